@@ -1,0 +1,3 @@
+"""From a bare driver install to proven GPUDirect RDMA."""
+
+__version__ = "0.1.0"

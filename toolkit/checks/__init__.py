@@ -1,0 +1,1 @@
+"""One judgement each, in topic files. Nothing here does I/O."""

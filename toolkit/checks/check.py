@@ -1,0 +1,144 @@
+"""The question, what was seen, and the answer with its sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date
+from enum import StrEnum
+
+from toolkit.errors import NoEvidence, Unparsable
+from toolkit.evidence import Evidence
+from toolkit.facts.node import Node
+from toolkit.want import PeerPath, Waiver, Want
+
+
+class Status(StrEnum):
+    PASS = "pass"
+    FAIL = "fail"
+    UNKNOWN = "unknown"  # could not be read; never a pass
+    NA = "n/a"  # does not apply here, with the reason
+
+
+class Impact(StrEnum):
+    """What a failure means."""
+
+    BROKEN = "broken"  # GPUDirect cannot work
+    SLOW = "slow"  # it works, and slower than the hardware can
+    FRAGILE = "fragile"  # it works now, not after the next boot, update or restart
+
+
+class Tense(StrEnum):
+    NOW = "now"
+    AT_BOOT = "at boot"
+
+
+BOTH_PATHS = frozenset(PeerPath)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check saw on one node."""
+
+    status: Status
+    found: str  # in one line: what is so; for n/a and unknown, why
+    expected: str = ""  # in one line: what should be; with a failure only
+    hint: str = ""  # in one line: what to do about this very finding
+    details: tuple[str, ...] = ()  # further lines, one per device or file
+
+
+def passed(found: str, *, details: tuple[str, ...] = ()) -> Finding:
+    return Finding(Status.PASS, found, details=details)
+
+
+def failed(found: str, *, expected: str, hint: str = "", details: tuple[str, ...] = ()) -> Finding:
+    return Finding(Status.FAIL, found, expected, hint, details)
+
+
+def not_applicable(why: str) -> Finding:
+    return Finding(Status.NA, why)
+
+
+def unknown(why: str, *, hint: str = "") -> Finding:
+    return Finding(Status.UNKNOWN, why, hint=hint)
+
+
+Judge = Callable[[Node, Want], Finding]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question about a node. Its docstring is its title, and what ``explain`` prints."""
+
+    id: str  # "peermem.stub"
+    judge: Judge
+    impact: Impact
+    source: str  # where the rule comes from: a kernel symbol, a man page, a document
+    fix: str  # how the property is brought about, for ``explain``
+    paths: frozenset[PeerPath] = BOTH_PATHS
+    tense: Tense = Tense.NOW
+
+    @property
+    def title(self) -> str:
+        """The first line of the docstring: the property, as it should be."""
+        return (self.judge.__doc__ or self.id).strip().split("\n", 1)[0]
+
+    @property
+    def why(self) -> str:
+        """The rest of the docstring, unindented: why it matters, and the traps."""
+        rest = (self.judge.__doc__ or "").strip().split("\n")[1:]
+        return "\n".join(line.strip() for line in rest).strip()
+
+    def __call__(self, evidence: Evidence, want: Want) -> Verdict:
+        """Judge from a fresh Node, so that the sources cited are this check's own."""
+        node = Node(evidence)
+        finding = self._finding(node, want)
+        return Verdict(self, finding, tuple(dict.fromkeys(node.cited)), self._waiver(want))
+
+    def _finding(self, node: Node, want: Want) -> Finding:
+        if want.path not in self.paths:
+            return not_applicable(f"not part of the {want.path} path")
+        try:
+            if self.tense is Tense.NOW and not node.live:
+                return not_applicable("an image has no present")
+            return self.judge(node, want)
+        except (NoEvidence, Unparsable) as why:
+            return unknown(str(why), hint=why.hint)
+
+    def _waiver(self, want: Want) -> Waiver | None:
+        return next((each for each in want.waivers if each.check == self.id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer, with the sources that it rests on."""
+
+    check: Check
+    finding: Finding
+    cited: tuple[str, ...] = ()  # keys of frames, in the order they were asked for
+    waiver: Waiver | None = field(default=None)
+
+    @property
+    def status(self) -> Status:
+        return self.finding.status
+
+    def waived(self, today: date) -> bool:
+        """A failure that the site lives with; shown as waived, never as passed."""
+        return self.status is Status.FAIL and self.waiver is not None and today <= self.waiver.until
+
+
+def check(
+    name: str,
+    *,
+    impact: Impact,
+    source: str,
+    fix: str,
+    paths: frozenset[PeerPath] = BOTH_PATHS,
+    tense: Tense = Tense.NOW,
+) -> Callable[[Judge], Check]:
+    """Turn a judgement into a Check; the topic file lists it and ``ALL`` gathers it."""
+
+    def wrap(judge: Judge) -> Check:
+        return Check(name, judge, impact, source, fix, paths, tense)
+
+    return wrap

@@ -1,0 +1,161 @@
+"""Everything that can go wrong, as one tree.
+
+    ToolkitError              70  a bug of ours, unless a subclass says better
+    ├── UsageError            64  what was asked for makes no sense
+    │   └── InventoryError        a host file or an inventory cannot be read
+    ├── TransportError         4  whether a script ran to its end cannot be known
+    │   ├── HostKeyError          the node's key is unknown, or is not the known one
+    │   ├── LoginError            the node refuses our user, key or password
+    │   └── BecomeError           we are in, and may not become root
+    ├── ApplyError             5  a bundle stopped on the node
+    │   ├── StaleError            the node is not in the state the plan was made for
+    │   └── LockedError           another run holds the node
+    ├── Unsupported            6  no rule for this family, release or machine
+    ├── NoEvidence             3  a source was not read, so nothing rests on it
+    └── Unparsable             3  a source has a shape that we do not know
+
+Each is a sentence that says what is so, and a hint that says what to do about it.
+Over many hosts an error is a value: see ``Outcome``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class ExitCode(IntEnum):
+    """What the process ends with; 1 is Invoke's own and means nothing of ours."""
+
+    OK = 0  # as wanted
+    FAILED = 2  # a check fails
+    UNKNOWN = 3  # only unknowns remain
+    UNREACHABLE = 4  # hosts out of reach
+    STOPPED = 5  # apply stopped
+    UNSUPPORTED = 6
+    PENDING = 7  # changes pending (--check)
+    USAGE = 64
+    BUG = 70
+    INTERRUPTED = 130
+
+
+# When hosts end differently, the run ends with the first of these that occurred.
+WORST_FIRST = (
+    ExitCode.BUG,
+    ExitCode.INTERRUPTED,
+    ExitCode.STOPPED,
+    ExitCode.UNREACHABLE,
+    ExitCode.UNSUPPORTED,
+    ExitCode.FAILED,
+    ExitCode.UNKNOWN,
+    ExitCode.PENDING,
+    ExitCode.OK,
+)
+
+
+def worst(codes: list[ExitCode]) -> ExitCode:
+    """The exit code of a run whose hosts ended with ``codes``; OK for none."""
+    return min(codes, key=WORST_FIRST.index, default=ExitCode.OK)
+
+
+class ToolkitError(Exception):
+    """What is so, in one sentence; what to do about it, in another."""
+
+    exit_code = ExitCode.BUG
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class UsageError(ToolkitError):
+    """What was asked for makes no sense; nothing was done."""
+
+    exit_code = ExitCode.USAGE
+
+
+class InventoryError(UsageError):
+    """A host file or an inventory cannot be read; nothing was done."""
+
+
+class TransportError(ToolkitError):
+    """It cannot be known whether the script ran to its end."""
+
+    exit_code = ExitCode.UNREACHABLE
+
+
+class HostKeyError(TransportError):
+    """The node's host key is unknown, or differs from the known one; nothing was sent."""
+
+
+class LoginError(TransportError):
+    """The node refuses the user, the key or the password; nothing was run."""
+
+
+class BecomeError(TransportError):
+    """Logged in, but not allowed to become root; nothing was run as root."""
+
+
+class ApplyError(ToolkitError):
+    """One step of a bundle failed; what came before it stands, what came after was not begun."""
+
+    exit_code = ExitCode.STOPPED
+
+
+class StaleError(ApplyError):
+    """The node is not in the state that the plan was made for; nothing was touched."""
+
+
+class LockedError(ApplyError):
+    """Another run holds the node's lock; nothing was touched."""
+
+
+class Unsupported(ToolkitError):
+    """No rule for this family, release or machine; nothing was touched."""
+
+    exit_code = ExitCode.UNSUPPORTED
+
+
+class NoEvidence(ToolkitError):
+    """A source was absent, refused, cut off or timed out: nothing can rest on it."""
+
+    exit_code = ExitCode.UNKNOWN
+
+
+class Unparsable(ToolkitError):
+    """A source has a shape that we do not know; it is refused, not guessed at."""
+
+    exit_code = ExitCode.UNKNOWN
+
+    def __init__(self, source: str, line: str, number: int = 0) -> None:
+        where = f"cannot read line {number}" if number else "cannot read"
+        super().__init__(
+            f"{source}: {where}: {line[:120]!r}",
+            hint="attach the evidence to a bug report; a new shape is one row in a table",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """What came of one host: a value, or the error that stood in its way."""
+
+    host: str  # the host's name, as the operator wrote it
+    value: T | None = None
+    error: ToolkitError | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None
+
+    def get(self) -> T:
+        """The value.
+
+        :raises ToolkitError: the error, where there is one instead.
+        """
+        if self.error is not None:
+            raise self.error
+        assert self.value is not None  # an Outcome without error always carries a value
+        return self.value

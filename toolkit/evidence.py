@@ -1,0 +1,161 @@
+"""All that was read from one node at one moment, kept word for word.
+
+The wire format is what the three node scripts print:
+
+    = begin ok gdr-toolkit/1
+    = kernel-release ok /proc/sys/kernel/osrelease
+    |6.8.0-45-generic
+    = ofed-info absent ofed_info -s
+    = dkms-status failed:4 dkms status
+    |dkms: command broken
+    = nvidia-smi timeout nvidia-smi -q
+    = end ok 4
+
+A header at column 0 names the key, the state and the source; content stands behind a
+bar. Whatever precedes ``begin`` (a login banner) or follows ``end`` is not evidence.
+The end frame counts the frames between. A frame counts as read only once the next
+header has arrived: one that was cut is dropped, and without the end frame nothing may
+be concluded from what is missing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from toolkit.errors import NoEvidence, Unparsable
+
+GRAMMAR = "gdr-toolkit/1"
+_HEADER = re.compile(r"= ([!-~]+) (ok|absent|denied|timeout|failed:\d+) ?(.*)")
+
+
+class State(StrEnum):
+    """How reading one source went. Four kinds of "no", which are different answers."""
+
+    OK = "ok"
+    ABSENT = "absent"  # no such file or command
+    DENIED = "denied"  # there, and not for us to read
+    FAILED = "failed"  # the command ended with another status than 0
+    TIMEOUT = "timeout"  # abandoned while it hung
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One collected source."""
+
+    key: str  # "dkms-status"
+    state: State
+    source: str  # "dkms status": the path or command, as an operator would type it
+    text: str = ""  # the content, newline-ended lines, word for word
+    exit: int = 0  # the command's status where state is FAILED
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can rest on this frame; "" when it was read in full."""
+        return {
+            State.OK: "",
+            State.ABSENT: f"{self.source}: not there",
+            State.DENIED: f"{self.source}: permission denied",
+            State.FAILED: f"{self.source}: ended with status {self.exit}",
+            State.TIMEOUT: f"{self.source}: no answer in time, abandoned",
+        }[self.state]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The frames of one node. ``complete`` only when the end frame arrived and counts right."""
+
+    frames: dict[str, Frame] = field(default_factory=dict)
+    complete: bool = False
+
+    def frame(self, key: str) -> Frame:
+        """The frame, whatever its state.
+
+        :raises NoEvidence: when the node never got to it, or its tail was cut off.
+        """
+        found = self.frames.get(key)
+        if found is None:
+            why = "not part of this evidence" if self.complete else "cut off before it was read"
+            raise NoEvidence(f"{key}: {why}", hint="collect the evidence again")
+        return found
+
+    def text(self, key: str) -> str:
+        """The content of a source that was read in full.
+
+        :raises NoEvidence: when it was absent, refused, failed, timed out or cut off.
+        """
+        found = self.frame(key)
+        if found.state is not State.OK:
+            raise NoEvidence(found.trouble)
+        return found.text
+
+    @classmethod
+    def parse(cls, text: str) -> Evidence:
+        """Read what a node script printed.
+
+        :param text: the whole output, banners included; lines are split at newlines alone,
+            since content may hold form feeds and U+2028.
+        :raises Unparsable: when ``begin`` names a grammar that is not ours.
+        """
+        reader = _Reader()
+        lines = text.split("\n")
+        for line in lines[:-1]:  # what follows the last newline is a cut line, or nothing
+            reader.line(line)
+            if reader.complete:
+                break
+        return cls(reader.frames, reader.complete)
+
+    def dump(self) -> str:
+        """The wire format again: parsing it gives an equal value."""
+        head = [f"= begin ok {GRAMMAR}"]
+        tail = [f"= end ok {len(self.frames)}"] if self.complete else ["= cut ok evidence"]
+        return "\n".join([*head, *map(_render, self.frames.values()), *tail]) + "\n"
+
+
+class _Reader:
+    """The state between lines: the frame that is open, and those that are closed."""
+
+    def __init__(self) -> None:
+        self.frames: dict[str, Frame] = {}
+        self.complete = False
+        self._begun = False
+        self._head: Frame | None = None
+        self._body: list[str] = []
+
+    def line(self, line: str) -> None:
+        header = _HEADER.fullmatch(line)
+        if header is None:
+            # A line that is neither header nor content is noise on the terminal.
+            if self._head is not None and line.startswith("|"):
+                self._body.append(line[1:])
+            return
+        key, state, source = header.groups()
+        if not self._begun:
+            self._begin(key, source)
+            return
+        self._close()
+        if key == "end":
+            self.complete = source == str(len(self.frames))
+        elif key != "cut":
+            name, _, status = state.partition(":")
+            self._head = Frame(key, State(name), source, exit=int(status or 0))
+
+    def _begin(self, key: str, source: str) -> None:
+        if key != "begin":
+            return
+        if source != GRAMMAR:
+            raise Unparsable("evidence", f"= begin ok {source}")
+        self._begun = True
+
+    def _close(self) -> None:
+        if self._head is not None:
+            head, text = self._head, "".join(line + "\n" for line in self._body)
+            self.frames[head.key] = Frame(head.key, head.state, head.source, text, head.exit)
+        self._head, self._body = None, []
+
+
+def _render(frame: Frame) -> str:
+    state = f"failed:{frame.exit}" if frame.state is State.FAILED else frame.state.value
+    lines = frame.text.split("\n")[:-1]
+    return "\n".join([f"= {frame.key} {state} {frame.source}", *("|" + line for line in lines)])

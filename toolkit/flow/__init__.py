@@ -1,0 +1,1 @@
+"""The verbs, one file each: the only code that knows both wings."""

@@ -1,0 +1,1 @@
+"""The same verdicts for different readers."""

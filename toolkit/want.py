@@ -1,0 +1,112 @@
+"""What nodes should be, read from a profile and the site's own file."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field, fields, replace
+from datetime import date
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from toolkit.errors import UsageError
+
+PROFILES = Path(__file__).parent / "profiles"
+
+
+class PeerPath(StrEnum):
+    """How the HCA gets at GPU memory."""
+
+    PEERMEM = "peermem"
+    DMABUF = "dmabuf"
+
+
+class Role(StrEnum):
+    """The right ACS and ATS values are opposite on some of these."""
+
+    BARE_METAL = "bare-metal"
+    VM_HOST = "vm-host"
+    VM = "vm"
+
+
+class Iommu(StrEnum):
+    PASSTHROUGH = "passthrough"  # identity domains, or no IOMMU at all
+    ANY = "any"  # leave it alone
+
+
+@dataclass(frozen=True, slots=True)
+class Waiver:
+    """A failure that the site has decided to live with, for a while."""
+
+    check: str
+    reason: str
+    until: date  # the last day on which it counts
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """The wished-for state of a node."""
+
+    path: PeerPath = PeerPath.PEERMEM
+    role: Role | None = None  # None: as the node itself says
+    ofed: str = "any"  # "any", "inbox", "mlnx-ofed" or "doca-ofed"
+    iommu: Iommu = Iommu.PASSTHROUGH
+    driver_min: str = ""  # lowest NVIDIA driver version that will do; "" for any
+    waivers: tuple[Waiver, ...] = field(default=())
+
+    @classmethod
+    def load(cls, profile: str, *, site: Path | None = None) -> Want:
+        """Read a profile by name (toolkit/profiles) or file, then the site's file over it.
+
+        :raises UsageError: for an unknown profile, key or value, naming file and key.
+        """
+        want = _apply(cls(), _profile_file(profile))
+        return _apply(want, site) if site else want
+
+
+def profiles() -> list[str]:
+    """The names of the profiles that come with the toolkit."""
+    return sorted(path.stem for path in PROFILES.glob("*.toml"))
+
+
+def _profile_file(profile: str) -> Path:
+    shipped = PROFILES / f"{profile}.toml"
+    if profile in profiles():
+        return shipped
+    if Path(profile).is_file():
+        return Path(profile)
+    raise UsageError(
+        f"no profile {profile!r}",
+        hint=f"name one of {', '.join(profiles())}, or a TOML file",
+    )
+
+
+def _apply(want: Want, file: Path) -> Want:
+    try:
+        table = tomllib.loads(file.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as why:
+        raise UsageError(f"{file}: cannot be read: {why}") from why
+    known = {each.name for each in fields(Want)}
+    for key in table:
+        if key not in known:
+            raise UsageError(f"{file}: unknown key {key!r}", hint=f"keys: {sorted(known)}")
+    try:
+        return replace(want, **{key: _value(key, value) for key, value in table.items()})
+    except (ValueError, TypeError, KeyError) as why:
+        raise UsageError(f"{file}: {why}") from why
+
+
+def _value(key: str, value: Any) -> Any:
+    """One TOML value as the field's own type. ``Any``: TOML values have no common type."""
+    match key:
+        case "path":
+            return PeerPath(value)
+        case "role":
+            return None if value == "auto" else Role(value)
+        case "iommu":
+            return Iommu(value)
+        case "waivers":
+            return tuple(Waiver(row["check"], row["reason"], row["until"]) for row in value)
+        case _ if not isinstance(value, str):
+            raise ValueError(f"{key} must be a string, not {value!r}")
+    return value
