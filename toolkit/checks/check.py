@@ -8,7 +8,6 @@ from datetime import date
 from enum import StrEnum
 
 from toolkit.errors import NoEvidence, Unparsable
-from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
 from toolkit.want import PeerPath, Waiver, Want
 
@@ -89,15 +88,17 @@ class Check:
         rest = (self.judge.__doc__ or "").strip().split("\n")[1:]
         return "\n".join(line.strip() for line in rest).strip()
 
-    def __call__(self, evidence: Evidence, want: Want) -> Verdict:
-        """Judge from a fresh Node, so that the sources cited are this check's own."""
-        node = Node(evidence)
-        finding = self._finding(node, want)
-        return Verdict(self, finding, tuple(dict.fromkeys(node.cited)), self._waiver(want))
+    def __call__(self, node: Node, want: Want) -> Verdict:
+        """Judge with nothing cited yet, so that the sources cited are this check's own."""
+        fresh = node.fresh()
+        finding = self._finding(fresh, want)
+        return Verdict(self, finding, tuple(dict.fromkeys(fresh.cited)), self._waiver(want))
 
     def _finding(self, node: Node, want: Want) -> Finding:
         if want.path not in self.paths:
             return not_applicable(f"not part of the {want.path} path")
+        if without_gpus(node.fresh()):
+            return not_applicable("no NVIDIA GPU on the PCI bus")
         try:
             if self.tense is Tense.NOW and not node.live:
                 return not_applicable("an image has no present")
@@ -107,6 +108,14 @@ class Check:
 
     def _waiver(self, want: Want) -> Waiver | None:
         return next((each for each in want.waivers if each.check == self.id), None)
+
+
+def without_gpus(node: Node) -> bool:
+    """Known to have no GPU; a PCI bus that could not be read proves nothing."""
+    try:
+        return not node.pci.gpus
+    except (NoEvidence, Unparsable):
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,137 @@
+"""Is the NVIDIA driver there, of one version, and configured as it runs?"""
+
+from __future__ import annotations
+
+import re
+
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
+from toolkit.errors import NoEvidence
+from toolkit.facts.gpu import Flavor, option_values
+from toolkit.facts.node import Node
+from toolkit.facts.versions import Version
+from toolkit.want import PeerPath, Want
+
+NOT_LOADED = "no NVIDIA driver is loaded"
+
+
+@check(
+    "nvidia.present",
+    impact=Impact.BROKEN,
+    source="NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv-pci.c",
+    fix="load the nvidia driver; blacklist nouveau and rebuild the initramfs where it holds a GPU",
+)
+def present(node: Node, want: Want) -> Finding:
+    """Every GPU on the PCI bus is driven by the NVIDIA driver."""
+    gpus = node.pci.gpus
+    if all(gpu.driver == "vfio-pci" for gpu in gpus):
+        return not_applicable(f"all {len(gpus)} GPUs are passed through to guests (vfio-pci)")
+    wrong = [gpu for gpu in gpus if gpu.driver not in {"nvidia", "vfio-pci"}]
+    if not wrong:
+        return passed(f"{len(gpus)} GPUs")
+    drivers = sorted({gpu.driver or "no driver" for gpu in wrong})
+    return failed(
+        f"{len(wrong)} of {len(gpus)} GPUs: {', '.join(drivers)}",
+        expected="driver nvidia on every GPU",
+        details=tuple(f"{gpu.address}: {gpu.driver or 'no driver'}" for gpu in wrong),
+    )
+
+
+@check(
+    "nvidia.version",
+    impact=Impact.FRAGILE,
+    source="NVIDIA/open-gpu-kernel-modules; nvidia-smi, Driver/library version mismatch",
+    fix="reload the driver (nvidia_peermem, nvidia_fs, gdrdrv, nvidia_drm, nvidia_modeset, "
+    "nvidia_uvm, nvidia, in this order), or reboot",
+)
+def version(node: Node, want: Want) -> Finding:
+    """The driver is of one version: as loaded, on disk, and in user space.
+
+    An update on disk shows only at the next load; a peermem built for the new driver
+    does not load against the old one.
+    """
+    if node.driver is None:
+        return failed(NOT_LOADED, expected="a loaded driver", hint="modprobe nvidia")
+    seen = {"loaded": str(node.driver.version)}
+    if node.driver_file is not None and node.driver_file.version:
+        seen["on disk"] = node.driver_file.version
+    user = _user_space(node)
+    if user:
+        seen["in user space"] = user
+    if len(set(seen.values())) > 1:
+        return failed(
+            ", ".join(f"{value} {where}" for where, value in seen.items()),
+            expected="one version everywhere",
+        )
+    if want.driver_min and node.driver.version < Version(want.driver_min):
+        return failed(str(node.driver.version), expected=f"{want.driver_min} or newer")
+    return passed(f"{node.driver.version}, {', '.join(seen)}")
+
+
+def _user_space(node: Node) -> str:
+    """Driver version of the user-space libraries; "" where nvidia-smi is not installed.
+
+    :raises NoEvidence: where nvidia-smi is there and gives no answer.
+    """
+    if not node.has_nvidia_smi:
+        return ""
+    rows = node.gpu_rows
+    if not rows:
+        raise NoEvidence("nvidia-smi: lists no GPU", hint="nvidia-smi; dmesg | grep NVRM")
+    return rows[0].driver
+
+
+@check(
+    "nvidia.flavor",
+    impact=Impact.BROKEN,
+    source="GPU Operator, GPUDirect RDMA; NVIDIA/open-gpu-kernel-modules README",
+    fix="install the open kernel modules (nvidia-open, nvidia-driver-BRANCH-server-open, the "
+    "BRANCH-open module stream); they need Turing or newer",
+)
+def flavor(node: Node, want: Want) -> Finding:
+    """The driver is of the flavour that the wanted path needs.
+
+    Only the open kernel modules export dma-buf. Peermem works with both.
+    """
+    if node.driver is None:
+        return failed(NOT_LOADED, expected="a loaded driver", hint="modprobe nvidia")
+    if want.path is PeerPath.DMABUF and node.driver.flavor is not Flavor.OPEN:
+        return failed("proprietary kernel modules", expected="open kernel modules")
+    return passed(f"{node.driver.flavor} kernel modules")
+
+
+@check(
+    "nvidia.params",
+    impact=Impact.FRAGILE,
+    source="NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv-reg.h",
+    fix="rebuild the initramfs and reload the driver, so that what modprobe.d says is in effect",
+)
+def params(node: Node, want: Want) -> Finding:
+    """The driver runs with the parameters that modprobe.d gives it.
+
+    A stale initramfs or a driver that was not reloaded keeps the old ones. Under a
+    translating IOMMU DmaRemapPeerMmio must stay 1.
+    """
+    live = node.driver_params
+    configured: dict[str, str] = {}
+    for module, options in node.modprobe.options:
+        if re.sub("_current(_open)?$", "", module) == "nvidia":
+            configured |= option_values(options)
+    stale = [
+        f"{key}: {live[key]} live, {value} configured"
+        for key, value in configured.items()
+        if key in live and _plain(live[key]) != _plain(value)
+    ]
+    if stale:
+        return failed("; ".join(stale), expected="what modprobe.d says, live")
+    if live.get("DmaRemapPeerMmio") == "0" and any(
+        d.translated for d in node.iommu_groups.values()
+    ):
+        return failed("DmaRemapPeerMmio 0 under a translating IOMMU", expected="DmaRemapPeerMmio 1")
+    return passed(f"{len(configured)} configured, all live" if configured else "driver's defaults")
+
+
+def _plain(value: str) -> str:
+    """Numbers by value, registry dwords in one order."""
+    if ";" in value:
+        return ";".join(sorted(each.strip() for each in value.split(";") if each.strip()))
+    return str(int(value, 0)) if re.fullmatch(r"\d+|0x[0-9a-fA-F]+", value) else value

@@ -1,0 +1,223 @@
+"""Is nvidia-peermem there, real, loaded, bound, and will it be after the next boot?"""
+
+from __future__ import annotations
+
+from toolkit.checks.check import (
+    Finding,
+    Impact,
+    Tense,
+    check,
+    failed,
+    not_applicable,
+    passed,
+)
+from toolkit.checks.path import REGISTER
+from toolkit.errors import NoEvidence
+from toolkit.facts.modules import ModuleFile
+from toolkit.facts.node import Node
+from toolkit.want import PeerPath, Want
+
+PEERMEM_ONLY = frozenset({PeerPath.PEERMEM})
+NOT_LOADED = "nvidia-peermem is not loaded"
+
+
+@check(
+    "peermem.file",
+    impact=Impact.BROKEN,
+    paths=PEERMEM_ONLY,
+    source="modprobe(8), --show-depends; Debian nvidia-kernel-support, modprobe.d",
+    fix="build nvidia-peermem for the running kernel: dkms install MODULE/VERSION -k KERNEL",
+)
+def file(node: Node, want: Want) -> Finding:
+    """modprobe finds an nvidia-peermem for the running kernel.
+
+    On Debian's packages modinfo does not find it by name although modprobe does, so it is
+    modprobe that is asked.
+    """
+    chosen, files = node.peermem_chosen, node.peermem_files
+    names = tuple(each.filename for each in files)
+    if chosen is not None:
+        return passed(chosen.filename, details=names if len(names) > 1 else ())
+    if files:
+        return failed(
+            "on disk, but modprobe does not find it",
+            expected="a module that modprobe finds",
+            hint=f"depmod -a {node.kernel}",
+            details=names,
+        )
+    others = [each.release for each in node.kernels if each.has("nvidia-peermem")]
+    found = f"none for {node.kernel}"
+    return failed(
+        f"{found}; built for {', '.join(others)}" if others else found,
+        expected=f"nvidia-peermem below /lib/modules/{node.kernel}",
+    )
+
+
+def _chosen(node: Node) -> ModuleFile:
+    if node.peermem_chosen is None:
+        raise NoEvidence("no nvidia-peermem that modprobe would load", hint="see peermem.file")
+    return node.peermem_chosen
+
+
+@check(
+    "peermem.stub",
+    impact=Impact.BROKEN,
+    paths=PEERMEM_ONLY,
+    source="NVIDIA/open-gpu-kernel-modules nvidia-peermem.c, NV_MLNX_IB_PEER_MEM_SYMBOLS_PRESENT",
+    fix="rebuild nvidia-peermem now that OFED's Module.symvers is there for the kernel",
+)
+def stub(node: Node, want: Want) -> Finding:
+    """nvidia-peermem on disk is the real module, not the empty one.
+
+    Built where conftest does not see OFED's symbols it compiles well and contains nothing:
+    modprobe then says "Invalid argument", and dmesg says nothing at all.
+    """
+    if node.peermem_chosen is None:
+        return not_applicable("no nvidia-peermem on disk; see peermem.file")
+    depends = set(_chosen(node).depends)
+    rdma = sorted(name for name in depends if not name.startswith("nvidia"))
+    if not depends:
+        return failed(
+            "a stub: it depends on nothing",
+            expected="depends on nvidia and on the module that exports " + REGISTER,
+        )
+    if "nvidia" not in depends:
+        return failed(
+            f"depends on {', '.join(sorted(depends))} only",
+            expected="depends on nvidia too, or its symbols have no versions",
+        )
+    if not rdma and node.symbols.get(REGISTER) != "":  # "" is the kernel itself
+        return failed("depends on nvidia only", expected="depends on the RDMA core too")
+    return passed(f"depends on {', '.join(sorted(depends))}")
+
+
+@check(
+    "peermem.loaded",
+    impact=Impact.BROKEN,
+    paths=PEERMEM_ONLY,
+    source="/sys/module/nvidia_peermem/initstate",
+    fix="modprobe nvidia-peermem",
+)
+def loaded(node: Node, want: Want) -> Finding:
+    """nvidia-peermem is loaded and live.
+
+    A live module proves that its symbols were resolved and its client registered. Its
+    user in lsmod is ib_core with older OFED and ib_uverbs since 24.07.
+    """
+    state = node.module_state.get("nvidia_peermem")
+    if state is not None and state.initstate == "live":
+        return passed(f"live, version {state.version or 'not told'}")
+    return failed(
+        NOT_LOADED if state is None else f"in state {state.initstate or 'unknown'}",
+        expected="live",
+        details=_kernel_log(node),
+    )
+
+
+def _kernel_log(node: Node) -> tuple[str, ...]:
+    """What the kernel said when it refused the module; nothing, where the log cannot be read."""
+    try:
+        lines = [
+            line for line in node.dmesg if "nvidia_peermem" in line or "nvidia-peermem" in line
+        ]
+    except NoEvidence:
+        return ()
+    return tuple(lines[-3:])
+
+
+@check(
+    "peermem.bound",
+    impact=Impact.BROKEN,
+    paths=PEERMEM_ONLY,
+    source="NVIDIA/open-gpu-kernel-modules nvidia-peermem.Kbuild; /sys/module/*/holders",
+    fix="rebuild nvidia-peermem with the symbols of both the driver and OFED, then reload it",
+)
+def bound(node: Node, want: Want) -> Finding:
+    """nvidia-peermem holds both the driver and the RDMA core.
+
+    Built with KBUILD_MODPOST_WARN it loads without a recorded dependency, and the driver
+    can be pulled from under it.
+    """
+    if "nvidia_peermem" not in node.module_state:
+        return not_applicable(NOT_LOADED)
+    held = [name for name, state in node.module_state.items() if "nvidia_peermem" in state.holders]
+    rdma = [name for name in held if name != "nvidia"]
+    built_in = node.symbols.get(REGISTER) == ""
+    if "nvidia" in held and (rdma or built_in):
+        return passed(f"holds {', '.join(held)}")
+    return failed(
+        f"holds {', '.join(held) or 'nothing'}",
+        expected="holds nvidia and the module that exports " + REGISTER,
+    )
+
+
+@check(
+    "peermem.loaded_vs_disk",
+    impact=Impact.FRAGILE,
+    paths=PEERMEM_ONLY,
+    source="modinfo(8): srcversion, vermagic; /sys/module/nvidia_peermem",
+    fix="modprobe -r nvidia_peermem && modprobe nvidia-peermem, after stopping its users",
+)
+def loaded_vs_disk(node: Node, want: Want) -> Finding:
+    """What is loaded is what the next load would take, and fits driver and kernel."""
+    state = node.module_state.get("nvidia_peermem")
+    if state is None:
+        return not_applicable(NOT_LOADED)
+    chosen = node.peermem_chosen
+    if chosen is None:
+        return failed("loaded, but no longer on disk", expected="the loaded module on disk")
+    wrong = []
+    if state.srcversion and chosen.srcversion and state.srcversion != chosen.srcversion:
+        wrong.append(f"srcversion {state.srcversion} loaded, {chosen.srcversion} on disk")
+    if node.driver and chosen.version and chosen.version != str(node.driver.version):
+        wrong.append(f"version {chosen.version} on disk, driver {node.driver.version} loaded")
+    if chosen.kernel and chosen.kernel != node.kernel:
+        wrong.append(f"built for {chosen.kernel}, running {node.kernel}")
+    if wrong:
+        return failed("; ".join(wrong), expected="the same build, loaded and on disk")
+    return passed(f"version {chosen.version or 'not told'}, the same on disk")
+
+
+@check(
+    "peermem.autoload",
+    impact=Impact.FRAGILE,
+    paths=PEERMEM_ONLY,
+    tense=Tense.AT_BOOT,
+    source="modules-load.d(5); CUDA, GPUDirect RDMA guide",
+    fix="a file in /etc/modules-load.d that holds the line nvidia-peermem",
+)
+def autoload(node: Node, want: Want) -> Finding:
+    """nvidia-peermem is loaded at boot: NVIDIA's packages do not see to it."""
+    for path, names in node.modules_load.items():
+        if "nvidia_peermem" in names:
+            return passed(path)
+    for module, order in node.modprobe.softdeps:
+        after = order.partition("post:")[2].replace("-", "_").split()
+        if module.startswith("nvidia") and "nvidia_peermem" in after:
+            return passed(f"softdep {module} post: nvidia-peermem")
+    return failed("nothing loads it at boot", expected="nvidia-peermem in a modules-load.d file")
+
+
+@check(
+    "peermem.legacy_conflict",
+    impact=Impact.BROKEN,
+    paths=PEERMEM_ONLY,
+    source="Mellanox/nv_peer_memory README, issues 79, 95 and 113",
+    fix="remove the package nvidia-peer-memory(-dkms) and unload nv_peer_mem",
+)
+def legacy_conflict(node: Node, want: Want) -> Finding:
+    """The module before nvidia-peermem, nv_peer_mem, is gone.
+
+    Both register a client; the first that claims a page wins. Deprecated since CUDA 11.5.
+    """
+    traces = list(node.legacy_files)
+    if "nv_peer_mem" in node.module_state:
+        traces.insert(0, "nv_peer_mem is loaded")
+    traces += [
+        f"dkms: {each.module}/{each.version}"
+        for each in node.dkms
+        if each.module in {"nvidia-peer-memory", "nv_peer_mem"}
+    ]
+    if traces:
+        return failed("; ".join(traces), expected="no trace of nvidia-peer-memory")
+    return passed("no trace of it")

@@ -1,0 +1,45 @@
+"""The kernel command line, live and as the boot loader would pass it.
+
+Source: Documentation/admin-guide/kernel-parameters: words split at blanks, double quotes
+protect them, "-" and "_" in names are the same, the last of several equal names counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_WORD = re.compile(r'(?:"[^"]*"|[^\s"])+')
+
+
+@dataclass(frozen=True, slots=True)
+class Cmdline:
+    words: tuple[str, ...]  # ("ro", "iommu=pt", "intel_iommu=on")
+
+    def __getitem__(self, name: str) -> str:
+        """The last value of ``name``; "" when it is not there or has none."""
+        return next(iter(list(self.values(name))[-1:]), "")
+
+    def __contains__(self, name: str) -> bool:
+        return any(_name(word) == name.replace("-", "_") for word in self.words)
+
+    def values(self, name: str) -> Iterator[str]:
+        """Every value of ``name``, in order."""
+        wanted = name.replace("-", "_")
+        for word in self.words:
+            if _name(word) == wanted:
+                yield word.partition("=")[2].strip('"')
+
+    def listed(self, name: str) -> frozenset[str]:
+        """The comma-separated values of ``name``, all occurrences together."""
+        return frozenset(one for value in self.values(name) for one in value.split(",") if one)
+
+
+def _name(word: str) -> str:
+    return word.partition("=")[0].replace("-", "_")
+
+
+def parse_cmdline(text: str) -> Cmdline:
+    """Read /proc/cmdline or the arguments of one boot entry. Any text is a command line."""
+    return Cmdline(tuple(_WORD.findall(text)))

@@ -1,0 +1,114 @@
+"""The config space of one PCI function, as ``od -A x -t x1`` prints it.
+
+An unprivileged reader gets 64 bytes, a conventional PCI function has 256, a PCI Express
+one 4096: what lies beyond what was read is not known, which is not the same as not there.
+Source: include/uapi/linux/pci_regs.h; PCI Express Base Specification, chapters 7.5 and 7.7.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntFlag
+
+from toolkit.errors import NoEvidence, Unparsable
+
+_EXPRESS, _ACS, _ATS = 0x10, 0x000D, 0x000F
+
+
+class Acs(IntFlag):
+    """Bits of the ACS control register."""
+
+    SOURCE_VALIDATION = 1
+    TRANSLATION_BLOCKING = 2
+    REQUEST_REDIRECT = 4
+    COMPLETION_REDIRECT = 8
+    UPSTREAM_FORWARDING = 16
+    EGRESS_CONTROL = 32
+    DIRECT_TRANSLATED = 64
+
+
+# What drivers/pci/p2pdma.c calls redirect: each sends peer traffic up to the root complex.
+REDIRECT = Acs.REQUEST_REDIRECT | Acs.COMPLETION_REDIRECT | Acs.EGRESS_CONTROL
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSpace:
+    address: str
+    data: bytes  # as far as it was readable
+
+    @classmethod
+    def parse(cls, address: str, lines: list[str]) -> ConfigSpace:
+        """Unfold what od printed; "*" stands for repetitions of the line above.
+
+        :raises Unparsable: where an offset does not follow from the lines above it.
+        """
+        data = bytearray()
+        row, folded = b"", False
+        for number, line in enumerate(lines, start=1):
+            if line == "*":
+                folded = True
+                continue
+            try:
+                offset, row_now = _od_row(line)
+            except ValueError as why:
+                raise Unparsable(f"config of {address}", line, number) from why
+            if folded and row:
+                data += row * ((offset - len(data)) // len(row))
+            if offset != len(data):
+                raise Unparsable(f"config of {address}", line, number)
+            data += row_now
+            row, folded = row_now, False
+        return cls(address, bytes(data))
+
+    def acs(self) -> Acs | None:
+        """The ACS control register; None where the function has no ACS capability.
+
+        :raises NoEvidence: where the extended config space was not readable.
+        """
+        at = self._extended(_ACS)
+        return None if at is None else Acs(self._word(at + 6) & 0x7F)
+
+    def ats_enabled(self) -> bool | None:
+        """None where the function has no ATS capability."""
+        at = self._extended(_ATS)
+        return None if at is None else bool(self._word(at + 6) & 0x8000)
+
+    def express(self) -> int | None:
+        """Offset of the PCI Express capability; None for a conventional function."""
+        if not self._word(0x06) & 0x10:  # status register: has a capability list
+            return None
+        at, seen = self._byte(0x34) & 0xFC, 0
+        while at and seen < 48:
+            if self._byte(at) == _EXPRESS:
+                return at
+            at, seen = self._byte(at + 1) & 0xFC, seen + 1
+        return None
+
+    def _extended(self, wanted: int) -> int | None:
+        if self.express() is None:
+            return None
+        at, seen = 0x100, 0
+        while at and seen < 128:
+            head = self._word(at) | self._word(at + 2) << 16
+            if head in {0, 0xFFFFFFFF}:
+                return None
+            if head & 0xFFFF == wanted:
+                return at
+            at, seen = head >> 20 & 0xFFC, seen + 1
+        return None
+
+    def _byte(self, at: int) -> int:
+        if at >= len(self.data):
+            raise NoEvidence(
+                f"config space of {self.address}: only {len(self.data)} bytes are readable",
+                hint="read it as root; in a virtual machine the extended space may be hidden",
+            )
+        return self.data[at]
+
+    def _word(self, at: int) -> int:
+        return self._byte(at) | self._byte(at + 1) << 8
+
+
+def _od_row(line: str) -> tuple[int, bytes]:
+    offset, *pairs = line.split()
+    return int(offset, 16), bytes(int(pair, 16) for pair in pairs)

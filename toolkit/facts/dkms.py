@@ -1,0 +1,114 @@
+"""What DKMS has built, from ``dkms status``, and what its packages say of themselves.
+
+Source: dkms, functions do_status and show_status. The shapes of one line:
+
+    nvidia/550.90.07: added
+    nvidia/550.90.07, 6.8.0-45-generic, x86_64: installed (Differences between built ...)
+    nvidia, 550.90.07, 5.14.0-427.el9, x86_64: installed-weak from 5.14.0-362.el9
+    nvidia/550.90.07: broken
+
+dkms up to 2.8.5 wrote a comma in place of the slash.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from toolkit.errors import Unparsable
+from toolkit.facts.lines import named_lines
+
+
+class DkmsState(StrEnum):
+    BROKEN = "broken"  # the source tree is gone
+    ADDED = "added"  # source registered, nothing compiled
+    BUILT = "built"  # compiled, not in /lib/modules
+    INSTALLED = "installed"
+    WEAK = "installed-weak"  # a link to the build for another kernel of the same kABI
+
+
+@dataclass(frozen=True, slots=True)
+class DkmsBuild:
+    """One module, at one version, for one kernel."""
+
+    module: str  # "nvidia"
+    version: str  # "550.90.07", as its packager wrote it; not comparable across modules
+    state: DkmsState
+    kernel: str = ""  # kernel release; "" unless something was compiled
+    arch: str = ""  # "x86_64"; likewise
+    remark: str = ""  # what DKMS adds: a difference on disk, the origin of a weak module
+
+    @property
+    def usable(self) -> bool:
+        return self.state in {DkmsState.INSTALLED, DkmsState.WEAK}
+
+
+@dataclass(frozen=True, slots=True)
+class DkmsPackage:
+    """What a dkms.conf declares."""
+
+    folder: str  # "nvidia-570.86.15", below /usr/src
+    name: str
+    version: str
+    builds: tuple[str, ...]  # module names
+    depends: tuple[str, ...]  # names of DKMS packages to be built before it
+
+
+_STATES = "|".join(state.value for state in reversed(DkmsState))  # longer names first
+_LINE = re.compile(
+    r"(?P<module>[^/,:\s]+)(?:/|, )(?P<version>[^,:\s]+)"
+    r"(?:, (?P<kernel>[^,\s]+), (?P<arch>[^,:\s]+))?"
+    rf": (?P<state>{_STATES})(?:(?: from (?P<origin>\S+))|(?: ?\((?P<remark>.*)\)))?.*"
+)
+
+
+def parse_dkms_status(text: str) -> tuple[DkmsBuild, ...]:
+    """Read ``dkms status``.
+
+    :param text: zero or more lines; a node without DKMS modules prints none.
+    :returns: one build per line, in the order printed.
+    :raises Unparsable: at the first line of an unknown shape, with its number.
+    """
+    lines = enumerate(text.split("\n"), start=1)
+    return tuple(_build(line, number) for number, line in lines if line.strip())
+
+
+def _build(line: str, number: int) -> DkmsBuild:
+    found = _LINE.fullmatch(line.strip())
+    if found is None:
+        raise Unparsable("dkms status", line, number)
+    remark = f"from {found['origin']}" if found["origin"] else found["remark"] or ""
+    return DkmsBuild(
+        found["module"],
+        found["version"],
+        DkmsState(found["state"]),
+        found["kernel"] or "",
+        found["arch"] or "",
+        remark,
+    )
+
+
+_ASSIGNED = re.compile(r"(\w+)(?:\[\d+\])?=(.*)")
+
+
+def parse_dkms_confs(text: str) -> tuple[DkmsPackage, ...]:
+    """Read the probe's extract of /usr/src/*/dkms.conf: "FOLDER/dkms.conf:KEY=value" lines.
+
+    Values computed at run time (OFED's conf since 25.10) stay as they are written.
+    """
+    folders: dict[str, dict[str, list[str]]] = {}
+    for name, line in named_lines(text, "dkms.conf"):
+        values = folders.setdefault(name.removesuffix("/dkms.conf"), {})
+        if found := _ASSIGNED.match(line):
+            values.setdefault(found[1], []).append(found[2].strip().strip("\"'"))
+    return tuple(
+        DkmsPackage(
+            folder,
+            (values.get("PACKAGE_NAME") or [folder.rpartition("-")[0]])[-1],
+            (values.get("PACKAGE_VERSION") or [folder.rpartition("-")[2]])[-1],
+            tuple(values.get("BUILT_MODULE_NAME", ())),
+            tuple(values.get("BUILD_DEPENDS", ())),
+        )
+        for folder, values in folders.items()
+    )

@@ -1,0 +1,59 @@
+"""A property that is computed once for a node and cited by everyone who asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, Self, TypeVar, overload
+
+from toolkit.errors import NoEvidence, Unparsable
+
+# By the fact's name: its value or the error in its way, and the frames it rests on.
+Memo = dict[str, tuple[Any, NoEvidence | Unparsable | None, list[str]]]
+
+
+class Citing(Protocol):
+    """What a fact needs of its owner."""
+
+    memo: Memo
+    cited: list[str]
+
+
+N = TypeVar("N", bound=Citing)
+T = TypeVar("T")
+
+
+class fact(Generic[N, T]):  # noqa: N801 - reads like functools.cached_property
+    """Like cached_property, but the citations are remembered with the value.
+
+    Thirty checks share one parse of a large frame, and still each verdict can say which
+    sources it rests on.
+    """
+
+    def __init__(self, compute: Callable[[N], T]) -> None:
+        self._compute = compute
+        self._name = compute.__name__
+        self.__doc__ = compute.__doc__
+
+    @overload
+    def __get__(self, node: None, owner: type[N]) -> Self: ...
+    @overload
+    def __get__(self, node: N, owner: type[N]) -> T: ...
+    def __get__(self, node: N | None, owner: type[N]) -> Self | T:
+        if node is None:
+            return self
+        if self._name not in node.memo:
+            node.memo[self._name] = self._read(node)
+        value, error, cited = node.memo[self._name]
+        node.cited.extend(cited)
+        if error is not None:
+            raise error
+        return value  # type: ignore[no-any-return] # what _compute returned under this name
+
+    def _read(self, node: N) -> tuple[T | None, NoEvidence | Unparsable | None, list[str]]:
+        outer, node.cited = node.cited, []
+        try:
+            return self._compute(node), None, node.cited
+        except (NoEvidence, Unparsable) as why:
+            return None, why.with_traceback(None), node.cited
+        finally:
+            node.cited = outer

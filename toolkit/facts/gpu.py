@@ -1,0 +1,111 @@
+"""The NVIDIA driver, as it runs and as nvidia-smi answers.
+
+Sources: /proc/driver/nvidia/version and params (kernel-open/nvidia/nv-procfs.c).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from toolkit.errors import Unparsable
+from toolkit.facts.versions import Version
+
+
+class Flavor(StrEnum):
+    OPEN = "open"
+    PROPRIETARY = "proprietary"
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The NVIDIA kernel driver that is loaded."""
+
+    version: Version
+    flavor: Flavor
+
+
+# "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build ..."
+# "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 ..."
+_NVRM = re.compile(r"NVRM version: NVIDIA UNIX .*?\s(\d{3,}(?:\.\d+)+)\b")
+
+
+def parse_driver(text: str) -> Driver:
+    """Read /proc/driver/nvidia/version.
+
+    :raises Unparsable: where the first line names no version.
+    """
+    first = text.split("\n", 1)[0]
+    found = _NVRM.match(first)
+    if found is None:
+        raise Unparsable("/proc/driver/nvidia/version", first, 1)
+    flavor = Flavor.OPEN if "Open Kernel Module" in first else Flavor.PROPRIETARY
+    return Driver(Version(found[1]), flavor)
+
+
+def parse_params(text: str) -> dict[str, str]:
+    """Read /proc/driver/nvidia/params: ``Key: value``; strings lose their quotes.
+
+    :raises Unparsable: at a line without a colon.
+    """
+    params: dict[str, str] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line:
+            continue
+        key, colon, value = line.partition(":")
+        if not colon:
+            raise Unparsable("/proc/driver/nvidia/params", line, number)
+        params[key.strip()] = value.strip().strip('"')
+    return params
+
+
+def option_values(options: str) -> dict[str, str]:
+    """Parameters of an ``options nvidia`` line, by the key that params would show.
+
+    ``NVreg_EnableStreamMemOPs=1`` is shown as ``EnableStreamMemOPs``.
+    """
+    words = re.findall(r'(\w+)=("[^"]*"|\S+)', options)
+    return {name.removeprefix("NVreg_"): value.strip('"') for name, value in words}
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRow:
+    """One GPU, as nvidia-smi lists it."""
+
+    address: str  # "0000:19:00.0": nvidia-smi's eight-digit domain cut to four
+    name: str
+    driver: str
+    memory_mib: int  # 0 where nvidia-smi says "[N/A]"
+    persistence: str  # "Enabled" or "Disabled"
+
+
+def parse_gpu_rows(text: str) -> tuple[GpuRow, ...]:
+    """Read the CSV that the probe asks of nvidia-smi, without header.
+
+    :raises Unparsable: at a row without five fields: "No devices were found".
+    """
+    rows = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        fields = [field.strip() for field in line.split(",")]
+        if len(fields) != 5:
+            raise Unparsable("nvidia-smi --query-gpu", line, number)
+        memory = re.match(r"\d+", fields[3])
+        rows.append(
+            GpuRow(
+                normal_address(fields[0]),
+                fields[1],
+                fields[2],
+                int(memory[0]) if memory else 0,
+                fields[4],
+            )
+        )
+    return tuple(rows)
+
+
+def normal_address(address: str) -> str:
+    """ "00000000:19:00.0" as sysfs writes it: "0000:19:00.0"; larger domains keep their digits."""
+    domain, _, rest = address.lower().partition(":")
+    return f"{int(domain, 16):04x}:{rest}" if re.fullmatch(r"[0-9a-f]+", domain) else address

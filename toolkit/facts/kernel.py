@@ -1,0 +1,85 @@
+"""Kernels: their options, what is installed for each, and how far the running one is locked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from toolkit.errors import Unparsable
+from toolkit.facts.lines import blocks
+
+_SET = re.compile(r"(CONFIG_\w+)=(.*)")
+_UNSET = re.compile(r"# (CONFIG_\w+) is not set")
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledKernel:
+    """One directory below /lib/modules."""
+
+    release: str
+    image: bool  # a vmlinuz to boot it
+    headers: bool  # a build link that resolves to a Makefile
+    modules: tuple[str, ...]  # paths of the NVIDIA, peer-memory and RDMA core modules in it
+
+    def has(self, module: str) -> bool:
+        """Whether it holds ``module`` ("nvidia", "nvidia-peermem"), under any packager's name."""
+        return any(module_name(path) == module.replace("-", "_") for path in self.modules)
+
+
+def module_name(path: str) -> str:
+    """The module that a file provides: Debian's "nvidia-current-open-peermem.ko.xz" too."""
+    stem = path.rpartition("/")[2].split(".ko", 1)[0].replace("-", "_")
+    return re.sub(r"^nvidia(_current|_tesla|_legacy_\w+?)?(_open)?(?=$|_)", "nvidia", stem)
+
+
+def parse_kernels(text: str) -> tuple[InstalledKernel, ...]:
+    """Read the probe's list: a heading per kernel, then "image", "headers" and module paths."""
+    return tuple(
+        InstalledKernel(
+            release,
+            "image" in lines,
+            "headers" in lines,
+            tuple(line for line in lines if line.startswith("/")),
+        )
+        for release, lines in blocks(text, "/lib/modules")
+    )
+
+
+def parse_config(text: str) -> dict[str, str]:
+    """Kernel options: "y", "m", a value, or "n" for those said to be not set.
+
+    :raises Unparsable: at a line that is neither.
+    """
+    options: dict[str, str] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line:
+            continue
+        if found := _SET.fullmatch(line):
+            options[found[1]] = found[2].strip('"')
+        elif unset := _UNSET.fullmatch(line):
+            options[unset[1]] = "n"
+        else:
+            raise Unparsable("kernel config", line, number)
+    return options
+
+
+def parse_lockdown(text: str) -> str:
+    """The bracketed word of /sys/kernel/security/lockdown: "none [integrity] confidentiality".
+
+    :raises Unparsable: where no word is bracketed.
+    """
+    found = re.search(r"\[(\w+)\]", text)
+    if found is None:
+        raise Unparsable("lockdown", text.strip())
+    return found[1]
+
+
+def parse_headers(text: str) -> dict[str, bool]:
+    """Parts of a kernel's build folder, and whether each is there and not empty."""
+    parts: dict[str, bool] = {}
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
+        part, _, state = line.rpartition(" ")
+        if state not in {"present", "missing"}:
+            raise Unparsable("kernel headers", line, number)
+        parts[part] = state == "present"
+    return parts

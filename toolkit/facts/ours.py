@@ -1,0 +1,42 @@
+"""What we placed on a node, as the node tells it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toolkit.errors import Unparsable
+from toolkit.facts.lines import named_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A file that lies where one of our artefacts would go, whoever wrote it."""
+
+    sha256: str  # 64 hexadecimal digits
+    mode: int  # permission bits
+    uid: int
+    gid: int
+
+
+def parse_placed(text: str) -> dict[str, Placed]:
+    """Read "SHA256 MODE UID GID PATH" lines, by path.
+
+    :raises Unparsable: at a line that is not of this form.
+    """
+    files: dict[str, Placed] = {}
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
+        words = line.split(" ", 4)
+        try:
+            sha256, mode, uid, gid, path = words
+            files[path] = Placed(sha256, int(mode, 8), int(uid), int(gid))
+        except ValueError as why:
+            raise Unparsable("placed files", line, number) from why
+    return files
+
+
+def parse_contents(text: str) -> dict[str, str]:
+    """Read "etc/modprobe.d/gdr-toolkit.conf:LINE" lines: text by absolute path."""
+    contents: dict[str, str] = {}
+    for path, line in named_lines(text, "our files"):
+        contents[f"/{path}"] = contents.get(f"/{path}", "") + line + "\n"
+    return contents

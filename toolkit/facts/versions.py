@@ -1,0 +1,63 @@
+"""Versions of kernels, drivers and OFED: small ordered values.
+
+None of them is a Python version: ``packaging`` refuses "5.14.0-427.el9" and turns
+"595.71.05" into "595.71.5", which names no driver.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import total_ordering
+
+from toolkit.errors import Unparsable
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True, eq=True)
+class Version:
+    """Compared by its numbers, printed as it was written."""
+
+    text: str
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Every run of digits up to the first letter: "6.8.0-45-generic" is (6, 8, 0, 45)."""
+        head = re.match(r"[\d.\-+~]*", self.text)
+        return tuple(int(run) for run in re.findall(r"\d+", head[0] if head else ""))
+
+    def __lt__(self, other: Version) -> bool:
+        return self.numbers < other.numbers
+
+    def at_least(self, *numbers: int) -> bool:
+        return self.numbers >= numbers
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def parse_kernel_release(text: str) -> Version:
+    """``uname -r``: "5.14.0-427.13.1.el9_4.x86_64".
+
+    :raises Unparsable: without at least a major and a minor number.
+    """
+    release = text.strip()
+    if not re.match(r"\d+\.\d+", release):
+        raise Unparsable("kernel release", release)
+    return Version(release)
+
+
+# "MLNX_OFED_LINUX-24.10-2.1.8.0:", "OFED-internal-25.10-1.7.1:", "24.10-0.7.0"
+_OFED = re.compile(r"(?<![\d.])(\d{1,2}\.\d{1,2})-(\d+(?:\.\d+)+)")
+
+
+def parse_ofed_version(text: str) -> Version:
+    """The ``yy.mm-a.b.c`` that stands somewhere in an answer of ``ofed_info -s``.
+
+    :raises Unparsable: where there is none. The prefix is no guide: doca-ofed installs
+        answer with "OFED-internal-".
+    """
+    found = _OFED.search(text)
+    if found is None:
+        raise Unparsable("ofed_info -s", text.strip().split("\n", 1)[0])
+    return Version(f"{found[1]}-{found[2]}")
