@@ -1,0 +1,255 @@
+#!/bin/sh
+# Carries out one bundle on one node, or takes back what a run did. Runs under dash,
+# busybox and bash. In a bundle, lock.sh and undo.sh stand above these lines.
+#
+#   apply.sh apply WAIT end                       the bundle that lies beside it
+#   apply.sh rollback RUN|last|all WAIT end
+#
+# WAIT is how many seconds to wait for another run's lock; the word "end" shows that the
+# call itself arrived whole. Prints frames, as probe.sh does. Ends with 0, with 5 when a
+# step failed, with 75 when another run holds the node.
+#
+# GDR_ROOT and GDR_BIN mean what they mean to probe.sh. What the node remembers of us is
+# below /var/lib/gdr-toolkit.
+
+# shellcheck disable=SC2317 # the list of steps calls what stands here
+# shellcheck disable=SC2034 # lock.sh and undo.sh read what is set here
+# shellcheck disable=SC1091 # the list is made with the bundle
+# --- vocabulary -------------------------------------------------------------------
+
+frame() { # frame KEY STATE SOURCE
+    count=$((count + 1))
+    printf '= %s %s %s\n' "$1" "$2" "$3"
+}
+
+bars() { while IFS= read -r line || [ -n "$line" ]; do printf '|%s\n' "$line"; done; }
+
+locate() { # locate COMMAND: where the node has it
+    PATH=$node_path command -v "$1" 2>/dev/null
+}
+
+flush() { # flush PATH...: to the disk, where this sync knows files
+    sync -d "$@" 2>/dev/null || sync "$@" 2>/dev/null || :
+}
+
+hash() { # hash FILE: its SHA-256, or "absent"
+    if [ ! -e "$1" ]; then echo absent; return; fi
+    sum=$(sha256sum <"$1") && echo "${sum%% *}"
+}
+
+# --- the steps of a bundle ------------------------------------------------------------
+# The list is read twice. In the first pass nothing is touched: what cannot be done is
+# found then, and no step is begun. In the second pass each step has its frame.
+
+next() { # next VERB LABEL: false when this step is not to be done in this pass
+    number=$((number + 1)) key=$((number + 1)).$1 label=$2
+    if [ "$pass" = check ]; then [ -z "$refused" ]; return; fi
+    if [ -n "$stop" ] && [ -z "$refused" ]; then refused=0; fi
+    if [ -z "$refused" ]; then return; fi
+    if [ "$number" = "$refused" ]; then
+        frame "$key" "failed:$status" "$label"
+        printf '%s\n' "$words" | bars
+    elif [ "$1" = expect ] && [ "$number" -lt "$refused" ]; then frame "$key" ok "$label"
+    else frame "$key" absent "not begun: $label"; fi
+    return 1
+}
+
+refuse() { refused=$number status=$1 words=$2; } # refuse STATUS SENTENCE
+
+perform() { # perform FUNCTION...: one step, and its frame
+    if words=$("$@" 2>&1); then frame "$key" ok "$label"
+    else
+        frame "$key" failed:1 "$label"
+        refused=$number
+    fi
+    if [ -n "$words" ]; then printf '%s\n' "$words" | bars; fi
+}
+
+expect() { # expect kernel RELEASE, expect boot-id ID, expect file PATH SHA256|absent
+    next expect "expect $*" || return 0
+    if [ "$pass" = act ]; then frame "$key" ok "$label"; return; fi
+    case $1 in
+        kernel) now=$(cat "$root/proc/sys/kernel/osrelease" 2>&1)
+            [ "$now" = "$2" ] || refuse 65 "the plan was made for kernel $2, the node now runs $now" ;;
+        boot-id) [ "$boot_id" = "$2" ] || refuse 65 "the node was booted again since the plan was made" ;;
+        file) now=$(hash "$root$2" 2>&1)
+            [ "$now" = "$3" ] || refuse 65 "$2 is not as it was when the plan was made: $3 then, now $now" ;;
+        *) refuse 64 "an expectation that this apply.sh does not know" ;;
+    esac
+}
+
+keep() { # keep PATTERN...: what the triggers rewrite and is not ours
+    next keep "keep $*" || return 0
+    if [ "$pass" = check ]; then return; fi
+    printf '%s\n' "$@" >"$run/keeps"
+    perform set_aside
+}
+
+place() { # place PATH MODE SHA256
+    next place "place $1" || return 0
+    if [ "$pass" = act ]; then perform put "$@"; return; fi
+    if [ -L "$root$1" ] || { [ -e "$root$1" ] && [ ! -f "$root$1" ]; }; then
+        refuse 73 "$1 is not an ordinary file, so it is not replaced"
+    elif [ "$(hash "$stage/files$1" 2>&1)" != "$3" ]; then refuse 74 "the bundle's own copy of $1 is damaged"; fi
+}
+
+remove() { # remove PATH
+    next remove "remove $1" || return 0
+    if [ "$pass" = act ]; then perform take_away "$1"; fi
+}
+
+undo() { # undo first|kept|after CALL: what takes the next trigger back, and when
+    next undo "undo $1 $2" || return 0
+    if [ "$pass" = act ]; then perform add "$run/unwind" "$1 $2"; fi
+}
+
+trigger() { # trigger CALL
+    next trigger "$1" || return 0
+    if [ "$pass" = check ]; then
+        printf '%s\n' "$1" >>"$run/owed"
+        eval "set -- $1" # quoted by who made the bundle
+        [ "$2" = reload ] || [ -n "$(locate "$2")" ] || refuse 127 "$2: the node has no such command"
+        return
+    fi
+    if call "$1"; then drop "$state/pending" "$1"; else refused=$number; fi
+    if [ -e "$run/keeps" ]; then rewrite "$run/after" listing; fi
+}
+
+finish() { # finish STEPS: the list arrived whole
+    if [ "$pass" = check ] && [ -z "$refused" ]; then whole=$1; fi
+}
+
+call() { # call CALL: runs it, with its output as it comes, then its frame
+    frame "$key.output" ok "$1"
+    eval "set -- $1"
+    shift
+    : >"$run/log"
+    # Only this script outlives its controller: what it calls sees broken pipes again.
+    (trap - PIPE && umask 022 && run_there "$@") >"$run/log" 2>&1 </dev/null &
+    job=$! part=''
+    exec 3<"$run/log"
+    while [ -n "$(started "$job")" ]; do
+        stream
+        sleep 0.05 2>/dev/null || sleep 1 # a busybox may lack fractions
+    done
+    wait "$job"
+    status=$?
+    stream
+    exec 3<&-
+    [ -z "$part" ] || printf '|%s\n' "$part"
+    if [ "$status" = 0 ]; then frame "$key" ok "$label"; else frame "$key" "failed:$status" "$label"; fi
+    return "$status"
+}
+
+run_there() { # run_there COMMAND...: the node's own, by its full path
+    if [ "$1" = reload ]; then "$@"; return; fi
+    there=$(locate "$1")
+    shift
+    "$there" "$@"
+}
+
+stream() { # what the log has gained
+    while IFS= read -r line <&3; do
+        printf '|%s\n' "$part$line"
+        part=''
+    done
+    part=$part$line
+}
+
+reload() { # reload NAME FILE: loaded, and as it is on disk. rmmod refuses what is in use.
+    disk=$(run_there modprobe --show-depends "$2" | sed -n 's/^insmod \([^ ]*\).*/\1/p' | tail -n 1)
+    build=$(run_there modinfo -F srcversion "$disk" 2>/dev/null)
+    if [ -d "$root/sys/module/$1" ]; then
+        if [ -n "$build" ] && [ "$build" = "$(cat "$root/sys/module/$1/srcversion" 2>/dev/null)" ]; then
+            echo "$1 is loaded as it is on disk"
+            return
+        fi
+        run_there rmmod "$1" || return
+    fi
+    run_there modprobe "$2"
+}
+
+# --- runs ---------------------------------------------------------------------------
+
+apply() { # apply: the bundle, from the first expectation to the last trigger
+    id=$(date -u +%Y%m%dT%H%M%SZ)-$$ whole=''
+    run=$state/runs/$id
+    label=$run key=unpack number=0
+    if ! quietly unpack; then
+        rm -rf "$run"
+        return 5
+    fi
+    if [ -z "$stage" ]; then stage=$run/stage; fi
+    pass=check
+    . "$stage/steps"
+    key=steps label=$stage/steps
+    if [ -n "$refused" ] || quietly begin; then
+        pass=act number=0
+        . "$stage/steps"
+    fi
+    rm -rf "$run/stage"
+    if ! grep -q -e "^$id " "$state/journal" 2>/dev/null; then rm -rf "$run"
+    elif [ -n "$refused" ]; then record "$id" stopped
+    else record "$id" "done"; fi
+    [ -z "$refused" ] || return 5
+}
+
+quietly() { # quietly FUNCTION: a frame only where it fails
+    words=$("$@" 2>&1) && return
+    refused=0
+    frame "$key" failed:1 "$label"
+    printf '%s\n' "$words" | bars
+    return 1
+}
+
+unpack() { # a script that was sent without a folder brings its own
+    mkdir -p "$state/runs" && mkdir "$run" "$run/kept" && : >"$run/owed" && : >"$run/undo" || return
+    if [ -z "$stage" ]; then gdr_unpack "$run/stage"; fi
+}
+
+begin() { # from here on the run stands in the journal, and owes its triggers
+    if [ "$whole" != "$number" ]; then echo 'the list is cut off' && return 1; fi
+    while IFS= read -r owed; do add "$state/pending" "$owed" || return; done <"$run/owed"
+    record "$id" began
+}
+
+ready() { # the state's own folder
+    if [ ! -d "$state" ]; then mkdir -p "$state" && chmod 755 "$state" || return; fi
+    : >"$state/try" && rm "$state/try"
+}
+
+gdr_apply() { # gdr_apply VERB [RUN] WAIT end
+    last=''
+    for last; do :; done
+    if [ "$last" != end ]; then exit 64; fi
+    root=${GDR_ROOT%/} count=0 number=0 refused='' stop='' pass=act
+    if [ -n "$root" ]; then node_path=$GDR_BIN; else node_path=$PATH:/usr/sbin:/sbin:/usr/bin:/bin; fi
+    state=$root/var/lib/gdr-toolkit LC_ALL=C
+    export LC_ALL
+    umask 077
+    trap '' HUP PIPE # the controller may vanish: what was begun goes on to its end
+    trap 'stop=1' TERM INT
+    printf '= begin ok gdr-toolkit/1\n'
+    boot_id=$(cat "$root/proc/sys/kernel/random/boot_id" 2>/dev/null)
+    me="$$,$(started $$),$boot_id,$(date -u +%Y-%m-%dT%H:%M:%SZ),${SUDO_USER:-$(id -un)} ${SSH_CONNECTION%% *}"
+    case $1.$# in
+        apply.3) patience=$2 ;;
+        rollback.4) patience=$3 ;;
+        *) exit 64 ;;
+    esac
+    ended=5 key=state label=$state
+    if quietly ready; then
+        ended=75
+        if take_lock "$patience"; then
+            tidy
+            "$1" "$2"
+            ended=$?
+            rm -f "$state/lock"
+        fi
+    fi
+    printf '= end ok %s\n' "$count"
+    exit "$ended"
+}
+
+if [ "${0##*/}" = apply.sh ]; then stage=$(dirname "$0"); else stage=''; fi
+gdr_apply "$@"

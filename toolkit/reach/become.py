@@ -1,0 +1,143 @@
+"""How a script becomes root: the remote command, what goes before it on stdin, the marks.
+
+Every script is fed to ``sh -s``; it ends with the one call that does all the work, so a
+script that was cut on its way runs nothing. The remote command is two words in single
+quotes without a quote, "!", or newline in them, which sh, csh and fish read alike:
+
+    sh -c 'OUTER' 'INNER'      OUTER finds the way to root, INNER ("$0") reads the script
+
+Two marks on stderr make the end certain: ``gdr-begin`` when the script's own shell
+starts, ``gdr-end STATUS`` when it has ended. What precedes the first is noise of the
+login or of sudo; a missing second means that the connection was lost.
+
+A password is the first line on stdin and ``gdr-script`` the second. sudo may or may not
+have eaten the first: INNER skips to the second, so it never reaches the script's shell.
+It is tried once before, with nothing behind it, or sudo would ask again and take the
+script's first lines for further passwords.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from toolkit.errors import BecomeError
+
+BEGIN = "gdr-begin\n"
+_FENCE = "gdr-script"
+_END = re.compile(r"\ngdr-end (\d+)\n")
+
+_INNER = 'printf "gdr-begin\\n" >&2; exec sh -s'
+_SKIP = (
+    f'while IFS= read -r line; do if [ "$line" = {_FENCE} ]; then break; fi; done; line=; {_INNER}'
+)
+_DONE = 'printf "\\ngdr-end %s\\n" "$?" >&2'
+_MISSING = "command -v sudo >/dev/null 2>&1 || { echo gdr-no-sudo >&2; exit 1; }"
+_ROOT = 'if [ "$(id -u)" = 0 ]; then sh -c "$0"'
+_SUDO = 'LC_ALL=C sudo -n sh -c "$0"'
+_ASKED = (
+    "if LC_ALL=C sudo -n true 2>/dev/null; then " + _SUDO + "; else IFS= read -r word; "
+    'printf "%s\\n" "$word" | LC_ALL=C sudo -S -p "" -v || exit 1; '
+    '{ printf "%s\\n" "$word"; word=; exec cat; } | LC_ALL=C sudo -S -p "" sh -c "$0"; fi'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Become:
+    """Whether and how to be root. The password does not show in a repr."""
+
+    wanted: bool = True  # False: run as the login user (--no-become)
+    password: str | None = None  # sudo's, where it asks for one
+
+    def __repr__(self) -> str:
+        return f"Become(wanted={self.wanted}, password={'***' if self.password else None})"
+
+    @property
+    def command(self) -> str:
+        """What the login shell is told to run."""
+        if not self.wanted:
+            return f"sh -c 'sh -c \"$0\"; {_DONE}' '{_INNER}'"
+        way, inner = (_SUDO, _INNER) if self.password is None else (_ASKED, _SKIP)
+        return f"sh -c '{_ROOT}; else {_MISSING}; {way}; fi; {_DONE}' '{inner}'"
+
+    def feed(self, script: str) -> bytes:
+        """What goes to its stdin."""
+        ahead = f"{self.password}\n{_FENCE}\n" if self.wanted and self.password is not None else ""
+        return (ahead + script).encode("utf-8", "surrogateescape")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What stderr tells, once the marks are taken out."""
+
+    begun: bool  # the script's own shell was started
+    status: int | None  # its exit status; None when the end was not seen
+    noise: str  # said before it began: login scripts, sudo
+    stderr: str  # the script's own
+
+
+def read_marks(stderr: str) -> Told:
+    """Split ``stderr`` at the marks: the first ``gdr-begin``, the last ``gdr-end``."""
+    noise, mark, own = stderr.partition(BEGIN)
+    ends = list(_END.finditer(own if mark else noise))
+    if not ends:
+        return Told(bool(mark), None, noise, own)
+    last = ends[-1]
+    if not mark:
+        return Told(False, int(last[1]), noise[: last.start()], "")
+    return Told(True, int(last[1]), noise, own[: last.start()] + own[last.end() :])
+
+
+# What sudo says in the C locale (sudo 1.8 to 1.9, plugins/sudoers), and what to do about it.
+_REASONS = (
+    ("gdr-no-sudo", "there is no sudo on the node", "log in as root: --hosts root@{host}"),
+    (
+        "incorrect password attempt",
+        "sudo does not take the password",
+        "try it by hand: ssh -t {host} sudo -v",
+    ),
+    (
+        "a password is required",
+        "sudo wants a password",
+        "add --ask-become-pass, or allow NOPASSWD on the node",
+    ),
+    (
+        "is not in the sudoers file",
+        "the user is not in the sudoers file",
+        "log in as somebody who may, or add the user on the node: visudo",
+    ),
+    (
+        "may not run sudo",
+        "the user may not run sudo",
+        "log in as somebody who may, or add the user on the node: visudo",
+    ),
+    (
+        "is not allowed to execute",
+        "the user may run some commands with sudo, but not sh",
+        "the node scripts need: (root) NOPASSWD: /bin/sh, or ALL",
+    ),
+    (
+        "must have a tty",
+        "sudo wants a terminal",
+        "remove requiretty for this user on the node: visudo",
+    ),
+    (
+        "no new privileges",
+        "sudo is forbidden to gain rights in this session",
+        "the login runs with no_new_privs: look at its service or container",
+    ),
+)
+
+
+def refusal(host: str, told: Told) -> BecomeError | None:
+    """Why the script never began, where it is sudo's doing; else None."""
+    if told.begun:
+        return None
+    for sign, reason, hint in _REASONS:
+        if sign in told.noise:
+            return BecomeError(f"{host}: {reason}", hint=hint.format(host=host))
+    said = [line for line in told.noise.split("\n") if line.startswith("sudo: ")]
+    if said:
+        hint = f"try it by hand: ssh -t {host} sudo -v"
+        return BecomeError(f"{host}: not root: {said[-1][:200]}", hint=hint)
+    return None

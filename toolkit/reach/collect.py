@@ -1,0 +1,58 @@
+"""Ask a node once: run the probe, keep what it says word for word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from toolkit.errors import TransportError, Unparsable
+from toolkit.evidence import Evidence
+from toolkit.reach.transport import Sink, Transport, quiet
+
+PROBE = Path(__file__).with_name("probe.sh")
+
+
+def probe_script() -> str:
+    """The script that reads a node."""
+    return PROBE.read_text(encoding="utf-8")
+
+
+def collect(transport: Transport, *, limit_s: float = 90, sink: Sink = quiet) -> Evidence:
+    """Run the probe on one node, in one round trip.
+
+    What a login prints around it is not evidence. Where the connection was lost midway,
+    what arrived is returned as incomplete: what is missing is unknown, the rest holds.
+
+    :raises TransportError: nothing arrived, so there is nothing to judge.
+    """
+    lines: list[str] = []
+
+    def keep(line: str) -> None:
+        lines.append(line)
+        sink(line)
+
+    try:
+        result = transport.run(probe_script(), limit_s=limit_s, sink=keep)
+    except TransportError:
+        evidence = _read(transport.name, "\n".join([*lines, ""]))
+        if not evidence.frames:
+            raise
+        return evidence
+    evidence = _read(transport.name, result.stdout)
+    if not evidence.frames:
+        raise _nothing(transport.name, result.exit, result.stderr or result.stdout)
+    return evidence
+
+
+def _read(host: str, text: str) -> Evidence:
+    try:
+        return Evidence.parse(text)
+    except Unparsable as why:
+        raise TransportError(f"{host}: {why}", hint=why.hint) from why
+
+
+def _nothing(host: str, status: int, said: str) -> TransportError:
+    last = next((line for line in reversed(said.split("\n")) if line.strip()), "nothing")
+    return TransportError(
+        f"{host}: the probe ended with status {status} and read nothing; sh said: {last[:200]}",
+        hint=f"see that a POSIX sh works there: ssh {host} 'echo true | sh -s'",
+    )

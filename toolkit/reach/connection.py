@@ -1,0 +1,270 @@
+"""One SSH connection: TCP, jumps or a proxy command, the host key, the login.
+
+Told to try little (see the timings in docs): curve25519, AES-GCM, the kinds of host key
+that are known already, no compression; that halves Paramiko's share of the time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import IO
+
+import paramiko
+from paramiko.ssh_exception import IncompatiblePeer
+
+from toolkit.errors import TransportError
+from toolkit.reach import trouble
+from toolkit.reach.credentials import Credentials
+from toolkit.reach.knownhosts import fingerprint, kind_name, known_keys
+from toolkit.reach.login import log_in
+from toolkit.reach.ssh_config import Target
+from toolkit.reach.stream import decode
+from toolkit.reach.trouble import Door
+
+# Its threads log tracebacks of what we report in one sentence.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+logging.getLogger("paramiko").propagate = False
+
+_KEX = ("curve25519-sha256@libssh.org", "curve25519-sha256")
+_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr")
+_KEEPALIVE_S = 30  # a build may be silent for longer than a firewall remembers us
+
+
+class Watch:
+    """Closes what was opened once the time is up: the one deadline of a run."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = limit_s
+        self.doing = "connecting"
+        self.expired = False
+        self._end = time.monotonic() + limit_s
+        self._closers: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(limit_s, self._expire)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Watch:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    @property
+    def left_s(self) -> float:
+        return max(self._end - time.monotonic(), 0.01)
+
+    def guard(self, close: Callable[[], None]) -> None:
+        """Have ``close`` called, from another thread, when the time is up."""
+        with self._lock:
+            self._closers.append(close)
+            expired = self.expired
+        if expired:
+            close()
+
+    def _expire(self) -> None:
+        with self._lock:
+            self.expired = True
+            closers = list(self._closers)
+        for close in reversed(closers):
+            close()
+
+
+class Connection:
+    """A way to one node, logged in, with everything that it consists of."""
+
+    def __init__(self) -> None:
+        self._closers: list[Callable[[], None]] = []
+        self._transport: paramiko.Transport | None = None
+        self._proxy: _Proxy | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self._transport is not None and self._transport.is_active()
+
+    @property
+    def transport(self) -> paramiko.Transport:
+        if self._transport is None:
+            raise EOFError  # open() failed; whoever asks has lost the connection
+        return self._transport
+
+    def open(self, target: Target, credentials: Credentials, watch: Watch) -> None:
+        """Connect and log in, hop by hop.
+
+        :raises TransportError: which hop failed, and how.
+        :raises OSError, EOFError, paramiko.SSHException: the connection broke.
+        """
+        inner: paramiko.Transport | None = None
+        before = ""
+        for hop in (*target.jumps, target):
+            watch.doing = "connecting" if hop is target else f"connecting to {hop.door.host}"
+            sock = _through(inner, hop, before) if inner is not None else self._first(hop, watch)
+            before = hop.door.host
+            inner = self._greet(sock, hop, watch)
+            _verify(inner, hop)
+            watch.doing = "logging in" if hop is target else f"logging in to {hop.door.host}"
+            inner.auth_timeout = watch.left_s
+            # The node's password is not the jump host's to see.
+            log_in(inner, hop, credentials if hop is target else Credentials())
+        self._transport = inner
+        self.transport.set_keepalive(_KEEPALIVE_S)
+
+    def close(self) -> None:
+        """Close all of it, the innermost first. May be called from any thread, and twice."""
+        while self._closers:
+            self._closers.pop()()
+
+    def _keep(self, close: Callable[[], None]) -> None:
+        self._closers.append(close)
+
+    def _first(self, hop: Target, watch: Watch) -> socket.socket:
+        if hop.proxy_command:
+            self._proxy = _Proxy(hop.proxy_command)
+            self._keep(self._proxy.close)
+            return self._proxy.sock
+        sock = _dial(hop, watch)
+        self._keep(sock.close)
+        return sock
+
+    def _greet(
+        self, sock: socket.socket | paramiko.Channel, hop: Target, watch: Watch
+    ) -> paramiko.Transport:
+        """Agree on keys and ciphers, with no more choice than needed."""
+        transport = paramiko.Transport(sock)
+        self._keep(transport.close)
+        options = transport.get_security_options()
+        options.kex = _first_of(_KEX, options.kex)
+        options.ciphers = _first_of(_CIPHERS, options.ciphers)
+        options.key_types = _first_of(_known_types(hop), options.key_types)
+        transport.banner_timeout = transport.handshake_timeout = watch.left_s
+        try:
+            transport.start_client(timeout=watch.left_s)
+        except (paramiko.SSHException, EOFError, OSError) as why:
+            raise self._ungreeted(hop, why) from why
+        return transport
+
+    def _ungreeted(self, hop: Target, why: BaseException) -> TransportError:
+        if isinstance(why, IncompatiblePeer) or "protocol version" in str(why):
+            return trouble.no_protocol(hop.door, str(why))
+        if hop.proxy_command and self._proxy is not None:
+            return trouble.proxy_failed(hop.door, hop.proxy_command, self._proxy.said())
+        return trouble.cut(hop.door.host, "keys were exchanged")
+
+
+class _Proxy:
+    """A ProxyCommand; its two ends are one socket, which Paramiko reads like any other."""
+
+    def __init__(self, command: str) -> None:
+        self.sock, theirs = socket.socketpair()
+        # A file: nobody reads along, and a full pipe would stop it.
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 closed by close()
+        with theirs:
+            self._process = subprocess.Popen(
+                ["sh", "-c", f"exec {command}"],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=self._stderr,
+                start_new_session=True,  # ours to kill, and no terminal to prompt on
+            )
+
+    def said(self) -> str:
+        if self._stderr.closed:  # the watch may have been here
+            return ""
+        self._stderr.seek(0)
+        return decode(self._stderr.read())
+
+    def close(self) -> None:
+        self.sock.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._stderr.close()
+
+
+def _dial(hop: Target, watch: Watch) -> socket.socket:
+    """A TCP connection to the first address that answers."""
+    door = hop.door
+    try:
+        found = socket.getaddrinfo(door.address, door.port, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError) as why:
+        raise trouble.unresolved(door) from why
+    last: OSError | None = None
+    for family, kind, protocol, _, address in found:
+        limit_s = min(watch.left_s, hop.timeout_s or watch.left_s)
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(limit_s)
+            sock.connect(address)
+        except OSError as why:
+            sock.close()
+            last = why
+        else:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return sock
+    raise _undialled(door, last, hop.timeout_s)
+
+
+def _undialled(door: Door, why: OSError | None, timeout_s: float | None) -> TransportError:
+    if isinstance(why, ConnectionRefusedError):
+        return trouble.refused(door)
+    if isinstance(why, TimeoutError):
+        return trouble.unreachable(
+            door, f"no answer within {timeout_s:g} s" if timeout_s else "no answer"
+        )
+    return trouble.unreachable(door, (why.strerror if why else "") or "no address")
+
+
+def _through(inner: paramiko.Transport, hop: Target, before: str) -> paramiko.Channel:
+    """A channel from the hop before to this one."""
+    door = hop.door
+    try:
+        return inner.open_channel("direct-tcpip", (door.address, door.port), ("127.0.0.1", 0))
+    except paramiko.ChannelException as why:
+        raise trouble.jump_failed(door, before, why.text or "refused") from why
+
+
+def _verify(transport: paramiko.Transport, hop: Target) -> None:
+    """Compare the node's host key with those that are known.
+
+    :raises HostKeyError: it is not among them.
+    """
+    door = hop.door
+    key = transport.get_remote_server_key()
+    kind, blob = kind_name(key.get_name()), key.asbytes()
+    known = known_keys(hop.known_hosts, door.known_as)
+    for each in known:
+        if each.blob == blob and each.revoked:
+            raise trouble.revoked_key(door, kind, fingerprint(blob), each.where)
+    if any(each.blob == blob for each in known):
+        return
+    if not known and door.known_as != door.address and not door.key_name:
+        # As ssh does: a key known for the name counts on its other ports, too.
+        plain = known_keys(hop.known_hosts, door.address)
+        if any(each.blob == blob and not each.revoked for each in plain):
+            return
+    for each in known:
+        if kind_name(each.kind) == kind and not each.revoked:
+            raise trouble.changed_key(door, kind, fingerprint(blob), each.where)
+    raise trouble.unknown_key(door, kind, fingerprint(blob))
+
+
+def _known_types(hop: Target) -> tuple[str, ...]:
+    """The algorithms of the host keys that are known, so that one of those is asked for."""
+    kinds = [each.kind for each in known_keys(hop.known_hosts, hop.door.known_as)]
+    rsa = ("rsa-sha2-512", "rsa-sha2-256") if "ssh-rsa" in kinds else ()
+    return (*dict.fromkeys(kinds), *rsa)
+
+
+def _first_of(wanted: Sequence[str], offered: Sequence[str]) -> tuple[str, ...]:
+    """What is wanted and offered, then the rest of what is offered."""
+    chosen = [each for each in wanted if each in offered]
+    return (*chosen, *(each for each in offered if each not in chosen))

@@ -1,0 +1,60 @@
+"""Secrets: read from the terminal or a file descriptor, never from the command line."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from dataclasses import dataclass
+
+from toolkit.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What the operator typed in. None of it shows in a repr, a log or a report."""
+
+    password: str | None = None  # for the login
+    become_password: str | None = None  # for sudo
+
+    def __repr__(self) -> str:
+        given = [name for name in ("password", "become_password") if getattr(self, name)]
+        return f"Credentials({', '.join(f'{name}=***' for name in given)})"
+
+
+def read_secret(source: str | int) -> str:
+    """One secret, without its newline.
+
+    :param source: a prompt for the terminal, or the number of a file descriptor whose
+        first line it is.
+    :raises UsageError: without a terminal, from a closed descriptor, for an empty line.
+    """
+    secret = _first_line(source) if isinstance(source, int) else _typed(source)
+    if not secret or "\n" in secret or "\0" in secret:
+        raise UsageError("the password is empty", hint="its first line is the password")
+    return secret
+
+
+def _first_line(descriptor: int) -> str:
+    line = b""
+    try:
+        # Byte by byte: what follows the line belongs to whoever reads the descriptor next.
+        while (byte := os.read(descriptor, 1)) not in (b"", b"\n"):
+            line += byte
+    except OSError as why:
+        raise UsageError(
+            f"file descriptor {descriptor}: {why.strerror}",
+            hint=f"open it for us: {descriptor}</path/to/secret",
+        ) from why
+    return line.decode("utf-8", "surrogateescape")
+
+
+def _typed(prompt: str) -> str:
+    try:
+        # Asks for the terminal itself, and not for stdin, which getpass would fall back to.
+        with open("/dev/tty", "r+b", buffering=0):  # noqa: PTH123 a device, opened raw
+            return getpass.getpass(prompt)
+    except (OSError, EOFError) as why:
+        raise UsageError(
+            "there is no terminal to ask for a password on",
+            hint="pass it by file descriptor: --pass-fd 3 3</path/to/secret",
+        ) from why

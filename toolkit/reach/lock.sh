@@ -1,0 +1,82 @@
+# shellcheck shell=sh disable=SC2154,SC2317 # apply.sh sets what is used here, and calls it
+# The state that runs share, below /var/lib/gdr-toolkit, and the lock over it: the first
+# part of the engine on the node.
+#
+#   owned      the paths that are ours, one a line; folders end with a slash
+#   pending    triggers that are owed: each line a quoted call, its first word the name
+#   journal    one line a run, newest last: RUN STATE TIME
+#   lock       a symbolic link whose target says who holds it
+#   runs/RUN/  what the run replaced; see undo.sh
+
+rewrite() { # rewrite FILE COMMAND...: FILE becomes what the command prints, never half of it
+    (shift && "$@") >"$1.new" && chmod 644 "$1.new" && flush "$1.new" && mv -f "$1.new" "$1"
+}
+
+with() { # with FILE LINE: FILE and one line more
+    { [ ! -e "$1" ] || cat "$1"; } && printf '%s\n' "$2"
+}
+
+without() { # without FILE LINE
+    [ -e "$1" ] || return 0
+    grep -vxF -e "$2" "$1"
+    [ $? -lt 2 ] # 1 says that no line is left
+}
+
+has() { grep -qxF -e "$2" "$1" 2>/dev/null; } # has FILE LINE
+add() { has "$1" "$2" || rewrite "$1" with "$1" "$2"; }
+drop() { ! has "$1" "$2" || rewrite "$1" without "$1" "$2"; }
+
+record() { # record RUN STATE: the run's one line of the journal
+    rewrite "$state/journal" lines_but "$1" "$1 $2 $(date -u +%Y-%m-%dT%H:%M:%SZ)"
+}
+lines_but() {
+    if [ -e "$state/journal" ]; then grep -v -e "^$1 " "$state/journal"; fi
+    printf '%s\n' "$2"
+}
+
+# --- the lock -----------------------------------------------------------------------
+# A symbolic link is made in one act together with its content, and its content never
+# changes. A dead holder's link is removed only by who holds the link named after it, so
+# that two contenders cannot both win.
+
+started() { # started PID: when that process began, which tells it from a later one
+    { read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+    # shellcheck disable=SC2086 # fields
+    set -- ${stat##*) }
+    [ "$1" != Z ] && echo "${20}"
+}
+
+alive() { # alive HOLDER
+    IFS=, read -r pid began boot _ <<EOT
+$1
+EOT
+    [ "$boot" = "$boot_id" ] && [ "$(started "$pid")" = "$began" ]
+}
+
+grab() { # grab LINK: true when we hold it now
+    ln -sn "$me" "$1" 2>/dev/null && return
+    set -- "$1" "$(readlink "$1")"
+    if [ -z "$2" ] || alive "$2"; then return 1; fi
+    set -- "$1" "$2" "$state/dead-$(printf '%s' "$2" | tr -c 'A-Za-z0-9' '-')"
+    grab "$3" || return 1
+    if [ "$(readlink "$1")" = "$2" ]; then rm -f "$1"; fi
+    rm -f "$3"
+    ln -sn "$me" "$1" 2>/dev/null
+}
+
+take_lock() { # take_lock SECONDS: else a frame that says who holds it
+    waited=0
+    until grab "$state/lock"; do
+        waited=$((waited + 1))
+        holder=$(readlink "$state/lock") || continue
+        [ "$waited" -le "$1" ] || break
+        sleep 1
+    done
+    if [ "$(readlink "$state/lock")" = "$me" ]; then return; fi
+    IFS=, read -r pid _ _ since who <<EOT
+$holder
+EOT
+    frame lock failed:75 "$state/lock"
+    echo "held since $since by process $pid, started by $who" | bars
+    return 1
+}

@@ -1,0 +1,207 @@
+# shellcheck shell=sh disable=SC2154,SC2317,SC2034 # apply.sh sets what is used here, and calls it
+# What a run replaces, and how it comes back: the second part of the
+# engine on the node.
+#
+# A run's folder holds, each line written before the act that it takes back:
+#   undo     file PATH NEW OLD OWNED KEPT MODE UID GID   hashes or "absent"; KEPT names the copy
+#            dir PATH                                    a folder that we made
+#   unwind   first|kept|after CALL                       commands that take triggers back
+#   keeps    patterns of files that the triggers rewrite
+#   before, after   their hashes then, and after the latest trigger
+#   kept/    the copies
+
+remember() { # remember PATH NEW: what lies there now, before it becomes NEW
+    old=$(hash "$root$1") mine=no attributes='- - -'
+    [ -n "$old" ] || return 1
+    if has "$state/owned" "$1"; then mine=yes; fi
+    if [ "$old" != absent ]; then
+        attributes=$(stat -c '%a %u %g' "$root$1") && cp -p "$root$1" "$run/kept/$number" || return 1
+        flush "$run/kept/$number"
+    fi
+    echo "file $1 $2 $old $mine $number $attributes" >>"$run/undo" && flush "$run/undo"
+}
+
+parents() { # parents DIR: makes what is missing of it
+    if [ -d "$1/" ]; then return; fi
+    parents "${1%/*}" && echo "dir ${1#"$root"}" >>"$run/undo" && add "$state/owned" "${1#"$root"}/" &&
+        mkdir "$1" && chmod 755 "$1"
+}
+
+temp_of() { printf '%s' "${1%/*}/.${1##*/}.gdr-toolkit-new"; }
+
+put() { # put PATH MODE SHA256
+    if parents "$(dirname "$root$1")" && remember "$1" "$3" && add "$state/owned" "$1" &&
+        cat "$stage/files$1" >"$run/new" && settle "$run/new" "$root$1" "$2" 0 0; then
+        if [ -z "$root" ] && [ -n "$(locate restorecon)" ]; then restorecon "$1"; fi # SELinux
+        return 0
+    fi
+    if [ "$mine" != yes ]; then drop "$state/owned" "$1"; fi
+    return 1
+}
+
+settle() { # settle FILE PATH MODE UID GID: FILE's bytes become PATH, whole or not at all
+    temp=$(temp_of "$2")
+    # Only root can give files away, and only root's nodes need it.
+    if cp -p "$1" "$temp" && { [ "$(id -u)" != 0 ] || chown "$4:$5" "$temp"; } &&
+        chmod "$3" "$temp" && flush "$temp" && mv -f "$temp" "$2"; then
+        flush "${2%/*}"
+        return 0
+    fi
+    rm -f "$temp"
+    return 1
+}
+
+take_away() { # take_away PATH
+    remember "$1" absent && rm -f "$root$1" && drop "$state/owned" "$1" || return 1
+    set -- "${1%/*}"
+    while has "$state/owned" "$1/" && rmdir "$root$1" 2>/dev/null; do
+        drop "$state/owned" "$1/"
+        set -- "${1%/*}"
+    done
+    return 0
+}
+
+each_kept() { # each_kept FUNCTION: with every path that a pattern names
+    while IFS= read -r pattern; do
+        for top in "$root"$pattern; do
+            if [ -e "$top" ] || [ -L "$top" ]; then "$1" "$top" || return 1; fi
+        done
+    done <"$run/keeps"
+}
+
+listing() { # the folders, files and links kept, with the hash or target of each
+    echo '#  heading' # so that no list is empty, which not every grep -f bears
+    each_kept listed
+}
+listed() {
+    find "$1" -type d -exec printf 'dir  %s\n' {} +
+    find "$1" -type f ! -name '.*.gdr-toolkit-new' -exec sha256sum {} +
+    find "$1" -type l | while IFS= read -r link; do echo "link:$(readlink "$link")  $link"; done
+}
+
+set_aside() { # copies of all that the triggers may rewrite
+    each_kept copied && rewrite "$run/before" listing && rewrite "$run/after" cat "$run/before"
+}
+copied() { mkdir -p "$run/kept/tree${1%/*}" && cp -a "$1" "$run/kept/tree${1%/*}/"; }
+
+tidy() { # what a run that was killed has left half done
+    if [ ! -e "$state/journal" ]; then return; fi
+    while read -r dead what _; do
+        case $what in began | rolling-back) ;; *) continue ;; esac
+        while read -r kind path _; do
+            if [ "$kind" = file ]; then rm -f "$(temp_of "$root$path")"; fi
+        done <"$state/runs/$dead/undo"
+        if [ "$what" = began ]; then record "$dead" interrupted; fi
+    done <<EOT
+$(cat "$state/journal")
+EOT
+    while IFS= read -r path; do
+        [ -e "$root$path" ] || drop "$state/owned" "$path"
+    done <<EOT
+$(cat "$state/owned" 2>/dev/null)
+EOT
+}
+
+backwards() { sed '1!G;h;$!d' "$1" 2>/dev/null; }
+
+rollback() { # rollback RUN|last|all: newest first
+    runs=$(backwards "$state/journal" | while read -r id what _; do
+        case $what.$1 in
+            rolled-back.*) ;;
+            *.all | *."$id") echo "$id" ;;
+            *.last) echo "$id" && break ;;
+        esac
+    done)
+    if [ -z "$runs" ]; then frame nothing ok "no run to take back"; fi
+    unmended=0
+    for id in $runs; do take_back "$id" || unmended=5; done
+    return $unmended
+}
+
+take_back() { # take_back RUN
+    run=$state/runs/$1 refused='' foreign=''
+    frame "run-$1" ok "$1"
+    record "$1" rolling-back
+    if [ -e "$run/keeps" ]; then rewrite "$run/foreign" touched_since; fi
+    unwind first "$(backwards "$run/unwind")"
+    if [ -e "$run/keeps" ]; then
+        if [ -s "$run/foreign" ]; then foreign=1; fi
+        numbered "give back what the triggers rewrote" give_back
+    fi
+    while read -r kind path new old mine kept mode uid gid; do
+        case $kind in
+            file) numbered "restore $path" put_back ;;
+            dir) if rmdir "$root$path" 2>/dev/null || [ ! -e "$root$path" ]; then drop "$state/owned" "$path/"; fi ;;
+        esac
+    done <<EOT
+$(backwards "$run/undo")
+EOT
+    if [ -n "$foreign" ]; then unwind kept "$(cat "$run/unwind" 2>/dev/null)"; fi
+    unwind after "$(cat "$run/unwind" 2>/dev/null)"
+    while IFS= read -r owed; do drop "$state/pending" "$owed"; done <"$run/owed"
+    if [ -n "$refused" ]; then record "$1" partly-rolled-back && return 5; fi
+    record "$1" rolled-back && rm -rf "$run"
+}
+
+numbered() { # numbered LABEL FUNCTION: a step of the rollback; those after it go on all the same
+    number=$((number + 1)) label=$1
+    key=$number.undo
+    perform "$2"
+}
+
+unwind() { # unwind WHEN LINES: the commands for that moment
+    while read -r when unwound; do
+        if [ "$when" != "$1" ]; then continue; fi
+        number=$((number + 1)) label=$unwound
+        key=$number.undo
+        call "$unwound" || refused=$number
+    done <<EOT
+$2
+EOT
+}
+
+put_back() { # the file of the current undo line, where nobody else has changed it since
+    now=$(hash "$root$path")
+    if [ "$now" != "$new" ] && [ "$now" != "$old" ]; then
+        echo "changed since by other hands, so left as it is"
+        return 73
+    fi
+    if [ "$now" = "$new" ] && [ "$old" = absent ]; then rm -f "$root$path" || return
+    elif [ "$now" = "$new" ]; then
+        mkdir -p "$root${path%/*}" && settle "$run/kept/$kept" "$root$path" "$mode" "$uid" "$gid" || return
+    fi
+    if [ "$mine" = yes ]; then add "$state/owned" "$path"; else drop "$state/owned" "$path"; fi
+}
+
+touched_since() { # lines of kept files that are neither as they were nor as we left them
+    rewrite "$run/now" listing
+    grep -vxFf "$run/after" "$run/now" | grep -vxFf "$run/before"
+    grep -vxFf "$run/now" "$run/after" | grep -vxFf "$run/before"
+    return 0
+}
+
+give_back() { # kept files as they were; what the triggers made anew goes away
+    rewrite "$run/now" listing || return
+    status=0
+    while IFS= read -r line; do
+        path=${line#*  }
+        if foreign_path; then echo "$path: changed since by other hands; its trigger is run again"
+        elif [ "${line%%  *}" = dir ]; then rmdir "$path" 2>/dev/null
+        else rm -f "$path"; fi
+    done <<EOT
+$(backwards "$run/now" | grep -vxFf "$run/before")
+EOT
+    while IFS= read -r line; do
+        path=${line#*  }
+        if [ -z "$line" ] || foreign_path; then continue; fi
+        case $line in
+            dir*) mkdir -p "$path" ;;
+            *) mkdir -p "${path%/*}" && cp -a "$run/kept/tree$path" "$(temp_of "$path")" &&
+                flush "$(temp_of "$path")" && mv -f "$(temp_of "$path")" "$path" ;;
+        esac || status=1
+    done <<EOT
+$(grep -vxFf "$run/now" "$run/before")
+EOT
+    return $status
+}
+foreign_path() { sed 's/^[^ ]*  //' "$run/foreign" 2>/dev/null | grep -qxF -e "$path"; }
