@@ -12,6 +12,7 @@
     │   └── LockedError           another run holds the node
     ├── Unsupported            6  no rule for this family, release or machine
     ├── NoEvidence             3  a source was not read, so nothing rests on it
+    │   └── CutOff                the evidence ends before it
     └── Unparsable             3  a source has a shape that we do not know
 
 Each is a sentence that says what is so, and a hint that says what to do about it.
@@ -123,6 +124,10 @@ class NoEvidence(ToolkitError):
     """A source was absent, refused, cut off or timed out: nothing can rest on it."""
 
     exit_code = ExitCode.UNKNOWN
+
+
+class CutOff(NoEvidence):
+    """The evidence has no such frame: it was cut off before, or an older probe wrote it."""
 
 
 class Unparsable(ToolkitError):

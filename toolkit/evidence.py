@@ -15,7 +15,8 @@ A header at column 0 names the key, the state and the source; content stands beh
 bar. Whatever precedes ``begin`` (a login banner) or follows ``end`` is not evidence.
 The end frame counts the frames between. A frame counts as read only once the next
 header has arrived: one that was cut is dropped, and without the end frame nothing may
-be concluded from what is missing.
+be concluded from what is missing. Noise between the lines does not count, unless it may
+have swallowed a header: then the frame that was open is dropped too.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import CutOff, NoEvidence, Unparsable
 
 GRAMMAR = "gdr-toolkit/1"
 _HEADER = re.compile(r"= ([!-~]+) (ok|absent|denied|timeout|failed:\d+) ?(.*)")
+# Noise that may hold a header: of a state that we do not know, or glued to a message.
+_SWALLOWED = re.compile(r"= [!-~]+ [a-z]+")
+_BEGIN = "= begin ok "
 
 
 class State(StrEnum):
@@ -72,12 +76,12 @@ class Evidence:
     def frame(self, key: str) -> Frame:
         """The frame, whatever its state.
 
-        :raises NoEvidence: when the node never got to it, or its tail was cut off.
+        :raises CutOff: when the node never got to it, or its tail was cut off.
         """
         found = self.frames.get(key)
         if found is None:
             why = "not part of this evidence" if self.complete else "cut off before it was read"
-            raise NoEvidence(f"{key}: {why}", hint="collect the evidence again")
+            raise CutOff(f"{key}: {why}", hint="collect the evidence again")
         return found
 
     def text(self, key: str) -> str:
@@ -102,7 +106,7 @@ class Evidence:
         lines = text.split("\n")
         for line in lines[:-1]:  # what follows the last newline is a cut line, or nothing
             reader.line(line)
-            if reader.complete:
+            if reader.ended:
                 break
         return cls(reader.frames, reader.complete)
 
@@ -119,34 +123,46 @@ class _Reader:
     def __init__(self) -> None:
         self.frames: dict[str, Frame] = {}
         self.complete = False
+        self.ended = False
         self._begun = False
         self._head: Frame | None = None
         self._body: list[str] = []
 
     def line(self, line: str) -> None:
+        if not self._begun:
+            self._begin(line)
+            return
         header = _HEADER.fullmatch(line)
         if header is None:
-            # A line that is neither header nor content is noise on the terminal.
-            if self._head is not None and line.startswith("|"):
-                self._body.append(line[1:])
+            self._content(line)
             return
         key, state, source = header.groups()
-        if not self._begun:
-            self._begin(key, source)
-            return
         self._close()
         if key == "end":
+            self.ended = True
             self.complete = source == str(len(self.frames))
-        elif key != "cut":
+        elif key == "cut":
+            self.ended = True
+        else:
             name, _, status = state.partition(":")
             self._head = Frame(key, State(name), source, exit=int(status or 0))
 
-    def _begin(self, key: str, source: str) -> None:
-        if key != "begin":
+    def _begin(self, line: str) -> None:
+        # A login that prints without a newline leaves its words before ours.
+        _, begin, grammar = line.partition(_BEGIN)
+        if not begin:
             return
-        if source != GRAMMAR:
-            raise Unparsable("evidence", f"= begin ok {source}")
+        if grammar != GRAMMAR:
+            raise Unparsable("evidence", begin + grammar)
         self._begun = True
+
+    def _content(self, line: str) -> None:
+        if line.startswith("|"):
+            if self._head is not None:
+                self._body.append(line[1:])
+        elif _SWALLOWED.search(line):
+            # What follows may belong to another frame: neither counts, nor does the end.
+            self._head, self._body = None, []
 
     def _close(self) -> None:
         if self._head is not None:

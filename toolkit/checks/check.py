@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import CutOff, NoEvidence, Unparsable
 from toolkit.facts.node import Node
 from toolkit.want import PeerPath, Waiver, Want
 
@@ -97,9 +97,9 @@ class Check:
     def _finding(self, node: Node, want: Want) -> Finding:
         if want.path not in self.paths:
             return not_applicable(f"not part of the {want.path} path")
-        if without_gpus(node.fresh()):
-            return not_applicable("no NVIDIA GPU on the PCI bus")
         try:
+            if _no_gpu_on_bus(node.fresh()):
+                return not_applicable("no NVIDIA GPU on the PCI bus")
             if self.tense is Tense.NOW and not node.live:
                 return not_applicable("an image has no present")
             return self.judge(node, want)
@@ -113,7 +113,20 @@ class Check:
 def without_gpus(node: Node) -> bool:
     """Known to have no GPU; a PCI bus that could not be read proves nothing."""
     try:
+        return _no_gpu_on_bus(node)
+    except CutOff:
+        return False
+
+
+def _no_gpu_on_bus(node: Node) -> bool:
+    """The same, but where the evidence ends before the PCI bus it cannot be told.
+
+    :raises CutOff: there, so that a check that might not apply is not judged at all.
+    """
+    try:
         return not node.pci.gpus
+    except CutOff:
+        raise
     except (NoEvidence, Unparsable):
         return False
 
