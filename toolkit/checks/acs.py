@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
 from toolkit.checks.iommu import role
+from toolkit.errors import NoEvidence
 from toolkit.facts.config_space import REDIRECT, Acs
 from toolkit.facts.node import Node
 from toolkit.facts.pci import MELLANOX
@@ -44,7 +45,9 @@ def redirect(node: Node, want: Want) -> Finding:
     redirecting = []
     for address in sorted(on_path):
         space = node.pci_config.functions[address].config
-        control = space.acs() if space is not None else None
+        if space is None:
+            raise NoEvidence(f"config space of {address}: not part of this evidence")
+        control = space.acs()
         if control is not None and control & REDIRECT:
             bits = [name for bit, name in _SHORT.items() if control & bit]
             redirecting.append(f"{address}: {' '.join(bits)} (ACSCtl {control:04x})")

@@ -54,8 +54,9 @@ def version(node: Node, want: Want) -> Finding:
     seen = {"loaded": str(node.driver.version)}
     if node.driver_file is not None and node.driver_file.version:
         seen["on disk"] = node.driver_file.version
-    user = _user_space(node)
-    if user:
+    if node.mismatched_library:
+        seen["in user space"] = node.mismatched_library
+    elif len(set(seen.values())) == 1 and (user := _user_space(node)):
         seen["in user space"] = user
     if len(set(seen.values())) > 1:
         return failed(
@@ -131,7 +132,10 @@ def params(node: Node, want: Want) -> Finding:
 
 
 def _plain(value: str) -> str:
-    """Numbers by value, registry dwords in one order."""
+    """Numbers by value, as the kernel reads them into 32 bits; registry dwords in one order."""
     if ";" in value:
         return ";".join(sorted(each.strip() for each in value.split(";") if each.strip()))
-    return str(int(value, 0)) if re.fullmatch(r"\d+|0x[0-9a-fA-F]+", value) else value
+    for shape, base in ((r"-?(0|[1-9]\d*)", 10), (r"0[0-7]+", 8), (r"0x[0-9a-fA-F]+", 16)):
+        if re.fullmatch(shape, value):
+            return str(int(value, base) % (1 << 32))
+    return value

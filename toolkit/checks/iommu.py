@@ -12,11 +12,15 @@ from toolkit.checks.check import (
     failed,
     not_applicable,
     passed,
+    unknown,
 )
 from toolkit.facts.cmdline import Cmdline
+from toolkit.facts.iommu import Domain
 from toolkit.facts.node import Node
 from toolkit.want import Iommu, Role, Want
 
+_INTEL, _AMD = ("GenuineIntel",), ("AuthenticAMD", "HygonGenuine")
+_SWITCHES = {"intel_iommu": _INTEL, "amd_iommu": _AMD, "iommu": (*_INTEL, *_AMD)}
 GUEST = "in a guest the host's IOMMU decides"
 FIX = (
     "iommu=pt (x86) or iommu.passthrough=1 (arm64) on the kernel command line, or the IOMMU "
@@ -62,7 +66,16 @@ def passthrough(node: Node, want: Want) -> Finding:
             expected="identity on every GPU and HCA",
             details=tuple(f"{address}: {domain}" for address, domain in translated.items()),
         )
-    return passed(f"identity on {len(domains)} GPUs and HCAs" if domains else "no group holds them")
+    # A function given to a guest is not this node's to judge.
+    unsure = [
+        f"{each.address}: {domains.get(each.address, 'not told')}"
+        for each in functions
+        if each.group and domains.get(each.address) not in {Domain.IDENTITY, Domain.UNMANAGED}
+    ]
+    if unsure:
+        return unknown(f"domain type of {', '.join(unsure)}", hint="kernels before 4.19 tell none")
+    identity = [each for each in domains.values() if each is Domain.IDENTITY]
+    return passed(f"identity on {len(identity)} GPUs and HCAs" if identity else "no group of ours")
 
 
 @check(
@@ -82,34 +95,48 @@ def boot(node: Node, want: Want) -> Finding:
         return not_applicable("the profile leaves the IOMMU alone")
     if role(node, want) is Role.VM:
         return not_applicable(GUEST)
-    entry = node.next_boot
-    how = passes_through(entry.cmdline)
+    arguments, kernel = node.next_cmdline, node.next_boot.kernel
+    vendor = node.cpu.vendor or node.cpu.model  # arm64 names no vendor
+    how = passes_through(arguments, vendor)
     if how:
-        return passed(f"{how} for {entry.kernel}")
-    if node.kernel_config.get("CONFIG_IOMMU_DEFAULT_PASSTHROUGH") == "y":
+        return passed(f"{how} for {kernel}")
+    built_for_it = node.kernel_config.get("CONFIG_IOMMU_DEFAULT_PASSTHROUGH") == "y"
+    if built_for_it and not _translation_asked(arguments):
         return passed("the kernel is built for passthrough")
-    if node.live and not node.iommu_units and not _turned_off(node.cmdline):
+    if node.live and not node.iommu_units and not _turned_off(node.cmdline, vendor):
         return passed("no IOMMU is active, and no argument turned it off")
     return failed(
-        f"nothing asks for passthrough in the entry of {entry.kernel}",
+        f"nothing asks for passthrough in the entry of {kernel}",
         expected="iommu=pt, iommu.passthrough=1 or the IOMMU off",
     )
 
 
-def passes_through(arguments: Cmdline) -> str:
-    """The argument that lets peer traffic pass; "" for none. The last of its name counts."""
-    if off := _turned_off(arguments):
+def passes_through(arguments: Cmdline, vendor: str = "") -> str:
+    """The argument that lets peer traffic pass; "" for none. The last of its name counts.
+
+    :param vendor: as the processor names it; "" where any will do.
+    """
+    if off := _turned_off(arguments, vendor):
         return off
-    if arguments["iommu.passthrough"] in {"1", "y", "on"}:
+    if arguments["iommu.passthrough"].lower() in {"1", "y", "t", "on"}:
         return f"iommu.passthrough={arguments['iommu.passthrough']}"
+    return "iommu=pt" if _deciding(arguments) == "pt" else ""
+
+
+def _deciding(arguments: Cmdline) -> str:
     settings = [one for value in arguments.values("iommu") for one in value.split(",")]
-    deciding = [one for one in settings if one in {"pt", "nopt"}]
-    return "iommu=pt" if deciding[-1:] == ["pt"] else ""
+    return ([one for one in settings if one in {"pt", "nopt"}] or [""])[-1]
 
 
-def _turned_off(arguments: Cmdline) -> str:
-    for name in ("intel_iommu", "amd_iommu", "iommu"):
-        if "off" in arguments[name].split(","):
+def _translation_asked(arguments: Cmdline) -> bool:
+    explicit = arguments["iommu.passthrough"].lower() in {"0", "n", "f", "off"}
+    return explicit or _deciding(arguments) == "nopt"
+
+
+def _turned_off(arguments: Cmdline, vendor: str) -> str:
+    """Each maker's switch counts on its own processors alone; iommu=off on all of x86."""
+    for name, makers in _SWITCHES.items():
+        if "off" in arguments[name].split(",") and (not vendor or vendor in makers):
             return f"{name}=off"
     return ""
 

@@ -7,25 +7,29 @@ Sources: grub.cfg as grub-mkconfig writes it, Boot Loader Specification entries
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toolkit.facts.cmdline import Cmdline, parse_cmdline
 from toolkit.facts.lines import named_lines
 
-_MENU = re.compile(r"\s*menuentry\s+(?:'([^']*)'|\"([^\"]*)\")(.*)")
-_LINUX = re.compile(r"\s*linux(?:16|efi)?\s+(\S*?vmlinu[xz]-(\S+))\s*(.*)")
+_MENU = re.compile(r"(\s*)(menuentry|submenu)\s+(?:'([^']*)'|\"([^\"]*)\")(.*)")
+_LINUX = re.compile(r"\s*linux(?:16|efi)?\s+\S*?vmlinu[xz]-(\S+)\s*(.*)")
 _DEFAULT = re.compile(r"\s*set default=\"?([^\"]*)\"?")
 _ID = re.compile(r"menuentry_id_option\s+['\"]([^'\"]+)['\"]")
+_VARIABLE = re.compile(r"\$(\w+)")
+_NEXT = "${next_entry}"
 
 
 @dataclass(frozen=True, slots=True)
 class BootEntry:
-    """One entry that boots a kernel."""
+    """One line of the menu; a submenu and a firmware setup boot no kernel of their own."""
 
     title: str
-    kernel: str  # kernel release
+    kernel: str  # kernel release; "" for what boots none
     cmdline: Cmdline
     id: str = ""  # what saved_entry may name: menu id, title or file stem
+    place: str = ""  # "0", "1>2": where it stands, counted as GRUB does
+    unresolved: tuple[str, ...] = ()  # variables in its options whose values were not read
 
     @property
     def recovery(self) -> bool:
@@ -34,66 +38,98 @@ class BootEntry:
 
 @dataclass(frozen=True, slots=True)
 class BootMenu:
-    entries: tuple[BootEntry, ...]  # in menu order
-    default: str  # what "set default" says: "0", a title, "${saved_entry}"; "" for none
+    lines: tuple[BootEntry, ...]  # in menu order, submenus before what they hold
+    default: str | None  # "0", "1>2", a title, an id; "" for none set; None where not known
+    once: bool = False  # the default is for the next boot alone (grub-reboot)
+
+    @property
+    def entries(self) -> tuple[BootEntry, ...]:
+        """Those that boot a kernel."""
+        return tuple(line for line in self.lines if line.kernel)
 
 
-def parse_boot_entries(text: str, grub_env: str = "") -> BootMenu:
+def parse_boot_entries(text: str, grub_env: str | None = None) -> BootMenu:
     """Read the probe's extract of boot configurations.
 
     :param text: "grub/grub.cfg:<line>" and "NAME.conf:<line>" lines.
-    :param grub_env: ``grub-editenv list``; BLS entries may refer to its variables.
+    :param grub_env: ``grub-editenv list``, whose variables the rest may refer to; None
+        where it was not read, so that what refers to it is not known.
     """
-    variables = dict(line.split("=", 1) for line in grub_env.split("\n") if "=" in line)
+    environment = grub_env.split("\n") if grub_env is not None else []
+    variables = dict(line.split("=", 1) for line in environment if "=" in line)
     files: dict[str, list[str]] = {}
     for name, line in named_lines(text, "boot entries"):
         files.setdefault(name, []).append(line)
-    bls = [
-        _bls(name, lines, variables)
-        for name, lines in sorted(files.items(), key=lambda item: _bls_key(item[0]), reverse=True)
-        if name.endswith(".conf")
-    ]
+    names = sorted((name for name in files if name.endswith(".conf")), key=_version, reverse=True)
+    found = [_bls(name, files[name], variables, known=grub_env is not None) for name in names]
+    bls = [replace(entry, place=str(at)) for at, entry in enumerate(e for e in found if e)]
     grub = [line for name, lines in files.items() if name.endswith(".cfg") for line in lines]
-    # Every kernel's block first opens "set default" under a condition: the last one in the
-    # unconditional branch is "0" or ${saved_entry}; the first is for next_entry.
-    defaults = [found[1] for line in grub if (found := _DEFAULT.match(line))]
-    default = next((each for each in defaults if each != "${next_entry}"), "")
-    entries = tuple(entry for entry in bls if entry) + tuple(_grub(grub))
-    return BootMenu(
-        entries, variables.get("saved_entry", "") if "saved" in default or bls else default
-    )
+    lines = (*bls, *_grub(grub, first=len(bls)))
+    if _next_wanted(grub) and variables.get("next_entry"):
+        return BootMenu(lines, variables["next_entry"], once=True)
+    # grub-mkconfig writes the site's default first, right after that for next_entry.
+    default = next((each for each in _defaults(grub) if each != _NEXT), "")
+    if "saved_entry" in default or (bls and not default):
+        return BootMenu(lines, variables.get("saved_entry", "") if grub_env is not None else None)
+    return BootMenu(lines, default)
 
 
-def _bls_key(name: str) -> list[tuple[int, str]]:
-    """Order file names as the boot loader does: by version."""
-    return [(int(run), "") if run.isdigit() else (-1, run) for run in re.split(r"(\d+)", name)]
+def _defaults(lines: list[str]) -> list[str]:
+    return [found[1] for line in lines if (found := _DEFAULT.match(line))]
 
 
-def _bls(name: str, lines: list[str], variables: dict[str, str]) -> BootEntry | None:
-    values = dict(line.split(None, 1) for line in lines if len(line.split(None, 1)) == 2)
-    options = re.sub(
-        r"\$(\w+)", lambda found: variables.get(found[1], ""), values.get("options", "")
-    )
+def _next_wanted(lines: list[str]) -> bool:
+    return _NEXT in _defaults(lines)
+
+
+def _version(name: str) -> list[tuple[int, int, str]]:
+    """Order file names as blscfg does, by rpmvercmp: numbers are newer than letters."""
+    runs = re.findall(r"\d+|[a-zA-Z]+", name.removesuffix(".conf"))
+    return [(1, int(run), "") if run.isdigit() else (0, 0, run) for run in runs]
+
+
+def _bls(
+    name: str, lines: list[str], variables: dict[str, str], *, known: bool
+) -> BootEntry | None:
+    words = [line.split(None, 1) for line in lines]
+    values = {pair[0]: pair[1] for pair in words if len(pair) == 2}
+    options = " ".join(pair[1] for pair in words if len(pair) == 2 and pair[0] == "options")
+    named = tuple(_VARIABLE.findall(options))
     linux = re.search(r"vmlinu[xz]-(\S+)", values.get("linux", ""))
     kernel = values.get("version") or (linux[1] if linux else "")
     if not kernel:
         return None
     return BootEntry(
-        values.get("title", ""), kernel, parse_cmdline(options), name.removesuffix(".conf")
+        values.get("title", ""),
+        kernel,
+        parse_cmdline(_VARIABLE.sub(lambda found: variables.get(found[1], ""), options)),
+        name.removesuffix(".conf"),
+        unresolved=() if known else named,
     )
 
 
-def _grub(lines: list[str]) -> list[BootEntry]:
-    entries: list[BootEntry] = []
-    title = ident = ""
+def _grub(lines: list[str], first: int) -> list[BootEntry]:
+    """The menu of a grub.cfg; what is indented below a submenu belongs to it.
+
+    :param first: how many entries blscfg puts before these.
+    """
+    menu: list[BootEntry] = []
+    top, inner, submenu = first - 1, -1, ""
     for line in lines:
-        if menu := _MENU.match(line):
-            title = menu[1] or menu[2] or ""
-            found = _ID.search(menu[3])
-            ident = found[1] if found else title
-        elif linux := _LINUX.match(line):
-            entries.append(BootEntry(title, linux[2], parse_cmdline(linux[3]), ident))
-    return entries
+        if found := _MENU.match(line):
+            if found[1] and submenu:
+                inner += 1
+                place = f"{submenu}>{inner}"
+            else:
+                top, inner = top + 1, -1
+                place = str(top)
+                submenu = place if found[2] == "submenu" else ""
+            title = found[3] or found[4] or ""
+            ident = _ID.search(found[5])
+            menu.append(BootEntry(title, "", Cmdline(()), ident[1] if ident else title, place))
+        elif (linux := _LINUX.match(line)) and menu and not menu[-1].kernel:
+            menu[-1] = replace(menu[-1], kernel=linux[1], cmdline=parse_cmdline(linux[2]))
+    return menu
 
 
 def default_entry(menu: BootMenu, default_kernel: str = "") -> BootEntry | None:
@@ -101,18 +137,24 @@ def default_entry(menu: BootMenu, default_kernel: str = "") -> BootEntry | None:
 
     :param default_kernel: path printed by ``grubby --default-kernel``, "" without grubby.
     """
-    usable = [entry for entry in menu.entries if not entry.recovery]
-    if default_kernel:
+    if default_kernel and not menu.once:
         release = default_kernel.strip().rpartition("vmlinuz-")[2]
+        usable = (entry for entry in menu.entries if not entry.recovery)
         return next((entry for entry in usable if entry.kernel == release), None)
-    if menu.default and not menu.default.isdigit():
-        named = menu.default.rpartition(">")[2]
-        hit = next((e for e in menu.entries if named in {e.id, e.title}), None)
-        if hit:
-            return hit
-    index = int(menu.default) if menu.default.isdigit() else 0
-    return (
-        usable[index]
-        if index == 0 and usable
-        else (menu.entries[index] if index < len(menu.entries) else None)
-    )
+    if menu.default is None:
+        return None
+    above = ""
+    chosen = None
+    for name in menu.default.split(">"):
+        level = [each for each in menu.lines if each.place.rpartition(">")[0] == above]
+        if not level:
+            return None
+        # GRUB falls back to the first line where there is none of this name or number: a
+        # title of a submenu's entry, given without the submenu, boots entry 0.
+        chosen = next((each for each in level if name in _names(each)), level[0])
+        above = chosen.place
+    return chosen if chosen is not None and chosen.kernel else None
+
+
+def _names(entry: BootEntry) -> set[str]:
+    return {entry.id, entry.title, entry.place.rpartition(">")[2]} - {""}

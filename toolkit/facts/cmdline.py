@@ -1,7 +1,9 @@
 """The kernel command line, live and as the boot loader would pass it.
 
-Source: Documentation/admin-guide/kernel-parameters: words split at blanks, double quotes
-protect them, "-" and "_" in names are the same, the last of several equal names counts.
+Source: Documentation/admin-guide/kernel-parameters and lib/cmdline.c, next_arg: words
+split at blanks, double quotes protect them (around a value or the whole word), "-" and
+"_" in names are the same, the last of several equal names counts, and what follows a
+lone "--" goes to init.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_WORD = re.compile(r'(?:"[^"]*"|[^\s"])+')
+_WORD = re.compile(r'(?:"[^"]*(?:"|$)|[^\s"])+')  # an unended quote reaches to the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Cmdline:
         wanted = name.replace("-", "_")
         for word in self.words:
             if _name(word) == wanted:
-                yield word.partition("=")[2].strip('"')
+                yield word.strip('"').partition("=")[2].strip('"')
 
     def listed(self, name: str) -> frozenset[str]:
         """The comma-separated values of ``name``, all occurrences together."""
@@ -37,9 +39,11 @@ class Cmdline:
 
 
 def _name(word: str) -> str:
-    return word.partition("=")[0].replace("-", "_")
+    return word.strip('"').partition("=")[0].replace("-", "_")
 
 
 def parse_cmdline(text: str) -> Cmdline:
     """Read /proc/cmdline or the arguments of one boot entry. Any text is a command line."""
-    return Cmdline(tuple(_WORD.findall(text)))
+    words = _WORD.findall(text)
+    ours = words[: words.index("--")] if "--" in words else words
+    return Cmdline(tuple(ours))

@@ -13,6 +13,7 @@ from enum import IntFlag
 from toolkit.errors import NoEvidence, Unparsable
 
 _EXPRESS, _ACS, _ATS = 0x10, 0x000D, 0x000F
+_WHOLE = 4096  # bytes of a PCI Express function
 
 
 class Acs(IntFlag):
@@ -52,6 +53,8 @@ class ConfigSpace:
                 offset, row_now = _od_row(line)
             except ValueError as why:
                 raise Unparsable(f"config of {address}", line, number) from why
+            if offset > _WHOLE:
+                raise Unparsable(f"config of {address}", line, number)
             if folded and row:
                 data += row * ((offset - len(data)) // len(row))
             if offset != len(data):
@@ -74,7 +77,15 @@ class ConfigSpace:
         return None if at is None else bool(self._word(at + 6) & 0x8000)
 
     def express(self) -> int | None:
-        """Offset of the PCI Express capability; None for a conventional function."""
+        """Offset of the PCI Express capability; None for a conventional function.
+
+        :raises NoEvidence: where the function does not answer: all its bits read as one.
+        """
+        if self._word(0x00) == 0xFFFF:
+            raise NoEvidence(
+                f"config space of {self.address}: the function does not answer",
+                hint="it fell off the bus or sleeps; dmesg, then a cold boot",
+            )
         if not self._word(0x06) & 0x10:  # status register: has a capability list
             return None
         at, seen = self._byte(0x34) & 0xFC, 0
@@ -90,7 +101,9 @@ class ConfigSpace:
         at, seen = 0x100, 0
         while at and seen < 128:
             head = self._word(at) | self._word(at + 2) << 16
-            if head in {0, 0xFFFFFFFF}:
+            if head == 0xFFFFFFFF:
+                raise NoEvidence(f"config space of {self.address}: no answer beyond 256 bytes")
+            if head == 0:
                 return None
             if head & 0xFFFF == wanted:
                 return at

@@ -32,7 +32,7 @@ def parse_os_release(text: str) -> Distro:
         if not equals or not key.strip().isidentifier():
             raise Unparsable("os-release", line, number)
         try:
-            values[key.strip()] = "".join(shlex.split(raw))
+            values[key.strip()] = " ".join(shlex.split(raw))
         except ValueError as why:
             raise Unparsable("os-release", line, number) from why
     if "ID" not in values:

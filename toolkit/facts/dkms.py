@@ -59,7 +59,7 @@ _STATES = "|".join(state.value for state in reversed(DkmsState))  # longer names
 _LINE = re.compile(
     r"(?P<module>[^/,:\s]+)(?:/|, )(?P<version>[^,:\s]+)"
     r"(?:, (?P<kernel>[^,\s]+), (?P<arch>[^,:\s]+))?"
-    rf": (?P<state>{_STATES})(?:(?: from (?P<origin>\S+))|(?: ?\((?P<remark>.*)\)))?.*"
+    rf": (?P<state>{_STATES})(?:(?: from (?P<origin>[^\s(]+))|(?: ?\((?P<remark>.*)\)))?(?:[ (].*)?"
 )
 
 
@@ -89,7 +89,8 @@ def _build(line: str, number: int) -> DkmsBuild:
     )
 
 
-_ASSIGNED = re.compile(r"(\w+)(?:\[\d+\])?=(.*)")
+# KEY="value", KEY[0]='value', KEY=value; a comment may follow.
+_ASSIGNED = re.compile(r"(\w+)(?:\[\d+\])?=(\"[^\"]*\"|'[^']*'|[^\s#]*)")
 
 
 def parse_dkms_confs(text: str) -> tuple[DkmsPackage, ...]:
@@ -101,7 +102,7 @@ def parse_dkms_confs(text: str) -> tuple[DkmsPackage, ...]:
     for name, line in named_lines(text, "dkms.conf"):
         values = folders.setdefault(name.removesuffix("/dkms.conf"), {})
         if found := _ASSIGNED.match(line):
-            values.setdefault(found[1], []).append(found[2].strip().strip("\"'"))
+            values.setdefault(found[1], []).append(found[2].strip("\"'"))
     return tuple(
         DkmsPackage(
             folder,

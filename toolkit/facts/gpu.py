@@ -61,7 +61,7 @@ def parse_params(text: str) -> dict[str, str]:
 
 
 def option_values(options: str) -> dict[str, str]:
-    """Parameters of an ``options nvidia`` line, by the key that params would show.
+    """Parameters of one module's options, by the key that params would show.
 
     ``NVreg_EnableStreamMemOPs=1`` is shown as ``EnableStreamMemOPs``.
     """
@@ -80,29 +80,41 @@ class GpuRow:
     persistence: str  # "Enabled" or "Disabled"
 
 
+_BUS_ID = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
+# "81559 MiB", "[N/A]", "N/A", "[Not Supported]", "[Unknown Error]", "[GPU requires reset]"
+_MEMORY = re.compile(r"(\d+) MiB|\[[^\]]+\]|N/A")
+
+
 def parse_gpu_rows(text: str) -> tuple[GpuRow, ...]:
     """Read the CSV that the probe asks of nvidia-smi, without header.
 
-    :raises Unparsable: at a row without five fields: "No devices were found".
+    :raises Unparsable: at a row of another shape: "No devices were found".
     """
     rows = []
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         fields = [field.strip() for field in line.split(",")]
-        if len(fields) != 5:
+        if len(fields) != 5 or not _BUS_ID.fullmatch(fields[0]):
             raise Unparsable("nvidia-smi --query-gpu", line, number)
-        memory = re.match(r"\d+", fields[3])
-        rows.append(
-            GpuRow(
-                normal_address(fields[0]),
-                fields[1],
-                fields[2],
-                int(memory[0]) if memory else 0,
-                fields[4],
-            )
-        )
+        memory = _MEMORY.fullmatch(fields[3])
+        if memory is None:
+            raise Unparsable("nvidia-smi --query-gpu", line, number)
+        address = normal_address(fields[0])
+        rows.append(GpuRow(address, fields[1], fields[2], int(memory[1] or 0), fields[4]))
     return tuple(rows)
+
+
+_MISMATCH = re.compile(r"Driver/library version mismatch\nNVML library version: (\d+(?:\.\d+)*)\n")
+
+
+def parse_nvml_mismatch(text: str) -> str:
+    """The version of the libraries, where nvidia-smi fails since the driver has another one.
+
+    :returns: "580.126" (it tells no third number); "" for any other failure.
+    """
+    found = _MISMATCH.search(text)
+    return found[1] if found else ""
 
 
 def normal_address(address: str) -> str:

@@ -18,6 +18,7 @@ class Domain(StrEnum):
     BLOCKED = "blocked"
     UNMANAGED = "unmanaged"  # owned by a user: vfio
     AUTO = "auto"
+    UNKNOWN = "unknown"  # what the kernel prints for types that it has no name for
 
     @property
     def translated(self) -> bool:

@@ -29,20 +29,22 @@ class InstalledKernel:
 def module_name(path: str) -> str:
     """The module that a file provides: Debian's "nvidia-current-open-peermem.ko.xz" too."""
     stem = path.rpartition("/")[2].split(".ko", 1)[0].replace("-", "_")
-    return re.sub(r"^nvidia(_current|_tesla|_legacy_\w+?)?(_open)?(?=$|_)", "nvidia", stem)
+    return re.sub(r"^nvidia(_current|_tesla(_\d+)?|_legacy_\w+?)?(_open)?(?=$|_)", "nvidia", stem)
 
 
 def parse_kernels(text: str) -> tuple[InstalledKernel, ...]:
-    """Read the probe's list: a heading per kernel, then "image", "headers" and module paths."""
-    return tuple(
-        InstalledKernel(
-            release,
-            "image" in lines,
-            "headers" in lines,
-            tuple(line for line in lines if line.startswith("/")),
-        )
-        for release, lines in blocks(text, "/lib/modules")
-    )
+    """Read the probe's list: a heading per kernel, then "image", "headers" and module paths.
+
+    :raises Unparsable: at a line that is none of these.
+    """
+    kernels = []
+    for release, lines in blocks(text, "/lib/modules"):
+        paths = tuple(line for line in lines if line.startswith("/"))
+        for line in lines:
+            if line not in {"image", "headers", *paths}:
+                raise Unparsable(f"/lib/modules/{release}", line)
+        kernels.append(InstalledKernel(release, "image" in lines, "headers" in lines, paths))
+    return tuple(kernels)
 
 
 def parse_config(text: str) -> dict[str, str]:

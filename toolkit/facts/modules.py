@@ -62,8 +62,9 @@ class ModuleFile:
 
     @property
     def origin(self) -> str:
-        """ "inbox" from the kernel's own tree, else "out-of-tree"."""
-        return "inbox" if "/kernel/" in self.filename else "out-of-tree"
+        """ "inbox" from the kernel's own tree or built into it, else "out-of-tree"."""
+        inbox = "/kernel/" in self.filename or self.filename == "(builtin)"
+        return "inbox" if inbox else "out-of-tree"
 
 
 def parse_modules(text: str) -> tuple[LoadedModule, ...]:

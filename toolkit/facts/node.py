@@ -10,7 +10,14 @@ from toolkit.facts.distro import Distro, parse_os_release
 from toolkit.facts.dkms import DkmsBuild, DkmsPackage, parse_dkms_confs, parse_dkms_status
 from toolkit.facts.fact import Memo, fact
 from toolkit.facts.firmware import Cpu, parse_cpu, parse_dmi
-from toolkit.facts.gpu import Driver, GpuRow, parse_driver, parse_gpu_rows, parse_params
+from toolkit.facts.gpu import (
+    Driver,
+    GpuRow,
+    parse_driver,
+    parse_gpu_rows,
+    parse_nvml_mismatch,
+    parse_params,
+)
 from toolkit.facts.iommu import Domain, parse_groups
 from toolkit.facts.kernel import (
     InstalledKernel,
@@ -59,9 +66,11 @@ class Node:
 
     @property
     def live(self) -> bool:
-        """Running, rather than an image: it has a boot id."""
-        frame = self._evidence.frames.get("boot-id")
-        return frame is not None and frame.state is State.OK
+        """Running, rather than an image: it has a boot id, readable or not.
+
+        :raises NoEvidence: where the evidence was cut off before it.
+        """
+        return self._evidence.frame("boot-id").state is not State.ABSENT
 
     @fact
     def boot_id(self) -> str:
@@ -128,7 +137,7 @@ class Node:
 
     @fact
     def boot_menu(self) -> BootMenu:
-        environment = self._text("grub-env") if self._read_well("grub-env") else ""
+        environment = self._text("grub-env") if self._read_well("grub-env") else None
         return parse_boot_entries(self._text("boot-entries"), environment)
 
     @fact
@@ -149,8 +158,22 @@ class Node:
 
     @fact
     def default_kernel(self) -> str:
-        """Kernel release that the next boot starts."""
-        return self.next_boot.kernel
+        """Kernel release that the next boot starts.
+
+        :raises Unparsable: where its file is not named after one: Arch's "vmlinuz-linux".
+        """
+        return str(parse_kernel_release(self.next_boot.kernel))
+
+    @fact
+    def next_cmdline(self) -> Cmdline:
+        """The arguments that the next boot passes to its kernel.
+
+        :raises NoEvidence: where they refer to variables of GRUB that were not read.
+        """
+        if self.next_boot.unresolved:
+            names = ", ".join(f"${name}" for name in self.next_boot.unresolved)
+            raise NoEvidence(f"boot configuration: {names} not known", hint="grub2-editenv list")
+        return self.next_boot.cmdline
 
     # --- modules ---
 
@@ -180,15 +203,19 @@ class Node:
 
     @fact
     def peermem_chosen(self) -> ModuleFile | None:
-        """The one of them that modprobe takes; None where it finds none."""
-        if not self._read_well("peermem-resolve"):
+        """The one of them that modprobe takes; None where it finds none.
+
+        :raises NoEvidence: where modprobe was not there or gave no answer.
+        """
+        if self._state("peermem-resolve") is State.FAILED:
             return None
         answer = self._text("peermem-resolve")
-        loads = parse_show_depends(answer)[-1:]
+        # kmod may be built for /usr/lib/modules, which is the same folder.
+        loads = [path.removeprefix("/usr") for path in parse_show_depends(answer)[-1:]]
         # Debian's packages hide it behind "install ... modprobe -i nvidia-current-peermem".
         words = answer.split()
         for each in self.peermem_files:
-            if each.filename in loads or each.stem in words:
+            if each.filename.removeprefix("/usr") in loads or each.stem in words:
                 return each
         return None
 
@@ -207,7 +234,8 @@ class Node:
         files = parse_modules_load(self._text("modules-load"))
         if self._there("etc-modules"):
             lines = (line.strip() for line in self._text("etc-modules").split("\n"))
-            words = (line.replace("-", "_") for line in lines if line and line[0] != "#")
+            # Debian allows parameters behind the name.
+            words = (line.split()[0].replace("-", "_") for line in lines if line and line[0] != "#")
             files["/etc/modules"] = tuple(words)
         return files
 
@@ -243,6 +271,13 @@ class Node:
     @fact
     def gpu_rows(self) -> tuple[GpuRow, ...]:
         return parse_gpu_rows(self._text("nvidia-smi"))
+
+    @fact
+    def mismatched_library(self) -> str:
+        """Version of the user-space libraries that the driver does not talk to; "" for none."""
+        frame = self._evidence.frame("nvidia-smi")
+        self.cited.append("nvidia-smi")
+        return parse_nvml_mismatch(frame.text) if frame.state is State.FAILED else ""
 
     @fact
     def dkms(self) -> tuple[DkmsBuild, ...]:
@@ -384,13 +419,15 @@ class Node:
 
     def _there(self, key: str) -> bool:
         """Whether the source exists: absent is an answer, refused or cut off is none."""
-        self.cited.append(key)
-        return self._evidence.frame(key).state is not State.ABSENT
+        return self._state(key) is not State.ABSENT
 
     def _read_well(self, key: str) -> bool:
         """Whether an optional source was read; a tool that fails here only tells less."""
+        return self._state(key) is State.OK
+
+    def _state(self, key: str) -> State:
         self.cited.append(key)
-        return self._evidence.frame(key).state is State.OK
+        return self._evidence.frame(key).state
 
 
 def _plain(names: tuple[str, ...]) -> set[str]:

@@ -89,7 +89,7 @@ def parse_pci(attributes: str, links: str, resources: str, config: str) -> PciTr
         address, _, attribute = path.partition("/")
         values.setdefault(address, {})[attribute] = value.strip()
     pointed = _links(links)
-    bars = {address: _bars(lines) for address, lines in blocks(resources, "resource")}
+    bars = {address: _bars(address, lines) for address, lines in blocks(resources, "resource")}
     spaces = {a: ConfigSpace.parse(a, lines) for a, lines in blocks(config, "config")}
     return PciTree(
         {
@@ -151,11 +151,14 @@ def _link(values: dict[str, str], which: str) -> Link:
 _MEMORY = 0x200  # IORESOURCE_MEM
 
 
-def _bars(lines: list[str]) -> tuple[Bar, ...]:
+def _bars(address: str, lines: list[str]) -> tuple[Bar, ...]:
     """Each line is ``start end flags``; the first six are the BARs. A 64-bit BAR takes two."""
     bars = []
     for index, line in enumerate(lines[:6]):
-        start, end, flags = (int(word, 16) for word in line.split())
+        try:
+            start, end, flags = (int(word, 16) for word in line.split())
+        except ValueError as why:
+            raise Unparsable(f"resources of {address}", line, index + 1) from why
         if end and flags & _MEMORY:
             bars.append(Bar(index, end - start + 1))
     return tuple(bars)

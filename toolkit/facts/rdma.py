@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from toolkit.errors import Unparsable
 from toolkit.facts.lines import named_lines
 from toolkit.facts.versions import Version
 
@@ -54,10 +55,15 @@ class Ofed:
 
 
 def parse_infiniband(text: str) -> tuple[RdmaDevice, ...]:
-    """Read the probe's "mlx5_0/ports/1/state:4: ACTIVE" lines, devices in natural order."""
+    """Read the probe's "mlx5_0/ports/1/state:4: ACTIVE" lines, devices in natural order.
+
+    :raises Unparsable: at a line that names no attribute, or no number of a port.
+    """
     values: dict[str, dict[str, list[str]]] = {}
     for path, value in named_lines(text, "/sys/class/infiniband"):
         name, _, attribute = path.partition("/")
+        if not re.fullmatch(r"\w+|ports/\d+/\w+", attribute):
+            raise Unparsable("/sys/class/infiniband", f"{path}:{value}")
         values.setdefault(name, {}).setdefault(attribute, []).append(value.strip())
     return tuple(_device(name, values[name]) for name in sorted(values, key=_natural))
 

@@ -39,10 +39,10 @@ class Version:
 def parse_kernel_release(text: str) -> Version:
     """``uname -r``: "5.14.0-427.13.1.el9_4.x86_64".
 
-    :raises Unparsable: without at least a major and a minor number.
+    :raises Unparsable: unless one word that begins with a major and a minor number.
     """
     release = text.strip()
-    if not re.match(r"\d+\.\d+", release):
+    if not re.fullmatch(r"\d+\.\d+[\w.+~-]*", release):
         raise Unparsable("kernel release", release)
     return Version(release)
 
