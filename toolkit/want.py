@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
@@ -34,6 +35,9 @@ class Iommu(StrEnum):
     ANY = "any"  # leave it alone
 
 
+OFED = ("any", "inbox", "mlnx-ofed", "doca-ofed")
+
+
 @dataclass(frozen=True, slots=True)
 class Waiver:
     """A failure that the site has decided to live with, for a while."""
@@ -49,7 +53,7 @@ class Want:
 
     path: PeerPath = PeerPath.PEERMEM
     role: Role | None = None  # None: as the node itself says
-    ofed: str = "any"  # "any", "inbox", "mlnx-ofed" or "doca-ofed"
+    ofed: str = "any"  # one of OFED
     iommu: Iommu = Iommu.PASSTHROUGH
     driver_min: str = ""  # lowest NVIDIA driver version that will do; "" for any
     waivers: tuple[Waiver, ...] = field(default=())
@@ -92,12 +96,21 @@ def _apply(want: Want, file: Path) -> Want:
             raise UsageError(f"{file}: unknown key {key!r}", hint=f"keys: {sorted(known)}")
     try:
         return replace(want, **{key: _value(key, value) for key, value in table.items()})
-    except (ValueError, TypeError, KeyError) as why:
+    except ValueError as why:
         raise UsageError(f"{file}: {why}") from why
 
 
 def _value(key: str, value: Any) -> Any:
-    """One TOML value as the field's own type. ``Any``: TOML values have no common type."""
+    """One TOML value as the field's own type. ``Any``: TOML values have no common type.
+
+    :raises ValueError: where it is not of that type, or not one of the known values.
+    """
+    if key == "waivers":
+        if not isinstance(value, list):
+            raise ValueError("waivers must be tables: [[waivers]]")
+        return tuple(_waiver(number, row) for number, row in enumerate(value, start=1))
+    if not isinstance(value, str):
+        raise ValueError(f"{key} must be a string, not {value!r}")
     match key:
         case "path":
             return PeerPath(value)
@@ -105,8 +118,20 @@ def _value(key: str, value: Any) -> Any:
             return None if value == "auto" else Role(value)
         case "iommu":
             return Iommu(value)
-        case "waivers":
-            return tuple(Waiver(row["check"], row["reason"], row["until"]) for row in value)
-        case _ if not isinstance(value, str):
-            raise ValueError(f"{key} must be a string, not {value!r}")
+        case "ofed" if value not in OFED:
+            raise ValueError(f"ofed {value!r} is not one of {', '.join(OFED)}")
+        case "driver_min" if not re.fullmatch(r"(\d+(\.\d+)*)?", value):
+            raise ValueError(f"driver_min {value!r} is no version such as 570.86.15")
     return value
+
+
+def _waiver(number: int, row: Any) -> Waiver:
+    """One table of [[waivers]]: check, reason and the last day, all three and no more."""
+    keys = {each.name for each in fields(Waiver)}
+    if not isinstance(row, dict) or set(row) != keys:
+        raise ValueError(f"waiver {number} must have {', '.join(sorted(keys))} and nothing else")
+    if type(row["until"]) is not date:  # a datetime is a date too, and cannot be compared to one
+        raise ValueError(f"waiver {number}: until must be a date such as 2027-01-31, unquoted")
+    if not isinstance(row["check"], str) or not isinstance(row["reason"], str):
+        raise ValueError(f"waiver {number}: check and reason must be strings")
+    return Waiver(row["check"], row["reason"], row["until"])
