@@ -1,0 +1,194 @@
+"""PCI functions, as the frames in which the probe gives them: a small board by default.
+
+pci0000:15 ── 15:01.0 root port ── 16:00.0 switch ─┬─ 17:00.0 ── 18:00.0 GPU
+                                                   └─ 17:01.0 ── 19:00.0 HCA mlx5_0
+pci0000:97 ── 97:01.0 root port ── 98:00.0 switch ─┬─ 99:00.0 ── 9a:00.0 GPU
+                                                   └─ 99:01.0 ── 9b:00.0 HCA mlx5_1
+pci0000:05 ── 05:01.0 root port ── 06:00.0 HCA mlx5_2, for storage
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+
+MIB, GIB = 1 << 20, 1 << 30
+BRIDGE, GPU_CLASS, IB, ETHERNET = 0x060400, 0x030200, 0x020700, 0x020000
+REDIRECTS = 0x1D  # SrcValid, ReqRedir, CmpltRedir, UpstreamFwd: what firmware likes to leave
+
+
+@dataclass(frozen=True, slots=True)
+class Fn:
+    """One PCI function."""
+
+    address: str
+    parent: str  # the bridge above it, or "pci0000:15"
+    ids: tuple[int, int]
+    klass: int
+    driver: str = "pcieport"
+    group: str = ""  # IOMMU group
+    numa: int = 0
+    now: tuple[str, int] = ("32.0 GT/s PCIe", 16)
+    best: tuple[str, int] = ("32.0 GT/s PCIe", 16)
+    bars: tuple[tuple[int, int], ...] = ()  # index and size in bytes
+    acs: int | None = None  # the control register; None without the capability
+    readable: int = 4096  # bytes of config space that the probe got
+    physfn: bool = False  # an SR-IOV virtual function
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    functions: tuple[Fn, ...]
+
+    def but(self, address: str, **changes: object) -> Board:
+        """The same board with one function changed."""
+        assert address in {each.address for each in self.functions}
+        return Board(
+            tuple(
+                # mypy cannot see which field each keyword names; replace() itself checks
+                replace(each, **changes) if each.address == address else each  # type: ignore[arg-type]
+                for each in self.functions
+            )
+        )
+
+    def without(self, *addresses: str) -> Board:
+        return Board(tuple(each for each in self.functions if each.address not in addresses))
+
+    def plus(self, *more: Fn) -> Board:
+        return Board((*self.functions, *more))
+
+    def path(self, function: Fn) -> str:
+        """Where sysfs keeps it, below /sys/devices."""
+        above = {each.address: each for each in self.functions}.get(function.parent)
+        return f"{self.path(above) if above else function.parent}/{function.address}"
+
+    def frames(self) -> dict[str, str]:
+        """The text of the PCI frames."""
+        return {
+            "pci": "".join(map(_attributes, self.functions)),
+            "pci-links": "".join(_links(self, each) for each in self.functions),
+            "pci-resources": "".join(
+                f"@{each.address}\n{_resource(each)}"
+                for each in self.functions
+                if each.klass != BRIDGE
+            ),
+            "pci-config": "".join(f"@{e.address}\n{od(space(e))}" for e in self.functions),
+        }
+
+
+def _attributes(function: Fn) -> str:
+    values = {
+        "vendor": f"0x{function.ids[0]:04x}",
+        "device": f"0x{function.ids[1]:04x}",
+        "class": f"0x{function.klass:06x}",
+        "numa_node": function.numa,
+        "current_link_speed": function.now[0],
+        "max_link_speed": function.best[0],
+        "current_link_width": function.now[1],
+        "max_link_width": function.best[1],
+    }
+    return "".join(f"{function.address}/{key}:{value}\n" for key, value in values.items())
+
+
+def _links(board: Board, function: Fn) -> str:
+    lines = [f"{function.address} -> ../../../devices/{board.path(function)}"]
+    if function.driver:
+        lines.append(f"{function.address}/driver -> ../../../../bus/pci/drivers/{function.driver}")
+    if function.group:
+        group = f"../../../../kernel/iommu_groups/{function.group}"
+        lines.append(f"{function.address}/iommu_group -> {group}")
+    if function.physfn:
+        lines.append(f"{function.address}/physfn -> ../{function.address[:-1]}0")
+    return "".join(line + "\n" for line in lines)
+
+
+def _resource(function: Fn) -> str:
+    sizes = dict(function.bars)
+    lines = []
+    for index in range(13):
+        start = (index + 1) << 40
+        size = sizes.get(index, 0)
+        end, flags = (start + size - 1, 0x14220C) if size else (0, 0)
+        lines.append(f"0x{start if size else 0:016x} 0x{end:016x} 0x{flags:016x}\n")
+    return "".join(lines)
+
+
+def space(function: Fn) -> bytes:
+    """Config space with the Express capability at 0x40, AER at 0x100 and ACS behind it."""
+    data = bytearray(4096)
+    struct.pack_into("<HHHH", data, 0, *function.ids, 0x0406, 0x0010)
+    data[0x34] = 0x40
+    struct.pack_into("<BB", data, 0x40, 0x10, 0)
+    struct.pack_into(
+        "<I", data, 0x100, 0x0001 | 2 << 16 | (0x148 if function.acs is not None else 0) << 20
+    )
+    if function.acs is not None:
+        struct.pack_into("<IHH", data, 0x148, 0x000D | 1 << 16, 0x005F, function.acs)
+    return bytes(data[: function.readable])
+
+
+def od(data: bytes) -> str:
+    """As ``od -A x -t x1`` prints it: lines equal to the one above are folded into "*"."""
+    lines: list[str] = []
+    above, folding = b"", False
+    for at in range(0, len(data), 16):
+        row = data[at : at + 16]
+        if row == above:
+            lines += [] if folding else ["*"]
+            folding = True
+            continue
+        lines.append(f"{at:06x}" + "".join(f" {byte:02x}" for byte in row))
+        above, folding = row, False
+    return "".join(line + "\n" for line in (*lines, f"{len(data):06x}"))
+
+
+def switch(bus: int, complex_: int, numa: int, index: int) -> tuple[Fn, ...]:
+    """A root port with a switch below it, and a GPU and an HCA below that."""
+    root, up = f"0000:{bus:02x}:01.0", f"0000:{bus + 1:02x}:00.0"
+    left, right = f"0000:{bus + 2:02x}:00.0", f"0000:{bus + 2:02x}:01.0"
+    ports, broadcom = (0x8086, 0x352A), (0x1000, 0xC030)
+    return (
+        Fn(root, f"pci0000:{complex_:02x}", ports, BRIDGE, numa=numa, acs=0x01),
+        Fn(up, root, broadcom, BRIDGE, numa=numa),
+        Fn(left, up, broadcom, BRIDGE, numa=numa, acs=0x01),
+        Fn(right, up, broadcom, BRIDGE, numa=numa, acs=0x01),
+        Fn(
+            f"0000:{bus + 3:02x}:00.0",
+            left,
+            (0x10DE, 0x2330),
+            GPU_CLASS,
+            "nvidia",
+            group=str(10 + index),
+            numa=numa,
+            bars=((0, 16 * MIB), (2, 128 * GIB), (4, 32 * MIB)),
+        ),
+        hca(f"0000:{bus + 4:02x}:00.0", right, numa=numa, group=str(20 + index)),
+    )
+
+
+def hca(address: str, parent: str, *, numa: int = 0, group: str = "") -> Fn:
+    return Fn(
+        address, parent, (0x15B3, 0x1021), IB, "mlx5_core", group, numa, bars=((0, 32 * MIB),)
+    )
+
+
+GPUS = ("0000:18:00.0", "0000:9a:00.0")
+HCAS = ("0000:19:00.0", "0000:9b:00.0", "0000:06:00.0")  # the last one is far from all GPUs
+PORTS = ("0000:17:00.0", "0000:17:01.0", "0000:99:00.0", "0000:99:01.0")  # of the two switches
+
+BOARD = Board(
+    (
+        Fn("0000:05:01.0", "pci0000:05", (0x8086, 0x352A), BRIDGE, acs=REDIRECTS),
+        hca("0000:06:00.0", "0000:05:01.0", group="30"),
+        *switch(0x15, 0x15, 0, 0),
+        *switch(0x97, 0x97, 1, 1),
+    )
+)
+# What a guest sees: everything on one flat bus, without bridges.
+FLAT = Board(
+    tuple(
+        replace(each, parent="pci0000:00", group="", now=("Unknown", 0), best=("Unknown", 0))
+        for each in BOARD.functions
+        if each.address in {*GPUS, *HCAS}
+    )
+)
