@@ -1,0 +1,53 @@
+"""Files that are made from others: pages from the code, locks from pyproject.toml."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from dev import reference
+from toolkit.checks.all import ALL
+from toolkit.errors import Unsupported
+
+# uv writes the command into the head of a lock; ours is the one to repeat, and names no host.
+_COMPILE = (
+    *("uv", "pip", "compile", "--quiet", "--upgrade", "--generate-hashes"),
+    *("--universal", "--python-version", "3.11"),  # one lock for every machine
+    *("--no-emit-index-url", "--no-emit-find-links"),
+    *("--custom-compile-command", "./invokew lock"),
+)
+
+
+def texts() -> Mapping[str, str]:
+    """What each generated page should hold, by its path in the project."""
+    return {"docs/checks.md": reference.page(ALL)}
+
+
+def pages(root: Path, *, dry: bool = False) -> tuple[str, ...]:
+    """Write the pages that are not as they should be; gives their paths.
+
+    :param dry: write nothing, only tell.
+    """
+    stale = {
+        path: text
+        for path, text in texts().items()
+        if not (root / path).exists() or (root / path).read_text() != text
+    }
+    for path, text in stale.items() if not dry else ():
+        (root / path).write_text(text)
+    return tuple(stale)
+
+
+def locks() -> tuple[tuple[str, ...], ...]:
+    """The commands that make both locks; the second keeps to what the first chose.
+
+    :raises Unsupported: without uv, which alone locks for every platform at once.
+    """
+    if shutil.which("uv") is None:
+        raise Unsupported("lock files are made by uv, and it is not here", hint="pip install uv")
+    runtime, development = "requirements.lock", "requirements-dev.lock"
+    return (
+        (*_COMPILE, "pyproject.toml", "--output-file", runtime),
+        (*_COMPILE, "--group", "dev", "--constraints", runtime, "--output-file", development),
+    )

@@ -1,0 +1,153 @@
+"""The tiers of tests: what each shows, what each needs, and what came of it. Pure.
+
+Every test runs in exactly one tier. Folders with a tier of their own are those in
+``APART``; everywhere else the marks of a test decide, since they say what it needs.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dev.tools import MARKS, SHELLCHECK, Tool
+from toolkit.errors import UsageError
+
+APART = ("tests/suites", "tests/wheel")
+NO_TESTS = 5  # pytest's exit status when nothing was selected
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command of a tier, and what it cannot do without."""
+
+    title: str
+    argv: tuple[str, ...]
+    needs: tuple[Tool, ...] = ()
+    tests: bool = False  # it is pytest: takes -k, and ends with a line of its own
+    parallel: bool = False  # its tests do not mind company on the machine
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    name: str
+    shows: str  # what has been shown once it passes
+    steps: tuple[Step, ...]
+
+    @property
+    def needs(self) -> tuple[Tool, ...]:
+        return tuple(dict.fromkeys(tool for step in self.steps for tool in step.needs))
+
+
+class Ending(StrEnum):
+    PASSED = "passed"
+    FAILED = "FAILED"
+    NOT_RUN = "not run"
+    EMPTY = "no test selected"  # by -k
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What came of one step."""
+
+    tier: str
+    step: Step
+    ending: Ending
+    why: str = ""  # for NOT_RUN
+
+
+def _python(*words: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", *words)
+
+
+def _pytest(title: str, *words: str, needs: tuple[Tool, ...] = (), parallel: bool = True) -> Step:
+    return Step(title, _python("pytest", *words), needs, tests=True, parallel=parallel)
+
+
+def _marked(title: str, marks: str, needs: tuple[Tool, ...] = ()) -> Step:
+    """The tests outside ``APART`` that these marks select."""
+    ignored = [f"--ignore={folder}" for folder in APART]
+    return _pytest(title, "tests", *ignored, "-m", marks, needs=needs)
+
+
+def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
+    """The tiers, in the order in which they run: quick and certain first.
+
+    :param scripts: the shell scripts that shellcheck reads, relative to the project.
+    """
+    style = (
+        Step("ruff check", _python("ruff", "check", ".")),
+        Step("ruff format", _python("ruff", "format", "--check", ".")),
+        Step("mypy --strict", _python("mypy")),
+        Step("shellcheck", ("shellcheck", "--external-sources", *scripts), (SHELLCHECK,)),
+    )
+    shell, sshd = MARKS["shell"], MARKS["sshd"]
+    return (
+        Tier("lint", "style, types and shell", style),
+        Tier("unit", "parts, and simulated nodes", (_marked("unit", "not shell and not sshd"),)),
+        Tier(
+            "scripts",
+            "what runs on nodes: dash, busybox, bash",
+            (_marked("scripts", "shell and not sshd", shell),),
+        ),
+        Tier("fleet", "real OpenSSH servers on loopback", (_marked("fleet", "sshd", sshd),)),
+        Tier("suites", "the suites that we ship", (_pytest("suites", "tests/suites"),)),
+        Tier(
+            "wheel",
+            "what pip installs is whole",
+            (_pytest("wheel", "tests/wheel", parallel=False),),
+        ),
+    )
+
+
+def choose(tiers: tuple[Tier, ...], names: str, *, keyword: str = "") -> tuple[Tier, ...]:
+    """The tiers called ``names``, parted by commas; all of them for "".
+
+    :param keyword: pytest's ``-k``; leaves out the tiers that have no tests unless named.
+    :raises UsageError: for an unknown name.
+    """
+    if not names:
+        return tuple(t for t in tiers if not keyword or any(step.tests for step in t.steps))
+    known = {tier.name: tier for tier in tiers}
+    wanted = [name.strip() for name in names.split(",")]
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"no tier {name!r}", hint=f"tiers: {', '.join(known)}")
+    return tuple(tier for tier in tiers if tier.name in wanted)
+
+
+def command(step: Step, *, keyword: str, jobs: int) -> tuple[str, ...]:
+    """The words to run, with what was asked for added to pytest's own."""
+    if not step.tests:
+        return step.argv
+    spread = ("-n", str(jobs), "--dist", "loadfile") if step.parallel and jobs > 1 else ()
+    return (*step.argv, *spread, *(("-k", keyword) if keyword else ()))
+
+
+def ending(step: Step, status: int, *, keyword: str) -> Ending:
+    """What an exit status means; a tier without any test has not passed."""
+    if status == NO_TESTS and step.tests and keyword:
+        return Ending.EMPTY
+    return Ending.FAILED if status else Ending.PASSED
+
+
+def closing(ended: tuple[Ended, ...]) -> str:
+    """The last lines of a run: each step with its ending, what was not run last of all."""
+    ran = [each for each in ended if each.ending is not Ending.NOT_RUN]
+    left = [each for each in ended if each.ending is Ending.NOT_RUN]
+    width = max((len(each.tier) for each in ended), default=0)
+    lines = [f"{each.tier:<{width}}  {each.step.title}: {each.ending}" for each in ran]
+    lines += [f"{each.tier:<{width}}  {each.step.title}: not run: {each.why}" for each in left]
+    if left:
+        lines.append("install what is missing: ./invokew test --install")
+    return "\n".join(lines)
+
+
+def succeeded(ended: tuple[Ended, ...], *, strict: bool) -> bool:
+    """Whether all that ran passed, and something ran.
+
+    :param strict: as in CI: what was not run counts as failed.
+    """
+    endings = {each.ending for each in ended}
+    bad = {Ending.FAILED} | ({Ending.NOT_RUN} if strict else set())
+    return Ending.PASSED in endings and not endings & bad

@@ -1,0 +1,86 @@
+"""Programs that some tests need beside Python: is each here, and what package brings it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from toolkit.errors import Unsupported
+
+SBIN = "/usr/local/sbin:/usr/sbin:/sbin"  # where sshd hides from ordinary users' PATHs
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program, and the Debian package that it comes in."""
+
+    name: str
+    package: str
+
+    @property
+    def here(self) -> bool:
+        return shutil.which(self.name, path=f"{os.environ.get('PATH', '')}:{SBIN}") is not None
+
+
+SSHD = Tool("sshd", "openssh-server")
+SSH = Tool("ssh", "openssh-client")
+SHELLCHECK = Tool("shellcheck", "shellcheck")
+DASH = Tool("dash", "dash")
+BUSYBOX = Tool("busybox", "busybox")
+BASH = Tool("bash", "bash")
+SUDO = Tool("sudo", "sudo")
+MODINFO = Tool("modinfo", "kmod")
+
+# What the marks of pyproject.toml stand for.
+MARKS = {
+    "sshd": (SSHD, SSH, SUDO),
+    "shell": (SHELLCHECK, DASH, BUSYBOX, BASH, MODINFO),
+}
+
+
+def missing(tools: Iterable[Tool]) -> tuple[Tool, ...]:
+    """Those that are not here, in the order given, each once."""
+    return tuple(tool for tool in dict.fromkeys(tools) if not tool.here)
+
+
+def in_ci() -> bool:
+    """Where a tool that is missing must not turn into tests that are silently not run."""
+    return os.environ.get("CI", "").lower() in {"true", "1"}
+
+
+def sentence(tools: Iterable[Tool]) -> str:
+    """``needs sshd, busybox (apt install openssh-server busybox)``."""
+    wanted = tuple(tools)
+    names = ", ".join(tool.name for tool in wanted)
+    packages = " ".join(tool.package for tool in wanted)
+    return f"needs {names} (apt install {packages})"
+
+
+def install(tools: Iterable[Tool]) -> None:
+    """Install what is missing by apt-get, by sudo where not root.
+
+    :raises Unsupported: without apt-get, without a way to become root, or where apt-get
+        fails even after an update.
+    """
+    packages = sorted({tool.package for tool in missing(tools)})
+    if not packages:
+        return
+    by_hand = f"install by hand what holds: {' '.join(packages)}"
+    if shutil.which("apt-get") is None:
+        raise Unsupported(
+            "--install knows Debian's apt-get alone, and it is not here", hint=by_hand
+        )
+    become = [] if os.geteuid() == 0 else ["sudo"]
+    if become and shutil.which("sudo") is None:
+        raise Unsupported("--install is for root, and there is no sudo", hint=by_hand)
+    get = [*become, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q"]
+    put = [*get, "install", "-y", "--no-install-recommends", *packages]
+    # The lists of a fresh machine are empty or old: look once as they are, once anew.
+    for command in (put, [*get, "update"], put):
+        status = subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
+        if command is put and status == 0:
+            return
+    raise Unsupported(f"apt-get could not install {' '.join(packages)}", hint=by_hand)
