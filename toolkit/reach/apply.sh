@@ -42,7 +42,8 @@ hash() { # hash FILE: its SHA-256, or "absent"
 # found then, and no step is begun. In the second pass each step has its frame.
 
 next() { # next VERB LABEL: false when this step is not to be done in this pass
-    number=$((number + 1)) key=$((number + 1)).$1 label=$2
+    number=$((number + 1)) label=$2
+    key=$number.$1
     if [ "$pass" = check ]; then [ -z "$refused" ]; return; fi
     if [ -n "$stop" ] && [ -z "$refused" ]; then refused=0; fi
     if [ -z "$refused" ]; then return; fi
@@ -185,6 +186,7 @@ apply() { # apply: the bundle, from the first expectation to the last trigger
     key=steps label=$stage/steps
     if [ -n "$refused" ] || quietly begin; then
         pass=act number=0
+        if [ -z "$refused" ]; then frame run ok "$id"; fi
         . "$stage/steps"
     fi
     rm -rf "$run/stage"
@@ -250,6 +252,8 @@ gdr_apply() { # gdr_apply VERB [RUN] WAIT end
     printf '= end ok %s\n' "$count"
     exit "$ended"
 }
+
+# --- called as a file; a script that is sent has its own last lines -------------------
 
 if [ "${0##*/}" = apply.sh ]; then stage=$(dirname "$0"); else stage=''; fi
 gdr_apply "$@"

@@ -1,0 +1,225 @@
+"""The commands that carry out triggers on one node, and how each is taken back."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from toolkit.change.artefact import Trigger
+from toolkit.change.artefacts import OWN_PACKAGE
+from toolkit.change.change import Action, Change
+from toolkit.change.distros import Family
+from toolkit.errors import NoEvidence, Unparsable
+from toolkit.facts.node import Node
+
+Command = tuple[str, ...]
+
+
+class When(StrEnum):
+    """When a rollback runs the command that takes an act back."""
+
+    FIRST = "first"  # before any file is restored
+    KEPT = "kept"  # after that, where a file that the act rewrote could not be restored
+    AFTER = "after"  # after that, always
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One command on the node."""
+
+    trigger: Trigger
+    command: Command
+    keeps: tuple[str, ...] = ()  # patterns of the files it rewrites, which are not ours
+    undo: tuple[tuple[When, Command], ...] = ()
+    early: bool = False  # before files are removed, on which it rests
+
+    @property
+    def call(self) -> str:
+        """One quoted line: the trigger's name, then the command."""
+        return call(self.trigger, self.command)
+
+
+def call(trigger: Trigger, command: Command) -> str:
+    return shlex.join((trigger.name, *command))
+
+
+def acts_for(changes: Iterable[Change], node: Node, family: Family) -> tuple[Act, ...]:
+    """The commands for all changes, in the order of their triggers, none of them twice."""
+    changes = tuple(changes)
+    wanted = sorted({trigger for change in changes for trigger in change.triggers})
+    found: dict[str, Act] = {}
+    for trigger in wanted:
+        asking = [change for change in changes if trigger in change.triggers]
+        for act in _acts(trigger, asking, node, family):
+            found.setdefault(act.call, act)
+    return tuple(found.values())
+
+
+def keeps_of(trigger: Trigger, node: Node, family: Family) -> tuple[str, ...]:
+    """Patterns of the files that a trigger rewrites, beside DKMS's own tree."""
+    kernels = kernels_of(node)
+    match trigger:
+        case Trigger.BUILD_DKMS:
+            modules = tuple(path for path in family.modules)
+            return _for_each(kernels, (*modules, "/lib/modules/{kernel}/modules.*"))
+        case Trigger.DEPMOD:
+            return _for_each(kernels, ("/lib/modules/{kernel}/modules.*",))
+        case Trigger.REBUILD_INITRAMFS:
+            return _for_each(kernels, (family.initramfs_file,))
+        case Trigger.UPDATE_BOOTLOADER:
+            return family.bootloader_files
+    return ()
+
+
+def kernels_of(node: Node) -> tuple[str, ...]:
+    """The running kernel, and the one that the next boot takes, where the node tells.
+
+    A kernel without headers is not built for: the running one apart, whose headers are a
+    check of their own.
+    """
+    try:
+        default = node.default_kernel
+        ready = any(each.release == default and each.headers for each in node.kernels)
+    except (NoEvidence, Unparsable):
+        return (node.kernel,)
+    return (node.kernel, default) if ready and default != node.kernel else (node.kernel,)
+
+
+def _acts(trigger: Trigger, asking: list[Change], node: Node, family: Family) -> Iterator[Act]:
+    keeps = keeps_of(trigger, node, family)
+    match trigger:
+        case Trigger.BUILD_DKMS:
+            for change in asking:
+                yield from _dkms(change, node, keeps)
+        case Trigger.UPDATE_BOOTLOADER if family.grubby:
+            for change in asking:
+                yield _grubby(change, keeps)
+        case Trigger.RELOAD_MODULES:
+            # A word of apply.sh: loads what is not loaded, reloads what is not as on disk.
+            yield Act(trigger, ("reload", "nvidia_peermem", OWN_PACKAGE))
+        case Trigger.DAEMON_RELOAD:
+            command: Command = ("systemctl", "daemon-reload")
+            yield Act(trigger, command, undo=((When.AFTER, command),))
+        case _:
+            for command in _derived(trigger, node, family):
+                # It derives its result from files: run again, it takes itself back.
+                yield Act(trigger, command, keeps, ((When.KEPT, command),))
+
+
+def _derived(trigger: Trigger, node: Node, family: Family) -> tuple[Command, ...]:
+    """Commands whose result depends on files alone; none for REBOOT, which is not a bundle's."""
+    per_kernel: dict[Trigger, Command] = {
+        Trigger.DEPMOD: ("depmod", "-a", "{kernel}"),
+        Trigger.REBUILD_INITRAMFS: family.initramfs,
+    }
+    if trigger is Trigger.UPDATE_BOOTLOADER:
+        return (family.bootloader,)
+    words = per_kernel.get(trigger, ())
+    kernels = kernels_of(node) if words else ()
+    return tuple(tuple(word.format(kernel=kernel) for word in words) for kernel in kernels)
+
+
+def _for_each(kernels: tuple[str, ...], patterns: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(pattern.format(kernel=kernel) for kernel in kernels for pattern in patterns)
+
+
+def _grubby(change: Change, keeps: tuple[str, ...]) -> Act:
+    """grubby adds what the new file lists, and takes away what only the old one did."""
+    new, old = arguments_in(change.text), arguments_in(change.old_text or "")
+    gone = tuple(word for word in old if word not in new)
+    return Act(
+        Trigger.UPDATE_BOOTLOADER,
+        _update_kernels(new, gone),
+        keeps,
+        ((When.KEPT, _update_kernels(gone, tuple(word for word in new if word not in old))),),
+    )
+
+
+def arguments_in(text: str) -> Command:
+    """The words of our kernel-arguments file."""
+    lines = (line for line in text.split("\n") if not line.startswith("#"))
+    return tuple(word for line in lines for word in line.split())
+
+
+def _update_kernels(add: Command, remove: Command) -> Command:
+    command: Command = ("grubby", "--update-kernel=ALL")
+    if remove:
+        command += (f"--remove-args={' '.join(remove)}",)
+    if add:
+        command += (f"--args={' '.join(add)}",)
+    return command
+
+
+def _dkms(change: Change, node: Node, keeps: tuple[str, ...]) -> Iterator[Act]:
+    if change.action is Action.REMOVE:
+        yield from _unbuilt(change, node, keeps)
+    elif "package" in change.values:
+        # The driver's package; DKMS refuses to build it before what it waits for.
+        ofed, driver = change.values["ofed_dkms"], change.values["package"]
+        for kernel in kernels_of(node):
+            if not _usable(node, ofed, kernel):
+                yield from _built(ofed, _version(node, ofed), kernel, keeps, force=False)
+            yield from _built(driver, _version(node, driver), kernel, keeps, force=True)
+    else:
+        yield from _own_package(change.values["version"], node, keeps)
+
+
+def _own_package(version: str, node: Node, keeps: tuple[str, ...]) -> Iterator[Act]:
+    tree = f"/var/lib/dkms/{OWN_PACKAGE}"
+    known = any(each.module == OWN_PACKAGE and each.version == version for each in node.dkms)
+    if not known:
+        add = ("dkms", "add", "-m", OWN_PACKAGE, "-v", version)
+        gone = ("dkms", "remove", f"{OWN_PACKAGE}/{version}", "--all")
+        yield Act(Trigger.BUILD_DKMS, add, (*keeps, tree), ((When.FIRST, gone),))
+    for kernel in kernels_of(node):
+        # Forced builds do not note what they were built against, so force only a rebuild.
+        force = _usable(node, OWN_PACKAGE, kernel)
+        yield from _built(OWN_PACKAGE, version, kernel, keeps, force=force, again=known)
+
+
+def _unbuilt(change: Change, node: Node, keeps: tuple[str, ...]) -> Iterator[Act]:
+    """A package of ours leaves DKMS before its files go."""
+    version = change.path.removeprefix(f"/usr/src/{OWN_PACKAGE}-").partition("/")[0]
+    if any(each.module == OWN_PACKAGE and each.version == version for each in node.dkms):
+        command = ("dkms", "remove", f"{OWN_PACKAGE}/{version}", "--all")
+        tree = f"/var/lib/dkms/{OWN_PACKAGE}"
+        yield Act(Trigger.BUILD_DKMS, command, (*keeps, tree), early=True)
+
+
+def _built(
+    package: str,
+    version: str,
+    kernel: str,
+    keeps: tuple[str, ...],
+    *,
+    force: bool,
+    again: bool = True,
+) -> Iterator[Act]:
+    """Built and installed. ``again``: a rollback that cannot restore the modules rebuilds."""
+    tree = f"/var/lib/dkms/{package}/{version}"
+    for verb in ("build", "install"):
+        command: Command = ("dkms", verb, "-m", package, "-v", version, "-k", kernel)
+        if force:
+            command += ("--force",)
+        undo = ((When.KEPT, command),) if again else ()
+        yield Act(Trigger.BUILD_DKMS, command, (*keeps, tree), undo)
+
+
+def _usable(node: Node, package: str, kernel: str) -> bool:
+    return any(
+        each.module == package and each.kernel == kernel and each.usable for each in node.dkms
+    )
+
+
+def _version(node: Node, package: str) -> str:
+    """The version that DKMS has of ``package``: of several the driver's own, else the last.
+
+    :raises NoEvidence: where DKMS does not list it.
+    """
+    versions = [each.version for each in node.dkms if each.module == package]
+    if not versions:
+        raise NoEvidence(f"dkms status: does not list {package}")
+    driver = str(node.driver.version) if node.driver else ""
+    return driver if driver in versions else versions[-1]

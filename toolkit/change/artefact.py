@@ -1,0 +1,54 @@
+"""One file of ours on a node, the work it calls for, and the checks that prove it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from fnmatch import fnmatchcase
+
+from toolkit.facts.node import Node
+from toolkit.want import Want
+
+
+class Trigger(IntEnum):
+    """Work that files of ours call for, in the order in which it is done."""
+
+    BUILD_DKMS = 1
+    DEPMOD = 2
+    REBUILD_INITRAMFS = 3
+    UPDATE_BOOTLOADER = 4
+    RELOAD_MODULES = 5
+    DAEMON_RELOAD = 6
+    REBOOT = 7  # owed, never done by the bundle itself
+
+
+Values = Callable[[Node, Want], Mapping[str, str] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    """One row of artefacts.py.
+
+    ``values`` answers what the template needs, or None where the node should not have the
+    file. It raises NoEvidence or Unparsable where the node does not tell, and Unsupported
+    where no rule of ours fits; then the artefact is blocked, if one of its proofs fails.
+    """
+
+    id: str  # "modules-load.peermem"
+    title: str  # "load nvidia-peermem at boot"
+    path: str  # where it lands; {NAMES} are taken from the values
+    template: str  # below templates/
+    values: Values
+    then: tuple[Trigger, ...]
+    proofs: tuple[str, ...]  # ids of the checks that pass once it is in effect
+    needs: tuple[str, ...] = ()  # checks that must pass, or be mended in the same plan, first
+    removed: tuple[Trigger, ...] = ()  # work that its removal calls for
+    families: frozenset[str] = frozenset({"debian", "rhel", "suse"})
+    mode: int = 0o644
+
+    def owns(self, path: str) -> bool:
+        """Whether a path that an earlier run placed is one of this artefact's."""
+        head, brace, tail = self.path.partition("{")
+        pattern = f"{head}*{tail.partition('}')[2]}" if brace else self.path
+        return fnmatchcase(path, pattern)

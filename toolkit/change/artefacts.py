@@ -1,0 +1,227 @@
+"""Every file of ours that a node may have, in the order in which they build on each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from toolkit.change.artefact import Artefact, Trigger
+from toolkit.errors import NoEvidence, Unsupported
+from toolkit.facts.node import Node
+from toolkit.facts.rdma import OfedFlavour
+from toolkit.want import Iommu, PeerPath, Role, Want
+
+OWN_PACKAGE = "nvidia-peermem"
+
+_LOAD = (Trigger.RELOAD_MODULES,)
+_BUILD = (Trigger.BUILD_DKMS, Trigger.DEPMOD, Trigger.RELOAD_MODULES)
+_UNBUILD = (Trigger.BUILD_DKMS, Trigger.DEPMOD)
+_BOOT = (Trigger.UPDATE_BOOTLOADER, Trigger.REBOOT)
+_BUILT = ("peermem.file", "peermem.stub")
+_HEADERS = ("kernel.headers",)
+_PASSED_THROUGH = ("iommu.passthrough", "iommu.boot")
+
+
+def always(_node: Node, _want: Want) -> Mapping[str, str] | None:
+    """For files that every node may have."""
+    return {}
+
+
+def on_the_peermem_path(_node: Node, want: Want) -> Mapping[str, str] | None:
+    """For files that DMA-BUF has no use for."""
+    return {} if want.path is PeerPath.PEERMEM else None
+
+
+def driver_waits_for_ofed(node: Node, want: Want) -> Mapping[str, str] | None:
+    """Where the driver's own DKMS package builds nvidia-peermem, and OFED is there.
+
+    :raises Unsupported: where OFED is not by DKMS, so that DKMS cannot wait for it.
+    """
+    package = node.driver_dkms
+    if want.path is not PeerPath.PEERMEM or not package or node.peermem_dkms != package:
+        return None
+    if node.ofed.flavour is OfedFlavour.INBOX:
+        return None
+    if not node.ofed_dkms:
+        raise Unsupported(
+            f"{node.ofed.flavour} is not by DKMS, so the DKMS package {package} cannot wait for it",
+            hint=f"rebuild it by hand after each OFED update: dkms build {package}/VERSION --force",
+        )
+    return {"package": package, "ofed_dkms": node.ofed_dkms}
+
+
+def peermem_on_its_own(node: Node, want: Want) -> Mapping[str, str] | None:
+    """Where no other DKMS package builds nvidia-peermem: two owners of one module fight.
+
+    :raises NoEvidence: where no driver is loaded whose version it could be built for.
+    :raises Unsupported: where the driver's source is not on the node.
+    """
+    if want.path is not PeerPath.PEERMEM or node.peermem_dkms not in {"", OWN_PACKAGE}:
+        return None
+    if node.ofed.flavour is OfedFlavour.INBOX:
+        return None
+    if node.driver is None:
+        raise NoEvidence("no driver is loaded, so its version is not known")
+    version = str(node.driver.version)
+    sources = [each for each in node.dkms_packages if each.name != OWN_PACKAGE]
+    if not any(each.version == version for each in sources):
+        raise Unsupported(
+            f"the source of driver {version} is not below /usr/src, nvidia-peermem cannot be built",
+            hint="install the driver as a DKMS package, or take the dmabuf path",
+        )
+    return {
+        "driver": version,
+        "driver_dkms": node.driver_dkms,
+        "ofed_dkms": node.ofed_dkms,
+        "version": version,
+    }
+
+
+def iommu_arguments(node: Node, want: Want) -> Mapping[str, str] | None:
+    """What makes the kernel give identity domains to devices.
+
+    On a host of virtual machines an Intel IOMMU must stay on; AMD's is on by default, and
+    ``amd_iommu=on`` is no value that the kernel knows.
+    """
+    if want.iommu is Iommu.ANY:
+        return None
+    if node.arch == "aarch64":
+        return {"arguments": "iommu.passthrough=1"}
+    if want.role is Role.VM_HOST and node.cpu.vendor == "GenuineIntel":
+        return {"arguments": "intel_iommu=on iommu=pt"}
+    return {"arguments": "iommu=pt"}
+
+
+def no_place_for_arguments(node: Node, want: Want) -> Mapping[str, str] | None:
+    """On SUSE kernel arguments live in a file of others.
+
+    :raises Unsupported: unless the IOMMU may be as it is.
+    """
+    values = iommu_arguments(node, want)
+    if values is None:
+        return None
+    raise Unsupported(
+        "no rule for kernel arguments on suse that leaves /etc/default/grub alone",
+        hint=f"add {values['arguments']} to GRUB_CMDLINE_LINUX_DEFAULT there, run "
+        "grub2-mkconfig -o /boot/grub2/grub.cfg, and reboot",
+    )
+
+
+ARTEFACTS = (
+    Artefact(
+        "dkms.driver",
+        "let DKMS build the driver after OFED",
+        "/etc/dkms/{package}.conf",
+        "dkms/driver.conf.j2",
+        driver_waits_for_ofed,
+        _BUILD,
+        _BUILT,
+        needs=_HEADERS,
+    ),
+    Artefact(
+        "dkms.peermem",
+        "let DKMS build nvidia-peermem, which no package of the driver does",
+        "/usr/src/nvidia-peermem-{version}/dkms.conf",
+        "dkms/peermem.conf.j2",
+        peermem_on_its_own,
+        _BUILD,
+        _BUILT,
+        needs=_HEADERS,
+        removed=_UNBUILD,
+    ),
+    Artefact(
+        "dkms.peermem-before",
+        "look before that build whether it can end well",
+        "/usr/src/nvidia-peermem-{version}/before-build.sh",
+        "dkms/before-build.sh.j2",
+        peermem_on_its_own,
+        _BUILD,
+        _BUILT,
+        needs=_HEADERS,
+        removed=_UNBUILD,
+        mode=0o755,
+    ),
+    Artefact(
+        "dkms.peermem-after",
+        "refuse a stub after that build",
+        "/usr/src/nvidia-peermem-{version}/after-build.sh",
+        "dkms/after-build.sh.j2",
+        peermem_on_its_own,
+        _BUILD,
+        _BUILT,
+        needs=_HEADERS,
+        removed=_UNBUILD,
+        mode=0o755,
+    ),
+    Artefact(
+        "modprobe.peermem",
+        "load nvidia-peermem after the RDMA core and the driver",
+        "/etc/modprobe.d/gdr-toolkit.conf",
+        "modprobe/peermem.conf.j2",
+        on_the_peermem_path,
+        _LOAD,
+        ("peermem.loaded", "peermem.bound"),
+        needs=_BUILT,
+    ),
+    Artefact(
+        "modules-load.peermem",
+        "load nvidia-peermem at boot",
+        "/etc/modules-load.d/gdr-toolkit.conf",
+        "modules-load/peermem.conf.j2",
+        on_the_peermem_path,
+        _LOAD,
+        ("peermem.autoload", "peermem.loaded", "peermem.loaded_vs_disk"),
+        needs=_BUILT,
+    ),
+    Artefact(
+        "boot.iommu",
+        "boot with the IOMMU passing devices through",
+        "/etc/default/grub.d/zz-gdr-toolkit.cfg",
+        "boot/grub.cfg.j2",
+        iommu_arguments,
+        _BOOT,
+        _PASSED_THROUGH,
+        removed=_BOOT,
+        families=frozenset({"debian"}),
+    ),
+    Artefact(
+        "boot.iommu-grubby",
+        "boot with the IOMMU passing devices through",
+        "/etc/gdr-toolkit/kernel-arguments",
+        "boot/kernel-arguments.j2",
+        iommu_arguments,
+        _BOOT,
+        _PASSED_THROUGH,
+        removed=_BOOT,
+        families=frozenset({"rhel"}),
+    ),
+    Artefact(
+        "boot.iommu-suse",
+        "boot with the IOMMU passing devices through",
+        "/etc/gdr-toolkit/kernel-arguments",
+        "boot/kernel-arguments.j2",
+        no_place_for_arguments,
+        _BOOT,
+        _PASSED_THROUGH,
+        removed=_BOOT,
+        families=frozenset({"suse"}),
+    ),
+    Artefact(
+        "limits.logins",
+        "let logins lock memory",
+        "/etc/security/limits.d/gdr-toolkit.conf",
+        "limits/memlock.conf.j2",
+        always,
+        (),
+        ("rdma.memlock",),
+    ),
+    Artefact(
+        "limits.services",
+        "let services lock memory",
+        "/etc/systemd/system.conf.d/gdr-toolkit.conf",
+        "systemd/memlock.conf.j2",
+        always,
+        (Trigger.DAEMON_RELOAD,),
+        ("rdma.memlock",),
+        removed=(Trigger.DAEMON_RELOAD,),
+    ),
+)

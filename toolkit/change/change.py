@@ -1,0 +1,48 @@
+"""What happens to one file of ours, or why nothing can."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import sha256
+
+from toolkit.change.artefact import Trigger
+from toolkit.facts.ours import Placed
+
+
+class Action(StrEnum):
+    PLACE = "place"
+    REMOVE = "remove"
+    TRIGGER = "trigger"  # the file is as it should be, and not in effect
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happens to one file of ours."""
+
+    artefact: str  # "modules-load.peermem"
+    title: str
+    path: str
+    action: Action
+    text: str  # what the file will hold; "" when it is removed
+    mode: int
+    old: Placed | None  # what lies there now; None for nothing
+    old_text: str | None  # its text; None where there is none, or the evidence lacks it
+    triggers: tuple[Trigger, ...]
+    why: tuple[str, ...]  # one line a reason: the proofs that fail, or what differs
+    values: Mapping[str, str] = field(default_factory=dict)  # what the template was given
+
+    @property
+    def sha256(self) -> str:
+        """Of the new text, as hexadecimal digits."""
+        return sha256(self.text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """What should change and cannot be planned; nothing is done about it."""
+
+    artefact: str  # "" for what no artefact of ours accounts for
+    reason: str  # one sentence
+    hint: str = ""

@@ -1,0 +1,241 @@
+"""For each artefact that a node should have: what is there, what its proofs say, what follows.
+
+    ours on the node            its proofs      plan
+    any                         one is unknown  blocked
+    none                        all pass        nothing: other hands have seen to it
+    none                        one fails       place it, run its triggers
+    differs                     any             place it, run its triggers: we own this file
+    same                        one fails       triggers only: written, not in effect
+    same                        all pass        nothing
+    present, no longer wanted   any             remove it, run its triggers
+
+A proof that does not apply to the node counts as one that passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+
+from toolkit.change.artefact import Artefact, Trigger
+from toolkit.change.artefacts import ARTEFACTS
+from toolkit.change.change import Action, Blocked, Change
+from toolkit.change.distros import Family
+from toolkit.change.render import render_path, render_text
+from toolkit.checks.check import Status, Tense, Verdict
+from toolkit.errors import NoEvidence, Unparsable, Unsupported
+from toolkit.facts.node import Node
+from toolkit.facts.ours import Placed
+from toolkit.want import Want
+
+
+@dataclass(slots=True)
+class Situation:
+    """One node and all that was judged of it; and what has been decided so far."""
+
+    node: Node
+    want: Want
+    verdicts: Mapping[str, Verdict]
+    family: Family
+    today: date | None
+    changes: list[Change] = field(default_factory=list)
+    blocked: list[Blocked] = field(default_factory=list)
+    mended: set[str] = field(default_factory=set)  # checks that the changes so far will mend
+    kept: set[str] = field(default_factory=set)  # paths that are wanted
+    unsure: set[str] = field(default_factory=set)  # artefacts that may be wanted
+
+    def failing(self, ids: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the checks that fail, and whose failure the site does not live with."""
+        return tuple(each for each in ids if self._fails(each))
+
+    def unknown(self, ids: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(
+            each
+            for each in ids
+            if each not in self.verdicts or self.verdicts[each].status is Status.UNKNOWN
+        )
+
+    def found(self, checks: tuple[str, ...]) -> tuple[str, ...]:
+        """One line a check: what it saw."""
+        known = {
+            each: self.verdicts[each].finding.found for each in checks if each in self.verdicts
+        }
+        return tuple(f"{each}: {known.get(each, 'not judged')}" for each in checks)
+
+    def next_boot_has(self, artefact: Artefact) -> bool:
+        """Its checks of the next boot pass, and there are such."""
+        known = [self.verdicts[each] for each in artefact.proofs if each in self.verdicts]
+        at_boot = [each.status for each in known if each.check.tense is Tense.AT_BOOT]
+        return bool(at_boot) and all(status is Status.PASS for status in at_boot)
+
+    def _fails(self, check: str) -> bool:
+        verdict = self.verdicts.get(check)
+        if verdict is None or verdict.status is not Status.FAIL:
+            return False
+        return self.today is None or not verdict.waived(self.today)
+
+
+def decide(here: Situation) -> None:
+    """Fill in changes and what is blocked, artefact by artefact."""
+    for artefact in ARTEFACTS:
+        if here.family.name in artefact.families:
+            _decide(artefact, here)
+    _removals(here)
+
+
+def _decide(artefact: Artefact, here: Situation) -> None:
+    failing, unknown = here.failing(artefact.proofs), here.unknown(artefact.proofs)
+    try:
+        values = artefact.values(here.node, here.want)
+        if values is None:
+            return
+        path = render_path(artefact.path, values)
+        here.kept.add(path)
+        if unknown:
+            why = "; ".join(here.found(unknown))
+            here.blocked.append(Blocked(artefact.id, f"cannot be known: {why}"))
+            return
+        change = _change(artefact, path, values, failing, here)
+    except (NoEvidence, Unparsable, Unsupported) as why:
+        here.unsure.add(artefact.id)
+        if failing or unknown:
+            here.blocked.append(Blocked(artefact.id, str(why), why.hint))
+        return
+    if change is not None and _unblocked(artefact, here):
+        here.changes.append(change)
+        here.mended.update(artefact.proofs)
+
+
+def _unblocked(artefact: Artefact, here: Situation) -> bool:
+    """Whether what the artefact needs is so, or will be once this plan is carried out."""
+    lacking = tuple(
+        each
+        for each in (*here.failing(artefact.needs), *here.unknown(artefact.needs))
+        if each not in here.mended
+    )
+    if lacking:
+        why = "; ".join(here.found(lacking))
+        here.blocked.append(Blocked(artefact.id, f"nothing in this plan mends {why}"))
+    return not lacking
+
+
+def _change(
+    artefact: Artefact,
+    path: str,
+    values: Mapping[str, str],
+    failing: tuple[str, ...],
+    here: Situation,
+) -> Change | None:
+    """The row of the table.
+
+    :raises Unsupported: where somebody else's file lies at the place.
+    """
+    text = render_text(artefact.template, values)
+    old = here.node.placed.get(path)
+    if old is not None and not _ours(path, here.node):
+        if not failing:
+            return None
+        raise Unsupported(
+            f"{path} is somebody else's file, and is not overwritten",
+            hint=f"add by hand what ours would say, or move it away: {artefact.title}",
+        )
+    change = Change(
+        artefact=artefact.id,
+        title=artefact.title,
+        path=path,
+        action=Action.PLACE,
+        text=text,
+        mode=artefact.mode,
+        old=old,
+        old_text=_old_text(path, here.node) if old else None,
+        triggers=artefact.then,
+        why=here.found(failing),
+        values=values,
+    )
+    if old is None:
+        return change if failing else None
+    if differs := _difference(change, old, here.node):
+        return replace(change, why=(differs, *change.why))
+    return _not_in_effect(change, artefact, here) if failing else None
+
+
+def _not_in_effect(change: Change, artefact: Artefact, here: Situation) -> Change:
+    """The file is as it should be; only what it calls for remains."""
+    booted = Trigger.REBOOT in artefact.then and here.next_boot_has(artefact)
+    then = (Trigger.REBOOT,) if booted else artefact.then
+    return replace(change, action=Action.TRIGGER, triggers=then)
+
+
+def _ours(path: str, node: Node) -> bool:
+    return path in node.owned or "gdr-toolkit" in path
+
+
+def _old_text(path: str, node: Node) -> str | None:
+    try:
+        return node.ours.get(path)
+    except NoEvidence:
+        return None
+
+
+def _difference(change: Change, old: Placed, node: Node) -> str:
+    """How the file on the node is not the one it should be; "" where it is."""
+    if old.sha256 != change.sha256:
+        return "its text differs"
+    if old.mode != change.mode:
+        return f"its mode is {old.mode:o}, not {change.mode:o}"
+    # Who is not root cannot give files away, and owns what he placed (images, simulations).
+    if node.root and (old.uid, old.gid) != (0, 0):
+        return f"it belongs to {old.uid}:{old.gid}, not to root"
+    return ""
+
+
+def _removals(here: Situation) -> None:
+    """Files that an earlier run placed and that this node should no longer have."""
+    if not here.node.owned:
+        return
+    try:
+        placed = here.node.placed
+    except (NoEvidence, Unparsable) as why:
+        here.blocked.append(Blocked("", str(why), why.hint))
+        return
+    for path in sorted(here.node.owned & placed.keys() - here.kept):
+        artefact = _owner(path, here.family)
+        if artefact is None:
+            here.blocked.append(
+                Blocked(
+                    "",
+                    f"{path} was placed by another version of the toolkit",
+                    hint="roll back with that version, or remove it by hand",
+                )
+            )
+        elif artefact.id not in here.unsure:
+            _remove(artefact, path, placed[path], here)
+
+
+def _owner(path: str, family: Family) -> Artefact | None:
+    owners = [each for each in ARTEFACTS if each.owns(path)]
+    owners.sort(key=lambda each: family.name not in each.families)
+    return owners[0] if owners else None
+
+
+def _remove(artefact: Artefact, path: str, old: Placed, here: Situation) -> None:
+    text = _old_text(path, here.node)
+    if here.family.grubby and Trigger.UPDATE_BOOTLOADER in artefact.removed and text is None:
+        reason = f"{path}: its text was not read, so what to take back is not known"
+        here.blocked.append(Blocked(artefact.id, reason, hint="collect the evidence again"))
+        return
+    here.changes.append(
+        Change(
+            artefact=artefact.id,
+            title=artefact.title,
+            path=path,
+            action=Action.REMOVE,
+            text="",
+            mode=old.mode,
+            old=old,
+            old_text=text,
+            triggers=artefact.removed,
+            why=("no longer wanted",),
+        )
+    )

@@ -1,0 +1,75 @@
+"""Families of distributions: which commands carry out triggers, and what those rewrite.
+
+A family is one row here and one captured node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toolkit.errors import Unsupported
+from toolkit.facts.distro import Distro
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One row. {kernel} in commands and paths is a kernel release."""
+
+    name: str
+    ids: frozenset[str]  # ID and ID_LIKE of os-release that belong to it
+    initramfs: tuple[str, ...]  # command that rebuilds the initramfs of one kernel
+    initramfs_file: str
+    modules: tuple[str, ...]  # folders that DKMS installs modules into
+    bootloader: tuple[str, ...] = ()  # command that reads our drop-in; () where there is none
+    bootloader_files: tuple[str, ...] = ()  # what changing boot entries rewrites
+    grubby: bool = False  # kernel arguments are kept in each boot entry, by grubby
+
+
+FAMILIES = (
+    Family(
+        "debian",
+        frozenset({"debian", "ubuntu"}),
+        ("update-initramfs", "-u", "-k", "{kernel}"),
+        "/boot/initrd.img-{kernel}",
+        ("/lib/modules/{kernel}/updates/dkms",),
+        ("update-grub",),
+        ("/boot/grub/grub.cfg",),
+    ),
+    Family(
+        "rhel",
+        frozenset({"rhel", "fedora", "centos", "rocky", "almalinux", "ol", "amzn"}),
+        ("dracut", "-f", "--kver", "{kernel}"),
+        "/boot/initramfs-{kernel}.img",
+        ("/lib/modules/{kernel}/extra",),
+        bootloader_files=(
+            "/boot/loader/entries",
+            "/boot/grub2/grubenv",
+            "/etc/default/grub",  # with --update-kernel=ALL grubby sees to later kernels too
+            "/etc/kernel/cmdline",
+        ),
+        grubby=True,
+    ),
+    Family(
+        "suse",
+        frozenset({"suse", "sles", "opensuse", "opensuse-leap", "opensuse-tumbleweed"}),
+        ("dracut", "-f", "--kver", "{kernel}"),
+        "/boot/initrd-{kernel}",
+        ("/lib/modules/{kernel}/updates",),
+    ),
+)
+
+
+def family_of(distro: Distro) -> Family:
+    """The family by ID, else by the nearest of ID_LIKE.
+
+    :raises Unsupported: where neither is known.
+    """
+    for name in (distro.id, *distro.like):
+        for family in FAMILIES:
+            if name in family.ids:
+                return family
+    known = ", ".join(family.name for family in FAMILIES)
+    raise Unsupported(
+        f'no build rule for "{distro.id}" {distro.version}; known families: {known}',
+        hint="a family is one row in toolkit/change/distros.py and one captured node",
+    )

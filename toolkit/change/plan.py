@@ -1,0 +1,85 @@
+"""What would have to change on a node, and why. Decides; does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from toolkit.change.acts import Act, acts_for
+from toolkit.change.artefact import Trigger
+from toolkit.change.change import Action, Blocked, Change
+from toolkit.change.decide import Situation, decide
+from toolkit.change.distros import family_of
+from toolkit.change.pending import owed
+from toolkit.checks.check import Verdict
+from toolkit.errors import NoEvidence, Unparsable
+from toolkit.facts.node import Node
+from toolkit.want import Want
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything for one node, for the state in which it was read."""
+
+    kernel: str  # running kernel release
+    boot_id: str  # "" for an image
+    family: str  # "debian"
+    changes: tuple[Change, ...] = ()
+    triggers: tuple[Trigger, ...] = ()  # in their order; REBOOT among them when it is owed
+    acts: tuple[Act, ...] = ()  # the commands that carry the triggers out
+    blocked: tuple[Blocked, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Nothing to do. What is blocked is not among what can be done."""
+        return not self.changes and not self.triggers
+
+    @property
+    def needs_reboot(self) -> bool:
+        return Trigger.REBOOT in self.triggers
+
+    @property
+    def only_reboot(self) -> bool:
+        """All is written and the next boot has it: nothing is to be sent to the node."""
+        return self.needs_reboot and not self.acts and not self.files
+
+    @property
+    def files(self) -> tuple[Change, ...]:
+        """The changes that touch a file."""
+        return tuple(each for each in self.changes if each.action is not Action.TRIGGER)
+
+
+def make_plan(
+    node: Node, verdicts: Mapping[str, Verdict], want: Want, *, today: date | None = None
+) -> Plan:
+    """The plan for one node.
+
+    :param verdicts: by check id, judged from the same evidence as ``node``.
+    :param today: for waivers; without it none counts.
+    :raises Unsupported: for a distribution without a row in distros.py.
+    :raises NoEvidence: where the node does not even tell its distribution and kernel.
+    """
+    here = Situation(node, want, verdicts, family_of(node.distro), today)
+    decide(here)
+    acts: tuple[Act, ...] = ()
+    try:
+        acts = acts_for(here.changes, node, here.family)
+    except (NoEvidence, Unparsable) as why:
+        here.blocked.append(Blocked("", str(why), why.hint))
+        here.changes.clear()
+    for each in owed(node, here.family, acts):
+        if isinstance(each, Blocked):
+            here.blocked.append(each)
+        else:
+            acts = (*acts, each)
+    triggers = {trigger for change in here.changes for trigger in change.triggers}
+    return Plan(
+        kernel=node.kernel,
+        boot_id=node.boot_id if node.live else "",
+        family=here.family.name,
+        changes=tuple(here.changes),
+        triggers=tuple(sorted(triggers | {act.trigger for act in acts})),
+        acts=tuple(sorted(acts, key=lambda act: act.trigger)),
+        blocked=tuple(here.blocked),
+    )

@@ -1,0 +1,186 @@
+"""Send a bundle's script to a node, and say what stands and what was not begun.
+
+Takes plain text: what the script does was decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from toolkit.errors import ApplyError, LockedError, StaleError, UsageError
+from toolkit.evidence import Evidence, Frame, State
+from toolkit.reach.transport import Sink, Transport, quiet
+
+_HERE = Path(__file__).parent
+_PARTS = ("lock.sh", "undo.sh", "apply.sh")
+_CALLED_AS_A_FILE = "# --- called as a file"  # in apply.sh: what follows is for bundles on disk
+_STALE = 65  # what apply.sh says of an expectation that does not hold
+_TAIL = 12  # lines of a command's output that its error shows
+
+
+def engine() -> str:
+    """The engine on the node as one script: what a bundle carries as its apply.sh."""
+    return "#!/bin/sh\n" + "\n".join((_HERE / part).read_text() for part in _PARTS)
+
+
+class StepState(StrEnum):
+    DONE = "done"
+    FAILED = "failed"
+    NOT_BEGUN = "not begun"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step, as the node told of it."""
+
+    call: str  # "place /etc/modules-load.d/gdr-toolkit.conf"
+    state: StepState
+    status: int = 0  # of the command, where it failed
+    output: str = ""  # newline-ended lines: the system's own words
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A run of the engine that went through."""
+
+    run: str  # its name in the node's journal; "" where there was nothing to do
+    steps: tuple[Step, ...]
+
+
+def apply(
+    transport: Transport, script: str, *, limit_s: float = 3600, sink: Sink = quiet
+) -> Applied:
+    """Carry out a bundle.
+
+    :param script: of ``change.bundle.script``.
+    :param limit_s: enough for a DKMS build; the node goes on when we give up.
+    :raises StaleError: the node is not as it was when the plan was made; nothing was touched.
+    :raises LockedError: another run holds the node; nothing was touched.
+    :raises ApplyError: a step failed, or the script did not run to its end.
+    :raises TransportError: whether it ran to its end cannot be known.
+    """
+    result = transport.run(script, limit_s=limit_s, sink=sink)
+    return _read(transport.name, Evidence.parse(result.stdout), result.stderr)
+
+
+def rollback(
+    transport: Transport,
+    run: str = "last",
+    *,
+    wait_s: int = 60,
+    limit_s: float = 3600,
+    sink: Sink = quiet,
+) -> Applied:
+    """Take back one run, the last one, or all of them.
+
+    :param run: "last", "all", or a run's name in the journal.
+    :raises UsageError: for what cannot be the name of a run.
+    :raises LockedError: another run holds the node; nothing was touched.
+    :raises ApplyError: something could not be taken back; the rest was.
+    :raises TransportError: whether it ran to its end cannot be known.
+    """
+    if not run.replace("-", "").isalnum():
+        raise UsageError(f"no run is named {run!r}", hint="last, all, or one of the journal's")
+    body = engine().partition(_CALLED_AS_A_FILE)[0]
+    script = f"{body}stage=''\ngdr_apply rollback {run} {wait_s} end\n"
+    result = transport.run(script, limit_s=limit_s, sink=sink)
+    return _read(transport.name, Evidence.parse(result.stdout), result.stderr, back=True)
+
+
+def _read(host: str, evidence: Evidence, stderr: str, *, back: bool = False) -> Applied:
+    _refused(host, evidence)
+    steps = _steps(evidence)
+    failed = [step for step in steps if step.state is StepState.FAILED]
+    if failed or not evidence.complete:
+        raise _stopped_back(host, failed, stderr) if back else _stopped(host, steps, stderr)
+    if any(step.state is StepState.NOT_BEGUN for step in steps):
+        raise ApplyError(f"{host}: stopped by a signal; {_standing(steps)}", hint=_next(host))
+    run = evidence.frames.get("run")
+    return Applied(run.source if run else "", steps)
+
+
+def _refused(host: str, evidence: Evidence) -> None:
+    """Raise what kept the run from touching anything."""
+    lock = evidence.frames.get("lock")
+    if lock is not None:
+        raise LockedError(
+            f"{host}: {lock.text.strip() or 'another run holds the node'}",
+            hint="nothing was touched; wait for it, or find out what became of it",
+        )
+    for key in ("state", "unpack", "steps"):
+        trouble = evidence.frames.get(key)
+        if trouble is not None:
+            raise ApplyError(
+                f"{host}: {trouble.source}: {trouble.text.strip() or 'cannot be written'}",
+                hint="nothing was touched",
+            )
+    for frame in evidence.frames.values():
+        if frame.state is State.FAILED and frame.exit == _STALE and ".expect" in frame.key:
+            raise StaleError(
+                f"{host}: {frame.text.strip()}",
+                hint=f"nothing was touched; plan again: ./invokew plan --hosts {host}",
+            )
+
+
+def _steps(evidence: Evidence) -> tuple[Step, ...]:
+    """The steps in their order; a command's output stands in a frame of its own."""
+    frames = evidence.frames
+    return tuple(
+        _step(frame, frames.get(f"{key}.output"))
+        for key, frame in frames.items()
+        if key[:1].isdigit() and not key.endswith(".output")
+    )
+
+
+def _step(frame: Frame, output: Frame | None) -> Step:
+    text = (output.text if output else "") + frame.text
+    match frame.state:
+        case State.OK:
+            return Step(frame.source, StepState.DONE, output=text)
+        case State.ABSENT:
+            return Step(frame.source.removeprefix("not begun: "), StepState.NOT_BEGUN)
+    return Step(frame.source, StepState.FAILED, frame.exit, text)
+
+
+def _stopped(host: str, steps: tuple[Step, ...], stderr: str) -> ApplyError:
+    """What failed, in the node's own words; what stands, and what was not begun."""
+    failed = next((step for step in steps if step.state is StepState.FAILED), None)
+    if failed is None:
+        return ApplyError(
+            f"{host}: the script broke off; {_standing(steps)}\n{_tail(stderr)}".rstrip(),
+            hint="the next run clears up what this one left half done; apply again",
+        )
+    return ApplyError(
+        f"{host}: {failed.call} ended with status {failed.status}; {_standing(steps)}\n"
+        f"{_tail(failed.output)}".rstrip(),
+        hint=_next(host),
+    )
+
+
+def _stopped_back(host: str, failed: list[Step], stderr: str) -> ApplyError:
+    """What could not be taken back; a rollback goes on past each trouble."""
+    lines = [f"{step.call}: {_tail(step.output) or f'status {step.status}'}" for step in failed]
+    what = "\n".join(lines) or f"the script broke off\n{_tail(stderr)}"
+    return ApplyError(
+        f"{host}: not all was taken back: {what}".rstrip(),
+        hint=f"mend it by hand or roll back again: ./invokew rollback --hosts {host}",
+    )
+
+
+def _standing(steps: tuple[Step, ...]) -> str:
+    """ "3 changes stand, 2 were not begun"."""
+    acts = [step for step in steps if not step.call.startswith(("expect ", "keep ", "undo "))]
+    done = sum(step.state is StepState.DONE for step in acts)
+    waiting = sum(step.state is StepState.NOT_BEGUN for step in acts)
+    stand = "nothing was touched" if not done else f"{done} steps before it stand"
+    return f"{stand}, {waiting} were not begun" if waiting else stand
+
+
+def _next(host: str) -> str:
+    return f"mend the cause and apply again, or go back: ./invokew rollback --hosts {host}"
+
+
+def _tail(text: str) -> str:
+    return "\n".join(text.rstrip("\n").split("\n")[-_TAIL:])
