@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.fleet.sshd import Keys, Sshd, program
+from toolkit.hosts import Host
+from toolkit.reach.access import Access, Kind
+from toolkit.reach.credentials import Credentials
+from toolkit.reach.transport import Transport
 
 
 def need(tool: str, package: str) -> None:
@@ -40,3 +45,36 @@ def sshd(keys: Keys, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]
         yield server
 
 
+class Site:
+    """Opens transports the way an operator's machine would, with a ~/.ssh of its own."""
+
+    def __init__(self, kind: Kind, folder: Path) -> None:
+        self.kind = kind
+        self.folder = folder
+        self.config = folder / "ssh_config"
+        self.config.write_text("")
+        self._opened: list[Transport] = []
+
+    def write(self, *lines: str) -> None:
+        """The site's ssh_config."""
+        self.config.write_text("\n".join(lines) + "\n")
+
+    def open(
+        self, host: Host, *, credentials: Credentials | None = None, become: bool = True
+    ) -> Transport:
+        access = Access(self.kind, self.config, credentials or Credentials(), become)
+        transport = access.open(host)
+        self._opened.append(transport)
+        return transport
+
+    def close(self) -> None:
+        for transport in self._opened:
+            transport.close()
+
+
+@pytest.fixture(params=list(Kind))
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    """Every test that asks for it runs over both transports, with one expectation."""
+    opened = Site(request.param, tmp_path)
+    yield opened
+    opened.close()

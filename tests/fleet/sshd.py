@@ -1,10 +1,10 @@
 """Real OpenSSH servers on loopback, for whoever runs the tests; root is not needed.
 
-    with Sshd(tmp_path, env={"GDR_ROOT": str(tree)}) as sshd:
-        transport = SshTransport(sshd.host(), config=SshConfig())
+with Sshd(tmp_path, env={"GDR_ROOT": str(tree)}) as sshd:
+    transport = SshTransport(sshd.host(), config=SshConfig())
 
-    with many(64, tmp_path) as servers:
-        hosts = [each.host() for each in servers]
+with many(64, tmp_path) as servers:
+    hosts = [each.host() for each in servers]
 """
 
 from __future__ import annotations
@@ -50,6 +50,12 @@ class Keys:
 
 def keygen(*words: str) -> None:
     subprocess.run(["ssh-keygen", "-q", *words], check=True, capture_output=True)
+
+
+def fingerprint(key: Path) -> str:
+    """``SHA256:...`` of a key file's public half."""
+    words = ["ssh-keygen", "-l", "-f", str(key.with_suffix(".pub"))]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()[1]
 
 
 class Sshd:
@@ -113,10 +119,10 @@ class Sshd:
         if os.geteuid() == 0:
             # Debian makes this when the service starts, which no test does.
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-        self.port = _free_port(self.address)
+        self.port = self.port or _free_port(self.address)
         config = self.folder / f"sshd_config.{self.port}"
         config.write_text("\n".join(self._lines()) + "\n")
-        with (self.folder / f"log.{self.port}").open("wb") as log:
+        with (self.folder / f"log.{self.port}").open("ab") as log:
             self._process = subprocess.Popen(
                 [server, "-D", "-e", "-f", str(config)],
                 stdin=subprocess.DEVNULL,

@@ -24,11 +24,11 @@ from paramiko.ssh_exception import IncompatiblePeer
 from toolkit.errors import TransportError
 from toolkit.reach import trouble
 from toolkit.reach.credentials import Credentials
-from toolkit.reach.knownhosts import fingerprint, kind_name, known_keys
+from toolkit.reach.knownhosts import fingerprint, known_keys
 from toolkit.reach.login import log_in
 from toolkit.reach.ssh_config import Target
 from toolkit.reach.stream import decode
-from toolkit.reach.trouble import Door
+from toolkit.reach.trouble import Door, kind_name
 
 # Its threads log tracebacks of what we report in one sentence.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -121,14 +121,16 @@ class Connection:
     def close(self) -> None:
         """Close all of it, the innermost first. May be called from any thread, and twice."""
         while self._closers:
-            self._closers.pop()()
+            # A link that is broken already cannot be told good-bye.
+            with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+                self._closers.pop()()
 
     def _keep(self, close: Callable[[], None]) -> None:
         self._closers.append(close)
 
     def _first(self, hop: Target, watch: Watch) -> socket.socket:
-        if hop.proxy_command:
-            self._proxy = _Proxy(hop.proxy_command)
+        if hop.door.proxy:
+            self._proxy = _Proxy(hop.door.proxy)
             self._keep(self._proxy.close)
             return self._proxy.sock
         sock = _dial(hop, watch)
@@ -155,8 +157,8 @@ class Connection:
     def _ungreeted(self, hop: Target, why: BaseException) -> TransportError:
         if isinstance(why, IncompatiblePeer) or "protocol version" in str(why):
             return trouble.no_protocol(hop.door, str(why))
-        if hop.proxy_command and self._proxy is not None:
-            return trouble.proxy_failed(hop.door, hop.proxy_command, self._proxy.said())
+        if hop.door.proxy and self._proxy is not None:
+            return trouble.proxy_failed(hop.door, self._proxy.said())
         return trouble.cut(hop.door.host, "keys were exchanged")
 
 

@@ -47,14 +47,6 @@ def fingerprint(blob: bytes) -> str:
     return f"SHA256:{digest}"
 
 
-def kind_name(kind: str) -> str:
-    """ "ED25519" for "ssh-ed25519": the short word that ssh and ssh-keyscan use."""
-    for word in ("ed25519", "ecdsa", "rsa"):
-        if word in kind:
-            return word.upper()
-    return kind
-
-
 def _lines(file: str) -> tuple[KnownKey, ...]:
     try:
         stat = Path(file).stat()

@@ -48,7 +48,6 @@ class Target:
     certificates: tuple[str, ...]
     identities_only: bool
     agent: str  # "" for $SSH_AUTH_SOCK, "none", or a socket's path
-    proxy_command: str
     jumps: tuple[Target, ...] = ()  # the first is the one to connect to directly
 
 
@@ -92,6 +91,7 @@ class SshConfig:
             key_name=found.text("hostkeyalias"),
             known_hosts=known[0] if known else KNOWN_HOSTS[0],
             through=bool(jumps or command),
+            proxy=command,
         )
         identities = [each for each in found.texts("identityfile") if each.lower() != "none"]
         return Target(
@@ -103,7 +103,6 @@ class SshConfig:
             certificates=tuple(map(expand, found.texts("certificatefile"))),
             identities_only=found.text("identitiesonly", "no").lower() == "yes",
             agent=expand(found.text("identityagent")),
-            proxy_command=command,
             jumps=jumps,
         )
 

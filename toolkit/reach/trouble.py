@@ -18,6 +18,7 @@ class Door:
     key_name: str = ""  # what known_hosts files call it: HostKeyAlias, or the address
     known_hosts: str = "~/.ssh/known_hosts"  # the file that new keys go to
     through: bool = False  # behind a jump host or a proxy command
+    proxy: str = ""  # that command
 
     @property
     def spot(self) -> str:
@@ -29,6 +30,14 @@ class Door:
         """The name to look up in known_hosts files; a port other than 22 is part of it."""
         name = self.key_name or self.address
         return name if self.port == 22 or self.key_name else f"[{name}]:{self.port}"
+
+
+def kind_name(kind: str) -> str:
+    """ "ED25519" for "ssh-ed25519": the short word that ssh and ssh-keyscan use."""
+    for word in ("ed25519", "ecdsa", "rsa"):
+        if word in kind:
+            return word.upper()
+    return kind
 
 
 def late(host: str, limit_s: float, doing: str = "") -> TransportError:
@@ -82,10 +91,11 @@ def jump_failed(door: Door, hop: str, why: str) -> TransportError:
     )
 
 
-def proxy_failed(door: Door, command: str, said: str) -> TransportError:
+def proxy_failed(door: Door, said: str) -> TransportError:
     tail = said.strip().split("\n")[-1][:200]
     return TransportError(
-        f"{door.host}: the proxy command {command!r} gave no connection" + f": {tail}" * bool(tail),
+        f"{door.host}: the proxy command {door.proxy!r} gave no connection"
+        + f": {tail}" * bool(tail),
         hint="run it by hand; it should print the server's SSH banner",
     )
 

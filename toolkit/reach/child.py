@@ -1,0 +1,124 @@
+"""A child process that is fed, listened to and never waited for longer than agreed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from toolkit.reach.become import read_marks
+from toolkit.reach.stream import Lines
+
+_CHUNK = 65536
+_TICK_S = 0.5  # how long streams must be silent before a script that has ended is believed
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a child ended."""
+
+    late: bool  # killed at the deadline
+    status: int | None  # its exit status; None where it had not ended by itself
+    stderr: bytes
+
+
+def run_child(words: Sequence[str], data: bytes, *, limit_s: float, lines: Lines) -> Ended:
+    """Run ``words``, feed ``data`` to stdin, hand stdout to ``lines``.
+
+    The child gets a session of its own: it cannot prompt on our terminal, Ctrl-C is ours
+    alone, and what it has started is killed with it.
+
+    :raises OSError: it cannot be started.
+    """
+    with subprocess.Popen(
+        words,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        start_new_session=True,
+    ) as child:
+        try:
+            return _Talk(child, data, lines).hold(time.monotonic() + limit_s)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+
+
+class _Talk:
+    """The state between reads: what is still to send, and what was said on stderr."""
+
+    def __init__(self, child: subprocess.Popen[bytes], data: bytes, lines: Lines) -> None:
+        self._child = child
+        self._stdin = _pipe(child.stdin)
+        self._stdout = _pipe(child.stdout)
+        stderr = _pipe(child.stderr)
+        self._left = memoryview(data)
+        self._lines = lines
+        self._stderr = bytearray()
+        self._open = 2  # streams that have not ended
+        self._streams = selectors.DefaultSelector()
+        self._streams.register(self._stdout, selectors.EVENT_READ)
+        self._streams.register(stderr, selectors.EVENT_READ)
+        self._streams.register(self._stdin, selectors.EVENT_WRITE)
+        os.set_blocking(self._stdin.fileno(), False)
+
+    def hold(self, end: float) -> Ended:
+        """Talk until both streams end, the script's end is seen, or the time is up."""
+        with self._streams:
+            while self._open:
+                left_s = end - time.monotonic()
+                if left_s <= 0:
+                    return Ended(True, None, bytes(self._stderr))
+                ready = self._streams.select(min(left_s, _TICK_S))
+                if not ready and self._ended():
+                    break
+                for key, _ in ready:
+                    if key.fileobj is self._stdin:
+                        self._write()
+                    else:
+                        self._read(key.fd)
+        return Ended(False, self._status(), bytes(self._stderr))
+
+    def _status(self) -> int | None:
+        try:
+            return self._child.wait(_TICK_S)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def _ended(self) -> bool:
+        # A process that a script left behind may hold a stream open for ever.
+        return read_marks(bytes(self._stderr[-64:]).decode("latin-1")).status is not None
+
+    def _write(self) -> None:
+        try:
+            self._left = self._left[os.write(self._stdin.fileno(), self._left[:_CHUNK]) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # it does not listen any more; what it said tells why
+            self._left = self._left[:0]
+        if not self._left:
+            self._streams.unregister(self._stdin)
+            self._stdin.close()
+
+    def _read(self, stream: int) -> None:
+        data = os.read(stream, _CHUNK)
+        if not data:
+            self._streams.unregister(stream)
+            self._open -= 1
+        elif stream == self._stdout.fileno():
+            self._lines.feed(data)
+        else:
+            self._stderr += data
+
+
+def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    if stream is None:
+        raise TypeError("the child was started without pipes")
+    return stream

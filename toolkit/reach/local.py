@@ -1,0 +1,43 @@
+"""This machine: no SSH, the same marks, sudo where needed."""
+
+from __future__ import annotations
+
+from toolkit.errors import TransportError
+from toolkit.reach import trouble
+from toolkit.reach.become import Become
+from toolkit.reach.child import run_child
+from toolkit.reach.credentials import Credentials
+from toolkit.reach.stream import Lines, conclude
+from toolkit.reach.transport import Result, Sink, quiet
+
+
+class LocalTransport:
+    """Runs scripts here. See ``Transport`` for what it promises."""
+
+    def __init__(
+        self,
+        name: str = "localhost",
+        *,
+        credentials: Credentials | None = None,
+        become: bool = True,
+    ) -> None:
+        self._name = name
+        self._become = Become(become, (credentials or Credentials()).become_password)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def run(self, script: str, *, limit_s: float = 120, sink: Sink = quiet) -> Result:
+        lines = Lines(sink)
+        words = ["sh", "-c", self._become.command]
+        try:
+            ended = run_child(words, self._become.feed(script), limit_s=limit_s, lines=lines)
+        except OSError as why:
+            raise TransportError(f"{self._name}: sh cannot be started: {why.strerror}") from why
+        if ended.late:
+            raise trouble.late(self._name, limit_s, "the script ran")
+        return conclude(self._name, lines.end(), ended.stderr)
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
