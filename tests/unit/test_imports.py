@@ -1,0 +1,189 @@
+"""Who may import whom: every import points down, and there is no circle."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import toolkit
+
+PACKAGE = Path(toolkit.__file__).parent
+
+FOUNDATION = frozenset(
+    {"errors", "evidence", "hosts", "progress", "spots", "want", "where", "toolkit"}
+)
+BELOW_CHANGE = FOUNDATION | {"facts", "checks"}
+
+# The rooms, from the bottom up, and which others each may import. Within a room anything
+# goes that makes no circle.
+MAY_IMPORT: dict[str, frozenset[str]] = {
+    **dict.fromkeys(FOUNDATION, FOUNDATION),
+    "facts": FOUNDATION,
+    "checks": FOUNDATION | {"facts"},
+    "change": BELOW_CHANGE,
+    "reach": FOUNDATION,
+    "demo": FOUNDATION,
+    "report": BELOW_CHANGE | {"change"},
+    "flow": BELOW_CHANGE | {"change", "reach", "demo"},
+    "suites": BELOW_CHANGE | {"reach", "flow", "report"},  # a failed case shows its verdict
+    "cli": BELOW_CHANGE | {"change", "reach", "flow", "report", "suites"},
+}
+# The left wing never does anything: nothing that talks to the world is imported there.
+PURE = frozenset({"facts", "checks", "change"})
+WORLD = frozenset(
+    {"asyncio", "fcntl", "http", "invoke", "os", "paramiko", "pty", "random", "select", "shutil"}
+    | {"signal", "socket", "subprocess", "sys", "tempfile", "termios", "testinfra", "threading"}
+    | {"time", "urllib"}
+)
+
+
+def modules(package: Path) -> dict[str, Path]:
+    """Every module of the package by its dotted name."""
+    names = {}
+    for path in sorted(package.rglob("*.py")):
+        parts = ["toolkit", *path.relative_to(package).with_suffix("").parts]
+        names[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return names
+
+
+def imports(source: str, importer: str) -> Iterator[str]:
+    """The dotted names that a module asks for, wherever in it they stand."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                raise AssertionError(f"{importer}: relative import; name the module in full")
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def target(name: str, known: dict[str, Path]) -> str:
+    """The module of ours that an imported name lies in; "" where it is not ours."""
+    parts = name.split(".")
+    candidates = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+    return next((each for each in candidates if each in known), "")
+
+
+def room(module: str) -> str:
+    return [*module.split("."), "toolkit"][1]
+
+
+def refusals(importer: str, source: str, known: dict[str, Path]) -> list[str]:
+    """What is wrong with the imports of one module."""
+    here, wrong = room(importer), []
+    for name in imports(source, importer):
+        wanted = target(name, known)
+        if wanted and room(wanted) != here and room(wanted) not in MAY_IMPORT[here]:
+            wrong.append(f"{importer} may not import {wanted}")
+        if here in PURE and name.split(".")[0] in WORLD:
+            wrong.append(f"{importer} is pure and may not import {name}")
+    return wrong
+
+
+def circle(package: Path) -> list[str]:
+    """Modules that import one another in a ring, the first one named again; [] for none."""
+    known = modules(package)
+    graph = {
+        module: sorted({target(name, known) for name in imports(path.read_text(), module)} - {""})
+        for module, path in known.items()
+    }
+    done: set[str] = set()
+
+    def walk(module: str, above: list[str]) -> list[str]:
+        if module in above:
+            return [*above[above.index(module) :], module]
+        if module in done:
+            return []
+        for each in graph[module]:
+            if each != module and (found := walk(each, [*above, module])):
+                return found
+        done.add(module)
+        return []
+
+    return next((found for module in graph if (found := walk(module, []))), [])
+
+
+KNOWN = modules(PACKAGE)
+
+
+@pytest.mark.parametrize("module", KNOWN)
+def test_every_import_points_down(module: str) -> None:
+    assert refusals(module, KNOWN[module].read_text(), KNOWN) == []
+
+
+def test_there_is_no_circle() -> None:
+    assert circle(PACKAGE) == []
+
+
+def test_every_room_is_in_the_table() -> None:
+    assert {room(module) for module in KNOWN} <= set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize(
+    ("importer", "line", "refused"),
+    [
+        pytest.param(
+            "toolkit.facts.new", "from toolkit.checks.check import Check", "toolkit.checks.check",
+            id="facts-judge-nothing",
+        ),
+        pytest.param(
+            "toolkit.checks.new", "import toolkit.reach.transport", "toolkit.reach.transport",
+            id="checks-reach-nothing",
+        ),
+        pytest.param(
+            "toolkit.reach.new", "from toolkit.facts import node", "toolkit.facts.node",
+            id="reach-decides-nothing",
+        ),
+        pytest.param(
+            "toolkit.report.new", "from toolkit import flow", "toolkit.flow",
+            id="report-does-nothing",
+        ),
+        pytest.param(
+            "toolkit.evidence", "from toolkit.facts.lines import blocks", "toolkit.facts.lines",
+            id="the-foundation-knows-nobody",
+        ),
+        pytest.param(
+            "toolkit.change.new", "def f():\n    from toolkit.demo import fleet", "toolkit.demo",
+            id="late-imports-count",
+        ),
+        pytest.param("toolkit.facts.new", "import subprocess", "subprocess", id="facts-are-pure"),
+        pytest.param("toolkit.change.new", "from os import path", "os.path", id="change-is-pure"),
+    ],
+)  # fmt: skip
+def test_a_forbidden_import_is_refused(importer: str, line: str, refused: str) -> None:
+    wrong = refusals(importer, f"import re\n{line}\n", KNOWN)
+    assert len(wrong) == 1
+    assert refused in wrong[0]
+
+
+def test_a_relative_import_is_refused() -> None:
+    with pytest.raises(AssertionError, match=r"toolkit\.facts\.new: relative import"):
+        refusals("toolkit.facts.new", "from .node import Node\n", KNOWN)
+
+
+def _copy(tmp_path: Path) -> Path:
+    return shutil.copytree(PACKAGE, tmp_path / "toolkit", ignore=shutil.ignore_patterns("*.pyc"))
+
+
+def test_one_bad_line_in_the_tree_is_found(tmp_path: Path) -> None:
+    package = _copy(tmp_path)
+    module = package / "facts" / "dkms.py"
+    module.write_text(module.read_text() + "from toolkit.reach.transport import Result\n")
+    known = modules(package)
+    wrong = [
+        line for name, path in known.items() for line in refusals(name, path.read_text(), known)
+    ]
+    assert "toolkit.facts.dkms may not import toolkit.reach.transport" in wrong
+
+
+def test_a_circle_in_the_tree_is_found(tmp_path: Path) -> None:
+    package = _copy(tmp_path)
+    module = package / "facts" / "lines.py"
+    module.write_text(module.read_text() + "import toolkit.facts.dkms\n")
+    ring = circle(package)
+    assert ring[0] == ring[-1]
+    assert set(ring) == {"toolkit.facts.dkms", "toolkit.facts.lines"}
