@@ -1,0 +1,124 @@
+"""Nodes on disk: a template for each recipe, and a clone of it for each node.
+
+STATE/templates/KIND/{tree,bin}     made once, booted once by its own commands
+STATE/nodes/NAME/{tree,bin,host_key}
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from toolkit.demo.disk import disk
+from toolkit.demo.inside import inside
+from toolkit.demo.nodes import recipe_of
+from toolkit.demo.packages import packages
+from toolkit.demo.recipe import Family, Recipe
+from toolkit.demo.sysfs import sysfs
+from toolkit.demo.tree import clone
+
+_COMMANDS = Path(__file__).parent / "bin"
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# Commands that only some nodes have; every other file of bin is on all of them.
+_DEBIAN = frozenset({"update-grub", "grub-mkconfig", "grub-editenv", "update-initramfs"})
+_RHEL = frozenset({"grubby", "grub2-editenv", "dracut"})
+_ARCH = frozenset({"grub-mkconfig", "grub-editenv"})
+_PACKAGED = frozenset({"dkms", "ofed_info"})
+
+
+def commands(recipe: Recipe) -> dict[str, Path]:
+    """Name to script, for the commands that a node of this kind has."""
+    found = {path.name: path for path in _COMMANDS.iterdir() if path.is_file()}
+    found["grub2-editenv"] = found["grub-editenv"]
+    own = {Family.UBUNTU: _DEBIAN | _PACKAGED, Family.ROCKY: _RHEL | _PACKAGED, Family.ARCH: _ARCH}
+    absent = (_DEBIAN | _RHEL | _PACKAGED) - own[recipe.family]
+    if not recipe.machine.gpus:
+        absent |= {"nvidia-smi"}
+    return {name: path for name, path in found.items() if name not in absent}
+
+
+def environment(node: Path) -> dict[str, str]:
+    """What a command on the node finds in its environment."""
+    tree = node / "tree"
+    user = (tree / ".node/user").read_text().strip()
+    return {
+        "GDR_ROOT": str(tree),
+        "GDR_BIN": str(node / "bin"),
+        "GDR_NODE": node.name,
+        "PATH": f"{node / 'bin'}:{SYSTEM_PATH}",
+        "HOME": str(tree / "root"),
+        "TMPDIR": str(tree / "tmp"),
+        "USER": user,
+        "LOGNAME": user,
+        "SHELL": "/bin/sh",
+    }
+
+
+def make_node(place: Path, recipe: Recipe) -> None:
+    """Build a node from nothing and boot it.
+
+    :param place: a folder that does not exist yet; gets "tree" and "bin".
+    """
+    tree = place / "tree"
+    parts = (sysfs(recipe.machine, root=recipe.user == "root"), disk(recipe), packages(recipe))
+    for part in (*parts, inside(recipe)):
+        part.write(tree)
+    (tree / "proc/sys/kernel/hostname").write_text(f"{place.name}\n")
+    (place / "bin").mkdir()
+    for name, script in commands(recipe).items():
+        shutil.copyfile(script, place / "bin" / name)
+        (place / "bin" / name).chmod(0o755)
+    steps = [["depmod", kernel] for kernel in recipe.kernels]
+    if recipe.family is not Family.ROCKY:
+        steps.append(["grub-mkconfig", "-o", "/boot/grub/grub.cfg"])
+    lines = "".join(f"{' '.join(step)} || exit\n" for step in [*steps, ["boot"]])
+    run(place, lines)
+
+
+def run(node: Path, script: str) -> None:
+    """Run lines of sh on a node, as its root."""
+    subprocess.run(
+        ["/bin/sh", "-c", script],
+        env=environment(node) | {"GDR_UID": "0"},
+        check=True,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def make_nodes(state: Path, names: tuple[str, ...]) -> None:
+    """Make those of the nodes that are not there yet, templates first."""
+    missing = [name for name in names if not (state / "nodes" / name).is_dir()]
+    recipes = {recipe_of(name).kind: recipe_of(name) for name in missing}
+    new = [kind for kind in recipes if not (state / "templates" / kind).is_dir()]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda kind: _template(state, recipes[kind]), new))
+    (state / "nodes").mkdir(exist_ok=True)
+    for name in missing:
+        _clone_node(state, name)
+
+
+def _template(state: Path, recipe: Recipe) -> None:
+    """Made beside and renamed, so that a template is either whole or not there."""
+    beside = state / "templates" / f".{recipe.kind}"
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    make_node(beside, recipe)
+    beside.rename(beside.with_name(recipe.kind))
+
+
+def _clone_node(state: Path, name: str) -> None:
+    template, beside = state / "templates" / recipe_of(name).kind, state / "nodes" / f".{name}"
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir()
+    clone(template / "tree", beside / "tree")
+    (beside / "bin").symlink_to(template / "bin")
+    own = beside / "tree/proc/sys/kernel"
+    (own / "hostname").write_text(f"{name}\n")
+    (own / "random/boot_id").write_text(f"{uuid.uuid4()}\n")
+    beside.rename(beside.with_name(name))

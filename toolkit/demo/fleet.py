@@ -1,0 +1,180 @@
+"""Starting and stopping a demo fleet."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from toolkit.demo.build import make_nodes
+from toolkit.demo.keys import client_key_file, known_hosts_file, make_key, write_known_hosts
+from toolkit.demo.nodes import fleet_names, recipe_of
+from toolkit.errors import ToolkitError, UsageError
+from toolkit.hosts import Host
+
+_PACKAGE = Path(__file__).parent
+_STOP_S = 10.0  # a server that has not ended by then is killed
+
+
+class DemoFleet:
+    """Nodes being served; close it, or use it in a with statement."""
+
+    def __init__(self, state: Path, names: tuple[str, ...], server: subprocess.Popen[str]) -> None:
+        self._state = state
+        self._server = server
+        ports = _read_ports(server)
+        self.hosts: tuple[Host, ...] = tuple(_host(state, name, ports[name]) for name in names)
+
+    @property
+    def pid(self) -> int:
+        """The server's process id."""
+        return self._server.pid
+
+    def tree(self, name: str) -> Path:
+        """Where the node's root lies on this machine."""
+        return self._state / "nodes" / name / "tree"
+
+    def close(self) -> None:
+        """End the server, and with it whatever still runs on the nodes."""
+        if self._server.stdin is None or self._server.stdin.closed:
+            return
+        with contextlib.suppress(OSError):  # it may have died before
+            self._server.stdin.write("quit\n")
+        with contextlib.suppress(OSError):
+            self._server.stdin.close()
+        try:
+            self._server.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            self._server.kill()
+            self._server.wait()
+        if self._server.stdout is not None:
+            self._server.stdout.close()
+
+    def __enter__(self) -> DemoFleet:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def start(expression: str, state_dir: Path) -> DemoFleet:
+    """Serve the nodes that ``expression`` names, making those that are not there yet.
+
+    The nodes' trees stay in ``state_dir`` between runs; a toolkit whose demo differs makes
+    them anew.
+
+    :raises UsageError: when the expression names no demo node.
+    :raises ToolkitError: when the server does not come up.
+    """
+    names = fleet_names(expression)
+    if not names:
+        raise UsageError(f"{expression}: names no demo node", hint="demo, demo-all, demo[001-200]")
+    prepare(state_dir, names)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "toolkit.demo", "serve", str(state_dir.resolve()), *names],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": _python_path()},
+        start_new_session=True,  # Ctrl-C is for us: the nodes stay up while we clean up
+    )
+    try:
+        return DemoFleet(state_dir.resolve(), names, server)
+    except BaseException:
+        server.kill()
+        server.communicate()
+        raise
+
+
+def prepare(state_dir: Path, names: tuple[str, ...]) -> None:
+    """Make trees and keys on disk; two runs at once wait for each other."""
+    state_dir.mkdir(parents=True, exist_ok=True)
+    with _locked(state_dir):
+        version = state_dir / "version"
+        if not version.exists() or version.read_text() != _fingerprint():
+            _clear(state_dir)
+        make_nodes(state_dir, names)
+        make_key(client_key_file(state_dir))
+        for name in names:
+            make_key(state_dir / "nodes" / name / "host_key")
+        write_known_hosts(state_dir)
+        version.write_text(_fingerprint())
+
+
+def reset(state_dir: Path) -> None:
+    """Forget all trees, so that the next start makes them as they were at first."""
+    if state_dir.is_dir():
+        with _locked(state_dir):
+            _clear(state_dir)
+
+
+def _clear(state_dir: Path) -> None:
+    (state_dir / "version").unlink(missing_ok=True)
+    for folder in ("nodes", "templates"):
+        shutil.rmtree(state_dir / folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(state_dir: Path) -> Iterator[None]:
+    with (state_dir / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fingerprint() -> str:
+    """Changes whenever this package does."""
+    digest = hashlib.sha256()
+    for path in sorted([*_PACKAGE.glob("*.py"), *(_PACKAGE / "bin").iterdir()]):
+        if path.is_file():
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _python_path() -> str:
+    """Where this very toolkit is imported from, before whatever the user has set."""
+    ours, theirs = str(_PACKAGE.parents[1]), os.environ.get("PYTHONPATH", "")
+    return f"{ours}{os.pathsep}{theirs}" if theirs else ours
+
+
+def _read_ports(server: subprocess.Popen[str]) -> dict[str, int]:
+    ports: dict[str, int] = {}
+    assert server.stdout is not None  # noqa: S101  # asked for, above
+    for line in server.stdout:
+        if line == "\n":
+            return ports
+        name, port = line.split()
+        ports[name] = int(port)
+    raise ToolkitError(
+        f"the demo server ended with status {server.wait()} before it listened",
+        hint="start it by hand to see why: python -m toolkit.demo serve STATE NODE",
+    )
+
+
+def _host(state: Path, name: str, port: int) -> Host:
+    return Host(
+        name,
+        address="127.0.0.1",
+        user=recipe_of(name).user,
+        port=port,
+        groups=("demo",),
+        key_file=str(client_key_file(state)),
+        options=(
+            ("UserKnownHostsFile", str(known_hosts_file(state))),
+            ("GlobalKnownHostsFile", "/dev/null"),
+            ("HostKeyAlias", name),
+            ("IdentitiesOnly", "yes"),
+            ("IdentityAgent", "none"),
+        ),
+    )

@@ -1,0 +1,126 @@
+"""What the node's commands know of it beyond the tree: the folder .node."""
+
+from __future__ import annotations
+
+from toolkit.demo.elf import head
+from toolkit.demo.machine import Machine, functions, gpus, hcas
+from toolkit.demo.recipe import Family, Recipe
+from toolkit.demo.tree import Tree
+
+_CPU = """\
+processor\t: {number}
+vendor_id\t: GenuineIntel
+cpu family\t: 6
+model\t\t: 143
+model name\t: Intel(R) Xeon(R) Platinum 8480+
+stepping\t: 8
+physical id\t: {number}
+siblings\t: 112
+core id\t\t: 0
+cpu cores\t: 56
+flags\t\t: fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov pat clflush mmx sse sse2 \
+ht syscall nx pdpe1gb rdtscp lm constant_tsc vmx smx est tm2 ssse3 fma sse4_1 sse4_2 x2apic aes \
+avx avx2 avx512f clwb amx_tile
+address sizes\t: 46 bits physical, 57 bits virtual
+
+"""
+
+# As /proc/driver/nvidia/params of branch 570 has them.
+_PARAMS = (
+    "ResmanDebugLevel: 4294967295\nRmLogonRC: 1\nModifyDeviceFiles: 1\nDeviceFileUID: 0\n"
+    "DeviceFileGID: 0\nDeviceFileMode: 438\nInitializeSystemMemoryAllocations: 1\n"
+    "UsePageAttributeTable: 4294967295\nEnableMSI: 1\nEnablePCIeGen3: 0\nMemoryPoolSize: 0\n"
+    "EnableStreamMemOPs: 0\nEnableResizableBar: 0\nEnableGpuFirmware: 18\n"
+    "EnablePCIERelaxedOrderingMode: 0\nEnableUserNUMAManagement: 1\n"
+    "NvLinkDisable: 0\nDmaRemapPeerMmio: 1\nCreateImexChannel0: 0\nImexChannelCount: 2048\n"
+    'GrdmaPciTopoCheckOverride: 0\nCoherentGPUMemoryMode: ""\nRegistryDwords: ""\n'
+    'RegistryDwordsPerDevice: ""\nRmMsg: ""\nGpuBlacklist: ""\nTemporaryFilePath: ""\n'
+    'ExcludedGpus: ""\n'
+)
+
+# What udev loads for the hardware, and openibd or rdma-core for the fabric.
+_BOOT_MODULES = (
+    "nvme i40e nvidia nvidia_uvm nvidia_modeset nvidia_drm mlx5_core mlx5_ib ib_umad ib_ipoib"
+    " rdma_cm rdma_ucm"
+)
+
+_LEGEND = """
+Legend:
+
+  X    = Self
+  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes
+  NODE = Connection traversing PCIe as well as the interconnect between PCIe Host Bridges
+  PHB  = Connection traversing PCIe as well as a PCIe Host Bridge (typically the CPU)
+  PXB  = Connection traversing multiple PCIe bridges (without traversing the PCIe Host Bridge)
+  PIX  = Connection traversing at most a single PCIe bridge
+  NV#  = Connection traversing a bonded set of # NVLinks
+"""
+
+
+def inside(recipe: Recipe) -> Tree:
+    """Facts for the commands in ``bin``, one file each."""
+    tree = Tree()
+    machine = recipe.machine
+    tree.data(".node/elf-head", head())
+    tree.line(".node/vermagic", recipe.vermagic)
+    tree.line(".node/family", recipe.family.value)
+    tree.line(".node/user", recipe.user)
+    tree.line(".node/module-folder", recipe.module_folder)
+    tree.line(".node/boot-modules", _BOOT_MODULES)
+    tree.text(".node/hangs", "".join(f"{name}\n" for name in recipe.hangs))
+    tree.text(".node/nvidia-params", _PARAMS)
+    tree.text(".node/lspci", lspci(machine))
+    tree.text(".node/gpus", _gpu_rows(machine))
+    tree.text(".node/topology", topology(machine))
+    tree.line(".node/ofed-info", recipe.ofed_info)
+    tree.text("proc/cpuinfo", "".join(_CPU.format(number=number) for number in (0, 1)))
+    tree.folder("proc/sys/kernel/random")
+    tree.folder("proc/1")
+    if recipe.family is Family.ARCH:
+        tree.line(".node/kernel", recipe.kernel)
+    return tree
+
+
+def lspci(machine: Machine) -> str:
+    """``lspci -D``, with the numbers that -n and -nn show between tabs."""
+    lines = []
+    for each in functions(machine):
+        kind, _, name = each.label.partition(": ")
+        vendor, device = each.ids
+        code = f"{each.pci_class >> 8:04x}"
+        lines.append("\t".join((each.address, kind, code, name, f"{vendor:04x}:{device:04x}")))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _gpu_rows(machine: Machine) -> str:
+    """index, bus id, name, memory in MiB, UUID: what ``nvidia-smi --query-gpu`` draws on."""
+    return "".join(
+        f"{index}\t0000{each.address.upper()}\tNVIDIA H100 80GB HBM3\t81559\t"
+        f"GPU-{each.bus:08x}-6f1c-4d27-9a35-{index:012x}\n"
+        for index, each in enumerate(gpus(machine))
+    )
+
+
+def topology(machine: Machine) -> str:
+    """``nvidia-smi topo -m``."""
+    cards, nics = gpus(machine), hcas(machine)
+    devices = [*cards, *nics]
+    names = [f"GPU{i}" for i in range(len(cards))] + [f"NIC{i}" for i in range(len(nics))]
+    lines = ["\t".join(["", *names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])]
+    for name, one in zip(names, devices, strict=True):
+        row = [name]
+        for other in devices:
+            if one is other:
+                row.append(" X ")
+            elif one in cards and other in cards:
+                row.append("NV18")
+            elif abs(one.bus - other.bus) == 1:
+                row.append("PIX")  # below the same switch
+            else:
+                row.append("NODE" if one.numa == other.numa else "SYS")
+        if one in cards:
+            first = one.numa * 56
+            row += [f"{first}-{first + 55}", str(one.numa), "N/A"]
+        lines.append("\t".join(row))
+    lines += [_LEGEND, "NIC Legend:\n", *(f"  NIC{i}: mlx5_{i}" for i in range(len(nics)))]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,119 @@
+"""The ready-made nodes and fleets, and the expressions that name them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from ClusterShell.NodeSet import NodeSet, NodeSetException
+
+from toolkit.demo.machine import Machine
+from toolkit.demo.pci import ACS_REDIRECT
+from toolkit.demo.recipe import (
+    ARCH_KERNEL,
+    ROCKY_KERNEL,
+    UBUNTU_KERNEL,
+    UBUNTU_NEWER,
+    Family,
+    Recipe,
+)
+from toolkit.errors import UsageError
+
+_HEALTHY = Recipe("healthy")
+_IOMMU = Recipe("iommu", arguments=(), memlock=False)
+_STUB = Recipe("stub", stub=True, autoload=False)
+_KERNEL = Recipe(
+    "kernel",
+    kernels=(UBUNTU_KERNEL, UBUNTU_NEWER),
+    built_for=(UBUNTU_KERNEL,),
+)
+_ROCKY = Recipe(
+    "rocky",
+    family=Family.ROCKY,
+    kernels=(ROCKY_KERNEL,),
+    built_for=(ROCKY_KERNEL,),
+    arguments=("intel_iommu=on",),
+    autoload=False,
+    memlock=False,
+    machine=Machine(vendor="Dell Inc.", product="PowerEdge XE9680"),
+)
+_UNHEALABLE = (
+    Recipe("acs", machine=Machine(acs=ACS_REDIRECT)),
+    Recipe("nogpu", machine=Machine(gpus=False, pairs=2, nvswitches=0)),
+    Recipe("hang", hangs=("nvidia-smi",)),
+    Recipe("noroot", user="ops"),
+    Recipe(
+        "arch",
+        family=Family.ARCH,
+        kernels=(ARCH_KERNEL,),
+        built_for=(),
+        autoload=False,
+        memlock=False,
+        machine=Machine(pairs=2),
+    ),
+)
+_HEALABLE = (_HEALTHY, _IOMMU, _STUB, _KERNEL, _ROCKY)
+
+READY = {f"demo-{each.kind}": each for each in (*_HEALABLE, *_UNHEALABLE)}
+SMALL = tuple(f"demo-{each.kind}" for each in _HEALABLE)  # what "demo" means
+EVERY = tuple(READY)  # what "demo-all" means
+
+# Larger fleets: smaller machines, six in ten of them healthy.
+_CYCLE = (
+    _HEALTHY,
+    _IOMMU,
+    _HEALTHY,
+    _STUB,
+    _HEALTHY,
+    _KERNEL,
+    _HEALTHY,
+    _ROCKY,
+    _HEALTHY,
+    _HEALTHY,
+)
+_NUMBERED = re.compile(r"demo(\d+)")
+_WORDS = (("demo-all", EVERY), ("demo", SMALL))
+
+
+def fleet_names(expression: str) -> tuple[str, ...] | None:
+    """The demo nodes that a host expression names, in ClusterShell's order.
+
+    :returns: None where the expression names other hosts, or nothing that can be parsed.
+    :raises UsageError: when it names demo nodes and other hosts, or unknown demo nodes.
+    """
+    text = expression
+    for word, names in _WORDS:
+        text = re.sub(rf"(?<![\w.\[-]){word}(?![\w.\[@:-])", ",".join(names), text)
+    try:
+        found = [str(name) for name in NodeSet(text, resolver=None)]
+    except NodeSetException:
+        return None
+    known = [name for name in found if is_node(name)]
+    if not known:
+        return None
+    others = [name for name in found if name not in set(known)]
+    if others:
+        raise UsageError(
+            f"{expression}: demo nodes cannot be mixed with {others[0]}",
+            hint=f"demo nodes: {', '.join(EVERY)}, demo[001-200]",
+        )
+    if expression.strip() in dict(_WORDS):
+        return dict(_WORDS)[expression.strip()]
+    return tuple(found)
+
+
+def is_node(name: str) -> bool:
+    return name in READY or _NUMBERED.fullmatch(name) is not None
+
+
+def recipe_of(name: str) -> Recipe:
+    """The recipe of a demo node; numbered ones go round in a cycle of kinds."""
+    if name in READY:
+        return READY[name]
+    number = _NUMBERED.fullmatch(name)
+    if number is None:
+        raise UsageError(f"{name}: no such demo node", hint=f"demo nodes: {', '.join(EVERY)}")
+    kind = _CYCLE[(int(number[1]) - 1) % len(_CYCLE)]
+    return replace(
+        kind, kind=f"small-{kind.kind}", machine=replace(kind.machine, pairs=2, nvswitches=0)
+    )

@@ -1,0 +1,142 @@
+"""Kernel modules and the packages that bring them, as data."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from toolkit.demo.elf import module_file
+
+PEER_SYMBOLS = ("ib_register_peer_memory_client", "ib_unregister_peer_memory_client")
+DRIVER = "570.124.06"
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One kernel module, as its source describes it."""
+
+    name: str  # as its file is called: "nvidia-uvm"
+    license: str
+    version: str = ""
+    depends: tuple[str, ...] = ()
+    exports: tuple[str, ...] = ()
+    alias: str = ""
+    folder: str = ""  # inbox: below kernel/
+
+    def source(self) -> str:
+        """The C file that the nodes' ``dkms`` compiles."""
+        lines = [f"/* {self.name}: what a build needs to know of it, and no code */"]
+        lines += [f'#include "{each}.h"' for each in self.depends]
+        lines += [f'MODULE_LICENSE("{self.license}");']
+        lines += [f'MODULE_VERSION("{self.version}");'] if self.version else []
+        lines += [f'MODULE_ALIAS("{self.alias}");'] if self.alias else []
+        lines += [f"EXPORT_SYMBOL({each});" for each in self.exports]
+        return "\n".join(lines) + "\n"
+
+    def file(self, kernel: str, magic: str, depends: tuple[str, ...] | None = None) -> bytes:
+        """The module file that building the source gives.
+
+        :param kernel: kernel release to build for.
+        :param magic: the rest of vermagic: "SMP preempt mod_unload modversions".
+        :param depends: instead of what the source says.
+        """
+        needs = ",".join(self.depends if depends is None else depends)
+        info = [("license", self.license)]
+        info += [("version", self.version)] if self.version else []
+        info += [("alias", self.alias)] if self.alias else []
+        info += [
+            ("srcversion", self.srcversion(needs)),
+            ("depends", needs),
+            ("retpoline", "Y"),
+            ("name", self.name.replace("-", "_")),
+            ("vermagic", f"{kernel} {magic} "),
+        ]
+        return module_file(tuple(info), self.exports)
+
+    def srcversion(self, needs: str) -> str:
+        """The hash that modpost makes of the sources; here, of the source and its headers."""
+        text = f"{self.source()}{needs}\n".encode()
+        return hashlib.md5(text, usedforsecurity=False).hexdigest()[:23].upper()
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A DKMS package: its modules are built for each kernel."""
+
+    name: str
+    version: str
+    modules: tuple[Module, ...]
+
+
+def nvidia_package(name: str) -> Package:
+    """The open driver, under the name that the distribution gives it."""
+
+    def module(file: str, depends: tuple[str, ...] = (), exports: tuple[str, ...] = ()) -> Module:
+        return Module(file, "Dual MIT/GPL", DRIVER, depends, exports)
+
+    p2p = ("nvidia_p2p_get_pages", "nvidia_p2p_put_pages", "nvidia_p2p_get_pages_persistent")
+    return Package(
+        name,
+        DRIVER,
+        (
+            module("nvidia", (), p2p),
+            module("nvidia-uvm", ("nvidia",)),
+            module("nvidia-modeset", ("nvidia",)),
+            module("nvidia-drm", ("nvidia-modeset",)),
+            # Its further dependency is decided at build time: see the nodes' dkms.
+            Module("nvidia-peermem", "Dual BSD/GPL", DRIVER, ("nvidia",)),
+        ),
+    )
+
+
+def ofed_package(name: str, version: str) -> Package:
+    """The kernel part of MLNX_OFED or DOCA-OFED.
+
+    :param version: as DKMS has it: "24.10.OFED.24.10.2.1.8.1".
+    """
+    release = version.partition("OFED.")[2].rpartition(".")[0]
+    major, minor, rest = release.split(".", 2)
+    compat = Module("mlx_compat", "Dual BSD/GPL", f"{major}.{minor}-{rest}")
+    stack = tuple(
+        Module(
+            each.name,
+            each.license,
+            compat.version,
+            (*each.depends, "mlx_compat"),
+            PEER_SYMBOLS + each.exports if each.name == "ib_uverbs" else each.exports,
+        )
+        for each in inbox_rdma()
+    )
+    return Package(name, version, (compat, *stack))
+
+
+def inbox_rdma() -> tuple[Module, ...]:
+    """The RDMA stack of the kernel itself, without the peer-memory interface."""
+    core, hw = "drivers/infiniband/core", "drivers/infiniband/hw/mlx5"
+
+    def module(
+        name: str, depends: tuple[str, ...] = (), exports: tuple[str, ...] = (), folder: str = core
+    ) -> Module:
+        return Module(name, "Dual BSD/GPL", "", depends, exports, folder=folder)
+
+    return (
+        module("ib_core"),
+        module("ib_uverbs", ("ib_core",), ("ib_umem_dmabuf_get",)),
+        module("ib_umad", ("ib_core",)),
+        module("ib_cm", ("ib_core",)),
+        module("iw_cm", ("ib_core",)),
+        module("rdma_cm", ("ib_cm", "iw_cm", "ib_core")),
+        module("rdma_ucm", ("rdma_cm", "ib_uverbs")),
+        module("ib_ipoib", ("ib_cm", "ib_core"), folder="drivers/infiniband/ulp/ipoib"),
+        module("mlx5_core", folder="drivers/net/ethernet/mellanox/mlx5/core"),
+        module("mlx5_ib", ("mlx5_core", "ib_uverbs", "ib_core"), folder=hw),
+    )
+
+
+def inbox_other() -> tuple[Module, ...]:
+    """Drivers of the kernel that have nothing to do with RDMA."""
+    return (
+        Module("nvme-core", "GPL", "1.0", folder="drivers/nvme/host"),
+        Module("nvme", "GPL", "1.0", ("nvme-core",), folder="drivers/nvme/host"),
+        Module("i40e", "GPL v2", "", folder="drivers/net/ethernet/intel/i40e"),
+    )

@@ -1,0 +1,162 @@
+"""/sys and /dev as the hardware and its drivers would show them.
+
+What appears only once a driver is loaded (driver links, /sys/class/infiniband, device
+nodes) is kept below .node/load/MODULE, a mirror of the root; the nodes' ``modprobe``
+copies the mirror in and ``modprobe -r`` takes it out again. Likewise .node/load/iommu
+for the groups that exist while an IOMMU is on.
+"""
+
+from __future__ import annotations
+
+from toolkit.demo.machine import Machine, functions, gpus, hcas
+from toolkit.demo.pci import SPEEDS, Function, config_space, resource
+from toolkit.demo.tree import Tree
+
+_DEVICES = "sys/bus/pci/devices"
+UNPRIVILEGED_CONFIG_BYTES = 64  # pci_read_config() in drivers/pci/pci-sysfs.c
+
+
+def sysfs(machine: Machine, *, root: bool) -> Tree:
+    """The hardware.
+
+    :param root: False shows it as an ordinary user would see it.
+    """
+    tree = Tree()
+    found = functions(machine)
+    places = _places(found)
+    for function in found:
+        _function(tree, function, places, root)
+    _iommu(tree, found, places)
+    for index, hca in enumerate(hcas(machine)):
+        _hca(tree, hca, index, places[hca.address])
+    for index, gpu in enumerate(gpus(machine)):
+        _gpu(tree, gpu, index)
+    _dmi(tree, machine)
+    tree.line("sys/kernel/security/lockdown", "[none] integrity confidentiality")
+    tree.data("sys/firmware/acpi/tables/DMAR", b"DMAR")
+    for folder in ("sys/class/infiniband", "sys/class/iommu", "sys/kernel/iommu_groups"):
+        tree.folder(folder)
+    tree.folder("sys/module")
+    return tree
+
+
+def _places(found: tuple[Function, ...]) -> dict[str, str]:
+    """Address to sysfs path: sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/..."""
+    places: dict[str, str] = {}
+    parents = {each.address: each for each in found}
+
+    def place(function: Function) -> str:
+        above = (
+            place(parents[function.parent])
+            if function.parent
+            else f"sys/devices/pci{function.address[:7]}"
+        )
+        return f"{above}/{function.address}"
+
+    for function in found:
+        places[function.address] = place(function)
+    return places
+
+
+def _function(tree: Tree, function: Function, places: dict[str, str], root: bool) -> None:
+    at = places[function.address]
+    vendor, device = function.ids
+    gen, width = function.link.gen, function.link.width
+    max_gen, max_width = function.link.possible
+    for name, value in (
+        ("vendor", f"0x{vendor:04x}"),
+        ("device", f"0x{device:04x}"),
+        ("class", f"0x{function.pci_class:06x}"),
+        ("revision", f"0x{function.revision:02x}"),
+        ("numa_node", str(function.numa)),
+        ("current_link_speed", f"{SPEEDS[gen]} GT/s PCIe"),
+        ("max_link_speed", f"{SPEEDS[max_gen]} GT/s PCIe"),
+        ("current_link_width", str(width)),
+        ("max_link_width", str(max_width)),
+    ):
+        tree.line(f"{at}/{name}", value)
+    tree.text(f"{at}/resource", resource(function))
+    config = config_space(function)
+    tree.data(f"{at}/config", config if root else config[:UNPRIVILEGED_CONFIG_BYTES])
+    tree.relative_link(f"{_DEVICES}/{function.address}", at)
+    if function.physfn:
+        tree.relative_link(f"{at}/physfn", places[function.physfn])
+    if function.driver:
+        mirror = f".node/load/{function.module}/" if function.module else ""
+        tree.folder(f"sys/bus/pci/drivers/{function.driver}")
+        tree.link(f"{mirror}{at}/driver", _up(at) + f"bus/pci/drivers/{function.driver}")
+
+
+def _up(place: str) -> str:
+    """From a folder below sys/ back up to sys/."""
+    return "../" * place.count("/")
+
+
+def _iommu(tree: Tree, found: tuple[Function, ...], places: dict[str, str]) -> None:
+    """One group a function; virtual and physical functions alike have ACS of their own."""
+    mirror = ".node/load/iommu"
+    for number, function in enumerate(found):
+        at = places[function.address]
+        tree.link(f"{mirror}/{at}/iommu_group", _up(at) + f"kernel/iommu_groups/{number}")
+        tree.link(
+            f"{mirror}/sys/kernel/iommu_groups/{number}/devices/{function.address}",
+            f"../../../../{at.removeprefix('sys/')}",
+        )
+    for unit in range(4):
+        tree.link(f"{mirror}/sys/class/iommu/dmar{unit}", f"../../devices/virtual/iommu/dmar{unit}")
+        tree.folder(f"sys/devices/virtual/iommu/dmar{unit}")
+
+
+def _hca(tree: Tree, hca: Function, index: int, at: str) -> None:
+    name = f"mlx5_{index}"
+    device = f"{at}/infiniband/{name}"
+    guid = f"a088:c203:00{index:02x}:{hca.bus:02x}00"
+    for file, value in (
+        ("fw_ver", "28.43.1014"),
+        ("hca_type", "MT4129"),
+        ("board_id", "MT_0000000838"),
+        ("node_guid", guid),
+        ("sys_image_guid", guid),
+        ("node_type", "1: CA"),
+        ("ports/1/state", "4: ACTIVE"),
+        ("ports/1/phys_state", "5: LinkUp"),
+        ("ports/1/rate", "400 Gb/sec (4X NDR)"),
+        ("ports/1/link_layer", "InfiniBand"),
+        ("ports/1/lid", f"0x{16 + index:x}"),
+    ):
+        tree.line(f"{device}/{file}", value)
+    tree.link(f"{device}/device", f"../../../{hca.address}")
+    tree.line(f"{at}/net/ibp{hca.bus}s0/address", f"00:00:10:29:fe:80:{index:02x}")
+    tree.link(f".node/load/mlx5_ib/sys/class/infiniband/{name}", f"../../{device[4:]}")
+    tree.data(f".node/load/ib_uverbs/dev/infiniband/uverbs{index}", b"")
+    tree.data(f".node/load/ib_umad/dev/infiniband/umad{index}", b"")
+    if index == 0:
+        tree.data(".node/load/rdma_ucm/dev/infiniband/rdma_cm", b"")
+
+
+def _gpu(tree: Tree, gpu: Function, index: int) -> None:
+    mirror = ".node/load/nvidia"
+    uuid = f"GPU-{gpu.bus:08x}-6f1c-4d27-9a35-{index:012x}"
+    tree.text(
+        f"{mirror}/proc/driver/nvidia/gpus/{gpu.address}/information",
+        "Model: \t\t NVIDIA H100 80GB HBM3\n"
+        f"IRQ:   \t\t {200 + index}\n"
+        f"GPU UUID: \t {uuid}\n"
+        "Video BIOS: \t 96.00.99.00.01\n"
+        "Bus Type: \t PCIe\n"
+        f"Bus Location: \t {gpu.address}\n"
+        f"Device Minor: \t {index}\n"
+        "GPU Excluded:\t No\n",
+    )
+    tree.data(f"{mirror}/dev/nvidia{index}", b"")
+
+
+def _dmi(tree: Tree, machine: Machine) -> None:
+    for file, value in (
+        ("sys_vendor", machine.vendor),
+        ("product_name", machine.product),
+        ("board_name", "X13DEG-OAD"),
+        ("bios_version", "2.3"),
+        ("bios_date", "08/15/2024"),
+    ):
+        tree.line(f"sys/class/dmi/id/{file}", value)
