@@ -197,7 +197,7 @@ modules_load() {
     done
 }
 
-peermem_files() { find "$root/lib/modules/$release" -name '*peer[-_]*mem*.ko*' 2>/dev/null; }
+peermem_files() { find "$root/lib/modules/$release" -name '*peer*mem*.ko*' 2>/dev/null; }
 
 unrooted() { "$@" | sed "s|^$root||"; }
 
