@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
 
 from tests.fleet.sshd import Keys, Sshd, program
 from toolkit.hosts import Host
-from toolkit.reach.access import Access, Kind
 from toolkit.reach.credentials import Credentials
+from toolkit.reach.openssh import OpensshTransport
+from toolkit.reach.ssh import SshTransport
+from toolkit.reach.ssh_config import SshConfig
 from toolkit.reach.transport import Transport
 
 
@@ -45,6 +48,13 @@ def sshd(keys: Keys, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]
         yield server
 
 
+class Kind(StrEnum):
+    """The transports that reach nodes over SSH."""
+
+    PARAMIKO = "paramiko"
+    OPENSSH = "openssh"
+
+
 class Site:
     """Opens transports the way an operator's machine would, with a ~/.ssh of its own."""
 
@@ -62,8 +72,14 @@ class Site:
     def open(
         self, host: Host, *, credentials: Credentials | None = None, become: bool = True
     ) -> Transport:
-        access = Access(self.kind, self.config, credentials or Credentials(), become)
-        transport = access.open(host)
+        transport: Transport
+        if self.kind is Kind.OPENSSH:
+            transport = OpensshTransport(
+                host, config_file=str(self.config), credentials=credentials, become=become
+            )
+        else:
+            config = SshConfig.load(self.config)
+            transport = SshTransport(host, config=config, credentials=credentials, become=become)
         self._opened.append(transport)
         return transport
 

@@ -14,7 +14,6 @@ from tests.fleet.sshd import Keys, Sshd, many
 from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence
 from toolkit.hosts import Host
-from toolkit.reach.access import Access
 from toolkit.reach.collect import collect
 from toolkit.reach.fleet import run_all
 
@@ -102,10 +101,9 @@ def test_one_bad_host_costs_the_others_nothing(keys: Keys, site: Site) -> None:
     with many(4, site.folder / "many") as servers, Mute() as mute:
         hosts = [server.host() for server in servers]
         hosts[1] = replace(_by(mute, servers[1]), name="mute")
-        access = Access(site.kind, site.config)
 
         def work(host: Host) -> str:
-            transport = access.open(host)
+            transport = site.open(host)
             try:
                 return transport.run("echo fine", limit_s=3).stdout
             finally:
@@ -120,10 +118,9 @@ def test_one_bad_host_costs_the_others_nothing(keys: Keys, site: Site) -> None:
 def test_a_fleet_is_probed_and_no_thread_is_left(site: Site) -> None:
     before = set(threading.enumerate())
     with many(8, site.folder / "many") as servers:
-        access = Access(site.kind, site.config)
 
         def work(host: Host) -> Evidence:
-            transport = access.open(host)
+            transport = site.open(host)
             try:
                 return collect(transport)
             finally:

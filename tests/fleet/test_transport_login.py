@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleet.conftest import Site
+from tests.fleet.conftest import Kind, Site
 from tests.fleet.sshd import Keys, Sshd, fingerprint, keygen
 from toolkit.errors import HostKeyError, LoginError, UsageError
-from toolkit.reach.access import Kind
 from toolkit.reach.credentials import Credentials
 
 pytestmark = pytest.mark.sshd

@@ -58,11 +58,14 @@ class OpensshTransport:
         self,
         host: Host,
         *,
-        ssh_config: Path | None = None,
+        config_file: str = "",
         credentials: Credentials | None = None,
         become: bool = True,
     ) -> None:
-        """:raises UsageError: for a login password, which ssh takes from no one but a terminal."""
+        """:param config_file: as for ``ssh -F``; "" for ~/.ssh/config and the system's.
+
+        :raises UsageError: for a login password, which ssh takes from no one but a terminal.
+        """
         given = credentials or Credentials()
         if given.password is not None:
             raise UsageError(
@@ -71,7 +74,7 @@ class OpensshTransport:
             )
         self._host = host
         self._become = Become(become, given.become_password)
-        self._file = ["-F", str(ssh_config)] if ssh_config else []
+        self._file = ["-F", config_file] if config_file else []
 
     @property
     def name(self) -> str:

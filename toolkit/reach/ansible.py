@@ -1,0 +1,237 @@
+"""What an Ansible inventory says about hosts, once INI or YAML has been read into groups.
+
+Ansible documents: "How to build your inventory". Variables of a host go over those of its
+groups, a child group's over its parent's, and ``all`` comes last. Only variables that say
+how to reach a host count; the hundreds of others are left alone.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import string
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from toolkit.errors import InventoryError, UsageError
+from toolkit.hosts import Host, Inventory
+from toolkit.spots import parse_spot
+
+_VARIABLES = {  # Ansible's names for one thing, the first that is set counts
+    "address": ("ansible_host", "ansible_ssh_host"),
+    "user": ("ansible_user", "ansible_ssh_user"),
+    "port": ("ansible_port", "ansible_ssh_port"),
+    "key_file": ("ansible_ssh_private_key_file", "ansible_private_key_file"),
+    "bmc": ("bmc",),
+}
+_SSH_ARGS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
+_RANGE = re.compile(r"\[(\w+):(\w+)(?::(\d+))?\]")
+_MOST = 100_000  # hosts that one pattern may stand for
+_DEEPEST = 50  # groups in groups; more is a circle
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A variable's text, and where it was written: "hosts.ini:7"."""
+
+    text: str
+    where: str
+
+
+@dataclass(slots=True)
+class Group:
+    """One group as the file has it. Mutable: a file may come back to a group later."""
+
+    hosts: dict[str, dict[str, Value]] = field(default_factory=dict)  # variables by name
+    children: list[str] = field(default_factory=list)
+    values: dict[str, Value] = field(default_factory=dict)
+
+
+def gather(groups: dict[str, Group], where: str) -> Inventory:
+    """The inventory that ``groups`` amounts to.
+
+    :raises InventoryError: a value makes no sense, or groups contain one another.
+    """
+    names: dict[str, dict[str, None]] = {}
+    layers: dict[str, list[tuple[int, str]]] = {}  # of a host: (depth, group)
+    for name in groups:
+        if name != "all":
+            names[name] = dict.fromkeys(_members(groups, name, where))
+    for name, depth in _depths(groups, where).items():
+        for host in names.get(name, ()):
+            layers.setdefault(host, []).append((depth, name))
+    ungrouped = groups.get("all", Group()).hosts
+    everyone = dict.fromkeys(
+        [*ungrouped, *(host for group in groups.values() for host in group.hosts)]
+    )
+    hosts = {}
+    for host in everyone:
+        inside = [name for _, name in sorted(layers.get(host, []))]
+        values: dict[str, Value] = {}
+        for each in ("all", *inside):
+            values |= groups.get(each, Group()).values
+        for each in ("all", *inside):
+            values |= groups.get(each, Group()).hosts.get(host, {})
+        hosts[host] = _host(host, values, tuple(n for n in names if host in names[n]))
+    return Inventory(hosts, {name: tuple(members) for name, members in names.items()})
+
+
+def unfold_ansible(pattern: str, where: str) -> list[str]:
+    """Names of ``node[001:128:2].example`` or ``node[a:c]``; several ranges multiply.
+
+    :raises InventoryError: for a range that is none.
+    """
+    found = _RANGE.search(pattern)
+    if found is None:
+        return [pattern]
+    before, after = pattern[: found.start()], unfold_ansible(pattern[found.end() :], where)
+    parts = list(_range(found, where))
+    if len(parts) * len(after) > _MOST:
+        raise InventoryError(f"{where}: {pattern!r} stands for more than {_MOST} hosts")
+    return [before + part + rest for part in parts for rest in after]
+
+
+def host_names(pattern: str, where: str) -> list[tuple[str, int]]:
+    """The (name, port) pairs of one entry; port 0 where none is given.
+
+    :raises InventoryError: for what is not the name of a host.
+    """
+    pairs = []
+    for name in unfold_ansible(pattern, where):
+        try:
+            spot = parse_spot(name)
+        except UsageError as why:
+            raise InventoryError(f"{where}: {why}", hint=why.hint) from why
+        if spot.user:
+            raise InventoryError(f"{where}: {name!r}", hint="give the user as ansible_user=")
+        pairs.append((spot.host, spot.port))
+    return pairs
+
+
+def _range(found: re.Match[str], where: str) -> Iterator[str]:
+    first, last, step = found[1], found[2], int(found[3] or 1)
+    wrong = InventoryError(
+        f"{where}: {found[0]!r} is no range", hint="Ansible's ranges look like [001:128] or [a:c]"
+    )
+    if step < 1:
+        raise wrong
+    if first.isdigit() and last.isdigit() and len(last) < 10:
+        if int(first) > int(last) or (first.startswith("0") and len(first) > len(last)):
+            raise wrong
+        width = len(first) if first.startswith("0") else 0
+        yield from (f"{number:0{width}d}" for number in range(int(first), int(last) + 1, step))
+        return
+    letters = string.ascii_letters
+    if len(first) != 1 or len(last) != 1 or first not in letters or last not in letters:
+        raise wrong
+    if letters.index(first) > letters.index(last):
+        raise wrong
+    yield from letters[letters.index(first) : letters.index(last) + 1 : step]
+
+
+def _members(groups: dict[str, Group], name: str, where: str, depth: int = 0) -> Iterator[str]:
+    if depth > _DEEPEST:
+        raise InventoryError(f"{where}: group {name!r} contains itself")
+    group = groups.get(name)
+    if group is None:
+        raise InventoryError(f"{where}: group {name!r} is a child of another and has no section")
+    yield from group.hosts
+    for child in group.children:
+        yield from _members(groups, child, where, depth + 1)
+
+
+def _depths(groups: dict[str, Group], where: str) -> dict[str, int]:
+    """How deep each group lies at most: a deeper group's variables go over its parents'."""
+    depths = dict.fromkeys(sorted(name for name in groups if name != "all"), 1)
+    for _ in range(_DEEPEST):
+        changed = False
+        for name, depth in list(depths.items()):
+            for child in groups[name].children:
+                if depths.get(child, 0) <= depth:
+                    depths[child] = depth + 1
+                    changed = True
+        if not changed:
+            return depths
+    raise InventoryError(f"{where}: its groups contain one another")
+
+
+def _host(name: str, values: dict[str, Value], groups: tuple[str, ...]) -> Host:
+    found = {
+        key: _evaluate(name, next((values[each] for each in names if each in values), None))
+        for key, names in _VARIABLES.items()
+    }
+    jump, key_file, options = _ssh_arguments(name, values)
+    port = values.get("ansible_port") or values.get("ansible_ssh_port")
+    if found["port"] and not re.fullmatch(r"[0-9]{1,5}", found["port"]):
+        raise InventoryError(f"{port.where if port else name}: {found['port']!r} is no port")
+    host = Host(
+        name,
+        address=found["address"] if found["address"] != name else "",
+        user=found["user"],
+        port=int(found["port"] or 0),
+        jump=jump,
+        bmc=found["bmc"],
+        groups=groups,
+        key_file=found["key_file"] or key_file,
+        options=options,
+    )
+    _check(host, values)
+    return host
+
+
+def _check(host: Host, values: dict[str, Value]) -> None:
+    """These words end up on command lines: let nothing through that is not surely a name."""
+    parts = [f"{host.user}@x" if host.user else "", host.address, *host.jump.split(",")]
+    if host.port:
+        parts.append(f"x:{host.port}")
+    for part in filter(None, parts):
+        try:
+            parse_spot(part)
+        except UsageError as why:
+            where = next((v.where for v in values.values() if v.text and v.text in part), host.name)
+            raise InventoryError(f"{where}: {host.name}: {why}", hint=why.hint) from why
+
+
+def _evaluate(host: str, value: Value | None) -> str:
+    """A variable's text; of templates only the host's own name is understood."""
+    if value is None:
+        return ""
+    text = re.sub(r"\{\{\s*inventory_hostname\s*\}\}", host, value.text)
+    if "{{" in text or "{%" in text:
+        raise InventoryError(
+            f"{value.where}: {value.text!r} is a template, which only Ansible can evaluate",
+            hint="let it: ansible-inventory --list --yaml --export > plain.yml",
+        )
+    return text
+
+
+def _ssh_arguments(
+    host: str, values: dict[str, Value]
+) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+    """Jump, identity file and options from what Ansible would pass to ssh."""
+    jump, key_file, options = "", "", {}
+    for name in _SSH_ARGS:
+        value = values.get(name)
+        words = iter(_words(host, value))
+        for word in words:
+            flag = word[:2]
+            if flag not in ("-J", "-i", "-o"):
+                continue  # -C, -v and the like do not say how to reach the host
+            argument = word[2:] or next(words, "")
+            if flag == "-J":
+                jump = argument
+            elif flag == "-i":
+                key_file = argument
+            else:
+                key, _, text = argument.replace(" ", "=", 1).partition("=")
+                options[key] = text
+    jump = options.pop("ProxyJump", jump)
+    return jump, key_file, tuple(options.items())
+
+
+def _words(host: str, value: Value | None) -> list[str]:
+    try:
+        return shlex.split(_evaluate(host, value))
+    except ValueError as why:
+        where = value.where if value else host
+        raise InventoryError(f"{where}: {why}", hint="a quote is not closed") from why
