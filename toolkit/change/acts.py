@@ -160,19 +160,19 @@ def _dkms(change: Change, node: Node, keeps: tuple[str, ...]) -> Iterator[Act]:
         ofed, driver = change.values["ofed_dkms"], change.values["package"]
         for kernel in kernels_of(node):
             if not _usable(node, ofed, kernel):
-                yield from _built(ofed, _version(node, ofed), kernel, keeps, force=False)
+                exported = (*keeps, "/usr/src/ofa_kernel", "/usr/src/ofa_kernel-dkms")
+                yield from _built(ofed, _version(node, ofed), kernel, exported, force=False)
             yield from _built(driver, _version(node, driver), kernel, keeps, force=True)
     else:
         yield from _own_package(change.values["version"], node, keeps)
 
 
 def _own_package(version: str, node: Node, keeps: tuple[str, ...]) -> Iterator[Act]:
-    tree = f"/var/lib/dkms/{OWN_PACKAGE}"
     known = any(each.module == OWN_PACKAGE and each.version == version for each in node.dkms)
     if not known:
         add = ("dkms", "add", "-m", OWN_PACKAGE, "-v", version)
         gone = ("dkms", "remove", f"{OWN_PACKAGE}/{version}", "--all")
-        yield Act(Trigger.BUILD_DKMS, add, (*keeps, tree), ((When.FIRST, gone),))
+        yield Act(Trigger.BUILD_DKMS, add, (*keeps, _tree(OWN_PACKAGE)), ((When.FIRST, gone),))
     for kernel in kernels_of(node):
         # Forced builds do not note what they were built against, so force only a rebuild.
         force = _usable(node, OWN_PACKAGE, kernel)
@@ -184,8 +184,7 @@ def _unbuilt(change: Change, node: Node, keeps: tuple[str, ...]) -> Iterator[Act
     version = change.path.removeprefix(f"/usr/src/{OWN_PACKAGE}-").partition("/")[0]
     if any(each.module == OWN_PACKAGE and each.version == version for each in node.dkms):
         command = ("dkms", "remove", f"{OWN_PACKAGE}/{version}", "--all")
-        tree = f"/var/lib/dkms/{OWN_PACKAGE}"
-        yield Act(Trigger.BUILD_DKMS, command, (*keeps, tree), early=True)
+        yield Act(Trigger.BUILD_DKMS, command, (*keeps, _tree(OWN_PACKAGE)), early=True)
 
 
 def _built(
@@ -198,13 +197,17 @@ def _built(
     again: bool = True,
 ) -> Iterator[Act]:
     """Built and installed. ``again``: a rollback that cannot restore the modules rebuilds."""
-    tree = f"/var/lib/dkms/{package}/{version}"
     for verb in ("build", "install"):
         command: Command = ("dkms", verb, "-m", package, "-v", version, "-k", kernel)
         if force:
             command += ("--force",)
         undo = ((When.KEPT, command),) if again else ()
-        yield Act(Trigger.BUILD_DKMS, command, (*keeps, tree), undo)
+        yield Act(Trigger.BUILD_DKMS, command, (*keeps, _tree(package)), undo)
+
+
+def _tree(package: str) -> str:
+    """Where DKMS keeps what it built, and its own links to that."""
+    return f"/var/lib/dkms/{package}"
 
 
 def _usable(node: Node, package: str, kernel: str) -> bool:

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import re
 import shlex
 import tarfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from toolkit.change.artefact import Trigger
-from toolkit.change.change import Action
-from toolkit.change.plan import Plan
-
-FORMAT = 1  # of manifest.json
 _CALLED_AS_A_FILE = "# --- called as a file"  # in apply.sh: what follows is for bundles on disk
 _END = "GDR_END"
 # dash stumbles over some bytes above 127, so only plain text travels as it is.
@@ -36,94 +29,30 @@ class File:
 class Bundle:
     """Every file, the steps as quoted calls, and the engine that carries them out."""
 
-    files: tuple[File, ...]
+    contents: tuple[File, ...]
     steps: tuple[str, ...]
     manifest: str  # JSON, for those who read bundles before they run
     engine: str  # apply.sh, with all that it consists of
 
+    def files(self) -> dict[str, bytes]:
+        """The bundle as a directory: bytes by relative path, in order of paths."""
+        found = {f"files{each.path}": each.text.encode() for each in self.contents}
+        found["steps"] = self.steps_file()
+        found["manifest.json"] = self.manifest.encode()
+        found["apply.sh"] = self.engine.encode()
+        return dict(sorted(found.items()))
 
-def render(plan: Plan, engine: str) -> Bundle:
-    """The bundle of a plan.
-
-    :param engine: the text of the engine on the node, from ``reach.deliver.engine``.
-    """
-    placed = [each for each in plan.changes if each.action is Action.PLACE]
-    files = tuple(File(each.path, each.mode, each.text, each.sha256) for each in placed)
-    steps = tuple(_steps(plan))
-    return Bundle(files, (*steps, f"finish {len(steps)}"), _manifest(plan, steps), engine)
-
-
-def _steps(plan: Plan) -> Iterator[str]:
-    yield shlex.join(("expect", "kernel", plan.kernel))
-    if plan.boot_id:
-        yield shlex.join(("expect", "boot-id", plan.boot_id))
-    for change in plan.files:
-        yield shlex.join(
-            ("expect", "file", change.path, change.old.sha256 if change.old else "absent")
-        )
-    keeps = dict.fromkeys(pattern for act in plan.acts for pattern in act.keeps)
-    if keeps:
-        yield shlex.join(("keep", *keeps))
-    yield from _acts(plan, early=True)
-    for change in plan.files:
-        if change.action is Action.REMOVE:
-            yield shlex.join(("remove", change.path))
-    for change in plan.files:
-        if change.action is Action.PLACE:
-            yield shlex.join(("place", change.path, f"{change.mode:o}", change.sha256))
-    yield from _acts(plan, early=False)
-
-
-def _acts(plan: Plan, *, early: bool) -> Iterator[str]:
-    for act in plan.acts:
-        if act.early is early:
-            for when, command in act.undo:
-                yield shlex.join(("undo", when, shlex.join((act.trigger.name, *command))))
-            yield shlex.join(("trigger", act.call))
-
-
-def _manifest(plan: Plan, steps: tuple[str, ...]) -> str:
-    document = {
-        "format": FORMAT,
-        "kernel": plan.kernel,
-        "boot_id": plan.boot_id,
-        "family": plan.family,
-        "reboot": plan.needs_reboot,
-        "triggers": [trigger.name for trigger in plan.triggers if trigger is not Trigger.REBOOT],
-        "changes": [
-            {
-                "artefact": each.artefact,
-                "action": each.action.value,
-                "path": each.path,
-                "mode": f"{each.mode:o}",
-                "sha256": each.sha256 if each.action is not Action.REMOVE else "",
-                "why": list(each.why),
-            }
-            for each in plan.changes
-        ],
-        "blocked": [
-            {"artefact": each.artefact, "reason": each.reason, "hint": each.hint}
-            for each in plan.blocked
-        ],
-        "steps": len(steps),
-    }
-    return json.dumps(document, indent=2) + "\n"
-
-
-def files(bundle: Bundle) -> dict[str, bytes]:
-    """The bundle as a directory: bytes by relative path, in order of paths."""
-    found = {f"files{each.path}": each.text.encode() for each in bundle.files}
-    found["steps"] = _list(bundle)
-    found["manifest.json"] = bundle.manifest.encode()
-    found["apply.sh"] = bundle.engine.encode()
-    return dict(sorted(found.items()))
+    def steps_file(self) -> bytes:
+        """The list that apply.sh reads."""
+        head = "# The steps of one bundle, read by apply.sh: each line is a quoted call.\n"
+        return (head + "".join(f"{step}\n" for step in self.steps)).encode()
 
 
 def tar_bytes(bundle: Bundle) -> bytes:
     """The bundle as a tar: the same bytes every time."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for path, data in files(bundle).items():
+        for path, data in bundle.files().items():
             entry = tarfile.TarInfo(path)  # mtime, uid and gid are 0
             entry.size, entry.mode = len(data), 0o755 if path == "apply.sh" else 0o644
             tar.addfile(entry, io.BytesIO(data))
@@ -138,8 +67,8 @@ def script(bundle: Bundle, *, wait_s: int = 60) -> str:
 
     :param wait_s: how long to wait for another run to let go of the node.
     """
-    parts = {f"files{each.path}": each.text.encode() for each in bundle.files}
-    parts["steps"] = _list(bundle)
+    parts = {f"files{each.path}": each.text.encode() for each in bundle.contents}
+    parts["steps"] = bundle.steps_file()
     folders = sorted({path.rpartition("/")[0] for path in parts} - {""})
     made = " ".join(f'"$1"/{shlex.quote(folder)}' for folder in folders)
     lines = [
@@ -152,11 +81,6 @@ def script(bundle: Bundle, *, wait_s: int = 60) -> str:
         f"gdr_apply apply {wait_s} end",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _list(bundle: Bundle) -> bytes:
-    head = "# The steps of one bundle, read by apply.sh: each line is a quoted call.\n"
-    return (head + "".join(f"{step}\n" for step in bundle.steps)).encode()
 
 
 def _here(path: str, data: bytes) -> str:

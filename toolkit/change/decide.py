@@ -22,7 +22,7 @@ from toolkit.change.artefact import Artefact, Trigger
 from toolkit.change.artefacts import ARTEFACTS
 from toolkit.change.change import Action, Blocked, Change
 from toolkit.change.distros import Family
-from toolkit.change.render import render_path, render_text
+from toolkit.change.templates import render_path, render_text
 from toolkit.checks.check import Status, Tense, Verdict
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
 from toolkit.facts.node import Node

@@ -22,13 +22,11 @@ from toolkit.want import Want
 class Plan:
     """Everything for one node, for the state in which it was read."""
 
-    kernel: str  # running kernel release
-    boot_id: str  # "" for an image
-    family: str  # "debian"
     changes: tuple[Change, ...] = ()
     triggers: tuple[Trigger, ...] = ()  # in their order; REBOOT among them when it is owed
-    acts: tuple[Act, ...] = ()  # the commands that carry the triggers out
     blocked: tuple[Blocked, ...] = ()
+    acts: tuple[Act, ...] = ()  # the commands that carry the triggers out
+    family: str = ""  # "debian"
 
     @property
     def empty(self) -> bool:
@@ -75,8 +73,6 @@ def make_plan(
             acts = (*acts, each)
     triggers = {trigger for change in here.changes for trigger in change.triggers}
     return Plan(
-        kernel=node.kernel,
-        boot_id=node.boot_id if node.live else "",
         family=here.family.name,
         changes=tuple(here.changes),
         triggers=tuple(sorted(triggers | {act.trigger for act in acts})),

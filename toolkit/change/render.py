@@ -1,55 +1,90 @@
-"""Templates and values become text. Nothing that a node said can add a line of its own."""
+"""A plan becomes the bundle that carries it out."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from functools import cache
+import json
+import shlex
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from toolkit.change.artefact import Trigger
+from toolkit.change.bundle import Bundle, File
+from toolkit.change.change import Action
+from toolkit.change.plan import Plan
+from toolkit.facts.node import Node
 
-from toolkit.errors import Unparsable
-
-_HERE = Path(__file__).parents[1]
-# Beside the package in a checkout, inside it once installed.
-TEMPLATES = next(
-    (each for each in (_HERE / "templates", _HERE.parent / "templates") if each.is_dir()),
-    _HERE / "templates",
-)
-
-_VALUE = re.compile(r"[A-Za-z0-9._+~:=,@/ -]*")
-_PART = re.compile(r"[A-Za-z0-9._+~:@-]+")
+FORMAT = 1  # of manifest.json
+_ENGINE = Path(__file__).parents[1] / "reach"  # scripts that come with the package
+_PARTS = ("lock.sh", "undo.sh", "apply.sh")
 
 
-@cache
-def _environment(folder: Path) -> Environment:
-    return Environment(
-        loader=FileSystemLoader(folder),
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 # no HTML; what values may hold is checked below
-    )
+def engine() -> str:
+    """The engine on the node as one script: what a bundle carries as its apply.sh."""
+    return "#!/bin/sh\n" + "\n".join((_ENGINE / part).read_text() for part in _PARTS)
 
 
-def render_text(template: str, values: Mapping[str, str], *, folder: Path = TEMPLATES) -> str:
-    """The file that ``template`` (a path below ``folder``) makes of ``values``.
-
-    :raises Unparsable: where a value holds anything but plain words: what lands on a node is
-        read by root's shells, and some values come from the node itself.
-    """
-    for name, value in values.items():
-        if not _VALUE.fullmatch(value):
-            raise Unparsable(f"{template}, {name}", value)
-    return _environment(folder).get_template(template).render(dict(values))
+def render(plan: Plan, node: Node) -> Bundle:
+    """The bundle of a plan, bound to the kernel and the boot that ``node`` was read in."""
+    placed = [each for each in plan.changes if each.action is Action.PLACE]
+    files = tuple(File(each.path, each.mode, each.text, each.sha256) for each in placed)
+    bound = {"kernel": node.kernel, "boot-id": node.boot_id if node.live else ""}
+    steps = tuple(_steps(plan, bound))
+    manifest = _manifest(plan, bound, len(steps))
+    return Bundle(files, (*steps, f"finish {len(steps)}"), manifest, engine())
 
 
-def render_path(path: str, values: Mapping[str, str]) -> str:
-    """The place of a file: {NAMES} in ``path`` are taken from ``values``, one part each.
+def _steps(plan: Plan, bound: Mapping[str, str]) -> Iterator[str]:
+    for what, value in bound.items():
+        if value:
+            yield shlex.join(("expect", what, value))
+    for change in plan.files:
+        yield shlex.join(
+            ("expect", "file", change.path, change.old.sha256 if change.old else "absent")
+        )
+    keeps = dict.fromkeys(pattern for act in plan.acts for pattern in act.keeps)
+    if keeps:
+        yield shlex.join(("keep", *keeps))
+    yield from _acts(plan, early=True)
+    for change in plan.files:
+        if change.action is Action.REMOVE:
+            yield shlex.join(("remove", change.path))
+    for change in plan.files:
+        if change.action is Action.PLACE:
+            yield shlex.join(("place", change.path, f"{change.mode:o}", change.sha256))
+    yield from _acts(plan, early=False)
 
-    :raises Unparsable: where a value would lead out of its folder.
-    """
-    for name, value in values.items():
-        if f"{{{name}}}" in path and (not _PART.fullmatch(value) or value.startswith(".")):
-            raise Unparsable(f"{path}, {name}", value)
-    return path.format(**values)
+
+def _acts(plan: Plan, *, early: bool) -> Iterator[str]:
+    for act in plan.acts:
+        if act.early is early:
+            for when, command in act.undo:
+                yield shlex.join(("undo", when, shlex.join((act.trigger.name, *command))))
+            yield shlex.join(("trigger", act.call))
+
+
+def _manifest(plan: Plan, bound: Mapping[str, str], steps: int) -> str:
+    document = {
+        "format": FORMAT,
+        "kernel": bound["kernel"],
+        "boot_id": bound["boot-id"],
+        "family": plan.family,
+        "reboot": plan.needs_reboot,
+        "triggers": [trigger.name for trigger in plan.triggers if trigger is not Trigger.REBOOT],
+        "changes": [
+            {
+                "artefact": each.artefact,
+                "action": each.action.value,
+                "path": each.path,
+                "mode": f"{each.mode:o}",
+                "sha256": each.sha256 if each.action is not Action.REMOVE else "",
+                "why": list(each.why),
+            }
+            for each in plan.changes
+        ],
+        "blocked": [
+            {"artefact": each.artefact, "reason": each.reason, "hint": each.hint}
+            for each in plan.blocked
+        ],
+        "steps": steps,
+    }
+    return json.dumps(document, indent=2) + "\n"

@@ -44,6 +44,7 @@ hash() { # hash FILE: its SHA-256, or "absent"
 next() { # next VERB LABEL: false when this step is not to be done in this pass
     number=$((number + 1)) label=$2
     key=$number.$1
+    if [ "$1" != expect ]; then acting=1; fi
     if [ "$pass" = check ]; then [ -z "$refused" ]; return; fi
     if [ -n "$stop" ] && [ -z "$refused" ]; then refused=0; fi
     if [ -z "$refused" ]; then return; fi
@@ -173,7 +174,7 @@ reload() { # reload NAME FILE: loaded, and as it is on disk. rmmod refuses what 
 # --- runs ---------------------------------------------------------------------------
 
 apply() { # apply: the bundle, from the first expectation to the last trigger
-    id=$(date -u +%Y%m%dT%H%M%SZ)-$$ whole=''
+    id=$(date -u +%Y%m%dT%H%M%SZ)-$$ whole='' acting=''
     run=$state/runs/$id
     label=$run key=unpack number=0
     if ! quietly unpack; then
@@ -211,6 +212,7 @@ unpack() { # a script that was sent without a folder brings its own
 
 begin() { # from here on the run stands in the journal, and owes its triggers
     if [ "$whole" != "$number" ]; then echo 'the list is cut off' && return 1; fi
+    [ -n "$acting" ] || return 0 # nothing to take back
     while IFS= read -r owed; do add "$state/pending" "$owed" || return; done <"$run/owed"
     record "$id" began
 }

@@ -17,6 +17,7 @@ _HERE = Path(__file__).parent
 _PARTS = ("lock.sh", "undo.sh", "apply.sh")
 _CALLED_AS_A_FILE = "# --- called as a file"  # in apply.sh: what follows is for bundles on disk
 _STALE = 65  # what apply.sh says of an expectation that does not hold
+_AT_BOOT = ("UPDATE_BOOTLOADER ", "REBUILD_INITRAMFS ")  # triggers that the next boot shows
 _TAIL = 12  # lines of a command's output that its error shows
 
 
@@ -40,13 +41,17 @@ class Step:
     status: int = 0  # of the command, where it failed
     output: str = ""  # newline-ended lines: the system's own words
 
+    def __str__(self) -> str:
+        return f"{self.call}: {self.state}"
+
 
 @dataclass(frozen=True, slots=True)
 class Applied:
     """A run of the engine that went through."""
 
-    run: str  # its name in the node's journal; "" where there was nothing to do
+    run: str  # its name in the node's journal, or several; "" where there was nothing to do
     steps: tuple[Step, ...]
+    needs_reboot: bool = False  # what the boot loader or the initramfs say has changed
 
 
 def apply(
@@ -97,8 +102,10 @@ def _read(host: str, evidence: Evidence, stderr: str, *, back: bool = False) -> 
         raise _stopped_back(host, failed, stderr) if back else _stopped(host, steps, stderr)
     if any(step.state is StepState.NOT_BEGUN for step in steps):
         raise ApplyError(f"{host}: stopped by a signal; {_standing(steps)}", hint=_next(host))
-    run = evidence.frames.get("run")
-    return Applied(run.source if run else "", steps)
+    runs = [frame for key, frame in evidence.frames.items() if key.startswith("run")]
+    told = [step.call for step in steps] + [line for f in runs for line in f.text.split("\n")]
+    reboot = any(line.startswith(_AT_BOOT) for line in told)
+    return Applied(" ".join(frame.source for frame in runs), steps, reboot)
 
 
 def _refused(host: str, evidence: Evidence) -> None:

@@ -121,6 +121,7 @@ rollback() { # rollback RUN|last|all: newest first
 take_back() { # take_back RUN
     run=$state/runs/$1 refused='' foreign=''
     frame "run-$1" ok "$1"
+    bars <"$run/owed" # what the run did, beside files
     record "$1" rolling-back
     if [ -e "$run/keeps" ]; then rewrite "$run/foreign" touched_since; fi
     unwind first "$(backwards "$run/unwind")"

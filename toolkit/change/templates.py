@@ -1,0 +1,55 @@
+"""Templates and values become text. Nothing that a node said can add a line of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from toolkit.errors import Unparsable
+
+_HERE = Path(__file__).parents[1]
+# Beside the package in a checkout, inside it once installed.
+TEMPLATES = next(
+    (each for each in (_HERE / "templates", _HERE.parent / "templates") if each.is_dir()),
+    _HERE / "templates",
+)
+
+_VALUE = re.compile(r"[A-Za-z0-9._+~:=,@/ -]*")
+_PART = re.compile(r"[A-Za-z0-9._+~:@-]+")
+
+
+@cache
+def _environment(folder: Path) -> Environment:
+    return Environment(
+        loader=FileSystemLoader(folder),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 # no HTML; what values may hold is checked below
+    )
+
+
+def render_text(template: str, values: Mapping[str, str], *, folder: Path = TEMPLATES) -> str:
+    """The file that ``template`` (a path below ``folder``) makes of ``values``.
+
+    :raises Unparsable: where a value holds anything but plain words: what lands on a node is
+        read by root's shells, and some values come from the node itself.
+    """
+    for name, value in values.items():
+        if not _VALUE.fullmatch(value):
+            raise Unparsable(f"{template}, {name}", value)
+    return _environment(folder).get_template(template).render(dict(values))
+
+
+def render_path(path: str, values: Mapping[str, str]) -> str:
+    """The place of a file: {NAMES} in ``path`` are taken from ``values``, one part each.
+
+    :raises Unparsable: where a value would lead out of its folder.
+    """
+    for name, value in values.items():
+        if f"{{{name}}}" in path and (not _PART.fullmatch(value) or value.startswith(".")):
+            raise Unparsable(f"{path}, {name}", value)
+    return path.format(**values)
