@@ -1,4 +1,4 @@
-"""Nodes on disk: a template for each recipe, and a clone of it for each node.
+"""Nodes on disk: made from a recipe, and booted once by their own commands.
 
 STATE/templates/KIND/{tree,bin}     made once, booted once by its own commands
 STATE/nodes/NAME/{tree,bin,host_key}
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from toolkit.demo.disk import disk
 from toolkit.demo.inside import inside
-from toolkit.demo.nodes import recipe_of
+from toolkit.demo.nodes import READY, recipe_of
 from toolkit.demo.packages import packages
 from toolkit.demo.recipe import Family, Recipe
 from toolkit.demo.sysfs import sysfs
@@ -59,20 +59,20 @@ def environment(node: Path) -> dict[str, str]:
     }
 
 
-def make_node(place: Path, recipe: Recipe) -> None:
+def make_node(place: Path, recipe: Recipe, name: str) -> None:
     """Build a node from nothing and boot it.
 
-    :param place: a folder that does not exist yet; gets "tree" and "bin".
+    :param place: an empty folder; gets "tree" and "bin".
     """
     tree = place / "tree"
     parts = (sysfs(recipe.machine, root=recipe.user == "root"), disk(recipe), packages(recipe))
     for part in (*parts, inside(recipe)):
         part.write(tree)
-    (tree / "proc/sys/kernel/hostname").write_text(f"{place.name}\n")
+    (tree / "proc/sys/kernel/hostname").write_text(f"{name}\n")
     (place / "bin").mkdir()
-    for name, script in commands(recipe).items():
-        shutil.copyfile(script, place / "bin" / name)
-        (place / "bin" / name).chmod(0o755)
+    for command, script in commands(recipe).items():
+        shutil.copyfile(script, place / "bin" / command)
+        (place / "bin" / command).chmod(0o755)
     steps = [["depmod", kernel] for kernel in recipe.kernels]
     if recipe.family is not Family.ROCKY:
         steps.append(["grub-mkconfig", "-o", "/boot/grub/grub.cfg"])
@@ -92,30 +92,34 @@ def run(node: Path, script: str) -> None:
 
 
 def make_nodes(state: Path, names: tuple[str, ...]) -> None:
-    """Make those of the nodes that are not there yet, templates first."""
+    """Make those of the nodes that are not there yet.
+
+    Ready-made ones are one of a kind; numbered ones are cloned from a template a kind.
+    """
     missing = [name for name in names if not (state / "nodes" / name).is_dir()]
-    recipes = {recipe_of(name).kind: recipe_of(name) for name in missing}
-    new = [kind for kind in recipes if not (state / "templates" / kind).is_dir()]
+    alone = {state / "nodes" / name: recipe_of(name) for name in missing if name in READY}
+    many = {name: recipe_of(name) for name in missing if name not in READY}
+    new = {state / "templates" / recipe.kind: recipe for recipe in many.values()}
+    new = {place: recipe for place, recipe in new.items() if not place.is_dir()}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda kind: _template(state, recipes[kind]), new))
-    (state / "nodes").mkdir(exist_ok=True)
-    for name in missing:
+        list(pool.map(lambda item: _make_whole(*item), (alone | new).items()))
+    for name in many:
         _clone_node(state, name)
 
 
-def _template(state: Path, recipe: Recipe) -> None:
-    """Made beside and renamed, so that a template is either whole or not there."""
-    beside = state / "templates" / f".{recipe.kind}"
+def _make_whole(place: Path, recipe: Recipe) -> None:
+    """Made beside and renamed, so that a node is either whole or not there."""
+    beside = place.with_name(f".{place.name}")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
-    make_node(beside, recipe)
-    beside.rename(beside.with_name(recipe.kind))
+    make_node(beside, recipe, place.name)
+    beside.rename(place)
 
 
 def _clone_node(state: Path, name: str) -> None:
     template, beside = state / "templates" / recipe_of(name).kind, state / "nodes" / f".{name}"
     shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir()
+    beside.mkdir(parents=True)
     clone(template / "tree", beside / "tree")
     (beside / "bin").symlink_to(template / "bin")
     own = beside / "tree/proc/sys/kernel"

@@ -1,18 +1,22 @@
 """/sys and /dev as the hardware and its drivers would show them.
 
 What appears only once a driver is loaded (driver links, /sys/class/infiniband, device
-nodes) is kept below .node/load/MODULE, a mirror of the root; the nodes' ``modprobe``
-copies the mirror in and ``modprobe -r`` takes it out again. Likewise .node/load/iommu
-for the groups that exist while an IOMMU is on.
+nodes) waits in .node/load/MODULE.tar; the nodes' ``modprobe`` unpacks it and ``modprobe
+-r`` removes what is in it. Likewise .node/load/iommu.tar for the groups that exist while
+an IOMMU is on.
 """
 
 from __future__ import annotations
+
+from collections import defaultdict
 
 from toolkit.demo.machine import Machine, functions, gpus, hcas
 from toolkit.demo.pci import SPEEDS, Function, config_space, resource
 from toolkit.demo.tree import Tree
 
 _DEVICES = "sys/bus/pci/devices"
+Loads = dict[str, Tree]  # by module: what its loading makes appear
+
 UNPRIVILEGED_CONFIG_BYTES = 64  # pci_read_config() in drivers/pci/pci-sysfs.c
 
 
@@ -22,21 +26,27 @@ def sysfs(machine: Machine, *, root: bool) -> Tree:
     :param root: False shows it as an ordinary user would see it.
     """
     tree = Tree()
+    loads: Loads = defaultdict(Tree)
     found = functions(machine)
     places = _places(found)
     for function in found:
-        _function(tree, function, places, root)
-    _iommu(tree, found, places)
+        _function(tree, loads, function, places[function.address], root)
+        if function.physfn:
+            at = f"{places[function.address]}/physfn"
+            tree.relative_link(at, places[function.physfn])
+    _iommu(tree, loads["iommu"], found, places)
     for index, hca in enumerate(hcas(machine)):
-        _hca(tree, hca, index, places[hca.address])
+        _hca(tree, loads, hca, index, places[hca.address])
     for index, gpu in enumerate(gpus(machine)):
-        _gpu(tree, gpu, index)
+        _gpu(loads["nvidia"], gpu, index)
     _dmi(tree, machine)
     tree.line("sys/kernel/security/lockdown", "[none] integrity confidentiality")
     tree.data("sys/firmware/acpi/tables/DMAR", b"DMAR")
     for folder in ("sys/class/infiniband", "sys/class/iommu", "sys/kernel/iommu_groups"):
         tree.folder(folder)
     tree.folder("sys/module")
+    for name, load in loads.items():
+        tree.data(f".node/load/{name}.tar", load.archive())
     return tree
 
 
@@ -58,8 +68,7 @@ def _places(found: tuple[Function, ...]) -> dict[str, str]:
     return places
 
 
-def _function(tree: Tree, function: Function, places: dict[str, str], root: bool) -> None:
-    at = places[function.address]
+def _function(tree: Tree, loads: Loads, function: Function, at: str, root: bool) -> None:
     vendor, device = function.ids
     gen, width = function.link.gen, function.link.width
     max_gen, max_width = function.link.possible
@@ -79,12 +88,10 @@ def _function(tree: Tree, function: Function, places: dict[str, str], root: bool
     config = config_space(function)
     tree.data(f"{at}/config", config if root else config[:UNPRIVILEGED_CONFIG_BYTES])
     tree.relative_link(f"{_DEVICES}/{function.address}", at)
-    if function.physfn:
-        tree.relative_link(f"{at}/physfn", places[function.physfn])
     if function.driver:
-        mirror = f".node/load/{function.module}/" if function.module else ""
+        shown = loads[function.module] if function.module else tree
         tree.folder(f"sys/bus/pci/drivers/{function.driver}")
-        tree.link(f"{mirror}{at}/driver", _up(at) + f"bus/pci/drivers/{function.driver}")
+        shown.link(f"{at}/driver", _up(at) + f"bus/pci/drivers/{function.driver}")
 
 
 def _up(place: str) -> str:
@@ -92,22 +99,18 @@ def _up(place: str) -> str:
     return "../" * place.count("/")
 
 
-def _iommu(tree: Tree, found: tuple[Function, ...], places: dict[str, str]) -> None:
-    """One group a function; virtual and physical functions alike have ACS of their own."""
-    mirror = ".node/load/iommu"
+def _iommu(tree: Tree, load: Tree, found: tuple[Function, ...], places: dict[str, str]) -> None:
+    """One group a function: virtual and physical functions alike have ACS of their own."""
     for number, function in enumerate(found):
         at = places[function.address]
-        tree.link(f"{mirror}/{at}/iommu_group", _up(at) + f"kernel/iommu_groups/{number}")
-        tree.link(
-            f"{mirror}/sys/kernel/iommu_groups/{number}/devices/{function.address}",
-            f"../../../../{at.removeprefix('sys/')}",
-        )
+        load.link(f"{at}/iommu_group", _up(at) + f"kernel/iommu_groups/{number}")
     for unit in range(4):
-        tree.link(f"{mirror}/sys/class/iommu/dmar{unit}", f"../../devices/virtual/iommu/dmar{unit}")
+        load.link(f"sys/class/iommu/dmar{unit}", f"../../devices/virtual/iommu/dmar{unit}")
         tree.folder(f"sys/devices/virtual/iommu/dmar{unit}")
+    tree.line(".node/iommu-groups", str(len(found)))
 
 
-def _hca(tree: Tree, hca: Function, index: int, at: str) -> None:
+def _hca(tree: Tree, loads: Loads, hca: Function, index: int, at: str) -> None:
     name = f"mlx5_{index}"
     device = f"{at}/infiniband/{name}"
     guid = f"a088:c203:00{index:02x}:{hca.bus:02x}00"
@@ -127,18 +130,17 @@ def _hca(tree: Tree, hca: Function, index: int, at: str) -> None:
         tree.line(f"{device}/{file}", value)
     tree.link(f"{device}/device", f"../../../{hca.address}")
     tree.line(f"{at}/net/ibp{hca.bus}s0/address", f"00:00:10:29:fe:80:{index:02x}")
-    tree.link(f".node/load/mlx5_ib/sys/class/infiniband/{name}", f"../../{device[4:]}")
-    tree.data(f".node/load/ib_uverbs/dev/infiniband/uverbs{index}", b"")
-    tree.data(f".node/load/ib_umad/dev/infiniband/umad{index}", b"")
+    loads["mlx5_ib"].link(f"sys/class/infiniband/{name}", f"../../{device[4:]}")
+    loads["ib_uverbs"].data(f"dev/infiniband/uverbs{index}", b"")
+    loads["ib_umad"].data(f"dev/infiniband/umad{index}", b"")
     if index == 0:
-        tree.data(".node/load/rdma_ucm/dev/infiniband/rdma_cm", b"")
+        loads["rdma_ucm"].data("dev/infiniband/rdma_cm", b"")
 
 
-def _gpu(tree: Tree, gpu: Function, index: int) -> None:
-    mirror = ".node/load/nvidia"
+def _gpu(load: Tree, gpu: Function, index: int) -> None:
     uuid = f"GPU-{gpu.bus:08x}-6f1c-4d27-9a35-{index:012x}"
-    tree.text(
-        f"{mirror}/proc/driver/nvidia/gpus/{gpu.address}/information",
+    load.text(
+        f"proc/driver/nvidia/gpus/{gpu.address}/information",
         "Model: \t\t NVIDIA H100 80GB HBM3\n"
         f"IRQ:   \t\t {200 + index}\n"
         f"GPU UUID: \t {uuid}\n"
@@ -148,7 +150,7 @@ def _gpu(tree: Tree, gpu: Function, index: int) -> None:
         f"Device Minor: \t {index}\n"
         "GPU Excluded:\t No\n",
     )
-    tree.data(f"{mirror}/dev/nvidia{index}", b"")
+    load.data(f"dev/nvidia{index}", b"")
 
 
 def _dmi(tree: Tree, machine: Machine) -> None:

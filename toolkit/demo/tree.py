@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
+import tarfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,15 +43,36 @@ class Tree:
     def folder(self, path: str) -> None:
         self.folders.add(path)
 
+    def archive(self) -> bytes:
+        """The files and links as a tar, for the node's own commands to unpack."""
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+            for path, content in self.files.items():
+                entry = tarfile.TarInfo(path)
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
+            for path, target in self.links.items():
+                entry = tarfile.TarInfo(path)
+                entry.type, entry.linkname = tarfile.SYMTYPE, target
+                tar.addfile(entry)
+        return buffer.getvalue()
+
     def write(self, root: Path) -> None:
         """Lay the tree out below ``root``, which must not have these files yet."""
         parents = {path.rpartition("/")[0] for path in (*self.files, *self.links)}
         for folder in sorted(parents | self.folders):
             (root / folder).mkdir(parents=True, exist_ok=True)
         base = os.fspath(root)
+        written: dict[bytes, str] = {}
         for path, content in self.files.items():
-            with open(f"{base}/{path}", "xb") as file:  # noqa: PTH123  # a thousand files: twice as fast as Path
+            place = f"{base}/{path}"
+            if path.startswith("sys/") and content in written:
+                os.link(written[content], place)  # most of /sys says the same few things
+                continue
+            with open(place, "xb") as file:  # noqa: PTH123  # hundreds of files: faster than Path
                 file.write(content)
+            if path.startswith("sys/"):
+                written[content] = place
         for path, target in self.links.items():
             os.symlink(target, f"{base}/{path}")  # noqa: PTH211  # likewise
 
