@@ -1,0 +1,16 @@
+"""What all tests share: a mark says what a test needs, and here it is asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from dev.tools import MARKS, in_ci, missing, sentence
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose tools are not here, with their packages named; fail it in CI."""
+    lacks = missing(tool for mark in item.iter_markers() for tool in MARKS.get(mark.name, ()))
+    if lacks and in_ci():
+        pytest.fail(sentence(lacks), pytrace=False)
+    if lacks:
+        pytest.skip(sentence(lacks))

@@ -1,0 +1,280 @@
+"""Tiers of tests: every test in exactly one, and nothing left out in silence."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from dev import run, tools
+from dev.run import ROOT, scripts
+from dev.tiers import (
+    APART,
+    NO_TESTS,
+    Ended,
+    Ending,
+    Step,
+    Tier,
+    choose,
+    closing,
+    command,
+    ending,
+    succeeded,
+    table,
+)
+from dev.tools import MARKS, Tool, in_ci, install, missing, sentence
+from toolkit.errors import ExitCode, ToolkitError, Unsupported, UsageError
+
+TIERS = table(("a.sh",))
+NOWHERE = Tool("no-such-program", "no-such-package")
+QUICK = Step("quick", ("true",))
+TESTS = Step("tests", ("pytest",), tests=True, parallel=True)
+
+
+def test_the_tiers_run_from_quick_to_slow() -> None:
+    names = ["lint", "unit", "scripts", "fleet", "suites", "wheel"]
+    assert [tier.name for tier in TIERS] == names
+
+
+def test_the_help_of_the_task_names_every_tier() -> None:
+    help_of_tier = (ROOT / "tasks.py").read_text()
+    assert ",".join(tier.name for tier in TIERS) in help_of_tier
+
+
+@pytest.mark.parametrize(
+    ("marks", "tiers"),
+    [
+        pytest.param(set[str](), ["unit"], id="plain"),
+        pytest.param({"shell"}, ["scripts"], id="shell"),
+        pytest.param({"sshd"}, ["fleet"], id="sshd"),
+        pytest.param({"sshd", "shell"}, ["fleet"], id="both"),
+    ],
+)
+def test_every_test_runs_in_exactly_one_tier(marks: set[str], tiers: list[str]) -> None:
+    chosen = [tier.name for tier in TIERS for step in tier.steps if _takes(step, marks)]
+    assert chosen == tiers
+
+
+def _takes(step: Step, marks: set[str]) -> bool:
+    """Whether a test outside ``APART`` that has ``marks`` is selected."""
+    if "tests" not in step.argv:
+        return False
+    words = step.argv[step.argv.index("-m", 3) + 1]
+    names = {name: name in marks for name in MARKS}
+    return bool(eval(words, {}, names))  # noqa: S307 # pytest's expressions are Python's
+
+
+def test_a_folder_apart_has_a_tier_and_no_other_tier_takes_it() -> None:
+    steps = [step for tier in TIERS for step in tier.steps if step.tests]
+    for folder in APART:
+        assert sum(folder in step.argv for step in steps) == 1
+        general = [step for step in steps if "tests" in step.argv]
+        assert all(f"--ignore={folder}" in step.argv for step in general)
+
+
+def test_a_tier_needs_what_the_marks_of_its_tests_stand_for() -> None:
+    needs = {tier.name: set(tier.needs) for tier in TIERS}
+    assert needs["fleet"] == set(MARKS["sshd"])
+    assert needs["scripts"] == set(MARKS["shell"])
+    assert needs["unit"] == set()
+
+
+def test_tiers_are_chosen_by_name_and_keep_their_order() -> None:
+    assert [tier.name for tier in choose(TIERS, "fleet, lint")] == ["lint", "fleet"]
+
+
+def test_an_unknown_tier_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="no tier 'units'") as refused:
+        choose(TIERS, "lint,units")
+    assert refused.value.hint == "tiers: lint, unit, scripts, fleet, suites, wheel"
+
+
+def test_a_keyword_leaves_out_what_has_no_tests() -> None:
+    assert "lint" not in [tier.name for tier in choose(TIERS, "", keyword="plan")]
+
+
+def test_keyword_and_jobs_reach_pytest_and_nobody_else() -> None:
+    words = ("pytest", "-n", "4", "--dist", "loadfile", "-k", "plan")
+    assert command(TESTS, keyword="plan", jobs=4) == words
+    assert command(TESTS, keyword="", jobs=1) == ("pytest",)
+    assert command(QUICK, keyword="plan", jobs=4) == ("true",)
+
+
+@pytest.mark.parametrize(
+    ("step", "status", "keyword", "expected"),
+    [
+        pytest.param(QUICK, 0, "", Ending.PASSED, id="zero"),
+        pytest.param(QUICK, 1, "", Ending.FAILED, id="not-zero"),
+        pytest.param(QUICK, NO_TESTS, "plan", Ending.FAILED, id="five-of-another-program"),
+        pytest.param(TESTS, NO_TESTS, "", Ending.FAILED, id="a-tier-without-tests"),
+        pytest.param(TESTS, NO_TESTS, "plan", Ending.EMPTY, id="nothing-of-that-name"),
+        pytest.param(TESTS, -9, "plan", Ending.FAILED, id="killed"),
+    ],
+)
+def test_a_status_means(step: Step, status: int, keyword: str, expected: Ending) -> None:
+    assert ending(step, status, keyword=keyword) is expected
+
+
+@pytest.mark.parametrize(
+    ("endings", "strict", "good"),
+    [
+        pytest.param([Ending.PASSED, Ending.EMPTY], True, True, id="all-passed"),
+        pytest.param([Ending.PASSED, Ending.FAILED], False, False, id="one-failed"),
+        pytest.param([Ending.PASSED, Ending.NOT_RUN], False, True, id="a-tool-is-missing"),
+        pytest.param([Ending.PASSED, Ending.NOT_RUN], True, False, id="a-tool-is-missing-in-ci"),
+        pytest.param([Ending.NOT_RUN], False, False, id="nothing-was-run"),
+        pytest.param([], False, False, id="nothing-at-all"),
+    ],
+)
+def test_a_run_has_succeeded(endings: list[Ending], strict: bool, good: bool) -> None:
+    ended = tuple(Ended("tier", QUICK, each) for each in endings)
+    assert succeeded(ended, strict=strict) is good
+
+
+def test_what_was_not_run_is_named_last_with_what_to_install() -> None:
+    why = sentence([tools.SSHD, tools.SSH])
+    ended = (Ended("fleet", TESTS, Ending.NOT_RUN, why), Ended("lint", QUICK, Ending.PASSED))
+    assert closing(ended).split("\n") == [
+        "lint   quick: passed",
+        "fleet  tests: not run: needs sshd, ssh (apt install openssh-server openssh-client)",
+        "install what is missing: ./invokew test --install",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("last", "ci", "code"),
+    [
+        pytest.param(Step("last", ("true",)), "", ExitCode.OK, id="passed"),
+        pytest.param(Step("last", ("false",)), "", ExitCode.FAILED, id="failed"),
+        pytest.param(Step("last", ("false",), (NOWHERE,)), "", ExitCode.OK, id="missing"),
+        pytest.param(Step("last", (), (NOWHERE,)), "true", ExitCode.FAILED, id="missing-in-ci"),
+    ],
+)
+def test_a_run_ends_with(
+    last: Step, ci: str, code: ExitCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setattr(run, "provide", lambda: None)
+    assert run.in_order((Tier("one", "", (QUICK, last)),)) is code
+
+
+def test_a_dry_run_runs_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run, "provide", lambda: None)
+    assert run.in_order((Tier("one", "", (Step("", ("false",)),)),), dry=True) is ExitCode.OK
+    assert run.commands((("false",),), dry=True) is ExitCode.OK
+    assert "-- false" in capsys.readouterr().err
+
+
+def test_commands_stop_at_the_first_that_fails(tmp_path: Path) -> None:
+    late = tmp_path / "late"
+    assert run.commands((("false",), ("touch", str(late)))) is ExitCode.FAILED
+    assert not late.exists()
+
+
+def test_development_packages_come_by_the_wrapper_that_made_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gdr.root").touch()
+    wrapper = tmp_path / "invokew"
+    wrapper.write_text('#!/bin/sh\necho "$GDR_DEV $*" >"${0%/*}/said"\nexit 69\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+    with pytest.raises(ToolkitError, match="the development packages are not there"):
+        run.provide()
+    assert (tmp_path / "said").read_text() == "1 --version\n"
+
+
+def test_a_missing_tool_is_named_once() -> None:
+    shell = Tool("sh", "dash")
+    assert missing([NOWHERE, shell, NOWHERE]) == (NOWHERE,)
+
+
+@pytest.mark.parametrize(
+    ("value", "strict"),
+    [("true", True), ("TRUE", True), ("1", True), ("", False), ("false", False)],
+)
+def test_ci_is_what_says_so(value: str, strict: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", value)
+    assert in_ci() is strict
+
+
+def _apt(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> Path:
+    """An apt-get that writes down its words; we are root, and PATH holds little else."""
+    log = folder / "log"
+    apt = folder / "apt-get"
+    apt.write_text(f'#!/bin/sh\necho "$*" >>{log}\n{body}\n')
+    apt.chmod(0o755)
+    (folder / "env").symlink_to("/usr/bin/env")
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setattr(tools, "SBIN", str(folder))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    return log
+
+
+def test_install_asks_apt_for_what_is_missing_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = _apt(tmp_path, monkeypatch, "exit 0")
+    install([NOWHERE, Tool("apt-get", "apt")])
+    assert log.read_text() == "-q install -y --no-install-recommends no-such-package\n"
+
+
+def test_install_updates_the_lists_only_where_they_are_too_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = tmp_path / "fresh"
+    body = f'[ "$2" != update ] || : >{fresh}\n[ -e {fresh} ]'
+    log = _apt(tmp_path, monkeypatch, body)
+    install([NOWHERE])
+    assert [line.split()[1] for line in log.read_text().splitlines()] == [
+        "install",
+        "update",
+        "install",
+    ]
+
+
+def test_install_that_apt_refuses_is_an_error_with_the_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _apt(tmp_path, monkeypatch, "exit 100")
+    with pytest.raises(Unsupported, match="apt-get could not install no-such-package"):
+        install([NOWHERE])
+
+
+@pytest.mark.parametrize(
+    ("user", "there", "refusal"),
+    [
+        pytest.param(0, (), "--install knows Debian's apt-get alone", id="no-apt"),
+        pytest.param(
+            1000, ("apt-get",), "--install is for root, and there is no sudo", id="no-sudo"
+        ),
+    ],
+)
+def test_install_is_refused_politely(
+    user: int,
+    there: tuple[str, ...],
+    refusal: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in there:
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(tools, "SBIN", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    with pytest.raises(Unsupported, match=refusal) as refused:
+        install([NOWHERE])
+    assert refused.value.hint == "install by hand what holds: no-such-package"
+
+
+def test_shellcheck_reads_every_script_whatever_its_name() -> None:
+    found = scripts()
+    assert {"invokew", ".ci/run", "toolkit/reach/probe.sh", "toolkit/demo/bin/modprobe"} <= set(
+        found
+    )
+    assert "tasks.py" not in found
