@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import string
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -85,10 +84,12 @@ def unfold_ansible(pattern: str, where: str) -> list[str]:
     if found is None:
         return [pattern]
     before, after = pattern[: found.start()], unfold_ansible(pattern[found.end() :], where)
-    parts = list(_range(found, where))
+    parts = _range(found, where)
     if len(parts) * len(after) > _MOST:
         raise InventoryError(f"{where}: {pattern!r} stands for more than {_MOST} hosts")
-    return [before + part + rest for part in parts for rest in after]
+    width = len(found[1]) if found[1].startswith("0") else 0
+    texts = (chr(n) if found[1].isalpha() else f"{n:0{width}d}" for n in parts)
+    return [before + text + rest for text in texts for rest in after]
 
 
 def host_names(pattern: str, where: str) -> list[tuple[str, int]]:
@@ -108,25 +109,23 @@ def host_names(pattern: str, where: str) -> list[tuple[str, int]]:
     return pairs
 
 
-def _range(found: re.Match[str], where: str) -> Iterator[str]:
+def _range(found: re.Match[str], where: str) -> range:
+    """The numbers, or the code points of the letters, that ``[first:last:step]`` stands for."""
     first, last, step = found[1], found[2], int(found[3] or 1)
-    wrong = InventoryError(
-        f"{where}: {found[0]!r} is no range", hint="Ansible's ranges look like [001:128] or [a:c]"
-    )
-    if step < 1:
-        raise wrong
-    if first.isdigit() and last.isdigit() and len(last) < 10:
-        if int(first) > int(last) or (first.startswith("0") and len(first) > len(last)):
-            raise wrong
-        width = len(first) if first.startswith("0") else 0
-        yield from (f"{number:0{width}d}" for number in range(int(first), int(last) + 1, step))
-        return
-    letters = string.ascii_letters
-    if len(first) != 1 or len(last) != 1 or first not in letters or last not in letters:
-        raise wrong
-    if letters.index(first) > letters.index(last):
-        raise wrong
-    yield from letters[letters.index(first) : letters.index(last) + 1 : step]
+    numbers = re.fullmatch("[0-9]{1,9}", first) and re.fullmatch("[0-9]{1,9}", last)
+    letters = re.fullmatch("[a-z]-[a-z]|[A-Z]-[A-Z]", f"{first}-{last}")
+    if not (numbers or letters) or step < 1:
+        ends = range(0)
+    elif numbers:
+        ends = range(int(first), int(last) + 1, step)
+    else:
+        ends = range(ord(first), ord(last) + 1, step)
+    if not ends:
+        raise InventoryError(
+            f"{where}: {found[0]!r} is no range",
+            hint="Ansible's ranges look like [001:128] or [a:c]",
+        )
+    return ends
 
 
 def _members(groups: dict[str, Group], name: str, where: str, depth: int = 0) -> Iterator[str]:
@@ -161,9 +160,9 @@ def _host(name: str, values: dict[str, Value], groups: tuple[str, ...]) -> Host:
         for key, names in _VARIABLES.items()
     }
     jump, key_file, options = _ssh_arguments(name, values)
-    port = values.get("ansible_port") or values.get("ansible_ssh_port")
     if found["port"] and not re.fullmatch(r"[0-9]{1,5}", found["port"]):
-        raise InventoryError(f"{port.where if port else name}: {found['port']!r} is no port")
+        where = _where(values, _VARIABLES["port"])
+        raise InventoryError(f"{where}: {found['port']!r} is no port")
     host = Host(
         name,
         address=found["address"] if found["address"] != name else "",
@@ -181,15 +180,20 @@ def _host(name: str, values: dict[str, Value], groups: tuple[str, ...]) -> Host:
 
 def _check(host: Host, values: dict[str, Value]) -> None:
     """These words end up on command lines: let nothing through that is not surely a name."""
-    parts = [f"{host.user}@x" if host.user else "", host.address, *host.jump.split(",")]
-    if host.port:
-        parts.append(f"x:{host.port}")
-    for part in filter(None, parts):
+    parts = [(f"{host.user}@x" if host.user else "", _VARIABLES["user"])]
+    parts += [(host.address, _VARIABLES["address"]), (host.bmc, _VARIABLES["bmc"])]
+    parts += [(f"x:{host.port}" if host.port else "", _VARIABLES["port"])]
+    parts += [(hop, _SSH_ARGS) for hop in host.jump.split(",")]
+    for part, variables in parts:
         try:
-            parse_spot(part)
+            if part:
+                parse_spot(part)
         except UsageError as why:
-            where = next((v.where for v in values.values() if v.text and v.text in part), host.name)
-            raise InventoryError(f"{where}: {host.name}: {why}", hint=why.hint) from why
+            raise InventoryError(f"{_where(values, variables)}: {why}", hint=why.hint) from why
+
+
+def _where(values: dict[str, Value], variables: tuple[str, ...]) -> str:
+    return next((values[name].where for name in variables if name in values), "inventory")
 
 
 def _evaluate(host: str, value: Value | None) -> str:
