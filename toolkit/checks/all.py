@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from toolkit.checks import acs, driver, iommu, kernel, modules, ofed, path, pcie, peermem, rdma
-from toolkit.checks.check import Check, Verdict
+from toolkit.checks.check import Check
 from toolkit.errors import UsageError
-from toolkit.evidence import Evidence
-from toolkit.facts.node import Node
-from toolkit.want import Want
 
 ALL: tuple[Check, ...] = (
     kernel.version,
@@ -59,9 +56,3 @@ def named(name: str) -> Check:
     topic = name.partition(".")[0]
     near = [known for known in BY_ID if known.startswith(topic)] or list(BY_ID)
     raise UsageError(f"no check {name!r}", hint=f"known: {', '.join(near)}")
-
-
-def judge(evidence: Evidence, want: Want) -> tuple[Verdict, ...]:
-    """Judge one node by every check; each fact is computed once."""
-    node = Node(evidence)
-    return tuple(check(node, want) for check in ALL)

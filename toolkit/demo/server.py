@@ -61,6 +61,9 @@ class Server:
         """:param power: a FIFO; a node's ``reboot`` writes the node's name into it."""
         self._client_key = client_key
         self._power = power
+        os.mkfifo(power, 0o600)
+        # For writing too, so that it never reads as ended.
+        self._requests = os.fdopen(os.open(power, os.O_RDWR), "r+b", buffering=0)
         self._lock = threading.Lock()
         self._nodes = {place.name: self._open(place) for place in places}
         self._selector = selectors.DefaultSelector()
@@ -73,7 +76,6 @@ class Server:
 
     def serve(self) -> None:
         """Accept connections and carry out reboots; returns once stopped."""
-        os.mkfifo(self._power, 0o600)
         threading.Thread(target=self._watch_power, daemon=True).start()
         self._selector.register(self._woken, selectors.EVENT_READ, None)
         for node in self._nodes.values():
@@ -122,6 +124,7 @@ class Server:
             pass  # the client's affair: it sees the connection close
         finally:
             transport.close()
+            connection.close()  # a transport that was never started does not do it
             with self._lock:
                 node.connections.discard(transport)
 
@@ -148,10 +151,9 @@ class Server:
     # --- reboots ------------------------------------------------------------------
 
     def _watch_power(self) -> None:
-        # Opened for writing too, so that it never reads as ended.
-        with open(self._power, "r+b", buffering=0) as fifo:  # noqa: PTH123  # a FIFO
+        with self._requests:
             while not self._stopped.is_set():
-                for name in fifo.read(4096).decode().split():
+                for name in self._requests.read(4096).decode().split():
                     node = self._nodes.get(name)
                     if node is not None and not node.rebooting:
                         node.rebooting = True

@@ -54,7 +54,7 @@ cmd() { # cmd KEY SECONDS COMMAND...
     cmd_key=$1 left=$(($2 * 20)) job=$scratch/$1
     shift 2
     shown=$*
-    where=$(locate "$1")
+    where=$(locate "$1") status=127
     if [ -z "$where" ]; then frame "$cmd_key" absent "$shown"; return; fi
     if [ -z "$scratch" ]; then frame "$cmd_key" failed:28 "$shown"; return; fi # ENOSPC
     shift
@@ -349,8 +349,9 @@ probe() {
     cmd ofed-info 10 ofed_info -s
     cmd openibd 5 systemctl is-enabled openibd
     cmd dmesg 5 dmesg
-    cmd nvidia-smi 15 nvidia-smi --query-gpu=pci.bus_id,name,driver_version,memory.total,persistence_mode --format=csv,noheader
-    cmd nvidia-topology 20 nvidia-smi topo -m
+    cmd nvidia-smi 10 nvidia-smi --query-gpu=pci.bus_id,name,driver_version,memory.total,persistence_mode --format=csv,noheader
+    if [ -n "$status" ]; then cmd nvidia-topology 10 nvidia-smi topo -m
+    else frame nvidia-topology timeout 'nvidia-smi topo -m'; fi # one hang is enough
 
     printf '= end ok %s\n' "$count"
 }

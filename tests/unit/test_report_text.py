@@ -1,0 +1,176 @@
+"""What an operator reads."""
+
+from __future__ import annotations
+
+import io
+from datetime import date
+
+import pytest
+
+from tests.unit.judged import BARE, HEALTHY, SICK, SLOW, UNSURE, judged, verdict
+from toolkit.checks.check import failed
+from toolkit.checks.judged import Judged
+from toolkit.errors import ExitCode, HostKeyError, Outcome, TransportError, worst
+from toolkit.report.live import Lines
+from toolkit.report.table import Painter, clean, columns, labelled, wants_colour
+from toolkit.report.text import error_lines, report
+from toolkit.want import Waiver
+
+PLAIN = Painter(False)
+
+
+def told(*nodes: Judged) -> str:
+    return report([Outcome(node.host, node) for node in nodes], PLAIN)
+
+
+def test_hosts_that_say_the_same_are_folded_into_one_paragraph() -> None:
+    text = told(*(judged(f"gpu{at:03d}", iommu__passthrough=SLOW) for at in (1, 2, 3, 5)))
+    assert text.count("translated: DMA-FQ") == 1
+    assert "gpu[001-003,005]" in text
+
+
+def test_a_failure_shows_what_was_found_what_was_expected_and_the_fix() -> None:
+    text = told(SICK)
+    assert "fail     iommu.passthrough        slow     gpu002" in text
+    assert "found     translated: DMA-FQ on 16" in text
+    assert "expected  identity on every GPU and HCA" in text
+    assert "fix       iommu=pt (x86)" in text
+
+
+def test_the_hint_of_the_finding_goes_before_the_general_fix() -> None:
+    text = told(judged("a", acs__redirect=failed("x", expected="y", hint="do just this")))
+    assert "fix       do just this" in text
+
+
+def test_passes_are_counted_not_listed() -> None:
+    text = told(HEALTHY)
+    assert "kernel.version" not in text
+    assert "1 of 1 node is ready for GPUDirect RDMA." in text
+
+
+def test_an_unknown_is_never_ready() -> None:
+    text = told(HEALTHY, UNSURE)
+    assert "unknown  pcie.bar1" in text
+    assert "1 of 2 nodes are ready" in text
+
+
+def test_a_node_without_gpus_is_neither_ready_nor_ill() -> None:
+    text = told(HEALTHY, BARE)
+    assert "1 of 2 nodes are ready for GPUDirect RDMA. 1 without GPUs." in text
+
+
+def test_hosts_out_of_reach_are_folded_by_their_sentence() -> None:
+    outcomes = [
+        Outcome[Judged](name, error=TransportError(f"{name}: refused", hint="is sshd up?"))
+        for name in ("gpu1", "gpu2")
+    ]
+    text = report(outcomes, PLAIN)
+    assert "error    gpu[1-2]" in text
+    assert text.count("found     refused") == 1
+    assert "next      is sshd up?" in text
+    assert "0 of 2 nodes are ready" in text
+
+
+def test_a_waived_failure_is_shown_as_waived_until_its_day() -> None:
+    waiver = Waiver("iommu.passthrough", "bought that way", date(2026, 12, 1))
+    waived = verdict("iommu.passthrough", SLOW, waiver)
+    before = Judged("a", (waived,), date(2026, 12, 1))
+    after = Judged("a", (waived,), date(2026, 12, 2))
+    assert "waived   iommu.passthrough" in told(before)
+    assert "until 2026-12-01: bought that way" in told(before)
+    assert before.exit_code is ExitCode.OK
+    assert "fail     iommu.passthrough" in told(after)
+    assert after.exit_code is ExitCode.FAILED
+
+
+def test_control_characters_of_a_node_do_not_reach_the_terminal() -> None:
+    hostile = failed("\x1b]0;owned\x07\x1b[2J", expected="x", details=("a\rb",))
+    text = told(judged("a", acs__redirect=hostile))
+    assert "\x1b" not in text
+    assert "\r" not in text
+    assert "\x07" not in text
+
+
+def test_no_line_is_wider_than_a_hundred_columns() -> None:
+    long = failed("word " * 60, expected="other " * 40, details=("detail " * 30,))
+    assert max(map(len, told(judged("a", acs__redirect=long)).split("\n"))) <= 100
+
+
+def test_a_long_list_of_details_is_cut_and_says_so() -> None:
+    many = failed("x", expected="y", details=tuple(f"0000:{at:02x}:00.0" for at in range(20)))
+    text = told(judged("a", acs__redirect=many))
+    assert "and 12 more (--verbose)" in text
+
+
+def test_an_error_is_two_lines() -> None:
+    error = HostKeyError("gpu07: the host key is not known", hint="ssh-keyscan gpu07")
+    assert error_lines(error, PLAIN) == (
+        "error: gpu07: the host key is not known\n next: ssh-keyscan gpu07"
+    )
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "environment", "coloured"),
+    [
+        pytest.param(Terminal(), {}, True, id="terminal"),
+        pytest.param(io.StringIO(), {}, False, id="pipe"),
+        pytest.param(Terminal(), {"NO_COLOR": "1"}, False, id="NO_COLOR"),
+        pytest.param(Terminal(), {"NO_COLOR": ""}, True, id="empty-NO_COLOR-does-not-count"),
+        pytest.param(Terminal(), {"TERM": "dumb"}, False, id="dumb-terminal"),
+    ],
+)
+def test_colour_only_where_it_is_wanted(
+    stream: io.StringIO,
+    environment: dict[str, str],
+    coloured: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert wants_colour(stream) is coloured
+
+
+def test_columns_line_up_and_leave_no_blanks_behind() -> None:
+    assert columns([("a", "bb", "c"), ("aaa", "b", "")]) == ["a    bb  c", "aaa  b"]
+
+
+def test_a_label_without_text_still_shows() -> None:
+    assert labelled("found", "") == ["         found"]
+
+
+def test_clean_keeps_letters_of_every_script() -> None:
+    assert clean("größe 大\t\u2028") == "größe 大 \ufffd"
+
+
+def test_the_worst_host_decides_the_exit_code() -> None:
+    assert worst([ExitCode.OK, ExitCode.UNKNOWN, ExitCode.FAILED]) is ExitCode.FAILED
+    assert worst([ExitCode.FAILED, ExitCode.UNREACHABLE]) is ExitCode.UNREACHABLE
+    assert worst([ExitCode.PENDING, ExitCode.OK]) is ExitCode.PENDING
+    assert worst([]) is ExitCode.OK
+
+
+def test_evidence_that_was_cut_off_is_out_of_reach_not_healthy() -> None:
+    cut = Judged("a", HEALTHY.verdicts, HEALTHY.today, complete=False)
+    assert cut.exit_code is ExitCode.UNREACHABLE
+    assert "0 of 1 node is ready" in told(cut)
+
+
+def test_plain_progress_speaks_after_two_seconds_and_then_every_ten() -> None:
+    stream, now = io.StringIO(), [0.0]
+    lines = Lines(stream, clock=lambda: now[0])
+    lines.begin("reading", 3)
+    for at, host in ((1.0, "a"), (2.5, "b"), (5.0, "c"), (13.0, "d")):
+        now[0] = at
+        lines.done(host)
+    assert stream.getvalue().split("\n") == [
+        "reading: 2 of 3 after 2 s; b: done",
+        "reading: 4 of 3 after 13 s; d: done",
+        "",
+    ]

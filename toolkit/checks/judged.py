@@ -1,0 +1,85 @@
+"""One node after its judgement: what reports and exit codes are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+
+from toolkit.checks.all import ALL
+from toolkit.checks.check import Impact, Status, Verdict, without_gpus
+from toolkit.errors import ExitCode, NoEvidence, Unparsable
+from toolkit.evidence import Evidence
+from toolkit.facts.node import Node
+from toolkit.want import Want
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The verdicts on one node, with the few facts that head a report."""
+
+    host: str
+    verdicts: tuple[Verdict, ...]
+    today: date  # the day on which waivers are weighed
+    about: tuple[tuple[str, str], ...] = ()  # ("kernel", "6.8.0-45-generic"), ...; what was read
+    complete: bool = True  # False when the evidence was cut off
+    gpus: bool = True  # False when the node is known to have none
+
+    def having(self, status: Status) -> tuple[Verdict, ...]:
+        """The verdicts of this status; waived failures are not among the failures."""
+        return tuple(
+            each for each in self.verdicts if each.status is status and not each.waived(self.today)
+        )
+
+    @property
+    def waived(self) -> tuple[Verdict, ...]:
+        return tuple(each for each in self.verdicts if each.waived(self.today))
+
+    @property
+    def exit_code(self) -> ExitCode:
+        if not self.complete:
+            return ExitCode.UNREACHABLE
+        if self.having(Status.FAIL):
+            return ExitCode.FAILED
+        return ExitCode.UNKNOWN if self.having(Status.UNKNOWN) else ExitCode.OK
+
+    @property
+    def state(self) -> str:
+        """In one or two words; "ready" only when nothing fails and nothing is unknown."""
+        if not self.complete:
+            return "cut off"
+        failures = self.having(Status.FAIL)
+        for impact in Impact:  # worst first
+            if any(each.check.impact is impact for each in failures):
+                return impact.value
+        if self.having(Status.UNKNOWN):
+            return "unknown"
+        return "ready" if self.gpus else "no GPU"
+
+
+def judge_node(host: str, evidence: Evidence, want: Want, today: date) -> Judged:
+    """Judge one node by every check; each fact is computed once."""
+    node = Node(evidence)
+    verdicts = tuple(check(node, want) for check in ALL)
+    return Judged(
+        host, verdicts, today, _about(node), evidence.complete, not without_gpus(node.fresh())
+    )
+
+
+def _about(node: Node) -> tuple[tuple[str, str], ...]:
+    """What heads a report; a fact that was not read is left out, not guessed."""
+    facts: dict[str, Callable[[], str]] = {
+        "system": lambda: node.distro.pretty,
+        "kernel": lambda: node.kernel,
+        "driver": lambda: f"{node.driver.version} {node.driver.flavor}" if node.driver else "none",
+        "ofed": lambda: str(node.ofed),
+        "gpus": lambda: str(len(node.pci.gpus)),
+        "hcas": lambda: str(len(node.hcas)),
+    }
+    told = []
+    for name, ask in facts.items():
+        try:
+            told.append((name, ask()))
+        except (NoEvidence, Unparsable):
+            continue
+    return tuple(told)

@@ -1,0 +1,65 @@
+"""The verbs as Invoke tasks, and as the command ``gdr`` for those who installed with pip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from invoke.collection import Collection
+from invoke.exceptions import Exit, ParseError
+from invoke.program import Program
+
+from toolkit import __version__
+from toolkit.cli import changing, demo, looking
+from toolkit.errors import ExitCode
+
+VERBS = (
+    looking.doctor,
+    changing.plan,
+    changing.bundle,
+    changing.provision,
+    changing.verify,
+    changing.rollback,
+    looking.capture,
+    looking.checks,
+    looking.explain,
+    looking.hosts,
+    demo.demo,
+)
+
+
+def verbs() -> Collection:
+    """A fresh collection of all verbs."""
+    collection = Collection()
+    for task in VERBS:
+        collection.add_task(task)
+    return collection
+
+
+namespace = verbs()
+
+
+class Gdr(Program):
+    """Invoke's program, except that a mistyped command line ends with our exit code."""
+
+    def parse_core(self, argv: list[str] | None) -> None:
+        with _our_usage_code():
+            super().parse_core(argv)
+
+    def parse_tasks(self) -> None:
+        with _our_usage_code():
+            super().parse_tasks()
+
+
+@contextmanager
+def _our_usage_code() -> Iterator[None]:
+    try:
+        yield
+    except ParseError as why:
+        message = f"error: {why}\n next: gdr --list, gdr --help VERB"
+        raise Exit(message, code=int(ExitCode.USAGE)) from why
+
+
+def main() -> None:
+    """The console script ``gdr``."""
+    Gdr(name="gdr", binary="gdr", version=__version__, namespace=namespace).run()

@@ -1,0 +1,228 @@
+"""The verbs that plan changes, make them, take them back and prove them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from toolkit.checks.judged import Judged
+from toolkit.cli.looking import judged_code
+from toolkit.cli.options import HOSTS, OUTPUT, REACH, SAVED, WANT, Option, Said
+from toolkit.cli.session import Session, access, consent, fleet
+from toolkit.cli.verb import verb
+from toolkit.errors import ExitCode, Outcome, worst
+from toolkit.flow.access import Fleet
+from toolkit.flow.planning import Planned, plan_all, plan_saved, write_bundles
+from toolkit.flow.provision import Options, Provisioned
+from toolkit.flow.provision import provision as provision_nodes
+from toolkit.flow.rollback import rollback as rollback_nodes
+from toolkit.flow.runs import read_saved
+from toolkit.report.document import Told
+from toolkit.report.plan_text import plan_lines
+from toolkit.report.text import errors, findings, report, summary
+from toolkit.suites.run import run_suite
+
+DIFF = Option("diff", False, "show the lines that change")
+CHECK = Option("check", False, "plan only; exit 7 where something would change")
+REBOOT = Option("reboot", False, "reboot nodes that need it (demo nodes always may)")
+
+
+@verb(HOSTS, REACH, WANT, OUTPUT, SAVED, (DIFF,))
+def plan(said: Said) -> ExitCode:
+    """What would change on each node, and why; nothing is changed.
+
+    Exits 0 when nothing would change, 7 when something would.
+
+    Examples:
+      invoke plan --hosts gpu[001-128] --diff
+      invoke plan --from evidence/
+    """
+    session = Session.begin("plan", said)
+    return _plan(session, _planned(session))
+
+
+def _planned(session: Session) -> list[Outcome[Planned]]:
+    said, want = session.said, session.want()
+    if said.text("from_"):
+        return plan_saved(read_saved(Path(said.text("from_"))), want, session.today)
+    with fleet(said) as opened:
+        return plan_all(opened, want, session.today, session.folder)
+
+
+def _plan(session: Session, outcomes: list[Outcome[Planned]]) -> ExitCode:
+    plans = [(each.host, each.value.plan) for each in outcomes if each.value]
+    lines = plan_lines(plans, session.paint, diffs=session.said.flag("diff"))
+    session.say("\n".join([*lines, *errors(_judged(outcomes), session.paint)]).rstrip())
+    told = [
+        Outcome(
+            e.host, Told(judged=e.value.judged, plan=e.value.plan) if e.value else None, e.error
+        )
+        for e in outcomes
+    ]
+    return session.finish(told, worst([_pending(each) for each in outcomes]))
+
+
+def _pending(outcome: Outcome[Planned]) -> ExitCode:
+    if outcome.error is not None:
+        return outcome.error.exit_code
+    found = outcome.get().plan
+    if found.blocked:
+        return ExitCode.UNKNOWN
+    return ExitCode.OK if found.empty else ExitCode.PENDING
+
+
+def _judged(outcomes: Sequence[Outcome[Planned]]) -> list[Outcome[Judged]]:
+    return [Outcome(e.host, e.value.judged if e.value else None, e.error) for e in outcomes]
+
+
+@verb(
+    HOSTS, REACH, WANT, OUTPUT, SAVED, (Option("out", "bundles", "folder for one bundle a host"),)
+)
+def bundle(said: Said) -> ExitCode:
+    """Write what provision would carry out: one folder a host, to read or to run elsewhere.
+
+    A bundle runs by itself: sh HOST/apply.sh HOST
+
+    Examples:
+      invoke bundle --hosts gpu[001-004] --out bundles
+    """
+    session = Session.begin("bundle", said)
+    outcomes = _planned(session)
+    for folder in write_bundles(outcomes, Path(said.text("out"))):
+        session.say(str(folder))
+    for line in errors(_judged(outcomes), session.paint):
+        session.say(line)
+    return worst([each.error.exit_code for each in outcomes if each.error])
+
+
+@verb(HOSTS, REACH, WANT, OUTPUT, (CHECK, DIFF, REBOOT))
+def provision(said: Said) -> ExitCode:
+    """Bring nodes to the wanted state, and prove it: plan, apply, reboot if allowed, look again.
+
+    Exits 0 when every node is as wanted at the end. A node that must reboot for it is
+    rebooted only with --reboot. What was done is undone by: invoke rollback --hosts ...
+
+    Examples:
+      invoke provision --hosts demo
+      invoke provision --hosts gpu[001-128] --check --diff
+      invoke provision --hosts gpu[001-128] --yes --reboot --fanout 16 --max-fail 5%
+    """
+    session = Session.begin("provision", said)
+    with fleet(said) as opened:
+        planned = plan_all(opened, session.want(), session.today, session.folder)
+        if said.flag("check") or said.dry:
+            return _plan(session, planned)
+        return _provision(session, opened, planned)
+
+
+def _provision(session: Session, fleet: Fleet, planned: list[Outcome[Planned]]) -> ExitCode:
+    said, paint = session.said, session.paint
+    before = [each.value.judged for each in planned if each.value]
+    plans = [(each.host, each.value.plan) for each in planned if each.value]
+    session.say(
+        "\n".join(["before", "", *findings(before, paint), *summary(_judged(planned), paint), ""])
+    )
+    session.say("\n".join(plan_lines(plans, paint, diffs=said.flag("diff"))))
+    todo = [plan for _, plan in plans if not plan.empty]
+    allowed = said.flag("reboot") or fleet.demo
+    if todo and not fleet.demo:
+        reboots = sum(plan.needs_reboot for plan in todo) if allowed else 0
+        extra = f", reboot {reboots} of them" if reboots else ""
+        consent(f"change {len(todo)} nodes{extra}?", said)
+    outcomes = provision_nodes(
+        fleet,
+        planned,
+        session.want(),
+        session.today,
+        options=Options(reboot=allowed),
+        folder=session.folder,
+    )
+    after = [Outcome(e.host, e.value.after if e.value else None, e.error) for e in outcomes]
+    session.say("\n".join(["after", "", report(after, paint), *_owed(outcomes)]))
+    told = [Outcome(e.host, _told(e.value), e.error) for e in outcomes]
+    return session.finish(told, worst([_provisioned(each) for each in outcomes]))
+
+
+def _provisioned(outcome: Outcome[Provisioned]) -> ExitCode:
+    return outcome.error.exit_code if outcome.error else outcome.get().exit_code
+
+
+def _owed(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
+    owing = [each.host for each in outcomes if each.value and each.value.reboot_owed]
+    if not owing:
+        return []
+    return ["", f"{len(owing)} nodes owe a reboot for it: run again with --reboot"]
+
+
+def _told(done: Provisioned | None) -> Told | None:
+    if done is None:
+        return None
+    plan = done.left or (done.plans[-1] if done.plans else None)
+    return Told(done.after, done.before, plan, done.steps, done.rebooted)
+
+
+@verb(
+    HOSTS,
+    REACH,
+    (
+        Option("run", "last", "id of the run to take back, last, or all"),
+        Option("reboot", False, "reboot nodes where what was taken back needs it"),
+        Option("json", False, "as JSON"),
+    ),
+)
+def rollback(said: Said) -> ExitCode:
+    """Take back what provision did: bytes, mode and owner of every file, newest run first.
+
+    A file that other hands have changed since is left alone, and named.
+
+    Examples:
+      invoke rollback --hosts gpu007
+      invoke rollback --hosts gpu[001-128] --run all --yes
+    """
+    session = Session.begin("rollback", said)
+    with fleet(said) as opened:
+        if not opened.demo:
+            consent(f"take back run {said.text('run')!r} on {len(opened.hosts)} nodes?", said)
+        allowed = said.flag("reboot") or opened.demo
+        outcomes = rollback_nodes(opened, said.text("run"), allow_reboot=allowed)
+    for outcome in outcomes:
+        if outcome.value is not None:
+            done = "; ".join(outcome.value.steps) or "nothing to take back"
+            again = "; rebooted" if outcome.value.rebooted else ""
+            session.say(f"{outcome.host}: {done}{again}")
+    failed = [Outcome[Judged](each.host, error=each.error) for each in outcomes if each.error]
+    for line in errors(failed, session.paint):
+        session.say(line)
+    told = [
+        Outcome(e.host, Told(steps=tuple(e.value.steps)) if e.value else None, e.error)
+        for e in outcomes
+    ]
+    return session.finish(told, worst([judged_code(each) for each in failed]))
+
+
+@verb(
+    HOSTS,
+    REACH,
+    WANT,
+    (
+        Option("junit", "", "write JUnit XML to this file as well"),
+        Option("verbose", False, "name every case", "v"),
+    ),
+)
+def verify(said: Said) -> ExitCode:
+    """Prove it: the testinfra suite, one case per host and check, and the same in other words.
+
+    Examples:
+      invoke verify --hosts gpu[001-128] --junit verify.xml
+      python -m pytest --pyargs toolkit.suites --hosts gpu007    # without our task
+    """
+    session = Session.begin("verify", said)
+    sys.stdout.flush()
+    return run_suite(
+        access(said),
+        session.want(),
+        junit=said.text("junit"),
+        folder=session.folder,
+        verbose=said.flag("verbose"),
+    )

@@ -1,0 +1,101 @@
+"""The options that verbs share, each said once: name, default, help, short flag."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+from invoke.context import Context
+from invoke.tasks import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One command-line option; its type is that of its default."""
+
+    name: str  # with underscores; a trailing one keeps clear of Python's keywords
+    default: str | int | bool
+    help: str
+    short: str = ""
+    positional: bool = False  # then it has no default
+
+
+HOSTS = (
+    Option(
+        "hosts",
+        "",
+        "node set: gpu[001-128], @group, user@host:port, demo (see docs/guide.md, Hosts)",
+    ),
+    Option("exclude", "", "leave these out", "x"),
+    Option("limit", "", "keep only these", "l"),
+    Option("inventory", "", "Ansible inventory, INI or YAML; its groups are @group", "i"),
+    Option("hosts_file", "", "file with one host or node set a line"),
+    Option("yes", False, "do not ask; also allows more than 500 hosts", "y"),
+)
+REACH = (
+    Option("user", "", "log in as", "u"),
+    Option("key", "", "identity file"),
+    Option("ssh_config", "", "this file in place of ~/.ssh/config"),
+    Option("transport", "paramiko", "paramiko, openssh (Kerberos, odd configurations) or local"),
+    Option("become", True, "be root by sudo where not logged in as root"),
+    Option("ask_pass", False, "ask for the login password", "k"),
+    Option("ask_become_pass", False, "ask for sudo's password", "K"),
+    Option("pass_fd", -1, "read the login password from this file descriptor"),
+    Option("become_pass_fd", -1, "read sudo's password from this file descriptor"),
+    Option("fanout", 64, "hosts at once", "f"),
+    Option("max_fail", "", "begin no further host after so many failures: 3, or 25%"),
+    Option("quiet", False, "no progress", "q"),
+)
+WANT = (
+    Option("profile", "peermem", "wanted state: a name from toolkit/profiles or a TOML file", "p"),
+    Option("site", "", "the site's own TOML file over the profile: role, versions, waivers"),
+)
+OUTPUT = (
+    Option("json", False, "one JSON document on standard output (docs/report.schema.json)"),
+    Option("junit", "", "write JUnit XML to this file as well"),
+    Option("verbose", False, "passes, n/a and all details too", "v"),
+)
+SAVED = (Option("from_", "", "judge saved evidence: a file, or a folder of *.evidence"),)
+
+
+class VerbTask(Task[Any]):
+    """A task whose options come from a table and may have a short flag."""
+
+    options: tuple[Option, ...] = ()
+
+    def arg_opts(self, name: str, default: Any, taken_names: set[str]) -> dict[str, Any]:
+        """Invoke's own hook for one argument; here it learns the short flag.
+
+        Any: Invoke's own signature.
+        """
+        opts: dict[str, Any] = super().arg_opts(name, default, taken_names)
+        opts["names"] += [each.short for each in self.options if each.name == name and each.short]
+        return opts
+
+
+def signature(options: tuple[Option, ...]) -> inspect.Signature:
+    """What Invoke is to see: a context, and one keyword for each option."""
+    context = inspect.Parameter("c", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Context)
+    keywords = [
+        inspect.Parameter(each.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=each.default)
+        for each in options
+    ]
+    return inspect.Signature([context, *keywords])
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the operator said: a value for each option of the verb."""
+
+    values: dict[str, str | int | bool]
+    dry: bool = False  # invoke --dry
+
+    def text(self, name: str) -> str:
+        return str(self.values.get(name, ""))
+
+    def flag(self, name: str) -> bool:
+        return bool(self.values.get(name, False))
+
+    def number(self, name: str, default: int = 0) -> int:
+        return int(self.values.get(name, default))

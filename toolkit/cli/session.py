@@ -1,0 +1,141 @@
+"""From what the operator said to what flows take, and from what they return to the screen."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from toolkit.checks.judged import Judged
+from toolkit.cli.options import Said
+from toolkit.errors import ExitCode, Outcome, UsageError
+from toolkit.flow.access import Access, Fleet, open_fleet, state_dir
+from toolkit.flow.runs import RunFolder
+from toolkit.reach.credentials import Credentials, read_secret
+from toolkit.report.document import Told, document, dumps
+from toolkit.report.junit import junit
+from toolkit.report.live import listener
+from toolkit.report.table import Painter, wants_colour
+from toolkit.want import Want
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One verb's run: what was said, the paint, the folder, the day."""
+
+    verb: str
+    said: Said
+    now: datetime
+    folder: RunFolder
+    paint: Painter
+
+    @classmethod
+    def begin(cls, verb: str, said: Said) -> Session:
+        now = datetime.now(UTC)
+        folder = RunFolder.create(state_dir() / "runs", verb, now)
+        return cls(verb, said, now, folder, Painter(wants_colour(sys.stdout)))
+
+    @property
+    def today(self) -> date:
+        return self.now.astimezone().date()
+
+    def want(self) -> Want:
+        site = self.said.text("site")
+        return Want.load(self.said.text("profile"), site=Path(site) if site else None)
+
+    def say(self, text: str) -> None:
+        """A result, on standard output; nothing where a JSON document is to come."""
+        if not self.said.flag("json"):
+            # Undecodable bytes of a node reach us as surrogates, which no terminal takes.
+            print(text.encode("utf-8", "replace").decode("utf-8"))
+
+    def remark(self, text: str) -> None:
+        """Something about the run itself, on standard error."""
+        if not self.said.flag("quiet"):
+            print(text, file=sys.stderr)
+
+    def finish(self, outcomes: Sequence[Outcome[Told]], code: ExitCode) -> ExitCode:
+        """Print the document if one is wanted, keep it, write JUnit, name the folder."""
+        profile = self.said.text("profile")
+        text = dumps(document(self.verb, profile, outcomes, code, self.now))
+        self.folder.keep("report.json", text)
+        if self.said.flag("json"):
+            sys.stdout.write(text)
+        if self.said.text("junit"):
+            _write(Path(self.said.text("junit")), junit([_judged(each) for each in outcomes]))
+        if self.folder.trouble:
+            self.remark(f"note: nothing was kept of this run: {self.folder.trouble}")
+        else:
+            self.remark(f"kept in {self.folder.path}")
+        return code
+
+
+def access(said: Said) -> Access:
+    """Everything about reaching nodes; passwords are asked for here."""
+    return Access(
+        hosts=said.text("hosts"),
+        exclude=said.text("exclude"),
+        limit=said.text("limit"),
+        inventory=said.text("inventory"),
+        hosts_file=said.text("hosts_file"),
+        user=said.text("user"),
+        key=said.text("key"),
+        ssh_config=said.text("ssh_config"),
+        transport=said.text("transport") or "paramiko",
+        become=said.flag("become"),
+        credentials=Credentials(
+            _secret(said, "ask_pass", "pass_fd", "login password: "),
+            _secret(said, "ask_become_pass", "become_pass_fd", "sudo password: "),
+        ),
+        fanout=said.number("fanout", 64),
+        max_fail=said.text("max_fail"),
+        yes=said.flag("yes"),
+        progress=listener(sys.stderr, quiet=said.flag("quiet")),
+    )
+
+
+def _secret(said: Said, ask: str, descriptor: str, prompt: str) -> str | None:
+    if said.number(descriptor, -1) >= 0:
+        return read_secret(said.number(descriptor))
+    return read_secret(prompt) if said.flag(ask) else None
+
+
+@contextmanager
+def fleet(said: Said) -> Iterator[Fleet]:
+    """The fleet that was named, open for the length of the block."""
+    with open_fleet(access(said)) as opened:
+        yield opened
+
+
+def consent(question: str, said: Said) -> None:
+    """Ask before nodes are changed, unless ``--yes`` was said.
+
+    :raises UsageError: refused, or nobody there to ask.
+    """
+    if said.flag("yes"):
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(
+            "nobody to ask whether to change the nodes", hint="say so with --yes, or look: --check"
+        )
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise UsageError("not confirmed; nothing was changed")
+
+
+def _judged(outcome: Outcome[Told]) -> Outcome[Judged]:
+    judged = outcome.value.judged if outcome.value else None
+    return Outcome(outcome.host, judged, outcome.error)
+
+
+def _write(file: Path, text: str) -> None:
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8", errors="replace")
+        beside.replace(file)
+    except OSError as why:
+        raise UsageError(f"{file}: {why.strerror}") from why

@@ -1,0 +1,88 @@
+"""A verb is a task: it reads options, calls one flow, prints and ends.
+
+Here is what all of them share: options from tables, errors as two lines instead of a
+traceback, and the exit code as the one thing a script can rely on.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from typing import Any, cast
+
+from invoke.context import Context
+from invoke.exceptions import Exit
+from invoke.tasks import Task
+
+from toolkit.cli.options import Option, Said, VerbTask, signature
+from toolkit.errors import ExitCode, ToolkitError
+from toolkit.report.table import Painter, wants_colour
+from toolkit.report.text import error_lines
+
+Body = Callable[[Said], ExitCode]
+
+
+def verb(*tables: tuple[Option, ...]) -> Callable[[Body], Task[Any]]:
+    """Make a task of ``body``; its docstring is the help, its result the exit code.
+
+    Any: what Invoke's tasks return.
+    """
+    options = tuple(option for table in tables for option in table)
+
+    def wrap(body: Body) -> Task[Any]:
+        def run(c: Context, **values: str | int | bool) -> None:
+            code = guarded(body, Said(values, dry=bool(c.config.run.dry)))
+            if code is not ExitCode.OK:
+                raise Exit(code=int(code))
+
+        run.__name__ = body.__name__
+        run.__doc__ = body.__doc__
+        run.__signature__ = signature(options)  # type: ignore[attr-defined] # what Invoke inspects
+        task = VerbTask(
+            run,
+            name=body.__name__.rstrip("_"),
+            positional=[option.name for option in options if option.positional],
+            auto_shortflags=False,
+            help={option.name: option.help for option in options},
+        )
+        task.options = options
+        return cast("Task[Any]", task)
+
+    return wrap
+
+
+def guarded(body: Body, said: Said) -> ExitCode:
+    """Run ``body``; whatever goes wrong becomes one sentence, a hint and an exit code."""
+    try:
+        code = body(said)
+        sys.stdout.flush()
+    except ToolkitError as error:
+        print(error_lines(error, Painter(wants_colour(sys.stderr))), file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read us has seen enough. Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except Exception as error:  # the last line of defence: a bug of ours
+        print(_bug(error), file=sys.stderr)
+        return ExitCode.BUG
+    return code
+
+
+def _bug(error: Exception) -> str:
+    trace = "".join(traceback.format_exception(error))
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="gdr-bug-", suffix=".txt", delete=False, encoding="utf-8"
+        ) as file:
+            file.write(trace)
+        where = f"attach {file.name} to a bug report"
+    except OSError:
+        where = "run it again with room in the temporary folder, for the details"
+    return f"error: a bug in the toolkit: {type(error).__name__}: {error}\n next: {where}"

@@ -1,0 +1,128 @@
+"""Which hosts, and how to get in: everything an operator says about reaching nodes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from toolkit.demo import fleet as demo
+from toolkit.demo.nodes import fleet_names
+from toolkit.errors import UsageError
+from toolkit.hosts import NOTHING, Host, narrow, refuse_many, select
+from toolkit.progress import Progress, Silent
+from toolkit.reach.credentials import Credentials
+from toolkit.reach.fleet import FANOUT
+from toolkit.reach.inventory import read_host_file, read_inventory
+from toolkit.reach.local import LocalTransport
+from toolkit.reach.openssh import OpensshTransport
+from toolkit.reach.ssh import SshTransport
+from toolkit.reach.ssh_config import SshConfig
+from toolkit.reach.transport import Transport
+
+TRANSPORTS = ("paramiko", "openssh", "local")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What was said; nothing has been opened yet."""
+
+    hosts: str = ""
+    exclude: str = ""
+    limit: str = ""
+    inventory: str = ""
+    hosts_file: str = ""
+    user: str = ""
+    key: str = ""
+    ssh_config: str = ""
+    transport: str = "paramiko"
+    become: bool = True
+    credentials: Credentials = field(default_factory=Credentials)
+    fanout: int = FANOUT
+    max_fail: str = ""
+    yes: bool = False
+    progress: Progress = field(default_factory=Silent)
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The resolved hosts, and a way to each."""
+
+    hosts: tuple[Host, ...]
+    connect: Callable[[Host], Transport]
+    access: Access
+    demo: bool = False  # simulated nodes: a reboot harms nobody
+
+
+def state_dir() -> Path:
+    """Where runs and demo nodes are kept, by the XDG base directory specification."""
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(base).expanduser() / "gdr-toolkit"
+
+
+def resolve(access: Access) -> tuple[Host, ...]:
+    """The hosts that ``access`` names, apart from demo nodes.
+
+    :raises UsageError: nothing named, an unknown name, or too many without consent.
+    """
+    inventory = read_inventory(Path(access.inventory)) if access.inventory else NOTHING
+    named: list[Host] = []
+    if access.hosts_file:
+        named += read_host_file(Path(access.hosts_file), inventory)
+    if access.hosts:
+        named += select(access.hosts, inventory)
+    elif access.inventory and not access.hosts_file:
+        named += inventory.hosts.values()
+    if not named:
+        raise UsageError(
+            "no hosts named",
+            hint="--hosts gpu[001-004], --hosts-file FILE, --inventory FILE, or --hosts demo",
+        )
+    hosts = narrow(named, inventory, exclude=access.exclude, limit=access.limit)
+    refuse_many(hosts, yes=access.yes)
+    return tuple(
+        replace(host, user=host.user or access.user, key_file=host.key_file or access.key)
+        for host in hosts
+    )
+
+
+@contextmanager
+def open_fleet(access: Access) -> Iterator[Fleet]:
+    """Resolve the hosts and start the demo nodes among them; they end with the block.
+
+    :raises UsageError: likewise, and for an unknown transport.
+    """
+    if access.transport not in TRANSPORTS:
+        raise UsageError(
+            f"no transport {access.transport!r}", hint=f"known: {', '.join(TRANSPORTS)}"
+        )
+    with ExitStack() as stack:
+        if access.hosts and fleet_names(access.hosts):
+            nodes = stack.enter_context(demo.start(access.hosts, state_dir() / "demo"))
+            hosts = narrow(nodes.hosts, NOTHING, exclude=access.exclude, limit=access.limit)
+            refuse_many(hosts, yes=access.yes)
+            yield Fleet(hosts, _connector(access, SshConfig(())), access, demo=True)
+            return
+        hosts = resolve(access)
+        file = Path(access.ssh_config) if access.ssh_config else None
+        yield Fleet(hosts, _connector(access, SshConfig.load(file)), access)
+
+
+def _connector(access: Access, config: SshConfig) -> Callable[[Host], Transport]:
+    def connect(host: Host) -> Transport:
+        if access.transport == "local":
+            return LocalTransport(host.name, become=access.become, credentials=access.credentials)
+        if access.transport == "openssh":
+            return OpensshTransport(
+                host,
+                config_file=access.ssh_config,
+                credentials=access.credentials,
+                become=access.become,
+            )
+        return SshTransport(
+            host, config=config, credentials=access.credentials, become=access.become
+        )
+
+    return connect

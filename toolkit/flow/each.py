@@ -1,0 +1,54 @@
+"""The same work on every host of a fleet, over one connection each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from toolkit.errors import Outcome
+from toolkit.flow.access import Fleet
+from toolkit.hosts import Host
+from toolkit.reach.fleet import Interrupted, run_all
+from toolkit.reach.transport import Transport
+
+T = TypeVar("T")
+Work = Callable[[Host, Transport], T]
+
+
+def on_each(
+    fleet: Fleet,
+    title: str,
+    work: Work[T],
+    *,
+    hosts: Sequence[Host] | None = None,
+    failed: Callable[[Outcome[T]], bool] = lambda outcome: not outcome.ok,
+) -> list[Outcome[T]]:
+    """Do ``work`` on each host; after Ctrl-C the outcomes say how far each one got.
+
+    :param hosts: those of the fleet that are meant; all of them unless given.
+    :param failed: what counts for ``--max-fail``.
+    """
+    chosen = fleet.hosts if hosts is None else tuple(hosts)
+    progress = fleet.access.progress
+
+    def connected(host: Host) -> T:
+        transport = fleet.connect(host)
+        try:
+            return work(host, transport)
+        finally:
+            transport.close()
+
+    progress.begin(title, len(chosen))
+    try:
+        return run_all(
+            chosen,
+            connected,
+            fanout=fleet.access.fanout,
+            progress=progress,
+            max_fail=fleet.access.max_fail or None,
+            failed=failed,
+        )
+    except Interrupted as stopped:
+        return list(stopped.outcomes)
+    finally:
+        progress.finish()

@@ -1,0 +1,102 @@
+"""What would change on each node, and why; nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from toolkit.change.bundle import Bundle
+from toolkit.change.plan import Plan, make_plan
+from toolkit.change.render import render
+from toolkit.checks.judged import Judged, judge_node
+from toolkit.errors import Outcome, ToolkitError, UsageError
+from toolkit.evidence import Evidence
+from toolkit.facts.node import Node
+from toolkit.flow.access import Fleet
+from toolkit.flow.each import on_each
+from toolkit.flow.runs import RunFolder, safe_name
+from toolkit.hosts import Host
+from toolkit.reach.collect import collect
+from toolkit.reach.transport import Transport
+from toolkit.want import Want
+
+NO_CHANGE = Plan()
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One node, judged, with the plan for it and the bundle that carries it out."""
+
+    judged: Judged
+    plan: Plan
+    bundle: Bundle | None = None  # None where there is nothing to send
+    boot_id: str = ""  # in which the node was read; "" for an image
+
+    @property
+    def pending(self) -> bool:
+        return not self.plan.empty
+
+
+def plan_node(host: str, evidence: Evidence, want: Want, today: date) -> Planned:
+    """Judge and plan from one node's evidence.
+
+    :raises Unsupported: there is no rule for its distribution.
+    """
+    judged = judge_node(host, evidence, want, today)
+    if not judged.gpus:
+        return Planned(judged, NO_CHANGE)
+    node = Node(evidence)
+    verdicts = {each.check.id: each for each in judged.verdicts}
+    plan = make_plan(node, verdicts, want, today=today)
+    nothing_to_send = plan.empty or plan.only_reboot
+    boot_id = node.boot_id if node.live else ""
+    return Planned(judged, plan, None if nothing_to_send else render(plan, node), boot_id)
+
+
+def plan_all(fleet: Fleet, want: Want, today: date, folder: RunFolder) -> list[Outcome[Planned]]:
+    """Ask every node once, judge it and plan."""
+
+    def work(host: Host, transport: Transport) -> Planned:
+        evidence = collect(transport)
+        folder.keep_evidence(host.name, evidence)
+        return plan_node(host.name, evidence, want, today)
+
+    return on_each(fleet, "planning", work)
+
+
+def plan_saved(
+    saved: Iterable[tuple[str, Evidence]], want: Want, today: date
+) -> list[Outcome[Planned]]:
+    """Plan from evidence that was saved earlier, with no host."""
+    outcomes: list[Outcome[Planned]] = []
+    for name, evidence in saved:
+        try:
+            outcomes.append(Outcome(name, plan_node(name, evidence, want, today)))
+        except ToolkitError as why:
+            outcomes.append(Outcome(name, error=why))
+    return outcomes
+
+
+def write_bundles(outcomes: Iterable[Outcome[Planned]], out: Path) -> list[Path]:
+    """Write each bundle as a folder below ``out``, named by its host.
+
+    :raises UsageError: a folder cannot be written, or is there already.
+    """
+    written = []
+    for outcome in outcomes:
+        if outcome.value is None or outcome.value.bundle is None:
+            continue
+        folder = out / safe_name(outcome.host)
+        if folder.exists():
+            raise UsageError(f"{folder}: is there already", hint="name a fresh folder with --out")
+        try:
+            for name, content in outcome.value.bundle.files().items():
+                file = folder / name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(content)
+        except OSError as why:
+            raise UsageError(f"{folder}: {why.strerror}") from why
+        written.append(folder)
+    return written

@@ -1,0 +1,134 @@
+"""The report for machines: one versioned JSON document.
+
+Its schema is docs/report.schema.json; fields are only ever added within a version.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from toolkit import __version__
+from toolkit.change.plan import Plan
+from toolkit.checks.check import Status, Verdict
+from toolkit.checks.judged import Judged
+from toolkit.errors import ExitCode, Outcome, ToolkitError
+from toolkit.report.plan_text import trigger_name
+
+SCHEMA = "gdr-toolkit/report/1"
+
+Json = Mapping[str, "Json"] | Sequence["Json"] | str | int | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Everything that one host's part of a document can be made of."""
+
+    judged: Judged | None = None
+    before: Judged | None = None  # provision: the verdicts it started from
+    plan: Plan | None = None
+    steps: tuple[str, ...] = field(default=())  # what apply reported, one step a line
+    rebooted: bool = False
+
+
+def document(
+    verb: str, profile: str, outcomes: Sequence[Outcome[Told]], code: ExitCode, when: datetime
+) -> dict[str, Json]:
+    """The whole document; ``when`` in any zone, written in UTC."""
+    hosts = [_host(outcome) for outcome in outcomes]
+    states = Counter(str(host["state"]) for host in hosts)
+    return {
+        "schema": SCHEMA,
+        "toolkit": __version__,
+        "verb": verb,
+        "profile": profile,
+        "time": when.astimezone(UTC).isoformat(timespec="seconds"),
+        "exit_code": int(code),
+        "summary": {"hosts": len(hosts), "states": dict(sorted(states.items()))},
+        "hosts": hosts,
+    }
+
+
+def dumps(value: Mapping[str, Json]) -> str:
+    """Readable, with one trailing newline; surrogates from undecodable bytes are escaped."""
+    return json.dumps(value, indent=2, ensure_ascii=True) + "\n"
+
+
+def _host(outcome: Outcome[Told]) -> dict[str, Json]:
+    told = outcome.value or Told()
+    judged = told.judged
+    state = judged.state if judged else _error_state(outcome.error)
+    return {
+        "name": outcome.host,
+        "state": state,
+        "about": dict(judged.about) if judged else {},
+        "complete": judged.complete if judged else False,
+        "error": _error(outcome.error) if outcome.error else None,
+        "verdicts": _verdicts(judged),
+        "before": _verdicts(told.before) if told.before else None,
+        "plan": _plan(told.plan) if told.plan else None,
+        "steps": list(told.steps),
+        "rebooted": told.rebooted,
+    }
+
+
+def _error_state(error: ToolkitError | None) -> str:
+    if error is None:
+        return "done"
+    return "out of reach" if error.exit_code is ExitCode.UNREACHABLE else "error"
+
+
+def _error(error: ToolkitError) -> dict[str, Json]:
+    return {
+        "kind": type(error).__name__,
+        "message": str(error),
+        "hint": error.hint,
+        "exit_code": int(error.exit_code),
+    }
+
+
+def _verdicts(judged: Judged | None) -> list[Json]:
+    if judged is None:
+        return []
+    return [_verdict(each, waived=each.waived(judged.today)) for each in judged.verdicts]
+
+
+def _verdict(verdict: Verdict, *, waived: bool) -> dict[str, Json]:
+    check, finding = verdict.check, verdict.finding
+    failing = finding.status is Status.FAIL
+    return {
+        "check": check.id,
+        "status": finding.status.value,
+        "impact": check.impact.value,
+        "tense": check.tense.value,
+        "found": finding.found,
+        "expected": finding.expected,
+        "hint": finding.hint or (check.fix if failing else ""),
+        "details": list(finding.details),
+        "cited": list(verdict.cited),
+        "waived": waived,
+    }
+
+
+def _plan(plan: Plan) -> dict[str, Json]:
+    return {
+        "empty": plan.empty,
+        "needs_reboot": plan.needs_reboot,
+        "changes": [
+            {
+                "artefact": change.artefact,
+                "action": change.action.value,
+                "path": change.path,
+                "why": list(change.why),
+            }
+            for change in plan.changes
+        ],
+        "triggers": [trigger_name(trigger) for trigger in plan.triggers],
+        "blocked": [
+            {"artefact": each.artefact, "reason": each.reason, "hint": each.hint}
+            for each in plan.blocked
+        ],
+    }

@@ -1,0 +1,62 @@
+"""Plans and their outcome for a person: folded by who would change the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toolkit.change.artefact import Trigger
+from toolkit.change.diff import diff
+from toolkit.change.plan import Plan
+from toolkit.hosts import fold
+from toolkit.report.table import Ink, Painter, clean, labelled
+
+
+def plan_lines(plans: Sequence[tuple[str, Plan]], paint: Painter, *, diffs: bool) -> list[str]:
+    """Each group of equal plans: what is placed and why, and what that calls for.
+
+    :param plans: host and plan; empty plans are counted at the end.
+    """
+    groups: dict[tuple[object, ...], tuple[Plan, list[str]]] = {}
+    for host, plan in plans:
+        groups.setdefault(_same(plan), (plan, []))[1].append(host)
+    lines: list[str] = []
+    for plan, hosts in groups.values():
+        if not plan.empty or plan.blocked:
+            lines += [*_plan(plan, clean(fold(hosts)), paint, diffs), ""]
+    idle = [host for host, plan in plans if plan.empty and not plan.blocked]
+    if idle:
+        lines += [f"{paint('as wanted'.ljust(10), Ink.GREEN)}{clean(fold(idle))}", ""]
+    return lines
+
+
+def _plan(plan: Plan, hosts: str, paint: Painter, diffs: bool) -> list[str]:
+    lines = [f"{paint('change'.ljust(10), Ink.YELLOW)}{paint(hosts, Ink.BOLD)}"]
+    for change in plan.changes:
+        lines += labelled(str(change.action), change.path)
+        lines += labelled("", change.title)
+        lines += [line for why in change.why for line in labelled("why", why)]
+    if plan.triggers:
+        lines += labelled("then", ", ".join(trigger_name(each) for each in plan.triggers))
+    for blocked in plan.blocked:
+        lines += labelled("blocked", f"{blocked.artefact}: {blocked.reason}")
+        lines += labelled("next", blocked.hint) if blocked.hint else []
+    if diffs:
+        lines += ["", *(_shade(line, paint) for line in diff(plan).split("\n") if line)]
+    return lines
+
+
+def _same(plan: Plan) -> tuple[object, ...]:
+    """What makes two plans the same to a reader; kernels and boot ids may differ."""
+    changes = tuple((each.path, each.action, each.text, each.why) for each in plan.changes)
+    return changes, plan.triggers, plan.blocked
+
+
+def trigger_name(trigger: Trigger) -> str:
+    """ "rebuild initramfs"."""
+    return trigger.name.lower().replace("_", " ")
+
+
+def _shade(line: str, paint: Painter) -> str:
+    ink = {"+": Ink.GREEN, "-": Ink.RED}.get(line[:1])
+    text = " " * 9 + clean(line)
+    return paint(text, ink) if ink else text

@@ -1,0 +1,66 @@
+"""Columns that a person can read at 100 characters, and words in colour on a terminal."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import TextIO
+
+WIDTH = 100
+
+
+class Ink(StrEnum):
+    RED = "31"
+    GREEN = "32"
+    YELLOW = "33"
+    GREY = "90"
+    BOLD = "1"
+
+
+class Painter:
+    """Colours words, or leaves them plain."""
+
+    def __init__(self, coloured: bool) -> None:
+        self.coloured = coloured
+
+    def __call__(self, text: str, ink: Ink) -> str:
+        return f"\x1b[{ink}m{text}\x1b[0m" if self.coloured and text else text
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Colour only on a terminal, and never under NO_COLOR (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def clean(text: str) -> str:
+    """Without control characters: what a node says must not steer the operator's terminal."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in text.replace("\t", " "))
+
+
+def columns(rows: Iterable[Sequence[str]], *, gap: str = "  ") -> list[str]:
+    """Left-aligned columns as wide as their widest cell; the last one is free."""
+    table = [tuple(row) for row in rows]
+    if not table:
+        return []
+    widths = [max(len(row[at]) for row in table) for at in range(len(table[0]) - 1)]
+    return [
+        gap.join(
+            [*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]
+        ).rstrip()
+        for row in table
+    ]
+
+
+def labelled(label: str, text: str, *, indent: int = 9) -> list[str]:
+    """``label  text``, wrapped so that continuation lines stand below the text."""
+    head = " " * indent + label.ljust(10)
+    return textwrap.wrap(
+        clean(text),
+        WIDTH,
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_on_hyphens=False,
+        break_long_words=False,
+    ) or [head.rstrip()]

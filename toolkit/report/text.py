@@ -1,0 +1,174 @@
+"""Verdicts for a person: folded by who says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from toolkit.checks.check import Status, Verdict
+from toolkit.checks.judged import Judged
+from toolkit.errors import Outcome, ToolkitError
+from toolkit.hosts import fold
+from toolkit.report.table import Ink, Painter, clean, columns, labelled
+
+_INK = {
+    Status.PASS: Ink.GREEN,
+    Status.FAIL: Ink.RED,
+    Status.UNKNOWN: Ink.YELLOW,
+    Status.NA: Ink.GREY,
+}
+_STATE_INK = {"ready": Ink.GREEN, "no GPU": Ink.GREY, "unknown": Ink.YELLOW}
+MANY_DETAILS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Hosts about which one verdict says the same."""
+
+    verdict: Verdict
+    hosts: tuple[str, ...]
+    waived: bool = False
+
+
+def fold_verdicts(judged: Sequence[Judged], keep: Callable[[Verdict], bool]) -> list[Folded]:
+    """Group equal findings of the same check, in the order of the checks."""
+    groups: dict[tuple[object, ...], list[tuple[Judged, Verdict]]] = {}
+    for one in judged:
+        for verdict in one.verdicts:
+            if keep(verdict):
+                key = (verdict.check.id, verdict.finding, verdict.waived(one.today))
+                groups.setdefault(key, []).append((one, verdict))
+    order = {verdict.check.id: at for one in judged for at, verdict in enumerate(one.verdicts)}
+    folded = [
+        Folded(said[0][1], tuple(one.host for one, _ in said), said[0][1].waived(said[0][0].today))
+        for said in groups.values()
+    ]
+    return sorted(folded, key=lambda each: (order[each.verdict.check.id], each.hosts))
+
+
+def findings(judged: Sequence[Judged], paint: Painter, *, verbose: bool = False) -> list[str]:
+    """Each group of equal findings; passes and n/a only when ``verbose``."""
+    shown = set(Status) if verbose else {Status.FAIL, Status.UNKNOWN}
+    lines: list[str] = []
+    for each in fold_verdicts(judged, lambda verdict: verdict.status in shown):
+        lines += [*_finding(each, paint, verbose), ""]
+    return lines
+
+
+def _finding(each: Folded, paint: Painter, verbose: bool) -> list[str]:
+    check, finding = each.verdict.check, each.verdict.finding
+    word = "waived" if each.waived else finding.status.value
+    ink = Ink.YELLOW if each.waived else _INK[finding.status]
+    impact = check.impact.value if finding.status is Status.FAIL else ""
+    names = clean(fold(each.hosts))
+    head = (
+        f"{paint(word.ljust(8), ink)} {paint(check.id.ljust(24), Ink.BOLD)}{impact.ljust(9)}{names}"
+    )
+    lines = [head.rstrip(), *labelled("found", finding.found)]
+    if finding.details:
+        lines += _details(finding.details, verbose)
+    if finding.expected:
+        lines += labelled("expected", finding.expected)
+    if finding.status is Status.FAIL:
+        lines += labelled("fix", finding.hint or check.fix)
+    elif finding.hint:
+        lines += labelled("next", finding.hint)
+    if each.waived and each.verdict.waiver:
+        waiver = each.verdict.waiver
+        lines += labelled("waived", f"until {waiver.until}: {waiver.reason}")
+    return lines
+
+
+def _details(details: tuple[str, ...], verbose: bool) -> list[str]:
+    shown = details if verbose else details[:MANY_DETAILS]
+    lines = [line for detail in shown for line in labelled("", detail)]
+    left = len(details) - len(shown)
+    return lines + (labelled("", f"and {left} more (--verbose)") if left else [])
+
+
+def summary(outcomes: Sequence[Outcome[Judged]], paint: Painter) -> list[str]:
+    """One row per group of hosts that stand alike, and a last line that counts."""
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for outcome in outcomes:
+        rows.setdefault(_row(outcome), []).append(outcome.host)
+    head = ("pass", "fail", "unknown", "n/a", "state", "nodes")
+    table = columns([head, *((*row, clean(fold(hosts))) for row, hosts in rows.items())])
+    lines = [paint(table[0], Ink.GREY)]
+    for line, row in zip(table[1:], rows, strict=True):
+        state = row[-1]
+        lines.append(
+            line.replace(f" {state} ", f" {paint(state, _STATE_INK.get(state, Ink.RED))} ", 1)
+        )
+    return [*lines, "", count_line(outcomes)]
+
+
+def _row(outcome: Outcome[Judged]) -> tuple[str, ...]:
+    if outcome.value is None:
+        return ("-", "-", "-", "-", "out of reach" if _unreachable(outcome.error) else "error")
+    one = outcome.value
+    counts = {status: len(one.having(status)) for status in Status}
+    return (
+        str(counts[Status.PASS]),
+        str(counts[Status.FAIL]),
+        str(counts[Status.UNKNOWN]),
+        str(counts[Status.NA]),
+        one.state,
+    )
+
+
+def _unreachable(error: ToolkitError | None) -> bool:
+    return error is not None and error.exit_code == 4
+
+
+def count_line(outcomes: Sequence[Outcome[Judged]]) -> str:
+    """ "3 of 5 nodes are ready." """
+    states = [outcome.value.state if outcome.value else "out of reach" for outcome in outcomes]
+    ready, total = states.count("ready"), len(states)
+    nodes = "node is" if total == 1 else "nodes are"
+    bare = states.count("no GPU")
+    rest = f" {bare} without GPUs." if bare else ""
+    return f"{ready} of {total} {nodes} ready for GPUDirect RDMA.{rest}"
+
+
+def errors(outcomes: Sequence[Outcome[Judged]], paint: Painter) -> list[str]:
+    """Hosts that gave no verdict, folded by the sentence that says why."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for outcome in outcomes:
+        if outcome.error is not None:
+            why = str(outcome.error).removeprefix(f"{outcome.host}: ")
+            hint = outcome.error.hint
+            groups.setdefault((why, hint), []).append(outcome.host)
+    lines: list[str] = []
+    for (why, hint), hosts in groups.items():
+        lines.append(f"{paint('error'.ljust(8), Ink.RED)} {paint(clean(fold(hosts)), Ink.BOLD)}")
+        first, *rest = why.split("\n")
+        lines += labelled("found", first)
+        lines += [line for each in rest for line in labelled("", each)]
+        if hint:
+            lines += labelled("next", hint)
+        lines.append("")
+    return lines
+
+
+def report(outcomes: Sequence[Outcome[Judged]], paint: Painter, *, verbose: bool = False) -> str:
+    """What ``doctor`` prints."""
+    judged = [outcome.value for outcome in outcomes if outcome.value is not None]
+    lines = findings(judged, paint, verbose=verbose) + errors(outcomes, paint)
+    return "\n".join([*lines, *summary(outcomes, paint)])
+
+
+def error_lines(error: ToolkitError, paint: Painter) -> str:
+    """One error as an operator sees it: a sentence, and what to do about it."""
+    lines = [f"{paint('error:', Ink.RED)} {_unbarred(str(error))}"]
+    if error.hint:
+        lines.append(f" {paint('next:', Ink.BOLD)} {_unbarred(error.hint)}")
+    return "\n".join(lines)
+
+
+def _unbarred(text: str) -> str:
+    return "\n".join(clean(line) for line in text.split("\n"))
+
+
+def verdict_text(host: str, verdict: Verdict) -> str:
+    """One verdict without colour, for a test report."""
+    return "\n".join(_finding(Folded(verdict, (host,)), Painter(False), True))

@@ -1,0 +1,1 @@
+"""The pytest-testinfra suites: ``pytest --pyargs toolkit.suites --hosts ...``."""

@@ -1,0 +1,140 @@
+"""Hosts, evidence and wants for the suites.
+
+pytest-testinfra has ``--hosts`` and ``--ssh-config`` already; they mean what they mean to
+our own tasks. Further options carry the prefix ``--gdr-``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import date
+from pathlib import Path
+
+import pytest
+from testinfra.host import Host as TestinfraHost
+
+from toolkit.checks.all import ALL
+from toolkit.checks.check import Check
+from toolkit.errors import ToolkitError, UsageError
+from toolkit.evidence import Evidence
+from toolkit.facts.node import Node
+from toolkit.flow.access import Access, Fleet, open_fleet
+from toolkit.flow.doctor import gather
+from toolkit.reach.transport import Transport
+from toolkit.suites.backend import TransportBackend
+from toolkit.suites.ledger import ACCESS, LEDGER, WANT, Judge, Ledger
+from toolkit.want import Want
+
+STACK = pytest.StashKey[ExitStack]()
+FLEET = pytest.StashKey[Fleet]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("gdr-toolkit")
+    group.addoption("--gdr-profile", default="peermem", help="wanted state: a name or TOML file")
+    group.addoption("--gdr-site", default="", help="the site's own TOML file over the profile")
+    group.addoption("--gdr-inventory", default="", help="Ansible inventory, INI or YAML")
+    group.addoption("--gdr-transport", default="paramiko", help="paramiko, openssh or local")
+    group.addoption("--gdr-no-become", action="store_true", help="do not use sudo")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take what ``verify`` has prepared, else read the options; open the fleet once."""
+    stack = config.stash.setdefault(STACK, ExitStack())
+    try:
+        if ACCESS not in config.stash:
+            config.stash[ACCESS] = _access(config)
+            site = config.getoption("--gdr-site")
+            profile = config.getoption("--gdr-profile")
+            config.stash[WANT] = Want.load(profile, site=Path(site) if site else None)
+        config.stash.setdefault(LEDGER, Ledger())
+        config.stash[FLEET] = stack.enter_context(open_fleet(config.stash[ACCESS]))
+    except ToolkitError as why:
+        stack.close()
+        raise pytest.UsageError(f"{why}\n next: {why.hint}") from why
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if STACK in config.stash:
+        config.stash[STACK].close()
+
+
+def _access(config: pytest.Config) -> Access:
+    if not config.getoption("hosts") and not config.getoption("--gdr-inventory"):
+        raise UsageError("no hosts named", hint="pytest --pyargs toolkit.suites --hosts gpu[1-4]")
+    return Access(
+        hosts=config.getoption("hosts") or "",
+        inventory=config.getoption("--gdr-inventory"),
+        ssh_config=config.getoption("ssh_config") or "",
+        transport=config.getoption("--gdr-transport"),
+        become=not config.getoption("--gdr-no-become"),
+        yes=True,
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One case per host, or per host and check, with ids that stay: toolkit://gpu07-acs.redirect."""
+    if "host_name" in metafunc.fixturenames:
+        names = [host.name for host in metafunc.config.stash[FLEET].hosts]
+        ids = [f"toolkit://{name}" for name in names]
+        metafunc.parametrize("host_name", names, ids=ids, scope="session")
+    if "check" in metafunc.fixturenames:
+        metafunc.parametrize("check", ALL, ids=_check_id)
+
+
+def _check_id(check: Check) -> str:
+    return check.id
+
+
+@pytest.fixture(scope="session")
+def gathered(request: pytest.FixtureRequest) -> dict[str, Evidence | ToolkitError]:
+    """The evidence of every host, asked for at once, before the first case."""
+    return gather(request.config.stash[FLEET])
+
+
+@pytest.fixture(scope="session")
+def evidence(host_name: str, gathered: dict[str, Evidence | ToolkitError]) -> Evidence:
+    found = gathered[host_name]
+    if isinstance(found, ToolkitError):
+        pytest.fail(f"{found}\n next: {found.hint}", pytrace=False)
+    return found
+
+
+@pytest.fixture(scope="session")
+def node(evidence: Evidence) -> Node:
+    """One Node a host, so that each fact is computed once."""
+    return Node(evidence)
+
+
+@pytest.fixture(scope="session")
+def judge(request: pytest.FixtureRequest, host_name: str, node: Node) -> Judge:
+    """What a check says of the host; its facts are computed once."""
+    want = request.config.stash[WANT]
+    return lambda check: (host_name, check(node, want))
+
+
+@pytest.fixture(scope="session")
+def ledger(request: pytest.FixtureRequest) -> Ledger:
+    return request.config.stash[LEDGER]
+
+
+@pytest.fixture(scope="session")
+def today() -> date:
+    """The day on which waivers are weighed."""
+    return date.today()
+
+
+@pytest.fixture(scope="session")
+def transport(request: pytest.FixtureRequest, host_name: str) -> Iterator[Transport]:
+    """The host's one connection for the second file."""
+    fleet = request.config.stash[FLEET]
+    opened = fleet.connect(next(host for host in fleet.hosts if host.name == host_name))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="session")
+def host(transport: Transport) -> TestinfraHost:
+    """testinfra's own view of the host, over our transport."""
+    return TestinfraHost(TransportBackend(transport))

@@ -1,0 +1,34 @@
+"""What ``verify`` hands to the suite, and what the suite saw, for its exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from toolkit.checks.check import Check, Verdict
+from toolkit.errors import ExitCode, worst
+from toolkit.flow.access import Access
+from toolkit.want import Want
+
+Judge = Callable[[Check], tuple[str, Verdict]]  # the host's name, and its verdict
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Exit codes by host; pytest's own status only knows that something failed."""
+
+    codes: dict[str, list[ExitCode]] = field(default_factory=dict)
+
+    def note(self, host: str, code: ExitCode) -> None:
+        self.codes.setdefault(host, []).append(code)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return worst([code for codes in self.codes.values() for code in codes])
+
+
+ACCESS = pytest.StashKey[Access]()
+WANT = pytest.StashKey[Want]()
+LEDGER = pytest.StashKey[Ledger]()
