@@ -7,6 +7,7 @@ Source: include/uapi/linux/pci_regs.h; PCI Express Base Specification, chapters 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import IntFlag
 
@@ -122,6 +123,11 @@ class ConfigSpace:
         return self._byte(at) | self._byte(at + 1) << 8
 
 
+_OD = re.compile(r"([0-9a-f]+)((?: [0-9a-f]{2})*)")
+
+
 def _od_row(line: str) -> tuple[int, bytes]:
-    offset, *pairs = line.split()
-    return int(offset, 16), bytes(int(pair, 16) for pair in pairs)
+    found = _OD.fullmatch(line.rstrip())
+    if found is None:
+        raise ValueError(line)
+    return int(found[1], 16), bytes.fromhex(found[2])

@@ -1,0 +1,94 @@
+"""/sys/class/infiniband, on machines whose devices bear all kinds of names."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.evidence.build import DOWN, INFINIBAND, INIT, UP, hca_lines
+from toolkit.errors import Unparsable
+from toolkit.facts.rdma import Port, RdmaDevice, parse_infiniband
+
+
+def test_a_device_with_its_port() -> None:
+    text = (
+        "rocep145s0/fw_ver:28.43.2026\nrocep145s0/hca_type:MT4129\n"
+        "rocep145s0/board_id:DEL0000000036\nrocep145s0/node_type:1: CA\n"
+        "rocep145s0/ports/1/state:4: ACTIVE\nrocep145s0/ports/1/phys_state:5: LinkUp\n"
+        "rocep145s0/ports/1/rate:400 Gb/sec (4X NDR)\nrocep145s0/ports/1/link_layer:Ethernet\n"
+        "rocep145s0/device:0000:91:00.0\nrocep145s0/net:ens1np0\nrocep145s0/net:ens1np1\n"
+    )
+    port = Port(1, "ACTIVE", "LinkUp", "400 Gb/sec (4X NDR)", "Ethernet")
+    device = RdmaDevice(
+        "rocep145s0",
+        "0000:91:00.0",
+        "28.43.2026",
+        "DEL0000000036",
+        ("ens1np0", "ens1np1"),
+        (port,),
+    )
+    assert parse_infiniband(text) == (device,)
+    assert port.up
+
+
+@pytest.mark.parametrize(
+    ("port", "up"),
+    [
+        pytest.param(UP, True, id="up"),
+        pytest.param(DOWN, False, id="no-cable"),
+        pytest.param(INIT, False, id="no-subnet-manager"),
+        pytest.param(("1: DOWN", "3: Disabled"), False, id="disabled"),
+        pytest.param(("4: ACTIVE", "6: LinkErrorRecovery"), False, id="recovering"),
+    ],
+)
+def test_a_port_is_up_only_when_both_states_say_so(port: tuple[str, str], up: bool) -> None:
+    (device,) = parse_infiniband(hca_lines("mlx5_0", "0000:19:00.0", port))
+    assert device.ports[0].up is up
+
+
+def test_devices_come_in_natural_order() -> None:
+    names = ["mlx5_10", "mlx5_2", "mlx5_1", "ibp198s0f0", "mlx5_bond_0"]
+    text = "".join(f"{name}/fw_ver:1\n" for name in names)
+    assert [each.name for each in parse_infiniband(text)] == [
+        "ibp198s0f0",
+        "mlx5_1",
+        "mlx5_2",
+        "mlx5_10",
+        "mlx5_bond_0",
+    ]
+
+
+def test_a_software_device_has_no_address() -> None:
+    (device,) = parse_infiniband("rxe0/node_guid:505:5600:fe00\nrxe0/ports/1/state:4: ACTIVE\n")
+    assert device.address == ""
+
+
+def test_a_device_of_virtio_has_no_pci_address() -> None:
+    (device,) = parse_infiniband("erdma_0/fw_ver:1\nerdma_0/device:virtio3\n")
+    assert device.address == ""
+
+
+def test_ports_come_in_their_order() -> None:
+    assert [port.number for each in parse_infiniband(INFINIBAND) for port in each.ports] == [
+        1,
+        1,
+        1,
+        2,
+    ]
+
+
+def test_no_device_prints_nothing() -> None:
+    assert parse_infiniband("") == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("mlx5_0:1", id="no-attribute"),
+        pytest.param("mlx5_0/ports/one/state:4: ACTIVE", id="port-is-no-number"),
+        pytest.param("mlx5_0/ports/state:4: ACTIVE", id="no-port"),
+        pytest.param("mlx5_0", id="no-colon"),
+    ],
+)
+def test_another_form_is_refused(line: str) -> None:
+    with pytest.raises(Unparsable, match="/sys/class/infiniband"):
+        parse_infiniband(line + "\n")
