@@ -68,4 +68,4 @@ def _anchor(name: str) -> str:
 
 def _plain(text: str) -> str:
     """Text that Markdown shows as it stands: no emphasis, tags or table bars in it."""
-    return re.sub(r"([\\*_<>|`#\[\]])", r"\\\1", text)
+    return re.sub(r"([\\*<>|`\[\]]|\b_|_\b|(?<!\w)_)", r"\\\1", text)

@@ -1,0 +1,162 @@
+"""Pages and tables say what the code says, and the package finds its folders."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from dev import generate, reference
+from dev.run import ROOT
+from dev.tiers import table
+from toolkit import where
+from toolkit.change.distros import FAMILIES
+from toolkit.checks.all import ALL
+from toolkit.checks.check import Check, Impact, passed
+from toolkit.cli import VERBS
+from toolkit.errors import WORST_FIRST, ExitCode, ToolkitError, Unsupported
+from toolkit.facts.node import Node
+from toolkit.want import Want, profiles
+
+
+def _rows(page: str, first: str = r"[^|]+") -> list[tuple[str, ...]]:
+    """The cells of each table row whose first cell looks like ``first``."""
+    rows = (
+        tuple(cell.strip() for cell in line.strip("|").split("|"))
+        for line in (ROOT / page).read_text().split("\n")
+        if line.startswith("|") and not line.startswith("|--")
+    )
+    return [row for row in rows if re.fullmatch(first, row[0])]
+
+
+def test_the_table_of_exit_codes_is_the_enum() -> None:
+    rows = _rows("docs/exit-codes.md", r"\d+")
+    assert [(int(code), name.upper()) for code, name, _ in rows] == [
+        (code.value, code.name) for code in ExitCode
+    ]
+
+
+def test_the_order_of_exit_codes_is_the_one_that_is_used() -> None:
+    text = (ROOT / "docs/exit-codes.md").read_text()
+    said = re.search(r"that occurred: ([\d,\s]+)\.", text)
+    assert said is not None
+    assert [int(code) for code in said[1].split(",")] == [code.value for code in WORST_FIRST]
+
+
+def test_the_readme_has_the_same_exit_codes() -> None:
+    rows = _rows("README.md", r"\d+")
+    assert [int(row[0]) for row in rows] == [code.value for code in ExitCode]
+
+
+def test_generated_pages_are_current() -> None:
+    assert generate.pages(ROOT, dry=True) == (), "write them anew: ./invokew docs"
+
+
+def test_pages_are_written_where_they_are_stale_and_only_there(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    assert generate.pages(tmp_path) == ("docs/checks.md",)
+    assert generate.pages(tmp_path) == ()
+
+
+def test_the_check_reference_has_every_check_once() -> None:
+    page = reference.page(ALL)
+    assert re.findall(r"^### (.*)$", page, re.MULTILINE) == sorted(
+        (check.id for check in ALL), key=_place
+    )
+
+
+def _place(name: str) -> tuple[int, int]:
+    """By topic, in the order in which topics first come up; then as in reports."""
+    names = [check.id for check in ALL]
+    topics = [each.partition(".")[0] for each in names]
+    return topics.index(name.partition(".")[0]), names.index(name)
+
+
+def test_the_reference_shows_text_as_it_stands() -> None:
+    def judge(_node: Node, _want: Want) -> object:
+        """Every <GPU> is | *fine*."""
+        return passed("")
+
+    check = Check("a_b.c", judge, Impact.SLOW, "/sys/*/x", "none")  # type: ignore[arg-type] # never called
+    page = reference.page([check])
+    assert r"Every \<GPU\> is \| \*fine\*." in page
+    assert r"- source: /sys/\*/x" in page
+    assert "[a_b.c](#a_bc)" in page
+
+
+def test_the_table_of_tiers_is_the_one_that_runs() -> None:
+    names = [tier.name for tier in table(())]
+    page = (ROOT / "docs/architecture.md").read_text().partition("## Tests")[2]
+    assert re.findall(r"^\| (\w+) \|", page, re.MULTILINE)[1:] == names
+
+
+def test_every_direct_dependency_is_accounted_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = project["project"]["dependencies"] + project["dependency-groups"]["dev"]
+    names = sorted(re.match(r"[\w-]+", each)[0].lower() for each in wanted)  # type: ignore[index] # each has a name
+    assert sorted(row[0] for row in _rows("docs/dependencies.md", r"(?!package)[\w-]+")) == names
+
+
+def test_the_guide_tells_of_every_verb_and_profile() -> None:
+    guide = (ROOT / "docs/guide.md").read_text()
+    for name in [*(task.name for task in VERBS), *profiles()]:
+        assert re.search(rf"`{name}\b|invokew {name}\b", guide), name
+
+
+@pytest.mark.parametrize(
+    "page", [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md"], ids=lambda page: page.name
+)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text()):
+        assert (page.parent / link).exists(), link
+
+
+def test_boxes_are_read_by_ruby_as_toml_reads_them() -> None:
+    """The Vagrantfile knows two shapes of lines and passes over the rest."""
+    boxes: dict[str, dict[str, str]] = {}
+    for line in (ROOT / "vagrant/boxes.toml").read_text().split("\n"):
+        if name := re.match(r"\[(\w+)\]", line):
+            boxes[name[1]] = {}
+        elif pair := re.match(r'(\w+) = "([^"]*)"', line):
+            boxes[list(boxes)[-1]][pair[1]] = pair[2]
+    assert boxes == tomllib.loads((ROOT / "vagrant/boxes.toml").read_text())
+
+
+def test_every_family_has_a_box() -> None:
+    boxes = tomllib.loads((ROOT / "vagrant/boxes.toml").read_text()).values()
+    assert {box["family"] for box in boxes} == {family.name for family in FAMILIES}
+    assert all(set(box) == {"box", "family", "needs"} for box in boxes)
+
+
+def test_folders_lie_inside_an_installed_package(tmp_path: Path) -> None:
+    package = tmp_path / "site-packages" / "toolkit"
+    (package / "templates").mkdir(parents=True)
+    (package.parent / "templates").mkdir()  # somebody else's
+    assert where.templates(package) == package / "templates"
+
+
+def test_folders_lie_beside_the_package_in_a_checkout() -> None:
+    assert where.templates() == ROOT / "templates"
+    assert where.playbooks() == ROOT / "playbooks"
+
+
+def test_an_installation_without_its_folders_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ToolkitError, match="this installation has no folder templates"):
+        where.templates(tmp_path / "toolkit")
+
+
+def test_locks_are_made_by_uv_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unsupported, match="lock files are made by uv"):
+        generate.locks()
+    (tmp_path / "uv").touch(mode=0o755)
+    runtime, development = generate.locks()
+    assert "--generate-hashes" in runtime
+    assert development[-4:] == (
+        "--constraints",
+        "requirements.lock",
+        "--output-file",
+        "requirements-dev.lock",
+    )
