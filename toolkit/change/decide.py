@@ -44,6 +44,7 @@ class Situation:
     mended: set[str] = field(default_factory=set)  # checks that the changes so far will mend
     kept: set[str] = field(default_factory=set)  # paths that are wanted
     unsure: set[str] = field(default_factory=set)  # artefacts that may be wanted
+    idle: list[tuple[Artefact, str]] = field(default_factory=list)  # in place, calling for nothing
 
     def failing(self, ids: tuple[str, ...]) -> tuple[str, ...]:
         """Those of the checks that fail, and whose failure the site does not live with."""
@@ -81,6 +82,11 @@ def decide(here: Situation) -> None:
     for artefact in ARTEFACTS:
         if here.family.name in artefact.families:
             _decide(artefact, here)
+    for artefact, path in here.idle:
+        failing = here.failing(artefact.proofs)
+        if not here.mended.issuperset(failing):
+            reason = f"{path} is as it should be, and still {'; '.join(here.found(failing))}"
+            here.blocked.append(Blocked(artefact.id, reason, hint="something else overrides it"))
     _removals(here)
 
 
@@ -102,9 +108,13 @@ def _decide(artefact: Artefact, here: Situation) -> None:
         if failing or unknown:
             here.blocked.append(Blocked(artefact.id, str(why), why.hint))
         return
-    if change is not None and _unblocked(artefact, here):
-        here.changes.append(change)
-        here.mended.update(artefact.proofs)
+    if change is None or not _unblocked(artefact, here):
+        return
+    if change.action is Action.TRIGGER and not change.triggers:
+        here.idle.append((artefact, path))
+        return
+    here.changes.append(change)
+    here.mended.update(artefact.proofs)
 
 
 def _unblocked(artefact: Artefact, here: Situation) -> bool:
