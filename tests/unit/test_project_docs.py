@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from dev import generate, reference
 from dev.run import ROOT
@@ -160,3 +161,15 @@ def test_locks_are_made_by_uv_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "--output-file",
         "requirements-dev.lock",
     )
+
+
+def test_playbooks_call_the_engine_as_it_says_that_it_is_called() -> None:
+    usage = (ROOT / "toolkit/reach/apply.sh").read_text()
+    assert "apply.sh apply WAIT end" in usage
+    assert "apply.sh rollback RUN|last|all WAIT end" in usage
+    (provision,) = yaml.safe_load((ROOT / "playbooks/provision.yml").read_text())
+    *_, call = provision["tasks"][-1]["block"]
+    assert call["ansible.builtin.command"]["argv"][2:] == ["apply", "{{ wait_s }}", "end"]
+    (rollback,) = yaml.safe_load((ROOT / "playbooks/rollback.yml").read_text())
+    words = rollback["tasks"][0]["ansible.builtin.script"]["cmd"]
+    assert words.endswith("/apply.sh rollback {{ run | quote }} {{ wait_s }} end")
