@@ -31,7 +31,7 @@ def test_hosts_that_say_the_same_are_folded_into_one_paragraph() -> None:
 
 def test_a_failure_shows_what_was_found_what_was_expected_and_the_fix() -> None:
     text = told(SICK)
-    assert "fail     iommu.passthrough        slow     gpu002" in text
+    assert "fail     iommu.passthrough       slow     gpu002" in text
     assert "found     translated: DMA-FQ on 16" in text
     assert "expected  identity on every GPU and HCA" in text
     assert "fix       iommu=pt (x86)" in text
@@ -60,8 +60,8 @@ def test_a_node_without_gpus_is_neither_ready_nor_ill() -> None:
 
 
 def test_hosts_out_of_reach_are_folded_by_their_sentence() -> None:
-    outcomes = [
-        Outcome[Judged](name, error=TransportError(f"{name}: refused", hint="is sshd up?"))
+    outcomes: list[Outcome[Judged]] = [
+        Outcome(name, error=TransportError(f"{name}: refused", hint="is sshd up?"))
         for name in ("gpu1", "gpu2")
     ]
     text = report(outcomes, PLAIN)

@@ -159,7 +159,7 @@ def _change(
         mode=artefact.mode,
         old=old,
         old_text=_old_text(path, here.node) if old else None,
-        triggers=artefact.then,
+        triggers=_then(artefact.then, here),
         why=here.found(failing),
         values=values,
     )
@@ -170,10 +170,20 @@ def _change(
     return _not_in_effect(change, artefact, here) if failing else None
 
 
+def _then(triggers: tuple[Trigger, ...], here: Situation) -> tuple[Trigger, ...]:
+    """A module cannot be loaded into a stack that lacks its symbols, and a stack in use
+    cannot be exchanged under its users: then only the next boot brings both.
+    """
+    if Trigger.RELOAD_MODULES in triggers and here.failing(("ib.peer_symbol",)):
+        rest = set(triggers) - {Trigger.RELOAD_MODULES} | {Trigger.REBOOT}
+        return tuple(sorted(rest))
+    return triggers
+
+
 def _not_in_effect(change: Change, artefact: Artefact, here: Situation) -> Change:
     """The file is as it should be; only what it calls for remains."""
-    booted = Trigger.REBOOT in artefact.then and here.next_boot_has(artefact)
-    then = (Trigger.REBOOT,) if booted else artefact.then
+    booted = Trigger.REBOOT in change.triggers and here.next_boot_has(artefact)
+    then = (Trigger.REBOOT,) if booted else change.triggers
     return replace(change, action=Action.TRIGGER, triggers=then)
 
 

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from toolkit.checks.judged import Judged
-from toolkit.cli.looking import judged_code
 from toolkit.cli.options import HOSTS, OUTPUT, REACH, SAVED, WANT, Option, Said
 from toolkit.cli.session import Session, access, consent, fleet
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, worst
+from toolkit.errors import ExitCode, Outcome, ToolkitError, worst
 from toolkit.flow.access import Fleet
 from toolkit.flow.planning import Planned, plan_all, plan_saved, write_bundles
 from toolkit.flow.provision import Options, Provisioned
@@ -53,7 +52,7 @@ def _planned(session: Session) -> list[Outcome[Planned]]:
 def _plan(session: Session, outcomes: list[Outcome[Planned]]) -> ExitCode:
     plans = [(each.host, each.value.plan) for each in outcomes if each.value]
     lines = plan_lines(plans, session.paint, diffs=session.said.flag("diff"))
-    session.say("\n".join([*lines, *errors(_judged(outcomes), session.paint)]).rstrip())
+    session.say("\n".join([*lines, *errors(_errors(outcomes), session.paint)]).rstrip())
     told = [
         Outcome(
             e.host, Told(judged=e.value.judged, plan=e.value.plan) if e.value else None, e.error
@@ -70,6 +69,10 @@ def _pending(outcome: Outcome[Planned]) -> ExitCode:
     if found.blocked:
         return ExitCode.UNKNOWN
     return ExitCode.OK if found.empty else ExitCode.PENDING
+
+
+def _errors(outcomes: Sequence[Outcome[Planned]]) -> list[tuple[str, ToolkitError | None]]:
+    return [(each.host, each.error) for each in outcomes]
 
 
 def _judged(outcomes: Sequence[Outcome[Planned]]) -> list[Outcome[Judged]]:
@@ -91,7 +94,7 @@ def bundle(said: Said) -> ExitCode:
     outcomes = _planned(session)
     for folder in write_bundles(outcomes, Path(said.text("out"))):
         session.say(str(folder))
-    for line in errors(_judged(outcomes), session.paint):
+    for line in errors(_errors(outcomes), session.paint):
         session.say(line)
     return worst([each.error.exit_code for each in outcomes if each.error])
 
@@ -191,14 +194,13 @@ def rollback(said: Said) -> ExitCode:
             done = "; ".join(outcome.value.steps) or "nothing to take back"
             again = "; rebooted" if outcome.value.rebooted else ""
             session.say(f"{outcome.host}: {done}{again}")
-    failed = [Outcome[Judged](each.host, error=each.error) for each in outcomes if each.error]
-    for line in errors(failed, session.paint):
+    for line in errors(((each.host, each.error) for each in outcomes), session.paint):
         session.say(line)
     told = [
         Outcome(e.host, Told(steps=tuple(e.value.steps)) if e.value else None, e.error)
         for e in outcomes
     ]
-    return session.finish(told, worst([judged_code(each) for each in failed]))
+    return session.finish(told, worst([each.error.exit_code for each in outcomes if each.error]))
 
 
 @verb(

@@ -77,10 +77,9 @@ def capture(said: Said) -> ExitCode:
     for outcome in outcomes:
         if outcome.value is not None:
             session.say(str(outcome.value))
-    failed = [Outcome[Judged](each.host, error=each.error) for each in outcomes if each.error]
-    for line in errors(failed, session.paint):
+    for line in errors(((each.host, each.error) for each in outcomes), session.paint):
         session.say(line)
-    return worst([each.error.exit_code for each in failed if each.error])
+    return worst([each.error.exit_code for each in outcomes if each.error])
 
 
 @verb()

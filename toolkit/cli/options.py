@@ -78,7 +78,11 @@ def signature(options: tuple[Option, ...]) -> inspect.Signature:
     """What Invoke is to see: a context, and one keyword for each option."""
     context = inspect.Parameter("c", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Context)
     keywords = [
-        inspect.Parameter(each.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=each.default)
+        inspect.Parameter(
+            each.name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=inspect.Parameter.empty if each.positional else each.default,
+        )
         for each in options
     ]
     return inspect.Signature([context, *keywords])

@@ -99,7 +99,7 @@ def open_fleet(access: Access) -> Iterator[Fleet]:
             f"no transport {access.transport!r}", hint=f"known: {', '.join(TRANSPORTS)}"
         )
     with ExitStack() as stack:
-        if access.hosts and fleet_names(access.hosts):
+        if _names_demo(access):
             nodes = stack.enter_context(demo.start(access.hosts, state_dir() / "demo"))
             hosts = narrow(nodes.hosts, NOTHING, exclude=access.exclude, limit=access.limit)
             refuse_many(hosts, yes=access.yes)
@@ -108,6 +108,12 @@ def open_fleet(access: Access) -> Iterator[Fleet]:
         hosts = resolve(access)
         file = Path(access.ssh_config) if access.ssh_config else None
         yield Fleet(hosts, _connector(access, SshConfig.load(file)), access)
+
+
+def _names_demo(access: Access) -> bool:
+    """A site's own inventory or host file goes first, whatever its hosts are called."""
+    own = access.inventory or access.hosts_file
+    return bool(access.hosts and not own and fleet_names(access.hosts))
 
 
 def _connector(access: Access, config: SshConfig) -> Callable[[Host], Transport]:

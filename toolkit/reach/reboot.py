@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-
 from toolkit.errors import TransportError
 from toolkit.reach.transport import Sink as Note
 from toolkit.reach.transport import Transport, quiet

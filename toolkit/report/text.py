@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from toolkit.checks.check import Status, Verdict
@@ -130,14 +130,16 @@ def count_line(outcomes: Sequence[Outcome[Judged]]) -> str:
     return f"{ready} of {total} {nodes} ready for GPUDirect RDMA.{rest}"
 
 
-def errors(outcomes: Sequence[Outcome[Judged]], paint: Painter) -> list[str]:
-    """Hosts that gave no verdict, folded by the sentence that says why."""
+def errors(failed: Iterable[tuple[str, ToolkitError | None]], paint: Painter) -> list[str]:
+    """Hosts that gave no value, folded by the sentence that says why.
+
+    :param failed: host and error; None is passed over.
+    """
     groups: dict[tuple[str, str], list[str]] = {}
-    for outcome in outcomes:
-        if outcome.error is not None:
-            why = str(outcome.error).removeprefix(f"{outcome.host}: ")
-            hint = outcome.error.hint
-            groups.setdefault((why, hint), []).append(outcome.host)
+    for host, error in failed:
+        if error is not None:
+            why = str(error).removeprefix(f"{host}: ")
+            groups.setdefault((why, error.hint), []).append(host)
     lines: list[str] = []
     for (why, hint), hosts in groups.items():
         lines.append(f"{paint('error'.ljust(8), Ink.RED)} {paint(clean(fold(hosts)), Ink.BOLD)}")
@@ -153,7 +155,8 @@ def errors(outcomes: Sequence[Outcome[Judged]], paint: Painter) -> list[str]:
 def report(outcomes: Sequence[Outcome[Judged]], paint: Painter, *, verbose: bool = False) -> str:
     """What ``doctor`` prints."""
     judged = [outcome.value for outcome in outcomes if outcome.value is not None]
-    lines = findings(judged, paint, verbose=verbose) + errors(outcomes, paint)
+    failed = ((each.host, each.error) for each in outcomes)
+    lines = findings(judged, paint, verbose=verbose) + errors(failed, paint)
     return "\n".join([*lines, *summary(outcomes, paint)])
 
 

@@ -1,0 +1,107 @@
+"""Simulated nodes behind real OpenSSH servers, and a controller that is a process of its own.
+
+The demo server is not in play here: what carries the scripts is sshd, what reaches it is
+the command line as an operator types it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.fleet.sshd import Keys, Sshd
+from toolkit.demo.build import environment
+from toolkit.demo.fleet import prepare
+
+ROOT = Path(__file__).parents[2]
+# What a node changes by itself, and the journal that a rollback must keep.
+VOLATILE = ("proc", "sys", "run", "dev", "tmp", "var/log", "var/lib/gdr-toolkit", ".node")
+Digest = dict[str, tuple[int, int, int, str]]  # mode, uid, gid, hash or link by path
+
+
+@dataclass(slots=True)
+class Nodes:
+    """Nodes by name, each behind its own sshd."""
+
+    folder: Path
+    names: tuple[str, ...]
+    servers: dict[str, Sshd] = field(default_factory=dict)
+
+    def tree(self, name: str) -> Path:
+        return self.folder / "demo/nodes" / name / "tree"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The controller's own: its state in our folder, nothing of the user's."""
+        return os.environ | {
+            "XDG_STATE_HOME": str(self.folder / "state"),
+            "PYTHONPATH": str(ROOT),
+            "SSH_AUTH_SOCK": "",
+        }
+
+    def command(self, verb: str, *words: str, transport: str = "paramiko") -> list[str]:
+        """The controller's command line for these nodes."""
+        reach = ["--inventory", str(self.folder / "hosts.ini"), "--hosts", ",".join(self.names)]
+        ssh = ["--ssh-config", str(self.folder / "ssh_config"), "--transport", transport]
+        return [sys.executable, "-m", "toolkit.cli", verb, *reach, *ssh, *words]
+
+    def run(
+        self, verb: str, *words: str, transport: str = "paramiko"
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(verb, *words, transport=transport),
+            env=self.environment,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+
+    def digest(self) -> dict[str, Digest]:
+        """Every file that somebody could miss, by node."""
+        return {name: dict(_files(self.tree(name))) for name in self.names}
+
+
+def _files(tree: Path) -> Iterator[tuple[str, tuple[int, int, int, str]]]:
+    for path in sorted(tree.rglob("*")):
+        name = str(path.relative_to(tree))
+        if name.startswith(VOLATILE):
+            continue
+        status = path.lstat()
+        if path.is_symlink():
+            content = f"-> {path.readlink()}"
+        elif path.is_file():
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+        elif any(path.iterdir()):
+            content = "folder"
+        else:
+            continue  # an empty folder is nobody's file: dkms leaves them behind
+        yield name, (status.st_mode, status.st_uid, status.st_gid, content)
+
+
+@contextmanager
+def served(folder: Path, names: Sequence[str], keys: Keys) -> Iterator[Nodes]:
+    """Make the nodes, start a server for each, write inventory and ssh configuration."""
+    nodes = Nodes(folder, tuple(names))
+    prepare(folder / "demo", nodes.names)
+    inventory, config = [], ["IdentitiesOnly yes", f"IdentityFile {keys.user}"]
+    with ExitStack() as stack:
+        for name in names:
+            settings = environment(folder / "demo/nodes" / name)
+            server = stack.enter_context(Sshd(folder / "sshd" / name, env=settings, keys=keys))
+            nodes.servers[name] = server
+            inventory.append(f"{name} ansible_host=127.0.0.1 ansible_port={server.port}")
+        known = folder / "known_hosts"
+        known.write_text("".join(each.known_hosts.read_text() for each in nodes.servers.values()))
+        config += [f"UserKnownHostsFile {known}", "GlobalKnownHostsFile /dev/null"]
+        (folder / "hosts.ini").write_text("\n".join(inventory) + "\n")
+        (folder / "ssh_config").write_text("Host *\n  " + "\n  ".join(config) + "\n")
+        yield nodes

@@ -1,0 +1,88 @@
+"""The main job over real sshd: look, change, prove, take back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fleet.nodes import Nodes, served
+from tests.fleet.sshd import Keys
+from toolkit.errors import ExitCode
+
+pytestmark = pytest.mark.sshd
+
+HEALABLE = ("demo-healthy", "demo-iommu", "demo-stub", "demo-kernel", "demo-rocky")
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, keys: Keys) -> Iterator[Nodes]:
+    with served(tmp_path, HEALABLE, keys) as made:
+        yield made
+
+
+def document(text: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+def states(text: str) -> dict[str, str]:
+    return {host["name"]: host["state"] for host in document(text)["hosts"]}
+
+
+@pytest.mark.parametrize("transport", ["paramiko", "openssh"])
+def test_look_change_prove_and_take_back(nodes: Nodes, transport: str) -> None:
+    first = nodes.digest()
+
+    looked = nodes.run("doctor", "--json", transport=transport)
+    assert looked.returncode == ExitCode.FAILED, looked.stderr
+    assert states(looked.stdout)["demo-healthy"] == "ready"
+    assert states(looked.stdout)["demo-stub"] == "broken"
+    assert nodes.digest() == first, "doctor changed something"
+
+    checked = nodes.run("provision", "--check", transport=transport)
+    assert checked.returncode == ExitCode.PENDING, checked.stdout + checked.stderr
+    assert nodes.digest() == first, "--check changed something"
+
+    changed = nodes.run("provision", "--yes", "--reboot", "--json", transport=transport)
+    assert changed.returncode == ExitCode.OK, changed.stdout + changed.stderr
+    assert set(states(changed.stdout).values()) == {"ready"}
+    rebooted = {h["name"] for h in document(changed.stdout)["hosts"] if h["rebooted"]}
+    assert {"demo-iommu", "demo-rocky"} <= rebooted
+    assert "demo-healthy" not in rebooted
+    healed = nodes.digest()
+
+    proved = nodes.run("verify", transport=transport)
+    assert proved.returncode == ExitCode.OK, proved.stdout + proved.stderr
+
+    again = nodes.run("provision", "--check", transport=transport)
+    assert again.returncode == ExitCode.OK, again.stdout + again.stderr
+    second = nodes.run("provision", "--yes", "--reboot", transport=transport)
+    assert second.returncode == ExitCode.OK
+    assert nodes.digest() == healed, "a second provision found something to do"
+
+    undone = nodes.run("rollback", "--yes", "--reboot", "--run", "all", transport=transport)
+    assert undone.returncode == ExitCode.OK, undone.stdout + undone.stderr
+    last = nodes.digest()
+    for name in nodes.names:
+        assert last[name] == first[name], f"{name} is not byte for byte what it was"
+
+
+def test_a_node_is_not_rebooted_unless_it_was_said(nodes: Nodes) -> None:
+    boot_id = nodes.tree("demo-iommu") / "proc/sys/kernel/random/boot_id"
+    before = boot_id.read_text()
+    ended = nodes.run("provision", "--yes", "--limit", "demo-iommu")
+    assert ended.returncode == ExitCode.FAILED, ended.stdout + ended.stderr
+    assert "owe a reboot" in ended.stdout
+    assert boot_id.read_text() == before
+
+
+def test_nobody_to_ask_means_nothing_is_changed(nodes: Nodes) -> None:
+    before = nodes.digest()
+    ended = nodes.run("provision")
+    assert ended.returncode == ExitCode.USAGE
+    assert "--yes" in ended.stderr
+    assert nodes.digest() == before

@@ -1,0 +1,5 @@
+"""``python -m toolkit.cli``: the command ``gdr`` where it is not installed."""
+
+from toolkit.cli import main
+
+main()
