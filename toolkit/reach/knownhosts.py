@@ -11,10 +11,11 @@ import base64
 import binascii
 import hashlib
 import hmac
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+
+from toolkit.reach.patterns import listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +32,7 @@ class KnownKey:
         """Whether this line is about ``name``, a lower-case name or ``[name]:port``."""
         if self.names[0].startswith("|1|"):
             return _hashed(self.names[0], name)
-        if any(each.startswith("!") and _like(each[1:], name) for each in self.names):
-            return False
-        return any(_like(each, name) for each in self.names if not each.startswith("!"))
+        return listed(self.names, name)
 
 
 def known_keys(files: tuple[str, ...], name: str) -> list[KnownKey]:
@@ -84,15 +83,3 @@ def _hashed(entry: str, name: str) -> bool:
     except (ValueError, binascii.Error):
         return False
     return hmac.compare_digest(hmac.digest(salt, name.encode(), "sha1"), digest)
-
-
-@lru_cache(maxsize=65536)
-def _pattern(text: str) -> re.Pattern[str]:
-    parts = (".*" if c == "*" else "." if c == "?" else re.escape(c) for c in text.lower())
-    return re.compile("".join(parts))
-
-
-def _like(pattern: str, name: str) -> bool:
-    if "*" in pattern or "?" in pattern:
-        return _pattern(pattern).fullmatch(name) is not None
-    return pattern.lower() == name

@@ -1,26 +1,17 @@
 """What ~/.ssh/config says about a host, for transports that do not read it themselves.
 
-Paramiko's SSHConfig evaluates Host and Match blocks. Added here are what it lacks:
-Include, comments behind values, words in quotes, several files, and the meaning of the
-keywords we act on (ssh_config(5)). StrictHostKeyChecking is not one of them: an unknown
-host key is refused whatever the file says.
+StrictHostKeyChecking is not among the keywords that count: an unknown host key is
+refused whatever the file says.
 """
 
 from __future__ import annotations
 
-import getpass
-import glob
-import os
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-
-import paramiko
 
 from toolkit.errors import UsageError
 from toolkit.hosts import Host
+from toolkit.reach.ssh_config_file import Found, Setting, look_up, parse_setting, read_settings
 from toolkit.reach.trouble import Door
 from toolkit.spots import parse_spot
 
@@ -28,12 +19,7 @@ USER_FILE, SYSTEM_FILE = "~/.ssh/config", "/etc/ssh/ssh_config"
 DEFAULT_KEYS = ("~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ed25519")
 KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 SYSTEM_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
-_SETTING = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*)")
-_COMMANDS = ("proxycommand", "localcommand", "remotecommand", "knownhostscommand")
-_LISTS = ("userknownhostsfile", "globalknownhostsfile", "include")
-_WORD = re.compile(r'"([^"]*)"|(\S+)')
-_BETWEEN = "\x1f"  # joins the words of a list; no file name has it
-_DEEPEST = 8  # jumps, and files that include files (ssh allows 16)
+_DEEPEST = 8  # jumps behind jumps
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,74 +39,55 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class SshConfig:
-    """The lines of the configuration, read once, asked for each host."""
+    """The settings of the configuration, read once, asked for each host."""
 
-    lines: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = ()
 
     @classmethod
     def load(cls, file: Path | None = None) -> SshConfig:
         """Read ``file`` alone (as ``ssh -F`` does), or the user's and the system's.
 
-        :raises UsageError: ``file`` cannot be read; any of them includes too deeply.
+        :raises UsageError: ``file`` is not there; one of them cannot be read or evaluated.
         """
-        if file is not None:
-            if not file.is_file():
-                raise UsageError(f"{file}: no such ssh_config file", hint="see --ssh-config")
-            return cls(tuple(_read(file, 0)))
-        lines = [*_read(Path(USER_FILE).expanduser(), 0), "host *", *_read(Path(SYSTEM_FILE), 0)]
-        return cls(tuple(lines))
+        if file is None:
+            files = [Path(USER_FILE).expanduser(), Path(SYSTEM_FILE)]
+        elif file.is_file():
+            files = [file]
+        else:
+            raise UsageError(f"{file}: no such ssh_config file", hint="see --ssh-config")
+        return cls(tuple(setting for each in files for setting in read_settings(each)))
 
     def target(self, host: Host, *, depth: int = 0) -> Target:
         """All that is configured for one host; what the operator wrote goes first.
 
         :raises UsageError: a value makes no sense, or jumps lead in a circle.
         """
-        found = self._lookup(host)
-        alias = host.address or host.name
-        user = found.text("user") or getpass.getuser()
-        address = found.text("hostname", alias)
-        jumps = self._jumps(found.text("proxyjump"), depth)
-        command = "" if jumps else found.text("proxycommand")
-        expand = _Expander(alias, address, user)
-        known = found.files("userknownhostsfile", KNOWN_HOSTS, expand)
+        found = look_up(self.settings, _own(host), host.address or host.name)
+        jumps = self._jumps(found.expand(found.text("proxyjump")), depth)
+        command = "" if jumps else found.expand(found.text("proxycommand"))
+        command = "" if command.lower() == "none" else command
+        known = _files(found, "userknownhostsfile", KNOWN_HOSTS)
         door = Door(
             host=host.name,
-            address=address,
+            address=found.address,
             port=found.number("port", 22),
-            user=user,
+            user=found.user,
             key_name=found.text("hostkeyalias"),
             known_hosts=known[0] if known else KNOWN_HOSTS[0],
             through=bool(jumps or command),
             proxy=command,
         )
-        identities = [each for each in found.texts("identityfile") if each.lower() != "none"]
         return Target(
             door=door,
             timeout_s=found.number("connecttimeout", 0) or None,
-            known_hosts=known + found.files("globalknownhostsfile", SYSTEM_KNOWN_HOSTS, expand),
-            key_files=tuple(map(expand, identities or DEFAULT_KEYS)),
-            keys_configured=bool(identities),
-            certificates=tuple(map(expand, found.texts("certificatefile"))),
+            known_hosts=known + _files(found, "globalknownhostsfile", SYSTEM_KNOWN_HOSTS),
+            key_files=_files(found, "identityfile", DEFAULT_KEYS),
+            keys_configured="identityfile" in found.values,
+            certificates=_files(found, "certificatefile", ()),
             identities_only=found.text("identitiesonly", "no").lower() == "yes",
-            agent=expand(found.text("identityagent")),
+            agent=found.expand(found.text("identityagent")),
             jumps=jumps,
         )
-
-    def _lookup(self, host: Host) -> _Found:
-        """The host's own fields first: in ssh_config the first value found counts."""
-        own = [f"{key} {value}" for key, value in host.options]
-        own += [f"User {host.user}"] * bool(host.user)
-        own += [f"Port {host.port}"] * bool(host.port)
-        own += [f"ProxyJump {host.jump}"] * bool(host.jump)
-        own += [f'IdentityFile "{host.key_file}"'] * bool(host.key_file)
-        lines = (*map(_normal, own), *self.lines)
-        try:
-            return _Found(dict(_config(lines).lookup(host.address or host.name)))
-        except (paramiko.SSHException, ValueError, KeyError) as why:
-            raise UsageError(
-                f"{host.name}: the ssh configuration cannot be read: {why}",
-                hint="the OpenSSH client may understand it: --transport openssh",
-            ) from why
 
     def _jumps(self, text: str, depth: int) -> tuple[Target, ...]:
         if text.lower() in ("", "none"):
@@ -139,100 +106,19 @@ class SshConfig:
         return tuple(hops)
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A lookup's answer; keywords in lower case."""
-
-    values: dict[str, str | list[str] | None]
-
-    def text(self, key: str, default: str = "") -> str:
-        value = self.values.get(key)
-        return value if isinstance(value, str) else default
-
-    def texts(self, key: str) -> list[str]:
-        value = self.values.get(key) or []
-        return [value] if isinstance(value, str) else value
-
-    def number(self, key: str, default: int) -> int:
-        value = self.text(key) or str(default)
-        if not re.fullmatch(r"[0-9]{1,9}", value):
-            raise UsageError(f"ssh_config: {key} {value!r} is no number")
-        return int(value)
-
-    def files(self, key: str, default: tuple[str, ...], expand: _Expander) -> tuple[str, ...]:
-        words = self.text(key).split(_BETWEEN) if self.text(key) else default
-        return tuple(expand(word) for word in words if word.lower() != "none")
+def _own(host: Host) -> list[Setting]:
+    """The host's own fields: in ssh_config the first value found counts."""
+    fields = {
+        "user": host.user,
+        "port": str(host.port or ""),
+        "proxyjump": host.jump,
+        "identityfile": host.key_file,
+    }
+    own = [Setting(key, (value,), None) for key, value in fields.items() if value]
+    parsed = [parse_setting(f"{key} {value}") for key, value in host.options]
+    return own + [Setting(key, words, None) for key, words in parsed if words]
 
 
-@dataclass(frozen=True, slots=True)
-class _Expander:
-    """Replaces ~, %-tokens and ${VARIABLES} in file names (ssh_config(5), TOKENS)."""
-
-    alias: str
-    address: str
-    user: str
-
-    def __call__(self, text: str) -> str:
-        tokens = {"d": str(Path.home()), "u": getpass.getuser(), "%": "%"}
-        tokens |= {"h": self.address, "n": self.alias, "r": self.user}
-        text = re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), text)
-        text = re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], ""), text)
-        return str(Path(text).expanduser()) if text.startswith("~") else text
-
-
-@lru_cache(maxsize=64)
-def _config(lines: tuple[str, ...]) -> paramiko.SSHConfig:
-    return paramiko.SSHConfig.from_text("\n".join(lines))
-
-
-def _read(file: Path, depth: int) -> Iterator[str]:
-    """The lines of a file and of those it includes, in a form that Paramiko reads."""
-    if depth > _DEEPEST:
-        raise UsageError(f"{file}: included too deeply, or in a circle")
-    try:
-        text = file.read_text("utf-8", "surrogateescape")
-    except FileNotFoundError:
-        return
-    except OSError as why:
-        raise UsageError(f"{file}: cannot be read: {why.strerror}") from why
-    block = "host *"
-    for line in map(_normal, text.split("\n")):
-        key, _, value = line.partition(" ")
-        if key in ("host", "match"):
-            block = line
-        if key == "include":
-            yield from _included(file, value, block, depth)
-        elif key:
-            yield line
-
-
-def _included(file: Path, patterns: str, block: str, depth: int) -> Iterator[str]:
-    """The lines of the files that one Include names, then the block it stood in again."""
-    base = Path("/etc/ssh") if file.is_relative_to("/etc/ssh") else Path("~/.ssh").expanduser()
-    for pattern in patterns.split(_BETWEEN):
-        for name in sorted(glob.glob(str(base / Path(pattern).expanduser()))):  # noqa: PTH207 Path.glob refuses absolute patterns
-            for line in _read(Path(name), depth + 1):
-                starts_block = line.startswith(("host ", "match "))
-                if starts_block and block not in ("host *", "match all"):
-                    raise UsageError(
-                        f"{file}: {block!r} includes {name}, which has blocks of its own",
-                        hint="include it above the first Host; or try --transport openssh",
-                    )
-                yield line
-    yield block
-
-
-def _normal(line: str) -> str:
-    """``keyword value`` with quotes and comments taken away; "" for nothing."""
-    found = _SETTING.fullmatch(line.rstrip())
-    if found is None or line.lstrip().startswith("#"):
-        return ""
-    key, value = found[1].lower(), found[2]
-    if key in _COMMANDS:
-        return f"{key} {value}"
-    words: list[str] = []
-    for quoted, plain in _WORD.findall(value):
-        if plain.startswith("#"):
-            break
-        words.append(quoted or plain)
-    return f"{key} " + (_BETWEEN if key in _LISTS else " ").join(words)
+def _files(found: Found, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    words = found.values.get(key, default)
+    return tuple(found.expand(word) for word in words if word.lower() != "none")
