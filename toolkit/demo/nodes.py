@@ -83,7 +83,7 @@ def fleet_names(expression: str) -> tuple[str, ...] | None:
     """
     text = expression
     for word, names in _WORDS:
-        text = re.sub(rf"(?<![\w.\[-]){word}(?![\w.\[@:-])", ",".join(names), text)
+        text = re.sub(rf"(?<![\w.@\[-]){word}(?![\w.\[@:-])", ",".join(names), text)
     try:
         found = [str(name) for name in NodeSet(text, resolver=None)]
     except NodeSetException:
