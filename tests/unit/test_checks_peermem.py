@@ -1,0 +1,264 @@
+"""The checks on nvidia-peermem: stubs, stale builds, other packagers' names."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.evidence.build import (
+    ABSENT,
+    DENIED,
+    DRIVER,
+    KERNEL,
+    PEERMEM,
+    PEERMEM_INFO,
+    SRC,
+    TIMEOUT,
+    UPDATES,
+    Override,
+    failed,
+    kernel_block,
+    modinfo,
+    module_state,
+    without_module,
+)
+from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
+
+NOT_FOUND = failed(
+    1, f"modprobe: FATAL: Module nvidia-peermem not found in /lib/modules/{KERNEL}\n"
+)
+NONE: dict[str, Override] = {"peermem-modinfo": "", "peermem-resolve": NOT_FOUND}
+UNLOADED = {"module-state": without_module("nvidia_peermem")}
+BUILT_IN = {"kallsyms": "ffffffff8a T ib_register_peer_memory_client\n"}
+DEBIAN = f"{UPDATES}/nvidia-current-open-peermem.ko"
+ON_DEBIAN = {
+    "peermem-modinfo": PEERMEM_INFO.replace(PEERMEM, DEBIAN),
+    "peermem-resolve": (
+        f"insmod {UPDATES}/nvidia-current-open.ko\n"
+        "install modprobe -i nvidia-current-open-peermem $CMDLINE_OPTS\n"
+    ),
+}
+
+
+def depends(on: str) -> dict[str, Override]:
+    return {"peermem-modinfo": PEERMEM_INFO.replace("nvidia,ib_uverbs", on)}
+
+
+def on_disk(old: str, new: str) -> dict[str, Override]:
+    return {"peermem-modinfo": PEERMEM_INFO.replace(old, new)}
+
+
+ROWS = [
+    Row("healthy", "peermem.file", PASS, PEERMEM),
+    Row("behind-debians-install-line", "peermem.file", PASS, DEBIAN, ON_DEBIAN),
+    Row(
+        "kmod-that-says-usr",
+        "peermem.file",
+        PASS,
+        PEERMEM,
+        {"peermem-resolve": f"insmod /usr{PEERMEM}\n"},
+    ),
+    Row(
+        "depmod-not-run",
+        "peermem.file",
+        FAIL,
+        "on disk, but modprobe does not find it",
+        {"peermem-resolve": NOT_FOUND},
+    ),
+    Row(
+        "built-for-another-kernel",
+        "peermem.file",
+        FAIL,
+        f"none for {KERNEL}; built for 6.8.0-45-generic",
+        {**NONE, "kernels": kernel_block(KERNEL, peermem=False) + kernel_block("6.8.0-45-generic")},
+    ),
+    Row(
+        "built-nowhere",
+        "peermem.file",
+        FAIL,
+        f"none for {KERNEL}",
+        {**NONE, "kernels": kernel_block(KERNEL, peermem=False)},
+    ),
+    Row("modprobe-hangs", "peermem.file", UNKNOWN, "no answer", {"peermem-resolve": TIMEOUT}),
+    Row("no-modprobe", "peermem.file", UNKNOWN, "not there", {"peermem-resolve": ABSENT}),
+    Row("no-modinfo", "peermem.file", UNKNOWN, "not there", {"peermem-modinfo": ABSENT}),
+    Row("dmabuf", "peermem.file", NA, "not part of the dmabuf path", NONE, want=DMABUF),
+    Row("real", "peermem.stub", PASS, "depends on ib_uverbs, nvidia"),
+    Row("real-with-older-ofed", "peermem.stub", PASS, "ib_core", depends("nvidia,ib_core")),
+    Row("depends-on-nothing", "peermem.stub", FAIL, "a stub", depends("")),
+    Row(
+        "debians-stub",
+        "peermem.stub",
+        FAIL,
+        "a stub",
+        {
+            **ON_DEBIAN,
+            "peermem-modinfo": ON_DEBIAN["peermem-modinfo"].replace("nvidia,ib_uverbs", ""),
+        },
+    ),
+    Row("no-rdma-core", "peermem.stub", FAIL, "depends on nvidia only", depends("nvidia")),
+    Row(
+        "no-rdma-core-to-depend-on",
+        "peermem.stub",
+        PASS,
+        "depends on nvidia",
+        {**depends("nvidia"), **BUILT_IN},
+    ),
+    Row("no-driver", "peermem.stub", FAIL, "depends on ib_uverbs only", depends("ib_uverbs")),
+    Row("no-file", "peermem.stub", NA, "see peermem.file", NONE),
+    Row("modprobe-hangs", "peermem.stub", UNKNOWN, "no answer", {"peermem-resolve": TIMEOUT}),
+    Row("healthy", "peermem.loaded", PASS, f"live, version {DRIVER}"),
+    Row("not-loaded", "peermem.loaded", FAIL, "not loaded", UNLOADED),
+    Row(
+        "half-loaded",
+        "peermem.loaded",
+        FAIL,
+        "in state coming",
+        {"module-state": "nvidia_peermem/initstate:coming\n"},
+    ),
+    Row("sys-not-read", "peermem.loaded", UNKNOWN, "permission", {"module-state": DENIED}),
+    Row("held-by-ib_uverbs", "peermem.bound", PASS, "nvidia, ib_uverbs"),
+    Row(
+        "held-by-ib_core",
+        "peermem.bound",
+        PASS,
+        "nvidia, ib_core",
+        {"module-state": module_state(ib_uverbs="mlx5_ib", ib_core="nvidia_peermem")},
+    ),
+    Row(
+        "the-driver-can-be-pulled-away",
+        "peermem.bound",
+        FAIL,
+        "holds ib_uverbs",
+        {"module-state": module_state(nvidia="nvidia_uvm")},
+    ),
+    Row(
+        "no-rdma-core",
+        "peermem.bound",
+        FAIL,
+        "holds nvidia",
+        {"module-state": module_state(ib_uverbs="mlx5_ib")},
+    ),
+    Row(
+        "rdma-core-in-the-kernel",
+        "peermem.bound",
+        PASS,
+        "holds nvidia",
+        {"module-state": module_state(ib_uverbs="mlx5_ib"), **BUILT_IN},
+    ),
+    Row("not-loaded", "peermem.bound", NA, "not loaded", UNLOADED),
+    Row("symbols-not-read", "peermem.bound", UNKNOWN, "not there", {"kallsyms": ABSENT}),
+    Row("the-same", "peermem.loaded_vs_disk", PASS, f"version {DRIVER}, the same on disk"),
+    Row(
+        "rebuilt-since",
+        "peermem.loaded_vs_disk",
+        FAIL,
+        "srcversion",
+        on_disk(SRC["nvidia_peermem"], "9999999999999999999999Z"),
+    ),
+    Row(
+        "of-another-driver",
+        "peermem.loaded_vs_disk",
+        FAIL,
+        "version 550.90.07 on disk, driver 580.126.16 loaded",
+        on_disk(DRIVER, "550.90.07"),
+    ),
+    Row(
+        "for-another-kernel",
+        "peermem.loaded_vs_disk",
+        FAIL,
+        "built for 6.8.0-45-generic",
+        on_disk(f"vermagic:       {KERNEL}", "vermagic:       6.8.0-45-generic"),
+    ),
+    Row("removed-since", "peermem.loaded_vs_disk", FAIL, "no longer on disk", NONE),
+    Row("not-loaded", "peermem.loaded_vs_disk", NA, "not loaded", UNLOADED),
+    Row("no-modinfo", "peermem.loaded_vs_disk", UNKNOWN, "not there", {"peermem-modinfo": ABSENT}),
+    Row("modules-load", "peermem.autoload", PASS, "/etc/modules-load.d/nvidia-peermem.conf"),
+    Row(
+        "etc-modules",
+        "peermem.autoload",
+        PASS,
+        "/etc/modules",
+        {"modules-load": "", "etc-modules": "# x\nnvidia_peermem peerdirect_support=0\n"},
+    ),
+    Row(
+        "softdep",
+        "peermem.autoload",
+        PASS,
+        "softdep nvidia",
+        {"modules-load": "", "modprobe-config": "softdep nvidia post: nvidia-uvm nvidia-peermem\n"},
+    ),
+    Row(
+        "softdep-before-is-another-thing",
+        "peermem.autoload",
+        FAIL,
+        "nothing loads it",
+        {"modules-load": "", "modprobe-config": "softdep nvidia pre: nvidia-peermem\n"},
+    ),
+    Row("nothing", "peermem.autoload", FAIL, "nothing loads it at boot", {"modules-load": ""}),
+    Row(
+        "commented-out",
+        "peermem.autoload",
+        FAIL,
+        "nothing loads it",
+        {"modules-load": "/etc/modules-load.d/a.conf:#nvidia-peermem\n"},
+    ),
+    Row(
+        "hidden-by-a-file-in-etc",
+        "peermem.autoload",
+        FAIL,
+        "nothing loads it",
+        {
+            "modules-load": "/etc/modules-load.d/a.conf:# off\n"
+            "/usr/lib/modules-load.d/a.conf:nvidia-peermem\n"
+        },
+    ),
+    Row("not-read", "peermem.autoload", UNKNOWN, "permission", {"modules-load": DENIED}),
+    Row("healthy", "peermem.legacy_conflict", PASS, "no trace"),
+    Row(
+        "loaded",
+        "peermem.legacy_conflict",
+        FAIL,
+        "nv_peer_mem is loaded",
+        {"module-state": module_state() + "nv_peer_mem/initstate:live\n"},
+    ),
+    Row(
+        "its-init-script",
+        "peermem.legacy_conflict",
+        FAIL,
+        "/etc/init.d/nv_peer_mem",
+        {"legacy": "/etc/init.d/nv_peer_mem\n"},
+    ),
+    Row(
+        "in-dkms",
+        "peermem.legacy_conflict",
+        FAIL,
+        "dkms: nvidia-peer-memory/1.2",
+        {"dkms-status": "nvidia-peer-memory/1.2: added\n"},
+    ),
+    Row("dkms-hangs", "peermem.legacy_conflict", UNKNOWN, "no answer", {"dkms-status": TIMEOUT}),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name)
+def test_peermem(row: Row) -> None:
+    holds(row)
+
+
+def test_what_the_kernel_said_goes_with_a_refused_module() -> None:
+    said = "[   12.3] nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)"
+    frames = {**UNLOADED, "dmesg": f"[    1.0] Linux version\n{said}\n"}
+    assert judged(Row("", "peermem.loaded", FAIL, "", frames)).finding.details == (said,)
+
+
+def test_a_kernel_log_that_is_denied_takes_nothing_from_the_verdict() -> None:
+    row = Row("", "peermem.loaded", FAIL, "not loaded", {**UNLOADED, "dmesg": failed(1, "x\n")})
+    holds(row)
+    assert judged(row).finding.details == ()
+
+
+def test_several_files_are_all_named() -> None:
+    other = f"/lib/modules/{KERNEL}/kernel/drivers/video/nvidia-peermem.ko"
+    frames = {"peermem-modinfo": PEERMEM_INFO + modinfo(other, depends="nvidia")}
+    verdict = judged(Row("", "peermem.file", PASS, "", frames))
+    assert verdict.finding.found == PEERMEM
+    assert verdict.finding.details == (PEERMEM, other)

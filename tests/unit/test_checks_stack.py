@@ -1,0 +1,335 @@
+"""The checks on modules, OFED and RDMA devices."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.evidence.board import BOARD, HCAS, Fn, hca
+from tests.evidence.build import (
+    ABSENT,
+    DENIED,
+    DOWN,
+    DRIVER,
+    INIT,
+    KERNEL,
+    NEXT_KERNEL,
+    OFED,
+    SRC,
+    TIMEOUT,
+    UP,
+    Override,
+    failed,
+    grub,
+    hca_lines,
+    kernel_block,
+    modinfo,
+    rdma_core,
+)
+from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
+from toolkit.want import Want
+
+CMDLINE = "BOOT_IMAGE=/boot/vmlinuz ro "
+INBOX_FOLDER = f"/lib/modules/{KERNEL}/kernel/drivers/infiniband/core"
+INBOX: dict[str, Override] = {
+    "ofed-info": ABSENT,
+    "dkms-status": "",
+    "rdma-modinfo": rdma_core(INBOX_FOLDER, version=""),
+}
+PREBUILT: dict[str, Override] = {"dkms-status": f"nvidia/{DRIVER}, {KERNEL}, x86_64: installed\n"}
+NEXT = {"boot-entries": grub(kernels=(NEXT_KERNEL, KERNEL))}
+DEBIAN = "install nvidia modprobe -i nvidia-current $CMDLINE_OPTS\n"
+
+
+def modprobe(*lines: str) -> dict[str, Override]:
+    return {"modprobe-config": "".join(line + "\n" for line in lines)}
+
+
+def infiniband(*devices: str) -> dict[str, Override]:
+    return {"infiniband": "".join(devices)}
+
+
+NEAR = (hca_lines("mlx5_0", HCAS[0], UP), hca_lines("mlx5_1", HCAS[1], UP))
+
+ROWS = [
+    Row("healthy", "modules.blacklist", PASS, "none of them"),
+    Row(
+        "a-container-left-its-file",
+        "modules.blacklist",
+        FAIL,
+        "mlx5_core: blacklisted; ib_uverbs: blacklisted",
+        modprobe("blacklist mlx5_core", "blacklist ib-uverbs", "blacklist ib_umad"),
+    ),
+    Row(
+        "install-to-false",
+        "modules.blacklist",
+        FAIL,
+        "nvidia_peermem: install /bin/false",
+        modprobe("install nvidia_peermem /bin/false"),
+    ),
+    Row(
+        "on-the-command-line",
+        "modules.blacklist",
+        FAIL,
+        "mlx5_ib: blacklisted on the kernel command line",
+        {"cmdline": CMDLINE + "module_blacklist=nouveau,mlx5-ib\n"},
+    ),
+    Row(
+        "on-the-command-line-for-modprobe",
+        "modules.blacklist",
+        FAIL,
+        "nvidia: blacklisted on the kernel",
+        {"cmdline": CMDLINE + "modprobe.blacklist=nvidia\n"},
+    ),
+    Row("nouveau-may-be", "modules.blacklist", PASS, "none", modprobe("blacklist nouveau")),
+    Row("debians-renaming", "modules.blacklist", PASS, "none", {"modprobe-config": DEBIAN}),
+    Row(
+        "dmabuf-needs-no-peermem",
+        "modules.blacklist",
+        PASS,
+        "none",
+        modprobe("blacklist nvidia_peermem"),
+        want=DMABUF,
+    ),
+    Row("no-modprobe", "modules.blacklist", UNKNOWN, "not there", {"modprobe-config": ABSENT}),
+    Row("all-of-ofed", "modules.origin", PASS, "all out-of-tree 25.10-1.7.1"),
+    Row("all-inbox", "modules.origin", PASS, "all inbox", INBOX),
+    Row(
+        "mixed",
+        "modules.origin",
+        FAIL,
+        "ib_core inbox",
+        {
+            "rdma-modinfo": rdma_core().replace(
+                rdma_core().split("@ib_core\n")[1].split("\n")[0],
+                f"filename:       {INBOX_FOLDER}/ib_core.ko",
+            )
+        },
+    ),
+    Row(
+        "an-initramfs-loaded-others",
+        "modules.origin",
+        FAIL,
+        "loaded from elsewhere than on disk: mlx5_core, mlx5_ib",
+        {"rdma-modinfo": rdma_core(suffix="X")},
+    ),
+    Row(
+        "built-in-beside-inbox",
+        "modules.origin",
+        PASS,
+        "all inbox",
+        {
+            **INBOX,
+            "rdma-modinfo": "@ib_core\nfilename:       (builtin)\n"
+            + modinfo(
+                f"{INBOX_FOLDER}/mlx5_ib.ko", depends="ib_core", srcversion=SRC["mlx5_ib"]
+            ).replace(f"@{INBOX_FOLDER}/mlx5_ib.ko", "@mlx5_ib"),
+        },
+    ),
+    Row("none-on-disk", "modules.origin", NA, "no RDMA module", {"rdma-modinfo": "@ib_core\n"}),
+    Row("no-modinfo", "modules.origin", UNKNOWN, "not there", {"rdma-modinfo": ABSENT}),
+    Row("doca-ofed-that-says-internal", "ofed.flavor", PASS, "doca-ofed 25.10-1.7.1"),
+    Row(
+        "mlnx-ofed",
+        "ofed.flavor",
+        PASS,
+        "mlnx-ofed 24.10-2.1.8.0",
+        {"ofed-info": "MLNX_OFED_LINUX-24.10-2.1.8.0:\n"},
+        want=Want(ofed="mlnx-ofed"),
+    ),
+    Row("inbox", "ofed.flavor", PASS, "inbox", INBOX, want=Want(ofed="inbox")),
+    Row("not-the-wanted", "ofed.flavor", FAIL, "doca-ofed", want=Want(ofed="mlnx-ofed")),
+    Row(
+        "inbox-where-ofed-is-wanted",
+        "ofed.flavor",
+        FAIL,
+        "inbox",
+        INBOX,
+        want=Want(ofed="doca-ofed"),
+    ),
+    Row(
+        "half-removed",
+        "ofed.flavor",
+        FAIL,
+        "ib_core on disk is the inbox one",
+        {"rdma-modinfo": rdma_core(INBOX_FOLDER, version="")},
+    ),
+    Row(
+        "ubuntus-own-package-without-ofed_info",
+        "ofed.flavor",
+        PASS,
+        "doca-ofed",
+        {"ofed-info": ABSENT, "dkms-status": f"doca-ofed/26.01, {KERNEL}, x86_64: installed\n"},
+    ),
+    Row("no-version", "ofed.flavor", UNKNOWN, "cannot read", {"ofed-info": "nothing here\n"}),
+    Row("ofed_info-fails", "ofed.flavor", UNKNOWN, "status 1", {"ofed-info": failed(1)}),
+    Row("healthy", "ofed.kernel_match", PASS, f"installed for {KERNEL}"),
+    Row("inbox", "ofed.kernel_match", NA, "part of the kernel", INBOX),
+    Row("not-for-the-next", "ofed.kernel_match", FAIL, f"not installed for {NEXT_KERNEL}", NEXT),
+    Row(
+        "compiled-and-not-installed",
+        "ofed.kernel_match",
+        FAIL,
+        f"not installed for {KERNEL}",
+        {"dkms-status": f"mlnx-ofed-kernel/{OFED}, {KERNEL}, x86_64: built\n"},
+    ),
+    Row(
+        "rpm-name-and-weak",
+        "ofed.kernel_match",
+        PASS,
+        "mlnx-ofa_kernel: installed",
+        {"dkms-status": f"mlnx-ofa_kernel, 25.10, {KERNEL}, x86_64: installed-weak from 5.14\n"},
+    ),
+    Row("prebuilt", "ofed.kernel_match", PASS, "doca-ofed 25.10-1.7.1: installed", PREBUILT),
+    Row(
+        "prebuilt-for-another",
+        "ofed.kernel_match",
+        FAIL,
+        f"not installed for {KERNEL}",
+        {**PREBUILT, "kernels": f"@{KERNEL}\nimage\n" + kernel_block(NEXT_KERNEL)},
+    ),
+    Row("dkms-hangs", "ofed.kernel_match", UNKNOWN, "no answer", {"dkms-status": TIMEOUT}),
+    Row("healthy", "rdma.devices", PASS, "3 devices"),
+    Row(
+        "none",
+        "rdma.devices",
+        FAIL,
+        "no RDMA device; 3 HCAs on the PCI bus",
+        infiniband(),
+    ),
+    Row("no-hca", "rdma.devices", FAIL, "no HCA", infiniband(), board=BOARD.without(*HCAS)),
+    Row("one-idle", "rdma.devices", FAIL, "no RDMA device for 1 of 3", infiniband(*NEAR)),
+    Row(
+        "one-given-to-a-guest",
+        "rdma.devices",
+        PASS,
+        "2 devices",
+        infiniband(*NEAR),
+        board=BOARD.but(HCAS[2], driver="vfio-pci"),
+    ),
+    Row(
+        "virtual-functions-may-be-idle",
+        "rdma.devices",
+        PASS,
+        "3 devices",
+        board=BOARD.plus(
+            Fn("0000:06:00.1", "0000:05:01.0", (0x15B3, 0x101E), 0x020700, "", physfn=True)
+        ),
+    ),
+    Row("no-device-files", "rdma.devices", FAIL, "no /dev/infiniband", {"rdma-nodes": ""}),
+    Row("not-read", "rdma.devices", UNKNOWN, "permission", {"infiniband": DENIED}),
+    Row("healthy-with-a-spare-port", "rdma.port", PASS, "2 HCAs up"),
+    Row(
+        "one-down",
+        "rdma.port",
+        FAIL,
+        "1 of 2 HCAs",
+        infiniband(hca_lines("mlx5_0", HCAS[0], DOWN), NEAR[1]),
+    ),
+    Row(
+        "dual-port-with-one-down",
+        "rdma.port",
+        PASS,
+        "2 HCAs up",
+        infiniband(hca_lines("mlx5_0", HCAS[0], UP, DOWN), NEAR[1]),
+    ),
+    Row(
+        "down-and-far-from-all-gpus",
+        "rdma.port",
+        PASS,
+        "2 HCAs up",
+        infiniband(*NEAR, hca_lines("mlx5_2", HCAS[2], DOWN)),
+    ),
+    Row(
+        "down-where-none-is-near",
+        "rdma.port",
+        FAIL,
+        "1 of 1 HCAs",
+        infiniband(hca_lines("mlx5_2", HCAS[2], DOWN)),
+        board=BOARD.without(*HCAS[:2]),
+    ),
+    Row("no-port", "rdma.port", FAIL, "1 of 2", infiniband(hca_lines("mlx5_0", HCAS[0]), NEAR[1])),
+    Row("none", "rdma.port", FAIL, "no RDMA device", infiniband()),
+    Row("not-read", "rdma.port", UNKNOWN, "permission", {"infiniband": DENIED}),
+    Row("another-form", "rdma.port", UNKNOWN, "cannot read", infiniband("mlx5_0/ports/x:1\n")),
+    Row("healthy", "rdma.memlock", PASS, "unlimited for logins and services"),
+    Row(
+        "services-alone",
+        "rdma.memlock",
+        FAIL,
+        "logins (soft): default; logins (hard): default",
+        {"limits": ""},
+    ),
+    Row(
+        "logins-alone",
+        "rdma.memlock",
+        FAIL,
+        "services: default",
+        {"service-limits": "system.conf:#DefaultLimitMEMLOCK=8M\n"},
+    ),
+    Row(
+        "soft-and-hard-at-once",
+        "rdma.memlock",
+        PASS,
+        "unlimited",
+        {"limits": "limits.conf:* - memlock -1  # all\n"},
+    ),
+    Row(
+        "hard-alone",
+        "rdma.memlock",
+        FAIL,
+        "logins (soft): 65536",
+        {"limits": "limits.conf:* soft memlock 65536\nlimits.d/a.conf:* hard memlock unlimited\n"},
+    ),
+    Row(
+        "a-later-file-takes-it-back",
+        "rdma.memlock",
+        FAIL,
+        "logins (hard): 64",
+        {"limits": "limits.conf:* - memlock unlimited\nlimits.d/z.conf:* hard memlock 64\n"},
+    ),
+    Row(
+        "for-one-user",
+        "rdma.memlock",
+        FAIL,
+        "logins (soft): default",
+        {"limits": "limits.conf:slurm - memlock unlimited\n"},
+    ),
+    Row(
+        "services-soft-limit",
+        "rdma.memlock",
+        FAIL,
+        "services: 8M",
+        {"service-limits": "system.conf:DefaultLimitMEMLOCK=8M:infinity\n"},
+    ),
+    Row("not-read", "rdma.memlock", UNKNOWN, "permission", {"service-limits": DENIED}),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name)
+def test_stack(row: Row) -> None:
+    holds(row)
+
+
+def test_a_blacklist_is_shown_with_file_and_line() -> None:
+    line = "blacklist mlx5_core"
+    frames = {"modprobe-config": f"{line}\n", "modprobe-files": f"blacklist-ofed.conf:{line}\nx:\n"}
+    finding = judged(Row("", "modules.blacklist", FAIL, "", frames)).finding
+    assert finding.details == (f"/etc/modprobe.d/blacklist-ofed.conf: {line}",)
+
+
+def test_a_port_in_init_asks_for_a_subnet_manager() -> None:
+    frames = infiniband(hca_lines("mlx5_0", HCAS[0], INIT), NEAR[1])
+    finding = judged(Row("", "rdma.port", FAIL, "", frames)).finding
+    assert "subnet manager" in finding.hint
+    assert finding.details == ("mlx5_0: INIT/LinkUp",)
+
+
+def test_an_idle_hca_is_named() -> None:
+    board = BOARD.plus(hca("0000:07:00.0", "0000:05:01.0"))
+    assert judged(Row("", "rdma.devices", FAIL, "", board=board)).finding.details == (
+        "0000:07:00.0",
+    )
+
+
+def test_hcas_of_a_node_whose_rdma_stack_is_down_are_told_by_the_bus() -> None:
+    holds(Row("", "pcie.distance", PASS, "2 PIX", infiniband()))
