@@ -16,7 +16,7 @@ bar. Whatever precedes ``begin`` (a login banner) or follows ``end`` is not evid
 The end frame counts the frames between. A frame counts as read only once the next
 header has arrived: one that was cut is dropped, and without the end frame nothing may
 be concluded from what is missing. Noise between the lines does not count, unless it may
-have swallowed a header: then the frame that was open is dropped too.
+have swallowed one of them: then the frame that was open is dropped too.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from toolkit.errors import CutOff, NoEvidence, Unparsable
 
 GRAMMAR = "gdr-toolkit/1"
 _HEADER = re.compile(r"= ([!-~]+) (ok|absent|denied|timeout|failed:\d+) ?(.*)")
-# Noise that may hold a header: of a state that we do not know, or glued to a message.
-_SWALLOWED = re.compile(r"= [!-~]+ [a-z]+")
+# Noise that may hold a line of ours: glued to a message, or of a state that we do not know.
+_SWALLOWED = re.compile(r"\||= [!-~]+ [a-z]+")
 _BEGIN = "= begin ok "
 
 

@@ -1,0 +1,125 @@
+"""Errors are two sentences and an exit code; over many hosts they are values."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from toolkit import errors
+from toolkit.errors import (
+    WORST_FIRST,
+    CutOff,
+    ExitCode,
+    NoEvidence,
+    Outcome,
+    ToolkitError,
+    TransportError,
+    Unparsable,
+    worst,
+)
+
+TREE = sorted(
+    (each for each in vars(errors).values() if isinstance(each, type)),
+    key=lambda each: each.__name__,
+)
+ERRORS = [each for each in TREE if issubclass(each, ToolkitError)]
+
+
+def drawn() -> dict[str, str]:
+    """The tree in the docstring: class name and the exit code beside it, "" where inherited."""
+    lines = re.findall(r"^[ │├└─]*(\w+) +(\d+)? ", errors.__doc__ or "", re.MULTILINE)
+    return {name: code for name, code in lines if name in vars(errors)}
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_the_tree_is_drawn_as_it_is(error: type[ToolkitError]) -> None:
+    code = drawn()[error.__name__]
+    parent = error.__mro__[1]
+    inherited = getattr(parent, "exit_code", None)
+    assert error.exit_code == (int(code) if code else inherited)
+
+
+def test_nothing_is_drawn_that_is_not_there() -> None:
+    assert set(drawn()) == {error.__name__ for error in ERRORS}
+
+
+def test_exit_codes_are_those_of_the_design() -> None:
+    assert {code.name: code.value for code in ExitCode} == {
+        "OK": 0,
+        "FAILED": 2,
+        "UNKNOWN": 3,
+        "UNREACHABLE": 4,
+        "STOPPED": 5,
+        "UNSUPPORTED": 6,
+        "PENDING": 7,
+        "USAGE": 64,
+        "BUG": 70,
+        "INTERRUPTED": 130,
+    }
+
+
+def test_every_exit_code_of_a_host_has_its_rank() -> None:
+    assert set(WORST_FIRST) == set(ExitCode) - {ExitCode.USAGE}  # that one is of the whole run
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"),
+    [
+        pytest.param([], ExitCode.OK, id="nobody"),
+        pytest.param([ExitCode.OK, ExitCode.PENDING], ExitCode.PENDING, id="pending"),
+        pytest.param([ExitCode.UNKNOWN, ExitCode.FAILED], ExitCode.FAILED, id="failed"),
+        pytest.param([ExitCode.FAILED, ExitCode.UNREACHABLE], ExitCode.UNREACHABLE, id="reach"),
+        pytest.param([ExitCode.STOPPED, ExitCode.UNREACHABLE], ExitCode.STOPPED, id="stopped"),
+        pytest.param(list(ExitCode)[:-3], ExitCode.STOPPED, id="all-of-a-run"),
+    ],
+)
+def test_a_run_ends_with_the_worst_of_its_hosts(codes: list[ExitCode], code: ExitCode) -> None:
+    assert worst(codes) is code
+
+
+def test_an_unknown_shape_is_shown_with_its_line_and_cut_to_a_screen() -> None:
+    refused = Unparsable("dkms status", "x" * 500, 7)
+    assert str(refused) == f"dkms status: cannot read line 7: {'x' * 120!r}"
+    assert "bug report" in refused.hint
+
+
+def test_a_shape_without_lines_has_no_number() -> None:
+    assert str(Unparsable("lockdown", "none")) == "lockdown: cannot read: 'none'"
+
+
+def test_bytes_that_would_move_the_terminal_are_escaped() -> None:
+    assert "\x1b" not in str(Unparsable("x", "\x1b[2J"))
+
+
+def test_an_error_without_hint_has_none() -> None:
+    assert ToolkitError("so").hint == ""
+    assert CutOff("cut", hint="again").hint == "again"
+    assert issubclass(CutOff, NoEvidence)
+
+
+def test_an_outcome_gives_its_value_or_raises_its_error() -> None:
+    assert Outcome("gpu01", value=7).get() == 7
+    assert Outcome("gpu01", value=7).ok
+    lost: Outcome[int] = Outcome("gpu01", error=TransportError("gone"))
+    assert not lost.ok
+    with pytest.raises(TransportError, match="gone"):
+        lost.get()
+
+
+def test_an_outcome_of_nothing_is_a_bug() -> None:
+    with pytest.raises(AssertionError):
+        Outcome("gpu01").get()
+
+
+def test_no_message_of_the_package_shouts_or_begs() -> None:
+    package = Path(errors.__file__).parent
+    raised = re.compile(r"raise \w+\(\s*f?\"([^\"]+)\"")
+    shouting = [
+        (path.name, text)
+        for path in package.rglob("*.py")
+        for text in raised.findall(path.read_text())
+        if "please" in text.lower() or text.endswith("!")
+    ]
+    assert shouting == []

@@ -1,0 +1,109 @@
+"""Wanted states from files: profiles of ours, a site's own, and what is wrong with them."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from toolkit.errors import UsageError
+from toolkit.want import OFED, Iommu, PeerPath, Role, Waiver, Want, profiles
+
+
+def load(tmp_path: Path, text: str) -> Want:
+    site = tmp_path / "site.toml"
+    site.write_text(text)
+    return Want.load("peermem", site=site)
+
+
+@pytest.mark.parametrize("name", profiles())
+def test_every_profile_of_ours_can_be_read(name: str) -> None:
+    assert Want.load(name).path.value == name
+
+
+def test_the_default_is_peermem_as_the_node_itself_says() -> None:
+    assert Want.load("peermem") == Want(PeerPath.PEERMEM, None, "any", Iommu.PASSTHROUGH, "", ())
+
+
+def test_a_site_overrides_what_it_names_and_nothing_else(tmp_path: Path) -> None:
+    want = load(tmp_path, 'role = "vm-host"\ndriver_min = "570.86.15"\n')
+    assert want == Want(role=Role.VM_HOST, driver_min="570.86.15")
+
+
+def test_a_profile_may_be_a_file(tmp_path: Path) -> None:
+    own = tmp_path / "ours.toml"
+    own.write_text('path = "dmabuf"\niommu = "any"\n')
+    assert Want.load(str(own)) == Want(PeerPath.DMABUF, iommu=Iommu.ANY)
+
+
+def test_a_profile_of_ours_wins_over_a_file_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("peermem").write_text('path = "dmabuf"\n')
+    assert Want.load("peermem").path is PeerPath.PEERMEM
+
+
+@pytest.mark.parametrize("ofed", OFED)
+def test_every_ofed_flavour_may_be_wanted(tmp_path: Path, ofed: str) -> None:
+    assert load(tmp_path, f'ofed = "{ofed}"\n').ofed == ofed
+
+
+WAIVER = '[[waivers]]\ncheck = "acs.redirect"\nreason = "BIOS update in May"\nuntil = 2027-05-31\n'
+
+
+def test_waivers_with_reason_and_last_day(tmp_path: Path) -> None:
+    assert load(tmp_path, WAIVER).waivers == (
+        Waiver("acs.redirect", "BIOS update in May", date(2027, 5, 31)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param('path = "peer"', "'peer' is not a valid PeerPath", id="path"),
+        pytest.param('role = "bare metal"', "'bare metal' is not a valid Role", id="role"),
+        pytest.param('iommu = "off"', "'off' is not a valid Iommu", id="iommu"),
+        pytest.param('ofed = "mlnx_ofed"', "ofed 'mlnx_ofed' is not one of any", id="ofed"),
+        pytest.param('driver_min = "R570"', "driver_min 'R570' is no version", id="driver"),
+        pytest.param("driver_min = 570", "driver_min must be a string", id="number"),
+        pytest.param("path = 5", "path must be a string, not 5", id="path-is-a-number"),
+        pytest.param('pth = "peermem"', "unknown key 'pth'", id="mistyped-key"),
+        pytest.param("path =", "cannot be read", id="no-toml"),
+        pytest.param('waivers = "acs"', "waivers must be tables", id="waivers"),
+        pytest.param("waivers = [1]", "waiver 1 must have check, reason, until", id="no-table"),
+        pytest.param(
+            WAIVER.replace("until = 2027-05-31\n", ""), "waiver 1 must have", id="no-last-day"
+        ),
+        pytest.param(WAIVER + 'host = "gpu1"\n', "waiver 1 must have", id="more-than-that"),
+        pytest.param(
+            WAIVER.replace("2027-05-31", '"2027-05-31"'), "until must be a date", id="quoted-date"
+        ),
+        pytest.param(
+            WAIVER.replace("2027-05-31", "2027-05-31T10:00:00"), "must be a date", id="time-of-day"
+        ),
+        pytest.param(WAIVER.replace('"acs.redirect"', "3"), "must be strings", id="no-name"),
+    ],
+)
+def test_a_mistake_is_named_with_its_file(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=r"site\.toml: ") as refused:
+        load(tmp_path, text + "\n")
+    assert message in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.toml: cannot be read"):
+        Want.load("peermem", site=tmp_path / "none.toml")
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="cannot be read"):
+        Want.load(str(tmp_path / "x.toml"))
+
+
+def test_an_unknown_profile_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="no profile 'peerman'") as refused:
+        Want.load("peerman")
+    assert refused.value.hint == f"name one of {', '.join(profiles())}, or a TOML file"
