@@ -1,0 +1,149 @@
+"""What holds for the verdicts on any node when its evidence is cut, damaged or judged again.
+
+For every cut: each verdict is what it is on the whole, or unknown. A lost connection never
+turns a failure into a pass, and neither into "does not apply".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.evidence.board import BOARD, GPUS, PORTS, REDIRECTS
+from tests.evidence.build import ABSENT, TIMEOUT, groups, modinfo, node, without_module
+from toolkit.checks.all import ALL
+from toolkit.checks.check import Finding, Status
+from toolkit.evidence import Evidence, Frame, State
+from toolkit.facts.node import Node
+from toolkit.want import PeerPath, Want
+
+ILL = node(
+    {
+        "peermem-modinfo": modinfo("/lib/modules/x/nvidia-peermem.ko", depends=""),
+        "peermem-resolve": "insmod /lib/modules/x/nvidia-peermem.ko\n",
+        "module-state": without_module("nvidia_peermem"),
+        "modules-load": "",
+        "iommu-groups": groups("DMA-FQ"),
+        "limits": "",
+        "nvidia-smi": TIMEOUT,
+    },
+    board=BOARD.but(PORTS[0], acs=REDIRECTS),
+)
+NODES = {
+    "healthy": node(),
+    "ill": ILL,
+    "without-gpus": node(board=BOARD.without(*GPUS)),
+    "image": node({"boot-id": ABSENT}),
+    **{
+        path.stem: Evidence.parse(path.read_text())
+        for path in sorted(Path(__file__).parent.glob("*.txt"))
+    },
+}
+Told = tuple[Status, str, str]
+
+
+def told(finding: Finding) -> Told:
+    """Status, found and expected: hints and details may tell less of less."""
+    return finding.status, finding.found, finding.expected
+
+
+def judge(evidence: Evidence, path: PeerPath) -> dict[str, Told]:
+    shared = Node(evidence)
+    return {check.id: told(check(shared, Want(path=path)).finding) for check in ALL}
+
+
+def cuts(evidence: Evidence) -> Iterator[Evidence]:
+    """Every different evidence that a cut of the text can leave.
+
+    What is cut inside a line is as if it were cut before it (``test_evidence`` tries every
+    byte), and a frame counts once the next header is there: so a cut leaves some number of
+    whole frames. The first law checks that against the parser.
+    """
+    frames = list(evidence.frames.items())
+    return (Evidence(dict(frames[:count])) for count in range(len(frames) + 1))
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_a_cut_leaves_some_number_of_whole_frames(name: str) -> None:
+    text = NODES[name].dump()
+    possible = list(cuts(NODES[name]))
+    starts = [at for at in range(len(text)) if text.startswith("\n= ", at)]
+    edges = {0, *range(0, len(text), 997), *(edge + d for edge in starts for d in (0, 1, 2))}
+    for cut in sorted(edge for edge in edges if edge < len(text)):
+        part = Evidence.parse(text[:cut])
+        assert part == possible[len(part.frames)], f"cut at {cut}"
+
+
+@pytest.mark.parametrize("path", PeerPath)
+@pytest.mark.parametrize("name", NODES)
+def test_a_cut_leaves_each_verdict_as_it_is_or_unknown(name: str, path: PeerPath) -> None:
+    whole = judge(NODES[name], path)
+    for part in cuts(NODES[name]):
+        for check, (status, *rest) in judge(part, path).items():
+            same = (status, *rest) == whole[check]
+            assert same or status is Status.UNKNOWN, f"{check} after {list(part.frames)[-1:]}"
+
+
+def test_nothing_at_all_proves_nothing_at_all() -> None:
+    statuses = {status for status, *_ in judge(Evidence(), PeerPath.PEERMEM).values()}
+    assert statuses == {Status.UNKNOWN, Status.NA}
+    assert {
+        found for status, found, _ in judge(Evidence(), PeerPath.PEERMEM).values()
+        if status is Status.NA
+    } == {"not part of the peermem path"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_saved_evidence_is_judged_as_the_node_was(name: str) -> None:
+    again = Evidence.parse(NODES[name].dump())
+    assert judge(again, PeerPath.PEERMEM) == judge(NODES[name], PeerPath.PEERMEM)
+
+
+@pytest.mark.parametrize("name", ["healthy", "ill"])
+def test_the_order_of_checks_changes_no_verdict(name: str) -> None:
+    want, shared = Want(), Node(NODES[name])
+    backwards = {check.id: told(check(shared, want).finding) for check in reversed(ALL)}
+    alone = {check.id: told(check(Node(NODES[name]), want).finding) for check in ALL}
+    assert backwards == alone == judge(NODES[name], PeerPath.PEERMEM)
+
+
+KEYS = list(node().frames)
+ODD = st.text(st.characters(exclude_characters="\n", codec=None), max_size=20)
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> Evidence:
+    """A node of which one frame was damaged: lines lost, doubled, cut short or made odd."""
+    frames = dict(NODES[draw(st.sampled_from(["healthy", "ill", "rocky"]))].frames)
+    key = draw(st.sampled_from(KEYS))
+    frame = frames[key]
+    lines = frame.text.split("\n")[:-1] or [""]
+    at = draw(st.integers(0, len(lines) - 1))
+    line = lines[at]
+    lines[at : at + 1] = draw(
+        st.one_of(
+            st.just([]),
+            st.just([line, line]),
+            st.integers(0, max(0, len(line) - 1)).map(lambda end: [line[:end]]),
+            st.integers(0, len(line)).map(lambda end: [line[end:]]),
+            st.tuples(st.integers(0, len(line)), ODD).map(
+                lambda where: [line[: where[0]] + where[1] + line[where[0] :]]
+            ),
+            ODD.map(lambda odd: [odd]),
+        )
+    )
+    text = "".join(each + "\n" for each in lines)
+    frames[key] = Frame(key, State.OK, frame.source, text)
+    return Evidence(frames, complete=True)
+
+
+@settings(max_examples=400, deadline=None)
+@given(damaged(), st.sampled_from(PeerPath))
+def test_damaged_content_is_judged_or_refused_and_never_ends_the_run(
+    evidence: Evidence, path: PeerPath
+) -> None:
+    assert set(judge(evidence, path)) == {check.id for check in ALL}
