@@ -103,8 +103,7 @@ def make_nodes(state: Path, names: tuple[str, ...]) -> None:
     new = {place: recipe for place, recipe in new.items() if not place.is_dir()}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda item: _make_whole(*item), (alone | new).items()))
-    for name in many:
-        _clone_node(state, name)
+        list(pool.map(lambda name: _clone_node(state, name), many))
 
 
 def _make_whole(place: Path, recipe: Recipe) -> None:

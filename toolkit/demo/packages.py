@@ -69,7 +69,8 @@ def _sources(tree: Tree, package: Package) -> None:
     for index, module in enumerate(package.modules):
         lines.append(f'BUILT_MODULE_NAME[{index}]="{module.name}"')
         lines.append(f'DEST_MODULE_LOCATION[{index}]="/updates/dkms"')
-        tree.text(f"{at}/{module.name}/{module.name}.c", module.source())
+        folder = f"{module.name}/" if module.name.startswith("nvidia") else ""
+        tree.text(f"{at}/{folder}{module.name}.c", module.source())
     tree.text(f"{at}/dkms.conf", "\n".join(lines) + "\n" + _CONF_TAIL)
     tree.link(f"var/lib/dkms/{package.name}/{package.version}/source", f"/{at}")
 
