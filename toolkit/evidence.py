@@ -28,7 +28,7 @@ from enum import StrEnum
 from toolkit.errors import CutOff, NoEvidence, Unparsable
 
 GRAMMAR = "gdr-toolkit/1"
-_HEADER = re.compile(r"= ([!-~]+) (ok|absent|denied|timeout|failed:\d+) ?(.*)")
+_HEADER = re.compile(r"= ([!-~]+) (ok|absent|denied|timeout|failed:[0-9]{1,3})(?: (.*))?")
 # Noise that may hold a line of ours: glued to a message, or of a state that we do not know.
 _SWALLOWED = re.compile(r"\||= [!-~]+ [a-z]+")
 _BEGIN = "= begin ok "
@@ -136,7 +136,7 @@ class _Reader:
         if header is None:
             self._content(line)
             return
-        key, state, source = header.groups()
+        key, state, source = header.groups(default="")
         self._close()
         if key == "end":
             self.ended = True

@@ -119,6 +119,19 @@ def test_what_follows_the_end_is_not_evidence(end: str) -> None:
     assert evidence.complete is (end == "= end ok 6")
 
 
+@pytest.mark.parametrize("status", ["", "-1", "1000", "9" * 5000, "four", "\u0664"])
+def test_a_status_that_no_command_has_is_no_header(status: str) -> None:
+    part = Evidence.parse(TEXT.replace("failed:4", f"failed:{status}"))
+    assert not part.complete
+    assert "dkms-status" not in part.frames
+
+
+def test_a_word_that_only_begins_like_a_state_is_none() -> None:
+    part = Evidence.parse(TEXT.replace("= cmdline ok ", "= cmdline okay "))
+    assert not part.complete
+    assert "cmdline" not in part.frames
+
+
 def test_a_key_that_comes_twice_completes_nothing() -> None:
     text = TEXT.replace("= end ok 6", "= cmdline ok /proc/cmdline\n|other\n= end ok 7")
     assert not Evidence.parse(text).complete

@@ -46,7 +46,7 @@ def test_a_port_is_up_only_when_both_states_say_so(port: tuple[str, str], up: bo
 
 
 def test_devices_come_in_natural_order() -> None:
-    names = ["mlx5_10", "mlx5_2", "mlx5_1", "ibp198s0f0", "mlx5_bond_0"]
+    names = ["mlx5_10", "mlx5_2", "mlx5_1", "ibp198s0f0", "mlx5_bond_0", "mlx5_\u00b2"]
     text = "".join(f"{name}/fw_ver:1\n" for name in names)
     assert [each.name for each in parse_infiniband(text)] == [
         "ibp198s0f0",
@@ -54,6 +54,7 @@ def test_devices_come_in_natural_order() -> None:
         "mlx5_2",
         "mlx5_10",
         "mlx5_bond_0",
+        "mlx5_\u00b2",
     ]
 
 
@@ -87,6 +88,7 @@ def test_no_device_prints_nothing() -> None:
         pytest.param("mlx5_0/ports/one/state:4: ACTIVE", id="port-is-no-number"),
         pytest.param("mlx5_0/ports/state:4: ACTIVE", id="no-port"),
         pytest.param("mlx5_0", id="no-colon"),
+        pytest.param("mlx5_0/ports/\u0661/state:4: ACTIVE", id="digit-of-another-script"),
     ],
 )
 def test_another_form_is_refused(line: str) -> None:

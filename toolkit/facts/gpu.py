@@ -82,7 +82,7 @@ class GpuRow:
 
 _BUS_ID = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
 # "81559 MiB", "[N/A]", "N/A", "[Not Supported]", "[Unknown Error]", "[GPU requires reset]"
-_MEMORY = re.compile(r"(\d+) MiB|\[[^\]]+\]|N/A")
+_MEMORY = re.compile(r"([0-9]{1,9}) MiB|\[[^\]]+\]|N/A")
 
 
 def parse_gpu_rows(text: str) -> tuple[GpuRow, ...]:

@@ -144,7 +144,7 @@ def _link(values: dict[str, str], which: str) -> Link:
     """ "32.0 GT/s PCIe" and "16"; an unknown speed is written "Unknown", a dead link "x0" or 63."""
     speed = re.match(r"[\d.]+", values.get(f"{which}_link_speed", ""))
     width = values.get(f"{which}_link_width", "0")
-    lanes = int(width) if width.isdigit() and int(width) < 63 else 0
+    lanes = int(width) if width.isdecimal() and int(width) < 63 else 0
     return Link(float(speed[0]) if speed else 0.0, lanes)
 
 

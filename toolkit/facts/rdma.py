@@ -62,14 +62,14 @@ def parse_infiniband(text: str) -> tuple[RdmaDevice, ...]:
     values: dict[str, dict[str, list[str]]] = {}
     for path, value in named_lines(text, "/sys/class/infiniband"):
         name, _, attribute = path.partition("/")
-        if not re.fullmatch(r"\w+|ports/\d+/\w+", attribute):
+        if not re.fullmatch(r"\w+|ports/[0-9]{1,3}/\w+", attribute):
             raise Unparsable("/sys/class/infiniband", f"{path}:{value}")
         values.setdefault(name, {}).setdefault(attribute, []).append(value.strip())
     return tuple(_device(name, values[name]) for name in sorted(values, key=_natural))
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    return [(int(run), "") if run.isdigit() else (-1, run) for run in re.split(r"(\d+)", name)]
+    return [(int(run), "") if run.isdecimal() else (-1, run) for run in re.split(r"(\d+)", name)]
 
 
 def _device(name: str, values: dict[str, list[str]]) -> RdmaDevice:
