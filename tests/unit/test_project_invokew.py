@@ -247,6 +247,25 @@ def test_the_first_python_that_will_do_is_taken(checkout: Checkout) -> None:
     assert checkout.start().status == 0
 
 
+@pytest.mark.parametrize(
+    ("before", "status", "told"),
+    [
+        pytest.param("", 0, True, id="will-do"),
+        pytest.param("sys.version_info = (3, 10, 12)", 3, False, id="too-old"),
+        pytest.param("sys.modules['ensurepip'] = None", 4, True, id="without-ensurepip"),
+    ],
+)
+def test_a_python_is_asked_whether_it_will_do(before: str, status: int, told: bool) -> None:
+    """The question itself, put to a real Python; elsewhere the answer is played."""
+    text = (ROOT / "invokew").read_text()
+    probe = text.partition("probe='")[2].partition("'\n")[0]
+    assert "ensurepip" in probe
+    words = [sys.executable, "-c", f"import sys\n{before}\n{probe}"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    real = f"{Path(sys.executable).resolve()}\n" if told else ""
+    assert (done.returncode, done.stdout) == (status, real)
+
+
 def test_a_second_start_costs_little_beside_python_itself(tmp_path: Path) -> None:
     """A ratio within one run, of the best of ten, so that a busy machine does not matter."""
     checkout = make(tmp_path, "sh")
