@@ -81,12 +81,17 @@ class Mute:
         self._greeting = greeting
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._taken: list[socket.socket] = []
+        self._met = threading.Event()
         self._thread = threading.Thread(target=self._accept)
         self.port = int(self._listener.getsockname()[1])
 
     def __enter__(self) -> Mute:
         self._thread.start()
         return self
+
+    def wait_for_client(self, limit_s: float) -> bool:
+        """Whether somebody has connected by then."""
+        return self._met.wait(limit_s)
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):
@@ -103,6 +108,7 @@ class Mute:
             except OSError:
                 return
             self._taken.append(sock)
+            self._met.set()
             sock.sendall(self._greeting)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 from invoke.context import Context
 from invoke.tasks import Task
 
+from toolkit.errors import UsageError
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -79,13 +81,18 @@ def signature(options: tuple[Option, ...]) -> inspect.Signature:
     context = inspect.Parameter("c", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Context)
     keywords = [
         inspect.Parameter(
-            each.name,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            default=inspect.Parameter.empty if each.positional else each.default,
+            each.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=_default(each)
         )
         for each in options
     ]
     return inspect.Signature([context, *keywords])
+
+
+def _default(option: Option) -> object:
+    """Numbers go through Invoke as text: its own conversion ends in a traceback."""
+    if option.positional:
+        return inspect.Parameter.empty
+    return option.default if isinstance(option.default, bool) else str(option.default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,4 +109,13 @@ class Said:
         return bool(self.values.get(name, False))
 
     def number(self, name: str, default: int = 0) -> int:
-        return int(self.values.get(name, default))
+        """A whole number.
+
+        :raises UsageError: where something else was said.
+        """
+        value = str(self.values.get(name, default))
+        try:
+            return int(value)
+        except ValueError:
+            option = name.replace("_", "-")
+            raise UsageError(f"--{option} {value!r} is not a whole number") from None

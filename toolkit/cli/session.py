@@ -36,7 +36,7 @@ class Session:
     @classmethod
     def begin(cls, verb: str, said: Said) -> Session:
         now = datetime.now(UTC)
-        folder = RunFolder.create(state_dir() / "runs", verb, now)
+        folder = RunFolder(state_dir() / "runs", verb, now)
         return cls(verb, said, now, folder, Painter(wants_colour(sys.stdout)))
 
     @property

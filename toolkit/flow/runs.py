@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,38 +17,36 @@ _SUFFIX = ".evidence"
 class RunFolder:
     """Keeps what a run saw. A disk that is full costs the record, never the run."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.trouble = ""  # the first reason why something could not be kept
-
-    @classmethod
-    def create(cls, base: Path, verb: str, now: datetime) -> RunFolder:
-        """A fresh folder below ``base``, named by time and verb; two at once do not collide."""
+    def __init__(self, base: Path, verb: str, now: datetime) -> None:
+        """A folder below ``base``, named by time and verb; made when there is something to keep."""
         stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H-%M-%S")
-        folder = cls(base / f"{stamp}-{verb}")
-        for number in range(1, 100):
-            try:
-                folder.path.mkdir(parents=True)
-            except FileExistsError:
-                folder.path = base / f"{stamp}-{verb}-{number}"
-            except OSError as why:
-                folder.trouble = f"{folder.path}: {why.strerror}"
-                break
-            else:
-                break
-        return folder
+        self.path = base / f"{stamp}-{verb}"
+        self.trouble = ""  # the first reason why something could not be kept
+        self._lock = threading.Lock()
+        self._made = False
 
     def keep(self, name: str, text: str) -> None:
-        """Write one file, whole or not at all."""
-        if self.trouble:
-            return
-        target = self.path / safe_name(name)
-        beside = target.with_name(target.name + ".part")
+        """Write one file, whole or not at all. Called from many threads."""
         try:
+            target = self._folder() / safe_name(name)
+            beside = target.with_name(target.name + ".part")
             beside.write_text(text, encoding="utf-8", errors="surrogateescape")
             beside.rename(target)
         except OSError as why:
-            self.trouble = f"{target}: {why.strerror}"
+            self.trouble = self.trouble or f"{self.path}: {why.strerror}"
+
+    def _folder(self) -> Path:
+        """The folder; two runs that begin within one second get one each."""
+        with self._lock:
+            first, number = self.path, 1
+            while not self._made:
+                try:
+                    self.path.mkdir(parents=True)
+                    self._made = True
+                except FileExistsError:
+                    self.path = first.with_name(f"{first.name}-{number}")
+                    number += 1
+            return self.path
 
     def keep_evidence(self, host: str, evidence: Evidence, moment: str = "") -> None:
         self.keep(f"{host}{moment and '.' + moment}{_SUFFIX}", evidence.dump())
