@@ -68,9 +68,7 @@ class Board:
             "pci": "".join(map(_attributes, self.functions)),
             "pci-links": "".join(_links(self, each) for each in self.functions),
             "pci-resources": "".join(
-                f"@{each.address}\n{_resource(each)}"
-                for each in self.functions
-                if each.klass != BRIDGE
+                _resource(each) for each in self.functions if each.klass != BRIDGE
             ),
             "pci-config": "".join(f"@{e.address}\n{od(space(e))}" for e in self.functions),
         }
@@ -109,7 +107,8 @@ def _resource(function: Fn) -> str:
         start = (index + 1) << 40
         size = sizes.get(index, 0)
         end, flags = (start + size - 1, 0x14220C) if size else (0, 0)
-        lines.append(f"0x{start if size else 0:016x} 0x{end:016x} 0x{flags:016x}\n")
+        values = f"0x{start if size else 0:016x} 0x{end:016x} 0x{flags:016x}"
+        lines.append(f"{function.address}/resource:{values}\n")
     return "".join(lines)
 
 

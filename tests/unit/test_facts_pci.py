@@ -68,9 +68,9 @@ def test_a_link(now: tuple[str, int], link: Link) -> None:
         pytest.param("pci", "0000:18:00.0/vendor:0x10de\n", id="without-class"),
         pytest.param("pci", "vendor\n", id="no-name"),
         pytest.param("pci-links", "0000:18:00.0\n", id="link-without-arrow"),
-        pytest.param("pci-resources", "@0000:18:00.0\n0x0 0x0\n", id="two-words"),
-        pytest.param("pci-resources", "@0000:18:00.0\n0x0 0x0 zz\n", id="no-number"),
-        pytest.param("pci-resources", "0x0 0x0 0x0\n", id="no-heading"),
+        pytest.param("pci-resources", "0000:18:00.0/resource:0x0 0x0\n", id="two-words"),
+        pytest.param("pci-resources", "0000:18:00.0/resource:0x0 0x0 zz\n", id="no-number"),
+        pytest.param("pci-resources", "0x0 0x0 0x0\n", id="no-name-before-it"),
         pytest.param("pci-config", "@0000:18:00.0\n000010 00\n", id="config-does-not-add-up"),
     ],
 )

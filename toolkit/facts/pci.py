@@ -89,7 +89,10 @@ def parse_pci(attributes: str, links: str, resources: str, config: str) -> PciTr
         address, _, attribute = path.partition("/")
         values.setdefault(address, {})[attribute] = value.strip()
     pointed = _links(links)
-    bars = {address: _bars(address, lines) for address, lines in blocks(resources, "resource")}
+    regions: dict[str, list[str]] = {}
+    for path, line in named_lines(resources, "resource"):
+        regions.setdefault(path.removesuffix("/resource"), []).append(line)
+    bars = {address: _bars(address, lines) for address, lines in regions.items()}
     spaces = {a: ConfigSpace.parse(a, lines) for a, lines in blocks(config, "config")}
     return PciTree(
         {

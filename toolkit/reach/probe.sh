@@ -226,16 +226,15 @@ pci_functions() { # sets bridges and endpoints: the functions a peer-to-peer pat
         { read -r class <"$device/class"; } 2>/dev/null
         case $class in
             0x0604*) bridges="$bridges ${device##*/}" ;;
-            0x03* | 0x0207* | 0x0200* | 0x0108* | 0x0680*) endpoints="$endpoints ${device##*/}" ;;
+            0x02*) [ -e "$device/physfn" ] || endpoints="$endpoints ${device##*/}" ;; # a VF adds nothing
+            0x03* | 0x0108* | 0x0680*) endpoints="$endpoints ${device##*/}" ;;
         esac
     done
 }
 
 pci_resources() {
-    for device in $endpoints; do
-        echo "@$device"
-        cat "$root/sys/bus/pci/devices/$device/resource" 2>/dev/null
-    done
+    # shellcheck disable=SC2046 # one word a function
+    from /sys/bus/pci/devices $(for device in $endpoints; do echo "$device/resource"; done)
 }
 
 pci_config() { # repeated lines as od folds them: mostly zeroes

@@ -1,0 +1,171 @@
+"""The same reading of 64 nodes, by us and by others, over real sshd on loopback.
+
+    ./invokew bench [--hosts 64] [--rounds 3]
+
+A round runs every contender once, one after the other, so that whatever else the machine
+does falls on all of them; what counts are the ratios within a round. All of them run the
+same probe on the same simulated node, except the last, which reads some of it by modules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.fleet.sshd import many
+from toolkit.demo.build import environment
+from toolkit.demo.fleet import prepare
+
+ROOT = Path(__file__).parents[2]
+PROBE = ROOT / "toolkit/reach/probe.sh"
+NODE = "demo-healthy"
+READS = ("uname -a", "cat /etc/os-release", "cat /proc/cmdline", "cat /proc/modules")
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    name: str
+    command: Callable[[Site], list[str]]
+    needs: str = ""  # a program
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What every contender is given."""
+
+    folder: Path
+    hosts: int
+
+    @property
+    def inventory(self) -> str:
+        return str(self.folder / "hosts.ini")
+
+    @property
+    def ssh_config(self) -> str:
+        return str(self.folder / "ssh_config")
+
+
+def ours(site: Site) -> list[str]:
+    reach = ["--inventory", site.inventory, "--ssh-config", site.ssh_config]
+    return [sys.executable, "-m", "toolkit.cli", "doctor", *reach, "--quiet", "--json"]
+
+
+def bare(site: Site) -> list[str]:
+    """One connection, one exec, one script, and nothing made of the answers."""
+    return [sys.executable, "-m", "tests.bench.bare", site.inventory, site.ssh_config]
+
+
+def openssh(site: Site) -> list[str]:
+    loop = (
+        f"cut -d' ' -f1 {site.inventory} | xargs -P 64 -I HOST sh -c "
+        f"'ssh -T -F {site.ssh_config} HOST sh -s <{PROBE} >{site.folder}/out.HOST'"
+    )
+    return ["sh", "-c", loop]
+
+
+def ansible_script(site: Site) -> list[str]:
+    return [*ansible(site), "-m", "script", "-a", str(PROBE)]
+
+
+def ansible_modules(site: Site) -> list[str]:
+    playbook = site.folder / "reads.yml"
+    tasks = "".join(f"    - command: {read}\n" for read in READS)
+    playbook.write_text(f"- hosts: all\n  gather_facts: false\n  tasks:\n{tasks}")
+    program = shutil.which("ansible-playbook") or "ansible-playbook"
+    return [program, "-i", site.inventory, "-f", "64", str(playbook)]
+
+
+def ansible(site: Site) -> list[str]:
+    return [shutil.which("ansible") or "ansible", "all", "-i", site.inventory, "-f", "64"]
+
+
+CONTENDERS = (
+    Contender("doctor", ours),
+    Contender("bare paramiko loop, same probe", bare),
+    Contender("OpenSSH client loop, same probe", openssh, "ssh"),
+    Contender("ansible, script module, same probe", ansible_script, "ansible"),
+    Contender("ansible, 4 of the reads by command", ansible_modules, "ansible-playbook"),
+)
+
+
+@contextmanager
+def site(count: int) -> Iterator[Site]:
+    """``count`` servers over one simulated node, with an inventory and an ssh configuration."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        prepare(folder / "demo", (NODE,))
+        node = environment(folder / "demo/nodes" / NODE)
+        with many(count, folder / "sshd", env=node) as servers:
+            rows, hosts = [], []
+            for at, server in enumerate(servers):
+                rows.append(
+                    f"n{at:03d} ansible_host=127.0.0.1 ansible_port={server.port} "
+                    f"ansible_ssh_common_args='-F {folder}/ssh_config' "
+                    "ansible_python_interpreter=/usr/bin/python3"
+                )
+                hosts += [f"Host n{at:03d}", "  HostName 127.0.0.1", f"  Port {server.port}"]
+            known = "".join(server.known_hosts.read_text() for server in servers)
+            (folder / "known_hosts").write_text(known)
+            (folder / "hosts.ini").write_text("\n".join(rows) + "\n")
+            general = ["Host *", "  IdentitiesOnly yes", f"  IdentityFile {servers[0].keys.user}"]
+            general += [f"  UserKnownHostsFile {folder}/known_hosts", "  ControlMaster no"]
+            (folder / "ssh_config").write_text("\n".join([*hosts, *general]) + "\n")
+            yield Site(folder, count)
+
+
+def measured(contender: Contender, where: Site) -> tuple[float, float]:
+    """Wall-clock seconds, and processor seconds of the controller with its children."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    begun = time.monotonic()
+    settings = {"ANSIBLE_PIPELINING": "1", "ANSIBLE_SSH_ARGS": "", "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        contender.command(where),
+        cwd=ROOT,
+        env=os.environ | settings | {"XDG_STATE_HOME": str(where.folder / "state")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    wall = time.monotonic() - begun
+    if ended.returncode != 0:
+        sys.exit(f"{contender.name} ended with {ended.returncode}: {ended.stderr[-800:]!r}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return wall, cpu
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hosts", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    chosen = parser.parse_args()
+    there = [each for each in CONTENDERS if not each.needs or shutil.which(each.needs)]
+    rounds: list[dict[str, tuple[float, float]]] = []
+    with site(chosen.hosts) as where:
+        for number in range(chosen.rounds):
+            print(f"round {number + 1}", file=sys.stderr)
+            rounds.append({each.name: measured(each, where) for each in there})
+    print(f"{chosen.hosts} hosts, medians of {chosen.rounds} rounds")
+    print(f"{'contender':<38}{'wall s':>8}{'ratio':>8}{'cpu s':>8}")
+    for each in there:
+        wall = statistics.median(one[each.name][0] for one in rounds)
+        ratio = statistics.median(one[each.name][0] / one["doctor"][0] for one in rounds)
+        cpu = statistics.median(one[each.name][1] for one in rounds)
+        print(f"{each.name:<38}{wall:>8.2f}{ratio:>8.2f}{cpu:>8.2f}")
+    for missing in (each for each in CONTENDERS if each not in there):
+        print(f"{missing.name:<38} not run: needs {missing.needs}")
+
+
+if __name__ == "__main__":
+    main()
