@@ -219,7 +219,7 @@ begin() { # from here on the run stands in the journal, and owes its triggers
 
 ready() { # the state's own folder
     if [ ! -d "$state" ]; then mkdir -p "$state" && chmod 755 "$state" || return; fi
-    : >"$state/try" && rm "$state/try"
+    : >"$state/try.$$" && rm -f "$state/try.$$"
 }
 
 gdr_apply() { # gdr_apply VERB [RUN] WAIT end

@@ -86,12 +86,20 @@ def rollback(
     :raises ApplyError: something could not be taken back; the rest was.
     :raises TransportError: whether it ran to its end cannot be known.
     """
+    script = rollback_script(run, wait_s)
+    result = transport.run(script, limit_s=limit_s, sink=sink)
+    return _read(transport.name, Evidence.parse(result.stdout), result.stderr, back=True)
+
+
+def rollback_script(run: str, wait_s: int) -> str:
+    """What is sent for a rollback. Cut off at any byte, it runs nothing.
+
+    :raises UsageError: for what cannot be the name of a run.
+    """
     if not run.replace("-", "").isalnum():
         raise UsageError(f"no run is named {run!r}", hint="last, all, or one of the journal's")
     body = engine().partition(_CALLED_AS_A_FILE)[0]
-    script = f"{body}stage=''\ngdr_apply rollback {run} {wait_s} end\n"
-    result = transport.run(script, limit_s=limit_s, sink=sink)
-    return _read(transport.name, Evidence.parse(result.stdout), result.stderr, back=True)
+    return f"{body}stage=''\ngdr_apply rollback {run} {wait_s} end\n"
 
 
 def _read(host: str, evidence: Evidence, stderr: str, *, back: bool = False) -> Applied:

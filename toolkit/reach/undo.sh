@@ -5,6 +5,7 @@
 # A run's folder holds, each line written before the act that it takes back:
 #   undo     file PATH NEW OLD OWNED KEPT MODE UID GID   hashes or "absent"; KEPT names the copy
 #            dir PATH                                    a folder that we made
+#            gone PATH                                   one that we made, and took away
 #   unwind   first|kept|after CALL                       commands that take triggers back
 #   keeps    patterns of files that the triggers rewrite
 #   before, after   their hashes then, and after the latest trigger
@@ -23,8 +24,10 @@ remember() { # remember PATH NEW: what lies there now, before it becomes NEW
 
 parents() { # parents DIR: makes what is missing of it
     if [ -d "$1/" ]; then return; fi
-    parents "${1%/*}" && echo "dir ${1#"$root"}" >>"$run/undo" && add "$state/owned" "${1#"$root"}/" &&
-        mkdir "$1" && chmod 755 "$1"
+    parents "${1%/*}" && echo "dir ${1#"$root"}" >>"$run/undo" && add "$state/owned" "${1#"$root"}/" || return
+    mkdir "$1" && chmod 755 "$1" && return
+    drop "$state/owned" "${1#"$root"}/"
+    return 1
 }
 
 temp_of() { printf '%s' "${1%/*}/.${1##*/}.gdr-toolkit-new"; }
@@ -54,7 +57,7 @@ settle() { # settle FILE PATH MODE UID GID: FILE's bytes become PATH, whole or n
 take_away() { # take_away PATH
     remember "$1" absent && rm -f "$root$1" && drop "$state/owned" "$1" || return 1
     set -- "${1%/*}"
-    while has "$state/owned" "$1/" && rmdir "$root$1" 2>/dev/null; do
+    while has "$state/owned" "$1/" && echo "gone $1" >>"$run/undo" && rmdir "$root$1" 2>/dev/null; do
         drop "$state/owned" "$1/"
         set -- "${1%/*}"
     done
@@ -132,6 +135,7 @@ take_back() { # take_back RUN
     while read -r kind path new old mine kept mode uid gid; do
         case $kind in
             file) numbered "restore $path" put_back ;;
+            gone) numbered "restore $path" put_folder_back ;;
             dir) if rmdir "$root$path" 2>/dev/null || [ ! -e "$root$path" ]; then drop "$state/owned" "$path/"; fi ;;
         esac
     done <<EOT
@@ -169,15 +173,20 @@ put_back() { # the file of the current undo line, where nobody else has changed 
     fi
     if [ "$now" = "$new" ] && [ "$old" = absent ]; then rm -f "$root$path" || return
     elif [ "$now" = "$new" ]; then
-        mkdir -p "$root${path%/*}" && settle "$run/kept/$kept" "$root$path" "$mode" "$uid" "$gid" || return
+        (umask 022 && mkdir -p "$root${path%/*}") && settle "$run/kept/$kept" "$root$path" "$mode" "$uid" "$gid" || return
     fi
     if [ "$mine" = yes ]; then add "$state/owned" "$path"; else drop "$state/owned" "$path"; fi
 }
 
+put_folder_back() { (umask 022 && mkdir -p "$root$path") && add "$state/owned" "$path/"; }
+
 touched_since() { # lines of kept files that are neither as they were nor as we left them
     rewrite "$run/now" listing
     grep -vxFf "$run/after" "$run/now" | grep -vxFf "$run/before"
-    grep -vxFf "$run/now" "$run/after" | grep -vxFf "$run/before"
+    grep -vxFf "$run/now" "$run/after" | grep -vxFf "$run/before" | while IFS= read -r line; do
+        # Gone as it was before is well: an earlier try of our own came as far.
+        if listed_in before "${line#*  }" && ! listed_in now "${line#*  }"; then echo "$line"; fi
+    done
     return 0
 }
 
@@ -186,7 +195,9 @@ give_back() { # kept files as they were; what the triggers made anew goes away
     status=0
     while IFS= read -r line; do
         path=${line#*  }
-        if foreign_path; then echo "$path: changed since by other hands; its trigger is run again"
+        if [ -z "$line" ]; then continue; fi
+        if listed_in foreign "$path"; then echo "$path: changed since by other hands; its trigger is run again"
+        elif listed_in before "$path"; then : # replaced below in one act, so never missing
         elif [ "${line%%  *}" = dir ]; then rmdir "$path" 2>/dev/null
         else rm -f "$path"; fi
     done <<EOT
@@ -194,10 +205,12 @@ $(backwards "$run/now" | grep -vxFf "$run/before")
 EOT
     while IFS= read -r line; do
         path=${line#*  }
-        if [ -z "$line" ] || foreign_path; then continue; fi
+        if [ -z "$line" ] || listed_in foreign "$path"; then continue; fi
         case $line in
-            dir*) mkdir -p "$path" ;;
-            *) mkdir -p "${path%/*}" && cp -a "$run/kept/tree$path" "$(temp_of "$path")" &&
+            dir*) (umask 022 && mkdir -p "$path") ;;
+            *) (umask 022 && mkdir -p "${path%/*}") && cp -a "$run/kept/tree$path" "$(temp_of "$path")" &&
+                # mv would follow a link to a folder, and end inside it.
+                { [ ! -L "$path" ] || rm -f "$path"; } &&
                 flush "$(temp_of "$path")" && mv -f "$(temp_of "$path")" "$path" ;;
         esac || status=1
     done <<EOT
@@ -205,4 +218,4 @@ $(grep -vxFf "$run/now" "$run/before")
 EOT
     return $status
 }
-foreign_path() { sed 's/^[^ ]*  //' "$run/foreign" 2>/dev/null | grep -qxF -e "$path"; }
+listed_in() { sed 's/^[^ ]*  //' "$run/$1" | grep -qxF -e "$2"; } # listed_in LIST PATH

@@ -1,0 +1,339 @@
+"""What the engine does on a node, step by step, and how it takes that back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+
+import pytest
+
+from tests.scripts.engine import (
+    BOOT,
+    GRUB_CFG,
+    KERNEL,
+    LIMITS,
+    MODPROBE_D,
+    STATE,
+    UPDATE_GRUB,
+    Tree,
+    bundle_of,
+    digest,
+    sent,
+    trigger,
+    usual,
+)
+from toolkit.change.bundle import Bundle
+from toolkit.change.render import engine
+
+pytestmark = pytest.mark.shell
+
+DEEP = "/etc/gdr-toolkit/sub/kernel-arguments"
+
+
+def test_a_file_is_placed_and_its_trigger_run(tree: Tree) -> None:
+    ran = tree.run(usual("softdep x\n"))
+    assert (ran.exit, ran.stderr) == (0, "")
+    assert set(ran.states().values()) == {"ok"}
+    assert tree.read(MODPROBE_D) == "softdep x\n"
+    assert "softdep x" in tree.read(GRUB_CFG)
+    assert tree.state("owned") == [MODPROBE_D]
+    assert tree.state("pending") == []
+    assert [line.split()[1] for line in tree.state("journal")] == ["done"]
+    assert tree.leftovers() == []
+
+
+def test_bytes_are_on_the_disk_before_they_have_the_name(tree: Tree) -> None:
+    # The shell finds these before the real ones, which they call after noting it.
+    for name in ("sync", "mv"):
+        real = shutil.which(name, path=os.environ["PATH"])
+        tree.tool(name, f'#!/bin/sh\necho {name} "$@" >>"$GDR_ROOT/calls"\nexec {real} "$@"\n')
+    tree.run(usual())
+    calls = [line.replace(str(tree.root), "") for line in tree.read("/calls").split("\n")]
+    temp = "/etc/modprobe.d/.gdr-toolkit.conf.gdr-toolkit-new"
+    renamed = calls.index(f"mv -f {temp} {MODPROBE_D}")
+    assert f"sync -d {temp}" in calls[:renamed]
+    assert "sync -d /etc/modprobe.d" in calls[renamed:]
+    # What takes the act back was on the disk before it.
+    assert any(line.startswith("sync -d") and line.endswith("/undo") for line in calls[:renamed])
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o600, 0o755])
+def test_mode_and_owner_are_those_of_the_bundle(tree: Tree, mode: int) -> None:
+    tree.run(sent(bundle_of({MODPROBE_D: "x\n"}, mode=mode)))
+    found = (tree.root / MODPROBE_D[1:]).stat()
+    assert stat.S_IMODE(found.st_mode) == mode
+    assert (found.st_uid, found.st_gid) == (os.geteuid(), os.getegid())
+
+
+def test_rollback_restores_bytes_mode_owner_and_time(tree: Tree) -> None:
+    old = tree.write(MODPROBE_D, "what was\n", 0o640)
+    if os.geteuid() == 0:
+        os.chown(old, 12, 34)
+    os.utime(old, (1_600_000_000, 1_600_000_000))
+    before = tree.files()
+    tree.run(sent(bundle_of({MODPROBE_D: "new\n", DEEP: "iommu=pt\n"}, *trigger(UPDATE_GRUB))))
+    assert tree.files() != before
+    ran = tree.rollback()
+    assert ran.exit == 0
+    assert tree.files() == before
+    assert tree.state("owned") == []
+    assert tree.leftovers() == []
+
+
+def test_rollback_of_a_removal_puts_the_file_back(tree: Tree) -> None:
+    tree.run(sent(bundle_of({DEEP: "iommu=pt\n"})))
+    before, owned = tree.files(), sorted(tree.state("owned"))
+    tree.run(sent(bundle_of({}, remove=[DEEP])))
+    assert not tree.exists("/etc/gdr-toolkit")
+    assert tree.state("owned") == []
+    assert tree.rollback("last").exit == 0
+    assert tree.files() == before
+    assert sorted(tree.state("owned")) == owned
+
+
+def test_runs_are_taken_back_newest_first(tree: Tree) -> None:
+    before = tree.files()
+    for text in ("one\n", "two\n", "three\n"):
+        tree.run(usual(text))
+    middle = tree.files()
+    tree.run(usual("four\n"))
+    assert tree.rollback("last").exit == 0
+    assert tree.files() == middle
+    assert tree.rollback("all").exit == 0
+    assert tree.files() == before
+    assert {line.split()[1] for line in tree.state("journal")} == {"rolled-back"}
+
+
+def test_one_run_can_be_named(tree: Tree) -> None:
+    tree.run(sent(bundle_of({MODPROBE_D: "one\n"})))
+    tree.run(sent(bundle_of({LIMITS: "two\n"})))
+    first = tree.state("journal")[0].split()[0]
+    assert tree.rollback(first).exit == 0
+    assert not tree.exists(MODPROBE_D)
+    assert tree.exists(LIMITS)
+
+
+def test_nothing_to_take_back_is_no_trouble(tree: Tree) -> None:
+    ran = tree.rollback()
+    assert (ran.exit, ran.states()) == (0, {"no run to take back": "ok"})
+
+
+@pytest.mark.parametrize(
+    ("expect", "sentence"),
+    [
+        pytest.param(
+            "expect kernel 6.1.0", f"made for kernel 6.1.0, the node now runs {KERNEL}", id="kernel"
+        ),
+        pytest.param(f"expect boot-id {BOOT[:-1]}0", "the node was booted again", id="boot"),
+        pytest.param(f"expect file {MODPROBE_D} {'0' * 64}", "now absent", id="file-gone"),
+        pytest.param("expect file /etc/modprobe.d/site.conf absent", "absent then", id="file-new"),
+        pytest.param("expect moon full", "does not know", id="from-the-future"),
+    ],
+)
+def test_a_plan_for_another_state_touches_nothing(tree: Tree, expect: str, sentence: str) -> None:
+    before = tree.files()
+    wrong = bundle_of(
+        {MODPROBE_D: "x\n"}, *trigger(UPDATE_GRUB), expect=[f"expect kernel {KERNEL}", expect]
+    )
+    ran = tree.run(sent(wrong))
+    assert ran.exit == 5
+    assert sentence in ran.words(expect)
+    assert ran.states()[f"expect kernel {KERNEL}"] == "ok"
+    assert ran.states()[f"not begun: place {MODPROBE_D}"] == "absent"
+    assert ran.evidence.complete
+    assert tree.files() == before
+    assert tree.state("journal") == []
+    assert list((tree.root / STATE / "runs").iterdir()) == []
+
+
+def test_expectations_that_hold_let_the_plan_through(tree: Tree) -> None:
+    tree.write(MODPROBE_D, "old\n")
+    holds = [f"expect file {MODPROBE_D} {digest('old' + chr(10))}", f"expect file {LIMITS} absent"]
+    assert tree.run(sent(bundle_of({MODPROBE_D: "new\n"}, expect=holds))).exit == 0
+
+
+def test_a_failed_trigger_says_what_stands_and_what_was_not_begun(tree: Tree) -> None:
+    tree.command("dkms", "#!/bin/sh\necho Building...\necho broken >&2\nexit 10\n")
+    calls = ["BUILD_DKMS dkms build", UPDATE_GRUB]
+    ran = tree.run(sent(bundle_of({MODPROBE_D: "x\n"}, *[s for c in calls for s in trigger(c)])))
+    assert ran.exit == 5
+    assert ran.words("BUILD_DKMS") == "Building...\nbroken\n"
+    assert ran.states()[f"place {MODPROBE_D}"] == "ok"
+    assert ran.states()["BUILD_DKMS dkms build"] == "failed:10"
+    assert ran.states()[f"not begun: {UPDATE_GRUB}"] == "absent"
+    assert tree.read(MODPROBE_D) == "x\n"
+    assert tree.state("pending") == calls  # both are owed to the next plan
+    assert [line.split()[1] for line in tree.state("journal")] == ["stopped"]
+    tree.command("dkms", "#!/bin/sh\n")
+    assert tree.rollback().exit == 0
+    assert tree.state("pending") == []
+
+
+def test_a_missing_command_is_found_before_anything_is_touched(tree: Tree) -> None:
+    before = tree.files()
+    ran = tree.run(sent(bundle_of({MODPROBE_D: "x\n"}, *trigger("DEPMOD no-such-thing -a"))))
+    assert ran.exit == 5
+    assert ran.words("DEPMOD") == "no-such-thing: the node has no such command\n"
+    assert tree.files() == before
+
+
+def test_commands_of_another_machine_are_not_the_nodes(tree: Tree) -> None:
+    ran = tree.run(sent(bundle_of({}, *trigger("DEPMOD ls /"))))
+    assert ran.states()["DEPMOD ls /"] == "failed:127"
+
+
+@pytest.mark.parametrize("kind", ["link", "folder"])
+def test_what_is_no_ordinary_file_is_not_replaced(tree: Tree, kind: str) -> None:
+    place = tree.root / MODPROBE_D[1:]
+    if kind == "link":
+        place.symlink_to("site.conf")
+    else:
+        place.mkdir()
+    before = tree.files()
+    ran = tree.run(usual())
+    assert ran.states()[f"place {MODPROBE_D}"] == "failed:73"
+    assert tree.files() == before
+
+
+def test_a_missing_parent_that_cannot_be_made_is_told_in_the_systems_words(tree: Tree) -> None:
+    tree.write("/etc/security", "a file where a folder should be\n")
+    ran = tree.run(sent(bundle_of({MODPROBE_D: "x\n", LIMITS: "y\n"}, *trigger(UPDATE_GRUB))))
+    assert ran.exit == 5
+    assert "mkdir" in ran.words(f"place {LIMITS}")
+    assert ran.states()[f"place {MODPROBE_D}"] == "ok"
+    assert ran.states()[f"not begun: {UPDATE_GRUB}"] == "absent"
+    assert tree.state("owned") == [MODPROBE_D]
+    assert tree.leftovers() == []
+
+
+def test_a_file_changed_since_by_other_hands_is_left(tree: Tree) -> None:
+    tree.run(sent(bundle_of({MODPROBE_D: "ours\n", LIMITS: "ours\n"})))
+    tree.write(LIMITS, "theirs\n")
+    ran = tree.rollback()
+    assert ran.exit == 5
+    assert ran.words(f"restore {LIMITS}") == "changed since by other hands, so left as it is\n"
+    assert tree.read(LIMITS) == "theirs\n"
+    assert not tree.exists(MODPROBE_D)
+    assert [line.split()[1] for line in tree.state("journal")] == ["partly-rolled-back"]
+
+
+def test_links_and_folders_that_a_trigger_moves_come_back(tree: Tree) -> None:
+    for version in ("1.0", "2.0"):
+        tree.write(f"/boot/grub/{version}/module.ko", version)
+    (tree.root / "boot/grub/current").symlink_to("1.0")
+    (tree.root / "boot/grub/empty").mkdir()
+    tree.command(
+        "dkms",
+        '#!/bin/sh\ncd "$GDR_ROOT/boot/grub" && ln -sfn 2.0 current && ln -s 1.0 other\n'
+        "rmdir empty && mkdir -p a/b && echo x >a/b/c && rm 1.0/module.ko && echo y >2.0/module.ko\n",
+    )
+    before = tree.files()
+    assert tree.run(sent(bundle_of({}, *trigger("BUILD_DKMS dkms build")))).exit == 0
+    assert tree.rollback().exit == 0
+    assert tree.files() == before
+    assert (tree.root / "boot/grub/current").readlink().name == "1.0"
+
+
+def test_a_rewritten_file_changed_since_is_written_by_its_trigger_again(tree: Tree) -> None:
+    tree.run(usual("softdep x\n"))
+    tree.write(GRUB_CFG, "a kernel was installed since\n")
+    ran = tree.rollback()
+    assert ran.exit == 0
+    assert "changed since by other hands" in ran.words("give back")
+    assert tree.read(GRUB_CFG) == "options site\n\n"  # as update-grub derives it without ours
+
+
+def test_a_call_that_is_taken_back_by_another_one(tree: Tree) -> None:
+    log = "#!/bin/sh\necho $@ $(ls $GDR_ROOT/etc/modprobe.d) >>$GDR_ROOT/log\n"
+    tree.command("dkms", log)
+    steps = [
+        "undo first 'BUILD_DKMS dkms remove'",
+        "undo after 'BUILD_DKMS dkms tidy'",
+        "trigger 'BUILD_DKMS dkms add'",
+    ]
+    tree.run(sent(bundle_of({MODPROBE_D: "x\n"}, *steps)))
+    assert tree.rollback().exit == 0
+    assert tree.read("/log").split("\n")[:-1] == [
+        "add gdr-toolkit.conf site.conf",
+        "remove gdr-toolkit.conf site.conf",  # before files are restored
+        "tidy site.conf",  # after
+    ]
+
+
+def test_triggers_run_in_the_order_of_the_list(tree: Tree) -> None:
+    tree.command("say", "#!/bin/sh\necho $1 >>$GDR_ROOT/said\n")
+    steps = [step for word in ("a", "b", "c") for step in trigger(f"DEPMOD say {word}", undo="")]
+    tree.run(sent(bundle_of({}, *steps)))
+    assert tree.read("/said") == "a\nb\nc\n"
+
+
+def test_quoted_arguments_arrive_whole(tree: Tree) -> None:
+    tree.command("grubby", '#!/bin/sh\nfor each; do echo "<$each>"; done\n')
+    call = "UPDATE_BOOTLOADER grubby '--args=intel_iommu=on iommu=pt' '$(touch /tmp/x)' 'a;b'"
+    ran = tree.run(sent(bundle_of({}, *trigger(call))))
+    assert ran.words(call) == "<--args=intel_iommu=on iommu=pt>\n<$(touch /tmp/x)>\n<a;b>\n"
+
+
+def test_output_comes_as_it_is_made(tree: Tree) -> None:
+    tree.command(
+        "dkms", "#!/bin/sh\necho compiling\nuntil [ -e $GDR_ROOT/go ]; do sleep 0.05; done\n"
+    )
+    process = tree.start(sent(bundle_of({}, *trigger("BUILD_DKMS dkms build"))))
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line == "|compiling\n":
+            break
+    tree.write("/go", "")  # only now may it end, so the line came before that
+    assert process.communicate(timeout=30)[0].endswith("\n")
+    assert process.returncode == 0
+
+
+def test_a_line_without_an_end_is_a_line(tree: Tree) -> None:
+    assert tree.run(usual()).words(UPDATE_GRUB).endswith("...\ndone\n")
+
+
+def test_an_only_expecting_bundle_leaves_no_run_behind(tree: Tree) -> None:
+    ran = tree.run(sent(Bundle((), (f"expect kernel {KERNEL}", "finish 1"), "{}\n", engine())))
+    assert ran.exit == 0
+    assert tree.state("journal") == []
+    assert tree.rollback().states() == {"no run to take back": "ok"}
+
+
+RELOAD = "RELOAD_MODULES reload nvidia_peermem nvidia-peermem"
+MODPROBE = """#!/bin/sh
+case $1 in
+    --show-depends) printf 'insmod /lib/nvidia.ko\\ninsmod /lib/nvidia-peermem.ko \\n' && exit ;;
+esac
+echo "modprobe $*" >>$GDR_ROOT/said
+"""
+
+
+@pytest.mark.parametrize(
+    ("loaded", "said"),
+    [
+        pytest.param(None, "modprobe nvidia-peermem\n", id="not-loaded"),
+        pytest.param("NEW", "", id="loaded-as-on-disk"),
+        pytest.param("OLD", "rmmod nvidia_peermem\nmodprobe nvidia-peermem\n", id="another-build"),
+    ],
+)
+def test_a_module_is_reloaded_only_where_it_must(tree: Tree, loaded: str | None, said: str) -> None:
+    tree.command("modprobe", MODPROBE)
+    tree.command("modinfo", "#!/bin/sh\n[ $3 = /lib/nvidia-peermem.ko ] && echo NEW\n")
+    tree.command("rmmod", '#!/bin/sh\necho "rmmod $*" >>$GDR_ROOT/said\n')
+    tree.write("/said", "")
+    if loaded:
+        tree.write("/sys/module/nvidia_peermem/srcversion", loaded + "\n")
+    assert tree.run(sent(bundle_of({}, *trigger(RELOAD, undo="")))).exit == 0
+    assert tree.read("/said") == said
+
+
+def test_a_module_in_use_is_not_torn_out(tree: Tree) -> None:
+    tree.command("modprobe", MODPROBE)
+    tree.command("modinfo", "#!/bin/sh\necho NEW\n")
+    tree.command("rmmod", "#!/bin/sh\necho 'rmmod: Module nvidia_peermem is in use' >&2\nexit 1\n")
+    tree.write("/sys/module/nvidia_peermem/srcversion", "OLD\n")
+    ran = tree.run(sent(bundle_of({}, *trigger(RELOAD, undo=""))))
+    assert ran.words(RELOAD) == "rmmod: Module nvidia_peermem is in use\n"
+    assert ran.states()[RELOAD] == "failed:1"
+    assert not tree.exists("/said")
