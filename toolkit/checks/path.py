@@ -43,10 +43,6 @@ def dmabuf_gap(node: Node) -> str:
     return ""
 
 
-def _told(gap: str) -> str:
-    return gap or "usable"
-
-
 @check(
     "path.selected",
     impact=Impact.BROKEN,
@@ -60,10 +56,10 @@ def selected(node: Node, want: Want) -> Finding:
     run time, perftest takes the one it is told to, UCX up to 1.17 knows peermem only.
     """
     gaps = {PeerPath.PEERMEM: peermem_gap(node), PeerPath.DMABUF: _try_dmabuf(node, want)}
-    told = tuple(f"{path}: {_told(gap)}" for path, gap in gaps.items())
+    other = next(path for path in PeerPath if path is not want.path)
+    told = (f"{other}: {gaps[other] or 'usable'}",)
     if not gaps[want.path]:
         return passed(f"{want.path}", details=told)
-    other = next(path for path in PeerPath if path is not want.path)
     hint = "" if gaps[other] else f"{other} is usable on this node: --profile {other}"
     return failed(
         f"{want.path}: {gaps[want.path]}",

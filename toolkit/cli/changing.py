@@ -20,7 +20,6 @@ from toolkit.flow.runs import read_saved
 from toolkit.report.document import Told
 from toolkit.report.plan_text import plan_lines
 from toolkit.report.text import errors, findings, report, summary
-from toolkit.suites.run import run_suite
 
 DIFF = Option("diff", False, "show the lines that change")
 CHECK = Option("check", False, "plan only; exit 7 where something would change")
@@ -219,6 +218,9 @@ def verify(said: Said) -> ExitCode:
       invoke verify --hosts gpu[001-128] --junit verify.xml
       python -m pytest --pyargs toolkit.suites --hosts gpu007    # without our task
     """
+    # Here, because pytest takes a quarter of a second that no other verb needs.
+    from toolkit.suites.run import run_suite  # noqa: PLC0415
+
     session = Session.begin("verify", said)
     sys.stdout.flush()
     return run_suite(

@@ -8,8 +8,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from toolkit.demo import fleet as demo
-from toolkit.demo.nodes import fleet_names
 from toolkit.errors import UsageError
 from toolkit.hosts import NOTHING, Host, narrow, refuse_many, select
 from toolkit.progress import Progress, Silent
@@ -100,6 +98,8 @@ def open_fleet(access: Access) -> Iterator[Fleet]:
         )
     with ExitStack() as stack:
         if _names_demo(access):
+            from toolkit.demo import fleet as demo  # noqa: PLC0415 only they pay for it
+
             nodes = stack.enter_context(demo.start(access.hosts, state_dir() / "demo"))
             hosts = narrow(nodes.hosts, NOTHING, exclude=access.exclude, limit=access.limit)
             refuse_many(hosts, yes=access.yes)
@@ -112,8 +112,11 @@ def open_fleet(access: Access) -> Iterator[Fleet]:
 
 def _names_demo(access: Access) -> bool:
     """A site's own inventory or host file goes first, whatever its hosts are called."""
-    own = access.inventory or access.hosts_file
-    return bool(access.hosts and not own and fleet_names(access.hosts))
+    if access.inventory or access.hosts_file or "demo" not in access.hosts:
+        return False
+    from toolkit.demo.nodes import fleet_names  # noqa: PLC0415 only they pay for it
+
+    return bool(fleet_names(access.hosts))
 
 
 def _connector(access: Access, config: SshConfig) -> Callable[[Host], Transport]:
