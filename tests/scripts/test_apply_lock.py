@@ -216,9 +216,9 @@ def test_killed_before_any_of_its_commands_the_next_run_ends_well(
     tmp_path: Path, existing: str
 ) -> None:
     """Every moment between two commands of the engine, one by one."""
-    fatal, moments = (-1 if existing else 0), 0  # the two cases share out the moments
+    fatal, moments = (-2 if existing else 0), 0  # the two cases share out the moments
     while True:
-        fatal += 3
+        fatal += 4
         tree = make_tree(tmp_path / f"{fatal}" / "node", SHELLS["dash"])
         if existing:
             tree.write(MODPROBE_D, existing)
@@ -234,7 +234,7 @@ def test_killed_before_any_of_its_commands_the_next_run_ends_well(
         assert process.returncode == -signal.SIGKILL
         moments += 1
         healthy_again(tree, TEXT, "options site\n")
-    assert moments >= 15
+    assert moments >= 12
 
 
 @pytest.mark.parametrize("seed", range(4))

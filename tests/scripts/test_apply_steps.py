@@ -226,7 +226,8 @@ def test_links_and_folders_that_a_trigger_moves_come_back(tree: Tree) -> None:
     tree.command(
         "dkms",
         '#!/bin/sh\ncd "$GDR_ROOT/boot/grub" && ln -sfn 2.0 current && ln -s 1.0 other\n'
-        "rmdir empty && mkdir -p a/b && echo x >a/b/c && rm 1.0/module.ko && echo y >2.0/module.ko\n",
+        "rmdir empty && mkdir -p a/b && echo x >a/b/c\n"
+        "rm 1.0/module.ko && echo y >2.0/module.ko\n",
     )
     before = tree.files()
     assert tree.run(sent(bundle_of({}, *trigger("BUILD_DKMS dkms build")))).exit == 0

@@ -77,7 +77,7 @@ listing() { # the folders, files and links kept, with the hash or target of each
     each_kept listed
 }
 listed() {
-    find "$1" -type d -exec printf 'dir  %s\n' {} +
+    find "$1" -type d | sed 's/^/dir  /'
     find "$1" -type f ! -name '.*.gdr-toolkit-new' -exec sha256sum {} +
     find "$1" -type l | while IFS= read -r link; do echo "link:$(readlink "$link")  $link"; done
 }
