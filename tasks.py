@@ -16,6 +16,10 @@ TEST = (
     Option("keyword", "", "only tests whose names match, as pytest's -k", "k"),
     Option("jobs", 0, "tests at once; as many as there are processors unless given", "j"),
 )
+BENCH = (
+    Option("hosts", 64, "real SSH servers on loopback"),
+    Option("rounds", 3, "times that each contender runs"),
+)
 
 
 @verb(TEST)
@@ -48,10 +52,10 @@ def lock(said: Said) -> ExitCode:
     return run.commands(generate.locks(), dry=said.dry)
 
 
-@verb()
+@verb(BENCH)
 def bench(said: Said) -> ExitCode:
     """Run the benchmarks: ratios to peers, measured side by side in one run."""
-    return run.commands(run.benchmarks(), dry=said.dry)
+    return run.commands(run.benchmarks(said.number("hosts"), said.number("rounds")), dry=said.dry)
 
 
 namespace = verbs()

@@ -84,10 +84,13 @@ def commands(lines: tuple[tuple[str, ...], ...], *, dry: bool = False) -> ExitCo
     return ExitCode.OK
 
 
-def benchmarks(root: Path = ROOT) -> tuple[tuple[str, ...], ...]:
-    """One command for each file of tests/bench, in the order of their names."""
-    names = sorted(path.stem for path in (root / "tests" / "bench").glob("bench_*.py"))
-    return tuple((sys.executable, "-m", f"tests.bench.{name}") for name in names)
+def benchmarks(hosts: int, rounds: int) -> tuple[tuple[str, ...], ...]:
+    """The benchmarks, one command each; what they print are ratios within a round."""
+    bench = (sys.executable, "-m")
+    return (
+        (*bench, "tests.bench.probe", "--rounds", str(rounds)),
+        (*bench, "tests.bench.doctor", "--hosts", str(hosts), "--rounds", str(rounds)),
+    )
 
 
 def _each(tiers: tuple[Tier, ...], *, keyword: str, jobs: int, dry: bool) -> Iterator[Ended]:

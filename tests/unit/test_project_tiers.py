@@ -278,3 +278,9 @@ def test_shellcheck_reads_every_script_whatever_its_name() -> None:
         found
     )
     assert "tasks.py" not in found
+
+
+def test_a_benchmark_is_a_module_that_is_there() -> None:
+    for words in run.benchmarks(64, 3):
+        assert words[1] == "-m"
+        assert (ROOT / f"{words[2].replace('.', '/')}.py").is_file()
