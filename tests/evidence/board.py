@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, replace
+from typing import Any
 
 MIB, GIB = 1 << 20, 1 << 30
 BRIDGE, GPU_CLASS, IB, ETHERNET = 0x060400, 0x030200, 0x020700, 0x020000
@@ -40,13 +41,12 @@ class Fn:
 class Board:
     functions: tuple[Fn, ...]
 
-    def but(self, address: str, **changes: object) -> Board:
+    def but(self, address: str, **changes: Any) -> Board:
         """The same board with one function changed."""
         assert address in {each.address for each in self.functions}
         return Board(
             tuple(
-                # mypy cannot see which field each keyword names; replace() itself checks
-                replace(each, **changes) if each.address == address else each  # type: ignore[arg-type]
+                replace(each, **changes) if each.address == address else each
                 for each in self.functions
             )
         )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from toolkit.errors import NoEvidence
-from toolkit.evidence import Evidence, State
+from toolkit.evidence import State
 from toolkit.facts.boot import BootEntry, BootMenu, default_entry, parse_boot_entries
 from toolkit.facts.cmdline import Cmdline, parse_cmdline
 from toolkit.facts.distro import Distro, parse_os_release
 from toolkit.facts.dkms import DkmsBuild, DkmsPackage, parse_dkms_confs, parse_dkms_status
-from toolkit.facts.fact import Memo, fact
+from toolkit.facts.fact import fact
 from toolkit.facts.firmware import Cpu, parse_cpu, parse_dmi
 from toolkit.facts.gpu import (
     Driver,
@@ -44,33 +44,17 @@ from toolkit.facts.modules import (
 from toolkit.facts.ours import Placed, parse_contents, parse_placed
 from toolkit.facts.pci import PciFunction, PciTree, parse_pci
 from toolkit.facts.rdma import Ofed, OfedFlavour, RdmaDevice, parse_infiniband
+from toolkit.facts.reading import Reading
 from toolkit.facts.versions import Version, parse_kernel_release, parse_ofed_version
 
 # Names under which OFED registers with DKMS: vendor deb, vendor rpm, Ubuntu's own.
 OFED_DKMS = ("mlnx-ofed-kernel", "mlnx-ofa_kernel", "doca-ofed")
 
 
-class Node:
+class Node(Reading):
     """One machine. Asking for a fact that was not read raises NoEvidence or Unparsable."""
 
-    def __init__(self, evidence: Evidence, memo: Memo | None = None) -> None:
-        self._evidence = evidence
-        self.memo: Memo = {} if memo is None else memo
-        self.cited: list[str] = []
-
-    def fresh(self) -> Node:
-        """The same machine with nothing cited yet; what was computed once is shared."""
-        return Node(self._evidence, self.memo)
-
     # --- machine ---
-
-    @property
-    def live(self) -> bool:
-        """Running, rather than an image: it has a boot id, readable or not.
-
-        :raises NoEvidence: where the evidence was cut off before it.
-        """
-        return self._evidence.frame("boot-id").state is not State.ABSENT
 
     @fact
     def boot_id(self) -> str:
@@ -275,9 +259,8 @@ class Node:
     @fact
     def mismatched_library(self) -> str:
         """Version of the user-space libraries that the driver does not talk to; "" for none."""
-        frame = self._evidence.frame("nvidia-smi")
-        self.cited.append("nvidia-smi")
-        return parse_nvml_mismatch(frame.text) if frame.state is State.FAILED else ""
+        failed = self._state("nvidia-smi") is State.FAILED
+        return parse_nvml_mismatch(self._evidence.frame("nvidia-smi").text) if failed else ""
 
     @fact
     def dkms(self) -> tuple[DkmsBuild, ...]:
@@ -399,35 +382,14 @@ class Node:
     @fact
     def owned(self) -> frozenset[str]:
         """Paths that an earlier run of ours placed."""
-        return (
-            frozenset(self._text("owned").split("\n")) - {""}
-            if self._there("owned")
-            else frozenset()
-        )
+        text = self._text("owned") if self._there("owned") else ""
+        return frozenset(line for line in text.split("\n") if line)
 
     @fact
     def pending(self) -> tuple[str, ...]:
         """Triggers that an earlier run still owes."""
         text = self._text("pending") if self._there("pending") else ""
         return tuple(line for line in text.split("\n") if line)
-
-    # --- reading ---
-
-    def _text(self, key: str) -> str:
-        self.cited.append(key)
-        return self._evidence.text(key)  # raises NoEvidence unless it was read in full
-
-    def _there(self, key: str) -> bool:
-        """Whether the source exists: absent is an answer, refused or cut off is none."""
-        return self._state(key) is not State.ABSENT
-
-    def _read_well(self, key: str) -> bool:
-        """Whether an optional source was read; a tool that fails here only tells less."""
-        return self._state(key) is State.OK
-
-    def _state(self, key: str) -> State:
-        self.cited.append(key)
-        return self._evidence.frame(key).state
 
 
 def _plain(names: tuple[str, ...]) -> set[str]:

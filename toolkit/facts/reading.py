@@ -1,0 +1,45 @@
+"""Reading sources from evidence, and remembering which ones."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from toolkit.evidence import Evidence, State
+from toolkit.facts.fact import Memo
+
+
+class Reading:
+    """One machine's evidence. Asking for a source that was not read raises NoEvidence."""
+
+    def __init__(self, evidence: Evidence, memo: Memo | None = None) -> None:
+        self._evidence = evidence
+        self.memo: Memo = {} if memo is None else memo
+        self.cited: list[str] = []  # keys of frames, in the order they were asked for
+
+    def fresh(self) -> Self:
+        """The same machine with nothing cited yet; what was computed once is shared."""
+        return type(self)(self._evidence, self.memo)
+
+    @property
+    def live(self) -> bool:
+        """Running, rather than an image: it has a boot id, readable or not.
+
+        :raises NoEvidence: where the evidence was cut off before it.
+        """
+        return self._evidence.frame("boot-id").state is not State.ABSENT
+
+    def _text(self, key: str) -> str:
+        self.cited.append(key)
+        return self._evidence.text(key)  # raises NoEvidence unless it was read in full
+
+    def _there(self, key: str) -> bool:
+        """Whether the source exists: absent is an answer, refused or cut off is none."""
+        return self._state(key) is not State.ABSENT
+
+    def _read_well(self, key: str) -> bool:
+        """Whether an optional source was read; a tool that fails here only tells less."""
+        return self._state(key) is State.OK
+
+    def _state(self, key: str) -> State:
+        self.cited.append(key)
+        return self._evidence.frame(key).state
