@@ -181,7 +181,8 @@ def bundle_of(
     contents = tuple(File(path, mode, text, digest(text)) for path, text in files.items())
     listed = [
         *expect,
-        f"keep {GRUB_CFG.rpartition('/')[0]}",
+        "keep BUILD_DKMS /lib/modules/*/updates",
+        f"keep UPDATE_BOOTLOADER {GRUB_CFG.rpartition('/')[0]}",
         *(f"remove {path}" for path in remove),
         *(f"place {each.path} {each.mode:o} {each.sha256}" for each in contents),
         *steps,

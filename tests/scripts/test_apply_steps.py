@@ -245,6 +245,22 @@ def test_a_rewritten_file_changed_since_is_written_by_its_trigger_again(tree: Tr
     assert tree.read(GRUB_CFG) == "options site\n\n"  # as update-grub derives it without ours
 
 
+def test_only_the_trigger_whose_files_were_changed_since_runs_again(tree: Tree) -> None:
+    tree.write("/lib/modules/6.8/updates/nvidia.ko", "stub\n")
+    tree.command(
+        "dkms",
+        "#!/bin/sh\necho $@ >>$GDR_ROOT/builds\n"
+        "echo built >$GDR_ROOT/lib/modules/6.8/updates/nvidia.ko\n",
+    )
+    calls = ("BUILD_DKMS dkms build", UPDATE_GRUB)
+    tree.run(sent(bundle_of({MODPROBE_D: "x\n"}, *[s for c in calls for s in trigger(c)])))
+    tree.write(GRUB_CFG, "a kernel was installed since\n")
+    assert tree.rollback().exit == 0
+    assert tree.read("/builds") == "build\n"  # not again: its file could be restored
+    assert tree.read("/lib/modules/6.8/updates/nvidia.ko") == "stub\n"
+    assert tree.read(GRUB_CFG) == "options site\n\n"
+
+
 def test_a_call_that_is_taken_back_by_another_one(tree: Tree) -> None:
     log = "#!/bin/sh\necho $@ $(ls $GDR_ROOT/etc/modprobe.d) >>$GDR_ROOT/log\n"
     tree.command("dkms", log)

@@ -38,7 +38,7 @@ TRANSLATED: dict[str, Override] = {
 NOT_LOADED: dict[str, Override] = {"module-state": without_module("nvidia_peermem")}
 NO_AUTOLOAD: dict[str, Override] = {"modules-load": ""}
 LITTLE_MEMLOCK: dict[str, Override] = {"limits": "", "service-limits": ""}
-STUBBED: dict[str, Override] = {"peermem-modinfo": STUB} | NOT_LOADED
+STUBBED: dict[str, Override] = {"peermem-modinfo": STUB, **NOT_LOADED}
 OURS_BY_NAME = {
     "modules-load.peermem": "/etc/modules-load.d/gdr-toolkit.conf",
     "modprobe.peermem": "/etc/modprobe.d/gdr-toolkit.conf",

@@ -87,14 +87,14 @@ def test_a_change_says_what_is_there_and_why_it_is_made() -> None:
 
 
 def test_a_file_that_was_given_away_is_taken_back() -> None:
-    given = {"placed": str(SAME["placed"]).replace("644 0 0", "644 1000 1000")}
-    change = plan_with(SAME | given, PASSES).changes[0]
+    given = str(SAME["placed"]).replace("644 0 0", "644 1000 1000")
+    change = plan_with(SAME | {"placed": given}, PASSES).changes[0]
     assert change.why == ("it belongs to 1000:1000, not to root",)
 
 
 def test_who_is_not_root_owns_what_he_placed() -> None:
-    given = {"placed": str(SAME["placed"]).replace("644 0 0", "644 1000 1000"), "uid": "1000\n"}
-    assert plan_with(SAME | given, PASSES).empty
+    given = str(SAME["placed"]).replace("644 0 0", "644 1000 1000")
+    assert plan_with(SAME | {"placed": given, "uid": "1000\n"}, PASSES).empty
 
 
 def test_a_missing_verdict_is_an_unknown_one() -> None:
@@ -111,5 +111,5 @@ def test_a_file_of_another_version_of_ours_is_told_and_left() -> None:
 
 
 def test_folders_and_files_already_gone_are_no_removals() -> None:
-    owned = {"owned": f"/etc/gdr-toolkit/\n{PATH}\n"}
-    assert plan_with(owned, PASSES, UNWANTED).empty
+    owned = f"/etc/gdr-toolkit/\n{PATH}\n"
+    assert plan_with({"owned": owned}, PASSES, UNWANTED).empty

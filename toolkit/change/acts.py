@@ -62,8 +62,7 @@ def keeps_of(trigger: Trigger, node: Node, family: Family) -> tuple[str, ...]:
     kernels = kernels_of(node)
     match trigger:
         case Trigger.BUILD_DKMS:
-            modules = tuple(path for path in family.modules)
-            return _for_each(kernels, (*modules, "/lib/modules/{kernel}/modules.*"))
+            return _for_each(kernels, family.modules)
         case Trigger.DEPMOD:
             return _for_each(kernels, ("/lib/modules/{kernel}/modules.*",))
         case Trigger.REBUILD_INITRAMFS:
@@ -197,12 +196,13 @@ def _built(
     again: bool = True,
 ) -> Iterator[Act]:
     """Built and installed. ``again``: a rollback that cannot restore the modules rebuilds."""
+    built = [_tree(package) + each for each in (f"/{version}/{kernel}", "/kernel-*")]
     for verb in ("build", "install"):
         command: Command = ("dkms", verb, "-m", package, "-v", version, "-k", kernel)
         if force:
             command += ("--force",)
         undo = ((When.KEPT, command),) if again else ()
-        yield Act(Trigger.BUILD_DKMS, command, (*keeps, _tree(package)), undo)
+        yield Act(Trigger.BUILD_DKMS, command, (*keeps, *built), undo)
 
 
 def _tree(package: str) -> str:

@@ -41,9 +41,10 @@ def _steps(plan: Plan, bound: Mapping[str, str]) -> Iterator[str]:
         yield shlex.join(
             ("expect", "file", change.path, change.old.sha256 if change.old else "absent")
         )
-    keeps = dict.fromkeys(pattern for act in plan.acts for pattern in act.keeps)
-    if keeps:
-        yield shlex.join(("keep", *keeps))
+    for trigger in plan.triggers:
+        acts = [act for act in plan.acts if act.trigger is trigger]
+        if keeps := dict.fromkeys(pattern for act in acts for pattern in act.keeps):
+            yield shlex.join(("keep", trigger.name, *keeps))
     yield from _acts(plan, early=True)
     for change in plan.files:
         if change.action is Action.REMOVE:

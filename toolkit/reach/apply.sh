@@ -80,11 +80,13 @@ expect() { # expect kernel RELEASE, expect boot-id ID, expect file PATH SHA256|a
     esac
 }
 
-keep() { # keep PATTERN...: what the triggers rewrite and is not ours
+keep() { # keep TRIGGER PATTERN...: what it rewrites and is not ours
     next keep "keep $*" || return 0
     if [ "$pass" = check ]; then return; fi
-    printf '%s\n' "$@" >"$run/keeps"
-    perform set_aside
+    kept_for=$1
+    shift
+    printf "$kept_for %s\\n" "$@" >>"$run/keeps"
+    perform set_aside "$kept_for"
 }
 
 place() { # place PATH MODE SHA256

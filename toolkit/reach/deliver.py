@@ -40,6 +40,7 @@ class Step:
     state: StepState
     status: int = 0  # of the command, where it failed
     output: str = ""  # newline-ended lines: the system's own words
+    ran: bool = False  # a command of the node's was started
 
     def __str__(self) -> str:
         return f"{self.call}: {self.state}"
@@ -153,10 +154,10 @@ def _step(frame: Frame, output: Frame | None) -> Step:
     text = (output.text if output else "") + frame.text
     match frame.state:
         case State.OK:
-            return Step(frame.source, StepState.DONE, output=text)
+            return Step(frame.source, StepState.DONE, output=text, ran=output is not None)
         case State.ABSENT:
             return Step(frame.source.removeprefix("not begun: "), StepState.NOT_BEGUN)
-    return Step(frame.source, StepState.FAILED, frame.exit, text)
+    return Step(frame.source, StepState.FAILED, frame.exit, text, output is not None)
 
 
 def _stopped(host: str, steps: tuple[Step, ...], stderr: str) -> ApplyError:
@@ -185,12 +186,17 @@ def _stopped_back(host: str, failed: list[Step], stderr: str) -> ApplyError:
 
 
 def _standing(steps: tuple[Step, ...]) -> str:
-    """ "3 changes stand, 2 were not begun"."""
+    """ "3 steps before it stand, 2 were not begun"; what only looks or notes is not counted."""
+    if not steps:
+        return "nothing is known to stand"
     acts = [step for step in steps if not step.call.startswith(("expect ", "keep ", "undo "))]
     done = sum(step.state is StepState.DONE for step in acts)
     waiting = sum(step.state is StepState.NOT_BEGUN for step in acts)
-    stand = "nothing was touched" if not done else f"{done} steps before it stand"
-    return f"{stand}, {waiting} were not begun" if waiting else stand
+    stand = f"{done} step{'s' * (done > 1)} before it stand{'s' * (done == 1)}"
+    later = f", {waiting} {'was' if waiting == 1 else 'were'} not begun" if waiting else ""
+    if not done:
+        stand = "no step before it" if any(step.ran for step in acts) else "nothing was touched"
+    return stand + later
 
 
 def _next(host: str) -> str:

@@ -7,7 +7,7 @@
 #            dir PATH                                    a folder that we made
 #            gone PATH                                   one that we made, and took away
 #   unwind   first|kept|after CALL                       commands that take triggers back
-#   keeps    patterns of files that the triggers rewrite
+#   keeps    TRIGGER PATTERN, of files that triggers rewrite
 #   before, after   their hashes then, and after the latest trigger
 #   kept/    the copies
 
@@ -64,8 +64,9 @@ take_away() { # take_away PATH
     return 0
 }
 
-each_kept() { # each_kept FUNCTION: with every path that a pattern names
-    while IFS= read -r pattern; do
+each_kept() { # each_kept FUNCTION [TRIGGER]: with every path that a pattern names
+    while read -r name pattern; do
+        if [ "${2:-$name}" != "$name" ]; then continue; fi
         for top in "$root"$pattern; do
             if [ -e "$top" ] || [ -L "$top" ]; then "$1" "$top" || return 1; fi
         done
@@ -82,8 +83,8 @@ listed() {
     find "$1" -type l | while IFS= read -r link; do echo "link:$(readlink "$link")  $link"; done
 }
 
-set_aside() { # copies of all that the triggers may rewrite
-    each_kept copied && rewrite "$run/before" listing && rewrite "$run/after" cat "$run/before"
+set_aside() { # set_aside TRIGGER: copies of all that it may rewrite
+    each_kept copied "$1" && rewrite "$run/before" listing && rewrite "$run/after" cat "$run/before"
 }
 copied() { mkdir -p "$run/kept/tree${1%/*}" && cp -a "$1" "$run/kept/tree${1%/*}/"; }
 
@@ -122,14 +123,13 @@ rollback() { # rollback RUN|last|all: newest first
 }
 
 take_back() { # take_back RUN
-    run=$state/runs/$1 refused='' foreign=''
+    run=$state/runs/$1 refused=''
     frame "run-$1" ok "$1"
     bars <"$run/owed" # what the run did, beside files
     record "$1" rolling-back
     if [ -e "$run/keeps" ]; then rewrite "$run/foreign" touched_since; fi
     unwind first "$(backwards "$run/unwind")"
     if [ -e "$run/keeps" ]; then
-        if [ -s "$run/foreign" ]; then foreign=1; fi
         numbered "give back what the triggers rewrote" give_back
     fi
     while read -r kind path new old mine kept mode uid gid; do
@@ -141,7 +141,7 @@ take_back() { # take_back RUN
     done <<EOT
 $(backwards "$run/undo")
 EOT
-    if [ -n "$foreign" ]; then unwind kept "$(cat "$run/unwind" 2>/dev/null)"; fi
+    if [ -s "$run/foreign" ]; then unwind kept "$(cat "$run/unwind" 2>/dev/null)"; fi
     unwind after "$(cat "$run/unwind" 2>/dev/null)"
     while IFS= read -r owed; do drop "$state/pending" "$owed"; done <"$run/owed"
     if [ -n "$refused" ]; then record "$1" partly-rolled-back && return 5; fi
@@ -157,12 +157,23 @@ numbered() { # numbered LABEL FUNCTION: a step of the rollback; those after it g
 unwind() { # unwind WHEN LINES: the commands for that moment
     while read -r when unwound; do
         if [ "$when" != "$1" ]; then continue; fi
+        if [ "$when" = kept ] && ! could_not_restore "${unwound%% *}"; then continue; fi
         number=$((number + 1)) label=$unwound
         key=$number.undo
         call "$unwound" || refused=$number
     done <<EOT
 $2
 EOT
+}
+
+could_not_restore() { # could_not_restore TRIGGER: some file of those that it rewrites
+    while read -r name pattern; do
+        # shellcheck disable=SC2254 # a pattern it is
+        while IFS= read -r line; do
+            case $1:${line#*  } in "$name:$root"$pattern | "$name:$root"$pattern/*) return 0 ;; esac
+        done <"$run/foreign"
+    done <"$run/keeps"
+    return 1
 }
 
 put_back() { # the file of the current undo line, where nobody else has changed it since
