@@ -126,15 +126,23 @@ def test_a_node_that_cannot_be_asked_is_an_error_with_a_hint(suite: Suite) -> No
     assert "--ask-become-pass" in text
 
 
-def test_without_hosts_it_says_so(suite: Suite) -> None:
+def test_without_hosts_it_says_so_in_a_sentence(suite: Suite) -> None:
     ran = suite.on()
-    assert ran.status != 0
-    assert "no hosts named" in ran.output
+    assert ran.status == pytest.ExitCode.USAGE_ERROR
+    assert "ERROR: no hosts named\n next: pytest --pyargs" in ran.output
+    assert "Traceback" not in ran.output
 
 
-def test_our_own_options_are_taken_where_the_folder_is_named(suite: Suite) -> None:
-    """By package name pytest reads our conftest too late to know them."""
-    ran = suite.on("--hosts", "demo-healthy", "--gdr-profile", "nope", at=FOLDER)
-    assert ran.status == 4  # pytest's own usage error
+@pytest.mark.parametrize(
+    "at",
+    [
+        pytest.param(("-p", "toolkit.suites.options", "--pyargs", "toolkit.suites"), id="package"),
+        pytest.param(("-p", "toolkit.suites.options", *FOLDER), id="folder"),
+    ],
+)
+def test_our_own_options_are_taken(suite: Suite, at: tuple[str, ...]) -> None:
+    """An installed toolkit registers them; in a checkout -p names them."""
+    ran = suite.on("--hosts", "demo-healthy", "--gdr-profile", "nope", at=at)
+    assert ran.status == pytest.ExitCode.USAGE_ERROR
     assert "no profile 'nope'" in ran.output
     assert "Traceback" not in ran.output

@@ -100,7 +100,9 @@ def boot(node: Node, want: Want) -> Finding:
     how = passes_through(arguments, vendor)
     if how:
         return passed(f"{how} for {kernel}")
-    built_for_it = node.kernel_config.get("CONFIG_IOMMU_DEFAULT_PASSTHROUGH") == "y"
+    # The options that were read are the running kernel's; another one's are not known.
+    same = not node.live or kernel == node.kernel
+    built_for_it = same and node.kernel_config.get("CONFIG_IOMMU_DEFAULT_PASSTHROUGH") == "y"
     if built_for_it and not _translation_asked(arguments):
         return passed("the kernel is built for passthrough")
     if node.live and not node.iommu_units and not _turned_off(node.cmdline, vendor):

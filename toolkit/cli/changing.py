@@ -84,7 +84,7 @@ def _judged(outcomes: Sequence[Outcome[Planned]]) -> list[Outcome[Judged]]:
 def bundle(said: Said) -> ExitCode:
     """Write what provision would carry out: one folder a host, to read or to run elsewhere.
 
-    A bundle runs by itself: sh HOST/apply.sh HOST
+    A bundle runs by itself: sh HOST/apply.sh apply 60 end (60: seconds to wait for another run)
 
     Examples:
       invoke bundle --hosts gpu[001-004] --out bundles
@@ -219,7 +219,7 @@ def verify(said: Said) -> ExitCode:
       python -m pytest --pyargs toolkit.suites --hosts gpu007    # without our task
     """
     # Here, because pytest takes a quarter of a second that no other verb needs.
-    from toolkit.suites.run import run_suite  # noqa: PLC0415
+    from toolkit.suites.run import run_suite  # noqa: PLC0415 see above
 
     session = Session.begin("verify", said)
     sys.stdout.flush()

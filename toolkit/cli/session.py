@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+from toolkit.checks.all import named
 from toolkit.checks.judged import Judged
 from toolkit.cli.options import Said
 from toolkit.errors import ExitCode, Outcome, UsageError
@@ -44,8 +45,15 @@ class Session:
         return self.now.astimezone().date()
 
     def want(self) -> Want:
+        """The wanted state.
+
+        :raises UsageError: unreadable, or waiving a check that does not exist.
+        """
         site = self.said.text("site")
-        return Want.load(self.said.text("profile"), site=Path(site) if site else None)
+        want = Want.load(self.said.text("profile"), site=Path(site) if site else None)
+        for waiver in want.waivers:
+            named(waiver.check)
+        return want
 
     def say(self, text: str) -> None:
         """A result, on standard output; nothing where a JSON document is to come."""

@@ -157,7 +157,7 @@ kernels() { # every kernel that has modules, with what its next boot would find
         if [ -e "$root/boot/vmlinuz-$kernel" ] || [ -e "$dir/vmlinuz" ]; then echo image; fi
         if [ -e "${dir}build/Makefile" ]; then echo headers; fi
         find "$dir" -name '*.ko*' 2>/dev/null | sed "s|^$root||" |
-            grep -E '/(nvidia([-_]current)?([-_]open)?([-_]peermem)?|nv_peer_mem|ib_core|ib_uverbs|mlx5_core)\.ko'
+            grep -E '/(nvidia([-_](current|tesla([-_][0-9]+)?))?([-_]open)?([-_]peermem)?|nv_peer_mem|ib_core|ib_uverbs|mlx5_core)\.ko'
     done
 }
 
@@ -199,6 +199,7 @@ dkms_confs() {
 
 modules_load() {
     for dir in /etc /run /usr/local/lib /usr/lib; do
+        names "$dir/modules-load.d/*.conf" | sed 's/ -> .*//; s/$/:/' # an empty one hides others
         from "$dir" 'modules-load.d/*.conf' | sed "s|^|$dir/|"
     done
 }
@@ -349,7 +350,8 @@ probe() {
     cmd peermem-resolve 5 modprobe --show-depends nvidia-peermem
     cmd arch 5 uname -m
     cmd boot-default 5 grubby --default-kernel
-    cmd grub-env 5 grub-editenv list
+    if [ -n "$(locate grub2-editenv)" ]; then cmd grub-env 5 grub2-editenv list # the RHEL family
+    else cmd grub-env 5 grub-editenv list; fi
     cmd dkms-status 20 dkms status
     cmd ofed-info 10 ofed_info -s
     cmd openibd 5 systemctl is-enabled openibd

@@ -26,10 +26,7 @@ boot_id
 _POLL_S = 1.0
 
 
-
-def reboot(
-    transport: Transport, boot_id: str, *, limit_s: float = 900, note: Note = quiet
-) -> str:
+def reboot(transport: Transport, boot_id: str, *, limit_s: float = 900, note: Note = quiet) -> str:
     """Reboot and wait until the node answers with another boot id, which is returned.
 
     :param boot_id: the one it has now.

@@ -1,7 +1,7 @@
 """Hosts, evidence and wants for the suites.
 
 pytest-testinfra has ``--hosts`` and ``--ssh-config`` already; they mean what they mean to
-our own tasks. Further options carry the prefix ``--gdr-``.
+our own tasks. Further options carry the prefix ``--gdr-``: see options.py.
 """
 
 from __future__ import annotations
@@ -28,15 +28,7 @@ from toolkit.want import Want
 
 STACK = pytest.StashKey[ExitStack]()
 FLEET = pytest.StashKey[Fleet]()
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("gdr-toolkit")
-    group.addoption("--gdr-profile", default="peermem", help="wanted state: a name or TOML file")
-    group.addoption("--gdr-site", default="", help="the site's own TOML file over the profile")
-    group.addoption("--gdr-inventory", default="", help="Ansible inventory, INI or YAML")
-    group.addoption("--gdr-transport", default="paramiko", help="paramiko, openssh or local")
-    group.addoption("--gdr-no-become", action="store_true", help="do not use sudo")
+TROUBLE = pytest.StashKey[ToolkitError]()  # why there is no fleet
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -45,14 +37,15 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         if ACCESS not in config.stash:
             config.stash[ACCESS] = _access(config)
-            site = config.getoption("--gdr-site")
-            profile = config.getoption("--gdr-profile")
+            site = _option(config, "--gdr-site")
+            profile = _option(config, "--gdr-profile") or "peermem"
             config.stash[WANT] = Want.load(profile, site=Path(site) if site else None)
         config.stash.setdefault(LEDGER, Ledger())
         config.stash[FLEET] = stack.enter_context(open_fleet(config.stash[ACCESS]))
     except ToolkitError as why:
-        stack.close()
-        raise pytest.UsageError(f"{why}\n next: {why.hint}") from why
+        # With --pyargs this file is loaded during collection, where what is raised here
+        # would be a traceback; it is said once all is collected.
+        config.stash[TROUBLE] = why
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -60,15 +53,21 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         config.stash[STACK].close()
 
 
+def _option(config: pytest.Config, name: str) -> str:
+    """An option of options.py; "" where that plugin was not loaded."""
+    return str(config.getoption(name, default="") or "")
+
+
 def _access(config: pytest.Config) -> Access:
-    if not config.getoption("hosts") and not config.getoption("--gdr-inventory"):
+    inventory = _option(config, "--gdr-inventory")
+    if not config.getoption("hosts") and not inventory:
         raise UsageError("no hosts named", hint="pytest --pyargs toolkit.suites --hosts gpu[1-4]")
     return Access(
         hosts=config.getoption("hosts") or "",
-        inventory=config.getoption("--gdr-inventory"),
+        inventory=inventory,
         ssh_config=config.getoption("ssh_config") or "",
-        transport=config.getoption("--gdr-transport"),
-        become=not config.getoption("--gdr-no-become"),
+        transport=_option(config, "--gdr-transport") or "paramiko",
+        become=not _option(config, "--gdr-no-become"),
         yes=True,
     )
 
@@ -76,11 +75,18 @@ def _access(config: pytest.Config) -> Access:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One case per host, or per host and check, with ids that stay: toolkit://gpu07-acs.redirect."""
     if "host_name" in metafunc.fixturenames:
-        names = [host.name for host in metafunc.config.stash[FLEET].hosts]
+        fleet = metafunc.config.stash.get(FLEET, None)
+        names = [host.name for host in fleet.hosts] if fleet else []
         ids = [f"toolkit://{name}" for name in names]
         metafunc.parametrize("host_name", names, ids=ids, scope="session")
     if "check" in metafunc.fixturenames:
         metafunc.parametrize("check", ALL, ids=_check_id)
+
+
+def pytest_collection_modifyitems(config: pytest.Config) -> None:
+    if TROUBLE in config.stash:
+        why = config.stash[TROUBLE]
+        raise pytest.UsageError(f"{why}\n next: {why.hint}")
 
 
 def _check_id(check: Check) -> str:

@@ -36,6 +36,7 @@ def run_suite(
 
     report = junit or str(folder.path / "verify.xml")
     arguments = [str(SUITES), "-q", "-rf", "--no-header", "-p", "no:cacheprovider"]
+    arguments += ["-p", "toolkit.suites.options"]
     arguments += ["--junitxml", report, "-o", "addopts=", "-v" if verbose else "--tb=short"]
     status = pytest.main(arguments, plugins=[Prepared()])
     return _code(int(status), ledger.exit_code)
