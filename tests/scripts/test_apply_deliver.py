@@ -166,6 +166,13 @@ def test_a_rollback_says_what_it_left(dash_tree: Tree) -> None:
     assert dash_tree.read(GRUB_CFG) == "menuentry before\n"
 
 
+def test_a_run_that_the_node_does_not_know_is_told(dash_tree: Tree) -> None:
+    deliver.apply(Local(dash_tree), usual())
+    with pytest.raises(UsageError, match="gpu07: the journal has no run 20200101T000000Z-1"):
+        deliver.rollback(Local(dash_tree), "20200101T000000Z-1")
+    assert dash_tree.exists(MODPROBE_D)
+
+
 @pytest.mark.parametrize("run", ["", "last; reboot", "../x", "$(reboot)", "a b", "-"])
 def test_what_cannot_be_a_run_is_never_sent(dash_tree: Tree, run: str) -> None:
     with pytest.raises(UsageError, match="no run is named"):

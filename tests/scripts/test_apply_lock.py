@@ -194,6 +194,19 @@ def healthy_again(tree: Tree, text: str, site: str) -> None:
     assert tree.leftovers() == []
 
 
+def test_what_a_killed_run_left_half_placed_is_cleared_by_the_next(tree: Tree) -> None:
+    half = tree.write("/etc/modprobe.d/.gdr-toolkit.conf.gdr-toolkit-new", "half of")
+    dead = "20261121T100000Z-77"
+    tree.write(f"{STATE}/journal", f"{dead} began 2026-11-21T10:00:00Z\n")
+    tree.write(f"{STATE}/runs/{dead}/undo", f"file {MODPROBE_D} {'0' * 64} absent no 4 - - -\n")
+    tree.write(f"{STATE}/runs/{dead}/owed", "")
+    tree.write(f"{STATE}/owned", f"{MODPROBE_D}\n")
+    assert tree.run(sent(bundle_of({"/etc/modprobe.d/other.conf": "x\n"}))).exit == 0
+    assert not half.exists()
+    assert [line.split()[1] for line in tree.state("journal")] == ["interrupted", "done"]
+    assert tree.state("owned") == ["/etc/modprobe.d/other.conf"]  # what is not there is not ours
+
+
 TEXT = "".join(f"softdep module{number} pre: nvidia\n" for number in range(200))
 # Each of these, before it does its work, ends the whole session where its turn has come.
 DEADLY = """#!/bin/sh

@@ -94,6 +94,11 @@ def plan_for(changed: Mapping[str, Override], want: Want | None = None) -> Plan:
     return make_plan(here, {each.id: each(here, want) for each in ALL}, want)
 
 
+def calls(changed: Mapping[str, Override], want: Want | None = None) -> list[str]:
+    """The commands of the plan, as the node would note them."""
+    return [act.call for act in plan_for(changed, want).acts]
+
+
 def texts_of(changed: Mapping[str, Override]) -> dict[str, str]:
     """The files that the frames say lie on the node."""
     here = Node(node(changed))

@@ -82,14 +82,20 @@ def rollback(
     """Take back one run, the last one, or all of them.
 
     :param run: "last", "all", or a run's name in the journal.
-    :raises UsageError: for what cannot be the name of a run.
+    :raises UsageError: for what is no run of the node's, or cannot be one.
     :raises LockedError: another run holds the node; nothing was touched.
     :raises ApplyError: something could not be taken back; the rest was.
     :raises TransportError: whether it ran to its end cannot be known.
     """
     script = rollback_script(run, wait_s)
     result = transport.run(script, limit_s=limit_s, sink=sink)
-    return _read(transport.name, Evidence.parse(result.stdout), result.stderr, back=True)
+    applied = _read(transport.name, Evidence.parse(result.stdout), result.stderr, back=True)
+    if not applied.run and run not in {"last", "all"}:
+        raise UsageError(
+            f"{transport.name}: the journal has no run {run} that stands",
+            hint="last, all, or one of /var/lib/gdr-toolkit/journal",
+        )
+    return applied
 
 
 def rollback_script(run: str, wait_s: int) -> str:
