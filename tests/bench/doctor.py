@@ -139,7 +139,7 @@ def measured(contender: Contender, where: Site) -> tuple[float, float]:
     )
     wall = time.monotonic() - begun
     if ended.returncode != 0:
-        sys.exit(f"{contender.name} ended with {ended.returncode}: {ended.stderr[-800:]!r}")
+        sys.exit(f"{contender.name} ended with {ended.returncode}: {(ended.stderr or ended.stdout)[-800:]!r}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return wall, cpu

@@ -114,16 +114,19 @@ def _send(channel: paramiko.Channel, data: bytes, lines: Lines, stderr: bytearra
 def _listen(channel: paramiko.Channel, lines: Lines, stderr: bytearray) -> None:
     """Read both streams to their ends, or until the script has ended and all is quiet.
 
-    A process that a script left behind may hold a stream open for ever.
+    A process that a script left behind may hold a stream open for ever. The mark of the end
+    comes by the other stream, and may overtake what was said before it: only a whole tick
+    without a byte after the mark is quiet.
     """
-    stdout_open = True
+    stdout_open, ended = True, False
     while True:
         try:
             data = channel.recv(_CHUNK) if stdout_open else channel.recv_stderr(_CHUNK)
         except TimeoutError:
-            _drain(channel, stderr)
-            if become.read_marks(bytes(stderr[-64:]).decode("latin-1")).status is not None:
+            if ended:
                 return
+            _drain(channel, stderr)
+            ended = become.read_marks(bytes(stderr[-64:]).decode("latin-1")).status is not None
             continue
         if not stdout_open:
             stderr += data
