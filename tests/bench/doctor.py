@@ -139,7 +139,8 @@ def measured(contender: Contender, where: Site) -> tuple[float, float]:
     )
     wall = time.monotonic() - begun
     if ended.returncode != 0:
-        sys.exit(f"{contender.name} ended with {ended.returncode}: {(ended.stderr or ended.stdout)[-800:]!r}")
+        said = (ended.stderr or ended.stdout)[-800:]
+        sys.exit(f"{contender.name} ended with {ended.returncode}: {said!r}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return wall, cpu

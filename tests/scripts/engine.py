@@ -12,9 +12,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from toolkit.change.bundle import Bundle, File, script
-from toolkit.change.render import engine
 from toolkit.evidence import Evidence
-from toolkit.reach.deliver import rollback_script
+from toolkit.reach.deliver import engine, rollback_script
 
 SHELLS = {"dash": ("dash",), "busybox": ("busybox", "sh"), "bash": ("bash",)}
 KERNEL, BOOT = "6.8.0-45-generic", "11111111-2222-3333-4444-555555555555"

@@ -19,7 +19,6 @@ from tests.scripts.engine import (
     trigger,
     usual,
 )
-from toolkit.change import render
 from toolkit.errors import ApplyError, ExitCode, LockedError, StaleError, UsageError
 from toolkit.reach import deliver
 from toolkit.reach.transport import Result, Sink, Transport, quiet
@@ -49,10 +48,6 @@ class Local:
 def test_a_local_node_is_a_transport(dash_tree: Tree) -> None:
     transport: Transport = Local(dash_tree)
     assert transport.name == "gpu07"
-
-
-def test_both_wings_send_the_same_engine() -> None:
-    assert render.engine() == deliver.engine()
 
 
 def test_what_was_done_is_told_step_by_step(dash_tree: Tree) -> None:

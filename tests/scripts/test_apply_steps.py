@@ -24,7 +24,7 @@ from tests.scripts.engine import (
     usual,
 )
 from toolkit.change.bundle import Bundle
-from toolkit.change.render import engine
+from toolkit.reach.deliver import engine
 
 pytestmark = pytest.mark.shell
 

@@ -25,8 +25,9 @@ from tests.unit.planning import (
 )
 from toolkit.change.bundle import Bundle, script, tar_bytes
 from toolkit.change.diff import diff
-from toolkit.change.render import engine, render
+from toolkit.change.render import render
 from toolkit.facts.node import Node
+from toolkit.reach.deliver import engine
 from toolkit.want import PeerPath, Want
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -57,7 +58,7 @@ CASES: dict[str, tuple[dict[str, Override], Want]] = {
 
 def bundle_for(case: str) -> Bundle:
     changed, want = CASES[case]
-    return render(plan_for(changed, want), Node(node(changed)))
+    return render(plan_for(changed, want), Node(node(changed)), engine())
 
 
 def files_of(case: str) -> dict[str, bytes]:

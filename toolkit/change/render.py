@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from toolkit.change.artefact import Trigger
 from toolkit.change.bundle import Bundle, File
@@ -14,23 +13,19 @@ from toolkit.change.plan import Plan
 from toolkit.facts.node import Node
 
 FORMAT = 1  # of manifest.json
-_ENGINE = Path(__file__).parents[1] / "reach"  # scripts that come with the package
-_PARTS = ("lock.sh", "undo.sh", "apply.sh")
 
 
-def engine() -> str:
-    """The engine on the node as one script: what a bundle carries as its apply.sh."""
-    return "#!/bin/sh\n" + "\n".join((_ENGINE / part).read_text() for part in _PARTS)
+def render(plan: Plan, node: Node, engine: str) -> Bundle:
+    """The bundle of a plan, bound to the kernel and the boot that ``node`` was read in.
 
-
-def render(plan: Plan, node: Node) -> Bundle:
-    """The bundle of a plan, bound to the kernel and the boot that ``node`` was read in."""
+    :param engine: what carries it out on the node, from ``reach.deliver.engine``.
+    """
     placed = [each for each in plan.changes if each.action is Action.PLACE]
     files = tuple(File(each.path, each.mode, each.text, each.sha256) for each in placed)
     bound = {"kernel": node.kernel, "boot-id": node.boot_id if node.live else ""}
     steps = tuple(_steps(plan, bound))
     manifest = _manifest(plan, bound, len(steps))
-    return Bundle(files, (*steps, f"finish {len(steps)}"), manifest, engine())
+    return Bundle(files, (*steps, f"finish {len(steps)}"), manifest, engine)
 
 
 def _steps(plan: Plan, bound: Mapping[str, str]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from toolkit.flow.each import on_each
 from toolkit.flow.runs import RunFolder, safe_name
 from toolkit.hosts import Host
 from toolkit.reach.collect import collect
+from toolkit.reach.deliver import engine
 from toolkit.reach.transport import Transport
 from toolkit.want import Want
 
@@ -52,7 +53,7 @@ def plan_node(host: str, evidence: Evidence, want: Want, today: date) -> Planned
     plan = make_plan(node, verdicts, want, today=today)
     nothing_to_send = plan.empty or plan.only_reboot
     boot_id = node.boot_id if node.live else ""
-    return Planned(judged, plan, None if nothing_to_send else render(plan, node), boot_id)
+    return Planned(judged, plan, None if nothing_to_send else render(plan, node, engine()), boot_id)
 
 
 def plan_all(fleet: Fleet, want: Want, today: date, folder: RunFolder) -> list[Outcome[Planned]]:
