@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 
 from toolkit.change.bundle import script
 from toolkit.change.plan import Plan
+from toolkit.checks.check import Status
 from toolkit.checks.judged import Judged
-from toolkit.errors import ExitCode, Outcome
+from toolkit.errors import ExitCode, Outcome, StaleError, TransportError
 from toolkit.flow.access import Fleet
 from toolkit.flow.each import on_each
 from toolkit.flow.planning import Planned, plan_node
@@ -24,6 +26,9 @@ from toolkit.want import Want
 ROUNDS = 3  # a plan may show only after a reboot; one that never empties is a bug, not a loop
 APPLY_S = 3600.0  # a DKMS build of the driver takes minutes on a slow node
 REBOOT_S = 900.0
+SETTLE_S = 180.0  # from the first answer of SSH to GPUs, ports and services in place
+LOOKS, BETWEEN_LOOKS_S = 8, 2.0  # after another run was found to be at work
+FAIL, UNKNOWN = Status.FAIL, Status.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,26 @@ def provision(
     return [done.get(outcome.host) or _untouched(outcome) for outcome in planned]
 
 
+def _within(plan: Plan, agreed: Plan) -> bool:
+    """Whether a plan does nothing that the agreed one does not."""
+    paths = {change.path for change in agreed.changes}
+    return {change.path for change in plan.changes} <= paths and set(plan.triggers) <= set(
+        agreed.triggers
+    )
+
+
+def _worse(now: Judged, then: Judged) -> set[str]:
+    """What fails and did not, and what is unknown and was known; cut evidence counts too."""
+    failed, unknown = _ids(now, FAIL), _ids(now, UNKNOWN)
+    were_unknown = _ids(then, UNKNOWN)
+    worse = (failed - _ids(then, FAIL) - were_unknown) | (unknown - were_unknown)
+    return worse if now.complete else worse | {"the end of the evidence"}
+
+
+def _ids(judged: Judged, status: Status) -> set[str]:
+    return {verdict.check.id for verdict in judged.having(status)}
+
+
 def _unhealthy(outcome: Outcome[Provisioned]) -> bool:
     """For ``--max-fail``: an error, or a node that is worse off than wanted."""
     return outcome.value is None or outcome.value.after.exit_code is not ExitCode.OK
@@ -115,7 +140,12 @@ class _Node:
         for _ in range(ROUNDS):
             if not now.pending or now.plan == state.left:
                 break
-            state = self._apply(now, state)
+            try:
+                state = self._apply(now, state)
+            except StaleError:
+                now = self._look_after_others(start)
+                state = replace(state, after=now.judged)
+                continue
             owed = now.plan.needs_reboot
             if owed and not self.options.reboot:
                 now = self._look()
@@ -123,7 +153,7 @@ class _Node:
             if owed:
                 reboot(self.transport, now.boot_id, limit_s=REBOOT_S, note=self._note)
                 state = replace(state, rebooted=True)
-            now = self._look()
+            now = self._look_settled(start) if owed else self._look()
             state = replace(state, after=now.judged)
         return replace(state, left=now.plan if now.pending else None)
 
@@ -143,6 +173,45 @@ class _Node:
             steps=(*state.steps, *map(str, applied.steps)),
         )
 
+    def _look_settled(self, start: Planned) -> Planned:
+        """Look until the node is no worse than before, or has had time enough.
+
+        After a boot SSH answers before GPUs are initialised and ports are up: what passed
+        before and does not now is given time, what failed before is not waited for.
+        """
+        end = time.monotonic() + SETTLE_S
+        while True:
+            now = self._look()
+            worse = _worse(now.judged, start.judged)
+            if not worse or time.monotonic() > end:
+                return now
+            self._note(f"waiting for {', '.join(sorted(worse))}"[:80])
+            time.sleep(BETWEEN_LOOKS_S)
+
+    def _look_after_others(self, start: Planned) -> Planned:
+        """Another run has been here since the plan was made: look, and plan again.
+
+        It may be at work still, and the node amid a boot: so look more than once.
+
+        :raises StaleError: what is left to do is more than what was shown and agreed to.
+        :raises TransportError: the node cannot be reached any more.
+        """
+        for look in range(LOOKS):
+            try:
+                now = self._look_settled(start)
+                if _within(now.plan, start.plan):
+                    return now
+            except TransportError:
+                self.transport.close()
+                if look == LOOKS - 1:
+                    raise
+            self._note("another run is at work here")
+            time.sleep(BETWEEN_LOOKS_S)
+        raise StaleError(
+            f"{self.host.name}: another run changed the node, and more is to be done now",
+            hint=f"nothing was touched; look again: plan --hosts {self.host.name}",
+        )
+
     def _look(self) -> Planned:
         self._note("looking again")
         evidence = collect(self.transport)
@@ -153,5 +222,9 @@ class _Node:
         self.fleet.access.progress.note(self.host.name, text)
 
     def _log(self, line: str) -> None:
-        """A frame's header is a step begun; the rest is a build log, a line at a time."""
-        self._note(line.lstrip("=| ")[:80])
+        """Pass on what the node does: each step that ended, each line of a build's log."""
+        words = line.split(" ", 3)
+        if line.startswith("|"):
+            self._note(line[1:81])
+        elif words[0] == "=" and len(words) == 4 and words[1].isdigit():
+            self._note(words[3][:80])

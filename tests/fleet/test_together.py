@@ -1,0 +1,78 @@
+"""More than one at work on the same nodes, and links that do not hold."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fleet.links import Relay
+from tests.fleet.nodes import Nodes, served
+from tests.fleet.sshd import Keys
+from toolkit.errors import ExitCode
+
+pytestmark = pytest.mark.sshd
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, keys: Keys) -> Iterator[Nodes]:
+    with served(tmp_path, ("demo-iommu", "demo-stub"), keys) as made:
+        yield made
+
+
+def begun(nodes: Nodes, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        nodes.command("provision", *words),
+        env=nodes.environment,
+        cwd=nodes.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_two_runs_at_once_both_end_well(nodes: Nodes) -> None:
+    runs = [begun(nodes, "--yes", "--reboot") for _ in range(2)]
+    ended = [(run.communicate(timeout=120), run.returncode) for run in runs]
+    told = "\n".join(out.partition("after\n")[2] for (out, _), _ in ended)
+    assert [code for _, code in ended] == [ExitCode.OK, ExitCode.OK], told
+    again = nodes.run("provision", "--check")
+    assert again.returncode == ExitCode.OK, again.stdout
+
+
+def test_ctrl_c_amid_changes_ends_in_order_and_the_next_run_finishes(nodes: Nodes) -> None:
+    with begun(nodes, "--yes", "--reboot", "--json") as run:
+        journal = nodes.tree("demo-stub") / "var/lib/gdr-toolkit"
+        end = time.monotonic() + 60
+        while not journal.exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        run.send_signal(signal.SIGINT)
+        out, told = run.communicate(timeout=60)
+    assert run.returncode == ExitCode.INTERRUPTED, told
+    assert "Traceback" not in told
+    assert {host["name"] for host in json.loads(out)["hosts"]} == set(nodes.names)
+    finished = nodes.run("provision", "--yes", "--reboot")
+    assert finished.returncode == ExitCode.OK, finished.stdout + finished.stderr
+
+
+@pytest.mark.parametrize("cut_at", [0, 40, 1500, 4000, 9000, 20000])
+def test_a_cut_connection_costs_one_host_and_no_other(nodes: Nodes, cut_at: int) -> None:
+    with Relay(nodes.servers["demo-stub"].port, limit=cut_at) as relay:
+        inventory = nodes.folder / "hosts.ini"
+        direct = f"ansible_port={nodes.servers['demo-stub'].port}"
+        inventory.write_text(inventory.read_text().replace(direct, f"ansible_port={relay.port}"))
+        known = nodes.folder / "known_hosts"
+        old, new = f"]:{nodes.servers['demo-stub'].port} ", f"]:{relay.port} "
+        known.write_text(known.read_text().replace(old, new))
+        ended = nodes.run("doctor", "--json")
+    assert ended.returncode == ExitCode.UNREACHABLE, ended.stdout + ended.stderr
+    hosts = {host["name"]: host for host in json.loads(ended.stdout)["hosts"]}
+    assert hosts["demo-stub"]["state"] in {"out of reach", "cut off"}
+    assert hosts["demo-iommu"]["state"] == "broken"
+    assert hosts["demo-iommu"]["complete"] is True
