@@ -45,7 +45,7 @@ class Watch:
     def __init__(self, limit_s: float) -> None:
         self.limit_s = limit_s
         self.doing = "connecting"
-        self.expired = False
+        self._fired = False
         self._end = time.monotonic() + limit_s
         self._closers: list[Callable[[], None]] = []
         self._lock = threading.Lock()
@@ -63,17 +63,22 @@ class Watch:
     def left_s(self) -> float:
         return max(self._end - time.monotonic(), 0.01)
 
+    @property
+    def expired(self) -> bool:
+        """Paramiko's own waits end by the same clock, and may do so before our timer does."""
+        return self._fired or time.monotonic() >= self._end
+
     def guard(self, close: Callable[[], None]) -> None:
         """Have ``close`` called, from another thread, when the time is up."""
         with self._lock:
             self._closers.append(close)
-            expired = self.expired
-        if expired:
+            fired = self._fired
+        if fired:
             close()
 
     def _expire(self) -> None:
         with self._lock:
-            self.expired = True
+            self._fired = True
             closers = list(self._closers)
         for close in reversed(closers):
             close()
