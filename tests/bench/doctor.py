@@ -30,7 +30,10 @@ from toolkit.demo.fleet import prepare
 ROOT = Path(__file__).parents[2]
 PROBE = ROOT / "toolkit/reach/probe.sh"
 NODE = "demo-healthy"
-READS = ("uname -a", "cat /etc/os-release", "cat /proc/cmdline", "cat /proc/modules")
+READS = tuple(
+    f"cat $GDR_ROOT{path}"
+    for path in ("/proc/version", "/etc/os-release", "/proc/cmdline", "/proc/modules")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def ansible_script(site: Site) -> list[str]:
 
 def ansible_modules(site: Site) -> list[str]:
     playbook = site.folder / "reads.yml"
-    tasks = "".join(f"    - command: {read}\n" for read in READS)
+    tasks = "".join(f"    - shell: {read}\n" for read in READS)
     playbook.write_text(f"- hosts: all\n  gather_facts: false\n  tasks:\n{tasks}")
     program = shutil.which("ansible-playbook") or "ansible-playbook"
     return [program, "-i", site.inventory, "-f", "64", str(playbook)]
@@ -95,7 +98,7 @@ CONTENDERS = (
     Contender("bare paramiko loop, same probe", bare),
     Contender("OpenSSH client loop, same probe", openssh, "ssh"),
     Contender("ansible, script module, same probe", ansible_script, "ansible"),
-    Contender("ansible, 4 of the reads by command", ansible_modules, "ansible-playbook"),
+    Contender("ansible, 4 of the reads by modules", ansible_modules, "ansible-playbook"),
 )
 
 

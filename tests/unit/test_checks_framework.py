@@ -196,7 +196,6 @@ def test_sources_are_a_checks_own_though_facts_are_shared() -> None:
 
 def test_each_source_is_parsed_once_for_all_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: Counter[tuple[object, ...]] = Counter()
-    parsers = [name for name in vars(node_module) if name.startswith("parse_")]
 
     def counting(name: str, real: Any) -> Any:
         def parse(*texts: str) -> Any:
@@ -205,8 +204,9 @@ def test_each_source_is_parsed_once_for_all_checks(monkeypatch: pytest.MonkeyPat
 
         return parse
 
-    for name in parsers:
-        monkeypatch.setattr(node_module, name, counting(name, getattr(node_module, name)))
+    for room in (node_devices, node_modules, node_stack, node_system):
+        for name in [each for each in vars(room) if each.startswith("parse_")]:
+            monkeypatch.setattr(room, name, counting(name, getattr(room, name)))
     judge(node())
     assert len(calls) > 20
     assert set(calls.values()) == {1}

@@ -1,0 +1,103 @@
+"""The NVIDIA driver, OFED and DKMS of one machine."""
+
+from __future__ import annotations
+
+from toolkit.evidence import State
+from toolkit.facts.dkms import DkmsBuild, DkmsPackage, parse_dkms_confs, parse_dkms_status
+from toolkit.facts.fact import fact
+from toolkit.facts.gpu import (
+    Driver,
+    GpuRow,
+    parse_driver,
+    parse_gpu_rows,
+    parse_nvml_mismatch,
+    parse_params,
+)
+from toolkit.facts.rdma import Ofed, OfedFlavour
+from toolkit.facts.reading import Reading
+from toolkit.facts.versions import parse_ofed_version
+
+# Names under which OFED registers with DKMS: vendor deb, vendor rpm, Ubuntu's own.
+OFED_DKMS = ("mlnx-ofed-kernel", "mlnx-ofa_kernel", "doca-ofed")
+
+
+class Stack(Reading):
+    """The NVIDIA driver, OFED and DKMS of one machine."""
+
+    @fact
+    def driver(self) -> Driver | None:
+        """The loaded driver; None where none is loaded."""
+        return parse_driver(self._text("nvidia-version")) if self._there("nvidia-version") else None
+
+    @fact
+    def driver_params(self) -> dict[str, str]:
+        return parse_params(self._text("nvidia-params"))
+
+    @fact
+    def has_nvidia_smi(self) -> bool:
+        return self._there("nvidia-smi")
+
+    @fact
+    def gpu_rows(self) -> tuple[GpuRow, ...]:
+        return parse_gpu_rows(self._text("nvidia-smi"))
+
+    @fact
+    def mismatched_library(self) -> str:
+        """Version of the user-space libraries that the driver does not talk to; "" for none."""
+        failed = self._state("nvidia-smi") is State.FAILED
+        return parse_nvml_mismatch(self._evidence.frame("nvidia-smi").text) if failed else ""
+
+    @fact
+    def dkms(self) -> tuple[DkmsBuild, ...]:
+        """What DKMS knows; nothing where the node has no DKMS."""
+        return parse_dkms_status(self._text("dkms-status")) if self._there("dkms-status") else ()
+
+    @fact
+    def dkms_packages(self) -> tuple[DkmsPackage, ...]:
+        return parse_dkms_confs(self._text("dkms-confs"))
+
+    @fact
+    def driver_dkms(self) -> str:
+        """DKMS name of the driver ("nvidia", "nvidia-current-open"); "" if not by DKMS."""
+        packages = {each.name for each in self.dkms_packages if "nvidia" in _plain(each.builds)}
+        names = [each.module for each in self.dkms]
+        return next((name for name in names if name in packages or name == "nvidia"), "")
+
+    @fact
+    def peermem_dkms(self) -> str:
+        """DKMS name of the package that builds nvidia-peermem; "" for none."""
+        owners = [each for each in self.dkms_packages if "nvidia-peermem" in _plain(each.builds)]
+        names = {each.module for each in self.dkms}
+        return next((each.name for each in owners if each.name in names), "")
+
+    @fact
+    def ofed(self) -> Ofed:
+        """The RDMA stack, from whatever ``ofed_info -s`` answers, else from DKMS.
+
+        :raises Unparsable: where ofed_info answers without a version.
+        """
+        if self._there("ofed-info"):
+            answer = self._text("ofed-info")
+            mlnx = "MLNX_OFED" in answer
+            flavour = OfedFlavour.MLNX_OFED if mlnx else OfedFlavour.DOCA_OFED
+            return Ofed(flavour, parse_ofed_version(answer))
+        return Ofed(OfedFlavour.DOCA_OFED) if self.ofed_dkms else Ofed(OfedFlavour.INBOX)
+
+    @fact
+    def ofed_dkms(self) -> str:
+        """DKMS name of OFED's kernel modules; "" where they are not by DKMS."""
+        names = [each.module for each in self.dkms]
+        return next((name for name in names if name.startswith(OFED_DKMS)), "")
+
+    @fact
+    def ofed_sources(self) -> tuple[str, ...]:
+        """Paths below /usr/src that OFED left: /usr/src/ofa_kernel and its folders."""
+        return tuple(p for p in self._text("sources").split("\n") if p.startswith("/usr/src/ofa"))
+
+
+def _plain(names: tuple[str, ...]) -> set[str]:
+    """Module names without the prefixes of Debian's packages."""
+    return {
+        name.replace("nvidia-current-open", "nvidia").replace("nvidia-current", "nvidia")
+        for name in names
+    }

@@ -1,0 +1,124 @@
+"""The machine, its kernel, and what it would boot next."""
+
+from __future__ import annotations
+
+from toolkit.errors import NoEvidence
+from toolkit.facts.boot import BootEntry, BootMenu, default_entry, parse_boot_entries
+from toolkit.facts.cmdline import Cmdline, parse_cmdline
+from toolkit.facts.distro import Distro, parse_os_release
+from toolkit.facts.fact import fact
+from toolkit.facts.firmware import Cpu, parse_cpu, parse_dmi
+from toolkit.facts.kernel import (
+    InstalledKernel,
+    parse_config,
+    parse_headers,
+    parse_kernels,
+    parse_lockdown,
+)
+from toolkit.facts.reading import Reading
+from toolkit.facts.versions import Version, parse_kernel_release
+
+
+class System(Reading):
+    """The machine, its kernel, and what it would boot next."""
+
+    @fact
+    def boot_id(self) -> str:
+        return self._text("boot-id").strip()
+
+    @fact
+    def root(self) -> bool:
+        """Whether the probe ran as root."""
+        return self._text("uid").strip() == "0"
+
+    @fact
+    def arch(self) -> str:
+        """ "x86_64", "aarch64"."""
+        return self._text("arch").strip()
+
+    @fact
+    def distro(self) -> Distro:
+        return parse_os_release(self._text("os-release"))
+
+    @fact
+    def cpu(self) -> Cpu:
+        return parse_cpu(self._text("cpu"))
+
+    @fact
+    def dmi(self) -> dict[str, str]:
+        return parse_dmi(self._text("dmi"))
+
+    @fact
+    def kernel(self) -> str:
+        """Kernel release, as ``uname -r`` prints it."""
+        return str(parse_kernel_release(self._text("kernel-release")))
+
+    @fact
+    def kernel_version(self) -> Version:
+        return Version(self.kernel)
+
+    @fact
+    def cmdline(self) -> Cmdline:
+        return parse_cmdline(self._text("cmdline"))
+
+    @fact
+    def lockdown(self) -> str:
+        """ "none", "integrity" or "confidentiality"; none where the kernel has no lockdown."""
+        return parse_lockdown(self._text("lockdown")) if self._there("lockdown") else "none"
+
+    @fact
+    def kernel_config(self) -> dict[str, str]:
+        return parse_config(self._text("kernel-config"))
+
+    @fact
+    def kernels(self) -> tuple[InstalledKernel, ...]:
+        return parse_kernels(self._text("kernels"))
+
+    @fact
+    def headers(self) -> dict[str, bool]:
+        """Parts of the running kernel's build folder."""
+        return parse_headers(self._text("headers"))
+
+    @fact
+    def reboot_required(self) -> bool:
+        return self._there("reboot-required")
+
+    @fact
+    def boot_menu(self) -> BootMenu:
+        environment = self._text("grub-env") if self._read_well("grub-env") else None
+        return parse_boot_entries(self._text("boot-entries"), environment)
+
+    @fact
+    def boot_entries(self) -> tuple[BootEntry, ...]:
+        return self.boot_menu.entries
+
+    @fact
+    def next_boot(self) -> BootEntry:
+        """The entry that an unattended reboot takes.
+
+        :raises NoEvidence: where the boot configuration does not tell.
+        """
+        grubby = self._text("boot-default") if self._read_well("boot-default") else ""
+        entry = default_entry(self.boot_menu, grubby)
+        if entry is None:
+            raise NoEvidence("boot configuration: no entry that boots a kernel was found")
+        return entry
+
+    @fact
+    def default_kernel(self) -> str:
+        """Kernel release that the next boot starts.
+
+        :raises Unparsable: where its file is not named after one: Arch's "vmlinuz-linux".
+        """
+        return str(parse_kernel_release(self.next_boot.kernel))
+
+    @fact
+    def next_cmdline(self) -> Cmdline:
+        """The arguments that the next boot passes to its kernel.
+
+        :raises NoEvidence: where they refer to variables of GRUB that were not read.
+        """
+        if self.next_boot.unresolved:
+            names = ", ".join(f"${name}" for name in self.next_boot.unresolved)
+            raise NoEvidence(f"boot configuration: {names} not known", hint="grub2-editenv list")
+        return self.next_boot.cmdline
