@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import toolkit.facts.node as node_module
 from tests.evidence.board import BOARD, GPUS
 from tests.evidence.build import ABSENT, DENIED, HEALTHY, MISSING, TIMEOUT, node
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row
@@ -24,6 +23,7 @@ from toolkit.checks.all import ALL, BY_ID, named
 from toolkit.checks.check import Check, Impact, Status, Tense, Verdict, check, passed, without_gpus
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
+from toolkit.facts import node_devices, node_modules, node_stack, node_system
 from toolkit.facts.node import Node
 from toolkit.want import PeerPath, Waiver, Want
 
