@@ -217,3 +217,11 @@ def test_every_command_is_clean_under_shellcheck() -> None:
         ["shellcheck", "-x", "-P", str(root), *scripts], capture_output=True, text=True, check=False
     )
     assert done.stdout == ""
+
+
+def test_whoever_simulates_a_node_is_its_root_to_stat_and_chown(nodes: Nodes) -> None:
+    node = nodes("healthy")
+    node.write("etc/ours", "text\n")
+    told = node.ok("stat -c '%a %u %g %U' $GDR_ROOT/etc/ours && chown 0:0 $GDR_ROOT/etc/ours")
+    assert told.split() == ["644", "0", "0", "root"]
+    assert node.sh("chown 0:0 $GDR_ROOT/etc/not-there").returncode == 1
