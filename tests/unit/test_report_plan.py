@@ -1,0 +1,76 @@
+"""Plans and explanations, as an operator reads them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import jsonschema
+
+from tests.unit.judged import SICK
+from tests.unit.planning import NOT_LOADED, TRANSLATED, frames, plan_for
+from toolkit.change.plan import Plan
+from toolkit.checks.all import ALL, named
+from toolkit.errors import ExitCode, Outcome
+from toolkit.report.document import Told, document, dumps
+from toolkit.report.explain import explain, listing
+from toolkit.report.plan_text import plan_lines
+from toolkit.report.table import Painter
+
+PLAIN = Painter(False)
+SCHEMA = Path(__file__).parents[2] / "docs/report.schema.json"
+HEALTHY_PLAN, IOMMU_PLAN = plan_for({}), plan_for(TRANSLATED)
+
+
+def told(*plans: tuple[str, Plan], diffs: bool = False) -> str:
+    return "\n".join(plan_lines(plans, PLAIN, diffs=diffs))
+
+
+def test_nodes_with_one_plan_are_told_of_once() -> None:
+    text = told(*((f"gpu{at}", IOMMU_PLAN) for at in (1, 2, 3)))
+    assert text.count("zz-gdr-toolkit.cfg") == 1
+    assert "change    gpu[1-3]" in text
+
+
+def test_a_plan_says_what_why_and_what_follows() -> None:
+    text = told(("gpu1", IOMMU_PLAN))
+    assert "place     /etc/default/grub.d/zz-gdr-toolkit.cfg" in text
+    assert "why       iommu.passthrough: translated: DMA-FQ" in text
+    assert "then      update bootloader, reboot" in text
+
+
+def test_a_node_without_changes_is_as_wanted() -> None:
+    assert "as wanted gpu1" in told(("gpu1", HEALTHY_PLAN))
+
+
+def test_a_diff_shows_the_lines() -> None:
+    assert "iommu=pt" not in told(("gpu1", IOMMU_PLAN))
+    assert "+GRUB_CMDLINE_LINUX=" in told(("gpu1", IOMMU_PLAN), diffs=True)
+
+
+def test_the_document_of_a_plan_keeps_its_schema() -> None:
+    plan = plan_for(frames(TRANSLATED, NOT_LOADED))
+    outcomes = [Outcome("gpu1", Told(judged=SICK, before=SICK, plan=plan, steps=("a: done",)))]
+    made = document("provision", "peermem", outcomes, ExitCode.PENDING, datetime.now(UTC))
+    loaded = json.loads(dumps(made))
+    jsonschema.validate(loaded, json.loads(SCHEMA.read_text()))
+    assert loaded["hosts"][0]["plan"]["needs_reboot"] is True
+
+
+def test_every_check_explains_itself() -> None:
+    for check in ALL:
+        text = explain(check, PLAIN)
+        assert check.title in text
+        assert check.source.split()[0] in text
+        assert max(map(len, text.split("\n"))) <= 100, check.id
+
+
+def test_an_explanation_says_why_it_matters() -> None:
+    text = explain(named("peermem.stub"), PLAIN)
+    assert 'modprobe then says "Invalid argument"' in text
+    assert "impact    broken when it fails" in text
+
+
+def test_the_list_has_every_check() -> None:
+    assert [line.split()[0] for line in listing(ALL).split("\n")] == [check.id for check in ALL]

@@ -1,0 +1,65 @@
+"""The folder of a run: whole files, no collision, no harm from names, no loss of the run."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.evidence.build import node
+from toolkit.errors import UsageError
+from toolkit.flow.runs import RunFolder, read_saved, safe_name
+
+NOW = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
+
+
+def test_a_run_that_keeps_nothing_makes_no_folder(tmp_path: Path) -> None:
+    RunFolder(tmp_path, "doctor", NOW)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_runs_within_one_second_get_a_folder_each(tmp_path: Path) -> None:
+    folders = [RunFolder(tmp_path, "doctor", NOW) for _ in range(2)]
+    for folder in folders:
+        folder.keep("a", "text\n")
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "2026-11-21T12-30-00-doctor",
+        "2026-11-21T12-30-00-doctor-1",
+    ]
+
+
+def test_what_was_kept_is_judged_again(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, "doctor", NOW)
+    folder.keep_evidence("gpu07", node())
+    assert list(read_saved(folder.path)) == [("gpu07", node())]
+    assert list(read_saved(folder.path / "gpu07.evidence")) == [("gpu07", node())]
+
+
+def test_a_disk_that_is_full_costs_the_record_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    folder = RunFolder(tmp_path / "file", "doctor", NOW)
+    folder.keep("a", "text\n")
+    assert "Not a directory" in folder.trouble
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        pytest.param("root@gpu07:22", "root@gpu07:22", id="ordinary"),
+        pytest.param("../../etc/passwd", "_.._etc_passwd", id="climbing"),
+        pytest.param(".", "_", id="dot"),
+        pytest.param("a\nb\x00c", "a_b_c", id="control-characters"),
+        pytest.param("x" * 300, "x" * 200, id="long"),
+    ],
+)
+def test_a_hosts_name_does_no_harm_as_a_files(name: str, safe: str) -> None:
+    assert safe_name(name) == safe
+
+
+def test_what_is_no_evidence_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "a.evidence").write_text("hello\n")
+    with pytest.raises(UsageError, match=r"a\.evidence: is no evidence"):
+        list(read_saved(tmp_path))
+    with pytest.raises(UsageError, match="No such file"):
+        list(read_saved(tmp_path / "nowhere"))
