@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from dev.tools import MARKS, in_ci, missing, sentence
+
+# A shell that starts the tests in the background hands down an ignored SIGINT, to us and to
+# every controller that a test starts; tests of Ctrl-C would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
