@@ -22,6 +22,16 @@ from pathlib import Path
 
 from toolkit.hosts import Host
 
+_GRANTING = """#!/bin/sh
+while :; do
+    case ${1:-} in
+        -p) shift 2 ;;
+        -*) shift ;;
+        *) break ;;
+    esac
+done
+[ $# = 0 ] || exec "$@"
+"""
 START_S = 10.0  # a busy machine may take its time
 
 
@@ -75,7 +85,7 @@ class Sshd:
         self.address = address
         self.keys = keys or Keys.make(folder / "keys")
         self.port = 0
-        self._env = dict(env or {})
+        self._env = dict(env or self._as_if_root())
         self._settings = tuple(settings)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -86,6 +96,19 @@ class Sshd:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def _as_if_root(self) -> dict[str, str]:
+        """For whoever runs the tests without being root or a sudoer: a sudo that grants all.
+
+        Root logs in as root and needs none; the real sudo is asked in tests of its own.
+        """
+        if os.geteuid() == 0:
+            return {}
+        tools = self.folder / "tools"
+        tools.mkdir(parents=True, exist_ok=True)
+        (tools / "sudo").write_text(_GRANTING)
+        (tools / "sudo").chmod(0o755)
+        return {"PATH": f"{tools}:{os.environ.get('PATH', '/usr/bin:/bin')}"}
 
     @property
     def known_hosts(self) -> Path:
