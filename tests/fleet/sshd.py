@@ -85,7 +85,7 @@ class Sshd:
         self.address = address
         self.keys = keys or Keys.make(folder / "keys")
         self.port = 0
-        self._env = dict(env or self._as_if_root())
+        self._env = self._as_if_root() | dict(env or {})
         self._settings = tuple(settings)
         self._process: subprocess.Popen[bytes] | None = None
 
