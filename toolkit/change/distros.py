@@ -69,7 +69,8 @@ def family_of(distro: Distro) -> Family:
             if name in family.ids:
                 return family
     known = ", ".join(family.name for family in FAMILIES)
+    named = f'"{distro.id}" {distro.version}'.rstrip()  # rolling releases have no version
     raise Unsupported(
-        f'no build rule for "{distro.id}" {distro.version}; known families: {known}',
+        f"no build rule for {named}; known families: {known}",
         hint="a family is one row in toolkit/change/distros.py and one captured node",
     )
