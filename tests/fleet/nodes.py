@@ -10,6 +10,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -65,9 +66,40 @@ class Nodes:
             check=False,
         )
 
+    def wait_for_boots(self, limit_s: float = 60) -> None:
+        """Wait while any node is about to reboot, or boots.
+
+        A real node cannot be reached then. Here sshd is no part of the node and would let
+        us read one that is half up, which nobody ever will.
+        """
+        end = time.monotonic() + limit_s
+        while self._boots():
+            assert time.monotonic() < end, "a boot that does not end"
+            time.sleep(0.1)
+
+    def _boots(self) -> bool:
+        place = f"GDR_ROOT={self.folder}".encode()
+        for process in Path("/proc").iterdir():
+            if not process.name.isdigit():
+                continue
+            try:
+                words = (process / "cmdline").read_bytes().split(b"\0")
+                if not _booting(words) or place not in (process / "environ").read_bytes():
+                    continue
+            except OSError:  # it has ended meanwhile, or is not ours
+                continue
+            return True
+        return False
+
     def digest(self) -> dict[str, Digest]:
         """Every file that somebody could miss, by node."""
         return {name: dict(_files(self.tree(name))) for name in self.names}
+
+
+def _booting(words: list[bytes]) -> bool:
+    """The pause before a reboot (see reach/reboot.py), or the boot itself."""
+    names = {Path(word.decode(errors="replace")).name for word in words[:2]}
+    return words[:2] == [b"sleep", b"1"] or bool(names & {"reboot", "boot"})
 
 
 def _files(tree: Path) -> Iterator[tuple[str, tuple[int, int, int, str]]]:

@@ -54,6 +54,7 @@ def test_the_next_run_ends_healthy_with_nothing_half_placed(nodes: Nodes, moment
     ) as controller:
         time.sleep(moment_s)
         controller.send_signal(signal.SIGKILL)
+    nodes.wait_for_boots()
 
     ended = nodes.run("provision", "--yes", "--reboot")
     assert ended.returncode == ExitCode.OK, ended.stdout + ended.stderr
