@@ -9,7 +9,7 @@ from toolkit.checks.judged import Judged, judge_node
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence
 from toolkit.flow.access import Fleet
-from toolkit.flow.each import on_each
+from toolkit.flow.each import on_each, on_saved
 from toolkit.flow.runs import RunFolder
 from toolkit.hosts import Host
 from toolkit.reach.collect import collect
@@ -38,10 +38,4 @@ def examine_saved(
     saved: Iterable[tuple[str, Evidence]], want: Want, today: date
 ) -> list[Outcome[Judged]]:
     """Judge evidence that was saved earlier, with no host."""
-    outcomes: list[Outcome[Judged]] = []
-    for name, evidence in saved:
-        try:
-            outcomes.append(Outcome(name, judge_node(name, evidence, want, today)))
-        except ToolkitError as why:
-            outcomes.append(Outcome(name, error=why))
-    return outcomes
+    return on_saved(saved, lambda name, evidence: judge_node(name, evidence, want, today))

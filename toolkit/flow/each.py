@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from toolkit.errors import Outcome
+from toolkit.errors import Outcome, ToolkitError
+from toolkit.evidence import Evidence
 from toolkit.flow.access import Fleet
 from toolkit.hosts import Host
 from toolkit.reach.fleet import Interrupted, run_all
@@ -52,3 +53,16 @@ def on_each(
         return list(stopped.outcomes)
     finally:
         progress.finish()
+
+
+def on_saved(
+    saved: Iterable[tuple[str, Evidence]], work: Callable[[str, Evidence], T]
+) -> list[Outcome[T]]:
+    """Do ``work`` on evidence that was saved earlier: host's name and evidence, no host."""
+    outcomes: list[Outcome[T]] = []
+    for name, evidence in saved:
+        try:
+            outcomes.append(Outcome(name, work(name, evidence)))
+        except ToolkitError as why:
+            outcomes.append(Outcome(name, error=why))
+    return outcomes

@@ -11,11 +11,11 @@ from toolkit.change.bundle import Bundle
 from toolkit.change.plan import Plan, make_plan
 from toolkit.change.render import render
 from toolkit.checks.judged import Judged, judge_node
-from toolkit.errors import Outcome, ToolkitError, UsageError
+from toolkit.errors import Outcome, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
 from toolkit.flow.access import Fleet
-from toolkit.flow.each import on_each
+from toolkit.flow.each import on_each, on_saved
 from toolkit.flow.runs import RunFolder, safe_name
 from toolkit.hosts import Host
 from toolkit.reach.collect import collect
@@ -71,13 +71,7 @@ def plan_saved(
     saved: Iterable[tuple[str, Evidence]], want: Want, today: date
 ) -> list[Outcome[Planned]]:
     """Plan from evidence that was saved earlier, with no host."""
-    outcomes: list[Outcome[Planned]] = []
-    for name, evidence in saved:
-        try:
-            outcomes.append(Outcome(name, plan_node(name, evidence, want, today)))
-        except ToolkitError as why:
-            outcomes.append(Outcome(name, error=why))
-    return outcomes
+    return on_saved(saved, lambda name, evidence: plan_node(name, evidence, want, today))
 
 
 def write_bundles(outcomes: Iterable[Outcome[Planned]], out: Path) -> list[Path]:
