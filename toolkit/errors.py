@@ -12,7 +12,9 @@
     │   └── LockedError           another run holds the node
     ├── Unsupported            6  no rule for this family, release or machine
     ├── NoEvidence             3  a source was not read, so nothing rests on it
-    │   └── CutOff                the evidence ends before it
+    │   ├── CutOff                the evidence ends before it
+    │   ├── NotCollected          it is whole, and this source is not part of it
+    │   └── NeedsRoot             the source is there, and for root alone
     └── Unparsable             3  a source has a shape that we do not know
 
 Each is a sentence that says what is so, and a hint that says what to do about it.
@@ -127,7 +129,15 @@ class NoEvidence(ToolkitError):
 
 
 class CutOff(NoEvidence):
-    """The evidence has no such frame: it was cut off before, or an older probe wrote it."""
+    """The evidence was cut off before this source."""
+
+
+class NotCollected(NoEvidence):
+    """The evidence is whole without it: an older probe wrote it, or it was put together by hand."""
+
+
+class NeedsRoot(NoEvidence):
+    """The source is there, and only root may read it."""
 
 
 class Unparsable(ToolkitError):

@@ -25,7 +25,7 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from toolkit.errors import CutOff, NoEvidence, Unparsable
+from toolkit.errors import CutOff, NeedsRoot, NoEvidence, NotCollected, Unparsable
 
 GRAMMAR = "gdr-toolkit/1"
 _HEADER = re.compile(r"= ([!-~]+) (ok|absent|denied|timeout|failed:[0-9]{1,3})(?: (.*))?")
@@ -77,19 +77,25 @@ class Evidence:
         """The frame, whatever its state.
 
         :raises CutOff: when the node never got to it, or its tail was cut off.
+        :raises NotCollected: when the evidence is whole and has no such source.
         """
         found = self.frames.get(key)
-        if found is None:
-            why = "not part of this evidence" if self.complete else "cut off before it was read"
-            raise CutOff(f"{key}: {why}", hint="collect the evidence again")
-        return found
+        if found is not None:
+            return found
+        hint = "collect the evidence again"
+        if self.complete:
+            raise NotCollected(f"{key}: not part of this evidence", hint=hint)
+        raise CutOff(f"{key}: cut off before it was read", hint=hint)
 
     def text(self, key: str) -> str:
         """The content of a source that was read in full.
 
-        :raises NoEvidence: when it was absent, refused, failed, timed out or cut off.
+        :raises NoEvidence: when it was absent, refused, failed, timed out or cut off; of
+            these NeedsRoot says that it was refused.
         """
         found = self.frame(key)
+        if found.state is State.DENIED:
+            raise NeedsRoot(found.trouble)
         if found.state is not State.OK:
             raise NoEvidence(found.trouble)
         return found.text

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit.errors import CutOff, NoEvidence, Unparsable
+from toolkit.errors import CutOff, NoEvidence, NotCollected, Unparsable
 from toolkit.evidence import GRAMMAR, Evidence, Frame, State
 
 TEXT = """\
@@ -67,14 +67,16 @@ def test_four_kinds_of_no_are_four_answers(key: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("complete", "why"),
+    ("complete", "kind", "why"),
     [
-        (True, "modules: not part of this evidence"),
-        (False, "modules: cut off before it was read"),
+        (True, NotCollected, "modules: not part of this evidence"),
+        (False, CutOff, "modules: cut off before it was read"),
     ],
 )
-def test_what_was_never_collected_says_whether_it_could_have_been(complete: bool, why: str) -> None:
-    with pytest.raises(CutOff) as refused:
+def test_what_was_never_collected_says_whether_it_could_have_been(
+    complete: bool, kind: type[NoEvidence], why: str
+) -> None:
+    with pytest.raises(kind) as refused:
         Evidence(FRAMES, complete).text("modules")
     assert (str(refused.value), refused.value.hint) == (why, "collect the evidence again")
 

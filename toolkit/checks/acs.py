@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
-from toolkit.checks.iommu import role
+from toolkit.checks.role import role
 from toolkit.errors import NoEvidence
 from toolkit.facts.config_space import REDIRECT, Acs
 from toolkit.facts.node import Node

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 
-from toolkit.errors import CutOff, NoEvidence, Unparsable
+from toolkit.checks.role import role
+from toolkit.errors import CutOff, NeedsRoot, NoEvidence, NotCollected, Unparsable
 from toolkit.facts.node import Node
-from toolkit.want import PeerPath, Waiver, Want
+from toolkit.want import PeerPath, Role, Waiver, Want
 
 
 class Status(StrEnum):
@@ -33,6 +34,15 @@ class Tense(StrEnum):
 
 
 BOTH_PATHS = frozenset(PeerPath)
+ALL_ROLES = frozenset(Role)
+
+
+class Gap(StrEnum):
+    """Why a verdict stays open, where many stay open for the same reason."""
+
+    NONE = ""
+    ROOT = "run as root"
+    NOT_COLLECTED = "not part of this evidence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,7 @@ class Finding:
     expected: str = ""  # in one line: what should be; with a failure only
     hint: str = ""  # in one line: what to do about this very finding
     details: tuple[str, ...] = ()  # further lines, one per device or file
+    gap: Gap = Gap.NONE  # for unknown: reports fold those of one gap into one line
 
 
 def passed(found: str, *, details: tuple[str, ...] = ()) -> Finding:
@@ -58,8 +69,8 @@ def not_applicable(why: str) -> Finding:
     return Finding(Status.NA, why)
 
 
-def unknown(why: str, *, hint: str = "") -> Finding:
-    return Finding(Status.UNKNOWN, why, hint=hint)
+def unknown(why: str, *, hint: str = "", gap: Gap = Gap.NONE) -> Finding:
+    return Finding(Status.UNKNOWN, why, hint=hint, gap=gap)
 
 
 Judge = Callable[[Node, Want], Finding]
@@ -76,6 +87,8 @@ class Check:
     fix: str  # how the property is brought about, for ``explain``
     paths: frozenset[PeerPath] = BOTH_PATHS
     tense: Tense = Tense.NOW
+    roles: frozenset[Role] = ALL_ROLES
+    needs_gpu: bool = True  # n/a on a node known to have none
 
     @property
     def title(self) -> str:
@@ -98,16 +111,35 @@ class Check:
         if want.path not in self.paths:
             return not_applicable(f"not part of the {want.path} path")
         try:
-            if _no_gpu_on_bus(node.fresh()):
+            if self.needs_gpu and _no_gpu_on_bus(node.fresh()):
                 return not_applicable("no NVIDIA GPU on the PCI bus")
             if self.tense is Tense.NOW and not node.live:
                 return not_applicable("an image has no present")
+            if self.roles != ALL_ROLES and (here := role(node, want)) not in self.roles:
+                return not_applicable(f"not judged on a {here}")
             return self.judge(node, want)
         except (NoEvidence, Unparsable) as why:
-            return unknown(str(why), hint=why.hint)
+            return _open(node, why)
 
     def _waiver(self, want: Want) -> Waiver | None:
         return next((each for each in want.waivers if each.check == self.id), None)
+
+
+def _open(node: Node, why: NoEvidence | Unparsable) -> Finding:
+    """What was not read leaves the verdict open; whether root would help is said once for all."""
+    if isinstance(why, NotCollected):
+        return unknown(str(why), hint=why.hint, gap=Gap.NOT_COLLECTED)
+    if isinstance(why, NeedsRoot) and not _as_root(node):
+        return unknown(f"{Gap.ROOT}: {why}", hint=why.hint, gap=Gap.ROOT)
+    return unknown(str(why), hint=why.hint)
+
+
+def _as_root(node: Node) -> bool:
+    """Whether the probe was root already, so that being root is no cure."""
+    try:
+        return node.fresh().root
+    except (NoEvidence, Unparsable):
+        return False
 
 
 def without_gpus(node: Node) -> bool:
@@ -157,10 +189,12 @@ def check(
     fix: str,
     paths: frozenset[PeerPath] = BOTH_PATHS,
     tense: Tense = Tense.NOW,
+    roles: frozenset[Role] = ALL_ROLES,
+    needs_gpu: bool = True,
 ) -> Callable[[Judge], Check]:
     """Turn a judgement into a Check; the topic file lists it and ``ALL`` gathers it."""
 
     def wrap(judge: Judge) -> Check:
-        return Check(name, judge, impact, source, fix, paths, tense)
+        return Check(name, judge, impact, source, fix, paths, tense, roles, needs_gpu)
 
     return wrap

@@ -14,6 +14,7 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
+from toolkit.checks.role import role
 from toolkit.facts.cmdline import Cmdline
 from toolkit.facts.iommu import Domain
 from toolkit.facts.node import Node
@@ -26,13 +27,6 @@ FIX = (
     "iommu=pt (x86) or iommu.passthrough=1 (arm64) on the kernel command line, or the IOMMU "
     "off in the BIOS; then reboot"
 )
-
-
-def role(node: Node, want: Want) -> Role:
-    """The role that is wanted, else the one that the node shows."""
-    if want.role is not None:
-        return want.role
-    return Role.VM if node.cpu.hypervisor else Role.BARE_METAL
 
 
 @check(

@@ -14,7 +14,7 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
-from toolkit.checks.iommu import role
+from toolkit.checks.role import role
 from toolkit.facts.node import Node
 from toolkit.facts.pci import PciFunction, PciTree
 from toolkit.facts.topology import Distance, best_pairs

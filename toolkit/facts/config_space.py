@@ -11,10 +11,11 @@ import re
 from dataclasses import dataclass
 from enum import IntFlag
 
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
 
 _EXPRESS, _ACS, _ATS = 0x10, 0x000D, 0x000F
 _WHOLE = 4096  # bytes of a PCI Express function
+_UNPRIVILEGED = 64  # bytes that anybody may read
 
 
 class Acs(IntFlag):
@@ -113,7 +114,8 @@ class ConfigSpace:
 
     def _byte(self, at: int) -> int:
         if at >= len(self.data):
-            raise NoEvidence(
+            kind = NeedsRoot if len(self.data) == _UNPRIVILEGED else NoEvidence
+            raise kind(
                 f"config space of {self.address}: only {len(self.data)} bytes are readable",
                 hint="read it as root; in a virtual machine the extended space may be hidden",
             )

@@ -74,6 +74,11 @@ class PciTree:
     def gpus(self) -> tuple[PciFunction, ...]:
         return tuple(each for each in self.functions.values() if each.is_gpu)
 
+    @property
+    def adapters(self) -> tuple[PciFunction, ...]:
+        """Network functions that may be HCAs, whether or not a driver holds them."""
+        return tuple(each for each in self.functions.values() if each.may_be_hca)
+
     def bridges_above(self, function: PciFunction) -> tuple[PciFunction, ...]:
         """Root port first."""
         return tuple(self.functions[up] for up in function.parents if up in self.functions)

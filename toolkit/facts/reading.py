@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
+from toolkit.errors import NotCollected
 from toolkit.evidence import Evidence, State
 from toolkit.facts.fact import Memo
 
@@ -24,13 +25,28 @@ class Reading:
     def live(self) -> bool:
         """Running, rather than an image: it has a boot id, readable or not.
 
-        :raises NoEvidence: where the evidence was cut off before it.
+        What was put together from loose files was printed by a running machine.
+
+        :raises CutOff: where the evidence was cut off before it.
         """
-        return self._evidence.frame("boot-id").state is not State.ABSENT
+        return (
+            not self._given("boot-id") or self._evidence.frame("boot-id").state is not State.ABSENT
+        )
 
     def _text(self, key: str) -> str:
         self.cited.append(key)
         return self._evidence.text(key)  # raises NoEvidence unless it was read in full
+
+    def _given(self, key: str) -> bool:
+        """Whether the evidence has this source at all; loose files are few of them.
+
+        :raises CutOff: where the evidence was cut off, so that nobody knows.
+        """
+        try:
+            self._evidence.frame(key)
+        except NotCollected:
+            return False
+        return True
 
     def _there(self, key: str) -> bool:
         """Whether the source exists: absent is an answer, refused or cut off is none."""
