@@ -26,9 +26,9 @@ from pathlib import Path
 from tests.fleet.sshd import many
 from toolkit.demo.build import environment
 from toolkit.demo.fleet import prepare
+from toolkit.reach.collect import probe_script
 
 ROOT = Path(__file__).parents[2]
-PROBE = ROOT / "toolkit/reach/probe.sh"
 NODE = "demo-healthy"
 READS = tuple(
     f"cat $GDR_ROOT{path}"
@@ -55,6 +55,13 @@ class Site:
         return str(self.folder / "hosts.ini")
 
     @property
+    def probe(self) -> Path:
+        """The probe as one file, for those who want it so."""
+        file = self.folder / "probe.sh"
+        file.write_text(probe_script())
+        return file
+
+    @property
     def ssh_config(self) -> str:
         return str(self.folder / "ssh_config")
 
@@ -72,13 +79,13 @@ def bare(site: Site) -> list[str]:
 def openssh(site: Site) -> list[str]:
     loop = (
         f"cut -d' ' -f1 {site.inventory} | xargs -P 64 -I HOST sh -c "
-        f"'ssh -T -F {site.ssh_config} HOST sh -s <{PROBE} >{site.folder}/out.HOST'"
+        f"'ssh -T -F {site.ssh_config} HOST sh -s <{site.probe} >{site.folder}/out.HOST'"
     )
     return ["sh", "-c", loop]
 
 
 def ansible_script(site: Site) -> list[str]:
-    return [*ansible(site), "-m", "script", "-a", str(PROBE)]
+    return [*ansible(site), "-m", "script", "-a", str(site.probe)]
 
 
 def ansible_modules(site: Site) -> list[str]:

@@ -21,8 +21,8 @@ from pathlib import Path
 from toolkit.demo.build import environment, make_node
 from toolkit.demo.machine import Machine
 from toolkit.demo.recipe import Recipe
+from toolkit.reach.collect import probe_script
 
-PROBE = Path(__file__).parents[2] / "toolkit/reach/probe.sh"
 SHELLS = (("dash",), ("busybox", "sh"), ("bash",))
 
 
@@ -39,14 +39,10 @@ def measured(shell: tuple[str, ...], settings: dict[str, str]) -> tuple[float, f
     """Wall-clock and processor seconds of one probe."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begun = time.monotonic()
-    with PROBE.open("rb") as script:
-        ended = subprocess.run(
-            [*shell, "-s"],
-            stdin=script,
-            env=settings,
-            capture_output=True,
-            check=True,
-        )
+    script = probe_script().encode()
+    ended = subprocess.run(
+        [*shell, "-s"], input=script, env=settings, capture_output=True, check=True
+    )
     wall = time.monotonic() - begun
     assert b"\n= end ok " in ended.stdout
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -13,9 +13,15 @@ The keys are those of the probe, which ``test_build`` holds against the probe it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tests.evidence.board import BOARD, GPUS, HCAS, Board
+from tests.evidence.frames import ABSENT, MISSING, Bad, Override
+from tests.evidence.healthy_builds import FRAMES as BUILDS
+from tests.evidence.healthy_companions import FRAMES as COMPANIONS
+from tests.evidence.healthy_consumers import FRAMES as CONSUMERS
+from tests.evidence.healthy_fabric import FRAMES as FABRIC
+from tests.evidence.healthy_files import FRAMES as FILES
+from tests.evidence.healthy_imported import FRAMES as IMPORTED
 from toolkit.evidence import Evidence, Frame, State
 
 KERNEL, NEXT_KERNEL = "5.15.0-170-generic", "5.15.0-171-generic"
@@ -24,24 +30,6 @@ UPDATES = f"/lib/modules/{KERNEL}/updates/dkms"
 PEERMEM = f"{UPDATES}/nvidia-peermem.ko"
 OFED = "25.10.OFED.25.10.1.7.1.1"
 ARGUMENTS = "root=UUID=1 ro quiet iommu=pt"
-
-
-@dataclass(frozen=True, slots=True)
-class Bad:
-    """A frame that was not read in full."""
-
-    state: State
-    exit: int = 0
-    text: str = ""
-
-
-ABSENT, DENIED, TIMEOUT = Bad(State.ABSENT), Bad(State.DENIED), Bad(State.TIMEOUT)
-MISSING = None  # the evidence has no such frame
-Override = str | Bad | None
-
-
-def failed(status: int, text: str = "") -> Bad:
-    return Bad(State.FAILED, status, text)
 
 
 def node(
@@ -295,3 +283,5 @@ HEALTHY: dict[str, Override] = {
     "nvidia-smi": gpu_rows(),
     "nvidia-topology": "",
 }
+for _more in (FILES, BUILDS, FABRIC, COMPANIONS, CONSUMERS, IMPORTED):
+    HEALTHY.update(_more)

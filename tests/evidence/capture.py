@@ -11,12 +11,11 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-import toolkit.reach
 from toolkit.demo.build import environment, make_node
 from toolkit.demo.nodes import READY
+from toolkit.reach.collect import probe_script
 
 HERE = Path(__file__).parent
-PROBE = Path(toolkit.reach.__file__).with_name("probe.sh")
 NODES = ("demo-healthy", "demo-stub", "demo-kernel", "demo-rocky", "demo-acs", "demo-noroot")
 
 
@@ -25,7 +24,11 @@ def captured(name: str, place: Path) -> str:
     recipe = replace(READY[name], machine=replace(READY[name].machine, pairs=2, nvswitches=0))
     make_node(place / name, recipe, name)
     done = subprocess.run(
-        ["/bin/sh", str(PROBE)], env=environment(place / name), capture_output=True, check=True
+        ["/bin/sh", "-s"],
+        input=probe_script().encode(),
+        env=environment(place / name),
+        capture_output=True,
+        check=True,
     )
     return done.stdout.decode()
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tests.evidence.board import BOARD, Board
-from tests.evidence.build import Override, node
+from tests.evidence.build import node
+from tests.evidence.frames import Override
 from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Status, Verdict
 from toolkit.facts.node import Node

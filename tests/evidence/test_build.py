@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.evidence.board import BOARD, od
-from tests.evidence.build import HEALTHY, MISSING, node
-from tests.evidence.capture import PROBE
+from tests.evidence.build import HEALTHY, node
+from tests.evidence.frames import MISSING
 from toolkit.evidence import Evidence
+from toolkit.reach.collect import probe_script
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +21,12 @@ def probed(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     (empty / "bin").mkdir()
     environment = {"GDR_ROOT": str(empty), "GDR_BIN": str(empty / "bin"), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
-        ["/bin/sh", str(PROBE)], env=environment, capture_output=True, text=True, check=True
+        ["/bin/sh", "-s"],
+        input=probe_script(),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return Evidence.parse(done.stdout)
 

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.evidence.board import BOARD, GPUS, PORTS, REDIRECTS
-from tests.evidence.build import ABSENT, TIMEOUT, groups, modinfo, node, without_module
+from tests.evidence.build import groups, modinfo, node, without_module
+from tests.evidence.frames import ABSENT, TIMEOUT
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Finding, Status
 from toolkit.evidence import Evidence, Frame, State

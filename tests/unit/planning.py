@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from hashlib import sha256
 
 from tests.evidence.build import (
-    ABSENT,
     HEALTHY,
     KERNEL,
     PEERMEM,
     PEERMEM_INFO,
-    Override,
     groups,
     grub,
     modinfo,
@@ -19,6 +17,7 @@ from tests.evidence.build import (
     node,
     without_module,
 )
+from tests.evidence.frames import ABSENT, Override
 from toolkit.change.artefact import Trigger
 from toolkit.change.change import Action
 from toolkit.change.plan import Plan, make_plan

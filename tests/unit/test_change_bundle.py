@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.evidence.build import DRIVER, KERNEL, Override, node
+from tests.evidence.build import DRIVER, KERNEL, node
+from tests.evidence.frames import Override
 from tests.unit.planning import (
     LITTLE_MEMLOCK,
     NO_AUTOLOAD,

@@ -6,21 +6,18 @@ import pytest
 
 from tests.evidence.board import BOARD, GPUS
 from tests.evidence.build import (
-    ABSENT,
     CONFIG,
-    DENIED,
     DRIVER,
     EXPORT,
     OPEN,
     PROPRIETARY,
-    TIMEOUT,
     UPDATES,
-    failed,
     gpu_rows,
     groups,
     modinfo,
     without_module,
 )
+from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, failed
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from toolkit.want import Want
 

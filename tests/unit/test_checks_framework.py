@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.evidence.board import BOARD, GPUS
-from tests.evidence.build import ABSENT, DENIED, HEALTHY, MISSING, TIMEOUT, node
+from tests.evidence.build import HEALTHY, node
+from tests.evidence.frames import ABSENT, DENIED, MISSING, TIMEOUT
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row
 from tests.unit import (
     test_checks_driver,

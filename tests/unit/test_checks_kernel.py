@@ -5,21 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.evidence.build import (
-    ABSENT,
     CONFIG,
-    DENIED,
     KERNEL,
     NEXT_KERNEL,
     PEERMEM_INFO,
     PROPRIETARY,
-    TIMEOUT,
     UPDATES,
-    Override,
-    failed,
     grub,
     kernel_block,
     modinfo,
 )
+from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 
 OLD_DRIVER = PROPRIETARY.replace("580.126.16", "550.90.07")

@@ -5,20 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.evidence.board import BOARD, FLAT, GPUS, HCAS, MIB, PORTS, REDIRECTS, Board, Fn
-from tests.evidence.build import (
-    ABSENT,
-    CONFIG,
-    CPU,
-    DENIED,
-    GUEST_CPU,
-    KERNEL,
-    MISSING,
-    TIMEOUT,
-    Override,
-    gpu_rows,
-    groups,
-    grub,
-)
+from tests.evidence.build import CONFIG, CPU, GUEST_CPU, KERNEL, gpu_rows, groups, grub
+from tests.evidence.frames import ABSENT, DENIED, MISSING, TIMEOUT, Override
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from toolkit.want import Iommu, Role, Want
 

@@ -5,22 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tests.evidence.build import (
-    ABSENT,
-    DENIED,
     DRIVER,
     KERNEL,
     PEERMEM,
     PEERMEM_INFO,
     SRC,
-    TIMEOUT,
     UPDATES,
-    Override,
-    failed,
     kernel_block,
     modinfo,
     module_state,
     without_module,
 )
+from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 
 NOT_FOUND = failed(

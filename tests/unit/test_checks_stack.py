@@ -6,8 +6,6 @@ import pytest
 
 from tests.evidence.board import BOARD, HCAS, Fn, hca
 from tests.evidence.build import (
-    ABSENT,
-    DENIED,
     DOWN,
     DRIVER,
     INIT,
@@ -15,16 +13,14 @@ from tests.evidence.build import (
     NEXT_KERNEL,
     OFED,
     SRC,
-    TIMEOUT,
     UP,
-    Override,
-    failed,
     grub,
     hca_lines,
     kernel_block,
     modinfo,
     rdma_core,
 )
+from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from toolkit.want import Want
 

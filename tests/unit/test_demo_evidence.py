@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import toolkit.reach
 from toolkit.demo.build import environment, make_nodes
 from toolkit.demo.nodes import EVERY
 from toolkit.evidence import Evidence, State
+from toolkit.reach.collect import probe_script
 
-PROBE = Path(toolkit.reach.__file__).with_name("probe.sh")
 ANSWERING = [name for name in EVERY if name != "demo-hang"]  # that one takes its time
 
 
@@ -26,7 +25,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Evidence]:
 def probe(node: Path) -> Evidence:
     done = subprocess.run(
         ["/bin/sh", "-s"],
-        input=PROBE.read_bytes(),
+        input=probe_script().encode(),
         env=environment(node),
         capture_output=True,
         check=True,

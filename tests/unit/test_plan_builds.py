@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.evidence.build import (
-    ABSENT,
-    DRIVER,
-    KERNEL,
-    NEXT_KERNEL,
-    OFED,
-    Override,
-    grub,
-    kernel_block,
-    node,
-)
+from tests.evidence.build import DRIVER, KERNEL, NEXT_KERNEL, OFED, grub, kernel_block, node
+from tests.evidence.frames import ABSENT, Override
 from tests.unit.planning import (
     STUBBED,
     TRANSLATED,

@@ -8,11 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.evidence.build import (
-    ABSENT,
-    Override,
-    node,
-)
+from tests.evidence.build import node
+from tests.evidence.frames import ABSENT, Override
 from tests.unit.planning import (
     LITTLE_MEMLOCK,
     NO_AUTOLOAD,

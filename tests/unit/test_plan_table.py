@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.evidence.build import ABSENT, Override, node
+from tests.evidence.build import node
+from tests.evidence.frames import ABSENT, Override
 from tests.unit.judged import verdict
 from tests.unit.planning import placed
 from toolkit.change.artefact import Trigger

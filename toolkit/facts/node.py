@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from toolkit.facts.node_builds import Builds
+from toolkit.facts.node_companions import Companions
+from toolkit.facts.node_consumers import Consumers
 from toolkit.facts.node_devices import Devices
+from toolkit.facts.node_fabric import Fabric
+from toolkit.facts.node_files import Files
+from toolkit.facts.node_imported import Imported
 from toolkit.facts.node_modules import Modules
 from toolkit.facts.node_stack import Stack
 from toolkit.facts.node_system import System
 
 
-class Node(System, Modules, Stack, Devices):
+class Node(
+    System,
+    Modules,
+    Files,
+    Builds,
+    Stack,
+    Devices,
+    Fabric,
+    Companions,
+    Consumers,
+    Imported,
+):
     """One machine. Asking for a fact that was not read raises NoEvidence or Unparsable.
 
-    Its facts stand in four files by what they tell of; a new one goes where its kin are.
+    Its facts stand in files by what they tell of; a new one goes where its kin are.
     """

@@ -1,17 +1,16 @@
-"""RDMA devices, PCI functions and the IOMMU of one machine; its limits, and what is ours."""
+"""RDMA devices of one machine; its limits, and what is ours."""
 
 from __future__ import annotations
 
 from toolkit.facts.fact import fact
-from toolkit.facts.iommu import Domain, parse_groups
+from toolkit.facts.node_pci import Pci
 from toolkit.facts.ours import Placed, parse_contents, parse_placed
-from toolkit.facts.pci import PciFunction, PciTree, parse_pci
+from toolkit.facts.pci import PciFunction
 from toolkit.facts.rdma import RdmaDevice, parse_infiniband
-from toolkit.facts.reading import Reading
 
 
-class Devices(Reading):
-    """RDMA devices, PCI functions and the IOMMU of one machine."""
+class Devices(Pci):
+    """RDMA devices of one machine; its limits, and what is ours."""
 
     @fact
     def rdma_devices(self) -> tuple[RdmaDevice, ...]:
@@ -23,19 +22,6 @@ class Devices(Reading):
         return tuple(self._text("rdma-nodes").split())
 
     @fact
-    def pci(self) -> PciTree:
-        """The PCI functions, without their config space."""
-        return parse_pci(
-            self._text("pci"), self._text("pci-links"), self._text("pci-resources"), ""
-        )
-
-    @fact
-    def pci_config(self) -> PciTree:
-        """The same with the config space of bridges, GPUs, HCAs and NVMe."""
-        frames = ("pci", "pci-links", "pci-resources", "pci-config")
-        return parse_pci(*(self._text(key) for key in frames))
-
-    @fact
     def hcas(self) -> tuple[PciFunction, ...]:
         """PCI functions of the HCAs: those that drive an RDMA device, else those that could."""
         functions = self.pci.functions
@@ -43,16 +29,6 @@ class Devices(Reading):
         if driving:
             return tuple(functions[address] for address in dict.fromkeys(driving))
         return tuple(each for each in functions.values() if each.may_be_hca)
-
-    @fact
-    def iommu_groups(self) -> dict[str, Domain]:
-        return parse_groups(self._text("iommu-groups"))
-
-    @fact
-    def iommu_units(self) -> tuple[str, ...]:
-        """The IOMMUs that the kernel drives: "dmar0", "ivhd0"; none when it is off."""
-        paths = (line.split(" -> ")[0] for line in self._text("iommu-units").split("\n") if line)
-        return tuple(path.rpartition("/")[2] for path in paths)
 
     @fact
     def dmesg(self) -> tuple[str, ...]:

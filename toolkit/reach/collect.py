@@ -8,12 +8,15 @@ from toolkit.errors import TransportError, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.reach.transport import Sink, Transport, quiet
 
-PROBE = Path(__file__).with_name("probe.sh")
+_HERE = Path(__file__).parent
+# By topic; probe.sh stands last, for its last line calls them all.
+_PARTS = ("modules", "pci", "elf", "builds", "fabric", "companions", "consumers")
 
 
 def probe_script() -> str:
-    """The script that reads a node."""
-    return PROBE.read_text(encoding="utf-8")
+    """The script that reads a node, as one text."""
+    files = [*(f"probe_{part}.sh" for part in _PARTS), "probe.sh"]
+    return "#!/bin/sh\n" + "\n".join((_HERE / file).read_text("utf-8") for file in files)
 
 
 def collect(transport: Transport, *, limit_s: float = 90, sink: Sink = quiet) -> Evidence:

@@ -1,4 +1,4 @@
-#!/bin/sh
+# shellcheck shell=sh
 # Reads what a verdict can rest on; changes nothing. Runs under dash, busybox and bash.
 #
 # Prints frames: "= KEY STATE SOURCE" at column 0, content behind a bar, an end frame
@@ -167,47 +167,6 @@ boot_entries() { # what the boot loader would pass to each kernel
         grep -E ':[[:space:]]*(menuentry|submenu|linux|linux16|linuxefi|set default)[[:space:]=]'
 }
 
-module_state() {
-    for module in nvidia nvidia_uvm nvidia_peermem nv_peer_mem efa_nv_peermem mlx5_core mlx5_ib \
-        ib_core ib_uverbs ib_umad rdma_cm; do
-        [ -d "$root/sys/module/$module" ] || continue
-        from /sys/module "$module/version" "$module/srcversion" "$module/initstate" "$module/refcnt"
-        for holder in "$root/sys/module/$module/holders"/*; do
-            [ -e "$holder" ] && echo "$module/holder:${holder##*/}"
-        done
-    done
-}
-
-symbols() { # who exports the peer-memory interface, live
-    grep -E ' (ib_register_peer_memory_client|nvidia_p2p_get_pages|ib_umem_dmabuf_get)([[:space:]]|$)' \
-        "$root/proc/kallsyms"
-}
-
-symvers() { # and on disk
-    for found in "$root/lib/modules/$release/build/Module.symvers" \
-        "$root"/usr/src/ofa_kernel/Module.symvers "$root"/usr/src/ofa_kernel/*/Module.symvers \
-        "$root"/usr/src/ofa_kernel/*/*/Module.symvers; do
-        [ -r "$found" ] || continue
-        echo "@${found#"$root"}"
-        grep -E '[[:space:]]ib_(un)?register_peer_memory_client[[:space:]]' "$found"
-    done
-}
-
-dkms_confs() {
-    from /usr/src 'nvidia-*/dkms.conf' | grep -E ':(PACKAGE|BUILT_MODULE_NAME|BUILD_DEPENDS|AUTOINSTALL)'
-}
-
-modules_load() {
-    for dir in /etc /run /usr/local/lib /usr/lib; do
-        names "$dir/modules-load.d/*.conf" | sed 's/ -> .*//; s/$/:/' # an empty one hides others
-        from "$dir" 'modules-load.d/*.conf' | sed "s|^|$dir/|"
-    done
-}
-
-peermem_files() { find "$root/lib/modules/$release" -name '*peer*mem*.ko*' 2>/dev/null; }
-
-unrooted() { "$@" | sed "s|^$root||"; }
-
 infiniband() {
     from /sys/class/infiniband '*/fw_ver' '*/hca_type' '*/board_id' '*/node_guid' '*/node_type' \
         '*/ports/*/state' '*/ports/*/phys_state' '*/ports/*/rate' '*/ports/*/link_layer'
@@ -217,37 +176,6 @@ infiniband() {
         real=$(readlink -f "$link")
         echo "${device##*/}/device:${real##*/}"
         for net in "$link"/net/*; do [ -e "$net" ] && echo "${device##*/}/net:${net##*/}"; done
-    done
-}
-
-pci_links() { # one ls for all: where each function hangs, its driver, its IOMMU group
-    # shellcheck disable=SC2012,SC2035 # the names there are PCI addresses
-    (cd "$root/sys/bus/pci/devices" && ls -ld * */driver */iommu_group */physfn 2>/dev/null) |
-        sed 's/^.* \([^ ]* -> \)/\1/'
-}
-
-pci_functions() { # sets bridges and endpoints: the functions a peer-to-peer path consists of
-    bridges='' endpoints=''
-    for device in "$root"/sys/bus/pci/devices/*; do
-        class=''
-        { read -r class <"$device/class"; } 2>/dev/null
-        case $class in
-            0x0604*) bridges="$bridges ${device##*/}" ;;
-            0x02*) [ -e "$device/physfn" ] || endpoints="$endpoints ${device##*/}" ;; # a VF adds nothing
-            0x03* | 0x0108* | 0x0680*) endpoints="$endpoints ${device##*/}" ;;
-        esac
-    done
-}
-
-pci_resources() {
-    # shellcheck disable=SC2046 # one word a function
-    from /sys/bus/pci/devices $(for device in $endpoints; do echo "$device/resource"; done)
-}
-
-pci_config() { # repeated lines as od folds them: mostly zeroes
-    for device in $bridges $endpoints; do
-        echo "@$device"
-        od -A x -t x1 "$root/sys/bus/pci/devices/$device/config" 2>/dev/null
     done
 }
 
@@ -262,12 +190,6 @@ placed() { # SHA256 MODE UID GID PATH of whatever lies where artefacts would go
         sum=$(sha256sum <"$found")
         echo "${sum%% *} $(stat -c '%a %u %g' "$found") ${found#"$root"}"
     done
-}
-
-modprobe_config() { "$(locate modprobe)" -c 2>/dev/null | grep -E '^(blacklist|install|remove|options|softdep) '; }
-
-chosen() { # chosen MODULE: the file that modprobe would take for it
-    "$(locate modprobe)" --show-depends "$1" 2>/dev/null | sed -n 's/^insmod \([^ ]*\).*/\1/p' | tail -n 1
 }
 
 # --- the list: cheap and certain first, what may hang last ---------------------------
@@ -301,37 +223,10 @@ probe() {
     file reboot-required /run/reboot-required
     take boot-entries '/boot/grub*/grub.cfg, /boot/loader/entries' boot_entries
 
-    file modules /proc/modules
-    take module-state /sys/module module_state
-    file nvidia-version /proc/driver/nvidia/version
-    file nvidia-params /proc/driver/nvidia/params
-    if [ -r "$root/proc/kallsyms" ]; then take kallsyms /proc/kallsyms symbols; else frame kallsyms absent /proc/kallsyms; fi
-    take symvers '/usr/src/ofa_kernel, /lib/modules/*/build' symvers
-    take dkms-fragments /etc/dkms from /etc/dkms '*.conf'
-    take dkms-confs '/usr/src/nvidia-*/dkms.conf' dkms_confs
-    take sources /usr/src names '/usr/src/ofa_kernel' '/usr/src/ofa_kernel/*' '/usr/src/ofa_kernel/*/*' '/usr/src/nvidia-*[0-9]' '/usr/src/mlnx-of*'
-    take modprobe-files /etc/modprobe.d from /etc/modprobe.d '*.conf'
-    take modules-load 'modules-load.d' modules_load
-    file etc-modules /etc/modules
-    take peermem-files "/lib/modules/$release" unrooted peermem_files
-    take legacy 'files of nvidia-peer-memory' names /etc/init.d/nv_peer_mem '/usr/src/nvidia-peer-memory-*' /var/lib/dkms/nvidia-peer-memory
-
+    probe_modules
     take infiniband /sys/class/infiniband infiniband
     take rdma-nodes /dev/infiniband names '/dev/infiniband/*'
-    if [ -d "$root/sys/bus/pci/devices" ]; then
-        take pci /sys/bus/pci/devices from /sys/bus/pci/devices '*/vendor' '*/device' '*/class' '*/numa_node' \
-            '*/current_link_speed' '*/max_link_speed' '*/current_link_width' '*/max_link_width'
-        take pci-links /sys/bus/pci/devices pci_links
-        pci_functions
-        take pci-resources '/sys/bus/pci/devices/*/resource' pci_resources
-        if command -v od >/dev/null; then take pci-config '/sys/bus/pci/devices/*/config' pci_config
-        else frame pci-config absent od; fi
-    else
-        for key in pci pci-links pci-resources pci-config; do frame $key absent /sys/bus/pci/devices; done
-    fi
-    take iommu-groups /sys/kernel/iommu_groups from /sys/kernel/iommu_groups '*/type'
-    take iommu-units /sys/class/iommu names '/sys/class/iommu/*'
-
+    probe_pci
     take limits /etc/security limits
     take service-limits /etc/systemd from /etc/systemd system.conf 'system.conf.d/*.conf'
     file limits-now /proc/1/limits
@@ -347,6 +242,10 @@ probe() {
         # shellcheck disable=SC2046 # one word a file; the module folders have no blanks
         take peermem-modinfo modinfo info $(peermem_files)
     fi
+    probe_elf
+    probe_builds
+    probe_fabric
+    probe_companions
     cmd peermem-resolve 5 modprobe --show-depends nvidia-peermem
     cmd arch 5 uname -m
     cmd boot-default 5 grubby --default-kernel
@@ -356,6 +255,7 @@ probe() {
     cmd ofed-info 10 ofed_info -s
     cmd openibd 5 systemctl is-enabled openibd
     cmd dmesg 5 dmesg
+    probe_consumers
     cmd nvidia-smi 10 nvidia-smi --query-gpu=pci.bus_id,name,driver_version,memory.total,persistence_mode --format=csv,noheader
     if [ -n "$status" ]; then cmd nvidia-topology 10 nvidia-smi topo -m
     else frame nvidia-topology timeout 'nvidia-smi topo -m'; fi # one hang is enough

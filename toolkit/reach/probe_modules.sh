@@ -1,0 +1,66 @@
+# shellcheck shell=sh disable=SC2154,SC2317 # probe.sh sets what is used here, and calls it
+# Part of the probe: kernel modules as loaded, on disk and configured; the driver; DKMS sources.
+
+module_state() {
+    for module in nvidia nvidia_uvm nvidia_peermem nv_peer_mem efa_nv_peermem mlx5_core mlx5_ib \
+        ib_core ib_uverbs ib_umad rdma_cm; do
+        [ -d "$root/sys/module/$module" ] || continue
+        from /sys/module "$module/version" "$module/srcversion" "$module/initstate" "$module/refcnt"
+        for holder in "$root/sys/module/$module/holders"/*; do
+            [ -e "$holder" ] && echo "$module/holder:${holder##*/}"
+        done
+    done
+}
+
+symbols() { # who exports the peer-memory interface, live
+    grep -E ' (ib_register_peer_memory_client|nvidia_p2p_get_pages|ib_umem_dmabuf_get)([[:space:]]|$)' \
+        "$root/proc/kallsyms"
+}
+
+symvers() { # and on disk
+    for found in "$root/lib/modules/$release/build/Module.symvers" \
+        "$root"/usr/src/ofa_kernel/Module.symvers "$root"/usr/src/ofa_kernel/*/Module.symvers \
+        "$root"/usr/src/ofa_kernel/*/*/Module.symvers; do
+        [ -r "$found" ] || continue
+        echo "@${found#"$root"}"
+        grep -E '[[:space:]]ib_(un)?register_peer_memory_client[[:space:]]' "$found"
+    done
+}
+
+dkms_confs() {
+    from /usr/src 'nvidia-*/dkms.conf' | grep -E ':(PACKAGE|BUILT_MODULE_NAME|BUILD_DEPENDS|AUTOINSTALL)'
+}
+
+modules_load() {
+    for dir in /etc /run /usr/local/lib /usr/lib; do
+        names "$dir/modules-load.d/*.conf" | sed 's/ -> .*//; s/$/:/' # an empty one hides others
+        from "$dir" 'modules-load.d/*.conf' | sed "s|^|$dir/|"
+    done
+}
+
+peermem_files() { find "$root/lib/modules/$release" -name '*peer*mem*.ko*' 2>/dev/null; }
+
+unrooted() { "$@" | sed "s|^$root||"; }
+
+modprobe_config() { "$(locate modprobe)" -c 2>/dev/null | grep -E '^(blacklist|install|remove|options|softdep) '; }
+
+chosen() { # chosen MODULE: the file that modprobe would take for it
+    "$(locate modprobe)" --show-depends "$1" 2>/dev/null | sed -n 's/^insmod \([^ ]*\).*/\1/p' | tail -n 1
+}
+
+probe_modules() {
+    file modules /proc/modules
+    take module-state /sys/module module_state
+    file nvidia-version /proc/driver/nvidia/version
+    file nvidia-params /proc/driver/nvidia/params
+    if [ -r "$root/proc/kallsyms" ]; then take kallsyms /proc/kallsyms symbols; else frame kallsyms absent /proc/kallsyms; fi
+    take symvers '/usr/src/ofa_kernel, /lib/modules/*/build' symvers
+    take dkms-fragments /etc/dkms from /etc/dkms '*.conf'
+    take dkms-confs '/usr/src/nvidia-*/dkms.conf' dkms_confs
+    take sources /usr/src names '/usr/src/ofa_kernel' '/usr/src/ofa_kernel/*' '/usr/src/ofa_kernel/*/*' '/usr/src/nvidia-*[0-9]' '/usr/src/mlnx-of*'
+    take modprobe-files /etc/modprobe.d from /etc/modprobe.d '*.conf'
+    take modules-load 'modules-load.d' modules_load
+    file etc-modules /etc/modules
+    take peermem-files "/lib/modules/$release" unrooted peermem_files
+    take legacy 'files of nvidia-peer-memory' names /etc/init.d/nv_peer_mem '/usr/src/nvidia-peer-memory-*' /var/lib/dkms/nvidia-peer-memory
+}
