@@ -1,0 +1,232 @@
+"""NCCL_DEBUG=INFO logs: one row for each shape of line between 2.4 and 2.30."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolkit.facts.nccl_log import (
+    Decision,
+    Direction,
+    Edge,
+    HcaState,
+    NcclLog,
+    NetDevice,
+    Rank,
+    bus_address,
+    parse_nccl_log,
+)
+
+HOST = "gpu01:4711:4712 [0] NCCL INFO "
+SEND, RECEIVE = Direction
+
+
+def edge(line: str) -> Edge:
+    (found,) = parse_nccl_log(line + "\n").edges
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param(
+            HOST + "Ring 00 : 7 -> 0 [receive] via NET/IB/2/GDRDMA",
+            Edge("gpu01", 0, 7, RECEIVE, "IB", 2, gdr=True),
+            id="2.4-ring",
+        ),
+        pytest.param(
+            HOST + "Ring 01 : 0[1b000] -> 9[1b000] [send] via NET/IB/0",
+            Edge("gpu01", 0, 9, SEND, "IB", 0, gdr=False),
+            id="2.5-with-bus-ids",
+        ),
+        pytest.param(
+            HOST + "Channel 00 : 0[1b000] -> 8[1b000] [send] via NET/IB/3/GDRDMA/Shared",
+            Edge("gpu01", 0, 8, SEND, "IB", 3, gdr=True),
+            id="2.8-shared",
+        ),
+        pytest.param(
+            "[1,0]<stdout>:" + HOST + "Channel 04 : 9[101d0] -> 0[101c0] [receive] "
+            "via NET/AWS Libfabric/1/GDRDMA",
+            Edge("gpu01", 0, 9, RECEIVE, "AWS Libfabric", 1, gdr=True),
+            id="plugin-with-a-blank-behind-mpirun",
+        ),
+        pytest.param(
+            " 0: " + HOST + "Channel 01/0 : 0[0] -> 5[1] [send] via NET/IBext/1(1)/GDRDMA",
+            Edge("gpu01", 0, 5, SEND, "IBext", 1, gdr=True, proxy=1),
+            id="pxn-behind-srun",
+        ),
+        pytest.param(
+            "NCCL INFO Channel 00/0 : 2[0] -> 1[1] [receive] via NET/IB/1/GDRDMA(PCI)",
+            Edge("", 1, 2, RECEIVE, "IB", 1, gdr=True, pci=True),
+            id="c2c-without-prefix",
+        ),
+        pytest.param(
+            HOST + "CollNet 00/0 : 3 [receive] via COLLNET/SHARP/7/GDRDMA",
+            Edge("gpu01", 3, -1, RECEIVE, "SHARP", 7, gdr=True, collective=True),
+            id="in-network-reduction",
+        ),
+        pytest.param(
+            HOST + "Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0\r",
+            Edge("gpu01", 0, 1, SEND, "IB", 0, gdr=False),
+            id="from-windows",
+        ),
+    ],
+)
+def test_channels(line: str, expected: Edge) -> None:
+    assert edge(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param(
+            "NET/IB : GPU Direct RDMA Enabled for GPU 0[3] / HCA 1 (distance 1 < 2), read 0",
+            Decision("gpu01", "0[3]", "1", True, 1, 2),
+            id="2.4-strictly-below",
+        ),
+        pytest.param(
+            "NET/IB : GPU Direct RDMA Disabled for GPU 1b000 / HCA 0 (distance 3 >= 2)",
+            Decision("gpu01", "1b000", "0", False, 3, 2),
+            id="2.5",
+        ),
+        pytest.param(
+            "GPU Direct RDMA Disabled for GPU ca000 / HCA 0 (distance 7 > 4)",
+            Decision("gpu01", "ca000", "0", False, 7, 4),
+            id="2.12",
+        ),
+        pytest.param(
+            "GPU Direct RDMA Enabled for GPU 3 / HCA 1a (distance 4 <= 5), read 1 mode Default",
+            Decision("gpu01", "3", "1a", True, 4, 5),
+            id="2.26",
+        ),
+        pytest.param(
+            "GPU Direct RDMA Enabled for GPU 1 / HCA 1",
+            Decision("gpu01", "1", "1", True),
+            id="with-its-tail-cut-off",
+        ),
+    ],
+)
+def test_decisions(line: str, expected: Decision) -> None:
+    assert parse_nccl_log(HOST + line + "\n").decisions == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("line", "enabled"),
+    [
+        pytest.param("NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'", True, id="on"),
+        pytest.param("NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'", False, id="off"),
+        pytest.param(
+            "NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0' (no module)", False, id="2.5"
+        ),
+        pytest.param(
+            "NET/IB : GPU Direct RDMA Disabled for GPU 0[0] / HCA 0 'mlx5_0' "
+            "(no module or not supported by GPU)",
+            False,
+            id="2.4",
+        ),
+    ],
+)
+def test_whether_an_hca_could_at_all(line: str, enabled: bool) -> None:
+    assert parse_nccl_log(HOST + line).hcas == (HcaState("gpu01", 0, "mlx5_0", enabled),)
+
+
+def test_devices_version_network_settings_and_ranks() -> None:
+    log = parse_nccl_log(
+        "NCCL version 2.21.5+cuda12.4\n"
+        + HOST
+        + "NET/IB : Using [0]mlx5_0:1/IB/SHARP [1]rocep1s0f0:1/RoCE [RO]; OOB eth0:192.0.2.1<0>\n"
+        + HOST
+        + "Using network IB\n"
+        + HOST
+        + "NCCL_NET_GDR_LEVEL set by environment to PIX\n"
+        + HOST
+        + "NCCL_IB_TIMEOUT set by environment to 22.\n"
+        + HOST
+        + "DMA-BUF is available on GPU device 0\n"
+        + HOST
+        + "comm 0x1 rank 3 nranks 16 cudaDev 3 nvmlDev 3 busId 1b000 commId 0x2 - Init START\n"
+    )
+    assert log == NcclLog(
+        "2.21.5",
+        ("IB",),
+        (NetDevice("gpu01", 0, "mlx5_0", "IB/SHARP"), NetDevice("gpu01", 1, "rocep1s0f0", "RoCE")),
+        ranks=(Rank("gpu01", 3, "0000:1b:00.0"),),
+        settings=(("NCCL_NET_GDR_LEVEL", "PIX"), ("NCCL_IB_TIMEOUT", "22")),
+        dmabuf=True,
+    )
+    assert log.hosts == ("gpu01",)
+
+
+def test_a_torn_channel_is_counted_and_not_guessed_at() -> None:
+    log = parse_nccl_log(
+        HOST + "Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDSetting up something\n"
+        "nd] via NET/IB/1/GDRDMA\n"
+    )
+    assert (log.edges, log.torn) == ((), 2)
+
+
+def test_channels_within_a_node_are_no_network() -> None:
+    log = parse_nccl_log(
+        HOST + "Channel 00 : 0[101c0] -> 3[201d0] via P2P/IPC/read\n"
+        + HOST + "Channel 00 : 0[1] -> 1[2] via SHM/direct/direct\n"
+        + HOST + "Channel 00 : 0[1] -> 1[2] via direct shared memory\n"
+    )  # fmt: skip
+    assert (log.edges, log.torn, log.intra) == ((), 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("line", "trouble"),
+    [
+        pytest.param(
+            "nid6:1:2 [1] net.cc:626 NCCL WARN Error: network AWS Libfabric not found.",
+            "Error: network AWS Libfabric not found.",
+            id="plugin",
+        ),
+        pytest.param(HOST + "NET/IB : No device found.", "NET/IB : No device found.", id="no-hca"),
+        pytest.param(
+            "gpu01:1:2 [0] misc/ibvwrap.cc:1 NCCL WARN Call to ibv_reg_dmabuf_mr failed with "
+            "error Operation not supported",
+            "Call to ibv_reg_dmabuf_mr failed with error Operation not supported",
+            id="dmabuf-refused",
+        ),
+        pytest.param(
+            "gpu01:1:2 [0] NCCL WARN NET/IB: Got completion from peer 192.0.2.1<1> with status=4",
+            "NET/IB: Got completion from peer 192.0.2.1<1> with status=4",
+            id="completion",
+        ),
+    ],
+)
+def test_troubles(line: str, trouble: str) -> None:
+    assert parse_nccl_log(line).troubles == (trouble,)
+
+
+@pytest.mark.parametrize(
+    ("bus_id", "address"),
+    [
+        ("1b000", "0000:1b:00.0"),
+        ("101c0", "0000:10:1c.0"),
+        ("80", "0000:00:08.0"),
+        ("f01000", "000f:01:00.0"),
+    ],
+)
+def test_bus_ids(bus_id: str, address: str) -> None:
+    assert bus_address(bus_id) == address
+
+
+def test_a_text_that_is_not_nccls_tells_nothing() -> None:
+    assert not parse_nccl_log("Linux version 6.8\nvia\nnetwork is up\n").told
+
+
+@given(st.text())
+def test_no_text_ends_it(text: str) -> None:
+    parse_nccl_log(text)
+
+
+@given(st.integers(0, 400))
+def test_a_log_that_was_cut_never_gains_gpudirect(end: int) -> None:
+    text = (HOST + "Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA\n") * 2 + (
+        HOST + "Channel 00/0 : 1[0] -> 0[0] [receive] via NET/IB/0\n"
+    ) * 2
+    whole, part = parse_nccl_log(text), parse_nccl_log(text[:end])
+    assert sum(each.gdr for each in part.edges) <= sum(each.gdr for each in whole.edges)
