@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from toolkit.compat import Compat, shipped
 from toolkit.errors import UsageError
 
 PROFILES = Path(__file__).parent / "profiles"
@@ -36,6 +37,7 @@ class Iommu(StrEnum):
 
 
 OFED = ("any", "inbox", "mlnx-ofed", "doca-ofed")
+CONSUMERS = ("nccl", "ucx", "nvshmem")  # libraries whose version may be named
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class Want:
     iommu: Iommu = Iommu.PASSTHROUGH
     driver_min: str = ""  # lowest NVIDIA driver version that will do; "" for any
     waivers: tuple[Waiver, ...] = field(default=())
+    consumers: tuple[tuple[str, str], ...] = ()  # ("nccl", "2.27"): what jobs bring along
+    compat: Compat = field(default_factory=shipped, repr=False)
 
     @classmethod
     def load(cls, profile: str, *, site: Path | None = None) -> Want:
@@ -95,6 +99,8 @@ def _apply(want: Want, file: Path) -> Want:
         if key not in known:
             raise UsageError(f"{file}: unknown key {key!r}", hint=f"keys: {sorted(known)}")
     try:
+        if "compat" in table:
+            want = replace(want, compat=want.compat.overlaid(table.pop("compat")))
         return replace(want, **{key: _value(key, value) for key, value in table.items()})
     except ValueError as why:
         raise UsageError(f"{file}: {why}") from why
@@ -109,8 +115,20 @@ def _value(key: str, value: Any) -> Any:
         if not isinstance(value, list):
             raise ValueError("waivers must be tables: [[waivers]]")
         return tuple(_waiver(number, row) for number, row in enumerate(value, start=1))
+    if key == "consumers":
+        if not isinstance(value, dict):
+            raise ValueError('consumers must be a table: consumers = { nccl = "2.27" }')
+        return tuple(consumer(name, version) for name, version in sorted(value.items()))
     if not isinstance(value, str):
         raise ValueError(f"{key} must be a string, not {value!r}")
+    return _word(key, value)
+
+
+def _word(key: str, value: str) -> PeerPath | Role | Iommu | str | None:
+    """One string as the field's own type.
+
+    :raises ValueError: where it is not one of the known values.
+    """
     match key:
         case "path":
             return PeerPath(value)
@@ -123,6 +141,18 @@ def _value(key: str, value: Any) -> Any:
         case "driver_min" if not re.fullmatch(r"(\d+(\.\d+)*)?", value):
             raise ValueError(f"driver_min {value!r} is no version such as 570.86.15")
     return value
+
+
+def consumer(name: str, version: object) -> tuple[str, str]:
+    """A library with its version, as jobs bring it.
+
+    :raises ValueError: for a library that we know no rules of, or what is no version.
+    """
+    if name not in CONSUMERS:
+        raise ValueError(f"consumer {name!r} is not one of {', '.join(CONSUMERS)}")
+    if not isinstance(version, str) or not re.fullmatch(r"\d+(\.\d+){1,3}", version):
+        raise ValueError(f"version of {name}: {version!r} is none such as 2.27 or 2.27.3")
+    return name, version
 
 
 def _waiver(number: int, row: Any) -> Waiver:

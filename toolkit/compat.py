@@ -1,0 +1,271 @@
+"""What goes with what: drivers, CUDA, kernels, OFED, the libraries, and what is known to break.
+
+Rows of toolkit/data/*.toml, each with its source and a confidence. A site's own file replaces a
+row by its id, or adds one::
+
+    [[compat.consumers]]
+    id = "nccl-2.22"
+    name = "nccl"
+    first = "2.22"
+    before = "2.23"
+    detects = ["/sys/module/nvidia_peermem/version"]
+    dmabuf = true
+    prefers = "dmabuf"
+    source = "our own build, with a patch"
+    confidence = "H"
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+DATA = Path(__file__).parent / "data"
+
+
+class Confidence(StrEnum):
+    HIGH = "H"  # read in the source at a tag, or in a vendor's document
+    MEDIUM = "M"  # one document or issue, or inferred from two
+    LOW = "L"  # reported once
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """ "2.9.8" as (2, 9, 8); a zero at the end counts for nothing, so 2.23 is 2.23.0."""
+    head = re.match(r"[\d.]*", version)
+    found = [int(run) for run in re.findall(r"\d+", head[0] if head else "")]
+    while found and not found[-1]:
+        found.pop()
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What every row has."""
+
+    id: str
+    source: str
+    confidence: Confidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span(Row):
+    """A row that holds for versions from ``first`` on and below ``before``; "" is no bound."""
+
+    first: str = ""
+    before: str = ""
+
+    def covers(self, version: str) -> bool:
+        at = numbers(version)
+        return at >= numbers(self.first) and (not self.before or at < numbers(self.before))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverBranch(Row):
+    branch: int  # 580
+    peermem: bool  # nvidia-peermem comes with it
+    open: bool  # open kernel modules exist
+    dmabuf: str  # lowest version of the branch that exports GPU memory; "" for none
+    cuda: str  # version that its libcuda implements; "" where not known
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaGate(Span):
+    feature: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelGate(Span):
+    feature: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfedRelease(Span):
+    doca: str  # "" where there was none
+    memory_peers: bool  # /sys/kernel/mm/memory_peers exists
+    symbol: str  # the module that exports ib_register_peer_memory_client
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumer(Span):
+    name: str  # "nccl", "ucx", "nvshmem", "perftest"
+    detects: tuple[str, ...]  # files of which one must exist for it to see peermem
+    dmabuf: bool
+    prefers: str  # "dmabuf", "peermem" or "asked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distances(Span):
+    """How one range of NCCL versions names and limits the paths between GPU and HCA."""
+
+    names: tuple[str, ...]  # by the number that its log prints
+    limit: str
+    c2c: str  # the farther limit where NCCL_NET_GDR_C2C is 1; "" for none
+    c2c_default: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breakage(Row):
+    title: str
+    effect: str
+    action: str
+    checks: tuple[str, ...]  # ids of the checks whose findings it explains
+
+
+T = TypeVar("T", bound=Row)
+
+
+@dataclass(frozen=True, slots=True)
+class Compat:
+    """All tables, each in the order of its file."""
+
+    drivers: tuple[DriverBranch, ...]
+    cuda: tuple[CudaGate, ...]
+    kernels: tuple[KernelGate, ...]
+    ofed: tuple[OfedRelease, ...]
+    consumers: tuple[Consumer, ...]
+    distances: tuple[Distances, ...]
+    breakages: tuple[Breakage, ...]
+
+    def overlaid(self, tables: object) -> Compat:
+        """With a site's rows in place of those of the same id, or behind them.
+
+        :raises ValueError: for an unknown table or key, a missing or a mistyped value.
+        """
+        if not isinstance(tables, Mapping):
+            raise ValueError("compat must hold tables of rows: [[compat.consumers]]")
+        changed = self
+        for table, rows in tables.items():
+            if table not in _KINDS:
+                raise ValueError(f"compat: unknown table {table!r}; known: {', '.join(_KINDS)}")
+            own = {row.id: row for row in _rows(table, rows)}
+            kept = {row.id: row for row in getattr(self, table)}
+            changed = replace(changed, **{table: tuple({**kept, **own}.values())})
+        return changed
+
+    def branch(self, driver: str) -> DriverBranch:
+        """The branch that a driver belongs to: the last one not above its number."""
+        major = next(iter(numbers(driver)), 0)
+        return max((b for b in self.drivers if b.branch <= major), key=lambda each: each.branch)
+
+    def ofed_release(self, version: str) -> OfedRelease | None:
+        """The last release not above this one; None for one older than all."""
+        below = [each for each in self.ofed if numbers(each.first) <= numbers(version)]
+        return max(below, key=lambda each: numbers(each.first), default=None)
+
+    def kernel_gate(self, name: str) -> KernelGate:
+        return next(each for each in self.kernels if each.id == name)
+
+    def consumer(self, name: str, version: str) -> Consumer | None:
+        """How that version of a library decides; None for a library that is not known."""
+        return next((c for c in self.consumers if c.name == name and c.covers(version)), None)
+
+    def nccl_distances(self, version: str) -> Distances:
+        return next(each for each in self.distances if each.covers(version))
+
+    def path_name(self, version: str, number: int) -> str:
+        """What a distance that NCCL printed means: "PXB"; "" for a number that it cannot be.
+
+        :param version: of the NCCL that printed it: the numbers changed five times.
+        """
+        names = self.nccl_distances(version).names
+        return names[number] if 0 <= number < len(names) else ""
+
+    def path_number(self, version: str, name: str) -> int | None:
+        """The number under which that NCCL prints a path; None where it has no such path."""
+        names = self.nccl_distances(version).names
+        return names.index(name) if name in names else None
+
+    def breakage(self, name: str) -> Breakage:
+        return next(each for each in self.breakages if each.id == name)
+
+
+_KINDS: dict[str, type[Row]] = {
+    "drivers": DriverBranch,
+    "cuda": CudaGate,
+    "kernels": KernelGate,
+    "ofed": OfedRelease,
+    "consumers": Consumer,
+    "distances": Distances,
+    "breakages": Breakage,
+}
+
+
+@lru_cache(maxsize=1)
+def shipped() -> Compat:
+    """The tables that come with the toolkit; read once."""
+    return read(DATA)
+
+
+def read(folder: Path) -> Compat:
+    """The tables of a folder that has a file for each.
+
+    :raises ValueError: where a row is not well made, with its table and number.
+    """
+    tables: dict[str, Any] = {}  # Any: TOML values have no common type
+    for table in _KINDS:
+        rows = tomllib.loads((folder / f"{table}.toml").read_text("utf-8"))
+        tables[table] = tuple(_rows(table, rows.get(table)))
+    return Compat(**tables)
+
+
+def _rows(table: str, rows: object) -> list[Row]:
+    if not isinstance(rows, list) or not rows:
+        raise ValueError(f"compat.{table} must be tables: [[compat.{table}]]")
+    made = [_row(f"compat.{table}, row {number}", _KINDS[table], row) for number, row in
+            enumerate(rows, start=1)]  # fmt: skip
+    ids = [row.id for row in made]
+    twice = next((each for each in ids if ids.count(each) > 1), "")
+    if twice:
+        raise ValueError(f"compat.{table}: two rows have the id {twice!r}")
+    return made
+
+
+def _row(where: str, kind: type[T], row: object) -> T:
+    """One TOML table as a row of its kind."""
+    if not isinstance(row, dict):
+        raise ValueError(f"{where} is no table")
+    known = {each.name: each for each in fields(kind)}
+    unknown = sorted(set(row) - set(known))
+    if unknown:
+        raise ValueError(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(sorted(known))}")
+    missing = [name for name, each in known.items() if name not in row and each.default is MISSING]
+    if missing:
+        raise ValueError(f"{where}: {missing[0]} is missing")
+    # Any: what follows from the fields' own annotations is beyond a type checker.
+    values: dict[str, Any] = {
+        name: _value(f"{where}: {name}", str(known[name].type), row[name]) for name in row
+    }
+    return kind(**values)
+
+
+def _value(where: str, kind: str, value: object) -> object:
+    """One TOML value as its field's type."""
+    fits = {
+        "str": isinstance(value, str),
+        "bool": isinstance(value, bool),
+        "int": isinstance(value, int) and not isinstance(value, bool),
+        "Confidence": value in list(Confidence),
+        "tuple[str, ...]": isinstance(value, list) and all(isinstance(e, str) for e in value),
+    }
+    if not fits[kind]:
+        raise ValueError(f"{where} must be {_WORDS[kind]}, not {value!r}")
+    if kind == "Confidence":
+        return Confidence(str(value))
+    return tuple(value) if isinstance(value, list) else value
+
+
+_WORDS = {
+    "str": "a string",
+    "bool": "true or false",
+    "int": "a whole number",
+    "Confidence": "H, M or L",
+    "tuple[str, ...]": "a list of strings",
+}
