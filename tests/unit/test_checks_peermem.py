@@ -17,6 +17,7 @@ from tests.evidence.build import (
     without_module,
 )
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
+from tests.evidence.healthy_files import KERNELS_OWN, P2P, PEERS, elf
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 
 NOT_FOUND = failed(
@@ -27,6 +28,7 @@ UNLOADED = {"module-state": without_module("nvidia_peermem")}
 BUILT_IN = {"kallsyms": "ffffffff8a T ib_register_peer_memory_client\n"}
 DEBIAN = f"{UPDATES}/nvidia-current-open-peermem.ko"
 ON_DEBIAN = {
+    "peermem-elf": elf(path=DEBIAN),
     "peermem-modinfo": PEERMEM_INFO.replace(PEERMEM, DEBIAN),
     "peermem-resolve": (
         f"insmod {UPDATES}/nvidia-current-open.ko\n"
@@ -61,6 +63,16 @@ ROWS = [
         {"peermem-resolve": NOT_FOUND},
     ),
     Row(
+        "hidden-by-an-install-line",
+        "peermem.file",
+        NA,
+        "see modules.blacklist",
+        {
+            "peermem-resolve": "install /bin/false\n",
+            "modprobe-config": "install nvidia_peermem /bin/false\n",
+        },
+    ),
+    Row(
         "built-for-another-kernel",
         "peermem.file",
         FAIL,
@@ -80,7 +92,13 @@ ROWS = [
     Row("dmabuf", "peermem.file", NA, "not part of the dmabuf path", NONE, want=DMABUF),
     Row("real", "peermem.stub", PASS, "depends on ib_uverbs, nvidia"),
     Row("real-with-older-ofed", "peermem.stub", PASS, "ib_core", depends("nvidia,ib_core")),
-    Row("depends-on-nothing", "peermem.stub", FAIL, "a stub", depends("")),
+    Row(
+        "depends-on-nothing",
+        "peermem.stub",
+        FAIL,
+        "a stub: it imports nothing",
+        {**depends(""), "peermem-elf": elf(KERNELS_OWN, depends="")},
+    ),
     Row(
         "debians-stub",
         "peermem.stub",
@@ -89,6 +107,7 @@ ROWS = [
         {
             **ON_DEBIAN,
             "peermem-modinfo": ON_DEBIAN["peermem-modinfo"].replace("nvidia,ib_uverbs", ""),
+            "peermem-elf": elf(KERNELS_OWN, depends="", path=DEBIAN),
         },
     ),
     Row("no-rdma-core", "peermem.stub", FAIL, "depends on nvidia only", depends("nvidia")),
@@ -142,7 +161,13 @@ ROWS = [
         {"module-state": module_state(ib_uverbs="mlx5_ib"), **BUILT_IN},
     ),
     Row("not-loaded", "peermem.bound", NA, "not loaded", UNLOADED),
-    Row("symbols-not-read", "peermem.bound", UNKNOWN, "not there", {"kallsyms": ABSENT}),
+    Row(
+        "symbols-not-read",
+        "peermem.bound",
+        UNKNOWN,
+        "not there",
+        {"module-state": module_state(ib_uverbs="mlx5_ib"), "kallsyms": ABSENT},
+    ),
     Row("the-same", "peermem.loaded_vs_disk", PASS, f"version {DRIVER}, the same on disk"),
     Row(
         "rebuilt-since",
@@ -163,7 +188,10 @@ ROWS = [
         "peermem.loaded_vs_disk",
         FAIL,
         "built for 6.8.0-45-generic",
-        on_disk(f"vermagic:       {KERNEL}", "vermagic:       6.8.0-45-generic"),
+        {
+            **on_disk(f"vermagic:       {KERNEL}", "vermagic:       6.8.0-45-generic"),
+            "peermem-elf": elf({**P2P, **PEERS, "module_layout": 1}, kernel="6.8.0-45-generic"),
+        },
     ),
     Row("removed-since", "peermem.loaded_vs_disk", FAIL, "no longer on disk", NONE),
     Row("not-loaded", "peermem.loaded_vs_disk", NA, "not loaded", UNLOADED),

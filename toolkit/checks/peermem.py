@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from toolkit.checks import obstacles
 from toolkit.checks.check import (
     Finding,
     Impact,
@@ -10,10 +11,10 @@ from toolkit.checks.check import (
     failed,
     not_applicable,
     passed,
+    unknown,
 )
 from toolkit.checks.path import REGISTER
 from toolkit.errors import NoEvidence
-from toolkit.facts.modules import ModuleFile
 from toolkit.facts.node import Node
 from toolkit.want import PeerPath, Want
 
@@ -38,6 +39,8 @@ def file(node: Node, want: Want) -> Finding:
     names = tuple(each.filename for each in files)
     if chosen is not None:
         return passed(chosen.filename, details=names if len(names) > 1 else ())
+    if files and node.modprobe.blocked("nvidia_peermem"):
+        return not_applicable("on disk, and kept from loading; see modules.blacklist")
     if files:
         return failed(
             "on disk, but modprobe does not find it",
@@ -53,12 +56,6 @@ def file(node: Node, want: Want) -> Finding:
     )
 
 
-def _chosen(node: Node) -> ModuleFile:
-    if node.peermem_chosen is None:
-        raise NoEvidence("no nvidia-peermem that modprobe would load", hint="see peermem.file")
-    return node.peermem_chosen
-
-
 @check(
     "peermem.stub",
     impact=Impact.BROKEN,
@@ -70,25 +67,15 @@ def stub(node: Node, want: Want) -> Finding:
     """nvidia-peermem on disk is the real module, not the empty one.
 
     Built where conftest does not see OFED's symbols it compiles well and contains nothing:
-    modprobe then says "Invalid argument", and dmesg says nothing at all.
+    modprobe then says "Invalid argument", and dmesg says nothing at all. Both the imports in
+    its symbol table and the dependencies that modpost wrote down are looked at.
     """
     if node.peermem_chosen is None:
         return not_applicable("no nvidia-peermem on disk; see peermem.file")
-    depends = set(_chosen(node).depends)
-    rdma = sorted(name for name in depends if not name.startswith("nvidia"))
-    if not depends:
-        return failed(
-            "a stub: it depends on nothing",
-            expected="depends on nvidia and on the module that exports " + REGISTER,
-        )
-    if "nvidia" not in depends:
-        return failed(
-            f"depends on {', '.join(sorted(depends))} only",
-            expected="depends on nvidia too, or its symbols have no versions",
-        )
-    if not rdma and node.symbols.get(REGISTER) != "":  # "" is the kernel itself
-        return failed("depends on nvidia only", expected="depends on the RDMA core too")
-    return passed(f"depends on {', '.join(sorted(depends))}")
+    found = obstacles.stub(node, node.peermem_chosen)
+    if found is not None:
+        return failed(found.found, expected=found.expected, hint=found.command)
+    return passed(f"depends on {', '.join(sorted(node.peermem_chosen.depends))}")
 
 
 @check(
@@ -104,6 +91,8 @@ def loaded(node: Node, want: Want) -> Finding:
     A live module proves that its symbols were resolved and its client registered. Its
     user in lsmod is ib_core with older OFED and ib_uverbs since 24.07.
     """
+    if not node.knows_state and node.lsmod is not None:
+        return _by_lsmod(node.lsmod)
     state = node.module_state.get("nvidia_peermem")
     if state is not None and state.initstate == "live":
         return passed(f"live, version {state.version or 'not told'}")
@@ -112,6 +101,15 @@ def loaded(node: Node, want: Want) -> Finding:
         expected="live",
         details=_kernel_log(node),
     )
+
+
+def _by_lsmod(listed: dict[str, tuple[str, ...]]) -> Finding:
+    """What lsmod says, which somebody may have searched for one name alone."""
+    if "nvidia_peermem" in listed:
+        return passed("listed by lsmod")
+    if not any(name.startswith("nvidia") for name in listed):
+        return unknown("lsmod lists no module of the driver: it may not be whole")
+    return failed(NOT_LOADED, expected="listed by lsmod")
 
 
 def _kernel_log(node: Node) -> tuple[str, ...]:
@@ -138,12 +136,12 @@ def bound(node: Node, want: Want) -> Finding:
     Built with KBUILD_MODPOST_WARN it loads without a recorded dependency, and the driver
     can be pulled from under it.
     """
-    if "nvidia_peermem" not in node.module_state:
+    users = node.users
+    if "nvidia_peermem" not in users:
         return not_applicable(NOT_LOADED)
-    held = [name for name, state in node.module_state.items() if "nvidia_peermem" in state.holders]
+    held = [name for name, its in users.items() if "nvidia_peermem" in its]
     rdma = [name for name in held if name != "nvidia"]
-    built_in = node.symbols.get(REGISTER) == ""
-    if "nvidia" in held and (rdma or built_in):
+    if "nvidia" in held and (rdma or node.symbols.get(REGISTER) == ""):  # "": in the kernel
         return passed(f"holds {', '.join(held)}")
     return failed(
         f"holds {', '.join(held) or 'nothing'}",
@@ -171,8 +169,8 @@ def loaded_vs_disk(node: Node, want: Want) -> Finding:
         wrong.append(f"srcversion {state.srcversion} loaded, {chosen.srcversion} on disk")
     if node.driver and chosen.version and chosen.version != str(node.driver.version):
         wrong.append(f"version {chosen.version} on disk, driver {node.driver.version} loaded")
-    if chosen.kernel and chosen.kernel != node.kernel:
-        wrong.append(f"built for {chosen.kernel}, running {node.kernel}")
+    if (other := obstacles.other_kernel(node, chosen)) is not None:
+        wrong.append(other.found)
     if wrong:
         return failed("; ".join(wrong), expected="the same build, loaded and on disk")
     return passed(f"version {chosen.version or 'not told'}, the same on disk")

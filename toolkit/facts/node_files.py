@@ -1,9 +1,171 @@
-"""Modules as they are in their files: symbols, their versions, signatures."""
+"""Modules as they are in their files: symbols, their versions, signatures; and who checks them."""
 
 from __future__ import annotations
 
-from toolkit.facts.reading import Reading
+from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
+from toolkit.evidence import State
+from toolkit.facts.fact import fact
+from toolkit.facts.lines import blocks, named_lines
+from toolkit.facts.module_file import (
+    Exports,
+    ModuleImage,
+    parse_exports,
+    parse_image,
+    parse_module_deps,
+    parse_symbol_versions,
+)
+from toolkit.facts.node_modules import Modules
+from toolkit.facts.node_system import System
+from toolkit.facts.secureboot import (
+    Enrolment,
+    Keys,
+    SecureBoot,
+    parse_efi_byte,
+    parse_keys,
+    parse_said_signers,
+    parse_sb_state,
+    parse_test_key,
+)
 
 
-class Files(Reading):
+class Files(System, Modules):
     """Modules as they are in their files: symbols, their versions, signatures."""
+
+    @fact
+    def knows_images(self) -> bool:
+        """Whether the evidence has the bytes of modules; an older probe sent none."""
+        return self._given("peermem-elf")
+
+    @fact
+    def peermem_image(self) -> ModuleImage | None:
+        """The nvidia-peermem that modprobe takes, from its bytes; None where it takes none.
+
+        :raises NoEvidence: where the bytes were not sent.
+        """
+        chosen = self.peermem_chosen
+        if chosen is None:
+            return None
+        names = (chosen.filename, chosen.filename.removeprefix("/usr"))
+        for path, lines in blocks(self._text("peermem-elf"), "module files"):
+            if path.removeprefix("/usr") in names:
+                return parse_image(path, lines)
+        raise NoEvidence(f"{chosen.filename}: its bytes are not part of this evidence")
+
+    @fact
+    def exports(self) -> tuple[Exports, ...]:
+        """What each installed module that nvidia-peermem may need offers it."""
+        return parse_exports(self._text("exports"))
+
+    @fact
+    def symbol_versions(self) -> dict[str, dict[str, int]]:
+        """Checksums by symbol, of each Module.symvers of OFED and of the driver."""
+        return {
+            **parse_symbol_versions(self._text("symvers")),
+            **parse_symbol_versions(self._text("p2p-symvers")),
+        }
+
+    @fact
+    def module_deps(self) -> dict[str, tuple[str, ...]]:
+        """Files that each file needs, as depmod wrote it down."""
+        return parse_module_deps(self._text("module-deps"), self.kernel)
+
+    @fact
+    def peermem_params(self) -> dict[str, str]:
+        """Parameters of the loaded nvidia-peermem; none where it is not loaded."""
+        rows = named_lines(self._text("peermem-params"), "/sys/module/nvidia_peermem/parameters")
+        return dict(rows)
+
+    @fact
+    def signatures_demanded(self) -> str:
+        """What makes the kernel refuse unsigned modules; "" where nothing does."""
+        if self._there("sig-enforce") and self._text("sig-enforce").strip() == "Y":
+            return "module.sig_enforce"
+        return "" if self.lockdown == "none" else f"lockdown ({self.lockdown})"
+
+    @fact
+    def let_unsigned_in(self) -> bool:
+        """Whether a module without a good signature was loaded since boot.
+
+        Source: Documentation/admin-guide/tainted-kernels.rst, bit 13.
+        """
+        told = self._text("tainted").strip()
+        if not told.isdecimal():
+            raise Unparsable("/proc/sys/kernel/tainted", told)
+        return bool(int(told) & 1 << 13)
+
+    @fact
+    def keys(self) -> Keys:
+        """The certificates that the kernel holds.
+
+        :raises NeedsRoot: where its keyrings were not shown.
+        """
+        keys = parse_keys(self._text("trusted-keys"))
+        if not keys.seen:
+            raise NeedsRoot("/proc/keys: the kernel's keyrings are shown to root alone")
+        return keys
+
+    @fact
+    def secure_boot(self) -> SecureBoot:
+        """Whether Secure Boot is on: from the firmware variable, else from mokutil.
+
+        :raises NoEvidence: where neither could be asked.
+        """
+        if self._given("efi-secureboot") and self._there("efi-secureboot"):
+            return parse_efi_byte(self._text("efi-secureboot"))
+        if self._state("mokutil") is State.FAILED:
+            return parse_sb_state(self._evidence.frame("mokutil").text)
+        if self._given("efi-secureboot") and not self._there("mokutil"):
+            return SecureBoot.NO_EFI
+        return parse_sb_state(self._text("mokutil"))
+
+    @fact
+    def own_key(self) -> tuple[str, Enrolment] | None:
+        """The certificate that DKMS signs with here, and how it stands; None for none.
+
+        :raises NoEvidence: where mokutil gave no answer.
+        """
+        if not self._there("mok-key"):
+            return None
+        frame = self._evidence.frame("mok-key")
+        text = frame.text if frame.state is State.FAILED else self._text("mok-key")
+        return frame.source.rpartition(" ")[2], parse_test_key(text)
+
+    @fact
+    def unsupported_gate(self) -> tuple[tuple[str, str], ...]:
+        """Lines that say whether SUSE's modprobe takes modules of others, by their file."""
+        return tuple(named_lines(self._text("unsupported-modules"), "modprobe.d"))
+
+    @fact
+    def modprobe_said(self) -> str:
+        """What modprobe answered to somebody; "" where nobody has told."""
+        return self._text("modprobe-said") if self._given("modprobe-said") else ""
+
+    @fact
+    def said_signers(self) -> dict[str, str]:
+        """Signers by module, where somebody has listed them."""
+        return parse_said_signers(self._text("modinfo-said")) if self._given("modinfo-said") else {}
+
+    @fact
+    def lsmod(self) -> dict[str, tuple[str, ...]] | None:
+        """Users by loaded module, from lsmod given as a loose file; None where it was not."""
+        if not self._given("lsmod"):
+            return None
+        loaded = {}
+        for line in self._text("lsmod").split("\n"):
+            words = line.split()
+            if len(words) in {3, 4} and words[1].isdecimal() and words[2].isdecimal():
+                users = words[3].split(",") if len(words) == 4 else []
+                loaded[words[0]] = tuple(each for each in users if each not in {"", "-"})
+        return loaded
+
+    @property
+    def users(self) -> dict[str, tuple[str, ...]]:
+        """Modules that use each loaded one: from /sys/module, else from lsmod as a loose file."""
+        if not self.knows_state and self.lsmod is not None:
+            return self.lsmod
+        return {name: state.holders for name, state in self.module_state.items()}
+
+    @fact
+    def knows_state(self) -> bool:
+        """Whether the evidence has /sys/module; loose files have lsmod at best."""
+        return self._given("module-state")

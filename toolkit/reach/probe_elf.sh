@@ -1,6 +1,169 @@
-# shellcheck shell=sh disable=SC2154,SC2317 # probe.sh sets what is used here, and calls it
-# Part of the probe: modules as they are in their files: sections, symbols and their versions.
+# shellcheck shell=sh
+# Part of the probe: modules as they are in their files: symbols, their versions, signatures;
+# and what the kernel demands of a signature.
+# shellcheck disable=SC2154 # root, release and scratch are set in probe.sh
+
+shared='ib_(un)?register_peer_memory_client|nvidia_p2p_[a-z0-9_]+'
+
+unpack() { # unpack FILE: sets plain to it, or to what it is unpacked; else says what is missing
+    if [ ! -r "$1" ]; then echo 'lacks permission to read it'; return 1; fi
+    case $1 in
+        *.xz) tool=xz ;;
+        *.zst) tool=zstd ;;
+        *.gz) tool=gzip ;;
+        *) plain=$1 && return ;;
+    esac
+    plain=$scratch/plain.ko
+    if [ -z "$scratch" ]; then echo 'lacks room in /tmp'; return 1; fi
+    # It only computes, so any machine's will do, as with grep and od.
+    if ! command -v "$tool" >/dev/null; then echo "lacks $tool"; return 1; fi
+    "$tool" -dc <"$1" >"$plain" 2>/dev/null || { echo "lacks a whole file, says $tool"; return 1; }
+}
+
+words() { od -A n -v -t u8 -j "$2" -N "$3" "$1"; } # words FILE OFFSET BYTES
+
+elf_header() { # elf_header FILE: sets table and sections, of a 64-bit little-endian ELF file
+    # shellcheck disable=SC2046 # eight numbers
+    set -- $(words "$1" 0 64)
+    [ "$(((${1:-0}) & 0xffffffffffff))" -eq "$((0x0102464c457f))" ] || { echo 'lacks an ELF header'; return 1; }
+    table=$6 sections=$(($8 >> 32 & 0xffff))
+}
+
+bytes() { od -A x -t x1 -j "$2" -N "$3" "$1"; } # bytes FILE OFFSET BYTES: each line with its offset
+
+sparse() { # sparse FILE: headers, names, symbols, read-only data and signature; never the code
+    unpack "$1" && elf_header "$plain" || return 0
+    size=$(($(wc -c <"$plain"))) signed=''
+    case $(tail -c 28 "$plain" | tr -d '\000') in '~Module signature appended~'*) signed=' signed' ;; esac
+    echo "size $size$signed"
+    bytes "$plain" 0 64
+    bytes "$plain" "$table" $((sections * 64))
+    # shellcheck disable=SC2046 # eight numbers a section: name and type, flags, -, offset, size
+    set -- $(words "$plain" "$table" $((sections * 64)))
+    while [ $# -ge 8 ]; do
+        case $(($1 >> 32)):$2 in
+            1:2 | [23]:*) [ "$5" -gt 0 ] && [ "$5" -le 65536 ] && bytes "$plain" "$4" "$5" ;;
+        esac
+        shift 8
+    done
+    [ -z "$signed" ] || [ "$size" -le 2048 ] || bytes "$plain" $((size - 2048)) 2048
+}
+
+elf_blocks() { # elf_blocks FILE...
+    for ko; do
+        echo "@${ko#"$root"}"
+        sparse "$ko"
+    done
+}
+
+exports() { # exports FILE...: "0xCRC<tab>symbol"; then the kernel that each was built against
+    for ko; do
+        [ -e "$ko" ] || continue
+        echo "@${ko#"$root"}"
+        modprobe=$(locate modprobe)
+        if found=$("$modprobe" --show-exports "$ko" 2>/dev/null); then
+            printf '%s\n' "$found" | grep -E "[[:space:]]($shared)\$"
+        else crc_symbols "$ko"; fi # before kmod 30
+        "$modprobe" --dump-modversions "$ko" 2>/dev/null |
+            sed -n 's/^\(0x[0-9a-f]*\)[[:space:]]*module_layout$/layout \1/p'
+    done
+}
+
+crc_symbols() { # crc_symbols FILE: the same, read from the symbols __crc_NAME
+    unpack "$1" && elf_header "$plain" || return 0
+    # shellcheck disable=SC2046
+    set -- $(words "$plain" "$table" $((sections * 64)))
+    symbols=''
+    while [ $# -ge 8 ]; do
+        if [ $(($1 >> 32)) -eq 2 ]; then
+            symbols=$4 length=$5 strings=$(words "$plain" $((table + 64 * ($6 & 0xffffffff) + 24)) 8)
+        fi
+        shift 8
+    done
+    [ -n "$symbols" ] || return 0
+    grep -aboE "__crc_($shared)" "$plain" 2>/dev/null | while IFS=: read -r at name; do
+        # shellcheck disable=SC2046 # name, section << 16, value, ...
+        set -- $(od -A n -v -t u4 -w24 -j "$symbols" -N "$length" "$plain" | grep -E "^ *$((at - strings)) ")
+        [ $# -ge 3 ] || continue
+        crc=$3
+        if [ $(($2 >> 16)) -ne 65521 ]; then # not absolute: at that place of its section
+            home=$(words "$plain" $((table + 64 * ($2 >> 16) + 24)) 8)
+            crc=$(od -A n -t u4 -j $((home + $3)) -N 4 "$plain")
+        fi
+        printf '0x%08x\t%s\n' "$((crc))" "${name#__crc_}"
+    done
+}
+
+# Which file a name stands for is settled in modules.dep: "FILE: FILE-IT-NEEDS..."
+module_deps() {
+    grep -E '^([^:]*/)?(ib_core|ib_uverbs|(nvidia([-_](current|tesla([-_][0-9]+)?|legacy[^:/.]*))?([-_]open)?)([-_]peermem)?)\.ko[^:]*:' \
+        "$root/lib/modules/$release/modules.dep" 2>/dev/null
+}
+
+providers() { # every file that one of them is or needs, once; nvidia-peermem itself aside
+    # shellcheck disable=SC2046 # the module folders have no blanks
+    set -- $(module_deps | tr -d :)
+    seen=' '
+    for ko; do
+        case $ko in *peermem.ko*) continue ;; /*) ;; *) ko=/lib/modules/$release/$ko ;; esac
+        case $seen in *" $ko "*) continue ;; esac
+        seen="$seen$ko "
+        echo "$root$ko"
+    done
+}
+
+p2p_symvers() { # where DKMS 3.1.3 and newer keeps the driver's
+    for found in "$root"/var/lib/dkms/nvidia*/*/"$release"/*/module/Module.symvers; do
+        [ -r "$found" ] || continue
+        echo "@${found#"$root"}"
+        grep -E '[[:space:]]nvidia_p2p_[a-z0-9_]+[[:space:]]' "$found"
+    done
+}
+
+trusted_keys() { # by keyring where keyctl is there; else all that the kernel holds
+    keyctl=$(locate keyctl)
+    for ring in ${keyctl:+builtin_trusted_keys secondary_trusted_keys machine platform}; do
+        found=$("$keyctl" list "%:.$ring" 2>/dev/null) || continue
+        echo "@.$ring"
+        printf '%s\n' "$found" | grep asymmetric
+    done
+    echo @/proc/keys
+    grep -E ' (asymmetri|keyring) ' "$root/proc/keys" 2>/dev/null
+}
+
+unsupported() { # SUSE's gate
+    (cd "$root/" && grep -sH '^[[:space:]]*allow_unsupported_modules' etc/modprobe.d/*.conf \
+        run/modprobe.d/*.conf usr/lib/modprobe.d/*.conf lib/modprobe.d/*.conf) | sed 's|^|/|'
+}
+
+efi_byte() { od -A n -t u1 -j 4 -N 1 "$root$1" 2>/dev/null; }
 
 probe_elf() {
-    :
+    take module-deps "/lib/modules/$release/modules.dep" module_deps
+    found=$(peermem_files)
+    if ! command -v od >/dev/null; then
+        for key in peermem-elf exports; do frame $key absent od; done
+    else
+        # shellcheck disable=SC2086 # the module folders have no blanks
+        take peermem-elf "/lib/modules/$release" elf_blocks $found
+        # shellcheck disable=SC2046
+        if [ -n "$found" ]; then take exports 'modprobe --show-exports' exports $(providers)
+        else frame exports absent 'an nvidia-peermem to export to'; fi
+    fi
+    take p2p-symvers '/var/lib/dkms/nvidia*' p2p_symvers
+    take peermem-params /sys/module/nvidia_peermem/parameters from /sys/module/nvidia_peermem/parameters '*'
+    file sig-enforce /sys/module/module/parameters/sig_enforce
+    file tainted /proc/sys/kernel/tainted
+    if [ -r "$root/proc/keys" ]; then take trusted-keys 'keyctl list, /proc/keys' trusted_keys
+    else frame trusted-keys absent /proc/keys; fi
+    take unsupported-modules modprobe.d unsupported
+    secure=/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c
+    if [ -e "$root$secure" ]; then take efi-secureboot "$secure" efi_byte "$secure"
+    else frame efi-secureboot absent "$secure"; fi
+    cmd mokutil 5 mokutil --sb-state
+    for key in /var/lib/shim-signed/mok/MOK.der /var/lib/dkms/mok.pub; do
+        [ ! -e "$root$key" ] || break
+    done
+    if [ -e "$root$key" ]; then cmd mok-key 5 mokutil --test-key "$root$key"
+    else frame mok-key absent "$key"; fi
 }

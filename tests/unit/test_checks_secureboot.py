@@ -1,0 +1,96 @@
+"""Would the kernel take the modules' signatures, now and after a reboot?"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.evidence.build import CONFIG, HEALTHY, PEERMEM_INFO
+from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
+from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
+from tests.unit.signing import OUTLIER, SIGNED_BY_DKMS
+
+KEY = (
+    "3c4d5e6f I------     1 perm 1f030000     0     0 asymmetri"
+    " NVIDIA Support: 00112233445566778899: X509.rsa 66778899 []\n"
+)
+ROOT_KEYS = str(HEALTHY["trusted-keys"])
+RING = "@.machine\n1053221867: ---lswrv     0     0 asymmetric: NVIDIA Support: 00112233445566\n"
+PLATFORM = RING.replace(".machine", ".platform")
+SECURE: dict[str, Override] = {"efi-secureboot": "   1\n", "sig-enforce": "Y\n"}
+SLES = 'ID="sles"\nID_LIKE="suse"\nVERSION_ID="15.6"\n'
+GATE = "/usr/lib/modprobe.d/10-unsupported-modules.conf:allow_unsupported_modules "
+OWN_KEY = "/var/lib/dkms/mok.pub"
+
+ROWS = [
+    Row("not-demanded", "module.signed", NA, "demands no signatures"),
+    Row("by-dkms-and-loaded", "module.signed", PASS, "signed by DKMS module signing key",
+        SIGNED_BY_DKMS),
+    Row("none-is-signed", "module.signed", FAIL, "nvidia is not signed", {"sig-enforce": "Y\n"}),
+    Row("under-lockdown", "module.signed", FAIL, "under lockdown (integrity)",
+        {"lockdown": "none [integrity] confidentiality\n"}),
+    Row("an-outlier", "module.signed", FAIL, "nvidia_peermem is signed by NVIDIA Support", OUTLIER),
+    Row("the-outliers-key-is-held", "module.signed", PASS, "signed by",
+        {**OUTLIER, "trusted-keys": ROOT_KEYS + KEY}),
+    Row("its-key-is-in-the-machine-ring", "module.signed", PASS, "signed by",
+        {**OUTLIER, "trusted-keys": RING + ROOT_KEYS + KEY}),
+    Row("its-key-is-in-the-firmwares-ring-alone", "module.signed", FAIL, "does not trust",
+        {**OUTLIER, "trusted-keys": PLATFORM + ROOT_KEYS + KEY}),
+    Row("loaded-without-a-check-proves-nothing", "module.signed", FAIL, "does not trust",
+        {**SIGNED_BY_DKMS, "tainted": "12288\n"}),
+    Row("keyrings-hidden", "module.signed", UNKNOWN, "shown to root alone",
+        {**OUTLIER, "trusted-keys": "@/proc/keys\n", "uid": "1000\n"}),
+    Row("kmod-without-openssl", "module.signed", FAIL, "nvidia is signed by an unnamed key",
+        {**SIGNED_BY_DKMS, "nvidia-modinfo": str(SIGNED_BY_DKMS["nvidia-modinfo"]).replace(
+            "signer:         DKMS module signing key", "sig_key:        ")}),
+    Row("not-demanded", "kernel.config.modsig", PASS, "demands no signatures"),
+    Row("demanded", "kernel.config.modsig", PASS, "module.sig_enforce; sha512",
+        {"sig-enforce": "Y\n", "kernel-config": CONFIG + 'CONFIG_MODULE_SIG_HASH="sha512"\n'}),
+    Row("no-digest", "kernel.config.modsig", FAIL, "no CONFIG_MODULE_SIG_HASH",
+        {"sig-enforce": "Y\n", "kernel-config": CONFIG + 'CONFIG_MODULE_SIG_HASH=""\n'}),
+    Row("option-not-read", "kernel.config.modsig", UNKNOWN, "not among the options",
+        {"sig-enforce": "Y\n"}),
+    Row("off", "secureboot.state", PASS, "off"),
+    Row("no-efi", "secureboot.state", PASS,
+        "no EFI", {"efi-secureboot": ABSENT, "mokutil": ABSENT}),
+    Row("no-efi-by-mokutil", "secureboot.state", PASS, "no EFI",
+        {"efi-secureboot": ABSENT,
+         "mokutil": failed(1, "EFI variables are not supported on this system\n")}),
+    Row("on-and-signed", "secureboot.state", PASS, "each module of the path is signed",
+        {**SIGNED_BY_DKMS, "efi-secureboot": "   1\n", "peermem-modinfo": PEERMEM_INFO.replace(
+            "depends:", "signer:         DKMS module signing key\ndepends:")}),
+    Row("on-and-not-signed", "secureboot.state", FAIL, "on, and not signed: mlx5_core", SECURE),
+    Row("on-and-not-heeded", "secureboot.state", PASS, "demands no signatures",
+        {"efi-secureboot": "   1\n"}),
+    Row("odd-byte", "secureboot.state", UNKNOWN, "cannot read", {"efi-secureboot": "   7\n"}),
+    Row("off", "secureboot.mok", NA, "Secure Boot: off"),
+    Row("enrolled", "secureboot.mok", PASS, "enrolled",
+        {**SECURE, "mok-key": failed(1, f"{OWN_KEY} is already enrolled\n")}),
+    Row("not-enrolled", "secureboot.mok", FAIL, "not enrolled",
+        {**SECURE, "mok-key": f"{OWN_KEY} is not enrolled\n"}),
+    Row("waiting", "secureboot.mok", FAIL, "waiting for the console",
+        {**SECURE, "mok-key": f"{OWN_KEY} is already in the enrollment request\n"}),
+    Row("no-key", "secureboot.mok", NA, "no key of the node's own", SECURE),
+    Row("hangs", "secureboot.mok", UNKNOWN, "no answer", {**SECURE, "mok-key": TIMEOUT}),
+    Row("not-suse", "modules.unsupported_gate", NA, "not a matter of ubuntu"),
+    Row("open", "modules.unsupported_gate", PASS, "allow_unsupported_modules 1",
+        {"os-release": SLES, "unsupported-modules": f"{GATE}1\n"}),
+    Row("closed", "modules.unsupported_gate", FAIL, "allow_unsupported_modules 0",
+        {"os-release": SLES, "unsupported-modules": f"{GATE}0\n"}),
+    Row("opened-in-etc", "modules.unsupported_gate", PASS, "/etc/modprobe.d",
+        {"os-release": SLES, "unsupported-modules":
+         GATE.replace("/usr/lib", "/etc") + f"1\n{GATE}0\n"}),
+    Row("no-gate", "modules.unsupported_gate", PASS, "no line closes it",
+        {"os-release": SLES}),
+    Row("not-read", "modules.unsupported_gate", UNKNOWN, "permission",
+        {"os-release": SLES, "unsupported-modules": DENIED}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name)
+def test_signing(row: Row) -> None:
+    holds(row)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.status is FAIL], ids=name)
+def test_each_failure_names_one_step_that_mends_it(row: Row) -> None:
+    assert judged(row).finding.hint

@@ -1,0 +1,267 @@
+"""What can stand between nvidia-peermem on disk and ``modprobe nvidia-peermem``.
+
+Each function looks for one cause, and says which command mends it. "Invalid argument" is
+what modprobe says to half of them, and the kernel says nothing at all to the first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toolkit.checks.path import REGISTER
+from toolkit.checks.signatures import refused
+from toolkit.errors import NoEvidence, Unparsable
+from toolkit.facts.kernel import module_name
+from toolkit.facts.module_file import ModuleImage
+from toolkit.facts.modules import ModuleFile
+from toolkit.facts.node import Node
+
+RELOAD = "/etc/init.d/openibd restart, or reboot; if it comes back, rebuild the initramfs"
+STACK = ("nvidia", "ib_uverbs", "ib_core")
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """One cause, as it is on this node."""
+
+    found: str
+    expected: str
+    command: str  # the one step that mends it
+
+
+def rebuild(node: Node) -> str:
+    """The command that builds nvidia-peermem again.
+
+    For hints alone: what is not known is left out of it.
+    """
+    try:
+        name = node.peermem_dkms or node.driver_dkms
+        version = next((each.version for each in node.dkms if each.module == name), "")
+    except (NoEvidence, Unparsable):
+        name = version = ""
+    if not version:
+        return f"rebuild nvidia-peermem for {node.kernel}: ./invokew provision"
+    which = f"{name}/{version} -k {node.kernel}"
+    return f"dkms build --force {which} && dkms install --force {which}"
+
+
+def image_of(node: Node) -> ModuleImage | None:
+    """The chosen module from its bytes; None where the evidence is older than that."""
+    return node.peermem_image if node.knows_images else None
+
+
+def stub(node: Node, chosen: ModuleFile) -> Obstacle | None:
+    """It was compiled where OFED's symbols were not seen, or without the driver's."""
+    image, depends = image_of(node), {module_name(each) for each in chosen.depends}
+    asks = {"ib": True, "nvidia": True}
+    if image is not None:
+        asks = {family: any(n.startswith(family) for n in image.shared) for family in asks}
+    if not depends and (image is None or not any(asks.values())):
+        told = "depends on nothing" if image is None else "imports nothing and depends on nothing"
+        return Obstacle(
+            f"a stub: it {told}",
+            f"depends on nvidia and on the module that exports {REGISTER}",
+            rebuild(node),
+        )
+    if not asks["ib"]:
+        return Obstacle(f"never asks for {REGISTER}", f"imports {REGISTER}", rebuild(node))
+    if "nvidia" not in depends:
+        only = f"{', '.join(sorted(depends))} only" if depends else "nothing, whatever it imports"
+        return Obstacle(
+            f"depends on {only}",
+            "depends on nvidia too, or its symbols have no versions",
+            rebuild(node),
+        )
+    rdma = [name for name in depends if not name.startswith("nvidia")]
+    if not rdma and node.symbols.get(REGISTER) != "":  # "" is the kernel itself
+        return Obstacle("depends on nvidia only", "depends on the RDMA core too", rebuild(node))
+    return None
+
+
+def other_kernel(node: Node, chosen: ModuleFile) -> Obstacle | None:
+    """Its vermagic is not the kernel's.
+
+    With symbol versions the kernel passes over the release, and compares the flags behind
+    it and the version of module_layout: a weak module of the RHEL family is good.
+    """
+    words = chosen.vermagic.split()
+    if not words:
+        raise NoEvidence(f"{chosen.filename}: modinfo tells no vermagic")
+    expected = f"built for {node.kernel}"
+    if words[0] == node.kernel:
+        flags = _kernel_flags(node)
+        if flags and set(flags) != set(words[1:]):
+            found = f"built for {' '.join(words)}; the kernel's own are {' '.join(flags)}"
+            return Obstacle(found, expected, rebuild(node))
+        return None
+    found = f"built for {words[0]}, running {node.kernel}"
+    image = image_of(node)
+    flags = _kernel_flags(node)
+    if image is None or not image.versions or (flags and set(flags) != set(words[1:])):
+        return Obstacle(found, expected, rebuild(node))
+    here = {p.removeprefix("/usr") for p in _files_of_this_kernel(node)}
+    layouts = {e.layout for e in node.exports if e.layout and e.path.removeprefix("/usr") in here}
+    if not layouts:
+        raise NoEvidence(f"{found}, and nothing says what the kernel's module_layout is")
+    if image.versions.get("module_layout") in layouts:
+        return None
+    return Obstacle(f"{found}, whose module_layout differs", expected, rebuild(node))
+
+
+def _kernel_flags(node: Node) -> list[str]:
+    """The rest of vermagic that modules of the running kernel carry; [] where none is known."""
+    for each in node.rdma_files.values():
+        if each.kernel == node.kernel:
+            return each.vermagic.split()[1:]
+    return []
+
+
+def _files_of_this_kernel(node: Node) -> list[str]:
+    return [each.filename for each in node.rdma_files.values() if each.kernel == node.kernel]
+
+
+def signature(node: Node, chosen: ModuleFile) -> Obstacle | None:
+    """The kernel demands a signature, and would not take this one."""
+    found = refused(node, chosen)
+    if not found:
+        return None
+    return Obstacle(
+        found,
+        "signed by a key that the kernel trusts",
+        "sign it with an enrolled key: mokutil --import CERTIFICATE, confirm at the console",
+    )
+
+
+def no_driver(node: Node) -> Obstacle | None:
+    """nvidia is not loaded, and there is none that modprobe could load first."""
+    if "nvidia" in node.module_state or node.driver_file is not None:
+        return None
+    if any(module_name(path) == "nvidia" for path in node.module_deps):
+        return None
+    return Obstacle(
+        f"nvidia is not loaded, and not on disk for {node.kernel}",
+        "nvidia loaded, or on disk to be loaded first",
+        f"install the driver for {node.kernel}: dkms install nvidia/VERSION -k {node.kernel}",
+    )
+
+
+def provider(node: Node, chosen: ModuleFile) -> Obstacle | None:
+    """Nothing loaded exports the peer-memory interface, nor would anything once loaded.
+
+    A provider that was updated on disk and not reloaded counts too: nvidia-peermem was built
+    against the new one, and the symbol versions of the loaded one cannot be read.
+    """
+    stale = _stale(node)
+    if stale:
+        found = f"loaded from another build than that on disk: {', '.join(stale)}"
+        command = "reboot" if "nvidia" in stale else RELOAD
+        return Obstacle(found, "the loaded modules are those on disk", command)
+    if REGISTER in node.symbols:
+        return None
+    expected = f"{REGISTER} exported by a loaded module"
+    offers = [each.path for each in node.exports if REGISTER in each.crcs]
+    if not offers:
+        return Obstacle(
+            f"nothing exports {REGISTER}, loaded or on disk",
+            expected,
+            f"install DOCA-OFED for {node.kernel}, or use dma-buf: --profile dmabuf",
+        )
+    loaded = [path for path in offers if module_name(path) in node.module_state]
+    if loaded:
+        found = f"{module_name(loaded[0])} is loaded without {REGISTER}: the wrong stack is loaded"
+        return Obstacle(found, expected, RELOAD)
+    needs = {module_name(path) for path in node.module_deps.get(_key(node, chosen), ())}
+    if not needs & {module_name(path) for path in offers}:
+        found = f"{module_name(offers[0])} is not loaded, and modprobe does not know to load it"
+        return Obstacle(found, expected, f"depmod -a {node.kernel}")
+    return None
+
+
+def _key(node: Node, chosen: ModuleFile) -> str:
+    """The path by which modules.dep knows the file."""
+    plain = chosen.filename.removeprefix("/usr")
+    return next((each for each in node.module_deps if each.removeprefix("/usr") == plain), "")
+
+
+def _stale(node: Node) -> list[str]:
+    """The driver and modules of the RDMA core whose loaded build is not that on disk."""
+    stale = []
+    files = {**node.rdma_files, "nvidia": node.driver_file}
+    for name in STACK:
+        state, file = node.module_state.get(name), files.get(name)
+        if state is None or file is None or not state.srcversion or not file.srcversion:
+            continue
+        if state.srcversion != file.srcversion:
+            stale.append(name)
+    return stale
+
+
+def other_versions(node: Node, image: ModuleImage) -> Obstacle | None:
+    """A symbol has another version in the installed provider than when this was built.
+
+    :raises NoEvidence: where nothing tells the provider's version.
+    """
+    wrong = []
+    for name in image.shared:
+        offers = _offers(node, name)
+        if not offers:
+            found = f"imports {name}, which its installed provider does not export"
+            return Obstacle(found, f"{name} exported", rebuild(node))
+        built = image.versions.get(name)
+        if built is not None and built not in offers.values():
+            path, crc = next(iter(offers.items()))
+            wrong.append(f"{name} 0x{built:08x}, in {path.rpartition('/')[2]} 0x{crc:08x}")
+    if not wrong:
+        return None
+    more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+    return Obstacle(
+        f"built against another version of {wrong[0]}{more}",
+        "the symbol versions of the installed providers",
+        rebuild(node),
+    )
+
+
+def _offers(node: Node, name: str) -> dict[str, int]:
+    """Versions of a symbol by the file that exports it; none where its provider has no such.
+
+    An installed module is asked first; Module.symvers speaks where the node's kmod is too
+    old to tell, and only of the last build.
+    """
+    installed = {each.path: each.crcs[name] for each in node.exports if name in each.crcs}
+    if installed:
+        return installed
+    family = name.split("_", 1)[0]
+    if any(symbol.startswith(family) for each in node.exports for symbol in each.crcs):
+        return {}
+    built = {p: crcs[name] for p, crcs in node.symbol_versions.items() if name in crcs}
+    if not built:
+        raise NoEvidence(f"{name}: no installed module tells its version", hint="kmod 30 or newer")
+    return built
+
+
+def legacy(node: Node) -> Obstacle | None:
+    """nv_peer_mem is loaded: it has registered the client of the same name."""
+    if "nv_peer_mem" not in node.module_state:
+        return None
+    return Obstacle(
+        "nv_peer_mem is loaded and has registered first",
+        "nv_peer_mem not loaded",
+        "modprobe -r nv_peer_mem, then remove the package nvidia-peer-memory",
+    )
+
+
+def blocked(node: Node) -> Obstacle | None:
+    """An install line or the kernel command line keeps it, or the driver, from loading."""
+    listed = {each.replace("-", "_") for each in node.cmdline.listed("module_blacklist")}
+    for module in ("nvidia_peermem", "nvidia"):
+        if module == "nvidia" and "nvidia" in node.module_state:
+            continue
+        if command := node.modprobe.blocked(module):
+            found = f"{module}: install {command}"
+            return Obstacle(
+                found, "no install line", f"remove it: grep -r {module} /etc/modprobe.d"
+            )
+        if module in listed:
+            found = f"{module}: module_blacklist= on the kernel command line"
+            return Obstacle(found, "not listed there", "remove it from the kernel command line")
+    return None

@@ -1,0 +1,98 @@
+"""What would bring the modules of a kernel about: packages and commands, by distribution."""
+
+from __future__ import annotations
+
+from toolkit.errors import NoEvidence, Unparsable
+from toolkit.facts.dkms import DkmsState
+from toolkit.facts.kernel import InstalledKernel
+from toolkit.facts.modules import ModuleFile
+from toolkit.facts.node import Node
+
+_RHEL = {"rhel", "fedora", "centos", "rocky", "almalinux", "ol", "amzn"}
+_SUSE = {"suse", "sles", "opensuse", "opensuse-leap", "opensuse-tumbleweed"}
+
+
+def files_of(node: Node, release: str, module: str = "") -> list[ModuleFile]:
+    """The files of one kernel, or those that provide ``module``; OFED's before inbox ones."""
+    name = module.replace("-", "_")
+    at = f"/lib/modules/{release}/"
+    found = [
+        each
+        for path, each in node.kernel_modules.items()
+        if path.removeprefix("/usr").startswith(at) and name in {"", each.name}
+    ]
+    return sorted(found, key=lambda each: each.origin == "inbox")
+
+
+def _family(node: Node) -> str:
+    """ "debian", "rhel", "suse", or "" where that is not known."""
+    try:
+        ids = {node.distro.id, *node.distro.like}
+    except (NoEvidence, Unparsable):
+        return ""
+    if ids & {"debian", "ubuntu"}:
+        return "debian"
+    if ids & _RHEL:
+        return "rhel"
+    return "suse" if ids & _SUSE else ""
+
+
+def headers_package(node: Node, release: str) -> str:
+    """The package with the headers of a kernel; flavours of RHEL have their own."""
+    match _family(node):
+        case "debian":
+            return f"linux-headers-{release}"
+        case "rhel":
+            flavour = "64k-" if "64k" in release else "rt-" if "rt" in release else ""
+            return f"kernel-{flavour}devel-{release.removesuffix('+64k').removesuffix('+rt')}"
+        case "suse":
+            return "kernel-default-devel of the same version"
+    return f"the headers of {release}"
+
+
+def image_package(node: Node, release: str) -> str:
+    """The packages with a kernel and its headers."""
+    image = {
+        "debian": f"linux-image-{release}",
+        "rhel": f"kernel-{release}",
+        "suse": "kernel-default",
+    }.get(_family(node), f"the kernel {release}")
+    return f"{image} and {headers_package(node, release)}"
+
+
+def would_build(node: Node) -> str:
+    """What DKMS would build for a new kernel: "nvidia/580.126.16, ..."; "" for nothing."""
+    try:
+        if node.autoinstall_off:
+            return ""
+        rows = {each.module: each.version for each in node.dkms if each.usable}
+    except (NoEvidence, Unparsable):
+        return ""
+    return ", ".join(f"{module}/{version}" for module, version in rows.items())
+
+
+def modules_hint(node: Node, kernel: InstalledKernel, package: str, what: str) -> str:
+    """The one step that brings modules to a kernel that lacks them.
+
+    :param package: DKMS name; "" where DKMS does not build them.
+    :param what: how to call them there.
+    """
+    release = kernel.release
+    if not package:
+        return f"install the modules of {what} for {release}"
+    rows = [each for each in node.dkms if each.module == package]
+    here = [each for each in rows if each.kernel == release and each.state is DkmsState.BUILT]
+    latest = (here or [each for each in rows if each.usable] or rows)[-1]
+    command = f"dkms install {package}/{latest.version} -k {release}"
+    if _realtime(node, release):
+        return f"boot a kernel without PREEMPT_RT: the driver does not build for {release}"
+    if here or kernel.headers:
+        return command
+    return f"install {headers_package(node, release)}, then {command}"
+
+
+def _realtime(node: Node, release: str) -> bool:
+    try:
+        return node.kernel_configs.get(release, {}).get("CONFIG_PREEMPT_RT") == "y"
+    except (NoEvidence, Unparsable):
+        return False

@@ -1,0 +1,143 @@
+"""The parts of ELF files that the probe sends, read by pyelftools.
+
+The probe sends no module, but the ranges of it that a verdict needs, as ``od -A x -t x1``
+prints them. Here the file is put together again, with holes; what lies in a hole is never
+read as zeroes, it is refused.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import Section, SymbolTableSection
+
+from toolkit.errors import NoEvidence, Unparsable
+
+_LARGEST = 32 << 20  # bytes; nvidia-peermem with all its debug information has 1 MB
+_HEAD = re.compile(r"size (\d{1,9})( signed)?")
+_ROW = re.compile(r"([0-9a-f]+)((?: [0-9a-f]{2}){0,16})")
+
+
+@dataclass(frozen=True, slots=True)
+class SparseFile:
+    """A file of which some ranges are known."""
+
+    data: bytes  # of the whole length, zeroes where not known
+    known: tuple[tuple[int, int], ...]  # ranges, end excluded, in the order of the text
+    signed: bool = False  # whether a signature stands at its end
+
+    @property
+    def tail(self) -> bytes:
+        """The last bytes, as far back as they are known without a hole; none where not known."""
+        starts = [first for first, last in self.known if last == len(self.data)]
+        return self.data[min(starts) :] if starts else b""
+
+    def covers(self, start: int, size: int) -> bool:
+        """Whether every byte of the range was sent."""
+        at, end = start, start + size
+        for first, last in sorted(self.known):
+            if first <= at < last:
+                at = last
+        return at >= end
+
+    @classmethod
+    def parse(cls, path: str, lines: list[str]) -> SparseFile:
+        """Unfold what od printed: "*" stands for repetitions of the line above.
+
+        :param lines: "size BYTES" or "size BYTES signed", then rows of od; an address alone
+            ends a range.
+        :raises NoEvidence: where the probe says what it lacked to read the file.
+        :raises Unparsable: at a line that does not follow from those above it.
+        """
+        head = (lines or [""])[0]
+        if head.startswith("lacks "):
+            raise NoEvidence(f"{path}: not read, {head}")
+        told = _HEAD.fullmatch(head)
+        if told is None or not 0 < int(told[1]) <= _LARGEST:
+            raise Unparsable(path, head, 1)
+        data, known = bytearray(int(told[1])), []
+        row, following, folded = b"", -1, False  # following: where the next row must begin
+        start = 0
+        for number, line in enumerate(lines[1:], start=2):
+            if line == "*" and row and not folded:
+                folded = True
+                continue
+            found = _ROW.fullmatch(line)
+            at = int(found[1], 16) if found else -1
+            now = bytes.fromhex(found[2]) if found else b""
+            if following < 0:
+                start = following = at
+            gap = at - following
+            if found is None or at + len(now) > len(data) or not _fits(gap, len(row), folded):
+                raise Unparsable(path, line, number)
+            data[following:at] = (row * (gap // len(row) + 1))[:gap] if row else b""
+            data[at : at + len(now)] = now
+            row, following, folded = now, at + len(now), False
+            if not now:  # the address alone ends a range
+                known.append((start, at))
+                row, following = b"", -1
+        return cls(bytes(data), tuple(known), told[2] is not None)
+
+
+def _fits(gap: int, row: int, folded: bool) -> bool:
+    """Whether a row may begin so far behind the one above."""
+    return gap == 0 if not folded else gap > 0 and row > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Elf:
+    """What the sections of a module hold."""
+
+    sections: tuple[tuple[str, bytes], ...]  # by name, those that were sent
+    undefined: tuple[str, ...]  # the symbols that others must provide
+    symbols: bool  # whether there is a symbol table at all
+
+
+def read_elf(path: str, file: SparseFile, wanted: tuple[str, ...]) -> Elf:
+    """Read the wanted sections and the undefined symbols.
+
+    :raises Unparsable: where it is no ELF file, or a wanted section was not sent.
+    """
+    try:
+        return _read(file, wanted)
+    except Unparsable:
+        raise
+    # The library has no single error of its own for damaged bytes.
+    except Exception as why:
+        raise Unparsable(path, f"{type(why).__name__}: {why}") from why
+
+
+def _read(file: SparseFile, wanted: tuple[str, ...]) -> Elf:
+    elf = ELFFile(io.BytesIO(file.data))
+    head = elf.header
+    if not file.covers(0, 64) or not file.covers(head.e_shoff, head.e_shnum * head.e_shentsize):
+        raise Unparsable("ELF file", "its headers were not sent")
+    if head.e_shnum > 4096:
+        raise Unparsable("ELF file", f"{head.e_shnum} sections")
+    sections: list[tuple[str, bytes]] = []
+    undefined: list[str] = []
+    symbols = False
+    _sent(file, elf.get_section(head.e_shstrndx))
+    for section in elf.iter_sections():
+        if section.name in wanted:
+            sections.append((section.name, _sent(file, section)))
+        if isinstance(section, SymbolTableSection):
+            symbols = True
+            _sent(file, section)
+            _sent(file, section.stringtable)
+            undefined += [
+                each.name
+                for each in section.iter_symbols()
+                if each.entry.st_shndx == "SHN_UNDEF" and each.name
+            ]
+    return Elf(tuple(sections), tuple(undefined), symbols)
+
+
+def _sent(file: SparseFile, section: Section) -> bytes:
+    start, size = section.header.sh_offset, section.header.sh_size
+    if not file.covers(start, size):
+        raise Unparsable("ELF file", f"section {section.name} was not sent in full")
+    return file.data[start : start + size]

@@ -1,0 +1,55 @@
+"""What the kernel and modprobe say when they refuse nvidia-peermem.
+
+Source: kernel/module/main.c, version.c and signing.c; tools/modprobe.c of kmod.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_NAME = r"\b(?:nvidia\w*[_-]peermem|nv_peer_mem)"
+_UNKNOWN = re.compile(_NAME + r": Unknown symbol (\w+) \(err (-?\d+)\)")
+_DISAGREES = re.compile(_NAME + r": disagrees about version of symbol (\w+)")
+_AT_WORK = re.compile(r"nvidia-peermem nv_\w+:\d+ ")  # its own messages, once it is loaded
+_KEY = re.compile(r"Key was rejected by service|Required key not available")
+_FROM_BOOT = "Linux version "
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """What a kernel log tells of symbols that nvidia-peermem asked for."""
+
+    absent: tuple[str, ...]  # err -2, or 0 on older kernels: nothing loaded exports it
+    other_version: tuple[str, ...]  # err -22: exported, and built against another shape
+    at_work: str  # a line that only a loaded module writes; "" for none
+    whole: bool  # whether the log reaches back to the boot
+
+    @property
+    def any(self) -> bool:
+        return bool(self.absent or self.other_version)
+
+
+def parse_refusals(lines: Iterable[str]) -> Refusals:
+    """Read the lines of a kernel log, with or without time stamps."""
+    absent: dict[str, None] = {}
+    other: dict[str, None] = {}
+    at_work, whole = "", False
+    for line in lines:
+        whole = whole or _FROM_BOOT in line
+        if _AT_WORK.search(line):
+            at_work = line
+        if found := _DISAGREES.search(line):
+            other[found[1]] = None
+        elif (found := _UNKNOWN.search(line)) is not None:
+            (other if found[2] == "-22" else absent)[found[1]] = None
+    return Refusals(tuple(absent), tuple(other), at_work, whole)
+
+
+def key_rejected(said: str) -> bool:
+    """Whether modprobe's answer is that of a refused signature.
+
+    "Operation not permitted" may be one too, and has other causes: it is not counted.
+    """
+    return _KEY.search(said) is not None
