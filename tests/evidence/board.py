@@ -10,12 +10,25 @@ pci0000:05 ── 05:01.0 root port ── 06:00.0 HCA mlx5_2, for storage
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 MIB, GIB = 1 << 20, 1 << 30
 BRIDGE, GPU_CLASS, IB, ETHERNET = 0x060400, 0x030200, 0x020700, 0x020000
 REDIRECTS = 0x1D  # SrcValid, ReqRedir, CmpltRedir, UpstreamFwd: what firmware likes to leave
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """What firmware and kernel left in the PCI Express registers; sizes in bytes."""
+
+    payload: int = 256
+    payload_max: int = 512
+    read_request: int = 4096
+    relaxed_ordering: bool = True
+    tags_8bit: bool = True
+    tags_10bit: bool = False
+    rebar: tuple[int, int] | None = None  # of BAR 1 or 2: size now and at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +46,12 @@ class Fn:
     best: tuple[str, int] = ("32.0 GT/s PCIe", 16)
     bars: tuple[tuple[int, int], ...] = ()  # index and size in bytes
     acs: int | None = None  # the control register; None without the capability
+    acs_able: int = 0x5F  # its capability register
+    ats: bool | None = None  # enabled; None without the capability
     readable: int = 4096  # bytes of config space that the probe got
     physfn: bool = False  # an SR-IOV virtual function
+    upstream: bool = False  # a bridge that is the upper port of a switch
+    express: Registers = field(default_factory=Registers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +79,15 @@ class Board:
         above = {each.address: each for each in self.functions}.get(function.parent)
         return f"{self.path(above) if above else function.parent}/{function.address}"
 
+    def below(self, bridge: Fn) -> tuple[int, int]:
+        """Secondary and subordinate bus."""
+        buses = [
+            int(each.address[-7:-5], 16)
+            for each in self.functions
+            if f"/{bridge.address}/" in self.path(each)
+        ]
+        return (min(buses, default=0), max(buses, default=0))
+
     def frames(self) -> dict[str, str]:
         """The text of the PCI frames."""
         return {
@@ -70,7 +96,9 @@ class Board:
             "pci-resources": "".join(
                 _resource(each) for each in self.functions if each.klass != BRIDGE
             ),
-            "pci-config": "".join(f"@{e.address}\n{od(space(e))}" for e in self.functions),
+            "pci-config": "".join(
+                f"@{e.address}\n{od(space(e, self.below(e)))}" for e in self.functions
+            ),
         }
 
 
@@ -112,18 +140,62 @@ def _resource(function: Fn) -> str:
     return "".join(lines)
 
 
-def space(function: Fn) -> bytes:
-    """Config space with the Express capability at 0x40, AER at 0x100 and ACS behind it."""
+def space(function: Fn, below: tuple[int, int] = (0, 0)) -> bytes:
+    """Config space: the Express capability at 0x40; AER at 0x100, the others behind it.
+
+    :param below: secondary and subordinate bus of a bridge.
+    """
     data = bytearray(4096)
     struct.pack_into("<HHHH", data, 0, *function.ids, 0x0406, 0x0010)
+    struct.pack_into("<I", data, 8, function.klass << 8)
+    if function.klass == BRIDGE:
+        bus = int(function.address[-7:-5], 16)
+        struct.pack_into("<B9xBBB", data, 0x0E, 1, bus, *below)
     data[0x34] = 0x40
-    struct.pack_into("<BB", data, 0x40, 0x10, 0)
-    struct.pack_into(
-        "<I", data, 0x100, 0x0001 | 2 << 16 | (0x148 if function.acs is not None else 0) << 20
-    )
+    _express(data, function)
+    behind = []
     if function.acs is not None:
-        struct.pack_into("<IHH", data, 0x148, 0x000D | 1 << 16, 0x005F, function.acs)
+        behind.append((0x000D, struct.pack("<HH", function.acs_able, function.acs)))
+    if function.ats is not None:
+        behind.append((0x000F, struct.pack("<HH", 0, 0x8000 * function.ats)))
+    if function.express.rebar is not None:
+        index = max((bar for bar in function.bars if bar[0] in {1, 2}), default=(1, 0))[0]
+        now, most = (size.bit_length() - 21 for size in function.express.rebar)
+        sizes = ((2 << most) - (1 << 6)) << 4  # from 64 MiB on
+        behind.append((0x0015, struct.pack("<II", sizes, index | 1 << 5 | now << 8)))
+    at = 0x100
+    struct.pack_into("<I", data, at, 0x0001 | 2 << 16)
+    for number, (kind, body) in enumerate(behind):
+        here = 0x148 + 0x18 * number
+        struct.pack_into("<H", data, at + 2, struct.unpack_from("<H", data, at + 2)[0] | here << 4)
+        struct.pack_into("<I", data, here, kind | 1 << 16)
+        data[here + 4 : here + 4 + len(body)] = body
+        at = here
     return bytes(data[: function.readable])
+
+
+def _express(data: bytearray, function: Fn) -> None:
+    """The PCI Express capability, version 2."""
+    has = function.express
+    kind = 0
+    if function.klass == BRIDGE:
+        kind = 4 if function.parent.startswith("pci") else 5 if function.upstream else 6
+    control = _code(has.payload) << 5 | _code(has.read_request) << 12
+    control |= has.relaxed_ordering << 4 | has.tags_8bit << 8
+    struct.pack_into("<BBH", data, 0x40, 0x10, 0, 2 | kind << 4)
+    struct.pack_into("<IH", data, 0x44, _code(has.payload_max) | 1 << 5 | 1 << 15, control)
+    for offset, form, link in ((0x4C, "<I", function.best), (0x52, "<H", function.now)):
+        struct.pack_into(form, data, offset, _SPEEDS.get(link[0].split()[0], 0) | link[1] << 4)
+    struct.pack_into("<IH", data, 0x64, 3 << 16, has.tags_10bit << 12)
+    struct.pack_into("<I", data, 0x6C, 0x3E)  # speeds 1 to 5
+
+
+_SPEEDS = {"2.5": 1, "5": 2, "5.0": 2, "8": 3, "8.0": 3, "16.0": 4, "32.0": 5}
+
+
+def _code(size: int) -> int:
+    """128 bytes is 0, 256 is 1."""
+    return size.bit_length() - 8
 
 
 def od(data: bytes) -> str:
@@ -148,7 +220,7 @@ def switch(bus: int, complex_: int, numa: int, index: int) -> tuple[Fn, ...]:
     ports, broadcom = (0x8086, 0x352A), (0x1000, 0xC030)
     return (
         Fn(root, f"pci0000:{complex_:02x}", ports, BRIDGE, numa=numa, acs=0x01),
-        Fn(up, root, broadcom, BRIDGE, numa=numa),
+        Fn(up, root, broadcom, BRIDGE, numa=numa, upstream=True),
         Fn(left, up, broadcom, BRIDGE, numa=numa, acs=0x01),
         Fn(right, up, broadcom, BRIDGE, numa=numa, acs=0x01),
         Fn(

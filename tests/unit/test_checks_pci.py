@@ -1,305 +1,127 @@
-"""The checks on IOMMU, ACS, topology and links."""
+"""The checks on distance, host bridges, NUMA and who drives a device."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.evidence.board import BOARD, FLAT, GPUS, HCAS, MIB, PORTS, REDIRECTS, Board, Fn
-from tests.evidence.build import CONFIG, CPU, GUEST_CPU, KERNEL, gpu_rows, groups, grub
+from tests.evidence.board import BOARD, FLAT, GPUS, HCAS, Board, Fn
+from tests.evidence.build import GUEST_CPU, OPEN, gpu_rows, hca_lines
 from tests.evidence.frames import ABSENT, DENIED, MISSING, TIMEOUT, Override
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
-from toolkit.want import Iommu, Role, Want
+from toolkit.checks.all import BY_ID
+from toolkit.checks.check import Verdict
+from toolkit.evidence import Evidence, Frame, State
+from toolkit.facts.node import Node
+from toolkit.want import Role, Want
 
-ANY = Want(iommu=Iommu.ANY)
 GUEST: dict[str, Override] = {"cpu": GUEST_CPU}
-OFF: dict[str, Override] = {"iommu-groups": "", "iommu-units": ""}
-AMD = {"cpu": CPU.replace("GenuineIntel", "AuthenticAMD")}
-ARM = {"cpu": "processor\t: 0\nCPU part\t: 0xd4f\n"}
-BUILT_FOR_IT = {
-    "kernel-config": CONFIG.replace(
-        "# CONFIG_IOMMU_DEFAULT_PASSTHROUGH is not set", "CONFIG_IOMMU_DEFAULT_PASSTHROUGH=y"
+UP = ("4: ACTIVE", "5: LinkUp")
+FAR = BOARD.but(HCAS[0], parent="0000:05:01.0")
+
+
+def grace(gpu: int = 0x2342, port: int = 0x22B8, numa: int = 0) -> Board:
+    """A superchip: the GPU below a root port of its own domain, the HCA below another."""
+    return Board(
+        (
+            Fn("0000:00:00.0", "pci0000:00", (0x10DE, 0x22B2), 0x060400, numa=numa),
+            Fn("0000:01:00.0", "0000:00:00.0", (0x15B3, 0x1021), 0x020700, "mlx5_core", numa=numa),
+            Fn("0009:00:00.0", "pci0009:00", (0x10DE, port), 0x060400),
+            Fn("0009:01:00.0", "0009:00:00.0", (0x10DE, gpu), 0x030200, "nvidia"),
+        )
     )
+
+
+ON_GRACE: dict[str, Override] = {
+    "infiniband": hca_lines("mlx5_0", "0000:01:00.0", UP),
+    "cpu": "processor\t: 0\nCPU part\t: 0xd4f\n",
 }
-ASLEEP = ("2.5 GT/s PCIe", 16)
-NARROW = ("32.0 GT/s PCIe", 8)
-GEN4 = ("16.0 GT/s PCIe", 16)
+SILENT = BOARD.but(HCAS[0], parent="0000:05:01.0", numa=-1).but(GPUS[0], numa=-1)
 
 
-def boots(arguments: str, frames: dict[str, Override] | None = None) -> dict[str, Override]:
-    return {"boot-entries": grub(f"root=UUID=1 ro {arguments}"), **(frames or {})}
+def matrix(cell: str = "PIX") -> str:
+    """What nvidia-smi says of the board, but for the first GPU and its HCA."""
+    columns = "\tGPU0\tGPU1\tNIC0\tNIC1\tNIC2\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
+    return (
+        f"{columns}GPU0\t X \tNV18\t{cell}\tSYS\tNODE\t0-55\t0\t\tN/A\n"
+        "GPU1\tNV18\t X \tSYS\tPIX\tSYS\t56-111\t1\t\tN/A\n"
+        "\nLegend:\n\n  X    = Self\n\nNIC Legend:\n\n"
+        "  NIC0: mlx5_0\n  NIC1: mlx5_1\n  NIC2: mlx5_2\n"
+    )
 
 
-def passthrough() -> list[Row]:
-    check = "iommu.passthrough"
-    dma_on_gpu = groups("identity", "11", "20", "21", "30") + groups("DMA", "10")
+def distance() -> list[Row]:
+    check = "pcie.distance"
+    shared_root = BOARD.plus(Fn("0000:15:02.0", "pci0000:15", (0x8086, 0x352A), 0x060400)).but(
+        HCAS[0], parent="0000:15:02.0"
+    )
     return [
-        Row("identity", check, PASS, "identity on 5 GPUs and HCAs"),
-        Row("off", check, PASS, "no IOMMU is active", OFF),
+        Row("healthy", check, PASS, "2 PIX"),
         Row(
-            "iommu=pt-and-yet-lazily-translated",
+            "one-far",
             check,
             FAIL,
-            "translated: DMA-FQ on 5",
-            {"iommu-groups": groups("DMA-FQ")},
+            "1 of 2 GPUs have no HCA behind their switch (1 PIX, 1 NODE)",
+            board=FAR,
         ),
-        Row("one-strict", check, FAIL, "DMA on 1", {"iommu-groups": dma_on_gpu}),
+        Row("root-complex", check, FAIL, "1 PHB", board=shared_root),
+        Row("another-socket", check, FAIL, "1 SYS", board=BOARD.without(HCAS[0], HCAS[2])),
+        Row("guest", check, NA, "not the machine's", GUEST, FLAT),
+        Row("guest-with-a-true-tree", check, PASS, "2 PIX", GUEST),
+        Row("no-hca", check, NA, "no HCA", {"infiniband": ""}, BOARD.without(*HCAS)),
+        Row("no-rdma-device-but-hcas", check, PASS, "2 PIX", {"infiniband": ""}),
+        Row("not-read", check, UNKNOWN, "permission", {"infiniband": DENIED}),
+        Row("links-not-read", check, UNKNOWN, "permission", {"pci-links": DENIED}),
+        Row("where-they-hang-not-told", check, UNKNOWN, "does not tell 2 of 2", {"pci-links": ""}),
+        Row("numa-hidden-on-two-sockets", check, FAIL, "1 NODE or SYS", {}, SILENT),
+        Row("numa-hidden-on-one-socket", check, FAIL, "1 NODE", {"numa-nodes": "0\n"}, SILENT),
+        Row("superchip", check, PASS, "1 P2C", ON_GRACE, grace()),
+        Row("superchips-of-two-sockets", check, FAIL, "1 SYS", ON_GRACE, grace(numa=1)),
+        Row("a-card-below-grace", check, UNKNOWN, "whether NVLink-C2C", ON_GRACE, grace(0x2331)),
         Row(
-            "others-may-be-translated",
-            check,
-            PASS,
-            "identity on 5",
-            {"iommu-groups": groups("identity") + groups("DMA", "3", "4")},
-        ),
-        Row("no-group", check, PASS, "no group", board=_groupless()),
-        Row("type-not-told", check, UNKNOWN, "not told", {"iommu-groups": ""}),
-        Row(
-            "type-not-told-for-one",
+            "superchip-of-unknown-socket",
             check,
             UNKNOWN,
-            "0000:06:00.0: not told",
-            {"iommu-groups": groups("identity", "10", "11", "20", "21")},
+            "whether NVLink-C2C",
+            ON_GRACE,
+            grace(numa=-1),
         ),
-        Row("kernel-knows-no-name", check, UNKNOWN, "unknown", {"iommu-groups": groups("unknown")}),
         Row(
-            "one-is-a-guests",
-            check,
-            PASS,
-            "identity on 4",
-            {
-                "iommu-groups": groups("unmanaged", "10")
-                + groups("identity", "11", "20", "21", "30")
-            },
+            "a-card-below-another-port", check, FAIL, "1 NODE", ON_GRACE, grace(0x2331, port=0x1234)
         ),
-        Row("undocumented-type", check, UNKNOWN, "cannot read", {"iommu-groups": groups("pt")}),
-        Row("guest", check, NA, "in a guest", {**GUEST, "iommu-groups": groups("DMA")}),
-        Row("wanted-as-guest", check, NA, "in a guest", want=Want(role=Role.VM)),
-        Row("left-alone", check, NA, "leaves the IOMMU alone", want=ANY),
-        Row("not-read", check, UNKNOWN, "permission denied", {"iommu-units": DENIED}),
+        Row("matrix-of-no-use", check, PASS, "2 PIX", {"nvidia-topology": TIMEOUT}),
     ]
 
 
-def _groupless() -> Board:
-    board = BOARD
-    for address in (*GPUS, *HCAS):
-        board = board.but(address, group="")
-    return board
+REFUSAL = (
+    "[   55.1] nvme 0000:05:00.0: cannot be used for peer-to-peer DMA as the client and "
+    "provider (0000:18:00.0) do not share an upstream bridge or whitelisted host bridge\n"
+)
+GIVEN = BOARD.but(GPUS[0], driver="vfio-pci")
 
 
-def boot() -> list[Row]:
-    check = "iommu.boot"
+def others() -> list[Row]:
+    bridge, numa, vfio = "pcie.hostbridge", "rdma.numa", "gpu.vfio_bound"
+    own = Want(role=Role.BARE_METAL)
     return [
-        Row("iommu=pt", check, PASS, f"iommu=pt for {KERNEL}"),
-        Row("arm64", check, PASS, "iommu.passthrough=1", boots("iommu.passthrough=1", {**ARM})),
-        Row("off-on-intel", check, PASS, "intel_iommu=off", boots("intel_iommu=off")),
-        Row("off-on-amd", check, PASS, "amd_iommu=off", boots("amd_iommu=off iommu=nopt", {**AMD})),
-        Row("intels-switch-on-amd", check, FAIL, "nothing", boots("intel_iommu=off", {**AMD})),
-        Row("amds-switch-on-intel", check, FAIL, "nothing asks", boots("amd_iommu=off")),
-        Row("x86-switch-on-arm64", check, FAIL, "nothing asks", boots("iommu=off", {**ARM})),
-        Row("nothing", check, FAIL, f"in the entry of {KERNEL}", boots("quiet")),
-        Row(
-            "typed-by-hand-this-time",
-            check,
-            FAIL,
-            "nothing asks",
-            boots("quiet", {"cmdline": "ro iommu=pt\n"}),
-        ),
-        Row("the-last-counts", check, FAIL, "nothing asks", boots("iommu=pt iommu=nopt")),
-        Row("for-init-not-the-kernel", check, FAIL, "nothing asks", boots("-- iommu=pt")),
-        Row("kernel-built-for-it", check, PASS, "built for", boots("quiet", {**BUILT_FOR_IT})),
-        Row(
-            "built-for-it-and-told-otherwise",
-            check,
-            FAIL,
-            "nothing asks",
-            boots("iommu.passthrough=0", {**BUILT_FOR_IT}),
-        ),
-        Row("no-iommu", check, PASS, "no IOMMU is active", boots("quiet", OFF)),
-        Row(
-            "off-now-by-an-argument-that-goes",
-            check,
-            FAIL,
-            "nothing asks",
-            boots("quiet", {**OFF, "cmdline": "ro intel_iommu=off\n"}),
-        ),
-        Row("guest", check, NA, "in a guest", boots("quiet", GUEST)),
-        Row("left-alone", check, NA, "leaves the IOMMU alone", boots("quiet"), want=ANY),
-        Row("no-menu", check, UNKNOWN, "no entry that boots", {"boot-entries": ""}),
-        Row(
-            "rhel-8-with-its-environment",
-            check,
-            PASS,
-            "iommu=pt",
-            {"boot-entries": _bls(), "grub-env": "kernelopts=ro iommu=pt\n"},
-        ),
-        Row(
-            "rhel-8-without-its-environment",
-            check,
-            UNKNOWN,
-            "$kernelopts not known",
-            {
-                "boot-entries": _bls(),
-                "grub-env": ABSENT,
-                "boot-default": f"/boot/vmlinuz-{KERNEL}\n",
-            },
-        ),
-        Row("no-config", check, UNKNOWN, "not there", boots("quiet", {"kernel-config": ABSENT})),
+        Row("silent", bridge, PASS, "no refusal"),
+        Row("refused", bridge, FAIL, "refused for 1 providers: 0000:18:00.0", {"dmesg": REFUSAL}),
+        Row("log-denied", bridge, UNKNOWN, "permission", {"dmesg": DENIED}),
+        Row("all-told", numa, PASS, "5 GPUs and HCAs on 2 nodes"),
+        Row("hidden", numa, FAIL, "2 of 5", board=SILENT),
+        Row("hidden-and-no-matter", numa, NA, "one NUMA node", {"numa-nodes": "0\n"}, SILENT),
+        Row("kernel-without-numa", numa, NA, "one NUMA node", {"numa-nodes": ABSENT}, SILENT),
+        Row("nodes-with-a-gap", numa, FAIL, "2 of 5", {"numa-nodes": "0,8\n"}, SILENT),
+        Row("guest", numa, NA, "not judged on a vm", GUEST, SILENT),
+        Row("nodes-not-read", numa, UNKNOWN, "permission", {"numa-nodes": DENIED}),
+        Row("another-form", numa, UNKNOWN, "cannot read", {"numa-nodes": "all\n"}),
+        Row("none", vfio, PASS, "none of 5"),
+        Row("against-the-want", vfio, FAIL, "1 of 5", {}, GIVEN, own),
+        Row("host-of-guests", vfio, NA, "for guests: 0000:18:00.0", {}, GIVEN),
+        Row("not-read", vfio, UNKNOWN, "permission", {"pci-links": DENIED}),
     ]
 
 
-def _bls() -> str:
-    lines = ("title x", f"version {KERNEL}", f"linux /vmlinuz-{KERNEL}", "options $kernelopts")
-    return "".join(f"id-{KERNEL}.conf:{line}\n" for line in lines)
-
-
-def cmdline() -> list[Row]:
-    def says(claim: str, status: Row, words: str, found: str) -> Row:
-        return Row(claim, "iommu.cmdline", status.status, found, {"cmdline": f"ro {words}\n"})
-
-    good, bad = Row("", "", PASS, ""), Row("", "", FAIL, "")
-    return [
-        says("plain", good, "quiet", "nothing misleading"),
-        says("amd_iommu=on-is-harmless", good, "amd_iommu=on iommu=pt", "does no harm"),
-        says("pci=noacs", bad, "pci=realloc,noacs", "pci=noacs does not exist"),
-        says("other-pci-options", good, "pci=realloc=off", "nothing misleading"),
-        says("override", bad, "pcie_acs_override=downstream", "only pretends"),
-        says("both", bad, "iommu=pt iommu=nopt", "contradict each other"),
-        Row("not-read", "iommu.cmdline", UNKNOWN, "permission denied", {"cmdline": DENIED}),
-    ]
-
-
-def acs() -> list[Row]:
-    check = "acs.redirect"
-    fenced = BOARD.but(PORTS[0], acs=REDIRECTS)
-    return [
-        Row("SrcValid-alone", check, PASS, "clear on 4 bridges of 2 GPU-HCA paths"),
-        Row("redirects", check, FAIL, "1 of 4 bridges", board=fenced),
-        Row("completions-alone", check, FAIL, "1 of 4", board=BOARD.but(PORTS[3], acs=0x08)),
-        Row("egress-alone", check, FAIL, "1 of 4", board=BOARD.but(PORTS[3], acs=0x20)),
-        Row("UpstreamFwd-alone", check, PASS, "clear", board=BOARD.but(PORTS[3], acs=0x10)),
-        Row("no-capability", check, PASS, "clear", board=BOARD.but(PORTS[3], acs=None)),
-        Row(
-            "root-port-above-the-switch",
-            check,
-            PASS,
-            "clear",
-            board=BOARD.but("0000:15:01.0", acs=REDIRECTS),
-        ),
-        Row("iommu=pt-does-not-help", check, FAIL, "1 of 4", {"cmdline": "iommu=pt\n"}, fenced),
-        Row("guest", check, NA, "on a vm", GUEST, fenced),
-        Row("host-of-guests", check, NA, "vm-host", {}, fenced, Want(role=Role.VM_HOST)),
-        Row(
-            "data-direct",
-            check,
-            NA,
-            "rules of its own",
-            board=fenced.plus(Fn("0000:1a:00.0", PORTS[1], (0x15B3, 0x2100), 0x080100, "")),
-        ),
-        Row("no-common-switch", check, NA, "no GPU shares", board=fenced.without(*HCAS[:2])),
-        Row(
-            "64-bytes-for-ordinary-users",
-            check,
-            UNKNOWN,
-            "only 64 bytes are readable",
-            board=BOARD.but(PORTS[0], readable=64),
-        ),
-        Row(
-            "256-bytes-without-mmconfig",
-            check,
-            UNKNOWN,
-            "only 256 bytes are readable",
-            board=BOARD.but(PORTS[0], readable=256),
-        ),
-        Row("no-od", check, UNKNOWN, "not there", {"pci-config": ABSENT}),
-        Row(
-            "one-bridge-not-captured",
-            check,
-            UNKNOWN,
-            "config space of 0000:99:01.0: not part of this evidence",
-            {"pci-config": BOARD.without(PORTS[3]).frames()["pci-config"]},
-        ),
-    ]
-
-
-def topology() -> list[Row]:
-    far = BOARD.but(HCAS[0], parent="0000:05:01.0")
-    return [
-        Row("healthy", "pcie.distance", PASS, "2 PIX"),
-        Row("one-far", "pcie.distance", FAIL, "1 of 2 GPUs have no HCA", board=far),
-        Row("guest", "pcie.distance", NA, "not the machine's", GUEST, FLAT),
-        Row("no-hca", "pcie.distance", NA, "no HCA", {"infiniband": ""}, BOARD.without(*HCAS)),
-        Row("not-read", "pcie.distance", UNKNOWN, "permission", {"infiniband": DENIED}),
-        Row("healthy", "pcie.link", PASS, "7 links at full width"),
-        Row(
-            "idle-gpu", "pcie.link", PASS, "1 GPUs at a lower", board=BOARD.but(GPUS[0], now=ASLEEP)
-        ),
-        Row("narrow-gpu", "pcie.link", FAIL, "1 links", board=BOARD.but(GPUS[0], now=NARROW)),
-        Row("slow-hca", "pcie.link", FAIL, "1 links", board=BOARD.but(HCAS[0], now=ASLEEP)),
-        Row(
-            "older-card-in-a-newer-slot",
-            "pcie.link",
-            PASS,
-            "full width",
-            board=BOARD.but(HCAS[0], now=GEN4, best=GEN4),
-        ),
-        Row(
-            "newer-card-in-an-older-slot",
-            "pcie.link",
-            PASS,
-            "full width",
-            board=BOARD.but(PORTS[1], now=GEN4, best=GEN4).but(HCAS[0], now=GEN4),
-        ),
-        Row(
-            "narrow-switch",
-            "pcie.link",
-            FAIL,
-            "1 links",
-            board=BOARD.but("0000:16:00.0", now=NARROW),
-        ),
-        Row(
-            "nothing-that-leads-to-a-gpu",
-            "pcie.link",
-            PASS,
-            "7 links",
-            board=BOARD.plus(
-                Fn("0000:07:00.0", "pci0000:05", (0x14E4, 0x165F), 0x020000, "tg3", now=NARROW)
-            ),
-        ),
-        Row("guest", "pcie.link", NA, "not the machine's", GUEST, FLAT),
-        Row("not-told", "pcie.link", UNKNOWN, "no link tells", {}, FLAT),
-        Row("not-read", "pcie.link", UNKNOWN, "permission", {"pci-links": DENIED}),
-        Row("healthy", "pcie.bar1", PASS, "covers the memory of 2 GPUs"),
-        Row(
-            "256-mib",
-            "pcie.bar1",
-            FAIL,
-            "256 MiB or less on 1 of 2",
-            board=BOARD.but(GPUS[0], bars=((0, 16 * MIB), (1, 256 * MIB))),
-        ),
-        Row(
-            "256-mib-and-nvidia-smi-hangs",
-            "pcie.bar1",
-            FAIL,
-            "256 MiB or less",
-            {"nvidia-smi": TIMEOUT},
-            BOARD.but(GPUS[0], bars=((1, 256 * MIB),)),
-        ),
-        Row(
-            "smaller-than-memory",
-            "pcie.bar1",
-            FAIL,
-            "smaller than the memory of 1 of 2",
-            board=BOARD.but(GPUS[0], bars=((1, 32768 * MIB),)),
-        ),
-        Row(
-            "no-region", "pcie.bar1", UNKNOWN, "no memory region", board=BOARD.but(GPUS[0], bars=())
-        ),
-        Row("memory-n/a", "pcie.bar1", UNKNOWN, "memory of", {"nvidia-smi": gpu_rows("[N/A]")}),
-        Row("nvidia-smi-hangs", "pcie.bar1", UNKNOWN, "no answer", {"nvidia-smi": TIMEOUT}),
-        Row("resources-cut", "pcie.bar1", UNKNOWN, "not part of", {"pci-resources": MISSING}),
-    ]
-
-
-ROWS = [*passthrough(), *boot(), *cmdline(), *acs(), *topology()]
+ROWS = [*distance(), *others()]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=name)
@@ -307,16 +129,109 @@ def test_pci(row: Row) -> None:
     holds(row)
 
 
-def test_redirecting_bridges_are_named_with_their_bits() -> None:
-    board = BOARD.but(PORTS[0], acs=REDIRECTS).but(PORTS[2], acs=0x20)
-    assert judged(Row("", "acs.redirect", FAIL, "", board=board)).finding.details == (
-        "0000:17:00.0: ReqRedir CmpltRedir (ACSCtl 001d)",
-        "0000:99:00.0: EgressCtrl (ACSCtl 0020)",
+def test_each_gpu_is_told_with_the_narrowest_link_of_its_path() -> None:
+    board = BOARD.but(HCAS[0], now=("16.0 GT/s PCIe", 16))
+    assert judged(Row("", "pcie.distance", PASS, "", board=board)).finding.details == (
+        "0000:18:00.0: PIX to 0000:19:00.0, 16 GT/s x16 = 31.5 GB/s at most",
+        "0000:9a:00.0: PIX to 0000:9b:00.0, 32 GT/s x16 = 63.0 GB/s at most",
     )
 
 
-def test_a_narrow_link_is_named_with_both_widths() -> None:
-    board = BOARD.but(GPUS[0], now=NARROW)
-    assert judged(Row("", "pcie.link", FAIL, "", board=board)).finding.details == (
-        "0000:18:00.0: x8 of x16",
+@pytest.mark.parametrize(
+    ("cell", "told"),
+    [
+        pytest.param("PIX", (), id="the-same"),
+        pytest.param("PXB", (), id="counted-otherwise"),
+        pytest.param("SYS", ("GPU0 to mlx5_0: PIX by the PCI tree, SYS by nvidia-smi",), id="far"),
+    ],
+)
+def test_nvidia_smi_is_a_second_opinion(cell: str, told: tuple[str, ...]) -> None:
+    frames = {"nvidia-topology": matrix(cell), "nvidia-smi": gpu_rows(), "nvidia-version": OPEN}
+    verdict = judged(Row("", "pcie.distance", PASS, "", frames))
+    assert verdict.status is PASS
+    assert verdict.finding.details[2:] == told
+
+
+def test_an_hca_that_manages_the_node_serves_no_gpu() -> None:
+    """Both HCAs of the socket are NODE; the one with the default route is left to the node."""
+    board = FAR.without(HCAS[1])
+    lines = hca_lines("mlx5_0", HCAS[0], UP) + hca_lines("mlx5_2", HCAS[2], UP)
+    frames = {"infiniband": lines + "mlx5_2/net:ens5\n", "default-routes": "ens5\n"}
+    verdict = judged(Row("", "pcie.distance", FAIL, "", frames, board))
+    assert verdict.finding.details[0].startswith("0000:18:00.0: NODE to 0000:19:00.0")
+    assert (
+        judged(
+            Row("", "pcie.distance", UNKNOWN, "", frames | {"default-routes": DENIED}, board)
+        ).status
+        is UNKNOWN
     )
+
+
+def loose(**frames: str) -> Evidence:
+    """Evidence put together from what other tools printed."""
+    named = {key.replace("_", "-"): text for key, text in frames.items()}
+    return Evidence({k: Frame(k, State.OK, k, text) for k, text in named.items()}, complete=True)
+
+
+def verdict(check: str, **frames: str) -> Verdict:
+    return BY_ID[check](Node(loose(**frames)), Want())
+
+
+DRAWN = (
+    "-+-[0000:20]---01.0-[21]--+-00.0  NVIDIA Corporation Device 2330\n"
+    " |                        \\-00.1  NVIDIA Corporation GH100 High Definition Audio\n"
+    " \\-[0000:00]-+-00.0  Intel Corporation Device 09a2\n"
+    "             \\-01.0-[01]----00.0  Mellanox Technologies MT2910 Family [ConnectX-7]\n"
+)
+DUMPED = (
+    '<system version="1"><cpu numaid="0"><pci busid="0000:08:00.0" class="0x060400">'
+    '<pci busid="0000:0f:00.0" class="0x030200"/><pci busid="0000:0c:00.0" class="0x020700"/>'
+    "</pci></cpu></system>\n"
+)
+
+
+def test_a_matrix_alone_is_judged() -> None:
+    assert "2 PIX" in verdict("pcie.distance", nvidia_topology=matrix()).finding.found
+    far = verdict("pcie.distance", nvidia_topology=matrix("NODE"))
+    assert (far.status, far.cited) == (FAIL, ("nvidia-topology",))
+
+
+def test_a_matrix_without_hca_is_no_failure() -> None:
+    text = "        GPU0    CPU Affinity\nGPU0     X      0-19\n"
+    assert verdict("pcie.distance", nvidia_topology=text).status is NA
+
+
+def test_nccl_s_file_alone_is_judged() -> None:
+    assert "1 PIX" in verdict("pcie.distance", nccl_topology=DUMPED).finding.found
+
+
+def test_a_drawn_tree_alone_is_judged() -> None:
+    found = verdict("pcie.distance", lspci_tree=DRAWN)
+    assert (found.status, "1 NODE or SYS" in found.finding.found) == (FAIL, True)
+
+
+def test_the_source_that_tells_distances_is_taken() -> None:
+    """A block of lspci without bridges says nothing of the way; the matrix does."""
+    block = "19:00.0 3D controller: NVIDIA Corporation Device 2330\n\tLatency: 0\n"
+    hca = "1a:00.0 Infiniband controller: Mellanox Technologies MT2910\n\tLatency: 0\n"
+    assert verdict("pcie.distance", lspci=block).status is UNKNOWN
+    assert verdict("pcie.distance", lspci=block + hca).status is UNKNOWN
+    both = verdict("pcie.distance", lspci=block + hca, nvidia_topology=matrix())
+    assert both.status is PASS
+
+
+def test_without_any_source_it_stays_open() -> None:
+    assert verdict("pcie.distance", cmdline="ro\n").status is UNKNOWN
+    assert judged(Row("", "pcie.distance", UNKNOWN, "", {"pci": MISSING})).status is UNKNOWN
+
+
+def test_lspci_without_drivers_does_not_tell_who_has_a_device() -> None:
+    assert verdict("gpu.vfio_bound", lspci="18:00.0 0302: 10de:2330\n").status is UNKNOWN
+    block = "18:00.0 0302: 10de:2330\n\tKernel driver in use: nvidia\n"
+    assert verdict("gpu.vfio_bound", lspci=block).status is PASS
+
+
+def test_a_nearer_hca_may_be_the_one_whose_place_is_not_told() -> None:
+    links = FAR.frames()["pci-links"].split("\n")
+    told = "".join(f"{line}\n" for line in links if line and not line.startswith(HCAS[1]))
+    holds(Row("", "pcie.distance", UNKNOWN, "does not tell 2 of 2", {"pci-links": told}, FAR))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.evidence.board import BRIDGE, Fn, od, space
 from toolkit.errors import NoEvidence, Unparsable
-from toolkit.facts.config_space import REDIRECT, Acs, ConfigSpace
+from toolkit.facts.config_space import REDIRECT, Acs, Ats, ConfigSpace
 
 ADDRESS = "0000:17:00.0"
 
@@ -126,8 +126,8 @@ def test_a_ring_of_capabilities_ends() -> None:
 
 def test_address_translation_services() -> None:
     data = bytearray(bridge(None))
-    assert parsed(bytes(data)).ats_enabled() is None
+    assert parsed(bytes(data)).ats() is None
     data[0x100:0x104] = (0x000F | 1 << 16).to_bytes(4, "little")
-    assert parsed(bytes(data)).ats_enabled() is False
+    assert parsed(bytes(data)).ats() == Ats(enabled=False)
     data[0x106:0x108] = b"\x00\x80"
-    assert parsed(bytes(data)).ats_enabled() is True
+    assert parsed(bytes(data)).ats() == Ats(enabled=True)

@@ -8,7 +8,8 @@ import pytest
 
 from tests.evidence.board import BOARD, BRIDGE, FLAT, GIB, GPUS, HCAS, MIB, Board, Fn
 from toolkit.errors import Unparsable
-from toolkit.facts.pci import Bar, Link, PciTree, parse_pci
+from toolkit.facts.express import Link
+from toolkit.facts.pci import Bar, PciTree, parse_pci
 from toolkit.facts.topology import Distance, best_pairs, pair, path_pairs
 
 

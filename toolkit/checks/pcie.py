@@ -1,9 +1,9 @@
-"""Are GPU and HCA near each other, are their links whole, and is BAR1 large enough?"""
+"""Are GPU and HCA near each other, and may the root complex carry what goes between them?"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator
 
 from toolkit.checks.check import (
     Finding,
@@ -14,14 +14,16 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
-from toolkit.checks.role import role
+from toolkit.checks.role import PASSED_THROUGH, role
+from toolkit.facts.hca_roles import HcaUse
 from toolkit.facts.node import Node
-from toolkit.facts.pci import PciFunction, PciTree
-from toolkit.facts.topology import Distance, best_pairs
+from toolkit.facts.pairs import NamedPair, Pairs, PairSource, disagreements
+from toolkit.facts.pci import PciFunction
+from toolkit.facts.topology import Distance
 from toolkit.want import Role, Want
 
 FLAT = "a guest's PCI tree is not the machine's"
-MIB = 1 << 20
+NEAR = (Distance.C2C, Distance.PIX, Distance.PXB, Distance.P2C)
 
 
 @check(
@@ -31,111 +33,166 @@ MIB = 1 << 20
     fix="move the HCA to the GPU's switch; jobs: choose HCAs by topology, never by index",
 )
 def distance(node: Node, want: Want) -> Finding:
-    """Every GPU has an HCA behind a common switch (PIX or PXB).
+    """Every GPU has an HCA behind a common switch (PIX or PXB), or NVLink-C2C to its CPU (P2C).
 
     Through the root complex (PHB) NCCL does not use GPUDirect by default; between root
-    complexes or sockets it is slow or refused.
+    complexes (NODE) or sockets (SYS) it is slow or refused. Where NVLink-C2C joins GPU and
+    CPU, the way through the CPU is the fast one. Judged is each GPU against its nearest
+    HCA, those for management left out. Read from the PCI tree, else from lspci, from
+    nvidia-smi topo -m or from NCCL's topology file; a guest's tree is often invented.
     """
-    if role(node, want) is Role.VM:
+    told = node.pairs
+    best = _best(node, told)
+    guest = role(node, want) is Role.VM
+    if not best and not told.whole:
+        missing = "HCA" if told.gpus else "GPU"
+        return unknown(f"{told.source}: no {missing} in this excerpt", hint="give the whole output")
+    if not best:
+        return not_applicable(f"no HCA in the {told.source}; see rdma.devices")
+    open_ = [each for each in best if each.distance is Distance.UNKNOWN]
+    far = [each for each in best if each.distance not in NEAR and each not in open_]
+    if guest and (far or open_):
         return not_applicable(FLAT)
-    pairs = best_pairs(node.pci, node.hcas)
-    if not pairs:
-        return not_applicable("no HCA; see rdma.devices")
-    counts = Counter(each.distance.name for each in pairs)
-    told = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-    far = [each for each in pairs if each.distance > Distance.PXB]
+    shown = _shown(best)
     if far:
         return failed(
-            f"{len(far)} of {len(pairs)} GPUs have no HCA behind their switch ({told})",
-            expected="PIX or PXB for every GPU",
-            details=tuple(f"{e.gpu.address}: {e.distance.name} to {e.hca.address}" for e in far),
+            f"{len(far)} of {len(best)} GPUs have no HCA behind their switch ({shown})",
+            expected="PIX or PXB for every GPU, or P2C over NVLink-C2C",
+            details=(*map(_line, far), *_second_opinion(node, told)),
         )
-    return passed(f"GPU to nearest HCA: {told}")
+    if open_:
+        why = next((e.path.why for e in open_ if e.path and e.path.why), "where they hang")
+        return unknown(
+            f"{told.source} does not tell {len(open_)} of {len(best)} GPUs: {why}",
+            hint="nvidia-smi topo -m; lspci -tv",
+        )
+    return passed(
+        f"GPU to nearest HCA: {shown}",
+        details=(*map(_line, best), *_second_opinion(node, told)),
+    )
+
+
+def _best(node: Node, told: Pairs) -> list[NamedPair]:
+    """Each GPU with its nearest HCA; unknown where a nearer one may be among those not told."""
+    away: set[str] = set()
+    if told.source is PairSource.TREE and told.pairs:
+        away = {a for a, each in node.hca_roles.items() if each.use is HcaUse.MANAGEMENT}
+    best = []
+    for gpu in told.gpus:
+        own = [each for each in told.pairs if each.gpu == gpu and each.hca not in away]
+        nearest = min(own, key=lambda each: each.distance, default=None)
+        if nearest is None:
+            continue
+        doubtful = [each for each in own if each.distance is Distance.UNKNOWN]
+        best.append(doubtful[0] if doubtful and nearest.distance not in NEAR else nearest)
+    return best
+
+
+def _shown(best: list[NamedPair]) -> str:
+    counts = Counter(each.distance for each in best)
+    return ", ".join(f"{count} {kind.shown}" for kind, count in sorted(counts.items()))
+
+
+def _line(each: NamedPair) -> str:
+    limit = each.path.limit if each.path else None
+    speed = f", {limit.now} = {limit.now.gigabytes:.1f} GB/s at most" if limit else ""
+    return f"{each.gpu}: {each.distance.shown} to {each.hca}{speed}"
+
+
+def _second_opinion(node: Node, told: Pairs) -> tuple[str, ...]:
+    """What nvidia-smi's matrix says otherwise; nothing where it did not answer."""
+    if told.source is not PairSource.TREE:
+        return ()
+    matrix = node.cross_matrix
+    if matrix is None or not node.has_nvidia_smi:
+        return ()
+    return disagreements(node.tree_pairs, matrix, node.gpu_rows, node.hca_names)
+
+
+_REFUSED = re.compile(
+    r"cannot be used for peer-to-peer DMA as the client and provider \(([0-9a-f:.]+)\)"
+)
 
 
 @check(
-    "pcie.link",
+    "pcie.hostbridge",
     impact=Impact.SLOW,
-    source="/sys/bus/pci/devices/*/{current,max}_link_{speed,width}; imbue-ai/cluster-health",
-    fix="reseat the card or its riser; link speed in the BIOS. No software mends it",
+    source="drivers/pci/p2pdma.c, calc_map_type_and_dist, pci_p2pdma_whitelist",
+    fix="put both devices behind one switch; the whitelist of host bridges is the kernel's own",
 )
-def link(node: Node, want: Want) -> Finding:
-    """Links of GPUs, HCAs and the switches above them run at full width and speed.
+def hostbridge(node: Node, want: Want) -> Finding:
+    """The kernel has not refused peer-to-peer DMA across a host bridge.
 
-    Full is what both ends can. An idle GPU lowers its speed to save power, so for a GPU
-    only the width counts; on an HCA both do.
+    It is the kernel's own p2pdma that refuses: GPUDirect Storage and NVMe over Fabrics in
+    P2PDMA mode, and dma-buf importers that ask it. RDMA with nvidia-peermem does not ask.
+    The log only knows of what was tried since boot, and forgets.
     """
-    tree = node.pci
-    lines = [line for function in (*tree.gpus, *node.hcas) for line in _links(tree, function)]
-    told = list(dict.fromkeys(line for line in lines if line[1]))
-    if not any(lower.now.width for _, _, lower in lines):
-        if role(node, want) is Role.VM:
-            return not_applicable(FLAT)
-        return unknown("no link tells its width")
-    if told:
+    refused: dict[str, str] = {}
+    for line in node.dmesg:
+        if found := _REFUSED.search(line):
+            refused[found[1]] = line.split("] ", 1)[-1]
+    if refused:
         return failed(
-            f"{len(told)} links below what both ends can",
-            expected="full width and speed",
-            details=tuple(f"{lower.address}: {why}" for _, why, lower in told),
+            f"refused for {len(refused)} providers: {', '.join(refused)}",
+            expected="client and provider behind one switch, or a whitelisted host bridge",
+            hint="see pcie.distance; RDMA through nvidia-peermem is not concerned",
+            details=tuple(refused.values()),
         )
-    slow = [gpu for gpu in tree.gpus if gpu.now.speed < gpu.best.speed]
-    idle = f"; {len(slow)} GPUs at a lower speed, as idle ones are" if slow else ""
-    return passed(f"{len({lower.address for _, _, lower in lines})} links at full width{idle}")
-
-
-def _links(tree: PciTree, function: PciFunction) -> Iterator[tuple[PciFunction, str, PciFunction]]:
-    """The physical links from a function up to its root port: upper end, trouble, lower end.
-
-    Upwards a path alternates link, switch, link: the two ports of one switch have no link
-    between them.
-    """
-    path = [function, *reversed(tree.bridges_above(function))]
-    for lower, upper in zip(path[::2], path[1::2], strict=False):
-        yield upper, _trouble(lower, upper), lower
-
-
-def _trouble(lower: PciFunction, upper: PciFunction) -> str:
-    width = min(lower.best.width, upper.best.width or lower.best.width)
-    if lower.now.width and lower.now.width < width:
-        return f"x{lower.now.width} of x{width}"
-    speed = min(lower.best.speed, upper.best.speed or lower.best.speed)
-    if not lower.is_gpu and lower.now.speed and lower.now.speed < speed:
-        return f"{lower.now.speed:g} of {speed:g} GT/s"
-    return ""
+    if not node.log_is_whole:
+        return unknown("the kernel log, or this excerpt of it, tells of no refusal")
+    return passed("the kernel log tells of no refusal")
 
 
 @check(
-    "pcie.bar1",
-    impact=Impact.BROKEN,
-    source="NVIDIA/open-gpu-kernel-modules nv-pci.c; GPUDirect RDMA guide, BAR sizes",
-    fix="Above 4G decoding and Resizable BAR on in the BIOS, and enough 64-bit MMIO space",
+    "rdma.numa",
+    impact=Impact.SLOW,
+    roles=frozenset({Role.BARE_METAL, Role.VM_HOST}),
+    source="/sys/bus/pci/devices/*/numa_node; NVIDIA/nccl src/graph/xml.cc",
+    fix="a firmware whose ACPI tables give _PXM for every root complex; an update often does",
 )
-def bar1(node: Node, want: Want) -> Finding:
-    """BAR1 of every GPU covers its memory.
+def numa(node: Node, want: Want) -> Finding:
+    """Every GPU and HCA tells its NUMA node, where there is more than one.
 
-    Pinned GPU memory is bounded by BAR1: behind a small one large registrations fail with
-    "Cannot allocate memory", while small tests pass. BAR1 is NVIDIA's name; lspci may call
-    it region 2.
+    Without it NCCL, UCX and MPI bind to the wrong socket, and nobody can tell a path within
+    one socket from a path between two.
     """
-    sizes = {gpu.address: max((bar.size for bar in gpu.bars), default=0) for gpu in node.pci.gpus}
-    if not all(sizes.values()):
-        return unknown("a GPU tells no memory region", hint="dmesg | grep 'BAR 1'")
-    tiny = {address: size for address, size in sizes.items() if size <= 256 * MIB}
-    if tiny:
+    functions = (*node.pci.gpus, *node.hcas)
+    silent = [each.address for each in functions if each.numa < 0]
+    nodes = node.numa_nodes
+    if nodes < 2:
+        return not_applicable("one NUMA node")
+    if silent:
         return failed(
-            f"256 MiB or less on {len(tiny)} of {len(sizes)} GPUs",
-            expected="BAR1 at least as large as the GPU's memory",
-            details=tuple(f"{address}: {size // MIB} MiB" for address, size in tiny.items()),
+            f"{len(silent)} of {len(functions)} GPUs and HCAs tell no NUMA node",
+            expected=f"one of {nodes} nodes for each",
+            details=tuple(silent),
         )
-    memory = {row.address: row.memory_mib for row in node.gpu_rows if row.memory_mib}
-    missing = [address for address in sizes if address not in memory]
-    if missing:
-        return unknown(f"nvidia-smi does not tell the memory of {', '.join(missing)}")
-    small = [address for address, size in sizes.items() if size < memory[address] * MIB]
-    if small:
+    return passed(f"{len(functions)} GPUs and HCAs on {nodes} nodes")
+
+
+@check(
+    "gpu.vfio_bound",
+    impact=Impact.BROKEN,
+    source="/sys/bus/pci/devices/*/driver; Documentation/driver-api/vfio.rst",
+    fix="driverctl unset-override ADDRESS, and drop vfio-pci.ids= from the kernel command line",
+)
+def vfio_bound(node: Node, want: Want) -> Finding:
+    """No GPU or HCA that the node is to use itself is given to vfio-pci.
+
+    On a host of guests that is what should be, and GPUDirect is the guest's affair.
+    """
+    functions: tuple[PciFunction, ...] = (*node.pci.gpus, *node.pci.adapters)
+    if not node.drivers_told or not (functions or node.pci.whole):
+        return unknown("what drives GPUs and HCAs was not printed", hint="lspci -k")
+    given = [each.address for each in functions if each.driver == PASSED_THROUGH]
+    if not node.drivers_told or not functions:
+        return unknown("lspci shows no drivers here, or no GPU and HCA", hint="lspci -k")
+    if not given:
+        return passed(f"none of {len(functions)}")
+    if want.role is Role.BARE_METAL:
         return failed(
-            f"smaller than the memory of {len(small)} of {len(sizes)} GPUs",
-            expected="BAR1 at least as large as the GPU's memory",
-            details=tuple(f"{a}: {sizes[a] // MIB} of {memory[a]} MiB" for a in small),
+            f"{len(given)} of {len(functions)} GPUs and HCAs are bound to vfio-pci",
+            expected="the drivers of the node itself",
+            details=tuple(given),
         )
-    return passed(f"covers the memory of {len(sizes)} GPUs")
+    return not_applicable(f"{len(given)} GPUs and HCAs are for guests: {', '.join(given[:4])}")

@@ -35,6 +35,26 @@ REDIRECT = Acs.REQUEST_REDIRECT | Acs.COMPLETION_REDIRECT | Acs.EGRESS_CONTROL
 
 
 @dataclass(frozen=True, slots=True)
+class AcsRegisters:
+    """What a function could control, and what it does."""
+
+    capability: Acs  # the services it implements
+    control: Acs  # those that are on
+
+    @property
+    def redirects(self) -> Acs:
+        """The bits by which it sends peer traffic up to the root complex."""
+        return self.control & REDIRECT
+
+
+@dataclass(frozen=True, slots=True)
+class Ats:
+    """Address Translation Services of a function that has them."""
+
+    enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigSpace:
     address: str
     data: bytes  # as far as it was readable
@@ -70,39 +90,56 @@ class ConfigSpace:
 
         :raises NoEvidence: where the extended config space was not readable.
         """
-        at = self._extended(_ACS)
-        return None if at is None else Acs(self._word(at + 6) & 0x7F)
+        at = self.extended(_ACS)
+        return None if at is None else Acs(self.word(at + 6) & 0x7F)
 
-    def ats_enabled(self) -> bool | None:
-        """None where the function has no ATS capability."""
-        at = self._extended(_ATS)
-        return None if at is None else bool(self._word(at + 6) & 0x8000)
+    def acs_registers(self) -> AcsRegisters | None:
+        """Capability and control; None where the function has no ACS capability.
+
+        :raises NoEvidence: where the extended config space was not readable.
+        """
+        at = self.extended(_ACS)
+        if at is None:
+            return None
+        return AcsRegisters(Acs(self.word(at + 4) & 0x7F), Acs(self.word(at + 6) & 0x7F))
+
+    def ats(self) -> Ats | None:
+        """None where the function has no ATS capability.
+
+        :raises NoEvidence: where the extended config space was not readable.
+        """
+        at = self.extended(_ATS)
+        return None if at is None else Ats(bool(self.word(at + 6) & 0x8000))
 
     def express(self) -> int | None:
         """Offset of the PCI Express capability; None for a conventional function.
 
         :raises NoEvidence: where the function does not answer: all its bits read as one.
         """
-        if self._word(0x00) == 0xFFFF:
+        if self.word(0x00) == 0xFFFF:
             raise NoEvidence(
                 f"config space of {self.address}: the function does not answer",
                 hint="it fell off the bus or sleeps; dmesg, then a cold boot",
             )
-        if not self._word(0x06) & 0x10:  # status register: has a capability list
+        if not self.word(0x06) & 0x10:  # status register: has a capability list
             return None
-        at, seen = self._byte(0x34) & 0xFC, 0
+        at, seen = self.byte(0x34) & 0xFC, 0
         while at and seen < 48:
-            if self._byte(at) == _EXPRESS:
+            if self.byte(at) == _EXPRESS:
                 return at
-            at, seen = self._byte(at + 1) & 0xFC, seen + 1
+            at, seen = self.byte(at + 1) & 0xFC, seen + 1
         return None
 
-    def _extended(self, wanted: int) -> int | None:
+    def extended(self, wanted: int) -> int | None:
+        """Offset of an extended capability; None where the function has it not.
+
+        :raises NoEvidence: where the extended config space was not readable.
+        """
         if self.express() is None:
             return None
         at, seen = 0x100, 0
         while at and seen < 128:
-            head = self._word(at) | self._word(at + 2) << 16
+            head = self.word(at) | self.word(at + 2) << 16
             if head == 0xFFFFFFFF:
                 raise NoEvidence(f"config space of {self.address}: no answer beyond 256 bytes")
             if head == 0:
@@ -112,7 +149,7 @@ class ConfigSpace:
             at, seen = head >> 20 & 0xFFC, seen + 1
         return None
 
-    def _byte(self, at: int) -> int:
+    def byte(self, at: int) -> int:
         if at >= len(self.data):
             kind = NeedsRoot if len(self.data) == _UNPRIVILEGED else NoEvidence
             raise kind(
@@ -121,8 +158,13 @@ class ConfigSpace:
             )
         return self.data[at]
 
-    def _word(self, at: int) -> int:
-        return self._byte(at) | self._byte(at + 1) << 8
+    def word(self, at: int) -> int:
+        """16 bits; little-endian, as all registers are."""
+        return self.byte(at) | self.byte(at + 1) << 8
+
+    def dword(self, at: int) -> int:
+        """32 bits."""
+        return self.word(at) | self.word(at + 2) << 16
 
 
 _OD = re.compile(r"([0-9a-f]+)((?: [0-9a-f]{2})*)")

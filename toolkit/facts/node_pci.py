@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from toolkit.facts.aer import AerCounts, parse_aer
 from toolkit.facts.fact import fact
 from toolkit.facts.iommu import Domain, parse_groups
-from toolkit.facts.pci import PciTree, parse_pci
+from toolkit.facts.lspci import parse_lspci
+from toolkit.facts.lspci_tree import parse_lspci_tree
+from toolkit.facts.numa import count_nodes
+from toolkit.facts.pci import PciTree, parse_pci, with_config
 from toolkit.facts.reading import Reading
 
 
@@ -13,7 +17,9 @@ class Pci(Reading):
 
     @fact
     def pci(self) -> PciTree:
-        """The PCI functions, without their config space."""
+        """The PCI functions, without their config space; from lspci's text if need be."""
+        if not self._given("pci"):
+            return self._printed_tree()
         return parse_pci(
             self._text("pci"), self._text("pci-links"), self._text("pci-resources"), ""
         )
@@ -21,8 +27,39 @@ class Pci(Reading):
     @fact
     def pci_config(self) -> PciTree:
         """The same with the config space of bridges, GPUs, HCAs and NVMe."""
-        frames = ("pci", "pci-links", "pci-resources", "pci-config")
-        return parse_pci(*(self._text(key) for key in frames))
+        if not self._given("pci"):
+            return self._printed_tree()
+        return with_config(self.pci, self._text("pci-config"))
+
+    @fact
+    def lspci(self) -> PciTree:
+        """What ``lspci -vvv`` printed, where its text is part of the evidence."""
+        return parse_lspci(self._text("lspci"))
+
+    @fact
+    def lspci_tree(self) -> PciTree:
+        """What ``lspci -tv`` drew, where its text is part of the evidence."""
+        return parse_lspci_tree(self._text("lspci-tree"))
+
+    def _printed_tree(self) -> PciTree:
+        if self._given("lspci"):
+            return self.lspci
+        if self._given("lspci-tree"):
+            return self.lspci_tree
+        return parse_pci(self._text("pci"), "", "", "")  # raises: it is not given
+
+    @fact
+    def numa_nodes(self) -> int:
+        """How many NUMA nodes the machine has; 1 where its kernel knows no NUMA.
+
+        :raises Unparsable: where the list is of another form than "0-1" or "0,8".
+        """
+        return count_nodes(self._text("numa-nodes")) if self._there("numa-nodes") else 1
+
+    @fact
+    def aer(self) -> AerCounts | None:
+        """Errors that PCI Express functions reported since boot; None without AER."""
+        return parse_aer(self._text("aer")) if self._there("aer") else None
 
     @fact
     def iommu_groups(self) -> dict[str, Domain]:

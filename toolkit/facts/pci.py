@@ -7,25 +7,15 @@ include/uapi/linux/pci_regs.h.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from toolkit.errors import Unparsable
-from toolkit.facts.config_space import ConfigSpace
+from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
+from toolkit.facts.config_space import AcsRegisters, Ats, ConfigSpace
+from toolkit.facts.express import Express, Link, Resizable, read_express, read_resizable
 from toolkit.facts.lines import blocks, named_lines
 
 NVIDIA, MELLANOX = 0x10DE, 0x15B3
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """Speed in GT/s, width in lanes; 0 where the function does not say."""
-
-    speed: float
-    width: int
-
-    def __str__(self) -> str:
-        return f"{self.speed:g} GT/s x{self.width}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +27,25 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
+class Printed:
+    """What ``lspci -vvv`` decoded of a config space; None or () for what it did not print."""
+
+    capabilities: bool  # False: "<access denied>", or printed without -v
+    express: Express | None = None
+    acs: AcsRegisters | None = None
+    ats: Ats | None = None
+    resizable: tuple[Resizable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PciFunction:
     address: str  # "0000:19:00.0"
     vendor: int
     device: int
     klass: int  # 24 bits: 0x030200
     numa: int  # -1: not told
-    parents: tuple[str, ...]  # from the host bridge ("pci0000:15") down to the port above it
+    # From the host bridge ("pci0000:15") down to the port above it; () where not known.
+    parents: tuple[str, ...]
     driver: str  # "nvidia"; "" when none is bound
     group: str  # IOMMU group number; "" where there is none
     virtual: bool  # an SR-IOV virtual function
@@ -51,6 +53,7 @@ class PciFunction:
     best: Link
     bars: tuple[Bar, ...] = ()
     config: ConfigSpace | None = None  # for bridges, GPUs, HCAs and NVMe
+    printed: Printed | None = None  # the same from lspci's text, where that is the source
 
     @property
     def is_gpu(self) -> bool:
@@ -65,10 +68,37 @@ class PciFunction:
         """A Mellanox network function: InfiniBand or Ethernet class."""
         return self.vendor == MELLANOX and self.klass >> 8 in {0x0200, 0x0207}
 
+    def express(self) -> Express | None:
+        """The PCI Express registers; None for a conventional function.
+
+        :raises NoEvidence: where they were not read; NeedsRoot where root could.
+        """
+        return self._printed().express if self.config is None else read_express(self.config)
+
+    def acs_registers(self) -> AcsRegisters | None:
+        """None where the function has no ACS capability; raises as ``express`` does."""
+        return self._printed().acs if self.config is None else self.config.acs_registers()
+
+    def ats(self) -> Ats | None:
+        """None where the function has no ATS capability; raises as ``express`` does."""
+        return self._printed().ats if self.config is None else self.config.ats()
+
+    def resizable(self) -> tuple[Resizable, ...]:
+        """Regions of choosable size; raises as ``express`` does."""
+        return self._printed().resizable if self.config is None else read_resizable(self.config)
+
+    def _printed(self) -> Printed:
+        if self.printed is None:
+            raise NoEvidence(f"config space of {self.address}: not part of this evidence")
+        if not self.printed.capabilities:
+            raise NeedsRoot(f"lspci: capabilities of {self.address} are not shown", hint="as root")
+        return self.printed
+
 
 @dataclass(frozen=True, slots=True)
 class PciTree:
     functions: dict[str, PciFunction]  # by address, in bus order
+    whole: bool = True  # False: an excerpt of lspci, which proves no absence
 
     @property
     def gpus(self) -> tuple[PciFunction, ...]:
@@ -103,6 +133,17 @@ def parse_pci(attributes: str, links: str, resources: str, config: str) -> PciTr
         {
             address: _function(address, found, pointed, bars.get(address, ()), spaces.get(address))
             for address, found in sorted(values.items())
+        }
+    )
+
+
+def with_config(tree: PciTree, config: str) -> PciTree:
+    """The same functions with the config space that the frame ``pci-config`` has of them."""
+    spaces = {a: ConfigSpace.parse(a, lines) for a, lines in blocks(config, "config")}
+    return PciTree(
+        {
+            address: replace(each, config=spaces[address]) if address in spaces else each
+            for address, each in tree.functions.items()
         }
     )
 

@@ -32,6 +32,81 @@ pci_config() { # repeated lines as od folds them: mostly zeroes
     done
 }
 
+acs_units() { # what calls setpci for ACS at boot, by itself or by the script that it starts
+    (
+        cd "$root/" 2>/dev/null || return 0
+        grep -s '^ExecStart' etc/systemd/system/*.service usr/lib/systemd/system/*acs*.service /dev/null |
+            while IFS= read -r line; do
+                unit=${line%%:*} command=${line#*=}
+                script=${command%% *}
+                case $line in
+                    *[Aa][Cc][Ss]*setpci* | *setpci*[Aa][Cc][Ss]*) ;;
+                    *=*/usr/local/* | *=*/opt/* | *=*/root/* | *=*/etc/* | *.sh | *.sh\ *)
+                        # setpci alone may set anything: the size of read requests, mostly
+                        grep -qs setpci "./${script#*/}" || continue
+                        grep -qsi acs "./${script#*/}" || continue
+                        ;;
+                    *) continue ;;
+                esac
+                state=disabled
+                for link in etc/systemd/system/*.wants/"${unit##*/}" etc/systemd/system/*.requires/"${unit##*/}"; do
+                    if [ -L "$link" ] || [ -e "$link" ]; then state=enabled; fi
+                done
+                echo "${unit##*/} $state $command"
+            done
+        for script in etc/rc.local etc/rc.d/rc.local; do
+            state=disabled
+            [ -x "$script" ] && state=enabled
+            grep -s '^[^#]*setpci.*[Aa][Cc][Ss]' "$script" | sed "s/^/rc.local $state /"
+        done
+    )
+    return 0
+}
+
+pci_errors() { # totals of the AER counters that are not zero
+    echo "uptime:$(sed 's/[. ].*//' "$root/proc/uptime" 2>/dev/null)"
+    (
+        cd "$root/sys/bus/pci/devices" || exit
+        set -- */aer_dev_fatal
+        echo "functions:$#"
+        grep -s TOTAL_ERR ./*/aer_dev_* | sed 's|^\./||' | grep -v ' 0$'
+    )
+}
+
+default_routes() { # the interfaces by which the node reaches the world
+    {
+        sed -n 's/^\([^[:space:]]*\)[[:space:]]*00000000[[:space:]].*/\1/p' "$root/proc/net/route"
+        sed -n 's/^00000000000000000000000000000000 00 .* \([^ ]*\)$/\1/p' "$root/proc/net/ipv6_route" |
+            grep -v '^lo$' # unreachable routes point there
+    } 2>/dev/null | sort -u
+}
+
+ssh_address() { # ours, of the session that runs us; sudo hides it from us, not from its parents
+    if [ -n "$SSH_CONNECTION" ]; then
+        connection=$SSH_CONNECTION
+    else
+        connection='' parent=$PPID
+        for _ in 1 2 3 4 5; do
+            [ "${parent:-0}" -gt 1 ] || break
+            connection=$(tr '\000' '\n' <"/proc/$parent/environ" | sed -n 's/^SSH_CONNECTION=//p')
+            [ -z "$connection" ] || break
+            parent=$(sed 's/^.*) . //; s/ .*//' "/proc/$parent/stat")
+        done
+    fi 2>/dev/null
+    connection=${connection% *} # client, port, server, port
+    echo "${connection##* }"
+}
+
+ssh_interface() { # the frame: the interface that holds that address
+    address='' interface=''
+    if [ -z "$root" ]; then address=$(ssh_address); fi # another root is no session of ours
+    if [ -n "$address" ]; then
+        interface=$("$(locate ip)" -o addr show to "${address%%%*}" 2>/dev/null | sed 's/^[0-9]*: *//; s/[@ ].*//; q')
+    fi
+    if [ -n "$interface" ]; then take ssh-interface SSH_CONNECTION echo "$interface"
+    else frame ssh-interface absent SSH_CONNECTION; fi
+}
+
 probe_pci() {
     if [ -d "$root/sys/bus/pci/devices" ]; then
         take pci /sys/bus/pci/devices from /sys/bus/pci/devices '*/vendor' '*/device' '*/class' '*/numa_node' \
@@ -46,5 +121,11 @@ probe_pci() {
     fi
     take iommu-groups /sys/kernel/iommu_groups from /sys/kernel/iommu_groups '*/type'
     take iommu-units /sys/class/iommu names '/sys/class/iommu/*'
-
+    take acs-units 'units and scripts that call setpci' acs_units
+    file numa-nodes /sys/devices/system/node/online
+    if ls "$root"/sys/bus/pci/devices/*/aer_dev_fatal >/dev/null 2>&1; then take aer '/sys/bus/pci/devices/*/aer_dev_*' pci_errors
+    else frame aer absent '/sys/bus/pci/devices/*/aer_dev_*'; fi
+    if [ -e "$root/proc/net/route" ]; then take default-routes /proc/net/route default_routes
+    else frame default-routes absent /proc/net/route; fi
+    ssh_interface
 }

@@ -1,0 +1,157 @@
+"""Are the links whole, and free of errors?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
+from toolkit.checks.pcie import FLAT
+from toolkit.checks.role import role
+from toolkit.facts.aer import Errors
+from toolkit.facts.hca_roles import HcaUse
+from toolkit.facts.node import Node
+from toolkit.facts.pci import PciFunction, PciTree
+from toolkit.facts.topology import Hop, links
+from toolkit.want import Role, Want
+
+HOUR = 3600
+NOISY = 100  # correctable errors an hour that wear and dust do not explain
+
+
+@check(
+    "pcie.link",
+    impact=Impact.SLOW,
+    source="/sys/bus/pci/devices/*/{current,max}_link_{speed,width}; pcie_print_link_status()",
+    fix="reseat the card or its riser; link speed in the BIOS. No software mends it",
+)
+def link(node: Node, want: Want) -> Finding:
+    """Links of GPUs, HCAs and the switches above them run at full width and speed.
+
+    Full is what both ends can: a port above an older card is "downgraded" and in order. An
+    idle GPU lowers its speed to save power, so for a GPU only the width counts; on an HCA
+    both do. The HCA that manages the node is nobody's fault.
+    """
+    if not node.knows_pci and node.has_log:
+        return _by_log(node.dmesg)
+    tree = node.pci
+    hops = _hops(tree, (*tree.gpus, *_judged(node)))
+    if not any(hop.lower.now.width for hop in hops):
+        if role(node, want) is Role.VM:
+            return not_applicable(FLAT)
+        return unknown("no link tells its width")
+    told = {hop.lower.address: (hop, why) for hop in hops if (why := trouble(hop))}
+    alone = [a for a, (hop, _) in told.items() if hop.lower is hop.upper]
+    if len(told) > len(alone):
+        return failed(
+            f"{len(told) - len(alone)} links below what both ends can",
+            expected="full width and speed",
+            details=tuple(f"{a}: {why}" for a, (_, why) in told.items() if a not in alone),
+        )
+    if alone:
+        return unknown(f"{alone[0]}: {told[alone[0]][1]}; what the slot can is not told")
+    slow = [gpu for gpu in tree.gpus if gpu.now.speed < gpu.best.speed]
+    idle = f"; {len(slow)} GPUs at a lower speed, as idle ones are" if slow else ""
+    return passed(f"{len({hop.lower.address for hop in hops})} links at full width{idle}")
+
+
+def _judged(node: Node) -> Iterator[PciFunction]:
+    """The HCAs but those that manage the node."""
+    roles = node.hca_roles if node.has_rdma else {}
+    for each in node.hcas:
+        if each.address not in roles or roles[each.address].use is not HcaUse.MANAGEMENT:
+            yield each
+
+
+def _hops(tree: PciTree, functions: tuple[PciFunction, ...]) -> list[Hop]:
+    """The links from each function up to its root port; one end alone where no port is told."""
+    found: list[Hop] = []
+    for function in functions:
+        path = [function, *reversed(tree.bridges_above(function))]
+        found += links(path) if len(path) > 1 else [Hop(function, function)]
+    return found
+
+
+def trouble(hop: Hop) -> str:
+    """What is wrong with a link, in a few words; "" for nothing."""
+    lower, best = hop.lower, hop.best
+    if lower.now.width and lower.now.width < best.width:
+        return f"x{lower.now.width} of x{best.width}"
+    if not lower.is_gpu and lower.now.speed and lower.now.speed < best.speed:
+        return f"{lower.now.speed:g} of {best.speed:g} GT/s"
+    return ""
+
+
+# "63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 link at 0000:40:01.1
+# (capable of 126.016 Gb/s with 8.0 GT/s PCIe x16 link)"; without "limited by" it is in order.
+_BANDWIDTH = re.compile(
+    r"mlx5_core ([0-9a-f:.]+): ([\d.]+ Gb/s) available PCIe bandwidth(, limited by (.+))?"
+)
+
+
+def _by_log(lines: tuple[str, ...]) -> Finding:
+    """From the kernel log alone, in which mlx5_core tells the bandwidth of each HCA."""
+    found = {match[1]: match for line in lines if (match := _BANDWIDTH.search(line))}
+    limited = {address: match for address, match in found.items() if match[3]}
+    if limited:
+        return failed(
+            f"{len(limited)} HCAs get less than they can",
+            expected="full width and speed",
+            details=tuple(
+                f"{a}: {match[2]}, limited by {match[4]}" for a, match in limited.items()
+            ),
+        )
+    if not found:
+        return unknown("the kernel log tells of no link")
+    told = ", ".join(f"{address} {match[2]}" for address, match in found.items())
+    return unknown(
+        f"{told}: all that the card can; whether its port is faster is not told",
+        hint="compare with ibstat: a port rate above the PCIe bandwidth is lost",
+    )
+
+
+@check(
+    "pcie.aer",
+    impact=Impact.FRAGILE,
+    source="Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats; PCIe AER howto",
+    fix="reseat the card or its riser or cable; then the device below and the port above it",
+)
+def aer(node: Node, want: Want) -> Finding:
+    """No GPU, HCA or bridge above them reports errors of its link.
+
+    Fatal and non-fatal ones lose data and reset devices. Corrected ones cost time alone,
+    but a hundred an hour are a contact that will fail. Counted since boot.
+    """
+    counts = node.aer
+    if counts is None or not counts.functions:
+        return not_applicable("no function has AER counters: the firmware keeps them, or a guest")
+    tree = node.pci
+    watched = {
+        each.address: each
+        for function in (*tree.gpus, *node.hcas)
+        for each in (*tree.bridges_above(function), function)
+    }
+    hours = max(1.0, counts.uptime / HOUR)
+    bad = {
+        address: words
+        for address in watched
+        if (words := _errors(counts.totals.get(address, Errors()), hours))
+    }
+    if bad:
+        return failed(
+            f"errors on {len(bad)} of {len(watched)} functions in {hours:.0f} hours",
+            expected=f"none fatal or non-fatal, corrected ones below {NOISY} an hour",
+            details=tuple(f"{address}: {words}" for address, words in bad.items()),
+        )
+    return passed(f"none of note on {len(watched)} functions in {hours:.0f} hours")
+
+
+def _errors(totals: Errors, hours: float) -> str:
+    words = []
+    if totals.fatal:
+        words.append(f"{totals.fatal} fatal")
+    if totals.nonfatal:
+        words.append(f"{totals.nonfatal} non-fatal")
+    if totals.correctable / hours >= NOISY:
+        words.append(f"{totals.correctable / hours:.0f} corrected an hour")
+    return ", ".join(words)

@@ -1,0 +1,215 @@
+"""What the topology of one node is shown as: its tree, its pairs, what stands in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeVar
+
+from toolkit.errors import NoEvidence, Unparsable
+from toolkit.evidence import Evidence
+from toolkit.facts.config_space import Acs
+from toolkit.facts.hca_roles import HcaRole
+from toolkit.facts.node import Node
+from toolkit.facts.pairs import NamedPair, PairSource
+from toolkit.facts.pci import PciFunction, PciTree
+
+_BITS = {
+    Acs.REQUEST_REDIRECT: "ReqRedir",
+    Acs.COMPLETION_REDIRECT: "CmpltRedir",
+    Acs.EGRESS_CONTROL: "EgressCtrl",
+}
+NOT_READ = "not read"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One function of the tree."""
+
+    address: str
+    kind: str  # "root port", "switch", "port", "GPU", "HCA"
+    name: str  # "NVIDIA H100 80GB HBM3", "mlx5_0"; "" where none is known
+    ids: str  # "10de:2330"
+    use: str  # of an HCA: "compute"
+    why: str  # and the reason
+    now: str  # "32 GT/s x16"; "" where not told
+    best: str
+    acs: str  # redirect bits that are set; "" for none; NOT_READ
+    below: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """One root complex, or rather the part of it that leads to GPUs and HCAs."""
+
+    name: str  # "pci0000:15"
+    numa: int  # -1: not told
+    below: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One GPU with one HCA."""
+
+    gpu: str
+    hca: str
+    distance: str  # "PIX"; "?" where not told
+    limit: str  # the narrowest link: "32 GT/s x16"; "" where not told
+    gigabytes: float  # its bandwidth, GB/s one way; 0 where not told
+    limited_at: str  # address of the lower end of that link
+    redirects: tuple[str, ...] | None  # "0000:17:00.0: ReqRedir"; None where not read or no path
+    nearest: bool  # no HCA is nearer to this GPU
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    host: str
+    source: str  # "PCI tree", "lspci", "nvidia-smi topo -m"
+    gpus: tuple[str, ...]
+    hcas: tuple[str, ...]
+    roots: tuple[Root, ...]  # () where the source is no tree
+    ways: tuple[Way, ...]
+    notes: tuple[str, ...] = ()
+
+
+def view(host: str, evidence: Evidence) -> View:
+    """The topology of a node.
+
+    :raises NoEvidence: where the evidence has nothing that tells of it.
+    """
+    node = Node(evidence)
+    told = node.pairs
+    names = _names(node)
+    roots: tuple[Root, ...] = ()
+    if told.source in {PairSource.TREE, PairSource.LSPCI, PairSource.DRAWING}:
+        tree = node.lspci_tree if told.source is PairSource.DRAWING else node.pci
+        roots = _Tree(node, tree, told.hcas, names).roots()
+    best = {
+        gpu: min(e.distance for e in told.pairs if e.gpu == gpu)
+        for gpu in told.gpus
+        if any(e.gpu == gpu for e in told.pairs)
+    }
+    ways = tuple(
+        _way(node, each, names, nearest=each.distance is best[each.gpu]) for each in told.pairs
+    )
+    shown = tuple(names.get(hca, hca) for hca in told.hcas)
+    return View(host, told.source, told.gpus, shown, roots, ways, _notes(node, ways))
+
+
+def _try(read: Callable[[], T], otherwise: T) -> T:
+    """What is shown may lack a part; only a verdict may not."""
+    try:
+        return read()
+    except (NoEvidence, Unparsable):
+        return otherwise
+
+
+def _names(node: Node) -> dict[str, str]:
+    none: dict[str, str] = {}
+    gpus = _try(lambda: {row.address: row.name for row in node.gpu_rows}, none)
+    return gpus | _try(lambda: node.hca_names, none)
+
+
+def _redirects(node: Node, function: PciFunction) -> str:
+    """The redirect bits of a bridge; NOT_READ where its registers are not known."""
+    found = _try(lambda: node.pci_config.functions[function.address], function)
+    try:
+        registers = found.acs_registers()
+    except (NoEvidence, Unparsable):
+        return NOT_READ
+    if registers is None:
+        return ""
+    return " ".join(name for bit, name in _BITS.items() if registers.redirects & bit)
+
+
+class _Tree:
+    """The part of the PCI tree that leads to GPUs and HCAs."""
+
+    def __init__(
+        self, node: Node, tree: PciTree, hcas: tuple[str, ...], names: dict[str, str]
+    ) -> None:
+        self._node = node
+        self._names = names
+        self._pci = tree
+        unknown: dict[str, HcaRole] = {}
+        self._uses = _try(lambda: node.hca_roles, unknown)
+        ends = (*tree.gpus, *(tree.functions[each] for each in hcas))
+        self._ends = {each.address: each for each in ends}
+        self._children: dict[str, list[str]] = {}
+        for end in self._ends.values():
+            chain = (*end.parents, end.address)
+            for above, below in pairwise(chain):
+                children = self._children.setdefault(above, [])
+                if below not in children:
+                    children.append(below)
+
+    def roots(self) -> tuple[Root, ...]:
+        tops = dict.fromkeys(each.parents[0] for each in self._ends.values() if each.parents)
+        return tuple(Root(top, self._numa(top), self._below(top)) for top in sorted(tops))
+
+    def _numa(self, top: str) -> int:
+        return max(each.numa for each in self._ends.values() if each.parents[:1] == (top,))
+
+    def _below(self, above: str) -> tuple[Place, ...]:
+        return tuple(self._place(each) for each in sorted(self._children.get(above, [])))
+
+    def _place(self, address: str) -> Place:
+        function = self._pci.functions.get(address)
+        below = self._below(address)
+        if function is None:
+            return Place(address, "bridge", "", "", "", "", "", "", NOT_READ, below)
+        use = self._uses.get(address)
+        return Place(
+            address,
+            self._kind(function),
+            self._names.get(address, ""),
+            f"{function.vendor:04x}:{function.device:04x}",
+            use.use.value if use else "",
+            use.why if use else "",
+            str(function.now) if function.now.width else "",
+            str(function.best) if function.best.width else "",
+            _redirects(self._node, function) if function.is_bridge else "",
+            below,
+        )
+
+    def _kind(self, function: PciFunction) -> str:
+        if not function.is_bridge:
+            return "GPU" if function.is_gpu else "HCA"
+        if function.parents[-1:] and function.parents[-1].startswith("pci"):
+            return "root port"
+        # Below a root port or a port of a switch stands the upper port of the next one.
+        ports = len(function.parents) - 1
+        return "switch" if ports % 2 else "port"
+
+
+def _way(node: Node, each: NamedPair, names: dict[str, str], *, nearest: bool) -> Way:
+    path = each.path
+    limit = path.limit if path else None
+    redirects: tuple[str, ...] | None = None
+    if path is not None and path.bridges:
+        bits = {bridge.address: _redirects(node, bridge) for bridge in path.bridges}
+        if NOT_READ not in bits.values():
+            redirects = tuple(f"{address}: {set_}" for address, set_ in bits.items() if set_)
+    return Way(
+        each.gpu,
+        names.get(each.hca, each.hca),
+        each.distance.shown,
+        str(limit.now) if limit else "",
+        round(limit.now.gigabytes, 1) if limit else 0.0,
+        limit.lower.address if limit else "",
+        redirects,
+        nearest,
+        path.why if path else "",
+    )
+
+
+def _notes(node: Node, ways: tuple[Way, ...]) -> tuple[str, ...]:
+    notes = list(dict.fromkeys(f"{way.gpu}: {way.why}" for way in ways if way.why))
+    if node.knows_pci and not _try(lambda: node.root, otherwise=True):
+        notes.append("not read as root: ACS is not known")
+    notes += _try(lambda: node.lspci_differences, ())
+    return tuple(notes)
