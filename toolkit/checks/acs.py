@@ -1,60 +1,231 @@
-"""Does a bridge on the way send peer traffic up to the root complex?"""
+"""Do bridges let peer traffic through where it should, now and after the next boot?"""
 
 from __future__ import annotations
 
-from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
+from toolkit.checks.check import (
+    Finding,
+    Impact,
+    Tense,
+    check,
+    failed,
+    not_applicable,
+    passed,
+)
+from toolkit.checks.iommu import asks_for_acs
+from toolkit.checks.platform import absent
 from toolkit.checks.role import role
-from toolkit.errors import NoEvidence
-from toolkit.facts.config_space import REDIRECT, Acs
+from toolkit.facts.acs import (
+    NO_REDIRECT,
+    Demand,
+    config_acs,
+    demands,
+    disable_acs_redir,
+    group_troubles,
+    names_of,
+)
+from toolkit.facts.acs_boot import AcsArguments
+from toolkit.facts.config_space import Acs, AcsRegisters
 from toolkit.facts.node import Node
-from toolkit.facts.pci import MELLANOX
-from toolkit.facts.topology import path_pairs
+from toolkit.facts.pci import PciFunction
+from toolkit.facts.platform import Platform
 from toolkit.want import Role, Want
 
-DATA_DIRECT = 0x2100  # ConnectX-8's second DMA function
-_SHORT = {
-    Acs.REQUEST_REDIRECT: "ReqRedir",
-    Acs.COMPLETION_REDIRECT: "CmpltRedir",
-    Acs.EGRESS_CONTROL: "EgressCtrl",
-}
+BY_ROOT = "no GPU shares a switch with an HCA: all goes by the root complex"
+_BARE_METAL = frozenset({Role.BARE_METAL})
+_IN_TABLE = frozenset({Platform.DATA_DIRECT, Platform.COHERENT, Platform.INLINE})
+# The last resort is named, for people look for it, with what is wrong about it.
+_SETPCI = "setpci alone is lost at each boot and refused under lockdown"
 
 
 @check(
     "acs.redirect",
     impact=Impact.SLOW,
+    roles=_BARE_METAL,
     source="drivers/pci/p2pdma.c, pci_bridge_has_acs_redir; NCCL user guide, PCI ACS",
-    fix="ACS off in the BIOS, or pci=disable_acs_redir= for these bridges on the kernel "
-    "command line; setpci does not survive a boot and is refused under lockdown",
+    fix="ACS off in the BIOS; or pci=disable_acs_redir= for these bridges (kernel 4.20) or "
+    "pci=config_acs= (6.11; with several devices from about 6.14), quoted for GRUB because "
+    "of the semicolons; " + _SETPCI,
 )
 def redirect(node: Node, want: Want) -> Finding:
     """No bridge between a GPU and an HCA below a common switch redirects peer traffic.
 
     Judged are request redirect, completion redirect and egress control, on the bridges of
-    the path alone. SrcValid is harmless, though it is what most checks look for; iommu=pt
-    does not turn ACS off.
+    the path alone; with one of them peer traffic climbs to the root complex: 1 to 3 GB/s,
+    hangs, or completion error 4 or 12. SrcValid is harmless, though it is what most checks
+    look for; iommu=pt does not turn ACS off. Between root ports all traffic goes by the
+    root complex anyway. To confirm: with NCCL_NET_GDR_LEVEL=LOC the trouble is gone.
+    """
+    if node.platform in _IN_TABLE:
+        return not_applicable(f"{node.platform} has a table of its own: see acs.mask")
+    bridges, pairs = _on_paths(node)
+    if not pairs:
+        return absent(node, BY_ROOT)
+    told, forwarding = [], []
+    for bridge, registers in bridges.items():
+        if registers is None:
+            continue
+        bits = f"{names_of(registers.redirects)} (ACSCtl {registers.control:04x})"
+        if registers.redirects:
+            told.append((bridge.address, bits))
+        elif registers.control & Acs.UPSTREAM_FORWARDING:
+            forwarding.append(f"{bridge.address}: UpstreamFwd alone, which redirects nothing")
+    if told:
+        addresses = tuple(address for address, _ in told)
+        return failed(
+            f"{len(told)} of {len(bridges)} bridges on GPU-HCA paths redirect",
+            expected="ReqRedir, CmpltRedir and EgressCtrl clear on each",
+            hint=f'ACS off in the BIOS, or boot with "{disable_acs_redir(addresses)}"; {_SETPCI}',
+            details=tuple(f"{address}: {bits}" for address, bits in told),
+        )
+    return passed(
+        f"clear on {len(bridges)} bridges of {pairs} GPU-HCA paths", details=tuple(forwarding)
+    )
+
+
+def _on_paths(node: Node) -> tuple[dict[PciFunction, AcsRegisters | None], int]:
+    """The bridges on paths below a common switch, in bus order, and the number of paths."""
+    pairs = node.near_pairs
+    addresses = {bridge.address for each in pairs for bridge in each.bridges}
+    tree = node.pci_config.functions if pairs else {}
+    return {tree[at]: tree[at].acs_registers() for at in sorted(addresses)}, len(pairs)
+
+
+@check(
+    "acs.mask",
+    impact=Impact.SLOW,
+    source="linux-rdma/rdma-core kernel-boot/rdma_topo",
+    fix="boot with the pci=config_acs= that rdma_topo write-grub-acs writes (rdma-core 61, kernel "
+    "6.11; with several devices from about 6.14); no IOMMU group can be changed by hand",
+)
+def mask(node: Node, want: Want) -> Finding:
+    """Bridges and IOMMU groups are as the platform wants them.
+
+    On data-direct, inline and NUMA-attached boards "all ACS off" is wrong: data-direct needs
+    one redirect on each of two ports and one IOMMU group for DMA function and GPU; inline
+    boards need all off on bare metal, and isolation with DirectTrans on a host of guests;
+    on Grace and Vera the kernel's default is right. The driver refuses some mappings where
+    the groups are wrong. Masks are written as config_acs takes them.
     """
     here = role(node, want)
-    if here is not Role.BARE_METAL:
-        return not_applicable(f"on a {here} the right bits are others")
-    if any(f.vendor == MELLANOX and f.device == DATA_DIRECT for f in node.pci.functions.values()):
-        return not_applicable("a data-direct platform has rules of its own")
-    pairs = path_pairs(node.pci, node.hcas)
-    if not pairs:
-        return not_applicable("no GPU shares a switch with an HCA: all goes by the root complex")
-    on_path = {bridge.address for each in pairs for bridge in each.bridges}
-    redirecting = []
-    for address in sorted(on_path):
-        space = node.pci_config.functions[address].config
-        if space is None:
-            raise NoEvidence(f"config space of {address}: not part of this evidence")
-        control = space.acs()
-        if control is not None and control & REDIRECT:
-            bits = [name for bit, name in _SHORT.items() if control & bit]
-            redirecting.append(f"{address}: {' '.join(bits)} (ACSCtl {control:04x})")
-    if redirecting:
+    if here is Role.VM:
+        return not_applicable("a guest does not see the bridges")
+    platform = node.platform
+    if platform not in _IN_TABLE:
+        return not_applicable(f"GPUs and HCAs meet at {platform}: see acs.redirect")
+    virtualised = here is Role.VM_HOST
+    tree = node.pci_config
+    wanted = demands(tree, platform, virtualised=virtualised)
+    wrong = [
+        f"{each.bridge.address} ({each.place}): {trouble}, wanted {each.mask}"
+        for each in wanted
+        if (trouble := each.trouble(each.bridge.acs_registers()))
+    ]
+    groups = group_troubles(tree, platform, virtualised=virtualised)
+    if wrong or groups:
         return failed(
-            f"{len(redirecting)} of {len(on_path)} bridges on GPU-HCA paths redirect",
-            expected="ReqRedir, CmpltRedir and EgressCtrl clear on each",
-            details=tuple(redirecting),
+            f"{platform} on {here}: {len(wrong)} of {len(wanted)} bridges and {len(groups)} "
+            "IOMMU groups are not as wanted",
+            expected="the masks and groups of rdma_topo",
+            hint=_arguments(wanted, platform, virtualised=virtualised),
+            details=(*wrong, *groups),
         )
-    return passed(f"clear on {len(on_path)} bridges of {len(pairs)} GPU-HCA paths")
+    return passed(f"{platform} on {here}: {len(wanted)} bridges and the IOMMU groups fit")
+
+
+def _arguments(wanted: tuple[Demand, ...], platform: Platform, *, virtualised: bool) -> str:
+    argument = config_acs(wanted)
+    if platform is Platform.INLINE and not virtualised:
+        return f'ACS off in the BIOS, or boot with "{argument}"; where guests run: role = "vm-host"'
+    if argument:
+        return f'the IOMMU on, and boot with "{argument}"'
+    return "the IOMMU on, and no pci=disable_acs_redir or config_acs: the kernel's default is right"
+
+
+@check(
+    "acs.persistence",
+    impact=Impact.FRAGILE,
+    tense=Tense.AT_BOOT,
+    roles=frozenset({Role.BARE_METAL, Role.VM_HOST}),
+    source="drivers/pci/pci.c, pci_request_acs and pci_enable_acs; drivers/iommu",
+    fix="pci=disable_acs_redir= or pci=config_acs= for these bridges in the boot configuration, "
+    "or a unit that calls setpci at each boot and is enabled",
+)
+def persistence(node: Node, want: Want) -> Finding:
+    """Bridges that are right now are right after the next boot too.
+
+    When an IOMMU comes up the kernel turns ACS on at every bridge that has it, whatever the
+    firmware left: what is clear under an IOMMU was cleared by somebody. Decided from the
+    arguments of the next boot and from units that call setpci; what the BIOS does is not
+    seen from here, and does not outlast the kernel. Without IOMMU nobody asks for ACS, but
+    AMD's driver did so even with amd_iommu=off up to 2025.
+    """
+    if not node.live:
+        return not_applicable("an image has no bridges")
+    virtualised = role(node, want) is Role.VM_HOST
+    if node.platform not in _IN_TABLE and virtualised:
+        return not_applicable("on a vm-host ACS stays on")
+    wanted = _wanted(node, virtualised=virtualised)
+    if not wanted:
+        return absent(node, BY_ROOT)
+    if any(each.trouble(each.bridge.acs_registers()) for each in wanted):
+        return not_applicable("not right now: see acs.redirect and acs.mask")
+    return _after_boot(node, wanted)
+
+
+def _wanted(node: Node, *, virtualised: bool) -> tuple[Demand, ...]:
+    if node.platform in _IN_TABLE:
+        return demands(node.pci_config, node.platform, virtualised=virtualised)
+    return tuple(Demand(bridge, NO_REDIRECT, "") for bridge in _on_paths(node)[0])
+
+
+def _after_boot(node: Node, wanted: tuple[Demand, ...]) -> Finding:
+    """What the kernel will make of the bridges, and what will mend them after it."""
+    if not asks_for_acs(node):
+        return passed("no IOMMU asks for ACS: it stays as the firmware leaves it")
+    plain = _troubled(node, wanted, AcsArguments())
+    if not plain:
+        return passed(f"what the kernel sets is right for {len(wanted)} bridges")
+    left = _troubled(node, wanted, _understood(node))
+    if not left:
+        return passed(f"pci= of the next boot sets {len(plain)} bridges")
+    enabled = [each for each in node.acs_units if each.enabled]
+    locked = node.lockdown if enabled else "none"
+    if enabled and locked == "none":
+        names = ", ".join(each.name for each in enabled)
+        return passed(f"{names} calls setpci at boot", details=tuple(e.command for e in enabled))
+    addresses = tuple(each.bridge.address for each in left)
+    argument = config_acs(wanted) if node.platform in _IN_TABLE else disable_acs_redir(addresses)
+    idle = [each.name for each in node.acs_units if not each.enabled]
+    by = "by hand" if locked == "none" else f"now, and {enabled[0].name} is refused by lockdown"
+    return failed(
+        f"{len(left)} of {len(wanted)} bridges are right {by}: the IOMMU sets ACS at boot",
+        expected="an argument of the next boot, or an enabled unit, that sets them",
+        hint=f"systemctl enable {idle[0]}" if idle and not enabled else f'boot with "{argument}"',
+        details=addresses,
+    )
+
+
+def _understood(node: Node) -> AcsArguments:
+    """The arguments of the next boot that its kernel will understand.
+
+    What the running kernel was told too has shown what it does: the bridges are right.
+    """
+    told = node.next_acs_arguments
+    if not told.configured or told == node.acs_arguments or node.kernel_version.at_least(6, 11):
+        return told
+    return AcsArguments(told.disabled)
+
+
+def _troubled(
+    node: Node, wanted: tuple[Demand, ...], arguments: AcsArguments
+) -> tuple[Demand, ...]:
+    """The bridges that a boot with these arguments leaves otherwise than wanted."""
+    found = []
+    for each in wanted:
+        now = each.bridge.acs_registers()
+        if now is None:
+            continue
+        then = arguments.at_boot(node.pci, each.bridge, now.capability)
+        if each.trouble(AcsRegisters(now.capability, then)):
+            found.append(each)
+    return tuple(found)

@@ -14,15 +14,16 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
-from toolkit.checks.role import role
+from toolkit.checks.role import PASSED_THROUGH
 from toolkit.facts.cmdline import Cmdline
 from toolkit.facts.iommu import Domain
 from toolkit.facts.node import Node
-from toolkit.want import Iommu, Role, Want
+from toolkit.facts.platform import Platform
+from toolkit.want import Iommu, PeerPath, Role, Want
 
 _INTEL, _AMD = ("GenuineIntel",), ("AuthenticAMD", "HygonGenuine")
 _SWITCHES = {"intel_iommu": _INTEL, "amd_iommu": _AMD, "iommu": (*_INTEL, *_AMD)}
-GUEST = "in a guest the host's IOMMU decides"
+HOSTS = frozenset({Role.BARE_METAL, Role.VM_HOST})
 FIX = (
     "iommu=pt (x86) or iommu.passthrough=1 (arm64) on the kernel command line, or the IOMMU "
     "off in the BIOS; then reboot"
@@ -30,52 +31,159 @@ FIX = (
 
 
 @check(
+    "iommu.state",
+    impact=Impact.FRAGILE,
+    roles=HOSTS,
+    source="/sys/class/iommu; Documentation/admin-guide/kernel-parameters; ACPI DMAR, IVRS, IORT",
+    fix="make the kernel's arguments say what is meant, and reboot",
+)
+def state(node: Node, want: Want) -> Finding:
+    """The IOMMU is on or off because somebody said so, not against what was said.
+
+    Off although asked for: an argument with a typing error, or a kernel without the driver;
+    a later kernel or BIOS turns it on, and peer traffic with it. On although turned off:
+    the firmware insists, or the argument is another maker's.
+    """
+    units, arguments = node.iommu_units, node.cmdline
+    off = _turned_off(arguments, node.cpu.vendor or node.cpu.model)
+    if units:
+        kinds = Counter(_kind_of(each) for each in units)
+        told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        if off:
+            return failed(
+                f"on ({told}), although {off} is on the command line", expected="the IOMMU off"
+            )
+        return passed(f"on: {told}")
+    tables = sorted(node.acpi_tables)
+    asked = [
+        f"{name}={value}"
+        for name, value in (
+            ("intel_iommu", "on"),
+            ("amd_iommu", "force_enable"),
+            ("iommu", "force"),
+        )
+        if value in arguments.listed(name)
+    ]
+    if asked and not off and tables and _counts_here(asked[0], node.cpu.vendor):
+        return failed(
+            f"off, although {asked[0]} asks for it and the firmware offers one ({tables[0]})",
+            expected=f"the IOMMU on, or no {asked[0]}",
+            hint="dmesg | grep -i -e DMAR -e AMD-Vi -e iommu",
+        )
+    why = off or ("the firmware offers none" if not tables else "nothing asks for it")
+    return passed(f"off: {why}")
+
+
+def _kind_of(unit: str) -> str:
+    """ "dmar0" and "ivhd0" are numbered; "smmu3.0x12000000" has its place behind a dot."""
+    name, dot, _ = unit.partition(".")
+    return name if dot else name.rstrip("0123456789")
+
+
+def _counts_here(argument: str, vendor: str) -> bool:
+    return vendor in _SWITCHES[argument.partition("=")[0]]
+
+
+@check(
     "iommu.passthrough",
     impact=Impact.SLOW,
-    source="Documentation/ABI/testing/sysfs-kernel-iommu_groups; CUDA, GPUDirect RDMA guide",
+    roles=HOSTS,
+    source="Documentation/ABI/testing/sysfs-kernel-iommu_groups; CUDA, GPUDirect RDMA guide; "
+    "NVIDIA/open-gpu-kernel-modules issue 1324",
     fix=FIX,
 )
 def passthrough(node: Node, want: Want) -> Finding:
-    """GPUs and HCAs are in identity domains, or there is no IOMMU.
+    """HCAs are in identity domains, or there is no IOMMU.
 
-    Judged by the type of the group, not by the command line: a kernel may be built for
-    passthrough, and a parameter may be overruled. Under translation the HCA emits addresses
-    that only the root complex understands, so traffic climbs past the switch even with ACS
-    off.
+    Judged by the type of the HCA's group, not by the command line: a kernel may be built
+    for passthrough, and a parameter may be overruled. It is the HCA that emits the
+    addresses: under translation only the root complex understands them, so traffic climbs
+    past the switch even with ACS off. On Grace and Vera translation is normal. Loose files
+    without groups are judged by the kernel log and the command line.
     """
     if want.iommu is Iommu.ANY:
         return not_applicable("the profile leaves the IOMMU alone")
-    if role(node, want) is Role.VM:
-        return not_applicable(GUEST)
-    groups = node.iommu_groups
-    if not node.iommu_units and not groups:
+    if node.loose:
+        return _by_what_was_said(node)
+    if not node.iommu_units and not node.iommu_groups:
         return passed("no IOMMU is active")
-    functions = (*node.pci.gpus, *node.hcas)
-    domains = {each.address: groups[each.group] for each in functions if each.group in groups}
+    if node.platform in {Platform.COHERENT, Platform.DATA_DIRECT}:
+        return not_applicable(f"on {node.platform} translation is normal: see acs.mask")
+    gpus = node.pci.gpus
+    if gpus and all(each.driver == PASSED_THROUGH for each in gpus):
+        return not_applicable(f"all {len(gpus)} GPUs are given to guests")
+    return _by_groups(node, want)
+
+
+def _by_groups(node: Node, want: Want) -> Finding:
+    groups, hcas = node.iommu_groups, node.hcas
+    domains = {each.address: groups[each.group] for each in hcas if each.group in groups}
     translated = {address: domain for address, domain in domains.items() if domain.translated}
     if translated:
         kinds = Counter(translated.values())
         return failed(
             "translated: " + ", ".join(f"{domain} on {count}" for domain, count in kinds.items()),
-            expected="identity on every GPU and HCA",
+            expected="identity on every HCA",
+            hint=_raw_addresses(node, want),
             details=tuple(f"{address}: {domain}" for address, domain in translated.items()),
         )
     # A function given to a guest is not this node's to judge.
     unsure = [
         f"{each.address}: {domains.get(each.address, 'not told')}"
-        for each in functions
+        for each in hcas
         if each.group and domains.get(each.address) not in {Domain.IDENTITY, Domain.UNMANAGED}
     ]
     if unsure:
         return unknown(f"domain type of {', '.join(unsure)}", hint="kernels before 4.19 tell none")
     identity = [each for each in domains.values() if each is Domain.IDENTITY]
-    return passed(f"identity on {len(identity)} GPUs and HCAs" if identity else "no group of ours")
+    gpus = [each for each in node.pci.gpus if each.group in groups]
+    return passed(
+        f"identity on {len(identity)} HCAs" if identity else "no group of ours",
+        details=tuple(
+            f"{each.address}: the GPU itself is translated, which does not matter here"
+            for each in gpus
+            if groups[each.group].translated
+        ),
+    )
+
+
+def _raw_addresses(node: Node, want: Want) -> str:
+    if want.path is not PeerPath.DMABUF:
+        return ""
+    return (
+        "iommu=pt; drivers 595 were seen to hand out raw BAR addresses under translation "
+        "(open-gpu-kernel-modules issue 1324)"
+    )
+
+
+def _by_what_was_said(node: Node) -> Finding:
+    """Passthrough, where only the kernel log or the command line was given."""
+    log, arguments = node.iommu_told
+    how = passes_through(arguments, _vendor(node)) if arguments is not None else ""
+    if how:
+        return passed(f"{how} on the command line")
+    if log is not None and log.passthrough:
+        return passed("the kernel logs passthrough as its default domain type")
+    asked = arguments is not None and "on" in arguments.listed("intel_iommu")
+    if (log is not None and log.enabled) or asked:
+        return failed(
+            "the kernel logs that the IOMMU is enabled, and nothing says passthrough"
+            if log is not None and log.enabled
+            else "intel_iommu=on, and nothing says passthrough",
+            expected="iommu=pt, or the IOMMU off",
+            hint="sure only from /sys/kernel/iommu_groups/*/type: capture the node itself",
+        )
+    return unknown(
+        "neither kernel log nor command line tells whether an IOMMU translates",
+        hint="cat /sys/kernel/iommu_groups/*/type",
+    )
 
 
 @check(
     "iommu.boot",
     impact=Impact.FRAGILE,
     tense=Tense.AT_BOOT,
+    roles=HOSTS,
     source="Documentation/admin-guide/kernel-parameters: iommu, iommu.passthrough",
     fix=FIX,
 )
@@ -87,24 +195,46 @@ def boot(node: Node, want: Want) -> Finding:
     """
     if want.iommu is Iommu.ANY:
         return not_applicable("the profile leaves the IOMMU alone")
-    if role(node, want) is Role.VM:
-        return not_applicable(GUEST)
+    if node.grub_default is not None:
+        return _by_grub_default(node.grub_default)
+    if node.live and node.platform in {Platform.COHERENT, Platform.DATA_DIRECT}:
+        return not_applicable(f"on {node.platform} translation is normal: see acs.mask")
     arguments, kernel = node.next_cmdline, node.next_boot.kernel
     vendor = node.cpu.vendor or node.cpu.model  # arm64 names no vendor
-    how = passes_through(arguments, vendor)
+    how = passes_through(arguments, vendor) or _needs_no_argument(node)
     if how:
         return passed(f"{how} for {kernel}")
-    # The options that were read are the running kernel's; another one's are not known.
-    same = not node.live or kernel == node.kernel
-    built_for_it = same and node.kernel_config.get("CONFIG_IOMMU_DEFAULT_PASSTHROUGH") == "y"
-    if built_for_it and not _translation_asked(arguments):
-        return passed("the kernel is built for passthrough")
-    if node.live and not node.iommu_units and not _turned_off(node.cmdline, vendor):
-        return passed("no IOMMU is active, and no argument turned it off")
     return failed(
         f"nothing asks for passthrough in the entry of {kernel}",
         expected="iommu=pt, iommu.passthrough=1 or the IOMMU off",
     )
+
+
+def _needs_no_argument(node: Node) -> str:
+    """Why peer traffic will pass although no argument asks for it; "" where it will not."""
+    arguments, kernel = node.next_cmdline, node.next_boot.kernel
+    # The options that were read are the running kernel's; another one's are not known.
+    same = not node.live or kernel == node.kernel
+    built_for_it = same and node.kernel_config.get("CONFIG_IOMMU_DEFAULT_PASSTHROUGH") == "y"
+    if built_for_it and not _translation_asked(arguments):
+        return "the kernel is built for passthrough"
+    vendor = node.cpu.vendor or node.cpu.model
+    if node.live and not node.iommu_units and not _turned_off(node.cmdline, vendor):
+        return "no IOMMU is active, and no argument turned it off"
+    return ""
+
+
+def _by_grub_default(arguments: Cmdline) -> Finding:
+    """What GRUB's settings would make of it, where nothing but they were given."""
+    how = passes_through(arguments)
+    if how:
+        return passed(f"{how} in /etc/default/grub")
+    if "on" in arguments.listed("intel_iommu"):
+        return failed(
+            "/etc/default/grub asks for intel_iommu=on, not for passthrough",
+            expected="iommu=pt as well",
+        )
+    return unknown("/etc/default/grub says nothing of an IOMMU", hint="capture the node itself")
 
 
 def passes_through(arguments: Cmdline, vendor: str = "") -> str:
@@ -137,29 +267,21 @@ def _turned_off(arguments: Cmdline, vendor: str) -> str:
     return ""
 
 
-@check(
-    "iommu.cmdline",
-    impact=Impact.FRAGILE,
-    source="Documentation/admin-guide/kernel-parameters; drivers/pci/pci.c, pci_setup",
-    fix="remove the argument from the boot configuration",
-)
-def cmdline(node: Node, want: Want) -> Finding:
-    """No argument on the command line pretends to do what it does not.
+def asks_for_acs(node: Node) -> bool:
+    """Whether the next boot brings up an IOMMU, whose driver asks the kernel for ACS.
 
-    mainline has no pci=noacs, although it is passed on as the permanent ACS fix;
-    pcie_acs_override only pretends that ACS exists. amd_iommu=on does nothing: AMD's is on
-    by default.
+    :raises NoEvidence: where the boot configuration does not tell.
     """
-    wrong = []
-    if "pcie_acs_override" in node.cmdline:
-        wrong.append("pcie_acs_override only pretends that ACS exists")
-    if "noacs" in node.cmdline.listed("pci"):
-        wrong.append("pci=noacs does not exist: ACS is as the firmware left it")
-    settings = node.cmdline.listed("iommu") & {"pt", "nopt"}
-    if len(settings) > 1:
-        wrong.append("iommu=pt and iommu=nopt contradict each other")
-    if wrong:
-        return failed("; ".join(wrong), expected="arguments that do something")
-    if node.cmdline["amd_iommu"] == "on":
-        return passed("amd_iommu=on has no effect and does no harm")
-    return passed("nothing misleading")
+    vendor = node.cpu.vendor or node.cpu.model
+    if _turned_off(node.next_cmdline, vendor):
+        return False
+    if node.iommu_units or _turned_off(node.cmdline, vendor):
+        return True
+    return "on" in node.next_cmdline.listed("intel_iommu") and bool(node.acpi_tables)
+
+
+def _vendor(node: Node) -> str:
+    """Maker of the processors; "" where loose files do not tell, so that any will do."""
+    if not node.knows_cpu:
+        return ""
+    return node.cpu.vendor or node.cpu.model

@@ -47,3 +47,16 @@ def parse_cmdline(text: str) -> Cmdline:
     words = _WORD.findall(text)
     ours = words[: words.index("--")] if "--" in words else words
     return Cmdline(tuple(ours))
+
+
+_GRUB_DEFAULT = re.compile(r"GRUB_CMDLINE_LINUX(?:_DEFAULT)?=(.*)")
+
+
+def parse_grub_default(text: str) -> Cmdline:
+    """Read /etc/default/grub: what GRUB_CMDLINE_LINUX and its _DEFAULT give, in GRUB's order."""
+    values = {}
+    for line in text.split("\n"):
+        found = _GRUB_DEFAULT.fullmatch(line.strip())
+        if found is not None:
+            values[line.strip().partition("=")[0]] = found[1].strip("\"'")
+    return parse_cmdline(" ".join(values[name] for name in sorted(values)))

@@ -1,10 +1,14 @@
-"""IOMMU groups and their default domains.
+"""IOMMU groups, their default domains, and what the kernel logs of an IOMMU.
 
-Source: Documentation/ABI/testing/sysfs-kernel-iommu_groups.
+Sources: Documentation/ABI/testing/sysfs-kernel-iommu_groups; drivers/iommu/iommu.c,
+iommu_subsys_init; drivers/iommu/intel/dmar.c.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 
 from toolkit.errors import Unparsable
@@ -37,3 +41,35 @@ def parse_groups(text: str) -> dict[str, Domain]:
         except ValueError as why:
             raise Unparsable("iommu_groups", f"{path}:{value}") from why
     return groups
+
+
+@dataclass(frozen=True, slots=True)
+class IommuSaid:
+    """What the kernel logged of its IOMMU."""
+
+    passthrough: bool | None = None  # the default domain type; None where the log tells none
+    enabled: bool = False  # "DMAR: IOMMU enabled": intel_iommu=on was read
+    cmdline: str | None = None  # the kernel's arguments, as it logged them
+
+
+# The prefixes of dmesg differ: "[   5.2] ", "<6>[ 5.2] ", "kern  :info  : 2025-02-10T16:28:06 ".
+_DEFAULT = re.compile(r"\biommu: Default domain type: (Passthrough|Translated)\b")
+_ENABLED = re.compile(r"\bDMAR: IOMMU enabled\b")
+_CMDLINE = re.compile(r"(?:Kernel c|\bC)ommand line: (.*)")
+
+
+def parse_iommu_log(lines: Iterable[str]) -> IommuSaid:
+    """Any text is a log; what it does not tell stays open.
+
+    DMAR and DMAR-IR lines alone mean nothing: tables and interrupt remapping are there
+    without translation, and a default domain type is logged even without an IOMMU.
+    """
+    passthrough, enabled, cmdline = None, False, None
+    for line in lines:
+        if found := _DEFAULT.search(line):
+            passthrough = found[1] == "Passthrough"
+        elif _ENABLED.search(line):
+            enabled = True
+        elif cmdline is None and (found := _CMDLINE.search(line)):
+            cmdline = found[1]
+    return IommuSaid(passthrough, enabled, cmdline)
