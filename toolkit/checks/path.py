@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from toolkit.checks.check import Finding, Impact, check, failed, passed
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
+from toolkit.compat import numbers
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.gpu import Flavor
 from toolkit.facts.node import Node
+from toolkit.facts.pci import PciFunction
+from toolkit.facts.rdma import OfedFlavour
+from toolkit.gpus import BEFORE_TURING, chip
 from toolkit.want import PeerPath, Want
 
 REGISTER = "ib_register_peer_memory_client"
+MLX5 = "mlx5_core"
 
 
 def peermem_gap(node: Node) -> str:
@@ -19,7 +24,10 @@ def peermem_gap(node: Node) -> str:
     """
     state = node.module_state.get("nvidia_peermem")
     if state is None or state.initstate != "live":
-        return "nvidia-peermem is not loaded"
+        legacy = (
+            "; nv_peer_mem, which it replaced, is" if "nv_peer_mem" in node.module_state else ""
+        )
+        return f"nvidia-peermem is not loaded{legacy}"
     if (
         "nvidia" not in node.module_state
         or "nvidia_peermem" not in node.module_state["nvidia"].holders
@@ -28,19 +36,66 @@ def peermem_gap(node: Node) -> str:
     return ""
 
 
-def dmabuf_gap(node: Node) -> str:
-    """What keeps dma-buf from working now; "" when nothing that can be read does."""
+def dmabuf_gpu_gap(node: Node, want: Want) -> str:
+    """What keeps the driver from exporting GPU memory as dma-buf; "" when nothing does."""
     if node.driver is None:
         return "no NVIDIA driver is loaded"
     if node.driver.flavor is not Flavor.OPEN:
         return "the driver is the proprietary one"
-    if not node.driver.version.at_least(515, 43):
+    first = want.compat.branch(str(node.driver.version)).dmabuf
+    if not first or numbers(str(node.driver.version)) < numbers(first):
         return f"driver {node.driver.version} has no exporter"
     if node.kernel_config.get("CONFIG_DMA_SHARED_BUFFER") != "y":
         return "the kernel has no dma-buf"
-    if not node.kernel_version.at_least(5, 12) and "ib_umem_dmabuf_get" not in node.symbols:
+    old = [each.address for each in node.pci.gpus if older_than_turing(each)]
+    return f"older than Turing: {', '.join(old)}" if old else ""
+
+
+def older_than_turing(gpu: PciFunction) -> bool:
+    """Whether the open modules do not drive it; one that is not in our table is new."""
+    known = chip(gpu.device)
+    return known is not None and known.architecture in BEFORE_TURING
+
+
+def dmabuf_nic_gap(node: Node, want: Want) -> str:
+    """What keeps the HCAs from registering dma-buf memory; "" when nothing that can be read does.
+
+    Nothing is tried: that a driver and a library have the call does not prove that it works.
+
+    :raises NoEvidence: where only HCAs of other providers are there, of which nothing is known.
+    """
+    providers = dmabuf_providers(node)
+    if not providers:
+        return "there is no RDMA device"
+    if MLX5 not in providers:
+        raise NoEvidence(
+            f"HCAs driven by {', '.join(sorted(providers))}: dma-buf there is not known",
+            hint="try it: ib_write_bw --use_cuda=0 --use_cuda_dmabuf",
+        )
+    inbox = node.ofed.flavour is OfedFlavour.INBOX
+    backported = not inbox or "ib_umem_dmabuf_get" in node.symbols
+    if not want.compat.kernel_gate("dmabuf-mr").covers(node.kernel) and not backported:
         return f"kernel {node.kernel} cannot register dma-buf memory"
+    missing = [f"CONFIG_{name}" for name in ("INFINIBAND_USER_MEM", "INFINIBAND_ON_DEMAND_PAGING")
+               if node.kernel_config.get(f"CONFIG_{name}") != "y"]  # fmt: skip
+    if inbox and missing:
+        return f"the kernel's RDMA stack lacks {', '.join(missing)}"
+    answers = {each.dmabuf for each in node.verbs}
+    if answers == {False}:
+        return f"{node.verbs[0].path} has no ibv_reg_dmabuf_mr: rdma-core before 34"
     return ""
+
+
+def dmabuf_providers(node: Node) -> frozenset[str]:
+    """Kernel drivers of the RDMA devices that are PCI functions."""
+    functions = node.pci.functions
+    known = (functions.get(each.address) for each in node.rdma_devices)
+    return frozenset(each.driver for each in known if each is not None)
+
+
+def dmabuf_gap(node: Node, want: Want) -> str:
+    """What keeps dma-buf from working now, on either side; "" when nothing that can be read."""
+    return dmabuf_gpu_gap(node, want) or dmabuf_nic_gap(node, want)
 
 
 @check(
@@ -53,7 +108,9 @@ def selected(node: Node, want: Want) -> Finding:
     """The wanted path is usable.
 
     Consumers differ: NCCL takes dma-buf wherever both are there and never falls back at
-    run time, perftest takes the one it is told to, UCX up to 1.17 knows peermem only.
+    run time, perftest takes the one it is told to, UCX up to 1.17 does not see the peermem of
+    newer OFED. So both paths are told, whichever is wanted: where dma-buf is usable, a node
+    without peermem still serves whoever can take it. Nothing is tried.
     """
     gaps = {PeerPath.PEERMEM: peermem_gap(node), PeerPath.DMABUF: _try_dmabuf(node, want)}
     other = next(path for path in PeerPath if path is not want.path)
@@ -72,7 +129,7 @@ def selected(node: Node, want: Want) -> Finding:
 def _try_dmabuf(node: Node, want: Want) -> str:
     """The gap of a path that is not wanted may stay unknown without harm."""
     try:
-        return dmabuf_gap(node)
+        return dmabuf_gap(node, want)
     except (NoEvidence, Unparsable) as why:
         if want.path is PeerPath.DMABUF:
             raise
@@ -88,11 +145,62 @@ def _try_dmabuf(node: Node, want: Want) -> str:
 )
 def dmabuf_gpu(node: Node, want: Want) -> Finding:
     """The driver exports GPU memory as dma-buf."""
-    gap = dmabuf_gap(node)
+    gap = dmabuf_gpu_gap(node, want)
     if gap:
         return failed(gap, expected="an open driver of 515.43.04 or newer, kernel with dma-buf")
-    assert node.driver is not None  # dmabuf_gap has just said so
+    assert node.driver is not None  # dmabuf_gpu_gap has just said so
     return passed(f"driver {node.driver.version}, open")
+
+
+@check(
+    "dmabuf.nic",
+    impact=Impact.BROKEN,
+    paths=frozenset({PeerPath.DMABUF}),
+    source="Linux drivers/infiniband/hw/mlx5/mr.c, since 5.12; rdma-core 34, ibv_reg_dmabuf_mr",
+    fix="a kernel of at least 5.12 or OFED, and rdma-core of at least 34; or --profile peermem",
+)
+def dmabuf_nic(node: Node, want: Want) -> Finding:
+    """The HCAs' driver and library can register dma-buf memory.
+
+    Told by the kernel, its RDMA stack and libibverbs; nothing is tried. Where it fails after
+    all, NCCL aborts with "Call to ibv_reg_dmabuf_mr failed" and does not fall back:
+    NCCL_DMABUF_ENABLE=0 makes it take peermem.
+    """
+    gap = dmabuf_nic_gap(node, want)
+    if gap:
+        return failed(gap, expected="mlx5 that registers dma-buf, and a library with the call")
+    with_call = [each.path for each in node.verbs if each.dmabuf]
+    library = with_call[0] if with_call else "no libibverbs was seen: containers bring their own"
+    others = sorted(dmabuf_providers(node) - {MLX5})
+    return passed(
+        f"mlx5 with {node.ofed.flavour} RDMA on kernel {node.kernel}; not tried",
+        details=(library, *(f"{each}: not known" for each in others)),
+    )
+
+
+@check(
+    "cuda.attrs",
+    impact=Impact.BROKEN,
+    source="NVIDIA/nccl src/init.cc and src/graph/topo.cc; CUDA Toolkit release notes",
+    fix="a newer NVIDIA driver: 470 for peermem, 515 for dma-buf",
+)
+def cuda_attrs(node: Node, want: Want) -> Finding:
+    """The driver's CUDA knows the attributes by which libraries decide on the path.
+
+    GPU_DIRECT_RDMA_SUPPORTED came with CUDA 11.3, DMA_BUF_SUPPORTED with 11.7; libcuda comes
+    with the driver. Told by the driver's branch: the attributes themselves are not asked for,
+    and DMA_BUF_SUPPORTED is 0 with the proprietary driver all the same.
+    """
+    if node.driver is None:
+        return not_applicable("no NVIDIA driver is loaded: see nvidia.present")
+    gate = "dmabuf" if want.path is PeerPath.DMABUF else "gdr-attribute"
+    needed = next(each for each in want.compat.cuda if each.id == gate)
+    able = (b.branch for b in want.compat.drivers if b.cuda and needed.covers(b.cuda))
+    branch = want.compat.branch(str(node.driver.version))
+    told = f"driver {node.driver.version}: CUDA {branch.cuda or 'newer than is known here'}"
+    if branch.branch >= min(able):
+        return passed(told)
+    return failed(told, expected=f"CUDA {needed.first} or newer: {needed.feature}")
 
 
 @check(

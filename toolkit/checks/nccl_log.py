@@ -1,0 +1,256 @@
+"""What does a job's own log say of GPUDirect RDMA, and does the node say the same?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
+from toolkit.checks.choices import choices
+from toolkit.checks.chosen import Way
+from toolkit.checks.chosen_nccl import before_ampere
+from toolkit.compat import Compat
+from toolkit.facts.nccl_log import Decision, Direction, Edge, NcclLog, network_edges
+from toolkit.facts.node import Node
+from toolkit.want import Want
+
+NO_LOG = "no NCCL log was given (doctor --nccl-log FILE)"
+AGAIN = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH, with ranks on two nodes"
+# HCAs of these makers have no peer-memory client that NCCL's own transport could use.
+_IMPOSSIBLE = {"hfi1": "Omni-Path", "rxe": "Soft-RoCE", "siw": "software iWARP"}
+
+
+@check(
+    "nccl.log",
+    impact=Impact.SLOW,
+    needs_gpu=False,
+    source="NVIDIA/nccl src/transport/net.cc, src/graph/paths.cc, v2.4 to v2.30",
+    fix="mend what the other checks name; a job's own settings stand in its log",
+)
+def log(node: Node, want: Want) -> Finding:
+    """Every network channel of the job uses GPUDirect RDMA, as its own log tells.
+
+    The suffix /GDRDMA on a channel is the proof, for that channel and that direction. That it
+    is missing on sends alone is right below compute capability 8.0 without NVLink: NCCL does
+    not let HCAs read there. Since 2.30 the lines on each GPU and HCA are gone, and their
+    absence means nothing. The printed distances are numbers of one version; they are decoded.
+    """
+    told = said_by(node)
+    if told is None:
+        return not_applicable(NO_LOG)
+    if not told.told:
+        return unknown("no line of it is NCCL's", hint=AGAIN)
+    edges = tuple(network_edges(told))
+    details = tuple(_decoded(each, told.version, want.compat) for each in told.decisions)
+    if not edges:
+        return _without_channels(told, details)
+    off = [each for each in edges if not each.gdr]
+    if not off:
+        mapped = " by the PCIe mapping" if any(each.pci for each in edges) else ""
+        return passed(f"on all {len(edges)} network channels{mapped}", details=_by_device(edges))
+    if all(each.direction is Direction.SEND for each in off) and len(off) < len(edges):
+        return _sends(node, edges, off)
+    return failed(
+        f"{len(off)} of {len(edges)} network channels go through host memory",
+        expected="the suffix /GDRDMA on each",
+        hint=_way_out(told),
+        details=(*_by_device(edges), *details, *_reasons(told)),
+    )
+
+
+def said_by(node: Node) -> NcclLog | None:
+    """The log as far as this node speaks in it; all of it where no line names the node."""
+    whole = node.nccl_log
+    if whole is None:
+        return None
+    return whole.of(node.hostname) if node.hostname in whole.hosts else whole
+
+
+def _without_channels(told: NcclLog, details: tuple[str, ...]) -> Finding:
+    """What can be said where no channel over the network was printed."""
+    off = [each for each in told.decisions if not each.enabled]
+    dark = [each for each in told.hcas if not each.enabled]
+    foreign = [each for each in told.networks if each == "Socket"]
+    if told.troubles or foreign:
+        found = "; ".join((*told.troubles, *(f"network {each}" for each in foreign)))
+        expected = "a network that can use GPUDirect RDMA"
+        return failed(found, expected=expected, hint=_way_out(told), details=details)
+    if off:
+        return failed(
+            f"off for {len(off)} of {len(told.decisions)} pairs of GPU and HCA",
+            expected="on for each",
+            hint=_way_out(told),
+            details=details,
+        )
+    if dark:
+        names = ", ".join(each.name for each in dark)
+        return failed(
+            f"off for {names}", expected="on", hint=_way_out(told), details=_reasons(told)
+        )
+    if told.torn:
+        return unknown(f"{told.torn} lines on channels are torn, and none can be read", hint=AGAIN)
+    if told.intra:
+        return not_applicable("all its channels are within the node")
+    return unknown("it names no network channel", hint=AGAIN)
+
+
+def _sends(node: Node, edges: tuple[Edge, ...], off: list[Edge]) -> Finding:
+    """Receives are direct and sends are not: right on older GPUs, a fault on newer ones."""
+    found = f"{len(off)} of {len(edges)} network channels, all sends, go through host memory"
+    gpus = node.pci.gpus if node.knows_pci else ()
+    if not gpus:
+        return unknown(
+            found, hint="right below compute capability 8.0 without NVLink: which GPU is it?"
+        )
+    if all(before_ampere(gpu) for gpu in gpus) and not node.nvlinked:
+        return passed(f"on every receive; {found}, as NCCL has it before Ampere")
+    return failed(found, expected="/GDRDMA on sends too", hint="NCCL_NET_GDR_READ is not 0")
+
+
+def _by_device(edges: Iterable[Edge]) -> tuple[str, ...]:
+    """ "NET/IB/0 receive: 4 of 4 channels", one line for each device and direction."""
+    every: Counter[tuple[str, int, str]] = Counter()
+    direct: Counter[tuple[str, int, str]] = Counter()
+    for edge in edges:
+        key = edge.network, edge.device, edge.direction.value
+        every[key] += 1
+        direct[key] += edge.gdr
+    return tuple(
+        f"NET/{network}/{device} {direction}: {direct[network, device, direction]} of {count}"
+        for (network, device, direction), count in sorted(every.items())
+    )
+
+
+def _decoded(decision: Decision, version: str, compat: Compat) -> str:
+    """One decision with its numbers as names."""
+    state = "on" if decision.enabled else "off"
+    told = f"GPU {decision.gpu} and HCA {decision.hca}: {state}"
+    if decision.distance is None or decision.limit is None:
+        return told
+    return f"{told}, {meaning(decision.distance, decision.limit, version, compat)}"
+
+
+def meaning(distance: int, limit: int, version: str, compat: Compat) -> str:
+    """ "distance 8 (PHB), limit 5 (PXB)"; where the version is not told, by the versions it fits.
+
+    A default limit is PXB or P2C: the rows of which the printed limit is one fit.
+    """
+    if version:
+        far, near = (compat.path_name(version, number) for number in (distance, limit))
+        return f"distance {distance} ({far or 'unknown'}), limit {limit} ({near or 'unknown'})"
+    fits = [
+        row
+        for row in compat.distances
+        if limit < len(row.names) and row.names[limit] in {row.limit, row.c2c}
+    ]
+    names = {row.names[distance] for row in fits if distance < len(row.names)}
+    shown = " or ".join(sorted(names)) or "unknown"
+    return f"distance {distance} ({shown} by version), limit {limit}"
+
+
+def _reasons(told: NcclLog) -> tuple[str, ...]:
+    """What in the log itself stands in the way."""
+    lines = [
+        f"{each.name}: {maker} has no GPUDirect RDMA here"
+        for each in told.devices
+        for prefix, maker in _IMPOSSIBLE.items()
+        if each.name.startswith(prefix)
+    ]
+    lines += [f"{each.name}: off for the HCA as a whole" for each in told.hcas if not each.enabled]
+    lines += [f"{name}={value} in the job" for name, value in told.settings if name in _TELLING]
+    return tuple(dict.fromkeys((*lines, *told.troubles)))
+
+
+_TELLING = frozenset(
+    {"NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ", "NCCL_DMABUF_ENABLE", "NCCL_IB_DISABLE"}
+    | {"NCCL_NET", "NCCL_NET_PLUGIN", "NCCL_TOPO_FILE", "NCCL_NET_GDR_C2C"}
+)
+
+
+def _way_out(told: NcclLog) -> str:
+    """The step that follows from the log alone."""
+    if any(each.name.startswith(tuple(_IMPOSSIBLE)) for each in told.devices):
+        return "an HCA whose driver can register GPU memory"
+    if any("not found" in each for each in told.troubles):
+        return "install the network plugin that NCCL_NET names, or unset NCCL_NET"
+    if any("No device found" in each for each in told.troubles) or "Socket" in told.networks:
+        return "see rdma.devices; NCCL_IB_HCA and NCCL_IB_DISABLE of the job"
+    if any(each.distance is not None and not each.enabled for each in told.decisions):
+        return "an HCA at the GPU's switch; NCCL_NET_GDR_LEVEL=SYS allows it anywhere, for a test"
+    return "see path.selected, and consumer.too_old for the library in the job's container"
+
+
+@check(
+    "nccl.agrees",
+    impact=Impact.FRAGILE,
+    source="NVIDIA/nccl src/graph/paths.cc, ncclTopoCheckGdr; toolkit/data/distances.toml",
+    fix="run the job again with NCCL_DEBUG=INFO; then look at what its container brings along",
+)
+def agrees(node: Node, want: Want) -> Finding:
+    """The job's log and the node say the same of each GPU and HCA.
+
+    The node is asked what NCCL of the log's version would do on it. Where they differ, one of
+    them is not what it seems: the library in the container, a setting of the job, a node that
+    has changed since, or a rule of ours that is wrong.
+    """
+    told = said_by(node)
+    if told is None:
+        return not_applicable(NO_LOG)
+    addresses = {each.address for each in (*node.pci.gpus, *node.hcas)}
+    if not told.version:
+        return unknown("the log does not tell NCCL's version", hint=AGAIN)
+    asked = replace(want, consumers=(("nccl", told.version),))
+    chosen = next(each for each in choices(node, asked) if each.consumer == "nccl")
+    expected = {
+        (*pair, direction): group
+        for group in chosen.groups
+        for pair in group.pairs
+        for direction in group.directions
+    }
+    differing, same = [], 0
+    for key, direct in _seen(told):
+        group = expected.get(key)
+        if group is None or group.way in {Way.UNKNOWN, Way.MIXED}:
+            continue
+        if direct == (group.way is not Way.NONE):
+            same += 1
+        else:
+            differing.append(_difference(key, direct, group.way, group.why))
+    if differing:
+        return failed(
+            f"the log and the node differ on {len(differing)} of {len(differing) + same} edges",
+            expected="the same from both",
+            details=(*dict.fromkeys(differing), *_reasons(told)),
+        )
+    if not same:
+        return unknown(_incomparable(chosen.not_known, len(addresses)), hint=AGAIN)
+    return passed(f"the same for {same} edges between GPU and HCA")
+
+
+Key = tuple[str, str, Direction]
+
+
+def _seen(told: NcclLog) -> list[tuple[Key, bool]]:
+    """GPU's address, HCA's name and direction of each channel that names both, once each."""
+    gpus = {(each.host, each.rank): each.bus_id for each in told.ranks if each.bus_id}
+    hcas = {(each.host, each.index): each.name for each in told.devices}
+    seen: dict[Key, bool] = {}
+    for edge in network_edges(told):
+        rank = edge.rank if edge.proxy is None else edge.proxy
+        gpu, hca = gpus.get((edge.host, rank)), hcas.get((edge.host, edge.device))
+        if gpu and hca:
+            key = gpu, hca, edge.direction
+            seen[key] = seen.get(key, True) and edge.gdr
+    return list(seen.items())
+
+
+def _difference(key: Key, direct: bool, way: Way, why: str) -> str:
+    gpu, hca, direction = key
+    log_says = "direct" if direct else "through host memory"
+    return f"{gpu} and {hca}, {direction}: the log says {log_says}; the node: {way} ({why})"
+
+
+def _incomparable(not_known: tuple[str, ...], known: int) -> str:
+    missing = f"; {not_known[0]}" if not_known else ""
+    return f"no channel of the log is of one of the node's {known} GPUs and HCAs{missing}"
