@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
+from toolkit.errors import NoEvidence
 from toolkit.facts.node import Node
+from toolkit.facts.ofed import LEFTOVER, OFA, OfedSearch
 from toolkit.facts.rdma import OfedFlavour
-from toolkit.want import Want
+from toolkit.want import PeerPath, Want
 
 
 @check(
@@ -17,11 +19,13 @@ from toolkit.want import Want
 def flavor(node: Node, want: Want) -> Finding:
     """The RDMA stack is the wanted one, and whole.
 
-    doca-ofed may answer ofed_info with "OFED-internal-": the version is what counts.
+    doca-ofed may answer ofed_info with "OFED-internal-": the version is what counts. Ubuntu's
+    own prebuilt modules and a driver container have no ofed_info: their version tells them.
     """
     stack = node.ofed
     core = node.rdma_files.get("ib_core")
-    if stack.flavour is not OfedFlavour.INBOX and core is not None and core.origin == "inbox":
+    by_vendor = stack.flavour is not OfedFlavour.INBOX and not stack.packaging
+    if by_vendor and core is not None and core.origin == "inbox":
         return failed(
             f"{stack} is installed, but ib_core on disk is the inbox one",
             expected=f"the modules of {stack.flavour} for {node.kernel}",
@@ -53,6 +57,8 @@ def kernel_match(node: Node, want: Want) -> Finding:
         built = {each.kernel for each in node.dkms if each.module == name and each.usable}
     else:  # prebuilt packages: look at the files
         built = {each.release for each in node.kernels if _out_of_tree_core(each.modules)}
+        if stack.packaging:  # wherever they lie, the running kernel's were told by their version
+            built.add(node.kernel)
     missing = [kernel for kernel in kernels if kernel not in built]
     if missing:
         return failed(
@@ -64,3 +70,122 @@ def kernel_match(node: Node, want: Want) -> Finding:
 
 def _out_of_tree_core(modules: tuple[str, ...]) -> bool:
     return any("/ib_core.ko" in path and "/kernel/" not in path for path in modules)
+
+
+@check(
+    "ofed.headers_link",
+    impact=Impact.FRAGILE,
+    source="NVIDIA/open-gpu-kernel-modules conftest.sh, nvidia-peermem.Kbuild",
+    fix="build OFED for the kernel, so that /usr/src/ofa_kernel/ARCH/KERNEL has its Module.symvers",
+)
+def headers_link(node: Node, want: Want) -> Finding:
+    """A build of the driver finds OFED for this kernel, and its two searches agree.
+
+    conftest decides by any Module.symvers whether nvidia-peermem gets a body; Kbuild links
+    against the first folder that exists, symvers or not. Where they differ the build stops,
+    or makes a stub; a leftover in /var/lib/dkms stops the build of the whole driver.
+    """
+    if not node.driver_dkms and not node.peermem_dkms:
+        return not_applicable("the driver is not built on this node")
+    found = node.ofed_folders.search(node.kernel, node.arch)
+    if not found.kbuild and node.ofed.flavour is OfedFlavour.INBOX:
+        return not_applicable("no OFED to build against")
+    return _agree(node, found, want)
+
+
+def _agree(node: Node, found: OfedSearch, want: Want) -> Finding:
+    """The first thing that is wrong, of those that stop a build and those that make a stub."""
+    kernel, folder = node.kernel, found.kbuild
+    stub = "nvidia-peermem would become a stub"
+    link = f"ln -s {node.arch}/{kernel} {OFA}/{kernel}"
+    stops = (
+        (folder == LEFTOVER, f"{LEFTOVER} is taken for OFED", f"build OFED, or rm -r {LEFTOVER}"),
+        (
+            folder and not found.kbuild_symvers,
+            f"{folder} has no Module.symvers",
+            f"build OFED for {kernel}, or remove {folder}",
+        ),
+        (
+            found.conftest and not found.kbuild_symbol,
+            f"conftest finds OFED in {found.conftest}, the linker looks in {folder or 'none'}",
+            f"build OFED for {kernel}",
+        ),
+    )
+    stubs = (
+        (not folder, f"nothing of OFED in {OFA} for {kernel}: {stub}", ""),
+        (
+            found.kbuild_symbol and not found.conftest,
+            f"conftest does not look in {folder}: {stub}",
+            link,
+        ),
+        (not found.conftest, f"{folder} has no peer-memory interface: {stub}", ""),
+    )
+    judged = stops + stubs if want.path is PeerPath.PEERMEM else stops
+    expected = "one folder, with the Module.symvers of OFED for this kernel"
+    for wrong, text, hint in judged:
+        if wrong:
+            return failed(text, expected=expected, hint=hint)
+    return _of_this_kernel(node, folder, expected)
+
+
+def _of_this_kernel(node: Node, folder: str, expected: str) -> Finding:
+    """Symbol versions of another kernel's OFED make a module that does not load."""
+    real = node.ofed_folders.real(folder)
+    named = real.rpartition("/")[2]
+    if folder == f"{OFA}/default" and named not in {"default", node.kernel}:
+        return failed(
+            f"{folder} points at {real}",
+            expected=expected,
+            hint=f"build OFED for {node.kernel}: it makes {OFA}/{node.arch}/{node.kernel}",
+        )
+    return passed(folder if real == folder else f"{folder} -> {real}")
+
+
+@check(
+    "ofed.openibd",
+    impact=Impact.FRAGILE,
+    source="mlnx-ofa_kernel ofed_scripts/openibd; Mellanox/doca-driver-build pull request 481",
+    fix="systemctl enable openibd; ONBOOT=yes in /etc/infiniband/openib.conf",
+)
+def openibd(node: Node, want: Want) -> Finding:
+    """openibd loads OFED at boot, and has done so.
+
+    A restart of it fails while nvidia_peermem is loaded, which its list of modules to
+    unload does not know: unload that first, restart openibd, load it again.
+    """
+    if node.ofed.flavour is OfedFlavour.INBOX:
+        return not_applicable("openibd belongs to OFED")
+    unit = node.openibd
+    if not unit or unit.get("LoadState") == "not-found":
+        return not_applicable("no openibd here: udev loads the modules")
+    state = unit["ActiveState"]
+    if state == "failed":
+        return failed(
+            f"openibd has failed ({unit.get('Result', '')})",
+            expected="active",
+            hint="modprobe -r nvidia_peermem; systemctl restart openibd; modprobe nvidia-peermem",
+            details=_said(node),
+        )
+    off = unit.get("UnitFileState", "")
+    conf = "/etc/infiniband/openib.conf"
+    ill = (
+        (off in {"disabled", "masked"}, f"openibd is {off}", "systemctl enable openibd"),
+        (
+            node.openib_conf.get("ONBOOT", "yes").lower() == "no",
+            f"ONBOOT=no in {conf}",
+            f"write ONBOOT=yes into {conf}",
+        ),
+        (state != "active", f"openibd is {state}", "systemctl start openibd"),
+    )
+    for wrong, text, hint in ill:
+        if wrong:
+            return failed(text, expected="enabled, active, ONBOOT=yes", hint=hint)
+    return passed("active")
+
+
+def _said(node: Node) -> tuple[str, ...]:
+    """Its last words; none where its log cannot be read."""
+    try:
+        return node.openibd_log[-3:]
+    except NoEvidence:
+        return ()

@@ -18,6 +18,7 @@ from enum import StrEnum
 
 from toolkit.errors import Unparsable
 from toolkit.facts.lines import named_lines
+from toolkit.facts.versions import Version
 
 
 class DkmsState(StrEnum):
@@ -61,6 +62,17 @@ _LINE = re.compile(
     r"(?:, (?P<kernel>[^,\s]+), (?P<arch>[^,:\s]+))?"
     rf": (?P<state>{_STATES})(?:(?: from (?P<origin>[^\s(]+))|(?: ?\((?P<remark>.*)\)))?(?:[ (].*)?"
 )
+
+
+def parse_dkms_version(text: str) -> Version:
+    """``dkms --version``: "dkms-3.0.10", "dkms: 2.8.7", "dkms-3.2.2-1.el9".
+
+    :raises Unparsable: where no version stands there.
+    """
+    found = re.search(r"(?<![\w.])(\d+(?:\.\d+)+)", text.replace("dkms-", " "))
+    if found is None:
+        raise Unparsable("dkms --version", text.strip().split("\n", 1)[0])
+    return Version(found[1])
 
 
 def parse_dkms_status(text: str) -> tuple[DkmsBuild, ...]:

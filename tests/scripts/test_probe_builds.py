@@ -1,0 +1,131 @@
+"""What the probe reads of builds, on trees that are laid out by hand."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from toolkit.evidence import Evidence, State
+from toolkit.facts.node import Node
+from toolkit.reach.collect import probe_script
+
+pytestmark = pytest.mark.shell
+
+SHELLS = [("dash", "-s"), ("busybox", "sh", "-s"), ("bash", "-s")]
+RUNNING, NEWER = "6.8.0-60-generic", "6.8.0-64-generic"
+LISTER = """\
+#!/bin/sh
+[ "$1" = /boot/initrd.img-6.8.0-64-generic ] && exit 1
+echo usr/bin/sh
+echo usr/lib/modules/6.8.0-60-generic/updates/dkms/mlx5_core.ko
+echo usr/lib/modules/6.8.0-60-generic/kernel/drivers/net/virtio_net.ko
+echo etc/modprobe.d/blacklist-ofed-modules.conf
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A node with OFED, two kernels, and what failed builds leave."""
+    tree = tmp_path / "tree"
+    for release in (RUNNING, NEWER):
+        _file(tree / f"lib/modules/{release}/kernel/drivers/ib_core.ko")
+        _file(tree / f"boot/vmlinuz-{release}")
+        _file(tree / f"boot/initrd.img-{release}")
+        _file(tree / f"boot/config-{release}", "CONFIG_MODVERSIONS=y\nCONFIG_FB=y\n")
+    _file(tree / f"lib/modules/{RUNNING}/updates/dkms/ib_core.ko")
+    _file(tree / "proc/sys/kernel/osrelease", f"{RUNNING}\n")
+    _file(
+        tree / f"lib/modules/{RUNNING}/config",
+        'CONFIG_CC_VERSION_TEXT="x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0) 12.3.0"\n',
+    )
+    _file(tree / "etc/dkms/no-autoinstall")
+    _file(tree / "etc/infiniband/openib.conf", "ONBOOT=no\n")
+    head = f"DKMS make.log for nvidia-580.1 for kernel {NEWER} (x86_64)\n"
+    noise = "  CC [M] error_inject.o\nnv.c:1: warning: x\n" * 2000
+    _file(tree / "var/lib/dkms/nvidia/580.1/build/make.log", f"{head}{noise}make: *** x\n\n")
+    _file(tree / "bin/lsinitramfs", LISTER)
+    for name in ("gcc", "make", "x86_64-linux-gnu-gcc-12"):
+        _file(tree / f"bin/{name}", "#!/bin/sh\necho 12.3.0\n")
+    _file(tree / "bin/systemctl", "#!/bin/sh\necho ActiveState=failed\n")
+    for each in (tree / "bin").iterdir():
+        each.chmod(0o755)
+    return tree
+
+
+def _file(path: Path, text: str = "") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def read(root: Path, shell: tuple[str, ...] = ("sh", "-s")) -> Evidence:
+    settings = {"GDR_ROOT": str(root), "GDR_BIN": str(root / "bin"), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        shell, input=probe_script(), env=settings, capture_output=True, text=True, check=True
+    )
+    evidence = Evidence.parse(done.stdout)
+    assert evidence.complete
+    return evidence
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=[shell[0] for shell in SHELLS])
+def test_a_failed_build_is_read_by_its_telling_lines(root: Path, shell: tuple[str, ...]) -> None:
+    evidence = read(root, shell)
+    (log,) = Node(evidence).build_failures
+    assert (log.module, log.version, log.kernel) == ("nvidia", "580.1", NEWER)
+    assert log.lines[1:] == ("make: *** x", "make: *** x")
+    assert len(evidence.text("dkms-failures")) < 400
+    assert Node(evidence).autoinstall_off
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=[shell[0] for shell in SHELLS])
+def test_the_initramfs_is_cut_down_to_what_counts(root: Path, shell: tuple[str, ...]) -> None:
+    evidence = read(root, shell)
+    image = Node(evidence).initramfs
+    assert image is not None
+    assert (image.kernel, list(image.modules)) == (RUNNING, ["mlx5_core"])
+    assert image.configs == ("blacklist-ofed-modules.conf",)
+    assert "usr/bin/sh" not in evidence.text("initramfs")
+    # The other kernel's image is asked for too, and a refusal is not an empty one.
+    assert evidence.frame("initramfs-next").state is State.FAILED
+
+
+def test_without_ofed_no_initramfs_is_unpacked(root: Path) -> None:
+    (root / f"lib/modules/{RUNNING}/updates/dkms/ib_core.ko").unlink()
+    evidence = read(root)
+    assert evidence.frame("initramfs").state is State.ABSENT
+
+
+def test_a_lister_that_is_missing_is_no_empty_image(root: Path) -> None:
+    (root / "bin/lsinitramfs").unlink()
+    assert read(root).frame("initramfs").state is State.ABSENT
+
+
+def test_every_kernels_options_and_the_compiler_that_it_names(root: Path) -> None:
+    node = Node(read(root))
+    assert node.kernel_configs[NEWER] == {"CONFIG_MODVERSIONS": "y"}
+    assert node.kernel_compiler.command in node.tools
+    assert node.tools == {"gcc", "make", "x86_64-linux-gnu-gcc-12"}
+    assert node.gcc_major == 12
+
+
+def test_a_kernel_whose_options_cannot_be_read_has_none(root: Path) -> None:
+    (root / f"boot/config-{NEWER}").unlink()
+    assert Node(read(root)).kernel_configs[NEWER] == {}
+
+
+def test_openibd_is_asked_only_where_it_is(root: Path) -> None:
+    assert Node(read(root)).openibd["ActiveState"] == "failed"
+    assert Node(read(root)).openib_conf == {"ONBOOT": "no"}
+    (root / "etc/infiniband/openib.conf").unlink()
+    assert Node(read(root)).openibd == {}
+
+
+def test_without_dkms_its_frames_are_absent(root: Path) -> None:
+    for path in sorted((root / "var/lib/dkms").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    (root / "var/lib/dkms").rmdir()
+    evidence = read(root)
+    assert evidence.frame("dkms-tree").state is State.ABSENT
+    assert Node(evidence).build_failures == ()

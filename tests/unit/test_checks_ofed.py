@@ -1,0 +1,119 @@
+"""The checks on OFED's place on disk, its service and its flavour."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.evidence.build import (
+    DRIVER,
+    EXPORT,
+    KERNEL,
+    rdma_core,
+)
+from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override
+from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
+from tests.unit.test_checks_builds import INBOX, NO_DKMS
+
+OFA = "/usr/src/ofa_kernel"
+
+
+def folders(sources: str, symvers: str, **more: Override) -> dict[str, Override]:
+    return {"sources": sources, "symvers": symvers, **more}
+
+
+ARM: dict[str, Override] = {"arch": "aarch64\n"}
+HEADERS = [
+    Row("healthy", "ofed.headers_link", PASS, f"{OFA}/x86_64/{KERNEL}"),
+    Row("default", "ofed.headers_link", PASS, f"default -> {OFA}/x86_64/{KERNEL}",
+        folders(f"{OFA}\n{OFA}/default -> x86_64/{KERNEL}\n",
+                f"@{OFA}/default/Module.symvers\n{EXPORT}")),
+    Row("default-of-another-kernel", "ofed.headers_link", FAIL, "points at",
+        folders(f"{OFA}\n{OFA}/default -> x86_64/5.15.0-100\n",
+                f"@{OFA}/default/Module.symvers\n{EXPORT}")),
+    Row("by-alternatives", "ofed.headers_link", FAIL, f"points at {OFA}/x86_64/5.15.0-100",
+        folders(f"{OFA}\n{OFA}/default -> {OFA}/x86_64/5.15.0-100\n",
+                f"@{OFA}/default/Module.symvers\n{EXPORT}")),
+    Row("another-default-that-is-not-asked", "ofed.headers_link", PASS, f"{OFA}/x86_64/{KERNEL}",
+        folders(f"{OFA}/default -> x86_64/5.15.0-100\n",
+                f"@{OFA}/x86_64/{KERNEL}/Module.symvers\n{EXPORT}")),
+    Row("folder-without-symvers", "ofed.headers_link", FAIL, "has no Module.symvers",
+        folders(f"{OFA}\n{OFA}/x86_64/{KERNEL}\n{OFA}/default -> x86_64/{KERNEL}\n", "")),
+    Row("empty-folder-beside-a-good-default", "ofed.headers_link", FAIL, "has no Module.symvers",
+        folders(f"{OFA}/x86_64/{KERNEL}\n{OFA}/default -> x86_64/5.15.0-1\n",
+                f"@{OFA}/default/Module.symvers\n{EXPORT}")),
+    Row("conftest-and-kbuild-differ", "ofed.headers_link", FAIL, "the linker looks in",
+        folders("", f"@{OFA}/x86_64/{KERNEL}/Module.symvers\n"
+                f"@{OFA}/{KERNEL}/Module.symvers\n{EXPORT}")),
+    Row("without-the-interface", "ofed.headers_link", FAIL, "no peer-memory interface",
+        folders("", f"@{OFA}/x86_64/{KERNEL}/Module.symvers\n")),
+    Row("dmabuf-needs-no-interface", "ofed.headers_link", PASS, KERNEL,
+        folders("", f"@{OFA}/x86_64/{KERNEL}/Module.symvers\n"), want=DMABUF),
+    Row("leftover-of-removed-ofed", "ofed.headers_link", FAIL, "/var/lib/dkms/mlnx-ofed-kernel is",
+        INBOX | {"dkms-tree": "/var/lib/dkms/mlnx-ofed-kernel\n/var/lib/dkms/nvidia\n"}),
+    Row("arm-with-its-own-folder-alone", "ofed.headers_link", FAIL, "conftest does not look in",
+        ARM | folders("", f"@{OFA}/aarch64/{KERNEL}/Module.symvers\n{EXPORT}")),
+    Row("arm-with-a-plain-link", "ofed.headers_link", PASS, f"{OFA}/aarch64/{KERNEL}",
+        ARM | folders(f"{OFA}/{KERNEL} -> aarch64/{KERNEL}\n",
+                      f"@{OFA}/{KERNEL}/Module.symvers\n{EXPORT}"
+                      f"@{OFA}/aarch64/{KERNEL}/Module.symvers\n{EXPORT}")),
+    Row("nothing-of-ofed", "ofed.headers_link", FAIL, "would become a stub",
+        folders("", "", **{"dkms-tree": ""})),
+    Row("inbox", "ofed.headers_link", NA, "no OFED to build against", INBOX),
+    Row("prebuilt-driver", "ofed.headers_link", NA, "not built on this node", NO_DKMS),
+    Row("not-read", "ofed.headers_link", UNKNOWN, "permission", {"symvers": DENIED}),
+]  # fmt: skip
+
+
+def unit(active: str, file: str = "enabled", load: str = "loaded") -> dict[str, Override]:
+    text = f"LoadState={load}\nActiveState={active}\nResult=exit-code\nUnitFileState={file}\n"
+    return {"openibd-state": text}
+
+
+OPENIBD = [
+    Row("healthy", "ofed.openibd", PASS, "active"),
+    Row("failed", "ofed.openibd", FAIL, "openibd has failed (exit-code)", unit("failed")),
+    Row("disabled", "ofed.openibd", FAIL, "openibd is disabled", unit("active", "disabled")),
+    Row("not-at-boot", "ofed.openibd", FAIL, "ONBOOT=no", {"openib-conf": "ONBOOT=no  # x\n"}),
+    Row("not-started", "ofed.openibd", FAIL, "openibd is inactive", unit("inactive")),
+    Row("generated-from-init.d", "ofed.openibd", PASS, "active", unit("active", "generated")),
+    Row("no-such-unit", "ofed.openibd", NA, "no openibd", unit("inactive", "", "not-found")),
+    Row("not-installed", "ofed.openibd", NA, "no openibd", {"openibd-state": ABSENT}),
+    Row("inbox", "ofed.openibd", NA, "belongs to OFED", INBOX),
+    Row("hangs", "ofed.openibd", UNKNOWN, "no answer", {"openibd-state": TIMEOUT}),
+    Row("another-form", "ofed.openibd", UNKNOWN, "cannot read", {"openibd-state": "x\n"}),
+]
+
+PREBUILT: dict[str, Override] = {
+    "ofed-info": ABSENT,
+    "dkms-status": f"nvidia/{DRIVER}, {KERNEL}, x86_64: installed\n",
+    "rdma-modinfo": rdma_core(f"/lib/modules/{KERNEL}/kernel/doca", version="26.01-0.9.1"),
+}
+FLAVOUR = [
+    Row("ubuntus-own-modules", "ofed.flavor", PASS, "26.01-0.9.1 (prebuilt)", PREBUILT),
+    Row("driver-container", "ofed.flavor", PASS, "doca-ofed 26.01-0.9.1 (container)",
+        PREBUILT | {"ofed-container": "/run/mellanox/drivers\n"}),
+    Row("leftover-of-a-container", "ofed.flavor", PASS, "inbox",
+        INBOX | {"ofed-container": "/run/mellanox/drivers\n"}),
+    Row("modules-not-read", "ofed.flavor", UNKNOWN, "permission",
+        PREBUILT | {"rdma-modinfo": DENIED}),
+    Row("prebuilt", "ofed.kernel_match", PASS, "(prebuilt): installed", PREBUILT),
+]  # fmt: skip
+ROWS = [*HEADERS, *OPENIBD, *FLAVOUR]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name)
+def test_ofed(row: Row) -> None:
+    holds(row)
+
+
+def test_a_failed_openibd_shows_its_last_words_and_the_way_round() -> None:
+    said = "Please make sure module 'nvidia_peermem' is not in use and unload it.\n"
+    row = Row("", "ofed.openibd", FAIL, "", unit("failed") | {"openibd-log": said})
+    finding = judged(row).finding
+    assert finding.details == (said.strip(),)
+    assert finding.hint.startswith("modprobe -r nvidia_peermem; systemctl restart openibd")
+
+
+def test_a_lost_log_of_openibd_does_not_open_its_failure() -> None:
+    row = Row("", "ofed.openibd", FAIL, "failed", unit("failed") | {"openibd-log": TIMEOUT})
+    holds(row)

@@ -1,0 +1,288 @@
+"""What GPUDirect rests on, each thing as another kernel would find it.
+
+These are no checks: they judge a kernel that does not run, and ``forecast`` asks them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from toolkit.checks import modules, peermem
+from toolkit.checks.builds import image_of, judge_initramfs
+from toolkit.checks.check import (
+    Finding,
+    Status,
+    failed,
+    not_applicable,
+    passed,
+    unknown,
+    without_gpus,
+)
+from toolkit.checks.remedy import files_of, image_package, modules_hint
+from toolkit.checks.role import PASSED_THROUGH
+from toolkit.errors import NoEvidence
+from toolkit.facts.boot import BootEntry
+from toolkit.facts.kernel import InstalledKernel
+from toolkit.facts.modules import ModuleFile
+from toolkit.facts.node import Node
+from toolkit.facts.rdma import OfedFlavour
+from toolkit.want import PeerPath, Want
+
+# Arguments by which a site brings IOMMU and ACS into shape.
+KEPT = frozenset({"iommu", "intel_iommu", "amd_iommu", "iommu.passthrough", "iommu.strict", "pci"})
+BLACKLISTS = ("module_blacklist", "modprobe.blacklist", "rd.driver.blacklist")
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """A kernel that is installed, and how it would be booted."""
+
+    kernel: InstalledKernel
+    following: bool  # it is that of the next boot, not one named by hand
+
+    @property
+    def release(self) -> str:
+        return self.kernel.release
+
+
+Topic = Callable[[Node, Want, Boot], Finding]
+
+
+def _kernel(node: Node, want: Want, boot: Boot) -> Finding:
+    """The kernel itself can be booted."""
+    if not boot.kernel.image:
+        return unknown(
+            f"{boot.release} has modules, and no image in /boot",
+            hint=f"install {image_package(node, boot.release)}",
+        )
+    return passed("installed, with headers" if boot.kernel.headers else "installed, no headers")
+
+
+def _without_driver(node: Node) -> str:
+    """Why the node needs no driver; "" where it does."""
+    if without_gpus(node):
+        return "no NVIDIA GPU on the PCI bus"
+    if all(gpu.driver == PASSED_THROUGH for gpu in node.pci.gpus):
+        return "all GPUs are passed through to guests"
+    return ""
+
+
+def _driver(node: Node, want: Want, boot: Boot) -> Finding:
+    """The driver is there, in the version that user space has."""
+    if why := _without_driver(node):
+        return not_applicable(why)
+    if not boot.kernel.has("nvidia"):
+        return failed(
+            f"no nvidia for {boot.release}",
+            expected=f"nvidia below /lib/modules/{boot.release}",
+            hint=modules_hint(node, boot.kernel, node.driver_dkms, "the NVIDIA driver"),
+        )
+    file = next(iter(files_of(node, boot.release, "nvidia")), None)
+    here = node.driver_file
+    version = file.version if file is not None else ""
+    if version and here is not None and here.version and here.version != version:
+        return failed(
+            f"nvidia {version} for {boot.release}, {here.version} for {node.kernel}",
+            expected="one version for both, that of user space",
+            hint=modules_hint(node, boot.kernel, node.driver_dkms, "the NVIDIA driver"),
+        )
+    return passed(f"nvidia {version}".rstrip(), details=_weak(file, boot))
+
+
+def _rdma(node: Node, want: Want, boot: Boot) -> Finding:
+    """The RDMA stack is the one that runs now."""
+    stack = node.ofed
+    if stack.packaging == "container":
+        return unknown(
+            "the driver container loads OFED once the node is up",
+            hint="see that it has this kernel",
+        )
+    if stack.flavour is OfedFlavour.INBOX:
+        lost = [name for name in ("mlx5_core", "ib_core") if not boot.kernel.has(name)]
+        if not lost:
+            return passed("inbox")
+        return failed(
+            f"no {', '.join(lost)} for {boot.release}",
+            expected="the inbox RDMA stack",
+            hint=f"install linux-modules-extra-{boot.release} or kernel-modules-{boot.release}",
+        )
+    core = files_of(node, boot.release, "ib_core")
+    if stack.packaging:  # wherever they lie, their version tells them
+        found = any(each.version for each in core)
+    else:
+        paths = boot.kernel.modules
+        found = any("/ib_core.ko" in path and "/kernel/" not in path for path in paths)
+    if found:
+        return passed(f"{stack.flavour} {core[0].version if core else ''}".rstrip())
+    return failed(
+        f"no modules of {stack.flavour} for {boot.release}: the inbox stack would load",
+        expected=f"{stack.flavour} below /lib/modules/{boot.release}",
+        hint=modules_hint(node, boot.kernel, node.ofed_dkms, str(stack.flavour)),
+    )
+
+
+def _peermem(node: Node, want: Want, boot: Boot) -> Finding:
+    """nvidia-peermem is there, is no stub, and fits the driver beside it."""
+    if want.path is not PeerPath.PEERMEM:
+        return not_applicable(f"not part of the {want.path} path")
+    if why := _without_driver(node):
+        return not_applicable(why)
+    hint = modules_hint(node, boot.kernel, node.peermem_dkms or node.driver_dkms, "nvidia-peermem")
+    files = files_of(node, boot.release, "nvidia-peermem")
+    expected = f"nvidia-peermem below /lib/modules/{boot.release}, with its symbols"
+    if not boot.kernel.has("nvidia-peermem"):
+        return failed(f"no nvidia-peermem for {boot.release}", expected=expected, hint=hint)
+    if not files:
+        raise NoEvidence(f"modinfo says nothing of nvidia-peermem for {boot.release}")
+    if not files[0].depends:
+        again = hint.replace("dkms install", "dkms build --force")
+        return failed(
+            "a stub: it depends on nothing",
+            expected=expected,
+            hint=f"build OFED for {boot.release} first; then {again}",
+        )
+    driver = next(iter(files_of(node, boot.release, "nvidia")), None)
+    if driver is not None and driver.version != files[0].version:
+        return failed(
+            f"nvidia-peermem {files[0].version} beside nvidia {driver.version}",
+            expected="the same version",
+            hint=hint,
+        )
+    return passed(
+        f"nvidia-peermem {files[0].version}, depends on {', '.join(files[0].depends)}",
+        details=_weak(files[0], boot),
+    )
+
+
+def _weak(file: ModuleFile | None, boot: Boot) -> tuple[str, ...]:
+    """That a module is a link to another kernel's, whose symbol versions may differ."""
+    if file is None or file.kernel in {"", boot.release}:
+        return ()
+    return (f"built for {file.kernel}, and linked from there",)
+
+
+def _dmabuf(node: Node, want: Want, boot: Boot) -> Finding:
+    """The kernel has dma-buf."""
+    if want.path is not PeerPath.DMABUF:
+        return not_applicable(f"not part of the {want.path} path")
+    config = node.kernel_configs.get(boot.release)
+    if not config:
+        raise NoEvidence(f"the configuration of {boot.release} was not read", hint="run as root")
+    value = config.get("CONFIG_DMA_SHARED_BUFFER", "n")
+    if value == "y":
+        return passed("CONFIG_DMA_SHARED_BUFFER=y")
+    return failed(f"CONFIG_DMA_SHARED_BUFFER={value}", expected="CONFIG_DMA_SHARED_BUFFER=y")
+
+
+def _signatures(node: Node, want: Want, boot: Boot) -> Finding:
+    """Where signatures are asked for, the modules have one, by a key that is known."""
+    config = node.kernel_configs.get(boot.release, {})
+    forced = config.get("CONFIG_MODULE_SIG_FORCE") == "y" or "module.sig_enforce" in node.cmdline
+    if node.lockdown == "none" and not forced:
+        return passed("no signature is asked for")
+    mine = [each for each in files_of(node, boot.release) if each.origin != "inbox"]
+    if not mine:
+        raise NoEvidence(f"modinfo says nothing of modules for {boot.release}")
+    unsigned = sorted({each.name for each in mine if not each.signer})
+    if unsigned:
+        return failed(
+            f"unsigned: {', '.join(unsigned)}",
+            expected="modules signed by an enrolled key",
+            hint="let DKMS sign them: mokutil --import /var/lib/dkms/mok.pub, then build again",
+        )
+    known = {each.signer for each in files_of(node, node.kernel)}
+    strange = sorted({each.signer for each in mine} - known)
+    if strange:
+        return unknown(
+            f"signed by {', '.join(strange)}, as nothing that runs now is",
+            hint="see that this key is enrolled: mokutil --list-enrolled",
+        )
+    return passed("signed as the modules that run now")
+
+
+def _initramfs(node: Node, want: Want, boot: Boot) -> Finding:
+    """The initramfs brings no inbox RDMA modules before OFED's."""
+    if node.ofed.flavour is OfedFlavour.INBOX or node.ofed.packaging:
+        return not_applicable("there is no RDMA stack beside the inbox one")
+    image = image_of(node, boot.release)
+    if image is None:
+        return unknown(
+            f"the initramfs of {boot.release} was not listed",
+            hint=f"lsinitramfs /boot/initrd.img-{boot.release}",
+        )
+    return judge_initramfs(node, image, boot.release)
+
+
+def _entry(node: Node, boot: Boot) -> BootEntry:
+    """The line of the boot menu that would start the kernel.
+
+    :raises NoEvidence: where there is none, or its arguments are not known.
+    """
+    usable = [e for e in node.boot_entries if e.kernel == boot.release and not e.recovery]
+    entry = node.next_boot if boot.following else next(iter(usable), None)
+    if entry is None:
+        raise NoEvidence(f"no boot entry starts {boot.release}", hint="update-grub, or grubby")
+    if entry.unresolved:
+        raise NoEvidence(f"boot entry of {boot.release}: its variables were not read")
+    return entry
+
+
+def _configuration(node: Node, want: Want, boot: Boot) -> Finding:
+    """Nothing keeps the modules from loading: no blacklist, on disk or on its command line."""
+    finding = modules.blacklist.judge(node, want)
+    if finding.status is not Status.PASS:
+        return replace(finding, hint=finding.hint or modules.blacklist.fix)
+    entry = _entry(node, boot)
+    needed = {"nvidia", "mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs", "nvidia_peermem"}
+    named = {each.replace("-", "_") for name in BLACKLISTS for each in entry.cmdline.listed(name)}
+    if stopped := sorted(named & needed):
+        return failed(
+            f"its command line blacklists {', '.join(stopped)}",
+            expected="no blacklist of them",
+            hint="take them off the kernel command line",
+        )
+    return passed("nothing is blacklisted")
+
+
+def _autoload(node: Node, want: Want, boot: Boot) -> Finding:
+    """nvidia-peermem is loaded at boot."""
+    if want.path is not PeerPath.PEERMEM:
+        return not_applicable(f"not part of the {want.path} path")
+    if why := _without_driver(node):
+        return not_applicable(why)
+    finding = peermem.autoload.judge(node, want)
+    lost = finding.status is Status.FAIL
+    return replace(finding, hint=finding.hint or peermem.autoload.fix) if lost else finding
+
+
+def _arguments(node: Node, want: Want, boot: Boot) -> Finding:
+    """The arguments for IOMMU and PCI that the running kernel has are passed on."""
+    now = [word for word in node.cmdline.words if word.partition("=")[0] in KEPT]
+    if not now:
+        return passed("none about IOMMU or PCI to lose")
+    words = _entry(node, boot).cmdline.words
+    lost = [word for word in now if word not in words]
+    if lost:
+        arguments = " ".join(lost)
+        return failed(
+            f"not passed to {boot.release}: {arguments}",
+            expected=" ".join(now),
+            hint=f"update-grub, or grubby --update-kernel=/boot/vmlinuz-{boot.release} "
+            f'--args="{arguments}"',
+        )
+    return passed(" ".join(now))
+
+
+TOPICS: dict[str, Topic] = {
+    "kernel": _kernel,
+    "driver": _driver,
+    "rdma-stack": _rdma,
+    "nvidia-peermem": _peermem,
+    "dma-buf": _dmabuf,
+    "signatures": _signatures,
+    "initramfs": _initramfs,
+    "configuration": _configuration,
+    "autoload": _autoload,
+    "command-line": _arguments,
+}
