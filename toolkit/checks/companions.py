@@ -1,0 +1,199 @@
+"""GDRCopy, kernel-initiated RDMA, EFA and DCGM: where they are there, do they fit the driver?"""
+
+from __future__ import annotations
+
+import re
+
+from toolkit.checks.check import (
+    Finding,
+    Impact,
+    check,
+    failed,
+    not_applicable,
+    passed,
+    unknown,
+)
+from toolkit.facts.gdrcopy import GdrDrv
+from toolkit.facts.gpu import Flavor, option_values
+from toolkit.facts.node import Node
+from toolkit.facts.versions import Version
+from toolkit.want import Want
+
+AMAZON = 0x1D0F
+EFA = range(0xEFA0, 0xEFB0)  # 0xefa0 is the first generation
+NO_GDRCOPY = "GDRCopy's gdrdrv is not installed (from 2.6 on, and with CUDA 13.3, none is needed)"
+
+
+@check(
+    "gdrcopy.driver",
+    impact=Impact.SLOW,
+    source="NVIDIA/gdrcopy CHANGELOG, src/gdrdrv/gdrdrv.c and Makefile; issues 30, 139, 266",
+    fix="rebuild gdrdrv against the driver (dkms install gdrdrv/VERSION --force), then reload it",
+)
+def gdrcopy(node: Node, want: Want) -> Finding:
+    """GDRCopy's module is loaded and was built for this driver.
+
+    Small messages go through it: without it UCX and NVSHMEM copy by cudaMemcpy, with ten
+    times the latency. It is built for one flavour of the driver; after a change from the
+    proprietary to the open one it must be rebuilt. Some driver containers forget to unload
+    it and then find the driver in use.
+    """
+    sanity = node.gdrcopy_sanity
+    if sanity is not None and (sanity.failed or not node.companions_probed):
+        counted = f"gdrcopy_sanity: {sanity.passed} of {sanity.total} passed"
+        if sanity.failed:
+            return failed(f"{counted}, {sanity.failed} failed", expected="none failed")
+        return passed(f"{counted}, {sanity.waived} waived")
+    running = node.gdrdrv
+    if running.loaded:
+        return _running_gdrdrv(node, running)
+    file = node.companion_modules.get("gdrdrv")
+    builds = [each for each in node.dkms if each.module == "gdrdrv"]
+    if file is not None:
+        return failed(
+            f"gdrdrv {file.version or ''} is on disk and not loaded".replace("  ", " "),
+            expected="loaded",
+            hint="modprobe gdrdrv",
+        )
+    if builds:
+        # Sources before 2.5.2 do not compile on 6.15.
+        old = node.kernel_version.at_least(6, 15) and not all(
+            Version(each.version).at_least(2, 5, 2) for each in builds
+        )
+        return failed(
+            f"gdrdrv {builds[0].version} is with DKMS and not built for {node.kernel}",
+            expected=f"built for {node.kernel}",
+            hint="kernels from 6.15 on need GDRCopy 2.5.2"
+            if old
+            else f"dkms install gdrdrv/{builds[0].version} -k {node.kernel}",
+        )
+    return not_applicable(NO_GDRCOPY)
+
+
+def _running_gdrdrv(node: Node, running: GdrDrv) -> Finding:
+    if node.driver is None:
+        return failed("gdrdrv is loaded without the driver", expected="loaded after nvidia")
+    flavor = running.flavor or node.gdrdrv_built_for
+    if flavor is not None and flavor is not node.driver.flavor:
+        return failed(
+            f"built for the {flavor} driver, and the {node.driver.flavor} one is loaded",
+            expected=f"built for the {node.driver.flavor} driver",
+        )
+    if not running.device:
+        return failed(
+            "no /dev/gdrdrv",
+            expected="a device node that users can open",
+            hint="systemctl restart gdrcopy, or mknod with the major number of /proc/devices",
+        )
+    built = f"built for the {flavor} driver" if flavor else "flavour not told: before 2.5"
+    return passed(f"{running.version or 'loaded'}, {built}")
+
+
+OVERRIDE = ("PeerMappingOverride", "1")
+
+
+@check(
+    "ibgda.driver",
+    impact=Impact.SLOW,
+    source="NVSHMEM installation guide; deepseek-ai/DeepEP issues 36, 55, 163; "
+    "openucx/ucx src/uct/ib/mlx5/gdaki",
+    fix="options nvidia NVreg_EnableStreamMemOPs=1 "
+    'NVreg_RegistryDwords="PeerMappingOverride=1;" in modprobe.d, a new initramfs, a reboot',
+)
+def ibgda(node: Node, want: Want) -> Finding:
+    """Where GPUs are to ring the HCA's doorbell themselves, the driver lets them map it.
+
+    NVSHMEM's IBGDA before 3.4.5, UCX's GDAKI and DeepEP need PeerMappingOverride, or
+    cudaHostRegister fails with error 800. The options count once the driver was loaded with
+    them, which after an edit takes a new initramfs and a reboot. Asked only where modprobe.d
+    sets the option or DeepEP is installed.
+    """
+    words = " ".join(text for module, text in node.modprobe.options if module == "nvidia")
+    configured = _dwords(option_values(words).get("RegistryDwords", ""))
+    deepep = [path for path in node.companion_files if path.endswith("/deep_ep")]
+    if OVERRIDE not in configured.items() and not deepep:
+        return not_applicable("nothing here asks for it: no DeepEP, no PeerMappingOverride")
+    live = _dwords(node.driver_params.get("RegistryDwords", ""))
+    if OVERRIDE in live.items():
+        streams = node.driver_params.get("EnableStreamMemOPs", "not told")
+        return passed(f"PeerMappingOverride=1; EnableStreamMemOPs {streams}")
+    if OVERRIDE in configured.items():
+        return failed(
+            "PeerMappingOverride=1 is configured and not in effect",
+            expected="in effect",
+            hint="rebuild the initramfs and reboot: the driver reads its options when it loads",
+        )
+    versions = [found for path in node.companion_files if (found := _nvshmem(path))]
+    if versions and all(each.at_least(3, 4, 5) for each in versions):
+        return passed(f"NVSHMEM {versions[0]} does without, by the CPU's help")
+    return failed(
+        f"{deepep[0]} is here, and the option is not set", expected="PeerMappingOverride=1"
+    )
+
+
+def _dwords(text: str) -> dict[str, str]:
+    """ "A=1;B=0x2;" as the driver takes it."""
+    return dict(re.findall(r"(\w+)=(\w+)", text))
+
+
+def _nvshmem(path: str) -> Version | None:
+    found = re.search(r"/libnvshmem_host\.so\.(\d+\.\d+\.\d+)$", path)
+    return Version(found[1]) if found else None
+
+
+@check(
+    "efa.peermem",
+    impact=Impact.BROKEN,
+    source="aws/aws-ofi-nccl; amzn/amzn-drivers kernel/linux/efa; openucx/ucx",
+    fix="install Amazon's EFA driver (aws-efa-installer): it brings efa_nv_peermem",
+)
+def efa(node: Node, want: Want) -> Finding:
+    """An EFA adapter can get at GPU memory.
+
+    The first three generations use efa_nv_peermem; later ones dma-buf, with the open
+    driver and a kernel from 5.12 on.
+    """
+    adapters = [
+        each for each in node.pci.functions.values() if each.vendor == AMAZON and each.device in EFA
+    ]
+    if not adapters:
+        return not_applicable("no EFA adapter")
+    module = node.module_state.get("efa_nv_peermem")
+    if module is not None and module.initstate == "live":
+        return passed(f"efa_nv_peermem {module.version or 'loaded'}")
+    if node.driver is None:
+        return failed("no NVIDIA driver is loaded", expected="efa_nv_peermem, or dma-buf")
+    dmabuf = node.driver.flavor is Flavor.OPEN and node.kernel_version.at_least(5, 12)
+    generation = min(each.device for each in adapters) - EFA.start + 1
+    if not dmabuf:
+        return failed(
+            f"EFA of generation {generation}, no efa_nv_peermem, and no dma-buf by this driver",
+            expected="efa_nv_peermem loaded, or the open driver on a kernel from 5.12 on",
+        )
+    if generation >= 4:
+        return passed(f"EFA of generation {generation}, by dma-buf")
+    return unknown(
+        f"EFA of generation {generation} without efa_nv_peermem: by dma-buf, if its driver can",
+        hint="fi_info -p efa; the aws-ofi-nccl log names the path",
+    )
+
+
+@check(
+    "dcgm.gdr",
+    impact=Impact.BROKEN,
+    source="NVIDIA/DCGM dcgmi discovery",
+    fix="dcgmi diag -r 1; a GPU that fell off the bus needs a reset of the node",
+)
+def dcgm(node: Node, want: Want) -> Finding:
+    """DCGM sees each GPU that the driver holds: a second opinion on what the bus shows."""
+    seen = node.dcgm_gpus
+    if seen is None:
+        return not_applicable("no DCGM host engine runs here")
+    held = sum(each.driver == "nvidia" for each in node.pci.gpus)
+    if seen < held:
+        return failed(
+            f"{seen} of {held} GPUs",
+            expected=f"all {held}",
+            hint="dmesg | grep -i xid",
+        )
+    return passed(f"{seen} GPUs")

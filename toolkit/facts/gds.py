@@ -1,0 +1,132 @@
+"""GPUDirect Storage: nvidia-fs, cuFile's configuration, and what gdscheck says.
+
+Sources: NVIDIA/gds-nvidia-fs src/nvfs-proc.c and nvfs-dma.c; cufile.json; ``gdscheck -p``,
+of which three layouts are known: 0.9 ("cuFile CONFIGURATION:"), 1.0 to 1.13 and 1.14
+("DRIVER CONFIGURATION:", with the IOMMU's state for each GPU).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from toolkit.errors import Unparsable
+from toolkit.facts.lines import named_lines
+
+
+@dataclass(frozen=True, slots=True)
+class NvidiaFs:
+    """The nvidia-fs module as it runs, and the NVMe parameter that P2PDMA minds."""
+
+    loaded: bool
+    version: str = ""  # "2.24.2"; from /proc only "2.24"
+    clients: tuple[str, ...] = ()  # storage drivers that it has hooked: "nvme", "lustre"
+    nvme_multipath: bool | None = None  # None where nvme_core is not loaded or has no multipath
+
+
+def parse_gds(text: str) -> NvidiaFs:
+    """Read the probe's "sys/module/nvidia_fs/version:2.24.2" lines."""
+    values: dict[str, str] = {}
+    clients = []
+    for path, line in named_lines(text, "nvidia_fs"):
+        if path == "proc/driver/nvidia-fs/modules":
+            clients.append(line.partition(":")[0])
+        else:
+            values[path] = line.strip()
+    told = values.get("proc/driver/nvidia-fs/version", "").removeprefix("version:").strip()
+    return NvidiaFs(
+        values.get("sys/module/nvidia_fs/initstate") == "live",
+        values.get("sys/module/nvidia_fs/version") or told,
+        tuple(clients),
+        _bool(values.get("sys/module/nvme_core/parameters/multipath")),
+    )
+
+
+def _bool(value: str | None) -> bool | None:
+    """A boolean module parameter, as the kernel prints it.
+
+    :raises Unparsable: where it is neither Y nor N.
+    """
+    if value not in {None, "Y", "N"}:
+        raise Unparsable("nvme_core/parameters/multipath", value or "")
+    return None if value is None else value == "Y"
+
+
+def parse_cufile(text: str) -> dict[str, bool]:
+    """Read the settings of cufile.json that decide the mode, by name.
+
+    The probe sends only their lines. The first file that names a setting counts, for
+    /etc/cufile.json comes first. A setting that stands under several storage kinds too is
+    true where any of them is.
+
+    :raises Unparsable: at a value that is no boolean.
+    """
+    found: dict[str, tuple[str, bool]] = {}
+    for path, line in named_lines(text, "cufile.json"):
+        setting = re.fullmatch(r'\s*"(\w+)"\s*:\s*(true|false)\b.*', line)
+        if setting is None:
+            raise Unparsable(path, line)
+        name, value = setting[1], setting[2] == "true"
+        file, before = found.get(name, (path, False))
+        if file == path:
+            found[name] = (path, before or value)
+    return {name: value for name, (_, value) in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class GdsCheck:
+    """What ``gdscheck -p`` printed."""
+
+    release: str  # "1.14.0.30"
+    nvidia_fs: str  # "2.24"; "" where the module is not loaded
+    storage: dict[str, bool] = field(default_factory=dict)  # "NVMe": supported
+    gpus: tuple[str, ...] = ()  # one line a GPU, as printed
+    iommu: str = ""  # "disabled", "enabled"; "" where it was not printed
+    verified: bool | None = None  # the platform; None where gdscheck did not come so far
+    trouble: tuple[str, ...] = ()  # lines that say what is not supported
+
+
+_SUPPORT = re.compile(r"(--)?(\S.*?)\s*: (Supported|Unsupported)")
+_TROUBLE = re.compile(
+    r"does not have supported architecture|does not have any supported|cannot be|failed", re.I
+)
+
+
+def parse_gdscheck(text: str) -> GdsCheck:
+    """Read ``gdscheck -p`` of any layout.
+
+    "Userspace RDMA : Unsupported" says that cuFile's own RDMA library is not configured; it
+    is not the state of PeerDirect.
+
+    :raises Unparsable: where it names no release.
+    """
+    lines = [line.strip() for line in text.split("\n")]
+    release = _after(lines, r"GDS release version(?: \(beta\))?: *(\S+)")
+    if not release:
+        raise Unparsable("gdscheck -p", text.strip().split("\n", 1)[0])
+    storage = {
+        found[2]: found[3] == "Supported"
+        for line in lines
+        if (found := _SUPPORT.fullmatch(line)) and not found[1]
+    }
+    joined = "\n".join(lines)
+    verified = None
+    if "Platform verification succeeded" in joined:
+        verified = True
+    elif "Platform verification failed" in joined or "Platform verification error" in joined:
+        verified = False
+    trouble = tuple(line for line in lines if _TROUBLE.search(line)) if not verified else ()
+    return GdsCheck(
+        release,
+        _after(lines, r"nvidia_fs version: *([\d.]+)"),
+        storage,
+        tuple(line for line in lines if re.match(r"GPU (index )?\d+ ", line)),
+        _after(lines, r"IOMMU: *(\w+)").lower(),
+        verified,
+        trouble,
+    )
+
+
+def _after(lines: list[str], pattern: str) -> str:
+    found = (re.match(pattern, line) for line in lines)
+    return next((each[1] for each in found if each), "")
