@@ -1,0 +1,35 @@
+"""Lay nodes side by side; change nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from toolkit.checks.sheets import Sheet, Sheets
+from toolkit.errors import Outcome
+from toolkit.evidence import Evidence
+from toolkit.flow.access import Fleet
+from toolkit.flow.each import on_each, on_saved
+from toolkit.flow.runs import RunFolder
+from toolkit.hosts import Host
+from toolkit.reach.collect import collect
+from toolkit.reach.transport import Transport
+from toolkit.want import Want
+
+
+def sheets_of(fleet: Fleet, want: Want, folder: RunFolder) -> list[Outcome[Sheet]]:
+    """Ask every node once; of its evidence, kept in the run's folder, only a sheet remains."""
+    sheets, turn = Sheets(want), threading.Lock()
+
+    def work(host: Host, transport: Transport) -> Sheet:
+        evidence = collect(transport)
+        folder.keep_evidence(host.name, evidence)
+        with turn:
+            return sheets.make(host.name, evidence)
+
+    return on_each(fleet, "reading", work)
+
+
+def sheets_of_saved(saved: Iterable[tuple[str, Evidence]], want: Want) -> list[Outcome[Sheet]]:
+    """The same of evidence that was saved earlier; one node's at a time is held."""
+    return on_saved(saved, Sheets(want).make)
