@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import re
 
-from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
+from toolkit.checks.check import (
+    Finding,
+    Impact,
+    check,
+    failed,
+    not_applicable,
+    passed,
+    unknown,
+)
 from toolkit.errors import NoEvidence
 from toolkit.facts.gpu import Flavor, option_values
 from toolkit.facts.node import Node
@@ -23,6 +31,8 @@ NOT_LOADED = "no NVIDIA driver is loaded"
 def present(node: Node, want: Want) -> Finding:
     """Every GPU on the PCI bus is driven by the NVIDIA driver."""
     gpus = node.pci.gpus
+    if not node.drivers_told:
+        return unknown("what drives the GPUs was not printed", hint="lspci -k")
     if all(gpu.driver == "vfio-pci" for gpu in gpus):
         return not_applicable(f"all {len(gpus)} GPUs are passed through to guests (vfio-pci)")
     wrong = [gpu for gpu in gpus if gpu.driver not in {"nvidia", "vfio-pci"}]
@@ -100,6 +110,19 @@ def flavor(node: Node, want: Want) -> Finding:
     return passed(f"{node.driver.flavor} kernel modules")
 
 
+# What decides over GPUDirect and its kin, and so is shown.
+_OF_INTEREST = (
+    "EnableResizableBar",
+    "EnablePCIERelaxedOrderingMode",
+    "DmaRemapPeerMmio",
+    "EnableStreamMemOPs",
+    "GrdmaPciTopoCheckOverride",
+    "CoherentGPUMemoryMode",
+    "ImexChannelCount",
+    "RegistryDwords",
+)
+
+
 @check(
     "nvidia.params",
     impact=Impact.FRAGILE,
@@ -110,7 +133,8 @@ def params(node: Node, want: Want) -> Finding:
     """The driver runs with the parameters that modprobe.d gives it.
 
     A stale initramfs or a driver that was not reloaded keeps the old ones. Under a
-    translating IOMMU DmaRemapPeerMmio must stay 1.
+    translating IOMMU DmaRemapPeerMmio must stay 1. Where the driver runs in a container, it
+    takes its options from the container's own configuration, not from the node's files.
     """
     live = node.driver_params
     configured: dict[str, str] = {}
@@ -128,7 +152,10 @@ def params(node: Node, want: Want) -> Finding:
         d.translated for d in node.iommu_groups.values()
     ):
         return failed("DmaRemapPeerMmio 0 under a translating IOMMU", expected="DmaRemapPeerMmio 1")
-    return passed(f"{len(configured)} configured, all live" if configured else "driver's defaults")
+    return passed(
+        f"{len(configured)} configured, all live" if configured else "driver's defaults",
+        details=tuple(f"{key}: {live[key]}" for key in _OF_INTEREST if live.get(key)),
+    )
 
 
 def _plain(value: str) -> str:

@@ -6,31 +6,34 @@ import re
 
 from toolkit.checks.check import Finding, Impact, Tense, check, failed, passed
 from toolkit.facts.node import Node
-from toolkit.facts.rdma import RdmaDevice
-from toolkit.facts.topology import path_pairs
+from toolkit.facts.rdma import Kind, RdmaDevice
 from toolkit.want import Want
+
+# How GPU memory is reached through devices that are no HCAs.
+_OTHERS = {
+    Kind.SOFTWARE: "Soft-RoCE and Soft-iWARP copy through the processor: no GPUDirect RDMA",
+    Kind.OMNI_PATH: "Omni-Path has GPUDirect in its own driver, not through verbs",
+}
 
 
 @check(
     "rdma.devices",
     impact=Impact.BROKEN,
-    source="/sys/class/infiniband, /dev/infiniband; rdma-core documentation",
+    source="/sys/class/infiniband, /dev/infiniband; rdma-core, libibverbs and its providers",
     fix="modprobe mlx5_ib ib_uverbs; install rdma-core for the device nodes",
 )
 def devices(node: Node, want: Want) -> Finding:
-    """Every HCA on the PCI bus is an RDMA device that user space can open."""
-    driven = {each.address for each in node.rdma_devices}
-    functions = node.pci.functions.values()
-    # A function given to a guest, or a virtual one, is not this node's to drive.
-    idle = [
-        each.address
-        for each in functions
-        if each.may_be_hca
-        and not each.virtual
-        and each.driver != "vfio-pci"
-        and each.address not in driven
-    ]
+    """Every HCA on the PCI bus is an RDMA device that user space can open.
+
+    Software devices (rxe, siw) look like HCAs to every tool and can never do GPUDirect RDMA.
+    EFA devices do it in a way of their own. Where libibverbs has no provider for a device,
+    the kernel has it and user space does not: after an update of only one of them.
+    """
+    if not node.tells_rdma and (listing := node.lists_no_hca):
+        hint = "lspci -d 15b3: tells whether there is one without a driver"
+        return failed(f"no RDMA device, no HCA in the {listing}", expected="an HCA", hint=hint)
     if not node.rdma_devices:
+        idle = _idle(node)
         return failed(
             f"no RDMA device; {len(idle)} HCAs on the PCI bus"
             if idle
@@ -38,17 +41,73 @@ def devices(node: Node, want: Want) -> Finding:
             expected="an RDMA device for each HCA",
             details=tuple(idle),
         )
-    if idle:
+    kinds = {each.kind for each in node.rdma_devices}
+    if kinds <= _OTHERS.keys():
         return failed(
-            f"no RDMA device for {len(idle)} of {len(idle) + len(driven)} HCAs",
+            f"no HCA: {len(node.rdma_devices)} devices of {' and '.join(sorted(kinds))}",
+            expected="an HCA",
+            details=tuple(f"{each.name}: {_OTHERS[each.kind]}" for each in node.rdma_devices),
+        )
+    if idle := _idle(node):
+        driven = len({each.address for each in node.rdma_devices})
+        return failed(
+            f"no RDMA device for {len(idle)} of {len(idle) + driven} HCAs",
             expected="an RDMA device for each HCA",
             details=tuple(idle),
         )
+    return _opened(node)
+
+
+def _idle(node: Node) -> list[str]:
+    """HCAs on the PCI bus without an RDMA device."""
+    driven = {each.address for each in node.rdma_devices}
+    # A function given to a guest, or a virtual one, is not this node's to drive.
+    return [
+        each.address
+        for each in node.pci.functions.values()
+        if each.may_be_hca
+        and not each.virtual
+        and each.driver != "vfio-pci"
+        and each.address not in driven
+    ]
+
+
+def _opened(node: Node) -> Finding:
+    """Whether user space can open what the kernel has."""
     if not any("/uverbs" in path for path in node.rdma_nodes):
         return failed(
             "no /dev/infiniband/uverbs*", expected="a uverbs node", hint="modprobe ib_uverbs"
         )
-    return passed(f"{len(node.rdma_devices)} devices")
+    hint = "install ibverbs-providers (rdma-core) of the version of libibverbs; ibv_devinfo"
+    if node.devinfo_trouble:
+        return failed(node.devinfo_trouble, expected="every HCA in ibv_devinfo", hint=hint)
+    hcas = [each.name for each in node.rdma_devices if each.kind is Kind.HCA]
+    seen = node.devinfo if not node.devinfo_failed else None
+    unseen = [name for name in hcas if seen is not None and name not in seen]
+    if unseen:
+        return failed(
+            f"user space does not see {len(unseen)} of {len(hcas)} HCAs",
+            expected="every HCA in ibv_devinfo",
+            hint=hint,
+            details=tuple(unseen),
+        )
+    others = [each for each in node.rdma_devices if each.kind is not Kind.HCA]
+    return passed(
+        f"{len(node.rdma_devices)} devices",
+        details=tuple(f"{each.name}: {each.kind}, no HCA" for each in others),
+    )
+
+
+def serving(node: Node) -> tuple[RdmaDevice, ...]:
+    """The HCAs that serve GPUs, where topology tells which those are; else all.
+
+    An unused management or storage port is no fault.
+    """
+    if not any(each.address for each in node.rdma_devices):
+        return node.rdma_devices  # as a tool printed them: without a place on the PCI bus
+    near = {each.hca.address for each in node.near_pairs}
+    near = near or {each.address for each in node.compute_hcas}
+    return tuple(each for each in node.rdma_devices if each.address in near) or node.rdma_devices
 
 
 @check(
@@ -61,31 +120,59 @@ def port(node: Node, want: Want) -> Finding:
     """Each HCA that shares a switch with a GPU has a port that is up.
 
     Judged are the HCAs that serve GPUs, where topology tells which those are: an unused
-    management or storage port is no fault.
+    management or storage port is no fault. The states are different faults: INIT waits for
+    a subnet manager, Polling finds no partner, Disabled was switched off. A dead port still
+    shows a rate, 40 Gb/s: it says nothing. On Ethernet, Disabled means no more than that the
+    net device is down or has no carrier.
     """
-    pairs = path_pairs(node.pci, node.hcas)
-    near = {each.hca.address for each in pairs}
-    judged = [each for each in node.rdma_devices if each.address in near] or list(node.rdma_devices)
+    judged = serving(node)
     down = [each for each in judged if not any(one.up for one in each.ports)]
     if not judged:
         return failed("no RDMA device", expected="ports ACTIVE and LinkUp", hint="see rdma.devices")
     if down:
         return failed(
-            f"{len(down)} of {len(judged)} HCAs without a port that is up",
+            f"{len(down)} of {len(judged)} HCAs without a port that is up: {_names(down)}",
             expected="ACTIVE, LinkUp",
-            hint=_port_hint(down),
+            hint="; ".join(dict.fromkeys(map(_fault, down))),
             details=tuple(f"{each.name}: {_states(each)}" for each in down),
         )
     return passed(f"{len(judged)} HCAs up")
 
 
+def _names(devices: list[RdmaDevice]) -> str:
+    """The first of them with their states; all are in the details."""
+    told = [f"{each.name} {_states(each)}" for each in devices[:4]]
+    return ", ".join(told) + (f" and {len(devices) - 4} more" if len(devices) > 4 else "")
+
+
 def _states(device: RdmaDevice) -> str:
-    return ", ".join(f"{p.state}/{p.phys_state}" for p in device.ports) or "no port"
+    told = ("/".join(filter(None, (p.state, p.phys_state))) for p in device.ports)
+    return ", ".join(told) or "no port"
 
 
-def _port_hint(down: list[RdmaDevice]) -> str:
-    waiting = any(p.state == "INIT" for each in down for p in each.ports)
-    return "is a subnet manager running? sminfo" if waiting else ""
+def _fault(device: RdmaDevice) -> str:
+    """What keeps the port that is nearest to being up from it, and what to do."""
+    ports = [one for one in device.ports if one.state in {"INIT", "ARMED"}] or list(device.ports)
+    if not ports:
+        return "no port: see the kernel log, dmesg | grep mlx5"
+    one = ports[0]
+    if one.state in _WAITS:
+        return _WAITS[one.state]
+    if one.phys_state == "Disabled" and one.link_layer == "Ethernet":
+        net = device.netdevs[0] if device.netdevs else "NETDEV"
+        return f"no carrier, or switched off: ip link set {net} up; cable, switch port"
+    return _DOWN.get(one.phys_state, "cable, transceiver or switch port; mlxlink -d DEVICE -m")
+
+
+_WAITS = {
+    "INIT": "INIT waits for a subnet manager, is one running? sminfo",
+    "ARMED": "ARMED: the subnet manager has not finished, see its log",
+}
+_DOWN = {
+    "Disabled": "switched off: ibportstate LID PORT enable, here or at the switch",
+    "Polling": "no partner answers: cable, transceiver, switch port",
+    "Sleep": "no partner answers: cable, transceiver, switch port",
+}
 
 
 _UNLIMITED = {"unlimited", "infinity", "-1"}

@@ -1,9 +1,171 @@
-"""RDMA ports beyond their state, and what the driver says of its GPUs."""
+"""RDMA ports beyond their state, daemons, and what the driver says of its GPUs."""
 
 from __future__ import annotations
 
+import re
+
+from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
+from toolkit.evidence import State
+from toolkit.facts.daemons import Daemon, parse_daemons
+from toolkit.facts.fact import fact
+from toolkit.facts.ibstat import parse_ibdev2netdev, parse_ibstat, parse_ibv_devinfo
+from toolkit.facts.rdma import RdmaDevice
 from toolkit.facts.reading import Reading
+from toolkit.facts.roce import (
+    Gid,
+    NetDevice,
+    Qos,
+    parse_gids,
+    parse_mlnx_qos,
+    parse_net_devices,
+)
+from toolkit.facts.smi_query import SmiReport, parse_smi_csv, parse_smi_query
+from toolkit.facts.versions import Version
+from toolkit.facts.virt import CONTAINERS, parse_detect_virt
+
+_PROVIDER = re.compile(r"couldn't load driver '([^']+)'")
 
 
 class Fabric(Reading):
-    """RDMA ports beyond their state, and what the driver says of its GPUs."""
+    """RDMA ports beyond their state, daemons, and what the driver says of its GPUs."""
+
+    @property
+    def probed(self) -> bool:
+        """Whether the probe read this; else it was put together from loose files.
+
+        What the probe lost is lost: what another tool says does not take its place.
+        """
+        return self._given("uid") or self._given("hostname")
+
+    @fact
+    def said_devices(self) -> tuple[RdmaDevice, ...]:
+        """RDMA devices as a tool printed them, for evidence put together from loose files.
+
+        :raises NoEvidence: where no such output is given, or it cannot tell of a port.
+        """
+        if self._given("ibstat"):
+            return parse_ibstat(self._text("ibstat"))
+        if self._given("ibv-devinfo"):
+            return parse_ibv_devinfo(self._text("ibv-devinfo"))
+        if self._given("ibdev2netdev"):
+            devices = parse_ibdev2netdev(self._text("ibdev2netdev"))
+            if not all(port.up for each in devices for port in each.ports):
+                raise NoEvidence(
+                    "ibdev2netdev: a net device is down, which tells nothing of its port",
+                    hint="ibstat",
+                )
+            return devices
+        return parse_ibstat(self._text("infiniband"))  # not given either: says so
+
+    @fact
+    def devinfo(self) -> dict[str, RdmaDevice] | None:
+        """What user space sees, by name; None where the node has no ibv_devinfo."""
+        if not self._there("ibv-devinfo"):
+            return None
+        return {each.name: each for each in parse_ibv_devinfo(self._text("ibv-devinfo"))}
+
+    @fact
+    def devinfo_trouble(self) -> str:
+        """Why user space sees no RDMA device, where ibv_devinfo says so; "" else."""
+        if self._state("ibv-devinfo") is not State.FAILED:
+            return ""
+        said = self._evidence.frame("ibv-devinfo").text
+        provider = _PROVIDER.search(said)
+        if provider:
+            return f"user space has no provider {provider[1]}"
+        return "user space finds no RDMA device" if "No IB devices found" in said else ""
+
+    @fact
+    def devinfo_failed(self) -> bool:
+        return self._state("ibv-devinfo") is State.FAILED
+
+    @fact
+    def gids(self) -> tuple[Gid, ...]:
+        """GIDs in use, of every port."""
+        return parse_gids(self._text("rdma-gids"))
+
+    @fact
+    def net_devices(self) -> dict[str, NetDevice]:
+        """Network devices by name, without those of containers."""
+        return parse_net_devices(self._text("net-devices"))
+
+    @fact
+    def qos(self) -> Qos | None:
+        """Priorities of the first RoCE port that is up; None without such a port or mlnx_qos."""
+        return parse_mlnx_qos(self._text("mlnx-qos")) if self._there("mlnx-qos") else None
+
+    @fact
+    def qos_command(self) -> str:
+        """What was asked for them: "mlnx_qos -i ens1np0"."""
+        return self._evidence.frame("mlnx-qos").source
+
+    @fact
+    def roce_ecn(self) -> tuple[str, ...]:
+        """Lines "ens1np0/ecn/roce_np/enable/3:1", where OFED's driver shows them."""
+        return tuple(line for line in self._text("roce-ecn").split("\n") if line)
+
+    @fact
+    def container(self) -> str:
+        """The kind of container that the probe ran in; "" for none."""
+        if self._there("virt"):
+            return self.virtualization if self.virtualization in CONTAINERS else ""
+        return "container" if self._text("container-marks").strip() else ""
+
+    @fact
+    def virtualization(self) -> str:
+        """What systemd-detect-virt says: "none", "kvm", "docker"; "" where it is not there."""
+        state = self._state("virt")
+        if state is State.ABSENT:
+            return ""
+        # It fails where there is nothing to detect, and says so.
+        said = self._evidence.frame("virt").text if state is State.FAILED else self._text("virt")
+        return parse_detect_virt(said)
+
+    @fact
+    def daemons(self) -> tuple[Daemon, ...]:
+        """Daemons that run, of those that matter here.
+
+        :raises NoEvidence: where those of the node cannot be seen.
+        """
+        found = parse_daemons(self._text("daemons"))
+        if self.container:
+            raise NoEvidence(f"/proc: inside a {self.container} daemons of the node are not seen")
+        root = self._text("uid").strip() == "0"
+        # With hidepid a user sees no process of others, not even the first.
+        if not root and self._state("limits-now") is not State.OK:
+            raise NeedsRoot("/proc: processes of others are hidden")
+        return found
+
+    @fact
+    def imex_channels(self) -> tuple[str, ...]:
+        return tuple(self._text("imex-channels").split())
+
+    @fact
+    def fabric_manager(self) -> Version | None:
+        """Version of the fabric manager on disk; None where it is not installed on the node."""
+        if not self._there("fabricmanager-version"):
+            return None
+        said = self._text("fabricmanager-version")
+        found = re.search(r"\b\d{3,}(\.\d+)+", said)
+        if found is None:
+            raise Unparsable("nv-fabricmanager --version", said.strip())
+        return Version(found[0])
+
+    @fact
+    def smi(self) -> SmiReport:
+        """The GPUs as ``nvidia-smi -q`` tells them, or its CSV given as a loose file."""
+        if not self._given("nvidia-smi-q") and self._given("nvidia-smi-csv"):
+            return parse_smi_csv(self._text("nvidia-smi-csv"))
+        return parse_smi_query(self._text("nvidia-smi-q"))
+
+    @fact
+    def selinux(self) -> bool | None:
+        """Whether SELinux enforces; None where the kernel has it not, or off."""
+        return self._text("selinux").strip() == "1" if self._there("selinux") else None
+
+    @fact
+    def rdma_denials(self) -> tuple[str, ...] | None:
+        """What SELinux kept from RDMA devices, oldest first; None without an audit log."""
+        if not self._there("selinux-denials"):
+            return None
+        return tuple(line for line in self._text("selinux-denials").split("\n") if line)

@@ -21,10 +21,33 @@ class Port:
     phys_state: str  # "LinkUp", "Polling", "Disabled"
     rate: str  # "400 Gb/sec (4X NDR)"
     link_layer: str  # "InfiniBand" or "Ethernet"
+    active_mtu: int = 0  # bytes; 0 where not told, for sysfs has none
 
     @property
     def up(self) -> bool:
         return self.state == "ACTIVE" and self.phys_state == "LinkUp"
+
+    @property
+    def gbits(self) -> float:
+        """Gb/s; 0 where not told, or where the port is down and the rate says nothing."""
+        found = re.match(r"[0-9]{1,5}(\.[0-9]{1,3})?(?= Gb)", self.rate)
+        return float(found[0]) if found and self.up else 0.0
+
+
+class Kind(StrEnum):
+    """What is behind an RDMA device."""
+
+    HCA = "HCA"
+    SOFTWARE = "software"  # Soft-RoCE, Soft-iWARP: copies through the processor
+    OMNI_PATH = "Omni-Path"
+    EFA = "EFA"
+
+
+_KINDS = (
+    (r"(rxe|siw)", Kind.SOFTWARE),
+    (r"(hfi1_|qib)", Kind.OMNI_PATH),
+    (r"(efa_|rdmap\d+s\d+$)", Kind.EFA),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +58,16 @@ class RdmaDevice:
     board: str  # "MT_0000000838": a board id, the same on equal cards
     netdevs: tuple[str, ...]
     ports: tuple[Port, ...] = field(default=())
+    type: str = ""  # "MT4129": the same on equal chips
+
+    @property
+    def kind(self) -> Kind:
+        """By its name, else by whether hardware stands behind it at all."""
+        for start, kind in _KINDS:
+            if re.match(start, self.name):
+                return kind
+        told = self.address or self.firmware or self.type or self.board
+        return Kind.HCA if told or self.name.startswith("mlx") else Kind.SOFTWARE
 
 
 class OfedFlavour(StrEnum):
@@ -49,9 +82,12 @@ class Ofed:
 
     flavour: OfedFlavour
     version: Version | None = None  # None for inbox
+    packaging: str = ""  # "prebuilt" or "container" where it is not the vendor's packages
 
     def __str__(self) -> str:
-        return f"{self.flavour} {self.version}" if self.version else str(self.flavour)
+        words = [str(self.flavour), str(self.version) if self.version else ""]
+        words.append(f"({self.packaging})" if self.packaging else "")
+        return " ".join(word for word in words if word)
 
 
 def parse_infiniband(text: str) -> tuple[RdmaDevice, ...]:
@@ -94,6 +130,7 @@ def _device(name: str, values: dict[str, list[str]]) -> RdmaDevice:
             )
             for number in numbers
         ),
+        one("hca_type"),
     )
 
 

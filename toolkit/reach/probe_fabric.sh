@@ -1,6 +1,74 @@
 # shellcheck shell=sh disable=SC2154,SC2317 # probe.sh sets what is used here, and calls it
-# Part of the probe: ports, GIDs, limits of the RDMA devices; what the driver says of its GPUs.
+# Part of the probe: GIDs, MTU and settings of the RDMA devices; daemons; what the driver
+# says of its GPUs.
+
+gids() { # a table has 256 entries, all but a few of them zero; the attributes of those are refused
+    # By folder: the names of all entries of many ports would not fit on a command line.
+    (cd "$root/sys/class/infiniband" 2>/dev/null &&
+        grep -rs '' -- */ports/*/gids */ports/*/gid_attrs /dev/null) |
+        grep -v ':0000:0000:0000:0000:0000:0000:0000:0000$'
+}
+
+net_devices() { # without those of containers and guests: there may be hundreds
+    from /sys/class/net '*/mtu' '*/operstate' | grep -vE '^(veth|cali|lxc|tap|vnet|vxlan|flannel)'
+}
+
+roce_netdev() { # the first Ethernet port that is up, by its net device
+    for port in "$root"/sys/class/infiniband/*/ports/*; do
+        layer='' state=''
+        { read -r layer <"$port/link_layer" && read -r state <"$port/state"; } 2>/dev/null
+        case $layer:$state in Ethernet:*ACTIVE) ;; *) continue ;; esac
+        for net in "${port%/ports/*}"/device/net/*; do
+            if [ -e "$net" ]; then echo "${net##*/}"; return; fi
+        done
+    done
+}
+
+roce_ecn() { from /sys/class/net '*/ecn/roce_np/enable/3' '*/ecn/roce_rp/enable/3'; }
+
+daemons() { # by their names in /proc, so that those in containers count too
+    for found in $(cd "$root/proc" 2>/dev/null && grep -slxE \
+        'nv-fabricmanage|nvidia-imex|nvidia-persiste|nvlsm|slurmd|pbs_mom|sge_execd|lsf_sbatchd|sbatchd|raylet' [0-9]*/comm); do
+        from /proc "$found" "${found%/comm}/limits" | grep -E '(/comm:|Max locked memory)'
+    done
+}
+
+denials() { # of the last of the audit log: what SELinux kept from RDMA devices
+    tail -c 400000 "$root/var/log/audit/audit.log" 2>/dev/null |
+        grep -E 'avc: +denied .*(infiniband|rdma)' | tail -n 20
+}
+
+gpu_lines() { # of the long answer of nvidia-smi -q the sections that count, in frames as cmd prints them
+    sed -n -e '/^= /p' -e '/^|Driver Version/p' -e '/^|Attached GPUs/p' -e '/^|GPU [0-9A-Fa-f]/p' -e '/^|    Product /p' \
+        -e '/^|    Persistence Mode/p' -e '/^|    Addressing Mode/p' \
+        -e '/^|    PCI *$/p' -e '/^|    MIG Mode/,/^|        Pending/p' \
+        -e '/^|    GPU Virtualization Mode/,/^|        Host VGPU/p' -e '/^|        Device Id/p' \
+        -e '/^|    FB Memory Usage/,/^|        Total/p' -e '/^|    BAR1 Memory Usage/,/^|        Total/p' \
+        -e '/^|    Fabric *$/,/^|    [^ ]/p'
+}
+
+gpu_details() { # the dear one of nvidia-smi's answers
+    cmd nvidia-smi-q 15 nvidia-smi -q | gpu_lines
+    count=$((count + 1)) # cmd counted in the pipe's own shell
+}
 
 probe_fabric() {
-    :
+    take rdma-gids '/sys/class/infiniband/*/ports/*/gids' gids
+    take net-devices /sys/class/net net_devices
+    take roce-ecn '/sys/class/net/*/ecn' roce_ecn
+    take daemons '/proc/*/comm' daemons
+    take imex-channels /dev/nvidia-caps-imex-channels names '/dev/nvidia-caps-imex-channels/channel[0-9]'
+    take container-marks 'marks of a container' names /.dockerenv /run/.containerenv /run/systemd/container
+    file selinux /sys/fs/selinux/enforce
+    audit=/var/log/audit/audit.log
+    if [ -r "$root$audit" ]; then take selinux-denials $audit denials
+    elif [ -e "$root$audit" ]; then frame selinux-denials denied $audit
+    elif [ -d "$root${audit%/*}" ] && [ ! -x "$root${audit%/*}" ]; then frame selinux-denials denied $audit
+    else frame selinux-denials absent $audit; fi
+    cmd virt 5 systemd-detect-virt
+    cmd fabricmanager-version 5 nv-fabricmanager --version
+    cmd ibv-devinfo 10 ibv_devinfo
+    roce=$(roce_netdev)
+    if [ -n "$roce" ]; then cmd mlnx-qos 5 mlnx_qos -i "$roce"
+    else frame mlnx-qos absent 'mlnx_qos: no RoCE port is up'; fi
 }

@@ -1,0 +1,160 @@
+"""What the probe reads of RoCE ports, daemons and GPUs, from a small tree of files."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from toolkit.evidence import Evidence, State
+from toolkit.facts.node import Node
+from toolkit.facts.roce import Qos
+from toolkit.reach.collect import probe_script
+
+pytestmark = pytest.mark.shell
+
+SHELLS = [
+    pytest.param(("dash", "-s"), id="dash"),
+    pytest.param(("busybox", "sh", "-s"), id="busybox"),
+    pytest.param(("bash", "-s"), id="bash"),
+]
+PORT = "sys/class/infiniband/rocep1s0/ports/1"
+ZERO = "0000:0000:0000:0000:0000:0000:0000:0000"
+FILES = {
+    f"{PORT}/link_layer": "Ethernet",
+    f"{PORT}/state": "4: ACTIVE",
+    f"{PORT}/phys_state": "5: LinkUp",
+    f"{PORT}/gids/0": "fe80:0000:0000:0000:a288:c2ff:fe00:0001",
+    f"{PORT}/gids/1": "0000:0000:0000:0000:0000:ffff:0a00:0001",
+    f"{PORT}/gids/2": ZERO,
+    f"{PORT}/gid_attrs/types/0": "IB/RoCE v1",
+    f"{PORT}/gid_attrs/types/1": "RoCE v2",
+    f"{PORT}/gid_attrs/ndevs/1": "ens1np0",
+    "sys/class/infiniband/rocep1s0/device/net/ens1np0/mtu": "9000",
+    "sys/class/net/ens1np0/mtu": "9000",
+    "sys/class/net/ens1np0/operstate": "up",
+    "sys/class/net/ens1np0/ecn/roce_np/enable/3": "1",
+    "sys/class/net/veth12ab/mtu": "1450",
+    "sys/fs/selinux/enforce": "1",
+    "dev/nvidia-caps-imex-channels/channel0": "",
+    "proc/7/comm": "slurmd",
+    "proc/7/limits": (
+        "Limit                     Soft Limit           Hard Limit           Units     \n"
+        "Max locked memory         unlimited            unlimited            bytes     "
+    ),
+    "proc/8/comm": "bash",
+    "var/log/audit/audit.log": (
+        "type=AVC msg=audit(1763700000.123:4): avc:  denied  { open } for pid=1 "
+        "tcontext=system_u:object_r:infiniband_device_t:s0\n"
+        "type=AVC msg=audit(1763700000.124:5): avc:  denied  { open } for pid=1 comm=ls"
+    ),
+}
+MLNX_QOS = """#!/bin/sh
+[ "$*" = '-i ens1np0' ] || exit 1
+printf 'Priority trust state: dscp\\nPFC configuration:\\n\\tpriority    0   1\\n'
+printf '\\tenabled     0   0   0   1   0   0   0   0   \\n'
+"""
+SMI = """#!/bin/sh
+[ "$1" = -q ] || exit 2
+cat <<'END'
+==============NVSMI LOG==============
+
+Driver Version                         : 595.80
+CUDA Version                           : 13.2
+
+Attached GPUs                          : 1
+GPU 00000000:01:00.0
+    Product Name                       : NVIDIA L40S
+    MIG Mode
+        Current                        : N/A
+        Pending                        : N/A
+    Serial Number                      : 0
+    PCI
+        Bus                            : 0x01
+        Device Id                      : 0x26B910DE
+    FB Memory Usage
+        Total                          : 46068 MiB
+        Used                           : 0 MiB
+    BAR1 Memory Usage
+        Total                          : 65536 MiB
+    Fabric
+        State                          : N/A
+        Health
+            Summary                    : N/A
+    Processes                          : None
+    Capabilities
+        EGM                            : disabled
+END
+"""
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("fabric")
+    for path, text in FILES.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(f"{text}\n")
+    (root / "bin").mkdir()
+    for name, text in (("mlnx_qos", MLNX_QOS), ("nvidia-smi", SMI)):
+        (root / "bin" / name).write_text(text)
+        (root / "bin" / name).chmod(0o755)
+    return root
+
+
+def probed(shell: tuple[str, ...], root: Path) -> Evidence:
+    done = subprocess.run(
+        (shutil.which(shell[0]) or shell[0], *shell[1:]),
+        input=probe_script(),
+        env={"GDR_ROOT": str(root), "GDR_BIN": str(root / "bin"), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    return Evidence.parse(done.stdout)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_roce_port_with_its_addresses_and_priorities(shell: tuple[str, ...], tree: Path) -> None:
+    evidence = probed(shell, tree)
+    node = Node(evidence)
+    assert evidence.complete
+    assert [(each.index, each.type, each.netdev) for each in sorted(node.gids, key=str)] == [
+        (0, "IB/RoCE v1", ""),
+        (1, "RoCE v2", "ens1np0"),
+    ]
+    assert ZERO not in evidence.text("rdma-gids")
+    assert list(node.net_devices) == ["ens1np0"]
+    assert node.net_devices["ens1np0"].mtu == 9000
+    assert (node.qos, node.qos_command) == (Qos("dscp", (3,)), "mlnx_qos -i ens1np0")
+    assert node.roce_ecn == ("ens1np0/ecn/roce_np/enable/3:1",)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_daemons_denials_and_gpus(shell: tuple[str, ...], tree: Path) -> None:
+    evidence = probed(shell, tree)
+    node = Node(evidence)
+    assert evidence.text("daemons").startswith("7/comm:slurmd\n7/limits:Max locked memory")
+    assert "bash" not in evidence.text("daemons")
+    assert node.imex_channels == ("/dev/nvidia-caps-imex-channels/channel0",)
+    assert node.selinux is True
+    assert node.rdma_denials is not None
+    assert len(node.rdma_denials) == 1
+    (gpu,) = node.smi.gpus
+    assert (gpu.name, gpu.device, gpu.memory_mib, gpu.bar1_mib) == (
+        "NVIDIA L40S",
+        0x26B9,
+        46068,
+        65536,
+    )
+    assert "Serial" not in evidence.text("nvidia-smi-q")
+    assert "EGM" not in evidence.text("nvidia-smi-q")
+
+
+def test_without_a_roce_port_nobody_asks_for_priorities(tree: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(tree, tmp_path / "root")
+    (root / PORT / "state").write_text("1: DOWN\n")
+    frame = probed(("dash", "-s"), root).frame("mlnx-qos")
+    assert (frame.state, frame.source) == (State.ABSENT, "mlnx_qos: no RoCE port is up")

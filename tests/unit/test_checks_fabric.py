@@ -1,0 +1,275 @@
+"""The checks on RDMA devices, what holds them back, and what the machine is."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.evidence.board import BOARD, GPUS, HCAS
+from tests.evidence.build import DOWN, GUEST_CPU, INFINIBAND, UP, hca_lines
+from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
+from tests.evidence.healthy_fabric import SLURMD, daemons, devinfo
+from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
+from toolkit.want import Role, Want
+
+SLOW = INFINIBAND.replace("400 Gb/sec (4X NDR)", "200 Gb/sec (2X NDR)", 1)
+GEN4, GEN5 = ("16.0 GT/s PCIe", 16), ("32.0 GT/s PCIe", 16)
+OLD = INFINIBAND.replace("28.43.2026", "28.39.1002", 1)
+SOFT = "rxe0/node_type:1: CA\nrxe0/ports/1/state:4: ACTIVE\nrxe0/ports/1/phys_state:5: LinkUp\n"
+OPA = "hfi1_0/fw_ver:1.27.0\nhfi1_0/hca_type:HFI\nhfi1_0/device:0000:44:00.0\n"
+UNPROVIDED = (
+    "libibverbs: Warning: couldn't load driver 'libmlx5-rdmav34.so': no such file\n"
+    "No IB devices found\n"
+)
+ENFORCING: dict[str, Override] = {"selinux": "1\n", "selinux-denials": ""}
+DENIAL = (
+    'type=AVC msg=audit(1763700000.123:456): avc:  denied  { access } for pid=1 comm="python3"'
+    " scontext=system_u:system_r:container_t:s0 tcontext=system_u:object_r:infiniband_device_t:s0\n"
+)
+
+
+def ethernet(*ports: tuple[str, str]) -> dict[str, Override]:
+    return {"infiniband": hca_lines("mlx5_0", HCAS[0], *ports).replace("InfiniBand", "Ethernet")}
+
+
+ROWS = [
+    Row("soft-roce-alone", "rdma.devices", FAIL, "devices of software", {"infiniband": SOFT}),
+    Row("omni-path-alone", "rdma.devices", FAIL, "devices of Omni-Path", {"infiniband": OPA}),
+    Row("both", "rdma.devices", FAIL, "Omni-Path and software", {"infiniband": SOFT + OPA}),
+    Row("soft-roce-beside", "rdma.devices", PASS, "4", {"infiniband": INFINIBAND + SOFT}),
+    Row("no-ibv-devinfo", "rdma.devices", PASS, "3 devices", {"ibv-devinfo": ABSENT}),
+    Row(
+        "no-provider",
+        "rdma.devices",
+        FAIL,
+        "user space has no provider libmlx5-rdmav34.so",
+        {"ibv-devinfo": failed(255, UNPROVIDED)},
+    ),
+    Row(
+        "user-space-finds-none",
+        "rdma.devices",
+        FAIL,
+        "user space finds no RDMA device",
+        {"ibv-devinfo": failed(255, "No IB devices found\n")},
+    ),
+    Row(
+        "user-space-misses-one",
+        "rdma.devices",
+        FAIL,
+        "does not see 2 of 3 HCAs",
+        {"ibv-devinfo": devinfo(("mlx5_0", "PORT_ACTIVE"))},
+    ),
+    Row("it-may-not-ask", "rdma.devices", PASS, "3", {"ibv-devinfo": failed(255, "denied\n")}),
+    Row("user-space-hangs", "rdma.devices", UNKNOWN, "no answer", {"ibv-devinfo": TIMEOUT}),
+    Row("alike", "rdma.rate", PASS, "2 ports at 400 Gb/s"),
+    Row("one-slower", "rdma.rate", FAIL, "mlx5_0 port 1: 200 of 400", {"infiniband": SLOW}),
+    Row(
+        "another-model-may-be-slower",
+        "rdma.rate",
+        PASS,
+        "2 ports at 400, 200 Gb/s",
+        {"infiniband": SLOW.replace("MT_0000000838", "MT_0000000224", 1)},
+    ),
+    Row(
+        "a-dead-port-has-no-rate",
+        "rdma.rate",
+        PASS,
+        "1 ports at 400",
+        {
+            "infiniband": hca_lines("mlx5_0", HCAS[0], UP)
+            + hca_lines("mlx5_1", HCAS[1], DOWN).replace(
+                "400 Gb/sec (4X NDR)", "40 Gb/sec (4X QDR)"
+            )
+        },
+    ),
+    Row(
+        "none-is-up",
+        "rdma.rate",
+        NA,
+        "no port that is up",
+        {"infiniband": hca_lines("mlx5_0", HCAS[0], DOWN)},
+    ),
+    Row(
+        "in-a-slower-slot",
+        "rdma.rate",
+        FAIL,
+        "400 Gb/s behind PCIe 16 GT/s x16, 252 Gb/s",
+        board=BOARD.but(HCAS[0], now=GEN4, best=GEN5),
+    ),
+    Row(
+        "made-so",
+        "rdma.rate",
+        PASS,
+        "2 ports",
+        board=BOARD.but(HCAS[0], now=GEN4, best=GEN4),
+    ),
+    Row(
+        "a-guest-sees-no-link",
+        "rdma.rate",
+        PASS,
+        "2 ports",
+        board=BOARD.but(HCAS[0], now=("Unknown", 0), best=("Unknown", 0)),
+    ),
+    Row(
+        "one-for-storage-may-be-slower",
+        "rdma.rate",
+        PASS,
+        "2 ports at 400 Gb/s",
+        {"infiniband": "200 Gb/sec (2X NDR)".join(INFINIBAND.rsplit("400 Gb/sec (4X NDR)", 2))},
+    ),
+    Row("not-read", "rdma.rate", UNKNOWN, "permission", {"infiniband": DENIED}),
+    Row("alike", "rdma.firmware", PASS, "28.43.2026, one for each of 1 boards"),
+    Row("mixed", "rdma.firmware", FAIL, "28.39.1002 and 28.43.2026", {"infiniband": OLD}),
+    Row(
+        "of-another-board",
+        "rdma.firmware",
+        PASS,
+        "one for each of 2 boards",
+        {"infiniband": OLD.replace("MT_0000000838", "MT_0000000224", 1)},
+    ),
+    Row("software-has-none", "rdma.firmware", NA, "no HCA tells", {"infiniband": SOFT}),
+    Row("not-read", "rdma.firmware", UNKNOWN, "permission", {"infiniband": DENIED}),
+    Row("slurm", "rdma.memlock_now", PASS, "slurmd: unlimited"),
+    Row("no-scheduler", "rdma.memlock_now", NA, "no daemon", {"daemons": ""}),
+    Row(
+        "started-before-it-was-set",
+        "rdma.memlock_now",
+        FAIL,
+        "slurmd (pid 2201): 8388608 bytes",
+        {"daemons": daemons((2201, "slurmd", "8388608"))},
+    ),
+    Row(
+        "its-limits-may-not-be-read",
+        "rdma.memlock_now",
+        UNKNOWN,
+        "limits of slurmd",
+        {"daemons": "2201/comm:slurmd\n"},
+    ),
+    Row(
+        "others-are-hidden",
+        "rdma.memlock_now",
+        UNKNOWN,
+        "run as root",
+        {"daemons": "", "uid": "1000\n", "limits-now": DENIED},
+    ),
+    Row(
+        "as-a-user-who-sees-them",
+        "rdma.memlock_now",
+        PASS,
+        "slurmd",
+        {"daemons": daemons(SLURMD), "uid": "1000\n"},
+    ),
+    Row("none", "rdma.selinux", NA, "not active"),
+    Row("permissive", "rdma.selinux", PASS, "permissive", {"selinux": "0\n"}),
+    Row("nothing-denied", "rdma.selinux", PASS, "no denial of RDMA devices in audit", ENFORCING),
+    Row(
+        "denied",
+        "rdma.selinux",
+        FAIL,
+        "1 denials of RDMA devices in audit.log, the last on 2025-11-21",
+        {**ENFORCING, "selinux-denials": DENIAL},
+    ),
+    Row(
+        "without-auditd",
+        "rdma.selinux",
+        FAIL,
+        "1 denials of RDMA devices in the kernel log",
+        {**ENFORCING, "selinux-denials": ABSENT, "dmesg": f"[    9.0] {DENIAL}"},
+    ),
+    Row(
+        "a-log-for-root-alone",
+        "rdma.selinux",
+        UNKNOWN,
+        "permission denied",
+        {**ENFORCING, "selinux-denials": DENIED},
+    ),
+    Row("bare-metal", "host.virt", PASS, "bare-metal"),
+    Row("a-guest", "host.virt", PASS, "vm, by kvm", {"cpu": GUEST_CPU, "virt": "kvm\n"}),
+    Row(
+        "an-arm-guest",
+        "host.virt",
+        PASS,
+        "vm, by qemu",
+        {"cpu": "processor\t: 0\n", "dmi": "sys_vendor:QEMU\nproduct_name:x\n", "virt": ABSENT},
+    ),
+    Row(
+        "bare-metal-of-a-cloud",
+        "host.virt",
+        PASS,
+        "bare-metal",
+        {"cpu": "processor\t: 0\n", "dmi": "sys_vendor:Amazon EC2\nproduct_name:m7g.metal\n"},
+    ),
+    Row(
+        "wanted-otherwise",
+        "host.virt",
+        FAIL,
+        "vm, by kvm",
+        {"cpu": GUEST_CPU, "virt": "kvm\n"},
+        want=Want(role=Role.BARE_METAL),
+    ),
+    Row(
+        "wanted-host-without-guests",
+        "host.virt",
+        PASS,
+        "no device is given",
+        want=Want(role=Role.VM_HOST),
+    ),
+    Row(
+        "wanted-bare-and-gives-a-gpu-away",
+        "host.virt",
+        FAIL,
+        "vm-host",
+        board=BOARD.but(GPUS[0], driver="vfio-pci"),
+        want=Want(role=Role.BARE_METAL),
+    ),
+    Row("in-a-container", "host.virt", UNKNOWN, "(docker)", {"virt": "docker\n"}),
+    Row(
+        "marked-as-one",
+        "host.virt",
+        UNKNOWN,
+        "inside a container",
+        {"virt": ABSENT, "container-marks": "/.dockerenv\n"},
+    ),
+    Row(
+        "an-image-that-was-a-container-once",
+        "host.virt",
+        PASS,
+        "bare-metal",
+        {"container-marks": "/.dockerenv\n"},
+    ),
+    Row("not-told", "host.virt", UNKNOWN, "no answer", {"virt": TIMEOUT}),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name)
+def test_fabric(row: Row) -> None:
+    holds(row)
+
+
+@pytest.mark.parametrize(
+    ("frames", "hint"),
+    [
+        pytest.param(ethernet(("1: DOWN", "3: Disabled")), "ip link set ib0 up", id="ethernet"),
+        pytest.param(
+            {"infiniband": hca_lines("mlx5_0", HCAS[0], ("1: DOWN", "3: Disabled"))},
+            "ibportstate",
+            id="switched-off",
+        ),
+        pytest.param(
+            {"infiniband": hca_lines("mlx5_0", HCAS[0], DOWN)}, "no partner answers", id="polling"
+        ),
+        pytest.param(
+            {"infiniband": hca_lines("mlx5_0", HCAS[0], ("3: ARMED", "5: LinkUp"))},
+            "has not finished",
+            id="armed",
+        ),
+        pytest.param(
+            {"infiniband": hca_lines("mlx5_0", HCAS[0], ("1: DOWN", "6: LinkErrorRecovery"))},
+            "mlxlink",
+            id="does-not-train",
+        ),
+    ],
+)
+def test_states_of_a_port_are_different_faults(frames: dict[str, Override], hint: str) -> None:
+    finding = judged(Row("", "rdma.port", FAIL, "", frames)).finding
+    assert finding.found.startswith("1 of 1 HCAs without a port that is up: mlx5_0 ")
+    assert hint in finding.hint

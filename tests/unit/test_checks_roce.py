@@ -1,0 +1,166 @@
+"""The checks on addresses, packet sizes and priorities of RDMA ports."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.evidence.board import HCAS
+from tests.evidence.build import DOWN, GUEST_CPU, UP, hca_lines
+from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
+from tests.evidence.healthy_fabric import LINK_LOCAL, devinfo
+from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
+
+ROCE_PORTS = "".join(hca_lines(f"mlx5_{n}", HCAS[n], UP) for n in (0, 1)).replace(
+    "InfiniBand", "Ethernet"
+)
+PLAIN = "0000:0000:0000:0000:0000:ffff:0a00:0001"  # ::ffff:10.0.0.1
+
+
+def gids(*entries: tuple[str, str], device: str = "mlx5_0", net: str = "ib0") -> str:
+    """One port's table: (address, type) of the entries that are in use."""
+    lines = []
+    for index, (address, kind) in enumerate(entries):
+        at = f"{device}/ports/1"
+        lines += [f"{at}/gids/{index}:{address}", f"{at}/gid_attrs/types/{index}:{kind}"]
+        lines += [f"{at}/gid_attrs/ndevs/{index}:{net}"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+V1, V2 = "IB/RoCE v1", "RoCE v2"
+BOTH = ((LINK_LOCAL, V1), (LINK_LOCAL, V2), (PLAIN, V1), (PLAIN, V2))
+GIDS = gids(*BOTH) + gids(*BOTH, device="mlx5_1", net="ib1")
+JUMBO = "".join(f"{each}/mtu:9000\n{each}/operstate:up\n" for each in ("ib0", "ib1"))
+ROCE: dict[str, Override] = {"infiniband": ROCE_PORTS, "rdma-gids": GIDS, "net-devices": JUMBO}
+
+
+def roce(**changed: Override) -> dict[str, Override]:
+    return {**ROCE, **{key.replace("_", "-"): value for key, value in changed.items()}}
+
+
+def mlnx_qos(trust: str, pfc: str) -> str:
+    return (
+        f"DCBX mode: OS controlled\nPriority trust state: {trust}\n"
+        "dscp2prio mapping:\n\tprio:0 dscp:07,06,05,04,03,02,01,00,\n"
+        "PFC configuration:\n\tpriority    0   1   2   3   4   5   6   7\n"
+        f"\tenabled     {'   '.join(pfc)}   \n\tbuffer      0   0   0   1   0   0   0   0   \n"
+    )
+
+
+ROWS = [
+    Row("infiniband-needs-none", "rdma.gid", NA, "no RoCE port"),
+    Row("an-address-each", "rdma.gid", PASS, "2 RoCE ports", ROCE),
+    Row(
+        "link-local-alone",
+        "rdma.gid",
+        FAIL,
+        "1 of 2 RoCE ports",
+        roce(rdma_gids=gids(*BOTH[:2]) + gids(*BOTH, device="mlx5_1")),
+    ),
+    Row(
+        "version-1-alone",
+        "rdma.gid",
+        FAIL,
+        "1 of 2 RoCE ports",
+        roce(rdma_gids=gids((LINK_LOCAL, V1), (PLAIN, V1)) + gids(*BOTH, device="mlx5_1")),
+    ),
+    Row("an-empty-table", "rdma.gid", FAIL, "2 of 2", roce(rdma_gids="")),
+    Row(
+        "a-port-that-is-down-is-not-judged",
+        "rdma.gid",
+        PASS,
+        "1 RoCE ports",
+        roce(
+            infiniband=hca_lines("mlx5_0", HCAS[0], UP).replace("InfiniBand", "Ethernet")
+            + hca_lines("mlx5_1", HCAS[1], DOWN).replace("InfiniBand", "Ethernet"),
+            rdma_gids=gids(*BOTH),
+        ),
+    ),
+    Row("not-read", "rdma.gid", UNKNOWN, "permission", roce(rdma_gids=DENIED)),
+    Row("odd", "rdma.gid", UNKNOWN, "GIDs: cannot", roce(rdma_gids="mlx5_0/ports/1/gids/0:x\n")),
+    Row("infiniband", "rdma.mtu", PASS, "2 ports with 4096 bytes"),
+    Row("no-ibv-devinfo", "rdma.mtu", NA, "ibv_devinfo alone", {"ibv-devinfo": ABSENT}),
+    Row("it-hangs", "rdma.mtu", UNKNOWN, "no answer", {"ibv-devinfo": TIMEOUT}),
+    Row(
+        "infiniband-2048",
+        "rdma.mtu",
+        FAIL,
+        "1 of 2 ports",
+        {
+            "ibv-devinfo": devinfo(("mlx5_0", "PORT_ACTIVE"), mtu=2048)
+            + devinfo(("mlx5_1", "PORT_ACTIVE"))
+        },
+    ),
+    Row("roce-9000", "rdma.mtu", PASS, "2 ports", roce(ibv_devinfo=ABSENT)),
+    Row(
+        "roce-1500",
+        "rdma.mtu",
+        FAIL,
+        "1 of 2 ports below 4096",
+        roce(net_devices=JUMBO.replace("ib1/mtu:9000", "ib1/mtu:1500")),
+    ),
+    Row(
+        "the-bond-that-carries-it-counts",
+        "rdma.mtu",
+        FAIL,
+        "1 of 2 ports",
+        roce(
+            rdma_gids=gids(*BOTH, net="bond0") + gids(*BOTH, device="mlx5_1", net="ib1"),
+            net_devices=JUMBO + "bond0/mtu:1500\nbond0/operstate:up\n",
+        ),
+    ),
+    Row("no-net-device", "rdma.mtu", UNKNOWN, "mlx5_0: its net", roce(net_devices="")),
+    Row("nobody-asked", "roce.qos", NA, "no RoCE port that is up, or no mlnx_qos"),
+    Row(
+        "by-the-book",
+        "roce.qos",
+        PASS,
+        "trust dscp, PFC on 3",
+        roce(mlnx_qos=mlnx_qos("dscp", "00010000")),
+    ),
+    Row(
+        "lossy-with-dscp",
+        "roce.qos",
+        PASS,
+        "PFC on no priority",
+        roce(mlnx_qos=mlnx_qos("dscp", "00000000")),
+    ),
+    Row(
+        "as-it-left-the-factory",
+        "roce.qos",
+        FAIL,
+        "trust pcp, PFC on no priority",
+        roce(mlnx_qos=mlnx_qos("pcp", "00000000")),
+    ),
+    Row(
+        "pfc-that-nothing-falls-into",
+        "roce.qos",
+        FAIL,
+        "trust pcp, PFC on 3",
+        roce(mlnx_qos=mlnx_qos("pcp", "00010000")),
+    ),
+    Row("hangs", "roce.qos", UNKNOWN, "no answer", roce(mlnx_qos=TIMEOUT)),
+    Row("fails", "roce.qos", UNKNOWN, "status 1", roce(mlnx_qos=failed(1, "x\n"))),
+    Row("another-shape", "roce.qos", UNKNOWN, "mlnx_qos: cannot", roce(mlnx_qos="x\n")),
+    Row(
+        "in-a-guest",
+        "roce.qos",
+        NA,
+        "not judged on a vm",
+        roce(mlnx_qos=mlnx_qos("pcp", "00000000"), cpu=GUEST_CPU),
+    ),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name)
+def test_roce(row: Row) -> None:
+    holds(row)
+
+
+def test_a_port_without_an_address_is_named_with_its_net_device() -> None:
+    row = Row("", "rdma.gid", FAIL, "", roce(rdma_gids=gids(*BOTH[:2])))
+    finding = judged(row).finding
+    assert finding.details == (
+        "mlx5_0 port 1: link-local alone",
+        "mlx5_1 port 1: none of RoCE v2",
+    )
+    assert "ip address show ib0" in finding.hint

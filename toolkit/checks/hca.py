@@ -1,0 +1,184 @@
+"""Are the HCAs as fast as they can be, alike, and free for the jobs that use them?"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from datetime import UTC, datetime
+
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
+from toolkit.checks.rdma import serving
+from toolkit.errors import NoEvidence
+from toolkit.facts.daemons import SCHEDULERS
+from toolkit.facts.express import Link
+from toolkit.facts.node import Node
+from toolkit.facts.rdma import Kind, RdmaDevice
+from toolkit.want import Want
+
+
+@check(
+    "rdma.rate",
+    impact=Impact.SLOW,
+    source="/sys/class/infiniband/*/ports/*/rate; Azure/azurehpc-health-checks",
+    fix="cable, transceiver and switch port of the slower one; for PCIe, a slot that is as fast",
+)
+def rate(node: Node, want: Want) -> Finding:
+    """Ports of equal HCAs run at an equal rate, and PCIe is as fast as the port.
+
+    A port that trained at a lower rate holds back every collective of the job. Judged are the
+    HCAs that serve GPUs: one for storage may be slower. Ports that are down are not judged,
+    for the rate that they show says nothing.
+    """
+    hcas = serving(node)
+    groups: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for device in hcas:
+        for port in device.ports:
+            if port.gbits:
+                name = f"{device.name} port {port.number}"
+                groups[_model(device), port.link_layer][name] = port.gbits
+    if not groups:
+        return not_applicable("no port that is up tells its rate")
+    told = [
+        f"{name}: {gbits:g} of {max(ports.values()):g} Gb/s"
+        for ports in groups.values()
+        for name, gbits in ports.items()
+        if gbits < max(ports.values())
+    ]
+    told += [line for device in hcas for line in _behind(node, device)]
+    if told:
+        return failed(
+            told[0] if len(told) == 1 else f"{len(told)} ports slower than they can be",
+            expected="the rate of the fastest equal port, and PCIe that carries it",
+            details=tuple(told),
+        )
+    rates = sorted({gbits for ports in groups.values() for gbits in ports.values()}, reverse=True)
+    count = sum(len(ports) for ports in groups.values())
+    return passed(f"{count} ports at {', '.join(f'{each:g}' for each in rates)} Gb/s")
+
+
+def _model(device: RdmaDevice) -> str:
+    return device.board or device.type or device.name
+
+
+def _behind(node: Node, device: RdmaDevice) -> list[str]:
+    """Whether the port is faster than its PCIe link, although the card could do better.
+
+    A card that can do no better was made so: that is no fault.
+    """
+    if not device.address:
+        return []
+    function = node.pci.functions.get(device.address)
+    fastest = max((port.gbits for port in device.ports), default=0.0)
+    if function is None or function.virtual or not function.now.width:
+        return []
+    now, best = gbits(function.now), gbits(function.best)
+    # What PCIe spends on packets is left out: 252 Gb/s carry a port of 200, not one of 400.
+    if now < fastest <= best:
+        return [f"{device.name}: {fastest:g} Gb/s behind PCIe {function.now}, {now:.0f} Gb/s"]
+    return []
+
+
+def gbits(link: Link) -> float:
+    """What a PCIe link carries in one direction, in Gb/s, after its line code."""
+    code = 8 / 10 if link.speed <= 5 else 128 / 130 if link.speed <= 32 else 242 / 256
+    return link.speed * link.width * code
+
+
+@check(
+    "rdma.firmware",
+    impact=Impact.FRAGILE,
+    source="/sys/class/infiniband/*/{fw_ver,board_id}; NVIDIA ConnectX firmware release notes",
+    fix="flash the older ones (mlxfwmanager, flint), then mlxfwreset or a power cycle",
+)
+def firmware(node: Node, want: Want) -> Finding:
+    """HCAs of one board run one firmware.
+
+    Mixed firmware is what a replaced card or an interrupted update leaves behind: settings
+    and faults then differ from port to port.
+    """
+    boards: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for device in node.rdma_devices:
+        if device.kind is Kind.HCA and device.firmware:
+            boards[_model(device)][device.firmware].append(device.name)
+    if not boards:
+        return not_applicable("no HCA tells its firmware")
+    mixed = {board: versions for board, versions in boards.items() if len(versions) > 1}
+    if mixed:
+        return failed(
+            "; ".join(f"{board}: {' and '.join(sorted(each))}" for board, each in mixed.items()),
+            expected="one firmware for each board",
+            details=tuple(
+                f"{version}: {', '.join(names)}"
+                for versions in mixed.values()
+                for version, names in sorted(versions.items())
+            ),
+        )
+    versions = sorted(version for each in boards.values() for version in each)
+    return passed(f"{', '.join(versions)}, one for each of {len(boards)} boards")
+
+
+@check(
+    "rdma.memlock_now",
+    impact=Impact.BROKEN,
+    source="/proc/PID/limits of slurmd and its like; systemd.exec(5), LimitMEMLOCK",
+    fix="LimitMEMLOCK=infinity for the daemon (systemctl edit slurmd), then restart it",
+)
+def memlock_now(node: Node, want: Want) -> Finding:
+    """Daemons that start jobs may pin as much memory as they ask for, as they run now.
+
+    A job inherits the limit of the daemon that starts it. What the configuration says takes
+    effect when the daemon is started anew. Container runtimes are judged by another check:
+    a container may have a capability that lifts the limit.
+    """
+    found = [each for each in node.daemons if each.name in SCHEDULERS]
+    if not found:
+        return not_applicable("no daemon that starts jobs runs here")
+    if untold := [each.name for each in found if not each.memlock]:
+        raise NoEvidence(f"/proc: the limits of {untold[0]} were not read")
+    short = [each for each in found if not each.unlimited]
+    if short:
+        return failed(
+            ", ".join(f"{each.name} (pid {each.pid}): {each.memlock} bytes" for each in short),
+            expected="Max locked memory unlimited",
+            hint=f"see rdma.memlock, then systemctl restart {short[0].name}",
+        )
+    return passed(f"{', '.join(sorted({each.name for each in found}))}: unlimited")
+
+
+_WHEN = re.compile(r"audit\((\d{1,11})[.:]")
+
+
+@check(
+    "rdma.selinux",
+    impact=Impact.FRAGILE,
+    source="/sys/fs/selinux/enforce; /var/log/audit/audit.log, AVC denials of RDMA devices",
+    fix="a policy module for the domain that was denied (ausearch -m avc, audit2allow)",
+)
+def selinux(node: Node, want: Want) -> Finding:
+    """SELinux keeps nobody from the RDMA devices.
+
+    A denial shows to a job as "Permission denied" at ibv_open_device or at a partition key,
+    on a node where root's own tests pass.
+    """
+    if node.selinux is None:
+        return not_applicable("SELinux is not active")
+    if not node.selinux:
+        return passed("permissive")
+    denied = node.rdma_denials
+    where = "audit.log"
+    if denied is None:  # without auditd the kernel log has them
+        where = "the kernel log"
+        denied = tuple(
+            line for line in node.dmesg if re.search(r"avc: +denied .*(infiniband|rdma)", line)
+        )
+    if denied:
+        stamp = _WHEN.search(denied[-1])
+        last = datetime.fromtimestamp(int(stamp[1]), UTC).isoformat(" ", "minutes") if stamp else ""
+        return failed(
+            f"{len(denied)} denials of RDMA devices in {where}"
+            + (f", the last on {last}" if last else ""),
+            expected="no denial",
+            hint="ausearch -m avc -ts recent | grep infiniband",
+            details=denied[-3:],
+        )
+    return passed(f"enforcing, no denial of RDMA devices in {where}")

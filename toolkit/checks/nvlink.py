@@ -1,0 +1,140 @@
+"""Is the NVLink fabric up, on machines that have one?"""
+
+from __future__ import annotations
+
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
+from toolkit.checks.role import PASSED_THROUGH, role
+from toolkit.facts.daemons import FABRIC_MANAGER, IMEX
+from toolkit.facts.node import Node
+from toolkit.facts.pci import NVIDIA
+from toolkit.facts.smi_query import SmiGpu
+from toolkit.want import Role, Want
+
+
+@check(
+    "nvidia.fabricmanager",
+    impact=Impact.BROKEN,
+    source="NVIDIA Fabric Manager guide; siderolabs/docs PR 581 (ib_umad on NVLink 5)",
+    fix="install nvidia-fabricmanager of the very version of the driver, and start it; "
+    "ib_umad in modules-load.d where NVSwitches are behind an HCA",
+)
+def fabricmanager(node: Node, want: Want) -> Finding:
+    """Where there are NVSwitches, the fabric manager runs, of the driver's version.
+
+    Without it CUDA says error 802, "system not yet initialized". It refuses to work with a
+    driver of another version. On B200 and B300 the NVSwitches are behind an HCA, and it
+    needs ib_umad to reach them. Racks whose NVLink spans nodes run it on their switches.
+    """
+    behind = any(each is not None and each.nvl5 for each in node.gpu_chips.values())
+    if why := _no_switches(node, want, behind):
+        return not_applicable(why)
+    if behind and "ib_umad" not in node.module_state:
+        return failed("ib_umad is not loaded", expected="ib_umad", hint="modprobe ib_umad")
+    running = any(each.name == FABRIC_MANAGER for each in node.daemons)
+    driver = node.driver.version if node.driver else None
+    manager = node.fabric_manager
+    if manager is not None and driver is not None and str(manager) != str(driver):
+        return failed(
+            f"fabric manager {manager}, driver {driver}" + ("" if running else "; not running"),
+            expected="one version",
+            hint=f"install nvidia-fabricmanager {driver}, then systemctl restart it",
+        )
+    if not running:
+        return failed(
+            "the fabric manager does not run",
+            expected="nv-fabricmanager running",
+            hint="systemctl enable --now nvidia-fabricmanager",
+        )
+    version = f"{manager}, as the driver" if manager is not None else "not installed on the node"
+    return passed(f"running; version {version}")
+
+
+def _no_switches(node: Node, want: Want, behind: bool) -> str:
+    """Why no fabric manager is needed on this node; "" where one is."""
+    switches = [
+        each
+        for each in node.pci.functions.values()
+        if each.vendor == NVIDIA and each.klass >> 8 == 0x0680
+    ]
+    if not switches:
+        if not behind:
+            return "no NVSwitch"
+        guest = role(node, want) is Role.VM
+        return "the NVSwitches may be the host's: see nvidia.fabric_state" if guest else ""
+    given = all(each.driver == PASSED_THROUGH for each in switches)
+    return "the NVSwitches are passed through to guests" if given else ""
+
+
+@check(
+    "nvidia.fabric_state",
+    impact=Impact.BROKEN,
+    source="nvidia-smi -q, Fabric; NVIDIA/DCGM dcgm_fields.h, 170 to 175",
+    fix="start the fabric manager; where it runs, its log names the GPU or NVSwitch that is ill",
+)
+def fabric_state(node: Node, want: Want) -> Finding:
+    """Every GPU of an NVLink fabric has joined it, and is healthy there.
+
+    CUDA waits for it: until then programs end with error 802.
+    """
+    gpus = [each for each in node.smi.gpus if each.fabric]
+    if not gpus:
+        return not_applicable("no GPU is part of an NVLink fabric")
+    ill = {each.address: why for each in gpus if (why := _ill(each))}
+    if ill:
+        waiting = all(why.startswith("In Progress") for why in ill.values())
+        return failed(
+            f"{len(ill)} of {len(gpus)} GPUs: {', '.join(sorted(set(ill.values())))}",
+            expected="Completed, Success",
+            hint="wait two minutes after the fabric manager's start; then its log"
+            if waiting
+            else "journalctl -u nvidia-fabricmanager",
+            details=tuple(f"{address}: {why}" for address, why in ill.items()),
+        )
+    return passed(f"{len(gpus)} GPUs have joined")
+
+
+_ILL = {
+    "summary": {"unhealthy", "limited capacity"},
+    "bandwidth": {"degraded"},
+    "route unhealthy": {"true", "yes"},
+    "access timeout recovery": {"true", "yes"},
+}
+
+
+def _ill(gpu: SmiGpu) -> str:
+    if gpu.fabric != "Completed" or gpu.fabric_status not in {"Success", ""}:
+        return " ".join(filter(None, (gpu.fabric, gpu.fabric_status)))
+    bad = [
+        f"{name} {value}"
+        for name, value in gpu.fabric_health
+        if value.lower() in _ILL.get(name.replace("_", " ").lower(), set())
+    ]
+    return ", ".join(bad)
+
+
+@check(
+    "nvidia.imex",
+    impact=Impact.SLOW,
+    source="NVIDIA IMEX service guide; NVIDIA/open-gpu-kernel-modules nv-reg.h, ImexChannelCount",
+    fix="systemctl enable --now nvidia-imex, with the nodes of the domain in nodes_config.cfg",
+)
+def imex(node: Node, want: Want) -> Finding:
+    """On a node whose NVLink spans nodes, IMEX runs and a channel is there.
+
+    Without it memory of other nodes cannot be imported over NVLink, and jobs fall back to
+    the network.
+    """
+    spanning = [address for address, chip in node.gpu_chips.items() if chip and chip.multi_node]
+    joined = [each.address for each in node.smi.gpus if each.in_cluster] if spanning else []
+    if not joined:
+        return not_applicable("no NVLink that spans nodes")
+    gaps = [] if any(each.name == IMEX for each in node.daemons) else ["nvidia-imex does not run"]
+    if not node.imex_channels:
+        gaps.append("no channel in /dev/nvidia-caps-imex-channels")
+    if gaps:
+        return failed(
+            "; ".join(gaps),
+            expected="nvidia-imex running, and a channel",
+            hint="systemctl enable --now nvidia-imex; options nvidia NVreg_CreateImexChannel0=1",
+        )
+    return passed(f"running for {len(joined)} GPUs")

@@ -1,0 +1,102 @@
+"""GIDs, net devices and priorities of RDMA ports.
+
+Sources: /sys/class/infiniband/*/ports/*/gid_attrs, as in
+Documentation/ABI/stable/sysfs-class-infiniband; mlnx_qos of Mellanox/mlnx-tools.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv6Address
+
+from toolkit.errors import Unparsable
+from toolkit.facts.lines import named_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Gid:
+    """One entry of a port's GID table that is in use."""
+
+    device: str  # "mlx5_0"
+    port: int
+    index: int
+    address: IPv6Address  # an IPv4 address is written ::ffff:a.b.c.d
+    type: str  # "RoCE v2", "IB/RoCE v1"; "" where the kernel does not tell
+    netdev: str  # "" where the kernel does not tell
+
+    @property
+    def routable(self) -> bool:
+        """Of an address that somebody gave, not of the link alone."""
+        return not self.address.is_link_local
+
+
+_ENTRY = re.compile(r"([^/]+)/ports/(\d{1,3})/(?:gids|gid_attrs/(types|ndevs))/(\d{1,4})")
+
+
+def parse_gids(text: str) -> tuple[Gid, ...]:
+    """Read "mlx5_0/ports/1/gids/3:..." and the same below gid_attrs/types and gid_attrs/ndevs.
+
+    :raises Unparsable: at a line that names no entry, or a GID that is none.
+    """
+    found: dict[tuple[str, int, int], dict[str, str]] = {}
+    for path, value in named_lines(text, "GIDs"):
+        entry = _ENTRY.fullmatch(path)
+        if entry is None:
+            raise Unparsable("GIDs", f"{path}:{value}")
+        at = (entry[1], int(entry[2]), int(entry[4]))
+        found.setdefault(at, {})[entry[3] or "gid"] = value.strip()
+    try:
+        return tuple(
+            Gid(*at, IPv6Address(has["gid"]), has.get("types", ""), has.get("ndevs", ""))
+            for at, has in found.items()
+            if "gid" in has
+        )
+    except ValueError as why:
+        raise Unparsable("GIDs", str(why)) from why
+
+
+@dataclass(frozen=True, slots=True)
+class NetDevice:
+    name: str
+    mtu: int  # bytes
+    state: str  # "up", "down", "unknown"
+
+
+def parse_net_devices(text: str) -> dict[str, NetDevice]:
+    """Read "ens1np0/mtu:9000" and "ens1np0/operstate:up" lines.
+
+    :raises Unparsable: where an MTU is no number.
+    """
+    values: dict[str, dict[str, str]] = {}
+    for path, value in named_lines(text, "/sys/class/net"):
+        name, _, attribute = path.partition("/")
+        values.setdefault(name, {})[attribute] = value.strip()
+    devices = {}
+    for name, has in values.items():
+        mtu = has.get("mtu", "")
+        if not re.fullmatch(r"[0-9]{1,9}", mtu):
+            raise Unparsable(f"/sys/class/net/{name}/mtu", mtu)
+        devices[name] = NetDevice(name, int(mtu), has.get("operstate", ""))
+    return devices
+
+
+@dataclass(frozen=True, slots=True)
+class Qos:
+    """What one port does with priorities."""
+
+    trust: str  # "pcp" or "dscp"
+    lossless: tuple[int, ...]  # priorities with PFC
+
+
+def parse_mlnx_qos(text: str) -> Qos:
+    """Read ``mlnx_qos -i NETDEV``.
+
+    :raises Unparsable: without a line of the trust state, or of PFC.
+    """
+    trust = re.search(r"^Priority trust (?:state|mode): *(\w+)", text, re.MULTILINE)
+    pfc = re.search(r"^PFC configuration:.*\n.*\n\s*enabled((?:\s+[01]){8})", text, re.MULTILINE)
+    if trust is None or pfc is None:
+        raise Unparsable("mlnx_qos", text.strip().split("\n")[0])
+    enabled = pfc[1].split()
+    return Qos(trust[1], tuple(number for number, one in enumerate(enabled) if one == "1"))
