@@ -89,6 +89,8 @@ def benchmarks(hosts: int, rounds: int) -> tuple[tuple[str, ...], ...]:
     bench = (sys.executable, "-m")
     return (
         (*bench, "tests.bench.probe", "--rounds", str(rounds)),
+        (*bench, "tests.bench.judge"),
+        (*bench, "tests.bench.compare"),
         (*bench, "tests.bench.doctor", "--hosts", str(hosts), "--rounds", str(rounds)),
     )
 

@@ -81,14 +81,23 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
         Step("mypy --strict", _python("mypy")),
         Step("shellcheck", ("shellcheck", "--external-sources", *scripts), (SHELLCHECK,)),
     )
-    shell, sshd = MARKS["shell"], MARKS["sshd"]
+    shell, sshd, modules = MARKS["shell"], MARKS["sshd"], MARKS["modules"]
     return (
         Tier("lint", "style, types and shell", style),
-        Tier("unit", "parts, and simulated nodes", (_marked("unit", "not shell and not sshd"),)),
+        Tier(
+            "unit",
+            "parts, and simulated nodes",
+            (_marked("unit", "not shell and not sshd and not modules"),),
+        ),
         Tier(
             "scripts",
             "what runs on nodes: dash, busybox, bash",
-            (_marked("scripts", "shell and not sshd", shell),),
+            (_marked("scripts", "shell and not sshd and not modules", shell),),
+        ),
+        Tier(
+            "modules",
+            "why modprobe fails, from real kernel modules",
+            (_marked("modules", "modules and not sshd", modules),),
         ),
         Tier("fleet", "real OpenSSH servers on loopback", (_marked("fleet", "sshd", sshd),)),
         Tier("suites", "the suites that we ship", (_pytest("suites", "tests/suites"),)),

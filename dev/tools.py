@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from toolkit.errors import Unsupported
 
@@ -15,13 +17,16 @@ SBIN = "/usr/local/sbin:/usr/sbin:/sbin"  # where sshd hides from ordinary users
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A program, and the Debian package that it comes in."""
+    """A program, or something else that a test needs, and the Debian package it comes in."""
 
     name: str
     package: str
+    files: str = ""  # for what is no program: a pattern below / of a file that it has
 
     @property
     def here(self) -> bool:
+        if self.files:
+            return any(Path("/").glob(self.files))
         return shutil.which(self.name, path=f"{os.environ.get('PATH', '')}:{SBIN}") is not None
 
 
@@ -33,11 +38,19 @@ BUSYBOX = Tool("busybox", "busybox")
 BASH = Tool("bash", "bash")
 SUDO = Tool("sudo", "sudo")
 MODINFO = Tool("modinfo", "kmod")
+_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+HEADERS = Tool("kernel headers", f"linux-headers-{_ARCH}", "lib/modules/*/build/Makefile")
+GCC = Tool("gcc", "gcc")
+STRIP = Tool("strip", "binutils")
+MAKE = Tool("make", "make")
+OPENSSL = Tool("openssl", "openssl")
+PACKERS = (Tool("xz", "xz-utils"), Tool("zstd", "zstd"), Tool("gzip", "gzip"))
 
 # What the marks of pyproject.toml stand for.
 MARKS = {
     "sshd": (SSHD, SSH, SUDO, MODINFO),  # the real ones, as nodes have them
     "shell": (SHELLCHECK, DASH, BUSYBOX, BASH),
+    "modules": (HEADERS, GCC, STRIP, MAKE, MODINFO, OPENSSL, *PACKERS, DASH, BUSYBOX, BASH),
 }
 
 

@@ -22,6 +22,7 @@ have swallowed one of them: then the frame that was open is dropped too.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -100,6 +101,10 @@ class Evidence:
             raise NoEvidence(found.trouble)
         return found.text
 
+    def plus(self, frames: Iterable[Frame]) -> Evidence:
+        """The same with further sources, which take the place of those of their keys."""
+        return Evidence({**self.frames, **{each.key: each for each in frames}}, self.complete)
+
     @classmethod
     def parse(cls, text: str) -> Evidence:
         """Read what a node script printed.
@@ -138,9 +143,13 @@ class _Reader:
         if not self._begun:
             self._begin(line)
             return
+        if line.startswith("|"):  # most lines by far
+            if self._head is not None:
+                self._body.append(line[1:])
+            return
         header = _HEADER.fullmatch(line)
         if header is None:
-            self._content(line)
+            self._noise(line)
             return
         key, state, source = header.groups(default="")
         self._close()
@@ -162,17 +171,14 @@ class _Reader:
             raise Unparsable("evidence", begin + grammar)
         self._begun = True
 
-    def _content(self, line: str) -> None:
-        if line.startswith("|"):
-            if self._head is not None:
-                self._body.append(line[1:])
-        elif _SWALLOWED.search(line):
+    def _noise(self, line: str) -> None:
+        if _SWALLOWED.search(line):
             # What follows may belong to another frame: neither counts, nor does the end.
             self._head, self._body = None, []
 
     def _close(self) -> None:
         if self._head is not None:
-            head, text = self._head, "".join(line + "\n" for line in self._body)
+            head, text = self._head, "\n".join([*self._body, ""])
             self.frames[head.key] = Frame(head.key, head.state, head.source, text, head.exit)
         self._head, self._body = None, []
 

@@ -20,10 +20,13 @@ from tests.evidence.healthy_builds import FRAMES as BUILDS
 from tests.evidence.healthy_companions import FRAMES as COMPANIONS
 from tests.evidence.healthy_consumers import FRAMES as CONSUMERS
 from tests.evidence.healthy_fabric import FRAMES as FABRIC
+from tests.evidence.healthy_fabric import SMI_Q
 from tests.evidence.healthy_files import FRAMES as FILES
 from tests.evidence.healthy_imported import FRAMES as IMPORTED
 from toolkit.evidence import Evidence, Frame, State
+from toolkit.facts.imports import KINDS
 
+LOOSE = frozenset(kind.frame for kind in KINDS)  # what may be given beside the probe's frames
 KERNEL, NEXT_KERNEL = "5.15.0-170-generic", "5.15.0-171-generic"
 DRIVER = "580.126.16"
 UPDATES = f"/lib/modules/{KERNEL}/updates/dkms"
@@ -41,7 +44,7 @@ def node(
     """Evidence of the healthy node, but for ``frames`` and ``board``."""
     texts: dict[str, Override] = {**HEALTHY, **board.frames()}
     for key, value in (frames or {}).items():
-        assert key in texts, f"the probe has no frame {key}"
+        assert key in {*texts, *LOOSE}, f"neither the probe nor an import has a frame {key}"
         texts[key] = value
     made = {key: _frame(key, value) for key, value in texts.items() if value is not None}
     return Evidence(made, complete)
@@ -245,13 +248,20 @@ HEALTHY: dict[str, Override] = {
     "peermem-files": PEERMEM + "\n",
     "legacy": "",
     "infiniband": INFINIBAND,
-    "rdma-nodes": "/dev/infiniband/rdma_cm\n/dev/infiniband/uverbs0\n/dev/infiniband/uverbs1\n",
+    "rdma-nodes": "".join(
+        f"/dev/infiniband/{name}\n" for name in ("rdma_cm", "uverbs0", "uverbs1", "uverbs2")
+    ),
     "pci": MISSING,  # these four come from the board
     "pci-links": MISSING,
     "pci-resources": MISSING,
     "pci-config": MISSING,
     "iommu-groups": groups("identity"),
     "iommu-units": "/sys/class/iommu/dmar0 -> ../../devices/virtual/iommu/dmar0\n",
+    "acs-units": "acs-off.service enabled /usr/local/sbin/acs-off\n",
+    "numa-nodes": "0-1\n",
+    "aer": "uptime:360000\nfunctions:13\n",
+    "default-routes": "eno1\n",
+    "ssh-interface": "eno1\n",
     "limits": (
         "limits.d/90-rdma.conf:* soft memlock unlimited\n"
         "limits.d/90-rdma.conf:* hard memlock unlimited\n"
@@ -269,6 +279,10 @@ HEALTHY: dict[str, Override] = {
         f"{UPDATES}/nvidia.ko", depends="", version=DRIVER, srcversion=SRC["nvidia"]
     ),
     "peermem-modinfo": PEERMEM_INFO,
+    **FILES,
+    **BUILDS,
+    **FABRIC,
+    **COMPANIONS,
     "peermem-resolve": f"insmod {UPDATES}/nvidia.ko\ninsmod {PEERMEM}\n",
     "arch": "x86_64\n",
     "boot-default": ABSENT,
@@ -280,8 +294,9 @@ HEALTHY: dict[str, Override] = {
     "ofed-info": "OFED-internal-25.10-1.7.1:\n",
     "openibd": "enabled\n",
     "dmesg": "[    1.0] Linux version 5.15.0-170-generic\n",
+    **CONSUMERS,
     "nvidia-smi": gpu_rows(),
     "nvidia-topology": "",
+    "nvidia-smi-q": SMI_Q,
 }
-for _more in (FILES, BUILDS, FABRIC, COMPANIONS, CONSUMERS, IMPORTED):
-    HEALTHY.update(_more)
+HEALTHY.update(IMPORTED)

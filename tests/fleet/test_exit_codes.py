@@ -54,6 +54,18 @@ def test_2_when_a_check_fails(gdr: Run) -> None:
     assert gdr("doctor", "--hosts", "demo-iommu,demo-healthy").returncode == ExitCode.FAILED
 
 
+def test_2_when_the_next_kernel_would_lose_something(gdr: Run) -> None:
+    ended = gdr("doctor", "--hosts", "demo-kernel,demo-healthy", "--next-boot")
+    assert ended.returncode == ExitCode.FAILED, ended.stdout + ended.stderr
+    assert "1 of 2 nodes would lose nothing." in ended.stdout
+
+
+def test_3_when_the_kernel_is_not_installed_yet(gdr: Run) -> None:
+    ended = gdr("doctor", "--hosts", "demo-healthy", "--kernel", "6.99.0-1-generic")
+    assert ended.returncode == ExitCode.UNKNOWN, ended.stdout + ended.stderr
+    assert "6.99.0-1-generic is not installed there" in ended.stdout
+
+
 def test_3_when_only_unknowns_remain(gdr: Run) -> None:
     ended = gdr("doctor", "--hosts", "demo-hang")
     assert ended.returncode == ExitCode.UNKNOWN, ended.stdout

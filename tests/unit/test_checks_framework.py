@@ -14,10 +14,29 @@ from tests.evidence.build import HEALTHY, node
 from tests.evidence.frames import ABSENT, DENIED, MISSING, TIMEOUT
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row
 from tests.unit import (
+    test_checks_acs,
+    test_checks_acs_boot,
+    test_checks_boot_arguments,
+    test_checks_builds,
+    test_checks_companions,
+    test_checks_consumers,
+    test_checks_containers,
     test_checks_driver,
+    test_checks_fabric,
+    test_checks_gds,
+    test_checks_gpu,
+    test_checks_iommu,
     test_checks_kernel,
+    test_checks_link,
+    test_checks_loading,
+    test_checks_nccl_log,
+    test_checks_ofed,
+    test_checks_paths,
     test_checks_pci,
     test_checks_peermem,
+    test_checks_platform,
+    test_checks_roce,
+    test_checks_secureboot,
     test_checks_stack,
 )
 from toolkit.checks.all import ALL, BY_ID, named
@@ -32,8 +51,27 @@ ROWS: list[Row] = [
     *test_checks_kernel.ROWS,
     *test_checks_driver.ROWS,
     *test_checks_peermem.ROWS,
+    *test_checks_loading.ROWS,
+    *test_checks_secureboot.ROWS,
     *test_checks_stack.ROWS,
     *test_checks_pci.ROWS,
+    *test_checks_link.ROWS,
+    *test_checks_iommu.ROWS,
+    *test_checks_acs.ROWS,
+    *test_checks_acs_boot.ROWS,
+    *test_checks_boot_arguments.ROWS,
+    *test_checks_platform.ROWS,
+    *test_checks_fabric.ROWS,
+    *test_checks_gpu.ROWS,
+    *test_checks_roce.ROWS,
+    *test_checks_companions.ROWS,
+    *test_checks_containers.ROWS,
+    *test_checks_gds.ROWS,
+    *test_checks_consumers.ROWS,
+    *test_checks_paths.ROWS,
+    *test_checks_nccl_log.ROWS,
+    *test_checks_builds.ROWS,
+    *test_checks_ofed.ROWS,
 ]
 TODAY = date(2026, 11, 21)
 IDS = [each.id for each in ALL]
@@ -85,7 +123,7 @@ def test_ids_are_topic_and_name_and_each_is_there_once() -> None:
     ("wrong", "hint"),
     [
         pytest.param("peermem.stubs", "known: peermem.file, peermem.stub", id="near"),
-        pytest.param("nonsense", "known: kernel.version, ", id="nowhere-near"),
+        pytest.param("nonsense", "known: host.virt, ", id="nowhere-near"),
     ],
 )
 def test_a_mistyped_check_is_answered_with_the_known_ones(wrong: str, hint: str) -> None:
@@ -192,7 +230,8 @@ def test_sources_are_a_checks_own_though_facts_are_shared() -> None:
     verdicts = judge(node())
     assert verdicts["iommu.cmdline"].cited == ("cmdline",)
     first, second = verdicts["peermem.file"], verdicts["peermem.stub"]
-    assert first.cited == second.cited == ("peermem-resolve", "peermem-modinfo")
+    assert first.cited == ("peermem-resolve", "peermem-modinfo")
+    assert second.cited == (*first.cited, "peermem-elf")
 
 
 def test_each_source_is_parsed_once_for_all_checks(monkeypatch: pytest.MonkeyPatch) -> None:

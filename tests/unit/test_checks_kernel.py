@@ -20,7 +20,7 @@ from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, 
 
 OLD_DRIVER = PROPRIETARY.replace("580.126.16", "550.90.07")
 BACKPORT = "0000000000000000 T ib_umem_dmabuf_get\t[ib_uverbs]\n"
-INBOX: dict[str, Override] = {"ofed-info": ABSENT, "dkms-status": ""}
+INBOX: dict[str, Override] = {"ofed-info": ABSENT, "dkms-status": "", "rdma-modinfo": "@ib_core\n"}
 NEXT = {"boot-entries": grub(kernels=(NEXT_KERNEL, KERNEL))}
 SIGNED = {
     "nvidia-modinfo": modinfo(f"{UPDATES}/nvidia.ko", depends="", signer="gpu01 MOK"),

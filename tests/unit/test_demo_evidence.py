@@ -76,6 +76,8 @@ def test_a_source_is_in_the_state_that_the_kind_of_node_implies(
             "nvidia-smi",
             "00000000:18:00.0, NVIDIA H100 80GB HBM3, 570.124.06, 81559 MiB",
         ),
+        ("demo-healthy", "nvidia-smi-q", "GPU 00000000:18:00.0\n    Product Name "),
+        ("demo-healthy", "daemons", "1811/comm:nv-fabricmanage\n"),
         ("demo-iommu", "iommu-groups", "0/type:DMA-FQ\n"),
         ("demo-stub", "peermem-modinfo", "depends:        \n"),
         ("demo-kernel", "dkms-status", "nvidia/570.124.06, 6.8.0-60-generic, x86_64: installed\n"),

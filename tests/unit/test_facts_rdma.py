@@ -25,6 +25,7 @@ def test_a_device_with_its_port() -> None:
         "DEL0000000036",
         ("ens1np0", "ens1np1"),
         (port,),
+        "MT4129",
     )
     assert parse_infiniband(text) == (device,)
     assert port.up

@@ -14,7 +14,8 @@ import toolkit
 PACKAGE = Path(toolkit.__file__).parent
 
 FOUNDATION = frozenset(
-    {"errors", "evidence", "hosts", "progress", "spots", "want", "where", "toolkit"}
+    {"compat", "errors", "evidence", "gpus", "hosts", "progress", "spots", "want", "where"}
+    | {"toolkit"}
 )
 BELOW_CHANGE = FOUNDATION | {"facts", "checks"}
 

@@ -74,6 +74,7 @@ def test_a_stub_that_nothing_can_mend_is_not_loaded() -> None:
     inbox: dict[str, Override] = {
         "ofed-info": ABSENT,
         "dkms-status": f"nvidia/{DRIVER}, {KERNEL}, x86_64: installed\n",
+        "rdma-modinfo": "@ib_core\n",
     }
     plan = plan_for(STUBBED | inbox)
     assert plan.empty

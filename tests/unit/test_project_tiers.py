@@ -34,7 +34,7 @@ TESTS = Step("tests", ("pytest",), tests=True, parallel=True)
 
 
 def test_the_tiers_run_from_quick_to_slow() -> None:
-    names = ["lint", "unit", "scripts", "fleet", "suites", "wheel"]
+    names = ["lint", "unit", "scripts", "modules", "fleet", "suites", "wheel"]
     assert [tier.name for tier in TIERS] == names
 
 
@@ -50,6 +50,8 @@ def test_the_help_of_the_task_names_every_tier() -> None:
         pytest.param({"shell"}, ["scripts"], id="shell"),
         pytest.param({"sshd"}, ["fleet"], id="sshd"),
         pytest.param({"sshd", "shell"}, ["fleet"], id="both"),
+        pytest.param({"modules"}, ["modules"], id="modules"),
+        pytest.param({"modules", "shell"}, ["modules"], id="modules-in-a-shell"),
     ],
 )
 def test_every_test_runs_in_exactly_one_tier(marks: set[str], tiers: list[str]) -> None:
@@ -78,6 +80,7 @@ def test_a_tier_needs_what_the_marks_of_its_tests_stand_for() -> None:
     needs = {tier.name: set(tier.needs) for tier in TIERS}
     assert needs["fleet"] == set(MARKS["sshd"])
     assert needs["scripts"] == set(MARKS["shell"])
+    assert needs["modules"] == set(MARKS["modules"])
     assert needs["unit"] == set()
 
 
@@ -88,7 +91,7 @@ def test_tiers_are_chosen_by_name_and_keep_their_order() -> None:
 def test_an_unknown_tier_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="no tier 'units'") as refused:
         choose(TIERS, "lint,units")
-    assert refused.value.hint == "tiers: lint, unit, scripts, fleet, suites, wheel"
+    assert refused.value.hint == "tiers: lint, unit, scripts, modules, fleet, suites, wheel"
 
 
 def test_a_keyword_leaves_out_what_has_no_tests() -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from datetime import date
 
 import pytest
 
 from tests.unit.judged import BARE, HEALTHY, SICK, SLOW, UNSURE, judged, verdict
-from toolkit.checks.check import failed
+from toolkit.checks.check import Gap, failed, unknown
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, HostKeyError, Outcome, TransportError, worst
 from toolkit.report.live import Lines
 from toolkit.report.table import Painter, clean, columns, labelled, wants_colour
-from toolkit.report.text import error_lines, report
+from toolkit.report.text import error_lines, findings, report
 from toolkit.want import Waiver
 
 PLAIN = Painter(False)
@@ -57,6 +58,63 @@ def test_an_unknown_is_never_ready() -> None:
 def test_a_node_without_gpus_is_neither_ready_nor_ill() -> None:
     text = told(HEALTHY, BARE)
     assert "1 of 2 nodes are ready for GPUDirect RDMA. 1 without GPUs." in text
+
+
+ROOT = unknown("run as root: /proc/1/limits: permission denied", gap=Gap.ROOT)
+MORE_ROOT = unknown("run as root: dmesg: permission denied", gap=Gap.ROOT)
+NOT_HERE = unknown("cpu: not part of this evidence", gap=Gap.NOT_COLLECTED)
+
+
+def test_what_only_root_may_read_is_one_paragraph_for_all_checks_and_hosts() -> None:
+    nodes = [judged(f"gpu{at}", acs__redirect=ROOT, rdma__memlock=MORE_ROOT) for at in (1, 2)]
+    assert findings(nodes, PLAIN) == [
+        "unknown  2 checks                         gpu[1-2]",
+        "         found     run as root: acs.redirect, rdma.memlock",
+        "         next      log in as root, or become root by sudo (--become)",
+        "",
+    ]
+
+
+def test_what_the_evidence_lacks_is_one_paragraph_without_names() -> None:
+    partial = judged("gpu1", acs__redirect=NOT_HERE, rdma__memlock=NOT_HERE, pcie__bar1=ROOT)
+    assert findings([partial], PLAIN) == [
+        "unknown  1 check                          gpu1",
+        "         found     run as root: pcie.bar1",
+        "         next      log in as root, or become root by sudo (--become)",
+        "",
+        "unknown  2 checks                         gpu1",
+        "         found     not judged: what they rest on is not part of this evidence (--verbose)",
+        "",
+    ]
+
+
+def test_a_role_that_nobody_told_is_shown_as_assumed() -> None:
+    partial = replace(
+        judged("gpu1", acs__redirect=NOT_HERE), about=(("role", "bare-metal, assumed"),)
+    )
+    assert "taken as bare metal; --site says otherwise (role)" in told(partial)
+    known = replace(partial, about=(("role", "bare-metal"),))
+    assert "taken as" not in told(known)
+
+
+def test_hosts_that_lack_different_things_are_told_apart() -> None:
+    text = told(judged("gpu1", acs__redirect=ROOT), judged("gpu2", rdma__memlock=ROOT))
+    assert "found     run as root: acs.redirect" in text
+    assert "found     run as root: rdma.memlock" in text
+
+
+def test_verbose_unfolds_what_was_folded() -> None:
+    nodes = [judged("gpu1", acs__redirect=ROOT, rdma__memlock=NOT_HERE)]
+    text = "\n".join(findings(nodes, PLAIN, verbose=True))
+    assert "unknown  acs.redirect" in text
+    assert "unknown  rdma.memlock" in text
+    assert "1 check " not in text
+
+
+def test_what_is_folded_is_counted_as_unknown_and_never_ready() -> None:
+    partial = judged("gpu1", acs__redirect=NOT_HERE)
+    assert partial.exit_code is ExitCode.UNKNOWN
+    assert "0 of 1 node is ready" in told(partial)
 
 
 def test_hosts_out_of_reach_are_folded_by_their_sentence() -> None:

@@ -108,6 +108,11 @@ def test_what_runs_is_what_was_installed(installed: Path) -> None:
     assert found.split() == [str(home / "templates"), str(home / "playbooks"), "dmabuf", "peermem"]
 
 
+def test_the_tables_of_what_goes_with_what_are_installed_too(installed: Path) -> None:
+    code = "from toolkit.compat import shipped; print(len(shipped().breakages))"
+    assert _run(installed / "env" / "bin" / "python", "-c", code, cwd=installed).strip() == "20"
+
+
 def test_a_demo_node_is_planned_from_the_installed_package(installed: Path) -> None:
     """Scripts, templates and simulated commands are found where pip puts them."""
     plan = _run(installed / "env" / "bin" / "gdr", "bundle", "--hosts", "demo", cwd=installed)

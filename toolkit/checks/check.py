@@ -111,15 +111,28 @@ class Check:
         if want.path not in self.paths:
             return not_applicable(f"not part of the {want.path} path")
         try:
-            if self.needs_gpu and _no_gpu_on_bus(node.fresh()):
-                return not_applicable("no NVIDIA GPU on the PCI bus")
-            if self.tense is Tense.NOW and not node.live:
-                return not_applicable("an image has no present")
-            if self.roles != ALL_ROLES and (here := role(node, want)) not in self.roles:
-                return not_applicable(f"not judged on a {here}")
-            return self.judge(node, want)
+            idle = self._idle(node, want)
+            return not_applicable(idle) if idle else self.judge(node, want)
         except (NoEvidence, Unparsable) as why:
             return _open(node, why)
+
+    def _idle(self, node: Node, want: Want) -> str:
+        """Why it does not apply to this node; "" where it does."""
+        if self.needs_gpu and _no_gpu_on_bus(node.fresh()):
+            return "no NVIDIA GPU on the PCI bus"
+        if self.of_gdr and _one_memory(node.fresh()):
+            return ONE_MEMORY
+        if self.tense is Tense.NOW and not node.live:
+            return "an image has no present"
+        if self.roles != ALL_ROLES and (here := role(node, want)) not in self.roles:
+            return f"not judged on a {here}"
+        return ""
+
+    @property
+    def of_gdr(self) -> bool:
+        """Asks of GPUDirect itself, rather than of the node that might do it."""
+        topic = self.id.partition(".")[0]
+        return topic in _GDR or self.id in {"pcie.distance", "pcie.bar1"}
 
     def _waiver(self, want: Want) -> Waiver | None:
         return next((each for each in want.waivers if each.check == self.id), None)
@@ -150,13 +163,30 @@ def without_gpus(node: Node) -> bool:
         return False
 
 
+_GDR = frozenset({"path", "peermem", "dmabuf", "ib", "gdrcopy", "acs", "ats"})
+ONE_MEMORY = "by design: CPU and GPU share one memory (GB10), and host buffers serve"
+
+
+def _one_memory(node: Node) -> bool:
+    """Known to have GPUs for which GPUDirect RDMA is not made, and not needed.
+
+    :raises CutOff: where the evidence ends before it could tell.
+    """
+    try:
+        return node.unified_memory
+    except CutOff:
+        raise
+    except (NoEvidence, Unparsable):
+        return False
+
+
 def _no_gpu_on_bus(node: Node) -> bool:
     """The same, but where the evidence ends before the PCI bus it cannot be told.
 
     :raises CutOff: there, so that a check that might not apply is not judged at all.
     """
     try:
-        return not node.pci.gpus
+        return node.pci.whole and not node.pci.gpus
     except CutOff:
         raise
     except (NoEvidence, Unparsable):

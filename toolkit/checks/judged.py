@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from datetime import date
 
 from toolkit.checks.all import ALL
+from toolkit.checks.breakages import Known, known
 from toolkit.checks.check import Impact, Status, Verdict, without_gpus
+from toolkit.checks.choices import choices
+from toolkit.checks.chosen import Chosen
+from toolkit.checks.role import role
 from toolkit.errors import ExitCode, NoEvidence, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
 from toolkit.want import Want
+
+ASSUMED = ", assumed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,8 @@ class Judged:
     about: tuple[tuple[str, str], ...] = ()  # ("kernel", "6.8.0-45-generic"), ...; what was read
     complete: bool = True  # False when the evidence was cut off
     gpus: bool = True  # False when the node is known to have none
+    known: tuple[Known, ...] = ()  # breakages that it meets
+    chosen: tuple[Chosen, ...] = ()  # what each library would do
 
     def having(self, status: Status) -> tuple[Verdict, ...]:
         """The verdicts of this status; waived failures are not among the failures."""
@@ -62,16 +70,24 @@ def judge_node(host: str, evidence: Evidence, want: Want, today: date) -> Judged
     node = Node(evidence)
     verdicts = tuple(check(node, want) for check in ALL)
     return Judged(
-        host, verdicts, today, _about(node), evidence.complete, not without_gpus(node.fresh())
+        host,
+        verdicts,
+        today,
+        _about(node, want),
+        evidence.complete,
+        not without_gpus(node.fresh()),
+        known(node, want),
+        choices(node.fresh(), want),
     )
 
 
-def _about(node: Node) -> tuple[tuple[str, str], ...]:
+def _about(node: Node, want: Want) -> tuple[tuple[str, str], ...]:
     """What heads a report; a fact that was not read is left out, not guessed."""
     facts: dict[str, Callable[[], str]] = {
+        "role": lambda: _role(node, want),
         "system": lambda: node.distro.pretty,
         "kernel": lambda: node.kernel,
-        "driver": lambda: f"{node.driver.version} {node.driver.flavor}" if node.driver else "none",
+        "driver": lambda: _driver(node),
         "ofed": lambda: str(node.ofed),
         "gpus": lambda: str(len(node.pci.gpus)),
         "hcas": lambda: str(len(node.hcas)),
@@ -83,3 +99,20 @@ def _about(node: Node) -> tuple[tuple[str, str], ...]:
         except (NoEvidence, Unparsable):
             continue
     return tuple(told)
+
+
+def _role(node: Node, want: Want) -> str:
+    """The role, and whether that is known: loose files seldom tell it."""
+    here = role(node, want)
+    return f"{here}{'' if want.role or node.role_told else ASSUMED}"
+
+
+def _driver(node: Node) -> str:
+    """The driver, and whether a container brought it: such a one is updated by its pod."""
+    if node.driver is None:
+        return "none"
+    named = f"{node.driver.version} {node.driver.flavor}"
+    try:
+        return f"{named}, from a container" if node.containers.driver_container else named
+    except (NoEvidence, Unparsable):
+        return named

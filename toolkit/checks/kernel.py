@@ -172,7 +172,7 @@ def lockdown(node: Node, want: Want) -> Finding:
     files = [node.driver_file]
     if want.path is PeerPath.PEERMEM:
         files.append(node.peermem_chosen)
-    unsigned = [each.name for each in files if each is not None and not each.signer]
+    unsigned = [each.name for each in files if each is not None and not each.signed]
     if unsigned:
         return failed(
             f"{node.lockdown}, and unsigned: {', '.join(unsigned)}",

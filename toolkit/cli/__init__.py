@@ -10,7 +10,7 @@ from invoke.exceptions import Exit, ParseError
 from invoke.program import Program
 
 from toolkit import __version__
-from toolkit.cli import changing, demo, looking
+from toolkit.cli import capturing, changing, comparing, demo, looking, topology
 from toolkit.errors import ExitCode
 
 VERBS = (
@@ -20,7 +20,9 @@ VERBS = (
     changing.provision,
     changing.verify,
     changing.rollback,
-    looking.capture,
+    capturing.capture,
+    comparing.compare_,
+    topology.topology,
     looking.checks,
     looking.explain,
     looking.hosts,

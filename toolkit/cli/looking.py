@@ -7,18 +7,30 @@ from pathlib import Path
 
 from toolkit.checks.all import ALL, named
 from toolkit.checks.judged import Judged
-from toolkit.cli.options import HOSTS, OUTPUT, REACH, SAVED, WANT, Option, Said
+from toolkit.cli.forecasting import asked_for, foretell
+from toolkit.cli.options import (
+    CONSUMERS,
+    FORECAST,
+    HOSTS,
+    JOB,
+    OUTPUT,
+    REACH,
+    SAVED,
+    WANT,
+    Option,
+    Said,
+)
 from toolkit.cli.session import Session, fleet
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, worst
-from toolkit.flow.capture import capture as capture_nodes
 from toolkit.flow.doctor import examine, examine_saved
+from toolkit.flow.imports import import_log
 from toolkit.flow.runs import read_saved
 from toolkit.report.document import Told, dumps
 from toolkit.report.explain import explain as explain_check
 from toolkit.report.explain import listing
 from toolkit.report.table import Painter, columns, wants_colour
-from toolkit.report.text import errors, report
+from toolkit.report.text import report
 
 
 def judged_code(outcome: Outcome[Judged]) -> ExitCode:
@@ -28,58 +40,50 @@ def judged_code(outcome: Outcome[Judged]) -> ExitCode:
     return outcome.get().exit_code
 
 
-@verb(HOSTS, REACH, WANT, OUTPUT, SAVED)
+@verb(HOSTS, REACH, WANT, CONSUMERS, OUTPUT, SAVED, JOB, FORECAST)
 def doctor(said: Said) -> ExitCode:
     """Judge nodes; change nothing.
 
     Exits 0 when every node is as wanted, 2 when a check fails, 3 when only unknowns
-    remain, 4 when a host is out of reach.
+    remain, 4 when a host is out of reach. With --kernel or --next-boot it tells what that
+    kernel would lose, and exits 2 where something is lost.
 
     Examples:
       invoke doctor --hosts gpu[001-128] -x gpu007
       invoke doctor --hosts @train --inventory hosts.ini --json > report.json
       invoke doctor --from evidence/ --profile dmabuf
+      invoke doctor --from ticket-4711.tar.gz
+      invoke doctor --from topo=topo.txt,dmesg=dmesg.txt
+      invoke doctor --hosts gpu[001-002] --nccl-log job.log
+      invoke doctor --hosts gpu[001-128] --nccl-version 2.27
+      invoke doctor --hosts gpu[001-128] --next-boot
+      invoke doctor --hosts gpu[001-128] --kernel 6.8.0-64-generic
     """
     session = Session.begin("doctor", said)
     want = session.want()
-    if said.text("from_"):
-        outcomes = examine_saved(read_saved(Path(said.text("from_"))), want, session.today)
+    if asked_for(said):
+        return foretell(session, want)
+    also = import_log(Path(said.text("nccl_log"))) if said.text("nccl_log") else ()
+    if saved := _saved(said):
+        outcomes = examine_saved(read_saved(saved), want, session.today, also=also)
     else:
         with fleet(said) as opened:
-            outcomes = examine(opened, want, session.today, session.folder)
+            outcomes = examine(opened, want, session.today, session.folder, also=also)
     session.say(report(outcomes, session.paint, verbose=said.flag("verbose")))
     told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
     return session.finish(told, worst([judged_code(each) for each in outcomes]))
 
 
+def _saved(said: Said) -> Path | None:
+    """What is judged without asking a node: what --from says, else the log of a job alone."""
+    if said.text("from_"):
+        return Path(said.text("from_"))
+    nobody = not any(said.text(each) for each in ("hosts", "hosts_file", "inventory"))
+    return Path(said.text("nccl_log")) if nobody and said.text("nccl_log") else None
+
+
 def _told(judged: Judged | None) -> Told | None:
     return Told(judged=judged) if judged else None
-
-
-@verb(
-    HOSTS,
-    REACH,
-    (
-        Option("out", "evidence", "folder for one NAME.evidence a host"),
-        Option("scrub", False, "hide names, serials, GUIDs and addresses; number the files"),
-    ),
-)
-def capture(said: Said) -> ExitCode:
-    """Save the evidence of nodes: for a ticket, or to judge it again with doctor --from.
-
-    Examples:
-      invoke capture --hosts gpu[001-004] --out evidence
-      invoke capture --hosts gpu007 --scrub --out for-the-vendor
-    """
-    session = Session.begin("capture", said)
-    with fleet(said) as opened:
-        outcomes = capture_nodes(opened, Path(said.text("out")), scrubbed=said.flag("scrub"))
-    for outcome in outcomes:
-        if outcome.value is not None:
-            session.say(str(outcome.value))
-    for line in errors(((each.host, each.error) for each in outcomes), session.paint):
-        session.say(line)
-    return worst([each.error.exit_code for each in outcomes if each.error])
 
 
 @verb()

@@ -58,7 +58,30 @@ OUTPUT = (
     Option("junit", "", "write JUnit XML to this file as well"),
     Option("verbose", False, "passes, n/a and all details too", "v"),
 )
-SAVED = (Option("from_", "", "judge saved evidence: a file, or a folder of *.evidence"),)
+SAVED = (
+    Option(
+        "from_",
+        "",
+        "judge what was saved: *.evidence, an incident, what other tools printed "
+        "(KIND=FILE,... or a file), or a folder of these",
+    ),
+)
+
+
+JOB = (
+    Option("nccl_log", "", "NCCL_DEBUG=INFO log of a job on these nodes: what it says, decoded"),
+)
+
+FORECAST = (
+    Option("kernel", "", "what would be lost if this kernel release booted; changes nothing"),
+    Option("next_boot", False, "the same for the kernel that each node boots next"),
+)
+
+
+CONSUMERS = (
+    Option("nccl_version", "", "NCCL that jobs bring along, such as 2.27: the path it would take"),
+    Option("ucx_version", "", "the same for UCX"),
+)
 
 
 class VerbTask(Task[Any]):

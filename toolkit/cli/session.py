@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from toolkit.report.document import Told, document, dumps
 from toolkit.report.junit import junit
 from toolkit.report.live import listener
 from toolkit.report.table import Painter, wants_colour
-from toolkit.want import Want
+from toolkit.want import CONSUMERS, Want, consumer
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,20 @@ class Session:
         want = Want.load(self.said.text("profile"), site=Path(site) if site else None)
         for waiver in want.waivers:
             named(waiver.check)
-        return want
+        return self._with_consumers(want)
+
+    def _with_consumers(self, want: Want) -> Want:
+        """The libraries whose versions were said stand in place of the site's."""
+        told = dict(want.consumers)
+        for name in CONSUMERS:
+            version = self.said.text(f"{name}_version")
+            if not version:
+                continue
+            try:
+                told[name] = consumer(name, version)[1]
+            except ValueError as why:
+                raise UsageError(f"--{name}-version: {why}") from why
+        return replace(want, consumers=tuple(sorted(told.items())))
 
     def say(self, text: str) -> None:
         """A result, on standard output; nothing where a JSON document is to come."""

@@ -25,8 +25,10 @@ _COMMANDS = Path(__file__).parent / "bin"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # Commands that only some nodes have; every other file of bin is on all of them.
-_DEBIAN = frozenset({"update-grub", "grub-mkconfig", "grub-editenv", "update-initramfs"})
-_RHEL = frozenset({"grubby", "grub2-editenv", "dracut"})
+_DEBIAN = frozenset(
+    {"update-grub", "grub-mkconfig", "grub-editenv", "update-initramfs", "lsinitramfs"}
+)
+_RHEL = frozenset({"grubby", "grub2-editenv", "dracut", "lsinitrd"})
 _ARCH = frozenset({"grub-mkconfig", "grub-editenv"})
 _PACKAGED = frozenset({"dkms", "ofed_info"})
 

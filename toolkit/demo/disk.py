@@ -58,6 +58,8 @@ def disk(recipe: Recipe) -> Tree:
     tree.text("etc/modprobe.d/nvidia-graphics-drivers.conf", "blacklist nouveau\n")
     tree.text("etc/modprobe.d/mlnx.conf", "options mlx5_core probe_vf=1\n")
     _autoload(tree, recipe)
+    if not recipe.machine.acs:
+        _acs_off(tree)
     if recipe.memlock:
         _memlock(tree)
     for kernel in recipe.kernels:
@@ -80,6 +82,14 @@ def _autoload(tree: Tree, recipe: Recipe) -> None:
         tree.link("etc/modules-load.d/modules.conf", "../modules")
     if recipe.autoload:
         tree.text("etc/modules-load.d/nvidia-peermem.conf", "nvidia-peermem\n")
+
+
+def _acs_off(tree: Tree) -> None:
+    """What keeps ACS off at each boot: under an IOMMU the kernel turns it on."""
+    unit = "etc/systemd/system/acs-off.service"
+    tree.text(unit, "[Service]\nType=oneshot\nExecStart=/usr/local/sbin/acs-off\n")
+    tree.relative_link("etc/systemd/system/multi-user.target.wants/acs-off.service", unit)
+    tree.text("usr/local/sbin/acs-off", "#!/bin/sh\nsetpci -d '*:*:604' ECAP_ACS+6.w=0\n")
 
 
 def _memlock(tree: Tree) -> None:

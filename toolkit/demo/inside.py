@@ -38,6 +38,8 @@ _PARAMS = (
     'ExcludedGpus: ""\n'
 )
 
+_LIMIT = "Max locked memory         8388608              8388608              bytes     "
+
 # What udev loads for the hardware, and openibd or rdma-core for the fabric.
 _BOOT_MODULES = (
     "nvme i40e nvidia nvidia_uvm nvidia_modeset nvidia_drm mlx5_core mlx5_ib ib_umad ib_ipoib"
@@ -76,6 +78,10 @@ def inside(recipe: Recipe) -> Tree:
     tree.text("proc/cpuinfo", "".join(_CPU.format(number=number) for number in (0, 1)))
     tree.folder("proc/sys/kernel/random")
     tree.folder("proc/1")
+    if gpus(machine):
+        for pid, name in ((1702, "nvidia-persiste"), (1811, "nv-fabricmanage")):
+            tree.line(f"proc/{pid}/comm", name)
+            tree.line(f"proc/{pid}/limits", _LIMIT)
     if recipe.family is Family.ARCH:
         tree.line(".node/kernel", recipe.kernel)
     return tree

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import zlib
-
+from toolkit.demo.elf import checksum
 from toolkit.demo.recipe import Family, Recipe
 from toolkit.demo.software import (
     PEER_SYMBOLS,
@@ -38,10 +37,7 @@ def packages(recipe: Recipe) -> Tree:
 
 def symvers(module: str, names: tuple[str, ...]) -> str:
     """Lines of a Module.symvers, as modpost writes them."""
-    return "".join(
-        f"0x{zlib.crc32(f'{module}:{name}'.encode()):08x}\t{name}\t{module}\tEXPORT_SYMBOL\t\n"
-        for name in names
-    )
+    return "".join(f"0x{checksum(name):08x}\t{name}\t{module}\tEXPORT_SYMBOL\t\n" for name in names)
 
 
 def _kernel(tree: Tree, recipe: Recipe, kernel: str) -> None:

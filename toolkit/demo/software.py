@@ -7,6 +7,11 @@ from dataclasses import dataclass
 
 from toolkit.demo.elf import module_file
 
+P2P_SYMBOLS = (
+    "nvidia_p2p_get_pages",
+    "nvidia_p2p_put_pages",
+    "nvidia_p2p_get_pages_persistent",
+)
 PEER_SYMBOLS = ("ib_register_peer_memory_client", "ib_unregister_peer_memory_client")
 DRIVER = "570.124.06"
 
@@ -51,7 +56,9 @@ class Module:
             ("name", self.name.replace("-", "_")),
             ("vermagic", f"{kernel} {magic} "),
         ]
-        return module_file(tuple(info), self.exports)
+        # A stub asks for nothing; the real one asks the driver and the RDMA core.
+        real = self.name == "nvidia-peermem" and needs
+        return module_file(tuple(info), self.exports, P2P_SYMBOLS + PEER_SYMBOLS if real else ())
 
     def srcversion(self, needs: str) -> str:
         """The hash that modpost makes of the sources; here, of the source and its headers."""
@@ -74,12 +81,11 @@ def nvidia_package(name: str) -> Package:
     def module(file: str, depends: tuple[str, ...] = (), exports: tuple[str, ...] = ()) -> Module:
         return Module(file, "Dual MIT/GPL", DRIVER, depends, exports)
 
-    p2p = ("nvidia_p2p_get_pages", "nvidia_p2p_put_pages", "nvidia_p2p_get_pages_persistent")
     return Package(
         name,
         DRIVER,
         (
-            module("nvidia", (), p2p),
+            module("nvidia", (), P2P_SYMBOLS),
             module("nvidia-uvm", ("nvidia",)),
             module("nvidia-modeset", ("nvidia",)),
             module("nvidia-drm", ("nvidia-modeset",)),

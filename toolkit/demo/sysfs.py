@@ -40,6 +40,9 @@ def sysfs(machine: Machine, *, root: bool) -> Tree:
     for index, gpu in enumerate(gpus(machine)):
         _gpu(loads["nvidia"], gpu, index)
     _dmi(tree, machine)
+    tree.line("sys/devices/system/node/online", "0-1")
+    tree.line("proc/uptime", "360000.25 35000000.50")
+    tree.text("proc/net/route", _ROUTES)
     tree.line("sys/kernel/security/lockdown", "[none] integrity confidentiality")
     tree.data("sys/firmware/acpi/tables/DMAR", b"DMAR")
     for folder in ("sys/class/infiniband", "sys/class/iommu", "sys/kernel/iommu_groups"):
@@ -68,6 +71,13 @@ def _places(found: tuple[Function, ...]) -> dict[str, str]:
     return places
 
 
+_ROUTES = (  # the management NIC leads out
+    "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
+    "eno1\t00000000\t010200C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
+)
+_ERRORS = (("correctable", "COR"), ("nonfatal", "NONFATAL"), ("fatal", "FATAL"))
+
+
 def _function(tree: Tree, loads: Loads, function: Function, at: str, root: bool) -> None:
     vendor, device = function.ids
     gen, width = function.link.gen, function.link.width
@@ -84,6 +94,8 @@ def _function(tree: Tree, loads: Loads, function: Function, at: str, root: bool)
         ("max_link_width", str(max_width)),
     ):
         tree.line(f"{at}/{name}", value)
+    for kind, word in _ERRORS:
+        tree.line(f"{at}/aer_dev_{kind}", f"TOTAL_ERR_{word} 0")
     tree.text(f"{at}/resource", resource(function))
     config = config_space(function)
     tree.data(f"{at}/config", config if root else config[:UNPRIVILEGED_CONFIG_BYTES])

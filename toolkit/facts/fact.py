@@ -7,8 +7,9 @@ from typing import Any, Generic, Protocol, Self, TypeVar, overload
 
 from toolkit.errors import NoEvidence, Unparsable
 
-# By the fact's name: its value or the error in its way, and the frames it rests on.
-Memo = dict[str, tuple[Any, NoEvidence | Unparsable | None, list[str]]]
+# A fact's value or the error in its way, and the frames it rests on. Any: each has its type.
+Known = tuple[Any, NoEvidence | Unparsable | None, list[str]]
+Memo = dict[str, Known]  # by the fact's name
 
 
 class Citing(Protocol):

@@ -45,6 +45,7 @@ class ModuleFile:
     license: str = ""
     signer: str = ""
     depends: tuple[str, ...] = ()
+    signed: bool = False  # a kmod without OpenSSL tells of a signature, and not whose it is
 
     @property
     def name(self) -> str:
@@ -127,8 +128,22 @@ def parse_modinfo(text: str) -> dict[str, ModuleFile]:
                 values.get("license", ""),
                 values.get("signer", ""),
                 tuple(each for each in values.get("depends", "").split(",") if each),
+                bool(values.keys() & {"signer", "sig_key"}),
             )
     return files
+
+
+def parse_modinfo_files(text: str) -> dict[str, ModuleFile]:
+    """modinfo of several files in one go: a "filename:" line begins each.
+
+    :returns: by path.
+    :raises Unparsable: at a line before the first of them, or of another form.
+    """
+    lines = []
+    for line in text.split("\n")[:-1]:
+        key, _, value = line.partition(":")
+        lines += [f"@{value.strip()}", line] if key == "filename" else [line]
+    return parse_modinfo("".join(f"{line}\n" for line in lines))
 
 
 @dataclass(frozen=True, slots=True)

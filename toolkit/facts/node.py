@@ -5,22 +5,24 @@ from __future__ import annotations
 from toolkit.facts.node_builds import Builds
 from toolkit.facts.node_companions import Companions
 from toolkit.facts.node_consumers import Consumers
-from toolkit.facts.node_devices import Devices
 from toolkit.facts.node_fabric import Fabric
 from toolkit.facts.node_files import Files
 from toolkit.facts.node_imported import Imported
 from toolkit.facts.node_modules import Modules
+from toolkit.facts.node_platform import Platforms
 from toolkit.facts.node_stack import Stack
 from toolkit.facts.node_system import System
+from toolkit.facts.node_topology import Topology
 
 
 class Node(
+    Platforms,
+    Files,
     System,
     Modules,
-    Files,
     Builds,
     Stack,
-    Devices,
+    Topology,
     Fabric,
     Companions,
     Consumers,

@@ -3,18 +3,47 @@
 from __future__ import annotations
 
 from toolkit.facts.fact import fact
+from toolkit.facts.node_fabric import Fabric
 from toolkit.facts.node_pci import Pci
 from toolkit.facts.ours import Placed, parse_contents, parse_placed
 from toolkit.facts.pci import PciFunction
 from toolkit.facts.rdma import RdmaDevice, parse_infiniband
+from toolkit.gpus import Chip, chip
 
 
-class Devices(Pci):
+class Devices(Pci, Fabric):
     """RDMA devices of one machine; its limits, and what is ours."""
 
     @fact
     def rdma_devices(self) -> tuple[RdmaDevice, ...]:
-        return parse_infiniband(self._text("infiniband"))
+        """From sysfs; in evidence put together from loose files, as a tool printed them."""
+        if self._given("infiniband") or self.probed:
+            return parse_infiniband(self._text("infiniband"))
+        return self.said_devices
+
+    @fact
+    def tells_rdma(self) -> bool:
+        """Whether the evidence lists RDMA devices or PCI functions, in any form."""
+        listings = ("infiniband", "ibstat", "ibv-devinfo", "ibdev2netdev", "pci", "lspci")
+        return any(self._given(key) for key in listings)
+
+    @fact
+    def gpu_chips(self) -> dict[str, Chip | None]:
+        """Each GPU by its address, with what its device id tells; None for an unknown one."""
+        if self._given("pci") or self.probed or (self._given("lspci") and self.pci.gpus):
+            return {each.address: chip(each.device) for each in self.pci.gpus}
+        return {each.address: chip(each.device) for each in self.smi.gpus}
+
+    @fact
+    def unified_memory(self) -> bool:
+        """Every GPU shares one memory with the CPU, so that GPUDirect RDMA is not for it."""
+        chips = self.gpu_chips.values()
+        return bool(chips) and all(each is not None and each.unified for each in chips)
+
+    @fact
+    def bar1_sizes(self) -> dict[str, int]:
+        """Bytes of BAR1 of each GPU by address, as nvidia-smi -q tells them; 0 for not told."""
+        return {each.address: each.bar1_mib << 20 for each in self.smi.gpus}
 
     @fact
     def rdma_nodes(self) -> tuple[str, ...]:
@@ -25,6 +54,8 @@ class Devices(Pci):
     def hcas(self) -> tuple[PciFunction, ...]:
         """PCI functions of the HCAs: those that drive an RDMA device, else those that could."""
         functions = self.pci.functions
+        if not self._given("infiniband"):
+            return tuple(each for each in functions.values() if each.may_be_hca)
         driving = [each.address for each in self.rdma_devices if each.address in functions]
         if driving:
             return tuple(functions[address] for address in dict.fromkeys(driving))

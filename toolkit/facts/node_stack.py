@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from toolkit.evidence import State
 from toolkit.facts.dkms import DkmsBuild, DkmsPackage, parse_dkms_confs, parse_dkms_status
 from toolkit.facts.fact import fact
@@ -13,15 +15,18 @@ from toolkit.facts.gpu import (
     parse_nvml_mismatch,
     parse_params,
 )
+from toolkit.facts.modules import parse_modinfo
+from toolkit.facts.node_fabric import Fabric
 from toolkit.facts.rdma import Ofed, OfedFlavour
-from toolkit.facts.reading import Reading
 from toolkit.facts.versions import parse_ofed_version
 
+# "25.10-1.7.1": what OFED's modules say of themselves.
+_OFED_MODULE = re.compile(r"\d{2}\.\d{2}-\d+(\.\d+)+")
 # Names under which OFED registers with DKMS: vendor deb, vendor rpm, Ubuntu's own.
 OFED_DKMS = ("mlnx-ofed-kernel", "mlnx-ofa_kernel", "doca-ofed")
 
 
-class Stack(Reading):
+class Stack(Fabric):
     """The NVIDIA driver, OFED and DKMS of one machine."""
 
     @fact
@@ -39,7 +44,14 @@ class Stack(Reading):
 
     @fact
     def gpu_rows(self) -> tuple[GpuRow, ...]:
-        return parse_gpu_rows(self._text("nvidia-smi"))
+        """As the probe asked nvidia-smi; from loose files, as its other answers tell them."""
+        if self._given("nvidia-smi") or self.probed:
+            return parse_gpu_rows(self._text("nvidia-smi"))
+        told = self.smi
+        return tuple(
+            GpuRow(each.address, each.name, told.driver, each.memory_mib, each.persistence)
+            for each in told.gpus
+        )
 
     @fact
     def mismatched_library(self) -> str:
@@ -72,7 +84,10 @@ class Stack(Reading):
 
     @fact
     def ofed(self) -> Ofed:
-        """The RDMA stack, from whatever ``ofed_info -s`` answers, else from DKMS.
+        """The RDMA stack, from whatever ``ofed_info -s`` answers, else DKMS, else the modules.
+
+        A distribution's prebuilt packages and a driver container bring no ofed_info; but
+        OFED's mlx5_core has a version, and the kernel's own has none.
 
         :raises Unparsable: where ofed_info answers without a version.
         """
@@ -81,7 +96,17 @@ class Stack(Reading):
             mlnx = "MLNX_OFED" in answer
             flavour = OfedFlavour.MLNX_OFED if mlnx else OfedFlavour.DOCA_OFED
             return Ofed(flavour, parse_ofed_version(answer))
-        return Ofed(OfedFlavour.DOCA_OFED) if self.ofed_dkms else Ofed(OfedFlavour.INBOX)
+        if self.ofed_dkms:
+            return Ofed(OfedFlavour.DOCA_OFED)
+        if not self._there("rdma-modinfo"):
+            return Ofed(OfedFlavour.INBOX)
+        driver = parse_modinfo(self._text("rdma-modinfo")).get("mlx5_core")
+        if driver is None or not _OFED_MODULE.fullmatch(driver.version):
+            return Ofed(OfedFlavour.INBOX)
+        inside = self._given("ofed-container") and self._there("ofed-container")
+        contained = inside and self._text("ofed-container").strip()
+        packaging = "container" if contained else "prebuilt"
+        return Ofed(OfedFlavour.DOCA_OFED, parse_ofed_version(driver.version), packaging)
 
     @fact
     def ofed_dkms(self) -> str:

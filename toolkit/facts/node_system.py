@@ -27,6 +27,11 @@ class System(Reading):
         return self._text("boot-id").strip()
 
     @fact
+    def hostname(self) -> str:
+        """As the kernel has it; "" where loose files do not tell."""
+        return self._text("hostname").strip() if self._given("hostname") else ""
+
+    @fact
     def root(self) -> bool:
         """Whether the probe ran as root."""
         return self._text("uid").strip() == "0"

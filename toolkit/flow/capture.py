@@ -20,10 +20,7 @@ def capture(fleet: Fleet, out: Path, *, scrubbed: bool) -> list[Outcome[Path]]:
 
     :raises UsageError: ``out`` cannot be made or written to.
     """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as why:
-        raise UsageError(f"{out}: {why.strerror}") from why
+    _make(out)
     numbers = {host.name: at for at, host in enumerate(fleet.hosts, start=1)}
 
     def work(host: Host, transport: Transport) -> Path:
@@ -33,6 +30,24 @@ def capture(fleet: Fleet, out: Path, *, scrubbed: bool) -> list[Outcome[Path]]:
         return _write(out / f"node{numbers[host.name]:03d}.evidence", scrub(evidence, host.name))
 
     return on_each(fleet, "capturing", work)
+
+
+def save(name: str, evidence: Evidence, out: Path, *, scrubbed: bool) -> Path:
+    """Write the evidence of one node that was put together from loose files.
+
+    :raises UsageError: ``out`` cannot be made or written to.
+    """
+    _make(out)
+    if scrubbed:
+        return _write(out / "node001.evidence", scrub(evidence, name))
+    return _write(out / f"{safe_name(name)}.evidence", evidence)
+
+
+def _make(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as why:
+        raise UsageError(f"{out}: {why.strerror}") from why
 
 
 def _write(file: Path, evidence: Evidence) -> Path:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from dataclasses import replace
 from datetime import date
+from typing import TypeVar, cast
 
+from toolkit.checks.forecast import Foreseen, forecast
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.errors import Outcome, ToolkitError
-from toolkit.evidence import Evidence
+from toolkit.evidence import Evidence, Frame
+from toolkit.facts.node import Node
 from toolkit.flow.access import Fleet
 from toolkit.flow.each import on_each, on_saved
 from toolkit.flow.runs import RunFolder
@@ -16,14 +20,26 @@ from toolkit.reach.collect import collect
 from toolkit.reach.transport import Transport
 from toolkit.want import Want
 
+T = TypeVar("T", bound=Hashable)
 
-def examine(fleet: Fleet, want: Want, today: date, folder: RunFolder) -> list[Outcome[Judged]]:
-    """Ask every node once and judge it; the evidence goes into the run's folder."""
+
+def examine(
+    fleet: Fleet,
+    want: Want,
+    today: date,
+    folder: RunFolder,
+    *,
+    also: tuple[Frame, ...] = (),
+) -> list[Outcome[Judged]]:
+    """Ask every node once and judge it; the evidence goes into the run's folder.
+
+    :param also: sources that were not read on the nodes, such as the log of their job.
+    """
 
     def work(host: Host, transport: Transport) -> Judged:
         evidence = collect(transport)
         folder.keep_evidence(host.name, evidence)
-        return judge_node(host.name, evidence, want, today)
+        return judge_node(host.name, evidence.plus(also), want, today)
 
     return on_each(fleet, "reading", work)
 
@@ -35,7 +51,58 @@ def gather(fleet: Fleet) -> dict[str, Evidence | ToolkitError]:
 
 
 def examine_saved(
-    saved: Iterable[tuple[str, Evidence]], want: Want, today: date
+    saved: Iterable[tuple[str, Evidence]],
+    want: Want,
+    today: date,
+    *,
+    also: tuple[Frame, ...] = (),
 ) -> list[Outcome[Judged]]:
-    """Judge evidence that was saved earlier, with no host."""
-    return on_saved(saved, lambda name, evidence: judge_node(name, evidence, want, today))
+    """Judge evidence that was saved earlier, with no host.
+
+    Nodes of one fleet say nearly the same: what is equal is kept once, so that a thousand
+    nodes take little more memory than a few.
+    """
+    kept: dict[Hashable, Hashable] = {}
+
+    def once(values: tuple[T, ...]) -> tuple[T, ...]:
+        return cast("tuple[T, ...]", tuple(kept.setdefault(each, each) for each in values))
+
+    def work(name: str, evidence: Evidence) -> Judged:
+        judged = judge_node(name, evidence.plus(also), want, today)
+        return replace(
+            judged,
+            verdicts=once(judged.verdicts),
+            about=once(judged.about),
+            known=once(judged.known),
+            chosen=once(judged.chosen),
+        )
+
+    return on_saved(saved, work)
+
+
+def foresee(
+    fleet: Fleet, want: Want, today: date, folder: RunFolder, release: str
+) -> list[Outcome[Foreseen]]:
+    """Ask every node once, and judge it as it would be after booting another kernel.
+
+    :param release: kernel release; "" for that of each node's next boot.
+    """
+
+    def work(host: Host, transport: Transport) -> Foreseen:
+        evidence = collect(transport)
+        folder.keep_evidence(host.name, evidence)
+        return _foreseen(host.name, evidence, want, today, release)
+
+    return on_each(fleet, "reading", work)
+
+
+def foresee_saved(
+    saved: Iterable[tuple[str, Evidence]], want: Want, today: date, release: str
+) -> list[Outcome[Foreseen]]:
+    """The same from evidence that was saved earlier, with no host."""
+    return on_saved(saved, lambda name, evidence: _foreseen(name, evidence, want, today, release))
+
+
+def _foreseen(name: str, evidence: Evidence, want: Want, today: date, release: str) -> Foreseen:
+    judged = judge_node(name, evidence, want, today)
+    return Foreseen(judged, forecast(Node(evidence), want, release))

@@ -10,6 +10,15 @@ from pathlib import Path
 
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
+from toolkit.flow.imports import (
+    decoded,
+    import_file,
+    import_folder,
+    import_named,
+    names_kinds,
+    read_bytes,
+)
+from toolkit.flow.incident import is_incident, read_incident
 
 _SUFFIX = ".evidence"
 
@@ -58,21 +67,36 @@ def safe_name(name: str) -> str:
 
 
 def read_saved(source: Path) -> Iterator[tuple[str, Evidence]]:
-    """Saved evidence: one file, or every ``*.evidence`` of a folder, with the host's name.
+    """Evidence that somebody has already, with the name of the node.
 
+    :param source: one ``*.evidence``, a folder of them, an incident, loose files that other
+        tools printed, a folder of those, or ``KIND=FILE,KIND=FILE`` of one node.
     :raises UsageError: where there is none, or a file is no evidence.
     """
-    files = sorted(source.glob(f"*{_SUFFIX}")) if source.is_dir() else [source]
-    if not files:
+    if names_kinds(str(source)):
+        yield import_named(str(source))
+    elif not source.is_dir():
+        yield from _read_file(source)
+    elif files := sorted(source.glob(f"*{_SUFFIX}")):
+        for file in files:
+            yield from _read_file(file)
+    elif any(each.is_file() for each in source.iterdir()):
+        yield from import_folder(source)
+    else:
         raise UsageError(f"{source}: holds no *{_SUFFIX} file", hint="make one: capture --out DIR")
-    for file in files:
-        try:
-            text = file.read_bytes().decode("utf-8", "surrogateescape")
-        except OSError as why:
-            raise UsageError(f"{file}: {why.strerror}") from why
-        evidence = Evidence.parse(text)
-        if not evidence.frames:
-            raise UsageError(
-                f"{file}: is no evidence", hint="it begins with '= begin ok gdr-toolkit/1'"
-            )
-        yield file.name.removesuffix(_SUFFIX), evidence
+
+
+def _read_file(file: Path) -> Iterator[tuple[str, Evidence]]:
+    if is_incident(file):
+        yield from read_incident(file)
+        return
+    text = decoded(read_bytes(file))
+    if file.suffix != _SUFFIX and "= begin ok " not in text:
+        yield file.stem, import_file(file)
+        return
+    evidence = Evidence.parse(text)
+    if not evidence.frames:
+        raise UsageError(
+            f"{file}: is no evidence", hint="it begins with '= begin ok gdr-toolkit/1'"
+        )
+    yield file.name.removesuffix(_SUFFIX), evidence

@@ -128,7 +128,7 @@ info() { # info MODULE...: the lines of modinfo that identify it
 first_cpu() { sed '/^$/q' "$root/proc/cpuinfo" 2>/dev/null; }
 
 kernel_config() { # kernel_config: the frame, from the first place that has the options
-    options='DMA_SHARED_BUFFER|DMABUF_MOVE_NOTIFY|PCI_P2PDMA|INFINIBAND(_USER_ACCESS|_USER_MEM|_ON_DEMAND_PAGING|_USER_MAD)?|MLX5_(CORE|INFINIBAND)|MODVERSIONS|MODULE_SIG(_FORCE)?|IOMMU_DEFAULT_PASSTHROUGH|PREEMPT_RT|CC_VERSION_TEXT'
+    options='DMA_SHARED_BUFFER|DMABUF_MOVE_NOTIFY|PCI_P2PDMA|INFINIBAND(_USER_ACCESS|_USER_MEM|_ON_DEMAND_PAGING|_USER_MAD)?|MLX5_(CORE|INFINIBAND)|MODVERSIONS|MODULE_SIG(_FORCE|_HASH)?|IOMMU_DEFAULT_PASSTHROUGH|PREEMPT_RT|CC_VERSION_TEXT|GCC_PLUGINS|RANDSTRUCT'
     for config in "/lib/modules/$release/config" "/boot/config-$release" /proc/config.gz \
         "/lib/modules/$release/build/.config"; do
         [ -r "$root$config" ] || continue
@@ -218,7 +218,9 @@ probe() {
     file cmdline /proc/cmdline
     file lockdown /sys/kernel/security/lockdown
     kernel_config
+    kernel_options=$content
     take kernels /lib/modules kernels
+    kernel_list=$content
     take headers "/lib/modules/$release/build" headers
     file reboot-required /run/reboot-required
     take boot-entries '/boot/grub*/grub.cfg, /boot/loader/entries' boot_entries
@@ -259,6 +261,8 @@ probe() {
     cmd nvidia-smi 10 nvidia-smi --query-gpu=pci.bus_id,name,driver_version,memory.total,persistence_mode --format=csv,noheader
     if [ -n "$status" ]; then cmd nvidia-topology 10 nvidia-smi topo -m
     else frame nvidia-topology timeout 'nvidia-smi topo -m'; fi # one hang is enough
+    if [ -n "$status" ]; then gpu_details
+    else frame nvidia-smi-q timeout 'nvidia-smi -q'; fi
 
     printf '= end ok %s\n' "$count"
 }

@@ -13,7 +13,7 @@ module_state() {
 }
 
 symbols() { # who exports the peer-memory interface, live
-    grep -E ' (ib_register_peer_memory_client|nvidia_p2p_get_pages|ib_umem_dmabuf_get)([[:space:]]|$)' \
+    grep -E ' (ib_register_peer_memory_client|nvidia_p2p_get_pages|ib_umem_dmabuf_get|p2pdma_pgmap_ops|[a-z_]+_v[0-9]+_register_nvfs_dma_ops)([[:space:]]|$)' \
         "$root/proc/kallsyms"
 }
 

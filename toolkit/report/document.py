@@ -13,14 +13,17 @@ from datetime import UTC, datetime
 
 from toolkit import __version__
 from toolkit.change.plan import Plan
+from toolkit.checks.breakages import Known
 from toolkit.checks.check import Status, Verdict
+from toolkit.checks.chosen import Chosen
+from toolkit.checks.forecast import Forecast
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome, ToolkitError
 from toolkit.report.plan_text import trigger_name
 
 SCHEMA = "gdr-toolkit/report/1"
 
-Json = Mapping[str, "Json"] | Sequence["Json"] | str | int | bool | None
+Json = Mapping[str, "Json"] | Sequence["Json"] | str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class Told:
     plan: Plan | None = None
     steps: tuple[str, ...] = field(default=())  # what apply reported, one step a line
     rebooted: bool = False
+    forecast: Forecast | None = None  # doctor --kernel, --next-boot
 
 
 def document(
@@ -72,6 +76,9 @@ def _host(outcome: Outcome[Told]) -> dict[str, Json]:
         "plan": _plan(told.plan) if told.plan else None,
         "steps": list(told.steps),
         "rebooted": told.rebooted,
+        "forecast": _forecast(told.forecast) if told.forecast else None,
+        "known": [_known(each) for each in judged.known] if judged else [],
+        "chosen": [_chosen(each) for each in judged.chosen] if judged else [],
     }
 
 
@@ -110,6 +117,58 @@ def _verdict(verdict: Verdict, *, waived: bool) -> dict[str, Json]:
         "details": list(finding.details),
         "cited": list(verdict.cited),
         "waived": waived,
+    }
+
+
+def _known(met: Known) -> dict[str, Json]:
+    return {
+        "id": met.id,
+        "title": met.title,
+        "found": met.found,
+        "effect": met.effect,
+        "action": met.action,
+        "checks": list(met.checks),
+    }
+
+
+def _chosen(chosen: Chosen) -> dict[str, Json]:
+    return {
+        "consumer": chosen.consumer,
+        "version": chosen.version,
+        "origin": chosen.origin,
+        "path": chosen.way.value,
+        "otherwise": chosen.otherwise,
+        "groups": [
+            {
+                "path": each.way.value,
+                "why": each.why,
+                "directions": [direction.value for direction in each.directions],
+                "pairs": [list(pair) for pair in each.pairs],
+            }
+            for each in chosen.groups
+        ],
+        "nearest": [list(pair) for pair in chosen.nearest],
+        "settings": [f"{each.name}={each.value}: {each.file}" for each in chosen.settings],
+        "not_known": list(chosen.not_known),
+    }
+
+
+def _forecast(ahead: Forecast) -> dict[str, Json]:
+    return {
+        "kernel": ahead.kernel,
+        "state": ahead.state,
+        "prospects": [
+            {
+                "topic": each.topic,
+                "status": each.finding.status.value,
+                "found": each.finding.found,
+                "expected": each.finding.expected,
+                "hint": each.finding.hint,
+                "details": list(each.finding.details),
+                "cited": list(each.cited),
+            }
+            for each in ahead.prospects
+        ],
     }
 
 

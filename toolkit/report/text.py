@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from toolkit.checks.check import Status, Verdict
-from toolkit.checks.judged import Judged
+from toolkit.checks.breakages import Known
+from toolkit.checks.check import Gap, Status, Verdict
+from toolkit.checks.judged import ASSUMED, Judged
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.hosts import fold
+from toolkit.report.chosen import chosen_lines, known_lines
 from toolkit.report.table import Ink, Painter, clean, columns, labelled
 
 _INK = {
@@ -28,6 +30,7 @@ class Folded:
     verdict: Verdict
     hosts: tuple[str, ...]
     waived: bool = False
+    known: tuple[Known, ...] = ()  # breakages that explain it
 
 
 def fold_verdicts(judged: Sequence[Judged], keep: Callable[[Verdict], bool]) -> list[Folded]:
@@ -36,23 +39,81 @@ def fold_verdicts(judged: Sequence[Judged], keep: Callable[[Verdict], bool]) -> 
     for one in judged:
         for verdict in one.verdicts:
             if keep(verdict):
-                key = (verdict.check.id, verdict.finding, verdict.waived(one.today))
+                key = (
+                    verdict.check.id,
+                    verdict.finding,
+                    verdict.waived(one.today),
+                    _behind(one, verdict),
+                )
                 groups.setdefault(key, []).append((one, verdict))
     order = {verdict.check.id: at for one in judged for at, verdict in enumerate(one.verdicts)}
     folded = [
-        Folded(said[0][1], tuple(one.host for one, _ in said), said[0][1].waived(said[0][0].today))
+        Folded(
+            said[0][1],
+            tuple(one.host for one, _ in said),
+            said[0][1].waived(said[0][0].today),
+            _behind(*said[0]),
+        )
         for said in groups.values()
     ]
     return sorted(folded, key=lambda each: (order[each.verdict.check.id], each.hosts))
 
 
+def _behind(one: Judged, verdict: Verdict) -> tuple[Known, ...]:
+    """The breakages that explain a failure; a pass needs no explanation."""
+    if verdict.status is not Status.FAIL:
+        return ()
+    return tuple(each for each in one.known if verdict.check.id in each.checks)
+
+
 def findings(judged: Sequence[Judged], paint: Painter, *, verbose: bool = False) -> list[str]:
-    """Each group of equal findings; passes and n/a only when ``verbose``."""
-    shown = set(Status) if verbose else {Status.FAIL, Status.UNKNOWN}
+    """Each group of equal findings; passes and n/a only when ``verbose``.
+
+    What is open for one reason that has nothing to do with the property, such as not being
+    root, is folded into one paragraph unless ``verbose``.
+    """
+
+    def told(verdict: Verdict) -> bool:
+        if verbose:
+            return True
+        return verdict.status in {Status.FAIL, Status.UNKNOWN} and verdict.finding.gap is Gap.NONE
+
     lines: list[str] = []
-    for each in fold_verdicts(judged, lambda verdict: verdict.status in shown):
+    for each in fold_verdicts(judged, told):
         lines += [*_finding(each, paint, verbose), ""]
+    return lines if verbose else lines + _gaps(judged, paint)
+
+
+def _gaps(judged: Sequence[Judged], paint: Painter) -> list[str]:
+    """One paragraph for the hosts that have the same gap, as far as it is told."""
+    groups: dict[tuple[int, str, str], list[str]] = {}
+    for gap in (Gap.ROOT, Gap.NOT_COLLECTED):
+        for one in judged:
+            ids = [each.check.id for each in one.verdicts if each.finding.gap is gap]
+            if ids:
+                groups.setdefault((len(ids), *_gap(gap, ids, one)), []).append(one.host)
+    lines: list[str] = []
+    for (count, found, cure), hosts in groups.items():
+        word = paint(Status.UNKNOWN.value.ljust(8), _INK[Status.UNKNOWN])
+        checks = paint(f"{count} check{'s' if count > 1 else ''}".ljust(33), Ink.BOLD)
+        lines.append(f"{word} {checks}{clean(fold(hosts))}")
+        lines += labelled("found", found)
+        lines += labelled("next", cure) if cure else []
+        lines.append("")
     return lines
+
+
+def _gap(gap: Gap, ids: list[str], one: Judged) -> tuple[str, str]:
+    """What is missing, and what would help."""
+    if gap is Gap.ROOT:
+        cure = "log in as root, or become root by sudo (--become)"
+        return f"{gap}: {', '.join(ids)}", cure
+    found = f"not judged: what they rest on is {gap} (--verbose)"
+    return found, "taken as bare metal; --site says otherwise (role)" if _assumed(one) else ""
+
+
+def _assumed(one: Judged) -> bool:
+    return dict(one.about).get("role", "").endswith(ASSUMED)
 
 
 def _finding(each: Folded, paint: Painter, verbose: bool) -> list[str]:
@@ -73,6 +134,7 @@ def _finding(each: Folded, paint: Painter, verbose: bool) -> list[str]:
         lines += labelled("fix", finding.hint or check.fix)
     elif finding.hint:
         lines += labelled("next", finding.hint)
+    lines += known_lines(each.known)
     if each.waived and each.verdict.waiver:
         waiver = each.verdict.waiver
         lines += labelled("waived", f"until {waiver.until}: {waiver.reason}")
@@ -156,7 +218,8 @@ def report(outcomes: Sequence[Outcome[Judged]], paint: Painter, *, verbose: bool
     """What ``doctor`` prints."""
     judged = [outcome.value for outcome in outcomes if outcome.value is not None]
     failed = ((each.host, each.error) for each in outcomes)
-    lines = findings(judged, paint, verbose=verbose) + errors(failed, paint)
+    lines = findings(judged, paint, verbose=verbose)
+    lines += chosen_lines(judged, paint, verbose=verbose) + errors(failed, paint)
     return "\n".join([*lines, *summary(outcomes, paint)])
 
 

@@ -28,8 +28,25 @@ source_of() { # source_of MODULE PACKAGE VERSION: sets source; nvidia-peermem ma
     return 1
 }
 
+checksum() { # checksum NAME: sets sum, the version of a symbol on every simulated node
+    sum=$(printf '%s' "$1" | cksum)
+    sum=${sum%% *}
+}
+
+version_entries() { # version_entries NAME...: what stands in __versions, 64 bytes each
+    for name; do
+        checksum "$name"
+        for shift in 0 8 16 24; do
+            # shellcheck disable=SC2059 # one byte
+            printf "\\$(printf '%03o' $((sum >> shift & 255)))"
+        done
+        printf '\000\000\000\000%s' "$name"
+        head -c $((56 - ${#name})) /dev/zero
+    done
+}
+
 compile() { # compile SOURCE MODULE KERNEL TARGET
-    license='' version='' alias='' needs='' exports=''
+    license='' version='' alias='' needs='' exports='' imports=''
     while IFS= read -r text; do
         inner=${text#*\"}
         inner=${inner%%\"*}
@@ -48,7 +65,11 @@ compile() { # compile SOURCE MODULE KERNEL TARGET
     if [ "$2" = nvidia-peermem ]; then
         peer_symbols_for "$3"
         needs=''
-        if [ -n "$provider" ]; then needs="nvidia,$provider"; fi
+        if [ -n "$provider" ]; then
+            needs="nvidia,$provider"
+            imports='nvidia_p2p_get_pages nvidia_p2p_put_pages nvidia_p2p_get_pages_persistent
+                ib_register_peer_memory_client ib_unregister_peer_memory_client'
+        fi
     fi
     hash=$({
         cat "$1"
@@ -66,6 +87,9 @@ compile() { # compile SOURCE MODULE KERNEL TARGET
     printf "$exports" >"$4.ksymtab"
     truncate -s 1024 "$4.modinfo"
     truncate -s 256 "$4.ksymtab"
-    cat "$inside/elf-head" "$4.modinfo" "$4.ksymtab" >"$4"
-    rm -f "$4.modinfo" "$4.ksymtab"
+    # shellcheck disable=SC2086 # one word a name
+    version_entries module_layout $imports >"$4.versions"
+    truncate -s 1024 "$4.versions"
+    cat "$inside/elf-head" "$4.modinfo" "$4.ksymtab" "$4.versions" >"$4"
+    rm -f "$4.modinfo" "$4.ksymtab" "$4.versions"
 }

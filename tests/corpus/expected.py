@@ -1,0 +1,199 @@
+"""What is to be said of each capture of the corpus, from what its source established.
+
+Written from the column ``ground_truth`` of the corpus and nothing else: not from what our
+checks happen to say. ``test_judged`` holds the verdicts against it, and this table against
+the corpus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One capture. Whatever fails beyond ``fails`` and ``tolerated`` is a false alarm."""
+
+    fails: tuple[str, ...] = ()  # at least one check of these fails; "gds.*" is any of its topic
+    words: str = ""  # pattern that the failure has: the right reason, not just a failure
+    passes: tuple[str, ...] = ()  # at least one check of these passes
+    tolerated: Mapping[str, str] = field(default_factory=dict)  # true failures besides, and why
+    unjudged: str = ""  # why a node's evidence cannot be judged to its ground truth
+    refused: bool = False  # not of any kind that is imported
+
+
+TRAFFIC = "a measurement of traffic: judged with the issue Prediction"
+BIOS = "firmware settings: judged with the issue BIOS"
+INVENTORY = "inventory: there is nothing to be right or wrong about"
+FAR = {"pcie.distance": "every pair is NODE or SYS, as its source says"}
+NO_NIC = ("rdma.devices", "pcie.distance", "nccl.log")
+
+TOPOLOGY = {
+    "topo/esc8000a-e12_4xRTX6000Ada_4nic_node.txt": Case(fails=("pcie.distance",), words="NODE"),
+    "topo/gke_a4_b200_8nic.txt": Case(passes=("pcie.distance",)),
+    "topo/dgx1_v100_mlx5names_nolegendnic.txt": Case(passes=("pcie.distance",)),
+    "topo/single_h100_vm_no_nic_ansi.txt": Case(fails=NO_NIC, words="(?i)no (RDMA|HCA|NIC)"),
+    "topo/xuesong_two_1080ti_phb.txt": Case(fails=NO_NIC, words="(?i)no (RDMA|HCA|NIC)"),
+    "topo/sglang30401_8xH100_8nic_pix.txt": Case(passes=("pcie.distance",)),
+    "ncclxml/aws_p4d_static.txt": Case(passes=("pcie.distance",)),
+    "ncclxml/azure_ndv4_static.txt": Case(passes=("pcie.distance",)),
+    "ncclxml/azure_ncv4_dump_nogdrnic.txt": Case(fails=NO_NIC, words="(?i)no (RDMA|HCA|NIC)"),
+    "ncclxml/oci_h100_dump_gdr1.txt": Case(passes=("pcie.distance",)),
+    "ncclxml/hpe_dgxa100_variant.txt": Case(passes=("pcie.distance",)),
+}
+LSPCI = {
+    "lspci/xe9680_h100_gpu_block.txt": Case(passes=("pcie.link",)),
+    "lspci/xe9680_cx7_nic_block.txt": Case(passes=("pcie.link",)),
+    "lspci/xe9680_bridges_acs_srcvalid_only.txt": Case(),
+    "lspci/xe9680_broadcom_1g_width_downgraded.txt": Case(),
+    "lspci/esc8000_rtx6000ada_gpu_idle_2.5GT.txt": Case(passes=("pcie.link",)),
+    "lspci/esc8000_cx7_nic_block.txt": Case(passes=("pcie.link",)),
+    "lspci/esc8000_tree_tv.txt": Case(fails=("pcie.distance",), words="NODE|SYS"),
+    "lspci/esc8000_grep_acsctl_all_clear.txt": Case(
+        unjudged="lines of grep without addresses: none can be laid to a bridge on a path"
+    ),
+    "lspci/a100_nn_list.txt": Case(unjudged=INVENTORY),
+}
+DRIVER = {
+    "nvsmi/h100x8_q_535.161.08.txt": Case(passes=("gpu.class", "pcie.bar1")),
+    "nvsmi/rtx4090_q_535.154.05.txt": Case(
+        fails=("gpu.class",),
+        words="GeForce",
+        tolerated={"pcie.bar1": "its BAR1 of 256 MiB is smaller than its 24 GiB of memory"},
+    ),
+    "nvsmi/a10_q_535.129.03.txt": Case(passes=("gpu.class", "pcie.bar1")),
+    "nvsmi/l40s_q_595.80.txt": Case(
+        passes=("gpu.class", "pcie.bar1"),
+        tolerated={"nvidia.persistence": "Persistence Mode: Disabled"},
+    ),
+    "nvsmi/h200_query_gpu_csv_590.txt": Case(
+        passes=("gpu.class", "pcie.link"),
+        tolerated={"nvidia.persistence": "persistence_mode is a column of its own"},
+    ),
+}
+NCCL = {
+    "nccllog/2.18.5_xe8640_h100_gdr_pxn.txt": Case(passes=("nccl.log",)),
+    "nccllog/2.18.5_xe9680L_h200_gdrlevel_pix.txt": Case(passes=("nccl.log",)),
+    "nccllog/2.9.9_p4d_efa_gdr.txt": Case(passes=("nccl.log",)),
+    "nccllog/2.10.3_jeanzay_a100_opa_nogdr.txt": Case(
+        fails=("nccl.log",), words="(?i)without GPUDirect|not used|off|no .*GDRDMA|hfi1"
+    ),
+    "nccllog/2.11.4_dss8440_a100pcie_socket.txt": Case(
+        fails=NO_NIC, words="(?i)socket|no (RDMA|HCA|device)"
+    ),
+    "nccllog/cscs_gh200_plugin_missing.txt": Case(
+        fails=("nccl.log",), words="(?i)plugin|ofi|Libfabric"
+    ),
+    "nccllog/2.27.3_l40s_gdr_off_distance8.txt": Case(
+        fails=("nccl.log", "pcie.distance"), words="(?i)distance|SYS|8 > 5"
+    ),
+    "nccllog/softroce_rxe_gdr_disabled.txt": Case(
+        fails=("nccl.log", "rdma.devices"), words="(?i)rxe|software|Soft-RoCE"
+    ),
+    "nccllog/ocp_r760xa_a40_gdr_on.txt": Case(passes=("nccl.log",)),
+    "nccltest/a4_b200_aligned_8nic.txt": Case(unjudged=TRAFFIC),
+    "nccltest/aks_a100_sriov_good.txt": Case(unjudged=TRAFFIC),
+    "nccltest/aks_a100_ipoib_bad.txt": Case(unjudged=TRAFFIC),
+}
+FABRIC = {
+    "ib/ibstat_h100_some_down.txt": Case(fails=("rdma.port",), words="(?i)down|disabled"),
+    "ib/ibv_devinfo_cx7_roce_all_down.txt": Case(
+        fails=("rdma.port",),
+        words="(?i)down",
+        tolerated={"rdma.firmware": "two cards of one board id carry 28.41.1000 and 28.43.2566"},
+    ),
+    "ib/ibv_devinfo_mlx4.txt": Case(passes=("rdma.port",)),
+    "ib/ibdev2netdev_dgx1.txt": Case(passes=("rdma.port",)),
+    "ib/ibstat_arthurchiao_roce.txt": Case(fails=("rdma.port",), words="(?i)down|disabled"),
+    "perftest/h200_host_completion_error_10.txt": Case(unjudged=TRAFFIC),
+    "perftest/azure_a100_ib_write_bw_host.txt": Case(unjudged=TRAFFIC),
+    "perftest/superbench_ib_loopback.txt": Case(unjudged=TRAFFIC),
+    "perftest/crater_ib_write_bw_loopback_ok.txt": Case(unjudged=TRAFFIC),
+    "mst/mst_status_cx6_ocp.txt": Case(unjudged=INVENTORY),
+    # The kernel adds "limited by" where a link is below what the card can (drivers/pci/pci.c,
+    # __pcie_print_link_status); here it does not, so this card is of Gen3 x8 and runs as such.
+    "dmesg/genoa_mlx5_x8_gen3_limited.txt": Case(
+        unjudged="a card of Gen3 x8 at its best: too slow only for ports that are not told"
+    ),
+}
+COMPANIONS = {
+    "gds/gdscheck_1.14_esc8000_good.txt": Case(passes=("gds.*",)),
+    "gds/gdscheck_0.9.1_k1200_fail.txt": Case(
+        fails=("gds.*", "gpu.class"), words="(?i)K1200|architecture|supported GPU|Maxwell"
+    ),
+    "ucx/ucx_info_cuda_gdrcopy_old.txt": Case(passes=("ucx.paths",)),
+    "ucx/ucx_perftest_cuda_10GBs.txt": Case(unjudged=TRAFFIC),
+    "peermem/gdrcopy_sanity_pass.txt": Case(passes=("gdrcopy.*",)),
+}
+MODULES = {
+    "peermem/gb10_secureboot_key_rejected.txt": Case(
+        fails=("module.signed", "secureboot.*", "peermem.*"), words="(?i)sign|key"
+    ),
+    "peermem/disagrees_version_err22.txt": Case(fails=("peermem.*",), words="(?i)version|CRC|-22"),
+    "peermem/kmsg_p2p_free_callback_error.txt": Case(),
+    "peermem/lsmod_gpuoperator_good_old.txt": Case(passes=("peermem.loaded",)),
+    "peermem/lsmod_gpuoperator_no_peermem.txt": Case(fails=("peermem.loaded",), words="not loaded"),
+}
+IOMMU = {
+    "iommu/cmdline_dmesg_amd_passthrough.txt": Case(passes=("iommu.passthrough",)),
+    "iommu/dmesg_proxmox_dmar_enabled.txt": Case(fails=("iommu.*",), words="(?i)translat|enabled"),
+    "iommu/cmdline_ubuntu2404_iommu_pt_realloc.txt": Case(passes=("iommu.passthrough",)),
+    "iommu/grub_esc8000_amd_iommu_off_and_pt.txt": Case(passes=("iommu.boot",)),
+    "iommu/iommu_groups_shared_gpu.txt": Case(unjudged=INVENTORY),
+}
+DKMS = {
+    "dkms/mlnx_ofed49_ok_env_symvers.txt": Case(
+        unjudged="listings of folders, which are no kind of their own", refused=True
+    ),
+    "dkms/dkms2x_mlnx49_three_kernels.txt": Case(passes=("dkms.state",)),
+    "dkms/dkms2x_ofed54_then_nvme_added.txt": Case(passes=("dkms.state",)),
+    "dkms/dkms3x_nvidia_missing_on_one_kernel.txt": Case(fails=("dkms.state",), words="5.15.0-89"),
+    "dkms/dkms3x_mlnx_ofed_2510_and_nvidia580.txt": Case(passes=("dkms.state",)),
+    "dkms/nvidia_dkms_gcc_mismatch_ftrivial.txt": Case(
+        fails=("dkms.last_failure", "kernel.compiler"), words="(?i)gcc|compiler"
+    ),
+    "dkms/nv_peer_mem_dkms_install_ok.txt": Case(passes=("dkms.last_failure",)),
+    "dkms/lambda_mlnx_ofed_fail_614.txt": Case(
+        fails=("dkms.last_failure",), words="mlnx-ofed|6.14"
+    ),
+    "modinfo/ofed_info_s.txt": Case(unjudged=INVENTORY),
+}
+PLATFORM = {
+    **dict.fromkeys(
+        (
+            "dmi/dell_c4140.txt",
+            "dmi/gigabyte_g482_z54.txt",
+            "dmi/lenovo_sr650v2.txt",
+            "dmi/dell_xe9680_gpud.txt",
+            "osrelease/ubuntu_2204.txt",
+            "osrelease/redhat_9.txt",
+            "osrelease/sles_15.txt",
+            "osrelease/amazon_2023.txt",
+            "osrelease/cbl-mariner_2.txt",
+            "osrelease/oracle_8.txt",
+        ),
+        Case(unjudged=INVENTORY),
+    ),
+    **dict.fromkeys(
+        (
+            "redfishbios/dell_mmioabove4gb_on.txt",
+            "redfishbios/hpe_amd_acs_enabled.txt",
+            "redfishbios/smc_acs_disabled_above4g_on.txt",
+            "redfishbios/hpe_intel_vtd_acs_sriov.txt",
+        ),
+        Case(unjudged=BIOS),
+    ),
+}
+EXPECTED: dict[str, Case] = {
+    **TOPOLOGY,
+    **LSPCI,
+    **DRIVER,
+    **NCCL,
+    **FABRIC,
+    **COMPANIONS,
+    **MODULES,
+    **IOMMU,
+    **DKMS,
+    **PLATFORM,
+}

@@ -1,0 +1,56 @@
+"""One file of a fleet: captured over SSH here, judged without any host there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+from toolkit.errors import ExitCode
+
+ROOT = Path(__file__).parents[2]
+
+
+def gdr(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    settings = {"XDG_STATE_HOME": str(place / "state"), "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-m", "toolkit.cli", *words, "--quiet"],
+        env=os.environ | settings,
+        cwd=place,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_what_was_said_of_a_fleet_is_said_again_elsewhere(tmp_path: Path) -> None:
+    made = gdr(
+        tmp_path, "capture", "--hosts", "demo-healthy,demo-acs", "--incident", "ticket.tar.gz"
+    )
+    assert made.returncode == ExitCode.OK, made.stderr
+    with tarfile.open(tmp_path / "ticket.tar.gz") as opened:
+        report = opened.extractfile("report.json")
+        assert report is not None
+        then = json.loads(report.read())
+    now = gdr(tmp_path, "doctor", "--from", "ticket.tar.gz", "--json")
+    assert now.returncode == ExitCode.FAILED, "demo-acs is ill by design"
+    again = json.loads(now.stdout)
+    assert [each["name"] for each in again["hosts"]] == ["demo-acs", "demo-healthy"]
+    by_name = {each["name"]: each for each in then["hosts"]}
+    assert {each["name"]: each for each in again["hosts"]} == by_name
+    assert then["exit_code"] == again["exit_code"]
+
+
+def test_a_scrubbed_incident_names_nobody(tmp_path: Path) -> None:
+    made = gdr(tmp_path, "capture", "--hosts", "demo-healthy", "--scrub", "--incident", "t.tar.gz")
+    assert made.returncode == ExitCode.OK, made.stderr
+    with tarfile.open(tmp_path / "t.tar.gz") as opened:
+        members = {name: opened.extractfile(name) for name in opened.getnames()}
+        texts = {name: member.read().decode() for name, member in members.items() if member}
+    assert set(texts) == {"about.txt", "evidence/node001.evidence", "report.json"}
+    assert not [name for name, text in texts.items() if "demo-healthy" in text]

@@ -1,0 +1,190 @@
+"""Loose files become frames: by their shape, by the commands in them, by what is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from toolkit.errors import UsageError
+from toolkit.evidence import Evidence, State
+from toolkit.facts.imports import BY_NAME, KINDS, commanded, evidence_of, frames_of, named
+
+EVIDENCE = Path(__file__).parents[2] / "docs/evidence.md"
+MATRIX = "\tGPU0\tNIC0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tPIX\t0-31\t0\n"
+KMSG = "[   31.832683] nvidia_peermem: disagrees about version of symbol x\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        pytest.param(MATRIX, "topo", id="matrix"),
+        pytest.param("\t\x1b[4mGPU0\tCPU Affinity\x1b[0m\nGPU0\t X \t0-19\n", "topo", id="ansi"),
+        pytest.param("        GPU0    mlx5_0  CPU Affinity\nGPU0   X  PIX\n", "topo", id="old"),
+        pytest.param("3b:00.0 3D controller: NVIDIA Device 2330\n", "lspci", id="lspci"),
+        pytest.param("0000:3b:00.0 3D controller [0302]: NVIDIA\n", "lspci", id="lspci-domain"),
+        pytest.param("-+-[0000:00]-+-00.0  Intel\n", "lspci-tree", id="lspci-tree"),
+        pytest.param("-[0000:00]-+-00.0  Intel\n", "lspci-tree", id="lspci-tree-of-one-bus"),
+        pytest.param("nvidia/580.1, 5.15.0-1, x86_64: installed\n", "dkms", id="dkms-3"),
+        pytest.param("nvidia, 580.1, 5.15.0-1, x86_64: installed\n", "dkms", id="dkms-2"),
+        pytest.param("nvidia/580.1: added\n", "dkms", id="dkms-added"),
+        pytest.param("Building module:\nError! Bad return status\n", "make-log", id="build"),
+        pytest.param("\n=====NVSMI LOG=====\n", "nvidia-smi-q", id="nvidia-smi-q"),
+        pytest.param("name, pci.bus_id, memory.total [MiB]\n", "nvidia-smi-csv", id="csv"),
+        pytest.param(KMSG, "dmesg", id="dmesg"),
+        pytest.param("<6>" + KMSG, "dmesg", id="dmesg-with-priority"),
+        pytest.param("6,3973,227996636,-;nvidia-peermem x\n", "dmesg", id="kmsg"),
+        pytest.param("kern  :err   : 2025-02-10T16:28:06,5+00:00 x\n", "dmesg", id="dmesg-decoded"),
+        pytest.param(KMSG + "[   32.000000] x: error: y\n", "dmesg", id="dmesg-with-errors"),
+        pytest.param("a:1:2 [0] NCCL INFO Bootstrap : Using ib0\n", "nccl-log", id="nccl-log"),
+        pytest.param("NCCL INFO Channel 00/0 : 2[0] -> 1[1]\n", "nccl-log", id="nccl-log-bare"),
+        pytest.param("\n<system version=\"1\">\n", "nccl-topology", id="nccl-topology"),
+        pytest.param("BOOT_IMAGE=/boot/vmlinuz-6.8 ro iommu=pt\n", "cmdline", id="cmdline"),
+        pytest.param("ro root=/dev/sda1 iommu=pt\n", "cmdline", id="cmdline-without-image"),
+        pytest.param('GRUB_CMDLINE_LINUX=""\n', "grub-default", id="grub-default"),
+        pytest.param('NAME="SLES"\nID="sles"\n', "os-release", id="os-release"),
+        pytest.param("Module   Size  Used by\nnvidia 12345 0\n", "lsmod", id="lsmod"),
+        pytest.param("nvidia_uvm  4665344  2\nnvidia 5420 1 a,b\n", "lsmod", id="lsmod-grepped"),
+        pytest.param("modprobe: ERROR: could not insert\n", "modprobe", id="modprobe"),
+        pytest.param("filename:       /lib/modules/x/nvidia.ko.zst\n", "modinfo", id="modinfo"),
+        pytest.param("SecureBoot enabled\n", "mokutil", id="mokutil"),
+        pytest.param("MLNX_OFED_LINUX-5.4-3.0.3.0:\n", "ofed-info", id="ofed-info"),
+        pytest.param("CA 'mlx5_0'\n\tCA type: MT4129\n", "ibstat", id="ibstat"),
+        pytest.param("hca_id:\tmlx5_0\n", "ibv-devinfo", id="ibv-devinfo"),
+        pytest.param("mlx5_0 port 1 ==> ib0 (Up)\n", "ibdev2netdev", id="ibdev2netdev"),
+        pytest.param(" GDS release version: 1.14.0.30\n", "gdscheck", id="gdscheck"),
+        pytest.param("Total: 3, Passed: 3, Failed: 0, Waived: 0\n", "gdrcopy-sanity", id="gdr"),
+        pytest.param("#      Transport: rc_mlx5\n", "ucx-info", id="ucx-info"),
+        pytest.param("MST modules:\n------------\n", "mst-status", id="mst"),
+        pytest.param("# dmidecode 3.2\n", "dmidecode", id="dmidecode"),
+        pytest.param("IOMMU Group 30 0d:00.0 VGA [0300]: x\n", "iommu-groups", id="iommu-groups"),
+        pytest.param(" RDMA_Write BW Test\n", "perftest", id="perftest"),
+        pytest.param("# nThread 1 nGpus 8\n# NCCL version 2.26\n", "nccl-tests", id="nccl-tests"),
+        pytest.param("| bandwidth (MB/s)  |  message rate (msg/s) |\n", "ucx-perftest", id="ucx"),
+        pytest.param('{"@odata.id": "/redfish/v1/Systems/1/Bios"}\n', "bios", id="bios"),
+    ],
+)  # fmt: skip
+def test_a_capture_is_told_by_its_shape(text: str, kind: str) -> None:
+    (frame,) = frames_of(text, "file")
+    assert frame.key == BY_NAME[kind].frame
+    assert frame.text == text, "word for word"
+
+
+def test_every_kind_is_recognised_by_a_row_above() -> None:
+    (mark,) = test_a_capture_is_told_by_its_shape.pytestmark  # type: ignore[attr-defined] # pytest's own attribute
+    assert {row.values[1] for row in mark.args[1]} == {kind.name for kind in KINDS}
+
+
+def test_every_kind_is_told_in_the_guide() -> None:
+    rows = [line for line in EVIDENCE.read_text().split("\n") if line.startswith("| ")]
+    told = {name.strip() for row in rows for name in row.split("|")[1].split(",")}
+    assert {kind.name for kind in KINDS} <= told
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        pytest.param("sudo nvidia-smi topo -mp", "topo", id="sudo"),
+        pytest.param("sudo -n dmesg -T | grep -i nvidia", "dmesg", id="pipe"),
+        pytest.param("lspci -tv", "lspci-tree", id="tree"),
+        pytest.param("lspci -s 3b:00.0 -vvv", "lspci", id="not-a-tree"),
+        pytest.param("nvidia-smi -q -d MEMORY", "nvidia-smi-q", id="query"),
+        pytest.param("LC_ALL=C dkms status", "dkms", id="environment"),
+        pytest.param("journalctl -b -k", "dmesg", id="journal-of-the-kernel"),
+        pytest.param("/usr/local/cuda/gds/tools/gdscheck.py -p", "gdscheck", id="path"),
+    ],
+)
+def test_a_command_says_what_it_printed(command: str, kind: str) -> None:
+    assert commanded(command) is BY_NAME[kind]
+
+
+@pytest.mark.parametrize("command", ["journalctl -u slurmd", "ls /usr/src", "nvidia-smi", "3.2"])
+def test_a_command_that_is_not_known_says_nothing(command: str) -> None:
+    assert commanded(command) is None
+
+
+def test_a_capture_is_parted_at_its_prompts_and_prompts_are_dropped() -> None:
+    text = (
+        "$  cat /proc/cmdline | grep iommu\nro iommu=pt\n"
+        "[root@gpu07 ~]# dmesg | grep -i passthrough\n"
+        "[    5.261710] iommu: Default domain type: Passthrough\n"
+        "me@gpu07:~/work$ \n"
+    )
+    frames = {frame.key: frame for frame in frames_of(text, "two.txt")}
+    assert frames["cmdline"].text == "ro iommu=pt\n"
+    assert frames["dmesg"].text == "[    5.261710] iommu: Default domain type: Passthrough\n"
+    assert frames["dmesg"].source == "dmesg | grep -i passthrough, imported from two.txt"
+
+
+def test_the_answer_of_a_command_that_is_not_known_is_left_out() -> None:
+    (frame,) = frames_of("$ ls /usr/src\nofa_kernel\n$ ofed_info -s\nOFED-internal-25.10:\n", "f")
+    assert (frame.key, frame.text) == ("ofed-info", "OFED-internal-25.10:\n")
+
+
+def test_of_a_command_given_twice_the_last_answer_counts() -> None:
+    text = "$ dkms status\nnvidia/1: added\n$ dkms status\nnvidia/1, 6.8, x86_64: installed\n"
+    (frame,) = frames_of(text, "f")
+    assert frame.text == "nvidia/1, 6.8, x86_64: installed\n"
+
+
+def test_different_commands_of_one_kind_are_joined() -> None:
+    (frame,) = frames_of(f"$ dmesg | grep a\n{KMSG}$ dmesg | grep b\n{KMSG}", "f")
+    assert frame.text == KMSG * 2
+
+
+def test_a_first_line_that_is_a_command_counts_as_a_prompt() -> None:
+    (frame,) = frames_of("ofed_info -s\nMLNX_OFED_LINUX-5.4-3.0.3.0\n", "f")
+    assert frame.text == "MLNX_OFED_LINUX-5.4-3.0.3.0\n"
+
+
+def test_signers_behind_mokutil_are_modinfos() -> None:
+    text = "$ mokutil --sb-state\nSecureBoot enabled\nnvidia.ko:   Canonical Ltd.\n"
+    frames = {frame.key: frame.text for frame in frames_of(text, "f")}
+    assert frames == {
+        "mokutil": "SecureBoot enabled\n",
+        "modinfo-said": "nvidia.ko:   Canonical Ltd.\n",
+    }
+
+
+def test_what_is_said_goes_before_the_shape_and_prompts_before_both() -> None:
+    (frame,) = frames_of("strange\n", "f", named("dmesg"))
+    assert (frame.key, frame.text, frame.state) == ("dmesg", "strange\n", State.OK)
+    (frame,) = frames_of(f"$ nvidia-smi topo -m\n{MATRIX}", "f", named("dmesg"))
+    assert frame.key == "nvidia-topology"
+
+
+def test_nothing_is_an_answer_where_it_is_said_of_what() -> None:
+    (frame,) = frames_of("", "f", named("dkms"))
+    assert (frame.key, frame.text) == ("dkms-status", "")
+
+
+def test_line_ends_of_other_systems_are_no_part_of_the_text() -> None:
+    (frame,) = frames_of("\ufeff" + MATRIX.replace("\n", "\r\n"), "f")
+    assert frame.text == MATRIX
+
+
+@pytest.mark.parametrize("text", ["", "hello\n", "$ ls\nfile\n"])
+def test_what_is_not_recognised_is_refused_with_the_kinds_named(text: str) -> None:
+    with pytest.raises(UsageError, match=r"f: not recognised as evidence") as refused:
+        frames_of(text, "f")
+    assert "KIND=FILE" in refused.value.hint
+    assert "nccl-log" in refused.value.hint
+
+
+def test_a_kind_may_be_named_as_its_frame() -> None:
+    assert named("nvidia-topology") is named("topo")
+    with pytest.raises(UsageError, match="'matrix' is no kind of evidence"):
+        named("matrix")
+
+
+def test_one_source_cannot_be_given_twice() -> None:
+    with pytest.raises(UsageError, match="dmesg: given twice, imported from a and imported from b"):
+        evidence_of([*frames_of(KMSG, "a"), *frames_of(KMSG, "b")])
+
+
+def test_imported_evidence_survives_being_saved() -> None:
+    evidence = evidence_of(
+        frames_of("[    1.000000] odd\x0cfeed \u2028 \udcff\n", "f", named("dmesg"))
+    )
+    assert evidence.complete
+    assert Evidence.parse(evidence.dump()) == evidence

@@ -1,0 +1,111 @@
+"""The verb that saves evidence: of nodes, or of what other tools printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from toolkit import __version__
+from toolkit.cli.looking import judged_code
+from toolkit.cli.options import HOSTS, REACH, WANT, Option, Said
+from toolkit.cli.session import Session, fleet
+from toolkit.cli.verb import verb
+from toolkit.errors import ExitCode, Outcome, ToolkitError, worst
+from toolkit.evidence import Evidence
+from toolkit.facts.scrub import scrub
+from toolkit.flow.capture import capture as capture_nodes
+from toolkit.flow.capture import save
+from toolkit.flow.doctor import examine_saved, gather
+from toolkit.flow.imports import import_named
+from toolkit.flow.incident import write_incident
+from toolkit.flow.runs import safe_name
+from toolkit.report.document import Told, document, dumps
+from toolkit.report.text import errors
+
+Gathered = dict[str, Evidence | ToolkitError]
+
+
+@verb(
+    HOSTS,
+    REACH,
+    WANT,
+    (
+        Option("out", "evidence", "folder for one NAME.evidence a host"),
+        Option("scrub", False, "hide names, serials, GUIDs and addresses; number the files"),
+        Option("import_", "", "in place of hosts: KIND=FILE,KIND=FILE of one node"),
+        Option("incident", "", "write one FILE.tar.gz with evidence and verdicts instead"),
+    ),
+)
+def capture(said: Said) -> ExitCode:
+    """Save the evidence of nodes: for a ticket, or to judge it again with doctor --from.
+
+    Examples:
+      invoke capture --hosts gpu[001-004] --out evidence
+      invoke capture --hosts gpu007 --scrub --out for-the-vendor
+      invoke capture --hosts gpu[001-128] --incident ticket-4711.tar.gz
+      invoke capture --import topo=topo.txt,dmesg=dmesg.txt --out evidence
+    """
+    session = Session.begin("capture", said)
+    if said.text("incident"):
+        return _incident(session)
+    if said.text("import_"):
+        name, evidence = import_named(said.text("import_"))
+        session.say(str(save(name, evidence, Path(said.text("out")), scrubbed=said.flag("scrub"))))
+        return ExitCode.OK
+    with fleet(said) as opened:
+        outcomes = capture_nodes(opened, Path(said.text("out")), scrubbed=said.flag("scrub"))
+    for outcome in outcomes:
+        if outcome.value is not None:
+            session.say(str(outcome.value))
+    for line in errors(((each.host, each.error) for each in outcomes), session.paint):
+        session.say(line)
+    return worst([each.error.exit_code for each in outcomes if each.error])
+
+
+def _incident(session: Session) -> ExitCode:
+    """One file with the evidence of all hosts and what is said of it.
+
+    Nothing that was captured is lost because a node is ill: the exit code is only of hosts
+    out of reach.
+    """
+    said, want = session.said, session.want()
+    gathered = _gathered(said)
+    evidence = {name: each for name, each in gathered.items() if isinstance(each, Evidence)}
+    outcomes = examine_saved(evidence.items(), want, session.today)
+    told = [Outcome(each.host, Told(judged=each.value), each.error) for each in outcomes]
+    failed = {name: each for name, each in gathered.items() if isinstance(each, ToolkitError)}
+    told += [Outcome(name, error=each) for name, each in failed.items()]
+    code = worst([judged_code(each) for each in outcomes] + [e.exit_code for e in failed.values()])
+    report = dumps(document("doctor", said.text("profile"), told, code, session.now))
+    file = Path(said.text("incident"))
+    notes = {"report.json": report, "about.txt": _about(said, file.name)}
+    if said.text("site"):
+        notes["site.toml"] = Path(said.text("site")).read_text(encoding="utf-8")
+    write_incident(file, evidence, notes)
+    session.say(str(file))
+    for line in errors(failed.items(), session.paint):
+        session.say(line)
+    return worst([each.exit_code for each in failed.values()])
+
+
+def _gathered(said: Said) -> Gathered:
+    """Evidence, or why there is none, by the name of its file."""
+    if said.text("import_"):
+        name, evidence = import_named(said.text("import_"))
+        found: Gathered = {name: evidence}
+    else:
+        with fleet(said) as opened:
+            found = gather(opened)
+    if not said.flag("scrub"):
+        return {safe_name(name): each for name, each in found.items()}
+    return {
+        f"node{number:03d}": scrub(each, name) if isinstance(each, Evidence) else each
+        for number, (name, each) in enumerate(found.items(), start=1)
+    }
+
+
+def _about(said: Said, name: str) -> str:
+    site = " --site site.toml" if said.text("site") else ""
+    return (
+        f"Made by gdr-toolkit {__version__} with the profile {said.text('profile')}.\n"
+        f"Judge it again: invoke doctor --from {name} --profile {said.text('profile')}{site}\n"
+    )

@@ -1,0 +1,96 @@
+"""Loose files as evidence: read from disk, and written as one evidence file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from toolkit.errors import UsageError
+from toolkit.evidence import Evidence, Frame
+from toolkit.facts.imports import BY_NAME, Kind, evidence_of, frames_of, named
+
+MANY_BYTES = 256 << 20  # no log that anybody judges is longer; a core dump is
+
+
+def read_bytes(file: Path) -> bytes:
+    """The content of one ordinary file.
+
+    :raises UsageError: it cannot be read, is none, or is too large to be evidence.
+    """
+    try:
+        if file.stat().st_size > MANY_BYTES:
+            raise UsageError(f"{file}: {file.stat().st_size >> 20} MiB is no evidence")
+        if not file.is_file():
+            raise UsageError(f"{file}: not an ordinary file")
+        return file.read_bytes()
+    except OSError as why:
+        raise UsageError(f"{file}: {why.strerror}") from why
+
+
+def decoded(data: bytes) -> str:
+    """Word for word: what is no UTF-8 comes back when it is written."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def names_kinds(said: str) -> bool:
+    """Whether this is ``KIND=FILE,...`` and not the path of something that is there."""
+    return "=" in said and not os.path.lexists(said)
+
+
+def import_named(said: str) -> tuple[str, Evidence]:
+    """Evidence of one node from ``KIND=FILE,KIND=FILE``; named by the first file.
+
+    :raises UsageError: an unknown kind, a file that cannot be read, a kind given twice.
+    """
+    frames: list[Frame] = []
+    first = ""
+    for pair in said.split(","):
+        kind, equals, name = pair.strip().partition("=")
+        if not (kind and equals and name):
+            raise UsageError(f"{pair!r} is not KIND=FILE", hint="topo=FILE,dmesg=FILE")
+        frames += _frames(Path(name), named(kind))
+        first = first or Path(name).stem
+    return first, evidence_of(frames)
+
+
+def import_file(file: Path) -> Evidence:
+    """Evidence of one node from one loose file, told by its content, else by its name.
+
+    :raises UsageError: neither tells.
+    """
+    return evidence_of(_frames(file, None))
+
+
+def import_log(file: Path) -> tuple[Frame, ...]:
+    """The log of an NCCL job, as a source beside those of its nodes.
+
+    :raises UsageError: it cannot be read.
+    """
+    return tuple(_frames(file, named("nccl-log")))
+
+
+def import_folder(folder: Path) -> Iterator[tuple[str, Evidence]]:
+    """A folder of loose files is one node; where two files are of one kind, each is a node.
+
+    :raises UsageError: it holds no file, or one that is not recognised.
+    """
+    files = sorted(each for each in folder.iterdir() if each.is_file() and each.name[0] != ".")
+    read = [(file, _frames(file, None)) for file in files]
+    keys = [frame.key for _, frames in read for frame in frames]
+    if len(keys) == len(set(keys)):
+        yield folder.resolve().name, evidence_of(frame for _, frames in read for frame in frames)
+        return
+    for file, frames in read:
+        yield file.stem, evidence_of(frames)
+
+
+def _frames(file: Path, kind: Kind | None) -> list[Frame]:
+    text = decoded(read_bytes(file))
+    try:
+        return frames_of(text, file.name, kind)
+    except UsageError:
+        by_name = BY_NAME.get(file.stem)
+        if by_name is None:
+            raise
+        return frames_of(text, file.name, by_name)

@@ -1,0 +1,98 @@
+"""One file that holds all there is to say about some nodes at one moment.
+
+    about.txt                 how it was made, and how to judge it again
+    evidence/NAME.evidence    what each node said, word for word
+    report.json               what was said of it
+    site.toml                 the site's own wishes, where there are any
+
+A tar of these, gzipped: the same bytes for the same content, whoever writes it and when.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import tarfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from toolkit.errors import UsageError
+from toolkit.evidence import Evidence
+from toolkit.flow.imports import MANY_BYTES, decoded
+
+_MEMBER = re.compile(r"evidence/([^/]+)\.evidence")
+_GZIP = b"\x1f\x8b"
+
+
+def is_incident(file: Path) -> bool:
+    """Whether the file is gzipped, as no other evidence is."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(2) == _GZIP
+    except OSError:
+        return False
+
+
+def write_incident(file: Path, evidence: Mapping[str, Evidence], notes: Mapping[str, str]) -> None:
+    """Write one incident, whole or not at all.
+
+    :param evidence: by the name of its file, without its ending.
+    :param notes: further files by name.
+    :raises UsageError: the file cannot be written.
+    """
+    texts = dict(notes)
+    texts |= {f"evidence/{name}.evidence": each.dump() for name, each in evidence.items()}
+    beside = file.with_name(file.name + ".part")
+    try:
+        beside.write_bytes(_packed(texts))
+        beside.replace(file)
+    except OSError as why:
+        raise UsageError(f"{file}: {why.strerror}") from why
+
+
+def _packed(texts: Mapping[str, str]) -> bytes:
+    """A tar without owner, time or order of its own."""
+    raw = io.BytesIO()
+    # Neither gzip nor tar may write when it was made, or by whom.
+    with (
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for name in sorted(texts):
+            data = texts[name].encode("utf-8", "surrogateescape")
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return raw.getvalue()
+
+
+def read_incident(file: Path) -> Iterator[tuple[str, Evidence]]:
+    """The nodes of one incident, by name. Nothing is unpacked onto the disk.
+
+    :raises UsageError: it is no incident, is damaged, or holds a file too large to be evidence.
+    """
+    found = False
+    try:
+        with gzip.open(file) as unpacked, tarfile.open(fileobj=unpacked, mode="r|") as tar:
+            for member in tar:
+                named = _MEMBER.fullmatch(member.name)
+                if named is None or not member.isreg():
+                    continue
+                if member.size > MANY_BYTES:
+                    raise UsageError(f"{file}: {member.name} is too large to be evidence")
+                content = tar.extractfile(member)
+                if content is None:
+                    continue
+                evidence = Evidence.parse(decoded(content.read()))
+                if not evidence.frames:
+                    raise UsageError(f"{file}: {member.name} is no evidence")
+                found = True
+                yield named[1], evidence
+            while unpacked.read(1 << 20):  # up to the checksum at the very end
+                pass
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as why:
+        raise UsageError(f"{file}: is no incident, or is damaged: {why}") from why
+    if not found:
+        raise UsageError(f"{file}: holds no evidence", hint="make one: capture --incident FILE")
