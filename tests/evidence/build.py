@@ -22,7 +22,6 @@ from tests.evidence.healthy_consumers import FRAMES as CONSUMERS
 from tests.evidence.healthy_fabric import FRAMES as FABRIC
 from tests.evidence.healthy_fabric import SMI_Q
 from tests.evidence.healthy_files import FRAMES as FILES
-from tests.evidence.healthy_imported import FRAMES as IMPORTED
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.imports import KINDS
 
@@ -299,4 +298,3 @@ HEALTHY: dict[str, Override] = {
     "nvidia-topology": "",
     "nvidia-smi-q": SMI_Q,
 }
-HEALTHY.update(IMPORTED)

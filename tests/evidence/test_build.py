@@ -47,7 +47,7 @@ def test_captured_files_have_the_keys_of_the_probe(probed: Evidence) -> None:
 
 
 def test_a_frame_that_the_probe_has_not_cannot_be_invented() -> None:
-    with pytest.raises(AssertionError, match="the probe has no frame ofed"):
+    with pytest.raises(AssertionError, match="neither the probe nor an import has a frame ofed"):
         node({"ofed": "x"})
     assert "cmdline" not in node({"cmdline": MISSING}).frames
 

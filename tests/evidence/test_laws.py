@@ -7,6 +7,7 @@ turns a failure into a pass, and neither into "does not apply".
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -126,10 +127,20 @@ def test_the_order_of_checks_changes_no_verdict(name: str) -> None:
 ODD = st.text(st.characters(exclude_characters="\n", codec=None), max_size=20)
 
 
+@dataclass(frozen=True)
+class Damaged:
+    """Evidence of which one frame was damaged; a report shows that frame and not all of it."""
+
+    evidence: Evidence = field(repr=False)
+    node: str
+    frame: Frame
+
+
 @st.composite
-def damaged(draw: st.DrawFn) -> Evidence:
+def damaged(draw: st.DrawFn) -> Damaged:
     """A node of which one frame was damaged: lines lost, doubled, cut short or made odd."""
-    frames = dict(NODES[draw(st.sampled_from(["healthy", "ill", "rocky"]))].frames)
+    name = draw(st.sampled_from(["healthy", "ill", "rocky"]))
+    frames = dict(NODES[name].frames)
     key = draw(st.sampled_from(list(frames)))
     frame = frames[key]
     lines = frame.text.split("\n")[:-1] or [""]
@@ -149,12 +160,13 @@ def damaged(draw: st.DrawFn) -> Evidence:
     )
     text = "".join(each + "\n" for each in lines)
     frames[key] = Frame(key, State.OK, frame.source, text)
-    return Evidence(frames, complete=True)
+    shown = replace(frames[key], text=text[:400])
+    return Damaged(Evidence(frames, complete=True), name, shown)
 
 
 @settings(max_examples=400, deadline=None)
 @given(damaged(), st.sampled_from(PeerPath))
 def test_damaged_content_is_judged_or_refused_and_never_ends_the_run(
-    evidence: Evidence, path: PeerPath
+    case: Damaged, path: PeerPath
 ) -> None:
-    assert set(judge(evidence, path)) == {check.id for check in ALL}
+    assert set(judge(case.evidence, path)) == {check.id for check in ALL}

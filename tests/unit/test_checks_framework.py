@@ -12,33 +12,8 @@ import pytest
 from tests.evidence.board import BOARD, GPUS
 from tests.evidence.build import HEALTHY, node
 from tests.evidence.frames import ABSENT, DENIED, MISSING, TIMEOUT
-from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row
-from tests.unit import (
-    test_checks_acs,
-    test_checks_acs_boot,
-    test_checks_boot_arguments,
-    test_checks_builds,
-    test_checks_companions,
-    test_checks_consumers,
-    test_checks_containers,
-    test_checks_driver,
-    test_checks_fabric,
-    test_checks_gds,
-    test_checks_gpu,
-    test_checks_iommu,
-    test_checks_kernel,
-    test_checks_link,
-    test_checks_loading,
-    test_checks_nccl_log,
-    test_checks_ofed,
-    test_checks_paths,
-    test_checks_pci,
-    test_checks_peermem,
-    test_checks_platform,
-    test_checks_roce,
-    test_checks_secureboot,
-    test_checks_stack,
-)
+from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN
+from tests.unit.rows import ROWS
 from toolkit.checks.all import ALL, BY_ID, named
 from toolkit.checks.check import Check, Impact, Status, Tense, Verdict, check, passed, without_gpus
 from toolkit.errors import UsageError
@@ -47,32 +22,6 @@ from toolkit.facts import node_devices, node_modules, node_stack, node_system
 from toolkit.facts.node import Node
 from toolkit.want import PeerPath, Waiver, Want
 
-ROWS: list[Row] = [
-    *test_checks_kernel.ROWS,
-    *test_checks_driver.ROWS,
-    *test_checks_peermem.ROWS,
-    *test_checks_loading.ROWS,
-    *test_checks_secureboot.ROWS,
-    *test_checks_stack.ROWS,
-    *test_checks_pci.ROWS,
-    *test_checks_link.ROWS,
-    *test_checks_iommu.ROWS,
-    *test_checks_acs.ROWS,
-    *test_checks_acs_boot.ROWS,
-    *test_checks_boot_arguments.ROWS,
-    *test_checks_platform.ROWS,
-    *test_checks_fabric.ROWS,
-    *test_checks_gpu.ROWS,
-    *test_checks_roce.ROWS,
-    *test_checks_companions.ROWS,
-    *test_checks_containers.ROWS,
-    *test_checks_gds.ROWS,
-    *test_checks_consumers.ROWS,
-    *test_checks_paths.ROWS,
-    *test_checks_nccl_log.ROWS,
-    *test_checks_builds.ROWS,
-    *test_checks_ofed.ROWS,
-]
 TODAY = date(2026, 11, 21)
 IDS = [each.id for each in ALL]
 
