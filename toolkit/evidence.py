@@ -33,6 +33,8 @@ _HEADER = re.compile(r"= ([!-~]+) (ok|absent|denied|timeout|failed:[0-9]{1,3})(?
 # Noise that may hold a line of ours: glued to a message, or of a state that we do not know.
 _SWALLOWED = re.compile(r"\||= [!-~]+ [a-z]+")
 _BEGIN = "= begin ok "
+# Lines behind a bar, most by far, and the one line of another kind that ends them.
+_RUN = re.compile(r"((?:\|.*\n)*)((?!\|).*\n|\Z)")
 
 
 class State(StrEnum):
@@ -114,9 +116,10 @@ class Evidence:
         :raises Unparsable: when ``begin`` names a grammar that is not ours.
         """
         reader = _Reader()
-        lines = text.split("\n")
-        for line in lines[:-1]:  # what follows the last newline is a cut line, or nothing
-            reader.line(line)
+        # What follows the last newline is a cut line, or nothing.
+        for found in _RUN.finditer(text, 0, text.rfind("\n") + 1):
+            reader.content(found[1])
+            reader.line(found[2][:-1])
             if reader.ended:
                 break
         return cls(reader.frames, reader.complete)
@@ -139,13 +142,18 @@ class _Reader:
         self._head: Frame | None = None
         self._body: list[str] = []
 
+    def content(self, lines: str) -> None:
+        """Take in whole lines that stand behind bars, or nothing."""
+        if self._head is not None and lines:
+            self._body.append(lines[1:-1].replace("\n|", "\n"))
+        elif not self._begun:
+            for line in lines.split("\n")[:-1]:
+                self.line(line)
+
     def line(self, line: str) -> None:
+        """Take in a header, or noise."""
         if not self._begun:
             self._begin(line)
-            return
-        if line.startswith("|"):  # most lines by far
-            if self._head is not None:
-                self._body.append(line[1:])
             return
         header = _HEADER.fullmatch(line)
         if header is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import IntFlag
+from functools import lru_cache
 
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
 
@@ -139,7 +140,7 @@ class ConfigSpace:
             return None
         at, seen = 0x100, 0
         while at and seen < 128:
-            head = self.word(at) | self.word(at + 2) << 16
+            head = self.dword(at)
             if head == 0xFFFFFFFF:
                 raise NoEvidence(f"config space of {self.address}: no answer beyond 256 bytes")
             if head == 0:
@@ -150,26 +151,30 @@ class ConfigSpace:
         return None
 
     def byte(self, at: int) -> int:
-        if at >= len(self.data):
+        return self._number(at, 1)
+
+    def word(self, at: int) -> int:
+        """16 bits; little-endian, as all registers are."""
+        return self._number(at, 2)
+
+    def dword(self, at: int) -> int:
+        """32 bits."""
+        return self._number(at, 4)
+
+    def _number(self, at: int, size: int) -> int:
+        if at + size > len(self.data):
             kind = NeedsRoot if len(self.data) == _UNPRIVILEGED else NoEvidence
             raise kind(
                 f"config space of {self.address}: only {len(self.data)} bytes are readable",
                 hint="read it as root; in a virtual machine the extended space may be hidden",
             )
-        return self.data[at]
-
-    def word(self, at: int) -> int:
-        """16 bits; little-endian, as all registers are."""
-        return self.byte(at) | self.byte(at + 1) << 8
-
-    def dword(self, at: int) -> int:
-        """32 bits."""
-        return self.word(at) | self.word(at + 2) << 16
+        return int.from_bytes(self.data[at : at + size], "little")
 
 
 _OD = re.compile(r"([0-9a-f]+)((?: [0-9a-f]{2})*)")
 
 
+@lru_cache(maxsize=4096)  # rows repeat from function to function, and from node to node
 def _od_row(line: str) -> tuple[int, bytes]:
     found = _OD.fullmatch(line.rstrip())
     if found is None:

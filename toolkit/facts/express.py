@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 from toolkit.errors import NoEvidence
 from toolkit.facts.config_space import ConfigSpace
@@ -75,6 +76,7 @@ class Resizable:
     largest: int
 
 
+@lru_cache(maxsize=256)  # several checks ask the functions of one node in turn
 def read_express(space: ConfigSpace) -> Express | None:
     """Decode the capability; None for a conventional PCI function.
 

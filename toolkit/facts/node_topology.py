@@ -13,7 +13,7 @@ from toolkit.facts.node_devices import Devices
 from toolkit.facts.pairs import Pairs, PairSource, matrix_pairs, nccl_pairs, tree_pairs
 from toolkit.facts.pci import PciFunction, PciTree
 from toolkit.facts.topo_matrix import Matrix, parse_matrix
-from toolkit.facts.topology import Distance, Pair, all_pairs, path_pairs
+from toolkit.facts.topology import Distance, Pair, all_pairs
 
 
 class Topology(Devices):
@@ -57,9 +57,13 @@ class Topology(Devices):
         return {each.address: each.name for each in self.rdma_devices if each.address}
 
     @fact
+    def _pairs_of_tree(self) -> tuple[Pair, ...]:
+        return all_pairs(self.pci, self.hcas)
+
+    @fact
     def tree_pairs(self) -> tuple[Pair, ...]:
         """Every GPU with every HCA of the PCI tree."""
-        pairs = all_pairs(self.pci, self.hcas)
+        pairs = self._pairs_of_tree
         if all(each.pcie is not Distance.APART for each in pairs) or not self._given("numa-nodes"):
             return pairs
         # Firmware that tells no node (-1) leaves no doubt where there is one only.
@@ -68,7 +72,7 @@ class Topology(Devices):
     @fact
     def near_pairs(self) -> tuple[Pair, ...]:
         """Those behind a common switch: the paths on which peer traffic can stay local."""
-        return path_pairs(self.pci, self.hcas)
+        return tuple(each for each in self._pairs_of_tree if each.distance <= Distance.PXB)
 
     @fact
     def pairs(self) -> Pairs:

@@ -7,7 +7,7 @@ include/uapi/linux/pci_regs.h.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
 from toolkit.facts.config_space import AcsRegisters, Ats, ConfigSpace
@@ -99,15 +99,16 @@ class PciFunction:
 class PciTree:
     functions: dict[str, PciFunction]  # by address, in bus order
     whole: bool = True  # False: an excerpt of lspci, which proves no absence
+    # Chosen from the functions once, for almost every check asks for them.
+    gpus: tuple[PciFunction, ...] = field(init=False, compare=False)
+    # Network functions that may be HCAs, whether or not a driver holds them.
+    adapters: tuple[PciFunction, ...] = field(init=False, compare=False)
 
-    @property
-    def gpus(self) -> tuple[PciFunction, ...]:
-        return tuple(each for each in self.functions.values() if each.is_gpu)
-
-    @property
-    def adapters(self) -> tuple[PciFunction, ...]:
-        """Network functions that may be HCAs, whether or not a driver holds them."""
-        return tuple(each for each in self.functions.values() if each.may_be_hca)
+    def __post_init__(self) -> None:
+        functions = self.functions.values()
+        # The way into a frozen dataclass that its own __init__ takes too.
+        object.__setattr__(self, "gpus", tuple(each for each in functions if each.is_gpu))
+        object.__setattr__(self, "adapters", tuple(each for each in functions if each.may_be_hca))
 
     def bridges_above(self, function: PciFunction) -> tuple[PciFunction, ...]:
         """Root port first."""

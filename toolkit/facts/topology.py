@@ -88,7 +88,8 @@ def pair(tree: PciTree, gpu: PciFunction, hca: PciFunction) -> Pair:
         for hop in links([function, *_known(tree, reversed(side))])
     )
     if not shared:
-        return _by_cpu(Pair(gpu, hca, Distance.UNKNOWN, (), hops, _beyond(gpu, hca, common)), tree)
+        beyond = _beyond(gpu, hca, common)
+        return _by_cpu(Pair(gpu, hca, beyond, (), hops, beyond), tree)
     between = tuple(bridge for side in sides for bridge in _known(tree, side))
     # Below the common bridge a single switch leaves one downstream port on each side.
     near = Distance.PIX if all(len(side) <= 1 for side in sides) else Distance.PXB
@@ -138,17 +139,16 @@ def coherent(tree: PciTree, gpu: PciFunction) -> bool | None:
 
 def _by_cpu(found: Pair, tree: PciTree) -> Pair:
     """The distance of a path through the CPU, where NVLink-C2C may be part of it."""
-    plain = replace(found, distance=found.pcie)
     if found.pcie not in {Distance.PHB, Distance.NODE, Distance.APART}:
-        return plain
+        return found
     joined = coherent(tree, found.gpu)
     if joined and found.pcie is not Distance.APART:
         why = f"GPU 10de:{found.gpu.device:04x} below a root port of its own CPU: NVLink-C2C"
         return replace(found, distance=Distance.P2C, why=why)
     if joined is not False:
         why = "below a Grace or Vera root port; whether NVLink-C2C is the way is not told"
-        return replace(plain, distance=Distance.UNKNOWN, why=why)
-    return plain
+        return replace(found, distance=Distance.UNKNOWN, why=why)
+    return found
 
 
 def all_pairs(tree: PciTree, hcas: tuple[PciFunction, ...]) -> tuple[Pair, ...]:
