@@ -93,7 +93,7 @@ def test_small_shapes() -> None:
     assert parse_perftest(tool) == Perftest("/usr/bin/ib_write_bw", True, None)
 
 
-@pytest.mark.parametrize("text", ["libnccl.so.2\n", "/usr/lib/libother.so\n", "\n"])
+@pytest.mark.parametrize("text", ["libnccl.so.2\n", "/usr/lib/libother.so\n", "\n", "/\n"])
 def test_a_path_of_no_such_library_is_refused(text: str) -> None:
     with pytest.raises(Unparsable, match="libraries: cannot read line 1"):
         parse_libraries(text)

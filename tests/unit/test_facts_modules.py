@@ -221,6 +221,10 @@ def test_a_file_in_etc_hides_one_of_its_name_elsewhere() -> None:
     }
 
 
+def test_show_depends_passes_over_a_line_that_was_cut() -> None:
+    assert parse_show_depends("insmod\ninsmod /a.ko \n") == ("/a.ko",)
+
+
 def test_show_depends_lists_files_in_the_order_of_loading() -> None:
     text = (
         "builtin ib_core\n"

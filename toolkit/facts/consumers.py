@@ -40,7 +40,7 @@ def parse_libraries(text: str) -> tuple[Library, ...]:
         folder, _, base = path.rpartition("/")
         names = [name for name in (base, target.rpartition("/")[2]) if name]
         each = [_library(path, name) for name in names]
-        if not path.startswith("/") or each[0] is None:
+        if not path.startswith("/") or not each or each[0] is None:
             raise Unparsable("libraries", line, number)
         best = max((one for one in each if one), key=lambda one: len(one.version))
         found.setdefault((folder, best.name), []).append(best)

@@ -205,7 +205,9 @@ def parse_modules_load(text: str) -> dict[str, tuple[str, ...]]:
 def parse_show_depends(text: str) -> tuple[str, ...]:
     """``modprobe --show-depends``: files in the order of loading, dependencies first."""
     return tuple(
-        words[1] for line in text.split("\n") if (words := line.split()) and words[0] == "insmod"
+        words[1]
+        for line in text.split("\n")
+        if len(words := line.split()) > 1 and words[0] == "insmod"
     )
 
 
