@@ -54,3 +54,19 @@ def test_a_scrubbed_incident_names_nobody(tmp_path: Path) -> None:
         texts = {name: member.read().decode() for name, member in members.items() if member}
     assert set(texts) == {"about.txt", "evidence/node001.evidence", "report.json"}
     assert not [name for name, text in texts.items() if "demo-healthy" in text]
+
+
+def test_nor_does_it_name_a_host_that_was_out_of_reach(tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text(
+        '[[waivers]]\ncheck = "acs.redirect"\nreason = "demo-noroot waits"\nuntil = 2099-01-01\n'
+    )
+    hosts = ("--hosts", "demo-healthy,demo-noroot", "--site", "site.toml")
+    made = gdr(tmp_path, "capture", *hosts, "--scrub", "--incident", "t.tar.gz")
+    assert made.returncode == ExitCode.UNREACHABLE, made.stderr
+    assert "demo-noroot" in made.stdout, "the operator is told which one it was"
+    with tarfile.open(tmp_path / "t.tar.gz") as opened:
+        texts = [
+            each.read().decode() for each in map(opened.extractfile, opened.getnames()) if each
+        ]
+    assert len(texts) == 4
+    assert not [text for text in texts if "demo-noroot" in text]

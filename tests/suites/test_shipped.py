@@ -93,7 +93,7 @@ def test_a_failure_says_what_was_found_and_what_to_do(suite: Suite) -> None:
     ran = suite.on("--hosts", "demo-healthy,demo-stub")
     ended, text = ran.case("demo-stub", "peermem.stub")
     assert (ran.status, ended) == (1, "failure")
-    assert "a stub: it depends on nothing" in text
+    assert "a stub: it imports nothing" in text
     assert "rebuild nvidia-peermem" in text
     assert "Traceback" not in text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from pathlib import Path
 
 from toolkit import __version__
@@ -11,7 +12,7 @@ from toolkit.cli.session import Session, fleet
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, ToolkitError, worst
 from toolkit.evidence import Evidence
-from toolkit.facts.scrub import scrub
+from toolkit.facts.scrub import Scrubber
 from toolkit.flow.capture import capture as capture_nodes
 from toolkit.flow.capture import save
 from toolkit.flow.doctor import examine_saved, gather
@@ -68,39 +69,57 @@ def _incident(session: Session) -> ExitCode:
     out of reach.
     """
     said, want = session.said, session.want()
-    gathered = _gathered(said)
+    found = _gathered(said)
+    scrubber = Scrubber(() if said.text("import_") else found)
+    gathered = _numbered(found, scrubber) if said.flag("scrub") else _filed(found)
     evidence = {name: each for name, each in gathered.items() if isinstance(each, Evidence)}
     outcomes = examine_saved(evidence.items(), want, session.today)
     told = [Outcome(each.host, Told(judged=each.value), each.error) for each in outcomes]
-    failed = {name: each for name, each in gathered.items() if isinstance(each, ToolkitError)}
+    failed = _failed(gathered)
     told += [Outcome(name, error=each) for name, each in failed.items()]
     code = worst([judged_code(each) for each in outcomes] + [e.exit_code for e in failed.values()])
     report = dumps(document("doctor", said.text("profile"), told, code, session.now))
     file = Path(said.text("incident"))
     notes = {"report.json": report, "about.txt": _about(said, file.name)}
     if said.text("site"):
-        notes["site.toml"] = Path(said.text("site")).read_text(encoding="utf-8")
+        site = Path(said.text("site")).read_text(encoding="utf-8")
+        notes["site.toml"] = scrubber.text(site) if said.flag("scrub") else site
     write_incident(file, evidence, notes)
     session.say(str(file))
-    for line in errors(failed.items(), session.paint):
+    for line in errors(_failed(found).items(), session.paint):
         session.say(line)
     return worst([each.exit_code for each in failed.values()])
 
 
+def _failed(gathered: Gathered) -> dict[str, ToolkitError]:
+    return {name: each for name, each in gathered.items() if isinstance(each, ToolkitError)}
+
+
 def _gathered(said: Said) -> Gathered:
-    """Evidence, or why there is none, by the name of its file."""
+    """Evidence, or why there is none, by the name of the node."""
     if said.text("import_"):
         name, evidence = import_named(said.text("import_"))
-        found: Gathered = {name: evidence}
-    else:
-        with fleet(said) as opened:
-            found = gather(opened)
-    if not said.flag("scrub"):
-        return {safe_name(name): each for name, each in found.items()}
-    return {
-        f"node{number:03d}": scrub(each, name) if isinstance(each, Evidence) else each
-        for number, (name, each) in enumerate(found.items(), start=1)
-    }
+        return {name: evidence}
+    with fleet(said) as opened:
+        return dict(gather(opened))
+
+
+def _filed(gathered: Gathered) -> Gathered:
+    """The same by the names of files."""
+    return {safe_name(name): each for name, each in gathered.items()}
+
+
+def _numbered(gathered: Gathered, scrubber: Scrubber) -> Gathered:
+    """The same without what identifies a site: what stood in the way names hosts, too."""
+    numbered: Gathered = {}
+    for number, each in enumerate(gathered.values(), start=1):
+        if isinstance(each, Evidence):
+            numbered[f"node{number:03d}"] = scrubber.scrub(each)
+        else:
+            told = copy(each)
+            told.args, told.hint = (scrubber.text(str(each)),), scrubber.text(each.hint)
+            numbered[f"node{number:03d}"] = told
+    return numbered
 
 
 def _about(said: Said, name: str) -> str:

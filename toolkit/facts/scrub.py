@@ -7,84 +7,129 @@ time, so that whatever was equal stays equal and every parser still reads it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
-from toolkit.evidence import Evidence
+from toolkit.errors import NoEvidence
+from toolkit.evidence import Evidence, Frame
+from toolkit.facts.config_space import ConfigSpace
+from toolkit.facts.identity import Identities
+from toolkit.facts.imports import IMPORTED
 
-_MAC = r"(?<![0-9a-fA-F:])(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}(?![0-9a-fA-F:])"
-_GUID = r"(?<![0-9a-fA-F:])(?:[0-9a-fA-F]{4}:){3}[0-9a-fA-F]{4}(?![0-9a-fA-F:])"
-_UUID = r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"
-_IPV4 = r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])"
-_IPV6 = r"(?<![0-9a-fA-F:.])(?:[0-9a-fA-F]{1,4}:){3,7}:?[0-9a-fA-F]{1,4}(?:%\w+)?(?![0-9a-fA-F:.])"
-_SERIAL = r"(?i:(?<=serial)[^\n]{0,12}?[:=]\s*)([0-9A-Za-z-]{6,})"
+_SERIAL_CAPABILITY = 0x0003  # its eight bytes are the device's serial number, of its MAC mostly
+_ROW = re.compile(r"([0-9a-f]{2,6})(:? )((?:[0-9a-f]{2} ?)+)")
+_VERSIONS = ("dkms", "ofed", "libraries", "kernels")  # numbers with dots are versions
+# Names of hosts in logs of jobs and of kernels, which may be those of other nodes.
+_SPEAKERS = (
+    re.compile(r"([A-Za-z0-9][\w.-]*):\d+:\d+ \[\d+\] "),  # NCCL
+    re.compile(
+        r"(?m)^(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\dT\S+) (\S+) [\w./-]+(?:\[\d+\])?: "
+    ),
+    re.compile(r"(?:Hostname set to|hostname to) <([^>]+)>"),
+)
 
 
 def scrub(evidence: Evidence, host: str) -> Evidence:
     """The same evidence, with names, serials, GUIDs and addresses replaced.
 
     :param host: the name under which the node was reached; replaced like its own hostname.
+        "" where there was no host.
     """
-    hidden = _Hidden()
-    names = {host, host.partition(".")[0]}
-    own = evidence.frames.get("hostname")
-    if own is not None and own.text.strip():
-        names |= {own.text.strip(), own.text.strip().partition(".")[0]}
-    patterns = _patterns(sorted(names, key=len, reverse=True), hidden)
-    frames = {}
-    for key, frame in evidence.frames.items():
+    return Scrubber((host,)).scrub(evidence)
+
+
+class Scrubber:
+    """Scrubs the nodes of one fleet: each knows the names of all, and what is equal stays so."""
+
+    def __init__(self, hosts: Iterable[str]) -> None:
+        self._identities = Identities()
+        self._identities.learn(each for each in hosts if each)
+
+    def scrub(self, evidence: Evidence) -> Evidence:
+        own = evidence.frames.get("hostname")
+        if own is not None:
+            self._identities.learn([own.text])
+        for key in ("dmesg", "nccl-log", "openibd-log"):
+            if key in evidence.frames:
+                text = evidence.frames[key].text
+                self._identities.learn(n for each in _SPEAKERS for n in each.findall(text))
+        return Evidence(
+            {key: self._frame(frame) for key, frame in evidence.frames.items()}, evidence.complete
+        )
+
+    def text(self, text: str) -> str:
+        """A text that goes with the evidence."""
+        return self._identities.hide(text)
+
+    def _frame(self, frame: Frame) -> Frame:
+        source, imported, _ = frame.source.partition(IMPORTED)
+        source = f"{source}{imported}{frame.key}" if imported else self._identities.hide(source)
+        if frame.key == "peermem-elf":
+            return replace(
+                frame, source=source, text=_dumped(frame.text, self._identities.hide_bytes)
+            )
         text = frame.text
-        for pattern, put in patterns:
-            text = pattern.sub(put, text)
-        frames[key] = replace(frame, text=text)
-    return Evidence(frames, evidence.complete)
+        if frame.key in {"pci-config", "lspci"}:
+            text = _dumped(text, self._serial_number)
+        if frame.key not in {"pci-config", "os-release"}:
+            versions = frame.key.startswith(_VERSIONS) or frame.key.endswith("modinfo")
+            text = self._identities.hide(text, addresses=not versions)
+        return replace(frame, source=source, text=text)
+
+    def _serial_number(self, data: bytes) -> bytes:
+        """A config space with another device serial number."""
+        try:
+            at = ConfigSpace("", data).extended(_SERIAL_CAPABILITY)
+        except NoEvidence:
+            return data
+        if at is None or at + 12 > len(data):
+            return data
+        serial = data[at + 4 : at + 12][::-1].hex(":", 2)
+        stand_in = bytes.fromhex(self._identities.guid(serial).replace(":", ""))[::-1]
+        return data[: at + 4] + stand_in + data[at + 12 :]
 
 
-class _Hidden:
-    """One replacement for each thing hidden, counted by kind."""
+@dataclass(slots=True)
+class _Run:
+    """Bytes without a gap, and the lines that print them."""
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str], str] = {}
+    start: int
+    data: bytearray
+    rows: list[tuple[int, int, int]]  # number of the line, where its bytes begin and end
 
-    def __call__(self, kind: str, value: str, form: Callable[[int], str]) -> str:
-        number = sum(1 for known, _ in self._known if known == kind) + 1
-        return self._known.setdefault((kind, value.lower()), form(number))
-
-
-Put = Callable[[re.Match[str]], str]
-
-
-def _patterns(names: list[str], hidden: _Hidden) -> list[tuple[re.Pattern[str], Put]]:
-    def by(kind: str, form: Callable[[int], str]) -> Put:
-        return lambda found: hidden(kind, found[0], form)
-
-    def serial(found: re.Match[str]) -> str:
-        whole, value = found[0], found[1]
-        return whole[: -len(value)] + hidden("serial", value, lambda n: f"{n:0{len(value)}d}")
-
-    rows: list[tuple[re.Pattern[str], Put]] = [
-        (re.compile(_MAC), by("mac", lambda n: f"02:00:00:00:{n >> 8:02x}:{n & 255:02x}")),
-        (re.compile(_GUID), by("guid", lambda n: f"0200:0000:0000:{n:04x}")),
-        (re.compile(_UUID), by("uuid", lambda n: f"00000000-0000-4000-8000-{n:012d}")),
-        (re.compile(_IPV6), by("ipv6", lambda n: f"2001:db8:0:0:0:0:0:{n:x}")),
-        (re.compile(_SERIAL), serial),
-    ]
-    if any(names):
-        quoted = "|".join(re.escape(name) for name in names if name)
-        named = re.compile(rf"(?<![\w.-])(?:{quoted})(?![\w-])")
-        rows.append((named, lambda _: "node"))
-    # Dotted quads also occur as versions ("24.10.2.1"): hidden only where they stand alone
-    # as an address would, which a version of four numbers above 255 or in a name does not.
-    rows.append((re.compile(_IPV4), _ipv4(hidden)))
-    return rows
+    @property
+    def end(self) -> int:
+        return self.start + len(self.data)
 
 
-def _ipv4(hidden: _Hidden) -> Put:
-    def put(found: re.Match[str]) -> str:
-        before = found.string[max(0, found.start() - 1) : found.start()]
-        octets = [int(part) for part in found[0].split(".")]
-        if before in {"-", "/", "_"} or any(octet > 255 for octet in octets):
-            return found[0]
-        return hidden("ipv4", found[0], lambda n: f"192.0.2.{n % 256}")
-
-    return put
+def _dumped(text: str, edit: Callable[[bytes], bytes]) -> str:
+    """Hex dumps, "OFFSET BYTES" with "*" for repeated lines, after an edit that keeps lengths."""
+    lines = text.split("\n")
+    runs: list[_Run] = []
+    folded = open_run = False
+    for number, line in enumerate(lines):
+        row = _ROW.fullmatch(line)
+        if row is None:
+            folded = line == "*"
+            open_run = open_run and folded
+            continue
+        offset, data = int(row[1], 16), bytes.fromhex(row[3])
+        if open_run and folded:
+            last = runs[-1].rows[-1]
+            above = bytes(runs[-1].data[last[1] : last[2]])
+            runs[-1].data += above * ((offset - runs[-1].end) // len(above))
+        if not open_run or offset != runs[-1].end:
+            runs.append(_Run(offset, bytearray(), []))
+        at = len(runs[-1].data)
+        runs[-1].data += data
+        runs[-1].rows.append((number, at, at + len(data)))
+        folded, open_run = False, True
+    for run in runs:
+        edited = edit(bytes(run.data))
+        if edited == run.data:
+            continue
+        for number, begin, end in run.rows:
+            row = _ROW.fullmatch(lines[number])
+            if row is not None:
+                lines[number] = row[1] + row[2] + edited[begin:end].hex(" ")
+    return "\n".join(lines)

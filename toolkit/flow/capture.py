@@ -6,7 +6,7 @@ from pathlib import Path
 
 from toolkit.errors import Outcome, UsageError
 from toolkit.evidence import Evidence
-from toolkit.facts.scrub import scrub
+from toolkit.facts.scrub import Scrubber, scrub
 from toolkit.flow.access import Fleet
 from toolkit.flow.each import on_each
 from toolkit.flow.runs import safe_name
@@ -21,15 +21,27 @@ def capture(fleet: Fleet, out: Path, *, scrubbed: bool) -> list[Outcome[Path]]:
     :raises UsageError: ``out`` cannot be made or written to.
     """
     _make(out)
-    numbers = {host.name: at for at, host in enumerate(fleet.hosts, start=1)}
+    if scrubbed:
+        return _scrubbed(fleet, out)
 
     def work(host: Host, transport: Transport) -> Path:
-        evidence = collect(transport)
-        if not scrubbed:
-            return _write(out / f"{safe_name(host.name)}.evidence", evidence)
-        return _write(out / f"node{numbers[host.name]:03d}.evidence", scrub(evidence, host.name))
+        return _write(out / f"{safe_name(host.name)}.evidence", collect(transport))
 
     return on_each(fleet, "capturing", work)
+
+
+def _scrubbed(fleet: Fleet, out: Path) -> list[Outcome[Path]]:
+    """One node after the other, so that a name has the same stand-in on all, run for run."""
+    gathered = on_each(fleet, "capturing", lambda _, transport: collect(transport))
+    scrubber = Scrubber(host.name for host in fleet.hosts)
+    outcomes: list[Outcome[Path]] = []
+    for number, each in enumerate(gathered, start=1):
+        if each.value is None:
+            outcomes.append(Outcome(each.host, error=each.error))
+            continue
+        file = out / f"node{number:03d}.evidence"
+        outcomes.append(Outcome(each.host, _write(file, scrubber.scrub(each.value))))
+    return outcomes
 
 
 def save(name: str, evidence: Evidence, out: Path, *, scrubbed: bool) -> Path:
@@ -38,8 +50,8 @@ def save(name: str, evidence: Evidence, out: Path, *, scrubbed: bool) -> Path:
     :raises UsageError: ``out`` cannot be made or written to.
     """
     _make(out)
-    if scrubbed:
-        return _write(out / "node001.evidence", scrub(evidence, name))
+    if scrubbed:  # the name is that of a file, and means nothing within
+        return _write(out / "node001.evidence", scrub(evidence, ""))
     return _write(out / f"{safe_name(name)}.evidence", evidence)
 
 
