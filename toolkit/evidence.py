@@ -32,6 +32,12 @@ GRAMMAR = "gdr-toolkit/1"
 _HEADER = re.compile(r"= ([!-~]+) (ok|absent|denied|timeout|failed:[0-9]{1,3})(?: (.*))?")
 # Noise that may hold a line of ours: glued to a message, or of a state that we do not know.
 _SWALLOWED = re.compile(r"\||= [!-~]+ [a-z]+")
+# How tools refuse a user who is not root, each with a status of its own.
+_REFUSED = re.compile(
+    r"operation not permitted|permission denied|insufficient permissions"
+    r"|(?:must|need to|has to) be (?:run as |the )?root|root (?:privileges|permissions) required",
+    re.IGNORECASE,
+)
 _BEGIN = "= begin ok "
 # Lines behind a bar, most by far, and the one line of another kind that ends them.
 _RUN = re.compile(r"((?:\|.*\n)*)((?!\|).*\n|\Z)")
@@ -58,12 +64,20 @@ class Frame:
     exit: int = 0  # the command's status where state is FAILED
 
     @property
+    def refused(self) -> bool:
+        """Whether it was there and not for us to read: a command says so in words."""
+        return self.state is State.DENIED or (
+            self.state is State.FAILED and _REFUSED.search(self.text) is not None
+        )
+
+    @property
     def trouble(self) -> str:
         """Why nothing can rest on this frame; "" when it was read in full."""
+        if self.refused:
+            return f"{self.source}: permission denied"
         return {
             State.OK: "",
             State.ABSENT: f"{self.source}: not there",
-            State.DENIED: f"{self.source}: permission denied",
             State.FAILED: f"{self.source}: ended with status {self.exit}",
             State.TIMEOUT: f"{self.source}: no answer in time, abandoned",
         }[self.state]
@@ -97,7 +111,7 @@ class Evidence:
             these NeedsRoot says that it was refused.
         """
         found = self.frame(key)
-        if found.state is State.DENIED:
+        if found.refused:
             raise NeedsRoot(found.trouble)
         if found.state is not State.OK:
             raise NoEvidence(found.trouble)

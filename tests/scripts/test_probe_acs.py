@@ -32,6 +32,8 @@ def root(tmp_path: Path) -> Path:
         "usr/local/sbin/other": "#!/bin/sh\necho nothing of the sort\n",
         "opt/tune.sh": "#!/bin/sh\nsetpci -s 1 CAP_EXP+8.w=5936\n",
         "usr/lib/systemd/system/acs-off.service": "ExecStart=/usr/sbin/setpci -s 9 f2.w=0\n",
+        "lib/systemd/system/nvidia-acs-disable.service": "ExecStart=/usr/sbin/nvidia-acs-disable\n",
+        "etc/cron.d/peer": "@reboot root /root/disable_acs.sh\n@daily root /root/acs_off.sh\n",
         "etc/rc.local": "#!/bin/sh\n# setpci for ACS was here\nsetpci -s 9 ECAP_ACS+6.w=0\n",
     }
     for name, text in files.items():
@@ -60,7 +62,9 @@ def test_units_and_scripts_are_told_with_whether_they_are_enabled(
         AtBoot("peer.service", enabled=True, command="-/usr/local/sbin/peer on"),
         AtBoot("plain.service", enabled=False, command='/bin/sh -c "setpci ECAP_ACS+6.w=0"'),
         AtBoot("acs-off.service", enabled=False, command="/usr/sbin/setpci -s 9 f2.w=0"),
+        AtBoot("nvidia-acs-disable.service", enabled=False, command="/usr/sbin/nvidia-acs-disable"),
         AtBoot("rc.local", enabled=False, command="setpci -s 9 ECAP_ACS+6.w=0"),
+        AtBoot("cron", enabled=True, command="@reboot root /root/disable_acs.sh"),
     )
 
 
@@ -74,4 +78,7 @@ def test_rc_local_counts_where_it_may_run(root: Path) -> None:
         text=True,
         check=True,
     )
-    assert Node(Evidence.parse(done.stdout)).acs_units[-1].enabled
+    (script,) = (
+        each for each in Node(Evidence.parse(done.stdout)).acs_units if each.name == "rc.local"
+    )
+    assert script.enabled

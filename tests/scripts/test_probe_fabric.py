@@ -21,6 +21,8 @@ SHELLS = [
     pytest.param(("bash", "-s"), id="bash"),
 ]
 PORT = "sys/class/infiniband/rocep1s0/ports/1"
+# A bond on a VLAN of which the node lives itself; it comes first in the list of devices.
+BOND = "sys/class/infiniband/mlx5_bond_0"
 ZERO = "0000:0000:0000:0000:0000:0000:0000:0000"
 FILES = {
     f"{PORT}/link_layer": "Ethernet",
@@ -37,6 +39,13 @@ FILES = {
     "sys/class/net/ens1np0/operstate": "up",
     "sys/class/net/ens1np0/ecn/roce_np/enable/3": "1",
     "sys/class/net/veth12ab/mtu": "1450",
+    f"{BOND}/ports/1/link_layer": "Ethernet",
+    f"{BOND}/ports/1/state": "4: ACTIVE",
+    f"{BOND}/device/net/ens2f0/mtu": "1500",
+    "sys/class/net/ens2f0/mtu": "1500",
+    "sys/class/net/ens2f0/upper_bond0/mtu": "1500",
+    "sys/class/net/bond0/upper_bond0.100/mtu": "1500",
+    "proc/net/route": "Iface\tDestination\tGateway\nbond0.100\t00000000\t0100000A",
     "sys/fs/selinux/enforce": "1",
     "dev/nvidia-caps-imex-channels/channel0": "",
     "proc/7/comm": "slurmd",
@@ -126,10 +135,14 @@ def test_a_roce_port_with_its_addresses_and_priorities(shell: tuple[str, ...], t
         (1, "RoCE v2", "ens1np0"),
     ]
     assert ZERO not in evidence.text("rdma-gids")
-    assert list(node.net_devices) == ["ens1np0"]
+    assert list(node.net_devices) == ["ens1np0", "ens2f0"]
     assert node.net_devices["ens1np0"].mtu == 9000
     assert (node.qos, node.qos_command) == (Qos("dscp", (3,)), "mlnx_qos -i ens1np0")
     assert node.roce_ecn == ("ens1np0/ecn/roce_np/enable/3:1",)
+    assert [(each.netdevs, each.uppers) for each in node.rdma_devices] == [
+        (("ens2f0",), ("bond0", "bond0.100")),
+        (("ens1np0",), ()),
+    ]
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -156,5 +169,15 @@ def test_daemons_denials_and_gpus(shell: tuple[str, ...], tree: Path) -> None:
 def test_without_a_roce_port_nobody_asks_for_priorities(tree: Path, tmp_path: Path) -> None:
     root = shutil.copytree(tree, tmp_path / "root")
     (root / PORT / "state").write_text("1: DOWN\n")
+    (root / BOND / "ports/1/state").write_text("1: DOWN\n")
     frame = probed(("dash", "-s"), root).frame("mlnx-qos")
     assert (frame.state, frame.source) == (State.ABSENT, "mlnx_qos: no RoCE port is up")
+
+
+def test_a_node_that_lives_on_its_only_roce_port_is_asked_for_that_one(
+    tree: Path, tmp_path: Path
+) -> None:
+    root = shutil.copytree(tree, tmp_path / "root")
+    (root / PORT / "state").write_text("1: DOWN\n")
+    frame = probed(("dash", "-s"), root).frame("mlnx-qos")
+    assert (frame.state, frame.source) == (State.FAILED, "mlnx_qos -i ens2f0")

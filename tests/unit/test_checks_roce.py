@@ -5,10 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.evidence.board import HCAS
-from tests.evidence.build import DOWN, GUEST_CPU, UP, hca_lines
+from tests.evidence.build import DOWN, GUEST_CPU, UP, hca_lines, node
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
 from tests.evidence.healthy_fabric import LINK_LOCAL, devinfo
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
+from toolkit.checks.all import BY_ID
+from toolkit.checks.check import Status
+from toolkit.evidence import Frame, State
+from toolkit.facts.node import Node
+from toolkit.want import Want
 
 ROCE_PORTS = "".join(hca_lines(f"mlx5_{n}", HCAS[n], UP) for n in (0, 1)).replace(
     "InfiniBand", "Ethernet"
@@ -45,6 +50,9 @@ def mlnx_qos(trust: str, pfc: str) -> str:
         f"\tenabled     {'   '.join(pfc)}   \n\tbuffer      0   0   0   1   0   0   0   0   \n"
     )
 
+
+STORAGE = hca_lines("mlx5_2", HCAS[2], UP).replace("InfiniBand", "Ethernet")
+STORAGE_ALONE = "".join(hca_lines(f"mlx5_{n}", HCAS[n], UP) for n in (0, 1)) + STORAGE
 
 ROWS = [
     Row("infiniband-needs-none", "rdma.gid", NA, "no RoCE port"),
@@ -164,3 +172,24 @@ def test_a_port_without_an_address_is_named_with_its_net_device() -> None:
         "mlx5_1 port 1: none of RoCE v2",
     )
     assert "ip address show ib0" in finding.hint
+
+
+@pytest.mark.parametrize(
+    ("devices", "net", "status", "found"),
+    [
+        pytest.param(STORAGE_ALONE, "ib2", NA, "ib2 is for other things", id="storage"),
+        pytest.param(ROCE_PORTS + STORAGE, "ib2", UNKNOWN, "ib2 alone was asked", id="another"),
+        pytest.param(ROCE_PORTS + STORAGE, "ib1", FAIL, "ib1: trust pcp", id="the-right-one"),
+        pytest.param(ROCE_PORTS + STORAGE, "eth9", FAIL, "eth9: trust pcp", id="nobody-s"),
+    ],
+)
+def test_a_port_that_serves_no_gpu_tells_nothing_of_those_that_do(
+    devices: str, net: str, status: Status, found: str
+) -> None:
+    said = mlnx_qos("pcp", "00000000")
+    evidence = node({**ROCE, "infiniband": devices}).plus(
+        (Frame("mlnx-qos", State.OK, f"mlnx_qos -i {net}", said),)
+    )
+    finding = BY_ID["roce.qos"](Node(evidence), Want()).finding
+    assert finding.status is status
+    assert found in finding.found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolkit.checks.check import Finding, Impact, check, failed, passed, unknown
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.express import Resizable
 from toolkit.facts.node import Node
@@ -37,7 +37,7 @@ def bar1(node: Node, want: Want) -> Finding:
             hint=_offer(node, tiny),
             details=tuple(f"{address}: {size // MIB} MiB" for address, size in tiny.items()),
         )
-    if not node.has_gpu_rows:
+    if not node.has_gpu_rows or node.no_driver:
         return _by_capability(node, sizes)
     return _by_memory(node, sizes)
 
@@ -62,6 +62,8 @@ def _by_capability(node: Node, sizes: dict[str, int]) -> Finding:
     """Without nvidia-smi: a BAR at its largest size covers what the maker meant it to."""
     for address, size in sizes.items():
         most = _largest(node.pci_config.functions[address].resizable())
+        if not most and node.no_driver:
+            return not_applicable("no NVIDIA driver is loaded, which tells the GPUs' memory")
         if not most:
             return unknown(f"{address}: {size // MIB} MiB, and the memory of the GPU is not told")
         if size < most:

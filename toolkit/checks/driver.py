@@ -136,6 +136,8 @@ def params(node: Node, want: Want) -> Finding:
     translating IOMMU DmaRemapPeerMmio must stay 1. Where the driver runs in a container, it
     takes its options from the container's own configuration, not from the node's files.
     """
+    if node.no_driver:
+        return not_applicable(NOT_LOADED)
     live = node.driver_params
     configured: dict[str, str] = {}
     for module, options in node.modprobe.options:

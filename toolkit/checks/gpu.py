@@ -13,6 +13,7 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
+from toolkit.checks.driver import NOT_LOADED
 from toolkit.facts.node import Node
 from toolkit.gpus import BEFORE_TURING
 from toolkit.want import PeerPath, Want
@@ -48,18 +49,25 @@ def gpu_class(node: Node, want: Want) -> Finding:
     doubtful = [a for a, c in chips.items() if c is None or not c.datacentre]
     if not doubtful:
         return passed(f"{len(chips)} GPUs: {', '.join(kinds)}")
-    names = {row.address: row.name for row in node.gpu_rows}
+    return _by_name(node, doubtful)
+
+
+def _by_name(node: Node, doubtful: list[str]) -> Finding:
+    """GPUs whose chip is sold as GeForce too."""
+    if node.no_driver:
+        return not_applicable(f"{NOT_LOADED}, which tells the names of the GPUs")
+    count, names = len(node.gpu_chips), {row.address: row.name for row in node.gpu_rows}
     consumer = [address for address in doubtful if _CONSUMER.search(names.get(address, ""))]
     if consumer:
         return failed(
-            f"{len(consumer)} of {len(chips)} GPUs: {names[consumer[0]]}",
+            f"{len(consumer)} of {count} GPUs: {names[consumer[0]]}",
             expected="data-centre or professional GPUs",
             hint="the driver refuses GPUDirect RDMA on these; nothing on the node changes that",
             details=tuple(f"{address}: {names[address]}" for address in consumer),
         )
     if unnamed := [address for address in doubtful if not names.get(address)]:
         return unknown(f"nvidia-smi does not tell the name of {unnamed[0]}", hint="nvidia-smi -L")
-    return passed(f"{len(chips)} GPUs: {', '.join(sorted({names[each] for each in doubtful}))}")
+    return passed(f"{count} GPUs: {', '.join(sorted({names[each] for each in doubtful}))}")
 
 
 @check(
@@ -75,6 +83,8 @@ def persistence(node: Node, want: Want) -> Finding:
     it to come up again, with its BAR1 and its place in the NVLink fabric. nvidia-smi -pm 1
     sets it until the next boot; the daemon keeps it.
     """
+    if node.no_driver:
+        return not_applicable(NOT_LOADED)
     rows = node.gpu_rows
     if not rows:
         return unknown("nvidia-smi lists no GPU", hint="nvidia-smi; dmesg | grep NVRM")
@@ -104,6 +114,8 @@ def mig_vgpu(node: Node, want: Want) -> Finding:
     among them. A node that is meant for MIG waives this check. A vGPU has GPUDirect RDMA on
     listed pairs of GPU and hypervisor only, which cannot be told from inside.
     """
+    if node.no_driver:
+        return not_applicable(NOT_LOADED)
     gpus = node.smi.gpus
     split = [each for each in gpus if "Enabled" in {each.mig, each.mig_pending}]
     if split:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
+from toolkit.checks.driver import NOT_LOADED
 from toolkit.checks.role import PASSED_THROUGH, role
 from toolkit.facts.daemons import FABRIC_MANAGER, IMEX
 from toolkit.facts.node import Node
@@ -76,6 +77,8 @@ def fabric_state(node: Node, want: Want) -> Finding:
 
     CUDA waits for it: until then programs end with error 802.
     """
+    if node.no_driver:
+        return not_applicable(NOT_LOADED)
     gpus = [each for each in node.smi.gpus if each.fabric]
     if not gpus:
         return not_applicable("no GPU is part of an NVLink fabric")
@@ -125,6 +128,8 @@ def imex(node: Node, want: Want) -> Finding:
     the network.
     """
     spanning = [address for address, chip in node.gpu_chips.items() if chip and chip.multi_node]
+    if spanning and node.no_driver:
+        return not_applicable(NOT_LOADED)
     joined = [each.address for each in node.smi.gpus if each.in_cluster] if spanning else []
     if not joined:
         return not_applicable("no NVLink that spans nodes")

@@ -41,15 +41,18 @@ def devices(node: Node, want: Want) -> Finding:
             expected="an RDMA device for each HCA",
             details=tuple(idle),
         )
+    idle = _idle(node)
     kinds = {each.kind for each in node.rdma_devices}
     if kinds <= _OTHERS.keys():
+        only = f"{len(node.rdma_devices)} devices of {' and '.join(sorted(kinds))}"
+        others = (f"{each.name}: {_OTHERS[each.kind]}" for each in node.rdma_devices)
         return failed(
-            f"no HCA: {len(node.rdma_devices)} devices of {' and '.join(sorted(kinds))}",
-            expected="an HCA",
-            details=tuple(f"{each.name}: {_OTHERS[each.kind]}" for each in node.rdma_devices),
+            f"no RDMA device for {len(idle)} HCAs, only {only}" if idle else f"no HCA: {only}",
+            expected="an RDMA device for each HCA" if idle else "an HCA",
+            details=(*idle, *others),
         )
-    if idle := _idle(node):
-        driven = len({each.address for each in node.rdma_devices})
+    if idle:
+        driven = len({each.address for each in node.rdma_hardware})
         return failed(
             f"no RDMA device for {len(idle)} of {len(idle) + driven} HCAs",
             expected="an RDMA device for each HCA",
@@ -60,7 +63,9 @@ def devices(node: Node, want: Want) -> Finding:
 
 def _idle(node: Node) -> list[str]:
     """HCAs on the PCI bus without an RDMA device."""
-    driven = {each.address for each in node.rdma_devices}
+    driven = {each.address for each in node.rdma_hardware}
+    # Of a bond the first function has the RDMA device, and carries the traffic of all.
+    bonded = {_card(each.address) for each in node.rdma_devices if "bond" in each.name}
     # A function given to a guest, or a virtual one, is not this node's to drive.
     return [
         each.address
@@ -69,7 +74,13 @@ def _idle(node: Node) -> list[str]:
         and not each.virtual
         and each.driver != "vfio-pci"
         and each.address not in driven
+        and _card(each.address) not in bonded
     ]
+
+
+def _card(address: str) -> str:
+    """What the functions of one card have in common: "0000:19:00"."""
+    return address.rpartition(".")[0]
 
 
 def _opened(node: Node) -> Finding:
@@ -101,13 +112,14 @@ def _opened(node: Node) -> Finding:
 def serving(node: Node) -> tuple[RdmaDevice, ...]:
     """The HCAs that serve GPUs, where topology tells which those are; else all.
 
-    An unused management or storage port is no fault.
+    An unused management or storage port is no fault, and a device of software is no HCA.
     """
-    if not any(each.address for each in node.rdma_devices):
-        return node.rdma_devices  # as a tool printed them: without a place on the PCI bus
-    near = {each.hca.address for each in node.near_pairs}
+    devices = node.rdma_hardware
+    if not any(each.address for each in devices):
+        return devices  # as a tool printed them: without a place on the PCI bus
+    near = {each.hca.address for each in node.near_pairs if not each.hca.virtual}
     near = near or {each.address for each in node.compute_hcas}
-    return tuple(each for each in node.rdma_devices if each.address in near) or node.rdma_devices
+    return tuple(each for each in devices if each.address in near) or devices
 
 
 @check(
@@ -120,15 +132,18 @@ def port(node: Node, want: Want) -> Finding:
     """Each HCA that shares a switch with a GPU has a port that is up.
 
     Judged are the HCAs that serve GPUs, where topology tells which those are: an unused
-    management or storage port is no fault. The states are different faults: INIT waits for
+    management or storage port is no fault, nor is the second port of a card while no card of
+    its kind has that one up. The states are different faults: INIT waits for
     a subnet manager, Polling finds no partner, Disabled was switched off. A dead port still
     shows a rate, 40 Gb/s: it says nothing. On Ethernet, Disabled means no more than that the
     net device is down or has no carrier.
     """
     judged = serving(node)
-    down = [each for each in judged if not any(one.up for one in each.ports)]
+    spare = _spare(judged)
+    down = [each for each in judged if not _up(each) and each not in spare]
     if not judged:
-        return failed("no RDMA device", expected="ports ACTIVE and LinkUp", hint="see rdma.devices")
+        found = "no RDMA device but of software" if node.rdma_devices else "no RDMA device"
+        return failed(found, expected="ports ACTIVE and LinkUp", hint="see rdma.devices")
     if down:
         return failed(
             f"{len(down)} of {len(judged)} HCAs without a port that is up: {_names(down)}",
@@ -136,7 +151,31 @@ def port(node: Node, want: Want) -> Finding:
             hint="; ".join(dict.fromkeys(map(_fault, down))),
             details=tuple(f"{each.name}: {_states(each)}" for each in down),
         )
-    return passed(f"{len(judged)} HCAs up")
+    return passed(
+        f"{len(judged) - len(spare)} HCAs up",
+        details=tuple(f"{e.name}: {_states(e)}, a second port that is not in use" for e in spare),
+    )
+
+
+def _up(device: RdmaDevice) -> bool:
+    return any(one.up for one in device.ports)
+
+
+def _spare(judged: tuple[RdmaDevice, ...]) -> list[RdmaDevice]:
+    """Without a link, while the card's other function is up and no equal card has this one up.
+
+    Where another card uses both its ports, the one that is down is missed; and one that has
+    a link and waits for a subnet manager is in use.
+    """
+    cards = {_card(each.address) for each in judged if each.address and _up(each)}
+    used = {(each.board, each.address[-1:]) for each in judged if _up(each)}
+    return [
+        each
+        for each in judged
+        if not any(one.up or one.phys_state == "LinkUp" for one in each.ports)
+        and _card(each.address) in cards
+        and (each.board, each.address[-1:]) not in used
+    ]
 
 
 def _names(devices: list[RdmaDevice]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.rdma import serving
 from toolkit.errors import NoEvidence
 from toolkit.facts.node import Node
@@ -133,13 +133,17 @@ def qos(node: Node, want: Want) -> Finding:
     With trust pcp, packets without a VLAN tag fall into priority 0: PFC for another priority
     never works on them, and a busy fabric drops packets, which RoCE bears badly. A fabric
     that is lossy by choice lives with it: waive this check there. Judged is the first RoCE
-    port that is up, for ports of one node are set alike.
+    port that is up and carries no default route, for ports of one node are set alike; one
+    that serves no GPU tells nothing of those that do.
     """
     set_ = node.qos
     if set_ is None:
         return not_applicable("no RoCE port that is up, or no mlnx_qos to tell its priorities")
     pfc = ", ".join(map(str, set_.lossless)) or "no priority"
     where = node.qos_command.split(" ")[-1]
+    judged = serving(node)
+    if any(where in each.netdevs for each in node.rdma_devices if each not in judged):
+        return _elsewhere(node, where)
     if set_.trust != "dscp":
         return failed(
             f"{where}: trust {set_.trust}, PFC on {pfc}",
@@ -148,3 +152,11 @@ def qos(node: Node, want: Want) -> Finding:
             details=node.roce_ecn,
         )
     return passed(f"{where}: trust dscp, PFC on {pfc}", details=node.roce_ecn)
+
+
+def _elsewhere(node: Node, where: str) -> Finding:
+    """The port that was asked is for storage, or for the management of the node."""
+    other = next((d.netdevs[0] for d, _ in _up(node, "Ethernet") if d.netdevs), "")
+    if other:
+        return unknown(f"{where} alone was asked, which serves no GPU", hint=f"mlnx_qos -i {other}")
+    return not_applicable(f"no RoCE port that serves a GPU; {where} is for other things")

@@ -35,6 +35,11 @@ class Stack(Fabric):
         return parse_driver(self._text("nvidia-version")) if self._there("nvidia-version") else None
 
     @fact
+    def no_driver(self) -> bool:
+        """Known to have none loaded: what only a loaded driver tells is then no gap."""
+        return self._given("nvidia-version") and self.driver is None
+
+    @fact
     def driver_params(self) -> dict[str, str]:
         return parse_params(self._text("nvidia-params"))
 

@@ -54,7 +54,7 @@ class Topology(Devices):
     @fact
     def hca_names(self) -> dict[str, str]:
         """RDMA names by PCI address: "0000:19:00.0" is "mlx5_0"."""
-        return {each.address: each.name for each in self.rdma_devices if each.address}
+        return {each.address: each.name for each in self.rdma_hardware if each.address}
 
     @fact
     def _pairs_of_tree(self) -> tuple[Pair, ...]:
@@ -151,19 +151,24 @@ class Topology(Devices):
     @fact
     def hca_roles(self) -> dict[str, HcaRole]:
         """The use of each HCA, by address; of nodes without GPU none is told."""
-        interfaces = {each.address: each.netdevs for each in self.rdma_devices}
+        interfaces = {e.address: (*e.netdevs, *e.uppers) for e in self.rdma_hardware}
         roles = hca_roles(self.tree_pairs, interfaces, self.own_interfaces)
         return {each.address: each for each in roles}
 
     @fact
     def compute_hcas(self) -> tuple[PciFunction, ...]:
-        """The HCAs that serve GPUs; all of them where their uses are not told."""
+        """The HCAs that serve GPUs; all of them where their uses are not told.
+
+        Virtual functions are left to whoever is given one: most registers of theirs read as
+        zero, for those of the physical function count, and idle ones have no port that is up.
+        """
+        hcas = tuple(each for each in self.hcas if not each.virtual)
         if not self.has_rdma:
-            return self.hcas
+            return hcas
         roles = self.hca_roles
         return tuple(
             each
-            for each in self.hcas
+            for each in hcas
             if each.address not in roles or roles[each.address].use is HcaUse.COMPUTE
         )
 

@@ -14,7 +14,7 @@ from toolkit.facts.config_space import AcsRegisters, Ats, ConfigSpace
 from toolkit.facts.express import Express, Link, Resizable, read_express, read_resizable
 from toolkit.facts.lines import blocks, named_lines
 
-NVIDIA, MELLANOX = 0x10DE, 0x15B3
+NVIDIA, MELLANOX, AMAZON = 0x10DE, 0x15B3, 0x1D0F
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
@@ -57,7 +57,8 @@ class PciFunction:
 
     @property
     def is_gpu(self) -> bool:
-        return self.vendor == NVIDIA and self.klass >> 8 in {0x0300, 0x0302}
+        """A whole one; the virtual functions of a vGPU host are for its guests."""
+        return self.vendor == NVIDIA and self.klass >> 8 in {0x0300, 0x0302} and not self.virtual
 
     @property
     def is_bridge(self) -> bool:

@@ -59,6 +59,7 @@ class RdmaDevice:
     netdevs: tuple[str, ...]
     ports: tuple[Port, ...] = field(default=())
     type: str = ""  # "MT4129": the same on equal chips
+    uppers: tuple[str, ...] = ()  # bonds, bridges and VLANs that stand on its net devices
 
     @property
     def kind(self) -> Kind:
@@ -131,6 +132,7 @@ def _device(name: str, values: dict[str, list[str]]) -> RdmaDevice:
             for number in numbers
         ),
         one("hca_type"),
+        tuple(values.get("upper", ())),
     )
 
 

@@ -128,7 +128,7 @@ info() { # info MODULE...: the lines of modinfo that identify it
 first_cpu() { sed '/^$/q' "$root/proc/cpuinfo" 2>/dev/null; }
 
 kernel_config() { # kernel_config: the frame, from the first place that has the options
-    options='DMA_SHARED_BUFFER|DMABUF_MOVE_NOTIFY|PCI_P2PDMA|INFINIBAND(_USER_ACCESS|_USER_MEM|_ON_DEMAND_PAGING|_USER_MAD)?|MLX5_(CORE|INFINIBAND)|MODVERSIONS|MODULE_SIG(_FORCE|_HASH)?|IOMMU_DEFAULT_PASSTHROUGH|PREEMPT_RT|CC_VERSION_TEXT|GCC_PLUGINS|RANDSTRUCT'
+    options='DMA_SHARED_BUFFER|DMABUF_MOVE_NOTIFY|PCI_P2PDMA|INFINIBAND(_USER_ACCESS|_USER_MEM|_ON_DEMAND_PAGING|_USER_MAD)?|MLX5_(CORE|INFINIBAND)|MODVERSIONS|MODULE_SIG(_FORCE|_HASH)?|SECURITY_LOCKDOWN_LSM|LOCK_DOWN_[A-Z_]+|IOMMU_DEFAULT_PASSTHROUGH|PREEMPT_RT|CC_VERSION_TEXT|GCC_PLUGINS|RANDSTRUCT'
     for config in "/lib/modules/$release/config" "/boot/config-$release" /proc/config.gz \
         "/lib/modules/$release/build/.config"; do
         [ -r "$root$config" ] || continue
@@ -167,6 +167,14 @@ boot_entries() { # what the boot loader would pass to each kernel
         grep -E ':[[:space:]]*(menuentry|submenu|linux|linux16|linuxefi|set default)[[:space:]=]'
 }
 
+uppers() { # uppers PREFIX NET: the bonds, bridges and VLANs that stand on a net device
+    for up in "$root/sys/class/net/$2"/upper_*; do
+        [ -e "$up" ] || continue
+        echo "$1${up##*/upper_}"
+        uppers "$1" "${up##*/upper_}"
+    done
+}
+
 infiniband() {
     from /sys/class/infiniband '*/fw_ver' '*/hca_type' '*/board_id' '*/node_guid' '*/node_type' \
         '*/ports/*/state' '*/ports/*/phys_state' '*/ports/*/rate' '*/ports/*/link_layer'
@@ -175,8 +183,22 @@ infiniband() {
         device=${link%/device}
         real=$(readlink -f "$link")
         echo "${device##*/}/device:${real##*/}"
-        for net in "$link"/net/*; do [ -e "$net" ] && echo "${device##*/}/net:${net##*/}"; done
+        for net in "$link"/net/*; do
+            [ -e "$net" ] || continue
+            echo "${device##*/}/net:${net##*/}"
+            uppers "${device##*/}/upper:" "${net##*/}"
+        done
     done
+}
+
+grub_env() { # the frame; the tool makes the file where it is missing, so it is not asked then
+    editor=grub-editenv folder=/boot/grub
+    if [ -n "$(locate grub2-editenv)" ]; then editor=grub2-editenv folder=/boot/grub2; fi # the RHEL family
+    if [ -e "$root$folder/grubenv" ]; then cmd grub-env 5 $editor list
+    elif [ -d "$root$folder" ] && [ ! -x "$root$folder" ]; then frame grub-env denied "$folder/grubenv"
+    elif [ -z "$(locate $editor)" ] || [ ! -d "$root$folder" ] || [ -L "$root$folder/grubenv" ]; then
+        frame grub-env absent "$editor list"
+    else take grub-env "$folder: no grubenv" true; fi # so no variable is set
 }
 
 limits() { from /etc/security limits.conf 'limits.d/*.conf' | grep -E ':[^#]*memlock'; }
@@ -251,8 +273,7 @@ probe() {
     cmd peermem-resolve 5 modprobe --show-depends nvidia-peermem
     cmd arch 5 uname -m
     cmd boot-default 5 grubby --default-kernel
-    if [ -n "$(locate grub2-editenv)" ]; then cmd grub-env 5 grub2-editenv list # the RHEL family
-    else cmd grub-env 5 grub-editenv list; fi
+    grub_env
     cmd dkms-status 20 dkms status
     cmd ofed-info 10 ofed_info -s
     cmd openibd 5 systemctl is-enabled openibd

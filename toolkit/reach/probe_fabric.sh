@@ -13,15 +13,22 @@ net_devices() { # without those of containers and guests: there may be hundreds
     from /sys/class/net '*/mtu' '*/operstate' | grep -vE '^(veth|cali|lxc|tap|vnet|vxlan|flannel)'
 }
 
-roce_netdev() { # the first Ethernet port that is up, by its net device
+roce_netdev() { # the first Ethernet port that is up, by its net device; the node's own come last
+    own=" $(default_routes | tr '\n' ' ') " spare=''
     for port in "$root"/sys/class/infiniband/*/ports/*; do
         layer='' state=''
         { read -r layer <"$port/link_layer" && read -r state <"$port/state"; } 2>/dev/null
         case $layer:$state in Ethernet:*ACTIVE) ;; *) continue ;; esac
         for net in "${port%/ports/*}"/device/net/*; do
-            if [ -e "$net" ]; then echo "${net##*/}"; return; fi
+            [ -e "$net" ] || continue
+            for name in "${net##*/}" $(uppers '' "${net##*/}"); do
+                case $own in *" $name "*) spare=${spare:-${net##*/}} && continue 2 ;; esac
+            done
+            echo "${net##*/}"
+            return
         done
     done
+    if [ -n "$spare" ]; then echo "$spare"; fi
 }
 
 roce_ecn() { from /sys/class/net '*/ecn/roce_np/enable/3' '*/ecn/roce_rp/enable/3'; }

@@ -35,12 +35,16 @@ pci_config() { # repeated lines as od folds them: mostly zeroes
 acs_units() { # what calls setpci for ACS at boot, by itself or by the script that it starts
     (
         cd "$root/" 2>/dev/null || return 0
-        grep -s '^ExecStart' etc/systemd/system/*.service usr/lib/systemd/system/*acs*.service /dev/null |
+        old_units=lib/systemd/system # the same folder, but on systems that keep /lib apart
+        if [ -L lib ]; then old_units=none; fi
+        grep -s '^ExecStart' etc/systemd/system/*.service usr/lib/systemd/system/*acs*.service \
+            "$old_units"/*acs*.service /dev/null |
             while IFS= read -r line; do
                 unit=${line%%:*} command=${line#*=}
                 script=${command%% *}
                 case $line in
                     *[Aa][Cc][Ss]*setpci* | *setpci*[Aa][Cc][Ss]*) ;;
+                    *acs[-_]disable* | *disable[-_]acs* | *acs[-_]off*) ;; # DGX: nvidia-acs-disable
                     *=*/usr/local/* | *=*/opt/* | *=*/root/* | *=*/etc/* | *.sh | *.sh\ *)
                         # setpci alone may set anything: the size of read requests, mostly
                         grep -qs setpci "./${script#*/}" || continue
@@ -59,6 +63,8 @@ acs_units() { # what calls setpci for ACS at boot, by itself or by the script th
             [ -x "$script" ] && state=enabled
             grep -s '^[^#]*setpci.*[Aa][Cc][Ss]' "$script" | sed "s/^/rc.local $state /"
         done
+        cat etc/crontab etc/cron.d/* var/spool/cron/crontabs/root var/spool/cron/root 2>/dev/null |
+            grep -E '^@reboot.*(setpci.*[Aa][Cc][Ss]|acs[-_]disable|disable[-_]acs|acs[-_]off)' | sed 's/^/cron enabled /'
     )
     return 0
 }

@@ -1,0 +1,219 @@
+"""Machines as they are built and sold: what is healthy there, and looks like a fault."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.evidence.board import BOARD, GPU_CLASS, GPUS, HCAS, PORTS, Board, Fn, Registers, hca
+from tests.evidence.build import (
+    CPU,
+    DOWN,
+    INFINIBAND,
+    INIT,
+    UP,
+    groups,
+    hca_lines,
+    node,
+    without_module,
+)
+from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
+from tests.evidence.healthy_fabric import DEVINFO
+from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
+from toolkit.facts.hca_roles import HcaUse
+from toolkit.facts.node import Node
+
+# What a virtual function answers for the registers that belong to its physical one.
+RESERVED = Registers(
+    payload=128, read_request=128, relaxed_ordering=False, tags_8bit=False, tags_10bit=False
+)
+VF = "0000:19:00.2"
+VIRTUAL = BOARD.plus(
+    replace(
+        hca(VF, PORTS[1], group="40"),
+        ids=(0x15B3, 0x101E),
+        physfn=True,
+        express=RESERVED,
+        now=("Unknown", 0),
+        best=("Unknown", 0),
+    )
+)
+EPYC: dict[str, Override] = {"cpu": CPU.replace("GenuineIntel", "AuthenticAMD")}
+DEVICES = INFINIBAND + hca_lines("mlx5_3", VF, DOWN)
+WITH_VF: dict[str, Override] = {
+    "infiniband": DEVICES,
+    "iommu-groups": groups("identity", "10", "11", "20", "21", "30", "40"),
+}
+
+# Two cards with two functions each; the storage card is bonded.
+SECOND = ("0000:19:00.1", "0000:9b:00.1")
+DUAL = BOARD.plus(hca(SECOND[0], PORTS[1], group="20"), hca(SECOND[1], PORTS[3], group="21"))
+BONDED = BOARD.plus(hca("0000:06:00.1", "0000:05:01.0", group="30"))
+
+
+def ports(*second: tuple[str, str], first: str = INFINIBAND) -> dict[str, Override]:
+    """The two cards near GPUs, with these states of their second ports."""
+    told = zip(("mlx5_3", "mlx5_4"), SECOND, second, strict=True)
+    return {"infiniband": first + "".join(hca_lines(n, a, state) for n, a, state in told)}
+
+
+# A vGPU host: each GPU has virtual functions of its own class.
+VGPU = BOARD.plus(
+    Fn("0000:18:00.4", PORTS[0], (0x10DE, 0x2330), GPU_CLASS, "nvidia", "41", physfn=True)
+)
+
+_NO_ANSWER = failed(9, "NVIDIA-SMI has failed because it couldn't communicate with the driver.\n")
+UNDRIVEN: dict[str, Override] = {
+    "nvidia-version": ABSENT,
+    "nvidia-params": ABSENT,
+    "nvidia-smi": _NO_ANSWER,
+    "nvidia-smi-q": _NO_ANSWER,
+    "nvidia-topology": _NO_ANSWER,
+    "module-state": without_module("nvidia"),
+}
+LOG_REFUSED = failed(1, "dmesg: read kernel buffer failed: Operation not permitted\n")
+
+
+def sized(now: int, most: int) -> Board:
+    """GPUs with a Resizable BAR of this size, in bytes."""
+    board = BOARD
+    for gpu in GPUS:
+        board = board.but(gpu, express=replace(Registers(), rebar=(now, most)))
+    return board
+
+
+GIB = 1 << 30
+ROWS = [
+    Row("virtual-functions-have-no-size", "pcie.mps", PASS, "256 bytes", WITH_VF, VIRTUAL),
+    Row("virtual-functions-ask-as-their-owner", "pcie.mrrs", PASS, "4096", WITH_VF, VIRTUAL),
+    Row(
+        "virtual-functions-order-as-their-owner",
+        "pcie.relaxed_ordering",
+        PASS,
+        "on for 2 HCAs",
+        WITH_VF | EPYC,
+        VIRTUAL,
+    ),
+    Row("virtual-functions-tag-as-their-owner", "pcie.tags", PASS, "8-bit", WITH_VF, VIRTUAL),
+    Row("an-idle-virtual-function-is-down", "rdma.port", PASS, "2 HCAs up", WITH_VF, VIRTUAL),
+    Row(
+        "its-owner-is-judged",
+        "rdma.port",
+        FAIL,
+        "1 of 2 HCAs",
+        WITH_VF | {"infiniband": DEVICES.replace("4: ACTIVE", "2: INIT", 1)},
+        VIRTUAL,
+    ),
+    Row("vgpu-host", "pcie.bar1", PASS, "memory of 2 GPUs", board=VGPU),
+    Row("vgpu-host", "nvidia.present", PASS, "2 GPUs", board=VGPU),
+    Row(
+        "bonded",
+        "rdma.devices",
+        PASS,
+        "3 devices",
+        {
+            "infiniband": INFINIBAND.replace("mlx5_2", "mlx5_bond_0"),
+            "ibv-devinfo": DEVINFO.replace("mlx5_2", "mlx5_bond_0"),
+        },
+        BONDED,
+    ),
+    Row("a-function-beside-one-that-is-no-bond", "rdma.devices", FAIL, "for 1 of 4", {}, BONDED),
+    Row("no-cable-in-any-second-port", "rdma.port", PASS, "2 HCAs up", ports(DOWN, DOWN), DUAL),
+    Row("one-second-port-is-missed", "rdma.port", FAIL, "1 of 4", ports(UP, DOWN), DUAL),
+    Row("a-second-port-with-a-link", "rdma.port", FAIL, "1 of 4", ports(DOWN, INIT), DUAL),
+    Row("second-ports-in-use", "rdma.port", PASS, "4 HCAs up", ports(UP, UP), DUAL),
+    Row(
+        "both-ports-of-a-card",
+        "rdma.port",
+        FAIL,
+        "2 of 4 HCAs",
+        ports(DOWN, DOWN, first=INFINIBAND.replace("4: ACTIVE", "1: DOWN", 1)),
+        DUAL,
+    ),
+    Row("no-driver", "nvidia.params", NA, "no NVIDIA driver is loaded", UNDRIVEN),
+    Row("no-driver", "nvidia.persistence", NA, "no NVIDIA driver is loaded", UNDRIVEN),
+    Row("no-driver", "nvidia.mig_vgpu", NA, "no NVIDIA driver is loaded", UNDRIVEN),
+    Row("no-driver", "nvidia.fabric_state", NA, "no NVIDIA driver is loaded", UNDRIVEN),
+    Row(
+        "no-driver",
+        "nvidia.imex",
+        NA,
+        "no NVIDIA driver is loaded",
+        UNDRIVEN,
+        BOARD.but(GPUS[0], ids=(0x10DE, 0x2941)).but(GPUS[1], ids=(0x10DE, 0x2941)),
+    ),
+    Row("no-driver", "pcie.bar1", NA, "no NVIDIA driver is loaded", UNDRIVEN),
+    Row(
+        "no-driver-and-a-name-is-needed",
+        "gpu.class",
+        NA,
+        "no NVIDIA driver is loaded",
+        UNDRIVEN,
+        BOARD.but(GPUS[0], ids=(0x10DE, 0x26B9)),
+    ),
+    Row(
+        "no-driver-and-the-card-tells",
+        "pcie.bar1",
+        PASS,
+        "at the largest size",
+        UNDRIVEN,
+        sized(128 * GIB, 128 * GIB),
+    ),
+    Row(
+        "no-driver-and-a-small-one",
+        "pcie.bar1",
+        FAIL,
+        "131072 MiB of 262144",
+        UNDRIVEN,
+        sized(128 * GIB, 256 * GIB),
+    ),
+    Row(
+        "whether-a-driver-is-loaded-was-refused",
+        "nvidia.persistence",
+        UNKNOWN,
+        "permission denied",
+        UNDRIVEN | {"nvidia-version": DENIED},
+    ),
+    Row(
+        "the-driver-is-loaded-and-hangs",
+        "nvidia.persistence",
+        UNKNOWN,
+        "no answer",
+        {"nvidia-smi": TIMEOUT},
+    ),
+    Row(
+        "the-log-is-for-root",
+        "pcie.hostbridge",
+        UNKNOWN,
+        "run as root: dmesg: permission denied",
+        {"dmesg": LOG_REFUSED, "uid": "1000\n"},
+    ),
+    Row(
+        "the-log-is-refused-to-root-too",
+        "pcie.hostbridge",
+        UNKNOWN,
+        "dmesg: permission denied",
+        {"dmesg": LOG_REFUSED},
+    ),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name)
+def test_machines(row: Row) -> None:
+    holds(row)
+
+
+def test_a_second_port_that_is_not_in_use_is_named() -> None:
+    row = Row("", "rdma.port", PASS, "", ports(DOWN, DOWN), DUAL)
+    assert judged(row).finding.details == (
+        "mlx5_3: DOWN/Polling, a second port that is not in use",
+        "mlx5_4: DOWN/Polling, a second port that is not in use",
+    )
+
+
+def test_a_card_that_carries_the_node_by_a_bond_is_for_management() -> None:
+    bond = INFINIBAND + "mlx5_2/upper:bond0\nmlx5_2/upper:bond0.100\n"
+    seen = Node(node({"infiniband": bond, "default-routes": "bond0.100\n"}))
+    assert seen.hca_roles[HCAS[2]].use is HcaUse.MANAGEMENT
+    assert Node(node({"infiniband": bond})).hca_roles[HCAS[2]].use is HcaUse.STORAGE
