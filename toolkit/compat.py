@@ -109,6 +109,8 @@ class Distances(Span):
     limit: str
     c2c: str  # the farther limit where NCCL_NET_GDR_C2C is 1; "" for none
     c2c_default: int
+    c2c_as: str = ""  # what it counts a P2C path as where NCCL_NET_GDR_C2C is 1; "" for itself
+    ampere_reads: bool = True  # HCAs read from Ampere on without NVLink; else no GPU without it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

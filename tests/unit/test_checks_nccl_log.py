@@ -8,8 +8,11 @@ from tests.evidence.board import BOARD, GPUS
 from tests.evidence.build import node
 from tests.evidence.frames import DENIED
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
-from toolkit.checks.nccl_log import meaning
+from toolkit.checks.nccl_words import by_device, meaning
 from toolkit.compat import shipped
+from toolkit.facts.nccl_log import Direction, Edge
+
+SEND = Direction.SEND
 
 AT = "gpu01:1:2 [0] NCCL INFO "
 BUS = "18000"  # of GPUS[0]
@@ -92,10 +95,10 @@ ROWS = [
         log(HEAD + channels() + channels(send=False, receive=False).replace("gpu01", "gpu02")),
     ),
     Row(
-        "a-log-of-others-is-judged-whole",
+        "a-log-of-others-says-nothing-of-this-node",
         "nccl.log",
-        FAIL,
-        "4 of 4",
+        NA,
+        "it is of other, not of this node",
         log((HEAD + channels(send=False, receive=False)).replace("gpu01", "other")),
     ),
     Row(
@@ -153,6 +156,54 @@ ROWS = [
         "is of one of the node's",
         log(HEAD.replace(DEVICES, "") + channels()),
     ),
+    Row(
+        "another-node's-trouble-is-not-ours",
+        "nccl.log",
+        UNKNOWN,
+        "names no network channel",
+        log(HEAD + AT.replace("gpu01", "gpu02") + "NET/IB : No device found.\n"),
+    ),
+    Row(
+        "the-name-in-a-log-has-no-domain",
+        "nccl.log",
+        PASS,
+        "on all 4",
+        log(HEAD + channels(), hostname="gpu01.example.org\n"),
+    ),
+    Row(
+        "before-2.19-a-new-gpu-without-nvlink-need-not",
+        "nccl.log",
+        PASS,
+        "as NCCL has it before 2.19",
+        log(
+            HEAD.replace("2.21.5", "2.18.3") + channels(send=False),
+            **{"nvidia-topology": NO_NVLINK},
+        ),
+    ),
+    Row(
+        "a-log-of-others-is-not-compared",
+        "nccl.agrees",
+        NA,
+        "not of this node",
+        log((HEAD + channels()).replace("gpu01", "other")),
+    ),
+    Row(
+        "two-jobs-in-one-file",
+        "nccl.agrees",
+        UNKNOWN,
+        "several jobs in one file: NCCL 2.21.5, 2.27.3",
+        log(HEAD + "NCCL version 2.27.3+cuda12.8\n" + channels()),
+    ),
+    Row(
+        "the-job's-own-setting-is-known-to-both",
+        "nccl.agrees",
+        PASS,
+        "the same for 2 edges",
+        log(
+            HEAD + AT + "NCCL_NET_GDR_LEVEL set by environment to LOC\n"
+            + channels(send=False, receive=False)
+        ),
+    ),
     Row("no-log", "nccl.agrees", NA, "no NCCL log was given"),
     Row(
         "what-is-not-known-is-not-compared",
@@ -170,11 +221,29 @@ def test_verdicts(row: Row) -> None:
 
 
 def test_a_difference_names_the_edge_both_answers_and_the_jobs_own_settings() -> None:
-    text = HEAD + AT + "NCCL_DMABUF_ENABLE set by environment to 0.\n"
+    text = HEAD + AT + "NCCL_NET_GDR_LEVEL set by environment to PHB\n"
     row = Row("", "nccl.agrees", FAIL, "", log(text + channels(send=False, receive=False)))
     details = judged(row).finding.details
     assert details[0].startswith(f"{GPUS[0]} and mlx5_0, receive: the log says through host memory")
-    assert "NCCL_DMABUF_ENABLE=0 in the job" in details
+    assert "NCCL_NET_GDR_LEVEL=PHB in the job" in details
+
+
+def test_devices_that_stand_alike_share_a_line_and_the_ill_come_first() -> None:
+    good = [
+        Edge(host, 0, 8, SEND, "IB", device, gdr=True) for host in ("a", "b") for device in (0, 1)
+    ]
+    ill = Edge("b", 0, 8, SEND, "IB", 1, gdr=False)
+    assert by_device(good) == ("NET/IB/0,1 send: 1 of 1 channels direct each",)
+    assert by_device([*good, ill]) == (
+        "b NET/IB/1 send: 1 of 2 channels direct",
+        "NET/IB/0,1 send: 1 of 1 channels direct each",
+    )
+
+
+def test_a_build_without_dmabuf_is_named() -> None:
+    text = HEAD.replace("2.21.5+cuda12.4", "2.20.5+cuda11.0")
+    row = Row("", "nccl.log", FAIL, "", log(text + channels(send=False, receive=False)))
+    assert "built with CUDA 11.0: no dma-buf before 11.7" in judged(row).finding.details
 
 
 @pytest.mark.parametrize(

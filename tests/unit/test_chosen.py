@@ -80,13 +80,18 @@ def way(chosen: Chosen, gpu: str, hca: str, direction: Direction) -> tuple[Way, 
         pytest.param("2.27", {"nvidia-version": DENIED}, UNKNOWN, id="driver-not-read"),
         pytest.param("2.27", {**CLOSED, "module-state": DENIED}, UNKNOWN, id="modules-not-read"),
         pytest.param("2.27", conf("NCCL_IB_DISABLE=1"), NONE, id="no-infiniband"),
+        pytest.param("2.27", conf("NCCL_IB_DISABLE=yes"), DMABUF, id="a-word-is-zero"),
+        pytest.param("2.27", conf("NCCL_DMABUF_ENABLE=yes"), PEERMEM, id="yes-is-zero-too"),
         pytest.param("2.27", conf("NCCL_NET=Socket"), NONE, id="tcp"),
+        pytest.param("2.27", conf("NCCL_NET=socket"), NONE, id="tcp-in-any-case"),
+        pytest.param("2.27", conf("NCCL_NET=AWS Libfabric"), UNKNOWN, id="another-network"),
+        pytest.param("2.27", conf("NCCL_NET=IB"), DMABUF, id="its-own-network"),
         pytest.param("2.27", conf("NCCL_NET_PLUGIN=ofi"), UNKNOWN, id="plugin"),
         pytest.param("2.27", conf("NCCL_NET_PLUGIN=none"), DMABUF, id="no-plugin"),
     ],
 )
 def test_nccl_by_version(version: str, frames: dict[str, Override], path: Way) -> None:
-    assert of("nccl", frames, nccl=version).way is path
+    assert of("nccl", {**NVLINK, **frames}, nccl=version).way is path
 
 
 @pytest.mark.parametrize(
@@ -96,6 +101,8 @@ def test_nccl_by_version(version: str, frames: dict[str, Override], path: Way) -
         pytest.param("1.18.0", CLOSED, PEERMEM, id="sees-the-module"),
         pytest.param("1.17.0", CLOSED, NONE, id="b01"),
         pytest.param("1.17.0", {**CLOSED, **NV_MEM}, PEERMEM, id="old-ofed"),
+        pytest.param("1.14.0", {}, DMABUF, id="first-with-dmabuf"),
+        pytest.param("1.13.1", {}, NONE, id="before-dmabuf"),
         pytest.param(
             "1.18.0",
             {"consumer-settings": "environment:UCX_IB_GPU_DIRECT_RDMA=n\n"},
@@ -106,6 +113,42 @@ def test_nccl_by_version(version: str, frames: dict[str, Override], path: Way) -
 )
 def test_ucx_by_version(version: str, frames: dict[str, Override], path: Way) -> None:
     assert of("ucx", {**frames, "ucx-info": ucx_info(version)}).way is path
+
+
+def test_a_nccl_for_cuda_11_may_have_been_built_without_dmabuf() -> None:
+    wheel = "/opt/conda/lib/python3.10/site-packages/nvidia_nccl_cu1{}-2.20.5.dist-info\n"
+    assert of("nccl", {"libraries": wheel.format(1)}).way is UNKNOWN
+    assert of("nccl", {"libraries": wheel.format(2)}).way is DMABUF
+
+
+def test_an_efa_is_driven_by_a_plugin_alone() -> None:
+    efa = BOARD.but(HCAS[0], ids=(0x1D0F, 0xEFA2))
+    found = of("nccl", board=efa, nccl="2.27")
+    assert way(found, *NEAR[0], SEND)[0] is UNKNOWN
+    assert way(found, *NEAR[1], SEND)[0] is DMABUF
+
+
+@pytest.mark.parametrize(
+    ("value", "nearest"),
+    [
+        ("mlx5_1", "mlx5_1"),
+        ("=mlx5_0:1", "mlx5_0"),
+        ("^mlx5_0", "mlx5_2"),
+        ("^=mlx5_1", "mlx5_0"),
+        ("mlx5", "mlx5_0"),
+    ],
+)
+def test_nccl_ib_hca_leaves_some(value: str, nearest: str) -> None:
+    found = of("nccl", conf(f"NCCL_IB_HCA={value}"), nccl="2.27")
+    assert dict(found.nearest)[GPUS[0]] == nearest
+
+
+def test_nccl_ib_hca_may_leave_none() -> None:
+    found = of("nccl", conf("NCCL_IB_HCA=mlx4"), nccl="2.27")
+    assert (found.way, found.reasons) == (
+        NONE,
+        ("NCCL_IB_HCA leaves none of the HCAs that are here",),
+    )
 
 
 def test_ucx_without_cuda_takes_nothing() -> None:

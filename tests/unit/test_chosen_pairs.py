@@ -83,6 +83,7 @@ def test_settings_move_the_limit(
         ("2.18.3", Distance.P2C, "", False),
         ("2.26.2", Distance.P2C, "", False),
         ("2.26.2", Distance.P2C, "1", True),
+        ("2.26.2", Distance.PHB, "1", False),
         ("2.27.3", Distance.P2C, "", True),
         ("2.27.3", Distance.P2C, "0", False),
         ("2.30.7", Distance.P2C, "", True),
@@ -99,11 +100,25 @@ def test_what_a_coherent_platform_may_by_version(
     assert (found is None) is allowed
 
 
-def test_a_level_that_was_set_counts_on_a_coherent_platform_too() -> None:
+@pytest.mark.parametrize(
+    ("version", "allowed"), [("2.27.3", True), ("2.28.9", True), ("2.30.7", False)]
+)
+def test_a_level_that_was_set_counts_on_a_coherent_platform_too(
+    version: str, allowed: bool
+) -> None:
+    """Up to 2.28 a path over C2C counts as the shortest before the level is looked at."""
     said = {"NCCL_NET_GDR_LEVEL": Setting("NCCL_NET_GDR_LEVEL", "PXB", "/etc/nccl.conf")}
-    found = by_distance(shipped().nccl_distances("2.30.7"), said, Distance.P2C)
+    found = by_distance(shipped().nccl_distances(version), said, Distance.P2C)
+    assert (found is None) is allowed
+    if found is not None:
+        assert found.why == "P2C, and the limit is PXB by NCCL_NET_GDR_LEVEL"
+
+
+def test_the_oldest_levels_are_not_guessed_at() -> None:
+    said = {"NCCL_NET_GDR_LEVEL": Setting("NCCL_NET_GDR_LEVEL", "3", "/etc/nccl.conf")}
+    found = by_distance(shipped().nccl_distances("2.4.8"), said, Distance.PIX)
     assert found is not None
-    assert found.why == "P2C, and the limit is PXB by NCCL_NET_GDR_LEVEL"
+    assert found.way is UNKNOWN
 
 
 def test_a_distance_that_is_not_known_makes_the_choice_not_known() -> None:
@@ -135,6 +150,14 @@ def test_before_ampere_sending_needs_nvlink_and_receiving_nothing(
     assert way(found, *NEAR[0], RECEIVE)[0] is PEERMEM
     assert way(found, *NEAR[0], SEND)[0] is send
     assert found.way is (PEERMEM if send is PEERMEM else MIXED)
+
+
+@pytest.mark.parametrize(("version", "send"), [("2.18.6", NONE), ("2.19.1", DMABUF)])
+def test_before_2_19_a_new_gpu_needs_nvlink_too(version: str, send: Way) -> None:
+    found = of("nccl", NO_NVLINK, nccl=version)
+    assert way(found, *NEAR[0], SEND)[0] is send
+    assert way(found, *NEAR[0], RECEIVE)[0] is DMABUF
+    assert of("nccl", NVLINK, nccl=version).way is DMABUF
 
 
 def test_a_single_old_gpu_may_be_read() -> None:

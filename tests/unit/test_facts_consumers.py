@@ -87,6 +87,15 @@ def test_ucx_info(text: str, ucx: Ucx) -> None:
     assert parse_ucx(text) == ucx
 
 
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [("1", 1), ("0", 0), ("-2", -2), ("0x10", 16), ("010", 8), ("09", 0), (" 3 # on", 3),
+     ("yes", 0), ("no", 0), ("", 0)],
+)  # fmt: skip
+def test_a_setting_as_nccl_reads_numbers(value: str, number: int) -> None:
+    assert Setting("NCCL_IB_DISABLE", value, "/etc/nccl.conf").number == number
+
+
 def test_small_shapes() -> None:
     assert parse_verbs("/a b/libibverbs.so.1 yes\n") == (Verbs("/a b/libibverbs.so.1", True),)
     tool = "path /usr/bin/ib_write_bw\ncuda yes\ndmabuf unreadable\n"

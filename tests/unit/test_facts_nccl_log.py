@@ -14,9 +14,8 @@ from toolkit.facts.nccl_log import (
     NcclLog,
     NetDevice,
     Rank,
-    bus_address,
-    parse_nccl_log,
 )
+from toolkit.facts.nccl_log_reader import bus_address, parse_nccl_log
 
 HOST = "gpu01:4711:4712 [0] NCCL INFO "
 SEND, RECEIVE = Direction
@@ -154,8 +153,60 @@ def test_devices_version_network_settings_and_ranks() -> None:
         ranks=(Rank("gpu01", 3, "0000:1b:00.0"),),
         settings=(("NCCL_NET_GDR_LEVEL", "PIX"), ("NCCL_IB_TIMEOUT", "22")),
         dmabuf=True,
+        cuda="12.4",
     )
     assert log.hosts == ("gpu01",)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("{}\r", id="windows"),
+        pytest.param("\x1b[36m(Worker pid=7)\x1b[0m {}\x1b[0m", id="ray-in-colour"),
+        pytest.param(
+            "(Worker pid=7, ip=192.0.2.1) {} [repeated 3x across cluster]", id="ray-folds"
+        ),
+        pytest.param("3: {}", id="srun-label"),
+        pytest.param("[1,3]<stdout>:{}", id="mpirun-tag"),
+        pytest.param("[pod/worker-0/main] {}", id="kubectl-prefix"),
+        pytest.param("2026-11-21T10:00:00.123456789Z {}", id="kubectl-timestamps"),
+        pytest.param("[2026-11-21 10:00:00] {}", id="nccl-timestamp"),
+        pytest.param('{{"log":"{}\\n","stream":"stdout","time":"2026"}}', id="docker-json"),
+    ],
+)
+def test_what_others_put_around_a_line_is_taken_off(line: str) -> None:
+    said = line.format(HOST + "Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/1/GDRDMA")
+    log = parse_nccl_log(said + "\n")
+    assert (log.torn, log.hosts) == (0, ("gpu01",))
+    assert log.edges == (Edge("gpu01", 0, 8, SEND, "IB", 1, gdr=True),)
+
+
+def test_two_jobs_in_one_file_have_no_version_in_common() -> None:
+    log = parse_nccl_log("NCCL version 2.18.3+cuda12.2\nNCCL version 2.27.3+cuda12.8\n")
+    assert (log.version, log.versions) == ("", ("2.18.3", "2.27.3"))
+    assert log.told
+
+
+def test_each_host_says_what_is_its_own() -> None:
+    other = HOST.replace("gpu01", "gpu02")
+    log = parse_nccl_log(
+        HOST + "NCCL version 2.27.3+cuda12.8\n"
+        + HOST + "Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/1/GDRDMA\n"
+        + other + "NET/IB : No device found.\n"
+        + "nd] via NET/IB/1/GDRDMA\n"
+    )  # fmt: skip
+    own, dark = log.of("gpu01.example.org"), log.of("gpu02")
+    assert own is not None
+    assert dark is not None
+    assert (own.troubles, len(own.edges), own.torn) == ((), 1, 1)
+    assert (dark.troubles, len(dark.edges), dark.version) == (
+        ("NET/IB : No device found.",), 0, "2.27.3",
+    )  # fmt: skip
+    assert log.of("gpu03") is None
+
+
+def test_a_line_without_end_is_not_searched_for_ever() -> None:
+    assert not parse_nccl_log("NCCL " + "a" * 3_000_000 + "\n" + "x.-" * 1_000_000).edges
 
 
 def test_a_torn_channel_is_counted_and_not_guessed_at() -> None:

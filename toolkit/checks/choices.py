@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from toolkit.checks.check import without_gpus
@@ -19,6 +19,8 @@ from toolkit.checks.chosen import (
 )
 from toolkit.checks.chosen_nccl import (
     Settings,
+    allowed,
+    by_build,
     by_direction,
     by_distance,
     of_pair,
@@ -28,17 +30,23 @@ from toolkit.checks.chosen_nccl import (
 from toolkit.checks.path import dmabuf_gap, peermem_gap
 from toolkit.compat import Distances
 from toolkit.errors import NoEvidence, Unparsable
+from toolkit.facts.consumers import Setting
 from toolkit.facts.nccl_log import Direction
 from toolkit.facts.node import Node
 from toolkit.facts.pairs import NamedPair
+from toolkit.facts.pci import AMAZON
 from toolkit.facts.topology import Distance
 from toolkit.want import Want
 
 BOTH = tuple(Direction)
 
 
-def choices(node: Node, want: Want) -> tuple[Chosen, ...]:
+def choices(
+    node: Node, want: Want, *, job: Mapping[str, Setting] | None = None
+) -> tuple[Chosen, ...]:
     """For each library that was asked for or found, each MPI, and perftest's two ways.
+
+    :param job: settings of one job, which count before those for everybody.
 
     What could not be read makes a choice not known; it never raises NoEvidence. An image and
     a node without GPUs have nothing to choose.
@@ -46,7 +54,7 @@ def choices(node: Node, want: Want) -> tuple[Chosen, ...]:
     if told(lambda: node.live) is False or without_gpus(node):
         return ()
     seen = _pairs(node)
-    libraries = [_library(node, want, seen, each) for each in wanted(node, want)]
+    libraries = [_library(node, want, seen, each, job or {}) for each in wanted(node, want)]
     return (*libraries, *_mpis(node, libraries, seen), *_perftest(node, want, seen))
 
 
@@ -64,15 +72,31 @@ def _pairs(node: Node) -> tuple[tuple[NamedPair, ...], str]:
 Seen = tuple[tuple[NamedPair, ...], str]
 
 
-def _library(node: Node, want: Want, seen: Seen, library: tuple[str, str, str]) -> Chosen:
+def _library(
+    node: Node,
+    want: Want,
+    seen: Seen,
+    library: tuple[str, str, str],
+    job: Mapping[str, Setting],
+) -> Chosen:
     name, version, origin = library
     rows = [each for each in want.compat.consumers if each.name == name]
     rules = want.compat.consumer(name, version) if version or len(rows) == 1 else None
     settings, not_known = settings_of(node, name)
-    if rules is None:
-        base = Choice(Way.UNKNOWN, "its version is not known")
-    else:
+    settings = {**settings, **job}
+    if rules is not None:
         base = _switched_off(node, name, settings) or decide(node, want, rules, settings)
+    else:
+        base = _by_any_version(node, want, name, settings)
+    if name == "nccl":
+        base = base if base.way is not Way.DMABUF else by_build(base, version, origin)
+        left = _used(node, seen[0], settings)
+        if left is None:
+            not_known += (f"which HCAs NCCL_IB_HCA={settings['NCCL_IB_HCA'].value} leaves",)
+        elif seen[0] and not left:
+            base = Choice(Way.NONE, "NCCL_IB_HCA leaves none of the HCAs that are here")
+        else:
+            seen = left, seen[1]
     if seen[1]:
         not_known += (f"GPUs and HCAs: {seen[1]}",)
     groups: tuple[Group, ...]
@@ -94,6 +118,31 @@ def _library(node: Node, want: Want, seen: Seen, library: tuple[str, str, str]) 
         tuple(settings.values()),
         not_known,
     )
+
+
+def _by_any_version(node: Node, want: Want, name: str, settings: Settings) -> Choice:
+    """Where the version is not known: what all versions would do, if they agree."""
+    unknown = Choice(Way.UNKNOWN, "its version is not known")
+    off = _switched_off(node, name, settings)
+    if off is not None or name == "nccl":  # its distances go by version too
+        return off or unknown
+    rows = [each for each in want.compat.consumers if each.name == name]
+    found = [decide(node, want, each, settings) for each in rows]
+    alike = len({each.way for each in found}) == 1
+    return Choice(found[-1].way, f"whatever its version: {found[-1].why}") if alike else unknown
+
+
+def _used(
+    node: Node, pairs: tuple[NamedPair, ...], settings: Settings
+) -> tuple[NamedPair, ...] | None:
+    """The pairs with the HCAs that NCCL_IB_HCA leaves; None where their names are not known."""
+    chosen = settings.get("NCCL_IB_HCA")
+    if chosen is None:
+        return pairs
+    names = _names(node)
+    if any(each.hca not in names for each in pairs):
+        return None
+    return tuple(each for each in pairs if allowed(names[each.hca], chosen))
 
 
 def _unplaced(name: str, base: Choice) -> Group:
@@ -122,12 +171,14 @@ def _nccl_groups(
         each.distance: by_distance(row, settings, each.distance) for each in pairs
     }
     sending = {
-        each.gpu: by_direction(node, each.path.gpu if each.path else None, settings)
+        each.gpu: by_direction(node, row, each.path.gpu if each.path else None, settings)
         for each in pairs
     }
     proxied = takes_pxn(row) and bool(told(lambda: node.nvlinked))
 
     def choose(each: NamedPair, direction: Direction) -> Choice:
+        if each.path and each.path.hca.vendor == AMAZON and base.way is not Way.NONE:
+            return Choice(Way.UNKNOWN, "EFA: by libfabric's plugin, which has rules of its own")
         rules = (lambda: near[each.distance], lambda: sending[each.gpu])
         found = of_pair(base, rules, direction)
         if found is near[each.distance] and found.way is Way.NONE and proxied:
@@ -161,7 +212,7 @@ def _groups(
 
 def _names(node: Node) -> dict[str, str]:
     """RDMA names by PCI address."""
-    return {each.address: each.name for each in told(lambda: node.rdma_devices) or ()}
+    return {each.address: each.name for each in told(lambda: node.rdma_hardware) or ()}
 
 
 def _nearest(node: Node, pairs: tuple[NamedPair, ...]) -> tuple[tuple[str, str], ...]:

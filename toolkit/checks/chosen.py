@@ -152,15 +152,15 @@ def decide(node: Node, want: Want, rules: Consumer, settings: dict[str, Setting]
     return Choice(Way.NONE, f"no dma-buf: {dmabuf.why}; no peermem: {peermem.why}")
 
 
-_NO_DMABUF = {"nccl": ("NCCL_DMABUF_ENABLE", "0"), "nvshmem": ("NVSHMEM_IB_DISABLE_DMABUF", "1")}
+_NO_DMABUF = {"nccl": "NCCL_DMABUF_ENABLE", "nvshmem": "NVSHMEM_IB_DISABLE_DMABUF"}
 
 
 def _dmabuf(node: Node, want: Want, rules: Consumer, settings: dict[str, Setting]) -> Answer:
     if not rules.dmabuf:
         return Answer(False, "this version has none")
-    name, off = _NO_DMABUF.get(rules.name, ("", ""))
-    if name in settings and _truth(settings[name].value) == off:
-        return Answer(False, f"{name}={settings[name].value} in {settings[name].file}")
+    off = settings.get(_NO_DMABUF.get(rules.name, ""))
+    if off is not None and _forbids(rules.name, off):
+        return Answer(False, f"{off.name}={off.value} in {off.file}")
     exported = ask(lambda: dmabuf_gpu_gap(node, want))
     # NVSHMEM trusts the GPU's attribute and never asks the HCA.
     if exported.yes is not True or rules.name == "nvshmem":
@@ -173,11 +173,11 @@ def _peermem(node: Node, rules: Consumer) -> Answer:
     return ask(lambda: peermem_gap(node) if sees_peermem(node, rules) else none)
 
 
-def _truth(value: str) -> str:
-    """ "0" or "1" of the words that such settings take."""
-    word = value.strip().lower()
-    return {"n": "0", "no": "0", "off": "0", "false": "0", "y": "1", "yes": "1", "on": "1",
-            "true": "1"}.get(word, word)  # fmt: skip
+def _forbids(library: str, setting: Setting) -> bool:
+    """Whether a setting takes dma-buf away: NCCL reads a number, NVSHMEM a word."""
+    if library == "nccl":
+        return bool(setting.value) and setting.number == 0
+    return bool(setting.value) and setting.value[0].lower() not in "0nf"
 
 
 _PREFIXES = {"nccl": "NCCL_", "ucx": "UCX_", "nvshmem": "NVSHMEM_", "perftest": "PERFTEST_"}

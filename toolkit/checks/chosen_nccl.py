@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from toolkit.checks.chosen import Choice, Way, told
-from toolkit.compat import Distances
+from toolkit.compat import Distances, numbers
 from toolkit.facts.consumers import Setting
 from toolkit.facts.nccl_log import Direction
 from toolkit.facts.node import Node
@@ -24,10 +24,13 @@ Settings = dict[str, Setting]
 
 def switched_off(settings: Settings) -> Choice | None:
     """Where a setting decides for the whole node."""
-    for name, values in (("NCCL_IB_DISABLE", ("1",)), ("NCCL_NET", ("Socket",))):
-        found = settings.get(name)
-        if found is not None and found.value in values:
-            return Choice(Way.NONE, f"{name}={found.value} in {found.file}")
+    dark, net = settings.get("NCCL_IB_DISABLE"), settings.get("NCCL_NET")
+    if dark is not None and dark.number:
+        return Choice(Way.NONE, f"NCCL_IB_DISABLE={dark.value} in {dark.file}")
+    if net is not None and net.value.lower() == "socket":
+        return Choice(Way.NONE, f"NCCL_NET={net.value} in {net.file}")
+    if net is not None and net.value.lower() not in {"ib", ""}:
+        return Choice(Way.UNKNOWN, f"NCCL_NET={net.value} in {net.file} has rules of its own")
     if "NCCL_NET_PLUGIN" in settings and settings["NCCL_NET_PLUGIN"].value not in {"none", ""}:
         plugin = settings["NCCL_NET_PLUGIN"]
         why = f"NCCL_NET_PLUGIN={plugin.value} in {plugin.file} has rules of its own"
@@ -35,13 +38,37 @@ def switched_off(settings: Settings) -> Choice | None:
     return None
 
 
+def by_build(base: Choice, version: str, origin: str) -> Choice:
+    """Dma-buf is compiled in with CUDA 11.7 or newer alone (src/init.cc, dmaBufSupported).
+
+    Up to 2.21.5 NVIDIA gave NCCL out for CUDA 11 too, built with 11.0.
+    """
+    if "_cu11-" in origin and numbers(version) < numbers("2.22"):
+        return Choice(Way.UNKNOWN, "built for CUDA 11: it has dma-buf from CUDA 11.7 on alone")
+    return base
+
+
+def allowed(name: str, setting: Setting) -> bool:
+    """Whether NCCL_IB_HCA lets an HCA be used: names by their beginning, "=" whole, "^" not.
+
+    :param name: as in /sys/class/infiniband: "mlx5_0".
+    """
+    text = setting.value
+    refused = text.startswith("^")
+    text = text.removeprefix("^")
+    whole = text.startswith("=")
+    names = [each.partition(":")[0] for each in text.removeprefix("=").split(",") if each]
+    met = any(name == each if whole else name.startswith(each) for each in names)
+    return not names or met != refused
+
+
 def level(settings: Settings, names: tuple[str, ...]) -> str:
     """The path up to which NCCL_NET_GDR_LEVEL allows it; "" where it is not set, or to nothing."""
     found = settings.get("NCCL_NET_GDR_LEVEL")
     if found is None:
         return ""
-    if found.value.isdecimal():
-        return _LEVELS[min(int(found.value), len(_LEVELS) - 1)]
+    if found.value[:1].isdecimal():
+        return _LEVELS[min(found.number, len(_LEVELS) - 1)]
     return found.value if found.value in names and found.value not in {"NET", "DIS"} else ""
 
 
@@ -51,13 +78,15 @@ def by_distance(row: Distances, settings: Settings, distance: Distance) -> Choic
         topology = settings["NCCL_TOPO_FILE"]
         why = f"NCCL_TOPO_FILE in {topology.file} stands in place of the PCI tree"
         return Choice(Way.UNKNOWN, why)
+    if "NCCL_NET_GDR_LEVEL" in settings and "LOC" not in row.names:
+        return Choice(Way.UNKNOWN, "before 2.6 NCCL_NET_GDR_LEVEL counts by numbers of its own")
     asked = level(settings, row.names)
-    limit = asked or row.limit
     wide = settings.get("NCCL_NET_GDR_C2C")
-    coherent = bool(row.c2c) and not asked and (wide.value == "1" if wide else row.c2c_default == 1)
-    names = _named(distance, row.names, coherent=coherent)
-    within = [_within(row.names, each, limit) or (coherent and each == row.c2c) for each in names]
-    bound = f"{limit} by NCCL_NET_GDR_LEVEL" if asked else limit
+    coherent = wide.number != 0 if wide else row.c2c_default == 1
+    limit = asked or (coherent and row.c2c) or row.limit
+    names = _named(distance, row, coherent=coherent)
+    within = [_within(row.names, each, limit) for each in names]
+    bound = f"{limit} by NCCL_NET_GDR_LEVEL" if asked else row.limit
     shown = " or ".join(dict.fromkeys(names)) or "a distance that is not known"
     if all(within) and names:
         return None
@@ -70,41 +99,43 @@ def _within(names: tuple[str, ...], name: str, limit: str) -> bool:
     return limit != "LOC" and names.index(name) <= names.index(limit)
 
 
-def _named(distance: Distance, names: tuple[str, ...], *, coherent: bool) -> tuple[str, ...]:
+def _named(distance: Distance, row: Distances, *, coherent: bool) -> tuple[str, ...]:
     """NCCL's name of a distance in one version; several where it may be either; () for unknown."""
+    names = row.names
     match distance:
         case Distance.UNKNOWN:
             return ()
         case Distance.APART:
             return ("PHB", "SYS")
-        case Distance.NODE if "NODE" not in names:
-            return ("PHB",)  # NCCL has one CPU node for each NUMA node
-        case Distance.P2C if "P2C" not in names:
-            # 2.26 counts the path as C2C when told to, older ones see PCIe alone.
-            return ("C2C",) if coherent else ("PHB",)
-        case Distance.C2C if "C2C" not in names:
-            return ("PHB",)
+        case Distance.P2C if coherent and row.c2c_as:
+            return (row.c2c_as,)
+        case Distance.NODE | Distance.P2C | Distance.C2C if distance.name not in names:
+            return ("PHB",)  # NCCL has one CPU node for each NUMA node; older ones know no C2C
     return (distance.name,)
 
 
-def by_direction(node: Node, gpu: PciFunction | None, settings: Settings) -> Choice | None:
+def by_direction(
+    node: Node, row: Distances, gpu: PciFunction | None, settings: Settings
+) -> Choice | None:
     """Whether the HCA may read GPU memory, which is what sending is; None where it may.
 
     :param gpu: None where only its name in a matrix is known.
     """
     found = settings.get("NCCL_NET_GDR_READ")
-    if found is not None and found.value == "0":
-        return Choice(Way.NONE, f"NCCL_NET_GDR_READ=0 in {found.file}")
-    forced = found is not None and found.value.isdecimal()
-    new = gpu is not None and (not before_ampere(gpu) or len(node.pci.gpus) == 1)
+    if found is not None and found.value and found.number == 0:
+        return Choice(Way.NONE, f"NCCL_NET_GDR_READ={found.value} in {found.file}")
+    forced = found is not None and found.number > 0
+    single = gpu is not None and len(node.pci.gpus) == 1
+    new = gpu is not None and row.ampere_reads and not before_ampere(gpu)
     linked = told(lambda: node.nvlinked)
-    if forced or new or linked:
+    if forced or new or single or linked:
         return None
-    if gpu is None:
+    if row.ampere_reads and gpu is None:
         return Choice(Way.UNKNOWN, "before Ampere it takes NVLink, and the GPU is not told")
+    which = "older than Ampere" if row.ampere_reads else "NCCL before 2.19"
     if linked is None:
-        return Choice(Way.UNKNOWN, "older than Ampere, and NVLink is not known")
-    return Choice(Way.NONE, "older than Ampere and without NVLink, NCCL does not let HCAs read")
+        return Choice(Way.UNKNOWN, f"{which}, and NVLink is not known")
+    return Choice(Way.NONE, f"{which} and without NVLink, HCAs are not let to read")
 
 
 def before_ampere(gpu: PciFunction) -> bool:

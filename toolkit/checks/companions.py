@@ -16,10 +16,10 @@ from toolkit.checks.check import (
 from toolkit.facts.gdrcopy import GdrDrv
 from toolkit.facts.gpu import Flavor, option_values
 from toolkit.facts.node import Node
+from toolkit.facts.pci import AMAZON
 from toolkit.facts.versions import Version
 from toolkit.want import Want
 
-AMAZON = 0x1D0F
 EFA = range(0xEFA0, 0xEFB0)  # 0xefa0 is the first generation
 NO_GDRCOPY = "GDRCopy's gdrdrv is not installed (from 2.6 on, and with CUDA 13.3, none is needed)"
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import replace
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.choices import choices
 from toolkit.checks.chosen import Way
 from toolkit.checks.chosen_nccl import before_ampere
-from toolkit.compat import Compat
+from toolkit.checks.nccl_words import by_device, decoded
+from toolkit.compat import numbers
+from toolkit.facts.consumers import Setting
 from toolkit.facts.nccl_log import Decision, Direction, Edge, NcclLog, network_edges
 from toolkit.facts.node import Node
 from toolkit.want import Want
@@ -37,34 +37,50 @@ def log(node: Node, want: Want) -> Finding:
     absence means nothing. The printed distances are numbers of one version; they are decoded.
     """
     told = said_by(node)
-    if told is None:
-        return not_applicable(NO_LOG)
+    if isinstance(told, str):
+        return not_applicable(told)
     if not told.told:
         return unknown("no line of it is NCCL's", hint=AGAIN)
     edges = tuple(network_edges(told))
-    details = tuple(_decoded(each, told.version, want.compat) for each in told.decisions)
+    details = tuple(decoded(each, told.version, want.compat) for each in _worst_first(told))
+    if told.versions:
+        details = (f"several jobs in one file: NCCL {', '.join(told.versions)}", *details)
     if not edges:
         return _without_channels(told, details)
     off = [each for each in edges if not each.gdr]
     if not off:
         mapped = " by the PCIe mapping" if any(each.pci for each in edges) else ""
-        return passed(f"on all {len(edges)} network channels{mapped}", details=_by_device(edges))
+        found = f"on all {len(edges)} network channels{mapped}"
+        return passed(found, details=(*by_device(edges), *details))
     if all(each.direction is Direction.SEND for each in off) and len(off) < len(edges):
-        return _sends(node, edges, off)
+        return _sends(node, want, told, (edges, off))
     return failed(
         f"{len(off)} of {len(edges)} network channels go through host memory",
         expected="the suffix /GDRDMA on each",
         hint=_way_out(told),
-        details=(*_by_device(edges), *details, *_reasons(told)),
+        details=(*by_device(edges), *details, *_reasons(told)),
     )
 
 
-def said_by(node: Node) -> NcclLog | None:
-    """The log as far as this node speaks in it; all of it where no line names the node."""
+def _worst_first(told: NcclLog) -> list[Decision]:
+    return sorted(told.decisions, key=lambda each: each.enabled)
+
+
+def said_by(node: Node) -> NcclLog | str:
+    """The log as far as this node speaks in it; or why there is nothing of it in there.
+
+    All of it where no line has a host, and where the evidence does not name the node.
+    """
     whole = node.nccl_log
     if whole is None:
-        return None
-    return whole.of(node.hostname) if node.hostname in whole.hosts else whole
+        return NO_LOG
+    if not whole.hosts or not node.hostname:
+        return whole
+    own = whole.of(node.hostname)
+    if own is not None:
+        return own
+    shown = ", ".join(whole.hosts[:3]) + (" and others" if len(whole.hosts) > 3 else "")
+    return f"it is of {shown}, not of this node; pods: judge it alone (doctor --nccl-log FILE)"
 
 
 def _without_channels(told: NcclLog, details: tuple[str, ...]) -> Finding:
@@ -95,58 +111,34 @@ def _without_channels(told: NcclLog, details: tuple[str, ...]) -> Finding:
     return unknown("it names no network channel", hint=AGAIN)
 
 
-def _sends(node: Node, edges: tuple[Edge, ...], off: list[Edge]) -> Finding:
-    """Receives are direct and sends are not: right on older GPUs, a fault on newer ones."""
+def _sends(
+    node: Node, want: Want, told: NcclLog, channels: tuple[tuple[Edge, ...], list[Edge]]
+) -> Finding:
+    """Receives are direct and sends are not: right on older GPUs, a fault on newer ones.
+
+    :param channels: all, and those that go through host memory.
+    """
+    edges, off = channels
     found = f"{len(off)} of {len(edges)} network channels, all sends, go through host memory"
     gpus = node.pci.gpus if node.knows_pci else ()
     if not gpus:
         return unknown(
             found, hint="right below compute capability 8.0 without NVLink: which GPU is it?"
         )
-    if all(before_ampere(gpu) for gpu in gpus) and not node.nvlinked:
-        return passed(f"on every receive; {found}, as NCCL has it before Ampere")
-    return failed(found, expected="/GDRDMA on sends too", hint="NCCL_NET_GDR_READ is not 0")
-
-
-def _by_device(edges: Iterable[Edge]) -> tuple[str, ...]:
-    """ "NET/IB/0 receive: 4 of 4 channels", one line for each device and direction."""
-    every: Counter[tuple[str, int, str]] = Counter()
-    direct: Counter[tuple[str, int, str]] = Counter()
-    for edge in edges:
-        key = edge.network, edge.device, edge.direction.value
-        every[key] += 1
-        direct[key] += edge.gdr
-    return tuple(
-        f"NET/{network}/{device} {direction}: {direct[network, device, direction]} of {count}"
-        for (network, device, direction), count in sorted(every.items())
+    old = all(before_ampere(gpu) for gpu in gpus)
+    reads = not old and want.compat.nccl_distances(told.version or "99").ampere_reads
+    if not reads and not node.nvlinked:
+        which = "Ampere" if old else "2.19"
+        details = by_device(edges)
+        return passed(f"on every receive; {found}, as NCCL has it before {which}", details=details)
+    if not old and not told.version and not node.nvlinked:
+        return unknown(found, hint="right before NCCL 2.19 without NVLink: which version is it?")
+    return failed(
+        found,
+        expected="/GDRDMA on sends too",
+        hint="NCCL_NET_GDR_READ of the job must not be 0",
+        details=(*by_device(edges), *_reasons(told)),
     )
-
-
-def _decoded(decision: Decision, version: str, compat: Compat) -> str:
-    """One decision with its numbers as names."""
-    state = "on" if decision.enabled else "off"
-    told = f"GPU {decision.gpu} and HCA {decision.hca}: {state}"
-    if decision.distance is None or decision.limit is None:
-        return told
-    return f"{told}, {meaning(decision.distance, decision.limit, version, compat)}"
-
-
-def meaning(distance: int, limit: int, version: str, compat: Compat) -> str:
-    """ "distance 8 (PHB), limit 5 (PXB)"; where the version is not told, by the versions it fits.
-
-    A default limit is PXB or P2C: the rows of which the printed limit is one fit.
-    """
-    if version:
-        far, near = (compat.path_name(version, number) for number in (distance, limit))
-        return f"distance {distance} ({far or 'unknown'}), limit {limit} ({near or 'unknown'})"
-    fits = [
-        row
-        for row in compat.distances
-        if limit < len(row.names) and row.names[limit] in {row.limit, row.c2c}
-    ]
-    names = {row.names[distance] for row in fits if distance < len(row.names)}
-    shown = " or ".join(sorted(names)) or "unknown"
-    return f"distance {distance} ({shown} by version), limit {limit}"
 
 
 def _reasons(told: NcclLog) -> tuple[str, ...]:
@@ -159,6 +151,8 @@ def _reasons(told: NcclLog) -> tuple[str, ...]:
     ]
     lines += [f"{each.name}: off for the HCA as a whole" for each in told.hcas if not each.enabled]
     lines += [f"{name}={value} in the job" for name, value in told.settings if name in _TELLING]
+    if told.cuda and numbers(told.cuda) < numbers("11.7"):
+        lines.append(f"built with CUDA {told.cuda}: no dma-buf before 11.7")
     return tuple(dict.fromkeys((*lines, *told.troubles)))
 
 
@@ -195,13 +189,18 @@ def agrees(node: Node, want: Want) -> Finding:
     has changed since, or a rule of ours that is wrong.
     """
     told = said_by(node)
-    if told is None:
-        return not_applicable(NO_LOG)
+    if isinstance(told, str):
+        return not_applicable(told)
     addresses = {each.address for each in (*node.pci.gpus, *node.hcas)}
     if not told.version:
-        return unknown("the log does not tell NCCL's version", hint=AGAIN)
+        several = f"several jobs in one file: NCCL {', '.join(told.versions)}"
+        found = several if told.versions else "the log does not tell NCCL's version"
+        return unknown(found, hint="give the log of one job" if told.versions else AGAIN)
     asked = replace(want, consumers=(("nccl", told.version),))
-    chosen = next(each for each in choices(node, asked) if each.consumer == "nccl")
+    job = {name: Setting(name, value, "the job's log") for name, value in told.settings}
+    chosen = next((each for each in choices(node, asked, job=job) if each.consumer == "nccl"), None)
+    if chosen is None:
+        return not_applicable("there is no GPU here, or this is an image")
     expected = {
         (*pair, direction): group
         for group in chosen.groups
@@ -225,7 +224,7 @@ def agrees(node: Node, want: Want) -> Finding:
         )
     if not same:
         return unknown(_incomparable(chosen.not_known, len(addresses)), hint=AGAIN)
-    return passed(f"the same for {same} edges between GPU and HCA")
+    return passed(f"the same for {same} edges between GPU and HCA; {chosen.way}")
 
 
 Key = tuple[str, str, Direction]

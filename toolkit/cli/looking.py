@@ -69,7 +69,8 @@ def doctor(said: Said) -> ExitCode:
     else:
         with fleet(said) as opened:
             outcomes = examine(opened, want, session.today, session.folder, also=also)
-    session.say(report(outcomes, session.paint, verbose=said.flag("verbose")))
+    asked = ("nccl.log", "nccl.agrees") if said.text("nccl_log") else ()
+    session.say(report(outcomes, session.paint, verbose=said.flag("verbose"), asked=asked))
     told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
     return session.finish(told, worst([judged_code(each) for each in outcomes]))
 

@@ -143,7 +143,21 @@ class Setting:
     value: str
     file: str  # "/etc/nccl.conf"
 
+    @property
+    def number(self) -> int:
+        """What NCCL reads it as: a word is 0 to it, "yes" as well as "no".
 
+        Source: NVIDIA/nccl src/misc/param.cc, ncclLoadParam: strtoll with base 0.
+        """
+        found = _NUMBER.match(self.value)
+        if found is None:
+            return 0
+        digits = found[2].lower()
+        base = 16 if digits.startswith("0x") else 8 if digits.startswith("0") else 10
+        return int(found[1] + digits, base)
+
+
+_NUMBER = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9]\d*)")
 _SETS = re.compile(r"\s*(?:export\s+)?([A-Za-z][A-Za-z0-9_]*)=(.*)")
 
 

@@ -7,7 +7,8 @@ import re
 from toolkit.facts.fact import fact
 from toolkit.facts.firmware import parse_cpu, parse_dmi
 from toolkit.facts.imports import IMPORTED
-from toolkit.facts.nccl_log import NcclLog, parse_nccl_log
+from toolkit.facts.nccl_log import NcclLog
+from toolkit.facts.nccl_log_reader import parse_nccl_log
 from toolkit.facts.reading import Reading
 from toolkit.facts.virt import guest_of
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from toolkit.checks.breakages import Known
@@ -66,8 +66,16 @@ def _behind(one: Judged, verdict: Verdict) -> tuple[Known, ...]:
     return tuple(each for each in one.known if verdict.check.id in each.checks)
 
 
-def findings(judged: Sequence[Judged], paint: Painter, *, verbose: bool = False) -> list[str]:
+def findings(
+    judged: Sequence[Judged],
+    paint: Painter,
+    *,
+    verbose: bool = False,
+    asked: Collection[str] = (),
+) -> list[str]:
     """Each group of equal findings; passes and n/a only when ``verbose``.
+
+    :param asked: ids of checks that were asked for, which are told whatever they find.
 
     What is open for one reason that has nothing to do with the property, such as not being
     root, is folded into one paragraph unless ``verbose``.
@@ -76,7 +84,8 @@ def findings(judged: Sequence[Judged], paint: Painter, *, verbose: bool = False)
     def told(verdict: Verdict) -> bool:
         if verbose:
             return True
-        return verdict.status in {Status.FAIL, Status.UNKNOWN} and verdict.finding.gap is Gap.NONE
+        open_ = verdict.status in {Status.FAIL, Status.UNKNOWN} or verdict.check.id in asked
+        return open_ and verdict.finding.gap is Gap.NONE
 
     lines: list[str] = []
     for each in fold_verdicts(judged, told):
@@ -214,11 +223,20 @@ def errors(failed: Iterable[tuple[str, ToolkitError | None]], paint: Painter) ->
     return lines
 
 
-def report(outcomes: Sequence[Outcome[Judged]], paint: Painter, *, verbose: bool = False) -> str:
-    """What ``doctor`` prints."""
+def report(
+    outcomes: Sequence[Outcome[Judged]],
+    paint: Painter,
+    *,
+    verbose: bool = False,
+    asked: Collection[str] = (),
+) -> str:
+    """What ``doctor`` prints.
+
+    :param asked: ids of checks that were asked for, which are told whatever they find.
+    """
     judged = [outcome.value for outcome in outcomes if outcome.value is not None]
     failed = ((each.host, each.error) for each in outcomes)
-    lines = findings(judged, paint, verbose=verbose)
+    lines = findings(judged, paint, verbose=verbose, asked=asked)
     lines += chosen_lines(judged, paint, verbose=verbose) + errors(failed, paint)
     return "\n".join([*lines, *summary(outcomes, paint)])
 
