@@ -17,7 +17,7 @@ from tests.evidence.build import groups, node
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
 from toolkit.flow import incident
-from toolkit.flow.incident import read_incident, write_incident
+from toolkit.flow.incident import check_place, read_incident, write_incident
 from toolkit.flow.runs import read_saved
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +28,31 @@ def test_what_was_written_is_read_again_node_by_node(tmp_path: Path) -> None:
     file = tmp_path / "ticket.tar.gz"
     write_incident(file, {"gpu08": ILL, "gpu07": node()}, {"about.txt": "x\n"})
     assert list(read_saved(file)) == [("gpu07", node()), ("gpu08", ILL)]
+
+
+def test_one_node_twice_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "ticket.tar.gz"
+    data = node().dump().encode()
+    with tarfile.open(file, "w:gz") as tar:
+        for _ in range(2):
+            member = tarfile.TarInfo("evidence/gpu07.evidence")
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    with pytest.raises(UsageError, match="twice"):
+        list(read_saved(file))
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="not an ordinary file"):
+        list(read_saved(tmp_path / "pipe"))
+
+
+@pytest.mark.parametrize(("name", "why"), [("", "is a folder"), ("no/x.tar.gz", "no such folder")])
+def test_a_place_where_no_file_can_be_is_refused_early(name: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=why):
+        check_place(tmp_path / name)
+    check_place(tmp_path / "ticket.tar.gz")
 
 
 def test_the_same_content_is_the_same_bytes(tmp_path: Path) -> None:

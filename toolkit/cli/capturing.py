@@ -17,7 +17,7 @@ from toolkit.flow.capture import capture as capture_nodes
 from toolkit.flow.capture import save
 from toolkit.flow.doctor import examine_saved, gather
 from toolkit.flow.imports import import_named
-from toolkit.flow.incident import write_incident
+from toolkit.flow.incident import check_place, write_incident
 from toolkit.flow.runs import safe_name
 from toolkit.report.document import Told, document, dumps
 from toolkit.report.text import errors
@@ -69,6 +69,8 @@ def _incident(session: Session) -> ExitCode:
     out of reach.
     """
     said, want = session.said, session.want()
+    file = Path(said.text("incident"))
+    check_place(file)
     found = _gathered(said)
     scrubber = Scrubber(() if said.text("import_") else found)
     gathered = _numbered(found, scrubber) if said.flag("scrub") else _filed(found)
@@ -79,7 +81,6 @@ def _incident(session: Session) -> ExitCode:
     told += [Outcome(name, error=each) for name, each in failed.items()]
     code = worst([judged_code(each) for each in outcomes] + [e.exit_code for e in failed.values()])
     report = dumps(document("doctor", said.text("profile"), told, code, session.now))
-    file = Path(said.text("incident"))
     notes = {"report.json": report, "about.txt": _about(said, file.name)}
     if said.text("site"):
         site = Path(said.text("site")).read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,11 +112,39 @@ def signature(options: tuple[Option, ...]) -> inspect.Signature:
     return inspect.Signature([context, *keywords])
 
 
+class Unsaid(str):
+    """The default of an option of text: "" that is told from one that the operator gave.
+
+    Invoke copies its defaults, and makes values of the default's type: only identity tells.
+    """
+
+    __slots__ = ()
+
+    def __deepcopy__(self, _: object) -> Unsaid:
+        return self
+
+
+_UNSAID = Unsaid()
+
+
+def refuse_empty(values: Mapping[str, object]) -> None:
+    """No option may be given as "": mostly that is a variable of a script that is not set.
+
+    :raises UsageError: --limit "" would mean all hosts, --kernel "" no forecast at all.
+    """
+    for name, value in values.items():
+        if value == "" and value is not _UNSAID:
+            option = name.rstrip("_").replace("_", "-")
+            raise UsageError(f"--{option} is empty", hint="leave it out, or give it a value")
+
+
 def _default(option: Option) -> object:
     """Numbers go through Invoke as text: its own conversion ends in a traceback."""
     if option.positional:
         return inspect.Parameter.empty
-    return option.default if isinstance(option.default, bool) else str(option.default)
+    if isinstance(option.default, bool):
+        return option.default
+    return _UNSAID if option.default == "" else str(option.default)
 
 
 @dataclass(frozen=True, slots=True)

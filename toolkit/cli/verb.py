@@ -17,7 +17,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.tasks import Task
 
-from toolkit.cli.options import Option, Said, VerbTask, signature
+from toolkit.cli.options import Option, Said, VerbTask, refuse_empty, signature
 from toolkit.errors import ExitCode, ToolkitError
 from toolkit.report.table import Painter, wants_colour
 from toolkit.report.text import error_lines
@@ -34,7 +34,11 @@ def verb(*tables: tuple[Option, ...]) -> Callable[[Body], Task[Any]]:
 
     def wrap(body: Body) -> Task[Any]:
         def run(c: Context, **values: str | int | bool) -> None:
-            code = guarded(body, Said(values, dry=bool(c.config.run.dry)))
+            def checked(said: Said) -> ExitCode:
+                refuse_empty(values)
+                return body(said)
+
+            code = guarded(checked, Said(values, dry=bool(c.config.run.dry)))
             if code is not ExitCode.OK:
                 raise Exit(code=int(code))
 

@@ -28,11 +28,24 @@ _GZIP = b"\x1f\x8b"
 
 def is_incident(file: Path) -> bool:
     """Whether the file is gzipped, as no other evidence is."""
+    if not file.is_file():
+        return False  # a pipe or a terminal would wait for somebody to write into it
     try:
         with file.open("rb") as opened:
             return opened.read(2) == _GZIP
     except OSError:
         return False
+
+
+def check_place(file: Path) -> None:
+    """Refuse early what could only fail after a whole fleet was asked.
+
+    :raises UsageError: there can be no file of this name.
+    """
+    if file.is_dir():
+        raise UsageError(f"{file}: is a folder", hint="name a file: ticket.tar.gz")
+    if not file.absolute().parent.is_dir():
+        raise UsageError(f"{file.parent}: no such folder", hint=f"mkdir -p {file.parent}")
 
 
 def write_incident(file: Path, evidence: Mapping[str, Evidence], notes: Mapping[str, str]) -> None:
@@ -73,7 +86,7 @@ def read_incident(file: Path) -> Iterator[tuple[str, Evidence]]:
 
     :raises UsageError: it is no incident, is damaged, or holds a file too large to be evidence.
     """
-    found = False
+    names: set[str] = set()
     try:
         with gzip.open(file) as unpacked, tarfile.open(fileobj=unpacked, mode="r|") as tar:
             for member in tar:
@@ -88,11 +101,13 @@ def read_incident(file: Path) -> Iterator[tuple[str, Evidence]]:
                 evidence = Evidence.parse(decoded(content.read()))
                 if not evidence.frames:
                     raise UsageError(f"{file}: {member.name} is no evidence")
-                found = True
+                if named[1] in names:
+                    raise UsageError(f"{file}: {member.name} is in it twice")
+                names.add(named[1])
                 yield named[1], evidence
             while unpacked.read(1 << 20):  # up to the checksum at the very end
                 pass
     except (tarfile.TarError, EOFError, OSError, zlib.error) as why:
         raise UsageError(f"{file}: is no incident, or is damaged: {why}") from why
-    if not found:
+    if not names:
         raise UsageError(f"{file}: holds no evidence", hint="make one: capture --incident FILE")

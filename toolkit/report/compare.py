@@ -89,12 +89,20 @@ def _summary(kind: Kind) -> list[str]:
     if same == total:
         return [f"{total} nodes, all identical."]
     alike = total - sum(len(odd.hosts) for odd in kind.odd if odd.differences)
-    lines = [f"{alike} of {total} nodes are alike in all that was read."] if alike > same else []
+    lines = []
     if same:
-        what = "are identical" if same > 1 else "differs in nothing"
-        told = f"{same} of {total} nodes {what}: {clean(fold(kind.identical))}"
-        lines += _wrapped(told, indent=0)
+        lines += _wrapped(
+            f"{same} of {total} nodes {_differ(same)} in nothing: {clean(fold(kind.identical))}",
+            indent=0,
+        )
+    if alike > same:
+        more = f"{alike - same} more" if same else f"{alike} of {total} nodes"
+        lines.append(f"{more} {_differ(alike - same)} in nothing that could be read.")
     return lines
+
+
+def _differ(number: int) -> str:
+    return "differ" if number > 1 else "differs"
 
 
 def _wrapped(text: str, *, indent: int = 9) -> list[str]:
