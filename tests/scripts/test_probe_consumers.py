@@ -40,8 +40,9 @@ def root(tmp_path: Path) -> Path:
     for name in ("ib_write_bw", "ucx_info"):
         (tmp_path / "bin" / name).chmod(0o755)
     (tmp_path / LIB / "libnccl.so.2").symlink_to("libnccl.so.2.27.3")
-    wheel = "usr/local/lib/python3.12/dist-packages/nvidia_nccl_cu12-2.26.2.dist-info"
-    (tmp_path / wheel).mkdir(parents=True)
+    for wheel in ("nvidia_nccl_cu12-2.26.2", "libucx_cu12-1.18.1", "nixl_cu12-1.0.0"):
+        packages = tmp_path / "usr/local/lib/python3.12/dist-packages"
+        (packages / f"{wheel}.dist-info").mkdir(parents=True)
     return tmp_path
 
 
@@ -67,7 +68,10 @@ SHELLS = pytest.mark.parametrize(
 def test_what_is_there_is_told(root: Path, shell: tuple[str, ...]) -> None:
     node = Node(probed(root, shell))
     found = {(each.name, each.version) for each in node.libraries}
-    assert found == {("nccl", "2.27.3"), ("nccl", "2.26.2"), ("nccl-plugin", "")}
+    assert found == {
+        *(("nccl", "2.27.3"), ("nccl", "2.26.2"), ("nccl-plugin", "")),
+        *(("ucx", "1.18.1"), ("nixl", "1.0.0")),
+    }
     assert node.verbs == (
         Verbs("/usr/lib64/libibverbs.so.1", False),
         Verbs(f"/{LIB}/libibverbs.so.1", True),

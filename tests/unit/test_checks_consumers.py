@@ -19,6 +19,9 @@ SHMEM = f"{LIBS}/libnvshmem_host.so.3 -> libnvshmem_host.so.3.3.20\n"
 NOTHING: dict[str, Override] = {"libraries": "", "ucx-info": ABSENT, "perftest": ABSENT}
 
 
+SITE = "/opt/conda/lib/python3.12/site-packages"
+
+
 def libraries(text: str, **more: Override) -> dict[str, Override]:
     return {"libraries": text, "ucx-info": ABSENT, **more}
 
@@ -87,7 +90,7 @@ TOO_OLD = [
         "version-unknown-where-it-matters",
         "consumer.too_old",
         UNKNOWN,
-        f"it depends on the version of NCCL (version not known): {LIBS}/libnccl.so.2",
+        f"it depends on the version or the build of NCCL (version not known): {LIBS}/libnccl.so.2",
         libraries(f"{LIBS}/libnccl.so.2\n", **CLOSED),
     ),
     Row(
@@ -99,6 +102,34 @@ TOO_OLD = [
     ),
     Row("nothing-installed", "consumer.too_old", NA, "no NCCL", NOTHING),
     Row("not-read", "consumer.too_old", UNKNOWN, "abandoned", {"ucx-info": TIMEOUT}),
+    Row(
+        "rapids'-ucx-has-a-release-of-its-own",
+        "consumer.too_old",
+        FAIL,
+        "UCX 1.17.0: finds neither",
+        libraries(f"{SITE}/libucx_cu12-1.17.0.post1.dist-info\n", **CLOSED),
+    ),
+    Row(
+        "nixl-has-a-ucx-inside",
+        "consumer.too_old",
+        PASS,
+        "NIXL 0.7.1: peermem",
+        libraries(f"{SITE}/nixl_cu12-0.7.1.dist-info\n", **CLOSED),
+    ),
+    Row(
+        "an-old-ucx-has-no-dmabuf",
+        "consumer.too_old",
+        FAIL,
+        "UCX 1.13.1: finds neither",
+        {"libraries": "", "ucx-info": ucx_info("1.13.1")},
+    ),
+    Row(
+        "nccl-for-cuda-11-may-have-none-either",
+        "consumer.too_old",
+        UNKNOWN,
+        "the build of NCCL 2.20.5",
+        libraries(f"{SITE}/nvidia_nccl_cu11-2.20.5.dist-info\n"),
+    ),
 ]
 SETTINGS = [
     Row("healthy", "nccl.env", PASS, "none is set"),

@@ -151,6 +151,20 @@ def test_nccl_ib_hca_may_leave_none() -> None:
     )
 
 
+def test_what_ucx_info_says_is_of_that_ucx_alone() -> None:
+    plain: dict[str, Override] = {"ucx-info": ucx_info("1.13.1", "")}
+    site = "/opt/conda/lib/python3.12/site-packages"
+    assert of("ucx", plain, ucx="1.18").way is DMABUF
+    wheels: dict[str, Override] = {
+        "ucx-info": ABSENT,
+        "libraries": f"{site}/libucx_cu12-1.18.1.dist-info\n{site}/nixl_cu12-1.0.0.dist-info\n",
+    }
+    assert (of("ucx", wheels).way, of("ucx", wheels).version) == (DMABUF, "1.18.1")
+    assert of("nixl", {**wheels, **CLOSED}).way is PEERMEM
+    told = "environment:UCX_TLS=rc,sm\n"
+    assert of("nixl", {**wheels, "consumer-settings": told}).way is NONE
+
+
 def test_ucx_without_cuda_takes_nothing() -> None:
     found = of("ucx", {"ucx-info": ucx_info("1.13.1", "")})
     assert (found.way, found.reasons) == (NONE, ("it was built without CUDA",))

@@ -47,6 +47,26 @@ from toolkit.facts.consumers import (
             id="wheel",
         ),
         pytest.param(
+            "/usr/lib/python3.12/dist-packages/libucx_cu12-1.18.1.post2.dist-info\n",
+            (
+                Library(
+                    "ucx",
+                    "1.18.1",
+                    "/usr/lib/python3.12/dist-packages/libucx_cu12-1.18.1.post2.dist-info",
+                ),
+            ),
+            id="wheel-of-ucx",
+        ),
+        pytest.param(
+            "/usr/lib/python3.12/dist-packages/nixl_cu13-1.0.0.dist-info\n",
+            (
+                Library(
+                    "nixl", "1.0.0", "/usr/lib/python3.12/dist-packages/nixl_cu13-1.0.0.dist-info"
+                ),
+            ),
+            id="wheel-of-nixl",
+        ),
+        pytest.param(
             "/opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so\n",
             (Library("nccl-plugin", "", "/opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so"),),
             id="plugin",

@@ -20,13 +20,14 @@ from toolkit.checks.chosen import (
 from toolkit.checks.chosen_nccl import (
     Settings,
     allowed,
-    by_build,
     by_direction,
     by_distance,
+    may_lack_dmabuf,
     of_pair,
     switched_off,
     takes_pxn,
 )
+from toolkit.checks.consumers import carries_cuda
 from toolkit.checks.path import dmabuf_gap, peermem_gap
 from toolkit.compat import Distances
 from toolkit.errors import NoEvidence, Unparsable
@@ -85,11 +86,13 @@ def _library(
     settings, not_known = settings_of(node, name)
     settings = {**settings, **job}
     if rules is not None:
-        base = _switched_off(node, name, settings) or decide(node, want, rules, settings)
+        base = _switched_off(node, library, settings) or decide(node, want, rules, settings)
     else:
-        base = _by_any_version(node, want, name, settings)
+        base = _by_any_version(node, want, library, settings)
     if name == "nccl":
-        base = base if base.way is not Way.DMABUF else by_build(base, version, origin)
+        if base.way is Way.DMABUF and may_lack_dmabuf(version, origin):
+            why = "built for CUDA 11: it has dma-buf from CUDA 11.7 on alone"
+            base = Choice(Way.UNKNOWN, why)
         left = _used(node, seen[0], settings)
         if left is None:
             not_known += (f"which HCAs NCCL_IB_HCA={settings['NCCL_IB_HCA'].value} leaves",)
@@ -120,10 +123,13 @@ def _library(
     )
 
 
-def _by_any_version(node: Node, want: Want, name: str, settings: Settings) -> Choice:
+def _by_any_version(
+    node: Node, want: Want, library: tuple[str, str, str], settings: Settings
+) -> Choice:
     """Where the version is not known: what all versions would do, if they agree."""
     unknown = Choice(Way.UNKNOWN, "its version is not known")
-    off = _switched_off(node, name, settings)
+    name = library[0]
+    off = _switched_off(node, library, settings)
     if off is not None or name == "nccl":  # its distances go by version too
         return off or unknown
     rows = [each for each in want.compat.consumers if each.name == name]
@@ -152,15 +158,20 @@ def _unplaced(name: str, base: Choice) -> Group:
     return Group(base.way, base.why, BOTH, ())
 
 
-def _switched_off(node: Node, name: str, settings: Settings) -> Choice | None:
+def _switched_off(node: Node, library: tuple[str, str, str], settings: Settings) -> Choice | None:
+    name, _, origin = library
     if name == "nccl":
         return switched_off(settings)
-    if name == "ucx":
-        found = settings.get("UCX_IB_GPU_DIRECT_RDMA")
+    if name in {"ucx", "nixl"}:
+        found, tls = settings.get("UCX_IB_GPU_DIRECT_RDMA"), settings.get("UCX_TLS")
         if found is not None and found.value.lower() in {"n", "no", "0"}:
             return Choice(Way.NONE, f"{found.name}={found.value} in {found.file}")
-        if (ucx := told(lambda: node.ucx)) is not None and ucx.cuda is False:
-            return Choice(Way.NONE, "it was built without CUDA")
+        if tls is not None and not carries_cuda(tls.value):
+            return Choice(Way.NONE, f"UCX_TLS={tls.value} in {tls.file} has no CUDA in it")
+    # What ucx_info says of its build is of that UCX alone: not of a wheel's, nor of a job's.
+    ucx = told(lambda: node.ucx) if origin == "ucx_info" else None
+    if ucx is not None and ucx.cuda is False:
+        return Choice(Way.NONE, "it was built without CUDA")
     return None
 
 
@@ -243,7 +254,8 @@ def _plugins(node: Node) -> tuple[str, ...]:
 
 def _mpis(node: Node, libraries: list[Chosen], seen: Seen) -> Iterator[Chosen]:
     """MPI leaves GPU memory to UCX or libfabric; of these we know UCX."""
-    ucx = next((each for each in libraries if each.consumer == "ucx"), None)
+    # Of several the one that was asked for or that ucx_info is of, and not a wheel's.
+    ucx = next((e for e in libraries if e.consumer == "ucx" and e.origin[:1] != "/"), None)
     for mpi in told(lambda: node.mpis) or ():
         if mpi.cuda and mpi.name == "Open MPI" and ucx is not None:
             groups = tuple(replace(each, why=f"by UCX: {each.why}") for each in ucx.groups)

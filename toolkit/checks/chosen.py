@@ -16,7 +16,7 @@ from typing import TypeVar
 from toolkit.checks.path import dmabuf_gpu_gap, dmabuf_nic_gap, peermem_gap
 from toolkit.compat import Consumer
 from toolkit.errors import NoEvidence, Unparsable
-from toolkit.facts.consumers import Setting
+from toolkit.facts.consumers import Library, Setting
 from toolkit.facts.nccl_log import Direction
 from toolkit.facts.node import Node
 from toolkit.want import Want
@@ -180,7 +180,7 @@ def _forbids(library: str, setting: Setting) -> bool:
     return bool(setting.value) and setting.value[0].lower() not in "0nf"
 
 
-_PREFIXES = {"nccl": "NCCL_", "ucx": "UCX_", "nvshmem": "NVSHMEM_", "perftest": "PERFTEST_"}
+_PREFIXES = {"nccl": "NCCL_", "ucx": "UCX_", "nixl": "UCX_", "nvshmem": "NVSHMEM_"}
 
 
 def settings_of(node: Node, name: str) -> tuple[dict[str, Setting], tuple[str, ...]]:
@@ -192,6 +192,11 @@ def settings_of(node: Node, name: str) -> tuple[dict[str, Setting], tuple[str, .
     return {key: each for key, each in seen.items() if key.startswith(_PREFIXES[name])}, ()
 
 
+def names_its_release(library: Library) -> bool:
+    """Whether it can be judged: ucx_info tells UCX's release, as a wheel does; libucp does not."""
+    return library.name != "ucx" or bool(library.version)
+
+
 def wanted(node: Node, want: Want) -> tuple[tuple[str, str, str], ...]:
     """Name, version and origin of each library: those asked for, then those on the node.
 
@@ -200,8 +205,11 @@ def wanted(node: Node, want: Want) -> tuple[tuple[str, str, str], ...]:
     asked = dict(want.consumers)
     found = [(name, version, ASKED) for name, version in asked.items()]
     libraries = [e for e in told(lambda: node.libraries) or () if e.name != "nccl-plugin"]
-    # ucx_info tells the release, and libucp's own name does not.
-    found += [(e.name, e.version, e.path) for e in libraries if e.name not in {"ucx", *asked}]
+    found += [
+        (e.name, e.version, e.path)
+        for e in libraries
+        if e.name not in asked and names_its_release(e)
+    ]
     ucx = told(lambda: node.ucx)
     if ucx is not None and "ucx" not in asked:
         found.append(("ucx", ucx.version, "ucx_info"))

@@ -38,14 +38,13 @@ def switched_off(settings: Settings) -> Choice | None:
     return None
 
 
-def by_build(base: Choice, version: str, origin: str) -> Choice:
-    """Dma-buf is compiled in with CUDA 11.7 or newer alone (src/init.cc, dmaBufSupported).
+def may_lack_dmabuf(version: str, origin: str) -> bool:
+    """Whether it may have been built without dma-buf, which takes CUDA 11.7 or newer.
 
-    Up to 2.21.5 NVIDIA gave NCCL out for CUDA 11 too, built with 11.0.
+    Up to 2.21.5 NVIDIA gave NCCL out for CUDA 11 too, built with 11.0 (src/init.cc,
+    dmaBufSupported; NVIDIA/nccl issue 1142).
     """
-    if "_cu11-" in origin and numbers(version) < numbers("2.22"):
-        return Choice(Way.UNKNOWN, "built for CUDA 11: it has dma-buf from CUDA 11.7 on alone")
-    return base
+    return "_cu11-" in origin and numbers(version) < numbers("2.22")
 
 
 def allowed(name: str, setting: Setting) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
-from toolkit.checks.chosen import Way, decide, sees_peermem
+from toolkit.checks.chosen import Way, decide, names_its_release, sees_peermem
+from toolkit.checks.chosen_nccl import may_lack_dmabuf
 from toolkit.checks.path import dmabuf_gap, peermem_gap
 from toolkit.compat import Consumer
 from toolkit.errors import NotCollected
@@ -13,8 +14,13 @@ from toolkit.facts.consumers import Setting
 from toolkit.facts.node import Node
 from toolkit.want import PeerPath, Want
 
-_SHOWN = {"nccl": "NCCL", "ucx": "UCX", "nvshmem": "NVSHMEM"}
-_NEWER = {"nccl": "NCCL 2.23.4", "ucx": "UCX 1.18", "nvshmem": "a newer NVSHMEM"}
+_SHOWN = {"nccl": "NCCL", "ucx": "UCX", "nvshmem": "NVSHMEM", "nixl": "NIXL"}
+_NEWER = {
+    "nccl": "NCCL 2.23.4",
+    "ucx": "UCX 1.18",
+    "nvshmem": "a newer NVSHMEM",
+    "nixl": "a newer NIXL",
+}
 
 
 @check(
@@ -38,6 +44,8 @@ def too_old(node: Node, want: Want) -> Finding:
     for name, version, origin in libraries:
         shown = f"{_SHOWN[name]} {version or '(version not known)'}"
         judged = {_takes(node, want, rules) for rules in _rules(want, name, version)}
+        if judged == {"dma-buf"} and may_lack_dmabuf(version, origin):
+            judged.add("")
         if judged == {""}:
             blind.append((name, shown))
         elif "" in judged:
@@ -53,7 +61,8 @@ def too_old(node: Node, want: Want) -> Finding:
             details=tuple(details),
         )
     if open_:
-        return unknown(f"it depends on the version of {', '.join(open_)}", hint="--nccl-version")
+        found = f"it depends on the version or the build of {', '.join(open_)}"
+        return unknown(found, hint="--nccl-version")
     return passed(", ".join(dict.fromkeys(each.split(";")[0] for each in details)))
 
 
@@ -66,13 +75,13 @@ def _libraries(node: Node, want: Want) -> list[tuple[str, str, str]]:
     asked = dict(want.consumers)
     found = [(name, version, "asked for") for name, version in asked.items()]
     try:
-        own = [(e.name, e.version, e.path) for e in node.libraries if e.name in _SHOWN]
+        libraries = [e for e in node.libraries if e.name in _SHOWN and names_its_release(e)]
         ucx = node.ucx
     except NotCollected:
         if not found:
             raise
         return found
-    found += [each for each in own if each[0] not in {"ucx", *asked}]
+    found += [(e.name, e.version, e.path) for e in libraries if e.name not in asked]
     if ucx is not None and ucx.cuda is not False and "ucx" not in asked:
         found.append(("ucx", ucx.version, "ucx_info"))
     return found
@@ -171,7 +180,7 @@ def ucx_paths(node: Node, want: Want) -> Finding:
     if off is not None and off.value.lower() in {"n", "no", "0"}:
         return _ucx_failed(off, "GPUDirect RDMA is off")
     tls = settings.get("UCX_TLS")
-    if tls is not None and not _carries_cuda(tls.value):
+    if tls is not None and not carries_cuda(tls.value):
         return _ucx_failed(tls, "no transport for CUDA memory")
     return passed(f"{shown}, {'with CUDA' if ucx.cuda else 'its build does not tell of CUDA'}")
 
@@ -184,7 +193,7 @@ def _ucx_failed(setting: Setting, why: str) -> Finding:
     )
 
 
-def _carries_cuda(transports: str) -> bool:
+def carries_cuda(transports: str) -> bool:
     """Whether UCX_TLS leaves the transports of CUDA; "^" lists those that are left out."""
     names = transports.removeprefix("^").split(",")
     listed = any(each.startswith(("cuda", "gpu")) or each == "all" for each in names)

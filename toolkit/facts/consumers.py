@@ -18,15 +18,19 @@ from toolkit.facts.ucx_info import parse_ucx_info
 class Library:
     """One library on disk."""
 
-    name: str  # "nccl", "nvshmem", "ucx", or "nccl-plugin" for one that replaces NCCL's own IB
+    # "nccl", "nvshmem", "ucx", "nixl", or "nccl-plugin" for one that replaces NCCL's own IB
+    name: str
     version: str  # "2.27.3"; "" where neither its name nor its metadata tells
     path: str
 
 
 # "libnccl.so.2.27.3", "libnvshmem_host.so.3", "libnccl-net-ofi.so", "libucp.so.0"
 _FILE = re.compile(r"lib(nccl|nccl-net[\w-]*|nvshmem_host|ucp)\.so((?:\.\d+)*)")
-_WHEEL = re.compile(r"nvidia_(nccl|nvshmem)_cu\d+-(\d+(?:\.\d+)+)[\w.+-]*\.dist-info")
-_NAMES = {"nccl": "nccl", "nvshmem_host": "nvshmem", "ucp": "ucx"}
+# RAPIDS' ucxx (Dask) takes UCX from the wheel libucx; NIXL's own has a UCX inside.
+_WHEEL = re.compile(
+    r"(?:nvidia_)?(nccl|nvshmem|libucx|nixl)_cu\d+-(\d+(?:\.\d+)+?)(?:\.post\d+)?(?:\+\S*)?\.dist-info"
+)
+_NAMES = {"nccl": "nccl", "nvshmem_host": "nvshmem", "ucp": "ucx", "libucx": "ucx"}
 
 
 def parse_libraries(text: str) -> tuple[Library, ...]:
@@ -50,7 +54,7 @@ def parse_libraries(text: str) -> tuple[Library, ...]:
 def _library(path: str, name: str) -> Library | None:
     wheel = _WHEEL.fullmatch(name)
     if wheel is not None:
-        return Library(wheel[1], wheel[2], path)
+        return Library(_NAMES.get(wheel[1], wheel[1]), wheel[2], path)
     file = _FILE.fullmatch(name)
     if file is None:
         return None

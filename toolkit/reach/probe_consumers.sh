@@ -11,7 +11,8 @@ libraries() { # in their usual places alone: nothing is searched for, no library
     # A wheel's library has no version in its name, its metadata has.
     for folder in '/usr/lib/python3*' '/usr/lib*/python3.*' '/usr/local/lib*/python3*' \
         '/opt/conda/lib/python3*' '/opt/*/lib/python3*'; do
-        names "$folder/*-packages/nvidia_nccl_cu*.dist-info" "$folder/*-packages/nvidia_nvshmem_cu*.dist-info"
+        names "$folder/*-packages/nvidia_nccl_cu*.dist-info" "$folder/*-packages/nvidia_nvshmem_cu*.dist-info" \
+            "$folder/*-packages/libucx_cu*.dist-info" "$folder/*-packages/nixl_cu*.dist-info"
     done
 }
 

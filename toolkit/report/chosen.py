@@ -11,7 +11,7 @@ from toolkit.facts.nccl_log import Direction
 from toolkit.hosts import fold
 from toolkit.report.table import Ink, Painter, clean, labelled
 
-_SHOWN = {"nccl": "NCCL", "ucx": "UCX", "nvshmem": "NVSHMEM"}
+_SHOWN = {"nccl": "NCCL", "ucx": "UCX", "nvshmem": "NVSHMEM", "nixl": "NIXL"}
 _INK = {Way.DMABUF: Ink.GREEN, Way.PEERMEM: Ink.GREEN, Way.NONE: Ink.RED}
 Line = tuple[str, str]
 
