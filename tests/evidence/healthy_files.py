@@ -30,6 +30,7 @@ def elf(
     kernel: str = _KERNEL,
     signature: bytes = b"",
     path: str = f"{_UPDATES}/nvidia-peermem.ko",
+    undefined: tuple[str, ...] | None = None,
 ) -> str:
     """The frame "peermem-elf": one module, by default the healthy one."""
     info = {
@@ -40,7 +41,7 @@ def elf(
         "vermagic": f"{kernel} SMP mod_unload modversions ",
     }
     imports = {**KERNELS_OWN, **P2P, **PEERS} if versions is None else versions
-    return sent(path, ko(info, imports, signature=signature))
+    return sent(path, ko(info, imports, undefined=undefined, signature=signature))
 
 
 def exported(p2p: Mapping[str, int] | None = None, peers: Mapping[str, int] | None = None) -> str:

@@ -8,14 +8,14 @@ from tests.evidence.healthy_files import elf
 from tests.evidence.modules import signed
 
 DKMS = "DKMS module signing key"
+BY_DKMS = f"signer:         {DKMS}\nsig_key:        12:34\n"
 SIGNED_BY_DKMS: dict[str, Override] = {
     "sig-enforce": "Y\n",
     "tainted": "4096\n",
-    "rdma-modinfo": rdma_core().replace("depends:", f"signer:         {DKMS}\ndepends:"),
+    "rdma-modinfo": rdma_core().replace("depends:", f"{BY_DKMS}depends:"),
     "nvidia-modinfo": modinfo(
         f"{UPDATES}/nvidia.ko", depends="", version=DRIVER, srcversion=SRC["nvidia"],
-        signer=DKMS,
-    ),
+    ) + BY_DKMS,
     "peermem-elf": elf(signature=signed(DKMS)),
 }  # fmt: skip
 OUTLIER = {**SIGNED_BY_DKMS, "peermem-elf": elf(signature=signed("NVIDIA Support"))}

@@ -21,7 +21,7 @@ from tests.evidence.build import (
 from tests.evidence.frames import ABSENT, DENIED, MISSING, Override, failed
 from tests.evidence.healthy_files import KERNELS_OWN, LAYOUT, P2P, PEERS, elf, exported
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
-from tests.unit.signing import OUTLIER
+from tests.unit.signing import OUTLIER, SIGNED_BY_DKMS
 
 UNLOADED = {"module-state": without_module("nvidia_peermem")}
 NO_FILE: dict[str, Override] = {
@@ -61,6 +61,11 @@ NO_DRIVER: dict[str, Override] = {
     "nvidia-modinfo": "@nvidia\n",
     "module-deps": "updates/dkms/nvidia-peermem.ko: updates/dkms/ib_uverbs.ko\n",
 }
+UNSIGNED_CORE: dict[str, Override] = {
+    **SIGNED_BY_DKMS,
+    "rdma-modinfo": rdma_core(),
+    "tainted": "4096\n",
+}
 LOG = "[    1.0] Linux version 5.15.0-170-generic\n"
 SAID = "[31832.68] nvidia_peermem: "
 ROWS = [
@@ -85,6 +90,10 @@ ROWS = [
          + "0x0badcafe\tib_unregister_peer_memory_client\tib_uverbs\tEXPORT_SYMBOL\n"}),
     Row("nothing-tells-the-providers-version", "peermem.crc", UNKNOWN, "no installed module tells",
         {"exports": "@/lib/modules/x/nvidia.ko\nlacks xz\n", "symvers": ""}),
+    Row("another-build-of-the-same-release", "peermem.crc", FAIL, "module_layout differs",
+        {"peermem-elf": elf({**P2P, **PEERS, "module_layout": 0x1111})}),
+    Row("symbols-without-versions", "peermem.crc", UNKNOWN, "without a version for ib_register",
+        {"peermem-elf": elf({**KERNELS_OWN, **P2P}, undefined=(*P2P, *PEERS))}),
     Row("a-stub", "peermem.crc", NA, "see peermem.stub", STUB),
     Row("no-file", "peermem.crc", NA, "see peermem.file", NO_FILE),
     Row("kernel-without-versions", "peermem.crc", NA, "keeps no symbol versions",
@@ -103,6 +112,9 @@ ROWS = [
         of_kernel(OTHER, {})),
     Row("a-realtime-kernels", "peermem.vermagic", FAIL, "the kernel's own are SMP mod_unload",
         {"peermem-modinfo": PEERMEM_INFO.replace("SMP", "SMP preempt_rt")}),
+    Row("another-architecture", "peermem.vermagic", FAIL, "on x86_64",
+        {"rdma-modinfo": "", "peermem-modinfo": PEERMEM_INFO.replace(
+            "modversions", "modversions aarch64")}),
     Row("no-file", "peermem.vermagic", NA, "see peermem.file", NO_FILE),
     Row("no-modinfo", "peermem.vermagic", UNKNOWN, "not there", {"peermem-modinfo": ABSENT}),
     Row("loaded", "peermem.provider", PASS, "is loaded"),
@@ -139,6 +151,14 @@ ROWS = [
     Row("kept-from-loading", "peermem.loadable", FAIL, "nvidia_peermem: install /bin/false",
         {**UNLOADED, "modprobe-config": "install nvidia_peermem /bin/false\n",
          "peermem-resolve": "install /bin/false\n"}),
+    Row("what-it-needs-is-kept-from-loading", "peermem.loadable", FAIL,
+        "ib_uverbs: install /bin/true",
+        {"module-state": NO_RDMA, "kallsyms": NO_PEERS,
+         "modprobe-config": "install ib_uverbs /bin/true\n"}),
+    Row("a-line-for-what-is-loaded-harms-nobody", "peermem.loadable", PASS, "nothing stands",
+        {**UNLOADED, "modprobe-config": "install ib_uverbs /bin/true\n"}),
+    Row("what-it-needs-is-not-signed", "peermem.loadable", FAIL, "ib_uverbs is not signed",
+        {**UNSIGNED_CORE, "module-state": NO_RDMA, "kallsyms": NO_PEERS}),
     Row("blacklisted-by-the-kernel", "peermem.loadable", FAIL, "module_blacklist=",
         {**UNLOADED, "cmdline": f"{ARGUMENTS} module_blacklist=nvidia-peermem\n"}),
     Row("stub", "peermem.loadable", FAIL, "a stub: it imports nothing", {**UNLOADED, **STUB}),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.evidence.build import CONFIG, HEALTHY, PEERMEM_INFO
+from tests.evidence.build import CONFIG, HEALTHY, PEERMEM_INFO, SRC
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
+from tests.evidence.healthy_files import elf
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
-from tests.unit.signing import OUTLIER, SIGNED_BY_DKMS
+from tests.evidence.modules import signed
+from tests.unit.signing import BY_DKMS, DKMS, OUTLIER, SIGNED_BY_DKMS
 
 KEY = (
     "3c4d5e6f I------     1 perm 1f030000     0     0 asymmetri"
@@ -15,11 +17,29 @@ KEY = (
 )
 ROOT_KEYS = str(HEALTHY["trusted-keys"])
 RING = "@.machine\n1053221867: ---lswrv     0     0 asymmetric: NVIDIA Support: 00112233445566\n"
+FIRMWARE = "7b8c9dae I------     1 perm 1f0b0000     0     0 keyring   .platform: 3\n"
 PLATFORM = RING.replace(".machine", ".platform")
 SECURE: dict[str, Override] = {"efi-secureboot": "   1\n", "sig-enforce": "Y\n"}
 SLES = 'ID="sles"\nID_LIKE="suse"\nVERSION_ID="15.6"\n'
 GATE = "/usr/lib/modprobe.d/10-unsupported-modules.conf:allow_unsupported_modules "
 OWN_KEY = "/var/lib/dkms/mok.pub"
+UNNAMED: dict[str, Override] = {
+    **SIGNED_BY_DKMS,
+    "nvidia-modinfo": str(SIGNED_BY_DKMS["nvidia-modinfo"]).replace(BY_DKMS, "sig_key:        \n"),
+}
+STATE_ELSE = str(HEALTHY["module-state"]).replace(SRC["nvidia"], "0000000000000000000000F")
+
+
+def enrolled(serial: str) -> str:
+    """What mokutil lists, of the certificate that stands in the ring ``RING``."""
+    return (
+        "@mokutil --list-enrolled\n        Serial Number:\n"
+        f"            {serial}\n        Issuer: CN = NVIDIA Support\n"
+        "                    9c:4b:1f\n"
+        "            X509v3 Subject Key Identifier: \n"
+        "                00:11:22:33:44:55:66\n"
+    )
+
 
 ROWS = [
     Row("not-demanded", "module.signed", NA, "demands no signatures"),
@@ -32,16 +52,40 @@ ROWS = [
     Row("the-outliers-key-is-held", "module.signed", PASS, "signed by",
         {**OUTLIER, "trusted-keys": ROOT_KEYS + KEY}),
     Row("its-key-is-in-the-machine-ring", "module.signed", PASS, "signed by",
-        {**OUTLIER, "trusted-keys": RING + ROOT_KEYS + KEY}),
-    Row("its-key-is-in-the-firmwares-ring-alone", "module.signed", FAIL, "does not trust",
+        {**OUTLIER, "trusted-keys": RING + enrolled("12:34") + ROOT_KEYS + KEY}),
+    # Debian, Ubuntu, SUSE and the RHEL family patch their kernels to ask it; others do not.
+    Row("its-key-is-in-the-firmwares-ring-alone", "module.signed", UNKNOWN, "not every kernel",
         {**OUTLIER, "trusted-keys": PLATFORM + ROOT_KEYS + KEY}),
+    Row("held-and-no-keyctl-tells-where", "module.signed", UNKNOWN, "tells no keyring",
+        {**OUTLIER, "trusted-keys": ROOT_KEYS + FIRMWARE + KEY}),
+    Row("not-held-and-no-keyctl", "module.signed", FAIL, "does not trust",
+        {**OUTLIER, "trusted-keys": ROOT_KEYS + FIRMWARE}),
+    Row("a-key-of-that-name-is-enrolled", "module.signed", UNKNOWN, "whether this one",
+        {**OUTLIER, "trusted-keys": RING + ROOT_KEYS + KEY}),
+    # The machine was installed anew: the same name, another key.
+    Row("an-older-key-of-that-name-is-enrolled", "module.signed", FAIL, "does not trust",
+        {**OUTLIER, "trusted-keys": RING + enrolled("0b:ad") + ROOT_KEYS + KEY}),
+    Row("enrolled-under-the-name-of-its-own", "module.signed", PASS, "signed by",
+        {**OUTLIER, "trusted-keys":
+         RING.replace("NVIDIA Support", "Site 7") + enrolled("12:34") + ROOT_KEYS}),
+    Row("another-key-of-the-same-name-is-loaded", "module.signed", FAIL, "nvidia_peermem",
+        {**SIGNED_BY_DKMS, "peermem-elf": elf(signature=signed(DKMS, serial=b"\x56\x78"))}),
+    Row("built-in-needs-no-signature", "module.signed", PASS, "signed by",
+        {**SIGNED_BY_DKMS, "rdma-modinfo": "@ib_core\nfilename:       (builtin)\n"}),
+    Row("lockdown-hidden-under-secure-boot", "module.signed", UNKNOWN, "lockdown: not there",
+        {"lockdown": ABSENT, "efi-secureboot": "   1\n"}),
+    Row("a-kernel-without-lockdown", "module.signed", NA, "demands no signatures",
+        {"lockdown": ABSENT, "efi-secureboot": "   1\n",
+         "kernel-config": CONFIG + "# CONFIG_SECURITY_LOCKDOWN_LSM is not set\n"}),
+    Row("no-lockdown-and-no-secure-boot", "module.signed", NA, "demands no signatures",
+        {"lockdown": ABSENT}),
     Row("loaded-without-a-check-proves-nothing", "module.signed", FAIL, "does not trust",
         {**SIGNED_BY_DKMS, "tainted": "12288\n"}),
     Row("keyrings-hidden", "module.signed", UNKNOWN, "shown to root alone",
         {**OUTLIER, "trusted-keys": "@/proc/keys\n", "uid": "1000\n"}),
-    Row("kmod-without-openssl", "module.signed", FAIL, "nvidia is signed by an unnamed key",
-        {**SIGNED_BY_DKMS, "nvidia-modinfo": str(SIGNED_BY_DKMS["nvidia-modinfo"]).replace(
-            "signer:         DKMS module signing key", "sig_key:        ")}),
+    Row("kmod-without-openssl", "module.signed", UNKNOWN, "does not tell by whom",
+        {**UNNAMED, "module-state": STATE_ELSE}),
+    Row("kmod-without-openssl-and-loaded", "module.signed", PASS, "signed by", UNNAMED),
     Row("not-demanded", "kernel.config.modsig", PASS, "demands no signatures"),
     Row("demanded", "kernel.config.modsig", PASS, "module.sig_enforce; sha512",
         {"sig-enforce": "Y\n", "kernel-config": CONFIG + 'CONFIG_MODULE_SIG_HASH="sha512"\n'}),
@@ -61,6 +105,10 @@ ROWS = [
     Row("on-and-not-signed", "secureboot.state", FAIL, "on, and not signed: mlx5_core", SECURE),
     Row("on-and-not-heeded", "secureboot.state", PASS, "demands no signatures",
         {"efi-secureboot": "   1\n"}),
+    Row("variables-not-mounted", "secureboot.state", UNKNOWN, "ended with status 19",
+        {"efi-secureboot": failed(19), "mokutil": ABSENT}),
+    Row("built-in-and-on", "secureboot.state", FAIL, "not signed: nvidia",
+        {**SECURE, "rdma-modinfo": "@ib_core\nfilename:       (builtin)\n"}),
     Row("odd-byte", "secureboot.state", UNKNOWN, "cannot read", {"efi-secureboot": "   7\n"}),
     Row("off", "secureboot.mok", NA, "Secure Boot: off"),
     Row("enrolled", "secureboot.mok", PASS, "enrolled",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.errors import Unparsable
+from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.refusals import key_rejected, parse_refusals
 from toolkit.facts.secureboot import (
     Enrolment,
@@ -52,14 +52,14 @@ def test_the_firmware_variable_is_one_of_two_numbers(text: str) -> None:
 def test_keys_are_found_by_name_and_by_id() -> None:
     keys = parse_keys("@/proc/keys\n" + RING + CA + COLON)
     assert keys.seen
-    assert keys.trusts("Debian Secure Boot CA", "") is not None
-    assert keys.trusts("", "6ccece7e4c6c") is not None
-    assert keys.trusts("Example: kernel: signing", "") is not None
-    assert keys.trusts("Somebody", "00") is None
+    assert keys.trusts("Debian Secure Boot CA", "")
+    assert keys.trusts("", "6ccece7e4c6c")
+    assert keys.trusts("Example: kernel: signing", "")
+    assert not keys.trusts("Somebody", "00")
 
 
 def test_an_empty_name_is_nobodys() -> None:
-    assert parse_keys("@/proc/keys\n" + RING + CA).trusts("", "") is None
+    assert not parse_keys("@/proc/keys\n" + RING + CA).trusts("", "")
 
 
 def test_the_users_own_keyrings_are_not_the_kernels() -> None:
@@ -67,13 +67,70 @@ def test_the_users_own_keyrings_are_not_the_kernels() -> None:
     assert not keys.seen
 
 
-def test_a_key_that_only_the_firmware_holds_is_not_trusted_where_keyctl_tells() -> None:
-    by_ring = "@.platform\n1: ---lswrv  0  0 asymmetric: Example CA: 00112233\n"
-    keys = parse_keys(f"{by_ring}@/proc/keys\n" + RING + ROW + "asymmetri Example CA: 00112233:"
-                      " X509.rsa 00112233 []\n")  # fmt: skip
-    assert keys.trusts("Example CA", "00112233") is None
-    held = parse_keys(by_ring.replace("platform", "secondary_trusted_keys"))
-    assert held.trusts("Example CA", "") is not None
+FIRMWARE = ROW + "keyring   .platform: 4\n"
+BY_RING = "@.platform\n1: ---lswrv  0  0 asymmetric: Example CA: 00112233\n"
+EXAMPLE = ROW + "asymmetri Example CA: 00112233: X509.rsa 00112233 []\n"
+
+
+def test_a_key_that_only_the_firmware_holds_counts_on_some_kernels_alone() -> None:
+    keys = parse_keys(f"{BY_RING}@/proc/keys\n{RING}{EXAMPLE}")
+    with pytest.raises(NoEvidence, match="not every kernel"):
+        keys.trusts("Example CA", "00112233")
+    held = parse_keys(BY_RING.replace("platform", "secondary_trusted_keys"))
+    assert held.trusts("Example CA", "")
+
+
+def test_a_key_whose_keyring_nobody_tells_is_neither_trusted_nor_refused() -> None:
+    keys = parse_keys(f"@/proc/keys\n{RING}{FIRMWARE}{EXAMPLE}")
+    with pytest.raises(NoEvidence, match="tells no keyring"):
+        keys.trusts("Example CA", "")
+    assert not keys.trusts("Somebody", "1234")
+
+
+@pytest.mark.parametrize("ring", [".platform: empty", ".ima: empty"])
+def test_empty_keyrings_beside_those_for_modules_change_nothing(ring: str) -> None:
+    keys = parse_keys(f"@/proc/keys\n{RING}{ROW}keyring   {ring}\n{EXAMPLE}")
+    assert keys.trusts("Example CA", "")
+
+
+def test_a_key_that_is_in_no_keyring_that_keyctl_lists_is_somebody_elses() -> None:
+    keys = parse_keys(f"@.machine\n@/proc/keys\n{RING}{EXAMPLE}")
+    assert not keys.trusts("Example CA", "")
+
+
+# As openssl prints two certificates: a long serial number and a short one.
+LISTED = """\
+@mokutil --list-enrolled
+        Serial Number:
+            0a:c4:11:22:33:44:55:66
+        Issuer: O = Example, CN = Example CA
+                    5f:0d
+            X509v3 Subject Key Identifier:
+                00:11:22:33
+        Serial Number: 4096 (0x1000)
+        Issuer: CN = Short CA
+            X509v3 Subject Key Identifier:
+                AA:BB
+@.machine
+1: ---lswrv  0  0 asymmetric: Site signing: 00112233
+2: ---lswrv  0  0 asymmetric: Short leaf: aabb
+"""
+
+
+@pytest.mark.parametrize(
+    ("signer", "serial", "trusted"),
+    [
+        ("Example CA", "0ac4112233445566", True),  # the ring shows the subject, not the issuer
+        ("Example CA", "0bad112233445566", False),
+        ("Short CA", "1000", True),
+        ("Another CA", "1000", False),  # a number that many have
+        ("Site signing", "0bad", False),  # the name of a key whose number is known to be another
+    ],
+)
+def test_what_mokutil_lists_tells_keys_of_one_name_apart(
+    signer: str, serial: str, trusted: bool
+) -> None:
+    assert parse_keys(LISTED).trusts(signer, serial) is trusted
 
 
 def test_a_keyring_that_keyctl_lists_otherwise_is_refused() -> None:

@@ -72,6 +72,13 @@ def test_a_kernel_with_everything_loses_nothing(release: str) -> None:
     assert (found.state, found.exit_code) == ("keeps", ExitCode.OK)
 
 
+LOCKED = "none [integrity] confidentiality\n"
+RINGS = (
+    "@.builtin_trusted_keys\n1: ---lswrv  0  0 asymmetric: MOK: 0011\n@/proc/keys\n"
+    "1a2b3c4d I------     1 perm 1f0b0000     0     0 keyring   .builtin_trusted_keys: 1\n"
+    "1a2b3c4e I------     1 perm 1f0b0000     0     0 keyring   .platform: 2\n"
+    "1a2b3c4f I------     1 perm 1f030000     0     0 asymmetri MOK: 0011: X509.rsa 0011 []\n"
+)
 Case = tuple[str, Status, str, Mapping[str, Override]]
 CASES: dict[str, Case] = {
     "no-image": ("kernel", UNKNOWN, "no image", {
@@ -105,16 +112,37 @@ CASES: dict[str, Case] = {
             f"peermem.ko\nversion:        {DRIVER}", "peermem.ko\nversion:        570.1")}),
     "peermem-not-read": ("nvidia-peermem", UNKNOWN, "modinfo says nothing", {
         "all-modinfo": built()}),
-    "signed": ("signatures", PASS, "signed as", {
-        "lockdown": "none [integrity] confidentiality\n",
-        "all-modinfo": built(signer="MOK") + built(NEXT_KERNEL, signer="MOK")}),
-    "unsigned": ("signatures", FAIL, "unsigned: ib_core", {
-        "lockdown": "none [integrity] confidentiality\n"}),
-    "unsigned-and-forced": ("signatures", FAIL, "unsigned", {
+    "signed": ("signatures", PASS, "signed by MOK", {
+        "lockdown": LOCKED, "all-modinfo": built(signer="MOK") + built(NEXT_KERNEL, signer="MOK"),
+        "trusted-keys": RINGS}),
+    "unsigned": ("signatures", FAIL, "unsigned: ib_core", {"lockdown": LOCKED}),
+    "unsigned-and-forced": ("signatures", FAIL, "under CONFIG_MODULE_SIG_FORCE", {
         "kernel-configs": f"@{NEXT_KERNEL}\nCONFIG_MODULE_SIG_FORCE=y\n"}),
-    "signed-by-a-stranger": ("signatures", UNKNOWN, "signed by new MOK", {
-        "lockdown": "none [integrity] confidentiality\n",
+    "unsigned-and-locked-by-the-configuration": ("signatures", FAIL, "by its configuration", {
+        "kernel-configs": f"@{NEXT_KERNEL}\nCONFIG_LOCK_DOWN_KERNEL_FORCE_INTEGRITY=y\n"}),
+    "unsigned-and-secure-boot": ("signatures", FAIL, "under lockdown under Secure Boot", {
+        "efi-secureboot": "   1\n",
+        "kernel-configs": f"@{NEXT_KERNEL}\nCONFIG_LOCK_DOWN_IN_EFI_SECURE_BOOT=y\n"}),
+    "unsigned-and-secure-boot-is-off": ("signatures", PASS, "no signature", {
+        "kernel-configs": f"@{NEXT_KERNEL}\nCONFIG_LOCK_DOWN_IN_EFI_SECURE_BOOT=y\n"}),
+    "unsigned-and-asked-for-on-its-command-line": ("signatures", FAIL, "module.sig_enforce", {
+        "boot-entries": grub("ro iommu=pt module.sig_enforce=1", kernels=(NEXT_KERNEL,))}),
+    "asked-for-on-the-running-command-line-alone": ("signatures", PASS, "no signature", {
+        "cmdline": "ro iommu=pt module.sig_enforce=1\n"}),
+    "unsigned-and-locked-on-its-command-line": ("signatures", FAIL, "lockdown (integrity)", {
+        "boot-entries": grub("ro iommu=pt lockdown=integrity", kernels=(NEXT_KERNEL,))}),
+    "a-packaged-driver-signed-by-others": ("signatures", FAIL, "nvidia is signed by Others", {
+        "lockdown": LOCKED, "trusted-keys": RINGS,
+        "all-modinfo": f"filename:       /lib/modules/{NEXT_KERNEL}/kernel/nvidia-580/nvidia.ko\n"
+        f"vermagic:       {NEXT_KERNEL} SMP \nsigner:         Others\n"}),
+    "configuration-of-that-kernel-not-read": ("signatures", UNKNOWN, "was not read", {
+        "kernel-configs": f"@{KERNEL}\nCONFIG_MODVERSIONS=y\n@{NEXT_KERNEL}\n"}),
+    "signed-by-a-stranger": ("signatures", FAIL, "signed by new MOK, whom", {
+        "lockdown": LOCKED,
         "all-modinfo": built(signer="MOK") + built(NEXT_KERNEL, signer="new MOK")}),
+    "signed-and-the-keyring-not-told": ("signatures", UNKNOWN, "tells no keyring", {
+        "lockdown": LOCKED, "all-modinfo": built(signer="MOK") + built(NEXT_KERNEL, signer="MOK"),
+        "trusted-keys": RINGS.partition("@/proc")[1] + RINGS.partition("@/proc")[2]}),
     "signatures-not-read": ("signatures", UNKNOWN, "modinfo says nothing", {
         "lockdown": "none [integrity] confidentiality\n", "all-modinfo": built()}),
     "inbox-in-the-initramfs": ("initramfs", FAIL, "holds the inbox", {

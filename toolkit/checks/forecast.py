@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from toolkit.checks.check import Finding, Status, unknown
 from toolkit.checks.judged import Judged
-from toolkit.checks.prospects import TOPICS, Boot, Topic
+from toolkit.checks.prospect_boot import Boot
+from toolkit.checks.prospects import TOPICS, Topic
 from toolkit.checks.remedy import image_package, would_build
 from toolkit.errors import ExitCode, NoEvidence, Unparsable
 from toolkit.facts.node import Node

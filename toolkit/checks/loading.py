@@ -8,6 +8,7 @@ from toolkit.checks import obstacles
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.obstacles import Obstacle
 from toolkit.checks.path import REGISTER
+from toolkit.checks.symbol_versions import other_versions
 from toolkit.facts.node import Node
 from toolkit.facts.refusals import parse_refusals
 from toolkit.want import PeerPath, Want
@@ -51,9 +52,14 @@ def crc(node: Node, want: Want) -> Finding:
     assert image is not None  # a file was chosen
     if not image.shared:
         return not_applicable("imports nothing of the driver or OFED; see peermem.stub")
-    found = obstacles.other_versions(node, image)
+    found = other_versions(node, image)
     if found is not None:
         return _failed(found)
+    bare = [name for name in image.shared if name not in image.versions]
+    if bare:
+        return unknown(
+            f"built without a version for {', '.join(bare)}", hint=obstacles.rebuild(node)
+        )
     return passed(f"{len(image.shared)} symbols, each as the installed modules export it")
 
 
@@ -202,6 +208,7 @@ def first_obstacle(node: Node) -> tuple[str, Obstacle] | None:
         ("module.signed", lambda: obstacles.signature(node, chosen)),
         ("peermem.provider", lambda: obstacles.no_driver(node)),
         ("peermem.provider", lambda: obstacles.provider(node, chosen)),
+        ("module.signed", lambda: obstacles.needed(node)),
         ("peermem.crc", lambda: _versions(node)),
         ("peermem.legacy_conflict", lambda: obstacles.legacy(node)),
     )
@@ -216,7 +223,7 @@ def _versions(node: Node) -> Obstacle | None:
         return None
     image = node.peermem_image
     assert image is not None  # a file was chosen
-    return obstacles.other_versions(node, image)
+    return other_versions(node, image)
 
 
 @check(

@@ -18,6 +18,8 @@ from toolkit.facts.node import Node
 
 RELOAD = "/etc/init.d/openibd restart, or reboot; if it comes back, rebuild the initramfs"
 STACK = ("nvidia", "ib_uverbs", "ib_core")
+ARM = "aarch64"
+SIGN = "sign it with an enrolled key: mokutil --import CERTIFICATE, confirm at the console"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,9 @@ def other_kernel(node: Node, chosen: ModuleFile) -> Obstacle | None:
         if flags and set(flags) != set(words[1:]):
             found = f"built for {' '.join(words)}; the kernel's own are {' '.join(flags)}"
             return Obstacle(found, expected, rebuild(node))
+        # Of the architectures that GPUDirect is on, one alone stands in vermagic.
+        if not flags and (ARM in words) != (node.arch == ARM):
+            return Obstacle(f"built for {' '.join(words)}, on {node.arch}", expected, rebuild(node))
         return None
     found = f"built for {words[0]}, running {node.kernel}"
     image = image_of(node)
@@ -128,7 +133,7 @@ def signature(node: Node, chosen: ModuleFile) -> Obstacle | None:
     return Obstacle(
         found,
         "signed by a key that the kernel trusts",
-        "sign it with an enrolled key: mokutil --import CERTIFICATE, confirm at the console",
+        SIGN,
     )
 
 
@@ -196,49 +201,6 @@ def _stale(node: Node) -> list[str]:
     return stale
 
 
-def other_versions(node: Node, image: ModuleImage) -> Obstacle | None:
-    """A symbol has another version in the installed provider than when this was built.
-
-    :raises NoEvidence: where nothing tells the provider's version.
-    """
-    wrong = []
-    for name in image.shared:
-        offers = _offers(node, name)
-        if not offers:
-            found = f"imports {name}, which its installed provider does not export"
-            return Obstacle(found, f"{name} exported", rebuild(node))
-        built = image.versions.get(name)
-        if built is not None and built not in offers.values():
-            path, crc = next(iter(offers.items()))
-            wrong.append(f"{name} 0x{built:08x}, in {path.rpartition('/')[2]} 0x{crc:08x}")
-    if not wrong:
-        return None
-    more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-    return Obstacle(
-        f"built against another version of {wrong[0]}{more}",
-        "the symbol versions of the installed providers",
-        rebuild(node),
-    )
-
-
-def _offers(node: Node, name: str) -> dict[str, int]:
-    """Versions of a symbol by the file that exports it; none where its provider has no such.
-
-    An installed module is asked first; Module.symvers speaks where the node's kmod is too
-    old to tell, and only of the last build.
-    """
-    installed = {each.path: each.crcs[name] for each in node.exports if name in each.crcs}
-    if installed:
-        return installed
-    family = name.split("_", 1)[0]
-    if any(symbol.startswith(family) for each in node.exports for symbol in each.crcs):
-        return {}
-    built = {p: crcs[name] for p, crcs in node.symbol_versions.items() if name in crcs}
-    if not built:
-        raise NoEvidence(f"{name}: no installed module tells its version", hint="kmod 30 or newer")
-    return built
-
-
 def legacy(node: Node) -> Obstacle | None:
     """nv_peer_mem is loaded: it has registered the client of the same name."""
     if "nv_peer_mem" not in node.module_state:
@@ -251,17 +213,30 @@ def legacy(node: Node) -> Obstacle | None:
 
 
 def blocked(node: Node) -> Obstacle | None:
-    """An install line or the kernel command line keeps it, or the driver, from loading."""
+    """An install line or the kernel command line keeps it, or what it needs, from loading."""
     listed = {each.replace("-", "_") for each in node.cmdline.listed("module_blacklist")}
-    for module in ("nvidia_peermem", "nvidia"):
-        if module == "nvidia" and "nvidia" in node.module_state:
+    for module in ("nvidia_peermem", *STACK):
+        command = node.modprobe.blocked(module)
+        if not command and module not in listed:
             continue
-        if command := node.modprobe.blocked(module):
+        if module != "nvidia_peermem" and (
+            module in node.module_state or (module != "nvidia" and REGISTER in node.symbols)
+        ):
+            continue
+        if command:
             found = f"{module}: install {command}"
-            return Obstacle(
-                found, "no install line", f"remove it: grep -r {module} /etc/modprobe.d"
-            )
-        if module in listed:
-            found = f"{module}: module_blacklist= on the kernel command line"
-            return Obstacle(found, "not listed there", "remove it from the kernel command line")
+            remedy = f"remove it: grep -r {module} /etc/modprobe.d"
+            return Obstacle(found, "no install line", remedy)
+        found = f"{module}: module_blacklist= on the kernel command line"
+        return Obstacle(found, "not listed there", "remove it from the kernel command line")
+    return None
+
+
+def needed(node: Node) -> Obstacle | None:
+    """The kernel would refuse the signature of a module that has to be loaded first."""
+    files = {**node.rdma_files, "nvidia": node.driver_file}
+    for name in STACK:
+        file = files.get(name)
+        if file is not None and name not in node.module_state and (why := refused(node, file)):
+            return Obstacle(why, "signed by a key that the kernel trusts", SIGN)
     return None

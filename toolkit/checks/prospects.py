@@ -6,7 +6,7 @@ These are no checks: they judge a kernel that does not run, and ``forecast`` ask
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from toolkit.checks import modules, peermem
 from toolkit.checks.builds import image_of, judge_initramfs
@@ -19,11 +19,10 @@ from toolkit.checks.check import (
     unknown,
     without_gpus,
 )
+from toolkit.checks.prospect_boot import Boot, entry_of, signatures
 from toolkit.checks.remedy import files_of, image_package, modules_hint
 from toolkit.checks.role import PASSED_THROUGH
 from toolkit.errors import NoEvidence
-from toolkit.facts.boot import BootEntry
-from toolkit.facts.kernel import InstalledKernel
 from toolkit.facts.modules import ModuleFile
 from toolkit.facts.node import Node
 from toolkit.facts.rdma import OfedFlavour
@@ -32,18 +31,6 @@ from toolkit.want import PeerPath, Want
 # Arguments by which a site brings IOMMU and ACS into shape.
 KEPT = frozenset({"iommu", "intel_iommu", "amd_iommu", "iommu.passthrough", "iommu.strict", "pci"})
 BLACKLISTS = ("module_blacklist", "modprobe.blacklist", "rd.driver.blacklist")
-
-
-@dataclass(frozen=True, slots=True)
-class Boot:
-    """A kernel that is installed, and how it would be booted."""
-
-    kernel: InstalledKernel
-    following: bool  # it is that of the next boot, not one named by hand
-
-    @property
-    def release(self) -> str:
-        return self.kernel.release
 
 
 Topic = Callable[[Node, Want, Boot], Finding]
@@ -175,32 +162,6 @@ def _dmabuf(node: Node, want: Want, boot: Boot) -> Finding:
     return failed(f"CONFIG_DMA_SHARED_BUFFER={value}", expected="CONFIG_DMA_SHARED_BUFFER=y")
 
 
-def _signatures(node: Node, want: Want, boot: Boot) -> Finding:
-    """Where signatures are asked for, the modules have one, by a key that is known."""
-    config = node.kernel_configs.get(boot.release, {})
-    forced = config.get("CONFIG_MODULE_SIG_FORCE") == "y" or "module.sig_enforce" in node.cmdline
-    if node.lockdown == "none" and not forced:
-        return passed("no signature is asked for")
-    mine = [each for each in files_of(node, boot.release) if each.origin != "inbox"]
-    if not mine:
-        raise NoEvidence(f"modinfo says nothing of modules for {boot.release}")
-    unsigned = sorted({each.name for each in mine if not each.signer})
-    if unsigned:
-        return failed(
-            f"unsigned: {', '.join(unsigned)}",
-            expected="modules signed by an enrolled key",
-            hint="let DKMS sign them: mokutil --import /var/lib/dkms/mok.pub, then build again",
-        )
-    known = {each.signer for each in files_of(node, node.kernel)}
-    strange = sorted({each.signer for each in mine} - known)
-    if strange:
-        return unknown(
-            f"signed by {', '.join(strange)}, as nothing that runs now is",
-            hint="see that this key is enrolled: mokutil --list-enrolled",
-        )
-    return passed("signed as the modules that run now")
-
-
 def _initramfs(node: Node, want: Want, boot: Boot) -> Finding:
     """The initramfs brings no inbox RDMA modules before OFED's."""
     if node.ofed.flavour is OfedFlavour.INBOX or node.ofed.packaging:
@@ -214,26 +175,12 @@ def _initramfs(node: Node, want: Want, boot: Boot) -> Finding:
     return judge_initramfs(node, image, boot.release)
 
 
-def _entry(node: Node, boot: Boot) -> BootEntry:
-    """The line of the boot menu that would start the kernel.
-
-    :raises NoEvidence: where there is none, or its arguments are not known.
-    """
-    usable = [e for e in node.boot_entries if e.kernel == boot.release and not e.recovery]
-    entry = node.next_boot if boot.following else next(iter(usable), None)
-    if entry is None:
-        raise NoEvidence(f"no boot entry starts {boot.release}", hint="update-grub, or grubby")
-    if entry.unresolved:
-        raise NoEvidence(f"boot entry of {boot.release}: its variables were not read")
-    return entry
-
-
 def _configuration(node: Node, want: Want, boot: Boot) -> Finding:
     """Nothing keeps the modules from loading: no blacklist, on disk or on its command line."""
     finding = modules.blacklist.judge(node, want)
     if finding.status is not Status.PASS:
         return replace(finding, hint=finding.hint or modules.blacklist.fix)
-    entry = _entry(node, boot)
+    entry = entry_of(node, boot)
     needed = {"nvidia", "mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs", "nvidia_peermem"}
     named = {each.replace("-", "_") for name in BLACKLISTS for each in entry.cmdline.listed(name)}
     if stopped := sorted(named & needed):
@@ -261,7 +208,7 @@ def _arguments(node: Node, want: Want, boot: Boot) -> Finding:
     now = [word for word in node.cmdline.words if word.partition("=")[0] in KEPT]
     if not now:
         return passed("none about IOMMU or PCI to lose")
-    words = _entry(node, boot).cmdline.words
+    words = entry_of(node, boot).cmdline.words
     lost = [word for word in now if word not in words]
     if lost:
         arguments = " ".join(lost)
@@ -280,7 +227,7 @@ TOPICS: dict[str, Topic] = {
     "rdma-stack": _rdma,
     "nvidia-peermem": _peermem,
     "dma-buf": _dmabuf,
-    "signatures": _signatures,
+    "signatures": signatures,
     "initramfs": _initramfs,
     "configuration": _configuration,
     "autoload": _autoload,

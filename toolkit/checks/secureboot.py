@@ -12,14 +12,12 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
-from toolkit.checks.signatures import refused
+from toolkit.checks.signatures import BUILT_IN, refused
 from toolkit.facts.modules import ModuleFile
 from toolkit.facts.node import Node
 from toolkit.facts.refusals import key_rejected
-from toolkit.facts.secureboot import Enrolment, SecureBoot
+from toolkit.facts.secureboot import ENROL, Enrolment, SecureBoot
 from toolkit.want import PeerPath, Want
-
-ENROL = "mokutil --import CERTIFICATE, reboot, confirm at the console (not over SSH)"
 
 
 def _files(node: Node, want: Want) -> list[ModuleFile]:
@@ -29,7 +27,7 @@ def _files(node: Node, want: Want) -> list[ModuleFile]:
         files.append(node.driver_file)
     if want.path is PeerPath.PEERMEM and node.peermem_chosen is not None:
         files.append(node.peermem_chosen)
-    return files
+    return [each for each in files if each.filename != BUILT_IN]
 
 
 @check(

@@ -46,6 +46,7 @@ class ModuleFile:
     signer: str = ""
     depends: tuple[str, ...] = ()
     signed: bool = False  # a kmod without OpenSSL tells of a signature, and not whose it is
+    key: str = ""  # serial number of the signer's certificate, lower-case hex
 
     @property
     def name(self) -> str:
@@ -129,6 +130,7 @@ def parse_modinfo(text: str) -> dict[str, ModuleFile]:
                 values.get("signer", ""),
                 tuple(each for each in values.get("depends", "").split(",") if each),
                 bool(values.keys() & {"signer", "sig_key"}),
+                values.get("sig_key", "").replace(":", "").lower(),
             )
     return files
 

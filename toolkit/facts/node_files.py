@@ -77,9 +77,19 @@ class Files(System, Modules):
 
     @fact
     def signatures_demanded(self) -> str:
-        """What makes the kernel refuse unsigned modules; "" where nothing does."""
+        """What makes the kernel refuse unsigned modules; "" where nothing does.
+
+        :raises NoEvidence: where lockdown is likely and the kernel's file of it is not there.
+        """
         if self._there("sig-enforce") and self._text("sig-enforce").strip() == "Y":
             return "module.sig_enforce"
+        hidden = not self._there("lockdown") and self.secure_boot is SecureBoot.ON
+        # A kernel built without lockdown has no such file; others hide it with securityfs.
+        if hidden and self.kernel_config.get("CONFIG_SECURITY_LOCKDOWN_LSM") != "n":
+            raise NoEvidence(
+                "/sys/kernel/security/lockdown: not there, and Secure Boot is on",
+                hint="mount -t securityfs securityfs /sys/kernel/security",
+            )
         return "" if self.lockdown == "none" else f"lockdown ({self.lockdown})"
 
     @fact

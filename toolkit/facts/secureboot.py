@@ -6,12 +6,18 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from toolkit.errors import Unparsable
+from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.lines import blocks
 
-_RING_KEY = re.compile(r"asymmetric: (.*?)(?:: ([0-9a-f]{8,}))?\s*$")
-_HELD_KEY = re.compile(r" asymmetri (.*?)(?:: ([0-9a-f]{8,}))?: X509\.")
+_RING_KEY = re.compile(r"asymmetric: (.*?)(?:: ([0-9a-f]{2,}))?\s*$")
+_HELD_KEY = re.compile(r" asymmetri (.*?)(?:: ([0-9a-f]{2,}))?: X509\.")
 _RING_SEEN = re.compile(r" keyring +\.builtin_trusted_keys: ")
+# Keyrings that hold certificates too, by which modules are not judged.
+_RING_BESIDE = re.compile(r" keyring +(?:\.platform|[._]ima|[._]evm): (?!empty)")
+_SERIAL = re.compile(r"Serial Number:(?: \d+ \(0x([0-9a-f]+)\))?")
+_COLONS = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2})*")
+MOK_LIST = "mokutil --list-enrolled"
+ENROL = "mokutil --import CERTIFICATE, reboot, confirm at the console (not over SSH)"
 # Of the kernel's keyrings, those by which modules are judged. The firmware's own,
 # .platform, counts only where a distribution has patched its kernel to ask it.
 FOR_MODULES = (".builtin_trusted_keys", ".secondary_trusted_keys", ".machine")
@@ -58,40 +64,101 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
+class Enrolled:
+    """One certificate that the machine's owner enrolled (MOK)."""
+
+    serial: str  # lower-case hex, no zeroes in front
+    issuer: str  # its distinguished name, as OpenSSL prints it
+    id: str  # subject key id, lower-case hex; "" for none
+
+
+@dataclass(frozen=True, slots=True)
 class Keys:
-    """The certificates of the kernel's keyrings."""
+    """The certificates of the kernel's keyrings.
+
+    A signature names its certificate by issuer and serial number, and keyrings show subject
+    and key id: two keys of one name ("DKMS module signing key", before and after a machine
+    was installed anew) look the same. What mokutil lists has both, and tells them apart.
+    """
 
     held: tuple[Key, ...]
     seen: bool  # whether the reader was shown the kernel's keyrings at all; others see none
     rings: tuple[str, ...]  # the keyrings that keyctl told of, empty ones too
+    enrolled: tuple[Enrolled, ...] = ()
+    beside: bool = True  # whether any keyring holds certificates that do not count for modules
 
-    def trusts(self, name: str, key: str) -> Key | None:
-        """The certificate of this common name or key id; None where the kernel has none.
+    def trusts(self, signer: str, serial: str) -> bool:
+        """Whether the kernel takes modules of this signer.
 
-        A name that is told by keyring counts in one that modules are judged by.
+        :param signer: common name of the certificate's issuer; "" where only a key id is told.
+        :param serial: of the certificate, or the key's id: hex.
+        :raises NoEvidence: where a key fits, and nobody can tell whether it counts.
         """
-        fit = [each for each in self.held if (name and each.name == name) or each.id == key]
-        in_rings = [each for each in fit if each.ring in FOR_MODULES]
-        if in_rings or self.rings:
-            return next(iter(in_rings), None)
-        return next(iter(fit), None)
+        number = serial.lstrip("0")
+        # A short number may be that of several certification authorities.
+        same = {
+            each.id
+            for each in self.enrolled
+            if each.serial == number and (len(number) > 8 or signer in each.issuer)
+        } - {""}
+        others = {each.id for each in self.enrolled if number and each.serial != number}
+        told = [key for key in self.held if key.ring] if self.rings else self.held
+        # A certificate without key id is shown with its serial number in its place.
+        exact = [k for k in told if k.id in same or (number and k.id.lstrip("0") == number)]
+        named = [k for k in told if signer and k.name == signer and k.id not in others]
+        if any(self._counts(key) for key in exact):
+            return True
+        if any(self._counts(key) and key.ring != ".machine" for key in named):
+            return True
+        fits = [*exact, *named]
+        if not fits:
+            return False
+        raise self._open(fits)
+
+    def _counts(self, key: Key) -> bool:
+        if self.rings:
+            return key.ring in FOR_MODULES
+        return not self.beside
+
+    def _open(self, fits: list[Key]) -> NoEvidence:
+        """Why nobody can tell."""
+        name = fits[0].name
+        if not self.rings:
+            return NoEvidence(
+                f"the kernel holds a key named {name}, and /proc/keys tells no keyring",
+                hint="install keyutils there, for keyctl",
+            )
+        if any(key.ring == ".machine" for key in fits):
+            return NoEvidence(
+                f".machine holds a key named {name}, and whether this one nobody tells",
+                hint="install mokutil there",
+            )
+        return NoEvidence(
+            f"{name} is in the firmware's keyring .platform alone, and not every kernel asks it",
+            hint=f"enrol the certificate as the owner's: {ENROL}",
+        )
 
 
 def parse_keys(text: str) -> Keys:
-    """Read the probe's blocks: one a keyring by keyctl, then the lines of /proc/keys.
+    """Read the probe's blocks: one a keyring by keyctl, mokutil's list, then /proc/keys.
 
     :raises Unparsable: at a line of keyctl that is no key.
     """
     held: list[Key] = []
     rings: list[str] = []
-    seen = False
+    enrolled: tuple[Enrolled, ...] = ()
+    seen = beside = False
     for name, lines in blocks(text, "keyrings"):
+        if name == MOK_LIST:
+            enrolled = _parse_enrolled(lines)
+            continue
         if name != "/proc/keys":
             rings.append(name)
             seen = True
         for number, line in enumerate(lines, start=1):
             if name == "/proc/keys":
                 seen = seen or _RING_SEEN.search(line) is not None
+                beside = beside or _RING_BESIDE.search(line) is not None
                 found = _HELD_KEY.search(line)
                 held += [Key(found[1].strip(), found[2] or "")] if found else []
                 continue
@@ -99,7 +166,29 @@ def parse_keys(text: str) -> Keys:
             if found is None:
                 raise Unparsable(name, line, number)
             held.append(Key(found[1], found[2] or "", name))
-    return Keys(tuple(held), seen, tuple(rings))
+    return Keys(tuple(held), seen, tuple(rings), enrolled, beside)
+
+
+def _parse_enrolled(lines: list[str]) -> tuple[Enrolled, ...]:
+    """OpenSSL's text of certificates, of which the probe keeps serial, issuer and key id."""
+    found: list[dict[str, str]] = []
+    heading = ""
+    for line in (each.strip() for each in lines):
+        if told := _SERIAL.match(line):
+            found.append({"serial": (told[1] or "").lstrip("0")})
+            heading = "serial"
+        elif line.startswith("Issuer:") and found:
+            found[-1]["issuer"] = line.removeprefix("Issuer:").strip()
+        elif line.startswith("X509v3 Subject Key Identifier"):
+            heading = "id"
+        elif heading and found and _COLONS.fullmatch(line):
+            plain = line.replace(":", "").lower()
+            if not found[-1].get(heading):
+                found[-1][heading] = plain.lstrip("0") if heading == "serial" else plain
+            heading = ""
+    return tuple(
+        Enrolled(each["serial"], each.get("issuer", ""), each.get("id", "")) for each in found
+    )
 
 
 class Enrolment(StrEnum):

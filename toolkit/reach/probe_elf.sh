@@ -127,6 +127,11 @@ trusted_keys() { # by keyring where keyctl is there; else all that the kernel ho
         echo "@.$ring"
         printf '%s\n' "$found" | grep asymmetric
     done
+    if [ -n "$(locate mokutil)" ] && [ -d "$root/sys/firmware/efi" ]; then
+        echo '@mokutil --list-enrolled' # issuer and serial number, which no keyring tells
+        "$(locate mokutil)" --list-enrolled 2>/dev/null </dev/null |
+            grep -E '^ *(Serial Number:|Issuer:|X509v3 Subject Key Id|[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2})+ *$)'
+    fi
     echo @/proc/keys
     grep -E ' (asymmetri|keyring) ' "$root/proc/keys" 2>/dev/null
 }
@@ -159,6 +164,8 @@ probe_elf() {
     take unsupported-modules modprobe.d unsupported
     secure=/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c
     if [ -e "$root$secure" ]; then take efi-secureboot "$secure" efi_byte "$secure"
+    elif [ -d "$root/sys/firmware/efi" ] && [ -z "$(names /sys/firmware/efi/efivars/*)" ]; then
+        frame efi-secureboot failed:19 "$secure" # ENODEV: booted by EFI, its variables not mounted
     else frame efi-secureboot absent "$secure"; fi
     cmd mokutil 5 mokutil --sb-state
     for key in /var/lib/shim-signed/mok/MOK.der /var/lib/dkms/mok.pub; do
