@@ -41,13 +41,19 @@ def release(build: Path) -> str:
     return (build / "include/generated/utsrelease.h").read_text().split('"')[1]
 
 
-def other_kernel(build: Path, folder: Path) -> Path:
-    """A build folder of another release, in which module_layout has another version."""
+def copy_of(build: Path, folder: Path) -> Path:
+    """A build folder that may be changed."""
     original = build.resolve()
     copy = Path(shutil.copytree(original, folder, symlinks=True))
     for link in (each for each in original.iterdir() if each.is_symlink()):
         (copy / link.name).unlink()
         (copy / link.name).symlink_to(link.resolve())
+    return copy
+
+
+def other_kernel(build: Path, folder: Path) -> Path:
+    """A build folder of another release, in which module_layout has another version."""
+    copy = copy_of(build, folder)
     now, then = release(build), release(build).replace("-", "-99-", 1)
     header = copy / "include/generated/utsrelease.h"
     header.write_text(header.read_text().replace(now, then))
@@ -85,11 +91,35 @@ class Signing:
         run(build / "scripts/sign-file", "sha256", self.key, self.certificate, target)
         return target
 
+    def listed(self) -> str:
+        """The certificate as mokutil --list-enrolled prints it: by OpenSSL."""
+        return run("openssl", "x509", "-inform", "DER", "-in", self.certificate, "-noout", "-text")
+
     def id(self) -> str:
         """The subject key id, lower-case hex, as /proc/keys shows it."""
         told = run("openssl", "x509", "-inform", "DER", "-in", self.certificate, "-noout",
                    "-ext", "subjectKeyIdentifier")  # fmt: skip
         return told.split("\n")[1].strip().replace(":", "").lower()
+
+
+def make_folder(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
+def rows_of(symvers: Path, symbols: str) -> str:
+    """The rows of a Module.symvers whose symbols begin so."""
+    rows = [row for row in symvers.read_text().splitlines(True) if f"\t{symbols}" in row]
+    assert rows, symbols
+    return "".join(rows)
+
+
+def with_symbols(build: Path, folder: Path, rows: str) -> Path:
+    """A copy of a build folder whose Module.symvers has more rows."""
+    copy = copy_of(build, folder)
+    symvers = copy / "Module.symvers"
+    symvers.write_text(symvers.read_text() + rows)
+    return copy
 
 
 def signing(folder: Path, name: str) -> Signing:

@@ -42,6 +42,7 @@ class Machine:
     enforce: str = "N"
     tainted: int = 4096
     keys: dict[str, str] = field(default_factory=dict)  # key id by common name
+    enrolled: str = ""  # certificates as mokutil lists them; then the keys are in .machine
 
     def put(self, module: Path, name: str = "") -> None:
         """Install a module file; the name says how it is packed."""
@@ -93,9 +94,24 @@ class Machine:
             (modules / name).touch()
         run("depmod", "-b", self.root, self.release)
 
+    def _tell_of_keys(self, folder: Path) -> None:
+        """keyctl and mokutil, as on a machine that was booted by EFI."""
+        (self.root / "sys/firmware/efi").mkdir(parents=True, exist_ok=True)
+        rows = [f"1: ---lswrv 0 0 asymmetric: {name}: {key}\n" for name, key in self.keys.items()]
+        said = {"keyctl": "".join(rows), "mokutil": self.enrolled}
+        asked = {"keyctl": "%:.machine", "mokutil": "--list-enrolled"}
+        for name, text in said.items():
+            self._text(f"said/{name}", text)
+            answer = f'cat "$GDR_ROOT/said/{name}"'
+            line = f"case $* in *{asked[name]}*) {answer} ;; *) exit 1 ;; esac\n"
+            (folder / name).write_text(f"#!/bin/sh\n{line}")
+            (folder / name).chmod(0o755)
+
     def _commands(self, *, old_kmod: bool) -> Path:
         folder = self.root / "bin"
         folder.mkdir(exist_ok=True)
+        if self.enrolled:
+            self._tell_of_keys(folder)
         config = f'-C "$root/etc/modprobe.d" -d "$root" -S {self.release}'
         calls = {
             "modprobe": f"/usr/sbin/modprobe {config}",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from tests.modules.building import run
+from tests.modules.building import run, signing
 from tests.modules.conftest import P2P, Built
 from tests.modules.machine import REGISTER, Machine
 from toolkit.checks.all import BY_ID
@@ -152,6 +153,23 @@ def test_a_module_signed_by_a_key_that_the_kernel_holds_is_taken(
         machine.put(signed)
     assert judged(machine.read()).status is Status.PASS
     assert judged(machine.read(), "module.signed").status is Status.PASS
+
+
+def test_a_key_of_the_same_name_is_another_key(
+    machine: Machine, built: Built, tmp_path: Path
+) -> None:
+    """A machine that was installed anew: its firmware keeps the key of the one before."""
+    new, old = built.ours, signing(tmp_path / "old", built.ours.name)
+    machine.enforce = "Y"
+    for name in ("nvidia", "ib_uverbs", "nvidia-peermem"):
+        path = built.good / f"{name}.ko"
+        machine.put(new.sign(built.headers, path, machine.root / f"signed/{name}.ko"))
+    machine.loaded.clear()  # what is loaded would tell that its key was taken
+    machine.symbols.clear()
+    for enrolled, status in ((new, Status.PASS), (old, Status.FAIL)):
+        machine.keys, machine.enrolled = {enrolled.name: enrolled.id()}, enrolled.listed()
+        assert judged(machine.read(), "module.signed").status is status
+        assert judged(machine.read()).status is status
 
 
 def test_providers_that_are_not_loaded_yet_are_no_obstacle(machine: Machine) -> None:

@@ -23,6 +23,22 @@ int nvidia_p2p_put_pages(unsigned long address)
 }
 EXPORT_SYMBOL(nvidia_p2p_put_pages);
 
+/* The vendor's nvidia-peermem imports these too; nobody here calls them. */
+#define ENTRY_POINT(name)	\
+	int name(void);		\
+	int name(void)		\
+	{			\
+		return -ENODEV;	\
+	}			\
+	EXPORT_SYMBOL(name)
+
+ENTRY_POINT(nvidia_p2p_cap_persistent_pages);
+ENTRY_POINT(nvidia_p2p_dma_map_pages);
+ENTRY_POINT(nvidia_p2p_dma_unmap_pages);
+ENTRY_POINT(nvidia_p2p_free_dma_mapping);
+ENTRY_POINT(nvidia_p2p_free_page_table);
+ENTRY_POINT(nvidia_p2p_put_pages_persistent);
+
 MODULE_DESCRIPTION("stands in for the driver in tests");
 MODULE_LICENSE("GPL");
 MODULE_VERSION("580.126.16");
