@@ -225,3 +225,11 @@ def test_what_is_not_installed_gets_its_command() -> None:
         "dkms-status": f"mlnx-ofed-kernel/{OFED}, {KERNEL}, x86_64: built\n"
     })  # fmt: skip
     assert judged(row).finding.hint == f"dkms install mlnx-ofed-kernel/{OFED} -k {KERNEL}"
+
+
+def test_files_that_are_gone_are_built_again_and_no_folder_is_named_after_a_line() -> None:
+    row = next(each for each in ROWS if each.claim == "files-are-gone")
+    again = f"nvidia/{DRIVER} -k {KERNEL}"
+    assert judged(row).finding.hint == (
+        f"dkms build --force {again} && dkms install --force {again}"
+    )

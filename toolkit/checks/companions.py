@@ -162,7 +162,7 @@ def efa(node: Node, want: Want) -> Finding:
     if module is not None and module.initstate == "live":
         return passed(f"efa_nv_peermem {module.version or 'loaded'}")
     if node.driver is None:
-        return failed("no NVIDIA driver is loaded", expected="efa_nv_peermem, or dma-buf")
+        return not_applicable("no NVIDIA driver is loaded: see nvidia.present")
     dmabuf = node.driver.flavor is Flavor.OPEN and node.kernel_version.at_least(5, 12)
     generation = min(each.device for each in adapters) - EFA.start + 1
     if not dmabuf:
@@ -192,8 +192,8 @@ def dcgm(node: Node, want: Want) -> Finding:
     held = sum(each.driver == "nvidia" for each in node.pci.gpus)
     if seen < held:
         return failed(
-            f"{seen} of {held} GPUs",
+            f"DCGM sees {seen} of the {held} GPUs that the driver holds",
             expected=f"all {held}",
-            hint="dmesg | grep -i xid",
+            hint="dmesg | grep -i xid tells why; then dcgmi diag -r 1",
         )
     return passed(f"{seen} GPUs")

@@ -162,7 +162,10 @@ def _install(builds: list[DkmsBuild], kernels: list[str], ill: list[str]) -> str
     version = next((each.version for each in reversed(builds) if each.module == module), "")
     if kernel in kernels and version:
         return f"dkms install {module}/{version} -k {kernel}"
-    broken = ill[0].partition(":")[0]
+    if "/" in module and kernel in kernels:  # its files are gone from DKMS's own folder
+        again = f"{module} -k {kernel}"
+        return f"dkms build --force {again} && dkms install --force {again}"
+    broken = module.partition(":")[0]
     return f"restore /usr/src/{broken.replace('/', '-')}, or dkms remove {broken} --all"
 
 

@@ -175,7 +175,7 @@ def selinux(node: Node, want: Want) -> Finding:
         stamp = _WHEN.search(denied[-1])
         last = datetime.fromtimestamp(int(stamp[1]), UTC).isoformat(" ", "minutes") if stamp else ""
         return failed(
-            f"{len(denied)} denials of RDMA devices in {where}"
+            f"{len(denied)} {'denials' if len(denied) > 1 else 'denial'} of RDMA devices in {where}"
             + (f", the last on {last}" if last else ""),
             expected="no denial",
             hint="ausearch -m avc -ts recent | grep infiniband",

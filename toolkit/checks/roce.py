@@ -53,7 +53,7 @@ def gid(node: Node, want: Want) -> Finding:
         return failed(
             f"{len(missing)} of {len(ports)} RoCE ports without a {V2} GID of an IP address",
             expected=f"a {V2} GID of an IPv4 or IPv6 address",
-            hint=f"ip address show {versions[0]}; cma_roce_mode for {V2}",
+            hint=f"give it an IP address, not of the link alone: ip address show {versions[0]}",
             details=tuple(missing),
         )
     return passed(f"{len(ports)} RoCE ports with a {V2} GID")
