@@ -94,6 +94,15 @@ class OfedRelease(Span):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hca(Span):
+    """One kind of HCA; the span is that of the OFED releases that support it."""
+
+    device: str  # PCI device id of vendor 15b3: "1023"
+    name: str  # "ConnectX-8"
+    mlnx_ofed: bool  # MLNX_OFED supports it; DOCA-OFED does in any case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Consumer(Span):
     name: str  # "nccl", "ucx", "nvshmem", "perftest"
     detects: tuple[str, ...]  # files of which one must exist for it to see peermem
@@ -132,6 +141,7 @@ class Compat:
     cuda: tuple[CudaGate, ...]
     kernels: tuple[KernelGate, ...]
     ofed: tuple[OfedRelease, ...]
+    hcas: tuple[Hca, ...]
     consumers: tuple[Consumer, ...]
     distances: tuple[Distances, ...]
     breakages: tuple[Breakage, ...]
@@ -161,6 +171,10 @@ class Compat:
         """The last release not above this one; None for one older than all."""
         below = [each for each in self.ofed if numbers(each.first) <= numbers(version)]
         return max(below, key=lambda each: numbers(each.first), default=None)
+
+    def hca(self, device: int) -> Hca | None:
+        """The kind of HCA of a PCI device id of vendor 15b3; None for one that is not known."""
+        return next((each for each in self.hcas if each.device == f"{device:04x}"), None)
 
     def kernel_gate(self, name: str) -> KernelGate:
         return next(each for each in self.kernels if each.id == name)
@@ -194,6 +208,7 @@ _KINDS: dict[str, type[Row]] = {
     "cuda": CudaGate,
     "kernels": KernelGate,
     "ofed": OfedRelease,
+    "hcas": Hca,
     "consumers": Consumer,
     "distances": Distances,
     "breakages": Breakage,

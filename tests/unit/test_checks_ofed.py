@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.evidence.board import BOARD, HCAS
 from tests.evidence.build import (
     DRIVER,
     EXPORT,
@@ -13,6 +14,7 @@ from tests.evidence.build import (
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from tests.unit.test_checks_builds import INBOX, NO_DKMS
+from toolkit.facts.pci import MELLANOX
 
 OFA = "/usr/src/ofa_kernel"
 
@@ -98,12 +100,45 @@ FLAVOUR = [
         PREBUILT | {"rdma-modinfo": DENIED}),
     Row("prebuilt", "ofed.kernel_match", PASS, "(prebuilt): installed", PREBUILT),
 ]  # fmt: skip
-ROWS = [*HEADERS, *OPENIBD, *FLAVOUR]
+MLNX: dict[str, Override] = {"ofed-info": "MLNX_OFED_LINUX-24.10-2.1.8.0:\n"}
+CX8 = BOARD.but(HCAS[0], ids=(MELLANOX, 0x1023))
+IDLE = CX8.but(HCAS[0], driver="")
+BF3 = BOARD.but(HCAS[2], ids=(MELLANOX, 0xA2DC))
+CX4 = BOARD.but(HCAS[0], ids=(MELLANOX, 0x1013), driver="")
+HCA = [
+    Row("healthy", "ofed.hca", PASS, "3 ConnectX-7"),
+    Row("connectx-8-with-mlnx-ofed", "ofed.hca", FAIL,
+        "mlnx-ofed 24.10-2.1.8.0 does not support ConnectX-8: 1 without a driver", MLNX, IDLE),
+    Row("connectx-8-with-doca-ofed", "ofed.hca", PASS, "2 ConnectX-7, 1 ConnectX-8", {}, CX8),
+    Row("bluefield-3-that-is-driven-all-the-same", "ofed.hca", PASS, "1 BlueField-3", MLNX, BF3),
+    Row("an-old-one-after-its-time", "ofed.hca", FAIL, "does not support ConnectX-4", {}, CX4),
+    Row("given-to-a-guest", "ofed.hca", PASS, "2 ConnectX-7", MLNX,
+        CX8.but(HCAS[0], driver="vfio-pci")),
+    Row("idle-for-another-reason", "ofed.hca", PASS, "3 ConnectX-7", MLNX,
+        BOARD.but(HCAS[0], driver="")),
+    Row("of-a-kind-that-we-do-not-know", "ofed.hca", UNKNOWN, "15b3:1fff, which is not known", {},
+        BOARD.but(HCAS[0], ids=(MELLANOX, 0x1FFF), driver="")),
+    Row("inbox", "ofed.hca", NA, "the inbox stack", INBOX, IDLE),
+    Row("none", "ofed.hca", NA, "no ConnectX", {}, BOARD.without(*HCAS)),
+    Row("bus-not-read", "ofed.hca", UNKNOWN, "permission", {"pci": DENIED}),
+]  # fmt: skip
+ROWS = [*HEADERS, *OPENIBD, *FLAVOUR, *HCA]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=name)
 def test_ofed(row: Row) -> None:
     holds(row)
+
+
+def test_what_to_do_with_an_hca_that_the_stack_does_not_know() -> None:
+    new = judged(Row("", "ofed.hca", FAIL, "", MLNX, IDLE)).finding
+    assert new.hint == "install DOCA-OFED 25.01 or newer"
+    old = judged(Row("", "ofed.hca", FAIL, "", {}, CX4)).finding
+    assert old.hint == "keep OFED below 25.01, or the inbox stack"
+    driven = judged(Row("", "ofed.hca", PASS, "", MLNX, BF3)).finding
+    assert driven.details[0].endswith(
+        "BlueField-3, driven, not supported by mlnx-ofed 24.10-2.1.8.0"
+    )
 
 
 def test_a_failed_openibd_shows_its_last_words_and_the_way_round() -> None:
