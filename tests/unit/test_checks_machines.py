@@ -6,23 +6,39 @@ from dataclasses import replace
 
 import pytest
 
-from tests.evidence.board import BOARD, GPU_CLASS, GPUS, HCAS, PORTS, Board, Fn, Registers, hca
+from tests.evidence.board import (
+    BOARD,
+    FLAT,
+    GPU_CLASS,
+    GPUS,
+    HCAS,
+    PORTS,
+    Board,
+    Fn,
+    Registers,
+    hca,
+)
 from tests.evidence.build import (
     CPU,
     DOWN,
+    GUEST_CPU,
     INFINIBAND,
     INIT,
+    KERNEL,
     UP,
     groups,
     hca_lines,
+    kernel_block,
     node,
     without_module,
 )
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
 from tests.evidence.healthy_fabric import DEVINFO
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
+from toolkit.checks.check import GIVEN
 from toolkit.facts.hca_roles import HcaUse
 from toolkit.facts.node import Node
+from toolkit.want import Role, Want
 
 # What a virtual function answers for the registers that belong to its physical one.
 RESERVED = Registers(
@@ -45,11 +61,57 @@ WITH_VF: dict[str, Override] = {
     "infiniband": DEVICES,
     "iommu-groups": groups("identity", "10", "11", "20", "21", "30", "40"),
 }
+QEMU = "sys_vendor:QEMU\nproduct_name:Standard PC (Q35 + ICH9, 2009)\n"
+OWN = Want(role=Role.BARE_METAL)
 
 # Two cards with two functions each; the storage card is bonded.
 SECOND = ("0000:19:00.1", "0000:9b:00.1")
 DUAL = BOARD.plus(hca(SECOND[0], PORTS[1], group="20"), hca(SECOND[1], PORTS[3], group="21"))
 BONDED = BOARD.plus(hca("0000:06:00.1", "0000:05:01.0", group="30"))
+
+# A card for Ethernet alone, whose driver makes no RDMA device: ConnectX-3 without mlx4_ib.
+FAR = "0000:07:00.0"
+NIC = replace(hca(FAR, "pci0000:05"), ids=(0x15B3, 0x1003), klass=0x020000, driver="mlx4_core")
+BESIDES = BOARD.plus(NIC)
+NEAR = BOARD.plus(replace(NIC, address="0000:1a:00.0", parent=PORTS[1]))
+
+# A host that gives both GPUs and their HCAs to guests, and uses no driver of NVIDIA's.
+HOST = BOARD
+for given in (*GPUS, *HCAS[:2]):
+    HOST = HOST.but(given, driver="vfio-pci")
+GUESTS: dict[str, Override] = {
+    "infiniband": hca_lines("mlx5_2", HCAS[2], UP),
+    "nvidia-version": ABSENT,
+    "nvidia-smi": ABSENT,
+    "peermem-modinfo": "",
+    "peermem-files": "",
+    "modules-load": "",
+    "kernels": kernel_block(KERNEL, peermem=False, nvidia=False),
+    "module-state": without_module("nvidia_peermem"),
+}
+OF_GUESTS = [
+    "kernel.pending_reboot",
+    "nvidia.version",
+    "nvidia.flavor",
+    "path.selected",
+    "peermem.file",
+    "peermem.loadable",
+    "peermem.loaded",
+    "peermem.autoload",
+    "pcie.distance",
+]
+
+# A guest of Azure: devices without bridges, and one virtual function for the network.
+AZURE = Board(
+    tuple(
+        replace(each, ids=(0x15B3, 0x101E)) if each.address in HCAS else each
+        for each in FLAT.functions
+    )
+)
+MADE_UP = {
+    "cpu": GUEST_CPU,
+    "dmi": "sys_vendor:Microsoft Corporation\nproduct_name:Virtual Machine\n",
+}
 
 
 def ports(*second: tuple[str, str], first: str = INFINIBAND) -> dict[str, Override]:
@@ -119,6 +181,17 @@ ROWS = [
         BONDED,
     ),
     Row("a-function-beside-one-that-is-no-bond", "rdma.devices", FAIL, "for 1 of 4", {}, BONDED),
+    Row("for-ethernet-alone", "rdma.devices", PASS, "3 devices", {}, BESIDES),
+    Row("as-near-as-the-others", "rdma.devices", FAIL, "for 1 of 4 HCAs", {}, NEAR),
+    Row(
+        "infiniband-far-away",
+        "rdma.devices",
+        FAIL,
+        "for 1 of 4 HCAs",
+        {},
+        BESIDES.but(FAR, klass=0x020700),
+    ),
+    Row("nobody-drives-it", "rdma.devices", FAIL, "for 1 of 4", {}, BESIDES.but(FAR, driver="")),
     Row("no-cable-in-any-second-port", "rdma.port", PASS, "2 HCAs up", ports(DOWN, DOWN), DUAL),
     Row("one-second-port-is-missed", "rdma.port", FAIL, "1 of 4", ports(UP, DOWN), DUAL),
     Row("a-second-port-with-a-link", "rdma.port", FAIL, "1 of 4", ports(DOWN, INIT), DUAL),
@@ -131,6 +204,12 @@ ROWS = [
         ports(DOWN, DOWN, first=INFINIBAND.replace("4: ACTIVE", "1: DOWN", 1)),
         DUAL,
     ),
+    *(Row("host-of-guests", each, NA, GIVEN, GUESTS, HOST) for each in OF_GUESTS),
+    Row("a-host-that-should-use-them", "peermem.loaded", FAIL, "not loaded", GUESTS, HOST, OWN),
+    Row("one-gpu-is-left", "peermem.loaded", FAIL, "not", GUESTS, HOST.but(GPUS[0], driver="")),
+    Row("what-drives-them-was-cut", "nvidia.present", UNKNOWN, "perm", {"pci-links": DENIED}, HOST),
+    Row("azure", "rdma.sriov", NA, "microsoft makes up", MADE_UP, AZURE),
+    Row("kvm", "rdma.sriov", FAIL, "offer no ATS", {"cpu": GUEST_CPU, "dmi": QEMU}, AZURE),
     Row("no-driver", "nvidia.params", NA, "no NVIDIA driver is loaded", UNDRIVEN),
     Row("no-driver", "nvidia.persistence", NA, "no NVIDIA driver is loaded", UNDRIVEN),
     Row("no-driver", "nvidia.mig_vgpu", NA, "no NVIDIA driver is loaded", UNDRIVEN),

@@ -7,8 +7,22 @@ from typing import Any, cast
 
 import pytest
 
-from tests.evidence.board import BOARD, GPUS, HCAS, PORTS, REDIRECTS, Board
-from tests.evidence.build import node
+from tests.evidence.board import (
+    BOARD,
+    BRIDGE,
+    FLAT,
+    GPU_CLASS,
+    GPUS,
+    HCAS,
+    IB,
+    PORTS,
+    REDIRECTS,
+    Board,
+    Fn,
+    hca,
+)
+from tests.evidence.build import UP, hca_lines, node
+from tests.evidence.frames import Override
 from tests.unit.test_checks_pci import DRAWN, GUEST, loose, matrix
 from tests.unit.test_facts_express import LSPCI_OF_A_PORT
 from toolkit.errors import NoEvidence
@@ -133,3 +147,55 @@ def test_json_mirrors_it() -> None:
     port = told["roots"][1]["below"][0]["below"][0]["below"][0]
     assert (port["address"], port["acs"]) == (PORTS[0], "ReqRedir CmpltRedir")
     assert port["below"][0]["kind"] == "GPU"
+
+
+def rooted(count: int) -> tuple[Board, dict[str, Override]]:
+    """As many GPUs and HCAs on root ports of their own, with long names."""
+    board, devices = Board(()), ""
+    for number in range(count):
+        numa = number * 2 // count
+        for bus, ids in ((0x10, (0x10DE, 0x2330)), (0x80, (0x15B3, 0x1021))):
+            top, below = f"0000:{bus + 2 * number:02x}", f"0000:{bus + 2 * number + 1:02x}:00.0"
+            klass = GPU_CLASS if bus == 0x10 else IB
+            board = board.plus(
+                Fn(f"{top}:01.0", f"pci{top}", (0x1022, 0x14AB), BRIDGE, numa=numa),
+                Fn(below, f"{top}:01.0", ids, klass, numa=numa),
+            )
+        devices += hca_lines(f"rocep{number}s0f0np{number}", below, UP)
+    return board, {"infiniband": devices}
+
+
+def test_hcas_that_are_equally_far_share_a_row() -> None:
+    board, frames = rooted(8)
+    seen = drawn(node(frames, board=board))
+    assert "0000:11:00.0  rocep0s0f0np0 and 3 more  NODE " in seen
+    assert sum(" more  NODE " in line for line in seen.split("\n")) == 8
+    assert max(map(len, seen.split("\n"))) <= WIDTH
+
+
+def test_hcas_behind_the_switch_have_a_row_each() -> None:
+    board = BOARD.plus(hca("0000:19:00.1", PORTS[1]))
+    frames = node().text("infiniband") + hca_lines("mlx5_3", "0000:19:00.1", UP)
+    seen = drawn(node({"infiniband": frames}, board=board)).split("\n")
+    assert sum(line.startswith(f"{GPUS[0]}  mlx5_") and "PIX " in line for line in seen) == 2
+
+
+def test_a_long_product_name_is_cut_to_the_terminal() -> None:
+    names = node().text("nvidia-smi").replace("H100 80GB HBM3", "RTX PRO 6000 " + "Blackwell " * 5)
+    lines = drawn(node({"nvidia-smi": names})).split("\n")
+    assert any(
+        "GPU NVIDIA RTX PRO 6000 Blackwell" in line and "…  32 GT/s" in line for line in lines
+    )
+    assert max(map(len, lines)) <= WIDTH
+
+
+def test_hcas_are_counted_on_a_node_without_gpu() -> None:
+    seen = of(BOARD.without(*GPUS))
+    assert seen.startswith("gpu01  0 GPUs, 3 HCAs, by the PCI tree")
+    assert "HCA mlx5_0" in seen
+
+
+def test_the_tree_of_a_guest_is_not_taken_for_the_machine() -> None:
+    seen = drawn(node(GUEST, board=FLAT))
+    assert "root complex pci0000:00, several NUMA nodes" in seen
+    assert "note: a guest's PCI tree is not the machine's" in seen

@@ -18,10 +18,13 @@ from toolkit.facts.node import Node
 from toolkit.facts.pci import PciFunction
 from toolkit.facts.platform import Platform, is_cx_nic
 from toolkit.facts.topology import Pair, path_pairs
+from toolkit.facts.virt import guest_of
 from toolkit.want import Role, Want
 
 # Virtual functions of Mellanox, by which a guest knows them; it sees no physfn.
 _VIRTUAL = frozenset({0x1014, 0x1016, 0x1018, 0x101A, 0x101C, 0x101E, 0xA2D3})
+# Hypervisors whose guests read the capabilities of the device itself.
+_SHOWS_ALL = frozenset({"qemu", "kvm"})
 _HOSTS = frozenset({Role.BARE_METAL, Role.VM_HOST})
 _FIRMWARE = "mlxconfig -d {} set ATS_ENABLED={}, then a cold boot"
 
@@ -105,7 +108,8 @@ def sriov(node: Node, want: Want) -> Finding:
 
     A guest's traffic between HCA and GPU cannot have ACS off: only ATS on the HCA and
     DirectTrans on the ports above it keep it below the switch. On bare metal virtual
-    functions change IOMMU groups and nothing else.
+    functions change IOMMU groups and nothing else. Guests of Hyper-V and of others read
+    registers that the hypervisor makes up: there only a measurement tells.
     """
     here = role(node, want)
     if here is Role.VM:
@@ -149,9 +153,16 @@ def _ports(node: Node, near: tuple[Pair, ...]) -> Finding:
 
 
 def _guest(node: Node) -> Finding:
-    virtual = [f for f in node.pci.adapters if f.virtual or f.device in _VIRTUAL]
+    serving = {each.address for each in node.compute_hcas}
+    virtual = [
+        each
+        for each in node.pci.adapters
+        if each.virtual or (each.device in _VIRTUAL and each.address in serving)
+    ]
     if not virtual:
         return absent(node, "no virtual function of an HCA in this guest")
+    if (by := guest_of(node.dmi)) and by not in _SHOWS_ALL:
+        return not_applicable(f"{by} makes up what a guest reads there: ib_write_bw --use_cuda")
     lacking = [
         each.address for each in virtual if node.pci_config.functions[each.address].ats() is None
     ]

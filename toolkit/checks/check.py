@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 
-from toolkit.checks.role import role
+from toolkit.checks.role import PASSED_THROUGH, role
 from toolkit.errors import CutOff, NeedsRoot, NoEvidence, NotCollected, Unparsable
 from toolkit.facts.node import Node
 from toolkit.want import PeerPath, Role, Waiver, Want
@@ -122,6 +122,8 @@ class Check:
             return "no NVIDIA GPU on the PCI bus"
         if self.of_gdr and _one_memory(node.fresh()):
             return ONE_MEMORY
+        if self.of_use and want.role is not Role.BARE_METAL and _all_given(node.fresh()):
+            return GIVEN
         if self.tense is Tense.NOW and not node.live:
             return "an image has no present"
         if self.roles != ALL_ROLES and (here := role(node, want)) not in self.roles:
@@ -133,6 +135,12 @@ class Check:
         """Asks of GPUDirect itself, rather than of the node that might do it."""
         topic = self.id.partition(".")[0]
         return topic in _GDR or self.id in {"pcie.distance", "pcie.bar1"}
+
+    @property
+    def of_use(self) -> bool:
+        """Asks of what a node needs that uses its GPUs itself, rather than giving them away."""
+        topic = self.id.partition(".")[0]
+        return (topic in _OWN_USE or self.id in _OWN_USE) and self.id not in _OF_ANY_HOST
 
     def _waiver(self, want: Want) -> Waiver | None:
         return next((each for each in want.waivers if each.check == self.id), None)
@@ -165,6 +173,29 @@ def without_gpus(node: Node) -> bool:
 
 _GDR = frozenset({"path", "peermem", "dmabuf", "ib", "gdrcopy", "acs", "ats"})
 ONE_MEMORY = "by design: CPU and GPU share one memory (GB10), and host buffers serve"
+
+# On a host whose GPUs all belong to guests these are the guests' affair; that no GPU is given
+# away where none should be is a check of its own, gpu.vfio_bound.
+_OWN_USE = frozenset({"path", "peermem", "dmabuf", "ib", "gdrcopy", "nvidia"}) | {
+    "kernel.pending_reboot",
+    "pcie.distance",
+}
+_OF_ANY_HOST = frozenset({"nvidia.present", "nvidia.fabricmanager"})
+GIVEN = "every GPU is given to guests (vfio-pci): judge it there"
+
+
+def _all_given(node: Node) -> bool:
+    """Known to have given all its GPUs to guests.
+
+    :raises CutOff: where the evidence ends before it could tell.
+    """
+    try:
+        gpus = node.pci.gpus
+    except CutOff:
+        raise
+    except (NoEvidence, Unparsable):
+        return False
+    return bool(gpus) and all(each.driver == PASSED_THROUGH for each in gpus)
 
 
 def _one_memory(node: Node) -> bool:

@@ -7,8 +7,10 @@ import re
 from toolkit.checks.check import Finding, Impact, Tense, check, failed, passed
 from toolkit.facts.node import Node
 from toolkit.facts.rdma import Kind, RdmaDevice
+from toolkit.facts.topology import best_pairs, pair
 from toolkit.want import Want
 
+ETHERNET = 0x0200  # class and subclass of a network function
 # How GPU memory is reached through devices that are no HCAs.
 _OTHERS = {
     Kind.SOFTWARE: "Soft-RoCE and Soft-iWARP copy through the processor: no GPUDirect RDMA",
@@ -26,7 +28,8 @@ def devices(node: Node, want: Want) -> Finding:
     """Every HCA on the PCI bus is an RDMA device that user space can open.
 
     Software devices (rxe, siw) look like HCAs to every tool and can never do GPUDirect RDMA.
-    EFA devices do it in a way of their own. Where libibverbs has no provider for a device,
+    EFA devices do it in a way of their own. A Mellanox card far from the GPUs that is there
+    for Ethernet alone is none of them. Where libibverbs has no provider for a device,
     the kernel has it and user space does not: after an update of only one of them.
     """
     if not node.tells_rdma and (listing := node.lists_no_hca):
@@ -38,7 +41,8 @@ def devices(node: Node, want: Want) -> Finding:
             f"no RDMA device; {len(idle)} HCAs on the PCI bus"
             if idle
             else "no RDMA device, no HCA",
-            expected="an RDMA device for each HCA",
+            expected="an RDMA device for each HCA" if idle else "an HCA",
+            hint="" if idle else "lspci -d 15b3: is the card in, and on in the BIOS?",
             details=tuple(idle),
         )
     idle = _idle(node)
@@ -51,12 +55,13 @@ def devices(node: Node, want: Want) -> Finding:
             expected="an RDMA device for each HCA" if idle else "an HCA",
             details=(*idle, *others),
         )
-    if idle:
+    missed = [each for each in idle if not _plain_nic(node, each)]
+    if missed:
         driven = len({each.address for each in node.rdma_hardware})
         return failed(
-            f"no RDMA device for {len(idle)} of {len(idle) + driven} HCAs",
+            f"no RDMA device for {len(missed)} of {len(idle) + driven} HCAs",
             expected="an RDMA device for each HCA",
-            details=tuple(idle),
+            details=tuple(missed),
         )
     return _opened(node)
 
@@ -76,6 +81,17 @@ def _idle(node: Node) -> list[str]:
         and each.address not in driven
         and _card(each.address) not in bonded
     ]
+
+
+def _plain_nic(node: Node, address: str) -> bool:
+    """A net device of the node itself: Ethernet, driven, and every GPU has a nearer HCA."""
+    function = node.pci.functions[address]
+    if function.klass >> 8 != ETHERNET or not function.driver.startswith("mlx"):
+        return False
+    best = best_pairs(node.pci, node.hcas)
+    return bool(best) and all(
+        each.distance < pair(node.pci, each.gpu, function).distance for each in best
+    )
 
 
 def _card(address: str) -> str:
@@ -105,7 +121,10 @@ def _opened(node: Node) -> Finding:
     others = [each for each in node.rdma_devices if each.kind is not Kind.HCA]
     return passed(
         f"{len(node.rdma_devices)} devices",
-        details=tuple(f"{each.name}: {each.kind}, no HCA" for each in others),
+        details=(
+            *(f"{each.name}: {each.kind}, no HCA" for each in others),
+            *(f"{each}: for Ethernet alone, far from the GPUs" for each in _idle(node)),
+        ),
     )
 
 

@@ -112,10 +112,12 @@ class Topology(Devices):
     def _of_tree(self, source: PairSource) -> Pairs:
         if source is PairSource.DRAWING:
             tree = self.lspci_tree
-            pairs = all_pairs(tree, tree.adapters)
+            hcas = tree.adapters
+            pairs = all_pairs(tree, hcas)
         else:
-            tree, pairs = self.pci, self.tree_pairs
-        named = tree_pairs(pairs, tuple(gpu.address for gpu in tree.gpus), source)
+            tree, hcas, pairs = self.pci, self.hcas, self.tree_pairs
+        gpus, others = (tuple(each.address for each in ends) for ends in (tree.gpus, hcas))
+        named = tree_pairs(pairs, gpus, others, source)
         return replace(named, whole=tree.whole)
 
     def _of_matrix(self) -> Pairs | None:

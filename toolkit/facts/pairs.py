@@ -45,12 +45,18 @@ class Pairs:
         return any(each.distance is not Distance.UNKNOWN for each in self.pairs)
 
 
-def tree_pairs(pairs: tuple[Pair, ...], gpus: tuple[str, ...], source: PairSource) -> Pairs:
-    """:param gpus: addresses of all GPUs, for a node without HCA has no pair."""
+def tree_pairs(
+    pairs: tuple[Pair, ...], gpus: tuple[str, ...], hcas: tuple[str, ...], source: PairSource
+) -> Pairs:
+    """The pairs of a PCI tree by address.
+
+    :param gpus: all of them, for a node without HCA has no pair.
+    :param hcas: all of them, for a node without GPU has none either.
+    """
     named = tuple(
         NamedPair(each.gpu.address, each.hca.address, each.distance, source, each) for each in pairs
     )
-    return Pairs(source, gpus, tuple(dict.fromkeys(each.hca for each in named)), named)
+    return Pairs(source, gpus, hcas, named)
 
 
 def matrix_pairs(matrix: Matrix) -> Pairs:

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from toolkit.report.document import Json
-from toolkit.report.table import Ink, Painter, clean, columns
+from toolkit.report.table import WIDTH, Ink, Painter, clean, columns
 from toolkit.report.topology_view import NOT_READ, Place, Root, View, Way
 
+_LEAST = 8  # characters that are left of a name
 SCHEMA = "gdr-toolkit/topology/1"
-_GRID = 12  # HCAs that fit side by side
+_FAR = frozenset({"PHB", "NODE", "SYS", "NODE or SYS", "?"})  # none of these HCAs is preferred
 
 
 def text(view: View, paint: Painter) -> str:
@@ -27,6 +28,7 @@ def text(view: View, paint: Painter) -> str:
 
 def _root(root: Root, paint: Painter) -> Iterator[str]:
     numa = f"NUMA node {root.numa}" if root.numa >= 0 else "NUMA node not told"
+    numa = "several NUMA nodes" if root.several else numa
     yield f"root complex {root.name}, {numa}"
     yield from _branches(root.below, "", paint)
 
@@ -34,18 +36,26 @@ def _root(root: Root, paint: Painter) -> Iterator[str]:
 def _branches(places: tuple[Place, ...], indent: str, paint: Painter) -> Iterator[str]:
     for number, place in enumerate(places, start=1):
         last = number == len(places)
-        yield f"{indent}{'└─ ' if last else '├─ '}{_place(place, paint)}"
+        branch = indent + ("└─ " if last else "├─ ")
+        yield branch + _place(place, paint, WIDTH - len(branch))
         yield from _branches(place.below, indent + ("   " if last else "│  "), paint)
 
 
-def _place(place: Place, paint: Painter) -> str:
+def _place(place: Place, paint: Painter, room: int) -> str:
+    """:param room: characters that the line may have; the name of a product is cut to fit."""
     end = place.kind in {"GPU", "HCA"}
     kind = paint(place.kind, Ink.BOLD) if end else place.kind
-    words = [place.address, kind, clean(place.name) or place.ids, place.use]
-    line = " ".join(word for word in words if word) + _link(place)
+    name = clean(place.name) or place.ids
+    others = sum(len(each) + 1 for each in (place.address, place.kind, place.use) if each)
+    name = _cut(name, room - others - len(_link(place)))
+    line = " ".join(word for word in (place.address, kind, name, place.use) if word) + _link(place)
     if place.acs == NOT_READ:
         return line + paint("  ACS not read", Ink.GREY)
     return line + (paint(f"  ACS: {place.acs}", Ink.YELLOW) if place.acs else "")
+
+
+def _cut(name: str, room: int) -> str:
+    return name if len(name) <= max(room, _LEAST) else name[: max(room, _LEAST) - 1] + "…"
 
 
 def _link(place: Place) -> str:
@@ -55,22 +65,34 @@ def _link(place: Place) -> str:
 
 
 def _nearest(view: View, paint: Painter) -> Iterator[str]:
-    """A row for each GPU and each HCA that none is nearer than; a line below for what blocks."""
+    """A row for each GPU and each HCA that none is nearer than; a line below for what blocks.
+
+    HCAs that are equally far from a GPU, none of them behind its switch, share a row.
+    """
     rows: list[tuple[str, ...]] = [("GPU", "HCA", "distance", "limiting link", "ACS redirect")]
-    chosen = [way for way in view.ways if way.nearest]
-    rows += [(way.gpu, way.hca, way.distance, _limit(way), _redirect(way)) for way in chosen]
+    chosen: dict[tuple[str, ...], list[Way]] = {}
+    for way in view.ways:
+        if way.nearest:
+            alone = () if way.distance in _FAR else (way.hca,)
+            chosen.setdefault((way.gpu, way.distance, way.limit, *alone), []).append(way)
+    for first, *more in chosen.values():
+        hcas = f"{first.hca} and {len(more)} more" if more else first.hca
+        limit = _limit(first, alone=not more)
+        rows.append((first.gpu, hcas, first.distance, limit, _redirect(first)))
     head, *body = columns([tuple(map(clean, row)) for row in rows])
     yield head
-    for way, line in zip(chosen, body, strict=True):
+    for ways, line in zip(chosen.values(), body, strict=True):
         yield line
-        for each in way.redirects or ():
+        for each in ways[0].redirects or ():
             yield paint(f"    blocked by {each}", Ink.RED)
 
 
-def _limit(way: Way) -> str:
+def _limit(way: Way, *, alone: bool) -> str:
+    """:param alone: whether the row is of one path, so that the place of its link is told."""
     if not way.limit:
         return "not told"
-    return f"{way.limit} = {way.gigabytes:.1f} GB/s at {way.limited_at}"
+    speed = f"{way.limit} = {way.gigabytes:.1f} GB/s"
+    return f"{speed} at {way.limited_at}" if alone else speed
 
 
 def _redirect(way: Way) -> str:
@@ -82,8 +104,12 @@ def _redirect(way: Way) -> str:
 def _grid(view: View) -> Iterator[str]:
     """The distance of every GPU to every HCA."""
     known = {(way.gpu, way.hca): way.distance for way in view.ways}
-    for start in range(0, len(view.hcas), _GRID):
-        hcas = view.hcas[start : start + _GRID]
+    names = [clean(each) for each in view.hcas]
+    # Every column is as wide as its name, or "NODE or SYS".
+    wide = max(map(len, (*names, *(way.distance for way in view.ways))))
+    fit = max(1, (WIDTH - max(map(len, view.gpus))) // (wide + 2))
+    for start in range(0, len(view.hcas), fit):
+        hcas = view.hcas[start : start + fit]
         rows = [("", *hcas)]
         rows += [(gpu, *(known.get((gpu, hca), "?") for hca in hcas)) for gpu in view.gpus]
         yield from columns([tuple(map(clean, row)) for row in rows])

@@ -46,8 +46,9 @@ class Root:
     """One root complex, or rather the part of it that leads to GPUs and HCAs."""
 
     name: str  # "pci0000:15"
-    numa: int  # -1: not told
+    numa: int  # -1: not told, or several
     below: tuple[Place, ...]
+    several: bool = False  # its functions tell different NUMA nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +150,12 @@ class _Tree:
 
     def roots(self) -> tuple[Root, ...]:
         tops = dict.fromkeys(each.parents[0] for each in self._ends.values() if each.parents)
-        return tuple(Root(top, self._numa(top), self._below(top)) for top in sorted(tops))
+        return tuple(self._root(top) for top in sorted(tops))
 
-    def _numa(self, top: str) -> int:
-        return max(each.numa for each in self._ends.values() if each.parents[:1] == (top,))
+    def _root(self, top: str) -> Root:
+        nodes = {each.numa for each in self._ends.values() if each.parents[:1] == (top,)} - {-1}
+        numa = next(iter(nodes)) if len(nodes) == 1 else -1
+        return Root(top, numa, self._below(top), len(nodes) > 1)
 
     def _below(self, above: str) -> tuple[Place, ...]:
         return tuple(self._place(each) for each in sorted(self._children.get(above, [])))
@@ -209,6 +212,8 @@ def _way(node: Node, each: NamedPair, names: dict[str, str], *, nearest: bool) -
 
 def _notes(node: Node, ways: tuple[Way, ...]) -> tuple[str, ...]:
     notes = list(dict.fromkeys(f"{way.gpu}: {way.why}" for way in ways if way.why))
+    if _try(lambda: node.is_guest, otherwise=False):
+        notes.append("a guest's PCI tree is not the machine's: distances may be made up")
     if node.knows_pci and not _try(lambda: node.root, otherwise=True):
         notes.append("not read as root: ACS is not known")
     notes += _try(lambda: node.lspci_differences, ())
