@@ -107,6 +107,13 @@ CASES: dict[str, Case] = {
         "kernels": kernel_block(KERNEL) + kernel_block(NEXT_KERNEL, peermem=False)}),
     "stub": ("nvidia-peermem", FAIL, "a stub", {
         "all-modinfo": built() + built(NEXT_KERNEL, peermem="")}),
+    "peermem-that-never-asks-for-rdma": ("nvidia-peermem", FAIL, "depends on nvidia only", {
+        "all-modinfo": built() + built(NEXT_KERNEL, peermem="nvidia")}),
+    "peermem-linked-from-an-older-kernel-and-ofed-not": ("nvidia-peermem", UNKNOWN,
+        f"built for {KERNEL}, beside doca-ofed built for {NEXT_KERNEL}", {
+        "all-modinfo": built() + built(NEXT_KERNEL).replace(
+            f"depends:        nvidia,ib_uverbs\nvermagic:       {NEXT_KERNEL}",
+            f"depends:        nvidia,ib_uverbs\nvermagic:       {KERNEL}")}),
     "peermem-of-another-driver": ("nvidia-peermem", FAIL, "beside nvidia 580", {
         "all-modinfo": built() + built(NEXT_KERNEL).replace(
             f"peermem.ko\nversion:        {DRIVER}", "peermem.ko\nversion:        570.1")}),
@@ -188,9 +195,69 @@ def test_a_kernel_named_by_hand_needs_its_own_entry() -> None:
     assert "no boot entry starts" in prospect(found, "command-line").finding.found
 
 
+OFED_THERE = BARE_NEXT | {
+    "kernels": kernel_block(KERNEL) + f"@{NEXT_KERNEL}\nimage\nheaders\n"
+    f"/lib/modules/{NEXT_KERNEL}/updates/dkms/ib_core.ko\n",
+}
+
+
 def test_with_headers_the_fix_is_one_command() -> None:
-    fix = prospect(ahead(BARE_NEXT), "driver").finding.hint
+    fix = prospect(ahead(OFED_THERE), "driver").finding.hint
     assert fix == f"dkms install nvidia/{DRIVER} -k {NEXT_KERNEL}"
+
+
+@pytest.mark.parametrize("topic", ["driver", "nvidia-peermem"])
+def test_where_ofed_is_owed_too_it_is_built_before_the_driver(topic: str) -> None:
+    fix = prospect(ahead(BARE_NEXT), topic).finding.hint
+    first, then = (f"dkms install {what} -k {NEXT_KERNEL}" for what in
+                   (f"mlnx-ofed-kernel/{OFED}", f"nvidia/{DRIVER}"))  # fmt: skip
+    assert fix == f"{first}; then {then}"
+
+
+def test_a_stub_is_built_again_behind_ofed() -> None:
+    stub = {"all-modinfo": built() + built(NEXT_KERNEL, peermem="")}
+    what = f"nvidia/{DRIVER} -k {NEXT_KERNEL}"
+    fix = prospect(ahead(stub), "nvidia-peermem").finding.hint
+    assert fix == f"dkms build --force {what} && dkms install --force {what}"
+
+
+def test_of_two_that_differ_nobody_knows_which_one_modprobe_takes() -> None:
+    more = built(NEXT_KERNEL, peermem="").replace("updates/dkms", "extra")
+    found = prospect(ahead({"all-modinfo": built() + built(NEXT_KERNEL) + more}), "nvidia-peermem")
+    assert (found.finding.status, found.finding.found[:9]) == (UNKNOWN, "not alike")
+
+
+EL98 = "5.14.0-687.5.1.el9_8.x86_64"
+
+
+def test_an_ofed_that_does_not_compile_there_is_foretold() -> None:
+    frames = {"os-release": "ID=rhel\nVERSION_ID=9.6\n"}
+    (only,) = ahead(frames, release=EL98).prospects
+    assert only.finding.hint.startswith("DOCA-OFED 3.5 or newer first")
+    there = {**frames, "kernels": kernel_block(KERNEL) + f"@{EL98}\nimage\nheaders\n"}
+    assert "does not compile" in prospect(ahead(there, release=EL98), "rdma-stack").finding.hint
+
+
+@pytest.mark.parametrize(
+    ("system", "release", "hint"),
+    [
+        ("ID=rhel\n", "6.8.0-64-generic", "named like no kernel of rhel"),
+        ("ID=ubuntu\n", EL98, "named like no kernel of ubuntu"),
+        (
+            "ID=rhel\n",
+            "5.14.0-570.el9_6.aarch64+64k",
+            "install kernel-64k-5.14.0-570.el9_6.aarch64 ",
+        ),
+        ("ID=rhel\n", "4.18.0-553.rt7.342.el8_10.x86_64", "install kernel-rt-4.18.0-553.rt7.342"),
+        ("ID=ol\n", "5.15.0-308.179.6.el9uek.x86_64", "install kernel-uek-5.15.0-308"),
+        ("ID=void\n", "6.8.0-64-generic", "install the kernel 6.8.0-64-generic"),
+    ],
+)
+def test_the_packages_of_a_kernel_have_the_names_of_its_flavour(
+    system: str, release: str, hint: str
+) -> None:
+    (only,) = ahead({"os-release": system}, release=release).prospects
+    assert hint in only.finding.hint
 
 
 @pytest.mark.parametrize(

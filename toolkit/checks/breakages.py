@@ -161,11 +161,16 @@ def _b10(node: Node, want: Want) -> str:
 
 
 def _b11(node: Node, want: Want) -> str:
-    if node.distro.id not in _EL or node.distro.version != "9.8" or not node.ofed_dkms:
+    if node.distro.id not in _EL or not node.ofed_dkms:
         return ""
     version = node.ofed.version
-    old = version is not None and not version.at_least(26, 1)
-    return f"{node.ofed} by DKMS on EL 9.8" if old else ""
+    if version is None or version.at_least(26, 1):
+        return ""
+    if node.distro.version == "9.8":
+        return f"{node.ofed} by DKMS on EL 9.8"
+    # Before the update is finished: its kernel is there already.
+    waiting = next((each.release for each in node.kernels if ".el9_8" in each.release), "")
+    return f"{node.ofed} by DKMS, and {waiting} is installed" if waiting else ""
 
 
 def _b12(node: Node, want: Want) -> str:

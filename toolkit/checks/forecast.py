@@ -8,7 +8,12 @@ from toolkit.checks.check import Finding, Status, unknown
 from toolkit.checks.judged import Judged
 from toolkit.checks.prospect_boot import Boot
 from toolkit.checks.prospects import TOPICS, Topic
-from toolkit.checks.remedy import image_package, would_build
+from toolkit.checks.remedy import (
+    cannot_build,
+    image_package,
+    of_another_distribution,
+    would_build,
+)
 from toolkit.errors import ExitCode, NoEvidence, Unparsable
 from toolkit.facts.node import Node
 from toolkit.want import Want
@@ -107,6 +112,10 @@ def _cited(node: Node) -> tuple[str, ...]:
 
 
 def _not_installed(node: Node, release: str) -> Finding:
+    if strange := of_another_distribution(node, release):
+        return unknown(f"{release} is not installed there", hint=strange)
+    if newer := cannot_build(node, release):
+        return unknown(f"{release} is not installed there", hint=newer)
     would = would_build(node)
     then = f"; DKMS would build {would} then" if would else ""
     return unknown(

@@ -5,6 +5,7 @@ These are no checks: they judge a kernel that does not run, and ``forecast`` ask
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -20,9 +21,10 @@ from toolkit.checks.check import (
     without_gpus,
 )
 from toolkit.checks.prospect_boot import Boot, entry_of, signatures
-from toolkit.checks.remedy import files_of, image_package, modules_hint
+from toolkit.checks.remedy import files_of, image_package, modules_hint, ofed_first
 from toolkit.checks.role import PASSED_THROUGH
 from toolkit.errors import NoEvidence
+from toolkit.facts.kernel import module_name
 from toolkit.facts.modules import ModuleFile
 from toolkit.facts.node import Node
 from toolkit.facts.rdma import OfedFlavour
@@ -59,11 +61,13 @@ def _driver(node: Node, want: Want, boot: Boot) -> Finding:
     """The driver is there, in the version that user space has."""
     if why := _without_driver(node):
         return not_applicable(why)
+    hint = modules_hint(node, boot.kernel, node.driver_dkms, "the NVIDIA driver")
+    hint = ofed_first(node, boot.kernel, hint)
     if not boot.kernel.has("nvidia"):
         return failed(
             f"no nvidia for {boot.release}",
             expected=f"nvidia below /lib/modules/{boot.release}",
-            hint=modules_hint(node, boot.kernel, node.driver_dkms, "the NVIDIA driver"),
+            hint=hint,
         )
     file = next(iter(files_of(node, boot.release, "nvidia")), None)
     here = node.driver_file
@@ -72,7 +76,7 @@ def _driver(node: Node, want: Want, boot: Boot) -> Finding:
         return failed(
             f"nvidia {version} for {boot.release}, {here.version} for {node.kernel}",
             expected="one version for both, that of user space",
-            hint=modules_hint(node, boot.kernel, node.driver_dkms, "the NVIDIA driver"),
+            hint=hint,
         )
     return passed(f"nvidia {version}".rstrip(), details=_weak(file, boot))
 
@@ -116,29 +120,58 @@ def _peermem(node: Node, want: Want, boot: Boot) -> Finding:
     if why := _without_driver(node):
         return not_applicable(why)
     hint = modules_hint(node, boot.kernel, node.peermem_dkms or node.driver_dkms, "nvidia-peermem")
+    hint = ofed_first(node, boot.kernel, hint)
     files = files_of(node, boot.release, "nvidia-peermem")
     expected = f"nvidia-peermem below /lib/modules/{boot.release}, with its symbols"
     if not boot.kernel.has("nvidia-peermem"):
         return failed(f"no nvidia-peermem for {boot.release}", expected=expected, hint=hint)
     if not files:
         raise NoEvidence(f"modinfo says nothing of nvidia-peermem for {boot.release}")
-    if not files[0].depends:
-        again = hint.replace("dkms install", "dkms build --force")
-        return failed(
-            "a stub: it depends on nothing",
-            expected=expected,
-            hint=f"build OFED for {boot.release} first; then {again}",
-        )
+    if len({each.depends for each in files}) > 1:
+        names = ", ".join(each.filename for each in files)
+        return unknown(f"not alike: {names}", hint="keep the one that depends on nvidia and OFED")
+    found = _unfit(files[0], boot)
+    if found:
+        return failed(found, expected=expected, hint=_again(hint))
+    return _peermem_beside(node, files[0], boot, hint)
+
+
+def _unfit(file: ModuleFile, boot: Boot) -> str:
+    """What nvidia-peermem does not ask for, of what it rests on; "" for nothing."""
+    names = {module_name(each) for each in file.depends}
+    rdma = {each for each in names if not each.startswith("nvidia")}
+    if not names:
+        return "a stub: it depends on nothing"
+    if "nvidia" in names and (rdma or not boot.kernel.has("ib_core")):  # built into the kernel
+        return ""
+    return f"depends on {', '.join(sorted(names))} only"
+
+
+def _again(hint: str) -> str:
+    """What is built already is not built anew without force."""
+    return re.sub(
+        r"dkms install (\S+ -k \S+)$", r"dkms build --force \1 && dkms install --force \1", hint
+    )
+
+
+def _peermem_beside(node: Node, file: ModuleFile, boot: Boot, hint: str) -> Finding:
+    """nvidia-peermem fits the driver, and the RDMA stack that it would find."""
     driver = next(iter(files_of(node, boot.release, "nvidia")), None)
-    if driver is not None and driver.version != files[0].version:
+    if driver is not None and driver.version != file.version:
         return failed(
-            f"nvidia-peermem {files[0].version} beside nvidia {driver.version}",
+            f"nvidia-peermem {file.version} beside nvidia {driver.version}",
             expected="the same version",
             hint=hint,
         )
+    core = next(iter(files_of(node, boot.release, "ib_core")), None)
+    if core is not None and core.version and core.kernel != file.kernel:
+        return unknown(
+            f"built for {file.kernel}, beside {node.ofed.flavour} built for {core.kernel}",
+            hint=_again(hint),
+        )
     return passed(
-        f"nvidia-peermem {files[0].version}, depends on {', '.join(files[0].depends)}",
-        details=_weak(files[0], boot),
+        f"nvidia-peermem {file.version}, depends on {', '.join(file.depends)}",
+        details=_weak(file, boot),
     )
 
 
@@ -223,8 +256,8 @@ def _arguments(node: Node, want: Want, boot: Boot) -> Finding:
 
 TOPICS: dict[str, Topic] = {
     "kernel": _kernel,
+    "rdma-stack": _rdma,  # before the driver, whose nvidia-peermem is built against it
     "driver": _driver,
-    "rdma-stack": _rdma,
     "nvidia-peermem": _peermem,
     "dma-buf": _dmabuf,
     "signatures": signatures,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.dkms import DkmsState
 from toolkit.facts.kernel import InstalledKernel
@@ -43,21 +45,56 @@ def headers_package(node: Node, release: str) -> str:
         case "debian":
             return f"linux-headers-{release}"
         case "rhel":
-            flavour = "64k-" if "64k" in release else "rt-" if "rt" in release else ""
-            return f"kernel-{flavour}devel-{release.removesuffix('+64k').removesuffix('+rt')}"
+            flavour, version = _flavour(release)
+            return f"kernel-{flavour}devel-{version}"
         case "suse":
             return "kernel-default-devel of the same version"
     return f"the headers of {release}"
 
 
+def _flavour(release: str) -> tuple[str, str]:
+    """The flavour of a kernel of the RHEL family, and what its packages call the version."""
+    version = release.partition("+")[0]
+    if release.endswith("+64k"):
+        return "64k-", version
+    if release.endswith("+rt") or re.search(r"\.rt\d", release):
+        return "rt-", version
+    return ("uek-" if "uek." in release else ""), version
+
+
 def image_package(node: Node, release: str) -> str:
     """The packages with a kernel and its headers."""
+    flavour, version = _flavour(release)
     image = {
         "debian": f"linux-image-{release}",
-        "rhel": f"kernel-{release}",
+        "rhel": f"kernel-{flavour}{version}",
         "suse": "kernel-default",
     }.get(_family(node), f"the kernel {release}")
     return f"{image} and {headers_package(node, release)}"
+
+
+def of_another_distribution(node: Node, release: str) -> str:
+    """What says that a kernel is none of this node's distribution; "" where nothing does.
+
+    The RHEL family writes the distribution into each release, and others never do.
+    """
+    tagged = re.search(r"\.(?:el|fc|amzn)\d", release) is not None
+    family = _family(node)
+    if (family == "rhel") != tagged and family:
+        return f"{release} is named like no kernel of {node.distro.id}"
+    return ""
+
+
+def cannot_build(node: Node, release: str) -> str:
+    """Why DKMS would fail to build OFED for a kernel, and the way out; "" where nothing is known.
+
+    Source: Mellanox/doca-driver-build release_manifests, breakage B11.
+    """
+    version = node.ofed.version
+    old = version is not None and not version.at_least(26, 1)
+    if not old or not node.ofed_dkms or ".el9_8" not in release:
+        return ""
+    return f"DOCA-OFED 3.5 or newer first: {node.ofed} does not compile for EL 9.8"
 
 
 def would_build(node: Node) -> str:
@@ -84,11 +121,24 @@ def modules_hint(node: Node, kernel: InstalledKernel, package: str, what: str) -
     here = [each for each in rows if each.kernel == release and each.state is DkmsState.BUILT]
     latest = (here or [each for each in rows if each.usable] or rows)[-1]
     command = f"dkms install {package}/{latest.version} -k {release}"
+    if package == node.ofed_dkms and (newer := cannot_build(node, release)):
+        return newer
     if _realtime(node, release):
         return f"boot a kernel without PREEMPT_RT: the driver does not build for {release}"
     if here or kernel.headers:
         return command
     return f"install {headers_package(node, release)}, then {command}"
+
+
+def ofed_first(node: Node, kernel: InstalledKernel, hint: str) -> str:
+    """The hint for what is built against OFED, where OFED itself is owed to that kernel too.
+
+    Built before OFED, nvidia-peermem is a stub.
+    """
+    core = [path for path in kernel.modules if "/ib_core.ko" in path and "/kernel/" not in path]
+    if not node.ofed_dkms or core:
+        return hint
+    return f"{modules_hint(node, kernel, node.ofed_dkms, 'OFED')}; then {hint}"
 
 
 def _realtime(node: Node, release: str) -> bool:
