@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from toolkit.checks.check import BOTH_PATHS, Check
+from toolkit.report.explain import home
 
 HEAD = """\
 # Checks
@@ -48,7 +49,8 @@ def _section(check: Check) -> str:
         *([f"{_plain(check.why)}\n"] if check.why else []),
         f"- impact: {check.impact}; tense: {check.tense}; paths: {paths}",
         f"- fix: {_plain(check.fix)}",
-        f"- source: {_plain(check.source)}\n",
+        f"- source: {_plain(check.source)}",
+        f"- code: [{home(check)}](../{home(check)})\n",
     ]
     return "\n".join(lines)
 

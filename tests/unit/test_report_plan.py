@@ -14,12 +14,13 @@ from toolkit.change.plan import Plan
 from toolkit.checks.all import ALL, named
 from toolkit.errors import ExitCode, Outcome
 from toolkit.report.document import Told, document, dumps
-from toolkit.report.explain import explain, listing
+from toolkit.report.explain import explain, home, listing
 from toolkit.report.plan_text import plan_lines
 from toolkit.report.table import Painter
 
 PLAIN = Painter(False)
-SCHEMA = Path(__file__).parents[2] / "docs/report.schema.json"
+ROOT = Path(__file__).parents[2]
+SCHEMA = ROOT / "docs/report.schema.json"
 HEALTHY_PLAN, IOMMU_PLAN = plan_for({}), plan_for(TRANSLATED)
 
 
@@ -74,3 +75,14 @@ def test_an_explanation_says_why_it_matters() -> None:
 
 def test_the_list_has_every_check() -> None:
     assert [line.split()[0] for line in listing(ALL).split("\n")] == [check.id for check in ALL]
+
+
+def test_on_a_terminal_the_list_is_no_wider_than_a_report_and_says_the_same() -> None:
+    wrapped = listing(ALL, wrapped=True)
+    assert max(map(len, wrapped.split("\n"))) <= 100
+    assert wrapped.split() == listing(ALL).split()
+
+
+def test_every_check_tells_the_file_that_holds_it() -> None:
+    for check in ALL:
+        assert f'"{check.id}"' in (ROOT / home(check)).read_text()

@@ -90,7 +90,7 @@ def _told(judged: Judged | None) -> Told | None:
 @verb()
 def checks(said: Said) -> ExitCode:  # noqa: ARG001 every verb has one signature
     """Every check, one line each: id, impact, and the property as it should be."""
-    print(listing(ALL))
+    print(listing(ALL, wrapped=sys.stdout.isatty()))
     return ExitCode.OK
 
 

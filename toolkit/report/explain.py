@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from toolkit.checks.check import Check
-from toolkit.report.table import Ink, Painter, columns, labelled
+from toolkit.report.table import WIDTH, Ink, Painter, columns, labelled
 
 
 def explain(check: Check, paint: Painter) -> str:
@@ -17,9 +19,22 @@ def explain(check: Check, paint: Painter) -> str:
     lines += labelled("path", paths, indent=2)
     lines += labelled("fix", check.fix, indent=2)
     lines += labelled("source", check.source, indent=2)
+    lines += labelled("code", home(check), indent=2)
     return "\n".join(lines)
 
 
-def listing(checks: tuple[Check, ...]) -> str:
-    """All checks, one line each."""
-    return "\n".join(columns((check.id, check.impact.value, check.title) for check in checks))
+def home(check: Check) -> str:
+    """The file that holds a check, from the top of a checkout: "toolkit/checks/peermem.py"."""
+    return check.judge.__module__.replace(".", "/") + ".py"
+
+
+def listing(checks: tuple[Check, ...], *, wrapped: bool = False) -> str:
+    """All checks, one line each, for grep; or wrapped as a terminal needs it."""
+    rows = columns((check.id, check.impact.value, check.title) for check in checks)
+    if not wrapped or not checks:
+        return "\n".join(rows)
+    indent = len(rows[0]) - len(checks[0].title)
+    return "\n".join(
+        textwrap.fill(row, WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
+        for row in rows
+    )
