@@ -50,11 +50,11 @@ class _Answers(Generic[T]):
 
     def __init__(self, most: int = _MOST) -> None:
         self.most = most
-        self.by_sources: dict[tuple[str, ...], dict[tuple[int, ...], T]] = {}
+        self.by_sources: dict[tuple[str, ...], dict[tuple[int | None, ...], T]] = {}
 
     def recall(self, prints: dict[str, int], shape: int) -> T | None:
         for keys, answers in self.by_sources.items():
-            found = answers.get((shape, *(prints.get(key, 0) for key in keys)))
+            found = answers.get((shape, *map(prints.get, keys)))
             if found is not None:
                 return found
         return None
@@ -63,7 +63,7 @@ class _Answers(Generic[T]):
         answers = self.by_sources.setdefault(cited, {})
         if len(answers) >= self.most:
             answers.clear()
-        answers[(shape, *(prints.get(key, 0) for key in cited))] = answer
+        answers[(shape, *map(prints.get, cited))] = answer
 
 
 class Sheets:

@@ -8,6 +8,7 @@ Sources: there; Documentation/admin-guide/kernel-parameters, pci=.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from toolkit.errors import Unparsable
 from toolkit.facts.config_space import Acs, AcsRegisters
@@ -49,6 +50,12 @@ def kernel_default(bridge: PciFunction) -> str:
     return _ISOLATED_VERA if is_vera_port(bridge) else _ISOLATED
 
 
+@cache  # there are some ten masks
+def _marked(mask: str, mark: str) -> Acs:
+    bits = enumerate(reversed(mask))
+    return Acs(sum(1 << bit for bit, each in bits if each == mark))
+
+
 @dataclass(frozen=True, slots=True)
 class Demand:
     """What the table wants of one bridge."""
@@ -59,15 +66,11 @@ class Demand:
 
     @property
     def on(self) -> Acs:
-        return self._marked("1")
+        return _marked(self.mask, "1")
 
     @property
     def off(self) -> Acs:
-        return self._marked("0")
-
-    def _marked(self, mark: str) -> Acs:
-        bits = enumerate(reversed(self.mask))
-        return Acs(sum(1 << bit for bit, each in bits if each == mark))
+        return _marked(self.mask, "0")
 
     def trouble(self, registers: AcsRegisters | None) -> str:
         """What is wrong with the bridge; "" where it is as the table wants it."""

@@ -99,10 +99,7 @@ class ConfigSpace:
 
         :raises NoEvidence: where the extended config space was not readable.
         """
-        at = self.extended(_ACS)
-        if at is None:
-            return None
-        return AcsRegisters(Acs(self.word(at + 4) & 0x7F), Acs(self.word(at + 6) & 0x7F))
+        return _acs_registers(self)
 
     def ats(self) -> Ats | None:
         """None where the function has no ATS capability.
@@ -169,6 +166,14 @@ class ConfigSpace:
                 hint="read it as root; in a virtual machine the extended space may be hidden",
             )
         return int.from_bytes(self.data[at : at + size], "little")
+
+
+@lru_cache(maxsize=256)  # several checks ask the bridges of one node in turn
+def _acs_registers(space: ConfigSpace) -> AcsRegisters | None:
+    at = space.extended(_ACS)
+    if at is None:
+        return None
+    return AcsRegisters(Acs(space.word(at + 4) & 0x7F), Acs(space.word(at + 6) & 0x7F))
 
 
 _OD = re.compile(r"([0-9a-f]+)((?: [0-9a-f]{2})*)")
