@@ -42,7 +42,10 @@ FRAMES: dict[str, Override] = {
     ),
     "all-modinfo": built(),
     "dkms-version": "dkms-3.2.2\n",
-    "dkms-tree": "/var/lib/dkms/mlnx-ofed-kernel\n/var/lib/dkms/nvidia\n",
+    "dkms-tree": (
+        "/var/lib/dkms/mlnx-ofed-kernel\n/var/lib/dkms/nvidia\n"
+        "called by:\n/etc/kernel/postinst.d/dkms\n"
+    ),
     "dkms-failures": "",
     "ofed-container": "",
     "openib-conf": "# openibd\nONBOOT=yes\nALLOW_STOP=yes\nFORCE_MODE=no\n",

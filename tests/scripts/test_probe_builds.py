@@ -80,6 +80,20 @@ def test_a_failed_build_is_read_by_its_telling_lines(root: Path, shell: tuple[st
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=[shell[0] for shell in SHELLS])
+def test_what_calls_dkms_for_a_new_kernel(root: Path, shell: tuple[str, ...]) -> None:
+    assert Node(read(root, shell)).dkms_callers == ()
+    hook, unit = "usr/lib/kernel/install.d/40-dkms.install", "usr/lib/systemd/system/dkms.service"
+    wanted = root / "etc/systemd/system/multi-user.target.wants/dkms.service"
+    _file(root / hook)
+    _file(root / unit)
+    wanted.parent.mkdir(parents=True)
+    wanted.symlink_to(f"/{unit}")
+    assert Node(read(root, shell)).dkms_callers == (
+        f"/{hook}", f"/{unit}", "/etc/systemd/system/multi-user.target.wants/dkms.service",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=[shell[0] for shell in SHELLS])
 def test_the_initramfs_is_cut_down_to_what_counts(root: Path, shell: tuple[str, ...]) -> None:
     evidence = read(root, shell)
     image = Node(evidence).initramfs

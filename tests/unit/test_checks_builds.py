@@ -20,6 +20,8 @@ from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
 from tests.evidence.healthy_builds import listing
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 
+TREE = "/var/lib/dkms/nvidia\ncalled by:\n"
+UNIT = "/usr/lib/systemd/system/dkms.service"
 NO_DKMS: dict[str, Override] = {"dkms-status": ""}
 INBOX: dict[str, Override] = {
     "ofed-info": ABSENT,
@@ -116,6 +118,13 @@ DKMS = [
          "dkms-status": f"mlnx-ofa_kernel/25.10, {KERNEL}, x86_64: installed\n"}),
     Row("no-autoinstall", "dkms.present", FAIL, "no-autoinstall",
         {"dkms-tree": "/etc/dkms/no-autoinstall\n/var/lib/dkms/nvidia\n"}),
+    Row("called-by-a-hook", "dkms.present", PASS, "3.2.2",
+        {"dkms-tree": TREE + "/etc/kernel/postinst.d/dkms\n"}),
+    Row("called-at-boot", "dkms.present", PASS, "3.2.2", {"dkms-tree": TREE
+        + f"{UNIT}\n/etc/systemd/system/multi-user.target.wants/dkms.service -> {UNIT}\n"}),
+    Row("called-by-nothing", "dkms.present", FAIL, "nothing calls it", {"dkms-tree": TREE}),
+    Row("its-unit-is-not-enabled", "dkms.present", FAIL, "nothing calls it",
+        {"dkms-tree": f"{TREE}{UNIT}\n"}),
     Row("sources-without-it", "dkms.present", FAIL, "no dkms, but sources for it: nvidia",
         {"dkms-version": ABSENT, "dkms-status": ABSENT}),
     Row("not-used", "dkms.present", NA, "nothing on this node",

@@ -21,6 +21,7 @@ from toolkit.want import PeerPath, Want
 
 # What belongs to GPUDirect RDMA among the modules that DKMS may know.
 OURS = ("nvidia", "gdrdrv", "iser", "isert", "srp", "knem", "xpmem", "mlnx-", *OFED_DKMS)
+UNIT = "/usr/lib/systemd/system/dkms.service"
 BEFORE = ("nvidia-340", "nvidia-peer-memory")  # no part of today's stack
 
 
@@ -33,6 +34,7 @@ BEFORE = ("nvidia-340", "nvidia-peer-memory")  # no part of today's stack
 def present(node: Node, want: Want) -> Finding:
     """DKMS is there, is new enough for what it is to build, and builds for new kernels.
 
+    Hooks of the kernel's packages call it, and in the RHEL family a unit at boot too.
     OFED's RPM packages need 3.2. Before 3.1.4 ``dkms build`` ignores BUILD_DEPENDS, and
     before 3.2 nothing is built again when what it was built against changes.
     """
@@ -46,17 +48,36 @@ def present(node: Node, want: Want) -> Finding:
         )
     if not node.dkms:
         return not_applicable(NOTHING_BUILT)
-    version = node.dkms_version
+    return _uncalled(node) or _by_version(node)
+
+
+def _uncalled(node: Node) -> Finding | None:
+    """Why DKMS builds nothing when a kernel is installed; None where it does."""
     if node.autoinstall_off:
         return failed(
             "/etc/dkms/no-autoinstall is there",
             expected="modules built when a kernel is installed",
             hint="rm /etc/dkms/no-autoinstall",
         )
+    callers = node.dkms_callers
+    if callers is None or set(callers) - {UNIT}:
+        return None
+    return failed(
+        "nothing calls it for a new kernel: no hook of kernel packages, no unit at boot",
+        expected="a hook, or dkms.service enabled",
+        hint="systemctl enable dkms, or install the package of DKMS again for its hook",
+    )
+
+
+def _by_version(node: Node) -> Finding:
+    version = node.dkms_version
     modules = {each.module for each in node.dkms}
     if "mlnx-ofa_kernel" in modules and not version.at_least(3, 2):
         return failed(f"{version}, with mlnx-ofa_kernel", expected="3.2 or newer")
     notes = []
+    callers = node.dkms_callers or ()
+    if UNIT in callers and not any(".wants/" in each for each in callers):
+        notes.append("dkms.service is not enabled: what fails with a kernel's package stays so")
     if not version.at_least(3, 1, 4):
         notes.append("dkms build ignores BUILD_DEPENDS before 3.1.4: build OFED first")
     if not version.at_least(3, 2):

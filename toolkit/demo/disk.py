@@ -47,6 +47,12 @@ CONFIG_MLX5_INFINIBAND=m
 _CRASH = "crashkernel=1G-4G:192M,4G-64G:256M,64G-:512M"
 _SYSTEM_CONF = "[Manager]\n#DefaultLimitMEMLOCK=8M\n"
 _LIMITS_CONF = "# /etc/security/limits.conf\n#<domain> <type> <item> <value>\n#*  soft  core  0\n"
+# What the packages of DKMS leave for those of kernels.
+_DKMS_HOOK = {
+    Family.UBUNTU: "etc/kernel/postinst.d/dkms",
+    Family.ROCKY: "usr/lib/kernel/install.d/40-dkms.install",
+    Family.ARCH: "usr/share/libalpm/hooks/70-dkms-install.hook",
+}
 
 
 def disk(recipe: Recipe) -> Tree:
@@ -57,6 +63,7 @@ def disk(recipe: Recipe) -> Tree:
     tree.text("etc/systemd/system.conf", _SYSTEM_CONF)
     tree.text("etc/modprobe.d/nvidia-graphics-drivers.conf", "blacklist nouveau\n")
     tree.text("etc/modprobe.d/mlnx.conf", "options mlx5_core probe_vf=1\n")
+    tree.text(_DKMS_HOOK[recipe.family], "#!/bin/sh\n# calls dkms autoinstall\n")
     _autoload(tree, recipe)
     if not recipe.machine.acs:
         _acs_off(tree)

@@ -22,6 +22,7 @@ from toolkit.facts.reading import Reading
 from toolkit.facts.versions import Version
 
 NO_AUTOINSTALL = "/etc/dkms/no-autoinstall"
+CALLED_BY = "called by:"  # the line before those that call DKMS
 
 
 class Builds(Reading):
@@ -85,6 +86,14 @@ class Builds(Reading):
     @fact
     def autoinstall_off(self) -> bool:
         return NO_AUTOINSTALL in self.dkms_tree
+
+    @fact
+    def dkms_callers(self) -> tuple[str, ...] | None:
+        """Hooks that call DKMS for a new kernel, and its unit; None where nobody looked."""
+        if CALLED_BY not in self.dkms_tree:
+            return None
+        found = self.dkms_tree[self.dkms_tree.index(CALLED_BY) + 1 :]
+        return tuple(line.partition(" -> ")[0] for line in found)
 
     @fact
     def build_failures(self) -> tuple[BuildLog, ...]:

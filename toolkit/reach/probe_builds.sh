@@ -29,6 +29,10 @@ kernel_modules() { # one modinfo for the modules of every kernel
 
 dkms_tree() {
     names /etc/dkms/no-autoinstall '/var/lib/dkms/*' '/var/lib/dkms/*/*/build'
+    echo 'called by:' # for a new kernel: by hooks of the packages, or at boot
+    names '/etc/kernel/postinst.d/*dkms*' '/etc/kernel/install.d/*dkms*' '/usr/lib/kernel/install.d/*dkms*' \
+        '/usr/lib/kernel/postinst.d/*dkms*' '/usr/share/libalpm/hooks/*dkms*' '/etc/pacman.d/hooks/*dkms*' \
+        /usr/lib/systemd/system/dkms.service '/etc/systemd/system/*.wants/dkms.service'
 }
 
 build_failures() { # DKMS keeps the build folder only after a failure
