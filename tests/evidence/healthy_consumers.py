@@ -31,6 +31,7 @@ FRAMES: dict[str, Override] = {
     "verbs-libraries": f"{LIBS}/libibverbs.so.1 yes\n",
     "perftest": "path /usr/bin/ib_write_bw\ncuda yes\ndmabuf yes\n",
     "nccl-conf": ABSENT,
+    "nccl-topology": "",
     "consumer-settings": "",
     "ucx-info": ucx_info("1.18.0"),
 }

@@ -224,6 +224,16 @@ def test_a_guest_with_a_flat_bus_is_decided_by_what_its_bus_shows() -> None:
     assert any("and the limit is PXB" in each for each in found.reasons)
 
 
+def test_a_guest_that_was_given_a_topology_is_not_judged_by_its_bus() -> None:
+    given = {"nccl-topology": "/var/run/nvidia-topologyd/virtualTopology.xml\n"}
+    found = of("nccl", {**NO_NVLINK, **given}, board=FLAT)
+    assert (found.way, found.reasons) == (
+        UNKNOWN,
+        ("NCCL_TOPO_FILE in its default place stands in place of the PCI tree",),
+    )
+    assert of("nccl", {**given, **conf("NCCL_IB_DISABLE=1")}).way is NONE
+
+
 def test_an_image_and_a_node_without_gpus_have_nothing_to_choose() -> None:
     asked = Want(consumers=(("nccl", "2.27"),))
     assert choices(Node(node({"boot-id": ABSENT})), asked) == ()

@@ -16,7 +16,7 @@ from toolkit.facts.node import Node
 from toolkit.want import Want
 
 NO_LOG = "no NCCL log was given (doctor --nccl-log FILE)"
-AGAIN = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH, with ranks on two nodes"
+AGAIN = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH, with ranks on two nodes"
 # HCAs of these makers have no peer-memory client that NCCL's own transport could use.
 _IMPOSSIBLE = {"hfi1": "Omni-Path", "rxe": "Soft-RoCE", "siw": "software iWARP"}
 

@@ -59,8 +59,12 @@ class Consumers(Reading):
         if not self._given("nccl-conf") and not self._given("consumer-settings"):
             raise NotCollected("settings of NCCL, UCX and NVSHMEM: not part of this evidence")
         conf = self._text("nccl-conf") if self._there("nccl-conf") else ""
-        told = parse_settings(conf, self._text("consumer-settings"))
-        return {each.name: each for each in told}
+        told = {e.name: e for e in parse_settings(conf, self._text("consumer-settings"))}
+        # Where nothing names a topology, NCCL takes the one that a virtual machine was given.
+        given = self._text("nccl-topology").strip() if self._given("nccl-topology") else ""
+        if given and "NCCL_TOPO_FILE" not in told:
+            told["NCCL_TOPO_FILE"] = Setting("NCCL_TOPO_FILE", given, "its default place")
+        return told
 
     @fact
     def nvlinked(self) -> bool:

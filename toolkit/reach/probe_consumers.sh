@@ -46,6 +46,7 @@ probe_consumers() {
     take verbs-libraries libibverbs.so.1 verbs_libraries
     if need ib_write_bw perftest; then take perftest ib_write_bw perftest; fi
     file nccl-conf /etc/nccl.conf
+    take nccl-topology /var/run/nvidia-topologyd names /var/run/nvidia-topologyd/virtualTopology.xml
     take consumer-settings '/etc/environment, /etc/profile.d' consumer_settings
     cmd ucx-info 5 ucx_info -v
 }
