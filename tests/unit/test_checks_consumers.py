@@ -164,6 +164,22 @@ SETTINGS = [
         {**conf("NCCL_DMABUF_ENABLE=0"), **NO_PEERMEM},
     ),
     Row("not-read", "nccl.env", UNKNOWN, "permission denied", {"nccl-conf": DENIED}),
+    Row(
+        "a-level-in-small-letters-is-none",
+        "nccl.env",
+        PASS,
+        "1 set",
+        conf("NCCL_NET_GDR_LEVEL=loc"),
+    ),
+    Row(
+        "any-number-disables",
+        "nccl.env",
+        FAIL,
+        "InfiniBand and RoCE are off",
+        conf("NCCL_IB_DISABLE=2"),
+    ),
+    Row("a-word-is-zero", "nccl.env", FAIL, "off for sending", conf("NCCL_NET_GDR_READ=yes")),
+    Row("a-network-in-any-case", "nccl.env", FAIL, "only TCP", conf("NCCL_NET=socket")),
     Row("healthy", "ucx.paths", PASS, "UCX 1.18.0, with CUDA"),
     Row(
         "of-a-distribution",

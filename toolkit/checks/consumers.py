@@ -135,23 +135,29 @@ def nccl_env(node: Node, want: Want) -> Finding:
     return passed(f"{len(seen)} set, none of these" if seen else "none is set", details=seen)
 
 
-_AGAINST = {
-    "NCCL_NET_GDR_LEVEL": {
-        **dict.fromkeys(("LOC", "0"), "GPUDirect RDMA is off"),
-        **dict.fromkeys(("SYS", "4", "5"), "forced even between sockets"),
-    },
-    "NCCL_NET_GDR_READ": {"0": "off for sending"},
-    "NCCL_IB_DISABLE": {"1": "InfiniBand and RoCE are off"},
-    "NCCL_NET": {"SOCKET": "only TCP is used"},
+_LEVELS = {
+    **dict.fromkeys(("LOC", "0"), "GPUDirect RDMA is off"),
+    **dict.fromkeys(("SYS", "4", "5"), "forced even between sockets"),
 }
 
 
 def _against(node: Node, setting: Setting) -> str:
-    """What a setting does to GPUDirect RDMA; "" for nothing."""
-    value = setting.value.upper()
-    if (setting.name, value) == ("NCCL_DMABUF_ENABLE", "0") and peermem_gap(node):
+    """What a setting does to GPUDirect RDMA; "" for nothing.
+
+    Levels are taken as they are written, networks in any case, and of a word NCCL makes 0
+    where it looks for a number.
+    """
+    value, number = setting.value, setting.number
+    zero = bool(value) and number == 0
+    if setting.name == "NCCL_DMABUF_ENABLE" and zero and peermem_gap(node):
         return "no dma-buf, and peermem does not work here"
-    return _AGAINST.get(setting.name, {}).get(value, "")
+    level = str(min(number, 5)) if value[:1].isdecimal() else value
+    return {
+        "NCCL_NET_GDR_LEVEL": _LEVELS.get(level, ""),
+        "NCCL_NET_GDR_READ": "off for sending" if zero else "",
+        "NCCL_IB_DISABLE": "InfiniBand and RoCE are off" if number else "",
+        "NCCL_NET": "only TCP is used" if value.lower() == "socket" else "",
+    }.get(setting.name, "")
 
 
 @check(
