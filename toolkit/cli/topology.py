@@ -19,7 +19,12 @@ from toolkit.report.topology import SCHEMA, as_json, text
 from toolkit.report.topology_view import View, view
 
 
-@verb(HOSTS, REACH, SAVED, (Option("json", False, "one JSON document on standard output"),))
+@verb(
+    HOSTS,
+    REACH,
+    SAVED,
+    (Option("json", False, "one JSON document on standard output (docs/topology.schema.json)"),),
+)
 def topology(said: Said) -> ExitCode:
     """Draw the PCIe tree of nodes: GPUs, HCAs, how far apart, and what stands between them.
 
@@ -45,7 +50,9 @@ def topology(said: Said) -> ExitCode:
     for line in errors(failures, session.paint):
         session.say(line)
     if said.flag("json"):
-        wrong: list[Json] = [{"name": name, "error": str(why)} for name, why in failures]
+        wrong: list[Json] = [
+            {"name": name, "error": str(why), "hint": why.hint} for name, why in failures
+        ]
         sys.stdout.write(
             dumps({"schema": SCHEMA, "hosts": [as_json(each) for each in views], "errors": wrong})
         )

@@ -1,0 +1,51 @@
+"""What each verb prints with --json is one document, as its schema says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from toolkit.errors import ExitCode
+
+ROOT = Path(__file__).parents[2]
+CAPTURES = ROOT / "tests/evidence"
+DAMAGED = "= begin ok gdr-toolkit/1\n= pci ok /sys\n|\x1b[2J\n= end ok 1\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "schema", "code"),
+    [
+        pytest.param(("doctor",), "report", ExitCode.FAILED, id="doctor"),
+        pytest.param(("doctor", "--next-boot"), "report", ExitCode.FAILED, id="next-boot"),
+        pytest.param(("doctor", "--nccl-version", "2.27"), "report", ExitCode.FAILED, id="nccl"),
+        pytest.param(("plan",), "report", ExitCode.PENDING, id="plan"),
+        pytest.param(("compare",), "compare", ExitCode.FAILED, id="compare"),
+        pytest.param(("topology",), "topology", ExitCode.UNKNOWN, id="topology"),
+    ],
+)
+def test_the_document_of_a_verb_keeps_its_schema(
+    words: tuple[str, ...], schema: str, code: ExitCode, tmp_path: Path
+) -> None:
+    for name in ("healthy", "acs", "kernel"):
+        (tmp_path / f"{name}.evidence").write_text((CAPTURES / f"{name}.txt").read_text())
+    if schema == "topology":
+        (tmp_path / "damaged.evidence").write_text(DAMAGED)
+    ended = subprocess.run(
+        [sys.executable, "-m", "toolkit.cli", *words, "--from", str(tmp_path), "--json"],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path / "state")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == code, ended.stderr
+    told = json.loads(ended.stdout)
+    jsonschema.validate(told, json.loads((ROOT / f"docs/{schema}.schema.json").read_text()))
+    assert told["schema"] == f"gdr-toolkit/{schema}/1"
+    assert "\x1b" not in ended.stdout
