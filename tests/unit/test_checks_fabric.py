@@ -15,6 +15,7 @@ SLOW = INFINIBAND.replace("400 Gb/sec (4X NDR)", "200 Gb/sec (2X NDR)", 1)
 GEN4, GEN5 = ("16.0 GT/s PCIe", 16), ("32.0 GT/s PCIe", 16)
 OLD = INFINIBAND.replace("28.43.2026", "28.39.1002", 1)
 SOFT = "rxe0/node_type:1: CA\nrxe0/ports/1/state:4: ACTIVE\nrxe0/ports/1/phys_state:5: LinkUp\n"
+SOFT_RATE = "rxe0/ports/1/rate:2.5 Gb/sec (1X SDR)\nrxe0/ports/1/link_layer:Ethernet\n"
 OPA = "hfi1_0/fw_ver:1.27.0\nhfi1_0/hca_type:HFI\nhfi1_0/device:0000:44:00.0\n"
 UNPROVIDED = (
     "libibverbs: Warning: couldn't load driver 'libmlx5-rdmav34.so': no such file\n"
@@ -33,6 +34,22 @@ def ethernet(*ports: tuple[str, str]) -> dict[str, Override]:
 
 ROWS = [
     Row("soft-roce-alone", "rdma.devices", FAIL, "devices of software", {"infiniband": SOFT}),
+    Row(
+        "soft-roce-where-the-driver-refused",
+        "rdma.devices",
+        FAIL,
+        "no RDMA device for 3 HCAs, only 1 devices of software",
+        {"infiniband": SOFT},
+    ),
+    Row(
+        "soft-roce-on-the-hcas-own-function",  # as kernels before 6 tell
+        "rdma.devices",
+        FAIL,
+        "no RDMA device for 3 HCAs",
+        {"infiniband": f"{SOFT}rxe0/device:{HCAS[0]}\n"},
+    ),
+    Row("soft-roce-is-no-hca", "rdma.port", FAIL, "but of software", {"infiniband": SOFT}),
+    Row("soft-roce-has-no-rate", "rdma.rate", NA, "no port", {"infiniband": SOFT + SOFT_RATE}),
     Row("omni-path-alone", "rdma.devices", FAIL, "devices of Omni-Path", {"infiniband": OPA}),
     Row("both", "rdma.devices", FAIL, "Omni-Path and software", {"infiniband": SOFT + OPA}),
     Row("soft-roce-beside", "rdma.devices", PASS, "4", {"infiniband": INFINIBAND + SOFT}),
@@ -165,14 +182,14 @@ ROWS = [
         "denied",
         "rdma.selinux",
         FAIL,
-        "1 denials of RDMA devices in audit.log, the last on 2025-11-21",
+        "1 denial of RDMA devices in audit.log, the last on 2025-11-21",
         {**ENFORCING, "selinux-denials": DENIAL},
     ),
     Row(
         "without-auditd",
         "rdma.selinux",
         FAIL,
-        "1 denials of RDMA devices in the kernel log",
+        "1 denial of RDMA devices in the kernel log",
         {**ENFORCING, "selinux-denials": ABSENT, "dmesg": f"[    9.0] {DENIAL}"},
     ),
     Row(

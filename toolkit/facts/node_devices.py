@@ -7,7 +7,7 @@ from toolkit.facts.node_fabric import Fabric
 from toolkit.facts.node_pci import Pci
 from toolkit.facts.ours import Placed, parse_contents, parse_placed
 from toolkit.facts.pci import PciFunction
-from toolkit.facts.rdma import RdmaDevice, parse_infiniband
+from toolkit.facts.rdma import Kind, RdmaDevice, parse_infiniband
 from toolkit.gpus import Chip, chip
 
 
@@ -20,6 +20,11 @@ class Devices(Pci, Fabric):
         if self._given("infiniband") or self.probed:
             return parse_infiniband(self._text("infiniband"))
         return self.said_devices
+
+    @fact
+    def rdma_hardware(self) -> tuple[RdmaDevice, ...]:
+        """Without those of software, though they may stand on an Ethernet card's function."""
+        return tuple(each for each in self.rdma_devices if each.kind is not Kind.SOFTWARE)
 
     @fact
     def tells_rdma(self) -> bool:
@@ -56,7 +61,7 @@ class Devices(Pci, Fabric):
         functions = self.pci.functions
         if not self._given("infiniband"):
             return tuple(each for each in functions.values() if each.may_be_hca)
-        driving = [each.address for each in self.rdma_devices if each.address in functions]
+        driving = [each.address for each in self.rdma_hardware if each.address in functions]
         if driving:
             return tuple(functions[address] for address in dict.fromkeys(driving))
         return tuple(each for each in functions.values() if each.may_be_hca)
