@@ -120,6 +120,18 @@ ROWS = [
         {**NEXT, "kernels": kernel_block(NEXT_KERNEL, nvidia=False)},
         want=DMABUF,
     ),
+    Row(
+        "rdma-built-in",
+        "kernel.pending_reboot",
+        PASS,
+        NEXT_KERNEL,
+        {
+            **NEXT,
+            "kernels": f"@{NEXT_KERNEL}\nimage\n/lib/modules/{NEXT_KERNEL}/extra/nvidia.ko\n",
+            "kernel-configs": f"@{NEXT_KERNEL}\nCONFIG_INFINIBAND=y\nCONFIG_MLX5_CORE=y\n",
+        },
+        want=DMABUF,
+    ),
     Row("no-modules-at-all", "kernel.pending_reboot", FAIL, "no modules at all", NEXT),
     Row(
         "grub-reboot-once",
@@ -206,6 +218,13 @@ ROWS = [
     ),
     Row("none", "kernel.lockdown", PASS, "none"),
     Row("no-such-file", "kernel.lockdown", PASS, "none", {"lockdown": ABSENT}),
+    Row(
+        "hidden-under-secure-boot",
+        "kernel.lockdown",
+        UNKNOWN,
+        "not there, and Secure Boot is on",
+        {"lockdown": ABSENT, "efi-secureboot": "   1\n"},
+    ),
     Row("unsigned", "kernel.lockdown", FAIL, "unsigned: nvidia, nvidia_peermem", LOCKED),
     Row("signed", "kernel.lockdown", PASS, "signed by gpu01 MOK", {**LOCKED, **SIGNED}),
     Row(

@@ -218,6 +218,33 @@ ROWS = [
         "nothing loads it",
         {"modules-load": "", "modprobe-config": "softdep nvidia pre: nvidia-peermem\n"},
     ),
+    Row(
+        "by-debians-name",
+        "peermem.autoload",
+        PASS,
+        "a.conf",
+        {"modules-load": "/etc/modules-load.d/a.conf:nvidia-current-peermem\n"},
+    ),
+    Row(
+        "with-the-driver",
+        "peermem.autoload",
+        PASS,
+        "install nvidia",
+        {
+            "modules-load": "",
+            "modprobe-config": "install nvidia modprobe -i nvidia && modprobe nvidia-peermem\n",
+        },
+    ),
+    Row(
+        "debians-own-line-loads-nothing",
+        "peermem.autoload",
+        FAIL,
+        "nothing loads it",
+        {
+            "modules-load": "",
+            "modprobe-config": "install nvidia_peermem modprobe -i nvidia-current-peermem\n",
+        },
+    ),
     Row("nothing", "peermem.autoload", FAIL, "nothing loads it at boot", {"modules-load": ""}),
     Row(
         "commented-out",

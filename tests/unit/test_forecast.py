@@ -94,6 +94,10 @@ CASES: dict[str, Case] = {
     "inbox-stack-is-there": ("rdma-stack", PASS, "inbox", {
         "ofed-info": ABSENT, "rdma-modinfo": rdma_core(version=""),
         "dkms-status": f"nvidia/{DRIVER}, {KERNEL}, x86_64: installed\n"}),
+    "inbox-stack-is-built-in": ("rdma-stack", PASS, "inbox", BARE_NEXT | {
+        "ofed-info": ABSENT, "rdma-modinfo": rdma_core(version=""),
+        "dkms-status": f"nvidia/{DRIVER}, {KERNEL}, x86_64: installed\n",
+        "kernel-configs": f"@{NEXT_KERNEL}\nCONFIG_INFINIBAND=y\nCONFIG_MLX5_CORE=y\n"}),
     "inbox-stack-is-not": ("rdma-stack", FAIL, "no mlx5_core, ib_core", BARE_NEXT | {
         "ofed-info": ABSENT, "rdma-modinfo": rdma_core(version=""),
         "dkms-status": f"nvidia/{DRIVER}, {KERNEL}, x86_64: installed\n"}),

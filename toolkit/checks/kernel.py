@@ -10,9 +10,11 @@ from toolkit.checks.check import (
     failed,
     not_applicable,
     passed,
+    unknown,
 )
 from toolkit.facts.kernel import InstalledKernel
 from toolkit.facts.node import Node
+from toolkit.facts.node_files import HIDDEN, MOUNT
 from toolkit.facts.rdma import OfedFlavour
 from toolkit.want import PeerPath, Want
 
@@ -91,7 +93,7 @@ def pending_reboot(node: Node, want: Want) -> Finding:
             expected=f"modules below /lib/modules/{following}",
             hint=f"install the kernel's packages, then: dkms autoinstall -k {following}",
         )
-    missing = _missing(kernel, want)
+    missing = _missing(node, kernel, want)
     if missing:
         return failed(
             f"the next boot starts {following}, which lacks {', '.join(missing)}",
@@ -103,11 +105,20 @@ def pending_reboot(node: Node, want: Want) -> Finding:
     return passed(f"the next boot starts {following}, which has the modules")
 
 
-def _missing(kernel: InstalledKernel, want: Want) -> list[str]:
+def _missing(node: Node, kernel: InstalledKernel, want: Want) -> list[str]:
     needed = ["nvidia", "ib_core", "mlx5_core"]
     if want.path is PeerPath.PEERMEM:
         needed.insert(1, "nvidia-peermem")
-    return [module for module in needed if not kernel.has(module)]
+    missing = [module for module in needed if not kernel.has(module)]
+    return [module for module in missing if not built_in(node, kernel, module)]
+
+
+def built_in(node: Node, kernel: InstalledKernel, module: str) -> bool:
+    """Whether a part of the RDMA stack is in the kernel itself, and so in no file."""
+    option = {"ib_core": "CONFIG_INFINIBAND", "mlx5_core": "CONFIG_MLX5_CORE"}.get(module)
+    if option is None:
+        return False
+    return node.kernel_configs.get(kernel.release, {}).get(option) == "y"
 
 
 @check(
@@ -168,6 +179,8 @@ def lockdown(node: Node, want: Want) -> Finding:
     writes to PCI config space: setpci even exits 0 when its write was refused.
     """
     if node.lockdown == "none":
+        if node.lockdown_hidden:
+            return unknown(HIDDEN, hint=MOUNT)
         return passed("none")
     files = [node.driver_file]
     if want.path is PeerPath.PEERMEM:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from toolkit.checks import obstacles
 from toolkit.checks.check import (
     Finding,
@@ -15,6 +17,7 @@ from toolkit.checks.check import (
 )
 from toolkit.checks.path import REGISTER
 from toolkit.errors import NoEvidence
+from toolkit.facts.kernel import module_name
 from toolkit.facts.node import Node
 from toolkit.want import PeerPath, Want
 
@@ -187,12 +190,16 @@ def loaded_vs_disk(node: Node, want: Want) -> Finding:
 def autoload(node: Node, want: Want) -> Finding:
     """nvidia-peermem is loaded at boot: NVIDIA's packages do not see to it."""
     for path, names in node.modules_load.items():
-        if "nvidia_peermem" in names:
+        if "nvidia_peermem" in map(module_name, names):
             return passed(path)
     for module, order in node.modprobe.softdeps:
         after = order.partition("post:")[2].replace("-", "_").split()
         if module.startswith("nvidia") and "nvidia_peermem" in after:
             return passed(f"softdep {module} post: nvidia-peermem")
+    for module, command in node.modprobe.installs:
+        also = module_name(module) in {"nvidia", "nvidia_uvm"}
+        if also and re.search(r"modprobe\b[^;&|]*peermem", command):
+            return passed(f"install {module} {command}")
     return failed("nothing loads it at boot", expected="nvidia-peermem in a modules-load.d file")
 
 

@@ -20,6 +20,7 @@ from toolkit.checks.check import (
     unknown,
     without_gpus,
 )
+from toolkit.checks.kernel import built_in
 from toolkit.checks.prospect_boot import Boot, entry_of, signatures
 from toolkit.checks.remedy import files_of, image_package, modules_hint, ofed_first
 from toolkit.checks.role import PASSED_THROUGH
@@ -91,6 +92,7 @@ def _rdma(node: Node, want: Want, boot: Boot) -> Finding:
         )
     if stack.flavour is OfedFlavour.INBOX:
         lost = [name for name in ("mlx5_core", "ib_core") if not boot.kernel.has(name)]
+        lost = [name for name in lost if not built_in(node, boot.kernel, name)]
         if not lost:
             return passed("inbox")
         return failed(

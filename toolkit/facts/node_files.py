@@ -27,6 +27,9 @@ from toolkit.facts.secureboot import (
     parse_test_key,
 )
 
+HIDDEN = "/sys/kernel/security/lockdown: not there, and Secure Boot is on"
+MOUNT = "mount -t securityfs securityfs /sys/kernel/security"
+
 
 class Files(System, Modules):
     """Modules as they are in their files: symbols, their versions, signatures."""
@@ -83,14 +86,19 @@ class Files(System, Modules):
         """
         if self._there("sig-enforce") and self._text("sig-enforce").strip() == "Y":
             return "module.sig_enforce"
-        hidden = not self._there("lockdown") and self.secure_boot is SecureBoot.ON
-        # A kernel built without lockdown has no such file; others hide it with securityfs.
-        if hidden and self.kernel_config.get("CONFIG_SECURITY_LOCKDOWN_LSM") != "n":
-            raise NoEvidence(
-                "/sys/kernel/security/lockdown: not there, and Secure Boot is on",
-                hint="mount -t securityfs securityfs /sys/kernel/security",
-            )
+        if self.lockdown_hidden:
+            raise NoEvidence(HIDDEN, hint=MOUNT)
         return "" if self.lockdown == "none" else f"lockdown ({self.lockdown})"
+
+    @fact
+    def lockdown_hidden(self) -> bool:
+        """Whether lockdown is likely, and the kernel's file of it is not there.
+
+        A kernel built without lockdown has no such file; others hide it with securityfs.
+        """
+        if self._there("lockdown") or self.secure_boot is not SecureBoot.ON:
+            return False
+        return self.kernel_config.get("CONFIG_SECURITY_LOCKDOWN_LSM") != "n"
 
     @fact
     def let_unsigned_in(self) -> bool:
