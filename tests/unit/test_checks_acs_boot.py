@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.evidence.board import BOARD, HCAS, PORTS, REDIRECTS, Board
-from tests.evidence.build import GUEST_CPU, grub
+from tests.evidence.build import CPU, GUEST_CPU, grub
 from tests.evidence.frames import ABSENT, DENIED, MISSING, Override
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, name
 from tests.evidence.platforms import (
@@ -30,6 +30,7 @@ def boots(arguments: str, **frames: Override) -> dict[str, Override]:
     return {"boot-entries": grub(f"ro {arguments}"), "acs-units": "", **frames}
 
 
+AMD_CPU = CPU.replace("GenuineIntel", "AuthenticAMD")
 NEW_KERNEL: dict[str, Override] = {"kernel-release": "6.14.0-1013-nvidia\n"}
 MASKED = "pci=config_acs=xx000x0@pci:1000:c030"
 BY_IDS = "pci=disable_acs_redir=pci:1000:c030;pci:8086:352a"
@@ -43,7 +44,10 @@ def persistence() -> list[Row]:
     def at_boot(claim: str, status: Row, found: str, arguments: str, **more: Override) -> Row:
         return Row(claim, check, status.status, found, boots(arguments, **more))
 
-    good, bad = Row("", "", PASS, ""), Row("", "", FAIL, "")
+    good, bad, doubt = (Row("", "", each, "") for each in (PASS, FAIL, UNKNOWN))
+    bare: dict[str, Override] = {"cpu": AMD_CPU, "acpi-tables": ""}
+    epyc = bare | {"acpi-tables": "/sys/firmware/acpi/tables/IVRS\n"}
+    later: dict[str, Override] = {"kernel-release": "6.19.3-generic\n"}
     return [
         Row("unit", check, PASS, "acs-off.service calls setpci at boot"),
         at_boot("by-hand", bad, "4 of 4 bridges are right by hand", "iommu=pt"),
@@ -54,6 +58,12 @@ def persistence() -> list[Row]:
             "iommu=pt",
             **{"acs-units": "acs-off.service disabled /usr/sbin/setpci -s 17:00.0 f2.w=0\n"},
         ),
+        at_boot("amd-off", doubt, "may ask for ACS although", "amd_iommu=off", **off, **epyc),
+        at_boot("amd-off-and-told", good, "sets 4 bridges", f"amd_iommu=off {BY_IDS}", **epyc),
+        at_boot("amd-off-since-6.19", good, "no IOMMU asks", "amd_iommu=off", **epyc, **later),
+        at_boot("amd-all-off", doubt, "may ask for ACS although", "iommu=off", **off, **epyc),
+        at_boot("intel-all-off", good, "no IOMMU asks", "iommu=off", **off),
+        at_boot("amd-offers-none", good, "no IOMMU asks", "amd_iommu=off", **off, **bare),
         at_boot("by-address", good, "sets 4 bridges", f'"pci=disable_acs_redir={ALL_FOUR}"'),
         at_boot("by-ids", good, "sets 4 bridges", BY_IDS),
         at_boot("among-others", good, "sets 4", f"pci=realloc,{BY_IDS.removeprefix('pci=')}"),

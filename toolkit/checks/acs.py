@@ -10,6 +10,7 @@ from toolkit.checks.check import (
     failed,
     not_applicable,
     passed,
+    unknown,
 )
 from toolkit.checks.iommu import asks_for_acs
 from toolkit.checks.platform import absent
@@ -157,7 +158,8 @@ def persistence(node: Node, want: Want) -> Finding:
     firmware left: what is clear under an IOMMU was cleared by somebody. Decided from the
     arguments of the next boot and from units that call setpci; what the BIOS does is not
     seen from here, and does not outlast the kernel. Without IOMMU nobody asks for ACS, but
-    AMD's driver did so even with amd_iommu=off up to 2025.
+    AMD's driver may, even with iommu=off, or with amd_iommu=off before kernel 6.19: turn it
+    off in the BIOS, or name the bridges.
     """
     if not node.live:
         return not_applicable("an image has no bridges")
@@ -180,7 +182,8 @@ def _wanted(node: Node, *, virtualised: bool) -> tuple[Demand, ...]:
 
 def _after_boot(node: Node, wanted: tuple[Demand, ...]) -> Finding:
     """What the kernel will make of the bridges, and what will mend them after it."""
-    if not asks_for_acs(node):
+    asks = asks_for_acs(node)
+    if asks is False:
         return passed("no IOMMU asks for ACS: it stays as the firmware leaves it")
     plain = _troubled(node, wanted, AcsArguments())
     if not plain:
@@ -193,6 +196,11 @@ def _after_boot(node: Node, wanted: tuple[Demand, ...]) -> Finding:
     if enabled and locked == "none":
         names = ", ".join(each.name for each in enabled)
         return passed(f"{names} calls setpci at boot", details=tuple(e.command for e in enabled))
+    if asks is None:
+        return unknown(
+            "AMD's driver may ask for ACS although it is off: it found the firmware's table",
+            hint=f'sure with "{disable_acs_redir(tuple(e.bridge.address for e in left))}"',
+        )
     addresses = tuple(each.bridge.address for each in left)
     argument = config_acs(wanted) if node.platform in _IN_TABLE else disable_acs_redir(addresses)
     idle = [each.name for each in node.acs_units if not each.enabled]

@@ -267,14 +267,25 @@ def _turned_off(arguments: Cmdline, vendor: str) -> str:
     return ""
 
 
-def asks_for_acs(node: Node) -> bool:
-    """Whether the next boot brings up an IOMMU, whose driver asks the kernel for ACS.
+# drivers/iommu/amd/init.c, detect_ivrs: from here on amd_iommu=off is asked first.
+_AMD_ASKS_NO_MORE = (6, 19)
+
+
+def asks_for_acs(node: Node) -> bool | None:
+    """Whether the driver of an IOMMU asks the kernel for ACS at the next boot.
+
+    AMD's does so as soon as it finds the firmware's table, which it looks for on behalf of
+    interrupts too: with iommu=off, and with amd_iommu=off up to 6.18. None there, for a
+    distribution may have mended its kernel earlier.
 
     :raises NoEvidence: where the boot configuration does not tell.
     """
     vendor = node.cpu.vendor or node.cpu.model
-    if _turned_off(node.next_cmdline, vendor):
-        return False
+    if off := _turned_off(node.next_cmdline, vendor):
+        if vendor not in _AMD or "IVRS" not in node.acpi_tables:
+            return False
+        heeded = off == "amd_iommu=off" and node.kernel_version.at_least(*_AMD_ASKS_NO_MORE)
+        return False if heeded else None
     if node.iommu_units or _turned_off(node.cmdline, vendor):
         return True
     return "on" in node.next_cmdline.listed("intel_iommu") and bool(node.acpi_tables)
