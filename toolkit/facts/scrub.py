@@ -21,7 +21,7 @@ _ROW = re.compile(r"([0-9a-f]{2,6})(:? )((?:[0-9a-f]{2} ?)+)")
 _VERSIONS = ("dkms", "ofed", "libraries", "kernels")  # numbers with dots are versions
 # Names of hosts in logs of jobs and of kernels, which may be those of other nodes.
 _SPEAKERS = (
-    re.compile(r"([A-Za-z0-9][\w.-]*):\d+:\d+ \[\d+\] "),  # NCCL
+    re.compile(r"(?<![\w.-])([A-Za-z0-9][\w.-]*):\d+:\d+ \[\d+\] "),  # NCCL
     re.compile(
         r"(?m)^(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\dT\S+) (\S+) [\w./-]+(?:\[\d+\])?: "
     ),
