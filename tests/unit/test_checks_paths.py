@@ -84,7 +84,13 @@ ROWS = [
     ),
     Row("healthy", "cuda.attrs", PASS, "driver 580.126.16: CUDA 13.0"),
     Row("healthy-for-dmabuf", "cuda.attrs", PASS, "CUDA 13.0", want=DMABUF),
-    Row("before-11.3", "cuda.attrs", FAIL, "driver 460.106.00", {"nvidia-version": DRIVER_460}),
+    Row(
+        "before-11.3",
+        "cuda.attrs",
+        FAIL,
+        "driver 460.106.00: CUDA older than 11.3",
+        {"nvidia-version": DRIVER_460},
+    ),
     Row(
         "before-11.7",
         "cuda.attrs",

@@ -89,7 +89,7 @@ def dmabuf_nic_gap(node: Node, want: Want) -> str:
 def dmabuf_providers(node: Node) -> frozenset[str]:
     """Kernel drivers of the RDMA devices that are PCI functions."""
     functions = node.pci.functions
-    known = (functions.get(each.address) for each in node.rdma_devices)
+    known = (functions.get(each.address) for each in node.rdma_hardware)
     return frozenset(each.driver for each in known if each is not None)
 
 
@@ -136,6 +136,17 @@ def _try_dmabuf(node: Node, want: Want) -> str:
         return f"not known ({why})"
 
 
+# Where the open modules would not help, or not yet.
+_DMABUF_HINTS = {
+    "no NVIDIA driver is loaded": "modprobe nvidia; see nvidia.present",
+    "older than Turing": "the open modules do not drive these GPUs: --profile peermem",
+}
+
+
+def _unknown_cuda(branch: int) -> str:
+    return "newer than is known here" if branch else "older than 11.3"
+
+
 @check(
     "dmabuf.gpu",
     impact=Impact.BROKEN,
@@ -147,7 +158,8 @@ def dmabuf_gpu(node: Node, want: Want) -> Finding:
     """The driver exports GPU memory as dma-buf."""
     gap = dmabuf_gpu_gap(node, want)
     if gap:
-        return failed(gap, expected="an open driver of 515.43.04 or newer, kernel with dma-buf")
+        wanted = "an open driver of 515.43.04 or newer, kernel with dma-buf"
+        return failed(gap, expected=wanted, hint=_DMABUF_HINTS.get(gap.partition(":")[0], ""))
     assert node.driver is not None  # dmabuf_gpu_gap has just said so
     return passed(f"driver {node.driver.version}, open")
 
@@ -197,7 +209,7 @@ def cuda_attrs(node: Node, want: Want) -> Finding:
     needed = next(each for each in want.compat.cuda if each.id == gate)
     able = (b.branch for b in want.compat.drivers if b.cuda and needed.covers(b.cuda))
     branch = want.compat.branch(str(node.driver.version))
-    told = f"driver {node.driver.version}: CUDA {branch.cuda or 'newer than is known here'}"
+    told = f"driver {node.driver.version}: CUDA {branch.cuda or _unknown_cuda(branch.branch)}"
     if branch.branch >= min(able):
         return passed(told)
     return failed(told, expected=f"CUDA {needed.first} or newer: {needed.feature}")
