@@ -92,6 +92,9 @@ SEEN = (
     ("error: implicit declaration of function 'follow_pfn'", "kernel is newer"),
     ("nvidia.o: error: objtool: naked return found: OBJTOOL_WERROR", "objtool"),
     ("modprobe: ERROR: could not insert 'nvidia': Key was rejected by service", "unsigned"),
+    ("gcc: fatal error: Killed signal terminated program cc1", "compiler was killed"),
+    ("make: *** No rule to make target '/usr/src/ofa_kernel/default/Module.symvers', needed by"
+     " 'modpost'.  Stop.", "has no Module.symvers"),
     ("ld: final link failed: No space left on device", "disk is full"),
     ("Error! Bad return status for module build on kernel: 6.8.0 (x86_64)", "does not say why"),
 )  # fmt: skip

@@ -58,12 +58,13 @@ CAUSES = (
         "install the headers of that kernel anew",
     ),
     Cause(
-        r"/var/lib/dkms/mlnx-ofed-kernel/Module\.symvers: No such file",
+        r"/var/lib/dkms/mlnx-ofed-kernel/Module\.symvers: No such file"
+        r"|No rule to make target '/var/lib/dkms/mlnx-ofed-kernel/Module\.symvers'",
         "a leftover of OFED in /var/lib/dkms is taken for OFED",
         "rm -r /var/lib/dkms/mlnx-ofed-kernel, then build again",
     ),
     Cause(
-        r"Module\.symvers: No such file or directory",
+        r"Module\.symvers: No such file or directory|No rule to make target '\S*/Module\.symvers'",
         "the OFED folder that the build chose has no Module.symvers",
         "see ofed.headers_link: build OFED for that kernel, or remove the empty folder",
     ),
@@ -107,6 +108,11 @@ CAUSES = (
         r"Key was rejected by service|Required key not available",
         "the module is unsigned, or signed with a key that is not enrolled",
         "enrol the key: mokutil --import",
+    ),
+    Cause(
+        r"Killed signal terminated program|fatal error: Killed|\bcc1\b.*\bKilled\b",
+        "the compiler was killed: most likely the node ran out of memory",
+        "free memory, or build with fewer jobs: dkms build -j 2 MODULE/VERSION -k KERNEL",
     ),
     Cause(r"No space left on device", "the disk is full", "make room in /var and /lib/modules"),
     Cause(

@@ -135,7 +135,12 @@ def mok(node: Node, want: Want) -> Finding:
     """
     if node.secure_boot is not SecureBoot.ON:
         return not_applicable(f"Secure Boot: {node.secure_boot}")
-    own = node.own_key
+    own, configured = node.own_key, node.configured_certificate
+    if configured and (own is None or own[0] != configured):
+        return unknown(
+            f"DKMS signs with {configured}, which was not tested",
+            hint=f"mokutil --test-key {configured}",
+        )
     if own is None:
         return not_applicable("no key of the node's own to sign with; see module.signed")
     certificate, enrolment = own

@@ -53,7 +53,7 @@ def _its_own(node: Node, file: ModuleFile) -> bool:
 
 def _signed_by(node: Node, file: ModuleFile) -> tuple[str, str]:
     """Signer and key, from the bytes where they were sent, else as modinfo tells."""
-    if file == node.peermem_chosen and node.knows_images:
+    if file.name == "nvidia_peermem" and node.knows_images and file == node.peermem_chosen:
         image = node.peermem_image
         if image is not None:
             found = image.signature

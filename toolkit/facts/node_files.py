@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
 from toolkit.evidence import State
 from toolkit.facts.fact import fact
@@ -147,6 +149,13 @@ class Files(System, Modules):
         frame = self._evidence.frame("mok-key")
         text = frame.text if frame.state is State.FAILED else self._text("mok-key")
         return frame.source.rpartition(" ")[2], parse_test_key(text)
+
+    @fact
+    def configured_certificate(self) -> str:
+        """The certificate that DKMS was told to sign with; "" for that of its default."""
+        lines = (line for _, line in named_lines(self._text("dkms-fragments"), "/etc/dkms"))
+        found = [re.match(r"\s*mok_certificate=[\"']?([^\"'\s]+)", line) for line in lines]
+        return next((each[1] for each in reversed(found) if each), "")
 
     @fact
     def unsupported_gate(self) -> tuple[tuple[str, str], ...]:

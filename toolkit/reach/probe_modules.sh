@@ -55,7 +55,7 @@ probe_modules() {
     file nvidia-params /proc/driver/nvidia/params
     if [ -r "$root/proc/kallsyms" ]; then take kallsyms /proc/kallsyms symbols; else frame kallsyms absent /proc/kallsyms; fi
     take symvers '/usr/src/ofa_kernel, /lib/modules/*/build' symvers
-    take dkms-fragments /etc/dkms from /etc/dkms '*.conf'
+    take dkms-fragments /etc/dkms from /etc/dkms '*.conf' 'framework.conf.d/*.conf'
     take dkms-confs '/usr/src/nvidia-*/dkms.conf' dkms_confs
     take sources /usr/src names '/usr/src/ofa_kernel' '/usr/src/ofa_kernel/*' '/usr/src/ofa_kernel/*/*' '/usr/src/nvidia-*[0-9]' '/usr/src/mlnx-of*'
     take modprobe-files /etc/modprobe.d from /etc/modprobe.d '*.conf'
