@@ -49,6 +49,20 @@ def test_passes_are_counted_not_listed() -> None:
     assert "1 of 1 node is ready for GPUDirect RDMA." in text
 
 
+def test_a_node_with_many_failures_is_told_where_to_begin() -> None:
+    broken = failed("x", expected="y")
+    many = judged(
+        "gpu1",
+        path__selected=broken,
+        peermem__stub=broken,
+        peermem__loaded=broken,
+        rdma__port=broken,
+    )
+    text = told(many, SICK, HEALTHY)
+    assert "\nbegin with peermem.stub  gpu1\n" in text
+    assert "begin with" not in told(SICK, HEALTHY)
+
+
 def test_an_unknown_is_never_ready() -> None:
     text = told(HEALTHY, UNSURE)
     assert "unknown  pcie.bar1" in text

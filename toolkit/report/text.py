@@ -157,6 +157,10 @@ def _details(details: tuple[str, ...], verbose: bool) -> list[str]:
     return lines + (labelled("", f"and {left} more (--verbose)") if left else [])
 
 
+_SUM = "path.selected"  # it fails because others do
+_SEVERAL = 3
+
+
 def summary(outcomes: Sequence[Outcome[Judged]], paint: Painter) -> list[str]:
     """One row per group of hosts that stand alike, and a last line that counts."""
     rows: dict[tuple[str, ...], list[str]] = {}
@@ -170,7 +174,19 @@ def summary(outcomes: Sequence[Outcome[Judged]], paint: Painter) -> list[str]:
         lines.append(
             line.replace(f" {state} ", f" {paint(state, _STATE_INK.get(state, Ink.RED))} ", 1)
         )
-    return [*lines, "", count_line(outcomes)]
+    return [*lines, *_begin(outcomes), "", count_line(outcomes)]
+
+
+def _begin(outcomes: Sequence[Outcome[Judged]]) -> list[str]:
+    """Where to begin on nodes with several failures: causes stand before their effects."""
+    first: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        ill = outcome.value.having(Status.FAIL) if outcome.value else ()
+        causes = [each.check.id for each in ill if each.check.id != _SUM]
+        if len(causes) >= _SEVERAL:
+            first.setdefault(causes[0], []).append(outcome.host)
+    rows = columns((f"begin with {name}", clean(fold(hosts))) for name, hosts in first.items())
+    return ["", *rows, "what fails below it on the same node often follows from it"] if rows else []
 
 
 def _row(outcome: Outcome[Judged]) -> tuple[str, ...]:
