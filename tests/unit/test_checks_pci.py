@@ -105,6 +105,8 @@ def others() -> list[Row]:
     return [
         Row("silent", bridge, PASS, "no refusal"),
         Row("refused", bridge, FAIL, "refused for 1 providers: 0000:18:00.0", {"dmesg": REFUSAL}),
+        Row("overwritten", bridge, PASS, "beginning is overwritten", {"dmesg": "[9.1] later\n"}),
+        Row("emptied", bridge, UNKNOWN, "the kernel log is empty", {"dmesg": ""}),
         Row("log-denied", bridge, UNKNOWN, "permission", {"dmesg": DENIED}),
         Row("all-told", numa, PASS, "5 GPUs and HCAs on 2 nodes"),
         Row("hidden", numa, FAIL, "2 of 5", board=SILENT),

@@ -195,19 +195,19 @@ def topo_gate() -> list[Row]:
     def by(claim: str, status: Row, found: str, frames: dict[str, Override], board: Board) -> Row:
         return Row(claim, check, status.status, found, frames, board)
 
-    good, bad, not_ours = (Row("", "", each, "") for each in (PASS, FAIL, NA))
+    good, bad, not_ours, open_ = (Row("", "", each, "") for each in (PASS, FAIL, NA, UNKNOWN))
     plain_grace = coherent(GRACE_PORT, L40S, ISOLATED)
     return [
         by("x86", good, "refuses nothing on this chipset", {}, BOARD),
         by("x86-denied", bad, "2 denies every topology", {"nvidia-params": DENY}, BOARD),
-        by("570-on-altra", good, "no refusal in", drives("570.124.06"), ALTRA),
+        by("570-on-altra", good, "no refusal", drives("570.124.06"), ALTRA),
         by("550-knows-no-gate", not_ours, "driver 550.90.07: topology", drives("550.90.07"), ALTRA),
         by("no-driver", not_ours, "no driver", {**LOOSE_RDMA, "nvidia-version": ABSENT}, ALTRA),
         by("580-on-altra", bad, "Ampere Altra: 1 of 1 GPUs", drives("580.65.06"), ALTRA),
         by("580-on-plain-grace", bad, "Grace: 1 of 1 GPUs", drives("580.65.06"), plain_grace),
         by("580-on-altra-overruled", good, "no refusal", drives("580.65.06", OVERRIDE), ALTRA),
         by("580-on-altra-below-a-switch", good, "shares a bridge", drives("580.65.06"), BRIDGED),
-        by("coherent-is-exempt", good, "no refusal in", drives("580.65.06"), GRACE),
+        by("coherent-is-exempt", good, "no refusal", drives("580.65.06"), GRACE),
         by("coherent-ignores-deny", good, "no refusal", drives("580.65.06", DENY), GRACE),
         by(
             "coherent-refused",
@@ -223,6 +223,7 @@ def topo_gate() -> list[Row]:
             drives("580.65.06", OVERRIDE, dmesg=REFUSED_PLAIN * 2),
             ALTRA,
         ),
+        by("log-emptied", open_, "log is empty", drives("580.65.06", dmesg=""), GRACE),
         Row("guest", check, NA, "on a vm", {"cpu": GUEST_CPU}, ALTRA),
         Row("log-not-read", check, UNKNOWN, "denied", drives("580.65.06", dmesg=DENIED), ALTRA),
     ]

@@ -140,6 +140,15 @@ def hostbridge(node: Node, want: Want) -> Finding:
         )
     if not node.log_is_whole:
         return unknown("the kernel log, or this excerpt of it, tells of no refusal")
+    return no_refusal(node)
+
+
+def no_refusal(node: Node) -> Finding:
+    """Nothing in the kernel log; it is said how far back that reaches."""
+    if not node.dmesg:
+        return unknown("the kernel log is empty", hint="journalctl -k -b")
+    if not node.log_since_boot:
+        return passed("no refusal in the kernel log, whose beginning is overwritten")
     return passed("the kernel log tells of no refusal")
 
 

@@ -11,6 +11,7 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
+from toolkit.checks.pcie import no_refusal
 from toolkit.checks.role import PASSED_THROUGH
 from toolkit.facts.gpu import option_values
 from toolkit.facts.node import Node
@@ -119,7 +120,7 @@ def _refused(node: Node, chipset: str) -> Finding:
         )
     if chipset:
         return _without_bridge(node, chipset)
-    return passed("no refusal in the kernel log")
+    return no_refusal(node)
 
 
 def _remedy(*, coherent: bool) -> str:

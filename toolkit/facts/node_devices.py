@@ -72,6 +72,11 @@ class Devices(Pci, Fabric):
         return tuple(self._text("dmesg").split("\n")[:-1])
 
     @fact
+    def log_since_boot(self) -> bool:
+        """Whether the kernel log still has its beginning; on a busy node it is overwritten."""
+        return any("Linux version " in line for line in self.dmesg)
+
+    @fact
     def memlock_files(self) -> str:
         """Lines of limits.conf and limits.d that set memlock, as "FILE:LINE"."""
         return self._text("limits")
