@@ -185,7 +185,11 @@ def efa(node: Node, want: Want) -> Finding:
     fix="dcgmi diag -r 1; a GPU that fell off the bus needs a reset of the node",
 )
 def dcgm(node: Node, want: Want) -> Finding:
-    """DCGM sees each GPU that the driver holds: a second opinion on what the bus shows."""
+    """DCGM sees each GPU that the driver holds: a second opinion on what the bus shows.
+
+    A GPU that fell off the bus after the driver had bound it is still in /sys and answers
+    nobody.
+    """
     seen = node.dcgm_gpus
     if seen is None:
         return not_applicable("no DCGM host engine runs here")

@@ -29,7 +29,12 @@ NOT_LOADED = "no NVIDIA driver is loaded"
     fix="load the nvidia driver; blacklist nouveau and rebuild the initramfs where it holds a GPU",
 )
 def present(node: Node, want: Want) -> Finding:
-    """Every GPU on the PCI bus is driven by the NVIDIA driver."""
+    """Every GPU on the PCI bus is driven by the NVIDIA driver.
+
+    A GPU without it has nouveau, which came first from the initramfs, or no driver for the
+    running kernel: DKMS has not built it, or the kernel has refused it. All else that fails
+    on the driver and on nvidia-peermem follows from this.
+    """
     gpus = node.pci.gpus
     if not node.drivers_told:
         return unknown("what drives the GPUs was not printed", hint="lspci -k")

@@ -155,7 +155,11 @@ def _unknown_cuda(branch: int) -> str:
     fix="open kernel modules of at least 515.43.04, on a kernel with dma-buf",
 )
 def dmabuf_gpu(node: Node, want: Want) -> Finding:
-    """The driver exports GPU memory as dma-buf."""
+    """The driver exports GPU memory as dma-buf.
+
+    Only the open kernel modules have the exporter, and they leave it out where the kernel was
+    built without dma-buf. They drive Turing and newer alone.
+    """
     gap = dmabuf_gpu_gap(node, want)
     if gap:
         wanted = "an open driver of 515.43.04 or newer, kernel with dma-buf"

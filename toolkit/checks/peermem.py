@@ -160,7 +160,11 @@ def bound(node: Node, want: Want) -> Finding:
     fix="modprobe -r nvidia_peermem && modprobe nvidia-peermem, after stopping its users",
 )
 def loaded_vs_disk(node: Node, want: Want) -> Finding:
-    """What is loaded is what the next load would take, and fits driver and kernel."""
+    """What is loaded is what the next load would take, and fits driver and kernel.
+
+    After an update of packages the old build goes on running until the next boot, and what
+    has been tested is no longer what will run.
+    """
     state = node.module_state.get("nvidia_peermem")
     if state is None:
         return not_applicable(NOT_LOADED)
@@ -188,7 +192,11 @@ def loaded_vs_disk(node: Node, want: Want) -> Finding:
     fix="a file in /etc/modules-load.d that holds the line nvidia-peermem",
 )
 def autoload(node: Node, want: Want) -> Finding:
-    """nvidia-peermem is loaded at boot: NVIDIA's packages do not see to it."""
+    """nvidia-peermem is loaded at boot: NVIDIA's packages do not see to it.
+
+    No device asks for the module, so udev never loads it, and a modprobe by hand lasts until
+    the next boot. A softdep behind the driver does as well as a file in modules-load.d.
+    """
     for path, names in node.modules_load.items():
         if "nvidia_peermem" in map(module_name, names):
             return passed(path)
