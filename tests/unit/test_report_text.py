@@ -49,6 +49,11 @@ def test_passes_are_counted_not_listed() -> None:
     assert "1 of 1 node is ready for GPUDirect RDMA." in text
 
 
+def test_what_was_asked_for_is_told_even_where_it_passes() -> None:
+    lines = findings([HEALTHY], PLAIN, asked=("kernel.version",))
+    assert [line.split()[:2] for line in lines if line[:1] > " "] == [["pass", "kernel.version"]]
+
+
 def test_a_node_with_many_failures_is_told_where_to_begin() -> None:
     broken = failed("x", expected="y")
     many = judged(
