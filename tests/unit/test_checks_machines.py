@@ -13,6 +13,7 @@ from tests.evidence.board import (
     GPUS,
     HCAS,
     PORTS,
+    REDIRECTS,
     Board,
     Fn,
     Registers,
@@ -89,6 +90,14 @@ GUESTS: dict[str, Override] = {
     "kernels": kernel_block(KERNEL, peermem=False, nvidia=False),
     "module-state": without_module("nvidia_peermem"),
 }
+# A host that uses its GPUs itself, and lends a virtual function to a guest.
+LENT = BOARD.plus(
+    replace(
+        hca("0000:06:00.2", "0000:05:01.0"), physfn=True, driver="vfio-pci", ids=(0x15B3, 0x101E)
+    )
+)
+FENCED_LENT = LENT.but(PORTS[0], acs=REDIRECTS)
+LENT_NEAR = VIRTUAL.but(VF, driver="vfio-pci")
 OF_GUESTS = [
     "kernel.pending_reboot",
     "nvidia.version",
@@ -208,6 +217,9 @@ ROWS = [
     Row("a-host-that-should-use-them", "peermem.loaded", FAIL, "not loaded", GUESTS, HOST, OWN),
     Row("one-gpu-is-left", "peermem.loaded", FAIL, "not", GUESTS, HOST.but(GPUS[0], driver="")),
     Row("what-drives-them-was-cut", "nvidia.present", UNKNOWN, "perm", {"pci-links": DENIED}, HOST),
+    Row("a-storage-function-in-a-guest", "host.virt", PASS, "bare-metal", {}, LENT),
+    Row("what-the-host-uses-is-judged", "acs.redirect", FAIL, "1 of 4", {}, FENCED_LENT),
+    Row("a-function-beside-a-gpu-in-a-guest", "host.virt", PASS, "vm-host", {}, LENT_NEAR),
     Row("azure", "rdma.sriov", NA, "microsoft makes up", MADE_UP, AZURE),
     Row("kvm", "rdma.sriov", FAIL, "offer no ATS", {"cpu": GUEST_CPU, "dmi": QEMU}, AZURE),
     Row("no-driver", "nvidia.params", NA, "no NVIDIA driver is loaded", UNDRIVEN),

@@ -120,7 +120,7 @@ def sriov(node: Node, want: Want) -> Finding:
         return absent(node, "no virtual functions of HCAs, and none given to guests")
     if not node.drivers_told:
         return unknown("what drives the virtual functions was not printed", hint="lspci -k")
-    if here is Role.BARE_METAL:
+    if here is Role.BARE_METAL and not given:
         return passed(f"{len(virtual)} virtual functions, none of them in a guest")
     near = path_pairs(node.pci, given)
     if not near:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from toolkit.facts.node import Node
+from toolkit.facts.topology import path_pairs
 from toolkit.want import Role, Want
 
 PASSED_THROUGH = "vfio-pci"
@@ -11,7 +12,8 @@ PASSED_THROUGH = "vfio-pci"
 def role(node: Node, want: Want) -> Role:
     """The role that is wanted, else the one that the node shows.
 
-    A host of guests shows itself by a GPU or HCA that it has given away. Loose files that
+    A host of guests shows itself by a GPU that it has given away, or an HCA beside a GPU. One
+    for storage that serves a guest says nothing of GPUs that the host uses itself. Loose files that
     tell nothing of it are taken to be of bare metal: say otherwise with ``role`` in the
     site's file (--site).
     """
@@ -21,5 +23,8 @@ def role(node: Node, want: Want) -> Role:
         return Role.VM
     if not node.knows_pci:
         return Role.BARE_METAL
-    given = (each.driver == PASSED_THROUGH for each in (*node.pci.gpus, *node.pci.adapters))
-    return Role.VM_HOST if any(given) else Role.BARE_METAL
+    if any(each.driver == PASSED_THROUGH for each in node.pci.gpus):
+        return Role.VM_HOST
+    given = tuple(each for each in node.pci.adapters if each.driver == PASSED_THROUGH)
+    beside = given and (not node.pci.gpus or path_pairs(node.pci, given))
+    return Role.VM_HOST if beside else Role.BARE_METAL
