@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from tests.evidence.build import CONFIG, HEALTHY, PEERMEM_INFO, SRC
+from tests.evidence.build import CONFIG, HEALTHY, PEERMEM_INFO, SRC, node
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
 from tests.evidence.healthy_files import elf
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from tests.evidence.modules import signed
 from tests.unit.signing import BY_DKMS, DKMS, OUTLIER, SIGNED_BY_DKMS
+from toolkit.checks.all import BY_ID
+from toolkit.facts.node import Node
+from toolkit.facts.scrub import scrub
+from toolkit.want import Want
 
 KEY = (
     "3c4d5e6f I------     1 perm 1f030000     0     0 asymmetri"
     " NVIDIA Support: 00112233445566778899: X509.rsa 66778899 []\n"
 )
 ROOT_KEYS = str(HEALTHY["trusted-keys"])
-RING = "@.machine\n1053221867: ---lswrv     0     0 asymmetric: NVIDIA Support: 00112233445566\n"
+SKID = "5a9d3c1177fe20b46bd8e1f0c2a4968712345f6e"
+RING = f"@.machine\n1053221867: ---lswrv     0     0 asymmetric: NVIDIA Support: {SKID}\n"
 FIRMWARE = "7b8c9dae I------     1 perm 1f0b0000     0     0 keyring   .platform: 3\n"
 PLATFORM = RING.replace(".machine", ".platform")
 SECURE: dict[str, Override] = {"efi-secureboot": "   1\n", "sig-enforce": "Y\n"}
@@ -35,9 +40,9 @@ def enrolled(serial: str) -> str:
     return (
         "@mokutil --list-enrolled\n        Serial Number:\n"
         f"            {serial}\n        Issuer: CN = NVIDIA Support\n"
-        "                    9c:4b:1f\n"
+        "                    9c4b1f\n"
         "            X509v3 Subject Key Identifier: \n"
-        "                00:11:22:33:44:55:66\n"
+        f"                {SKID.upper()}\n"
     )
 
 
@@ -52,7 +57,7 @@ ROWS = [
     Row("the-outliers-key-is-held", "module.signed", PASS, "signed by",
         {**OUTLIER, "trusted-keys": ROOT_KEYS + KEY}),
     Row("its-key-is-in-the-machine-ring", "module.signed", PASS, "signed by",
-        {**OUTLIER, "trusted-keys": RING + enrolled("12:34") + ROOT_KEYS + KEY}),
+        {**OUTLIER, "trusted-keys": RING + enrolled("1234") + ROOT_KEYS + KEY}),
     # Debian, Ubuntu, SUSE and the RHEL family patch their kernels to ask it; others do not.
     Row("its-key-is-in-the-firmwares-ring-alone", "module.signed", UNKNOWN, "not every kernel",
         {**OUTLIER, "trusted-keys": PLATFORM + ROOT_KEYS + KEY}),
@@ -64,10 +69,10 @@ ROWS = [
         {**OUTLIER, "trusted-keys": RING + ROOT_KEYS + KEY}),
     # The machine was installed anew: the same name, another key.
     Row("an-older-key-of-that-name-is-enrolled", "module.signed", FAIL, "does not trust",
-        {**OUTLIER, "trusted-keys": RING + enrolled("0b:ad") + ROOT_KEYS + KEY}),
+        {**OUTLIER, "trusted-keys": RING + enrolled("0bad") + ROOT_KEYS + KEY}),
     Row("enrolled-under-the-name-of-its-own", "module.signed", PASS, "signed by",
         {**OUTLIER, "trusted-keys":
-         RING.replace("NVIDIA Support", "Site 7") + enrolled("12:34") + ROOT_KEYS}),
+         RING.replace("NVIDIA Support", "Site 7") + enrolled("1234") + ROOT_KEYS}),
     Row("another-key-of-the-same-name-is-loaded", "module.signed", FAIL, "nvidia_peermem",
         {**SIGNED_BY_DKMS, "peermem-elf": elf(signature=signed(DKMS, serial=b"\x56\x78"))}),
     Row("built-in-needs-no-signature", "module.signed", PASS, "signed by",
@@ -148,3 +153,12 @@ def test_signing(row: Row) -> None:
 @pytest.mark.parametrize("row", [row for row in ROWS if row.status is FAIL], ids=name)
 def test_each_failure_names_one_step_that_mends_it(row: Row) -> None:
     assert judged(row).finding.hint
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if "trusted-keys" in row.frames], ids=name)
+def test_hidden_names_and_numbers_leave_keys_what_they_are(row: Row) -> None:
+    before = node(row.frames, board=row.board)
+    told = (
+        BY_ID[row.check](Node(each), Want()).status for each in (before, scrub(before, "gpu01"))
+    )
+    assert [*told] == [row.status, row.status]

@@ -15,7 +15,7 @@ _RING_SEEN = re.compile(r" keyring +\.builtin_trusted_keys: ")
 # Keyrings that hold certificates too, by which modules are not judged.
 _RING_BESIDE = re.compile(r" keyring +(?:\.platform|[._]ima|[._]evm): (?!empty)")
 _SERIAL = re.compile(r"Serial Number:(?: \d+ \(0x([0-9a-f]+)\))?")
-_COLONS = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2})*")
+_BYTES = re.compile(r"(?:[0-9A-Fa-f]{2}:?)+")
 MOK_LIST = "mokutil --list-enrolled"
 ENROL = "mokutil --import CERTIFICATE, reboot, confirm at the console (not over SSH)"
 # Of the kernel's keyrings, those by which modules are judged. The firmware's own,
@@ -181,7 +181,7 @@ def _parse_enrolled(lines: list[str]) -> tuple[Enrolled, ...]:
             found[-1]["issuer"] = line.removeprefix("Issuer:").strip()
         elif line.startswith("X509v3 Subject Key Identifier"):
             heading = "id"
-        elif heading and found and _COLONS.fullmatch(line):
+        elif heading and found and _BYTES.fullmatch(line):
             plain = line.replace(":", "").lower()
             if not found[-1].get(heading):
                 found[-1][heading] = plain.lstrip("0") if heading == "serial" else plain

@@ -130,7 +130,8 @@ trusted_keys() { # by keyring where keyctl is there; else all that the kernel ho
     if [ -n "$(locate mokutil)" ] && [ -d "$root/sys/firmware/efi" ]; then
         echo '@mokutil --list-enrolled' # issuer and serial number, which no keyring tells
         "$(locate mokutil)" --list-enrolled 2>/dev/null </dev/null |
-            grep -E '^ *(Serial Number:|Issuer:|X509v3 Subject Key Id|[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2})+ *$)'
+            grep -E '^ *(Serial Number:|Issuer:|X509v3 Subject Key Id|[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2})+ *$)' |
+            sed '/^ *[0-9A-Fa-f][0-9A-Fa-f]:/s/://g' # as keyrings show them
     fi
     echo @/proc/keys
     grep -E ' (asymmetri|keyring) ' "$root/proc/keys" 2>/dev/null
