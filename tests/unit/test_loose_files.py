@@ -13,6 +13,9 @@ import pytest
 
 from tests.evidence.build import node
 from toolkit.errors import ExitCode, UsageError
+from toolkit.facts.nccl_log_reader import parse_nccl_log
+from toolkit.facts.node import Node
+from toolkit.flow.imports import import_log
 from toolkit.flow.runs import read_saved
 
 ROOT = Path(__file__).parents[2]
@@ -142,3 +145,14 @@ def test_a_file_that_is_nothing_is_a_mistake_of_usage(gdr: Run, tmp_path: Path) 
     assert ended.returncode == ExitCode.USAGE
     assert "y.txt: not recognised as evidence" in ended.stderr
     assert "KIND=FILE" in ended.stderr
+
+
+def test_a_jobs_log_is_read_once_for_all_its_nodes(tmp_path: Path) -> None:
+    """Nodes are judged side by side: not each of them may read 200 MB."""
+    (tmp_path / "job.log").write_text("NCCL version 2.27.3+cuda12.8\n" * 2)
+    (frame,) = import_log(tmp_path / "job.log")
+    before = parse_nccl_log.cache_info()
+    nodes = [Node(node({}).plus((frame,))) for _ in range(3)]
+    assert {each.nccl_log.version for each in nodes if each.nccl_log} == {"2.27.3"}
+    after = parse_nccl_log.cache_info()
+    assert (after.misses, after.hits) == (before.misses, before.hits + 3)

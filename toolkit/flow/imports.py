@@ -9,6 +9,7 @@ from pathlib import Path
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame
 from toolkit.facts.imports import BY_NAME, Kind, evidence_of, frames_of, named
+from toolkit.facts.nccl_log_reader import parse_nccl_log
 
 MANY_BYTES = 256 << 20  # no log that anybody judges is longer; a core dump is
 
@@ -67,7 +68,10 @@ def import_log(file: Path) -> tuple[Frame, ...]:
 
     :raises UsageError: it cannot be read.
     """
-    return tuple(_frames(file, named("nccl-log")))
+    frames = tuple(_frames(file, named("nccl-log")))
+    for each in frames:  # before the nodes are judged side by side: else each would read it
+        parse_nccl_log(each.text)
+    return frames
 
 
 def import_folder(folder: Path) -> Iterator[tuple[str, Evidence]]:
