@@ -136,9 +136,11 @@ def ofed_first(node: Node, kernel: InstalledKernel, hint: str) -> str:
     Built before OFED, nvidia-peermem is a stub.
     """
     core = [path for path in kernel.modules if "/ib_core.ko" in path and "/kernel/" not in path]
-    if not node.ofed_dkms or core:
+    if not node.ofed_dkms or core or _realtime(node, kernel.release):
         return hint
-    return f"{modules_hint(node, kernel, node.ofed_dkms, 'OFED')}; then {hint}"
+    headers = f"install {headers_package(node, kernel.release)}, then "
+    first = modules_hint(node, kernel, node.ofed_dkms, "OFED")
+    return f"{first}; then {hint.removeprefix(headers)}"
 
 
 def _realtime(node: Node, release: str) -> bool:
