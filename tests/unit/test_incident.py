@@ -55,6 +55,13 @@ def test_a_place_where_no_file_can_be_is_refused_early(name: str, why: str, tmp_
     check_place(tmp_path / "ticket.tar.gz")
 
 
+def test_a_device_is_never_replaced_by_a_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="not an ordinary file"):
+        write_incident(tmp_path / "pipe", {"x": node()}, {})
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_the_same_content_is_the_same_bytes(tmp_path: Path) -> None:
     write_incident(tmp_path / "a.tar.gz", {"x": node(), "y": ILL}, {"b": "1", "a": "2"})
     write_incident(tmp_path / "b.tar.gz", {"y": ILL, "x": node()}, {"a": "2", "b": "1"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +15,11 @@ from toolkit.errors import ExitCode
 ROOT = Path(__file__).parents[2]
 
 
-def gdr(*words: str) -> subprocess.CompletedProcess[str]:
+def gdr(*words: str, settings: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "toolkit.cli", *words],
         cwd=ROOT,
+        env=os.environ | (settings or {}),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -44,3 +47,20 @@ def test_an_empty_option_is_refused_and_not_taken_for_none(
 
 def test_an_option_that_was_not_given_is_not_empty() -> None:
     assert gdr("hosts", "--hosts", "demo-healthy").returncode == ExitCode.OK
+
+
+def test_a_report_goes_into_a_pipe_and_leaves_it_there(tmp_path: Path) -> None:
+    """As with --junit /dev/null: root may rename over anything."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 1 << 20)  # nobody reads before it has ended
+    try:
+        capture = ROOT / "tests/evidence/healthy.txt"
+        state = {"XDG_STATE_HOME": str(tmp_path)}
+        words = ("doctor", "--from", str(capture), "--junit", str(pipe), "--quiet")
+        assert gdr(*words, settings=state).returncode in {ExitCode.OK, ExitCode.FAILED}
+        assert os.read(reader, 65536).startswith(b"<?xml")
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()

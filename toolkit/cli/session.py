@@ -156,6 +156,10 @@ def _judged(outcome: Outcome[Told]) -> Outcome[Judged]:
 def _write(file: Path, text: str) -> None:
     beside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
+        if file.exists() and not file.is_file():
+            # A pipe or a device is written to: a rename would put a file in its place.
+            file.write_text(text, encoding="utf-8", errors="replace")
+            return
         beside.write_text(text, encoding="utf-8", errors="replace")
         beside.replace(file)
     except OSError as why:

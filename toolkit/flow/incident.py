@@ -44,6 +44,8 @@ def check_place(file: Path) -> None:
     """
     if file.is_dir():
         raise UsageError(f"{file}: is a folder", hint="name a file: ticket.tar.gz")
+    if file.exists() and not file.is_file():
+        raise UsageError(f"{file}: not an ordinary file", hint="name a file: ticket.tar.gz")
     if not file.absolute().parent.is_dir():
         raise UsageError(f"{file.parent}: no such folder", hint=f"mkdir -p {file.parent}")
 
@@ -55,6 +57,7 @@ def write_incident(file: Path, evidence: Mapping[str, Evidence], notes: Mapping[
     :param notes: further files by name.
     :raises UsageError: the file cannot be written.
     """
+    check_place(file)
     texts = dict(notes)
     texts |= {f"evidence/{name}.evidence": each.dump() for name, each in evidence.items()}
     beside = file.with_name(file.name + ".part")
