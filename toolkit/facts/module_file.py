@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 
 from toolkit.errors import Unparsable
@@ -55,7 +56,12 @@ def parse_image(path: str, lines: list[str]) -> ModuleImage:
     :raises NoEvidence: where the node could not unpack it.
     :raises Unparsable: where the bytes are those of no module, or too few of them.
     """
-    file = SparseFile.parse(path, lines)
+    return _image(path, tuple(lines))
+
+
+@lru_cache(maxsize=8)  # the nodes of a fleet have the same few modules
+def _image(path: str, lines: tuple[str, ...]) -> ModuleImage:
+    file = SparseFile.parse(path, list(lines))
     elf = read_elf(path, file, _SECTIONS)
     held = dict(elf.sections)
     if ".modinfo" not in held:
