@@ -138,7 +138,7 @@ def _by_groups(node: Node, want: Want) -> Finding:
     identity = [each for each in domains.values() if each is Domain.IDENTITY]
     gpus = [each for each in node.pci.gpus if each.group in groups]
     return passed(
-        f"identity on {len(identity)} HCAs" if identity else "no group of ours",
+        f"identity on {len(identity)} HCAs" if identity else "no HCA is in an IOMMU group",
         details=tuple(
             f"{each.address}: the GPU itself is translated, which does not matter here"
             for each in gpus
