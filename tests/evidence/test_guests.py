@@ -10,7 +10,8 @@ The kernel, its IOMMU and the ACS registers are real; the devices are not:
   laid over their files in sysfs, without and with iommu=pt.
 
 Of translated and redirect-by-boot the kernel log was saved whole, and later cut down to the
-lines that the probe keeps. They do not change with the probe: a frame that is newer than they are is "not collected".
+lines that the probe keeps. They do not change with the probe: a frame that is newer than they
+are is "not collected".
 The folder ``redirected`` has what lspci, dmesg and others printed in the first of them.
 To accept another wording, run these tests with GDR_ACCEPT=1, as in ``test_golden``.
 """

@@ -13,8 +13,8 @@ from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, ToolkitError, worst
 from toolkit.evidence import Evidence
 from toolkit.facts.scrub import Scrubber
+from toolkit.flow.capture import Captured, save
 from toolkit.flow.capture import capture as capture_nodes
-from toolkit.flow.capture import save
 from toolkit.flow.doctor import examine_saved, gather
 from toolkit.flow.imports import import_named
 from toolkit.flow.incident import check_place, write_incident
@@ -56,10 +56,18 @@ def capture(said: Said) -> ExitCode:
         outcomes = capture_nodes(opened, Path(said.text("out")), scrubbed=said.flag("scrub"))
     for outcome in outcomes:
         if outcome.value is not None:
-            session.say(str(outcome.value))
+            cut = "" if outcome.value.complete else " (cut off: what is missing is unknown)"
+            session.say(f"{outcome.value.file}{cut}")
     for line in errors(((each.host, each.error) for each in outcomes), session.paint):
         session.say(line)
-    return worst([each.error.exit_code for each in outcomes if each.error])
+    return worst([_captured(each) for each in outcomes])
+
+
+def _captured(outcome: Outcome[Captured]) -> ExitCode:
+    """Cut evidence counts as a host out of reach, as it does for doctor."""
+    if outcome.error is not None:
+        return outcome.error.exit_code
+    return ExitCode.OK if outcome.get().complete else ExitCode.UNREACHABLE
 
 
 def _incident(session: Session) -> ExitCode:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from toolkit.errors import Outcome, UsageError
@@ -15,7 +16,15 @@ from toolkit.reach.collect import collect
 from toolkit.reach.transport import Transport
 
 
-def capture(fleet: Fleet, out: Path, *, scrubbed: bool) -> list[Outcome[Path]]:
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """One file of evidence."""
+
+    file: Path
+    complete: bool = True  # False: the connection was lost or the probe ran out of time
+
+
+def capture(fleet: Fleet, out: Path, *, scrubbed: bool) -> list[Outcome[Captured]]:
     """Write one ``NAME.evidence`` a host into ``out``; scrubbed ones are numbered, not named.
 
     :raises UsageError: ``out`` cannot be made or written to.
@@ -24,17 +33,17 @@ def capture(fleet: Fleet, out: Path, *, scrubbed: bool) -> list[Outcome[Path]]:
     if scrubbed:
         return _scrubbed(fleet, out)
 
-    def work(host: Host, transport: Transport) -> Path:
+    def work(host: Host, transport: Transport) -> Captured:
         return _write(out / f"{safe_name(host.name)}.evidence", collect(transport))
 
     return on_each(fleet, "capturing", work)
 
 
-def _scrubbed(fleet: Fleet, out: Path) -> list[Outcome[Path]]:
+def _scrubbed(fleet: Fleet, out: Path) -> list[Outcome[Captured]]:
     """One node after the other, so that a name has the same stand-in on all, run for run."""
     gathered = on_each(fleet, "capturing", lambda _, transport: collect(transport))
     scrubber = Scrubber(host.name for host in fleet.hosts)
-    outcomes: list[Outcome[Path]] = []
+    outcomes: list[Outcome[Captured]] = []
     for number, each in enumerate(gathered, start=1):
         if each.value is None:
             outcomes.append(Outcome(each.host, error=each.error))
@@ -51,8 +60,8 @@ def save(name: str, evidence: Evidence, out: Path, *, scrubbed: bool) -> Path:
     """
     _make(out)
     if scrubbed:  # the name is that of a file, and means nothing within
-        return _write(out / "node001.evidence", scrub(evidence, ""))
-    return _write(out / f"{safe_name(name)}.evidence", evidence)
+        return _write(out / "node001.evidence", scrub(evidence, "")).file
+    return _write(out / f"{safe_name(name)}.evidence", evidence).file
 
 
 def _make(out: Path) -> None:
@@ -62,9 +71,9 @@ def _make(out: Path) -> None:
         raise UsageError(f"{out}: {why.strerror}") from why
 
 
-def _write(file: Path, evidence: Evidence) -> Path:
+def _write(file: Path, evidence: Evidence) -> Captured:
     try:
         file.write_bytes(evidence.dump().encode("utf-8", "surrogateescape"))
     except OSError as why:
         raise UsageError(f"{file}: {why.strerror}") from why
-    return file
+    return Captured(file, evidence.complete)

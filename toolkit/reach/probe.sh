@@ -247,8 +247,10 @@ probe() {
     file cmdline /proc/cmdline
     file lockdown /sys/kernel/security/lockdown
     kernel_config
+    # shellcheck disable=SC2034 # probe_builds.sh reads it
     kernel_options=$content
     take kernels /lib/modules kernels
+    # shellcheck disable=SC2034 # and this
     kernel_list=$content
     take headers "/lib/modules/$release/build" headers
     file reboot-required /run/reboot-required
@@ -286,11 +288,7 @@ probe() {
     cmd openibd 5 systemctl is-enabled openibd
     kernel_log
     probe_consumers
-    cmd nvidia-smi 10 nvidia-smi --query-gpu=pci.bus_id,name,driver_version,memory.total,persistence_mode --format=csv,noheader
-    if [ -n "$status" ]; then cmd nvidia-topology 10 nvidia-smi topo -m
-    else frame nvidia-topology timeout 'nvidia-smi topo -m'; fi # one hang is enough
-    if [ -n "$status" ]; then gpu_details
-    else frame nvidia-smi-q timeout 'nvidia-smi -q'; fi
+    nvidia_answers
 
     printf '= end ok %s\n' "$count"
 }

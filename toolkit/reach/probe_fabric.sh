@@ -59,6 +59,19 @@ gpu_details() { # the dear one of nvidia-smi's answers
     count=$((count + 1)) # cmd counted in the pipe's own shell
 }
 
+nvidia_answers() { # what nvidia-smi says; one hang is enough
+    # Where the driver is not loaded its setuid helper would load it, and we change nothing.
+    if [ ! -e "$root/proc/driver/nvidia/version" ]; then
+        for key in nvidia-smi nvidia-topology nvidia-smi-q; do frame $key absent 'nvidia-smi, which would load the driver'; done
+        return
+    fi
+    cmd nvidia-smi 10 nvidia-smi --query-gpu=pci.bus_id,name,driver_version,memory.total,persistence_mode --format=csv,noheader
+    if [ -n "$status" ]; then cmd nvidia-topology 10 nvidia-smi topo -m
+    else frame nvidia-topology timeout 'nvidia-smi topo -m'; fi # one hang is enough
+    if [ -n "$status" ]; then gpu_details
+    else frame nvidia-smi-q timeout 'nvidia-smi -q'; fi
+}
+
 probe_fabric() {
     take rdma-gids '/sys/class/infiniband/*/ports/*/gids' gids
     take net-devices /sys/class/net net_devices
