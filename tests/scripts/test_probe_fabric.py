@@ -105,6 +105,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path, text in FILES.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(f"{text}\n")
+    (root / "proc/driver/nvidia").mkdir(parents=True)  # else nvidia-smi is not asked
+    (root / "proc/driver/nvidia/version").write_text("NVRM version\n")
     (root / "bin").mkdir()
     for name, text in (("mlnx_qos", MLNX_QOS), ("nvidia-smi", SMI)):
         (root / "bin" / name).write_text(text)
@@ -181,3 +183,14 @@ def test_a_node_that_lives_on_its_only_roce_port_is_asked_for_that_one(
     (root / PORT / "state").write_text("1: DOWN\n")
     frame = probed(("dash", "-s"), root).frame("mlnx-qos")
     assert (frame.state, frame.source) == (State.FAILED, "mlnx_qos -i ens2f0")
+
+
+def test_nvidia_smi_is_not_asked_where_it_would_load_the_driver(tree: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(tree, tmp_path / "root")
+    (root / "proc/driver/nvidia/version").unlink()
+    (root / "bin/nvidia-smi").write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
+    evidence = probed(("dash", "-s"), root)
+    for key in ("nvidia-smi", "nvidia-topology", "nvidia-smi-q"):
+        assert evidence.frame(key).state is State.ABSENT
+        assert "would load the driver" in evidence.frame(key).source
+    assert not (tmp_path / "asked").exists()

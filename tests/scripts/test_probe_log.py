@@ -55,7 +55,12 @@ def logged(root: Path, log: str, shell: str = "dash") -> str:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_of_a_long_log_the_lines_that_may_concern_us_are_kept(shell: str, tmp_path: Path) -> None:
-    assert logged(tmp_path, CHATTER * 4000 + TELLING + CHATTER, shell) == TELLING
+    log = CHATTER * 4000 + TELLING + CHATTER
+    assert logged(tmp_path, log, shell) == TELLING + CHATTER
+
+
+def test_a_log_of_which_nothing_concerns_us_does_not_seem_empty(tmp_path: Path) -> None:
+    assert logged(tmp_path, CHATTER * 4000) == CHATTER
 
 
 def test_a_flood_of_them_leaves_the_newest(tmp_path: Path) -> None:

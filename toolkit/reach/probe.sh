@@ -201,13 +201,6 @@ grub_env() { # the frame; the tool makes the file where it is missing, so it is 
     else take grub-env "$folder: no grubenv" true; fi # so no variable is set
 }
 
-kernel_log() { # the frame: of a log that may have a megabyte the lines that may concern us
-    log=$(cmd dmesg 5 dmesg | grep -aiE '^= |^\|[^[<]|nvidia|nvrm|nouveau|peer|p2p|mlx|infiniband|rdma|uverbs|[^a-z]ib_|irdma|bnxt_re|[^a-z]efa|hfi1|gdrdrv|nvme|vfio|iommu|dmar|amd-vi|smmu|acs|[^a-z]aer|numa|bandwidth|no space|refus|fail|error|unable|cannot|not support|unknown|invalid|denied|disagrees|taint|signature|x\.509|integrity|secure ?boot|lock.?down|module|linux version|command line|hypervisor|paravirt|dmi:|dma-?buf|mmio')
-    count=$((count + 1)) # cmd counted in the pipe's own shell
-    printf '%s\n' "$log" | sed 1q
-    printf '%s\n' "$log" | sed 1d | tail -n 2000
-}
-
 limits() { from /etc/security limits.conf 'limits.d/*.conf' | grep -E ':[^#]*memlock'; }
 
 placed() { # SHA256 MODE UID GID PATH of whatever lies where artefacts would go

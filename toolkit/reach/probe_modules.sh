@@ -1,5 +1,6 @@
 # shellcheck shell=sh disable=SC2154,SC2317 # probe.sh sets what is used here, and calls it
-# Part of the probe: kernel modules as loaded, on disk and configured; the driver; DKMS sources.
+# Part of the probe: kernel modules as loaded, on disk and configured; the driver; DKMS sources;
+# what the kernel says of them.
 
 module_state() {
     for module in nvidia nvidia_uvm nvidia_peermem nv_peer_mem efa_nv_peermem mlx5_core mlx5_ib \
@@ -46,6 +47,19 @@ modprobe_config() { "$(locate modprobe)" -c 2>/dev/null | grep -E '^(blacklist|i
 
 chosen() { # chosen MODULE: the file that modprobe would take for it
     "$(locate modprobe)" --show-depends "$1" 2>/dev/null | sed -n 's/^insmod \([^ ]*\).*/\1/p' | tail -n 1
+}
+
+kernel_log() { # the frame: of a log that may have a megabyte the lines that may concern us
+    telling='^= |^[|][^[<]|nvidia|nvrm|nouveau|peer|p2p|mlx|infiniband|rdma|uverbs|[^a-z]ib_|irdma|bnxt_re|[^a-z]efa|hfi1|gdrdrv|nvme|vfio|iommu|dmar|amd-vi|smmu|acs|[^a-z]aer|numa|bandwidth|no space|refus|fail|error|unable|cannot|not support|unknown|invalid|denied|disagrees|taint|signature|x[.]509|integrity|secure ?boot|lock.?down|module|linux version|command line|hypervisor|paravirt|dmi:|dma-?buf|mmio'
+    log=$(cmd dmesg 5 dmesg | lines_of "$telling")
+    count=$((count + 1)) # cmd counted in the pipe's own shell
+    printf '%s\n' "$log" | sed 1q
+    printf '%s\n' "$log" | sed 1d | tail -n 2000
+}
+
+lines_of() { # lines_of PATTERN: those that match, and the last one, so that no log seems empty
+    if [ -z "$has_awk" ]; then grep -aiE "$1"; return; fi
+    awk -v telling="$1" 'tolower($0) ~ telling { print; last = ""; next } { last = $0 } END { if (last != "") print last }'
 }
 
 probe_modules() {
