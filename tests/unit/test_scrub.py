@@ -210,3 +210,17 @@ def test_a_signer_named_after_the_host_is_hidden_in_the_modules_bytes_too() -> N
 def bytes_of(text: str) -> bytes:
     rows = [line.split()[1:] for line in text.split("\n") if re.match("[0-9a-f]{6} ", line)]
     return bytes.fromhex("".join("".join(row) for row in rows))
+
+
+@pytest.mark.parametrize(
+    ("said", "scrubbed"),
+    [
+        ("ro rd.iscsi.password=hunter2 iommu=pt\n", "ro rd.iscsi.password=hidden iommu=pt\n"),
+        ("rd.iscsi.in.username=bob ro\n", "rd.iscsi.in.username=hidden ro\n"),
+        ('options foo token="a-b_c" size=2\n', 'options foo token="hidden" size=2\n'),
+        ("iommu=pt intel_iommu=on\n", "iommu=pt intel_iommu=on\n"),
+    ],
+)
+def test_what_opens_a_door_is_hidden(said: str, scrubbed: str) -> None:
+    evidence = Evidence({"cmdline": Frame("cmdline", State.OK, "/proc/cmdline", said)}, True)
+    assert scrub(evidence, "").frames["cmdline"].text == scrubbed

@@ -19,6 +19,11 @@ from toolkit.facts.imports import IMPORTED
 _SERIAL_CAPABILITY = 0x0003  # its eight bytes are the device's serial number, of its MAC mostly
 _ROW = re.compile(r"([0-9a-f]{2,6})(:? )((?:[0-9a-f]{2} ?)+)")
 _VERSIONS = ("dkms", "ofed", "libraries", "kernels")  # numbers with dots are versions
+# Arguments and options that hold what opens a door: rd.iscsi.password=..., token=...
+_SECRET = re.compile(
+    r"(?i)(?<![\w.-])([\w.-]*(?:passw(?:or)?d|passphrase|secret|token|username|credential)[\w.-]*"
+    r"\s*=\s*[\"']?)[^\s\"';,]+"
+)
 # Names of hosts in logs of jobs and of kernels, which may be those of other nodes.
 _SPEAKERS = (
     re.compile(r"(?<![\w.-])([A-Za-z0-9][\w.-]*):\d+:\d+ \[\d+\] "),  # NCCL
@@ -73,7 +78,7 @@ class Scrubber:
             text = _dumped(text, self._serial_number)
         if frame.key not in {"pci-config", "os-release"}:
             versions = frame.key.startswith(_VERSIONS) or frame.key.endswith("modinfo")
-            text = self._identities.hide(text, addresses=not versions)
+            text = self._identities.hide(_SECRET.sub(r"\1hidden", text), addresses=not versions)
         return replace(frame, source=source, text=text)
 
     def _serial_number(self, data: bytes) -> bytes:
