@@ -152,6 +152,8 @@ def consumer(name: str, version: object) -> tuple[str, str]:
         raise ValueError(f"consumer {name!r} is not one of {', '.join(CONSUMERS)}")
     if not isinstance(version, str) or not re.fullmatch(r"\d+(\.\d+){1,3}", version):
         raise ValueError(f"version of {name}: {version!r} is none such as 2.27 or 2.27.3")
+    if name == "nccl" and not version.startswith("2."):  # 22.7 is 2.27 with a slip
+        raise ValueError(f"version of {name}: {version!r} is none: they are 2.4 to 2.30 and on")
     return name, version
 
 

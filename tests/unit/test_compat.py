@@ -246,6 +246,7 @@ def test_what_a_site_says_stays_its_own(tmp_path: Path) -> None:
         pytest.param('consumers = "nccl"\n', "consumers must be a table", id="consumers"),
         pytest.param('consumers = { rccl = "2.1" }\n', "consumer 'rccl' is not one", id="library"),
         pytest.param('consumers = { nccl = "new" }\n', "'new' is none such as", id="version"),
+        pytest.param('consumers = { nccl = "22.7" }\n', "'22.7' is none: they are", id="a-slip"),
         pytest.param("consumers = { nccl = 2.27 }\n", "2.27 is none such as", id="a-number"),
     ],
 )
