@@ -45,7 +45,7 @@ def of(board: Board = BOARD) -> str:
 
 def test_the_tree_of_a_node() -> None:
     assert of(FENCED).split("\n")[:17] == [
-        "gpu01  2 GPUs, 3 HCAs, by the PCI tree",
+        "gpu01  2 GPUs, 3 HCAs, read from: PCI tree",
         "",
         "root complex pci0000:05, NUMA node 0",
         "└─ 0000:05:01.0 root port 8086:352a  32 GT/s x16  ACS: ReqRedir CmpltRedir",
@@ -94,7 +94,7 @@ def test_registers_that_were_not_read_are_not_taken_for_clear() -> None:
 
 def test_a_matrix_alone_has_no_tree() -> None:
     seen = drawn(loose(nvidia_topology=matrix()))
-    assert seen.startswith("gpu01  2 GPUs, 3 HCAs, by the nvidia-smi topo -m\n\nGPU ")
+    assert seen.startswith("gpu01  2 GPUs, 3 HCAs, read from: nvidia-smi topo -m\n\nGPU ")
     assert "GPU0  PIX     SYS     NODE" in seen
 
 
@@ -191,7 +191,7 @@ def test_a_long_product_name_is_cut_to_the_terminal() -> None:
 
 def test_hcas_are_counted_on_a_node_without_gpu() -> None:
     seen = of(BOARD.without(*GPUS))
-    assert seen.startswith("gpu01  0 GPUs, 3 HCAs, by the PCI tree")
+    assert seen.startswith("gpu01  0 GPUs, 3 HCAs, read from: PCI tree")
     assert "HCA mlx5_0" in seen
 
 

@@ -16,7 +16,7 @@ _FAR = frozenset({"PHB", "NODE", "SYS", "NODE or SYS", "?"})  # none of these HC
 
 def text(view: View, paint: Painter) -> str:
     """The tree, each GPU with its nearest HCAs, and the distances of all."""
-    head = f"{view.host}  {len(view.gpus)} GPUs, {len(view.hcas)} HCAs, by the {view.source}"
+    head = f"{view.host}  {len(view.gpus)} GPUs, {len(view.hcas)} HCAs, read from: {view.source}"
     lines = [paint(clean(head), Ink.BOLD)]
     for root in view.roots:
         lines += ["", *_root(root, paint)]
