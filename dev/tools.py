@@ -37,6 +37,7 @@ DASH = Tool("dash", "dash")
 BUSYBOX = Tool("busybox", "busybox")
 BASH = Tool("bash", "bash")
 SUDO = Tool("sudo", "sudo")
+LSPCI = Tool("lspci", "pciutils")
 MODINFO = Tool("modinfo", "kmod")
 _ARCH = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 HEADERS = Tool("kernel headers", f"linux-headers-{_ARCH}", "lib/modules/*/build/Makefile")
@@ -49,7 +50,7 @@ PACKERS = (Tool("xz", "xz-utils"), Tool("zstd", "zstd"), Tool("gzip", "gzip"))
 # What the marks of pyproject.toml stand for.
 MARKS = {
     "sshd": (SSHD, SSH, SUDO, MODINFO),  # the real ones, as nodes have them
-    "shell": (SHELLCHECK, DASH, BUSYBOX, BASH),
+    "shell": (SHELLCHECK, DASH, BUSYBOX, BASH, LSPCI),
     "modules": (HEADERS, GCC, STRIP, MAKE, MODINFO, OPENSSL, *PACKERS, DASH, BUSYBOX, BASH),
 }
 

@@ -42,6 +42,7 @@ from toolkit.facts.modules import (
 from toolkit.facts.ours import parse_contents, parse_placed
 from toolkit.facts.pci import parse_pci
 from toolkit.facts.rdma import parse_infiniband
+from toolkit.facts.ucx_info import parse_ucx_info
 from toolkit.facts.versions import parse_kernel_release, parse_ofed_version
 
 FILES = sorted(str(path.relative_to(CORPUS)) for path in CORPUS.glob("*/*.txt"))
@@ -244,3 +245,8 @@ def test_the_driver_runs_without_peermem() -> None:
 def test_lsmod_itself_is_refused(name: str) -> None:
     with pytest.raises(Unparsable, match="/proc/modules: cannot read line 1"):
         parse_modules(without_prompts(capture(f"peermem/{name}.txt")))
+
+
+def test_an_old_ucx_tells_what_it_can_do() -> None:
+    found = parse_ucx_info(capture("ucx/ucx_info_cuda_gdrcopy_old.txt"))
+    assert found.transports == {"cuda_copy", "cuda_ipc", "gdr_copy"}

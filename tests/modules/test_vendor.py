@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from dev.tools import in_ci
 from tests.modules.building import rows_of, run, with_symbols
 from tests.modules.conftest import Built
 from tests.modules.machine import Machine
@@ -35,7 +35,7 @@ def vendor(tmp_path_factory: pytest.TempPathFactory) -> Vendor:
     try:
         return fetch(tmp_path_factory.mktemp("vendor"))
     except NotToBeHad as why:
-        if os.environ.get("CI") == "true":
+        if in_ci():
             raise
         pytest.skip(f"the vendor's sources cannot be had: {why}")
 

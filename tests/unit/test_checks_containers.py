@@ -160,14 +160,6 @@ def test_other_text_is_refused() -> None:
         parse_ucx_info("ucx_info: command not found\n")
 
 
-def test_the_capture_of_an_old_ucx_is_read() -> None:
-    file = CORPUS / "ucx_info_cuda_gdrcopy_old.txt"
-    if not file.is_file():
-        pytest.skip(f"not run: no {file.name} beside this checkout")
-    found = parse_ucx_info(file.read_text())
-    assert found.transports == {"cuda_copy", "cuda_ipc", "gdr_copy"}
-
-
 @pytest.mark.parametrize(
     ("told", "ending"), [("false", "open, from a container"), ("true", "open")]
 )

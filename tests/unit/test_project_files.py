@@ -20,8 +20,6 @@ TABLE_LINES = 400
 # Files that are mostly rows. A row is read alone, so there may be more of them.
 TABLES = frozenset(
     {
-        "tests/unit/test_checks_driver.py",
-        "tests/unit/test_checks_pci.py",
         "tests/unit/test_checks_stack.py",
     }
 )

@@ -12,6 +12,7 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
+from toolkit.checks.kernel import option_on
 from toolkit.errors import NoEvidence
 from toolkit.facts.initramfs import Initramfs
 from toolkit.facts.node import Node
@@ -98,10 +99,7 @@ def config_p2pdma(node: Node, want: Want) -> Finding:
     """
     if not node.cufile.get("use_pci_p2pdma", False):
         return not_applicable("not needed for RDMA, and cuFile is not told to use it")
-    value = node.kernel_config.get("CONFIG_PCI_P2PDMA", "n")
-    if value == "y":
-        return passed("CONFIG_PCI_P2PDMA=y")
-    return failed(f"CONFIG_PCI_P2PDMA={value}", expected="CONFIG_PCI_P2PDMA=y")
+    return option_on(node, "CONFIG_PCI_P2PDMA")
 
 
 @check(

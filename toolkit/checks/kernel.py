@@ -133,10 +133,15 @@ def config_dmabuf(node: Node, want: Want) -> Finding:
 
     CONFIG_PCI_P2PDMA is not needed: the exporter maps BAR1 by itself.
     """
-    value = node.kernel_config.get("CONFIG_DMA_SHARED_BUFFER", "n")
+    return option_on(node, "CONFIG_DMA_SHARED_BUFFER")
+
+
+def option_on(node: Node, option: str) -> Finding:
+    """Whether the running kernel was built with an option that cannot be a module."""
+    value = node.kernel_config.get(option, "n")
     if value == "y":
-        return passed("CONFIG_DMA_SHARED_BUFFER=y")
-    return failed(f"CONFIG_DMA_SHARED_BUFFER={value}", expected="CONFIG_DMA_SHARED_BUFFER=y")
+        return passed(f"{option}=y")
+    return failed(f"{option}={value}", expected=f"{option}=y")
 
 
 @check(
