@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import paramiko
 import pytest
 
 from tests.fleet.conftest import Site
 from tests.fleet.links import free_port
 from tests.fleet.sshd import Keys, Sshd
 from toolkit.errors import HostKeyError, TransportError
+from toolkit.reach.ssh import SshTransport
 
 pytestmark = pytest.mark.sshd
 
@@ -109,3 +111,22 @@ def test_a_name_without_address_is_said_to_be_one(site: Site, sshd: Sshd) -> Non
     host = replace(sshd.host(), address="no-such-name.invalid")
     with pytest.raises(TransportError, match=r"no address is known for 'no-such-name\.invalid'"):
         site.open(host).run("true")
+
+
+@pytest.mark.parametrize("site", ["paramiko"], indirect=True)
+def test_a_jump_host_that_dies_first_costs_no_thread(site: Site, sshd: Sshd, gate: Sshd) -> None:
+    """The node's link ends while there is no way left to say good-bye: pytest sees no traceback."""
+    site.write(*_inner(sshd, gate))
+    transport = site.open(replace(sshd.host(), jump="gate"))
+    assert isinstance(transport, SshTransport)
+    assert transport.run("echo before").stdout == "before\n"
+    assert transport._connection is not None
+    inner = transport._connection.transport
+    leg = inner.sock
+    assert isinstance(leg, paramiko.Channel)
+    assert leg.transport is not None
+    leg.transport.packetizer.close()  # the jump host is gone, and nobody has noticed
+    leg.in_buffer.close()  # the node's link ends
+    inner.join(5)
+    assert not inner.is_alive()
+    assert transport.run("echo again").stdout == "again\n"

@@ -234,9 +234,27 @@ def _through(inner: paramiko.Transport, hop: Target, before: str) -> paramiko.Ch
     """A channel from the hop before to this one."""
     door = hop.door
     try:
-        return inner.open_channel("direct-tcpip", (door.address, door.port), ("127.0.0.1", 0))
+        leg = inner.open_channel("direct-tcpip", (door.address, door.port), ("127.0.0.1", 0))
     except paramiko.ChannelException as why:
         raise trouble.jump_failed(door, before, why.text or "refused") from why
+    return _quiet(leg)
+
+
+def _quiet(leg: paramiko.Channel) -> paramiko.Channel:
+    """Let closing ``leg`` succeed although the jump host is gone.
+
+    Paramiko's reading thread closes it when the far end is lost, and says good-bye through
+    the jump host. Where that is lost too the thread would die of it: a traceback on the
+    operator's terminal, and whoever waits for an answer is not woken.
+    """
+    say_goodbye = leg.close
+
+    def close() -> None:
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+            say_goodbye()
+
+    leg.close = close  # type: ignore[method-assign]  # Paramiko makes the channel itself
+    return leg
 
 
 def _verify(transport: paramiko.Transport, hop: Target) -> None:
