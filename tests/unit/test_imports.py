@@ -25,16 +25,17 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     **dict.fromkeys(FOUNDATION, FOUNDATION),
     "facts": FOUNDATION,
     "checks": FOUNDATION | {"facts"},
-    "change": BELOW_CHANGE,
+    "builds": BELOW_CHANGE,
+    "change": BELOW_CHANGE | {"builds"},
     "reach": FOUNDATION,
     "demo": FOUNDATION,
-    "report": BELOW_CHANGE | {"change"},
-    "flow": BELOW_CHANGE | {"change", "reach", "demo"},
+    "report": BELOW_CHANGE | {"builds", "change"},
+    "flow": BELOW_CHANGE | {"builds", "change", "reach", "demo"},
     "suites": BELOW_CHANGE | {"reach", "flow", "report"},  # a failed case shows its verdict
-    "cli": BELOW_CHANGE | {"change", "reach", "flow", "report", "suites"},
+    "cli": BELOW_CHANGE | {"builds", "change", "reach", "flow", "report", "suites"},
 }
 # The left wing never does anything: nothing that talks to the world is imported there.
-PURE = frozenset({"facts", "checks", "change"})
+PURE = frozenset({"facts", "checks", "builds", "change"})
 WORLD = frozenset(
     {"asyncio", "fcntl", "http", "invoke", "os", "paramiko", "pty", "random", "select", "shutil"}
     | {"signal", "socket", "subprocess", "sys", "tempfile", "termios", "testinfra", "threading"}
