@@ -17,7 +17,6 @@ row by its id, or adds one::
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
@@ -26,108 +25,44 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from toolkit.compat_rows import (
+    Breakage,
+    Compiles,
+    Confidence,
+    Consumer,
+    CudaGate,
+    Distances,
+    DkmsExit,
+    DriverBranch,
+    Failure,
+    FailureKind,
+    Hca,
+    KernelGate,
+    OfedRelease,
+    Row,
+    Span,
+    numbers,
+)
+
+__all__ = [
+    "DATA",
+    "Breakage",
+    "Compat",
+    "Compiles",
+    "Confidence",
+    "Consumer",
+    "Distances",
+    "DkmsExit",
+    "Failure",
+    "FailureKind",
+    "Hca",
+    "Row",
+    "Span",
+    "numbers",
+    "read",
+    "shipped",
+]
 DATA = Path(__file__).parent / "data"
-
-
-class Confidence(StrEnum):
-    HIGH = "H"  # read in the source at a tag, or in a vendor's document
-    MEDIUM = "M"  # one document or issue, or inferred from two
-    LOW = "L"  # reported once
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    """ "2.9.8" as (2, 9, 8); a zero at the end counts for nothing, so 2.23 is 2.23.0."""
-    head = re.match(r"[\d.]*", version)
-    found = [int(run) for run in re.findall(r"\d+", head[0] if head else "")]
-    while found and not found[-1]:
-        found.pop()
-    return tuple(found)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """What every row has."""
-
-    id: str
-    source: str
-    confidence: Confidence
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span(Row):
-    """A row that holds for versions from ``first`` on and below ``before``; "" is no bound."""
-
-    first: str = ""
-    before: str = ""
-
-    def covers(self, version: str) -> bool:
-        at = numbers(version)
-        return at >= numbers(self.first) and (not self.before or at < numbers(self.before))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverBranch(Row):
-    branch: int  # 580
-    peermem: bool  # nvidia-peermem comes with it
-    open: bool  # open kernel modules exist
-    dmabuf: str  # lowest version of the branch that exports GPU memory; "" for none
-    cuda: str  # version that its libcuda implements; "" where not known
-    note: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CudaGate(Span):
-    feature: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelGate(Span):
-    feature: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfedRelease(Span):
-    doca: str  # "" where there was none
-    memory_peers: bool  # /sys/kernel/mm/memory_peers exists
-    symbol: str  # the module that exports ib_register_peer_memory_client
-    note: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hca(Span):
-    """One kind of HCA; the span is that of the OFED releases that support it."""
-
-    device: str  # PCI device id of vendor 15b3: "1023"
-    name: str  # "ConnectX-8"
-    mlnx_ofed: bool  # MLNX_OFED supports it; DOCA-OFED does in any case
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Consumer(Span):
-    name: str  # "nccl", "ucx", "nvshmem", "perftest"
-    detects: tuple[str, ...]  # files of which one must exist for it to see peermem
-    dmabuf: bool
-    prefers: str  # "dmabuf", "peermem" or "asked"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distances(Span):
-    """How one range of NCCL versions names and limits the paths between GPU and HCA."""
-
-    names: tuple[str, ...]  # by the number that its log prints
-    limit: str
-    c2c: str  # the farther limit where NCCL_NET_GDR_C2C is 1; "" for none
-    c2c_default: int
-    c2c_as: str = ""  # what it counts a P2C path as where NCCL_NET_GDR_C2C is 1; "" for itself
-    ampere_reads: bool = True  # HCAs read from Ampere on without NVLink; else no GPU without it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Breakage(Row):
-    title: str
-    effect: str
-    action: str
-    checks: tuple[str, ...]  # ids of the checks whose findings it explains
 
 
 T = TypeVar("T", bound=Row)
@@ -145,6 +80,9 @@ class Compat:
     consumers: tuple[Consumer, ...]
     distances: tuple[Distances, ...]
     breakages: tuple[Breakage, ...]
+    build_failures: tuple[Failure, ...]
+    dkms_exits: tuple[DkmsExit, ...]
+    compiles: tuple[Compiles, ...]
 
     def overlaid(self, tables: object) -> Compat:
         """With a site's rows in place of those of the same id, or behind them.
@@ -212,6 +150,9 @@ _KINDS: dict[str, type[Row]] = {
     "consumers": Consumer,
     "distances": Distances,
     "breakages": Breakage,
+    "build_failures": Failure,
+    "dkms_exits": DkmsExit,
+    "compiles": Compiles,
 }
 
 
@@ -269,20 +210,22 @@ def _value(where: str, kind: str, value: object) -> object:
         "str": isinstance(value, str),
         "bool": isinstance(value, bool),
         "int": isinstance(value, int) and not isinstance(value, bool),
-        "Confidence": value in list(Confidence),
+        **{name: value in list(kind) for name, kind in _ENUMS.items()},
         "tuple[str, ...]": isinstance(value, list) and all(isinstance(e, str) for e in value),
     }
     if not fits[kind]:
         raise ValueError(f"{where} must be {_WORDS[kind]}, not {value!r}")
-    if kind == "Confidence":
-        return Confidence(str(value))
+    if kind in _ENUMS:
+        return _ENUMS[kind](str(value))
     return tuple(value) if isinstance(value, list) else value
 
 
+_ENUMS: dict[str, type[StrEnum]] = {"Confidence": Confidence, "FailureKind": FailureKind}
 _WORDS = {
     "str": "a string",
     "bool": "true or false",
     "int": "a whole number",
     "Confidence": "H, M or L",
+    "FailureKind": f"one of {', '.join(FailureKind)}",
     "tuple[str, ...]": "a list of strings",
 }

@@ -10,8 +10,8 @@ from tests.evidence.build import (
 from tests.evidence.judging import FAIL, PASS, UNKNOWN
 from tests.unit.test_checks_builds import FTRIVIAL
 from toolkit.checks.all import BY_ID
-from toolkit.checks.build_failures import CAUSES, cause_of
 from toolkit.checks.check import Status, Verdict
+from toolkit.compat import shipped
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node import Node
 from toolkit.want import Want
@@ -64,6 +64,8 @@ BAD_STATUS = (
         pytest.param(f"warning: the compiler differs\n{FTRIVIAL}\n", FAIL, "older", id="gcc"),
         pytest.param(BAD_STATUS, FAIL, "mlnx-ofed-kernel/24.10.OFED.24.10.3 for 6.14.0-1-nvidia",
                      id="what-dkms-prints"),
+        pytest.param("Running in chroot, modules won't be signed\n  LD [M]  nvidia.ko\n", PASS,
+                     "the build completed", id="unsigned-and-good"),
         pytest.param("make: Nothing to be done\n", UNKNOWN, "says neither", id="neither"),
     ],
 )  # fmt: skip
@@ -73,51 +75,27 @@ def test_a_log_by_itself(text: str, status: Status, found: str) -> None:
     assert found in finding.found
 
 
-SEEN = (
-    ("Your kernel headers for kernel 6.8.0-1 cannot be found at /lib/modules", "headers of that"),
-    ("make[1]: g++: No such file or directory", "g++ is missing"),
-    ("gcc: error: unrecognized command line option '-fmin-function-alignment=16'", "older"),
-    ("Unable to locate the compiler x86_64-linux-gnu-gcc-12", "is missing"),
-    ("/bin/sh: 1: cc: not found", "is missing"),
-    ("Failed CC sanity check. Bailing out!", "cannot compile"),
-    ("*** Failed PREEMPT_RT sanity check. Bailing out! ***", "real-time"),
-    ("Module.symvers file is missing, or does not contain any symbols exported", "incomplete"),
-    ("/var/lib/dkms/mlnx-ofed-kernel/Module.symvers: No such file or directory", "leftover"),
-    ("/usr/src/ofa_kernel/x86_64/6.8/Module.symvers: No such file or directory", "chose"),
-    ('ERROR: modpost: "nvidia_p2p_get_pages" [nvidia-peermem.ko] undefined!', "built alone"),
-    ('ERROR: modpost: "ib_register_peer_memory_client" [x.ko] undefined!', "another"),
-    ("scripts/Makefile.build:41: /Kbuild: No such file or directory", "without quotes"),
-    ("FATAL: modpost: GPL-incompatible module nvidia.ko uses GPL-only symbol 'x'", "licence"),
-    ("error: invalid use of undefined type 'struct dpll_pin'", "dpll"),
-    ("error: implicit declaration of function 'follow_pfn'", "kernel is newer"),
-    ("nvidia.o: error: objtool: naked return found: OBJTOOL_WERROR", "objtool"),
-    ("modprobe: ERROR: could not insert 'nvidia': Key was rejected by service", "unsigned"),
-    ("gcc: fatal error: Killed signal terminated program cc1", "compiler was killed"),
-    ("make: *** No rule to make target '/usr/src/ofa_kernel/default/Module.symvers', needed by"
-     " 'modpost'.  Stop.", "has no Module.symvers"),
-    ("ld: final link failed: No space left on device", "disk is full"),
-    ("Error! Bad return status for module build on kernel: 6.8.0 (x86_64)", "does not say why"),
-)  # fmt: skip
+def test_a_kernel_that_the_package_is_not_for_is_no_failure() -> None:
+    """DKMS ends with 77 there, and says "Error!" all the same."""
+    text = (
+        "Error! The /var/lib/dkms/nvidia/580.1/6.1.0-1-rt/x86_64/dkms.conf for module nvidia "
+        "includes a BUILD_EXCLUSIVE directive which does not match this kernel/arch/config.\n"
+        "This indicates that it should not be built.\n"
+    )
+    finding = loose("dkms.last_failure", "make-log", text).finding
+    assert finding.status is Status.NA
+    assert "not for that kernel" in finding.found
 
 
-@pytest.mark.parametrize(("line", "cause"), SEEN, ids=[cause for _, cause in SEEN])
-def test_a_known_string_has_its_cause(line: str, cause: str) -> None:
-    found = cause_of(["  CC [M] nv.o", line])
-    assert found is not None
-    assert cause in found[0].cause
-
-
-def test_each_row_of_the_catalogue_is_matched_by_a_line_seen() -> None:
-    matched = {found[0] for line, _ in SEEN if (found := cause_of([line]))}
-    assert matched == set(CAUSES)
-
-
-def test_noise_has_no_cause() -> None:
-    assert cause_of(NOISY.split("\n")) is None
-    assert cause_of(["nv.c:1: warning: implicit declaration of function 'x'"]) is None
-
-
-def test_typographic_quotes_are_read_as_plain_ones() -> None:
-    found = cause_of(["make: *** No rule to make target ‘/Kbuild’"])
-    assert found is not None
-    assert "without quotes" in found[0].cause
+def test_a_site_teaches_the_check_a_string_of_its_own() -> None:
+    row = {
+        "id": "site-1", "kind": "ofed", "pattern": "our mirror: .* 404", "cause": "no mirror",
+        "action": "call us", "source": "our wiki", "confidence": "H",
+    }  # fmt: skip
+    text = "error: our mirror: ofed.tgz: 404\n"
+    evidence = Evidence({"make-log": Frame("make-log", State.OK, "x", text)}, complete=True)
+    want = Want(compat=shipped().overlaid({"build_failures": [row]}))
+    finding = BY_ID["dkms.last_failure"](Node(evidence), want).finding
+    assert (finding.found, finding.hint) == ("a build: no mirror", "call us")
+    plain = BY_ID["dkms.last_failure"](Node(evidence), Want()).finding
+    assert plain.found == "a build: the build stopped: error: our mirror: ofed.tgz: 404"

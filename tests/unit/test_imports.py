@@ -14,8 +14,8 @@ import toolkit
 PACKAGE = Path(toolkit.__file__).parent
 
 FOUNDATION = frozenset(
-    {"compat", "errors", "evidence", "gpus", "hosts", "progress", "spots", "want", "where"}
-    | {"toolkit"}
+    {"compat", "compat_rows", "errors", "evidence", "gpus", "hosts", "progress", "spots"}
+    | {"toolkit", "want", "where"}
 )
 BELOW_CHANGE = FOUNDATION | {"facts", "checks"}
 

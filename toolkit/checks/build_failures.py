@@ -1,136 +1,34 @@
 """What a failed build says, what it means, and what mends it.
 
-Sources: NVIDIA/open-gpu-kernel-modules conftest.sh and Makefiles; dkms; scripts/mod/modpost.c;
-lab builds; issues of the projects named.
+The rows are data: toolkit/data/build_failures.toml for what logs say, toolkit/data/
+dkms_exits.toml for how dkms ends; a site's file replaces them by id, or adds some.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
+from toolkit.compat import Compat, DkmsExit, Failure, shipped
 
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """One row: words of a log, what they mean, what to do."""
-
-    pattern: str  # regular expression; quotes are plain in what it is held against
-    cause: str
-    action: str
-
-
-# The first row that matches counts: causes before what follows from them.
-CAUSES = (
-    Cause(
-        r"kernel headers for kernel \S+ cannot be found|kernel source.*cannot be found",
-        "the headers of that kernel are missing",
-        "install the headers of that kernel, then dkms autoinstall -k KERNEL",
-    ),
-    Cause(
-        r"(?:g\+\+|c\+\+): (?:command )?(?:not found|No such file)",
-        "g++ is missing",
-        "install g++ (gcc-c++ on RHEL and SUSE)",
-    ),
-    Cause(
-        r"unrecognized command[- ]line option|error: unknown argument: '-f",
-        "the compiler is older than, or another than, the one that built the kernel",
-        "install the compiler that CONFIG_CC_VERSION_TEXT names, and build with it",
-    ),
-    Cause(
-        r"Unable to locate the compiler|gcc(?:-\d+)?: (?:command )?not found|cc: not found",
-        "the compiler that built the kernel is missing",
-        "install the compiler that CONFIG_CC_VERSION_TEXT names",
-    ),
-    Cause(
-        r"Failed CC sanity check",
-        "the compiler cannot compile: C library headers are missing, or plugins differ",
-        "install gcc as CONFIG_CC_VERSION_TEXT names it, and the C library's headers",
-    ),
-    Cause(
-        r"Failed PREEMPT_RT sanity check",
-        "the kernel is a real-time one, which the driver refuses",
-        "boot a kernel without PREEMPT_RT",
-    ),
-    Cause(
-        r"Module\.symvers file is missing, or does not contain",
-        "the headers of that kernel are incomplete: their Module.symvers is empty",
-        "install the headers of that kernel anew",
-    ),
-    Cause(
-        r"/var/lib/dkms/mlnx-ofed-kernel/Module\.symvers: No such file"
-        r"|No rule to make target '/var/lib/dkms/mlnx-ofed-kernel/Module\.symvers'",
-        "a leftover of OFED in /var/lib/dkms is taken for OFED",
-        "rm -r /var/lib/dkms/mlnx-ofed-kernel, then build again",
-    ),
-    Cause(
-        r"Module\.symvers: No such file or directory|No rule to make target '\S*/Module\.symvers'",
-        "the OFED folder that the build chose has no Module.symvers",
-        "see ofed.headers_link: build OFED for that kernel, or remove the empty folder",
-    ),
-    Cause(
-        r"\bnvidia_p2p_\w+\W.* undefined!",
-        "nvidia-peermem was built alone, without the driver's symbols",
-        "build it with the driver, or with the driver's Module.symvers in KBUILD_EXTRA_SYMBOLS",
-    ),
-    Cause(
-        r"\bib_(?:un)?register_peer_memory_client\W.* undefined!",
-        "conftest found OFED in one folder, and the linker looked in another",
-        "see ofed.headers_link, then build again",
-    ),
-    Cause(
-        r"(?<!\w)/Kbuild: No such file|No rule to make target '/Kbuild'",
-        "dkms.conf calls make without quotes, and DKMS rewrites that call",
-        "write 'make' in quotes in dkms.conf",
-    ),
-    Cause(
-        r"GPL-incompatible module|missing MODULE_LICENSE|modpost: GPL",
-        "the module's licence does not go with the kernel's GPL-only symbols",
-        "take a newer driver, or its open modules",
-    ),
-    Cause(
-        r"dpll_\w+.*error|error:.*\bdpll_|struct dpll_",
-        "OFED is older than the kernel's dpll interface (EL 9.8 with DOCA 3.2)",
-        "install DOCA-OFED 3.5 or newer",
-    ),
-    Cause(
-        r"implicit declaration of function|has no member named|too (?:few|many) arguments to"
-        r"|incompatible pointer type|undeclared \(first use|conflicting types for",
-        "the kernel is newer than this driver or OFED supports",
-        "update the driver or OFED to one that supports the kernel, or stay on the old kernel",
-    ),
-    Cause(
-        r"objtool:.*(?:naked return|modified stack).*error|OBJTOOL_WERROR",
-        "objtool's warnings are errors on that kernel",
-        "update the driver",
-    ),
-    Cause(
-        r"Key was rejected by service|Required key not available",
-        "the module is unsigned, or signed with a key that is not enrolled",
-        "enrol the key: mokutil --import",
-    ),
-    Cause(
-        r"Killed signal terminated program|fatal error: Killed|\bcc1\b.*\bKilled\b",
-        "the compiler was killed: most likely the node ran out of memory",
-        "free memory, or build with fewer jobs: dkms build -j 2 MODULE/VERSION -k KERNEL",
-    ),
-    Cause(r"No space left on device", "the disk is full", "make room in /var and /lib/modules"),
-    Cause(
-        r"Bad return status for module build on kernel",
-        "the compilation failed; what DKMS printed does not say why",
-        "read the make.log that it names; see dkms.last_failure on the node itself",
-    ),
-)
 # Lines that stand in good logs too.
 _NOISE = re.compile(
     r"compiler differs from the one used|You are using:|The kernel was built by:"
     r"|Skipping BTF generation|pahole|libkmod: ERROR|ignoring bad line|bad exit status: 0"
-    r"|warning: |^make.*(?:Entering|Leaving) directory|apport|-Werror|dkms\.conf: .*No such"
+    r"|warning: |^make.*(?:Entering|Leaving) directory|apport|dkms\.conf: .*No such"
+    # Commands as "make V=1" shows them: their options speak of errors.
+    r"|^\s*(?:\S*/)?(?:[\w.]+-)*(?:gcc|g\+\+|cc|clang|ld|objtool|objcopy)(?:-[\d.]+)? +-"
+    r"|^\s*\w*(?:FLAGS|INCLUDE|CMD)="
+    r"|^\s*(?:# command: |set -e|if \[|for |make -[fC] |\(cat |echo |env )"
 )
 _FAILED = re.compile(
     r"\berror\b|\*\*\*|undefined!|Error!|\bFATAL\b|fatal error|Bailing out|exit code: [1-9]",
     re.IGNORECASE,
 )
+_LONGEST = 1000  # characters of a line that are looked at
+_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d`", "''\"\"'")
 _DONE = re.compile(
     r"DKMS: (?:install|build) completed|^\s*LD \[M\]|Building module\(s\)\.* *done"
     r"|exit code: 0|depmod\.+ *(?:done\.?)?$",
@@ -138,15 +36,86 @@ _DONE = re.compile(
 )
 
 
-def cause_of(lines: Iterable[str]) -> tuple[Cause, str] | None:
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Why a build failed, as far as it can be told."""
+
+    found: str  # one sentence; never a bare exit status
+    cause: str  # of the catalogue; "" where no row tells one
+    action: str  # what to do about it; "" where nothing is known
+    line: str  # the line of the log that says it; "" where none does
+    excluded: bool = False  # the package does not want that kernel: no failure
+
+
+def cause_of(lines: Iterable[str], compat: Compat | None = None) -> tuple[Failure, str] | None:
     """The row that a log matches, and the line that does; None where none does."""
     kept = [_plain(line) for line in lines]
-    kept = [line for line in kept if not _NOISE.search(line)]
-    for row in CAUSES:
+    kept = [line for line in dict.fromkeys(kept) if not _NOISE.search(line)]
+    for row in _ordered((compat or shipped()).build_failures):
+        pattern = re.compile(row.pattern)
         for line in kept:
-            if re.search(row.pattern, line):
+            if pattern.search(line):
                 return row, line.strip()
     return None
+
+
+@lru_cache(maxsize=4)
+def _ordered(rows: tuple[Failure, ...]) -> tuple[Failure, ...]:
+    """Rows that tell why before those that tell only that; a site's own stand behind ours."""
+    return tuple(sorted(rows, key=lambda row: row.last))
+
+
+def explain(
+    lines: Sequence[str],
+    status: int = 0,
+    dkms: str = "",
+    *,
+    kernel: str = "",
+    module: str = "",
+    compat: Compat | None = None,
+) -> Explained:
+    """Why a build failed: by its log, else by how dkms ended.
+
+    :param lines: what the build printed, the make.log included.
+    :param status: what dkms ended with; 0 where that is not known.
+    :param dkms: its version; "" where that is not known.
+    :param kernel: kernel release, for the action; "" where that is not known.
+    :param module: "MODULE/VERSION" as DKMS calls it, likewise.
+    """
+    why = _explained(lines, status, dkms_exit(status, dkms, compat), cause_of(lines, compat))
+    action = re.sub(r"\bKERNEL\b", lambda _: kernel or "KERNEL", why.action)
+    return replace(why, action=action.replace("MODULE/VERSION", module or "MODULE/VERSION"))
+
+
+def _explained(
+    lines: Sequence[str], status: int, ended: DkmsExit | None, matched: tuple[Failure, str] | None
+) -> Explained:
+    said = telling(lines)
+    excluded = ended is not None and ended.excluded
+    if matched is not None and not (matched[0].last and said not in ("", matched[1])):
+        row, line = matched
+        return Explained(row.cause, row.cause, row.action, line, row.excluded or excluded)
+    action = matched[0].action if matched is not None else ended.action if ended else ""
+    if said:
+        return Explained(f"the build stopped: {said}", "", action, said, excluded)
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    bare = f"the build ended with status {status}" if status else "the build stopped"
+    found = ended.found if ended is not None else bare
+    heard = f"its last words: {last}" if last else "it printed nothing"
+    cause = ended.found if ended is not None else ""
+    return Explained(f"{found}; {heard}", cause, action, last, excluded)
+
+
+def dkms_exit(status: int, version: str = "", compat: Compat | None = None) -> DkmsExit | None:
+    """What an exit status of dkms means.
+
+    :param version: of dkms; where it is not known, what the status means today.
+    :returns: None for a status that no version of dkms is known to end with, and for 0.
+    """
+    rows = [row for row in (compat or shipped()).dkms_exits if row.status == status]
+    if not version:
+        return rows[-1] if rows else None
+    return next((row for row in rows if row.covers(version)), None)
 
 
 def telling(lines: Iterable[str]) -> str:
@@ -163,5 +132,5 @@ def completed(lines: Iterable[str]) -> bool:
 
 
 def _plain(line: str) -> str:
-    """gcc quotes typographically where the locale lets it."""
-    return line.translate(str.maketrans("\u2018\u2019\u201c\u201d`", "''\"\"'"))
+    """gcc quotes typographically where the locale lets it; commands of make fill megabytes."""
+    return line[:_LONGEST].translate(_QUOTES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolkit.checks.build_failures import cause_of, completed, telling
+from toolkit.checks.build_failures import cause_of, completed, explain, telling
 from toolkit.checks.builds import NOTHING_BUILT
 from toolkit.checks.check import (
     Finding,
@@ -13,6 +13,7 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
+from toolkit.compat import Compat
 from toolkit.facts.dkms import DkmsBuild, DkmsState
 from toolkit.facts.make_log import BuildLog
 from toolkit.facts.node import Node
@@ -246,7 +247,7 @@ def last_failure(node: Node, want: Want) -> Finding:
     that kernel all the same, the log is an old one.
     """
     if node.make_log is not None:
-        return _judge_log(node.make_log)
+        return _judge_log(node.make_log, want.compat)
     logs = node.build_failures
     if not logs:
         return (
@@ -262,27 +263,29 @@ def last_failure(node: Node, want: Want) -> Finding:
         return passed("the logs of failed builds are old ones", details=old)
     worst = matter[0]
     more = tuple(_line(each) for each in matter[1:])
-    return _failure(worst, more)
+    return _failure(worst, want.compat, more)
 
 
-def _judge_log(log: BuildLog) -> Finding:
+def _judge_log(log: BuildLog, compat: Compat) -> Finding:
     """A log by itself: it failed, or says that it did not."""
-    if cause_of(log.lines) is not None or telling(log.lines):
-        return _failure(log)
-    if completed(log.lines):
+    done, matched = completed(log.lines), cause_of(log.lines, compat)
+    # That modules are not signed is said of good builds too.
+    if telling(log.lines) or (matched is not None and not (done and matched[0].last)):
+        return _failure(log, compat)
+    if done:
         return passed("the build completed")
     return unknown("the log says neither that the build failed nor that it completed")
 
 
-def _failure(log: BuildLog, more: tuple[str, ...] = ()) -> Finding:
-    matched = cause_of(log.lines)
-    row, line = matched if matched is not None else (None, telling(log.lines) or log.last)
-    cause = row.cause if row else f"the build stopped: {line}"
+def _failure(log: BuildLog, compat: Compat, more: tuple[str, ...] = ()) -> Finding:
+    why = explain(log.lines, kernel=log.kernel, compat=compat)
+    if why.excluded and not more:
+        return not_applicable(f"{_line(log)}: {why.cause}")
     return failed(
-        f"{_line(log)}: {cause}",
+        f"{_line(log)}: {why.found}",
         expected="a build that succeeds",
-        hint=row.action.replace("KERNEL", log.kernel or "KERNEL") if row else "",
-        details=((line,) if row else ()) + more,
+        hint=why.action,
+        details=((why.line,) if why.cause else ()) + more,
     )
 
 
