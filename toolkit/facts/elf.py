@@ -94,6 +94,9 @@ class Elf:
     sections: tuple[tuple[str, bytes], ...]  # by name, those that were sent
     undefined: tuple[str, ...]  # the symbols that others must provide
     symbols: bool  # whether there is a symbol table at all
+    machine: str  # as ELF names it: "EM_X86_64"
+    relocatable: bool  # as modules are, and programs are not
+    end: int  # where the last section or the table of sections ends; bytes from the start
 
 
 def read_elf(path: str, file: SparseFile, wanted: tuple[str, ...]) -> Elf:
@@ -133,7 +136,14 @@ def _read(file: SparseFile, wanted: tuple[str, ...]) -> Elf:
                 for each in section.iter_symbols()
                 if each.entry.st_shndx == "SHN_UNDEF" and each.name
             ]
-    return Elf(tuple(sections), tuple(undefined), symbols)
+    ends = [
+        each.header.sh_offset + each.header.sh_size
+        for each in elf.iter_sections()
+        if each.header.sh_type not in ("SHT_NOBITS", "SHT_NULL")
+    ]
+    end = max(head.e_shoff + head.e_shnum * head.e_shentsize, *ends)
+    machine, relocatable = str(head.e_machine), head.e_type == "ET_REL"
+    return Elf(tuple(sections), tuple(undefined), symbols, machine, relocatable, end)
 
 
 def _sent(file: SparseFile, section: Section) -> bytes:

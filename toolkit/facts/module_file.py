@@ -11,12 +11,13 @@ from types import MappingProxyType
 from toolkit.errors import Unparsable
 from toolkit.facts.elf import SparseFile, read_elf
 from toolkit.facts.lines import blocks
-from toolkit.facts.signature import Signature, parse_signature
+from toolkit.facts.signature import MAGIC, Signature, parse_signature
 
 SHARED = re.compile(r"ib_(un)?register_peer_memory_client|nvidia_p2p_\w+")
 _VERSION_BYTES = 64  # a checksum of 8 bytes, then the name, filled up with zeroes
 _EXPORT = re.compile(r"(0x[0-9a-f]{1,16})\t(\w+)")
 _LAYOUT = re.compile(r"layout (0x[0-9a-f]{1,16})")
+_MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64"}
 _SECTIONS = (".modinfo", "__versions", "__version_ext_crcs", "__version_ext_names")
 
 
@@ -29,6 +30,7 @@ class ModuleImage:
     imports: frozenset[str]  # symbols that others must provide
     versions: Mapping[str, int]  # the checksum that each import had when it was built
     signature: Signature | None
+    machine: str  # "x86_64", "aarch64", or as ELF names another
 
     @property
     def shared(self) -> tuple[str, ...]:
@@ -61,8 +63,28 @@ def parse_image(path: str, lines: list[str]) -> ModuleImage:
 
 @lru_cache(maxsize=8)  # the nodes of a fleet have the same few modules
 def _image(path: str, lines: tuple[str, ...]) -> ModuleImage:
-    file = SparseFile.parse(path, list(lines))
+    return _read(path, SparseFile.parse(path, list(lines)))
+
+
+def read_image(path: str, data: bytes) -> ModuleImage:
+    """Read a whole module file.
+
+    :param data: all of it, not packed.
+    :raises Unparsable: where it is no module, ends early, or has bytes behind its end that
+        are no signature.
+    """
+    whole = SparseFile(data, ((0, len(data)),), data.endswith(MAGIC))
+    image = _read(path, whole)
+    end = read_elf(path, whole, ()).end
+    if not whole.signed and end != len(data):
+        raise Unparsable(path, f"{len(data) - end} bytes behind its end, and no signature")
+    return image
+
+
+def _read(path: str, file: SparseFile) -> ModuleImage:
     elf = read_elf(path, file, _SECTIONS)
+    if not elf.relocatable:
+        raise Unparsable(path, "no module: it is not relocatable")
     held = dict(elf.sections)
     if ".modinfo" not in held:
         raise Unparsable(path, "no .modinfo")
@@ -71,7 +93,9 @@ def _image(path: str, lines: tuple[str, ...]) -> ModuleImage:
         raise Unparsable(path, "neither a symbol table nor symbol versions")
     imports = frozenset(elf.undefined) | (versions.keys() - {"module_layout"})
     signature = parse_signature(path, file.tail) if file.signed else None
-    return ModuleImage(path, _info(held[".modinfo"]), imports, versions, signature)
+    machine = _MACHINES.get(elf.machine, elf.machine)
+    info = _info(held[".modinfo"])
+    return ModuleImage(path, info, imports, versions, signature, machine)
 
 
 def _info(section: bytes) -> Mapping[str, str]:
