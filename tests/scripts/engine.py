@@ -177,7 +177,7 @@ def bundle_of(
     remove: Sequence[str] = (),
 ) -> Bundle:
     """A bundle that places ``files``, removes ``remove``, and then does ``steps``."""
-    contents = tuple(File(path, mode, text, digest(text)) for path, text in files.items())
+    contents = tuple(File(path, mode, text.encode(), digest(text)) for path, text in files.items())
     listed = [
         *expect,
         "keep BUILD_DKMS /lib/modules/*/updates",

@@ -9,13 +9,13 @@ from toolkit.evidence import Evidence
 from toolkit.reach.transport import Sink, Transport, quiet
 
 _HERE = Path(__file__).parent
-# By topic; probe.sh stands last, for its last line calls them all.
-_PARTS = ("modules", "pci", "elf", "builds", "fabric", "companions", "consumers")
+# By topic; frames.sh has their words, and the last line of probe.sh calls them all.
+_PARTS = ("modules", "pci", "signed", "elf", "builds", "fabric", "companions", "consumers")
 
 
 def probe_script() -> str:
     """The script that reads a node, as one text."""
-    files = [*(f"probe_{part}.sh" for part in _PARTS), "probe.sh"]
+    files = ["frames.sh", *(f"probe_{part}.sh" for part in _PARTS), "probe.sh"]
     return "#!/bin/sh\n" + "\n".join((_HERE / file).read_text("utf-8") for file in files)
 
 

@@ -1,4 +1,4 @@
-# shellcheck shell=sh
+# shellcheck shell=sh disable=SC2154 # frames.sh sets what is used here
 # Reads what a verdict can rest on; changes nothing. Runs under dash, busybox and bash.
 #
 # Prints frames: "= KEY STATE SOURCE" at column 0, content behind a bar, an end frame
@@ -7,121 +7,6 @@
 # GDR_ROOT  a prefix for every path: an image, a captured tree, a simulated node.
 # GDR_BIN   where that root's own commands are. Under a prefix no other command counts
 #           as the node's, for it would answer for this machine instead.
-
-# --- vocabulary -------------------------------------------------------------------
-
-frame() { # frame KEY STATE SOURCE
-    count=$((count + 1))
-    printf '= %s %s %s\n' "$1" "$2" "$3"
-}
-
-bars() { # bars TEXT: each line behind a bar
-    [ -n "$1" ] || return 0
-    # Most frames are short: without a pipe, a probe has a hundred processes fewer.
-    if [ -n "$has_awk" ] && [ "${#1}" -gt 600 ]; then
-        printf '%s\n' "$1" | awk '{ print "|" $0 }'
-        return
-    fi
-    while IFS= read -r line; do printf '|%s\n' "$line"; done <<GDR_TEXT
-$1
-GDR_TEXT
-}
-
-file() { # file KEY PATH: a copy
-    if [ ! -e "$root$2" ]; then frame "$1" absent "$2"
-    elif content=$(cat "$root$2" 2>/dev/null); then
-        frame "$1" ok "$2"
-        bars "$content"
-    else frame "$1" denied "$2" # sysfs and lockdown refuse at read, not at open
-    fi
-}
-
-take() { # take KEY SOURCE FUNCTION...: what one of the functions below gathers
-    take_key=$1 take_source=$2
-    shift 2
-    content=$("$@")
-    frame "$take_key" ok "$take_source"
-    bars "$content"
-}
-
-need() { # need COMMAND KEY...: without COMMAND, say so for each KEY and return false
-    tool=$1
-    shift
-    [ -n "$(locate "$tool")" ] && return
-    for key; do frame "$key" absent "$tool"; done
-    false
-}
-
-locate() { # locate COMMAND: where the node has it
-    PATH=$node_path command -v "$1" 2>/dev/null
-}
-
-cmd() { # cmd KEY SECONDS COMMAND...
-    cmd_key=$1 left=$(($2 * 20)) job=$scratch/$1
-    shift 2
-    shown=$*
-    where=$(locate "$1") status=127
-    if [ -z "$where" ]; then frame "$cmd_key" absent "$shown"; return; fi
-    if [ -z "$scratch" ]; then frame "$cmd_key" failed:28 "$shown"; return; fi # ENOSPC
-    shift
-    # Nothing here may hold our own output open, or the connection waits for it.
-    {
-        "$where" "$@" >"$job" 2>"$job.err" </dev/null &
-        echo $! >"$job.pid"
-        wait $!
-        echo $? >"$job.rc"
-    } >/dev/null 2>&1 &
-    # A command stuck in the kernel ignores even SIGKILL: abandon it, never wait.
-    nap=0.01
-    until [ -s "$job.rc" ] || [ "$left" -le 0 ]; do
-        sleep "$nap" 2>/dev/null || sleep 1 # a busybox may lack fractions
-        case $nap in
-            0.01) nap=0.02 ;;
-            0.02) nap=0.05 ;;
-            *) left=$((left - 1)) ;;
-        esac
-    done
-    status=$(cat "$job.rc" 2>/dev/null)
-    case $status in
-        '')
-            kill -9 "$(cat "$job.pid")" 2>/dev/null
-            frame "$cmd_key" timeout "$shown"
-            ;;
-        0)
-            frame "$cmd_key" ok "$shown"
-            bars "$(tr -d '\000' <"$job")"
-            ;;
-        *)
-            frame "$cmd_key" "failed:$status" "$shown"
-            bars "$(cat "$job" "$job.err" | tr -d '\000')"
-            ;;
-    esac
-}
-
-from() { # from DIR PATTERN...: every line of the files, as "name:line", names below DIR
-    dir=$1
-    shift
-    # shellcheck disable=SC2068 # the patterns are meant to be expanded, in that folder
-    (cd "$root$dir" 2>/dev/null && grep -s '' $@ /dev/null)
-    return 0
-}
-
-names() { # names PATTERN...: the paths that exist, links with what they point at
-    for pattern; do
-        for found in "$root"$pattern; do
-            if [ -L "$found" ]; then echo "${found#"$root"} -> $(readlink "$found")"
-            elif [ -e "$found" ]; then echo "${found#"$root"}"; fi
-        done
-    done
-}
-
-info() { # info MODULE...: the lines of modinfo that identify it
-    for module; do
-        printf '@%s\n' "${module#"$root"}"
-        "$(locate modinfo)" -k "$release" "$module" 2>/dev/null |
-            grep -E '^(filename|version|license|srcversion|depends|vermagic|signer|sig_key):'
-    done
-}
 
 # --- what takes more than a copy ----------------------------------------------------
 
@@ -207,7 +92,14 @@ placed() { # SHA256 MODE UID GID PATH of whatever lies where artefacts would go
     for found in "$root"/etc/modules-load.d/*gdr-toolkit* "$root"/etc/modprobe.d/*gdr-toolkit* \
         "$root"/etc/default/grub.d/*gdr-toolkit* "$root"/etc/security/limits.d/*gdr-toolkit* \
         "$root"/etc/systemd/system.conf.d/*gdr-toolkit* "$root"/etc/gdr-toolkit/* \
-        "$root"/etc/dkms/*.conf "$root"/usr/src/nvidia-peermem-*/*; do
+        "$root"/etc/dkms/*.conf "$root"/usr/src/nvidia-peermem-*/* \
+        "$root"/etc/depmod.d/*gdr-toolkit* "$root"/etc/tmpfiles.d/*gdr-toolkit* \
+        "$root"/etc/systemd/system/gdr-toolkit* "$root"/etc/systemd/system/*.service.d/*gdr-toolkit* \
+        "$root"/usr/share/dkms/modules_to_force_install/gdr-toolkit \
+        "$root"/etc/apt/apt.conf.d/*gdr-toolkit* "$root"/etc/kernel/*.d/*gdr-toolkit* \
+        "$root"/etc/dnf/plugins/*/*gdr-toolkit* "$root"/usr/lib/zypp/plugins/commit/*gdr-toolkit* \
+        "$root"/etc/dkms/framework.conf.d/*gdr-toolkit* \
+        "$root"/usr/lib/gdr-toolkit/* "$root"/lib/modules/*/updates/gdr-toolkit/*.ko; do
         [ -f "$found" ] || continue
         sum=$(sha256sum <"$found")
         echo "${sum%% *} $(stat -c '%a %u %g' "$found") ${found#"$root"}"
@@ -217,16 +109,7 @@ placed() { # SHA256 MODE UID GID PATH of whatever lies where artefacts would go
 # --- the list: cheap and certain first, what may hang last ---------------------------
 
 probe() {
-    root=${GDR_ROOT%/} count=0 has_awk=''
-    if [ -n "$root" ]; then node_path=$GDR_BIN; else node_path=$PATH:/usr/sbin:/sbin:/usr/bin:/bin; fi
-    scratch=$(mktemp -d 2>/dev/null || TMPDIR=/dev/shm mktemp -d 2>/dev/null)
-    trap '[ -z "$scratch" ] || rm -rf "$scratch"' EXIT
-    trap 'exit 129' HUP INT TERM
-    LC_ALL=C
-    export LC_ALL
-    if command -v awk >/dev/null; then has_awk=1; fi
-    printf '= begin ok gdr-toolkit/1\n'
-
+    begin_frames
     take uid 'id -u' id -u
     file boot-id /proc/sys/kernel/random/boot_id
     file hostname /proc/sys/kernel/hostname
@@ -283,7 +166,7 @@ probe() {
     probe_consumers
     nvidia_answers
 
-    printf '= end ok %s\n' "$count"
+    end_frames
 }
 
 probe
