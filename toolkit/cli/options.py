@@ -22,6 +22,7 @@ class Option:
     help: str
     short: str = ""
     positional: bool = False  # then it has no default
+    many: bool = False  # text that may be said again: its values are joined by commas
 
 
 HOSTS = (
@@ -127,6 +128,13 @@ class Unsaid(str):
 _UNSAID = Unsaid()
 
 
+def joined(value: str | int | bool | list[str] | None) -> str | int | bool:
+    """One value for an option that may be said again."""
+    if isinstance(value, list):
+        return ",".join(value) if value else _UNSAID
+    return _UNSAID if value is None else value
+
+
 def refuse_empty(values: Mapping[str, object]) -> None:
     """No option may be given as "": mostly that is a variable of a script that is not set.
 
@@ -142,6 +150,8 @@ def _default(option: Option) -> object:
     """Numbers go through Invoke as text: its own conversion ends in a traceback."""
     if option.positional:
         return inspect.Parameter.empty
+    if option.many:
+        return None  # of which Invoke makes a list
     if isinstance(option.default, bool):
         return option.default
     return _UNSAID if option.default == "" else str(option.default)

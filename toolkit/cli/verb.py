@@ -17,7 +17,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.tasks import Task
 
-from toolkit.cli.options import Option, Said, VerbTask, refuse_empty, signature
+from toolkit.cli.options import Option, Said, VerbTask, joined, refuse_empty, signature
 from toolkit.errors import ExitCode, ToolkitError
 from toolkit.report.table import Painter, wants_colour
 from toolkit.report.text import error_lines
@@ -33,7 +33,9 @@ def verb(*tables: tuple[Option, ...]) -> Callable[[Body], Task[Any]]:
     options = tuple(option for table in tables for option in table)
 
     def wrap(body: Body) -> Task[Any]:
-        def run(c: Context, **values: str | int | bool) -> None:
+        def run(c: Context, **told: str | int | bool | list[str] | None) -> None:
+            values = {name: joined(value) for name, value in told.items()}
+
             def checked(said: Said) -> ExitCode:
                 refuse_empty(values)
                 return body(said)
@@ -49,6 +51,7 @@ def verb(*tables: tuple[Option, ...]) -> Callable[[Body], Task[Any]]:
             run,
             name=body.__name__.rstrip("_"),
             positional=[option.name for option in options if option.positional],
+            iterable=[option.name for option in options if option.many],
             auto_shortflags=False,
             help={option.name: option.help for option in options},
         )

@@ -44,6 +44,14 @@ class RunFolder:
         except OSError as why:
             self.trouble = self.trouble or f"{self.path}: {why.strerror}"
 
+    def file(self, name: str) -> Path | None:
+        """Where a log that grows may be written; None where nothing can be kept."""
+        try:
+            return self._folder() / safe_name(name)
+        except OSError as why:
+            self.trouble = self.trouble or f"{self.path}: {why.strerror}"
+            return None
+
     def _folder(self) -> Path:
         """The folder; two runs that begin within one second get one each."""
         with self._lock:

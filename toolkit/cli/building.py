@@ -1,0 +1,211 @@
+"""The verb that builds kernel modules."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from toolkit.builds.made import Need, Run
+from toolkit.builds.model import Part
+from toolkit.cli.options import HOSTS, REACH, Option, Said
+from toolkit.cli.packing import (
+    AHEAD,
+    PACK,
+    foretell,
+    headers_of,
+    looks_ahead,
+    pack,
+    refuse_mixed,
+    tell,
+)
+from toolkit.cli.session import Session, access
+from toolkit.cli.signing import SIGN, signing_of
+from toolkit.cli.verb import verb
+from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError, worst
+from toolkit.flow.access import open_fleet
+from toolkit.flow.build_needs import errors_of, needs_of, shared, unread
+from toolkit.flow.build_places import open_place
+from toolkit.flow.build_run import Options, build_in, graphs_for, plan_in
+from toolkit.flow.packages import Package
+from toolkit.flow.preflight import with_headers
+from toolkit.reach.store import Store, default_folder
+from toolkit.report.builds import document, report
+from toolkit.report.cached import CachedRow, cached_document, listing, pruned
+from toolkit.report.document import dumps
+from toolkit.report.live_builds import builds_listener
+
+WHAT = (
+    Option("kernel", "", "kernel release; again, or several with commas", many=True),
+    Option("driver", "", "version of the NVIDIA driver; the only one there, or the newest"),
+    Option("ofed", "", "version of OFED, or inbox for none; likewise"),
+    Option("part", "", "only these and what they rest on: ofed,driver,peermem,nvidia-fs,gdrdrv"),
+    Option("flags", "", "add this to the make lines"),
+)
+WHERE = (
+    Option("on", "", "build on this host; on this machine unless given"),
+    Option("root", "", "build in this tree, by chroot: it needs DKMS, a compiler and headers"),
+    Option("executor", "", "local, or dask://HOST:PORT, whose workers have the same ground"),
+    Option("jobs", 0, "builds at once; as many as there are processors unless given", "j"),
+    Option("limit_s", 3600, "seconds after which a build is given up"),
+)
+CACHE = (
+    Option("cache", "", "folder of results; ~/.cache/gdr-toolkit/builds unless given"),
+    Option("plan", False, "only tell what would be built, and why; exit 7 where something would"),
+    Option("force", False, "build what is in the cache, too"),
+    Option("cached", False, "list what the cache has, and nothing else"),
+    Option("prune", -1, "remove from the cache what was not used for so many days, nothing else"),
+)
+TOLD = (
+    Option("json", False, "one JSON document on standard output (docs/build.schema.json)"),
+    Option("verbose", False, "files with their hashes, and what the gate accepted, too", "v"),
+)
+
+
+@verb(WHAT, HOSTS, REACH, WHERE, AHEAD, CACHE, PACK, SIGN, TOLD)
+def build(said: Said) -> ExitCode:
+    """Build kernel modules by DKMS, aside, for kernels that need not run; keep them in a cache.
+
+    Nothing is installed. A module that would not load is refused: see docs/builds.md. With
+    --hosts, what those nodes need is built once for all that need the same.
+
+    Exits 0 when all is there, 2 when a build fails or is refused, 4 when the place is out of
+    reach, 6 when something cannot be built there, 7 with --plan when something would be built.
+    With --dry-run or --try: 0 when it will compile, 2 when it will not, 3 when that is not known.
+
+    Examples:
+      invoke build --plan
+      invoke build --kernel 6.1.0-49-amd64 --kernel 6.12.43-amd64
+      invoke build --part peermem --driver 535.261.03 --root /srv/bookworm
+      invoke build --hosts gpu[001-128] --on builder
+      invoke build --executor dask://scheduler:8786
+      invoke build --cached
+      invoke build --kernel 6.1.0-49-amd64 --package deb --out /srv/packages
+      invoke build --headers linux-headers-6.12.43-amd64.deb --dry-run
+    """
+    session = Session.begin("build", said)
+    store = Store(Path(said.text("cache")) if said.text("cache") else default_folder())
+    if said.flag("cached") or said.number("prune", -1) >= 0:
+        return _cache(session, store)
+    refuse_mixed(session)
+    signing = signing_of(session)
+    asked = _asked(session)
+    with (
+        open_place(
+            access(said), on=said.text("on"), root=said.text("root"), executor=said.text("executor")
+        ) as bare,
+        with_headers(bare, headers_of(session)) as laid,
+    ):
+        place, needs = laid.place, laid.needs(asked.needs)
+        surveyed = graphs_for(place, needs, _parts(said), said.text("flags"))
+        if looks_ahead(session):
+            return foretell(session, laid, surveyed)
+        if said.flag("plan") or said.dry:
+            run = plan_in(surveyed, store, force=said.flag("force"))
+        else:
+            run = build_in(place, surveyed, store, session.folder, _options(session))
+    try:
+        packages = pack(session, run, surveyed.ground, signing)
+    except ToolkitError:
+        _finish(session, run, asked, store)  # what was built is there all the same
+        raise
+    return _finish(session, run, asked, store, packages)
+
+
+def _cache(session: Session, store: Store) -> ExitCode:
+    """What the cache has, or what was removed from it."""
+    prunes = session.said.number("prune", -1) >= 0
+    found = store.prune(session.said.number("prune")) if prunes else store.rows()
+    rows = [
+        CachedRow(
+            each.digest,
+            each.value("package"),
+            each.value("version"),
+            each.value("kernel"),
+            each.used,
+            each.size,
+        )
+        for each in found
+    ]
+    session.say(pruned(rows) if prunes else listing(rows, session.now.timestamp()))
+    if session.said.flag("json"):
+        sys.stdout.write(dumps(cached_document(rows, str(store.folder))))
+    return ExitCode.OK
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be built, and the nodes that could not be asked."""
+
+    needs: tuple[Need, ...]
+    unread: tuple[Outcome[object], ...] = ()
+    codes: tuple[ExitCode, ...] = ()
+
+
+def _asked(session: Session) -> Asked:
+    said = session.said
+    kernels = tuple(dict.fromkeys(each.strip() for each in said.text("kernel").split(",")))
+    kernels = tuple(each for each in kernels if each)
+    driver, ofed = said.text("driver"), said.text("ofed")
+    if not any(said.text(each) for each in ("hosts", "hosts_file", "inventory")) or (
+        said.text("on") and not said.text("hosts")
+    ):
+        return Asked((Need(kernels, driver, ofed),))
+    with open_fleet(access(said)) as fleet:
+        outcomes = needs_of(fleet, session.folder, kernels)
+    for outcome in outcomes:
+        if outcome.value and outcome.value.remark:
+            session.remark(f"note: {outcome.value.remark}")
+    needs = shared(each.value for each in outcomes if each.value)
+    needs = tuple(
+        replace(each, driver=driver or each.driver, ofed=ofed or each.ofed) for each in needs
+    )
+    codes = tuple(each.exit_code for each in errors_of(outcomes))
+    return Asked(needs, tuple(unread(outcomes)), codes)
+
+
+def _parts(said: Said) -> tuple[Part, ...]:
+    names = [each.strip() for each in said.text("part").split(",") if each.strip()]
+    for name in names:
+        if name not in set(Part):
+            raise UsageError(f"no part {name!r}", hint=f"parts: {', '.join(Part)}")
+    return tuple(Part(name) for name in names)
+
+
+def _options(session: Session) -> Options:
+    said = session.said
+    limit = said.number("limit_s", 3600)
+    if limit < 1:
+        raise UsageError(f"--limit-s {limit}: at least one second")
+    jobs = said.number("jobs")
+    if jobs < 0:
+        raise UsageError(f"--jobs {jobs}: at least 1 build at a time")
+    listens = builds_listener(sys.stderr, quiet=said.flag("quiet"))
+    return Options(jobs, float(limit), listens, session.remark, force=said.flag("force"))
+
+
+def _finish(
+    session: Session,
+    run: Run,
+    asked: Asked,
+    store: Store,
+    packages: Sequence[Package] = (),
+) -> ExitCode:
+    said = session.said
+    code = worst([run.exit_code, *asked.codes])
+    session.say(report(run, session.paint, verbose=said.flag("verbose"), unread=asked.unread))
+    told = document(
+        run,
+        code,
+        session.now,
+        cache=str(store.folder),
+        unread=asked.unread,
+        packages=[(str(each.path), each.notes) for each in packages],
+    )
+    tell(session, packages)
+    session.folder.keep("build.json", dumps(told))
+    if said.flag("json"):
+        sys.stdout.write(dumps(told))
+    session.kept()
+    return code

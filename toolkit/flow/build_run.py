@@ -1,0 +1,111 @@
+"""From what is asked for to what came of it: survey, graphs, cache, builds, gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from toolkit.builds.gate import GateVerdict, judge_modules
+from toolkit.builds.graph import Blocked, Graph, Step, make_graph
+from toolkit.builds.made import Need, Run, Work
+from toolkit.builds.model import Built, Part
+from toolkit.facts.ground import Ground
+from toolkit.flow.build import Ways, build, plan
+from toolkit.flow.build_log import Logs
+from toolkit.flow.build_places import Place
+from toolkit.flow.building import gate_ground, make_job, recipe
+from toolkit.flow.runs import RunFolder
+from toolkit.progress import Progress, Silent
+from toolkit.reach.executors import DASK, open_crew
+from toolkit.reach.store import Store
+from toolkit.reach.workshop import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a run goes about it."""
+
+    jobs: int  # builds at once; 0 for as many as there are processors, or workers
+    limit_s: float  # after which one is given up
+    progress: Progress = field(default_factory=Silent)
+    say: Callable[[str], None] = print  # hears of workers that died
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """The graphs of a run, and the ground that they were made for."""
+
+    ground: Ground
+    works: tuple[Work, ...]
+
+
+def graphs_for(place: Place, needs: Sequence[Need], parts: Sequence[Part], flags: str) -> Surveyed:
+    """Survey the ground once, and make a graph for each need."""
+    named = tuple(dict.fromkeys(kernel for need in needs for kernel in need.kernels))
+    ground = place.survey(named)
+    made_by = recipe()
+    works = []
+    for need in needs:
+        graph = _foreign(need, ground) or make_graph(
+            ground,
+            need.kernels,
+            parts=parts,
+            driver=need.driver,
+            ofed=need.ofed,
+            flags=flags,
+            recipe=made_by,
+        )
+        works.append(Work(need, graph))
+    return Surveyed(ground, tuple(works))
+
+
+def _foreign(need: Need, ground: Ground) -> Graph | None:
+    """Kernels of two architectures may have one name: what is built here would not load there."""
+    if need.arch in {"", ground.arch}:
+        return None
+    found = f"the nodes are {need.arch}, and it would be built on {ground.arch}"
+    hint = f"build on a machine of their kind: --on HOST that is {need.arch}"
+    return Graph((), tuple(Blocked(each, Part.PEERMEM, found, hint) for each in need.kernels))
+
+
+def plan_in(surveyed: Surveyed, store: Store, *, force: bool) -> Run:
+    """What would be built; nothing is."""
+    return plan(surveyed.works, store, force=force)
+
+
+def build_in(
+    place: Place,
+    surveyed: Surveyed,
+    store: Store,
+    folder: RunFolder,
+    options: Options,
+) -> Run:
+    """Build what is not in the cache."""
+    ground = surveyed.ground
+
+    def job(step: Step, graph: Graph, built: dict[str, Built], log: str) -> Job:
+        return make_job(
+            step,
+            graph,
+            built,
+            root=place.root,
+            log=log,
+            limit_s=options.limit_s,
+            layer=place.layer,
+        )
+
+    def gate(built: Built, step: Step, graph: Graph, others: dict[str, Built]) -> GateVerdict:
+        return judge_modules(built, gate_ground(ground, step, graph, others, built))
+
+    ways = Ways(
+        job,
+        place.run_job,
+        gate,
+        store,
+        Logs(folder, here=not place.executor.startswith(DASK)),
+        options.progress,
+        force=options.force,
+    )
+    with open_crew(place.executor, options.jobs, say=options.say) as crew:
+        return build(surveyed.works, ways, crew)

@@ -1,0 +1,104 @@
+"""A Dask cluster as the executor of builds. Only this file knows of Dask."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+from toolkit import __version__
+from toolkit.errors import TransportError, UsageError
+from toolkit.reach.crew import Crew, WorkerLost
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_PATIENCE_S = 10
+
+
+def version_here() -> str:
+    """Runs on every worker: which toolkit does it have?"""
+    return __version__
+
+
+@contextlib.contextmanager
+def open_dask(address: str, jobs: int) -> Iterator[Crew]:
+    """The executor of a running scheduler. Workers that die are replaced by its own rules.
+
+    :param address: HOST:PORT.
+    :param jobs: at once; 0 for one a worker.
+    :raises UsageError: the package is not installed.
+    :raises TransportError: nobody answers, there are no workers, or theirs is another toolkit.
+    """
+    try:
+        distributed = importlib.import_module("distributed")
+    except ImportError as why:
+        raise UsageError(
+            "--executor dask://... needs the package distributed, and it is not installed",
+            hint="pip install 'gdr-toolkit[dask]'",
+        ) from why
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it would talk over our lines
+    warnings.filterwarnings("ignore", module="distributed")
+    try:
+        client = distributed.Client(f"tcp://{address}", timeout=_PATIENCE_S, set_as_default=False)
+    except (OSError, ValueError) as why:
+        raise TransportError(
+            f"no Dask scheduler answers at {address}",
+            hint="start one: dask scheduler; and workers: dask worker tcp://HOST:8786",
+        ) from why
+    with client:
+        versions = client.run(version_here, on_error="return")
+        _refuse_strangers(versions, address)
+        yield Crew(Cluster(client, distributed.KilledWorker), jobs or len(versions))
+
+
+class Cluster(Executor):
+    """The workers of one scheduler.
+
+    :param client: Any: Dask ships no types for it.
+    :param killed: what Dask raises for a job that took one worker after the other with it.
+    """
+
+    def __init__(self, client: Any, killed: type[Exception]) -> None:  # noqa: ANN401 see above
+        self._client, self._killed = client, killed
+
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        theirs = self._client.submit(partial(fn, *args, **kwargs), pure=False)
+        ours: Future[R] = Future()
+        ours.set_running_or_notify_cancel()
+        theirs.add_done_callback(partial(self._ended, ours))
+        return ours
+
+    def _ended(self, ours: Future[R], theirs: Any) -> None:  # noqa: ANN401 a future of Dask's
+        try:
+            ours.set_result(theirs.result())
+        except self._killed as why:
+            ours.set_exception(
+                WorkerLost(
+                    f"it took one Dask worker after the other with it: {why}",
+                    hint="look for 'Out of memory' in dmesg of the workers",
+                )
+            )
+        except BaseException as why:
+            ours.set_exception(why)
+
+
+def _refuse_strangers(versions: dict[str, object], address: str) -> None:
+    """Jobs are sent by name: a worker with another toolkit would build something else."""
+    if not versions:
+        raise TransportError(
+            f"the Dask scheduler at {address} has no workers",
+            hint=f"start some: dask worker tcp://{address}",
+        )
+    for worker, version in sorted(versions.items()):
+        if version != __version__:
+            said = f"gdr-toolkit {version}" if isinstance(version, str) else f"none: {version}"
+            raise TransportError(
+                f"the Dask worker {worker} has {said}; here it is {__version__}",
+                hint=f"install it there: pip install gdr-toolkit=={__version__}",
+            )
