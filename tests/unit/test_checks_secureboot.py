@@ -13,7 +13,7 @@ from tests.unit.signing import BY_DKMS, DKMS, OUTLIER, SIGNED_BY_DKMS
 from toolkit.checks.all import BY_ID
 from toolkit.facts.node import Node
 from toolkit.facts.scrub import scrub
-from toolkit.want import Want
+from toolkit.want import SigningPaths, Want
 
 KEY = (
     "3c4d5e6f I------     1 perm 1f030000     0     0 asymmetri"
@@ -28,6 +28,7 @@ SECURE: dict[str, Override] = {"efi-secureboot": "   1\n", "sig-enforce": "Y\n"}
 SLES = 'ID="sles"\nID_LIKE="suse"\nVERSION_ID="15.6"\n'
 GATE = "/usr/lib/modprobe.d/10-unsupported-modules.conf:allow_unsupported_modules "
 OWN_KEY = "/var/lib/dkms/mok.pub"
+SITE = Want(signing=SigningPaths("/etc/dkms/keys/site.key", "/etc/dkms/keys/site.der"))
 UNNAMED: dict[str, Override] = {
     **SIGNED_BY_DKMS,
     "nvidia-modinfo": str(SIGNED_BY_DKMS["nvidia-modinfo"]).replace(BY_DKMS, "sig_key:        \n"),
@@ -130,6 +131,15 @@ ROWS = [
          "mok-key": failed(1, f"{OWN_KEY} is already enrolled\n")}),
     Row("no-key", "secureboot.mok", NA, "no key of the node's own", SECURE),
     Row("hangs", "secureboot.mok", UNKNOWN, "no answer", {**SECURE, "mok-key": TIMEOUT}),
+    Row("no-site-key", "secureboot.site_key", NA, "the site names no key", SECURE),
+    Row("site-key-told", "secureboot.site_key", PASS, "signs with /etc/dkms/keys/site.key",
+        {**SECURE, "dkms-fragments": "framework.conf.d/site.conf:mok_signing_key=/etc/dkms/keys/"
+         "site.key\nframework.conf.d/site.conf:mok_certificate=/etc/dkms/keys/site.der\n"},
+        want=SITE),
+    Row("own-key-in-place-of-the-sites", "secureboot.site_key", FAIL, "its own key", SECURE,
+        want=SITE),
+    Row("fragments-not-read", "secureboot.site_key", UNKNOWN, "permission",
+        {**SECURE, "dkms-fragments": DENIED}, want=SITE),
     Row("not-suse", "modules.unsupported_gate", NA, "not a matter of ubuntu"),
     Row("open", "modules.unsupported_gate", PASS, "allow_unsupported_modules 1",
         {"os-release": SLES, "unsupported-modules": f"{GATE}1\n"}),

@@ -57,6 +57,7 @@ ALL: tuple[Check, ...] = (
     secureboot.modsig,
     secureboot.state,
     secureboot.mok,
+    secureboot.site_key,
     secureboot.unsupported_gate,
     secureboot.signed,
     driver.present,

@@ -157,6 +157,39 @@ def mok(node: Node, want: Want) -> Finding:
 
 
 @check(
+    "secureboot.site_key",
+    impact=Impact.FRAGILE,
+    tense=Tense.AT_BOOT,
+    source="dkms(8), framework.conf: mok_signing_key, mok_certificate",
+    fix="mok_signing_key and mok_certificate in /etc/dkms/framework.conf.d, then build again",
+)
+def site_key(node: Node, want: Want) -> Finding:
+    """DKMS signs with the site's key, where the kernel demands signatures.
+
+    Left to itself it makes a key on each node, which somebody would have to enrol at each
+    console. Every module is meant, and nvidia-peermem not less than the driver.
+    """
+    if want.signing is None:
+        return not_applicable("the site names no key: [signing] in its file")
+    if not node.has_dkms or not node.signatures_demanded:
+        lacks = "no DKMS" if not node.has_dkms else "the kernel demands no signatures"
+        return not_applicable(lacks)
+    expected = f"signs with {want.signing.key} and {want.signing.certificate}"
+    key, certificate = node.configured_key, node.configured_certificate
+    by_default = not key and not certificate and node.own_key is not None
+    if by_default and node.own_key and node.own_key[0] == want.signing.certificate:
+        return passed(f"signs with {node.own_key[0]}, which is where it looks by itself")
+    if (key, certificate) == (want.signing.key, want.signing.certificate):
+        return passed(expected)
+    found = f"{key or 'its own key'} and {certificate or 'its own certificate'}"
+    return failed(
+        f"signs with {found}",
+        expected=expected,
+        hint="lay key and certificate there, then ./invokew provision",
+    )
+
+
+@check(
     "modules.unsupported_gate",
     impact=Impact.BROKEN,
     source="SUSE Linux Enterprise Server administration guide, unsupported kernel modules",

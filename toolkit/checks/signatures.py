@@ -29,8 +29,8 @@ def mistrusted(node: Node, file: ModuleFile, demanded: str) -> str:
     if file.filename == BUILT_IN:
         return ""
     signer, key = _signed_by(node, file)
-    if not signer and not key and not file.signed:
-        return f"{file.name} is not signed, under {demanded}"
+    if wrong := _without_signature(node, file, demanded, signer or key):
+        return wrong
     if _its_own(node, file) or (signer, key.lstrip("0")) in _taken(node):
         return ""
     if not signer and not key:
@@ -43,6 +43,15 @@ def mistrusted(node: Node, file: ModuleFile, demanded: str) -> str:
     if node.keys.trusts(signer, key):
         return ""
     return f"{file.name} is signed by {signer or key}, whom the kernel does not trust"
+
+
+def _without_signature(node: Node, file: ModuleFile, demanded: str, by: str) -> str:
+    """Why the module counts as one without signature, whoever signed it; "" where it has one."""
+    if not by and not file.signed:
+        return f"{file.name} is not signed, under {demanded}"
+    if file.name == "nvidia_peermem" and node.peermem_changed:
+        return f"{file.name} was changed after it was signed: its signature is of other bytes"
+    return ""
 
 
 def _its_own(node: Node, file: ModuleFile) -> bool:

@@ -191,6 +191,34 @@ def _parse_enrolled(lines: list[str]) -> tuple[Enrolled, ...]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class KeyFile:
+    """A file that may be a key or a certificate; nothing of what is in it was read."""
+
+    path: str
+    mode: int  # permission bits
+    uid: int
+
+    @property
+    def private(self) -> bool:
+        """Whether nobody but root may read it."""
+        return not self.mode & 0o077 and self.uid == 0
+
+
+def parse_key_files(text: str) -> dict[str, KeyFile]:
+    """MODE UID PATH, one a line, as ``stat -c '%a %u %n'`` prints them; by path.
+
+    :raises Unparsable: for a line of another shape.
+    """
+    found = {}
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
+        row = re.fullmatch(r"([0-7]{1,4}) (\d+) (/.*)", line)
+        if row is None:
+            raise Unparsable("files of keys", line, number)
+        found[row[3]] = KeyFile(row[3], int(row[1], 8), int(row[2]))
+    return found
+
+
 class Enrolment(StrEnum):
     """Where a key of the node's own stands with the firmware."""
 
@@ -206,7 +234,8 @@ def parse_test_key(text: str) -> Enrolment:
     """
     if "enrollment request" in text:
         return Enrolment.PENDING
-    if "is already enrolled" in text or "is already in the built-in" in text:
+    # Enrolled by the owner, or held already by the firmware or the kernel.
+    if re.search(r"^(?!CA of ).* is already (enrolled|in db|in the built-in)", text, re.MULTILINE):
         return Enrolment.ENROLLED
     if "is not enrolled" in text:
         return Enrolment.NOT_ENROLLED

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # Part of the probe: modules as they are in their files: symbols, their versions, signatures;
 # and what the kernel demands of a signature.
-# shellcheck disable=SC2154 # root, release and scratch are set in probe.sh
+# shellcheck disable=SC2154 # root, release, kernel_list and scratch are set in probe.sh
 
 shared='ib_(un)?register_peer_memory_client|nvidia_p2p_[a-z0-9_]+'
 
@@ -112,6 +112,13 @@ providers() { # every file that one of them is or needs, once; nvidia-peermem it
     done
 }
 
+next_providers() { # the same of the newest other kernel: what is built for it must fit them
+    next=$(newest_other)
+    [ -n "$next" ] || return 0
+    printf '%s\n' "$kernel_list" | grep -v 'peermem\.ko' | grep -F "/lib/modules/$next/" |
+        grep -E '/(ib_core|ib_uverbs|nvidia[^/]*)\.ko' | sed "s|^|$root|"
+}
+
 p2p_symvers() { # where DKMS 3.1.3 and newer keeps the driver's
     for found in "$root"/var/lib/dkms/nvidia*/*/"$release"/*/module/Module.symvers; do
         [ -r "$found" ] || continue
@@ -142,6 +149,15 @@ unsupported() { # SUSE's gate
         run/modprobe.d/*.conf usr/lib/modprobe.d/*.conf lib/modprobe.d/*.conf) | sed 's|^|/|'
 }
 
+signing_files() { # MODE UID PATH, of where keys usually lie; what is in them is not read
+    for found in "$root"/var/lib/dkms/mok.* "$root"/var/lib/shim-signed/mok/* \
+        "$root"/etc/dkms/keys/* "$root"/etc/pki/*/*; do
+        case $found in *.key | *.priv | *.pem | *.pub | *.der | *.crt | *.cer | *.x509) ;; *) continue ;; esac
+        [ -f "$found" ] || continue
+        echo "$(stat -L -c '%a %u' "$found") ${found#"$root"}"
+    done
+}
+
 efi_byte() { od -A n -t u1 -j 4 -N 1 "$root$1" 2>/dev/null; }
 
 probe_elf() {
@@ -153,8 +169,9 @@ probe_elf() {
         # shellcheck disable=SC2086 # the module folders have no blanks
         take peermem-elf "/lib/modules/$release" elf_blocks $found
         # shellcheck disable=SC2046
-        if [ -n "$found" ]; then take exports 'modprobe --show-exports' exports $(providers)
-        else frame exports absent 'an nvidia-peermem to export to'; fi
+        set -- $(providers) $(next_providers)
+        if [ $# -gt 0 ]; then take exports 'modprobe --show-exports' exports "$@"
+        else frame exports absent 'a module to export to nvidia-peermem'; fi
     fi
     take p2p-symvers '/var/lib/dkms/nvidia*' p2p_symvers
     take peermem-params /sys/module/nvidia_peermem/parameters from /sys/module/nvidia_peermem/parameters '*'
@@ -169,7 +186,13 @@ probe_elf() {
         frame efi-secureboot failed:19 "$secure" # ENODEV: booted by EFI, its variables not mounted
     else frame efi-secureboot absent "$secure"; fi
     cmd mokutil 5 mokutil --sb-state
-    for key in /var/lib/shim-signed/mok/MOK.der /var/lib/dkms/mok.pub; do
+    # shellcheck disable=SC2046 # the module folders have no blanks
+    probe_signed $(peermem_files)
+    take signing-files 'files of keys' signing_files
+    # What DKMS was told to sign with, else what it signs with by itself.
+    told=$(cat "$root"/etc/dkms/framework.conf "$root"/etc/dkms/framework.conf.d/*.conf 2>/dev/null |
+        sed -n 's/^[[:space:]]*mok_certificate=["'\'']*\([^"'\''[:space:]]*\).*/\1/p' | tail -n 1)
+    for key in $told /var/lib/shim-signed/mok/MOK.der /var/lib/dkms/mok.pub; do
         [ ! -e "$root$key" ] || break
     done
     if [ -e "$root$key" ]; then cmd mok-key 5 mokutil --test-key "$root$key"

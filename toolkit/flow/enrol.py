@@ -1,0 +1,119 @@
+"""Bring a certificate into the lists of keys that nodes' owners trust: as far as SSH reaches."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from ssl import PEM_cert_to_DER_cert
+
+from toolkit.change.enrolment import Enrolling, Standing, Wish, needs_request, standing
+from toolkit.errors import Outcome, Unsupported
+from toolkit.facts.mok import Mok, parse_mok
+from toolkit.facts.secureboot import Enrolment
+from toolkit.flow.access import Fleet
+from toolkit.flow.each import on_each
+from toolkit.hosts import Host
+from toolkit.reach.certificate import pem_of
+from toolkit.reach.enrol import ROOTS_OWN, SAFE, ask
+from toolkit.reach.transport import Transport
+
+LENGTH = 12  # of a password that we make: 51 bits, for a request that lives until the next boot
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A node before anything was asked of it."""
+
+    mok: Mok
+    enrolling: Enrolling
+
+
+def read_der(certificate: str) -> bytes:
+    """The operator's certificate, PEM or DER, as mokutil takes it.
+
+    :raises UsageError: where it is none.
+    """
+    return PEM_cert_to_DER_cert(pem_of(Path(certificate)))
+
+
+def make_password() -> str:
+    """One that can be typed at any keyboard while the firmware takes it for a US one."""
+    return "".join(secrets.choice(SAFE) for _ in range(LENGTH))
+
+
+def look(fleet: Fleet, certificate: bytes | None) -> list[Outcome[Looked]]:
+    """Where the certificate stands on each node; changes nothing.
+
+    :param certificate: DER; None for the one that DKMS signs with on each node.
+    """
+
+    def work(_: Host, transport: Transport) -> Looked:
+        mok = parse_mok(ask(transport, "look", certificate))
+        return Looked(mok, standing(mok, Wish.LOOK))
+
+    return on_each(fleet, "looking at keys", work)
+
+
+def request(
+    fleet: Fleet,
+    looked: list[Outcome[Looked]],
+    certificate: bytes | None,
+    password: str = ROOTS_OWN,
+) -> list[Outcome[Enrolling]]:
+    """Ask for the enrolment where it is not asked for yet; the others stay as they are."""
+    return _where(fleet, looked, certificate, Wish.IMPORT, password)
+
+
+def revoke(
+    fleet: Fleet, looked: list[Outcome[Looked]], certificate: bytes | None
+) -> list[Outcome[Enrolling]]:
+    """Take the request back where it still waits for the console, and nobody else's with it."""
+    return _where(fleet, looked, certificate, Wish.REVOKE, ROOTS_OWN)
+
+
+def _where(
+    fleet: Fleet,
+    looked: list[Outcome[Looked]],
+    certificate: bytes | None,
+    wish: Wish,
+    password: str,
+) -> list[Outcome[Enrolling]]:
+    before = {each.host: each.value for each in looked if each.value is not None}
+    meant = [
+        host for host in fleet.hosts if host.name in before and _meant(before[host.name], wish)
+    ]
+
+    def work(_: Host, transport: Transport) -> Enrolling:
+        mok = parse_mok(ask(transport, wish.value, certificate, password))
+        return standing(mok, wish)
+
+    done: dict[str, Outcome[Enrolling]] = {}
+    if meant:
+        title = "requesting enrolment" if wish is Wish.IMPORT else "revoking requests"
+        done = {each.host: each for each in on_each(fleet, title, work, hosts=meant)}
+    return [done.get(each.host) or _unasked(each, wish) for each in looked]
+
+
+def _meant(looked: Looked, wish: Wish) -> bool:
+    if wish is Wish.IMPORT:
+        return needs_request(looked.mok)
+    return looked.mok.enrolment is Enrolment.PENDING and not looked.mok.others
+
+
+def _unasked(looked: Outcome[Looked], wish: Wish) -> Outcome[Enrolling]:
+    """What is told of a node that needed nothing, or may not be touched."""
+    if looked.value is None:
+        return Outcome(looked.host, error=looked.error)
+    mok, found = looked.value.mok, looked.value.enrolling
+    if wish is Wish.REVOKE and mok.enrolment is Enrolment.PENDING:
+        why = Unsupported(
+            f"{looked.host}: others wait with it: {', '.join(mok.others)}",
+            hint="mokutil revokes all requests or none; if all may go: mokutil --revoke-import",
+        )
+        return Outcome(looked.host, error=why)
+    if wish is Wish.REVOKE and found.standing is Standing.MISSING:
+        return Outcome(
+            looked.host, Enrolling(Standing.NEEDLESS, "nothing waited", found.secure_boot)
+        )
+    return Outcome(looked.host, found)
