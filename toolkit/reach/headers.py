@@ -1,0 +1,220 @@
+"""Kernel headers from packages that are not installed: unpacked aside, to be seen above a ground.
+
+Distributions part headers: Debian's linux-headers-KERNEL needs linux-headers-VERSION-common and
+linux-kbuild-VERSION, Ubuntu's flavour needs the plain one; RHEL's kernel-devel is whole.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from toolkit.errors import Unsupported, UsageError
+
+_LIMIT_S = 300
+_PREFIX = "gdr-headers-"
+_RELEASE = re.compile(r'#define UTS_RELEASE "([A-Za-z0-9][A-Za-z0-9._+~-]{1,100})"')
+# Below these a package of headers has something; all else of it is left where it is.
+_KEPT = ("usr/src", "usr/lib")
+# overlayfs parts its options by these.
+_HARMFUL = re.compile(r"[,:\\\s]")
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """What packages brought, as a folder to lay above a ground."""
+
+    layer: str  # a folder with usr/src, usr/lib/modules/KERNEL/build
+    releases: tuple[str, ...]  # kernels that can be built for with it, by release
+    said: tuple[str, ...]  # what each was read from: names of files
+
+
+@contextmanager
+def unpack_headers(given: Sequence[str], root: str = "") -> Iterator[Headers]:
+    """Packages, or folders of headers, as one layer; gone at the end of the block.
+
+    :param given: .deb, .rpm, or folders: a kernel's build folder, or an unpacked tree.
+    :param root: the tree above which it shall lie: on its disk there is room for such things.
+    :raises UsageError: for what is no package of headers.
+    :raises Unsupported: where the tool that unpacks it is not there.
+    """
+    if _HARMFUL.search(root):
+        raise UsageError(f"--root {root}: no tree whose path holds blanks, commas or colons")
+    place = Path(_place(root))
+    _sweep(place)
+    with (
+        TemporaryDirectory(prefix=_PREFIX, dir=place) as name,
+        (Path(name) / "lock").open("w") as lock,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        layer = Path(name) / "layer"
+        (layer / "usr/lib/modules").mkdir(parents=True)
+        for each in given:
+            _add(Path(each), layer, Path(name) / "part")
+        _merge(layer)
+        for folder in (Path(name), layer, *layer.glob("*")):
+            folder.chmod(0o755)  # mkdtemp's is for us alone, and a layer's root shows through
+        releases = tuple(sorted(_linked(layer)))
+        if not releases:
+            raise UsageError(
+                f"no kernel headers in {', '.join(given)}",
+                hint="give the package of that kernel itself: linux-headers-KERNEL_ARCH.deb, "
+                "kernel-devel-KERNEL.rpm, and with it those that it depends on",
+            )
+        yield Headers(str(layer), releases, tuple(Path(each).name for each in given))
+
+
+def _sweep(place: Path) -> None:
+    """Remove what runs left that were killed: their locks are free again."""
+    for lock in place.glob(f"{_PREFIX}*/lock"):
+        with suppress(OSError), lock.open("w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(lock.parent, ignore_errors=True)
+
+
+def _place(root: str) -> str:
+    """Where a build has its scratch too."""
+    own = "/var/tmp"  # noqa: S108 # a folder of a random name is made there
+    return f"{root}{own}" if os.access(f"{root}{own}", os.W_OK) else own
+
+
+def _add(given: Path, layer: Path, part: Path) -> None:
+    if not given.exists():
+        raise UsageError(f"--headers {given}: there is no such file or folder")
+    if given.is_dir():
+        _add_folder(given, layer)
+        return
+    part.mkdir()
+    with given.open("rb") as file:
+        magic = file.read(8)
+    if magic.startswith(b"!<arch>"):
+        _call("dpkg", "dpkg-deb", "-x", str(given), str(part))
+    elif magic.startswith(b"\xed\xab\xee\xdb"):
+        _unpack_rpm(given, part)
+    else:
+        raise UsageError(
+            f"--headers {given}: neither a deb, nor an rpm, nor a folder",
+            hint="download the package as it is: apt-get download, dnf download",
+        )
+    for source, target in _places(part, layer):
+        _move(source, target)
+    shutil.rmtree(part)
+
+
+def _unpack_rpm(given: Path, part: Path) -> None:
+    """By cpio where it is, else by rpm's own converter to tar."""
+    if _where("rpm2cpio") and _where("cpio"):
+        cpio = ("cpio", "-idm", "--quiet", "--no-absolute-filenames")
+        _piped(("rpm2cpio", str(given)), cpio, part)
+    elif _where("rpm2archive"):
+        with given.open("rb") as file:
+            _piped(("rpm2archive", "-"), ("tar", "-xz"), part, file.fileno())
+    else:
+        raise Unsupported(
+            f"nothing here unpacks {given.name}", hint="install rpm2cpio and cpio, or rpm"
+        )
+
+
+def _add_folder(given: Path, layer: Path) -> None:
+    """A tree with usr or lib in it, or one build folder."""
+    if (given / "Makefile").exists() and (given / ".config").exists():
+        target = layer / "usr/src" / f"linux-headers-{_release(given) or 'given'}"
+        shutil.copytree(given, target, symlinks=True)
+    elif (given / "usr/src").is_dir() or (given / "lib/modules").is_dir():
+        for source, goal in _places(given, layer):
+            shutil.copytree(source, goal, symlinks=True, dirs_exist_ok=True)
+    else:
+        raise UsageError(
+            f"--headers {given}: no headers: neither a Makefile and .config, nor usr/src",
+            hint="name the folder that /lib/modules/KERNEL/build would point at",
+        )
+
+
+def _places(part: Path, layer: Path) -> Iterator[tuple[Path, Path]]:
+    """What headers consist of, and where it goes; /lib is /usr/lib."""
+    pairs = [(part / place, layer / place) for place in _KEPT]
+    for source, target in (*pairs, (part / "lib", layer / "usr/lib")):
+        if source.is_dir() and not source.is_symlink():
+            yield source, target
+
+
+def _move(source: Path, target: Path) -> None:
+    """Headers are ten thousand files: they are moved by the folder where that is possible."""
+    if not target.exists() and not target.is_symlink():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source.rename(target)
+    elif source.is_dir() and not source.is_symlink() and target.is_dir():
+        for each in source.iterdir():
+            _move(each, target / each.name)
+
+
+def _merge(layer: Path) -> None:
+    """A link that a kernel's own package brings, and its headers' does not."""
+    for config in (*layer.glob("usr/src/*/.config"), *layer.glob("usr/src/kernels/*/.config")):
+        release = _release(config.parent)
+        link = layer / "usr/lib/modules" / release / "build"
+        if release and not link.is_symlink():
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(f"/{config.parent.relative_to(layer)}")
+
+
+def _linked(layer: Path) -> Iterable[str]:
+    """Kernels whose build folder is there, with a configuration."""
+    # Not by a pattern that ends in "build": it would pass over links that lead out of here.
+    for link in (each / "build" for each in layer.glob("usr/lib/modules/*")):
+        target = str(link.readlink()) if link.is_symlink() else ""
+        inside = layer / target.removeprefix("/") if target.startswith("/") else link
+        if (inside / ".config").is_file() or (inside / "include/config/auto.conf").is_file():
+            yield link.parent.name
+
+
+def _release(build: Path) -> str:
+    """The kernel release that a build folder is of; "" where it does not say."""
+    header = build / "include/generated/utsrelease.h"
+    found = _RELEASE.search(header.read_text("utf-8", "replace")) if header.is_file() else None
+    return found[1] if found else ""
+
+
+def _where(tool: str) -> str | None:
+    return shutil.which(tool, path=f"{os.environ.get('PATH', '')}:/usr/bin:/bin")
+
+
+def _call(package: str, *words: str) -> None:
+    if _where(words[0]) is None:
+        raise Unsupported(f"{words[0]} is not on this machine", hint=f"install {package}")
+    quiet = subprocess.DEVNULL
+    done = subprocess.run(
+        words, stdin=quiet, capture_output=True, text=True, timeout=_LIMIT_S, check=False
+    )
+    if done.returncode:
+        last = done.stderr.strip().rpartition("\n")[2]
+        raise UsageError(f"{words[-2]} cannot be unpacked: {last}")
+
+
+def _piped(
+    first: Sequence[str], second: Sequence[str], folder: Path, stdin: int = subprocess.DEVNULL
+) -> None:
+    """One command's output into another's input; both must end well."""
+    with subprocess.Popen(
+        first, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as source:
+        done = subprocess.run(
+            second,
+            stdin=source.stdout,
+            cwd=folder,
+            capture_output=True,
+            timeout=_LIMIT_S,
+            check=False,
+        )
+        said = source.stderr.read() if source.stderr else b""
+    if source.returncode or done.returncode:
+        words = (said + done.stderr).decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise UsageError(f"{first[-1]} cannot be unpacked: {words}")

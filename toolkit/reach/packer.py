@@ -1,0 +1,172 @@
+"""Packages made by the distributions' own tools: dpkg-deb and rpmbuild.
+
+Equal files give equal bytes: no clock, user, umask, host name or folder of this machine gets in.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolkit.errors import ExitCode, ToolkitError, Unsupported, UsageError
+
+_LIMIT_S = 900  # of one tool; it only copies and packs
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~_-]{0,250}")
+_PART = re.compile(r"[A-Za-z0-9._+~-]{1,200}")
+_KEPT = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")  # of our own environment
+_SBIN = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class PackingError(ToolkitError):
+    """A packaging tool refused, or what it made could not be put down; no package was left."""
+
+    exit_code = ExitCode.FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """One file to pack."""
+
+    path: str  # relative
+    data: bytes
+    mode: int
+
+
+def pack_deb(files: Sequence[Laid], target: Path, epoch: int) -> Path:
+    """Build a deb of a tree that has its DEBIAN folder.
+
+    :raises Unsupported: without dpkg-deb.
+    :raises PackingError: where it refuses.
+    """
+    with _scratch(target.parent) as scratch:
+        _lay(files, scratch / "tree", epoch)
+        made = scratch / "made.deb"
+        # gzip: every dpkg reads it, and the number of threads cannot change its bytes.
+        words = ["--root-owner-group", "-Zgzip", "--build", str(scratch / "tree"), str(made)]
+        _run("dpkg-deb", words, scratch, epoch, package="dpkg")
+        return _deliver(made, target)
+
+
+def pack_rpm(
+    spec: str, files: Sequence[Laid], folder: Path, epoch: int, machine: str
+) -> tuple[Path, ...]:
+    """Build the rpms of a spec file.
+
+    :param files: what %install copies from the folder that it knows as ``_sourcedir``.
+    :param folder: where the packages go.
+    :param machine: rpm's word for the architecture.
+    :raises Unsupported: without rpmbuild.
+    :raises PackingError: where it refuses.
+    """
+    with _scratch(folder) as scratch:
+        _lay(files, scratch / "tree", epoch)
+        text = scratch / "package.spec"
+        text.write_text(spec, "utf-8")
+        defines = {
+            "_topdir": scratch / "top",
+            "_sourcedir": scratch / "tree",
+            "_rpmdir": scratch / "rpms",
+            "_dbpath": scratch / "db",
+            "_tmppath": scratch,
+            "_buildhost": "localhost",
+            "_build_name_fmt": "%%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
+            "use_source_date_epoch_as_buildtime": 1,
+            "clamp_mtime_to_source_date_epoch": 1,
+            "source_date_epoch_from_changelog": 0,
+        }
+        words = ["-bb", "--quiet", "--target", machine]
+        for key, value in defines.items():
+            words += ["--define", f"{key} {value}"]
+        _run("rpmbuild", [*words, str(text)], scratch, epoch, package="rpm (rpm-build on RHEL)")
+        made = sorted((scratch / "rpms").rglob("*.rpm"))
+        if not made:
+            raise PackingError("rpmbuild ended well and made no package")
+        return tuple(_deliver(each, folder / each.name) for each in made)
+
+
+def write(data: bytes, target: Path) -> Path:
+    """Put down a package that was made without a tool."""
+    with _scratch(target.parent) as scratch:
+        made = scratch / "made"
+        made.write_bytes(data)
+        return _deliver(made, target)
+
+
+@contextmanager
+def _scratch(out: Path) -> Iterator[Path]:
+    """A folder of our own beside the packages, gone at the end.
+
+    :raises PackingError: where that place cannot be written to, or is full.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".gdr-package-", dir=out) as made:
+            yield Path(made).absolute()
+    except OSError as why:
+        raise PackingError(
+            f"packages cannot be written to {out}: {why.strerror or why}",
+            hint="name another folder: --out DIR",
+        ) from why
+
+
+def _lay(files: Sequence[Laid], tree: Path, epoch: int) -> None:
+    """Write the files as they shall be packed, whatever umask and clock say."""
+    tree.mkdir()
+    for each in files:
+        parts = each.path.split("/")
+        if any(not _PART.fullmatch(part) or part in {".", ".."} for part in parts):
+            raise UsageError(f"{each.path!r} cannot be a path in a package")
+        target = tree.joinpath(*parts)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as file:  # a path that is there twice is an error
+            file.write(each.data)
+        target.chmod(each.mode)
+    for folder, _names, found in os.walk(tree, topdown=False):
+        for name in found:
+            os.utime(Path(folder) / name, (epoch, epoch))
+        Path(folder).chmod(0o755)
+        os.utime(folder, (epoch, epoch))
+
+
+def _run(tool: str, words: list[str], scratch: Path, epoch: int, *, package: str) -> None:
+    found = shutil.which(tool, path=f"{os.environ.get('PATH', '')}:{_SBIN}")
+    if found is None:
+        raise Unsupported(f"{tool} is not on this machine", hint=f"install {package}")
+    kept = {key: os.environ[key] for key in _KEPT if key in os.environ}
+    # HOME has macros of the user's own for rpmbuild, which would change what it makes.
+    kept |= {"HOME": str(scratch), "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+    try:
+        done = subprocess.run(
+            [found, *words],
+            cwd=scratch,
+            env={**kept, "SOURCE_DATE_EPOCH": str(epoch)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as why:
+        raise PackingError(f"{tool} did not end within {_LIMIT_S} s") from why
+    if done.returncode:
+        last = [line for line in (done.stdout + done.stderr).split("\n") if line.strip()][-5:]
+        raise PackingError(f"{tool} ended with status {done.returncode}: {'; '.join(last)}")
+
+
+def _deliver(made: Path, target: Path) -> Path:
+    """Move a package to its place in one step, readable for those who shall install it."""
+    if not _NAME.fullmatch(target.name):
+        raise UsageError(f"{target.name!r} cannot be the name of a package's file")
+    made.chmod(0o644)
+    with made.open("rb") as file:
+        os.fsync(file.fileno())
+    made.replace(target)
+    return target
