@@ -28,8 +28,7 @@ def test_a_stub_is_rebuilt_after_ofed() -> None:
     assert plan.changes[0].path == FRAGMENT
     assert 'BUILD_DEPENDS+=("mlnx-ofed-kernel")' in plan.changes[0].text
     assert calls(changed) == [
-        f"BUILD_DKMS dkms build -m nvidia -v {DRIVER} -k {KERNEL} --force",
-        f"BUILD_DKMS dkms install -m nvidia -v {DRIVER} -k {KERNEL} --force",
+        f"BUILD_DKMS rebuild --kernel {KERNEL} --peermem",
         f"DEPMOD depmod -a {KERNEL}",
         "RELOAD_MODULES reload nvidia_peermem nvidia-peermem",
     ]
@@ -40,12 +39,31 @@ def test_ofed_is_built_first_where_it_is_not_built() -> None:
         "dkms-status": f"mlnx-ofed-kernel/{OFED}: added\n"
         f"nvidia/{DRIVER}, {KERNEL}, x86_64: installed\n"
     }
-    verbs = [act.command[1:4:2] for act in plan_for(changed).acts if act.command[0] == "dkms"]
-    assert verbs == [
-        ("build", "mlnx-ofed-kernel"),
-        ("install", "mlnx-ofed-kernel"),
-        ("build", "nvidia"),
-        ("install", "nvidia"),
+    built = [act for act in plan_for(changed).acts if act.trigger is Trigger.BUILD_DKMS]
+    assert [act.command[:4] for act in built] == [
+        ("dkms", "build", "-m", "mlnx-ofed-kernel"),
+        ("dkms", "install", "-m", "mlnx-ofed-kernel"),
+        ("rebuild", "--kernel", KERNEL, "--peermem"),
+    ]
+
+
+def test_what_works_is_never_rebuilt_in_its_place() -> None:
+    """``dkms build --force`` deletes the last good build before it begins."""
+    for changed in (STUBBED, STUBBED | OWN):
+        acts = [act.command for act in plan_for(changed).acts]
+        assert any(command[0] == "rebuild" for command in acts)
+        assert not any("--force" in command for command in acts)
+
+
+def test_a_rollback_has_the_modules_and_the_tree_of_what_was_rebuilt() -> None:
+    [act] = [each for each in plan_for(frames(STUBBED)).acts if each.command[0] == "rebuild"]
+    assert f"/lib/modules/{KERNEL}/updates/dkms" in act.keeps
+    assert f"/var/lib/dkms/nvidia/{DRIVER}/{KERNEL}" in act.keeps
+    # Where those cannot be restored the program is gone again, so DKMS itself does it.
+    force = f"-m nvidia -v {DRIVER} -k {KERNEL} --force"
+    assert [" ".join(command) for _, command in act.undo] == [
+        f"dkms build {force}",
+        f"dkms install {force}",
     ]
 
 
@@ -54,9 +72,7 @@ def test_the_kernel_of_the_next_boot_is_built_for_too() -> None:
         "kernels": kernel_block(KERNEL) + kernel_block(NEXT_KERNEL, peermem=False),
         "boot-entries": grub(kernels=(NEXT_KERNEL, KERNEL)),
     }
-    built = {
-        act.command[7] for act in plan_for(changed).acts if act.command[:2] == ("dkms", "build")
-    }
+    built = {act.command[2] for act in plan_for(changed).acts if act.command[0] == "rebuild"}
     assert built == {KERNEL, NEXT_KERNEL}
 
 
@@ -109,11 +125,59 @@ def test_where_no_package_builds_it_nvidia_peermem_gets_its_own() -> None:
         f"{folder}/before-build.sh",
         f"{folder}/after-build.sh",
     ]
-    assert [act.command for act in plan.acts if act.command[0] == "dkms"] == [
+    assert [act.command for act in plan.acts if act.trigger is Trigger.BUILD_DKMS] == [
         ("dkms", "add", "-m", "nvidia-peermem", "-v", DRIVER),
-        ("dkms", "build", "-m", "nvidia-peermem", "-v", DRIVER, "-k", KERNEL),
-        ("dkms", "install", "-m", "nvidia-peermem", "-v", DRIVER, "-k", KERNEL),
+        ("rebuild", "--kernel", KERNEL, "--peermem"),
     ]
+
+
+def hooks(changed: dict[str, Override]) -> list[str]:
+    found = [each.path for each in plan_for(changed).changes if each.artefact.startswith("rebuild")]
+    return [path for path in found if path != "/usr/lib/gdr-toolkit/rebuild"]
+
+
+APT = "/etc/apt/apt.conf.d/zz-gdr-toolkit"
+AFTER = "/etc/dkms/framework.conf.d/gdr-toolkit-rebuild.conf"
+NEW_KERNEL = [
+    "/etc/kernel/postinst.d/zz-gdr-toolkit",
+    "/etc/kernel/header_postinst.d/zz-gdr-toolkit",
+]
+BY_DKMS = f"mlnx-ofed-kernel/{OFED}, {KERNEL}, x86_64: installed\nnvidia/{DRIVER}, {KERNEL}, x86_64: installed\n"
+
+
+@pytest.mark.parametrize(
+    ("version", "status", "expected"),
+    [
+        pytest.param("dkms-3.0.10", BY_DKMS, [APT, *NEW_KERNEL], id="dkms-does-not-notice"),
+        pytest.param("dkms-3.1.8", BY_DKMS, [APT, *NEW_KERNEL], id="nor-3.1"),
+        pytest.param("dkms-3.2.0", BY_DKMS, [AFTER, *NEW_KERNEL], id="dkms-calls"),
+        pytest.param("dkms-3.4.3", BY_DKMS, [AFTER, *NEW_KERNEL], id="the-latest"),
+    ],
+)
+def test_who_calls_the_rebuild_by_version_of_dkms(
+    version: str, status: str, expected: list[str]
+) -> None:
+    assert hooks(STUBBED | {"dkms-version": f"{version}\n", "dkms-status": status}) == expected
+
+
+@pytest.mark.parametrize(
+    ("os_release", "expected"),
+    [
+        pytest.param("ID=rocky\nVERSION_ID=9.4\n", [
+            "/etc/dnf/plugins/post-transaction-actions.d/gdr-toolkit.action",
+            "/etc/kernel/install.d/95-gdr-toolkit.install",
+        ], id="rhel"),
+        pytest.param("ID=sles\nVERSION_ID=15.6\n", ["/usr/lib/zypp/plugins/commit/gdr-toolkit"], id="suse"),
+    ],
+)  # fmt: skip
+def test_who_calls_the_rebuild_by_family(os_release: str, expected: list[str]) -> None:
+    changed = STUBBED | {"os-release": os_release, "dkms-version": "dkms-3.0.11\n"}
+    assert hooks(changed) == expected
+
+
+def test_nothing_calls_a_rebuild_where_dkms_does_not_build_nvidia_peermem() -> None:
+    changed = STUBBED | {"dkms-status": "", "dkms-confs": ""}
+    assert not [each for each in plan_for(changed).changes if each.artefact.startswith("rebuild")]
 
 
 def test_the_package_for_an_older_driver_leaves_dkms_before_its_files_go() -> None:

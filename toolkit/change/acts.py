@@ -9,10 +9,12 @@ from enum import StrEnum
 
 from toolkit.change.artefact import Trigger
 from toolkit.change.artefacts import OWN_PACKAGE
+from toolkit.change.artefacts_modules import kernel_of
 from toolkit.change.change import Action, Change
 from toolkit.change.distros import Family
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.node import Node
+from toolkit.facts.ofed import OFA
 
 Command = tuple[str, ...]
 
@@ -57,9 +59,11 @@ def acts_for(changes: Iterable[Change], node: Node, family: Family) -> tuple[Act
     return tuple(found.values())
 
 
-def keeps_of(trigger: Trigger, node: Node, family: Family) -> tuple[str, ...]:
+def keeps_of(
+    trigger: Trigger, node: Node, family: Family, kernels: tuple[str, ...] = ()
+) -> tuple[str, ...]:
     """Patterns of the files that a trigger rewrites, beside DKMS's own tree."""
-    kernels = kernels_of(node)
+    kernels = kernels or kernels_of(node)
     match trigger:
         case Trigger.BUILD_DKMS:
             return _for_each(kernels, family.modules)
@@ -87,7 +91,8 @@ def kernels_of(node: Node) -> tuple[str, ...]:
 
 
 def _acts(trigger: Trigger, asking: list[Change], node: Node, family: Family) -> Iterator[Act]:
-    keeps = keeps_of(trigger, node, family)
+    kernels = _asked_for(asking, node)
+    keeps = keeps_of(trigger, node, family, kernels)
     match trigger:
         case Trigger.BUILD_DKMS:
             for change in asking:
@@ -97,17 +102,25 @@ def _acts(trigger: Trigger, asking: list[Change], node: Node, family: Family) ->
                 yield _grubby(change, keeps)
         case Trigger.RELOAD_MODULES:
             # A word of apply.sh: loads what is not loaded, reloads what is not as on disk.
-            yield Act(trigger, ("reload", "nvidia_peermem", OWN_PACKAGE))
+            for name in dict.fromkeys(each.values.get("loads", OWN_PACKAGE) for each in asking):
+                yield Act(trigger, ("reload", name.replace("-", "_"), name))
         case Trigger.DAEMON_RELOAD:
             command: Command = ("systemctl", "daemon-reload")
             yield Act(trigger, command, undo=((When.AFTER, command),))
         case _:
-            for command in _derived(trigger, node, family):
+            for command in _derived(trigger, kernels, family):
                 # It derives its result from files: run again, it takes itself back.
                 yield Act(trigger, command, keeps, ((When.KEPT, command),))
 
 
-def _derived(trigger: Trigger, node: Node, family: Family) -> tuple[Command, ...]:
+def _asked_for(asking: list[Change], node: Node) -> tuple[str, ...]:
+    """The kernels that the changes are for: each delivered module is for one."""
+    named = [kernel_of(change.path) for change in asking]
+    general = kernels_of(node) if "" in named or not named else ()
+    return tuple(dict.fromkeys((*general, *filter(None, named))))
+
+
+def _derived(trigger: Trigger, kernels: tuple[str, ...], family: Family) -> tuple[Command, ...]:
     """Commands whose result depends on files alone; none for REBOOT, which is not a bundle's."""
     per_kernel: dict[Trigger, Command] = {
         Trigger.DEPMOD: ("depmod", "-a", "{kernel}"),
@@ -116,7 +129,8 @@ def _derived(trigger: Trigger, node: Node, family: Family) -> tuple[Command, ...
     if trigger is Trigger.UPDATE_BOOTLOADER:
         return (family.bootloader,)
     words = per_kernel.get(trigger, ())
-    kernels = kernels_of(node) if words else ()
+    if not words:
+        return ()
     return tuple(tuple(word.format(kernel=kernel) for word in words) for kernel in kernels)
 
 
@@ -152,18 +166,34 @@ def _update_kernels(add: Command, remove: Command) -> Command:
 
 
 def _dkms(change: Change, node: Node, keeps: tuple[str, ...]) -> Iterator[Act]:
-    if change.action is Action.REMOVE:
+    if change.artefact == "ofed.links":
+        yield _linked(change)
+    elif change.action is Action.REMOVE:
         yield from _unbuilt(change, node, keeps)
+    elif change.artefact == "ofed.dkms":
+        for kernel in kernels_of(node):
+            yield from _ofed(node, change.values["ofed_dkms"], kernel, keeps)
     elif "package" in change.values:
         # The driver's package; DKMS refuses to build it before what it waits for.
         ofed, driver = change.values["ofed_dkms"], change.values["package"]
         for kernel in kernels_of(node):
-            if not _usable(node, ofed, kernel):
-                exported = (*keeps, "/usr/src/ofa_kernel", "/usr/src/ofa_kernel-dkms")
-                yield from _built(ofed, _version(node, ofed), kernel, exported, force=False)
-            yield from _built(driver, _version(node, driver), kernel, keeps, force=True)
+            yield from _ofed(node, ofed, kernel, keeps)
+            yield _rebuilt(driver, _version(node, driver), kernel, keeps)
     else:
         yield from _own_package(change.values["version"], node, keeps)
+
+
+def _ofed(node: Node, package: str, kernel: str, keeps: tuple[str, ...]) -> Iterator[Act]:
+    """OFED, where it is not there for that kernel: so no build of it that works is lost."""
+    if not _usable(node, package, kernel):
+        exported = (*keeps, OFA, f"{OFA}-dkms")
+        yield from _built(package, _version(node, package), kernel, exported)
+
+
+def _linked(change: Change) -> Act:
+    """The links that the file lists; a rollback takes away those that were not there."""
+    links = tuple(f"{OFA}/{kernel}" for kernel in change.values["kernels"].split())
+    return Act(Trigger.BUILD_DKMS, ("systemd-tmpfiles", "--create", change.path), links)
 
 
 def _own_package(version: str, node: Node, keeps: tuple[str, ...]) -> Iterator[Act]:
@@ -173,9 +203,24 @@ def _own_package(version: str, node: Node, keeps: tuple[str, ...]) -> Iterator[A
         gone = ("dkms", "remove", f"{OWN_PACKAGE}/{version}", "--all")
         yield Act(Trigger.BUILD_DKMS, add, (*keeps, _tree(OWN_PACKAGE)), ((When.FIRST, gone),))
     for kernel in kernels_of(node):
-        # Forced builds do not note what they were built against, so force only a rebuild.
-        force = _usable(node, OWN_PACKAGE, kernel)
-        yield from _built(OWN_PACKAGE, version, kernel, keeps, force=force, again=known)
+        yield _rebuilt(OWN_PACKAGE, version, kernel, keeps, again=known)
+
+
+def _rebuilt(
+    package: str, version: str, kernel: str, keeps: tuple[str, ...], *, again: bool = True
+) -> Act:
+    """Built aside, judged, put in place: whatever fails leaves the build that was there.
+
+    ``rebuild`` is the program that the bundle places; it looks by itself what is to be built. A
+    rollback takes it away before it could be called, so DKMS itself rebuilds there.
+
+    :param again: a rollback that cannot restore the modules has them built again.
+    """
+    force = ("-m", package, "-v", version, "-k", kernel, "--force")
+    undo = ((When.KEPT, ("dkms", verb, *force)) for verb in ("build", "install"))
+    command = ("rebuild", "--kernel", kernel, "--peermem")
+    built = _trees(package, version, kernel)
+    return Act(Trigger.BUILD_DKMS, command, (*keeps, *built), tuple(undo) if again else ())
 
 
 def _unbuilt(change: Change, node: Node, keeps: tuple[str, ...]) -> Iterator[Act]:
@@ -186,23 +231,17 @@ def _unbuilt(change: Change, node: Node, keeps: tuple[str, ...]) -> Iterator[Act
         yield Act(Trigger.BUILD_DKMS, command, (*keeps, _tree(OWN_PACKAGE)), early=True)
 
 
-def _built(
-    package: str,
-    version: str,
-    kernel: str,
-    keeps: tuple[str, ...],
-    *,
-    force: bool,
-    again: bool = True,
-) -> Iterator[Act]:
-    """Built and installed. ``again``: a rollback that cannot restore the modules rebuilds."""
-    built = [_tree(package) + each for each in (f"/{version}/{kernel}", "/kernel-*")]
+def _built(package: str, version: str, kernel: str, keeps: tuple[str, ...]) -> Iterator[Act]:
+    """Built and installed by DKMS in its own tree, where nothing of it is there for the kernel."""
+    built = _trees(package, version, kernel)
     for verb in ("build", "install"):
         command: Command = ("dkms", verb, "-m", package, "-v", version, "-k", kernel)
-        if force:
-            command += ("--force",)
-        undo = ((When.KEPT, command),) if again else ()
-        yield Act(Trigger.BUILD_DKMS, command, (*keeps, *built), undo)
+        yield Act(Trigger.BUILD_DKMS, command, (*keeps, *built), ((When.KEPT, command),))
+
+
+def _trees(package: str, version: str, kernel: str) -> tuple[str, ...]:
+    """What DKMS itself has of one build."""
+    return tuple(_tree(package) + each for each in (f"/{version}/{kernel}", "/kernel-*"))
 
 
 def _tree(package: str) -> str:

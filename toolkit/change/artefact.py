@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from fnmatch import fnmatchcase
 
+from toolkit.builds.model import Built
 from toolkit.facts.node import Node
 from toolkit.want import Want
 
@@ -27,6 +29,19 @@ Values = Callable[[Node, Want], Mapping[str, str] | None]
 
 
 @dataclass(frozen=True, slots=True)
+class Delivered:
+    """A kernel module that was built elsewhere, for one place on one node."""
+
+    values: Mapping[str, str]  # what its path is made of
+    data: bytes = field(repr=False)
+    then: tuple[Trigger, ...]
+    why: tuple[str, ...] = ()  # what it mends that no proof tells
+
+
+Chooser = Callable[[Node, Want, tuple[Built, ...]], Delivered | None]
+
+
+@dataclass(frozen=True, slots=True)
 class Artefact:
     """One row of artefacts.py.
 
@@ -38,7 +53,7 @@ class Artefact:
     id: str  # "modules-load.peermem"
     title: str  # "load nvidia-peermem at boot"
     path: str  # where it lands; {NAMES} are taken from the values
-    template: str  # below templates/
+    template: str  # below templates/; "" where ``chosen`` gives the content
     values: Values
     then: tuple[Trigger, ...]
     proofs: tuple[str, ...]  # ids of the checks that pass once it is in effect
@@ -46,9 +61,8 @@ class Artefact:
     removed: tuple[Trigger, ...] = ()  # work that its removal calls for
     families: frozenset[str] = frozenset({"debian", "rhel", "suse"})
     mode: int = 0o644
+    chosen: Chooser | None = None  # in place of a template: one of the builds that are at hand
 
     def owns(self, path: str) -> bool:
         """Whether a path that an earlier run placed is one of this artefact's."""
-        head, brace, tail = self.path.partition("{")
-        pattern = f"{head}*{tail.partition('}')[2]}" if brace else self.path
-        return fnmatchcase(path, pattern)
+        return fnmatchcase(path, re.sub(r"\{\w+\}", "*", self.path))

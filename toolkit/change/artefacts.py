@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from toolkit.change.artefact import Artefact, Trigger
+from toolkit.change.artefacts_modules import MODULES, dkms_may_build
+from toolkit.change.artefacts_ofed import OFED
+from toolkit.change.artefacts_rebuild import rebuilding
+from toolkit.change.artefacts_signing import SIGNING
 from toolkit.errors import NoEvidence, Unsupported
 from toolkit.facts.node import Node
 from toolkit.facts.rdma import OfedFlavour
@@ -39,6 +43,8 @@ def driver_waits_for_ofed(node: Node, want: Want) -> Mapping[str, str] | None:
     package = node.driver_dkms
     if want.path is not PeerPath.PEERMEM or not package or node.peermem_dkms != package:
         return None
+    if not dkms_may_build(node, want):
+        return None
     if node.ofed.flavour is OfedFlavour.INBOX:
         return None
     if not node.ofed_dkms:
@@ -56,6 +62,8 @@ def peermem_on_its_own(node: Node, want: Want) -> Mapping[str, str] | None:
     :raises Unsupported: where the driver's source is not on the node.
     """
     if want.path is not PeerPath.PEERMEM or node.peermem_dkms not in {"", OWN_PACKAGE}:
+        return None
+    if not dkms_may_build(node, want):
         return None
     if node.ofed.flavour is OfedFlavour.INBOX:
         return None
@@ -107,6 +115,9 @@ def no_place_for_arguments(node: Node, want: Want) -> Mapping[str, str] | None:
 
 
 ARTEFACTS = (
+    *SIGNING,  # first: what the same plan builds is signed by it
+    *OFED,
+    *MODULES,
     Artefact(
         "dkms.driver",
         "let DKMS build the driver after OFED",
@@ -152,6 +163,7 @@ ARTEFACTS = (
         removed=_UNBUILD,
         mode=0o755,
     ),
+    *rebuilding(driver_waits_for_ofed, peermem_on_its_own),
     Artefact(
         "modprobe.peermem",
         "load nvidia-peermem after the RDMA core and the driver",

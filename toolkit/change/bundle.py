@@ -21,7 +21,7 @@ class File:
 
     path: str  # where it lands, absolute
     mode: int
-    text: str
+    data: bytes
     sha256: str
 
 
@@ -36,7 +36,7 @@ class Bundle:
 
     def files(self) -> dict[str, bytes]:
         """The bundle as a directory: bytes by relative path, in order of paths."""
-        found = {f"files{each.path}": each.text.encode() for each in self.contents}
+        found = {f"files{each.path}": each.data for each in self.contents}
         found["steps"] = self.steps_file()
         found["manifest.json"] = self.manifest.encode()
         found["apply.sh"] = self.engine.encode()
@@ -67,7 +67,7 @@ def script(bundle: Bundle, *, wait_s: int = 60) -> str:
 
     :param wait_s: how long to wait for another run to let go of the node.
     """
-    parts = {f"files{each.path}": each.text.encode() for each in bundle.contents}
+    parts = {f"files{each.path}": each.data for each in bundle.contents}
     parts["steps"] = bundle.steps_file()
     folders = sorted({path.rpartition("/")[0] for path in parts} - {""})
     made = " ".join(f'"$1"/{shlex.quote(folder)}' for folder in folders)

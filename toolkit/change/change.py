@@ -32,11 +32,17 @@ class Change:
     triggers: tuple[Trigger, ...]
     why: tuple[str, ...]  # one line a reason: the proofs that fail, or what differs
     values: Mapping[str, str] = field(default_factory=dict)  # what the template was given
+    data: bytes = field(default=b"", repr=False)  # in place of a text: a kernel module
+
+    @property
+    def content(self) -> bytes:
+        """What the file will hold."""
+        return self.data or self.text.encode()
 
     @property
     def sha256(self) -> str:
-        """Of the new text, as hexadecimal digits."""
-        return sha256(self.text.encode()).hexdigest()
+        """Of the new content, as hexadecimal digits."""
+        return sha256(self.content).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

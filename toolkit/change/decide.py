@@ -9,7 +9,8 @@
     same                        all pass        nothing
     present, no longer wanted   any             remove it, run its triggers
 
-A proof that does not apply to the node counts as one that passes.
+A proof that does not apply to the node counts as one that passes. A module that is delivered
+may have reasons that are no proofs: what the next boot would lack.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 
-from toolkit.change.artefact import Artefact, Trigger
+from toolkit.builds.model import Built
+from toolkit.change.artefact import Artefact, Delivered, Trigger
 from toolkit.change.artefacts import ARTEFACTS
+from toolkit.change.artefacts_modules import still_of_use
 from toolkit.change.change import Action, Blocked, Change
 from toolkit.change.distros import Family
 from toolkit.change.templates import render_path, render_text
@@ -39,6 +42,7 @@ class Situation:
     verdicts: Mapping[str, Verdict]
     family: Family
     today: date | None
+    builts: tuple[Built, ...] = ()  # what may be delivered to it
     changes: list[Change] = field(default_factory=list)
     blocked: list[Blocked] = field(default_factory=list)
     mended: set[str] = field(default_factory=set)  # checks that the changes so far will mend
@@ -93,19 +97,19 @@ def decide(here: Situation) -> None:
 def _decide(artefact: Artefact, here: Situation) -> None:
     failing, unknown = here.failing(artefact.proofs), here.unknown(artefact.proofs)
     try:
-        values = artefact.values(here.node, here.want)
-        if values is None:
+        content = _content(artefact, here)
+        if content is None:
             return
-        path = render_path(artefact.path, values)
+        path = render_path(artefact.path, content.values)
         here.kept.add(path)
         if unknown:
             why = "; ".join(here.found(unknown))
             here.blocked.append(Blocked(artefact.id, f"cannot be known: {why}"))
             return
-        change = _change(artefact, path, values, failing, here)
+        change = _change(artefact, path, content, failing, here)
     except (NoEvidence, Unparsable, Unsupported) as why:
         here.unsure.add(artefact.id)
-        if failing or unknown:
+        if failing or unknown or not artefact.proofs:
             here.blocked.append(Blocked(artefact.id, str(why), why.hint))
         return
     if change is None or not _unblocked(artefact, here):
@@ -115,6 +119,14 @@ def _decide(artefact: Artefact, here: Situation) -> None:
         return
     here.changes.append(change)
     here.mended.update(artefact.proofs)
+
+
+def _content(artefact: Artefact, here: Situation) -> Delivered | None:
+    """What the file is to hold; None where the node should not have it."""
+    if artefact.chosen is not None:
+        return artefact.chosen(here.node, here.want, here.builts)
+    values = artefact.values(here.node, here.want)
+    return None if values is None else Delivered(values, b"", artefact.then)
 
 
 def _unblocked(artefact: Artefact, here: Situation) -> bool:
@@ -133,7 +145,7 @@ def _unblocked(artefact: Artefact, here: Situation) -> bool:
 def _change(
     artefact: Artefact,
     path: str,
-    values: Mapping[str, str],
+    content: Delivered,
     failing: tuple[str, ...],
     here: Situation,
 ) -> Change | None:
@@ -141,7 +153,8 @@ def _change(
 
     :raises Unsupported: where somebody else's file lies at the place.
     """
-    text = render_text(artefact.template, values)
+    text = render_text(artefact.template, content.values) if artefact.template else ""
+    reasons = (*here.found(failing), *content.why)
     old = here.node.placed.get(path)
     if old is not None and not _ours(path, here.node):
         if not failing:
@@ -159,15 +172,16 @@ def _change(
         mode=artefact.mode,
         old=old,
         old_text=_old_text(path, here.node) if old else None,
-        triggers=_then(artefact.then, here),
-        why=here.found(failing),
-        values=values,
+        triggers=_then(content.then, here),
+        why=reasons,
+        values=content.values,
+        data=content.data,
     )
     if old is None:
-        return change if failing else None
+        return change if reasons else None
     if differs := _difference(change, old, here.node):
         return replace(change, why=(differs, *change.why))
-    return _not_in_effect(change, artefact, here) if failing else None
+    return _not_in_effect(change, artefact, here) if reasons else None
 
 
 def _then(triggers: tuple[Trigger, ...], here: Situation) -> tuple[Trigger, ...]:
@@ -229,7 +243,7 @@ def _removals(here: Situation) -> None:
                     hint="roll back with that version, or remove it by hand",
                 )
             )
-        elif artefact.id not in here.unsure:
+        elif artefact.id not in here.unsure and not still_of_use(path, here.node, here.want):
             _remove(artefact, path, placed[path], here)
 
 

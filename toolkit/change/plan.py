@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 
+from toolkit.builds.model import Built
 from toolkit.change.acts import Act, acts_for
 from toolkit.change.artefact import Trigger
 from toolkit.change.change import Action, Blocked, Change
@@ -49,16 +50,22 @@ class Plan:
 
 
 def make_plan(
-    node: Node, verdicts: Mapping[str, Verdict], want: Want, *, today: date | None = None
+    node: Node,
+    verdicts: Mapping[str, Verdict],
+    want: Want,
+    *,
+    today: date | None = None,
+    builts: tuple[Built, ...] = (),
 ) -> Plan:
     """The plan for one node.
 
     :param verdicts: by check id, judged from the same evidence as ``node``.
     :param today: for waivers; without it none counts.
+    :param builts: modules that were built elsewhere, and may be delivered.
     :raises Unsupported: for a distribution without a row in distros.py.
     :raises NoEvidence: where the node does not even tell its distribution and kernel.
     """
-    here = Situation(node, want, verdicts, family_of(node.distro), today)
+    here = Situation(node, want, verdicts, family_of(node.distro), today, builts)
     decide(here)
     acts: tuple[Act, ...] = ()
     try:

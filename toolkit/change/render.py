@@ -21,7 +21,7 @@ def render(plan: Plan, node: Node, engine: str) -> Bundle:
     :param engine: what carries it out on the node, from ``reach.deliver.engine``.
     """
     placed = [each for each in plan.changes if each.action is Action.PLACE]
-    files = tuple(File(each.path, each.mode, each.text, each.sha256) for each in placed)
+    files = tuple(File(each.path, each.mode, each.content, each.sha256) for each in placed)
     bound = {"kernel": node.kernel, "boot-id": node.boot_id if node.live else ""}
     steps = tuple(_steps(plan, bound))
     manifest = _manifest(plan, bound, len(steps))

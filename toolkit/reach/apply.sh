@@ -112,7 +112,8 @@ trigger() { # trigger CALL
     if [ "$pass" = check ]; then
         printf '%s\n' "$1" >>"$run/owed"
         eval "set -- $1" # quoted by who made the bundle
-        [ "$2" = reload ] || [ -n "$(locate "$2")" ] || refuse 127 "$2: the node has no such command"
+        case $2 in reload | rebuild) return ;; esac # the second is placed by the bundle itself
+        [ -n "$(locate "$2")" ] || refuse 127 "$2: the node has no such command"
         return
     fi
     if call "$1"; then drop "$state/pending" "$1"; else refused=$number; fi
@@ -147,6 +148,11 @@ call() { # call CALL: runs it, with its output as it comes, then its frame
 
 run_there() { # run_there COMMAND...: the node's own, by its full path
     if [ "$1" = reload ]; then "$@"; return; fi
+    if [ "$1" = rebuild ] && [ -z "$root" ]; then # a simulated node has one among its commands
+        shift
+        /usr/lib/gdr-toolkit/rebuild "$@"
+        return
+    fi
     there=$(locate "$1")
     shift
     "$there" "$@"
@@ -232,6 +238,7 @@ gdr_apply() { # gdr_apply VERB [RUN] WAIT end
     if [ -n "$root" ]; then node_path=$GDR_BIN; else node_path=$PATH:/usr/sbin:/sbin:/usr/bin:/bin; fi
     state=$root/var/lib/gdr-toolkit LC_ALL=C
     export LC_ALL
+    export GDR_REBUILD=1 # what is built here is in the list; the hooks that we placed keep still
     umask 077
     trap '' HUP PIPE # the controller may vanish: what was begun goes on to its end
     trap 'stop=1' TERM INT

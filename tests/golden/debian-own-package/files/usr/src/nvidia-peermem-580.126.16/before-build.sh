@@ -1,14 +1,14 @@
 #!/bin/sh
-# Placed by gdr-toolkit. DKMS runs it in the build folder: before-build.sh KERNEL DRIVER
+# Placed by gdr-toolkit. DKMS runs it in the build folder: before-build.sh KERNEL DRIVER DKMS-TREE
 # Leaves the driver's source in kernel-open/, and in extra.symvers the symbols of OFED and
 # of the driver. Ends with 1 and a sentence where the module could only become a stub.
 set -eu
-kernel=$1 driver=$2
+kernel=$1 driver=$2 tree=${3:-/var/lib/dkms}
 arch=$(uname -m)
 kbuild_arch=$(echo "$arch" | sed 's/aarch64/arm64/') # which the driver's conftest looks for
 
-stop() {
-    echo "nvidia-peermem: $*" >&2
+stop() { # DKMS 3.0 goes on all the same: after-build.sh then repeats this, and does stop it
+    echo "nvidia-peermem: $*" | tee refused >&2
     exit 1
 }
 
@@ -22,16 +22,26 @@ first() { # first FILE...: the first that exists
     done
 }
 
-source=$(first "/usr/src/nvidia-$driver/kernel-open" "/usr/src/nvidia-$driver" /usr/src/nvidia-*-"$driver")
-[ -e "$source/nvidia-peermem/nvidia-peermem.c" ] || stop "no source of driver $driver below /usr/src"
-rm -rf kernel-open && cp -R "$source" kernel-open
+source=$(first "$tree"/nvidia*/"$driver"/source/kernel-open/nvidia-peermem/nvidia-peermem.c \
+    "$tree"/nvidia*/"$driver"/source/nvidia-peermem/nvidia-peermem.c \
+    /usr/src/nvidia*-"$driver"/kernel-open/nvidia-peermem/nvidia-peermem.c \
+    /usr/src/nvidia*-"$driver"/nvidia-peermem/nvidia-peermem.c)
+[ -n "$source" ] || stop "no source of driver $driver below /usr/src"
+source=${source%/nvidia-peermem/*}
+# What the vendor's Makefile and conftest need to build this one module of the driver.
+rm -rf kernel-open refused extra.symvers
+mkdir kernel-open.part
+for file in "$source"/*; do
+    if [ -f "$file" ]; then cp "$file" kernel-open.part/; fi
+done
+cp -R "$source/common" "$source/nvidia-peermem" kernel-open.part/
 
 # The driver's conftest and its Kbuild look for OFED in different places. The first decides
 # whether the module has a body, the second which symbol versions it gets: they must agree.
 ofed=/usr/src/ofa_kernel
 own=/lib/modules/$kernel/build/Module.symvers
 if exports "$own" ib_register_peer_memory_client; then
-    decides=$own gives=$own
+    gives=$own
 else
     decides='' gives=$(first "$ofed/$arch/$kernel" "$ofed/$kernel" "$ofed/default")
     for seen in "$ofed/$kbuild_arch/$kernel" "$ofed/$kernel" "$ofed/default"; do
@@ -42,16 +52,21 @@ else
         stop "conftest would read $decides and Kbuild $gives: link $ofed/$kernel to the right one"
     gives=$gives/Module.symvers
 fi
-cat "$gives" >extra.symvers
+cat "$gives" >symvers.part
 
-# nvidia_p2p_* : kept by DKMS beside the module since 3.1.3, or told by kmod since 30.
-# Never from nm: since kernel 5.19 the values that it shows are wrong.
-kept=$(first /var/lib/dkms/nvidia/"$driver/$kernel/$arch"/module/Module.symvers)
-if [ -n "$kept" ] && exports "$kept" nvidia_p2p_get_pages; then cat "$kept" >>extra.symvers
+# nvidia_p2p_* : kept by DKMS beside the module since 3.1.3, else told by the module itself.
+# Never by the values that nm shows: since kernel 5.19 those are not the checksums.
+kept=$(first "$tree"/nvidia*/"$driver/$kernel/$arch"/module/Module.symvers)
+if [ -n "$kept" ] && exports "$kept" nvidia_p2p_get_pages; then
+    cat "$kept" >>symvers.part
 else
-    module=$(modprobe -S "$kernel" --show-depends nvidia | sed -n 's/^insmod \([^ ]*\).*/\1/p' | tail -n 1)
-    [ -n "$module" ] || stop "no module of driver $driver for kernel $kernel"
-    modprobe --show-exports "$module" |
-        awk '{ print $1 "\t" $2 "\tnvidia\tEXPORT_SYMBOL\t" }' >>extra.symvers
+    module=$(modprobe -S "$kernel" -R symbol:nvidia_p2p_get_pages 2>/dev/null | head -n 1)
+    [ -n "$module" ] || stop "no module of driver $driver is installed for kernel $kernel"
+    has=$(modinfo -k "$kernel" -F version "$module")
+    [ "$has" = "$driver" ] || stop "the driver installed for kernel $kernel is $has, not $driver"
+    ./after-build.sh exports "$(modinfo -k "$kernel" -n "$module")" |
+        awk '{ print $1 "\t" $2 "\tnvidia\tEXPORT_SYMBOL\t" }' >>symvers.part
 fi
-exports extra.symvers nvidia_p2p_get_pages || stop "the driver's symbols for kernel $kernel are not known"
+exports symvers.part nvidia_p2p_get_pages || stop "the driver's symbols for kernel $kernel are not known"
+mv symvers.part extra.symvers
+mv kernel-open.part kernel-open
