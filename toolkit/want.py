@@ -36,7 +36,15 @@ class Iommu(StrEnum):
     ANY = "any"  # leave it alone
 
 
+class Modules(StrEnum):
+    """Where kernel modules of ours come from."""
+
+    DKMS = "dkms"  # compiled on each node
+    BUILT = "built"  # compiled once by ``build``, and delivered
+
+
 OFED = ("any", "inbox", "mlnx-ofed", "doca-ofed")
+COMPANIONS = ("nvidia-fs", "gdrdrv")  # modules that may be delivered beside nvidia-peermem
 CONSUMERS = ("nccl", "ucx", "nvshmem")  # libraries whose version may be named
 
 
@@ -50,6 +58,14 @@ class Waiver:
 
 
 @dataclass(frozen=True, slots=True)
+class SigningPaths:
+    """The site's key for modules, where it lies on the nodes: absolute paths."""
+
+    key: str
+    certificate: str  # DER
+
+
+@dataclass(frozen=True, slots=True)
 class Want:
     """The wished-for state of a node."""
 
@@ -60,6 +76,9 @@ class Want:
     driver_min: str = ""  # lowest NVIDIA driver version that will do; "" for any
     waivers: tuple[Waiver, ...] = field(default=())
     consumers: tuple[tuple[str, str], ...] = ()  # ("nccl", "2.27"): what jobs bring along
+    modules: Modules = Modules.DKMS
+    companions: tuple[str, ...] = ()  # of COMPANIONS: delivered too, where modules are built
+    signing: SigningPaths | None = None  # None: whatever key DKMS has made for itself
     compat: Compat = field(default_factory=shipped, repr=False)
 
     @classmethod
@@ -115,6 +134,12 @@ def _value(key: str, value: Any) -> Any:
         if not isinstance(value, list):
             raise ValueError("waivers must be tables: [[waivers]]")
         return tuple(_waiver(number, row) for number, row in enumerate(value, start=1))
+    if key == "signing":
+        return _signing(value)
+    if key == "companions":
+        if not isinstance(value, list) or not set(map(str, value)) <= set(COMPANIONS):
+            raise ValueError(f"companions must be a list of {', '.join(COMPANIONS)}")
+        return tuple(str(each) for each in dict.fromkeys(value))
     if key == "consumers":
         if not isinstance(value, dict):
             raise ValueError('consumers must be a table: consumers = { nccl = "2.27" }')
@@ -124,7 +149,7 @@ def _value(key: str, value: Any) -> Any:
     return _word(key, value)
 
 
-def _word(key: str, value: str) -> PeerPath | Role | Iommu | str | None:
+def _word(key: str, value: str) -> PeerPath | Role | Iommu | Modules | str | None:
     """One string as the field's own type.
 
     :raises ValueError: where it is not one of the known values.
@@ -136,6 +161,8 @@ def _word(key: str, value: str) -> PeerPath | Role | Iommu | str | None:
             return None if value == "auto" else Role(value)
         case "iommu":
             return Iommu(value)
+        case "modules":
+            return Modules(value)
         case "ofed" if value not in OFED:
             raise ValueError(f"ofed {value!r} is not one of {', '.join(OFED)}")
         case "driver_min" if not re.fullmatch(r"(\d+(\.\d+)*)?", value):
@@ -155,6 +182,17 @@ def consumer(name: str, version: object) -> tuple[str, str]:
     if name == "nccl" and not version.startswith("2."):  # 22.7 is 2.27 with a slip
         raise ValueError(f"version of {name}: {version!r} is none: they are 2.4 to 2.30 and on")
     return name, version
+
+
+def _signing(value: Any) -> SigningPaths:
+    """The table [signing]: key and certificate, as paths that a shell reads as they are."""
+    keys = {each.name for each in fields(SigningPaths)}
+    if not isinstance(value, dict) or set(value) != keys:
+        raise ValueError(f"signing must have {', '.join(sorted(keys))} and nothing else")
+    for name, path in value.items():
+        if not isinstance(path, str) or not re.fullmatch(r"(/[\w.@+-]+)+", path, re.ASCII):
+            raise ValueError(f"signing: {name} {path!r} is no plain absolute path")
+    return SigningPaths(value["key"], value["certificate"])
 
 
 def _waiver(number: int, row: Any) -> Waiver:

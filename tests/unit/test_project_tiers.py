@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from dev import run, tools
+from dev import run
 from dev.run import ROOT, scripts
 from dev.tiers import (
     APART,
@@ -24,8 +23,8 @@ from dev.tiers import (
     succeeded,
     table,
 )
-from dev.tools import MARKS, Tool, in_ci, install, missing, sentence
-from toolkit.errors import ExitCode, ToolkitError, Unsupported, UsageError
+from dev.tools import MARKS, SSH, SSHD, Tool, sentence
+from toolkit.errors import ExitCode, ToolkitError, UsageError
 
 TIERS = table(("a.sh",))
 NOWHERE = Tool("no-such-program", "no-such-package")
@@ -34,7 +33,7 @@ TESTS = Step("tests", ("pytest",), tests=True, parallel=True)
 
 
 def test_the_tiers_run_from_quick_to_slow() -> None:
-    names = ["lint", "unit", "scripts", "modules", "fleet", "suites", "wheel"]
+    names = ["lint", "unit", "scripts", "modules", "builds", "fleet", "suites", "wheel"]
     assert [tier.name for tier in TIERS] == names
 
 
@@ -52,6 +51,9 @@ def test_the_help_of_the_task_names_every_tier() -> None:
         pytest.param({"sshd", "shell"}, ["fleet"], id="both"),
         pytest.param({"modules"}, ["modules"], id="modules"),
         pytest.param({"modules", "shell"}, ["modules"], id="modules-in-a-shell"),
+        pytest.param({"builds"}, ["builds"], id="builds"),
+        pytest.param({"builds", "modules", "shell"}, ["builds"], id="builds-and-more"),
+        pytest.param({"builds", "sshd"}, ["fleet"], id="builds-over-ssh"),
     ],
 )
 def test_every_test_runs_in_exactly_one_tier(marks: set[str], tiers: list[str]) -> None:
@@ -81,6 +83,7 @@ def test_a_tier_needs_what_the_marks_of_its_tests_stand_for() -> None:
     assert needs["fleet"] == set(MARKS["sshd"])
     assert needs["scripts"] == set(MARKS["shell"])
     assert needs["modules"] == set(MARKS["modules"])
+    assert needs["builds"] == set(MARKS["builds"])
     assert needs["unit"] == set()
 
 
@@ -91,7 +94,7 @@ def test_tiers_are_chosen_by_name_and_keep_their_order() -> None:
 def test_an_unknown_tier_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="no tier 'units'") as refused:
         choose(TIERS, "lint,units")
-    assert refused.value.hint == "tiers: lint, unit, scripts, modules, fleet, suites, wheel"
+    assert refused.value.hint == "tiers: lint, unit, scripts, modules, builds, fleet, suites, wheel"
 
 
 def test_a_keyword_leaves_out_what_has_no_tests() -> None:
@@ -137,7 +140,7 @@ def test_a_run_has_succeeded(endings: list[Ending], strict: bool, good: bool) ->
 
 
 def test_what_was_not_run_is_named_last_with_what_to_install() -> None:
-    why = sentence([tools.SSHD, tools.SSH])
+    why = sentence([SSHD, SSH])
     ended = (Ended("fleet", TESTS, Ending.NOT_RUN, why), Ended("lint", QUICK, Ending.PASSED))
     assert closing(ended).split("\n") == [
         "lint   quick: passed",
@@ -190,89 +193,6 @@ def test_development_packages_come_by_the_wrapper_that_made_the_environment(
     with pytest.raises(ToolkitError, match="the development packages are not there"):
         run.provide()
     assert (tmp_path / "said").read_text() == "1 --version\n"
-
-
-def test_a_missing_tool_is_named_once() -> None:
-    shell = Tool("sh", "dash")
-    assert missing([NOWHERE, shell, NOWHERE]) == (NOWHERE,)
-
-
-@pytest.mark.parametrize(
-    ("value", "strict"),
-    [("true", True), ("TRUE", True), ("1", True), ("", False), ("false", False)],
-)
-def test_ci_is_what_says_so(value: str, strict: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CI", value)
-    assert in_ci() is strict
-
-
-def _apt(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> Path:
-    """An apt-get that writes down its words; we are root, and PATH holds little else."""
-    log = folder / "log"
-    apt = folder / "apt-get"
-    apt.write_text(f'#!/bin/sh\necho "$*" >>{log}\n{body}\n')
-    apt.chmod(0o755)
-    (folder / "env").symlink_to("/usr/bin/env")
-    monkeypatch.setenv("PATH", str(folder))
-    monkeypatch.setattr(tools, "SBIN", str(folder))
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    return log
-
-
-def test_install_asks_apt_for_what_is_missing_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = _apt(tmp_path, monkeypatch, "exit 0")
-    install([NOWHERE, Tool("apt-get", "apt")])
-    assert log.read_text() == "-q install -y --no-install-recommends no-such-package\n"
-
-
-def test_install_updates_the_lists_only_where_they_are_too_old(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fresh = tmp_path / "fresh"
-    body = f'[ "$2" != update ] || : >{fresh}\n[ -e {fresh} ]'
-    log = _apt(tmp_path, monkeypatch, body)
-    install([NOWHERE])
-    assert [line.split()[1] for line in log.read_text().splitlines()] == [
-        "install",
-        "update",
-        "install",
-    ]
-
-
-def test_install_that_apt_refuses_is_an_error_with_the_packages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _apt(tmp_path, monkeypatch, "exit 100")
-    with pytest.raises(Unsupported, match="apt-get could not install no-such-package"):
-        install([NOWHERE])
-
-
-@pytest.mark.parametrize(
-    ("user", "there", "refusal"),
-    [
-        pytest.param(0, (), "--install knows Debian's apt-get alone", id="no-apt"),
-        pytest.param(
-            1000, ("apt-get",), "--install is for root, and there is no sudo", id="no-sudo"
-        ),
-    ],
-)
-def test_install_is_refused_politely(
-    user: int,
-    there: tuple[str, ...],
-    refusal: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name in there:
-        (tmp_path / name).touch(mode=0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(tools, "SBIN", str(tmp_path))
-    monkeypatch.setattr(os, "geteuid", lambda: user)
-    with pytest.raises(Unsupported, match=refusal) as refused:
-        install([NOWHERE])
-    assert refused.value.hint == "install by hand what holds: no-such-package"
 
 
 def test_shellcheck_reads_every_script_whatever_its_name() -> None:

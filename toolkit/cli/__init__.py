@@ -10,7 +10,7 @@ from invoke.exceptions import Exit, ParseError
 from invoke.program import Program
 
 from toolkit import __version__
-from toolkit.cli import capturing, changing, comparing, demo, looking, topology
+from toolkit.cli import building, capturing, changing, comparing, demo, enrolling, looking, topology
 from toolkit.errors import ExitCode
 
 VERBS = (
@@ -20,6 +20,8 @@ VERBS = (
     changing.provision,
     changing.verify,
     changing.rollback,
+    building.build,
+    enrolling.enrol,
     capturing.capture,
     comparing.compare_,
     topology.topology,

@@ -9,6 +9,7 @@ from pathlib import Path
 from toolkit.checks.judged import Judged
 from toolkit.cli.options import HOSTS, OUTPUT, REACH, SAVED, WANT, Option, Said
 from toolkit.cli.session import Session, access, consent, fleet
+from toolkit.cli.signing import SIGN, signing_of
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, ToolkitError, worst
 from toolkit.flow.access import Fleet
@@ -17,16 +18,21 @@ from toolkit.flow.provision import Options, Provisioned
 from toolkit.flow.provision import provision as provision_nodes
 from toolkit.flow.rollback import rollback as rollback_nodes
 from toolkit.flow.runs import read_saved
+from toolkit.flow.shelf import Shelf
+from toolkit.reach.store import Store, default_folder
 from toolkit.report.document import Told
 from toolkit.report.plan_text import plan_lines
 from toolkit.report.text import errors, findings, report, summary
+from toolkit.want import Modules
 
 DIFF = Option("diff", False, "show the lines that change")
 CHECK = Option("check", False, "plan only; exit 7 where something would change")
+# Where the site has modules = "built": see docs/delivery.md.
+DELIVERED = (Option("cache", "", "folder of results of build, to deliver from"), *SIGN)
 REBOOT = Option("reboot", False, "reboot nodes that need it (demo nodes always may)")
 
 
-@verb(HOSTS, REACH, WANT, OUTPUT, SAVED, (DIFF,))
+@verb(HOSTS, REACH, WANT, OUTPUT, SAVED, (DIFF,), DELIVERED)
 def plan(said: Said) -> ExitCode:
     """What would change on each node, and why; nothing is changed.
 
@@ -41,11 +47,19 @@ def plan(said: Said) -> ExitCode:
 
 
 def _planned(session: Session) -> list[Outcome[Planned]]:
-    said, want = session.said, session.want()
+    said, want, shelf = session.said, session.want(), _shelf(session)
     if said.text("from_"):
-        return plan_saved(read_saved(Path(said.text("from_"))), want, session.today)
+        return plan_saved(read_saved(Path(said.text("from_"))), want, session.today, shelf)
     with fleet(said) as opened:
-        return plan_all(opened, want, session.today, session.folder)
+        return plan_all(opened, want, session.today, session.folder, shelf)
+
+
+def _shelf(session: Session) -> Shelf | None:
+    """What may be delivered; None where the site has DKMS compile on each node."""
+    if session.want().modules is not Modules.BUILT:
+        return None
+    named = session.said.text("cache")
+    return Shelf(Store(Path(named) if named else default_folder()), signing_of(session))
 
 
 def _plan(session: Session, outcomes: list[Outcome[Planned]]) -> ExitCode:
@@ -79,7 +93,13 @@ def _judged(outcomes: Sequence[Outcome[Planned]]) -> list[Outcome[Judged]]:
 
 
 @verb(
-    HOSTS, REACH, WANT, OUTPUT, SAVED, (Option("out", "bundles", "folder for one bundle a host"),)
+    HOSTS,
+    REACH,
+    WANT,
+    OUTPUT,
+    SAVED,
+    (Option("out", "bundles", "folder for one bundle a host"),),
+    DELIVERED,
 )
 def bundle(said: Said) -> ExitCode:
     """Write what provision would carry out: one folder a host, to read or to run elsewhere.
@@ -98,7 +118,7 @@ def bundle(said: Said) -> ExitCode:
     return worst([each.error.exit_code for each in outcomes if each.error])
 
 
-@verb(HOSTS, REACH, WANT, OUTPUT, (CHECK, DIFF, REBOOT))
+@verb(HOSTS, REACH, WANT, OUTPUT, (CHECK, DIFF, REBOOT), DELIVERED)
 def provision(said: Said) -> ExitCode:
     """Bring nodes to the wanted state, and prove it: plan, apply, reboot if allowed, look again.
 
@@ -111,14 +131,17 @@ def provision(said: Said) -> ExitCode:
       invoke provision --hosts gpu[001-128] --yes --reboot --fanout 16 --max-fail 5%
     """
     session = Session.begin("provision", said)
+    shelf = _shelf(session)
     with fleet(said) as opened:
-        planned = plan_all(opened, session.want(), session.today, session.folder)
+        planned = plan_all(opened, session.want(), session.today, session.folder, shelf)
         if said.flag("check") or said.dry:
             return _plan(session, planned)
-        return _provision(session, opened, planned)
+        return _provision(session, opened, planned, shelf)
 
 
-def _provision(session: Session, fleet: Fleet, planned: list[Outcome[Planned]]) -> ExitCode:
+def _provision(
+    session: Session, fleet: Fleet, planned: list[Outcome[Planned]], shelf: Shelf | None
+) -> ExitCode:
     said, paint = session.said, session.paint
     before = [each.value.judged for each in planned if each.value]
     plans = [(each.host, each.value.plan) for each in planned if each.value]
@@ -137,7 +160,7 @@ def _provision(session: Session, fleet: Fleet, planned: list[Outcome[Planned]]) 
         planned,
         session.want(),
         session.today,
-        options=Options(reboot=allowed),
+        options=Options(reboot=allowed, shelf=shelf),
         folder=session.folder,
     )
     after = [Outcome(e.host, e.value.after if e.value else None, e.error) for e in outcomes]

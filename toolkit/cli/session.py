@@ -88,11 +88,15 @@ class Session:
             sys.stdout.write(text)
         if self.said.text("junit"):
             _write(Path(self.said.text("junit")), junit([_judged(each) for each in outcomes]))
+        self.kept()
+        return code
+
+    def kept(self) -> None:
+        """Name the folder of the run, as the last of all."""
         if self.folder.trouble:
             self.remark(f"note: nothing was kept of this run: {self.folder.trouble}")
         else:
             self.remark(f"kept in {self.folder.path}")
-        return code
 
 
 def access(said: Said) -> Access:

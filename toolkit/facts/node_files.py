@@ -20,9 +20,11 @@ from toolkit.facts.node_modules import Modules
 from toolkit.facts.node_system import System
 from toolkit.facts.secureboot import (
     Enrolment,
+    KeyFile,
     Keys,
     SecureBoot,
     parse_efi_byte,
+    parse_key_files,
     parse_keys,
     parse_said_signers,
     parse_sb_state,
@@ -57,9 +59,37 @@ class Files(System, Modules):
         raise NoEvidence(f"{chosen.filename}: its bytes are not part of this evidence")
 
     @fact
+    def peermem_changed(self) -> bool:
+        """Whether the nvidia-peermem that modprobe takes was changed after it was signed.
+
+        Where no certificate on the node is that of the signature, nobody can tell, and it is
+        not said; nor where the kernel looks at no signatures.
+        """
+        if not self._given("peermem-verified") or not self._there("peermem-verified"):
+            return False
+        chosen = self.peermem_chosen
+        bad = [
+            line.removeprefix("bad ").removeprefix("/usr")
+            for line in self._text("peermem-verified").split("\n")
+            if line.startswith("bad ")
+        ]
+        return chosen is not None and chosen.filename.removeprefix("/usr") in bad
+
+    @fact
     def exports(self) -> tuple[Exports, ...]:
         """What each installed module that nvidia-peermem may need offers it."""
-        return parse_exports(self._text("exports"))
+        return self.exports_for(self.kernel)
+
+    def exports_for(self, release: str) -> tuple[Exports, ...]:
+        """The same, of another kernel on disk; files outside of /lib/modules count for all."""
+        told = parse_exports(self._text("exports"))
+        plain = {each.path: each.path.removeprefix("/usr") for each in told}
+        at = (f"/lib/modules/{release}/", "/lib/modules/")
+        return tuple(
+            each
+            for each in told
+            if plain[each.path].startswith(at[0]) or not plain[each.path].startswith(at[1])
+        )
 
     @fact
     def symbol_versions(self) -> dict[str, dict[str, int]]:
@@ -153,9 +183,26 @@ class Files(System, Modules):
     @fact
     def configured_certificate(self) -> str:
         """The certificate that DKMS was told to sign with; "" for that of its default."""
+        return self._framework("mok_certificate")
+
+    @fact
+    def configured_key(self) -> str:
+        """The key that DKMS was told to sign with; "" for that of its default."""
+        return self._framework("mok_signing_key")
+
+    def _framework(self, name: str) -> str:
+        """A setting of DKMS's framework.conf; the last word counts, as for its own shell."""
         lines = (line for _, line in named_lines(self._text("dkms-fragments"), "/etc/dkms"))
-        found = [re.match(r"\s*mok_certificate=[\"']?([^\"'\s]+)", line) for line in lines]
+        found = [re.match(rf"\s*{name}=[\"']?([^\"'\s]+)", line) for line in lines]
         return next((each[1] for each in reversed(found) if each), "")
+
+    @fact
+    def key_files(self) -> dict[str, KeyFile]:
+        """Files where keys for modules usually lie, by path; nothing of what is in them.
+
+        :raises NoEvidence: where an older probe did not look.
+        """
+        return parse_key_files(self._text("signing-files"))
 
     @fact
     def unsupported_gate(self) -> tuple[tuple[str, str], ...]:

@@ -17,6 +17,7 @@ from toolkit.facts.node import Node
 from toolkit.flow.access import Fleet
 from toolkit.flow.each import on_each, on_saved
 from toolkit.flow.runs import RunFolder, safe_name
+from toolkit.flow.shelf import Shelf, at_hand
 from toolkit.hosts import Host
 from toolkit.reach.collect import collect
 from toolkit.reach.deliver import engine
@@ -40,9 +41,12 @@ class Planned:
         return not self.plan.empty
 
 
-def plan_node(host: str, evidence: Evidence, want: Want, today: date) -> Planned:
+def plan_node(
+    host: str, evidence: Evidence, want: Want, today: date, shelf: Shelf | None = None
+) -> Planned:
     """Judge and plan from one node's evidence.
 
+    :param shelf: modules that were built elsewhere, and may be delivered.
     :raises Unsupported: there is no rule for its distribution.
     """
     judged = judge_node(host, evidence, want, today)
@@ -50,28 +54,37 @@ def plan_node(host: str, evidence: Evidence, want: Want, today: date) -> Planned
         return Planned(judged, NO_CHANGE)
     node = Node(evidence)
     verdicts = {each.check.id: each for each in judged.verdicts}
-    plan = make_plan(node, verdicts, want, today=today)
+    plan = make_plan(node, verdicts, want, today=today, builts=at_hand(shelf, node, want))
     nothing_to_send = plan.empty or plan.only_reboot
     boot_id = node.boot_id if node.live else ""
     return Planned(judged, plan, None if nothing_to_send else render(plan, node, engine()), boot_id)
 
 
-def plan_all(fleet: Fleet, want: Want, today: date, folder: RunFolder) -> list[Outcome[Planned]]:
+def plan_all(
+    fleet: Fleet,
+    want: Want,
+    today: date,
+    folder: RunFolder,
+    shelf: Shelf | None = None,
+) -> list[Outcome[Planned]]:
     """Ask every node once, judge it and plan."""
 
     def work(host: Host, transport: Transport) -> Planned:
         evidence = collect(transport)
         folder.keep_evidence(host.name, evidence)
-        return plan_node(host.name, evidence, want, today)
+        return plan_node(host.name, evidence, want, today, shelf)
 
     return on_each(fleet, "planning", work)
 
 
 def plan_saved(
-    saved: Iterable[tuple[str, Evidence]], want: Want, today: date
+    saved: Iterable[tuple[str, Evidence]],
+    want: Want,
+    today: date,
+    shelf: Shelf | None = None,
 ) -> list[Outcome[Planned]]:
     """Plan from evidence that was saved earlier, with no host."""
-    return on_saved(saved, lambda name, evidence: plan_node(name, evidence, want, today))
+    return on_saved(saved, lambda name, evidence: plan_node(name, evidence, want, today, shelf))
 
 
 def write_bundles(outcomes: Iterable[Outcome[Planned]], out: Path) -> list[Path]:

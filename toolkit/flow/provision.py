@@ -16,6 +16,7 @@ from toolkit.flow.access import Fleet
 from toolkit.flow.each import on_each
 from toolkit.flow.planning import Planned, plan_node
 from toolkit.flow.runs import RunFolder
+from toolkit.flow.shelf import Shelf
 from toolkit.hosts import Host
 from toolkit.reach import deliver
 from toolkit.reach.collect import collect
@@ -37,6 +38,7 @@ class Options:
 
     reboot: bool = False
     lock_s: int = 60  # how long to wait for another run on the same node
+    shelf: Shelf | None = None  # modules that were built elsewhere, and may be delivered
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +218,7 @@ class _Node:
         self._note("looking again")
         evidence = collect(self.transport)
         self.folder.keep_evidence(self.host.name, evidence, "after")
-        return plan_node(self.host.name, evidence, self.want, self.today)
+        return plan_node(self.host.name, evidence, self.want, self.today, self.options.shelf)
 
     def _note(self, text: str) -> None:
         self.fleet.access.progress.note(self.host.name, text)

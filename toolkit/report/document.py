@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from toolkit import __version__
+from toolkit.change.enrolment import Enrolling
 from toolkit.change.plan import Plan
 from toolkit.checks.breakages import Known
 from toolkit.checks.check import Status, Verdict
@@ -36,6 +37,7 @@ class Told:
     steps: tuple[str, ...] = field(default=())  # what apply reported, one step a line
     rebooted: bool = False
     forecast: Forecast | None = None  # doctor --kernel, --next-boot
+    enrolling: Enrolling | None = None  # enrol
 
 
 def document(
@@ -77,8 +79,18 @@ def _host(outcome: Outcome[Told]) -> dict[str, Json]:
         "steps": list(told.steps),
         "rebooted": told.rebooted,
         "forecast": _forecast(told.forecast) if told.forecast else None,
+        "enrolment": _enrolment(told.enrolling) if told.enrolling else None,
         "known": [_known(each) for each in judged.known] if judged else [],
         "chosen": [_chosen(each) for each in judged.chosen] if judged else [],
+    }
+
+
+def _enrolment(enrolling: Enrolling) -> dict[str, Json]:
+    return {
+        "standing": enrolling.standing.value,
+        "found": enrolling.found,
+        "secure_boot": enrolling.secure_boot.value,
+        "todo": enrolling.todo,
     }
 
 

@@ -47,7 +47,7 @@ def _plan(plan: Plan, hosts: str, paint: Painter, diffs: bool) -> list[str]:
 
 def _same(plan: Plan) -> tuple[object, ...]:
     """What makes two plans the same to a reader; kernels and boot ids may differ."""
-    changes = tuple((each.path, each.action, each.text, each.why) for each in plan.changes)
+    changes = tuple((each.path, each.action, each.content, each.why) for each in plan.changes)
     return changes, plan.triggers, plan.blocked
 
 
