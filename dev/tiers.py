@@ -81,23 +81,28 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
         Step("mypy --strict", _python("mypy")),
         Step("shellcheck", ("shellcheck", "--external-sources", *scripts), (SHELLCHECK,)),
     )
-    shell, sshd, modules = MARKS["shell"], MARKS["sshd"], MARKS["modules"]
+    shell, sshd, modules, builds = (MARKS[name] for name in ("shell", "sshd", "modules", "builds"))
     return (
         Tier("lint", "style, types and shell", style),
         Tier(
             "unit",
             "parts, and simulated nodes",
-            (_marked("unit", "not shell and not sshd and not modules"),),
+            (_marked("unit", "not shell and not sshd and not modules and not builds"),),
         ),
         Tier(
             "scripts",
             "what runs on nodes: dash, busybox, bash",
-            (_marked("scripts", "shell and not sshd and not modules", shell),),
+            (_marked("scripts", "shell and not sshd and not modules and not builds", shell),),
         ),
         Tier(
             "modules",
             "why modprobe fails, from real kernel modules",
-            (_marked("modules", "modules and not sshd", modules),),
+            (_marked("modules", "modules and not sshd and not builds", modules),),
+        ),
+        Tier(
+            "builds",
+            "DKMS, real sources and real kernels in trees of their own; guests that boot",
+            (_marked("builds", "builds and not sshd", builds),),
         ),
         Tier("fleet", "real OpenSSH servers on loopback", (_marked("fleet", "sshd", sshd),)),
         Tier("suites", "the suites that we ship", (_pytest("suites", "tests/suites"),)),

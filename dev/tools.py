@@ -17,17 +17,31 @@ SBIN = "/usr/local/sbin:/usr/sbin:/sbin"  # where sshd hides from ordinary users
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A program, or something else that a test needs, and the Debian package it comes in."""
+    """A program, or something else that a test needs, and the Debian package it comes in.
+
+    What no package brings has "" for it.
+    """
 
     name: str
     package: str
     files: str = ""  # for what is no program: a pattern below / of a file that it has
+    mounts: bool = False  # it is no package but the right to mount
 
     @property
     def here(self) -> bool:
+        if self.mounts:
+            return may_mount()
         if self.files:
             return any(Path("/").glob(self.files))
         return shutil.which(self.name, path=f"{os.environ.get('PATH', '')}:{SBIN}") is not None
+
+
+def may_mount() -> bool:
+    """Whether this is root, and no container that keeps even root from mounting."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        return False
+    done = subprocess.run(("unshare", "--mount", "true"), capture_output=True, check=False)
+    return done.returncode == 0
 
 
 SSHD = Tool("sshd", "openssh-server")
@@ -45,13 +59,49 @@ GCC = Tool("gcc", "gcc")
 STRIP = Tool("strip", "binutils")
 MAKE = Tool("make", "make")
 OPENSSL = Tool("openssl", "openssl")
+SOFTHSM = Tool("softhsm2-util", "softhsm2")
+# By which OpenSSL opens keys on tokens.
+PKCS11 = Tool("pkcs11 engine", "libengine-pkcs11-openssl", "usr/lib/*/engines-3/pkcs11.so")
 PACKERS = (Tool("xz", "xz-utils"), Tool("zstd", "zstd"), Tool("gzip", "gzip"))
+ROOT = Tool("root's right to mount", "", mounts=True)
+MMDEBSTRAP = Tool("mmdebstrap", "mmdebstrap")
+QEMU = Tool("qemu-system-x86_64", "qemu-system-x86")
+MKE2FS = Tool("mke2fs", "e2fsprogs")
+OVMF = Tool("UEFI firmware", "ovmf", "usr/share/OVMF/OVMF_CODE_4M.secboot.fd")
+STATIC_LIBC = Tool("C library for static programs", "libc6-dev", "usr/lib/*/libc.a")
+PACKAGERS = (Tool("dpkg-deb", "dpkg"), Tool("rpmbuild", "rpm"), Tool("lintian", "lintian"))
 
 # What the marks of pyproject.toml stand for.
 MARKS = {
     "sshd": (SSHD, SSH, SUDO, MODINFO),  # the real ones, as nodes have them
     "shell": (SHELLCHECK, DASH, BUSYBOX, BASH, LSPCI),
-    "modules": (HEADERS, GCC, STRIP, MAKE, MODINFO, OPENSSL, *PACKERS, DASH, BUSYBOX, BASH),
+    "modules": (
+        HEADERS,
+        GCC,
+        STRIP,
+        MAKE,
+        MODINFO,
+        OPENSSL,
+        SOFTHSM,
+        PKCS11,
+        *PACKERS,
+        DASH,
+        BUSYBOX,
+        BASH,
+    ),
+    "builds": (
+        ROOT,
+        MMDEBSTRAP,
+        QEMU,
+        OVMF,
+        MKE2FS,
+        GCC,
+        STATIC_LIBC,
+        MODINFO,
+        OPENSSL,
+        *PACKERS,
+        *PACKAGERS,
+    ),
 }
 
 
@@ -69,8 +119,8 @@ def sentence(tools: Iterable[Tool]) -> str:
     """``needs sshd, busybox (apt install openssh-server busybox)``."""
     wanted = tuple(tools)
     names = ", ".join(tool.name for tool in wanted)
-    packages = " ".join(tool.package for tool in wanted)
-    return f"needs {names} (apt install {packages})"
+    packages = " ".join(tool.package for tool in wanted if tool.package)
+    return f"needs {names}" + f" (apt install {packages})" * bool(packages)
 
 
 def install(tools: Iterable[Tool]) -> None:
@@ -79,7 +129,7 @@ def install(tools: Iterable[Tool]) -> None:
     :raises Unsupported: without apt-get, without a way to become root, or where apt-get
         fails even after an update.
     """
-    packages = sorted({tool.package for tool in missing(tools)})
+    packages = sorted({tool.package for tool in missing(tools) if tool.package})
     if not packages:
         return
     by_hand = f"install by hand what holds: {' '.join(packages)}"

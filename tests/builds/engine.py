@@ -1,0 +1,64 @@
+"""Builds by the real engine in sandboxes, one step after the other, without a cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.builds.sandbox import Sandbox
+from toolkit.builds.gate import GateVerdict, judge_modules
+from toolkit.builds.graph import Graph, Step, make_graph
+from toolkit.builds.model import BuildFailure, Built, Part
+from toolkit.builds.outcome import read_outcome
+from toolkit.facts.ground import Ground
+from toolkit.flow.building import gate_ground, make_job, recipe, survey
+from toolkit.reach.workshop import run_job
+
+LIMIT_S = 500  # a driver's conftest on a machine that others use too
+
+
+def graph_of(box: Sandbox, kernel: str, *parts: Part, flags: str = "") -> tuple[Ground, Graph]:
+    """What the survey of a sandbox amounts to for one kernel."""
+    ground = survey(str(box.root), (kernel,))
+    return ground, make_graph(ground, (kernel,), parts=parts, flags=flags, recipe=recipe())
+
+
+def step_of(graph: Graph, part: Part) -> Step:
+    [step] = [each for each in graph.steps if each.inputs.part is part]
+    return step
+
+
+def build_step(
+    box: Sandbox, graph: Graph, step: Step, built: dict[str, Built], log: str = ""
+) -> Built | BuildFailure:
+    job = make_job(step, graph, built, root=str(box.root), log=log, limit_s=LIMIT_S)
+    return read_outcome(run_job(job), step.inputs)
+
+
+def build_all(box: Sandbox, ground: Ground, graph: Graph) -> dict[Part, Built]:
+    """Everything of one kernel that is not given; each through the gate."""
+    assert not graph.blocked, graph.blocked
+    built: dict[str, Built] = {}
+    for step in graph.steps:
+        if step.given:
+            continue
+        came = build_step(box, graph, step, built)
+        assert isinstance(came, Built), came
+        verdict = judged(ground, graph, step, built, came)
+        assert verdict.passed, verdict.refusals
+        built[came.inputs.digest] = came
+    return {each.inputs.part: each for each in built.values()}
+
+
+def judged(
+    ground: Ground, graph: Graph, step: Step, others: dict[str, Built], came: Built
+) -> GateVerdict:
+    return judge_modules(came, gate_ground(ground, step, graph, others, came))
+
+
+def state_of(box: Sandbox) -> dict[str, tuple[int, int, int]]:
+    """All that is different from the tree below, with what would tell of a change."""
+    found = {}
+    for path in sorted(Path(box.upper).rglob("*")):
+        told = path.lstat()
+        found[str(path.relative_to(box.upper))] = (told.st_mode, told.st_size, told.st_mtime_ns)
+    return found

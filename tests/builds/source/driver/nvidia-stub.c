@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Plays the driver: exports its peer-to-peer entry points, and drives nothing. */
+#include <linux/errno.h>
+#include <linux/module.h>
+#include <linux/proc_fs.h>
+#include <linux/seq_file.h>
+
+#include "p2p.h"
+
+#define ENTRY_POINT(name)					\
+	int name(struct nvidia_p2p_page_table *table);		\
+	int name(struct nvidia_p2p_page_table *table)		\
+	{							\
+		return -ENODEV;					\
+	}							\
+	EXPORT_SYMBOL(name)
+
+ENTRY_POINT(nvidia_p2p_get_pages);
+ENTRY_POINT(nvidia_p2p_get_pages_persistent);
+ENTRY_POINT(nvidia_p2p_put_pages);
+ENTRY_POINT(nvidia_p2p_put_pages_persistent);
+ENTRY_POINT(nvidia_p2p_cap_persistent_pages);
+ENTRY_POINT(nvidia_p2p_dma_map_pages);
+ENTRY_POINT(nvidia_p2p_dma_unmap_pages);
+ENTRY_POINT(nvidia_p2p_free_dma_mapping);
+ENTRY_POINT(nvidia_p2p_free_page_table);
+
+static int version_show(struct seq_file *file, void *unused)
+{
+	seq_printf(file, "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  %s  (stub)\n",
+		   "@VERSION@");
+	return 0;
+}
+
+static int __init p2p_init(void)
+{
+	struct proc_dir_entry *folder = proc_mkdir("driver/nvidia", NULL);
+
+	if (!folder || !proc_create_single("version", 0444, folder, version_show))
+		return -ENOMEM;
+	return 0;
+}
+
+static void __exit p2p_exit(void)
+{
+	remove_proc_subtree("driver/nvidia", NULL);
+}
+
+module_init(p2p_init);
+module_exit(p2p_exit);
+MODULE_DESCRIPTION("stands in for the driver in tests");
+MODULE_LICENSE("@LICENSE@");
+MODULE_VERSION("@VERSION@");

@@ -1,0 +1,93 @@
+"""The vendor's sources as Debian packages them; fetched by apt, kept between runs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.builds.grounds import kept
+from tests.builds.mirrors import NotToBeHad
+from tests.builds.sandbox import Sandbox
+
+TIMEOUT_S = 300
+# What peermem alone needs of a driver's sources; the fifth since 550.
+_PEERMEM = ("Makefile", "Kbuild", "conftest.sh", "count-lines.mk", "header-presence-tests.mk",
+            "common", "nvidia-peermem")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Package:
+    suite: str
+    package: str
+
+
+_PACKAGES = {
+    "nvidia-open": _Package("bookworm", "nvidia-open-kernel-dkms"),  # 535, MIT/GPL
+    "nvidia": _Package("bookworm", "nvidia-kernel-dkms"),  # 535, proprietary
+    "nvidia-550": _Package("trixie", "nvidia-kernel-dkms"),
+    "nvidia-open-550": _Package("trixie", "nvidia-open-kernel-dkms"),
+    "nvidia-fs": _Package("bookworm", "nvidia-fs-dkms"),
+}
+NAMES = tuple(_PACKAGES)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A DKMS package of the vendor's, as it lies below /usr/src."""
+
+    package: str  # DKMS name: "nvidia-current-open"
+    version: str  # DKMS version: "535.261.03"
+    folder: Path  # its files
+    unpacked: Path  # the whole package that it came in
+
+    @property
+    def place(self) -> str:
+        return f"/usr/src/{self.package}-{self.version}"
+
+
+def source(name: str) -> Source:
+    """One of NAMES.
+
+    :raises NotToBeHad: where apt cannot fetch it.
+    """
+    wanted = _PACKAGES[name]
+    unpacked = kept(f"source-{wanted.suite}-{wanted.package}", lambda at: _fetch(wanted, at))
+    [folder] = (path.parent for path in (unpacked / "usr/src").glob("*/dkms.conf"))
+    text = (folder / "dkms.conf").read_text()
+    values = dict(re.findall(r'^PACKAGE_(NAME|VERSION)="?([^"\s]+)"?', text, re.M))
+    return Source(values["NAME"], values["VERSION"], folder, unpacked)
+
+
+def _fetch(wanted: _Package, at: Path) -> None:
+    with Sandbox.of(wanted.suite) as box:
+        for words in (("update",), ("download", wanted.package)):
+            done = box.run(
+                *("sh", "-c", 'cd /root && exec apt-get -q -o APT::Sandbox::User= "$@"', "-"),
+                *words,
+                check=False,
+                limit_s=TIMEOUT_S,
+            )
+            if done.status:
+                raise NotToBeHad(f"apt-get {' '.join(words)}: {done.out[-600:].strip()}")
+        [archive] = box.path("root").glob("*.deb")
+        box.run("dpkg-deb", "-x", f"/root/{archive.name}", "/root/unpacked")
+        shutil.copytree(box.path("root/unpacked"), at, symlinks=True, dirs_exist_ok=True)
+
+
+def place(box: Sandbox, found: Source) -> str:
+    """Lay a package where DKMS looks for it, without telling DKMS; returns where."""
+    shutil.copytree(found.folder, box.path(found.place), symlinks=True)
+    return found.place
+
+
+def place_peermem(found: Source, folder: Path) -> None:
+    """Only what nvidia-peermem alone is built from, to a folder; no dkms.conf."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in _PEERMEM:
+        path = found.folder / name
+        if path.is_dir():
+            shutil.copytree(path, folder / name, symlinks=True)
+        elif path.exists():
+            shutil.copy2(path, folder / name)

@@ -1,0 +1,166 @@
+"""Builds on a Dask cluster: a real scheduler, two real workers, one of which is killed midway."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.builds import stubs
+from tests.builds.layers import stack
+from tests.builds.sandbox import Sandbox
+
+pytestmark = pytest.mark.builds
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    address: str  # HOST:PORT of the scheduler
+    workers: tuple[subprocess.Popen[bytes], ...]
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[Sandbox]:
+    """A tree with a driver and OFED for one kernel: nvidia-peermem and gdrdrv are to be built."""
+    with stack("bookworm") as made:
+        stubs.gdrdrv(made, "2.4.4")
+        yield made
+
+
+@contextmanager
+def _cluster(folder: Path, *, workers: int, path: str = str(ROOT)) -> Iterator[Cluster]:
+    file = folder / "scheduler.json"
+    words = ["--scheduler-file", str(file), "--no-dashboard"]
+    started = [_start(folder, "scheduler", path, *words, "--host", "127.0.0.1", "--port", "0")]
+    try:
+        _until(lambda: file.exists() and "address" in file.read_text(), started[0])
+        for number in range(workers):
+            name = ("--name", f"w{number}", "--nthreads", "1", "--no-nanny")
+            started.append(_start(folder, "worker", path, *words, *name))
+        address = json.loads(file.read_text())["address"].removeprefix("tcp://")
+        for number, worker in enumerate(started[1:]):
+            log = folder / f"worker-w{number}.log"
+            _until(partial(_registered, log), worker)
+        yield Cluster(address, tuple(started[1:]))
+    finally:
+        for each in started:
+            each.kill()
+            each.wait()
+
+
+def _registered(log: Path) -> bool:
+    return "Registered to" in log.read_text()
+
+
+def _start(folder: Path, kind: str, path: str, *words: str) -> subprocess.Popen[bytes]:
+    """One process of the cluster, with the toolkit of this checkout unless told otherwise."""
+    name = next((each for each in words if each[:1] == "w"), "")
+    log = (folder / f"{kind}-{name}.log").open("wb")
+    env = {**os.environ, "PYTHONPATH": path, "DASK_TEMPORARY_DIRECTORY": str(folder)}
+    module = f"distributed.cli.dask_{kind}"
+    with log:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *words], env=env, cwd=folder, stdout=log, stderr=log
+        )
+
+
+def _until(
+    there: Callable[[], bool], process: subprocess.Popen[bytes], limit_s: float = 60
+) -> None:
+    end = time.monotonic() + limit_s
+    while not there():
+        assert process.poll() is None, "it ended before it came to that"
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.1)
+
+
+def _build(folder: Path, box: Sandbox, address: str) -> subprocess.Popen[str]:
+    what = ["--kernel", box.kernel("6.1."), "--part", "peermem,gdrdrv"]
+    place = ["--root", str(box.root), "--executor", f"dask://{address}"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "toolkit.cli", "build", *what, *place, "--json"],
+        cwd=ROOT,
+        env={**os.environ, "XDG_STATE_HOME": str(folder), "XDG_CACHE_HOME": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _descendants(pid: int) -> list[str]:
+    """Names of the processes that a process has started, and those that they have."""
+    found: list[str] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in task.read_text().split():
+            try:
+                found.append(Path(f"/proc/{child}/comm").read_text().strip())
+                found += _descendants(int(child))
+            except FileNotFoundError:
+                continue
+    return found
+
+
+def test_a_worker_that_is_killed_midway_costs_time_and_nothing_else(
+    tmp_path: Path, box: Sandbox
+) -> None:
+    with _cluster(tmp_path, workers=2) as cluster:
+        run = _build(tmp_path, box, cluster.address)
+        victim, other = cluster.workers
+
+        def both_compile() -> bool:
+            """Each worker has a build of its own under way."""
+            return all("make" in _descendants(each.pid) for each in cluster.workers)
+
+        end = time.monotonic() + 120
+        while not both_compile():
+            assert run.poll() is None, run.communicate()
+            assert time.monotonic() < end, "they never compiled at once"
+            time.sleep(0.05)
+        victim.send_signal(signal.SIGKILL)
+        out, err = run.communicate(timeout=300)
+        assert run.returncode == 0, err
+        assert other.poll() is None
+    told = json.loads(out)
+    assert {each["part"]: each["state"] for each in told["builds"]} == {
+        "ofed": "given",
+        "driver": "given",
+        "peermem": "built",
+        "gdrdrv": "built",
+    }
+    modules = [each["accepted"] for each in told["builds"] if each["state"] == "built"]
+    assert modules == [["nvidia-peermem.ko"], ["gdrdrv.ko"]]
+
+
+def test_a_cluster_without_workers_is_named_at_once(tmp_path: Path, box: Sandbox) -> None:
+    with _cluster(tmp_path, workers=0) as cluster:
+        run = _build(tmp_path, box, cluster.address)
+        _, err = run.communicate(timeout=120)
+    assert run.returncode == 4
+    assert err.startswith(f"error: the Dask scheduler at {cluster.address} has no workers")
+
+
+def test_a_worker_with_another_toolkit_is_named_at_once(tmp_path: Path, box: Sandbox) -> None:
+    """Jobs are sent by name: it would carry out something else."""
+    other = tmp_path / "other"
+    (other / "toolkit").mkdir(parents=True)
+    (other / "toolkit/__init__.py").write_text('__version__ = "0.0.1"\n')
+    for name in ("reach/__init__", "reach/dask"):
+        (other / "toolkit/reach").mkdir(exist_ok=True)
+        (other / f"toolkit/{name}.py").write_text("def version_here():\n    return '0.0.1'\n")
+    with _cluster(tmp_path, workers=1, path=str(other)) as cluster:
+        run = _build(tmp_path, box, cluster.address)
+        _, err = run.communicate(timeout=120)
+    assert run.returncode == 4
+    assert "has gdr-toolkit 0.0.1; here it is" in err
