@@ -82,5 +82,7 @@ FRAMES: dict[str, Override] = {
     "unsupported-modules": "",
     "efi-secureboot": "   0\n",
     "mokutil": "SecureBoot disabled\n",
+    "peermem-verified": ABSENT,
+    "signing-files": "",
     "mok-key": ABSENT,
 }
