@@ -142,7 +142,10 @@ NEW_KERNEL = [
     "/etc/kernel/postinst.d/zz-gdr-toolkit",
     "/etc/kernel/header_postinst.d/zz-gdr-toolkit",
 ]
-BY_DKMS = f"mlnx-ofed-kernel/{OFED}, {KERNEL}, x86_64: installed\nnvidia/{DRIVER}, {KERNEL}, x86_64: installed\n"
+BY_DKMS = (
+    f"mlnx-ofed-kernel/{OFED}, {KERNEL}, x86_64: installed\n"
+    f"nvidia/{DRIVER}, {KERNEL}, x86_64: installed\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +170,9 @@ def test_who_calls_the_rebuild_by_version_of_dkms(
             "/etc/dnf/plugins/post-transaction-actions.d/gdr-toolkit.action",
             "/etc/kernel/install.d/95-gdr-toolkit.install",
         ], id="rhel"),
-        pytest.param("ID=sles\nVERSION_ID=15.6\n", ["/usr/lib/zypp/plugins/commit/gdr-toolkit"], id="suse"),
+        pytest.param("ID=sles\nVERSION_ID=15.6\n", [
+            "/usr/lib/zypp/plugins/commit/gdr-toolkit",
+        ], id="suse"),
     ],
 )  # fmt: skip
 def test_who_calls_the_rebuild_by_family(os_release: str, expected: list[str]) -> None:
