@@ -27,7 +27,7 @@ swap() ( # swap SCRATCH KERNEL PACKAGE VERSION; 1 where all is as it was before
     done <"$journal/list"
     printf '%s\n' "$kernel" "$arch" "$package" "$version" "$(readlink "$tree/kernel-$kernel-$arch")" >"$journal/about"
     [ ! -d "$tree/original_module/$kernel/$arch" ] || : >"$journal/originals"
-    sync
+    swap_flush "$journal" "$at/.gdr-new/module"
     mv "$journal/about" "$journal/ready" || swap_litter || exit 1
 
     if swap_tree && swap_install && swap_check; then
@@ -39,6 +39,10 @@ swap() ( # swap SCRATCH KERNEL PACKAGE VERSION; 1 where all is as it was before
     swap_back "$journal"
     exit 1
 )
+
+swap_flush() { # swap_flush PATH...: is on disk. Not all that the machine has to write: that may take minutes
+    find "$@" -exec sync {} + 2>/dev/null || sync
+}
 
 swap_litter() { # always fails
     rm -rf "$journal" "$at/.gdr-new"
@@ -68,7 +72,7 @@ swap_install() { # by renaming where this package is installed already, else by 
         name=${file##*/}
         cp -p "$file" "$place/.$name.gdr-new" && chmod 644 "$place/.$name.gdr-new" || return 1
     done
-    sync
+    swap_flush "$place"/.*.gdr-new
     for file in "$at/$arch/module"/*.ko*; do
         name=${file##*/}
         mv -f "$place/.$name.gdr-new" "$place/$name" || return 1

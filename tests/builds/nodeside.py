@@ -23,7 +23,8 @@ _OURS = {
     "/etc/kernel/postinst.d/zz-gdr-toolkit": "kernel/rebuild.sh.j2",
     REBUILD: "dkms/rebuild.sh.j2",
 }
-_AFTER = "/etc/dkms/framework.conf.d/gdr-toolkit-rebuild.conf"
+PEERMEM_SOURCE = f"/usr/src/{DRIVER}-{VERSION}/nvidia-peermem/nvidia-peermem.c"
+AFTER = "/etc/dkms/framework.conf.d/gdr-toolkit-rebuild.conf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def place_program(box: Sandbox) -> None:
     for path, template in _OURS.items():
         box.write(path, render_text(template, {}), 0o755)
     if box.run("dkms", "--version").out.strip() >= "dkms-3.2":
-        box.write(_AFTER, render_text("dkms/after-transaction.conf.j2", {}))
+        box.write(AFTER, render_text("dkms/after-transaction.conf.j2", {}))
     parts = ("gate.sh", "aside.sh", "swap.sh")
     text = "\n".join((TEMPLATES / "dkms" / each).read_text() for each in parts)
     box.write(FUNCTIONS, f'{text}\n"$@"\n')

@@ -13,13 +13,12 @@ from hashlib import sha256
 
 import pytest
 
-from tests.builds import stubs
-from tests.builds.layers import stack
 from tests.builds.nodeside import (
+    AFTER,
     DRIVER,
     FUNCTIONS,
-    OFED,
     PEERMEM,
+    PEERMEM_SOURCE,
     REBUILD,
     TREES,
     VERSION,
@@ -32,12 +31,10 @@ from tests.builds.nodeside import (
     rebuild,
 )
 from tests.builds.sandbox import PATH, Sandbox
-from toolkit.change.templates import render_text
 
 pytestmark = pytest.mark.builds
 
 CONFTEST = f"/usr/src/{DRIVER}-{VERSION}/conftest.sh"
-SOURCE = f"/usr/src/{DRIVER}-{VERSION}/nvidia-peermem/nvidia-peermem.c"
 SCRATCH = "/root/scratch"
 BIN = "/usr/local/sbin"  # the first folder of PATH
 # Ends itself and all that called it, on the time that $AT says; else it does what it is named.
@@ -80,7 +77,7 @@ def base(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     """A node where another OFED is installed, so that nvidia-peermem is to be rebuilt."""
     with node(request.param) as box:
         kernel = kernel_of(box)
-        box.run("rm", "-f", "/etc/dkms/framework.conf.d/gdr-toolkit-rebuild.conf")
+        box.run("rm", "-f", AFTER)
         new_ofed(box, "25.01", kernel)
         yield box
 
@@ -127,7 +124,7 @@ def test_a_stub_is_refused(box: Sandbox) -> None:
 
 @OLD
 def test_a_source_that_does_not_compile(box: Sandbox) -> None:
-    with box.path(SOURCE).open("a") as source:
+    with box.path(PEERMEM_SOURCE).open("a") as source:
         source.write("#error this kernel is too new\n")
     refused(box, kernel_of(box), "#error this kernel is too new")
 
@@ -153,7 +150,7 @@ def _swap(box: Sandbox, kernel: str, **env: str) -> int:
     return box.run(*words, check=False, env=env).status
 
 
-@BOTH
+@OLD
 def test_a_full_disk_while_it_is_put_in_place(ready: Sandbox) -> None:
     kernel = kernel_of(ready)
     before = State.of(ready, kernel)
@@ -165,7 +162,7 @@ def test_a_full_disk_while_it_is_put_in_place(ready: Sandbox) -> None:
     assert loadable(ready, kernel)
 
 
-@BOTH
+@OLD
 def test_depmod_fails_and_the_swap_is_taken_back(ready: Sandbox) -> None:
     kernel = kernel_of(ready)
     before = State.of(ready, kernel)
@@ -174,7 +171,7 @@ def test_depmod_fails_and_the_swap_is_taken_back(ready: Sandbox) -> None:
     assert State.of(ready, kernel) == before
 
 
-@BOTH
+@OLD
 def test_a_kill_at_any_moment_of_the_swap(ready: Sandbox) -> None:
     """By renames, which are all that it does to what lies there: before and after each."""
     kernel = kernel_of(ready)
@@ -241,74 +238,14 @@ def test_a_kill_in_the_middle_of_the_build(box: Sandbox) -> None:
 
 @OLD
 def test_what_failed_is_not_tried_at_each_transaction(box: Sandbox) -> None:
-    with box.path(SOURCE).open("a") as source:
+    with box.path(PEERMEM_SOURCE).open("a") as source:
         source.write("#error this kernel is too new\n")
     assert rebuild(box, "--hook")[0] == 0
     started = time.monotonic()
     _, said = rebuild(box, "--hook")
     assert "failed before, and nothing has changed since" in said[0]
     assert time.monotonic() - started < 10
-    with box.path(SOURCE).open("a") as source:
+    with box.path(PEERMEM_SOURCE).open("a") as source:
         source.write("/* mended? */\n")
     _, said = rebuild(box, "--hook")
     assert "not rebuilt" in said[0]
-
-
-# --- why it is done this way ----------------------------------------------------------------
-
-
-def test_dkms_itself_uninstalls_before_it_rebuilds_a_dependant() -> None:
-    """The reason for not setting BUILD_DEPENDS_REBUILD: it costs the good module, and the
-    update of OFED its success.
-    """
-    with node("trixie") as box:
-        kernel = kernel_of(box)
-        box.run("rm", "-f", "/etc/dkms/framework.conf.d/gdr-toolkit-rebuild.conf")
-        box.write("/etc/dkms/nvidia-peermem.conf", 'BUILD_DEPENDS_REBUILD="yes"\n')
-        with box.path(SOURCE).open("a") as source:
-            source.write("#error this kernel is too new\n")
-        stub = stubs.ofed(box, "25.01")
-        box.run("dkms", "build", stub.name, "-k", kernel)
-        assert box.run("dkms", "install", stub.name, "-k", kernel, check=False).status != 0
-        assert (OFED, "25.01", kernel) in installed(box)
-        assert ("nvidia-peermem", VERSION, kernel) not in installed(box)
-        assert not loadable(box, kernel)
-
-
-@pytest.mark.parametrize("name", TREES)
-def test_what_dkms_makes_of_a_gate_that_says_no(name: str) -> None:
-    """The reason for a gate within MAKE: 3.0 passes over POST_BUILD, 3.2 keeps what it built."""
-    with node(name) as box:
-        kernel = kernel_of(box)
-        box.write("/usr/src/gated-1/Kbuild", "obj-m := gated.o\n")
-        box.write(
-            "/usr/src/gated-1/gated.c",
-            '#include <linux/module.h>\nMODULE_LICENSE("GPL");\n',
-        )
-        box.write("/usr/src/gated-1/no.sh", "#!/bin/sh\nexit 1\n", 0o755)
-        box.write(
-            "/usr/src/gated-1/dkms.conf",
-            'PACKAGE_NAME="gated"\nPACKAGE_VERSION="1"\nBUILT_MODULE_NAME[0]="gated"\n'
-            'DEST_MODULE_LOCATION[0]="/updates"\nPOST_BUILD="no.sh"\n',
-        )
-        box.run("dkms", "add", "gated/1")
-        done = box.run("dkms", "build", "gated/1", "-k", kernel, check=False)
-        assert (done.status == 0) is (name == "bookworm")
-        assert f"gated/1, {kernel}, x86_64: built" in box.run("dkms", "status").out
-
-
-@pytest.mark.parametrize("name", TREES)
-def test_a_stub_of_the_whole_driver_costs_neither_peermem_nor_the_driver(name: str) -> None:
-    with stack(name, peermem=True) as box:
-        kernel = box.kernel("6.1." if name == "bookworm" else "6.")
-        box.write(REBUILD, render_text("dkms/rebuild.sh.j2", {}), 0o755)
-        values = {"package": DRIVER, "ofed_dkms": OFED}
-        box.write(f"/etc/dkms/{DRIVER}.conf", render_text("dkms/driver.conf.j2", values))
-        before = module(box, kernel, f"{DRIVER}-peermem")
-        assert before.crcs
-        box.run("rm", "-rf", "/usr/src/ofa_kernel")  # nothing is seen of OFED any more
-        for verb in ("build", "install"):
-            box.run("dkms", verb, f"{DRIVER}/{VERSION}", "-k", kernel, "--force")
-        after = module(box, kernel, f"{DRIVER}-peermem")
-        assert after.sha256 == before.sha256
-        assert (DRIVER, VERSION, kernel) in installed(box)
