@@ -100,7 +100,7 @@ def _ofed(
             return None
         if given_exports(ground, kernel, Part.OFED) and version in {"", installed}:
             name = source.name if source else OFED_NAMES[0]
-            why = f"taken as it is installed for {kernel.release}"
+            why = "as it is installed"
             return Chosen(Part.OFED, name, installed, (), why, given=True)
     if source is None and not (needed or Part.OFED in asked):
         return None
@@ -130,7 +130,7 @@ def _driver(
     if source is None and not version:
         source = _newest(sources)  # no source of the installed one, and nobody named it
     if Part.DRIVER not in asked and installed is not None and version in {"", installed.version}:
-        why = f"taken as it is installed: {installed.path}"
+        why = "as it is installed"
         name = source.name if source else installed.module
         return Chosen(
             Part.DRIVER, name, installed.version, (), why, given=True,
