@@ -1,3 +1,4 @@
+# shellcheck shell=sh disable=SC2030,SC2031,SC2154 # subshells, so that variables are their own
 # Functions for POSIX sh, to be read after gate.sh: build a DKMS package aside.
 #
 #   aside SCRATCH KERNEL PACKAGE VERSION   its status is DKMS's; writes nothing outside SCRATCH

@@ -1,3 +1,4 @@
+# shellcheck shell=sh disable=SC2030,SC2031,SC2154 # subshells, so that variables are their own
 # Functions for POSIX sh: whether built modules would do their work on a kernel.
 #
 #   gate KERNEL FILE...   0 where each would; else a line "gate: FILE: WORD: SENTENCE" for each

@@ -1,3 +1,4 @@
+# shellcheck shell=sh disable=SC2030,SC2031,SC2154 # subshells, so that variables are their own
 # Functions for POSIX sh, to be read after gate.sh and aside.sh: put what was built aside in place.
 #
 #   swap SCRATCH KERNEL PACKAGE VERSION   what aside left there becomes DKMS's own build, installed
