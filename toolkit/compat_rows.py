@@ -22,6 +22,17 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(found)
 
 
+def _refuse_pattern(where: str, pattern: str) -> None:
+    """A site's slip is found where its file is read, not where a log is.
+
+    :raises ValueError: where it is no regular expression.
+    """
+    try:
+        re.compile(pattern)
+    except re.error as why:
+        raise ValueError(f"{where}: {why}") from why
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """What every row has."""
@@ -113,10 +124,7 @@ class Compiles(Span):
     note: str  # what was compiled, or what fails
 
     def __post_init__(self) -> None:
-        try:
-            re.compile(self.releases)
-        except re.error as why:
-            raise ValueError(f"{self.id}: {self.releases!r} is no regular expression") from why
+        _refuse_pattern(f"{self.id}: releases", self.releases)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,10 +163,7 @@ class Failure(Row):
     excluded: bool = False  # the package does not want that kernel: no failure
 
     def __post_init__(self) -> None:
-        try:
-            re.compile(self.pattern)
-        except re.error as why:
-            raise ValueError(f"compat.build_failures: {self.id}: pattern: {why}") from why
+        _refuse_pattern(f"compat.build_failures: {self.id}: pattern", self.pattern)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
