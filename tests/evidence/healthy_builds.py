@@ -47,6 +47,13 @@ FRAMES: dict[str, Override] = {
         "called by:\n/etc/kernel/postinst.d/dkms\n"
     ),
     "dkms-failures": "",
+    "rebuild-hooks": (  # those of the RHEL family too: tests change the family alone
+        "runs /usr/lib/gdr-toolkit/rebuild\n"
+        "text /etc/dkms/framework.conf.d/gdr-toolkit-rebuild.conf\n"
+        "runs /etc/kernel/header_postinst.d/zz-gdr-toolkit\n"
+        "runs /etc/kernel/install.d/95-gdr-toolkit.install\n"
+        "runs /etc/kernel/postinst.d/zz-gdr-toolkit\n"
+    ),
     "ofed-container": "",
     "openib-conf": "# openibd\nONBOOT=yes\nALLOW_STOP=yes\nFORCE_MODE=no\n",
     "openibd-state": (

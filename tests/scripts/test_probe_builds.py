@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from toolkit.checks.rebuilding import HOOKS
 from toolkit.evidence import Evidence, State
 from toolkit.facts.node import Node
+from toolkit.facts.ours import REBUILD, HookFile
 from toolkit.reach.collect import probe_script
 
 pytestmark = pytest.mark.shell
 
 SHELLS = [("dash", "-s"), ("busybox", "sh", "-s"), ("bash", "-s")]
+# Root without what makes it root for folders; others have no such rights anyway.
+_SETPRIV = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
+NO_RIGHTS = _SETPRIV if os.geteuid() == 0 else ()
 RUNNING, NEWER = "6.8.0-60-generic", "6.8.0-64-generic"
 LISTER = """\
 #!/bin/sh
@@ -143,3 +149,28 @@ def test_without_dkms_its_frames_are_absent(root: Path) -> None:
     evidence = read(root)
     assert evidence.frame("dkms-tree").state is State.ABSENT
     assert Node(evidence).build_failures == ()
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=[shell[0] for shell in SHELLS])
+def test_every_hook_of_ours_is_seen_and_whether_it_can_run(
+    root: Path, shell: tuple[str, ...]
+) -> None:
+    assert Node(read(root, shell)).rebuild_hooks == {}
+    plugin = "/usr/lib/python3.6/site-packages/dnf-plugins/post-transaction-actions.py"
+    for path in (REBUILD, plugin, *(hook.path for hook in HOOKS)):
+        _file(root / path[1:], "x")
+    (root / REBUILD[1:]).chmod(0o755)
+    (root / HOOKS[0].path[1:]).write_text("")
+    _file(root / "etc/kernel/postinst.d/dkms", "not ours")
+    expected = dict.fromkeys((plugin, *(hook.path for hook in HOOKS)), HookFile.TEXT)
+    found = Node(read(root, shell)).rebuild_hooks
+    assert found == expected | {REBUILD: HookFile.RUNS, HOOKS[0].path: HookFile.EMPTY}
+
+
+@pytest.mark.parametrize("closed", ["etc/kernel", "etc/kernel/postinst.d", "usr/lib"])
+def test_a_folder_that_cannot_be_looked_into_is_no_missing_hook(root: Path, closed: str) -> None:
+    (root / closed).mkdir(parents=True)
+    (root / closed).chmod(0o600)
+    frame = read(root, (*NO_RIGHTS, "sh", "-s")).frame("rebuild-hooks")
+    (root / closed).chmod(0o755)
+    assert (frame.state, frame.source) == (State.DENIED, f"/{closed}/")

@@ -94,7 +94,7 @@ def test_a_failure_says_what_was_found_and_what_to_do(suite: Suite) -> None:
     ended, text = ran.case("demo-stub", "peermem.stub")
     assert (ran.status, ended) == (1, "failure")
     assert "a stub: it imports nothing" in text
-    assert "dkms build --force nvidia" in text
+    assert "./invokew provision --hosts NODE, then on NODE: /usr/lib/gdr-toolkit/rebuild" in text
     assert "Traceback" not in text
 
 

@@ -37,7 +37,8 @@ TRANSLATED: dict[str, Override] = {
 NOT_LOADED: dict[str, Override] = {"module-state": without_module("nvidia_peermem")}
 NO_AUTOLOAD: dict[str, Override] = {"modules-load": ""}
 LITTLE_MEMLOCK: dict[str, Override] = {"limits": "", "service-limits": ""}
-STUBBED: dict[str, Override] = {"peermem-modinfo": STUB, **NOT_LOADED}
+NO_HOOKS: dict[str, Override] = {"rebuild-hooks": ""}
+STUBBED: dict[str, Override] = {"peermem-modinfo": STUB, **NOT_LOADED, **NO_HOOKS}
 OURS_BY_NAME = {
     "modules-load.peermem": "/etc/modules-load.d/gdr-toolkit.conf",
     "modprobe.peermem": "/etc/modprobe.d/gdr-toolkit.conf",
@@ -134,6 +135,11 @@ def _in_effect(
         after["limits"] = "".join(lines)
     if OURS_BY_NAME["limits.services"] in files:
         after["service-limits"] = "system.conf.d/gdr-toolkit.conf:DefaultLimitMEMLOCK=infinity\n"
+    hooks = str(changed.get("rebuild-hooks", HEALTHY["rebuild-hooks"]))
+    for change in plan.files:
+        if change.artefact.startswith("rebuild."):
+            hooks += f"{'runs' if change.mode & 0o111 else 'text'} {change.path}\n"
+    after["rebuild-hooks"] = hooks
     done = set(plan.triggers)
     if Trigger.BUILD_DKMS in done:
         after["peermem-modinfo"] = PEERMEM_INFO

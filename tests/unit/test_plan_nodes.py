@@ -13,6 +13,7 @@ from tests.evidence.frames import ABSENT, Override
 from tests.unit.planning import (
     LITTLE_MEMLOCK,
     NO_AUTOLOAD,
+    NO_HOOKS,
     NO_PT,
     NOT_LOADED,
     OURS_BY_NAME,
@@ -187,7 +188,8 @@ def test_a_fact_that_was_not_read_blocks_and_changes_nothing() -> None:
 
 
 AILMENTS = st.lists(
-    st.sampled_from([TRANSLATED, NOT_LOADED, NO_AUTOLOAD, LITTLE_MEMLOCK, STUBBED]), unique_by=id
+    st.sampled_from([TRANSLATED, NOT_LOADED, NO_AUTOLOAD, NO_HOOKS, LITTLE_MEMLOCK, STUBBED]),
+    unique_by=id,
 )
 FILES = st.lists(st.sampled_from(sorted(OURS_BY_NAME.values())), unique=True)
 

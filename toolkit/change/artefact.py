@@ -61,7 +61,7 @@ class Artefact:
     removed: tuple[Trigger, ...] = ()  # work that its removal calls for
     families: frozenset[str] = frozenset({"debian", "rhel", "suse"})
     mode: int = 0o644
-    chosen: Chooser | None = None  # in place of a template: one of the builds that are at hand
+    chosen: Chooser | None = None  # in place of values: a build at hand, or what then differs
 
     def owns(self, path: str) -> bool:
         """Whether a path that an earlier run placed is one of this artefact's."""

@@ -50,7 +50,7 @@ def driver_waits_for_ofed(node: Node, want: Want) -> Mapping[str, str] | None:
     if not node.ofed_dkms:
         raise Unsupported(
             f"{node.ofed.flavour} is not by DKMS, so the DKMS package {package} cannot wait for it",
-            hint=f"rebuild it by hand after each OFED update: dkms build {package}/VERSION --force",
+            hint="install OFED's kernel modules as its DKMS package",
         )
     return {"package": package, "ofed_dkms": node.ofed_dkms}
 

@@ -7,6 +7,8 @@ DKMS             3.2 and later: when it has installed something (post_transactio
 package manager  DKMS before 3.2; also where OFED or the driver does not come by DKMS
 kernel packages  Debian's and RHEL's, after DKMS's own hook
 ===============  ==========================================================================
+
+Their places are those that the check looks at.
 """
 
 from __future__ import annotations
@@ -14,67 +16,73 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from toolkit.change.artefact import Artefact, Values
+from toolkit.change.artefacts_modules import dkms_may_build
+from toolkit.checks.rebuilding import HOOKS, Hook, calls
 from toolkit.facts.node import Node
-from toolkit.want import Want
+from toolkit.facts.ours import REBUILD
+from toolkit.facts.rdma import OfedFlavour
+from toolkit.want import PeerPath, Want
 
-REBUILD = "/usr/lib/gdr-toolkit/rebuild"
-AFTER_TRANSACTION = (3, 2)  # the DKMS that has post_transaction
+_PROOFS = ("peermem.rebuild",)
 _BUILT = ("peermem.file", "peermem.stub")
+_NEW_KERNEL = "look after nvidia-peermem for a new kernel"
+_UPDATED = "rebuild nvidia-peermem when packages have changed what it rests on"
+_BY_DKMS = "rebuild nvidia-peermem when DKMS has changed what it rests on"
+_ROWS = {  # by the hook's id: title, template
+    "dkms": (_BY_DKMS, "dkms/after-transaction.conf.j2"),
+    "apt": (_UPDATED, "apt/rebuild.conf.j2"),
+    "dnf": (_UPDATED, "dnf/rebuild.action.j2"),
+    "zypper": (_UPDATED, "zypper/rebuild.sh.j2"),
+    "kernel": (_NEW_KERNEL, "kernel/rebuild.sh.j2"),
+    "headers": (_NEW_KERNEL, "kernel/rebuild.sh.j2"),
+    "kernel-install": (_NEW_KERNEL, "kernel/rebuild.install.j2"),
+}
 
 
 def rebuilding(*owners: Values) -> tuple[Artefact, ...]:
-    """The rows, for nodes that should have what one of ``owners`` places.
+    """The rows, for nodes where DKMS builds nvidia-peermem, or will by one of ``owners``.
 
     :param owners: values of the artefacts by which DKMS builds nvidia-peermem.
     """
 
     def built_here(node: Node, want: Want) -> Mapping[str, str] | None:
-        return {} if any(each(node, want) is not None for each in owners) else None
-
-    def by_dkms(node: Node, want: Want) -> Mapping[str, str] | None:
-        return built_here(node, want) if node.dkms_version.at_least(*AFTER_TRANSACTION) else None
-
-    def by_packages(node: Node, want: Want) -> Mapping[str, str] | None:
-        noticed = node.dkms_version.at_least(*AFTER_TRANSACTION)
-        if noticed and node.ofed_dkms and node.driver_dkms:
+        if want.path is not PeerPath.PEERMEM or node.ofed.flavour is OfedFlavour.INBOX:
             return None
-        return built_here(node, want)
+        if not dkms_may_build(node, want):
+            return None
+        there = node.peermem_dkms or any(each(node, want) is not None for each in owners)
+        return {} if there else None
 
-    def row(
-        name: str, title: str, path: str, template: str, values: Values, *families: str, mode: int
-    ) -> Artefact:
-        return Artefact(
-            name,
-            title,
-            path,
-            template,
-            values,
+    def called(hook: Hook) -> Values:
+        def values(node: Node, want: Want) -> Mapping[str, str] | None:
+            return built_here(node, want) if calls(hook.caller, node) else None
+
+        return values
+
+    program = Artefact(
+        "rebuild.program",
+        "rebuild what no longer fits, aside, and keep what works",
+        REBUILD,
+        "dkms/rebuild.sh.j2",
+        built_here,
+        (),
+        _PROOFS,
+        needs=_BUILT,  # they build nothing now: what does is before them in the plan
+        mode=0o755,
+    )
+    hooks = (
+        Artefact(
+            f"rebuild.{hook.id}",
+            _ROWS[hook.id][0],
+            hook.path,
+            _ROWS[hook.id][1],
+            called(hook),
             (),
-            _BUILT,
-            needs=_BUILT,  # they build nothing now: what does is before them in the plan
-            families=frozenset(families or ("debian", "rhel", "suse")),
-            mode=mode,
+            _PROOFS,
+            needs=_BUILT,
+            families=hook.families,
+            mode=0o755 if hook.executable else 0o644,
         )
-
-    new_kernel = "look after nvidia-peermem for a new kernel"
-    updated = "rebuild nvidia-peermem when packages have changed what it rests on"
-    return (
-        row("rebuild.program", "rebuild what no longer fits, aside, and keep what works",
-            REBUILD, "dkms/rebuild.sh.j2", built_here, mode=0o755),
-        row("rebuild.dkms", "rebuild nvidia-peermem when DKMS has changed what it rests on",
-            "/etc/dkms/framework.conf.d/gdr-toolkit-rebuild.conf",
-            "dkms/after-transaction.conf.j2", by_dkms, mode=0o644),
-        row("rebuild.apt", updated, "/etc/apt/apt.conf.d/zz-gdr-toolkit",
-            "apt/rebuild.conf.j2", by_packages, "debian", mode=0o644),
-        row("rebuild.dnf", updated,
-            "/etc/dnf/plugins/post-transaction-actions.d/gdr-toolkit.action",
-            "dnf/rebuild.action.j2", by_packages, "rhel", mode=0o644),
-        row("rebuild.zypper", updated, "/usr/lib/zypp/plugins/commit/gdr-toolkit",
-            "zypper/rebuild.sh.j2", by_packages, "suse", mode=0o755),
-        row("rebuild.kernel", new_kernel, "/etc/kernel/postinst.d/zz-gdr-toolkit",
-            "kernel/rebuild.sh.j2", built_here, "debian", mode=0o755),
-        row("rebuild.headers", new_kernel, "/etc/kernel/header_postinst.d/zz-gdr-toolkit",
-            "kernel/rebuild.sh.j2", built_here, "debian", mode=0o755),
-        row("rebuild.kernel-install", new_kernel, "/etc/kernel/install.d/95-gdr-toolkit.install",
-            "kernel/rebuild.install.j2", built_here, "rhel", mode=0o755),
-    )  # fmt: skip
+        for hook in HOOKS
+    )
+    return (program, *hooks)

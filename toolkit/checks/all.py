@@ -33,6 +33,7 @@ from toolkit.checks import (
     peermem,
     platform,
     rdma,
+    rebuilding,
     roce,
     secureboot,
 )
@@ -88,6 +89,7 @@ ALL: tuple[Check, ...] = (
     peermem.loaded_vs_disk,
     peermem.autoload,
     peermem.legacy_conflict,
+    rebuilding.rebuild,
     modules.blacklist,
     modules.origin,
     ofed.flavor,

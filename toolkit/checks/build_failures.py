@@ -53,16 +53,23 @@ def cause_of(lines: Iterable[str], compat: Compat | None = None) -> tuple[Failur
     kept = [line for line in dict.fromkeys(kept) if not _NOISE.search(line)]
     for row in _ordered((compat or shipped()).build_failures):
         pattern = re.compile(row.pattern)
-        for line in kept:
-            if pattern.search(line):
-                return row, line.strip()
+        found = next((line for line in kept if pattern.search(line)), None)
+        # What a package manager prints is of many modules: one that is not wanted for this
+        # kernel does not excuse another that failed.
+        others = (line for line in kept if not pattern.search(line))
+        if found is None or (row.excluded and telling(others)):
+            continue
+        return row, found.strip()
     return None
 
 
 @lru_cache(maxsize=4)
 def _ordered(rows: tuple[Failure, ...]) -> tuple[Failure, ...]:
-    """Rows that tell why before those that tell only that; a site's own stand behind ours."""
-    return tuple(sorted(rows, key=lambda row: row.last))
+    """Rows that tell why before those that tell only that; a site's own stand behind ours.
+
+    That a module is not wanted comes between: any failure counts before it.
+    """
+    return tuple(sorted(rows, key=lambda row: (row.last, row.excluded)))
 
 
 def explain(

@@ -28,7 +28,7 @@ NO_GDRCOPY = "GDRCopy's gdrdrv is not installed (from 2.6 on, and with CUDA 13.3
     "gdrcopy.driver",
     impact=Impact.SLOW,
     source="NVIDIA/gdrcopy CHANGELOG, src/gdrdrv/gdrdrv.c and Makefile; issues 30, 139, 266",
-    fix="rebuild gdrdrv against the driver (dkms install gdrdrv/VERSION --force), then reload it",
+    fix="/usr/lib/gdr-toolkit/rebuild, which provision places, builds gdrdrv again; then reload it",
 )
 def gdrcopy(node: Node, want: Want) -> Finding:
     """GDRCopy's module is loaded and was built for this driver.

@@ -186,7 +186,10 @@ def _install(builds: list[DkmsBuild], kernels: list[str], ill: list[str]) -> str
         return f"dkms install {module}/{version} -k {kernel}"
     if "/" in module and kernel in kernels:  # its files are gone from DKMS's own folder
         again = f"{module} -k {kernel}"
-        return f"dkms build --force {again} && dkms install --force {again}"
+        see = f"./invokew build --on NODE --kernel {kernel}"
+        return (
+            f"see that it builds ({see}), then dkms build {again} && dkms install --force {again}"
+        )
     broken = module.partition(":")[0]
     return f"restore /usr/src/{broken.replace('/', '-')}, or dkms remove {broken} --all"
 

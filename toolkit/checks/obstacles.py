@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toolkit.checks.path import REGISTER
+from toolkit.checks.remedy import build_again
 from toolkit.checks.signatures import refused
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.kernel import module_name
@@ -32,19 +33,17 @@ class Obstacle:
 
 
 def rebuild(node: Node) -> str:
-    """The command that builds nvidia-peermem again.
+    """The step that builds nvidia-peermem again for the running kernel.
 
     For hints alone: what is not known is left out of it.
     """
     try:
         name = node.peermem_dkms or node.driver_dkms
-        version = next((each.version for each in node.dkms if each.module == name), "")
     except (NoEvidence, Unparsable):
-        name = version = ""
-    if not version:
+        name = ""
+    if not name:
         return f"rebuild nvidia-peermem for {node.kernel}: ./invokew provision"
-    which = f"{name}/{version} -k {node.kernel}"
-    return f"dkms build --force {which} && dkms install --force {which}"
+    return build_again(node, node.kernel)
 
 
 def image_of(node: Node) -> ModuleImage | None:

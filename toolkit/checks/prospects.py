@@ -22,7 +22,7 @@ from toolkit.checks.check import (
 )
 from toolkit.checks.kernel import built_in
 from toolkit.checks.prospect_boot import Boot, entry_of, signatures
-from toolkit.checks.remedy import files_of, image_package, modules_hint, ofed_first
+from toolkit.checks.remedy import build_again, files_of, image_package, modules_hint, ofed_first
 from toolkit.checks.role import PASSED_THROUGH
 from toolkit.errors import NoEvidence
 from toolkit.facts.kernel import module_name
@@ -134,7 +134,7 @@ def _peermem(node: Node, want: Want, boot: Boot) -> Finding:
         return unknown(f"not alike: {names}", hint="keep the one that depends on nvidia and OFED")
     found = _unfit(files[0], boot)
     if found:
-        return failed(found, expected=expected, hint=_again(hint))
+        return failed(found, expected=expected, hint=_again(node, hint, boot))
     return _peermem_beside(node, files[0], boot, hint)
 
 
@@ -149,11 +149,9 @@ def _unfit(file: ModuleFile, boot: Boot) -> str:
     return f"depends on {', '.join(sorted(names))} only"
 
 
-def _again(hint: str) -> str:
-    """What is built already is not built anew without force."""
-    return re.sub(
-        r"dkms install (\S+ -k \S+)$", r"dkms build --force \1 && dkms install --force \1", hint
-    )
+def _again(node: Node, hint: str, boot: Boot) -> str:
+    """DKMS does not build anew what it has built: another step than its own is called for."""
+    return re.sub(r"dkms install \S+ -k \S+$", lambda _: build_again(node, boot.release), hint)
 
 
 def _peermem_beside(node: Node, file: ModuleFile, boot: Boot, hint: str) -> Finding:
@@ -169,7 +167,7 @@ def _peermem_beside(node: Node, file: ModuleFile, boot: Boot, hint: str) -> Find
     if core is not None and core.version and core.kernel != file.kernel:
         return unknown(
             f"built for {file.kernel}, beside {node.ofed.flavour} built for {core.kernel}",
-            hint=_again(hint),
+            hint=_again(node, hint, boot),
         )
     return passed(
         f"nvidia-peermem {file.version}, depends on {', '.join(file.depends)}",

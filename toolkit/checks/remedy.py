@@ -9,6 +9,7 @@ from toolkit.facts.dkms import DkmsState
 from toolkit.facts.kernel import InstalledKernel
 from toolkit.facts.modules import ModuleFile
 from toolkit.facts.node import Node
+from toolkit.facts.ours import REBUILD
 
 _RHEL = {"rhel", "fedora", "centos", "rocky", "almalinux", "ol", "amzn"}
 _SUSE = {"suse", "sles", "opensuse", "opensuse-leap", "opensuse-tumbleweed"}
@@ -26,7 +27,7 @@ def files_of(node: Node, release: str, module: str = "") -> list[ModuleFile]:
     return sorted(found, key=lambda each: each.origin == "inbox")
 
 
-def _family(node: Node) -> str:
+def family_of(node: Node) -> str:
     """ "debian", "rhel", "suse", or "" where that is not known."""
     try:
         ids = {node.distro.id, *node.distro.like}
@@ -39,9 +40,22 @@ def _family(node: Node) -> str:
     return "suse" if ids & _SUSE else ""
 
 
+def build_again(node: Node, release: str) -> str:
+    """The step that builds nvidia-peermem of DKMS again, aside: what works is not lost over it.
+
+    DKMS's own --force deletes the last good build before it begins the next.
+    """
+    command = f"{REBUILD} --kernel {release} --peermem"
+    try:
+        there = node.can_rebuild
+    except (NoEvidence, Unparsable):
+        there = False
+    return command if there else f"./invokew provision --hosts NODE, then on NODE: {command}"
+
+
 def headers_package(node: Node, release: str) -> str:
     """The package with the headers of a kernel; flavours of RHEL have their own."""
-    match _family(node):
+    match family_of(node):
         case "debian":
             return f"linux-headers-{release}"
         case "rhel":
@@ -69,7 +83,7 @@ def image_package(node: Node, release: str) -> str:
         "debian": f"linux-image-{release}",
         "rhel": f"kernel-{flavour}{version}",
         "suse": "kernel-default",
-    }.get(_family(node), f"the kernel {release}")
+    }.get(family_of(node), f"the kernel {release}")
     return f"{image} and {headers_package(node, release)}"
 
 
@@ -79,7 +93,7 @@ def of_another_distribution(node: Node, release: str) -> str:
     The RHEL family writes the distribution into each release, and others never do.
     """
     tagged = re.search(r"\.(?:el|fc|amzn)\d", release) is not None
-    family = _family(node)
+    family = family_of(node)
     if (family == "rhel") != tagged and family:
         return f"{release} is named like no kernel of {node.distro.id}"
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from toolkit.demo.hooks import hooks
 from toolkit.demo.recipe import Family, Recipe
 from toolkit.demo.tree import Tree
 
@@ -65,6 +66,8 @@ def disk(recipe: Recipe) -> Tree:
     tree.text("etc/modprobe.d/mlnx.conf", "options mlx5_core probe_vf=1\n")
     tree.text(_DKMS_HOOK[recipe.family], "#!/bin/sh\n# calls dkms autoinstall\n")
     _autoload(tree, recipe)
+    if recipe.hooks and recipe.family is Family.UBUNTU and recipe.machine.gpus:
+        hooks(tree)
     if not recipe.machine.acs:
         _acs_off(tree)
     if recipe.memlock:

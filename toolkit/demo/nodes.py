@@ -21,11 +21,12 @@ from toolkit.errors import UsageError
 
 _HEALTHY = Recipe("healthy")
 _IOMMU = Recipe("iommu", arguments=(), memlock=False)
-_STUB = Recipe("stub", stub=True, autoload=False)
+_STUB = Recipe("stub", stub=True, autoload=False, hooks=False)
 _KERNEL = Recipe(
     "kernel",
     kernels=(UBUNTU_KERNEL, UBUNTU_NEWER),
     built_for=(UBUNTU_KERNEL,),
+    hooks=False,
 )
 _ROCKY = Recipe(
     "rocky",
@@ -34,6 +35,7 @@ _ROCKY = Recipe(
     built_for=(ROCKY_KERNEL,),
     arguments=("intel_iommu=on",),
     autoload=False,
+    hooks=False,
     memlock=False,
     machine=Machine(vendor="Dell Inc.", product="PowerEdge XE9680"),
 )

@@ -21,9 +21,15 @@ class Tree:
     files: dict[str, bytes] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
+    programs: set[str] = field(default_factory=set)  # those of the files that can be executed
 
     def text(self, path: str, content: str) -> None:
         self.files[path] = content.encode()
+
+    def program(self, path: str, content: str) -> None:
+        """A file that can be executed."""
+        self.text(path, content)
+        self.programs.add(path)
 
     def line(self, path: str, content: str) -> None:
         """A file of one line, as most of /sys is."""
@@ -73,6 +79,8 @@ class Tree:
                 file.write(content)
             if path.startswith("sys/"):
                 written[content] = place
+        for path in self.programs:
+            (root / path).chmod(0o755)
         for path, target in self.links.items():
             os.symlink(target, f"{base}/{path}")  # noqa: PTH211  # likewise
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from toolkit.errors import Unparsable
 from toolkit.facts.lines import named_lines
+
+REBUILD = "/usr/lib/gdr-toolkit/rebuild"  # the program that builds aside, judges and exchanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +43,26 @@ def parse_contents(text: str) -> dict[str, str]:
     for path, line in named_lines(text, "our files"):
         contents[f"/{path}"] = contents.get(f"/{path}", "") + line + "\n"
     return contents
+
+
+class HookFile(StrEnum):
+    """What lies where a hook of ours would."""
+
+    RUNS = "runs"  # can be executed
+    TEXT = "text"
+    EMPTY = "empty"
+
+
+def parse_hooks(text: str) -> dict[str, HookFile]:
+    """Read "runs PATH", "text PATH" and "empty PATH" lines, by path.
+
+    :raises Unparsable: at a line that is not of this form.
+    """
+    files: dict[str, HookFile] = {}
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
+        word, _, path = line.partition(" ")
+        try:
+            files[path] = HookFile(word)
+        except ValueError as why:
+            raise Unparsable("hooks", line, number) from why
+    return files

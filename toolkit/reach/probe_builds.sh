@@ -35,6 +35,34 @@ dkms_tree() {
         /usr/lib/systemd/system/dkms.service '/etc/systemd/system/*.wants/dkms.service'
 }
 
+shut_away() { # shut_away FOLDER...: the first that cannot be looked into, or one above it
+    for folder; do
+        while [ -n "$folder" ] && [ ! -e "$root$folder" ]; do folder=${folder%/*}; done
+        if [ ! -r "$root$folder/" ] || [ ! -x "$root$folder/" ]; then echo "$folder/" && return; fi
+    done
+}
+
+hooks() { # what of ours has nvidia-peermem rebuilt, and the plugin without which dnf does not call it
+    for found in "$root"/usr/lib/gdr-toolkit/rebuild "$root"/etc/dkms/framework.conf.d/*gdr-toolkit* \
+        "$root"/etc/apt/apt.conf.d/*gdr-toolkit* "$root"/etc/dnf/plugins/*/*gdr-toolkit* \
+        "$root"/usr/lib/zypp/plugins/commit/*gdr-toolkit* "$root"/etc/kernel/*.d/*gdr-toolkit* \
+        "$root"/usr/lib/python3*/site-packages/dnf-plugins/post-transaction-actions.py; do
+        [ -f "$found" ] || continue
+        if [ ! -s "$found" ]; then kind=empty
+        elif [ -x "$found" ]; then kind=runs
+        else kind=text; fi
+        echo "$kind ${found#"$root"}"
+    done
+}
+
+rebuild_hooks() { # the frame
+    shut=$(shut_away /usr/lib/gdr-toolkit /etc/dkms/framework.conf.d /etc/apt/apt.conf.d \
+        /etc/dnf/plugins/post-transaction-actions.d /usr/lib/zypp/plugins/commit /etc/kernel/postinst.d \
+        /etc/kernel/header_postinst.d /etc/kernel/install.d)
+    if [ -n "$shut" ]; then frame rebuild-hooks denied "$shut"
+    else take rebuild-hooks 'the places of hooks' hooks; fi
+}
+
 build_failures() { # DKMS keeps the build folder only after a failure
     for log in "$root"/var/lib/dkms/*/*/build/make.log; do
         [ -e "$log" ] || continue
@@ -105,6 +133,7 @@ probe_builds() {
         take dkms-tree /var/lib/dkms dkms_tree
         take dkms-failures '/var/lib/dkms/*/*/build/make.log' build_failures
     fi
+    rebuild_hooks
     take ofed-container /run/mellanox/drivers names /run/mellanox/drivers '/run/mellanox/drivers/*'
     file openib-conf /etc/infiniband/openib.conf
     openibd_units

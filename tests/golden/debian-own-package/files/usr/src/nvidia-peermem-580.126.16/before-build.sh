@@ -22,6 +22,12 @@ first() { # first FILE...: the first that exists
     done
 }
 
+with_symbols() { # with_symbols FOLDER...: the first whose symbols have the peer-memory interface
+    for folder; do
+        if exports "$folder/Module.symvers" ib_register_peer_memory_client; then echo "$folder" && return; fi
+    done
+}
+
 source=$(first "$tree"/nvidia*/"$driver"/source/kernel-open/nvidia-peermem/nvidia-peermem.c \
     "$tree"/nvidia*/"$driver"/source/nvidia-peermem/nvidia-peermem.c \
     /usr/src/nvidia*-"$driver"/kernel-open/nvidia-peermem/nvidia-peermem.c \
@@ -29,7 +35,7 @@ source=$(first "$tree"/nvidia*/"$driver"/source/kernel-open/nvidia-peermem/nvidi
 [ -n "$source" ] || stop "no source of driver $driver below /usr/src"
 source=${source%/nvidia-peermem/*}
 # What the vendor's Makefile and conftest need to build this one module of the driver.
-rm -rf kernel-open refused extra.symvers
+rm -rf kernel-open refused extra.symvers borrowed
 mkdir kernel-open.part
 for file in "$source"/*; do
     if [ -f "$file" ]; then cp "$file" kernel-open.part/; fi
@@ -38,18 +44,20 @@ cp -R "$source/common" "$source/nvidia-peermem" kernel-open.part/
 
 # The driver's conftest and its Kbuild look for OFED in different places. The first decides
 # whether the module has a body, the second which symbol versions it gets: they must agree.
+# OFED's modules for a kernel are taken before the kernel's own, so its symbols are too.
 ofed=/usr/src/ofa_kernel
 own=/lib/modules/$kernel/build/Module.symvers
-if exports "$own" ib_register_peer_memory_client; then
+decides=$(with_symbols "$ofed/$kbuild_arch/$kernel" "$ofed/$kernel")
+if [ -z "$decides" ] && exports "$own" ib_register_peer_memory_client; then
     gives=$own
 else
-    decides='' gives=$(first "$ofed/$arch/$kernel" "$ofed/$kernel" "$ofed/default")
-    for seen in "$ofed/$kbuild_arch/$kernel" "$ofed/$kernel" "$ofed/default"; do
-        if [ -z "$decides" ] && exports "$seen/Module.symvers" ib_register_peer_memory_client; then decides=$seen; fi
-    done
+    gives=$(first "$ofed/$arch/$kernel" "$ofed/$kernel" "$ofed/default")
+    [ -n "$decides" ] || decides=$(with_symbols "$ofed/default")
     [ -n "$decides" ] || stop "OFED has no symbols for kernel $kernel: build OFED first"
     [ "$(readlink -f "$decides")" = "$(readlink -f "$gives")" ] ||
         stop "conftest would read $decides and Kbuild $gives: link $ofed/$kernel to the right one"
+    # That of another kernel may fit, but only what is installed for this one can tell.
+    case $(readlink -f "$gives") in */"$kernel") ;; *) : >borrowed ;; esac
     gives=$gives/Module.symvers
 fi
 cat "$gives" >symvers.part
@@ -58,7 +66,7 @@ cat "$gives" >symvers.part
 # Never by the values that nm shows: since kernel 5.19 those are not the checksums.
 kept=$(first "$tree"/nvidia*/"$driver/$kernel/$arch"/module/Module.symvers)
 if [ -n "$kept" ] && exports "$kept" nvidia_p2p_get_pages; then
-    cat "$kept" >>symvers.part
+    grep '	nvidia_' "$kept" >>symvers.part # kernels before 5.8 note there those of an older OFED too
 else
     module=$(modprobe -S "$kernel" -R symbol:nvidia_p2p_get_pages 2>/dev/null | head -n 1)
     [ -n "$module" ] || stop "no module of driver $driver is installed for kernel $kernel"
