@@ -113,11 +113,16 @@ aside_whole() { # aside_whole FOLDER: there are modules, and each can be read to
     [ "$count" -gt 0 ] || aside_stop "DKMS reports success and left no module"
 }
 
-aside_symvers() { # aside_symvers FOLDER: Module.symvers there, for DKMS keeps one only from 3.1.3 on
-    if [ -e "$1/Module.symvers" ]; then return 0; fi
+aside_symvers() { # aside_symvers FOLDER: Module.symvers there, of what these modules export themselves
+    names=' ' rows=''
+    [ ! -e "$1/Module.symvers" ] || rows=$1/Module.symvers # DKMS keeps one only from 3.1.3 on
     for file in "$1"/*.ko*; do
         name=$(modinfo -F name "$file" 2>/dev/null)
-        name=${name:-$(basename "${file%%.ko*}")}
-        gate_exports "$file" | awk -v name="$name" '{ print $1 "\t" $2 "\t" name "\tEXPORT_SYMBOL\t" }'
-    done >"$1/Module.symvers"
+        name=${name:-$(basename "${file%%.ko*}")} names="$names$name "
+        [ -n "$rows" ] || gate_exports "$file" | awk -v name="$name" '{ print $1 "\t" $2 "\t" name "\tEXPORT_SYMBOL\t" }'
+    done >"$1/symvers.part"
+    # Kernels before 5.8 note there what was linked against too, and who was is no witness to it.
+    [ -z "$rows" ] || awk -F '\t' -v names="$(echo "$names" | tr - _)" '
+        { n = split($3, part, "/"); gsub("-", "_", part[n]) } index(names, " " part[n] " ")' "$rows" >"$1/symvers.part"
+    mv -f "$1/symvers.part" "$1/Module.symvers"
 }

@@ -79,7 +79,10 @@ gate_provider() { # gate_provider KERNEL SYMBOL DEPENDS: "CRC MODULE ORIGIN" of 
 gate() ( # gate KERNEL FILE...: a line "gate: FILE: WORD: SENTENCE" for each that would not work
     kernel=$1 status=0
     shift
-    work=$(mktemp -d) || exit 1
+    if ! work=$(mktemp -d); then
+        for file; do name=${file##*/} && gate_says unknown 'there is no room to look into it'; done
+        exit 1
+    fi
     trap 'rm -rf "$work"' EXIT
     for file; do
         gate_one "$kernel" "$file" || status=1

@@ -22,24 +22,32 @@ swap() ( # swap SCRATCH KERNEL PACKAGE VERSION; 1 where all is as it was before
     mkdir -p "$journal/files" "$at" || exit 1
     if [ ! -L "$tree/$version/source" ]; then ln -s "/usr/src/$package-$version" "$tree/$version/source" || exit 1; fi
     { cp -Rp "$new" "$at/.gdr-new" && : >"$at/.gdr-new/.swap"; } || swap_litter || exit 1
-    swap_installed "$kernel" "$new" "$tree/kernel-$kernel-$arch/module" >"$journal/list"
-    while read -r file; do
-        mkdir -p "$journal/files${file%/*}" && cp -p "$file" "$journal/files$file" || swap_litter || exit 1
+    # What is not in the list is removed when all is taken back, so half a list must not count.
+    swap_installed "$kernel" "$new" "$tree/kernel-$kernel-$arch/module" >"$journal/list" || swap_litter || exit 1
+    while read -r file; do # a link as a link: it may lead nowhere
+        mkdir -p "$journal/files${file%/*}" && cp -Pp "$file" "$journal/files$file" || swap_litter || exit 1
     done <"$journal/list"
-    printf '%s\n' "$kernel" "$arch" "$package" "$version" "$(readlink "$tree/kernel-$kernel-$arch")" >"$journal/about"
-    [ ! -d "$tree/original_module/$kernel/$arch" ] || : >"$journal/originals"
+    originals=''
+    [ ! -d "$tree/original_module/$kernel/$arch" ] || originals=1
+    printf '%s\n' "$kernel" "$arch" "$package" "$version" "$originals" "$(readlink "$tree/kernel-$kernel-$arch")" \
+        >"$journal/about" || swap_litter || exit 1
     swap_flush "$journal" "$at/.gdr-new/module"
     mv "$journal/about" "$journal/ready" || swap_litter || exit 1
+    swap_flush "$journal"
 
     if swap_tree && swap_install && swap_check; then
         rm -f "$journal/ready" # from here on the new build counts
-        rm -rf "$journal" "$at/.gdr-old" "$at/$arch/.swap"
-        rmdir "$swap_journals/$kernel" "$swap_journals" 2>/dev/null
+        swap_over
         exit 0
     fi
     swap_back "$journal"
     exit 1
 )
+
+swap_over() { # the journal holds nothing to take back any more
+    rm -rf "$journal" "$at/.gdr-old" "$at/.gdr-new" "$at/$arch/.swap"
+    rmdir "$at" "$swap_journals/$kernel" "$swap_journals" 2>/dev/null || :
+}
 
 swap_flush() { # swap_flush PATH...: is on disk. Not all that the machine has to write: that may take minutes
     find "$@" -exec sync {} + 2>/dev/null || sync
@@ -122,29 +130,39 @@ mend() ( # takes back what a run left half done
 
 swap_back() ( # swap_back JOURNAL: as before, also where it was done by half, or twice
     journal=$1
-    { read -r kernel && read -r arch && read -r package && read -r version && read -r link; } <"$journal/ready" || exit 1
+    { read -r kernel && read -r arch && read -r package && read -r version && read -r originals && read -r link; } \
+        <"$journal/ready" || exit 1
     tree=$aside_live/$package at=$aside_live/$package/$version/$kernel
+    find "/lib/modules/$kernel/" -name '.*.gdr-new' -exec rm -f {} + 2>/dev/null
+    if ! swap_ours; then
+        echo "aside: others have changed $package for $kernel since $version was half in place: what is there stays" >&2
+        rm -f "$journal/ready" && swap_over
+        exit
+    fi
     # The new build's own files first, for their names tell what to look for.
     swap_installed "$kernel" "$at/$arch" "$at/.gdr-new/module" | while read -r file; do
         grep -qxF "$file" "$journal/list" || rm -f "$file"
     done
     while read -r file; do
-        cmp -s "$journal/files$file" "$file" && continue
-        mkdir -p "${file%/*}" && cp -p "$journal/files$file" "$file.gdr-old" && mv -f "$file.gdr-old" "$file" || exit 1
+        if [ ! -L "$journal/files$file" ] && cmp -s "$journal/files$file" "$file"; then continue; fi
+        mkdir -p "${file%/*}" && cp -Pp "$journal/files$file" "$file.gdr-old" && mv -f "$file.gdr-old" "$file" || exit 1
     done <"$journal/list"
-    find "/lib/modules/$kernel/" -name '.*.gdr-new' -exec rm -f {} + 2>/dev/null
-    # The mark tells the new build from the old one, wherever an earlier attempt got to.
+    # The mark tells the new build from the old one, wherever an earlier attempt got to; so it
+    # is the last to go.
     if [ -e "$at/$arch/.swap" ]; then
         rm -rf "$at/.gdr-new"
         mv "$at/$arch" "$at/.gdr-new" || exit 1
     fi
     if [ -d "$at/.gdr-old" ] && [ ! -d "$at/$arch" ]; then mv "$at/.gdr-old" "$at/$arch" || exit 1; fi
-    rm -rf "$at/.gdr-new" "$at/.gdr-old"
-    rmdir "$at" 2>/dev/null
     if [ -n "$link" ]; then ln -sfn "$link" "$tree/kernel-$kernel-$arch"; else rm -f "$tree/kernel-$kernel-$arch"; fi
-    [ -e "$journal/originals" ] || rm -rf "$tree/original_module/$kernel/$arch"
+    [ -n "$originals" ] || rm -rf "$tree/original_module/$kernel/$arch"
     depmod -a "$kernel"
     echo "aside: what was installed of $package for $kernel before $version is back" >&2
-    rm -f "$journal/ready" && rm -rf "$journal"
-    rmdir "$swap_journals/$kernel" "$swap_journals" 2>/dev/null || :
+    rm -f "$journal/ready" && swap_over
 )
+
+swap_ours() { # whether DKMS's tree is as the swap left it: it may be days since that was cut off
+    [ -e "$at/$arch/.swap" ] || [ -e "$at/.gdr-new/.swap" ] || return 1
+    now=$(readlink "$tree/kernel-$kernel-$arch")
+    case $now in '' | "$link" | "$version/$kernel/$arch") ;; *) return 1 ;; esac
+}

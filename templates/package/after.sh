@@ -1,8 +1,10 @@
 # shellcheck shell=sh
 # Part of gdr-toolkit's packages; plain POSIX sh.
-# index ROOT KERNEL: make depmod's lists anew, if that kernel is still there.
+# index ROOT KERNEL: make depmod's lists anew, if that kernel is still there. What is removed
+# beside the package may have taken depmod with it: then nobody reads the lists.
 index() {
     [ -e "$1/lib/modules/$2/modules.order" ] || return 0
+    command -v depmod >/dev/null || return 0
     depmod ${1:+-b "$1"} -a "$2"
 }
 

@@ -1,5 +1,7 @@
 # shellcheck shell=sh disable=SC2154 # the script that includes it sets what is used here
 # Part of gdr-toolkit's tarballs; plain POSIX sh. $kernel, $root and $state are the script's.
+PATH=$PATH:/usr/sbin:/sbin # su without a login leaves these out, and depmod is there
+
 refuse() {
     echo "$(basename "$0"): $1" >&2
     echo "  next: $2" >&2

@@ -54,6 +54,7 @@ mkdir -p "$at/build" && echo 'cc: Killed' >"$at/build/make.log"
 mkdir -p "$at/$kernel/$arch/module" "$at/$kernel/$arch/log"
 mv "$at/build/make.log" "$at/$kernel/$arch/log/make.log"
 cp "$HOME/built.ko" "$at/$kernel/$arch/module/$name.ko"
+[ ! -e "$HOME/symvers" ] || cp "$HOME/symvers" "$at/$kernel/$arch/module/Module.symvers"
 """
 
 
@@ -231,6 +232,20 @@ def test_a_build_aside_leaves_result_and_log_and_nothing_else(place: Place) -> N
         in said
     )
     assert "--force" not in said
+
+
+def test_a_build_vouches_for_what_it_exports_itself_and_for_nothing_else(place: Place) -> None:
+    """Kernels before 5.8 note in Module.symvers what a module was linked against too."""
+    _source(place)
+    shutil.copy(place.peermem(name="nvidia_peermem"), place.root / "built.ko")
+    linked = f"0x22222222\t{PAGES}\tnvidia\tEXPORT_SYMBOL\n"
+    own = "0x33333333\tpeermem_own\t/build/kernel-open/nvidia-peermem\tEXPORT_SYMBOL\n"
+    (place.root / "symvers").write_text(linked + own)
+    scratch = place.root / "scratch"
+    assert place.call("aside", scratch, KERNEL, "nvidia-peermem", "580.1") == (0, "")
+    assert (scratch / "result/Module.symvers").read_text() == own
+    [kept] = scratch.glob("dkms/nvidia-peermem/580.1/*/*/module/Module.symvers")
+    assert kept.read_text() == linked + own
 
 
 def test_a_failed_build_aside_has_its_status_and_its_log(place: Place) -> None:

@@ -121,6 +121,38 @@ def test_install_and_uninstall_leave_a_system_as_it_was(
     assert state(root) == before
 
 
+@pytest.mark.parametrize("shell", sorted(SHELLS))
+def test_a_package_goes_although_depmod_went_before_it(
+    shell: str, root: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "postrm"
+    script.write_text(render_text("package/deb-postrm.j2", {"kernel": KERNEL, "early": ""}))
+    for path in ("/nowhere", "/usr/sbin:/usr/bin:/sbin:/bin"):
+        done = subprocess.run(
+            [shutil.which(SHELLS[shell][0]) or "sh", *SHELLS[shell][1:], str(script), "remove"],
+            env={"PATH": path, "DPKG_ROOT": str(root)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        there = (root / f"lib/modules/{KERNEL}/modules.dep").exists()
+        assert there is (path != "/nowhere")
+
+
+def test_who_became_root_without_a_login_leaves_no_stale_lists(root: Path, tmp_path: Path) -> None:
+    tar = unpacked(tmp_path, built())
+    for script in ("install.sh", "uninstall.sh"):
+        done = subprocess.run(
+            ["/bin/sh", str(tar / script), "--root", str(root)],
+            env={"PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+
+
 KILLER = """\
 #!/bin/sh
 count=$(($(cat {counter}) + 1))

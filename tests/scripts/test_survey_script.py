@@ -160,6 +160,44 @@ def test_a_tree_is_surveyed_by_each_shell_alike(shell: tuple[str, ...], tree: Pa
     assert ground.dkms == "3.0.10"
 
 
+FRAMEWORK = "etc/dkms/framework.conf.d/site.conf"
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        pytest.param("etc/dkms/nvidia.conf", "MAKE[0]=odd\n", id="a-fragment"),
+        pytest.param("etc/dkms/nvidia-1.2.conf", "A=1\n", id="a-fragment-by-another-name"),
+        pytest.param("etc/dkms/nvidia/patches/a.patch", "--- a\n", id="a-patch"),
+        pytest.param(FRAMEWORK, "build_environment=/etc/env.sh # ours\n", id="the-environment"),
+        pytest.param("etc/build.env", "export CC=odd\n", id="what-the-environment-says"),
+        pytest.param(f"lib/modules/{KERNEL}/build/scripts/mod/modpost", "y", id="modpost"),
+        pytest.param(f"lib/modules/{KERNEL}/build/tools/objtool/objtool", "x", id="objtool"),
+    ],
+)
+def test_what_changes_a_build_changes_its_hashes(
+    shell: tuple[str, ...], tree: Path, path: str, text: str
+) -> None:
+    def hashes() -> tuple[str, str]:
+        ground = surveyed(shell, tree)
+        return ground.sources[0].digest, ground.kernels[0].headers
+
+    for at, said in (
+        ("etc/dkms/nvidia-1.1.conf", "A=1\n"),
+        ("etc/build.env", "export CC=gcc\n"),
+        (FRAMEWORK, "build_environment='/etc/build.env'\n"),
+    ):
+        (tree / at).parent.mkdir(parents=True, exist_ok=True)
+        (tree / at).write_text(said)
+    before = hashes()
+    if path == "etc/dkms/nvidia-1.2.conf":
+        (tree / "etc/dkms/nvidia-1.1.conf").unlink()  # the same words, for another version
+    (tree / path).parent.mkdir(parents=True, exist_ok=True)
+    (tree / path).write_text(text)
+    assert hashes() != before
+    assert hashes() == hashes()
+
+
 def test_a_kernel_without_headers_is_there_with_all_that_it_lacks(
     shell: tuple[str, ...], tree: Path
 ) -> None:

@@ -29,6 +29,14 @@ configured() { # the certificate that DKMS signs with: the last word counts, as 
     done
 }
 
+is_certificate() { # is_certificate FILE: by how its DER begins; a private key must not leave
+    case $(od -A n -t x1 -N 10 "$1" | tr -d ' \n') in
+        3082????3082????[a0][02]* | 3082????3081??[a0][02]* | 3081??3081??[a0][02]*) ;;
+        3081??30??[a0][02]* | 30??30??[a0][02]*) ;;
+        *) false ;;
+    esac
+}
+
 hashed() { # the password's hash; mokutil asks twice, and its questions go to standard output too
     printf '%s\n%s\n' "$password" "$password" | "$(locate mokutil)" --generate-hash 2>/dev/null |
         grep '^[$]'
@@ -74,6 +82,7 @@ enrol() {
         if [ -n "$source" ]; then cat "$root$source" >"$certificate"; fi
     else printf '%s' "$3" | base64 -d >"$certificate"; fi
     if [ ! -s "$certificate" ]; then frame certificate absent 'the certificate that DKMS signs with'
+    elif ! is_certificate "$certificate"; then frame certificate failed:1 "$source"
     else
         take certificate "$source" base64 "$certificate"
         if [ -n "$(names "$efivars/*")" ]; then carry_out "$action"; fi
