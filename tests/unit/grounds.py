@@ -80,6 +80,10 @@ class Survey:
     leftover: bool = False
     driver: str = ""  # version that is installed for every kernel
     driver_crc: str = "0x9bfc92ad"
+    peermem: str | None = None  # what the installed nvidia-peermem depends on
+    drivers: tuple[tuple[str, str], ...] = ()  # further files of it: below /lib/modules, version
+    ofed: tuple[str, str] | None = None  # symbol versions of the ib_uverbs that is installed
+    ofed_at: str = "updates/dkms"  # its folder
     status: tuple[str, ...] = ()  # lines as of dkms status
     room_kb: int = 50_000_000
     drop: tuple[str, ...] = field(default=())  # frames that are absent
@@ -157,27 +161,40 @@ class Survey:
         return lines
 
     def _interface(self, module: str) -> list[str]:
-        names = ("ib_register_peer_memory_client", "ib_unregister_peer_memory_client")
-        return [
-            f"{crc}\t{name}\t{module}\tEXPORT_SYMBOL\t"
-            for crc, name in zip(self.crcs, names, strict=True)
-        ]
+        return [f"{row}\t{module}\tEXPORT_SYMBOL\t" for row in _peers(self.crcs)]
 
     def _exports(self, release: str) -> list[str]:
-        if not self.driver:
-            return []
+        lines = []
+        if self.ofed:
+            lines += [f"@/lib/modules/{release}/{self.ofed_at}/ib_uverbs.ko", *_peers(self.ofed)]
         rows = [f"{self.driver_crc}\tnvidia_p2p_get_pages", "0xe40fcf46\tnvidia_p2p_put_pages"]
-        return [f"@{_file(release)}", *rows, "layout 0x9060323f"]
+        for path in self._drivers(release):
+            lines += [f"@{path}", *rows, "layout 0x9060323f"]
+        return lines
+
+    def _drivers(self, release: str) -> dict[str, str]:
+        """Files of the driver and their versions."""
+        further = {f"/lib/modules/{release}/{path}": version for path, version in self.drivers}
+        return further | ({_file(release): self.driver} if self.driver else {})
 
     def _installed(self, release: str) -> list[str]:
-        if not self.driver:
-            return []
-        return [
-            f"filename:       {_file(release)}",
-            f"version:        {self.driver}",
-            "license:        Dual MIT/GPL",
-            f"vermagic:       {release} SMP preempt mod_unload modversions ",
-        ]
+        lines = []
+        for path, version in self._drivers(release).items():
+            lines += [
+                f"filename:       {path}",
+                f"version:        {version}",
+                "license:        Dual MIT/GPL",
+                f"vermagic:       {release} SMP preempt mod_unload modversions ",
+            ]
+        if self.peermem is not None:
+            path = f"/lib/modules/{release}/updates/dkms/nvidia-current-open-peermem.ko"
+            lines += [f"filename:       {path}", f"depends:        {self.peermem}"]
+        return lines
+
+
+def _peers(crcs: tuple[str, str]) -> list[str]:
+    names = ("ib_register_peer_memory_client", "ib_unregister_peer_memory_client")
+    return [f"{crc}\t{name}" for crc, name in zip(crcs, names, strict=True)]
 
 
 def _file(release: str) -> str:

@@ -177,6 +177,8 @@ def test_a_row_of_another_shape_is_refused(row: str) -> None:
         pytest.param("SMP PREEMPT MODULE_UNLOAD", "x86_64", "SMP preempt mod_unload", id="5.4"),
         pytest.param("SMP MODULE_UNLOAD RANDSTRUCT", "x86_64", "SMP mod_unload RANDSTRUCT",
                      id="randstruct"),
+        pytest.param("SMP MODULE_UNLOAD GCC_PLUGIN_RANDSTRUCT", "x86_64",
+                     "SMP mod_unload RANDSTRUCT", id="randstruct-5.15"),
     ],
 )  # fmt: skip
 def test_vermagic_follows_from_the_configuration(options: str, arch: str, flags: str) -> None:

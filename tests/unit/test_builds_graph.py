@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.graphs import ALL, INSTALLED, graph_of, parts_of, step_of
+from tests.unit.graphs import ALL, HERE, INSTALLED, blocked_of, graph_of, parts_of, step_of
 from tests.unit.grounds import (
+    CRCS,
     DRIVER,
     GDRDRV,
     KERNEL,
@@ -71,6 +72,40 @@ def test_of_several_sources_the_newest_is_taken_by_number() -> None:
     assert step_of(graph, Part.DRIVER).inputs.version == DRIVER
 
 
+def test_of_two_sources_of_ofed_the_newer_is_taken_though_its_version_has_words() -> None:
+    older = replace(MLNX, version="24.10.OFED.24.10.0.7.0.1")
+    newer = replace(MLNX, version="24.10.OFED.24.10.2.1.8.1")
+    graph = graph_of(Survey(packages=(newer, older, NVIDIA)).ground)
+    assert step_of(graph, Part.OFED).inputs.version == newer.version
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_two_drivers_that_of_the_folder_that_depmod_prefers_counts(first: int) -> None:
+    files = [("extra/nvidia.ko", "470.1"), ("updates/dkms/nvidia.ko", DRIVER)]
+    graph = graph_of(Survey(folders=HERE, drivers=(files[first], files[1 - first])).here)
+    assert step_of(graph, Part.DRIVER).inputs.version == DRIVER
+
+
+def test_the_folder_default_of_another_kernel_is_no_ofed_of_this_one() -> None:
+    survey = replace(INSTALLED, folders=("x86_64/6.1.0-50-amd64",),
+                     links=("default -> /usr/src/ofa_kernel/x86_64/6.1.0-50-amd64",))  # fmt: skip
+    assert not step_of(graph_of(survey.ground), Part.OFED).given
+    assert (
+        "nothing exports"
+        in blocked_of(graph_of(replace(survey, packages=(NVIDIA,)).ground), Part.OFED).found
+    )
+    weak = replace(survey, ofed=CRCS, ofed_at="weak-updates")
+    assert step_of(graph_of(weak.ground), Part.OFED).given
+
+
+def test_ofed_above_the_kernels_own_interface_is_what_is_linked_against() -> None:
+    """Ubuntu's 5.15 has the interface; where OFED is installed, its own symbols count."""
+    both = replace(INSTALLED, inbox=True, ofed=CRCS)
+    assert step_of(graph_of(both.ground), Part.PEERMEM).after == (Part.OFED, Part.DRIVER)
+    own = replace(both, ofed_at="kernel/drivers/infiniband/core")
+    assert step_of(graph_of(own.ground), Part.PEERMEM).after == (Part.DRIVER,)
+
+
 def test_the_interface_of_the_kernel_itself_needs_no_ofed() -> None:
     graph = graph_of(Survey(inbox=True, packages=(NVIDIA,)).ground)
     assert parts_of(graph) == [Part.DRIVER, Part.PEERMEM]
@@ -92,9 +127,29 @@ def test_a_driver_that_builds_nvidia_peermem_behind_ofed_is_its_only_owner() -> 
     assert driver.after == (Part.OFED,)
     assert driver.left_out == ()
     assert "builds nvidia-peermem too" in driver.why
-    given = graph_of(replace(INSTALLED, packages=(MLNX, ordered)).ground)
-    assert step_of(given, Part.PEERMEM).given
-    assert "built by nvidia-current-open itself" in step_of(given, Part.PEERMEM).why
+    there = replace(INSTALLED, packages=(MLNX, ordered), peermem="nvidia,ib_uverbs")
+    given = step_of(graph_of(there.ground), Part.PEERMEM)
+    assert given.given
+    assert "built by nvidia-current-open itself" in given.why
+
+
+@pytest.mark.parametrize(
+    ("peermem", "why"),
+    [
+        pytest.param(None, "is not installed", id="none"),
+        pytest.param("", "is a stub", id="rests-on-nothing"),
+        pytest.param("nvidia", "is a stub", id="without-the-rdma-core"),
+        pytest.param("ib_uverbs", "is a stub", id="without-the-driver"),
+    ],
+)
+def test_an_owner_that_has_not_built_it_is_not_taken_for_one_that_has(
+    peermem: str | None, why: str
+) -> None:
+    ordered = replace(NVIDIA, depends=("mlnx-ofed-kernel",))
+    there = replace(INSTALLED, packages=(MLNX, ordered), peermem=peermem)
+    step = step_of(graph_of(there.ground), Part.PEERMEM)
+    assert not step.given
+    assert step.why == f"that of nvidia-current-open {why}"
 
 
 def test_relatives_rest_on_the_driver() -> None:
@@ -156,6 +211,15 @@ def test_other_symbol_versions_of_what_is_installed_make_another_nvidia_peermem(
 ) -> None:
     then, now = digests(INSTALLED.ground), digests(survey.ground)
     assert then[Part.PEERMEM] != now[Part.PEERMEM]
+
+
+def test_another_driver_makes_other_relatives_though_no_symbol_version_tells() -> None:
+    """They compile against its headers; a kernel without MODVERSIONS has zeroes in any case."""
+    packages = (MLNX, NVIDIA, replace(NVIDIA, version="550.163.01"), GDRDRV)
+    then = replace(INSTALLED, packages=packages, driver_crc="0x00000000")
+    now = replace(then, driver="550.163.01")
+    other = replace(then, packages=(MLNX, replace(NVIDIA, content="patched"), GDRDRV))
+    assert len({digests(each.ground)[Part.GDRDRV] for each in (then, now, other)}) == 3
 
 
 def test_flags_and_recipe_change_all_that_is_built() -> None:

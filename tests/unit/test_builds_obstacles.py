@@ -9,7 +9,9 @@ import pytest
 from tests.unit.graphs import HERE, INSTALLED, blocked_of, graph_of, parts_of, step_of
 from tests.unit.grounds import DRIVER, KERNEL, MLNX, NVIDIA, NVIDIA_FS, OTHER, TOOLS, Survey
 from toolkit.builds.graph import make_graph
+from toolkit.builds.made import Need, Run, Work
 from toolkit.builds.model import Part
+from toolkit.errors import ExitCode
 
 RT = ("CONFIG_PREEMPT_RT=y", "CONFIG_MODVERSIONS=y")
 
@@ -70,6 +72,20 @@ RT = ("CONFIG_PREEMPT_RT=y", "CONFIG_MODVERSIONS=y")
             Survey(status=(f"nvidia-current-open/{DRIVER}: broken",)), Part.DRIVER,
             "broken: its source is gone in part", "anew", id="broken",
         ),
+        pytest.param(
+            replace(INSTALLED, ofed=("0x1", "0x2")), Part.OFED,
+            f"is of another OFED than /lib/modules/{KERNEL}/updates/dkms/ib_uverbs.ko", "anew",
+            id="headers-of-another-ofed-than-its-modules",
+        ),
+        pytest.param(
+            replace(INSTALLED, packages=(NVIDIA,), inbox=True, folders=(), ofed=("0x1", "0x2")),
+            Part.OFED, "no Module.symvers below /usr/src/ofa_kernel is that of it",
+            "development package", id="ofed-without-its-headers",
+        ),
+        pytest.param(
+            replace(INSTALLED, drivers=(("updates/dkms/nvidia.ko", "470.1"),)), Part.DRIVER,
+            "updates/dkms/nvidia.ko (470.1) ", "--driver", id="two-drivers",
+        ),
     ],
 )  # fmt: skip
 def test_obstacles(survey: Survey, part: Part, found: str, hint: str) -> None:
@@ -103,6 +119,14 @@ def test_an_unknown_kernel_is_told_with_those_there_are() -> None:
     [blocked] = graph.blocked
     assert blocked.found == "there are no headers of kernel 6.99.0"
     assert f"there are those of {KERNEL}, {OTHER}" in blocked.hint
+
+
+def test_where_no_kernel_has_headers_nothing_was_built_and_that_is_no_success() -> None:
+    ground = replace(Survey(missing=("Makefile",)).ground, releases=())
+    for bare in (ground, replace(ground, kernels=())):
+        graph = make_graph(bare, ())
+        assert graph.blocked[0].found == "no kernel has headers there"
+        assert Run((), (Work(Need(), graph),)).exit_code is ExitCode.UNSUPPORTED
 
 
 DISAGREE = (

@@ -122,6 +122,8 @@ def test_the_step_that_failed_with_cause_action_and_the_last_lines() -> None:
 def test_a_kernel_that_the_package_does_not_want_is_excluded() -> None:
     came = failure(output(step("prepare"), step("make", "excluded", state="failed:77")))
     assert (came.status, came.excluded) == (77, True)
+    made = step("prepare") + step("make")
+    assert not failure(output(made, step("gate", "odd", state="failed:77"))).excluded
 
 
 def test_an_unmatched_log_is_told_by_its_first_error() -> None:

@@ -202,6 +202,22 @@ def test_what_the_operator_says_wrongly_is_a_sentence(monkeypatch: pytest.Monkey
     assert parse_making().epoch == 1700000000
 
 
+@pytest.mark.parametrize("field", ["version", "author", "license"])
+def test_a_modules_own_words_cannot_break_out_of_their_line(field: str) -> None:
+    info = {"licence" if field == "license" else field: "1.0\nPre-Depends: evil\x1b[2J"}
+    odd = module("gdrdrv", **info)
+    held = contents([built(Part.GDRDRV, "gdrdrv", "2.4", gdrdrv=odd)])
+    texts = [
+        each.data for each in deb.tree(held, MAKING, payload(held), {}) if "gz" not in each.path
+    ]
+    texts = [text for text in texts if not text.startswith(b"\x7fELF")]
+    texts.append(rpm.spec(held, MAKING, payload(held), {}).encode())
+    assert any(b"evil" in text for text in texts)
+    for text in texts:
+        assert not re.search(rb"^Pre-Depends", text, re.MULTILINE)
+        assert b"\x1b" not in text
+
+
 @pytest.mark.parametrize(
     ("kernel", "name"),
     [

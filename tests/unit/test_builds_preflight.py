@@ -11,13 +11,18 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from tests.unit.graphs import INSTALLED, graph_of
 from toolkit.builds.graph import Blocked, Graph, Step
+from toolkit.builds.made import Need, Work
 from toolkit.builds.model import Inputs, Part
 from toolkit.builds.preflight import Answer, Outlook, Preflight, Reason, after_trial, foresee
 from toolkit.compat import Compat, Confidence, shipped
 from toolkit.errors import ExitCode
 from toolkit.facts.ground import Ground, GroundKernel, Source
 from toolkit.facts.ofed import OfedFolders
+from toolkit.flow.build_places import Place
+from toolkit.flow.build_run import Surveyed
+from toolkit.flow.preflight import Laid, preflight
 from toolkit.report.document import dumps
 from toolkit.report.preflight import document, report
 from toolkit.report.table import Painter
@@ -196,6 +201,26 @@ def test_the_worst_answer_is_that_of_all(
     )
     found = Preflight(outlooks)
     assert (found.answer, found.exit_code) == (answer, code)
+
+
+@pytest.mark.parametrize(
+    ("ending", "answer"),
+    [
+        pytest.param("", UNKNOWN, id="cut"),
+        pytest.param("= make timeout dkms build\n= end ok 4\n", UNKNOWN, id="not-done-in-time"),
+        pytest.param("= make failed:10 dkms build\n= end ok 4\n", WILL_NOT, id="ended-by-itself"),
+    ],
+)
+def test_a_trial_that_was_cut_short_says_nothing_of_the_compiler(
+    ending: str, answer: Answer
+) -> None:
+    began = "= begin ok gdr-toolkit/1\n= prepare.output ok x\n= prepare ok x\n"
+    said = f"{began}= make.output ok x\n|x.c:1: error: no member named y\n{ending}"
+    survey, graph = INSTALLED.ground, graph_of(INSTALLED.ground)
+    place = Place("here", "", "local", lambda _: survey, lambda _: said)
+    surveyed = Surveyed(survey, (Work(Need(), graph),))
+    found = preflight(Laid(place, (), ()), surveyed, shipped(), compile_it=True, limit_s=60)
+    assert found.answer is answer
 
 
 def test_the_report_gives_each_reason_with_its_source_and_what_to_do() -> None:

@@ -135,8 +135,9 @@ def _description(held: Contents) -> str:
     lines = [
         f"kernel modules of GPUDirect RDMA for Linux {held.kernel}",
         " Built by gdr-toolkit, and judged by it before they were packed:",
-        *(f" {each.stem} {each.image.info.get('version', '')}".rstrip() for each in held.modules),
-    ]
+        *(f" {each.stem} {_word(each.image.info.get('version', ''))}".rstrip()
+          for each in held.modules),
+    ]  # fmt: skip
     if held.proprietary:
         lines += [" .", " Under NVIDIA's own licence: not to be redistributed."]
     return "\n".join(lines)

@@ -144,6 +144,6 @@ def vermagic_flags(config: Mapping[str, str], arch: str) -> frozenset[str]:
         "mod_unload": "MODULE_UNLOAD" in on,
         "modversions": "MODVERSIONS" in on,
         "aarch64": arch == "aarch64",
-        RANDSTRUCT: "RANDSTRUCT" in on,
+        RANDSTRUCT: bool({"RANDSTRUCT", "GCC_PLUGIN_RANDSTRUCT"} & on),  # the second up to 5.18
     }
     return frozenset(word for word, there in words.items() if there)

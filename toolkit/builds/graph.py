@@ -16,6 +16,11 @@ from toolkit.builds.wanted import Chosen, choose
 from toolkit.facts.ground import Ground, GroundKernel
 from toolkit.facts.versions import Version
 
+_NO_KERNEL = (
+    "no kernel has headers there",
+    "install linux-headers-RELEASE (kernel-devel on RPM systems), or name a kernel: --kernel",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -79,7 +84,11 @@ def make_graph(
     """
     steps: list[Step] = []
     blocked: list[Blocked] = []
-    for release in kernels or _all_kernels(ground):
+    releases = kernels or _all_kernels(ground)
+    if not releases:  # or a run that built nothing would end well
+        part = next(iter(parts), Part.PEERMEM)
+        return Graph((), (Blocked("any kernel", part, *_NO_KERNEL),))
+    for release in releases:
         kernel = ground.kernel(release)
         chosen = choose(ground, kernel, parts, driver=driver, ofed=ofed)
         stop = kernel_obstacle(ground, kernel, release)

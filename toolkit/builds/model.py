@@ -32,8 +32,8 @@ class Inputs:
     version: str  # as its dkms.conf has it
     kernel: str  # kernel release
     arch: str  # as uname -m prints it
-    source: str  # hash of the source tree: paths, modes, contents
-    headers: str  # hash of the kernel's Module.symvers and configuration
+    source: str  # hash of the source tree: paths, modes, contents; and of what /etc/dkms says to it
+    headers: str  # hash of the kernel's Module.symvers, configuration, generated headers, programs
     compiler: str  # first line of what it prints of itself
     symvers: str  # hash of the symbol versions of the parts it is linked against
     flags: str  # what was added to the make line; "" for none

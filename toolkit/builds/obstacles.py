@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from toolkit.builds.linked import P2P, agrees, given_exports, installed_ofed
 from toolkit.builds.model import Part
 from toolkit.builds.wanted import INBOX, Chosen
 from toolkit.facts.dkms import DkmsState
@@ -62,8 +63,10 @@ def part_obstacle(
     ground: Ground, kernel: GroundKernel, chosen: Chosen, all_chosen: Sequence[Chosen]
 ) -> Obstacle | None:
     """What keeps one part from being built; None where it may be tried, and for what is given."""
+    if chosen.given and chosen.part is Part.OFED:
+        return _disagreement(ground, kernel) or _other_ofed(ground, kernel)
     if chosen.given:
-        return _disagreement(ground, kernel) if chosen.part is Part.OFED else None
+        return _two_drivers(kernel) if chosen.part is Part.DRIVER else None
     if chosen.part is Part.OFED:
         stop = _no_ofed(ground, kernel, chosen)
     elif chosen.part is Part.DRIVER:
@@ -93,6 +96,12 @@ def _no_ofed(ground: Ground, kernel: GroundKernel, chosen: Chosen) -> Obstacle |
             return stop
     if chosen.source is None:
         wanted = f" {chosen.version}" if chosen.version else ""
+        if not chosen.asked and (found := installed_ofed(kernel)) is not None:
+            return Obstacle(
+                f"{found.path} exports ib_register_peer_memory_client, and no Module.symvers"
+                f" below /usr/src/ofa_kernel is that of it, nor is a source of OFED{wanted} there",
+                "install the development package of that very OFED",
+            )
         stub = "" if chosen.asked else ": nvidia-peermem would be a stub"
         return Obstacle(
             f"nothing exports ib_register_peer_memory_client for kernel {release}, and no source"
@@ -115,12 +124,42 @@ def _disagreement(ground: Ground, kernel: GroundKernel) -> Obstacle | None:
         return Obstacle(f"a leftover, {LEFTOVER}, would be taken for OFED", f"rm -r {LEFTOVER}")
     # Where conftest finds none at all, as on aarch64, the build's own view has the right one
     # in both places. Where it finds another, nobody knows which of the two is meant.
-    if search.conftest and ground.ofed.real(search.conftest) != ground.ofed.real(search.kbuild):
+    # A kernel that has the interface itself is no second OFED: the body is there either way.
+    named = "" if search.conftest.startswith("/lib/modules/") else search.conftest
+    if named and ground.ofed.real(named) != ground.ofed.real(search.kbuild):
         return Obstacle(
             f"the driver's conftest takes {search.conftest} for kernel {kernel.release}, and its"
             f" Kbuild {search.kbuild or 'none'}",
             "remove the one that is out of date",
         )
+    return None
+
+
+def _other_ofed(ground: Ground, kernel: GroundKernel) -> Obstacle | None:
+    """What is linked against is the OFED whose modules are installed, where any are."""
+    found = installed_ofed(kernel)
+    if found is None or agrees(given_exports(ground, kernel, Part.OFED), kernel):
+        return None
+    folder = ground.ofed.search(kernel.release, ground.arch).kbuild
+    return Obstacle(
+        f"{folder} is of another OFED than {found.path}: their symbol versions differ",
+        f"install OFED for {kernel.release} anew, its modules and its development package",
+    )
+
+
+def _two_drivers(kernel: GroundKernel) -> Obstacle | None:
+    """Two modules in the same folder: which of them modprobe takes cannot be seen here."""
+    first = kernel.provider(P2P)
+    if first is None:
+        return None
+    for each in kernel.exporters(P2P):
+        beside = each.path.rpartition("/")[0] == first.path.rpartition("/")[0]
+        if beside and (each.version, dict(each.crcs)) != (first.version, dict(first.crcs)):
+            return Obstacle(
+                f"{first.path} ({first.version}) and {each.path} ({each.version}) are both"
+                f" installed for kernel {kernel.release}",
+                "leave one of them installed, or name the driver: --driver VERSION",
+            )
     return None
 
 

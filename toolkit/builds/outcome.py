@@ -115,7 +115,7 @@ def _stopped(inputs: Inputs, frame: Frame, evidence: Evidence) -> BuildFailure:
         said.cause,
         said.action,
         tuple(lines[-_TAIL:]),
-        excluded=frame.exit == _EXCLUDED or said.excluded,
+        excluded=status == _EXCLUDED or said.excluded,
     )
 
 

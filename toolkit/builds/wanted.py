@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from toolkit.builds.linked import P2P, given_exports
+from toolkit.builds.linked import P2P, given_exports, installed_ofed
 from toolkit.builds.model import PEERMEM, Part
 from toolkit.facts.ground import Ground, GroundKernel, Source
 from toolkit.facts.kernel import module_name
-from toolkit.facts.versions import Version
 
 OFED_NAMES = ("mlnx-ofed-kernel", "mlnx-ofa_kernel")  # deb, RPM
 INBOX = "inbox"  # in place of a version of OFED: the kernel's own modules
@@ -52,7 +52,7 @@ def choose(
     if Part.DRIVER not in wanted and wanted == {Part.OFED}:
         return tuple(each for each in found if each.part is Part.OFED)
     if Part.PEERMEM in wanted:
-        found += _peermem(main, peers, asked)
+        found += _peermem(kernel, main, peers, asked)
     for part in (Part.NVIDIA_FS, Part.GDRDRV):
         if part in wanted:
             found.append(_other(ground, part, main, asked))
@@ -75,7 +75,12 @@ def _named(sources: Iterable[Source], names: Sequence[str]) -> tuple[Source, ...
 
 
 def _newest(sources: Iterable[Source]) -> Source | None:
-    return max(sources, key=lambda each: Version(each.version), default=None)
+    """By all numbers: OFED's DKMS packages have versions like 24.10.OFED.24.10.2.1.8.1."""
+    return max(sources, key=lambda each: _numbers(each.version), default=None)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(run) for run in re.findall(r"\d+", version)]
 
 
 def _ofed(
@@ -96,7 +101,8 @@ def _ofed(
     source = _newest(each for each in sources if version in {"", each.version})
     installed = _installed_version(ground, kernel, OFED_NAMES)
     if Part.OFED not in asked and kernel is not None:
-        if kernel.inbox_peers:
+        # OFED that is installed takes the place of the kernel's own modules, and of their symbols.
+        if kernel.inbox_peers and installed_ofed(kernel) is None:
             return None
         if given_exports(ground, kernel, Part.OFED) and version in {"", installed}:
             name = source.name if source else OFED_NAMES[0]
@@ -165,22 +171,41 @@ def _own_peermem(source: Source) -> tuple[str, ...]:
     return tuple(name for each in own for name in (each, each.replace("nvidia", source.name, 1)))
 
 
-def _peermem(main: Chosen, peers: Chosen | None, asked: frozenset[Part]) -> list[Chosen]:
-    """Ours; none where the driver's own package builds it in the right order: one owner only."""
+def _peermem(
+    kernel: GroundKernel | None, main: Chosen, peers: Chosen | None, asked: frozenset[Part]
+) -> list[Chosen]:
+    """Ours; none where the driver's own package builds it in the right order: one owner only.
+
+    Where that package is as installed and its nvidia-peermem is not there, or is a stub, ours
+    is built all the same: nobody may take it for done.
+    """
     source = main.source
-    if source is not None and peers is not None and _builds_peermem(source, peers):
-        if not main.given:
-            return []
-        why = f"built by {source.name} itself, after {peers.package}"
-        return [Chosen(Part.PEERMEM, source.name, main.version, (), why, given=True)]
     after = (*((Part.OFED,) if peers else ()), Part.DRIVER)
     why = "asked for" if Part.PEERMEM in asked else f"rests on {' and '.join(after)}"
+    if source is not None and peers is not None and _builds_peermem(source, peers):
+        lacks = _lacks(kernel)
+        if not main.given:
+            return []
+        if not lacks:
+            why = f"built by {source.name} itself, after {peers.package}"
+            return [Chosen(Part.PEERMEM, source.name, main.version, (), why, given=True)]
+        why = f"that of {source.name} {lacks}"
     return [
         Chosen(
             Part.PEERMEM, PEERMEM, main.version, after, why,
             source=source, asked=Part.PEERMEM in asked,
         )
     ]  # fmt: skip
+
+
+def _lacks(kernel: GroundKernel | None) -> str:
+    """What modinfo tells against the nvidia-peermem that is installed; "" for nothing."""
+    file = kernel.peermem if kernel else None
+    if file is None:
+        return "is not installed"
+    others = {module_name(f"{each}.ko") for each in file.depends} - {"nvidia"}
+    real = len(others) < len(file.depends) and (others or (kernel and kernel.inbox_peers))
+    return "" if real else "is a stub"
 
 
 def _other(ground: Ground, part: Part, main: Chosen, asked: frozenset[Part]) -> Chosen:

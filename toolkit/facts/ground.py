@@ -6,7 +6,7 @@ Read by ``toolkit/reach/survey.sh``, which is asked once, as the probe is.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -64,13 +64,19 @@ class GroundKernel:
     """A kernel that modules can be built for, or cannot."""
 
     release: str
-    headers: str  # SHA-256 over Module.symvers, configuration and generated headers; "" for none
+    headers: str  # SHA-256 over symbol versions, configuration, programs, ...; "" for none
     missing: tuple[str, ...]  # parts of the headers that are not there, or empty
     config: Mapping[str, str]  # options that decide about builds
     compiler: str  # first line of what it prints of itself; "" where there is none
     compiler_named: str  # command that the headers ask for: "gcc-12"
     symvers: Mapping[str, Export]  # rows of its own Module.symvers that builds here turn on
     providers: tuple[Provider, ...] = ()
+    peermems: tuple[ModuleFile, ...] = ()  # nvidia-peermem as it is installed there
+
+    @property
+    def peermem(self) -> ModuleFile | None:
+        """The nvidia-peermem that modprobe would take; None where none is installed."""
+        return min(self.peermems, key=lambda each: _rank(each.filename), default=None)
 
     @property
     def inbox_peers(self) -> bool:
@@ -78,9 +84,20 @@ class GroundKernel:
         return REGISTER in self.symvers
 
     def provider(self, symbol: str) -> Provider | None:
-        """Who exports it there; of several, the one that DKMS or a vendor put above the others."""
-        found = [each for each in self.providers if symbol in each.crcs]
-        return min(found, key=lambda each: "/kernel/" in each.path, default=None)
+        """Who exports it there; of several, the one in the folder that depmod prefers."""
+        found = self.exporters(symbol)
+        return min(found, key=lambda each: _rank(each.path), default=None)
+
+    def exporters(self, symbol: str) -> tuple[Provider, ...]:
+        """All who export it there."""
+        return tuple(each for each in self.providers if symbol in each.crcs)
+
+
+def _rank(path: str) -> tuple[int, str]:
+    """depmod.d(5), search; the path, so that the order of a listing decides nothing."""
+    folders = ("/updates/", "/extra/", "/weak-updates/")
+    place = next((n for n, each in enumerate(folders) if each in path), len(folders))
+    return place + ("/kernel/" in path), path
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +185,7 @@ def _kernels(
                 "".join(told["named"]),
                 symvers.get(f"/lib/modules/{release}/build/Module.symvers", MappingProxyType({})),
                 _providers(release, exports, files),
+                tuple(_peermems(release, files)),
             )
         )
     return tuple(kernels)
@@ -190,6 +208,12 @@ def _providers(
             )
         )
     return tuple(found)
+
+
+def _peermems(release: str, files: Mapping[str, ModuleFile]) -> Iterator[ModuleFile]:
+    for path, file in files.items():
+        if path.startswith(f"/lib/modules/{release}/") and file.name == "nvidia_peermem":
+            yield file
 
 
 def _sources(evidence: Evidence) -> tuple[Source, ...]:

@@ -46,6 +46,10 @@ def parse_mok(evidence: Evidence) -> Mok:
     """
     told = set(evidence.text("firmware").split())
     frame = evidence.frame("certificate")
+    if frame.state is State.FAILED:
+        raise NoEvidence(
+            f"{frame.source} is no certificate in DER", hint="see mok_certificate below /etc/dkms"
+        )
     der = _der(frame.text) if frame.state is State.OK else b""
     variables = "variables" in told
     asked = variables and bool(der)

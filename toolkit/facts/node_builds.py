@@ -18,6 +18,7 @@ from toolkit.facts.ofed import (
     parse_openib_conf,
     parse_unit,
 )
+from toolkit.facts.ours import REBUILD, HookFile, parse_hooks
 from toolkit.facts.reading import Reading
 from toolkit.facts.versions import Version
 
@@ -94,6 +95,19 @@ class Builds(Reading):
             return None
         found = self.dkms_tree[self.dkms_tree.index(CALLED_BY) + 1 :]
         return tuple(line.partition(" -> ")[0] for line in found)
+
+    @fact
+    def rebuild_hooks(self) -> dict[str, HookFile]:
+        """What has nvidia-peermem rebuilt, by path; and the plugin that dnf needs for it."""
+        return parse_hooks(self._text("rebuild-hooks"))
+
+    @fact
+    def can_rebuild(self) -> bool:
+        """Whether the program of ours that rebuilds can be run there.
+
+        :raises NoEvidence: where nobody looked.
+        """
+        return self.rebuild_hooks.get(REBUILD) is HookFile.RUNS
 
     @fact
     def build_failures(self) -> tuple[BuildLog, ...]:

@@ -17,8 +17,18 @@ tree_digest() { # tree_digest FOLDER: of paths, modes, contents and targets of l
 source_digest() { # source_digest FOLDER NAME: a DKMS package, with what the site says to it in /etc/dkms
     {
         tree_digest "$root/usr/src/$1"
-        cat "$root/etc/dkms/$2".conf "$root/etc/dkms/$2"-*.conf 2>/dev/null
-        grep -hs '^[^#]*build_environment' "$root"/etc/dkms/framework.conf "$root"/etc/dkms/framework.conf.d/*.conf
+        # By their names too: those say for which version and kernel a fragment is.
+        for fragment in "$root/etc/dkms/$2".conf "$root/etc/dkms/$2"-*.conf; do
+            if [ -f "$fragment" ]; then echo "${fragment##*/}" && cat "$fragment"; fi
+        done
+        # Patches and scripts, from DKMS 3.4 on.
+        [ ! -d "$root/etc/dkms/$2" ] || tree_digest "$root/etc/dkms/$2"
+        # The name of a file that DKMS sources before it builds, from 3.3 on.
+        grep -hs '^[^#]*build_environment=' "$root"/etc/dkms/framework.conf "$root"/etc/dkms/framework.conf.d/*.conf |
+            while IFS= read -r line; do
+                sourced=$(echo "${line#*=}" | tr -d "\"'" | sed 's/[[:space:]].*//')
+                echo "$line" && cat "$root$sourced" 2>/dev/null
+            done
     } | digest
 }
 
@@ -28,12 +38,16 @@ headers_parts() { # headers_parts KERNEL: those that are missing or empty
     done
 }
 
-headers_digest() { # headers_digest KERNEL: symbol versions, configuration, what was generated from it
+headers_digest() { # headers_digest KERNEL: symbol versions, configuration, what was generated from it, programs
     (
         cd "$root/lib/modules/$1/build/" 2>/dev/null || exit
         # "build" and what is in it may be links, and a tree moved elsewhere is the same tree.
         find -L . -maxdepth 1 -type f -exec sha256sum {} + | LC_ALL=C sort
         find -L include/generated include/config/auto.conf -type f -exec sha256sum {} + | LC_ALL=C sort
+        # Of a package of their own on some systems, which is updated apart from the headers.
+        for tool in scripts/mod/modpost scripts/module.lds tools/objtool/objtool scripts/gcc-plugins/*.so; do
+            [ ! -f "$tool" ] || sha256sum "$tool"
+        done
     ) | digest
 }
 
