@@ -5,12 +5,17 @@ from __future__ import annotations
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from dev.tools import MARKS, in_ci, missing, sentence
 
 # A shell that starts the tests in the background hands down an ignored SIGINT, to us and to
 # every controller that a test starts; tests of Ctrl-C would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long an example takes tells of the machine's load, and nothing of ours.
+settings.register_profile("gdr", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("gdr")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

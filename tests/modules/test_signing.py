@@ -18,6 +18,8 @@ from toolkit.errors import UsageError
 from toolkit.facts.signature import parse_signature
 from toolkit.flow.signing import Signing, open_signing
 from toolkit.reach import openssl
+from toolkit.reach.signer import Signer
+from toolkit.reach.signing_key import take_key
 
 pytestmark = pytest.mark.modules
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -103,9 +105,13 @@ def test_a_certificate_in_pem_does_as_well(built: Modules, ours: Made, tmp_path:
 def test_an_ecdsa_key_signs_and_is_remarked_on(built: Modules, tmp_path: Path) -> None:
     made = key_of(tmp_path / "ec", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256")
     found = opened(made.key, made.certificate)
-    assert found.certificate.remarks == ("an ECDSA key: kernels before 5.13 refuse it",)
-    signed = found.signed(build_of(built, "nvidia-peermem.ko"), {})
+    [remark] = found.certificate.remarks
+    assert remark.startswith("an ECDSA key: kernels before 5.13 refuse it")
+    plain = build_of(built, "nvidia-peermem.ko")
+    signed = found.signed(plain, {})
     assert parse_signature("m", signed.modules[0].data[-2048:]).signer == "Site modules"
+    assert found.signed(plain, {}) != signed  # which the remark tells
+    assert "signs otherwise each time" in remark
 
 
 def test_an_ended_certificate_signs_and_is_remarked_on(ours: Made) -> None:
@@ -140,6 +146,7 @@ def test_an_unusable_key_is_told_before_anything_is_built(
     words.write_text("no key\n")
     words.chmod(0o600)
     edward = key_of(tmp_path / "ed", "-newkey", "ed25519")
+    koblitz = key_of(tmp_path / "k1", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:secp256k1")
     for key, certificate, secret, said in (
         (ours.key, theirs.certificate, None, "the certificate is not that of the key"),
         (words, ours.certificate, None, "is no private key that OpenSSL reads"),
@@ -148,11 +155,30 @@ def test_an_unusable_key_is_told_before_anything_is_built(
         (ours.key, ours.key, None, "is a private key, not a certificate"),
         (ours.key, words, None, "is no certificate, neither PEM nor DER"),
         (edward.key, edward.certificate, None, "kernels take no such signature"),
+        (koblitz.key, koblitz.certificate, None, "the curve secp256k1, which no kernel knows"),
     ):
         with pytest.raises(UsageError, match=said) as refused:
             opened(key, certificate, secret)
         assert refused.value.hint
         assert "\n" not in str(refused.value)
+
+
+def test_a_wrong_passphrase_is_named_also_where_it_seems_to_decrypt(
+    tmp_path: Path, ours: Made, encrypted: Path
+) -> None:
+    """One in 256 does: then OpenSSL says no word of it."""
+    stuck = tmp_path / "bin/openssl"
+    stuck.parent.mkdir()
+    unreadable = (
+        "Could not read signing key from k\nDECODER routines:OSSL_DECODER_from_bio:unsupported"
+    )
+    stuck.write_text(f'#!/bin/sh\necho "{unreadable}" >&2; exit 1\n')
+    stuck.chmod(0o755)
+    signer = opened(ours.key, ours.certificate).signer
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{stuck.parent}:{os.environ['PATH']}")
+        with pytest.raises(UsageError, match="the passphrase does not open the key"):
+            Signer(take_key(str(encrypted), "shut"), signer.certificate).sign(b"x", "sha256")
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from toolkit.errors import ExitCode, TransportError
 from toolkit.flow.build import plan
 from toolkit.flow.build_kept import find, kept
 from toolkit.reach.crew import WorkerLost
+from toolkit.reach.store import Store
 from toolkit.reach.workshop import Job
 
 OFED = step(Part.OFED, version="24.10")
@@ -160,7 +161,7 @@ def test_a_place_that_is_lost_costs_what_was_built_there(
     assert run.exit_code is code
 
 
-def test_nodes_with_the_same_inputs_share_onebuild_all(tmp_path: Path) -> None:
+def test_nodes_with_the_same_inputs_share_one_build(tmp_path: Path) -> None:
     fakes = Fakes(tmp_path)
     works = [work(DRIVER, PEERMEM, nodes=("gpu001", "gpu002")), work(DRIVER, FS, nodes=("gpu003",))]
     run = build_all(fakes, *works)
@@ -183,6 +184,20 @@ def test_a_result_that_cannot_be_kept_is_a_failure(
     assert "could not be kept" in failure.found
     assert failure.found.endswith("No space left on device")
     assert run.exit_code is ExitCode.FAILED
+
+
+def test_a_lock_that_cannot_be_made_is_a_failure_of_that_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: Store, digest: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Store, "hold", full)
+    run = build_all(Fakes(tmp_path), work(DRIVER, FS))
+    assert states(run) == ["failed", "skipped"]
+    failure = run.made[0].failure
+    assert failure is not None
+    assert failure.found.startswith("no lock could be made in ")
 
 
 def test_a_plan_holds_and_builds_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 from tests.evidence.build import node
 from tests.evidence.frames import ABSENT, Override
 from tests.unit.grounds import Survey
-from toolkit.errors import NoEvidence
+from toolkit.builds.made import Need
+from toolkit.errors import NoEvidence, Unsupported
 from toolkit.flow.build_needs import needs_of_node, shared
 from toolkit.flow.build_places import Place
 from toolkit.flow.build_run import graphs_for
@@ -66,6 +67,20 @@ def test_nodes_of_another_architecture_are_blocked(monkeypatch: pytest.MonkeyPat
     surveyed = graphs_for(place, [replace(need, arch="aarch64")], (), "")
     (blocked,) = surveyed.works[0].graph.blocked
     assert blocked.found == "the nodes are aarch64, and it would be built on x86_64"
+
+
+@pytest.mark.parametrize(
+    "survey",
+    [
+        pytest.param(Survey(kernels=()), id="no-headers"),
+        pytest.param(Survey(missing=("Makefile", "Module.symvers")), id="headers-in-part"),
+    ],
+)
+def test_a_place_without_a_kernel_to_build_for_is_no_success(survey: Survey) -> None:
+    place = Place("this machine", "", "local", lambda _: survey.ground, lambda _: "")
+    with pytest.raises(Unsupported, match="this machine: there are no kernel headers"):
+        graphs_for(place, [Need()], (), "")
+    assert graphs_for(place, [], (), "").works == ()  # nodes that could not be read say why
 
 
 def test_nodes_that_need_the_same_are_one_need() -> None:

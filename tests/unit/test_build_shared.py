@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.building import KERNEL, Fakes, build_all, of, printed, states, step, work
+from tests.unit.building import KERNEL, WHEN, Fakes, build_all, of, printed, states, step, work
 from toolkit.builds.made import State
 from toolkit.builds.model import File, Part
 from toolkit.flow.build import build
 from toolkit.flow.build_kept import to_entry
-from toolkit.flow.build_log import readable
+from toolkit.flow.build_log import Logs, readable
+from toolkit.flow.runs import RunFolder
 from toolkit.reach.crew import Crew
 from toolkit.reach.held import Held
 from toolkit.reach.manifest import MANIFEST
 from toolkit.reach.store import Store
-from toolkit.reach.workshop import Job
+from toolkit.reach.workshop import Job, written
 
 OFED = step(Part.OFED, version="24.10")
 DRIVER = step(Part.DRIVER)
@@ -126,7 +127,21 @@ def test_the_log_of_a_build_is_kept_without_its_files(tmp_path: Path) -> None:
     assert list(readable(text)) == said.split("\n")[:-1]
 
 
-def test_progress_hears_the_steps_of_eachbuild_all(tmp_path: Path) -> None:
+def test_builds_of_one_title_have_a_log_each(tmp_path: Path) -> None:
+    """nvidia-peermem of one driver, for one kernel, against two releases of OFED."""
+    logs = Logs(RunFolder(tmp_path, "build", WHEN))
+    names = [Path(logs.begin("nvidia-peermem/1 for 6.1").path).name for _ in range(2)]
+    assert names == ["nvidia-peermem-1.6.1.log", "nvidia-peermem-1.6.1.2.log"]
+
+
+@pytest.mark.parametrize("log", ["/dev/full", "/nowhere/at/all.log", ""])
+def test_a_log_that_cannot_be_written_costs_no_build(log: str) -> None:
+    with written(log) as write:
+        write("  CC [M] nvidia.o")
+        write("  LD [M] nvidia.ko")
+
+
+def test_progress_hears_the_steps_of_each_build(tmp_path: Path) -> None:
     class Ear:
         def __init__(self) -> None:
             self.heard: list[str] = []

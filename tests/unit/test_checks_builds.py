@@ -240,5 +240,6 @@ def test_files_that_are_gone_are_built_again_and_no_folder_is_named_after_a_line
     row = next(each for each in ROWS if each.claim == "files-are-gone")
     again = f"nvidia/{DRIVER} -k {KERNEL}"
     assert judged(row).finding.hint == (
-        f"dkms build --force {again} && dkms install --force {again}"
+        f"see that it builds (./invokew build --on NODE --kernel {KERNEL}), "
+        f"then dkms build {again} && dkms install --force {again}"
     )

@@ -7,7 +7,6 @@ import pytest
 from tests.evidence.build import (
     ARGUMENTS,
     CONFIG,
-    DRIVER,
     HEALTHY,
     KERNEL,
     PEERMEM,
@@ -227,9 +226,15 @@ def test_each_failure_names_one_step_that_mends_it(row: Row) -> None:
     assert judged(row).finding.hint
 
 
-def test_a_stub_is_rebuilt_by_the_package_that_built_it() -> None:
-    row = Row("", "peermem.loadable", FAIL, "", {**UNLOADED, **STUB})
-    finding = judged(row).finding
-    which = f"nvidia/{DRIVER} -k {KERNEL}"
-    assert finding.hint == f"dkms build --force {which} && dkms install --force {which}"
-    assert finding.details == ("see peermem.stub",)
+def test_a_stub_is_rebuilt_aside_by_the_program_that_is_there_or_is_to_be_placed() -> None:
+    command = f"/usr/lib/gdr-toolkit/rebuild --kernel {KERNEL} --peermem"
+    placed = f"./invokew provision --hosts NODE, then on NODE: {command}"
+    not_there: tuple[Override, ...] = ("", MISSING, DENIED, "text /usr/lib/gdr-toolkit/rebuild\n")
+    for hooks, hint in (
+        (HEALTHY["rebuild-hooks"], command),
+        *((each, placed) for each in not_there),
+    ):
+        frames = {**UNLOADED, **STUB, "rebuild-hooks": hooks}
+        finding = judged(Row("", "peermem.loadable", FAIL, "", frames)).finding
+        assert finding.hint == hint
+        assert finding.details == ("see peermem.stub",)

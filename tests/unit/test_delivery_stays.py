@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.evidence.build import DRIVER, KERNEL, NEXT_KERNEL, modinfo, node
-from tests.evidence.healthy_files import LAYOUT, P2P, elf
+from tests.evidence.healthy_files import LAYOUT, P2P, PEERS, elf
 from tests.unit.delivering import (
     BUILT,
     PLACE,
+    SYMBOLS,
     blocked,
     build,
     module,
@@ -19,6 +20,7 @@ from tests.unit.delivering import (
     two_kernels,
     with_delivered,
 )
+from toolkit.builds.model import Part
 from toolkit.change.change import Action
 from toolkit.change.diff import diff
 from toolkit.want import PeerPath, Want
@@ -81,6 +83,36 @@ def test_dkms_is_no_second_owner_of_what_was_delivered() -> None:
     assert not any(each.path.startswith("/usr/src") for each in plan.changes)
     assert f"{PLACE} was delivered as it was built" in blocked(plan, "dkms.peermem")
     assert 'modules = "built"' in blocked(plan, "dkms.peermem")
+
+
+SIGNED = "sig_id:         PKCS#7\nsigner:         site\nsig_key:        12:34\n"
+
+
+@pytest.mark.parametrize(("told", "replaced"), [("", True), (SIGNED, False)])
+def test_a_signed_module_of_the_next_kernel_is_not_replaced_by_an_unsigned_one(
+    told: str, replaced: bool
+) -> None:
+    changed = two_kernels()
+    changed["placed"] = str(changed["placed"]) + f"{'0' * 64} 644 0 0 {next_place()}\n"
+    changed["owned"] = str(changed["owned"]) + f"{next_place()}\n"
+    info = modinfo(next_place(), depends="nvidia,ib_uverbs", version=DRIVER) + told
+    changed["all-modinfo"] = str(changed["all-modinfo"]) + info.partition("\n")[2]
+    plan = plan_with(changed, build(), build(kernel=NEXT_KERNEL))
+    assert paths(plan) == ([next_place()] if replaced else [])
+
+
+@pytest.mark.parametrize(("told", "replaced"), [("", True), (SIGNED, False)])
+def test_a_signed_companion_is_not_replaced_by_an_unsigned_one(told: str, replaced: bool) -> None:
+    place = f"/lib/modules/{KERNEL}/updates/gdr-toolkit/gdrdrv.ko"
+    info = modinfo(place, depends="nvidia", version="2.4").replace(f"@{place}", "@gdrdrv") + told
+    changed = with_delivered() | {"companion-modinfo": info}
+    changed["placed"] = str(changed["placed"]) + f"{'0' * 64} 644 0 0 {place}\n"
+    changed["owned"] = str(changed["owned"]) + f"{place}\n"
+    own = {name: crc for name, crc in SYMBOLS.items() if name not in PEERS}
+    data = module(version="2.4", symbols=own, depends="nvidia", name="gdrdrv")
+    gdrdrv = build(data, part=Part.GDRDRV, name="gdrdrv.ko", version="2.4")
+    plan = plan_with(changed, build(), gdrdrv, want=replace(BUILT, companions=("gdrdrv",)))
+    assert paths(plan) == ([place] if replaced else [])
 
 
 def test_on_the_dmabuf_path_it_is_taken_away() -> None:

@@ -8,13 +8,15 @@ import subprocess
 import sys
 import textwrap
 import time
-from concurrent.futures import wait
+from collections.abc import Callable
+from concurrent.futures import CancelledError, wait
 from pathlib import Path
 
 import pytest
 
 from toolkit.errors import ExitCode, TransportError, UsageError
 from toolkit.reach.crew import WorkerLost
+from toolkit.reach.dask import Cluster
 from toolkit.reach.executors import open_crew
 
 ROOT = Path(__file__).parents[2]
@@ -126,6 +128,31 @@ def test_a_scheduler_that_does_not_answer_is_named(
     ):
         pytest.fail("there is nothing to run on")
     assert why.value.exit_code is ExitCode.UNREACHABLE
+
+
+class _Gone:
+    """A client of Dask whose scheduler has died: before a job was handed over, or after."""
+
+    def __init__(self, *, before: bool) -> None:
+        self._before = before
+
+    def submit(self, *_: object, **__: object) -> _Gone:
+        if self._before:
+            raise RuntimeError("the client is closed")
+        return self
+
+    def add_done_callback(self, ended: Callable[[_Gone], None]) -> None:
+        ended(self)
+
+    def result(self) -> int:
+        raise CancelledError("scheduler-connection-lost")
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_scheduler_that_dies_is_out_of_reach_and_no_bug(before: bool) -> None:
+    future = Cluster(_Gone(before=before), ZeroDivisionError).submit(square, 3)
+    with pytest.raises(TransportError, match="connection to the Dask scheduler was lost"):
+        future.result()
 
 
 # Builds as run_job does: a child in a session of its own, killed on the way out.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.checks.build_failures import cause_of, dkms_exit, explain, telling
+from toolkit.checks.build_failures import cause_of, explain, telling
 from toolkit.compat import Compat, shipped
 
 BUILD = "/var/lib/dkms/nvidia-current-open/535.261.03/build"
@@ -14,6 +14,7 @@ SEEN = (
     ("no-space", "/tmp/ccUvvB6a.s: Fatal error: nv.o: No space left on device"),
     ("read-only", "mkdir: cannot create directory '/usr/src/x': Read-only file system"),
     ("killed-compiler", "gcc-12: fatal error: Killed signal terminated program cc1"),
+    ("killed-compiler", "make[3]: *** [scripts/Makefile.build:250: /x/nv.o] Error 137"),
     ("killed-compiler", "cc1: out of memory allocating 65536 bytes after a total of 4096 bytes"),
     # headers
     ("headers-missing", "Error! Your kernel headers for kernel 6.8.0-1 cannot be found at /lib/m"),
@@ -41,7 +42,8 @@ SEEN = (
     ("newer-kernel", "a.c:3:1: error: passing argument 2 of 'f' from incompatible pointer type"),
     ("newer-kernel", "a.c:1:10: fatal error: linux/of_gpio_old.h: No such file or directory"),
     ("undefined", 'ERROR: modpost: "follow_pfn" [/x/nvidia.ko] undefined!'),
-    ("objtool", "nvidia.o: error: objtool: naked return found: OBJTOOL_WERROR"),
+    ("objtool", "nvidia.o: error: objtool: nv_f+0x5: 'naked' return found in MITIGATION_RETHUNK"),
+    ("undefined", 'ERROR: "follow_pfn" [/x/nvidia.ko] undefined!'),
     # compilers
     ("no-cplusplus", "make: g++: No such file or directory"),
     ("no-cplusplus", "sh: line 1: g++: command not found"),
@@ -120,7 +122,8 @@ SEEN = (
 
 @pytest.mark.parametrize(("row", "line"), SEEN, ids=[f"{row}:{line[:30]}" for row, line in SEEN])
 def test_a_known_string_has_its_cause(row: str, line: str) -> None:
-    found = cause_of(["  CC [M] nv.o", line, "make: *** [Makefile:1: x] Error 2"])
+    after = "make: *** [Makefile:1: x] Error 2" if row != "excluded" else "Error! Its " + line
+    found = cause_of(["  CC [M] nv.o", line, after])
     assert found is not None
     assert found[0].id == row
     assert found[0].cause
@@ -141,6 +144,13 @@ NOISE = (
     "make[1]: Leaving directory '/usr/src/linux-headers-6.1.0-56-common'",
     "Building module(s)... done.",
     "DKMS: install completed.",
+    "checking if struct dpll_pin_ops has ffo_get... yes",
+    "nvidia.o: warning: objtool: nv_f+0x5: 'naked' return found in MITIGATION_RETHUNK build",
+    "cc1: note: unrecognized command-line option '-Wno-odd' may have been intended to silence"
+    " earlier diagnostics",
+    "WARNING: modpost: missing MODULE_LICENSE() in /x/conftest.o",
+    "WARNING: modpost: module nvidia uses symbol dma_buf_get from namespace DMA_BUF, but does not"
+    " import it.",
 )
 
 
@@ -203,6 +213,29 @@ def test_what_a_package_does_not_want_is_excluded_by_log_or_status() -> None:
     assert not explain([], 9, "3.0.3").excluded
 
 
+NOT_WANTED = (
+    "Warning: The /x/dkms.conf for module r8125/9.1 includes a BUILD_EXCLUSIVE directive which"
+    " does not match this kernel/arch/config."
+)
+
+
+@pytest.mark.parametrize(
+    ("failure", "found"),
+    [
+        ("nv.c:9:5: error: 'struct mm_struct' has no member named 'mmap_sem'", "newer"),
+        ("Error! Bad return status for module build on kernel: 6.8 (x86_64)", "compilation failed"),
+        ("a.c:9: error: odd", "the build stopped: a.c:9: error: odd"),
+    ],
+)
+def test_a_module_that_is_not_wanted_does_not_excuse_another_that_failed(
+    failure: str, found: str
+) -> None:
+    why = explain([NOT_WANTED, failure])
+    assert not why.excluded
+    assert found in why.found
+    assert explain([NOT_WANTED, "Running in chroot, modules won't be signed"]).excluded
+
+
 def test_an_action_names_kernel_and_module_where_they_are_known() -> None:
     killed = ["gcc-12: fatal error: Killed signal terminated program cc1"]
     why = explain(killed, 10, kernel="6.8.0-1", module="nvidia-peermem/535.1")
@@ -216,45 +249,6 @@ def test_an_action_names_kernel_and_module_where_they_are_known() -> None:
 def test_the_first_error_is_no_noise() -> None:
     assert telling([*NOISE, "a.c:1: error: odd", "a.c:2: error: later"]) == "a.c:1: error: odd"
     assert telling(NOISE) == ""
-
-
-# --- how dkms ends
-
-
-@pytest.mark.parametrize(
-    ("status", "version", "row"),
-    [
-        (1, "3.0.10", "dkms-1"),
-        (1, "3.1.4", "dkms-1"),
-        (1, "3.1.5", "dkms-1-since-3.1.5"),
-        (9, "2.8.7", "dkms-9"),
-        (9, "3.0.13", "dkms-9-since-3.0.13"),
-        (10, "2.8.1", "dkms-10"),
-        (13, "3.4.3", "dkms-13"),
-        (21, "3.2.2-1", "dkms-21"),
-        (77, "3.0.10", "dkms-77"),
-        (9, "", "dkms-9-since-3.0.13"),
-    ],
-)
-def test_an_exit_status_means_what_that_version_means(status: int, version: str, row: str) -> None:
-    found = dkms_exit(status, version)
-    assert found is not None
-    assert found.id == row
-
-
-@pytest.mark.parametrize(
-    ("status", "version"), [(0, "3.2"), (13, "3.0.10"), (11, "2.8.8"), (99, "")]
-)
-def test_a_status_that_a_version_does_not_know_means_nothing(status: int, version: str) -> None:
-    assert dkms_exit(status, version) is None
-
-
-@pytest.mark.parametrize(
-    "version", ["2.8.1", "2.8.7", "3.0.10", "3.0.13", "3.1.5", "3.2.2", "3.4.3"]
-)
-def test_no_version_means_two_things_by_one_status(version: str) -> None:
-    rows = [row for row in shipped().dkms_exits if row.covers(version)]
-    assert len({row.status for row in rows}) == len(rows)
 
 
 # --- a site's own rows

@@ -31,9 +31,11 @@ def test_where_ofed_is_owed_too_it_is_built_before_the_driver(topic: str) -> Non
 
 def test_a_stub_is_built_again_behind_ofed() -> None:
     stub = {"all-modinfo": built() + built(NEXT_KERNEL, peermem="")}
-    what = f"nvidia/{DRIVER} -k {NEXT_KERNEL}"
     fix = prospect(ahead(stub), "nvidia-peermem").finding.hint
-    assert fix == f"dkms build --force {what} && dkms install --force {what}"
+    command = f"/usr/lib/gdr-toolkit/rebuild --kernel {NEXT_KERNEL} --peermem"
+    assert fix == command
+    fix = prospect(ahead({**stub, "rebuild-hooks": ""}), "nvidia-peermem").finding.hint
+    assert fix == f"./invokew provision --hosts NODE, then on NODE: {command}"
 
 
 def test_of_two_that_differ_nobody_knows_which_one_modprobe_takes() -> None:

@@ -7,9 +7,11 @@ import pytest
 from tests.evidence.build import DRIVER, KERNEL, NEXT_KERNEL, OFED, grub, kernel_block, node
 from tests.evidence.frames import ABSENT, Override
 from tests.unit.planning import (
+    NO_HOOKS,
     STUBBED,
     TRANSLATED,
     calls,
+    carried_out,
     frames,
     placed,
     plan_for,
@@ -178,6 +180,49 @@ def test_who_calls_the_rebuild_by_version_of_dkms(
 def test_who_calls_the_rebuild_by_family(os_release: str, expected: list[str]) -> None:
     changed = STUBBED | {"os-release": os_release, "dkms-version": "dkms-3.0.11\n"}
     assert hooks(changed) == expected
+
+
+def test_a_healthy_node_without_hooks_gets_them_and_nothing_else() -> None:
+    plan = plan_for(NO_HOOKS)
+    assert [each.path for each in plan.changes] == [
+        "/usr/lib/gdr-toolkit/rebuild",
+        AFTER,
+        *NEW_KERNEL,
+    ]
+    assert {each.action for each in plan.changes} == {Action.PLACE}
+    assert (plan.triggers, plan.acts, plan.blocked) == ((), (), ())
+    assert plan.changes[0].why == (
+        "peermem.rebuild: goes unnoticed: an OFED update, a driver update, a new kernel",
+    )
+    second = plan_for(carried_out(NO_HOOKS, plan))
+    assert (second.empty, second.blocked) == (True, ())
+
+
+def test_a_hook_that_is_not_ours_any_more_is_replaced() -> None:
+    old = placed({NEW_KERNEL[0]: "#!/bin/sh\n# of an older version\n"}, mode="755")
+    [change] = plan_for(old).changes
+    assert (change.path, change.why) == (NEW_KERNEL[0], ("its text differs",))
+    [change] = plan_for(placed({AFTER: plan_for(NO_HOOKS).changes[1].text}, mode="600")).changes
+    assert (change.path, change.why) == (AFTER, ("its mode is 600, not 644",))
+
+
+def test_where_ofed_comes_prebuilt_what_is_good_is_followed_all_the_same() -> None:
+    """DKMS's driver cannot wait for such an OFED; its updates are seen by the package manager."""
+    prebuilt = {"dkms-status": f"nvidia/{DRIVER}, {KERNEL}, x86_64: installed\n"}
+    plan = plan_for(NO_HOOKS | prebuilt)
+    assert [each.path for each in plan.changes][1:] == [AFTER, APT, *NEW_KERNEL]
+    assert (plan.acts, plan.blocked) == ((), ())
+
+
+def test_hooks_go_where_nothing_is_to_be_followed() -> None:
+    ours = placed({APT: "old\n", NEW_KERNEL[0]: "old\n"})
+    inbox: dict[str, Override] = {"ofed-info": ABSENT, "rdma-modinfo": "@ib_core\n"}
+    inbox["dkms-status"] = f"nvidia/{DRIVER}, {KERNEL}, x86_64: installed\n"
+    for plan in (plan_for(ours, DMABUF), plan_for(ours | inbox)):
+        assert {(each.path, each.action) for each in plan.changes} == {
+            (APT, Action.REMOVE),
+            (NEW_KERNEL[0], Action.REMOVE),
+        }
 
 
 def test_nothing_calls_a_rebuild_where_dkms_does_not_build_nvidia_peermem() -> None:

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from tests.evidence.modules import signed as message_by
 from toolkit.builds.signing import digest_for, unsigned, with_signature
-from toolkit.errors import ToolkitError, Unparsable, Unsupported, UsageError
+from toolkit.cli import main
+from toolkit.errors import ExitCode, ToolkitError, Unparsable, Unsupported, UsageError
 from toolkit.facts.signature import MAGIC, parse_signature
 from toolkit.flow.signing import open_signing
-from toolkit.reach.signing_key import needs_secret, take_key
+from toolkit.reach.signing_key import take_key, takes_secret
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 ELF = b"\x7fELF" + bytes(60)
@@ -120,6 +121,7 @@ def test_a_key_of_ones_own_is_taken(tmp_path: Path, mode: int) -> None:
         pytest.param("pkcs11:token=t;object=o", "PIN was not given", id="token-without-pin"),
         pytest.param("pkcs11:token=t?pin-value=1234", "holds the PIN", id="pin-in-the-uri"),
         pytest.param("pkcs11:token=t;pin-value=1234", "holds the PIN", id="pin-in-the-path"),
+        pytest.param("PKCS11:token=t?pin-value=1234", "holds the PIN", id="pin-under-capitals"),
     ],
 )
 def test_an_unusable_key_is_one_sentence(key: str, said: str) -> None:
@@ -150,16 +152,61 @@ def test_a_pin_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("head", "needed"),
+    ("uri", "cleared"),
     [
-        pytest.param("-----BEGIN ENCRYPTED PRIVATE KEY-----\n", True, id="pkcs8"),
-        pytest.param("-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n", True, id="old"),
-        pytest.param("-----BEGIN PRIVATE KEY-----\nMIIE\n", False, id="plain"),
-        pytest.param("\x30\x02\n", False, id="der"),
+        pytest.param("pkcs11:token=t?module-path=/lib/p.so&slot-id=3", "pkcs11:token=t?slot-id=3",
+                     id="another-question-stays-one"),
+        pytest.param("pkcs11:module-path=/lib/p.so;token=t", "pkcs11:token=t", id="first-in-path"),
+        pytest.param("pkcs11:token=a;module-path=/lib/p.so;object=o", "pkcs11:token=a;object=o",
+                     id="amid-the-path"),
+        pytest.param("PKCS11:token=t?module-path=/lib/p.so", "pkcs11:token=t", id="capitals"),
+    ],
+)  # fmt: skip
+def test_what_is_left_of_a_uri_is_a_uri(uri: str, cleared: str) -> None:
+    key = take_key(uri, "1234")
+    assert (key.name, key.module, key.on_token) == (cleared, "/lib/p.so", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(b"1" * 70000, "has over 1024 characters", id="another-file"),
+        pytest.param(b"\xff\xfe1234\n", "is no text", id="bytes"),
+        pytest.param(b"\n1234\n", "PIN was not given", id="empty-line"),
     ],
 )
-def test_who_has_to_be_asked_for_a_passphrase(tmp_path: Path, head: str, needed: bool) -> None:
-    assert needs_secret(_key(tmp_path, 0o600, head)) is needed
+def test_a_pin_file_that_holds_none_is_refused(tmp_path: Path, text: bytes, said: str) -> None:
+    pin = tmp_path / "pin"
+    pin.write_bytes(text)
+    pin.chmod(0o600)
+    with pytest.raises(UsageError, match=said) as refused:
+        take_key(f"pkcs11:token=t?pin-source={pin}", None)
+    assert "1234" not in str(refused.value)
+    assert "1111" not in str(refused.value)
+
+
+def test_a_passphrase_that_is_another_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has over 1024 characters"):
+        take_key(_key(tmp_path, 0o600), "1" * 70000)
+
+
+def test_a_pin_of_a_file_from_windows_is_the_pin_alone(tmp_path: Path) -> None:
+    pin = tmp_path / "pin"
+    pin.write_bytes(b"4321\r\n")
+    pin.chmod(0o600)
+    assert take_key(f"pkcs11:token=t?pin-source={pin}", None).secret == "4321"  # noqa: S105 of none
+
+
+@pytest.mark.parametrize(
+    ("key", "taken"),
+    [
+        pytest.param("/a/key.pem", True, id="file"),
+        pytest.param("pkcs11:token=t", True, id="token"),
+        pytest.param("PKCS11:token=t?pin-source=/a/pin", False, id="token-that-has-its-own"),
+    ],
+)
+def test_whose_is_the_secret_in_the_environment(key: str, taken: bool) -> None:
+    assert takes_secret(key) is taken
 
 
 @pytest.mark.parametrize(("key", "certificate"), [("k.pem", ""), ("", "c.der")])
@@ -170,3 +217,21 @@ def test_key_and_certificate_belong_together(key: str, certificate: str) -> None
 
 def test_who_names_no_key_signs_nothing() -> None:
     assert open_signing("", "", None, now=NOW) is None
+
+
+@pytest.mark.parametrize("verb", ["plan", "provision", "bundle"])
+def test_a_key_that_would_sign_nothing_is_refused(
+    verb: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The site has DKMS compile on nodes: who names a key would take the modules for signed."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    where = ("--hosts", "gpu01", "--yes") if verb == "provision" else ("--hosts", "gpu01")
+    words = ("--sign-key", _key(tmp_path, 0o600), "--sign-cert", "/c.der")
+    monkeypatch.setattr("sys.argv", ["gdr", verb, *where, *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == ExitCode.USAGE
+    assert "this site has DKMS compile on nodes" in capsys.readouterr().err

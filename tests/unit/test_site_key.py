@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.evidence.build import HEALTHY, node
+from tests.evidence.build import HEALTHY, KERNEL, node
 from tests.evidence.frames import ABSENT, Override
 from tests.unit.planning import frames, placed, plan_for
+from toolkit.change.artefact import Trigger
 from toolkit.change.change import Change
+from toolkit.change.templates import render_text
 from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Status
 from toolkit.errors import Unparsable, UsageError
 from toolkit.facts.node import Node
+from toolkit.facts.ours import REBUILD
 from toolkit.facts.secureboot import parse_key_files
-from toolkit.want import SigningPaths, Want
+from toolkit.want import PeerPath, SigningPaths, Want
 
 KEY, CERTIFICATE = "/etc/dkms/keys/site.key", "/etc/dkms/keys/site.der"
 SITE = Want(signing=SigningPaths(KEY, CERTIFICATE))
@@ -85,6 +89,42 @@ def test_dkms_is_told_once() -> None:
     )
     assert verdict(after)[0] is Status.PASS
     assert signing_change(after) is None
+
+
+@pytest.mark.parametrize("before", ["", "/etc/dkms/keys/old.der"], ids=["first", "another"])
+def test_what_was_signed_otherwise_is_built_again_aside(before: str) -> None:
+    """By the program that is there already: it looks by itself which modules these are."""
+    texts = {REBUILD: render_text("dkms/rebuild.sh.j2", {})}
+    if before:
+        old = {"key": before.replace(".der", ".key"), "certificate": before}
+        texts[PATH] = render_text("dkms/signing.conf.j2", old)
+    told = "".join(f"{PATH}:{line}\n" for line in texts.get(PATH, "").splitlines())
+    there = DEMANDED | placed(texts) | {"dkms-fragments": told}
+    plan = plan_for(frames(there), SITE)
+    assert [each.artefact for each in plan.changes if each.path == PATH] == ["dkms.signing"]
+    calls = [act.call for act in plan.acts if act.trigger is Trigger.BUILD_DKMS]
+    assert calls == [f"BUILD_DKMS rebuild --kernel {KERNEL} --peermem"]
+    assert not plan.blocked
+
+
+@pytest.mark.parametrize(("path", "comes"), [(PeerPath.PEERMEM, True), (PeerPath.DMABUF, False)])
+def test_what_builds_again_is_called_only_where_it_is_or_comes(path: PeerPath, comes: bool) -> None:
+    plan = plan_for(frames(DEMANDED), replace(SITE, path=path))
+    assert "dkms.signing" in [each.artefact for each in plan.changes]
+    assert (REBUILD in [each.path for each in plan.changes]) is comes
+    calls = [act.call for act in plan.acts if act.trigger is Trigger.BUILD_DKMS]
+    assert calls == ([f"BUILD_DKMS rebuild --kernel {KERNEL} --peermem"] if comes else [])
+
+
+def test_where_another_file_has_the_last_word_it_is_said_and_nothing_is_built() -> None:
+    text = render_text("dkms/signing.conf.j2", {"key": KEY, "certificate": CERTIFICATE})
+    told = "".join(f"{PATH}:{line}\n" for line in text.splitlines())
+    other = TOLD.replace("site.conf", "zz.conf").replace("keys/site", "keys/other")
+    changed = DEMANDED | placed({PATH: text}) | {"dkms-fragments": told + other}
+    assert signing_change(changed) is None
+    [(why, way_out)] = blocked(changed)
+    assert "signs with /etc/dkms/keys/other.key" in why
+    assert way_out == "something else overrides it"
 
 
 @pytest.mark.parametrize(

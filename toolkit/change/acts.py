@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,6 +15,7 @@ from toolkit.change.distros import Family
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.node import Node
 from toolkit.facts.ofed import OFA
+from toolkit.facts.ours import REBUILD
 
 Command = tuple[str, ...]
 
@@ -54,6 +55,8 @@ def acts_for(changes: Iterable[Change], node: Node, family: Family) -> tuple[Act
     found: dict[str, Act] = {}
     for trigger in wanted:
         asking = [change for change in changes if trigger in change.triggers]
+        if not _can_rebuild(node, changes):
+            asking = [change for change in asking if change.artefact != "dkms.signing"]
         for act in _acts(trigger, asking, node, family):
             found.setdefault(act.call, act)
     return tuple(found.values())
@@ -113,6 +116,12 @@ def _acts(trigger: Trigger, asking: list[Change], node: Node, family: Family) ->
                 yield Act(trigger, command, keeps, ((When.KEPT, command),))
 
 
+def _can_rebuild(node: Node, changes: Sequence[Change]) -> bool:
+    """Whether the program that rebuilds is on the node, or comes with these changes."""
+    comes = any(each.path == REBUILD and each.action is not Action.REMOVE for each in changes)
+    return comes or REBUILD in node.placed
+
+
 def _asked_for(asking: list[Change], node: Node) -> tuple[str, ...]:
     """The kernels that the changes are for: each delivered module is for one."""
     named = [kernel_of(change.path) for change in asking]
@@ -168,6 +177,10 @@ def _update_kernels(add: Command, remove: Command) -> Command:
 def _dkms(change: Change, node: Node, keeps: tuple[str, ...]) -> Iterator[Act]:
     if change.artefact == "ofed.links":
         yield _linked(change)
+    elif change.artefact == "dkms.signing":
+        package = node.peermem_dkms
+        for kernel in kernels_of(node):
+            yield _rebuilt(package, _version(node, package), kernel, keeps)
     elif change.action is Action.REMOVE:
         yield from _unbuilt(change, node, keeps)
     elif change.artefact == "ofed.dkms":

@@ -140,8 +140,11 @@ def _no_less_signed(node: Node, path: str, file: File) -> None:
     old = node.placed.get(path)
     if old is None or old.sha256 == file.sha256 or file.data.endswith(MAGIC):
         return
+    files = (*node.kernel_modules.values(), *node.companion_modules.values())
+    there = [each for each in files if each.filename.removeprefix("/usr") == path]
     image = node.peermem_image if path.startswith(f"/lib/modules/{node.kernel}/") else None
-    if image is not None and image.signature is not None:
+    told = image is not None and "peermem" in path and image.signature is not None
+    if told or any(each.signed or each.signer for each in there):
         raise Unsupported(f"{path} is signed, and the build at hand is not", hint=SIGN)
 
 
@@ -194,6 +197,7 @@ def _companion(part: Part, module: str) -> Chooser:
         _other_file(node, path, kernel, module)
         fit = choose(part, builts, node, kernel, at=path)
         _signed_where_asked(node, fit.file)
+        _no_less_signed(node, path, fit.file)
         on_disk = node.companion_modules.get(part.value)
         why = () if on_disk else (f"{part} is wanted, and not on disk for {kernel}",)
         values = {"kernel": kernel, "loads": part.value}

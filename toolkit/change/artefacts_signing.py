@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 
-from toolkit.change.artefact import Artefact
+from toolkit.builds.model import Built
+from toolkit.change.artefact import Artefact, Delivered, Trigger
+from toolkit.change.templates import render_text
 from toolkit.errors import NoEvidence, Unsupported
 from toolkit.facts.node import Node
 from toolkit.want import SigningPaths, Want
 
+PATH = "/etc/dkms/framework.conf.d/gdr-toolkit-signing.conf"
+TEMPLATE = "dkms/signing.conf.j2"
 FRAGMENTS = (3, 0, 4)  # the DKMS that reads framework.conf.d and signs by itself
 
 
@@ -49,15 +54,30 @@ def _refuse(node: Node, signing: SigningPaths) -> None:
         )
 
 
+def _then_signed(node: Node, want: Want, _builts: tuple[Built, ...]) -> Delivered | None:
+    """The program that rebuilds looks which modules the kernel would refuse, or an older key
+    signed; where DKMS builds no nvidia-peermem, there is no such program.
+    """
+    values = site_key(node, want)
+    if values is None:
+        return None
+    old = node.placed.get(PATH)
+    text = render_text(TEMPLATE, values).encode()
+    # Where DKMS was told already, and does otherwise, something overrides it: no build helps.
+    told = old is not None and old.sha256 == sha256(text).hexdigest()
+    builds = node.peermem_dkms and not told
+    return Delivered(values, b"", (Trigger.BUILD_DKMS,) if builds else ())
+
+
 SIGNING = (
     Artefact(
         "dkms.signing",
         "let DKMS sign with the site's key",
-        "/etc/dkms/framework.conf.d/gdr-toolkit-signing.conf",
-        "dkms/signing.conf.j2",
+        PATH,
+        TEMPLATE,
         site_key,
-        # What was signed otherwise is built again by its own rows, or by the next update.
         (),
         ("secureboot.site_key",),
+        chosen=_then_signed,
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,8 +25,8 @@ from toolkit.cli.session import Session, access
 from toolkit.cli.signing import SIGN, signing_of
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError, worst
-from toolkit.flow.access import open_fleet
-from toolkit.flow.build_needs import errors_of, needs_of, shared, unread
+from toolkit.flow.access import Access, open_fleet
+from toolkit.flow.build_needs import codes_of, needs_of, shared, unread
 from toolkit.flow.build_places import open_place
 from toolkit.flow.build_run import Options, build_in, graphs_for, plan_in
 from toolkit.flow.packages import Package
@@ -41,7 +42,7 @@ WHAT = (
     Option("driver", "", "version of the NVIDIA driver; the only one there, or the newest"),
     Option("ofed", "", "version of OFED, or inbox for none; likewise"),
     Option("part", "", "only these and what they rest on: ofed,driver,peermem,nvidia-fs,gdrdrv"),
-    Option("flags", "", "add this to the make lines"),
+    Option("flags", "", "add this to the make lines: NAME=value, apart by blanks"),
 )
 WHERE = (
     Option("on", "", "build on this host; on this machine unless given"),
@@ -55,8 +56,9 @@ CACHE = (
     Option("plan", False, "only tell what would be built, and why; exit 7 where something would"),
     Option("force", False, "build what is in the cache, too"),
     Option("cached", False, "list what the cache has, and nothing else"),
-    Option("prune", -1, "remove from the cache what was not used for so many days, nothing else"),
+    Option("prune", "", "remove from the cache what was not used for so many days, nothing else"),
 )
+_FLAG = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=\S*")
 TOLD = (
     Option("json", False, "one JSON document on standard output (docs/build.schema.json)"),
     Option("verbose", False, "files with their hashes, and what the gate accepted, too", "v"),
@@ -86,37 +88,43 @@ def build(said: Said) -> ExitCode:
     """
     session = Session.begin("build", said)
     store = Store(Path(said.text("cache")) if said.text("cache") else default_folder())
-    if said.flag("cached") or said.number("prune", -1) >= 0:
+    if said.flag("cached") or said.text("prune"):
         return _cache(session, store)
     refuse_mixed(session)
+    options, parts, flags = _options(session), _parts(said), _flags(said)
     signing = signing_of(session)
-    asked = _asked(session)
+    ways = access(said)  # once: it asks for passwords
+    asked = _asked(session, ways)
     with (
         open_place(
-            access(said), on=said.text("on"), root=said.text("root"), executor=said.text("executor")
+            ways, on=said.text("on"), root=said.text("root"), executor=said.text("executor")
         ) as bare,
         with_headers(bare, headers_of(session)) as laid,
     ):
         place, needs = laid.place, laid.needs(asked.needs)
-        surveyed = graphs_for(place, needs, _parts(said), said.text("flags"))
+        surveyed = graphs_for(place, needs, parts, flags)
         if looks_ahead(session):
-            return foretell(session, laid, surveyed)
+            return foretell(session, laid, surveyed, options.limit_s, asked.unread)
         if said.flag("plan") or said.dry:
             run = plan_in(surveyed, store, force=said.flag("force"))
         else:
-            run = build_in(place, surveyed, store, session.folder, _options(session))
+            run = build_in(place, surveyed, store, session.folder, options)
     try:
         packages = pack(session, run, surveyed.ground, signing)
-    except ToolkitError:
-        _finish(session, run, asked, store)  # what was built is there all the same
+    except ToolkitError as why:
+        # What was built is there all the same.
+        _finish(session, run, asked, store, stopped=why.exit_code)
         raise
     return _finish(session, run, asked, store, packages)
 
 
 def _cache(session: Session, store: Store) -> ExitCode:
     """What the cache has, or what was removed from it."""
-    prunes = session.said.number("prune", -1) >= 0
-    found = store.prune(session.said.number("prune")) if prunes else store.rows()
+    prunes = bool(session.said.text("prune"))
+    days = session.said.number("prune") if prunes else 0
+    if days < 0:
+        raise UsageError(f"--prune {days}: 0 days, for all of it, or more")
+    found = store.prune(days) if prunes else store.rows()
     rows = [
         CachedRow(
             each.digest,
@@ -140,19 +148,18 @@ class Asked:
 
     needs: tuple[Need, ...]
     unread: tuple[Outcome[object], ...] = ()
-    codes: tuple[ExitCode, ...] = ()
 
 
-def _asked(session: Session) -> Asked:
+def _asked(session: Session, ways: Access) -> Asked:
     said = session.said
     kernels = tuple(dict.fromkeys(each.strip() for each in said.text("kernel").split(",")))
     kernels = tuple(each for each in kernels if each)
     driver, ofed = said.text("driver"), said.text("ofed")
-    if not any(said.text(each) for each in ("hosts", "hosts_file", "inventory")) or (
-        said.text("on") and not said.text("hosts")
-    ):
+    # Beside --on, an inventory alone says where that host is.
+    named = ("hosts", "hosts_file") if said.text("on") else ("hosts", "hosts_file", "inventory")
+    if not any(said.text(each) for each in named):
         return Asked((Need(kernels, driver, ofed),))
-    with open_fleet(access(said)) as fleet:
+    with open_fleet(ways) as fleet:
         outcomes = needs_of(fleet, session.folder, kernels)
     for outcome in outcomes:
         if outcome.value and outcome.value.remark:
@@ -161,8 +168,7 @@ def _asked(session: Session) -> Asked:
     needs = tuple(
         replace(each, driver=driver or each.driver, ofed=ofed or each.ofed) for each in needs
     )
-    codes = tuple(each.exit_code for each in errors_of(outcomes))
-    return Asked(needs, tuple(unread(outcomes)), codes)
+    return Asked(needs, tuple(unread(outcomes)))
 
 
 def _parts(said: Said) -> tuple[Part, ...]:
@@ -171,6 +177,14 @@ def _parts(said: Said) -> tuple[Part, ...]:
         if name not in set(Part):
             raise UsageError(f"no part {name!r}", hint=f"parts: {', '.join(Part)}")
     return tuple(Part(name) for name in names)
+
+
+def _flags(said: Said) -> str:
+    """Words for MAKEFLAGS, where make would take any other for options of its own."""
+    for word in said.text("flags").split():
+        if not _FLAG.fullmatch(word):
+            raise UsageError(f"--flags {word!r} is not NAME=value", hint="such as: --flags V=1")
+    return said.text("flags")
 
 
 def _options(session: Session) -> Options:
@@ -191,9 +205,11 @@ def _finish(
     asked: Asked,
     store: Store,
     packages: Sequence[Package] = (),
+    *,
+    stopped: ExitCode | None = None,
 ) -> ExitCode:
     said = session.said
-    code = worst([run.exit_code, *asked.codes])
+    code = stopped or worst([run.exit_code, *codes_of(asked.unread)])
     session.say(report(run, session.paint, verbose=said.flag("verbose"), unread=asked.unread))
     told = document(
         run,

@@ -11,7 +11,7 @@ from toolkit.cli.options import HOSTS, OUTPUT, REACH, SAVED, WANT, Option, Said
 from toolkit.cli.session import Session, access, consent, fleet
 from toolkit.cli.signing import SIGN, signing_of
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, ToolkitError, worst
+from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError, worst
 from toolkit.flow.access import Fleet
 from toolkit.flow.planning import Planned, plan_all, plan_saved, write_bundles
 from toolkit.flow.provision import Options, Provisioned
@@ -55,8 +55,16 @@ def _planned(session: Session) -> list[Outcome[Planned]]:
 
 
 def _shelf(session: Session) -> Shelf | None:
-    """What may be delivered; None where the site has DKMS compile on each node."""
+    """What may be delivered; None where the site has DKMS compile on each node.
+
+    :raises UsageError: for a key that would sign nothing.
+    """
     if session.want().modules is not Modules.BUILT:
+        if session.said.text("sign_key") or session.said.text("sign_cert"):
+            raise UsageError(
+                "--sign-key signs what is delivered, and this site has DKMS compile on nodes",
+                hint='modules = "built" in the site file, or [signing] there: the key of DKMS',
+            )
         return None
     named = session.said.text("cache")
     return Shelf(Store(Path(named) if named else default_folder()), signing_of(session))

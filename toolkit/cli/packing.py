@@ -11,12 +11,14 @@ from toolkit.builds.model import Built
 from toolkit.cli.options import Option
 from toolkit.cli.session import Session
 from toolkit.compat import shipped
-from toolkit.errors import ExitCode, UsageError
+from toolkit.errors import ExitCode, UsageError, worst
 from toolkit.facts.ground import Ground
+from toolkit.flow.build_needs import codes_of
 from toolkit.flow.build_run import Surveyed
 from toolkit.flow.packages import Package, make_packages, parse_format, parse_making
 from toolkit.flow.preflight import Laid, preflight
 from toolkit.flow.signing import Signing
+from toolkit.report.builds import Unread
 from toolkit.report.document import dumps
 from toolkit.report.preflight import document, report
 
@@ -67,16 +69,18 @@ def refuse_mixed(session: Session) -> None:
             raise UsageError(f"--{option} is about packages", hint="say which: --package deb")
 
 
-def foretell(session: Session, laid: Laid, surveyed: Surveyed) -> ExitCode:
-    """Whether it will compile; nothing is built but, with --try, nvidia-peermem aside."""
+def foretell(
+    session: Session, laid: Laid, surveyed: Surveyed, limit_s: float, unread: Unread
+) -> ExitCode:
+    """Whether it will compile; nothing is built but, with --try, nvidia-peermem aside.
+
+    :param unread: nodes of which nothing could be learnt: what they need is not known.
+    """
     said = session.said
-    limit = float(said.number("limit_s", 3600))
-    found = preflight(
-        laid, surveyed, shipped(), compile_it=said.flag("try_"), limit_s=limit
-    )  # fmt: skip
-    code = found.exit_code
-    session.say(report(found, session.paint))
-    text = dumps(document(found, code, session.now))
+    found = preflight(laid, surveyed, shipped(), compile_it=said.flag("try_"), limit_s=limit_s)
+    code = worst([found.exit_code, *codes_of(unread)])
+    session.say(report(found, session.paint, unread))
+    text = dumps(document(found, code, session.now, unread))
     session.folder.keep("preflight.json", text)
     if said.flag("json"):
         sys.stdout.write(text)

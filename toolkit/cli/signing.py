@@ -9,7 +9,7 @@ from toolkit.cli.session import Session
 from toolkit.flow.signing import Signing, open_signing
 from toolkit.reach.credentials import read_secret
 from toolkit.reach.openssl import PIN
-from toolkit.reach.signing_key import needs_secret
+from toolkit.reach.signing_key import takes_secret
 
 SIGN = (
     Option("sign_key", "", "sign modules with this key: a file, or a PKCS#11 URI; it stays there"),
@@ -39,4 +39,4 @@ def _secret(session: Session, key: str) -> str | None:
     if said.flag("ask_sign_pin"):
         return read_secret(f"passphrase or PIN of {key}: ")
     given = os.environ.get(PIN)
-    return given if given and key and needs_secret(key) else None
+    return given if given and key and takes_secret(key) else None

@@ -160,7 +160,11 @@ class _Run:
         """Whether it is being built by us now."""
         if len(self._running) >= self._crew.at_once:
             return False
-        unit.held = self._ways.store.hold(unit.digest)
+        try:
+            unit.held = self._ways.store.hold(unit.digest)
+        except OSError as why:
+            self._done(unit, self._no_room(unit, "no lock could be made", why))
+            return True
         if unit.held is None:
             if not unit.waited:
                 unit.waited = True
@@ -226,16 +230,19 @@ class _Run:
         try:
             self._ways.store.keep(to_entry(built), replace=self._ways.force)
         except OSError as why:
-            said = f"it was built, and could not be kept in {self._ways.store.folder}"
-            failure = BuildFailure(
-                unit.step.inputs,
-                "keep",
-                0,
-                f"{said}: {why.strerror}",
-                action="make room there, or name another folder with --cache DIR",
-            )
-            return Made(unit.step, State.FAILED, failure=failure)
+            return self._no_room(unit, "it was built, and could not be kept", why)
         return made
+
+    def _no_room(self, unit: _Unit, what: str, why: OSError) -> Made:
+        """The cache cannot be written to."""
+        failure = BuildFailure(
+            unit.step.inputs,
+            "keep",
+            0,
+            f"{what} in {self._ways.store.folder}: {why.strerror}",
+            action="make room there, or name another folder with --cache DIR",
+        )
+        return Made(unit.step, State.FAILED, failure=failure)
 
     def _done(self, unit: _Unit, made: Made) -> None:
         self._made[unit.digest] = replace(made, notes=(*unit.notes, *made.notes))

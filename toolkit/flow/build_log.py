@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +18,13 @@ class Logs:
     def __init__(self, folder: RunFolder, *, here: bool = True) -> None:
         """:param here: builds run on this machine, and can write into our folder."""
         self._folder, self._here = folder, here
+        self._begun: Counter[str] = Counter()
 
     def begin(self, title: str) -> Log:
-        name = f"{title.replace(' for ', '.').replace('/', '-')}.log"
+        """A log of its own for each build: against two releases of OFED, two have one title."""
+        stem = title.replace(" for ", ".").replace("/", "-")
+        self._begun[stem] += 1
+        name = f"{stem}.{self._begun[stem]}.log" if self._begun[stem] > 1 else f"{stem}.log"
         file = self._folder.file(name) if self._here else None
         return Log(self._folder, name, file)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from toolkit.builds.made import Need
-from toolkit.errors import NoEvidence, Outcome, ToolkitError, Unparsable
+from toolkit.errors import ExitCode, NoEvidence, Outcome, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
 from toolkit.facts.rdma import OfedFlavour
@@ -104,8 +104,10 @@ def _ofed(node: Node) -> str:
 
 def unread(outcomes: Iterable[Outcome[NodeNeeds]]) -> list[Outcome[object]]:
     """The nodes of which nothing could be learnt."""
-    return [Outcome[object](each.host, error=each.error) for each in outcomes if each.error]
+    # Not Outcome[object](...): a frozen class with slots cannot be told its parameter.
+    return [Outcome(each.host, error=each.error) for each in outcomes if each.error]
 
 
-def errors_of(outcomes: Iterable[Outcome[NodeNeeds]]) -> list[ToolkitError]:
-    return [each.error for each in outcomes if each.error is not None]
+def codes_of(unread: Iterable[Outcome[object]]) -> list[ExitCode]:
+    """What they make the run end with, however well the rest goes."""
+    return [each.error.exit_code for each in unread if each.error is not None]

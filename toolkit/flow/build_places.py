@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,9 +14,9 @@ from toolkit.facts.ground import Ground
 from toolkit.flow.access import Access, open_fleet
 from toolkit.flow.building import survey
 from toolkit.hosts import Host
-from toolkit.reach.executors import DASK, LOCAL, THREADS
-from toolkit.reach.transport import Sink, Transport, quiet
-from toolkit.reach.workshop import Job, run_job
+from toolkit.reach.executors import DASK, LOCAL, THREADS, refuse_unknown
+from toolkit.reach.transport import Transport
+from toolkit.reach.workshop import Job, run_job, written
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,10 @@ def open_place(
     :param access: how hosts are reached.
     :param on: a host; builds run there, over SSH.
     :param root: a tree of this machine.
-    :raises UsageError: both, or a tree that is none.
+    :raises UsageError: both, a tree that is none, or an unknown executor.
     """
+    if executor:
+        refuse_unknown(executor)
     if on and root:
         raise UsageError("--on and --root name two places", hint="say one of them")
     if root:
@@ -60,6 +62,10 @@ def _tree(root: str, executor: str) -> Place:
         raise UsageError(
             f"--root {root} is no tree of a system: it has no lib and no usr",
             hint="mmdebstrap makes one, or: dnf --installroot",
+        )
+    if folder.resolve() == Path("/"):  # in a tree OFED may be built, which writes to what it finds
+        raise UsageError(
+            f"--root {root} is this machine itself", hint="leave it out: builds run here then"
         )
     if os.geteuid() != 0:
         raise UsageError("--root needs root: builds run in it by chroot", hint="run it by sudo")
@@ -98,7 +104,7 @@ class _Builder:
             return survey(transport, kernels)
 
     def run_job(self, job: Job) -> str:
-        with self._transport() as transport, _sink(job.log) as sink:
+        with self._transport() as transport, written(job.log) as sink:
             return transport.run(job.script, limit_s=job.limit_s, sink=sink).stdout
 
     def close(self) -> None:
@@ -121,18 +127,3 @@ class _Builder:
             transport.close()
             with self._lock:
                 self._open.remove(transport)
-
-
-@contextmanager
-def _sink(log: str) -> Iterator[Sink]:
-    """Writes each line to the log at once; a log that cannot be written costs no build."""
-    if not log:
-        yield quiet
-        return
-    with Path(log).open("w", encoding="utf-8", errors="surrogateescape", buffering=1) as stream:
-
-        def write(line: str) -> None:
-            with suppress(OSError):
-                stream.write(f"{line}\n")
-
-        yield write

@@ -9,6 +9,7 @@ from toolkit.builds.gate import GateVerdict, judge_modules
 from toolkit.builds.graph import Blocked, Graph, Step, make_graph
 from toolkit.builds.made import Need, Run, Work
 from toolkit.builds.model import Built, Part
+from toolkit.errors import Unsupported
 from toolkit.facts.ground import Ground
 from toolkit.flow.build import Ways, build, plan
 from toolkit.flow.build_log import Logs
@@ -41,9 +42,18 @@ class Surveyed:
 
 
 def graphs_for(place: Place, needs: Sequence[Need], parts: Sequence[Part], flags: str) -> Surveyed:
-    """Survey the ground once, and make a graph for each need."""
+    """Survey the ground once, and make a graph for each need.
+
+    :raises Unsupported: no kernel was named, and none there has headers: nothing is no success.
+    """
     named = tuple(dict.fromkeys(kernel for need in needs for kernel in need.kernels))
     ground = place.survey(named)
+    if needs and not named and not any(each.headers for each in ground.kernels):
+        raise Unsupported(
+            f"{place.title}: there are no kernel headers to build against",
+            hint="install linux-headers-KERNEL (kernel-devel on RPM systems), or name a kernel,"
+            " to hear what it lacks: --kernel RELEASE",
+        )
     made_by = recipe()
     works = []
     for need in needs:

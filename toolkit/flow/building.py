@@ -48,12 +48,14 @@ def survey(ground: str | Transport, kernels: Sequence[str] = (), *, layer: str =
 
 
 def recipe() -> str:
-    """The hash of what of the toolkit takes part in a build: scripts and templates."""
+    """The hash of what of the toolkit takes part in a build: scripts, templates, what lays them."""
     templates, reach = where.templates(), Path(workshop.__file__).parent
     files = [
         *(templates / "dkms" / name for name in workshop.ASIDE),
         *(templates / template for _, template, _ in _OURS),
         *(reach / name for name in _SCRIPTS),
+        Path(workshop.__file__),
+        Path(__file__),
     ]
     total = sha256()
     for path in files:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from ssl import PEM_cert_to_DER_cert
 
 from toolkit.change.enrolment import Enrolling, Standing, Wish, needs_request, standing
 from toolkit.errors import Outcome, Unsupported
@@ -14,7 +13,7 @@ from toolkit.facts.secureboot import Enrolment
 from toolkit.flow.access import Fleet
 from toolkit.flow.each import on_each
 from toolkit.hosts import Host
-from toolkit.reach.certificate import pem_of
+from toolkit.reach.certificate import der_of
 from toolkit.reach.enrol import ROOTS_OWN, SAFE, ask
 from toolkit.reach.transport import Transport
 
@@ -34,7 +33,7 @@ def read_der(certificate: str) -> bytes:
 
     :raises UsageError: where it is none.
     """
-    return PEM_cert_to_DER_cert(pem_of(Path(certificate)))
+    return der_of(Path(certificate))
 
 
 def make_password() -> str:

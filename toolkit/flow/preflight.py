@@ -122,7 +122,8 @@ def _tried(place: Place, graph: Graph, outlook: Outlook, limit_s: float) -> Outl
     if not isinstance(outcome, BuildFailure):
         found = "it compiles; what it was linked against stood in for OFED and the driver"
         return after_trial(outlook, Reason(Answer.WILL, found, took, Confidence.HIGH))
-    if outcome.step in {"prepare", "pack"}:  # the compiler was not reached, or had its way
+    # The compiler was not reached, had its way, or was cut off: it ended with no status then.
+    if outcome.step in {"prepare", "pack"} or not outcome.status:
         return after_trial(outlook, Reason(None, outcome.found, took, Confidence.HIGH))
     found = f"{outcome.found}{f': {outcome.cause}' if outcome.cause else ''}"
     reason = Reason(Answer.WILL_NOT, found, took, Confidence.HIGH, outcome.action)

@@ -11,9 +11,18 @@ from pathlib import Path
 from toolkit.errors import UsageError
 from toolkit.reach.openssl import run_openssl
 
-_PEM = "-----BEGIN CERTIFICATE-----"
+_BLOCK = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+# How the DER of each begins. Certificate: SEQUENCE { SEQUENCE { [0] version or INTEGER serial.
+# PKCS#1, PKCS#8, SEC1, PKCS#12: SEQUENCE { INTEGER version. PKCS#8 under a passphrase:
+# SEQUENCE { SEQUENCE { OID.
+_SEQUENCE = rb"\x30(?:[\x00-\x7f]|\x81.|\x82..|\x83...)"
+_CERTIFICATE = re.compile(_SEQUENCE + _SEQUENCE + rb"[\xa0\x02]", re.DOTALL)
+_KEY = re.compile(_SEQUENCE + rb"(?:\x02|" + _SEQUENCE + rb"\x06)", re.DOTALL)
 # Not strptime's: those are the locale's.
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+_CURVES = frozenset({"prime256v1", "secp384r1", "secp521r1"})  # as OpenSSL names them
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +67,8 @@ def read_certificate(path: Path, *, now: datetime) -> Certificate:
     end = datetime(int(year), _MONTHS.index(month) + 1, int(day), hour, minute, second, tzinfo=UTC)
     bits = re.search(r"Public-Key: \((\d+) bit", text)
     size = int(bits[1]) if bits else 0
-    _refuse_kind(path, kind[1], size)
+    curve = re.search(r"ASN1 OID: (\S+)", text)
+    _refuse_kind(path, kind[1], size, curve[1] if curve else "")
     return Certificate(
         pem,
         _name(text, "Subject"),
@@ -77,7 +87,7 @@ def _name(text: str, heading: str) -> str:
     return names[-1] if names else ", ".join(parts)
 
 
-def _refuse_kind(path: Path, kind: str, size: int) -> None:
+def _refuse_kind(path: Path, kind: str, size: int, curve: str) -> None:
     """Source: kernel crypto/asymmetric_keys, x509_cert_parser.c and pkcs7_parser.c."""
     if kind not in {"rsaEncryption", "id-ecPublicKey"}:
         raise UsageError(
@@ -89,6 +99,12 @@ def _refuse_kind(path: Path, kind: str, size: int) -> None:
             f"{path} is for an RSA key of {size} bits, and kernels take 4096 at most",
             hint="openssl genrsa -out key.pem 4096",
         )
+    if kind == "id-ecPublicKey" and curve not in _CURVES:
+        raise UsageError(
+            f"{path} is for a key on the curve {curve or 'that it describes itself'}, "
+            "which no kernel knows",
+            hint="P-256 or P-384; P-521 where the kernels are 6.10 or newer",
+        )
 
 
 def _remarks(kind: str, size: int, end: datetime, now: datetime) -> list[str]:
@@ -98,7 +114,10 @@ def _remarks(kind: str, size: int, end: datetime, now: datetime) -> list[str]:
             f"the certificate ended on {end:%Y-%m-%d}: kernels do not look at that, auditors do"
         )
     if kind == "id-ecPublicKey":
-        told.append("an ECDSA key: kernels before 5.13 refuse it")
+        told.append(
+            f"an ECDSA key: kernels before {'6.10' if size > 384 else '5.13'} refuse it, and it "
+            "signs otherwise each time: packages differ, delivered modules are replaced again"
+        )
     elif size < 2048:
         told.append(f"an RSA key of {size} bits is weak, and shim refuses it on some systems")
     return told
@@ -107,25 +126,41 @@ def _remarks(kind: str, size: int, end: datetime, now: datetime) -> list[str]:
 def pem_of(path: Path) -> str:
     """The certificate as PEM, whichever of both it is in.
 
-    :raises UsageError: where it is neither.
+    :raises UsageError: as der_of does.
+    """
+    return ssl.DER_cert_to_PEM_cert(der_of(path))
+
+
+def der_of(path: Path) -> bytes:
+    """The certificate as DER, and nothing but it: what is given out must not be a private key.
+
+    :raises UsageError: where it is neither PEM nor DER, cut off, or a private key.
     """
     try:
         data = path.read_bytes()
     except OSError as why:
         raise UsageError(f"certificate {path}: {why.strerror}") from why
     text = data.decode("ascii", "replace")
-    if _PEM in text:
-        begin = text.index(_PEM)
-        return text[begin : text.find("-----END CERTIFICATE-----", begin)] + (
-            "-----END CERTIFICATE-----\n"
-        )
-    if "PRIVATE KEY-----" in text:
+    found = _BLOCK.search(text)
+    if found is None and ("PRIVATE KEY-----" in text or _KEY.match(data)):
         raise UsageError(
-            f"{path} is a private key, not a certificate", hint="--sign-key takes the key"
+            f"{path} is a private key, not a certificate", hint="the certificate is public: .der"
         )
-    if not data.startswith(b"\x30"):  # ASN.1 SEQUENCE
+    try:
+        der = ssl.PEM_cert_to_DER_cert(found[0]) if found else data
+    except ValueError:
+        der = b""
+    if not _CERTIFICATE.match(der) or len(der) != _length(der):
         raise UsageError(
             f"{path} is no certificate, neither PEM nor DER",
             hint="openssl x509 -in FILE -outform DER -out site.der",
         )
-    return ssl.DER_cert_to_PEM_cert(data)
+    return der
+
+
+def _length(der: bytes) -> int:
+    """Of the whole first element, in bytes."""
+    if der[1] < 0x80:
+        return 2 + der[1]
+    end = 2 + (der[1] & 0x7F)
+    return end + int.from_bytes(der[2:end], "big")

@@ -7,7 +7,7 @@ import importlib
 import logging
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import CancelledError, Executor, Future
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
@@ -42,7 +42,9 @@ def open_dask(address: str, jobs: int) -> Iterator[Crew]:
             "--executor dask://... needs the package distributed, and it is not installed",
             hint="pip install 'gdr-toolkit[dask]'",
         ) from why
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it would talk over our lines
+    for name in ("distributed", *logging.root.manager.loggerDict):
+        if name.partition(".")[0] == "distributed":  # they would talk over our lines
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", module="distributed")
     try:
         client = distributed.Client(f"tcp://{address}", timeout=_PATIENCE_S, set_as_default=False)
@@ -68,10 +70,14 @@ class Cluster(Executor):
         self._client, self._killed = client, killed
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        theirs = self._client.submit(partial(fn, *args, **kwargs), pure=False)
         ours: Future[R] = Future()
         ours.set_running_or_notify_cancel()
-        theirs.add_done_callback(partial(self._ended, ours))
+        try:
+            theirs = self._client.submit(partial(fn, *args, **kwargs), pure=False)
+        except Exception as why:  # of many kinds, once the scheduler is gone
+            ours.set_exception(_out_of_reach(why))
+        else:
+            theirs.add_done_callback(partial(self._ended, ours))
         return ours
 
     def _ended(self, ours: Future[R], theirs: Any) -> None:  # noqa: ANN401 a future of Dask's
@@ -84,8 +90,19 @@ class Cluster(Executor):
                     hint="look for 'Out of memory' in dmesg of the workers",
                 )
             )
+        except CancelledError as why:  # we cancel nothing: the connection was lost
+            ours.set_exception(_out_of_reach(why))
         except BaseException as why:
             ours.set_exception(why)
+
+
+def _out_of_reach(why: Exception) -> TransportError:
+    lost = TransportError(
+        "the connection to the Dask scheduler was lost",
+        hint="start it again, and then this run: what was built is in the cache",
+    )
+    lost.__cause__ = why
+    return lost
 
 
 def _refuse_strangers(versions: dict[str, object], address: str) -> None:

@@ -44,8 +44,7 @@ def open_crew(spec: str, jobs: int, *, say: Say) -> Iterator[Crew]:
         with open_dask(spec.removeprefix(DASK), jobs) as crew:
             yield crew
         return
-    if spec not in {LOCAL, THREADS}:
-        raise UsageError(f"no executor {spec!r}", hint="known: local, threads, dask://HOST:PORT")
+    refuse_unknown(spec)
     at_once = jobs or len(os.sched_getaffinity(0))
     executor = Processes(at_once, say) if spec == LOCAL else ThreadPoolExecutor(at_once)
     try:
@@ -58,6 +57,15 @@ def open_crew(spec: str, jobs: int, *, say: Say) -> Iterator[Crew]:
         executor.shutdown(wait=here, cancel_futures=True)
         raise
     executor.shutdown()
+
+
+def refuse_unknown(spec: str) -> None:
+    """What can be said of an executor before it is opened.
+
+    :raises UsageError: there is none of that name.
+    """
+    if spec not in {LOCAL, THREADS} and not spec.startswith(DASK):
+        raise UsageError(f"no executor {spec!r}", hint="known: local, threads, dask://HOST:PORT")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -57,9 +58,15 @@ def unpack_headers(given: Sequence[str], root: str = "") -> Iterator[Headers]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         layer = Path(name) / "layer"
         (layer / "usr/lib/modules").mkdir(parents=True)
-        for each in given:
-            _add(Path(each), layer, Path(name) / "part")
-        _merge(layer)
+        try:
+            for each in given:
+                _add(Path(each), layer, Path(name) / "part")
+            _merge(layer)
+        except OSError as why:
+            raise UsageError(
+                f"--headers cannot be laid out below {place}: {why.strerror or why}",
+                hint="is there room, and may we read what was given?",
+            ) from why
         for folder in (Path(name), layer, *layer.glob("*")):
             folder.chmod(0o755)  # mkdtemp's is for us alone, and a layer's root shows through
         releases = tuple(sorted(_linked(layer)))
@@ -73,11 +80,21 @@ def unpack_headers(given: Sequence[str], root: str = "") -> Iterator[Headers]:
 
 
 def _sweep(place: Path) -> None:
-    """Remove what runs left that were killed: their locks are free again."""
-    for lock in place.glob(f"{_PREFIX}*/lock"):
-        with suppress(OSError), lock.open("w") as held:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(lock.parent, ignore_errors=True)
+    """Remove what runs left that were killed: their locks are free again.
+
+    Everybody may make folders there: what is not our own is neither opened nor removed.
+    """
+    for left in place.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            about = left.lstat()
+            if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
+                continue
+            held = os.open(left / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(held)
 
 
 def _place(root: str) -> str:
@@ -139,11 +156,14 @@ def _add_folder(given: Path, layer: Path) -> None:
 
 
 def _places(part: Path, layer: Path) -> Iterator[tuple[Path, Path]]:
-    """What headers consist of, and where it goes; /lib is /usr/lib."""
-    pairs = [(part / place, layer / place) for place in _KEPT]
-    for source, target in (*pairs, (part / "lib", layer / "usr/lib")):
-        if source.is_dir() and not source.is_symlink():
-            yield source, target
+    """What headers consist of, and where it goes; /lib is /usr/lib.
+
+    A link on the way there could lead to this machine's own /usr, and what lies there is moved.
+    """
+    for place, goal in (*((each, each) for each in _KEPT), ("lib", "usr/lib")):
+        source = part / place
+        if source.is_dir() and source.resolve() == part.resolve() / place:
+            yield source, layer / goal
 
 
 def _move(source: Path, target: Path) -> None:
@@ -151,7 +171,7 @@ def _move(source: Path, target: Path) -> None:
     if not target.exists() and not target.is_symlink():
         target.parent.mkdir(parents=True, exist_ok=True)
         source.rename(target)
-    elif source.is_dir() and not source.is_symlink() and target.is_dir():
+    elif all(each.is_dir() and not each.is_symlink() for each in (source, target)):
         for each in source.iterdir():
             _move(each, target / each.name)
 
@@ -214,6 +234,8 @@ def _piped(
             timeout=_LIMIT_S,
             check=False,
         )
+        if source.stdout:
+            source.stdout.close()  # whoever writes to nobody would wait for ever
         said = source.stderr.read() if source.stderr else b""
     if source.returncode or done.returncode:
         words = (said + done.stderr).decode("utf-8", "replace").strip().rpartition("\n")[2]

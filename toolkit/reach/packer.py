@@ -21,6 +21,7 @@ _LIMIT_S = 900  # of one tool; it only copies and packs
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~_-]{0,250}")
 _PART = re.compile(r"[A-Za-z0-9._+~-]{1,200}")
 _KEPT = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")  # of our own environment
+_PLAIN = re.compile(r"[\w/.+~@,:=-]+")  # rpmbuild's own scripts and macros quote no path
 _SBIN = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -66,6 +67,11 @@ def pack_rpm(
     :raises PackingError: where it refuses.
     """
     with _scratch(folder) as scratch:
+        if not _PLAIN.fullmatch(str(scratch)):
+            raise UsageError(
+                f"rpmbuild takes no folder of such a name: {folder}",
+                hint="name one without blanks, quotes and percent signs: --out DIR",
+            )
         _lay(files, scratch / "tree", epoch)
         text = scratch / "package.spec"
         text.write_text(spec, "utf-8")

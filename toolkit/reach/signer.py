@@ -20,6 +20,7 @@ from toolkit.reach.openssl import run_openssl
 from toolkit.reach.signing_key import SigningKey
 
 _TRIAL = b"gdr-toolkit\n"
+_UNREADABLE = re.compile("Could not read signing key|unable to load (signing )?key")
 # What OpenSSL says, in its order of importance; the key's name is put in for {key}.
 _SAID = (
     ("does not match certificate|key values mismatch|key type mismatch",
@@ -33,10 +34,10 @@ _SAID = (
     ("private key was not found|object not found|Could not find signing key",
      "no private key {key}", "list the token's: pkcs11-tool --list-objects --login"),
     ("not a valid PKCS#11 URI", "{key} is no PKCS#11 URI", "RFC 7512: pkcs11:token=T;object=O"),
-    ("bad decrypt|maybe wrong password|bad password read|empty password",
+    ("bad decrypt|maybe wrong password|bad password read|empty password|Enter pass ?phrase",
      "the passphrase does not open the key {key}",
      "--ask-sign-pin, --sign-pin-fd 3 3</path/to/passphrase, or KBUILD_SIGN_PIN"),
-    ("Could not read signing key|unable to load (signing )?key",
+    (_UNREADABLE.pattern,
      "{key} is no private key that OpenSSL reads", "PEM or DER, as: openssl genrsa -out key.pem"),
     ("Could not read signing cert|unable to load (signing )?cert",
      "the certificate for {key} cannot be read", "openssl x509 -in CERTIFICATE -noout -text"),
@@ -131,6 +132,12 @@ def _environment(key: SigningKey) -> Mapping[str, str]:
 
 
 def _refusal(key: SigningKey, said: str) -> UsageError:
+    if key.secret and not key.on_token and _UNREADABLE.search(said):
+        # One wrong passphrase in 256 makes bytes that look decrypted, and are no key.
+        return UsageError(
+            f"the passphrase does not open the key {key.name}, or it is no private key",
+            hint=f"openssl pkey -in {key.name} -noout",
+        )
     for pattern, sentence, hint in _SAID:
         if re.search(pattern, said, re.IGNORECASE):
             return UsageError(sentence.format(key=key.name), hint=hint)

@@ -13,8 +13,8 @@ from toolkit.errors import UsageError
 from toolkit.reach.openssl import PIN
 
 URI = "pkcs11:"
-_HELD = re.compile(r"[;?&]?\b(module-path|pin-source|pin-value)=([^;?&]*)")
-_ENCRYPTED = ("-----BEGIN ENCRYPTED PRIVATE KEY-----", "Proc-Type: 4,ENCRYPTED")
+_HELD = frozenset({"module-path", "pin-source", "pin-value"})  # go other ways than the URI
+_LONGEST = 1024  # of a PIN; what is longer is another file
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +30,12 @@ class SigningKey:
         return self.name.startswith(URI)
 
 
-def needs_secret(key: str) -> bool:
-    """Whether a passphrase or a PIN must be had before ``key`` can be used.
+def takes_secret(key: str) -> bool:
+    """Whether a passphrase or PIN that lies in the environment is meant for ``key``.
 
-    :raises UsageError: where the key file cannot be read.
+    A key file is not looked into for it: what is not encrypted needs none, and takes no harm.
     """
-    if key.startswith(URI):
-        return "pin-source=" not in key
-    try:
-        with Path(key).open("rb") as file:
-            head = [file.readline(100).decode("ascii", "replace").strip() for _ in range(2)]
-    except OSError as why:
-        raise UsageError(f"signing key {key}: {why.strerror}") from why
-    return any(each in _ENCRYPTED for each in head)
+    return not _is_uri(key) or "pin-source=" not in key
 
 
 def take_key(key: str, secret: str | None) -> SigningKey:
@@ -50,10 +43,11 @@ def take_key(key: str, secret: str | None) -> SigningKey:
 
     :raises UsageError: not there, readable by others, or a URI that holds a PIN.
     """
-    if not key.startswith(URI):
+    secret = _checked(secret)
+    if not _is_uri(key):
         _refuse_shared(Path(key), "signing key")
         return SigningKey(key, secret=secret)
-    held = {name: unquote(value) for name, value in _HELD.findall(key)}
+    held = _held(key)
     if "pin-value" in held:
         raise UsageError(
             "the PKCS#11 URI holds the PIN, and every user of this machine sees command lines",
@@ -61,23 +55,52 @@ def take_key(key: str, secret: str | None) -> SigningKey:
             "and change the PIN",
         )
     if secret is None and "pin-source" in held:
-        secret = _pin_from(held["pin-source"])
+        secret = _checked(_pin_from(held["pin-source"]))
     if not secret:
         # With an empty one the token would count a failed login, and lock itself after a few.
         raise UsageError(
             "the token's PIN was not given",
             hint=f"--ask-sign-pin, --sign-pin-fd 3 3</path/to/pin, or {PIN}",
         )
-    return SigningKey(_HELD.sub("", key), held.get("module-path", ""), secret)
+    return SigningKey(_cleared(key), held.get("module-path", ""), secret)
+
+
+def _checked(secret: str | None) -> str | None:
+    """:raises UsageError: for what is longer than any: it would not go through a pipe at once."""
+    if secret is not None and len(secret) > _LONGEST:
+        raise UsageError(f"what was given as passphrase or PIN has over {_LONGEST} characters")
+    return secret
+
+
+def _is_uri(key: str) -> bool:
+    return key[: len(URI)].lower() == URI
+
+
+def _held(uri: str) -> dict[str, str]:
+    """What of _HELD is in it, wherever: some write query attributes into the path."""
+    pairs = (each.partition("=") for each in re.split("[;?&]", uri[len(URI) :]))
+    return {name: unquote(value) for name, _, value in pairs if name in _HELD}
+
+
+def _cleared(uri: str) -> str:
+    path, _, query = uri[len(URI) :].partition("?")
+    path, query = (
+        mark.join(each for each in text.split(mark) if each.partition("=")[0] not in _HELD)
+        for text, mark in ((path, ";"), (query, "&"))
+    )
+    return f"{URI}{path}{query and '?'}{query}"
 
 
 def _pin_from(source: str) -> str:
     path = Path(source.removeprefix("file://").removeprefix("file:"))
     _refuse_shared(path, "pin-source")
     try:
-        return path.read_text("utf-8").partition("\n")[0]
-    except (OSError, UnicodeDecodeError) as why:
-        raise UsageError(f"pin-source {path}: {why}") from why
+        with path.open(encoding="utf-8") as file:  # "\r\n" is read as "\n"
+            return file.readline(_LONGEST + 2).removesuffix("\n")
+    except OSError as why:
+        raise UsageError(f"pin-source {path}: {why.strerror}") from why
+    except UnicodeDecodeError as why:
+        raise UsageError(f"pin-source {path} is no text") from why  # its words would hold bytes
 
 
 def _refuse_shared(path: Path, what: str) -> None:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import shlex
 from base64 import encodebytes
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 from toolkit import where
 from toolkit.errors import BecomeError, TransportError
 from toolkit.reach.local import LocalTransport
-from toolkit.reach.transport import Transport
+from toolkit.reach.transport import Sink, Transport
 
 _HERE = Path(__file__).parent
 _SURVEY_S = 300  # hashing the sources of a driver on a busy disk
@@ -135,16 +136,11 @@ def run_job(job: Job) -> str:
     """
     with ExitStack() as stack:
         lines: list[str] = []
-        write: Callable[[str], object] = _nothing
-        if job.log:
-            file = stack.enter_context(
-                Path(job.log).open("w", encoding="utf-8", errors="surrogateescape", buffering=1)
-            )
-            write = file.write
+        write = stack.enter_context(written(job.log))
 
         def keep(line: str) -> None:
             lines.append(line)
-            write(f"{line}\n")
+            write(line)
 
         try:
             transport = LocalTransport(job.title)
@@ -157,11 +153,28 @@ def run_job(job: Job) -> str:
         except TransportError as why:
             if not lines:
                 raise
-            write(f"{why}\n")
+            write(str(why))
         return "".join(f"{line}\n" for line in lines)
 
 
-def _nothing(line: str) -> None: ...
+@contextmanager
+def written(log: str) -> Iterator[Sink]:
+    """Writes each line to the log at once; a log that cannot be written costs no build.
+
+    :param log: its path; "" for none.
+    """
+    with ExitStack() as stack:
+        # Nothing may lie in a buffer: closing would try, and fail at, a full disk once more.
+        stream: FileIO | None = None
+        with suppress(OSError):
+            stream = stack.enter_context(FileIO(log, "w")) if log else None
+
+        def write(line: str) -> None:
+            with suppress(OSError):
+                if stream is not None:
+                    stream.write(f"{line}\n".encode("utf-8", "surrogateescape"))
+
+        yield write
 
 
 def _part(name: str) -> str:

@@ -44,8 +44,9 @@ def report(run: Run, paint: Painter, *, verbose: bool = False, unread: Unread = 
         lines += _trouble(made, paint, verbose)
     for blocked in run.blocked:
         lines += _blocked(blocked, paint)
-    lines += errors(((each.host, each.error) for each in unread), paint)
-    return "\n".join([*lines, *([""] if lines else []), _count(run)])
+    lines += [""] if lines else []
+    lines += errors(((each.host, each.error) for each in unread), paint)  # each ends in a blank
+    return "\n".join([*lines, _count(run)])
 
 
 def _table(run: Run, paint: Painter) -> list[str]:
@@ -140,7 +141,8 @@ def _count(run: Run) -> str:
     words = [f"{counted[state]} {_WORDS.get(state, state)}" for state in State if counted[state]]
     words += [f"{len(run.blocked)} blocked"] if run.blocked else []
     if not wanted:
-        return "nothing to build: no source of a part was found."
+        why = "no source of a part was found" if run.works else "of no node is known what it needs"
+        return f"nothing to build: {why}."
     return f"{there} of {wanted} {'is' if wanted == 1 else 'are'} there: {', '.join(words)}."
 
 
@@ -167,13 +169,17 @@ def document(
             {"kernel": each.kernel, "part": each.part.value, "found": each.found, "hint": each.hint}
             for each in run.blocked
         ],
-        "errors": [
-            {"name": each.host, "error": str(each.error), "hint": each.error.hint}
-            for each in unread
-            if each.error is not None
-        ],
+        "errors": unread_rows(unread),
         "packages": [{"path": path, "notes": list(notes)} for path, notes in packages],
     }
+
+
+def unread_rows(unread: Unread) -> list[Json]:
+    return [
+        {"name": each.host, "error": str(each.error), "hint": each.error.hint}
+        for each in unread
+        if each.error is not None
+    ]
 
 
 def _made(run: Run, made: Made) -> dict[str, Json]:

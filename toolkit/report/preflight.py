@@ -12,14 +12,16 @@ from datetime import UTC, datetime
 from toolkit import __version__
 from toolkit.builds.preflight import Answer, Outlook, Preflight, Reason
 from toolkit.errors import ExitCode
+from toolkit.report.builds import Unread, unread_rows
 from toolkit.report.document import Json
 from toolkit.report.table import Ink, Painter, clean
+from toolkit.report.text import errors
 
 SCHEMA = "gdr-toolkit/preflight/1"
 _INK = {Answer.WILL: Ink.GREEN, Answer.WILL_NOT: Ink.RED, Answer.UNKNOWN: Ink.YELLOW}
 
 
-def report(found: Preflight, paint: Painter) -> str:
+def report(found: Preflight, paint: Painter, unread: Unread = ()) -> str:
     """Each part with its answer, and below it what the answer rests on."""
     lines: list[str] = []
     kernel = ""
@@ -28,9 +30,11 @@ def report(found: Preflight, paint: Painter) -> str:
             kernel = each.kernel
             lines += [clean(kernel)]
         lines += _outlook(each, paint)
+    lines.append("")
+    lines += errors(((each.host, each.error) for each in unread), paint)  # each ends in a blank
     counted = Counter(each.answer for each in found.outlooks)
     said = ", ".join(f"{counted[answer]} {answer}" for answer in Answer if counted[answer])
-    return "\n".join([*lines, "", said or "nothing would be built"])
+    return "\n".join([*lines, said or "nothing would be built"])
 
 
 def _outlook(outlook: Outlook, paint: Painter) -> list[str]:
@@ -43,7 +47,9 @@ def _outlook(outlook: Outlook, paint: Painter) -> list[str]:
     return lines
 
 
-def document(found: Preflight, code: ExitCode, now: datetime) -> Mapping[str, Json]:
+def document(
+    found: Preflight, code: ExitCode, now: datetime, unread: Unread = ()
+) -> Mapping[str, Json]:
     """The same for machines."""
     return {
         "schema": SCHEMA,
@@ -54,6 +60,7 @@ def document(found: Preflight, code: ExitCode, now: datetime) -> Mapping[str, Js
         "headers": list(found.headers),
         "answer": found.answer.value,
         "parts": [_part(each) for each in found.outlooks],
+        "errors": unread_rows(unread),
     }
 
 
