@@ -38,6 +38,16 @@ mkdir -p "$tree/$name/$version/$kernel/$arch/module"
 cp "$HOME/made"/* "$tree/$name/$version/$kernel/$arch/module/"
 """
 
+# Rows of a Module.symvers: OFED's interface of now and of before, and the driver's.
+NEW, OLD, PAGES = (
+    f"0x{crc}\t{symbol}\t{module}\tEXPORT_SYMBOL\n"
+    for crc, symbol, module in (
+        ("2222", "ib_register_peer_memory_client", "ib_uverbs"),
+        ("1111", "ib_register_peer_memory_client", "ib_uverbs"),
+        ("3333", "nvidia_p2p_get_pages", "nvidia"),
+    )
+)
+
 # There is room for folders that are asked for by name alone.
 NO_ROOM = """#!/bin/sh
 [ "$*" != -d ] || exit 1
@@ -142,54 +152,39 @@ def test_what_could_not_be_put_in_place_is_not_called_installed(place: Node) -> 
     assert "not rebuilt (not built for this kernel): it could not be put in place" in done.stdout
 
 
-def test_the_symbols_of_ofed_are_those_of_ofed_alone(place: Node) -> None:
-    """The driver's Module.symvers may tell of the OFED that it was built against, long gone."""
+def prepared(place: Node, driver: str) -> Path:
+    """The build folder after before-build.sh, where DKMS has kept what the driver exports."""
     build = place.root / "build"
     script = below(place.root, render_text("dkms/before-build.sh.j2", {}))
     place.write(build / "before-build.sh", script)
     source = place.root / f"usr/src/nvidia-{VERSION}/kernel-open"
     for name in ("common/x.h", "nvidia-peermem/nvidia-peermem.c"):
         place.write(source / name, "")
-    new, old, pages = (
-        f"0x{crc}\t{symbol}\t{module}\tEXPORT_SYMBOL\n"
-        for crc, symbol, module in (
-            ("2222", "ib_register_peer_memory_client", "ib_uverbs"),
-            ("1111", "ib_register_peer_memory_client", "ib_uverbs"),
-            ("3333", "nvidia_p2p_get_pages", "nvidia"),
-        )
-    )
-    place.write(place.root / f"usr/src/ofa_kernel/{ARCH}/{KERNEL}/Module.symvers", new)
-    place.write(place.root / f"usr/src/ofa_kernel/{KERNEL}/Module.symvers", new)
-    # What the kernel brings of the interface itself is not what will be loaded beside OFED.
-    place.write(place.root / f"lib/modules/{KERNEL}/build/Module.symvers", old)
     tree = place.root / "var/lib/dkms"
-    kept = tree / f"nvidia/{VERSION}/{KERNEL}/{ARCH}/module/Module.symvers"
-    place.write(kept, old + pages)
+    place.write(tree / f"nvidia/{VERSION}/{KERNEL}/{ARCH}/module/Module.symvers", driver)
     words = ("-c", 'cd "$1" && shift && . ./before-build.sh', "-", str(build))
     done = place.run(*place.shell, *words, KERNEL, VERSION, str(tree))
-    assert (build / "extra.symvers").read_text() == new + pages, done.stderr
+    assert (build / "extra.symvers").exists(), done.stderr
+    return build
+
+
+def test_the_symbols_of_ofed_are_those_of_ofed_alone(place: Node) -> None:
+    """The driver's Module.symvers may tell of the OFED that it was built against, long gone."""
+    for folder in (f"{ARCH}/{KERNEL}", KERNEL):
+        place.write(place.root / f"usr/src/ofa_kernel/{folder}/Module.symvers", NEW)
+    # What the kernel brings of the interface itself is not what will be loaded beside OFED.
+    place.write(place.root / f"lib/modules/{KERNEL}/build/Module.symvers", OLD)
+    build = prepared(place, OLD + PAGES)
+    assert (build / "extra.symvers").read_text() == NEW + PAGES
     assert not (build / "borrowed").exists()
 
 
 def test_the_symbols_of_another_kernels_ofed_vouch_for_nothing(place: Node) -> None:
     """DKMS builds in the order of the alphabet: OFED's for a new kernel may be yet to come."""
-    build = place.root / "build"
-    script = below(place.root, render_text("dkms/before-build.sh.j2", {}))
-    place.write(build / "before-build.sh", script)
-    source = place.root / f"usr/src/nvidia-{VERSION}/kernel-open"
-    for name in ("common/x.h", "nvidia-peermem/nvidia-peermem.c"):
-        place.write(source / name, "")
-    peers = "0x2222\tib_register_peer_memory_client\tib_uverbs\tEXPORT_SYMBOL\n"
     ofed = place.root / "usr/src/ofa_kernel"
-    place.write(ofed / f"{ARCH}/5.4.0-1-other/Module.symvers", peers)
+    place.write(ofed / f"{ARCH}/5.4.0-1-other/Module.symvers", NEW)
     (ofed / "default").symlink_to(f"{ARCH}/5.4.0-1-other")
-    tree = place.root / "var/lib/dkms"
-    kept = tree / f"nvidia/{VERSION}/{KERNEL}/{ARCH}/module/Module.symvers"
-    place.write(kept, "0x3333\tnvidia_p2p_get_pages\tnvidia\tEXPORT_SYMBOL\n")
-    words = ("-c", 'cd "$1" && shift && . ./before-build.sh', "-", str(build))
-    done = place.run(*place.shell, *words, KERNEL, VERSION, str(tree))
-    assert (build / "extra.symvers").exists(), done.stderr
-    assert (build / "borrowed").exists()
+    assert (prepared(place, PAGES) / "borrowed").exists()
 
 
 def test_packages_of_others_are_not_retired(place: Node) -> None:
