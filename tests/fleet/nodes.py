@@ -19,6 +19,7 @@ from pathlib import Path
 from tests.fleet.sshd import Keys, Sshd
 from toolkit.demo.build import environment
 from toolkit.demo.fleet import prepare
+from toolkit.flow.provision import SETTLE_S
 
 ROOT = Path(__file__).parents[2]
 # What a node changes by itself, and the journal that a rollback must keep.
@@ -62,7 +63,7 @@ class Nodes:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=2 * SETTLE_S + 60,  # a run may wait so long for a node that is worse off, twice
             check=False,
         )
 
