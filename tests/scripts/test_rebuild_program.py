@@ -187,6 +187,28 @@ def test_the_symbols_of_another_kernels_ofed_vouch_for_nothing(place: Node) -> N
     assert (prepared(place, PAGES) / "borrowed").exists()
 
 
+@pytest.mark.parametrize(("marks", "says"), [((), ""), (("borrowed",), "no-provider")])
+def test_a_build_in_dkms_own_tree_rests_on_no_other_kernels_ofed(
+    place: Node, marks: tuple[str, ...], says: str
+) -> None:
+    """Nothing is installed yet that exports the interface, so its symbols alone could vouch."""
+    build = place.root / "build"
+    for mark in marks:
+        place.write(build / mark, "")
+    place.write(build / "extra.symvers", NEW + PAGES)
+    module = f"{MAGIC}license=Dual BSD/GPL\ndepends=nvidia,ib_uverbs\n"
+    place.write(build / "kernel-open/nvidia-peermem.ko", module)
+    rows = "0x2222\\tib_register_peer_memory_client\\n0x3333\\tnvidia_p2p_get_pages\\n"
+    words = f"[ $1 != --dump-modversions ] || printf '{rows}'\n"
+    place.command("modprobe", f"#!/bin/sh\n{words}")
+    after = below(place.root, render_text("dkms/after-build.sh.j2", {}))
+    place.write(build / "after-build.sh", after)
+    call = ("-c", 'cd "$1" && shift && . ./after-build.sh', "-", str(build), "make", KERNEL)
+    done = place.run(*place.shell, *call, f"{place.root}/var/lib/dkms", "true")
+    assert (done.returncode != 0) is bool(says), done.stdout + done.stderr
+    assert says in done.stdout
+
+
 def test_packages_of_others_are_not_retired(place: Node) -> None:
     place.add(place.tree, "570.9")
     place.program("--dry-run")

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.evidence.build import DRIVER, KERNEL, NEXT_KERNEL, modinfo, node
+from tests.evidence.frames import Override
 from tests.evidence.healthy_files import LAYOUT, P2P, PEERS, elf
 from tests.unit.delivering import (
     BUILT,
@@ -85,6 +86,15 @@ def test_dkms_is_no_second_owner_of_what_was_delivered() -> None:
     assert 'modules = "built"' in blocked(plan, "dkms.peermem")
 
 
+def ours_as_well(changed: dict[str, Override], place: str) -> dict[str, Override]:
+    """The frames that tell of files that earlier runs placed, with one more."""
+    line = f"{'0' * 64} 644 0 0 {place}\n"
+    return {
+        "placed": f"{changed['placed']}{line}",
+        "owned": f"{changed['owned']}{place}\n",
+    }
+
+
 SIGNED = "sig_id:         PKCS#7\nsigner:         site\nsig_key:        12:34\n"
 
 
@@ -93,8 +103,7 @@ def test_a_signed_module_of_the_next_kernel_is_not_replaced_by_an_unsigned_one(
     told: str, replaced: bool
 ) -> None:
     changed = two_kernels()
-    changed["placed"] = str(changed["placed"]) + f"{'0' * 64} 644 0 0 {next_place()}\n"
-    changed["owned"] = str(changed["owned"]) + f"{next_place()}\n"
+    changed |= ours_as_well(changed, next_place())
     info = modinfo(next_place(), depends="nvidia,ib_uverbs", version=DRIVER) + told
     changed["all-modinfo"] = str(changed["all-modinfo"]) + info.partition("\n")[2]
     plan = plan_with(changed, build(), build(kernel=NEXT_KERNEL))
@@ -106,8 +115,7 @@ def test_a_signed_companion_is_not_replaced_by_an_unsigned_one(told: str, replac
     place = f"/lib/modules/{KERNEL}/updates/gdr-toolkit/gdrdrv.ko"
     info = modinfo(place, depends="nvidia", version="2.4").replace(f"@{place}", "@gdrdrv") + told
     changed = with_delivered() | {"companion-modinfo": info}
-    changed["placed"] = str(changed["placed"]) + f"{'0' * 64} 644 0 0 {place}\n"
-    changed["owned"] = str(changed["owned"]) + f"{place}\n"
+    changed |= ours_as_well(changed, place)
     own = {name: crc for name, crc in SYMBOLS.items() if name not in PEERS}
     data = module(version="2.4", symbols=own, depends="nvidia", name="gdrdrv")
     gdrdrv = build(data, part=Part.GDRDRV, name="gdrdrv.ko", version="2.4")
@@ -135,8 +143,7 @@ def test_an_older_kernel_keeps_its_module_as_long_as_it_can_be_booted(
     listed: str, kept: bool
 ) -> None:
     changed = with_delivered()
-    changed["placed"] = str(changed["placed"]) + f"{'0' * 64} 644 0 0 {OLD}\n"
-    changed["owned"] = str(changed["owned"]) + f"{OLD}\n"
+    changed |= ours_as_well(changed, OLD)
     changed["kernels"] = str(changed["kernels"]) + listed
     plan = plan_with(changed, build())
     assert (OLD not in [each.path for each in plan.changes]) is kept

@@ -197,8 +197,13 @@ if [ "$what" = exports ]; then
 fi
 shift 3
 # In DKMS's own tree the module must fit the modules that are installed; in any other tree those
-# that it was built against, which are yet to be installed.
-if [ "$tree" = /var/lib/dkms ]; then GATE_LINKED=extra.symvers; else GATE_SYMVERS=extra.symvers; fi
+# that it was built against, which are yet to be installed. In DKMS's own these count where depmod
+# has not noted the installed ones yet, unless they are of another kernel.
+if [ "$tree" != /var/lib/dkms ]; then
+    GATE_SYMVERS=extra.symvers
+elif [ ! -e borrowed ]; then
+    GATE_LINKED=extra.symvers
+fi
 
 if [ "$what" = built ]; then
     build=../$kernel/$1
