@@ -34,7 +34,8 @@ def files(root: Path = ROOT) -> Iterator[Path]:
         folders[:] = [
             each for each in folders if each == ".ci" or not (each[0] == "." or each in _NOT_OURS)
         ]
-        yield from (Path(folder, name) for name in names)
+        # In a second work tree .git is a file, which holds a path of the machine.
+        yield from (Path(folder, name) for name in names if name != ".git")
 
 
 def _is_shell(file: Path) -> bool:
