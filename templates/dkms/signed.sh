@@ -19,7 +19,7 @@ signed_wrong() {
     signed_demanded || return 0
     for file; do
         gate_unpacked "$file" 2>/dev/null | tail -c 28 | grep -q '^~Module signature appended~$' ||
-            { echo "${file##*/}: signature: it is not signed, and this kernel takes signed modules alone" && return; }
+            { echo "${file##*/}: signature: it is not signed, and this kernel takes signed modules alone"; return; }
     done
 }
 
@@ -28,7 +28,7 @@ signed_otherwise() {
     if [ -z "$own" ] || ! signed_demanded; then return 0; fi
     for file; do
         key=$(modinfo -F sig_key "$file" 2>/dev/null | signed_plain) # nothing from a kmod without OpenSSL
-        if [ -n "$key" ] && [ "$key" != "$own" ]; then echo "${file##*/}: signature: by another key than the site's" && return; fi
+        if [ -n "$key" ] && [ "$key" != "$own" ]; then echo "${file##*/}: signature: by another key than the site's"; return; fi
     done
 }
 

@@ -196,7 +196,7 @@ def test_an_only_expecting_bundle_leaves_no_run_behind(tree: Tree) -> None:
 RELOAD = "RELOAD_MODULES reload nvidia_peermem nvidia-peermem"
 MODPROBE = """#!/bin/sh
 case $1 in
-    --show-depends) printf 'insmod /lib/nvidia.ko\\ninsmod /lib/nvidia-peermem.ko \\n' && exit ;;
+    --show-depends) printf 'insmod /lib/nvidia.ko\\ninsmod /lib/nvidia-peermem.ko \\n'; exit ;;
 esac
 echo "modprobe $*" >>$GDR_ROOT/said
 """

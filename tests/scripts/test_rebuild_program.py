@@ -209,6 +209,14 @@ def test_a_build_in_dkms_own_tree_rests_on_no_other_kernels_ofed(
     assert says in done.stdout
 
 
+def test_a_call_that_is_refused_does_nothing_though_nobody_can_hear_of_it(place: Node) -> None:
+    place.write(place.root / "made" / MODULE, STUB)
+    call = ("-c", 'exec "$@" --no-such-option >/dev/full 2>&1', "-", *place.shell)
+    done = place.run("sh", *call, str(place.root / "rebuild"))
+    assert done.returncode == 64
+    assert not (place.root / "said").exists()
+
+
 def test_packages_of_others_are_not_retired(place: Node) -> None:
     place.add(place.tree, "570.9")
     place.program("--dry-run")

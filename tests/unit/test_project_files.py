@@ -16,13 +16,6 @@ from packaging.utils import canonicalize_name
 from dev.run import ROOT, files
 
 LINES = 300
-TABLE_LINES = 400
-# Files that are mostly rows. A row is read alone, so there may be more of them.
-TABLES = frozenset(
-    {
-        "tests/unit/test_checks_stack.py",
-    }
-)
 
 LOCKS = ("requirements.lock", "requirements-dev.lock")
 # Put together here, since this file is searched as well.
@@ -43,8 +36,7 @@ def long_files(texts: list[tuple[str, str]]) -> list[str]:
     return [
         f"{path}: {text.count(chr(10))} lines"
         for path, text in texts
-        if path.endswith((".py", ".sh"))
-        and text.count("\n") > (TABLE_LINES if path in TABLES else LINES)
+        if path.endswith((".py", ".sh")) and text.count("\n") > LINES
     ]
 
 
@@ -178,6 +170,33 @@ def test_whatever_silences_a_checker_says_why() -> None:
 def test_the_guard_on_silencing_sees_one_without_a_reason() -> None:
     lines = ["x = 1  # " + "noqa: E501", "y = 2  # " + "noqa: E501 the URL has no break"]
     assert silenced_without_reason([("a.py", "\n".join(lines))]) == ["a.py:1"]
+
+
+def ends_only_if_heard(texts: list[tuple[str, str]]) -> list[str]:
+    """Lines of shell that end something only where a message before that could be written.
+
+    On a full disk, or where nobody listens any more, such a line goes on instead.
+    """
+    # In two pieces, since this file is searched as well.
+    hangs = re.compile(
+        r"(?:^|[\s{;(])(?:echo|printf|say)\s.*&" + r"&\s*(?:return|exit|break|continue)"
+    )
+    return [
+        f"{path}:{number}"
+        for path, text in texts
+        if not path.startswith("tests/golden/")
+        for number, line in enumerate(text.split("\n"), start=1)
+        if hangs.search(line)
+    ]
+
+
+def test_what_ends_a_script_does_not_hang_on_its_message() -> None:
+    assert ends_only_if_heard(list(_texts())) == []
+
+
+def test_the_guard_on_ends_sees_one_that_hangs_on_its_message() -> None:
+    lines = ["    { say 'no room' &" + "& return 1; }", "echo 'no room'; return 1"]
+    assert ends_only_if_heard([("a.sh", "\n".join(lines))]) == ["a.sh:1"]
 
 
 @pytest.mark.parametrize("script", ["invokew", ".ci/run"])

@@ -219,7 +219,7 @@ unpack() { # a script that was sent without a folder brings its own
 }
 
 begin() { # from here on the run stands in the journal, and owes its triggers
-    if [ "$whole" != "$number" ]; then echo 'the list is cut off' && return 1; fi
+    if [ "$whole" != "$number" ]; then echo 'the list is cut off'; return 1; fi
     [ -n "$acting" ] || return 0 # nothing to take back
     while IFS= read -r owed; do add "$state/pending" "$owed" || return; done <"$run/owed"
     record "$id" began

@@ -25,7 +25,7 @@ configured() { # the certificate that DKMS signs with: the last word counts, as 
     told=$(cat "$root"/etc/dkms/framework.conf "$root"/etc/dkms/framework.conf.d/*.conf 2>/dev/null |
         sed -n 's/^[[:space:]]*mok_certificate=["'\'']*\([^"'\'']*\).*/\1/p' | tail -n 1)
     for candidate in "$told" /var/lib/shim-signed/mok/MOK.der /var/lib/dkms/mok.pub; do
-        if [ -n "$candidate" ] && [ -s "$root$candidate" ]; then echo "$candidate" && return; fi
+        if [ -n "$candidate" ] && [ -s "$root$candidate" ]; then echo "$candidate"; return; fi
     done
 }
 

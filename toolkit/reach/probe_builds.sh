@@ -38,7 +38,7 @@ dkms_tree() {
 shut_away() { # shut_away FOLDER...: the first that cannot be looked into, or one above it
     for folder; do
         while [ -n "$folder" ] && [ ! -e "$root$folder" ]; do folder=${folder%/*}; done
-        if [ ! -r "$root$folder/" ] || [ ! -x "$root$folder/" ]; then echo "$folder/" && return; fi
+        if [ ! -r "$root$folder/" ] || [ ! -x "$root$folder/" ]; then echo "$folder/"; return; fi
     done
 }
 

@@ -113,7 +113,7 @@ rollback() { # rollback RUN|last|all: newest first
         case $what.$1 in
             rolled-back.*) ;;
             *.all | *."$id") echo "$id" ;;
-            *.last) echo "$id" && break ;;
+            *.last) echo "$id"; break ;;
         esac
     done)
     if [ -z "$runs" ]; then frame nothing ok "no run to take back"; fi

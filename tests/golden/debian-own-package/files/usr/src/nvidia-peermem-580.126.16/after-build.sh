@@ -76,10 +76,10 @@ gate_provider() { # gate_provider KERNEL SYMBOL DEPENDS: "CRC MODULE ORIGIN" of 
         inner=$(modinfo -F name "$path" 2>/dev/null)
         crc=$(gate_exports "$path" | awk -v symbol="$2" '$2 == symbol { print $1 }')
         row="${crc:-unknown} ${inner:-$each} $path"
-        case ,$3, in *",${inner:-$each},"*) echo "$row" && return ;; esac
+        case ,$3, in *",${inner:-$each},"*) echo "$row"; return ;; esac
         first=${first:-$row}
     done
-    if [ -n "$first" ]; then echo "$first" && return; fi
+    if [ -n "$first" ]; then echo "$first"; return; fi
     gate_listed "$2" ${GATE_LINKED:-} && return
     # Some kernels export the peer-memory interface themselves.
     awk -F '\t' -v symbol="$2" -v from="/lib/modules/$1/build/Module.symvers" '

@@ -18,13 +18,13 @@ exports() { # exports FILE SYMBOL
 
 first() { # first FILE...: the first that exists
     for file; do
-        if [ -e "$file" ]; then echo "$file" && return; fi
+        if [ -e "$file" ]; then echo "$file"; return; fi
     done
 }
 
 with_symbols() { # with_symbols FOLDER...: the first whose symbols have the peer-memory interface
     for folder; do
-        if exports "$folder/Module.symvers" ib_register_peer_memory_client; then echo "$folder" && return; fi
+        if exports "$folder/Module.symvers" ib_register_peer_memory_client; then echo "$folder"; return; fi
     done
 }
 
