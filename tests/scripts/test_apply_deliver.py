@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -78,8 +79,8 @@ def test_a_stale_plan_says_that_nothing_was_touched(dash_tree: Tree) -> None:
 def test_a_held_node_says_who_holds_it(dash_tree: Tree) -> None:
     sleeper = subprocess.Popen(["sleep", "60"])
     try:
-        with open(f"/proc/{sleeper.pid}/stat") as stat:  # noqa: PTH123 # a path of proc
-            began = stat.read().rpartition(") ")[2].split()[19]
+        stat = Path(f"/proc/{sleeper.pid}/stat").read_text()
+        began = stat.rpartition(") ")[2].split()[19]
         lock = dash_tree.root / STATE / "lock"
         lock.parent.mkdir(parents=True)
         lock.symlink_to(f"{sleeper.pid},{began},{BOOT},2026-11-21T10:00:00Z,ann 192.0.2.7")

@@ -30,7 +30,7 @@ from tests.scripts.engine import (
     trigger,
     usual,
 )
-from toolkit.change.bundle import tar_bytes
+from toolkit.change.bundle import Bundle, tar_bytes
 from toolkit.reach.deliver import rollback_script
 
 pytestmark = pytest.mark.shell
@@ -89,10 +89,9 @@ def test_a_damaged_copy_in_the_bundle_is_refused(tree: Tree) -> None:
 # --- the other form of a bundle -----------------------------------------------------------
 
 
-def unpacked(tree: Tree, bundle: object) -> Path:
+def unpacked(tree: Tree, bundle: Bundle) -> Path:
     folder = tree.root.parent / "bundle"
-    packed = tar_bytes(bundle)  # type: ignore[arg-type] # whatever bundle_of makes
-    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+    with tarfile.open(fileobj=io.BytesIO(tar_bytes(bundle))) as tar:
         for entry in tar.getmembers():  # Debian's 3.11 has no filters for extractall yet
             content = tar.extractfile(entry)
             assert content is not None

@@ -164,7 +164,7 @@ ROWS = [
     Met("B11", "doca-3.2-on-9.8", True, EL98),
     Met("B11", "doca-3.5-on-9.8", False, EL98 | {"ofed-info": "OFED-internal-26.07-0.7.7:\n"}),
     Met("B11", "doca-3.2-on-9.6", False,
-        {"os-release": EL98["os-release"].replace("9.8", "9.6")}),  # type: ignore[union-attr]  # it is a text
+        {"os-release": str(EL98["os-release"]).replace("9.8", "9.6")}),
     Met("B12", "legacy-on-6.8", True,
         {"kernel-release": f"{NEWER}\n", "legacy": "/usr/src/nvidia-peer-memory-1.3\n"}),
     Met("B12", "legacy-on-5.15", False, {"legacy": "/usr/src/nvidia-peer-memory-1.3\n"}),

@@ -1,26 +1,21 @@
-"""The checks on modules, OFED and RDMA devices."""
+"""The checks on modules and OFED."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.evidence.board import BOARD, HCAS, Fn, hca
 from tests.evidence.build import (
-    DOWN,
     DRIVER,
-    INIT,
     KERNEL,
     NEXT_KERNEL,
     OFED,
     SRC,
-    UP,
     grub,
-    hca_lines,
     kernel_block,
     modinfo,
     rdma_core,
 )
-from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
+from tests.evidence.frames import ABSENT, TIMEOUT, Override, failed
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from toolkit.want import Want
 
@@ -39,12 +34,6 @@ DEBIAN = "install nvidia modprobe -i nvidia-current $CMDLINE_OPTS\n"
 def modprobe(*lines: str) -> dict[str, Override]:
     return {"modprobe-config": "".join(line + "\n" for line in lines)}
 
-
-def infiniband(*devices: str) -> dict[str, Override]:
-    return {"infiniband": "".join(devices)}
-
-
-NEAR = (hca_lines("mlx5_0", HCAS[0], UP), hca_lines("mlx5_1", HCAS[1], UP))
 
 ROWS = [
     Row("healthy", "modules.blacklist", PASS, "none of them"),
@@ -184,120 +173,6 @@ ROWS = [
         {**PREBUILT, "kernels": f"@{KERNEL}\nimage\n" + kernel_block(NEXT_KERNEL)},
     ),
     Row("dkms-hangs", "ofed.kernel_match", UNKNOWN, "no answer", {"dkms-status": TIMEOUT}),
-    Row("healthy", "rdma.devices", PASS, "3 devices"),
-    Row(
-        "none",
-        "rdma.devices",
-        FAIL,
-        "no RDMA device; 3 HCAs on the PCI bus",
-        infiniband(),
-    ),
-    Row("no-hca", "rdma.devices", FAIL, "no HCA", infiniband(), board=BOARD.without(*HCAS)),
-    Row("one-idle", "rdma.devices", FAIL, "no RDMA device for 1 of 3", infiniband(*NEAR)),
-    Row(
-        "one-given-to-a-guest",
-        "rdma.devices",
-        PASS,
-        "2 devices",
-        infiniband(*NEAR),
-        board=BOARD.but(HCAS[2], driver="vfio-pci"),
-    ),
-    Row(
-        "virtual-functions-may-be-idle",
-        "rdma.devices",
-        PASS,
-        "3 devices",
-        board=BOARD.plus(
-            Fn("0000:06:00.1", "0000:05:01.0", (0x15B3, 0x101E), 0x020700, "", physfn=True)
-        ),
-    ),
-    Row("no-device-files", "rdma.devices", FAIL, "no /dev/infiniband", {"rdma-nodes": ""}),
-    Row("not-read", "rdma.devices", UNKNOWN, "permission", {"infiniband": DENIED}),
-    Row("healthy-with-a-spare-port", "rdma.port", PASS, "2 HCAs up"),
-    Row(
-        "one-down",
-        "rdma.port",
-        FAIL,
-        "1 of 2 HCAs",
-        infiniband(hca_lines("mlx5_0", HCAS[0], DOWN), NEAR[1]),
-    ),
-    Row(
-        "dual-port-with-one-down",
-        "rdma.port",
-        PASS,
-        "2 HCAs up",
-        infiniband(hca_lines("mlx5_0", HCAS[0], UP, DOWN), NEAR[1]),
-    ),
-    Row(
-        "down-and-far-from-all-gpus",
-        "rdma.port",
-        PASS,
-        "2 HCAs up",
-        infiniband(*NEAR, hca_lines("mlx5_2", HCAS[2], DOWN)),
-    ),
-    Row(
-        "down-where-none-is-near",
-        "rdma.port",
-        FAIL,
-        "1 of 1 HCAs",
-        infiniband(hca_lines("mlx5_2", HCAS[2], DOWN)),
-        board=BOARD.without(*HCAS[:2]),
-    ),
-    Row("no-port", "rdma.port", FAIL, "1 of 2", infiniband(hca_lines("mlx5_0", HCAS[0]), NEAR[1])),
-    Row("none", "rdma.port", FAIL, "no RDMA device", infiniband()),
-    Row("not-read", "rdma.port", UNKNOWN, "permission", {"infiniband": DENIED}),
-    Row("another-form", "rdma.port", UNKNOWN, "cannot read", infiniband("mlx5_0/ports/x:1\n")),
-    Row("healthy", "rdma.memlock", PASS, "unlimited for logins and services"),
-    Row(
-        "services-alone",
-        "rdma.memlock",
-        FAIL,
-        "logins (soft): default; logins (hard): default",
-        {"limits": ""},
-    ),
-    Row(
-        "logins-alone",
-        "rdma.memlock",
-        FAIL,
-        "services: default",
-        {"service-limits": "system.conf:#DefaultLimitMEMLOCK=8M\n"},
-    ),
-    Row(
-        "soft-and-hard-at-once",
-        "rdma.memlock",
-        PASS,
-        "unlimited",
-        {"limits": "limits.conf:* - memlock -1  # all\n"},
-    ),
-    Row(
-        "hard-alone",
-        "rdma.memlock",
-        FAIL,
-        "logins (soft): 65536",
-        {"limits": "limits.conf:* soft memlock 65536\nlimits.d/a.conf:* hard memlock unlimited\n"},
-    ),
-    Row(
-        "a-later-file-takes-it-back",
-        "rdma.memlock",
-        FAIL,
-        "logins (hard): 64",
-        {"limits": "limits.conf:* - memlock unlimited\nlimits.d/z.conf:* hard memlock 64\n"},
-    ),
-    Row(
-        "for-one-user",
-        "rdma.memlock",
-        FAIL,
-        "logins (soft): default",
-        {"limits": "limits.conf:slurm - memlock unlimited\n"},
-    ),
-    Row(
-        "services-soft-limit",
-        "rdma.memlock",
-        FAIL,
-        "services: 8M",
-        {"service-limits": "system.conf:DefaultLimitMEMLOCK=8M:infinity\n"},
-    ),
-    Row("not-read", "rdma.memlock", UNKNOWN, "permission", {"service-limits": DENIED}),
 ]
 
 
@@ -311,21 +186,3 @@ def test_a_blacklist_is_shown_with_file_and_line() -> None:
     frames = {"modprobe-config": f"{line}\n", "modprobe-files": f"blacklist-ofed.conf:{line}\nx:\n"}
     finding = judged(Row("", "modules.blacklist", FAIL, "", frames)).finding
     assert finding.details == (f"/etc/modprobe.d/blacklist-ofed.conf: {line}",)
-
-
-def test_a_port_in_init_asks_for_a_subnet_manager() -> None:
-    frames = infiniband(hca_lines("mlx5_0", HCAS[0], INIT), NEAR[1])
-    finding = judged(Row("", "rdma.port", FAIL, "", frames)).finding
-    assert "subnet manager" in finding.hint
-    assert finding.details == ("mlx5_0: INIT/LinkUp",)
-
-
-def test_an_idle_hca_is_named() -> None:
-    board = BOARD.plus(hca("0000:07:00.0", "0000:05:01.0"))
-    assert judged(Row("", "rdma.devices", FAIL, "", board=board)).finding.details == (
-        "0000:07:00.0",
-    )
-
-
-def test_hcas_of_a_node_whose_rdma_stack_is_down_are_told_by_the_bus() -> None:
-    holds(Row("", "pcie.distance", PASS, "2 PIX", infiniband()))
