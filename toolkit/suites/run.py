@@ -35,9 +35,10 @@ def run_suite(
             config.stash[LEDGER] = ledger
 
     report = junit or str(folder.path / "verify.xml")
-    arguments = [str(SUITES), "-q", "-rf", "--no-header", "-p", "no:cacheprovider"]
-    arguments += ["-p", "toolkit.suites.options"]
-    arguments += ["--junitxml", report, "-o", "addopts=", "-v" if verbose else "--tb=short"]
+    # One of the two: together -q and -v are neither, and no case would be named.
+    arguments = [str(SUITES), *(("-v", "-rfs") if verbose else ("-q", "-rf"))]
+    arguments += ["--tb=short", "--no-header", "--junitxml", report]
+    arguments += ["-p", "no:cacheprovider", "-p", "toolkit.suites.options", "-o", "addopts="]
     status = pytest.main(arguments, plugins=[Prepared()])
     return _code(int(status), ledger.exit_code)
 
