@@ -1,0 +1,63 @@
+"""When hosts may be begun."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from toolkit.change.window import parse_window
+from toolkit.errors import UsageError
+
+# 2026-11-21 is a Saturday.
+NOON = datetime(2026, 11, 21, 12)
+
+
+def at(day: int, hour: int, minute: int = 0) -> datetime:
+    return datetime(2026, 11, day, hour, minute)
+
+
+@pytest.mark.parametrize(
+    ("said", "now", "is_open"),
+    [
+        pytest.param("", NOON, True, id="not-said"),
+        pytest.param("Sat 22:00-04:00", at(21, 21, 59), False, id="before"),
+        pytest.param("Sat 22:00-04:00", at(21, 22), True, id="as-it-opens"),
+        pytest.param("Sat 22:00-04:00", at(22, 3, 59), True, id="after-midnight"),
+        pytest.param("Sat 22:00-04:00", at(22, 4), False, id="as-it-closes"),
+        pytest.param("Sat 22:00-04:00", at(21, 2), False, id="the-night-before"),
+        pytest.param("Sun 00:00-24:00", at(22, 23, 59), True, id="a-whole-day"),
+        pytest.param("Sun 00:00-24:00", at(23, 0), False, id="and-no-more"),
+        pytest.param("mon-fri 01:00-05:00", at(23, 2), True, id="a-weekday"),
+        pytest.param("mon-fri 01:00-05:00", at(22, 2), False, id="no-weekday"),
+        pytest.param("fri-mon 01:00-05:00", at(22, 2), True, id="over-the-weekend"),
+        pytest.param("tue 01:00-02:00, 11:00-13:00", NOON, True, id="one-of-two"),
+        pytest.param("22:00-04:00", at(22, 1), True, id="every-night"),
+    ],
+)
+def test_a_window_is_open(said: str, now: datetime, is_open: bool) -> None:
+    assert parse_window(said, NOON).open_at(now) is is_open
+
+
+def test_a_length_counts_from_now() -> None:
+    window = parse_window("90m", NOON)
+    assert window.open_at(at(21, 13, 29))
+    assert not window.open_at(at(21, 13, 30))
+    assert window.opens_after(at(21, 14)) is None
+    assert parse_window("4h", NOON).open_at(at(21, 15, 59))
+
+
+def test_it_is_told_when_a_window_opens() -> None:
+    assert parse_window("Sat 22:00-04:00", NOON).opens_after(NOON) == at(21, 22)
+    assert parse_window("Sat 22:00-04:00", NOON).opens_after(at(21, 23)) == at(28, 22)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["sat", "22:00", "Sab 22:00-04:00", "Sat 25:00-26:00", "Sat 22:60-23:00", "1:00-1:00", "0h",
+     "22:00-04:00,"],
+)  # fmt: skip
+def test_what_cannot_be_read_is_refused_with_an_example(said: str) -> None:
+    with pytest.raises(UsageError, match="--window") as refused:
+        parse_window(said, NOON)
+    assert "Sat 22:00-04:00" in refused.value.hint
