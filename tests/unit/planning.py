@@ -42,7 +42,7 @@ STUBBED: dict[str, Override] = {"peermem-modinfo": STUB, **NOT_LOADED, **NO_HOOK
 OURS_BY_NAME = {
     "modules-load.peermem": "/etc/modules-load.d/gdr-toolkit.conf",
     "modprobe.peermem": "/etc/modprobe.d/gdr-toolkit.conf",
-    "boot.iommu": "/etc/default/grub.d/zz-gdr-toolkit.cfg",
+    "boot.arguments": "/etc/default/grub.d/zz-gdr-toolkit.cfg",
     "limits.logins": "/etc/security/limits.d/gdr-toolkit.conf",
     "limits.services": "/etc/systemd/system.conf.d/gdr-toolkit.conf",
 }
@@ -146,7 +146,7 @@ def _in_effect(
         after["peermem-resolve"] = HEALTHY["peermem-resolve"]
     if Trigger.RELOAD_MODULES in done:
         after["module-state"] = module_state()
-    pt = OURS_BY_NAME["boot.iommu"] in files or "/etc/gdr-toolkit/kernel-arguments" in files
+    pt = OURS_BY_NAME["boot.arguments"] in files or "/etc/gdr-toolkit/kernel-arguments" in files
     arguments = f"{NO_PT} iommu=pt" if pt else NO_PT
     rhel = changed.get("os-release") == ROCKY
     if Trigger.UPDATE_BOOTLOADER in done:

@@ -52,7 +52,9 @@ def test_every_proof_and_every_need_is_a_check() -> None:
 
 def test_a_translated_iommu_gets_a_drop_in_and_owes_a_reboot() -> None:
     plan = plan_for(TRANSLATED)
-    assert [(each.artefact, each.action) for each in plan.changes] == [("boot.iommu", Action.PLACE)]
+    assert [(each.artefact, each.action) for each in plan.changes] == [
+        ("boot.arguments", Action.PLACE)
+    ]
     assert plan.changes[0].text.endswith('$GRUB_CMDLINE_LINUX }iommu=pt"\n')
     assert [act.call for act in plan.acts] == ["UPDATE_BOOTLOADER update-grub"]
     assert plan.needs_reboot
@@ -119,7 +121,7 @@ def test_grubby_takes_away_what_the_file_no_longer_asks_for() -> None:
 def test_on_suse_kernel_arguments_are_the_operators() -> None:
     plan = plan_for(TRANSLATED | {"os-release": 'ID="sles"\nVERSION_ID="15.6"\n'})
     assert plan.empty
-    assert [each.artefact for each in plan.blocked] == ["boot.iommu-suse"]
+    assert [each.artefact for each in plan.blocked] == ["boot.arguments-suse"]
     assert "iommu=pt" in plan.blocked[0].hint
 
 
@@ -184,7 +186,7 @@ def test_a_relative_of_a_known_family_is_taken_for_it() -> None:
 def test_a_fact_that_was_not_read_blocks_and_changes_nothing() -> None:
     plan = plan_for(TRANSLATED | {"placed": ABSENT})
     assert plan.empty
-    assert [each.artefact for each in plan.blocked] == ["boot.iommu"]
+    assert [each.artefact for each in plan.blocked] == ["boot.arguments"]
 
 
 AILMENTS = st.lists(
@@ -212,7 +214,7 @@ def test_a_second_plan_is_empty(
     changed, (mode, pending) = frames(*ailments), left
     if rhel:
         changed |= rocky(NO_PT if TRANSLATED in ailments else f"{NO_PT} iommu=pt")
-        grub_d = OURS_BY_NAME["boot.iommu"]
+        grub_d = OURS_BY_NAME["boot.arguments"]
         files = ["/etc/gdr-toolkit/kernel-arguments" if each == grub_d else each for each in files]
     changed |= placed(dict.fromkeys(files, "of an older version\n"), mode=mode)
     changed |= {"pending": pending}

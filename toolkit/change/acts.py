@@ -10,6 +10,7 @@ from enum import StrEnum
 from toolkit.change.artefact import Trigger
 from toolkit.change.artefacts import OWN_PACKAGE
 from toolkit.change.artefacts_modules import kernel_of
+from toolkit.change.boot_arguments import arguments_in
 from toolkit.change.change import Action, Change
 from toolkit.change.distros import Family
 from toolkit.errors import NoEvidence, Unparsable
@@ -157,12 +158,6 @@ def _grubby(change: Change, keeps: tuple[str, ...]) -> Act:
         keeps,
         ((When.KEPT, _update_kernels(gone, tuple(word for word in new if word not in old))),),
     )
-
-
-def arguments_in(text: str) -> Command:
-    """The words of our kernel-arguments file."""
-    lines = (line for line in text.split("\n") if not line.startswith("#"))
-    return tuple(word for line in lines for word in line.split())
 
 
 def _update_kernels(add: Command, remove: Command) -> Command:

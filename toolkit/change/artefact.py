@@ -9,6 +9,7 @@ from enum import IntEnum
 from fnmatch import fnmatchcase
 
 from toolkit.builds.model import Built
+from toolkit.change.boot_arguments import Argument, Contributor
 from toolkit.facts.node import Node
 from toolkit.want import Want
 
@@ -38,6 +39,8 @@ class Delivered:
     why: tuple[str, ...] = ()  # what it mends that no proof tells
 
 
+# Raises Unsupported where this node's command line is not ours to change.
+Told = Callable[[Node, tuple[Argument, ...]], Mapping[str, str]]
 Chooser = Callable[[Node, Want, tuple[Built, ...]], Delivered | None]
 
 
@@ -62,6 +65,8 @@ class Artefact:
     families: frozenset[str] = frozenset({"debian", "rhel", "suse"})
     mode: int = 0o644
     chosen: Chooser | None = None  # in place of values: a build at hand, or what then differs
+    asking: tuple[Contributor, ...] = ()  # who may put kernel arguments into it, in place of values
+    told: Told | None = None  # what the template needs for those arguments
 
     def owns(self, path: str) -> bool:
         """Whether a path that an earlier run placed is one of this artefact's."""

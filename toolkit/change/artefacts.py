@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from toolkit.change.artefact import Artefact, Trigger
+from toolkit.change.artefacts_boot import BOOT
 from toolkit.change.artefacts_modules import MODULES, dkms_may_build
 from toolkit.change.artefacts_ofed import OFED
 from toolkit.change.artefacts_rebuild import rebuilding
@@ -12,17 +13,15 @@ from toolkit.change.artefacts_signing import SIGNING
 from toolkit.errors import NoEvidence, Unsupported
 from toolkit.facts.node import Node
 from toolkit.facts.rdma import OfedFlavour
-from toolkit.want import Iommu, PeerPath, Role, Want
+from toolkit.want import PeerPath, Want
 
 OWN_PACKAGE = "nvidia-peermem"
 
 _LOAD = (Trigger.RELOAD_MODULES,)
 _BUILD = (Trigger.BUILD_DKMS, Trigger.DEPMOD, Trigger.RELOAD_MODULES)
 _UNBUILD = (Trigger.BUILD_DKMS, Trigger.DEPMOD)
-_BOOT = (Trigger.UPDATE_BOOTLOADER, Trigger.REBOOT)
 _BUILT = ("peermem.file", "peermem.stub")
 _HEADERS = ("kernel.headers",)
-_PASSED_THROUGH = ("iommu.passthrough", "iommu.boot")
 
 
 def always(_node: Node, _want: Want) -> Mapping[str, str] | None:
@@ -82,36 +81,6 @@ def peermem_on_its_own(node: Node, want: Want) -> Mapping[str, str] | None:
         "ofed_dkms": node.ofed_dkms,
         "version": version,
     }
-
-
-def iommu_arguments(node: Node, want: Want) -> Mapping[str, str] | None:
-    """What makes the kernel give identity domains to devices.
-
-    On a host of virtual machines an Intel IOMMU must stay on; AMD's is on by default, and
-    ``amd_iommu=on`` is no value that the kernel knows.
-    """
-    if want.iommu is Iommu.ANY:
-        return None
-    if node.arch == "aarch64":
-        return {"arguments": "iommu.passthrough=1"}
-    if want.role is Role.VM_HOST and node.cpu.vendor == "GenuineIntel":
-        return {"arguments": "intel_iommu=on iommu=pt"}
-    return {"arguments": "iommu=pt"}
-
-
-def no_place_for_arguments(node: Node, want: Want) -> Mapping[str, str] | None:
-    """On SUSE kernel arguments live in a file of others.
-
-    :raises Unsupported: unless the IOMMU may be as it is.
-    """
-    values = iommu_arguments(node, want)
-    if values is None:
-        return None
-    raise Unsupported(
-        "no rule for kernel arguments on suse that leaves /etc/default/grub alone",
-        hint=f"add {values['arguments']} to GRUB_CMDLINE_LINUX_DEFAULT there, run "
-        "grub2-mkconfig -o /boot/grub2/grub.cfg, and reboot",
-    )
 
 
 ARTEFACTS = (
@@ -184,39 +153,7 @@ ARTEFACTS = (
         ("peermem.autoload", "peermem.loaded", "peermem.loaded_vs_disk"),
         needs=_BUILT,
     ),
-    Artefact(
-        "boot.iommu",
-        "boot with the IOMMU passing devices through",
-        "/etc/default/grub.d/zz-gdr-toolkit.cfg",
-        "boot/grub.cfg.j2",
-        iommu_arguments,
-        _BOOT,
-        _PASSED_THROUGH,
-        removed=_BOOT,
-        families=frozenset({"debian"}),
-    ),
-    Artefact(
-        "boot.iommu-grubby",
-        "boot with the IOMMU passing devices through",
-        "/etc/gdr-toolkit/kernel-arguments",
-        "boot/kernel-arguments.j2",
-        iommu_arguments,
-        _BOOT,
-        _PASSED_THROUGH,
-        removed=_BOOT,
-        families=frozenset({"rhel"}),
-    ),
-    Artefact(
-        "boot.iommu-suse",
-        "boot with the IOMMU passing devices through",
-        "/etc/gdr-toolkit/kernel-arguments",
-        "boot/kernel-arguments.j2",
-        no_place_for_arguments,
-        _BOOT,
-        _PASSED_THROUGH,
-        removed=_BOOT,
-        families=frozenset({"suse"}),
-    ),
+    *BOOT,
     Artefact(
         "limits.logins",
         "let logins lock memory",

@@ -20,9 +20,10 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 
 from toolkit.builds.model import Built
-from toolkit.change.artefact import Artefact, Delivered, Trigger
+from toolkit.change.artefact import Artefact, Delivered, Told, Trigger
 from toolkit.change.artefacts import ARTEFACTS
 from toolkit.change.artefacts_modules import still_of_use
+from toolkit.change.boot_arguments import arguments_in, needed
 from toolkit.change.change import Action, Blocked, Change
 from toolkit.change.distros import Family
 from toolkit.change.templates import render_path, render_text
@@ -97,6 +98,9 @@ def decide(here: Situation) -> None:
 def _decide(artefact: Artefact, here: Situation) -> None:
     failing, unknown = here.failing(artefact.proofs), here.unknown(artefact.proofs)
     try:
+        if artefact.told is not None:
+            artefact = _asked(artefact, artefact.told, here)
+            failing, unknown = here.failing(artefact.proofs), here.unknown(artefact.proofs)
         content = _content(artefact, here)
         if content is None:
             return
@@ -119,6 +123,22 @@ def _decide(artefact: Artefact, here: Situation) -> None:
         return
     here.changes.append(change)
     here.mended.update(artefact.proofs)
+
+
+def _asked(artefact: Artefact, told: Told, here: Situation) -> Artefact:
+    """The row with the arguments that this node needs: what it holds, and what proves it."""
+    wanted = tuple(a for each in artefact.asking for a in each.gather(here.node, here.want))
+    old = here.node.placed.get(artefact.path)
+    text = _old_text(artefact.path, here.node) if old else None
+    words = () if old is None else arguments_in(text or "") or ("not told",)
+    lacking = {a for a in wanted if here.failing(a.proofs) or here.unknown(a.proofs)}
+    found = needed(wanted, words, lacking.__contains__)
+    proofs = tuple(dict.fromkeys(proof for each in found for proof in each.proofs))
+
+    def values(node: Node, _want: Want) -> Mapping[str, str] | None:
+        return told(node, found) if found else None
+
+    return replace(artefact, proofs=proofs, values=values)
 
 
 def _content(artefact: Artefact, here: Situation) -> Delivered | None:

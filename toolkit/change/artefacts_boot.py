@@ -1,0 +1,81 @@
+"""The file of ours that holds kernel arguments, by family: one for all who ask for any."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from toolkit.change.artefact import Artefact, Trigger
+from toolkit.change.boot_arguments import CONTRIBUTORS, PROOFS, Argument
+from toolkit.errors import Unsupported
+from toolkit.facts.node import Node
+from toolkit.want import Want
+
+LIST = "/etc/gdr-toolkit/kernel-arguments"
+_TITLE = "boot with the kernel arguments that GPUDirect needs"
+_BOOT = (Trigger.UPDATE_BOOTLOADER, Trigger.REBOOT)
+
+
+def by_arguments(_node: Node, _want: Want) -> Mapping[str, str] | None:
+    """In place of values, for artefacts that are asked for arguments."""
+    return None
+
+
+def in_a_file(_node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
+    """Where a file of ours can hold them."""
+    return {"arguments": " ".join(each.word for each in needed)}
+
+
+def by_hand_on_suse(_node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
+    """On SUSE kernel arguments live in a file of others.
+
+    :raises Unsupported: always.
+    """
+    words = " ".join(each.word for each in needed)
+    raise Unsupported(
+        "no rule for kernel arguments on suse that leaves /etc/default/grub alone",
+        hint=f"add {words} to GRUB_CMDLINE_LINUX_DEFAULT there, run "
+        "grub2-mkconfig -o /boot/grub2/grub.cfg, and reboot",
+    )
+
+
+BOOT = (
+    Artefact(
+        "boot.arguments",
+        _TITLE,
+        "/etc/default/grub.d/zz-gdr-toolkit.cfg",
+        "boot/grub.cfg.j2",
+        by_arguments,
+        _BOOT,
+        PROOFS,
+        removed=_BOOT,
+        families=frozenset({"debian"}),
+        asking=CONTRIBUTORS,
+        told=in_a_file,
+    ),
+    Artefact(
+        "boot.arguments-grubby",
+        _TITLE,
+        LIST,
+        "boot/kernel-arguments.j2",
+        by_arguments,
+        _BOOT,
+        PROOFS,
+        removed=_BOOT,
+        families=frozenset({"rhel"}),
+        asking=CONTRIBUTORS,
+        told=in_a_file,
+    ),
+    Artefact(
+        "boot.arguments-suse",
+        _TITLE,
+        LIST,
+        "boot/kernel-arguments.j2",
+        by_arguments,
+        _BOOT,
+        PROOFS,
+        removed=_BOOT,
+        families=frozenset({"suse"}),
+        asking=CONTRIBUTORS,
+        told=by_hand_on_suse,
+    ),
+)

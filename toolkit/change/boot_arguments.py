@@ -1,0 +1,84 @@
+"""Kernel arguments that a node should boot with, whoever of us asks for them.
+
+All of them land in one file of ours on the node. A topic adds its own function to
+``CONTRIBUTORS``, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from toolkit.facts.node import Node
+from toolkit.want import Iommu, Role, Want
+
+PASSED_THROUGH = ("iommu.passthrough", "iommu.boot")
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One word of the kernel's command line."""
+
+    word: str  # "iommu=pt"; no blanks
+    why: str  # in one line: what it is for
+    proofs: tuple[str, ...]  # ids of the checks that pass once it is in effect
+
+
+@dataclass(frozen=True, slots=True)
+class Contributor:
+    """One topic that asks for arguments.
+
+    ``gather`` answers what the node should be told, () for nothing. It raises NoEvidence or
+    Unparsable where the node does not tell, and Unsupported where no rule of ours fits; then
+    nothing is written, if one of ``proofs`` does not pass.
+    """
+
+    gather: Callable[[Node, Want], tuple[Argument, ...]]
+    proofs: tuple[str, ...]  # all that its arguments may have
+
+
+def iommu_arguments(node: Node, want: Want) -> tuple[Argument, ...]:
+    """What makes the kernel give identity domains to devices.
+
+    On a host of virtual machines an Intel IOMMU must stay on; AMD's is on by default, and
+    ``amd_iommu=on`` is no value that the kernel knows.
+    """
+    if want.iommu is Iommu.ANY:
+        return ()
+    if node.arch == "aarch64":
+        words: tuple[str, ...] = ("iommu.passthrough=1",)
+    elif want.role is Role.VM_HOST and node.cpu.vendor == "GenuineIntel":
+        words = ("intel_iommu=on", "iommu=pt")
+    else:
+        words = ("iommu=pt",)
+    return tuple(
+        Argument(word, "the IOMMU passes devices through", PASSED_THROUGH) for word in words
+    )
+
+
+CONTRIBUTORS = (Contributor(iommu_arguments, PASSED_THROUGH),)
+PROOFS = tuple(dict.fromkeys(proof for each in CONTRIBUTORS for proof in each.proofs))
+
+
+def needed(
+    wanted: tuple[Argument, ...], placed: tuple[str, ...], lacking: Callable[[Argument], bool]
+) -> tuple[Argument, ...]:
+    """Those of the arguments that a file of ours should hold.
+
+    What other hands have seen to is left to them, each argument by itself.
+
+    :param placed: the words that our file holds; () where there is none.
+    :param lacking: whether a proof of the argument does not pass.
+    """
+    found = tuple(each for each in wanted if each.word in placed or lacking(each))
+    return found or (wanted if placed else ())
+
+
+def arguments_in(text: str) -> tuple[str, ...]:
+    """The words of a file of ours that holds kernel arguments, whatever its family.
+
+    :param text: sh that appends to GRUB_CMDLINE_LINUX, or a line of words.
+    """
+    lines = (line for line in text.split("\n") if not line.startswith("#"))
+    words = (word for line in lines for word in line.rpartition("}")[2].rstrip('"').split())
+    return tuple(words)
