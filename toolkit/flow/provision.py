@@ -9,6 +9,7 @@ from datetime import date
 
 from toolkit.change.bundle import script
 from toolkit.change.plan import Plan
+from toolkit.change.rollout import Phase
 from toolkit.checks.check import Status
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome, StaleError, TransportError
@@ -17,6 +18,7 @@ from toolkit.flow.each import on_each
 from toolkit.flow.planning import Planned, plan_node
 from toolkit.flow.runs import RunFolder
 from toolkit.flow.shelf import Shelf
+from toolkit.flow.witness import Nobody, Witness
 from toolkit.hosts import Host
 from toolkit.reach import deliver
 from toolkit.reach.collect import collect
@@ -83,7 +85,7 @@ def provision(
 
     def work(host: Host, transport: Transport) -> Provisioned:
         start = by_name[host.name].get()
-        return _Node(host, transport, fleet, want, today, options, folder).bring(start)
+        return Node(host, transport, fleet, want, today, options, folder).bring(start)
 
     done = {
         each.host: each
@@ -125,7 +127,7 @@ def _untouched(outcome: Outcome[Planned]) -> Outcome[Provisioned]:
 
 
 @dataclass(slots=True)
-class _Node:
+class Node:
     """The rounds on one node: apply, reboot, look again, until the plan is empty."""
 
     host: Host
@@ -135,13 +137,18 @@ class _Node:
     today: date
     options: Options
     folder: RunFolder
+    witness: Witness = field(default_factory=Nobody)
 
     def bring(self, start: Planned) -> Provisioned:
+        """Carry out the plan, and those that follow from it.
+
+        :raises ToolkitError: what stood in the way; what the witness heard last was tried.
+        """
         state = Provisioned(start.judged, start.judged)
         now = start
         for _ in range(ROUNDS):
-            if not now.pending or now.plan == state.left:
-                break
+            if not now.pending or now.plan in state.plans:
+                break  # what was carried out once and is still to be done will stay so
             try:
                 state = self._apply(now, state)
             except StaleError:
@@ -149,19 +156,24 @@ class _Node:
                 state = replace(state, after=now.judged)
                 continue
             owed = now.plan.needs_reboot
-            if owed and not self.options.reboot:
+            if owed and not self._may_reboot(now):
                 now = self._look()
                 return replace(state, after=now.judged, left=now.plan if now.pending else None)
             if owed:
+                self.witness.about_to(Phase.REBOOTING, now.boot_id)
                 reboot(self.transport, now.boot_id, limit_s=REBOOT_S, note=self._note)
                 state = replace(state, rebooted=True)
             now = self._look_settled(start) if owed else self._look()
             state = replace(state, after=now.judged)
         return replace(state, left=now.plan if now.pending else None)
 
+    def _may_reboot(self, now: Planned) -> bool:
+        return self.options.reboot and not self.witness.booted(now.boot_id)
+
     def _apply(self, now: Planned, state: Provisioned) -> Provisioned:
         if now.bundle is None:
             return state
+        self.witness.about_to(Phase.APPLYING, now.boot_id)
         self._note("applying")
         applied = deliver.apply(
             self.transport,
@@ -215,6 +227,7 @@ class _Node:
         )
 
     def _look(self) -> Planned:
+        self.witness.about_to(Phase.LOOKING)
         self._note("looking again")
         evidence = collect(self.transport)
         self.folder.keep_evidence(self.host.name, evidence, "after")
@@ -228,5 +241,7 @@ class _Node:
         words = line.split(" ", 3)
         if line.startswith("|"):
             self._note(line[1:81])
+        elif words[:3] == ["=", "run", "ok"] and len(words) == 4:
+            self.witness.ran(words[3])
         elif words[0] == "=" and len(words) == 4 and words[1].isdigit():
             self._note(words[3][:80])
