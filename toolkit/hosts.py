@@ -6,6 +6,7 @@ Sets of hosts are written as ClusterShell does, left to right:
     gpu[1-9]!gpu3           without                   @all @*   all of it
     @rack1&@gpu             in both                   gpu*      names in the inventory
     root@gpu[1-4]:2222  ::1  [::1]:2222  user@[fe80::1%eth0]:22
+    vagrant://node[1-4]     machines that Vagrant has made; vagrant:// for all that run
 
 ClusterShell folds and unfolds the names. The algebra is ours: its own parser takes
 brackets around an IPv6 address for a range, and its configuration resolves "@all" to
@@ -14,14 +15,14 @@ sample nodes that nobody has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
 from toolkit.errors import UsageError
-from toolkit.spots import Spot, parse_spot, split_spot, unfold
+from toolkit.spots import VAGRANT, Spot, machine_names, parse_spot, split_spot, unfold
 
 MANY = 500  # more hosts than this are asked for twice
 
@@ -39,6 +40,17 @@ class Host:
     groups: tuple[str, ...] = ()
     key_file: str = ""  # identity file
     options: tuple[tuple[str, str], ...] = ()  # further ssh_config keywords for this host alone
+    new_keys: str = (
+        ""  # the one file of its known keys, which takes its first; "" for no such trust
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """What Vagrant has, by the names in its Vagrantfile."""
+
+    running: Mapping[str, Host] = field(default_factory=dict)
+    others: Mapping[str, str] = field(default_factory=dict)  # and why: "not created"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +59,8 @@ class Inventory:
 
     hosts: Mapping[str, Host] = field(default_factory=dict)  # by name, in the file's order
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # names, children included
+    # Apart, and asked for only where they are named: no group or wildcard of the site means them.
+    machines: Callable[[], Machines] = Machines
 
 
 NOTHING = Inventory()
@@ -159,6 +173,11 @@ def _terms(expression: str) -> Iterator[tuple[str, str]]:
 def _expand(term: str, inventory: Inventory) -> Iterator[Host]:
     if term.startswith("@"):
         yield from _group(term, inventory)
+        return
+    if term.startswith(VAGRANT):
+        found = inventory.machines()
+        names = machine_names(term, found.running, found.others)
+        yield from (found.running[name] for name in names)
         return
     spot = split_spot(term)
     for name in [spot.host] if ":" in spot.host else _names(term, spot.host, inventory):

@@ -7,7 +7,9 @@ end up on the command lines of ssh and in hints that operators paste into a shel
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from ipaddress import IPv6Address
 from math import prod
 
@@ -15,6 +17,7 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
 from toolkit.errors import UsageError
 
+VAGRANT = "vagrant://"  # before the name of a machine that Vagrant made
 _MOST = 100_000  # names one pattern may stand for; a typing slip would eat the memory
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 _USER = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.@+-]{0,100}[A-Za-z0-9_.+-])?")
@@ -26,7 +29,7 @@ _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?:/(\d{1,18}))?)?")
 class Spot:
     """The parts of ``user@host:port``; what was left out is "" or 0."""
 
-    host: str  # "gpu01", or an IPv6 address without its brackets
+    host: str  # "gpu01", an IPv6 address without its brackets, or "vagrant://gpu01"
     user: str = ""
     port: int = 0
 
@@ -44,6 +47,10 @@ def parse_spot(text: str) -> Spot:
 
 def split_spot(text: str) -> Spot:
     """Split ``user@host:port``; the host may still be a pattern."""
+    if text.startswith(VAGRANT):
+        if not _NAME.fullmatch(text.removeprefix(VAGRANT)):
+            raise _refused(text)
+        return Spot(text)  # Vagrant knows its user and port
     user, at, rest = text.rpartition("@")
     if (at and not _USER.fullmatch(user)) or any(c.isspace() for c in text):
         raise _refused(text)
@@ -76,6 +83,36 @@ def unfold(pattern: str, *, shown: str = "") -> list[str]:
     for name in names:
         if not _NAME.fullmatch(name):
             raise _refused(shown)
+    return names
+
+
+def machine_names(term: str, running: Collection[str], others: Mapping[str, str]) -> list[str]:
+    """The machines of Vagrant that ``vagrant://NAME`` stands for; all that run for no name.
+
+    :param running: the names of those that can be reached.
+    :param others: why not, for the name of each that there is beside them: "not created".
+    :raises UsageError: for a name that there is not, or that cannot be reached.
+    """
+    pattern = term.removeprefix(VAGRANT) or "*"
+    if "*" not in pattern and "?" not in pattern:
+        names = unfold(pattern, shown=term)
+    else:
+        names = [name for name in running if fnmatchcase(name, pattern)]
+    if not names:
+        states = "; ".join(f"{name} is {state}" for name, state in others.items())
+        raise UsageError(
+            f"{term}: no such machine runs" + f": {states[:300]}" * bool(states),
+            hint="start one: vagrant up",
+        )
+    for name in names:
+        if name in others:
+            raise UsageError(f"{VAGRANT}{name} is {others[name]}", hint=f"vagrant up {name}")
+        if name not in running:
+            known = ", ".join(sorted((*running, *others)))
+            raise UsageError(
+                f"{VAGRANT}{name}: the Vagrantfile has no such machine",
+                hint=f"it has: {known[:300] or 'none'}",
+            )
     return names
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from toolkit.errors import UsageError
-from toolkit.hosts import NOTHING, Host, narrow, refuse_many, select
+from toolkit.hosts import NOTHING, Host, Machines, narrow, refuse_many, select
 from toolkit.progress import Progress, Silent
 from toolkit.reach.credentials import Credentials
 from toolkit.reach.fleet import FANOUT
@@ -19,6 +21,8 @@ from toolkit.reach.openssh import OpensshTransport
 from toolkit.reach.ssh import SshTransport
 from toolkit.reach.ssh_config import SshConfig
 from toolkit.reach.transport import Transport
+from toolkit.reach.vagrant import read_machines
+from toolkit.spots import VAGRANT
 
 TRANSPORTS = ("paramiko", "openssh", "local")
 
@@ -60,12 +64,14 @@ def state_dir() -> Path:
     return Path(base).expanduser() / "gdr-toolkit"
 
 
-def resolve(access: Access) -> tuple[Host, ...]:
+def resolve(access: Access, machines: Callable[[], Machines]) -> tuple[Host, ...]:
     """The hosts that ``access`` names, apart from demo nodes.
 
+    :param machines: what Vagrant has; called only where one of its machines is named.
     :raises UsageError: nothing named, an unknown name, or too many without consent.
     """
     inventory = read_inventory(Path(access.inventory)) if access.inventory else NOTHING
+    inventory = replace(inventory, machines=machines)
     named: list[Host] = []
     if access.hosts_file:
         named += read_host_file(Path(access.hosts_file), inventory)
@@ -105,14 +111,27 @@ def open_fleet(access: Access) -> Iterator[Fleet]:
             refuse_many(hosts, yes=access.yes)
             yield Fleet(hosts, _connector(access, SshConfig(())), access, demo=True)
             return
-        hosts = resolve(access)
+        hosts = resolve(access, _vagrant(access, stack))
         file = Path(access.ssh_config) if access.ssh_config else None
         yield Fleet(hosts, _connector(access, SshConfig.load(file)), access)
+
+
+def _vagrant(access: Access, stack: ExitStack) -> Callable[[], Machines]:
+    """Asks Vagrant, once; the keys of its machines are known for as long as ``stack`` is open."""
+
+    @functools.cache
+    def ask() -> Machines:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="gdr-vagrant-"))
+        return read_machines(str(Path(folder) / "known_hosts"), access.progress)
+
+    return ask
 
 
 def _names_demo(access: Access) -> bool:
     """A site's own inventory or host file goes first, whatever its hosts are called."""
     if access.inventory or access.hosts_file or "demo" not in access.hosts:
+        return False
+    if VAGRANT in access.hosts:
         return False
     from toolkit.demo.nodes import fleet_names  # noqa: PLC0415 only they pay for it
 

@@ -24,7 +24,7 @@ from paramiko.ssh_exception import IncompatiblePeer
 from toolkit.errors import TransportError
 from toolkit.reach import trouble
 from toolkit.reach.credentials import Credentials
-from toolkit.reach.knownhosts import fingerprint, known_keys
+from toolkit.reach.knownhosts import add_key, fingerprint, known_keys
 from toolkit.reach.login import log_in
 from toolkit.reach.ssh_config import Target
 from toolkit.reach.stream import decode
@@ -279,6 +279,9 @@ def _verify(transport: paramiko.Transport, hop: Target) -> None:
     for each in known:
         if kind_name(each.kind) == kind and not each.revoked:
             raise trouble.changed_key(door, kind, fingerprint(blob), each.where)
+    if not known and hop.new_keys:
+        add_key(hop.new_keys, door.known_as, key.get_name(), blob)
+        return
     raise trouble.unknown_key(door, kind, fingerprint(blob))
 
 

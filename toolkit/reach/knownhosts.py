@@ -40,6 +40,15 @@ def known_keys(files: tuple[str, ...], name: str) -> list[KnownKey]:
     return [key for file in files for key in _lines(file) if key.names_host(name.lower())]
 
 
+def add_key(file: str, name: str, kind: str, blob: bytes) -> None:
+    """Write down that ``name`` has this key.
+
+    :raises OSError: the file cannot be written.
+    """
+    with Path(file).open("a", encoding="ascii") as known:
+        known.write(f"{name} {kind} {base64.b64encode(blob).decode()}\n")
+
+
 def fingerprint(blob: bytes) -> str:
     """``SHA256:...`` as ssh prints it."""
     digest = base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")

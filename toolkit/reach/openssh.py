@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -114,7 +115,7 @@ class OpensshTransport:
         """Each script has a connection of its own; there is nothing to let go of."""
 
     def _way(self, host: Host) -> _Way:
-        words = ["ssh", *self._file, *_options(_STRICT), *_own(host), *_jump(host), "-G"]
+        words = ["ssh", *self._file, *_strict(host), *_own(host), *_jump(host), "-G"]
         words += _place(host)
         try:
             found = subprocess.run(
@@ -140,7 +141,7 @@ class OpensshTransport:
         return _read_way(host, decode(found.stdout))
 
     def _words(self, host: Host, hops: list[_Way]) -> list[str]:
-        words = ["ssh", *self._file, *_options(_STRICT)]
+        words = ["ssh", *self._file, *_strict(host)]
         if hops:
             words += ["-o", f"ProxyCommand={self._proxy([hop.door for hop in hops])}"]
         return [*words, *_own(host)]
@@ -160,13 +161,21 @@ class OpensshTransport:
         return decode(ended.stderr)
 
 
-def _options(options: dict[str, str]) -> list[str]:
+def _options(options: Mapping[str, str]) -> list[str]:
     return [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+
+
+def _strict(host: Host) -> list[str]:
+    """Whose keys count; for a host with a file of its own, a first key is taken into it."""
+    if not host.new_keys:
+        return _options(_STRICT)
+    own = {"UserKnownHostsFile": f'"{host.new_keys}"', "GlobalKnownHostsFile": "/dev/null"}
+    return _options(_STRICT | own | {"StrictHostKeyChecking": "accept-new"})
 
 
 def _own(host: Host) -> list[str]:
     """The host's own fields; ssh takes the first value that it finds."""
-    words = _options(dict(host.options))
+    words = [word for key, value in host.options for word in ("-o", f"{key}={value}")]
     if host.key_file:
         words += ["-i", host.key_file]
     return words

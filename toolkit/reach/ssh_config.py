@@ -34,6 +34,7 @@ class Target:
     certificates: tuple[str, ...]
     identities_only: bool
     agent: str  # "" for $SSH_AUTH_SOCK, "none", or a socket's path
+    new_keys: str = ""  # as in Host
     jumps: tuple[Target, ...] = ()  # the first is the one to connect to directly
 
 
@@ -67,6 +68,8 @@ class SshConfig:
         command = "" if jumps else found.expand(found.text("proxycommand"))
         command = "" if command.lower() == "none" else command
         known = _files(found, "userknownhostsfile", KNOWN_HOSTS)
+        known += _files(found, "globalknownhostsfile", SYSTEM_KNOWN_HOSTS)
+        known = (host.new_keys,) if host.new_keys else known
         door = Door(
             host=host.name,
             address=found.address,
@@ -80,12 +83,13 @@ class SshConfig:
         return Target(
             door=door,
             timeout_s=found.number("connecttimeout", 0) or None,
-            known_hosts=known + _files(found, "globalknownhostsfile", SYSTEM_KNOWN_HOSTS),
+            known_hosts=known,
             key_files=_files(found, "identityfile", DEFAULT_KEYS),
             keys_configured="identityfile" in found.values,
             certificates=_files(found, "certificatefile", ()),
             identities_only=found.text("identitiesonly", "no").lower() == "yes",
             agent=found.expand(found.text("identityagent")),
+            new_keys=host.new_keys,
             jumps=jumps,
         )
 

@@ -77,7 +77,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "host_name" in metafunc.fixturenames:
         fleet = metafunc.config.stash.get(FLEET, None)
         names = [host.name for host in fleet.hosts] if fleet else []
-        ids = [f"toolkit://{name}" for name in names]
+        ids = [name if "://" in name else f"toolkit://{name}" for name in names]
         metafunc.parametrize("host_name", names, ids=ids, scope="session")
     if "check" in metafunc.fixturenames:
         metafunc.parametrize("check", ALL, ids=_check_id)

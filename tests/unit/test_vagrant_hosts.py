@@ -1,0 +1,193 @@
+"""``vagrant://NAME`` among hosts: which machines are meant, and what is said of the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.test_vagrant_said import STATUS, V23
+from toolkit.errors import InventoryError, UsageError
+from toolkit.flow.access import Access, Fleet, open_fleet
+from toolkit.hosts import Host, Inventory, Machines, fold, select
+
+NODES = {name: Host(f"vagrant://{name}", "192.168.121.2") for name in ("node1", "node2", "web")}
+SITE = {"node1": Host("node1", "10.0.0.1"), "gpu1": Host("gpu1")}
+
+
+def inventory() -> Inventory:
+    return Inventory(SITE, {"rack": tuple(SITE)}, lambda: Machines(NODES, {"node9": "not created"}))
+
+
+@pytest.mark.parametrize(
+    ("expression", "names"),
+    [
+        pytest.param("vagrant://node1", "vagrant://node1", id="one"),
+        pytest.param(
+            "vagrant://node[1-2]", "vagrant://node1 vagrant://node2", id="range"
+        ),
+        pytest.param("vagrant://w*", "vagrant://web", id="wildcard"),
+        pytest.param(
+            "vagrant://", "vagrant://node1 vagrant://node2 vagrant://web", id="all-that-run"
+        ),
+        pytest.param("vagrant://!vagrant://web", "vagrant://node1 vagrant://node2", id="without"),
+        pytest.param("vagrant://&vagrant://web", "vagrant://web", id="in-both"),
+        pytest.param("gpu1,vagrant://web", "gpu1 vagrant://web", id="beside-the-site-s"),
+        pytest.param("vagrant://!node1", "vagrant://node1 vagrant://node2 vagrant://web",
+                     id="the-site-s-host-of-that-name-is-another"),
+    ],
+)  # fmt: skip
+def test_an_expression_means(expression: str, names: str) -> None:
+    assert [host.name for host in select(expression, inventory())] == names.split()
+
+
+@pytest.mark.parametrize("expression", ["node1", "@rack", "@all", "node*", "gpu1"])
+def test_the_site_s_own_names_never_mean_a_machine_of_vagrant_s(expression: str) -> None:
+    def nobody() -> Machines:
+        raise AssertionError("Vagrant was asked")
+
+    site = Inventory(SITE, {"rack": tuple(SITE)}, nobody)
+    assert all(not host.name.startswith("vagrant://") for host in select(expression, site))
+
+
+@pytest.mark.parametrize(
+    ("expression", "sentence", "hint"),
+    [
+        ("vagrant://node9", "vagrant://node9 is not created", "vagrant up node9"),
+        ("vagrant://nope", "the Vagrantfile has no such machine", "it has: node1, node2, node9"),
+        ("vagrant://x*", r"no such machine runs: node9 is not created", "vagrant up"),
+        ("vagrant://a b", "is not the name of a host", "letters"),
+        ("vagrant://-x", "is not the name of a host", "letters"),
+        ("root@vagrant://web", "is no port", "ports"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(expression: str, sentence: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=sentence) as refused:
+        select(expression, inventory())
+    assert hint in refused.value.hint
+
+
+def test_names_stay_whole_when_they_are_folded() -> None:
+    assert fold(["vagrant://node1", "gpu2", "gpu1"]) == "gpu[1-2],vagrant://node1"
+
+
+WAY = "1795334089,node2,ssh-config," + V23.replace("node1", "node2").replace("\n", "\\n")
+
+
+class Vagrant:
+    """A ``vagrant`` on PATH that answers from files, and writes down what it was asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "log"
+        self.says("status", STATUS)
+        self.says("ssh-config", WAY)
+        program = folder / "vagrant"
+        program.write_text(
+            "#!/bin/sh\n"
+            f'echo "$*" >>{self.log}\n'
+            f'cat "{folder}/$1"; cat "{folder}/$1.err" >&2; exit "$(cat "{folder}/$1.rc")"\n'
+        )
+        program.chmod(0o755)
+
+    def says(self, word: str, text: str, *, err: str = "", rc: int = 0) -> None:
+        (self.folder / word).write_text(text)
+        (self.folder / f"{word}.err").write_text(err)
+        (self.folder / f"{word}.rc").write_text(str(rc))
+
+    @property
+    def asked(self) -> list[str]:
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+
+@pytest.fixture
+def vagrant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Vagrant:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return Vagrant(tmp_path)
+
+
+def opened(hosts: str, *, hosts_file: str = "", exclude: str = "") -> Fleet:
+    with open_fleet(Access(hosts=hosts, hosts_file=hosts_file, exclude=exclude)) as fleet:
+        return fleet
+
+
+def test_a_fleet_has_the_machines_that_run(vagrant: Vagrant) -> None:
+    with open_fleet(Access(hosts="vagrant://")) as fleet:
+        (host,) = fleet.hosts
+        assert (host.name, host.address, host.user) == (
+            "vagrant://node2",
+            "192.168.121.15",
+            "vagrant",
+        )
+        keys = Path(host.new_keys)
+        assert keys.parent.is_dir()
+        assert keys.parent.stat().st_mode & 0o077 == 0
+    assert not keys.parent.exists()
+    assert vagrant.asked == ["status --machine-readable", "ssh-config node2 --machine-readable"]
+
+
+def test_vagrant_is_asked_once_and_only_where_it_is_named(vagrant: Vagrant, tmp_path: Path) -> None:
+    opened("gpu[1-2]")
+    assert vagrant.asked == []
+    file = tmp_path / "hosts"
+    file.write_text("vagrant://node2  # ours\n")
+    opened("vagrant://node2,gpu1", hosts_file=str(file), exclude="vagrant://node2")
+    assert len(vagrant.asked) == 2
+
+
+def test_a_machine_that_does_not_run_is_told_with_its_state(vagrant: Vagrant) -> None:
+    with pytest.raises(UsageError, match="vagrant://node1 is not created") as refused:
+        opened("vagrant://node1")
+    assert refused.value.hint == "vagrant up node1"
+    with pytest.raises(UsageError, match="vagrant://node3 is shutoff"):
+        opened("vagrant://node3")
+
+
+def test_a_machine_that_is_still_booting_is_told_of(vagrant: Vagrant) -> None:
+    not_yet = (
+        "1795334091,,error-exit,Vagrant::Errors::SSHNotReady,The provider reports\\nthat. So\n"
+    )
+    vagrant.says("ssh-config", not_yet, rc=1)
+    with pytest.raises(UsageError, match="vagrant://node2 is not ready for SSH"):
+        opened("vagrant://node2")
+
+
+@pytest.mark.parametrize(
+    ("said", "err", "sentence", "hint"),
+    [
+        pytest.param(
+            "1,,error-exit,Vagrant::Errors::NoEnvironmentError,A Vagrant one\\nis needed. Or",
+            "noise",
+            "vagrant status: A Vagrant one is needed.",
+            "VAGRANT_CWD=FOLDER",
+            id="no-vagrantfile",
+        ),
+        pytest.param(
+            "1,,error-exit,VagrantPlugins::ProviderLibvirt::Errors::FogError,Error while "
+            "connecting to Libvirt: no socket",
+            "",
+            "vagrant status: Error while connecting to Libvirt: no socket",
+            "run it by hand: vagrant status",
+            id="a-plug-in",
+        ),
+        pytest.param(
+            "", "ruby: cannot load such file\n", "vagrant status: ruby: cannot load such file",
+            "by hand", id="broken-ruby",
+        ),
+        pytest.param("", "", "vagrant status: it does not say why", "by hand", id="silent"),
+    ],
+)  # fmt: skip
+def test_what_vagrant_complains_of_is_one_sentence(
+    vagrant: Vagrant, said: str, err: str, sentence: str, hint: str
+) -> None:
+    vagrant.says("status", said, err=err, rc=1)
+    with pytest.raises(InventoryError) as refused:
+        opened("vagrant://node2")
+    assert str(refused.value) == sentence
+    assert hint in refused.value.hint
+
+
+def test_without_vagrant_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="needs Vagrant, and it is not here"):
+        opened("vagrant://node2")
