@@ -257,6 +257,7 @@ HEALTHY: dict[str, Override] = {
     "iommu-groups": groups("identity"),
     "iommu-units": "/sys/class/iommu/dmar0 -> ../../devices/virtual/iommu/dmar0\n",
     "acs-units": "acs-off.service enabled /usr/local/sbin/acs-off\n",
+    "setpci": "/usr/bin/setpci\n",
     "numa-nodes": "0-1\n",
     "aer": "uptime:360000\nfunctions:13\n",
     "default-routes": "eno1\n",
@@ -269,9 +270,7 @@ HEALTHY: dict[str, Override] = {
     "limits-now": "Max locked memory         unlimited            unlimited            bytes\n",
     "placed": "",
     "ours": "",
-    "owned": ABSENT,
-    "pending": ABSENT,
-    "journal": ABSENT,
+    **dict.fromkeys(("owned", "pending", "journal"), ABSENT),
     "modprobe-config": "blacklist nouveau\noptions mlx5_core probe_vf=1\n",
     "rdma-modinfo": rdma_core(),
     "nvidia-modinfo": modinfo(

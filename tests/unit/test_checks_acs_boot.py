@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.evidence.board import BOARD, HCAS, PORTS, REDIRECTS, Board
-from tests.evidence.build import CPU, GUEST_CPU, grub
+from tests.evidence.build import CPU, GUEST_CPU, KERNEL, grub
 from tests.evidence.frames import ABSENT, DENIED, MISSING, Override
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, name
 from tests.evidence.platforms import (
@@ -27,7 +27,9 @@ LOOSE_RDMA: dict[str, Override] = {"infiniband": ""}  # the board's own HCAs, by
 
 
 def boots(arguments: str, **frames: Override) -> dict[str, Override]:
-    return {"boot-entries": grub(f"ro {arguments}"), "acs-units": "", **frames}
+    kernel = str(frames.get("kernel-release", KERNEL)).strip()
+    entries = grub(f"ro {arguments}", kernels=(kernel,))
+    return {"boot-entries": entries, "acs-units": "", **frames}
 
 
 AMD_CPU = CPU.replace("GenuineIntel", "AuthenticAMD")
@@ -47,6 +49,7 @@ def persistence() -> list[Row]:
     good, bad, doubt = (Row("", "", each, "") for each in (PASS, FAIL, UNKNOWN))
     bare: dict[str, Override] = {"cpu": AMD_CPU, "acpi-tables": ""}
     epyc = bare | {"acpi-tables": "/sys/firmware/acpi/tables/IVRS\n"}
+    mistaken: dict[str, Override] = {"kernel-release": "6.12.22-amd64\n"}
     later: dict[str, Override] = {"kernel-release": "6.19.3-generic\n"}
     return [
         Row("unit", check, PASS, "acs-off.service calls setpci at boot"),
@@ -114,6 +117,32 @@ def persistence() -> list[Row]:
             _unable(BOARD),
         ),
         Row("redirects-now", check, NA, "not right now", {}, BOARD.but(PORTS[0], acs=REDIRECTS)),
+        Row(
+            "written-not-in-effect",
+            check,
+            PASS,
+            "written, not in effect: pci= of the next boot sets 4",
+            boots(f'"pci=disable_acs_redir={ALL_FOUR}"'),
+            BOARD.but(PORTS[0], acs=REDIRECTS),
+        ),
+        Row(
+            "in-effect-and-of-no-use",
+            check,
+            NA,
+            "not right now",
+            boots(BY_IDS, cmdline=f"ro {BY_IDS}\n"),
+            BOARD.but(PORTS[0], acs=REDIRECTS),
+        ),
+        Row(
+            "written-for-one-of-two",
+            check,
+            NA,
+            "not right now",
+            boots(f"pci=disable_acs_redir={PORTS[1]}"),
+            BOARD.but(PORTS[0], acs=REDIRECTS),
+        ),
+        at_boot("6.11-mistakes-masks", bad, "4 of 4", MASKED, **mistaken),
+        at_boot("6.11-mistakes-lists", bad, "4 of 4", BY_IDS, **mistaken),
         Row("egress-now", check, NA, "not right now", {}, BOARD.but(PORTS[0], acs=0x20)),
         Row("guest", check, NA, "on a vm", {"cpu": GUEST_CPU}),
         Row("image", check, NA, "no bridges", {"boot-id": ABSENT}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from toolkit.checks.acs_demanded import BY_ROOT, IN_TABLE, demanded, on_paths
 from toolkit.checks.check import (
     Finding,
     Impact,
@@ -16,7 +17,6 @@ from toolkit.checks.iommu import asks_for_acs
 from toolkit.checks.platform import absent
 from toolkit.checks.role import role
 from toolkit.facts.acs import (
-    NO_REDIRECT,
     Demand,
     config_acs,
     demands,
@@ -25,15 +25,14 @@ from toolkit.facts.acs import (
     names_of,
 )
 from toolkit.facts.acs_boot import AcsArguments
+from toolkit.facts.acs_kernels import mistakes_arguments
 from toolkit.facts.config_space import Acs, AcsRegisters
 from toolkit.facts.node import Node
-from toolkit.facts.pci import PciFunction
 from toolkit.facts.platform import Platform
+from toolkit.facts.versions import Version
 from toolkit.want import Role, Want
 
-BY_ROOT = "no GPU shares a switch with an HCA: all goes by the root complex"
 _BARE_METAL = frozenset({Role.BARE_METAL})
-_IN_TABLE = frozenset({Platform.DATA_DIRECT, Platform.COHERENT, Platform.INLINE})
 # The last resort is named, for people look for it, with what is wrong about it.
 _SETPCI = "setpci alone is lost at each boot and refused under lockdown"
 
@@ -56,9 +55,9 @@ def redirect(node: Node, want: Want) -> Finding:
     look for; iommu=pt does not turn ACS off. Between root ports all traffic goes by the
     root complex anyway. To confirm: with NCCL_NET_GDR_LEVEL=LOC the trouble is gone.
     """
-    if node.platform in _IN_TABLE:
+    if node.platform in IN_TABLE:
         return not_applicable(f"{node.platform} has a table of its own: see acs.mask")
-    bridges, pairs = _on_paths(node)
+    bridges, pairs = on_paths(node)
     if not pairs:
         return absent(node, BY_ROOT)
     told, forwarding = [], []
@@ -83,14 +82,6 @@ def redirect(node: Node, want: Want) -> Finding:
     )
 
 
-def _on_paths(node: Node) -> tuple[dict[PciFunction, AcsRegisters | None], int]:
-    """The bridges on paths below a common switch, in bus order, and the number of paths."""
-    pairs = node.near_pairs
-    addresses = {bridge.address for each in pairs for bridge in each.bridges}
-    tree = node.pci_config.functions if pairs else {}
-    return {tree[at]: tree[at].acs_registers() for at in sorted(addresses)}, len(pairs)
-
-
 @check(
     "acs.mask",
     impact=Impact.SLOW,
@@ -111,7 +102,7 @@ def mask(node: Node, want: Want) -> Finding:
     if here is Role.VM:
         return not_applicable("a guest does not see the bridges")
     platform = node.platform
-    if platform not in _IN_TABLE:
+    if platform not in IN_TABLE:
         return not_applicable(f"GPUs and HCAs meet at {platform}: see acs.redirect")
     virtualised = here is Role.VM_HOST
     tree = node.pci_config
@@ -164,20 +155,22 @@ def persistence(node: Node, want: Want) -> Finding:
     if not node.live:
         return not_applicable("an image has no bridges")
     virtualised = role(node, want) is Role.VM_HOST
-    if node.platform not in _IN_TABLE and virtualised:
+    if node.platform not in IN_TABLE and virtualised:
         return not_applicable("on a vm-host ACS stays on")
-    wanted = _wanted(node, virtualised=virtualised)
+    wanted = demanded(node, virtualised=virtualised)
     if not wanted:
         return absent(node, BY_ROOT)
     if any(each.trouble(each.bridge.acs_registers()) for each in wanted):
-        return not_applicable("not right now: see acs.redirect and acs.mask")
+        return _written(node, wanted)
     return _after_boot(node, wanted)
 
 
-def _wanted(node: Node, *, virtualised: bool) -> tuple[Demand, ...]:
-    if node.platform in _IN_TABLE:
-        return demands(node.pci_config, node.platform, virtualised=virtualised)
-    return tuple(Demand(bridge, NO_REDIRECT, "") for bridge in _on_paths(node)[0])
+def _written(node: Node, wanted: tuple[Demand, ...]) -> Finding:
+    """Wrong now: what the next boot is told and the running kernel was not may mend it."""
+    told = node.next_acs_arguments
+    if told != node.acs_arguments and not _troubled(node, wanted, _understood(node)):
+        return passed(f"written, not in effect: pci= of the next boot sets {len(wanted)} bridges")
+    return not_applicable("not right now: see acs.redirect and acs.mask")
 
 
 def _after_boot(node: Node, wanted: tuple[Demand, ...]) -> Finding:
@@ -202,7 +195,7 @@ def _after_boot(node: Node, wanted: tuple[Demand, ...]) -> Finding:
             hint=f'sure with "{disable_acs_redir(tuple(e.bridge.address for e in left))}"',
         )
     addresses = tuple(each.bridge.address for each in left)
-    argument = config_acs(wanted) if node.platform in _IN_TABLE else disable_acs_redir(addresses)
+    argument = config_acs(wanted) if node.platform in IN_TABLE else disable_acs_redir(addresses)
     idle = [each.name for each in node.acs_units if not each.enabled]
     by = "by hand" if locked == "none" else f"now, and {enabled[0].name} is refused by lockdown"
     return failed(
@@ -218,8 +211,12 @@ def _understood(node: Node) -> AcsArguments:
 
     What the running kernel was told too has shown what it does: the bridges are right.
     """
-    told = node.next_acs_arguments
-    if not told.configured or told == node.acs_arguments or node.kernel_version.at_least(6, 11):
+    told, kernel = node.next_acs_arguments, node.next_boot.kernel
+    if told == node.acs_arguments and kernel == node.kernel:
+        return told
+    if mistakes_arguments(kernel):
+        return AcsArguments()
+    if not told.configured or Version(kernel).at_least(6, 11):
         return told
     return AcsArguments(told.disabled)
 

@@ -90,6 +90,18 @@ def matches(tree: PciTree, bridge: PciFunction, device: str) -> bool:
     return bool(walked) and walked[0] == start and tails == [each.lstrip("0") for each in steps]
 
 
+def device_path(bridge: PciFunction) -> str:
+    """How the kernel finds a bridge by its place: "0000:15:01.0/00.0/00.0".
+
+    The numbers of buses below a root bus change with what is plugged in, its own with the
+    firmware alone; so it is named by that, and by device and function on each bus below.
+    """
+    roots = [at for at, each in enumerate(bridge.parents) if each.startswith("pci")]
+    above = bridge.parents[roots[-1] + 1 :] if roots else ()
+    first, *rest = (*above, bridge.address)
+    return "/".join((first, *(each.rpartition(":")[2] for each in rest)))
+
+
 @dataclass(frozen=True, slots=True)
 class AtBoot:
     """Something that may clear ACS at each boot by calling setpci."""

@@ -32,6 +32,14 @@ class Platforms(System, Devices):
         return parse_acs_units(self._text("acs-units"))
 
     @fact
+    def has_setpci(self) -> bool:
+        """Whether pciutils' setpci is on the node.
+
+        :raises NoEvidence: where an older probe did not look.
+        """
+        return self._there("setpci")
+
+    @fact
     def acs_arguments(self) -> AcsArguments:
         """What the running kernel was told about ACS."""
         return parse_acs_arguments(tuple(self.cmdline.values("pci")))

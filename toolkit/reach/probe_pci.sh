@@ -128,6 +128,7 @@ probe_pci() {
     take iommu-groups /sys/kernel/iommu_groups from /sys/kernel/iommu_groups '*/type'
     take iommu-units /sys/class/iommu names '/sys/class/iommu/*'
     take acs-units 'units and scripts that call setpci' acs_units
+    if [ -n "$(locate setpci)" ]; then take setpci setpci locate setpci; else frame setpci absent setpci; fi
     file numa-nodes /sys/devices/system/node/online
     if ls "$root"/sys/bus/pci/devices/*/aer_dev_fatal >/dev/null 2>&1; then take aer '/sys/bus/pci/devices/*/aer_dev_*' pci_errors
     else frame aer absent '/sys/bus/pci/devices/*/aer_dev_*'; fi
