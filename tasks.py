@@ -11,7 +11,9 @@ from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode
 
 TEST = (
-    Option("tier", "", "only these: lint,unit,scripts,modules,builds,fleet,suites,wheel", "t"),
+    Option(
+        "tier", "", "only these: lint,unit,scripts,modules,builds,machine,fleet,suites,wheel", "t"
+    ),
     Option("install", False, "install the Debian packages that they need (apt-get, by sudo)"),
     Option("keyword", "", "only tests whose names match, as pytest's -k", "k"),
     Option("jobs", 0, "tests at once; as many as there are processors unless given", "j"),

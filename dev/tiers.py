@@ -81,28 +81,44 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
         Step("mypy --strict", _python("mypy")),
         Step("shellcheck", ("shellcheck", "--external-sources", *scripts), (SHELLCHECK,)),
     )
-    shell, sshd, modules, builds = (MARKS[name] for name in ("shell", "sshd", "modules", "builds"))
+    names = ("shell", "sshd", "modules", "builds", "machine")
+    shell, sshd, modules, builds, machine = (MARKS[name] for name in names)
     return (
         Tier("lint", "style, types and shell", style),
         Tier(
             "unit",
             "parts, and simulated nodes",
-            (_marked("unit", "not shell and not sshd and not modules and not builds"),),
+            (
+                _marked(
+                    "unit", "not shell and not sshd and not modules and not builds and not machine"
+                ),
+            ),
         ),
         Tier(
             "scripts",
             "what runs on nodes: dash, busybox, bash",
-            (_marked("scripts", "shell and not sshd and not modules and not builds", shell),),
+            (
+                _marked(
+                    "scripts",
+                    "shell and not sshd and not modules and not builds and not machine",
+                    shell,
+                ),
+            ),
         ),
         Tier(
             "modules",
             "why modprobe fails, from real kernel modules",
-            (_marked("modules", "modules and not sshd and not builds", modules),),
+            (_marked("modules", "modules and not sshd and not builds and not machine", modules),),
         ),
         Tier(
             "builds",
             "DKMS, real sources and real kernels in trees of their own; guests that boot",
-            (_marked("builds", "builds and not sshd", builds),),
+            (_marked("builds", "builds and not sshd and not machine", builds),),
+        ),
+        Tier(
+            "machine",
+            "nodes that boot: real GRUB, kernels, IOMMU groups and ACS registers under emulation",
+            (_marked("machine", "machine and not sshd", machine),),
         ),
         Tier("fleet", "real OpenSSH servers on loopback", (_marked("fleet", "sshd", sshd),)),
         Tier("suites", "the suites that we ship", (_pytest("suites", "tests/suites"),)),

@@ -69,6 +69,10 @@ QEMU = Tool("qemu-system-x86_64", "qemu-system-x86")
 MKE2FS = Tool("mke2fs", "e2fsprogs")
 OVMF = Tool("UEFI firmware", "ovmf", "usr/share/OVMF/OVMF_CODE_4M.secboot.fd")
 STATIC_LIBC = Tool("C library for static programs", "libc6-dev", "usr/lib/*/libc.a")
+QEMU_IMG = Tool("qemu-img", "qemu-utils")
+SFDISK = Tool("sfdisk", "fdisk")
+GRUB = Tool("grub-mkimage", "grub-common")
+GRUB_PC = Tool("GRUB for BIOS", "grub-pc-bin", "usr/lib/grub/i386-pc/boot.img")
 PACKAGERS = (Tool("dpkg-deb", "dpkg"), Tool("rpmbuild", "rpm"), Tool("lintian", "lintian"))
 
 # What the marks of pyproject.toml stand for.
@@ -101,6 +105,10 @@ MARKS = {
         OPENSSL,
         *PACKERS,
         *PACKAGERS,
+    ),
+    "machine": (
+        *(ROOT, MMDEBSTRAP, QEMU, QEMU_IMG, MKE2FS, SFDISK, GRUB, GRUB_PC, SSH),
+        *(GCC, MODINFO, *PACKERS),
     ),
 }
 

@@ -23,7 +23,7 @@ from tests.builds.mirrors import NotToBeHad, codename, known, lines
 
 TIMEOUT_S = 900
 _BUILDER = ("dkms", "gcc", "g++", "make", "kmod", "libc6-dev", "openssl", "xz-utils", "zstd")
-_OMITTED = (
+OMITTED = (
     "/usr/share/man/*",
     "/usr/share/locale/*",
     "/usr/share/doc/*",
@@ -48,7 +48,7 @@ class Recipe:
     suite: str
     packages: tuple[str, ...]
     variant: str = "apt"
-    omitted: tuple[str, ...] = _OMITTED
+    omitted: tuple[str, ...] = OMITTED  # patterns; "+" before one takes it back in
     edition: int = 1  # to be raised where the way of making has changed
 
     @property
@@ -116,7 +116,7 @@ def tree(name: str) -> Path:
     :raises NotToBeHad: where it cannot be made.
     """
     recipe = guest() if name == "guest" else next(each for each in RECIPES if each.name == name)
-    return kept(f"{recipe.name}-{recipe.digest}", lambda folder: _bootstrap(recipe, folder))
+    return kept(f"{recipe.name}-{recipe.digest}", lambda folder: bootstrap(recipe, folder))
 
 
 def kernels(root: Path) -> tuple[str, ...]:
@@ -141,11 +141,15 @@ def guest() -> Recipe:
         "guest",
         "bookworm",
         ("kmod", "mokutil", "keyutils", *(f"linux-image-{release}" for release in images)),
-        omitted=(*_OMITTED, *_DRIVERS, "/usr/lib/debug/*"),
+        omitted=(*OMITTED, *_DRIVERS, "/usr/lib/debug/*"),
     )
 
 
-def _bootstrap(recipe: Recipe, folder: Path) -> None:
+def bootstrap(recipe: Recipe, folder: Path) -> None:
+    """Make the tree of a recipe in an empty folder.
+
+    :raises NotToBeHad: mmdebstrap failed, with its last words.
+    """
     words = [
         "mmdebstrap",
         "--quiet",
@@ -157,7 +161,7 @@ def _bootstrap(recipe: Recipe, folder: Path) -> None:
         '--aptopt=Acquire::Retries "3"',
         '--aptopt=APT::Install-Recommends "false"',
         "--dpkgopt=force-unsafe-io",
-        *(f"--dpkgopt=path-exclude={pattern}" for pattern in recipe.omitted),
+        *(_filter(pattern) for pattern in recipe.omitted),
         recipe.suite,
         str(folder),
         *lines(recipe.suite, known(), codename()),
@@ -172,6 +176,13 @@ def _bootstrap(recipe: Recipe, folder: Path) -> None:
         raise NotToBeHad(f"mmdebstrap: {why}") from why
     if done.returncode:
         raise NotToBeHad(f"mmdebstrap {recipe.name}: {(done.stderr + done.stdout)[-1200:].strip()}")
+
+
+def _filter(pattern: str) -> str:
+    """dpkg takes the last word that fits a path."""
+    if pattern.startswith("+"):
+        return f"--dpkgopt=path-include={pattern[1:]}"
+    return f"--dpkgopt=path-exclude={pattern}"
 
 
 def _path() -> str:

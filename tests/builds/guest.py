@@ -82,7 +82,7 @@ def boot(
 
 def make_disk(root: Path, target: Path, size_mb: int = 0) -> Path:
     """A disk image of a tree; without a size it has a third more room than is needed."""
-    with _alone(root) as view:
+    with alone(root) as view:
         need = int(_call("du", "-sxm", view).split()[0])
         size = size_mb or need * 4 // 3 + 128
         fixed = ("-q", "-F", "-t", "ext4", "-O", "^has_journal,^metadata_csum", "-E")
@@ -91,7 +91,7 @@ def make_disk(root: Path, target: Path, size_mb: int = 0) -> Path:
 
 
 @contextmanager
-def _alone(root: Path) -> Iterator[Path]:
+def alone(root: Path) -> Iterator[Path]:
     """A view of a folder without what is mounted inside."""
     with tempfile.TemporaryDirectory(prefix="gdr-view-") as view:
         _call("mount", "--bind", root, view)

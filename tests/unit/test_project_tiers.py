@@ -33,7 +33,8 @@ TESTS = Step("tests", ("pytest",), tests=True, parallel=True)
 
 
 def test_the_tiers_run_from_quick_to_slow() -> None:
-    names = ["lint", "unit", "scripts", "modules", "builds", "fleet", "suites", "wheel"]
+    names = ["lint", "unit", "scripts", "modules", "builds"]
+    names += ["machine", "fleet", "suites", "wheel"]
     assert [tier.name for tier in TIERS] == names
 
 
@@ -53,6 +54,8 @@ def test_the_help_of_the_task_names_every_tier() -> None:
         pytest.param({"modules", "shell"}, ["modules"], id="modules-in-a-shell"),
         pytest.param({"builds"}, ["builds"], id="builds"),
         pytest.param({"builds", "modules", "shell"}, ["builds"], id="builds-and-more"),
+        pytest.param({"machine"}, ["machine"], id="machine"),
+        pytest.param({"machine", "builds", "shell"}, ["machine"], id="machine-and-more"),
         pytest.param({"builds", "sshd"}, ["fleet"], id="builds-over-ssh"),
     ],
 )
@@ -94,7 +97,9 @@ def test_tiers_are_chosen_by_name_and_keep_their_order() -> None:
 def test_an_unknown_tier_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="no tier 'units'") as refused:
         choose(TIERS, "lint,units")
-    assert refused.value.hint == "tiers: lint, unit, scripts, modules, builds, fleet, suites, wheel"
+    assert refused.value.hint == (
+        "tiers: lint, unit, scripts, modules, builds, machine, fleet, suites, wheel"
+    )
 
 
 def test_a_keyword_leaves_out_what_has_no_tests() -> None:

@@ -1,0 +1,91 @@
+"""What a guest is made of, and the words that QEMU is given for it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+KERNELS = ("6.1", "6.12")
+IOMMUS = ("none", "intel", "amd")
+# Emulated at once; with a richer processor Debian's kernel loads modules for it, for seconds.
+# Without the hypervisor's bit, and with a board of its own, the guest is a node, not a machine
+# rented to somebody; 46 bits are what GPUs' windows take.
+_CPU = "qemu64,phys-bits=46,-hypervisor"
+_VENDORS = {"none": "AuthenticAMD", "intel": "GenuineIntel", "amd": "AuthenticAMD"}
+_DEVICES = {
+    "none": (),
+    "intel": ("-device", "intel-iommu,intremap=on"),
+    "amd": ("-device", "amd-iommu,intremap=on"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A guest that is asked for; equal ones boot from one disk."""
+
+    kernel: str = "6.1"
+    iommu: str = "intel"
+    pci: str = ""  # a table's text, see pcitree.py
+    layers: tuple[Path, ...] = ()  # over the system, topmost first
+    memory_mb: int = 1024
+    cpus: int = 2
+    # QEMU's own devices that bridges can be tried with: a root port with ACS, on its own group.
+    extra: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What one guest has for itself."""
+
+    disk: Path  # written to
+    console: Path
+    control: Path  # socket of QEMU's monitor, QMP
+    port: int  # on loopback, to the guest's sshd
+    table: Path | None = None  # of pcitree
+    nodes: int = 1  # of NUMA
+
+
+def command(spec: Spec, wiring: Wiring) -> tuple[str, ...]:
+    """The whole command; the guest lives as long as the process."""
+    table = ("-fw_cfg", f"name=opt/gdr.pcitree,file={wiring.table}") if wiring.table else ()
+    return (
+        *("qemu-system-x86_64", "-nodefaults", "-display", "none"),
+        *("-machine", "q35", "-accel", "tcg,thread=multi,tb-size=512"),
+        *("-cpu", f"{_CPU},vendor={_VENDORS[spec.iommu]}"),
+        *("-smp", str(spec.cpus), "-m", str(spec.memory_mb), *_numa(spec, wiring.nodes)),
+        *_board(),
+        *_DEVICES[spec.iommu],
+        *("-serial", f"file:{wiring.console}", "-qmp", f"unix:{wiring.control},server,nowait"),
+        *("-drive", f"file={wiring.disk},if=none,id=disk,cache=unsafe,discard=unmap"),
+        *("-device", "virtio-blk-pci,drive=disk,bootindex=0"),
+        # Nothing leads out: what a guest may reach is nobody's business but the test's.
+        *("-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{wiring.port}-:22"),
+        *("-device", "virtio-net-pci,netdev=net,romfile="),
+        *("-object", "rng-random,filename=/dev/urandom,id=rng"),
+        *("-device", "virtio-rng-pci,rng=rng"),
+        *table,
+        *spec.extra,
+    )
+
+
+def _numa(spec: Spec, nodes: int) -> tuple[str, ...]:
+    """The memory in equal parts, a processor to each."""
+    if nodes < 2 or spec.cpus < nodes:
+        return ()
+    words: list[str] = []
+    for node in range(nodes):
+        size = spec.memory_mb // nodes
+        words += ["-object", f"memory-backend-ram,id=m{node},size={size}M"]
+        words += ["-numa", f"node,nodeid={node},cpus={node},memdev=m{node}"]
+    return tuple(words)
+
+
+def _board() -> tuple[str, ...]:
+    """Tables of the firmware that name no hypervisor."""
+    maker = "manufacturer=GDR Toolkit"
+    return (
+        *("-smbios", "type=0,vendor=GDR Toolkit,version=1,date=01/01/2024"),
+        *("-smbios", f"type=1,{maker},product=Lab"),
+        *("-smbios", f"type=2,{maker},product=Lab"),
+        *("-smbios", f"type=3,{maker}"),
+    )

@@ -1,0 +1,74 @@
+"""Guests for tests: whole machines that boot Debian by GRUB from a disk, under emulation.
+
+What a test file writes (every one says in its docstring how many boots it makes):
+
+    pytestmark = pytest.mark.machine
+
+    def test_something(guests: Guests, tmp_path: Path) -> None:
+        guest = guests.shared(Spec(iommu="amd"))   # booted; other files may have used it: a test
+                                                   # leaves it as it was found
+        guest = guests.fresh(Spec(pci=pcitree.named("hgx")))   # one of your own, ended with the
+                                                   # test module, or when the next is asked for
+
+Spec (dev/lab/qemu.py): kernel "6.1"|"6.12", iommu "intel"|"amd"|"none", pci (text of a table, see
+dev/lab/pcitree.py; functions lie in domain 0001), layers (overlay layers over the system, see
+``layer``), memory_mb, cpus, extra (further words for QEMU).
+
+Guest (dev/lab/machine.py), all over real SSH:
+    run(script, check=True, limit_s=60, text="") -> Done(status, out, err)
+    put(path, content, mode)    boot_id    cmdline    groups() -> {"0": "DMA-FQ"}
+    reboot() -> new boot id     reset()    wait(limit_s, other_than=boot_id) -> boot id
+    console (text so far)       control(verb, **arguments) (QMP)    ssh_config, name
+    stop(), then start() and wait(): a power failure; the disk is as it was left
+Deadlines are those of an idle machine, multiplied by GDR_LAB_FACTOR (3).
+
+    gdr(guest, "provision", "--reboot", "--yes", site=text) -> Ran(status, out, err)
+runs our command line against the guest as an operator would: --hosts and --ssh-config are added,
+the state lies in a folder of the guest's own, and a site file from ``site`` (TOML) if given.
+
+At most one guest runs per worker of pytest; with -n 2 that makes two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+import pytest
+
+from dev.tools import in_ci
+from tests.builds.mirrors import NotToBeHad
+from tests.machine.pool import Guests
+
+
+def _told() -> Generator[None, None, None]:
+    try:
+        return (yield)
+    except NotToBeHad as why:
+        if in_ci():
+            raise
+        pytest.skip(str(why))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Generator[None, None, None]:
+    """Skip where a guest could not be had; in CI that is an error."""
+    return (yield from _told())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, None, None]:
+    """The same for what the test itself asks for."""
+    return (yield from _told())
+
+
+@pytest.fixture(scope="session")
+def _pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guests]:
+    pool = Guests(tmp_path_factory.mktemp("guests"))
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def guests(_pool: Guests, request: pytest.FixtureRequest) -> Guests:
+    """The machines that a test may have."""
+    return _pool

@@ -1,0 +1,85 @@
+"""The machines themselves: what other tests here rest on. Three boots, two reboots.
+
+One guest for each IOMMU, and the second kernel; each is asked all that it can answer.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dev.lab import pcitree
+from dev.lab.machine import Guest
+from dev.lab.qemu import Spec
+from tests.machine.pool import Guests, gdr
+
+pytestmark = pytest.mark.machine
+HGX = pcitree.named("hgx")
+GPU, HCA, SWITCH = "0001:13:00.0", "0001:14:00.0", "0001:12:00.0"
+
+
+def _acs(guest: Guest, address: str) -> int:
+    return int(guest.run(f"setpci -s {address} ECAP_ACS+6.w").out, 16)
+
+
+def test_a_node_boots_from_its_disk_and_a_changed_menu_is_what_boots_next(guests: Guests) -> None:
+    guest = guests.fresh(Spec(iommu="intel", pci=HGX))
+    menu = guest.run("cat /boot/grub/grub.cfg").out
+    first = guest.cmdline
+    given = re.findall(r"^\s+linux\s+(\S+) (.*?) *$", menu, re.MULTILINE)
+    assert first == f"BOOT_IMAGE={given[0][0]} {given[0][1]}"
+    assert set(guest.groups().values()) == {"DMA-FQ"}
+    drop_in = 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX iommu=pt"\n'
+    guest.put("/etc/default/grub.d/99-test.cfg", drop_in)
+    guest.run("update-grub", limit_s=60)
+    before = guest.boot_id
+    assert guest.reboot() != before
+    assert guest.cmdline == f"{first} iommu=pt"
+    assert set(guest.groups().values()) == {"identity"}
+    guest.run("rm /etc/default/grub.d/99-test.cfg && update-grub", limit_s=60)
+    assert guest.run("cat /boot/grub/grub.cfg").out == menu
+
+
+def test_the_tree_is_what_the_kernel_takes_it_for(guests: Guests) -> None:
+    guest = guests.shared(Spec(iommu="amd", pci=HGX))
+    listed = guest.run("lspci -D -d ::").out
+    assert tuple(re.findall(r"^0001:\S+", listed, re.MULTILINE)) == tuple(
+        sorted(pcitree.build(HGX).addresses)
+    )
+    shown = guest.run(f"lspci -D -s {GPU}; lspci -D -s {HCA}; lspci -D -s {SWITCH}").out
+    assert re.search(r"3D controller: NVIDIA .*H100", shown), shown
+    assert re.search(r"Infiniband controller: Mellanox .*\[ConnectX-7\]", shown), shown
+    assert "PCI bridge: Broadcom / LSI PEX890xx" in shown
+    about = guest.run(f"lspci -vv -s {GPU}").out
+    assert re.search(r"Region 2: Memory at [0-9a-f]+ \(64-bit, prefetchable\).*size=128G", about)
+    assert re.search(r"LnkSta:\s+Speed 32GT/s.*, Width x16", about)
+    nodes = guest.run("cat /sys/bus/pci/devices/0001:[18]3:00.0/numa_node").out.split()
+    assert nodes == ["0", "1"]
+
+
+def test_acs_is_on_at_the_switch_and_what_is_written_there_stays(guests: Guests) -> None:
+    guest = guests.shared(Spec(iommu="amd", pci=HGX))
+    # Source validation, both redirections, upstream forwarding: pci_std_enable_acs.
+    assert _acs(guest, SWITCH) == 0x1D
+    guest.run(f"setpci -s {SWITCH} ECAP_ACS+6.w=0000")
+    assert _acs(guest, SWITCH) == 0
+    guest.run(f"setpci -s {SWITCH} ECAP_ACS+6.w=ffff")
+    assert _acs(guest, SWITCH) == 0x5F, "only the bits of its capability are there"
+    guest.run(f"setpci -s {SWITCH} ECAP_ACS+6.w=001d")
+
+
+def test_the_amd_iommu_has_groups_and_doctor_reads_the_node(guests: Guests) -> None:
+    guest = guests.shared(Spec(iommu="amd", pci=HGX))
+    assert set(guest.groups().values()) <= {"DMA", "DMA-FQ"}
+    assert guest.groups()
+    ran = gdr(guest, "doctor")
+    assert ran.status == 2, ran.out + ran.err
+    assert "bare-metal" in ran.out, ran.out
+
+
+def test_the_second_kernel_boots_the_same_system(guests: Guests) -> None:
+    guest = guests.shared(Spec(kernel="6.12", iommu="intel", pci=HGX))
+    assert guest.run("uname -r").out.startswith("6.12.")
+    assert _acs(guest, SWITCH) == 0x1D
+    assert set(guest.groups().values()) == {"DMA-FQ"}
