@@ -46,6 +46,18 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """A file of ours that the node should have, unless what it is for is so without it."""
+
+    artefact: str  # "modules-load.peermem"
+    title: str
+    path: str
+    sha256: str  # of what it should hold, as hexadecimal digits
+    proofs: tuple[str, ...]  # ids of the checks that pass once it is in effect, on this node
+    arguments: tuple[str, ...] = ()  # words that it adds to the kernel's command line
+
+
+@dataclass(frozen=True, slots=True)
 class Blocked:
     """What should change and cannot be planned; nothing is done about it."""
 

@@ -16,70 +16,21 @@ may have reasons that are no proofs: what the next boot would lack.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from datetime import date
+from dataclasses import replace
+from hashlib import sha256
 
-from toolkit.builds.model import Built
 from toolkit.change.artefact import Artefact, Delivered, Told, Trigger
 from toolkit.change.artefacts import ARTEFACTS
 from toolkit.change.artefacts_modules import still_of_use
 from toolkit.change.boot_arguments import arguments_in, needed
-from toolkit.change.change import Action, Blocked, Change
+from toolkit.change.change import Action, Blocked, Change, Wanted
 from toolkit.change.distros import Family
+from toolkit.change.situation import Situation
 from toolkit.change.templates import render_path, render_text
-from toolkit.checks.check import Status, Tense, Verdict
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
 from toolkit.facts.node import Node
 from toolkit.facts.ours import Placed
 from toolkit.want import Want
-
-
-@dataclass(slots=True)
-class Situation:
-    """One node and all that was judged of it; and what has been decided so far."""
-
-    node: Node
-    want: Want
-    verdicts: Mapping[str, Verdict]
-    family: Family
-    today: date | None
-    builts: tuple[Built, ...] = ()  # what may be delivered to it
-    changes: list[Change] = field(default_factory=list)
-    blocked: list[Blocked] = field(default_factory=list)
-    mended: set[str] = field(default_factory=set)  # checks that the changes so far will mend
-    kept: set[str] = field(default_factory=set)  # paths that are wanted
-    unsure: set[str] = field(default_factory=set)  # artefacts that may be wanted
-    idle: list[tuple[Artefact, str]] = field(default_factory=list)  # in place, calling for nothing
-
-    def failing(self, ids: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the checks that fail, and whose failure the site does not live with."""
-        return tuple(each for each in ids if self._fails(each))
-
-    def unknown(self, ids: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(
-            each
-            for each in ids
-            if each not in self.verdicts or self.verdicts[each].status is Status.UNKNOWN
-        )
-
-    def found(self, checks: tuple[str, ...]) -> tuple[str, ...]:
-        """One line a check: what it saw."""
-        known = {
-            each: self.verdicts[each].finding.found for each in checks if each in self.verdicts
-        }
-        return tuple(f"{each}: {known.get(each, 'not judged')}" for each in checks)
-
-    def next_boot_has(self, artefact: Artefact) -> bool:
-        """Its checks of the next boot pass, and there are such."""
-        known = [self.verdicts[each] for each in artefact.proofs if each in self.verdicts]
-        at_boot = [each.status for each in known if each.check.tense is Tense.AT_BOOT]
-        return bool(at_boot) and all(status is Status.PASS for status in at_boot)
-
-    def _fails(self, check: str) -> bool:
-        verdict = self.verdicts.get(check)
-        if verdict is None or verdict.status is not Status.FAIL:
-            return False
-        return self.today is None or not verdict.waived(self.today)
 
 
 def decide(here: Situation) -> None:
@@ -105,7 +56,7 @@ def _decide(artefact: Artefact, here: Situation) -> None:
         if content is None:
             return
         path = render_path(artefact.path, content.values)
-        here.kept.add(path)
+        here.kept[path] = _wanted(artefact, path, content)
         if unknown:
             why = "; ".join(here.found(unknown))
             here.blocked.append(Blocked(artefact.id, f"cannot be known: {why}"))
@@ -149,6 +100,17 @@ def _content(artefact: Artefact, here: Situation) -> Delivered | None:
     return None if values is None else Delivered(values, b"", artefact.then)
 
 
+def _wanted(artefact: Artefact, path: str, content: Delivered) -> Wanted:
+    data = content.data or _text(artefact, content).encode()
+    words = tuple(content.values.get("arguments", "").split())
+    digest = sha256(data).hexdigest()
+    return Wanted(artefact.id, artefact.title, path, digest, artefact.proofs, words)
+
+
+def _text(artefact: Artefact, content: Delivered) -> str:
+    return render_text(artefact.template, content.values) if artefact.template else ""
+
+
 def _unblocked(artefact: Artefact, here: Situation) -> bool:
     """Whether what the artefact needs is so, or will be once this plan is carried out."""
     lacking = tuple(
@@ -173,7 +135,6 @@ def _change(
 
     :raises Unsupported: where somebody else's file lies at the place.
     """
-    text = render_text(artefact.template, content.values) if artefact.template else ""
     reasons = (*here.found(failing), *content.why)
     old = here.node.placed.get(path)
     if old is not None and not _ours(path, here.node):
@@ -188,7 +149,7 @@ def _change(
         title=artefact.title,
         path=path,
         action=Action.PLACE,
-        text=text,
+        text=_text(artefact, content),
         mode=artefact.mode,
         old=old,
         old_text=_old_text(path, here.node) if old else None,
@@ -253,7 +214,7 @@ def _removals(here: Situation) -> None:
     except (NoEvidence, Unparsable) as why:
         here.blocked.append(Blocked("", str(why), why.hint))
         return
-    for path in sorted(here.node.owned & placed.keys() - here.kept):
+    for path in sorted(here.node.owned & placed.keys() - here.kept.keys()):
         artefact = _owner(path, here.family)
         if artefact is None:
             here.blocked.append(

@@ -9,10 +9,11 @@ from datetime import date
 from toolkit.builds.model import Built
 from toolkit.change.acts import Act, acts_for
 from toolkit.change.artefact import Trigger
-from toolkit.change.change import Action, Blocked, Change
-from toolkit.change.decide import Situation, decide
+from toolkit.change.change import Action, Blocked, Change, Wanted
+from toolkit.change.decide import decide
 from toolkit.change.distros import family_of
 from toolkit.change.pending import owed
+from toolkit.change.situation import Situation
 from toolkit.checks.check import Verdict
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.node import Node
@@ -28,6 +29,7 @@ class Plan:
     blocked: tuple[Blocked, ...] = ()
     acts: tuple[Act, ...] = ()  # the commands that carry the triggers out
     family: str = ""  # "debian"
+    wanted: tuple[Wanted, ...] = ()  # every file of ours that the node may have, whatever it has
 
     @property
     def empty(self) -> bool:
@@ -85,4 +87,5 @@ def make_plan(
         triggers=tuple(sorted(triggers | {act.trigger for act in acts})),
         acts=tuple(sorted(acts, key=lambda act: act.trigger)),
         blocked=tuple(here.blocked),
+        wanted=tuple(here.kept.values()),
     )

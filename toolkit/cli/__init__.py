@@ -10,7 +10,17 @@ from invoke.exceptions import Exit, ParseError
 from invoke.program import Program
 
 from toolkit import __version__
-from toolkit.cli import building, capturing, changing, comparing, demo, enrolling, looking, topology
+from toolkit.cli import (
+    building,
+    capturing,
+    changing,
+    comparing,
+    demo,
+    drifting,
+    enrolling,
+    looking,
+    topology,
+)
 from toolkit.errors import ExitCode
 
 VERBS = (
@@ -24,6 +34,7 @@ VERBS = (
     enrolling.enrol,
     capturing.capture,
     comparing.compare_,
+    drifting.drift,
     topology.topology,
     looking.checks,
     looking.explain,

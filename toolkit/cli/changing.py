@@ -47,14 +47,14 @@ def plan(said: Said) -> ExitCode:
 
 
 def _planned(session: Session) -> list[Outcome[Planned]]:
-    said, want, shelf = session.said, session.want(), _shelf(session)
+    said, want, shelf = session.said, session.want(), shelf_of(session)
     if said.text("from_"):
         return plan_saved(read_saved(Path(said.text("from_"))), want, session.today, shelf)
     with fleet(said) as opened:
         return plan_all(opened, want, session.today, session.folder, shelf)
 
 
-def _shelf(session: Session) -> Shelf | None:
+def shelf_of(session: Session) -> Shelf | None:
     """What may be delivered; None where the site has DKMS compile on each node.
 
     :raises UsageError: for a key that would sign nothing.
@@ -139,7 +139,7 @@ def provision(said: Said) -> ExitCode:
       invoke provision --hosts gpu[001-128] --yes --reboot --fanout 16 --max-fail 5%
     """
     session = Session.begin("provision", said)
-    shelf = _shelf(session)
+    shelf = shelf_of(session)
     with fleet(said) as opened:
         planned = plan_all(opened, session.want(), session.today, session.folder, shelf)
         if said.flag("check") or said.dry:

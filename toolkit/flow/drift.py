@@ -1,0 +1,59 @@
+"""Lay nodes beside what they should be; change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+
+from toolkit.change.drift import Drift
+from toolkit.change.drift_lines import drift_of
+from toolkit.change.plan import Plan, make_plan
+from toolkit.checks.judged import judge_node
+from toolkit.errors import Outcome
+from toolkit.evidence import Evidence
+from toolkit.facts.node import Node
+from toolkit.flow.access import Fleet
+from toolkit.flow.each import on_each, on_saved
+from toolkit.flow.runs import RunFolder
+from toolkit.flow.shelf import Shelf, at_hand
+from toolkit.hosts import Host
+from toolkit.reach.collect import collect
+from toolkit.reach.transport import Transport
+from toolkit.want import Want
+
+
+def drift_node(
+    host: str, evidence: Evidence, want: Want, today: date, shelf: Shelf | None = None
+) -> Drift:
+    """One node's drift, from its evidence.
+
+    :param shelf: modules that were built elsewhere, and may be delivered.
+    :raises Unsupported: there is no rule for its distribution.
+    """
+    judged = judge_node(host, evidence, want, today)
+    node = Node(evidence)
+    if not judged.gpus:
+        return drift_of(node, judged, Plan())
+    verdicts = {each.check.id: each for each in judged.verdicts}
+    plan = make_plan(node, verdicts, want, today=today, builts=at_hand(shelf, node, want))
+    return drift_of(node.fresh(), judged, plan)
+
+
+def drift_all(
+    fleet: Fleet, want: Want, today: date, folder: RunFolder, shelf: Shelf | None = None
+) -> list[Outcome[Drift]]:
+    """Ask every node once, and lay it beside what it should be."""
+
+    def work(host: Host, transport: Transport) -> Drift:
+        evidence = collect(transport)
+        folder.keep_evidence(host.name, evidence)
+        return drift_node(host.name, evidence, want, today, shelf)
+
+    return on_each(fleet, "reading", work)
+
+
+def drift_saved(
+    saved: Iterable[tuple[str, Evidence]], want: Want, today: date, shelf: Shelf | None = None
+) -> list[Outcome[Drift]]:
+    """The same from evidence that was saved earlier, with no host."""
+    return on_saved(saved, lambda name, evidence: drift_node(name, evidence, want, today, shelf))

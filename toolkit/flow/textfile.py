@@ -1,0 +1,54 @@
+"""A file for node_exporter's textfile collector: whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from toolkit.errors import UsageError
+
+SUFFIX = ".prom"
+
+
+def textfile_at(path: str) -> Path:
+    """The place of the file, looked at before any node is asked.
+
+    :raises UsageError: where the collector would not read it, or nothing can be written there.
+    """
+    file = Path(path)
+    if file.suffix != SUFFIX:
+        raise UsageError(f"--textfile {path}: node_exporter reads *{SUFFIX} alone")
+    if not file.parent.is_dir():
+        raise UsageError(
+            f"--textfile {path}: there is no folder {file.parent}",
+            hint="make it, and name it to node_exporter: --collector.textfile.directory",
+        )
+    if file.exists() and not file.is_file():
+        raise UsageError(f"--textfile {path}: is not a file")
+    return file
+
+
+def read_textfile(file: Path) -> str:
+    """What an earlier run wrote; "" where there is nothing to be read."""
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def write_textfile(file: Path, text: str) -> None:
+    """Put the file in place at once, readable for the collector whatever the umask.
+
+    :raises UsageError: it cannot be written; the file that was there stays.
+    """
+    beside = file.with_name(f".{file.name}.{os.getpid()}")  # no .prom at its end
+    try:
+        with beside.open("w", encoding="utf-8", errors="replace", newline="\n") as out:
+            out.write(text)
+            out.flush()
+            os.fchmod(out.fileno(), 0o644)
+            os.fsync(out.fileno())
+        beside.replace(file)
+    except OSError as why:
+        beside.unlink(missing_ok=True)
+        raise UsageError(f"{file}: {why.strerror}") from why
