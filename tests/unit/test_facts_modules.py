@@ -31,7 +31,7 @@ from toolkit.facts.modules import (
         ),
         pytest.param(
             "ib_uverbs 192512 3 nvidia_peermem,rdma_ucm,mlx5_ib, Live 0x0000000000000000 (OE)",
-            LoadedModule("ib_uverbs", ("nvidia_peermem", "rdma_ucm", "mlx5_ib"), True),
+            LoadedModule("ib_uverbs", ("nvidia_peermem", "rdma_ucm", "mlx5_ib"), True, 3),
             id="users",
         ),
         pytest.param(
@@ -41,7 +41,7 @@ from toolkit.facts.modules import (
         ),
         pytest.param(
             "nv_peer_mem 16384 1 [permanent], Live 0xffffffffc1a4d000 (OE)",
-            LoadedModule("nv_peer_mem", (), True),
+            LoadedModule("nv_peer_mem", (), True, -1),
             id="permanent",
         ),
     ],

@@ -21,6 +21,7 @@ class LoadedModule:
     name: str  # with underscores
     users: tuple[str, ...]  # modules that use it
     live: bool  # False while loading, unloading or after a failed init
+    refs: int = 0  # references: modules, open files, devices; -1 where it cannot be unloaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,10 @@ def parse_modules(text: str) -> tuple[LoadedModule, ...]:
         fields = line.split(" ")
         if len(fields) < 5 or not fields[1].isdigit():
             raise Unparsable("/proc/modules", line, number)
+        counted = fields[2].isdigit() and "[permanent]" not in fields[3]
+        refs = int(fields[2]) if counted else -1
         users = tuple(each for each in fields[3].split(",") if each not in {"", "-", "[permanent]"})
-        loaded.append(LoadedModule(fields[0], users, fields[4] == "Live"))
+        loaded.append(LoadedModule(fields[0], users, fields[4] == "Live", refs))
     return tuple(loaded)
 
 

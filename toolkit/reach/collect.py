@@ -15,7 +15,7 @@ _PARTS = ("modules", "pci", "signed", "elf", "builds", "fabric", "companions", "
 
 def probe_script() -> str:
     """The script that reads a node, as one text."""
-    files = ["frames.sh", *(f"probe_{part}.sh" for part in _PARTS), "probe.sh"]
+    files = ["frames.sh", "routes.sh", *(f"probe_{part}.sh" for part in _PARTS), "probe.sh"]
     return "#!/bin/sh\n" + "\n".join((_HERE / file).read_text("utf-8") for file in files)
 
 

@@ -79,40 +79,6 @@ pci_errors() { # totals of the AER counters that are not zero
     )
 }
 
-default_routes() { # the interfaces by which the node reaches the world
-    {
-        sed -n 's/^\([^[:space:]]*\)[[:space:]]*00000000[[:space:]].*/\1/p' "$root/proc/net/route"
-        sed -n 's/^00000000000000000000000000000000 00 .* \([^ ]*\)$/\1/p' "$root/proc/net/ipv6_route" |
-            grep -v '^lo$' # unreachable routes point there
-    } 2>/dev/null | sort -u
-}
-
-ssh_address() { # ours, of the session that runs us; sudo hides it from us, not from its parents
-    if [ -n "$SSH_CONNECTION" ]; then
-        connection=$SSH_CONNECTION
-    else
-        connection='' parent=$PPID
-        for _ in 1 2 3 4 5; do
-            [ "${parent:-0}" -gt 1 ] || break
-            connection=$(tr '\000' '\n' <"/proc/$parent/environ" | sed -n 's/^SSH_CONNECTION=//p')
-            [ -z "$connection" ] || break
-            parent=$(sed 's/^.*) . //; s/ .*//' "/proc/$parent/stat")
-        done
-    fi 2>/dev/null
-    connection=${connection% *} # client, port, server, port
-    echo "${connection##* }"
-}
-
-ssh_interface() { # the frame: the interface that holds that address
-    address='' interface=''
-    if [ -z "$root" ]; then address=$(ssh_address); fi # another root is no session of ours
-    if [ -n "$address" ]; then
-        interface=$("$(locate ip)" -o addr show to "${address%%%*}" 2>/dev/null | sed 's/^[0-9]*: *//; s/[@ ].*//; q')
-    fi
-    if [ -n "$interface" ]; then take ssh-interface SSH_CONNECTION echo "$interface"
-    else frame ssh-interface absent SSH_CONNECTION; fi
-}
-
 probe_pci() {
     if [ -d "$root/sys/bus/pci/devices" ]; then
         take pci /sys/bus/pci/devices from /sys/bus/pci/devices '*/vendor' '*/device' '*/class' '*/numa_node' \

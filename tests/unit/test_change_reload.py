@@ -1,0 +1,147 @@
+"""In which order modules go and come back, and what stands in the way: rows of nodes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.holdings import LOADED, UVERBS, holding, modules, user
+from tests.unit.reload_rows import ROWS
+from toolkit.change.reload import ROOTS, Reload, read_over, read_what, reload_of
+from toolkit.change.reload_obstacles import Kind
+from toolkit.errors import Unsupported, UsageError
+from toolkit.facts.holding import Holding
+
+
+def judged(what: str, over: str = "", **texts: str) -> Reload:
+    return reload_of(holding(**texts), read_what(what), read_over(over), ssh=True)
+
+
+def told(found: Reload) -> list[tuple[Kind, str]]:
+    return [(each.kind, each.name) for each in found.obstacles]
+
+
+@pytest.mark.parametrize(
+    ("what", "unload"),
+    [
+        ("peermem", ("nvidia_peermem",)),
+        ("driver", ("nvidia_peermem", "nvidia_uvm", "nvidia")),
+        (
+            "rdma",
+            (
+                *("mlx5_ib", "nvidia_peermem", "rdma_ucm"),
+                *("ib_uverbs", "mlx5_core", "rdma_cm", "ib_core"),
+            ),
+        ),
+        ("ib-uverbs", ("mlx5_ib", "nvidia_peermem", "rdma_ucm", "ib_uverbs")),
+        ("i40e", ("i40e",)),
+        ("gdrdrv", ()),
+    ],
+)
+def test_users_go_first_and_come_back_last(what: str, unload: tuple[str, ...]) -> None:
+    found = judged(what)
+    assert found.unload == unload
+    assert found.load == tuple(reversed(unload))
+
+
+def test_peermem_is_loaded_where_it_was_not() -> None:
+    loaded = modules(nvidia=(1, "nvidia_uvm,"), ib_uverbs=(2, "rdma_ucm,mlx5_ib,"))
+    text = "".join(line for line in loaded.splitlines(True) if "nvidia_peermem 65" not in line)
+    found = judged("peermem", modules=text)
+    assert (found.unload, found.load, found.obstacles) == ((), ("nvidia_peermem",), ())
+
+
+def test_a_ring_of_modules_is_refused() -> None:
+    with pytest.raises(Unsupported, match="modules use one another: mlx5_core, mlx5_ib"):
+        judged("mlx5_core", modules=modules(mlx5_ib=(1, "mlx5_core,"), mlx5_core=(1, "mlx5_ib,")))
+
+
+@given(st.data())
+def test_the_order_is_one_that_the_kernel_allows(data: st.DataObject) -> None:
+    names = [f"m{number}" for number in range(data.draw(st.integers(1, 9)))]
+    above: dict[str, list[str]] = {
+        name: data.draw(st.lists(st.sampled_from(names[i + 1 :]), unique=True))
+        if names[i + 1 :]
+        else []
+        for i, name in enumerate(names)
+    }
+    text = "".join(
+        f"{name} 1 {len(users)} {','.join([*users, '']) or '-'} Live 0x0\n"
+        for name, users in above.items()
+    )
+    root = data.draw(st.sampled_from(names))
+    found = reload_of(holding(modules=text), (root,), ssh=True)
+    left = set(names)
+    for name in found.unload:
+        assert not left & set(above[name]), "rmmod would refuse"
+        left.remove(name)
+    assert found.unload[-1] == root
+    assert found.load == found.unload[::-1]
+
+
+@pytest.mark.parametrize(
+    ("what", "texts", "expected"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
+)
+def test_what_stands_in_the_way(
+    what: str, texts: dict[str, str], expected: list[tuple[Kind, str]]
+) -> None:
+    assert told(judged(what, **texts)) == expected
+
+
+def test_an_obstacle_names_what_it_is_and_who() -> None:
+    [ssh] = judged("rdma", ways="session 192.0.2.1 ens1np0\n").obstacles
+    assert ssh.text == "our SSH session from 192.0.2.1 comes over ens1np0, which mlx5_core drives"
+    [job] = judged("peermem", users=user(7, "python3", UVERBS)).obstacles
+    assert job.text == f"python3, pid 7 of alice has {UVERBS} open"
+    [refs] = judged("driver", modules=modules(nvidia_uvm=(1, "-"))).obstacles
+    assert refs.text == ("the kernel would not unload nvidia_uvm: 1 reference to it beside modules")
+
+
+@pytest.mark.parametrize(
+    ("word", "texts"),
+    [
+        ("ssh:ens1np0", {"ways": "session 192.0.2.1 ens1np0\n"}),
+        ("route:ens1np0", {"ways": "session 192.0.2.1 eno1\nroute default ens1np0\n"}),
+        ("job:python3", {"users": user(7, "python3", UVERBS)}),
+        ("mount:/scratch", {"mounts": "beegfs 0:60 /scratch beegfs_nodev rw\n"}),
+    ],
+)
+def test_who_names_it_goes_over_it_and_over_nothing_else(word: str, texts: dict[str, str]) -> None:
+    assert judged("rdma", **texts).obstacles
+    found = judged("rdma", word, **texts)
+    assert (found.obstacles, found.over) == ((), (word,))
+    assert judged("rdma", f"{word}x", **texts).obstacles
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"module_files": ""},
+        {"modules": modules(ib_uverbs=(9, LOADED["ib_uverbs"][1]))},
+        {"ways": ""},
+        {"guests": "0000:19:00.2\n"},
+    ],
+)
+def test_nobody_goes_over_what_the_kernel_refuses_or_nobody_knows(texts: dict[str, str]) -> None:
+    for each in judged("rdma", **texts).obstacles:
+        assert each.word == ""
+
+
+@pytest.mark.parametrize("text", ["ssh", "ssh:", "kernel:ib_uverbs", "unknown:x", "eth0"])
+def test_an_override_names_kind_and_thing(text: str) -> None:
+    with pytest.raises(UsageError, match="KIND:NAME"):
+        read_over(text)
+
+
+@pytest.mark.parametrize("text", ["", "rdma;reboot", "../x", "a b", "peermem,"])
+def test_what_is_no_module_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is no module"):
+        read_what(text)
+
+
+def test_our_own_session_is_told_apart() -> None:
+    found: Holding = holding(ways="session 192.0.2.1 ens1np0\n")
+    judged_by = reload_of(found, ROOTS["rdma"], frozenset({"ssh:ens1np0"}), ssh=True)
+    assert judged_by.ours == ("ens1np0",)
+    assert not judged_by.obstacles
