@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,35 @@ def test_two_runs_at_once_both_end_well(nodes: Nodes) -> None:
     assert [code for _, code in ended] == [ExitCode.OK, ExitCode.OK], told
     again = nodes.run("provision", "--check")
     assert again.returncode == ExitCode.OK, again.stdout
+
+
+def test_a_node_that_another_run_works_on_is_not_rebooted(nodes: Nodes) -> None:
+    """Nothing is left to place: before a reboot alone, too, the lock is asked for."""
+    nodes.run("provision", "--yes")
+    boot_id = nodes.tree("demo-iommu") / "proc/sys/kernel/random/boot_id"
+    before = boot_id.read_text()
+    with held(nodes.tree("demo-iommu")):
+        run = begun(nodes, "--yes", "--reboot", "--limit", "demo-iommu")
+        with pytest.raises(subprocess.TimeoutExpired):
+            run.communicate(timeout=10)
+        assert boot_id.read_text() == before
+    told = run.communicate(timeout=60)
+    assert run.returncode == ExitCode.OK, told
+    assert boot_id.read_text() != before
+
+
+@contextmanager
+def held(tree: Path) -> Iterator[None]:
+    """Another run's lock, whose process lives."""
+    lock = tree / "var/lib/gdr-toolkit/lock"
+    boot = (tree / "proc/sys/kernel/random/boot_id").read_text().strip()
+    with subprocess.Popen(["sleep", "600"]) as other:
+        began = Path(f"/proc/{other.pid}/stat").read_text().rpartition(") ")[2].split()[19]
+        lock.symlink_to(f"{other.pid},{began},{boot},2026-11-21T10:00:00Z,ann")
+        try:
+            yield
+        finally:
+            other.kill()
 
 
 def test_ctrl_c_amid_changes_ends_in_order_and_the_next_run_finishes(nodes: Nodes) -> None:

@@ -161,11 +161,15 @@ class Node:
                 return replace(state, after=now.judged, left=now.plan if now.pending else None)
             if owed:
                 self.witness.about_to(Phase.REBOOTING, now.boot_id)
-                reboot(self.transport, now.boot_id, limit_s=REBOOT_S, note=self._note)
-                state = replace(state, rebooted=True)
+                state = self._reboot(now, state)
             now = self._look_settled(start) if owed else self._look()
             state = replace(state, after=now.judged)
         return replace(state, left=now.plan if now.pending else None)
+
+    def _reboot(self, now: Planned, state: Provisioned) -> Provisioned:
+        wait_s = self.options.lock_s
+        reboot(self.transport, now.boot_id, wait_s=wait_s, limit_s=REBOOT_S, note=self._note)
+        return replace(state, rebooted=True)
 
     def _may_reboot(self, now: Planned) -> bool:
         return self.options.reboot and not self.witness.booted(now.boot_id)

@@ -1,9 +1,10 @@
 #!/bin/sh
-# Carries out one bundle on one node, or takes back what a run did. Runs under dash,
-# busybox and bash. In a bundle, lock.sh and undo.sh stand above these lines.
+# Carries out one bundle on one node, takes back what a run did, or reboots the node. Runs
+# under dash, busybox and bash. In a bundle, lock.sh and undo.sh stand above these lines.
 #
 #   apply.sh apply WAIT end                       the bundle that lies beside it
 #   apply.sh rollback RUN|last|all WAIT end
+#   apply.sh restart BOOT-ID WAIT end             where that is still the boot the node is in
 #
 # WAIT is how many seconds to wait for another run's lock; the word "end" shows that the
 # call itself arrived whole. Prints frames, as probe.sh does. Ends with 0, with 5 when a
@@ -13,7 +14,7 @@
 # below /var/lib/gdr-toolkit.
 
 # shellcheck disable=SC2317 # the list of steps calls what stands here
-# shellcheck disable=SC2034 # lock.sh and undo.sh read what is set here
+# shellcheck disable=SC2034,SC2154 # lock.sh and undo.sh read what is set here, and set boot_id and me
 # shellcheck disable=SC1091 # the list is made with the bundle
 # --- vocabulary -------------------------------------------------------------------
 
@@ -243,11 +244,9 @@ gdr_apply() { # gdr_apply VERB [RUN] WAIT end
     trap '' HUP PIPE # the controller may vanish: what was begun goes on to its end
     trap 'stop=1' TERM INT
     printf '= begin ok gdr-toolkit/1\n'
-    boot_id=$(cat "$root/proc/sys/kernel/random/boot_id" 2>/dev/null)
-    me="$$,$(started $$),$boot_id,$(date -u +%Y-%m-%dT%H:%M:%SZ),${SUDO_USER:-$(id -un)} ${SSH_CONNECTION%% *}"
     case $1.$# in
         apply.3) patience=$2 ;;
-        rollback.4) patience=$3 ;;
+        rollback.4 | restart.4) patience=$3 ;;
         *) exit 64 ;;
     esac
     ended=5 key=state label=$state
@@ -257,7 +256,7 @@ gdr_apply() { # gdr_apply VERB [RUN] WAIT end
             tidy
             "$1" "$2"
             ended=$?
-            rm -f "$state/lock"
+            if [ "$(readlink "$state/lock")" = "$me" ]; then rm -f "$state/lock"; fi
         fi
     fi
     printf '= end ok %s\n' "$count"

@@ -1,15 +1,16 @@
-"""Send a bundle's script to a node, and say what stands and what was not begun.
+"""Send the engine to a node, to apply, take back or reboot; say what stands and what does not.
 
 Takes plain text: what the script does was decided elsewhere.
 """
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from toolkit.errors import ApplyError, LockedError, StaleError, UsageError
+from toolkit.errors import ApplyError, LockedError, StaleError, TransportError, UsageError
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.reach.transport import Sink, Transport, quiet
 
@@ -105,8 +106,40 @@ def rollback_script(run: str, wait_s: int) -> str:
     """
     if not run.replace("-", "").isalnum():
         raise UsageError(f"no run is named {run!r}", hint="last, all, or one of the journal's")
+    return _call(f"rollback {run} {wait_s}")
+
+
+def restart(transport: Transport, boot_id: str, *, wait_s: int = 60) -> None:
+    """Have the node reboot, under its lock; the boot gives the lock back.
+
+    :param boot_id: the one it had when it was looked at; another one is reason not to.
+    :raises StaleError: the node was booted again since; it was not rebooted.
+    :raises LockedError: another run holds the node; it was not rebooted.
+    :raises ApplyError: the node cannot keep its own state.
+    :raises TransportError: it refused, or whether it heard cannot be known.
+    """
+    result = transport.run(restart_script(boot_id, wait_s), limit_s=wait_s + 30)
+    evidence = Evidence.parse(result.stdout)
+    try:
+        _refused(transport.name, evidence)
+    except (LockedError, StaleError) as why:
+        raise type(why)(str(why), hint="it was not rebooted; run again when that is over") from why
+    frame = evidence.frames.get("restart")
+    if frame is None or frame.state is not State.OK:
+        raise TransportError(
+            f"{transport.name}: refuses to reboot: {result.stderr.strip() or result.exit}",
+            hint="nothing was lost; reboot it by hand, then run again",
+        )
+
+
+def restart_script(boot_id: str, wait_s: int) -> str:
+    """What is sent for a reboot. Cut off at any byte, it reboots nothing."""
+    return _call(f"restart {shlex.quote(boot_id)} {wait_s}")
+
+
+def _call(words: str) -> str:
     body = engine().partition(_CALLED_AS_A_FILE)[0]
-    return f"{body}stage=''\ngdr_apply rollback {run} {wait_s} end\n"
+    return f"{body}stage=''\ngdr_apply {words} end\n"
 
 
 def _read(host: str, evidence: Evidence, stderr: str, *, back: bool = False) -> Applied:

@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2154,SC2317 # apply.sh sets what is used here, and calls it
-# The state that runs share, below /var/lib/gdr-toolkit, and the lock over it: the first
-# part of the engine on the node.
+# The state that runs share, below /var/lib/gdr-toolkit, the lock over it, and the reboot that
+# keeps it: the first part of the engine on the node.
 #
 #   owned      the paths that are ours, one a line; folders end with a slash
 #   pending    triggers that are owed: each line a quoted call, its first word the name
@@ -46,6 +46,17 @@ started() { # started PID: when that process began, which tells it from a later 
     [ "$1" != Z ] && echo "${20}"
 }
 
+this_boot() { cat "$root/proc/sys/kernel/random/boot_id" 2>/dev/null; }
+
+holder() { # holder PID: what the link of that process points at
+    echo "$1,$(started "$1"),$boot_id,$(date -u +%Y-%m-%dT%H:%M:%SZ),${SUDO_USER:-$(id -un)} ${SSH_CONNECTION%% *}"
+}
+
+arrive() { # looked at before each try: a simulated node boots, and its processes live on
+    boot_id=$(this_boot)
+    me=$(holder $$)
+}
+
 alive() { # alive HOLDER
     IFS=, read -r pid began boot _ <<EOT
 $1
@@ -66,17 +77,53 @@ grab() { # grab LINK: true when we hold it now
 
 take_lock() { # take_lock SECONDS: else a frame that says who holds it
     waited=0
-    until grab "$state/lock"; do
+    until arrive; grab "$state/lock"; do
         waited=$((waited + 1))
-        holder=$(readlink "$state/lock") || continue
+        held_by=$(readlink "$state/lock") || continue
         [ "$waited" -le "$1" ] || break
         sleep 1
     done
     if [ "$(readlink "$state/lock")" = "$me" ]; then return; fi
     IFS=, read -r pid _ _ since who <<EOT
-$holder
+$held_by
 EOT
     frame lock failed:75 "$state/lock"
-    echo "held since $since by process $pid, started by $who" | bars
+    if [ "$pid" = 1 ]; then echo "it is rebooting since $since, on behalf of $who" | bars
+    else echo "held since $since by process $pid, started by $who" | bars; fi
     return 1
+}
+
+# --- a reboot -------------------------------------------------------------------------
+
+restart() { # restart BOOT-ID: the node, where that is still its boot
+    if [ "$boot_id" != "$1" ]; then
+        frame 1.expect failed:65 "expect boot-id $1"
+        echo "the node was booted again since it was looked at" | bars
+        return 5
+    fi
+    # From here on process 1 holds the lock: it lives until the boot that gives the lock back.
+    held_by=$(holder 1)
+    if ! { ln -sfn "$held_by" "$state/lock.$$" && mv -f "$state/lock.$$" "$state/lock"; }; then
+        frame restart failed:1 "the lock could not be handed on"
+        return 5
+    fi
+    sync
+    # Detached and silent, for our own connection must end before the node does. In braces, for
+    # dash keeps a copy of what it redirects for a function, and so would hold the connection.
+    { going_down; } >/dev/null 2>&1 </dev/null &
+    frame restart ok "$boot_id"
+}
+
+going_down() { # the node reboots; where it does not, the lock is given back all the same
+    sleep 1
+    if [ -n "$root" ]; then PATH=$GDR_BIN:$PATH; else PATH=$node_path; fi
+    if systemctl reboot || reboot; then
+        left=900
+        while [ "$(this_boot)" = "$boot_id" ] && [ "$left" -gt 0 ]; do
+            sleep 1
+            left=$((left - 1))
+        done
+        if [ "$left" != 0 ]; then return; fi
+    fi
+    if [ "$(readlink "$state/lock")" = "$held_by" ]; then rm -f "$state/lock"; fi
 }

@@ -144,7 +144,10 @@ EOT
     if [ -s "$run/foreign" ]; then unwind kept "$(cat "$run/unwind" 2>/dev/null)"; fi
     unwind after "$(cat "$run/unwind" 2>/dev/null)"
     while IFS= read -r owed; do drop "$state/pending" "$owed"; done <"$run/owed"
-    if [ -n "$refused" ]; then record "$1" partly-rolled-back && return 5; fi
+    if [ -n "$refused" ]; then
+        record "$1" partly-rolled-back
+        return 5
+    fi
     record "$1" rolled-back && rm -rf "$run"
 }
 

@@ -1,0 +1,103 @@
+"""A reboot asks for the node's lock, and keeps it until the node is up again."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.scripts.engine import BOOT, MODPROBE_D, STATE, Tree, bundle_of, sent
+from tests.scripts.test_apply_lock import ended, slow_run, until
+from toolkit.reach.deliver import restart_script
+
+pytestmark = pytest.mark.shell
+
+BOOT_ID = "proc/sys/kernel/random/boot_id"
+NEXT_BOOT = "22222222-3333-4444-5555-666666666666"
+# A node goes down only after a while; this one shuts down until /go appears.
+SYSTEMCTL = f"""#!/bin/sh
+echo "$*" >>"$GDR_ROOT/rebooted"
+{{
+    until [ -e "$GDR_ROOT/go" ]; do sleep 0.05; done
+    echo {NEXT_BOOT} >"$GDR_ROOT/{BOOT_ID}"
+}} &
+"""
+
+
+def rebooting(tree: Tree) -> None:
+    tree.command("systemctl", SYSTEMCTL)
+    done = tree.run(restart_script(BOOT, 5))
+    assert (done.exit, done.states()) == (0, {BOOT: "ok"}), done.stdout + done.stderr
+    until(lambda: tree.exists("/rebooted"))
+
+
+def lock(tree: Tree) -> Path:
+    return tree.root / STATE / "lock"
+
+
+def test_no_run_begins_between_the_word_and_the_boot(tree: Tree) -> None:
+    rebooting(tree)
+    assert tree.read("/rebooted") == "reboot\n"
+    second = tree.run(sent(bundle_of({MODPROBE_D: "x\n"}), wait_s=0), SUDO_USER="ann")
+    assert second.exit == 75
+    assert second.evidence.frames["lock"].text.startswith("it is rebooting since 2")
+    assert not tree.exists(MODPROBE_D)
+    tree.write("/go", "")
+    until(lambda: NEXT_BOOT in tree.read(BOOT_ID))
+    assert tree.run(sent(bundle_of({MODPROBE_D: "x\n"}, expect=()), wait_s=0)).exit == 0
+    assert tree.leftovers() == []
+
+
+def test_a_node_that_another_run_works_on_is_not_rebooted(tree: Tree) -> None:
+    tree.command("systemctl", SYSTEMCTL)
+    first = slow_run(tree)
+    held = tree.run(restart_script(BOOT, 0))
+    assert held.exit == 75
+    assert f"by process {first.pid}, " in held.evidence.frames["lock"].text
+    tree.write("/go", "")
+    assert ended(first) == 0
+    time.sleep(1.5)
+    assert not tree.exists("/rebooted")
+    assert tree.leftovers() == []
+
+
+def test_a_reboot_waits_for_the_work_of_another_run(tree: Tree) -> None:
+    tree.command("systemctl", SYSTEMCTL)
+    first = slow_run(tree)
+    waiting = tree.start(restart_script(BOOT, 30))
+    time.sleep(1.3)
+    assert not tree.exists("/rebooted")
+    tree.write("/go", "")
+    assert (ended(first), ended(waiting)) == (0, 0)
+    until(lambda: NEXT_BOOT in tree.read(BOOT_ID))
+    assert tree.read(MODPROBE_D) == "x\n"
+
+
+def test_a_node_that_was_booted_meanwhile_is_not_booted_again(tree: Tree) -> None:
+    tree.command("systemctl", SYSTEMCTL)
+    done = tree.run(restart_script(NEXT_BOOT, 0))
+    assert done.exit == 5
+    assert done.states() == {f"expect boot-id {NEXT_BOOT}": "failed:65"}
+    time.sleep(1.5)
+    assert not tree.exists("/rebooted")
+    assert tree.leftovers() == []
+
+
+def test_a_node_that_refuses_to_reboot_may_be_worked_on_again(tree: Tree) -> None:
+    for name in ("systemctl", "reboot"):
+        tree.command(name, f"#!/bin/sh\necho {name} >>$GDR_ROOT/asked\nexit 1\n")
+    assert tree.run(restart_script(BOOT, 0)).exit == 0
+    until(lambda: tree.exists("/asked") and not os.path.lexists(lock(tree)))
+    assert tree.read("/asked") == "systemctl\nreboot\n"
+
+
+def test_cut_off_anywhere_it_reboots_nothing(dash_tree: Tree) -> None:
+    dash_tree.command("systemctl", SYSTEMCTL)
+    script = restart_script(BOOT, 0)
+    last = script.rindex("gdr_apply")
+    for end in (*range(last, len(script) - 1, 9), len(script) - 2, script.index("going_down")):
+        assert dash_tree.run(script[:end]).exit != 75
+    time.sleep(1.5)
+    assert not dash_tree.exists("/rebooted")
