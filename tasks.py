@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from dev import generate, run, tiers, tools
+from dev.lab.tasks import collection as machines
 from toolkit.cli import verbs
 from toolkit.cli.options import Option, Said
 from toolkit.cli.verb import verb
@@ -63,3 +64,4 @@ def bench(said: Said) -> ExitCode:
 namespace = verbs()
 for each in (test, lint, docs, lock, bench):
     namespace.add_task(each)
+namespace.add_collection(machines())

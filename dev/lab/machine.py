@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dev.lab import pcitree
-from dev.lab.disk import disk
+from dev.lab import monitor, pcitree
 from dev.lab.keys import keys
+from dev.lab.monitor import LabError
 from dev.lab.qemu import Spec, Wiring, command
 
 BOOT_S = 60  # from power on to a login, thrice what an idle machine takes
 _PANIC = re.compile(r"Kernel panic - not syncing: .*")
 _TAIL = 60  # lines of the console that say what went wrong
 _PORT_TRIES = 5
-
-
-class LabError(Exception):
-    """A guest did not do what every guest does; says what, with the end of its console."""
 
 
 def factor() -> float:
@@ -54,12 +48,13 @@ class Guest:
     port: int = 0
     boots: int = field(default=0, init=False)
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _incoming: Path | None = field(default=None, init=False)
 
     @property
     def console(self) -> str:
         """All that the guest wrote to its serial port, GRUB's words included."""
-        path = self.folder / "console"
-        return path.read_text(errors="replace") if path.exists() else ""
+        files = (self.folder / "before", self.folder / "console")
+        return "".join(each.read_text(errors="replace") for each in files if each.exists())
 
     @property
     def ssh_config(self) -> Path:
@@ -76,15 +71,16 @@ class Guest:
             return pid if f"unix:{self.folder / 'control'}".encode() in words else 0
         return 0
 
-    def prepare(self, tell: Callable[[str], None] = lambda _: None) -> None:
-        """Make what the guest needs, its disk included.
+    def prepare(self, base: Path, incoming: Path | None = None) -> None:
+        """Make what the guest has for itself; see ``making.ready``.
 
-        :raises NotToBeHad: where that cannot be made.
+        :param base: the disk that its own lies over; to be read only.
+        :param incoming: the state to go on from; later starts are boots.
         """
-        base = disk(self.spec.kernel, self.spec.layers, tell)
         self.folder.mkdir(parents=True, exist_ok=True)
-        words = ("qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(base))
-        subprocess.run((*words, str(self.folder / "disk.qcow2")), check=True)
+        words = ("qemu-img", "create", "-q", "-f", "qcow2", "-F", base.suffix.lstrip("."), "-b")
+        subprocess.run((*words, str(base), str(self.folder / "disk.qcow2")), check=True)
+        self._incoming = incoming
         if self.spec.pci:
             (self.folder / "pcitree.bin").write_bytes(pcitree.build(self.spec.pci).data)
 
@@ -119,7 +115,9 @@ class Guest:
             self.port,
             table,
             nodes,
+            self._incoming,
         )
+        self._incoming = None
         words = command(self.spec, wiring)
         if not self.lasting:  # killed with us, whatever kills us
             words = ("setpriv", "--pdeathsig", "KILL", *words)
@@ -141,11 +139,14 @@ class Guest:
         :raises LabError: it does not, in time; or QEMU ended.
         """
         end = time.monotonic() + limit_s * factor()
+        # A guest that goes on where another was left has that one's clock.
+        script = f"date -s @{int(time.time())} >/dev/null; " * (self.boots == 0)
+        script += "cat /proc/sys/kernel/random/boot_id"
         while time.monotonic() < end:
             if not self.pid:
                 raise self._trouble("QEMU ended")
             with suppress(subprocess.TimeoutExpired):
-                done = self.run("cat /proc/sys/kernel/random/boot_id", check=False, limit_s=10)
+                done = self.run(script, check=False, limit_s=10)
                 found = done.out.strip()
                 if done.status == 0 and found and found != other_than:
                     self.boots += 1
@@ -208,21 +209,7 @@ class Guest:
 
     def control(self, verb: str, **given: object) -> object:
         """One command of QEMU's monitor; see the QEMU QMP reference."""
-        with socket.socket(socket.AF_UNIX) as line:
-            line.settimeout(30 * factor())
-            line.connect(str(self.folder / "control"))
-            file = line.makefile("rw")
-            file.readline()  # its greeting
-            for asked in ({"execute": "qmp_capabilities"}, {"execute": verb, "arguments": given}):
-                file.write(json.dumps(asked) + "\n")
-                file.flush()
-                told = json.loads(file.readline())
-                while "event" in told:
-                    told = json.loads(file.readline())
-        if "error" in told:
-            raise LabError(f"{self.name}: {verb}: {told['error']}")
-        found: object = told["return"]
-        return found
+        return monitor.ask(self.folder / "control", verb, given, limit_s=30 * factor())
 
     def stop(self) -> None:
         """End it as a power failure would; its folder stays."""

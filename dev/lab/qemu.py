@@ -32,6 +32,11 @@ class Spec:
     # QEMU's own devices that bridges can be tried with: a root port with ACS, on its own group.
     extra: tuple[str, ...] = ()
 
+    @property
+    def resumable(self) -> bool:
+        """Whether QEMU can write down the state of such a guest: not that of its AMD IOMMU."""
+        return self.iommu != "amd"
+
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
@@ -43,6 +48,7 @@ class Wiring:
     port: int  # on loopback, to the guest's sshd
     table: Path | None = None  # of pcitree
     nodes: int = 1  # of NUMA
+    incoming: Path | None = None  # the state of a machine that goes on here
 
 
 def command(spec: Spec, wiring: Wiring) -> tuple[str, ...]:
@@ -65,6 +71,7 @@ def command(spec: Spec, wiring: Wiring) -> tuple[str, ...]:
         *("-device", "virtio-rng-pci,rng=rng"),
         *table,
         *spec.extra,
+        *(("-incoming", f"exec:cat '{wiring.incoming}'") if wiring.incoming else ()),
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dev.lab.machine import Guest, factor
+from dev.lab.making import ready
 from dev.lab.qemu import Spec
 from dev.run import ROOT
 
@@ -44,7 +45,7 @@ class Guests:
         self.boots += 1
         name = f"lab{self.boots}"
         guest = Guest(name, self.folder / name, spec or Spec())
-        guest.prepare()
+        ready(guest)
         self._now, self._shared = guest, False
         guest.start()
         guest.wait()
