@@ -23,6 +23,7 @@ def root(tmp_path: Path) -> Path:
     """A root with one unit of each sort."""
     files = {
         f"{UNITS}/acs-manager.service": "[Service]\nExecStart=/usr/bin/acs-manager\n",
+        f"{UNITS}/gdr-toolkit-acs.service": "ExecStart=/usr/lib/gdr-toolkit/acs start\n",
         f"{UNITS}/macsec.service": "[Service]\nExecStart=/usr/local/sbin/other\n",
         f"{UNITS}/peer.service": "[Service]\nExecStart=-/usr/local/sbin/peer on\n",
         f"{UNITS}/plain.service": '[Service]\nExecStart=/bin/sh -c "setpci ECAP_ACS+6.w=0"\n',
@@ -39,6 +40,9 @@ def root(tmp_path: Path) -> Path:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
+    ours = tmp_path / UNITS / "sysinit.target.d"
+    ours.mkdir()
+    (ours / "gdr-toolkit-acs.conf").write_text("[Unit]\nWants=gdr-toolkit-acs.service\n")
     wants = tmp_path / UNITS / "multi-user.target.wants"
     wants.mkdir()
     (wants / "peer.service").symlink_to("/etc/systemd/system/peer.service")
@@ -59,6 +63,7 @@ def test_units_and_scripts_are_told_with_whether_they_are_enabled(
         check=True,
     )
     assert Node(Evidence.parse(done.stdout)).acs_units == (
+        AtBoot("gdr-toolkit-acs.service", enabled=True, command="/usr/lib/gdr-toolkit/acs start"),
         AtBoot("peer.service", enabled=True, command="-/usr/local/sbin/peer on"),
         AtBoot("plain.service", enabled=False, command='/bin/sh -c "setpci ECAP_ACS+6.w=0"'),
         AtBoot("acs-off.service", enabled=False, command="/usr/sbin/setpci -s 9 f2.w=0"),

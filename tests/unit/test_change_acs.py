@@ -8,44 +8,27 @@ from datetime import date
 import pytest
 
 from tests.evidence.board import BOARD, BRIDGE, PORTS, REDIRECTS, Board, Fn
-from tests.evidence.build import GUEST_CPU, grub, node
+from tests.evidence.build import GUEST_CPU, grub
 from tests.evidence.frames import ABSENT, DENIED, Override
 from tests.evidence.platforms import DATA_DIRECT, GRACE, INLINE, INLINE_HOST, ROOT, TO_GPU
+from tests.unit.bridging import (
+    BARE,
+    BY_LIST,
+    CONFIG,
+    LOOSE,
+    NEW,
+    ODD,
+    OLD,
+    PATHS,
+    REDIRECTED,
+    made,
+    runs,
+)
 from tests.unit.planning import placed
 from toolkit.change.acs import UNIT, acs_arguments, acs_demands, acs_unit
 from toolkit.errors import NoEvidence, Unsupported
 from toolkit.facts.acs_boot import device_path, matches
-from toolkit.facts.node import Node
 from toolkit.want import Role, Waiver, Want
-
-BARE = Want(role=Role.BARE_METAL)
-PATHS = (
-    "0000:15:01.0/00.0/00.0",
-    "0000:15:01.0/00.0/01.0",
-    "0000:97:01.0/00.0/00.0",
-    "0000:97:01.0/00.0/01.0",
-)
-REDIRECTED = BOARD
-for _port in PORTS:
-    REDIRECTED = REDIRECTED.but(_port, acs=REDIRECTS)
-NEW, OLD, ODD = "6.12.30-amd64", "6.1.0-56-amd64", "6.11.0-29-generic"
-BY_LIST = f"pci=disable_acs_redir={';'.join(PATHS)}"
-CONFIG = ";".join(f"x0100x1@{path}" for path in PATHS)
-LOOSE: dict[str, Override] = {"infiniband": ""}
-
-
-def runs(kernel: str, arguments: str = "ro", **frames: Override) -> dict[str, Override]:
-    """A node that runs this kernel, and boots it next; nobody has seen to ACS."""
-    return {
-        "kernel-release": f"{kernel}\n",
-        "boot-entries": grub(arguments, kernels=(kernel,)),
-        "acs-units": "",
-        **frames,
-    }
-
-
-def made(changed: dict[str, Override], board: Board = REDIRECTED) -> Node:
-    return Node(node(changed, board=board))
 
 
 @pytest.mark.parametrize(
@@ -127,8 +110,10 @@ def test_what_is_ours_stays_once_it_works() -> None:
     ["pci=disable_acs_redir=0000:97:01.0/00.0/00.0", "pci=nocrs,config_acs=xx000x0@pci:1000:c030"],
 )
 def test_a_list_of_somebody_elses_is_said_not_overridden(theirs: str) -> None:
-    with pytest.raises(Unsupported, match="which is not ours; of two such lists only the last"):
-        acs_arguments(made(runs(OLD, f"ro {theirs}")), BARE)
+    here = made(runs(OLD, f"ro {theirs}"))
+    assert acs_arguments(here, BARE) == ()
+    with pytest.raises(Unsupported, match="which is not ours; of two such lists the last counts"):
+        acs_unit(here, BARE)
 
 
 def test_other_words_of_pci_are_no_conflict() -> None:
@@ -151,7 +136,7 @@ def test_a_data_direct_board_has_the_masks_of_the_table() -> None:
 
 def test_the_unit_names_what_the_argument_would() -> None:
     values = acs_unit(made(runs(ODD)), BARE)
-    assert values == {"bridges": " ".join(PATHS)}
+    assert values == {"bridges": " ".join(PATHS), "clear": "002c"}
     assert acs_unit(made(runs(OLD)), BARE) is None
 
 
@@ -178,9 +163,14 @@ def test_a_list_too_long_for_the_kernel_goes_to_the_unit() -> None:
 
 
 def test_what_was_not_read_is_not_guessed() -> None:
+    ours = placed({"/etc/default/grub.d/zz-gdr-toolkit.cfg": f"{BY_LIST}\n"})
     for key in ("pci-config", "boot-entries"):
+        changed = runs(OLD) | {key: DENIED}
+        assert acs_arguments(made(changed), BARE) == ()  # so that others need not wait for it
         with pytest.raises(NoEvidence):
-            acs_arguments(made(runs(OLD) | {key: DENIED}), BARE)
+            acs_unit(made(changed), BARE)
+        with pytest.raises(NoEvidence):  # or a word of ours would be lost
+            acs_arguments(made(changed | ours), BARE)
 
 
 def test_a_path_leads_back_to_its_bridge_alone() -> None:

@@ -15,6 +15,8 @@ from toolkit.errors import Unparsable
 # Every value that some template asks for.
 VALUES = {
     "arguments": "intel_iommu=on iommu=pt",
+    "bridges": "0000:15:01.0/00.0/00.0 0000:15:01.0/00.0/01.0",
+    "clear": "002c",
     "driver": "580.126.16",
     "driver_dkms": "nvidia",
     "ofed_dkms": "mlnx-ofed-kernel",

@@ -17,7 +17,7 @@ from toolkit.checks.acs_demanded import IN_TABLE, demanded
 from toolkit.checks.check import Status
 from toolkit.checks.iommu import asks_for_acs
 from toolkit.checks.role import role
-from toolkit.errors import NoEvidence, Unsupported
+from toolkit.errors import NoEvidence, Unparsable, Unsupported
 from toolkit.facts.acs import Demand
 from toolkit.facts.acs_boot import device_path
 from toolkit.facts.acs_kernels import AcsArgument, acs_argument
@@ -60,21 +60,22 @@ def _may_redirect(demand: Demand) -> bool:
 def acs_arguments(node: Node, want: Want) -> tuple[str, ...]:
     """The words that the next boot's command line needs; () where none do it, or none is due.
 
-    :raises NoEvidence: where the node does not tell its bridges, or its next kernel.
-    :raises Unsupported: where somebody else's words stand in the way.
+    What keeps ACS from being planned is said by ``acs_unit``: arguments of other topics do not
+    wait for it, unless a word of ours is on the node, which would be lost.
+
+    :raises NoEvidence: where then the node does not tell its bridges, or its next kernel.
     """
-    wanted = acs_demands(node, want)
-    if not wanted or not _due(node, want):
+    ours = any(_names_acs(text) for text in _ours(node))
+    try:
+        wanted = acs_demands(node, want)
+        if not wanted or not (ours or _fails(node, want)):
+            return ()
+        word = _argument(node, wanted)
+        return () if not word or any(_of_others(node)) else (word,)
+    except (NoEvidence, Unparsable):
+        if ours:
+            raise
         return ()
-    word = _argument(node, wanted)
-    if not word:
-        return ()
-    for other in _of_others(node):
-        raise Unsupported(
-            f"the next boot has {other}, which is not ours; of two such lists only the last counts",
-            hint=f"take it away, or let it name these bridges too: {word}",
-        )
-    return (word,)
 
 
 def acs_unit(node: Node, want: Want) -> Mapping[str, str] | None:
@@ -83,10 +84,18 @@ def acs_unit(node: Node, want: Want) -> Mapping[str, str] | None:
     A unit that is in place stays while it is of use: taking it away would set the bits again.
 
     :raises NoEvidence: where the node does not tell its bridges, its next kernel, or lockdown.
-    :raises Unsupported: where the kernel lets nobody write to registers, or a unit is too late.
+    :raises Unsupported: where somebody else's argument is in the way of ours, where the kernel
+        lets nobody write to registers, or where a unit is too late.
     """
     wanted = acs_demands(node, want)
-    if not wanted or (UNIT not in node.placed and _argument(node, wanted)):
+    if not wanted:
+        return None
+    if UNIT not in node.placed and (word := _argument(node, wanted)):
+        for other in _of_others(node):
+            raise Unsupported(
+                f"the next boot has {other}, which is not ours; of two such lists the last counts",
+                hint=f"take it away, or let it name these bridges too: {word}",
+            )
         return None
     kernel = node.next_boot.kernel
     if node.platform in IN_TABLE:
@@ -106,7 +115,8 @@ def acs_unit(node: Node, want: Want) -> Mapping[str, str] | None:
             f"setpci is not on the node, and {kernel} has no argument that is known to set ACS",
             hint="install pciutils",
         )
-    return {"bridges": " ".join(device_path(each.bridge) for each in wanted)}
+    bridges = " ".join(device_path(each.bridge) for each in wanted)
+    return {"bridges": bridges, "clear": f"{REDIRECT:04x}"}
 
 
 def _argument(node: Node, wanted: tuple[Demand, ...]) -> str:
@@ -129,10 +139,8 @@ def _list(option: AcsArgument, devices: Iterator[str]) -> str:
     return f"pci={option}={';'.join(devices)}"
 
 
-def _due(node: Node, want: Want) -> bool:
-    """Whether it is ours already, or something fails that the site does not live with."""
-    if any(_names_acs(text) for text in _ours(node)):
-        return True
+def _fails(node: Node, want: Want) -> bool:
+    """Whether something fails that the site does not live with."""
     waived = {each.check for each in want.waivers}
     return any(each(node, want).status is Status.FAIL for each in _CHECKS if each.id not in waived)
 

@@ -13,6 +13,7 @@ from toolkit.change.artefacts_modules import kernel_of
 from toolkit.change.boot_arguments import arguments_in
 from toolkit.change.change import Action, Change
 from toolkit.change.distros import Family
+from toolkit.change.units import started
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.node import Node
 from toolkit.facts.ofed import OFA
@@ -109,8 +110,11 @@ def _acts(trigger: Trigger, asking: list[Change], node: Node, family: Family) ->
             for name in dict.fromkeys(each.values.get("loads", OWN_PACKAGE) for each in asking):
                 yield Act(trigger, ("reload", name.replace("-", "_"), name))
         case Trigger.DAEMON_RELOAD:
-            command: Command = ("systemctl", "daemon-reload")
-            yield Act(trigger, command, undo=((When.AFTER, command),))
+            again: Command = ("systemctl", "daemon-reload")
+            yield Act(trigger, again, undo=((When.AFTER, again),))
+        case Trigger.START_UNITS:
+            command, undo, early = started(asking)
+            yield Act(trigger, command, undo=tuple((When(w), c) for w, c in undo), early=early)
         case _:
             for command in _derived(trigger, kernels, family):
                 # It derives its result from files: run again, it takes itself back.

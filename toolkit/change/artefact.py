@@ -23,7 +23,8 @@ class Trigger(IntEnum):
     UPDATE_BOOTLOADER = 4
     RELOAD_MODULES = 5
     DAEMON_RELOAD = 6
-    REBOOT = 7  # owed, never done by the bundle itself
+    START_UNITS = 7  # units of ours whose work is due now, too
+    REBOOT = 8  # owed, never done by the bundle itself
 
 
 Values = Callable[[Node, Want], Mapping[str, str] | None]

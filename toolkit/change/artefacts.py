@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from toolkit.change.artefact import Artefact, Trigger
+from toolkit.change.artefacts_acs import ACS
 from toolkit.change.artefacts_boot import BOOT
 from toolkit.change.artefacts_modules import MODULES, dkms_may_build
 from toolkit.change.artefacts_ofed import OFED
@@ -154,6 +155,7 @@ ARTEFACTS = (
         needs=_BUILT,
     ),
     *BOOT,
+    *ACS,
     Artefact(
         "limits.logins",
         "let logins lock memory",

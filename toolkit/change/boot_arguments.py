@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from toolkit.change.acs import PROOFS as ACS_PROOFS
+from toolkit.change.acs import acs_arguments
 from toolkit.facts.node import Node
 from toolkit.want import Iommu, Role, Want
 
@@ -56,7 +58,13 @@ def iommu_arguments(node: Node, want: Want) -> tuple[Argument, ...]:
     )
 
 
-CONTRIBUTORS = (Contributor(iommu_arguments, PASSED_THROUGH),)
+def acs_off(node: Node, want: Want) -> tuple[Argument, ...]:
+    """What lets peer traffic through bridges between GPUs and HCAs."""
+    why = "bridges between GPUs and HCAs let peer traffic through"
+    return tuple(Argument(word, why, ACS_PROOFS) for word in acs_arguments(node, want))
+
+
+CONTRIBUTORS = (Contributor(iommu_arguments, PASSED_THROUGH), Contributor(acs_off, ACS_PROOFS))
 PROOFS = tuple(dict.fromkeys(proof for each in CONTRIBUTORS for proof in each.proofs))
 
 

@@ -94,7 +94,7 @@ placed() { # SHA256 MODE UID GID PATH of whatever lies where artefacts would go
         "$root"/etc/systemd/system.conf.d/*gdr-toolkit* "$root"/etc/gdr-toolkit/* \
         "$root"/etc/dkms/*.conf "$root"/usr/src/nvidia-peermem-*/* \
         "$root"/etc/depmod.d/*gdr-toolkit* "$root"/etc/tmpfiles.d/*gdr-toolkit* \
-        "$root"/etc/systemd/system/gdr-toolkit* "$root"/etc/systemd/system/*.service.d/*gdr-toolkit* \
+        "$root"/etc/systemd/system/gdr-toolkit* "$root"/etc/systemd/system/*.d/*gdr-toolkit* \
         "$root"/usr/share/dkms/modules_to_force_install/gdr-toolkit \
         "$root"/etc/apt/apt.conf.d/*gdr-toolkit* "$root"/etc/kernel/*.d/*gdr-toolkit* \
         "$root"/etc/dnf/plugins/*/*gdr-toolkit* "$root"/usr/lib/zypp/plugins/commit/*gdr-toolkit* \

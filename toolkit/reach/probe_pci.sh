@@ -45,6 +45,7 @@ acs_units() { # what calls setpci for ACS at boot, by itself or by the script th
                 case $line in
                     *[Aa][Cc][Ss]*setpci* | *setpci*[Aa][Cc][Ss]*) ;;
                     *acs[-_]disable* | *disable[-_]acs* | *acs[-_]off*) ;; # DGX: nvidia-acs-disable
+                    *=/usr/lib/gdr-toolkit/acs\ *) ;;
                     *=*/usr/local/* | *=*/opt/* | *=*/root/* | *=*/etc/* | *.sh | *.sh\ *)
                         # setpci alone may set anything: the size of read requests, mostly
                         grep -qs setpci "./${script#*/}" || continue
@@ -56,6 +57,7 @@ acs_units() { # what calls setpci for ACS at boot, by itself or by the script th
                 for link in etc/systemd/system/*.wants/"${unit##*/}" etc/systemd/system/*.requires/"${unit##*/}"; do
                     if [ -L "$link" ] || [ -e "$link" ]; then state=enabled; fi
                 done
+                grep -qs "^Wants=.*${unit##*/}" etc/systemd/system/*.target.d/*.conf && state=enabled
                 echo "${unit##*/} $state $command"
             done
         for script in etc/rc.local etc/rc.d/rc.local; do
