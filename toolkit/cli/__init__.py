@@ -19,6 +19,7 @@ from toolkit.cli import (
     drifting,
     enrolling,
     looking,
+    provisioning,
     topology,
 )
 from toolkit.errors import ExitCode
@@ -27,7 +28,7 @@ VERBS = (
     looking.doctor,
     changing.plan,
     changing.bundle,
-    changing.provision,
+    provisioning.provision,
     changing.verify,
     changing.rollback,
     building.build,

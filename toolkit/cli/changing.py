@@ -1,4 +1,4 @@
-"""The verbs that plan changes, make them, take them back and prove them."""
+"""The verbs that plan changes, write them down, take them back and prove them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,14 @@ from toolkit.cli.session import Session, access, consent, fleet
 from toolkit.cli.signing import SIGN, signing_of
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError, worst
-from toolkit.flow.access import Fleet
 from toolkit.flow.planning import Planned, plan_all, plan_saved, write_bundles
-from toolkit.flow.provision import Options, Provisioned
-from toolkit.flow.provision import provision as provision_nodes
 from toolkit.flow.rollback import rollback as rollback_nodes
 from toolkit.flow.runs import read_saved
 from toolkit.flow.shelf import Shelf
 from toolkit.reach.store import Store, default_folder
 from toolkit.report.document import Told
 from toolkit.report.plan_text import plan_lines
-from toolkit.report.text import errors, findings, report, summary
+from toolkit.report.text import errors
 from toolkit.want import Modules
 
 DIFF = Option("diff", False, "show the lines that change")
@@ -43,7 +40,7 @@ def plan(said: Said) -> ExitCode:
       invoke plan --from evidence/
     """
     session = Session.begin("plan", said)
-    return _plan(session, _planned(session))
+    return tell_plan(session, _planned(session))
 
 
 def _planned(session: Session) -> list[Outcome[Planned]]:
@@ -70,7 +67,8 @@ def shelf_of(session: Session) -> Shelf | None:
     return Shelf(Store(Path(named) if named else default_folder()), signing_of(session))
 
 
-def _plan(session: Session, outcomes: list[Outcome[Planned]]) -> ExitCode:
+def tell_plan(session: Session, outcomes: list[Outcome[Planned]]) -> ExitCode:
+    """Print what would change; the exit code says whether something would."""
     plans = [(each.host, each.value.plan) for each in outcomes if each.value]
     lines = plan_lines(plans, session.paint, diffs=session.said.flag("diff"))
     session.say("\n".join([*lines, *errors(_errors(outcomes), session.paint)]).rstrip())
@@ -96,7 +94,8 @@ def _errors(outcomes: Sequence[Outcome[Planned]]) -> list[tuple[str, ToolkitErro
     return [(each.host, each.error) for each in outcomes]
 
 
-def _judged(outcomes: Sequence[Outcome[Planned]]) -> list[Outcome[Judged]]:
+def judged_of(outcomes: Sequence[Outcome[Planned]]) -> list[Outcome[Judged]]:
+    """The verdicts alone."""
     return [Outcome(e.host, e.value.judged if e.value else None, e.error) for e in outcomes]
 
 
@@ -124,75 +123,6 @@ def bundle(said: Said) -> ExitCode:
     for line in errors(_errors(outcomes), session.paint):
         session.say(line)
     return worst([each.error.exit_code for each in outcomes if each.error])
-
-
-@verb(HOSTS, REACH, WANT, OUTPUT, (CHECK, DIFF, REBOOT), DELIVERED)
-def provision(said: Said) -> ExitCode:
-    """Bring nodes to the wanted state, and prove it: plan, apply, reboot if allowed, look again.
-
-    Exits 0 when every node is as wanted at the end. A node that must reboot for it is
-    rebooted only with --reboot. What was done is undone by: invoke rollback --hosts ...
-
-    Examples:
-      invoke provision --hosts demo
-      invoke provision --hosts gpu[001-128] --check --diff
-      invoke provision --hosts gpu[001-128] --yes --reboot --fanout 16 --max-fail 5%
-    """
-    session = Session.begin("provision", said)
-    shelf = shelf_of(session)
-    with fleet(said) as opened:
-        planned = plan_all(opened, session.want(), session.today, session.folder, shelf)
-        if said.flag("check") or said.dry:
-            return _plan(session, planned)
-        return _provision(session, opened, planned, shelf)
-
-
-def _provision(
-    session: Session, fleet: Fleet, planned: list[Outcome[Planned]], shelf: Shelf | None
-) -> ExitCode:
-    said, paint = session.said, session.paint
-    before = [each.value.judged for each in planned if each.value]
-    plans = [(each.host, each.value.plan) for each in planned if each.value]
-    session.say(
-        "\n".join(["before", "", *findings(before, paint), *summary(_judged(planned), paint), ""])
-    )
-    session.say("\n".join(plan_lines(plans, paint, diffs=said.flag("diff"))))
-    todo = [plan for _, plan in plans if not plan.empty]
-    allowed = said.flag("reboot") or fleet.demo
-    if todo and not fleet.demo:
-        reboots = sum(plan.needs_reboot for plan in todo) if allowed else 0
-        extra = f", reboot {reboots} of them" if reboots else ""
-        consent(f"change {len(todo)} nodes{extra}?", said)
-    outcomes = provision_nodes(
-        fleet,
-        planned,
-        session.want(),
-        session.today,
-        options=Options(reboot=allowed, shelf=shelf),
-        folder=session.folder,
-    )
-    after = [Outcome(e.host, e.value.after if e.value else None, e.error) for e in outcomes]
-    session.say("\n".join(["after", "", report(after, paint), *_owed(outcomes)]))
-    told = [Outcome(e.host, _told(e.value), e.error) for e in outcomes]
-    return session.finish(told, worst([_provisioned(each) for each in outcomes]))
-
-
-def _provisioned(outcome: Outcome[Provisioned]) -> ExitCode:
-    return outcome.error.exit_code if outcome.error else outcome.get().exit_code
-
-
-def _owed(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
-    owing = [each.host for each in outcomes if each.value and each.value.reboot_owed]
-    if not owing:
-        return []
-    return ["", f"{len(owing)} nodes owe a reboot for it: run again with --reboot"]
-
-
-def _told(done: Provisioned | None) -> Told | None:
-    if done is None:
-        return None
-    plan = done.left or (done.plans[-1] if done.plans else None)
-    return Told(done.after, done.before, plan, done.steps, done.rebooted)
 
 
 @verb(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 
@@ -14,7 +13,6 @@ from toolkit.checks.check import Status
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome, StaleError, TransportError
 from toolkit.flow.access import Fleet
-from toolkit.flow.each import on_each
 from toolkit.flow.planning import Planned, plan_node
 from toolkit.flow.runs import RunFolder
 from toolkit.flow.shelf import Shelf
@@ -66,35 +64,7 @@ class Provisioned:
         return self.left is not None and self.left.needs_reboot
 
 
-def provision(
-    fleet: Fleet,
-    planned: Sequence[Outcome[Planned]],
-    want: Want,
-    today: date,
-    *,
-    options: Options,
-    folder: RunFolder,
-) -> list[Outcome[Provisioned]]:
-    """Carry out the plans; hosts without one, or out of reach, keep what they had.
-
-    :param planned: from ``plan_all``; the node refuses a plan made for another state.
-    :returns: one outcome a host of ``planned``, in the same order.
-    """
-    by_name = {outcome.host: outcome for outcome in planned}
-    todo = [h for h in fleet.hosts if (o := by_name[h.name]).value is not None and o.value.pending]
-
-    def work(host: Host, transport: Transport) -> Provisioned:
-        start = by_name[host.name].get()
-        return Node(host, transport, fleet, want, today, options, folder).bring(start)
-
-    done = {
-        each.host: each
-        for each in on_each(fleet, "provisioning", work, hosts=todo, failed=_unhealthy)
-    }
-    return [done.get(outcome.host) or _untouched(outcome) for outcome in planned]
-
-
-def _within(plan: Plan, agreed: Plan) -> bool:
+def within(plan: Plan, agreed: Plan) -> bool:
     """Whether a plan does nothing that the agreed one does not."""
     paths = {change.path for change in agreed.changes}
     return {change.path for change in plan.changes} <= paths and set(plan.triggers) <= set(
@@ -114,12 +84,13 @@ def _ids(judged: Judged, status: Status) -> set[str]:
     return {verdict.check.id for verdict in judged.having(status)}
 
 
-def _unhealthy(outcome: Outcome[Provisioned]) -> bool:
-    """For ``--max-fail``: an error, or a node that is worse off than wanted."""
-    return outcome.value is None or outcome.value.after.exit_code is not ExitCode.OK
+def as_wanted(done: Provisioned) -> bool:
+    """Every check is content at the end; for canary, limits and giving a node back."""
+    return done.after.exit_code is ExitCode.OK
 
 
-def _untouched(outcome: Outcome[Planned]) -> Outcome[Provisioned]:
+def untouched(outcome: Outcome[Planned]) -> Outcome[Provisioned]:
+    """What came of a host for which nothing was to be done, or could be."""
     if outcome.value is None:
         return Outcome(outcome.host, error=outcome.error)
     judged = outcome.value.judged
@@ -217,7 +188,7 @@ class Node:
         for look in range(LOOKS):
             try:
                 now = self._look_settled(start)
-                if _within(now.plan, start.plan):
+                if within(now.plan, start.plan):
                     return now
             except TransportError:
                 self.transport.close()

@@ -34,6 +34,13 @@ class RunFolder:
         self._lock = threading.Lock()
         self._made = False
 
+    @classmethod
+    def again(cls, path: Path) -> RunFolder:
+        """The folder of an earlier run, to go on in."""
+        folder = cls(path.parent, "", datetime.now(UTC))
+        folder.path, folder._made = path, True
+        return folder
+
     def keep(self, name: str, text: str) -> None:
         """Write one file, whole or not at all. Called from many threads."""
         try:

@@ -56,6 +56,22 @@ def failures_allowed(limit: int | str | None, hosts: int) -> int:
     return hosts * int(share) // 100 if share != text else int(share)
 
 
+def attempt(host: Host, work: Callable[[Host], T]) -> Outcome[T]:
+    """Do ``work`` on one host; whatever goes wrong becomes a value."""
+    try:
+        return Outcome(host.name, value=work(host))
+    except ToolkitError as error:
+        return Outcome(host.name, error=error)
+    # A bug of ours on one host must not take the results of the others with it.
+    except (Exception, SystemExit) as why:
+        bug = ToolkitError(
+            f"{host.name}: a bug of ours: {type(why).__name__}: {why}",
+            hint="report it, with the evidence of this host: capture --hosts " + host.name,
+        )
+        bug.__cause__ = why
+        return Outcome(host.name, error=bug)
+
+
 def run_all(
     hosts: Sequence[Host],
     work: Callable[[Host], T],
@@ -135,7 +151,7 @@ class _Pool(Generic[T]):
     def _thread(self) -> None:
         try:
             while (turn := self._take()) is not None:
-                outcome = self._outcome(self._hosts[turn])
+                outcome = attempt(self._hosts[turn], self._work)
                 with self._lock:
                     self._outcomes.setdefault(turn, outcome)
                     self._failures += self._failed(outcome)
@@ -153,20 +169,6 @@ class _Pool(Generic[T]):
                 return None
             self._next += 1
             return self._next - 1
-
-    def _outcome(self, host: Host) -> Outcome[T]:
-        try:
-            return Outcome(host.name, value=self._work(host))
-        except ToolkitError as error:
-            return Outcome(host.name, error=error)
-        # A bug of ours on one host must not take the results of the others with it.
-        except (Exception, SystemExit) as why:
-            bug = ToolkitError(
-                f"{host.name}: a bug of ours: {type(why).__name__}: {why}",
-                hint="report it, with the evidence of this host: capture --hosts " + host.name,
-            )
-            bug.__cause__ = why
-            return Outcome(host.name, error=bug)
 
     def _interrupted(self) -> Interrupted:
         with self._lock:

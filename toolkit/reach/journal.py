@@ -171,9 +171,12 @@ class Journal:
         words = "UPDATE turn SET ended = ?, how = ?, code = ? WHERE seq = ?"
         self._do(lambda base: base.execute(words, row))
 
-    def add_batches(self, batches: Iterable[Iterable[str]]) -> None:
-        """The hosts, in their order. :raises JournalError: cannot be written."""
-        rows = [(name, batch) for batch, names in enumerate(batches) for name in names]
+    def add_batches(self, batches: Iterable[Iterable[str]], *, first: int = 0) -> None:
+        """The hosts, in their order, numbered from ``first``.
+
+        :raises JournalError: cannot be written.
+        """
+        rows = [(name, batch) for batch, names in enumerate(batches, first) for name in names]
         words = "INSERT INTO host (name, batch) VALUES (?, ?)"
         self._do(lambda base: base.executemany(words, rows))
 

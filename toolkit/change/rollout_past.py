@@ -1,0 +1,83 @@
+"""What a journal says of a run that broke off: who is done, who has to be looked at first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from toolkit.change.rollout import ENDED, NOT_BEGUN, Phase, Standing
+
+_AFTER_DRAIN = frozenset({Phase.APPLYING, Phase.REBOOTING, Phase.LOOKING, Phase.UNDRAINING})
+_ACTS = frozenset({Phase.APPLYING, Phase.REBOOTING})
+_IN_BOOT = frozenset({Phase.REBOOTING, Phase.LOOKING})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One phase of one host, as a journal has it."""
+
+    host: str
+    phase: Phase
+    boot_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """One host's steps so far, oldest first."""
+
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def last(self) -> Phase:
+        """Where it was left; planned, where nothing is known of it."""
+        return self.steps[-1].phase if self.steps else Phase.PLANNED
+
+    @property
+    def begun(self) -> bool:
+        """Its turn had come, and it has not ended well."""
+        return self.last not in ENDED | NOT_BEGUN
+
+    @property
+    def drained(self) -> bool:
+        """It was taken out of service, and has not been given back for certain."""
+        drained = False
+        for step in self.steps:
+            if step.phase in _AFTER_DRAIN:
+                drained = True  # no act before a drain that went well
+            elif step.phase in ENDED | {Phase.PLANNED}:
+                drained = False
+        return drained
+
+    @property
+    def may_be_booting(self) -> bool:
+        """A reboot was asked for, and nobody saw the end of it."""
+        acts = [step.phase for step in self.steps if step.phase is not Phase.FAILED]
+        return bool(acts) and acts[-1] in _IN_BOOT
+
+    def booted(self, boot_id: str) -> bool:
+        """Whether the node left the boot that our last act was to end; see flow.witness."""
+        acts = [step for step in self.steps if step.phase in _ACTS]
+        last = acts[-1] if acts else None
+        if last is None or last.phase is not Phase.REBOOTING:
+            return False
+        return last.boot_id not in {"", boot_id}
+
+
+def pasts(steps: Iterable[Step]) -> dict[str, Past]:
+    """The steps by host."""
+    found: dict[str, list[Step]] = {}
+    for step in steps:
+        found.setdefault(step.host, []).append(step)
+    return {host: Past(tuple(each)) for host, each in found.items()}
+
+
+def standing(past: dict[str, Past], lost: Sequence[str] = ()) -> Standing:
+    """Where a rollout begins, or goes on.
+
+    What had been begun is unavailable, and has its turn again; what is done is not repeated.
+
+    :param lost: hosts that cannot be reached now.
+    """
+    done = frozenset(host for host, each in past.items() if each.last is Phase.DONE)
+    down = frozenset(host for host, each in past.items() if each.begun)
+    return Standing(done=done, down=(down | frozenset(lost)) - done)

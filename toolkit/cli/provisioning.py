@@ -1,0 +1,139 @@
+"""The verb that changes nodes: all at once, or as a rollout that cannot take the fleet down."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from toolkit.cli.changing import CHECK, DELIVERED, DIFF, REBOOT, judged_of, shelf_of, tell_plan
+from toolkit.cli.options import HOSTS, OUTPUT, REACH, WANT, Said
+from toolkit.cli.rolling import ROLLOUT, Resumed, agreed_of, resumption
+from toolkit.cli.session import Session, consent, fleet
+from toolkit.cli.verb import verb
+from toolkit.errors import ExitCode, Outcome, worst
+from toolkit.flow.access import Fleet
+from toolkit.flow.planning import Planned, plan_all
+from toolkit.flow.provision import Options, Provisioned, untouched
+from toolkit.flow.rolling import roll_out
+from toolkit.flow.rollout import Rolled
+from toolkit.flow.shelf import Shelf
+from toolkit.hosts import fold
+from toolkit.reach.fleet import Abandoned, NotBegun
+from toolkit.report.document import Told
+from toolkit.report.plan_text import plan_lines
+from toolkit.report.text import findings, report, summary
+
+
+@verb(HOSTS, REACH, WANT, OUTPUT, (CHECK, DIFF, REBOOT), ROLLOUT, DELIVERED)
+def provision(said: Said) -> ExitCode:
+    """Bring nodes to the wanted state, and prove it: plan, apply, reboot if allowed, look again.
+
+    Exits 0 when every node is as wanted at the end. A node that must reboot for it is
+    rebooted only with --reboot. What was done is undone by: invoke rollback --hosts ...,
+    or as a whole by: invoke undo RUN. Ctrl-C finishes the nodes in hand and begins no other;
+    a second one ends at once. docs/rollouts.md tells of batches, windows and resuming.
+
+    Examples:
+      invoke provision --hosts demo
+      invoke provision --hosts gpu[001-128] --check --diff
+      invoke provision --hosts gpu[001-128] --yes --reboot --fanout 16 --max-fail 5%
+      invoke provision --hosts gpu[001-128] --yes --reboot --serial 1,10%,50% \\
+          --max-unavailable 8 --drain 'drain {host}' --undrain 'resume {host}' \\
+          --window 'Sat 22:00-04:00' --reason 'ticket 4711'
+      invoke provision --resume 2026-11-21T22-00-00-provision --yes
+    """
+    earlier = resumption(said)
+    if earlier is not None:
+        said = earlier.said
+    session = Session.begin("provision", said)
+    if earlier is not None:
+        session = replace(session, folder=earlier.folder)
+    shelf = shelf_of(session)
+    with fleet(said) as opened:
+        left = earlier.left(opened) if earlier is not None else opened
+        planned = plan_all(left, session.want(), session.today, session.folder, shelf)
+        if said.flag("check") or said.dry:
+            return tell_plan(session, planned)
+        return _provision(session, left, planned, shelf, earlier)
+
+
+def _provision(
+    session: Session,
+    fleet: Fleet,
+    planned: list[Outcome[Planned]],
+    shelf: Shelf | None,
+    earlier: Resumed | None,
+) -> ExitCode:
+    said = session.said
+    agreed = agreed_of(session, planned, earlier)
+    _tell_before(session, planned)
+    if _broken_off(planned):
+        return _tell_after(session, Rolled({each.host: untouched(each) for each in planned}))
+    todo = [each.value.plan for each in planned if each.value and each.value.pending]
+    allowed = said.flag("reboot") or fleet.demo
+    if todo and not fleet.demo:
+        reboots = sum(plan.needs_reboot for plan in todo) if allowed else 0
+        extra = f", reboot {reboots} of them" if reboots else ""
+        cut = [str(len(batch)) for batch in agreed.terms.batches]
+        cuts = f", in batches of {', '.join(cut)}" if len(cut) > 1 else ""
+        consent(f"change {len(todo)} nodes{extra}{cuts}?", said)
+    rolled = roll_out(
+        fleet,
+        planned,
+        session.want(),
+        session.today,
+        options=Options(reboot=allowed, shelf=shelf),
+        folder=session.folder,
+        agreed=agreed,
+    )
+    return _tell_after(session, rolled)
+
+
+def _broken_off(planned: Sequence[Outcome[Planned]]) -> bool:
+    """Ctrl-C, or more failures than allowed, amid the planning: then nothing is changed."""
+    return any(isinstance(each.error, Abandoned | NotBegun) for each in planned)
+
+
+def _tell_before(session: Session, planned: Sequence[Outcome[Planned]]) -> None:
+    paint = session.paint
+    before = [each.value.judged for each in planned if each.value]
+    plans = [(each.host, each.value.plan) for each in planned if each.value]
+    counted = summary(judged_of(planned), paint)
+    session.say("\n".join(["before", "", *findings(before, paint), *counted, ""]))
+    session.say("\n".join(plan_lines(plans, paint, diffs=session.said.flag("diff"))))
+
+
+def _tell_after(session: Session, rolled: Rolled) -> ExitCode:
+    outcomes = list(rolled.outcomes.values())
+    after = [Outcome(e.host, e.value.after if e.value else None, e.error) for e in outcomes]
+    session.say("\n".join(["after", "", report(after, session.paint), *_owed(outcomes)]))
+    told = [Outcome(e.host, _told(e.value), e.error) for e in outcomes]
+    codes = [_code(each) for each in outcomes]
+    if rolled.interrupted:
+        codes.append(ExitCode.INTERRUPTED)
+    ended = session.finish(told, worst(codes))
+    if rolled.halt:
+        left = [each.host for each in outcomes if isinstance(each.error, NotBegun)]
+        print(f"stopped: {rolled.halt}; not begun: {fold(left)}", file=sys.stderr)
+        run = session.folder.path.name
+        print(f" next: invoke runs.show {run}; invoke provision --resume {run}", file=sys.stderr)
+    return ended
+
+
+def _code(outcome: Outcome[Provisioned]) -> ExitCode:
+    return outcome.error.exit_code if outcome.error else outcome.get().exit_code
+
+
+def _owed(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
+    owing = [each.host for each in outcomes if each.value and each.value.reboot_owed]
+    if not owing:
+        return []
+    return ["", f"{len(owing)} nodes owe a reboot for it: run again with --reboot"]
+
+
+def _told(done: Provisioned | None) -> Told | None:
+    if done is None:
+        return None
+    plan = done.left or (done.plans[-1] if done.plans else None)
+    return Told(done.after, done.before, plan, done.steps, done.rebooted)

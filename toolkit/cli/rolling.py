@@ -1,0 +1,165 @@
+"""What is said of a rollout, and what a run that is resumed had been told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from toolkit.change.rollout import ENDED
+from toolkit.change.rollout_past import Past, pasts
+from toolkit.change.rollout_terms import terms_of
+from toolkit.change.window import parse_window
+from toolkit.cli.options import Option, Said
+from toolkit.cli.session import Session
+from toolkit.errors import Outcome, UsageError
+from toolkit.flow.access import Fleet, state_dir
+from toolkit.flow.ledger import steps_of
+from toolkit.flow.planning import Planned
+from toolkit.flow.rolling import Agreed, whoami
+from toolkit.flow.rollout import Brakes
+from toolkit.flow.rollout_turn import Hooks
+from toolkit.flow.runs import RunFolder, safe_name
+from toolkit.reach.hook import check_hook
+from toolkit.reach.journal import About, Journal, Story, stamp
+
+ROLLOUT = (
+    Option("serial", "", "in batches: 1,10%,50%; the first is the canary, the last is repeated"),
+    Option("max_unavailable", "", "so many nodes out of service at once, at most: 4, or 10%"),
+    Option("max_fail_percentage", "", "as --max-fail with a share: 5 is --max-fail 5%"),
+    Option("drain", "", "command that takes a node out of service; {host} is its name"),
+    Option("undrain", "", "command that gives it back once it is as wanted"),
+    Option("hook_limit", 600, "seconds that either command may take"),
+    Option("window", "", 'begin hosts only then: "Sat 22:00-04:00", "Mon-Fri 01:00-05:00", 4h'),
+    Option("stop_file", "", "begin no further host once this file is there"),
+    Option("reason", "", "why, for the journal: a ticket"),
+    Option("resume", "", "go on with a run that broke off; runs lists them"),
+)
+_ALONE = ("serial", "max_unavailable", "drain", "undrain", "window")  # what makes it a rollout
+_PATHS = ("site", "inventory", "hosts_file", "ssh_config", "key", "cache", "stop_file")
+# What may be said anew with --resume; all else is as it was said at first.
+_ANEW = (
+    "yes", "ask_pass", "ask_become_pass", "pass_fd", "become_pass_fd", "quiet", "json", "junit",
+    "verbose", "fanout", "max_fail", "max_fail_percentage", "max_unavailable", "window",
+    "hook_limit", "stop_file", "reason", "check", "diff",
+)  # fmt: skip
+_SECRET = frozenset({"ask_pass", "ask_become_pass", "pass_fd", "become_pass_fd", "yes", "resume"})
+_NOT_SAID = ("", False, "-1")
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A run that is gone on with."""
+
+    said: Said  # as at first, with what was said anew
+    folder: RunFolder
+    story: Story
+    past: Mapping[str, Past]
+
+    def left(self, fleet: Fleet) -> Fleet:
+        """The hosts that have not ended well, and are part of the run.
+
+        :raises UsageError: there is none.
+        """
+        hosts = [
+            host
+            for host in fleet.hosts
+            if self._known(host.name) and self._past(host.name).last not in ENDED
+        ]
+        if not hosts:
+            raise UsageError("every host of that run has ended", hint="begin another one")
+        return replace(fleet, hosts=tuple(hosts))
+
+    def _past(self, host: str) -> Past:
+        return self.past.get(host, Past())
+
+    def _known(self, host: str) -> bool:
+        return not self.past or host in self.past  # killed before it wrote of any host
+
+
+def resumption(said: Said) -> Resumed | None:
+    """What ``--resume`` names; None where a run begins.
+
+    :raises UsageError: for hosts said beside it, or a name that is none.
+    :raises JournalError: the run has no journal that can be used.
+    """
+    run = said.text("resume")
+    if not run:
+        return None
+    for name in ("hosts", "hosts_file", "exclude", "limit", "serial"):
+        if said.text(name):
+            raise UsageError(
+                f"--resume and --{name.replace('_', '-')}: a run goes on with its own hosts",
+                hint="leave it out, or begin another run",
+            )
+    folder = state_dir() / "runs" / safe_name(run)
+    with Journal.open(folder) as journal:
+        story = journal.story()
+    if story.about.verb != "provision":
+        raise UsageError(f"{run} was {story.about.verb}, which is not resumed")
+    values = said.values | json.loads(story.about.words)
+    values |= {n: said.values[n] for n in _ANEW if said.values.get(n, "") not in _NOT_SAID}
+    again = Said(values, dry=said.dry)
+    return Resumed(again, RunFolder.again(folder), story, pasts(steps_of(story.events)))
+
+
+def agreed_of(
+    session: Session, planned: Sequence[Outcome[Planned]], earlier: Resumed | None
+) -> Agreed:
+    """The terms for what was planned.
+
+    :raises UsageError: for options that make no sense, and outside of the window.
+    """
+    said = session.said
+    hooks = Hooks(said.text("drain"), said.text("undrain"), float(said.number("hook_limit", 600)))
+    check_hook("--drain", hooks.drain)
+    check_hook("--undrain", hooks.undrain)
+    pending = [each.host for each in planned if each.value and each.value.pending]
+    old = earlier.story.batches if earlier else ()
+    known = {host for batch in old for host in batch}
+    terms = terms_of(
+        [*(host for batch in old for host in batch), *(h for h in pending if h not in known)],
+        serial=said.text("serial"),
+        max_unavailable=said.text("max_unavailable"),
+        max_fail=_max_fail(said),
+        at_once=said.number("fanout", 64),
+    )
+    if old:
+        late = tuple(host for host in pending if host not in known)
+        terms = replace(terms, batches=(*old, late) if late else old)
+    brakes = _brakes(session)
+    about = About("provision", whoami(), stamp(), said.text("reason"), _words(said))
+    alone = any(said.text(name) for name in _ALONE)
+    return Agreed(terms, about, brakes, hooks, alone, earlier.past if earlier else None)
+
+
+def _max_fail(said: Said) -> str:
+    share = said.text("max_fail_percentage").removesuffix("%")
+    if share and said.text("max_fail"):
+        raise UsageError("--max-fail and --max-fail-percentage say the same: give one")
+    return f"{share}%" if share else said.text("max_fail")
+
+
+def _brakes(session: Session) -> Brakes:
+    said = session.said
+    window = parse_window(said.text("window"), datetime.now())
+    named = said.text("stop_file")
+    places = [session.folder.path / "stop", state_dir() / "stop"]
+    brakes = Brakes(window, tuple([Path(named)] if named else []) + tuple(places))
+    if not said.flag("check") and (why := brakes.pulled()):
+        raise UsageError(f"nothing may begin now: {why}", hint="nothing was touched")
+    return brakes
+
+
+def _words(said: Said) -> str:
+    """What was said, for --resume: no secrets, and paths that hold from anywhere."""
+    values = {name: value for name, value in said.values.items() if name not in _SECRET}
+    for name in _PATHS:
+        if values.get(name):
+            values[name] = str(Path(str(values[name])).absolute())
+    profile = Path(str(values.get("profile", "")))
+    if profile.suffix == ".toml":
+        values["profile"] = str(profile.absolute())
+    return json.dumps(values, ensure_ascii=True)

@@ -1,0 +1,143 @@
+"""Begin a rollout, or go on with one that broke off: journal, claims, and who is left."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import date
+
+from toolkit.change.rollout import Terms
+from toolkit.change.rollout_past import Past, standing
+from toolkit.errors import ExitCode, Outcome, TransportError, worst
+from toolkit.flow.access import Fleet
+from toolkit.flow.ledger import planned_event
+from toolkit.flow.planning import Planned
+from toolkit.flow.provision import Options, Provisioned, untouched
+from toolkit.flow.rollout import Brakes, Rolled, Rollout
+from toolkit.flow.rollout_turn import Hooks, Work
+from toolkit.flow.runs import RunFolder
+from toolkit.hosts import Host
+from toolkit.reach.claims import claim
+from toolkit.reach.hands import Hands, Threads
+from toolkit.reach.journal import FILE, About, Journal, JournalError
+from toolkit.want import Want
+
+MakeHands = Callable[[Callable[[Host], Provisioned]], Hands[Provisioned]]
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """What was said of how to go about it."""
+
+    terms: Terms
+    about: About
+    brakes: Brakes = field(default_factory=Brakes)
+    hooks: Hooks = field(default_factory=Hooks)
+    alone: bool = False  # a rollout: nobody else may touch its hosts, and its journal is a must
+    past: Mapping[str, Past] | None = None  # by host, of the run that is resumed
+
+
+def whoami() -> str:
+    """ "operator@machine", for journals and for those who find a host claimed."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (KeyError, OSError):  # a container without a name for its user
+        return f"somebody@{socket.gethostname()}"
+
+
+def roll_out(
+    fleet: Fleet,
+    planned: Sequence[Outcome[Planned]],
+    want: Want,
+    today: date,
+    *,
+    options: Options,
+    folder: RunFolder,
+    agreed: Agreed,
+    make_hands: MakeHands = Threads,
+) -> Rolled:
+    """Carry out what was planned, in the agreed terms.
+
+    :param planned: one a host of the fleet; what is done already is not among them.
+    :returns: an outcome for each of ``planned``.
+    :raises LockedError: another controller's run is at work on one of the hosts.
+    :raises JournalError: there is no journal to be had, and none was to be done without.
+    """
+    past = dict(agreed.past or {})
+    with ExitStack() as stack:
+        journal = _journal(stack, fleet, folder, agreed)
+        by_name = {each.host: each for each in planned}
+        if journal is not None:
+            _first_words(journal, planned, agreed)
+        hooks = agreed.hooks
+        work = Work(fleet, want, today, options, folder, by_name, journal, hooks, past)
+        gone = [each.host for each in planned if isinstance(each.error, TransportError)]
+        rollout = Rollout(
+            agreed.terms,
+            standing(past, gone),
+            {host.name: host for host in fleet.hosts},
+            make_hands(work.take_turn),
+            journal,
+            agreed.brakes,
+            fleet.access.progress,
+        )
+        fleet.access.progress.begin("provisioning", sum(map(len, agreed.terms.batches)))
+        try:
+            rolled = rollout.roll()
+        finally:
+            fleet.access.progress.finish()
+        outcomes = {
+            each.host: rolled.outcomes.get(each.host) or untouched(each) for each in planned
+        }
+        _last_words(journal, rolled)
+        return replace(rolled, outcomes=outcomes)
+
+
+def _journal(stack: ExitStack, fleet: Fleet, folder: RunFolder, agreed: Agreed) -> Journal | None:
+    """The journal, with the hosts claimed; None where nothing can be kept of an ordinary run."""
+    file = folder.file(FILE)
+    if file is None:
+        if agreed.alone:
+            raise JournalError(
+                f"no journal can be kept: {folder.trouble}",
+                hint="nothing was touched; a rollout needs one: make room, or set XDG_STATE_HOME",
+            )
+        return None
+    place = file.parent
+    who = whoami()
+    keys = [_key(host) for host in fleet.hosts]
+    stack.enter_context(claim(place.parent, place.name, who, keys, alone=agreed.alone))
+    resumed = agreed.past is not None
+    journal = Journal.open(place) if resumed else Journal.create(place, agreed.about)
+    stack.enter_context(journal)
+    journal.take_turn(who)
+    return journal
+
+
+def _key(host: Host) -> str:
+    """By which any controller knows the same node, as far as names tell."""
+    return f"{host.address or host.name.rpartition('@')[2]}:{host.port}"
+
+
+def _first_words(journal: Journal, planned: Sequence[Outcome[Planned]], agreed: Agreed) -> None:
+    """The batches, and what is to be done on whom."""
+    known = set(journal.story().hosts)
+    fresh = [[h for h in batch if h not in known] for batch in agreed.terms.batches]
+    first = len(journal.story().batches)
+    journal.add_batches([batch for batch in fresh if batch], first=first)
+    journal.add(*(planned_event(each) for each in planned if each.host not in (agreed.past or {})))
+
+
+def _last_words(journal: Journal | None, rolled: Rolled) -> None:
+    if journal is None:
+        return
+    codes = [e.error.exit_code if e.error else e.get().exit_code for e in rolled.outcomes.values()]
+    if rolled.interrupted:
+        codes.append(ExitCode.INTERRUPTED)
+    try:
+        journal.end_turn(rolled.halt or "ended", int(worst(codes)))
+    except JournalError:
+        return  # it was told of already: that is why the rollout was halted

@@ -1,0 +1,147 @@
+"""Carry out plans batch by batch, with everything written down before it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from toolkit.change.rollout import Phase, Standing, Terms, advance, begun, ended, over
+from toolkit.change.window import Window
+from toolkit.errors import Outcome
+from toolkit.flow.ledger import ended_event
+from toolkit.flow.provision import Provisioned, as_wanted
+from toolkit.hosts import Host
+from toolkit.progress import Progress
+from toolkit.reach.fleet import Abandoned, NotBegun
+from toolkit.reach.hands import Hands
+from toolkit.reach.interrupts import Interrupts
+from toolkit.reach.journal import Event, Journal, JournalError
+
+_POLL_S = 0.5  # between looks at the window, the stop file and Ctrl-C
+
+
+@dataclass(frozen=True, slots=True)
+class Brakes:
+    """What ends a rollout beside failures; each is looked at before a host is begun."""
+
+    window: Window = field(default_factory=Window)
+    stop_files: tuple[Path, ...] = ()
+    clock: Callable[[], datetime] = datetime.now  # local, naive
+
+    def pulled(self) -> str:
+        """Why nothing new may begin now, as a clause; "" where it may."""
+        for file in self.stop_files:
+            if file.exists():
+                return f"the stop file {file} is there"
+        now = self.clock()
+        if self.window.open_at(now):
+            return ""
+        opens = self.window.opens_after(now)
+        when = f"; it opens {opens:%a %Y-%m-%d %H:%M}" if opens else ""
+        return f"the window {self.window.said} is closed{when}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rolled:
+    """How far a rollout came."""
+
+    outcomes: dict[str, Outcome[Provisioned]]  # one a host of the terms, whatever happened
+    halt: str = ""  # why hosts were left out, as a clause; "" where none was
+    interrupted: bool = False
+
+
+@dataclass(slots=True)
+class Rollout:
+    """The loop: who is next, begin them, wait for one to end."""
+
+    terms: Terms
+    standing: Standing
+    hosts: dict[str, Host]
+    hands: Hands[Provisioned]
+    journal: Journal | None
+    brakes: Brakes
+    progress: Progress
+    halt: str = ""
+    outcomes: dict[str, Outcome[Provisioned]] = field(default_factory=dict)
+
+    def roll(self) -> Rolled:
+        """Until all are done, or nothing may begin and nothing is in hand.
+
+        The first Ctrl-C begins nothing more; the second leaves what is in hand to itself.
+        """
+        with Interrupts(self._interrupted) as interrupts:
+            try:
+                self._loop(interrupts)
+            except KeyboardInterrupt:
+                self._abandon()
+        return self._rolled(interrupts.pressed)
+
+    def _loop(self, interrupts: Interrupts) -> None:
+        while True:
+            self._begin(interrupts)
+            if not self.standing.in_hand:
+                return
+            outcome = self.hands.next(_POLL_S)
+            if outcome is not None:
+                self._end(outcome)
+
+    def _begin(self, interrupts: Interrupts) -> None:
+        if self.halt or over(self.terms, self.standing):
+            return
+        step = advance(self.terms, self.standing)
+        self.halt = step.halt
+        for name in step.begin:
+            self.halt = "interrupted" if interrupts.pressed else self.brakes.pulled()
+            if self.halt or not self._written(Event(name, Phase.BEGUN.value)):
+                return
+            self.standing = begun(self.standing, (name,))
+            self.hands.begin(self.hosts[name])
+
+    def _end(self, outcome: Outcome[Provisioned]) -> None:
+        well = done_well(outcome)
+        self.outcomes[outcome.host] = outcome
+        self.standing = ended(self.standing, outcome.host, well=well)
+        if isinstance(outcome.error, JournalError):
+            self.halt = self.halt or str(outcome.error)
+        else:
+            self._written(ended_event(outcome, well=well))
+        self.progress.done(outcome.host, str(outcome.error or ""))
+
+    def _written(self, event: Event) -> bool:
+        """Write it down. What cannot be written down is not begun, nor anything after it."""
+        try:
+            if self.journal is not None:
+                self.journal.add(event)
+        except JournalError as why:
+            self.halt = self.halt or str(why)
+            return False
+        return True
+
+    def _interrupted(self) -> None:
+        count = len(self.standing.in_hand)
+        if count:
+            self.progress.note(f"{count} in hand", "to be finished; Ctrl-C again ends at once")
+
+    def _abandon(self) -> None:
+        self.halt = "interrupted"
+        for name in self.standing.in_hand:
+            error = Abandoned(
+                f"{name}: interrupted while at work",
+                hint="what it had begun may still run; look again",
+            )
+            self.outcomes.setdefault(name, Outcome(name, error=error))
+
+    def _rolled(self, interrupted: bool) -> Rolled:
+        names = [name for batch in self.terms.batches for name in batch]
+        missing = [n for n in names if n not in self.outcomes and n not in self.standing.done]
+        for name in missing:
+            why = NotBegun(f"{name}: not begun: {self.halt}", hint="nothing was done to it")
+            self.outcomes[name] = Outcome(name, error=why)
+        return Rolled(self.outcomes, self.halt if missing else "", interrupted)
+
+
+def done_well(outcome: Outcome[Provisioned]) -> bool:
+    """As wanted at the end: what counts as success for canary, limits and undrain."""
+    return outcome.value is not None and as_wanted(outcome.value)
