@@ -1,0 +1,125 @@
+"""What was done earlier: the runs that left a journal, one host's history, and undoing a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from toolkit.change.rollout import Phase
+from toolkit.change.rollout_past import Past, pasts
+from toolkit.flow.ledger import RUN, steps_of
+from toolkit.flow.runs import safe_name
+from toolkit.reach.claims import alive
+from toolkit.reach.journal import FILE, Journal, JournalError, Story
+
+
+class State(StrEnum):
+    RUNNING = "running"
+    ENDED = "ended"  # every host that was planned has had its turn
+    STOPPED = "stopped"  # its controller ended in order, and left hosts out
+    BROKEN_OFF = "broken off"  # its controller died
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run that left a journal."""
+
+    id: str
+    state: State
+    story: Story
+    pasts: dict[str, Past] = field(default_factory=dict)
+
+    def having(self, *phases: Phase) -> tuple[str, ...]:
+        """The hosts that were left there."""
+        return tuple(host for host, past in self.pasts.items() if past.last in phases)
+
+    @property
+    def done(self) -> tuple[str, ...]:
+        return self.having(Phase.DONE)
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        return self.having(Phase.FAILED)
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """Begun, and neither done nor failed."""
+        closed = {Phase.DONE, Phase.FAILED, Phase.PLANNED, Phase.NOTHING, Phase.LOST}
+        return tuple(host for host, past in self.pasts.items() if past.last not in closed)
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Planned, and never begun."""
+        return self.having(Phase.PLANNED)
+
+    def node_runs(self, host: str) -> tuple[str, ...]:
+        """The names that the node gave to our runs, newest first."""
+        events = self.story.events
+        return tuple(e.detail for e in reversed(events) if e.host == host and e.phase == RUN)
+
+    def touched(self) -> tuple[str, ...]:
+        """The hosts on which anything may have been changed, in the order of the run."""
+        acted = {e.host for e in self.story.events if e.phase in {Phase.APPLYING, RUN}}
+        return tuple(host for host in self.story.hosts if host in acted)
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A run whose journal cannot be read."""
+
+    id: str
+    why: str
+
+
+def read_run(runs: Path, name: str) -> Run:
+    """One run, by its id.
+
+    :raises JournalError: there is none of that name, or its journal cannot be read.
+    """
+    folder = runs / safe_name(name)
+    with Journal.open(folder) as journal:
+        story = journal.story()
+    past = pasts(steps_of(story.events))
+    return Run(folder.name, _state(story, past, living=alive(folder)), story, past)
+
+
+def read_runs(runs: Path) -> Iterator[Run | Unread]:
+    """All runs that have a journal, newest first."""
+    for file in sorted(runs.glob(f"*/{FILE}"), reverse=True):
+        try:
+            yield read_run(runs, file.parent.name)
+        except JournalError as why:
+            yield Unread(file.parent.name, str(why))
+
+
+def _state(story: Story, past: dict[str, Past], *, living: bool) -> State:
+    if living:
+        return State.RUNNING
+    if not story.turns or story.turns[-1].ended is None:
+        return State.BROKEN_OFF
+    ended = {Phase.DONE, Phase.FAILED}
+    left = [h for h in story.hosts if h not in past or past[h].last not in ended]
+    return State.STOPPED if left else State.ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One run in one host's history."""
+
+    host: str
+    run: Run
+    phase: Phase
+
+
+def history(runs: Path, hosts: Sequence[str]) -> Iterator[Entry | Unread]:
+    """What each run did with these hosts, newest first; runs that only saw them count too."""
+    wanted = set(hosts)
+    for run in read_runs(runs):
+        if isinstance(run, Unread):
+            yield run
+            continue
+        for host, past in run.pasts.items():
+            if host in wanted:
+                yield Entry(host, run, past.last)
