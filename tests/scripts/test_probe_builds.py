@@ -111,6 +111,20 @@ def test_the_initramfs_is_cut_down_to_what_counts(root: Path, shell: tuple[str, 
     assert evidence.frame("initramfs-next").state is State.FAILED
 
 
+@pytest.mark.parametrize("shell", SHELLS, ids=[shell[0] for shell in SHELLS])
+def test_what_was_built_after_the_image_is_named(root: Path, shell: tuple[str, ...]) -> None:
+    image, folder = root / f"boot/initrd.img-{RUNNING}", root / f"lib/modules/{RUNNING}"
+    for name in ("updates/dkms/mlx5_core.ko", "updates/dkms/other.ko", "kernel/mlx5_ib.ko"):
+        _file(folder / name)
+        os.utime(folder / name, (2000, 2000))
+    for path, when in ((folder / "updates/dkms/ib_core.ko", 1000), (image, 1000)):
+        os.utime(path, (when, when))
+    found = Node(read(root, shell)).initramfs
+    assert found is not None
+    assert found.newer == {"mlx5_core"}
+    assert list(found.modules) == ["mlx5_core"]
+
+
 def test_without_ofed_no_initramfs_is_unpacked(root: Path) -> None:
     (root / f"lib/modules/{RUNNING}/updates/dkms/ib_core.ko").unlink()
     evidence = read(root)

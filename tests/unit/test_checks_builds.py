@@ -104,6 +104,16 @@ KERNEL_ROWS = [
         NEXT | {"initramfs-next": listing(NEXT_KERNEL, "kernel/drivers")}),
     Row("the-next-boots-was-not-listed", "kernel.initrd_rdma", UNKNOWN, "not among those",
         NEXT | {"initramfs-next": listing("5.15.0-100-generic")}),
+    Row("older-than-ofed", "kernel.initrd_rdma", FAIL, "is older than mlx5_core on disk",
+        {"initramfs": listing()
+            + f"newer /lib/modules/{KERNEL}/updates/dkms/mlx5_core.ko.zst\n"}),
+    Row("older-than-what-it-does-not-hold", "kernel.initrd_rdma", PASS, "holds OFED's",
+        {"initramfs": listing()
+            + f"newer /lib/modules/{KERNEL}/updates/dkms/ib_uverbs.ko\n"}),
+    Row("from-another-folder", "kernel.initrd_rdma", FAIL, "other files than modprobe would load",
+        {"initramfs": listing(folder="extra/mlnx")}),
+    Row("by-way-of-weak-updates", "kernel.initrd_rdma", PASS, "holds OFED's",
+        {"initramfs": listing(folder="weak-updates/mlnx")}),
     Row("no-image", "kernel.initrd_rdma", UNKNOWN, "was not listed", {"initramfs": ABSENT}),
     Row("for-root-alone", "kernel.initrd_rdma", UNKNOWN, "status 1", {"initramfs": failed(1)}),
     Row("inbox-stack", "kernel.initrd_rdma", NA, "no RDMA stack beside", INBOX),

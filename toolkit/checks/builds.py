@@ -112,8 +112,9 @@ def config_p2pdma(node: Node, want: Want) -> Finding:
 def initrd_rdma(node: Node, want: Want) -> Finding:
     """The initramfs of the next boot holds no inbox RDMA modules where OFED is installed.
 
-    What the initramfs loads wins over what lies on disk, and peermem then finds no symbol.
-    OFED's packages ask DKMS to rebuild it, which DKMS ignores since 3.0.
+    What the initramfs loads wins over what lies on disk, and peermem then finds no symbol. Nor
+    does it hold OFED's modules as they were before an update: it is not older than those on
+    disk. OFED's packages ask DKMS to rebuild it, which DKMS ignores since 3.0.
     """
     if node.ofed.flavour is OfedFlavour.INBOX:
         return not_applicable("there is no RDMA stack beside the inbox one")
@@ -161,6 +162,34 @@ def judge_initramfs(node: Node, image: Initramfs, release: str) -> Finding:
             hint=rebuild,
         )
     carried = [name for name in CARRIED if name in image.modules]
+    if older := [name for name in carried if name in image.newer]:
+        return failed(
+            f"the initramfs of {release} is older than {', '.join(older)} on disk",
+            expected="the modules that are on disk, or none",
+            hint=rebuild,
+        )
+    if moved := _elsewhere(node, image, release):
+        return failed(
+            f"the initramfs of {release} holds other files than modprobe would load",
+            expected="the modules that are on disk, or none",
+            hint=rebuild,
+            details=moved,
+        )
     if carried:
         return passed(f"the initramfs of {release} holds OFED's {', '.join(carried)}")
     return passed(f"the initramfs of {release} holds no RDMA module")
+
+
+def _elsewhere(node: Node, image: Initramfs, release: str) -> tuple[str, ...]:
+    """Modules that it holds from another folder than depmod chose; told of the running kernel."""
+    if release != node.kernel:
+        return ()
+    found = []
+    for name in CARRIED:
+        held = image.modules.get(name, "")
+        disk = node.rdma_files[name].filename if name in node.rdma_files else ""
+        path = disk.partition(f"/lib/modules/{release}/")[2].partition(".ko")[0]
+        # What weak-modules links to lies in another kernel's folder: the path proves nothing.
+        if held and path and held != path and "weak-updates/" not in held + path:
+            found.append(f"{name}: {held}, and on disk {path}")
+    return tuple(found)

@@ -76,6 +76,12 @@ build_failures() { # DKMS keeps the build folder only after a failure
     done
 }
 
+newer_than() { # newer_than IMAGE FOLDER: modules of OFED that were written after the image was
+    for dir in updates extra weak-updates; do
+        find "$root$2/$dir" -name '*.ko*' -newer "$root$1" 2>/dev/null
+    done | grep -E '/(mlx5_core|mlx5_ib|ib_core|ib_uverbs)\.ko' | sed "s|^$root|newer |"
+}
+
 initramfs_of() { # initramfs_of KEY RELEASE: the names of RDMA and GPU modules and of module options in it
     for image in "/boot/initrd.img-$2" "/boot/initramfs-$2.img" "/boot/initrd-$2"; do
         [ -e "$root$image" ] || continue
@@ -84,6 +90,7 @@ initramfs_of() { # initramfs_of KEY RELEASE: the names of RDMA and GPU modules a
         # It decompresses a hundred MB: worth it only where OFED and the inbox stack may mix.
         cmd "$1" 20 "$lister" "$image" | grep -E '^=|/(mlx[45x]_[a-z]*|ib_[a-z]*|rdma_[a-z]*|nvidia[a-z_-]*|nouveau)\.ko|/modules\.dep$|/modprobe\.d/.*\.conf'
         count=$((count + 1)) # the pipe kept the frame's own
+        bars "$(newer_than "$image" "/lib/modules/$2")"
         return
     done
     frame "$1" absent "/boot/initrd.img-$2"
