@@ -64,10 +64,10 @@ def _pytest(title: str, *words: str, needs: tuple[Tool, ...] = (), parallel: boo
     return Step(title, _python("pytest", *words), needs, tests=True, parallel=parallel)
 
 
-def _marked(title: str, marks: str, needs: tuple[Tool, ...] = ()) -> Step:
+def _marked(title: str, marks: str, needs: tuple[Tool, ...] = (), *words: str) -> Step:
     """The tests outside ``APART`` that these marks select."""
     ignored = [f"--ignore={folder}" for folder in APART]
-    return _pytest(title, "tests", *ignored, "-m", marks, needs=needs)
+    return _pytest(title, "tests", *ignored, "-m", marks, *words, needs=needs)
 
 
 def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
@@ -118,7 +118,7 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
         Tier(
             "machine",
             "nodes that boot: real GRUB, kernels, IOMMU groups and ACS registers under emulation",
-            (_marked("machine", "machine and not sshd", machine),),
+            (_marked("machine", "machine and not sshd", machine, "--no-loadscope-reorder"),),
         ),
         Tier("fleet", "real OpenSSH servers on loopback", (_marked("fleet", "sshd", sshd),)),
         Tier("suites", "the suites that we ship", (_pytest("suites", "tests/suites"),)),

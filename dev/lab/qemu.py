@@ -88,10 +88,9 @@ def _numa(spec: Spec, nodes: int) -> tuple[str, ...]:
 
 
 def _board() -> tuple[str, ...]:
-    """Tables of the firmware that name no hypervisor."""
+    """Tables of the firmware that name no hypervisor; the BIOS writes its own (type 0)."""
     maker = "manufacturer=GDR Toolkit"
     return (
-        *("-smbios", "type=0,vendor=GDR Toolkit,version=1,date=01/01/2024"),
         *("-smbios", f"type=1,{maker},product=Lab"),
         *("-smbios", f"type=2,{maker},product=Lab"),
         *("-smbios", f"type=3,{maker}"),

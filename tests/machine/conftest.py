@@ -3,16 +3,19 @@
 What a test file writes (every one says in its docstring how many boots it makes):
 
     pytestmark = pytest.mark.machine
+    BOOTS = 4   # boots and reboots that the file makes: those with most begin first
 
     def test_something(guests: Guests, tmp_path: Path) -> None:
-        guest = guests.shared(Spec(iommu="amd"))   # booted; other files may have used it: a test
-                                                   # leaves it as it was found
-        guest = guests.fresh(Spec(pci=pcitree.named("hgx")))   # one of your own, ended with the
-                                                   # test module, or when the next is asked for
+        guest = guests.shared(AMD)   # others may have used it: leave it as it was found
+        guest = guests.fresh(INTEL)  # one of your own, to be changed at will
+
+Specs that are shared lie in specs.py: INTEL, AMD, NEWER (6.12), peermem(). Each other one costs
+the first to ask for it a boot, and a disk if its kernel or layers differ; afterwards a guest, but
+for AMD, goes on where that boot came to rest, in seconds. Asking for another ends the one before.
 
 Spec (dev/lab/qemu.py): kernel "6.1"|"6.12", iommu "intel"|"amd"|"none", pci (text of a table, see
 dev/lab/pcitree.py; functions lie in domain 0001), layers (overlay layers over the system, see
-``layer``), memory_mb, cpus, extra (further words for QEMU).
+stack.py), memory_mb, cpus, extra (further words for QEMU).
 
 Guest (dev/lab/machine.py), all over real SSH:
     run(script, check=True, limit_s=60, text="") -> Done(status, out, err)
@@ -47,6 +50,11 @@ def _told() -> Generator[None, None, None]:
         if in_ci():
             raise
         pytest.skip(str(why))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with many boots first: else one of them is what all wait for in the end."""
+    items.sort(key=lambda item: -getattr(getattr(item, "module", None), "BOOTS", 0))
 
 
 @pytest.hookimpl(wrapper=True)

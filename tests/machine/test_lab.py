@@ -1,7 +1,4 @@
-"""The machines themselves: what other tests here rest on. Three boots, two reboots.
-
-One guest for each IOMMU, and the second kernel; each is asked all that it can answer.
-"""
+"""The machines themselves: what other tests here rest on. One boot, one reboot."""
 
 from __future__ import annotations
 
@@ -11,12 +8,11 @@ import pytest
 
 from dev.lab import pcitree
 from dev.lab.machine import Guest
-from dev.lab.qemu import Spec
 from tests.machine.pool import Guests, gdr
+from tests.machine.specs import AMD, GPU, GPU_PORT, HCA, HGX, INTEL, NEWER
 
 pytestmark = pytest.mark.machine
-HGX = pcitree.named("hgx")
-GPU, HCA, SWITCH = "0001:13:00.0", "0001:14:00.0", "0001:12:00.0"
+BOOTS = 2
 
 
 def _acs(guest: Guest, address: str) -> int:
@@ -24,7 +20,7 @@ def _acs(guest: Guest, address: str) -> int:
 
 
 def test_a_node_boots_from_its_disk_and_a_changed_menu_is_what_boots_next(guests: Guests) -> None:
-    guest = guests.fresh(Spec(iommu="intel", pci=HGX))
+    guest = guests.fresh(INTEL)
     menu = guest.run("cat /boot/grub/grub.cfg").out
     first = guest.cmdline
     given = re.findall(r"^\s+linux\s+(\S+) (.*?) *$", menu, re.MULTILINE)
@@ -42,12 +38,12 @@ def test_a_node_boots_from_its_disk_and_a_changed_menu_is_what_boots_next(guests
 
 
 def test_the_tree_is_what_the_kernel_takes_it_for(guests: Guests) -> None:
-    guest = guests.shared(Spec(iommu="amd", pci=HGX))
+    guest = guests.shared(AMD)
     listed = guest.run("lspci -D -d ::").out
     assert tuple(re.findall(r"^0001:\S+", listed, re.MULTILINE)) == tuple(
         sorted(pcitree.build(HGX).addresses)
     )
-    shown = guest.run(f"lspci -D -s {GPU}; lspci -D -s {HCA}; lspci -D -s {SWITCH}").out
+    shown = guest.run(f"lspci -D -s {GPU}; lspci -D -s {HCA}; lspci -D -s {GPU_PORT}").out
     assert re.search(r"3D controller: NVIDIA .*H100", shown), shown
     assert re.search(r"Infiniband controller: Mellanox .*\[ConnectX-7\]", shown), shown
     assert "PCI bridge: Broadcom / LSI PEX890xx" in shown
@@ -59,18 +55,18 @@ def test_the_tree_is_what_the_kernel_takes_it_for(guests: Guests) -> None:
 
 
 def test_acs_is_on_at_the_switch_and_what_is_written_there_stays(guests: Guests) -> None:
-    guest = guests.shared(Spec(iommu="amd", pci=HGX))
+    guest = guests.shared(AMD)
     # Source validation, both redirections, upstream forwarding: pci_std_enable_acs.
-    assert _acs(guest, SWITCH) == 0x1D
-    guest.run(f"setpci -s {SWITCH} ECAP_ACS+6.w=0000")
-    assert _acs(guest, SWITCH) == 0
-    guest.run(f"setpci -s {SWITCH} ECAP_ACS+6.w=ffff")
-    assert _acs(guest, SWITCH) == 0x5F, "only the bits of its capability are there"
-    guest.run(f"setpci -s {SWITCH} ECAP_ACS+6.w=001d")
+    assert _acs(guest, GPU_PORT) == 0x1D
+    guest.run(f"setpci -s {GPU_PORT} ECAP_ACS+6.w=0000")
+    assert _acs(guest, GPU_PORT) == 0
+    guest.run(f"setpci -s {GPU_PORT} ECAP_ACS+6.w=ffff")
+    assert _acs(guest, GPU_PORT) == 0x5F, "only the bits of its capability are there"
+    guest.run(f"setpci -s {GPU_PORT} ECAP_ACS+6.w=001d")
 
 
 def test_the_amd_iommu_has_groups_and_doctor_reads_the_node(guests: Guests) -> None:
-    guest = guests.shared(Spec(iommu="amd", pci=HGX))
+    guest = guests.shared(AMD)
     assert set(guest.groups().values()) <= {"DMA", "DMA-FQ"}
     assert guest.groups()
     ran = gdr(guest, "doctor")
@@ -79,7 +75,7 @@ def test_the_amd_iommu_has_groups_and_doctor_reads_the_node(guests: Guests) -> N
 
 
 def test_the_second_kernel_boots_the_same_system(guests: Guests) -> None:
-    guest = guests.shared(Spec(kernel="6.12", iommu="intel", pci=HGX))
+    guest = guests.shared(NEWER)
     assert guest.run("uname -r").out.startswith("6.12.")
-    assert _acs(guest, SWITCH) == 0x1D
+    assert _acs(guest, GPU_PORT) == 0x1D
     assert set(guest.groups().values()) == {"DMA-FQ"}
