@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from tests.corpus.known import CORPUS, COVERED
-from toolkit.checks.iommu import passes_through
+from toolkit.checks.iommu_words import passes_through
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.facts.boot import default_entry, parse_boot_entries

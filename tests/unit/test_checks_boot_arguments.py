@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
+from tests.evidence.build import CPU
 from tests.evidence.frames import DENIED, MISSING, Override
 from tests.evidence.judging import FAIL, PASS, UNKNOWN, Row, holds, name
+from toolkit.checks.check import Status
 
 NOTHING = "[    0.0] Linux version 6.8.0\n"
 
@@ -13,6 +17,11 @@ NOTHING = "[    0.0] Linux version 6.8.0\n"
 def cmdline() -> list[Row]:
     def says(claim: str, status: Row, words: str, found: str) -> Row:
         return Row(claim, "iommu.cmdline", status.status, found, {"cmdline": f"ro {words}\n"})
+
+    def on(
+        claim: str, status: Status, words: str, found: str, frames: Mapping[str, Override]
+    ) -> Row:
+        return Row(claim, "iommu.cmdline", status, found, {"cmdline": f"{words}\n", **frames})
 
     good, bad = Row("", "", PASS, ""), Row("", "", FAIL, "")
     return [
@@ -24,7 +33,28 @@ def cmdline() -> list[Row]:
         says("both", bad, "iommu=pt iommu=nopt", "contradict each other"),
         says("on-and-off", bad, "intel_iommu=on intel_iommu=off", "switched on and off"),
         says("said-twice", good, "intel_iommu=on intel_iommu=on iommu=pt", "nothing"),
-        says("off-and-pt", good, "amd_iommu=off iommu=pt", "nothing misleading"),
+        says("off-and-pt", good, "iommu=off iommu=pt", "passthrough beside iommu=off has no"),
+        says("pt-as-amds", bad, "amd_iommu=pt", "amd_iommu=pt does not exist: it is iommu=pt"),
+        says("pt-as-intels", bad, "intel_iommu=on,pt", "intel_iommu=pt does not exist"),
+        says("passthrough-as-word", bad, "iommu=passthrough", "it is iommu=pt"),
+        says("scalable-mode", good, "intel_iommu=on,sm_on iommu=pt", "nothing misleading"),
+        says("iommu=on", good, "iommu=on iommu=pt", "iommu=on has no effect"),
+        says("amds-switch-on-intel", bad, "amd_iommu=off", "does nothing on GenuineIntel"),
+        says("both-makers-switches", good, "amd_iommu=off intel_iommu=off", "nothing misleading"),
+        on("intels-switch-on-amd", FAIL, "intel_iommu=off", "nothing on AuthenticAMD", AMD),
+        on("intels-on-on-amd", PASS, "intel_iommu=on", "intel_iommu=on has no effect", AMD),
+        on("off-and-pt-on-amd", PASS, "amd_iommu=off iommu=pt", "beside amd_iommu=off", AMD),
+        on("x86s-word-on-arm", FAIL, "iommu=pt", "does nothing on aarch64", ARM),
+        on("arms-own-word", PASS, "iommu=pt iommu.passthrough=1", "nothing misleading", ARM),
+        on("off-on-arm", FAIL, "iommu=off", "iommu=off does nothing on 0xd4f", ARM),
+        on("refused-value", FAIL, "intel_iommu=on,sm_om", "sm_om: the kernel knows no", LOGGED),
+        on("value-of-a-later-kernel", PASS, "intel_iommu=on,new", "nothing", {"dmesg": NOTHING}),
+        on("unknown-value-and-no-log", UNKNOWN, "intel_iommu=onn", "denied", {"dmesg": DENIED}),
+        on("unpatched", FAIL, "pcie_acs_override=all", "is not known to this kernel", PASSED_ON),
+        on("override-and-no-log", FAIL, "pcie_acs_override=all", "pretends", {"dmesg": DENIED}),
+        on("processor-not-read", UNKNOWN, "iommu=pt", "denied", {"cpu": DENIED}),
+        on("nothing-about-an-iommu", PASS, "quiet", "nothing", {"cpu": DENIED}),
+        says("last-counts", bad, "iommu=nopt iommu.passthrough=1", "counts: iommu.passthrough=1"),
         says("both-ways", bad, "iommu.passthrough=0 iommu.passthrough=1", "both ways"),
         says("against-each-other", bad, "iommu=pt iommu.passthrough=0", "contradict"),
         says(
@@ -55,6 +85,13 @@ def cmdline() -> list[Row]:
     ]
 
 
+ARM = {"arch": "aarch64\n", "cpu": "processor\t: 0\nCPU part\t: 0xd4f\n"}
+AMD = {"cpu": CPU.replace("GenuineIntel", "AuthenticAMD")}
+LOGGED = {"dmesg": "[    0.1] DMAR: Unknown option - 'sm_om'\n"}
+PASSED_ON = {
+    "dmesg": '[    0.1] Unknown kernel command line parameters "pcie_acs_override=all", '
+    "will be passed to user space.\n"
+}
 REFUSED = "[    0.1] PCI: Unknown option `acs_off'\n"
 
 

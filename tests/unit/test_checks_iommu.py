@@ -179,6 +179,11 @@ def boot() -> list[Row]:
             "nothing asks",
             boots("iommu.passthrough=0", {**BUILT_FOR_IT}),
         ),
+        Row("the-last-of-two-names", check, FAIL, "nothing", boots("iommu=pt iommu.passthrough=0")),
+        Row("of-either-name", check, PASS, "=1", boots("iommu=nopt iommu.passthrough=1")),
+        Row("x86s-word-on-arm64", check, FAIL, "nothing asks", boots("iommu=pt", {**ARM})),
+        Row("off-then-on", check, FAIL, "nothing", boots("intel_iommu=off intel_iommu=on")),
+        Row("on-at-the-next-boot", check, FAIL, "nothing", boots("intel_iommu=on", OFF)),
         Row("no-iommu", check, PASS, "no IOMMU is active", boots("quiet", OFF)),
         Row(
             "off-now-by-an-argument-that-goes",

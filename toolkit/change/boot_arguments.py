@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from toolkit.change.acs import PROOFS as ACS_PROOFS
 from toolkit.change.acs import acs_arguments
+from toolkit.checks.iommu_words import INTEL, translation_asked
+from toolkit.checks.role import role
+from toolkit.errors import NoEvidence, Unparsable, Unsupported
 from toolkit.facts.node import Node
 from toolkit.want import Iommu, Role, Want
 
@@ -42,14 +45,24 @@ class Contributor:
 def iommu_arguments(node: Node, want: Want) -> tuple[Argument, ...]:
     """What makes the kernel give identity domains to devices.
 
-    On a host of virtual machines an Intel IOMMU must stay on; AMD's is on by default, and
-    ``amd_iommu=on`` is no value that the kernel knows.
+    On a host of virtual machines an Intel IOMMU must be on; where the kernel is not built so,
+    it is asked to. AMD's is on by default, and ``amd_iommu=on`` is no value that the kernel
+    knows. ``iommu=`` is read on x86 alone. In a guest the host decides.
+
+    :raises Unsupported: where others ask for translation: the last word counts, and ours may
+        not be the last.
     """
-    if want.iommu is Iommu.ANY:
+    here = role(node, want)
+    if want.iommu is Iommu.ANY or here is Role.VM:
         return ()
+    if contrary := translation_asked(node.next_cmdline, node.cpu.vendor or node.cpu.model):
+        raise Unsupported(
+            f"{contrary} is in the boot configuration, and what others ask for is not overridden",
+            hint='take it away there, or say iommu = "any" in the site file',
+        )
     if node.arch == "aarch64":
         words: tuple[str, ...] = ("iommu.passthrough=1",)
-    elif want.role is Role.VM_HOST and node.cpu.vendor == "GenuineIntel":
+    elif here is Role.VM_HOST and node.cpu.vendor in INTEL and not _on_by_default(node):
         words = ("intel_iommu=on", "iommu=pt")
     else:
         words = ("iommu=pt",)
@@ -62,6 +75,14 @@ def acs_off(node: Node, want: Want) -> tuple[Argument, ...]:
     """What lets peer traffic through bridges between GPUs and HCAs."""
     why = "bridges between GPUs and HCAs let peer traffic through"
     return tuple(Argument(word, why, ACS_PROOFS) for word in acs_arguments(node, want))
+
+
+def _on_by_default(node: Node) -> bool:
+    """Whether the running kernel turns an Intel IOMMU on by itself; not, where nobody knows."""
+    try:
+        return node.kernel_config.get("CONFIG_INTEL_IOMMU_DEFAULT_ON") == "y"
+    except (NoEvidence, Unparsable):
+        return False
 
 
 CONTRIBUTORS = (Contributor(iommu_arguments, PASSED_THROUGH), Contributor(acs_off, ACS_PROOFS))

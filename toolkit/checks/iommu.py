@@ -14,6 +14,15 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
+from toolkit.checks.iommu_words import (
+    AMD,
+    INTEL,
+    SWITCHES,
+    passes_through,
+    settings,
+    translation_asked,
+    turned_off,
+)
 from toolkit.checks.role import PASSED_THROUGH
 from toolkit.facts.cmdline import Cmdline
 from toolkit.facts.iommu import Domain
@@ -21,8 +30,6 @@ from toolkit.facts.node import Node
 from toolkit.facts.platform import Platform
 from toolkit.want import Iommu, PeerPath, Role, Want
 
-_INTEL, _AMD = ("GenuineIntel",), ("AuthenticAMD", "HygonGenuine")
-_SWITCHES = {"intel_iommu": _INTEL, "amd_iommu": _AMD, "iommu": (*_INTEL, *_AMD)}
 HOSTS = frozenset({Role.BARE_METAL, Role.VM_HOST})
 FIX = (
     "iommu=pt (x86) or iommu.passthrough=1 (arm64) on the kernel command line, or the IOMMU "
@@ -45,7 +52,7 @@ def state(node: Node, want: Want) -> Finding:
     the firmware insists, or the argument is another maker's.
     """
     units, arguments = node.iommu_units, node.cmdline
-    off = _turned_off(arguments, node.cpu.vendor or node.cpu.model)
+    off = turned_off(arguments, node.cpu.vendor or node.cpu.model)
     if units:
         kinds = Counter(_kind_of(each) for each in units)
         told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
@@ -81,7 +88,7 @@ def _kind_of(unit: str) -> str:
 
 
 def _counts_here(argument: str, vendor: str) -> bool:
-    return vendor in _SWITCHES[argument.partition("=")[0]]
+    return vendor in SWITCHES[argument.partition("=")[0]]
 
 
 @check(
@@ -216,12 +223,21 @@ def _needs_no_argument(node: Node) -> str:
     # The options that were read are the running kernel's; another one's are not known.
     same = not node.live or kernel == node.kernel
     built_for_it = same and node.kernel_config.get("CONFIG_IOMMU_DEFAULT_PASSTHROUGH") == "y"
-    if built_for_it and not _translation_asked(arguments):
-        return "the kernel is built for passthrough"
     vendor = node.cpu.vendor or node.cpu.model
-    if node.live and not node.iommu_units and not _turned_off(node.cmdline, vendor):
+    if built_for_it and not translation_asked(arguments, vendor):
+        return "the kernel is built for passthrough"
+    if node.live and not node.iommu_units and not turned_off(node.cmdline, vendor):
+        if vendor in INTEL and _newly_on(node):
+            return ""
         return "no IOMMU is active, and no argument turned it off"
     return ""
+
+
+def _newly_on(node: Node) -> bool:
+    """Whether the next boot asks for what this one did not."""
+    return "on" in settings(node.next_cmdline, "intel_iommu") and "on" not in settings(
+        node.cmdline, "intel_iommu"
+    )
 
 
 def _by_grub_default(arguments: Cmdline) -> Finding:
@@ -235,36 +251,6 @@ def _by_grub_default(arguments: Cmdline) -> Finding:
             expected="iommu=pt as well",
         )
     return unknown("/etc/default/grub says nothing of an IOMMU", hint="capture the node itself")
-
-
-def passes_through(arguments: Cmdline, vendor: str = "") -> str:
-    """The argument that lets peer traffic pass; "" for none. The last of its name counts.
-
-    :param vendor: as the processor names it; "" where any will do.
-    """
-    if off := _turned_off(arguments, vendor):
-        return off
-    if arguments["iommu.passthrough"].lower() in {"1", "y", "t", "on"}:
-        return f"iommu.passthrough={arguments['iommu.passthrough']}"
-    return "iommu=pt" if _deciding(arguments) == "pt" else ""
-
-
-def _deciding(arguments: Cmdline) -> str:
-    settings = [one for value in arguments.values("iommu") for one in value.split(",")]
-    return ([one for one in settings if one in {"pt", "nopt"}] or [""])[-1]
-
-
-def _translation_asked(arguments: Cmdline) -> bool:
-    explicit = arguments["iommu.passthrough"].lower() in {"0", "n", "f", "off"}
-    return explicit or _deciding(arguments) == "nopt"
-
-
-def _turned_off(arguments: Cmdline, vendor: str) -> str:
-    """Each maker's switch counts on its own processors alone; iommu=off on all of x86."""
-    for name, makers in _SWITCHES.items():
-        if "off" in arguments[name].split(",") and (not vendor or vendor in makers):
-            return f"{name}=off"
-    return ""
 
 
 # drivers/iommu/amd/init.c, detect_ivrs: from here on amd_iommu=off is asked first.
@@ -281,12 +267,12 @@ def asks_for_acs(node: Node) -> bool | None:
     :raises NoEvidence: where the boot configuration does not tell.
     """
     vendor = node.cpu.vendor or node.cpu.model
-    if off := _turned_off(node.next_cmdline, vendor):
-        if vendor not in _AMD or "IVRS" not in node.acpi_tables:
+    if off := turned_off(node.next_cmdline, vendor):
+        if vendor not in AMD or "IVRS" not in node.acpi_tables:
             return False
         heeded = off == "amd_iommu=off" and node.kernel_version.at_least(*_AMD_ASKS_NO_MORE)
         return False if heeded else None
-    if node.iommu_units or _turned_off(node.cmdline, vendor):
+    if node.iommu_units or turned_off(node.cmdline, vendor):
         return True
     return "on" in node.next_cmdline.listed("intel_iommu") and bool(node.acpi_tables)
 

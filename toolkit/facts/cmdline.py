@@ -26,12 +26,15 @@ class Cmdline:
     def __contains__(self, name: str) -> bool:
         return any(_name(word) == name.replace("-", "_") for word in self.words)
 
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Name and value of each word, in order; names with "_", "" for no value."""
+        for word in self.words:
+            yield _name(word), word.strip('"').partition("=")[2].strip('"')
+
     def values(self, name: str) -> Iterator[str]:
         """Every value of ``name``, in order."""
         wanted = name.replace("-", "_")
-        for word in self.words:
-            if _name(word) == wanted:
-                yield word.strip('"').partition("=")[2].strip('"')
+        return (value for own, value in self.pairs() if own == wanted)
 
     def listed(self, name: str) -> frozenset[str]:
         """The comma-separated values of ``name``, all occurrences together."""

@@ -13,7 +13,7 @@
 first_cpu() { sed '/^$/q' "$root/proc/cpuinfo" 2>/dev/null; }
 
 kernel_config() { # kernel_config: the frame, from the first place that has the options
-    options='DMA_SHARED_BUFFER|DMABUF_MOVE_NOTIFY|PCI_P2PDMA|INFINIBAND(_USER_ACCESS|_USER_MEM|_ON_DEMAND_PAGING|_USER_MAD)?|MLX5_(CORE|INFINIBAND)|MODVERSIONS|MODULE_SIG(_FORCE|_HASH)?|SECURITY_LOCKDOWN_LSM|LOCK_DOWN_[A-Z_]+|IOMMU_DEFAULT_PASSTHROUGH|PREEMPT_RT|CC_VERSION_TEXT|GCC_PLUGINS|RANDSTRUCT'
+    options='DMA_SHARED_BUFFER|DMABUF_MOVE_NOTIFY|PCI_P2PDMA|INFINIBAND(_USER_ACCESS|_USER_MEM|_ON_DEMAND_PAGING|_USER_MAD)?|MLX5_(CORE|INFINIBAND)|MODVERSIONS|MODULE_SIG(_FORCE|_HASH)?|SECURITY_LOCKDOWN_LSM|LOCK_DOWN_[A-Z_]+|(INTEL_)?IOMMU_DEFAULT_(PASSTHROUGH|ON)|PREEMPT_RT|CC_VERSION_TEXT|GCC_PLUGINS|RANDSTRUCT'
     for config in "/lib/modules/$release/config" "/boot/config-$release" /proc/config.gz \
         "/lib/modules/$release/build/.config"; do
         [ -r "$root$config" ] || continue
