@@ -19,6 +19,7 @@ from toolkit.cli import (
     drifting,
     enrolling,
     looking,
+    past,
     provisioning,
     topology,
 )
@@ -31,6 +32,8 @@ VERBS = (
     provisioning.provision,
     changing.verify,
     changing.rollback,
+    past.history,
+    past.undo,
     building.build,
     enrolling.enrol,
     capturing.capture,
@@ -49,6 +52,7 @@ def verbs() -> Collection:
     collection = Collection()
     for task in VERBS:
         collection.add_task(task)
+    collection.add_collection(past.runs())
     return collection
 
 

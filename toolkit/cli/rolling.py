@@ -43,7 +43,7 @@ _PATHS = ("site", "inventory", "hosts_file", "ssh_config", "key", "cache", "stop
 _ANEW = (
     "yes", "ask_pass", "ask_become_pass", "pass_fd", "become_pass_fd", "quiet", "json", "junit",
     "verbose", "fanout", "max_fail", "max_fail_percentage", "max_unavailable", "window",
-    "hook_limit", "stop_file", "reason", "check", "diff",
+    "hook_limit", "stop_file", "reason", "check", "diff", "ask_sign_pin", "sign_pin_fd",
 )  # fmt: skip
 _SECRET = frozenset({"ask_pass", "ask_become_pass", "pass_fd", "become_pass_fd", "yes", "resume"})
 _NOT_SAID = ("", False, "-1")
@@ -99,10 +99,15 @@ def resumption(said: Said) -> Resumed | None:
         story = journal.story()
     if story.about.verb != "provision":
         raise UsageError(f"{run} was {story.about.verb}, which is not resumed")
+    past = pasts(steps_of(story.events))
+    return Resumed(said_before(said, story), RunFolder.again(folder), story, past)
+
+
+def said_before(said: Said, story: Story) -> Said:
+    """What a run had been told, with what may be said anew."""
     values = said.values | json.loads(story.about.words)
     values |= {n: said.values[n] for n in _ANEW if said.values.get(n, "") not in _NOT_SAID}
-    again = Said(values, dry=said.dry)
-    return Resumed(again, RunFolder.again(folder), story, pasts(steps_of(story.events)))
+    return Said(values, dry=said.dry)
 
 
 def agreed_of(

@@ -104,22 +104,9 @@ def _state(story: Story, past: dict[str, Past], *, living: bool) -> State:
     return State.STOPPED if left else State.ENDED
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One run in one host's history."""
-
-    host: str
-    run: Run
-    phase: Phase
-
-
-def history(runs: Path, hosts: Sequence[str]) -> Iterator[Entry | Unread]:
-    """What each run did with these hosts, newest first; runs that only saw them count too."""
+def history_of(runs: Path, hosts: Sequence[str]) -> Iterator[Run | Unread]:
+    """The runs that these hosts were part of, newest first; those that only looked count too."""
     wanted = set(hosts)
     for run in read_runs(runs):
-        if isinstance(run, Unread):
+        if isinstance(run, Unread) or wanted & run.pasts.keys():
             yield run
-            continue
-        for host, past in run.pasts.items():
-            if host in wanted:
-                yield Entry(host, run, past.last)

@@ -68,7 +68,9 @@ def roll_out(
     """
     past = dict(agreed.past or {})
     with ExitStack() as stack:
-        journal = _journal(stack, fleet, folder, agreed)
+        again = agreed.past is not None
+        alone = agreed.alone
+        journal = keep_journal(stack, fleet, folder, agreed.about, alone=alone, again=again)
         by_name = {each.host: each for each in planned}
         if journal is not None:
             _first_words(journal, planned, agreed)
@@ -96,22 +98,35 @@ def roll_out(
         return replace(rolled, outcomes=outcomes)
 
 
-def _journal(stack: ExitStack, fleet: Fleet, folder: RunFolder, agreed: Agreed) -> Journal | None:
-    """The journal, with the hosts claimed; None where nothing can be kept of an ordinary run."""
+def keep_journal(
+    stack: ExitStack,
+    fleet: Fleet,
+    folder: RunFolder,
+    about: About,
+    *,
+    alone: bool,
+    again: bool = False,
+) -> Journal | None:
+    """A journal in the run's folder, with the hosts claimed, until the stack is left.
+
+    :param alone: nobody else may touch the hosts, and the journal is a must.
+    :param again: the folder is that of an earlier run.
+    :returns: None where nothing can be kept of an ordinary run.
+    :raises LockedError: another controller's run is at work on one of the hosts.
+    :raises JournalError: there is none to be had.
+    """
     file = folder.file(FILE)
     if file is None:
-        if agreed.alone:
+        if alone:
             raise JournalError(
                 f"no journal can be kept: {folder.trouble}",
-                hint="nothing was touched; a rollout needs one: make room, or set XDG_STATE_HOME",
+                hint="nothing was touched; make room, or name another XDG_STATE_HOME",
             )
         return None
-    place = file.parent
-    who = whoami()
+    place, who = file.parent, whoami()
     keys = [_key(host) for host in fleet.hosts]
-    stack.enter_context(claim(place.parent, place.name, who, keys, alone=agreed.alone))
-    resumed = agreed.past is not None
-    journal = Journal.open(place) if resumed else Journal.create(place, agreed.about)
+    stack.enter_context(claim(place.parent, place.name, who, keys, alone=alone))
+    journal = Journal.open(place) if again else Journal.create(place, about)
     stack.enter_context(journal)
     journal.take_turn(who)
     return journal

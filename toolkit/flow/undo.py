@@ -6,20 +6,25 @@ changed since, by other hands or by a later run, is left as it is, and named.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from toolkit.change.rollout import Phase
-from toolkit.errors import ApplyError, Outcome, UsageError
+from toolkit.errors import ApplyError, Outcome, UsageError, worst
 from toolkit.flow.access import Fleet
 from toolkit.flow.each import on_each
 from toolkit.flow.past import Run
 from toolkit.flow.provision import REBOOT_S
 from toolkit.flow.rollback import RolledBack
+from toolkit.flow.rolling import keep_journal, whoami
+from toolkit.flow.runs import RunFolder
 from toolkit.hosts import Host
 from toolkit.reach import deliver
 from toolkit.reach.collect import collect
-from toolkit.reach.journal import Event, Journal
+from toolkit.reach.fleet import Abandoned, NotBegun
+from toolkit.reach.journal import About, Event, Journal, stamp
 from toolkit.reach.reboot import reboot
 from toolkit.reach.transport import Transport
 
@@ -38,6 +43,11 @@ def undoing(run: Run, hosts: Sequence[str] = ()) -> Undoing:
     :param hosts: only these; all that were touched unless given.
     :raises UsageError: nothing was touched, or a host was not.
     """
+    if run.story.about.verb != "provision":
+        raise UsageError(
+            f"run {run.id} was {run.story.about.verb}, which is not undone",
+            hint="bring the nodes where they were: provision --hosts ...",
+        )
     touched = run.touched()
     if strangers := sorted(set(hosts) - set(touched)):
         raise UsageError(
@@ -51,14 +61,39 @@ def undoing(run: Run, hosts: Sequence[str] = ()) -> Undoing:
 
 
 def undo(
-    fleet: Fleet, what: Undoing, journal: Journal | None, *, allow_reboot: bool
+    fleet: Fleet, what: Undoing, folder: RunFolder, reason: str, *, allow_reboot: bool
 ) -> list[Outcome[RolledBack]]:
-    """Take it back on the hosts of the fleet, which are those of ``what``."""
+    """Take it back on the hosts of the fleet, which are those of ``what``; a run of its own.
 
-    def work(host: Host, transport: Transport) -> RolledBack:
-        return _Undo(host, transport, fleet, journal).go(what, allow_reboot)
+    :raises LockedError: another controller's run is at work on one of the hosts.
+    :raises JournalError: what is done cannot be written down, so nothing was.
+    """
+    about = About("undo", whoami(), stamp(), reason, "{}", what.run)
+    with ExitStack() as stack:
+        journal = keep_journal(stack, fleet, folder, about, alone=True)
+        if journal is None:  # never: it is a must
+            return []
+        names = [host.name for host in fleet.hosts]
+        journal.add_batches([names])
+        journal.add(*(Event(name, Phase.PLANNED.value) for name in names))
 
-    return on_each(fleet, "undoing", work)
+        def work(host: Host, transport: Transport) -> RolledBack:
+            return _Undo(host, transport, fleet, journal).go(what, allow_reboot)
+
+        outcomes = on_each(fleet, "undoing", work)
+        begun = [e for e in outcomes if not isinstance(e.error, NotBegun | Abandoned)]
+        journal.add(*(_ended(each) for each in begun))
+        code = worst([each.error.exit_code for each in outcomes if each.error])
+        journal.end_turn("ended", int(code))
+    return outcomes
+
+
+def _ended(outcome: Outcome[RolledBack]) -> Event:
+    if outcome.error is not None:
+        told = {"error": str(outcome.error), "hint": outcome.error.hint}
+        return Event(outcome.host, Phase.FAILED.value, detail=json.dumps(told))
+    told_steps = {"steps": list(outcome.get().steps), "rebooted": outcome.get().rebooted}
+    return Event(outcome.host, Phase.DONE.value, detail=json.dumps(told_steps))
 
 
 @dataclass(slots=True)
@@ -66,7 +101,7 @@ class _Undo:
     host: Host
     transport: Transport
     fleet: Fleet
-    journal: Journal | None
+    journal: Journal
 
     def go(self, what: Undoing, allow_reboot: bool) -> RolledBack:
         names = what.node_runs[self.host.name]
@@ -104,8 +139,7 @@ class _Undo:
         reboot(self.transport, boot_id, limit_s=REBOOT_S, note=self._note)
 
     def _about_to(self, phase: Phase, boot_id: str = "") -> None:
-        if self.journal is not None:
-            self.journal.add(Event(self.host.name, phase.value, boot_id=boot_id))
+        self.journal.add(Event(self.host.name, phase.value, boot_id=boot_id))
 
     def _note(self, text: str) -> None:
         self.fleet.access.progress.note(self.host.name, text)

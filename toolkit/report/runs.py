@@ -12,7 +12,7 @@ from toolkit.report.table import Ink, Painter, clean, columns, labelled
 
 SCHEMA = "gdr-toolkit/runs/1"
 _INK = {"ended": Ink.GREEN, "running": Ink.BOLD, "stopped": Ink.YELLOW, "broken off": Ink.RED}
-_WIDEST = 24  # characters of a reason in the table
+_WHO, _WIDEST = 14, 18  # characters of who and why in the table
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def _cells(row: RunRow) -> tuple[str, ...]:
     if len(reason) > _WIDEST:
         reason = reason[: _WIDEST - 3] + "..."
     counts = (str(touched), str(row.count("done")), str(row.count("failed")))
-    return (row.id, clean(row.who)[:20], *counts, row.state, reason)
+    return (row.id, clean(row.who)[:_WHO], *counts, row.state, reason)
 
 
 def run_lines(row: RunRow, paint: Painter) -> list[str]:
@@ -134,7 +134,7 @@ def history_table(rows: Iterable[tuple[str, RunRow]], paint: Painter) -> list[st
     for name, row in rows:
         host = next(each for each in row.hosts if each.name == name)
         reason = clean(row.reason)[:_WIDEST]
-        cells.append((clean(name), row.id, host.phase, clean(row.who)[:20], reason))
+        cells.append((clean(name), row.id, host.phase, clean(row.who)[:_WHO], reason))
     table = columns([("host", "run", "left at", "who", "reason"), *cells])
     return [paint(table[0], Ink.GREY), *table[1:]]
 

@@ -1,0 +1,195 @@
+"""The verbs that tell of earlier runs, and the one that takes a run back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from invoke.collection import Collection
+
+from toolkit.cli.options import HOSTS, REACH, Option, Said
+from toolkit.cli.rolling import said_before
+from toolkit.cli.session import Session, consent, fleet
+from toolkit.cli.verb import verb
+from toolkit.errors import ExitCode, Outcome, UsageError, worst
+from toolkit.flow.access import state_dir
+from toolkit.flow.past import Run, Unread, history_of, read_run, read_runs
+from toolkit.flow.rollback import RolledBack
+from toolkit.flow.undo import undo as undo_nodes
+from toolkit.flow.undo import undoing
+from toolkit.hosts import select
+from toolkit.report.document import Told, dumps
+from toolkit.report.runs import (
+    HostRow,
+    RunRow,
+    TurnRow,
+    history_table,
+    run_lines,
+    runs_document,
+    runs_table,
+)
+from toolkit.report.table import Painter, wants_colour
+from toolkit.report.text import errors
+
+JSON = Option("json", False, "one JSON document on standard output (docs/runs.schema.json)")
+RUN = (Option("run", "", "a run's id, as runs lists it", positional=True),)
+
+
+def _place() -> Path:
+    return state_dir() / "runs"
+
+
+@verb((Option("count", 20, "so many, newest first; 0 for all"), JSON))
+def list_(said: Said) -> ExitCode:
+    """Earlier runs that changed nodes, or meant to: who, how many hosts, how they ended.
+
+    A run that broke off is gone on with by: invoke provision --resume RUN
+
+    Examples:
+      invoke runs
+      invoke runs --count 0 --json
+    """
+    count = said.number("count", 20)
+    found = [each for at, each in enumerate(read_runs(_place())) if not count or at < count]
+    rows = [row_of(each) for each in found if isinstance(each, Run)]
+    unread = {each.id: each.why for each in found if isinstance(each, Unread)}
+    if said.flag("json"):
+        sys.stdout.write(dumps(runs_document(rows, unread)))
+        return ExitCode.OK
+    paint = Painter(wants_colour(sys.stdout))
+    print("\n".join(runs_table(rows, paint) if rows else ["no run has left a journal yet"]))
+    _tell_unread(unread)
+    return ExitCode.OK
+
+
+@verb(RUN, (JSON,))
+def show(said: Said) -> ExitCode:
+    """One run in full: who, why, how it ended, where each host was left, and what failed.
+
+    Examples:
+      invoke runs.show 2026-11-21T22-00-00-provision
+    """
+    row = row_of(read_run(_place(), said.text("run")))
+    if said.flag("json"):
+        sys.stdout.write(dumps(runs_document([row], {})))
+    else:
+        print("\n".join(run_lines(row, Painter(wants_colour(sys.stdout)))))
+    return ExitCode.OK
+
+
+@verb((Option("hosts", "", "node set: gpu[001-004]"), JSON))
+def history(said: Said) -> ExitCode:
+    """What earlier runs did on these hosts, newest first.
+
+    Examples:
+      invoke history --hosts gpu007
+    """
+    wanted = [host.name for host in select(said.text("hosts"))]
+    found = list(history_of(_place(), wanted))
+    unread = {each.id: each.why for each in found if isinstance(each, Unread)}
+    rows = [row_of(each) for each in found if isinstance(each, Run)]
+    if said.flag("json"):
+        kept = [replace(r, hosts=tuple(h for h in r.hosts if h.name in wanted)) for r in rows]
+        sys.stdout.write(dumps(runs_document(kept, unread)))
+        return ExitCode.OK
+    paint = Painter(wants_colour(sys.stdout))
+    pairs = [(host.name, row) for row in rows for host in row.hosts if host.name in wanted]
+    print("\n".join(history_table(pairs, paint) if pairs else ["no run has seen these hosts"]))
+    _tell_unread(unread)
+    return ExitCode.OK
+
+
+@verb(
+    RUN,
+    (Option("hosts", "", "only these of the run's hosts"),),
+    tuple(each for each in HOSTS if each.name == "yes"),
+    tuple(each for each in REACH if each.name not in {"user", "key", "ssh_config", "transport"}),
+    (
+        Option("reboot", False, "reboot nodes where what was taken back needs it"),
+        Option("reason", "", "why, for the journal: a ticket"),
+        Option("json", False, "as JSON"),
+    ),
+)
+def undo(said: Said) -> ExitCode:
+    """Take a run back on every host it changed: bytes, mode and owner of what it replaced.
+
+    Nodes are reached as they were in that run. A file that was changed since, by other
+    hands or by a later run, is left as it is, and named.
+
+    Examples:
+      invoke undo 2026-11-21T22-00-00-provision
+      invoke undo 2026-11-21T22-00-00-provision --hosts gpu007 --yes --reboot
+    """
+    run = read_run(_place(), said.text("run"))
+    only = [host.name for host in select(said.text("hosts"))] if said.text("hosts") else []
+    what = undoing(run, only)
+    again = said_before(said, run.story)
+    session = Session.begin("undo", again)
+    with fleet(again) as opened:
+        meant = [host for host in opened.hosts if host.name in what.node_runs]
+        chosen = replace(opened, hosts=tuple(meant))
+        if lacking := sorted(set(what.node_runs) - {host.name for host in chosen.hosts}):
+            raise UsageError(f"no host of that name any more: {', '.join(lacking)}")
+        if not opened.demo:
+            consent(f"take back run {run.id} on {len(chosen.hosts)} nodes?", said)
+        allowed = said.flag("reboot") or opened.demo
+        reason = said.text("reason")
+        outcomes = undo_nodes(chosen, what, session.folder, reason, allow_reboot=allowed)
+    return _undone(session, outcomes)
+
+
+def _undone(session: Session, outcomes: list[Outcome[RolledBack]]) -> ExitCode:
+    for outcome in outcomes:
+        if outcome.value is not None:
+            done = "; ".join(outcome.value.steps) or "nothing to take back"
+            session.say(f"{outcome.host}: {done}{'; rebooted' * outcome.value.rebooted}")
+    for line in errors(((each.host, each.error) for each in outcomes), session.paint):
+        session.say(line)
+    told = [
+        Outcome(e.host, Told(steps=tuple(e.value.steps)) if e.value else None, e.error)
+        for e in outcomes
+    ]
+    return session.finish(told, worst([each.error.exit_code for each in outcomes if each.error]))
+
+
+def _tell_unread(unread: Mapping[str, str]) -> None:
+    for name, why in unread.items():
+        print(f"note: {name}: {why}", file=sys.stderr)
+
+
+def row_of(run: Run) -> RunRow:
+    """A run as it is told of."""
+    story = run.story
+    batch_of = {host: at for at, batch in enumerate(story.batches, 1) for host in batch}
+    names = dict.fromkeys([*story.hosts, *run.pasts])
+    return RunRow(
+        run.id,
+        story.about.began,
+        story.about.who,
+        story.about.verb,
+        run.state.value,
+        story.about.reason,
+        tuple(_host_row(run, name, batch_of.get(name, 0)) for name in names),
+        tuple(TurnRow(t.who, t.began, t.ended, t.how, t.code) for t in story.turns),
+        story.about.undoes,
+        json.loads(story.about.words or "{}"),
+    )
+
+
+def _host_row(run: Run, name: str, batch: int) -> HostRow:
+    events = (e for e in run.story.events if e.host == name)
+    phase = run.pasts[name].last.value if name in run.pasts else "planned"
+    return HostRow(
+        name, phase, batch, tuple((e.time, e.phase, e.boot_id, e.detail) for e in events)
+    )
+
+
+def runs() -> Collection:
+    """The verbs runs and runs.show."""
+    collection = Collection("runs")
+    collection.add_task(list_, name="list", default=True)
+    collection.add_task(show, name="show")
+    return collection
