@@ -14,7 +14,14 @@ from toolkit.demo.recipe import UBUNTU_KERNEL
 from toolkit.demo.tree import clone
 
 SHELLS = ["dash", "busybox sh"]
-KINDS = {"healthy": "demo1", "iommu": "demo2", "stub": "demo4", "kernel": "demo6", "rocky": "demo8"}
+KINDS = {
+    "healthy": "demo1",
+    "iommu": "demo2",
+    "stub": "demo4",
+    "kernel": "demo6",
+    "rocky": "demo8",
+    "acs": "demo-acs",
+}
 PEERMEM = f"lib/modules/{UBUNTU_KERNEL}/updates/dkms/nvidia-peermem.ko"
 
 

@@ -153,6 +153,26 @@ def test_without_an_iommu_there_are_no_groups(nodes: Nodes) -> None:
     assert not list(node.tree.glob("sys/bus/pci/devices/*/iommu_group"))
 
 
+def test_acs_redirects_but_where_the_kernel_was_told(nodes: Nodes) -> None:
+    node = nodes("acs")
+    known = [line.split() for line in node.read(".node/acs").split("\n")[:-1]]
+    address, path, _ = next(each for each in known if each[1].count("/") > 1)
+
+    def controls() -> dict[str, int]:
+        spaces = {a: node.tree / f"sys/bus/pci/devices/{a}/config" for a, _, _ in known}
+        assert {len(each.read_bytes()) for each in spaces.values()} == {4096}
+        return {a: each.read_bytes()[0x14E] for a, each in spaces.items()}
+
+    assert set(controls().values()) == {0x1D}
+    words = f'\\"pci=disable_acs_redir=0000:7f:00.0;{path}\\"'
+    node.write("etc/default/grub.d/50-acs.cfg", f'GRUB_CMDLINE_LINUX="{words}"\n')
+    node.ok("update-grub && boot")
+    assert f"pci=disable_acs_redir=0000:7f:00.0;{path}" in node.read("proc/cmdline")
+    assert controls() == dict.fromkeys(controls(), 0x1D) | {address: 0x11}
+    node.ok("rm $GDR_ROOT/etc/default/grub.d/50-acs.cfg && update-grub && boot")
+    assert set(controls().values()) == {0x1D}
+
+
 def test_grubby_changes_every_entry_once(nodes: Nodes) -> None:
     node = nodes("rocky")
     change = 'grubby --update-kernel=ALL --args="iommu=pt intel_iommu=on" --remove-args=crashkernel'

@@ -42,9 +42,9 @@ _SETPCI = "setpci alone is lost at each boot and refused under lockdown"
     impact=Impact.SLOW,
     roles=_BARE_METAL,
     source="drivers/pci/p2pdma.c, pci_bridge_has_acs_redir; NCCL user guide, PCI ACS",
-    fix="ACS off in the BIOS; or pci=disable_acs_redir= for these bridges (kernel 4.20) or "
-    "pci=config_acs= (6.11; with several devices from about 6.14), quoted for GRUB because "
-    "of the semicolons; " + _SETPCI,
+    fix="provision does: pci=disable_acs_redir= for these bridges (kernels 4.19 to 6.10) or "
+    "pci=config_acs= (6.12.23, 6.13.11, 6.14.2, 6.15 and later), quoted for GRUB because of the "
+    "semicolons, and a unit that runs early on other kernels; or ACS off in the BIOS; " + _SETPCI,
 )
 def redirect(node: Node, want: Want) -> Finding:
     """No bridge between a GPU and an HCA below a common switch redirects peer traffic.
@@ -74,7 +74,8 @@ def redirect(node: Node, want: Want) -> Finding:
         return failed(
             f"{len(told)} of {len(bridges)} bridges on GPU-HCA paths redirect",
             expected="ReqRedir, CmpltRedir and EgressCtrl clear on each",
-            hint=f'ACS off in the BIOS, or boot with "{disable_acs_redir(addresses)}"; {_SETPCI}',
+            hint=f"provision, or ACS off in the BIOS, or boot with "
+            f'"{disable_acs_redir(addresses)}"; {_SETPCI}',
             details=tuple(f"{address}: {bits}" for address, bits in told),
         )
     return passed(
@@ -86,8 +87,9 @@ def redirect(node: Node, want: Want) -> Finding:
     "acs.mask",
     impact=Impact.SLOW,
     source="linux-rdma/rdma-core kernel-boot/rdma_topo",
-    fix="boot with the pci=config_acs= that rdma_topo write-grub-acs writes (rdma-core 61, kernel "
-    "6.11; with several devices from about 6.14); no IOMMU group can be changed by hand",
+    fix="boot with the pci=config_acs= that provision, or rdma_topo write-grub-acs (rdma-core 61), "
+    "writes (kernel 6.12.23, 6.13.11, 6.14.2, 6.15 and later); no IOMMU group can be changed by "
+    "hand",
 )
 def mask(node: Node, want: Want) -> Finding:
     """Bridges and IOMMU groups are as the platform wants them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from toolkit.demo.elf import head
 from toolkit.demo.machine import Machine, functions, gpus, hcas
+from toolkit.demo.pci import ACS_REDIRECT
 from toolkit.demo.recipe import Family, Recipe
 from toolkit.demo.tree import Tree
 
@@ -75,6 +76,8 @@ def inside(recipe: Recipe) -> Tree:
     tree.text(".node/gpus", _gpu_rows(machine))
     tree.text(".node/topology", topology(machine))
     tree.line(".node/ofed-info", recipe.ofed_info)
+    if machine.acs & ACS_REDIRECT:
+        tree.text(".node/acs", _registers(machine))
     tree.text("proc/cpuinfo", "".join(_CPU.format(number=number) for number in (0, 1)))
     tree.folder("proc/sys/kernel/random")
     tree.folder("proc/1")
@@ -85,6 +88,20 @@ def inside(recipe: Recipe) -> Tree:
     if recipe.family is Family.ARCH:
         tree.line(".node/kernel", recipe.kernel)
     return tree
+
+
+def _registers(machine: Machine) -> str:
+    """Address, path as kernel arguments name it, and what ACS control holds under an IOMMU."""
+    parents = {each.address: each.parent for each in functions(machine)}
+    lines = []
+    for each in functions(machine):
+        chain = [each.address]
+        while parents.get(chain[0]):
+            chain.insert(0, parents[chain[0]])
+        path = "/".join((chain[0], *(one.rpartition(":")[2] for one in chain[1:])))
+        if each.acs is not None:
+            lines.append(f"{each.address} {path} {each.acs}\n")
+    return "".join(lines)
 
 
 def lspci(machine: Machine) -> str:
