@@ -116,9 +116,7 @@ def _acts(trigger: Trigger, asking: list[Change], node: Node, family: Family) ->
             command, undo, early = started(asking)
             yield Act(trigger, command, undo=tuple((When(w), c) for w, c in undo), early=early)
         case _:
-            for command in _derived(trigger, kernels, family):
-                # It derives its result from files: run again, it takes itself back.
-                yield Act(trigger, command, keeps, ((When.KEPT, command),))
+            yield from _again(trigger, kernels, family, keeps)
 
 
 def _can_rebuild(node: Node, changes: Sequence[Change]) -> bool:
@@ -132,6 +130,19 @@ def _asked_for(asking: list[Change], node: Node) -> tuple[str, ...]:
     named = [kernel_of(change.path) for change in asking]
     general = kernels_of(node) if "" in named or not named else ()
     return tuple(dict.fromkeys((*general, *filter(None, named))))
+
+
+def _again(
+    trigger: Trigger, kernels: tuple[str, ...], family: Family, keeps: tuple[str, ...]
+) -> Iterator[Act]:
+    """What derives its result from files: run again, it takes itself back."""
+    for number, command in enumerate(_derived(trigger, kernels, family)):
+        words = command
+        if trigger is Trigger.REBUILD_INITRAMFS:
+            # A word of apply.sh: looks into what the command made, or gives back the old one.
+            image = family.initramfs_file.format(kernel=kernels[number])
+            words = ("initramfs", kernels[number], image, *command)
+        yield Act(trigger, words, keeps, ((When.KEPT, command),))
 
 
 def _derived(trigger: Trigger, kernels: tuple[str, ...], family: Family) -> tuple[Command, ...]:

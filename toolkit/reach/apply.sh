@@ -1,6 +1,6 @@
 #!/bin/sh
 # Carries out one bundle on one node, takes back what a run did, or reboots the node. Runs
-# under dash, busybox and bash. In a bundle, lock.sh and undo.sh stand above these lines.
+# under dash, busybox and bash. In a bundle, lock.sh, undo.sh and initramfs.sh stand above.
 #
 #   apply.sh apply WAIT end                       the bundle that lies beside it
 #   apply.sh rollback RUN|last|all WAIT end
@@ -113,7 +113,10 @@ trigger() { # trigger CALL
     if [ "$pass" = check ]; then
         printf '%s\n' "$1" >>"$run/owed"
         eval "set -- $1" # quoted by who made the bundle
-        case $2 in reload | rebuild) return ;; esac # the second is placed by the bundle itself
+        case $2 in
+            reload | rebuild) return ;; # the second is placed by the bundle itself
+            initramfs) shift 3 ;;       # a word of ours, and what it calls
+        esac
         [ -n "$(locate "$2")" ] || refuse 127 "$2: the node has no such command"
         return
     fi
@@ -148,7 +151,11 @@ call() { # call CALL: runs it, with its output as it comes, then its frame
 }
 
 run_there() { # run_there COMMAND...: the node's own, by its full path
-    if [ "$1" = reload ]; then "$@"; return; fi
+    case $1 in reload | initramfs)
+        "$@"
+        return
+        ;;
+    esac
     if [ "$1" = rebuild ] && [ -z "$root" ]; then # a simulated node has one among its commands
         shift
         /usr/lib/gdr-toolkit/rebuild "$@"
