@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -95,3 +96,9 @@ def gdr(
     ran = Ran(done.returncode, done.stdout, done.stderr)
     assert not check or ran.status == 0, f"{verb} {words}: {ran.status}\n{ran.out}\n{ran.err}"
     return ran
+
+
+def verdicts(ran: Ran) -> dict[str, tuple[str, str]]:
+    """What a verb said with --json of its one host: status and finding by check."""
+    [host] = json.loads(ran.out)["hosts"]
+    return {each["check"]: (each["status"], each["found"]) for each in host["verdicts"]}

@@ -8,7 +8,7 @@ import pytest
 
 from dev.lab import pcitree
 from dev.lab.machine import Guest
-from tests.machine.pool import Guests, gdr
+from tests.machine.pool import Guests, gdr, verdicts
 from tests.machine.specs import AMD, GPU, GPU_PORT, HCA, HGX, INTEL, NEWER
 
 pytestmark = pytest.mark.machine
@@ -79,3 +79,14 @@ def test_the_second_kernel_boots_the_same_system(guests: Guests) -> None:
     assert guest.run("uname -r").out.startswith("6.12.")
     assert _acs(guest, GPU_PORT) == 0x1D
     assert set(guest.groups().values()) == {"DMA-FQ"}
+
+
+def test_soft_roce_is_an_hca_of_the_guests_own_port(guests: Guests) -> None:
+    guest = guests.shared(INTEL)
+    guest.run("modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0")
+    try:
+        assert "PORT_ACTIVE" in guest.run("ibv_devinfo -d rxe0").out
+        told = verdicts(gdr(guest, "doctor", "--json"))
+        assert "rxe0" in str(told), told
+    finally:
+        guest.run("rdma link delete rxe0 && modprobe -r rdma_rxe")
