@@ -86,7 +86,12 @@ def gdr(
     done = subprocess.run(
         (sys.executable, "-m", "toolkit.cli", verb, *given, *words),
         cwd=ROOT,
-        env={**os.environ, "XDG_STATE_HOME": str(state), "XDG_CACHE_HOME": str(state / "cache")},
+        env={
+            **os.environ,
+            "XDG_STATE_HOME": str(state),
+            "XDG_CACHE_HOME": str(state / "cache"),
+            "GDR_PATIENCE": str(factor()),
+        },
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

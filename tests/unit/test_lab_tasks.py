@@ -16,6 +16,7 @@ from dev.lab.machine import Guest
 from dev.lab.monitor import LabError
 from dev.tools import Tool
 from tests.builds.mirrors import NotToBeHad
+from toolkit.cli.options import VerbTask, signature
 from toolkit.errors import ExitCode
 
 
@@ -28,9 +29,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _code(task: object, **given: object) -> ExitCode:
-    assert callable(task)
+    assert isinstance(task, VerbTask)
+    keywords = list(signature(task.options).parameters.values())[1:]  # as Invoke would fill them
+    usual = {each.name: each.default for each in keywords}
     try:
-        task(Context(), **given)
+        task(Context(), **(usual | given))
     except Exit as end:
         return ExitCode(end.code)
     return ExitCode.OK

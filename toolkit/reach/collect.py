@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from toolkit.errors import TransportError, Unparsable
@@ -19,12 +20,24 @@ def probe_script() -> str:
     return "#!/bin/sh\n" + "\n".join((_HERE / file).read_text("utf-8") for file in files)
 
 
+def patience() -> float:
+    """By how much longer than nodes need a node is waited for: GDR_PATIENCE, or 1.
+
+    For nodes that are emulated, where all takes many times as long as on hardware.
+    """
+    try:
+        return max(1.0, float(os.environ.get("GDR_PATIENCE", "1")))
+    except ValueError:
+        return 1.0
+
+
 def collect(transport: Transport, *, limit_s: float = 90, sink: Sink = quiet) -> Evidence:
     """Run the probe on one node, in one round trip.
 
     What a login prints around it is not evidence. Where the connection was lost midway,
     what arrived is returned as incomplete: what is missing is unknown, the rest holds.
 
+    :param limit_s: multiplied by ``patience()``.
     :raises TransportError: nothing arrived, so there is nothing to judge.
     """
     lines: list[str] = []
@@ -34,7 +47,7 @@ def collect(transport: Transport, *, limit_s: float = 90, sink: Sink = quiet) ->
         sink(line)
 
     try:
-        result = transport.run(probe_script(), limit_s=limit_s, sink=keep)
+        result = transport.run(probe_script(), limit_s=limit_s * patience(), sink=keep)
     except TransportError:
         evidence = _read(transport.name, "\n".join([*lines, ""]))
         if not evidence.frames:
