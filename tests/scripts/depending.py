@@ -63,7 +63,7 @@ LINKS = {
 
 def put(root: Path, path: str, text: str) -> None:
     (root / path).parent.mkdir(parents=True, exist_ok=True)
-    (root / path).write_text(text)
+    (root / path).write_text(text, errors="surrogateescape")
 
 
 def make(root: Path) -> Path:
@@ -90,3 +90,56 @@ def process(root: Path, pid: int, name: str, *targets: str, uid: int = 1000) -> 
         link = root / f"proc/{pid}/fd/{number}"
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(target)
+
+
+# What a kernel and its tools do with modules, in a tree: who is used stays.
+_RMMOD = """#!/bin/sh
+cd "$GDR_ROOT" || exit
+[ ! -e slow ] || sleep 0.5
+echo "rmmod $1" >>calls
+if grep -qsx "$1" refuses; then echo "rmmod: ERROR: Module $1 is in use" >&2; exit 1; fi
+if [ -e away ]; then : >gone; fi
+grep -v "^$1 " proc/modules >modules.new
+mv modules.new proc/modules
+"""
+_MODPROBE = """#!/bin/sh
+cd "$GDR_ROOT" || exit
+echo "modprobe $1" >>calls
+if grep -qsx "$1" fails; then echo "modprobe: ERROR: could not insert '$1'" >&2; exit 1; fi
+echo "$1 9 0 - Live 0x0" >>proc/modules
+"""
+_IP = """#!/bin/sh
+echo "$*" >>"$GDR_ROOT/ip-calls"
+case $* in
+    'addr replace '*) [ -s "$GDR_ROOT/away" ] || rm -f "$GDR_ROOT/gone" ;;
+    '-o addr show to '*)
+        [ -e "$GDR_ROOT/gone" ] || echo '2: ens1np0    inet 198.51.100.7/24 scope global ens1np0' ;;
+    '-o addr show dev ens1np0 scope global')
+        printf '2: ens1np0    inet 198.51.100.7/24 brd 198.51.100.255 scope global ens1np0%s' '\\\\'
+        echo '       valid_lft forever preferred_lft forever' ;;
+    '-4 route show dev ens1np0')
+        echo 'default via 198.51.100.1 proto static '
+        echo '198.51.100.0/24 proto kernel scope link src 198.51.100.7 ' ;;
+    '-o route get '*) echo "$4 dev ens1np0 src 198.51.100.7" ;;
+esac
+"""
+_SYSTEMCTL = '#!/bin/sh\necho "systemctl $*" >>"$GDR_ROOT/calls"\n'
+_LOADED = """nvidia_peermem 9 0 - Live 0x0
+nvidia_uvm 9 0 - Live 0x0
+nvidia 9 2 nvidia_peermem,nvidia_uvm, Live 0x0
+nvme 9 1 - Live 0x0
+"""
+
+
+def reloadable(root: Path) -> Path:
+    """The same with the driver's modules, and commands that load and unload."""
+    put(root, "proc/modules", _LOADED)
+    names = ("nvidia_peermem", "nvidia_uvm", "nvidia", "nvme")
+    put(root, f"lib/modules/{KERNEL}/modules.dep", "".join(f"{each}.ko:\n" for each in names))
+    for name in names:
+        put(root, f"lib/modules/{KERNEL}/{name}.ko", "")
+    commands = {"rmmod": _RMMOD, "modprobe": _MODPROBE, "ip": _IP, "systemctl": _SYSTEMCTL}
+    for name, text in commands.items():
+        put(root, f"bin/{name}", text)
+        (root / "bin" / name).chmod(0o755)
+    return root

@@ -212,7 +212,8 @@ def _users(holding: Holding, gone: frozenset[str]) -> Iterator[Obstacle]:
             held = ", ".join(user.devices[:3]) + (", ..." if len(user.devices) > 3 else "")
             kind = Kind.DAEMON if user.daemon else Kind.JOB
             hint = "stop its service first" if user.daemon else "let it end, or drain the node"
-            yield Obstacle(kind, user.name, f"{user} has {held} open", hint)
+            name = user.name if "," not in user.name else str(user.pid)  # it joins words of --over
+            yield Obstacle(kind, name, f"{user} has {held} open", hint)
 
 
 def _kernel(holding: Holding, gone: frozenset[str]) -> Iterator[Obstacle]:

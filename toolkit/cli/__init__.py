@@ -21,6 +21,7 @@ from toolkit.cli import (
     looking,
     past,
     provisioning,
+    reloading,
     topology,
 )
 from toolkit.errors import ExitCode
@@ -34,6 +35,7 @@ VERBS = (
     changing.rollback,
     past.history,
     past.undo,
+    reloading.reload,
     building.build,
     enrolling.enrol,
     capturing.capture,

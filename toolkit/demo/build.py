@@ -58,6 +58,7 @@ def environment(node: Path) -> dict[str, str]:
         "USER": user,
         "LOGNAME": user,
         "SHELL": "/bin/sh",
+        "SSH_CONNECTION": "198.51.100.5 50022 192.0.2.17 22",
     }
 
 

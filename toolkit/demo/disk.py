@@ -62,6 +62,7 @@ def disk(recipe: Recipe) -> Tree:
     tree.text("etc/os-release", _OS_RELEASE[recipe.family])
     tree.text("etc/security/limits.conf", _LIMITS_CONF)
     tree.text("etc/systemd/system.conf", _SYSTEM_CONF)
+    tree.text("etc/passwd", "root:x:0:0::/root:/bin/sh\nmaria:x:1000:1000::/home/maria:/bin/sh\n")
     tree.text("etc/modprobe.d/nvidia-graphics-drivers.conf", "blacklist nouveau\n")
     tree.text("etc/modprobe.d/mlnx.conf", "options mlx5_core probe_vf=1\n")
     tree.text(_DKMS_HOOK[recipe.family], "#!/bin/sh\n# calls dkms autoinstall\n")

@@ -81,10 +81,15 @@ def inside(recipe: Recipe) -> Tree:
     tree.text("proc/cpuinfo", "".join(_CPU.format(number=number) for number in (0, 1)))
     tree.folder("proc/sys/kernel/random")
     tree.folder("proc/1")
+    tree.text("proc/self/mountinfo", "25 1 259:2 / / rw - ext4 /dev/nvme0n1p2 rw\n")
     if gpus(machine):
         for pid, name in ((1702, "nvidia-persiste"), (1811, "nv-fabricmanage")):
             tree.line(f"proc/{pid}/comm", name)
             tree.line(f"proc/{pid}/limits", _LIMIT)
+            _process(tree, pid, name, 0, f"system.slice/{name}.service", "/dev/nvidia0")
+    if recipe.job:
+        group = "system.slice/slurmstepd.scope/job_2207/step_0/user/task_0"
+        _process(tree, 40962, "python3", 1000, group, "/dev/nvidia0", "/dev/infiniband/uverbs0")
     if recipe.family is Family.ARCH:
         tree.line(".node/kernel", recipe.kernel)
     return tree
@@ -102,6 +107,14 @@ def _registers(machine: Machine) -> str:
         if each.acs is not None:
             lines.append(f"{each.address} {path} {each.acs}\n")
     return "".join(lines)
+
+
+def _process(tree: Tree, pid: int, name: str, uid: int, group: str, *devices: str) -> None:
+    ids = "\t".join([str(uid)] * 4)
+    tree.text(f"proc/{pid}/status", f"Name:\t{name}\nPPid:\t1\nUid:\t{ids}\n")
+    tree.line(f"proc/{pid}/cgroup", f"0::/{group}")
+    for number, device in enumerate(devices, start=3):
+        tree.link(f"proc/{pid}/fd/{number}", device)
 
 
 def lspci(machine: Machine) -> str:

@@ -42,7 +42,7 @@ _ROCKY = Recipe(
 _BY_NAME = (  # not part of "demo"
     Recipe("acs", machine=Machine(acs=ACS_REDIRECT)),
     Recipe("nogpu", machine=Machine(gpus=False, pairs=2, nvswitches=0)),
-    Recipe("hang", hangs=("nvidia-smi",)),
+    Recipe("hang", hangs=("nvidia-smi",), job=True),
     Recipe("noroot", user="ops"),
     Recipe(
         "arch",

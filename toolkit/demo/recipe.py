@@ -36,6 +36,7 @@ class Recipe:
     hooks: bool = True  # provision was here before: what rebuilds nvidia-peermem is there
     memlock: bool = True  # locked memory is unlimited, for logins and services
     user: str = "root"  # who logs in
+    job: bool = False  # somebody's job is at work, with a GPU and an HCA open
     hangs: tuple[str, ...] = ()  # commands that never answer
 
     @property

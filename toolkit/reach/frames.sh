@@ -23,7 +23,8 @@ frame() { # frame KEY STATE SOURCE
     printf '= %s %s %s\n' "$1" "$2" "$3"
 }
 
-bars() { # bars TEXT: each line behind a bar
+bars() { # bars [TEXT]: each line behind a bar; without it what comes on the standard input
+    [ $# -gt 0 ] || set -- "$(cat)"
     [ -n "$1" ] || return 0
     # Most frames are short: without a pipe, a probe has a hundred processes fewer.
     if [ -n "$has_awk" ] && [ "${#1}" -gt 600 ]; then

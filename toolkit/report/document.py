@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from toolkit import __version__
 from toolkit.change.enrolment import Enrolling
 from toolkit.change.plan import Plan
+from toolkit.change.reloading import Reloading
 from toolkit.checks.breakages import Known
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.chosen import Chosen
@@ -38,6 +39,7 @@ class Told:
     rebooted: bool = False
     forecast: Forecast | None = None  # doctor --kernel, --next-boot
     enrolling: Enrolling | None = None  # enrol
+    reloading: Reloading | None = None  # reload
 
 
 def document(
@@ -80,6 +82,7 @@ def _host(outcome: Outcome[Told]) -> dict[str, Json]:
         "rebooted": told.rebooted,
         "forecast": _forecast(told.forecast) if told.forecast else None,
         "enrolment": _enrolment(told.enrolling) if told.enrolling else None,
+        "reload": _reload(told.reloading) if told.reloading else None,
         "known": [_known(each) for each in judged.known] if judged else [],
         "chosen": [_chosen(each) for each in judged.chosen] if judged else [],
     }
@@ -91,6 +94,21 @@ def _enrolment(enrolling: Enrolling) -> dict[str, Json]:
         "found": enrolling.found,
         "secure_boot": enrolling.secure_boot.value,
         "todo": enrolling.todo,
+    }
+
+
+def _reload(told: Reloading) -> dict[str, Json]:
+    return {
+        "result": told.result.value,
+        "unload": list(told.reload.unload),
+        "load": list(told.reload.load),
+        "obstacles": [
+            {"kind": each.kind.value, "text": each.text, "hint": each.hint, "over": each.word}
+            for each in told.reload.obstacles
+        ],
+        "over": list(told.reload.over),
+        "steps": list(told.steps),
+        "missing": list(told.missing),
     }
 
 

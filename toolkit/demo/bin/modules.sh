@@ -96,6 +96,13 @@ $(grep -azE '^((version|srcversion|vermagic|depends|license)=|(ib|nvidia_p2p)_[a
 EOF
 }
 
+take_out() { # take_out NAME: and what its loading made appear
+    rm -rf "$root/sys/module/$1" "$inside/live/$1" "$root"/sys/module/*/holders/"$1"
+    [ -e "$inside/load/$1.tar" ] || return 0
+    tar -tf "$inside/load/$1.tar" | (cd "$root" && xargs rm -f)
+    [ "$1" != nvidia ] || rm -rf "$root/proc/driver/nvidia"
+}
+
 flush_modules() { # /proc/modules, /proc/kallsyms and the counts, from /sys/module
     rm -f "$root"/sys/module/*/refcnt
     listed='' symbols=''

@@ -1,0 +1,105 @@
+"""A reboot in place of a reload: never under somebody's job, and proven by the boot id."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.holdings import evidence, user
+from toolkit.change.reload import read_over, read_what
+from toolkit.change.reloading import Result
+from toolkit.errors import TransportError
+from toolkit.evidence import Evidence
+from toolkit.flow import reload as flow
+from toolkit.flow.access import Access, Fleet
+from toolkit.flow.reload import Asked, look, reload_nodes
+from toolkit.hosts import Host
+from toolkit.reach.reload import Done
+
+OVER_HCA = {"ways": "session 192.0.2.1 ens1np0\n"}
+JOB = {"users": user(7, "python3", "/dev/infiniband/uverbs0")}
+
+
+class Silent:
+    """A transport that nobody runs anything on."""
+
+    name = "gpu01"
+
+    def run(self, script: str, **_: object) -> None:
+        raise AssertionError(script)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class World:
+    """One node that says ``texts``; what is done to it is kept."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.texts: dict[str, str] = {}
+        self.rebooted: list[str] = []
+        self.ran: list[str] = []
+        self.lost = False
+        self.fleet = Fleet((Host("gpu01"),), lambda _: Silent(), Access())  # type: ignore[arg-type,return-value] # never asked
+        monkeypatch.setattr(flow, "ask", lambda _: self.says())
+        monkeypatch.setattr(flow, "reboot", lambda _, boot, **__: self.rebooted.append(boot))
+        monkeypatch.setattr(
+            "toolkit.flow.reload.reach.carry_out", lambda _, text, **__: self.carry_out(text)
+        )
+        monkeypatch.setattr("toolkit.flow.reload.time.sleep", lambda _: None)
+
+    def says(self) -> Evidence:
+        return evidence(self.texts)
+
+    def carry_out(self, text: str) -> tuple[Done, Evidence]:
+        self.ran.append(text)
+        if self.lost:
+            raise TransportError("gpu01: gone")
+        return Done((), frozenset(self.says().text("modules").split())), self.says()
+
+    def bring(self, what: str, over: str = "", *, reboot: bool) -> Result:
+        asked = Asked(read_what(what), read_over(over), reboot)
+        [outcome] = reload_nodes(self.fleet, look(self.fleet, asked), asked)
+        return outcome.get().result
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+def test_a_refused_node_reboots_where_that_was_said(world: World) -> None:
+    world.texts = OVER_HCA
+    assert world.bring("rdma", reboot=False) is Result.REFUSED
+    assert world.rebooted == []
+    assert world.bring("rdma", reboot=True) is Result.REBOOTED
+    assert world.rebooted == ["11111111-2222-3333-4444-555555555555"]
+    assert world.ran == []
+
+
+def test_a_node_with_a_job_does_not(world: World) -> None:
+    world.texts = OVER_HCA | JOB
+    assert world.bring("rdma", reboot=True) is Result.REFUSED
+    assert world.rebooted == []
+
+
+def test_unless_the_job_was_named(world: World) -> None:
+    world.texts = OVER_HCA | JOB
+    assert world.bring("rdma", "job:python3", reboot=True) is Result.REBOOTED
+
+
+def test_a_node_that_can_be_reloaded_is_not_rebooted(world: World) -> None:
+    assert world.bring("rdma", reboot=True) is Result.RELOADED
+    assert world.rebooted == []
+
+
+def test_over_our_own_interface_the_node_is_waited_for(world: World) -> None:
+    world.texts, world.lost = OVER_HCA, True
+    assert world.bring("rdma", "ssh:ens1np0", reboot=True) is Result.RELOADED
+    assert len(world.ran) == 1
+    assert " ens1np0 end\n" in world.ran[0]
+
+
+def test_a_connection_lost_elsewhere_is_an_error(world: World) -> None:
+    world.lost = True
+    with pytest.raises(TransportError, match="gone"):
+        world.bring("rdma", reboot=True)

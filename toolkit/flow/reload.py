@@ -1,0 +1,156 @@
+"""Take modules out and put them back, where nobody depends on them; else say who does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from toolkit.change.reload import Reload, reload_of
+from toolkit.change.reloading import Reloading, Result, first_result
+from toolkit.errors import Outcome, TransportError
+from toolkit.evidence import Evidence
+from toolkit.facts.holding import parse_holding
+from toolkit.flow.access import Fleet
+from toolkit.flow.each import on_each
+from toolkit.hosts import Host
+from toolkit.reach import reload as reach
+from toolkit.reach.holding import ask
+from toolkit.reach.reboot import reboot
+from toolkit.reach.transport import Sink, Transport
+
+ROUNDS = 3  # that a node may change under our hands; monitoring opens a GPU now and then
+BACK_S = 300.0  # from a lost connection to the node's answer, where it may have rebooted
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the operator asked for."""
+
+    roots: tuple[str, ...]
+    over: frozenset[str] = frozenset()
+    reboot: bool = False  # nodes may be rebooted where a live reload is refused
+    wait_s: int = 60  # for another run's lock
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A node as it was judged."""
+
+    look: Evidence
+    reloading: Reloading
+
+
+def look(fleet: Fleet, asked: Asked) -> list[Outcome[Looked]]:
+    """Who depends on the modules on each node; changes nothing."""
+
+    def work(_: Host, transport: Transport) -> Looked:
+        return _judge(fleet, ask(transport), asked)
+
+    return on_each(fleet, "looking at who depends", work)
+
+
+def reload_nodes(
+    fleet: Fleet, looked: Sequence[Outcome[Looked]], asked: Asked
+) -> list[Outcome[Reloading]]:
+    """Reload those where nothing stands in the way; the others stay as they are."""
+    before = {each.host: each.value for each in looked if each.value is not None}
+    todo = {Result.READY, Result.WOULD_REBOOT}
+    meant = [
+        host
+        for host in fleet.hosts
+        if host.name in before and before[host.name].reloading.result in todo
+    ]
+
+    def work(host: Host, transport: Transport) -> Reloading:
+        return _bring(fleet, host, transport, before[host.name], asked)
+
+    done: dict[str, Outcome[Reloading]] = {}
+    if meant:
+        done = {each.host: each for each in on_each(fleet, "reloading", work, hosts=meant)}
+    return [done.get(each.host) or seen(each) for each in looked]
+
+
+def seen(looked: Outcome[Looked]) -> Outcome[Reloading]:
+    """What is told of a node that was only looked at."""
+    return Outcome(looked.host, looked.value.reloading if looked.value else None, looked.error)
+
+
+def _judge(fleet: Fleet, evidence: Evidence, asked: Asked) -> Looked:
+    holding = parse_holding(evidence)
+    by_ssh = fleet.access.transport != "local"
+    found = reload_of(holding, asked.roots, asked.over, ssh=by_ssh)
+    result = first_result(found, reboot=asked.reboot)
+    return Looked(evidence, Reloading(result, found, holding))
+
+
+def _bring(fleet: Fleet, host: Host, transport: Transport, now: Looked, asked: Asked) -> Reloading:
+    """Reload or reboot, where the node is as it was judged; else judge it again.
+
+    :raises Changed: it does not come to rest.
+    """
+    for left in reversed(range(ROUNDS)):
+        if now.reloading.result is not Result.READY:
+            break
+        found = now.reloading.reload
+        text = reach.script(now.look, found.unload, found.load, found.ours, asked.wait_s)
+        try:
+            done, _ = reach.carry_out(transport, text, sink=_log(fleet, host))
+        except reach.Changed as why:
+            if not left:
+                raise
+            now = _judge(fleet, why.look, asked)
+            continue
+        except TransportError:
+            if not found.ours:
+                raise
+            done = _after_silence(transport, found)
+        return _told(now.reloading, done)
+    if now.reloading.result is Result.WOULD_REBOOT:
+        reboot(transport, now.reloading.holding.boot_id, note=_note(fleet, host))
+        return replace(now.reloading, result=Result.REBOOTED)
+    return now.reloading
+
+
+def _told(reloading: Reloading, done: reach.Done) -> Reloading:
+    missing = tuple(each for each in reloading.reload.load if each not in done.loaded)
+    bad = missing or not all(step.ok for step in done.steps)
+    result = Result.FAILED if bad else Result.RELOADED
+    if done.rebooting:
+        result = Result.REBOOTED
+    return replace(reloading, result=result, steps=tuple(map(str, done.steps)), missing=missing)
+
+
+def _after_silence(transport: Transport, found: Reload) -> reach.Done:
+    """Our own interface went, as was agreed: wait for the node, and look what it has.
+
+    :raises TransportError: it is not back in time.
+    """
+    end = time.monotonic() + BACK_S
+    while True:
+        transport.close()
+        try:
+            loaded = parse_holding(ask(transport)).modules
+        except TransportError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(2)
+            continue
+        if all(each in loaded for each in found.load) or time.monotonic() > end:
+            return reach.Done((), frozenset(loaded))
+        time.sleep(2)
+
+
+def _note(fleet: Fleet, host: Host) -> Sink:
+    return lambda text: fleet.access.progress.note(host.name, text)
+
+
+def _log(fleet: Fleet, host: Host) -> Sink:
+    """Pass on each step as it ends."""
+
+    def line(text: str) -> None:
+        words = text.split(" ", 3)
+        if words[0] == "=" and len(words) == 4 and words[1][0].isdigit():
+            fleet.access.progress.note(host.name, words[3][:80])
+
+    return line
