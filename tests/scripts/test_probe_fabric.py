@@ -194,3 +194,16 @@ def test_nvidia_smi_is_not_asked_where_it_would_load_the_driver(tree: Path, tmp_
         assert evidence.frame(key).state is State.ABSENT
         assert "would load the driver" in evidence.frame(key).source
     assert not (tmp_path / "asked").exists()
+
+
+def test_ibv_devinfo_is_not_asked_where_it_would_load_ib_core(tree: Path, tmp_path: Path) -> None:
+    """The kernel loads net-pf-16-proto-20, which is ib_core, for whoever opens that socket."""
+    root = shutil.copytree(tree, tmp_path / "root")
+    (root / "bin/ibv_devinfo").write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
+    (root / "bin/ibv_devinfo").chmod(0o755)
+    assert probed(("dash", "-s"), root).frame("ibv-devinfo").state is State.OK
+    (tmp_path / "asked").unlink()
+    shutil.rmtree(root / "sys/class/infiniband")
+    frame = probed(("dash", "-s"), root).frame("ibv-devinfo")
+    assert (frame.state, frame.source) == (State.ABSENT, "ibv_devinfo, which would load ib_core")
+    assert not (tmp_path / "asked").exists()
