@@ -65,6 +65,8 @@ class Artefact:
     removed: tuple[Trigger, ...] = ()  # work that its removal calls for
     families: frozenset[str] = frozenset({"debian", "rhel", "suse"})
     mode: int = 0o644
+    derived: bool = False  # the system derives the file from others: nothing of ours is placed
+    modules: tuple[str, ...] = ()  # how the names of those begin that its triggers make anew
     chosen: Chooser | None = None  # in place of values: a build at hand, or what then differs
     asking: tuple[Contributor, ...] = ()  # who may put kernel arguments into it, in place of values
     told: Told | None = None  # what the template needs for those arguments

@@ -97,6 +97,7 @@ ARTEFACTS = (
         _BUILD,
         _BUILT,
         needs=_HEADERS,
+        modules=("nvidia",),
     ),
     Artefact(
         "dkms.peermem",
@@ -108,6 +109,7 @@ ARTEFACTS = (
         _BUILT,
         needs=_HEADERS,
         removed=_UNBUILD,
+        modules=("nvidia_peermem",),
     ),
     Artefact(
         "dkms.peermem-before",

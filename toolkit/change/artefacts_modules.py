@@ -174,14 +174,23 @@ def _lost(node: Node, want: Want) -> tuple[str, ...]:
     )
 
 
+def held_early(node: Node, names: tuple[str, ...]) -> bool:
+    """Whether an initramfs that was listed holds modules whose names begin so."""
+    kernels = {node.kernel, *(each.release for each in node.kernels if each.image)}
+    return any(name.startswith(names) for kernel in kernels for name in _held(node, kernel))
+
+
 def _initramfs(node: Node, kernel: str, module: str) -> tuple[Trigger, ...]:
     """An initramfs that holds the module has to get the new one."""
+    return (Trigger.REBUILD_INITRAMFS,) if module in _held(node, kernel) else ()
+
+
+def _held(node: Node, kernel: str) -> set[str]:
     try:
         image = image_of(node, kernel)
     except (NoEvidence, Unparsable):
-        return ()
-    held = {module_name(path) for path in image.modules.values()} if image else set()
-    return (Trigger.REBUILD_INITRAMFS,) if module in held else ()
+        return set()
+    return {module_name(path) for path in image.modules.values()} if image else set()
 
 
 def _companion(part: Part, module: str) -> Chooser:

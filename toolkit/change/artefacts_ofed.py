@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from toolkit.builds.model import PEERMEM
 from toolkit.change.artefact import Artefact, Trigger
+from toolkit.change.distros import family_of
 from toolkit.errors import NoEvidence, Unsupported
 from toolkit.facts.node import Node
 from toolkit.facts.ofed import OFA
@@ -68,11 +69,27 @@ def ofed_before_inbox(node: Node, _want: Want) -> Mapping[str, str] | None:
         raise NoEvidence(f"OFED's ib_core is not on disk for {node.kernel}")
     folder = core[0].rpartition("/")[0]
     if not any(each.startswith(f"{folder}/ib_uverbs.ko") for each in paths):
+        if ofed_chosen(node):
+            return None
         raise Unsupported(
             f"OFED's modules lie in several folders below {root}",
             hint="its packages order them in /etc/depmod.d/zz01-mlnx-ofa_kernel*.conf: reinstall",
         )
     return {"folder": folder, "modules": OFED_MODULES}
+
+
+def ofed_chosen(node: Node) -> bool:
+    """Whether modprobe takes all of OFED's modules, for the running kernel."""
+    files = node.rdma_files.values()
+    return bool(files) and all(each.origin == "out-of-tree" for each in files)
+
+
+def image_with_ofed(node: Node, _want: Want) -> Mapping[str, str] | None:
+    """Where only the initramfs, or what was loaded from it, is not as modprobe would have it."""
+    if node.ofed.flavour is OfedFlavour.INBOX or not ofed_chosen(node):
+        return None
+    image = family_of(node.distro).initramfs_file.format(kernel=node.default_kernel)
+    return {"image": image.removeprefix("/boot/")}
 
 
 def openibd_with_peers(node: Node, want: Want) -> Mapping[str, str] | None:
@@ -122,6 +139,7 @@ OFED = (
         (Trigger.BUILD_DKMS, Trigger.DEPMOD),
         ("ofed.kernel_match",),
         needs=("kernel.headers",),
+        modules=("mlx", "ib_", "iw_", "rdma_"),
     ),
     Artefact(
         "ofed.force",
@@ -142,6 +160,16 @@ OFED = (
         _BOOT,
         ("modules.origin", "kernel.initrd_rdma"),
         removed=_BOOT,
+    ),
+    Artefact(
+        "ofed.initramfs",
+        "let the initramfs hold OFED's modules, or none",
+        "/boot/{image}",
+        "",
+        image_with_ofed,
+        (Trigger.REBUILD_INITRAMFS,),
+        ("modules.origin", "kernel.initrd_rdma"),
+        derived=True,
     ),
     Artefact(
         "openibd.peers",

@@ -21,12 +21,13 @@ from hashlib import sha256
 
 from toolkit.change.artefact import Artefact, Delivered, Told, Trigger
 from toolkit.change.artefacts import ARTEFACTS
-from toolkit.change.artefacts_modules import still_of_use
+from toolkit.change.artefacts_modules import held_early, still_of_use
 from toolkit.change.boot_arguments import arguments_in, needed
 from toolkit.change.change import Action, Blocked, Change, Wanted
 from toolkit.change.distros import Family
 from toolkit.change.situation import Situation
 from toolkit.change.templates import render_path, render_text
+from toolkit.checks.check import Tense
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
 from toolkit.facts.node import Node
 from toolkit.facts.ours import Placed
@@ -37,7 +38,7 @@ def decide(here: Situation) -> None:
     """Fill in changes and what is blocked, artefact by artefact."""
     for artefact in ARTEFACTS:
         if here.family.name in artefact.families:
-            _decide(artefact, here)
+            (_derive if artefact.derived else _decide)(artefact, here)
     for artefact, path in here.idle:
         failing = here.failing(artefact.proofs)
         if not here.mended.issuperset(failing):
@@ -74,6 +75,36 @@ def _decide(artefact: Artefact, here: Situation) -> None:
         return
     here.changes.append(change)
     here.mended.update(artefact.proofs)
+
+
+def _derive(artefact: Artefact, here: Situation) -> None:
+    """The system's own file is made again where a proof fails that nothing else here mends.
+
+    What fails of the present, and not of the next boot, is mended by that boot alone.
+    """
+    failing = tuple(each for each in here.failing(artefact.proofs) if each not in here.mended)
+    values = artefact.values(here.node, here.want) if failing else None
+    if values is None:
+        return
+    tenses = {here.verdicts[each].check.tense for each in failing}
+    change = Change(
+        artefact=artefact.id,
+        title=artefact.title,
+        path=render_path(artefact.path, values),
+        action=Action.TRIGGER,
+        text="",
+        mode=0,
+        old=None,
+        old_text=None,
+        triggers=(
+            *(artefact.then if Tense.AT_BOOT in tenses else ()),
+            *((Trigger.REBOOT,) if Tense.NOW in tenses else ()),
+        ),
+        why=here.found(failing),
+        values=values,
+    )
+    here.changes.append(change)
+    here.mended.update(failing)
 
 
 def _asked(artefact: Artefact, told: Told, here: Situation) -> Artefact:
@@ -153,7 +184,7 @@ def _change(
         mode=artefact.mode,
         old=old,
         old_text=_old_text(path, here.node) if old else None,
-        triggers=_then(content.then, here),
+        triggers=_then(artefact, content.then, here),
         why=reasons,
         values=content.values,
         data=content.data,
@@ -165,10 +196,15 @@ def _change(
     return _not_in_effect(change, artefact, here) if reasons else None
 
 
-def _then(triggers: tuple[Trigger, ...], here: Situation) -> tuple[Trigger, ...]:
+def _then(
+    artefact: Artefact, triggers: tuple[Trigger, ...], here: Situation
+) -> tuple[Trigger, ...]:
     """A module cannot be loaded into a stack that lacks its symbols, and a stack in use
-    cannot be exchanged under its users: then only the next boot brings both.
+    cannot be exchanged under its users: then only the next boot brings both. And what an
+    initramfs holds of the modules that are made anew would be loaded before them.
     """
+    if artefact.modules and held_early(here.node, artefact.modules):
+        triggers = tuple(sorted({*triggers, Trigger.REBUILD_INITRAMFS}))
     if Trigger.RELOAD_MODULES in triggers and here.failing(("ib.peer_symbol",)):
         rest = set(triggers) - {Trigger.RELOAD_MODULES} | {Trigger.REBOOT}
         return tuple(sorted(rest))
