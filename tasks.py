@@ -13,7 +13,10 @@ from toolkit.errors import ExitCode
 
 TEST = (
     Option(
-        "tier", "", "only these: lint,unit,scripts,modules,builds,machine,fleet,suites,wheel", "t"
+        "tier",
+        "",
+        "only these: lint,unit,scripts,modules,builds,machine,vagrant,fleet,suites,wheel",
+        "t",
     ),
     Option("install", False, "install the Debian packages that they need (apt-get, by sudo)"),
     Option("keyword", "", "only tests whose names match, as pytest's -k", "k"),

@@ -13,7 +13,7 @@ from enum import StrEnum
 from dev.tools import MARKS, SHELLCHECK, Tool
 from toolkit.errors import UsageError
 
-APART = ("tests/suites", "tests/wheel")
+APART = ("tests/vagrant", "tests/suites", "tests/wheel")
 NO_TESTS = 5  # pytest's exit status when nothing was selected
 
 
@@ -119,6 +119,11 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
             "machine",
             "nodes that boot: real GRUB, kernels, IOMMU groups and ACS registers under emulation",
             (_marked("machine", "machine and not sshd", machine, "--no-loadscope-reorder"),),
+        ),
+        Tier(
+            "vagrant",
+            "vagrant up with a box of our own, and the suites against it",
+            (_pytest("vagrant", "tests/vagrant", needs=MARKS["vagrant"], parallel=False),),
         ),
         Tier("fleet", "real OpenSSH servers on loopback", (_marked("fleet", "sshd", sshd),)),
         Tier("suites", "the suites that we ship", (_pytest("suites", "tests/suites"),)),

@@ -73,6 +73,17 @@ QEMU_IMG = Tool("qemu-img", "qemu-utils")
 SFDISK = Tool("sfdisk", "fdisk")
 GRUB = Tool("grub-mkimage", "grub-common")
 GRUB_PC = Tool("GRUB for BIOS", "grub-pc-bin", "usr/lib/grub/i386-pc/boot.img")
+IP = Tool("ip", "iproute2")
+NSENTER = Tool("nsenter", "util-linux")
+LIBVIRTD = Tool("libvirtd", "libvirt-daemon-system")
+VIRSH = Tool("virsh", "libvirt-clients")
+DNSMASQ = Tool("dnsmasq", "dnsmasq-base")
+VAGRANT = Tool("vagrant", "vagrant")
+VAGRANT_LIBVIRT = Tool(
+    "vagrant-libvirt",
+    "vagrant-libvirt",
+    "usr/share/rubygems-integration/all/specifications/vagrant-libvirt-*.gemspec",
+)
 PACKAGERS = (Tool("dpkg-deb", "dpkg"), Tool("rpmbuild", "rpm"), Tool("lintian", "lintian"))
 
 # What the marks of pyproject.toml stand for.
@@ -111,6 +122,10 @@ MARKS = {
         *(GCC, MODINFO, *PACKERS),
     ),
 }
+MARKS["vagrant"] = (
+    *MARKS["machine"],
+    *(VAGRANT, VAGRANT_LIBVIRT, LIBVIRTD, VIRSH, DNSMASQ, IP, NSENTER),
+)
 
 
 def missing(tools: Iterable[Tool]) -> tuple[Tool, ...]:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from dev import generate, reference
+from dev.lab import box
 from dev.run import ROOT
 from dev.tiers import table
 from toolkit import where
@@ -127,8 +128,15 @@ def test_boxes_are_read_by_ruby_as_toml_reads_them() -> None:
 
 def test_every_family_has_a_box() -> None:
     boxes = tomllib.loads((ROOT / "vagrant/boxes.toml").read_text()).values()
-    assert {box["family"] for box in boxes} == {family.name for family in FAMILIES}
-    assert all(set(box) == {"box", "family", "needs"} for box in boxes)
+    assert {row["family"] for row in boxes} == {family.name for family in FAMILIES}
+    assert all(set(row) == {"box", "family", "needs", "verified"} for row in boxes)
+
+
+def test_what_vagrant_up_starts_is_the_box_that_our_own_tests_start() -> None:
+    boxes = tomllib.loads((ROOT / "vagrant/boxes.toml").read_text())
+    assert [name for name, row in boxes.items() if row["verified"] == "here"] == [box.NAME]
+    assert next(iter(boxes)) == box.NAME
+    assert {row["verified"] for row in boxes.values()} == {"here", "no"}
 
 
 def test_folders_lie_inside_an_installed_package(tmp_path: Path) -> None:

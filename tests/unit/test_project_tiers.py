@@ -34,7 +34,7 @@ TESTS = Step("tests", ("pytest",), tests=True, parallel=True)
 
 def test_the_tiers_run_from_quick_to_slow() -> None:
     names = ["lint", "unit", "scripts", "modules", "builds"]
-    names += ["machine", "fleet", "suites", "wheel"]
+    names += ["machine", "vagrant", "fleet", "suites", "wheel"]
     assert [tier.name for tier in TIERS] == names
 
 
@@ -87,6 +87,7 @@ def test_a_tier_needs_what_the_marks_of_its_tests_stand_for() -> None:
     assert needs["scripts"] == set(MARKS["shell"])
     assert needs["modules"] == set(MARKS["modules"])
     assert needs["builds"] == set(MARKS["builds"])
+    assert needs["vagrant"] == set(MARKS["vagrant"])
     assert needs["unit"] == set()
 
 
@@ -98,7 +99,7 @@ def test_an_unknown_tier_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="no tier 'units'") as refused:
         choose(TIERS, "lint,units")
     assert refused.value.hint == (
-        "tiers: lint, unit, scripts, modules, builds, machine, fleet, suites, wheel"
+        "tiers: lint, unit, scripts, modules, builds, machine, vagrant, fleet, suites, wheel"
     )
 
 

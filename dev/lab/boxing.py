@@ -1,0 +1,73 @@
+"""The task vm.box: the box of our own, where the Vagrantfile looks for it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from dev import tools
+from dev.lab.box import NAME, box
+from dev.run import ROOT
+from dev.tools import MARKS, missing, sentence
+from tests.builds.mirrors import NotToBeHad
+from toolkit.cli.options import Option, Said
+from toolkit.cli.verb import verb
+from toolkit.errors import ExitCode, Unsupported, UsageError
+
+OURS = f"gdr-toolkit/{NAME}"  # as the Vagrantfile calls it
+OUT = ROOT / "vagrant" / f"{NAME}.box"
+MAKE = (
+    Option("out", "", f"the box's file; vagrant/{OUT.name} unless given"),
+    Option("install", False, "install the Debian packages that making it needs (apt-get)"),
+)
+
+
+@verb(MAKE)
+def box_(said: Said) -> ExitCode:
+    """Make a Vagrant box of Debian 12 from its packages, for vagrant-libvirt; needs root.
+
+    Vagrant takes it in place of the catalogue's box once it lies beside the Vagrantfile.
+
+    Examples:
+      invoke vm.box
+      cd vagrant && vagrant up
+    """
+    return put(said)
+
+
+def put(said: Said) -> ExitCode:
+    """Make the box, and put it where the Vagrantfile, or --out, says.
+
+    :raises Unsupported: it cannot be made here.
+    :raises UsageError: the place cannot be written.
+    """
+    if said.flag("install"):
+        tools.install(MARKS["machine"])
+    if lacks := missing(MARKS["machine"]):
+        raise Unsupported("a box " + sentence(lacks), hint="--install installs what is missing")
+    out = Path(said.text("out") or OUT)
+    if said.dry:
+        print(out)
+        return ExitCode.OK
+    try:
+        _copy(box(_tell), out)
+    except NotToBeHad as why:
+        raise Unsupported(f"no box: {why}", hint="see docs/vagrant.md") from why
+    print(out)
+    _tell(f"where Vagrant has one of that name: vagrant box add --force --name {OURS} {out}")
+    return ExitCode.OK
+
+
+def _copy(made: Path, out: Path) -> None:
+    """Whole or not at all: Vagrant may be looking."""
+    beside = out.with_name(f".{out.name}.part")
+    try:
+        shutil.copyfile(made, beside)
+        beside.replace(out)
+    except OSError as why:
+        raise UsageError(f"{out}: {why.strerror}", hint="name another with --out") from why
+
+
+def _tell(what: str) -> None:
+    print(f"vm: {what}", file=sys.stderr, flush=True)

@@ -1,0 +1,62 @@
+"""The task vm.box, without making a box: where it puts one, and what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dev.lab import boxing
+from tests.builds.mirrors import NotToBeHad
+from toolkit.cli.options import Said
+from toolkit.cli.verb import guarded
+from toolkit.errors import ExitCode
+
+
+def run(values: dict[str, str | int | bool], *, dry: bool = False) -> ExitCode:
+    return guarded(boxing.put, Said(values, dry=dry))
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A box that is there already; every tool is."""
+    file = tmp_path / "made"
+    file.write_bytes(b"box")
+    monkeypatch.setattr(boxing, "box", lambda _: file)
+    monkeypatch.setattr(boxing, "missing", lambda _: ())
+    return file
+
+
+def test_the_box_is_put_where_it_was_asked_for(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "my.box"
+    assert run({"out": str(out)}) is ExitCode.OK
+    assert out.read_bytes() == b"box"
+    assert [each.name for each in tmp_path.iterdir() if each.name.endswith(".part")] == []
+    said = capsys.readouterr()
+    assert said.out == f"{out}\n"
+    assert f"vagrant box add --force --name gdr-toolkit/debian12 {out}" in said.err
+
+
+def test_a_dry_run_makes_nothing(made: Path, tmp_path: Path) -> None:
+    assert run({"out": str(tmp_path / "my.box")}, dry=True) is ExitCode.OK
+    assert not (tmp_path / "my.box").exists()
+
+
+def test_a_place_that_cannot_be_written_is_told(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run({"out": str(tmp_path / "no" / "my.box")}) is ExitCode.USAGE
+    assert "my.box: No such file or directory" in capsys.readouterr().err
+
+
+def test_a_box_that_cannot_be_made_is_told_in_a_sentence(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(tell: object) -> Path:
+        raise NotToBeHad("mmdebstrap: no network")
+
+    monkeypatch.setattr(boxing, "box", fails)
+    assert run({"out": str(tmp_path / "my.box")}) is ExitCode.UNSUPPORTED
+    assert "error: no box: mmdebstrap: no network" in capsys.readouterr().err

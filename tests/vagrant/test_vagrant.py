@@ -1,0 +1,91 @@
+"""``vagrant up``, then the suites against ``vagrant://``: a real machine from a box of ours."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from dev.lab.box import box
+from dev.lab.machine import factor
+from tests.vagrant.ground import Ground, GroundError
+
+pytestmark = pytest.mark.vagrant
+
+UP_S = 120  # on an idle machine; multiplied by factor()
+SUITE_S = 90
+NAME = "debian12"
+HOST = f"vagrant://{NAME}"
+
+
+def tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@pytest.fixture(scope="module")
+def ground() -> Iterator[Ground]:
+    made = box(tell)
+    with Ground() as opened:
+        boxes = opened.folder / "boxes"
+        boxes.mkdir()
+        (boxes / f"{NAME}.box").symlink_to(made)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def up(ground: Ground) -> str:
+    """The machine, running; what ``vagrant up`` printed."""
+    began = time.monotonic()
+    status, printed = ground.run("vagrant", "up", "--no-tty", limit_s=UP_S * factor())
+    tell(f"vagrant up: {time.monotonic() - began:.0f} s")
+    if status:
+        raise GroundError(printed[-3000:])
+    # Who logs in while it still boots sees modules come between two questions.
+    settled = ("vagrant", "ssh", "--no-tty", "-c", "systemctl is-system-running --wait")
+    ground.run(*settled, limit_s=UP_S * factor())
+    return printed
+
+
+def toolkit(ground: Ground, *words: str) -> tuple[int, str]:
+    """The toolkit as its users run it, where Vagrant's machines can be reached."""
+    return ground.run(sys.executable, "-m", *words, limit_s=SUITE_S * factor())
+
+
+def test_up_without_a_name_starts_the_box_of_ours(up: str) -> None:
+    assert up.count("Bringing machine") == 1
+    assert "Bringing machine 'debian12' up with 'libvirt' provider" in up
+    assert "Adding box 'gdr-toolkit/debian12'" in up
+    assert "Machine booted and ready!" in up
+
+
+def test_the_shipped_suites_are_green(ground: Ground, up: str, tmp_path: Path) -> None:
+    known = Path.home() / ".ssh/known_hosts"
+    before = known.read_bytes() if known.exists() else b""
+    report, began = tmp_path / "report.xml", time.monotonic()
+    words = ("--pyargs", "toolkit.suites", "--hosts", HOST, "-q", f"--junitxml={report}")
+    status, printed = toolkit(ground, "pytest", *words, "-p", "no:cacheprovider")
+    tell(f"the suites: {time.monotonic() - began:.0f} s")
+    assert status == 0, printed[-6000:]
+    cases = {case.get("name", ""): case for case in ET.parse(report).iter("testcase")}
+    passed = [name for name, case in cases.items() if not len(case)]
+    # What testinfra asks in other words holds on any machine; without a GPU little else does.
+    assert f"test_the_boot_id[{HOST}]" in passed
+    assert f"test_the_loaded_modules[{HOST}]" in passed
+    assert (known.read_bytes() if known.exists() else b"") == before, "its key was kept"
+
+
+def test_the_machines_that_run_are_named_as_hosts(ground: Ground, up: str) -> None:
+    status, printed = toolkit(ground, "toolkit.cli", "hosts", "--hosts", "vagrant://")
+    assert status == 0, printed
+    assert HOST in printed
+    assert "rocky9" not in printed
+
+
+def test_a_machine_that_does_not_run_is_told_in_a_sentence(ground: Ground, up: str) -> None:
+    status, printed = toolkit(ground, "toolkit.cli", "doctor", "--hosts", "vagrant://rocky9")
+    assert status == 64
+    assert "error: vagrant://rocky9 is not created\n next: vagrant up rocky9" in printed
