@@ -1,4 +1,4 @@
-"""The tasks vm.up, vm.ssh, vm.test, vm.down and vm.list: machines for whoever wants one."""
+"""The tasks vm.up, vm.ssh, vm.test, vm.down, vm.list and vm.box: machines for whoever wants one."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from invoke.collection import Collection
 
 from dev import tools
 from dev.lab import pcitree
+from dev.lab.boxing import box_
 from dev.lab.machine import Guest
 from dev.lab.making import ready
 from dev.lab.qemu import IOMMUS, KERNELS, Spec
@@ -153,7 +154,7 @@ def list_(_: Said) -> ExitCode:
 
 def collection() -> Collection:
     """The tasks, as vm.NAME."""
-    return Collection("vm", up, ssh, test, down, list_)
+    return Collection("vm", up, ssh, test, down, list_, box_)
 
 
 def _home() -> Path:
