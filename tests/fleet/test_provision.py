@@ -15,7 +15,14 @@ from toolkit.errors import ExitCode
 
 pytestmark = pytest.mark.sshd
 
-HEALABLE = ("demo-healthy", "demo-iommu", "demo-stub", "demo-kernel", "demo-rocky")
+HEALABLE = (
+    "demo-healthy",
+    "demo-iommu",
+    "demo-stub",
+    "demo-kernel",
+    "demo-rocky",
+    "demo-initramfs",
+)
 
 
 @pytest.fixture
@@ -51,7 +58,7 @@ def test_look_change_prove_and_take_back(nodes: Nodes, transport: str) -> None:
     assert changed.returncode == ExitCode.OK, changed.stdout + changed.stderr
     assert set(states(changed.stdout).values()) == {"ready"}
     rebooted = {h["name"] for h in document(changed.stdout)["hosts"] if h["rebooted"]}
-    assert {"demo-iommu", "demo-rocky"} <= rebooted
+    assert {"demo-iommu", "demo-rocky", "demo-initramfs"} <= rebooted
     assert "demo-healthy" not in rebooted
     healed = nodes.digest()
 

@@ -21,6 +21,7 @@ KINDS = {
     "kernel": "demo6",
     "rocky": "demo8",
     "acs": "demo-acs",
+    "initramfs": "demo-initramfs",
 }
 PEERMEM = f"lib/modules/{UBUNTU_KERNEL}/updates/dkms/nvidia-peermem.ko"
 

@@ -233,3 +233,21 @@ def test_the_initial_ram_disk_takes_up_modprobe_d(
     node.write("etc/modprobe.d/zz.conf", "softdep nvidia post: nvidia-peermem\n")
     node.ok(command)
     assert "softdep nvidia post: nvidia-peermem" in node.read(image)
+
+
+def test_what_the_initial_ram_disk_holds_is_loaded_whatever_lies_on_the_disk(nodes: Nodes) -> None:
+    node = nodes("initramfs")
+    image = f"/boot/initrd.img-{UBUNTU_KERNEL}"
+    inbox, ofed = (
+        f"usr/lib/modules/{UBUNTU_KERNEL}/{folder}/mlx5_core.ko\n"
+        for folder in ("kernel/drivers/net/ethernet/mellanox/mlx5/core", "updates/dkms")
+    )
+    assert inbox in node.ok(f"lsinitramfs {image}")
+    assert not node.loaded("nvidia_peermem")
+    node.ok(f"update-initramfs -u -k {UBUNTU_KERNEL}")
+    listed = node.ok(f"lsinitramfs {image}")
+    assert ofed in listed
+    assert inbox not in listed
+    assert not node.loaded("nvidia_peermem")  # what is loaded stays until the next boot
+    node.ok("reboot")
+    assert node.loaded("nvidia_peermem")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from toolkit.demo.hooks import hooks
 from toolkit.demo.recipe import Family, Recipe
+from toolkit.demo.software import inbox_rdma
 from toolkit.demo.tree import Tree
 
 MACHINE_ID = "5b2f1c0e8d3a4f6797c4a1be20d95e31"
@@ -121,7 +122,9 @@ def _boot_files(tree: Tree, recipe: Recipe, kernel: str) -> None:
         return
     initrd = "initramfs-{}.img" if recipe.family is Family.ROCKY else "initrd.img-{}"
     tree.data(f"boot/vmlinuz-{kernel}", b"an image\n")
-    tree.data(f"boot/{initrd.format(kernel)}", b"an initial ram disk\n")
+    folders = {each.name: each.folder for each in inbox_rdma()}
+    held = "".join(f"module kernel/{folders[name]}/{name}\n" for name in recipe.early)
+    tree.text(f"boot/{initrd.format(kernel)}", f"an initial ram disk\n{held}")
     tree.text(f"boot/config-{kernel}", _CONFIG)
 
 

@@ -44,6 +44,8 @@ _BY_NAME = (  # not part of "demo"
     Recipe("nogpu", machine=Machine(gpus=False, pairs=2, nvswitches=0)),
     Recipe("hang", hangs=("nvidia-smi",), job=True),
     Recipe("noroot", user="ops"),
+    # OFED was installed, and nobody made the initramfs anew: it loads the kernel's own stack.
+    Recipe("initramfs", early=("mlx5_core", "ib_core", "ib_uverbs", "mlx5_ib")),
     Recipe(
         "arch",
         family=Family.ARCH,

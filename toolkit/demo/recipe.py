@@ -33,6 +33,7 @@ class Recipe:
     arguments: tuple[str, ...] = ("iommu=pt",)  # on the kernel command line
     stub: bool = False  # nvidia-peermem was built without OFED in sight
     autoload: bool = True  # nvidia-peermem is in modules-load.d
+    early: tuple[str, ...] = ()  # modules of the kernel's own that its initramfs holds
     hooks: bool = True  # provision was here before: what rebuilds nvidia-peermem is there
     memlock: bool = True  # locked memory is unlimited, for logins and services
     user: str = "root"  # who logs in

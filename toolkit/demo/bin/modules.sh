@@ -60,6 +60,10 @@ load_tables() { # sets config and table; table has "name file needed-file..." a 
     config=$(modprobe_config)
     table=$(sed -e 's/^\([^:]*\):/\1 \1/' -e 's/^[^ ]*\/\([^/ ]*\)\.ko /\1 /' \
         "$root/lib/modules/$release/modules.dep" 2>/dev/null | awk '{ gsub(/-/, "_", $1); print }')
+    for path in ${GDR_EARLY:-}; do # in an initial ram disk there is nothing else to choose
+        table="${path##*/} $path.ko
+$table"
+    done
 }
 
 find_module() { # find_module NAME: sets found and needed; NAME as the kernel spells it
