@@ -34,7 +34,7 @@ NAME = (Option("name", "lab", "the guest's name, and that of the host in --hosts
 MACHINE = (
     Option("kernel", "6.1", "6.1 or 6.12"),
     Option("iommu", "intel", "intel, amd or none"),
-    Option("pci", "", "PCI functions beside QEMU's: hgx, or a file (see docs/machines.md)"),
+    Option("pci", "hgx", "PCI functions beside QEMU's: hgx, none, or a file (docs/machines.md)"),
     Option("memory", 1024, "MiB"),
     Option("install", False, "install the Debian packages that it needs (apt-get)"),
 )
@@ -49,7 +49,7 @@ def up(said: Said) -> ExitCode:
 
     Examples:
       invoke vm.up
-      invoke vm.up --name acs --kernel 6.12 --iommu amd --pci hgx
+      invoke vm.up --name acs --kernel 6.12 --iommu amd --pci my.tree
     """
     name, spec = _name(said), _spec(said)
     if said.flag("install"):
@@ -178,7 +178,7 @@ def _spec(said: Said) -> Spec:
         raise UsageError(f"--iommu {iommu}: no such guest", hint=", ".join(IOMMUS))
     if memory < 512:
         raise UsageError(f"--memory {memory}: no guest boots with less than 512 MiB")
-    text = pcitree.named(said.text("pci")) if said.text("pci") else ""
+    text = "" if said.text("pci") == "none" else pcitree.named(said.text("pci"))
     if text:
         pcitree.build(text)  # a table that cannot be read is told before anything is made
     return Spec(kernel=kernel, iommu=iommu, pci=text, memory_mb=memory)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from dev.lab import pcitree
 from dev.lab.machine import Guest
+from dev.run import ROOT
 from tests.machine.pool import Guests, gdr, verdicts
 from tests.machine.specs import AMD, GPU, GPU_PORT, HCA, HGX, INTEL, NEWER
 
@@ -35,6 +41,35 @@ def test_a_node_boots_from_its_disk_and_a_changed_menu_is_what_boots_next(guests
     assert set(guest.groups().values()) == {"identity"}
     guest.run("rm /etc/default/grub.d/99-test.cfg && update-grub", limit_s=60)
     assert guest.run("cat /boot/grub/grub.cfg").out == menu
+
+
+_STARTS = """
+import sys, time
+from pathlib import Path
+from dev.lab.machine import Guest
+from dev.lab.qemu import Spec
+guest = Guest("short", Path(sys.argv[1]), Spec())
+guest.prepare(Path(sys.argv[2]))
+guest.start()
+print(guest.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_guest_ends_with_whoever_started_it_even_by_sigkill(tmp_path: Path) -> None:
+    base = tmp_path / "empty.raw"
+    base.touch()
+    os.truncate(base, 1 << 20)
+    words = (sys.executable, "-c", _STARTS, str(tmp_path / "guest"), str(base))
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        pid = int(starter.stdout.readline())
+        assert Guest("short", tmp_path / "guest").pid == pid
+        starter.kill()
+    end = time.monotonic() + 30
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert Guest("short", tmp_path / "guest").pid == 0
 
 
 def test_the_tree_is_what_the_kernel_takes_it_for(guests: Guests) -> None:
