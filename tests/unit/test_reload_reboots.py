@@ -82,6 +82,27 @@ def test_a_node_with_a_job_does_not(world: World) -> None:
     assert world.rebooted == []
 
 
+def test_nor_one_with_a_job_that_has_nothing_to_do_with_the_modules(world: World) -> None:
+    world.texts = OVER_HCA | {"users": user(8, "train", "/dev/nvidia0")}
+    assert world.bring("rdma", reboot=True) is Result.REFUSED
+    assert world.bring("rdma", "job:train", reboot=True) is Result.REBOOTED
+
+
+def test_nor_one_where_a_job_begins_while_we_ask(world: World) -> None:
+    world.texts = OVER_HCA
+    asked = Asked(read_what("rdma"), reboot=True)
+    looked = look(world.fleet, asked)
+    world.texts = OVER_HCA | JOB
+    [outcome] = reload_nodes(world.fleet, looked, asked)
+    assert outcome.get().result is Result.REFUSED
+    assert world.rebooted == []
+
+
+def test_nor_one_whose_devices_guests_have(world: World) -> None:
+    world.texts = {"guests": "0000:19:00.2\n"}
+    assert world.bring("rdma", reboot=True) is Result.REFUSED
+
+
 def test_unless_the_job_was_named(world: World) -> None:
     world.texts = OVER_HCA | JOB
     assert world.bring("rdma", "job:python3", reboot=True) is Result.REBOOTED

@@ -205,6 +205,15 @@ def uses(user: User) -> frozenset[str]:
     return frozenset(found | ({PEERMEM} if "ib_uverbs" in found else set()) - {""})
 
 
+def _name(user: User) -> str:
+    return user.name if "," not in user.name else str(user.pid)  # it joins words of --over
+
+
+def job_word(user: User) -> str:
+    """What the operator says to go over a job."""
+    return f"{Kind.JOB}:{_name(user)}"
+
+
 def _users(holding: Holding, gone: frozenset[str]) -> Iterator[Obstacle]:
     for user in holding.users:
         hit = sorted(uses(user) & gone)
@@ -212,8 +221,7 @@ def _users(holding: Holding, gone: frozenset[str]) -> Iterator[Obstacle]:
             held = ", ".join(user.devices[:3]) + (", ..." if len(user.devices) > 3 else "")
             kind = Kind.DAEMON if user.daemon else Kind.JOB
             hint = "stop its service first" if user.daemon else "let it end, or drain the node"
-            name = user.name if "," not in user.name else str(user.pid)  # it joins words of --over
-            yield Obstacle(kind, name, f"{user} has {held} open", hint)
+            yield Obstacle(kind, _name(user), f"{user} has {held} open", hint)
 
 
 def _kernel(holding: Holding, gone: frozenset[str]) -> Iterator[Obstacle]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from toolkit.change.reload import Reload
-from toolkit.change.reload_obstacles import Kind, Obstacle
+from toolkit.change.reload_obstacles import Kind, job_word
 from toolkit.errors import ExitCode
 from toolkit.facts.holding import Holding
 
@@ -45,18 +45,15 @@ class Reloading:
         }.get(self.result, ExitCode.OK)
 
 
-def first_result(reload: Reload, *, reboot: bool) -> Result:
+def first_result(reload: Reload, holding: Holding, over: frozenset[str], *, reboot: bool) -> Result:
     """What would come of it.
 
-    :param reboot: nodes may be rebooted where a reload is refused; never under a job.
+    :param reboot: nodes may be rebooted where a reload is refused; never under a job, though it
+        has nothing to do with the modules, unless the operator named it.
     """
     if not reload.unload and not reload.load:
         return Result.NOTHING
     if not reload.obstacles:
         return Result.READY
-    return Result.WOULD_REBOOT if reboot and not jobs(reload.obstacles) else Result.REFUSED
-
-
-def jobs(obstacles: tuple[Obstacle, ...]) -> tuple[Obstacle, ...]:
-    """Those that a reboot would end as well."""
-    return tuple(each for each in obstacles if each.kind in {Kind.JOB, Kind.GUEST})
+    jobs = [each for each in holding.users if each.works and job_word(each) not in over]
+    return Result.WOULD_REBOOT if reboot and not jobs and not holding.guests else Result.REFUSED

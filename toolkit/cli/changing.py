@@ -27,6 +27,7 @@ CHECK = Option("check", False, "plan only; exit 7 where something would change")
 # Where the site has modules = "built": see docs/delivery.md.
 DELIVERED = (Option("cache", "", "folder of results of build, to deliver from"), *SIGN)
 REBOOT = Option("reboot", False, "reboot nodes that need it (demo nodes always may)")
+OVER_JOBS = Option("over_jobs", False, "reboot also where a job has a GPU or an HCA open")
 
 
 @verb(HOSTS, REACH, WANT, OUTPUT, SAVED, (DIFF,), DELIVERED)
@@ -131,6 +132,7 @@ def bundle(said: Said) -> ExitCode:
     (
         Option("run", "last", "id of the run to take back, last, or all"),
         Option("reboot", False, "reboot nodes where what was taken back needs it"),
+        OVER_JOBS,
         Option("json", False, "as JSON"),
     ),
 )
@@ -148,7 +150,9 @@ def rollback(said: Said) -> ExitCode:
         if not opened.demo:
             consent(f"take back run {said.text('run')!r} on {len(opened.hosts)} nodes?", said)
         allowed = said.flag("reboot") or opened.demo
-        outcomes = rollback_nodes(opened, said.text("run"), allow_reboot=allowed)
+        outcomes = rollback_nodes(
+            opened, said.text("run"), allow_reboot=allowed, over_jobs=said.flag("over_jobs")
+        )
     for outcome in outcomes:
         if outcome.value is not None:
             done = "; ".join(outcome.value.steps) or "nothing to take back"

@@ -6,7 +6,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from toolkit.cli.changing import CHECK, DELIVERED, DIFF, REBOOT, judged_of, shelf_of, tell_plan
+from toolkit.cli.changing import (
+    CHECK,
+    DELIVERED,
+    DIFF,
+    OVER_JOBS,
+    REBOOT,
+    judged_of,
+    shelf_of,
+    tell_plan,
+)
 from toolkit.cli.options import HOSTS, OUTPUT, REACH, WANT, Said
 from toolkit.cli.rolling import ROLLOUT, Resumed, agreed_of, resumption
 from toolkit.cli.session import Session, consent, fleet
@@ -22,10 +31,11 @@ from toolkit.hosts import fold
 from toolkit.reach.fleet import Abandoned, NotBegun
 from toolkit.report.document import Told
 from toolkit.report.plan_text import plan_lines
+from toolkit.report.table import clean
 from toolkit.report.text import findings, report, summary
 
 
-@verb(HOSTS, REACH, WANT, OUTPUT, (CHECK, DIFF, REBOOT), ROLLOUT, DELIVERED)
+@verb(HOSTS, REACH, WANT, OUTPUT, (CHECK, DIFF, REBOOT, OVER_JOBS), ROLLOUT, DELIVERED)
 def provision(said: Said) -> ExitCode:
     """Bring nodes to the wanted state, and prove it: plan, apply, reboot if allowed, look again.
 
@@ -83,7 +93,7 @@ def _provision(
         planned,
         session.want(),
         session.today,
-        options=Options(reboot=allowed, shelf=shelf),
+        options=Options(reboot=allowed, over_jobs=said.flag("over_jobs"), shelf=shelf),
         folder=session.folder,
         agreed=agreed,
     )
@@ -126,14 +136,22 @@ def _code(outcome: Outcome[Provisioned]) -> ExitCode:
 
 
 def _owed(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
-    owing = [each.host for each in outcomes if each.value and each.value.reboot_owed]
+    owing = [each.value for each in outcomes if each.value and each.value.reboot_owed]
     if not owing:
         return []
-    return ["", f"{len(owing)} nodes owe a reboot for it: run again with --reboot"]
+    busy = [f"{e.host}: not rebooted, {e.value.busy}" for e in outcomes if e.value and e.value.busy]
+    idle = sum(not each.busy for each in owing)
+    lines = ["", *map(clean, busy)]
+    if busy:
+        lines.append(f"{len(busy)} nodes owe a reboot and have jobs: drain them, or --over-jobs")
+    if idle:
+        lines.append(f"{idle} nodes owe a reboot for it: run again with --reboot")
+    return lines
 
 
 def _told(done: Provisioned | None) -> Told | None:
     if done is None:
         return None
     plan = done.left or (done.plans[-1] if done.plans else None)
-    return Told(done.after, done.before, plan, done.steps, done.rebooted)
+    steps = (*done.steps, f"not rebooted, {done.busy}") if done.busy else done.steps
+    return Told(done.after, done.before, plan, steps, done.rebooted)

@@ -13,6 +13,7 @@ from toolkit.checks.check import Status
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome, StaleError, TransportError
 from toolkit.flow.access import Fleet
+from toolkit.flow.jobs import who_works
 from toolkit.flow.planning import Planned, plan_node
 from toolkit.flow.runs import RunFolder
 from toolkit.flow.shelf import Shelf
@@ -37,6 +38,7 @@ class Options:
     """What the operator allows."""
 
     reboot: bool = False
+    over_jobs: bool = False  # also where a job has a GPU or an HCA open
     lock_s: int = 60  # how long to wait for another run on the same node
     shelf: Shelf | None = None  # modules that were built elsewhere, and may be delivered
 
@@ -51,6 +53,7 @@ class Provisioned:
     left: Plan | None = None  # what is still to be done: a reboot that was not allowed
     steps: tuple[str, ...] = field(default=())
     rebooted: bool = False
+    busy: str = ""  # whose job kept it from being rebooted
 
     @property
     def exit_code(self) -> ExitCode:
@@ -109,6 +112,7 @@ class Node:
     options: Options
     folder: RunFolder
     witness: Witness = field(default_factory=Nobody)
+    busy: str = field(default="", init=False)
 
     def bring(self, start: Planned) -> Provisioned:
         """Carry out the plan, and those that follow from it.
@@ -129,7 +133,8 @@ class Node:
             owed = now.plan.needs_reboot
             if owed and not self._may_reboot(now):
                 now = self._look()
-                return replace(state, after=now.judged, left=now.plan if now.pending else None)
+                state = replace(state, after=now.judged, busy=self.busy)
+                return replace(state, left=now.plan if now.pending else None)
             if owed:
                 self.witness.about_to(Phase.REBOOTING, now.boot_id)
                 state = self._reboot(now, state)
@@ -143,7 +148,11 @@ class Node:
         return replace(state, rebooted=True)
 
     def _may_reboot(self, now: Planned) -> bool:
-        return self.options.reboot and not self.witness.booted(now.boot_id)
+        """Whether the operator allows it, it was not done already, and nobody is at work."""
+        if not self.options.reboot or self.witness.booted(now.boot_id):
+            return False
+        self.busy = "" if self.options.over_jobs else who_works(self.transport)
+        return not self.busy
 
     def _apply(self, now: Planned, state: Provisioned) -> Provisioned:
         if now.bundle is None:

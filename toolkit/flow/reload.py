@@ -80,7 +80,7 @@ def _judge(fleet: Fleet, evidence: Evidence, asked: Asked) -> Looked:
     holding = parse_holding(evidence)
     by_ssh = fleet.access.transport != "local"
     found = reload_of(holding, asked.roots, asked.over, ssh=by_ssh)
-    result = first_result(found, reboot=asked.reboot)
+    result = first_result(found, holding, asked.over, reboot=asked.reboot)
     return Looked(evidence, Reloading(result, found, holding))
 
 
@@ -90,6 +90,11 @@ def _bring(fleet: Fleet, host: Host, transport: Transport, now: Looked, asked: A
     :raises Changed: it does not come to rest.
     """
     for left in reversed(range(ROUNDS)):
+        if now.reloading.result is Result.WOULD_REBOOT:
+            now = _judge(fleet, ask(transport), asked)  # a job may have begun
+            if now.reloading.result is Result.WOULD_REBOOT:
+                reboot(transport, now.reloading.holding.boot_id, note=_note(fleet, host))
+                return replace(now.reloading, result=Result.REBOOTED)
         if now.reloading.result is not Result.READY:
             break
         found = now.reloading.reload
@@ -106,9 +111,6 @@ def _bring(fleet: Fleet, host: Host, transport: Transport, now: Looked, asked: A
                 raise
             done = _after_silence(transport, found)
         return _told(now.reloading, done)
-    if now.reloading.result is Result.WOULD_REBOOT:
-        reboot(transport, now.reloading.holding.boot_id, note=_note(fleet, host))
-        return replace(now.reloading, result=Result.REBOOTED)
     return now.reloading
 
 

@@ -15,6 +15,7 @@ from toolkit.change.rollout import Phase
 from toolkit.errors import ApplyError, Outcome, UsageError, worst
 from toolkit.flow.access import Fleet
 from toolkit.flow.each import on_each
+from toolkit.flow.jobs import refuse_jobs
 from toolkit.flow.past import Run
 from toolkit.flow.provision import REBOOT_S
 from toolkit.flow.rollback import RolledBack
@@ -134,6 +135,7 @@ class _Undo:
             return None
 
     def _reboot(self) -> None:
+        refuse_jobs(self.transport)
         boot_id = collect(self.transport).text("boot-id").strip()
         self._about_to(Phase.REBOOTING, boot_id)
         reboot(self.transport, boot_id, limit_s=REBOOT_S, note=self._note)
