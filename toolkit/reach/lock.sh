@@ -88,8 +88,8 @@ take_lock() { # take_lock SECONDS: else a frame that says who holds it
 $held_by
 EOT
     frame lock failed:75 "$state/lock"
-    if [ "$pid" = 1 ]; then echo "it is rebooting since $since, on behalf of $who" | bars
-    else echo "held since $since by process $pid, started by $who" | bars; fi
+    if [ "$pid" = 1 ]; then printf '|%s\n' "it is rebooting since $since, on behalf of $who"
+    else printf '|%s\n' "held since $since by process $pid, started by $who"; fi
     return 1
 }
 
@@ -98,7 +98,7 @@ EOT
 restart() { # restart BOOT-ID: the node, where that is still its boot
     if [ "$boot_id" != "$1" ]; then
         frame 1.expect failed:65 "expect boot-id $1"
-        echo "the node was booted again since it was looked at" | bars
+        printf '|%s\n' "the node was booted again since it was looked at"
         return 5
     fi
     # From here on process 1 holds the lock: it lives until the boot that gives the lock back.
