@@ -16,6 +16,7 @@ from collections.abc import Mapping
 
 from tests.evidence.board import BOARD, GPUS, HCAS, Board
 from tests.evidence.frames import ABSENT, MISSING, Bad, Override
+from tests.evidence.healthy_boot import ARGUMENTS, grub
 from tests.evidence.healthy_builds import FRAMES as BUILDS
 from tests.evidence.healthy_companions import FRAMES as COMPANIONS
 from tests.evidence.healthy_consumers import FRAMES as CONSUMERS
@@ -31,7 +32,6 @@ DRIVER = "580.126.16"
 UPDATES = f"/lib/modules/{KERNEL}/updates/dkms"
 PEERMEM = f"{UPDATES}/nvidia-peermem.ko"
 OFED = "25.10.OFED.25.10.1.7.1.1"
-ARGUMENTS = "root=UUID=1 ro quiet iommu=pt"
 
 
 def node(
@@ -89,26 +89,6 @@ def kernel_block(release: str, *, peermem: bool = True, nvidia: bool = True) -> 
     files += [f"{folder}/updates/dkms/nvidia.ko"] if nvidia else []
     files += [f"{folder}/updates/dkms/nvidia-peermem.ko"] if peermem else []
     return "".join(line + "\n" for line in (f"@{release}", "image", "headers", *files))
-
-
-def grub(arguments: str = ARGUMENTS, *, kernels: tuple[str, ...] = (KERNEL,)) -> str:
-    """grub.cfg as update-grub writes it, cut down to the lines that the probe takes."""
-    first = kernels[0]
-    lines = [
-        '   set default="${next_entry}"',
-        '   set default="0"',
-        "menuentry 'Ubuntu' --class ubuntu $menuentry_id_option 'gnulinux-simple-1' {",
-        f"\tlinux\t/boot/vmlinuz-{first} {arguments}",
-        "submenu 'Advanced options for Ubuntu' $menuentry_id_option 'gnulinux-advanced-1' {",
-    ]
-    for release in kernels:
-        title = f"Ubuntu, with Linux {release}"
-        for suffix, extra in (("", ""), (" (recovery mode)", " recovery nomodeset")):
-            ident = f"gnulinux-{release}-{'recovery' if suffix else 'advanced'}-1"
-            lines.append(f"\tmenuentry '{title}{suffix}' $menuentry_id_option '{ident}' {{")
-            lines.append(f"\t\tlinux\t/boot/vmlinuz-{release} {arguments}{extra}")
-    lines.append("menuentry 'UEFI Firmware Settings' $menuentry_id_option 'uefi-firmware' {")
-    return "".join(f"grub/grub.cfg:{line}\n" for line in lines)
 
 
 def hca_lines(name: str, address: str, *ports: tuple[str, str]) -> str:
@@ -227,6 +207,8 @@ HEALTHY: dict[str, Override] = {
     "headers": "Makefile present\ninclude/config/auto.conf present\nModule.symvers present\n",
     "reboot-required": ABSENT,
     "boot-entries": grub(),
+    "loader": "grub /boot/grub\n",
+    "boot-trials": ABSENT,
     "modules": "nvidia_peermem 16384 0 - Live 0x0000000000000000 (OE)\n",
     "module-state": module_state(),
     "nvidia-version": OPEN,
@@ -285,6 +267,8 @@ HEALTHY: dict[str, Override] = {
     "arch": "x86_64\n",
     "boot-default": ABSENT,
     "grub-env": "",
+    "grub-abstraction": "\n",
+    "grub-fs": "ext2\n",
     "dkms-status": (
         f"mlnx-ofed-kernel/{OFED}, {KERNEL}, x86_64: installed\n"
         f"nvidia/{DRIVER}, {KERNEL}, x86_64: installed\n"

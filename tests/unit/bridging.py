@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tests.evidence.board import BOARD, PORTS, REDIRECTS, Board
-from tests.evidence.build import KERNEL, grub, node
+from tests.evidence.build import KERNEL, node
 from tests.evidence.frames import Override
+from tests.evidence.healthy_boot import grub
 from tests.unit.planning import rocky
 from toolkit.facts.node import Node
 from toolkit.want import Role, Want

@@ -11,13 +11,13 @@ from tests.evidence.build import (
     NEXT_KERNEL,
     OFED,
     UPDATES,
-    grub,
     kernel_block,
     modinfo,
     node,
     without_module,
 )
 from tests.evidence.frames import Override, failed
+from tests.evidence.healthy_boot import grub
 from tests.evidence.healthy_builds import built as modules_of
 from tests.evidence.healthy_files import KERNELS_OWN, P2P, PEERS, elf, exported
 from tests.evidence.modules import ko

@@ -11,13 +11,13 @@ from tests.evidence.build import (
     PEERMEM,
     PEERMEM_INFO,
     groups,
-    grub,
     modinfo,
     module_state,
     node,
     without_module,
 )
 from tests.evidence.frames import ABSENT, Override
+from tests.evidence.healthy_boot import grub
 from toolkit.change.artefact import Trigger
 from toolkit.change.change import Action
 from toolkit.change.plan import Plan, make_plan
@@ -47,19 +47,24 @@ OURS_BY_NAME = {
     "limits.services": "/etc/systemd/system.conf.d/gdr-toolkit.conf",
 }
 ROCKY = 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.4"\n'
-BLS = f"loader/entries/1-{KERNEL}.conf:"
+BLS = f"1-{KERNEL}.conf:"
 
 
 def rocky(arguments: str) -> dict[str, Override]:
     """The frames of a RHEL-family node whose boot entry has these arguments."""
     entry = (
         f"{BLS}title Rocky Linux\n{BLS}version {KERNEL}\n"
-        f"{BLS}linux /vmlinuz-{KERNEL}\n{BLS}options {arguments}\n"
+        f"{BLS}linux /vmlinuz-{KERNEL}\n{BLS}initrd /initramfs-{KERNEL}.img\n"
+        f"{BLS}options {arguments}\n{BLS}grub_users $grub_users\n"
+        'grub2/grub.cfg:   set default="${next_entry}"\n'
+        'grub2/grub.cfg:   set default="${saved_entry}"\n'
     )
     return {
         "os-release": ROCKY,
         "boot-entries": entry,
         "boot-default": f"/boot/vmlinuz-{KERNEL}\n",
+        "grub-env": f"saved_entry=1-{KERNEL}\n",
+        "grub-fs": "xfs\n",
     }
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.evidence.build import CONFIG, CPU, GUEST_CPU, grub, node
+from tests.evidence.build import CONFIG, CPU, GUEST_CPU, node
 from tests.evidence.frames import DENIED, Override
+from tests.evidence.healthy_boot import grub
 from tests.unit.planning import NO_PT, TRANSLATED, placed, plan_for
 from toolkit.change.boot_arguments import Argument, arguments_in, iommu_arguments, needed
 from toolkit.change.change import Action

@@ -8,8 +8,9 @@ from datetime import date
 import pytest
 
 from tests.evidence.board import BOARD, BRIDGE, PORTS, REDIRECTS, Board, Fn
-from tests.evidence.build import GUEST_CPU, grub
+from tests.evidence.build import GUEST_CPU
 from tests.evidence.frames import ABSENT, DENIED, Override
+from tests.evidence.healthy_boot import grub
 from tests.evidence.platforms import DATA_DIRECT, GRACE, INLINE, INLINE_HOST, ROOT, TO_GPU
 from tests.unit.bridging import (
     BARE,

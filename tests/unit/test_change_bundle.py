@@ -95,7 +95,9 @@ def test_no_accepted_bundle_is_without_its_case() -> None:
 def test_steps_are_quoted_calls_and_counted(case: str) -> None:
     steps = bundle_for(case).steps
     verbs = [shlex.split(step)[0] for step in steps]
-    assert set(verbs) <= {"expect", "keep", "place", "remove", "undo", "trigger", "finish"}
+    assert set(verbs) <= {"expect", "keep", "place", "remove", "undo", "trigger", "prove"} | {
+        "finish"
+    }
     assert steps[-1] == f"finish {len(steps) - 1}"
     # All is expected before anything is touched, and all files are there before triggers.
     assert "expect" not in verbs[verbs.count("expect") :]

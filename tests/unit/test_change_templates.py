@@ -28,6 +28,10 @@ VALUES = {
     "key": "/root/site.key",
     "certificate": "/root/site.der",
     "version": "580.126.16",
+    "id": "0a1b2c3d4e5f",
+    "entry": "gnulinux-simple-3c1f5a52",
+    "add": '"pci=config_acs=0;1" iommu=pt',
+    "drop": "iommu=soft",
 }
 TEMPLATE_FILES = sorted({artefact.template for artefact in ARTEFACTS} - {""})
 

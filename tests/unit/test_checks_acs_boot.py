@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.evidence.board import BOARD, HCAS, PORTS, REDIRECTS, Board
-from tests.evidence.build import CPU, GUEST_CPU, KERNEL, grub
+from tests.evidence.build import CPU, GUEST_CPU, KERNEL
 from tests.evidence.frames import ABSENT, DENIED, MISSING, Override
+from tests.evidence.healthy_boot import grub
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, name
 from tests.evidence.platforms import (
     DATA_DIRECT,

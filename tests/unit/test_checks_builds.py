@@ -11,12 +11,12 @@ from tests.evidence.build import (
     NEXT_KERNEL,
     OFED,
     PEERMEM_INFO,
-    grub,
     kernel_block,
     modinfo,
     rdma_core,
 )
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
+from tests.evidence.healthy_boot import grub
 from tests.evidence.healthy_builds import listing
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.evidence.board import BOARD, GPUS, HCAS, Board
-from tests.evidence.build import CONFIG, CPU, GUEST_CPU, KERNEL, groups, grub
+from tests.evidence.build import CONFIG, CPU, GUEST_CPU, KERNEL, groups
 from tests.evidence.frames import ABSENT, DENIED, MISSING, Override
+from tests.evidence.healthy_boot import grub
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from tests.evidence.platforms import DATA_DIRECT, GRACE
 from toolkit.want import Iommu, Role, Want

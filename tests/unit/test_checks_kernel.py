@@ -11,11 +11,11 @@ from tests.evidence.build import (
     PEERMEM_INFO,
     PROPRIETARY,
     UPDATES,
-    grub,
     kernel_block,
     modinfo,
 )
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
+from tests.evidence.healthy_boot import grub
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 
 OLD_DRIVER = PROPRIETARY.replace("580.126.16", "550.90.07")

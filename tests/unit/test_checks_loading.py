@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.evidence.build import (
-    ARGUMENTS,
     CONFIG,
     HEALTHY,
     KERNEL,
@@ -18,6 +17,7 @@ from tests.evidence.build import (
     without_module,
 )
 from tests.evidence.frames import ABSENT, DENIED, MISSING, Override, failed
+from tests.evidence.healthy_boot import ARGUMENTS
 from tests.evidence.healthy_files import KERNELS_OWN, LAYOUT, P2P, PEERS, elf, exported
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from tests.unit.signing import OUTLIER, SIGNED_BY_DKMS

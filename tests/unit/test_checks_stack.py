@@ -10,12 +10,12 @@ from tests.evidence.build import (
     NEXT_KERNEL,
     OFED,
     SRC,
-    grub,
     kernel_block,
     modinfo,
     rdma_core,
 )
 from tests.evidence.frames import ABSENT, TIMEOUT, Override, failed
+from tests.evidence.healthy_boot import grub
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from toolkit.want import Want
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.evidence.board import BOARD, GPUS, PORTS, REDIRECTS, Board
-from tests.evidence.build import ARGUMENTS, INFINIBAND, PROPRIETARY, groups, node
+from tests.evidence.build import INFINIBAND, PROPRIETARY, groups, node
 from tests.evidence.frames import ABSENT as ABSENT_FRAME
 from tests.evidence.frames import DENIED, Override
+from tests.evidence.healthy_boot import ARGUMENTS
 from tests.unit.comparing import NAMES, PLAIN, WHEN, fleet, only
 from toolkit.checks.check import Status
 from toolkit.checks.judged import judge_node

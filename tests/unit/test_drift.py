@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.evidence.build import KERNEL, SRC, groups, grub, module_state, node
+from tests.evidence.build import KERNEL, SRC, groups, module_state, node
 from tests.evidence.frames import ABSENT, Override
+from tests.evidence.healthy_boot import grub
 from tests.unit.planning import (
     LITTLE_MEMLOCK,
     NO_AUTOLOAD,

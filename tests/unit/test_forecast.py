@@ -14,12 +14,12 @@ from tests.evidence.build import (
     KERNEL,
     NEXT_KERNEL,
     OFED,
-    grub,
     kernel_block,
     node,
     rdma_core,
 )
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override
+from tests.evidence.healthy_boot import grub
 from tests.evidence.healthy_builds import built, listing
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN
 from toolkit.checks.check import Status

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.evidence.build import DRIVER, KERNEL, NEXT_KERNEL, OFED, grub, kernel_block, node
+from tests.evidence.build import DRIVER, KERNEL, NEXT_KERNEL, OFED, kernel_block, node
 from tests.evidence.frames import ABSENT, Override
+from tests.evidence.healthy_boot import grub
 from tests.unit.planning import (
     NO_HOOKS,
     STUBBED,

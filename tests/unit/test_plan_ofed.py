@@ -10,12 +10,12 @@ from tests.evidence.build import (
     KERNEL,
     NEXT_KERNEL,
     UPDATES,
-    grub,
     kernel_block,
     node,
     rdma_core,
 )
 from tests.evidence.frames import ABSENT, Override
+from tests.evidence.healthy_boot import grub
 from tests.evidence.healthy_builds import listing
 from tests.unit.planning import STUBBED, frames, placed, plan_for
 from toolkit.change.artefact import Trigger

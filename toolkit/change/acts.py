@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 
+from toolkit.change.act import Act, Command, When
+from toolkit.change.acts_boot import booted
 from toolkit.change.artefact import Trigger
 from toolkit.change.artefacts import OWN_PACKAGE
 from toolkit.change.artefacts_modules import kernel_of
-from toolkit.change.boot_arguments import arguments_in
 from toolkit.change.change import Action, Change
 from toolkit.change.distros import Family
 from toolkit.change.units import started
@@ -18,36 +16,6 @@ from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.node import Node
 from toolkit.facts.ofed import OFA
 from toolkit.facts.ours import REBUILD
-
-Command = tuple[str, ...]
-
-
-class When(StrEnum):
-    """When a rollback runs the command that takes an act back."""
-
-    FIRST = "first"  # before any file is restored
-    KEPT = "kept"  # after that, where a file that the act rewrote could not be restored
-    AFTER = "after"  # after that, always
-
-
-@dataclass(frozen=True, slots=True)
-class Act:
-    """One command on the node."""
-
-    trigger: Trigger
-    command: Command
-    keeps: tuple[str, ...] = ()  # patterns of the files it rewrites, which are not ours
-    undo: tuple[tuple[When, Command], ...] = ()
-    early: bool = False  # before files are removed, on which it rests
-
-    @property
-    def call(self) -> str:
-        """One quoted line: the trigger's name, then the command."""
-        return call(self.trigger, self.command)
-
-
-def call(trigger: Trigger, command: Command) -> str:
-    return shlex.join((trigger.name, *command))
 
 
 def acts_for(changes: Iterable[Change], node: Node, family: Family) -> tuple[Act, ...]:
@@ -102,9 +70,8 @@ def _acts(trigger: Trigger, asking: list[Change], node: Node, family: Family) ->
         case Trigger.BUILD_DKMS:
             for change in asking:
                 yield from _dkms(change, node, keeps)
-        case Trigger.UPDATE_BOOTLOADER if family.grubby:
-            for change in asking:
-                yield _grubby(change, keeps)
+        case Trigger.UPDATE_BOOTLOADER:
+            yield from booted(asking, family, keeps)
         case Trigger.RELOAD_MODULES:
             # A word of apply.sh: loads what is not loaded, reloads what is not as on disk.
             for name in dict.fromkeys(each.values.get("loads", OWN_PACKAGE) for each in asking):
@@ -151,8 +118,6 @@ def _derived(trigger: Trigger, kernels: tuple[str, ...], family: Family) -> tupl
         Trigger.DEPMOD: ("depmod", "-a", "{kernel}"),
         Trigger.REBUILD_INITRAMFS: family.initramfs,
     }
-    if trigger is Trigger.UPDATE_BOOTLOADER:
-        return (family.bootloader,)
     words = per_kernel.get(trigger, ())
     if not words:
         return ()
@@ -161,27 +126,6 @@ def _derived(trigger: Trigger, kernels: tuple[str, ...], family: Family) -> tupl
 
 def _for_each(kernels: tuple[str, ...], patterns: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(pattern.format(kernel=kernel) for kernel in kernels for pattern in patterns)
-
-
-def _grubby(change: Change, keeps: tuple[str, ...]) -> Act:
-    """grubby adds what the new file lists, and takes away what only the old one did."""
-    new, old = arguments_in(change.text), arguments_in(change.old_text or "")
-    gone = tuple(word for word in old if word not in new)
-    return Act(
-        Trigger.UPDATE_BOOTLOADER,
-        _update_kernels(new, gone),
-        keeps,
-        ((When.KEPT, _update_kernels(gone, tuple(word for word in new if word not in old))),),
-    )
-
-
-def _update_kernels(add: Command, remove: Command) -> Command:
-    command: Command = ("grubby", "--update-kernel=ALL")
-    if remove:
-        command += (f"--remove-args={' '.join(remove)}",)
-    if add:
-        command += (f"--args={' '.join(add)}",)
-    return command
 
 
 def _dkms(change: Change, node: Node, keeps: tuple[str, ...]) -> Iterator[Act]:

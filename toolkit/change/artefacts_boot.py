@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from toolkit.change.artefact import Artefact, Trigger
-from toolkit.change.boot_arguments import CONTRIBUTORS, PROOFS, Argument
+from toolkit.change.boot_arguments import CONTRIBUTORS, PROOFS, Argument, quoted
 from toolkit.errors import Unsupported
 from toolkit.facts.node import Node
 from toolkit.want import Want
 
 LIST = "/etc/gdr-toolkit/kernel-arguments"
+GENERATOR = "/etc/grub.d/42_gdr-toolkit"
+ENTRY = "gdr-toolkit-trial"  # what next_entry names; the same for every trial
+ENTRY_FILE = f"/boot/loader/entries/{ENTRY}.conf"
 _TITLE = "boot with the kernel arguments that GPUDirect needs"
 _BOOT = (Trigger.UPDATE_BOOTLOADER, Trigger.REBOOT)
 
@@ -22,7 +25,7 @@ def by_arguments(_node: Node, _want: Want) -> Mapping[str, str] | None:
 
 def in_a_file(_node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
     """Where a file of ours can hold them."""
-    return {"arguments": " ".join(each.word for each in needed)}
+    return {"arguments": " ".join(quoted(each.word) for each in needed)}
 
 
 def by_hand_on_suse(_node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
@@ -36,6 +39,11 @@ def by_hand_on_suse(_node: Node, needed: tuple[Argument, ...]) -> Mapping[str, s
         hint=f"add {words} to GRUB_CMDLINE_LINUX_DEFAULT there, run "
         "grub2-mkconfig -o /boot/grub2/grub.cfg, and reboot",
     )
+
+
+def never(_node: Node, _want: Want) -> Mapping[str, str] | None:
+    """For what a run places for a while: found by a plan, it was left by a run that died."""
+    return None
 
 
 BOOT = (
@@ -77,5 +85,28 @@ BOOT = (
         families=frozenset({"suse"}),
         asking=CONTRIBUTORS,
         told=by_hand_on_suse,
+    ),
+    Artefact(
+        "boot.trial",
+        "take away a trial that was left in the boot menu",
+        GENERATOR,
+        "boot/trial.sh.j2",
+        never,
+        (),
+        (),
+        removed=(Trigger.UPDATE_BOOTLOADER,),
+        families=frozenset({"debian"}),
+        mode=0o755,
+    ),
+    Artefact(
+        "boot.trial-bls",
+        "take away a trial that was left in the boot menu",
+        ENTRY_FILE,
+        "",
+        never,
+        (),
+        (),
+        removed=(Trigger.UPDATE_BOOTLOADER,),
+        families=frozenset({"rhel"}),
     ),
 )

@@ -109,5 +109,15 @@ def arguments_in(text: str) -> tuple[str, ...]:
     :param text: sh that appends to GRUB_CMDLINE_LINUX, or a line of words.
     """
     lines = (line for line in text.split("\n") if not line.startswith("#"))
-    words = (word for line in lines for word in line.rpartition("}")[2].rstrip('"').split())
-    return tuple(words)
+    words = (word for line in lines for word in line.rpartition("}")[2].split())
+    return tuple(bare(word.replace("\\", "")) for word in words)
+
+
+def quoted(word: str) -> str:
+    """The word as GRUB's scripts must have it: a semicolon would end their command."""
+    return f'"{word}"' if ";" in word else word
+
+
+def bare(word: str) -> str:
+    """The word as the kernel takes it."""
+    return word.replace('"', "")

@@ -15,15 +15,14 @@ may have reasons that are no proofs: what the next boot would lack.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 
-from toolkit.change.artefact import Artefact, Delivered, Told, Trigger
+from toolkit.change.artefact import Artefact, Delivered, Trigger
 from toolkit.change.artefacts import ARTEFACTS
 from toolkit.change.artefacts_modules import held_early, still_of_use
-from toolkit.change.boot_arguments import arguments_in, needed
 from toolkit.change.change import Action, Blocked, Change, Wanted
+from toolkit.change.decide_boot import with_arguments
 from toolkit.change.distros import Family
 from toolkit.change.situation import Situation
 from toolkit.change.templates import render_path, render_text
@@ -31,7 +30,6 @@ from toolkit.checks.check import Tense
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
 from toolkit.facts.node import Node
 from toolkit.facts.ours import Placed
-from toolkit.want import Want
 
 
 def decide(here: Situation) -> None:
@@ -51,7 +49,7 @@ def _decide(artefact: Artefact, here: Situation) -> None:
     failing, unknown = here.failing(artefact.proofs), here.unknown(artefact.proofs)
     try:
         if artefact.told is not None:
-            artefact = _asked(artefact, artefact.told, here)
+            artefact = with_arguments(artefact, artefact.told, here)
             failing, unknown = here.failing(artefact.proofs), here.unknown(artefact.proofs)
         content = _content(artefact, here)
         if content is None:
@@ -105,22 +103,6 @@ def _derive(artefact: Artefact, here: Situation) -> None:
     )
     here.changes.append(change)
     here.mended.update(failing)
-
-
-def _asked(artefact: Artefact, told: Told, here: Situation) -> Artefact:
-    """The row with the arguments that this node needs: what it holds, and what proves it."""
-    wanted = tuple(a for each in artefact.asking for a in each.gather(here.node, here.want))
-    old = here.node.placed.get(artefact.path)
-    text = _old_text(artefact.path, here.node) if old else None
-    words = () if old is None else arguments_in(text or "") or ("not told",)
-    lacking = {a for a in wanted if here.failing(a.proofs) or here.unknown(a.proofs)}
-    found = needed(wanted, words, lacking.__contains__)
-    proofs = tuple(dict.fromkeys(proof for each in found for proof in each.proofs))
-
-    def values(node: Node, _want: Want) -> Mapping[str, str] | None:
-        return told(node, found) if found else None
-
-    return replace(artefact, proofs=proofs, values=values)
 
 
 def _content(artefact: Artefact, here: Situation) -> Delivered | None:
@@ -272,7 +254,7 @@ def _owner(path: str, family: Family) -> Artefact | None:
 
 def _remove(artefact: Artefact, path: str, old: Placed, here: Situation) -> None:
     text = _old_text(path, here.node)
-    if here.family.grubby and Trigger.UPDATE_BOOTLOADER in artefact.removed and text is None:
+    if here.family.grubby and artefact.asking and text is None:
         reason = f"{path}: its text was not read, so what to take back is not known"
         here.blocked.append(Blocked(artefact.id, reason, hint="collect the evidence again"))
         return

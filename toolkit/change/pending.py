@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from toolkit.change.acts import Act, keeps_of
+from toolkit.change.act import Act
+from toolkit.change.acts import keeps_of
 from toolkit.change.artefact import Trigger
 from toolkit.change.change import Blocked
 from toolkit.change.distros import Family

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from toolkit.builds.model import Built
-from toolkit.change.acts import Act, acts_for
+from toolkit.change.act import Act
+from toolkit.change.acts import acts_for
 from toolkit.change.artefact import Trigger
 from toolkit.change.change import Action, Blocked, Change, Wanted
 from toolkit.change.decide import decide
+from toolkit.change.decide_boot import decide_boot
 from toolkit.change.distros import family_of
 from toolkit.change.pending import owed
 from toolkit.change.situation import Situation
+from toolkit.change.trial import Trial
 from toolkit.checks.check import Verdict
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.node import Node
@@ -30,6 +33,8 @@ class Plan:
     acts: tuple[Act, ...] = ()  # the commands that carry the triggers out
     family: str = ""  # "debian"
     wanted: tuple[Wanted, ...] = ()  # every file of ours that the node may have, whatever it has
+    trial: Trial | None = None  # how the changed command line is tried first
+    rest: Plan | None = None  # what is to be done without it, while nothing may be tried
 
     @property
     def empty(self) -> bool:
@@ -39,6 +44,19 @@ class Plan:
     @property
     def needs_reboot(self) -> bool:
         return Trigger.REBOOT in self.triggers
+
+    @property
+    def trying(self) -> Plan | None:
+        """What has the changed command line booted once; None where nothing is to be tried."""
+        if self.trial is None:
+            return None
+        triggers = (Trigger.UPDATE_BOOTLOADER,)
+        return Plan((self.trial.file,), triggers, acts=self.trial.acts, family=self.family)
+
+    @property
+    def sent(self) -> Plan:
+        """What may go to the node before a trial has ended well."""
+        return self.rest or self
 
     @property
     def only_reboot(self) -> bool:
@@ -58,34 +76,46 @@ def make_plan(
     *,
     today: date | None = None,
     builts: tuple[Built, ...] = (),
+    untried: bool = False,
 ) -> Plan:
     """The plan for one node.
 
     :param verdicts: by check id, judged from the same evidence as ``node``.
     :param today: for waivers; without it none counts.
     :param builts: modules that were built elsewhere, and may be delivered.
+    :param untried: a changed command line becomes the default without a trial.
     :raises Unsupported: for a distribution without a row in distros.py.
     :raises NoEvidence: where the node does not even tell its distribution and kernel.
     """
     here = Situation(node, want, verdicts, family_of(node.distro), today, builts)
     decide(here)
+    trial = decide_boot(here, untried=untried)
+    if trial is None:
+        return _planned(here, here.changes)
+    rest = [change for change in here.changes if not change.artefact.startswith("boot.arguments")]
+    return replace(_planned(here, here.changes), trial=trial, rest=_planned(here, rest))
+
+
+def _planned(here: Situation, decided: list[Change]) -> Plan:
+    """The plan that makes these changes, and no others."""
     acts: tuple[Act, ...] = ()
+    changes, blocked = tuple(decided), list(here.blocked)
     try:
-        acts = acts_for(here.changes, node, here.family)
+        acts = acts_for(changes, here.node, here.family)
     except (NoEvidence, Unparsable) as why:
-        here.blocked.append(Blocked("", str(why), why.hint))
-        here.changes.clear()
-    for each in owed(node, here.family, acts):
+        blocked.append(Blocked("", str(why), why.hint))
+        changes = ()
+    for each in owed(here.node, here.family, acts):
         if isinstance(each, Blocked):
-            here.blocked.append(each)
+            blocked.append(each)
         else:
             acts = (*acts, each)
-    triggers = {trigger for change in here.changes for trigger in change.triggers}
+    triggers = {trigger for change in changes for trigger in change.triggers}
     return Plan(
         family=here.family.name,
-        changes=tuple(here.changes),
+        changes=changes,
         triggers=tuple(sorted(triggers | {act.trigger for act in acts})),
         acts=tuple(sorted(acts, key=lambda act: act.trigger)),
-        blocked=tuple(here.blocked),
+        blocked=tuple(blocked),
         wanted=tuple(here.kept.values()),
     )

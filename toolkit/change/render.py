@@ -56,6 +56,8 @@ def _acts(plan: Plan, *, early: bool) -> Iterator[str]:
             for when, command in act.undo:
                 yield shlex.join(("undo", when, shlex.join((act.trigger.name, *command))))
             yield shlex.join(("trigger", act.call))
+            for path, text in act.names:
+                yield shlex.join(("prove", path, text))
 
 
 def _manifest(plan: Plan, bound: Mapping[str, str], steps: int) -> str:

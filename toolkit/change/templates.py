@@ -19,6 +19,8 @@ TEMPLATES = next(
 )
 
 _VALUE = re.compile(r"[A-Za-z0-9._+~:=,@/ -]*")
+_WORDS = re.compile(r"[A-Za-z0-9._+~:=,@/ ;\"-]*")  # between quotes, wherever they land
+_ARGUMENTS = frozenset({"arguments", "add", "drop"})
 _PART = re.compile(r"[A-Za-z0-9._+~:@-]+")
 
 
@@ -39,7 +41,7 @@ def render_text(template: str, values: Mapping[str, str], *, folder: Path = TEMP
         read by root's shells, and some values come from the node itself.
     """
     for name, value in values.items():
-        if not _VALUE.fullmatch(value):
+        if not (_WORDS if name in _ARGUMENTS else _VALUE).fullmatch(value):
             raise Unparsable(f"{template}, {name}", value)
     return _environment(folder).get_template(template).render(dict(values))
 

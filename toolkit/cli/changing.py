@@ -26,6 +26,9 @@ DIFF = Option("diff", False, "show the lines that change")
 CHECK = Option("check", False, "plan only; exit 7 where something would change")
 # Where the site has modules = "built": see docs/delivery.md.
 DELIVERED = (Option("cache", "", "folder of results of build, to deliver from"), *SIGN)
+UNTRIED = Option(
+    "boot_without_trial", False, "write a changed command line as the default, untried"
+)
 REBOOT = Option("reboot", False, "reboot nodes that need it (demo nodes always may)")
 OVER_JOBS = Option("over_jobs", False, "reboot also where a job has a GPU or an HCA open")
 
@@ -44,12 +47,13 @@ def plan(said: Said) -> ExitCode:
     return tell_plan(session, _planned(session))
 
 
-def _planned(session: Session) -> list[Outcome[Planned]]:
+def _planned(session: Session, *, untried: bool = False) -> list[Outcome[Planned]]:
     said, want, shelf = session.said, session.want(), shelf_of(session)
     if said.text("from_"):
-        return plan_saved(read_saved(Path(said.text("from_"))), want, session.today, shelf)
+        saved = read_saved(Path(said.text("from_")))
+        return plan_saved(saved, want, session.today, shelf, untried=untried)
     with fleet(said) as opened:
-        return plan_all(opened, want, session.today, session.folder, shelf)
+        return plan_all(opened, want, session.today, session.folder, shelf, untried=untried)
 
 
 def shelf_of(session: Session) -> Shelf | None:
@@ -118,7 +122,7 @@ def bundle(said: Said) -> ExitCode:
       invoke bundle --hosts gpu[001-004] --out bundles
     """
     session = Session.begin("bundle", said)
-    outcomes = _planned(session)
+    outcomes = _planned(session, untried=True)  # nobody would judge a trial
     for folder in write_bundles(outcomes, Path(said.text("out"))):
         session.say(str(folder))
     for line in errors(_errors(outcomes), session.paint):

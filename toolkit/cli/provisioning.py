@@ -12,6 +12,7 @@ from toolkit.cli.changing import (
     DIFF,
     OVER_JOBS,
     REBOOT,
+    UNTRIED,
     judged_of,
     shelf_of,
     tell_plan,
@@ -35,14 +36,15 @@ from toolkit.report.table import clean
 from toolkit.report.text import findings, report, summary
 
 
-@verb(HOSTS, REACH, WANT, OUTPUT, (CHECK, DIFF, REBOOT, OVER_JOBS), ROLLOUT, DELIVERED)
+@verb(HOSTS, REACH, WANT, OUTPUT, (CHECK, DIFF, REBOOT, UNTRIED, OVER_JOBS), ROLLOUT, DELIVERED)
 def provision(said: Said) -> ExitCode:
     """Bring nodes to the wanted state, and prove it: plan, apply, reboot if allowed, look again.
 
     Exits 0 when every node is as wanted at the end. A node that must reboot for it is
-    rebooted only with --reboot. What was done is undone by: invoke rollback --hosts ...,
-    or as a whole by: invoke undo RUN. Ctrl-C finishes the nodes in hand and begins no other;
-    a second one ends at once. docs/rollouts.md tells of batches, windows and resuming.
+    rebooted only with --reboot; a changed kernel command line is booted once, and becomes the
+    default only where no check is worse for it. What was done is undone by: invoke rollback
+    --hosts ..., or as a whole by: invoke undo RUN. Ctrl-C finishes the nodes in hand and begins
+    no other; a second one ends at once. docs/rollouts.md tells of batches, windows and resuming.
 
     Examples:
       invoke provision --hosts demo
@@ -62,7 +64,8 @@ def provision(said: Said) -> ExitCode:
     shelf = shelf_of(session)
     with fleet(said) as opened:
         left = earlier.left(opened) if earlier is not None else opened
-        planned = plan_all(left, session.want(), session.today, session.folder, shelf)
+        want, untried = session.want(), said.flag("boot_without_trial")
+        planned = plan_all(left, want, session.today, session.folder, shelf, untried=untried)
         if said.flag("check") or said.dry:
             return tell_plan(session, planned)
         return _provision(session, left, planned, shelf, earlier)
@@ -93,7 +96,12 @@ def _provision(
         planned,
         session.want(),
         session.today,
-        options=Options(reboot=allowed, over_jobs=said.flag("over_jobs"), shelf=shelf),
+        options=Options(
+            reboot=allowed,
+            over_jobs=said.flag("over_jobs"),
+            shelf=shelf,
+            untried=said.flag("boot_without_trial"),
+        ),
         folder=session.folder,
         agreed=agreed,
     )

@@ -26,17 +26,19 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # Commands that only some nodes have; every other file of bin is on all of them.
 _DEBIAN = frozenset(
-    {"update-grub", "grub-mkconfig", "grub-editenv", "update-initramfs", "lsinitramfs"}
+    {"update-grub", "grub-mkconfig", "grub-editenv", "grub-probe"}
+    | {"update-initramfs", "lsinitramfs"}
 )
-_RHEL = frozenset({"grubby", "grub2-editenv", "dracut", "lsinitrd"})
-_ARCH = frozenset({"grub-mkconfig", "grub-editenv"})
+_RHEL = frozenset({"grubby", "grub2-editenv", "grub2-probe", "dracut", "lsinitrd"})
+_ARCH = frozenset({"grub-mkconfig", "grub-editenv", "grub-probe"})
 _PACKAGED = frozenset({"dkms", "ofed_info"})
 
 
 def commands(recipe: Recipe) -> dict[str, Path]:
     """Name to script, for the commands that a node of this kind has."""
     found = {path.name: path for path in _COMMANDS.iterdir() if path.is_file()}
-    found["grub2-editenv"] = found["grub-editenv"]
+    for name in ("editenv", "probe"):
+        found[f"grub2-{name}"] = found[f"grub-{name}"]
     own = {Family.UBUNTU: _DEBIAN | _PACKAGED, Family.ROCKY: _RHEL | _PACKAGED, Family.ARCH: _ARCH}
     absent = (_DEBIAN | _RHEL | _PACKAGED) - own[recipe.family]
     if not recipe.machine.gpus:

@@ -80,7 +80,9 @@ def disk(recipe: Recipe) -> Tree:
         _loader_entries(tree, recipe)
     else:
         _grub_defaults(tree, recipe)
-    folders = "root tmp run dev/infiniband var/log var/lib/dkms etc/dkms etc/default/grub.d"
+    folders = (
+        "root tmp run dev/infiniband var/log var/lib/dkms etc/dkms etc/default/grub.d etc/grub.d"
+    )
     for folder in folders.split():
         tree.folder(folder)
     for folder in ("etc/security/limits.d", "etc/systemd/system.conf.d", "etc/modules-load.d"):
@@ -137,7 +139,7 @@ def _grub_defaults(tree: Tree, recipe: Recipe) -> None:
         f'GRUB_CMDLINE_LINUX="{" ".join(recipe.arguments)}"\n',
     )
     tree.text("etc/default/grub.d/50-site.cfg", 'GRUB_CMDLINE_LINUX_DEFAULT="console=ttyS0"\n')
-    tree.folder("boot/grub")
+    tree.text("boot/grub/grubenv", _grubenv(""))  # grub-install makes it
 
 
 def _loader_entries(tree: Tree, recipe: Recipe) -> None:
@@ -155,7 +157,9 @@ def _loader_entries(tree: Tree, recipe: Recipe) -> None:
     tree.text("boot/grub2/grubenv", _grubenv(f"saved_entry={MACHINE_ID}-{recipe.kernel}\n"))
     tree.text(
         "boot/grub2/grub.cfg",
-        'set default="${saved_entry}"\nload_env\ninsmod blscfg\nblscfg\n',
+        'load_env\nif [ "${next_entry}" ] ; then\n   set default="${next_entry}"\n'
+        "   set next_entry=\n   save_env next_entry\n   set boot_once=true\n"
+        'else\n   set default="${saved_entry}"\nfi\ninsmod blscfg\nblscfg\n',
     )
     tree.text(
         "etc/default/grub",

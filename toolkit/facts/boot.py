@@ -30,6 +30,7 @@ class BootEntry:
     id: str = ""  # what saved_entry may name: menu id, title or file stem
     place: str = ""  # "0", "1>2": where it stands, counted as GRUB does
     unresolved: tuple[str, ...] = ()  # variables in its options whose values were not read
+    fields: tuple[tuple[str, str], ...] = ()  # of a BLS file: all its lines, in their order
 
     @property
     def recovery(self) -> bool:
@@ -41,6 +42,8 @@ class BootMenu:
     lines: tuple[BootEntry, ...]  # in menu order, submenus before what they hold
     default: str | None  # "0", "1>2", a title, an id; "" for none set; None where not known
     once: bool = False  # the default is for the next boot alone (grub-reboot)
+    usual: str | None = None  # what is the default again after that
+    heeds_once: bool = False  # grub.cfg asks for a boot once at all
 
     @property
     def entries(self) -> tuple[BootEntry, ...]:
@@ -65,21 +68,18 @@ def parse_boot_entries(text: str, grub_env: str | None = None) -> BootMenu:
     bls = [replace(entry, place=str(at)) for at, entry in enumerate(e for e in found if e)]
     grub = [line for name, lines in files.items() if name.endswith(".cfg") for line in lines]
     lines = (*bls, *_grub(grub, first=len(bls)))
-    if _next_wanted(grub) and variables.get("next_entry"):
-        return BootMenu(lines, variables["next_entry"], once=True)
     # grub-mkconfig writes the site's default first, right after that for next_entry.
-    default = next((each for each in _defaults(grub) if each != _NEXT), "")
-    if "saved_entry" in default or (bls and not default):
-        return BootMenu(lines, variables.get("saved_entry", "") if grub_env is not None else None)
-    return BootMenu(lines, default)
+    usual: str | None = next((each for each in _defaults(grub) if each != _NEXT), "")
+    if "saved_entry" in (usual or "") or (bls and not usual):
+        usual = variables.get("saved_entry", "") if grub_env is not None else None
+    heeds = _NEXT in _defaults(grub)
+    if heeds and variables.get("next_entry"):
+        return BootMenu(lines, variables["next_entry"], once=True, usual=usual, heeds_once=heeds)
+    return BootMenu(lines, usual, usual=usual, heeds_once=heeds)
 
 
 def _defaults(lines: list[str]) -> list[str]:
     return [found[1] for line in lines if (found := _DEFAULT.match(line))]
-
-
-def _next_wanted(lines: list[str]) -> bool:
-    return _NEXT in _defaults(lines)
 
 
 def _version(name: str) -> list[tuple[int, int, str]]:
@@ -105,6 +105,7 @@ def _bls(
         parse_cmdline(_VARIABLE.sub(lambda found: variables.get(found[1], ""), options)),
         name.removesuffix(".conf"),
         unresolved=() if known else named,
+        fields=tuple((pair[0], pair[1]) for pair in words if len(pair) == 2),
     )
 
 
@@ -132,20 +133,24 @@ def _grub(lines: list[str], first: int) -> list[BootEntry]:
     return menu
 
 
-def default_entry(menu: BootMenu, default_kernel: str = "") -> BootEntry | None:
+def default_entry(
+    menu: BootMenu, default_kernel: str = "", *, usual: bool = False
+) -> BootEntry | None:
     """The entry that an unattended boot takes; None where the menu does not tell.
 
     :param default_kernel: path printed by ``grubby --default-kernel``, "" without grubby.
+    :param usual: the one of the boots after that, where the next is another.
     """
-    if default_kernel and not menu.once:
+    wanted = menu.usual if usual else menu.default
+    if default_kernel and (usual or not menu.once):
         release = default_kernel.strip().rpartition("vmlinuz-")[2]
         usable = (entry for entry in menu.entries if not entry.recovery)
         return next((entry for entry in usable if entry.kernel == release), None)
-    if menu.default is None:
+    if wanted is None:
         return None
     above = ""
     chosen = None
-    for name in menu.default.split(">"):
+    for name in wanted.split(">"):
         level = [each for each in menu.lines if each.place.rpartition(">")[0] == above]
         if not level:
             return None

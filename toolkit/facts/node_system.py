@@ -15,6 +15,7 @@ from toolkit.facts.kernel import (
     parse_kernels,
     parse_lockdown,
 )
+from toolkit.facts.loader import MARK, Loader, Tried, parse_loader, parse_trials
 from toolkit.facts.reading import Reading
 from toolkit.facts.versions import Version, parse_kernel_release
 
@@ -98,16 +99,48 @@ class System(Reading):
         return self.boot_menu.entries
 
     @fact
+    def grubby_default(self) -> str:
+        """The image that ``grubby --default-kernel`` names; "" without grubby."""
+        return self._text("boot-default") if self._read_well("boot-default") else ""
+
+    @fact
     def next_boot(self) -> BootEntry:
         """The entry that an unattended reboot takes.
 
         :raises NoEvidence: where the boot configuration does not tell.
         """
-        grubby = self._text("boot-default") if self._read_well("boot-default") else ""
-        entry = default_entry(self.boot_menu, grubby)
+        entry = default_entry(self.boot_menu, self.grubby_default)
         if entry is None:
             raise NoEvidence("boot configuration: no entry that boots a kernel was found")
         return entry
+
+    @fact
+    def loader(self) -> Loader:
+        return parse_loader(self._text("loader"))
+
+    @fact
+    def trial(self) -> str:
+        """The id of the trial that this boot is; "" for none."""
+        return self.cmdline[MARK]
+
+    @fact
+    def trials(self) -> dict[str, Tried]:
+        """What was tried here and did not become the default, by id."""
+        return parse_trials(self._text("boot-trials")) if self._there("boot-trials") else {}
+
+    @fact
+    def grub_disk(self) -> tuple[str, str]:
+        """What GRUB's environment lies on: layers ("lvm"; "" for none), and a file system.
+
+        :raises NoEvidence: where GRUB could not tell.
+        """
+        return self._text("grub-abstraction").strip(), self._text("grub-fs").strip()
+
+    @fact
+    def grub_variables(self) -> dict[str, str]:
+        """GRUB's environment, as it stands on the disk."""
+        lines = self._text("grub-env").split("\n")
+        return dict(line.split("=", 1) for line in lines if "=" in line)
 
     @fact
     def default_kernel(self) -> str:

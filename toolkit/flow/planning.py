@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
 from toolkit.change.bundle import Bundle
 from toolkit.change.plan import Plan, make_plan
 from toolkit.change.render import render
+from toolkit.change.trial import Lines, lines_of
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.errors import Outcome, UsageError
 from toolkit.evidence import Evidence
@@ -35,6 +36,8 @@ class Planned:
     plan: Plan
     bundle: Bundle | None = None  # None where there is nothing to send
     boot_id: str = ""  # in which the node was read; "" for an image
+    trial: Bundle | None = None  # the one that has the changed command line tried
+    lines: Lines = field(default_factory=Lines)
 
     @property
     def pending(self) -> bool:
@@ -42,11 +45,18 @@ class Planned:
 
 
 def plan_node(
-    host: str, evidence: Evidence, want: Want, today: date, shelf: Shelf | None = None
+    host: str,
+    evidence: Evidence,
+    want: Want,
+    today: date,
+    shelf: Shelf | None = None,
+    *,
+    untried: bool = False,
 ) -> Planned:
     """Judge and plan from one node's evidence.
 
     :param shelf: modules that were built elsewhere, and may be delivered.
+    :param untried: a changed command line becomes the default without a trial.
     :raises Unsupported: there is no rule for its distribution.
     """
     judged = judge_node(host, evidence, want, today)
@@ -54,10 +64,16 @@ def plan_node(
         return Planned(judged, NO_CHANGE)
     node = Node(evidence)
     verdicts = {each.check.id: each for each in judged.verdicts}
-    plan = make_plan(node, verdicts, want, today=today, builts=at_hand(shelf, node, want))
-    nothing_to_send = plan.empty or plan.only_reboot
-    boot_id = node.boot_id if node.live else ""
-    return Planned(judged, plan, None if nothing_to_send else render(plan, node, engine()), boot_id)
+    builts = at_hand(shelf, node, want)
+    plan = make_plan(node, verdicts, want, today=today, builts=builts, untried=untried)
+    if not node.live:
+        return Planned(judged, plan, _bundle(plan, node))
+    trial = render(plan.trying, node, engine()) if plan.trying else None
+    return Planned(judged, plan, _bundle(plan.sent, node), node.boot_id, trial, lines_of(node))
+
+
+def _bundle(plan: Plan, node: Node) -> Bundle | None:
+    return None if plan.empty or plan.only_reboot else render(plan, node, engine())
 
 
 def plan_all(
@@ -66,13 +82,15 @@ def plan_all(
     today: date,
     folder: RunFolder,
     shelf: Shelf | None = None,
+    *,
+    untried: bool = False,
 ) -> list[Outcome[Planned]]:
     """Ask every node once, judge it and plan."""
 
     def work(host: Host, transport: Transport) -> Planned:
         evidence = collect(transport)
         folder.keep_evidence(host.name, evidence)
-        return plan_node(host.name, evidence, want, today, shelf)
+        return plan_node(host.name, evidence, want, today, shelf, untried=untried)
 
     return on_each(fleet, "planning", work)
 
@@ -82,9 +100,15 @@ def plan_saved(
     want: Want,
     today: date,
     shelf: Shelf | None = None,
+    *,
+    untried: bool = False,
 ) -> list[Outcome[Planned]]:
     """Plan from evidence that was saved earlier, with no host."""
-    return on_saved(saved, lambda name, evidence: plan_node(name, evidence, want, today, shelf))
+
+    def work(name: str, evidence: Evidence) -> Planned:
+        return plan_node(name, evidence, want, today, shelf, untried=untried)
+
+    return on_saved(saved, work)
 
 
 def write_bundles(outcomes: Iterable[Outcome[Planned]], out: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from datetime import date
 from toolkit.change.bundle import script
 from toolkit.change.plan import Plan
 from toolkit.change.rollout import Phase
-from toolkit.checks.check import Status
+from toolkit.checks.check import Status, Tense
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome, StaleError, TransportError
 from toolkit.flow.access import Fleet
@@ -17,6 +17,7 @@ from toolkit.flow.jobs import who_works
 from toolkit.flow.planning import Planned, plan_node
 from toolkit.flow.runs import RunFolder
 from toolkit.flow.shelf import Shelf
+from toolkit.flow.trial import Hands, attempt
 from toolkit.flow.witness import Nobody, Witness
 from toolkit.hosts import Host
 from toolkit.reach import deliver
@@ -25,7 +26,7 @@ from toolkit.reach.reboot import reboot
 from toolkit.reach.transport import Transport
 from toolkit.want import Want
 
-ROUNDS = 3  # a plan may show only after a reboot; one that never empties is a bug, not a loop
+ROUNDS = 4  # a plan may show only after a reboot; one that never empties is a bug, not a loop
 APPLY_S = 3600.0  # a DKMS build of the driver takes minutes on a slow node
 REBOOT_S = 900.0
 SETTLE_S = 180.0  # from the first answer of SSH to GPUs, ports and services in place
@@ -41,6 +42,7 @@ class Options:
     over_jobs: bool = False  # also where a job has a GPU or an HCA open
     lock_s: int = 60  # how long to wait for another run on the same node
     shelf: Shelf | None = None  # modules that were built elsewhere, and may be delivered
+    untried: bool = False  # a changed command line becomes the default without a trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +77,17 @@ def within(plan: Plan, agreed: Plan) -> bool:
     )
 
 
-def _worse(now: Judged, then: Judged) -> set[str]:
-    """What fails and did not, and what is unknown and was known; cut evidence counts too."""
+def _worse(found: Planned, start: Planned) -> set[str]:
+    """What fails and did not, and what is unknown and was known; cut evidence counts too.
+
+    A trial's next boot is the old entry, as it should be: checks of that boot say nothing of it.
+    """
+    now, then = found.judged, start.judged
     failed, unknown = _ids(now, FAIL), _ids(now, UNKNOWN)
     were_unknown = _ids(then, UNKNOWN)
     worse = (failed - _ids(then, FAIL) - were_unknown) | (unknown - were_unknown)
+    if found.lines.trial:
+        worse -= {v.check.id for v in now.verdicts if v.check.tense is Tense.AT_BOOT}
     return worse if now.complete else worse | {"the end of the evidence"}
 
 
@@ -125,6 +133,10 @@ class Node:
             if not now.pending or now.plan in state.plans:
                 break  # what was carried out once and is still to be done will stay so
             try:
+                if now.plan.trial is not None and self._may_reboot(now):
+                    now = attempt(self._hands(start), now, now.plan.trial)
+                    state = replace(state, after=now.judged, rebooted=True)
+                    continue
                 state = self._apply(now, state)
             except StaleError:
                 now = self._look_after_others(start)
@@ -146,6 +158,20 @@ class Node:
         wait_s = self.options.lock_s
         reboot(self.transport, now.boot_id, wait_s=wait_s, limit_s=REBOOT_S, note=self._note)
         return replace(state, rebooted=True)
+
+    def _hands(self, start: Planned) -> Hands:
+        return Hands(
+            name=self.host.name,
+            transport=self.transport,
+            witness=self.witness,
+            lock_s=self.options.lock_s,
+            reboot_s=REBOOT_S,
+            say=self._note,
+            log=self._log,
+            look=self._look,
+            settle=lambda: self._look_settled(start),
+            worse=lambda now: _worse(now, start),
+        )
 
     def _may_reboot(self, now: Planned) -> bool:
         """Whether the operator allows it, it was not done already, and nobody is at work."""
@@ -180,7 +206,7 @@ class Node:
         end = time.monotonic() + SETTLE_S
         while True:
             now = self._look()
-            worse = _worse(now.judged, start.judged)
+            worse = _worse(now, start)
             if not worse or time.monotonic() > end:
                 return now
             self._note(f"waiting for {', '.join(sorted(worse))}"[:80])
@@ -215,7 +241,14 @@ class Node:
         self._note("looking again")
         evidence = collect(self.transport)
         self.folder.keep_evidence(self.host.name, evidence, "after")
-        return plan_node(self.host.name, evidence, self.want, self.today, self.options.shelf)
+        return plan_node(
+            self.host.name,
+            evidence,
+            self.want,
+            self.today,
+            self.options.shelf,
+            untried=self.options.untried,
+        )
 
     def _note(self, text: str) -> None:
         self.fleet.access.progress.note(self.host.name, text)

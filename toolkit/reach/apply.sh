@@ -124,6 +124,11 @@ trigger() { # trigger CALL
     if [ -e "$run/keeps" ]; then rewrite "$run/after" listing; fi
 }
 
+prove() { # prove PATH TEXT: what the last trigger made of PATH names TEXT, else PATH is put back
+    next prove "prove $*" || return 0
+    if [ "$pass" = act ]; then perform names "$@"; fi
+}
+
 finish() { # finish STEPS: the list arrived whole
     if [ "$pass" = check ] && [ -z "$refused" ]; then whole=$1; fi
 }

@@ -11,7 +11,9 @@ from toolkit.reach.transport import Sink, Transport, quiet
 
 _HERE = Path(__file__).parent
 # By topic; frames.sh has their words, and the last line of probe.sh calls them all.
-_PARTS = ("modules", "pci", "signed", "elf", "builds", "fabric", "companions", "consumers")
+_PARTS = (
+    *("boot", "modules", "pci", "signed", "elf", "builds", "fabric", "companions", "consumers"),
+)
 
 
 def probe_script() -> str:

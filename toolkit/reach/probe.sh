@@ -47,7 +47,7 @@ kernels() { # every kernel that has modules, with what its next boot would find
 }
 
 boot_entries() { # what the boot loader would pass to each kernel
-    from /boot/loader/entries '*.conf' | grep -E ':(version|linux|options|title) '
+    from /boot/loader/entries '*.conf' | grep -E ':[a-z_-]+[[:space:]]'
     from /boot grub2/grub.cfg grub/grub.cfg |
         grep -E ':[[:space:]]*(menuentry|submenu|linux|linux16|linuxefi|set default)[[:space:]=]'
 }
@@ -99,6 +99,7 @@ placed() { # SHA256 MODE UID GID PATH of whatever lies where artefacts would go
         "$root"/etc/apt/apt.conf.d/*gdr-toolkit* "$root"/etc/kernel/*.d/*gdr-toolkit* \
         "$root"/etc/dnf/plugins/*/*gdr-toolkit* "$root"/usr/lib/zypp/plugins/commit/*gdr-toolkit* \
         "$root"/etc/dkms/framework.conf.d/*gdr-toolkit* \
+        "$root"/etc/grub.d/*gdr-toolkit* "$root"/boot/loader/entries/*gdr-toolkit* \
         "$root"/usr/lib/gdr-toolkit/* "$root"/lib/modules/*/updates/gdr-toolkit/*.ko; do
         [ -f "$found" ] || continue
         sum=$(sha256sum <"$found")
@@ -131,6 +132,7 @@ probe() {
     take headers "/lib/modules/$release/build" headers
     file reboot-required /run/reboot-required
     take boot-entries '/boot/grub*/grub.cfg, /boot/loader/entries' boot_entries
+    probe_boot
 
     probe_modules
     take infiniband /sys/class/infiniband infiniband
@@ -159,6 +161,7 @@ probe() {
     cmd arch 5 uname -m
     cmd boot-default 5 grubby --default-kernel
     grub_env
+    loader_disk
     cmd dkms-status 20 dkms status
     cmd ofed-info 10 ofed_info -s
     cmd openibd 5 systemctl is-enabled openibd

@@ -88,6 +88,15 @@ set_aside() { # set_aside TRIGGER: copies of all that it may rewrite
 }
 copied() { mkdir -p "$run/kept/tree${1%/*}" && cp -a "$1" "$run/kept/tree${1%/*}/"; }
 
+names() { # names PATH TEXT: its command may end well, and have written a file without it
+    if grep -qF -e "$2" "$root$1"; then return; fi
+    echo "$1 does not name $2"
+    set -- "$root$1" "$run/kept/tree$root$1" "$(temp_of "$root$1")"
+    if [ -e "$2" ] && cp -a "$2" "$3" && flush "$3" && mv -f "$3" "$1"; then echo "it is as it was before"; fi
+    rewrite "$run/after" listing
+    return 1
+}
+
 tidy() { # what a run that was killed has left half done
     if [ ! -e "$state/journal" ]; then return; fi
     while read -r dead what _; do

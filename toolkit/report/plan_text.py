@@ -37,6 +37,9 @@ def _plan(plan: Plan, hosts: str, paint: Painter, diffs: bool) -> list[str]:
         lines += [line for why in change.why for line in labelled("why", why)]
     if plan.triggers:
         lines += labelled("then", ", ".join(trigger_name(each) for each in plan.triggers))
+    if plan.trial is not None:
+        told = f"{plan.trial.told}: by one boot, and kept if no check is worse for it"
+        lines += labelled("tried", told)
     for blocked in plan.blocked:
         lines += labelled("blocked", f"{blocked.artefact}: {blocked.reason}")
         lines += labelled("next", blocked.hint) if blocked.hint else []

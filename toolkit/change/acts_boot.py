@@ -1,0 +1,54 @@
+"""The commands that tell the boot loader of changed arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from toolkit.change.act import Act, Command, When
+from toolkit.change.artefact import Trigger
+from toolkit.change.boot_arguments import arguments_in, quoted
+from toolkit.change.change import Change
+from toolkit.change.distros import Family
+
+
+def booted(asking: list[Change], family: Family, keeps: tuple[str, ...]) -> Iterator[Act]:
+    """What tells the boot loader; a menu that is made anew must name a kernel then."""
+    left = [change for change in asking if change.artefact.startswith("boot.trial")]
+    if left:
+        yield Act(Trigger.UPDATE_BOOTLOADER, forgotten(family))
+    if not family.grubby:
+        again = family.bootloader
+        words = [quoted(word) for change in asking for word in arguments_in(change.text)]
+        names = tuple((file, w) for file in family.bootloader_files for w in ("vmlinu", *words))
+        yield Act(Trigger.UPDATE_BOOTLOADER, again, keeps, ((When.KEPT, again),), names=names)
+        return
+    for change in asking:
+        if change not in left:
+            yield _grubby(change, keeps)
+
+
+def forgotten(family: Family) -> Command:
+    """GRUB boots its default, though it was told to boot something else once."""
+    return ("grub2-editenv" if family.grubby else "grub-editenv", "-", "unset", "next_entry")
+
+
+def _grubby(change: Change, keeps: tuple[str, ...]) -> Act:
+    """grubby adds what the new file lists, and takes away what only the old one did."""
+    new, old = arguments_in(change.text), arguments_in(change.old_text or "")
+    gone = tuple(word for word in old if word not in new)
+    new, gone = tuple(map(quoted, new)), tuple(map(quoted, gone))
+    return Act(
+        Trigger.UPDATE_BOOTLOADER,
+        _update_kernels(new, gone),
+        keeps,
+        ((When.KEPT, _update_kernels(gone, tuple(word for word in new if word not in old))),),
+    )
+
+
+def _update_kernels(add: Command, remove: Command) -> Command:
+    command: Command = ("grubby", "--update-kernel=ALL")
+    if remove:
+        command += (f"--remove-args={' '.join(remove)}",)
+    if add:
+        command += (f"--args={' '.join(add)}",)
+    return command
