@@ -17,7 +17,7 @@ KERNEL, PACKAGE, VERSION = "6.8.0-45-generic", "nvidia-peermem", "580.1"
 ARCH = "any64"  # so that no module is of another machine
 MODULE = "nvidia-peermem.ko"
 PARTS = ("gate.sh", "aside.sh", "swap.sh")
-ROOTS = ("/var/lib/", "/lib/modules", "/usr/src")
+ROOTS = ("/var/lib/", "/lib/modules", "/usr/src", "/boot/")
 CHANGERS = ("mv", "rm", "cp", "ln", "mkdir", "rmdir", "chmod", "depmod")
 # Ends itself and all that called it, on the time that $AT says; else it does what it is named.
 KILLER = """#!/bin/sh
