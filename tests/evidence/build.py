@@ -275,6 +275,8 @@ HEALTHY: dict[str, Override] = {
     ),
     "ofed-info": "OFED-internal-25.10-1.7.1:\n",
     "openibd": "enabled\n",
+    "boot-order": ABSENT,
+    "boot-order-log": ABSENT,
     "dmesg": "[    1.0] Linux version 5.15.0-170-generic\n",
     **CONSUMERS,
     "nvidia-smi": gpu_rows(),

@@ -9,6 +9,7 @@ from toolkit.change.artefacts_acs import ACS
 from toolkit.change.artefacts_boot import BOOT
 from toolkit.change.artefacts_modules import MODULES, dkms_may_build
 from toolkit.change.artefacts_ofed import OFED
+from toolkit.change.artefacts_order import ORDER
 from toolkit.change.artefacts_rebuild import rebuilding
 from toolkit.change.artefacts_signing import SIGNING
 from toolkit.errors import NoEvidence, Unsupported
@@ -156,6 +157,7 @@ ARTEFACTS = (
         ("peermem.autoload", "peermem.loaded", "peermem.loaded_vs_disk"),
         needs=_BUILT,
     ),
+    *ORDER,
     *BOOT,
     *ACS,
     Artefact(

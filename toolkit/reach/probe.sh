@@ -165,6 +165,7 @@ probe() {
     cmd dkms-status 20 dkms status
     cmd ofed-info 10 ofed_info -s
     cmd openibd 5 systemctl is-enabled openibd
+    load_order
     kernel_log
     probe_consumers
     nvidia_answers

@@ -62,6 +62,16 @@ lines_of() { # lines_of PATTERN: those that match, and the last one, so that no 
     awk -v telling="$1" 'tolower($0) ~ telling { print; last = ""; next } { last = $0 } END { if (last != "") print last }'
 }
 
+load_order() { # the frames: when modules were loaded at boot, and when what starts jobs began
+    if [ -z "$(names '/etc/systemd/system/*.wants/slurmd.service' '/etc/systemd/system/*.wants/kubelet.service')" ]; then
+        for key in boot-order boot-order-log; do frame $key absent 'slurmd.service, kubelet.service'; done
+        return
+    fi
+    cmd boot-order 5 systemctl show -p Id -p LoadState -p ActiveState -p Result -p InactiveExitTimestampMonotonic \
+        -p ActiveEnterTimestampMonotonic systemd-modules-load.service gdr-toolkit-peermem.service slurmd.service kubelet.service
+    cmd boot-order-log 5 journalctl -q --no-pager --no-hostname -b -u systemd-modules-load -n 200 -o short-monotonic
+}
+
 probe_modules() {
     file modules /proc/modules
     take module-state /sys/module module_state
