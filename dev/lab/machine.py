@@ -145,14 +145,24 @@ class Guest:
         while time.monotonic() < end:
             if not self.pid:
                 raise self._trouble("QEMU ended")
+            if not self._greets():
+                time.sleep(0.3)
+                continue
             with suppress(subprocess.TimeoutExpired):
-                done = self.run(script, check=False, limit_s=10)
+                done = self.run(script, check=False, limit_s=20)
                 found = done.out.strip()
                 if done.status == 0 and found and found != other_than:
                     self.boots += 1
                     return found
-            time.sleep(0.3)
+            time.sleep(1)  # it goes down, and may still let us in
         raise self._trouble(f"no login within {limit_s * factor():.0f} s")
+
+    def _greets(self) -> bool:
+        """Whether sshd answers; a login that is given up midway costs the guest a second."""
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port)) as line:
+            line.settimeout(20 * factor())
+            return line.recv(4) == b"SSH-"
+        return False
 
     def run(self, script: str, *, check: bool = True, limit_s: float = 60, text: str = "") -> Done:
         """Run a script by sh as root, over SSH.
@@ -238,7 +248,7 @@ class Guest:
             f"  HostName 127.0.0.1\n  Port {self.port}\n  User root\n"
             f"  IdentityFile {login.private}\n  IdentitiesOnly yes\n"
             f"  UserKnownHostsFile {known}\n  GlobalKnownHostsFile /dev/null\n"
-            "  ConnectTimeout 5\n  LogLevel ERROR\n"
+            "  ConnectTimeout 60\n  LogLevel ERROR\n"
         )
 
     def _trouble(self, what: str) -> LabError:

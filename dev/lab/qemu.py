@@ -9,8 +9,8 @@ KERNELS = ("6.1", "6.12")
 IOMMUS = ("none", "intel", "amd")
 # Emulated at once; with a richer processor Debian's kernel loads modules for it, for seconds.
 # Without the hypervisor's bit, and with a board of its own, the guest is a node, not a machine
-# rented to somebody; 46 bits are what GPUs' windows take.
-_CPU = "qemu64,phys-bits=46,-hypervisor"
+# rented to somebody; 46 bits are what GPUs' windows take. Without rdrand all wait for chance.
+_CPU = "qemu64,phys-bits=46,-hypervisor,+rdrand"
 _VENDORS = {"none": "AuthenticAMD", "intel": "GenuineIntel", "amd": "AuthenticAMD"}
 _DEVICES = {
     "none": (),
