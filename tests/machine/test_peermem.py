@@ -36,7 +36,12 @@ def _verified(guest: Guest) -> dict[str, str]:
     gdr(guest, "verify", "--junit", str(path))
     ended = {}
     for case in ElementTree.parse(path).iter("testcase"):
-        name = case.get("name", "").rpartition("[")[2].rstrip("]").removeprefix(f"{guest.name}-")
+        name = (
+            case.get("name", "")
+            .rpartition("[")[2]
+            .rstrip("]")
+            .removeprefix(f"toolkit://{guest.name}-")
+        )
         ended[name] = next((each.tag for each in case if each.tag != "system-out"), "passed")
     return ended
 
