@@ -26,9 +26,11 @@ class Scripted:
     stderr: str = ""
     error: TransportError | None = None
     name: str = "gpu1"
+    waited_s: float = 0
 
     def run(self, script: str, *, limit_s: float = 120, sink: Sink = quiet) -> Result:
         assert script == probe_script()
+        self.waited_s = limit_s
         lines = Lines(sink)
         lines.feed(self.text.encode("utf-8", "surrogateescape"))
         if self.error is not None:
@@ -45,6 +47,23 @@ def test_what_a_login_prints_around_it_is_not_evidence() -> None:
     assert list(evidence.frames) == ["uid", "cmdline"]
     assert evidence.text("cmdline") == "x\f\u2028\n"
     assert heard[0] == "welcome"
+
+
+@pytest.mark.parametrize(
+    ("said", "times"),
+    [
+        pytest.param("3", 3, id="thrice"),
+        pytest.param("0.1", 1, id="never-less-than-nodes-need"),
+        pytest.param("long", 1, id="no-number"),
+    ],
+)
+def test_an_emulated_node_is_waited_for_as_long_as_is_said(
+    said: str, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GDR_PATIENCE", said)
+    node = Scripted(WHOLE + END)
+    collect(node, limit_s=10)
+    assert node.waited_s == 10 * times
 
 
 def test_a_lost_connection_leaves_what_had_arrived() -> None:
