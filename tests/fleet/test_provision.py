@@ -22,6 +22,7 @@ HEALABLE = (
     "demo-kernel",
     "demo-rocky",
     "demo-initramfs",
+    "demo-acs",
 )
 
 
@@ -58,7 +59,7 @@ def test_look_change_prove_and_take_back(nodes: Nodes, transport: str) -> None:
     assert changed.returncode == ExitCode.OK, changed.stdout + changed.stderr
     assert set(states(changed.stdout).values()) == {"ready"}
     rebooted = {h["name"] for h in document(changed.stdout)["hosts"] if h["rebooted"]}
-    assert {"demo-iommu", "demo-rocky", "demo-initramfs"} <= rebooted
+    assert {"demo-iommu", "demo-rocky", "demo-initramfs", "demo-acs"} <= rebooted
     assert "demo-healthy" not in rebooted
     healed = nodes.digest()
 

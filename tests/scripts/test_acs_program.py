@@ -21,16 +21,19 @@ PATH, OTHER_PATH = "0000:15:01.0/00.0/00.0", "0000:15:01.0/00.0/01.0"
 SETPCI = """#!/bin/sh
 at=$root/registers/$2
 if [ ! -e "$at" ]; then echo "setpci: $2: Capability 0010000d not found." >&2; exit 1; fi
-case $3 in
-    ECAP_ACS+6.w) cat "$at" ;;
-    ECAP_ACS+6.w=*)
-        if [ -e "$root/locked" ]; then
-            echo "pcilib: sysfs_write: write failed: Operation not permitted" >&2
-        else
-            echo "${3#*=}" >"$at"
-        fi
-        echo "$2 ${3#*=}" >>"$root/log" ;;
-esac
+shift 2
+for each; do
+    case $each in
+        ECAP_ACS+6.w) cat "$at" ;;
+        ECAP_ACS+6.w=*)
+            if [ -e "$root/locked" ]; then
+                echo "pcilib: sysfs_write: write failed: Operation not permitted" >&2
+            else
+                echo "${each#*=}" >"$at"
+            fi
+            echo "$each" >>"$root/log" ;;
+    esac
+done
 """
 
 
