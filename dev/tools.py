@@ -77,6 +77,7 @@ IP = Tool("ip", "iproute2")
 NSENTER = Tool("nsenter", "util-linux")
 LIBVIRTD = Tool("libvirtd", "libvirt-daemon-system")
 VIRSH = Tool("virsh", "libvirt-clients")
+TUN = Tool("/dev/net/tun", "", "dev/net/tun")  # what a guest's network device hangs on
 DNSMASQ = Tool("dnsmasq", "dnsmasq-base")
 VAGRANT = Tool("vagrant", "vagrant")
 VAGRANT_LIBVIRT = Tool(
@@ -124,7 +125,7 @@ MARKS = {
 }
 MARKS["vagrant"] = (
     *MARKS["machine"],
-    *(VAGRANT, VAGRANT_LIBVIRT, LIBVIRTD, VIRSH, DNSMASQ, IP, NSENTER),
+    *(VAGRANT, VAGRANT_LIBVIRT, LIBVIRTD, VIRSH, DNSMASQ, IP, NSENTER, TUN),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tests.unit.test_vagrant_said import STATUS, V23
 from toolkit.errors import InventoryError, UsageError
 from toolkit.flow.access import Access, Fleet, open_fleet
 from toolkit.hosts import Host, Inventory, Machines, fold, select
+from toolkit.report.live import Lines
 
 NODES = {name: Host(f"vagrant://{name}", "192.168.121.2") for name in ("node1", "node2", "web")}
 SITE = {"node1": Host("node1", "10.0.0.1"), "gpu1": Host("gpu1")}
@@ -141,6 +143,14 @@ def test_a_machine_that_does_not_run_is_told_with_its_state(vagrant: Vagrant) ->
     assert refused.value.hint == "vagrant up node1"
     with pytest.raises(UsageError, match="vagrant://node3 is shutoff"):
         opened("vagrant://node3")
+
+
+def test_whoever_waits_is_told_for_what(vagrant: Vagrant) -> None:
+    said = StringIO()
+    clock = iter(range(0, 100, 3))  # each look at it finds three more seconds gone
+    heard = Lines(said, lambda: next(clock))
+    with open_fleet(Access(hosts="vagrant://node2", progress=heard)):
+        assert said.getvalue() == "asking Vagrant: 1 of 2 after 3 s; vagrant status: done\n"
 
 
 def test_a_machine_that_is_still_booting_is_told_of(vagrant: Vagrant) -> None:

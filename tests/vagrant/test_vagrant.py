@@ -62,6 +62,15 @@ def test_up_without_a_name_starts_the_box_of_ours(up: str) -> None:
     assert "Machine booted and ready!" in up
 
 
+def test_the_machine_is_as_the_vagrantfile_says(ground: Ground, up: str) -> None:
+    script = "ls /sys/kernel/iommu_groups | wc -l; nproc; cat /etc/hostname; sudo -n id -u"
+    status, printed = ground.run("vagrant", "ssh", "--no-tty", "-c", script, limit_s=SUITE_S)
+    assert status == 0, printed
+    groups, processors, name, root = printed.split()[-4:]
+    assert int(groups) > 0
+    assert (processors, name, root) == ("2", NAME, "0")
+
+
 def test_the_shipped_suites_are_green(ground: Ground, up: str, tmp_path: Path) -> None:
     known = Path.home() / ".ssh/known_hosts"
     before = known.read_bytes() if known.exists() else b""
@@ -76,6 +85,13 @@ def test_the_shipped_suites_are_green(ground: Ground, up: str, tmp_path: Path) -
     assert f"test_the_boot_id[{HOST}]" in passed
     assert f"test_the_loaded_modules[{HOST}]" in passed
     assert (known.read_bytes() if known.exists() else b"") == before, "its key was kept"
+
+
+def test_a_driver_or_an_iommu_that_there_is_not_is_told(ground: Ground) -> None:
+    for name, value in (("GDR_VAGRANT_DRIVER", "xen"), ("GDR_VAGRANT_IOMMU", "arm")):
+        status, printed = ground.run("env", f"{name}={value}", "vagrant", "validate", limit_s=90)
+        assert status != 0
+        assert f'{name} is "{value}"; known: ' in printed
 
 
 def test_the_machines_that_run_are_named_as_hosts(ground: Ground, up: str) -> None:

@@ -36,8 +36,16 @@ def read_machines(new_keys: str, progress: Progress) -> Machines:
     :raises UsageError: there is no Vagrant here, or it has no Vagrantfile.
     :raises TransportError: it does not end.
     """
-    progress.note("vagrant", "asking for its machines")
+    progress.begin("asking Vagrant", 2)
+    try:
+        return _read(new_keys, progress)
+    finally:
+        progress.finish()
+
+
+def _read(new_keys: str, progress: Progress) -> Machines:
     said = states(_ask("status"))
+    progress.done("vagrant status")
     running = [name for name, state in said.items() if state == "running"]
     others = {name: state.replace("_", " ") for name, state in said.items() if state != "running"}
     if not running:
