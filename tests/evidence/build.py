@@ -253,6 +253,7 @@ HEALTHY: dict[str, Override] = {
     "placed": "",
     "ours": "",
     **dict.fromkeys(("owned", "pending", "journal"), ABSENT),
+    "left": "",
     "modprobe-config": "blacklist nouveau\noptions mlx5_core probe_vf=1\n",
     "rdma-modinfo": rdma_core(),
     "nvidia-modinfo": modinfo(

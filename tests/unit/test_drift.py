@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,22 @@ def test_a_file_that_other_hands_changed_has_drifted() -> None:
     assert found.standing is DRIFT
     assert found.on_disk.text.endswith(": its text differs")
     assert found.on_disk.text[:12] != found.wanted
+
+
+@pytest.mark.parametrize(
+    ("left", "whose"),
+    [
+        pytest.param(
+            sha256(b"nvidia\n").hexdigest(), "as we left it", id="ours-of-an-older-version"
+        ),
+        pytest.param("0" * 64, "changed by others since we placed it", id="others"),
+        pytest.param("absent", "changed by others since we placed it", id="made-anew-by-others"),
+    ],
+)
+def test_who_changed_a_file_is_told_where_our_runs_tell(left: str, whose: str) -> None:
+    told = {"left": f"{left} {AUTOLOAD}\n"}
+    found = line(drift({**placed({AUTOLOAD: "nvidia\n"}), **told}), AUTOLOAD)
+    assert found.on_disk.text.endswith(f"its text differs; {whose}")
 
 
 def test_a_file_that_is_no_longer_wanted_has_drifted() -> None:

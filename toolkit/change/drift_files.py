@@ -38,7 +38,7 @@ def _wanted_file(wanted: Wanted, here: Here) -> Iterator[Line]:
         return
     change, blocked = here.change_of(wanted.path), here.blocked(wanted.artefact)
     if change is not None:
-        yield _changing(wanted, change, old)
+        yield _changing(wanted, change, old, here)
     elif blocked is not None:
         # What cannot be planned is not known to be wrong; its checks say whether it is.
         effect = Cell(f"blocked: {blocked.reason}", Standing.UNKNOWN)
@@ -49,7 +49,7 @@ def _wanted_file(wanted: Wanted, here: Here) -> Iterator[Line]:
         yield from (_argument(word, wanted, here) for word in wanted.arguments)
 
 
-def _changing(wanted: Wanted, change: Change, old: Placed | None) -> Line:
+def _changing(wanted: Wanted, change: Change, old: Placed | None, here: Here) -> Line:
     """A file that the plan would place, or one that is there and not in effect."""
     if change.action is Action.TRIGGER:
         owed = ", ".join(each.name.lower().replace("_", " ") for each in change.triggers)
@@ -57,8 +57,19 @@ def _changing(wanted: Wanted, change: Change, old: Placed | None) -> Line:
         return _file(wanted, Cell(_shown(old), Standing.SAME), effect)
     if old is None:
         return _file(wanted, Cell("none", Standing.DRIFT), _NOTHING)
-    disk = Cell(f"{_shown(old)}: {change.why[0]}", Standing.DRIFT)
-    return _file(wanted, disk, _NOTHING)
+    said = "; ".join(filter(None, (change.why[0], _whose(old, wanted.path, here))))
+    return _file(wanted, Cell(f"{_shown(old)}: {said}", Standing.DRIFT), _NOTHING)
+
+
+def _whose(old: Placed, path: str, here: Here) -> str:
+    """Who made a file what it is; "" where nobody knows."""
+    try:
+        left = here.node.left.get(path, "")
+    except (NoEvidence, Unparsable):
+        return ""
+    if not left:
+        return ""
+    return "as we left it" if left == old.sha256 else "changed by others since we placed it"
 
 
 def _file(wanted: Wanted, disk: Cell, effect: Cell, hint: str = "") -> Line:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolkit.facts.fact import fact
 from toolkit.facts.node_fabric import Fabric
 from toolkit.facts.node_pci import Pci
-from toolkit.facts.ours import Placed, parse_contents, parse_placed
+from toolkit.facts.ours import Placed, parse_contents, parse_left, parse_placed
 from toolkit.facts.pci import PciFunction
 from toolkit.facts.rdma import Kind, RdmaDevice, parse_infiniband
 from toolkit.gpus import Chip, chip
@@ -101,6 +101,15 @@ class Devices(Pci, Fabric):
         """Paths that an earlier run of ours placed."""
         text = self._text("owned") if self._there("owned") else ""
         return frozenset(line for line in text.split("\n") if line)
+
+    @fact
+    def left(self) -> dict[str, str]:
+        """Hash of what our latest run left at a path, or "absent", by path; none of an older
+        probe, which did not look.
+        """
+        if not self._given("left"):
+            return {}
+        return parse_left(self._text("left"))
 
     @fact
     def pending(self) -> tuple[str, ...]:

@@ -37,6 +37,20 @@ def parse_placed(text: str) -> dict[str, Placed]:
     return files
 
 
+def parse_left(text: str) -> dict[str, str]:
+    """Read "SHA256 PATH" lines, by path.
+
+    :raises Unparsable: at a line that is not of this form.
+    """
+    files: dict[str, str] = {}
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
+        sha256, blank, path = line.partition(" ")
+        if not blank:
+            raise Unparsable("what our runs left", line, number)
+        files[path] = sha256
+    return files
+
+
 def parse_contents(text: str) -> dict[str, str]:
     """Read "etc/modprobe.d/gdr-toolkit.conf:LINE" lines: text by absolute path."""
     contents: dict[str, str] = {}

@@ -107,6 +107,17 @@ placed() { # SHA256 MODE UID GID PATH of whatever lies where artefacts would go
     done
 }
 
+left() { # SHA256 PATH: what our latest run that touched it left there, of runs that still stand
+    (
+        cd "$root/var/lib/gdr-toolkit" 2>/dev/null || return 0
+        files=$(while read -r run _; do
+            if [ -f "runs/$run/undo" ]; then echo "runs/$run/undo"; fi
+        done 2>/dev/null <journal)
+        # shellcheck disable=SC2086 # one word a file
+        [ -z "$files" ] || awk '/^file / { new[$2] = $3 } END { for (path in new) print new[path], path }' $files | sort
+    )
+}
+
 # --- the list: cheap and certain first, what may hang last ---------------------------
 
 probe() {
@@ -144,6 +155,7 @@ probe() {
     if command -v sha256sum >/dev/null; then take placed 'the places of artefacts' placed; else frame placed absent sha256sum; fi
     take ours 'what we placed' from / 'etc/*/*gdr-toolkit*' 'etc/*/*.d/*gdr-toolkit*' 'etc/gdr-toolkit/*' 'etc/dkms/*.conf' 'usr/src/nvidia-peermem-*/dkms.conf'
     for kept in owned pending journal; do file $kept /var/lib/gdr-toolkit/$kept; done
+    take left '/var/lib/gdr-toolkit/runs/*/undo' left
 
     if need modprobe modprobe-config; then take modprobe-config 'modprobe -c' modprobe_config; fi
     if need modinfo rdma-modinfo nvidia-modinfo peermem-modinfo; then
