@@ -11,6 +11,7 @@ import pytest
 from dev.lab.trees import base, releases
 from tests.builds.sandbox import Done, Sandbox
 from tests.scripts.engine import bundle_of, sent
+from toolkit.change.templates import TEMPLATES
 from toolkit.evidence import Evidence
 from toolkit.facts.initramfs import Initramfs
 from toolkit.facts.node import Node
@@ -103,6 +104,18 @@ def test_an_image_from_before_ofed_is_seen_made_again_and_given_back(
     undone = box.run("sh", "-s", text=rollback_script("last", 5))
     assert digest(box, kernel) == before, undone.out
     assert image(box, kernel) == found
+
+
+def test_the_program_that_rebuilds_sees_to_it_too(box: Sandbox, kernel: str) -> None:
+    """Its part for that, as it stands in the program."""
+    folder = "/var/lib/gdr-toolkit/rebuild"
+    part = (TEMPLATES / "dkms/early.sh").read_text()
+    said = f'state={folder} hook="" dry=""\nsay() {{ echo "$*"; }}\n'
+    script = f'{said}{part}\nmkdir -p "$state"\nearly {kernel}\n'
+    made = box.run("sh", "-s", text=script)
+    assert "made again: it is older than ib_core mlx5_core\n" in made.out
+    assert image(box, kernel).modules["mlx5_core"] == f"{OFED}/mlx5_core"
+    assert box.run("sh", "-s", text=script).out == ""
 
 
 @pytest.mark.parametrize("why", ["a-hook", "a-driver-less"])
