@@ -73,4 +73,4 @@ class Artefact:
 
     def owns(self, path: str) -> bool:
         """Whether a path that an earlier run placed is one of this artefact's."""
-        return fnmatchcase(path, re.sub(r"\{\w+\}", "*", self.path))
+        return not self.derived and fnmatchcase(path, re.sub(r"\{\w+\}", "*", self.path))

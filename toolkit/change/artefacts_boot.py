@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from toolkit.change.artefact import Artefact, Trigger
 from toolkit.change.boot_arguments import CONTRIBUTORS, PROOFS, Argument, quoted
 from toolkit.errors import Unsupported
+from toolkit.facts.loader import Loader
 from toolkit.facts.node import Node
 from toolkit.want import Want
 
@@ -23,16 +24,39 @@ def by_arguments(_node: Node, _want: Want) -> Mapping[str, str] | None:
     return None
 
 
-def in_a_file(_node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
-    """Where a file of ours can hold them."""
+_BY_HAND = {
+    Loader.SYSTEMD_BOOT: "add {words} to /etc/kernel/cmdline, then for each kernel: "
+    "kernel-install add RELEASE /lib/modules/RELEASE/vmlinuz; and reboot",
+    Loader.UKI: "add {words} to /etc/kernel/cmdline, have the image made and signed anew "
+    "(kernel-install, ukify or dracut --uefi), and reboot",
+    Loader.OSTREE: "rpm-ostree kargs --append-if-missing=..., once for each of {words}; and "
+    "reboot. The deployment before it stays in the menu",
+    Loader.TRANSACTIONAL: "add {words} to GRUB_CMDLINE_LINUX_DEFAULT in /etc/default/grub, then: "
+    "transactional-update grub.cfg; and reboot. snapper has the one from before",
+    Loader.OTHER: "add {words} to the kernel's command line where this node keeps it, and reboot",
+}
+
+
+def in_a_file(node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
+    """Where GRUB boots, and a file of ours can hold them.
+
+    :raises Unsupported: under another loader: what we would write, nobody would read.
+    """
+    if node.live and (hint := _BY_HAND.get(node.loader)):
+        words = " ".join(each.word for each in needed)
+        raise Unsupported(
+            f"the command line belongs to {node.loader} here, which is left alone",
+            hint=hint.format(words=words),
+        )
     return {"arguments": " ".join(quoted(each.word) for each in needed)}
 
 
-def by_hand_on_suse(_node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
+def by_hand_on_suse(node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
     """On SUSE kernel arguments live in a file of others.
 
     :raises Unsupported: always.
     """
+    in_a_file(node, needed)  # MicroOS and its kin have a rule of their own
     words = " ".join(each.word for each in needed)
     raise Unsupported(
         "no rule for kernel arguments on suse that leaves /etc/default/grub alone",

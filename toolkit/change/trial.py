@@ -65,9 +65,10 @@ class Lines:
     once: tuple[str, ...] = ()  # of the entry that is booted next, and then no more
 
     @property
-    def trial(self) -> bool:
-        """Whether this boot is a trial, so that the next has another command line."""
-        return any(word.startswith(f"{MARK}=") for word in self.running)
+    def trial(self) -> str:
+        """The id of the trial that this boot is, so that the next has another line; "" for none."""
+        marks = (word for word in self.running if word.startswith(f"{MARK}="))
+        return next(marks, "").partition("=")[2]
 
 
 def lines_of(node: Node) -> Lines:

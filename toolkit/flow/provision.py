@@ -24,6 +24,7 @@ from toolkit.reach import deliver
 from toolkit.reach.collect import collect
 from toolkit.reach.reboot import reboot
 from toolkit.reach.transport import Transport
+from toolkit.reach.trial import note
 from toolkit.want import Want
 
 ROUNDS = 4  # a plan may show only after a reboot; one that never empties is a bug, not a loop
@@ -170,6 +171,7 @@ class Node:
             log=self._log,
             look=self._look,
             settle=lambda: self._look_settled(start),
+            busy=lambda: "" if self.options.over_jobs else who_works(self.transport),
             worse=lambda now: _worse(now, start),
         )
 
@@ -191,6 +193,8 @@ class Node:
             limit_s=APPLY_S,
             sink=self._log,
         )
+        if now.lines.trial:  # of a run that died; what it tried is the default now
+            note(self.transport, now.lines.trial, "")
         return replace(
             state,
             plans=(*state.plans, now.plan),

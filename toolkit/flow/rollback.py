@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from toolkit.errors import Outcome
+from toolkit.change.boot_arguments import bare
+from toolkit.change.trial import lines_of
+from toolkit.errors import ApplyError, Outcome
+from toolkit.facts.node import Node
 from toolkit.flow.access import Fleet
 from toolkit.flow.each import on_each
 from toolkit.flow.jobs import refuse_jobs
@@ -14,7 +17,7 @@ from toolkit.hosts import Host
 from toolkit.reach import deliver
 from toolkit.reach.collect import collect
 from toolkit.reach.reboot import reboot
-from toolkit.reach.transport import Transport
+from toolkit.reach.transport import Sink, Transport
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,28 @@ def rollback(
             return RolledBack(steps, False)
         if not over_jobs:
             refuse_jobs(transport)
-        boot_id = collect(transport).text("boot-id").strip()
-        reboot(transport, boot_id, limit_s=REBOOT_S, note=note)
-        return RolledBack(steps, True)
+        return RolledBack((*steps, booted_back(transport, note)), True)
 
     return on_each(fleet, "rolling back", work)
+
+
+def booted_back(transport: Transport, say: Sink) -> str:
+    """Reboot, and see that the command line is the one that the boot loader has by now.
+
+    :returns: one line for the report.
+    :raises ApplyError: the kernel was given another one.
+    :raises TransportError: the node did not come back.
+    """
+    before = collect(transport)
+    expected = lines_of(Node(before)).usual
+    reboot(transport, before.text("boot-id").strip(), limit_s=REBOOT_S, note=say)
+    if not expected:
+        return "command line: not compared, the boot menu could not be read"
+    now = lines_of(Node(collect(transport))).running
+    if tuple(map(bare, now)) != expected:
+        raise ApplyError(
+            f"{transport.name}: booted with {' '.join(now)!r}, and its boot menu has "
+            f"{' '.join(expected)!r}",
+            hint="another entry was booted: look at the boot menu and its environment",
+        )
+    return "command line: as the boot menu has it"

@@ -35,6 +35,7 @@ class Hands:
     log: Sink
     look: Callable[[], Planned]
     settle: Callable[[], Planned]  # looks until the node is no worse than before, or time is up
+    busy: Callable[[], str]  # whose jobs a reboot would end; "" for nobody's
     worse: Callable[[Planned], set[str]]  # what is worse than it was before
 
 
@@ -133,6 +134,11 @@ def _leave(hands: Hands, start: Planned, now: Planned, trial: Trial, why: str) -
     :raises ApplyError: always: the trial was given up.
     """
     error = _given_up(hands, trial, why)
+    if jobs := hands.busy():
+        raise ApplyError(
+            f"{hands.name}: tried {trial.told}: {why}; it runs with that still: {jobs}",
+            hint="once the job has ended, reboot it: its default is the old command line",
+        )
     hands.say("going back to the old command line")
     _reboot(hands, now.boot_id)
     after = hands.settle()
