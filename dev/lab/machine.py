@@ -68,7 +68,7 @@ class Guest:
             pid = int((self.folder / "pid").read_text())
             words = Path(f"/proc/{pid}/cmdline").read_bytes()
             # The number may be another process's by now.
-            return pid if f"unix:{self.folder / 'control'}".encode() in words else 0
+            return pid if f"file:{self.folder.absolute() / 'console'}".encode() in words else 0
         return 0
 
     def prepare(self, base: Path, incoming: Path | None = None) -> None:
@@ -93,25 +93,30 @@ class Guest:
             self.port = self.port or _free_port()
             self._write_ssh_files()
             self._launch()
-            # It says at once where it cannot be: a port that another process took meanwhile.
-            end = time.monotonic() + 5 * factor()
-            while not (self.folder / "control").exists() and time.monotonic() < end:
-                if self._child and self._child.poll() is not None:
-                    break
-                time.sleep(0.05)
-            else:
+            if self._answers():
                 return
             self.port = 0
         raise LabError(f"{self.name}: QEMU ended: {(self.folder / 'qemu').read_text().strip()}")
 
+    def _answers(self) -> bool:
+        """Whether QEMU has all that it was told to have: a port may be another's by now."""
+        end = time.monotonic() + 60 * factor()
+        while time.monotonic() < end and self._child and self._child.poll() is None:
+            with suppress(OSError, ValueError):  # no socket yet, or none any more
+                self.control("query-status")
+                return True
+            time.sleep(0.05)
+        return False
+
     def _launch(self) -> None:
         nodes = pcitree.build(self.spec.pci).nodes if self.spec.pci else 1
-        table = self.folder / "pcitree.bin" if self.spec.pci else None
-        (self.folder / "control").unlink(missing_ok=True)
+        folder = self.folder.absolute()
+        table = folder / "pcitree.bin" if self.spec.pci else None
+        (folder / "control").unlink(missing_ok=True)
         wiring = Wiring(
-            self.folder / "disk.qcow2",
-            self.folder / "console",
-            self.folder / "control",
+            folder / "disk.qcow2",
+            folder / "console",
+            Path("control"),  # from there: a socket's name has room for 107 bytes alone
             self.port,
             table,
             nodes,
@@ -124,6 +129,7 @@ class Guest:
         with (self.folder / "qemu").open("wb") as log:
             self._child = subprocess.Popen(
                 words,
+                cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -60,16 +61,33 @@ def test_a_guest_ends_with_whoever_started_it_even_by_sigkill(tmp_path: Path) ->
     base = tmp_path / "empty.raw"
     base.touch()
     os.truncate(base, 1 << 20)
-    words = (sys.executable, "-c", _STARTS, str(tmp_path / "guest"), str(base))
+    folder = tmp_path / ("long" * 30)  # more than the name of a socket has room for
+    words = (sys.executable, "-c", _STARTS, str(folder), str(base))
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as starter:
         assert starter.stdout is not None
         pid = int(starter.stdout.readline())
-        assert Guest("short", tmp_path / "guest").pid == pid
+        assert Guest("short", folder).pid == pid
         starter.kill()
     end = time.monotonic() + 30
     while Path(f"/proc/{pid}").exists() and time.monotonic() < end:
         time.sleep(0.1)
-    assert Guest("short", tmp_path / "guest").pid == 0
+    assert Guest("short", folder).pid == 0
+
+
+def test_a_port_that_is_taken_is_left_to_whoever_has_it(tmp_path: Path) -> None:
+    base = tmp_path / "empty.raw"
+    base.touch()
+    os.truncate(base, 1 << 20)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        guest = Guest("short", tmp_path / "guest", port=taken)
+        guest.prepare(base)
+        try:
+            guest.start()
+            assert guest.port != taken
+            assert f"Port {guest.port}\n" in guest.ssh_config.read_text()
+        finally:
+            guest.remove()
 
 
 def test_the_tree_is_what_the_kernel_takes_it_for(guests: Guests) -> None:
