@@ -26,9 +26,12 @@ from tests.unit.planning import (
     rocky,
 )
 from toolkit.change.artefacts import ARTEFACTS
+from toolkit.change.change import Wanted
 from toolkit.change.drift import Drift, Line, Standing, Topic
+from toolkit.change.drift_files import file_lines
+from toolkit.change.drift_here import Here
 from toolkit.change.drift_table import PROPERTIES
-from toolkit.change.plan import make_plan
+from toolkit.change.plan import Plan, make_plan
 from toolkit.change.templates import render_text
 from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Tense
@@ -149,6 +152,19 @@ def test_a_file_that_is_no_longer_wanted_has_drifted() -> None:
 
 def test_a_file_that_nobody_needs_is_no_line() -> None:
     assert DROP_IN not in {each.name for each in drift({}).lines}
+
+
+def test_an_argument_that_is_quoted_for_the_loader_is_found_without_quotes() -> None:
+    words = "iommu=pt pci=disable_acs_redir=0000:01:00.0;0000:02:00.0"
+    text = render_text("boot/grub.cfg.j2", {"arguments": "iommu=pt"})
+    wanted = Wanted("boot.arguments", "t", DROP_IN, sha256(text.encode()).hexdigest(), (), (
+        '"pci=disable_acs_redir=0000:01:00.0;0000:02:00.0"',
+    ))  # fmt: skip
+    changed = frames(placed({DROP_IN: text}), {"cmdline": f"ro {words}\n"})
+    here = Here(Node(node(changed)), {}, Plan(wanted=(wanted,)), TODAY)
+    (argument,) = [each for each in file_lines(here) if each.topic is Topic.ARGUMENT]
+    assert argument.name == "pci=disable_acs_redir=0000:01:00.0;0000:02:00.0"
+    assert argument.in_effect.text == "there"
 
 
 def test_an_argument_that_nothing_needs_any_more_is_no_drift() -> None:

@@ -36,6 +36,14 @@ def test_every_line_fits_a_hundred_columns() -> None:
         assert [line for line in shown if len(line) > WIDTH] == []
 
 
+def test_an_argument_longer_than_a_line_is_folded() -> None:
+    word = "pci=disable_acs_redir=" + ";".join(["0000:15:01.0/00.0/00.0"] * 16)
+    missing = Line(Topic.ARGUMENT, word, "there", Cell("not there", Standing.DRIFT), Cell())
+    shown = text([Outcome("gpu001", Drift((missing,)))], PLAIN).split("\n")
+    assert max(map(len, shown)) <= WIDTH
+    assert word in "".join(line.strip() for line in shown)
+
+
 def test_nodes_that_drifted_alike_are_told_of_once() -> None:
     ill = drift(frames(TRANSLATED, LITTLE_MEMLOCK))
     outcomes = [Outcome(f"gpu{number:03}", ill) for number in range(1, 129)]

@@ -89,12 +89,13 @@ def _argument(word: str, wanted: Wanted, here: Here) -> Line:
     needed = any(here.standing(each) in {Standing.DRIFT, Standing.UNKNOWN} for each in proofs)
     disk = _word(word, lambda: here.node.next_cmdline, needed=needed)
     effect = _word(word, lambda: here.node.cmdline, needed=needed) if here.node.live else _NOTHING
-    return Line(Topic.ARGUMENT, word, "on the command line", disk, effect)
+    return Line(Topic.ARGUMENT, word.strip('"'), "on the command line", disk, effect)
 
 
 def _word(word: str, read: Callable[[], Cmdline], *, needed: bool) -> Cell:
     try:
-        there = word in read().words
+        # Quoted for the boot loader, which takes the quotes off, or leaves them to the kernel.
+        there = word.strip('"') in {each.strip('"') for each in read().words}
     except (NoEvidence, Unparsable) as why:
         return Cell(str(why), Standing.UNKNOWN)
     if there:

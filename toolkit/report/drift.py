@@ -64,7 +64,7 @@ def _line(line: Line, paint: Painter) -> Iterator[str]:
     """One property; a path that its column does not hold has a line of its own."""
     name = clean(line.name)
     if len(name) > _WIDTHS[0] and " " not in name:
-        yield " " * _INDENT + name
+        yield from _wrapped(name, WIDTH - _INDENT, _INDENT)
         name = ""
     plain = (Cell(name, Standing.SAME), Cell(line.wanted, Standing.SAME))
     cells = (*plain, line.on_disk, line.in_effect)
