@@ -71,6 +71,12 @@ def test_a_host_that_is_down_already_goes_first_and_costs_nothing() -> None:
     assert advance(terms(SIX, budget=2), now) == Next((SIX[4], SIX[0]))
 
 
+def test_more_down_than_the_budget_begin_nothing_not_even_themselves() -> None:
+    """Who was out of reach for a moment may serve: to take him in hand would cost one."""
+    step = advance(terms(SIX, budget=1), Standing(down=frozenset(SIX[4:])))
+    assert step == Next(halt="2 nodes are unavailable, and no more than 1 may be")
+
+
 def test_all_done_is_no_halt() -> None:
     now = through(Standing(), *SIX)
     assert over(terms(), now)
@@ -99,6 +105,7 @@ def test_the_laws_hold_after_every_step(given_terms: Terms, down: int, dice: Ran
         begun_once += step.begin
         now = begun(now, step.begin)
         assert len(now.unavailable) <= max(given_terms.budget, before)
+        assert not step.begin or len(now.unavailable) <= given_terms.budget
         assert len(now.in_hand) <= given_terms.at_once
         if not now.in_hand:
             break

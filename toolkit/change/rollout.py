@@ -26,6 +26,7 @@ class Phase(StrEnum):
     LOST = "out of reach"  # when it was planned; its turn never came
     BEGUN = "begun"  # its turn has come; nothing was done yet
     DRAINING = "draining"
+    DRAINED = "drained"  # the command went well
     APPLYING = "applying"
     REBOOTING = "rebooting"
     LOOKING = "looking"
@@ -77,7 +78,11 @@ class Next:
 
 
 def advance(terms: Terms, now: Standing) -> Next:
-    """The next step. Hosts that are down already are taken first: they cost nothing more."""
+    """The next step.
+
+    Hosts that are down already are taken first, and cost nothing more, as long as all that
+    count as unavailable are within the budget.
+    """
     if halt := _halt(terms, now):
         return Next(halt=halt)
     waiting = _waiting(terms, now)
@@ -129,6 +134,8 @@ def _waiting(terms: Terms, now: Standing) -> list[str]:
 def _choose(terms: Terms, now: Standing, waiting: list[str]) -> Iterator[str]:
     room = terms.at_once - len(now.in_hand)
     left = terms.budget - len(now.unavailable)
+    if left < 0:  # some that count as down may serve: then even they cost one
+        return
     for host in sorted(waiting, key=lambda host: host not in now.down):  # stable
         free = host in now.down
         if room <= 0 or not (free or left > 0):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from toolkit.change.rollout import ENDED, NOT_BEGUN, Phase, Standing
 
-_AFTER_DRAIN = frozenset({Phase.APPLYING, Phase.REBOOTING, Phase.LOOKING, Phase.UNDRAINING})
+_SERVICE = frozenset({Phase.DRAINING, Phase.DRAINED, Phase.UNDRAINING, *ENDED})
 _ACTS = frozenset({Phase.APPLYING, Phase.REBOOTING})
 _IN_BOOT = frozenset({Phase.REBOOTING, Phase.LOOKING})
 
@@ -39,14 +39,19 @@ class Past:
 
     @property
     def drained(self) -> bool:
-        """It was taken out of service, and has not been given back for certain."""
-        drained = False
-        for step in self.steps:
-            if step.phase in _AFTER_DRAIN:
-                drained = True  # no act before a drain that went well
-            elif step.phase in ENDED | {Phase.PLANNED}:
-                drained = False
-        return drained
+        """It is out of service for certain: nothing was done since that might give it back."""
+        return self._service is Phase.DRAINED
+
+    @property
+    def maybe_out(self) -> bool:
+        """It may be out of service by our doing, and nobody knows that it was given back."""
+        return self._service not in ENDED | {None}
+
+    @property
+    def _service(self) -> Phase | None:
+        """The latest step that concerns service."""
+        found = [step.phase for step in self.steps if step.phase in _SERVICE]
+        return found[-1] if found else None
 
     @property
     def may_be_booting(self) -> bool:

@@ -80,14 +80,17 @@ class _Turn:
 
     def go(self) -> Provisioned:
         start = self._start()
-        hooks, drained = self.work.hooks, self.past.drained
-        if not start.pending and not drained:
+        hooks, out = self.work.hooks, self.past.maybe_out
+        if not start.pending and not out:
             return Provisioned(start.judged, start.judged)
-        if hooks.drain and not drained:
+        if start.pending and hooks.drain and not self.past.drained:
             self._hook(Phase.DRAINING, hooks.drain)
+            self.witness.about_to(Phase.DRAINED)
+            out = True
         done = self._node().bring(start)
-        # Out of service until it is as wanted: jobs on a node that is not would fail.
-        if hooks.undrain and as_wanted(done):
+        # Out of service until it is as wanted: jobs on a node that is not would fail. And
+        # what somebody else has taken out of service is not ours to give back.
+        if hooks.undrain and as_wanted(done) and (out or not hooks.drain):
             self._hook(Phase.UNDRAINING, hooks.undrain)
         return done
 
