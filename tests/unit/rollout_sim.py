@@ -12,7 +12,8 @@ from random import Random
 import pytest
 
 from tests.evidence.board import BOARD, GPUS
-from tests.evidence.build import grub, node
+from tests.evidence.build import node
+from tests.evidence.healthy_boot import grub
 from tests.unit.planning import NO_PT, TRANSLATED, frames, placed
 from tests.unit.rollout_world import NEVER, Killed, Node, Wire, World, hold
 from toolkit.change.bundle import Bundle
@@ -21,7 +22,7 @@ from toolkit.change.rollout_past import pasts
 from toolkit.cli.options import Said
 from toolkit.cli.rolling import Resumed, agreed_of, resumption
 from toolkit.cli.session import Session
-from toolkit.errors import Outcome
+from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence
 from toolkit.flow import provision, rollout_turn
 from toolkit.flow.access import Access, Fleet, state_dir
@@ -145,7 +146,7 @@ class Inline(Hands[Provisioned]):
 
 
 def patch(monkeypatch: pytest.MonkeyPatch, of: Fleetful) -> None:
-    """Time, hooks, plans and the disk are the world's; everything else is real."""
+    """Time, hooks, jobs, plans and the disk are the world's; everything else is real."""
     world = of.world
     for module in (provision, rollout_turn, reboot):
         monkeypatch.setattr(module, "time", world)
@@ -164,6 +165,14 @@ def patch(monkeypatch: pytest.MonkeyPatch, of: Fleetful) -> None:
             raise HookError(f"{host.name}: {name} {fault}")
         return ""
 
+    def who_works(wire: Wire) -> str:
+        world.pass_time(0.5)
+        fault = world.fault("jobs")
+        if fault == "refused":
+            raise TransportError(f"{wire.name}: {fault}")
+        return fault
+
+    monkeypatch.setattr(provision, "who_works", who_works)
     real_add = Journal.add
 
     def add(journal: Journal, *events: Event) -> None:

@@ -28,6 +28,7 @@ FAULTS = {
         "returns late", "boots the old entry", "loses a GPU",
     ),
     "boot_id": ("refused", "hung", "slow"),
+    "jobs": ("at work", "refused"),
     "drain": ("fails", "hangs"),
     "undrain": ("fails", "hangs"),
     "journal": ("disk full",),

@@ -19,7 +19,7 @@ import pytest
 from tests.unit.rollout_sim import Fleetful, patch, run_to_the_end
 from tests.unit.rollout_world import FAULTS
 
-FAULTS_WANTED = int(os.environ.get("GDR_FAULTS", "1500"))
+FAULTS_WANTED = int(os.environ.get("GDR_FAULTS", "1200"))
 NODES = 200
 FIRST_SEED = 20261122
 
