@@ -48,7 +48,7 @@ ENOUGH = 60  # controllers; by then the faults have ended
 @cache
 def plans() -> dict[str, Planned]:
     """What is planned, by the real checks, for each state that a simulated node can be in."""
-    plan = partial(plan_node, "x", want=Want(), today=TODAY)
+    plan = partial(plan_node, "x", want=Want(), today=TODAY, untried=True)
     old = plan(node(frames(TRANSLATED)))
     ours = placed({each.path: each.text for each in old.plan.changes})
     entry = {"boot-entries": grub(f"{NO_PT} iommu=pt")}
@@ -60,7 +60,7 @@ def plans() -> dict[str, Planned]:
     }
 
 
-def planned(host: str, evidence: Evidence, *_: object) -> Planned:
+def planned(host: str, evidence: Evidence, *_: object, **__: object) -> Planned:
     """In place of ``plan_node``: judged once a state, not once a look."""
     known = plans()[evidence.text("sim").strip()]
     boot_id = evidence.text("boot-id").strip()
@@ -238,7 +238,7 @@ def _controller(of: Fleetful) -> None:
         looked,
         Want(),
         TODAY,
-        options=Options(reboot=True),
+        options=Options(reboot=True, untried=True),
         folder=folder,
         agreed=agreed,
         make_hands=make_hands,

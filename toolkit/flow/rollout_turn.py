@@ -134,7 +134,15 @@ class _Turn:
         evidence = collect(self.transport)
         work = self.work
         work.folder.keep_evidence(self.host.name, evidence, "again")
-        return plan_node(self.host.name, evidence, work.want, work.today, work.options.shelf)
+        options = work.options
+        return plan_node(
+            self.host.name,
+            evidence,
+            work.want,
+            work.today,
+            options.shelf,
+            untried=options.untried,
+        )
 
     def _node(self) -> Node:
         work = self.work
