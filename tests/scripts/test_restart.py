@@ -101,3 +101,14 @@ def test_cut_off_anywhere_it_reboots_nothing(dash_tree: Tree) -> None:
         assert dash_tree.run(script[:end]).exit != 75
     time.sleep(1.5)
     assert not dash_tree.exists("/rebooted")
+
+
+def test_a_reboot_that_never_came_does_not_keep_a_node_for_ever(tree: Tree) -> None:
+    """Whoever kept the lock was killed with its session, and the node stayed up."""
+    lock(tree).parent.mkdir(parents=True)
+    began = Path("/proc/1/stat").read_text().rpartition(") ")[2].split()[19]
+    lock(tree).symlink_to(f"1,{began},{BOOT},2026-01-01T00:00:00Z,rebooting for root")
+    assert tree.run(sent(bundle_of({MODPROBE_D: "x\n"}), wait_s=0)).exit == 75
+    os.utime(lock(tree), (1000, 1000), follow_symlinks=False)
+    assert tree.run(sent(bundle_of({MODPROBE_D: "x\n"}), wait_s=0)).exit == 0
+    assert tree.leftovers() == []

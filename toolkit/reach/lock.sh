@@ -48,8 +48,8 @@ started() { # started PID: when that process began, which tells it from a later 
 
 this_boot() { cat "$root/proc/sys/kernel/random/boot_id" 2>/dev/null; }
 
-holder() { # holder PID: what the link of that process points at
-    echo "$1,$(started "$1"),$boot_id,$(date -u +%Y-%m-%dT%H:%M:%SZ),${SUDO_USER:-$(id -un)} ${SSH_CONNECTION%% *}"
+holder() { # holder PID [WHY]: what the link of that process points at
+    echo "$1,$(started "$1"),$boot_id,$(date -u +%Y-%m-%dT%H:%M:%SZ),${2:-}${SUDO_USER:-$(id -un)} ${SSH_CONNECTION%% *}"
 }
 
 arrive() { # looked at before each try: a simulated node boots, and its processes live on
@@ -64,10 +64,14 @@ EOT
     [ "$boot" = "$boot_id" ] && [ "$(started "$pid")" = "$began" ]
 }
 
+forgotten() { # forgotten LINK HOLDER: a reboot that never came, and nobody left to say so
+    case $2 in 1,*,'rebooting for '*) [ -n "$(find "$1" -mmin +20 2>/dev/null)" ] ;; *) false ;; esac
+}
+
 grab() { # grab LINK: true when we hold it now
     ln -sn "$me" "$1" 2>/dev/null && return
     set -- "$1" "$(readlink "$1")"
-    if [ -z "$2" ] || alive "$2"; then return 1; fi
+    if [ -z "$2" ] || { alive "$2" && ! forgotten "$1" "$2"; }; then return 1; fi
     set -- "$1" "$2" "$state/dead-$(printf '%s' "$2" | tr -c 'A-Za-z0-9' '-')"
     grab "$3" || return 1
     if [ "$(readlink "$1")" = "$2" ]; then rm -f "$1"; fi
@@ -88,8 +92,10 @@ take_lock() { # take_lock SECONDS: else a frame that says who holds it
 $held_by
 EOT
     frame lock failed:75 "$state/lock"
-    if [ "$pid" = 1 ]; then printf '|%s\n' "it is rebooting since $since, on behalf of $who"
-    else printf '|%s\n' "held since $since by process $pid, started by $who"; fi
+    case $who in
+        'rebooting for '*) printf '|%s\n' "it is rebooting since $since, on behalf of ${who#rebooting for }" ;;
+        *) printf '|%s\n' "held since $since by process $pid, started by $who" ;;
+    esac
     return 1
 }
 
@@ -102,7 +108,7 @@ restart() { # restart BOOT-ID: the node, where that is still its boot
         return 5
     fi
     # From here on process 1 holds the lock: it lives until the boot that gives the lock back.
-    held_by=$(holder 1)
+    held_by=$(holder 1 'rebooting for ')
     if ! { ln -sfn "$held_by" "$state/lock.$$" && mv -f "$state/lock.$$" "$state/lock"; }; then
         frame restart failed:1 "the lock could not be handed on"
         return 5
