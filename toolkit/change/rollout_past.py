@@ -9,7 +9,6 @@ from toolkit.change.rollout import ENDED, NOT_BEGUN, Phase, Standing
 
 _SERVICE = frozenset({Phase.DRAINING, Phase.DRAINED, Phase.UNDRAINING, *ENDED})
 _ACTS = frozenset({Phase.APPLYING, Phase.REBOOTING})
-_IN_BOOT = frozenset({Phase.REBOOTING, Phase.LOOKING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +54,20 @@ class Past:
 
     @property
     def may_be_booting(self) -> bool:
-        """A reboot was asked for, and nobody saw the end of it."""
-        acts = [step.phase for step in self.steps if step.phase is not Phase.FAILED]
-        return bool(acts) and acts[-1] in _IN_BOOT
+        """A reboot was the last thing that we did to it, and it has not been well since."""
+        return self._last_act is not None and self._last_act.phase is Phase.REBOOTING
 
     def booted(self, boot_id: str) -> bool:
         """Whether the node left the boot that our last act was to end; see flow.witness."""
-        acts = [step for step in self.steps if step.phase in _ACTS]
-        last = acts[-1] if acts else None
+        last = self._last_act
         if last is None or last.phase is not Phase.REBOOTING:
             return False
         return last.boot_id not in {"", boot_id}
+
+    @property
+    def _last_act(self) -> Step | None:
+        acts = [step for step in self.steps if step.phase in _ACTS]
+        return acts[-1] if acts else None
 
 
 def pasts(steps: Iterable[Step]) -> dict[str, Past]:
