@@ -13,7 +13,7 @@ import pytest
 
 from tests.evidence.build import DRIVER, KERNEL, node
 from tests.evidence.frames import Override
-from tests.unit.bridging import rhel
+from tests.unit.bridging import BARE, NEW, REDIRECTED, rhel, runs
 from tests.unit.planning import (
     LITTLE_MEMLOCK,
     NO_AUTOLOAD,
@@ -30,7 +30,7 @@ from toolkit.change.diff import diff
 from toolkit.change.render import render
 from toolkit.facts.node import Node
 from toolkit.reach.deliver import engine
-from toolkit.want import PeerPath, Role, Want
+from toolkit.want import PeerPath, Want
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 OLD = "/etc/modules-load.d/gdr-toolkit.conf"
@@ -52,7 +52,9 @@ CASES: dict[str, tuple[dict[str, Override], Want]] = {
     ),
     "debian-to-dmabuf": (placed({OLD: "nvidia-peermem\n"}), Want(path=PeerPath.DMABUF)),
     "rhel": (frames(NO_AUTOLOAD, TRANSLATED, rocky(NO_PT)), Want()),
-    "rhel-acs": (rhel("5.14.0-503.11.1.el9_5.x86_64"), Want(role=Role.BARE_METAL)),
+    "debian-acs": ({**runs(NEW), **REDIRECTED.frames()}, BARE),
+    "rhel-acs-argument": (rhel("5.14.0-427.13.1.el9_4.x86_64"), BARE),
+    "rhel-acs": (rhel("5.14.0-503.11.1.el9_5.x86_64"), BARE),
     "suse": (
         frames(STUBBED, NO_AUTOLOAD) | {"os-release": 'ID="sles"\nVERSION_ID="15.6"\n'}, Want(),
     ),
