@@ -123,7 +123,13 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
         Tier(
             "vagrant",
             "vagrant up with a box of our own, and the suites against it",
-            (_pytest("vagrant", "tests/vagrant", needs=MARKS["vagrant"], parallel=False),),
+            (
+                _pytest(
+                    *("vagrant", "tests/vagrant", "--durations=5"),
+                    needs=MARKS["vagrant"],
+                    parallel=False,
+                ),
+            ),
         ),
         Tier("fleet", "real OpenSSH servers on loopback", (_marked("fleet", "sshd", sshd),)),
         Tier("suites", "the suites that we ship", (_pytest("suites", "tests/suites"),)),

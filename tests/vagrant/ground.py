@@ -94,15 +94,16 @@ class Ground:
     def run(self, *words: str, limit_s: float, cwd: Path = ROOT) -> tuple[int, str]:
         """A command's exit status, and all that it printed.
 
-        :raises subprocess.TimeoutExpired: it has not ended; it does when we do.
+        :raises GroundError: it has not ended in time, with what it had printed; it is ended.
         """
         child = self.start(*words, cwd=cwd)
         with child:
             try:
                 printed, _ = child.communicate(timeout=limit_s)
-            except subprocess.TimeoutExpired:
+            except subprocess.TimeoutExpired as why:
                 child.kill()
-                raise
+                printed = (why.stdout or b"").decode(errors="replace")[-2000:]
+                raise GroundError(f"{' '.join(words)}: over {limit_s:g} s\n{printed}") from None
         return child.returncode, printed
 
     @property

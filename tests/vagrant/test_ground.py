@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dev.run import ROOT
-from tests.vagrant.ground import PREFIX, Ground, sweep
+from tests.vagrant.ground import PREFIX, Ground, GroundError, sweep
 
 pytestmark = pytest.mark.vagrant
 
@@ -68,3 +68,9 @@ def test_what_runs_inside_ends_when_we_are_killed(by: signal.Signals) -> None:
     sweep()
     assert not folder.exists()
     assert folder.name.startswith(PREFIX)
+
+
+def test_a_command_that_does_not_end_is_told_with_what_it_had_printed() -> None:
+    with Ground() as ground, pytest.raises(GroundError, match=r"echo begun.*: over 2 s\nbegun"):
+        ground.run("sh", "-c", "echo begun; exec sleep 86431", limit_s=2)
+    assert running("sleep 86431") == []
