@@ -191,6 +191,12 @@ def test_what_was_not_read_is_never_as_wanted(changed: dict[str, Override]) -> N
     assert found.exit_code in {ExitCode.UNKNOWN, ExitCode.FAILED}
 
 
+def test_a_column_whose_check_is_open_is_not_known() -> None:
+    found = drift({"iommu-groups": "0/type:\n", "boot-entries": ""})
+    assert columns(line(found, "IOMMU domains of HCAs")) == (UNKNOWN, UNKNOWN)
+    assert (found.state, found.exit_code) == ("unknown", ExitCode.UNKNOWN)
+
+
 def test_evidence_that_was_cut_off_is_out_of_reach() -> None:
     whole = node()
     found = drift_node("gpu001", Evidence(whole.frames, complete=False), Want(), TODAY)

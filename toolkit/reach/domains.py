@@ -62,7 +62,7 @@ def ask(transport: Transport) -> Evidence:
 
     :raises TransportError: whether it ran to its end cannot be known.
     """
-    result = transport.run(look_script(), limit_s=60)
+    result = transport.run(look_script(), limit_s=120)
     evidence = Evidence.parse(result.stdout)
     if not evidence.frames:
         raise TransportError(

@@ -15,20 +15,30 @@
 # anything was changed. The kernel forgets its domains at the next boot, and /run this file.
 
 groups() { # GROUP TYPE WRITABLE ADDRESS CLASS VENDOR DRIVER VFS, a line a device; "-" for none
+    # Two ls for all of them: an emulated node takes long to begin a process.
+    writable=no links=$(cd "$root/sys/kernel/iommu_groups" 2>/dev/null && ls -ld -- */devices/*/driver 2>/dev/null)
+    # Kernels before 5.11 show the type, and take none: of every group.
+    case $(ls -ld "$root"/sys/kernel/iommu_groups/*/type 2>/dev/null) in -?w*) writable=yes ;; esac
     for group in "$root"/sys/kernel/iommu_groups/*; do
-        type='' writable=no
+        type=''
         { read -r type <"$group/type"; } 2>/dev/null
-        # Kernels before 5.11 show the type, and take none.
-        case $(ls -l "$group/type" 2>/dev/null) in -?w*) writable=yes ;; esac
         for device in "$group"/devices/*; do
             [ -e "$device" ] || continue
-            class='' vendor='' vfs=''
+            class='' vendor='' vfs='' address=${device##*/}
             { read -r class <"$device/class" && read -r vendor <"$device/vendor"; } 2>/dev/null
             { read -r vfs <"$device/sriov_numvfs"; } 2>/dev/null
-            echo "${group##*/} ${type:--} $writable ${device##*/} ${class:--} ${vendor:--} $(driver_of "$device") ${vfs:-0}"
+            link=${links#*"/$address/driver -> "}
+            if [ "$link" = "$links" ]; then driver=-
+            else
+                link=${link%%"$newline"*}
+                driver=${link##*/}
+            fi
+            echo "${group##*/} ${type:--} $writable $address ${class:--} ${vendor:--} ${driver:--} ${vfs:-0}"
         done
     done
 }
+newline='
+'
 
 driver_of() { # driver_of DEVICE: "-" for none
     driver=$(readlink "$1/driver")
@@ -38,11 +48,8 @@ driver_of() { # driver_of DEVICE: "-" for none
 
 carried() { # KIND NAME PATH: net devices, disks and RDMA devices, and where they hang below /sys
     for kind in net block infiniband; do
-        for link in "$root/sys/class/$kind"/*; do
-            [ -e "$link" ] || continue
-            real=$(readlink -f "$link")
-            case $real in */pci*) echo "$kind ${link##*/} ${real#"$root"}" ;; esac
-        done
+        (cd "$root/sys/class/$kind" 2>/dev/null && ls -ld -- * 2>/dev/null) |
+            sed -n "s;^.* \\([^ ]*\\) -> .*/devices/\\(pci.*\\);$kind \\1 /sys/devices/\\2;p"
     done
 }
 
