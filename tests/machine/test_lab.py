@@ -122,9 +122,13 @@ def test_the_amd_iommu_has_groups_and_doctor_reads_the_node(guests: Guests) -> N
     guest = guests.shared(AMD)
     assert set(guest.groups().values()) <= {"DMA", "DMA-FQ"}
     assert guest.groups()
-    ran = gdr(guest, "doctor")
+    ran = gdr(guest, "doctor", "--json")
     assert ran.status == 2, ran.out + ran.err
-    assert "bare-metal" in ran.out, ran.out
+    told = verdicts(ran)
+    assert told["host.virt"] == ("pass", "bare-metal")
+    # 2 GPUs, each with the HCA of its switch: the ports of both, and nothing else.
+    assert told["acs.redirect"] == ("fail", "4 of 4 bridges on GPU-HCA paths redirect")
+    assert "unknown" not in {status for status, _ in told.values()}, told
 
 
 def test_the_second_kernel_boots_the_same_system(guests: Guests) -> None:
