@@ -68,6 +68,7 @@ def test_an_item_that_is_missing_is_a_value_of_its_own() -> None:
         "ip=10.0.0.7::10.0.0.1",
         "ds=nocloud",
         "rd.lvm.lv=a/b",
+        "gdr_toolkit.trial=0a1b2c",
     ],
 )
 def test_what_names_one_host_on_the_command_line_is_no_difference(word: str) -> None:

@@ -49,7 +49,7 @@ def _firmware(node: Node) -> Iterator[Trait]:
 _OF_ONE_HOST = re.compile(
     r"(BOOT_IMAGE|initrd|root|resume|ip|ifname|BOOTIF|hostname|hostid|netroot|rd\.\w+\.uuid|rd\.lvm\.lv"
     r"|rd\.luks\S*|ds|url|inst\.\S*|ksdevice|bootdev|cloud-config-url|nfsroot|systemd\.hostname"
-    r"|systemd\.machine_id)(=|$)"
+    r"|systemd\.machine_id|gdr_toolkit\.trial)(=|$)"
 )
 
 
