@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from toolkit.errors import UsageError
 from toolkit.reach.journal import FILE, About, Event, Journal, JournalError, stamp
 
 ROOT = Path(__file__).parents[2]
@@ -135,7 +136,7 @@ def test_a_full_disk_is_a_sentence_and_what_was_written_stays(tmp_path: Path) ->
 
 
 def test_what_is_no_journal_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(JournalError, match="nothing: no journal of such a run"):
+    with pytest.raises(UsageError, match="nothing: no journal of such a run"):
         Journal.open(tmp_path / "nothing")
     (tmp_path / FILE).write_text("not a data base, and longer than its head would be" * 9)
     with pytest.raises(JournalError, match="file is not a database"):

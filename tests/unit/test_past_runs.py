@@ -13,7 +13,7 @@ from toolkit.errors import UsageError
 from toolkit.flow.past import Run, State, Unread, history_of, read_run, read_runs
 from toolkit.flow.undo import undoing
 from toolkit.reach.claims import claim
-from toolkit.reach.journal import FILE, About, Event, Journal, JournalError
+from toolkit.reach.journal import FILE, About, Event, Journal
 from toolkit.report.runs import history_table, run_lines, runs_document, runs_table
 from toolkit.report.table import Painter
 
@@ -134,5 +134,5 @@ def test_an_undo_is_not_undone(tmp_path: Path) -> None:
 
 
 def test_a_name_that_climbs_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(JournalError, match="no journal of such a run"):
+    with pytest.raises(UsageError, match="no journal of such a run"):
         read_run(tmp_path / "runs", "../../etc")

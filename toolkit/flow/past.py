@@ -76,7 +76,8 @@ class Unread:
 def read_run(runs: Path, name: str) -> Run:
     """One run, by its id.
 
-    :raises JournalError: there is none of that name, or its journal cannot be read.
+    :raises UsageError: there is none of that name.
+    :raises JournalError: its journal cannot be read.
     """
     folder = runs / safe_name(name)
     with Journal.open(folder) as journal:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from toolkit.errors import ExitCode, ToolkitError
+from toolkit.errors import ExitCode, ToolkitError, UsageError
 
 FILE = "journal.sqlite"
 VERSION = 1
@@ -131,11 +131,12 @@ class Journal:
     def open(cls, folder: Path) -> Journal:
         """The journal of an earlier run; what a killed writer had half written is taken back.
 
-        :raises JournalError: there is none, it is damaged, or of a later version of ours.
+        :raises UsageError: there is no such run.
+        :raises JournalError: it is damaged, or of a later version of ours.
         """
         file = folder / FILE
         if not file.is_file():
-            raise JournalError(
+            raise UsageError(
                 f"{folder.name}: no journal of such a run",
                 hint="runs lists those that there are",
             )
