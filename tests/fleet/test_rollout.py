@@ -1,4 +1,4 @@
-"""Rollouts over real sshd: a controller that dies, a canary that fails, undo."""
+"""Rollouts over real sshd: a controller that dies, a canary that fails, two at once, undo."""
 
 from __future__ import annotations
 
@@ -139,3 +139,22 @@ def test_a_canary_that_fails_stops_everything_and_undo_leaves_nothing(nodes: Nod
     assert told(nodes)["undoes"] == run["id"]
     history = alone(nodes, "history", "--hosts", NAMES[0])
     assert history.stdout.count(NAMES[0]) == 3, history.stdout
+
+
+def test_a_second_rollout_is_told_who_is_at_work_and_ctrl_c_finishes_the_node(
+    nodes: Nodes,
+) -> None:
+    with begun(nodes) as first:
+        wait_for(lambda: changed(nodes, NAMES[0]))
+        with begun(nodes) as second:
+            _, said = second.communicate(timeout=300)
+        first.send_signal(signal.SIGINT)
+        out, stopped = first.communicate(timeout=300)
+    assert second.returncode == ExitCode.STOPPED, said
+    assert f"{told(nodes)['id']} of " in said or "is at work on" in said
+    assert first.returncode == ExitCode.INTERRUPTED, out + stopped
+    run = next(each for each in json.loads(alone(nodes, "runs", "--json").stdout)["runs"])
+    assert "Traceback" not in stopped
+    assert "stopped: interrupted; not begun:" in stopped
+    assert phases(run)[NAMES[0]] == "done"
+    assert not changed(nodes, NAMES[2])
