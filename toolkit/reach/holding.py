@@ -6,6 +6,7 @@ from pathlib import Path
 
 from toolkit.errors import TransportError
 from toolkit.evidence import Evidence
+from toolkit.reach.collect import patience
 from toolkit.reach.transport import Transport
 
 _HERE = Path(__file__).parent
@@ -26,7 +27,7 @@ def ask(transport: Transport, call: str = "holding") -> Evidence:
 
     :raises TransportError: whether it ran to its end cannot be known.
     """
-    result = transport.run(script(call), limit_s=60)
+    result = transport.run(script(call), limit_s=60 * patience())
     evidence = Evidence.parse(result.stdout)
     if not evidence.frames:
         raise TransportError(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from toolkit.errors import LockedError, StaleError, TransportError
 from toolkit.evidence import Evidence, State
+from toolkit.reach.collect import patience
 from toolkit.reach.transport import Sink, Transport, quiet
 
 _HERE = Path(__file__).parent
@@ -89,7 +90,7 @@ def carry_out(
     :raises LockedError: another run holds the node; nothing was touched.
     :raises TransportError: whether it ran to its end cannot be known.
     """
-    result = transport.run(text, limit_s=limit_s, sink=sink)
+    result = transport.run(text, limit_s=limit_s * patience(), sink=sink)
     evidence = Evidence.parse(result.stdout)
     frames = evidence.frames
     if "lock" in frames:
