@@ -18,7 +18,7 @@ from tests.machine.specs import INTEL
 
 pytestmark = pytest.mark.machine
 BOOTS = 1
-JOB = "/run/train"
+JOB = "/tmp/train"  # /run takes no programs
 _START = (
     f"cp /bin/sleep {JOB} && {{ (exec 3<>%s; exec {JOB} 3600) >/dev/null 2>&1 </dev/null & }}; "
     "until pidof train; do sleep 0.1; done"
