@@ -1,0 +1,101 @@
+"""A changed command line on real GRUB: tried by one boot, then kept, or given up.
+
+Two boots, four reboots, one of which panics and so boots once more.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dev.lab.machine import Guest, factor
+from dev.run import ROOT
+from tests.machine.pool import Guests, Ran, gdr, verdicts
+from tests.machine.specs import AMD, INTEL
+
+pytestmark = pytest.mark.machine
+BOOTS = 7
+MENU, ENVIRONMENT = "/boot/grub/grub.cfg", "/boot/grub/grubenv"
+OURS = "/etc/default/grub.d/zz-gdr-toolkit.cfg /etc/grub.d/42_gdr-toolkit"
+LONG_S = 600
+
+# Our command line, but that what it asks for kills the kernel. Debian's initramfs looks for
+# another init where init= is none, so the kernel itself must find none in the initramfs.
+_FATAL = """
+from toolkit.change import boot_arguments as boot
+def fatal(node, want):
+    words = ("init=/nope", "rdinit=/nope")
+    return tuple(boot.Argument(word, "a test", boot.PASSED_THROUGH) for word in words)
+boot.CONTRIBUTORS = (boot.Contributor(fatal, boot.PASSED_THROUGH),)
+from toolkit.cli import main
+main()
+"""
+
+
+def state(guest: Guest) -> str:
+    """The loader's files, byte for byte."""
+    return guest.run(f"sha256sum {MENU} {ENVIRONMENT}; ls {OURS} 2>&1 || :").out
+
+
+def fatal(guest: Guest, *words: str) -> Ran:
+    """provision, asking for a command line on which no kernel can live."""
+    given = ["provision", "--hosts", guest.name, "--ssh-config", str(guest.ssh_config), *words]
+    done = subprocess.run(
+        (sys.executable, "-c", _FATAL, *given),
+        cwd=ROOT,
+        env={**os.environ, "XDG_STATE_HOME": str(guest.folder / "state")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LONG_S * factor(),
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def test_translated_tried_kept_and_taken_back_to_the_byte(guests: Guests) -> None:
+    guest = guests.fresh(INTEL)
+    line, menu, boot = guest.cmdline, state(guest), guest.boot_id
+    assert set(guest.groups().values()) == {"DMA-FQ"}
+    assert verdicts(gdr(guest, "doctor", "--json"))["iommu.boot"][0] == "fail"
+
+    asked = gdr(guest, "provision", "--yes", limit_s=LONG_S)
+    assert "run again with --reboot" in asked.out, asked.out + asked.err
+    assert (guest.cmdline, state(guest), guest.boot_id) == (line, menu, boot)
+
+    ran = gdr(guest, "provision", "--yes", "--reboot", limit_s=LONG_S)
+    told = ran.out + ran.err
+    assert set(guest.groups().values()) == {"identity"}, told
+    words = guest.cmdline.split()
+    assert "iommu=pt" in words
+    assert any(word.startswith("gdr_toolkit.trial=") for word in words)
+    kept = guest.run(f"cat {MENU} {ENVIRONMENT}").out
+    assert " iommu=pt" in kept
+    assert "gdr-toolkit-trial" not in kept
+    assert "next_entry=" not in kept.split("# GRUB Env")[1]
+    assert verdicts(gdr(guest, "doctor", "--json"))["iommu.boot"][0] == "pass"
+
+    back = gdr(guest, "rollback", "--yes", "--reboot", "--run", "all", limit_s=LONG_S)
+    assert back.status == 0, back.out + back.err
+    assert (guest.cmdline, state(guest)) == (line, menu)
+    assert set(guest.groups().values()) == {"DMA-FQ"}
+
+
+def test_a_line_that_panics_comes_back_on_the_old_entry(guests: Guests) -> None:
+    guest = guests.fresh(AMD)
+    line, menu, boot = guest.cmdline, state(guest), guest.boot_id
+    ran = fatal(guest, "--yes", "--reboot")
+    told = " ".join((ran.out + ran.err).split())
+    assert ran.status == 5, told
+    assert "came back on its old entry" in told
+    assert "nothing else was touched" in told
+    assert "Kernel panic - not syncing" in guest.console
+    assert "given-up" in guest.run("cat /var/lib/gdr-toolkit/trials").out
+    assert guest.boot_id != boot
+    assert (guest.cmdline, state(guest)) == (line, menu)
+
+    good = gdr(guest, "provision", "--yes", "--reboot", limit_s=LONG_S)
+    assert set(guest.groups().values()) == {"identity"}, good.out + good.err
