@@ -23,6 +23,7 @@ EDITION = 1  # to be raised where the way of making has changed
 _PACKAGES = (
     *("systemd-sysv", "udev", "dbus", "openssh-server", "sudo", "iproute2", "kmod", "pciutils"),
     *("initramfs-tools", "zstd", "grub-pc", "procps", "rdma-core", "ibverbs-utils", "psmisc"),
+    "ibverbs-providers",  # without it, ibv_devinfo finds no device
 )
 # Kept out: drivers of what no guest has. Four fifths of a kernel's image package.
 _DRIVERS = (
