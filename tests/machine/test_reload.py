@@ -14,7 +14,7 @@ import pytest
 
 from dev.lab.machine import Guest
 from tests.machine.pool import Guests, Ran, gdr
-from tests.machine.specs import INTEL
+from tests.machine.specs import INTEL, peermem
 
 pytestmark = pytest.mark.machine
 BOOTS = 1
@@ -113,3 +113,19 @@ def test_over_our_own_interface_by_its_name_the_node_comes_back(roce: Guest) -> 
     assert roce.boot_id == boot
     assert "virtio_net" in _modules(roce)
     roce.run(_ROCE)
+
+
+def test_the_vendors_module_goes_over_a_job_by_its_name_alone(guests: Guests) -> None:
+    guest = guests.shared(peermem())
+    guest.run("modprobe nvidia-peermem; mkdir -p /dev/infiniband; : >/dev/infiniband/uverbs0")
+    guest.run(_START % "/dev/infiniband/uverbs0")
+    try:
+        ran = gdr(guest, "reload", "--yes", "--json")
+        assert ran.status == 5, ran
+        assert [each["over"] for each in _told(ran)["obstacles"]] == ["job:train"]
+        ran = gdr(guest, "reload", "--over", "job:train", "--yes", "--json")
+        assert ran.status == 0, ran
+        assert _told(ran)["steps"] == ["unload nvidia_peermem: done", "load nvidia_peermem: done"]
+        assert guest.run("pidof train").out.strip(), "nobody's job is ended"
+    finally:
+        guest.run("kill $(pidof train); rm /dev/infiniband/uverbs0; modprobe -r nvidia-peermem")
