@@ -107,6 +107,13 @@ def test_where_grub_cannot_forget_nothing_is_tried_or_written(
     assert why in told
 
 
+def test_a_menu_entry_whose_name_a_shell_would_carry_out_is_not_copied() -> None:
+    usual = "'Ubuntu' --class ubuntu $menuentry_id_option 'gnulinux-simple-1'"
+    assert usual in grub(NO_PT)
+    menu = grub(NO_PT).replace(usual, "\"Ours'; reboot; '\" --class ubuntu")
+    assert "odd name" in blocked(plan_for(TRANSLATED | {"boot-entries": menu}))
+
+
 def test_the_flag_is_named_where_it_would_help() -> None:
     assert "--boot-without-trial" in blocked(plan_for(TRANSLATED | {"grub-fs": "btrfs\n"}))
 

@@ -159,6 +159,12 @@ def _change(path: str, text: str, mode: int) -> Change:
 
 
 def _generator(entry: BootEntry, name: str, add: tuple[str, ...], gone: tuple[str, ...]) -> Change:
+    """A program that copies the default entry.
+
+    :raises Unsupported: where its name cannot stand between quotes of a shell, as others' do.
+    """
+    if "'" in entry.id or not entry.id.isprintable():
+        raise _cannot(f"its default entry has the odd name {entry.id!r}")
     values = {
         "id": name,
         "entry": entry.id,
