@@ -177,7 +177,7 @@ def test_a_verdict_cites_every_source_whose_loss_would_open_it(want: Want) -> No
 
 def test_sources_are_a_checks_own_though_facts_are_shared() -> None:
     verdicts = judge(node())
-    assert verdicts["iommu.cmdline"].cited == ("cmdline",)
+    assert verdicts["iommu.cmdline"].cited == ("cmdline", "cpu", "arch")
     first, second = verdicts["peermem.file"], verdicts["peermem.stub"]
     assert first.cited == ("peermem-resolve", "peermem-modinfo")
     assert second.cited == (*first.cited, "peermem-elf")
