@@ -33,6 +33,8 @@ def test(said: Said) -> ExitCode:
     """Run the tests, tier by tier; what lacks its tools is named (under CI=true: fails)."""
     keyword, jobs = said.text("keyword"), said.number("jobs") or len(os.sched_getaffinity(0))
     chosen = tiers.choose(tiers.table(run.scripts()), said.text("tier"), keyword=keyword)
+    if not said.text("tier"):
+        run.say(tiers.left_out(tiers.table(run.scripts())))
     if said.flag("install"):
         tools.install(tool for tier in chosen for tool in tier.needs)
     return run.in_order(chosen, keyword=keyword, jobs=jobs, dry=said.dry)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dev import run
+from dev import run, tiers
 from dev.run import ROOT, scripts
 from dev.tiers import (
     APART,
@@ -93,6 +93,13 @@ def test_a_tier_needs_what_the_marks_of_its_tests_stand_for() -> None:
 
 def test_tiers_are_chosen_by_name_and_keep_their_order() -> None:
     assert [tier.name for tier in choose(TIERS, "fleet, lint")] == ["lint", "fleet"]
+
+
+def test_guests_boot_only_for_who_names_their_tier() -> None:
+    left_out = {tier.name for tier in TIERS} - {tier.name for tier in choose(TIERS, "")}
+    assert left_out == {"machine", "vagrant"}
+    assert [tier.name for tier in choose(TIERS, "machine")] == ["machine"]
+    assert "--tier machine,vagrant" in tiers.left_out(TIERS)
 
 
 def test_an_unknown_tier_is_refused_with_the_known_ones() -> None:
