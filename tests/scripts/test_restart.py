@@ -30,7 +30,8 @@ def rebooting(tree: Tree) -> None:
     tree.command("systemctl", SYSTEMCTL)
     done = tree.run(restart_script(BOOT, 5))
     assert (done.exit, done.states()) == (0, {BOOT: "ok"}), done.stdout + done.stderr
-    until(lambda: tree.exists("/rebooted"))
+    # A shell makes the file first, and fills it then.
+    until(lambda: tree.exists("/rebooted") and tree.read("/rebooted"))
 
 
 def lock(tree: Tree) -> Path:
