@@ -226,7 +226,8 @@ def _controller(of: Fleetful) -> None:
     of.world.rate = rate / 8  # or more are out of reach at each start than any budget allows
     looked = [attempt(host, partial(_look, fleet)) for host in fleet.hosts]
     of.world.rate = rate
-    agreed = agreed_of(session, looked, earlier)
+    pending = [each.host for each in looked if each.value and each.value.pending]
+    agreed = agreed_of(session, pending, earlier)
     hands = Inline(of, agreed.terms.budget, agreed.terms.canary)
 
     def make_hands(work: Callable[[Host], Provisioned]) -> Inline:

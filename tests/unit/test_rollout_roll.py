@@ -16,7 +16,8 @@ from toolkit.change.window import parse_window
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome, TransportError
-from toolkit.flow.provision import Provisioned
+from toolkit.flow.ledger import ended_event
+from toolkit.flow.provision import Provisioned, done_well
 from toolkit.flow.rollout import Brakes, Rolled, Rollout
 from toolkit.hosts import Host
 from toolkit.progress import Silent
@@ -68,11 +69,19 @@ def rolled(
     journal: Journal | None = None,
     batches: tuple[tuple[str, ...], ...] = BY_ONE,
     standing: Standing | None = None,
-) -> Rolled:
+) -> Rolled[Provisioned]:
     hosts = {name: Host(name) for name in FOUR}
     terms = Terms(batches, 4, 0, 4)
     return Rollout(
-        terms, standing or Standing(), hosts, hands, journal, brakes or Brakes(), Silent()
+        terms,
+        standing or Standing(),
+        hosts,
+        hands,
+        done_well,
+        ended_event,
+        journal,
+        brakes or Brakes(),
+        Silent(),
     ).roll()
 
 

@@ -79,7 +79,8 @@ def _provision(
     earlier: Resumed | None,
 ) -> ExitCode:
     said = session.said
-    agreed = agreed_of(session, planned, earlier)
+    pending = [each.host for each in planned if each.value and each.value.pending]
+    agreed = agreed_of(session, pending, earlier)
     _tell_before(session, planned)
     if _broken_off(planned):
         return _tell_after(session, Rolled({each.host: untouched(each) for each in planned}))
@@ -122,7 +123,7 @@ def _tell_before(session: Session, planned: Sequence[Outcome[Planned]]) -> None:
     session.say("\n".join(plan_lines(plans, paint, diffs=session.said.flag("diff"))))
 
 
-def _tell_after(session: Session, rolled: Rolled) -> ExitCode:
+def _tell_after(session: Session, rolled: Rolled[Provisioned]) -> ExitCode:
     outcomes = list(rolled.outcomes.values())
     after = [Outcome(e.host, e.value.after if e.value else None, e.error) for e in outcomes]
     session.say("\n".join(["after", "", report(after, session.paint), *_owed(outcomes)]))

@@ -14,10 +14,9 @@ from toolkit.change.rollout_terms import terms_of
 from toolkit.change.window import parse_window
 from toolkit.cli.options import Option, Said
 from toolkit.cli.session import Session
-from toolkit.errors import Outcome, UsageError
+from toolkit.errors import UsageError
 from toolkit.flow.access import Fleet, state_dir
 from toolkit.flow.ledger import steps_of
-from toolkit.flow.planning import Planned
 from toolkit.flow.rolling import Agreed, whoami
 from toolkit.flow.rollout import Brakes
 from toolkit.flow.rollout_turn import Hooks
@@ -110,18 +109,16 @@ def said_before(said: Said, story: Story) -> Said:
     return Said(values, dry=said.dry)
 
 
-def agreed_of(
-    session: Session, planned: Sequence[Outcome[Planned]], earlier: Resumed | None
-) -> Agreed:
+def agreed_of(session: Session, pending: Sequence[str], earlier: Resumed | None = None) -> Agreed:
     """The terms for what was planned.
 
+    :param pending: the hosts on which something is to be done.
     :raises UsageError: for options that make no sense, and outside of the window.
     """
     said = session.said
     hooks = Hooks(said.text("drain"), said.text("undrain"), float(said.number("hook_limit", 600)))
     check_hook("--drain", hooks.drain)
     check_hook("--undrain", hooks.undrain)
-    pending = [each.host for each in planned if each.value and each.value.pending]
     old = earlier.story.batches if earlier else ()
     known = {host for batch in old for host in batch}
     terms = terms_of(
@@ -135,7 +132,7 @@ def agreed_of(
         late = tuple(host for host in pending if host not in known)
         terms = replace(terms, batches=(*old, late) if late else old)
     brakes = _brakes(session)
-    about = About("provision", whoami(), stamp(), said.text("reason"), _words(said))
+    about = About(session.verb, whoami(), stamp(), said.text("reason"), _words(said))
     alone = any(said.text(name) for name in _ALONE)
     return Agreed(terms, about, brakes, hooks, alone, earlier.past if earlier else None)
 

@@ -56,7 +56,7 @@ def planned_event(outcome: Outcome[Planned]) -> Event:
     return Event(outcome.host, phase.value, boot_id=found.boot_id, detail=_json(told))
 
 
-def ended_event(outcome: Outcome[Provisioned], *, well: bool) -> Event:
+def ended_event(outcome: Outcome[Provisioned], well: bool) -> Event:
     """How a host's turn ended."""
     phase = (Phase.DONE if well else Phase.FAILED).value
     if outcome.value is None:

@@ -101,6 +101,11 @@ def as_wanted(done: Provisioned) -> bool:
     return done.after.exit_code is ExitCode.OK
 
 
+def done_well(outcome: Outcome[Provisioned]) -> bool:
+    """The same of an outcome: one with an error has not."""
+    return outcome.value is not None and as_wanted(outcome.value)
+
+
 def untouched(outcome: Outcome[Planned]) -> Outcome[Provisioned]:
     """What came of a host for which nothing was to be done, or could be."""
     if outcome.value is None:

@@ -13,16 +13,16 @@ from toolkit.change.rollout import Terms
 from toolkit.change.rollout_past import Past, standing
 from toolkit.errors import ExitCode, Outcome, TransportError, worst
 from toolkit.flow.access import Fleet
-from toolkit.flow.ledger import planned_event
+from toolkit.flow.ledger import ended_event, planned_event
 from toolkit.flow.planning import Planned
-from toolkit.flow.provision import Options, Provisioned, untouched
-from toolkit.flow.rollout import Brakes, Rolled, Rollout
+from toolkit.flow.provision import Options, Provisioned, done_well, untouched
+from toolkit.flow.rollout import Brakes, Rolled, Rollout, T
 from toolkit.flow.rollout_turn import Hooks, Work
 from toolkit.flow.runs import RunFolder
 from toolkit.hosts import Host
 from toolkit.reach.claims import claim
 from toolkit.reach.hands import Hands, Threads
-from toolkit.reach.journal import FILE, About, Journal, JournalError
+from toolkit.reach.journal import FILE, About, Event, Journal, JournalError
 from toolkit.want import Want
 
 MakeHands = Callable[[Callable[[Host], Provisioned]], Hands[Provisioned]]
@@ -58,7 +58,7 @@ def roll_out(
     folder: RunFolder,
     agreed: Agreed,
     make_hands: MakeHands = Threads,
-) -> Rolled:
+) -> Rolled[Provisioned]:
     """Carry out what was planned, in the agreed terms.
 
     :param planned: one a host of the fleet; what is done already is not among them.
@@ -72,8 +72,7 @@ def roll_out(
         alone = agreed.alone
         journal = keep_journal(stack, fleet, folder, agreed.about, alone=alone, again=again)
         by_name = {each.host: each for each in planned}
-        if journal is not None:
-            _first_words(journal, planned, agreed)
+        write_first(journal, agreed, [planned_event(each) for each in planned])
         hooks = agreed.hooks
         work = Work(fleet, want, today, options, folder, by_name, journal, hooks, past)
         gone = [each.host for each in planned if isinstance(each.error, TransportError)]
@@ -82,20 +81,28 @@ def roll_out(
             standing(past, gone),
             {host.name: host for host in fleet.hosts},
             make_hands(work.take_turn),
+            done_well,
+            ended_event,
             journal,
             agreed.brakes,
             fleet.access.progress,
         )
-        fleet.access.progress.begin("provisioning", sum(map(len, agreed.terms.batches)))
-        try:
-            rolled = rollout.roll()
-        finally:
-            fleet.access.progress.finish()
+        rolled = roll(rollout, "provisioning")
         outcomes = {
             each.host: rolled.outcomes.get(each.host) or untouched(each) for each in planned
         }
-        _last_words(journal, rolled)
-        return replace(rolled, outcomes=outcomes)
+    return replace(rolled, outcomes=outcomes)
+
+
+def roll(rollout: Rollout[T], title: str) -> Rolled[T]:
+    """Carry out a rollout, with progress, and write how it ended as its journal's last words."""
+    rollout.progress.begin(title, sum(map(len, rollout.terms.batches)))
+    try:
+        rolled = rollout.roll()
+    finally:
+        rollout.progress.finish()
+    _last_words(rollout.journal, rolled)
+    return rolled
 
 
 def keep_journal(
@@ -137,16 +144,18 @@ def _key(host: Host) -> str:
     return f"{host.address or host.name.rpartition('@')[2]}:{host.port}"
 
 
-def _first_words(journal: Journal, planned: Sequence[Outcome[Planned]], agreed: Agreed) -> None:
-    """The batches, and what is to be done on whom."""
+def write_first(journal: Journal | None, agreed: Agreed, planned: Sequence[Event]) -> None:
+    """The batches, and what is to be done on whom, one event a host."""
+    if journal is None:
+        return
     known = set(journal.story().hosts)
     fresh = [[h for h in batch if h not in known] for batch in agreed.terms.batches]
     first = len(journal.story().batches)
     journal.add_batches([batch for batch in fresh if batch], first=first)
-    journal.add(*(planned_event(each) for each in planned if each.host not in (agreed.past or {})))
+    journal.add(*(event for event in planned if event.host not in (agreed.past or {})))
 
 
-def _last_words(journal: Journal | None, rolled: Rolled) -> None:
+def _last_words(journal: Journal | None, rolled: Rolled[T]) -> None:
     if journal is None:
         return
     codes = [e.error.exit_code if e.error else e.get().exit_code for e in rolled.outcomes.values()]

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 from toolkit.change.rollout import Phase, Standing, Terms, advance, begun, ended, over
 from toolkit.change.window import Window
-from toolkit.errors import Outcome
-from toolkit.flow.ledger import ended_event
-from toolkit.flow.provision import Provisioned, as_wanted
+from toolkit.errors import ExitCode, Outcome
 from toolkit.hosts import Host
 from toolkit.progress import Progress
 from toolkit.reach.fleet import Abandoned, NotBegun
@@ -20,6 +19,16 @@ from toolkit.reach.interrupts import Interrupts
 from toolkit.reach.journal import Event, Journal, JournalError
 
 _POLL_S = 0.5  # between looks at the window, the stop file and Ctrl-C
+
+
+class Ending(Protocol):
+    """What one host's turn comes to, whatever is changed there."""
+
+    @property
+    def exit_code(self) -> ExitCode: ...
+
+
+T = TypeVar("T", bound=Ending)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,29 +53,35 @@ class Brakes:
 
 
 @dataclass(frozen=True, slots=True)
-class Rolled:
+class Rolled(Generic[T]):
     """How far a rollout came."""
 
-    outcomes: dict[str, Outcome[Provisioned]]  # one a host of the terms, whatever happened
+    outcomes: dict[str, Outcome[T]]  # one a host of the terms, whatever happened
     halt: str = ""  # why hosts were left out, as a clause; "" where none was
     interrupted: bool = False
 
 
 @dataclass(slots=True)
-class Rollout:
-    """The loop: who is next, begin them, wait for one to end."""
+class Rollout(Generic[T]):
+    """The loop: who is next, begin them, wait for one to end.
+
+    :param well: whether a host counts as a success, for canary and limits.
+    :param tell: how a host's turn ended, as the journal has it; called with ``well``'s answer.
+    """
 
     terms: Terms
     standing: Standing
     hosts: dict[str, Host]
-    hands: Hands[Provisioned]
+    hands: Hands[T]
+    well: Callable[[Outcome[T]], bool]
+    tell: Callable[[Outcome[T], bool], Event]
     journal: Journal | None
     brakes: Brakes
     progress: Progress
     halt: str = ""
-    outcomes: dict[str, Outcome[Provisioned]] = field(default_factory=dict)
+    outcomes: dict[str, Outcome[T]] = field(default_factory=dict)
 
-    def roll(self) -> Rolled:
+    def roll(self) -> Rolled[T]:
         """Until all are done, or nothing may begin and nothing is in hand.
 
         The first Ctrl-C begins nothing more; the second leaves what is in hand to itself.
@@ -99,14 +114,14 @@ class Rollout:
             self.standing = begun(self.standing, (name,))
             self.hands.begin(self.hosts[name])
 
-    def _end(self, outcome: Outcome[Provisioned]) -> None:
-        well = done_well(outcome)
+    def _end(self, outcome: Outcome[T]) -> None:
+        well = self.well(outcome)
         self.outcomes[outcome.host] = outcome
         self.standing = ended(self.standing, outcome.host, well=well)
         if isinstance(outcome.error, JournalError):
             self.halt = self.halt or str(outcome.error)
         else:
-            self._written(ended_event(outcome, well=well))
+            self._written(self.tell(outcome, well))
         self.progress.done(outcome.host, str(outcome.error or ""))
 
     def _written(self, event: Event) -> bool:
@@ -133,15 +148,10 @@ class Rollout:
             )
             self.outcomes.setdefault(name, Outcome(name, error=error))
 
-    def _rolled(self, interrupted: bool) -> Rolled:
+    def _rolled(self, interrupted: bool) -> Rolled[T]:
         names = [name for batch in self.terms.batches for name in batch]
         missing = [n for n in names if n not in self.outcomes and n not in self.standing.done]
         for name in missing:
             why = NotBegun(f"{name}: not begun: {self.halt}", hint="nothing was done to it")
             self.outcomes[name] = Outcome(name, error=why)
         return Rolled(self.outcomes, self.halt if missing else "", interrupted)
-
-
-def done_well(outcome: Outcome[Provisioned]) -> bool:
-    """As wanted at the end: what counts as success for canary, limits and undrain."""
-    return outcome.value is not None and as_wanted(outcome.value)
