@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from enum import StrEnum
@@ -79,6 +80,7 @@ class Want:
     modules: Modules = Modules.DKMS
     companions: tuple[str, ...] = ()  # of COMPANIONS: delivered too, where modules are built
     signing: SigningPaths | None = None  # None: whatever key DKMS has made for itself
+    keep_runs: int = 5  # so many of a node's newest runs keep all that they replaced
     compat: Compat = field(default_factory=shipped, repr=False)
 
     @classmethod
@@ -134,8 +136,8 @@ def _value(key: str, value: Any) -> Any:
         if not isinstance(value, list):
             raise ValueError("waivers must be tables: [[waivers]]")
         return tuple(_waiver(number, row) for number, row in enumerate(value, start=1))
-    if key == "signing":
-        return _signing(value)
+    if key in _SHAPED:
+        return _SHAPED[key](value)
     if key == "companions":
         if not isinstance(value, list) or not set(map(str, value)) <= set(COMPANIONS):
             raise ValueError(f"companions must be a list of {', '.join(COMPANIONS)}")
@@ -193,6 +195,16 @@ def _signing(value: Any) -> SigningPaths:
         if not isinstance(path, str) or not re.fullmatch(r"(/[\w.@+-]+)+", path, re.ASCII):
             raise ValueError(f"signing: {name} {path!r} is no plain absolute path")
     return SigningPaths(value["key"], value["certificate"])
+
+
+def _runs(value: Any) -> int:
+    """How many runs keep all that they replaced."""
+    if type(value) is not int or value < 1:  # a boolean is an integer too
+        raise ValueError(f"keep_runs must be a number of at least 1, not {value!r}")
+    return value
+
+
+_SHAPED: dict[str, Callable[[Any], Any]] = {"signing": _signing, "keep_runs": _runs}
 
 
 def _waiver(number: int, row: Any) -> Waiver:

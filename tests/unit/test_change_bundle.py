@@ -100,7 +100,7 @@ def test_steps_are_quoted_calls_and_counted(case: str) -> None:
     assert set(verbs) <= {"expect", "keep", "place", "remove", "undo", "trigger", "prove"} | {
         "finish"
     }
-    assert steps[-1] == f"finish {len(steps) - 1}"
+    assert steps[-1] == f"finish {len(steps) - 1} 5"
     # All is expected before anything is touched, and all files are there before triggers.
     assert "expect" not in verbs[verbs.count("expect") :]
     if "place" in verbs:

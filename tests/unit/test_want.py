@@ -69,6 +69,8 @@ def test_waivers_with_reason_and_last_day(tmp_path: Path) -> None:
         pytest.param('driver_min = "R570"', "driver_min 'R570' is no version", id="driver"),
         pytest.param("driver_min = 570", "driver_min must be a string", id="number"),
         pytest.param("path = 5", "path must be a string, not 5", id="path-is-a-number"),
+        pytest.param("keep_runs = 0", "keep_runs must be a number of at least 1", id="no-runs"),
+        pytest.param("keep_runs = true", "keep_runs must be a number", id="runs-a-flag"),
         pytest.param('pth = "peermem"', "unknown key 'pth'", id="mistyped-key"),
         pytest.param("path =", "cannot be read", id="no-toml"),
         pytest.param('waivers = "acs"', "waivers must be tables", id="waivers"),

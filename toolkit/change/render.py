@@ -15,17 +15,18 @@ from toolkit.facts.node import Node
 FORMAT = 1  # of manifest.json
 
 
-def render(plan: Plan, node: Node, engine: str) -> Bundle:
+def render(plan: Plan, node: Node, engine: str, keep_runs: int = 5) -> Bundle:
     """The bundle of a plan, bound to the kernel and the boot that ``node`` was read in.
 
     :param engine: what carries it out on the node, from ``reach.deliver.engine``.
+    :param keep_runs: so many of the node's newest runs keep all that they replaced.
     """
     placed = [each for each in plan.changes if each.action is Action.PLACE]
     files = tuple(File(each.path, each.mode, each.content, each.sha256) for each in placed)
     bound = {"kernel": node.kernel, "boot-id": node.boot_id if node.live else ""}
     steps = tuple(_steps(plan, bound))
     manifest = _manifest(plan, bound, len(steps))
-    return Bundle(files, (*steps, f"finish {len(steps)}"), manifest, engine)
+    return Bundle(files, (*steps, f"finish {len(steps)} {keep_runs}"), manifest, engine)
 
 
 def _steps(plan: Plan, bound: Mapping[str, str]) -> Iterator[str]:

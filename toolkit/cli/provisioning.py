@@ -126,12 +126,13 @@ def _tell_before(session: Session, planned: Sequence[Outcome[Planned]]) -> None:
 def _tell_after(session: Session, rolled: Rolled[Provisioned]) -> ExitCode:
     outcomes = list(rolled.outcomes.values())
     after = [Outcome(e.host, e.value.after if e.value else None, e.error) for e in outcomes]
-    session.say("\n".join(["after", "", report(after, session.paint), *_owed(outcomes)]))
-    told = [Outcome(e.host, _told(e.value), e.error) for e in outcomes]
+    told = [*_owed(outcomes), *_pruned(outcomes)]
+    session.say("\n".join(["after", "", report(after, session.paint), *told]))
+    ended_as = [Outcome(e.host, _told(e.value), e.error) for e in outcomes]
     codes = [_code(each) for each in outcomes]
     if rolled.interrupted:
         codes.append(ExitCode.INTERRUPTED)
-    ended = session.finish(told, worst(codes))
+    ended = session.finish(ended_as, worst(codes))
     if rolled.halt:
         left = [each.host for each in outcomes if isinstance(each.error, NotBegun)]
         print(f"stopped: {rolled.halt}; not begun: {fold(left)}", file=sys.stderr)
@@ -158,9 +159,17 @@ def _owed(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
     return lines
 
 
+def _pruned(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
+    """What nodes keep no longer of old runs, a line each."""
+    lines = [f"{e.host}: pruned: {line}" for e in outcomes if e.value for line in e.value.pruned]
+    return ["", *map(clean, lines)] if lines else []
+
+
 def _told(done: Provisioned | None) -> Told | None:
     if done is None:
         return None
     plan = done.left or (done.plans[-1] if done.plans else None)
-    steps = (*done.steps, f"not rebooted, {done.busy}") if done.busy else done.steps
+    steps = (*done.steps, *(f"pruned: {line}" for line in done.pruned))
+    if done.busy:
+        steps = (*steps, f"not rebooted, {done.busy}")
     return Told(done.after, done.before, plan, steps, done.rebooted)

@@ -67,13 +67,16 @@ def plan_node(
     builts = at_hand(shelf, node, want)
     plan = make_plan(node, verdicts, want, today=today, builts=builts, untried=untried)
     if not node.live:
-        return Planned(judged, plan, _bundle(plan, node))
-    trial = render(plan.trying, node, engine()) if plan.trying else None
-    return Planned(judged, plan, _bundle(plan.sent, node), node.boot_id, trial, lines_of(node))
+        return Planned(judged, plan, _bundle(plan, node, want))
+    trial = _bundle(plan.trying, node, want) if plan.trying else None
+    bundle = _bundle(plan.sent, node, want)
+    return Planned(judged, plan, bundle, node.boot_id, trial, lines_of(node))
 
 
-def _bundle(plan: Plan, node: Node) -> Bundle | None:
-    return None if plan.empty or plan.only_reboot else render(plan, node, engine())
+def _bundle(plan: Plan, node: Node, want: Want) -> Bundle | None:
+    if plan.empty or plan.only_reboot:
+        return None
+    return render(plan, node, engine(), want.keep_runs)
 
 
 def plan_all(

@@ -55,6 +55,7 @@ class Provisioned:
     plans: tuple[Plan, ...] = ()  # those that were carried out, in order
     left: Plan | None = None  # what is still to be done: a reboot that was not allowed
     steps: tuple[str, ...] = field(default=())
+    pruned: tuple[str, ...] = ()  # what older runs on the node keep no longer
     rebooted: bool = False
     busy: str = ""  # whose job kept it from being rebooted
 
@@ -204,6 +205,7 @@ class Node:
             state,
             plans=(*state.plans, now.plan),
             steps=(*state.steps, *map(str, applied.steps)),
+            pruned=(*state.pruned, *applied.pruned),
         )
 
     def _look_settled(self, start: Planned) -> Planned:

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Carries out one bundle on one node, takes back what a run did, or reboots the node. Runs
-# under dash, busybox and bash. In a bundle, lock.sh, undo.sh and initramfs.sh stand above.
+# under dash, busybox and bash. In a bundle, lock.sh, undo.sh, prune.sh and initramfs.sh stand above.
 #
 #   apply.sh apply WAIT end                       the bundle that lies beside it
 #   apply.sh rollback RUN|last|all WAIT end
@@ -129,8 +129,8 @@ prove() { # prove PATH TEXT: what the last trigger made of PATH names TEXT, else
     if [ "$pass" = act ]; then perform names "$@"; fi
 }
 
-finish() { # finish STEPS: the list arrived whole
-    if [ "$pass" = check ] && [ -z "$refused" ]; then whole=$1; fi
+finish() { # finish STEPS [RUNS]: the list arrived whole; how many runs keep all
+    if [ "$pass" = check ] && [ -z "$refused" ]; then whole=$1 keeping=${2:-5}; fi
 }
 
 call() { # call CALL: runs it, with its output as it comes, then its frame
@@ -214,7 +214,10 @@ apply() { # apply: the bundle, from the first expectation to the last trigger
     rm -rf "$run/stage"
     if ! grep -q -e "^$id " "$state/journal" 2>/dev/null; then rm -rf "$run"
     elif [ -n "$refused" ]; then record "$id" stopped
-    else record "$id" "done"; fi
+    else
+        record "$id" "done"
+        prune "$keeping"
+    fi
     [ -z "$refused" ] || return 5
 }
 

@@ -15,7 +15,7 @@ from toolkit.evidence import Evidence, Frame, State
 from toolkit.reach.transport import Sink, Transport, quiet
 
 _HERE = Path(__file__).parent
-_PARTS = ("lock.sh", "undo.sh", "initramfs.sh", "apply.sh")
+_PARTS = ("lock.sh", "undo.sh", "prune.sh", "initramfs.sh", "apply.sh")
 _CALLED_AS_A_FILE = "# --- called as a file"  # in apply.sh: what follows is for bundles on disk
 _STALE = 65  # what apply.sh says of an expectation that does not hold
 _AT_BOOT = ("UPDATE_BOOTLOADER ", "REBUILD_INITRAMFS ")  # triggers that the next boot shows
@@ -54,6 +54,7 @@ class Applied:
     run: str  # its name in the node's journal, or several; "" where there was nothing to do
     steps: tuple[Step, ...]
     needs_reboot: bool = False  # what the boot loader or the initramfs say has changed
+    pruned: tuple[str, ...] = ()  # what older runs keep no longer, a line each
 
 
 def apply(
@@ -153,7 +154,9 @@ def _read(host: str, evidence: Evidence, stderr: str, *, back: bool = False) -> 
     runs = [frame for key, frame in evidence.frames.items() if key.startswith("run")]
     told = [step.call for step in steps] + [line for f in runs for line in f.text.split("\n")]
     reboot = any(line.startswith(_AT_BOOT) for line in told)
-    return Applied(" ".join(frame.source for frame in runs), steps, reboot)
+    pruned = evidence.frames.get("pruned")
+    lines = tuple(pruned.text.split("\n")[:-1]) if pruned else ()
+    return Applied(" ".join(frame.source for frame in runs), steps, reboot, lines)
 
 
 def _refused(host: str, evidence: Evidence) -> None:

@@ -210,6 +210,7 @@ touched_since() { # lines of kept files that are neither as they were nor as we 
         # Gone as it was before is well: an earlier try of our own came as far.
         if listed_in before "${line#*  }" && ! listed_in now "${line#*  }"; then echo "$line"; fi
     done
+    cat "$run/pruned" 2>/dev/null # whose copies are gone: their triggers run again
     return 0
 }
 
@@ -219,7 +220,8 @@ give_back() { # kept files as they were; what the triggers made anew goes away
     while IFS= read -r line; do
         path=${line#*  }
         if [ -z "$line" ]; then continue; fi
-        if listed_in foreign "$path"; then echo "$path: changed since by other hands; its trigger is run again"
+        if [ -e "$run/pruned" ] && listed_in pruned "$path"; then echo "$path: no copy is kept of so old a run; its trigger is run again"
+        elif listed_in foreign "$path"; then echo "$path: changed since by other hands; its trigger is run again"
         elif listed_in before "$path"; then : # replaced below in one act, so never missing
         elif [ "${line%%  *}" = dir ]; then rmdir "$path" 2>/dev/null
         else rm -f "$path"; fi
