@@ -10,6 +10,7 @@ from pathlib import Path
 
 from invoke.collection import Collection
 
+from toolkit.cli.changing import OVER_JOBS
 from toolkit.cli.options import HOSTS, REACH, Option, Said
 from toolkit.cli.rolling import said_before
 from toolkit.cli.session import Session, consent, fleet
@@ -109,6 +110,7 @@ def history(said: Said) -> ExitCode:
     tuple(each for each in REACH if each.name not in {"user", "key", "ssh_config", "transport"}),
     (
         Option("reboot", False, "reboot nodes where what was taken back needs it"),
+        OVER_JOBS,
         Option("reason", "", "why, for the journal: a ticket"),
         Option("json", False, "as JSON"),
     ),
@@ -137,7 +139,10 @@ def undo(said: Said) -> ExitCode:
             consent(f"take back run {run.id} on {len(chosen.hosts)} nodes?", said)
         allowed = said.flag("reboot") or opened.demo
         reason = said.text("reason")
-        outcomes = undo_nodes(chosen, what, session.folder, reason, allow_reboot=allowed)
+        over = said.flag("over_jobs")
+        outcomes = undo_nodes(
+            chosen, what, session.folder, reason, allow_reboot=allowed, over_jobs=over
+        )
     return _undone(session, outcomes)
 
 

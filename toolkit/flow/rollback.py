@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from toolkit.change.boot_arguments import bare
@@ -52,16 +52,21 @@ def rollback(
     return on_each(fleet, "rolling back", work)
 
 
-def booted_back(transport: Transport, say: Sink) -> str:
+def booted_back(
+    transport: Transport, say: Sink, about_to: Callable[[str], None] = lambda _: None
+) -> str:
     """Reboot, and see that the command line is the one that the boot loader has by now.
 
+    :param about_to: hears the id of the boot that is to be ended; what it raises keeps it.
     :returns: one line for the report.
     :raises ApplyError: the kernel was given another one.
     :raises TransportError: the node did not come back.
     """
     before = collect(transport)
     expected = lines_of(Node(before)).usual
-    reboot(transport, before.text("boot-id").strip(), limit_s=REBOOT_S, note=say)
+    boot_id = before.text("boot-id").strip()
+    about_to(boot_id)
+    reboot(transport, boot_id, limit_s=REBOOT_S, note=say)
     if not expected:
         return "command line: not compared, the boot menu could not be read"
     now = lines_of(Node(collect(transport))).running

@@ -17,16 +17,13 @@ from toolkit.flow.access import Fleet
 from toolkit.flow.each import on_each
 from toolkit.flow.jobs import refuse_jobs
 from toolkit.flow.past import Run
-from toolkit.flow.provision import REBOOT_S
-from toolkit.flow.rollback import RolledBack
+from toolkit.flow.rollback import RolledBack, booted_back
 from toolkit.flow.rolling import keep_journal, whoami
 from toolkit.flow.runs import RunFolder
 from toolkit.hosts import Host
 from toolkit.reach import deliver
-from toolkit.reach.collect import collect
 from toolkit.reach.fleet import Abandoned, NotBegun
 from toolkit.reach.journal import About, Event, Journal, stamp
-from toolkit.reach.reboot import reboot
 from toolkit.reach.transport import Transport
 
 
@@ -62,10 +59,17 @@ def undoing(run: Run, hosts: Sequence[str] = ()) -> Undoing:
 
 
 def undo(
-    fleet: Fleet, what: Undoing, folder: RunFolder, reason: str, *, allow_reboot: bool
+    fleet: Fleet,
+    what: Undoing,
+    folder: RunFolder,
+    reason: str,
+    *,
+    allow_reboot: bool,
+    over_jobs: bool = False,
 ) -> list[Outcome[RolledBack]]:
     """Take it back on the hosts of the fleet, which are those of ``what``; a run of its own.
 
+    :param over_jobs: a reboot may end somebody's job.
     :raises LockedError: another controller's run is at work on one of the hosts.
     :raises JournalError: what is done cannot be written down, so nothing was.
     """
@@ -79,7 +83,8 @@ def undo(
         journal.add(*(Event(name, Phase.PLANNED.value) for name in names))
 
         def work(host: Host, transport: Transport) -> RolledBack:
-            return _Undo(host, transport, fleet, journal).go(what, allow_reboot)
+            node = _Undo(host, transport, fleet, journal)
+            return node.go(what, allow_reboot=allow_reboot, over_jobs=over_jobs)
 
         outcomes = on_each(fleet, "undoing", work)
         begun = [e for e in outcomes if not isinstance(e.error, NotBegun | Abandoned)]
@@ -104,7 +109,7 @@ class _Undo:
     fleet: Fleet
     journal: Journal
 
-    def go(self, what: Undoing, allow_reboot: bool) -> RolledBack:
+    def go(self, what: Undoing, *, allow_reboot: bool, over_jobs: bool) -> RolledBack:
         names = what.node_runs[self.host.name]
         if not names:
             raise ApplyError(
@@ -122,10 +127,12 @@ class _Undo:
                 continue
             steps += map(str, done.steps)
             booting = booting or done.needs_reboot
-        rebooted = booting and allow_reboot
-        if rebooted:
-            self._reboot()
-        return RolledBack(steps, rebooted)
+        if not booting or not allow_reboot:
+            return RolledBack(steps, False)
+        if not over_jobs:
+            refuse_jobs(self.transport)
+        booted = booted_back(self.transport, self._note, self._about_to_reboot)
+        return RolledBack((*steps, booted), True)
 
     def _take_back(self, name: str) -> deliver.Applied | None:
         self._about_to(Phase.APPLYING)
@@ -134,11 +141,8 @@ class _Undo:
         except UsageError:  # the node's journal has no such run that stands
             return None
 
-    def _reboot(self) -> None:
-        refuse_jobs(self.transport)
-        boot_id = collect(self.transport).text("boot-id").strip()
+    def _about_to_reboot(self, boot_id: str) -> None:
         self._about_to(Phase.REBOOTING, boot_id)
-        reboot(self.transport, boot_id, limit_s=REBOOT_S, note=self._note)
 
     def _about_to(self, phase: Phase, boot_id: str = "") -> None:
         self.journal.add(Event(self.host.name, phase.value, boot_id=boot_id))
