@@ -10,7 +10,7 @@ import pytest
 
 from tests.scripts.engine import BOOT, MODPROBE_D, STATE, Tree, bundle_of, sent
 from tests.scripts.test_apply_lock import ended, slow_run, until
-from toolkit.reach.deliver import restart_script
+from toolkit.reach.deliver import RELEASE, restart_script
 
 pytestmark = pytest.mark.shell
 
@@ -113,3 +113,25 @@ def test_a_reboot_that_never_came_does_not_keep_a_node_for_ever(tree: Tree) -> N
     os.utime(lock(tree), (1000, 1000), follow_symlinks=False)
     assert tree.run(sent(bundle_of({MODPROBE_D: "x\n"}), wait_s=0)).exit == 0
     assert tree.leftovers() == []
+
+
+def test_a_reset_that_is_a_bmc_s_keeps_the_lock_and_reboots_nothing(tree: Tree) -> None:
+    tree.command("systemctl", SYSTEMCTL)
+    kept = tree.run(restart_script(BOOT, 5, by_itself=False))
+    assert (kept.exit, kept.states()) == (0, {BOOT: "ok"}), kept.stdout + kept.stderr
+    second = tree.run(sent(bundle_of({MODPROBE_D: "x\n"}), wait_s=0))
+    assert second.exit == 75
+    assert second.evidence.frames["lock"].text.startswith("it is rebooting since 2")
+    time.sleep(1.5)
+    assert not tree.exists("/rebooted")
+    tree.run(RELEASE)
+    assert tree.run(sent(bundle_of({MODPROBE_D: "x\n"}), wait_s=0)).exit == 0
+    assert tree.leftovers() == []
+
+
+def test_a_lock_that_is_at_work_is_not_given_back(tree: Tree) -> None:
+    first = slow_run(tree)
+    tree.run(RELEASE)
+    assert os.path.lexists(lock(tree))
+    tree.write("/go", "")
+    assert ended(first) == 0

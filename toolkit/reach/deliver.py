@@ -110,16 +110,21 @@ def rollback_script(run: str, wait_s: int) -> str:
     return _call(f"rollback {run} {wait_s}")
 
 
-def restart(transport: Transport, boot_id: str, *, wait_s: int = 60) -> None:
+def restart(
+    transport: Transport, boot_id: str, *, wait_s: int = 60, by_itself: bool = True
+) -> None:
     """Have the node reboot, under its lock; the boot gives the lock back.
 
     :param boot_id: the one it had when it was looked at; another one is reason not to.
+    :param by_itself: False where its BMC will reset it: then the lock is kept for that, and
+        nothing else is done; see ``release``.
     :raises StaleError: the node was booted again since; it was not rebooted.
     :raises LockedError: another run holds the node; it was not rebooted.
     :raises ApplyError: the node cannot keep its own state.
     :raises TransportError: it refused, or whether it heard cannot be known.
     """
-    result = transport.run(restart_script(boot_id, wait_s), limit_s=wait_s + 30)
+    script = restart_script(boot_id, wait_s, by_itself=by_itself)
+    result = transport.run(script, limit_s=wait_s + 30)
     evidence = Evidence.parse(result.stdout)
     try:
         _refused(transport.name, evidence)
@@ -133,9 +138,24 @@ def restart(transport: Transport, boot_id: str, *, wait_s: int = 60) -> None:
         )
 
 
-def restart_script(boot_id: str, wait_s: int) -> str:
+def restart_script(boot_id: str, wait_s: int, *, by_itself: bool = True) -> str:
     """What is sent for a reboot. Cut off at any byte, it reboots nothing."""
-    return _call(f"restart {shlex.quote(boot_id)} {wait_s}")
+    call = _call(f"restart {shlex.quote(boot_id)} {wait_s}")
+    return call if by_itself else call.replace("stage=''\n", "stage=''\ngoing_down() { :; }\n")
+
+
+def release(transport: Transport) -> None:
+    """Give back the lock that ``restart`` kept for a reset which is not to come.
+
+    :raises TransportError: the node cannot be reached; it forgets such a lock by itself.
+    """
+    transport.run(RELEASE, limit_s=30)
+
+
+RELEASE = """#!/bin/sh
+lock=${GDR_ROOT%/}/var/lib/gdr-toolkit/lock
+case $(readlink "$lock") in 1,*,'rebooting for '*) rm -f "$lock" ;; esac
+"""
 
 
 def _call(words: str) -> str:
