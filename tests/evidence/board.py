@@ -132,7 +132,8 @@ def _resource(function: Fn) -> str:
     sizes = dict(function.bars)
     lines = []
     for index in range(13):
-        start = (index + 1) << 40
+        # Each bus has 256 GiB of its own; the large region lies in the upper half.
+        start = (int(function.address[-7:-5], 16) << 38) + (1 << 37 if index == 2 else index << 33)
         size = sizes.get(index, 0)
         end, flags = (start + size - 1, 0x14220C) if size else (0, 0)
         values = f"0x{start if size else 0:016x} 0x{end:016x} 0x{flags:016x}"

@@ -23,6 +23,7 @@ from tests.evidence.healthy_consumers import FRAMES as CONSUMERS
 from tests.evidence.healthy_fabric import FRAMES as FABRIC
 from tests.evidence.healthy_fabric import SMI_Q
 from tests.evidence.healthy_files import FRAMES as FILES
+from tests.evidence.healthy_firmware import FRAMES as FIRMWARE
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.imports import KINDS
 
@@ -178,7 +179,10 @@ CONFIG_MLX5_INFINIBAND=m
 """
 CPU = "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R) Platinum 8480+\n"
 GUEST_CPU = CPU + "flags\t\t: fpu vme hypervisor avx2\n"
-ORDINARY_CPU = CPU + "flags\t\t: fpu vme avx2\n"
+ORDINARY_CPU = CPU + (
+    "siblings\t: 112\ncpu cores\t: 56\nflags\t\t: fpu vme x2apic avx2\n"
+    "address sizes\t: 46 bits physical, 57 bits virtual\n"
+)
 OPEN = (
     "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.126.16  Release Build  (dvs)\n"
     "GCC version:  gcc version 11.4.0 (Ubuntu 11.4.0-1ubuntu1~22.04)\n"
@@ -244,6 +248,7 @@ HEALTHY: dict[str, Override] = {
     "aer": "uptime:360000\nfunctions:13\n",
     "default-routes": "eno1\n",
     "ssh-interface": "eno1\n",
+    **FIRMWARE,
     "limits": (
         "limits.d/90-rdma.conf:* soft memlock unlimited\n"
         "limits.d/90-rdma.conf:* hard memlock unlimited\n"

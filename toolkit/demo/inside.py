@@ -22,7 +22,7 @@ cpu cores\t: 56
 flags\t\t: fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov pat clflush mmx sse sse2 \
 ht syscall nx pdpe1gb rdtscp lm constant_tsc vmx smx est tm2 ssse3 fma sse4_1 sse4_2 x2apic aes \
 avx avx2 avx512f clwb amx_tile
-address sizes\t: 46 bits physical, 57 bits virtual
+address sizes\t: 52 bits physical, 57 bits virtual
 
 """
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from toolkit.demo.firmware import firmware
 from toolkit.demo.machine import Machine, functions, gpus, hcas
 from toolkit.demo.pci import SPEEDS, Function, config_space, resource
 from toolkit.demo.tree import Tree
@@ -44,7 +45,7 @@ def sysfs(machine: Machine, *, root: bool) -> Tree:
     tree.line("proc/uptime", "360000.25 35000000.50")
     tree.text("proc/net/route", _ROUTES)
     tree.line("sys/kernel/security/lockdown", "[none] integrity confidentiality")
-    tree.data("sys/firmware/acpi/tables/DMAR", b"DMAR")
+    firmware(tree, machine, root=root)
     for folder in ("sys/class/infiniband", "sys/class/iommu", "sys/kernel/iommu_groups"):
         tree.folder(folder)
     tree.folder("sys/module")

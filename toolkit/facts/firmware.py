@@ -5,6 +5,7 @@ Sources: /proc/cpuinfo, /sys/class/dmi/id.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from toolkit.facts.lines import named_lines
@@ -15,6 +16,10 @@ class Cpu:
     vendor: str  # "GenuineIntel", "AuthenticAMD"; "" on arm64
     model: str
     hypervisor: bool  # the CPUID bit that only guests see
+    address_bits: int = 0  # of physical addresses; 0 where not told, as on arm64
+    x2apic: bool = False  # it can number more than 255 processors
+    threads: int = 0  # logical processors of a socket; 0 where not told
+    cores: int = 0  # of a socket; 0 where not told
 
 
 def parse_cpu(text: str) -> Cpu:
@@ -23,11 +28,21 @@ def parse_cpu(text: str) -> Cpu:
     for line in text.split("\n"):
         key, _, value = line.partition(":")
         values.setdefault(key.strip(), value.strip())
+    flags = values.get("flags", "").split()
+    bits = re.match(r"(\d{2}) bits physical", values.get("address sizes", ""), re.ASCII)
     return Cpu(
         values.get("vendor_id", ""),
         values.get("model name", values.get("CPU part", "")),
-        "hypervisor" in values.get("flags", "").split(),
+        "hypervisor" in flags,
+        int(bits[1]) if bits else 0,
+        "x2apic" in flags,
+        _count(values.get("siblings", "")),
+        _count(values.get("cpu cores", "")),
     )
+
+
+def _count(said: str) -> int:
+    return int(said) if re.fullmatch(r"\d{1,4}", said, re.ASCII) else 0
 
 
 def parse_dmi(text: str) -> dict[str, str]:

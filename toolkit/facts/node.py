@@ -7,6 +7,7 @@ from toolkit.facts.node_companions import Companions
 from toolkit.facts.node_consumers import Consumers
 from toolkit.facts.node_fabric import Fabric
 from toolkit.facts.node_files import Files
+from toolkit.facts.node_firmware import Firmware
 from toolkit.facts.node_imported import Imported
 from toolkit.facts.node_modules import Modules
 from toolkit.facts.node_platform import Platforms
@@ -18,6 +19,7 @@ from toolkit.facts.node_topology import Topology
 class Node(
     Platforms,
     Files,
+    Firmware,
     System,
     Modules,
     Builds,

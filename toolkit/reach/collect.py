@@ -12,7 +12,8 @@ from toolkit.reach.transport import Sink, Transport, quiet
 _HERE = Path(__file__).parent
 # By topic; frames.sh has their words, and the last line of probe.sh calls them all.
 _PARTS = (
-    *("boot", "modules", "pci", "signed", "elf", "builds", "fabric", "companions", "consumers"),
+    *("boot", "modules", "pci", "firmware", "signed", "elf", "builds", "fabric"),
+    *("companions", "consumers"),
 )
 
 

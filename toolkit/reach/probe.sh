@@ -127,7 +127,7 @@ probe() {
     file hostname /proc/sys/kernel/hostname
     if [ -e "$root/etc/os-release" ]; then file os-release /etc/os-release; else file os-release /usr/lib/os-release; fi
     take cpu 'the first processor of /proc/cpuinfo' first_cpu
-    take dmi /sys/class/dmi/id from /sys/class/dmi/id sys_vendor product_name board_name bios_version bios_date
+    take dmi /sys/class/dmi/id from /sys/class/dmi/id sys_vendor product_name board_name bios_version bios_date product_serial product_uuid
     take acpi-tables /sys/firmware/acpi/tables names /sys/firmware/acpi/tables/DMAR /sys/firmware/acpi/tables/IVRS /sys/firmware/acpi/tables/IORT
 
     file kernel-release /proc/sys/kernel/osrelease
@@ -149,6 +149,7 @@ probe() {
     take infiniband /sys/class/infiniband infiniband
     take rdma-nodes /dev/infiniband names '/dev/infiniband/*'
     probe_pci
+    probe_firmware
     take limits /etc/security limits
     take service-limits /etc/systemd from /etc/systemd system.conf 'system.conf.d/*.conf'
     file limits-now /proc/1/limits

@@ -1,0 +1,42 @@
+# shellcheck shell=sh disable=SC2154,SC2317 # probe.sh sets what is used here, and calls it
+# Part of the probe: what the firmware decided, as far as the running system shows it.
+
+setup() { # one grep for all that are files of a line, then where each NUMA node is plugged in
+    from /sys devices/system/cpu/online devices/system/cpu/smt/control \
+        devices/system/cpu/cpuidle/current_driver \
+        'devices/system/cpu/cpu0/cpuidle/state*/name' \
+        'devices/system/cpu/cpu0/cpuidle/state*/latency' \
+        'devices/system/cpu/cpu0/cpuidle/state*/disable' \
+        devices/system/cpu/cpu0/cpufreq/scaling_driver \
+        devices/system/cpu/cpu0/cpufreq/scaling_governor \
+        devices/system/cpu/cpu0/power/energy_perf_bias \
+        devices/system/cpu/cpufreq/boost devices/system/cpu/intel_pstate/no_turbo \
+        module/pcie_aspm/parameters/policy
+    for list in "$root"/sys/devices/system/node/node*/cpulist; do
+        first='' package=''
+        { read -r first <"$list"; } 2>/dev/null
+        first=${first%%[-,]*}
+        { read -r package <"$root/sys/devices/system/cpu/cpu$first/topology/physical_package_id"; } 2>/dev/null
+        node=${list%/cpulist}
+        [ -z "$package" ] || echo "package/${node##*/}:$package"
+    done
+}
+
+# The outermost lines are the windows of host bridges; on boards where the firmware reserves
+# the range above them, they stand one level deeper.
+windows() { grep -sE '^ {0,2}[0-9a-f]+-[0-9a-f]+ : PCI Bus ' "$root/proc/iomem"; }
+
+iommu_bytes() { # the firmware's own table of IOMMUs; its flags stand in the first 64 bytes
+    for table in DMAR IVRS; do
+        [ -e "$root/sys/firmware/acpi/tables/$table" ] || continue
+        echo "@$table"
+        od -A x -t x1 -N 4096 "$root/sys/firmware/acpi/tables/$table" 2>/dev/null
+    done
+}
+
+probe_firmware() {
+    take setup /sys setup
+    if [ -e "$root/proc/iomem" ]; then take iomem /proc/iomem windows; else frame iomem absent /proc/iomem; fi
+    if command -v od >/dev/null; then take acpi-bytes '/sys/firmware/acpi/tables/*' iommu_bytes
+    else frame acpi-bytes absent od; fi
+}
