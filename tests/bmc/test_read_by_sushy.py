@@ -1,0 +1,39 @@
+"""sushy, which knows nothing of our simulator, reads it as it would read a BMC."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bmc.bysushy import sushy_on, system_of
+from tests.bmc.conftest import Simulate
+from tests.bmc.personas import PERSONAS
+
+
+@pytest.mark.parametrize("name", sorted(PERSONAS))
+def test_sushy_reads_what_is_in_force_and_what_waits(name: str, simulate: Simulate) -> None:
+    bmc = simulate(name)
+    first = next(key for key, value in bmc.machine.active.items() if value == "Enabled")
+    bmc.machine.pending[first] = "Disabled"
+    with sushy_on(bmc) as root:
+        bios = system_of(root).bios
+        assert bios.attributes == bmc.machine.active
+        assert bios.pending_attributes[first] == "Disabled"
+
+
+@pytest.mark.parametrize("name", sorted(PERSONAS))
+def test_sushy_leaves_no_session_and_writes_nothing(name: str, simulate: Simulate) -> None:
+    bmc = simulate(name)
+    with sushy_on(bmc) as root:
+        assert bmc.sessions == 1
+        assert system_of(root).power_state.value == "On"
+    assert (bmc.sessions, bmc.logins) == (0, 1)
+    assert bmc.log.writes == ()
+
+
+@pytest.mark.parametrize("name", ["dell", "hpe"])
+def test_sushy_finds_the_registry(name: str, simulate: Simulate) -> None:
+    bmc = simulate(name)
+    with sushy_on(bmc) as root:
+        registry = system_of(root).bios.get_attribute_registry()
+        names = {each.name for each in registry.registry_entries.attributes}
+    assert names >= bmc.machine.active.keys()
