@@ -6,7 +6,12 @@
     ├── TransportError         4  whether a script ran to its end cannot be known
     │   ├── HostKeyError          the node's key is unknown, or is not the known one
     │   ├── LoginError            the node refuses our user, key or password
-    │   └── BecomeError           we are in, and may not become root
+    │   ├── BecomeError           we are in, and may not become root
+    │   └── BmcError              a BMC cannot be reached, or makes no sense
+    │       ├── BmcCertificate        its certificate is not one that we trust
+    │       ├── BmcLogin              it refuses the user or the password
+    │       ├── BmcRefused            it answers, and refuses this one request
+    │       └── BmcSilent             it did not answer in time
     ├── ApplyError             5  a bundle stopped on the node
     │   ├── StaleError            the node is not in the state the plan was made for
     │   └── LockedError           another run holds the node
@@ -100,6 +105,31 @@ class LoginError(TransportError):
 
 class BecomeError(TransportError):
     """Logged in, but not allowed to become root; nothing was run as root."""
+
+
+class BmcError(TransportError):
+    """A BMC cannot be reached, or what it answers makes no sense."""
+
+
+class BmcCertificate(BmcError):
+    """The BMC's certificate is not one that we trust; nothing was sent."""
+
+
+class BmcLogin(BmcError):
+    """The BMC refuses the user or the password; it is not tried again, for it counts."""
+
+
+class BmcRefused(BmcError):
+    """The BMC understood a request and refused it; what it said is in the sentence."""
+
+    def __init__(self, message: str, status: int = 0, *, codes: tuple[str, ...] = ()) -> None:
+        super().__init__(message, hint="what the BMC says goes before what we expect of it")
+        self.status = status  # of HTTP
+        self.codes = codes  # message ids without their versions: "PropertyNotWritable"
+
+
+class BmcSilent(BmcError):
+    """The BMC did not answer in time; what it did with the request is not known."""
 
 
 class ApplyError(ToolkitError):

@@ -1,0 +1,107 @@
+"""Every session that is open on any BMC, so that each is closed whichever way the process ends.
+
+BMCs have few sessions, and keep one that nobody closed for minutes. On Ctrl-C the threads that
+read them are left alone; so whoever owns the run closes what they had opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType, TracebackType
+from typing import Protocol
+
+_PATIENCE_S = 5.0  # for all of them together, on the way out
+
+
+class Door(Protocol):
+    """What is open: a Bmc."""
+
+    def slam(self) -> None:
+        """End what it waits for, and log out over a connection of its own."""
+
+
+class Doors:
+    """As a block: whichever way it ends, no session is left. For many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Condition()
+        self._entering: set[Door] = set()
+        self._open: set[Door] = set()
+        self._shut = False
+
+    @contextlib.contextmanager
+    def entering(self, door: Door) -> Iterator[None]:
+        """A login is under way: until it is through, nobody knows how to undo it.
+
+        :raises KeyboardInterrupt: the run is ending; no further session is opened.
+        """
+        with self._lock:
+            if self._shut:
+                raise KeyboardInterrupt
+            self._entering.add(door)
+        try:
+            yield
+        except BaseException:
+            self._moved(door, opened=False)
+            raise
+        self._moved(door, opened=True)
+
+    def left(self, door: Door) -> None:
+        """It is closed."""
+        with self._lock:
+            self._open.discard(door)
+
+    def __enter__(self) -> Doors:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        why: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close what is open; within seconds, whatever BMCs do meanwhile."""
+        end = time.monotonic() + _PATIENCE_S
+        with self._lock:
+            self._shut = True
+            # A login that is under way would leave a session that nobody knows of.
+            self._lock.wait_for(lambda: not self._entering, timeout=_PATIENCE_S / 2)
+            doors = [*self._open]
+            self._open.clear()
+        threads = [threading.Thread(target=each.slam, daemon=True) for each in doors]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(end - time.monotonic(), 0.1))
+
+    def _moved(self, door: Door, *, opened: bool) -> None:
+        with self._lock:
+            self._entering.discard(door)
+            if opened:
+                self._open.add(door)
+            self._lock.notify_all()
+
+
+@contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """While the block lasts, SIGTERM is as Ctrl-C: what is open is closed on the way out."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    old: Callable[[int, FrameType | None], object] | int | None = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, old if old is not None else signal.SIG_DFL)
+
+
+def _as_interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
