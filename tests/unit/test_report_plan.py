@@ -22,6 +22,7 @@ PLAIN = Painter(False)
 ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "docs/report.schema.json"
 HEALTHY_PLAN, IOMMU_PLAN = plan_for({}), plan_for(TRANSLATED)
+PEERMEM_PLAN = plan_for(NOT_LOADED)
 
 
 def told(*plans: tuple[str, Plan], diffs: bool = False) -> str:
@@ -57,6 +58,22 @@ def test_the_document_of_a_plan_keeps_its_schema() -> None:
     loaded = json.loads(dumps(made))
     jsonschema.validate(loaded, json.loads(SCHEMA.read_text()))
     assert loaded["hosts"][0]["plan"]["needs_reboot"] is True
+
+
+def test_the_document_says_what_is_tried_by_one_boot_and_what_waits_for_it() -> None:
+    plan = plan_for(frames(TRANSLATED, NOT_LOADED))
+    outcomes = [
+        Outcome(f"gpu{at}", Told(plan=each)) for at, each in enumerate((plan, PEERMEM_PLAN))
+    ]
+    made = document("plan", "peermem", outcomes, ExitCode.PENDING, datetime.now(UTC))
+    loaded = json.loads(dumps(made))
+    jsonschema.validate(loaded, json.loads(SCHEMA.read_text()))
+    trial = loaded["hosts"][0]["plan"]["trial"]
+    assert (trial["adds"], trial["removes"]) == (["iommu=pt"], [])
+    assert trial["changes"] == ["boot.arguments"]
+    assert plan.trial is not None
+    assert trial["entry"] == plan.trial.file.path
+    assert loaded["hosts"][1]["plan"]["trial"] is None  # nothing of it needs another boot
 
 
 def test_every_check_explains_itself() -> None:

@@ -15,6 +15,7 @@ from toolkit import __version__
 from toolkit.change.enrolment import Enrolling
 from toolkit.change.plan import Plan
 from toolkit.change.reloading import Reloading
+from toolkit.change.trial import Trial
 from toolkit.checks.breakages import Known
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.chosen import Chosen
@@ -202,6 +203,18 @@ def _forecast(ahead: Forecast) -> dict[str, Json]:
     }
 
 
+def _trial(plan: Plan, trial: Trial) -> dict[str, Json]:
+    """What is booted once before it is kept; ``changes`` are those that wait for it."""
+    done_without = plan.rest.changes if plan.rest else ()
+    return {
+        "id": trial.id,
+        "adds": list(trial.words),
+        "removes": list(trial.gone),
+        "entry": trial.file.path,
+        "changes": [each.artefact for each in plan.changes if each not in done_without],
+    }
+
+
 def _plan(plan: Plan) -> dict[str, Json]:
     return {
         "empty": plan.empty,
@@ -216,6 +229,7 @@ def _plan(plan: Plan) -> dict[str, Json]:
             for change in plan.changes
         ],
         "triggers": [trigger_name(trigger) for trigger in plan.triggers],
+        "trial": _trial(plan, plan.trial) if plan.trial else None,
         "blocked": [
             {"artefact": each.artefact, "reason": each.reason, "hint": each.hint}
             for each in plan.blocked
