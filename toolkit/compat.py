@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from toolkit.compat_rows import (
     Breakage,
@@ -43,6 +43,7 @@ from toolkit.compat_rows import (
     Span,
     numbers,
 )
+from toolkit.toml_rows import rows
 
 __all__ = [
     "DATA",
@@ -63,9 +64,6 @@ __all__ = [
     "shipped",
 ]
 DATA = Path(__file__).parent / "data"
-
-
-T = TypeVar("T", bound=Row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +90,10 @@ class Compat:
         if not isinstance(tables, Mapping):
             raise ValueError("compat must hold tables of rows: [[compat.consumers]]")
         changed = self
-        for table, rows in tables.items():
+        for table, given in tables.items():
             if table not in _KINDS:
                 raise ValueError(f"compat: unknown table {table!r}; known: {', '.join(_KINDS)}")
-            own = {row.id: row for row in _rows(table, rows)}
+            own = {row.id: row for row in _rows(table, given)}
             kept = {row.id: row for row in getattr(self, table)}
             changed = replace(changed, **{table: tuple({**kept, **own}.values())})
         return changed
@@ -169,63 +167,13 @@ def read(folder: Path) -> Compat:
     """
     tables: dict[str, Any] = {}  # Any: TOML values have no common type
     for table in _KINDS:
-        rows = tomllib.loads((folder / f"{table}.toml").read_text("utf-8"))
-        tables[table] = tuple(_rows(table, rows.get(table)))
+        given = tomllib.loads((folder / f"{table}.toml").read_text("utf-8"))
+        tables[table] = tuple(_rows(table, given.get(table)))
     return Compat(**tables)
 
 
-def _rows(table: str, rows: object) -> list[Row]:
-    if not isinstance(rows, list) or not rows:
-        raise ValueError(f"compat.{table} must be tables: [[compat.{table}]]")
-    made = [_row(f"compat.{table}, row {number}", _KINDS[table], row) for number, row in
-            enumerate(rows, start=1)]  # fmt: skip
-    ids = [row.id for row in made]
-    twice = next((each for each in ids if ids.count(each) > 1), "")
-    if twice:
-        raise ValueError(f"compat.{table}: two rows have the id {twice!r}")
-    return made
-
-
-def _row(where: str, kind: type[T], row: object) -> T:
-    """One TOML table as a row of its kind."""
-    if not isinstance(row, dict):
-        raise ValueError(f"{where} is no table")
-    known = {each.name: each for each in fields(kind)}
-    unknown = sorted(set(row) - set(known))
-    if unknown:
-        raise ValueError(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(sorted(known))}")
-    missing = [name for name, each in known.items() if name not in row and each.default is MISSING]
-    if missing:
-        raise ValueError(f"{where}: {missing[0]} is missing")
-    # Any: what follows from the fields' own annotations is beyond a type checker.
-    values: dict[str, Any] = {
-        name: _value(f"{where}: {name}", str(known[name].type), row[name]) for name in row
-    }
-    return kind(**values)
-
-
-def _value(where: str, kind: str, value: object) -> object:
-    """One TOML value as its field's type."""
-    fits = {
-        "str": isinstance(value, str),
-        "bool": isinstance(value, bool),
-        "int": isinstance(value, int) and not isinstance(value, bool),
-        **{name: value in list(kind) for name, kind in _ENUMS.items()},
-        "tuple[str, ...]": isinstance(value, list) and all(isinstance(e, str) for e in value),
-    }
-    if not fits[kind]:
-        raise ValueError(f"{where} must be {_WORDS[kind]}, not {value!r}")
-    if kind in _ENUMS:
-        return _ENUMS[kind](str(value))
-    return tuple(value) if isinstance(value, list) else value
+def _rows(table: str, tables: object) -> list[Row]:
+    return rows(f"compat.{table}", _KINDS[table], tables, _ENUMS)
 
 
 _ENUMS: dict[str, type[StrEnum]] = {"Confidence": Confidence, "FailureKind": FailureKind}
-_WORDS = {
-    "str": "a string",
-    "bool": "true or false",
-    "int": "a whole number",
-    "Confidence": "H, M or L",
-    "FailureKind": f"one of {', '.join(FailureKind)}",
-    "tuple[str, ...]": "a list of strings",
-}

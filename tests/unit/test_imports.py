@@ -14,8 +14,18 @@ import toolkit
 PACKAGE = Path(toolkit.__file__).parent
 
 FOUNDATION = frozenset(
-    {"compat", "compat_rows", "errors", "evidence", "gpus", "hosts", "progress", "spots"}
-    | {"toolkit", "want", "where"}
+    {
+        "bios_rows",
+        "compat",
+        "compat_rows",
+        "errors",
+        "evidence",
+        "gpus",
+        "hosts",
+        "progress",
+        "spots",
+    }
+    | {"toml_rows", "toolkit", "want", "where"}
 )
 BELOW_CHANGE = FOUNDATION | {"facts", "checks"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from toolkit.facts.node_bmc import Bmcs
 from toolkit.facts.node_builds import Builds
 from toolkit.facts.node_companions import Companions
 from toolkit.facts.node_consumers import Consumers
@@ -29,6 +30,7 @@ class Node(
     Companions,
     Consumers,
     Imported,
+    Bmcs,
 ):
     """One machine. Asking for a fact that was not read raises NoEvidence or Unparsable.
 
