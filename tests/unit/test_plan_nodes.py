@@ -118,6 +118,20 @@ def test_grubby_takes_away_what_the_file_no_longer_asks_for() -> None:
     ]
 
 
+def test_grubby_is_not_let_put_ours_in_the_place_of_somebody_elses() -> None:
+    plan = plan_for(TRANSLATED | rocky(f"{NO_PT} iommu=force"))
+    assert not plan.changes
+    (blocked,) = plan.blocked
+    assert "iommu=force is in the boot configuration" in blocked.reason
+    assert "--args='iommu=force,pt'" in blocked.hint
+
+
+def test_what_is_done_already_waits_for_no_value_of_somebody_elses() -> None:
+    ours = placed({"/etc/gdr-toolkit/kernel-arguments": "# ours\niommu=pt\n"})
+    plan = plan_for(rocky(f"{NO_PT} iommu=force iommu=pt") | ours)
+    assert not plan.blocked
+
+
 def test_on_suse_kernel_arguments_are_the_operators() -> None:
     plan = plan_for(TRANSLATED | {"os-release": 'ID="sles"\nVERSION_ID="15.6"\n'})
     assert plan.empty

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from toolkit.change.artefact import Artefact, Trigger
-from toolkit.change.boot_arguments import CONTRIBUTORS, PROOFS, Argument, quoted
+from toolkit.change.boot_arguments import (
+    CONTRIBUTORS,
+    PROOFS,
+    Argument,
+    arguments_in,
+    bare,
+    quoted,
+)
 from toolkit.errors import Unsupported
 from toolkit.facts.loader import Loader
 from toolkit.facts.node import Node
@@ -49,6 +56,32 @@ def in_a_file(node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
             hint=hint.format(words=words),
         )
     return {"arguments": " ".join(quoted(each.word) for each in needed)}
+
+
+def by_grubby(node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
+    """Where grubby puts arguments into each entry: it keeps one value for each key.
+
+    :raises Unsupported: where an entry has another value of somebody else's: it would be lost,
+        though the kernel reads each of several ``pci=``.
+    :raises NoEvidence: where the entries were not read.
+    """
+    values = in_a_file(node, needed)
+    old = arguments_in(node.ours.get(LIST, "")) if LIST in node.placed else ()
+    ours = {*old, *(each.word for each in needed)}
+    lines = [tuple(map(bare, entry.cmdline.words)) for entry in node.boot_menu.entries]
+    if old and all(ours <= set(line) for line in lines):
+        return values  # grubby has nothing to do
+    keys = {word.partition("=")[0]: word for word in (each.word for each in needed)}
+    for word in (word for line in lines for word in line if word not in ours):
+        key = word.partition("=")[0]
+        if key in keys:
+            both = f"{word},{keys[key].partition('=')[2]}"
+            raise Unsupported(
+                f"{word} is in the boot configuration, and grubby would replace it by {keys[key]}",
+                hint=f"let one word say both: grubby --update-kernel=ALL --args='{both}'; "
+                "or take it away there",
+            )
+    return values
 
 
 def by_hand_on_suse(node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
@@ -95,7 +128,7 @@ BOOT = (
         removed=_BOOT,
         families=frozenset({"rhel"}),
         asking=CONTRIBUTORS,
-        told=in_a_file,
+        told=by_grubby,
     ),
     Artefact(
         "boot.arguments-suse",
