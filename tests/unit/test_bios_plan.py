@@ -1,0 +1,193 @@
+"""What is sent to a BMC for what was asked, and what is refused with which words."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.biosing import CURRENT, bios, plan_wishes, planned
+from toolkit.change.bios_kept import back, before_of, joined, read_before
+from toolkit.change.bios_plan import BiosPlan, Block
+from toolkit.change.bios_wishes import Wish, read_asked
+from toolkit.checks.bios_wanted import wanted
+from toolkit.errors import UsageError
+from toolkit.want import Role
+
+
+def sent(plan: BiosPlan) -> list[dict[str, object]]:
+    return [{each.name: each.after for each in group} for group in plan.passes]
+
+
+def test_a_setting_is_sent_in_the_vendor_s_name_and_word() -> None:
+    plan = planned(bios(), "dma-protection=off")
+    assert sent(plan) == [{"KernelDmaProtection": "Disabled"}]
+    assert [str(each) for each in plan.edits] == ["KernelDmaProtection: Enabled -> Disabled"]
+    assert plan.resets == 1
+
+
+def test_what_is_as_asked_already_is_not_sent() -> None:
+    plan = planned(bios(), "above-4g=on,sr-iov=enabled")
+    assert not plan.pending
+    assert plan.content == 2
+
+
+def test_what_only_a_reset_opens_waits_for_a_pass_of_its_own() -> None:
+    plan = planned(bios(), "power-profile=Custom,aspm=off")
+    assert sent(plan) == [{"SysProfile": "Custom"}, {"PcieAspmL1": "Disabled"}]
+    assert plan.resets == 2
+
+
+def test_what_follows_by_itself_is_not_sent_beside_its_cause() -> None:
+    plan = planned(bios(), "iommu=off,dma-protection=off")
+    assert sent(plan) == [{"ProcVirtualization": "Disabled"}]
+    assert not plan.blocked
+
+
+def test_what_follows_unasked_is_named() -> None:
+    told = {each.name: each.text for each in planned(bios(), "iommu=off").effects}
+    assert told["KernelDmaProtection"] in {"Enabled -> Disabled", "becomes read-only"}
+    plan = planned(bios(), "power-profile=PerfOptimized")
+    assert ("PcieAspmL1", "Enabled -> Disabled") in [(e.name, e.text) for e in plan.effects]
+
+
+def test_two_wishes_that_a_rule_sets_against_each_other_are_refused() -> None:
+    plan = planned(
+        bios(SubNumaCluster="Disabled"), "raw:NodeInterleave=Enabled,raw:SubNumaCluster=2-Way"
+    )
+    assert [each.block for each in plan.blocked] == [Block.CONTRARY]
+    assert plan.blocked[0].reason == "another change makes SubNumaCluster Disabled"
+    assert sent(plan) == [{"NodeInterleave": "Enabled"}]
+
+
+def test_a_read_only_attribute_names_what_closes_it() -> None:
+    (blocked,) = planned(bios(), "aspm=off").blocked
+    assert blocked.block is Block.READ_ONLY
+    assert blocked.reason == "PcieAspmL1 is read-only while SysProfile is PerfPerWattOptimizedDapc"
+    assert "Custom" in blocked.hint
+
+
+def test_a_lockdown_blocks_all_and_says_so() -> None:
+    (blocked,) = planned(bios(closed=frozenset(CURRENT)), "dma-protection=off").blocked
+    assert blocked.block is Block.LOCKED
+    told = plan_wishes(
+        bios(), *read_asked("dma-protection=off").wishes, lockdown="its lockdown is on"
+    )
+    assert (told.passes, told.blocked[0].reason) == ((), "its lockdown is on")
+
+
+def test_what_is_pending_as_asked_is_owed_a_reset_and_not_sent_again() -> None:
+    plan = planned(bios({"KernelDmaProtection": "Disabled"}), "dma-protection=off")
+    assert plan.passes == ()
+    assert [each.name for each in plan.owed] == ["KernelDmaProtection"]
+    assert plan.pending
+    assert plan.resets == 1
+
+
+def test_what_others_have_pending_against_the_wish_is_taken_back() -> None:
+    plan = planned(bios({"MmioAbove4Gb": "Disabled"}), "above-4g=on")
+    assert sent(plan) == [{"MmioAbove4Gb": "Enabled"}]
+    assert plan.edits[0].pending == "Disabled"
+
+
+def test_what_others_have_pending_besides_is_named() -> None:
+    plan = planned(bios({"SriovGlobalEnable": "Disabled"}), "dma-protection=off")
+    assert [str(each) for each in plan.strangers] == [
+        "SriovGlobalEnable: Enabled (pending Disabled) -> Disabled"
+    ]
+
+
+def test_an_absent_setting_is_not_exposed_and_never_a_failure_of_the_profile() -> None:
+    assert planned(bios(), "acs=off").blocked[0].block is Block.NOT_EXPOSED
+    assert planned(bios(), "profile").blocked == planned(bios(), "aspm=off").blocked
+
+
+def test_the_profile_asks_for_what_the_role_wants() -> None:
+    of = bios(MmioAbove4Gb="Disabled")
+    assert sent(planned(of, "profile")) == [
+        {"MmioAbove4Gb": "Enabled", "KernelDmaProtection": "Disabled"}
+    ]
+    assert sent(planned(of, "profile", Role.VM_HOST)) == [{"MmioAbove4Gb": "Enabled"}]
+    assert sent(planned(of, "profile", None)) == [{"MmioAbove4Gb": "Enabled"}]
+    assert not planned(of, "profile", Role.VM).pending
+
+
+def test_a_named_wish_goes_before_that_of_the_profile() -> None:
+    plan = planned(bios(), "profile,dma-protection=on")
+    assert not plan.pending
+
+
+def test_the_site_s_file_goes_before_the_role() -> None:
+    found = {
+        str(k): v.word for k, v in wanted(Role.BARE_METAL, {"acs": "on", "smt": "off"}).items()
+    }
+    assert (found["acs"], found["smt"]) == ("on", "off")
+
+
+def test_a_value_that_is_none_names_those_that_are() -> None:
+    (blocked,) = planned(bios(), "power-profile=Fast").blocked
+    assert blocked.block is Block.NO_VALUE
+    assert blocked.reason == "SysProfile takes PerfPerWattOptimizedDapc, PerfOptimized, Custom"
+
+
+def test_an_attribute_nobody_has_comes_with_those_that_are_near() -> None:
+    (blocked,) = planned(bios(), "raw:PcieAspmL2=Disabled").blocked
+    assert blocked.hint == "is it PcieAspmL1?"
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        pytest.param("abov-4g=on", "no setting 'abov-4g'", "is it above-4g", id="a-slip"),
+        pytest.param("zzz=on", "no setting 'zzz'", "settings: above-4g, ", id="nothing-near"),
+        pytest.param("acs=maybe", "'maybe' is no value of acs", "on, off or auto", id="no-switch"),
+        pytest.param("acs", "SETTING=VALUE", "--set acs=off", id="no-value"),
+        pytest.param("=off", "SETTING=VALUE", "--set acs=off", id="no-name"),
+        pytest.param("acs=on,acs=off", "names acs twice", "once", id="twice"),
+        pytest.param(" , ", "names nothing", "--set acs=off", id="nothing"),
+        pytest.param("secure-boot=off", "resource of its own", "SecureBootEnable", id="by-hand"),
+    ],
+)
+def test_a_wish_that_makes_no_sense_is_refused_with_what_does(
+    text: str, said: str, hint: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        read_asked(text)
+    assert said in str(refused.value)
+    assert hint in refused.value.hint
+
+
+def test_a_plan_is_within_itself_and_not_within_less() -> None:
+    more, less = planned(bios(), "dma-protection=off,sr-iov=off"), planned(bios(), "sr-iov=off")
+    assert less.within(more)
+    assert not more.within(less)
+    assert planned(bios({"KernelDmaProtection": "Disabled"}), "dma-protection=off").within(
+        planned(bios(), "dma-protection=off")
+    )
+
+
+def test_what_others_made_pending_since_is_not_within_what_was_agreed() -> None:
+    agreed = planned(bios(), "dma-protection=off")
+    assert not planned(bios({"SriovGlobalEnable": "Disabled"}), "dma-protection=off").within(agreed)
+
+
+def test_what_was_kept_brings_back_every_first_value() -> None:
+    first = planned(bios(), "power-profile=Custom,aspm=off")
+    kept = [read_before(before_of("Dell R750", group).dump()) for group in first.passes]
+    after = bios(SysProfile="Custom", PcieAspmL1="Disabled", closed=frozenset())
+    plan = plan_wishes(after, *back(joined(kept)))
+    assert {each.name: each.after for each in plan.edits} == {
+        "SysProfile": "PerfPerWattOptimizedDapc",
+        "PcieAspmL1": "Enabled",
+    }
+
+
+def test_what_two_passes_changed_twice_goes_back_to_before_the_first() -> None:
+    one = before_of("m", planned(bios(), "power-profile=Custom").edits)
+    two = before_of("m", planned(bios(SysProfile="Custom"), "power-profile=PerfOptimized").edits)
+    (kept,) = joined([one, two]).attributes
+    assert (kept.before, kept.after) == ("PerfPerWattOptimizedDapc", "PerfOptimized")
+
+
+def test_an_exact_value_is_sent_as_it_is() -> None:
+    of = bios(Quiet=False)
+    plan = plan_wishes(of, Wish("true", attribute="Quiet", exact=True))
+    assert sent(plan) == [{"Quiet": True}]

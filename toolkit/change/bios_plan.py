@@ -1,0 +1,113 @@
+"""What of a BIOS is to be changed, in which order, and what stands in the way. Sends nothing.
+
+edits       one attribute each, in passes: what only a reset opens for change waits for it
+owed        asked for, and pending already: nothing is to be sent, a reset makes it so
+effects     what follows by itself, as the registry's dependencies tell
+strangers   pending by other hands, and made so by the same reset
+blocked     asked for, and not to be had: named, with the reason
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from toolkit.bios_rows import Setting
+from toolkit.facts.redfish_json import Raw
+from toolkit.facts.redfish_values import words_of
+
+
+class Block(StrEnum):
+    """Why a wish is not to be had."""
+
+    NOT_EXPOSED = "not exposed"  # the BIOS offers no such setting
+    NO_VALUE = "no such value"
+    AMBIGUOUS = "ambiguous"  # which part is meant was not said
+    READ_ONLY = "read-only"
+    LOCKED = "locked"  # the BMC's lockdown holds all of them
+    CONTRARY = "contrary"  # another wish forces another value
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One attribute that is to be sent."""
+
+    name: str  # as a PATCH must have it
+    before: Raw  # what holds now
+    pending: Raw  # what the next reset would have made it; None where nothing was
+    after: Raw
+    wish: str  # "acs=off"
+    display: str = ""  # as the BIOS's own screens call it
+    setting: Setting | None = None
+
+    def __str__(self) -> str:
+        coming = (
+            "" if self.pending in (None, self.before) else f" (pending {words_of(self.pending)})"
+        )
+        return f"{self.name}: {words_of(self.before)}{coming} -> {words_of(self.after)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A wish that is not to be had on this machine."""
+
+    wish: str
+    block: Block
+    reason: str  # one clause
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What follows from the edits without being asked for."""
+
+    name: str
+    text: str  # "becomes read-only", "Enabled -> Disabled"
+
+
+@dataclass(frozen=True, slots=True)
+class BiosPlan:
+    """What is to be done to one BIOS."""
+
+    passes: tuple[tuple[Edit, ...], ...] = ()
+    owed: tuple[Edit, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    strangers: tuple[Edit, ...] = ()
+    blocked: tuple[Blocked, ...] = ()
+    asked: int = 0  # wishes
+    content: int = 0  # of these, attributes that are as asked already
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        return tuple(edit for each in self.passes for edit in each)
+
+    @property
+    def pending(self) -> bool:
+        """Whether anything is left to do: to send, or a reset for what was sent."""
+        return bool(self.passes or self.owed)
+
+    @property
+    def resets(self) -> int:
+        """How many resets it takes."""
+        return max(len(self.passes), int(bool(self.owed)))
+
+    @property
+    def first(self) -> Mapping[str, Raw]:
+        """What the first PATCH carries."""
+        return {each.name: each.after for each in self.passes[0]} if self.passes else {}
+
+    def within(self, agreed: BiosPlan) -> bool:
+        """Whether it sends nothing that the agreed one does not."""
+        return _pairs(self.edits) <= _pairs((*agreed.edits, *agreed.owed)) and _pairs(
+            self.strangers
+        ) <= _pairs((*agreed.strangers, *agreed.edits, *agreed.owed))
+
+
+def _pairs(edits: Sequence[Edit]) -> set[tuple[str, str]]:
+    return {(each.name, words_of(each.after)) for each in edits}
+
+
+def names(edits: Iterable[Edit]) -> str:
+    """The attributes, for a sentence."""
+    return ", ".join(each.name for each in edits)
