@@ -62,7 +62,7 @@ def _found(guest: Guest) -> str:
 
 
 def _noted(guest: Guest) -> str:
-    return guest.run("journalctl -q --no-pager -b -u systemd-modules-load").out
+    return guest.run("journalctl -q --no-pager -b -t systemd-modules-load").out
 
 
 def test_it_is_loaded_before_slurmd_begins_and_verify_shows_it(

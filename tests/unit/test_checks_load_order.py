@@ -51,6 +51,10 @@ REFUSED = (
     "[    3.700000] systemd-modules-load[211]: Failed to insert module 'nvidia_peermem': "
     "No such device\n"
 )
+NOT_FOUND = "[    3.700000] systemd-modules-load[211]: Failed to find module 'nvidia-peermem'\n"
+LOADED_ALREADY = (
+    "[    3.700000] systemd-modules-load[211]: Module 'nvidia_peermem' is already loaded\n"
+)
 
 
 def says(order: str, log: Override = "") -> dict[str, Override]:
@@ -64,9 +68,10 @@ ROWS = [
     Row("noted-by-the-journal", "peermem.order", PASS,
         "inserted 3.7 s after the boot, slurmd.service began at 20.5 s",
         says(units(slurmd=SLURMD), NOTED)),
-    Row("the-journal-has-forgotten", "peermem.order", PASS,
-        "systemd-modules-load was through with it 4.0 s", says(units(slurmd=SLURMD))),
-    Row("no-journal", "peermem.order", PASS, "was through with it",
+    # systemd-modules-load ends well where it finds no such module.
+    Row("the-journal-has-forgotten", "peermem.order", UNKNOWN, "the journal does not tell",
+        says(units(slurmd=SLURMD))),
+    Row("no-journal", "peermem.order", UNKNOWN, "the journal does not tell",
         says(units(slurmd=SLURMD), failed(1, "No journal files were opened\n"))),
     Row("noted-too-late", "peermem.order", FAIL, "inserted 30.0 s after the boot",
         says(units(unit("systemd-modules-load", 29, 31), slurmd=SLURMD),
@@ -88,7 +93,9 @@ ROWS = [
                    slurmd=SLURMD), NOTED + REFUSED.replace("nvidia_peermem", "gdrdrv"))),
     Row("nothing-loads-it", "peermem.order", NA, "see peermem.autoload",
         says(units(slurmd=SLURMD)) | {"modules-load": ""}),
-    Row("with-the-driver-at-a-time-that-nobody-tells", "peermem.order", UNKNOWN, "nothing tells",
+    Row("not-found-at-boot", "peermem.order", FAIL, "Failed to find module 'nvidia-peermem'",
+        says(units(slurmd=SLURMD), NOT_FOUND)),
+    Row("with-the-driver-at-a-time-that-nobody-tells", "peermem.order", UNKNOWN, "does not tell",
         says(units(slurmd=SLURMD))
         | {"modules-load": "", "modprobe-config": "softdep nvidia post: nvidia-peermem\n"}),
     Row("no-systemctl", "peermem.order", NA, "neither", says("") | {"boot-order": ABSENT}),
@@ -123,6 +130,8 @@ def test_a_time_that_is_none_is_refused() -> None:
         (NOTED.replace("nvidia_peermem", "nvidia-peermem"), Inserted(3.7)),
         (NOTED.replace("nvidia_peermem", "nvidia"), Inserted()),
         (REFUSED + NOTED, Inserted(3.7)),
+        (LOADED_ALREADY, Inserted(3.7)),
+        (NOTED.replace("Inserted module", "Module"), Inserted()),
         ("-- No entries --\n", Inserted()),
     ],
 )

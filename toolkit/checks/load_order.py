@@ -14,8 +14,7 @@ from toolkit.checks.check import (
 )
 from toolkit.checks.loading import PEERMEM_ONLY
 from toolkit.checks.peermem import autoload
-from toolkit.facts.kernel import module_name
-from toolkit.facts.load_order import MODULES_LOAD, OURS
+from toolkit.facts.load_order import OURS
 from toolkit.facts.node import Node
 from toolkit.want import Want
 
@@ -31,8 +30,9 @@ def order(node: Node, want: Want) -> Finding:
     """nvidia-peermem was loaded at boot before slurmd and kubelet began to start jobs.
 
     A job that finds no nvidia-peermem at its start does without it until its end, and copies
-    through host memory. Told by the journal's note of the insertion, or by the unit that loads
-    it, beside the times at which those services began.
+    through host memory. Told by the journal's note of the insertion, or by our unit that loads
+    it, beside the times at which those services began. That systemd-modules-load ended well says
+    nothing: it does so where it found no such module.
     """
     if node.unit_times is None:
         return not_applicable("neither slurmd nor kubelet is started by systemd at boot")
@@ -55,7 +55,11 @@ def _nowhere(node: Node, want: Want, expected: str) -> Finding:
         return failed(node.peermem_inserted.refused, expected=expected)
     if autoload.judge(node, want).status is Status.FAIL:
         return not_applicable("nothing loads it at boot; see peermem.autoload")
-    return unknown("nothing tells when it was loaded", hint="name it in /etc/modules-load.d")
+    return unknown(
+        "the journal does not tell when it was loaded",
+        hint="name it in /etc/modules-load.d; a journal that has let go of its boot says it again"
+        " after the next",
+    )
 
 
 def _there(node: Node) -> tuple[float, str] | None:
@@ -65,10 +69,7 @@ def _there(node: Node) -> tuple[float, str] | None:
     inserted = node.peermem_inserted
     if inserted.at:
         found.append((inserted.at, "inserted"))
-    loads, ours = times.get(MODULES_LOAD), times.get(OURS)
-    named = any("nvidia_peermem" in map(module_name, names) for names in node.modules_load.values())
-    if named and loads is not None and loads.well and loads.done and not inserted.refused:
-        found.append((loads.done, "systemd-modules-load was through with it"))
+    ours = times.get(OURS)
     if ours is not None and ours.active and ours.well and ours.done:
         found.append((ours.done, f"{OURS} was up"))
     return min(found, default=None)

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 from toolkit.errors import Unparsable
 
-MODULES_LOAD, OURS = "systemd-modules-load.service", "gdr-toolkit-peermem.service"
+OURS = "gdr-toolkit-peermem.service"
 # They start jobs. What a job finds missing at its start, it does without until its end.
 STARTERS = ("slurmd.service", "kubelet.service")
-_INSERTED = re.compile(r"\[\s*(\d+\.\d+)\] .*: Inserted module '([^']+)'")
+_INSERTED = re.compile(
+    r"\[\s*(\d+\.\d+)\] .*: (?:Inserted module|Module(?=.* already loaded$)) '([^']+)'.*"
+)
 _REFUSED = re.compile(r"\[\s*\d+\.\d+\] .*: (Failed to (?:insert|find) module '([^']+)'.*)")
 
 

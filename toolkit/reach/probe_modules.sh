@@ -69,7 +69,7 @@ load_order() { # the frames: when modules were loaded at boot, and when what sta
     fi
     cmd boot-order 5 systemctl show -p Id -p LoadState -p ActiveState -p Result -p InactiveExitTimestampMonotonic \
         -p ActiveEnterTimestampMonotonic systemd-modules-load.service gdr-toolkit-peermem.service slurmd.service kubelet.service
-    cmd boot-order-log 5 journalctl -q --no-pager --no-hostname -b -u systemd-modules-load -n 200 -o short-monotonic
+    cmd boot-order-log 5 journalctl -q --no-pager --no-hostname -b -t systemd-modules-load -n 200 -o short-monotonic
 }
 
 probe_modules() {
