@@ -15,6 +15,7 @@ from tests.evidence.judging import Row, name
 from tests.unit.rows import ROWS
 from toolkit.checks.all import BY_ID
 from toolkit.evidence import Evidence, State
+from toolkit.facts.boot import parse_boot_entries
 from toolkit.facts.node import Node
 from toolkit.reach.collect import probe_script
 
@@ -115,3 +116,16 @@ def test_grub_variables_are_what_its_own_tool_says(tmp_path: Path) -> None:
 def test_without_grub_there_are_no_variables_to_know(tmp_path: Path) -> None:
     assert probed(tmp_path, {}).frame("grub-env").state is State.ABSENT
     assert probed(tmp_path, editor(tmp_path)).frame("grub-env").state is State.ABSENT
+
+
+def test_how_long_grub_waits_is_read_as_ubuntu_writes_it(tmp_path: Path) -> None:
+    (tmp_path / "boot/grub").mkdir(parents=True)
+    (tmp_path / "boot/grub/grub.cfg").write_text(
+        'function recordfail {\n  set recordfail=1\n  if [ -n "${have_grubenv}" ]; then if '
+        '[ -z "${boot_once}" ]; then save_env recordfail; fi; fi\n}\n'
+        'if [ "${recordfail}" = 1 ] ; then\n  set timeout=-1\nelse\n'
+        "  if [ x$feature_timeout_style = xy ] ; then\n    set timeout_style=hidden\n"
+        "    set timeout=0\n  else\n    set timeout=0\n  fi\nfi\n"
+    )
+    menu = parse_boot_entries(probed(tmp_path, {}).frame("boot-entries").text)
+    assert (menu.waits, menu.waits_after_failure) == (False, True)

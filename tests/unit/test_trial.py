@@ -20,6 +20,10 @@ from toolkit.want import Iommu, Want
 DROP_IN = "/etc/default/grub.d/zz-gdr-toolkit.cfg"
 PLACED = placed({DROP_IN: 'GRUB_CMDLINE_LINUX="${GRUB_CMDLINE_LINUX:+$GRUB_CMDLINE_LINUX }a=b"\n'})
 RHEL = TRANSLATED | rocky(NO_PT)
+UBUNTU_WAITS = (  # as 00_header has it, with GRUB_RECORDFAIL_TIMEOUT=-1; its else is not read
+    'grub/grub.cfg:if [ "${recordfail}" = 1 ] ; then\ngrub/grub.cfg:  set timeout=-1\n'
+    "grub/grub.cfg:    set timeout=0\n"
+)
 
 
 def trial(changed: dict[str, Override], want: Want | None = None) -> Trial:
@@ -75,6 +79,11 @@ def test_what_has_no_effect_though_it_was_told_is_not_written() -> None:
     assert "was told iommu=pt, and still iommu.passthrough: translated" in told
 
 
+def test_a_menu_that_waits_after_a_failure_stands_in_no_way_of_a_node_that_came_up() -> None:
+    found = plan_for(TRANSLATED | {"boot-entries": UBUNTU_WAITS + grub(NO_PT)})
+    assert found.trial is not None
+
+
 def test_by_flag_it_is_written_at_once() -> None:
     here = Node(node(TRANSLATED | {"grub-abstraction": "lvm\n"}))
     verdicts = {each.id: each(here, Want()) for each in ALL}
@@ -95,6 +104,16 @@ def test_by_flag_it_is_written_at_once() -> None:
             id="an-old-grub.cfg",
         ),
         pytest.param({"grub-env": "boot_counter=2\n"}, "something else counts", id="greenboot"),
+        pytest.param(
+            {"grub-env": "recordfail=1\n", "boot-entries": UBUNTU_WAITS + grub(NO_PT)},
+            "recordfail=1; GRUB_RECORDFAIL_TIMEOUT=30 in /etc/default/grub",
+            id="waits-after-a-failed-boot",
+        ),
+        pytest.param(
+            {"boot-entries": "grub/grub.cfg:  set timeout=-1\n" + grub(NO_PT)},
+            "its timeout is -1; GRUB_TIMEOUT=5 in /etc/default/grub",
+            id="waits-always",
+        ),
         pytest.param({"grub-env": "next_entry=0\n"}, "boot of '0' is asked for", id="anothers"),
         pytest.param({"grub-fs": ABSENT}, "grub-fs", id="grub-probe-is-not-there"),
         pytest.param({"grub-env": ABSENT}, "grub-env", id="grub-editenv-is-not-there"),

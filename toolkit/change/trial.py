@@ -92,6 +92,7 @@ def trial_of(node: Node, family: Family, words: tuple[str, ...], gone: tuple[str
     :raises Unsupported: this loader cannot boot an entry once and forget it.
     :raises NoEvidence: where the node does not tell.
     """
+    _must_not_wait(node)
     _must_be_able(node)
     entry = default_entry(node.boot_menu, node.grubby_default, usual=True)
     if entry is None or entry.unresolved:
@@ -150,6 +151,21 @@ def _cannot(why: str) -> Unsupported:
     return Unsupported(
         f"the loader cannot boot once here: {why}",
         hint=f"{ASK} writes the default itself; what does not boot then needs a console",
+    )
+
+
+def _must_not_wait(node: Node) -> None:
+    """:raises Unsupported: a boot stops at the menu until somebody at the console chooses."""
+    menu = node.boot_menu
+    if menu.waits_after_failure and node.grub_variables.get("recordfail") == "1":
+        why, line = "its environment has recordfail=1", "GRUB_RECORDFAIL_TIMEOUT=30"
+    elif menu.waits:
+        why, line = "its timeout is -1", "GRUB_TIMEOUT=5"
+    else:
+        return
+    raise Unsupported(
+        f"GRUB would wait at its menu for ever, until somebody at the console chooses: {why}",
+        hint=f"{line} in /etc/default/grub, then update-grub (grub2-mkconfig), and run again",
     )
 
 

@@ -17,6 +17,8 @@ _LINUX = re.compile(r"\s*linux(?:16|efi)?\s+\S*?vmlinu[xz]-(\S+)\s*(.*)")
 _DEFAULT = re.compile(r"\s*set default=\"?([^\"]*)\"?")
 _ID = re.compile(r"menuentry_id_option\s+['\"]([^'\"]+)['\"]")
 _VARIABLE = re.compile(r"\$(\w+)")
+_TIMEOUT = re.compile(r"\s*set timeout=\"?(-?\d+)\"?")
+_AFTER_FAILURE = re.compile(r"\s*if \[ \"\$\{recordfail\}\" = 1 \]")
 _NEXT = "${next_entry}"
 
 
@@ -44,6 +46,8 @@ class BootMenu:
     once: bool = False  # the default is for the next boot alone (grub-reboot)
     usual: str | None = None  # what is the default again after that
     heeds_once: bool = False  # grub.cfg asks for a boot once at all
+    waits: bool = False  # for ever, until somebody at the console chooses
+    waits_after_failure: bool = False  # so it does where recordfail=1 (Ubuntu)
 
     @property
     def entries(self) -> tuple[BootEntry, ...]:
@@ -73,9 +77,25 @@ def parse_boot_entries(text: str, grub_env: str | None = None) -> BootMenu:
     if "saved_entry" in (usual or "") or (bls and not usual):
         usual = variables.get("saved_entry", "") if grub_env is not None else None
     heeds = _NEXT in _defaults(grub)
+    waits, after_failure = _waits(grub)
+    menu = BootMenu(lines, usual, False, usual, heeds, waits, after_failure)
     if heeds and variables.get("next_entry"):
-        return BootMenu(lines, variables["next_entry"], once=True, usual=usual, heeds_once=heeds)
-    return BootMenu(lines, usual, usual=usual, heeds_once=heeds)
+        return replace(menu, default=variables["next_entry"], once=True)
+    return menu
+
+
+def _waits(lines: list[str]) -> tuple[bool, bool]:
+    """Whether a boot waits at the menu for ever, and whether one after a failed one does."""
+    usual: list[int] = []
+    after_failure: list[int] = []
+    into = usual
+    for line in lines:
+        if _AFTER_FAILURE.match(line):
+            into = after_failure
+        elif found := _TIMEOUT.match(line):
+            into.append(int(found[1]))
+            into = usual  # its "else"
+    return bool(usual) and max(usual) < 0, bool(after_failure) and max(after_failure) < 0
 
 
 def _defaults(lines: list[str]) -> list[str]:

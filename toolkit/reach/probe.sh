@@ -49,7 +49,7 @@ kernels() { # every kernel that has modules, with what its next boot would find
 boot_entries() { # what the boot loader would pass to each kernel
     from /boot/loader/entries '*.conf' | grep -E ':[a-z_-]+[[:space:]]'
     from /boot grub2/grub.cfg grub/grub.cfg |
-        grep -E ':[[:space:]]*(menuentry|submenu|linux|linux16|linuxefi|set default)[[:space:]=]'
+        grep -E ':[[:space:]]*(menuentry|submenu|linux|linux16|linuxefi|set default|set timeout|if \[ "\$\{recordfail\}")[[:space:]=]'
 }
 
 uppers() { # uppers PREFIX NET: the bonds, bridges and VLANs that stand on a net device
