@@ -1,264 +1,231 @@
-"""One BMC, over Redfish: logged in for as long as the block lasts, read as evidence.
-
-bmc                  "key value" lines: address, verified, vendor, model, bios, bmc, registry-id
-bmc-system           the ComputerSystem, as served      bmc-bios           the Bios resource
-bmc-bios-pending     what waits for the next start      bmc-bios-registry  what is known of each
-bmc-secureboot       the SecureBoot resource            bmc-bios-lockdown  what tells of lockdown
-"""
+"""One BMC, over Redfish: read as evidence, and told what to change. See redfish_reader."""
 
 from __future__ import annotations
 
-import contextlib
-from types import TracebackType
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 
-import sushy
-
-from toolkit.errors import BmcError, BmcLogin, BmcRefused, BmcSilent
-from toolkit.evidence import Frame, State
-from toolkit.reach.redfish_doors import Doors
-from toolkit.reach.redfish_find import (
-    Found,
-    NoBios,
-    Resource,
-    find,
-    is_registry,
-    link,
-    members,
-    optional,
-    parsed,
-    registry_names,
-    registry_place,
-    text_of,
+from toolkit.errors import (
+    BmcCertificate,
+    BmcError,
+    BmcLogin,
+    BmcRefused,
+    BmcSilent,
+    UsageError,
 )
-from toolkit.reach.redfish_http import Http, Limits
-from toolkit.reach.redfish_registry import RegistryCache, RegistryKey
-from toolkit.reach.redfish_session import Inside, enter
-from toolkit.reach.redfish_trust import Login, Trust, base_url
+from toolkit.reach.redfish_find import Json, NoBios, Resource, link, optional, text_of
+from toolkit.reach.redfish_reader import Reader, failed
 
-_LOGOUT_S = 10.0
-_HURRY = Limits(3, 3, 4)  # to log out as the process ends
-_FILES = 6  # registry files that are looked into before it counts as not offered
+Raw = str | int | bool  # an attribute's value, as the BMC writes it
+
+_OF_ETAGS = frozenset({412, 428})
+_RESET = "#ComputerSystem.Reset"
 
 
-class Bmc:
-    """A BMC while we are logged in. One thread at a time; ``Doors`` may close it from another."""
+class JobState(StrEnum):
+    """How far the BMC is with what it took on."""
 
-    def __init__(
-        self,
-        address: str,
-        login: Login,
-        trust: Trust,
-        *,
-        limits: Limits | None = None,
-        doors: Doors | None = None,
-    ) -> None:
-        """:raises UsageError: the address makes no sense."""
-        self.base = base_url(address)
-        self.http = Http(self.base, trust, limits or Limits())
-        self.name = self.http.name
-        self._login = login
-        self._doors = doors or Doors()
-        self._found: Found | None = None
-        self._within: Inside | None = None
+    NONE = "none"  # it took it on without a job: what is pending is applied at the next start
+    WAITING = "waiting"  # for the next start
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"  # in part or as a whole
+    GONE = "gone"  # the BMC does not know the job any more: look at the active values
 
-    def __enter__(self) -> Bmc:
-        """:raises BmcError: it cannot be reached, is not trusted, or does not let us in."""
-        self.http.begin()
-        with self._doors.entering(self):
-            try:
-                self._within = enter(self.base, self.http, self._login)
-            except BaseException:
-                self.http.close()
-                raise
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        why: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
-        self.leave()
+# Redfish's task states and Dell's job states, in lower case.
+_STATES = {
+    JobState.WAITING: "new pending scheduled starting readyforexecution downloaded waiting",
+    JobState.RUNNING: "running stopping cancelling service rebootpending",
+    JobState.DONE: "completed",
+    JobState.FAILED: "exception killed cancelled interrupted failed completedwitherrors suspended "
+    "rebootfailed",
+}
+_BY_WORD = {word: state for state, words in _STATES.items() for word in words.split()}
 
-    def leave(self) -> None:
-        """Log out, however things stand; a BMC that does not answer ends the session by itself."""
-        within, self._within = self._within, None
-        self._doors.left(self)
-        if within is not None:
-            within.root._auth = None  # or it would log out once more when it is collected
-            self.http.begin(_LOGOUT_S)
-            with contextlib.suppress(BmcError, sushy.exceptions.SushyError):
-                within.entry.close()
-        self.http.close()
 
-    def slam(self) -> None:
-        """Log out from another thread, over a new connection; whoever reads here is cut off."""
-        within, self._within = self._within, None
-        self.http.line.end()
-        if within is None:
-            return
-        within.root._auth = None
-        token, place = within.entry.token, within.entry.place
-        if token and place:
-            away = Http(self.base, self.http.line.trust, _HURRY)
-            with contextlib.suppress(BmcError):
-                away.request("DELETE", place, headers={"X-Auth-Token": token})
-            away.close()
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A BMC took a change on; nothing of it is in effect before the machine starts again."""
 
-    @property
-    def session(self) -> tuple[str, str]:
-        """Token and path of the session; ("", "") without one."""
-        return (self._within.entry.token, self._within.entry.place) if self._within else ("", "")
+    status: int  # of HTTP: 200, 202 or 204
+    job: str = ""  # path of what it does about it; "" for none
+    apply_time: str = ""  # what it was told, "" where it offers no choice
+    message: str = ""  # its own words, if any
 
-    @property
-    def inside(self) -> Inside:
-        """:raises BmcError: outside the block there is no session."""
-        if self._within is None:
-            raise BmcError(f"{self.name}: the session was closed", hint="run again")
-        return self._within
 
-    def get(self, path: str) -> Resource:
-        """One resource.
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One look at what a BMC does about a change."""
 
-        :raises BmcError: there is none, or it cannot be read.
-        """
-        try:
-            answer = self.inside.wire.get(path)
-        except sushy.exceptions.AccessError as why:
-            raise BmcLogin(
-                f"{self.name}: does not let us read {path}",
-                hint="the session ended and a new one was refused, or the user may not",
-            ) from why
-        except sushy.exceptions.SushyError as why:
-            raise BmcError(f"{self.name}: {path}: {type(why).__name__}") from why
-        text = answer.content.decode("utf-8", "surrogateescape").rstrip("\n") + "\n"
-        body = parsed(self.name, path, text)
-        etag = answer.headers.get("ETag") or text_of(body, "@odata.etag")
-        return Resource(path, text, body, etag)
+    state: JobState
+    text: str = ""  # its own words
+    percent: int = -1  # -1 where it does not tell
 
-    def found(self) -> Found:
-        """The machine behind the BMC, as it was when it was first asked for.
 
-        :raises BmcError: it cannot be read, or has no BIOS settings.
-        """
-        if self._found is None:
-            systems = link(self.inside.root.json, "Systems")
-            listed = optional(self.get, systems)
-            self._found = find(self.name, self.get, members(listed.body) if listed else [])
-        return self._found
+class Bmc(Reader):
+    """A BMC while we are logged in."""
 
-    def read(self, known: RegistryCache) -> tuple[Frame, ...]:
-        """Everything that checks rest on, word for word.
+    def change(self, attributes: Mapping[str, Raw], apply_time: str = "") -> Answer:
+        """Ask for other settings from the next start on: one request with all of them.
 
-        :param known: registries that need not be fetched again.
-        :raises BmcError: what nothing can do without could not be read.
+        With the ETag where one is offered. Where the BMC says that it is out of date, or that
+        one is needed, it is read again and the request sent once more; never otherwise.
+
+        :param attributes: values by the names of attributes, as the BMC writes both.
+        :param apply_time: "OnReset" and the like; left out where the BMC does not offer it.
+        :raises BmcRefused: in its own words; nothing was taken on.
+        :raises BmcSilent: whether it was taken on is not known; what is pending tells.
+        :raises BmcError: it cannot be reached, or has no place for changes.
         """
         self.http.begin()
-        self._found = None
         found = self.found()
-        registry, text = self._registry(found, known)
-        return (
-            self._about(found, registry),
-            self._frame("bmc-system", found.system),
-            self._frame("bmc-bios", found.bios),
-            self._frame("bmc-bios-pending", found.pending, f"{found.bios.path}/Settings"),
-            self._text("bmc-bios-registry", registry.name or "attribute registry", text),
-            self._side("bmc-secureboot", link(found.system.body, "SecureBoot")),
-        )
-
-    def active(self) -> tuple[Frame, ...]:
-        """The active settings and what is pending, read again: after a change, after a start.
-
-        :raises BmcError: likewise.
-        """
-        self.http.begin()
-        self._found = None
-        found = self.found()
-        return (
-            self._frame("bmc-system", found.system),
-            self._frame("bmc-bios", found.bios),
-            self._frame("bmc-bios-pending", found.pending, f"{found.bios.path}/Settings"),
-        )
-
-    def _about(self, found: Found, registry: RegistryKey) -> Frame:
-        lines = {
-            "address": self.name,
-            "verified": self.http.line.trust.verified,
-            "vendor": registry.vendor,
-            "model": registry.model,
-            "bios": registry.version,
-            "bmc": self._firmware(found),
-            "registry-id": registry.name,
-        }
-        text = "".join(f"{key} {' '.join(value.split())}\n" for key, value in lines.items())
-        return Frame("bmc", State.OK, f"{self.base}/redfish/v1/", text)
-
-    def _firmware(self, found: Found) -> str:
-        """Version of the BMC's own firmware; "" where it does not tell."""
-        with contextlib.suppress(BmcRefused):
-            manager = optional(self.get, link(found.system.body, "Links", "ManagedBy"))
-            return text_of(manager.body, "FirmwareVersion") if manager else ""
-        return ""
-
-    def _registry(self, found: Found, known: RegistryCache) -> tuple[RegistryKey, str]:
-        """The registry's key and text, "" where none is offered."""
-        system = found.system.body
-        key = RegistryKey(
-            text_of(system, "Manufacturer"),
-            text_of(system, "Model"),
-            text_of(system, "BiosVersion"),
-            text_of(found.bios.body, "AttributeRegistry"),
-        )
-        text = known.get(key)
-        if text is not None:
-            return key, text
-        turn = known.turn(key)
-        # Who waits in vain, since the BMC whose turn it is hangs, fetches it as well.
-        waited = turn.acquire(timeout=max(self.http.left_s / 2, 0))
+        if found.pending is None:
+            raise NoBios(
+                f"{self.name}: offers no place for changes of BIOS settings",
+                hint="change them in the machine's own setup",
+            )
+        body: dict[str, object] = {"Attributes": dict(attributes)}
+        told = apply_time if apply_time in apply_times(found.bios.body, found.pending.body) else ""
+        if told:
+            body["@Redfish.SettingsApplyTime"] = {"ApplyTime": told}
+        pending = self.get(found.pending.path)
         try:
-            text = known.get(key)
-            if text is None:
-                text = self._fetched(found.bios)
-                if text:
-                    known.put(key, text)
-        finally:
-            if waited:
-                turn.release()
-        return key, text
-
-    def _fetched(self, bios: Resource) -> str:
-        listed = optional(self.get, link(self.inside.root.json, "Registries"))
-        for path in [*registry_names(bios.body, members(listed.body) if listed else [])][:_FILES]:
-            file = optional(self.get, path)
-            place = registry_place(file.body) if file else ""
-            content = optional(self.get, place) if place else file
-            if content is not None and is_registry(content.body):
-                return content.text
-        return ""
-
-    def _frame(self, key: str, resource: Resource | None, else_path: str = "") -> Frame:
-        path = resource.path if resource else else_path
-        return self._text(key, path, resource.text if resource else "")
-
-    def _text(self, key: str, path: str, text: str) -> Frame:
-        source = f"{self.base}{path}" if path.startswith("/") else path
-        return Frame(key, State.OK if text else State.ABSENT, source, text)
-
-    def _side(self, key: str, path: str) -> Frame:
-        """Something that is good to know: that it cannot be read does not spoil the rest."""
-        if not path:
-            return self._text(key, "/redfish/v1/: no link", "")
-        try:
-            return self._frame(key, optional(self.get, path), path)
+            return self._patched(pending, body, told)
         except BmcRefused as why:
-            state = State.DENIED if why.status in (401, 403) else State.FAILED
-            return Frame(key, state, f"{self.base}{path}", f"{why}\n", exit=min(why.status, 999))
+            if why.status not in _OF_ETAGS:
+                raise
+        return self._patched(self._otherwise(pending), body, told)
+
+    def _otherwise(self, before: Resource) -> Resource:
+        """The same, read again; an ETag that stayed and was refused is tried in its strong form."""
+        now = self.get(before.path)
+        if now.etag and now.etag == before.etag:
+            return Resource(now.path, now.text, now.body, now.etag.removeprefix("W/"))
+        return now
+
+    def _patched(self, pending: Resource, body: Json, told: str) -> Answer:
+        headers = {"If-Match": pending.etag} if pending.etag else {}
+        try:
+            answer = self.inside.wire.patch(pending.path, data=body, headers=headers)
+        except (BmcRefused, BmcCertificate, BmcLogin):
+            raise
+        except BmcError as why:
+            raise BmcSilent(
+                f"{why}, amid a change: whether it was taken on is not known",
+                hint="look at what is pending before it is asked for again: bios --hosts ...",
+            ) from why
+        place = link({"job": answer.headers.get("Location", "")}, "job")
+        said = answer.json() if answer.content[:1] == b"{" else {}
+        message = text_of(said, "Message") if isinstance(said, dict) else ""
+        return Answer(answer.status_code, place, told, message)
+
+    def job(self, answer: Answer) -> Job:
+        """Look once at what the BMC does about a change.
+
+        :raises BmcError: it cannot be read; while a machine starts, many cannot.
+        """
+        if not answer.job:
+            return Job(JobState.NONE)
+        self.http.begin()
+        found = optional(self.get, answer.job)
+        if found is None:
+            return Job(JobState.GONE)
+        # Tasks of Dell's firmware wrap the job, whose word goes first.
+        word = text_of(found.body, "JobState") or text_of(found.body, "TaskState")
+        state = _BY_WORD.get(word.replace(" ", "").lower(), JobState.RUNNING)
+        percent = found.body.get("PercentComplete")
+        return Job(
+            state,
+            text_of(found.body, "Message") or _first_message(found.body) or word,
+            percent if isinstance(percent, int) and not isinstance(percent, bool) else -1,
+        )
+
+    def power(self) -> str:
+        """ "On", "Off", "PoweringOn", "PoweringOff"; "" where the BMC does not tell.
+
+        :raises BmcError: it cannot be read.
+        """
+        self.http.begin()
+        return text_of(self.get(self.found().system.path).body, "PowerState")
+
+    def resets(self) -> tuple[str, ...]:
+        """The kinds of reset that the BMC offers; () where it does not tell.
+
+        :raises BmcError: it cannot be read.
+        """
+        action = _action(self.found().system.body)
+        listed = action.get("ResetType@Redfish.AllowableValues")
+        if not isinstance(listed, list):
+            info = optional(self.get, link(action, "@Redfish.ActionInfo"))
+            listed = _allowed(info.body) if info else []
+        return tuple(each for each in listed if isinstance(each, str))
+
+    def reset(self, kind: str) -> None:
+        """Reset the machine; the BMC says no more than that it will.
+
+        :param kind: one of ``resets()``: "GracefulRestart", "ForceRestart", "On" and the like.
+        :raises UsageError: the BMC does not offer it; nothing was done.
+        :raises BmcSilent: whether the machine is reset is not known.
+        :raises BmcError: it is refused, or cannot be asked.
+        """
+        self.http.begin()
+        offered = self.resets()
+        target = link({"to": _action(self.found().system.body).get("target")}, "to")
+        if not target or (offered and kind not in offered):
+            raise UsageError(
+                f"{self.name}: offers no reset {kind!r}",
+                hint=f"it offers: {', '.join(offered) or 'none'}",
+            )
+        try:
+            # Without If-Match: some firmware refuses an action that has one.
+            self.inside.wire.post(target, data={"ResetType": kind})
+        except (BmcRefused, BmcCertificate, BmcLogin):
+            raise
+        except BmcError as why:
+            raise BmcSilent(
+                f"{why}, amid a reset: whether the machine starts again is not known",
+                hint="look at its power state and its boot id before it is reset again",
+            ) from why
 
 
-def failed(address: str, why: BmcError) -> tuple[Frame, ...]:
-    """What stands in evidence where a BMC could not be read: why, as one line."""
-    states = ((BmcLogin, State.DENIED), (BmcSilent, State.TIMEOUT), (NoBios, State.ABSENT))
-    state = next((each for kind, each in states if isinstance(why, kind)), State.FAILED)
-    source = f"https://{address.removeprefix('https://')}/redfish/v1/"
-    text = " ".join(str(why).split()) + "\n"
-    return (Frame("bmc", state, source, text, exit=1 if state is State.FAILED else 0),)
+def apply_times(*bodies: Json) -> tuple[str, ...]:
+    """When changes can be applied, as the resources of the settings offer it."""
+    found: list[str] = []
+    for body in bodies:
+        for name in ("@Redfish.Settings", "@Redfish.SettingsApplyTime"):
+            holder = body.get(name)
+            if isinstance(holder, Mapping):
+                for key in ("SupportedApplyTimes", "ApplyTime@Redfish.AllowableValues"):
+                    listed = holder.get(key)
+                    found += (
+                        [e for e in listed if isinstance(e, str)]
+                        if isinstance(listed, list)
+                        else []
+                    )
+    return tuple(dict.fromkeys(found))
+
+
+def _action(system: Json) -> Json:
+    actions = system.get("Actions")
+    found = actions.get(_RESET) if isinstance(actions, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _allowed(info: Json) -> list[object]:
+    parameters = info.get("Parameters")
+    for each in parameters if isinstance(parameters, list) else []:
+        if isinstance(each, Mapping) and each.get("Name") == "ResetType":
+            values = each.get("AllowableValues")
+            return values if isinstance(values, list) else []
+    return []
+
+
+def _first_message(body: Json) -> str:
+    listed = body.get("Messages")
+    first = listed[0] if isinstance(listed, list) and listed else None
+    return text_of(first, "Message") if isinstance(first, Mapping) else ""
+
+
+__all__ = ["Answer", "Bmc", "Job", "JobState", "Raw", "apply_times", "failed"]
