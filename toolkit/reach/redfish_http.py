@@ -127,7 +127,7 @@ class Http(requests.Session):
         used = self.line.connected
         try:
             return self._sent(method, url, told)
-        except BmcError:
+        except _Lost:
             idle = used and used == self.line.connected and method == "GET"
             if not idle or self.line.was_cut or self.left_s <= 0:
                 raise
@@ -229,6 +229,10 @@ def _late(name: str, limit_s: float) -> BmcSilent:
     )
 
 
+class _Lost(BmcError):
+    """The connection ended before the answer did."""
+
+
 def _unreachable(name: str, why: str, sent: int) -> BmcError:
     if "NameResolution" in why or "getaddrinfo" in why or "Failed to resolve" in why:
         return BmcError(f"{name}: no such name", hint="look at --bmc-map and the inventory's bmc")
@@ -237,7 +241,7 @@ def _unreachable(name: str, why: str, sent: int) -> BmcError:
     if "unreachable" in why.lower() or "No route" in why:
         return BmcError(f"{name}: cannot be reached from here", hint="is its network routed?")
     amid = "hung up amid an answer" if sent > 1 else "hung up"
-    return BmcError(f"{name}: {amid}", hint=_AGAIN)
+    return _Lost(f"{name}: {amid}", hint=_AGAIN)
 
 
 def _reason(why: str) -> str:

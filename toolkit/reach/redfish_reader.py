@@ -88,8 +88,7 @@ class Reader:
         if within is not None:
             within.root._auth = None  # or it would log out once more when it is collected
             self.http.begin(_LOGOUT_S)
-            with contextlib.suppress(BmcError, sushy.exceptions.SushyError):
-                within.entry.close()
+            _log_out(self.http, within.entry.token, within.entry.place)
         self.http.close()
 
     def slam(self) -> None:
@@ -99,12 +98,9 @@ class Reader:
         if within is None:
             return
         within.root._auth = None
-        token, place = within.entry.token, within.entry.place
-        if token and place:
-            away = Http(self.base, self.http.line.trust, _HURRY)
-            with contextlib.suppress(BmcError):
-                away.request("DELETE", place, headers={"X-Auth-Token": token})
-            away.close()
+        away = Http(self.base, self.http.line.trust, _HURRY)
+        _log_out(away, within.entry.token, within.entry.place)
+        away.close()
 
     @property
     def session(self) -> tuple[str, str]:
@@ -254,6 +250,13 @@ class Reader:
         except BmcRefused as why:
             state = State.DENIED if why.status in (401, 403) else State.FAILED
             return Frame(key, state, f"{self.base}{path}", f"{why}\n", exit=min(why.status, 999))
+
+
+def _log_out(http: Http, token: str, place: str) -> None:
+    """Not by sushy, which would log in once more to close a session that has ended."""
+    if token and place:
+        with contextlib.suppress(BmcError):
+            http.request("DELETE", place, headers={"X-Auth-Token": token})
 
 
 def failed(address: str, why: BmcError) -> tuple[Frame, ...]:

@@ -21,8 +21,7 @@ from toolkit.errors import BmcError, BmcLogin, BmcRefused
 from toolkit.reach.redfish_http import Http
 from toolkit.reach.redfish_trust import Login
 
-logging.getLogger("sushy").addHandler(logging.NullHandler())
-logging.getLogger("sushy").propagate = False  # its words hold what a BMC answered
+logging.getLogger("sushy").setLevel(logging.CRITICAL + 1)  # its words hold what a BMC answered
 
 _NO_SESSIONS = frozenset({404, 405, 501})
 

@@ -1,0 +1,24 @@
+"""Our client on a simulated BMC."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.bmc.simulator import Simulator
+from toolkit.evidence import Frame
+from toolkit.reach.redfish import Bmc
+from toolkit.reach.redfish_http import Limits
+from toolkit.reach.redfish_trust import Login, Trust
+
+QUICK = Limits(connect_s=5, answer_s=5, total_s=20)
+
+
+def bmc_on(bmc: Simulator, *, password: str = "", trust: Trust | None = None, **told: Any) -> Bmc:
+    """Our client, with the right password and the site's CA unless told otherwise."""
+    login = Login(bmc.user, password or bmc.password)
+    told.setdefault("limits", QUICK)
+    return Bmc(bmc.address, login, trust or Trust(ca=str(bmc.ca)), **told)
+
+
+def by_key(frames: tuple[Frame, ...]) -> dict[str, Frame]:
+    return {each.key: each for each in frames}

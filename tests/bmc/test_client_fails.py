@@ -1,0 +1,209 @@
+"""A BMC that goes wrong: one sentence and a hint, no session left, no password shown."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.bmc.client import bmc_on, by_key
+from tests.bmc.conftest import Simulate
+from tests.bmc.faults import Kind
+from tests.bmc.simulator import Simulator
+from tests.bmc.tls import Certificate
+from toolkit.errors import BmcCertificate, BmcError, BmcLogin, BmcRefused, BmcSilent
+from toolkit.evidence import State
+from toolkit.reach.redfish import failed
+from toolkit.reach.redfish_http import Limits
+from toolkit.reach.redfish_registry import RegistryCache
+from toolkit.reach.redfish_trust import Trust
+
+HASTY = Limits(connect_s=2, answer_s=0.5, total_s=3)
+
+
+def read(bmc: Simulator, **told: Any) -> None:
+    with bmc_on(bmc, **told) as ours:
+        ours.read(RegistryCache())
+
+
+def refused(bmc: Simulator, **told: Any) -> BmcError:
+    with pytest.raises(BmcError) as why:
+        read(bmc, **told)
+    assert why.value.hint
+    assert "\n" not in str(why.value)
+    assert bmc.password not in f"{why.value}{why.value.hint}{why.getrepr(showlocals=False)}"
+    assert bmc.sessions == 0
+    return why.value
+
+
+def test_a_wrong_password_is_tried_once(simulate: Simulate) -> None:
+    bmc = simulate("dell")
+    why = refused(bmc, password="wrong")  # noqa: S106 a wrong one
+    assert isinstance(why, BmcLogin)
+    assert "refuses the user or the password" in str(why)
+    assert len(bmc.log.of("POST")) == 1
+    assert not [each for each in bmc.log.entries if "authorization" in each.asked.headers]
+
+
+def test_a_certificate_of_nobody_we_know_shows_its_fingerprint(simulate: Simulate) -> None:
+    bmc = simulate("dell", certificate=Certificate.SELF_SIGNED)
+    why = refused(bmc)
+    assert isinstance(why, BmcCertificate)
+    assert bmc.fingerprint in str(why)
+    assert bmc.log.entries == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [(Certificate.EXPIRED, "expired"), (Certificate.OTHER_NAME, "not valid for")],
+)
+def test_what_is_wrong_with_a_certificate_is_told(
+    simulate: Simulate, kind: Certificate, words: str
+) -> None:
+    why = refused(simulate("hpe", certificate=kind))
+    assert isinstance(why, BmcCertificate)
+    assert words in str(why)
+
+
+def test_another_certificate_than_the_pinned_hears_no_word(simulate: Simulate) -> None:
+    bmc = simulate("dell")
+    why = refused(bmc, trust=Trust(pins=("0" * 64,)))
+    assert isinstance(why, BmcCertificate)
+    assert "not the one that was pinned" in str(why)
+    assert bmc.log.entries == ()
+
+
+def test_plain_http_where_tls_is_due(simulate: Simulate) -> None:
+    assert "TLS cannot be agreed on" in str(refused(simulate("dell", tls=False)))
+
+
+@pytest.mark.parametrize("path", ["/redfish/v1", "/Systems", "/Bios"])
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (Kind.HTML, "answers HTML"),
+        (Kind.GARBAGE, "no JSON|that we understand"),
+        (Kind.LIST, "is no resource|that we understand"),
+        (Kind.CUT, "hung up"),
+        (Kind.DROP, "hung up"),
+    ],
+)
+def test_an_answer_that_is_none(simulate: Simulate, kind: Kind, words: str, path: str) -> None:
+    bmc = simulate("dell")
+    bmc.fails(kind, "GET", path, times=99)
+    why = refused(bmc)
+    assert re.search(words, str(why))
+
+
+def test_a_bmc_that_says_nothing_is_left_in_time(simulate: Simulate) -> None:
+    bmc = simulate("dell")
+    bmc.fails(Kind.HANG, "GET", "/Bios", times=99)
+    begun = time.monotonic()
+    why = refused_but_open(bmc, limits=HASTY)
+    assert isinstance(why, BmcSilent)
+    assert time.monotonic() - begun < 15
+
+
+def test_a_bmc_that_drips_is_left_in_time(simulate: Simulate) -> None:
+    bmc = simulate("dell")
+    bmc.fails(Kind.SLOW, "GET", "/Bios", slow_s=60, times=99)
+    begun = time.monotonic()
+    why = refused_but_open(bmc, limits=Limits(2, 30, 2))
+    assert "not done within 2 s" in str(why)
+    assert time.monotonic() - begun < 20
+
+
+def refused_but_open(bmc: Simulator, **told: Any) -> BmcError:
+    """As refused, for a BMC whose logout may have to wait for the simulator to stop hanging."""
+    with pytest.raises(BmcError) as why:
+        read(bmc, **told)
+    assert why.value.hint
+    assert bmc.sessions == 0
+    return why.value
+
+
+def test_an_answer_without_end_does_not_fill_the_memory(simulate: Simulate) -> None:
+    bmc = simulate("dell")
+    bmc.fails(Kind.HUGE, "GET", "/Bios")
+    assert "answers more than" in str(refused(bmc))
+
+
+@pytest.mark.parametrize("there", ["https://elsewhere.invalid/redfish/v1", "http://127.0.0.1/x"])
+def test_a_redirect_that_leads_away_is_not_followed(simulate: Simulate, there: str) -> None:
+    bmc = simulate("dell")
+    bmc.fails(Kind.REDIRECT, "GET", "/Bios", location=there)
+    assert "sends us elsewhere" in str(refused(bmc))
+
+
+def test_a_redirect_within_the_bmc_is_followed(simulate: Simulate) -> None:
+    bmc = simulate("dell")
+    bmc.fails(Kind.REDIRECT, "GET", "/redfish/v1", location="/redfish/v1/")
+    read(bmc)
+
+
+def test_a_redirect_in_a_ring_ends(simulate: Simulate) -> None:
+    bmc = simulate("dell")
+    bmc.fails(Kind.REDIRECT, "GET", "/Systems", location="/redfish/v1/Systems", times=99)
+    assert "sends us elsewhere" in str(refused(bmc))
+
+
+def test_a_busy_bmc_is_asked_again_when_it_says(simulate: Simulate) -> None:
+    bmc = simulate("dell")
+    bmc.fails(Kind.BUSY, "GET", "/Systems", retry_after_s=1)
+    begun = time.monotonic()
+    read(bmc)
+    assert time.monotonic() - begun >= 1
+
+
+def test_a_bmc_that_stays_busy_is_told_of(simulate: Simulate) -> None:
+    bmc = simulate("dell")
+    bmc.fails(Kind.BUSY, "GET", "/Systems", retry_after_s=600)
+    assert "is busy, and asks to come again in 600 s" in str(refused(bmc))
+
+
+def test_one_lost_connection_costs_a_read_nothing(simulate: Simulate) -> None:
+    bmc = simulate("dell")
+    bmc.fails(Kind.DROP, "GET", "/Bios")
+    read(bmc)
+    assert bmc.sessions == 0
+
+
+def test_all_sessions_taken_is_no_wrong_password(simulate: Simulate) -> None:
+    bmc = simulate("dell", session_limit=0)
+    why = refused(bmc)
+    assert not isinstance(why, BmcLogin)
+    assert len(bmc.log.of("POST")) == 1
+
+
+def test_nobody_at_the_address(simulate: Simulate) -> None:
+    bmc = simulate("dell")
+    bmc.close()
+    assert "refuses the connection" in str(refused(bmc))
+
+
+def test_an_error_within_the_block_logs_out(simulate: Simulate) -> None:
+    bmc = simulate("dell")
+    with pytest.raises(ZeroDivisionError), bmc_on(bmc):
+        raise ZeroDivisionError
+    assert bmc.sessions == 0
+
+
+@pytest.mark.parametrize("fails", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_within_the_block_logs_out(
+    simulate: Simulate, fails: Callable[[], BaseException]
+) -> None:
+    bmc = simulate("dell")
+    with pytest.raises((KeyboardInterrupt, SystemExit)), bmc_on(bmc):
+        raise fails()
+    assert bmc.sessions == 0
+
+
+def test_why_it_could_not_be_read_stands_in_the_evidence() -> None:
+    silent = BmcSilent("10.0.0.7: no answer in time to /x", hint="h")
+    frame = by_key(failed("10.0.0.7", silent))["bmc"]
+    assert (frame.state, frame.text) == (State.TIMEOUT, "10.0.0.7: no answer in time to /x\n")
+    states = [failed("a", each("x"))[0].state for each in (BmcLogin, BmcError, BmcRefused)]
+    assert states == [State.DENIED, State.FAILED, State.FAILED]

@@ -1,0 +1,126 @@
+"""What our client makes of a BMC: the frames that checks rest on, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.bmc.bysushy import sushy_on, system_of
+from tests.bmc.client import bmc_on, by_key
+from tests.bmc.conftest import Simulate
+from tests.bmc.faults import Kind
+from tests.bmc.personas import PERSONAS
+from tests.bmc.tls import Certificate
+from toolkit.evidence import Evidence, State
+from toolkit.reach.redfish_registry import RegistryCache
+from toolkit.reach.redfish_trust import Trust
+
+EVERY = sorted(PERSONAS)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_settings_in_force_are_those_of_the_machine(name: str, simulate: Simulate) -> None:
+    bmc = simulate(name)
+    with bmc_on(bmc) as ours:
+        frames = by_key(ours.read(RegistryCache()))
+    assert json.loads(frames["bmc-bios"].text)["Attributes"] == bmc.machine.active
+    assert frames["bmc-system"].state is State.OK
+    assert frames["bmc-bios-pending"].state is State.OK
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_sushy_alone_reads_the_same(name: str, simulate: Simulate) -> None:
+    bmc = simulate(name)
+    first = next(key for key, value in bmc.machine.active.items() if value == "Enabled")
+    bmc.machine.pending[first] = "Disabled"
+    with bmc_on(bmc) as ours:
+        frames = by_key(ours.read(RegistryCache()))
+    with sushy_on(bmc) as root:
+        bios = system_of(root).bios
+        assert json.loads(frames["bmc-bios"].text)["Attributes"] == bios.attributes
+        waiting = json.loads(frames["bmc-bios-pending"].text)["Attributes"]
+        assert waiting == bios.pending_attributes
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_reading_writes_nothing_and_leaves_no_session(name: str, simulate: Simulate) -> None:
+    bmc = simulate(name, connections=1)
+    with bmc_on(bmc) as ours:
+        ours.read(RegistryCache())
+    assert (bmc.log.writes, bmc.sessions, bmc.logins) == ((), 0, 1)
+    assert bmc.log.most_connections == 1
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_frames_survive_being_saved(name: str, simulate: Simulate) -> None:
+    bmc = simulate(name)
+    with bmc_on(bmc) as ours:
+        evidence = Evidence({}, complete=True).plus(ours.read(RegistryCache()))
+    assert Evidence.parse(evidence.dump()) == evidence
+
+
+def test_what_is_said_of_the_bmc_itself(simulate: Simulate) -> None:
+    bmc = simulate("dell")
+    with bmc_on(bmc) as ours:
+        about = by_key(ours.read(RegistryCache()))["bmc"].text
+    lines = dict(line.split(" ", 1) for line in about.splitlines())
+    assert lines["address"] == bmc.address
+    assert lines["verified"] == "ca"
+    assert (lines["vendor"], lines["model"]) == ("Dell Inc.", "PowerEdge R750")
+    assert lines["bios"]
+    assert lines["bmc"]
+    assert lines["registry-id"].startswith("BiosAttributeRegistry")
+
+
+def test_a_pinned_certificate_needs_no_authority(simulate: Simulate) -> None:
+    bmc = simulate("hpe", certificate=Certificate.SELF_SIGNED)
+    with bmc_on(bmc, trust=Trust(pins=("0" * 64, bmc.fingerprint))) as ours:
+        assert "verified pinned" in by_key(ours.read(RegistryCache()))["bmc"].text
+
+
+def test_without_verification_it_is_said(simulate: Simulate) -> None:
+    bmc = simulate("hpe", certificate=Certificate.EXPIRED)
+    with bmc_on(bmc, trust=Trust(insecure=True)) as ours:
+        assert "verified no" in by_key(ours.read(RegistryCache()))["bmc"].text
+
+
+def test_a_registry_is_fetched_once_for_equal_machines(simulate: Simulate, tmp_path: Path) -> None:
+    bmc, twin = simulate("dell"), simulate("dell")
+    texts = []
+    for each, cache in ((bmc, RegistryCache(tmp_path)), (twin, RegistryCache(tmp_path))):
+        with bmc_on(each) as ours:
+            texts.append(by_key(ours.read(cache))["bmc-bios-registry"].text)
+    assert texts[0] == texts[1] != ""
+    assert bmc.log.of("GET", "Registr")
+    assert twin.log.of("GET", "Registr") == ()
+
+
+def test_a_session_that_ended_is_entered_once_more(simulate: Simulate) -> None:
+    bmc = simulate("dell")
+    with bmc_on(bmc) as ours:
+        ours.read(RegistryCache())
+        bmc.expire()
+        frames = by_key(ours.active())
+    assert frames["bmc-bios"].state is State.OK
+    assert (bmc.logins, bmc.sessions) == (2, 0)
+
+
+def test_a_session_that_ends_each_time_is_not_entered_for_ever(simulate: Simulate) -> None:
+    bmc = simulate("dell", session_timeout_s=-1)
+    with (
+        pytest.raises(Exception, match=r"refuses to let us in|does not let us read"),
+        bmc_on(bmc) as ours,
+    ):
+        ours.read(RegistryCache())
+    assert bmc.logins <= 2
+
+
+def test_a_secure_boot_resource_that_fails_spoils_nothing(simulate: Simulate) -> None:
+    bmc = simulate("dell")
+    bmc.fails(Kind.STATUS, "GET", "/SecureBoot", code=403, times=9)
+    with bmc_on(bmc) as ours:
+        frames = by_key(ours.read(RegistryCache()))
+    assert frames["bmc-secureboot"].state is State.DENIED
+    assert frames["bmc-bios"].state is State.OK
