@@ -53,6 +53,18 @@ class Attribute:
         return Kind.INTEGER if isinstance(self.current, int) else Kind.UNTOLD
 
     @property
+    def shows_display(self) -> bool:
+        """Whether the resource carries display names, as Supermicro's does, whatever DMTF says."""
+        current = str(self.current)
+        return all(each.value != current for each in self.allowed) and any(
+            each.display == current for each in self.allowed
+        )
+
+    def shown(self, choice: Choice) -> str:
+        """A choice in the form that the resource carries, and so a PATCH must."""
+        return choice.display if choice.display and self.shows_display else choice.value
+
+    @property
     def changing(self) -> bool:
         """Whether the next reset changes it."""
         return self.pending is not None and self.pending != self.current
@@ -76,17 +88,12 @@ class Bios:
     signs: tuple[str, ...] = ()  # what else gives the vendor away: addresses, actions
     registry: bool = False  # whether there is one: without it little is known of what is allowed
     pending_known: bool = False  # whether a pending resource was read
+    locked: bool = False  # every attribute is read-only at once, as a BMC's lockdown makes them
 
     @property
     def changing(self) -> tuple[Attribute, ...]:
         """What the next reset changes."""
         return tuple(each for each in self.attributes.values() if each.changing)
-
-    @property
-    def locked(self) -> bool:
-        """Whether every attribute is read-only at once, as a BMC's lockdown makes them."""
-        told = [each for each in self.attributes.values() if each.entry.name]
-        return bool(told) and all(each.read_only for each in told)
 
 
 def parse_bios(bios: str, registry: str = "", pending: str = "", system: str = "") -> Bios:
@@ -101,17 +108,20 @@ def parse_bios(bios: str, registry: str = "", pending: str = "", system: str = "
     machine = read_object("bmc-system", system) if system else {}
     current = tree(served.get("Attributes"))
     names = _vendor_names(machine, known, served)
+    attributes = {name: _attribute(name, current, coming, known) for name in current}
+    told = [each for each in attributes.values() if each.entry.name]
     return Bios(
         vendor=next((each for each in names if each), ""),
         model=words(machine.get("Model")),
         version=words(machine.get("BiosVersion")),
-        attributes={name: _attribute(name, current, coming, known) for name in current},
+        attributes=attributes,
         unserved={name: each for name, each in known.entries.items() if name not in current},
         dependencies=known.dependencies,
         names=names,
         signs=_signs(served),
         registry=bool(known.entries),
         pending_known=bool(pending),
+        locked=bool(told) and all(each.read_only for each in told),
     )
 
 

@@ -1,0 +1,163 @@
+"""What a PATCH must carry: the form that the resource shows, and nothing that is not allowed."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from toolkit.bios_rows import Setting, shipped
+from toolkit.facts.bios_setting import Exposed, Meaning, match
+from toolkit.facts.redfish_bios import Attribute, parse_bios
+from toolkit.facts.redfish_json import Raw
+from toolkit.facts.redfish_wish import Wish, raw_for, raw_of
+
+ON, OFF, AUTO = Wish(Meaning.ON), Wish(Meaning.OFF), Wish(Meaning.AUTO)
+Values = tuple[str | tuple[str, str], ...]  # ValueName, or that and ValueDisplayName
+
+
+def one(name: str, value: Raw, values: Values = (), vendor: str = "", **more: object) -> Exposed:
+    """One attribute that is a setting, with the registry's values for it."""
+    listed = [(each, "") if isinstance(each, str) else each for each in values]
+    kind = {bool: "Boolean", int: "Integer"}.get(type(value), "Enumeration")
+    entry = {
+        "AttributeName": name,
+        "Type": kind,
+        "Value": [{"ValueName": each, "ValueDisplayName": shown} for each, shown in listed],
+        **more,
+    }
+    bios = parse_bios(
+        json.dumps({"Attributes": {name: value}}),
+        registry=json.dumps({"RegistryEntries": {"Attributes": [entry]}}),
+        system=json.dumps({"Manufacturer": vendor}),
+    )
+    found = [each for several in match(bios, shipped()).values() for each in several]
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("exposed", "wish", "raw"),
+    [
+        pytest.param(one("MmioAbove4Gb", "Disabled", ("Enabled", "Disabled")), ON, "Enabled",
+                     id="plain"),
+        pytest.param(one("PCIeACSCTL_1E3C", "Enable", ("Enable", "Disable")), OFF, "Disable",
+                     id="without-the-d"),
+        pytest.param(one("PcieRelaxedOrdering", "No", ("Yes", "No")), ON, "Yes", id="yes"),
+        pytest.param(one("SecureBootEnable_0122", True), OFF, False, id="boolean"),
+        pytest.param(one("VTdSupport", 0), ON, 1, id="integer-switch"),
+        pytest.param(
+            one("Above4GDecoding_0041", "Disabled", (("0", "Disabled"), ("1", "Enabled"))), ON,
+            "Enabled", id="the-display-name-where-the-resource-shows-it",
+        ),
+        pytest.param(
+            one("Above4GDecoding_0041", "0", (("0", "Disabled"), ("1", "Enabled"))), ON, "1",
+            id="the-number-where-the-resource-shows-that",
+        ),
+        pytest.param(
+            one("PciSlot1Aspm", "AspmL1Enabled", ("Auto", "Disabled", "AspmL1Enabled")), OFF,
+            "Disabled", id="aspm-off",
+        ),
+        pytest.param(
+            one("MinProcIdlePower", "C6", ("C6", "NoCStates")), OFF, "NoCStates", id="own-word",
+        ),
+        pytest.param(
+            one("ProcX2Apic", "Disabled", ("Auto", "ForceEnabled", "Disabled")), ON,
+            "ForceEnabled", id="forced",
+        ),
+        pytest.param(
+            one("WorkloadProfile", "Custom",
+                ("GeneralPowerEfficientCompute", "HighPerformanceCompute(HPC)",
+                 "GeneralPeakFrequencyCompute"), "HPE"), ON,
+            "GeneralPeakFrequencyCompute", id="the-profile-that-the-row-names-first",
+        ),
+        pytest.param(
+            one("WorkloadProfile", "I/OThroughput",
+                ("I/OThroughput", "GeneralPeakFrequencyCompute"), "HPE"), ON,
+            "I/OThroughput", id="what-holds-already-stays",
+        ),
+        pytest.param(
+            one("MemoryMappedIOH", "56TB", ("56TB", "12TB", "512GB")),
+            Wish(Meaning.NUMBER, 12 * 2**40), "12TB", id="bytes",
+        ),
+        pytest.param(
+            one("SubNumaCluster", "2-Way", ("2-Way", "Disabled")), Wish(Meaning.NUMBER, 1),
+            "Disabled", id="one-cluster-is-none",
+        ),
+        pytest.param(
+            one("NumaMemoryDomainsPerSocket", "Auto",
+                ("OneMemoryDomainPerSocket", "FourMemoryDomainsPerSocket")),
+            Wish(Meaning.NUMBER, 4), "FourMemoryDomainsPerSocket", id="nps-in-words",
+        ),
+        pytest.param(
+            one("PciSlot1LinkSpeed", "PcieGen1", ("Auto", "PcieGen1")), AUTO, "Auto", id="auto",
+        ),
+        pytest.param(one("Sriov", "Enabled"), OFF, "Disabled", id="no-registry-the-other-of-two"),
+        pytest.param(
+            one("CbsCmnGnbNbIOMMU", "CbsCmnGnbNbIOMMUEnabled"), OFF, "CbsCmnGnbNbIOMMUDisabled",
+            id="no-registry-prefixed",
+        ),
+    ],
+)  # fmt: skip
+def test_the_value_to_send(exposed: Exposed, wish: Wish, raw: Raw) -> None:
+    assert raw_for(exposed, wish) == raw
+    assert type(raw_for(exposed, wish)) is type(raw)
+
+
+@pytest.mark.parametrize(
+    ("exposed", "wish"),
+    [
+        pytest.param(one("Power_ASPM", "Auto", ("Disabled", "Auto")), ON, id="no-value-means-on"),
+        pytest.param(one("SecureBootEnable_0122", True), AUTO, id="no-auto-of-a-boolean"),
+        pytest.param(one("SNC_F300", "Auto"), ON, id="no-registry-no-pair"),
+        pytest.param(
+            one("MemoryMappedIOH", "56TB", ("56TB",)), Wish(Meaning.NUMBER, 2**41), id="no-size",
+        ),
+    ],
+)  # fmt: skip
+def test_where_no_value_means_it_none_is_made_up(exposed: Exposed, wish: Wish) -> None:
+    assert raw_for(exposed, wish) is None
+
+
+def attribute(value: Raw, values: Values = (), **more: object) -> Attribute:
+    return one("Sriov", value, values, "", **more).attribute
+
+
+def test_what_an_operator_writes_is_taken_in_the_resources_own_spelling() -> None:
+    given = attribute("Enabled", (("0", "Disabled"), ("1", "Enabled")))
+    assert [raw_of(given, text) for text in ("disabled", "0", "Disabled")] == ["Disabled"] * 3
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "sentence"),
+    [
+        pytest.param(
+            attribute("Enabled", ("Enabled", "Disabled")), "Purple",
+            "Sriov cannot be 'Purple'; it can be: Enabled, Disabled", id="no-such-value",
+        ),
+        pytest.param(
+            attribute(True), "maybe", "Sriov cannot be 'maybe'; it can be: true, false", id="bool",
+        ),
+        pytest.param(
+            attribute(5, LowerBound=0, UpperBound=10, ScalarIncrement=5), "7",
+            "Sriov cannot be '7'; it is a whole number from 0 to 10 in steps of 5", id="step",
+        ),
+        pytest.param(
+            attribute(5, UpperBound=10), "1" * 30, "it is a whole number to 10", id="too-large",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_not_allowed_is_refused_with_what_is(
+    given: Attribute, text: str, sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        raw_of(given, text)
+
+
+def test_numbers_and_switches_are_typed_as_the_resource_has_them() -> None:
+    assert raw_of(attribute(5, LowerBound=0, UpperBound=10), "7") == 7
+    assert raw_of(attribute(False), "on") is True
+
+
+def test_every_setting_has_a_row() -> None:
+    assert {row.setting for row in shipped().rows if not row.mistaken} == set(Setting)

@@ -1,0 +1,157 @@
+"""What a PATCH must carry so that an attribute means what is wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toolkit.bios_rows import BiosRow, Reads, Setting
+from toolkit.facts.bios_setting import Exposed
+from toolkit.facts.redfish_bios import Attribute
+from toolkit.facts.redfish_json import Raw
+from toolkit.facts.redfish_registry import Choice, Kind
+from toolkit.facts.redfish_values import Meaning, Value, meaning_of, squeezed
+
+# Where no registry tells what is allowed: the other of the pair, as the BIOS spells it.
+_PAIRS = (
+    ("Enabled", "Disabled"),
+    ("Enable", "Disable"),
+    ("Yes", "No"),
+    ("On", "Off"),
+    ("True", "False"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a setting should mean."""
+
+    meaning: Meaning
+    number: int | None = None  # where the meaning is a number: bytes, a count, a generation
+
+    def __str__(self) -> str:
+        return str(self.meaning if self.number is None else self.number)
+
+
+def fulfils(value: Value, wish: Wish, setting: Setting) -> bool:
+    """Whether a value means what is wished for."""
+    if setting is Setting.NUMA_CLUSTERING:
+        return _nodes(value.meaning, value.number) == _nodes(wish.meaning, wish.number)
+    return (value.meaning, value.number) == (wish.meaning, wish.number)
+
+
+def raw_for(exposed: Exposed, wish: Wish) -> Raw:
+    """The value to send, in the form that the resource shows; None where none means that.
+
+    Where several mean it, the one that holds already, else the plainest, else the one that
+    the attribute's row names first.
+    """
+    attribute, setting = exposed.attribute, exposed.setting
+    if fulfils(exposed.value, wish, setting):
+        return attribute.current
+    if isinstance(attribute.current, bool) or attribute.kind is Kind.BOOLEAN:
+        return {Meaning.ON: True, Meaning.OFF: False}.get(wish.meaning)
+    if attribute.kind is Kind.INTEGER:
+        return _whole(attribute, wish, exposed.row)
+    if not attribute.allowed:
+        return _other_of_pair(exposed, wish)
+    fitting = [
+        each
+        for each in attribute.allowed
+        if fulfils(
+            meaning_of(_told_by(attribute, each), attribute.name, exposed.row), wish, setting
+        )
+    ]
+    order = [squeezed(each) for each in (*exposed.row.on, *exposed.row.off, *exposed.row.auto)]
+    fitting.sort(key=lambda each: _rank(_told_by(attribute, each), order))
+    return attribute.shown(fitting[0]) if fitting else None
+
+
+def raw_of(attribute: Attribute, text: str) -> Raw:
+    """What an operator wrote for an attribute, as a PATCH must carry it.
+
+    :raises ValueError: where the registry does not allow it: a sentence that says what it does.
+    """
+    if isinstance(attribute.current, bool) or attribute.kind is Kind.BOOLEAN:
+        return _switch(attribute, text)
+    if attribute.kind is Kind.INTEGER:
+        return _bounded(attribute, text)
+    if not attribute.allowed:
+        return text
+    for exact in (True, False):
+        for each in attribute.allowed:
+            known = (each.value, each.display)
+            if text in known or (not exact and squeezed(text) in map(squeezed, known)):
+                return attribute.shown(each)
+    words = ", ".join(attribute.shown(each) for each in attribute.allowed)
+    raise ValueError(f"{attribute.name} cannot be {text!r}; it can be: {words}")
+
+
+def _told_by(attribute: Attribute, choice: Choice) -> str:
+    """The text that tells what a choice means."""
+    shown = attribute.shown(choice)
+    # A number is a name for the machine; what it means stands in the display name.
+    return choice.display if shown.lstrip("-").isdecimal() and choice.display else shown
+
+
+def _rank(text: str, order: list[str]) -> int:
+    word = squeezed(text)
+    if any(word in (on.lower(), off.lower()) for on, off in _PAIRS) or word == "auto":
+        return -1
+    return order.index(word) if word in order else len(order)
+
+
+def _nodes(meaning: Meaning, number: int | None) -> tuple[Meaning, int | None]:
+    """One node a socket is the same, be it called off or 1."""
+    if meaning is Meaning.OFF or (meaning is Meaning.NUMBER and number in (0, 1)):
+        return Meaning.NUMBER, 1
+    return meaning, number
+
+
+def _whole(attribute: Attribute, wish: Wish, row: BiosRow) -> int | None:
+    if wish.meaning in (Meaning.ON, Meaning.OFF) and row.reads is Reads.SWITCH:
+        return int(wish.meaning is Meaning.ON)
+    if wish.number is None or _outside(attribute, wish.number):
+        return None
+    return wish.number
+
+
+def _outside(attribute: Attribute, number: int) -> bool:
+    lower, upper, step = attribute.entry.lower, attribute.entry.upper, attribute.entry.step
+    if (lower is not None and number < lower) or (upper is not None and number > upper):
+        return True
+    return bool(step and step > 0 and (number - (lower or 0)) % step)
+
+
+def _other_of_pair(exposed: Exposed, wish: Wish) -> str | None:
+    """The other word of the pair that the BIOS uses, with the prefix that it puts before it."""
+    current = exposed.attribute.current
+    if not isinstance(current, str) or wish.meaning not in (Meaning.ON, Meaning.OFF):
+        return None
+    for pair in _PAIRS:
+        for word in pair:
+            prefix = current[: -len(word)]
+            if current.lower().endswith(word.lower()) and prefix in ("", exposed.name):
+                made = prefix + pair[wish.meaning is Meaning.OFF]
+                meant = meaning_of(made, exposed.name, exposed.row).meaning
+                return made if meant is wish.meaning else None
+    return None
+
+
+def _switch(attribute: Attribute, text: str) -> bool:
+    meant = meaning_of(text, attribute.name).meaning
+    if meant not in (Meaning.ON, Meaning.OFF):
+        raise ValueError(f"{attribute.name} cannot be {text!r}; it can be: true, false")
+    return meant is Meaning.ON
+
+
+def _bounded(attribute: Attribute, text: str) -> int:
+    entry = attribute.entry
+    number = int(text) if text.lstrip("-").isdecimal() and len(text) < 20 else None
+    if number is None or _outside(attribute, number):
+        low = "" if entry.lower is None else f" from {entry.lower}"
+        high = "" if entry.upper is None else f" to {entry.upper}"
+        step = f" in steps of {entry.step}" if entry.step and entry.step > 1 else ""
+        raise ValueError(
+            f"{attribute.name} cannot be {text!r}; it is a whole number{low}{high}{step}"
+        )
+    return number
