@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -144,6 +145,17 @@ def test_the_look_tells_groups_devices_and_what_they_carry(node: Tree) -> None:
     assert (net.kind, net.name) == ("net", "ens1np0")
     assert net.below(frozenset({"0000:19:00.0"}))
     assert found.before == {}
+
+
+def test_a_group_whose_devices_cannot_be_listed_is_told_of_without_any(node: Tree) -> None:
+    put(node.root, f"{GROUPS}/14/type", "identity\n")
+    told = {each.number: len(each.devices) for each in node.domains.groups}
+    assert told == {"12": 1, "13": 2, "14": 0}
+
+
+def test_no_groups_are_no_groups(node: Tree) -> None:
+    shutil.rmtree(node.root / GROUPS)
+    assert node.domains.groups == ()
 
 
 def test_the_group_that_carries_our_session_is_refused_by_name(node: Tree) -> None:

@@ -70,6 +70,31 @@ def test_a_port_stays_with_its_driver_for_it_does_no_dma() -> None:
     assert one(node(PORT, HCA)).word == "12/identity/0000:18:00.0=,0000:19:00.0=mlx5_core"
 
 
+EMPTY = Group("13", DMA_FQ, True, ())
+
+
+@pytest.mark.parametrize("addresses", [(), ("0000:77:00.0",)])
+def test_groups_that_list_no_device_are_not_known_which_is_not_nothing(
+    addresses: tuple[str, ...],
+) -> None:
+    domains = replace(node(GPU), groups=(EMPTY, Group("12", DMA_FQ, True, (GPU,))))
+    with pytest.raises(NoEvidence, match="1 of 2 groups list no device") as found:
+        switches(domains, IDENTITY, addresses, ssh=True)
+    assert found.value.exit_code is ExitCode.UNKNOWN
+    assert switches(replace(domains, groups=()), IDENTITY, ssh=True) == ()  # no IOMMU
+
+
+def test_what_was_changed_may_be_in_a_group_that_lists_no_device() -> None:
+    changed = replace(node(), groups=(EMPTY,), before={"0000:19:00.0": "DMA-FQ"})
+    with pytest.raises(NoEvidence, match="1 of 1 groups list no device"):
+        back(changed, ssh=True)
+    assert back(replace(changed, before={}), ssh=True) == ()
+
+
+def test_an_hca_that_is_listed_waits_for_no_other_group() -> None:
+    assert one(replace(node(), groups=(*node().groups, EMPTY))).ready
+
+
 def test_what_has_its_domain_already_is_left_alone() -> None:
     switch = one(node(domain=IDENTITY))
     assert switch.same

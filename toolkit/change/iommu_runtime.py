@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from toolkit.change.reload_obstacles import Kind, Obstacle, uses
-from toolkit.errors import ExitCode, Unsupported
+from toolkit.errors import ExitCode, NoEvidence, Unsupported
 from toolkit.facts.domains import Carried, Domains, Group, GroupDevice
 from toolkit.facts.holding import Mount, Way
 from toolkit.facts.iommu import Domain
@@ -92,19 +92,38 @@ def switches(
 
     :param ssh: the node was reached by SSH, so it must know of a session of ours.
     :raises Unsupported: a device that was named is in no group.
+    :raises NoEvidence: the node lists no devices of a group, and what is meant may be there.
     """
     chosen = [each for each in domains.groups if _chosen(each, addresses)]
     there = {device.address for group in chosen for device in group.devices}
-    if lost := sorted(set(addresses) - there):
+    lost = sorted(set(addresses) - there)
+    if lost or not chosen:
+        _must_list(domains)
+    if lost:
         raise Unsupported(
             f"{lost[0]} is in no IOMMU group", hint="ls /sys/kernel/iommu_groups/*/devices"
         )
     return tuple(_switch(domains, group, to, ssh=ssh) for group in chosen)
 
 
+def _must_list(domains: Domains) -> None:
+    silent = [each.number for each in domains.groups if not each.devices]
+    if silent:
+        raise NoEvidence(
+            f"/sys/kernel/iommu_groups: {len(silent)} of {len(domains.groups)} groups list no "
+            "device, so nobody can tell which is an HCA's",
+            hint="nothing was changed; see: ls /sys/kernel/iommu_groups/*/devices",
+        )
+
+
 def back(domains: Domains, *, ssh: bool) -> tuple[Switch, ...]:
-    """What takes back all that was changed in this boot."""
+    """What takes back all that was changed in this boot.
+
+    :raises NoEvidence: the node lists no devices of a group, and what was changed may be there.
+    """
     known = {each.value: each for each in WANTED}
+    if set(domains.before) - {each.address for g in domains.groups for each in g.devices}:
+        _must_list(domains)
     told = [
         (group, known[domains.before[device.address]])
         for group in domains.groups

@@ -42,7 +42,7 @@ class Group:
     number: str
     domain: Domain
     writable: bool  # the kernel takes another type
-    devices: tuple[GroupDevice, ...]
+    devices: tuple[GroupDevice, ...]  # () where the node lists none: then they are not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def parse_domains(evidence: Evidence) -> Domains:
 
 
 def parse_groups(text: str) -> tuple[Group, ...]:
-    """Read "GROUP TYPE WRITABLE ADDRESS CLASS VENDOR DRIVER VFS" lines.
+    """Read "GROUP TYPE WRITABLE ADDRESS CLASS VENDOR DRIVER VFS" lines; ADDRESS "-" for none.
 
     :raises Unparsable: at a line of another shape, or a type that the kernel does not document.
     """
@@ -98,7 +98,7 @@ def parse_groups(text: str) -> tuple[Group, ...]:
             known = found.get(group) or Group(group, Domain(kind), writable == "yes", ())
         except (TypeError, ValueError) as why:
             raise Unparsable("/sys/kernel/iommu_groups", line, number) from why
-        devices = (*known.devices, device)
+        devices = (*known.devices, device) if device.address != "-" else known.devices
         found[group] = Group(group, known.domain, known.writable, devices)
     return tuple(found.values())
 

@@ -14,7 +14,8 @@
 # /run/gdr-toolkit/domains remembers ADDRESS TYPE: what the group of that device was before
 # anything was changed. The kernel forgets its domains at the next boot, and /run this file.
 
-groups() { # GROUP TYPE WRITABLE ADDRESS CLASS VENDOR DRIVER VFS, a line a device; "-" for none
+groups() { # GROUP TYPE WRITABLE ADDRESS CLASS VENDOR DRIVER VFS, a line a device; "-" for none,
+    # ADDRESS too where a group lists none: the kernel keeps no such group, so it was not read.
     # Two ls for all of them: an emulated node takes long to begin a process.
     writable=no links=$(cd "$root/sys/kernel/iommu_groups" 2>/dev/null && ls -ld -- */devices/*/driver 2>/dev/null)
     # Kernels before 5.11 show the type, and take none: of every group.
@@ -23,7 +24,10 @@ groups() { # GROUP TYPE WRITABLE ADDRESS CLASS VENDOR DRIVER VFS, a line a devic
         type=''
         { read -r type <"$group/type"; } 2>/dev/null
         for device in "$group"/devices/*; do
-            [ -e "$device" ] || continue
+            if [ ! -e "$device" ]; then
+                [ ! -d "$group" ] || echo "${group##*/} ${type:--} $writable - - - - 0"
+                continue
+            fi
             class='' vendor='' vfs='' address=${device##*/}
             { read -r class <"$device/class" && read -r vendor <"$device/vendor"; } 2>/dev/null
             { read -r vfs <"$device/sriov_numvfs"; } 2>/dev/null

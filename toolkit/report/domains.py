@@ -25,7 +25,7 @@ def domain_lines(outcomes: Sequence[Outcome[Switching]], paint: Painter) -> list
 
 def _node(told: Switching, paint: Painter) -> Iterator[str]:
     if not told.switches:
-        yield "  nothing to change: no group of an HCA, or none that was changed before"
+        yield "  nothing to change: no IOMMU group of an HCA, or none that was changed before"
     for switch in told.switches:
         yield from _group(switch, told, paint)
     for step in told.steps:
