@@ -96,6 +96,15 @@ class BiosRow(Row):
         patterns = (*self.names, *self.display, *self.unless, self.menu, self.not_menu)
         for pattern in patterns:
             _refuse_pattern(f"bios: {self.id}", pattern)
+        for pattern in self.names if self.scope else ():
+            groups = re.compile(pattern).groups
+            try:
+                self.scope.format(*[""] * groups)
+            except (IndexError, KeyError, ValueError) as why:
+                raise ValueError(
+                    f"bios: {self.id}: scope {self.scope!r} does not fit the {groups} groups of"
+                    f" {pattern!r}"
+                ) from why
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,8 @@ def _exposed(setting: Setting, attribute: Attribute, row: BiosRow) -> Exposed:
 
 
 def _scope(row: BiosRow, bare: str) -> str:
-    found = _full(row.names, bare) if row.scope else None
-    if found is None:
-        return ""
-    return row.scope.format(*(each for each in found.groups() if each))
+    for pattern in row.names if row.scope else ():
+        found = _full((pattern,), bare)
+        if found is not None:
+            return row.scope.format(*found.groups(""))
+    return ""
