@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.bmc.persona import Persona
+from tests.bmc.personas.ami import dgx, gigabyte
 from tests.bmc.personas.dell import dell
+from tests.bmc.personas.grace import grace
 from tests.bmc.personas.hpe import hpe
+from tests.bmc.personas.lenovo import lenovo
+from tests.bmc.personas.supermicro import supermicro
 
-PERSONAS: dict[str, Callable[[], Persona]] = {"dell": dell, "hpe": hpe}
+PERSONAS: dict[str, Callable[[], Persona]] = {
+    each.__name__: each for each in (dell, hpe, lenovo, supermicro, dgx, gigabyte, grace)
+}
