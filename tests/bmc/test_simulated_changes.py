@@ -9,18 +9,9 @@ import pytest
 
 from tests.bmc.conftest import Simulate
 from tests.bmc.persona import Etag
+from tests.bmc.personas import CHANGES
 from tests.bmc.plain import Plain, plain, said
 from tests.bmc.simulator import Simulator
-
-CHANGES: dict[str, dict[str, Any]] = {
-    "dell": {"SriovGlobalEnable": "Enabled"},
-    "hpe": {"AccessControlService": "Disabled"},
-    "lenovo": {"Processors_P2PRequestRedirect": False},
-    "supermicro": {"Re_SizeBARSupport_00D1": "Enabled"},
-    "dgx": {"PcieRelaxedOrdering": "No"},
-    "gigabyte": {"PCIS009": "PCIS009Enabled"},
-    "grace": {"Socket0Pcie0AdvertiseACS": False},
-}
 
 
 def changed(client: Plain, attributes: Any) -> int:
