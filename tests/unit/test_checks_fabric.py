@@ -33,12 +33,12 @@ def ethernet(*ports: tuple[str, str]) -> dict[str, Override]:
 
 
 ROWS = [
-    Row("soft-roce-alone", "rdma.devices", FAIL, "devices of software", {"infiniband": SOFT}),
+    Row("soft-roce-alone", "rdma.devices", FAIL, "device of software", {"infiniband": SOFT}),
     Row(
         "soft-roce-where-the-driver-refused",
         "rdma.devices",
         FAIL,
-        "no RDMA device for 3 HCAs, only 1 devices of software",
+        "no RDMA device for 3 HCAs, only 1 device of software",
         {"infiniband": SOFT},
     ),
     Row(
@@ -50,7 +50,7 @@ ROWS = [
     ),
     Row("soft-roce-is-no-hca", "rdma.port", FAIL, "but of software", {"infiniband": SOFT}),
     Row("soft-roce-has-no-rate", "rdma.rate", NA, "no port", {"infiniband": SOFT + SOFT_RATE}),
-    Row("omni-path-alone", "rdma.devices", FAIL, "devices of Omni-Path", {"infiniband": OPA}),
+    Row("omni-path-alone", "rdma.devices", FAIL, "device of Omni-Path", {"infiniband": OPA}),
     Row("both", "rdma.devices", FAIL, "Omni-Path and software", {"infiniband": SOFT + OPA}),
     Row("soft-roce-beside", "rdma.devices", PASS, "4", {"infiniband": INFINIBAND + SOFT}),
     Row("no-ibv-devinfo", "rdma.devices", PASS, "3 devices", {"ibv-devinfo": ABSENT}),
@@ -134,7 +134,7 @@ ROWS = [
         {"infiniband": "200 Gb/sec (2X NDR)".join(INFINIBAND.rsplit("400 Gb/sec (4X NDR)", 2))},
     ),
     Row("not-read", "rdma.rate", UNKNOWN, "permission", {"infiniband": DENIED}),
-    Row("alike", "rdma.firmware", PASS, "28.43.2026, one for each of 1 boards"),
+    Row("alike", "rdma.firmware", PASS, "28.43.2026, on every board"),
     Row("mixed", "rdma.firmware", FAIL, "28.39.1002 and 28.43.2026", {"infiniband": OLD}),
     Row(
         "of-another-board",

@@ -74,7 +74,7 @@ ROWS: list[Row] = [
         {"gds": LOADED, "iommu-groups": groups("identity", "10", "11", "40")}, board=DRIVES),
     Row("no-iommu", "gds.iommu", PASS, "no IOMMU",
         {"gds": LOADED, "iommu-groups": "", "iommu-units": ""}),
-    Row("a-drive-is-translated", "gds.iommu", FAIL, "translated: 1 GPUs and NVMe drives",
+    Row("a-drive-is-translated", "gds.iommu", FAIL, "translated: 1 of the GPUs and NVMe drives",
         {"gds": LOADED,
          "iommu-groups": groups("identity", "10", "11") + groups("DMA-FQ", "40")}, board=DRIVES),
     Row("a-group-without-type", "gds.iommu", UNKNOWN, f"domain type of {DRIVE}",

@@ -32,7 +32,7 @@ def links() -> list[Row]:
     management = Fn("0000:07:00.0", "pci0000:05", (0x14E4, 0x165F), 0x020000, "tg3", now=NARROW)
     return [
         Row("healthy", check, PASS, "7 links at full width"),
-        Row("idle-gpu", check, PASS, "1 GPUs at a lower", board=BOARD.but(GPUS[0], now=ASLEEP)),
+        Row("idle-gpu", check, PASS, "1 GPU at a lower", board=BOARD.but(GPUS[0], now=ASLEEP)),
         Row("narrow-gpu", check, FAIL, "1 links", board=BOARD.but(GPUS[0], now=NARROW)),
         Row("slow-hca", check, FAIL, "1 links", board=BOARD.but(HCAS[0], now=ASLEEP)),
         Row(
@@ -87,7 +87,7 @@ def errors() -> list[Row]:
         Row("nonfatal-on-a-port", check, FAIL, "errors on 1", aer(f"{PORTS[0]}/{nonfatal} 2")),
         Row("a-few-corrected", check, PASS, "none of note", aer(f"{GPUS[0]}/{corrected} 999")),
         Row("many-corrected", check, FAIL, "errors on 1", aer(f"{GPUS[0]}/{corrected} 1000")),
-        Row("just-booted", check, PASS, "in 1 hours", aer(f"{GPUS[0]}/{corrected} 99", uptime=60)),
+        Row("just-booted", check, PASS, "in 1 hour", aer(f"{GPUS[0]}/{corrected} 99", uptime=60)),
         Row("of-something-else", check, PASS, "none", aer(f"0000:70:00.0/{fatal} 1")),
         Row("no-counters", check, NA, "no function has AER", {"aer": ABSENT}),
         Row("not-read", check, UNKNOWN, "permission", {"aer": DENIED}),

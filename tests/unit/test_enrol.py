@@ -274,6 +274,6 @@ def test_the_operator_is_told_what_to_do_at_the_console(made: Made) -> None:
     text = "\n".join(enrol_lines(requested(fleet), Painter(coloured=False)))
     assert re.search(r"^gpu01  waits for the console  Secure Boot: on  requested now", text, re.M)
     assert re.search(r"^gpu02  enrolled ", text, re.M)
-    assert "1 nodes wait" in text
+    assert "1 node waits" in text
     assert "Enroll MOK > Continue > Yes > the password > Reboot" in text
     assert PASSWORD not in text

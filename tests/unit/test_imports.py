@@ -25,7 +25,7 @@ FOUNDATION = frozenset(
         "progress",
         "spots",
     }
-    | {"toml_rows", "toolkit", "want", "where"}
+    | {"toml_rows", "toolkit", "want", "where", "words"}
 )
 BELOW_CHANGE = FOUNDATION | {"facts", "checks"}
 

@@ -20,6 +20,7 @@ from toolkit.facts.platform import Platform, is_cx_nic
 from toolkit.facts.topology import Pair, path_pairs
 from toolkit.facts.virt import guest_of
 from toolkit.want import Role, Want
+from toolkit.words import counted
 
 # Virtual functions of Mellanox, by which a guest knows them; it sees no physfn.
 _VIRTUAL = frozenset({0x1014, 0x1016, 0x1018, 0x101A, 0x101C, 0x101E, 0xA2D3})
@@ -74,7 +75,7 @@ def nic(node: Node, want: Want) -> Finding:
                 hint=_FIRMWARE.format(lacking[0], 1),
                 details=tuple(lacking),
             )
-        return passed(f"offered by {len(told)} HCAs near GPUs")
+        return passed(f"offered by {counted(len(told), 'HCA')} near GPUs")
     strict = node.platform in {Platform.INLINE, Platform.COHERENT}
     return _bare_metal(told, strict=strict)
 
@@ -91,7 +92,7 @@ def _bare_metal(told: dict[str, Ats | None], *, strict: bool) -> Finding:
             details=tuple(wrong),
         )
     return passed(
-        f"off on {len(told)} HCAs near GPUs",
+        f"off on {counted(len(told), 'HCA')} near GPUs",
         details=tuple(f"{address}: offered, not enabled" for address in offering),
     )
 

@@ -7,6 +7,7 @@ from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.express import Resizable
 from toolkit.facts.node import Node
 from toolkit.want import Want
+from toolkit.words import counted
 
 MIB, GIB = 1 << 20, 1 << 30
 ROOM = "Above 4G decoding and Resizable BAR on in the BIOS, and enough 64-bit MMIO space"
@@ -72,7 +73,7 @@ def _by_capability(node: Node, sizes: dict[str, int]) -> Finding:
                 expected="BAR1 at its largest size, which covers the GPU's memory",
                 hint=ROOM,
             )
-    return passed(f"at the largest size that {len(sizes)} GPUs offer")
+    return passed(f"at the largest size that {counted(len(sizes), 'GPU', 'offers', 'offer')}")
 
 
 def _largest(regions: tuple[Resizable, ...]) -> int:

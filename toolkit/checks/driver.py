@@ -18,6 +18,7 @@ from toolkit.facts.gpu import Flavor, option_values
 from toolkit.facts.node import Node
 from toolkit.facts.versions import Version
 from toolkit.want import PeerPath, Want
+from toolkit.words import counted
 
 NOT_LOADED = "no NVIDIA driver is loaded"
 
@@ -39,10 +40,12 @@ def present(node: Node, want: Want) -> Finding:
     if not node.drivers_told:
         return unknown("what drives the GPUs was not printed", hint="lspci -k")
     if all(gpu.driver == "vfio-pci" for gpu in gpus):
-        return not_applicable(f"all {len(gpus)} GPUs are passed through to guests (vfio-pci)")
+        return not_applicable(
+            f"{counted(len(gpus), 'GPU', 'is', 'are')} passed through to guests (vfio-pci)"
+        )
     wrong = [gpu for gpu in gpus if gpu.driver not in {"nvidia", "vfio-pci"}]
     if not wrong:
-        return passed(f"{len(gpus)} GPUs")
+        return passed(f"{counted(len(gpus), 'GPU')}")
     drivers = sorted({gpu.driver or "no driver" for gpu in wrong})
     return failed(
         f"{len(wrong)} of {len(gpus)} GPUs: {', '.join(drivers)}",

@@ -16,6 +16,7 @@ from toolkit.facts.node import Node
 from toolkit.facts.pci import PciFunction
 from toolkit.facts.topology import COHERENT_PORTS, Distance
 from toolkit.want import Role, Want
+from toolkit.words import counted
 
 OWN = frozenset({Role.BARE_METAL, Role.VM_HOST})  # a guest sees registers of its hypervisor
 NO_HCA = "no HCA; see rdma.devices"
@@ -61,7 +62,7 @@ def mps(node: Node, want: Want) -> Finding:
         )
     if not node.pci.whole:
         return unknown(f"{shown} bytes in this excerpt; a path has two ends", hint="lspci -vvv")
-    return passed(f"{shown} bytes on {len(sizes)} functions")
+    return passed(f"{shown} bytes on {counted(len(sizes), 'function')}")
 
 
 def _path_functions(node: Node) -> list[PciFunction]:
@@ -124,7 +125,7 @@ def mrrs(node: Node, want: Want) -> Finding:
         if size < TUNED_REQUEST
     ]
     shown = ", ".join(f"{size}" for size in sorted(set(told.values())))
-    return passed(f"{shown} bytes on {len(told)} HCAs", details=tuple(untuned))
+    return passed(f"{shown} bytes on {counted(len(told), 'HCA')}", details=tuple(untuned))
 
 
 @check(
@@ -155,8 +156,10 @@ def relaxed_ordering(node: Node, want: Want) -> Finding:
             details=tuple(off),
         )
     if off:
-        return passed(f"off on {len(off)} HCAs, which this CPU does not mind", details=tuple(off))
-    return passed(f"on for {len(told)} HCAs")
+        return passed(
+            f"off on {counted(len(off), 'HCA')}, which this CPU does not mind", details=tuple(off)
+        )
+    return passed(f"on for {counted(len(told), 'HCA')}")
 
 
 def _gains(node: Node) -> bool:
@@ -195,4 +198,7 @@ def tags(node: Node, want: Want) -> Finding:
         )
     able = [each for each in told.values() if each.tags_10bit_requester]
     longer = f"10-bit tags: on for {sum(bool(e.tags_10bit) for e in able)} of {len(able)} that can"
-    return passed(f"8-bit tags or as many as {len(told)} functions have", details=(longer,))
+    return passed(
+        f"8-bit tags or as many as {counted(len(told), 'function', 'has', 'have')}",
+        details=(longer,),
+    )

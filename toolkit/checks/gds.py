@@ -136,7 +136,7 @@ def _domains(node: Node) -> Finding:
     translated = [f"{address}: {kind}" for address, kind in domains.items() if kind.translated]
     if translated:
         return failed(
-            f"translated: {len(translated)} GPUs and NVMe drives",
+            f"translated: {len(translated)} of the GPUs and NVMe drives",
             expected="identity, or no IOMMU",
             details=tuple(translated),
         )

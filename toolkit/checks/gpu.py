@@ -17,6 +17,7 @@ from toolkit.checks.driver import NOT_LOADED
 from toolkit.facts.node import Node
 from toolkit.gpus import BEFORE_TURING
 from toolkit.want import PeerPath, Want
+from toolkit.words import counted
 
 # TITAN stands with GeForce: GPUDirect RDMA is for data-centre and professional products.
 _CONSUMER = re.compile(r"\b(GeForce|TITAN)\b", re.IGNORECASE)
@@ -48,7 +49,7 @@ def gpu_class(node: Node, want: Want) -> Finding:
         )
     doubtful = [a for a, c in chips.items() if c is None or not c.datacentre]
     if not doubtful:
-        return passed(f"{len(chips)} GPUs: {', '.join(kinds)}")
+        return passed(f"{counted(len(chips), 'GPU')}: {', '.join(kinds)}")
     return _by_name(node, doubtful)
 
 
@@ -67,7 +68,9 @@ def _by_name(node: Node, doubtful: list[str]) -> Finding:
         )
     if unnamed := [address for address in doubtful if not names.get(address)]:
         return unknown(f"nvidia-smi does not tell the name of {unnamed[0]}", hint="nvidia-smi -L")
-    return passed(f"{count} GPUs: {', '.join(sorted({names[each] for each in doubtful}))}")
+    return passed(
+        f"{counted(count, 'GPU')}: {', '.join(sorted({names[each] for each in doubtful}))}"
+    )
 
 
 @check(
@@ -98,7 +101,7 @@ def persistence(node: Node, want: Want) -> Finding:
         )
     if untold := [row.address for row in rows if row.persistence != "Enabled"]:
         return unknown(f"nvidia-smi does not tell the persistence mode of {untold[0]}")
-    return passed(f"on for {len(rows)} GPUs")
+    return passed(f"on for {counted(len(rows), 'GPU')}")
 
 
 @check(
@@ -135,4 +138,4 @@ def mig_vgpu(node: Node, want: Want) -> Finding:
         )
     if not any(each.mig or each.virtualization for each in gpus):
         return not_applicable("the GPUs have no MIG, and the driver tells of no virtualization")
-    return passed(f"{len(gpus)} GPUs are whole")
+    return passed(f"{counted(len(gpus), 'GPU', 'is', 'are')} whole")

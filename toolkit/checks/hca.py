@@ -114,7 +114,8 @@ def firmware(node: Node, want: Want) -> Finding:
             ),
         )
     versions = sorted(version for each in boards.values() for version in each)
-    return passed(f"{', '.join(versions)}, one for each of {len(boards)} boards")
+    which = f"one for each of {len(boards)} boards" if len(boards) > 1 else "on every board"
+    return passed(f"{', '.join(versions)}, {which}")
 
 
 @check(

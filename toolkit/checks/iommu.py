@@ -29,6 +29,7 @@ from toolkit.facts.iommu import Domain
 from toolkit.facts.node import Node
 from toolkit.facts.platform import Platform
 from toolkit.want import Iommu, PeerPath, Role, Want
+from toolkit.words import counted
 
 HOSTS = frozenset({Role.BARE_METAL, Role.VM_HOST})
 FIX = (
@@ -118,7 +119,7 @@ def passthrough(node: Node, want: Want) -> Finding:
         return not_applicable(f"on {node.platform} translation is normal: see acs.mask")
     gpus = node.pci.gpus
     if gpus and all(each.driver == PASSED_THROUGH for each in gpus):
-        return not_applicable(f"all {len(gpus)} GPUs are given to guests")
+        return not_applicable(f"{counted(len(gpus), 'GPU', 'is', 'are')} given to guests")
     return _by_groups(node, want)
 
 
@@ -145,7 +146,9 @@ def _by_groups(node: Node, want: Want) -> Finding:
     identity = [each for each in domains.values() if each is Domain.IDENTITY]
     gpus = [each for each in node.pci.gpus if each.group in groups]
     return passed(
-        f"identity on {len(identity)} HCAs" if identity else "no HCA is in an IOMMU group",
+        f"identity on {counted(len(identity), 'HCA')}"
+        if identity
+        else "no HCA is in an IOMMU group",
         details=tuple(
             f"{each.address}: the GPU itself is translated, which does not matter here"
             for each in gpus

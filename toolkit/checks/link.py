@@ -14,6 +14,7 @@ from toolkit.facts.node import Node
 from toolkit.facts.pci import PciFunction, PciTree
 from toolkit.facts.topology import Hop, links
 from toolkit.want import Role, Want
+from toolkit.words import counted
 
 HOUR = 3600
 NOISY = 100  # correctable errors an hour that wear and dust do not explain
@@ -51,7 +52,7 @@ def link(node: Node, want: Want) -> Finding:
     if alone:
         return unknown(f"{alone[0]}: {told[alone[0]][1]}; what the slot can is not told")
     slow = [gpu for gpu in tree.gpus if gpu.now.speed < gpu.best.speed]
-    idle = f"; {len(slow)} GPUs at a lower speed, as idle ones are" if slow else ""
+    idle = f"; {counted(len(slow), 'GPU')} at a lower speed, as idle ones are" if slow else ""
     return passed(f"{len({hop.lower.address for hop in hops})} links at full width{idle}")
 
 
@@ -95,7 +96,7 @@ def _by_log(lines: tuple[str, ...]) -> Finding:
     limited = {address: match for address, match in found.items() if match[3]}
     if limited:
         return failed(
-            f"{len(limited)} HCAs get less than they can",
+            f"{counted(len(limited), 'HCA', 'gets less than it', 'get less than they')} can",
             expected="full width and speed",
             details=tuple(
                 f"{a}: {match[2]}, limited by {match[4]}" for a, match in limited.items()
@@ -139,11 +140,13 @@ def aer(node: Node, want: Want) -> Finding:
     }
     if bad:
         return failed(
-            f"errors on {len(bad)} of {len(watched)} functions in {hours:.0f} hours",
+            f"errors on {len(bad)} of {len(watched)} functions in {counted(round(hours), 'hour')}",
             expected=f"none fatal or non-fatal, corrected ones below {NOISY} an hour",
             details=tuple(f"{address}: {words}" for address, words in bad.items()),
         )
-    return passed(f"none of note on {len(watched)} functions in {hours:.0f} hours")
+    return passed(
+        f"none of note on {counted(len(watched), 'function')} in {counted(round(hours), 'hour')}"
+    )
 
 
 def _errors(totals: Errors, hours: float) -> str:

@@ -10,6 +10,7 @@ from toolkit.facts.node import Node
 from toolkit.facts.pci import NVIDIA
 from toolkit.facts.smi_query import SmiGpu
 from toolkit.want import Role, Want
+from toolkit.words import counted
 
 
 @check(
@@ -93,7 +94,7 @@ def fabric_state(node: Node, want: Want) -> Finding:
             else "journalctl -u nvidia-fabricmanager",
             details=tuple(f"{address}: {why}" for address, why in ill.items()),
         )
-    return passed(f"{len(gpus)} GPUs have joined")
+    return passed(f"{counted(len(gpus), 'GPU', 'has', 'have')} joined")
 
 
 _ILL = {
@@ -142,4 +143,4 @@ def imex(node: Node, want: Want) -> Finding:
             expected="nvidia-imex running, and a channel",
             hint="systemctl enable --now nvidia-imex; options nvidia NVreg_CreateImexChannel0=1",
         )
-    return passed(f"running for {len(joined)} GPUs")
+    return passed(f"running for {counted(len(joined), 'GPU')}")

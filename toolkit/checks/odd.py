@@ -14,6 +14,7 @@ from itertools import groupby
 
 from toolkit.checks.sheets import VERDICT, Sheet
 from toolkit.facts.traits import same_products
+from toolkit.words import counted
 
 ABSENT = "not there"  # the topic was read, and has no such item
 ADDRESSES, DEVICES = "PCI addresses", "PCI device"
@@ -140,7 +141,11 @@ def _host(sheet: Sheet, norm: tuple[tuple[str, str], ...]) -> _Host:
                 )
     if sheet.layout:
         count = sum(old != new for old, new in moved.items())
-        row[ADDRESSES, ""] = f"{count} devices stand elsewhere" if count else "the usual ones"
+        row[ADDRESSES, ""] = (
+            f"{counted(count, 'device', 'stands', 'stand')} elsewhere"
+            if count
+            else "the usual ones"
+        )
     read = {section.name for section in sheet.sections if section.traits is not None}
     read |= {ADDRESSES} if sheet.layout else set()
     return _Host(sheet.host, row, frozenset(read), tuple(dict.fromkeys(unread)))

@@ -9,6 +9,7 @@ from toolkit.facts.node import Node
 from toolkit.facts.rdma import Kind, RdmaDevice
 from toolkit.facts.topology import best_pairs, pair
 from toolkit.want import Want
+from toolkit.words import counted
 
 ETHERNET = 0x0200  # class and subclass of a network function
 # How GPU memory is reached through devices that are no HCAs.
@@ -38,7 +39,7 @@ def devices(node: Node, want: Want) -> Finding:
     if not node.rdma_devices:
         idle = _idle(node)
         return failed(
-            f"no RDMA device; {len(idle)} HCAs on the PCI bus"
+            f"no RDMA device; {counted(len(idle), 'HCA')} on the PCI bus"
             if idle
             else "no RDMA device, no HCA",
             expected="an RDMA device for each HCA" if idle else "an HCA",
@@ -48,10 +49,12 @@ def devices(node: Node, want: Want) -> Finding:
     idle = _idle(node)
     kinds = {each.kind for each in node.rdma_devices}
     if kinds <= _OTHERS.keys():
-        only = f"{len(node.rdma_devices)} devices of {' and '.join(sorted(kinds))}"
+        only = f"{counted(len(node.rdma_devices), 'device')} of {' and '.join(sorted(kinds))}"
         others = (f"{each.name}: {_OTHERS[each.kind]}" for each in node.rdma_devices)
         return failed(
-            f"no RDMA device for {len(idle)} HCAs, only {only}" if idle else f"no HCA: {only}",
+            f"no RDMA device for {counted(len(idle), 'HCA')}, only {only}"
+            if idle
+            else f"no HCA: {only}",
             expected="an RDMA device for each HCA" if idle else "an HCA",
             details=(*idle, *others),
         )
@@ -120,7 +123,7 @@ def _opened(node: Node) -> Finding:
         )
     others = [each for each in node.rdma_devices if each.kind is not Kind.HCA]
     return passed(
-        f"{len(node.rdma_devices)} devices",
+        f"{counted(len(node.rdma_devices), 'device')}",
         details=(
             *(f"{each.name}: {each.kind}, no HCA" for each in others),
             *(f"{each}: for Ethernet alone, far from the GPUs" for each in _idle(node)),
@@ -171,7 +174,7 @@ def port(node: Node, want: Want) -> Finding:
             details=tuple(f"{each.name}: {_states(each)}" for each in down),
         )
     return passed(
-        f"{len(judged) - len(spare)} HCAs up",
+        f"{counted(len(judged) - len(spare), 'HCA')} up",
         details=tuple(f"{e.name}: {_states(e)}, a second port that is not in use" for e in spare),
     )
 

@@ -21,6 +21,7 @@ from toolkit.report.document import Told
 from toolkit.report.plan_text import plan_lines
 from toolkit.report.text import errors
 from toolkit.want import Modules
+from toolkit.words import counted
 
 DIFF = Option("diff", False, "show the lines that change")
 CHECK = Option("check", False, "plan only; exit 7 where something would change")
@@ -152,7 +153,9 @@ def rollback(said: Said) -> ExitCode:
     session = Session.begin("rollback", said)
     with fleet(said) as opened:
         if not opened.demo:
-            consent(f"take back run {said.text('run')!r} on {len(opened.hosts)} nodes?", said)
+            consent(
+                f"take back run {said.text('run')!r} on {counted(len(opened.hosts), 'node')}?", said
+            )
         allowed = said.flag("reboot") or opened.demo
         outcomes = rollback_nodes(
             opened, said.text("run"), allow_reboot=allowed, over_jobs=said.flag("over_jobs")

@@ -11,6 +11,7 @@ from toolkit.facts.iommu import Domain
 from toolkit.flow.domains import Asked, change, look, seen
 from toolkit.report.document import Told
 from toolkit.report.domains import domain_lines
+from toolkit.words import counted
 
 DOMAINS = (
     Option("to", "identity", "identity (passed through), DMA or DMA-FQ (translated)"),
@@ -47,7 +48,8 @@ def iommu(said: Said) -> ExitCode:
             todo = [each.value.switching.ready for each in looked if each.value]
             if not opened.demo and any(todo):
                 nodes = sum(bool(each) for each in todo)
-                consent(f"change IOMMU groups on {nodes} nodes, under drivers that let go?", said)
+                on = counted(nodes, "node")
+                consent(f"change IOMMU groups on {on}, under drivers that let go?", said)
             outcomes = change(opened, looked, asked)
     session.say("\n".join(domain_lines(outcomes, session.paint)).rstrip())
     told = [Outcome(e.host, _told(e.value), e.error) for e in outcomes]

@@ -15,6 +15,7 @@ from toolkit.reach.credentials import read_secret
 from toolkit.reach.enrol import ROOTS_OWN
 from toolkit.report.document import Told
 from toolkit.report.enrol import enrol_lines
+from toolkit.words import counted
 
 ENROL = (
     Option("certificate", "", "the certificate that modules are signed with, PEM or DER"),
@@ -81,7 +82,7 @@ def _request(
         return [_seen(each) for each in looked]
     password, made = _password(said)
     if not fleet.demo:
-        consent(f"ask {len(missing)} nodes to enrol the certificate?", said)
+        consent(f"ask {counted(len(missing), 'node')} to enrol the certificate?", said)
     if made:
         # To the terminal alone: neither the report, nor the run's folder, nor a log has it. And
         # before it is used: a request whose password nobody knows could only be revoked.

@@ -34,6 +34,7 @@ from toolkit.report.runs import (
 )
 from toolkit.report.table import Painter, wants_colour
 from toolkit.report.text import errors
+from toolkit.words import counted
 
 JSON = Option("json", False, "one JSON document on standard output (docs/runs.schema.json)")
 RUN = (Option("run", "", "a run's id, as runs lists it", positional=True),)
@@ -136,7 +137,7 @@ def undo(said: Said) -> ExitCode:
         if lacking := sorted(set(what.node_runs) - {host.name for host in chosen.hosts}):
             raise UsageError(f"no host of that name any more: {', '.join(lacking)}")
         if not opened.demo:
-            consent(f"take back run {run.id} on {len(chosen.hosts)} nodes?", said)
+            consent(f"take back run {run.id} on {counted(len(chosen.hosts), 'node')}?", said)
         allowed = said.flag("reboot") or opened.demo
         reason = said.text("reason")
         over = said.flag("over_jobs")

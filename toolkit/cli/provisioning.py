@@ -34,6 +34,7 @@ from toolkit.report.document import Told
 from toolkit.report.plan_text import plan_lines
 from toolkit.report.table import clean
 from toolkit.report.text import findings, report, summary
+from toolkit.words import counted
 
 
 @verb(HOSTS, REACH, WANT, OUTPUT, (CHECK, DIFF, REBOOT, UNTRIED, OVER_JOBS), ROLLOUT, DELIVERED)
@@ -91,7 +92,7 @@ def _provision(
         extra = f", reboot {reboots} of them" if reboots else ""
         cut = [str(len(batch)) for batch in agreed.terms.batches]
         cuts = f", in batches of {', '.join(cut)}" if len(cut) > 1 else ""
-        consent(f"change {len(todo)} nodes{extra}{cuts}?", said)
+        consent(f"change {counted(len(todo), 'node')}{extra}{cuts}?", said)
     rolled = roll_out(
         fleet,
         planned,
@@ -153,9 +154,11 @@ def _owed(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
     idle = sum(not each.busy for each in owing)
     lines = ["", *map(clean, busy)]
     if busy:
-        lines.append(f"{len(busy)} nodes owe a reboot and have jobs: drain them, or --over-jobs")
+        owe = counted(len(busy), "node", "owes a reboot and has jobs", "owe a reboot and have jobs")
+        lines.append(f"{owe}: drain, or --over-jobs")
     if idle:
-        lines.append(f"{idle} nodes owe a reboot for it: run again with --reboot")
+        owe = counted(idle, "node", "owes", "owe")
+        lines.append(f"{owe} a reboot for it: run again with --reboot")
     return lines
 
 

@@ -11,6 +11,7 @@ from toolkit.errors import ExitCode, Outcome, UsageError, worst
 from toolkit.flow.reload import Asked, look, reload_nodes, seen
 from toolkit.report.document import Told
 from toolkit.report.reload import reload_lines
+from toolkit.words import counted
 
 RELOAD = (
     Option("what", "peermem", "peermem, rdma, driver, or names of modules: a,b"),
@@ -71,8 +72,8 @@ def _consent(todo: list[Reloading], said: Said, *, demo: bool) -> None:
     reboots = sum(each.result is Result.WOULD_REBOOT for each in todo)
     if demo or not reloads + reboots:
         return
-    parts = [f"reload modules on {reloads} nodes"] if reloads else []
-    parts += [f"reboot {reboots} nodes"] if reboots else []
+    parts = [f"reload modules on {counted(reloads, 'node')}"] if reloads else []
+    parts += [f"reboot {counted(reboots, 'node')}"] if reboots else []
     consent(f"{', and '.join(parts)}?", said)
 
 

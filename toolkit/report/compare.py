@@ -13,6 +13,7 @@ from toolkit.errors import ExitCode, ToolkitError
 from toolkit.hosts import fold
 from toolkit.report.document import Json
 from toolkit.report.table import WIDTH, Ink, Painter, clean
+from toolkit.words import counted
 
 SCHEMA = "gdr-toolkit/compare/1"
 _MANY = 4  # items of one topic that are named one by one
@@ -59,7 +60,7 @@ def _unread(names: tuple[str, ...]) -> str:
     checks = [name.removeprefix("check ") for name in names if name.startswith("check ")]
     rest = [name for name in names if not name.startswith("check ")]
     if len(checks) > _MANY:
-        rest.append(f"{len(checks)} checks")
+        rest.append(f"{counted(len(checks), 'check')}")
     elif checks:
         rest.append(f"what is judged by {', '.join(checks)}")
     return ", ".join(rest)

@@ -8,6 +8,7 @@ from toolkit.change.enrolment import AT_THE_CONSOLE, Enrolling, Standing
 from toolkit.errors import Outcome
 from toolkit.report.table import Ink, Painter, clean, columns
 from toolkit.report.text import errors
+from toolkit.words import counted
 
 _INKS = {
     Standing.ENROLLED: Ink.GREEN,
@@ -34,7 +35,8 @@ def enrol_lines(outcomes: Sequence[Outcome[Enrolling]], paint: Painter) -> list[
     if waiting:
         lines += [
             "",
-            f"{len(waiting)} nodes wait: reboot each with its console at hand (BMC, KVM);",
+            f"{counted(len(waiting), 'node', 'waits', 'wait')}: "
+            "reboot each with its console at hand (BMC, KVM);",
         ]
         lines += [f"  {line}" for line in AT_THE_CONSOLE]
         lines += [

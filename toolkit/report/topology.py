@@ -8,6 +8,7 @@ from dataclasses import fields
 from toolkit.report.document import Json
 from toolkit.report.table import WIDTH, Ink, Painter, clean, columns
 from toolkit.report.topology_view import NOT_READ, Place, Root, View, Way
+from toolkit.words import counted
 
 _LEAST = 8  # characters that are left of a name
 SCHEMA = "gdr-toolkit/topology/1"
@@ -16,7 +17,8 @@ _FAR = frozenset({"PHB", "NODE", "SYS", "NODE or SYS", "?"})  # none of these HC
 
 def text(view: View, paint: Painter) -> str:
     """The tree, each GPU with its nearest HCAs, and the distances of all."""
-    head = f"{view.host}  {len(view.gpus)} GPUs, {len(view.hcas)} HCAs, read from: {view.source}"
+    both = f"{counted(len(view.gpus), 'GPU')}, {counted(len(view.hcas), 'HCA')}"
+    head = f"{view.host}  {both}, read from: {view.source}"
     lines = [paint(clean(head), Ink.BOLD)]
     for root in view.roots:
         lines += ["", *_root(root, paint)]

@@ -1,0 +1,13 @@
+"""Words of sentences that count something."""
+
+from __future__ import annotations
+
+
+def counted(number: int, noun: str, one: str = "", more: str = "") -> str:
+    """A number with its noun, and the verb that goes with it: "1 node owes", "3 nodes owe".
+
+    :param noun: as of one; it takes an s for any other number.
+    :param one: the verb of one, and ``more`` that of others; neither where there is none.
+    """
+    words = (str(number), noun, one) if number == 1 else (str(number), f"{noun}s", more)
+    return " ".join(word for word in words if word)
