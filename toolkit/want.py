@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from toolkit.bios_rows import Setting
 from toolkit.compat import Compat, shipped
 from toolkit.errors import UsageError
 
@@ -79,6 +80,7 @@ class Want:
     consumers: tuple[tuple[str, str], ...] = ()  # ("nccl", "2.27"): what jobs bring along
     modules: Modules = Modules.DKMS
     companions: tuple[str, ...] = ()  # of COMPANIONS: delivered too, where modules are built
+    bios: tuple[tuple[str, str], ...] = ()  # ("smt", "off"): settings that the site wants its way
     signing: SigningPaths | None = None  # None: whatever key DKMS has made for itself
     keep_runs: int = 5  # so many of a node's newest runs keep all that they replaced
     compat: Compat = field(default_factory=shipped, repr=False)
@@ -142,6 +144,8 @@ def _value(key: str, value: Any) -> Any:
         if not isinstance(value, list) or not set(map(str, value)) <= set(COMPANIONS):
             raise ValueError(f"companions must be a list of {', '.join(COMPANIONS)}")
         return tuple(str(each) for each in dict.fromkeys(value))
+    if key == "bios":
+        return _bios(value)
     if key == "consumers":
         if not isinstance(value, dict):
             raise ValueError('consumers must be a table: consumers = { nccl = "2.27" }')
@@ -205,6 +209,18 @@ def _runs(value: Any) -> int:
 
 
 _SHAPED: dict[str, Callable[[Any], Any]] = {"signing": _signing, "keep_runs": _runs}
+
+
+def _bios(value: Any) -> tuple[tuple[str, str], ...]:
+    """The table [bios]: setting and word, "on" and "off" or one of the BIOS's own."""
+    if not isinstance(value, dict):
+        raise ValueError('bios must be a table: bios = { smt = "off" }')
+    for name, word in value.items():
+        if name not in list(Setting):
+            raise ValueError(f"bios: unknown setting {name!r}; settings: {', '.join(Setting)}")
+        if not isinstance(word, str) or not word.strip():
+            raise ValueError(f'bios: {name} must be a word such as "on", not {word!r}')
+    return tuple(sorted(value.items()))
 
 
 def _waiver(number: int, row: Any) -> Waiver:

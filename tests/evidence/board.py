@@ -29,6 +29,10 @@ class Registers:
     tags_8bit: bool = True
     tags_10bit: bool = False
     rebar: tuple[int, int] | None = None  # of BAR 1 or 2: size now and at most
+    aspm: int = 0  # bits of Link Control: L0s, L1
+    target: str = ""  # GT/s that the link shall not exceed; "" for the best
+    completer: bool = True  # it can answer 10-bit tags
+    vfs: int | None = None  # virtual functions that it offers; None without the capability
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +168,8 @@ def space(function: Fn, below: tuple[int, int] = (0, 0)) -> bytes:
         now, most = (size.bit_length() - 21 for size in function.express.rebar)
         sizes = ((2 << most) - (1 << 6)) << 4  # from 64 MiB on
         behind.append((0x0015, struct.pack("<II", sizes, index | 1 << 5 | now << 8)))
+    if function.express.vfs is not None:
+        behind.append((0x0010, struct.pack("<IHHHHH", 0, 0, 0, 0, function.express.vfs, 0)))
     at = 0x100
     struct.pack_into("<I", data, at, 0x0001 | 2 << 16)
     for number, (kind, body) in enumerate(behind):
@@ -187,8 +193,11 @@ def _express(data: bytearray, function: Fn) -> None:
     struct.pack_into("<IH", data, 0x44, _code(has.payload_max) | 1 << 5 | 1 << 15, control)
     for offset, form, link in ((0x4C, "<I", function.best), (0x52, "<H", function.now)):
         struct.pack_into(form, data, offset, _SPEEDS.get(link[0].split()[0], 0) | link[1] << 4)
-    struct.pack_into("<IH", data, 0x64, 3 << 16, has.tags_10bit << 12)
-    struct.pack_into("<I", data, 0x6C, 0x3E)  # speeds 1 to 5
+    able = has.completer << 16 | 1 << 17
+    struct.pack_into("<IH", data, 0x64, able, has.tags_10bit << 12)
+    target = _SPEEDS.get(has.target or function.best[0].split()[0], 0)
+    struct.pack_into("<IH", data, 0x6C, 0x3E, target)  # speeds 1 to 5
+    data[0x50] = has.aspm
 
 
 _SPEEDS = {"2.5": 1, "5": 2, "5.0": 2, "8": 3, "8.0": 3, "16.0": 4, "32.0": 5}

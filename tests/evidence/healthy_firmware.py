@@ -27,7 +27,7 @@ def ivrs(info: int = 0) -> str:
 
 
 def setup(**changes: str) -> str:
-    """The frame "setup"; keywords are the last words of names: smt_control="off"."""
+    """The frame "setup"; keywords are ends of names: smt_control="off", packages="0:0+1"."""
     said = {
         "online": "0-223",
         "smt/control": "on",
@@ -50,7 +50,7 @@ def setup(**changes: str) -> str:
         said[names[key]] = value
     lines = [f"{_CPU}/{name}:{value}" for name, value in said.items() if value]
     lines += [f"module/pcie_aspm/parameters/policy:{policy}"] if policy else []
-    lines += [f"package/node{each}" for each in packages.split()]
+    lines += [f"package/node{each.replace('+', ' ')}" for each in packages.split()]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -29,7 +29,8 @@ FILES = {
     f"{_CPU}/cpu0/topology/physical_package_id": "0",
     f"{_CPU}/cpu2/topology/physical_package_id": "1",
     "sys/devices/system/node/node0/cpulist": "0-1",
-    "sys/devices/system/node/node1/cpulist": "2,3",
+    f"{_CPU}/cpu5/topology/physical_package_id": "2",
+    "sys/devices/system/node/node1/cpulist": "2-3,5",
     "sys/devices/system/node/node2/cpulist": "",  # memory without processors, as on Grace
     "proc/iomem": "00001000-0009ffff : System RAM\n"
     "90000000-9fffffff : PCI Bus 0000:00\n"
@@ -59,7 +60,7 @@ def test_setup_windows_and_tables_are_read(tmp_path: Path, shell: tuple[str, ...
     (tables / "DMAR").write_bytes(dmar())
     node = Node(_probe(tmp_path, shell))
     assert (node.setup.online, node.setup.smt) == (4, "off")
-    assert node.setup.packages == ((0, 0), (1, 1))
+    assert node.setup.packages == ((0, 0), (1, 1), (1, 2))
     assert [each.name for each in node.setup.idle] == ["C1"]
     assert [each.bus for each in node.windows] == ["0000:00"]
     assert node.iommu_table is not None

@@ -59,6 +59,11 @@ def test_waivers_with_reason_and_last_day(tmp_path: Path) -> None:
     )
 
 
+def test_a_site_wants_settings_of_the_firmware_its_way(tmp_path: Path) -> None:
+    wanted = load(tmp_path, 'bios = { smt = "off", c-states = "off" }\n')
+    assert wanted.bios == (("c-states", "off"), ("smt", "off"))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -71,6 +76,9 @@ def test_waivers_with_reason_and_last_day(tmp_path: Path) -> None:
         pytest.param("path = 5", "path must be a string, not 5", id="path-is-a-number"),
         pytest.param("keep_runs = 0", "keep_runs must be a number of at least 1", id="no-runs"),
         pytest.param("keep_runs = true", "keep_runs must be a number", id="runs-a-flag"),
+        pytest.param('bios = "smt"', "bios must be a table", id="bios"),
+        pytest.param('bios = { smtt = "off" }', "bios: unknown setting 'smtt'", id="setting"),
+        pytest.param("bios = { smt = true }", "bios: smt must be a word", id="setting-a-flag"),
         pytest.param('pth = "peermem"', "unknown key 'pth'", id="mistyped-key"),
         pytest.param("path =", "cannot be read", id="no-toml"),
         pytest.param('waivers = "acs"', "waivers must be tables", id="waivers"),

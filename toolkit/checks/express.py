@@ -149,7 +149,7 @@ def relaxed_ordering(node: Node, want: Want) -> Finding:
     if not told:
         return not_applicable(NO_HCA)
     off = [address for address, on in told.items() if not on]
-    if off and _gains(node):
+    if off and gains(node):
         return failed(
             f"off on {len(off)} of {len(told)} HCAs",
             expected="on: this CPU needs it for full write throughput",
@@ -162,7 +162,8 @@ def relaxed_ordering(node: Node, want: Want) -> Finding:
     return passed(f"on for {counted(len(told), 'HCA')}")
 
 
-def _gains(node: Node) -> bool:
+def gains(node: Node) -> bool:
+    """Whether the processor loses much write throughput to strict ordering."""
     ports = node.pci.functions.values()
     grace = any(f.vendor == 0x10DE and f.is_bridge and f.device in COHERENT_PORTS for f in ports)
     return grace or node.cpu.vendor == "AuthenticAMD"

@@ -41,7 +41,7 @@ class Setup:
     energy_bias: int | None  # 0 performance, 6 normal, 15 saves power; Intel's alone
     turbo: bool | None
     aspm_policy: str  # "default": as the firmware set it; "performance": off by the kernel
-    packages: tuple[tuple[int, int], ...]  # NUMA node and its socket
+    packages: tuple[tuple[int, int], ...]  # NUMA node and socket; of a node that spans several each
 
     @property
     def sockets(self) -> int:
@@ -72,9 +72,10 @@ def parse_setup(text: str) -> Setup:
         turbo == "1" if turbo else None,
         policy[1] if policy else "",
         tuple(
-            (int(found[1]), _number(name, value))
+            (int(found[1]), _number(name, socket))
             for name, value in said.items()
             if (found := _PACKAGE.fullmatch(name))
+            for socket in value.split()
         ),
     )
 

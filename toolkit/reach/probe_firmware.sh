@@ -1,7 +1,7 @@
 # shellcheck shell=sh disable=SC2154,SC2317 # probe.sh sets what is used here, and calls it
 # Part of the probe: what the firmware decided, as far as the running system shows it.
 
-setup() { # one grep for all that are files of a line, then where each NUMA node is plugged in
+setup() { # one grep for all that are files of a line, then the sockets of each NUMA node
     from /sys devices/system/cpu/online devices/system/cpu/smt/control \
         devices/system/cpu/cpuidle/current_driver \
         'devices/system/cpu/cpu0/cpuidle/state*/name' \
@@ -13,12 +13,15 @@ setup() { # one grep for all that are files of a line, then where each NUMA node
         devices/system/cpu/cpufreq/boost devices/system/cpu/intel_pstate/no_turbo \
         module/pcie_aspm/parameters/policy
     for list in "$root"/sys/devices/system/node/node*/cpulist; do
-        first='' package=''
-        { read -r first <"$list"; } 2>/dev/null
-        first=${first%%[-,]*}
-        { read -r package <"$root/sys/devices/system/cpu/cpu$first/topology/physical_package_id"; } 2>/dev/null
+        cpus='' packages=''
+        { read -r cpus <"$list"; } 2>/dev/null
+        for cpu in "${cpus%%[-,]*}" "${cpus##*[-,]}"; do # the last one tells of interleaving
+            package=''
+            { read -r package <"$root/sys/devices/system/cpu/cpu$cpu/topology/physical_package_id"; } 2>/dev/null
+            case " $packages " in *" $package "*) ;; *) packages="$packages${packages:+ }$package" ;; esac
+        done
         node=${list%/cpulist}
-        [ -z "$package" ] || echo "package/${node##*/}:$package"
+        [ -z "$packages" ] || echo "package/${node##*/}:$packages"
     done
 }
 
