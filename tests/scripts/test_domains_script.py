@@ -222,6 +222,14 @@ def test_another_run_that_holds_the_node_is_left_alone(node: Tree) -> None:
     assert node.type_of("13") == "DMA-FQ"
 
 
+def test_a_node_without_a_place_for_a_lock_is_left_alone_and_said_so(node: Tree) -> None:
+    put(node.root, "var/lib", "no folder")
+    look, ready = _ready(node)
+    with pytest.raises(ApplyError, match="cannot be written, so nobody can hold the node"):
+        reach.change(node, reach.change_script(look, [e.word for e in ready], wait_s=0))
+    assert node.type_of("13") == "DMA-FQ"
+
+
 def test_a_type_that_the_kernel_refuses_leaves_the_driver_where_it_was(node: Tree) -> None:
     look, ready = _ready(node)
     type_file = node.root / GROUPS / "13/type"

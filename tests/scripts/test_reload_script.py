@@ -12,7 +12,7 @@ import pytest
 from tests.scripts.depending import make, process, put, reloadable
 from tests.scripts.engine import SHELLS
 from tests.scripts.shells import say
-from toolkit.errors import LockedError, TransportError
+from toolkit.errors import ApplyError, LockedError, TransportError
 from toolkit.evidence import Evidence
 from toolkit.facts.holding import parse_holding
 from toolkit.reach import reload as reach
@@ -153,6 +153,13 @@ def test_another_run_keeps_us_out(node: Tree) -> None:
                 reload(node)
         finally:
             other.kill()
+    assert node.calls == []
+
+
+def test_a_node_without_a_place_for_a_lock_is_left_alone_and_said_so(node: Tree) -> None:
+    put(node.root, "var/lib", "no folder")
+    with pytest.raises(ApplyError, match="cannot be written, so nobody can hold the node"):
+        reload(node)
     assert node.calls == []
 
 

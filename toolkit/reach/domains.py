@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from toolkit.errors import ApplyError, LockedError, StaleError, TransportError
+from toolkit.errors import ApplyError, StaleError, TransportError
 from toolkit.evidence import Evidence, State
+from toolkit.reach.locked import must_have_begun
 from toolkit.reach.transport import Transport
 
 _HERE = Path(__file__).parent
@@ -78,17 +79,14 @@ def change(transport: Transport, text: str, *, limit_s: float = 1800) -> Changed
     :raises StaleError: the node is not as it was judged; nothing was touched.
     :raises LockedError: another run holds the node; nothing was touched.
     :raises ApplyError: a step failed; its group has the domain and the drivers that it had,
-        unless a step that puts them back is among the failed ones.
+        unless a step that puts them back is among the failed ones. Or the node has no place
+        for a lock: nothing was touched.
     :raises TransportError: whether it ran to its end cannot be known.
     """
     result = transport.run(text, limit_s=limit_s)
     evidence = Evidence.parse(result.stdout)
     frames, name = evidence.frames, transport.name
-    if "lock" in frames:
-        raise LockedError(
-            f"{name}: {frames['lock'].text.strip() or 'another run holds the node'}",
-            hint="nothing was touched; wait for it, or find out what became of it",
-        )
+    must_have_begun(name, evidence)
     if "expect" in frames:
         raise StaleError(
             f"{name}: who depends on its devices has changed since it was looked at",

@@ -162,6 +162,7 @@ set_domain() { # set_domain GROUP TYPE DEVICES: all or nothing of it, as far as 
 change_domains() { # change_domains SUM GROUP...: 0, 5 where a step failed, 65 where the node changed
     agreed=$1
     shift
+    take uid 'id -u' id -u
     if ! same_domains "$agreed"; then
         frame expect failed:65 'who depends on the devices'
         return 65
@@ -187,24 +188,10 @@ set_domains() {
         if [ "$each" != end ]; then words="$words $each"; fi
     done
     begin_frames
-    number=0 stop=''
-    state=$root/var/lib/gdr-toolkit
-    trap '' HUP PIPE # the controller may vanish: what was begun goes on to its end
-    trap 'stop=1' TERM INT
-    ended=5
-    umask 077
-    if ! { [ -d "$state" ] || { mkdir -p "$state" && chmod 755 "$state"; }; } 2>/dev/null; then
-        frame state failed:1 "$state"
-    else
-        ended=75
-        if take_lock "$wait_for"; then
-            take uid 'id -u' id -u
-            # shellcheck disable=SC2086 # one word a group
-            change_domains "$agreed_on" $words
-            ended=$?
-            if [ "$(readlink "$state/lock")" = "$me" ]; then rm -f "$state/lock"; fi
-        fi
-    fi
+    number=0
+    # shellcheck disable=SC2086 # one word a group
+    under_lock "$wait_for" change_domains "$agreed_on" $words
+    ended=$?
     end_frames
     exit "$ended"
 }

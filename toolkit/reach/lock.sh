@@ -1,4 +1,4 @@
-# shellcheck shell=sh disable=SC2154,SC2317 # apply.sh sets what is used here, and calls it
+# shellcheck shell=sh disable=SC2154,SC2317,SC2034 # what stands beside it sets and reads what is used here
 # The state that runs share, below /var/lib/gdr-toolkit, the lock over it, and the reboot that
 # keeps it: the first part of the engine on the node.
 #
@@ -97,6 +97,23 @@ EOT
         *) printf '|%s\n' "held since $since by process $pid, started by $who" ;;
     esac
     return 1
+}
+
+under_lock() { # under_lock SECONDS COMMAND...: its status; 5 without a place for the lock, 75 without the lock
+    state=$root/var/lib/gdr-toolkit patience=$1 stop=''
+    shift
+    trap '' HUP PIPE # the controller may vanish: what was begun goes on to its end
+    trap 'stop=1' TERM INT
+    umask 077
+    if ! { [ -d "$state" ] || { mkdir -p "$state" && chmod 755 "$state"; }; } 2>/dev/null; then
+        frame state failed:1 "$state"
+        return 5
+    fi
+    take_lock "$patience" || return 75
+    "$@"
+    set -- "$?"
+    if [ "$(readlink "$state/lock")" = "$me" ]; then rm -f "$state/lock"; fi
+    return "$1"
 }
 
 # --- a reboot -------------------------------------------------------------------------

@@ -9,9 +9,10 @@ from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
 
-from toolkit.errors import LockedError, StaleError, TransportError
+from toolkit.errors import StaleError, TransportError
 from toolkit.evidence import Evidence, State
 from toolkit.reach.collect import patience
+from toolkit.reach.locked import must_have_begun
 from toolkit.reach.transport import Sink, Transport, quiet
 
 _HERE = Path(__file__).parent
@@ -88,16 +89,13 @@ def carry_out(
     :param text: of ``script``.
     :raises Changed: something depends on the modules that did not before; nothing was touched.
     :raises LockedError: another run holds the node; nothing was touched.
+    :raises ApplyError: the node has no place for a lock; nothing was touched.
     :raises TransportError: whether it ran to its end cannot be known.
     """
     result = transport.run(text, limit_s=limit_s * patience(), sink=sink)
     evidence = Evidence.parse(result.stdout)
     frames = evidence.frames
-    if "lock" in frames:
-        raise LockedError(
-            f"{transport.name}: {frames['lock'].text.strip() or 'another run holds the node'}",
-            hint="nothing was touched; wait for it, or find out what became of it",
-        )
+    must_have_begun(transport.name, evidence)
     if "expect" in frames:
         raise Changed(transport.name, evidence)
     if not evidence.complete or "modules-after" not in frames:

@@ -81,6 +81,7 @@ give_back() { # give_back ADDRESS: of the system's own services; else by hand; f
 # --- the work -------------------------------------------------------------------------
 
 work() { # work SUM UNLOAD LOAD OURS: 0, 5 where a step failed, 65 where the node has changed
+    take uid 'id -u' id -u
     if ! same "$1" "$2 $3"; then
         frame expect failed:65 'who depends on the modules'
         return 65
@@ -112,23 +113,9 @@ gdr_reload() {
     for last; do :; done
     if [ "$last" != end ] || [ $# != 6 ]; then exit 64; fi
     begin_frames
-    number=0 stop=''
-    state=$root/var/lib/gdr-toolkit
-    trap '' HUP PIPE # the controller may vanish: what was begun goes on to its end
-    trap 'stop=1' TERM INT
-    ended=5
-    umask 077
-    if ! { [ -d "$state" ] || { mkdir -p "$state" && chmod 755 "$state"; }; } 2>/dev/null; then
-        frame state failed:1 "$state"
-    else
-        ended=75
-        if take_lock "$2"; then
-            take uid 'id -u' id -u
-            work "$1" "$3" "$4" "$5"
-            ended=$?
-            if [ "$(readlink "$state/lock")" = "$me" ]; then rm -f "$state/lock"; fi
-        fi
-    fi
+    number=0
+    under_lock "$2" work "$1" "$3" "$4" "$5"
+    ended=$?
     end_frames
     exit "$ended"
 }
