@@ -6,6 +6,7 @@ from copy import copy
 from pathlib import Path
 
 from toolkit import __version__
+from toolkit.cli.bmc import BMC
 from toolkit.cli.looking import judged_code
 from toolkit.cli.options import HOSTS, REACH, WANT, Option, Said
 from toolkit.cli.session import Session, fleet
@@ -28,6 +29,7 @@ Gathered = dict[str, Evidence | ToolkitError]
 @verb(
     HOSTS,
     REACH,
+    BMC,
     WANT,
     (
         Option("out", "evidence", "folder for one NAME.evidence a host"),

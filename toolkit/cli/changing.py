@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from toolkit.checks.judged import Judged
+from toolkit.cli.bmc import BMC
 from toolkit.cli.options import HOSTS, OUTPUT, REACH, SAVED, WANT, Option, Said
 from toolkit.cli.session import Session, access, consent, fleet
 from toolkit.cli.signing import SIGN, signing_of
@@ -177,6 +178,7 @@ def rollback(said: Said) -> ExitCode:
 @verb(
     HOSTS,
     REACH,
+    BMC,
     WANT,
     (
         Option("junit", "", "write JUnit XML to this file as well"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from toolkit.checks.all import ALL, named
 from toolkit.checks.judged import Judged
+from toolkit.cli.bmc import BMC
 from toolkit.cli.forecasting import asked_for, foretell
 from toolkit.cli.options import (
     CONSUMERS,
@@ -40,7 +41,7 @@ def judged_code(outcome: Outcome[Judged]) -> ExitCode:
     return outcome.get().exit_code
 
 
-@verb(HOSTS, REACH, WANT, CONSUMERS, OUTPUT, SAVED, JOB, FORECAST)
+@verb(HOSTS, REACH, BMC, WANT, CONSUMERS, OUTPUT, SAVED, JOB, FORECAST)
 def doctor(said: Said) -> ExitCode:
     """Judge nodes; change nothing.
 
@@ -56,6 +57,7 @@ def doctor(said: Said) -> ExitCode:
       invoke doctor --from topo=topo.txt,dmesg=dmesg.txt
       invoke doctor --hosts gpu[001-002] --nccl-log job.log
       invoke doctor --hosts gpu[001-128] --nccl-version 2.27
+      invoke doctor --hosts gpu[001-128] --bmc-user ops --bmc-password-file pw --bmc-map bmcs
       invoke doctor --hosts gpu[001-128] --next-boot
       invoke doctor --hosts gpu[001-128] --kernel 6.8.0-64-generic
     """

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from toolkit.checks.all import named
 from toolkit.checks.judged import Judged
+from toolkit.cli.bmc import bmc_access
 from toolkit.cli.options import Said
 from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.flow.access import Access, Fleet, open_fleet, state_dir
@@ -120,6 +121,7 @@ def access(said: Said) -> Access:
         max_fail=said.text("max_fail"),
         yes=said.flag("yes"),
         progress=listener(sys.stderr, quiet=said.flag("quiet")),
+        bmc=bmc_access(said),
     )
 
 

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from toolkit.errors import UsageError
+from toolkit.flow.bmc_access import BmcAccess
 from toolkit.hosts import NOTHING, Host, Machines, narrow, refuse_many, select
 from toolkit.progress import Progress, Silent
 from toolkit.reach.credentials import Credentials
@@ -23,6 +25,9 @@ from toolkit.reach.ssh_config import SshConfig
 from toolkit.reach.transport import Transport
 from toolkit.reach.vagrant import read_machines
 from toolkit.spots import VAGRANT
+
+if TYPE_CHECKING:  # what speaks Redfish is imported where a BMC is given
+    from toolkit.flow.bmc import Bmcs
 
 TRANSPORTS = ("paramiko", "openssh", "local")
 
@@ -46,6 +51,7 @@ class Access:
     max_fail: str = ""
     yes: bool = False
     progress: Progress = field(default_factory=Silent)
+    bmc: BmcAccess | None = None  # None: no BMC is asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,7 @@ class Fleet:
     connect: Callable[[Host], Transport]
     access: Access
     demo: bool = False  # simulated nodes: a reboot harms nobody
+    bmcs: Bmcs | None = None  # None: no BMC is asked
 
 
 def state_dir() -> Path:
@@ -109,11 +116,22 @@ def open_fleet(access: Access) -> Iterator[Fleet]:
             nodes = stack.enter_context(demo.start(access.hosts, state_dir() / "demo"))
             hosts = narrow(nodes.hosts, NOTHING, exclude=access.exclude, limit=access.limit)
             refuse_many(hosts, yes=access.yes)
-            yield Fleet(hosts, _connector(access, SshConfig(())), access, demo=True)
+            connect = _connector(access, SshConfig(()))
+            yield Fleet(hosts, connect, access, demo=True, bmcs=_bmcs(access, hosts, stack))
             return
         hosts = resolve(access, _vagrant(access, stack))
         file = Path(access.ssh_config) if access.ssh_config else None
-        yield Fleet(hosts, _connector(access, SshConfig.load(file)), access)
+        connect = _connector(access, SshConfig.load(file))
+        yield Fleet(hosts, connect, access, bmcs=_bmcs(access, hosts, stack))
+
+
+def _bmcs(access: Access, hosts: tuple[Host, ...], stack: ExitStack) -> Bmcs | None:
+    """The BMCs of the hosts, whose sessions end with ``stack``."""
+    if access.bmc is None:
+        return None
+    from toolkit.flow.bmc import open_bmcs  # noqa: PLC0415 only they pay for it
+
+    return stack.enter_context(open_bmcs(access.bmc, hosts))
 
 
 def _vagrant(access: Access, stack: ExitStack) -> Callable[[], Machines]:

@@ -10,9 +10,9 @@ from toolkit.evidence import Evidence
 from toolkit.facts.scrub import Scrubber, scrub
 from toolkit.flow.access import Fleet
 from toolkit.flow.each import on_each
+from toolkit.flow.reading import read_node
 from toolkit.flow.runs import safe_name
 from toolkit.hosts import Host
-from toolkit.reach.collect import collect
 from toolkit.reach.transport import Transport
 
 
@@ -34,14 +34,16 @@ def capture(fleet: Fleet, out: Path, *, scrubbed: bool) -> list[Outcome[Captured
         return _scrubbed(fleet, out)
 
     def work(host: Host, transport: Transport) -> Captured:
-        return _write(out / f"{safe_name(host.name)}.evidence", collect(transport))
+        return _write(out / f"{safe_name(host.name)}.evidence", read_node(fleet, host, transport))
 
     return on_each(fleet, "capturing", work)
 
 
 def _scrubbed(fleet: Fleet, out: Path) -> list[Outcome[Captured]]:
     """One node after the other, so that a name has the same stand-in on all, run for run."""
-    gathered = on_each(fleet, "capturing", lambda _, transport: collect(transport))
+    gathered = on_each(
+        fleet, "capturing", lambda host, transport: read_node(fleet, host, transport)
+    )
     scrubber = Scrubber(host.name for host in fleet.hosts)
     outcomes: list[Outcome[Captured]] = []
     for number, each in enumerate(gathered, start=1):

@@ -10,9 +10,9 @@ from toolkit.errors import Outcome
 from toolkit.evidence import Evidence
 from toolkit.flow.access import Fleet
 from toolkit.flow.each import on_each, on_saved
+from toolkit.flow.reading import read_node
 from toolkit.flow.runs import RunFolder
 from toolkit.hosts import Host
-from toolkit.reach.collect import collect
 from toolkit.reach.transport import Transport
 from toolkit.want import Want
 
@@ -22,7 +22,7 @@ def sheets_of(fleet: Fleet, want: Want, folder: RunFolder) -> list[Outcome[Sheet
     sheets, turn = Sheets(want), threading.Lock()
 
     def work(host: Host, transport: Transport) -> Sheet:
-        evidence = collect(transport)
+        evidence = read_node(fleet, host, transport)
         folder.keep_evidence(host.name, evidence)
         with turn:
             return sheets.make(host.name, evidence)

@@ -14,9 +14,9 @@ from toolkit.evidence import Evidence, Frame
 from toolkit.facts.node import Node
 from toolkit.flow.access import Fleet
 from toolkit.flow.each import on_each, on_saved
+from toolkit.flow.reading import read_node
 from toolkit.flow.runs import RunFolder
 from toolkit.hosts import Host
-from toolkit.reach.collect import collect
 from toolkit.reach.transport import Transport
 from toolkit.want import Want
 
@@ -37,7 +37,7 @@ def examine(
     """
 
     def work(host: Host, transport: Transport) -> Judged:
-        evidence = collect(transport)
+        evidence = read_node(fleet, host, transport)
         folder.keep_evidence(host.name, evidence)
         return judge_node(host.name, evidence.plus(also), want, today)
 
@@ -46,7 +46,7 @@ def examine(
 
 def gather(fleet: Fleet) -> dict[str, Evidence | ToolkitError]:
     """Ask every node once; its evidence, or why there is none, by host name."""
-    outcomes = on_each(fleet, "reading", lambda _, transport: collect(transport))
+    outcomes = on_each(fleet, "reading", lambda host, transport: read_node(fleet, host, transport))
     return {each.host: each.error or each.get() for each in outcomes}
 
 
@@ -89,7 +89,7 @@ def foresee(
     """
 
     def work(host: Host, transport: Transport) -> Foreseen:
-        evidence = collect(transport)
+        evidence = read_node(fleet, host, transport)
         folder.keep_evidence(host.name, evidence)
         return _foreseen(host.name, evidence, want, today, release)
 

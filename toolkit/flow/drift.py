@@ -14,10 +14,10 @@ from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
 from toolkit.flow.access import Fleet
 from toolkit.flow.each import on_each, on_saved
+from toolkit.flow.reading import read_node
 from toolkit.flow.runs import RunFolder
 from toolkit.flow.shelf import Shelf, at_hand
 from toolkit.hosts import Host
-from toolkit.reach.collect import collect
 from toolkit.reach.transport import Transport
 from toolkit.want import Want
 
@@ -45,7 +45,7 @@ def drift_all(
     """Ask every node once, and lay it beside what it should be."""
 
     def work(host: Host, transport: Transport) -> Drift:
-        evidence = collect(transport)
+        evidence = read_node(fleet, host, transport)
         folder.keep_evidence(host.name, evidence)
         return drift_node(host.name, evidence, want, today, shelf)
 

@@ -17,10 +17,10 @@ from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
 from toolkit.flow.access import Fleet
 from toolkit.flow.each import on_each, on_saved
+from toolkit.flow.reading import read_node
 from toolkit.flow.runs import RunFolder, safe_name
 from toolkit.flow.shelf import Shelf, at_hand
 from toolkit.hosts import Host
-from toolkit.reach.collect import collect
 from toolkit.reach.deliver import engine
 from toolkit.reach.transport import Transport
 from toolkit.want import Want
@@ -91,7 +91,7 @@ def plan_all(
     """Ask every node once, judge it and plan."""
 
     def work(host: Host, transport: Transport) -> Planned:
-        evidence = collect(transport)
+        evidence = read_node(fleet, host, transport)
         folder.keep_evidence(host.name, evidence)
         return plan_node(host.name, evidence, want, today, shelf, untried=untried)
 

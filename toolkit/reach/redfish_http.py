@@ -7,6 +7,7 @@ it says; a request that may have changed something is never sent twice by itself
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import ssl
@@ -154,14 +155,14 @@ class Http(requests.Session):
 
     def _content(self, answer: requests.Response) -> bytes:
         data = bytearray()
-        for chunk in answer.iter_content(65536):
-            data += chunk
-            if len(data) > _MOST:
-                answer.close()
-                raise BmcError(
-                    f"{self.name}: answers more than {_MOST >> 20} MiB to one question",
-                    hint="that is no answer of Redfish; look whether it is the BMC's address",
-                )
+        with contextlib.closing(answer):  # one that was cut off is of no use to the next request
+            for chunk in answer.iter_content(65536):
+                data += chunk
+                if len(data) > _MOST:
+                    raise BmcError(
+                        f"{self.name}: answers more than {_MOST >> 20} MiB to one question",
+                        hint="that is no answer of Redfish; look whether it is the BMC's address",
+                    )
         return bytes(data)
 
     def _judged(self, method: str, url: str, answer: requests.Response) -> requests.Response:

@@ -9,10 +9,6 @@ bmc-secureboot       the SecureBoot resource            bmc-bios-lockdown  what 
 from __future__ import annotations
 
 import contextlib
-from types import TracebackType
-from typing import Self
-
-import sushy
 
 from toolkit.errors import BmcError, BmcLogin, BmcRefused, BmcSilent
 from toolkit.evidence import Frame, State
@@ -26,23 +22,20 @@ from toolkit.reach.redfish_find import (
     link,
     members,
     optional,
-    parsed,
     registry_names,
     registry_place,
     text_of,
 )
-from toolkit.reach.redfish_http import Http, Limits
+from toolkit.reach.redfish_guest import Guest
+from toolkit.reach.redfish_http import Limits
 from toolkit.reach.redfish_registry import RegistryCache, RegistryKey
-from toolkit.reach.redfish_session import Inside, enter
-from toolkit.reach.redfish_trust import Login, Trust, base_url
+from toolkit.reach.redfish_trust import Login, Trust
 
-_LOGOUT_S = 10.0
-_HURRY = Limits(3, 3, 4)  # to log out as the process ends
 _FILES = 6  # registry files that are looked into before it counts as not offered
 
 
-class Reader:
-    """A BMC while we are logged in. One thread at a time; ``Doors`` may close it from another."""
+class Reader(Guest):
+    """A BMC while we are logged in."""
 
     def __init__(
         self,
@@ -54,84 +47,8 @@ class Reader:
         doors: Doors | None = None,
     ) -> None:
         """:raises UsageError: the address makes no sense."""
-        self.base = base_url(address)
-        self.http = Http(self.base, trust, limits or Limits())
-        self.name = self.http.name
-        self._login = login
-        self._doors = doors or Doors()
+        super().__init__(address, login, trust, limits=limits, doors=doors)
         self._found: Found | None = None
-        self._within: Inside | None = None
-
-    def __enter__(self) -> Self:
-        """:raises BmcError: it cannot be reached, is not trusted, or does not let us in."""
-        self.http.begin()
-        with self._doors.entering(self):
-            try:
-                self._within = enter(self.base, self.http, self._login)
-            except BaseException:
-                self.http.close()
-                raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        why: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
-        self.leave()
-
-    def leave(self) -> None:
-        """Log out, however things stand; a BMC that does not answer ends the session by itself."""
-        within, self._within = self._within, None
-        self._doors.left(self)
-        if within is not None:
-            within.root._auth = None  # or it would log out once more when it is collected
-            self.http.begin(_LOGOUT_S)
-            _log_out(self.http, within.entry.token, within.entry.place)
-        self.http.close()
-
-    def slam(self) -> None:
-        """Log out from another thread, over a new connection; whoever reads here is cut off."""
-        within, self._within = self._within, None
-        self.http.line.end()
-        if within is None:
-            return
-        within.root._auth = None
-        away = Http(self.base, self.http.line.trust, _HURRY)
-        _log_out(away, within.entry.token, within.entry.place)
-        away.close()
-
-    @property
-    def session(self) -> tuple[str, str]:
-        """Token and path of the session; ("", "") without one."""
-        return (self._within.entry.token, self._within.entry.place) if self._within else ("", "")
-
-    @property
-    def inside(self) -> Inside:
-        """:raises BmcError: outside the block there is no session."""
-        if self._within is None:
-            raise BmcError(f"{self.name}: the session was closed", hint="run again")
-        return self._within
-
-    def get(self, path: str) -> Resource:
-        """One resource.
-
-        :raises BmcError: there is none, or it cannot be read.
-        """
-        try:
-            answer = self.inside.wire.get(path)
-        except sushy.exceptions.AccessError as why:
-            raise BmcLogin(
-                f"{self.name}: does not let us read {path}",
-                hint="the session ended and a new one was refused, or the user may not",
-            ) from why
-        except sushy.exceptions.SushyError as why:
-            raise BmcError(f"{self.name}: {path}: {type(why).__name__}") from why
-        text = answer.content.decode("utf-8", "surrogateescape").rstrip("\n") + "\n"
-        body = parsed(self.name, path, text)
-        etag = answer.headers.get("ETag") or text_of(body, "@odata.etag")
-        return Resource(path, text, body, etag)
 
     def found(self) -> Found:
         """The machine behind the BMC, as it was when it was first asked for.
@@ -250,13 +167,6 @@ class Reader:
         except BmcRefused as why:
             state = State.DENIED if why.status in (401, 403) else State.FAILED
             return Frame(key, state, f"{self.base}{path}", f"{why}\n", exit=min(why.status, 999))
-
-
-def _log_out(http: Http, token: str, place: str) -> None:
-    """Not by sushy, which would log in once more to close a session that has ended."""
-    if token and place:
-        with contextlib.suppress(BmcError):
-            http.request("DELETE", place, headers={"X-Auth-Token": token})
 
 
 def failed(address: str, why: BmcError) -> tuple[Frame, ...]:

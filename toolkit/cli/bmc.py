@@ -1,0 +1,84 @@
+"""The options that say how to get at BMCs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from toolkit.cli.options import Option, Said
+from toolkit.errors import UsageError
+from toolkit.flow.bmc_access import LIMIT_S, BmcAccess
+from toolkit.reach.bmc_map import read_map
+from toolkit.reach.credentials import read_secret
+from toolkit.reach.redfish_trust import Login, Trust, check_ca, read_pin
+from toolkit.reach.secret_file import read_secret_file
+
+USER, PASSWORD = "GDR_BMC_USER", "GDR_BMC_PASSWORD"
+BMC = (
+    Option("bmc_user", "", f"read BMCs over Redfish, as this user (or {USER}); docs/bios.md"),
+    Option("bmc_map", "", "file: host or set, its BMC, maybe sha256:FINGERPRINT, a line"),
+    Option("bmc_pass_fd", -1, f"their password from this file descriptor (or {PASSWORD})"),
+    Option("bmc_password_file", "", "their password from this file, of mode 600"),
+    Option("bmc_ca", "", "file of CA certificates that BMCs are signed by"),
+    Option("bmc_pin", "", "SHA-256 of a BMC's certificate; may be said again", many=True),
+    Option("bmc_insecure", False, "any certificate will do; the report says so"),
+    Option("bmc_limit", int(LIMIT_S), "seconds for one BMC, all in all"),
+)
+
+
+def bmc_access(said: Said) -> BmcAccess | None:
+    """What was said of BMCs; None where none shall be asked.
+
+    :raises UsageError: it makes no sense, or a password is missing.
+    """
+    user = said.text("bmc_user") or os.environ.get(USER, "")
+    if not user:
+        _refuse_without_user(said)
+        return None
+    trust = Trust(
+        pins=tuple(read_pin(each) for each in said.text("bmc_pin").split(",") if each),
+        insecure=said.flag("bmc_insecure"),
+        ca=check_ca(said.text("bmc_ca")) if said.text("bmc_ca") else "",
+    )
+    if trust.insecure and (trust.pins or trust.ca):
+        raise UsageError(
+            "--bmc-insecure beside what BMCs are known by", hint="say one of them, not both"
+        )
+    limit = said.number("bmc_limit", int(LIMIT_S))
+    if limit < 1:
+        raise UsageError(f"--bmc-limit {limit}: at least 1 second")
+    places = read_map(Path(said.text("bmc_map"))) if said.text("bmc_map") else {}
+    return BmcAccess(Login(user, _password(said)), trust, places, limit)
+
+
+def _refuse_without_user(said: Said) -> None:
+    """Who says how to reach BMCs means to read them.
+
+    :raises UsageError: something was said, and nobody to log in as.
+    """
+    told = [each.name for each in BMC if each.name not in {"bmc_limit", "bmc_pass_fd"}]
+    told = [name for name in told if said.values.get(name)]
+    if said.number("bmc_pass_fd", -1) >= 0:
+        told.append("bmc_pass_fd")
+    if told:
+        option = told[0].replace("_", "-")
+        raise UsageError(f"--{option} without a user of the BMCs", hint=f"--bmc-user, or {USER}")
+
+
+def _password(said: Said) -> str:
+    """From where it was said to lie: never from the command line, which everybody sees."""
+    descriptor, file = said.number("bmc_pass_fd", -1), said.text("bmc_password_file")
+    # Taken out: children of ours have no use for it.
+    environment = os.environ.pop(PASSWORD, "")
+    if descriptor >= 0 and file:
+        raise UsageError("--bmc-pass-fd and --bmc-password-file", hint="say one of them")
+    if descriptor >= 0:
+        return read_secret(descriptor)
+    if file:
+        return read_secret_file(Path(file))
+    if environment:
+        return environment
+    raise UsageError(
+        "no password for the BMCs",
+        hint=f"--bmc-password-file FILE, --bmc-pass-fd 3 3<FILE, or {PASSWORD}",
+    )
