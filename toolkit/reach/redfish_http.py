@@ -30,6 +30,7 @@ from toolkit.reach.redfish_wire import Adapter, Line
 
 _MOST = 64 << 20  # bytes of one answer; the largest registry seen has 3 MB
 _REDIRECTS = 3
+_BREATH_S = 0.2
 _BUSY = frozenset({429, 503})
 _BACK_OFF_S = 1.0  # doubled each time, where a BMC does not say when to come again
 
@@ -121,17 +122,16 @@ class Http(requests.Session):
         return delay
 
     def _patiently(self, method: str, url: str, told: dict[str, Any]) -> requests.Response:
-        """One answer; a connection that lay idle and was closed costs a read one more try.
+        """One answer; a read whose connection was lost is tried once more, over a new one.
 
         Any: as above.
         """
-        used = self.line.connected
         try:
             return self._sent(method, url, told)
         except _Lost:
-            idle = used and used == self.line.connected and method == "GET"
-            if not idle or self.line.was_cut or self.left_s <= 0:
+            if method != "GET" or self.line.was_cut or self.left_s <= _BREATH_S:
                 raise
+        time.sleep(_BREATH_S)  # some drop whoever comes before the last has gone
         return self._sent(method, url, told)
 
     def _sent(self, method: str, url: str, told: dict[str, Any]) -> requests.Response:
@@ -199,6 +199,8 @@ class Http(requests.Session):
             raise _unreachable(self.name, str(why), self.requests) from why
 
     def _certificate(self, why: str) -> NoReturn:
+        if "EOF" in why:
+            raise _Lost(f"{self.name}: hung up amid the handshake", hint=_AGAIN)
         if "CERTIFICATE_VERIFY_FAILED" not in why:
             raise BmcError(
                 f"{self.name}: TLS cannot be agreed on: {_reason(why)}",
