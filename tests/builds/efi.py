@@ -182,7 +182,8 @@ def _partition(root: Path, kernel: str, script: str, append: str, target: Path) 
         shutil.copy(loaders / source, target / "EFI/BOOT" / name)
     shutil.copy(root / f"boot/vmlinuz-{kernel}", target / "vmlinuz")
     (target / "ram").write_bytes(ram_disk(root, kernel, script))
-    line = f"linux /vmlinuz console=ttyS0 no_timer_check panic=-1 oops=panic quiet {append}"
+    words = "console=ttyS0 no_timer_check panic=-1 oops=panic norandmaps quiet"
+    line = f"linux /vmlinuz {words} {append}"
     (target / "EFI/debian/grub.cfg").write_text(f"{line}\ninitrd /ram\nboot\n")
 
 

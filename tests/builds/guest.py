@@ -25,7 +25,8 @@ SOURCE = Path(__file__).parent / "source/guest/init.c"
 LIMIT_S = 180  # ten times what a boot takes on an idle machine
 MEMORY_MB = 768
 _WANTED = ("virtio_pci", "virtio_blk", "crc32c_generic", "ext4")
-_CONSOLE = "console=ttyS0 no_timer_check panic=-1 oops=panic"
+# norandmaps: see dev/lab/files/etc/default/grub.d
+_CONSOLE = "console=ttyS0 no_timer_check panic=-1 oops=panic norandmaps"
 _PANIC = re.compile(r"Kernel panic - not syncing: .*|gdr-init: .*")
 
 
