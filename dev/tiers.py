@@ -26,6 +26,7 @@ class Step:
     needs: tuple[Tool, ...] = ()
     tests: bool = False  # it is pytest: takes -k, and ends with a line of its own
     parallel: bool = False  # its tests do not mind company on the machine
+    waits: bool = False  # its tests wait for most of their time: twice as many at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +62,23 @@ def _python(*words: str) -> tuple[str, ...]:
     return (sys.executable, "-m", *words)
 
 
-def _pytest(title: str, *words: str, needs: tuple[Tool, ...] = (), parallel: bool = True) -> Step:
-    return Step(title, _python("pytest", *words), needs, tests=True, parallel=parallel)
+def _pytest(
+    title: str,
+    *words: str,
+    needs: tuple[Tool, ...] = (),
+    parallel: bool = True,
+    waits: bool = False,
+) -> Step:
+    argv = _python("pytest", *words)
+    return Step(title, argv, needs, tests=True, parallel=parallel, waits=waits)
 
 
-def _marked(title: str, marks: str, needs: tuple[Tool, ...] = (), *words: str) -> Step:
+def _marked(
+    title: str, marks: str, needs: tuple[Tool, ...] = (), *words: str, waits: bool = False
+) -> Step:
     """The tests outside ``APART`` that these marks select."""
     ignored = [f"--ignore={folder}" for folder in APART]
-    return _pytest(title, "tests", *ignored, "-m", marks, *words, needs=needs)
+    return _pytest(title, "tests", *ignored, "-m", marks, *words, needs=needs, waits=waits)
 
 
 def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
@@ -120,7 +130,6 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
             "machine",
             "nodes that boot: real GRUB, kernels, IOMMU groups and ACS registers under emulation",
             (_marked("machine", "machine and not sshd", machine, "--no-loadscope-reorder"),),
-            by_name=True,
         ),
         Tier(
             "vagrant",
@@ -134,7 +143,11 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
             ),
             by_name=True,
         ),
-        Tier("fleet", "real OpenSSH servers on loopback", (_marked("fleet", "sshd", sshd),)),
+        Tier(
+            "fleet",
+            "real OpenSSH servers on loopback",
+            (_marked("fleet", "sshd", sshd, waits=True),),
+        ),
         Tier("suites", "the suites that we ship", (_pytest("suites", "tests/suites"),)),
         Tier(
             "wheel",
@@ -171,7 +184,8 @@ def command(step: Step, *, keyword: str, jobs: int) -> tuple[str, ...]:
     """The words to run, with what was asked for added to pytest's own."""
     if not step.tests:
         return step.argv
-    spread = ("-n", str(jobs), "--dist", "loadfile") if step.parallel and jobs > 1 else ()
+    workers = str(2 * jobs if step.waits else jobs)
+    spread = ("-n", workers, "--dist", "loadfile") if step.parallel and jobs > 1 else ()
     return (*step.argv, *spread, *(("-k", keyword) if keyword else ()))
 
 

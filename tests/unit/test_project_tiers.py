@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,9 +98,9 @@ def test_tiers_are_chosen_by_name_and_keep_their_order() -> None:
 
 def test_guests_boot_only_for_who_names_their_tier() -> None:
     left_out = {tier.name for tier in TIERS} - {tier.name for tier in choose(TIERS, "")}
-    assert left_out == {"machine", "vagrant"}
+    assert left_out == {"vagrant"}
     assert [tier.name for tier in choose(TIERS, "machine")] == ["machine"]
-    assert "--tier machine,vagrant" in tiers.left_out(TIERS)
+    assert "--tier vagrant" in tiers.left_out(TIERS)
 
 
 def test_an_unknown_tier_is_refused_with_the_known_ones() -> None:
@@ -119,6 +120,12 @@ def test_keyword_and_jobs_reach_pytest_and_nobody_else() -> None:
     assert command(TESTS, keyword="plan", jobs=4) == words
     assert command(TESTS, keyword="", jobs=1) == ("pytest",)
     assert command(QUICK, keyword="plan", jobs=4) == ("true",)
+
+
+def test_tests_that_wait_for_most_of_their_time_run_two_to_a_processor() -> None:
+    fleet = replace(TESTS, waits=True)
+    assert command(fleet, keyword="", jobs=2)[1:3] == ("-n", "4")
+    assert command(fleet, keyword="", jobs=1) == ("pytest",)
 
 
 @pytest.mark.parametrize(
