@@ -83,7 +83,7 @@ def test_setpci_clears_it_until_the_next_boot() -> None:
 
 
 def test_the_argument_that_we_advise_clears_it_for_good() -> None:
-    advised = says("redirected", "acs.redirect").hint.split('"')[1]
+    advised = says("redirected", "acs.redirect").details[-1].split('"')[1]
     assert advised in guest("redirect-by-boot").cmdline.words
     assert says("redirect-by-boot", "acs.redirect").status is PASS
     assert says("redirect-by-boot", "acs.persistence").status is PASS

@@ -178,4 +178,5 @@ def test_redirecting_bridges_are_named_with_their_bits() -> None:
     assert judged(Row("", "acs.redirect", FAIL, "", board=board)).finding.details == (
         "0000:17:00.0: ReqRedir CmpltRedir (ACSCtl 001d)",
         "0000:99:00.0: EgressCtrl (ACSCtl 0020)",
+        'named by "pci=disable_acs_redir=0000:17:00.0;0000:99:00.0"',
     )

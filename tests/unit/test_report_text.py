@@ -30,6 +30,23 @@ def test_hosts_that_say_the_same_are_folded_into_one_paragraph() -> None:
     assert "gpu[001-003,005]" in text
 
 
+def test_hosts_whose_findings_differ_in_addresses_alone_are_told_of_once() -> None:
+    at = [
+        judged(
+            f"gpu{n}", acs__redirect=failed("2 redirect", expected="none", details=(f"{n}:00.0",))
+        )
+        for n in (1, 1, 2, 3)
+    ]
+    nodes = [replace(each, host=f"gpu{n}") for n, each in enumerate(at)]
+    text = told(*nodes)
+    assert text.count("2 redirect") == 1
+    assert "gpu[0-3]" in text
+    assert "so on gpu[0-1], and otherwise on the others (--verbose)" in text
+    whole = "\n".join(findings(nodes, PLAIN, verbose=True))
+    assert "3:00.0" in whole
+    assert "otherwise" not in whole
+
+
 def test_a_failure_shows_what_was_found_what_was_expected_and_the_fix() -> None:
     text = told(SICK)
     assert "fail     iommu.passthrough       slow     gpu002" in text

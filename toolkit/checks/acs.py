@@ -34,6 +34,7 @@ from toolkit.want import Role, Want
 
 _BARE_METAL = frozenset({Role.BARE_METAL})
 # The last resort is named, for people look for it, with what is wrong about it.
+_NAMING = "provision, or boot with the argument that names them"
 _SETPCI = "setpci alone is lost at each boot and refused under lockdown"
 
 
@@ -74,9 +75,13 @@ def redirect(node: Node, want: Want) -> Finding:
         return failed(
             f"{len(told)} of {len(bridges)} bridges on GPU-HCA paths redirect",
             expected="ReqRedir, CmpltRedir and EgressCtrl clear on each",
-            hint=f"provision, or ACS off in the BIOS, or boot with "
-            f'"{disable_acs_redir(addresses)}"; {_SETPCI}',
-            details=tuple(f"{address}: {bits}" for address, bits in told),
+            # Without addresses, so that nodes whose buses have other numbers are told of together.
+            hint=f"provision, or ACS off in the BIOS, or boot with the argument that names them; "
+            f"{_SETPCI}",
+            details=(
+                *(f"{address}: {bits}" for address, bits in told),
+                f'named by "{disable_acs_redir(addresses)}"',
+            ),
         )
     return passed(
         f"clear on {len(bridges)} bridges of {pairs} GPU-HCA paths", details=tuple(forwarding)
@@ -203,8 +208,8 @@ def _after_boot(node: Node, wanted: tuple[Demand, ...]) -> Finding:
     return failed(
         f"{len(left)} of {len(wanted)} bridges are right {by}: the IOMMU sets ACS at boot",
         expected="an argument of the next boot, or an enabled unit, that sets them",
-        hint=f"systemctl enable {idle[0]}" if idle and not enabled else f'boot with "{argument}"',
-        details=addresses,
+        hint=f"systemctl enable {idle[0]}" if idle and not enabled else _NAMING,
+        details=(*addresses, f'named by "{argument}"'),
     )
 
 

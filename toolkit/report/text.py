@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toolkit.checks.breakages import Known
 from toolkit.checks.check import Gap, Status, Verdict
@@ -27,21 +27,27 @@ MANY_DETAILS = 8
 class Folded:
     """Hosts about which one verdict says the same."""
 
-    verdict: Verdict
+    verdict: Verdict  # of the first of them
     hosts: tuple[str, ...]
+    alike: tuple[str, ...] = ()  # of these hosts; the others differ in details, as addresses do
     waived: bool = False
     known: tuple[Known, ...] = ()  # breakages that explain it
 
 
-def fold_verdicts(judged: Sequence[Judged], keep: Callable[[Verdict], bool]) -> list[Folded]:
-    """Group equal findings of the same check, in the order of the checks."""
+def fold_verdicts(
+    judged: Sequence[Judged], keep: Callable[[Verdict], bool], *, details: bool = True
+) -> list[Folded]:
+    """Group equal findings of the same check, in the order of the checks.
+
+    :param details: whether findings that differ in their details alone are told apart.
+    """
     groups: dict[tuple[object, ...], list[tuple[Judged, Verdict]]] = {}
     for one in judged:
         for verdict in one.verdicts:
             if keep(verdict):
                 key = (
                     verdict.check.id,
-                    verdict.finding,
+                    verdict.finding if details else replace(verdict.finding, details=()),
                     verdict.waived(one.today),
                     _behind(one, verdict),
                 )
@@ -51,6 +57,7 @@ def fold_verdicts(judged: Sequence[Judged], keep: Callable[[Verdict], bool]) -> 
         Folded(
             said[0][1],
             tuple(one.host for one, _ in said),
+            tuple(o.host for o, v in said if v.finding.details == said[0][1].finding.details),
             said[0][1].waived(said[0][0].today),
             _behind(*said[0]),
         )
@@ -88,7 +95,7 @@ def findings(
         return open_ and verdict.finding.gap is Gap.NONE
 
     lines: list[str] = []
-    for each in fold_verdicts(judged, told):
+    for each in fold_verdicts(judged, told, details=verbose):
         lines += [*_finding(each, paint, verbose), ""]
     return lines if verbose else lines + _gaps(judged, paint)
 
@@ -137,6 +144,9 @@ def _finding(each: Folded, paint: Painter, verbose: bool) -> list[str]:
     lines = [head.rstrip(), *labelled("found", finding.found)]
     if finding.details:
         lines += _details(finding.details, verbose)
+    if len(each.alike) < len(each.hosts):
+        so = f"so on {clean(fold(each.alike))}, and otherwise on the others (--verbose)"
+        lines += labelled("", so)
     if finding.expected:
         lines += labelled("expected", finding.expected)
     if finding.status is Status.FAIL:
