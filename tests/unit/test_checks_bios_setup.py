@@ -22,13 +22,13 @@ def registers() -> list[Row]:
     bus = {"cmdline": "BOOT_IMAGE=/vmlinuz pci=pcie_bus_peer2peer iommu=pt\n"}
     short = BOARD.but(GPUS[0], readable=64)
     return [
-        Row("on", order, PASS, "on for 4"),
+        Row("on", order, PASS, "on for 4 endpoints"),
         Row("off-where-it-counts", order, FAIL, "off on 1 of 4", amd, strict),
         Row("off-where-it-does-not", order, PASS, "does not mind", {}, strict),
         Row("64-bytes", order, UNKNOWN, "only 64", {}, short),
         Row("off", tags, PASS, "off; pcie.tags tells"),
         Row("on-and-answered", tags, PASS, "on for 1", {}, asking),
-        Row("forced", tags, FAIL, "forced on 1 functions", {}, forced),
+        Row("forced", tags, FAIL, "forced on 1 function whose", {}, forced),
         Row(
             "unable-and-not-asked", tags, PASS, "off", {}, forced.but(GPUS[0], express=Registers())
         ),
@@ -61,7 +61,7 @@ def links() -> list[Row]:
         Row("64-bytes", rest, UNKNOWN, "only 64", {}, short),
         Row("old-evidence", rest, UNKNOWN, "not part of", {"setup": MISSING}),
         Row("full", speed, PASS, "on 6 links"),
-        Row("held", speed, FAIL, "1 ports are told to run slower", {}, held),
+        Row("held", speed, FAIL, "1 port is told to run slower", {}, held),
         Row("held-at-what-the-card-can", speed, PASS, "no target below", {}, old),
         Row("64-bytes", speed, UNKNOWN, "only 64", {}, short),
     ]
@@ -79,7 +79,7 @@ def processors() -> list[Row]:
             "four-a-socket",
             clusters,
             PASS,
-            "4 nodes a socket (NPS4, SNC4), 1 sockets",
+            "4 nodes a socket (NPS4, SNC4), 1 socket",
             {"setup": setup(packages="0:0 1:0 2:0 3:0"), "numa-nodes": "0-3\n"},
         ),
         Row("memory-of-gpus-is-no-socket", clusters, PASS, "2 sockets", {"numa-nodes": "0-33\n"}),
@@ -90,7 +90,7 @@ def processors() -> list[Row]:
             "1 NUMA nodes on 2 sockets",
             {"setup": setup(packages="0:0+1"), "numa-nodes": "0\n"},
         ),
-        Row("one-socket", clusters, PASS, "1 sockets", interleaved, lost),
+        Row("one-socket", clusters, PASS, "1 socket", interleaved, lost),
         Row("no-proximity", clusters, FAIL, "1 of 4 GPUs and HCAs belong to no node", {}, lost),
         Row("untold", clusters, UNKNOWN, "not told", {"setup": setup(packages="")}),
         Row("deep", idle, PASS, "down to C6"),

@@ -9,6 +9,7 @@ from toolkit.checks.check import Impact
 from toolkit.errors import NoEvidence
 from toolkit.facts.node import Node
 from toolkit.want import Want
+from toolkit.words import counted
 
 _SLOW_TO_WAKE = 50  # microseconds: idle states beyond it are called deep here
 _SAVING = 8  # of energy_perf_bias, which goes from 0, performance, to 15, saving
@@ -45,7 +46,7 @@ def numa_clustering(node: Node, want: Want) -> Seen:
         )
     each = populated // sockets
     how = "one node a socket" if each == 1 else f"{each} nodes a socket (NPS{each}, SNC{each})"
-    return right(f"{how}, {sockets} sockets")
+    return right(f"{how}, {counted(sockets, 'socket')}")
 
 
 @bios(

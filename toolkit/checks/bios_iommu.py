@@ -14,6 +14,7 @@ from toolkit.facts.acs import names_of
 from toolkit.facts.node import Node
 from toolkit.facts.secureboot import SecureBoot
 from toolkit.want import Role, Want
+from toolkit.words import counted
 
 _MANY = 255  # processors beyond which only x2APIC numbers them
 _X86 = frozenset({*INTEL, *AMD})
@@ -96,11 +97,11 @@ def acs(node: Node, want: Want) -> Seen:
 
 def _direct(on: dict[str, str], count: int, node: Node) -> Seen:
     if not on:
-        return right(f"no redirect on {count} bridges", on=False, firm=False)
+        return right(f"no redirect on {counted(count, 'bridge')}", on=False, firm=False)
     if node.iommu_units:
         return unseen(
-            f"{len(on)} bridges redirect, which the kernel does itself while an IOMMU is on: "
-            "see acs.redirect"
+            f"{counted(len(on), 'bridge', 'redirects', 'redirect')}, which the kernel does itself "
+            "while an IOMMU is on: see acs.redirect"
         )
     return wrong(
         f"{len(on)} of {count} bridges redirect, and no IOMMU is on: the firmware set it",
@@ -113,7 +114,7 @@ def _direct(on: dict[str, str], count: int, node: Node) -> Seen:
 
 def _isolating(off: set[str], count: int, node: Node) -> Seen:
     if not off:
-        return right(f"redirect on {count} bridges", on=True, firm=False)
+        return right(f"redirect on {counted(count, 'bridge')}", on=True, firm=False)
     if node.iommu_units:
         return unseen(
             f"no redirect on {len(off)} of {count} bridges, which the kernel sets while an IOMMU "
@@ -193,7 +194,7 @@ def x2apic(node: Node, want: Want) -> Seen:
                 on=False,
             )
         return right(f"not shown; {online} processors do without", on=False, firm=False)
-    return right(f"free to be used by {online} processors", on=True, firm=False)
+    return right(f"free to be used by {counted(online, 'processor')}", on=True, firm=False)
 
 
 @bios(

@@ -178,7 +178,10 @@ def _contradictions(seen: Seen, view: View) -> tuple[str, ...]:
     ]
     now = view.secure[0]
     if now is not None and now is not seen.on:
-        told.append(f"contradiction: the BMC says secure boot is not {shown}, the system shows so")
+        theirs = "on" if now else "off"
+        told.append(
+            f"contradiction: the BMC says secure boot is {theirs}, the system shows it {shown}"
+        )
     return tuple(told)
 
 

@@ -11,6 +11,7 @@ from toolkit.facts.link_control import LinkControl, read_link_control
 from toolkit.facts.node import Node
 from toolkit.facts.topology import links
 from toolkit.want import Want
+from toolkit.words import counted
 
 _SMALL, _USUAL = 128, 256  # bytes of payload
 
@@ -43,7 +44,7 @@ def relaxed_ordering(node: Node, want: Want) -> Seen:
         )
     if off:
         return right(f"off on {len(off)}, which this CPU does not mind", firm=False, details=off)
-    return right(f"on for {len(told)} GPUs and HCAs", on=True, firm=False)
+    return right(f"on for {counted(len(told), 'endpoint')}", on=True, firm=False)
 
 
 @bios(
@@ -76,7 +77,7 @@ def ten_bit_tag(node: Node, want: Want) -> Seen:
                 wrong_ones[one.address] = f"{one.address} asks {other.address}, which cannot answer"
     if wrong_ones:
         return wrong(
-            f"forced on {len(wrong_ones)} functions whose peers have no completer",
+            f"forced on {counted(len(wrong_ones), 'function')} whose peers have no completer",
             expected="10-bit tags between those alone that both can",
             on=True,
             firm=False,
@@ -116,7 +117,7 @@ def payload(node: Node, want: Want) -> Seen:
             details=low,
         )
     shown = ", ".join(str(size) for size in sorted({each.payload for each in told.values()}))
-    return right(f"{shown} bytes on {len(told)} functions; all can {able}")
+    return right(f"{shown} bytes on {counted(len(told), 'function')}; all can {able}")
 
 
 @bios(
@@ -145,7 +146,7 @@ def aspm(node: Node, want: Want) -> Seen:
             firm=False,
             details=tuple(f"{address}: {states}" for address, states in resting.items()),
         )
-    return right(f"off on {len(told)} functions{by}", on=False, firm=False)
+    return right(f"off on {counted(len(told), 'function')}{by}", on=False, firm=False)
 
 
 def _controls(node: Node) -> dict[str, LinkControl]:
@@ -180,10 +181,10 @@ def link_speed(node: Node, want: Want) -> Seen:
                 held[hop.upper.address] = f"{upper.target:g} of {best:g} GT/s"
     if held:
         return wrong(
-            f"{len(held)} ports are told to run slower than both ends can",
+            f"{counted(len(held), 'port', 'is', 'are')} told to run slower than both ends can",
             expected="the highest speed of both ends",
             details=tuple(f"{address}: {words}" for address, words in held.items()),
         )
     if not seen:
         return unseen("no port above a GPU or HCA tells a target speed")
-    return right(f"no target below what both ends can, on {len(seen)} links")
+    return right(f"no target below what both ends can, on {counted(len(seen), 'link')}")

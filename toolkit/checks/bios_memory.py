@@ -13,6 +13,7 @@ from toolkit.facts.link_control import read_sriov
 from toolkit.facts.node import Node
 from toolkit.facts.windows import FOUR_GIB, Region, Window
 from toolkit.want import Role, Want
+from toolkit.words import counted
 
 _LARGE = 64 * MIB  # the memory window of a GPU, never its registers
 _NO_SPACE = ("no space", "can't assign", "can't claim", "failed to assign", "invalid")
@@ -77,10 +78,11 @@ def above_4g(node: Node, want: Want) -> Seen:
         )
     low = [a for a, region in _large(node).items() if region and region.start < FOUR_GIB]
     if not low:
-        return right(f"above 4 GiB on {len(node.pci.gpus)} GPUs", on=True)
+        return right(f"above 4 GiB on {counted(len(node.pci.gpus), 'GPU')}", on=True)
     if any(each.high for each in node.windows):
         return right(
-            f"host bridges have windows above 4 GiB; {len(low)} small ones of GPUs lie below",
+            "host bridges have windows above 4 GiB; "
+            f"{counted(len(low), 'GPU', 'lies', 'lie')} below",
             on=True,
             details=tuple(low),
         )
@@ -111,7 +113,8 @@ def mmio_window(node: Node, want: Want) -> Seen:
     beyond = [each for each in windows if bits and each.end >> bits]
     if beyond:
         return wrong(
-            f"{len(beyond)} windows end beyond the processor's {bits} address bits",
+            f"{counted(len(beyond), 'window', 'ends', 'end')} beyond the processor's {bits} "
+            "address bits",
             expected=f"all windows below {1 << bits:#x}",
             hint="a lower MMIO base in the BIOS",
             details=(*map(_shown, beyond), *_logged(node, (_NOT_ADDRESSABLE,))),
@@ -127,14 +130,15 @@ def mmio_window(node: Node, want: Want) -> Seen:
         return unseen("no host bridge has a window above 4 GiB: see bios.above_4g")
     if lacking := _full(node, high):
         return wrong(
-            f"{len(lacking)} windows hold less than the BARs below them",
+            f"{counted(len(lacking), 'window', 'holds', 'hold')} less than the BARs below",
             expected="room for every BAR",
             details=lacking,
         )
     total = sum(each.size for each in high) // GIB
     told = f"of {bits} address bits" if bits else "address bits not told"
     return right(
-        f"{len(high)} windows of {total} GiB in all, up to {max(w.end for w in high):#x}; {told}",
+        f"{counted(len(high), 'window')} of {total} GiB in all, up to "
+        f"{max(each.end for each in high):#x}; {told}",
         details=tuple(map(_shown, high)),
     )
 
@@ -196,7 +200,7 @@ def resizable_bar(node: Node, want: Want) -> Seen:
         )
     if not full:
         return unseen("no GPU here has a BAR that can be resized")
-    return right(f"resized on {full} GPUs, or large enough", on=True, firm=False)
+    return right(f"resized on {counted(full, 'GPU')}, or large enough", on=True, firm=False)
 
 
 def _memory(node: Node) -> dict[str, int]:
@@ -241,4 +245,6 @@ def sr_iov(node: Node, want: Want) -> Seen:
             firm=False,
             details=(*lacking, *_logged(node, (_NO_VIRTUAL,))),
         )
-    return right(f"room for virtual functions on {len(offers)} HCAs", on=True, firm=False)
+    return right(
+        f"room for virtual functions on {counted(len(offers), 'HCA')}", on=True, firm=False
+    )
