@@ -39,6 +39,7 @@ class Host:
     bmc: str = ""  # address of the management controller
     groups: tuple[str, ...] = ()
     key_file: str = ""  # identity file
+    away: str = ""  # why nobody need knock: "not created", of a machine of Vagrant's
     options: tuple[tuple[str, str], ...] = ()  # further ssh_config keywords for this host alone
     new_keys: str = (
         ""  # the one file of its known keys, which takes its first; "" for no such trust
@@ -177,7 +178,9 @@ def _expand(term: str, inventory: Inventory) -> Iterator[Host]:
     if term.startswith(VAGRANT):
         found = inventory.machines()
         names = machine_names(term, found.running, found.others)
-        yield from (found.running[name] for name in names)
+        for name in names:
+            gone = Host(f"{VAGRANT}{name}", away=found.others.get(name, ""))
+            yield found.running.get(name, gone)
         return
     spot = split_spot(term)
     for name in [spot.host] if ":" in spot.host else _names(term, spot.host, inventory):

@@ -89,9 +89,11 @@ def unfold(pattern: str, *, shown: str = "") -> list[str]:
 def machine_names(term: str, running: Collection[str], others: Mapping[str, str]) -> list[str]:
     """The machines of Vagrant that ``vagrant://NAME`` stands for; all that run for no name.
 
+    One that is named in full is meant though it does not run: a host out of reach.
+
     :param running: the names of those that can be reached.
     :param others: why not, for the name of each that there is beside them: "not created".
-    :raises UsageError: for a name that there is not, or that cannot be reached.
+    :raises UsageError: for a name that there is not, and where a wildcard finds none that runs.
     """
     pattern = term.removeprefix(VAGRANT) or "*"
     if "*" not in pattern and "?" not in pattern:
@@ -105,9 +107,7 @@ def machine_names(term: str, running: Collection[str], others: Mapping[str, str]
             hint="start one: vagrant up",
         )
     for name in names:
-        if name in others:
-            raise UsageError(f"{VAGRANT}{name} is {others[name]}", hint=f"vagrant up {name}")
-        if name not in running:
+        if name not in running and name not in others:
             known = ", ".join(sorted((*running, *others)))
             raise UsageError(
                 f"{VAGRANT}{name}: the Vagrantfile has no such machine",

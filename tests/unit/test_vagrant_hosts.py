@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.unit.test_vagrant_said import STATUS, V23
-from toolkit.errors import InventoryError, UsageError
+from toolkit.errors import ExitCode, InventoryError, TransportError, UsageError
 from toolkit.flow.access import Access, Fleet, open_fleet
 from toolkit.hosts import Host, Inventory, Machines, fold, select
+from toolkit.reach.fleet import attempt
 from toolkit.report.live import Lines
 
 NODES = {name: Host(f"vagrant://{name}", "192.168.121.2") for name in ("node1", "node2", "web")}
@@ -29,6 +30,7 @@ def inventory() -> Inventory:
             "vagrant://node[1-2]", "vagrant://node1 vagrant://node2", id="range"
         ),
         pytest.param("vagrant://w*", "vagrant://web", id="wildcard"),
+        pytest.param("vagrant://node[1,9]", "vagrant://node1 vagrant://node9", id="not-up"),
         pytest.param(
             "vagrant://", "vagrant://node1 vagrant://node2 vagrant://web", id="all-that-run"
         ),
@@ -55,7 +57,6 @@ def test_the_site_s_own_names_never_mean_a_machine_of_vagrant_s(expression: str)
 @pytest.mark.parametrize(
     ("expression", "sentence", "hint"),
     [
-        ("vagrant://node9", "vagrant://node9 is not created", "vagrant up node9"),
         ("vagrant://nope", "the Vagrantfile has no such machine", "it has: node1, node2, node9"),
         ("vagrant://x*", r"no such machine runs: node9 is not created", "vagrant up"),
         ("vagrant://a b", "is not the name of a host", "letters"),
@@ -137,12 +138,24 @@ def test_vagrant_is_asked_once_and_only_where_it_is_named(vagrant: Vagrant, tmp_
     assert len(vagrant.asked) == 2
 
 
-def test_a_machine_that_does_not_run_is_told_with_its_state(vagrant: Vagrant) -> None:
-    with pytest.raises(UsageError, match="vagrant://node1 is not created") as refused:
-        opened("vagrant://node1")
-    assert refused.value.hint == "vagrant up node1"
-    with pytest.raises(UsageError, match="vagrant://node3 is shutoff"):
-        opened("vagrant://node3")
+def test_a_machine_that_does_not_run_is_one_host_out_of_reach(vagrant: Vagrant) -> None:
+    fleet = opened("vagrant://node1,vagrant://node3,vagrant://node2")
+    reached = [attempt(host, fleet.connect) for host in fleet.hosts]
+    told = [
+        (str(each.error), each.error.hint, each.error.exit_code) for each in reached if each.error
+    ]
+    assert told == [
+        ("vagrant://node1 is not created", "vagrant up node1", ExitCode.UNREACHABLE),
+        ("vagrant://node3 is shutoff", "vagrant up node3", ExitCode.UNREACHABLE),
+    ]
+    assert reached[2].error is None
+
+
+@pytest.mark.parametrize("hosts", ["demo,vagrant://node2", "vagrant://node2,demo-healthy"])
+def test_demo_nodes_are_not_mixed_with_machines(vagrant: Vagrant, hosts: str) -> None:
+    with pytest.raises(UsageError, match="demo nodes cannot be mixed with machines of Vagrant"):
+        opened(hosts)
+    assert vagrant.asked == []
 
 
 def test_whoever_waits_is_told_for_what(vagrant: Vagrant) -> None:
@@ -158,8 +171,9 @@ def test_a_machine_that_is_still_booting_is_told_of(vagrant: Vagrant) -> None:
         "1795334091,,error-exit,Vagrant::Errors::SSHNotReady,The provider reports\\nthat. So\n"
     )
     vagrant.says("ssh-config", not_yet, rc=1)
-    with pytest.raises(UsageError, match="vagrant://node2 is not ready for SSH"):
-        opened("vagrant://node2")
+    fleet = opened("vagrant://node2")
+    with pytest.raises(TransportError, match="vagrant://node2 is not ready for SSH"):
+        fleet.connect(fleet.hosts[0])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.errors import UsageError
+from toolkit.errors import TransportError, UsageError
 from toolkit.flow.bmc_access import BmcAccess
 from toolkit.hosts import NOTHING, Host, Machines, narrow, refuse_many, select
 from toolkit.progress import Progress, Silent
@@ -149,15 +149,24 @@ def _names_demo(access: Access) -> bool:
     """A site's own inventory or host file goes first, whatever its hosts are called."""
     if access.inventory or access.hosts_file or "demo" not in access.hosts:
         return False
-    if VAGRANT in access.hosts:
-        return False
     from toolkit.demo.nodes import fleet_names  # noqa: PLC0415 only they pay for it
 
-    return bool(fleet_names(access.hosts))
+    if VAGRANT not in access.hosts:
+        return bool(fleet_names(access.hosts))
+    others = ",".join(each for each in access.hosts.split(",") if VAGRANT not in each)
+    if others and fleet_names(others):
+        raise UsageError(
+            f"{access.hosts}: demo nodes cannot be mixed with machines of Vagrant",
+            hint="one run for each",
+        )
+    return False
 
 
 def _connector(access: Access, config: SshConfig) -> Callable[[Host], Transport]:
     def connect(host: Host) -> Transport:
+        if host.away:
+            name = host.name.removeprefix(VAGRANT)
+            raise TransportError(f"{host.name} is {host.away}", hint=f"vagrant up {name}")
         if access.transport == "local":
             return LocalTransport(host.name, become=access.become, credentials=access.credentials)
         if access.transport == "openssh":
