@@ -117,6 +117,20 @@ def test_a_session_that_ends_each_time_is_not_entered_for_ever(simulate: Simulat
     assert bmc.logins <= 2
 
 
+def test_the_hash_of_a_password_is_no_evidence(simulate: Simulate) -> None:
+    bmc = simulate("dell")
+    bmc.machine.active |= {
+        "SHA256SetupPassword": "19D28380D586B21F",
+        "SHA256SetupPasswordSalt": 'a"b',
+        "PasswordStatus": "Unlocked",
+        "SetupPassword": None,
+    }
+    with bmc_on(bmc) as ours:
+        attributes = json.loads(by_key(ours.read(RegistryCache()))["bmc-bios"].text)["Attributes"]
+    assert attributes["SHA256SetupPassword"] == attributes["SHA256SetupPasswordSalt"] == "hidden"
+    assert (attributes["PasswordStatus"], attributes["SetupPassword"]) == ("Unlocked", None)
+
+
 def test_a_secure_boot_resource_that_fails_spoils_nothing(simulate: Simulate) -> None:
     bmc = simulate("dell")
     bmc.fails(Kind.STATUS, "GET", "/SecureBoot", code=403, times=9)

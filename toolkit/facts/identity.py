@@ -147,11 +147,14 @@ class Identities:
         return put
 
     def _serial(self, found: re.Match[str]) -> str:
-        value = found[1].rstrip()
-        if len(value) < 3 or _NOT_TOLD.match(value):
-            return found[0]
-        number = self._stand_in("serial", value, lambda n: f"{n:0{len(value)}d}")
+        number = self.serial(found[1].rstrip())
         return found[0][: found.start(1) - found.start()] + number
+
+    def serial(self, value: str) -> str:
+        """A serial number of equal length; a word that says that there is none stays."""
+        if len(value) < 3 or _NOT_TOLD.match(value):
+            return value
+        return self._stand_in("serial", value, lambda n: f"{n:0{len(value)}d}")
 
     def _uuid(self, found: re.Match[str]) -> str:
         if set(found[0]) <= {"0", "-"}:

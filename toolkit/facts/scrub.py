@@ -15,6 +15,7 @@ from toolkit.evidence import Evidence, Frame
 from toolkit.facts.config_space import ConfigSpace
 from toolkit.facts.identity import Identities
 from toolkit.facts.imports import IMPORTED
+from toolkit.facts.scrub_bmc import PREFIX, hidden, names_in
 
 _SERIAL_CAPABILITY = 0x0003  # its eight bytes are the device's serial number, of its MAC mostly
 _ROW = re.compile(r"([0-9a-f]{2,6})(:? )((?:[0-9a-f]{2} ?)+)")
@@ -48,12 +49,14 @@ class Scrubber:
 
     def __init__(self, hosts: Iterable[str]) -> None:
         self._identities = Identities()
+        self._registries: dict[str, str] = {}  # as served, and with stand-ins
         self._identities.learn(each for each in hosts if each)
 
     def scrub(self, evidence: Evidence) -> Evidence:
         own = evidence.frames.get("hostname")
         if own is not None:
             self._identities.learn([own.text])
+        self._identities.learn(names_in(evidence.frames.values()))
         for key in ("dmesg", "nccl-log", "openibd-log"):
             if key in evidence.frames:
                 text = evidence.frames[key].text
@@ -74,12 +77,24 @@ class Scrubber:
                 frame, source=source, text=_dumped(frame.text, self._identities.hide_bytes)
             )
         text = frame.text
+        if frame.key.startswith(PREFIX):
+            return replace(frame, source=source, text=self._of_bmc(frame))
         if frame.key in {"pci-config", "lspci"}:
             text = _dumped(text, self._serial_number)
         if frame.key not in {"pci-config", "os-release"}:
             versions = frame.key.startswith(_VERSIONS) or frame.key.endswith("modinfo")
             text = self._identities.hide(_SECRET.sub(r"\1hidden", text), addresses=not versions)
         return replace(frame, source=source, text=text)
+
+    def _of_bmc(self, frame: Frame) -> str:
+        """Registries are large, and equal machines have equal ones: each is gone through once."""
+        if frame.text not in self._registries:
+            known = self._identities
+            text = hidden(frame, known.hide, known.serial, known.hide)
+            if frame.key != "bmc-bios-registry":
+                return text
+            self._registries[frame.text] = text
+        return self._registries[frame.text]
 
     def _serial_number(self, data: bytes) -> bytes:
         """A config space with another device serial number."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from concurrent.futures import Future
 from types import TracebackType
@@ -17,6 +18,11 @@ from toolkit.reach.redfish_http import Http, Limits
 from toolkit.reach.redfish_session import Inside, enter
 from toolkit.reach.redfish_trust import Login, Trust, base_url
 
+# Some serve the hash of the setup's password among the settings: what opens a door is no evidence.
+_SECRET = re.compile(
+    r'("\w*(?:Password|PasswordSalt|PasswordHash|Passphrase|PrivateKey)"\s*:\s*")'
+    r'(?:[^"\\]|\\.)+(")'
+)
 _LOGIN_S = 5.0  # that Ctrl-C waits for a login that is under way
 _LOGOUT_S = 10.0
 _HURRY = Limits(3, 3, 4)  # to log out as the process ends
@@ -135,7 +141,8 @@ class Guest:
             ) from why
         except sushy.exceptions.SushyError as why:
             raise BmcError(f"{self.name}: {path}: {type(why).__name__}") from why
-        text = answer.content.decode("utf-8", "surrogateescape").rstrip("\n") + "\n"
+        text = _SECRET.sub(r"\1hidden\2", answer.content.decode("utf-8", "surrogateescape"))
+        text = text.rstrip("\n") + "\n"
         body = parsed(self.name, path, text)
         etag = answer.headers.get("ETag") or text_of(body, "@odata.etag")
         return Resource(path, text, body, etag)
