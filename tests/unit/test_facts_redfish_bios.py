@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.unit.bios_personas import AMI, DGX, X13, Row, bios_of, exposed, names, settings, switch
-from toolkit.bios_rows import Setting
+from toolkit.bios_rows import Setting, read
+from toolkit.facts.bios_setting import match
+from toolkit.facts.redfish_bios import parse_bios
+from toolkit.facts.redfish_json import Raw
 from toolkit.facts.redfish_values import Meaning
 
 
@@ -123,6 +128,71 @@ def test_one_switch_of_a_lenovo_is_two_settings() -> None:
     name = "DevicesandIOPorts_PCI64BitResourceAllocation"
     bios = bios_of((Row(name, "Auto"),), "Lenovo")
     assert settings(bios) == {Setting.ABOVE_4G, Setting.MMIO_WINDOW}
+
+
+def test_a_number_with_a_display_name_means_what_that_says() -> None:
+    entry = {
+        "AttributeName": "Sriov",
+        "Value": [
+            {"ValueName": "1", "ValueDisplayName": "Disabled"},
+            {"ValueName": "2", "ValueDisplayName": "Enabled"},
+        ],
+    }
+    registry = {"RegistryEntries": {"Attributes": [entry]}}
+    bios = parse_bios('{"Attributes": {"Sriov": "1"}}', json.dumps(registry))
+    (sriov,) = exposed(bios, Setting.SR_IOV)
+    assert (sriov.value.raw, sriov.value.meaning) == ("1", Meaning.OFF)
+
+
+def test_of_two_entries_with_one_name_the_first_counts() -> None:
+    entries = [{"AttributeName": "A", "DisplayName": each} for each in ("first", "second")]
+    registry = {"RegistryEntries": {"Attributes": entries}}
+    bios = parse_bios('{"Attributes": {"A": "x"}}', json.dumps(registry))
+    assert bios.attributes["A"].display_name == "first"
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "typed"),
+    [("Boolean", "0", False), ("Boolean", "1", True), ("Integer", "5", 5), ("Integer", 5, 5),
+     ("Enumeration", "1", "1"), ("Boolean", "x", "x")],
+)  # fmt: skip
+def test_a_default_is_typed_as_the_resource_is(kind: str, default: Raw, typed: Raw) -> None:
+    entry = {"AttributeName": "A", "Type": kind, "DefaultValue": default}
+    registry = {"RegistryEntries": {"Attributes": [entry]}}
+    found = parse_bios('{"Attributes": {"A": ""}}', json.dumps(registry)).attributes["A"].default
+    assert found == typed
+    assert type(found) is type(typed)
+
+
+@pytest.mark.parametrize(
+    ("display", "claimed"),
+    [
+        pytest.param("Relaxed Ordering", True, id="the-same"),
+        pytest.param("Memory Frequency", False, id="another"),
+        pytest.param("", True, id="none-told"),
+    ],
+)
+def test_where_a_row_has_a_name_and_a_display_name_both_must_fit(
+    display: str, claimed: bool
+) -> None:
+    rows = read(
+        """
+        [[bios]]
+        id = "ours"
+        setting = "relaxed-ordering"
+        names = ["PCIS008"]
+        display = ["Relaxed Ordering"]
+        source = "a site's own board"
+        confidence = "H"
+        [[vendors]]
+        id = "ami"
+        names = ["ami"]
+        source = "test"
+        confidence = "H"
+        """
+    )
+    bios = bios_of((Row("PCIS008", "Enabled", display),))
+    assert bool(match(bios, rows)[Setting.RELAXED_ORDERING]) is claimed
 
 
 def test_an_adapters_own_settings_are_not_the_machines() -> None:

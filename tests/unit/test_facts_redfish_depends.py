@@ -182,6 +182,21 @@ def test_under_lockdown_nothing_can_be_set_and_nothing_opens_it() -> None:
     assert openers(bios, "PcieAspmL1") == ()
 
 
+def test_under_lockdown_what_the_pending_values_would_open_is_closed() -> None:
+    bios = bios_of(ASPM, PROFILE, read_only=tuple(ASPM), pending={"SysProfile": "Custom"})
+    assert not can_set(bios, "PcieAspmL1")
+
+
+def test_a_change_that_is_overruled_opens_nothing() -> None:
+    values: dict[str, Raw] = {"Core": "on", "P": "Saving", "X": "off"}
+    rules = (
+        rule("P", "CurrentValue", "Peak", ("Core", "EQU", "on")),
+        rule("X", "ReadOnly", True, ("P", "EQU", "Saving")),
+    )
+    bios = bios_of(values, *rules, choices={"P": ["Saving", "Peak", "Custom"]})
+    assert openers(bios, "X") == (Opener("P", "Peak"),)
+
+
 def test_a_condition_on_what_is_not_served_is_not_known_to_hold() -> None:
     one = rule("SecureBoot", "ReadOnly", True, ("ForceInt10", "NEQ", "Enabled"))
     assert can_set(bios_of({"SecureBoot": "Disabled"}, one), "SecureBoot")

@@ -201,6 +201,7 @@ def test_a_value_of_megabytes_is_its_own_word() -> None:
     bios = parse_bios(json.dumps({"Attributes": {"Sriov": "Enabled" * 1_000_000}}))
     (one,) = match(bios, shipped())[Setting.SR_IOV]
     assert one.value.meaning is Meaning.OTHER
+    assert meaning_of("x" * 1_000_000 + "NPS4").meaning is Meaning.OTHER
     assert raw_of(one.attribute, "Disabled") == "Disabled"
 
 

@@ -51,7 +51,7 @@ def one(name: str, value: Raw, values: Values = (), vendor: str = "", **more: ob
             "Enabled", id="the-display-name-where-the-resource-shows-it",
         ),
         pytest.param(
-            one("Above4GDecoding_0041", "0", (("0", "Disabled"), ("1", "Enabled"))), ON, "1",
+            one("Above4GDecoding_0041", "1", (("1", "Disabled"), ("2", "Enabled"))), ON, "2",
             id="the-number-where-the-resource-shows-that",
         ),
         pytest.param(

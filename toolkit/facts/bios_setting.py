@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from toolkit.bios_rows import BiosRow, BiosRows, Setting
 from toolkit.facts.redfish_bios import Attribute, Bios
+from toolkit.facts.redfish_json import Raw
 from toolkit.facts.redfish_registry import Entry
 from toolkit.facts.redfish_values import Meaning, Value, meaning_of
 
@@ -122,10 +123,13 @@ def _within(pattern: str, text: str) -> bool:
 
 
 def _exposed(setting: Setting, attribute: Attribute, row: BiosRow) -> Exposed:
-    name = attribute.name
-    coming = meaning_of(attribute.pending, name, row) if attribute.changing else None
-    value = meaning_of(attribute.current, name, row)
-    return Exposed(setting, attribute, value, coming, row, _scope(row, stem(name)))
+    coming = _value(attribute, attribute.pending, row) if attribute.changing else None
+    value = _value(attribute, attribute.current, row)
+    return Exposed(setting, attribute, value, coming, row, _scope(row, stem(attribute.name)))
+
+
+def _value(attribute: Attribute, raw: Raw, row: BiosRow) -> Value:
+    return replace(meaning_of(attribute.told(raw), attribute.name, row), raw=raw)
 
 
 def _scope(row: BiosRow, bare: str) -> str:

@@ -64,6 +64,13 @@ class Attribute:
         """A choice in the form that the resource carries, and so a PATCH must."""
         return choice.display if choice.display and self.shows_display else choice.value
 
+    def told(self, value: Raw) -> Raw:
+        """What tells what a value means: its display name, where the value is a mere number."""
+        if isinstance(value, bool) or not str(value).lstrip("-").isdecimal():
+            return value
+        shown = (each.display for each in self.allowed if each.value == str(value))
+        return next(shown, "") or value
+
     @property
     def changing(self) -> bool:
         """Whether the next reset changes it."""

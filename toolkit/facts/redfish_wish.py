@@ -9,7 +9,7 @@ from toolkit.facts.bios_setting import Exposed
 from toolkit.facts.redfish_bios import Attribute
 from toolkit.facts.redfish_json import Raw
 from toolkit.facts.redfish_registry import Choice, Kind
-from toolkit.facts.redfish_values import Meaning, Value, meaning_of, squeezed
+from toolkit.facts.redfish_values import Meaning, Value, meaning_of, squeezed, words_of
 
 # Where no registry tells what is allowed: the other of the pair, as the BIOS spells it.
 _PAIRS = (
@@ -88,9 +88,7 @@ def raw_of(attribute: Attribute, text: str) -> Raw:
 
 def _told_by(attribute: Attribute, choice: Choice) -> str:
     """The text that tells what a choice means."""
-    shown = attribute.shown(choice)
-    # A number is a name for the machine; what it means stands in the display name.
-    return choice.display if shown.lstrip("-").isdecimal() and choice.display else shown
+    return words_of(attribute.told(attribute.shown(choice)))
 
 
 def _rank(text: str, order: list[str]) -> int:
