@@ -29,7 +29,12 @@ LOW = "80000000-9fffffff : PCI Bus 0000:15\n"
 NO_SPACE = (
     "[    2.1] pci 0000:18:00.0: BAR 1 [mem size 0x2000000000 64bit pref]: can't assign; no space\n"
 )
-THEN_PLACED = NO_SPACE + "[    2.2] pci 0000:18:00.0: BAR 1 [mem 0x620000000-]: assigned\n"
+PLACED = (
+    "[    2.2] pci 0000:18:00.0: BAR 1 [mem 0x62000000000-0x63fffffffff 64bit pref]: assigned\n"
+)
+LOOSE: dict[str, Override] = dict.fromkeys(
+    ("pci", "pci-links", "pci-resources", "pci-config"), MISSING
+)
 
 
 def regions(address: str = GPUS[0], *, index: int = 2, row: str, board: Board = BOARD) -> str:
@@ -42,10 +47,7 @@ def regions(address: str = GPUS[0], *, index: int = 2, row: str, board: Board = 
 
 HOMELESS = regions(row="0x0 0x1fffffffff 0x14220c")
 FORGOTTEN = regions(row="0x0 0x0 0x0")
-BELOW = "".join(
-    line.replace("0x", "0x", 1) + "\n"
-    for line in regions(row="0xa0000000 0xafffffff 0x14220c").split("\n")[:-1]
-)
+BELOW = regions(row="0xa0000000 0xafffffff 0x14220c")
 SMALL = BOARD.but(GPUS[1], bars=((0, 16 * MIB),)).but(GPUS[0], bars=((0, 16 * MIB),))
 
 
@@ -56,7 +58,9 @@ def address_space() -> list[Row]:
         Row("no-address", four, FAIL, "1 of 2 GPUs have no address", {"pci-resources": HOMELESS}),
         Row("forgotten", four, FAIL, "1 of 2 GPUs have no address", {"pci-resources": FORGOTTEN}),
         Row("both", four, FAIL, "2 of 2 GPUs", board=SMALL),
-        Row("log-of-what-came-right", four, PASS, "above", {"dmesg": THEN_PLACED}),
+        Row("log-of-what-came-right", four, PASS, "above", {"dmesg": NO_SPACE + PLACED}),
+        Row("log-alone", four, FAIL, "1 function has no", {**LOOSE, "dmesg": NO_SPACE}),
+        Row("log-alone-right", four, UNKNOWN, "no memory", {**LOOSE, "dmesg": NO_SPACE + PLACED}),
         Row(
             "low-and-no-window",
             four,
@@ -181,6 +185,8 @@ def test_a_failure_shows_the_log_as_a_hint_and_never_rests_on_it() -> None:
     bad = node({"pci-resources": HOMELESS, "dmesg": NO_SPACE})
     finding = BY_ID["bios.above_4g"](Node(bad), Want()).finding
     assert any("can't assign" in each for each in finding.details)
+    came_right = Node(node({"pci-resources": HOMELESS, "dmesg": NO_SPACE + PLACED}))
+    assert "assign" not in str(BY_ID["bios.above_4g"](came_right, Want()).finding.details)
     without = BY_ID["bios.above_4g"](
         Node(node({"pci-resources": HOMELESS, "dmesg": DENIED})), Want()
     )

@@ -199,3 +199,31 @@ def test_the_site_may_want_a_setting_its_way() -> None:
     assert finding.expected == "off: the site's file says so"
     assert finding.details == ("LogicalProc: current Enabled, wanted off",)
     assert "--set smt=off" in finding.hint
+
+
+@pytest.mark.parametrize(
+    ("value", "status"),
+    [pytest.param("Disabled", PASS, id="as-wished"), pytest.param("Enabled", FAIL, id="otherwise")],
+)
+def test_the_sites_word_fits_whatever_the_vendor_calls_it(value: str, status: Status) -> None:
+    bmc = Bmc((Row(ACS.name, value, ACS.display),))
+    evidence = node({"dmi": DMI}, board=FENCED).plus(bmc.frames())
+    assert found("bios.acs", evidence, Want(bios=(("acs", "off"),))).status is status
+
+
+@pytest.mark.parametrize(
+    ("base", "told"),
+    [
+        pytest.param("56TB", (), id="within"),
+        pytest.param("64TB", ("MemoryMappedIOH: 64TB lies beyond",), id="beyond"),
+    ],
+)
+def test_a_base_that_the_processor_cannot_address_is_named(
+    base: str, told: tuple[str, ...]
+) -> None:
+    row = Row("MemoryMappedIOH", "12TB", "Memory Mapped I/O Base", values=("12TB", "56TB", "64TB"))
+    details = found("bios.mmio_window", Bmc((row,), {row.name: base}).beside()).details
+    assert f"MemoryMappedIOH: current 12TB, pending {base}" in details
+    lines = [each for each in details if "lies beyond" in each]
+    assert len(lines) == len(told)
+    assert all(line.startswith(start) for line, start in zip(lines, told, strict=True))

@@ -72,6 +72,8 @@ def scrubbed(text: str, host: str = "gpu07.site.example", *, hostname: str = "gp
         pytest.param("Serial Number: /7ABCD12/CNFCP0083/\n", "7ABCD12", id="serial-with-slashes"),
         pytest.param('"SerialNumber": "S1A2B3",\n', "S1A2B3", id="serial-in-json"),
         pytest.param("\tAsset Tag: DC4-R12-U07\n", "R12", id="asset-tag"),
+        pytest.param('{"SKU": "B5XH3S3", "Model": "R750"}\n', "B5XH3S3", id="tag-as-a-bmc-has-it"),
+        pytest.param("product_serial:B5XH3S3\n", "B5XH3S3", id="serial-as-dmi-has-it"),
         pytest.param("mlx5_0 (MT4123 - MT2146X00123)\n", "MT2146X", id="serial-of-an-hca"),
         pytest.param("path /home/alice/nccl\n", "alice", id="user"),
     ],

@@ -17,7 +17,7 @@ from toolkit.errors import CutOff, NoEvidence, Unparsable
 from toolkit.facts.bios_setting import Exposed
 from toolkit.facts.bmc_identity import Same, same_machine
 from toolkit.facts.node import Node
-from toolkit.facts.redfish_values import Meaning
+from toolkit.facts.redfish_values import Meaning, Value, squeezed
 from toolkit.want import Want
 
 _SWITCHES = frozenset({Meaning.ON, Meaning.OFF})
@@ -92,7 +92,22 @@ def _view(setting: Setting, node: Node) -> View:
         return View(exposed, remarks, usable=True, secure=_secure(node))
     if not exposed and (names := node.bios_hidden.get(setting)):
         remarks = (*remarks, f"hidden in this BIOS: {', '.join(names[:_SHOWN])}")
+    if setting is Setting.MMIO_WINDOW:
+        remarks = (*remarks, *_beyond(exposed, node))
     return View(exposed, remarks, usable=True)
+
+
+def _beyond(exposed: tuple[Exposed, ...], node: Node) -> tuple[str, ...]:
+    """A base that the processor cannot address: what lies there is lost at the next boot."""
+    try:
+        bits = node.cpu.address_bits
+    except (NoEvidence, Unparsable):
+        return ()
+    return tuple(
+        f"{each.name}: {each.next} lies beyond the processor's {bits} address bits"
+        for each in exposed
+        if each.part == "base" and bits and (each.next.number or 0) >> bits
+    )
 
 
 def _secure(node: Node) -> tuple[bool | None, bool | None]:
@@ -145,7 +160,16 @@ def _by_bmc(view: View, wish: Wanted, unseen: str) -> Finding | None:
 
 
 def _fits(each: Exposed, wish: Wanted) -> bool:
-    return each.value.meaning in wish.will_do or str(each.value).casefold() == wish.word.casefold()
+    return _as_wished(each.value, wish)
+
+
+def _as_wished(value: Value, wish: Wanted) -> bool:
+    """Whether it will do; a site's wish names one word alone, in any spelling of it."""
+    return (
+        value.meaning in wish.will_do
+        or value.meaning.value == wish.word
+        or squeezed(str(value)) == squeezed(wish.word)
+    )
 
 
 def _lines(view: View, wish: Wanted | None) -> tuple[str, ...]:
@@ -190,7 +214,7 @@ def _remedy(setting: Setting, view: View, wish: Wanted | None, hint: str) -> str
     if wish is None or not view.exposed:
         return hint
     coming = [each for each in view.exposed if each.pending is not None]
-    if any(each.next.meaning in wish.will_do for each in coming):
+    if coming and all(_as_wished(each.next, wish) for each in coming):
         return "set already, and in effect after the next boot"
     if setting is Setting.SECURE_BOOT:
         return hint

@@ -9,6 +9,7 @@ from toolkit.checks.bios_seen import Seen, config_of, right, unseen, wrong
 from toolkit.checks.check import Impact
 from toolkit.checks.role import role
 from toolkit.errors import NoEvidence, Unparsable
+from toolkit.facts.bar_log import homeless_bars, large
 from toolkit.facts.link_control import read_sriov
 from toolkit.facts.node import Node
 from toolkit.facts.windows import FOUR_GIB, Region, Window
@@ -16,7 +17,6 @@ from toolkit.want import Role, Want
 from toolkit.words import counted
 
 _LARGE = 64 * MIB  # the memory window of a GPU, never its registers
-_NO_SPACE = ("no space", "can't assign", "can't claim", "failed to assign", "invalid")
 # drivers/pci/iov.c, and its older wording.
 _NO_VIRTUAL = "not enough MMIO resources for SR-IOV"
 _NOT_ADDRESSABLE = "not CPU addressable"  # drivers/acpi/pci_root.c
@@ -45,15 +45,37 @@ def _homeless(node: Node) -> tuple[str, ...]:
     )
 
 
-def _logged(node: Node, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The last line of the log that says so of memory; () where no log tells. A hint, no proof:
-    what could not be placed at first was perhaps placed later."""
+def _logged(node: Node, words: str) -> tuple[str, ...]:
+    """The last line of the log that says so; () where no log tells. A hint, and no proof."""
     try:
-        lines = [each for each in node.dmesg if any(word in each for word in words)]
+        return tuple(each.strip() for each in node.dmesg if words in each)[-1:]
     except (NoEvidence, Unparsable):
         return ()
-    told = [each.strip() for each in lines if "mem" in each or "BAR" in each or "MMIO" in each]
-    return tuple(told[-1:])
+
+
+def _refusals(node: Node) -> tuple[str, ...]:
+    """What the log says of GPUs whose BARs found no room in the end; () where no log tells."""
+    try:
+        told = homeless_bars(node.dmesg)
+    except (NoEvidence, Unparsable):
+        return ()
+    return tuple(told[gpu.address] for gpu in node.pci.gpus if gpu.address in told)
+
+
+def _by_log(node: Node) -> Seen:
+    """From the kernel log alone.
+
+    :raises NoEvidence: where it tells of no trouble, which proves nothing: logs are cut.
+    """
+    told = {a: line for a, line in homeless_bars(node.dmesg).items() if large(line)}
+    if not told:
+        raise NoEvidence("the kernel log tells of no memory without address, and of none with one")
+    return wrong(
+        f"{counted(len(told), 'function', 'has', 'have')} no address for memory, says the log",
+        expected="a window above 4 GiB for each GPU",
+        hint=f"{ROOM}; or pci=realloc",
+        details=tuple(told.values()),
+    )
 
 
 @bios(
@@ -69,12 +91,14 @@ def above_4g(node: Node, want: Want) -> Seen:
     is a GPU that no peer can reach. That the kernel could not place it at first, and then
     did, is in order: what counts is where it lies now.
     """
+    if not node.knows_pci and node.has_log:
+        return _by_log(node)
     if homeless := _homeless(node):
         return wrong(
             f"{len(homeless)} of {len(node.pci.gpus)} GPUs have no address for their memory",
             expected="a window above 4 GiB for each",
             hint=f"{ROOM}; or pci=realloc",
-            details=(*homeless, *_logged(node, _NO_SPACE)),
+            details=(*homeless, *_refusals(node)),
         )
     low = [a for a, region in _large(node).items() if region and region.start < FOUR_GIB]
     if not low:
@@ -117,7 +141,7 @@ def mmio_window(node: Node, want: Want) -> Seen:
             "address bits",
             expected=f"all windows below {1 << bits:#x}",
             hint="a lower MMIO base in the BIOS",
-            details=(*map(_shown, beyond), *_logged(node, (_NOT_ADDRESSABLE,))),
+            details=(*map(_shown, beyond), *_logged(node, _NOT_ADDRESSABLE)),
         )
     if homeless := _homeless(node):
         return wrong(
@@ -243,7 +267,7 @@ def sr_iov(node: Node, want: Want) -> Seen:
             expected="addresses for the BARs of virtual functions",
             on=False,
             firm=False,
-            details=(*lacking, *_logged(node, (_NO_VIRTUAL,))),
+            details=(*lacking, *_logged(node, _NO_VIRTUAL)),
         )
     return right(
         f"room for virtual functions on {counted(len(offers), 'HCA')}", on=True, firm=False

@@ -23,7 +23,7 @@ _SHORT_UUID = r"(?<=UUID=)[0-9a-fA-F]{4,8}-[0-9a-fA-F]{2,4}(?![0-9A-Za-z-])"
 _MACHINE_ID = rf"{_OWN}[0-9a-f]{{32}}{_END}"
 _IPV4 = r"(?<!\d)(?<!\d\.)(?:\d{1,3}\.){3}\d{1,3}(?!\.?\d)"
 _SERIAL = (
-    r"(?i:(?:serial(?:[ _-]?(?:number|no|num|nr))?|(?:asset|service)[ _-]?tag)\.?[\"']?"
+    r"(?i:(?:serial(?:[ _-]?(?:number|no|num|nr))?|(?:asset|service)[ _-]?tag|\bsku)\.?[\"']?"
     r"[^\S\n]*[:=][^\S\n]*[\"']?)([^\s\"'][^\n\"',]*)"
 )
 _MELLANOX_SERIAL = rf"{_OWN}MT\d{{4}}[A-Z]{{1,2}}\d{{5,6}}{_END}"

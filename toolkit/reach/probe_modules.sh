@@ -50,7 +50,7 @@ chosen() { # chosen MODULE: the file that modprobe would take for it
 }
 
 kernel_log() { # the frame: of a log that may have a megabyte the lines that may concern us
-    telling='^= |^[|][^[<]|nvidia|nvrm|nouveau|peer|p2p|mlx|infiniband|rdma|uverbs|[^a-z]ib_|irdma|bnxt_re|[^a-z]efa|hfi1|gdrdrv|nvme|vfio|iommu|dmar|amd-vi|smmu|acs|[^a-z]aer|numa|bandwidth|no space|refus|fail|error|unable|cannot|not support|unknown|invalid|denied|disagrees|taint|signature|x[.]509|integrity|secure ?boot|lock.?down|module|linux version|command line|hypervisor|paravirt|dmi:|dma-?buf|mmio'
+    telling='^= |^[|][^[<]|nvidia|nvrm|nouveau|peer|p2p|mlx|infiniband|rdma|uverbs|[^a-z]ib_|irdma|bnxt_re|[^a-z]efa|hfi1|gdrdrv|nvme|vfio|iommu|dmar|amd-vi|smmu|acs|[^a-z]aer|numa|bandwidth|no space|refus|fail|error|unable|cannot|not support|unknown|invalid|denied|disagrees|taint|signature|x[.]509|integrity|secure ?boot|lock.?down|module|linux version|command line|hypervisor|paravirt|dmi:|dma-?buf|mmio|can.t claim|not cpu addressable'
     log=$(cmd dmesg 5 dmesg | lines_of "$telling")
     count=$((count + 1)) # cmd counted in the pipe's own shell
     printf '%s\n' "$log" | sed 1q
