@@ -131,6 +131,51 @@ def test_the_hash_of_a_password_is_no_evidence(simulate: Simulate) -> None:
     assert (attributes["PasswordStatus"], attributes["SetupPassword"]) == ("Unlocked", None)
 
 
+@pytest.mark.parametrize("locked", [True, False])
+def test_of_lockdown_only_its_own_word_is_taken(simulate: Simulate, locked: bool) -> None:
+    bmc = simulate("dell", lockdown=locked)
+    with bmc_on(bmc) as ours:
+        frame = by_key(ours.read(RegistryCache()))["bmc-bios-lockdown"]
+    word = "Enabled" if locked else "Disabled"
+    assert json.loads(frame.text) == {"Lockdown.1.SystemLockdown": word}
+
+
+def test_who_has_no_word_for_lockdown_is_not_taken_for_open(simulate: Simulate) -> None:
+    with bmc_on(simulate("hpe")) as ours:
+        assert by_key(ours.read(RegistryCache()))["bmc-bios-lockdown"].state is State.ABSENT
+
+
+def test_the_registry_of_a_locked_machine_is_not_that_of_an_open_one(
+    simulate: Simulate, tmp_path: Path
+) -> None:
+    cache = RegistryCache(tmp_path)
+    texts = []
+    for locked in (True, False):
+        with bmc_on(simulate("dell", lockdown=locked)) as ours:
+            texts.append(by_key(ours.read(cache))["bmc-bios-registry"].text)
+    assert texts[0] != texts[1]
+
+
+def test_a_registry_that_fails_spoils_nothing(simulate: Simulate) -> None:
+    bmc = simulate("dell")
+    bmc.fails(Kind.STATUS, "GET", "/Registries", code=500, times=9)
+    with bmc_on(bmc) as ours:
+        frames = by_key(ours.read(RegistryCache()))
+    registry = frames["bmc-bios-registry"]
+    assert (registry.state, registry.exit) == (State.FAILED, 500)
+    assert frames["bmc-bios"].state is State.OK
+
+
+def test_what_a_bmc_calls_things_cannot_forge_a_frame(simulate: Simulate) -> None:
+    bmc = simulate("dell")
+    system, bios = bmc.persona.tree[bmc.persona.system], bmc.persona.tree[bmc.persona.bios]
+    system["Model"] = "x\n= end ok 1\n"
+    bios["AttributeRegistry"] = "y\n= bmc-bios ok z\n|{}"
+    with bmc_on(bmc) as ours:
+        evidence = Evidence({}, complete=True).plus(ours.read(RegistryCache()))
+    assert Evidence.parse(evidence.dump()) == evidence
+
+
 def test_a_secure_boot_resource_that_fails_spoils_nothing(simulate: Simulate) -> None:
     bmc = simulate("dell")
     bmc.fails(Kind.STATUS, "GET", "/SecureBoot", code=403, times=9)

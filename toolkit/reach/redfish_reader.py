@@ -9,6 +9,7 @@ bmc-secureboot       the SecureBoot resource            bmc-bios-lockdown  what 
 from __future__ import annotations
 
 import contextlib
+import json
 
 from toolkit.errors import BmcError, BmcLogin, BmcRefused, BmcSilent
 from toolkit.evidence import Frame, State
@@ -22,6 +23,7 @@ from toolkit.reach.redfish_find import (
     link,
     members,
     optional,
+    parsed,
     registry_names,
     registry_place,
     text_of,
@@ -29,6 +31,12 @@ from toolkit.reach.redfish_find import (
 from toolkit.reach.redfish_guest import Guest
 from toolkit.reach.redfish_http import Limits
 from toolkit.reach.redfish_registry import RegistryCache, RegistryKey
+from toolkit.reach.redfish_sides import (
+    attributes_place,
+    lockdown_words,
+    one_line,
+    registry_key,
+)
 from toolkit.reach.redfish_trust import Login, Trust
 
 _FILES = 6  # registry files that are looked into before it counts as not offered
@@ -70,14 +78,17 @@ class Reader(Guest):
         self.http.begin()
         self._found = None
         found = self.found()
-        registry, text = self._registry(found, known)
+        manager = self._manager(found)
+        lockdown = self._lockdown(manager)
+        key = registry_key(found, lockdown.text)
         return (
-            self._about(found, registry),
+            self._about(key, manager),
             self._frame("bmc-system", found.system),
             self._frame("bmc-bios", found.bios),
             self._frame("bmc-bios-pending", found.pending, f"{found.bios.path}/Settings"),
-            self._text("bmc-bios-registry", registry.name or "attribute registry", text),
+            self._registry(found, key, known),
             self._side("bmc-secureboot", link(found.system.body, "SecureBoot")),
+            lockdown,
         )
 
     def active(self) -> tuple[Frame, ...]:
@@ -94,51 +105,59 @@ class Reader(Guest):
             self._frame("bmc-bios-pending", found.pending, f"{found.bios.path}/Settings"),
         )
 
-    def _about(self, found: Found, registry: RegistryKey) -> Frame:
+    def _about(self, key: RegistryKey, manager: Resource | None) -> Frame:
         lines = {
             "address": self.name,
             "verified": self.http.line.trust.verified,
-            "vendor": registry.vendor,
-            "model": registry.model,
-            "bios": registry.version,
-            "bmc": self._firmware(found),
-            "registry-id": registry.name,
+            "vendor": key.vendor,
+            "model": key.model,
+            "bios": key.version,
+            "bmc": text_of(manager.body, "FirmwareVersion") if manager else "",
+            "registry-id": key.name,
         }
-        text = "".join(f"{key} {' '.join(value.split())}\n" for key, value in lines.items())
+        text = "".join(f"{name} {one_line(value)}\n" for name, value in lines.items())
         return Frame("bmc", State.OK, f"{self.base}/redfish/v1/", text)
 
-    def _firmware(self, found: Found) -> str:
-        """Version of the BMC's own firmware; "" where it does not tell."""
+    def _manager(self, found: Found) -> Resource | None:
+        """What the BMC says of itself; None where it does not, or may not be asked."""
         with contextlib.suppress(BmcRefused):
-            manager = optional(self.get, link(found.system.body, "Links", "ManagedBy"))
-            return text_of(manager.body, "FirmwareVersion") if manager else ""
-        return ""
+            return optional(self.get, link(found.system.body, "Links", "ManagedBy"))
+        return None
 
-    def _registry(self, found: Found, known: RegistryCache) -> tuple[RegistryKey, str]:
-        """The registry's key and text, "" where none is offered."""
-        system = found.system.body
-        key = RegistryKey(
-            text_of(system, "Manufacturer"),
-            text_of(system, "Model"),
-            text_of(system, "BiosVersion"),
-            text_of(found.bios.body, "AttributeRegistry"),
-        )
-        text = known.get(key)
-        if text is not None:
-            return key, text
+    def _lockdown(self, manager: Resource | None) -> Frame:
+        """Whether settings are locked as a whole, where the BMC has a word for it.
+
+        Of the resource that tells it only that word: beside it stand users and networks.
+        """
+        path = attributes_place(manager) if manager else ""
+        frame = self._side("bmc-bios-lockdown", path)
+        if frame.state is not State.OK:
+            return frame
+        told = lockdown_words(parsed(self.name, path, frame.text))
+        return self._text("bmc-bios-lockdown", path, json.dumps(told) + "\n" if told else "")
+
+    def _registry(self, found: Found, key: RegistryKey, known: RegistryCache) -> Frame:
+        """The registry; that it cannot be read does not spoil the rest."""
+        name = key.name or "attribute registry"
+        try:
+            text = known.get(key) or self._in_turn(found, key, known)
+        except BmcRefused as why:
+            return self._refused("bmc-bios-registry", name, why)
+        return self._text("bmc-bios-registry", name, text)
+
+    def _in_turn(self, found: Found, key: RegistryKey, known: RegistryCache) -> str:
+        """The registry, fetched by one of those who want it; "" where none is offered."""
         turn = known.turn(key)
         # Who waits in vain, since the BMC whose turn it is hangs, fetches it as well.
         waited = turn.acquire(timeout=max(self.http.left_s / 2, 0))
         try:
             text = known.get(key)
-            if text is None:
-                text = self._fetched(found.bios)
-                if text:
-                    known.put(key, text)
+            if text is None and (text := self._fetched(found.bios)):
+                known.put(key, text)
         finally:
             if waited:
                 turn.release()
-        return key, text
+        return text or ""
 
     def _fetched(self, bios: Resource) -> str:
         listed = optional(self.get, link(self.inside.root.json, "Registries"))
@@ -155,8 +174,15 @@ class Reader(Guest):
         return self._text(key, path, resource.text if resource else "")
 
     def _text(self, key: str, path: str, text: str) -> Frame:
-        source = f"{self.base}{path}" if path.startswith("/") else path
-        return Frame(key, State.OK if text else State.ABSENT, source, text)
+        return Frame(key, State.OK if text else State.ABSENT, self._source(path), text)
+
+    def _source(self, path: str) -> str:
+        """One line: what stands in it came from the BMC, and heads a frame."""
+        return one_line(f"{self.base}{path}" if path.startswith("/") else path)
+
+    def _refused(self, key: str, path: str, why: BmcRefused) -> Frame:
+        state = State.DENIED if why.status in (401, 403) else State.FAILED
+        return Frame(key, state, self._source(path), f"{why}\n", exit=min(why.status, 999))
 
     def _side(self, key: str, path: str) -> Frame:
         """Something that is good to know: that it cannot be read does not spoil the rest."""
@@ -165,8 +191,7 @@ class Reader(Guest):
         try:
             return self._frame(key, optional(self.get, path), path)
         except BmcRefused as why:
-            state = State.DENIED if why.status in (401, 403) else State.FAILED
-            return Frame(key, state, f"{self.base}{path}", f"{why}\n", exit=min(why.status, 999))
+            return self._refused(key, path, why)
 
 
 def failed(address: str, why: BmcError) -> tuple[Frame, ...]:
