@@ -97,7 +97,7 @@ def test_what_others_have_pending_besides_is_named() -> None:
 
 def test_an_absent_setting_is_not_exposed_and_never_a_failure_of_the_profile() -> None:
     assert planned(bios(), "acs=off").blocked[0].block is Block.NOT_EXPOSED
-    assert planned(bios(), "profile").blocked == planned(bios(), "aspm=off").blocked
+    assert [each.wish for each in planned(bios(), "profile").blocked] == ["aspm=off"]
 
 
 def test_the_profile_asks_for_what_the_role_wants() -> None:
@@ -191,3 +191,26 @@ def test_an_exact_value_is_sent_as_it_is() -> None:
     of = bios(Quiet=False)
     plan = plan_wishes(of, Wish("true", attribute="Quiet", exact=True))
     assert sent(plan) == [{"Quiet": True}]
+
+
+def test_what_a_reset_owed_already_opens_waits_for_it() -> None:
+    plan = planned(bios({"SysProfile": "Custom"}), "power-profile=Custom,aspm=off")
+    assert sent(plan) == [{}, {"PcieAspmL1": "Disabled"}]
+    assert plan.resets == 2
+
+
+def test_an_undo_leaves_what_other_hands_have_changed_since() -> None:
+    kept = before_of("m", planned(bios(), "iommu=off,sr-iov=off").edits)
+    since = bios(ProcVirtualization="Disabled", SriovGlobalEnable="Enabled")
+    plan = plan_wishes(since, *back(kept))
+    assert sent(plan) == [{"ProcVirtualization": "Enabled"}]
+    other = bios(ProcVirtualization="Disabled", SysProfile="PerfOptimized")
+    profile = before_of("m", planned(bios(), "power-profile=Custom").edits)
+    (left,) = plan_wishes(other, *back(profile)).blocked
+    assert (left.block, left.stops) == (Block.CHANGED, False)
+
+
+def test_half_of_what_was_named_together_is_not_sent() -> None:
+    assert planned(bios(), "dma-protection=off,power-profile=Fast").stopped
+    assert not planned(bios(), "dma-protection=off,acs=off").stopped
+    assert not planned(bios(), "profile").stopped

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from toolkit.change.bios_plan import Edit
+from toolkit.change.bios_plan import Edit, Effect
 from toolkit.change.bios_wishes import Wish
 from toolkit.facts.redfish_json import Raw, raw, tree
 from toolkit.facts.redfish_values import words_of
@@ -48,9 +48,11 @@ class Before:
         return json.dumps({"machine": self.machine, "attributes": rows}, ensure_ascii=True)
 
 
-def before_of(machine: str, edits: Sequence[Edit]) -> Before:
-    """What is kept before these edits are sent."""
-    return Before(machine, tuple(Kept(e.name, e.before, e.pending, e.after) for e in edits))
+def before_of(machine: str, edits: Sequence[Edit], effects: Sequence[Effect] = ()) -> Before:
+    """What is kept before these edits are sent, and what follows from them by itself."""
+    sent = [Kept(each.name, each.before, each.pending, each.after) for each in edits]
+    follows = [Kept(e.name, e.before, None, e.after) for e in effects if e.after is not None]
+    return Before(machine, (*sent, *follows))
 
 
 def read_before(text: str) -> Before:
@@ -85,7 +87,7 @@ def joined(befores: Iterable[Before]) -> Before:
 def back(before: Before) -> tuple[Wish, ...]:
     """The wishes that take a run back."""
     return tuple(
-        Wish(words_of(each.back), attribute=each.name, exact=each.back)
+        Wish(words_of(each.back), attribute=each.name, exact=each.back, ours=each.after)
         for each in before.attributes
         if each.back is not None
     )

@@ -1,6 +1,6 @@
 """What of a BIOS is to be changed, in which order, and what stands in the way. Sends nothing.
 
-edits       one attribute each, in passes: what only a reset opens for change waits for it
+passes      what is sent at once, one attribute an edit; what only a reset opens waits for it
 owed        asked for, and pending already: nothing is to be sent, a reset makes it so
 effects     what follows by itself, as the registry's dependencies tell
 strangers   pending by other hands, and made so by the same reset
@@ -27,6 +27,11 @@ class Block(StrEnum):
     READ_ONLY = "read-only"
     LOCKED = "locked"  # the BMC's lockdown holds all of them
     CONTRARY = "contrary"  # another wish forces another value
+    CHANGED = "changed since"  # an undo finds other hands' value there
+
+
+# What keeps no other wish from being done: there is nothing to be done about it.
+_HARMLESS = frozenset({Block.NOT_EXPOSED, Block.CHANGED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,7 @@ class Edit:
     wish: str  # "acs=off"
     display: str = ""  # as the BIOS's own screens call it
     setting: Setting | None = None
+    named: bool = True  # by the operator, not by a profile
 
     def __str__(self) -> str:
         coming = (
@@ -56,6 +62,12 @@ class Blocked:
     block: Block
     reason: str  # one clause
     hint: str = ""
+    named: bool = True  # by the operator, not by a profile
+
+    @property
+    def stops(self) -> bool:
+        """Whether nothing at all is sent: half of what was named together may be worse."""
+        return self.named and self.block not in _HARMLESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +76,15 @@ class Effect:
 
     name: str
     text: str  # "becomes read-only", "Enabled -> Disabled"
+    before: Raw = None
+    after: Raw = None  # None where its value stays
 
 
 @dataclass(frozen=True, slots=True)
 class BiosPlan:
     """What is to be done to one BIOS."""
 
-    passes: tuple[tuple[Edit, ...], ...] = ()
+    passes: tuple[tuple[Edit, ...], ...] = ()  # the first is empty where a reset comes first
     owed: tuple[Edit, ...] = ()
     effects: tuple[Effect, ...] = ()
     strangers: tuple[Edit, ...] = ()
@@ -86,6 +100,11 @@ class BiosPlan:
     def pending(self) -> bool:
         """Whether anything is left to do: to send, or a reset for what was sent."""
         return bool(self.passes or self.owed)
+
+    @property
+    def stopped(self) -> tuple[Blocked, ...]:
+        """Why nothing is sent; () where it may be."""
+        return tuple(each for each in self.blocked if each.stops)
 
     @property
     def resets(self) -> int:

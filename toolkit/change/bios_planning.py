@@ -52,7 +52,7 @@ def plan_bios(
     found = _Sorted()
     for target in _targets(bios, exposed, wishes, found.blocked):
         _sort(target, found)
-    passes, contrary = _passes(bios, found.edits, lockdown or _locked(bios))
+    passes, contrary = _passes(bios, found, lockdown or _locked(bios))
     touched = {each.name for each in (*found.edits, *found.owed)}
     return BiosPlan(
         passes,
@@ -140,19 +140,36 @@ def _sort(target: _Target, found: _Sorted) -> None:
     if coming is None and satisfied(attribute, now, wish, row):
         found.content += 1
         return
+    if _others(wish, now if coming is None else coming):
+        reason = f"{attribute.name} is {words_of(now if coming is None else coming)}, not ours"
+        found.blocked.append(Blocked(str(wish), Block.CHANGED, reason, "left as it is"))
+        return
     after = value_for(attribute, wish, row)
     if coming is not None and satisfied(attribute, now, wish, row):
         after = now  # what would end it is pending by other hands
     if after is None:
         reason = f"{attribute.name} takes {allowed(attribute)}"
-        blocked = Blocked(str(wish), Block.NO_VALUE, reason, "one of these, or leave it as it is")
+        hint = "one of these, or leave it as it is"
+        blocked = Blocked(str(wish), Block.NO_VALUE, reason, hint, not wish.profile)
         found.blocked.append(blocked)
         return
-    edit = Edit(attribute.name, now, coming, after, str(wish), attribute.display_name, wish.setting)
-    if coming is not None and satisfied(attribute, coming, wish, row):
-        found.owed.append(Edit(*(edit.name, now, coming, coming), *(str(wish), edit.display)))
-    else:
-        found.edits.append(edit)
+    owed = coming is not None and satisfied(attribute, coming, wish, row)
+    edit = Edit(
+        attribute.name,
+        now,
+        coming,
+        coming if owed else after,
+        str(wish),
+        attribute.display_name,
+        wish.setting,
+        not wish.profile,
+    )
+    (found.owed if owed else found.edits).append(edit)
+
+
+def _others(wish: Wish, value: Raw) -> bool:
+    """Of an undo: whether the value is neither what we set nor what it goes back to."""
+    return wish.ours is not None and not (same(value, wish.ours) or same(value, wish.exact))
 
 
 def _locked(bios: Bios) -> str:
@@ -160,12 +177,13 @@ def _locked(bios: Bios) -> str:
 
 
 def _passes(
-    bios: Bios, edits: Sequence[Edit], lockdown: str
+    bios: Bios, found: _Sorted, lockdown: str
 ) -> tuple[tuple[tuple[Edit, ...], ...], list[Blocked]]:
     """The edits in passes: what a reset opens comes after it. And what never opens."""
+    edits = found.edits
     if lockdown and edits:
         hint = "lift the lockdown at the BMC first, and set it again afterwards"
-        return (), [Blocked(each.wish, Block.LOCKED, lockdown, hint) for each in edits]
+        return (), [_blocked(each, Block.LOCKED, lockdown, hint) for each in edits]
     passes: list[tuple[Edit, ...]] = []
     left, done = list(edits), dict[str, Raw]()
     while left and len(passes) < PASSES:
@@ -173,21 +191,26 @@ def _passes(
         left = [each for each in left if each.name not in now.forced or not _holds(now, each)]
         ready = [each for each in left if each.name not in now.closed]
         ready = _without_followers(bios, done, ready)
-        if not ready:
+        owed = [] if passes else found.owed  # the first reset brings these as well
+        if not ready and not owed:
             break
         passes.append(tuple(ready))
-        done |= {each.name: each.after for each in ready}
+        done |= {each.name: each.after for each in (*ready, *owed)}
         left = [each for each in left if each not in ready]
     end = world(bios, done)
     blocked = [_closed(bios, end, each) for each in left if not _holds(end, each)]
     contrary = [each for each in edits if each.name in done and not _holds(end, each)]
     for each in contrary:
         reason = f"another change makes {each.name} {words_of(end.values[each.name])}"
-        blocked.append(Blocked(each.wish, Block.CONTRARY, reason, "ask for one of the two"))
-    if contrary:
-        names = {each.name for each in contrary}
-        passes = [tuple(e for e in group if e.name not in names) for group in passes]
-    return tuple(group for group in passes if group), blocked
+        blocked.append(_blocked(each, Block.CONTRARY, reason, "ask for one of the two"))
+    passes = [tuple(each for each in group if each not in contrary) for group in passes]
+    while passes and not passes[-1]:
+        passes.pop()
+    return tuple(passes), blocked
+
+
+def _blocked(edit: Edit, block: Block, reason: str, hint: str) -> Blocked:
+    return Blocked(edit.wish, block, reason, hint, edit.named)
 
 
 def _holds(now: World, edit: Edit) -> bool:
@@ -212,12 +235,13 @@ def _closed(bios: Bios, now: World, edit: Edit) -> Blocked:
     conditions = now.closed.get(edit.name, ())
     if not conditions:
         hint = "in the BIOS's own screens, if anywhere"
-        return Blocked(edit.wish, Block.READ_ONLY, f"{edit.name} is read-only", hint)
+        return _blocked(edit, Block.READ_ONLY, f"{edit.name} is read-only", hint)
     keys = dict.fromkeys(each.attribute for each in conditions)
     because = ", ".join(f"{key} is {words_of(now.values.get(key))}" for key in keys)
     first = next((bios.attributes[key] for key in keys if key in bios.attributes), None)
     hint = f"{first.name} takes {allowed(first)}: raw:{first.name}=VALUE" if first else ""
-    return Blocked(edit.wish, Block.READ_ONLY, f"{edit.name} is read-only while {because}", hint)
+    reason = f"{edit.name} is read-only while {because}"
+    return _blocked(edit, Block.READ_ONLY, reason, hint)
 
 
 def _effects(bios: Bios, passes: Sequence[Sequence[Edit]], touched: set[str]) -> Iterable[Effect]:
@@ -228,8 +252,8 @@ def _effects(bios: Bios, passes: Sequence[Sequence[Edit]], touched: set[str]) ->
     before, after = world(bios, {}), world(bios, sets)
     for name, value in after.forced.items():
         if name not in touched:
-            was = words_of(bios.attributes[name].current)
-            yield Effect(name, f"{was} -> {words_of(value)}")
+            was = bios.attributes[name].current
+            yield Effect(name, f"{words_of(was)} -> {words_of(value)}", was, value)
     for name in bios.attributes:
         if name not in touched and (name in after.closed) is not (name in before.closed):
             yield Effect(

@@ -36,6 +36,7 @@ class Wish:
     attribute: str = ""  # the vendor's name
     will_do: frozenset[Meaning] = frozenset()  # what is left as it is; of a profile's wish
     exact: Raw = None  # the value itself, where an undo knows it; None for one to be found
+    ours: Raw = None  # of an undo: what we had set; another value is other hands'
     profile: bool = False  # nobody named it: where it is not exposed, that is no trouble
 
     def __str__(self) -> str:

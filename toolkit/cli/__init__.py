@@ -11,6 +11,7 @@ from invoke.program import Program
 
 from toolkit import __version__
 from toolkit.cli import (
+    bios,
     building,
     capturing,
     changing,
@@ -37,6 +38,7 @@ VERBS = (
     past.history,
     past.undo,
     reloading.reload,
+    bios.bios,
     building.build,
     enrolling.enrol,
     capturing.capture,

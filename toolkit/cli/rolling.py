@@ -37,14 +37,19 @@ ROLLOUT = (
     Option("resume", "", "go on with a run that broke off; runs lists them"),
 )
 _ALONE = ("serial", "max_unavailable", "drain", "undrain", "window")  # what makes it a rollout
-_PATHS = ("site", "inventory", "hosts_file", "ssh_config", "key", "cache", "stop_file")
+_PATHS = (
+    "site", "inventory", "hosts_file", "ssh_config", "key", "cache", "stop_file",
+    "bmc_map", "bmc_ca", "bmc_password_file",
+)  # fmt: skip
 # What may be said anew with --resume; all else is as it was said at first.
 _ANEW = (
     "yes", "ask_pass", "ask_become_pass", "pass_fd", "become_pass_fd", "quiet", "json", "junit",
     "verbose", "fanout", "max_fail", "max_fail_percentage", "max_unavailable", "window",
     "hook_limit", "stop_file", "reason", "check", "diff", "ask_sign_pin", "sign_pin_fd",
 )  # fmt: skip
-_SECRET = frozenset({"ask_pass", "ask_become_pass", "pass_fd", "become_pass_fd", "yes", "resume"})
+_SECRET = frozenset(
+    {"ask_pass", "ask_become_pass", "pass_fd", "become_pass_fd", "bmc_pass_fd", "yes", "resume"}
+)
 _NOT_SAID = ("", False, "-1")
 
 

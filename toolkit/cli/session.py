@@ -138,8 +138,10 @@ def fleet(said: Said) -> Iterator[Fleet]:
         yield opened
 
 
-def consent(question: str, said: Said) -> None:
+def consent(question: str, said: Said, *, look: str = "--check") -> None:
     """Ask before nodes are changed, unless ``--yes`` was said.
+
+    :param look: what to say instead to see what would be done.
 
     :raises UsageError: refused, or nobody there to ask.
     """
@@ -147,7 +149,7 @@ def consent(question: str, said: Said) -> None:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
-            "nobody to ask whether to change the nodes", hint="say so with --yes, or look: --check"
+            "nobody to ask whether to change the nodes", hint=f"say so with --yes, or look: {look}"
         )
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:

@@ -44,7 +44,9 @@ def undoing(run: Run, hosts: Sequence[str] = ()) -> Undoing:
     if run.story.about.verb != "provision":
         raise UsageError(
             f"run {run.id} was {run.story.about.verb}, which is not undone",
-            hint="bring the nodes where they were: provision --hosts ...",
+            hint=f"bios --undo {run.id}"
+            if run.story.about.verb == "bios"
+            else "bring the nodes where they were: provision --hosts ...",
         )
     touched = run.touched()
     if strangers := sorted(set(hosts) - set(touched)):

@@ -53,11 +53,19 @@ def reboot(
     )
 
 
+def boot_id_of(transport: Transport) -> str:
+    """The boot that the node is in; "" while it is half up.
+
+    :raises TransportError: it does not answer.
+    """
+    answer = transport.run(_BOOT_ID, limit_s=15)
+    return answer.stdout.strip() if answer.exit == 0 else ""
+
+
 def _ask(transport: Transport) -> str:
-    """The boot id; "" while the node is down, or half up."""
+    """The same; "" also while the node is down."""
     try:
-        answer = transport.run(_BOOT_ID, limit_s=15)
+        return boot_id_of(transport)
     except TransportError:
         transport.close()
         return ""
-    return answer.stdout.strip() if answer.exit == 0 else ""

@@ -1,0 +1,114 @@
+"""The verb as an operator says it: words, exit codes, the document, and what reaches a BMC."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+
+from tests.bmc.conftest import Simulate
+from tests.bmc.faults import Kind
+from tests.bmc.simulator import Simulator
+from toolkit.errors import ExitCode
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = json.loads((ROOT / "docs/bios.schema.json").read_text())
+
+
+class Operator:
+    """Says ``bios`` about simulated BMCs, gpu1 and on; their nodes do not answer by SSH."""
+
+    def __init__(self, base: Path, *bmcs: Simulator) -> None:
+        self.base, self.bmcs = base, bmcs
+        lines = [f"gpu{number} {bmc.address}\n" for number, bmc in enumerate(bmcs, 1)]
+        (base / "map").write_text("".join(lines))
+        (base / "password").write_text(bmcs[0].password)
+        (base / "password").chmod(0o600)
+
+    def says(self, *words: str, user: str = "") -> subprocess.CompletedProcess[str]:
+        told = {
+            "--bmc-map": self.base / "map",
+            "--bmc-user": user or self.bmcs[0].user,
+            "--bmc-password-file": self.base / "password",
+            "--bmc-ca": self.bmcs[0].ca,
+        }
+        options = [str(each) for pair in told.items() for each in pair]
+        state = {"XDG_STATE_HOME": str(self.base), "XDG_CACHE_HOME": str(self.base / "cache")}
+        return subprocess.run(
+            [sys.executable, "-m", "toolkit.cli", "bios", *options, *words],
+            cwd=ROOT,
+            env={**os.environ, **state},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    @property
+    def run(self) -> str:
+        """The first run that left a journal."""
+        return sorted(self.base.glob("gdr-toolkit/runs/*/journal.sqlite"))[0].parent.name
+
+
+HPE = ("--hosts", "gpu1", "--role", "bare-metal")
+
+
+def test_a_change_from_the_first_look_to_its_undo(simulate: Simulate, tmp_path: Path) -> None:
+    bmc = simulate("hpe")
+    operator = Operator(tmp_path, bmc)
+    look = operator.says(*HPE)
+    assert look.returncode == ExitCode.FAILED, look.stderr
+    assert "AccessControlService  Enabled            off     differs" in look.stdout
+    plan = operator.says(*HPE, "--set", "profile", "--json")
+    assert plan.returncode == ExitCode.PENDING, plan.stderr
+    told = json.loads(plan.stdout)
+    jsonschema.validate(told, SCHEMA)
+    assert [e["attribute"] for e in told["hosts"][0]["plan"]["passes"][0]] == [
+        "AccessControlService"
+    ]
+    assert not bmc.log.of("PATCH")
+    words = ("--apply", "--reboot", "--over-jobs", "--yes", "--json")
+    done = operator.says(*HPE, "--set", "profile", *words)
+    assert done.returncode == ExitCode.OK, done.stderr
+    jsonschema.validate(json.loads(done.stdout), SCHEMA)
+    assert f"bios --undo {operator.run} --apply" in done.stderr
+    assert bmc.machine.active["AccessControlService"] == "Disabled"
+    back = operator.says("--undo", operator.run, *words[:-1])
+    assert back.returncode == ExitCode.OK, back.stderr
+    assert "sent AccessControlService: Disabled -> Enabled" in back.stdout
+    assert (bmc.machine.active["AccessControlService"], bmc.sessions) == ("Enabled", 0)
+
+
+def test_a_request_that_makes_no_sense_reaches_no_bmc(simulate: Simulate, tmp_path: Path) -> None:
+    bmc = simulate("hpe")
+    operator = Operator(tmp_path, bmc)
+    for words, said in (
+        (("--set", "asc=off"), "ats or acs or aspm"),
+        (("--set", "secure-boot=off"), "resource of its own"),
+        (("--apply",), "--apply without --set"),
+        (("--set", "acs=off", "--reboot"), "add --apply"),
+        (("--set", "acs=off", "--undo", "x"), "one of them"),
+        (("--set", "acs=off", "--apply"), "--yes"),
+    ):
+        ended = operator.says(*HPE, *words)
+        assert ended.returncode == ExitCode.USAGE, ended.stderr
+        assert said in ended.stderr
+        assert "Traceback" not in ended.stderr
+    assert not bmc.log.of("PATCH")
+
+
+def test_a_wrong_password_is_said_once_and_costs_the_others_nothing(
+    simulate: Simulate, tmp_path: Path
+) -> None:
+    bad, good = simulate("dell"), simulate("hpe")
+    bad.fails(Kind.STATUS, "POST", "/Sessions", code=401, times=9)
+    operator = Operator(tmp_path, bad, good)
+    ended = operator.says("--hosts", "gpu[1-2]", "--role", "bare-metal")
+    assert ended.returncode == ExitCode.UNREACHABLE, ended.stderr
+    assert "AccessControlService" in ended.stdout
+    assert "Traceback" not in ended.stderr
+    assert len(bad.log.of("POST")) == 1

@@ -1,0 +1,144 @@
+"""Carry out changes of BIOSes as a rollout: journal, claims, canary, batches; and take one back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from toolkit.change.bios_kept import KEPT, Before, back, joined, read_before
+from toolkit.change.bios_result import Changed, Looked
+from toolkit.change.bios_wishes import Wish
+from toolkit.change.rollout import Phase, Standing
+from toolkit.errors import ExitCode, Outcome, UsageError
+from toolkit.flow.access import Fleet
+from toolkit.flow.bios import Asking, Reach
+from toolkit.flow.bios_reset import Consent
+from toolkit.flow.bios_turn import BiosWork
+from toolkit.flow.past import Run
+from toolkit.flow.rolling import Agreed, keep_journal, roll, write_first
+from toolkit.flow.rollout import Rolled, Rollout
+from toolkit.flow.runs import RunFolder
+from toolkit.reach.hands import Threads
+from toolkit.reach.journal import Event, JournalError
+
+VERB = "bios"
+
+
+@dataclass(frozen=True, slots=True)
+class BiosRun:
+    """What one run of changes has in common."""
+
+    fleet: Fleet
+    reach: Reach
+    asking: Asking
+    consent: Consent
+    folder: RunFolder
+
+
+def roll_out_bios(
+    run: BiosRun, looked: Sequence[Outcome[Looked]], agreed: Agreed
+) -> Rolled[Changed]:
+    """Carry out what was planned, in the agreed terms.
+
+    :returns: an outcome for each of ``looked``.
+    :raises LockedError: another controller's run is at work on one of the hosts.
+    :raises JournalError: there is no journal to be had; nothing was sent.
+    """
+    fleet, folder = run.fleet, run.folder
+    with ExitStack() as stack:
+        journal = keep_journal(stack, fleet, folder, agreed.about, alone=True)
+        if journal is None:  # never: it is a must
+            raise JournalError("no journal can be kept", hint="nothing was sent")
+        write_first(journal, agreed, [_planned(each) for each in looked])
+        by_name = {each.host: each for each in looked}
+        work = BiosWork(
+            fleet, run.reach, run.asking, run.consent, folder, by_name, journal, agreed.hooks
+        )
+        rollout = Rollout(
+            agreed.terms,
+            Standing(),  # a node whose BMC is out of reach serves as it did
+            {host.name: host for host in fleet.hosts},
+            Threads(work.take_turn),
+            _well,
+            _ended,
+            journal,
+            agreed.brakes,
+            fleet.access.progress,
+        )
+        rolled = roll(rollout, "changing BIOSes")
+    outcomes = {each.host: rolled.outcomes.get(each.host) or untouched(each) for each in looked}
+    return replace(rolled, outcomes=outcomes)
+
+
+def untouched(outcome: Outcome[Looked]) -> Outcome[Changed]:
+    """What came of a host for which nothing was to be done, or could be."""
+    if outcome.value is None:
+        return Outcome(outcome.host, error=outcome.error)
+    return Outcome(outcome.host, Changed(outcome.value, outcome.value))
+
+
+def kept_by(run: Run, hosts: Sequence[str] = ()) -> Mapping[str, tuple[Wish, ...]]:
+    """By host, the wishes that take a run back.
+
+    :param hosts: only these; all that were changed unless given.
+    :raises UsageError: it was no run of this verb, or changed nothing there.
+    """
+    if run.story.about.verb != VERB:
+        raise UsageError(
+            f"run {run.id} was {run.story.about.verb}, not {VERB}",
+            hint=f"take it back by: undo {run.id}",
+        )
+    found: dict[str, list[Before]] = {}
+    for event in run.story.events:
+        if event.phase == KEPT:
+            found.setdefault(event.host, []).append(read_before(event.detail))
+    if strangers := sorted(set(hosts) - set(found)):
+        raise UsageError(
+            f"run {run.id} changed no BIOS of {', '.join(strangers)}",
+            hint=f"see what it did: runs.show {run.id}",
+        )
+    chosen = {
+        host: back(joined(each)) for host, each in found.items() if not hosts or host in hosts
+    }
+    if not chosen:
+        raise UsageError(f"run {run.id} changed no BIOS", hint="there is nothing to take back")
+    return chosen
+
+
+def _well(outcome: Outcome[Changed]) -> bool:
+    return outcome.value is not None and outcome.value.exit_code is ExitCode.OK
+
+
+def _planned(outcome: Outcome[Looked]) -> Event:
+    if outcome.value is None:
+        return Event(outcome.host, Phase.LOST.value, detail=_error(outcome))
+    plan = outcome.value.plan
+    phase = Phase.PLANNED if plan.pending and not plan.stopped else Phase.NOTHING
+    told = {
+        "machine": outcome.value.machine,
+        "changes": [str(each) for each in (*plan.edits, *plan.owed)],
+        "blocked": [f"{each.wish}: {each.reason}" for each in plan.blocked],
+    }
+    return Event(outcome.host, phase.value, detail=json.dumps(told, ensure_ascii=True))
+
+
+def _ended(outcome: Outcome[Changed], well: bool) -> Event:
+    phase = (Phase.DONE if well else Phase.FAILED).value
+    if outcome.value is None:
+        return Event(outcome.host, phase, detail=_error(outcome))
+    done = outcome.value
+    told = {
+        "steps": list(done.steps),
+        "missed": [str(each) for each in done.missed],
+        "rebooted": done.resets > 0,
+        "busy": done.busy,
+    }
+    return Event(outcome.host, phase, detail=json.dumps(told, ensure_ascii=True))
+
+
+def _error(outcome: Outcome[Looked] | Outcome[Changed]) -> str:
+    error = outcome.error
+    told = {"error": str(error), "hint": error.hint if error else ""}
+    return json.dumps(told, ensure_ascii=True)

@@ -1,0 +1,227 @@
+"""One BIOS's turn: keep what is there, send, reset where allowed, see whether it is in force."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from toolkit.change.bios_kept import KEPT, before_of
+from toolkit.change.bios_plan import Edit, names
+from toolkit.change.bios_result import Changed, Looked
+from toolkit.change.rollout import Phase
+from toolkit.errors import (
+    ApplyError,
+    BmcRefused,
+    BmcSilent,
+    ExitCode,
+    Outcome,
+    StaleError,
+    TransportError,
+)
+from toolkit.evidence import Evidence
+from toolkit.flow.access import Fleet
+from toolkit.flow.bios import Asking, Reach, judged
+from toolkit.flow.bios_line import Line
+from toolkit.flow.bios_reset import Consent, Reset, wait_until
+from toolkit.flow.bios_watch import Watch, coming, in_force
+from toolkit.flow.rollout_turn import Hooks
+from toolkit.flow.runs import RunFolder
+from toolkit.hosts import Host
+from toolkit.reach.hook import run_hook
+from toolkit.reach.journal import Event, Journal
+from toolkit.reach.redfish import Answer
+from toolkit.reach.redfish_registry import RegistryCache
+from toolkit.reach.transport import Transport
+
+ROUNDS = 4  # resets that one change may take, and one for what was pending
+APPLY_TIME = "OnReset"  # sent only where the BMC offers it
+
+
+@dataclass(frozen=True, slots=True)
+class BiosWork:
+    """What each turn of one run has in common."""
+
+    fleet: Fleet
+    reach: Reach
+    asking: Asking
+    consent: Consent
+    folder: RunFolder
+    looked: Mapping[str, Outcome[Looked]]  # by host: what was shown and agreed to
+    journal: Journal  # a must: what was there is in it before anything is sent
+    hooks: Hooks = field(default_factory=Hooks)
+
+    def take_turn(self, host: Host) -> Changed:
+        """The whole turn of one host.
+
+        :raises ToolkitError: what stood in the way; the journal has how far it got.
+        """
+        transport = self.fleet.connect(host)
+        try:
+            with Line(host, self.reach) as line:
+                return _Turn(self, host, line, transport).go()
+        finally:
+            transport.close()
+
+
+@dataclass(slots=True)
+class _Turn:
+    work: BiosWork
+    host: Host
+    line: Line
+    transport: Transport
+    steps: list[str] = field(default_factory=list)
+    sent: dict[str, Edit] = field(default_factory=dict)
+    answer: Answer | None = None
+
+    def go(self) -> Changed:
+        agreed = self.work.looked[self.host.name].get()
+        hooks = self.work.hooks
+        if not agreed.plan.pending or agreed.plan.stopped:
+            return Changed(agreed, agreed)
+        if hooks.drain:
+            self._hook(Phase.DRAINING, hooks.drain)
+            self._about_to(Phase.DRAINED)
+        done = self._bring(agreed)
+        if hooks.undrain and done.exit_code is ExitCode.OK:
+            self._hook(Phase.UNDRAINING, hooks.undrain)
+        return done
+
+    def _bring(self, agreed: Looked) -> Changed:
+        done = Changed(agreed, agreed)
+        now = self._look(agreed, Evidence(), whole=True)
+        for _ in range(ROUNDS):
+            if not now[0].plan.within(agreed.plan):
+                raise StaleError(
+                    f"{self.host.name}: more is to be done than when the plan was made",
+                    hint=f"nothing more was sent; look again: bios --hosts {self.host.name}",
+                )
+            if now[0].plan.passes and now[0].plan.passes[0]:
+                self._send(now[0])
+                now = self._look(agreed, now[1])
+                self._taken_on(now[0])
+            done = replace(done, after=now[0], steps=tuple(self.steps), sent=bool(self.sent))
+            if not now[0].plan.pending:
+                break
+            reset = self._reset()
+            if busy := self._why_not(reset):
+                return replace(done, busy=busy)
+            now, missed = self._restarted(reset, agreed, now)
+            done = replace(done, after=now[0], steps=tuple(self.steps), resets=done.resets + 1)
+            if missed:
+                return replace(done, missed=missed)
+        return done
+
+    def _look(
+        self, agreed: Looked, before: Evidence, *, whole: bool = False
+    ) -> tuple[Looked, Evidence]:
+        """Read and plan again.
+
+        :param whole: also the registry, which says anew what can be changed.
+        """
+        self._about_to(Phase.LOOKING)
+        if whole:
+            frames = self.line.ask(lambda bmc: bmc.read(RegistryCache()))
+        else:
+            frames = self.line.ask(lambda bmc: bmc.active())
+        evidence = replace(before.plus(frames), complete=True)
+        self.work.folder.keep_evidence(self.host.name, evidence, "bmc-after")
+        found = judged(self.host.name, evidence, self.work.asking, agreed.role)
+        return replace(found, remarks=agreed.remarks), evidence
+
+    def _send(self, now: Looked) -> None:
+        """One PATCH, with what was there on disk before it.
+
+        :raises BmcRefused: in the BMC's words; nothing was taken on.
+        """
+        edits = now.plan.passes[0]
+        kept = before_of(now.machine, edits, now.plan.effects)
+        self.work.journal.add(
+            Event(self.host.name, KEPT, detail=kept.dump()),
+            Event(self.host.name, Phase.APPLYING.value),
+        )
+        self._note(f"sending {len(edits)} settings")
+        values = {e.name: v for e in edits if isinstance(v := e.after, str | int | bool)}
+        try:
+            self.answer = self.line.ask(lambda bmc: bmc.change(values, APPLY_TIME))
+        except BmcRefused as why:
+            raise ApplyError(str(why), hint=why.hint) from why
+        except BmcSilent:
+            self._note("it did not answer; looking whether it was taken on")
+            self.answer = None
+        self.sent |= {each.name: each for each in edits}
+        self.steps += [f"sent {each}" for each in edits]
+
+    def _taken_on(self, now: Looked) -> None:
+        """What was sent is pending, or in force, as the BMC itself tells.
+
+        :raises ApplyError: it is not, whatever was answered.
+        """
+        lost = [each for each in self.sent.values() if not coming(now, each)]
+        if lost and not (self.answer and self.answer.job):
+            raise ApplyError(
+                f"{self.host.name}: was sent, and is not pending: {names(lost)}",
+                hint="the BMC took it on in words alone; look at its own log",
+            )
+
+    def _reset(self) -> Reset:
+        return Reset(
+            self.host.name, self.line, self.work.consent, self._reachable(), self._note,
+            lambda boot_id: self._about_to(Phase.REBOOTING, boot_id),
+        )  # fmt: skip
+
+    def _reachable(self) -> Transport | None:
+        try:
+            self.transport.run("#!/bin/sh\n:\n", limit_s=30)
+        except TransportError:
+            self.transport.close()
+            return None
+        return self.transport
+
+    def _why_not(self, reset: Reset) -> str:
+        """Why it is not reset now; "" where it may be."""
+        if not self.work.consent.reboot:
+            return "resets were not allowed: --reboot"
+        return reset.refused()
+
+    def _restarted(
+        self, reset: Reset, agreed: Looked, before: tuple[Looked, Evidence]
+    ) -> tuple[tuple[Looked, Evidence], tuple[Edit, ...]]:
+        """Reset, wait, read again: as it is then, and what is not in force although it should be.
+
+        :raises NotHeeded, ApplyError, BmcError: it did not come to that.
+        """
+        due = {**self.sent, **{each.name: each for each in before[0].plan.owed}}
+        reset.begin()
+        watch = Watch(
+            self.host.name, self.line, reset, self.work.consent, due, self._look_quietly(before),
+            self.answer, self._note,
+        )  # fmt: skip
+        consent = self.work.consent
+        if not wait_until(watch.stirred, consent.graceful_s, consent.poll_s):
+            reset.harder()
+        wait_until(watch.over, consent.boot_s, consent.poll_s)
+        now = self._look(agreed, before[1], whole=True)
+        missed = tuple(each for each in due.values() if not in_force(now[0], each))
+        told = f"; not in force: {names(missed)}" if missed else ""
+        self.steps.append(f"reset by {reset.kind}{told}")
+        return now, missed
+
+    def _look_quietly(self, before: tuple[Looked, Evidence]) -> Callable[[], Looked]:
+        def look() -> Looked:
+            evidence = before[1].plus(self.line.ask(lambda bmc: bmc.active()))
+            return judged(self.host.name, evidence, self.work.asking, before[0].role)
+
+        return look
+
+    def _about_to(self, phase: Phase, boot_id: str = "") -> None:
+        self.work.journal.add(Event(self.host.name, phase.value, boot_id=boot_id))
+
+    def _hook(self, phase: Phase, command: str) -> None:
+        name = "drain" if phase is Phase.DRAINING else "undrain"
+        self._about_to(phase)
+        self._note(name)
+        told = run_hook(name, command, self.host, self.work.hooks.limit_s)
+        self.work.folder.keep(f"{self.host.name}.{name}.log", told)
+
+    def _note(self, text: str) -> None:
+        self.work.fleet.access.progress.note(self.host.name, text)
