@@ -40,14 +40,23 @@ def pages(root: Path, *, dry: bool = False) -> tuple[str, ...]:
 
 
 def locks() -> tuple[tuple[str, ...], ...]:
-    """The commands that make both locks; the second keeps to what the first chose.
+    """The commands that make the locks; each keeps to what the first chose.
 
     :raises Unsupported: without uv, which alone locks for every platform at once.
     """
     if shutil.which("uv") is None:
         raise Unsupported("lock files are made by uv, and it is not here", hint="pip install uv")
     runtime, development = "requirements.lock", "requirements-dev.lock"
+    emulator = "tests/bmc/emulator"
     return (
         (*_COMPILE, "pyproject.toml", "--output-file", runtime),
         (*_COMPILE, "--group", "dev", "--constraints", runtime, "--output-file", development),
+        (
+            *_COMPILE,
+            f"{emulator}.in",
+            "--constraints",
+            runtime,
+            "--output-file",
+            f"{emulator}.lock",
+        ),
     )

@@ -13,7 +13,7 @@ from enum import StrEnum
 from dev.tools import MARKS, SHELLCHECK, Tool
 from toolkit.errors import UsageError
 
-APART = ("tests/vagrant", "tests/suites", "tests/wheel")
+APART = ("tests/vagrant", "tests/bmc", "tests/suites", "tests/wheel")
 NO_TESTS = 5  # pytest's exit status when nothing was selected
 
 
@@ -147,6 +147,14 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
             "fleet",
             "real OpenSSH servers on loopback",
             (_marked("fleet", "sshd", sshd, waits=True),),
+        ),
+        Tier(
+            "bmc",
+            "BMCs over real TLS: simulated, captured, and sushy-emulator",
+            (
+                _pytest("simulated BMCs", "tests/bmc", "-m", "not bmc"),
+                _pytest("sushy-emulator", "tests/bmc", "-m", "bmc", needs=MARKS["bmc"]),
+            ),
         ),
         Tier("suites", "the suites that we ship", (_pytest("suites", "tests/suites"),)),
         Tier(

@@ -85,6 +85,11 @@ VAGRANT_LIBVIRT = Tool(
     "vagrant-libvirt",
     "usr/share/rubygems-integration/all/specifications/vagrant-libvirt-*.gemspec",
 )
+# Debian's own Python has Debian's binding of libvirt; sushy-emulator is put over both.
+PYTHON = Tool("Debian's Python", "python3", "usr/bin/python3")
+LIBVIRT_PYTHON = Tool(
+    "libvirt for Python", "python3-libvirt", "usr/lib/python3/dist-packages/libvirt.py"
+)
 PACKAGERS = (Tool("dpkg-deb", "dpkg"), Tool("rpmbuild", "rpm"), Tool("lintian", "lintian"))
 
 # What the marks of pyproject.toml stand for.
@@ -118,6 +123,7 @@ MARKS = {
         *PACKERS,
         *PACKAGERS,
     ),
+    "bmc": (PYTHON, LIBVIRT_PYTHON),
     "machine": (
         *(ROOT, MMDEBSTRAP, QEMU, QEMU_IMG, MKE2FS, SFDISK, GRUB, GRUB_PC, SSH),
         *(GCC, MODINFO, *PACKERS),

@@ -11,7 +11,7 @@ from tests.bmc.client import bmc_on
 from tests.bmc.conftest import Simulate
 from tests.bmc.faults import Kind
 from tests.bmc.persona import Etag
-from tests.bmc.personas import PERSONAS
+from tests.bmc.personas import CHANGES, PERSONAS
 from tests.bmc.simulator import Simulator
 from toolkit.errors import BmcError, BmcRefused, BmcSilent, UsageError
 from toolkit.reach.redfish import Bmc, Job, JobState
@@ -21,11 +21,7 @@ DELL = {"SriovGlobalEnable": "Enabled"}
 
 def wanted(bmc: Simulator) -> dict[str, str | int | bool]:
     """One attribute that may be changed, and its other value."""
-    for name, value in bmc.machine.active.items():
-        other = {"Enabled": "Disabled", "Disabled": "Enabled"}.get(value)
-        if other and not bmc.machine.wrong({name: other}):
-            return {name: other}
-    raise AssertionError("the persona has nothing to change")
+    return dict(CHANGES[bmc.persona.name])
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -45,7 +41,7 @@ def test_a_change_waits_for_the_start_and_is_in_force_after_it(
         answer = ours.change(change, "OnReset")
         assert bmc.machine.pending == change
         assert bmc.machine.active.items().isdisjoint(change.items())
-        ours.reset(ours.resets()[-1])
+        ours.reset("ForceRestart")
         until(lambda: bmc.machine.active.items() >= change.items())
         assert ours.job(answer).state in (JobState.DONE, JobState.NONE)
     assert (len(bmc.log.of("PATCH")), bmc.sessions) == (1, 0)

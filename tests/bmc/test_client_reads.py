@@ -11,7 +11,7 @@ from tests.bmc.bysushy import sushy_on, system_of
 from tests.bmc.client import bmc_on, by_key
 from tests.bmc.conftest import Simulate
 from tests.bmc.faults import Kind
-from tests.bmc.personas import PERSONAS
+from tests.bmc.personas import CHANGES, PERSONAS
 from tests.bmc.tls import Certificate
 from toolkit.evidence import Evidence, State
 from toolkit.reach.redfish_registry import RegistryCache
@@ -33,15 +33,16 @@ def test_the_settings_in_force_are_those_of_the_machine(name: str, simulate: Sim
 @pytest.mark.parametrize("name", EVERY)
 def test_sushy_alone_reads_the_same(name: str, simulate: Simulate) -> None:
     bmc = simulate(name)
-    first = next(key for key, value in bmc.machine.active.items() if value == "Enabled")
-    bmc.machine.pending[first] = "Disabled"
+    bmc.machine.pending |= CHANGES[name]
     with bmc_on(bmc) as ours:
         frames = by_key(ours.read(RegistryCache()))
     with sushy_on(bmc) as root:
         bios = system_of(root).bios
         assert json.loads(frames["bmc-bios"].text)["Attributes"] == bios.attributes
         waiting = json.loads(frames["bmc-bios-pending"].text)["Attributes"]
-        assert waiting == bios.pending_attributes
+        assert waiting.items() >= CHANGES[name].items()
+        if name != "gigabyte":  # which announces no pending resource, and sushy looks no further
+            assert waiting == bios.pending_attributes
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -161,7 +161,8 @@ def test_locks_are_made_by_uv_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(Unsupported, match="lock files are made by uv"):
         generate.locks()
     (tmp_path / "uv").touch(mode=0o755)
-    runtime, development = generate.locks()
+    runtime, development, emulator = generate.locks()
+    assert emulator[-1] == "tests/bmc/emulator.lock"
     assert "--generate-hashes" in runtime
     assert development[-4:] == (
         "--constraints",

@@ -35,7 +35,7 @@ TESTS = Step("tests", ("pytest",), tests=True, parallel=True)
 
 def test_the_tiers_run_from_quick_to_slow() -> None:
     names = ["lint", "unit", "scripts", "modules", "builds"]
-    names += ["machine", "vagrant", "fleet", "suites", "wheel"]
+    names += ["machine", "vagrant", "fleet", "bmc", "suites", "wheel"]
     assert [tier.name for tier in TIERS] == names
 
 
@@ -77,9 +77,15 @@ def _takes(step: Step, marks: set[str]) -> bool:
 def test_a_folder_apart_has_a_tier_and_no_other_tier_takes_it() -> None:
     steps = [step for tier in TIERS for step in tier.steps if step.tests]
     for folder in APART:
-        assert sum(folder in step.argv for step in steps) == 1
+        assert sum(any(folder in s.argv for s in tier.steps) for tier in TIERS) == 1
         general = [step for step in steps if "tests" in step.argv]
         assert all(f"--ignore={folder}" in step.argv for step in general)
+
+
+def test_the_steps_of_one_folder_share_its_tests_out() -> None:
+    (tier,) = (tier for tier in TIERS if tier.name == "bmc")
+    words = [step.argv[step.argv.index("-m", 3) + 1] for step in tier.steps]
+    assert words == ["not bmc", "bmc"]
 
 
 def test_a_tier_needs_what_the_marks_of_its_tests_stand_for() -> None:
@@ -89,6 +95,7 @@ def test_a_tier_needs_what_the_marks_of_its_tests_stand_for() -> None:
     assert needs["modules"] == set(MARKS["modules"])
     assert needs["builds"] == set(MARKS["builds"])
     assert needs["vagrant"] == set(MARKS["vagrant"])
+    assert needs["bmc"] == set(MARKS["bmc"])
     assert needs["unit"] == set()
 
 
@@ -107,7 +114,7 @@ def test_an_unknown_tier_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="no tier 'units'") as refused:
         choose(TIERS, "lint,units")
     assert refused.value.hint == (
-        "tiers: lint, unit, scripts, modules, builds, machine, vagrant, fleet, suites, wheel"
+        "tiers: lint, unit, scripts, modules, builds, machine, vagrant, fleet, bmc, suites, wheel"
     )
 
 

@@ -1,0 +1,13 @@
+"""Whether real machines' captures are here; without them nothing of theirs is tried."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bmc.captures import CAPTURES, OF, present
+
+
+def test_the_captures_are_here_or_it_is_said_that_they_are_not() -> None:
+    if not CAPTURES.is_dir():
+        pytest.skip(f"no captures at {CAPTURES}: {len(OF)} machines were not served")
+    assert set(present()) == set(OF)

@@ -1,0 +1,65 @@
+"""sushy-emulator with libvirt's test driver: a server that is not ours, over real TLS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+import sushy
+from sushy.auth import BasicAuth
+
+from tests.bmc.bysushy import system_of
+from tests.bmc.emulator import Emulator, emulator
+from tests.bmc.tls import Authority
+
+pytestmark = pytest.mark.bmc
+
+
+@pytest.fixture(scope="module")
+def running(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+    with emulator(tmp_path_factory.mktemp("emulator"), authority) as started:
+        yield started
+
+
+def _root(it: Emulator) -> Any:
+    auth = BasicAuth(username=it.user, password=it.password)
+    return sushy.Sushy(f"{it.url}/redfish/v1/", auth=auth, verify=str(it.ca))
+
+
+def test_sushy_reads_changes_and_reads_again(running: Emulator) -> None:
+    bios = system_of(_root(running)).bios
+    before = dict(bios.attributes)
+    assert before["ProcTurboMode"] == "Enabled"
+    bios.set_attribute("ProcTurboMode", "Disabled")
+    again = system_of(_root(running)).bios
+    assert again.attributes == before | {"ProcTurboMode": "Disabled"}
+    again.reset_bios()
+    assert system_of(_root(running)).bios.attributes == before
+
+
+def test_sushy_finds_its_registry(running: Emulator) -> None:
+    registry = system_of(_root(running)).bios.get_attribute_registry()
+    assert "ProcTurboMode" in {each.name for each in registry.registry_entries.attributes}
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "status"),
+    [
+        pytest.param("", "", 401, id="nobody"),
+        pytest.param("operator", "wrong", 401, id="wrong"),
+        pytest.param("right", "right", 200, id="right"),
+    ],
+)
+def test_it_asks_who_is_there(user: str, password: str, status: int, running: Emulator) -> None:
+    known = (running.user, running.password)
+    auth = known if user == "right" else (user, password) if user else None
+    systems = f"{running.url}/redfish/v1/Systems"
+    answer = requests.get(systems, auth=auth, verify=str(running.ca), timeout=60)
+    assert answer.status_code == status
+
+
+def test_its_certificate_is_signed_by_our_authority_alone(running: Emulator) -> None:
+    with pytest.raises(requests.exceptions.SSLError):
+        requests.get(f"{running.url}/redfish/v1", timeout=60)
