@@ -8,7 +8,8 @@
         assert len(bmc.log.of("PATCH")) == 1 and bmc.sessions == 0
 
 ``simulate(NAME, **settings)``: a persona's name (``dell hpe ...``, see personas/__init__.py), and
-any field of ``persona.Manners``, ``certificate=Certificate.SELF_SIGNED``, ``tls=False``.
+any field of ``persona.Manners``, ``certificate=Certificate.SELF_SIGNED``, ``tls=False``,
+``system={"SerialNumber": "..."}`` for a machine that is a certain one.
 ``bmc.fails(Kind.BUSY, "GET", "/Bios", retry_after_s=1, times=2)`` lets requests go wrong;
 ``bmc.expire()`` ends all sessions; ``bmc.log.writes`` is what would have changed the machine.
 """
@@ -25,7 +26,8 @@ from tests.bmc.simulator import Simulator, made
 from tests.bmc.tls import Authority
 
 # Without the captures nothing of them is tried, and test_captures_present.py says so.
-collect_ignore = [] if CAPTURES.is_dir() else ["test_captures.py"]
+_OF_CAPTURES = ["test_captures.py", "test_client_captures.py"]
+collect_ignore = [] if CAPTURES.is_dir() else _OF_CAPTURES
 
 
 class Simulate(Protocol):

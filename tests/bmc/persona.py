@@ -47,6 +47,7 @@ class Manners:
     action_if_match: bool = True  # else an action with If-Match is answered by 412
     progress: bool = False  # the system tells BootProgress
     any_case: bool = False  # paths in any case
+    session_service: bool = True  # else there is basic authentication alone
     basic: bool = True
     basic_sessions: bool = False  # each request with basic authentication takes a session
     session_timeout_s: float = 300.0

@@ -13,6 +13,7 @@ from tests.bmc.rules import Refusal, Resource
 from tests.bmc.sessions import Sessions
 
 SESSIONS = "/redfish/v1/SessionService"
+_OF_SESSIONS = {"SessionService", "Links"}
 _OPEN = frozenset({"/redfish", "/redfish/v1"})  # to anybody, as DSP0266 demands
 
 
@@ -25,9 +26,12 @@ class Service:
         self.machine = Machine(persona, manners)
         self.sessions = Sessions(manners)
         self.lock = threading.RLock()
-        persona.tree[SESSIONS] = view.session_service(
-            persona.tree.get(SESSIONS, {}), manners.session_timeout_s
-        )
+        held = persona.tree.pop(SESSIONS, {})
+        if manners.session_service:
+            persona.tree[SESSIONS] = view.session_service(held, manners.session_timeout_s)
+        else:
+            root = persona.tree["/redfish/v1"]
+            persona.tree["/redfish/v1"] = {key: root[key] for key in root.keys() - _OF_SESSIONS}
 
     @property
     def away(self) -> bool:
@@ -38,7 +42,8 @@ class Service:
         with self.lock:
             self.machine.settle()
             path = self.persona.find(asked.path)
-            if asked.method == "POST" and path.startswith(f"{SESSIONS}/Sessions"):
+            login = asked.method == "POST" and path.startswith(f"{SESSIONS}/Sessions")
+            if login and self.manners.session_service:
                 return self._login(asked)
             if path not in _OPEN and not self._entered(asked):
                 return error(401, Refusal("NoValidSession", "There is no valid session.", ""))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -46,13 +46,16 @@ class Simulator:
         *,
         certificate: Certificate = Certificate.GOOD,
         tls: bool = True,
+        system: Mapping[str, Any] | None = None,
         **manners: Any,
     ) -> None:
         """
         :param tls: False for one that speaks plain HTTP on its port.
+        :param system: what its system tells otherwise, as {"SerialNumber": "..."}.
         :param manners: fields of ``Manners`` that shall differ from the persona's.
         """
         self.persona = persona
+        persona.tree[persona.system] |= system or {}
         self.manners = replace(persona.manners, **manners)
         shown = authority.shown[certificate]
         self.ca, self.fingerprint = authority.ca, shown.fingerprint

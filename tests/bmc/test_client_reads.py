@@ -13,6 +13,7 @@ from tests.bmc.conftest import Simulate
 from tests.bmc.faults import Kind
 from tests.bmc.personas import CHANGES, PERSONAS
 from tests.bmc.tls import Certificate
+from toolkit.errors import BmcLogin
 from toolkit.evidence import Evidence, State
 from toolkit.reach.redfish_registry import RegistryCache
 from toolkit.reach.redfish_trust import Trust
@@ -52,6 +53,17 @@ def test_reading_writes_nothing_and_leaves_no_session(name: str, simulate: Simul
         ours.read(RegistryCache())
         assert ours.http.line.connected == 1
     assert (bmc.log.writes, bmc.sessions, bmc.logins) == ((), 0, 1)
+
+
+def test_where_a_bmc_has_no_sessions_the_password_goes_with_each_request(
+    simulate: Simulate,
+) -> None:
+    bmc = simulate("dell", session_service=False)
+    with bmc_on(bmc) as ours:
+        assert by_key(ours.read(RegistryCache()))["bmc-bios"].state is State.OK
+    assert bmc.log.of("POST") == ()
+    with pytest.raises(BmcLogin), bmc_on(bmc, password="wrong") as ours:  # noqa: S106 # wrong
+        ours.read(RegistryCache())
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,8 +12,14 @@ import sushy
 from sushy.auth import BasicAuth
 
 from tests.bmc.bysushy import system_of
+from tests.bmc.client import by_key
 from tests.bmc.emulator import Emulator, emulator
 from tests.bmc.tls import Authority
+from toolkit.errors import BmcLogin
+from toolkit.reach.redfish import Bmc
+from toolkit.reach.redfish_http import Limits
+from toolkit.reach.redfish_registry import RegistryCache
+from toolkit.reach.redfish_trust import Login, Trust
 
 pytestmark = pytest.mark.bmc
 
@@ -37,6 +44,39 @@ def test_sushy_reads_changes_and_reads_again(running: Emulator) -> None:
     assert again.attributes == before | {"ProcTurboMode": "Disabled"}
     again.reset_bios()
     assert system_of(_root(running)).bios.attributes == before
+
+
+def _ours(it: Emulator, password: str = "") -> Bmc:
+    login = Login(it.user, password or it.password)
+    limits = Limits(connect_s=20, answer_s=60, total_s=120)
+    return Bmc(it.address, login, Trust(ca=str(it.ca)), limits=limits)
+
+
+def test_our_client_reads_what_sushy_reads(running: Emulator) -> None:
+    with _ours(running) as ours:
+        frames = by_key(ours.read(RegistryCache()))
+    theirs = system_of(_root(running)).bios
+    assert json.loads(frames["bmc-bios"].text)["Attributes"] == theirs.attributes
+    waiting = json.loads(frames["bmc-bios-pending"].text)["Attributes"]
+    assert waiting == theirs.pending_attributes
+    registry = json.loads(frames["bmc-bios-registry"].text)["RegistryEntries"]["Attributes"]
+    assert "ProcTurboMode" in {each["AttributeName"] for each in registry}
+
+
+def test_our_client_changes_what_sushy_then_reads(running: Emulator) -> None:
+    with _ours(running) as ours:
+        answer = ours.change({"ProcTurboMode": "Disabled"}, "OnReset")
+        assert (answer.status, answer.job, answer.apply_time) == (204, "", "")
+        ours.reset("ForceRestart")
+        assert ours.power() == "On"
+    bios = system_of(_root(running)).bios
+    assert bios.attributes["ProcTurboMode"] == "Disabled"
+    bios.reset_bios()
+
+
+def test_our_client_is_refused_with_a_wrong_password(running: Emulator) -> None:
+    with pytest.raises(BmcLogin), _ours(running, "wrong") as ours:
+        ours.power()
 
 
 def test_sushy_finds_its_registry(running: Emulator) -> None:

@@ -64,6 +64,17 @@ def test_a_closed_session_lets_in_no_more(simulate: Simulate) -> None:
         assert client.ask("GET", SESSIONS, X_Auth_Token=token).status_code == 401
 
 
+def test_a_bmc_without_sessions_says_so_only_in_its_root(simulate: Simulate) -> None:
+    bmc = simulate("dell", session_service=False)
+    with plain(bmc, login=False) as client:
+        root = client.get("/redfish/v1")
+        assert {"SessionService", "Links"}.isdisjoint(root)
+        assert client.login().status_code == 401
+        client.session.auth = (bmc.user, bmc.password)
+        assert client.login().status_code == 404
+        assert client.ask("GET", bmc.persona.bios).status_code == 200
+
+
 def test_power(simulate: Simulate) -> None:
     bmc = simulate("dell", post_s=0)
     with plain(bmc) as client:
@@ -127,3 +138,11 @@ def test_a_bmc_without_tls_is_no_tls_server(simulate: Simulate) -> None:
     with plain(bmc, login=False) as client, pytest.raises(requests.exceptions.SSLError):
         client.ask("GET", "/redfish/v1")
     assert requests.get(f"http://{bmc.address}/redfish/v1", timeout=20).status_code == 200
+
+
+def test_a_machine_may_be_a_certain_one(simulate: Simulate) -> None:
+    bmc = simulate("dell", system={"SerialNumber": "X1"})
+    with plain(bmc) as client:
+        assert client.get(bmc.persona.system)["SerialNumber"] == "X1"
+    with plain(simulate("dell")) as client:
+        assert client.get(bmc.persona.system)["SerialNumber"] != "X1"

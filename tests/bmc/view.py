@@ -27,7 +27,7 @@ _TASK = {
 
 def resource(it: Service, path: str) -> Resource | None:
     """The resource at a path of the tree as it is now; None where there is none."""
-    if path.startswith(SESSIONS + "/"):
+    if path.startswith(SESSIONS + "/") and it.manners.session_service:
         return _session_at(it, path)
     if it.manners.jobs and (found := _job_at(it, path)):
         return found

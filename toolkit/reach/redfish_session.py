@@ -8,6 +8,7 @@ known to be harmless, a password is tried once, and nothing is logged.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,10 @@ class Entry(SessionAuth):  # type: ignore[misc] # sushy has no types
     """A session; where the BMC has no sessions at all, the password with each request."""
 
     def _do_authenticate(self) -> None:
+        # A service without sessions may refuse even to say so to who is not let in.
+        if not _offers_sessions(self._root_resource.json):
+            self._connector.set_http_basic_auth(self._username, self._password)
+            return
         try:
             super()._do_authenticate()
         except BmcRefused as why:
@@ -60,6 +65,14 @@ class Entry(SessionAuth):  # type: ignore[misc] # sushy has no types
     def place(self) -> str:
         """The session's own path; "" without one."""
         return str(self.get_session_resource_id() or "")
+
+
+def _offers_sessions(root: object) -> bool:
+    """Whether the service's root names sessions, in either of the two places."""
+    if not isinstance(root, Mapping):
+        return True  # what it is, sushy will say
+    links = root.get("Links")
+    return "SessionService" in root or (isinstance(links, Mapping) and "Sessions" in links)
 
 
 @dataclass(frozen=True, slots=True)
