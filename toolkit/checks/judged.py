@@ -15,9 +15,12 @@ from toolkit.checks.role import role
 from toolkit.errors import ExitCode, NoEvidence, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
+from toolkit.facts.redfish_bmc import Trust
 from toolkit.want import Want
 
 ASSUMED = ", assumed"
+NOT_READ = "not read: "  # and why
+UNVERIFIED = ", certificate not verified"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,7 @@ def _about(node: Node, want: Want) -> tuple[tuple[str, str], ...]:
         "ofed": lambda: str(node.ofed),
         "gpus": lambda: str(len(node.pci.gpus)),
         "hcas": lambda: str(len(node.hcas)),
+        "bmc": lambda: _bmc(node),
     }
     told = []
     for name, ask in facts.items():
@@ -105,6 +109,21 @@ def _role(node: Node, want: Want) -> str:
     """The role, and whether that is known: loose files seldom tell it."""
     here = role(node, want)
     return f"{here}{'' if want.role or node.role_told else ASSUMED}"
+
+
+def _bmc(node: Node) -> str:
+    """The machine as its BMC tells it, and whether anybody vouches for the BMC.
+
+    :raises NoEvidence: no BMC was given.
+    """
+    if not node.has_bmc:
+        raise NoEvidence("no BMC was given")
+    try:
+        told = node.bmc
+    except (NoEvidence, Unparsable) as why:
+        return f"{NOT_READ}{why}"
+    names = f"{told.model or told.vendor or 'a machine without a name'}, BIOS {told.bios or '?'}"
+    return f"{names}{UNVERIFIED if told.verified is Trust.NO else ''}"
 
 
 def _driver(node: Node) -> str:

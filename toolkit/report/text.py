@@ -10,6 +10,7 @@ from toolkit.checks.check import Gap, Status, Verdict
 from toolkit.checks.judged import ASSUMED, Judged
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.hosts import fold
+from toolkit.report.bmc import bmc_lines
 from toolkit.report.chosen import chosen_lines, known_lines
 from toolkit.report.table import Ink, Painter, clean, columns, labelled
 
@@ -264,6 +265,7 @@ def report(
     failed = ((each.host, each.error) for each in outcomes)
     lines = findings(judged, paint, verbose=verbose, asked=asked)
     lines += chosen_lines(judged, paint, verbose=verbose) + errors(failed, paint)
+    lines += bmc_lines(judged, paint)
     return "\n".join([*lines, *summary(outcomes, paint)])
 
 
