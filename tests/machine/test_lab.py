@@ -123,8 +123,11 @@ def test_the_amd_iommu_has_groups_and_doctor_reads_the_node(guests: Guests) -> N
     guest = guests.shared(AMD)
     assert set(guest.groups().values()) <= {"DMA", "DMA-FQ"}
     assert guest.groups()
+    loaded = guest.run("cat /proc/modules").out
     ran = gdr(guest, "doctor", "--json")
     assert ran.status == 2, ran.out + ran.err
+    names = [line.split()[0] for line in guest.run("cat /proc/modules").out.splitlines()]
+    assert names == [line.split()[0] for line in loaded.splitlines()], "looking loads nothing"
     told = verdicts(ran)
     assert told["host.virt"] == ("pass", "bare-metal")
     # 2 GPUs, each with the HCA of its switch: the ports of both, and nothing else.

@@ -14,12 +14,44 @@ loader() { # what firmware and system say of it, one line each
     done
 }
 
+mount_of() { # mount_of PATH: sets mount_device, "MAJOR:MINOR", and mount_fs; false without a list
+    mount_at='' mount_device='' mount_fs=''
+    [ -r "$root/proc/self/mountinfo" ] || return
+    while read -r _ _ device _ at rest; do
+        below=${at%/} # bash takes it for another pattern where it is used
+        case $1/ in "$below"/*) ;; *) continue ;; esac
+        # A later one of the same length lies over the one before.
+        if [ "${#at}" -lt "${#mount_at}" ]; then continue; fi
+        rest=${rest#*- }
+        mount_at=$at mount_device=$device mount_fs=${rest%% *}
+    done <"$root/proc/self/mountinfo"
+    [ -n "$mount_fs" ]
+}
+
+plain_disk() { # plain_disk FOLDER: the two frames where no layers are; false where there may be some
+    # grub-probe asks the device mapper, for which the kernel would load it: a probe changes nothing.
+    if [ -e "$root/sys/module/dm_mod" ] || ! mount_of "$1"; then return 1; fi
+    # btrfs, zfs and overlays have no device of their own, and GRUB writes to none of them.
+    disk=sda
+    case $mount_device in 0:*) ;; *) disk=$(readlink "$root/sys/dev/block/$mount_device") ;; esac
+    case ${disk##*/} in sd* | vd* | xvd* | hd* | nvme* | mmcblk* | pmem*) ;; *) return 1 ;; esac
+    case $mount_fs in
+        ext3 | ext4) mount_fs=ext2 ;; # as GRUB calls them
+        vfat) mount_fs=fat ;;
+    esac
+    frame grub-abstraction ok "/sys/dev/block/$mount_device"
+    bars ''
+    frame grub-fs ok /proc/self/mountinfo
+    bars "$mount_fs"
+}
+
 loader_disk() { # where GRUB's environment lies, as GRUB itself would see it
     asker=grub-probe folder=/boot/grub
     if [ -n "$(locate grub2-probe)" ]; then asker=grub2-probe folder=/boot/grub2; fi
     environment=$(readlink -f "$root$folder/grubenv" 2>/dev/null) # on the ESP, with older GRUBs
     if [ -e "$environment" ]; then folder=${environment%/*}; fi
     folder=${folder#"$root"}
+    if plain_disk "$folder"; then return; fi
     cmd grub-abstraction 5 $asker --target=abstraction "$folder"
     cmd grub-fs 5 $asker --target=fs "$folder"
 }
