@@ -93,8 +93,8 @@ def test_whose_bios_it_is(name: str, vendor: str, model: str, version: str) -> N
 def test_the_largest_registry_is_read_and_matched_in_a_third_of_a_second() -> None:
     given = texts("dell")
     taken = []
-    for _ in range(5):  # the least of five: other work on the machine only adds
-        start = time.perf_counter()
+    for _ in range(5):  # the least of five, in time of the processor: other work only adds
+        start = time.process_time()
         match(parse_bios(**given), shipped())
-        taken.append(time.perf_counter() - start)
+        taken.append(time.process_time() - start)
     assert min(taken) < 0.3

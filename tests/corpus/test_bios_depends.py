@@ -110,4 +110,5 @@ def test_what_a_patch_would_carry(
     name: str, setting: Setting, attribute: str, wish: Wish, raw: Raw
 ) -> None:
     found = match(bios_of(name), shipped())[setting]
-    assert raw_for(next(each for each in found if each.name == attribute), wish) == raw
+    (one,) = [each for each in found if each.name == attribute]
+    assert raw_for(one.attribute, wish, one.row) == raw

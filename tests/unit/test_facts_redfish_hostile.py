@@ -94,7 +94,8 @@ def everything_asked(bios: Bios) -> None:
     for found in match(bios, rows).values():
         for each in found:
             for meaning in Meaning:
-                sent = raw_for(each, Wish(meaning, 4 if meaning is Meaning.NUMBER else None))
+                wish = Wish(meaning, 4 if meaning is Meaning.NUMBER else None)
+                sent = raw_for(each.attribute, wish, each.row)
                 assert sent is None or isinstance(sent, str | int | float)
     for name in bios.attributes:
         can_set(bios, name)
@@ -161,7 +162,7 @@ def test_what_is_sent_means_what_was_wished_for(rows: tuple[Row, ...]) -> None:
     for setting, found in match(bios, shipped()).items():
         for each in found:
             for wish in (Wish(Meaning.ON), Wish(Meaning.OFF), Wish(Meaning.AUTO)):
-                raw = raw_for(each, wish)
+                raw = raw_for(each.attribute, wish, each.row)
                 if raw is not None:
                     sent += 1
                     assert fulfils(meaning_of(raw, each.name, each.row), wish, setting)
@@ -189,12 +190,12 @@ def test_a_huge_registry_is_read_in_the_time_of_its_size() -> None:
     ]
     served = json.dumps({"Attributes": {f"A{n}": "x" for n in range(20_000)}})
     known = json.dumps({"RegistryEntries": {"Attributes": entries, "Dependencies": rules}})
-    start = time.perf_counter()
+    start = time.process_time()
     bios = parse_bios(served, known)
     assert all(not found for found in match(bios, shipped()).values())
     after = effects(bios, {"A0": "y"})
     assert not after.settled or len(after.changed) == 5_000
-    assert time.perf_counter() - start < 60
+    assert time.process_time() - start < 60
 
 
 def test_a_value_of_megabytes_is_its_own_word() -> None:

@@ -48,6 +48,11 @@ class Opener:
     value: Raw
 
 
+def current_values(bios: Bios) -> Values:
+    """What holds since the last boot."""
+    return {name: each.current for name, each in bios.attributes.items()}
+
+
 def next_values(bios: Bios) -> Values:
     """What holds after the next boot, as far as it was told."""
     return {
@@ -77,12 +82,31 @@ def can_set(bios: Bios, name: str, values: Values | None = None) -> bool:
     found = bios.attributes.get(name)
     if found is None or found.entry.immutable or bios.locked or locked_by(bios, name, values):
         return False
-    return not found.read_only or bool(locked_by(bios, name, _current(bios)))
+    return not found.read_only or bool(locked_by(bios, name, current_values(bios)))
 
 
-def effects(bios: Bios, changes: Values) -> Effects:
-    """What comes of these changes at the next boot, what is pending already included."""
-    before = next_values(bios)
+def closed(bios: Bios, values: Values) -> Mapping[str, tuple[Dependency, ...]]:
+    """Every attribute that a PATCH may not set under these values, and what closes it.
+
+    () for one that no dependency closes: hardware's own, or under a lockdown.
+    """
+    locks = _locks(bios, values)
+    at_serving = _locks(bios, current_values(bios))
+    found: dict[str, tuple[Dependency, ...]] = {}
+    for name, each in bios.attributes.items():
+        if name in locks:
+            found[name] = tuple(locks[name])
+        elif bios.locked or each.entry.immutable or (each.read_only and name not in at_serving):
+            found[name] = ()
+    return found
+
+
+def effects(bios: Bios, changes: Values, base: Values | None = None) -> Effects:
+    """What comes of these changes.
+
+    :param base: what holds before; None: what the next boot makes of it, pending included.
+    """
+    before = next_values(bios) if base is None else base
     values = {**before, **changes}
     changed: dict[str, Consequence] = {}
     overruled: dict[str, Consequence] = {}
@@ -191,25 +215,22 @@ def _is_lock(dependency: Dependency) -> bool:
     return dependency.property in _LOCKS and dependency.value is True
 
 
-def _current(bios: Bios) -> Values:
-    return {name: each.current for name, each in bios.attributes.items()}
+def _locks(bios: Bios, values: Values) -> dict[str, list[Dependency]]:
+    """The dependencies that make attributes read-only under these values, by attribute."""
+    found: dict[str, list[Dependency]] = {}
+    for each in bios.dependencies:
+        if _is_lock(each) and holds(bios, each, values):
+            found.setdefault(each.attribute, []).append(each)
+    return found
 
 
 def _locks_moved(
     bios: Bios, before: Values, after: Values
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Attributes that are locked after and were not before, and the other way about."""
-    names = dict.fromkeys(each.attribute for each in bios.dependencies if _is_lock(each))
-    locked, unlocked = [], []
-    for name in names:
-        if name not in bios.attributes:
-            continue
-        was, is_now = can_set(bios, name, before), can_set(bios, name, after)
-        if was and not is_now:
-            locked.append(name)
-        elif is_now and not was:
-            unlocked.append(name)
-    return tuple(locked), tuple(unlocked)
+    was, is_now = closed(bios, before), closed(bios, after)
+    locked = tuple(each for each in is_now if each not in was)
+    return locked, tuple(each for each in was if each not in is_now)
 
 
 def _others(bios: Bios, condition: Condition) -> tuple[Raw, ...]:

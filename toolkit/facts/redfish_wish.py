@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toolkit.bios_rows import BiosRow, Reads, Setting
-from toolkit.facts.bios_setting import Exposed
 from toolkit.facts.redfish_bios import Attribute
 from toolkit.facts.redfish_json import Raw
-from toolkit.facts.redfish_registry import Choice, Kind
+from toolkit.facts.redfish_registry import Kind
 from toolkit.facts.redfish_values import Meaning, Value, meaning_of, squeezed, words_of
 
 # Where no registry tells what is allowed: the other of the pair, as the BIOS spells it.
@@ -32,38 +31,37 @@ class Wish:
         return str(self.meaning if self.number is None else self.number)
 
 
-def fulfils(value: Value, wish: Wish, setting: Setting) -> bool:
+def fulfils(value: Value, wish: Wish, setting: Setting | None = None) -> bool:
     """Whether a value means what is wished for."""
     if setting is Setting.NUMA_CLUSTERING:
         return _nodes(value.meaning, value.number) == _nodes(wish.meaning, wish.number)
     return (value.meaning, value.number) == (wish.meaning, wish.number)
 
 
-def raw_for(exposed: Exposed, wish: Wish) -> Raw:
+def raw_for(attribute: Attribute, wish: Wish, row: BiosRow | None = None) -> Raw:
     """The value to send, in the form that the resource shows; None where none means that.
 
-    Where several mean it, the one that holds already, else the plainest, else the one that
-    the attribute's row names first.
+    Where several mean it, the one that holds already, else a plain word such as "Enabled". Else
+    None: which of seven profiles for speed it should be is not ours to say.
+
+    :param row: what is known of the attribute, where it is one of our settings.
     """
-    attribute, setting = exposed.attribute, exposed.setting
-    if fulfils(exposed.value, wish, setting):
+
+    def fits(value: Raw) -> bool:
+        meant = meaning_of(attribute.told(value), attribute.name, row)
+        return fulfils(meant, wish, None if row is None else row.setting)
+
+    if fits(attribute.current):
         return attribute.current
     if isinstance(attribute.current, bool) or attribute.kind is Kind.BOOLEAN:
         return {Meaning.ON: True, Meaning.OFF: False}.get(wish.meaning)
     if attribute.kind is Kind.INTEGER:
-        return _whole(attribute, wish, exposed.row)
+        return _whole(attribute, wish, row)
     if not attribute.allowed:
-        return _other_of_pair(exposed, wish)
-    fitting = [
-        each
-        for each in attribute.allowed
-        if fulfils(
-            meaning_of(_told_by(attribute, each), attribute.name, exposed.row), wish, setting
-        )
-    ]
-    order = [squeezed(each) for each in (*exposed.row.on, *exposed.row.off, *exposed.row.auto)]
-    fitting.sort(key=lambda each: _rank(_told_by(attribute, each), order))
-    return attribute.shown(fitting[0]) if fitting else None
+        return _other_of_pair(attribute, wish, row)
+    fitting = [each for each in map(attribute.shown, attribute.allowed) if fits(each)]
+    plain = [each for each in fitting if _plain(words_of(attribute.told(each)))]
+    return next(iter(plain or fitting), None) if plain or len(fitting) == 1 else None
 
 
 def raw_of(attribute: Attribute, text: str) -> Raw:
@@ -86,16 +84,9 @@ def raw_of(attribute: Attribute, text: str) -> Raw:
     raise ValueError(f"{attribute.name} cannot be {text!r}; it can be: {words}")
 
 
-def _told_by(attribute: Attribute, choice: Choice) -> str:
-    """The text that tells what a choice means."""
-    return words_of(attribute.told(attribute.shown(choice)))
-
-
-def _rank(text: str, order: list[str]) -> int:
+def _plain(text: str) -> bool:
     word = squeezed(text)
-    if any(word in (on.lower(), off.lower()) for on, off in _PAIRS) or word == "auto":
-        return -1
-    return order.index(word) if word in order else len(order)
+    return word == "auto" or any(word in (on.lower(), off.lower()) for on, off in _PAIRS)
 
 
 def _nodes(meaning: Meaning, number: int | None) -> tuple[Meaning, int | None]:
@@ -105,12 +96,11 @@ def _nodes(meaning: Meaning, number: int | None) -> tuple[Meaning, int | None]:
     return meaning, number
 
 
-def _whole(attribute: Attribute, wish: Wish, row: BiosRow) -> int | None:
-    if wish.meaning in (Meaning.ON, Meaning.OFF) and row.reads is Reads.SWITCH:
-        return int(wish.meaning is Meaning.ON)
-    if wish.number is None or _outside(attribute, wish.number):
-        return None
-    return wish.number
+def _whole(attribute: Attribute, wish: Wish, row: BiosRow | None) -> int | None:
+    number = wish.number
+    if wish.meaning in (Meaning.ON, Meaning.OFF) and (row is None or row.reads is Reads.SWITCH):
+        number = int(wish.meaning is Meaning.ON)
+    return None if number is None or _outside(attribute, number) else number
 
 
 def _outside(attribute: Attribute, number: int) -> bool:
@@ -120,17 +110,17 @@ def _outside(attribute: Attribute, number: int) -> bool:
     return bool(step and step > 0 and (number - (lower or 0)) % step)
 
 
-def _other_of_pair(exposed: Exposed, wish: Wish) -> str | None:
+def _other_of_pair(attribute: Attribute, wish: Wish, row: BiosRow | None) -> str | None:
     """The other word of the pair that the BIOS uses, with the prefix that it puts before it."""
-    current = exposed.attribute.current
+    current = attribute.current
     if not isinstance(current, str) or wish.meaning not in (Meaning.ON, Meaning.OFF):
         return None
     for pair in _PAIRS:
         for word in pair:
             prefix = current[: -len(word)]
-            if current.lower().endswith(word.lower()) and prefix in ("", exposed.name):
+            if current.lower().endswith(word.lower()) and prefix in ("", attribute.name):
                 made = prefix + pair[wish.meaning is Meaning.OFF]
-                meant = meaning_of(made, exposed.name, exposed.row).meaning
+                meant = meaning_of(made, attribute.name, row).meaning
                 return made if meant is wish.meaning else None
     return None
 
