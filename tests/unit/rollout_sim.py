@@ -15,7 +15,8 @@ from tests.evidence.board import BOARD, GPUS
 from tests.evidence.build import node
 from tests.evidence.healthy_boot import grub
 from tests.unit.planning import NO_PT, TRANSLATED, frames, placed
-from tests.unit.rollout_world import NEVER, Killed, Node, Wire, World, hold
+from tests.unit.rollout_trials import TRIAL_FAULTS, TrialNode, TrialWire, planned_trial
+from tests.unit.rollout_world import FAULTS, NEVER, Killed, Node, Wire, World, hold
 from toolkit.change.bundle import Bundle
 from toolkit.change.rollout import Phase
 from toolkit.change.rollout_past import pasts
@@ -77,14 +78,16 @@ class Fleetful:
     count: int
     rate: float
     kills: bool = True
+    trials: bool = False  # changed command lines are tried by one boot
     nodes: dict[str, Node] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)  # hosts that a controller has called done
     turns: int = 0
 
     def __post_init__(self) -> None:
         dice = Random(self.seed)  # noqa: S311 chance, not secrecy
-        self.world = World(dice, self.rate)
-        self.nodes = {f"n{at:03d}": Node(f"n{at:03d}") for at in range(self.count)}
+        self.world = World(dice, self.rate, faults=TRIAL_FAULTS if self.trials else FAULTS)
+        make = TrialNode if self.trials else Node
+        self.nodes = {f"n{at:03d}": make(f"n{at:03d}") for at in range(self.count)}
         self.said: dict[str, str | int | bool] = {
             "serial": dice.choice(["1,10%,50%", "2,25%", "5%", "1,100%"]),
             "max_unavailable": dice.choice(["8", "10%", "25%", "100%"]),
@@ -94,12 +97,18 @@ class Fleetful:
         self.said["undrain"] = "undrain {host}" if self.said["drain"] else ""
 
     @property
+    def planned(self) -> Callable[..., Planned]:
+        """In place of ``plan_node``."""
+        return planned_trial if self.trials else planned
+
+    @property
     def hosts(self) -> tuple[Host, ...]:
         return tuple(map(Host, self.nodes))
 
     def fleet(self) -> Fleet:
         hooks = bool(self.said["drain"])
-        wires = {name: Wire(self.world, node, hooks=hooks) for name, node in self.nodes.items()}
+        wire = TrialWire if self.trials else Wire
+        wires = {name: wire(self.world, node, hooks=hooks) for name, node in self.nodes.items()}
         return Fleet(self.hosts, lambda host: wires[host.name], Access())
 
 
@@ -150,8 +159,8 @@ def patch(monkeypatch: pytest.MonkeyPatch, of: Fleetful) -> None:
     world = of.world
     for module in (provision, rollout_turn, reboot):
         monkeypatch.setattr(module, "time", world)
-    monkeypatch.setattr(provision, "plan_node", planned)
-    monkeypatch.setattr(rollout_turn, "plan_node", planned)
+    monkeypatch.setattr(provision, "plan_node", of.planned)
+    monkeypatch.setattr(rollout_turn, "plan_node", of.planned)
     monkeypatch.setattr(collect, "probe_script", lambda: "probe")
     monkeypatch.setattr(deliver, "engine", lambda: "")
 
@@ -190,7 +199,8 @@ def patch(monkeypatch: pytest.MonkeyPatch, of: Fleetful) -> None:
 def run_to_the_end(of: Fleetful) -> None:
     """Controllers, one after the other, until every node is as wanted."""
     while len(of.told) < of.count:
-        hold(of.turns < ENOUGH, f"seed {of.seed}: no end after {of.turns} controllers")
+        left = sorted({n.state(NEVER) for k, n in of.nodes.items() if k not in of.told})
+        hold(of.turns < ENOUGH, f"seed {of.seed}: no end after {of.turns} controllers: {left}")
         of.turns += 1
         if of.turns > ENOUGH // 2:
             of.world.rate, of.kills = 0.0, False
@@ -224,7 +234,7 @@ def _controller(of: Fleetful) -> None:
     fleet = earlier.left(of.fleet()) if earlier else of.fleet()
     rate = of.world.rate
     of.world.rate = rate / 8  # or more are out of reach at each start than any budget allows
-    looked = [attempt(host, partial(_look, fleet)) for host in fleet.hosts]
+    looked = [attempt(host, partial(_look, of, fleet)) for host in fleet.hosts]
     of.world.rate = rate
     pending = [each.host for each in looked if each.value and each.value.pending]
     agreed = agreed_of(session, pending, earlier)
@@ -239,15 +249,15 @@ def _controller(of: Fleetful) -> None:
         looked,
         Want(),
         TODAY,
-        options=Options(reboot=True, untried=True),
+        options=Options(reboot=True, untried=not of.trials),
         folder=folder,
         agreed=agreed,
         make_hands=make_hands,
     )
 
 
-def _look(fleet: Fleet, host: Host) -> Planned:
-    return planned(host.name, collect.collect(fleet.connect(host)))
+def _look(of: Fleetful, fleet: Fleet, host: Host) -> Planned:
+    return of.planned(host.name, collect.collect(fleet.connect(host)))
 
 
 def _hold_the_journal(of: Fleetful) -> None:

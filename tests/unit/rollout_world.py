@@ -9,7 +9,9 @@ one node is held at the moment in which it could be broken.
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
@@ -52,6 +54,7 @@ class World:
     local: float = 0.0  # seconds; the clock of whoever works now
     dies_at: float = NEVER  # the controller
     counts: Counter[str] = field(default_factory=Counter)
+    faults: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: FAULTS)
 
     def monotonic(self) -> float:
         return self.local
@@ -70,7 +73,7 @@ class World:
         """What goes wrong with this act; "" mostly."""
         if self.dice.random() >= self.rate:
             return ""
-        found = self.dice.choice(FAULTS[act])
+        found = self.dice.choice(self.faults[act])
         self.counts[f"{act}: {found}"] += 1
         return found
 
@@ -153,7 +156,7 @@ class Wire:
         if node.lost or world.local < node.up_at:
             world.pass_time(min(15.0, limit_s))
             raise TransportError(f"{self.name}: no answer")
-        kind, words = _kind(script)
+        kind, words = kind_of(script)
         fault = world.fault(kind)
         if fault in {"refused", "not heard"}:
             raise TransportError(f"{self.name}: {fault}")
@@ -213,9 +216,15 @@ class Wire:
         return frames("= restart ok x"), 1.0
 
 
-def _kind(script: str) -> tuple[str, list[str]]:
-    """What a script of ours asks for, and the boot that it was made for."""
+def kind_of(script: str) -> tuple[str, list[str]]:
+    """What a script of ours asks for, and the boot that it was made for, or its own words."""
+    if noted := re.search(r"^note_trial (.*)$", script, re.MULTILINE):
+        return "note", shlex.split(noted[1])
     if call := re.search(r"^gdr_apply (\w+) (.*) end$", script, re.MULTILINE):
         expected = re.findall(r"expect boot-id (\S+)", script)
-        return call[1], expected or call[2].split()
+        kind = "tryout" if "# a trial" in script else call[1]
+        return kind, [
+            *(expected or call[2].split()),
+            *re.findall(r"^# (\w+)$", script, re.MULTILINE),
+        ]
     return ("boot_id", []) if "boot_id()" in script else ("PROBE", [])

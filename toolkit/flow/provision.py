@@ -150,7 +150,9 @@ class Node:
                 state = replace(state, after=now.judged)
                 continue
             owed = now.plan.needs_reboot
-            if owed and not self._may_reboot(now):
+            # What was not tried just now is not asked for again: a job may have ended meanwhile,
+            # and a boot without the trial brings nothing.
+            if owed and (now.plan.trial is not None or not self._may_reboot(now)):
                 now = self._look()
                 state = replace(state, after=now.judged, busy=self.busy)
                 return replace(state, left=now.plan if now.pending else None)
@@ -182,8 +184,13 @@ class Node:
         )
 
     def _may_reboot(self, now: Planned) -> bool:
-        """Whether the operator allows it, it was not done already, and nobody is at work."""
-        if not self.options.reboot or self.witness.booted(now.boot_id):
+        """Whether the operator allows it, it was not done already, and nobody is at work.
+
+        What was tried already is known to the node itself, whoever booted it since.
+        """
+        if not self.options.reboot:
+            return False
+        if now.plan.trial is None and self.witness.booted(now.boot_id):
             return False
         self.busy = "" if self.options.over_jobs else who_works(self.transport)
         return not self.busy
