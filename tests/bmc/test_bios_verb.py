@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import jsonschema
+import pytest
 
 from tests.bmc.conftest import Simulate
 from tests.bmc.faults import Kind
@@ -99,6 +100,32 @@ def test_a_request_that_makes_no_sense_reaches_no_bmc(simulate: Simulate, tmp_pa
         assert said in ended.stderr
         assert "Traceback" not in ended.stderr
     assert not bmc.log.of("PATCH")
+
+
+@pytest.mark.parametrize("way", ["environment", "descriptor"])
+def test_a_password_is_read_once_from_wherever_it_lies(
+    simulate: Simulate, tmp_path: Path, way: str
+) -> None:
+    bmc = simulate("hpe")
+    (tmp_path / "map").write_text(f"gpu1 {bmc.address} sha256:{bmc.fingerprint}\n")
+    words = ["--bmc-map", str(tmp_path / "map"), "--bmc-user", bmc.user, *HPE]
+    state = {"XDG_STATE_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    if way == "environment":
+        state["GDR_BMC_PASSWORD"] = bmc.password
+    else:
+        words += ["--bmc-pass-fd", "0"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "toolkit.cli", "bios", *words],
+        cwd=ROOT,
+        env={**os.environ, **state},
+        input=bmc.password if way == "descriptor" else "",
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ended.returncode == ExitCode.FAILED, ended.stderr
+    assert "AccessControlService" in ended.stdout
 
 
 def test_a_wrong_password_is_said_once_and_costs_the_others_nothing(
