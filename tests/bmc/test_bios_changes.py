@@ -115,6 +115,15 @@ def test_a_job_that_fails_is_told_in_the_bmc_s_words(simulate: Simulate, tmp_pat
     assert "failed to apply" in str(error)
 
 
+def test_a_lockdown_is_told_of_before_anything_is_sent(simulate: Simulate, tmp_path: Path) -> None:
+    bmc = simulate("dell", lockdown=True)
+    done = only(Site(tmp_path, [bmc]).apply(DELL))
+    (blocked,) = done.after.plan.stopped
+    assert "lockdown" in blocked.reason
+    assert (done.exit_code, done.sent) == (ExitCode.FAILED, False)
+    assert not bmc.log.of("PATCH")
+
+
 def test_a_job_of_somebody_s_keeps_the_machine_up(simulate: Simulate, tmp_path: Path) -> None:
     bmc = simulate("dell")
     site = Site(tmp_path, [bmc])

@@ -16,6 +16,7 @@ from toolkit.facts.redfish_bmc import (
     Machine,
     SecureBootState,
     parse_bmc,
+    parse_lockdown,
     parse_machine,
     parse_secure_boot,
 )
@@ -51,6 +52,11 @@ class Bmcs(Reading):
     def bmc_secure_boot(self) -> SecureBootState:
         """Secure boot as the BMC tells it."""
         return parse_secure_boot(self._text("bmc-secureboot"))
+
+    @fact
+    def bmc_lockdown(self) -> str:
+        """Why the BMC takes no change at all, as a clause; "" where it does, or does not tell."""
+        return parse_lockdown(self._offered("bmc-bios-lockdown"))
 
     @fact
     def bios(self) -> Bios:

@@ -52,6 +52,17 @@ class SecureBootState:
     mode: str = ""  # "UserMode"
 
 
+def parse_lockdown(text: str) -> str:
+    """Which lockdown is on, as a clause; "" for none.
+
+    :param text: the BMC's words on lockdown, by the names of its attributes; "" for none.
+    :raises Unparsable: where it is no JSON object.
+    """
+    told = read_object("bmc-bios-lockdown", text) if text else {}
+    on = [name for name, value in told.items() if words(value).lower() in {"enabled", "on"}]
+    return f"the BMC's lockdown is on ({', '.join(on)})" if on else ""
+
+
 def parse_bmc(text: str) -> BmcRead:
     """Lines of "key value"; a value may hold blanks.
 

@@ -75,7 +75,11 @@ def judged(host: str, evidence: Evidence, asking: Asking, role: Role | None) -> 
     node = Node(evidence)
     wants = wanted(role, dict(asking.want.bios))
     wishes = asking.back.get(host, ()) if asking.back else _wishes(asking, role)
-    plan = plan_bios(node.bios, node.bios_settings, wishes) if wishes else BiosPlan()
+    plan = (
+        plan_bios(node.bios, node.bios_settings, wishes, node.bmc_lockdown)
+        if wishes
+        else BiosPlan()
+    )
     return Looked(node.bmc, node.bios, lines_of(node.bios_settings, wants), plan, role)
 
 
