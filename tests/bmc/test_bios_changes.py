@@ -8,8 +8,10 @@ import pytest
 
 from tests.bmc.conftest import Simulate
 from tests.bmc.faults import Kind
+from tests.bmc.personas import PERSONAS
 from tests.bmc.simulator import Simulator
 from tests.bmc.site import QUICK, Site, only, with_
+from tests.bmc.test_client_changes import wanted
 from tests.unit.holdings import UVERBS, user
 from toolkit.change.rollout import Phase
 from toolkit.errors import ApplyError, ExitCode, TransportError
@@ -246,6 +248,22 @@ def test_an_undo_restores_what_followed_by_itself_too(simulate: Simulate, tmp_pa
     done = only(site.apply("", asking=site.asking("", back)))
     assert (done.exit_code, done.resets) == (ExitCode.OK, 2)
     assert dict(bmc.machine.active) == before
+
+
+@pytest.mark.parametrize("name", sorted(PERSONAS))
+def test_every_maker_s_bios_is_read_planned_changed_reset_and_read_again(
+    name: str, simulate: Simulate, tmp_path: Path
+) -> None:
+    bmc = simulate(name)
+    site = Site(tmp_path, [bmc])
+    (profile,) = site.look("profile")
+    assert profile.get().lines
+    ((attribute, value),) = wanted(bmc).items()
+    rolled = site.apply(f"raw:{attribute}={value}", with_(QUICK, force=True))
+    done = only(rolled)
+    assert (done.exit_code, done.missed) == (ExitCode.OK, ())
+    assert bmc.machine.active[attribute] == value
+    assert (len(bmc.log.of("PATCH")), bmc.sessions) == (1, 0)
 
 
 @pytest.mark.parametrize("change", ["acs=off"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.biosing import CURRENT, bios, plan_wishes, planned
+from tests.unit.biosing import CHOICES, CURRENT, bios, plan_wishes, planned
 from toolkit.change.bios_kept import back, before_of, joined, read_before
 from toolkit.change.bios_plan import BiosPlan, Block
 from toolkit.change.bios_wishes import Wish, read_asked
@@ -185,6 +185,13 @@ def test_what_two_passes_changed_twice_goes_back_to_before_the_first() -> None:
     two = before_of("m", planned(bios(SysProfile="Custom"), "power-profile=PerfOptimized").edits)
     (kept,) = joined([one, two]).attributes
     assert (kept.before, kept.after) == ("PerfPerWattOptimizedDapc", "PerfOptimized")
+
+
+def test_an_attribute_by_its_own_name_takes_the_very_word() -> None:
+    CHOICES["ProcX2Apic"] = ("Enabled", "ForceEnabled", "Disabled")
+    of = bios(ProcX2Apic="Enabled", closed=frozenset())
+    assert sent(planned(of, "raw:ProcX2Apic=ForceEnabled")) == [{"ProcX2Apic": "ForceEnabled"}]
+    assert not planned(bios(ProcX2Apic="ForceEnabled"), "x2apic=on").pending
 
 
 def test_an_exact_value_is_sent_as_it_is() -> None:

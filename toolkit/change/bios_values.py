@@ -12,6 +12,7 @@ from toolkit.facts.redfish_wish import Wish as Meant
 from toolkit.facts.redfish_wish import raw_for
 
 _SHOWN = 12  # allowed values that a sentence names
+_TEXT = frozenset({Kind.STRING, Kind.UNTOLD})
 
 
 def value_for(attribute: Attribute, wish: Wish, row: BiosRow | None = None) -> Raw:
@@ -27,6 +28,8 @@ def value_for(attribute: Attribute, wish: Wish, row: BiosRow | None = None) -> R
     for each in attribute.allowed:
         if named in {squeezed(each.value), squeezed(each.display)}:
             return attribute.shown(each)
+    if wish.setting is None and not attribute.allowed and attribute.kind in _TEXT:
+        return wish.word  # nobody tells what it takes but the BMC itself
     meant = meaning_of(wish.word, attribute.name, row)
     if meant.meaning is Meaning.OTHER:
         return None
@@ -34,14 +37,15 @@ def value_for(attribute: Attribute, wish: Wish, row: BiosRow | None = None) -> R
 
 
 def satisfied(attribute: Attribute, value: Raw, wish: Wish, row: BiosRow | None = None) -> bool:
-    """Whether a value is as wished already."""
+    """Whether a value is as wished already: in meaning, or in the very word of ``raw:``."""
     now = meaning_of(value, attribute.name, row)
     if now.meaning in wish.will_do:
         return True
     target = value_for(attribute, wish, row)
     if target is None:
         return False
-    return words_of(target) == words_of(value) or now.same(meaning_of(target, attribute.name, row))
+    alike = wish.setting is not None and now.same(meaning_of(target, attribute.name, row))
+    return alike or words_of(target) == words_of(value)
 
 
 def allowed(attribute: Attribute) -> str:
