@@ -26,7 +26,6 @@ class Step:
     needs: tuple[Tool, ...] = ()
     tests: bool = False  # it is pytest: takes -k, and ends with a line of its own
     parallel: bool = False  # its tests do not mind company on the machine
-    waits: bool = False  # its tests wait for most of their time: twice as many at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +61,14 @@ def _python(*words: str) -> tuple[str, ...]:
     return (sys.executable, "-m", *words)
 
 
-def _pytest(
-    title: str,
-    *words: str,
-    needs: tuple[Tool, ...] = (),
-    parallel: bool = True,
-    waits: bool = False,
-) -> Step:
-    argv = _python("pytest", *words)
-    return Step(title, argv, needs, tests=True, parallel=parallel, waits=waits)
+def _pytest(title: str, *words: str, needs: tuple[Tool, ...] = (), parallel: bool = True) -> Step:
+    return Step(title, _python("pytest", *words), needs, tests=True, parallel=parallel)
 
 
-def _marked(
-    title: str, marks: str, needs: tuple[Tool, ...] = (), *words: str, waits: bool = False
-) -> Step:
+def _marked(title: str, marks: str, needs: tuple[Tool, ...] = (), *words: str) -> Step:
     """The tests outside ``APART`` that these marks select."""
     ignored = [f"--ignore={folder}" for folder in APART]
-    return _pytest(title, "tests", *ignored, "-m", marks, *words, needs=needs, waits=waits)
+    return _pytest(title, "tests", *ignored, "-m", marks, *words, needs=needs)
 
 
 def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
@@ -143,11 +133,7 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
             ),
             by_name=True,
         ),
-        Tier(
-            "fleet",
-            "real OpenSSH servers on loopback",
-            (_marked("fleet", "sshd", sshd, waits=True),),
-        ),
+        Tier("fleet", "real OpenSSH servers on loopback", (_marked("fleet", "sshd", sshd),)),
         Tier(
             "bmc",
             "BMCs over real TLS: simulated, captured, and sushy-emulator",
@@ -192,8 +178,7 @@ def command(step: Step, *, keyword: str, jobs: int) -> tuple[str, ...]:
     """The words to run, with what was asked for added to pytest's own."""
     if not step.tests:
         return step.argv
-    workers = str(2 * jobs if step.waits else jobs)
-    spread = ("-n", workers, "--dist", "loadfile") if step.parallel and jobs > 1 else ()
+    spread = ("-n", str(jobs), "--dist", "loadfile") if step.parallel and jobs > 1 else ()
     return (*step.argv, *spread, *(("-k", keyword) if keyword else ()))
 
 

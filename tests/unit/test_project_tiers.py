@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,12 +126,6 @@ def test_keyword_and_jobs_reach_pytest_and_nobody_else() -> None:
     assert command(TESTS, keyword="plan", jobs=4) == words
     assert command(TESTS, keyword="", jobs=1) == ("pytest",)
     assert command(QUICK, keyword="plan", jobs=4) == ("true",)
-
-
-def test_tests_that_wait_for_most_of_their_time_run_two_to_a_processor() -> None:
-    fleet = replace(TESTS, waits=True)
-    assert command(fleet, keyword="", jobs=2)[1:3] == ("-n", "4")
-    assert command(fleet, keyword="", jobs=1) == ("pytest",)
 
 
 @pytest.mark.parametrize(
