@@ -52,6 +52,23 @@ def test_a_bmc_that_was_not_read_is_told_of_with_the_reason() -> None:
     assert "10.0.0.7: refuses the connection" in told(one)
 
 
+def test_a_bmc_of_another_machine_is_told_of_with_what_differs() -> None:
+    system = Frame("bmc-system", State.OK, SOURCE, '{"SerialNumber": "THEIRS01"}\n')
+    dmi = Frame("dmi", State.OK, "/sys", "product_serial:OURS0001\n")
+    one = judged(read("no"), system, dmi)
+    assert "of another machine: serial THEIRS01" in dict(one.about)["bmc"]
+    text = told(one)
+    assert "BMC of another machine" in text
+    assert "BMC not verified" in text
+    assert ", certificate not verified" not in text
+
+
+def test_a_host_that_the_map_forgot_is_told_of() -> None:
+    text = told(judged(read("ca")), judged(host="gpu2"))
+    (line,) = [each for each in text.splitlines() if each.startswith("no BMC given")]
+    assert line.endswith("gpu2")
+
+
 def test_who_gave_no_bmc_hears_of_none() -> None:
     one = judged()
     assert "bmc" not in dict(one.about)

@@ -14,12 +14,14 @@ from toolkit.checks.chosen import Chosen
 from toolkit.checks.role import role
 from toolkit.errors import ExitCode, NoEvidence, Unparsable
 from toolkit.evidence import Evidence
+from toolkit.facts.bmc_identity import Same, same_machine
 from toolkit.facts.node import Node
 from toolkit.facts.redfish_bmc import Trust
 from toolkit.want import Want
 
 ASSUMED = ", assumed"
 NOT_READ = "not read: "  # and why
+ELSEWHERE = ", of another machine: "  # and what differs
 UNVERIFIED = ", certificate not verified"
 
 
@@ -123,7 +125,16 @@ def _bmc(node: Node) -> str:
     except (NoEvidence, Unparsable) as why:
         return f"{NOT_READ}{why}"
     names = f"{told.model or told.vendor or 'a machine without a name'}, BIOS {told.bios or '?'}"
-    return f"{names}{UNVERIFIED if told.verified is Trust.NO else ''}"
+    return f"{names}{_elsewhere(node)}{UNVERIFIED if told.verified is Trust.NO else ''}"
+
+
+def _elsewhere(node: Node) -> str:
+    """What shows that the BMC is another machine's; "" where nothing does."""
+    try:
+        same, differs = same_machine(node.dmi, node.bmc_machine)
+    except (NoEvidence, Unparsable):
+        return ""
+    return f"{ELSEWHERE}{differs}" if same is Same.NO else ""
 
 
 def _driver(node: Node) -> str:
