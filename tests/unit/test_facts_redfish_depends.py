@@ -7,7 +7,15 @@ import json
 import pytest
 
 from toolkit.facts.redfish_bios import Bios, parse_bios
-from toolkit.facts.redfish_depends import Opener, can_set, effects, locked_by, openers
+from toolkit.facts.redfish_depends import (
+    Opener,
+    can_set,
+    closed,
+    effects,
+    locked_by,
+    next_values,
+    openers,
+)
 from toolkit.facts.redfish_json import Raw
 
 Given = tuple[str, str, str] | tuple[str, str, str, str]  # attribute, relation, value, term
@@ -34,6 +42,7 @@ def bios_of(
     values: dict[str, Raw],
     *rules: dict[str, object],
     read_only: tuple[str, ...] = (),
+    immutable: tuple[str, ...] = (),
     choices: dict[str, list[str]] | None = None,
     pending: dict[str, Raw] | None = None,
 ) -> Bios:
@@ -42,6 +51,7 @@ def bios_of(
             "AttributeName": name,
             "Type": "Enumeration",
             "ReadOnly": name in read_only,
+            "Immutable": name in immutable,
             "Value": [{"ValueName": each} for each in (choices or {}).get(name, [])],
         }
         for name in values
@@ -185,6 +195,23 @@ def test_under_lockdown_nothing_can_be_set_and_nothing_opens_it() -> None:
 def test_under_lockdown_what_the_pending_values_would_open_is_closed() -> None:
     bios = bios_of(ASPM, PROFILE, read_only=tuple(ASPM), pending={"SysProfile": "Custom"})
     assert not can_set(bios, "PcieAspmL1")
+    assert closed(bios, next_values(bios)) == {"SysProfile": (), "PcieAspmL1": ()}
+
+
+def test_what_is_closed_says_what_closes_it_and_hardware_has_no_reason() -> None:
+    bios = bios_of({**ASPM, "Cores": 64}, PROFILE, immutable=("Cores",))
+    assert closed(bios, next_values(bios)) == {
+        "PcieAspmL1": bios.dependencies,
+        "Cores": (),
+    }
+    assert not can_set(bios, "Cores")
+
+
+def test_what_is_the_hardwares_stays_closed_when_a_profile_would_open_it() -> None:
+    bios = bios_of(ASPM, PROFILE, immutable=("PcieAspmL1",))
+    custom = {**ASPM, "SysProfile": "Custom"}
+    assert closed(bios, custom) == {"PcieAspmL1": ()}
+    assert not can_set(bios, "PcieAspmL1", custom)
 
 
 def test_a_change_that_is_overruled_opens_nothing() -> None:

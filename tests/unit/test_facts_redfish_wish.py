@@ -86,6 +86,10 @@ def one(name: str, value: Raw, values: Values = (), vendor: str = "", **more: ob
         pytest.param(
             one("PciSlot1LinkSpeed", "PcieGen1", ("Auto", "PcieGen1")), AUTO, "Auto", id="auto",
         ),
+        pytest.param(
+            one("ASPMSupport", "Disabled", ("L1", "Enabled", "Disabled")), ON, "Enabled",
+            id="a-plain-word-before-a-kind-of-it",
+        ),
         pytest.param(one("Sriov", "Enabled"), OFF, "Disabled", id="no-registry-the-other-of-two"),
         pytest.param(
             one("CbsCmnGnbNbIOMMU", "CbsCmnGnbNbIOMMUEnabled"), OFF, "CbsCmnGnbNbIOMMUDisabled",
@@ -109,6 +113,9 @@ def test_the_value_to_send(exposed: Exposed, wish: Wish, raw: Raw) -> None:
             id="which-of-two-profiles-is-not-ours-to-say",
         ),
         pytest.param(one("SecureBootEnable_0122", True), AUTO, id="no-auto-of-a-boolean"),
+        pytest.param(
+            one("MmioLimit", 8, UpperBound=16), Wish(Meaning.NUMBER, 32), id="out-of-bounds",
+        ),
         pytest.param(one("SNC_F300", "Auto"), ON, id="no-registry-no-pair"),
         pytest.param(
             one("MemoryMappedIOH", "56TB", ("56TB",)), Wish(Meaning.NUMBER, 2**41), id="no-size",

@@ -22,7 +22,7 @@ class World:
 
     values: Mapping[str, Raw]
     closed: Mapping[str, tuple[Condition, ...]]  # read-only, and what makes it so; () for good
-    forced: Mapping[str, Raw]  # set by a rule, not by us
+    forced: Mapping[str, Raw]  # set by a rule, besides what was asked for
 
 
 def world(bios: Bios, sets: Mapping[str, Raw]) -> World:
@@ -34,7 +34,7 @@ def world(bios: Bios, sets: Mapping[str, Raw]) -> World:
             name: tuple(each for rule in rules for each in rule.conditions)
             for name, rules in closed(bios, made.values).items()
         },
-        {each.attribute: each.after for each in (*made.changed, *made.overruled)},
+        {each.attribute: each.after for each in made.changed},
     )
 
 
