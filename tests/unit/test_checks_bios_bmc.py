@@ -123,6 +123,13 @@ def test_where_neither_tells_it_is_not_known() -> None:
     assert finding.status is UNKNOWN
 
 
+def test_a_setting_that_acts_on_nothing_here_is_no_failure_whatever_the_bios_says() -> None:
+    off = switch("Re_SizeBARSupport_0042", "Disabled", "Re-Size BAR Support")
+    finding = found("bios.resizable_bar", Bmc((off,)).beside())
+    assert (finding.status, finding.found) == (NA, "no GPU here has a BAR that can be resized")
+    assert finding.details == (f"{off.name}: current Disabled, wanted on or auto",)
+
+
 def test_what_neither_exposes_is_never_a_failure() -> None:
     finding = found("bios.resizable_bar", Bmc((ABOVE,)).beside())
     assert finding.status is NA

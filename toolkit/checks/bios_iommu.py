@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolkit.bios_rows import Setting
 from toolkit.checks.acs_demanded import BY_ROOT, IN_TABLE, on_paths
 from toolkit.checks.bios import bios
-from toolkit.checks.bios_seen import Seen, right, unseen, wrong
+from toolkit.checks.bios_seen import Seen, moot, right, unseen, wrong
 from toolkit.checks.check import Impact
 from toolkit.checks.iommu_words import AMD, INTEL
 from toolkit.checks.role import role
@@ -84,11 +84,11 @@ def acs(node: Node, want: Want) -> Seen:
     is in effect is judged by acs.redirect and acs.mask.
     """
     if node.platform in IN_TABLE:
-        return unseen(f"{node.platform} has a table of its own: see acs.mask")
+        return moot(f"{node.platform} has a table of its own: see acs.mask")
     bridges, _ = on_paths(node)
     able = {bridge.address: found for bridge, found in bridges.items() if found is not None}
     if not able:
-        return unseen("no bridge between GPUs and HCAs has ACS" if bridges else BY_ROOT)
+        return moot("no bridge between GPUs and HCAs has ACS" if bridges else BY_ROOT)
     on = {address: names_of(each.redirects) for address, each in able.items() if each.redirects}
     if role(node, want) is Role.VM_HOST:
         return _isolating(able.keys() - on.keys(), len(able), node)
@@ -143,7 +143,7 @@ def ats(node: Node, want: Want) -> Seen:
     and arm64's tables say nothing of it; bare metal needs none.
     """
     if role(node, want) is not Role.VM_HOST:
-        return unseen("no guests here: ATS is not needed")
+        return moot("no guests here: ATS is not needed")
     table = node.iommu_table
     if table is None:
         return unseen("no DMAR: who translates ahead is not told by this firmware")
@@ -169,7 +169,7 @@ def x2apic(node: Node, want: Want) -> Seen:
     the others.
     """
     if node.cpu.vendor not in _X86:
-        return unseen("no x86 processor")
+        return moot("no x86 processor")
     table = node.iommu_table
     refused = table is not None and bool(table.x2apic_opt_out)
     online = node.setup.online

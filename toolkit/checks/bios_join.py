@@ -41,7 +41,8 @@ def joined(setting: Setting, seen: Seen, node: Node, want: Want) -> Finding:
     view = _view(setting, node)
     if not _asked(node):
         return finding
-    if finding.status is Status.NA and view.usable and wish is not None:
+    unshown = finding.status is Status.NA and not seen.moot
+    if unshown and view.usable and wish is not None:
         finding = _by_bmc(view, wish, finding.found) or finding
     lines = (*view.remarks, *_lines(view, wish), *_contradictions(seen, view))
     if finding.status is Status.NA and view.usable and not view.exposed and not any(view.secure):

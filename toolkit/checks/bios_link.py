@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolkit.bios_rows import Setting
 from toolkit.checks.bios import bios
-from toolkit.checks.bios_seen import Seen, config_of, path_functions, right, unseen, wrong
+from toolkit.checks.bios_seen import Seen, config_of, moot, path_functions, right, unseen, wrong
 from toolkit.checks.check import Impact
 from toolkit.checks.express import NO_HCA, gains, registers
 from toolkit.facts.link_control import LinkControl, read_link_control
@@ -32,7 +32,7 @@ def relaxed_ordering(node: Node, want: Want) -> Seen:
     functions = (*node.pci.gpus, *node.compute_hcas)
     told = {each.address: e.relaxed_ordering for each in functions if (e := registers(node, each))}
     if not told:
-        return unseen("no PCI Express GPU or HCA")
+        return moot("no PCI Express GPU or HCA")
     off = tuple(address for address, on in told.items() if not on)
     if off and gains(node):
         return wrong(
@@ -101,7 +101,7 @@ def payload(node: Node, want: Want) -> Seen:
     judged by pcie.mps, read requests by pcie.mrrs.
     """
     if not node.compute_hcas:
-        return unseen(NO_HCA)
+        return moot(NO_HCA)
     told = {f.address: e for f in path_functions(node) if (e := registers(node, f))}
     if not told:
         return unseen("no PCI Express function between GPUs and HCAs")
@@ -134,7 +134,7 @@ def aspm(node: Node, want: Want) -> Seen:
     """
     told = _controls(node)
     if not told:
-        return unseen("no PCI Express link of a GPU or HCA")
+        return moot("no PCI Express link of a GPU or HCA")
     resting = {address: each.aspm for address, each in told.items() if each.aspm}
     policy = node.setup.aspm_policy
     by = f"; the kernel's policy is {policy}" if policy not in {"", "default"} else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolkit.bios_rows import Setting
 from toolkit.checks.bar import GIB, MIB, ROOM
 from toolkit.checks.bios import bios
-from toolkit.checks.bios_seen import Seen, config_of, right, unseen, wrong
+from toolkit.checks.bios_seen import Seen, config_of, moot, right, unseen, wrong
 from toolkit.checks.check import Impact
 from toolkit.checks.role import role
 from toolkit.errors import NoEvidence, Unparsable
@@ -223,7 +223,7 @@ def resizable_bar(node: Node, want: Want) -> Seen:
             details=tuple(small),
         )
     if not full:
-        return unseen("no GPU here has a BAR that can be resized")
+        return moot("no GPU here has a BAR that can be resized")
     return right(f"resized on {counted(full, 'GPU')}, or large enough", on=True, firm=False)
 
 
@@ -248,7 +248,7 @@ def sr_iov(node: Node, want: Want) -> Seen:
     enough MMIO resources for SR-IOV". Bare metal needs none.
     """
     if role(node, want) is not Role.VM_HOST:
-        return unseen("no guests here: virtual functions are not needed")
+        return moot("no guests here: virtual functions are not needed")
     offers = {
         each.address: found
         for each in node.pci.adapters

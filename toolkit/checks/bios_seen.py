@@ -18,6 +18,7 @@ class Seen:
     finding: Finding
     on: bool | None = None  # None: it is no switch, or the system does not show how it stands
     firm: bool = True  # False: the kernel or an operator may have changed what firmware set
+    moot: bool = False  # nothing here that the setting would act on: no BMC's word matters
 
 
 def right(
@@ -41,8 +42,13 @@ def wrong(
 
 
 def unseen(why: str) -> Seen:
-    """Nothing to be right or wrong as far as the system shows: n/a, never a failure."""
+    """The system does not show it: n/a, never a failure, unless a BMC tells."""
     return Seen(not_applicable(why))
+
+
+def moot(why: str) -> Seen:
+    """Nothing here that the setting would act on: n/a, whatever a BMC tells."""
+    return Seen(not_applicable(why), moot=True)
 
 
 def config_of(node: Node, function: PciFunction) -> ConfigSpace:
