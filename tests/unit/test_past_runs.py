@@ -8,7 +8,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from toolkit.cli.past import row_of
+from toolkit.cli.options import Said
+from toolkit.cli.past import as_reached, row_of
 from toolkit.errors import UsageError
 from toolkit.flow.past import Run, State, Unread, history_of, read_run, read_runs
 from toolkit.flow.undo import undoing
@@ -25,9 +26,14 @@ LONG = "ticket 4711, the third attempt at bringing rack seven to the new kernel"
 
 
 def write(
-    runs: Path, *events: Event, name: str = ID, ended: str = "", verb: str = "provision"
+    runs: Path,
+    *events: Event,
+    name: str = ID,
+    ended: str = "",
+    verb: str = "provision",
+    words: str = '{"hosts": "gpu[1-4]"}',
 ) -> None:
-    about = About(verb, "operator@administration-01.example", BEGAN, LONG, '{"hosts": "gpu[1-4]"}')
+    about = About(verb, "operator@administration-01.example", BEGAN, LONG, words)
     with Journal.create(runs / name, about) as journal:
         journal.take_turn("operator@administration-01.example")
         journal.add_batches([["gpu1"], ["gpu2", "gpu3"]])
@@ -125,6 +131,18 @@ def test_undoing_takes_back_newest_first_and_only_what_was_touched(run: Run) -> 
     }
     with pytest.raises(UsageError, match="changed nothing on gpu3"):
         undoing(run, ["gpu3"])
+
+
+def test_an_undo_reaches_nodes_as_that_run_did_and_tells_of_them_as_it_is_asked_to(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, words='{"user": "ops", "json": true, "junit": "old.xml", "quiet": true}')
+    said = Said({"run": ID, "json": False, "user": ""})
+    again = as_reached(said, read_run(tmp_path, ID).story)
+    assert again.text("user") == "ops"
+    assert not again.flag("json")
+    assert not again.flag("quiet")
+    assert again.text("junit") == ""
 
 
 def test_an_undo_is_not_undone(tmp_path: Path) -> None:

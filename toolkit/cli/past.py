@@ -22,6 +22,7 @@ from toolkit.flow.rollback import RolledBack
 from toolkit.flow.undo import undo as undo_nodes
 from toolkit.flow.undo import undoing
 from toolkit.hosts import select
+from toolkit.reach.journal import Story
 from toolkit.report.document import Told, dumps
 from toolkit.report.runs import (
     HostRow,
@@ -37,6 +38,7 @@ from toolkit.report.text import errors
 from toolkit.words import counted
 
 JSON = Option("json", False, "one JSON document on standard output (docs/runs.schema.json)")
+_TOLD = ("json", "junit", "quiet", "verbose")
 RUN = (Option("run", "", "a run's id, as runs lists it", positional=True),)
 
 
@@ -129,7 +131,7 @@ def undo(said: Said) -> ExitCode:
     run = read_run(_place(), said.text("run"))
     only = [host.name for host in select(said.text("hosts"))] if said.text("hosts") else []
     what = undoing(run, only)
-    again = said_before(said, run.story)
+    again = as_reached(said, run.story)
     session = Session.begin("undo", again)
     with fleet(again) as opened:
         meant = [host for host in opened.hosts if host.name in what.node_runs]
@@ -145,6 +147,14 @@ def undo(said: Said) -> ExitCode:
             chosen, what, session.folder, reason, allow_reboot=allowed, over_jobs=over
         )
     return _undone(session, outcomes)
+
+
+def as_reached(said: Said, story: Story) -> Said:
+    """What the run had been told, apart from how it was to be told of."""
+    again = said_before(said, story)
+    told = {name: said.values[name] for name in _TOLD if name in said.values}
+    kept = {name: value for name, value in again.values.items() if name not in _TOLD}
+    return replace(again, values=kept | told)
 
 
 def _undone(session: Session, outcomes: list[Outcome[RolledBack]]) -> ExitCode:

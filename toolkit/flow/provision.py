@@ -13,6 +13,7 @@ from toolkit.checks.check import Status, Tense
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome, StaleError, TransportError
 from toolkit.flow.access import Fleet
+from toolkit.flow.heard import heard
 from toolkit.flow.jobs import who_works
 from toolkit.flow.planning import Planned, plan_node
 from toolkit.flow.runs import RunFolder
@@ -274,9 +275,7 @@ class Node:
     def _log(self, line: str) -> None:
         """Pass on what the node does: each step that ended, each line of a build's log."""
         words = line.split(" ", 3)
-        if line.startswith("|"):
-            self._note(line[1:81])
-        elif words[:3] == ["=", "run", "ok"] and len(words) == 4:
+        if words[:3] == ["=", "run", "ok"] and len(words) == 4:
             self.witness.ran(words[3])
-        elif words[0] == "=" and len(words) == 4 and words[1].isdigit():
-            self._note(words[3][:80])
+        elif told := heard(line):
+            self._note(told)

@@ -11,6 +11,7 @@ from toolkit.errors import ApplyError, Outcome
 from toolkit.facts.node import Node
 from toolkit.flow.access import Fleet
 from toolkit.flow.each import on_each
+from toolkit.flow.heard import heard
 from toolkit.flow.jobs import refuse_jobs
 from toolkit.flow.provision import REBOOT_S
 from toolkit.hosts import Host
@@ -41,7 +42,11 @@ def rollback(
         def note(text: str) -> None:
             fleet.access.progress.note(host.name, text)
 
-        undone = deliver.rollback(transport, which, sink=note)
+        def log(line: str) -> None:
+            if told := heard(line):
+                note(told)
+
+        undone = deliver.rollback(transport, which, sink=log)
         steps = tuple(map(str, undone.steps))
         if not allow_reboot or not undone.needs_reboot:
             return RolledBack(steps, False)

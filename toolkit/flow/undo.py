@@ -15,6 +15,7 @@ from toolkit.change.rollout import Phase
 from toolkit.errors import ApplyError, Outcome, UsageError, worst
 from toolkit.flow.access import Fleet
 from toolkit.flow.each import on_each
+from toolkit.flow.heard import heard
 from toolkit.flow.jobs import refuse_jobs
 from toolkit.flow.past import Run
 from toolkit.flow.rollback import RolledBack, booted_back
@@ -139,7 +140,7 @@ class _Undo:
     def _take_back(self, name: str) -> deliver.Applied | None:
         self._about_to(Phase.APPLYING)
         try:
-            return deliver.rollback(self.transport, name, sink=self._note)
+            return deliver.rollback(self.transport, name, sink=self._log)
         except UsageError:  # the node's journal has no such run that stands
             return None
 
@@ -148,6 +149,10 @@ class _Undo:
 
     def _about_to(self, phase: Phase, boot_id: str = "") -> None:
         self.journal.add(Event(self.host.name, phase.value, boot_id=boot_id))
+
+    def _log(self, line: str) -> None:
+        if told := heard(line):
+            self._note(told)
 
     def _note(self, text: str) -> None:
         self.fleet.access.progress.note(self.host.name, text)
