@@ -16,10 +16,10 @@ from tests.bmc.simulator import Simulator
 from tests.bmc.tls import Certificate
 from toolkit.errors import BmcCertificate, BmcError, BmcLogin, BmcRefused, BmcSilent
 from toolkit.evidence import State
-from toolkit.reach.redfish import failed
+from toolkit.reach.redfish import Bmc, failed
 from toolkit.reach.redfish_http import Limits
 from toolkit.reach.redfish_registry import RegistryCache
-from toolkit.reach.redfish_trust import Trust
+from toolkit.reach.redfish_trust import Login, Trust
 
 HASTY = Limits(connect_s=2, answer_s=0.5, total_s=3)
 
@@ -182,6 +182,15 @@ def test_nobody_at_the_address(simulate: Simulate) -> None:
     bmc = simulate("dell")
     bmc.close()
     assert "refuses the connection" in str(refused(bmc))
+
+
+def test_a_name_that_nobody_knows() -> None:
+    with (
+        pytest.raises(BmcError, match=r"^gpu1-bmc\.invalid: no such name$") as why,
+        Bmc("gpu1-bmc.invalid", Login("u", "p"), Trust(), limits=HASTY),
+    ):
+        pass
+    assert "--bmc-map" in why.value.hint
 
 
 def test_an_error_within_the_block_logs_out(simulate: Simulate) -> None:

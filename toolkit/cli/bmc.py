@@ -22,7 +22,7 @@ BMC = (
     Option("bmc_ca", "", "file of CA certificates that BMCs are signed by"),
     Option("bmc_pin", "", "SHA-256 of a BMC's certificate; may be said again", many=True),
     Option("bmc_insecure", False, "any certificate will do; the report says so"),
-    Option("bmc_limit", int(LIMIT_S), "seconds for one BMC, all in all"),
+    Option("bmc_limit", int(LIMIT_S), "seconds for all that a BMC is asked at one time"),
 )
 
 
