@@ -15,6 +15,9 @@ from toolkit.want import Want
 def registers() -> list[Row]:
     order, tags, size = "bios.relaxed_ordering", "bios.ten_bit_tag", "bios.payload"
     strict = BOARD.but(HCAS[0], express=Registers(relaxed_ordering=False))
+    all_strict = strict
+    for each in (*GPUS, HCAS[1]):
+        all_strict = all_strict.but(each, express=Registers(relaxed_ordering=False))
     amd: dict[str, Override] = {"cpu": CPU.replace("GenuineIntel", "AuthenticAMD")}
     asking = BOARD.but(GPUS[0], express=Registers(tags_10bit=True))
     forced = asking.but(HCAS[0], express=Registers(completer=False))
@@ -23,8 +26,9 @@ def registers() -> list[Row]:
     short = BOARD.but(GPUS[0], readable=64)
     return [
         Row("on", order, PASS, "on for 4 endpoints"),
-        Row("off-where-it-counts", order, FAIL, "off on 1 of 4", amd, strict),
-        Row("off-where-it-does-not", order, PASS, "does not mind", {}, strict),
+        Row("off-on-all", order, FAIL, "off on 4 endpoints", amd, all_strict),
+        Row("off-on-all-where-it-is-no-matter", order, PASS, "no matter", {}, all_strict),
+        Row("off-on-one-hca", order, PASS, "off on 1 endpoint, theirs alone", amd, strict),
         Row("64-bytes", order, UNKNOWN, "only 64", {}, short),
         Row("off", tags, PASS, "off; pcie.tags tells"),
         Row("on-and-answered", tags, PASS, "on for 1", {}, asking),

@@ -24,9 +24,10 @@ _SMALL, _USUAL = 128, 256  # bytes of payload
     "processor's own DMA engine (IOAT, CB)",
 )
 def relaxed_ordering(node: Node, want: Want) -> Seen:
-    """Firmware leaves GPUs and HCAs the right to write with relaxed ordering.
+    """Firmware leaves devices the right to write with relaxed ordering.
 
-    Devices come out of reset with it; where it is off, somebody took it away. What the root
+    They come out of reset with it: where GPUs and HCAs alike are without, the firmware took it
+    away. An HCA alone has a switch of its own, judged by pcie.relaxed_ordering. What the root
     complex makes of such writes the system does not show.
     """
     functions = (*node.pci.gpus, *node.compute_hcas)
@@ -34,16 +35,18 @@ def relaxed_ordering(node: Node, want: Want) -> Seen:
     if not told:
         return moot("no PCI Express GPU or HCA")
     off = tuple(address for address, on in told.items() if not on)
-    if off and gains(node):
+    gpus = [each.address for each in node.pci.gpus if each.address in told]
+    if len(off) == len(told) and gpus and gains(node):
         return wrong(
-            f"off on {len(off)} of {len(told)} GPUs and HCAs",
+            f"off on {counted(len(off), 'endpoint')}, GPUs and HCAs alike",
             expected="on: this CPU needs it for full write throughput",
             on=False,
             firm=False,
             details=off,
         )
     if off:
-        return right(f"off on {len(off)}, which this CPU does not mind", firm=False, details=off)
+        why = "theirs alone: see pcie.relaxed_ordering" if gains(node) else "no matter to this CPU"
+        return right(f"off on {counted(len(off), 'endpoint')}, {why}", firm=False, details=off)
     return right(f"on for {counted(len(told), 'endpoint')}", on=True, firm=False)
 
 
