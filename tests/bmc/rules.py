@@ -143,16 +143,13 @@ def _mistyped(name: str, value: Any) -> Refusal:
 
 def _holds(terms: list[Resource], values: Mapping[str, Any]) -> bool:
     """Whether a condition does; without MapTerms one of several is enough."""
-    result: bool | None = None
-    for term in terms:
+    result = False
+    for number, term in enumerate(terms):
         one = _one(term, values)
-        if result is None:
-            result = one
-        elif term.get("MapTerms", "OR") == "AND":
-            result = result and one
-        else:
-            result = result or one
-    return bool(result)
+        # HPE writes the word that joins two at the second of them, Lenovo at the first.
+        word = terms[number - 1 if "MapTerms" in terms[0] else number].get("MapTerms", "OR")
+        result = (result and one) if number and word == "AND" else (result or one)
+    return result
 
 
 def _one(term: Resource, values: Mapping[str, Any]) -> bool:

@@ -146,6 +146,16 @@ def test_consequences_have_consequences() -> None:
     }
 
 
+def test_of_two_that_may_not_be_one_the_other_gives_way() -> None:
+    both = (("Real", "EQU", "1"), ("Virtual", "EQU", "1", "AND"))
+    rules = (
+        rule("Virtual", "CurrentValue", "2", *both, about="Real"),
+        rule("Real", "CurrentValue", "2", *both, about="Virtual"),
+    )
+    assert changed(bios_of({"Real": "1", "Virtual": "2"}, *rules), Virtual="1") == {"Real": "2"}
+    assert changed(bios_of({"Real": "2", "Virtual": "1"}, *rules), Real="1") == {"Virtual": "2"}
+
+
 def test_dependencies_that_chase_one_another_are_told_as_unsettled() -> None:
     ring = (
         rule("B", "CurrentValue", "on", ("C", "EQU", "off"), ("A", "EQU", "on", "AND")),

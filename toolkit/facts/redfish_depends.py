@@ -115,22 +115,26 @@ def effects(bios: Bios, changes: Values, base: Values | None = None) -> Effects:
         for each in bios.dependencies
         if each.property is Property.VALUE and each.attribute in values
     ]
+    # What was not asked for gives way first: of two serial ports that may not be one, the other.
+    acting.sort(key=lambda each: each.attribute in changes)
+
+    def due(rule: Dependency) -> bool:
+        # What held before has had its effect already, unless the change goes against it.
+        return (
+            not same(bios, rule.attribute, values[rule.attribute], rule.value)
+            and holds(bios, rule, values)
+            and (rule.attribute in changes or not holds(bios, rule, before))
+        )
+
     settled = False
     for _ in range(_ROUNDS):
-        # What held before has had its effect already, unless the change goes against it.
-        due = [
-            each
-            for each in acting
-            if not same(bios, each.attribute, values[each.attribute], each.value)
-            and holds(bios, each, values)
-            and (each.attribute in changes or not holds(bios, each, before))
-        ]
-        settled = not due
-        for each in due:
-            name = each.attribute
-            asked = overruled if name in changes else changed
-            asked[name] = Consequence(name, changes.get(name, before[name]), each.value, each)
-            values[name] = each.value
+        settled = True
+        for each in acting:
+            if due(each):  # one by one: what the first does, the next may no longer have to
+                name, settled = each.attribute, False
+                into = overruled if name in changes else changed
+                into[name] = Consequence(name, changes.get(name, before[name]), each.value, each)
+                values[name] = each.value
         if settled:
             break
     return Effects(
