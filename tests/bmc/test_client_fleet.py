@@ -99,14 +99,17 @@ def test_a_wrong_password_is_told_of_each_and_tried_once(simulate: Simulate) -> 
     assert "refuses the user or the password" in frame.text
 
 
-def test_a_bmc_costs_one_connection_and_a_dozen_requests(simulate: Simulate) -> None:
+def test_a_bmc_costs_few_requests_and_fewer_once_its_registry_is_known(
+    simulate: Simulate,
+) -> None:
     bmc = simulate("dell")
     with open_bmcs(access(bmc), hosts(bmc)) as bmcs:
         gathered(hosts(bmc), bmcs)
         first = len(bmc.log.entries)
         gathered(hosts(bmc), bmcs)
-    assert first <= 12
-    assert len(bmc.log.entries) - first <= 9
+    assert first <= 13  # with the two by which this maker tells of lockdown
+    assert len(bmc.log.entries) - first <= 10
+    assert bmc.log.most_connections == 1
 
 
 def test_two_hosts_behind_one_bmc_ask_it_one_after_the_other(simulate: Simulate) -> None:
