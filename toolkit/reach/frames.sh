@@ -4,15 +4,19 @@
 #
 # Each script calls begin_frames first, and end_frames last.
 
+nl='
+'
+blanks=$IFS
+
 begin_frames() { # begin_frames: root, where its commands are, a scratch folder, the first frame
-    root=${GDR_ROOT%/} count=0 has_awk=''
+    root=${GDR_ROOT%/} count=0 ticker='' ticks=0
+    case $root in '' | /*) ;; *) root=$PWD/$root ;; esac
     if [ -n "$root" ]; then node_path=$GDR_BIN; else node_path=$PATH:/usr/sbin:/sbin:/usr/bin:/bin; fi
     scratch=$(mktemp -d 2>/dev/null || TMPDIR=/dev/shm mktemp -d 2>/dev/null)
-    trap '[ -z "$scratch" ] || rm -rf "$scratch"' EXIT
+    trap 'end_ticks; [ -z "$scratch" ] || rm -rf "$scratch"' EXIT
     trap 'exit 129' HUP INT TERM
     LC_ALL=C
     export LC_ALL
-    if command -v awk >/dev/null; then has_awk=1; fi
     printf '= begin ok gdr-toolkit/1\n'
 }
 
@@ -23,88 +27,196 @@ frame() { # frame KEY STATE SOURCE
     printf '= %s %s %s\n' "$1" "$2" "$3"
 }
 
-bars() { # bars [TEXT]: each line behind a bar; without it what comes on the standard input
-    [ $# -gt 0 ] || set -- "$(cat)"
+by_line() { # what is split from here on is split into lines, and no pattern means files
+    set -f
+    IFS=$nl
+}
+
+by_word() {
+    set +f
+    IFS=$blanks
+}
+
+bars() { # bars TEXT: each line behind a bar
     [ -n "$1" ] || return 0
-    # Most frames are short: without a pipe, a probe has a hundred processes fewer.
-    if [ -n "$has_awk" ] && [ "${#1}" -gt 600 ]; then
-        printf '%s\n' "$1" | awk '{ print "|" $0 }'
-        return
-    fi
-    while IFS= read -r line; do printf '|%s\n' "$line"; done <<GDR_TEXT
-$1
-GDR_TEXT
+    case $nl$1$nl in
+        *"$nl$nl"*) printf '%s\n' "$1" | sed 's/^/|/' ;; # splitting would lose its empty lines
+        *)
+            by_line
+            # shellcheck disable=SC2086 # no process, however long it is
+            printf '|%s\n' $1
+            by_word
+            ;;
+    esac
 }
 
 file() { # file KEY PATH: a copy
     if [ ! -e "$root$2" ]; then frame "$1" absent "$2"
-    elif content=$(cat "$root$2" 2>/dev/null); then
-        frame "$1" ok "$2"
-        bars "$content"
+    elif content=$(cat "$root$2" 2>/dev/null); then tell "$1" "$2"
     else frame "$1" denied "$2" # sysfs and lockdown refuse at read, not at open
     fi
 }
 
-take() { # take KEY SOURCE FUNCTION...: what one of the functions below gathers
+short() { # short KEY PATH: the same without a process, of a file that may be read byte by byte
+    # Numbers below /proc/sys may not: who asks for one byte gets the first digit alone.
+    content=''
+    if [ -e "$root$2" ]; then slurp "$root$2"; fi
+    if [ -n "$content" ]; then tell "$1" "$2"
+    else file "$1" "$2"; fi # empty or refused, and a shell cannot tell which
+}
+
+slurp() { # slurp FILE: sets content, as $(cat FILE) would; a process only where it is long
+    content='' gap=''
+    {
+        while IFS= read -r line || [ -n "$line" ]; do
+            if [ -n "$line" ]; then content=$content$gap$line gap=''; fi
+            gap=$gap$nl line=''
+            # A shell reads by single bytes, which in the end costs more than a process.
+            [ "${#content}" -lt 1500 ] || break
+        done
+        if [ "${#content}" -ge 1500 ]; then
+            line=$(tr -d '\000')
+            [ -z "$line" ] || content=$content$gap$line
+        fi
+    } 2>/dev/null <"$1"
+}
+
+add() { # add TEXT: behind what is in content, where there is any
+    [ -z "$1" ] || content=$content$1$nl
+}
+
+tell() { # tell KEY SOURCE: the frame of what is in content
+    while :; do
+        case $content in *"$nl") content=${content%"$nl"} ;; *) break ;; esac
+    done
+    frame "$1" ok "$2"
+    bars "$content"
+}
+
+give() { # give KEY SOURCE FUNCTION...: what one of the functions below leaves in content
+    give_key=$1 give_source=$2 content=''
+    shift 2
+    "$@"
+    cd / || return
+    tell "$give_key" "$give_source"
+}
+
+take() { # take KEY SOURCE FUNCTION...: what it prints
     take_key=$1 take_source=$2
     shift 2
     content=$("$@")
-    frame "$take_key" ok "$take_source"
-    bars "$content"
+    tell "$take_key" "$take_source"
 }
 
 need() { # need COMMAND KEY...: without COMMAND, say so for each KEY and return false
     tool=$1
     shift
-    [ -n "$(locate "$tool")" ] && return
+    seek "$tool" && return
     for key; do frame "$key" absent "$tool"; done
     false
 }
 
-locate() { # locate COMMAND: where the node has it
-    PATH=$node_path command -v "$1" 2>/dev/null
+seek() { # seek COMMAND: sets where to the place at which the node has it, and to nothing
+    by_line
+    IFS=:
+    for where in $node_path ''; do
+        [ -n "$where" ] || continue
+        where=$where/$1
+        if [ -f "$where" ] && [ -x "$where" ]; then break; fi
+        where=''
+    done
+    by_word
+    [ -n "$where" ]
 }
 
-cmd() { # cmd KEY SECONDS COMMAND...
-    cmd_key=$1 left=$(($2 * 20)) job=$scratch/$1
-    shift 2
+locate() { seek "$1" && echo "$where"; } # locate COMMAND: the same, printed
+
+begin_ticks() { # a clock, so that a shell that waits for a command wakes up now and then
+    [ -z "$ticker" ] || return 0
+    {
+        trap 'kill $!; exit' HUP INT TERM
+        read -r _ _ _ asker _ </proc/self/stat
+        while :; do
+            sleep 2 &
+            wait $!
+            # Whoever asked may be gone, and its number be another's.
+            if read -r _ _ _ parent _ </proc/self/stat && [ "$parent" != "$asker" ]; then exit; fi
+            kill -URG $$ || exit # which means nothing to who does not wait for it
+        done
+    } >/dev/null 2>&1 </dev/null &
+    ticker=$!
+}
+
+end_ticks() {
+    if [ -n "$ticker" ]; then kill "$ticker" && wait "$ticker"; fi 2>/dev/null
+    ticker=''
+}
+
+await() { # await PID SECONDS: sets status; to nothing where it took longer, and is abandoned
+    due=$((ticks + $2 / 2 + 1))
+    begin_ticks
+    # Only here: elsewhere a signal might cut a write short.
+    trap 'ticks=$((ticks + 1))' URG
+    while :; do
+        wait "$1"
+        status=$?
+        if [ "$status" -le 128 ]; then break; fi
+        if [ ! -d "/proc/$1" ] && ! kill -0 "$1"; then # died of a signal, or while one came to us
+            wait "$1"
+            again=$?
+            if [ "$again" != 127 ]; then status=$again; fi
+            break
+        fi
+        # A command stuck in the kernel ignores even SIGKILL: abandon it, never wait.
+        if [ "$ticks" -ge "$due" ]; then kill -9 "$1"; status=''; break; fi
+    done 2>/dev/null
+    trap - URG
+}
+
+cmd() { sift whole "$@"; } # cmd KEY SECONDS COMMAND...
+
+whole() { # whole FILE [ERRORS]: all that a command said
+    if [ $# -gt 1 ] && [ -s "$1" ] && [ -s "$2" ]; then content=$(cat "$@" | tr -d '\000')
+    elif [ $# -gt 1 ] && [ -s "$2" ]; then slurp "$2"
+    else slurp "$1"; fi
+}
+
+sift() { # sift FUNCTION KEY SECONDS COMMAND...: of what it says what the function leaves in content
+    sieve=$1 cmd_key=$2 limit=$3 job=$scratch/$2
+    shift 3
     shown=$*
-    where=$(locate "$1") status=127
-    if [ -z "$where" ]; then frame "$cmd_key" absent "$shown"; return; fi
-    if [ -z "$scratch" ]; then frame "$cmd_key" failed:28 "$shown"; return; fi # ENOSPC
+    if ! seek "$1"; then status=127; frame "$cmd_key" absent "$shown"; return; fi
+    if [ -z "$scratch" ]; then status=127; frame "$cmd_key" failed:28 "$shown"; return; fi # ENOSPC
     shift
     # Nothing here may hold our own output open, or the connection waits for it.
-    {
-        "$where" "$@" >"$job" 2>"$job.err" </dev/null &
-        echo $! >"$job.pid"
-        wait $!
-        echo $? >"$job.rc"
-    } >/dev/null 2>&1 &
-    # A command stuck in the kernel ignores even SIGKILL: abandon it, never wait.
-    nap=0.01
-    until [ -s "$job.rc" ] || [ "$left" -le 0 ]; do
-        sleep "$nap" 2>/dev/null || sleep 1 # a busybox may lack fractions
-        case $nap in
-            0.01) nap=0.02 ;;
-            0.02) nap=0.05 ;;
-            *) left=$((left - 1)) ;;
-        esac
-    done
-    status=$(cat "$job.rc" 2>/dev/null)
+    "$where" "$@" >"$job" 2>"$job.err" </dev/null &
+    await $! "$limit"
+    content=''
     case $status in
-        '')
-            kill -9 "$(cat "$job.pid")" 2>/dev/null
-            frame "$cmd_key" timeout "$shown"
-            ;;
+        '') frame "$cmd_key" timeout "$shown" ;;
         0)
-            frame "$cmd_key" ok "$shown"
-            bars "$(tr -d '\000' <"$job")"
+            "$sieve" "$job"
+            tell "$cmd_key" "$shown"
             ;;
         *)
+            "$sieve" "$job" "$job.err"
             frame "$cmd_key" "failed:$status" "$shown"
-            bars "$(cat "$job" "$job.err" | tr -d '\000')"
+            bars "$content"
             ;;
     esac
+}
+
+lines() { # lines DIR REGEX PATTERN...: adds every line that matches, as "name:line", names below DIR
+    cd "$root$1" 2>/dev/null || return 0
+    regex=$2
+    shift 2
+    # shellcheck disable=SC2048,SC2086 # the patterns are meant to be expanded, in that folder
+    set -- $*
+    for name; do
+        [ -e "$name" ] || continue
+        add "$(grep -sE -e "$regex" -- "$@" /dev/null)"
+        return
+    done
 }
 
 from() { # from DIR PATTERN...: every line of the files, as "name:line", names below DIR
@@ -115,19 +227,41 @@ from() { # from DIR PATTERN...: every line of the files, as "name:line", names b
     return 0
 }
 
-names() { # names PATTERN...: the paths that exist, links with what they point at
+paths() { # paths PATTERN...: adds those that exist, links with what they point at
+    every='' links='' many=0
     for pattern; do
         for found in "$root"$pattern; do
-            if [ -L "$found" ]; then echo "${found#"$root"} -> $(readlink "$found")"
-            elif [ -e "$found" ]; then echo "${found#"$root"}"; fi
+            if [ -L "$found" ]; then every="$every-> $found$nl" links=$links$found$nl many=$((many + 1))
+            elif [ -e "$found" ]; then every=$every$found$nl; fi
         done
     done
+    by_line
+    # shellcheck disable=SC2046,SC2086 # one word a line
+    set -- ${links:+$(readlink $links 2>/dev/null)}
+    if [ $# -ne "$many" ]; then set --; fi # a busybox reads one at a time
+    for found in $every; do
+        case $found in
+            '-> '*)
+                found=${found#-> }
+                add "${found#"$root"} -> ${1:-$(readlink "$found")}"
+                [ $# -eq 0 ] || shift
+                ;;
+            *) add "${found#"$root"}" ;;
+        esac
+    done
+    by_word
 }
 
-info() { # info MODULE...: the lines of modinfo that identify it
-    for module; do
-        printf '@%s\n' "${module#"$root"}"
-        "$(locate modinfo)" -k "$release" "$module" 2>/dev/null |
-            grep -E '^(filename|version|license|srcversion|depends|vermagic|signer|sig_key):'
+pick() { # pick BEGIN TEXT [LEAD]: adds the lines that begin so, behind LEAD
+    by_line
+    for line in $2; do
+        case $line in "$1"*) add "${3-}$line" ;; esac
     done
+    by_word
+}
+
+names() { # names PATTERN...: the same, printed
+    content=''
+    paths "$@"
+    printf '%s' "$content"
 }

@@ -5,12 +5,12 @@
 loader() { # what firmware and system say of it, one line each
     for name in LoaderInfo StubInfo; do # of systemd-boot and of systemd's stub, as UTF-16
         variable=$root/sys/firmware/efi/efivars/$name-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f
-        if [ -r "$variable" ]; then echo "$name $(tr -cd ' -~' <"$variable")"; fi
+        if [ -r "$variable" ]; then add "$name $(tr -cd ' -~' <"$variable")"; fi
     done
-    if [ -e "$root/run/ostree-booted" ]; then echo ostree; fi
-    if grep -qsE '^[^ ]+ / btrfs ro[, ]' "$root/proc/mounts"; then echo 'read-only root'; fi
+    if [ -e "$root/run/ostree-booted" ]; then add ostree; fi
+    if grep -qsE '^[^ ]+ / btrfs ro[, ]' "$root/proc/mounts"; then add 'read-only root'; fi
     for folder in /boot/grub /boot/grub2; do
-        if [ -e "$root$folder/grub.cfg" ]; then echo "grub $folder"; fi
+        if [ -e "$root$folder/grub.cfg" ]; then add "grub $folder"; fi
     done
 }
 
@@ -47,9 +47,11 @@ plain_disk() { # plain_disk FOLDER: the two frames where no layers are; false wh
 
 loader_disk() { # where GRUB's environment lies, as GRUB itself would see it
     asker=grub-probe folder=/boot/grub
-    if [ -n "$(locate grub2-probe)" ]; then asker=grub2-probe folder=/boot/grub2; fi
-    environment=$(readlink -f "$root$folder/grubenv" 2>/dev/null) # on the ESP, with older GRUBs
-    if [ -e "$environment" ]; then folder=${environment%/*}; fi
+    if seek grub2-probe; then asker=grub2-probe folder=/boot/grub2; fi
+    environment=$root$folder/grubenv
+    if [ -L "$environment" ]; then environment=$(readlink -f "$environment"); fi # on the ESP, with older GRUBs
+    if [ -e "$environment" ] && cd -P "${environment%/*}" 2>/dev/null; then folder=$PWD; fi
+    cd / || return
     folder=${folder#"$root"}
     if plain_disk "$folder"; then return; fi
     cmd grub-abstraction 5 $asker --target=abstraction "$folder"
@@ -57,6 +59,6 @@ loader_disk() { # where GRUB's environment lies, as GRUB itself would see it
 }
 
 probe_boot() {
-    take loader '/sys/firmware/efi/efivars, /run, /boot' loader
-    file boot-trials /var/lib/gdr-toolkit/trials
+    give loader '/sys/firmware/efi/efivars, /run, /boot' loader
+    short boot-trials /var/lib/gdr-toolkit/trials
 }

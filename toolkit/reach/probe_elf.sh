@@ -20,7 +20,7 @@ unpack() { # unpack FILE: sets plain to it, or to what it is unpacked; else says
     "$tool" -dc <"$1" >"$plain" 2>/dev/null || { echo "lacks a whole file, says $tool"; return 1; }
 }
 
-words() { od -A n -v -t u8 -j "$2" -N "$3" "$1"; } # words FILE OFFSET BYTES
+words() { exec od -A n -v -t u8 -j "$2" -N "$3" "$1"; } # words FILE OFFSET BYTES, in a shell of its own
 
 elf_header() { # elf_header FILE: sets table and sections, of a 64-bit little-endian ELF file
     # shellcheck disable=SC2046 # eight numbers
@@ -57,16 +57,19 @@ elf_blocks() { # elf_blocks FILE...
 }
 
 exports() { # exports FILE...: "0xCRC<tab>symbol"; then the kernel that each was built against
+    seek modprobe
     for ko; do
         [ -e "$ko" ] || continue
         echo "@${ko#"$root"}"
-        modprobe=$(locate modprobe)
-        if found=$("$modprobe" --show-exports "$ko" 2>/dev/null); then
-            printf '%s\n' "$found" | grep -E "[[:space:]]($shared)\$"
+        if found=$("$where" --show-exports "$ko" 2>/dev/null); then shared_of "$found"
         else crc_symbols "$ko"; fi # before kmod 30
-        "$modprobe" --dump-modversions "$ko" 2>/dev/null |
+        "$where" --dump-modversions "$ko" 2>/dev/null |
             sed -n 's/^\(0x[0-9a-f]*\)[[:space:]]*module_layout$/layout \1/p'
     done
+}
+
+shared_of() { # shared_of EXPORTS: those of $shared
+    case $1 in *_register_peer_memory_client* | *nvidia_p2p_*) printf '%s\n' "$1" | grep -E "[[:space:]]($shared)\$" ;; esac
 }
 
 crc_symbols() { # crc_symbols FILE: the same, read from the symbols __crc_NAME
@@ -96,105 +99,132 @@ crc_symbols() { # crc_symbols FILE: the same, read from the symbols __crc_NAME
 
 # Which file a name stands for is settled in modules.dep: "FILE: FILE-IT-NEEDS..."
 module_deps() {
-    grep -E '^([^:]*/)?(ib_core|ib_uverbs|(nvidia([-_](current|tesla([-_][0-9]+)?|legacy[^:/.]*))?([-_]open)?)([-_]peermem)?)\.ko[^:]*:' \
-        "$root/lib/modules/$release/modules.dep" 2>/dev/null
+    content=$(grep -E '^([^:]*/)?(ib_core|ib_uverbs|(nvidia([-_](current|tesla([-_][0-9]+)?|legacy[^:/.]*))?([-_]open)?)([-_]peermem)?)\.ko[^:]*:' \
+        "$root/lib/modules/$release/modules.dep" 2>/dev/null)
 }
 
-providers() { # every file that one of them is or needs, once; nvidia-peermem itself aside
-    # shellcheck disable=SC2046 # the module folders have no blanks
-    set -- $(module_deps | tr -d :)
-    seen=' '
+list_providers() { # list_providers FILE...: sets providers to what one of them is or needs, once
+    providers='' seen=' ' # nvidia-peermem itself aside
     for ko; do
+        ko=${ko%:}
         case $ko in *peermem.ko*) continue ;; /*) ;; *) ko=/lib/modules/$release/$ko ;; esac
         case $seen in *" $ko "*) continue ;; esac
         seen="$seen$ko "
-        echo "$root$ko"
+        providers="$providers $root$ko"
     done
 }
 
-next_providers() { # the same of the newest other kernel: what is built for it must fit them
-    next=$(newest_other)
+next_providers() { # adds the same of the newest other kernel: what is built for it must fit them
+    newest_other
     [ -n "$next" ] || return 0
-    printf '%s\n' "$kernel_list" | grep -v 'peermem\.ko' | grep -F "/lib/modules/$next/" |
-        grep -E '/(ib_core|ib_uverbs|nvidia[^/]*)\.ko' | sed "s|^|$root|"
+    for ko in $kernel_list; do
+        case $ko in
+            *peermem.ko*) ;;
+            "/lib/modules/$next/"*/ib_core.ko* | "/lib/modules/$next/"*/ib_uverbs.ko* | "/lib/modules/$next/"*/nvidia*.ko*)
+                providers="$providers $root$ko"
+                ;;
+        esac
+    done
 }
 
 p2p_symvers() { # where DKMS 3.1.3 and newer keeps the driver's
     for found in "$root"/var/lib/dkms/nvidia*/*/"$release"/*/module/Module.symvers; do
         [ -r "$found" ] || continue
-        echo "@${found#"$root"}"
-        grep -E '[[:space:]]nvidia_p2p_[a-z0-9_]+[[:space:]]' "$found"
+        add "@${found#"$root"}"
+        add "$(grep -E '[[:space:]]nvidia_p2p_[a-z0-9_]+[[:space:]]' "$found")"
     done
 }
 
 trusted_keys() { # by keyring where keyctl is there; else all that the kernel holds
-    keyctl=$(locate keyctl)
-    for ring in ${keyctl:+builtin_trusted_keys secondary_trusted_keys machine platform}; do
-        found=$("$keyctl" list "%:.$ring" 2>/dev/null) || continue
-        echo "@.$ring"
-        printf '%s\n' "$found" | grep asymmetric
-    done
-    if [ -n "$(locate mokutil)" ] && [ -d "$root/sys/firmware/efi" ]; then
-        echo '@mokutil --list-enrolled' # issuer and serial number, which no keyring tells
-        "$(locate mokutil)" --list-enrolled 2>/dev/null </dev/null |
-            grep -E '^ *(Serial Number:|Issuer:|X509v3 Subject Key Id|[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2})+ *$)' |
-            sed '/^ *[0-9A-Fa-f][0-9A-Fa-f]:/s/://g' # as keyrings show them
+    if seek keyctl; then
+        for ring in builtin_trusted_keys secondary_trusted_keys machine platform; do
+            said=$("$where" list "%:.$ring" 2>/dev/null) || continue
+            add "@.$ring"
+            add "$(printf '%s\n' "$said" | grep asymmetric)"
+        done
     fi
-    echo @/proc/keys
-    grep -E ' (asymmetri|keyring) ' "$root/proc/keys" 2>/dev/null
+    if [ -d "$root/sys/firmware/efi" ] && seek mokutil; then
+        add '@mokutil --list-enrolled' # issuer and serial number, which no keyring tells
+        add "$("$where" --list-enrolled 2>/dev/null </dev/null |
+            grep -E '^ *(Serial Number:|Issuer:|X509v3 Subject Key Id|[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2})+ *$)' |
+            sed '/^ *[0-9A-Fa-f][0-9A-Fa-f]:/s/://g')" # as keyrings show them
+    fi
+    add @/proc/keys
+    add "$(grep -E ' (asymmetri|keyring) ' "$root/proc/keys" 2>/dev/null)"
 }
 
 unsupported() { # SUSE's gate
-    (cd "$root/" && grep -sH '^[[:space:]]*allow_unsupported_modules' etc/modprobe.d/*.conf \
-        run/modprobe.d/*.conf usr/lib/modprobe.d/*.conf lib/modprobe.d/*.conf) | sed 's|^|/|'
+    lines / '^[[:space:]]*allow_unsupported_modules' 'etc/modprobe.d/*.conf' \
+        'run/modprobe.d/*.conf' 'usr/lib/modprobe.d/*.conf' 'lib/modprobe.d/*.conf'
+    said=$content content=''
+    pick '' "$said" /
 }
 
 signing_files() { # MODE UID PATH, of where keys usually lie; what is in them is not read
+    files=''
     for found in "$root"/var/lib/dkms/mok.* "$root"/var/lib/shim-signed/mok/* \
         "$root"/etc/dkms/keys/* "$root"/etc/pki/*/*; do
         case $found in *.key | *.priv | *.pem | *.pub | *.der | *.crt | *.cer | *.x509) ;; *) continue ;; esac
-        [ -f "$found" ] || continue
-        echo "$(stat -L -c '%a %u' "$found") ${found#"$root"}"
+        if [ -f "$found" ]; then files=$files$found$nl; fi
+    done
+    [ -n "$files" ] || return 0
+    by_line
+    # shellcheck disable=SC2086 # one word a line
+    for line in $(stat -L -c '%a %u %n' -- $files); do add "${line%%"$root"/*}${line#*"$root"}"; done
+    by_word
+}
+
+efi_byte() { content=$(exec od -A n -t u1 -j 4 -N 1 "$root$1" 2>/dev/null); }
+
+told_to_sign() { # sets key to what DKMS was told to sign with, else to what it signs with by itself
+    key=''
+    set -- "$root"/etc/dkms/framework.conf "$root"/etc/dkms/framework.conf.d/*.conf
+    if [ -e "$1" ] || [ -e "${2-}" ]; then
+        by_line
+        # shellcheck disable=SC2013 # by lines they are read
+        for line in $(sed -n 's/^[[:space:]]*mok_certificate=["'\'']*\([^"'\''[:space:]]*\).*/\1/p' "$@" 2>/dev/null); do
+            key=$line
+        done
+        by_word
+    fi
+    for key in $key /var/lib/shim-signed/mok/MOK.der /var/lib/dkms/mok.pub; do
+        [ ! -e "$root$key" ] || break
     done
 }
 
-efi_byte() { od -A n -t u1 -j 4 -N 1 "$root$1" 2>/dev/null; }
-
 probe_elf() {
-    take module-deps "/lib/modules/$release/modules.dep" module_deps
+    give module-deps "/lib/modules/$release/modules.dep" module_deps
+    # shellcheck disable=SC2086 # the module folders have no blanks
+    list_providers $content
+    next_providers
     found=$(peermem_files)
     if ! command -v od >/dev/null; then
         for key in peermem-elf exports; do frame $key absent od; done
     else
         # shellcheck disable=SC2086 # the module folders have no blanks
         take peermem-elf "/lib/modules/$release" elf_blocks $found
-        # shellcheck disable=SC2046
-        set -- $(providers) $(next_providers)
-        if [ $# -gt 0 ]; then take exports 'modprobe --show-exports' exports "$@"
+        # shellcheck disable=SC2086
+        if [ -n "$providers" ]; then take exports 'modprobe --show-exports' exports $providers
         else frame exports absent 'a module to export to nvidia-peermem'; fi
     fi
-    take p2p-symvers '/var/lib/dkms/nvidia*' p2p_symvers
-    take peermem-params /sys/module/nvidia_peermem/parameters from /sys/module/nvidia_peermem/parameters '*'
-    file sig-enforce /sys/module/module/parameters/sig_enforce
+    give p2p-symvers '/var/lib/dkms/nvidia*' p2p_symvers
+    give peermem-params /sys/module/nvidia_peermem/parameters lines /sys/module/nvidia_peermem/parameters '' '*'
+    short sig-enforce /sys/module/module/parameters/sig_enforce
     file tainted /proc/sys/kernel/tainted
-    if [ -r "$root/proc/keys" ]; then take trusted-keys 'keyctl list, /proc/keys' trusted_keys
+    if [ -r "$root/proc/keys" ]; then give trusted-keys 'keyctl list, /proc/keys' trusted_keys
     else frame trusted-keys absent /proc/keys; fi
-    take unsupported-modules modprobe.d unsupported
+    give unsupported-modules modprobe.d unsupported
     secure=/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c
-    if [ -e "$root$secure" ]; then take efi-secureboot "$secure" efi_byte "$secure"
-    elif [ -d "$root/sys/firmware/efi" ] && [ -z "$(names /sys/firmware/efi/efivars/*)" ]; then
+    set -- "$root"/sys/firmware/efi/efivars/*
+    if [ -e "$root$secure" ]; then give efi-secureboot "$secure" efi_byte "$secure"
+    elif [ -d "$root/sys/firmware/efi" ] && [ ! -e "$1" ]; then
         frame efi-secureboot failed:19 "$secure" # ENODEV: booted by EFI, its variables not mounted
     else frame efi-secureboot absent "$secure"; fi
     cmd mokutil 5 mokutil --sb-state
     # shellcheck disable=SC2046 # the module folders have no blanks
     probe_signed $(peermem_files)
-    take signing-files 'files of keys' signing_files
-    # What DKMS was told to sign with, else what it signs with by itself.
-    told=$(cat "$root"/etc/dkms/framework.conf "$root"/etc/dkms/framework.conf.d/*.conf 2>/dev/null |
-        sed -n 's/^[[:space:]]*mok_certificate=["'\'']*\([^"'\''[:space:]]*\).*/\1/p' | tail -n 1)
-    for key in $told /var/lib/shim-signed/mok/MOK.der /var/lib/dkms/mok.pub; do
-        [ ! -e "$root$key" ] || break
-    done
+    give signing-files 'files of keys' signing_files
+    told_to_sign
     if [ -e "$root$key" ]; then cmd mok-key 5 mokutil --test-key "$root$key"
     else frame mok-key absent "$key"; fi
 }

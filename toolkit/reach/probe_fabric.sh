@@ -3,40 +3,55 @@
 # says of its GPUs.
 
 gids() { # a table has 256 entries, all but a few of them zero; the attributes of those are refused
+    cd "$root/sys/class/infiniband" 2>/dev/null || return 0
+    set -- */ports/*/gids
+    [ -e "$1" ] || return 0
     # By folder: the names of all entries of many ports would not fit on a command line.
-    (cd "$root/sys/class/infiniband" 2>/dev/null &&
-        grep -rs '' -- */ports/*/gids */ports/*/gid_attrs /dev/null) |
-        grep -v ':0000:0000:0000:0000:0000:0000:0000:0000$'
+    content=$(grep -rsv '^0000:0000:0000:0000:0000:0000:0000:0000$' -- "$@" */ports/*/gid_attrs /dev/null)
 }
 
 net_devices() { # without those of containers and guests: there may be hundreds
-    from /sys/class/net '*/mtu' '*/operstate' | grep -vE '^(veth|cali|lxc|tap|vnet|vxlan|flannel)'
+    cd "$root/sys/class/net" 2>/dev/null || return 0
+    files='' states=''
+    for net in *; do
+        case $net in veth* | cali* | lxc* | tap* | vnet* | vxlan* | flannel*) continue ;; esac
+        files="$files $net/mtu" states="$states $net/operstate"
+    done
+    lines /sys/class/net '' "$files$states"
 }
 
-roce_netdev() { # the first Ethernet port that is up, by its net device; the node's own come last
-    own=" $(default_routes | tr '\n' ' ') " spare=''
+roce_netdev() { # sets roce to the first Ethernet port that is up, by its net device; the node's own come last
+    roce='' spare='' own='' content=''
     for port in "$root"/sys/class/infiniband/*/ports/*; do
         layer='' state=''
         { read -r layer <"$port/link_layer" && read -r state <"$port/state"; } 2>/dev/null
         case $layer:$state in Ethernet:*ACTIVE) ;; *) continue ;; esac
+        own=${own:-" $(default_routes | tr '\n' ' ') "}
         for net in "${port%/ports/*}"/device/net/*; do
             [ -e "$net" ] || continue
-            for name in "${net##*/}" $(uppers '' "${net##*/}"); do
+            content=''
+            uppers '' "${net##*/}"
+            for name in "${net##*/}" $content; do
                 case $own in *" $name "*) spare=${spare:-${net##*/}} && continue 2 ;; esac
             done
-            echo "${net##*/}"
+            roce=${net##*/}
             return
         done
     done
-    if [ -n "$spare" ]; then echo "$spare"; fi
+    roce=$spare
 }
 
-roce_ecn() { from /sys/class/net '*/ecn/roce_np/enable/3' '*/ecn/roce_rp/enable/3'; }
+running() { # running NAME...: sets running to "PID/comm:NAME" of all processes that may concern us, once
+    cd "$root/proc" 2>/dev/null || return 0
+    running=$(grep -sxE 'nv-fabricmanage|nvidia-imex|nvidia-persiste|nvlsm|slurmd|pbs_mom|sge_execd|lsf_sbatchd|sbatchd|raylet|containerd|crio|dockerd' \
+        [0-9]*/comm /dev/null)
+}
 
 daemons() { # by their names in /proc, so that those in containers count too
-    for found in $(cd "$root/proc" 2>/dev/null && grep -slxE \
-        'nv-fabricmanage|nvidia-imex|nvidia-persiste|nvlsm|slurmd|pbs_mom|sge_execd|lsf_sbatchd|sbatchd|raylet' [0-9]*/comm); do
-        from /proc "$found" "${found%/comm}/limits" | grep -E '(/comm:|Max locked memory)'
+    for found in $running; do
+        case ${found#*:} in containerd | crio | dockerd) continue ;; esac
+        add "$found"
+        lines /proc '^Max locked memory' "${found%%/*}/limits"
     done
 }
 
@@ -45,18 +60,13 @@ denials() { # of the last of the audit log: what SELinux kept from RDMA devices
         grep -E 'avc: +denied .*(infiniband|rdma)' | tail -n 20
 }
 
-gpu_lines() { # of the long answer of nvidia-smi -q the sections that count, in frames as cmd prints them
-    sed -n -e '/^= /p' -e '/^|Driver Version/p' -e '/^|Attached GPUs/p' -e '/^|GPU [0-9A-Fa-f]/p' -e '/^|    Product /p' \
-        -e '/^|    Persistence Mode/p' -e '/^|    Addressing Mode/p' \
-        -e '/^|    PCI *$/p' -e '/^|    MIG Mode/,/^|        Pending/p' \
-        -e '/^|    GPU Virtualization Mode/,/^|        Host VGPU/p' -e '/^|        Device Id/p' \
-        -e '/^|    FB Memory Usage/,/^|        Total/p' -e '/^|    BAR1 Memory Usage/,/^|        Total/p' \
-        -e '/^|    Fabric *$/,/^|    [^ ]/p'
-}
-
-gpu_details() { # the dear one of nvidia-smi's answers
-    cmd nvidia-smi-q 15 nvidia-smi -q | gpu_lines
-    count=$((count + 1)) # cmd counted in the pipe's own shell
+gpu_lines() { # gpu_lines FILE...: of the long answer of nvidia-smi -q the sections that count
+    content=$(sed -n -e '/^Driver Version/p' -e '/^Attached GPUs/p' -e '/^GPU [0-9A-Fa-f]/p' -e '/^    Product /p' \
+        -e '/^    Persistence Mode/p' -e '/^    Addressing Mode/p' \
+        -e '/^    PCI *$/p' -e '/^    MIG Mode/,/^        Pending/p' \
+        -e '/^    GPU Virtualization Mode/,/^        Host VGPU/p' -e '/^        Device Id/p' \
+        -e '/^    FB Memory Usage/,/^        Total/p' -e '/^    BAR1 Memory Usage/,/^        Total/p' \
+        -e '/^    Fabric *$/,/^    [^ ]/p' "$@")
 }
 
 nvidia_answers() { # what nvidia-smi says; one hang is enough
@@ -68,18 +78,20 @@ nvidia_answers() { # what nvidia-smi says; one hang is enough
     cmd nvidia-smi 10 nvidia-smi --query-gpu=pci.bus_id,name,driver_version,memory.total,persistence_mode --format=csv,noheader
     if [ -n "$status" ]; then cmd nvidia-topology 10 nvidia-smi topo -m
     else frame nvidia-topology timeout 'nvidia-smi topo -m'; fi # one hang is enough
-    if [ -n "$status" ]; then gpu_details
+    if [ -n "$status" ]; then sift gpu_lines nvidia-smi-q 15 nvidia-smi -q # the dear one
     else frame nvidia-smi-q timeout 'nvidia-smi -q'; fi
 }
 
 probe_fabric() {
-    take rdma-gids '/sys/class/infiniband/*/ports/*/gids' gids
-    take net-devices /sys/class/net net_devices
-    take roce-ecn '/sys/class/net/*/ecn' roce_ecn
-    take daemons '/proc/*/comm' daemons
-    take imex-channels /dev/nvidia-caps-imex-channels names '/dev/nvidia-caps-imex-channels/channel[0-9]'
-    take container-marks 'marks of a container' names /.dockerenv /run/.containerenv /run/systemd/container
-    file selinux /sys/fs/selinux/enforce
+    give rdma-gids '/sys/class/infiniband/*/ports/*/gids' gids
+    give net-devices /sys/class/net net_devices
+    give roce-ecn '/sys/class/net/*/ecn' lines /sys/class/net '' '*/ecn/roce_np/enable/3' '*/ecn/roce_rp/enable/3'
+    running
+    cd / || return
+    give daemons '/proc/*/comm' daemons
+    give imex-channels /dev/nvidia-caps-imex-channels paths '/dev/nvidia-caps-imex-channels/channel[0-9]'
+    give container-marks 'marks of a container' paths /.dockerenv /run/.containerenv /run/systemd/container
+    short selinux /sys/fs/selinux/enforce
     audit=/var/log/audit/audit.log
     if [ -r "$root$audit" ]; then take selinux-denials $audit denials
     elif [ -e "$root$audit" ]; then frame selinux-denials denied $audit
@@ -90,7 +102,7 @@ probe_fabric() {
     # It asks the kernel by netlink, which would load ib_core for that; and we change nothing.
     if [ -d "$root/sys/class/infiniband" ]; then cmd ibv-devinfo 10 ibv_devinfo
     else frame ibv-devinfo absent 'ibv_devinfo, which would load ib_core'; fi
-    roce=$(roce_netdev)
+    roce_netdev
     if [ -n "$roce" ]; then cmd mlnx-qos 5 mlnx_qos -i "$roce"
     else frame mlnx-qos absent 'mlnx_qos: no RoCE port is up'; fi
 }

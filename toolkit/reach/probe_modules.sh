@@ -2,20 +2,72 @@
 # Part of the probe: kernel modules as loaded, on disk and configured; the driver; DKMS sources;
 # what the kernel says of them.
 
+info() { # info FIELDS MODULE...: adds of what modinfo says of each the lines of these fields
+    fields=" $1 "
+    shift
+    seek modinfo || return
+    said=$("$where" -k "$release" "$@" 2>/dev/null)
+    if told_apart "$@"; then content=$content$told; return; fi
+    for module; do
+        said=$("$where" -k "$release" "$module" 2>/dev/null)
+        told_apart "$module"
+        content=$content$told
+    done
+}
+
+told_apart() { # told_apart MODULE...: sets told to who was told what; false where it is not plain
+    told='' plain=1 alone=''
+    if [ $# -eq 1 ]; then alone=1; fi # it may have another name on disk
+    by_line
+    for line in $said; do
+        case $line in
+            filename:*)
+                until [ $# -eq 0 ] || [ -n "$alone" ] || same_module "$1" "$line"; do
+                    told=$told@${1#"$root"}$nl
+                    shift
+                done
+                if [ $# -gt 0 ]; then told=$told@${1#"$root"}$nl && shift
+                elif [ -z "$alone" ]; then plain=''; fi
+                ;;
+        esac
+        case $fields in *" ${line%%:*} "*) told=$told$line$nl ;; esac
+    done
+    for module; do told=$told@${module#"$root"}$nl; done
+    by_word
+    [ -n "$plain" ]
+}
+
+same_module() { # same_module NAME-OR-FILE LINE: whether that line of modinfo names its file
+    asked=${1##*/} named=${2##*/}
+    asked=${asked%%.ko*}- named=${named%%.ko*}-
+    while [ "${asked%%[-_]*}" = "${named%%[-_]*}" ]; do # one and the same in a module's name
+        asked=${asked#*[-_]} named=${named#*[-_]}
+        if [ -z "$asked$named" ]; then return; fi
+    done
+    false
+}
+
 module_state() {
+    files='' held=''
     for module in nvidia nvidia_uvm nvidia_peermem nv_peer_mem efa_nv_peermem mlx5_core mlx5_ib \
         ib_core ib_uverbs ib_umad rdma_cm; do
         [ -d "$root/sys/module/$module" ] || continue
-        from /sys/module "$module/version" "$module/srcversion" "$module/initstate" "$module/refcnt"
+        held="$held $module"
+        files="$files $module/version $module/srcversion $module/initstate $module/refcnt"
+    done
+    lines /sys/module '' "$files"
+    said=$content content=''
+    for module in $held; do
+        pick "$module/" "$said"
         for holder in "$root/sys/module/$module/holders"/*; do
-            [ -e "$holder" ] && echo "$module/holder:${holder##*/}"
+            if [ -e "$holder" ]; then add "$module/holder:${holder##*/}"; fi
         done
     done
 }
 
 symbols() { # who exports the peer-memory interface, live
-    grep -E ' (ib_register_peer_memory_client|nvidia_p2p_get_pages|ib_umem_dmabuf_get|p2pdma_pgmap_ops|[a-z_]+_v[0-9]+_register_nvfs_dma_ops)([[:space:]]|$)' \
-        "$root/proc/kallsyms"
+    content=$(grep -E ' (ib_register_peer_memory_client|nvidia_p2p_get_pages|ib_umem_dmabuf_get|p2pdma_pgmap_ops|[a-z_]+_v[0-9]+_register_nvfs_dma_ops)([[:space:]]|$)' \
+        "$root/proc/kallsyms")
 }
 
 symvers() { # and on disk
@@ -23,47 +75,64 @@ symvers() { # and on disk
         "$root"/usr/src/ofa_kernel/Module.symvers "$root"/usr/src/ofa_kernel/*/Module.symvers \
         "$root"/usr/src/ofa_kernel/*/*/Module.symvers; do
         [ -r "$found" ] || continue
-        echo "@${found#"$root"}"
-        grep -E '[[:space:]]ib_(un)?register_peer_memory_client[[:space:]]' "$found"
+        add "@${found#"$root"}"
+        add "$(grep -E '[[:space:]]ib_(un)?register_peer_memory_client[[:space:]]' "$found")"
     done
-}
-
-dkms_confs() {
-    from /usr/src 'nvidia-*/dkms.conf' | grep -E ':(PACKAGE|BUILT_MODULE_NAME|BUILD_DEPENDS|AUTOINSTALL)'
 }
 
 modules_load() {
-    for dir in /etc /run /usr/local/lib /usr/lib; do
-        names "$dir/modules-load.d/*.conf" | sed 's/ -> .*//; s/$/:/' # an empty one hides others
-        from "$dir" 'modules-load.d/*.conf' | sed "s|^|$dir/|"
+    lines / '' 'etc/modules-load.d/*.conf' 'run/modules-load.d/*.conf' \
+        'usr/local/lib/modules-load.d/*.conf' 'usr/lib/modules-load.d/*.conf'
+    said=$content content=''
+    for dir in etc run usr/local/lib usr/lib; do
+        for found in "$root/$dir"/modules-load.d/*.conf; do # an empty one hides others
+            if [ -L "$found" ] || [ -e "$found" ]; then add "/$dir/modules-load.d/${found##*/}:"; fi
+        done
+        pick "$dir/" "$said" /
     done
 }
 
-peermem_files() { find "$root/lib/modules/$release" -name '*peer*mem*.ko*' 2>/dev/null; }
-
-unrooted() { "$@" | sed "s|^$root||"; }
-
-modprobe_config() { "$(locate modprobe)" -c 2>/dev/null | grep -E '^(blacklist|install|remove|options|softdep) '; }
-
-chosen() { # chosen MODULE: the file that modprobe would take for it
-    "$(locate modprobe)" --show-depends "$1" 2>/dev/null | sed -n 's/^insmod \([^ ]*\).*/\1/p' | tail -n 1
+peermem_files() { # as the list of all kernels has them
+    for found in $peermem_list; do
+        case $found in "/lib/modules/$release/"*) echo "$root$found" ;; esac
+    done
 }
 
-kernel_log() { # the frame: of a log that may have a megabyte the lines that may concern us
-    telling='^= |^[|][^[<]|nvidia|nvrm|nouveau|peer|p2p|mlx|infiniband|rdma|uverbs|[^a-z]ib_|irdma|bnxt_re|[^a-z]efa|hfi1|gdrdrv|nvme|vfio|iommu|dmar|amd-vi|smmu|acs|[^a-z]aer|numa|bandwidth|no space|refus|fail|error|unable|cannot|not support|unknown|invalid|denied|disagrees|taint|signature|x[.]509|integrity|secure ?boot|lock.?down|module|linux version|command line|hypervisor|paravirt|dmi:|dma-?buf|mmio|can.t claim|not cpu addressable'
-    log=$(cmd dmesg 5 dmesg | lines_of "$telling")
-    count=$((count + 1)) # cmd counted in the pipe's own shell
-    printf '%s\n' "$log" | sed 1q
-    printf '%s\n' "$log" | sed 1d | tail -n 2000
+modprobe_config() {
+    content=$("$where" -c 2>/dev/null | grep -E '^(blacklist|install|remove|options|softdep) ')
 }
 
-lines_of() { # lines_of PATTERN: those that match, and the last one, so that no log seems empty
-    if [ -z "$has_awk" ]; then grep -aiE "$1"; return; fi
-    awk -v telling="$1" 'tolower($0) ~ telling { print; last = ""; next } { last = $0 } END { if (last != "") print last }'
+choose() { # choose MODULE: sets chosen to the file that modprobe would take for it
+    chosen=''
+    seek modprobe || return
+    by_line
+    for line in $("$where" --show-depends "$1" 2>/dev/null); do
+        case $line in 'insmod '*) chosen=${line#insmod } chosen=${chosen%% *} ;; esac
+    done
+    by_word
+}
+
+kernel_log() { # kernel_log FILE...: of a log that may have a megabyte the lines that may concern us
+    telling='nvidia|nvrm|nouveau|peer|p2p|mlx|infiniband|rdma|uverbs|[^a-z]ib_|irdma|bnxt_re|[^a-z]efa|hfi1|gdrdrv|nvme|vfio|iommu|dmar|amd-vi|smmu|acs|[^a-z]aer|numa|bandwidth|no space|refus|fail|error|unable|cannot|not support|unknown|invalid|denied|disagrees|taint|signature|x[.]509|integrity|secure ?boot|lock.?down|module|linux version|command line|hypervisor|paravirt|dmi:|dma-?buf|mmio|can.t claim|not cpu addressable'
+    telling="^[^[<]|$telling" # what does not look like the log's own is said of it
+    if command -v awk >/dev/null; then content=$(last_telling "$@")
+    else content=$(grep -ahiE -e "$telling" -- "$@" | tail -n 2000); fi
+}
+
+last_telling() { # of the lines that match the newest, and the last line, so that no log seems empty
+    exec awk -v telling="$telling" '
+        tolower($0) ~ telling { kept[n++ % 2000] = $0; last = ""; next }
+        $0 != "" { last = $0 }
+        END {
+            if (last != "") kept[n++ % 2000] = last
+            for (i = n > 2000 ? n - 2000 : 0; i < n; i++) print kept[i % 2000]
+        }' "$@"
 }
 
 load_order() { # the frames: when modules were loaded at boot, and when what starts jobs began
-    if [ -z "$(names '/etc/systemd/system/*.wants/slurmd.service' '/etc/systemd/system/*.wants/kubelet.service')" ]; then
+    content=''
+    paths '/etc/systemd/system/*.wants/slurmd.service' '/etc/systemd/system/*.wants/kubelet.service'
+    if [ -z "$content" ]; then
         for key in boot-order boot-order-log; do frame $key absent 'slurmd.service, kubelet.service'; done
         return
     fi
@@ -74,17 +143,18 @@ load_order() { # the frames: when modules were loaded at boot, and when what sta
 
 probe_modules() {
     file modules /proc/modules
-    take module-state /sys/module module_state
-    file nvidia-version /proc/driver/nvidia/version
-    file nvidia-params /proc/driver/nvidia/params
-    if [ -r "$root/proc/kallsyms" ]; then take kallsyms /proc/kallsyms symbols; else frame kallsyms absent /proc/kallsyms; fi
-    take symvers '/usr/src/ofa_kernel, /lib/modules/*/build' symvers
-    take dkms-fragments /etc/dkms from /etc/dkms '*.conf' 'framework.conf.d/*.conf'
-    take dkms-confs '/usr/src/nvidia-*/dkms.conf' dkms_confs
-    take sources /usr/src names '/usr/src/ofa_kernel' '/usr/src/ofa_kernel/*' '/usr/src/ofa_kernel/*/*' '/usr/src/nvidia-*[0-9]' '/usr/src/mlnx-of*'
-    take modprobe-files /etc/modprobe.d from /etc/modprobe.d '*.conf'
-    take modules-load 'modules-load.d' modules_load
-    file etc-modules /etc/modules
-    take peermem-files "/lib/modules/$release" unrooted peermem_files
-    take legacy 'files of nvidia-peer-memory' names /etc/init.d/nv_peer_mem '/usr/src/nvidia-peer-memory-*' /var/lib/dkms/nvidia-peer-memory
+    give module-state /sys/module module_state
+    short nvidia-version /proc/driver/nvidia/version
+    short nvidia-params /proc/driver/nvidia/params
+    if [ -r "$root/proc/kallsyms" ]; then give kallsyms /proc/kallsyms symbols; else frame kallsyms absent /proc/kallsyms; fi
+    give symvers '/usr/src/ofa_kernel, /lib/modules/*/build' symvers
+    give dkms-fragments /etc/dkms lines /etc/dkms '' '*.conf' 'framework.conf.d/*.conf'
+    give dkms-confs '/usr/src/nvidia-*/dkms.conf' lines /usr/src \
+        '(^|:)(PACKAGE|BUILT_MODULE_NAME|BUILD_DEPENDS|AUTOINSTALL)' 'nvidia-*/dkms.conf'
+    give sources /usr/src paths '/usr/src/ofa_kernel' '/usr/src/ofa_kernel/*' '/usr/src/ofa_kernel/*/*' '/usr/src/nvidia-*[0-9]' '/usr/src/mlnx-of*'
+    give modprobe-files /etc/modprobe.d lines /etc/modprobe.d '' '*.conf'
+    give modules-load 'modules-load.d' modules_load
+    short etc-modules /etc/modules
+    give peermem-files "/lib/modules/$release" pick "/lib/modules/$release/" "$peermem_list"
+    give legacy 'files of nvidia-peer-memory' paths /etc/init.d/nv_peer_mem '/usr/src/nvidia-peer-memory-*' /var/lib/dkms/nvidia-peer-memory
 }

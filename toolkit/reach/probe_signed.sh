@@ -4,8 +4,13 @@
 # shellcheck disable=SC2154 # root, scratch and plain are set in frames.sh and probe_elf.sh
 
 demanded() { # whether the kernel looks at signatures at all
-    [ "$(cat "$root/sys/module/module/parameters/sig_enforce" 2>/dev/null)" = Y ] && return
-    case $(cat "$root/sys/kernel/security/lockdown" 2>/dev/null) in
+    enforced='' locked=''
+    {
+        read -r enforced <"$root/sys/module/module/parameters/sig_enforce"
+        read -r locked <"$root/sys/kernel/security/lockdown"
+    } 2>/dev/null
+    [ "$enforced" = Y ] && return
+    case $locked in
         *'[integrity]'* | *'[confidentiality]'*) ;;
         *) false ;;
     esac
@@ -30,7 +35,8 @@ split_signed() { # split_signed FILE: into body and message; false where it carr
 
 verified() { # verified FILE...: good or bad by the certificate that the signature names
     mkdir "$scratch/mok" || return 0
-    (cd "$scratch/mok" && "$(locate mokutil)" --export) >/dev/null 2>&1 </dev/null
+    seek mokutil
+    (cd "$scratch/mok" && "$where" --export) >/dev/null 2>&1 </dev/null
     for ko; do
         split_signed "$ko" || continue
         for found in "$scratch"/mok/*.der "$root"/var/lib/dkms/mok.pub "$root"/etc/dkms/keys/*.der \

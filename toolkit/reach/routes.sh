@@ -1,27 +1,28 @@
 # shellcheck shell=sh disable=SC2154,SC2317 # frames.sh sets what is used here; who comes after calls it
 # By which net devices a node is reached: the default routes, and the session that runs us.
 
-default_routes() { # the interfaces by which the node reaches the world
-    {
-        sed -n 's/^\([^[:space:]]*\)[[:space:]]*00000000[[:space:]].*/\1/p' "$root/proc/net/route"
-        sed -n 's/^00000000000000000000000000000000 00 .* \([^ ]*\)$/\1/p' "$root/proc/net/ipv6_route" |
-            grep -v '^lo$' # unreachable routes point there
-    } 2>/dev/null | sort -u
+default_routes() { # the interfaces by which the node reaches the world; unreachable routes point at lo
+    sed -n -e '/^0\{32\} 00 .* lo$/d' -e 's/^0\{32\} 00 .* \([^ ]*\)$/\1/p' \
+        -e 's/^\([^[:space:]]*\)[[:space:]]\{1,\}00000000[[:space:]].*/\1/p' \
+        "$root/proc/net/route" "$root/proc/net/ipv6_route" 2>/dev/null | sort -u
 }
 
 ssh_connection() { # ours, of the session that runs us; sudo hides it from us, not from its parents
     if [ -n "$SSH_CONNECTION" ]; then
-        connection=$SSH_CONNECTION
-    else
-        connection='' parent=$PPID
-        for _ in 1 2 3 4 5 6 7 8 9; do
-            [ "${parent:-0}" -gt 1 ] || break
-            connection=$(tr '\000' '\n' <"/proc/$parent/environ" | sed -n 's/^SSH_CONNECTION=//p')
-            [ -z "$connection" ] || break
-            parent=$(sed 's/^.*) . //; s/ .*//' "/proc/$parent/stat")
-        done
-    fi 2>/dev/null
-    echo "$connection" # client, port, server, port
+        echo "$SSH_CONNECTION" # client, port, server, port
+        return
+    fi
+    parent=$PPID parents=''
+    for _ in 1 2 3 4 5 6 7 8 9; do
+        [ "${parent:-0}" -gt 1 ] || break
+        parents="$parents /proc/$parent/environ /proc/$parent/comm" # the latter ends its line
+        stat='' # "PID (COMMAND) STATE PARENT ..."
+        read -r stat <"/proc/$parent/stat"
+        stat=${stat##*) ? }
+        parent=${stat%% *}
+    done 2>/dev/null
+    # shellcheck disable=SC2086 # one word a file; the nearest one counts
+    [ -z "$parents" ] || cat $parents 2>/dev/null | tr '\000' '\n' | sed -n '/^SSH_CONNECTION=/{s///p;q;}'
 }
 
 ssh_address() { # the server's own

@@ -1,0 +1,71 @@
+"""What a probe costs: programs that it starts, counted by wrappers around each of them.
+
+Where a node is emulated, or has hundreds of PCI functions, processes are all that a probe costs.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.scripts.test_probe import SHELLS, TOOLS, probed
+from toolkit.demo.build import environment, make_node
+from toolkit.demo.machine import Machine
+from toolkit.demo.recipe import Recipe
+from toolkit.evidence import Evidence
+
+pytestmark = pytest.mark.shell
+
+# How many tools and commands of the node one probe may start. It was 333 on the large node before they were counted.
+CEILING = 100
+_COUNTED = '#!/bin/sh\necho {name} >>"{log}"\n{then}\n'
+_BY_TIME = {"sleep"}  # once in two seconds, and so no count
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A node with few PCI functions and one with many, whose commands only say that they ran."""
+    folder = tmp_path_factory.mktemp("cost")
+    few, many = Machine(pairs=2, nvswitches=0), Machine(vfs=24)
+    for name, machine in {"few": few, "many": many}.items():
+        (folder / name).mkdir()
+        make_node(folder / name, Recipe(name, machine=machine), name)
+    return {name: folder / name for name in ("few", "many")}
+
+
+def programs(node: Path, shell: tuple[str, ...], place: Path) -> list[str]:
+    """The names of all programs that a probe of the node starts, in order."""
+    log = place / "log"
+    log.write_text("")
+    for folder in ("bin", "tools"):
+        (place / folder).mkdir(parents=True)
+    for name in (each.name for each in (node / "bin").iterdir()):
+        _wrap(place / "bin" / name, log, "echo answered")
+    for name in TOOLS.split():
+        real = shutil.which(name)
+        assert real is not None, name
+        _wrap(place / "tools" / name, log, f'exec {real} "$@"')
+    bins = {"GDR_BIN": str(place / "bin"), "PATH": f"{place / 'bin'}:{place / 'tools'}"}
+    ended = probed(shell, environment(node) | bins)
+    assert Evidence.parse(ended.stdout).complete
+    return [name for name in log.read_text().split() if name not in _BY_TIME]
+
+
+def _wrap(path: Path, log: Path, then: str) -> None:
+    path.write_text(_COUNTED.format(name=path.name, log=log, then=then))
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_probe_starts_few_programs_and_no_more_for_many_functions(
+    shell: tuple[str, ...], nodes: dict[str, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "few").mkdir()
+    (tmp_path / "many").mkdir()
+    few = programs(nodes["few"], shell, tmp_path / "few")
+    many = programs(nodes["many"], shell, tmp_path / "many")
+    assert few.count("od") >= 1  # the wrappers are what runs
+    assert sorted(many) == sorted(few)
+    assert len(many) <= CEILING, sorted(many)
