@@ -134,10 +134,12 @@ locate() { seek "$1" && echo "$where"; } # locate COMMAND: the same, printed
 begin_ticks() { # a clock, so that a shell that waits for a command wakes up now and then
     [ -z "$ticker" ] || return 0
     {
+        trap - EXIT
         trap 'kill $!; exit' HUP INT TERM
         read -r _ _ _ asker _ </proc/self/stat
         while :; do
             sleep 2 &
+            : >"$scratch/ticking"
             wait $!
             # Whoever asked may be gone, and its number be another's.
             if read -r _ _ _ parent _ </proc/self/stat && [ "$parent" != "$asker" ]; then exit; fi
@@ -148,9 +150,12 @@ begin_ticks() { # a clock, so that a shell that waits for a command wakes up now
 }
 
 end_ticks() {
-    if [ -n "$ticker" ]; then kill "$ticker" && wait "$ticker"; fi 2>/dev/null
+    [ -n "$ticker" ] || return 0
+    # One that has only just begun may lose a signal that it could catch, and would be waited for without end.
+    if [ -e "$scratch/ticking" ]; then kill "$ticker"; else kill -9 "$ticker"; fi
+    wait "$ticker"
     ticker=''
-}
+} 2>/dev/null
 
 await() { # await PID SECONDS: sets status; to nothing where it took longer, and is abandoned
     due=$((ticks + $2 / 2 + 1))
