@@ -18,7 +18,8 @@ from toolkit.evidence import Evidence
 
 pytestmark = pytest.mark.shell
 
-# How many tools and commands of the node one probe may start. It was 333 on the large node before they were counted.
+# How many tools and commands of the node one probe may start; it was 333 on the large node
+# before they were counted.
 CEILING = 100
 _COUNTED = '#!/bin/sh\necho {name} >>"{log}"\n{then}\n'
 _BY_TIME = {"sleep"}  # once in two seconds, and so no count
