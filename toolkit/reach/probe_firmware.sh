@@ -2,7 +2,7 @@
 # Part of the probe: what the firmware decided, as far as the running system shows it.
 
 setup() { # one grep for all that are files of a line, then the sockets of each NUMA node
-    from /sys devices/system/cpu/online devices/system/cpu/smt/control \
+    lines /sys '' devices/system/cpu/online devices/system/cpu/smt/control \
         devices/system/cpu/cpuidle/current_driver \
         'devices/system/cpu/cpu0/cpuidle/state*/name' \
         'devices/system/cpu/cpu0/cpuidle/state*/latency' \
@@ -21,25 +21,25 @@ setup() { # one grep for all that are files of a line, then the sockets of each 
             case " $packages " in *" $package "*) ;; *) packages="$packages${packages:+ }$package" ;; esac
         done
         node=${list%/cpulist}
-        [ -z "$packages" ] || echo "package/${node##*/}:$packages"
+        [ -z "$packages" ] || add "package/${node##*/}:$packages"
     done
 }
 
 # The outermost lines are the windows of host bridges; on boards where the firmware reserves
 # the range above them, they stand one level deeper.
-windows() { grep -sE '^ {0,2}[0-9a-f]+-[0-9a-f]+ : PCI Bus ' "$root/proc/iomem"; }
+windows() { content=$(grep -sE '^ {0,2}[0-9a-f]+-[0-9a-f]+ : PCI Bus ' "$root/proc/iomem"); }
 
 iommu_bytes() { # the firmware's own table of IOMMUs; its flags stand in the first 64 bytes
     for table in DMAR IVRS; do
         [ -e "$root/sys/firmware/acpi/tables/$table" ] || continue
-        echo "@$table"
-        od -A x -t x1 -N 4096 "$root/sys/firmware/acpi/tables/$table" 2>/dev/null
+        add "@$table"
+        add "$(od -A x -t x1 -N 4096 "$root/sys/firmware/acpi/tables/$table" 2>/dev/null)"
     done
 }
 
 probe_firmware() {
-    take setup /sys setup
-    if [ -e "$root/proc/iomem" ]; then take iomem /proc/iomem windows; else frame iomem absent /proc/iomem; fi
-    if command -v od >/dev/null; then take acpi-bytes '/sys/firmware/acpi/tables/*' iommu_bytes
+    give setup /sys setup
+    if [ -e "$root/proc/iomem" ]; then give iomem /proc/iomem windows; else frame iomem absent /proc/iomem; fi
+    if command -v od >/dev/null; then give acpi-bytes '/sys/firmware/acpi/tables/*' iommu_bytes
     else frame acpi-bytes absent od; fi
 }
