@@ -1,4 +1,4 @@
-# shellcheck shell=sh disable=SC2154,SC2317 # probe.sh sets what is used here, and calls it
+# shellcheck shell=sh disable=SC2034,SC2154,SC2317 # probe.sh sets what is used here, and calls it
 # Part of the probe: what the firmware decided, as far as the running system shows it.
 
 setup() { # one grep for all that are files of a line, then the sockets of each NUMA node
