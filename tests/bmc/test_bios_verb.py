@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
@@ -15,6 +18,7 @@ from tests.bmc.conftest import Simulate
 from tests.bmc.faults import Kind
 from tests.bmc.simulator import Simulator
 from toolkit.errors import ExitCode
+from toolkit.reach.journal import Journal
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs/bios.schema.json").read_text())
@@ -30,23 +34,30 @@ class Operator:
         (base / "password").write_text(bmcs[0].password)
         (base / "password").chmod(0o600)
 
-    def says(self, *words: str, user: str = "") -> subprocess.CompletedProcess[str]:
+    def says(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Say it, and wait."""
+        running = self.begins(*words)
+        out, err = running.communicate(timeout=300)
+        return subprocess.CompletedProcess(words, running.returncode, out, err)
+
+    def begins(self, *words: str) -> subprocess.Popen[str]:
+        """Say it."""
         told = {
             "--bmc-map": self.base / "map",
-            "--bmc-user": user or self.bmcs[0].user,
+            "--bmc-user": self.bmcs[0].user,
             "--bmc-password-file": self.base / "password",
             "--bmc-ca": self.bmcs[0].ca,
         }
         options = [str(each) for pair in told.items() for each in pair]
         state = {"XDG_STATE_HOME": str(self.base), "XDG_CACHE_HOME": str(self.base / "cache")}
-        return subprocess.run(
+        return subprocess.Popen(
             [sys.executable, "-m", "toolkit.cli", "bios", *options, *words],
             cwd=ROOT,
             env={**os.environ, **state},
-            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=300,
-            check=False,
         )
 
     @property
@@ -89,10 +100,7 @@ def test_a_request_that_makes_no_sense_reaches_no_bmc(simulate: Simulate, tmp_pa
     operator = Operator(tmp_path, bmc)
     for words, said in (
         (("--set", "asc=off"), "ats or acs or aspm"),
-        (("--set", "secure-boot=off"), "resource of its own"),
-        (("--apply",), "--apply without --set"),
         (("--set", "acs=off", "--reboot"), "add --apply"),
-        (("--set", "acs=off", "--undo", "x"), "one of them"),
         (("--set", "acs=off", "--apply"), "--yes"),
     ):
         ended = operator.says(*HPE, *words)
@@ -126,6 +134,69 @@ def test_a_password_is_read_once_from_wherever_it_lies(
     )
     assert ended.returncode == ExitCode.FAILED, ended.stderr
     assert "AccessControlService" in ended.stdout
+
+
+def test_a_host_without_a_bmc_is_not_known_and_the_others_are_read(
+    simulate: Simulate, tmp_path: Path
+) -> None:
+    operator = Operator(tmp_path, simulate("dell"))
+    ended = operator.says("--hosts", "gpu[1-2]", "--role", "bare-metal")
+    assert ended.returncode == ExitCode.UNKNOWN, ended.stderr
+    assert "MmioAbove4Gb" in ended.stdout
+    assert "no BMC is given for it" in ended.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_whoever_ends_a_change_leaves_no_session_and_a_journal(
+    number: signal.Signals, simulate: Simulate, tmp_path: Path
+) -> None:
+    bmc = simulate("hpe", post_s=600)
+    operator = Operator(tmp_path, bmc)
+    words = ("--set", "acs=off", "--apply", "--reboot", "--over-jobs", "--yes")
+    running = operator.begins(*HPE, *words)
+    _until(lambda: bmc.machine.boots == 1)
+    _until(lambda: bmc.sessions == 1)
+    running.send_signal(number)
+    time.sleep(1)
+    assert running.poll() is None  # the first waits for what is in hand
+    running.send_signal(number)
+    try:
+        _, told = running.communicate(timeout=120)
+    finally:
+        running.kill()
+    assert running.returncode == ExitCode.INTERRUPTED, told
+    assert bmc.sessions == 0
+    with Journal.open(tmp_path / "gdr-toolkit/runs" / operator.run) as journal:
+        phases = [event.phase for event in journal.story().events]
+    assert [each for each in phases if each in {"kept", "applying", "rebooting"}] == [
+        "kept", "applying", "rebooting",
+    ]  # fmt: skip
+
+
+def test_a_controller_that_is_killed_leaves_what_the_next_one_finds(
+    simulate: Simulate, tmp_path: Path
+) -> None:
+    bmc = simulate("hpe")
+    bmc.fails(Kind.SLOW, "PATCH", slow_s=20)
+    operator = Operator(tmp_path, bmc)
+    running = operator.begins(*HPE, "--set", "acs=off", "--apply", "--yes")
+    _until(lambda: bool(bmc.machine.pending))
+    running.kill()
+    running.communicate(timeout=60)
+    bmc.expire()  # nobody could close it
+    found = operator.says(*HPE, "--set", "acs=off")
+    assert found.returncode == ExitCode.PENDING, found.stderr
+    assert "pending   AccessControlService: Enabled -> Disabled, at the next reset" in found.stdout
+    back = operator.says("--undo", operator.run, "--apply", "--yes")
+    assert back.returncode == ExitCode.OK, back.stderr
+    assert (bmc.machine.pending, bmc.machine.boots) == ({}, 0)
+
+
+def _until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 120
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_a_wrong_password_is_said_once_and_costs_the_others_nothing(

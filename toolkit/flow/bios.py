@@ -12,7 +12,7 @@ from toolkit.change.bios_result import Looked
 from toolkit.change.bios_wishes import Asked, Wish
 from toolkit.checks.bios_wanted import wanted
 from toolkit.checks.role import role as role_of
-from toolkit.errors import ApplyError, Outcome, ToolkitError
+from toolkit.errors import ApplyError, NoEvidence, Outcome, ToolkitError, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.bmc_identity import Same, same_machine
 from toolkit.facts.node import Node
@@ -45,7 +45,7 @@ def look_all(
     known = RegistryCache()  # of this run alone: what can be changed is said anew each time
 
     def work(host: Host) -> Looked:
-        with reach(host) as bmc:
+        with _way(reach, host) as bmc:
             evidence = Evidence({each.key: each for each in bmc.read(known)}, complete=True)
         folder.keep_evidence(host.name, evidence, "bmc")
         beside = _beside(fleet, host, asking, Node(evidence).bmc_machine)
@@ -65,6 +65,17 @@ def look_all(
         return list(stopped.outcomes)
     finally:
         progress.finish()
+
+
+def _way(reach: Reach, host: Host) -> Bmc:
+    """The way to its BMC. Among many hosts, one without a BMC is not a slip of the whole.
+
+    :raises NoEvidence: none was given.
+    """
+    try:
+        return reach(host)
+    except UsageError as why:
+        raise NoEvidence(str(why), hint=why.hint) from why
 
 
 def judged(host: str, evidence: Evidence, asking: Asking, role: Role | None) -> Looked:

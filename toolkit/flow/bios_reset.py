@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from toolkit.errors import ApplyError, BmcError, BmcRefused, TransportError
+from toolkit.errors import ApplyError, BmcError, BmcRefused, TransportError, UsageError
 from toolkit.flow.bios_line import Line
 from toolkit.flow.jobs import InUse, who_works
 from toolkit.reach.deliver import release, restart
@@ -152,7 +152,7 @@ class Reset:
         self.say(f"reset: {kind}")
         try:
             self.line.ask(lambda bmc: bmc.reset(kind))
-        except BmcRefused as why:
+        except (BmcRefused, UsageError) as why:
             raise ApplyError(
                 f"{self.name}: its BMC refuses to reset it: {why}",
                 hint="the settings are pending; reboot it by hand",
