@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scripts.depending import make, process
+from tests.scripts.depending import make, process, put
 from tests.scripts.engine import SHELLS
 from tests.scripts.shells import say
 from toolkit.evidence import Evidence, State
@@ -62,6 +62,21 @@ def test_ways_disks_and_files_are_told(root: Path, shell: tuple[str, ...]) -> No
         ("/home", ()),
     ]
     assert found.files == {"mlx5_core": True, "nvidia": False, "nvme": True}
+
+
+def test_an_export_that_is_mounted_by_rdma_too_is_told_of_twice(
+    root: Path, shell: tuple[str, ...]
+) -> None:
+    line = "{} 22 0:{} / /home{} rw - nfs4 files:/home rw,proto={},addr=10.0.0.5\n"
+    put(
+        root,
+        "proc/self/mountinfo",
+        line.format(99, 52, "", "tcp") * 2 + line.format(98, 53, 2, "rdma"),
+    )
+    assert [(each.point, each.options) for each in look(root, shell).mounts] == [
+        ("/home", "rw,proto=tcp,addr=10.0.0.5"),
+        ("/home2", "rw,proto=rdma,addr=10.0.0.5"),
+    ]
 
 
 def test_who_has_devices_open_is_named(root: Path, shell: tuple[str, ...]) -> None:

@@ -68,12 +68,13 @@ nets() { # NET TYPE MODULES LOWER, "-" for none: of hardware, or standing on oth
     done
 }
 
-mounts() { # TYPE MAJOR:MINOR POINT SOURCE OPTIONS: of disks and of the network, each source once
+mounts() { # TYPE MAJOR:MINOR POINT SOURCE OPTIONS: of disks and of the network, each source once;
+    # of the network once for each way: an export may be mounted by TCP and, elsewhere, by RDMA.
     awk '{
         for (i = 7; i <= NF && $i != "-"; i++);
         type = $(i + 1); source = $(i + 2)
         network = type ~ /^(nfs|nfs4|cifs|smb3|ceph|lustre|beegfs|beegfs_nodev|gpfs|9p|afs|glusterfs|fuse\.(sshfs|glusterfs|ceph)|wekafs|pvfs2|orangefs)$/
-        if ((network || source ~ /^\/dev\//) && !seen[type, source]++) print type, $3, $5, source, $(i + 3)
+        if ((network || source ~ /^\/dev\//) && !seen[type, source, network ? $(i + 3) : ""]++) print type, $3, $5, source, $(i + 3)
     }' "$root/proc/self/mountinfo"
     awk 'NR > 1 && $1 ~ /^\// { print "swap", "0:0", $1, $1, "-" }' "$root/proc/swaps" 2>/dev/null
 }
