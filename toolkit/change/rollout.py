@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from toolkit.hosts import fold
+from toolkit.words import counted
 
 
 class Phase(StrEnum):
@@ -89,7 +90,8 @@ def advance(terms: Terms, now: Standing) -> Next:
     begin = tuple(_choose(terms, now, waiting))
     if waiting and not begin and not now.in_hand:
         count = len(now.unavailable)
-        return Next(halt=f"{_nodes(count)} unavailable, and no more than {terms.budget} may be")
+        nodes = counted(count, "node", "is", "are")
+        return Next(halt=f"{nodes} unavailable, and no more than {terms.budget} may be")
     return Next(begin)
 
 
@@ -118,7 +120,8 @@ def _halt(terms: Terms, now: Standing) -> str:
         return f"the canary {fold(canaries)} failed"
     if len(now.failed) > terms.failures:
         which = fold(now.failed)
-        return f"{_hosts(len(now.failed))} failed, and no more than {terms.failures} may: {which}"
+        hosts = counted(len(now.failed), "host", "has", "have")
+        return f"{hosts} failed, and no more than {terms.failures} may: {which}"
     return ""
 
 
@@ -143,11 +146,3 @@ def _choose(terms: Terms, now: Standing, waiting: list[str]) -> Iterator[str]:
         room -= 1
         left -= not free
         yield host
-
-
-def _nodes(count: int) -> str:
-    return f"{count} node is" if count == 1 else f"{count} nodes are"
-
-
-def _hosts(count: int) -> str:
-    return f"{count} host has" if count == 1 else f"{count} hosts have"

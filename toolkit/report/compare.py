@@ -82,7 +82,7 @@ def _title(topic: str, items: list[str]) -> str:
     kinds = Counter(item.partition(" ")[0] if " " in item else "" for item in items)
     if "" in kinds:
         return f"{topic} {', '.join(items[:_MANY])} and {len(items) - _MANY} more"
-    return f"{topic} of " + ", ".join(f"{count} {kind}s" for kind, count in kinds.items())
+    return f"{topic} of " + ", ".join(counted(count, kind) for kind, count in kinds.items())
 
 
 def _summary(kind: Kind) -> list[str]:
