@@ -5,16 +5,19 @@ Where a node is emulated, or has hundreds of PCI functions, processes are all th
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from tests.scripts.shells import parts
 from tests.scripts.test_probe import SHELLS, TOOLS, probed
-from toolkit.demo.build import environment, make_node
+from toolkit.demo.build import SYSTEM_PATH, environment, make_node
 from toolkit.demo.machine import Machine
 from toolkit.demo.recipe import Recipe
 from toolkit.evidence import Evidence
+from toolkit.reach.collect import probe_script
 
 pytestmark = pytest.mark.shell
 
@@ -70,3 +73,25 @@ def test_a_probe_starts_few_programs_and_no_more_for_many_functions(
     assert few.count("od") >= 1  # the wrappers are what runs
     assert sorted(many) == sorted(few)
     assert len(many) <= CEILING, sorted(many)
+
+
+def test_no_number_below_proc_sys_is_read_byte_by_byte() -> None:
+    """Asked for one byte, the kernel gives the first digit and then nothing (proc_dointvec)."""
+    read = re.findall(r"\bshort (\S+) /proc/sys/", probe_script())
+    assert set(read) == {"boot-id", "hostname", "kernel-release"}  # strings, which it goes on with
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_a_signal_ended_is_told_as_that_and_the_clock_stops_with_the_probe(
+    shell: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    for name, line in {"dies": "kill -9 $$", "slow": "sleep 5; exit 7", "quick": "echo a"}.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    calls = "begin_frames\ncmd a 5 dies\ncmd b 30 slow\ncmd c 5 quick\nend_frames\n"
+    settings = {"GDR_ROOT": str(tmp_path), "GDR_BIN": str(tmp_path / "bin")}
+    ended = probed(shell, settings | {"PATH": SYSTEM_PATH}, parts("frames.sh") + "\n" + calls)
+    frames = Evidence.parse(ended.stdout).frames
+    assert {key: each.exit for key, each in frames.items()} == {"a": 137, "b": 7, "c": 0}
+    assert ended.stderr == ""
