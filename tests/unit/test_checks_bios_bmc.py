@@ -215,7 +215,16 @@ def test_the_site_may_want_a_setting_its_way() -> None:
 def test_the_sites_word_fits_whatever_the_vendor_calls_it(value: str, status: Status) -> None:
     bmc = Bmc((Row(ACS.name, value, ACS.display),))
     evidence = node({"dmi": DMI}, board=FENCED).plus(bmc.frames())
-    assert found("bios.acs", evidence, Want(bios=(("acs", "off"),))).status is status
+    for word in ("off", "disable", "No"):
+        assert found("bios.acs", evidence, Want(bios=(("acs", word),))).status is status
+
+
+@pytest.mark.parametrize(
+    ("word", "status"),
+    [("off", FAIL), ("Disabled", FAIL), ("on", PASS), ("Enable", PASS), ("auto", PASS)],
+)
+def test_the_sites_word_is_understood_as_vendors_spell_it(word: str, status: Status) -> None:
+    assert found("bios.smt", node(), Want(bios=(("smt", word),))).status is status
 
 
 @pytest.mark.parametrize(

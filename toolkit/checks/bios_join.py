@@ -17,7 +17,7 @@ from toolkit.errors import CutOff, NoEvidence, Unparsable
 from toolkit.facts.bios_setting import Exposed
 from toolkit.facts.bmc_identity import Same, same_machine
 from toolkit.facts.node import Node
-from toolkit.facts.redfish_values import Meaning, Value, squeezed
+from toolkit.facts.redfish_values import Meaning, Value, meaning_of, squeezed
 from toolkit.want import Want
 
 _SWITCHES = frozenset({Meaning.ON, Meaning.OFF})
@@ -127,15 +127,15 @@ def _wish(setting: Setting, node: Node, want: Want) -> Wanted | None:
 
 def _by_site(setting: Setting, seen: Seen, want: Want) -> Finding:
     """The site's own wish goes before what is in order otherwise, where it is a switch."""
-    wish = dict(want.bios).get(setting, "")
+    wish = meaning_of(dict(want.bios).get(setting, "")).meaning
     if wish not in _SWITCHES or seen.on is None:
         return seen.finding
     state = "on" if seen.on else "off"
-    if (wish == Meaning.ON) is seen.on:
+    if (wish is Meaning.ON) is seen.on:
         return passed(f"{state}, as the site wants it", details=(seen.finding.found,))
     return failed(
         f"{state}: {seen.finding.found}",
-        expected=f"{wish}: the site's file says so",
+        expected=f"{wish.value}: the site's file says so",
         details=seen.finding.details,
     )
 
@@ -166,11 +166,9 @@ def _fits(each: Exposed, wish: Wanted) -> bool:
 
 def _as_wished(value: Value, wish: Wanted) -> bool:
     """Whether it will do; a site's wish names one word alone, in any spelling of it."""
-    return (
-        value.meaning in wish.will_do
-        or value.meaning.value == wish.word
-        or squeezed(str(value)) == squeezed(wish.word)
-    )
+    if value.meaning in wish.will_do or squeezed(str(value)) == squeezed(wish.word):
+        return True
+    return value.same(meaning_of(wish.word))
 
 
 def _lines(view: View, wish: Wanted | None) -> tuple[str, ...]:
