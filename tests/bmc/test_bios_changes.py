@@ -121,7 +121,7 @@ def test_a_lockdown_is_told_of_before_anything_is_sent(simulate: Simulate, tmp_p
     bmc = simulate("dell", lockdown=True)
     done = only(Site(tmp_path, [bmc]).apply(DELL))
     (blocked,) = done.after.plan.stopped
-    assert "lockdown" in blocked.reason
+    assert "the BMC's lockdown is on (Lockdown.1" in blocked.reason
     assert (done.exit_code, done.sent) == (ExitCode.FAILED, False)
     assert not bmc.log.of("PATCH")
 
