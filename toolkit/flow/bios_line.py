@@ -14,6 +14,10 @@ from toolkit.reach.redfish import Bmc
 T = TypeVar("T")
 
 
+class LoginRefused(BmcLogin):
+    """The password is not the BMC's any more; whoever waits for the BMC waits in vain."""
+
+
 class Line:
     """One host's BMC. As a block: whichever way it ends, its session is closed."""
 
@@ -38,11 +42,15 @@ class Line:
         A BMC that does not answer keeps the session, so we keep it too: left behind, it would
         be one of the few that there are. One that has ended is begun anew the next time.
 
+        :raises LoginRefused: not to be asked again: BMCs lock after a few.
         :raises BmcError: what ``work`` raised.
         """
         if self._bmc is None:
             bmc = self._reach(self._host)
-            bmc.__enter__()
+            try:
+                bmc.__enter__()
+            except BmcLogin as why:
+                raise LoginRefused(str(why), hint=why.hint) from why
             self._bmc = bmc
         try:
             return work(self._bmc)

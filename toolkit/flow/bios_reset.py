@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from toolkit.errors import ApplyError, BmcError, BmcRefused, TransportError, UsageError
-from toolkit.flow.bios_line import Line
+from toolkit.flow.bios_line import Line, LoginRefused
 from toolkit.flow.jobs import InUse, who_works
 from toolkit.reach.deliver import release, restart
 from toolkit.reach.reboot import boot_id_of
@@ -176,6 +176,8 @@ def wait_until(
         try:
             if done():
                 return True
+        except LoginRefused:
+            raise
         except BmcError:
             if not patient or time.monotonic() >= end:
                 raise

@@ -90,6 +90,8 @@ class _Turn:
         done = Changed(agreed, agreed)
         now = self._look(agreed, Evidence(), whole=True)
         for _ in range(ROUNDS):
+            if now[0].plan.stopped:
+                return self._halfway(now[0], done)
             if not now[0].plan.within(agreed.plan):
                 raise StaleError(
                     f"{self.host.name}: more is to be done than when the plan was made",
@@ -110,6 +112,19 @@ class _Turn:
             if missed:
                 return replace(done, missed=missed)
         return done
+
+    def _halfway(self, now: Looked, done: Changed) -> Changed:
+        """What was named together cannot be had together any more: nothing more is sent.
+
+        :raises StaleError: nothing was sent at all.
+        """
+        if not self.sent:
+            first = now.plan.stopped[0]
+            raise StaleError(
+                f"{self.host.name}: {first.wish} is not to be had any more: {first.reason}",
+                hint=f"nothing was sent; look again: bios --hosts {self.host.name}",
+            )
+        return replace(done, after=now)
 
     def _look(
         self, agreed: Looked, before: Evidence, *, whole: bool = False
@@ -199,12 +214,23 @@ class _Turn:
         consent = self.work.consent
         if not wait_until(watch.stirred, consent.graceful_s, consent.poll_s):
             reset.harder()
-        wait_until(watch.over, consent.boot_s, consent.poll_s)
+        through = wait_until(watch.over, consent.boot_s, consent.poll_s)
         now = self._look(agreed, before[1], whole=True)
         missed = tuple(each for each in due.values() if not in_force(now[0], each))
+        if not (through or missed or watch.answers()):
+            raise self._lost()
         told = f"; not in force: {names(missed)}" if missed else ""
         self.steps.append(f"reset by {reset.kind}{told}")
         return now, missed
+
+    def _lost(self) -> TransportError:
+        """A BMC is content long before a system is: firmware alone does not run jobs."""
+        return TransportError(
+            f"{self.host.name}: was reset, what was sent is in force, and it has not answered by "
+            f"SSH within {self.work.consent.boot_s:.0f} s since",
+            hint="look at its console; back to what was there: bios --undo "
+            f"{self.work.folder.path.name} --hosts {self.host.name} --apply --reboot --over-jobs",
+        )
 
     def _look_quietly(self, before: tuple[Looked, Evidence]) -> Callable[[], Looked]:
         def look() -> Looked:

@@ -10,7 +10,7 @@ from toolkit.change.bios_plan import Edit
 from toolkit.change.bios_result import Looked
 from toolkit.errors import ApplyError, BmcError, BmcRefused
 from toolkit.facts.redfish_values import words_of
-from toolkit.flow.bios_line import Line
+from toolkit.flow.bios_line import Line, LoginRefused
 from toolkit.flow.bios_reset import Consent, Reset
 from toolkit.reach.redfish import Answer, JobState
 
@@ -37,7 +37,7 @@ class Watch:
             now = self.look()
             power = self.line.ask(lambda bmc: bmc.power())
             self.reset.shut_down()
-        except BmcRefused:
+        except (BmcRefused, LoginRefused):
             raise
         except BmcError:  # BMCs vanish while their machine starts
             return True
@@ -52,7 +52,7 @@ class Watch:
         state = self._job()
         now = self.look()
         if all(in_force(now, each) for each in self.due.values()):
-            return self._answers()
+            return self.answers()
         if state is JobState.RUNNING:
             return False
         if self.reset.back() or self._changed(now) or state is JobState.DONE:
@@ -60,7 +60,7 @@ class Watch:
         settle_s = self.consent.settle_s
         return bool(self.back_at) and time.monotonic() - self.back_at > settle_s
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
         """A node that answered by SSH before is waited for: it is given back to jobs next."""
         return self.reset.node is None or not self.reset.boot_id or self.reset.back()
 

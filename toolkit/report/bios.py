@@ -165,7 +165,7 @@ def _state(done: Changed) -> tuple[str, Ink]:
     if done.missed:
         return "not in force after its start", Ink.RED
     if done.after.plan.stopped:
-        return "nothing was sent", Ink.RED
+        return ("stopped midway" if done.sent else "nothing was sent"), Ink.RED
     if done.after.plan.pending:
         return "pending: a reset is owed", Ink.YELLOW
     return ("changed" if done.steps else "as asked already"), Ink.GREEN

@@ -1,0 +1,107 @@
+"""What happens between the plan that was agreed to and the end of a machine's start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.bmc.conftest import Simulate
+from tests.bmc.faults import Kind
+from tests.bmc.rules import entries
+from tests.bmc.simulator import Simulator
+from tests.bmc.site import QUICK, NodeOf, Site, with_
+from toolkit.change.bios_result import Changed, Looked
+from toolkit.change.rollout_terms import terms_of
+from toolkit.errors import BmcLogin, Outcome, StaleError, TransportError
+from toolkit.flow.bios import look_all
+from toolkit.flow.bios_reset import Consent
+from toolkit.flow.bios_rolling import BiosRun, roll_out_bios
+from toolkit.flow.rolling import Agreed
+from toolkit.flow.rollout_turn import Hooks
+from toolkit.reach.journal import About
+from toolkit.reach.transport import Result, Sink, quiet
+
+DELL = "sr-iov=on"
+
+
+class Agreeing:
+    """A run of one host, stopped between its plan and its turn."""
+
+    def __init__(self, site: Site, said: str, consent: Consent = QUICK) -> None:
+        self._run = BiosRun(site.fleet, site.reach, site.asking(said), consent, site.folder())
+        asking, folder = self._run.asking, self._run.folder
+        self.looked: list[Outcome[Looked]] = look_all(site.fleet, site.reach, asking, folder)
+
+    def goes_on(self, hooks: Hooks | None = None) -> Outcome[Changed]:
+        terms = terms_of([each.host for each in self.looked], at_once=4)
+        about = About("bios", "op@adm", "2026-11-22T12:00:00+00:00")
+        agreed = Agreed(terms, about, hooks=hooks or Hooks())
+        (outcome,) = roll_out_bios(self._run, self.looked, agreed).outcomes.values()
+        return outcome
+
+
+class Lost(NodeOf):
+    """A node that does not answer any more once its machine has started again."""
+
+    def run(self, script: str, *, limit_s: float = 60, sink: Sink = quiet) -> Result:
+        if self.bmc.machine.boots:
+            raise TransportError(f"{self.name}: does not answer")
+        return NodeOf.run(self, script, limit_s=limit_s, sink=sink)
+
+
+def test_a_node_that_does_not_come_back_is_no_success_and_is_not_given_back(
+    simulate: Simulate, tmp_path: Path
+) -> None:
+    bmc = simulate("dell")
+    site = Site(tmp_path, [bmc])
+    site.nodes["gpu1"] = Lost("gpu1", bmc)
+    run = Agreeing(site, DELL, with_(QUICK, boot_s=3))
+    outcome = run.goes_on(Hooks(undrain=f"touch {tmp_path}/given-back"))
+    assert isinstance(outcome.error, TransportError)
+    assert "has not answered by SSH" in str(outcome.error)
+    assert "bios --undo" in outcome.error.hint
+    assert not (tmp_path / "given-back").exists()
+    assert site.events()[-1].phase == "failed"
+
+
+def close(bmc: Simulator, attribute: str) -> None:
+    """From now on the registry says that it is read-only."""
+    entries(bmc.persona.tree[bmc.persona.registry])[attribute]["ReadOnly"] = True
+
+
+def test_nothing_is_sent_where_a_part_cannot_be_had_any_more(
+    simulate: Simulate, tmp_path: Path
+) -> None:
+    bmc = simulate("dell")
+    run = Agreeing(Site(tmp_path, [bmc]), "sr-iov=on,raw:SubNumaCluster=2-Way")
+    assert len(run.looked[0].get().plan.edits) == 2
+    close(bmc, "SubNumaCluster")
+    outcome = run.goes_on()
+    assert isinstance(outcome.error, StaleError)
+    assert "SubNumaCluster is read-only" in str(outcome.error)
+    assert not bmc.log.of("PATCH")
+
+
+class Rotated(NodeOf):
+    """While its machine starts, the BMC forgets its sessions and has another password."""
+
+    changed = False
+
+    def run(self, script: str, *, limit_s: float = 60, sink: Sink = quiet) -> Result:
+        if self.bmc.machine.boots and not self.changed:
+            self.changed = True
+            self.bmc.fails(Kind.STATUS, "POST", "/Sessions", code=401, times=99)
+            self.bmc.expire()
+        return NodeOf.run(self, script, limit_s=limit_s, sink=sink)
+
+
+def test_a_password_that_is_refused_while_a_machine_starts_is_not_tried_again(
+    simulate: Simulate, tmp_path: Path
+) -> None:
+    bmc = simulate("dell", post_s=600)
+    site = Site(tmp_path, [bmc])
+    site.nodes["gpu1"] = Rotated("gpu1", bmc)
+    outcome = Agreeing(site, DELL, with_(QUICK, boot_s=5)).goes_on()
+    assert isinstance(outcome.error, BmcLogin)
+    logins = [each for each in bmc.log.of("POST") if each.path.endswith("/Sessions")]
+    # A look, the turn; then the session that had ended, and the one that was begun anew.
+    assert len(logins) == 4
