@@ -202,3 +202,36 @@ def test_after_the_block_there_is_no_session(simulate: Simulate) -> None:
         ours.power()
     with pytest.raises(BmcError, match="the session was closed"):
         ours.power()
+
+
+@pytest.mark.parametrize(("method", "code"), [("PATCH", 401), ("PATCH", 406), ("POST", 401)])
+def test_who_may_read_and_not_write_is_told_so_and_nothing_is_in_doubt(
+    simulate: Simulate, method: str, code: int
+) -> None:
+    bmc = simulate("dell")
+    path = "/Settings" if method == "PATCH" else "ComputerSystem.Reset"
+    bmc.fails(Kind.STATUS, method, path, code=code, times=99)
+    with pytest.raises(BmcRefused, match=f": {method} .*: {code}, ") as why, bmc_on(bmc) as ours:
+        ours.change(DELL) if method == "PATCH" else ours.reset("ForceRestart")
+    assert why.value.status == code
+    assert bmc.machine.boots == 0
+    assert bmc.sessions == 0
+
+
+def test_a_bmc_that_is_too_busy_for_a_change_has_taken_on_nothing(simulate: Simulate) -> None:
+    bmc = simulate("dell")
+    bmc.fails(Kind.BUSY, "PATCH", retry_after_s=600)
+    with pytest.raises(BmcRefused, match="come again in 600 s") as why, bmc_on(bmc) as ours:
+        ours.change(DELL)
+    assert why.value.status == 503
+
+
+def test_resets_are_asked_for_in_time_of_their_own(simulate: Simulate) -> None:
+    bmc = simulate("dell")
+    reset = bmc.persona.tree[bmc.persona.system]["Actions"]["#ComputerSystem.Reset"]
+    del reset["ResetType@Redfish.AllowableValues"]
+    reset["@Redfish.ActionInfo"] = "/redfish/v1/none"
+    with bmc_on(bmc) as ours:
+        ours.power()
+        ours.http._end = time.monotonic() - 1
+        assert ours.resets() == ()

@@ -13,8 +13,9 @@ from tests.bmc.conftest import Simulate
 from tests.bmc.faults import Kind
 from tests.bmc.personas import CHANGES, PERSONAS
 from tests.bmc.tls import Certificate
-from toolkit.errors import BmcLogin
+from toolkit.errors import BmcLogin, BmcRefused
 from toolkit.evidence import Evidence, State
+from toolkit.reach.redfish_http import Limits
 from toolkit.reach.redfish_registry import RegistryCache
 from toolkit.reach.redfish_trust import Trust
 
@@ -123,7 +124,7 @@ def test_a_session_that_ended_is_entered_once_more(simulate: Simulate) -> None:
 def test_a_session_that_ends_each_time_is_not_entered_for_ever(simulate: Simulate) -> None:
     bmc = simulate("dell", session_timeout_s=-1)
     with (
-        pytest.raises(Exception, match=r"refuses to let us in|does not let us read"),
+        pytest.raises(Exception, match=r"refuses to let us in|401, also in a new session"),
         bmc_on(bmc) as ours,
     ):
         ours.read(RegistryCache())
@@ -137,10 +138,15 @@ def test_the_hash_of_a_password_is_no_evidence(simulate: Simulate) -> None:
         "SHA256SetupPasswordSalt": 'a"b',
         "PasswordStatus": "Unlocked",
         "SetupPassword": None,
+        "Password_0257": "of a Supermicro",
+        "IscsiDev1Con1ChapSecret": "of a disk's portal",
+        "Slot15_CHAPSecret": "likewise",
     }
     with bmc_on(bmc) as ours:
         attributes = json.loads(by_key(ours.read(RegistryCache()))["bmc-bios"].text)["Attributes"]
     assert attributes["SHA256SetupPassword"] == attributes["SHA256SetupPasswordSalt"] == "hidden"
+    others = ("Password_0257", "Slot15_CHAPSecret", "IscsiDev1Con1ChapSecret")
+    assert {attributes[each] for each in others} == {"hidden"}
     assert (attributes["PasswordStatus"], attributes["SetupPassword"]) == ("Unlocked", None)
 
 
@@ -196,3 +202,57 @@ def test_a_secure_boot_resource_that_fails_spoils_nothing(simulate: Simulate) ->
         frames = by_key(ours.read(RegistryCache()))
     assert frames["bmc-secureboot"].state is State.DENIED
     assert frames["bmc-bios"].state is State.OK
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (Kind.HTML, State.FAILED),
+        (Kind.GARBAGE, State.FAILED),
+        (Kind.REDIRECT, State.FAILED),
+        (Kind.HANG, State.TIMEOUT),
+        (Kind.STATUS, State.DENIED),
+    ],
+)
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        ("/SecureBoot", "bmc-secureboot"),
+        ("/Registries", "bmc-bios-registry"),
+        ("/DellAttributes", "bmc-bios-lockdown"),
+    ],
+)
+def test_what_stands_beside_the_settings_spoils_nothing_however_it_fails(
+    simulate: Simulate, path: str, key: str, kind: Kind, told: State
+) -> None:
+    bmc = simulate("dell")
+    bmc.fails(kind, "GET", path, code=401, times=99, location="https://elsewhere.invalid/")
+    with bmc_on(bmc, limits=Limits(5, 1, 20)) as ours:
+        frames = by_key(ours.read(RegistryCache()))
+    assert frames[key].state is told
+    assert frames[key].text.startswith(bmc.address)
+    others = {each.state for each in frames.values() if each.key != key}
+    assert others == {State.OK}
+    assert bmc.sessions == 0
+
+
+def test_who_may_not_read_one_thing_leaves_no_session(simulate: Simulate) -> None:
+    """A BMC that answers 401 where 403 is meant has the first session still."""
+    bmc = simulate("dell")
+    bmc.fails(Kind.STATUS, "GET", "/Bios", code=401, times=99)
+    with pytest.raises(BmcRefused, match="401, also in a new session") as why, bmc_on(bmc) as ours:
+        ours.read(RegistryCache())
+    assert why.value.status == 401
+    assert (bmc.logins, bmc.sessions) == (2, 0)
+
+
+def test_a_password_that_was_changed_meanwhile_is_tried_once_more_and_no_further(
+    simulate: Simulate,
+) -> None:
+    bmc = simulate("dell")
+    with bmc_on(bmc) as ours:
+        bmc.fails(Kind.STATUS, "GET", "/SecureBoot", code=401, times=99)
+        bmc.fails(Kind.STATUS, "POST", "/Sessions", code=401, times=99)
+        with pytest.raises(BmcLogin):
+            ours.read(RegistryCache())
+    assert len(bmc.log.of("POST", "/Sessions")) == 2

@@ -108,7 +108,8 @@ class Bmc(Reader):
     def _patched(self, pending: Resource, body: Json, told: str) -> Answer:
         headers = {"If-Match": pending.etag} if pending.etag else {}
         try:
-            answer = self.inside.wire.patch(pending.path, data=body, headers=headers)
+            with self.plainly(f"PATCH {pending.path}"):
+                answer = self.inside.wire.patch(pending.path, data=body, headers=headers)
         except (BmcRefused, BmcCertificate, BmcLogin):
             raise
         except BmcError as why:
@@ -155,6 +156,7 @@ class Bmc(Reader):
 
         :raises BmcError: it cannot be read.
         """
+        self.http.begin()
         action = _action(self.found().system.body)
         listed = action.get("ResetType@Redfish.AllowableValues")
         if not isinstance(listed, list):
@@ -170,7 +172,6 @@ class Bmc(Reader):
         :raises BmcSilent: whether the machine is reset is not known.
         :raises BmcError: it is refused, or cannot be asked.
         """
-        self.http.begin()
         offered = self.resets()
         target = link({"to": _action(self.found().system.body).get("target")}, "to")
         if not target or (offered and kind not in offered):
@@ -180,7 +181,8 @@ class Bmc(Reader):
             )
         try:
             # Without If-Match: some firmware refuses an action that has one.
-            self.inside.wire.post(target, data={"ResetType": kind})
+            with self.plainly(f"POST {target}"):
+                self.inside.wire.post(target, data={"ResetType": kind})
         except (BmcRefused, BmcCertificate, BmcLogin):
             raise
         except BmcError as why:

@@ -5,22 +5,26 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Future
+from http import HTTPStatus
 from types import TracebackType
 from typing import Self
 
 import sushy
 
-from toolkit.errors import BmcError, BmcLogin
+from toolkit.errors import BmcError, BmcLogin, BmcRefused
 from toolkit.reach.redfish_doors import Doors
 from toolkit.reach.redfish_find import Resource, parsed, text_of
 from toolkit.reach.redfish_http import Http, Limits
-from toolkit.reach.redfish_session import Inside, enter
+from toolkit.reach.redfish_session import Inside, enter, log_out
 from toolkit.reach.redfish_trust import Login, Trust, base_url
 
-# Some serve the hash of the setup's password among the settings: what opens a door is no evidence.
+# Some serve the hash of the setup's password among the settings, or the secret of a disk's
+# portal: what opens a door is no evidence. Supermicro puts four digits behind each name.
 _SECRET = re.compile(
-    r'("\w*(?:Password|PasswordSalt|PasswordHash|Passphrase|PrivateKey)"\s*:\s*")'
+    r'("[\w.:#-]*(?:Password|PasswordSalt|PasswordHash|Passphrase|PrivateKey|Secret)'
+    r'(?:[_#][0-9A-Fa-f]{4})?"\s*:\s*")'
     r'(?:[^"\\]|\\.)+(")'
 )
 _LOGIN_S = 5.0  # that Ctrl-C waits for a login that is under way
@@ -101,7 +105,7 @@ class Guest:
         if within is not None:
             within.root._auth = None  # or it would log out once more when it is collected
             self.http.begin(_LOGOUT_S)
-            _log_out(self.http, within.entry.token, within.entry.place)
+            log_out(self.http, within.entry.token, within.entry.place)
         self.http.close()
 
     def slam(self) -> None:
@@ -112,8 +116,30 @@ class Guest:
             return
         within.root._auth = None
         away = Http(self.base, self.http.line.trust, _HURRY)
-        _log_out(away, within.entry.token, within.entry.place)
+        log_out(away, within.entry.token, within.entry.place)
         away.close()
+
+    @contextlib.contextmanager
+    def plainly(self, what: str) -> Iterator[None]:
+        """What sushy raises, as what it means.
+
+        :param what: "PATCH /redfish/v1/...", for the sentence.
+        :raises BmcLogin: the password, which goes with each request, is refused.
+        :raises BmcRefused: the user was let in, a new session too, and may not do this.
+        """
+        try:
+            yield
+        except sushy.exceptions.HTTPError as why:
+            status = int(why.status_code or 0)
+            if status == HTTPStatus.UNAUTHORIZED and self.http.auth is not None:
+                raise BmcLogin(
+                    f"{self.name}: refuses the user or the password",
+                    hint="not tried again; look at --bmc-user and the password",
+                ) from why
+            told = "also in a new session" if status == HTTPStatus.UNAUTHORIZED else "refused"
+            raise BmcRefused(f"{self.name}: {what}: {status}, {told}", status) from why
+        except sushy.exceptions.SushyError as why:
+            raise BmcError(f"{self.name}: {what}: {type(why).__name__}") from why
 
     @property
     def session(self) -> tuple[str, str]:
@@ -132,24 +158,10 @@ class Guest:
 
         :raises BmcError: there is none, or it cannot be read.
         """
-        try:
+        with self.plainly(f"GET {path}"):
             answer = self.inside.wire.get(path)
-        except sushy.exceptions.AccessError as why:
-            raise BmcLogin(
-                f"{self.name}: does not let us read {path}",
-                hint="the session ended and a new one was refused, or the user may not",
-            ) from why
-        except sushy.exceptions.SushyError as why:
-            raise BmcError(f"{self.name}: {path}: {type(why).__name__}") from why
         text = _SECRET.sub(r"\1hidden\2", answer.content.decode("utf-8", "surrogateescape"))
         text = text.rstrip("\n") + "\n"
         body = parsed(self.name, path, text)
         etag = answer.headers.get("ETag") or text_of(body, "@odata.etag")
         return Resource(path, text, body, etag)
-
-
-def _log_out(http: Http, token: str, place: str) -> None:
-    """Not by sushy, which would log in once more to close a session that has ended."""
-    if token and place:
-        with contextlib.suppress(BmcError):
-            http.request("DELETE", place, headers={"X-Auth-Token": token})

@@ -23,7 +23,7 @@ import requests
 from requests import exceptions as broken
 
 from toolkit import __version__
-from toolkit.errors import BmcCertificate, BmcError, BmcSilent
+from toolkit.errors import BmcCertificate, BmcError, BmcRefused, BmcSilent
 from toolkit.reach.redfish_said import login_refused, redirected, refused, unreadable
 from toolkit.reach.redfish_trust import Trust, system_ca
 from toolkit.reach.redfish_wire import Adapter, Line
@@ -115,10 +115,10 @@ class Http(requests.Session):
             return 0
         delay = max(float(said), 0.1) if re.fullmatch("[0-9]{1,6}", said) else wait
         if delay >= self.left_s:
-            raise BmcError(
-                f"{self.name}: is busy, and asks to come again in {delay:.0f} s",
-                hint="a BMC is busy after a start or under load; try again later",
-            )
+            told = f"{self.name}: is busy, and asks to come again in {delay:.0f} s"
+            why = BmcRefused(told, answer.status_code)  # nothing was done
+            why.hint = "a BMC is busy after a start or under load; try again later"
+            raise why
         return delay
 
     def _patiently(self, method: str, url: str, told: dict[str, Any]) -> requests.Response:

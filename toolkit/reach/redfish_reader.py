@@ -8,10 +8,9 @@ bmc-secureboot       the SecureBoot resource            bmc-bios-lockdown  what 
 
 from __future__ import annotations
 
-import contextlib
 import json
 
-from toolkit.errors import BmcError, BmcLogin, BmcRefused, BmcSilent
+from toolkit.errors import BmcCertificate, BmcError, BmcLogin, BmcRefused, BmcSilent
 from toolkit.evidence import Frame, State
 from toolkit.reach.redfish_doors import Doors
 from toolkit.reach.redfish_find import (
@@ -39,6 +38,8 @@ from toolkit.reach.redfish_sides import (
 )
 from toolkit.reach.redfish_trust import Login, Trust
 
+# After these no further request may be sent: a refused login counts, an impostor listens.
+_FATAL = (BmcLogin, BmcCertificate)
 _FILES = 6  # registry files that are looked into before it counts as not offered
 
 
@@ -80,7 +81,8 @@ class Reader(Guest):
         found = self.found()
         manager = self._manager(found)
         lockdown = self._lockdown(manager)
-        key = registry_key(found, lockdown.text)
+        unread = lockdown.state not in {State.OK, State.ABSENT}
+        key = registry_key(found, "not read" if unread else lockdown.text)
         return (
             self._about(key, manager),
             self._frame("bmc-system", found.system),
@@ -120,9 +122,12 @@ class Reader(Guest):
 
     def _manager(self, found: Found) -> Resource | None:
         """What the BMC says of itself; None where it does not, or may not be asked."""
-        with contextlib.suppress(BmcRefused):
+        try:
             return optional(self.get, link(found.system.body, "Links", "ManagedBy"))
-        return None
+        except _FATAL:
+            raise
+        except BmcError:
+            return None
 
     def _lockdown(self, manager: Resource | None) -> Frame:
         """Whether settings are locked as a whole, where the BMC has a word for it.
@@ -141,8 +146,10 @@ class Reader(Guest):
         name = key.name or "attribute registry"
         try:
             text = known.get(key) or self._in_turn(found, key, known)
-        except BmcRefused as why:
-            return self._refused("bmc-bios-registry", name, why)
+        except _FATAL:
+            raise
+        except BmcError as why:
+            return self._unread("bmc-bios-registry", name, why)
         return self._text("bmc-bios-registry", name, text)
 
     def _in_turn(self, found: Found, key: RegistryKey, known: RegistryCache) -> str:
@@ -180,9 +187,16 @@ class Reader(Guest):
         """One line: what stands in it came from the BMC, and heads a frame."""
         return one_line(f"{self.base}{path}" if path.startswith("/") else path)
 
-    def _refused(self, key: str, path: str, why: BmcRefused) -> Frame:
-        state = State.DENIED if why.status in (401, 403) else State.FAILED
-        return Frame(key, state, self._source(path), f"{why}\n", exit=min(why.status, 999))
+    def _unread(self, key: str, path: str, why: BmcError) -> Frame:
+        status = why.status if isinstance(why, BmcRefused) else 1
+        state = _state(why)
+        return Frame(
+            key,
+            state,
+            self._source(path),
+            f"{one_line(str(why))}\n",
+            exit=min(status, 999) if state is State.FAILED else 0,
+        )
 
     def _side(self, key: str, path: str) -> Frame:
         """Something that is good to know: that it cannot be read does not spoil the rest."""
@@ -190,14 +204,22 @@ class Reader(Guest):
             return self._text(key, "/redfish/v1/: no link", "")
         try:
             return self._frame(key, optional(self.get, path), path)
-        except BmcRefused as why:
-            return self._refused(key, path, why)
+        except _FATAL:
+            raise
+        except BmcError as why:
+            return self._unread(key, path, why)
+
+
+def _state(why: BmcError) -> State:
+    states = ((BmcLogin, State.DENIED), (BmcSilent, State.TIMEOUT), (NoBios, State.ABSENT))
+    if isinstance(why, BmcRefused) and why.status in (401, 403):
+        return State.DENIED
+    return next((each for kind, each in states if isinstance(why, kind)), State.FAILED)
 
 
 def failed(address: str, why: BmcError) -> tuple[Frame, ...]:
     """What stands in evidence where a BMC could not be read: why, as one line."""
-    states = ((BmcLogin, State.DENIED), (BmcSilent, State.TIMEOUT), (NoBios, State.ABSENT))
-    state = next((each for kind, each in states if isinstance(why, kind)), State.FAILED)
+    state = _state(why)
     source = f"https://{address.removeprefix('https://')}/redfish/v1/"
     text = " ".join(str(why).split()) + "\n"
     return (Frame("bmc", state, source, text, exit=1 if state is State.FAILED else 0),)

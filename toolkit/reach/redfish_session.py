@@ -7,6 +7,7 @@ known to be harmless, a password is tried once, and nothing is logged.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,6 +57,13 @@ class Entry(SessionAuth):  # type: ignore[misc] # sushy has no types
                 raise
             self._connector.set_http_basic_auth(self._username, self._password)
 
+    def refresh_session(self) -> None:
+        """A BMC that only means that the user may not has the session still: it is closed."""
+        session = self._connector.__dict__["_session"]
+        session.headers.pop("X-Auth-Token", None)
+        log_out(session, self.token, self.place)
+        super().refresh_session()
+
     @property
     def token(self) -> str:
         """What proves the session; "" without one."""
@@ -65,6 +73,13 @@ class Entry(SessionAuth):  # type: ignore[misc] # sushy has no types
     def place(self) -> str:
         """The session's own path; "" without one."""
         return str(self.get_session_resource_id() or "")
+
+
+def log_out(http: Http, token: str, place: str) -> None:
+    """Not by sushy, which would log in once more to close a session that has ended."""
+    if token and place:
+        with contextlib.suppress(BmcError):
+            http.request("DELETE", place, headers={"X-Auth-Token": token})
 
 
 def _offers_sessions(root: object) -> bool:
