@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.evidence.build import HEALTHY
+from tests.scripts.shells import parts
 from tests.unit.judged import TODAY
 from toolkit.checks.judged import judge_node
 from toolkit.demo.build import environment, make_nodes
@@ -153,4 +154,23 @@ def test_a_script_that_is_cut_reads_nothing(shell: tuple[str, ...], state: Path)
 def test_nothing_is_left_behind(state: Path, tmp_path: Path) -> None:
     settings = environment(state / "nodes/demo-healthy") | {"TMPDIR": str(tmp_path)}
     probed(("dash", "-s"), settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_nothing_is_left_behind_where_the_connection_is_cut(
+    shell: tuple[str, ...], tmp_path: Path
+) -> None:
+    script = parts("frames.sh") + "\nbegin_frames\nwhile :; do frame a ok b; done\n"
+    with subprocess.Popen(
+        (*shell[:-1], "-c", script),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path)},
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"= begin ok gdr-toolkit/1\n"
+        assert list(tmp_path.iterdir()) != []
+        running.stdout.close()
+        assert running.wait(60) == 129
     assert list(tmp_path.iterdir()) == []

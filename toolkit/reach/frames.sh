@@ -14,7 +14,7 @@ begin_frames() { # begin_frames: root, where its commands are, a scratch folder,
     if [ -n "$root" ]; then node_path=$GDR_BIN; else node_path=$PATH:/usr/sbin:/sbin:/usr/bin:/bin; fi
     scratch=$(mktemp -d 2>/dev/null || TMPDIR=/dev/shm mktemp -d 2>/dev/null)
     trap 'end_ticks; [ -z "$scratch" ] || rm -rf "$scratch"' EXIT
-    trap 'exit 129' HUP INT TERM
+    trap 'exit 129' HUP INT TERM PIPE # dash, killed by it, would leave the folder
     LC_ALL=C
     export LC_ALL
     printf '= begin ok gdr-toolkit/1\n'
