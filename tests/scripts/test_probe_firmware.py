@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.scripts.test_probe_builds import NO_RIGHTS
 from toolkit.demo.firmware import dmar
 from toolkit.errors import NeedsRoot
 from toolkit.evidence import Evidence, State
@@ -82,3 +83,13 @@ def test_a_table_that_shows_no_byte_is_not_taken_for_none(tmp_path: Path) -> Non
     (tables / "DMAR").write_bytes(b"")
     with pytest.raises(NeedsRoot):
         _ = Node(_probe(tmp_path, ("dash", "-s"))).iommu_table
+
+
+def test_a_map_of_addresses_that_is_refused_is_not_taken_for_one_without_windows(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/iomem").write_text("90000000-9fffffff : PCI Bus 0000:00\n")
+    (tmp_path / "proc/iomem").chmod(0)
+    frame = _probe(tmp_path, (*NO_RIGHTS, "sh", "-s")).frame("iomem")
+    assert (frame.state, frame.source) == (State.DENIED, "/proc/iomem")

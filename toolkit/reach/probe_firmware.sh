@@ -39,7 +39,9 @@ iommu_bytes() { # the firmware's own table of IOMMUs; its flags stand in the fir
 
 probe_firmware() {
     give setup /sys setup
-    if [ -e "$root/proc/iomem" ]; then give iomem /proc/iomem windows; else frame iomem absent /proc/iomem; fi
+    if [ ! -e "$root/proc/iomem" ]; then frame iomem absent /proc/iomem
+    elif [ ! -r "$root/proc/iomem" ]; then frame iomem denied /proc/iomem # nothing read is no window less
+    else give iomem /proc/iomem windows; fi
     if command -v od >/dev/null; then give acpi-bytes '/sys/firmware/acpi/tables/*' iommu_bytes
     else frame acpi-bytes absent od; fi
 }
