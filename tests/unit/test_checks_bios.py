@@ -70,6 +70,7 @@ def address_space() -> list[Row]:
         ),
         Row("low-by-choice", four, PASS, "1 GPU lies below", {"pci-resources": BELOW}),
         Row("low-unread", four, UNKNOWN, "denied", {"pci-resources": BELOW, "iomem": DENIED}),
+        Row("low-none-told", four, UNKNOWN, "no window", {"pci-resources": BELOW, "iomem": ""}),
         Row("guest", four, NA, "not judged on a vm", {"cpu": GUEST_CPU}),
         Row("room", window, PASS, "3 windows of 3584 GiB in all, up to 0x273fffffffff"),
         Row(
@@ -108,6 +109,7 @@ def resizing() -> list[Row]:
     rows = {"nvidia-smi": gpu_rows("65536 MiB")}
     offering = BOARD.but(HCAS[0], express=Registers(vfs=8), bars=((0, 32 * MIB), (7, 64 * MIB)))
     lacking = regions(HCAS[0], index=7, row="0x0 0x3ffffff 0x14220c", board=offering)
+    forgotten = regions(HCAS[0], index=7, row="0x0 0x0 0x0", board=offering)
     return [
         Row("none-to-resize", bar, NA, "no GPU here has a BAR that can be resized"),
         Row("small", bar, FAIL, "not resized on 1 of 2 GPUs", board=_rebar(256, 131072)),
@@ -118,6 +120,7 @@ def resizing() -> list[Row]:
         Row("not-offered", virtual, NA, "mlxconfig SRIOV_EN", want=HOST),
         Row("room", virtual, PASS, "on 1 HCA", board=offering, want=HOST),
         Row("no-room", virtual, FAIL, "on 1 of 1", {"pci-resources": lacking}, offering, HOST),
+        Row("forgotten", virtual, FAIL, "on 1 of 1", {"pci-resources": forgotten}, offering, HOST),
         Row("64-bytes", virtual, UNKNOWN, "only 64", {}, BOARD.but(HCAS[0], readable=64), HOST),
     ]
 
@@ -191,3 +194,15 @@ def test_a_failure_shows_the_log_as_a_hint_and_never_rests_on_it() -> None:
         Node(node({"pci-resources": HOMELESS, "dmesg": DENIED})), Want()
     )
     assert without.status is FAIL
+
+
+def test_a_base_that_the_processor_cannot_address_is_told_by_the_log_alone() -> None:
+    """The kernel leaves such a window out of /proc/iomem."""
+    said = (
+        "[    0.9] acpi PNP0A08:05: host bridge window [mem 0x380000000000-0x39ffffffffff window]"
+        " (ignored, not CPU addressable)\n"
+    )
+    for log, hint in ((said, "a lower MMIO base"), ("", "a larger MMIO window")):
+        bad = Node(node({"pci-resources": HOMELESS, "dmesg": log}))
+        finding = BY_ID["bios.mmio_window"](bad, Want()).finding
+        assert (finding.status, finding.hint.startswith(hint)) == (FAIL, True), finding

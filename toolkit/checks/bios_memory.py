@@ -103,6 +103,8 @@ def above_4g(node: Node, want: Want) -> Seen:
     low = [a for a, region in _large(node).items() if region and region.start < FOUR_GIB]
     if not low:
         return right(f"above 4 GiB on {counted(len(node.pci.gpus), 'GPU')}", on=True)
+    if not node.windows:
+        raise NoEvidence("/proc/iomem: names no window of a host bridge")
     if any(each.high for each in node.windows):
         return right(
             "host bridges have windows above 4 GiB; "
@@ -144,11 +146,15 @@ def mmio_window(node: Node, want: Want) -> Seen:
             details=(*map(_shown, beyond), *_logged(node, _NOT_ADDRESSABLE)),
         )
     if homeless := _homeless(node):
+        # The kernel leaves out of its map what the processor cannot address, and says so.
+        ignored = _logged(node, _NOT_ADDRESSABLE)
         return wrong(
             f"{len(homeless)} of {len(node.pci.gpus)} GPUs found no room",
             expected="room for every BAR",
-            hint="a larger MMIO window in the BIOS; or pci=realloc",
-            details=(*homeless, *map(_shown, high)),
+            hint="a lower MMIO base in the BIOS"
+            if ignored
+            else "a larger MMIO window in the BIOS; or pci=realloc",
+            details=(*homeless, *map(_shown, high), *ignored),
         )
     if not high:
         return unseen("no host bridge has a window above 4 GiB: see bios.above_4g")
@@ -256,11 +262,9 @@ def sr_iov(node: Node, want: Want) -> Seen:
     }
     if not offers:
         return unseen("no HCA offers virtual functions: mlxconfig SRIOV_EN, before any BIOS")
-    lacking = [
-        address
-        for address in offers
-        if any(each.of_virtual and not each.placed for each in node.regions.get(address, ()))
-    ]
+    # Most kernels forget a region that found no room: only one with a place has it.
+    rooms = {a: [e for e in node.regions.get(a, ()) if e.of_virtual] for a in offers}
+    lacking = [a for a, room in rooms.items() if not room or not all(e.placed for e in room)]
     if lacking:
         return wrong(
             f"no room for virtual functions on {len(lacking)} of {len(offers)} HCAs",
