@@ -60,6 +60,14 @@ def test_of_a_long_log_the_lines_that_may_concern_us_are_kept(shell: str, tmp_pa
     assert logged(tmp_path, log, shell) == TELLING + CHATTER
 
 
+def test_that_a_bar_found_its_place_in_the_end_is_kept(tmp_path: Path) -> None:
+    log = (
+        "[    1.9] pci 0000:18:00.0: BAR 1: no space for [mem size 0x2000000000 64bit pref]\n"
+        "[    2.0] pci 0000:18:00.0: BAR 1: assigned [mem 0x20000000000-0x21fffffffff 64bit pref]\n"
+    )
+    assert logged(tmp_path, log + CHATTER) == log + CHATTER
+
+
 def test_a_log_of_which_nothing_concerns_us_does_not_seem_empty(tmp_path: Path) -> None:
     assert logged(tmp_path, CHATTER * 4000) == CHATTER
 

@@ -52,6 +52,11 @@ NVRM = [f"[    9.1] NVRM: BAR1 is 0M @ 0x0 (PCI:{AT})"]
             id="virtual-functions",
         ),
         pytest.param(NVRM, {AT}, id="the-driver-says-so"),
+        pytest.param(
+            NEW_REFUSED + [each.replace("pci ", "nvidia ") for each in NEW_PLACED],
+            set(),
+            id="placed-once-its-driver-was-there",
+        ),
     ],
 )
 def test_the_last_word_counts(lines: list[str], homeless: set[str]) -> None:

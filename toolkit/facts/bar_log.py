@@ -14,7 +14,7 @@ from collections.abc import Iterable
 _REGION = r"(?P<region>BAR \d+|VF BAR \d+|bridge window)"
 _MEMORY = r"\[mem (?:size )?0x[0-9a-f]+[^\]]*\]"
 _LINE = re.compile(
-    rf"pci (?P<address>[0-9a-f]{{4,8}}:[0-9a-f]{{2}}:[0-9a-f]{{2}}\.[0-7]): {_REGION}(?P<rest>.*)"
+    rf"(?P<address>[0-9a-f]{{4,8}}:[0-9a-f]{{2}}:[0-9a-f]{{2}}\.[0-7]): {_REGION}(?P<rest>.*)"
 )
 _REFUSED = re.compile(
     rf"(?:: (?:no space for|failed to assign|can't assign) {_MEMORY}"

@@ -113,7 +113,7 @@ choose() { # choose MODULE: sets chosen to the file that modprobe would take for
 }
 
 kernel_log() { # kernel_log FILE...: of a log that may have a megabyte the lines that may concern us
-    telling='nvidia|nvrm|nouveau|peer|p2p|mlx|infiniband|rdma|uverbs|[^a-z]ib_|irdma|bnxt_re|[^a-z]efa|hfi1|gdrdrv|nvme|vfio|iommu|dmar|amd-vi|smmu|acs|[^a-z]aer|numa|bandwidth|no space|refus|fail|error|unable|cannot|not support|unknown|invalid|denied|disagrees|taint|signature|x[.]509|integrity|secure ?boot|lock.?down|module|linux version|command line|hypervisor|paravirt|dmi:|dma-?buf|mmio|can.t claim|not cpu addressable'
+    telling='nvidia|nvrm|nouveau|peer|p2p|mlx|infiniband|rdma|uverbs|[^a-z]ib_|irdma|bnxt_re|[^a-z]efa|hfi1|gdrdrv|nvme|vfio|iommu|dmar|amd-vi|smmu|acs|[^a-z]aer|numa|bandwidth|no space|refus|fail|error|unable|cannot|not support|unknown|invalid|denied|disagrees|taint|signature|x[.]509|integrity|secure ?boot|lock.?down|module|linux version|command line|hypervisor|paravirt|dmi:|dma-?buf|mmio|assigned|can.t claim|not cpu addressable'
     telling="^[^[<]|$telling" # what does not look like the log's own is said of it
     if command -v awk >/dev/null; then content=$(last_telling "$@")
     else content=$(grep -ahiE -e "$telling" -- "$@" | tail -n 2000); fi
