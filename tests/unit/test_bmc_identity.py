@@ -36,6 +36,14 @@ OTHER = "4c4c4544-0042-3510-8058-b4c04f4d4444"
             Same.UNTOLD,
             id="what-many-boards-have",
         ),
+        pytest.param(
+            "",
+            "00020003-0004-0005-0006-000700080009",
+            Machine(uuid="00020003-0004-0005-0006-000700080009"),
+            Same.UNTOLD,
+            id="what-many-boards-have-in-the-other-byte-order",
+        ),
+        pytest.param("CZ2D1X0A", "", Machine(sku="P38471-B21"), Same.UNTOLD, id="order-number"),
         pytest.param("", "", Machine(), Same.UNTOLD, id="nothing-told"),
     ],
 )

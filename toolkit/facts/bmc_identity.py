@@ -19,7 +19,10 @@ _NOTHING = re.compile(
     r"(?i)\W*(?:to be filled.*|default string|none|n/?a|not (?:specified|available|applicable).*"
     r"|unknown|system (?:serial|product|manufacturer).*|0?123456789.*|0+|f+|x+|chassis.*)?\W*"
 )
-_UNFILLED = frozenset({"03000200-0400-0500-0006-000700080009"})
+# In both byte orders: one of those that have it would be every other.
+_UNFILLED = frozenset(
+    {"03000200-0400-0500-0006-000700080009", "00020003-0004-0005-0006-000700080009"}
+)
 
 
 class Same(StrEnum):
@@ -37,13 +40,14 @@ def same_machine(dmi: Mapping[str, str], machine: Machine) -> tuple[Same, str]:
     :returns: and a clause: "serial ABC123, the node has DEF456".
     """
     serial, uuid = _told(dmi.get("product_serial", "")), _uuid(dmi.get("product_uuid", ""))
-    theirs = [each for each in (_told(machine.serial), _told(machine.sku)) if each]
+    other = _told(machine.serial)
+    theirs = [each for each in (other, _told(machine.sku)) if each]
     if uuid and (told := _uuid(machine.uuid)) and told in {uuid, _turned(uuid)}:
         return Same.YES, f"UUID {uuid}"
     if serial and serial.casefold() in {each.casefold() for each in theirs}:
         return Same.YES, f"serial {serial}"
-    if serial and theirs:
-        return Same.NO, f"serial {theirs[0]}, the node has {serial}"
+    if serial and other:  # a SKU alone may be an order number, which speaks against nothing
+        return Same.NO, f"serial {other}, the node has {serial}"
     if uuid and _uuid(machine.uuid):
         return Same.NO, f"UUID {machine.uuid}, the node has {uuid}"
     ours, model = _told(dmi.get("product_name", "")), _told(machine.model)
