@@ -136,6 +136,13 @@ def test_what_neither_exposes_is_never_a_failure() -> None:
     assert finding.found.startswith("not exposed by this BIOS; ")
 
 
+def test_what_a_bios_hides_is_told_beside_not_exposed() -> None:
+    hides = Row("ProcAts", "Enabled", "Address Translation Services", unserved=True)
+    finding = found("bios.ats", Bmc((hides,)).beside())
+    assert (finding.status, finding.found[:11]) == (NA, "not exposed")
+    assert finding.details == ("hidden in this BIOS: ProcAts",)
+
+
 @pytest.mark.parametrize("want", [Want(), HOST], ids=["bare-metal", "vm-host"])
 @pytest.mark.parametrize("rows", [(), X13, DGX], ids=["nothing", "x13", "dgx"])
 def test_a_bios_never_makes_a_failure_of_what_the_system_shows_to_be_right(

@@ -46,7 +46,8 @@ def joined(setting: Setting, seen: Seen, node: Node, want: Want) -> Finding:
         finding = _by_bmc(view, wish, finding.found) or finding
     lines = (*view.remarks, *_lines(view, wish), *_contradictions(seen, view))
     if finding.status is Status.NA and view.usable and not view.exposed and not any(view.secure):
-        return not_applicable(f"not exposed by this BIOS; {finding.found}")
+        finding = not_applicable(f"not exposed by this BIOS; {finding.found}")
+        return replace(finding, details=lines)
     hint = finding.hint
     if finding.status is Status.FAIL:
         hint = _remedy(setting, view, wish, hint)
