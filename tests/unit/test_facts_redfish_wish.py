@@ -152,6 +152,9 @@ def test_what_an_operator_writes_is_taken_in_the_resources_own_spelling() -> Non
         pytest.param(
             attribute(5, UpperBound=10), "1" * 30, "it is a whole number to 10", id="too-large",
         ),
+        pytest.param(
+            attribute(5, UpperBound=10), "--5", "it is a whole number to 10", id="two-signs",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_not_allowed_is_refused_with_what_is(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from toolkit.bios_rows import BiosRow, Reads, Setting
@@ -134,7 +135,7 @@ def _switch(attribute: Attribute, text: str) -> bool:
 
 def _bounded(attribute: Attribute, text: str) -> int:
     entry = attribute.entry
-    number = int(text) if text.lstrip("-").isdecimal() and len(text) < 20 else None
+    number = int(text) if re.fullmatch(r"-?[0-9]{1,18}", text.strip()) else None
     if number is None or _outside(attribute, number):
         low = "" if entry.lower is None else f" from {entry.lower}"
         high = "" if entry.upper is None else f" to {entry.upper}"
