@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkit.change.rollout import Next, Standing, Terms, advance, begun, ended, over
-from toolkit.change.rollout_terms import batches, terms_of
+from toolkit.change.rollout_terms import NO_LIMIT, batches, terms_of
 from toolkit.errors import UsageError
 
 SIX = tuple(f"gpu{number:02d}" for number in range(6))
@@ -161,6 +161,12 @@ def test_terms_that_make_no_sense_are_refused(options: dict[str, str], said: str
 
 
 def test_what_was_not_said_allows_what_it_always_did() -> None:
-    assert terms_of(SIX) == Terms((SIX,), 6, 6, 64)
+    assert terms_of(SIX) == Terms((SIX,), NO_LIMIT, 6, 64)
     assert terms_of(SIX, serial="1").failures == 0
     assert terms_of(SIX, max_unavailable="10%").budget == 1
+
+
+def test_hosts_out_of_reach_keep_nobody_waiting_where_no_limit_was_said() -> None:
+    lost = Standing(down=frozenset({"dead1", "dead2"}))
+    assert advance(terms_of(SIX[:1]), lost) == Next(SIX[:1])
+    assert advance(terms_of(SIX[:1], max_unavailable="1"), lost).halt.startswith("2 nodes are")

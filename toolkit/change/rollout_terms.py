@@ -8,6 +8,10 @@ from collections.abc import Sequence
 from toolkit.change.rollout import Terms
 from toolkit.errors import UsageError
 
+# Not the number of hosts: those that were out of reach when it was planned are not among them,
+# and would take the place of others.
+NO_LIMIT = 1_000_000
+
 
 def terms_of(
     hosts: Sequence[str],
@@ -20,7 +24,7 @@ def terms_of(
     """The terms for these hosts, in this order.
 
     :param serial: "1,10%,50%": sizes of the batches; the last one is repeated. "" for one batch.
-    :param max_unavailable: "4" or "10%"; "" for as many as there are.
+    :param max_unavailable: "4" or "10%"; "" for any number.
     :param max_fail: likewise. "" for none in batches, and for any number in one batch.
     :raises UsageError: for what is neither a number nor a share, and for sizes of nothing.
     """
@@ -64,7 +68,7 @@ def _size(word: str, total: int) -> int:
 
 def _budget(said: str, total: int) -> int:
     if not said:
-        return total
+        return NO_LIMIT
     budget = _count("--max-unavailable", said, total)
     # A share of a small fleet is at least one node, as with Kubernetes' maxUnavailable.
     if said.endswith("%") and said != "0%":
