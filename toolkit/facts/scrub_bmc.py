@@ -11,9 +11,9 @@ from toolkit.evidence import Frame
 PREFIX = "bmc"
 _PLACE = re.compile(r"https://(?:\[[^]]*\]|([^/:\s]+))")
 _NAMES = re.compile(r'"(?:HostName|FQDN|ServerName)"\s*:\s*"([^"]+)"')
-# Beside serial numbers and tags, which are hidden in all texts. Vendors put a tag into SKU.
+# Beside serial numbers, tags and SKU, which vendors put a tag into: those are hidden in all texts.
 _TOLD = re.compile(
-    r'("(?:\w*SKU|\w*NodeI[Dd]|\w*ExpressServiceCode'
+    r'("(?:\w+SKU|\w*NodeI[Dd]|\w*ExpressServiceCode'
     r"|Admin(?:Name|Email|Phone|OtherInfo)|ServerOtherInfo|ServiceName|ServiceEmail|ServicePhone"
     r'|\w*LocationInfo|PostalAddress|Contacts?)"\s*:\s*")((?:[^"\\]|\\.)+)(")'
 )
