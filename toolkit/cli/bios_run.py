@@ -11,7 +11,7 @@ from toolkit.change.bios_result import Changed, Looked
 from toolkit.change.bios_wishes import Wish, read_asked
 from toolkit.cli.bmc import BMC
 from toolkit.cli.options import Said
-from toolkit.cli.rolling import agreed_of, said_before
+from toolkit.cli.rolling import ROLLOUT, agreed_of, said_before
 from toolkit.cli.session import Session, access, consent
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
 from toolkit.flow.access import Fleet, open_fleet, state_dir
@@ -84,13 +84,16 @@ def _task(said: Said) -> _Task:
     only = [host.name for host in select(said.text("hosts"))] if said.text("hosts") else []
     again = said_before(said, run.story)
     mine = {name: said.values[name] for name in _NOW if name in said.values}
-    given = {each.name: each.default for each in BMC}
+    given = {each.name: each.default for each in (*BMC, *ROLLOUT)}
     mine |= {n: v for n, v in said.values.items() if n in given and str(v) != str(given[n])}
     return _Task(replace(again, values=again.values | mine), "", run.id, kept_by(run, only))
 
 
 # Of an undo: what is said now counts, whatever was said then.
-_NOW = ("apply", "reboot", "over_jobs", "force_reset", "boot_limit", "set", "undo", "yes", "reason")
+_NOW = (
+    "apply", "reboot", "over_jobs", "force_reset", "boot_limit", "set", "undo", "yes", "reason",
+    "json", "verbose",
+)  # fmt: skip
 
 
 def _meant(fleet: Fleet, task: _Task) -> Fleet:

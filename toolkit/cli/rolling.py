@@ -12,7 +12,7 @@ from toolkit.change.rollout import ENDED
 from toolkit.change.rollout_past import Past, pasts
 from toolkit.change.rollout_terms import terms_of
 from toolkit.change.window import parse_window
-from toolkit.cli.options import Option, Said
+from toolkit.cli.options import REACH, Option, Said
 from toolkit.cli.session import Session
 from toolkit.errors import UsageError
 from toolkit.flow.access import Fleet, state_dir
@@ -50,7 +50,8 @@ _ANEW = (
 _SECRET = frozenset(
     {"ask_pass", "ask_become_pass", "pass_fd", "become_pass_fd", "bmc_pass_fd", "yes", "resume"}
 )
-_NOT_SAID = ("", False, "-1")
+_NOT_SAID = ("", "False", "-1")
+_DEFAULTS = {each.name: str(each.default) for each in (*REACH, *ROLLOUT)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +111,13 @@ def resumption(said: Said) -> Resumed | None:
 def said_before(said: Said, story: Story) -> Said:
     """What a run had been told, with what may be said anew."""
     values = said.values | json.loads(story.about.words)
-    values |= {n: said.values[n] for n in _ANEW if said.values.get(n, "") not in _NOT_SAID}
+    values |= {n: said.values[n] for n in _ANEW if n in said.values and _is_said(said, n)}
     return Said(values, dry=said.dry)
+
+
+def _is_said(said: Said, name: str) -> bool:
+    """Whether an option was given; one that has its default was not, as far as anybody knows."""
+    return str(said.values[name]) not in {*_NOT_SAID, _DEFAULTS.get(name, "")}
 
 
 def agreed_of(session: Session, pending: Sequence[str], earlier: Resumed | None = None) -> Agreed:

@@ -1,0 +1,56 @@
+"""What an earlier run had been told, and what of it counts when it is resumed or taken back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from toolkit.change.bios_kept import KEPT, Before, Kept
+from toolkit.cli.bios_run import _task
+from toolkit.cli.options import Said
+from toolkit.cli.rolling import said_before
+from toolkit.reach.journal import About, Event, Journal, Story
+
+DEFAULTS: dict[str, str | int | bool] = {
+    "fanout": 64, "hook_limit": 600, "serial": "", "drain": "", "pass_fd": -1, "json": False,
+}  # fmt: skip
+
+
+def told(**words: str | int | bool) -> About:
+    return About("bios", "op@adm", "2026-11-22T12:00:00+00:00", "", json.dumps(DEFAULTS | words))
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "means"),
+    [
+        ({"fanout": 4}, {}, {"fanout": 4}),
+        ({"fanout": 4}, {"fanout": 8}, {"fanout": 8}),
+        ({"hook_limit": 1800}, {}, {"hook_limit": 1800}),
+        ({"serial": "1,10%"}, {"serial": ""}, {"serial": "1,10%"}),
+        ({}, {"pass_fd": 0}, {"pass_fd": 0}),
+        ({}, {"json": True}, {"json": True}),
+    ],
+)
+def test_what_is_not_said_anew_is_as_it_was_said_at_first(
+    then: dict[str, str | int | bool],
+    now: dict[str, str | int | bool],
+    means: dict[str, str | int | bool],
+) -> None:
+    again = said_before(Said(DEFAULTS | now), Story(told(**then), (), (), ()))
+    assert {name: again.values[name] for name in means} == means
+
+
+def test_an_undo_of_bioses_goes_about_it_as_it_is_told_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    run = tmp_path / "gdr-toolkit/runs/2026-11-22T12-00-00-bios"
+    kept = Before("Dell Inc.", (Kept("SriovGlobalEnable", "Disabled", None, "Enabled"),))
+    with Journal.create(run, told(fanout=4, json=True, drain="drain {host}")) as journal:
+        journal.add(Event("gpu1", KEPT, detail=kept.dump()))
+    task = _task(Said({**DEFAULTS, "undo": run.name, "serial": "1,10%", "hosts": ""}))
+    values = task.said.values
+    assert (values["serial"], values["fanout"], values["json"]) == ("1,10%", 4, False)
+    assert values["drain"] == "drain {host}"
