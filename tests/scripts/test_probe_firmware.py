@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.scripts.shells import parts, say
 from tests.scripts.test_probe_builds import NO_RIGHTS
 from toolkit.demo.firmware import dmar
 from toolkit.errors import NeedsRoot
 from toolkit.evidence import Evidence, State
 from toolkit.facts.node import Node
+from toolkit.facts.setup import parse_setup
 from toolkit.reach.collect import probe_script
 
 pytestmark = pytest.mark.shell
@@ -93,3 +95,17 @@ def test_a_map_of_addresses_that_is_refused_is_not_taken_for_one_without_windows
     (tmp_path / "proc/iomem").chmod(0)
     frame = _probe(tmp_path, (*NO_RIGHTS, "sh", "-s")).frame("iomem")
     assert (frame.state, frame.source) == (State.DENIED, "/proc/iomem")
+
+
+@pytest.mark.parametrize("shell", [("dash",), ("busybox", "sh"), ("bash",)], ids=" ".join)
+def test_sockets_are_read_of_a_kernel_that_gives_lists_only_as_a_whole(
+    shell: tuple[str, ...],
+) -> None:
+    """Of this machine: asked for single bytes of a cpulist, a kernel gives none; a file would."""
+    script = parts("frames.sh", "probe_firmware.sh")
+    script += "\nbegin_frames\ngive setup /sys setup\nend_frames\n"
+    evidence = Evidence.parse(say(shell, script, GDR_ROOT="", GDR_BIN="").stdout)
+    assert evidence.complete
+    nodes = Path("/sys/devices/system/node").glob("node*/cpulist")
+    told = {int(each.parent.name[4:]) for each in nodes if each.read_text().strip()}
+    assert {number for number, _ in parse_setup(evidence.text("setup")).packages} == told

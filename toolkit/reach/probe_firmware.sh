@@ -11,18 +11,20 @@ setup() { # one grep for all that are files of a line, then the sockets of each 
         devices/system/cpu/cpu0/cpufreq/scaling_governor \
         devices/system/cpu/cpu0/power/energy_perf_bias \
         devices/system/cpu/cpufreq/boost devices/system/cpu/intel_pstate/no_turbo \
-        module/pcie_aspm/parameters/policy
-    for list in "$root"/sys/devices/system/node/node*/cpulist; do
-        cpus='' packages=''
-        { read -r cpus <"$list"; } 2>/dev/null
+        module/pcie_aspm/parameters/policy 'devices/system/node/node*/cpulist'
+    by_line
+    for line in $content; do
+        # Not by the shell: asked for one byte of such a list, the kernel gives none at all.
+        case $line in devices/system/node/*/cpulist:*) cpus=${line#*:} packages='' ;; *) continue ;; esac
         for cpu in "${cpus%%[-,]*}" "${cpus##*[-,]}"; do # the last one tells of interleaving
             package=''
             { read -r package <"$root/sys/devices/system/cpu/cpu$cpu/topology/physical_package_id"; } 2>/dev/null
             case " $packages " in *" $package "*) ;; *) packages="$packages${packages:+ }$package" ;; esac
         done
-        node=${list%/cpulist}
+        node=${line%/cpulist:*}
         [ -z "$packages" ] || add "package/${node##*/}:$packages"
     done
+    by_word
 }
 
 # The outermost lines are the windows of host bridges; on boards where the firmware reserves
