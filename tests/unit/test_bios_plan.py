@@ -113,6 +113,11 @@ def test_the_profile_asks_for_what_the_role_wants() -> None:
 def test_a_named_wish_goes_before_that_of_the_profile() -> None:
     plan = planned(bios(), "profile,dma-protection=on")
     assert not plan.pending
+    assert not planned(bios(), "profile,raw:KernelDmaProtection=Enabled").pending
+    off = bios(KernelDmaProtection="Disabled")
+    assert sent(planned(off, "raw:KernelDmaProtection=Enabled,profile")) == [
+        {"KernelDmaProtection": "Enabled"}
+    ]
 
 
 def test_the_site_s_file_goes_before_the_role() -> None:

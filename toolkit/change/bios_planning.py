@@ -50,8 +50,11 @@ def plan_bios(
     :param lockdown: why the BMC takes no change at all, as a clause; "" where it does.
     """
     found = _Sorted()
-    for target in _targets(bios, exposed, wishes, found.blocked):
-        _sort(target, found)
+    targets = tuple(_targets(bios, exposed, wishes, found.blocked))
+    named = {each.attribute.name for each in targets if not each.wish.profile}
+    for target in targets:
+        if not (target.wish.profile and target.attribute.name in named):
+            _sort(target, found)
     passes, contrary = _passes(bios, found, lockdown or _locked(bios))
     touched = {each.name for each in (*found.edits, *found.owed)}
     return BiosPlan(
