@@ -11,7 +11,7 @@ from tests.bmc.simulator import Simulator
 from tests.bmc.site import QUICK, NodeOf, Site, with_
 from toolkit.change.bios_result import Changed, Looked
 from toolkit.change.rollout_terms import terms_of
-from toolkit.errors import BmcLogin, Outcome, StaleError, TransportError
+from toolkit.errors import BmcLogin, ExitCode, Outcome, StaleError, TransportError
 from toolkit.flow.bios import look_all
 from toolkit.flow.bios_reset import Consent
 from toolkit.flow.bios_rolling import BiosRun, roll_out_bios
@@ -105,3 +105,14 @@ def test_a_password_that_is_refused_while_a_machine_starts_is_not_tried_again(
     logins = [each for each in bmc.log.of("POST") if each.path.endswith("/Sessions")]
     # A look, the turn; then the session that had ended, and the one that was begun anew.
     assert len(logins) == 4
+
+
+def test_a_reset_that_is_not_answered_is_watched_and_not_sent_again(
+    simulate: Simulate, tmp_path: Path
+) -> None:
+    bmc = simulate("dell")
+    run = Agreeing(Site(tmp_path, [bmc]), DELL)
+    bmc.fails(Kind.DROP_AFTER, "POST", "Reset")
+    outcome = run.goes_on()
+    assert outcome.get().exit_code is ExitCode.OK
+    assert bmc.machine.boots == 1

@@ -11,7 +11,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from toolkit.errors import ApplyError, BmcError, BmcRefused, TransportError, UsageError
+from toolkit.errors import (
+    ApplyError,
+    BmcError,
+    BmcRefused,
+    BmcSilent,
+    TransportError,
+    UsageError,
+)
 from toolkit.flow.bios_line import Line, LoginRefused
 from toolkit.flow.jobs import InUse, who_works
 from toolkit.reach.deliver import release, restart
@@ -72,7 +79,7 @@ class Reset:
         :raises InUse: a job is at work.
         :raises LockedError: another run is at work on the node.
         :raises ApplyError: the BMC offers none that was agreed to.
-        :raises BmcError: whether the machine is reset is not known.
+        :raises BmcError: it cannot be asked.
         """
         if why := self.refused():
             raise InUse(
@@ -152,6 +159,8 @@ class Reset:
         self.say(f"reset: {kind}")
         try:
             self.line.ask(lambda bmc: bmc.reset(kind))
+        except BmcSilent:  # whoever watches it sees whether it starts again
+            self.say("it did not answer; looking whether it starts again")
         except (BmcRefused, UsageError) as why:
             raise ApplyError(
                 f"{self.name}: its BMC refuses to reset it: {why}",
