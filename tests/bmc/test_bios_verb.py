@@ -210,3 +210,25 @@ def test_a_wrong_password_is_said_once_and_costs_the_others_nothing(
     assert "AccessControlService" in ended.stdout
     assert "Traceback" not in ended.stderr
     assert len(bad.log.of("POST")) == 1
+
+
+def test_two_hosts_with_one_bmc_are_looked_at_and_not_changed(
+    simulate: Simulate, tmp_path: Path
+) -> None:
+    bmc = simulate("hpe")
+    operator = Operator(tmp_path, bmc, bmc)
+    both = ("--hosts", "gpu[1-2]", "--role", "bare-metal")
+    ended = operator.says(*both, "--set", "acs=off", "--apply", "--yes")
+    assert ended.returncode == ExitCode.USAGE, ended.stderr
+    assert f"gpu1 and gpu2 have one BMC: {bmc.address}" in ended.stderr
+    assert not bmc.log.of("PATCH")
+
+
+def test_a_change_that_stopped_midway_says_how_it_is_taken_back(
+    simulate: Simulate, tmp_path: Path
+) -> None:
+    operator = Operator(tmp_path, simulate("dell", job_fails=True))
+    words = ("--set", "sr-iov=on", "--apply", "--reboot", "--over-jobs", "--yes")
+    ended = operator.says(*HPE, *words)
+    assert ended.returncode == ExitCode.STOPPED, ended.stderr
+    assert f"bios --undo {operator.run} --apply" in ended.stderr

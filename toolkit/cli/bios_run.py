@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from toolkit.change.bios_kept import KEPT
 from toolkit.change.bios_plan import Block
 from toolkit.change.bios_result import Changed, Looked
 from toolkit.change.bios_wishes import Wish, read_asked
@@ -42,6 +43,8 @@ def run_bios(said: Said) -> ExitCode:
     with open_fleet(replace(ways, bmc=None)) as every:  # its own, since registries are read anew
         opened = _meant(every, task)
         with open_bmcs(ways.bmc, opened.hosts, fresh=task.plans) as bmcs:
+            if task.plans:
+                bmcs.refuse_shared()
             asking = Asking(_want(session), read_asked(task.set) if task.set else None, task.back)
             looked = look_all(opened, bmcs.connect, asking, session.folder)
             _refuse_nonsense(looked)
@@ -192,7 +195,8 @@ def _tell_changed(session: Session, rolled: Rolled[Changed]) -> ExitCode:
         left = [each.host for each in outcomes if isinstance(each.error, NotBegun)]
         print(f"stopped: {rolled.halt}; not begun: {fold(left)}", file=sys.stderr)
     run = session.folder.path.name
-    if any(each.value and each.value.sent for each in outcomes):
+    # By the journal: a change that stopped midway has no outcome that would tell.
+    if any(e.phase == KEPT for e in read_run(session.folder.path.parent, run).story.events):
         session.remark(f"taken back by: bios --undo {run} --apply")
     return _finish(session, outcomes, worst(codes))
 

@@ -39,6 +39,20 @@ class Bmcs:
         """Whether the host has a BMC that we were told of."""
         return host.name in self.placed
 
+    def refuse_shared(self) -> None:
+        """Before a change: what is meant for two hosts would be done twice to one machine.
+
+        :raises UsageError: two hosts have one BMC.
+        """
+        owner: dict[str, str] = {}
+        for name, place in self.placed.items():
+            other = owner.setdefault(place.address, name)
+            if other != name:
+                raise UsageError(
+                    f"{other} and {name} have one BMC: {place.address}",
+                    hint="nothing was sent; mend the line in --bmc-map, or leave one of them out",
+                )
+
     def connect(self, host: Host) -> Bmc:
         """A way to the host's BMC; logging in is entering it as a block.
 
