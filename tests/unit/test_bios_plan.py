@@ -5,11 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.biosing import CHOICES, CURRENT, bios, plan_wishes, planned
+from toolkit.bios_rows import Setting
 from toolkit.change.bios_kept import back, before_of, joined, read_before
 from toolkit.change.bios_plan import BiosPlan, Block
+from toolkit.change.bios_values import satisfied
 from toolkit.change.bios_wishes import Wish, read_asked
 from toolkit.checks.bios_wanted import wanted
 from toolkit.errors import UsageError
+from toolkit.facts.redfish_bios import Attribute
+from toolkit.facts.redfish_registry import Choice, Entry
+from toolkit.facts.redfish_values import Meaning
 from toolkit.want import Role
 
 
@@ -28,6 +33,15 @@ def test_what_is_as_asked_already_is_not_sent() -> None:
     plan = planned(bios(), "above-4g=on,sr-iov=enabled")
     assert not plan.pending
     assert plan.content == 2
+
+
+@pytest.mark.parametrize(("number", "there"), [("1", False), ("2", True)])
+def test_a_mere_number_means_what_the_registry_shows_for_it(number: str, there: bool) -> None:
+    """As the doctor reads it: a 1 that is shown as Disabled is not on."""
+    choices = (Choice("1", "Disabled"), Choice("2", "Enabled"))
+    found = Attribute("Above4GDecoding_0041", number, entry=Entry("", choices=choices))
+    wish = Wish("on", Setting.ABOVE_4G, will_do=frozenset({Meaning.ON, Meaning.AUTO}))
+    assert satisfied(found, found.current, wish) is there
 
 
 def test_what_only_a_reset_opens_waits_for_a_pass_of_its_own() -> None:

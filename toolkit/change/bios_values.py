@@ -7,7 +7,7 @@ from toolkit.change.bios_wishes import Wish
 from toolkit.facts.redfish_bios import Attribute
 from toolkit.facts.redfish_json import Raw
 from toolkit.facts.redfish_registry import Kind
-from toolkit.facts.redfish_values import Meaning, meaning_of, squeezed, words_of
+from toolkit.facts.redfish_values import Meaning, Value, meaning_of, squeezed, words_of
 from toolkit.facts.redfish_wish import Wish as Meant
 from toolkit.facts.redfish_wish import raw_for
 
@@ -38,14 +38,19 @@ def value_for(attribute: Attribute, wish: Wish, row: BiosRow | None = None) -> R
 
 def satisfied(attribute: Attribute, value: Raw, wish: Wish, row: BiosRow | None = None) -> bool:
     """Whether a value is as wished already: in meaning, or in the very word of ``raw:``."""
-    now = meaning_of(value, attribute.name, row)
+    now = _meant(attribute, value, row)
     if now.meaning in wish.will_do:
         return True
     target = value_for(attribute, wish, row)
     if target is None:
         return False
-    alike = wish.setting is not None and now.same(meaning_of(target, attribute.name, row))
+    alike = wish.setting is not None and now.same(_meant(attribute, target, row))
     return alike or words_of(target) == words_of(value)
+
+
+def _meant(attribute: Attribute, value: Raw, row: BiosRow | None) -> Value:
+    """What a value means, told by its display name where it is a mere number."""
+    return meaning_of(attribute.told(value), attribute.name, row)
 
 
 def allowed(attribute: Attribute) -> str:
