@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.bmc.conftest import Simulate
 from tests.bmc.faults import Kind
 from tests.bmc.rules import entries
@@ -13,10 +15,13 @@ from toolkit.change.bios_result import Changed, Looked
 from toolkit.change.rollout_terms import terms_of
 from toolkit.errors import BmcLogin, ExitCode, Outcome, StaleError, TransportError
 from toolkit.flow.bios import look_all
-from toolkit.flow.bios_reset import Consent
+from toolkit.flow.bios_line import Line
+from toolkit.flow.bios_reset import Consent, Reset
 from toolkit.flow.bios_rolling import BiosRun, roll_out_bios
+from toolkit.flow.bios_watch import Watch
 from toolkit.flow.rolling import Agreed
 from toolkit.flow.rollout_turn import Hooks
+from toolkit.hosts import Host
 from toolkit.reach.journal import About
 from toolkit.reach.transport import Result, Sink, quiet
 
@@ -116,3 +121,31 @@ def test_a_reset_that_is_not_answered_is_watched_and_not_sent_again(
     outcome = run.goes_on()
     assert outcome.get().exit_code is ExitCode.OK
     assert bmc.machine.boots == 1
+
+
+@pytest.mark.parametrize(("boot_id", "over"), [("boot-0", False), ("", True)])
+def test_what_is_pending_no_longer_does_not_end_a_start_that_a_node_can_tell_of(
+    boot_id: str, over: bool, simulate: Simulate, tmp_path: Path
+) -> None:
+    bmc = simulate("dell")
+    site = Site(tmp_path, [bmc])
+    (looked,) = site.look(DELL)
+    due = {each.name: each for each in looked.get().plan.edits}
+    with Line(Host("gpu1"), site.reach) as line:
+        reset = Reset("gpu1", line, QUICK, Lost("gpu1", bmc), print, print)
+        reset.boot_id = boot_id
+        now = with_(QUICK, settle_s=0)
+        watch = Watch("gpu1", line, reset, now, due, looked.get, None, print)
+        watch.over()
+        assert watch.over() is over
+
+
+def test_what_the_profile_could_not_have_is_in_the_journal(
+    simulate: Simulate, tmp_path: Path
+) -> None:
+    bmc = simulate("dell", live_registry=True)
+    bmc.machine.active |= {"SysProfile": "PerfPerWattOptimizedDapc", "PcieAspmL1": "Enabled"}
+    site = Site(tmp_path, [bmc])
+    assert Agreeing(site, "profile,sr-iov=on").goes_on().get().exit_code is ExitCode.FAILED
+    assert bmc.machine.active["SriovGlobalEnable"] == "Enabled"
+    assert "PcieAspmL1 is read-only while" in site.events()[-1].detail

@@ -101,11 +101,13 @@ def test_tables_are_read_at_a_hundred_columns(run: Run) -> None:
 def test_a_bios_that_failed_tells_what_was_missed_and_why_it_was_not_reset(
     tmp_path: Path,
 ) -> None:
-    told = {"steps": [], "missed": ["A: on -> off"], "busy": "at work: python3", "rebooted": False}
+    told = {"steps": [], "missed": ["A: on -> off"], "busy": "at work: python3"}
+    told["blocked"] = ["aspm=off: PcieAspmL1 is read-only"]
     write(tmp_path, Event("gpu2", "failed", detail=json.dumps(told)), verb="bios")
     text = "\n".join(run_lines(row_of(read_run(tmp_path, ID)), PLAIN))
     assert "A: on -> off" in text
     assert "at work: python3" in text
+    assert "PcieAspmL1 is read-only" in text
 
 
 def test_the_document_keeps_its_schema(run: Run) -> None:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from toolkit.change.bios_kept import KEPT, Before, back, joined, read_before
+from toolkit.change.bios_plan import Block
 from toolkit.change.bios_result import Changed, Looked
 from toolkit.change.bios_wishes import Wish
 from toolkit.change.rollout import Phase, Standing
@@ -134,6 +135,11 @@ def _ended(outcome: Outcome[Changed], well: bool) -> Event:
         "missed": [str(each) for each in done.missed],
         "rebooted": done.resets > 0,
         "busy": done.busy,
+        "blocked": [
+            f"{each.wish}: {each.reason}"
+            for each in done.after.plan.blocked
+            if each.block is not Block.NOT_EXPOSED
+        ],
     }
     return Event(outcome.host, phase, detail=json.dumps(told, ensure_ascii=True))
 

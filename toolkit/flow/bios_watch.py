@@ -55,14 +55,21 @@ class Watch:
             return self.answers()
         if state is JobState.RUNNING:
             return False
-        if self.reset.back() or self._changed(now) or state is JobState.DONE:
+        # What is pending may be gone as a start begins, minutes before the values are in force.
+        told = self._blind and (self._changed(now) or state is JobState.DONE)
+        if told or self.reset.back():
             self.back_at = self.back_at or time.monotonic()
         settle_s = self.consent.settle_s
         return bool(self.back_at) and time.monotonic() - self.back_at > settle_s
 
     def answers(self) -> bool:
         """A node that answered by SSH before is waited for: it is given back to jobs next."""
-        return self.reset.node is None or not self.reset.boot_id or self.reset.back()
+        return self._blind or self.reset.back()
+
+    @property
+    def _blind(self) -> bool:
+        """Whether the system cannot tell: it did not answer before either."""
+        return self.reset.node is None or not self.reset.boot_id
 
     def _changed(self, now: Looked) -> bool:
         """Whether what was pending is so no longer."""

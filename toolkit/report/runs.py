@@ -125,9 +125,10 @@ def _trouble(host: HostRow, paint: Painter) -> list[str]:
         lines += labelled("next", str(told["hint"]))
     if isinstance(fails, list) and fails:
         lines += labelled("fails", ", ".join(map(str, fails)))
-    missed = told.get("missed")
-    for each in missed if isinstance(missed, list) else []:
-        lines += labelled("missed", str(each))
+    for name in ("missed", "blocked"):
+        listed = told.get(name)
+        for each in listed if isinstance(listed, list) else []:
+            lines += labelled(name, str(each))
     if told.get("busy"):
         lines += labelled("no reset", str(told["busy"]))
     return lines
