@@ -8,7 +8,7 @@ from tests.unit.biosing import CHOICES, CURRENT, bios, plan_wishes, planned
 from toolkit.bios_rows import Setting
 from toolkit.change.bios_kept import back, before_of, joined, read_before
 from toolkit.change.bios_plan import BiosPlan, Block
-from toolkit.change.bios_values import satisfied
+from toolkit.change.bios_values import allowed, satisfied
 from toolkit.change.bios_wishes import Wish, read_asked
 from toolkit.checks.bios_wanted import wanted
 from toolkit.errors import UsageError
@@ -145,6 +145,20 @@ def test_a_value_that_is_none_names_those_that_are() -> None:
     (blocked,) = planned(bios(), "power-profile=Fast").blocked
     assert blocked.block is Block.NO_VALUE
     assert blocked.reason == "SysProfile takes PerfPerWattOptimizedDapc, PerfOptimized, Custom"
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "said"),
+    [
+        pytest.param(0, 10, "a whole number from 0 to 10", id="both"),
+        pytest.param(None, 10, "a whole number to 10", id="one"),
+        pytest.param(None, None, "a whole number", id="neither"),
+    ],
+)
+def test_of_a_number_the_ends_that_are_told_are_named(
+    lower: int | None, upper: int | None, said: str
+) -> None:
+    assert allowed(Attribute("A", 5, entry=Entry("A", lower=lower, upper=upper))) == said
 
 
 def test_an_attribute_nobody_has_comes_with_those_that_are_near() -> None:

@@ -58,7 +58,9 @@ def allowed(attribute: Attribute) -> str:
     if attribute.kind is Kind.BOOLEAN:
         return "true, false"
     if attribute.kind is Kind.INTEGER:
-        return f"{attribute.entry.lower} to {attribute.entry.upper}"
+        ends = (("from", attribute.entry.lower), ("to", attribute.entry.upper))
+        told = [f"{word} {end}" for word, end in ends if end is not None]
+        return " ".join(("a whole number", *told))
     found = [attribute.shown(each) for each in attribute.allowed]
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return ", ".join(found[:_SHOWN]) + more or "not told by its registry"
