@@ -31,6 +31,11 @@ def told(**words: str | int | bool) -> About:
         ({"serial": "1,10%"}, {"serial": ""}, {"serial": "1,10%"}),
         ({}, {"pass_fd": 0}, {"pass_fd": 0}),
         ({}, {"json": True}, {"json": True}),
+        (
+            {"max_fail": "3"},
+            {"max_fail": "", "max_fail_percentage": "5"},
+            {"max_fail": "", "max_fail_percentage": "5"},
+        ),
     ],
 )
 def test_what_is_not_said_anew_is_as_it_was_said_at_first(
@@ -48,9 +53,17 @@ def test_an_undo_of_bioses_goes_about_it_as_it_is_told_now(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     run = tmp_path / "gdr-toolkit/runs/2026-11-22T12-00-00-bios"
     kept = Before("Dell Inc.", (Kept("SriovGlobalEnable", "Disabled", None, "Enabled"),))
-    with Journal.create(run, told(fanout=4, json=True, drain="drain {host}")) as journal:
+    file = str(tmp_path / "pw")
+    words = told(
+        fanout=4, json=True, drain="drain {host}", bmc_password_file=file, bmc_insecure=True
+    )
+    with Journal.create(run, words) as journal:
         journal.add(Event("gpu1", KEPT, detail=kept.dump()))
-    task = _task(Said({**DEFAULTS, "undo": run.name, "serial": "1,10%", "hosts": ""}))
+    now: dict[str, str | int | bool] = {"undo": run.name, "serial": "1,10%", "hosts": ""}
+    now |= {"bmc_password_file": "", "bmc_pass_fd": 3, "bmc_insecure": False, "bmc_pin": "ab"}
+    task = _task(Said(DEFAULTS | now))
     values = task.said.values
+    assert (values["bmc_password_file"], values["bmc_pass_fd"]) == ("", 3)
+    assert (values["bmc_insecure"], values["bmc_pin"]) == (False, "ab")
     assert (values["serial"], values["fanout"], values["json"]) == ("1,10%", 4, False)
     assert values["drain"] == "drain {host}"

@@ -12,7 +12,7 @@ from toolkit.change.bios_result import Changed, Looked
 from toolkit.change.bios_wishes import Wish, read_asked
 from toolkit.cli.bmc import BMC
 from toolkit.cli.options import Said
-from toolkit.cli.rolling import ROLLOUT, agreed_of, said_before
+from toolkit.cli.rolling import ROLLOUT, agreed_of, renewed, said_before
 from toolkit.cli.session import Session, access, consent
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
 from toolkit.flow.access import Fleet, open_fleet, state_dir
@@ -85,11 +85,11 @@ def _task(said: Said) -> _Task:
         return _Task(said, wish)
     run = read_run(state_dir() / "runs", undo)
     only = [host.name for host in select(said.text("hosts"))] if said.text("hosts") else []
-    again = said_before(said, run.story)
-    mine = {name: said.values[name] for name in _NOW if name in said.values}
-    given = {each.name: each.default for each in (*BMC, *ROLLOUT)}
-    mine |= {n: v for n, v in said.values.items() if n in given and str(v) != str(given[n])}
-    return _Task(replace(again, values=again.values | mine), "", run.id, kept_by(run, only))
+    then = said_before(said, run.story)
+    now = {name: said.values[name] for name in _NOW if name in said.values}
+    then = replace(then, values=then.values | now)
+    again = renewed(then, said, [each.name for each in (*BMC, *ROLLOUT)])
+    return _Task(again, "", run.id, kept_by(run, only))
 
 
 # Of an undo: what is said now counts, whatever was said then.

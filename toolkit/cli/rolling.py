@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +12,7 @@ from toolkit.change.rollout import ENDED
 from toolkit.change.rollout_past import Past, pasts
 from toolkit.change.rollout_terms import terms_of
 from toolkit.change.window import parse_window
+from toolkit.cli.bmc import BMC
 from toolkit.cli.options import REACH, Option, Said
 from toolkit.cli.session import Session
 from toolkit.errors import UsageError
@@ -51,7 +52,12 @@ _SECRET = frozenset(
     {"ask_pass", "ask_become_pass", "pass_fd", "become_pass_fd", "bmc_pass_fd", "yes", "resume"}
 )
 _NOT_SAID = ("", "False", "-1")
-_DEFAULTS = {each.name: str(each.default) for each in (*REACH, *ROLLOUT)}
+_DEFAULTS = {each.name: str(each.default) for each in (*REACH, *ROLLOUT, *BMC)}
+_RIVALS = (  # of which one may be said
+    frozenset({"max_fail", "max_fail_percentage"}),
+    frozenset({"bmc_password_file", "bmc_pass_fd"}),
+    frozenset({"bmc_ca", "bmc_pin", "bmc_insecure"}),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +116,15 @@ def resumption(said: Said) -> Resumed | None:
 
 def said_before(said: Said, story: Story) -> Said:
     """What a run had been told, with what may be said anew."""
-    values = said.values | json.loads(story.about.words)
-    values |= {n: said.values[n] for n in _ANEW if n in said.values and _is_said(said, n)}
-    return Said(values, dry=said.dry)
+    then = Said(said.values | json.loads(story.about.words), dry=said.dry)
+    return renewed(then, said, _ANEW)
+
+
+def renewed(then: Said, said: Said, names: Iterable[str]) -> Said:
+    """What was said then, and of ``names`` what is said now; of rivals the one of now alone."""
+    anew = {name for name in names if name in said.values and _is_said(said, name)}
+    anew |= {name for rivals in _RIVALS if anew & rivals for name in rivals}
+    return replace(then, values=then.values | {n: said.values[n] for n in anew & {*said.values}})
 
 
 def _is_said(said: Said, name: str) -> bool:
