@@ -250,3 +250,28 @@ def test_a_base_that_the_processor_cannot_address_is_named(
     lines = [each for each in details if "lies beyond" in each]
     assert len(lines) == len(told)
     assert all(line.startswith(start) for line, start in zip(lines, told, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("word", "status"),
+    [
+        pytest.param("1", PASS, id="one"),
+        pytest.param("off", PASS, id="off"),
+        pytest.param("NPS1", PASS, id="in-a-vendors-word"),
+        pytest.param("4", FAIL, id="four"),
+        pytest.param("auto", PASS, id="no-count"),
+    ],
+)
+def test_a_sites_count_of_clusters_is_judged_by_the_system(word: str, status: Status) -> None:
+    want = Want(bios=(("numa-clustering", word),))
+    assert found("bios.numa_clustering", node(), want).status is status
+
+
+@pytest.mark.parametrize(("word", "status"), [("Perf_Optimized", PASS), ("Custom", FAIL)])
+def test_a_sites_own_word_that_only_the_bmc_can_tell_is_judged_by_it(
+    word: str, status: Status
+) -> None:
+    profile = Row("SysProfile", "PerfOptimized", "System Profile")
+    want = Want(bios=(("power-profile", word),))
+    finding = found("bios.power_profile", Bmc((profile,)).beside(), want)
+    assert finding.status is status, finding

@@ -46,7 +46,7 @@ def numa_clustering(node: Node, want: Want) -> Seen:
         )
     each = populated // sockets
     how = "one node a socket" if each == 1 else f"{each} nodes a socket (NPS{each}, SNC{each})"
-    return right(f"{how}, {counted(sockets, 'socket')}")
+    return right(f"{how}, {counted(sockets, 'socket')}", number=each)
 
 
 @bios(

@@ -41,6 +41,8 @@ def joined(setting: Setting, seen: Seen, node: Node, want: Want) -> Finding:
     view = _view(setting, node)
     if not _asked(node):
         return finding
+    if finding.status is Status.PASS:
+        finding = _by_own_word(setting, seen, view, want) or finding
     unshown = finding.status is Status.NA and not seen.moot
     if unshown and view.usable and wish is not None:
         finding = _by_bmc(view, wish, finding.found) or finding
@@ -128,7 +130,11 @@ def _wish(setting: Setting, node: Node, want: Want) -> Wanted | None:
 
 def _by_site(setting: Setting, seen: Seen, want: Want) -> Finding:
     """The site's own wish goes before what is in order otherwise, where it is a switch."""
-    wish = meaning_of(dict(want.bios).get(setting, "")).meaning
+    word = dict(want.bios).get(setting, "")
+    wish = meaning_of(word).meaning
+    count = _count(word)
+    if seen.number is not None and count is not None and seen.number != count:
+        return failed(seen.finding.found, expected=f"{word}: the site's file says so")
     if wish not in _SWITCHES or seen.on is None:
         return seen.finding
     state = "on" if seen.on else "off"
@@ -138,6 +144,35 @@ def _by_site(setting: Setting, seen: Seen, want: Want) -> Finding:
         f"{state}: {seen.finding.found}",
         expected=f"{wish.value}: the site's file says so",
         details=seen.finding.details,
+    )
+
+
+def _count(word: str) -> int | None:
+    """The count that a site asks for: "4", "NPS4"; off is one. None where it asks for none."""
+    meant = meaning_of(word)
+    if meant.meaning is Meaning.OFF or word.strip() == "1":
+        return 1
+    return meant.number
+
+
+def _by_own_word(setting: Setting, seen: Seen, view: View, want: Want) -> Finding | None:
+    """A site's word of the BIOS's own, which the system cannot show; None where it holds.
+
+    Only what is of one kind is compared: a word for a setting of several parts names none.
+    """
+    word = dict(want.bios).get(setting, "")
+    told = meaning_of(word).meaning in (Meaning.NUMBER, Meaning.OTHER)
+    whole = [each for each in view.exposed if not each.part]
+    if not word or not told or seen.number is not None or not view.usable:
+        return None
+    wish = Wanted(word, frozenset(), "the site's file says so")
+    other = next((each for each in whole if not _fits(each, wish)), None)
+    if other is None:
+        return None
+    return failed(
+        f"{other.value} in the BIOS ({other.name})",
+        expected=f"{word}: the site's file says so",
+        details=(seen.finding.found,),
     )
 
 

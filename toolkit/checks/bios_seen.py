@@ -18,14 +18,20 @@ class Seen:
     finding: Finding
     on: bool | None = None  # None: it is no switch, or the system does not show how it stands
     firm: bool = True  # False: the kernel or an operator may have changed what firmware set
+    number: int | None = None  # what it stands at, where it is a count
     moot: bool = False  # nothing here that the setting would act on: no BMC's word matters
 
 
 def right(
-    found: str, *, on: bool | None = None, firm: bool = True, details: tuple[str, ...] = ()
+    found: str,
+    *,
+    on: bool | None = None,
+    firm: bool = True,
+    number: int | None = None,
+    details: tuple[str, ...] = (),
 ) -> Seen:
     """As it should be."""
-    return Seen(passed(found, details=details), on, firm)
+    return Seen(passed(found, details=details), on, firm, number)
 
 
 def wrong(
