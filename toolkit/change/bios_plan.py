@@ -9,7 +9,7 @@ blocked     asked for, and not to be had: named, with the reason
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -110,11 +110,6 @@ class BiosPlan:
     def resets(self) -> int:
         """How many resets it takes."""
         return max(len(self.passes), int(bool(self.owed)))
-
-    @property
-    def first(self) -> Mapping[str, Raw]:
-        """What the first PATCH carries."""
-        return {each.name: each.after for each in self.passes[0]} if self.passes else {}
 
     def within(self, agreed: BiosPlan) -> bool:
         """Whether it sends nothing that the agreed one does not."""

@@ -109,7 +109,10 @@ def resumption(said: Said) -> Resumed | None:
     with Journal.open(folder) as journal:
         story = journal.story()
     if story.about.verb != "provision":
-        raise UsageError(f"{run} was {story.about.verb}, which is not resumed")
+        raise UsageError(
+            f"{run} was {story.about.verb}, which is not resumed",
+            hint="say it again: what was done is found done",
+        )
     past = pasts(steps_of(story.events))
     return Resumed(said_before(said, story), RunFolder.again(folder), story, past)
 
