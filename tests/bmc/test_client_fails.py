@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from tests.bmc.client import bmc_on, by_key
 from tests.bmc.conftest import Simulate
@@ -231,6 +233,20 @@ def test_an_interrupt_within_the_block_logs_out(
     with pytest.raises((KeyboardInterrupt, SystemExit)), bmc_on(bmc):
         raise fails()
     assert bmc.sessions == 0
+
+
+def test_an_answer_that_nobody_took_in_does_not_hold_up_the_logout(simulate: Simulate) -> None:
+    """Ctrl-C between an answer's head and its body: that connection never comes back."""
+    bmc = simulate("dell")
+    with bmc_on(bmc) as ours:
+        held = requests.Session.request(
+            ours.http, "GET", f"{ours.base}/redfish/v1/", stream=True, verify=str(bmc.ca), timeout=5
+        )
+        leaves = threading.Thread(target=ours.leave, daemon=True)
+        leaves.start()
+        leaves.join(20)
+        assert not leaves.is_alive()
+    assert (held.status_code, bmc.sessions) == (200, 0)
 
 
 def test_why_it_could_not_be_read_stands_in_the_evidence() -> None:

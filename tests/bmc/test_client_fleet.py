@@ -27,6 +27,8 @@ from toolkit.flow.doctor import gather
 from toolkit.hosts import Host
 from toolkit.reach.bmc_map import BmcPlace
 from toolkit.reach.fleet import Interrupted, run_all
+from toolkit.reach.redfish_find import Resource
+from toolkit.reach.redfish_reader import Reader
 from toolkit.reach.redfish_trust import Login, Trust
 from toolkit.reach.replay import ReplayTransport
 
@@ -110,6 +112,35 @@ def test_a_bmc_costs_few_requests_and_fewer_once_its_registry_is_known(
     assert first <= 13  # with the two by which this maker tells of lockdown
     assert len(bmc.log.entries) - first <= 10
     assert bmc.log.most_connections == 1
+
+
+@pytest.mark.parametrize("code", [404, 500])
+def test_bmcs_that_give_no_registry_do_not_queue_for_it(simulate: Simulate, code: int) -> None:
+    """Equal machines wait for the first of them alone; one by one they would take six times it."""
+    many = [simulate("dell", latency_s=0.2) for _ in range(6)]
+    for each in many:
+        each.fails(Kind.STATUS, "GET", "/Registries", code=code, times=99)
+    busy, most, lock = 0, 0, threading.Lock()
+    real = Reader._fetched
+
+    def fetched(reader: Reader, bios: Resource) -> str:
+        nonlocal busy, most
+        with lock:
+            busy += 1
+            most = max(most, busy)
+        try:
+            return real(reader, bios)
+        finally:
+            with lock:
+                busy -= 1
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Reader, "_fetched", fetched)
+        with open_bmcs(access(*many), hosts(*many)) as bmcs:
+            found = gathered(hosts(*many), bmcs)
+    told = {each.frame("bmc-bios-registry").state for each in found.values()}
+    assert told == {State.ABSENT if code == 404 else State.FAILED}
+    assert most > 1
 
 
 def test_two_hosts_behind_one_bmc_ask_it_one_after_the_other(simulate: Simulate) -> None:

@@ -30,7 +30,8 @@ def test_what_is_open_is_closed_and_what_was_left_is_not() -> None:
         for each in (stays, leaves):
             with doors.entering(each):
                 pass
-        doors.left(leaves)
+        with doors.leaving(leaves):
+            pass
     assert stays.slammed.is_set()
     assert not leaves.slammed.is_set()
 
@@ -50,6 +51,26 @@ def test_a_login_under_way_is_waited_for_and_undone() -> None:
     doors.close()
     thread.join(60)
     assert door.slammed.is_set()
+
+
+def test_a_logout_under_way_is_waited_for_and_not_cut() -> None:
+    doors, door, leaving, gone = Doors(), Door(), threading.Event(), threading.Event()
+    with doors.entering(door):
+        pass
+
+    def leaves() -> None:
+        with doors.leaving(door):
+            leaving.set()
+            time.sleep(0.3)
+            gone.set()
+
+    thread = threading.Thread(target=leaves)
+    thread.start()
+    assert leaving.wait(60)
+    doors.close()
+    assert gone.is_set()
+    assert not door.slammed.is_set()
+    thread.join(60)
 
 
 def test_a_login_that_failed_leaves_nothing_to_close() -> None:

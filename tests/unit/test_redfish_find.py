@@ -43,6 +43,21 @@ def test_the_system_with_settings_is_found_and_not_the_first() -> None:
     assert find("bmc", get, ["/a", "/b"]).system.path == "/b"
 
 
+@pytest.mark.parametrize("status", [404, 500, 503])
+def test_a_system_that_fails_does_not_hide_the_one_with_settings(status: int) -> None:
+    get = Served({"/a": status, "/b": {"Bios": BIOS}, "/r/Systems/1/Bios": {}})
+    assert find("bmc", get, ["/a", "/b"]).system.path == "/b"
+    with pytest.raises(BmcRefused, match=f"GET /a: {status}"):
+        find("bmc", Served({"/a": status, "/b": {}}), ["/a", "/b"])
+
+
+def test_the_registry_of_a_bios_is_found_behind_those_of_many_adapters() -> None:
+    """One registry a port: eight GPUs bring more of them than there are of all else."""
+    listed = [{"@odata.id": f"/r/NetworkAttributes_{n}"} for n in range(60)]
+    found = members({"Members": [*listed, {"@odata.id": "/r/Bios.v1"}]})
+    assert list(registry_names({"AttributeRegistry": "Bios.v1"}, found)) == ["/r/Bios.v1"]
+
+
 def test_without_settings_anywhere_it_is_said() -> None:
     with pytest.raises(BmcError, match="none of its 1 systems has BIOS settings"):
         find("bmc", Served({"/a": {"Id": "HGX"}}), ["/a"])

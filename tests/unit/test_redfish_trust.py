@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 
 import pytest
 
 from toolkit.errors import UsageError
+from toolkit.reach import redfish_trust
 from toolkit.reach.redfish_trust import Login, Trust, base_url, check_ca, read_pin
 
 DIGITS = "0123456789abcdef" * 4
@@ -81,3 +83,15 @@ def test_a_ca_file_is_looked_at_before_anything_is_asked(tmp_path: Path) -> None
         check_ca(str(empty))
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         check_ca(str(tmp_path / "none.pem"))
+
+
+def test_a_python_of_its_own_trusts_whom_the_system_trusts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = ssl.DefaultVerifyPaths("", "", "", "/none/cert.pem", "", "/none")
+    monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: nothing)
+    bundle = tmp_path / "ca-certificates.crt"
+    monkeypatch.setattr(redfish_trust, "_BUNDLES", ("/none/first", str(bundle)))
+    assert redfish_trust.system_ca() == ""
+    bundle.write_text("")
+    assert redfish_trust.system_ca() == str(bundle)

@@ -29,7 +29,7 @@ class Doors:
 
     def __init__(self) -> None:
         self._lock = threading.Condition()
-        self._entering: set[Door] = set()
+        self._moving: set[Door] = set()
         self._open: set[Door] = set()
         self._shut = False
 
@@ -42,7 +42,7 @@ class Doors:
         with self._lock:
             if self._shut:
                 raise KeyboardInterrupt
-            self._entering.add(door)
+            self._moving.add(door)
         try:
             yield
         except BaseException:
@@ -50,10 +50,16 @@ class Doors:
             raise
         self._moved(door, opened=True)
 
-    def left(self, door: Door) -> None:
-        """It is closed."""
+    @contextlib.contextmanager
+    def leaving(self, door: Door) -> Iterator[None]:
+        """A logout is under way: it is waited for, as a login is."""
         with self._lock:
             self._open.discard(door)
+            self._moving.add(door)
+        try:
+            yield
+        finally:
+            self._moved(door, opened=False)
 
     def __enter__(self) -> Doors:
         return self
@@ -71,8 +77,9 @@ class Doors:
         end = time.monotonic() + _PATIENCE_S
         with self._lock:
             self._shut = True
-            # A login that is under way would leave a session that nobody knows of.
-            self._lock.wait_for(lambda: not self._entering, timeout=_PATIENCE_S / 2)
+            # A login that is under way would leave a session that nobody knows of; a logout, one
+            # that nobody else would close.
+            self._lock.wait_for(lambda: not self._moving, timeout=_PATIENCE_S / 2)
             doors = [*self._open]
             self._open.clear()
         threads = [threading.Thread(target=each.slam, daemon=True) for each in doors]
@@ -83,7 +90,7 @@ class Doors:
 
     def _moved(self, door: Door, *, opened: bool) -> None:
         with self._lock:
-            self._entering.discard(door)
+            self._moving.discard(door)
             if opened:
                 self._open.add(door)
             self._lock.notify_all()

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from toolkit.errors import BmcError, BmcRefused
 
 _PENDING = ("SD", "Settings", "Pending")  # below Bios, where nothing points to it
-_MANY = 32  # members of a collection that are looked at
+_MANY = 32  # systems that are looked at
 _ABSENT = frozenset({400, 404, 405, 410, 501})
 
 Json = Mapping[str, object]
@@ -60,7 +60,7 @@ def members(body: Json) -> list[str]:
     """The paths of a collection's members."""
     listed = body.get("Members")
     each = [link({"it": one}, "it") for one in listed] if isinstance(listed, list) else []
-    return [path for path in each if path][:_MANY]
+    return [path for path in each if path]
 
 
 def optional(get: Get, path: str) -> Resource | None:
@@ -81,15 +81,24 @@ def optional(get: Get, path: str) -> Resource | None:
 def find(name: str, get: Get, systems: list[str]) -> Found:
     """The system with BIOS settings, which is not always the first.
 
+    A board of GPUs may stand first among the systems, and fail by itself: others are looked at.
+
     :param name: the BMC, for sentences.
     :param systems: paths of what the BMC lists as systems.
     :raises BmcError: none of them has any, or the BMC fails us.
     """
+    fails: list[BmcRefused] = []
     for path in systems[:_MANY]:
-        system = get(path)
+        try:
+            system = get(path)
+        except BmcRefused as why:
+            fails.append(why)
+            continue
         bios = optional(get, link(system.body, "Bios"))
         if bios is not None:
             return Found(system, bios, _pending(get, bios))
+    if fails:
+        raise fails[0]
     raise NoBios(
         f"{name}: none of its {len(systems)} systems has BIOS settings",
         hint="older firmware offers none over Redfish; what the OS sees is judged alone",

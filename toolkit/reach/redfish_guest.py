@@ -100,20 +100,20 @@ class Guest:
 
     def leave(self) -> None:
         """Log out, however things stand; a BMC that does not answer ends the session by itself."""
-        within, self._within = self._within, None
-        self._doors.left(self)
-        if within is not None:
-            within.root._auth = None  # or it would log out once more when it is collected
-            self.http.begin(_LOGOUT_S)
-            log_out(self.http, within.entry.token, within.entry.place)
-        self.http.close()
+        with self._doors.leaving(self):
+            within, self._within = self._within, None
+            if within is not None:
+                within.root._auth = None  # or it would log out once more when it is collected
+                self.http.begin(_LOGOUT_S)
+                log_out(self.http, within.entry.token, within.entry.place)
+            self.http.close()
 
     def slam(self) -> None:
         """Log out from another thread, over a new connection; whoever reads here is cut off."""
         within, self._within = self._within, None
-        self.http.line.end()
         if within is None:
-            return
+            return  # its own thread logs out just now
+        self.http.line.end()
         within.root._auth = None
         away = Http(self.base, self.http.line.trust, _HURRY)
         log_out(away, within.entry.token, within.entry.place)

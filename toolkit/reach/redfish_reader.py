@@ -156,15 +156,24 @@ class Reader(Guest):
         """The registry, fetched by one of those who want it; "" where none is offered."""
         turn = known.turn(key)
         # Who waits in vain, since the BMC whose turn it is hangs, fetches it as well.
-        waited = turn.acquire(timeout=max(self.http.left_s / 2, 0))
+        waited = known.worth(key) and turn.acquire(timeout=max(self.http.left_s / 2, 0))
         try:
-            text = known.get(key)
-            if text is None and (text := self._fetched(found.bios)):
-                known.put(key, text)
+            if (text := known.get(key)) is None and known.worth(key):
+                return self._first(found, key, known)
         finally:
             if waited:
                 turn.release()
-        return text or ""
+        return self._fetched(found.bios) if text is None else text
+
+    def _first(self, found: Found, key: RegistryKey, known: RegistryCache) -> str:
+        text = ""
+        try:
+            text = self._fetched(found.bios)
+        finally:
+            if not text:
+                known.in_vain(key)
+        known.put(key, text)
+        return text
 
     def _fetched(self, bios: Resource) -> str:
         listed = optional(self.get, link(self.inside.root.json, "Registries"))

@@ -49,11 +49,22 @@ class RegistryCache:
         self._lock = threading.Lock()
         self._texts: dict[str, str] = {}
         self._turns: dict[str, threading.Lock] = {}
+        self._vain: set[str] = set()
 
     def turn(self, key: RegistryKey) -> threading.Lock:
         """Held by whoever fetches: BMCs of equal machines fetch one after the other, thus once."""
         with self._lock:
             return self._turns.setdefault(key.digest, threading.Lock())
+
+    def worth(self, key: RegistryKey) -> bool:
+        """Whether one's fetching may spare others theirs, so that they wait for it."""
+        with self._lock:
+            return key.known and key.digest not in self._vain
+
+    def in_vain(self, key: RegistryKey) -> None:
+        """One of these BMCs gave none: the others look for themselves, side by side."""
+        with self._lock:
+            self._vain.add(key.digest)
 
     def get(self, key: RegistryKey) -> str | None:
         """The registry as it was served; None where it is not known."""
@@ -68,7 +79,7 @@ class RegistryCache:
 
     def put(self, key: RegistryKey, text: str) -> None:
         """Keep a registry that was read in full."""
-        if not key.known:
+        if not (key.known and text):
             return
         with self._lock:
             self._texts[key.digest] = text

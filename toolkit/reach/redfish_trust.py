@@ -13,6 +13,13 @@ from toolkit.spots import parse_spot
 
 _PIN = re.compile(r"(?:sha-?256:)?((?:[0-9a-f]{2}:?){31}[0-9a-f]{2})", re.IGNORECASE)
 
+# Where systems keep theirs: a Python that did not come with the system may look elsewhere.
+_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/ca-bundle.pem",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Login:
@@ -69,7 +76,8 @@ def check_ca(file: str) -> str:
 def system_ca() -> str:
     """The file of CA certificates that this machine trusts; "" where there is none."""
     paths = ssl.get_default_verify_paths()
-    found = [each for each in (paths.cafile, paths.openssl_cafile) if each and Path(each).is_file()]
+    told = (paths.cafile, paths.openssl_cafile, *_BUNDLES)
+    found = [each for each in told if each and Path(each).is_file()]
     return found[0] if found else ""
 
 

@@ -83,7 +83,8 @@ class Adapter(HTTPAdapter):
 
     def __init__(self, line: Line) -> None:
         self._line = line
-        super().__init__(pool_connections=1, pool_maxsize=1, max_retries=0, pool_block=True)
+        # Not to wait for it: one that Ctrl-C took amid an answer does not come back to the pool.
+        super().__init__(pool_connections=1, pool_maxsize=1, max_retries=0, pool_block=False)
 
     def init_poolmanager(self, *args: int, **kwargs: object) -> None:
         """Requests' own hook; here the pool learns of our connections."""
