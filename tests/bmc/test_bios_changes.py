@@ -14,7 +14,7 @@ from tests.bmc.site import QUICK, Site, only, with_
 from tests.bmc.test_client_changes import wanted
 from tests.unit.holdings import UVERBS, user
 from toolkit.change.rollout import Phase
-from toolkit.errors import ApplyError, ExitCode, TransportError
+from toolkit.errors import ApplyError, ExitCode, NoEvidence, TransportError
 from toolkit.flow.bios_reset import NotHeeded
 from toolkit.flow.bios_rolling import kept_by
 from toolkit.flow.past import read_run
@@ -274,3 +274,18 @@ def test_a_change_is_taken_up_by_another_maker_s_bmc(
     done = only(Site(tmp_path, [bmc]).apply(change))
     assert (done.exit_code, bmc.sessions) == (ExitCode.OK, 0)
     assert bmc.machine.active["AccessControlService"] == "Disabled"
+
+
+@pytest.mark.parametrize("code", [403, 500])
+def test_nothing_is_planned_on_a_registry_that_could_not_be_read(
+    simulate: Simulate, tmp_path: Path, code: int
+) -> None:
+    """One that is offered tells what depends on what: without it half of a plan is a guess."""
+    bmc = simulate("dell")
+    bmc.fails(Kind.STATUS, "GET", "/Registries", code=code, times=99)
+    site = Site(tmp_path, [bmc])
+    (outcome,) = site.look("acs=off")
+    assert isinstance(outcome.error, NoEvidence)
+    assert str(code) in str(outcome.error)
+    (seen,) = site.look()
+    assert seen.get().lines

@@ -13,7 +13,7 @@ from toolkit.change.bios_wishes import Asked, Wish
 from toolkit.checks.bios_wanted import wanted
 from toolkit.checks.role import role as role_of
 from toolkit.errors import ApplyError, NoEvidence, Outcome, ToolkitError, UsageError
-from toolkit.evidence import Evidence
+from toolkit.evidence import Evidence, State
 from toolkit.facts.bmc_identity import Same, same_machine
 from toolkit.facts.node import Node
 from toolkit.facts.redfish_bmc import Machine
@@ -48,6 +48,8 @@ def look_all(
         with _way(reach, host) as bmc:
             evidence = Evidence({each.key: each for each in bmc.read(known)}, complete=True)
         folder.keep_evidence(host.name, evidence, "bmc")
+        if asking.asked is not None or asking.back:
+            _refuse_unread_registry(host.name, evidence)
         beside = _beside(fleet, host, asking, Node(evidence).bmc_machine)
         return replace(judged(host.name, evidence, asking, beside.role), remarks=beside.remarks)
 
@@ -65,6 +67,19 @@ def look_all(
         return list(stopped.outcomes)
     finally:
         progress.finish()
+
+
+def _refuse_unread_registry(host: str, evidence: Evidence) -> None:
+    """A BIOS may have no registry; one that is there, and not read, makes half a plan a guess.
+
+    :raises NoEvidence: it could not be read.
+    """
+    frame = evidence.frame("bmc-bios-registry")
+    if frame.state not in {State.OK, State.ABSENT}:
+        raise NoEvidence(
+            f"{host}: the registry of its BIOS was not read ({frame.text.strip()})",
+            hint="it tells what depends on what: nothing is planned without it; try again",
+        )
 
 
 def _way(reach: Reach, host: Host) -> Bmc:
