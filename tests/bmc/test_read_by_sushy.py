@@ -39,3 +39,10 @@ def test_sushy_finds_the_registry(name: str, simulate: Simulate) -> None:
         registry = system_of(root).bios.get_attribute_registry()
         names = {each.name for each in registry.registry_entries.attributes}
     assert names >= bmc.machine.active.keys()
+
+
+def test_who_asks_for_the_connection_to_end_is_told_that_it_does(simulate: Simulate) -> None:
+    """Sushy asks so each time; not told, it now and then writes to one that is ending."""
+    with sushy_on(simulate("dell")) as root:
+        told = root._conn.get("/redfish/v1/")
+    assert told.headers["Connection"] == "close"

@@ -133,6 +133,8 @@ class _Handler(BaseHTTPRequestHandler):
     ) -> None:
         self.send_response(status)
         self.send_header("OData-Version", "4.0")
+        if self.close_connection:
+            self.send_header("Connection", "close")
         if length and status != 204:
             self.send_header("Content-Type", kind)
         if status != 204:
