@@ -23,11 +23,12 @@ _START = (
     f"cp /bin/sleep {JOB} && {{ (exec 3<>%s; exec {JOB} 3600) >/dev/null 2>&1 </dev/null & }}; "
     "until pidof train; do sleep 0.1; done"
 )
-# udev loads more behind it, and is to be through with that.
+# udev asks systemd to load more behind it, some time after its own rules are through; who asks for
+# the same waits until that is done.
 _ROCE = """modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0
 until [ -e /dev/infiniband/uverbs0 ]; do sleep 0.1; done
 udevadm settle
-systemctl is-system-running --wait
+systemctl start rdma-load-modules@rdma.service rdma-load-modules@roce.service
 :
 """
 
