@@ -84,7 +84,7 @@ def test_a_node_is_not_rebooted_unless_it_was_said(nodes: Nodes) -> None:
     before = boot_id.read_text()
     ended = nodes.run("provision", "--yes", "--limit", "demo-iommu")
     assert ended.returncode == ExitCode.FAILED, ended.stdout + ended.stderr
-    assert "owe a reboot" in ended.stdout
+    assert "owes a reboot" in ended.stdout
     assert boot_id.read_text() == before
 
 
