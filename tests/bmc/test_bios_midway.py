@@ -12,6 +12,7 @@ from tests.bmc.rules import entries
 from tests.bmc.simulator import Simulator
 from tests.bmc.site import QUICK, NodeOf, Site, with_
 from toolkit.change.bios_result import Changed, Looked
+from toolkit.change.rollout import Phase
 from toolkit.change.rollout_terms import terms_of
 from toolkit.errors import BmcLogin, ExitCode, Outcome, StaleError, TransportError
 from toolkit.flow.bios import look_all
@@ -149,3 +150,14 @@ def test_what_the_profile_could_not_have_is_in_the_journal(
     assert Agreeing(site, "profile,sr-iov=on").goes_on().get().exit_code is ExitCode.FAILED
     assert bmc.machine.active["SriovGlobalEnable"] == "Enabled"
     assert "PcieAspmL1 is read-only while" in site.events()[-1].detail
+
+
+def test_what_the_plan_showed_as_not_to_be_had_does_not_fail_the_canary(
+    simulate: Simulate, tmp_path: Path
+) -> None:
+    site = Site(tmp_path, [simulate("dell"), simulate("dell")])
+    rolled = site.apply(f"{DELL},acs=off", serial="1,1")  # of which a Dell's BIOS does not tell
+    for name, bmc in site.bmcs.items():
+        assert rolled.outcomes[name].get().exit_code is ExitCode.UNKNOWN
+        assert (bmc.machine.active["SriovGlobalEnable"], bmc.machine.boots) == ("Enabled", 1)
+    assert [each.phase for each in site.events() if each.host == "gpu1"][-1] == Phase.DONE

@@ -63,3 +63,10 @@ class Changed:
     def exit_code(self) -> ExitCode:
         """What is not in force after a start is a failure; what waits for one is pending."""
         return ExitCode.FAILED if self.missed else self.after.to_do
+
+    @property
+    def as_agreed(self) -> bool:
+        """Whether all is done that the plan promised; it had shown what cannot be had."""
+        if self.missed or self.busy or self.after.plan.pending:
+            return False
+        return set(self.after.plan.blocked) <= set(self.before.plan.blocked)

@@ -12,7 +12,7 @@ from toolkit.change.bios_plan import Block
 from toolkit.change.bios_result import Changed, Looked
 from toolkit.change.bios_wishes import Wish
 from toolkit.change.rollout import Phase, Standing
-from toolkit.errors import ExitCode, Outcome, UsageError
+from toolkit.errors import Outcome, UsageError
 from toolkit.flow.access import Fleet
 from toolkit.flow.bios import Asking, Reach
 from toolkit.flow.bios_reset import Consent
@@ -109,7 +109,7 @@ def kept_by(run: Run, hosts: Sequence[str] = ()) -> Mapping[str, tuple[Wish, ...
 
 
 def _well(outcome: Outcome[Changed]) -> bool:
-    return outcome.value is not None and outcome.value.exit_code is ExitCode.OK
+    return outcome.value is not None and outcome.value.as_agreed
 
 
 def _planned(outcome: Outcome[Looked]) -> Event:

@@ -13,7 +13,6 @@ from toolkit.errors import (
     ApplyError,
     BmcRefused,
     BmcSilent,
-    ExitCode,
     Outcome,
     StaleError,
     TransportError,
@@ -82,7 +81,7 @@ class _Turn:
             self._hook(Phase.DRAINING, hooks.drain)
             self._about_to(Phase.DRAINED)
         done = self._bring(agreed)
-        if hooks.undrain and done.exit_code is ExitCode.OK:
+        if hooks.undrain and done.as_agreed:
             self._hook(Phase.UNDRAINING, hooks.undrain)
         return done
 
