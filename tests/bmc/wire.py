@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -68,8 +69,6 @@ class Wire(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """What a client or a closing does to us is no error; anything else is one of ours."""
-        import sys  # noqa: PLC0415 # only here is there an exception under way
-
         error = sys.exception()
         if error is not None and not isinstance(error, OSError):
             self.surprises.append(error)

@@ -19,7 +19,7 @@ from toolkit.facts.redfish_depends import can_set, effects, openers
 from toolkit.facts.redfish_json import Raw
 from toolkit.facts.redfish_registry import parse_registry
 from toolkit.facts.redfish_values import meaning_of
-from toolkit.facts.redfish_wish import Wish, fulfils, raw_for, raw_of
+from toolkit.facts.redfish_wish import Wish, fulfils, raw_for
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)  # which JSON has neither of
 LEAVES = st.none() | st.booleans() | st.integers() | FLOATS | st.text()
@@ -203,7 +203,6 @@ def test_a_value_of_megabytes_is_its_own_word() -> None:
     (one,) = match(bios, shipped())[Setting.SR_IOV]
     assert one.value.meaning is Meaning.OTHER
     assert meaning_of("x" * 1_000_000 + "NPS4").meaning is Meaning.OTHER
-    assert raw_of(one.attribute, "Disabled") == "Disabled"
 
 
 def test_a_password_is_not_kept() -> None:

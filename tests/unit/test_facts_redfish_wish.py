@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 
 from toolkit.bios_rows import Setting, shipped
 from toolkit.facts.bios_setting import Exposed, Meaning, match
-from toolkit.facts.redfish_bios import Attribute, parse_bios
+from toolkit.facts.redfish_bios import parse_bios
 from toolkit.facts.redfish_json import Raw
-from toolkit.facts.redfish_wish import Wish, raw_for, raw_of
+from toolkit.facts.redfish_wish import Wish, raw_for
 
 ON, OFF, AUTO = Wish(Meaning.ON), Wish(Meaning.OFF), Wish(Meaning.AUTO)
 Values = tuple[str | tuple[str, str], ...]  # ValueName, or that and ValueDisplayName
@@ -124,49 +123,6 @@ def test_the_value_to_send(exposed: Exposed, wish: Wish, raw: Raw) -> None:
 )  # fmt: skip
 def test_where_no_value_means_it_none_is_made_up(exposed: Exposed, wish: Wish) -> None:
     assert raw_for(exposed.attribute, wish, exposed.row) is None
-
-
-def attribute(value: Raw, values: Values = (), **more: object) -> Attribute:
-    return one("Sriov", value, values, "", **more).attribute
-
-
-def test_what_an_operator_writes_is_taken_in_the_resources_own_spelling() -> None:
-    given = attribute("Enabled", (("0", "Disabled"), ("1", "Enabled")))
-    assert [raw_of(given, text) for text in ("disabled", "0", "Disabled")] == ["Disabled"] * 3
-
-
-@pytest.mark.parametrize(
-    ("given", "text", "sentence"),
-    [
-        pytest.param(
-            attribute("Enabled", ("Enabled", "Disabled")), "Purple",
-            "Sriov cannot be 'Purple'; it can be: Enabled, Disabled", id="no-such-value",
-        ),
-        pytest.param(
-            attribute(True), "maybe", "Sriov cannot be 'maybe'; it can be: true, false", id="bool",
-        ),
-        pytest.param(
-            attribute(5, LowerBound=0, UpperBound=10, ScalarIncrement=5), "7",
-            "Sriov cannot be '7'; it is a whole number from 0 to 10 in steps of 5", id="step",
-        ),
-        pytest.param(
-            attribute(5, UpperBound=10), "1" * 30, "it is a whole number to 10", id="too-large",
-        ),
-        pytest.param(
-            attribute(5, UpperBound=10), "--5", "it is a whole number to 10", id="two-signs",
-        ),
-    ],
-)  # fmt: skip
-def test_what_is_not_allowed_is_refused_with_what_is(
-    given: Attribute, text: str, sentence: str
-) -> None:
-    with pytest.raises(ValueError, match=re.escape(sentence)):
-        raw_of(given, text)
-
-
-def test_numbers_and_switches_are_typed_as_the_resource_has_them() -> None:
-    assert raw_of(attribute(5, LowerBound=0, UpperBound=10), "7") == 7
-    assert raw_of(attribute(False), "on") is True
 
 
 def test_every_setting_has_a_row() -> None:

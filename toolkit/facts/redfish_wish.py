@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from toolkit.bios_rows import BiosRow, Reads, Setting
@@ -65,26 +64,6 @@ def raw_for(attribute: Attribute, wish: Wish, row: BiosRow | None = None) -> Raw
     return next(iter(plain or fitting), None) if plain or len(fitting) == 1 else None
 
 
-def raw_of(attribute: Attribute, text: str) -> Raw:
-    """What an operator wrote for an attribute, as a PATCH must carry it.
-
-    :raises ValueError: where the registry does not allow it: a sentence that says what it does.
-    """
-    if isinstance(attribute.current, bool) or attribute.kind is Kind.BOOLEAN:
-        return _switch(attribute, text)
-    if attribute.kind is Kind.INTEGER:
-        return _bounded(attribute, text)
-    if not attribute.allowed:
-        return text
-    for exact in (True, False):
-        for each in attribute.allowed:
-            known = (each.value, each.display)
-            if text in known or (not exact and squeezed(text) in map(squeezed, known)):
-                return attribute.shown(each)
-    words = ", ".join(attribute.shown(each) for each in attribute.allowed)
-    raise ValueError(f"{attribute.name} cannot be {text!r}; it can be: {words}")
-
-
 def _plain(text: str) -> bool:
     word = squeezed(text)
     return word == "auto" or any(word in (on.lower(), off.lower()) for on, off in _PAIRS)
@@ -124,23 +103,3 @@ def _other_of_pair(attribute: Attribute, wish: Wish, row: BiosRow | None) -> str
                 meant = meaning_of(made, attribute.name, row).meaning
                 return made if meant is wish.meaning else None
     return None
-
-
-def _switch(attribute: Attribute, text: str) -> bool:
-    meant = meaning_of(text, attribute.name).meaning
-    if meant not in (Meaning.ON, Meaning.OFF):
-        raise ValueError(f"{attribute.name} cannot be {text!r}; it can be: true, false")
-    return meant is Meaning.ON
-
-
-def _bounded(attribute: Attribute, text: str) -> int:
-    entry = attribute.entry
-    number = int(text) if re.fullmatch(r"-?[0-9]{1,18}", text.strip()) else None
-    if number is None or _outside(attribute, number):
-        low = "" if entry.lower is None else f" from {entry.lower}"
-        high = "" if entry.upper is None else f" to {entry.upper}"
-        step = f" in steps of {entry.step}" if entry.step and entry.step > 1 else ""
-        raise ValueError(
-            f"{attribute.name} cannot be {text!r}; it is a whole number{low}{high}{step}"
-        )
-    return number
