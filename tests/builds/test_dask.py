@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -103,12 +103,12 @@ def _descendants(pid: int) -> list[str]:
     """Names of the processes that a process has started, and those that they have."""
     found: list[str] = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in task.read_text().split():
-            try:
-                found.append(Path(f"/proc/{child}/comm").read_text().strip())
+        # A process may end between any two looks: its file is gone then, or a read says ESRCH.
+        with suppress(OSError):
+            for child in task.read_text().split():
+                with suppress(OSError):
+                    found.append(Path(f"/proc/{child}/comm").read_text().strip())
                 found += _descendants(int(child))
-            except FileNotFoundError:
-                continue
     return found
 
 

@@ -212,7 +212,7 @@ def _runs(pid: int) -> bool:
     """Whether it is there and no zombie, which only its parent can bury."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except OSError:  # gone before the look, or amid it
         return False
 
 
