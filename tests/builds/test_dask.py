@@ -117,17 +117,13 @@ def test_a_worker_that_is_killed_midway_costs_time_and_nothing_else(
 ) -> None:
     with _cluster(tmp_path, workers=2) as cluster:
         run = _build(tmp_path, box, cluster.address)
-        victim, other = cluster.workers
-
-        def both_compile() -> bool:
-            """Each worker has a build of its own under way."""
-            return all("make" in _descendants(each.pid) for each in cluster.workers)
-
         end = time.monotonic() + 120
-        while not both_compile():
+        while not (at_it := [w for w in cluster.workers if "make" in _descendants(w.pid)]):
             assert run.poll() is None, run.communicate()
-            assert time.monotonic() < end, "they never compiled at once"
+            assert time.monotonic() < end, "nobody ever compiled"
             time.sleep(0.05)
+        victim = at_it[0]
+        (other,) = (each for each in cluster.workers if each is not victim)
         victim.send_signal(signal.SIGKILL)
         out, err = run.communicate(timeout=300)
         assert run.returncode == 0, err
