@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from dev.tiers import Ended, Ending, Tier, closing, command, ending, succeeded
+from dev.tiers import (
+    Ended,
+    Ending,
+    Step,
+    Tier,
+    closing,
+    command,
+    ending,
+    memory,
+    once_more,
+    second,
+    succeeded,
+)
 from dev.tools import in_ci, missing, sentence
 from toolkit.errors import ExitCode, ToolkitError
 
@@ -105,10 +119,33 @@ def _each(tiers: tuple[Tier, ...], *, keyword: str, jobs: int, dry: bool) -> Ite
                 say(f"-- {step.title}: not run: {sentence(lacks)}")
                 yield Ended(tier.name, step, Ending.NOT_RUN, sentence(lacks))
                 continue
-            words = command(step, keyword=keyword, jobs=jobs)
-            say(f"-- {_shown(words)}")
-            status = 0 if dry else subprocess.run(words, cwd=ROOT, check=False).returncode
+            if not dry:
+                shutil.rmtree(ROOT / memory(step), ignore_errors=True)
+            status = _status(command(step, keyword=keyword, jobs=jobs), dry=dry)
+            failed = _failed(step) if status else ()
+            if once_more(step, status, failed) and _passes(second(step, failed)):
+                yield Ended(tier.name, step, Ending.UNSTEADY, ", ".join(failed))
+                continue
             yield Ended(tier.name, step, ending(step, status, keyword=keyword))
+
+
+def _status(words: tuple[str, ...], *, dry: bool) -> int:
+    say(f"-- {_shown(words)}")
+    return 0 if dry else subprocess.run(words, cwd=ROOT, check=False).returncode
+
+
+def _passes(words: tuple[str, ...]) -> bool:
+    say("-- what failed is run once more, alone; what passes then is named at the end")
+    return not _status(words, dry=False)
+
+
+def _failed(step: Step) -> tuple[str, ...]:
+    """The tests of a step that failed, as pytest noted them; none where it noted nothing."""
+    try:
+        noted = json.loads((ROOT / memory(step) / "v/cache/lastfailed").read_text())
+    except (OSError, ValueError):
+        return ()
+    return tuple(sorted(noted))
 
 
 def _shown(words: tuple[str, ...]) -> str:

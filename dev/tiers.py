@@ -15,6 +15,8 @@ from toolkit.errors import UsageError
 
 APART = ("tests/vagrant", "tests/bmc", "tests/suites", "tests/wheel")
 NO_TESTS = 5  # pytest's exit status when nothing was selected
+SOME_FAILED = 1  # its status when all ran, and some failed
+FEW = 3  # more tests that fail at once are no accident of timing
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Tier:
 
 class Ending(StrEnum):
     PASSED = "passed"
+    UNSTEADY = "passed, but for tests that failed once"
     FAILED = "FAILED"
     NOT_RUN = "not run"
     EMPTY = "no test selected"  # by -k
@@ -54,7 +57,7 @@ class Ended:
     tier: str
     step: Step
     ending: Ending
-    why: str = ""  # for NOT_RUN
+    why: str = ""  # for NOT_RUN; for UNSTEADY, which tests
 
 
 def _python(*words: str) -> tuple[str, ...]:
@@ -179,7 +182,30 @@ def command(step: Step, *, keyword: str, jobs: int) -> tuple[str, ...]:
     if not step.tests:
         return step.argv
     spread = ("-n", str(jobs), "--dist", "loadfile") if step.parallel and jobs > 1 else ()
-    return (*step.argv, *spread, *(("-k", keyword) if keyword else ()))
+    named = ("-k", keyword) if keyword else ()
+    return (*step.argv, *spread, *named, "-o", f"cache_dir={memory(step)}")
+
+
+def memory(step: Step) -> str:
+    """Where pytest notes which tests of this step failed, relative to the project."""
+    return f".pytest_cache/{step.title.replace(' ', '-')}"
+
+
+def once_more(step: Step, status: int, failed: tuple[str, ...]) -> bool:
+    """Whether what failed gets a second attempt: a few tests of many that ran.
+
+    Guests, daemons and builds share a machine here that may be busy with others' work. A test
+    that fails twice, alone the second time, fails; one that passes then is named as unsteady.
+
+    :param failed: the tests that did, by pytest's names.
+    """
+    return step.tests and status == SOME_FAILED and 0 < len(failed) <= FEW
+
+
+def second(step: Step, failed: tuple[str, ...]) -> tuple[str, ...]:
+    """The words for the second attempt: those tests and no others, one after the other."""
+    python = step.argv[: step.argv.index("pytest") + 1]
+    return (*python, *failed)
 
 
 def ending(step: Step, status: int, *, keyword: str) -> Ending:
@@ -194,11 +220,15 @@ def closing(ended: tuple[Ended, ...]) -> str:
     ran = [each for each in ended if each.ending is not Ending.NOT_RUN]
     left = [each for each in ended if each.ending is Ending.NOT_RUN]
     width = max((len(each.tier) for each in ended), default=0)
-    lines = [f"{each.tier:<{width}}  {each.step.title}: {each.ending}" for each in ran]
+    lines = [f"{each.tier:<{width}}  {_told(each)}" for each in ran]
     lines += [f"{each.tier:<{width}}  {each.step.title}: not run: {each.why}" for each in left]
     if left:
         lines.append("install what is missing: ./invokew test --install")
     return "\n".join(lines)
+
+
+def _told(each: Ended) -> str:
+    return f"{each.step.title}: {each.ending}" + f": {each.why}" * bool(each.why)
 
 
 def succeeded(ended: tuple[Ended, ...], *, strict: bool) -> bool:
@@ -208,4 +238,4 @@ def succeeded(ended: tuple[Ended, ...], *, strict: bool) -> bool:
     """
     endings = {each.ending for each in ended}
     bad = {Ending.FAILED} | ({Ending.NOT_RUN} if strict else set())
-    return Ending.PASSED in endings and not endings & bad
+    return bool(endings & {Ending.PASSED, Ending.UNSTEADY}) and not endings & bad

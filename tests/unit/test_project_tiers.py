@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import sys
+from contextlib import redirect_stderr
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from dev import run, tiers
 from dev.run import ROOT, scripts
 from dev.tiers import (
     APART,
+    FEW,
     NO_TESTS,
     Ended,
     Ending,
@@ -123,8 +126,9 @@ def test_a_keyword_leaves_out_what_has_no_tests() -> None:
 
 def test_keyword_and_jobs_reach_pytest_and_nobody_else() -> None:
     words = ("pytest", "-n", "4", "--dist", "loadfile", "-k", "plan")
-    assert command(TESTS, keyword="plan", jobs=4) == words
-    assert command(TESTS, keyword="", jobs=1) == ("pytest",)
+    noted = ("-o", "cache_dir=.pytest_cache/tests")
+    assert command(TESTS, keyword="plan", jobs=4) == (*words, *noted)
+    assert command(TESTS, keyword="", jobs=1) == ("pytest", *noted)
     assert command(QUICK, keyword="plan", jobs=4) == ("true",)
 
 
@@ -184,6 +188,68 @@ def test_a_run_ends_with(
     monkeypatch.setenv("CI", ci)
     monkeypatch.setattr(run, "provide", lambda: None)
     assert run.in_order((Tier("one", "", (QUICK, last)),)) is code
+
+
+UNSTEADY = """\
+import pathlib
+import pytest
+
+def test_steady(): pass
+
+@pytest.mark.parametrize("number", range({count}))
+def test_unsteady(number):
+    ran = pathlib.Path(f"ran-{{number}}")
+    with ran.open("a") as told: told.write("x")
+    assert len(ran.read_text()) > {wanted}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project of its own, for steps that run pytest."""
+    monkeypatch.setattr(run, "provide", lambda: None)
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+    return tmp_path
+
+
+def ended(project: Path, text: str) -> ExitCode:
+    """How a run ends whose only step has these tests."""
+    (project / "test_it.py").write_text(text)
+    step = Step("tests", (sys.executable, "-m", "pytest", "-q", "test_it.py"), tests=True)
+    return run.in_order((Tier("one", "", (step,)),))
+
+
+@pytest.mark.parametrize(
+    ("count", "wanted", "code", "last"),
+    [
+        pytest.param(2, 0, ExitCode.OK, "passed", id="passes"),
+        pytest.param(2, 1, ExitCode.OK, "passed, but for tests that failed once: ", id="second"),
+        pytest.param(2, 2, ExitCode.FAILED, "FAILED", id="fails-twice"),
+        pytest.param(4, 1, ExitCode.FAILED, "FAILED", id="too-many-for-an-accident"),
+    ],
+)
+def test_a_few_that_fail_get_one_more_attempt_and_are_named(
+    count: int,
+    wanted: int,
+    code: ExitCode,
+    last: str,
+    project: Path,
+) -> None:
+    with redirect_stderr(io.StringIO()) as told:
+        assert ended(project, UNSTEADY.format(count=count, wanted=wanted)) is code
+    said = told.getvalue().strip().split("\n")[-1]
+    assert said.startswith(f"one  tests: {last}")
+    names = [f"test_it.py::test_unsteady[{number}]" for number in range(count)]
+    assert [name in said for name in names] == ["once" in last] * count
+    attempts = 2 if wanted and count <= FEW else 1
+    assert len((project / "ran-0").read_text()) == attempts
+
+
+def test_a_run_that_broke_off_has_no_second_attempt(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(project, "import there_is_no_such_module\n") is ExitCode.FAILED
+    assert "once more" not in capsys.readouterr().err
 
 
 def test_a_dry_run_runs_nothing(
