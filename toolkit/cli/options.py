@@ -35,6 +35,7 @@ HOSTS = (
     Option("limit", "", "keep only these", "l"),
     Option("inventory", "", "Ansible inventory, INI or YAML; its groups are @group", "i"),
     Option("hosts_file", "", "file with one host or node set a line"),
+    Option("via", "", "slurm: hosts are its nodes, @gpu its partitions, features (docs/slurm.md)"),
     Option("yes", False, "do not ask; also allows more than 500 hosts", "y"),
 )
 REACH = (

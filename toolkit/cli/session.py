@@ -122,6 +122,7 @@ def access(said: Said) -> Access:
         yes=said.flag("yes"),
         progress=listener(sys.stderr, quiet=said.flag("quiet")),
         bmc=bmc_access(said),
+        via=said.text("via"),
     )
 
 

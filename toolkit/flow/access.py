@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.errors import TransportError, UsageError
 from toolkit.flow.bmc_access import BmcAccess
+from toolkit.flow.slurm import Site, inventory_of, open_site, refuse_strangers
 from toolkit.hosts import NOTHING, Host, Machines, narrow, refuse_many, select
 from toolkit.progress import Progress, Silent
 from toolkit.reach.credentials import Credentials
@@ -30,6 +31,7 @@ if TYPE_CHECKING:  # what speaks Redfish is imported where a BMC is given
     from toolkit.flow.bmc import Bmcs
 
 TRANSPORTS = ("paramiko", "openssh", "local")
+VIA = ("", "slurm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class Access:
     yes: bool = False
     progress: Progress = field(default_factory=Silent)
     bmc: BmcAccess | None = None  # None: no BMC is asked
+    via: str = ""  # "slurm": its nodes, and nothing is done to one that it has for others
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class Fleet:
     access: Access
     demo: bool = False  # simulated nodes: a reboot harms nobody
     bmcs: Bmcs | None = None  # None: no BMC is asked
+    slurm: Site | None = None  # None: nobody schedules jobs there, as far as we were told
 
 
 def state_dir() -> Path:
@@ -71,20 +75,25 @@ def state_dir() -> Path:
     return Path(base).expanduser() / "gdr-toolkit"
 
 
-def resolve(access: Access, machines: Callable[[], Machines]) -> tuple[Host, ...]:
+def resolve(
+    access: Access, machines: Callable[[], Machines], slurm: Site | None = None
+) -> tuple[Host, ...]:
     """The hosts that ``access`` names, apart from demo nodes.
 
     :param machines: what Vagrant has; called only where one of its machines is named.
+    :param slurm: whose nodes they must be.
     :raises UsageError: nothing named, an unknown name, or too many without consent.
     """
     inventory = read_inventory(Path(access.inventory)) if access.inventory else NOTHING
+    if slurm is not None:
+        inventory = inventory_of(slurm, inventory)
     inventory = replace(inventory, machines=machines)
     named: list[Host] = []
     if access.hosts_file:
         named += read_host_file(Path(access.hosts_file), inventory)
     if access.hosts:
         named += select(access.hosts, inventory)
-    elif access.inventory and not access.hosts_file:
+    elif access.inventory and not access.hosts_file and slurm is None:
         named += inventory.hosts.values()
     if not named:
         raise UsageError(
@@ -93,6 +102,8 @@ def resolve(access: Access, machines: Callable[[], Machines]) -> tuple[Host, ...
         )
     hosts = narrow(named, inventory, exclude=access.exclude, limit=access.limit)
     refuse_many(hosts, yes=access.yes)
+    if slurm is not None:
+        refuse_strangers(hosts, slurm)
     return tuple(
         replace(host, user=host.user or access.user, key_file=host.key_file or access.key)
         for host in hosts
@@ -109,8 +120,11 @@ def open_fleet(access: Access) -> Iterator[Fleet]:
         raise UsageError(
             f"no transport {access.transport!r}", hint=f"known: {', '.join(TRANSPORTS)}"
         )
+    if access.via not in VIA:
+        raise UsageError(f"--via {access.via!r}: not known", hint="--via slurm, or leave it out")
+    slurm = open_site(access.progress) if access.via else None
     with ExitStack() as stack:
-        if _names_demo(access):
+        if slurm is None and _names_demo(access):
             from toolkit.demo import fleet as demo  # noqa: PLC0415 only they pay for it
 
             nodes = stack.enter_context(demo.start(access.hosts, state_dir() / "demo"))
@@ -119,10 +133,11 @@ def open_fleet(access: Access) -> Iterator[Fleet]:
             connect = _connector(access, SshConfig(()))
             yield Fleet(hosts, connect, access, demo=True, bmcs=_bmcs(access, hosts, stack))
             return
-        hosts = resolve(access, _vagrant(access, stack))
+        hosts = resolve(access, _vagrant(access, stack), slurm)
         file = Path(access.ssh_config) if access.ssh_config else None
         connect = _connector(access, SshConfig.load(file))
-        yield Fleet(hosts, connect, access, bmcs=_bmcs(access, hosts, stack))
+        bmcs = _bmcs(access, hosts, stack)
+        yield Fleet(hosts, connect, access, bmcs=bmcs, slurm=slurm)
 
 
 def _bmcs(access: Access, hosts: tuple[Host, ...], stack: ExitStack) -> Bmcs | None:

@@ -1,0 +1,155 @@
+"""Slurm as the one who knows the hosts: its nodes by name, its groups, whose each node is."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from toolkit.errors import TransportError, UsageError
+from toolkit.facts.slurm import (
+    SlurmConfig,
+    SlurmNode,
+    parse_config,
+    parse_nodes,
+    parse_nodesets,
+)
+from toolkit.hosts import NOTHING, Host, Inventory, fold
+from toolkit.progress import Progress
+from toolkit.reach.slurm import Slurm
+from toolkit.spots import parse_spot, unfold
+
+_FRESH_S = 2.0  # how old what slurmctld said may be: it is asked once for all who wait
+
+
+class Held(TransportError):
+    """The node is drained by others, or down: it was left alone."""
+
+
+@dataclass(slots=True)
+class Site:
+    """One Slurm cluster, as seen from here."""
+
+    commands: Slurm
+    config: SlurmConfig
+    nodes: dict[str, SlurmNode]  # as they were first seen
+    nodesets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    watched: str = ""  # the host list of the run; "" for all nodes
+    _seen: dict[str, SlurmNode] = field(default_factory=dict)
+    _at: float = float("-inf")
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def look(self, name: str, *, fresh: bool = False) -> SlurmNode:
+        """The node as it is now, or was a moment ago.
+
+        :param fresh: before anything is done to it: not a moment old.
+        :raises SlurmError: slurmctld does not answer.
+        """
+        if fresh:
+            return _only(parse_nodes(self.commands.nodes(name)), name)
+        with self._lock:
+            if time.monotonic() - self._at > _FRESH_S:
+                found = parse_nodes(self.commands.nodes(self.watched))
+                self._seen = {node.name: node for node in found}
+                self._at = time.monotonic()
+            return _only(self._seen.values(), name)
+
+
+def _only(nodes: Iterable[SlurmNode], name: str) -> SlurmNode:
+    for node in nodes:
+        if node.name == name:
+            return node
+    raise Held(f"{name}: Slurm has no such node any more", hint="look: sinfo -N")
+
+
+def node_name(host: Host) -> str:
+    """The name that Slurm knows a host by: the operator may have put a user or port to it."""
+    return parse_spot(host.name).host
+
+
+def open_site(progress: Progress, commands: Slurm | None = None) -> Site:
+    """Ask Slurm for its nodes.
+
+    :raises UsageError: Slurm's commands are not here.
+    :raises SlurmError: slurmctld does not answer.
+    """
+    commands = commands or Slurm()
+    progress.begin("asking Slurm", 1)
+    try:
+        config = parse_config(commands.config())
+        nodes = {node.name: node for node in parse_nodes(commands.nodes())}
+        sets = parse_nodesets(commands.config_file(config.file)) if config.file else {}
+    finally:
+        progress.finish()
+    return Site(commands, config, nodes, _members(sets, nodes))
+
+
+def _members(
+    sets: dict[str, tuple[str, str]], nodes: dict[str, SlurmNode]
+) -> dict[str, tuple[str, ...]]:
+    """Who is in each node set: those named, or those that have its feature."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, (listed, feature) in sets.items():
+        named = () if not listed else nodes if listed.upper() == "ALL" else unfold(listed)
+        chosen = set(named)
+        chosen |= {each.name for each in nodes.values() if feature in each.features}
+        found[name] = tuple(each for each in nodes if each in chosen)
+    return found
+
+
+def inventory_of(site: Site, own: Inventory = NOTHING) -> Inventory:
+    """Slurm's nodes as hosts, and its partitions, features, node sets and states as groups.
+
+    "@gpu" is the partition, feature or node set of that name where only one of them has it;
+    "@partition:gpu", "@feature:h100", "@nodeset:rack1" and "@state:idle" say which is meant.
+
+    :param own: the site's own inventory: what it says of a host goes before what Slurm says.
+    """
+    hosts = {name: _host(node, own.hosts.get(name)) for name, node in site.nodes.items()}
+    groups: dict[str, list[str]] = {}
+    for node in site.nodes.values():
+        for kind, names in (
+            ("partition", node.partitions),
+            ("feature", sorted(node.features)),
+            ("state", sorted(each.lower() for each in node.states)),
+        ):
+            for name in names:
+                groups.setdefault(f"{kind}:{name}", []).append(node.name)
+    known = {name: tuple(members) for name, members in groups.items()}
+    known |= {f"nodeset:{name}": members for name, members in site.nodesets.items()}
+    known |= _short(known)
+    for name, members in own.groups.items():  # of the site's own file, those that Slurm has
+        known.setdefault(name, tuple(each for each in members if each in hosts))
+    return Inventory(hosts, known)
+
+
+def _short(groups: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Names without their kind, where only one kind has them; a state is always said in full."""
+    found: dict[str, list[str]] = {}
+    for full in groups:
+        kind, _, name = full.partition(":")
+        if kind != "state":
+            found.setdefault(name, []).append(full)
+    return {name: groups[full[0]] for name, full in found.items() if len(full) == 1}
+
+
+def _host(node: SlurmNode, own: Host | None) -> Host:
+    """NodeAddr is where it is reached, unless the site's own inventory knows better."""
+    address = node.address if node.address != node.name else ""
+    if own is None:
+        return Host(node.name, address=address, groups=node.partitions)
+    return replace(own, address=own.address or address)
+
+
+def refuse_strangers(hosts: Iterable[Host], site: Site) -> None:
+    """Every host must be a node of Slurm's.
+
+    :raises UsageError: one is not.
+    """
+    strangers = [host.name for host in hosts if node_name(host) not in site.nodes]
+    if strangers:
+        raise UsageError(
+            f"Slurm has no node {fold(strangers)[:200]}",
+            hint="see its nodes: sinfo -N; or leave out --via slurm",
+        )
