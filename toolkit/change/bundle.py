@@ -67,6 +67,19 @@ def script(bundle: Bundle, *, wait_s: int = 60) -> str:
 
     :param wait_s: how long to wait for another run to let go of the node.
     """
+    return f"{_whole(bundle)}gdr_apply apply {wait_s} end\n"
+
+
+def runner(bundle: Bundle) -> str:
+    """The same as one file for ``sh FILE VERB WAIT end``: what others carry to their nodes.
+
+    The words of a call come from outside, and the last of them has to be "end" here too.
+    """
+    return f'{_whole(bundle)}gdr_apply "$@"\n'
+
+
+def _whole(bundle: Bundle) -> str:
+    """Functions that hold the engine and every file; nothing is called yet."""
     parts = {f"files{each.path}": each.data for each in bundle.contents}
     parts["steps"] = bundle.steps_file()
     folders = sorted({path.rpartition("/")[0] for path in parts} - {""})
@@ -78,7 +91,6 @@ def script(bundle: Bundle, *, wait_s: int = 60) -> str:
         *(_here(path, data) for path, data in sorted(parts.items())),
         "}",
         "stage=''",
-        f"gdr_apply apply {wait_s} end",
     ]
     return "\n".join(lines) + "\n"
 

@@ -1,8 +1,11 @@
 #!/bin/sh
 # Carries out one bundle on one node, takes back what a run did, or reboots the node. Runs
-# under dash, busybox and bash. In a bundle, lock.sh, undo.sh, prune.sh and initramfs.sh stand above.
+# under dash, busybox and bash. In a bundle, lock.sh, undo.sh, prune.sh, initramfs.sh and again.sh
+# stand above.
 #
 #   apply.sh apply WAIT end                       the bundle that lies beside it
+#   apply.sh look WAIT end                        what that would do; nothing is touched
+#   apply.sh retract WAIT end                     every run of that bundle, newest first
 #   apply.sh rollback RUN|last|all WAIT end
 #   apply.sh restart BOOT-ID WAIT end             where that is still the boot the node is in
 #
@@ -203,6 +206,8 @@ apply() { # apply: the bundle, from the first expectation to the last trigger
         return 5
     fi
     if [ -z "$stage" ]; then stage=$run/stage; fi
+    if settled; then rm -rf "$run"; return; fi
+    mark >"$run/bundle"
     pass=check
     . "$stage/steps"
     key=steps label=$stage/steps
@@ -260,12 +265,15 @@ gdr_apply() { # gdr_apply VERB [RUN] WAIT end
     trap 'stop=1' TERM INT
     printf '= begin ok gdr-toolkit/1\n'
     case $1.$# in
-        apply.3) patience=$2 ;;
+        apply.3 | look.3 | retract.3) patience=$2 ;;
         rollback.4 | restart.4) patience=$3 ;;
         *) exit 64 ;;
     esac
     ended=5 key=state label=$state
-    if quietly ready; then
+    if [ "$1" = look ]; then
+        look
+        ended=$?
+    elif quietly ready; then
         ended=75
         if take_lock "$patience"; then
             tidy

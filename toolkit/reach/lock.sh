@@ -88,6 +88,11 @@ take_lock() { # take_lock SECONDS: else a frame that says who holds it
         sleep 1
     done
     if [ "$(readlink "$state/lock")" = "$me" ]; then return; fi
+    told_held
+    return 1
+}
+
+told_held() { # one frame: who holds the lock, by $held_by
     IFS=, read -r pid _ _ since who <<EOT
 $held_by
 EOT
@@ -96,7 +101,6 @@ EOT
         'rebooting for '*) printf '|%s\n' "it is rebooting since $since, on behalf of ${who#rebooting for }" ;;
         *) printf '|%s\n' "held since $since by process $pid, started by $who" ;;
     esac
-    return 1
 }
 
 under_lock() { # under_lock SECONDS COMMAND...: its status; 5 without a place for the lock, 75 without the lock
