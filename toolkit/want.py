@@ -68,6 +68,13 @@ class SigningPaths:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """The table [rollout]: what holds for all who change nodes, whatever each is told."""
+
+    max_unavailable: int | None = None  # nodes; None for any number
+
+
+@dataclass(frozen=True, slots=True)
 class Want:
     """The wished-for state of a node."""
 
@@ -83,6 +90,7 @@ class Want:
     bios: tuple[tuple[str, str], ...] = ()  # ("smt", "off"): settings that the site wants its way
     signing: SigningPaths | None = None  # None: whatever key DKMS has made for itself
     keep_runs: int = 5  # so many of a node's newest runs keep all that they replaced
+    rollout: Limits = Limits()
     compat: Compat = field(default_factory=shipped, repr=False)
 
     @classmethod
@@ -208,7 +216,29 @@ def _runs(value: Any) -> int:
     return value
 
 
-_SHAPED: dict[str, Callable[[Any], Any]] = {"signing": _signing, "keep_runs": _runs}
+def _limits(value: Any) -> Limits:
+    """The table [rollout]: max_unavailable as a number, or as a share of ``nodes``."""
+    if not isinstance(value, dict) or not {"max_unavailable"} <= set(value) <= _LIMIT_KEYS:
+        raise ValueError("rollout must have max_unavailable, and may have nodes")
+    most, nodes = value["max_unavailable"], value.get("nodes")
+    if type(most) is int and most > 0 and nodes is None:
+        return Limits(most)
+    share = re.fullmatch(r"([1-9][0-9]?|100)%", most) if isinstance(most, str) else None
+    if share is None:
+        raise ValueError(f'rollout: max_unavailable must be 8 or "10%", not {most!r}')
+    if type(nodes) is not int or nodes < 1:
+        raise ValueError(
+            f"rollout: max_unavailable {most!r} needs nodes = 128, the size of the fleet"
+        )
+    return Limits(max(1, nodes * int(share[1]) // 100))
+
+
+_LIMIT_KEYS = {"max_unavailable", "nodes"}
+_SHAPED: dict[str, Callable[[Any], Any]] = {
+    "signing": _signing,
+    "keep_runs": _runs,
+    "rollout": _limits,
+}
 
 
 def _bios(value: Any) -> tuple[tuple[str, str], ...]:

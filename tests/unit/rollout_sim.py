@@ -89,6 +89,7 @@ class Fleetful:
         make = TrialNode if self.trials else Node
         self.nodes = {f"n{at:03d}": make(f"n{at:03d}") for at in range(self.count)}
         self.said: dict[str, str | int | bool] = {
+            "profile": "peermem",
             "serial": dice.choice(["1,10%,50%", "2,25%", "5%", "1,100%"]),
             "max_unavailable": dice.choice(["8", "10%", "25%", "100%"]),
             "max_fail": dice.choice(["3", "10%", "50%", "100%"]),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from toolkit.change.rollout_terms import terms_of
 from toolkit.errors import ApplyError, Outcome
 from toolkit.evidence import Evidence, State
 from toolkit.flow import rollback as rollback_module
@@ -78,8 +79,9 @@ def undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Out
         monkeypatch.setattr(rollback_module, "collect", lambda _: next(looks))
         fleet = Fleet((Host("gpu01"),), lambda _: Silent(), Access())
         folder = RunFolder(tmp_path, "undo", datetime.now(UTC))
-        (found,) = undo(fleet, BOTH, folder, "", allow_reboot=True, over_jobs=over_jobs)
-        return found
+        terms = terms_of(["gpu01"])
+        rolled = undo(fleet, BOTH, folder, "", terms=terms, allow_reboot=True, over_jobs=over_jobs)
+        return rolled.outcomes["gpu01"]
 
     return go
 

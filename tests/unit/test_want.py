@@ -117,3 +117,36 @@ def test_an_unknown_profile_is_answered_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="no profile 'peerman'") as refused:
         Want.load("peerman")
     assert refused.value.hint == f"name one of {', '.join(profiles())}, or a TOML file"
+
+
+@pytest.mark.parametrize(
+    ("table", "most"),
+    [
+        pytest.param("max_unavailable = 8", 8, id="a-number"),
+        pytest.param('max_unavailable = "10%"\nnodes = 128', 12, id="a-share-of-the-fleet"),
+        pytest.param('max_unavailable = "10%"\nnodes = 5', 1, id="at-least-one"),
+    ],
+)
+def test_a_site_says_how_many_may_be_unavailable(tmp_path: Path, table: str, most: int) -> None:
+    site = tmp_path / "site.toml"
+    site.write_text(f"[rollout]\n{table}\n")
+    assert Want.load("peermem", site=site).rollout.max_unavailable == most
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "max_unavailable = 0",
+        "max_unavailable = true",
+        'max_unavailable = "10%"',
+        'max_unavailable = "0%"\nnodes = 5',
+        'max_unavailable = "10%"\nnodes = 0',
+        "nodes = 5",
+        "max_unavailable = 8\nserial = 1",
+    ],
+)
+def test_a_limit_that_makes_no_sense_is_refused(tmp_path: Path, table: str) -> None:
+    site = tmp_path / "site.toml"
+    site.write_text(f"[rollout]\n{table}\n")
+    with pytest.raises(UsageError, match="rollout"):
+        Want.load("peermem", site=site)

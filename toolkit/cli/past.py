@@ -10,18 +10,22 @@ from pathlib import Path
 
 from invoke.collection import Collection
 
+from toolkit.change.rollout import Terms
+from toolkit.change.rollout_terms import terms_of
 from toolkit.cli.changing import OVER_JOBS
 from toolkit.cli.options import HOSTS, REACH, Option, Said
-from toolkit.cli.rolling import said_before
+from toolkit.cli.rolling import ROLLOUT, said_before
 from toolkit.cli.session import Session, consent, fleet
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
-from toolkit.flow.access import state_dir
+from toolkit.flow.access import Fleet, state_dir
 from toolkit.flow.past import Run, Unread, history_of, read_run, read_runs
 from toolkit.flow.rollback import RolledBack
+from toolkit.flow.rollout import Brakes, Rolled
 from toolkit.flow.undo import undo as undo_nodes
 from toolkit.flow.undo import undoing
-from toolkit.hosts import select
+from toolkit.hosts import fold, select
+from toolkit.reach.fleet import NotBegun
 from toolkit.reach.journal import Story
 from toolkit.report.document import Told, dumps
 from toolkit.report.runs import (
@@ -117,6 +121,7 @@ def history(said: Said) -> ExitCode:
         Option("reason", "", "why, for the journal: a ticket"),
         Option("json", False, "as JSON"),
     ),
+    tuple(each for each in ROLLOUT if each.name in {"max_unavailable", "stop_file"}),
 )
 def undo(said: Said) -> ExitCode:
     """Take a run back on every host it changed: bytes, mode and owner of what it replaced.
@@ -143,21 +148,48 @@ def undo(said: Said) -> ExitCode:
         allowed = said.flag("reboot") or opened.demo
         reason = said.text("reason")
         over = said.flag("over_jobs")
-        outcomes = undo_nodes(
-            chosen, what, session.folder, reason, allow_reboot=allowed, over_jobs=over
+        rolled = undo_nodes(
+            chosen,
+            what,
+            session.folder,
+            reason,
+            terms=_terms(session, chosen),
+            brakes=_brakes(session),
+            allow_reboot=allowed,
+            over_jobs=over,
         )
-    return _undone(session, outcomes)
+    return _undone(session, rolled)
+
+
+def _terms(session: Session, fleet: Fleet) -> Terms:
+    """All in one batch, within the budget."""
+    said, site = session.said, session.want().rollout.max_unavailable
+    terms = terms_of(
+        [host.name for host in fleet.hosts],
+        max_unavailable=said.text("max_unavailable"),
+        max_fail=said.text("max_fail"),
+        at_once=fleet.access.fanout,
+    )
+    return replace(terms, budget=min(terms.budget, site or terms.budget))
+
+
+def _brakes(session: Session) -> Brakes:
+    """Its own stop files; the window of the run that is taken back says nothing of this one."""
+    named = session.said.text("stop_file")
+    return Brakes(stop_files=(*([Path(named)] if named else []), session.folder.path / "stop"))
 
 
 def as_reached(said: Said, story: Story) -> Said:
     """What the run had been told, apart from how it was to be told of."""
     again = said_before(said, story)
     told = {name: said.values[name] for name in _TOLD if name in said.values}
+    told["stop_file"] = said.text("stop_file")
     kept = {name: value for name, value in again.values.items() if name not in _TOLD}
     return replace(again, values=kept | told)
 
 
-def _undone(session: Session, outcomes: list[Outcome[RolledBack]]) -> ExitCode:
+def _undone(session: Session, rolled: Rolled[RolledBack]) -> ExitCode:
+    outcomes = list(rolled.outcomes.values())
     for outcome in outcomes:
         if outcome.value is not None:
             done = "; ".join(outcome.value.steps) or "nothing to take back"
@@ -168,7 +200,13 @@ def _undone(session: Session, outcomes: list[Outcome[RolledBack]]) -> ExitCode:
         Outcome(e.host, Told(steps=tuple(e.value.steps)) if e.value else None, e.error)
         for e in outcomes
     ]
-    return session.finish(told, worst([each.error.exit_code for each in outcomes if each.error]))
+    codes = [each.error.exit_code for each in outcomes if each.error]
+    if rolled.interrupted:
+        codes.append(ExitCode.INTERRUPTED)
+    if rolled.halt:
+        left = [each.host for each in outcomes if isinstance(each.error, NotBegun)]
+        print(f"stopped: {rolled.halt}; not begun: {fold(left)}", file=sys.stderr)
+    return session.finish(told, worst(codes))
 
 
 def _tell_unread(unread: Mapping[str, str]) -> None:

@@ -147,6 +147,7 @@ def agreed_of(session: Session, pending: Sequence[str], earlier: Resumed | None 
     check_hook("--undrain", hooks.undrain)
     old = earlier.story.batches if earlier else ()
     known = {host for batch in old for host in batch}
+    site = session.want().rollout.max_unavailable
     terms = terms_of(
         [*(host for batch in old for host in batch), *(h for h in pending if h not in known)],
         serial=said.text("serial"),
@@ -154,12 +155,13 @@ def agreed_of(session: Session, pending: Sequence[str], earlier: Resumed | None 
         max_fail=_max_fail(said),
         at_once=said.number("fanout", 64),
     )
+    terms = replace(terms, budget=min(terms.budget, site or terms.budget))
     if old:
         late = tuple(host for host in pending if host not in known)
         terms = replace(terms, batches=(*old, late) if late else old)
     brakes = _brakes(session)
     about = About(session.verb, whoami(), stamp(), said.text("reason"), _words(said))
-    alone = any(said.text(name) for name in _ALONE)
+    alone = site is not None or any(said.text(name) for name in _ALONE)
     return Agreed(terms, about, brakes, hooks, alone, earlier.past if earlier else None)
 
 

@@ -18,7 +18,7 @@ from toolkit.flow.bios import Asking, Reach
 from toolkit.flow.bios_reset import Consent
 from toolkit.flow.bios_turn import BiosWork
 from toolkit.flow.past import Run
-from toolkit.flow.rolling import Agreed, keep_journal, roll, write_first
+from toolkit.flow.rolling import Agreed, join_budget, keep_journal, roll, write_first
 from toolkit.flow.rollout import Rolled, Rollout
 from toolkit.flow.runs import RunFolder
 from toolkit.reach.hands import Threads
@@ -67,6 +67,7 @@ def roll_out_bios(
             journal,
             agreed.brakes,
             fleet.access.progress,
+            join_budget(stack, fleet, journal, agreed.terms),
         )
         rolled = roll(rollout, "changing BIOSes")
     outcomes = {each.host: rolled.outcomes.get(each.host) or untouched(each) for each in looked}

@@ -108,6 +108,12 @@ def done_well(outcome: Outcome[Provisioned]) -> bool:
     return outcome.value is not None and as_wanted(outcome.value)
 
 
+def harm(done: Provisioned) -> str:
+    """What fails on the node and did not before, in a clause; "" where nothing does."""
+    worse = _ids(done.after, FAIL) - _ids(done.before, FAIL) - _ids(done.before, UNKNOWN)
+    return f"worse than before: {', '.join(sorted(worse))}" if worse else ""
+
+
 def untouched(outcome: Outcome[Planned]) -> Outcome[Provisioned]:
     """What came of a host for which nothing was to be done, or could be."""
     if outcome.value is None:

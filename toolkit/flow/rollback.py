@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from toolkit.change.boot_arguments import bare
 from toolkit.change.trial import lines_of
-from toolkit.errors import ApplyError, Outcome
+from toolkit.errors import ApplyError, ExitCode, Outcome
 from toolkit.facts.node import Node
 from toolkit.flow.access import Fleet
 from toolkit.flow.each import on_each
@@ -27,6 +27,10 @@ class RolledBack:
 
     steps: Sequence[str]
     rebooted: bool
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.OK  # what could not be taken back is an error in its place
 
 
 def rollback(

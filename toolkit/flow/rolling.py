@@ -11,11 +11,13 @@ from datetime import date
 
 from toolkit.change.rollout import Terms
 from toolkit.change.rollout_past import Past, standing
+from toolkit.change.rollout_terms import NO_LIMIT
 from toolkit.errors import ExitCode, Outcome, TransportError, worst
 from toolkit.flow.access import Fleet
+from toolkit.flow.budget import Budget
 from toolkit.flow.ledger import ended_event, planned_event
 from toolkit.flow.planning import Planned
-from toolkit.flow.provision import Options, Provisioned, done_well, untouched
+from toolkit.flow.provision import Options, Provisioned, done_well, harm, untouched
 from toolkit.flow.rollout import Brakes, Rolled, Rollout, T
 from toolkit.flow.rollout_turn import Hooks, Work
 from toolkit.flow.runs import RunFolder
@@ -75,6 +77,7 @@ def roll_out(
         write_first(journal, agreed, [planned_event(each) for each in planned])
         hooks = agreed.hooks
         work = Work(fleet, want, today, options, folder, by_name, journal, hooks, past)
+        content = [each.host for each in planned if each.value and _content(each.value)]
         gone = [each.host for each in planned if isinstance(each.error, TransportError)]
         rollout = Rollout(
             agreed.terms,
@@ -86,6 +89,8 @@ def roll_out(
             journal,
             agreed.brakes,
             fleet.access.progress,
+            join_budget(stack, fleet, journal, agreed.terms, gone, well=content),
+            harm,
         )
         rolled = roll(rollout, "provisioning")
         outcomes = {
@@ -137,6 +142,35 @@ def keep_journal(
     stack.enter_context(journal)
     journal.take_turn(who)
     return journal
+
+
+def join_budget(
+    stack: ExitStack,
+    fleet: Fleet,
+    journal: Journal | None,
+    terms: Terms,
+    lost: Sequence[str] = (),
+    *,
+    well: Sequence[str] = (),
+) -> Budget | None:
+    """The run's part in the budget that it shares with others, until the stack is left.
+
+    :param lost: hosts that cannot be reached.
+    :param well: hosts that were found as wanted.
+    :returns: None for simulated nodes, and where nothing can be kept.
+    :raises BudgetError: its books cannot be used.
+    """
+    if journal is None or fleet.demo:
+        return None
+    place = journal.file.parent
+    limit = terms.budget if terms.budget < NO_LIMIT else None
+    budget = stack.enter_context(Budget.open(place.parent, place.name, limit, lost=lost))
+    budget.well(well)
+    return budget
+
+
+def _content(found: Planned) -> bool:
+    return not found.pending and found.judged.exit_code is ExitCode.OK
 
 
 def _key(host: Host) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -10,7 +10,8 @@ from typing import Generic, Protocol, TypeVar
 
 from toolkit.change.rollout import Phase, Standing, Terms, advance, begun, ended, over
 from toolkit.change.window import Window
-from toolkit.errors import ExitCode, Outcome
+from toolkit.errors import ExitCode, Outcome, ToolkitError
+from toolkit.flow.budget import Budget
 from toolkit.hosts import Host
 from toolkit.progress import Progress
 from toolkit.reach.fleet import Abandoned, NotBegun
@@ -67,6 +68,8 @@ class Rollout(Generic[T]):
 
     :param well: whether a host counts as a success, for canary and limits.
     :param tell: how a host's turn ended, as the journal has it; called with ``well``'s answer.
+    :param budget: what it shares with other runs; None where nobody counts.
+    :param harm: in a clause, what is worse on a node than before; "" for nothing.
     """
 
     terms: Terms
@@ -78,7 +81,10 @@ class Rollout(Generic[T]):
     journal: Journal | None
     brakes: Brakes
     progress: Progress
+    budget: Budget | None = None
+    harm: Callable[[T], str] = lambda _: ""
     halt: str = ""
+    waits: str = ""  # for whom, as long as no share of the budget is to be had
     outcomes: dict[str, Outcome[T]] = field(default_factory=dict)
 
     def roll(self) -> Rolled[T]:
@@ -96,23 +102,43 @@ class Rollout(Generic[T]):
     def _loop(self, interrupts: Interrupts) -> None:
         while True:
             self._begin(interrupts)
-            if not self.standing.in_hand:
+            if not self.standing.in_hand and not self.waits:
                 return
             outcome = self.hands.next(_POLL_S)
             if outcome is not None:
                 self._end(outcome)
 
     def _begin(self, interrupts: Interrupts) -> None:
+        waited, self.waits = self.waits, ""
         if self.halt or over(self.terms, self.standing):
             return
         step = advance(self.terms, self.standing)
-        self.halt = step.halt
-        for name in step.begin:
-            self.halt = "interrupted" if interrupts.pressed else self.brakes.pulled()
+        self.halt = step.halt or (step.begin and self._braked(interrupts)) or ""
+        granted = self._granted(step.begin, waited)
+        for at, name in enumerate(granted):
+            self.halt = self._braked(interrupts)
             if self.halt or not self._written(Event(name, Phase.BEGUN.value)):
+                self._give_back(*granted[at:])
                 return
             self.standing = begun(self.standing, (name,))
             self.hands.begin(self.hosts[name])
+
+    def _braked(self, interrupts: Interrupts) -> str:
+        return "interrupted" if interrupts.pressed else self.brakes.pulled()
+
+    def _granted(self, names: Sequence[str], waited: str) -> tuple[str, ...]:
+        """Those of them for which there is a share; else for whom we wait, or why we halt."""
+        if self.halt or not names or self.budget is None:
+            return () if self.halt else tuple(names)
+        try:
+            answer = self.budget.ask(names, self.standing.unavailable)
+        except ToolkitError as why:
+            self.halt = str(why)
+            return ()
+        self.halt, self.waits = answer.halt, answer.wait
+        if self.waits and self.waits != waited:
+            self.progress.note(names[0], self.waits)
+        return answer.granted
 
     def _end(self, outcome: Outcome[T]) -> None:
         well = self.well(outcome)
@@ -122,6 +148,8 @@ class Rollout(Generic[T]):
             self.halt = self.halt or str(outcome.error)
         else:
             self._written(self.tell(outcome, well))
+        harm = self.harm(outcome.value) if outcome.value is not None else ""
+        self._give_back(outcome.host, well=well, answered=outcome.ok, harm=harm)
         self.progress.done(outcome.host, str(outcome.error or ""))
 
     def _written(self, event: Event) -> bool:
@@ -133,6 +161,19 @@ class Rollout(Generic[T]):
             self.halt = self.halt or str(why)
             return False
         return True
+
+    def _give_back(
+        self, *names: str, well: bool = False, answered: bool = False, harm: str = ""
+    ) -> None:
+        """Their shares, as far as the nodes serve. What cannot be written begins nothing more."""
+        if self.budget is None or self.journal is None:
+            return
+        try:
+            for name in names:
+                events = self.journal.of(name)
+                self.budget.ended(name, events, well=well, answered=answered, harm=harm)
+        except ToolkitError as why:
+            self.halt = self.halt or str(why)
 
     def _interrupted(self) -> None:
         count = len(self.standing.in_hand)

@@ -11,21 +11,23 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from toolkit.change.rollout import Phase
-from toolkit.errors import ApplyError, Outcome, UsageError, worst
+from toolkit.change.rollout import Phase, Standing, Terms
+from toolkit.errors import ApplyError, Outcome, UsageError
 from toolkit.flow.access import Fleet
-from toolkit.flow.each import on_each
 from toolkit.flow.heard import heard
 from toolkit.flow.jobs import refuse_jobs
 from toolkit.flow.past import Run
 from toolkit.flow.rollback import RolledBack, booted_back
-from toolkit.flow.rolling import keep_journal, whoami
+from toolkit.flow.rolling import join_budget, keep_journal, roll, whoami
+from toolkit.flow.rollout import Brakes, Rolled, Rollout
 from toolkit.flow.runs import RunFolder
 from toolkit.hosts import Host
 from toolkit.reach import deliver
-from toolkit.reach.fleet import Abandoned, NotBegun
-from toolkit.reach.journal import About, Event, Journal, stamp
+from toolkit.reach.hands import Threads
+from toolkit.reach.journal import About, Event, Journal, JournalError, stamp
 from toolkit.reach.transport import Transport
+
+NO_BRAKES = Brakes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +69,14 @@ def undo(
     folder: RunFolder,
     reason: str,
     *,
+    terms: Terms,
+    brakes: Brakes = NO_BRAKES,
     allow_reboot: bool,
     over_jobs: bool = False,
-) -> list[Outcome[RolledBack]]:
+) -> Rolled[RolledBack]:
     """Take it back on the hosts of the fleet, which are those of ``what``; a run of its own.
 
+    :param terms: in which batches, and how many at once; of the fleet's hosts.
     :param over_jobs: a reboot may end somebody's job.
     :raises LockedError: another controller's run is at work on one of the hosts.
     :raises JournalError: what is done cannot be written down, so nothing was.
@@ -80,21 +85,32 @@ def undo(
     with ExitStack() as stack:
         journal = keep_journal(stack, fleet, folder, about, alone=True)
         if journal is None:  # never: it is a must
-            return []
-        names = [host.name for host in fleet.hosts]
-        journal.add_batches([names])
-        journal.add(*(Event(name, Phase.PLANNED.value) for name in names))
+            raise JournalError("no journal can be kept", hint="nothing was touched")
+        journal.add_batches(terms.batches)
+        hosts = {host.name: host for host in fleet.hosts}
+        journal.add(*(Event(name, Phase.PLANNED.value) for name in hosts))
 
-        def work(host: Host, transport: Transport) -> RolledBack:
-            node = _Undo(host, transport, fleet, journal)
-            return node.go(what, allow_reboot=allow_reboot, over_jobs=over_jobs)
+        def work(host: Host) -> RolledBack:
+            transport = fleet.connect(host)
+            try:
+                node = _Undo(host, transport, fleet, journal)
+                return node.go(what, allow_reboot=allow_reboot, over_jobs=over_jobs)
+            finally:
+                transport.close()
 
-        outcomes = on_each(fleet, "undoing", work)
-        begun = [e for e in outcomes if not isinstance(e.error, NotBegun | Abandoned)]
-        journal.add(*(_ended(each) for each in begun))
-        code = worst([each.error.exit_code for each in outcomes if each.error])
-        journal.end_turn("ended", int(code))
-    return outcomes
+        rollout = Rollout(
+            terms,
+            Standing(),
+            hosts,
+            Threads(work),
+            lambda outcome: outcome.ok,
+            lambda outcome, _: _ended(outcome),
+            journal,
+            brakes,
+            fleet.access.progress,
+            join_budget(stack, fleet, journal, terms),
+        )
+        return roll(rollout, "undoing")
 
 
 def _ended(outcome: Outcome[RolledBack]) -> Event:

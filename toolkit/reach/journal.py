@@ -32,6 +32,7 @@ _TABLES = (
     " host TEXT NOT NULL, phase TEXT NOT NULL, boot_id TEXT NOT NULL, detail TEXT NOT NULL)",
     "CREATE TABLE turn (seq INTEGER PRIMARY KEY AUTOINCREMENT, who TEXT NOT NULL,"
     " began TEXT NOT NULL, ended TEXT, how TEXT, code INTEGER)",
+    "CREATE INDEX event_of ON event (host)",
     f"PRAGMA user_version = {VERSION}",
 )
 Work = Callable[[sqlite3.Connection], sqlite3.Cursor]
@@ -188,6 +189,11 @@ class Journal:
         words = "INSERT INTO event (time, host, phase, boot_id, detail) VALUES (?, ?, ?, ?, ?)"
         self._do(lambda base: base.executemany(words, rows))
 
+    def of(self, host: str) -> tuple[Event, ...]:
+        """One host's events, oldest first. :raises JournalError: it is damaged."""
+        words = "SELECT host, phase, time, boot_id, detail FROM event WHERE host = ? ORDER BY seq"
+        return tuple(Event(*map(str, row)) for row in self._rows(words, host))
+
     def story(self) -> Story:
         """All of it. :raises JournalError: it is damaged."""
         abouts = self._rows("SELECT verb, who, began, reason, words, undoes FROM run")
@@ -219,10 +225,10 @@ class Journal:
                     self._base.execute("ROLLBACK")
                 raise _trouble(self.file, str(why)) from why
 
-    def _rows(self, words: str) -> list[tuple[object, ...]]:
+    def _rows(self, words: str, *values: str) -> list[tuple[object, ...]]:
         with self._lock:
             try:
-                return self._base.execute(words).fetchall()
+                return self._base.execute(words, values).fetchall()
             except sqlite3.Error as why:
                 raise _trouble(self.file, str(why)) from why
 
