@@ -120,6 +120,7 @@ MARKS = {
         STATIC_LIBC,
         MODINFO,
         OPENSSL,
+        BUSYBOX,
         *PACKERS,
         *PACKAGERS,
     ),

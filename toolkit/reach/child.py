@@ -28,12 +28,20 @@ class Ended:
     stderr: bytes
 
 
-def run_child(words: Sequence[str], data: bytes, *, limit_s: float, lines: Lines) -> Ended:
+def run_child(
+    words: Sequence[str],
+    data: bytes,
+    *,
+    limit_s: float,
+    lines: Lines,
+    keep: tuple[int, ...] = (),
+) -> Ended:
     """Run ``words``, feed ``data`` to stdin, hand stdout to ``lines``.
 
     The child gets a session of its own: it cannot prompt on our terminal, Ctrl-C is ours
     alone, and what it has started is killed with it.
 
+    :param keep: descriptors that it inherits, a lock that lasts as long as it does.
     :raises OSError: it cannot be started.
     """
     with subprocess.Popen(
@@ -43,6 +51,7 @@ def run_child(words: Sequence[str], data: bytes, *, limit_s: float, lines: Lines
         stderr=subprocess.PIPE,
         bufsize=0,
         start_new_session=True,
+        pass_fds=keep,
     ) as child:
         try:
             return _Talk(child, data, lines).hold(time.monotonic() + limit_s)

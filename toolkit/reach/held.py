@@ -17,6 +17,11 @@ class Held:
     def __enter__(self) -> Held:
         return self
 
+    @property
+    def descriptor(self) -> int:
+        """For processes that are to hold it as well."""
+        return self._descriptor
+
     def __exit__(
         self,
         kind: type[BaseException] | None,

@@ -1,0 +1,79 @@
+# shellcheck shell=sh
+# What makes an image's tree fit to run scripts in, from inside the namespaces of its own.
+#
+#   view TREE STAGE   at STAGE/view the tree, with nothing in it of this machine
+#
+#   /proc            the processes of these namespaces, and nothing else: no modules, no
+#                    arguments, no devices, no settings of the kernel that runs here
+#   /sys             empty
+#   /dev             a few devices that every machine has; no disk
+#   /run, /tmp       empty, in memory; /var/tmp empty, on the disk beside the tree
+#   /var/log, the lists and caches of package managers and of ldconfig: as they are, and what
+#                    is written there is forgotten
+
+# Through a link we might mount over something of this machine instead.
+real_folder() { # real_folder TREE PATH: it and all folders above it are folders
+    looked=$1
+    set -f
+    IFS=/
+    for part in $2; do
+        looked=$looked/$part
+        if [ -L "$looked" ] || [ ! -d "$looked" ]; then break; fi
+    done
+    unset IFS
+    set +f
+    [ "$looked" = "$1/$2" ] && [ -d "$looked" ] && [ ! -L "$looked" ]
+}
+
+devices() { # devices FOLDER: what every machine has
+    mount -n -t tmpfs -o mode=755 gdr "$1"
+    for each in null zero full random urandom tty; do
+        [ -c "/dev/$each" ] || continue
+        : >"$1/$each"
+        mount -n --bind "/dev/$each" "$1/$each"
+    done
+    mkdir "$1/pts" "$1/shm"
+    chmod 1777 "$1/shm"
+    mount -n -t devpts -o newinstance,ptmxmode=0666,mode=620 gdr "$1/pts"
+    ln -s pts/ptmx "$1/ptmx"
+    ln -s /proc/self/fd "$1/fd"
+    for each in stdin:0 stdout:1 stderr:2; do ln -s "/proc/self/fd/${each#*:}" "$1/${each%:*}"; done
+}
+
+forget() { # forget TREE PATH LAYERS: what is written there
+    real_folder "$1" "$2" || return 0
+    layer=$3/$(printf %s "$2" | tr / -)
+    mkdir -p "$layer/up" "$layer/work"
+    chmod --reference="$1/$2" "$layer/up"
+    # By descriptor and from within: a comma in a path would end it among the options.
+    (
+        cd "$layer"
+        exec 3<"$1/$2"
+        mount -n -t overlay -o lowerdir=/proc/self/fd/3,upperdir=up,workdir=work gdr "$1/$2"
+    )
+}
+
+view() {
+    set -eu
+    seen=$2/view
+    for each in proc sys dev run tmp; do
+        real_folder "$1" "$each" || { echo "/$each is not a folder there" >&2; return 66; }
+    done
+    mount -n --rbind "$1" "$seen"
+    mount -n -t proc -o subset=pid proc "$seen/proc"
+    mount -n -t tmpfs -o ro,mode=555 gdr "$seen/sys"
+    devices "$seen/dev"
+    mount -n -t tmpfs -o mode=755 gdr "$seen/run"
+    mkdir -m 1777 "$seen/run/lock"
+    mount -n -t tmpfs -o mode=1777 gdr "$seen/tmp"
+    if real_folder "$seen" var/tmp; then mount -n --bind "$2/scratch" "$seen/var/tmp"; fi
+    mount -n -t tmpfs -o mode=755 gdr "$2/layers"
+    for each in var/log var/lib/apt/lists var/cache/apt var/cache/dnf var/cache/yum var/cache/zypp var/cache/ldconfig; do
+        forget "$seen" "$each" "$2/layers"
+    done
+    name=localhost
+    if [ -f "$seen/etc/hostname" ] && [ ! -L "$seen/etc/hostname" ]; then read -r name <"$seen/etc/hostname" || :; fi
+    printf %s "${name:-localhost}" >/proc/sys/kernel/hostname
+}
+
+"$@"
