@@ -1,0 +1,105 @@
+"""--boot: an image is started once, judged by the suite, and left as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from toolkit.cli.options import Option
+from toolkit.cli.session import Session
+from toolkit.errors import ApplyError, ExitCode
+from toolkit.flow.image_boot import Booted, Proof, boot, unchanged
+from toolkit.report.live import listener
+from toolkit.words import counted
+
+BOOT = (
+    Option("boot", False, "start the result once in QEMU and run the suite; it stays as it is"),
+    Option("boot_limit", 0, "seconds until its sshd must answer; 0: 240, 960 where emulated"),
+    Option("boot_memory", 2048, "MB of memory for that boot"),
+)
+
+
+def boot_image(session: Session, image: Path) -> ExitCode:
+    """Boot ``image``, run the suite in it, and say that it is as it was.
+
+    :param image: a disk, a tar, or the folder of a root.
+    :returns: as verify does.
+    :raises UsageError: QEMU or room is missing, or there is nothing to boot.
+    :raises TransportError: it did not come up; with the end of its console.
+    :raises ApplyError: its bytes are no longer the same.
+    """
+    said = session.said
+    progress = listener(sys.stderr, quiet=said.flag("quiet"))
+    with (
+        unchanged(image, progress) as proofs,
+        boot(
+            image,
+            limit_s=float(said.number("boot_limit")),
+            memory_mb=said.number("boot_memory", 2048),
+            progress=progress,
+        ) as booted,
+    ):
+        for line in told(booted):
+            session.say(line)
+        code = _suite(session, booted)
+    session.say(proven(image, proofs[0]))
+    return code
+
+
+def _suite(session: Session, booted: Booted) -> ExitCode:
+    # Here, because pytest takes a quarter of a second that no other verb needs.
+    from toolkit.suites.run import run_suite  # noqa: PLC0415 see above
+
+    sys.stdout.flush()
+    with _patience(booted.accelerator.factor), contextlib.ExitStack() as stack:
+        if session.said.flag("json"):  # then standard output is the document's alone
+            stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+        return run_suite(
+            booted.access,
+            session.want(),
+            junit=session.said.text("junit"),
+            folder=session.folder,
+            verbose=session.said.flag("verbose"),
+        )
+
+
+@contextlib.contextmanager
+def _patience(factor: float) -> Iterator[None]:
+    """The limits of what is read are those of hardware; see reach/collect.py."""
+    before = os.environ.get("GDR_PATIENCE")
+    os.environ["GDR_PATIENCE"] = str(max(factor, float(before or 1)))
+    try:
+        yield
+    finally:
+        del os.environ["GDR_PATIENCE"]
+        if before is not None:
+            os.environ["GDR_PATIENCE"] = before
+
+
+def told(booted: Booted) -> list[str]:
+    """What came up, and how; what could not be proven by it."""
+    state = f", systemd says {booted.state}" * bool(booted.state)
+    lines = [f"booted by {booted.accelerator.told} in {booted.seconds:.0f} s{state}"]
+    if booted.failed:
+        units = counted(len(booted.failed), "unit")
+        lines.append(f"{units} failed: {', '.join(booted.failed)}")
+    if booted.direct:
+        lines.append("a root has no boot loader: its kernel was started by QEMU, from a copy")
+    lines.append("no GPU and no HCA is there: what needs one is n/a, and proven by no boot here")
+    return lines
+
+
+def proven(image: Path, proof: Proof) -> str:
+    """That the image is as it was.
+
+    :raises ApplyError: it is not.
+    """
+    if proof.unchanged:
+        return f"unchanged by its boot: {image} sha256 {proof.before}"
+    raise ApplyError(
+        f"{image}: changed while it was booted: sha256 {proof.before}, now {proof.after}",
+        hint="no boot of ours writes to it: who else has it open? (fuser, lsof)",
+    )
