@@ -89,6 +89,8 @@ class Want:
     companions: tuple[str, ...] = ()  # of COMPANIONS: delivered too, where modules are built
     bios: tuple[tuple[str, str], ...] = ()  # ("smt", "off"): settings that the site wants its way
     signing: SigningPaths | None = None  # None: whatever key DKMS has made for itself
+    passport: bool = False  # a node without a passport fails; said by options alone
+    passport_signed: bool = False  # and so does one whose passport nobody known has signed
     keep_runs: int = 5  # so many of a node's newest runs keep all that they replaced
     rollout: Limits = Limits()
     compat: Compat = field(default_factory=shipped, repr=False)
@@ -125,7 +127,7 @@ def _apply(want: Want, file: Path) -> Want:
         table = tomllib.loads(file.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as why:
         raise UsageError(f"{file}: cannot be read: {why}") from why
-    known = {each.name for each in fields(Want)}
+    known = {each.name for each in fields(Want)} - _SAID
     for key in table:
         if key not in known:
             raise UsageError(f"{file}: unknown key {key!r}", hint=f"keys: {sorted(known)}")
@@ -234,6 +236,7 @@ def _limits(value: Any) -> Limits:
 
 
 _LIMIT_KEYS = {"max_unavailable", "nodes"}
+_SAID = {"passport", "passport_signed"}  # on the command line, of one run
 _SHAPED: dict[str, Callable[[Any], Any]] = {
     "signing": _signing,
     "keep_runs": _runs,

@@ -259,6 +259,8 @@ HEALTHY: dict[str, Override] = {
     "ours": "",
     **dict.fromkeys(("owned", "pending", "journal"), ABSENT),
     "left": "",
+    **dict.fromkeys(("passport", "passport-sig", "passport-files"), ABSENT),
+    **dict.fromkeys(("passport-loaded", "passport-since"), ABSENT),
     "modprobe-config": "blacklist nouveau\noptions mlx5_core probe_vf=1\n",
     "rdma-modinfo": rdma_core(),
     "nvidia-modinfo": modinfo(

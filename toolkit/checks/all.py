@@ -22,6 +22,7 @@ from toolkit.checks import (
     gpu,
     hca,
     host,
+    image,
     iommu,
     kernel,
     link,
@@ -47,6 +48,7 @@ from toolkit.errors import UsageError
 
 ALL: tuple[Check, ...] = (
     host.virt,
+    image.passport,
     kernel.version,
     kernel.headers,
     builds.compiler,

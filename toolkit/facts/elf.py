@@ -44,11 +44,12 @@ class SparseFile:
         return at >= end
 
     @classmethod
-    def parse(cls, path: str, lines: list[str]) -> SparseFile:
+    def parse(cls, path: str, lines: list[str], *, largest: int = _LARGEST) -> SparseFile:
         """Unfold what od printed: "*" stands for repetitions of the line above.
 
         :param lines: "size BYTES" or "size BYTES signed", then rows of od; an address alone
             ends a range.
+        :param largest: bytes; a file that is said to be larger is refused.
         :raises NoEvidence: where the probe says what it lacked to read the file.
         :raises Unparsable: at a line that does not follow from those above it.
         """
@@ -56,7 +57,7 @@ class SparseFile:
         if head.startswith("lacks "):
             raise NoEvidence(f"{path}: not read, {head}")
         told = _HEAD.fullmatch(head)
-        if told is None or not 0 < int(told[1]) <= _LARGEST:
+        if told is None or not 0 < int(told[1]) <= largest:
             raise Unparsable(path, head, 1)
         data, known = bytearray(int(told[1])), []
         row, following, folded = b"", -1, False  # following: where the next row must begin
@@ -99,13 +100,14 @@ class Elf:
     end: int  # where the last section or the table of sections ends; bytes from the start
 
 
-def read_elf(path: str, file: SparseFile, wanted: tuple[str, ...]) -> Elf:
+def read_elf(path: str, file: SparseFile, wanted: tuple[str, ...], *, imports: bool = True) -> Elf:
     """Read the wanted sections and the undefined symbols.
 
+    :param imports: False where the symbol table was not sent, and nobody asks for it.
     :raises Unparsable: where it is no ELF file, or a wanted section was not sent.
     """
     try:
-        return _read(file, wanted)
+        return _read(file, wanted, imports)
     except Unparsable:
         raise
     # The library has no single error of its own for damaged bytes.
@@ -113,7 +115,7 @@ def read_elf(path: str, file: SparseFile, wanted: tuple[str, ...]) -> Elf:
         raise Unparsable(path, f"{type(why).__name__}: {why}") from why
 
 
-def _read(file: SparseFile, wanted: tuple[str, ...]) -> Elf:
+def _read(file: SparseFile, wanted: tuple[str, ...], imports: bool) -> Elf:
     elf = ELFFile(io.BytesIO(file.data))
     head = elf.header
     if not file.covers(0, 64) or not file.covers(head.e_shoff, head.e_shnum * head.e_shentsize):
@@ -129,6 +131,8 @@ def _read(file: SparseFile, wanted: tuple[str, ...]) -> Elf:
             sections.append((section.name, _sent(file, section)))
         if isinstance(section, SymbolTableSection):
             symbols = True
+            if not imports:
+                continue
             _sent(file, section)
             _sent(file, section.stringtable)
             undefined += [

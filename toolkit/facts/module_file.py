@@ -14,11 +14,13 @@ from toolkit.facts.lines import blocks
 from toolkit.facts.signature import MAGIC, Signature, parse_signature
 
 SHARED = re.compile(r"ib_(un)?register_peer_memory_client|nvidia_p2p_\w+")
+_WITH_SYMBOLS = 512 << 20  # bytes; the driver itself, where nobody has stripped it
 _VERSION_BYTES = 64  # a checksum of 8 bytes, then the name, filled up with zeroes
 _EXPORT = re.compile(r"(0x[0-9a-f]{1,16})\t(\w+)")
 _LAYOUT = re.compile(r"layout (0x[0-9a-f]{1,16})")
 _MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64"}
-_SECTIONS = (".modinfo", "__versions", "__version_ext_crcs", "__version_ext_names")
+_BUILD_ID = ".note.gnu.build-id"
+_SECTIONS = (".modinfo", "__versions", "__version_ext_crcs", "__version_ext_names", _BUILD_ID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class ModuleImage:
     versions: Mapping[str, int]  # the checksum that each import had when it was built
     signature: Signature | None
     machine: str  # "x86_64", "aarch64", or as ELF names another
+    build_id: str = ""  # the linker's hash of what was built: lower-case hex; "" without one
 
     @property
     def shared(self) -> tuple[str, ...]:
@@ -81,8 +84,18 @@ def read_image(path: str, data: bytes) -> ModuleImage:
     return image
 
 
-def _read(path: str, file: SparseFile) -> ModuleImage:
-    elf = read_elf(path, file, _SECTIONS)
+def read_sections(path: str, lines: list[str]) -> ModuleImage:
+    """Read a module of which the symbol table was not sent: its imports are those with versions.
+
+    :param lines: as for ``parse_image``.
+    :raises NoEvidence: where the node could not unpack it.
+    :raises Unparsable: where the bytes are those of no module, or too few of them.
+    """
+    return _read(path, SparseFile.parse(path, lines, largest=_WITH_SYMBOLS), imports=False)
+
+
+def _read(path: str, file: SparseFile, *, imports: bool = True) -> ModuleImage:
+    elf = read_elf(path, file, _SECTIONS, imports=imports)
     if not elf.relocatable:
         raise Unparsable(path, "no module: it is not relocatable")
     held = dict(elf.sections)
@@ -91,11 +104,27 @@ def _read(path: str, file: SparseFile) -> ModuleImage:
     versions = _versions(path, held)
     if not elf.symbols and not versions:
         raise Unparsable(path, "neither a symbol table nor symbol versions")
-    imports = frozenset(elf.undefined) | (versions.keys() - {"module_layout"})
+    names = frozenset(elf.undefined) | (versions.keys() - {"module_layout"})
     signature = parse_signature(path, file.tail) if file.signed else None
     machine = _MACHINES.get(elf.machine, elf.machine)
     info = _info(held[".modinfo"])
-    return ModuleImage(path, info, imports, versions, signature, machine)
+    build = parse_build_id(path, held.get(_BUILD_ID, b""))
+    return ModuleImage(path, info, names, versions, signature, machine, build)
+
+
+def parse_build_id(path: str, note: bytes) -> str:
+    """The id in a note of the linker: lower-case hex, "" for no note.
+
+    Source: elf(5), Notes: three words of 32 bits, then the name, filled up to four bytes.
+
+    :raises Unparsable: where it is another note.
+    """
+    if not note:
+        return ""
+    name, size, kind = (int.from_bytes(note[at : at + 4], "little") for at in (0, 4, 8))
+    if (name, kind) != (4, 3) or note[12:16] != b"GNU\0" or len(note) < 16 + size:
+        raise Unparsable(f"build id of {path}", note[:40].hex())
+    return note[16 : 16 + size].hex()
 
 
 def _info(section: bytes) -> Mapping[str, str]:

@@ -11,6 +11,7 @@ from toolkit.facts.node_files import Files
 from toolkit.facts.node_firmware import Firmware
 from toolkit.facts.node_imported import Imported
 from toolkit.facts.node_modules import Modules
+from toolkit.facts.node_passport import Passports
 from toolkit.facts.node_platform import Platforms
 from toolkit.facts.node_stack import Stack
 from toolkit.facts.node_system import System
@@ -31,6 +32,7 @@ class Node(
     Consumers,
     Imported,
     Bmcs,
+    Passports,
 ):
     """One machine. Asking for a fact that was not read raises NoEvidence or Unparsable.
 

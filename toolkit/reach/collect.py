@@ -13,7 +13,7 @@ _HERE = Path(__file__).parent
 # By topic; frames.sh has their words, and the last line of probe.sh calls them all.
 _PARTS = (
     *("boot", "modules", "pci", "firmware", "signed", "elf", "builds", "fabric"),
-    *("companions", "consumers"),
+    *("companions", "consumers", "passport"),
 )
 
 

@@ -200,6 +200,7 @@ probe() {
     give ours 'what we placed' lines / '' 'etc/*/*gdr-toolkit*' 'etc/*/*.d/*gdr-toolkit*' 'etc/gdr-toolkit/*' 'etc/dkms/*.conf' 'usr/src/nvidia-peermem-*/dkms.conf'
     for kept in owned pending journal; do short $kept /var/lib/gdr-toolkit/$kept; done
     take left '/var/lib/gdr-toolkit/runs/*/undo' left
+    probe_passport
 
     if need modprobe modprobe-config; then give modprobe-config 'modprobe -c' modprobe_config; fi
     if need modinfo rdma-modinfo nvidia-modinfo peermem-modinfo; then

@@ -1,0 +1,126 @@
+"""Is a node the image that it was born from?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.evidence.build import HEALTHY, KERNEL, NEXT_KERNEL, PEERMEM, node, without_module
+from tests.evidence.frames import ABSENT, DENIED
+from tests.evidence.healthy_boot import ARGUMENTS
+from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
+from tests.unit.passports import BORN, BUILD, LOAD, NOTE, RUN, born, hashed, loaded, sha
+from toolkit.checks.image import passport
+from toolkit.evidence import Frame, State
+from toolkit.facts.node import Node
+from toolkit.want import Want
+
+ASKED = Want(passport=True)
+SIGNED = Want(passport=True, passport_signed=True)
+ID = "image.passport"
+OTHER = sha(99)
+WITHOUT = replace(BORN, kernels=(replace(BORN.kernels[0], modules=BORN.kernels[0].modules[:-1]),))
+
+
+def since(sum_: str, path: str = LOAD) -> str:
+    return f"{RUN} {sum_} {path}\n"
+
+
+def booted(words: str) -> str:
+    return f"BOOT_IMAGE=/boot/vmlinuz-{KERNEL} {words}\n"
+
+
+ROWS = [
+    Row("none", ID, NA, "not born from an image"),
+    Row("none-and-demanded", ID, FAIL, "no passport", want=ASKED),
+    Row("an-image-has-no-present", ID, NA, "no present", {"boot-id": ABSENT}, want=ASKED),
+    Row("as-born", ID, PASS, f"9 files, kernel {KERNEL}", born()),
+    Row("as-born-and-demanded", ID, PASS, "as the image was born", born(), want=ASKED),
+    Row("a-module-replaced", ID, FAIL, PEERMEM, born(passport_files=hashed({PEERMEM: OTHER}))),
+    Row("a-file-gone", ID, FAIL, f"{LOAD}: not there", born(
+        passport_files=hashed({LOAD: "absent"}))),
+    Row("two-differ", ID, FAIL, "and 1 more", born(
+        passport_files=hashed({LOAD: OTHER, PEERMEM: OTHER}))),
+    Row("loaded-from-elsewhere", ID, FAIL, "loaded mlx5_core: srcversion 00AA", born(
+        passport_loaded=loaded(mlx5_core="00AA"))),
+    Row("same-sources-another-build", ID, FAIL, "loaded nvidia_peermem: build id ff", born(
+        passport_loaded=loaded(ids=NOTE.replace("00 11 22", "ff 11 22")))),
+    Row("loaded-and-not-in-the-image", ID, FAIL, "loaded nvidia_peermem: 2222", {
+        **born(WITHOUT), "passport-loaded": "nvidia 1111111111111111111111A\n"}),
+    Row("not-loaded-is-no-difference", ID, PASS, "as the image", {
+        **born(passport_loaded=loaded(ids="").replace("nvidia_peermem", "")[0:0]),
+        "module-state": without_module("nvidia_peermem")}),
+    Row("another-kernel-runs", ID, FAIL, f"running kernel: {NEXT_KERNEL}", born(
+        kernel_release=f"{NEXT_KERNEL}\n")),
+    Row("another-architecture", ID, FAIL, "architecture: aarch64", born(arch="aarch64\n")),
+    Row("an-argument-lost", ID, FAIL, "argument iommu: not there", born(
+        cmdline=booted("root=UUID=1 ro quiet"))),
+    Row("an-argument-changed", ID, FAIL, "argument iommu: iommu=pt iommu=off", born(
+        cmdline=booted(f"{ARGUMENTS} iommu=off"))),
+    Row("an-argument-that-decides-added", ID, FAIL, "argument pci: pci=nommconf", born(
+        cmdline=booted(f"{ARGUMENTS} pci=nommconf"))),
+    Row("words-of-this-machine-alone", ID, PASS, "as the image", born(
+        cmdline=booted("root=UUID=2 rw iommu=pt console=ttyS0 rd.luks.uuid=3 foo=bar"))),
+    Row("updated-by-a-run-of-ours", ID, PASS, f"updated since by {RUN} of ours: 1 change", born(
+        passport_files=hashed({LOAD: OTHER}), passport_since=since(OTHER))),
+    Row("removed-by-a-run-of-ours", ID, PASS, f"updated since by {RUN}", born(
+        passport_files=hashed({LOAD: "absent"}), passport_since=since("absent"))),
+    Row("and-changed-again-by-others", ID, FAIL, LOAD, born(
+        passport_files=hashed({LOAD: OTHER}), passport_since=since(sha(98)))),
+    Row("our-update-excuses-no-other", ID, FAIL, PEERMEM, born(
+        passport_files=hashed({LOAD: OTHER, PEERMEM: OTHER}),
+        passport_since=since(OTHER))),
+    Row("a-module-rebuilt-by-ours-and-loaded", ID, PASS, "updated since", born(
+        passport_files=hashed({PEERMEM: OTHER}), passport_since=since(OTHER, PEERMEM),
+        passport_loaded=loaded(nvidia_peermem="00AA"))),
+    Row("unreadable", ID, UNKNOWN, "permission denied", born(passport=DENIED)),
+    Row("no-passport-at-all", ID, UNKNOWN, "cannot read", born(passport="{\n")),
+    Row("of-a-later-format", ID, UNKNOWN, "format", born(
+        passport=BORN.json().replace("passport/1", "passport/2"))),
+    Row("nobody-could-hash", ID, UNKNOWN, "not there", born(passport_files=ABSENT)),
+    Row("a-file-not-for-us", ID, UNKNOWN, "permission denied", born(
+        passport_files=hashed({PEERMEM: "denied"}))),
+    # One line for all: the node's shell finds no path in it, and nothing is taken on trust.
+    Row("paths-that-the-probe-did-not-find", ID, FAIL, "not read", born(passport_files="")),
+    Row("a-signature-nobody-looked-at", ID, UNKNOWN, "passport-verified", born(), want=SIGNED),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name)
+def test_a_node_beside_its_image(row: Row) -> None:
+    holds(row)
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "found"),
+    [
+        pytest.param("good by ops@example.org", PASS, "as the image", id="good"),
+        pytest.param("bad no key given has signed it", FAIL, "no key given", id="bad"),
+    ],
+)
+def test_a_demanded_signature_goes_before_all_else(said: str, status: object, found: str) -> None:
+    frame = Frame("passport-verified", State.OK, "allowed", f"{said}\n")
+    verdict = passport(Node(node(born()).plus([frame])), SIGNED)
+    assert verdict.status is status
+    assert found in verdict.finding.found
+
+
+def test_each_difference_is_named() -> None:
+    row = Row("", ID, FAIL, "", born(passport_files=hashed({LOAD: OTHER, PEERMEM: OTHER})))
+    details = judged(row).finding.details
+    assert [line.split(":")[0] for line in details] == [PEERMEM, LOAD]
+    assert f"sha256 {OTHER[:16]}" in details[0]
+
+
+def test_what_the_kernel_does_not_tell_is_said_with_the_pass() -> None:
+    quiet = loaded(ids="", nvidia_peermem="-")
+    found = judged(Row("", ID, PASS, "", born(passport_loaded=quiet))).finding
+    assert found.details == ("nvidia_peermem: the kernel does not tell its build",)
+    untold = judged(Row("", ID, PASS, "", born(replace(BORN, arguments=None)))).finding
+    assert untold.details == ("the passport does not tell the kernel's arguments",)
+
+
+def test_the_healthy_node_loads_what_its_passport_says() -> None:
+    assert BUILD in str(Node(node(born())).passport_loaded)
+    assert "passport" in HEALTHY

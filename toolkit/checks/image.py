@@ -1,0 +1,71 @@
+"""Whether a node is the image that it was born from."""
+
+from __future__ import annotations
+
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
+from toolkit.facts.node import Node
+from toolkit.facts.passport import PLACE, SIGNATURE
+from toolkit.facts.passport_beside import Difference, compare, untold
+from toolkit.want import Want
+from toolkit.words import counted
+
+_AGAIN = "boot the image that was tested, or make one anew from this node's state: image"
+
+
+@check(
+    "image.passport",
+    impact=Impact.FRAGILE,
+    source=PLACE,
+    fix="boot the image anew; what was changed on purpose belongs into the image",
+    needs_gpu=False,
+)
+def passport(node: Node, want: Want) -> Finding:
+    """The node is as its image was born: kernel, arguments, modules, files.
+
+    An image is tested once, and then multiplied by the fleet. Its passport tells what was
+    tested: each kernel, each module with its hash, the builds that are to be loaded, the
+    kernel's arguments, and each file that was placed. A module that was replaced in the image,
+    or that was loaded from elsewhere, such as an initramfs with older modules, is found here
+    before a job finds it.
+
+    What a later run of ours left, by provision or by the program that rebuilds modules after an
+    update, is told apart: the run is named, and the check passes. What others updated fails,
+    lawful or not: nobody has tested it together with the rest.
+
+    A node without a passport is not judged, unless verify --passport demands one.
+    """
+    born = node.passport
+    if born is None:
+        if want.passport:
+            return failed("no passport", expected=f"{PLACE}, as images have it", hint=_AGAIN)
+        return not_applicable("it was not born from an image with a passport")
+    if want.passport_signed:
+        good, told = node.passport_verified
+        if not good:
+            return failed(told, expected="a good signature by a key that was given", hint=_signed())
+    differences = compare(born, node)
+    if foreign := [each for each in differences if not each.since]:
+        return failed(
+            _counted(foreign),
+            expected=f"as the image was born: {PLACE}",
+            hint=_AGAIN,
+            details=tuple(map(str, differences)),
+        )
+    silent = tuple(f"{name}: the kernel does not tell its build" for name in untold(born, node))
+    about = f"as the image was born: {counted(len(born.every_file), 'file')}, kernel {node.kernel}"
+    if differences:
+        runs = ", ".join(sorted({each.since for each in differences}))
+        about = f"the image, updated since by {runs} of ours: {counted(len(differences), 'change')}"
+    if born.arguments is None:
+        silent = (*silent, "the passport does not tell the kernel's arguments")
+    return passed(about, details=(*map(str, differences), *silent))
+
+
+def _counted(differences: list[Difference]) -> str:
+    first = differences[0]
+    rest = f", and {len(differences) - 1} more" if len(differences) > 1 else ""
+    return f"unlike the image: {first}{rest}"
+
+
+def _signed() -> str:
+    return f"the image is made with --passport-sign; the signature lies in {SIGNATURE}"

@@ -1,0 +1,272 @@
+"""The passport of an image: what it was born with, as /usr/lib/gdr-toolkit/passport.json has it.
+
+JSON, one value a line, the same bytes for the same image: the probe reads the paths out of it
+line by line, and a signature is over exactly these bytes. Within a format fields are only added.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from toolkit.errors import Unparsable
+from toolkit.facts.sbom import Component, bill_of
+
+FORMAT = "gdr-toolkit/passport/1"
+PLACE = "/usr/lib/gdr-toolkit/passport.json"
+SIGNATURE = f"{PLACE}.sig"
+
+# What the probe's shell takes from a line as it is.
+_PATH = re.compile(r"(/[\w.@+~:,=-]+)+", re.ASCII)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One file, by what is in it."""
+
+    path: str  # absolute
+    sha256: str  # 64 hexadecimal digits
+    mode: str = ""  # "644"; "" where it does not matter
+
+
+@dataclass(frozen=True, slots=True)
+class SignedBy:
+    """Whose signature a module carries; whether it is right is the kernel's matter."""
+
+    signer: str
+    key: str  # serial number of the certificate, or the key's id: lower-case hex
+    digest: str  # "sha256"
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleEntry:
+    """One kernel module, of ours or of those that our path rests on."""
+
+    name: str  # as it is called once loaded: "nvidia_peermem"
+    file: FileEntry
+    vermagic: str
+    srcversion: str = ""  # modpost's hash of the sources; kernels need not have it
+    build_id: str = ""  # the linker's hash of what was built: lower-case hex
+    version: str = ""  # as its packager wrote it
+    licence: str = ""  # as the module declares it
+    depends: tuple[str, ...] = ()
+    crcs: str = ""  # SHA-256 over all symbol versions it was built against; "" without any
+    needs: tuple[tuple[str, str], ...] = ()  # those that matter: symbol, "0x4a7f7424"
+    offers: tuple[tuple[str, str], ...] = ()  # of its own exports those that matter
+    signature: SignedBy | None = None
+
+    @property
+    def inbox(self) -> bool:
+        """Of the kernel's own build, rather than placed by anybody."""
+        return "/kernel/" in self.file.path
+
+
+@dataclass(frozen=True, slots=True)
+class KernelEntry:
+    """One kernel with its modules."""
+
+    release: str
+    image: FileEntry | None  # None where none was found: a container has no kernel of its own
+    modules: tuple[ModuleEntry, ...]  # by path
+
+    def named(self, name: str) -> ModuleEntry | None:
+        return next((each for each in self.modules if each.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Passport:
+    """What an image was born with."""
+
+    toolkit: str  # version of the toolkit that made it
+    system: str  # "debian 12"
+    arch: str  # "x86_64"
+    kernels: tuple[KernelEntry, ...]  # by release
+    default: str = ""  # kernel release that the next boot starts; "" where nothing tells
+    arguments: tuple[str, ...] | None = None  # its arguments, in order; None where nothing tells
+    files: tuple[FileEntry, ...] = ()  # what we placed, by path
+
+    def kernel(self, release: str) -> KernelEntry | None:
+        return next((each for each in self.kernels if each.release == release), None)
+
+    @property
+    def every_file(self) -> tuple[FileEntry, ...]:
+        """Each file that a node with this passport must have, in the document's order."""
+        images = [each.image for each in self.kernels if each.image]
+        modules = [module.file for each in self.kernels for module in each.modules]
+        return (*images, *modules, *self.files)
+
+    def json(self) -> str:
+        """The document: the same bytes for the same passport; the SBOM is made from the rest."""
+        document = _document(self)
+        document["sbom"] = bill_of(
+            self.system, self.toolkit, self._components, json.dumps(document, sort_keys=True)
+        )
+        return json.dumps(document, indent=1, ensure_ascii=True) + "\n"
+
+    @property
+    def _components(self) -> tuple[Component, ...]:
+        """What was placed: modules that are not the kernel's own, and files of ours."""
+        placed = [
+            Component(
+                module.file.path,
+                module.file.sha256,
+                module.name,
+                module.version,
+                module.licence,
+                tuple(f.file.path for d in module.depends if (f := each.named(_plain(d)))),
+            )
+            for each in self.kernels
+            for module in each.modules
+            if not module.inbox
+        ]
+        modules = {each.path for each in placed}
+        files = (Component(each.path, each.sha256) for each in self.files)
+        return (*placed, *(each for each in files if each.path not in modules))
+
+
+def _plain(name: str) -> str:
+    return name.replace("-", "_")
+
+
+# The document's values are those of JSON, and have no common type.
+def _document(passport: Passport) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "toolkit": passport.toolkit,
+        "system": passport.system,
+        "arch": passport.arch,
+        "default_kernel": passport.default,
+        "arguments": None if passport.arguments is None else list(passport.arguments),
+        "kernels": [_kernel(each) for each in passport.kernels],
+        "files": [_file(each) for each in passport.files],
+    }
+
+
+def _file(file: FileEntry) -> dict[str, Any]:
+    return {"path": file.path, "sha256": file.sha256, "mode": file.mode}
+
+
+def _kernel(kernel: KernelEntry) -> dict[str, Any]:
+    return {
+        "release": kernel.release,
+        "image": _file(kernel.image) if kernel.image else None,
+        "modules": [_module(each) for each in kernel.modules],
+    }
+
+
+def _module(module: ModuleEntry) -> dict[str, Any]:
+    signed = module.signature
+    return {
+        "module": module.name,
+        **_file(module.file),
+        "version": module.version,
+        "licence": module.licence,
+        "vermagic": module.vermagic,
+        "srcversion": module.srcversion,
+        "build_id": module.build_id,
+        "depends": list(module.depends),
+        "crcs": module.crcs,
+        "needs": dict(module.needs),
+        "offers": dict(module.offers),
+        "signature": (
+            {"signer": signed.signer, "key": signed.key, "digest": signed.digest}
+            if signed
+            else None
+        ),
+    }
+
+
+def parse(text: str, source: str = PLACE) -> Passport:
+    """Read a passport; the SBOM in it is made from the rest, and is not read.
+
+    :param source: what to call it in an error.
+    :raises Unparsable: where it is no passport, or one of a format that we do not know.
+    """
+    try:
+        document = json.loads(text)
+    except ValueError as why:
+        raise Unparsable(source, str(why)) from why
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        told = document.get("format") if isinstance(document, dict) else document
+        raise Unparsable(source, f"format {told!r}, not {FORMAT}")
+    try:
+        return _passport(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as why:
+        raise Unparsable(source, f"{type(why).__name__}: {why}") from why
+
+
+def _passport(told: Mapping[str, Any]) -> Passport:
+    arguments = told["arguments"]
+    return Passport(
+        _text(told["toolkit"]),
+        _text(told["system"]),
+        _text(told["arch"]),
+        tuple(_read_kernel(each) for each in told["kernels"]),
+        _text(told["default_kernel"]),
+        None if arguments is None else _texts(arguments),
+        tuple(_read_file(each) for each in told["files"]),
+    )
+
+
+def _read_kernel(told: Mapping[str, Any]) -> KernelEntry:
+    image = told["image"]
+    return KernelEntry(
+        _text(told["release"]),
+        None if image is None else _read_file(image),
+        tuple(_read_module(each) for each in told["modules"]),
+    )
+
+
+def _read_module(told: Mapping[str, Any]) -> ModuleEntry:
+    signed = told["signature"]
+    entry = ModuleEntry(_text(told["module"]), _read_file(told), _text(told["vermagic"]))
+    return replace(
+        entry,
+        srcversion=_text(told["srcversion"]),
+        build_id=_text(told["build_id"]),
+        version=_text(told["version"]),
+        licence=_text(told["licence"]),
+        depends=_texts(told["depends"]),
+        crcs=_text(told["crcs"]),
+        needs=_pairs(told["needs"]),
+        offers=_pairs(told["offers"]),
+        signature=(
+            SignedBy(_text(signed["signer"]), _text(signed["key"]), _text(signed["digest"]))
+            if signed is not None
+            else None
+        ),
+    )
+
+
+def _read_file(told: Mapping[str, Any]) -> FileEntry:
+    path, sha256 = _text(told["path"]), _text(told["sha256"])
+    if not plain_path(path):
+        raise ValueError(f"{path!r} is no plain absolute path")
+    if not _SHA256.fullmatch(sha256):
+        raise ValueError(f"{sha256!r} is no SHA-256")
+    return FileEntry(path, sha256, _text(told["mode"]))
+
+
+def plain_path(path: str) -> bool:
+    """Whether a path may stand in a passport: absolute, and without what a shell would turn."""
+    return _PATH.fullmatch(path) is not None and ".." not in path.split("/")
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _texts(values: Sequence[object]) -> tuple[str, ...]:
+    if not isinstance(values, list):
+        raise TypeError(f"{values!r} is no list")
+    return tuple(_text(each) for each in values)
+
+
+def _pairs(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, _text(value)) for name, value in values.items())

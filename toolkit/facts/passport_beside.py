@@ -1,0 +1,156 @@
+"""A node beside the passport that its image was born with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from toolkit.facts.cmdline import Cmdline
+from toolkit.facts.loader import MARK
+from toolkit.facts.node import Node
+from toolkit.facts.node_passport import ABSENT, LoadedBuild
+from toolkit.facts.passport import KernelEntry, ModuleEntry, Passport
+
+# Words that say where this one machine's disks, consoles and addresses are: the boot loader
+# writes them anew for each node, and no image can know them.
+_OWN_WORDS = frozenset(
+    {"BOOT_IMAGE", "initrd", "root", "rootfstype", "rootflags", "rootwait", "ro", "rw", "resume"}
+    | {"console", "earlycon", "earlyprintk", "quiet", "splash", "ip", "systemd.machine_id"}
+    | {"hostname", "BOOTIF", "ostree", "cloud_init", "ds", MARK.replace("-", "_")}
+)
+# Words that decide about GPUDirect, so that one that nobody put into the image counts.
+_TELLING = (
+    *("iommu", "intel_iommu", "amd_iommu", "arm_smmu", "pci", "pcie_", "nvidia", "mlx"),
+    *("modprobe.", "module_blacklist", "module.", "lockdown", "initcall_blacklist"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that is not as the image was born."""
+
+    what: str  # "/lib/modules/.../nvidia-peermem.ko", "kernel", "argument iommu"
+    born: str  # as the passport has it; "" for nothing
+    now: str  # as the node has it; "" for nothing
+    since: str = ""  # the run of ours that left it so; "" where none did
+
+    def __str__(self) -> str:
+        told = f"{self.what}: {self.now or 'not there'}, the image has {self.born or 'none'}"
+        return f"{told} (run {self.since} of ours)" if self.since else told
+
+
+def compare(passport: Passport, node: Node) -> tuple[Difference, ...]:
+    """Everything in which a running node is unlike its passport.
+
+    :raises NoEvidence: where something that it takes was not read.
+    :raises Unparsable: where it has a shape that we do not know.
+    """
+    return (
+        *_kernel(passport, node),
+        *_arguments(passport, node),
+        *_files(passport, node),
+        *_loaded(passport, node),
+    )
+
+
+def _kernel(passport: Passport, node: Node) -> Iterator[Difference]:
+    if node.arch != passport.arch:
+        yield Difference("architecture", passport.arch, node.arch)
+    if passport.default and node.kernel != passport.default:
+        yield Difference("running kernel", passport.default, node.kernel)
+    elif passport.kernel(node.kernel) is None:
+        born = ", ".join(each.release for each in passport.kernels)
+        yield Difference("running kernel", born, node.kernel)
+
+
+def _arguments(passport: Passport, node: Node) -> Iterator[Difference]:
+    """Each argument of the passport is in effect, and none that decides was added."""
+    if passport.arguments is None:
+        return
+    born, now = Cmdline(passport.arguments), node.cmdline
+    names = dict.fromkeys(name for name, _ in born.pairs() if _counts(name))
+    extra = dict.fromkeys(name for name, _ in now.pairs() if _decides(name))
+    for name in dict.fromkeys((*names, *extra)):
+        was, has = _values(born, name), _values(now, name)
+        if was != has:
+            yield Difference(f"argument {name}", was, has)
+
+
+def _values(cmdline: Cmdline, name: str) -> str:
+    """Every word of that name, in order, as it is written."""
+    return " ".join(
+        word for word, (own, _) in zip(cmdline.words, cmdline.pairs(), strict=True) if own == name
+    )
+
+
+def _counts(name: str) -> bool:
+    return name not in _OWN_WORDS and not name.startswith(("rd.", "systemd.", "luks."))
+
+
+def _decides(name: str) -> bool:
+    return name.startswith(_TELLING)
+
+
+def _files(passport: Passport, node: Node) -> Iterator[Difference]:
+    hashes, since = node.passport_hashes, node.passport_since
+    for file in passport.every_file:
+        # A passport whose lines the node's shell could not read is no match.
+        now = hashes.get(file.path, "not read")
+        if now == file.sha256:
+            continue
+        left = since.get(file.path)
+        lawful = left.run if left is not None and left.sha256 == now else ""
+        shown = "" if now == ABSENT else _short(now)
+        yield Difference(file.path, _short(file.sha256), shown, lawful)
+
+
+def _short(sha256: str) -> str:
+    return f"sha256 {sha256[:16]}" if len(sha256) == 64 else sha256
+
+
+def _loaded(passport: Passport, node: Node) -> Iterator[Difference]:
+    """What the kernel holds is the build that the passport has for this kernel."""
+    kernel = passport.kernel(node.kernel)
+    if kernel is None:
+        return
+    loaded, since = node.passport_loaded, node.passport_since
+    for name, build in loaded.items():
+        entry = kernel.named(name)
+        if entry is None:
+            yield Difference(f"loaded {name}", "", build.srcversion or "a module of that name")
+        elif (found := _other_build(entry, build)) is not None:
+            left = since.get(entry.file.path)
+            hashes = node.passport_hashes
+            lawful = left is not None and left.sha256 == hashes.get(entry.file.path)
+            run = left.run if lawful and left and left.sha256 != entry.file.sha256 else ""
+            yield Difference(f"loaded {name}", *found, run)
+    yield from _strangers(kernel, node)
+
+
+def _other_build(entry: ModuleEntry, build: LoadedBuild) -> tuple[str, str] | None:
+    """What tells that another build is loaded: as born, and now; None where nothing does."""
+    told = (("srcversion", entry.srcversion, build.srcversion),)
+    for word, born, now in (*told, ("build id", entry.build_id, build.build_id)):
+        if born and now and born != now:
+            return f"{word} {born}", f"{word} {now}"
+    return None
+
+
+def untold(passport: Passport, node: Node) -> tuple[str, ...]:
+    """Loaded modules of which neither the kernel nor the passport tells which build they are."""
+    kernel = passport.kernel(node.kernel)
+    found = []
+    for name, build in node.passport_loaded.items():
+        entry = kernel.named(name) if kernel else None
+        if entry is not None and not (
+            (entry.srcversion and build.srcversion) or (entry.build_id and build.build_id)
+        ):
+            found.append(name)
+    return tuple(found)
+
+
+def _strangers(kernel: KernelEntry, node: Node) -> Iterator[Difference]:
+    """Modules of the path that are loaded, and that the image does not have for this kernel."""
+    for name, state in node.module_state.items():
+        if state.initstate and kernel.named(name) is None and name not in node.passport_loaded:
+            yield Difference(f"loaded {name}", "", state.srcversion or "a module of that name")

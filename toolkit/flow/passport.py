@@ -1,0 +1,85 @@
+"""Make an image's passport and lay it into the image; find the passport of what is named."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+from toolkit.change.passport import passport_of
+from toolkit.errors import UsageError
+from toolkit.facts.node import Node
+from toolkit.facts.passport import PLACE, SIGNATURE, Passport, parse
+from toolkit.reach import passport as reach
+from toolkit.reach.transport import Transport
+
+_LARGEST = 8 << 20  # bytes; a passport of twenty kernels has a fortieth of it
+
+
+def make_passport(transport: Transport, node: Node) -> Passport:
+    """The passport of what a transport leads to: an image, or a node as it is.
+
+    :param node: as the probe read it there, after all was placed.
+    :raises NoEvidence: something that a passport tells could not be read.
+    :raises TransportError: nothing could be read at all.
+    """
+    return passport_of(node, reach.read_parts(transport))
+
+
+def place_passport(transport: Transport, passport: Passport, signature: str = "") -> None:
+    """Put it, and the signature over it, in their place: the last act of making an image.
+
+    :raises ApplyError: they could not be written.
+    """
+    files = {PLACE: passport.json()}
+    if signature:
+        files[SIGNATURE] = signature if signature.endswith("\n") else f"{signature}\n"
+    reach.place(transport, files)
+
+
+def read_passport(source: Path) -> Passport:
+    """The passport in a file, below a root, or in a tar of one.
+
+    :raises UsageError: there is none, or it cannot be read.
+    :raises Unparsable: what is there is no passport.
+    """
+    inside = PLACE.lstrip("/")
+    try:
+        if source.is_dir():
+            return parse(_text(_below(source, inside)), f"{source}: {PLACE}")
+        if not source.is_file():
+            raise UsageError(f"{source}: no such file or folder", hint="image --diff A B")
+        if tarfile.is_tarfile(source):
+            return parse(_in_tar(source, inside), f"{source}: {PLACE}")
+        return parse(_text(source), str(source))
+    except OSError as why:
+        raise UsageError(f"{source}: {why.strerror or why}") from why
+
+
+def _below(root: Path, inside: str) -> Path:
+    """A root's own links, such as an absolute one, lead elsewhere: none is followed out of it."""
+    found = root / inside
+    if not found.is_file():
+        raise UsageError(f"{root}: no {PLACE} in it", hint="images made by image have one")
+    if not found.resolve().is_relative_to(root.resolve()):
+        raise UsageError(f"{found}: leads out of the root")
+    return found
+
+
+def _text(file: Path) -> str:
+    if file.stat().st_size > _LARGEST:
+        raise UsageError(f"{file}: too large for a passport", hint="a passport, a root or a tar")
+    return file.read_text("utf-8", errors="replace")
+
+
+def _in_tar(source: Path, inside: str) -> str:
+    try:
+        with tarfile.open(source) as tar:
+            for member in tar:
+                if member.isfile() and member.name.lstrip("./") == inside:
+                    if member.size > _LARGEST:
+                        raise UsageError(f"{source}: its passport is too large for one")
+                    held = tar.extractfile(member)
+                    return held.read().decode("utf-8", "replace") if held else ""
+    except (tarfile.TarError, EOFError) as why:
+        raise UsageError(f"{source}: no whole tar: {why}") from why
+    raise UsageError(f"{source}: no {PLACE} in it", hint="images made by image have one")
