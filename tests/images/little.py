@@ -61,16 +61,24 @@ def names(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir())
 
 
-def mounts() -> str:
-    """What is mounted, as this process sees it."""
+def mounts(folder: Path) -> list[str]:
+    """What is mounted at a folder or below, as this process sees it."""
+    mark = str(folder).replace(" ", "\\040")
     rows = Path("/proc/self/mountinfo").read_text().splitlines()
-    return "\n".join(sorted(" ".join(row.split()[3:]) for row in rows))
+    return [row for row in rows if mark in row]
 
 
-def loops() -> str:
-    """Files behind loop devices."""
-    files = sorted(Path("/sys/block").glob("loop*/loop/backing_file"))
-    return "\n".join(f"{each}: {each.read_text().strip()}" for each in files)
+def loops(folder: Path) -> list[str]:
+    """Loop devices over files of a folder."""
+    files = Path("/sys/block").glob("loop*/loop/backing_file")
+    return [f"{each}" for each in files if str(folder) in _text(each)]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:  # it was let go of meanwhile
+        return ""
 
 
 def at_work(folder: Path) -> list[str]:

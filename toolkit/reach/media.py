@@ -24,6 +24,7 @@ from toolkit.errors import ApplyError, UsageError
 from toolkit.progress import Progress, Silent
 from toolkit.reach.interrupts import Interrupts
 from toolkit.reach.media_aside import aside
+from toolkit.reach.media_disk import Disk
 from toolkit.reach.media_hygiene import clean, forbid_services, keep
 from toolkit.reach.media_index import Difference, Index, Kind, differences, look
 from toolkit.reach.media_inside import read_inside, write_inside
@@ -164,6 +165,7 @@ class Staged:
         """
         if self._committed:
             raise UsageError(f"{self.name}: it has been put in place already")
+        self._room.still()
         self._progress.note(self.name, "clearing away what is not the image's")
         self._tidy()
         self._progress.note(self.name, "writing it to the disk")
@@ -222,4 +224,6 @@ def stage(source: Source, *, progress: Progress | None = None) -> Iterator[Stage
 def _keeper(source: Source) -> _Keeper:
     if source.medium is Medium.ROOT:
         return Tree(source.path)
+    if source.medium is Medium.DISK:
+        return Disk(source.path)
     raise UsageError(f"{source.path}: no way to work on a {source.medium} yet")

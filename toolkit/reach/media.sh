@@ -6,7 +6,7 @@
 #   /proc            the processes of these namespaces, and nothing else: no modules, no
 #                    arguments, no devices, no settings of the kernel that runs here
 #   /sys             empty
-#   /dev             a few devices that every machine has; no disk
+#   /dev             a few devices that every machine has; no disk but what the image is on
 #   /run, /tmp       empty, in memory; /var/tmp empty, on the disk beside the tree
 #   /var/log, the lists and caches of package managers and of ldconfig: as they are, and what
 #                    is written there is forgotten
@@ -63,6 +63,11 @@ view() {
     mount -n -t proc -o subset=pid proc "$seen/proc"
     mount -n -t tmpfs -o ro,mode=555 gdr "$seen/sys"
     devices "$seen/dev"
+    if [ -d /dev/shm/gdr-image ]; then # what its own file systems are mounted from
+        mkdir "$seen/dev/shm/gdr-image" "$seen/dev/disk"
+        mount -n --bind /dev/shm/gdr-image "$seen/dev/shm/gdr-image"
+        ln -s ../shm/gdr-image/by-uuid "$seen/dev/disk/by-uuid"
+    fi
     mount -n -t tmpfs -o mode=755 gdr "$seen/run"
     mkdir -m 1777 "$seen/run/lock"
     mount -n -t tmpfs -o mode=1777 gdr "$seen/tmp"

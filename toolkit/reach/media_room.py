@@ -137,6 +137,10 @@ class Room:
             raise late(self._name, limit_s, "the script ran")
         return conclude(self._name, lines.end(), ended.stderr)
 
+    def still(self) -> None:
+        """End what scripts have left running in there."""
+        self.call("sh", "-c", "kill -9 -1; :")
+
     def close(self) -> None:
         """End all that is in there, and wait until it is gone. Again does nothing."""
         with suppress(OSError):
@@ -172,9 +176,11 @@ class Ground:
 
 def refusal(name: str, tool: str, status: int, said: bytes) -> ApplyError:
     """What the failure of a tool amounts to."""
-    last = said.decode(errors="replace").strip().rpartition("\n")[2][:300]
-    if _FULL in said.decode(errors="replace"):
+    lines = said.decode(errors="replace").strip().split("\n")
+    if any(_FULL in line for line in lines):
         return full(name)
+    # mount ends with a word on where one might read more.
+    last = next((line for line in reversed(lines) if "dmesg(1)" not in line), "")[:300]
     return ApplyError(
         f"{name}: {tool} ended with status {status}: {last}", hint="the image is as it was"
     )

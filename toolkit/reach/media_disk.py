@@ -1,0 +1,156 @@
+"""An image that is the disk of a machine, in a file: raw or qcow2.
+
+It is worked on as a raw copy, whose partitions are mounted by offset: that takes loop devices
+and nothing else, no daemon whose end could tear a file system, and no partition table that the
+kernel would have to know. The result is made in the format of the source.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+from toolkit.errors import LockedError, StaleError, Unsupported, UsageError
+from toolkit.reach.media_inside import flush_folder
+from toolkit.reach.media_mounts import Mounted
+from toolkit.reach.media_partitions import partitions
+from toolkit.reach.media_room import Room
+
+_QCOW2 = "qcow2"
+_OTHERS = ((b"KDMV", "VMDK"), (b"vhdxfile", "VHDX"), (b"conectix", "VHD"), (b"QED\0", "QED"))
+# Bytes that QEMU locks while it has an image open (block/file-posix.c).
+_QEMU_LOCKS = (100, 200)  # what it may do, and what nobody else may
+
+
+class Disk:
+    """A file with a disk in it, worked on as a copy beside it that then takes its name."""
+
+    way = "a copy of the disk takes its name in one step (rename)"
+
+    def __init__(self, path: Path) -> None:
+        """:raises UsageError: there is no such file.
+        :raises Unsupported: it is of a format that we do not write.
+        """
+        if not path.is_file():
+            raise UsageError(f"{path}: is no file", hint="--disk names a raw or qcow2 disk")
+        self.target = path.resolve()
+        self._format = _format(self.target)
+        self._then = self.target.stat()
+        self._options: tuple[str, ...] = ()
+        self._mounted: Mounted | None = None
+
+    def bring(self, room: Room, folder: Path) -> Path:
+        """Copy the disk and mount what is on it.
+
+        :raises LockedError: a machine runs from it.
+        :raises Unsupported: it holds no system that we can mount.
+        """
+        self._refuse_running()
+        copy, tree = folder / "disk", folder / "tree"
+        if self._format == _QCOW2:
+            self._options = self._read_options(room)
+            words = ("qemu-img", "convert", "-f", _QCOW2, "-O", "raw")
+            room.call(*words, self.target, copy)
+        else:
+            room.call("cp", "--reflink=auto", "--sparse=always", "-T", self.target, copy)
+        with copy.open("rb") as disk:
+            try:
+                found = partitions(disk, copy.stat().st_size)
+            except Unsupported as why:
+                raise Unsupported(f"{self.target}: {why}", hint=why.hint) from why
+        tree.mkdir()
+        self._mounted = Mounted(str(self.target), room, copy, tree)
+        self._mounted.mount(found)
+        return tree
+
+    def pack(self, room: Room, folder: Path) -> None:
+        """Unmount all, make the result and see that it is on the disk."""
+        if self._mounted is not None:
+            room.call("umount", "-n", "-R", folder / "view")
+            self._mounted.unmount()
+        copy, result = folder / "disk", folder / "result"
+        if self._format == _QCOW2:
+            words = ("qemu-img", "convert", "-f", "raw", "-O", _QCOW2, *self._options)
+            room.call(*words, copy, result)
+        else:
+            copy.rename(result)
+        os.chown(result, self._then.st_uid, self._then.st_gid)
+        result.chmod(self._then.st_mode & 0o7777)
+        room.call("sync", result)
+
+    def put(self, folder: Path) -> None:
+        """Give the result the name of the old one.
+
+        :raises StaleError: somebody has written to that since it was copied.
+        """
+        self._refuse_running()
+        now = self.target.stat()
+        if _stamp(now) != _stamp(self._then):
+            raise StaleError(
+                f"{self.target}: somebody wrote to it while its copy was worked on",
+                hint="nothing was replaced; run it again when no machine runs from it",
+            )
+        (folder / "result").replace(self.target)
+        flush_folder(self.target.parent)
+
+    def mend(self, left: Path) -> None:
+        """A folder that a killed run left holds nothing that is needed."""
+
+    def _read_options(self, room: Room) -> tuple[str, ...]:
+        """What the result is made with, so that it is as the source was."""
+        words = ("qemu-img", "info", "-f", _QCOW2, "--output=json")
+        told: dict[str, Any] = json.loads(room.call(*words, self.target))
+        own: dict[str, Any] = told.get("format-specific", {}).get("data", {})
+        for there, what, hint in (
+            (told.get("backing-filename"), "another image below it", "qemu-img convert -O qcow2"),
+            (told.get("snapshots"), "snapshots in it", "qemu-img snapshot -d"),
+            (told.get("encrypted"), "encryption", "decrypt it"),
+            (own.get("data-file"), "its data in another file", "qemu-img convert -O qcow2"),
+            (own.get("bitmaps"), "bitmaps in it", "qemu-img bitmap --remove"),
+        ):
+            if there:
+                raise Unsupported(
+                    f"{self.target}: it has {what}, which would be lost", hint=f"{hint}, first"
+                )
+        cluster, compat = told.get("cluster-size", 65536), own.get("compat", "1.1")
+        packed = self._packed(room)
+        return (*(("-c",) if packed else ()), "-o", f"cluster_size={cluster},compat={compat}")
+
+    def _packed(self, room: Room) -> bool:
+        """Whether its clusters are compressed, as those of published images are."""
+        words = ("qemu-img", "check", "-f", _QCOW2, "--output=json", self.target)
+        told: dict[str, Any] = json.loads(room.call(*words))
+        return bool(told.get("compressed-clusters", 0))
+
+    def _refuse_running(self) -> None:
+        with self.target.open("rb") as file:
+            for first in _QEMU_LOCKS:
+                ask = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, first, 100, 0)
+                told = fcntl.fcntl(file, fcntl.F_OFD_GETLK, ask)
+                if struct.unpack("hhqqi4x", told)[0] != fcntl.F_UNLCK:
+                    raise LockedError(
+                        f"{self.target}: a machine runs from it, or a tool of QEMU's has it open",
+                        hint="nothing was touched; end that first: fuser -v",
+                    )
+
+
+def _format(path: Path) -> str:
+    with path.open("rb") as file:
+        head = file.read(64)
+    if head[:4] == b"QFI\xfb":
+        return _QCOW2
+    for magic, name in _OTHERS:
+        if head.startswith(magic):
+            raise Unsupported(
+                f"{path}: is {name}, not raw or qcow2",
+                hint=f"qemu-img convert -O qcow2 {path} NAME.qcow2",
+            )
+    return "raw"
+
+
+def _stamp(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_size, status.st_mtime_ns
