@@ -7,6 +7,8 @@
 # GDR_ROOT  a prefix for every path: an image, a captured tree, a simulated node.
 # GDR_BIN   where that root's own commands are. Under a prefix no other command counts
 #           as the node's, for it would answer for this machine instead.
+# GDR_KERNEL  an image is read, for this kernel of its own: it has no other release, and
+#           nothing that only a running machine has.
 
 # --- what takes more than a copy ----------------------------------------------------
 
@@ -173,7 +175,8 @@ probe() {
     give acpi-tables /sys/firmware/acpi/tables paths /sys/firmware/acpi/tables/DMAR /sys/firmware/acpi/tables/IVRS /sys/firmware/acpi/tables/IORT
 
     content=''
-    short kernel-release /proc/sys/kernel/osrelease
+    if [ -n "${GDR_KERNEL-}" ]; then content=$GDR_KERNEL && tell kernel-release 'a kernel of the image'
+    else short kernel-release /proc/sys/kernel/osrelease; fi
     release=$content
     short cmdline /proc/cmdline
     short lockdown /sys/kernel/security/lockdown
