@@ -18,7 +18,7 @@ def built(
     rows += [("nvidia-peermem", peermem, driver)]
     return "".join(
         f"filename:       /lib/modules/{release}/updates/dkms/{name}.ko\n"
-        f"version:        {version}\ndepends:        {depends}\n"
+        f"version:        {version}\nlicense:        Dual MIT/GPL\ndepends:        {depends}\n"
         f"vermagic:       {release} SMP mod_unload modversions \n"
         + (f"signer:         {signer}\n" if signer else "")
         for name, depends, version in rows

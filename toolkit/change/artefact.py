@@ -70,6 +70,7 @@ class Artefact:
     chosen: Chooser | None = None  # in place of values: a build at hand, or what then differs
     asking: tuple[Contributor, ...] = ()  # who may put kernel arguments into it, in place of values
     told: Told | None = None  # what the template needs for those arguments
+    in_images: bool = False  # placed there although its proofs ask of the present alone
 
     def owns(self, path: str) -> bool:
         """Whether a path that an earlier run placed is one of this artefact's."""

@@ -146,6 +146,7 @@ ARTEFACTS = (
         _LOAD,
         ("peermem.loaded", "peermem.bound"),
         needs=_BUILT,
+        in_images=True,
     ),
     Artefact(
         "modules-load.peermem",

@@ -24,6 +24,7 @@ from toolkit.change.artefacts_modules import held_early, still_of_use
 from toolkit.change.change import Action, Blocked, Change, Wanted
 from toolkit.change.decide_boot import with_arguments
 from toolkit.change.distros import Family
+from toolkit.change.offline import left_for_boot, reason_unseen
 from toolkit.change.situation import Situation
 from toolkit.change.templates import render_path, render_text
 from toolkit.checks.check import Tense
@@ -43,6 +44,7 @@ def decide(here: Situation) -> None:
             reason = f"{path} is as it should be, and still {'; '.join(here.found(failing))}"
             here.blocked.append(Blocked(artefact.id, reason, hint="something else overrides it"))
     _removals(here)
+    here.changes = left_for_boot(here.changes, here.node)
 
 
 def _decide(artefact: Artefact, here: Situation) -> None:
@@ -172,7 +174,8 @@ def _change(
         data=content.data,
     )
     if old is None:
-        return change if reasons else None
+        reasons = reasons or reason_unseen(artefact, here.node)
+        return replace(change, why=reasons) if reasons else None
     if differs := _difference(change, old, here.node):
         return replace(change, why=(differs, *change.why))
     return _not_in_effect(change, artefact, here) if reasons else None

@@ -18,13 +18,15 @@ FORMAT = 1  # of manifest.json
 def render(plan: Plan, node: Node, engine: str, keep_runs: int = 5) -> Bundle:
     """The bundle of a plan, bound to the kernel and the boot that ``node`` was read in.
 
+    That of an image is bound to its files alone: what runs where it is made is not its kernel.
+
     :param engine: what carries it out on the node, from ``reach.deliver.engine``.
     :param keep_runs: so many of the node's newest runs keep all that they replaced.
     """
     placed = [each for each in plan.changes if each.action is Action.PLACE]
     files = tuple(File(each.path, each.mode, each.content, each.sha256) for each in placed)
     bound = {"kernel": node.kernel, "boot-id": node.boot_id if node.live else ""}
-    steps = tuple(_steps(plan, bound))
+    steps = tuple(_steps(plan, bound if node.live else {}))
     manifest = _manifest(plan, bound, len(steps))
     return Bundle(files, (*steps, f"finish {len(steps)} {keep_runs}"), manifest, engine)
 

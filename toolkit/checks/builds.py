@@ -26,6 +26,7 @@ CARRIED = ("mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs")
 @check(
     "kernel.compiler",
     impact=Impact.FRAGILE,
+    on_disk=True,
     source="NVIDIA/open-gpu-kernel-modules kernel-open/Makefile, conftest.sh cc_sanity_check",
     fix="install make and the compiler that CONFIG_CC_VERSION_TEXT names",
 )
@@ -69,6 +70,7 @@ def _plugins(node: Node) -> bool:
 @check(
     "kernel.preempt_rt",
     impact=Impact.FRAGILE,
+    on_disk=True,
     source="NVIDIA/open-gpu-kernel-modules kernel-open/conftest.sh, preempt_rt_sanity_check",
     fix="boot a kernel without PREEMPT_RT",
 )
@@ -88,6 +90,7 @@ def preempt_rt(node: Node, want: Want) -> Finding:
 @check(
     "kernel.config.p2pdma",
     impact=Impact.SLOW,
+    on_disk=True,
     source="NVIDIA/open-gpu-kernel-modules nv-dmabuf.c, nv-dma.c; GPUDirect Storage, P2PDMA",
     fix="boot a kernel with CONFIG_PCI_P2PDMA=y, or set use_pci_p2pdma to false in cufile.json",
 )
@@ -121,6 +124,8 @@ def initrd_rdma(node: Node, want: Want) -> Finding:
     if node.ofed.packaging:
         return not_applicable(f"{node.ofed} is no stack of the vendor's packages")
     following = node.default_kernel
+    if not node.live and not node.has_initramfs:
+        return not_applicable(f"no initramfs of {following} in the image: it is made later")
     image = image_of(node, following)
     if image is None:
         return unknown(

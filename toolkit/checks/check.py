@@ -89,6 +89,7 @@ class Check:
     tense: Tense = Tense.NOW
     roles: frozenset[Role] = ALL_ROLES
     needs_gpu: bool = True  # n/a on a node known to have none
+    on_disk: bool = False  # asks of files for one kernel alone: an image has them too
 
     @property
     def title(self) -> str:
@@ -124,7 +125,7 @@ class Check:
             return ONE_MEMORY
         if self.of_use and want.role is not Role.BARE_METAL and _all_given(node.fresh()):
             return GIVEN
-        if self.tense is Tense.NOW and not node.live:
+        if self.tense is Tense.NOW and not self.on_disk and not node.live:
             return "an image has no present"
         if self.roles != ALL_ROLES and (here := role(node, want)) not in self.roles:
             return f"not judged on a {here}"
@@ -252,10 +253,11 @@ def check(
     tense: Tense = Tense.NOW,
     roles: frozenset[Role] = ALL_ROLES,
     needs_gpu: bool = True,
+    on_disk: bool = False,
 ) -> Callable[[Judge], Check]:
     """Turn a judgement into a Check; the topic file lists it and ``ALL`` gathers it."""
 
     def wrap(judge: Judge) -> Check:
-        return Check(name, judge, impact, source, fix, paths, tense, roles, needs_gpu)
+        return Check(name, judge, impact, source, fix, paths, tense, roles, needs_gpu, on_disk)
 
     return wrap

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from toolkit.checks.build_failures import cause_of, completed, explain, telling
 from toolkit.checks.builds import NOTHING_BUILT
-from toolkit.checks.check import (
-    Finding,
-    Impact,
-    check,
-    failed,
-    not_applicable,
-    passed,
-    unknown,
-)
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.compat import Compat
 from toolkit.facts.dkms import DkmsBuild, DkmsState
 from toolkit.facts.make_log import BuildLog
@@ -29,6 +21,7 @@ BEFORE = ("nvidia-340", "nvidia-peer-memory")  # no part of today's stack
 @check(
     "dkms.present",
     impact=Impact.FRAGILE,
+    on_disk=True,
     source="dkms changelog, 3.1.4 and 3.2.0; mlnx-ofa_kernel.spec",
     fix="install DKMS 3.2 or newer (RHEL family: from EPEL)",
 )
@@ -89,6 +82,7 @@ def _by_version(node: Node) -> Finding:
 @check(
     "dkms.state",
     impact=Impact.FRAGILE,
+    on_disk=True,
     source="dkms, show_status; dkms(8), STATUS",
     fix="dkms install MODULE/VERSION -k KERNEL",
 )
@@ -197,6 +191,7 @@ def _install(builds: list[DkmsBuild], kernels: list[str], ill: list[str]) -> str
 @check(
     "dkms.owner_conflict",
     impact=Impact.FRAGILE,
+    on_disk=True,
     paths=frozenset({PeerPath.PEERMEM}),
     source="dkms, install: original modules; CUDA installation guide, precompiled and DKMS",
     fix="keep one of them: dkms remove MODULE/VERSION --all, or remove the other package",
@@ -240,6 +235,7 @@ def _peermem(name: str) -> bool:
 @check(
     "dkms.last_failure",
     impact=Impact.FRAGILE,
+    on_disk=True,
     source="NVIDIA/open-gpu-kernel-modules conftest.sh; dkms, exit codes; scripts/mod/modpost.c",
     fix="mend what /var/lib/dkms/MODULE/VERSION/build/make.log says, then dkms autoinstall",
 )

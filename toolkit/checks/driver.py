@@ -102,6 +102,7 @@ def _user_space(node: Node) -> str:
 @check(
     "nvidia.flavor",
     impact=Impact.BROKEN,
+    on_disk=True,
     source="GPU Operator, GPUDirect RDMA; NVIDIA/open-gpu-kernel-modules README",
     fix="install the open kernel modules (nvidia-open, nvidia-driver-BRANCH-server-open, the "
     "BRANCH-open module stream); they need Turing or newer",

@@ -209,6 +209,8 @@ def boot(node: Node, want: Want) -> Finding:
         return _by_grub_default(node.grub_default)
     if node.live and node.platform in {Platform.COHERENT, Platform.DATA_DIRECT}:
         return not_applicable(f"on {node.platform} translation is normal: see acs.mask")
+    if not node.live and not node.boot_entries:
+        return not_applicable("no boot menu in the image: who boots it gives the arguments")
     arguments, kernel = node.next_cmdline, node.next_boot.kernel
     vendor = node.cpu.vendor or node.cpu.model  # arm64 names no vendor
     how = passes_through(arguments, vendor) or _needs_no_argument(node)

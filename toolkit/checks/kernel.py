@@ -22,6 +22,7 @@ from toolkit.want import PeerPath, Want
 @check(
     "kernel.version",
     impact=Impact.BROKEN,
+    on_disk=True,
     source="GPU Operator, GPUDirect RDMA requirements; NVIDIA driver README, kernel floor",
     fix="boot a kernel of at least 5.12 (dma-buf), or use the peermem path",
 )
@@ -51,6 +52,7 @@ def version(node: Node, want: Want) -> Finding:
 @check(
     "kernel.headers",
     impact=Impact.FRAGILE,
+    on_disk=True,
     source="NVIDIA/open-gpu-kernel-modules kernel-open/conftest.sh; dkms(8)",
     fix="install linux-headers-KERNEL (Debian), kernel-devel-KERNEL (RHEL), "
     "kernel-default-devel (SUSE) for the running kernel",
@@ -124,6 +126,7 @@ def built_in(node: Node, kernel: InstalledKernel, module: str) -> bool:
 @check(
     "kernel.config.dmabuf",
     impact=Impact.BROKEN,
+    on_disk=True,
     paths=frozenset({PeerPath.DMABUF}),
     source="NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv-dmabuf.c",
     fix="boot a kernel with CONFIG_DMA_SHARED_BUFFER=y",
@@ -147,6 +150,7 @@ def option_on(node: Node, option: str) -> Finding:
 @check(
     "kernel.config.infiniband",
     impact=Impact.BROKEN,
+    on_disk=True,
     source="drivers/infiniband/hw/mlx5/mr.c, core/umem_dmabuf.c",
     fix="boot a kernel with the InfiniBand options, or install DOCA-OFED",
 )

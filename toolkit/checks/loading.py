@@ -32,6 +32,7 @@ def is_live(node: Node) -> bool:
 @check(
     "peermem.crc",
     impact=Impact.BROKEN,
+    on_disk=True,
     paths=PEERMEM_ONLY,
     source="kernel/module/version.c, check_version; NVIDIA/gpu-operator issue 2868",
     fix="rebuild nvidia-peermem against the driver and the OFED that are installed now",
@@ -66,6 +67,7 @@ def crc(node: Node, want: Want) -> Finding:
 @check(
     "peermem.vermagic",
     impact=Impact.BROKEN,
+    on_disk=True,
     paths=PEERMEM_ONLY,
     source="kernel/module/main.c, check_modinfo; version.c, same_magic",
     fix="build nvidia-peermem for the running kernel: dkms install MODULE/VERSION -k KERNEL",
@@ -87,6 +89,7 @@ def vermagic(node: Node, want: Want) -> Finding:
 @check(
     "peermem.provider",
     impact=Impact.BROKEN,
+    on_disk=True,
     paths=PEERMEM_ONLY,
     source="kernel/module/main.c, resolve_symbol; Mellanox/nv_peer_memory issues 39 and 107",
     fix="install the driver and OFED for the running kernel, then reload the RDMA stack",
@@ -151,6 +154,7 @@ def unknown_symbol(node: Node, want: Want) -> Finding:
 @check(
     "peermem.params",
     impact=Impact.FRAGILE,
+    on_disk=True,
     paths=PEERMEM_ONLY,
     source="NVIDIA/open-gpu-kernel-modules nvidia-peermem.c, module_param",
     fix="remove the options line of nvidia-peermem from /etc/modprobe.d, then reload it",

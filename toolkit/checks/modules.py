@@ -11,6 +11,7 @@ from toolkit.checks.check import (
     not_applicable,
     passed,
 )
+from toolkit.facts.cmdline import Cmdline, parse_cmdline
 from toolkit.facts.node import Node
 from toolkit.want import PeerPath, Want
 
@@ -34,10 +35,11 @@ def blacklist(node: Node, want: Want) -> Finding:
     needed = ["nvidia", "mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs"]
     if want.path is PeerPath.PEERMEM:
         needed.append("nvidia_peermem")
+    arguments = _arguments(node)
     on_cmdline = {
         module.replace("-", "_")
         for name in ("module_blacklist", "modprobe.blacklist", "rd.driver.blacklist")
-        for module in node.cmdline.listed(name)
+        for module in arguments.listed(name)
     }
     stopped = {}
     for module in needed:
@@ -56,6 +58,13 @@ def blacklist(node: Node, want: Want) -> Finding:
     )
 
 
+def _arguments(node: Node) -> Cmdline:
+    """The kernel's; of an image those in its boot menu, and none where it has no menu."""
+    if node.live:
+        return node.cmdline
+    return node.next_cmdline if node.boot_entries else parse_cmdline("")
+
+
 def _lines_naming(node: Node, modules: set[str]) -> tuple[str, ...]:
     """Where in /etc/modprobe.d it says so."""
     return tuple(
@@ -70,6 +79,7 @@ def _lines_naming(node: Node, modules: set[str]) -> tuple[str, ...]:
 @check(
     "modules.origin",
     impact=Impact.BROKEN,
+    on_disk=True,
     source="mlnx-ofa_kernel packaging (updates/, extra/); Mellanox/nv_peer_memory issue 39",
     fix="depmod -a, rebuild the initramfs, then restart the RDMA stack or reboot",
 )

@@ -13,6 +13,7 @@ from toolkit.want import PeerPath, Want
 @check(
     "ofed.flavor",
     impact=Impact.FRAGILE,
+    on_disk=True,
     source="ofed_info; stackhpc/ansible-role-ofed; mlnx-ofa_kernel packaging",
     fix="install the wanted stack, or finish removing the other",
 )
@@ -39,6 +40,7 @@ def flavor(node: Node, want: Want) -> Finding:
 @check(
     "ofed.kernel_match",
     impact=Impact.BROKEN,
+    on_disk=True,
     source="mlnx-ofa_kernel dkms.conf and spec; dkms(8), STATUS",
     fix="dkms install OFED/VERSION -k KERNEL, then rebuild nvidia-peermem for it",
 )
@@ -75,6 +77,7 @@ def _out_of_tree_core(modules: tuple[str, ...]) -> bool:
 @check(
     "ofed.headers_link",
     impact=Impact.FRAGILE,
+    on_disk=True,
     source="NVIDIA/open-gpu-kernel-modules conftest.sh, nvidia-peermem.Kbuild",
     fix="build OFED for the kernel, so that /usr/src/ofa_kernel/ARCH/KERNEL has its Module.symvers",
 )

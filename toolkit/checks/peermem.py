@@ -28,6 +28,7 @@ NOT_LOADED = "nvidia-peermem is not loaded"
 @check(
     "peermem.file",
     impact=Impact.BROKEN,
+    on_disk=True,
     paths=PEERMEM_ONLY,
     source="modprobe(8), --show-depends; Debian nvidia-kernel-support, modprobe.d",
     fix="build nvidia-peermem for the running kernel: dkms install MODULE/VERSION -k KERNEL",
@@ -62,6 +63,7 @@ def file(node: Node, want: Want) -> Finding:
 @check(
     "peermem.stub",
     impact=Impact.BROKEN,
+    on_disk=True,
     paths=PEERMEM_ONLY,
     source="NVIDIA/open-gpu-kernel-modules nvidia-peermem.c, NV_MLNX_IB_PEER_MEM_SYMBOLS_PRESENT",
     fix="rebuild nvidia-peermem now that OFED's Module.symvers is there for the kernel",
@@ -214,6 +216,7 @@ def autoload(node: Node, want: Want) -> Finding:
 @check(
     "peermem.legacy_conflict",
     impact=Impact.BROKEN,
+    on_disk=True,
     paths=PEERMEM_ONLY,
     source="Mellanox/nv_peer_memory README, issues 79, 95 and 113",
     fix="remove the package nvidia-peer-memory(-dkms) and unload nv_peer_mem",

@@ -21,7 +21,7 @@ def role(node: Node, want: Want) -> Role:
         return want.role
     if node.is_guest:
         return Role.VM
-    if not node.knows_pci:
+    if not node.live or not node.knows_pci:
         return Role.BARE_METAL
     if any(each.driver == PASSED_THROUGH for each in node.pci.gpus):
         return Role.VM_HOST

@@ -133,6 +133,8 @@ def mok(node: Node, want: Want) -> Finding:
     Enrolment ends at the console, in MokManager, after a reboot: it cannot be finished over
     SSH, and is forgotten when nobody answers there.
     """
+    if not node.live:
+        return not_applicable("keys are enrolled in the firmware of each node")
     if node.secure_boot is not SecureBoot.ON:
         return not_applicable(f"Secure Boot: {node.secure_boot}")
     own, configured = node.own_key, node.configured_certificate
@@ -171,7 +173,8 @@ def site_key(node: Node, want: Want) -> Finding:
     """
     if want.signing is None:
         return not_applicable("the site names no key: [signing] in its file")
-    if not node.has_dkms or not node.signatures_demanded:
+    # An image goes to nodes of which nobody knows yet; the site has named a key for them.
+    if not node.has_dkms or (node.live and not node.signatures_demanded):
         lacks = "no DKMS" if not node.has_dkms else "the kernel demands no signatures"
         return not_applicable(lacks)
     expected = f"signs with {want.signing.key} and {want.signing.certificate}"
@@ -192,6 +195,7 @@ def site_key(node: Node, want: Want) -> Finding:
 @check(
     "modules.unsupported_gate",
     impact=Impact.BROKEN,
+    on_disk=True,
     source="SUSE Linux Enterprise Server administration guide, unsupported kernel modules",
     fix="allow_unsupported_modules 1 in /etc/modprobe.d/10-unsupported-modules.conf, "
     "then rebuild the initramfs",

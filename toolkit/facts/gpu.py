@@ -20,7 +20,7 @@ class Flavor(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """The NVIDIA kernel driver that is loaded."""
+    """The NVIDIA kernel driver that is loaded, or would be."""
 
     version: Version
     flavor: Flavor
@@ -42,6 +42,14 @@ def parse_driver(text: str) -> Driver:
         raise Unparsable("/proc/driver/nvidia/version", first, 1)
     flavor = Flavor.OPEN if "Open Kernel Module" in first else Flavor.PROPRIETARY
     return Driver(Version(found[1]), flavor)
+
+
+def driver_of(version: str, license_: str) -> Driver:
+    """The driver that a module on disk is, which tells its flavour by its licence alone.
+
+    :param license_: "Dual MIT/GPL" or "NVIDIA", as modinfo prints it.
+    """
+    return Driver(Version(version), Flavor.OPEN if "GPL" in license_ else Flavor.PROPRIETARY)
 
 
 def parse_params(text: str) -> dict[str, str]:

@@ -158,6 +158,13 @@ class Builds(Reading):
         return parse_initramfs(self._text("initramfs")) if there else None
 
     @fact
+    def has_initramfs(self) -> bool:
+        """Whether its kernel has one, listed or not."""
+        return self._there("initramfs") or not self._evidence.frame("initramfs").source.startswith(
+            "/boot/"
+        )
+
+    @fact
     def initramfs_next(self) -> Initramfs | None:
         """That of the newest other kernel; None where there is no other."""
         there = self._there("initramfs-next")

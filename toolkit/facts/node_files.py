@@ -107,6 +107,8 @@ class Files(System, Modules):
     @fact
     def peermem_params(self) -> dict[str, str]:
         """Parameters of the loaded nvidia-peermem; none where it is not loaded."""
+        if not self.live:
+            return {}
         rows = named_lines(self._text("peermem-params"), "/sys/module/nvidia_peermem/parameters")
         return dict(rows)
 
@@ -116,11 +118,20 @@ class Files(System, Modules):
 
         :raises NoEvidence: where lockdown is likely and the kernel's file of it is not there.
         """
+        if not self.live:
+            return self._demanded_by_kernel()
         if self._there("sig-enforce") and self._text("sig-enforce").strip() == "Y":
             return "module.sig_enforce"
         if self.lockdown_hidden:
             raise NoEvidence(HIDDEN, hint=MOUNT)
         return "" if self.lockdown == "none" else f"lockdown ({self.lockdown})"
+
+    def _demanded_by_kernel(self) -> str:
+        """In an image: what its kernel, or the arguments in its boot menu, say of any node."""
+        if self.kernel_config.get("CONFIG_MODULE_SIG_FORCE") == "y":
+            return "CONFIG_MODULE_SIG_FORCE"
+        words = self.next_cmdline.words if self.boot_entries else ()
+        return "module.sig_enforce" if "module.sig_enforce" in words else ""
 
     @fact
     def lockdown_hidden(self) -> bool:
@@ -158,8 +169,10 @@ class Files(System, Modules):
     def secure_boot(self) -> SecureBoot:
         """Whether Secure Boot is on: from the firmware variable, else from mokutil.
 
-        :raises NoEvidence: where neither could be asked.
+        :raises NoEvidence: where neither could be asked; in an image always.
         """
+        if not self.live:
+            raise NoEvidence("an image has no firmware: each node's own says it")
         if self._given("efi-secureboot") and self._there("efi-secureboot"):
             return parse_efi_byte(self._text("efi-secureboot"))
         if self._state("mokutil") is State.FAILED:

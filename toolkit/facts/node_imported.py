@@ -29,6 +29,8 @@ class Imported(Reading):
         Loose files that say nothing of it are taken to be of bare metal, the normal case;
         the operator knows better (``role`` in the site's file).
         """
+        if not self.live:
+            return False  # an image is what it is booted as, which nobody knows yet
         if self._given("cpu"):
             cpu = parse_cpu(self._text("cpu"))
             if cpu.hypervisor or cpu.vendor:

@@ -48,7 +48,8 @@ class System(Reading):
 
     @fact
     def cpu(self) -> Cpu:
-        return parse_cpu(self._text("cpu"))
+        """The first processor; in an image one that nothing is known of."""
+        return parse_cpu(self._text("cpu") if self.live else "")
 
     @fact
     def dmi(self) -> dict[str, str]:
@@ -56,7 +57,7 @@ class System(Reading):
 
     @fact
     def kernel(self) -> str:
-        """Kernel release, as ``uname -r`` prints it."""
+        """Kernel release, as ``uname -r`` prints it; in an image the one it was read for."""
         return str(parse_kernel_release(self._text("kernel-release")))
 
     @fact
@@ -105,14 +106,23 @@ class System(Reading):
 
     @fact
     def next_boot(self) -> BootEntry:
-        """The entry that an unattended reboot takes.
+        """The entry that an unattended reboot takes; in an image the first of its kernel.
 
         :raises NoEvidence: where the boot configuration does not tell.
         """
-        entry = default_entry(self.boot_menu, self.grubby_default)
+        entry = self.default_entry if self.live else self._own_entry()
         if entry is None:
             raise NoEvidence("boot configuration: no entry that boots a kernel was found")
         return entry
+
+    @fact
+    def default_entry(self) -> BootEntry | None:
+        """What the boot loader takes by itself, whatever kernel an image was read for."""
+        return default_entry(self.boot_menu, self.grubby_default)
+
+    def _own_entry(self) -> BootEntry | None:
+        own = [each for each in self.boot_entries if each.kernel == self.kernel]
+        return next((each for each in own if not each.recovery), None)
 
     @fact
     def loader(self) -> Loader:
@@ -144,10 +154,12 @@ class System(Reading):
 
     @fact
     def default_kernel(self) -> str:
-        """Kernel release that the next boot starts.
+        """Kernel release that the next boot starts; in an image the one it was read for.
 
         :raises Unparsable: where its file is not named after one: Arch's "vmlinuz-linux".
         """
+        if not self.live:
+            return self.kernel
         return str(parse_kernel_release(self.next_boot.kernel))
 
     @fact

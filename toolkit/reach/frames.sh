@@ -51,7 +51,7 @@ bars() { # bars TEXT: each line behind a bar
 }
 
 file() { # file KEY PATH: a copy
-    if [ ! -e "$root$2" ]; then frame "$1" absent "$2"
+    if [ ! -e "$root$2" ] || no_run "$2"; then frame "$1" absent "$2"
     elif content=$(cat "$root$2" 2>/dev/null); then tell "$1" "$2"
     else frame "$1" denied "$2" # sysfs and lockdown refuse at read, not at open
     fi
@@ -60,7 +60,7 @@ file() { # file KEY PATH: a copy
 short() { # short KEY PATH: the same without a process, of a file that may be read byte by byte
     # Numbers below /proc/sys may not: who asks for one byte gets the first digit alone.
     content=''
-    if [ -e "$root$2" ]; then slurp "$root$2"; fi
+    if [ -e "$root$2" ] && ! no_run "$2"; then slurp "$root$2"; fi
     if [ -n "$content" ]; then tell "$1" "$2"
     else file "$1" "$2"; fi # empty or refused, and a shell cannot tell which
 }
@@ -96,7 +96,7 @@ tell() { # tell KEY SOURCE: the frame of what is in content
 give() { # give KEY SOURCE FUNCTION...: what one of the functions below leaves in content
     give_key=$1 give_source=$2 content=''
     shift 2
-    if [ -n "${GDR_KERNEL-}" ] && of_a_run "$give_source"; then
+    if no_run "$give_source"; then
         frame "$give_key" absent "$give_source"
         return
     fi
@@ -105,7 +105,8 @@ give() { # give KEY SOURCE FUNCTION...: what one of the functions below leaves i
     tell "$give_key" "$give_source"
 }
 
-of_a_run() { # of_a_run SOURCE: only a machine that runs has it, so an image does not
+no_run() { # no_run SOURCE: an image is read, and only a machine that runs has it
+    [ -n "${GDR_KERNEL-}" ] || return
     case $1 in *,*) false ;; /sys | /sys/* | /proc/* | /dev/*) ;; *) false ;; esac
 }
 

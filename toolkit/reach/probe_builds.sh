@@ -39,7 +39,7 @@ kernel_modules() { # one modinfo for the modules of every kernel
                 found=${line%%/*} line=${line#"${line%%/*}"}
                 content=$content$found${line#"$root"}$nl
                 ;;
-            version:* | depends:* | vermagic:* | signer:* | sig_key:*) content=$content$line$nl ;;
+            version:* | license:* | depends:* | vermagic:* | signer:* | sig_key:*) content=$content$line$nl ;;
         esac
     done
     by_word

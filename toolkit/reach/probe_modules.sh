@@ -30,7 +30,10 @@ told_apart() { # told_apart MODULE...: sets told to who was told what; false whe
                 elif [ -z "$alone" ]; then plain=''; fi
                 ;;
         esac
-        case $fields in *" ${line%%:*} "*) told=$told$line$nl ;; esac
+        case $fields in *" ${line%%:*} "*) ;; *) continue ;; esac
+        # Asked for a file of an image, modinfo names it as it was asked.
+        case $root$line in /*"filename:"*"$root/"*) line=${line%%"$root/"*}/${line#*"$root/"} ;; esac
+        told=$told$line$nl
     done
     for module; do told=$told@${module#"$root"}$nl; done
     by_word
