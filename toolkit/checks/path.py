@@ -150,7 +150,6 @@ def _unknown_cuda(branch: int) -> str:
 @check(
     "dmabuf.gpu",
     impact=Impact.BROKEN,
-    on_disk=True,
     paths=frozenset({PeerPath.DMABUF}),
     source="NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv-dmabuf.c, since 515.43.04",
     fix="open kernel modules of at least 515.43.04, on a kernel with dma-buf",

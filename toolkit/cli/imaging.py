@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from toolkit.cli.changing import CHECK, DELIVERED, DIFF, shelf_of, tell_plan
@@ -14,18 +14,22 @@ from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
 from toolkit.flow.image import ALL, Asked, Image, Made, bring, chosen_kernels, look
 from toolkit.flow.planning import Planned
+from toolkit.progress import Progress
+from toolkit.reach.media import Medium, Source, stage
 from toolkit.report.document import Told
 from toolkit.report.live import listener
 from toolkit.report.plan_text import plan_lines
 from toolkit.report.text import findings, report, summary
+from toolkit.words import counted
 
 WHAT = (
-    Option("root", "", "a mounted or unpacked root: the folder that has bin, etc and lib in it"),
+    Option("root", "", "a mounted or unpacked root: the folder with bin, etc and lib in it"),
+    Option("disk", "", "a disk: a raw or qcow2 file"),
+    Option("tar", "", "a root as a tar, with --out for the result"),
+    Option("out", "", "where the tar that comes of --tar goes"),
 )
 HOW = (
-    Option(
-        "kernels", ALL, "all kernels in it, default (of its boot menu), or releases with commas"
-    ),
+    Option("kernels", ALL, "all in it, default (of its boot menu), or releases with commas"),
     Option("yes", False, "do not ask before it is changed", "y"),
     Option("quiet", False, "no progress", "q"),
 )
@@ -35,61 +39,100 @@ HOW = (
 def image(said: Said) -> ExitCode:
     """Bring an image to the wanted state: modules for its own kernels, files for its first boot.
 
-    The image is judged for each of its kernels, as if it had booted them; the kernel of this
-    machine plays no part. Nothing is started or loaded: nvidia-peermem is queued for the first
-    boot. What was done is in the image's own journal. That it is for nodes with GPUs is taken
-    from your asking.
+    It is judged for each of its kernels, as if it had booted them; that of this machine plays no
+    part. Nothing is started or loaded: nvidia-peermem is queued for the first boot. It is worked
+    on aside, and takes the place of the old one in one step, or not at all. What was done stands
+    in its own journal. That it is for nodes with GPUs is taken from your asking.
 
     Exits 0 when it is as wanted, 2 when a check fails at the end, 3 when one stays open, 5 when a
-    step failed, 7 with --check when something would change. See docs/images.md.
+    step failed and nothing was changed, 7 with --check when something would change.
 
     Examples:
       invoke image --root /srv/bookworm --check --diff
       invoke image --root /srv/bookworm --yes
-      invoke image --root /srv/bookworm --kernels default --site site.toml --yes
+      invoke image --disk golden.qcow2 --kernels default --site site.toml --yes
+      invoke image --tar base.tar --out golden.tar
     """
     session = Session.begin("image", said)
     progress = listener(sys.stderr, quiet=said.flag("quiet"))
     asked = Asked(session.want(), session.today, session.folder, progress, shelf_of(session))
-    with _opened(said) as opened:
+    source = _source(said)
+    with _seen(source, progress) as seen:
         progress.begin("reading", 1)
         try:
-            kernels = chosen_kernels(opened, said.text("kernels"), asked)
-            planned = [(kernel, look(opened, kernel, asked)) for kernel in kernels]
+            kernels = chosen_kernels(seen, said.text("kernels"), asked)
+            planned = [(kernel, look(seen, kernel, asked)) for kernel in kernels]
         finally:
             progress.finish()
-        outcomes = [Outcome(opened.of(kernel), found) for kernel, found in planned]
         if said.flag("check") or said.dry:
-            return tell_plan(session, outcomes)
-        return _prepare(session, opened, planned, asked)
+            return tell_plan(session, [Outcome(seen.of(kernel), p) for kernel, p in planned])
+        _tell_before(session, seen, planned)
+        if source.out is None and any(found.pending for _, found in planned):
+            consent(f"change {source.path}?", said)
+        return _prepare(session, source, seen, planned, asked)
 
 
-@contextmanager
-def _opened(said: Said) -> Iterator[Image]:
-    """The image that was named, for the length of the block."""
-    root = said.text("root")
-    if not root:
-        raise UsageError("no image named", hint="--root DIR")
-    if Path(root).resolve() == Path("/"):
+def _source(said: Said) -> Source:
+    """The one image that was named.
+
+    :raises UsageError: none, several, or this machine itself.
+    """
+    named = {each: said.text(each) for each in Medium if said.text(each)}
+    if len(named) != 1:
+        given = " and ".join(f"--{each}" for each in named) or "none"
+        raise UsageError(
+            f"one image is meant, and {given} was named",
+            hint="--root DIR, --disk FILE, or --tar IN --out OUT",
+        )
+    [(medium, path)] = named.items()
+    out = said.text("out")
+    if bool(out) is not (medium is Medium.TAR):
+        raise UsageError(
+            "--out goes with --tar, and --tar with --out",
+            hint="a root and a disk are replaced in their places",
+        )
+    if medium is Medium.ROOT and Path(path).resolve() == Path("/"):
         raise UsageError(
             "--root /: that is this machine, which runs",
             hint="provision --hosts localhost --transport local",
         )
-    yield Image(root, str(Path(root).resolve()))
+    return Source(Medium(medium), Path(path), Path(out) if out else None)
+
+
+@contextmanager
+def _seen(source: Source, progress: Progress) -> Iterator[Image]:
+    """The image, to be looked into; a root as it lies there, which needs no copy."""
+    if source.medium is Medium.ROOT:
+        yield Image(source.path)
+        return
+    with stage(source, progress=progress) as staged:
+        yield Image(source.path, staged)
 
 
 def _prepare(
-    session: Session, image: Image, planned: Sequence[tuple[str, Planned]], asked: Asked
+    session: Session,
+    source: Source,
+    seen: Image,
+    planned: Sequence[tuple[str, Planned]],
+    asked: Asked,
 ) -> ExitCode:
-    _tell_before(session, image, planned)
-    if any(found.pending for _, found in planned):
-        consent(f"change {image.name}?", session.said)
+    """Work on it aside, look again, and put it in place where anything has changed."""
+    if source.out is None and not any(found.pending for _, found in planned):
+        made = [Made(kernel, found.judged, found.judged) for kernel, found in planned]
+        return _tell_after(session, seen, made)
     asked.progress.begin("preparing", len(planned))
     try:
-        made = bring(image, planned, asked)
+        with ExitStack() as stack:
+            staged = seen.staged or stack.enter_context(stage(source, progress=asked.progress))
+            work = Image(source.path, staged)
+            made = bring(work, staged, planned, asked)
+            changed = staged.commit()
     finally:
         asked.progress.finish()
-    return _tell_after(session, image, made)
+    session.folder.keep("changed.txt", "".join(f"{each.change} {each.path}\n" for each in changed))
+    ended = _tell_after(session, seen, made)
+    session.remark(f"{counted(len(changed), 'path')} of {source.out or source.path} changed")
+    return ended
 
 
 def _tell_before(session: Session, image: Image, planned: Sequence[tuple[str, Planned]]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from pathlib import Path
 
 from toolkit.change.bundle import script
 from toolkit.change.plan import Plan
@@ -24,7 +25,7 @@ from toolkit.progress import Progress
 from toolkit.reach import deliver
 from toolkit.reach.chroot import ChrootTransport
 from toolkit.reach.collect import collect
-from toolkit.reach.transport import Transport
+from toolkit.reach.media import Staged
 from toolkit.want import Want
 
 ALL, DEFAULT = "all", "default"
@@ -34,25 +35,26 @@ APPLY_S = 7200.0  # a whole driver by DKMS, on a builder that has other work
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A tree that is a whole root, and how to work in it."""
+    """A tree that is a whole root, to be looked into; aside, it may be changed."""
 
-    name: str  # as the operator wrote it
-    root: str  # where it can be worked on
+    path: Path  # as the operator wrote it
+    staged: Staged | None = None  # None: as it lies there
 
-    def reader(self, kernel: str) -> ChrootTransport:
-        return ChrootTransport(self.name, self.root, reading=kernel)
-
-    def writer(self) -> Transport:
-        return ChrootTransport(self.name, self.root)
+    def reader(self, kernel: str = "-") -> ChrootTransport:
+        """For scripts that read; "-" for those that ask of no kernel."""
+        if self.staged is None:
+            return ChrootTransport(str(self.path), str(self.path.resolve()), kernel)
+        return ChrootTransport(
+            str(self.path), str(self.staged.root), kernel, ground=self.staged.ground
+        )
 
     def kernels(self) -> tuple[str, ...]:
         """Releases that anything is there for, oldest first."""
-        found = ChrootTransport(self.name, self.root).kernels()
-        return tuple(sorted(found, key=Version))
+        return tuple(sorted(self.reader().kernels(), key=Version))
 
     def of(self, kernel: str) -> str:
         """How reports name it for one of its kernels."""
-        return f"{self.name.rstrip('/').rpartition('/')[2]}:{kernel}"
+        return f"{self.path.name.partition('.')[0] or self.path.resolve().name}:{kernel}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +97,10 @@ def chosen_kernels(image: Image, said: str, asked: Asked) -> tuple[str, ...]:
     named = image.kernels()
     if not named:
         raise UsageError(
-            f"{image.name}: no kernel is in it",
+            f"{image.path}: no kernel is in it",
             hint="install the kernel and its headers in the image first",
         )
-    asked.progress.note(image.name, "looking for its kernels")
+    asked.progress.note(str(image.path), "looking for its kernels")
     node = Node(collect(image.reader(named[-1])))
     there = {each.release for each in node.kernels if each.image or each.headers}
     usable = tuple(each for each in named if each in there)
@@ -112,7 +114,7 @@ def chosen_kernels(image: Image, said: str, asked: Asked) -> tuple[str, ...]:
     strange = [each for each in wanted if each not in there]
     if strange or not usable:
         lacks = f"kernel {strange[0]} is not in it" if usable else "its kernels cannot be booted"
-        raise UsageError(f"{image.name}: {lacks}", hint=f"it has {', '.join(usable or named)}")
+        raise UsageError(f"{image.path}: {lacks}", hint=f"it has {', '.join(usable or named)}")
     return tuple(sorted(wanted, key=Version))
 
 
@@ -137,13 +139,16 @@ def look(image: Image, kernel: str, asked: Asked, moment: str = "") -> Planned:
     return plan_node(image.of(kernel), evidence, asked.want, asked.today, asked.shelf)
 
 
-def bring(image: Image, planned: Sequence[tuple[str, Planned]], asked: Asked) -> list[Made]:
+def bring(
+    image: Image, staged: Staged, planned: Sequence[tuple[str, Planned]], asked: Asked
+) -> list[Made]:
     """Carry out the plans, kernel by kernel, and look again.
 
+    :param image: the one that is worked on, aside.
     :param planned: for each kernel what was found, in the order in which they are prepared.
     :raises ToolkitError: a step failed; what came before it stands in what was worked on.
     """
-    made = [_bring(image, kernel, start, asked) for kernel, start in planned]
+    made = [_bring(image, staged, kernel, start, asked) for kernel, start in planned]
     # What was done for the last kernel may show in all of them.
     done: list[Made] = []
     for each in made:
@@ -153,7 +158,7 @@ def bring(image: Image, planned: Sequence[tuple[str, Planned]], asked: Asked) ->
     return done
 
 
-def _bring(image: Image, kernel: str, start: Planned, asked: Asked) -> Made:
+def _bring(image: Image, staged: Staged, kernel: str, start: Planned, asked: Asked) -> Made:
     made = Made(kernel, start.judged, start.judged)
     for _ in range(ROUNDS):
         now = look(image, kernel, asked)  # an earlier kernel's plan has placed what they share
@@ -165,7 +170,7 @@ def _bring(image: Image, kernel: str, start: Planned, asked: Asked) -> Made:
                 asked.progress.note(image.of(kernel), told)
 
         asked.progress.note(image.of(kernel), "applying")
-        applied = deliver.apply(image.writer(), script(now.bundle), limit_s=APPLY_S, sink=say)
+        applied = deliver.apply(staged, script(now.bundle), limit_s=APPLY_S, sink=say)
         steps = (*made.steps, *map(str, applied.steps))
         made = replace(made, plans=(*made.plans, now.plan), steps=steps)
     return made
