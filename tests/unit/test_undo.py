@@ -18,11 +18,13 @@ from toolkit.flow.access import Access, Fleet
 from toolkit.flow.jobs import InUse
 from toolkit.flow.past import read_run, read_runs
 from toolkit.flow.rollback import RolledBack
+from toolkit.flow.rolling import Agreed
 from toolkit.flow.runs import RunFolder
 from toolkit.flow.undo import Undoing, undo
 from toolkit.hosts import Host
 from toolkit.reach import deliver
 from toolkit.reach.deliver import Applied, Step, StepState
+from toolkit.reach.journal import About, stamp
 from toolkit.reach.transport import Result, Sink, Transport, quiet
 
 CAPTURES = Path(__file__).parents[1] / "evidence"
@@ -79,8 +81,8 @@ def undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Out
         monkeypatch.setattr(rollback_module, "collect", lambda _: next(looks))
         fleet = Fleet((Host("gpu01"),), lambda _: Silent(), Access())
         folder = RunFolder(tmp_path, "undo", datetime.now(UTC))
-        terms = terms_of(["gpu01"])
-        rolled = undo(fleet, BOTH, folder, "", terms=terms, allow_reboot=True, over_jobs=over_jobs)
+        agreed = Agreed(terms_of(["gpu01"]), About("undo", "op@here", stamp(), undoes=BOTH.run))
+        rolled = undo(fleet, BOTH, folder, agreed, allow_reboot=True, over_jobs=over_jobs)
         return rolled.outcomes["gpu01"]
 
     return go

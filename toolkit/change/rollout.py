@@ -111,7 +111,8 @@ def ended(now: Standing, host: str, *, well: bool) -> Standing:
 
 def over(terms: Terms, now: Standing) -> bool:
     """Whether every host of every batch has ended."""
-    return all(host in now.done | now.failed for batch in terms.batches for host in batch)
+    through = now.done | now.failed
+    return all(through.issuperset(batch) for batch in terms.batches)
 
 
 def _halt(terms: Terms, now: Standing) -> str:
@@ -130,7 +131,8 @@ def _waiting(terms: Terms, now: Standing) -> list[str]:
     through = now.done | now.failed
     for batch in terms.batches:
         if not through.issuperset(batch):
-            return [host for host in batch if host not in through | now.in_hand]
+            begun = through | now.in_hand  # once: it is as long as the fleet
+            return [host for host in batch if host not in begun]
     return []
 
 

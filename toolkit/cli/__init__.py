@@ -12,6 +12,7 @@ from invoke.program import Program
 from toolkit import __version__
 from toolkit.cli import (
     bios,
+    budgeting,
     building,
     capturing,
     changing,
@@ -38,6 +39,7 @@ VERBS = (
     changing.rollback,
     past.history,
     past.undo,
+    budgeting.budget,
     reloading.reload,
     bios.bios,
     building.build,

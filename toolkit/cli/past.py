@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,12 +21,13 @@ from toolkit.errors import ExitCode, Outcome, UsageError, worst
 from toolkit.flow.access import Fleet, state_dir
 from toolkit.flow.past import Run, Unread, history_of, read_run, read_runs
 from toolkit.flow.rollback import RolledBack
+from toolkit.flow.rolling import Agreed, whoami
 from toolkit.flow.rollout import Brakes, Rolled
 from toolkit.flow.undo import undo as undo_nodes
 from toolkit.flow.undo import undoing
 from toolkit.hosts import fold, select
 from toolkit.reach.fleet import NotBegun
-from toolkit.reach.journal import Story
+from toolkit.reach.journal import About, Event, Story, by_host, stamp
 from toolkit.report.document import Told, dumps
 from toolkit.report.runs import (
     HostRow,
@@ -146,15 +147,14 @@ def undo(said: Said) -> ExitCode:
         if not opened.demo:
             consent(f"take back run {run.id} on {counted(len(chosen.hosts), 'node')}?", said)
         allowed = said.flag("reboot") or opened.demo
-        reason = said.text("reason")
+        about = About("undo", whoami(), stamp(), said.text("reason"), "{}", what.run)
+        agreed = Agreed(_terms(session, chosen), about, _brakes(session), alone=True)
         over = said.flag("over_jobs")
         rolled = undo_nodes(
             chosen,
             what,
             session.folder,
-            reason,
-            terms=_terms(session, chosen),
-            brakes=_brakes(session),
+            agreed,
             allow_reboot=allowed,
             over_jobs=over,
         )
@@ -219,6 +219,7 @@ def row_of(run: Run) -> RunRow:
     story = run.story
     batch_of = {host: at for at, batch in enumerate(story.batches, 1) for host in batch}
     names = dict.fromkeys([*story.hosts, *run.pasts])
+    events = by_host(story.events)
     return RunRow(
         run.id,
         story.about.began,
@@ -226,15 +227,14 @@ def row_of(run: Run) -> RunRow:
         story.about.verb,
         run.state.value,
         story.about.reason,
-        tuple(_host_row(run, name, batch_of.get(name, 0)) for name in names),
+        tuple(_host_row(run, name, batch_of.get(name, 0), events.get(name, ())) for name in names),
         tuple(TurnRow(t.who, t.began, t.ended, t.how, t.code) for t in story.turns),
         story.about.undoes,
         json.loads(story.about.words or "{}"),
     )
 
 
-def _host_row(run: Run, name: str, batch: int) -> HostRow:
-    events = (e for e in run.story.events if e.host == name)
+def _host_row(run: Run, name: str, batch: int, events: Sequence[Event]) -> HostRow:
     phase = run.pasts[name].last.value if name in run.pasts else "planned"
     return HostRow(
         name, phase, batch, tuple((e.time, e.phase, e.boot_id, e.detail) for e in events)

@@ -67,7 +67,7 @@ def roll_out_bios(
             journal,
             agreed.brakes,
             fleet.access.progress,
-            join_budget(stack, fleet, journal, agreed.terms),
+            join_budget(stack, fleet, journal, agreed),
         )
         rolled = roll(rollout, "changing BIOSes")
     outcomes = {each.host: rolled.outcomes.get(each.host) or untouched(each) for each in looked}

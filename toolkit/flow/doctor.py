@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from dataclasses import replace
+from collections.abc import Iterable
 from datetime import date
-from typing import TypeVar, cast
 
 from toolkit.checks.forecast import Foreseen, forecast
 from toolkit.checks.judged import Judged, judge_node
@@ -13,14 +11,13 @@ from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence, Frame
 from toolkit.facts.node import Node
 from toolkit.flow.access import Fleet
+from toolkit.flow.alike import Alike
 from toolkit.flow.each import on_each, on_saved
 from toolkit.flow.reading import read_node
 from toolkit.flow.runs import RunFolder
 from toolkit.hosts import Host
 from toolkit.reach.transport import Transport
 from toolkit.want import Want
-
-T = TypeVar("T", bound=Hashable)
 
 
 def examine(
@@ -35,11 +32,12 @@ def examine(
 
     :param also: sources that were not read on the nodes, such as the log of their job.
     """
+    alike = Alike()
 
     def work(host: Host, transport: Transport) -> Judged:
         evidence = read_node(fleet, host, transport)
         folder.keep_evidence(host.name, evidence)
-        return judge_node(host.name, evidence.plus(also), want, today)
+        return alike.judged(judge_node(host.name, evidence.plus(also), want, today))
 
     return on_each(fleet, "reading", work)
 
@@ -57,25 +55,11 @@ def examine_saved(
     *,
     also: tuple[Frame, ...] = (),
 ) -> list[Outcome[Judged]]:
-    """Judge evidence that was saved earlier, with no host.
-
-    Nodes of one fleet say nearly the same: what is equal is kept once, so that a thousand
-    nodes take little more memory than a few.
-    """
-    kept: dict[Hashable, Hashable] = {}
-
-    def once(values: tuple[T, ...]) -> tuple[T, ...]:
-        return cast("tuple[T, ...]", tuple(kept.setdefault(each, each) for each in values))
+    """Judge evidence that was saved earlier, with no host."""
+    alike = Alike()
 
     def work(name: str, evidence: Evidence) -> Judged:
-        judged = judge_node(name, evidence.plus(also), want, today)
-        return replace(
-            judged,
-            verdicts=once(judged.verdicts),
-            about=once(judged.about),
-            known=once(judged.known),
-            chosen=once(judged.chosen),
-        )
+        return alike.judged(judge_node(name, evidence.plus(also), want, today))
 
     return on_saved(saved, work)
 

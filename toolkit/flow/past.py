@@ -12,7 +12,7 @@ from toolkit.change.rollout_past import Past, pasts
 from toolkit.flow.ledger import RUN, steps_of
 from toolkit.flow.runs import safe_name
 from toolkit.reach.claims import alive
-from toolkit.reach.journal import FILE, Journal, JournalError, Story
+from toolkit.reach.journal import FILE, Journal, JournalError, Story, by_host
 
 
 class State(StrEnum):
@@ -54,10 +54,10 @@ class Run:
         """Planned, and never begun."""
         return self.having(Phase.PLANNED)
 
-    def node_runs(self, host: str) -> tuple[str, ...]:
-        """The names that the node gave to our runs, newest first."""
-        events = self.story.events
-        return tuple(e.detail for e in reversed(events) if e.host == host and e.phase == RUN)
+    def node_runs(self) -> dict[str, tuple[str, ...]]:
+        """By host, the names that the node gave to our runs, newest first."""
+        events = by_host(e for e in reversed(self.story.events) if e.phase == RUN)
+        return {host: tuple(e.detail for e in each) for host, each in events.items()}
 
     def touched(self) -> tuple[str, ...]:
         """The hosts on which anything may have been changed, in the order of the run."""

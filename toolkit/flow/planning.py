@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from toolkit.errors import Outcome, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
 from toolkit.flow.access import Fleet
+from toolkit.flow.alike import Alike
 from toolkit.flow.each import on_each, on_saved
 from toolkit.flow.reading import read_node
 from toolkit.flow.runs import RunFolder, safe_name
@@ -89,11 +90,13 @@ def plan_all(
     untried: bool = False,
 ) -> list[Outcome[Planned]]:
     """Ask every node once, judge it and plan."""
+    alike = Alike()
 
     def work(host: Host, transport: Transport) -> Planned:
         evidence = read_node(fleet, host, transport)
         folder.keep_evidence(host.name, evidence)
-        return plan_node(host.name, evidence, want, today, shelf, untried=untried)
+        found = plan_node(host.name, evidence, want, today, shelf, untried=untried)
+        return replace(found, judged=alike.judged(found.judged))
 
     return on_each(fleet, "planning", work)
 

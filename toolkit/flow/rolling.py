@@ -14,7 +14,7 @@ from toolkit.change.rollout_past import Past, standing
 from toolkit.change.rollout_terms import NO_LIMIT
 from toolkit.errors import ExitCode, Outcome, TransportError, worst
 from toolkit.flow.access import Fleet
-from toolkit.flow.budget import Budget
+from toolkit.flow.budget import Budget, Unavailable, nobody
 from toolkit.flow.ledger import ended_event, planned_event
 from toolkit.flow.planning import Planned
 from toolkit.flow.provision import Options, Provisioned, done_well, harm, untouched
@@ -40,6 +40,7 @@ class Agreed:
     hooks: Hooks = field(default_factory=Hooks)
     alone: bool = False  # a rollout: nobody else may touch its hosts, and its journal is a must
     past: Mapping[str, Past] | None = None  # by host, of the run that is resumed
+    reported: Unavailable = nobody  # what a scheduler holds out of service beside our runs
 
 
 def whoami() -> str:
@@ -89,7 +90,7 @@ def roll_out(
             journal,
             agreed.brakes,
             fleet.access.progress,
-            join_budget(stack, fleet, journal, agreed.terms, gone, well=content),
+            join_budget(stack, fleet, journal, agreed, lost=gone, well=content),
             harm,
         )
         rolled = roll(rollout, "provisioning")
@@ -148,9 +149,9 @@ def join_budget(
     stack: ExitStack,
     fleet: Fleet,
     journal: Journal | None,
-    terms: Terms,
-    lost: Sequence[str] = (),
+    agreed: Agreed,
     *,
+    lost: Sequence[str] = (),
     well: Sequence[str] = (),
 ) -> Budget | None:
     """The run's part in the budget that it shares with others, until the stack is left.
@@ -163,9 +164,14 @@ def join_budget(
     if journal is None or fleet.demo:
         return None
     place = journal.file.parent
-    limit = terms.budget if terms.budget < NO_LIMIT else None
-    budget = stack.enter_context(Budget.open(place.parent, place.name, limit, lost=lost))
-    budget.well(well)
+    budget = Budget.open(
+        place.parent,
+        place.name,
+        agreed.terms.budget if agreed.terms.budget < NO_LIMIT else None,
+        lost=lost,
+        reported=agreed.reported,
+    )
+    stack.enter_context(budget).well(well)
     return budget
 
 

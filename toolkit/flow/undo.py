@@ -11,23 +11,21 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from toolkit.change.rollout import Phase, Standing, Terms
+from toolkit.change.rollout import Phase, Standing
 from toolkit.errors import ApplyError, Outcome, UsageError
 from toolkit.flow.access import Fleet
 from toolkit.flow.heard import heard
 from toolkit.flow.jobs import refuse_jobs
 from toolkit.flow.past import Run
 from toolkit.flow.rollback import RolledBack, booted_back
-from toolkit.flow.rolling import join_budget, keep_journal, roll, whoami
-from toolkit.flow.rollout import Brakes, Rolled, Rollout
+from toolkit.flow.rolling import Agreed, join_budget, keep_journal, roll
+from toolkit.flow.rollout import Rolled, Rollout
 from toolkit.flow.runs import RunFolder
 from toolkit.hosts import Host
 from toolkit.reach import deliver
 from toolkit.reach.hands import Threads
-from toolkit.reach.journal import About, Event, Journal, JournalError, stamp
+from toolkit.reach.journal import Event, Journal, JournalError
 from toolkit.reach.transport import Transport
-
-NO_BRAKES = Brakes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,33 +58,31 @@ def undoing(run: Run, hosts: Sequence[str] = ()) -> Undoing:
     chosen = [host for host in touched if not hosts or host in hosts]
     if not chosen:
         raise UsageError(f"run {run.id} changed no node", hint="there is nothing to undo")
-    return Undoing(run.id, {host: run.node_runs(host) for host in chosen})
+    told = run.node_runs()
+    return Undoing(run.id, {host: told.get(host, ()) for host in chosen})
 
 
 def undo(
     fleet: Fleet,
     what: Undoing,
     folder: RunFolder,
-    reason: str,
+    agreed: Agreed,
     *,
-    terms: Terms,
-    brakes: Brakes = NO_BRAKES,
     allow_reboot: bool,
     over_jobs: bool = False,
 ) -> Rolled[RolledBack]:
     """Take it back on the hosts of the fleet, which are those of ``what``; a run of its own.
 
-    :param terms: in which batches, and how many at once; of the fleet's hosts.
+    :param agreed: its terms are of the fleet's hosts, and it tells which run is taken back.
     :param over_jobs: a reboot may end somebody's job.
     :raises LockedError: another controller's run is at work on one of the hosts.
     :raises JournalError: what is done cannot be written down, so nothing was.
     """
-    about = About("undo", whoami(), stamp(), reason, "{}", what.run)
     with ExitStack() as stack:
-        journal = keep_journal(stack, fleet, folder, about, alone=True)
+        journal = keep_journal(stack, fleet, folder, agreed.about, alone=True)
         if journal is None:  # never: it is a must
             raise JournalError("no journal can be kept", hint="nothing was touched")
-        journal.add_batches(terms.batches)
+        journal.add_batches(agreed.terms.batches)
         hosts = {host.name: host for host in fleet.hosts}
         journal.add(*(Event(name, Phase.PLANNED.value) for name in hosts))
 
@@ -99,16 +95,16 @@ def undo(
                 transport.close()
 
         rollout = Rollout(
-            terms,
+            agreed.terms,
             Standing(),
             hosts,
             Threads(work),
             lambda outcome: outcome.ok,
             lambda outcome, _: _ended(outcome),
             journal,
-            brakes,
+            agreed.brakes,
             fleet.access.progress,
-            join_budget(stack, fleet, journal, terms),
+            join_budget(stack, fleet, journal, agreed),
         )
         return roll(rollout, "undoing")
 

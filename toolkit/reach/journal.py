@@ -92,6 +92,14 @@ class Story:
         return tuple(host for batch in self.batches for host in batch)
 
 
+def by_host(events: Iterable[Event]) -> dict[str, list[Event]]:
+    """The events of each host, oldest first: to ask host by host would take the square of them."""
+    found: dict[str, list[Event]] = {}
+    for event in events:
+        found.setdefault(event.host, []).append(event)
+    return found
+
+
 def stamp() -> str:
     """Now, as journals write it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")

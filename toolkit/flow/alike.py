@@ -1,0 +1,32 @@
+"""Nodes of one fleet say nearly the same: what is equal is kept once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar, cast
+
+from toolkit.checks.judged import Judged
+
+T = TypeVar("T", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """What was seen of it so far. May be called from many threads: a dict takes one at a time."""
+
+    _kept: dict[Hashable, Hashable] = field(default_factory=dict)
+
+    def once(self, value: T) -> T:
+        """The value, or the equal one that is kept already."""
+        return cast("T", self._kept.setdefault(value, value))
+
+    def judged(self, judged: Judged) -> Judged:
+        """The same judgement, so that a thousand nodes take little more memory than a few."""
+        return replace(
+            judged,
+            verdicts=tuple(map(self.once, judged.verdicts)),
+            about=tuple(map(self.once, judged.about)),
+            known=tuple(map(self.once, judged.known)),
+            chosen=tuple(map(self.once, judged.chosen)),
+        )
