@@ -19,6 +19,7 @@ from toolkit.progress import Progress, Silent
 from toolkit.reach.credentials import Credentials
 from toolkit.reach.fleet import FANOUT
 from toolkit.reach.inventory import read_host_file, read_inventory
+from toolkit.reach.limits import make_room
 from toolkit.reach.local import LocalTransport
 from toolkit.reach.openssh import OpensshTransport
 from toolkit.reach.ssh import SshTransport
@@ -134,6 +135,7 @@ def open_fleet(access: Access) -> Iterator[Fleet]:
             yield Fleet(hosts, connect, access, demo=True, bmcs=_bmcs(access, hosts, stack))
             return
         hosts = resolve(access, _vagrant(access, stack), slurm)
+        make_room(min(access.fanout, len(hosts)), access.transport)
         file = Path(access.ssh_config) if access.ssh_config else None
         connect = _connector(access, SshConfig.load(file))
         bmcs = _bmcs(access, hosts, stack)
