@@ -47,16 +47,13 @@ def locks() -> tuple[tuple[str, ...], ...]:
     if shutil.which("uv") is None:
         raise Unsupported("lock files are made by uv, and it is not here", hint="pip install uv")
     runtime, development = "requirements.lock", "requirements-dev.lock"
-    emulator = "tests/bmc/emulator"
+    # Tools of tests, in environments of their own: nothing of ours is imported there.
+    apart = ("tests/bmc/emulator", "tests/fleet/ansible")
     return (
         (*_COMPILE, "pyproject.toml", "--output-file", runtime),
         (*_COMPILE, "--group", "dev", "--constraints", runtime, "--output-file", development),
-        (
-            *_COMPILE,
-            f"{emulator}.in",
-            "--constraints",
-            runtime,
-            "--output-file",
-            f"{emulator}.lock",
+        *(
+            (*_COMPILE, f"{name}.in", "--constraints", runtime, "--output-file", f"{name}.lock")
+            for name in apart
         ),
     )

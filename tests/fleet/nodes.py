@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.fleet.sshd import Keys, Sshd
-from toolkit.demo.build import environment
+from toolkit.demo.build import SYSTEM_PATH, environment
 from toolkit.demo.fleet import prepare
 from toolkit.flow.provision import SETTLE_S
 
@@ -121,14 +121,20 @@ def _files(tree: Path) -> Iterator[tuple[str, tuple[int, int, int, str]]]:
 
 
 @contextmanager
-def served(folder: Path, names: Sequence[str], keys: Keys) -> Iterator[Nodes]:
-    """Make the nodes, start a server for each, write inventory and ssh configuration."""
+def served(
+    folder: Path, names: Sequence[str], keys: Keys, *, system_path: str = SYSTEM_PATH
+) -> Iterator[Nodes]:
+    """Make the nodes, start a server for each, write inventory and ssh configuration.
+
+    :param system_path: where nodes find commands beside their own.
+    """
     nodes = Nodes(folder, tuple(names))
     prepare(folder / "demo", nodes.names)
     inventory, config = [], ["IdentitiesOnly yes", f"IdentityFile {keys.user}"]
     with ExitStack() as stack:
         for name in names:
-            settings = environment(folder / "demo/nodes" / name)
+            place = folder / "demo/nodes" / name
+            settings = environment(place) | {"PATH": f"{place / 'bin'}:{system_path}"}
             server = stack.enter_context(Sshd(folder / "sshd" / name, env=settings, keys=keys))
             nodes.servers[name] = server
             inventory.append(f"{name} ansible_host=127.0.0.1 ansible_port={server.port}")

@@ -161,8 +161,8 @@ def test_locks_are_made_by_uv_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(Unsupported, match="lock files are made by uv"):
         generate.locks()
     (tmp_path / "uv").touch(mode=0o755)
-    runtime, development, emulator = generate.locks()
-    assert emulator[-1] == "tests/bmc/emulator.lock"
+    runtime, development, *apart = generate.locks()
+    assert [words[-1] for words in apart] == ["tests/bmc/emulator.lock", "tests/fleet/ansible.lock"]
     assert "--generate-hashes" in runtime
     assert development[-4:] == (
         "--constraints",
@@ -174,11 +174,30 @@ def test_locks_are_made_by_uv_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_playbooks_call_the_engine_as_it_says_that_it_is_called() -> None:
     usage = (ROOT / "toolkit/reach/apply.sh").read_text()
-    assert "apply.sh apply WAIT end" in usage
-    assert "apply.sh rollback RUN|last|all WAIT end" in usage
-    (provision,) = yaml.safe_load((ROOT / "playbooks/provision.yml").read_text())
-    *_, call = provision["tasks"][-1]["block"]
-    assert call["ansible.builtin.command"]["argv"][2:] == ["apply", "{{ wait_s }}", "end"]
-    (rollback,) = yaml.safe_load((ROOT / "playbooks/rollback.yml").read_text())
-    words = rollback["tasks"][0]["ansible.builtin.script"]["cmd"]
-    assert words.endswith("/apply.sh rollback {{ run | quote }} {{ wait_s }} end")
+    plays = ("provision", "rollback", "verify", "tasks/boot")
+    said = " ".join((ROOT / f"playbooks/{name}.yml").read_text() for name in plays)
+    for verb, words in (
+        ("look", "WAIT end"),
+        ("apply", "WAIT end"),
+        ("retract", "WAIT end"),
+        ("rollback", "RUN|last|all WAIT end"),
+        ("restart", "BOOT-ID WAIT end"),
+    ):
+        assert f"apply.sh {verb} {words}" in usage
+        assert re.search(rf"\b{verb}\b", said), f"no play calls {verb}"
+    calls = re.findall(r"cmd: .*runner.*", said)
+    assert len(calls) == 4
+    assert all(call.endswith('{{ wait_s | int }} end"') for call in calls)
+
+
+def test_plays_need_no_python_on_nodes() -> None:
+    """Every module but these runs on the controller."""
+    on_nodes = {"raw", "script"}
+    here = {"debug", "fail", "include_tasks", "meta", "pause", "set_fact"}
+    for file in (ROOT / "playbooks").rglob("*.yml"):
+        (found,) = yaml.safe_load_all(file.read_text())
+        for task in [each for part in found for each in part.get("tasks", [part])]:
+            (module,) = (key for key in task if key.startswith("ansible.builtin."))
+            name = module.rpartition(".")[2]
+            delegated = task.get("delegate_to") == "localhost"
+            assert name in on_nodes | here or delegated, f"{file.name}: {task['name']}"

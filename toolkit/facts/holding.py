@@ -18,8 +18,8 @@ DAEMONS = frozenset(
     | {"gpu-feature-dis", "nvsm_core", "nvidia-powerd", "systemd-udevd", "(udev-worker)"}
 )
 # What jobs open; umad is for tools that look after the fabric.
-_WORK = re.compile(r"/dev/(infiniband/uverbs|nvidia|gdrdrv)")
-_FIRST_PERSON = 1000  # below are accounts of the system, see UID_MIN in login.defs(5)
+WORK = re.compile(r"/dev/(infiniband/uverbs|nvidia|gdrdrv)")
+FIRST_PERSON = 1000  # below are accounts of the system, see UID_MIN in login.defs(5)
 _ESCAPED = re.compile(r"\\(n|\\|[0-7]{3})")
 _JOB = re.compile(r"/job_([0-9]+)(?:/|$)")
 _POD = re.compile(r"pod([0-9a-f]{8}[-_0-9a-f]{27,28})")
@@ -39,12 +39,12 @@ class User:
     @property
     def daemon(self) -> bool:
         """Whether it serves the node; a user's own process of such a name does not."""
-        return self.name in DAEMONS and self.uid < _FIRST_PERSON
+        return self.name in DAEMONS and self.uid < FIRST_PERSON
 
     @property
     def works(self) -> bool:
         """Whether it may be somebody's job, which a reboot would end."""
-        return not self.daemon and any(_WORK.match(device) for device in self.devices)
+        return not self.daemon and any(WORK.match(device) for device in self.devices)
 
     @property
     def job(self) -> str:

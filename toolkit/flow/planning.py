@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 
-from toolkit.change.bundle import Bundle
+from toolkit.change.bundle import Bundle, runner
+from toolkit.change.diff import diff
 from toolkit.change.plan import Plan, make_plan
 from toolkit.change.render import render
 from toolkit.change.trial import Lines, lines_of
@@ -117,6 +118,18 @@ def plan_saved(
     return on_saved(saved, work)
 
 
+def bundle_files(planned: Planned) -> dict[str, bytes]:
+    """A bundle as a folder, with what only readers and carriers of it need; empty for none.
+
+    run.sh is all of it in one file, changes.diff the lines that change.
+    """
+    if planned.bundle is None:
+        return {}
+    more = {"run.sh": runner(planned.bundle), "changes.diff": diff(planned.plan)}
+    texts = {name: text.encode("utf-8", "surrogateescape") for name, text in more.items()}
+    return planned.bundle.files() | texts
+
+
 def write_bundles(outcomes: Iterable[Outcome[Planned]], out: Path) -> list[Path]:
     """Write each bundle as a folder below ``out``, named by its host.
 
@@ -130,7 +143,7 @@ def write_bundles(outcomes: Iterable[Outcome[Planned]], out: Path) -> list[Path]
         if folder.exists():
             raise UsageError(f"{folder}: is there already", hint="name a fresh folder with --out")
         try:
-            for name, content in outcome.value.bundle.files().items():
+            for name, content in bundle_files(outcome.value).items():
                 file = folder / name
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(content)

@@ -1,0 +1,60 @@
+"""The verb that writes what Ansible needs to do the work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from toolkit.cli.changing import DELIVERED, shelf_of
+from toolkit.cli.options import HOSTS, REACH, WANT, Option, Said
+from toolkit.cli.session import Session, fleet
+from toolkit.cli.verb import verb
+from toolkit.errors import ExitCode, UsageError, worst
+from toolkit.flow.planning import plan_all
+from toolkit.flow.playbook import Written, write_playbook
+from toolkit.hosts import fold
+from toolkit.report.text import errors
+from toolkit.words import counted
+
+
+@verb(HOSTS, REACH, WANT, (Option("out", "ansible", "folder to write; a fresh one"),), DELIVERED)
+def playbook(said: Said) -> ExitCode:
+    """Write bundles, an inventory and our plays into one folder, for ansible-playbook.
+
+    It plans as bundle does. The folder runs on a controller without the toolkit, on nodes without
+    Python; see docs/ansible.md.
+
+    Examples:
+      invoke playbook --hosts gpu[001-128] --out site
+      ansible-playbook -i site/inventory.yml site/playbooks/provision.yml --check --diff
+    """
+    session = Session.begin("playbook", said)
+    out = Path(said.text("out"))
+    want, shelf = session.want(), shelf_of(session)
+    if out.exists():
+        raise UsageError(f"{out}: is there already", hint="name a fresh folder with --out")
+    with fleet(said) as opened:
+        if opened.demo:
+            raise UsageError(
+                "demo nodes are served only while a verb of ours runs, so Ansible finds nobody",
+                hint="read what would be sent: bundle --hosts demo",
+            )
+        outcomes = plan_all(opened, want, session.today, session.folder, shelf, untried=True)
+        profile, site = said.text("profile"), said.text("site")
+        if any(each.value for each in outcomes):
+            _tell(session, write_playbook(opened, outcomes, out, profile=profile, site=site))
+    for line in errors(((each.host, each.error) for each in outcomes), session.paint):
+        session.say(line)
+    session.kept()
+    return worst([each.error.exit_code for each in outcomes if each.error])
+
+
+def _tell(session: Session, written: Written) -> None:
+    for hosts, what in (
+        (written.bundles, "have something to do"),
+        (written.owing, "owe only a reboot: provision --reboot, or by hand"),
+        (written.idle, "have nothing to do"),
+    ):
+        if hosts:
+            session.say(f"{counted(len(hosts), 'node')} {what}: {fold(hosts)}")
+    folder = written.folder
+    session.say(f"\nansible-playbook -i {folder}/inventory.yml {folder}/playbooks/provision.yml")
