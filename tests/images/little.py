@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-_TOOLS = ("sh", "cat", "ls", "touch", "mkdir", "rm", "hostname", "sleep", "sync")
+_TOOLS = ("sh", "cat", "ls", "touch", "mkdir", "rm", "hostname", "sleep", "sync", "chmod", "ln")
 _FOLDERS = (
     *("proc", "sys", "dev", "run", "tmp", "var/tmp", "var/log/apt", "var/cache/apt", "bin"),
     *("etc/ssh", "usr/bin", "usr/sbin", "usr/lib", "var/lib/dpkg", "var/lib/apt/lists"),
@@ -82,7 +82,7 @@ def _text(path: Path) -> str:
 
 
 def at_work(folder: Path) -> list[str]:
-    """Processes that see mounts below a folder, or name it in their words."""
+    """Processes that see what we mount below a folder, or name it in their words."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         if int(process.name) == os.getpid():
@@ -92,6 +92,7 @@ def at_work(folder: Path) -> list[str]:
             seen = (process / "mountinfo").read_text()
         except OSError:
             continue
-        if str(folder) in words or str(folder) in seen:
+        ours = any(str(folder) in row and ".gdr-image." in row for row in seen.splitlines())
+        if str(folder) in words or ours:
             found.append(f"{process.name}: {words}")
     return found

@@ -29,6 +29,7 @@ from toolkit.reach.media_hygiene import clean, forbid_services, keep
 from toolkit.reach.media_index import Difference, Index, Kind, differences, look
 from toolkit.reach.media_inside import read_inside, write_inside
 from toolkit.reach.media_room import Ground, Room
+from toolkit.reach.media_tar import Tar
 from toolkit.reach.media_tree import Tree
 from toolkit.reach.transport import Result, Sink, Transport, quiet
 
@@ -64,11 +65,9 @@ class _Keeper(Protocol):
 
     def bring(self, room: Room, folder: Path) -> Path: ...
 
-    def pack(self, room: Room, folder: Path) -> None: ...
+    def pack(self, room: Room, folder: Path, changed: tuple[Difference, ...]) -> None: ...
 
     def put(self, folder: Path) -> None: ...
-
-    def mend(self, left: Path) -> None: ...
 
 
 class Staged:
@@ -169,12 +168,13 @@ class Staged:
         self._progress.note(self.name, "clearing away what is not the image's")
         self._tidy()
         self._progress.note(self.name, "writing it to the disk")
-        self._keeper.pack(self._room, self._folder)
+        changed = differences(self._before, self._now)
+        self._keeper.pack(self._room, self._folder, changed)
         self._room.close()
         with Interrupts():  # what comes now takes an instant, and is done or not
             self._keeper.put(self._folder)
             self._committed = True
-        return differences(self._before, self._now)
+        return changed
 
     def _tidy(self) -> None:
         try:
@@ -211,7 +211,7 @@ def stage(source: Source, *, progress: Progress | None = None) -> Iterator[Stage
             f"{source.path}: only root can work on an image", hint="run it by sudo, or as root"
         )
     with ExitStack() as stack:
-        folder, lock = stack.enter_context(aside(keeper.target, keeper.mend))
+        folder, lock = stack.enter_context(aside(keeper.target))
         room = Room.open(str(keeper.target), lock.descriptor)
         stack.callback(room.close)
         told.note(str(keeper.target), f"copying it aside; {keeper.way}")
@@ -226,4 +226,4 @@ def _keeper(source: Source) -> _Keeper:
         return Tree(source.path)
     if source.medium is Medium.DISK:
         return Disk(source.path)
-    raise UsageError(f"{source.path}: no way to work on a {source.medium} yet")
+    return Tar(source.path, source.out)

@@ -17,7 +17,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -30,22 +30,19 @@ MARK = ".gdr-image."
 _PATIENCE_S = 20.0  # for processes of a killed run to be gone
 _FOLDERS = {"view": 0o755, "layers": 0o755, "scratch": 0o1777}
 
-Mend = Callable[[Path], None]  # what else is to be done with a folder that was left
-
 
 @contextmanager
-def aside(target: Path, mend: Mend = lambda _: None) -> Iterator[tuple[Path, Held]]:
+def aside(target: Path) -> Iterator[tuple[Path, Held]]:
     """A folder beside ``target``, ours alone; removed at the end.
 
     :param target: what will be replaced; resolved, so that one image has one name.
-    :param mend: called with each folder that a killed run left, before it is removed.
     :returns: the folder, and its lock.
     :raises LockedError: another run is at work on the same image, which is named.
     :raises UsageError: nothing can be written beside it.
     """
     lock = target.with_name(f".{target.name}{MARK}lock")
     with _alone(target, lock) as held:
-        _sweep(target, mend)
+        _sweep(target)
         folder, inner = _folder(target)
         try:
             yield folder, inner
@@ -91,17 +88,15 @@ def _taken(target: Path, lock: Path) -> LockedError:
     )
 
 
-def _sweep(target: Path, mend: Mend) -> None:
+def _sweep(target: Path) -> None:
     for left in sorted(target.parent.glob(f".{_literal(target.name)}{MARK}*")):
         if left.is_dir() and not left.is_symlink() and left.stat().st_uid == os.geteuid():
-            with _given_up(target, left):
-                mend(left)
+            _await_end(target, left)
             remove(left)
 
 
-@contextmanager
-def _given_up(target: Path, left: Path) -> Iterator[None]:
-    """With the lock of a folder that nobody works in any more."""
+def _await_end(target: Path, left: Path) -> None:
+    """Until nobody works in a folder any more: who was killed may still be ending."""
     end = time.monotonic() + _PATIENCE_S
     while (held := hold(left / "lock")) is None:
         if time.monotonic() > end:
@@ -110,8 +105,7 @@ def _given_up(target: Path, left: Path) -> Iterator[None]:
                 hint=f"see which, and end them: fuser -v {left}/lock",
             )
         time.sleep(0.05)
-    with held:
-        yield
+    held.let_go()
 
 
 def _folder(target: Path) -> tuple[Path, Held]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.errors import LockedError, StaleError, Unsupported, UsageError
+from toolkit.reach.media_index import Difference
 from toolkit.reach.media_inside import flush_folder
 from toolkit.reach.media_mounts import Mounted
 from toolkit.reach.media_partitions import partitions
@@ -67,7 +68,7 @@ class Disk:
         self._mounted.mount(found)
         return tree
 
-    def pack(self, room: Room, folder: Path) -> None:
+    def pack(self, room: Room, folder: Path, _: tuple[Difference, ...]) -> None:
         """Unmount all, make the result and see that it is on the disk."""
         if self._mounted is not None:
             room.call("umount", "-n", "-R", folder / "view")
@@ -96,9 +97,6 @@ class Disk:
             )
         (folder / "result").replace(self.target)
         flush_folder(self.target.parent)
-
-    def mend(self, left: Path) -> None:
-        """A folder that a killed run left holds nothing that is needed."""
 
     def _read_options(self, room: Room) -> tuple[str, ...]:
         """What the result is made with, so that it is as the source was."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
@@ -76,9 +76,14 @@ def differences(before: Index, after: Index) -> tuple[Difference, ...]:
     return tuple(found)
 
 
-def stamps(root: Path) -> Mapping[str, tuple[int, int, int]]:
-    """What tells whether a tree was touched since: inode, ctime and size of each path."""
-    return {path: _stamp(status) for path, _, status in _walk(root, "")}
+def stamps(
+    root: Path, left_out: Collection[str] = frozenset()
+) -> Mapping[str, tuple[int, int, int]]:
+    """What tells whether a tree was touched since: inode, ctime and size of each path.
+
+    :param left_out: folders that are not looked at, nor what is below.
+    """
+    return {path: _stamp(status) for path, _, status in _walk(root, "", left_out)}
 
 
 def _change(old: Entry | None, new: Entry | None) -> Change | None:
@@ -112,7 +117,9 @@ def _entries(root: Path, below: str, known: Index) -> Iterator[tuple[str, Entry]
         )
 
 
-def _walk(root: Path, below: str) -> Iterator[tuple[str, str, os.stat_result]]:
+def _walk(
+    root: Path, below: str, left_out: Collection[str] = frozenset()
+) -> Iterator[tuple[str, str, os.stat_result]]:
     """Path from the root, path to open, and status: a folder before what is in it."""
     if not below:
         yield "/", str(root), root.stat()
@@ -121,12 +128,14 @@ def _walk(root: Path, below: str) -> Iterator[tuple[str, str, os.stat_result]]:
     for row in rows:
         status = row.stat(follow_symlinks=False)
         path = f"{below}/{row.name}"
+        if path in left_out:
+            continue
         # scandir's answer may be of below a mount: what is mounted there is what counts.
         if stat.S_ISDIR(status.st_mode):
             status = os.lstat(row.path)
         yield path, row.path, status
         if stat.S_ISDIR(status.st_mode):
-            yield from _walk(root, path)
+            yield from _walk(root, path, left_out)
 
 
 def _stamp(status: os.stat_result) -> tuple[int, int, int]:

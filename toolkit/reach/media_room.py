@@ -28,7 +28,7 @@ _WAIT = (
 )
 # What no script in an image may do to the machine that it does not belong to.
 _NEVER = "-sys_module,-syslog,-sys_boot,-sys_time,-sys_rawio"
-_FULL = "No space left on device"
+_FULL = ("No space left on device", "Disk quota exceeded", "Wrote only")  # the last is tar's
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _INSIDE = (f"PATH={PATH}", "HOME=/root", "LC_ALL=C", "SYSTEMD_OFFLINE=1")
 _OUTSIDE = {"PATH": PATH, "LC_ALL": "C"}
@@ -177,7 +177,7 @@ class Ground:
 def refusal(name: str, tool: str, status: int, said: bytes) -> ApplyError:
     """What the failure of a tool amounts to."""
     lines = said.decode(errors="replace").strip().split("\n")
-    if any(_FULL in line for line in lines):
+    if any(words in line for line in lines for words in _FULL):
         return full(name)
     # mount ends with a word on where one might read more.
     last = next((line for line in reversed(lines) if "dmesg(1)" not in line), "")[:300]

@@ -1,4 +1,4 @@
-"""An image that is a folder: an unpacked root."""
+"""An image that is a folder: an unpacked root, or one that is mounted."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ import errno
 from collections.abc import Mapping
 from pathlib import Path
 
-from toolkit.errors import StaleError, Unsupported, UsageError
+from toolkit.errors import StaleError, UsageError
+from toolkit.reach import media_journal
 from toolkit.reach.media_aside import mounts, unwritable
-from toolkit.reach.media_index import stamps
+from toolkit.reach.media_index import Difference, stamps
 from toolkit.reach.media_inside import exchange, flush_folder
 from toolkit.reach.media_room import Room
 
-_NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.EBUSY}
+# Mounted in a root by who works in it, and of this machine.
+_NOT_ITS_OWN = {
+    *("proc", "sysfs", "devtmpfs", "devpts", "mqueue", "cgroup", "cgroup2", "securityfs"),
+    *("debugfs", "tracefs", "pstore", "bpf", "efivarfs", "configfs", "hugetlbfs", "fusectl"),
+    *("binfmt_misc", "autofs", "rpc_pipefs"),
+}
+_CANNOT = {errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.EBUSY, errno.EPERM}
+_WHOLE = "the folder and its copy change places in one step (renameat2)"
+_BY_FILE = "it is a mount point or holds one, so it is replaced file by file, with a journal"
 
 
 class Tree:
     """A folder, worked on as a copy beside it; folder and copy then change places."""
-
-    way = "the folder and its copy change places in one step (renameat2)"
 
     def __init__(self, root: Path) -> None:
         """:raises UsageError: there is no such folder, or it is this machine's own root."""
@@ -29,49 +36,75 @@ class Tree:
             raise UsageError(
                 f"{root}: is this machine itself", hint="use provision --hosts localhost"
             )
+        self._parts = mounts(self.target)
         self._then: Mapping[str, tuple[int, int, int]] = {}
 
+    @property
+    def way(self) -> str:
+        """How it is put in place, as half a sentence."""
+        return _BY_FILE if self._parts else _WHOLE
+
     def bring(self, room: Room, folder: Path) -> Path:
-        """Make the copy.
+        """Make the copy, once what a killed run left half done is finished or taken back.
 
         :returns: its root, the same path inside and outside the room.
         :raises ApplyError: there is no space for it.
         """
-        if found := mounts(self.target):
-            raise Unsupported(
-                f"{self.target}: {found[0][0]} is a mount point, and cannot change places",
-                hint="unmount it, and name the folder or the disk that it came from",
-            )
-        self._then = stamps(self.target)
+        media_journal.mend(self.target)
+        self._then = self._stamps()
         copy = folder / "root"
-        room.call("cp", "-a", "--reflink=auto", "-T", self.target, copy)
+        room.call("cp", "-a", "-x", "--reflink=auto", "-T", self.target, copy)
+        for point, _ in self._own():
+            if point != self.target:
+                inside = copy / point.relative_to(self.target)
+                room.call("cp", "-a", "-x", "--reflink=auto", "-T", point, inside)
         return copy
 
-    def pack(self, room: Room, folder: Path) -> None:
-        """See that the copy is on the disk."""
-        room.call("sync", "-f", folder / "root")
-
-    def put(self, folder: Path) -> None:
-        """Let the two change places.
+    def pack(self, room: Room, folder: Path, changed: tuple[Difference, ...]) -> None:
+        """See that all that is new is on the disk.
 
         :raises StaleError: somebody has changed the folder since it was copied.
         """
-        if stamps(self.target) != self._then:
+        if self._stamps() != self._then:
             raise StaleError(
                 f"{self.target}: somebody changed it while its copy was worked on",
                 hint="nothing was replaced; run it again when nobody else writes to it",
             )
+        if self._parts:
+            media_journal.prepare(room, self.target, folder / "root", changed)
+        else:
+            room.call("sync", "-f", folder / "root")
+
+    def put(self, folder: Path) -> None:
+        """Let the two change places; or do what was prepared.
+
+        :raises ApplyError: it could not be done.
+        """
+        if self._parts:
+            media_journal.carry_out(self.target)
+            return
         try:
             exchange(folder / "root", self.target)
         except OSError as why:
-            if why.errno in _NO_EXCHANGE:
-                raise Unsupported(
+            if why.errno in _CANNOT:
+                raise UsageError(
                     f"{self.target}: its file system cannot let two folders change places: "
                     f"{why.strerror}",
-                    hint="the image is as it was; move it to ext4, xfs or btrfs",
+                    hint="the image is as it was; mount it on itself (mount --bind), and it is "
+                    "replaced file by file",
                 ) from why
             raise unwritable(self.target, why) from why
         flush_folder(self.target.parent)
 
-    def mend(self, left: Path) -> None:
-        """A folder that a killed run left holds nothing that is needed."""
+    def _own(self) -> tuple[tuple[Path, str], ...]:
+        """Mount points that are parts of the image, from above."""
+        return tuple(sorted(each for each in self._parts if each[1] not in _NOT_ITS_OWN))
+
+    def _stamps(self) -> Mapping[str, tuple[int, int, int]]:
+        """Without what is mounted there and is of this machine."""
+        left_out = {
+            "/" + str(point.relative_to(self.target))
+            for point, kind in self._parts
+            if kind in _NOT_ITS_OWN
+        }
+        return stamps(self.target, left_out)

@@ -1,0 +1,202 @@
+"""Killed at any moment, the work on an image leaves the old one or the new one, nothing between."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dev.run import ROOT
+from tests.images.disks import Part, call, digest, disk
+from tests.images.little import at_work, little_root, loops, mounts, names
+from tests.images.worker import STAGED
+from toolkit.reach.media import Medium, Source, stage
+from toolkit.reach.media_index import Index, differences, look
+from toolkit.reach.media_journal import mend
+
+pytestmark = pytest.mark.builds
+
+LIMIT_S = 60.0
+NEW = ["/etc/new", "/etc/one", "/etc/pipe", "/etc/two"]
+RANDOM = random.Random(7)  # noqa: S311 # the same moments in every run, as far as a clock goes
+
+
+class Image:
+    """An image that is worked on and killed, with what it was to compare with."""
+
+    def __init__(self, medium: str, home: Path, original: Path) -> None:
+        self.medium = "disk" if medium == "disk" else "root"
+        self.mounted = medium == "mounted"
+        self.home, self.original = home, original
+        self.path = home / "golden, image"
+        self.put_back()
+        self.before: Index | str = self.state()
+
+    def put_back(self) -> None:
+        """Make it the old one again."""
+        self.let_go()
+        if self.medium == "root":
+            shutil.rmtree(self.path, ignore_errors=True)
+        call("cp", "-a", "--sparse=always", "-T", self.original, self.path)
+        if self.mounted:
+            call("mount", "--bind", self.path, self.path)
+
+    def let_go(self) -> None:
+        if mounts(self.path):
+            call("umount", self.path)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no process, mount or loop device is left of a run."""
+        mounted = [each for each in mounts(self.home) if ".gdr-image." in each]
+        return (at_work(self.home), mounted, loops(self.home)) == ([], [], [])
+
+    def state(self) -> Index | str:
+        return look(self.path) if self.medium == "root" else digest(self.path)
+
+    def is_old(self) -> bool:
+        now = self.state()
+        if isinstance(now, str) or isinstance(self.before, str):
+            return now == self.before
+        return differences(self.before, now) == ()
+
+    def is_new(self) -> bool:
+        if self.medium == "root":
+            assert not isinstance(self.before, str)
+            return [each.path for each in differences(self.before, look(self.path))] == NEW
+        with stage(Source(Medium.DISK, self.path)) as on:
+            return on.read("/etc/new") == b"new\n" and on.read("/etc/one") == b"other\n"
+
+    def work(self, step: int = 0) -> subprocess.Popen[str]:
+        words = (self.medium, str(self.path), "", str(step))
+        return subprocess.Popen(
+            (sys.executable, "-m", "tests.images.worker", *words),
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def check(self) -> None:
+        """Nothing of the killed run goes on, and the image is whole: the old one or the new."""
+        wait(lambda: self.quiet)
+        assert len(names(self.home)) <= 3, names(self.home)  # it, a lock, one folder
+        if self.mounted:
+            mend(self.path)  # the next run begins with it
+        if not self.is_old():
+            assert self.is_new()
+            self.put_back()
+
+    def finish(self) -> int:
+        """A run that nobody kills clears away what was left; how many steps it took."""
+        done, said = self.work().communicate(timeout=LIMIT_S)
+        assert names(self.home) == [self.path.name], said
+        assert self.is_new()
+        self.put_back()
+        return int(done.split()[-1])
+
+
+def wait(done: Callable[[], bool]) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not done():
+        assert time.monotonic() < end, "it goes on"
+        time.sleep(0.02)
+
+
+@pytest.fixture(params=["root", "mounted", "disk"])
+def image(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Image]:
+    root = little_root(tmp_path / "original")
+    original = root
+    if request.param == "disk":
+        original = disk(tmp_path / "original.img", (Part(40, root),), qcow2=True)
+    (tmp_path / "home").mkdir()
+    made = Image(request.param, tmp_path / "home", original)
+    yield made
+    made.let_go()
+
+
+def test_before_any_step(image: Image) -> None:
+    steps = image.finish()
+    assert steps > 10
+    # Of a disk every third: most steps are those of a folder, and each takes longer.
+    for step in range(1, steps + 1, 3 if image.medium == "disk" else 1):
+        with image.work(step) as killed:
+            killed.wait(LIMIT_S)
+        assert killed.returncode == -signal.SIGKILL, step
+        image.check()
+    image.finish()
+
+
+def test_at_any_time(image: Image) -> None:
+    began = time.monotonic()
+    image.finish()
+    took = time.monotonic() - began
+    for _ in range(6):
+        with image.work() as killed:
+            time.sleep(RANDOM.uniform(0.1, 0.9) * took)
+            for pid in (killed.pid, *below(killed.pid)):
+                kill(pid)
+        image.check()
+    image.finish()
+
+
+@pytest.mark.parametrize("victim", ["its-helper", "the-first-in-there"])
+def test_what_holds_the_mounts(image: Image, victim: str) -> None:
+    """Killed while a script runs: the script ends, the run says so, the image is the old one."""
+    if image.medium == "root":  # without a journal and with one
+        (image.path / "etc/slow").touch()
+    else:
+        with stage(Source(Medium.DISK, image.path)) as on:
+            on.write("/etc/slow", b"")
+            on.commit()
+    image.before = image.state()
+    with image.work() as running:
+        assert running.stdout is not None
+        assert running.stdout.readline().strip() == STAGED
+        helper = children(running.pid)[0]
+        kill(helper if victim == "its-helper" else children(helper)[0])
+        _, said = running.communicate(timeout=LIMIT_S)
+    assert running.returncode == 1
+    assert "the connection was lost while the script ran" in said
+    assert image.is_old()
+    assert image.quiet
+    assert names(image.home) == [image.path.name]
+
+
+def test_ctrl_c(image: Image) -> None:
+    """Nothing is left for a next run to clear away."""
+    with image.work() as running:
+        time.sleep(RANDOM.uniform(0.4, 0.6))
+        running.send_signal(signal.SIGINT)
+        running.wait(LIMIT_S)
+    assert image.is_old() or image.is_new()
+    assert image.quiet
+    assert names(image.home) == [image.path.name]
+
+
+def children(pid: int) -> list[int]:
+    try:
+        told = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except OSError:
+        return []
+    return [int(each) for each in told.split()]
+
+
+def below(pid: int) -> list[int]:
+    found = children(pid)
+    return [*found, *(each for child in found for each in below(child))]
+
+
+def kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,65 @@
+"""Works on an image as the toolkit does, in a process that is there to be killed.
+
+    python -m tests.images.worker MEDIUM PATH OUT STEP
+
+STEP is the number of the step before which it kills itself; 0 for never. A step is whatever
+reaches the world: a process begun, a lock taken, a folder made, something renamed or removed.
+The last line that it prints is the number of steps it took.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from toolkit.errors import ToolkitError
+from toolkit.reach import media_inside, media_tree
+from toolkit.reach.media import Medium, Source, stage
+
+STEPS = frozenset(
+    {"subprocess.Popen", "os.rename", "shutil.rmtree", "tempfile.mkdtemp", "fcntl.flock"}
+    | {"os.remove", "gdr.exchange"}
+)
+STAGED = "STAGED"
+SCRIPT = f"""
+echo new >/etc/new && rm /etc/pipe && echo other >/etc/one
+echo {STAGED}
+[ ! -e /etc/slow ] || sleep 600
+"""
+
+
+def main() -> None:
+    medium, path, out, last = sys.argv[1:]
+    count, last_event = 0, ""
+
+    def step(event: str, _: object) -> None:
+        nonlocal count, last_event
+        again, last_event = last_event == event == "os.remove", event
+        if event in STEPS and not again:  # the files of one folder are one step
+            count += 1
+            if count == int(last):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    real = media_inside.exchange
+
+    def exchange(one: Path, other: Path) -> None:
+        sys.audit("gdr.exchange")
+        real(one, other)
+        sys.audit("gdr.exchange")
+
+    setattr(media_tree, "exchange", exchange)  # noqa: B010 # it is imported there by name
+    sys.addaudithook(step)
+    source = Source(Medium(medium), Path(path), Path(out) if out else None)
+    try:
+        with stage(source) as staged:
+            staged.run(SCRIPT, sink=lambda line: print(line, flush=True))
+            staged.commit()
+    except ToolkitError as why:
+        sys.exit(f"{why}\n{why.hint}")
+    print(count, flush=True)
+
+
+if __name__ == "__main__":
+    main()

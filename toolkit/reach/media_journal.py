@@ -1,0 +1,194 @@
+"""What replaces a root that cannot be exchanged as a whole: file by file, with a journal.
+
+    .gdr-image.prepare     what is going to be done; each new file is made beside its place
+    .gdr-image.apply       the same list, once all of them are on the disk: from here on it is
+                           done to its end, by us or by the next run
+
+Both lie in the root itself, so that they are found wherever it is mounted next. Each step may
+be done twice: whoever was stopped in the midst of them leaves nothing that cannot be finished.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from toolkit.errors import ApplyError, UsageError
+from toolkit.reach.media_index import Change, Difference
+from toolkit.reach.media_inside import flush_folder
+from toolkit.reach.media_room import Room
+
+PREPARE = ".gdr-image.prepare"
+APPLY = ".gdr-image.apply"
+_NEW = ".gdr-image.new-"
+
+
+class _Act(StrEnum):
+    REMOVE = "remove"
+    FOLDER = "folder"  # make it, or give it its owner and mode
+    PLACE = "place"
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    act: _Act
+    path: str  # below the root, without a slash before it
+    new: str = ""  # where the new file was made, likewise
+    mode: int = 0
+    owner: tuple[int, int] = (0, 0)
+    attributes: dict[str, str] = field(default_factory=dict)  # extended ones, in hex
+
+
+def prepare(room: Room, root: Path, copy: Path, changed: Iterable[Difference]) -> None:
+    """Make all that is new beside its place, and the list of what is to be done with it.
+
+    :raises ApplyError: there is no space for it; nothing is left of it then.
+    """
+    steps = _steps(root, copy, tuple(changed))
+    try:
+        _write(root / PREPARE, steps)
+        for each in steps:
+            if each.act is _Act.PLACE:
+                room.call("cp", "-a", "-T", copy / each.path, root / each.new)
+        room.call("sync", "-f", root)
+        for folder in {(root / each.new).parent for each in steps if each.new}:
+            room.call("sync", "-f", folder)  # it may be on a file system of its own
+    except BaseException:
+        take_back(root)
+        raise
+
+
+def carry_out(root: Path) -> None:
+    """Do what was prepared, to its end.
+
+    :raises ApplyError: it was stopped by the file system; the next run goes on with it.
+    """
+    try:
+        (root / PREPARE).rename(root / APPLY)
+        flush_folder(root)
+        finish(root)
+    except OSError as why:
+        raise ApplyError(
+            f"{root}: stopped in the midst of it: {why.strerror}: {why.filename}",
+            hint="run it again: what was begun is finished first",
+        ) from why
+
+
+def mend(root: Path) -> None:
+    """Finish or take back what a run left that was killed.
+
+    :raises UsageError: its list cannot be read.
+    """
+    finish(root)
+    take_back(root)
+
+
+def finish(root: Path) -> None:
+    """Do what the list says that is to be finished, if there is one."""
+    for each in _read(root / APPLY):
+        _do(root, each)
+    if (root / APPLY).exists():
+        os.sync()
+        (root / APPLY).unlink()
+        flush_folder(root)
+
+
+def take_back(root: Path) -> None:
+    """Remove what was made beside its place, if there is such a list."""
+    with suppress(UsageError):  # the list itself was cut: then nothing was made yet
+        for each in _read(root / PREPARE):
+            if each.new:
+                _clear(root / each.new)
+    for left in (PREPARE, f"{PREPARE}.new"):
+        with suppress(OSError):
+            (root / left).unlink()
+
+
+def _steps(root: Path, copy: Path, changed: tuple[Difference, ...]) -> tuple[_Step, ...]:
+    """What goes, deepest first; then folders and files, each folder before what is in it."""
+    gone = [each for each in changed if each.change in {Change.REMOVED, Change.KIND}]
+    steps = [_Step(_Act.REMOVE, each.path[1:]) for each in reversed(gone)]
+    for number, each in enumerate(changed):
+        if each.change is Change.REMOVED:
+            continue
+        path = each.path[1:]
+        status = (copy / path).lstat()
+        if stat.S_ISDIR(status.st_mode):
+            owner, mode = (status.st_uid, status.st_gid), stat.S_IMODE(status.st_mode)
+            own = _attributes(copy / path)
+            steps.append(_Step(_Act.FOLDER, path, "", mode, owner, own))
+        else:
+            steps.append(_Step(_Act.PLACE, path, f"{_standing(root, path)}{_NEW}{number}"))
+    return tuple(steps)
+
+
+def _standing(root: Path, path: str) -> str:
+    """The nearest folder above that is there already: new ones come on its file system."""
+    above, _, _ = path.rpartition("/")
+    while above and ((root / above).is_symlink() or not (root / above).is_dir()):
+        above, _, _ = above.rpartition("/")
+    return f"{above}/" if above else ""
+
+
+def _do(root: Path, step: _Step) -> None:
+    at = root / step.path
+    if step.act is _Act.REMOVE:
+        _clear(at)
+    elif step.act is _Act.FOLDER:
+        at.mkdir(exist_ok=True)
+        os.chown(at, *step.owner)
+        at.chmod(step.mode)
+        for name, value in step.attributes.items():
+            os.setxattr(at, name, bytes.fromhex(value))
+    elif (root / step.new).is_symlink() or (root / step.new).exists():
+        (root / step.new).replace(at)
+
+
+def _clear(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _attributes(path: Path) -> dict[str, str]:
+    with suppress(OSError):
+        return {each: os.getxattr(path, each).hex() for each in os.listxattr(path)}
+    return {}
+
+
+def _write(file: Path, steps: tuple[_Step, ...]) -> None:
+    """One step a line, and a last line that says that all are there."""
+    lines = [json.dumps(asdict(each)) for each in steps]
+    beside = file.with_name(f"{file.name}.new")
+    with beside.open("w", encoding="ascii") as stream:
+        stream.write("\n".join([*lines, "end", ""]))
+        stream.flush()
+        os.fsync(stream.fileno())
+    beside.replace(file)
+    flush_folder(file.parent)
+
+
+def _read(file: Path) -> tuple[_Step, ...]:
+    try:
+        *lines, end, last = file.read_text("ascii").split("\n")
+    except FileNotFoundError:
+        return ()
+    except ValueError:
+        lines, end, last = [], "", ""
+    if (end, last) != ("end", ""):
+        raise UsageError(
+            f"{file}: cannot be read: the list of a run that was killed",
+            hint="the image may be of two halves: make it anew from where it came",
+        )
+    found = (json.loads(line) for line in lines)
+    return tuple(
+        _Step(_Act(each.pop("act")), owner=tuple(each.pop("owner")), **each) for each in found
+    )
