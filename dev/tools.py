@@ -90,6 +90,7 @@ PYTHON = Tool("Debian's Python", "python3", "usr/bin/python3")
 LIBVIRT_PYTHON = Tool(
     "libvirt for Python", "python3-libvirt", "usr/lib/python3/dist-packages/libvirt.py"
 )
+PACKER, MKOSI = Tool("packer", "packer"), Tool("mkosi", "mkosi")
 PACKAGERS = (Tool("dpkg-deb", "dpkg"), Tool("rpmbuild", "rpm"), Tool("lintian", "lintian"))
 
 # What the marks of pyproject.toml stand for.
@@ -127,7 +128,7 @@ MARKS = {
     "bmc": (PYTHON, LIBVIRT_PYTHON),
     "machine": (
         *(ROOT, MMDEBSTRAP, QEMU, QEMU_IMG, MKE2FS, SFDISK, GRUB, GRUB_PC, SSH),
-        *(GCC, MODINFO, *PACKERS),
+        *(GCC, MODINFO, *PACKERS, PACKER, MKOSI),
     ),
 }
 MARKS["vagrant"] = (

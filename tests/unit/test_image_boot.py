@@ -12,46 +12,29 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from invoke.context import Context
+from invoke.exceptions import Exit
 
+from tests.unit.booting import Fake, fakes
+from tests.unit.booting import machine as machine_of
 from toolkit.cli.image_boot import proven, told
-from toolkit.errors import ApplyError, TransportError, UsageError
-from toolkit.flow import image_boot
+from toolkit.cli.imaging import image
+from toolkit.errors import ApplyError, ExitCode, UsageError
 from toolkit.flow.access import Access
-from toolkit.flow.image_boot import Booted, Proof, arguments, boot
-from toolkit.progress import Silent
+from toolkit.flow.image_boot import Booted, Proof, arguments
 from toolkit.reach import throwaway
-from toolkit.reach.emulated import Emulated
 from toolkit.reach.kvm import Accelerator, accelerator
 from toolkit.reach.one_time import PLACE, one_time
-from toolkit.reach.qemu import Direct, Machine, Uefi, boots_by_bios, command, disk_format
-
-Fake = Callable[[str, str], None]
+from toolkit.reach.qemu import Direct, Uefi, boots_by_bios, command, disk_format
 
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
-    """Programs of our own, and no others: name and what sh does."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for name in ("sh", "sleep", "cat"):
-        (folder / name).symlink_to(f"/bin/{name}")
-    monkeypatch.setenv("PATH", str(folder))
-
-    def make(name: str, script: str) -> None:
-        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
-        (folder / name).chmod(0o755)
-
-    return make
-
-
-def _machine(folder: Path) -> Machine:
-    return Machine(
-        folder / "disk,1.qcow2", "qcow2", folder, 2222, folder / "credential", folder / "seed"
-    )
+    return fakes(tmp_path, monkeypatch)
 
 
 def test_nothing_is_written_to_the_disk_and_nothing_leads_out(tmp_path: Path) -> None:
-    words = command(_machine(tmp_path))
+    words = command(machine_of(tmp_path))
     drive = next(each for each in words if each.startswith("file="))
     assert f"file={tmp_path}/disk,,1.qcow2,format=qcow2,snapshot=on" in drive
     assert any("restrict=on" in each for each in words)
@@ -60,13 +43,14 @@ def test_nothing_is_written_to_the_disk_and_nothing_leads_out(tmp_path: Path) ->
 
 def test_who_has_no_boot_loader_is_given_a_kernel(tmp_path: Path) -> None:
     given = Direct(tmp_path / "vmlinuz", tmp_path / "initrd", "iommu=pt root=UUID=1")
-    words = command(replace(_machine(tmp_path), direct=given))
+    words = command(replace(machine_of(tmp_path), direct=given))
     assert words[words.index("-append") + 1] == "iommu=pt root=UUID=1"
-    assert "-kernel" not in command(_machine(tmp_path))
+    assert not any("bootindex" in each for each in words)  # the kernel's place is the first
+    assert "-kernel" not in command(machine_of(tmp_path))
 
 
 def test_the_firmwares_variables_are_a_copy(tmp_path: Path) -> None:
-    machine = replace(_machine(tmp_path), uefi=Uefi(Path("/code"), tmp_path / "variables"))
+    machine = replace(machine_of(tmp_path), uefi=Uefi(Path("/code"), tmp_path / "variables"))
     assert f"if=pflash,unit=1,format=raw,file={tmp_path}/variables" in command(machine)
     assert "if=pflash,unit=0,format=raw,readonly=on,file=/code" in command(machine)
 
@@ -196,88 +180,10 @@ def test_a_disk_without_a_partition_table_has_no_boot_loader(
         boots_by_bios(tmp_path / "disk", tmp_path)
 
 
-def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """No trial of KVM, and a folder of its own for what the boot makes."""
-    monkeypatch.setattr(image_boot, "accelerator", lambda: Accelerator("tcg", "a test"))
-    monkeypatch.setattr(image_boot, "boots_by_bios", lambda *_: True)
-    monkeypatch.setattr(throwaway, "refuse_little_room", lambda *_: None)
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("TMPDIR", str(home))
-    (tmp_path / "disk").write_bytes(b"\0" * 4096)
-    return home
-
-
-# The last word of -serial file:PATH is where the console goes.
-_CONSOLE = (
-    'for each in "$@"; do case $each in file:*) console=${each#file:} ;; esac; done\n'
-    "printf '%s\\n' 'Booting' 'Kernel panic - not syncing: no root' >\"$console\"\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("qemu", "sentence"),
-    [
-        pytest.param("exit 3", "QEMU ended with 3", id="it-ends"),
-        pytest.param("exec sleep 600", "within 2 s", id="silence-until-the-deadline"),
-    ],
-)
-def test_what_does_not_come_up_shows_its_console_and_leaves_nothing(
-    programs: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, qemu: str, sentence: str
-) -> None:
-    home = _quick(monkeypatch, tmp_path)
-    programs("qemu-system-x86_64", f'echo $$ >"{tmp_path}/pid"\n{_CONSOLE}{qemu}')
-    with (
-        pytest.raises(TransportError, match=sentence) as caught,
-        boot(tmp_path / "disk", limit_s=2),
-    ):
-        pytest.fail("it came up")
-    assert "| Kernel panic - not syncing: no root" in str(caught.value)
-    assert list(home.iterdir()) == []
-    pid = int((tmp_path / "pid").read_text())
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
-
-
-def test_a_console_that_has_given_up_is_not_waited_for(
-    tmp_path: Path, programs: Fake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("toolkit.reach.emulated._STUCK_S", 0.0)
-    programs("qemu-system-x86_64", f"{_CONSOLE}exec sleep 600")
-    with (
-        Emulated(_machine(tmp_path), "image") as running,
-        pytest.raises(TransportError, match="it gave up: Kernel panic"),
-    ):
-        running.wait_for_login(600, Silent())
-
-
-def test_without_qemu_the_sentence_says_what_to_install(programs: Fake, tmp_path: Path) -> None:
-    programs("other", "exit 0")
-    with (
-        pytest.raises(UsageError, match="--boot needs QEMU") as caught,
-        boot(tmp_path / "disk"),
-    ):
-        pytest.fail("it came up")
-    assert "apt install qemu-system-x86" in caught.value.hint
-
-
 def test_without_room_nothing_is_begun(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"MB free, and the boot needs") as caught:
         throwaway.refuse_little_room(tmp_path, sys.maxsize)
     assert "TMPDIR" in caught.value.hint
-
-
-def test_what_a_killed_boot_left_goes_with_the_next(
-    programs: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = _quick(monkeypatch, tmp_path)
-    killed, living = home / "gdr-boot-4194305-x", home / f"gdr-boot-{os.getppid()}-x"
-    killed.mkdir()
-    living.mkdir()
-    programs("qemu-system-x86_64", "exit 3")
-    with pytest.raises(TransportError), boot(tmp_path / "disk", limit_s=2):
-        pytest.fail("it came up")
-    assert list(home.iterdir()) == [living]
 
 
 def test_the_operator_is_told_how_it_booted_and_what_that_does_not_prove() -> None:
@@ -289,3 +195,9 @@ def test_the_operator_is_told_how_it_booted_and_what_that_does_not_prove() -> No
         "a root has no boot loader: its kernel was started by QEMU, from a copy",
         "no GPU and no HCA is there: what needs one is n/a, and proven by no boot here",
     ]
+
+
+def test_what_is_only_looked_at_is_not_booted(tmp_path: Path) -> None:
+    with pytest.raises(Exit) as ended:
+        image(Context(), root=str(tmp_path), check=True, boot=True)
+    assert ended.value.code == ExitCode.USAGE

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from toolkit.cli.changing import CHECK, DELIVERED, DIFF, shelf_of, tell_plan
+from toolkit.cli.image_boot import BOOT, boot_image
 from toolkit.cli.options import OUTPUT, WANT, Option, Said
 from toolkit.cli.session import Session, consent
 from toolkit.cli.verb import verb
@@ -35,28 +36,45 @@ HOW = (
 )
 
 
-@verb(WHAT, WANT, HOW, OUTPUT, (CHECK, DIFF), DELIVERED)
+@verb(WHAT, WANT, HOW, OUTPUT, (CHECK, DIFF), DELIVERED, BOOT)
 def image(said: Said) -> ExitCode:
     """Bring an image to the wanted state: modules for its own kernels, files for its first boot.
 
     It is judged for each of its kernels, as if it had booted them; that of this machine plays no
     part. Nothing is started or loaded: nvidia-peermem is queued for the first boot. It is worked
     on aside, and takes the place of the old one in one step, or not at all. What was done stands
-    in its own journal. That it is for nodes with GPUs is taken from your asking.
+    in its own journal. That it is for nodes with GPUs is taken from your asking. With --boot the
+    result is started once in QEMU, judged there by the suite, and left as it was, bit for bit.
 
     Exits 0 when it is as wanted, 2 when a check fails at the end, 3 when one stays open, 5 when a
-    step failed and nothing was changed, 7 with --check when something would change.
+    step failed and nothing was changed, 7 with --check when something would change; 4 when it
+    does not come up.
 
     Examples:
       invoke image --root /srv/bookworm --check --diff
       invoke image --root /srv/bookworm --yes
       invoke image --disk golden.qcow2 --kernels default --site site.toml --yes
       invoke image --tar base.tar --out golden.tar
+      invoke image --disk golden.qcow2 --yes --boot --junit image.xml
     """
     session = Session.begin("image", said)
+    source = _source(said)
+    looked = said.flag("check") or said.dry
+    if looked and said.flag("boot"):
+        raise UsageError(
+            "--boot proves what was made, and --check makes nothing", hint="one of the two"
+        )
+    code = _brought(session, source)
+    if said.flag("boot"):
+        code = worst([code, boot_image(session, source.out or source.path)])
+    return code
+
+
+def _brought(session: Session, source: Source) -> ExitCode:
+    """Look, and unless only that was asked for, bring it to the wanted state."""
+    said = session.said
     progress = listener(sys.stderr, quiet=said.flag("quiet"))
     asked = Asked(session.want(), session.today, session.folder, progress, shelf_of(session))
-    source = _source(said)
     with _seen(source, progress) as seen:
         progress.begin("reading", 1)
         try:

@@ -217,7 +217,7 @@ def _settle(
         said = transport.run(_SETTLE, limit_s=limit_s).stdout.splitlines()
     except TransportError as why:
         spent = time.monotonic() - began
-        hint = "do systemd 252 or cloud-init hand it the one-time key? see docs/images.md"
+        hint = "do systemd 252 or cloud-init hand it the one-time key? see docs/image-boot.md"
         raise running.trouble(f"no way in after {spent:.0f} s: {why}", hint) from why
     finally:
         transport.close()

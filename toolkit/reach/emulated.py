@@ -28,7 +28,7 @@ _ENDS = (
     (re.compile(r"Fatal glibc error: .*"), "the system asks for a newer processor"),
 )
 _NO_LOGIN = (
-    "it needs sshd, a network by DHCP, and systemd 252 or cloud-init: see docs/images.md; "
+    "it needs sshd, a network by DHCP, and systemd 252 or cloud-init: see docs/image-boot.md; "
     "more time: --boot-limit SECONDS"
 )
 

@@ -89,7 +89,8 @@ def _drives(machine: Machine) -> tuple[str, ...]:
     seed = f"driver=vvfat,node-name=seed,dir={_quoted(machine.seed)},label=CIDATA,read-only=on"
     return (
         *("-drive", f"{disk},if=none,id=disk,cache=unsafe,discard=unmap"),
-        *("-device", "virtio-blk-pci,drive=disk,bootindex=0"),
+        # A kernel that QEMU starts itself takes the first place.
+        *("-device", "virtio-blk-pci,drive=disk" + ",bootindex=0" * (machine.direct is None)),
         *("-blockdev", seed, "-device", "virtio-blk-pci,drive=seed"),
     )
 
