@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from tests.evidence.board import od
 
-_PROGBITS, _SYMTAB, _STRTAB, _ALLOC = 1, 2, 3, 2
+_PROGBITS, _SYMTAB, _STRTAB, _NOTE, _ALLOC = 1, 2, 3, 7, 2
 MAGIC = b"~Module signature appended~\n"
 
 
@@ -24,6 +24,7 @@ def ko(
     extended: bool = False,
     symbols: bool = True,
     signature: bytes = b"",
+    build: bytes = b"",
 ) -> bytes:
     """One module file.
 
@@ -31,6 +32,7 @@ def ko(
     :param undefined: imports, where they are others than those with a checksum.
     :param symbols: whether it has a symbol table.
     :param extended: in the two sections that kernels have since 6.14.
+    :param build: the linker's hash, 20 bytes, in a note as real modules have it.
     """
     names = [name for name in versions if name != "module_layout"]
     names = names if undefined is None else list(undefined)
@@ -49,6 +51,9 @@ def ko(
     elif versions:
         table = b"".join(struct.pack("<Q56s", crc, n.encode()) for n, crc in versions.items())
         sections.append(("__versions", _PROGBITS, _ALLOC, table, 0, 0))
+    if build:
+        note = struct.pack("<III4s", 4, len(build), 3, b"GNU") + build
+        sections.append((".note.gnu.build-id", _NOTE, _ALLOC, note, 0, 0))
     strtab = len(sections) + 2
     if symbols:
         sections.append((".symtab", _SYMTAB, 0, table_of_symbols, strtab, 24))

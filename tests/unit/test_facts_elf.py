@@ -100,15 +100,27 @@ def test_a_damaged_signature_is_refused(tail: bytes) -> None:
         parse_signature(PATH, tail)
 
 
+def holed(data: bytes, at: int, size: int = 64) -> str:
+    """The block of a file of which some bytes were not sent."""
+    rows = [f"{start:06x} {data[start:end].hex(' ')}\n{end:06x}" for start, end in
+            ((begin, min(begin + 16, stop)) for first, stop in ((0, at), (at + size, len(data)))
+             for begin in range(first, stop, 16))]  # fmt: skip
+    return f"@{PATH}\nsize {len(data)}\n" + "\n".join(rows) + "\n"
+
+
 def test_what_lies_in_a_hole_is_refused_and_never_taken_for_zeroes() -> None:
     data = ko(INFO, {**KERNELS_OWN, **P2P})
-    at = data.index(b"nvidia_p2p_get_pages") - 8
-    rows = [f"{start:06x} {data[start:end].hex(' ')}\n{end:06x}" for start, end in
-            ((begin, min(begin + 16, stop)) for first, stop in ((0, at), (at + 64, len(data)))
-             for begin in range(first, stop, 16))]  # fmt: skip
-    text = f"@{PATH}\nsize {len(data)}\n" + "\n".join(rows) + "\n"
     with pytest.raises(Unparsable, match="__versions was not sent in full"):
-        parsed(text)
+        parsed(holed(data, data.index(b"nvidia_p2p_get_pages") - 8))
+
+
+def test_a_note_that_the_probe_does_not_send_is_not_missed() -> None:
+    """Every real module has one; only what is read for passports has it sent."""
+    build = bytes(range(20))
+    data = ko(INFO, {**KERNELS_OWN, **P2P}, build=build)
+    found = parsed(holed(data, data.index(build) - 16, 36))
+    assert (found.build_id, found.shared) == ("", tuple(sorted(P2P)))
+    assert image(data).build_id == build.hex()
 
 
 def test_ranges_may_come_in_any_order_and_overlap() -> None:

@@ -100,14 +100,22 @@ class Elf:
     end: int  # where the last section or the table of sections ends; bytes from the start
 
 
-def read_elf(path: str, file: SparseFile, wanted: tuple[str, ...], *, imports: bool = True) -> Elf:
+def read_elf(
+    path: str,
+    file: SparseFile,
+    wanted: tuple[str, ...],
+    *,
+    spare: tuple[str, ...] = (),
+    imports: bool = True,
+) -> Elf:
     """Read the wanted sections and the undefined symbols.
 
+    :param spare: sections that are read where they were sent, and left out where not.
     :param imports: False where the symbol table was not sent, and nobody asks for it.
     :raises Unparsable: where it is no ELF file, or a wanted section was not sent.
     """
     try:
-        return _read(file, wanted, imports)
+        return _read(file, wanted, spare, imports)
     except Unparsable:
         raise
     # The library has no single error of its own for damaged bytes.
@@ -115,7 +123,7 @@ def read_elf(path: str, file: SparseFile, wanted: tuple[str, ...], *, imports: b
         raise Unparsable(path, f"{type(why).__name__}: {why}") from why
 
 
-def _read(file: SparseFile, wanted: tuple[str, ...], imports: bool) -> Elf:
+def _read(file: SparseFile, wanted: tuple[str, ...], spare: tuple[str, ...], imports: bool) -> Elf:
     elf = ELFFile(io.BytesIO(file.data))
     head = elf.header
     if not file.covers(0, 64) or not file.covers(head.e_shoff, head.e_shnum * head.e_shentsize):
@@ -127,7 +135,7 @@ def _read(file: SparseFile, wanted: tuple[str, ...], imports: bool) -> Elf:
     symbols = False
     _sent(file, elf.get_section(head.e_shstrndx))
     for section in elf.iter_sections():
-        if section.name in wanted:
+        if section.name in wanted or (section.name in spare and _was_sent(file, section)):
             sections.append((section.name, _sent(file, section)))
         if isinstance(section, SymbolTableSection):
             symbols = True
@@ -148,6 +156,10 @@ def _read(file: SparseFile, wanted: tuple[str, ...], imports: bool) -> Elf:
     end = max(head.e_shoff + head.e_shnum * head.e_shentsize, *ends)
     machine, relocatable = str(head.e_machine), head.e_type == "ET_REL"
     return Elf(tuple(sections), tuple(undefined), symbols, machine, relocatable, end)
+
+
+def _was_sent(file: SparseFile, section: Section) -> bool:
+    return file.covers(section.header.sh_offset, section.header.sh_size)
 
 
 def _sent(file: SparseFile, section: Section) -> bytes:

@@ -20,7 +20,7 @@ _EXPORT = re.compile(r"(0x[0-9a-f]{1,16})\t(\w+)")
 _LAYOUT = re.compile(r"layout (0x[0-9a-f]{1,16})")
 _MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64"}
 _BUILD_ID = ".note.gnu.build-id"
-_SECTIONS = (".modinfo", "__versions", "__version_ext_crcs", "__version_ext_names", _BUILD_ID)
+_SECTIONS = (".modinfo", "__versions", "__version_ext_crcs", "__version_ext_names")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,8 @@ def read_sections(path: str, lines: list[str]) -> ModuleImage:
 
 
 def _read(path: str, file: SparseFile, *, imports: bool = True) -> ModuleImage:
-    elf = read_elf(path, file, _SECTIONS, imports=imports)
+    # The probe sends no notes: only what is read for passports has them.
+    elf = read_elf(path, file, _SECTIONS, spare=(_BUILD_ID,), imports=imports)
     if not elf.relocatable:
         raise Unparsable(path, "no module: it is not relocatable")
     held = dict(elf.sections)
