@@ -6,6 +6,7 @@ from collections.abc import Set
 from datetime import date
 from pathlib import Path
 
+from toolkit.change.bundle import Bundle, File
 from toolkit.change.rollout import Standing, Terms, advance, over
 from toolkit.checks.judged import judge_node
 from toolkit.evidence import Evidence
@@ -51,6 +52,22 @@ def test_equal_verdicts_of_many_nodes_are_kept_once() -> None:
     assert [each.host for each in judged] == ["gpu0", "gpu1"]
     assert judged[0].verdicts == judged[1].verdicts
     assert all(a is b for a, b in zip(judged[0].verdicts, judged[1].verdicts, strict=True))
+
+
+def test_equal_parts_of_bundles_are_kept_once() -> None:
+    alike = Alike()
+    one, two = (
+        alike.bundle(
+            Bundle((File("/etc/x", 0o644, bytes(9), "0"),), ("place x",), str(at), "sh " * 9)
+        )
+        for at in range(2)
+    )
+    assert one is not None
+    assert two is not None
+    assert (one.manifest, two.manifest) == ("0", "1")
+    assert one.engine is two.engine
+    assert one.contents[0] is two.contents[0]
+    assert alike.bundle(None) is None
 
 
 def test_events_are_laid_out_by_host_in_one_pass() -> None:

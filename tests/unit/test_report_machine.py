@@ -15,7 +15,7 @@ from tests.unit.judged import BARE, HEALTHY, SICK, UNSURE, judged
 from toolkit.checks.check import failed
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome, TransportError
-from toolkit.report.document import Told, document, dumps
+from toolkit.report.document import Told, document, document_parts, dumps
 from toolkit.report.junit import junit
 
 ROOT = Path(__file__).parents[2]
@@ -66,6 +66,14 @@ def test_an_error_carries_its_sentence_its_hint_and_its_code() -> None:
         "hint": "is sshd up?",
         "exit_code": 4,
     }
+
+
+@pytest.mark.parametrize("told", [outcomes(), []], ids=["hosts", "none"])
+def test_the_document_in_parts_is_the_same_text(told: list[Outcome[Told]]) -> None:
+    what = ("doctor", "peermem", told, ExitCode.UNREACHABLE, datetime(2026, 11, 21, tzinfo=UTC))
+    parts = list(document_parts(*what))
+    assert "".join(parts) == dumps(document(*what))
+    assert len(parts) == len(told) + 2, "one part a host"
 
 
 def test_undecodable_bytes_of_a_node_do_not_break_the_document() -> None:

@@ -43,6 +43,22 @@ def test_a_disk_that_is_full_costs_the_record_and_says_so(tmp_path: Path) -> Non
     assert "Not a directory" in folder.trouble
 
 
+def test_what_is_kept_in_parts_is_handed_on_and_whole(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, "doctor", NOW)
+    keeping = folder.kept("report.json", iter("abc"))
+    assert next(keeping) == "a"
+    assert not (folder.path / "report.json").exists(), "half a report is none"
+    assert list(keeping) == ["b", "c"]
+    assert (folder.path / "report.json").read_text() == "abc"
+
+
+def test_parts_are_handed_on_though_the_disk_is_full(tmp_path: Path) -> None:
+    (tmp_path / "in the way").write_text("")
+    folder = RunFolder(tmp_path / "in the way", "doctor", NOW)
+    assert list(folder.kept("report.json", iter("abc"))) == ["a", "b", "c"]
+    assert "Not a directory" in folder.trouble
+
+
 @pytest.mark.parametrize(
     ("name", "safe"),
     [

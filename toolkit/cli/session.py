@@ -18,7 +18,7 @@ from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.flow.access import Access, Fleet, open_fleet, state_dir
 from toolkit.flow.runs import RunFolder
 from toolkit.reach.credentials import Credentials, read_secret
-from toolkit.report.document import Told, document, dumps
+from toolkit.report.document import Told, document_parts
 from toolkit.report.junit import junit
 from toolkit.report.live import listener
 from toolkit.report.table import Painter, wants_colour
@@ -83,10 +83,15 @@ class Session:
     def finish(self, outcomes: Sequence[Outcome[Told]], code: ExitCode) -> ExitCode:
         """Print the document if one is wanted, keep it, write JUnit, name the folder."""
         profile = self.said.text("profile")
-        text = dumps(document(self.verb, profile, outcomes, code, self.now))
-        self.folder.keep("report.json", text)
-        if self.said.flag("json"):
-            sys.stdout.write(text)
+        parts = document_parts(self.verb, profile, outcomes, code, self.now)
+        keeping = self.folder.kept("report.json", parts)
+        try:
+            for part in keeping:
+                if self.said.flag("json"):
+                    sys.stdout.write(part)
+        finally:
+            for _ in keeping:  # the record is whole, whoever has stopped reading
+                pass
         if self.said.text("junit"):
             _write(Path(self.said.text("junit")), junit([_judged(each) for each in outcomes]))
         self.kept()

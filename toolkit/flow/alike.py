@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
+from toolkit.change.bundle import Bundle
 from toolkit.checks.judged import Judged
 
 T = TypeVar("T", bound=Hashable)
@@ -29,4 +30,15 @@ class Alike:
             about=tuple(map(self.once, judged.about)),
             known=tuple(map(self.once, judged.known)),
             chosen=tuple(map(self.once, judged.chosen)),
+        )
+
+    def bundle(self, bundle: Bundle | None) -> Bundle | None:
+        """The same bundle: its engine is one for all, and most of its files are."""
+        if bundle is None:
+            return None
+        return replace(
+            bundle,
+            contents=tuple(map(self.once, bundle.contents)),
+            steps=tuple(map(self.once, bundle.steps)),
+            engine=self.once(bundle.engine),
         )

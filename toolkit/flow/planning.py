@@ -97,7 +97,12 @@ def plan_all(
         evidence = read_node(fleet, host, transport)
         folder.keep_evidence(host.name, evidence)
         found = plan_node(host.name, evidence, want, today, shelf, untried=untried)
-        return replace(found, judged=alike.judged(found.judged))
+        return replace(
+            found,
+            judged=alike.judged(found.judged),
+            bundle=alike.bundle(found.bundle),
+            trial=alike.bundle(found.trial),
+        )
 
     return on_each(fleet, "planning", work)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO
 
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
@@ -49,14 +51,44 @@ class RunFolder:
             beside.write_text(text, encoding="utf-8", errors="surrogateescape")
             beside.rename(target)
         except OSError as why:
-            self.trouble = self.trouble or f"{self.path}: {why.strerror}"
+            self._note(why)
+
+    def kept(self, name: str, parts: Iterable[str]) -> Iterator[str]:
+        """Write one file part by part, whole or not at all, and hand each part on."""
+        with ExitStack() as stack:
+            into: TextIO | None = None
+            try:
+                target = self._folder() / safe_name(name)
+                beside = target.with_name(target.name + ".part")
+                into = stack.enter_context(
+                    beside.open("w", encoding="utf-8", errors="surrogateescape")
+                )
+            except OSError as why:
+                self._note(why)
+            for part in parts:
+                yield part
+                try:
+                    if into is not None:
+                        into.write(part)
+                except OSError as why:
+                    self._note(why)
+                    into = None
+            try:
+                if into is not None:
+                    into.close()
+                    beside.rename(target)
+            except OSError as why:
+                self._note(why)
+
+    def _note(self, why: OSError) -> None:
+        self.trouble = self.trouble or f"{self.path}: {why.strerror}"
 
     def file(self, name: str) -> Path | None:
         """Where a log that grows may be written; None where nothing can be kept."""
         try:
             return self._folder() / safe_name(name)
         except OSError as why:
-            self.trouble = self.trouble or f"{self.path}: {why.strerror}"
+            self._note(why)
             return None
 
     def _folder(self) -> Path:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -47,8 +47,27 @@ def document(
     verb: str, profile: str, outcomes: Sequence[Outcome[Told]], code: ExitCode, when: datetime
 ) -> dict[str, Json]:
     """The whole document; ``when`` in any zone, written in UTC."""
-    hosts = [_host(outcome) for outcome in outcomes]
-    states = Counter(str(host["state"]) for host in hosts)
+    head = _head(verb, profile, outcomes, code, when)
+    return {**head, "hosts": [_host(outcome) for outcome in outcomes]}
+
+
+def document_parts(
+    verb: str, profile: str, outcomes: Sequence[Outcome[Told]], code: ExitCode, when: datetime
+) -> Iterator[str]:
+    """The text of the same document, host by host: a large fleet's is never held whole."""
+    head = json.dumps(_head(verb, profile, outcomes, code, when), indent=2)
+    yield head.removesuffix("\n}") + ',\n  "hosts": ['
+    for at, outcome in enumerate(outcomes):
+        # No text of JSON holds a line break of its own: lines are those of the layout.
+        lines = json.dumps(_host(outcome), indent=2, ensure_ascii=True).split("\n")
+        yield ("," if at else "") + "".join(f"\n    {line}" for line in lines)
+    yield "\n  ]\n}\n" if outcomes else "]\n}\n"
+
+
+def _head(
+    verb: str, profile: str, outcomes: Sequence[Outcome[Told]], code: ExitCode, when: datetime
+) -> dict[str, Json]:
+    states = Counter(map(_state, outcomes))
     return {
         "schema": SCHEMA,
         "toolkit": __version__,
@@ -56,8 +75,7 @@ def document(
         "profile": profile,
         "time": when.astimezone(UTC).isoformat(timespec="seconds"),
         "exit_code": int(code),
-        "summary": {"hosts": len(hosts), "states": dict(sorted(states.items()))},
-        "hosts": hosts,
+        "summary": {"hosts": len(outcomes), "states": dict(sorted(states.items()))},
     }
 
 
@@ -69,10 +87,9 @@ def dumps(value: Mapping[str, Json]) -> str:
 def _host(outcome: Outcome[Told]) -> dict[str, Json]:
     told = outcome.value or Told()
     judged = told.judged
-    state = judged.state if judged else _error_state(outcome.error)
     return {
         "name": outcome.host,
-        "state": state,
+        "state": _state(outcome),
         "about": dict(judged.about) if judged else {},
         "complete": judged.complete if judged else False,
         "error": _error(outcome.error) if outcome.error else None,
@@ -111,6 +128,11 @@ def _reload(told: Reloading) -> dict[str, Json]:
         "steps": list(told.steps),
         "missing": list(told.missing),
     }
+
+
+def _state(outcome: Outcome[Told]) -> str:
+    judged = outcome.value.judged if outcome.value else None
+    return judged.state if judged else _error_state(outcome.error)
 
 
 def _error_state(error: ToolkitError | None) -> str:
