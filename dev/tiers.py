@@ -13,7 +13,7 @@ from enum import StrEnum
 from dev.tools import MARKS, SHELLCHECK, Tool
 from toolkit.errors import UsageError
 
-APART = ("tests/vagrant", "tests/bmc", "tests/suites", "tests/wheel")
+APART = ("tests/vagrant", "tests/bmc", "tests/kube", "tests/suites", "tests/wheel")
 NO_TESTS = 5  # pytest's exit status when nothing was selected
 SOME_FAILED = 1  # its status when all ran, and some failed
 FEW = 3  # more tests that fail at once are no accident of timing
@@ -144,6 +144,11 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
                 _pytest("simulated BMCs", "tests/bmc", "-m", "not bmc"),
                 _pytest("sushy-emulator", "tests/bmc", "-m", "bmc", needs=MARKS["bmc"]),
             ),
+        ),
+        Tier(
+            "kubernetes",
+            "what pods run, in real namespaces; what is rendered, by published schemas",
+            (_pytest("kubernetes", "tests/kube", needs=MARKS["kube"]),),
         ),
         Tier("suites", "the suites that we ship", (_pytest("suites", "tests/suites"),)),
         Tier(

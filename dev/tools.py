@@ -131,6 +131,7 @@ MARKS = {
         *(GCC, MODINFO, *PACKERS, PACKER, MKOSI),
     ),
 }
+MARKS["kube"] = (ROOT, NSENTER, DASH, BUSYBOX, BASH)
 MARKS["vagrant"] = (
     *MARKS["machine"],
     *(VAGRANT, VAGRANT_LIBVIRT, LIBVIRTD, VIRSH, DNSMASQ, IP, NSENTER, TUN),

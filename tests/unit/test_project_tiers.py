@@ -37,7 +37,7 @@ TESTS = Step("tests", ("pytest",), tests=True, parallel=True)
 
 def test_the_tiers_run_from_quick_to_slow() -> None:
     names = ["lint", "unit", "scripts", "modules", "builds"]
-    names += ["machine", "vagrant", "fleet", "bmc", "suites", "wheel"]
+    names += ["machine", "vagrant", "fleet", "bmc", "kubernetes", "suites", "wheel"]
     assert [tier.name for tier in TIERS] == names
 
 
@@ -116,7 +116,8 @@ def test_an_unknown_tier_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="no tier 'units'") as refused:
         choose(TIERS, "lint,units")
     assert refused.value.hint == (
-        "tiers: lint, unit, scripts, modules, builds, machine, vagrant, fleet, bmc, suites, wheel"
+        "tiers: lint, unit, scripts, modules, builds, machine, vagrant, fleet, bmc, kubernetes, "
+        "suites, wheel"
     )
 
 

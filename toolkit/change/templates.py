@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -44,6 +44,27 @@ def render_text(template: str, values: Mapping[str, str], *, folder: Path = TEMP
         if not (_WORDS if name in _ARGUMENTS else _VALUE).fullmatch(value):
             raise Unparsable(f"{template}, {name}", value)
     return _environment(folder).get_template(template).render(dict(values))
+
+
+def render_document(
+    template: str,
+    values: Mapping[str, str],
+    *,
+    rows: Mapping[str, Sequence[Mapping[str, str]]],
+    texts: Mapping[str, str],
+    folder: Path = TEMPLATES,
+) -> str:
+    """What is no file of a node's, and has lists and whole texts of ours in it.
+
+    :param rows: lists by name; their values are checked as all others are.
+    :param texts: put in as they stand: scripts of ours.
+    :raises Unparsable: where a value or a row holds anything but plain words.
+    """
+    for name, row in [("values", values), *((k, row) for k, each in rows.items() for row in each)]:
+        for key, value in row.items():
+            if not _VALUE.fullmatch(value):
+                raise Unparsable(f"{template}, {name}, {key}", value)
+    return _environment(folder).get_template(template).render({**values, **rows, **texts})
 
 
 def render_path(path: str, values: Mapping[str, str]) -> str:

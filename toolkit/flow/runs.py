@@ -12,6 +12,7 @@ from typing import TextIO
 
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
+from toolkit.facts.pod_logs import holds_pod_logs
 from toolkit.flow.imports import (
     decoded,
     import_file,
@@ -21,6 +22,7 @@ from toolkit.flow.imports import (
     read_bytes,
 )
 from toolkit.flow.incident import is_incident, read_incident
+from toolkit.flow.pod_logs import is_pod_logs, read_pod_log, read_pod_logs
 
 _SUFFIX = ".evidence"
 
@@ -116,8 +118,8 @@ def safe_name(name: str) -> str:
 def read_saved(source: Path) -> Iterator[tuple[str, Evidence]]:
     """Evidence that somebody has already, with the name of the node.
 
-    :param source: one ``*.evidence``, a folder of them, an incident, loose files that other
-        tools printed, a folder of those, or ``KIND=FILE,KIND=FILE`` of one node.
+    :param source: one ``*.evidence``, a folder of them, an incident, logs of pods, loose files
+        that other tools printed, a folder of those, or ``KIND=FILE,KIND=FILE`` of one node.
     :raises UsageError: where there is none, or a file is no evidence.
     """
     if names_kinds(str(source)):
@@ -128,7 +130,7 @@ def read_saved(source: Path) -> Iterator[tuple[str, Evidence]]:
         for file in files:
             yield from _read_file(file)
     elif any(each.is_file() for each in source.iterdir()):
-        yield from import_folder(source)
+        yield from read_pod_logs(source) if is_pod_logs(source) else import_folder(source)
     else:
         raise UsageError(f"{source}: holds no *{_SUFFIX} file", hint="make one: capture --out DIR")
 
@@ -138,6 +140,9 @@ def _read_file(file: Path) -> Iterator[tuple[str, Evidence]]:
         yield from read_incident(file)
         return
     text = decoded(read_bytes(file))
+    if holds_pod_logs(text):
+        yield from read_pod_log(text, file)
+        return
     if file.suffix != _SUFFIX and "= begin ok " not in text:
         yield file.stem, import_file(file)
         return

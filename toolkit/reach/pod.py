@@ -1,0 +1,14 @@
+"""What a pod of ours runs, as texts: the script that reaches its node, and those handed on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from toolkit.reach.collect import probe_script
+
+_HERE = Path(__file__).parent
+
+
+def pod_files() -> dict[str, str]:
+    """The files that lie beside one another in every pod of ours, by name."""
+    return {"pod.sh": (_HERE / "pod.sh").read_text("utf-8"), "probe.sh": probe_script()}
