@@ -55,9 +55,9 @@ def test_labels_and_taints_are_data() -> None:
     ],
 )
 def test_what_kubernetes_would_not_take_is_refused(said: dict[str, str], refused: str) -> None:
-    usual = {"image": IMAGE, "namespace": "gdr", "select": "", "tolerate": ""}
+    usual = {"image": IMAGE, "namespace": "gdr", "select": "", "tolerate": "", **said}
     with pytest.raises(UsageError, match=refused):
-        parse_terms(**{**usual, **said})
+        parse_terms(*usual.values())
 
 
 @pytest.mark.parametrize("name", ["gpu007", "ip-10-0-0-1.eu-west-1.compute.internal"])
