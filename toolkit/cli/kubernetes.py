@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from toolkit.change.kubernetes import stream
+from toolkit.change.kubernetes import Manifest, stream
+from toolkit.change.kubernetes_apply import Carrying
 from toolkit.change.kubernetes_terms import Terms, parse_terms
-from toolkit.cli.options import Option, Said
+from toolkit.cli.changing import DELIVERED, DIFF, shelf_of
+from toolkit.cli.options import SAVED, WANT, Option, Said
 from toolkit.cli.session import Session
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode
-from toolkit.flow.kubernetes import reading_manifests, write_manifests
+from toolkit.errors import ExitCode, Outcome, UsageError, worst
+from toolkit.flow.kubernetes import (
+    applying_manifests,
+    carrying,
+    cluster_of,
+    plan_for_pods,
+    reading_manifests,
+    write_manifests,
+)
+from toolkit.flow.planning import Planned
+from toolkit.flow.runs import read_saved
+from toolkit.report.plan_text import plan_lines
+from toolkit.report.table import columns
+from toolkit.report.text import errors
 
 PODS = (
     Option("image", "", "small image with sh and nsenter, by digest: NAME@sha256:DIGEST"),
@@ -25,30 +40,96 @@ PODS = (
     Option("confined", False, "the probe with capabilities in place of privileged"),
     Option("out", "", "folder for the manifests, one file each; standard output unless given"),
 )
+APPLY = (
+    Option("apply", False, "for each node of --from that needs one, its bundle as a suspended Job"),
+    Option("check", False, "plan, and say who owns drivers; render nothing, exit 7 for changes"),
+    Option("serial", "", "number the Jobs by batches: 1,10%,50%; the last is repeated"),
+    Option("cluster", "", "file of: kubectl get nodes,daemonsets -A -o json; tells of operators"),
+    Option("kubeconfig", "", "ask this cluster for the same, by kubectl"),
+)
 
 
-@verb(PODS)
+@verb(PODS, APPLY, WANT, SAVED, (DIFF,), DELIVERED)
 def kubernetes(said: Said) -> ExitCode:
-    """Manifests with which Kubernetes reads nodes as doctor does; nothing is asked of a cluster.
+    """Manifests with which Kubernetes reads nodes, and changes them; a cluster is not changed.
 
     A DaemonSet runs the probe on each node; the logs of its pods are evidence for --from.
+    With --apply each node of that evidence has its bundle as a Job that is suspended: let it
+    go once the node is cordoned and drained. Exits 6 where an operator owns a node's drivers.
 
     Examples:
       invoke kubernetes --image REGISTRY/busybox@sha256:DIGEST --out manifests
       kubectl apply --server-side -f manifests
-      kubectl -n gdr-toolkit rollout status daemonset/gdr-probe
       kubectl -n gdr-toolkit logs -l app.kubernetes.io/name=gdr-probe --prefix --tail=-1 > pods.log
       invoke doctor --from pods.log
+      invoke kubernetes --check --from pods.log --kubeconfig ~/.kube/config
+      invoke kubernetes --apply --from pods.log --serial 1,10% --image ... --out bundles
     """
     session = Session.begin("kubernetes", said)
-    manifests = reading_manifests(terms_of(said))
-    if not said.text("out"):
-        sys.stdout.write(stream(manifests))
-        return ExitCode.OK
-    for file in write_manifests(manifests, Path(said.text("out"))):
-        session.say(str(file))
-    session.remark(f"next: kubectl apply --server-side -f {said.text('out')}")
+    if said.flag("apply") or said.flag("check"):
+        return _bundles(session)
+    for name in ("from_", "serial", "cluster", "kubeconfig"):
+        if said.text(name):
+            option = name.strip("_")
+            raise UsageError(
+                f"--{option} is about bundles, and the probe needs none", hint="say --apply"
+            )
+    _give(session, reading_manifests(terms_of(said)))
     return ExitCode.OK
+
+
+def _bundles(session: Session) -> ExitCode:
+    said = session.said
+    if not said.text("from_"):
+        raise UsageError(
+            "no evidence to plan from", hint="read the nodes first, then --from pods.log"
+        )
+    # Before nodes are judged: what could only fail after it.
+    terms = None if said.flag("check") else terms_of(said)
+    cluster = cluster_of(said.text("cluster"), said.text("kubeconfig"))
+    saved = read_saved(Path(said.text("from_")))
+    outcomes = plan_for_pods(saved, session.want(), session.today, cluster, shelf_of(session))
+    carried = carrying(outcomes, said.text("serial"))
+    out = sys.stdout if terms is None or said.text("out") else sys.stderr
+    print(_told(session, outcomes, carried), file=out)
+    if terms is None:
+        return worst([_code(each, pending=True) for each in outcomes])
+    if carried:
+        _give(session, applying_manifests(terms, carried))
+    return worst([_code(each, pending=False) for each in outcomes])
+
+
+def _told(
+    session: Session, outcomes: Sequence[Outcome[Planned]], carried: Sequence[Carrying]
+) -> str:
+    """The plans, which Job is whose, and the nodes that have none for a reason."""
+    plans = [(each.host, each.value.plan) for each in outcomes if each.value]
+    lines = plan_lines(plans, session.paint, diffs=session.said.flag("diff"))
+    if carried:
+        rows = [(str(each.batch), each.node, each.name) for each in carried]
+        lines += [*columns([("batch", "node", "job"), *rows]), ""]
+    failed = ((each.host, each.error) for each in outcomes)
+    return "\n".join([*lines, *errors(failed, session.paint)]).rstrip()
+
+
+def _code(outcome: Outcome[Planned], *, pending: bool) -> ExitCode:
+    if outcome.error is not None:
+        return outcome.error.exit_code
+    plan = outcome.get().plan
+    if plan.blocked:
+        return ExitCode.UNKNOWN
+    return ExitCode.PENDING if pending and not plan.empty else ExitCode.OK
+
+
+def _give(session: Session, manifests: tuple[Manifest, ...]) -> None:
+    """Onto standard output, or into a folder whose files are named there."""
+    out = session.said.text("out")
+    if not out:
+        sys.stdout.write(stream(manifests))
+        return
+    for file in write_manifests(manifests, Path(out)):
+        session.say(str(file))
+    session.remark(f"next: kubectl apply --server-side -f {out}")
 
 
 def terms_of(said: Said) -> Terms:

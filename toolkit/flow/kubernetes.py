@@ -1,18 +1,87 @@
-"""Manifests for Kubernetes, written down; nothing is asked of a cluster."""
+"""Manifests for Kubernetes, written down; nothing is changed in a cluster."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from datetime import date
 from pathlib import Path
 
+from toolkit.change.bundle import script
 from toolkit.change.kubernetes import Manifest, reading
-from toolkit.change.kubernetes_terms import Terms
-from toolkit.errors import UsageError
+from toolkit.change.kubernetes_apply import Carrying, applying
+from toolkit.change.kubernetes_terms import Terms, node_name
+from toolkit.change.owners import refuse_owned
+from toolkit.change.rollout_terms import batches
+from toolkit.errors import Outcome, UsageError
+from toolkit.evidence import Evidence
+from toolkit.facts.cluster import Cluster, parse_cluster
+from toolkit.facts.node import Node
+from toolkit.flow.each import on_saved
+from toolkit.flow.imports import decoded, read_bytes
+from toolkit.flow.planning import Planned, plan_node
+from toolkit.flow.shelf import Shelf
+from toolkit.reach.kubectl import Kubectl
 from toolkit.reach.pod import pod_files
+from toolkit.want import Want
 
 
 def reading_manifests(terms: Terms) -> tuple[Manifest, ...]:
     """All that reads nodes."""
     return reading(terms, pod_files())
+
+
+def cluster_of(saved: str, kubeconfig: str) -> Cluster | None:
+    """What the cluster says of its operators, from a file or asked now; None where nobody said.
+
+    :param saved: a file that ``kubectl get nodes,daemonsets -A -o json`` has written.
+    :raises ToolkitError: it cannot be read, or the cluster does not answer.
+    """
+    if saved:
+        return parse_cluster(decoded(read_bytes(Path(saved))))
+    if kubeconfig:
+        return parse_cluster(
+            Kubectl(kubeconfig).answer("get", "nodes,daemonsets.apps", "-A", "-o", "json")
+        )
+    return None
+
+
+def plan_for_pods(
+    saved: Iterable[tuple[str, Evidence]],
+    want: Want,
+    today: date,
+    cluster: Cluster | None,
+    shelf: Shelf | None = None,
+) -> list[Outcome[Planned]]:
+    """Plan for nodes of a cluster; one whose drivers an operator owns has that for its error."""
+
+    def work(name: str, evidence: Evidence) -> Planned:
+        node_name(name)
+        refuse_owned(name, Node(evidence), cluster)
+        return plan_node(name, evidence, want, today, shelf, untried=True)
+
+    return on_saved(saved, work)
+
+
+def carrying(outcomes: Sequence[Outcome[Planned]], serial: str) -> tuple[Carrying, ...]:
+    """The bundles that there are to carry out, each with its batch.
+
+    :param serial: "1,10%,50%", as for a rollout.
+    :raises UsageError: for what is none.
+    """
+    bundles = {
+        each.host: each.value.bundle for each in outcomes if each.value and each.value.bundle
+    }
+    return tuple(
+        Carrying(node, script(bundle), number)
+        for number, batch in enumerate(batches(list(bundles), serial), start=1)
+        for node, bundle in bundles.items()
+        if node in batch
+    )
+
+
+def applying_manifests(terms: Terms, carried: Sequence[Carrying]) -> tuple[Manifest, ...]:
+    """Who may let bundles go, and a suspended Job for each; none where there is no bundle."""
+    return applying(terms, pod_files(), carried) if carried else ()
 
 
 def write_manifests(manifests: tuple[Manifest, ...], out: Path) -> list[Path]:

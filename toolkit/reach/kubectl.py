@@ -1,0 +1,42 @@
+"""kubectl as a process: whatever way of logging in to a cluster the operator has, it knows."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+
+from toolkit.errors import TransportError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """One cluster, by its kubeconfig."""
+
+    kubeconfig: str
+    program: str = "kubectl"
+
+    def answer(self, *words: str, limit_s: float = 120) -> str:
+        """What one command prints.
+
+        :raises UsageError: there is no kubectl here.
+        :raises TransportError: it refused or did not end in time; its own last words are told.
+        """
+        argv = (self.program, f"--kubeconfig={self.kubeconfig}", f"--request-timeout={limit_s:g}s")
+        try:
+            done = subprocess.run(
+                (*argv, *words), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                errors="surrogateescape", timeout=limit_s + 10, check=False,
+            )  # fmt: skip
+        except FileNotFoundError as why:
+            raise UsageError(
+                f"{self.program} is not here", hint="install it, or leave --kubeconfig out"
+            ) from why
+        except subprocess.TimeoutExpired as why:
+            raise TransportError(f"kubectl {words[0]}: no answer within {limit_s:g} s") from why
+        if done.returncode:
+            last = done.stderr.strip().rpartition("\n")[2] or f"status {done.returncode}"
+            raise TransportError(
+                f"kubectl {' '.join(words[:2])}: {last[:300]}",
+                hint=f"try it by hand: {' '.join((*argv[:2], *words[:2]))}",
+            )
+        return done.stdout
