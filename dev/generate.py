@@ -48,7 +48,7 @@ def locks() -> tuple[tuple[str, ...], ...]:
         raise Unsupported("lock files are made by uv, and it is not here", hint="pip install uv")
     runtime, development = "requirements.lock", "requirements-dev.lock"
     # Tools of tests, in environments of their own: nothing of ours is imported there.
-    apart = ("tests/bmc/emulator", "tests/fleet/ansible")
+    apart = ("tests/bmc/emulator", "tests/fleet/ansible", "tests/kube/schemas")
     return (
         (*_COMPILE, "pyproject.toml", "--output-file", runtime),
         (*_COMPILE, "--group", "dev", "--constraints", runtime, "--output-file", development),

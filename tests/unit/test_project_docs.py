@@ -162,7 +162,8 @@ def test_locks_are_made_by_uv_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         generate.locks()
     (tmp_path / "uv").touch(mode=0o755)
     runtime, development, *apart = generate.locks()
-    assert [words[-1] for words in apart] == ["tests/bmc/emulator.lock", "tests/fleet/ansible.lock"]
+    names = ("bmc/emulator", "fleet/ansible", "kube/schemas")
+    assert [words[-1] for words in apart] == [f"tests/{name}.lock" for name in names]
     assert "--generate-hashes" in runtime
     assert development[-4:] == (
         "--constraints",
