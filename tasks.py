@@ -15,8 +15,8 @@ TEST = (
     Option(
         "tier",
         "",
-        "only these: lint,unit,scripts,modules,builds,machine,vagrant,fleet,bmc,kubernetes,suites,"
-        "wheel",
+        "only these: "
+        "lint,unit,scripts,modules,builds,machine,vagrant,fleet,bmc,kubernetes,suites,wheel",
         "t",
     ),
     Option("install", False, "install the Debian packages that they need (apt-get, by sudo)"),
