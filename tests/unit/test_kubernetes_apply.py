@@ -18,7 +18,7 @@ from toolkit.change.kubernetes import Manifest, stream
 from toolkit.change.kubernetes_apply import Carrying
 from toolkit.change.kubernetes_terms import parse_terms
 from toolkit.cli import Gdr, verbs
-from toolkit.errors import ExitCode, Outcome, TransportError, Unparsable, Unsupported, UsageError
+from toolkit.errors import ExitCode, Outcome, Unparsable, Unsupported, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.cluster import Bringer, Cluster, parse_cluster
 from toolkit.flow.kubernetes import (
@@ -29,7 +29,6 @@ from toolkit.flow.kubernetes import (
     reading_manifests,
 )
 from toolkit.flow.planning import Planned
-from toolkit.reach.kubectl import Kubectl
 from toolkit.want import Want
 
 IMAGE = "registry.example/busybox@sha256:" + "0123456789abcdef" * 4
@@ -230,33 +229,6 @@ def test_a_cluster_that_is_silent_leaves_it_to_the_node() -> None:
     assert cluster_of("", "") is None
     (outcome,) = planned(Cluster({"gpu007": {}}), gpu007=STUB)
     assert outcome.get().bundle is not None
-
-
-# --- kubectl ---------------------------------------------------------------------------------
-
-
-def kubectl(tmp_path: Path, script: str) -> Kubectl:
-    program = tmp_path / "kubectl"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    return Kubectl("kube.conf", str(program))
-
-
-def test_kubectl_is_asked_with_the_kubeconfig_that_was_named(tmp_path: Path) -> None:
-    said = kubectl(tmp_path, 'echo "$@"').answer("get", "nodes", limit_s=7)
-    assert said == "--kubeconfig=kube.conf --request-timeout=7s get nodes\n"
-
-
-def test_a_kubectl_that_refuses_is_heard(tmp_path: Path) -> None:
-    with pytest.raises(TransportError, match="kubectl get nodes: error: You must be logged in"):
-        kubectl(tmp_path, "echo x >&2; echo error: You must be logged in >&2; exit 1").answer(
-            "get", "nodes"
-        )
-
-
-def test_without_kubectl_that_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nowhere is not here"):
-        Kubectl("kube.conf", "nowhere").answer("get", "nodes")
 
 
 # --- the verb --------------------------------------------------------------------------------
