@@ -10,6 +10,7 @@ from toolkit.change.kubernetes import Manifest, stream
 from toolkit.change.kubernetes_apply import Carrying
 from toolkit.change.kubernetes_terms import Terms, parse_terms
 from toolkit.cli.changing import DELIVERED, DIFF, shelf_of
+from toolkit.cli.kubernetes_rolling import ROLL, rolled
 from toolkit.cli.options import SAVED, WANT, Option, Said
 from toolkit.cli.session import Session
 from toolkit.cli.verb import verb
@@ -43,19 +44,19 @@ PODS = (
 APPLY = (
     Option("apply", False, "for each node of --from that needs one, its bundle as a suspended Job"),
     Option("check", False, "plan, and say who owns drivers; render nothing, exit 7 for changes"),
-    Option("serial", "", "number the Jobs by batches: 1,10%,50%; the last is repeated"),
     Option("cluster", "", "file of: kubectl get nodes,daemonsets -A -o json; tells of operators"),
     Option("kubeconfig", "", "ask this cluster for the same, by kubectl"),
 )
 
 
-@verb(PODS, APPLY, WANT, SAVED, (DIFF,), DELIVERED)
+@verb(PODS, APPLY, ROLL, WANT, SAVED, (DIFF,), DELIVERED)
 def kubernetes(said: Said) -> ExitCode:
-    """Manifests with which Kubernetes reads nodes, and changes them; a cluster is not changed.
+    """Manifests with which Kubernetes reads nodes, and changes them; --roll alone changes any.
 
     A DaemonSet runs the probe on each node; the logs of its pods are evidence for --from.
     With --apply each node of that evidence has its bundle as a Job that is suspended: let it
-    go once the node is cordoned and drained. Exits 6 where an operator owns a node's drivers.
+    go once the node is cordoned and drained. With --roll that is done, node by node in batches,
+    by kubectl. Exits 6 where an operator owns a node's drivers.
 
     Examples:
       invoke kubernetes --image REGISTRY/busybox@sha256:DIGEST --out manifests
@@ -64,9 +65,10 @@ def kubernetes(said: Said) -> ExitCode:
       invoke doctor --from pods.log
       invoke kubernetes --check --from pods.log --kubeconfig ~/.kube/config
       invoke kubernetes --apply --from pods.log --serial 1,10% --image ... --out bundles
+      invoke kubernetes --roll --from pods.log --kubeconfig FILE --serial 1,10% --image ...
     """
     session = Session.begin("kubernetes", said)
-    if said.flag("apply") or said.flag("check"):
+    if said.flag("apply") or said.flag("check") or said.flag("roll"):
         return _bundles(session)
     for name in ("from_", "serial", "cluster", "kubeconfig"):
         if said.text(name):
@@ -84,16 +86,21 @@ def _bundles(session: Session) -> ExitCode:
         raise UsageError(
             "no evidence to plan from", hint="read the nodes first, then --from pods.log"
         )
+    if said.flag("roll") and not said.text("kubeconfig"):
+        raise UsageError("--roll needs a cluster", hint="name it: --kubeconfig FILE")
     # Before nodes are judged: what could only fail after it.
     terms = None if said.flag("check") else terms_of(said)
     cluster = cluster_of(said.text("cluster"), said.text("kubeconfig"))
     saved = read_saved(Path(said.text("from_")))
     outcomes = plan_for_pods(saved, session.want(), session.today, cluster, shelf_of(session))
     carried = carrying(outcomes, said.text("serial"))
-    out = sys.stdout if terms is None or said.text("out") else sys.stderr
+    alone = terms is None or said.text("out") or said.flag("roll")  # no manifests on stdout
+    out = sys.stdout if alone else sys.stderr
     print(_told(session, outcomes, carried), file=out)
     if terms is None:
         return worst([_code(each, pending=True) for each in outcomes])
+    if carried and said.flag("roll"):
+        return rolled(session, terms, carried, [_code(each, pending=False) for each in outcomes])
     if carried:
         _give(session, applying_manifests(terms, carried))
     return worst([_code(each, pending=False) for each in outcomes])

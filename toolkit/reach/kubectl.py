@@ -15,7 +15,7 @@ class Kubectl:
     kubeconfig: str
     program: str = "kubectl"
 
-    def answer(self, *words: str, limit_s: float = 120) -> str:
+    def answer(self, *words: str, stdin: str = "", limit_s: float = 120) -> str:
         """What one command prints.
 
         :raises UsageError: there is no kubectl here.
@@ -24,7 +24,7 @@ class Kubectl:
         argv = (self.program, f"--kubeconfig={self.kubeconfig}", f"--request-timeout={limit_s:g}s")
         try:
             done = subprocess.run(
-                (*argv, *words), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                (*argv, *words), input=stdin, capture_output=True, text=True,
                 errors="surrogateescape", timeout=limit_s + 10, check=False,
             )  # fmt: skip
         except FileNotFoundError as why:

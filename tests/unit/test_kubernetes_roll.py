@@ -1,0 +1,160 @@
+"""Bundles are carried out by pods, node by node: who is drained, who is given back, who is not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.evidence.build import node
+from tests.unit.kube_cluster import KubeNode, KubeWorld
+from toolkit.change.kubernetes import stream
+from toolkit.change.kubernetes_apply import Carrying
+from toolkit.change.kubernetes_terms import Terms
+from toolkit.change.rollout_terms import terms_of
+from toolkit.errors import ApplyError, LockedError, NoEvidence
+from toolkit.evidence import Evidence
+from toolkit.flow.budget import books_of
+from toolkit.flow.kubernetes import applying_manifests
+from toolkit.flow.kubernetes_roll import Brought, Limits, roll_out_pods
+from toolkit.flow.rolling import Agreed
+from toolkit.flow.rollout import Rolled
+from toolkit.flow.runs import RunFolder
+from toolkit.progress import Silent
+from toolkit.reach.fleet import NotBegun
+from toolkit.reach.journal import About
+from toolkit.reach.kubernetes_node import MARK, Cluster
+from toolkit.want import Want
+
+STUB = Evidence.parse((Path(__file__).parents[1] / "evidence" / "stub.txt").read_text())
+TERMS = Terms("registry.example/busybox@sha256:" + "0123456789abcdef" * 4)
+NAMES = ("gpu1", "gpu2", "gpu3")
+
+
+def ended(name: str, status: int = 0, evidence: Evidence | None = None) -> str:
+    """What a pod says once its bundle has gone through, and its node was read again."""
+    engine = "= begin ok gdr-toolkit/1\n= 1.place ok place /etc/x\n= end ok 1\n"
+    if status:
+        engine = "= begin ok gdr-toolkit/1\n= 1.trigger failed:9 dkms build\n|no gcc\n= end ok 1\n"
+    read = (evidence or node()).dump()
+    before = f"gdr-toolkit: node {name}: "
+    return f"{engine}{before}ended {status}\n{before}probe\n{read}"
+
+
+@dataclass
+class World(KubeWorld):
+    """A cluster of three nodes with pods on them, each with a bundle to be carried out."""
+
+    runs: Path = Path()
+
+    def roll(self, *, limits: Limits | None = None, **terms: str) -> Rolled[Brought]:
+        carried = [Carrying(name, "echo\n") for name in NAMES]
+        cluster = Cluster(self.kubectl(), "gdr-toolkit", poll_s=0.01)
+        cluster.put(stream(applying_manifests(TERMS, carried)))
+        about = About("kubernetes", "tests", "2026-11-22T00:00:00Z")
+        said = terms_of(
+            NAMES, serial=terms.get("serial", ""), max_unavailable=terms.get("max_unavailable", "")
+        )
+        return roll_out_pods(
+            cluster, carried, Want.load("peermem"), date(2026, 11, 22),
+            folder=RunFolder(self.runs, "kubernetes", datetime.now(UTC)),
+            agreed=Agreed(said, about, alone=True, reported=cluster.cordoned),
+            limits=limits or Limits(), progress=Silent(),
+        )  # fmt: skip
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    nodes = {name: KubeNode(name) for name in NAMES}
+    return World(nodes, {name: ended(name) for name in NAMES}, runs=tmp_path / "runs")
+
+
+def test_every_node_is_drained_first_and_given_back_once_it_is_as_wanted(world: World) -> None:
+    rolled = world.roll()
+    assert {h: e.get() for h, e in rolled.outcomes.items()} == {n: Brought("", True) for n in NAMES}
+    assert world.wrong == []
+    assert not [each for each in world.nodes.values() if each.cordoned or each.marks]
+    assert not [job for job in world.jobs.values() if job["spec"]["suspend"]]
+
+
+def test_no_more_nodes_are_out_than_may_be(world: World) -> None:
+    world.roll(max_unavailable="1")
+    assert world.most == 1
+
+
+def test_nodes_that_others_have_cordoned_count_against_the_budget(world: World) -> None:
+    world.nodes["gpu3"].cordoned = True
+    rolled = world.roll(max_unavailable="1", limits=Limits(taken=True))
+    assert rolled.outcomes["gpu3"].get() == Brought("", given_back=False)
+    assert world.nodes["gpu3"].cordoned
+    assert isinstance(rolled.outcomes["gpu1"].error, NotBegun)
+    assert world.nodes["gpu1"].pods == ["web"]
+    assert "gpu3 cordoned" in rolled.halt
+
+
+def test_a_node_that_somebody_else_cordoned_is_left_alone(world: World) -> None:
+    world.nodes["gpu1"].cordoned = True
+    rolled = world.roll()
+    assert isinstance(rolled.outcomes["gpu1"].error, LockedError)
+    assert "was cordoned by somebody else; nothing was touched" in str(
+        rolled.outcomes["gpu1"].error
+    )
+    assert world.nodes["gpu1"].pods == ["web"]
+    assert world.nodes["gpu1"].cordoned
+
+
+def test_who_cordons_between_our_look_and_our_request_is_not_overruled(world: World) -> None:
+    world.meddled = "gpu1"
+    rolled = world.roll()
+    assert "by somebody else meanwhile" in str(rolled.outcomes["gpu1"].error)
+    assert MARK not in world.nodes["gpu1"].marks
+    assert world.nodes["gpu1"].pods == ["web"]
+
+
+def test_a_node_whose_status_changes_meanwhile_is_looked_at_again(world: World) -> None:
+    world.flutters = True
+    assert all(each.ok for each in world.roll().outcomes.values())
+
+
+def test_a_disruption_budget_is_obeyed_and_the_node_given_back(world: World) -> None:
+    world.nodes["gpu2"].protected = True
+    rolled = world.roll()
+    assert isinstance(rolled.outcomes["gpu2"].error, ApplyError)
+    assert "violate the pod's disruption budget" in str(rolled.outcomes["gpu2"].error)
+    left = world.nodes["gpu2"]
+    assert (left.cordoned, left.marks, left.pods) == (False, {}, ["web"])
+
+
+def test_a_bundle_that_stops_leaves_its_node_cordoned_in_our_name(world: World) -> None:
+    world.said["gpu1"] = ended("gpu1", 5)
+    rolled = world.roll(serial="1")
+    assert "no gcc" in str(rolled.outcomes["gpu1"].error)
+    assert world.nodes["gpu1"].cordoned
+    assert MARK in world.nodes["gpu1"].marks
+    assert rolled.halt == "the canary gpu1 failed"
+    assert isinstance(rolled.outcomes["gpu2"].error, NotBegun)
+    assert books_of(world.runs).nodes == {"gpu1"}
+
+
+def test_a_node_that_is_not_as_wanted_yet_stays_cordoned(world: World) -> None:
+    world.said["gpu1"] = ended("gpu1", evidence=STUB)
+    rolled = world.roll()
+    assert rolled.outcomes["gpu1"].get() == Brought("more is to be done", given_back=False)
+    assert world.nodes["gpu1"].cordoned
+
+
+def test_a_node_that_was_not_read_to_the_end_stays_cordoned(world: World) -> None:
+    cut = replace(node(), complete=False)
+    world.said["gpu1"] = ended("gpu1", evidence=cut)
+    rolled = world.roll()
+    assert isinstance(rolled.outcomes["gpu1"].error, NoEvidence)
+    assert world.nodes["gpu1"].cordoned
+
+
+def test_what_pods_said_is_kept(world: World) -> None:
+    world.roll()
+    (folder,) = [each for each in world.runs.iterdir() if each.is_dir()]
+    kept = {each.name for each in folder.iterdir()}
+    assert {"gpu1.log", "gpu1.after.evidence", "journal.sqlite"} <= kept

@@ -1,0 +1,88 @@
+"""The verb kubernetes --roll: bundles are carried out, batch by batch, by kubectl."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from toolkit.change.kubernetes import stream
+from toolkit.change.kubernetes_apply import Carrying
+from toolkit.change.kubernetes_terms import Terms
+from toolkit.cli.options import Option
+from toolkit.cli.rolling import ROLLOUT, agreed_of
+from toolkit.cli.session import Session, consent
+from toolkit.errors import ExitCode, Outcome, worst
+from toolkit.flow.kubernetes import applying_manifests, reading_manifests
+from toolkit.flow.kubernetes_roll import Brought, Limits, roll_out_pods
+from toolkit.reach.kubectl import Kubectl
+from toolkit.reach.kubernetes_node import Cluster
+from toolkit.report.live import listener
+from toolkit.report.text import errors
+from toolkit.words import counted
+
+_OF_ROLLOUTS = {"serial", "max_unavailable", "window", "stop_file", "reason"}
+ROLL = (
+    Option("roll", False, "carry the bundles out: cordon, drain, run, look, uncordon, by kubectl"),
+    Option("cordoned", False, "take nodes that others cordoned as they are; leave them cordoned"),
+    Option("drain_limit", 600, "seconds that pods may take to leave a node"),
+    Option("job_limit", 3600, "seconds that a bundle may take"),
+    *(each for each in ROLLOUT if each.name in _OF_ROLLOUTS),
+    Option("max_fail", "", "begin no further node after so many failures: 3, or 25%"),
+    Option("fanout", 64, "nodes at once", "f"),
+    Option("yes", False, "do not ask", "y"),
+    Option("quiet", False, "no progress", "q"),
+)
+
+
+def rolled(
+    session: Session, terms: Terms, carried: Sequence[Carrying], codes: Sequence[ExitCode]
+) -> ExitCode:
+    """Put the Jobs into the cluster, suspended, and let them go one after the other.
+
+    :param codes: of the planning, of all nodes.
+    """
+    said = session.said
+    cluster = Cluster(Kubectl(said.text("kubeconfig")), terms.namespace)
+    agreed = agreed_of(session, [each.node for each in carried])
+    agreed = replace(agreed, alone=True, reported=cluster.cordoned)
+    limits = Limits(
+        float(said.number("drain_limit", 600)),
+        float(said.number("job_limit", 3600)),
+        said.flag("cordoned"),
+    )
+    consent(f"drain and change {counted(len(carried), 'node')}?", said)
+    manifests = (*reading_manifests(terms), *applying_manifests(terms, carried))
+    wanted = tuple(each for each in manifests if each.name != "40-probe.yaml")
+    cluster.put(stream(wanted))
+    result = roll_out_pods(
+        cluster,
+        carried,
+        session.want(),
+        session.today,
+        folder=session.folder,
+        agreed=agreed,
+        limits=limits,
+        progress=listener(sys.stderr, quiet=said.flag("quiet")),
+    )
+    outcomes = list(result.outcomes.values())
+    for each in outcomes:
+        if each.value is not None:
+            session.say(f"{each.host}: {_told(each.value)}")
+    for line in errors(((each.host, each.error) for each in outcomes), session.paint):
+        session.say(line)
+    if result.halt:
+        session.remark(f"stopped: {result.halt}")
+    session.kept()
+    ends = [ExitCode.INTERRUPTED] if result.interrupted else []
+    return worst([*codes, *ends, *map(_code, outcomes)])
+
+
+def _told(brought: Brought) -> str:
+    if brought.left:
+        return f"carried out; {brought.left}, and the node stays cordoned"
+    return "as wanted" + ("" if brought.given_back else "; cordoned by others, and left so")
+
+
+def _code(outcome: Outcome[Brought]) -> ExitCode:
+    return outcome.error.exit_code if outcome.error else outcome.get().exit_code

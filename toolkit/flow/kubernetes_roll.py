@@ -1,0 +1,204 @@
+"""Carry out bundles on nodes of a cluster as a rollout: batches, one budget, journal, claims."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import date
+
+from toolkit.change.kubernetes_apply import Carrying
+from toolkit.change.rollout import Phase, Standing
+from toolkit.errors import ApplyError, ExitCode, LockedError, NoEvidence, Outcome, TransportError
+from toolkit.evidence import Evidence, Frame, State
+from toolkit.facts.pod_logs import parse_carried, parse_pod_logs
+from toolkit.flow.access import Access, Fleet
+from toolkit.flow.planning import plan_node
+from toolkit.flow.rolling import Agreed, join_budget, keep_journal, roll, write_first
+from toolkit.flow.rollout import Rolled, Rollout
+from toolkit.flow.runs import RunFolder
+from toolkit.hosts import Host
+from toolkit.progress import Progress
+from toolkit.reach.hands import Threads
+from toolkit.reach.journal import Event, Journal, JournalError
+from toolkit.reach.kubernetes_node import Cluster
+from toolkit.reach.transport import Transport
+from toolkit.want import Want
+
+VERB = "kubernetes"
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What came of one node's turn."""
+
+    left: str  # in a clause, what is still to be done there; "" where nothing is
+    given_back: bool  # to whom schedules; false where another had cordoned it, and keeps it
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.FAILED if self.left else ExitCode.OK
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long is waited, in seconds, and whose nodes are taken."""
+
+    drain_s: float = 600.0
+    job_s: float = 3600.0
+    taken: bool = False  # nodes that others have cordoned are taken as they are, and left cordoned
+
+
+@dataclass(frozen=True, slots=True)
+class KubeWork:
+    """What each turn of one run has in common."""
+
+    cluster: Cluster
+    carried: Mapping[str, Carrying]  # by node
+    want: Want
+    today: date
+    folder: RunFolder
+    journal: Journal
+    limits: Limits
+
+    @property
+    def run(self) -> str:
+        return self.journal.file.parent.name
+
+    def take_turn(self, host: Host) -> Brought:
+        """Out of service, bundle, look, back into service.
+
+        :raises ToolkitError: what stood in the way; the journal has how far it got.
+        """
+        node = host.name
+        ours = self._out_of_service(node)
+        self._about_to(node, Phase.APPLYING)
+        log = self.cluster.run_job(self.carried[node].name, self.limits.job_s)
+        self.folder.keep(f"{node}.log", log)
+        self._refuse_stopped(node, log)
+        self._about_to(node, Phase.LOOKING)
+        left = self._left(node, log)
+        if left or not ours:
+            return Brought(left, given_back=False)
+        self._about_to(node, Phase.UNDRAINING)
+        return Brought("", given_back=self.cluster.uncordon(node, self.run))
+
+    def _out_of_service(self, node: str) -> bool:
+        """Whether it was this run that took it out.
+
+        :raises LockedError: somebody else has cordoned it, and it was not said to be taken.
+        """
+        seen = self.cluster.look(node)
+        if seen.cordoned and seen.run != self.run:
+            if self.limits.taken:
+                return False
+            who = f"run {seen.run}" if seen.run else "somebody else"
+            raise LockedError(
+                f"{node}: was cordoned by {who}; nothing was touched",
+                hint="once it is drained: --cordoned takes it as it is, and leaves it cordoned",
+            )
+        self._about_to(node, Phase.DRAINING)
+        if not self.cluster.cordon(node, self.run):
+            raise LockedError(f"{node}: was cordoned by somebody else meanwhile")
+        try:
+            self.cluster.drain(node, self.limits.drain_s)
+        except TransportError as why:
+            self._about_to(node, Phase.UNDRAINING)
+            self.cluster.uncordon(node, self.run)
+            raise ApplyError(f"{node}: not drained, and given back: {why}", hint=why.hint) from why
+        self._about_to(node, Phase.DRAINED)
+        return True
+
+    def _refuse_stopped(self, node: str, log: str) -> None:
+        """:raises ApplyError: the engine did not go through; in the node's own words."""
+        carried = [e for e in parse_carried(log) if e.node == node]
+        if carried and carried[-1].ended == 0 and carried[-1].evidence.complete:
+            return
+        frames = carried[-1].evidence.frames.values() if carried else ()
+        bad = next((frame for frame in frames if frame.state is State.FAILED), None)
+        told = _words(bad) if bad else log.strip().rpartition("\n")[2][:300]
+        raise ApplyError(
+            f"{node}: the bundle did not go through, and the node stays cordoned: {told}",
+            hint=f"its log is kept; kubectl -n {self.cluster.namespace} logs "
+            f"job/{self.carried[node].name}",
+        )
+
+    def _left(self, node: str, log: str) -> str:
+        """What a second plan would still do; "" where the node is as wanted."""
+        evidence = next((e.evidence for e in parse_pod_logs(log) if e.node == node), Evidence())
+        if not evidence.complete:
+            raise NoEvidence(f"{node}: was not read again, and stays cordoned")
+        self.folder.keep_evidence(node, evidence, "after")
+        plan = plan_node(node, evidence, self.want, self.today, untried=True).plan
+        if plan.empty:
+            return ""
+        return "a reboot is owed" if plan.only_reboot else "more is to be done"
+
+    def _about_to(self, node: str, phase: Phase) -> None:
+        self.journal.add(Event(node, phase.value))
+
+
+def _words(frame: Frame) -> str:
+    return f"{frame.source}: {frame.text.strip() or f'status {frame.exit}'}"[:500]
+
+
+def roll_out_pods(
+    cluster: Cluster,
+    carried: Sequence[Carrying],
+    want: Want,
+    today: date,
+    *,
+    folder: RunFolder,
+    agreed: Agreed,
+    limits: Limits,
+    progress: Progress,
+) -> Rolled[Brought]:
+    """Let the Jobs go that lie suspended in the cluster, in the agreed terms.
+
+    :raises LockedError: another controller's run is at work on one of the nodes.
+    :raises JournalError: there is no journal to be had; nothing was touched.
+    """
+    hosts = tuple(Host(each.node) for each in carried)
+    fleet = Fleet(hosts, _by_pods_alone, Access(progress=progress))
+    with ExitStack() as stack:
+        journal = keep_journal(stack, fleet, folder, agreed.about, alone=True)
+        if journal is None:  # never: it is a must
+            raise JournalError("no journal can be kept", hint="nothing was touched")
+        planned = [Event(each.node, Phase.PLANNED.value, detail=_told(each)) for each in carried]
+        write_first(journal, agreed, planned)
+        jobs = {each.node: each for each in carried}
+        work = KubeWork(cluster, jobs, want, today, folder, journal, limits)
+        rollout = Rollout(
+            agreed.terms,
+            Standing(down=frozenset(cluster.cordoned()) & frozenset(jobs)),
+            {host.name: host for host in hosts},
+            Threads(work.take_turn),
+            _well,
+            _ended,
+            journal,
+            agreed.brakes,
+            progress,
+            join_budget(stack, fleet, journal, agreed),
+        )
+        return roll(rollout, "bundles by pods")
+
+
+def _by_pods_alone(host: Host) -> Transport:
+    raise TransportError(f"{host.name}: is reached by pods alone")
+
+
+def _told(carried: Carrying) -> str:
+    return json.dumps({"job": carried.name, "bundle": carried.sum})
+
+
+def _well(outcome: Outcome[Brought]) -> bool:
+    return outcome.value is not None and not outcome.value.left
+
+
+def _ended(outcome: Outcome[Brought], well: bool) -> Event:
+    told = {"error": str(outcome.error), "hint": outcome.error.hint} if outcome.error else {}
+    if outcome.value is not None:
+        told = {"left": outcome.value.left} if outcome.value.left else {}
+    phase = (Phase.DONE if well else Phase.FAILED).value
+    return Event(outcome.host, phase, detail=json.dumps(told, ensure_ascii=True))
