@@ -13,7 +13,7 @@ from enum import StrEnum
 from dev.tools import MARKS, SHELLCHECK, Tool
 from toolkit.errors import UsageError
 
-APART = ("tests/vagrant", "tests/bmc", "tests/kube", "tests/suites", "tests/wheel")
+APART = ("tests/vagrant", "tests/bmc", "tests/kube", "tests/cluster", "tests/suites", "tests/wheel")
 NO_TESTS = 5  # pytest's exit status when nothing was selected
 SOME_FAILED = 1  # its status when all ran, and some failed
 FEW = 3  # more tests that fail at once are no accident of timing
@@ -35,7 +35,7 @@ class Tier:
     name: str
     shows: str  # what has been shown once it passes
     steps: tuple[Step, ...]
-    by_name: bool = False  # too long, for now, to be run where nobody asks for it
+    by_name: bool = False  # too long, or not to be had, where nobody asks for it
 
     @property
     def needs(self) -> tuple[Tool, ...]:
@@ -150,6 +150,12 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
             "what pods run, in real namespaces; what is rendered, by published schemas",
             (_pytest("kubernetes", "tests/kube", needs=MARKS["kube"]),),
         ),
+        Tier(
+            "cluster",
+            "what is rendered, before a real API server that GDR_TEST_KUBECONFIG names",
+            (_pytest("cluster", "tests/cluster", needs=MARKS["cluster"], parallel=False),),
+            by_name=True,
+        ),
         Tier("suites", "the suites that we ship", (_pytest("suites", "tests/suites"),)),
         Tier(
             "wheel",
@@ -179,7 +185,7 @@ def choose(tiers: tuple[Tier, ...], names: str, *, keyword: str = "") -> tuple[T
 def left_out(tiers: tuple[Tier, ...]) -> str:
     """Says which tiers run only where they are named, and how."""
     names = ",".join(tier.name for tier in tiers if tier.by_name)
-    return f"left out, for they take long: ./invokew test --tier {names}"
+    return f"left out unless they are named: ./invokew test --tier {names}"
 
 
 def command(step: Step, *, keyword: str, jobs: int) -> tuple[str, ...]:

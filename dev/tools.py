@@ -26,11 +26,14 @@ class Tool:
     package: str
     files: str = ""  # for what is no program: a pattern below / of a file that it has
     mounts: bool = False  # it is no package but the right to mount
+    variable: bool = False  # it is no package but a file that this variable names
 
     @property
     def here(self) -> bool:
         if self.mounts:
             return may_mount()
+        if self.variable:
+            return Path(os.environ.get(self.name, "")).is_file()
         if self.files:
             return any(Path("/").glob(self.files))
         return shutil.which(self.name, path=f"{os.environ.get('PATH', '')}:{SBIN}") is not None
@@ -44,6 +47,8 @@ def may_mount() -> bool:
     return done.returncode == 0
 
 
+KUBECTL = Tool("kubectl", "kubernetes-client")
+CLUSTER = Tool("GDR_TEST_KUBECONFIG", "", variable=True)  # a cluster that tests may use
 SSHD = Tool("sshd", "openssh-server")
 SSH = Tool("ssh", "openssh-client")
 SHELLCHECK = Tool("shellcheck", "shellcheck")
@@ -131,7 +136,8 @@ MARKS = {
         *(GCC, MODINFO, *PACKERS, PACKER, MKOSI),
     ),
 }
-MARKS["kube"] = (ROOT, NSENTER, DASH, BUSYBOX, BASH)
+MARKS["kube"] = (ROOT, NSENTER, Tool("setpriv", "util-linux"), DASH, BUSYBOX, BASH)
+MARKS["cluster"] = (KUBECTL, CLUSTER)
 MARKS["vagrant"] = (
     *MARKS["machine"],
     *(VAGRANT, VAGRANT_LIBVIRT, LIBVIRTD, VIRSH, DNSMASQ, IP, NSENTER, TUN),

@@ -37,7 +37,8 @@ TESTS = Step("tests", ("pytest",), tests=True, parallel=True)
 
 def test_the_tiers_run_from_quick_to_slow() -> None:
     names = ["lint", "unit", "scripts", "modules", "builds"]
-    names += ["machine", "vagrant", "fleet", "bmc", "kubernetes", "suites", "wheel"]
+    names += ["machine", "vagrant", "fleet", "bmc", "kubernetes", "cluster", "suites"]
+    names += ["wheel"]
     assert [tier.name for tier in TIERS] == names
 
 
@@ -107,9 +108,9 @@ def test_tiers_are_chosen_by_name_and_keep_their_order() -> None:
 
 def test_guests_boot_only_for_who_names_their_tier() -> None:
     left_out = {tier.name for tier in TIERS} - {tier.name for tier in choose(TIERS, "")}
-    assert left_out == {"vagrant"}
+    assert left_out == {"vagrant", "cluster"}
     assert [tier.name for tier in choose(TIERS, "machine")] == ["machine"]
-    assert "--tier vagrant" in tiers.left_out(TIERS)
+    assert "--tier vagrant,cluster" in tiers.left_out(TIERS)
 
 
 def test_an_unknown_tier_is_refused_with_the_known_ones() -> None:
@@ -117,7 +118,7 @@ def test_an_unknown_tier_is_refused_with_the_known_ones() -> None:
         choose(TIERS, "lint,units")
     assert refused.value.hint == (
         "tiers: lint, unit, scripts, modules, builds, machine, vagrant, fleet, bmc, kubernetes, "
-        "suites, wheel"
+        "cluster, suites, wheel"
     )
 
 

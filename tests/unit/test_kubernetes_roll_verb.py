@@ -1,0 +1,61 @@
+"""kubernetes --roll, as it is called: what it refuses before anything is touched."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from toolkit.cli import Gdr, verbs
+from toolkit.evidence import Evidence
+
+IMAGE = "registry.example/busybox@sha256:" + "0123456789abcdef" * 4
+STUB = Evidence.parse((Path(__file__).parents[1] / "evidence" / "stub.txt").read_text())
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pod's log, and a kubectl that writes down what it is asked; there is one GPU node."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    program = tmp_path / "kubectl"
+    listed = '{"items": [{"kind": "Node", "metadata": {"name": "gpu007"}}]}'
+    program.write_text(f"#!/bin/sh\necho \"$3\" >>{tmp_path}/asked\necho '{listed}'\n")
+    program.chmod(0o755)
+    file = tmp_path / "pods.log"
+    file.write_text(f"gdr-toolkit: node gpu007: probe\n{STUB.dump()}")
+    return file
+
+
+def roll(log: Path, *words: str) -> None:
+    argv = ["gdr", "kubernetes", "--roll", "--from", str(log), "--image", IMAGE, *words]
+    Gdr(namespace=verbs()).run(argv, exit=False)
+
+
+def asked(log: Path) -> list[str]:
+    file = log.with_name("asked")
+    return file.read_text().split() if file.exists() else []
+
+
+def test_without_a_cluster_nothing_is_begun(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    roll(log)
+    assert "--roll needs a cluster" in capsys.readouterr().err
+    assert asked(log) == []
+
+
+def test_without_consent_nothing_but_looking_is_done(
+    log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    roll(log, "--kubeconfig", "kube.conf")
+    assert "nobody to ask whether to change the nodes" in capsys.readouterr().err
+    assert asked(log) == ["get"]
+
+
+def test_sizes_of_nothing_are_refused_before_anything_is_touched(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    roll(log, "--kubeconfig", "kube.conf", "--yes", "--max-unavailable", "0")
+    assert "then no node may be touched at all" in capsys.readouterr().err
+    assert asked(log) == ["get"]
