@@ -51,6 +51,7 @@ KUBECTL = Tool("kubectl", "kubernetes-client")
 CLUSTER = Tool("GDR_TEST_KUBECONFIG", "", variable=True)  # a cluster that tests may use
 SSHD = Tool("sshd", "openssh-server")
 SSH = Tool("ssh", "openssh-client")
+MINISIGN = Tool("minisign", "minisign")
 SHELLCHECK = Tool("shellcheck", "shellcheck")
 DASH = Tool("dash", "dash")
 BUSYBOX = Tool("busybox", "busybox")
@@ -100,7 +101,7 @@ PACKAGERS = (Tool("dpkg-deb", "dpkg"), Tool("rpmbuild", "rpm"), Tool("lintian", 
 
 # What the marks of pyproject.toml stand for.
 MARKS = {
-    "sshd": (SSHD, SSH, SUDO, MODINFO),  # the real ones, as nodes have them
+    "sshd": (SSHD, SSH, SUDO, MODINFO, MINISIGN),  # the real ones, as nodes and sites have them
     "shell": (SHELLCHECK, DASH, BUSYBOX, BASH, LSPCI),
     "modules": (
         HEADERS,

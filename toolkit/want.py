@@ -90,7 +90,7 @@ class Want:
     bios: tuple[tuple[str, str], ...] = ()  # ("smt", "off"): settings that the site wants its way
     signing: SigningPaths | None = None  # None: whatever key DKMS has made for itself
     passport: bool = False  # a node without a passport fails; said by options alone
-    passport_signed: bool = False  # and so does one whose passport nobody known has signed
+    passport_key: str = ""  # file of keys: one of them must have signed it; "" for unsigned
     keep_runs: int = 5  # so many of a node's newest runs keep all that they replaced
     rollout: Limits = Limits()
     compat: Compat = field(default_factory=shipped, repr=False)
@@ -236,7 +236,7 @@ def _limits(value: Any) -> Limits:
 
 
 _LIMIT_KEYS = {"max_unavailable", "nodes"}
-_SAID = {"passport", "passport_signed"}  # on the command line, of one run
+_SAID = {"passport", "passport_key"}  # on the command line, of one run
 _SHAPED: dict[str, Callable[[Any], Any]] = {
     "signing": _signing,
     "keep_runs": _runs,

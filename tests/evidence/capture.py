@@ -8,21 +8,60 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from toolkit.demo.build import environment, make_node
 from toolkit.demo.nodes import READY
-from toolkit.reach.collect import probe_script
+from toolkit.demo.recipe import UBUNTU_KERNEL
+from toolkit.facts.node import Node
+from toolkit.flow.passport import make_passport, place_passport
+from toolkit.reach.collect import collect, probe_script
+from toolkit.reach.transport import Result, Sink, quiet
 
 HERE = Path(__file__).parent
+PEERMEM = f"lib/modules/{UBUNTU_KERNEL}/updates/dkms/nvidia-peermem.ko"
 NODES = ("demo-healthy", "demo-stub", "demo-kernel", "demo-rocky", "demo-acs", "demo-noroot")
+REPLACED = "demo-replaced"  # healthy, with the passport of an image, and a module replaced since
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """A node's folder as a transport."""
+
+    place: Path
+
+    @property
+    def name(self) -> str:
+        return self.place.name
+
+    def run(self, script: str, *, limit_s: float = 120, sink: Sink = quiet) -> Result:
+        del sink
+        done = subprocess.run(
+            ["/bin/sh", "-s"],
+            input=script,
+            env=environment(self.place),
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+            check=False,
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
 
 
 def captured(name: str, place: Path) -> str:
     """What the probe prints on a simulated node with two GPUs: the files shall stay small."""
-    recipe = replace(READY[name], machine=replace(READY[name].machine, pairs=2, nvswitches=0))
+    kind = READY["demo-healthy" if name == REPLACED else name]
+    recipe = replace(kind, machine=replace(kind.machine, pairs=2, nvswitches=0))
     make_node(place / name, recipe, name)
+    if name == REPLACED:
+        here = Here(place / name)
+        place_passport(here, make_passport(here, Node(collect(here))))
+        with (place / name / "tree" / PEERMEM).open("ab") as module:
+            module.write(b"other")
     done = subprocess.run(
         ["/bin/sh", "-s"],
         input=probe_script().encode(),
@@ -35,7 +74,7 @@ def captured(name: str, place: Path) -> str:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as place:
-        for name in NODES:
+        for name in (*NODES, REPLACED):
             file = HERE / f"{name.removeprefix('demo-')}.txt"
             file.write_text(captured(name, Path(place)))
             print(file)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.scripts.engine import SHELLS
+from tests.scripts.engine import LIMITS, MODPROBE_D, SHELLS, STATE, Tree, bundle_of, digest, sent
+from tests.scripts.shells import parts
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.image import passport as check
 from toolkit.demo.build import SYSTEM_PATH, environment, make_nodes
@@ -17,7 +18,8 @@ from toolkit.demo.tree import clone
 from toolkit.errors import NoEvidence
 from toolkit.evidence import Evidence, State
 from toolkit.facts.node import Node
-from toolkit.facts.passport import PLACE, SIGNATURE, parse
+from toolkit.facts.node_passport import Left
+from toolkit.facts.passport import PLACE, SIGNATURE, FileEntry, Passport, parse
 from toolkit.flow.passport import make_passport, place_passport, read_passport
 from toolkit.reach.collect import collect
 from toolkit.reach.transport import Result, Sink, quiet
@@ -187,3 +189,23 @@ def test_it_is_found_in_a_file_below_a_root_and_in_a_tar(plain: Here, tmp_path: 
     subprocess.run(["tar", "-C", plain.tree, "-cf", tmp_path / "root.tar", "./usr"], check=True)
     for source in (plain.tree, plain.tree / PLACE.lstrip("/"), tmp_path / "root.tar"):
         assert read_passport(source) == made
+
+
+def test_what_runs_of_ours_left_since_is_told_by_their_names(tree: Tree) -> None:
+    names = [FileEntry(path, "0" * 64, "644") for path in (LIMITS, MODPROBE_D, PEERMEM)]
+    born = Passport("0.1", "debian 12", "x86_64", (), files=tuple(names))
+    tree.write(PLACE, born.json())
+    assert tree.run(sent(bundle_of({MODPROBE_D: "a\n", LIMITS: "b\n"}))).exit == 0
+    assert tree.run(sent(bundle_of({MODPROBE_D: "c\n"}, remove=(LIMITS,)))).exit == 0
+    tree.write(f"/{STATE}/rebuild/made", f"{'1' * 64}  {PEERMEM}\n{'2' * 64}  {PEERMEM}\n")
+    probe = parts("frames.sh", "probe_passport.sh")
+    ran = tree.run(f"{probe}\nbegin_frames\nprobe_passport\nend_frames\n")
+    assert (ran.exit, ran.stderr) == (0, "")
+    since = Node(Evidence.parse(ran.stdout)).passport_since
+    runs = tree.read(f"/{STATE}/journal").split("\n")[:-1]
+    second = runs[-1].split(" ")[0]
+    assert since == {
+        LIMITS: (Left(second, "absent"),),
+        MODPROBE_D: (Left(second, digest("c\n")),),
+        PEERMEM: (Left("rebuild", "2" * 64),),
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,10 @@ def test_a_driver_that_would_not_work_is_not_excused_by_its_nvidia_peermem(place
     assert "nvidia-peermem.ko: stub" in done.stdout
     assert f"nvidia/{VERSION} for {KERNEL}: rebuilt and installed" in done.stdout
     assert ARCH in str((source.parent.parent / f"kernel-{KERNEL}-{ARCH}").readlink())
+    # What is laid beside an image's passport finds whose work it was.
+    made = (place.root / "var/lib/gdr-toolkit/rebuild/made").read_text()
+    installed = {path.rpartition("/")[2]: sum_ for sum_, path in map(str.split, made.splitlines())}
+    assert installed["nvidia.ko"] == sha256(NVIDIA.encode()).hexdigest()
 
 
 def test_what_could_not_be_put_in_place_is_not_called_installed(place: Node) -> None:

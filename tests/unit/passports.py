@@ -24,7 +24,7 @@ RUN = "20260102T030405Z-17"
 
 
 def sha(number: int) -> str:
-    return f"{number:064x}"
+    return f"{number:02x}" * 32
 
 
 def module(name: str, number: int, path: str = "", *, depends: tuple[str, ...] = ()) -> ModuleEntry:

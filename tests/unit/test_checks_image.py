@@ -17,7 +17,7 @@ from toolkit.facts.node import Node
 from toolkit.want import Want
 
 ASKED = Want(passport=True)
-SIGNED = Want(passport=True, passport_signed=True)
+SIGNED = Want(passport=True, passport_key="allowed")
 ID = "image.passport"
 OTHER = sha(99)
 WITHOUT = replace(BORN, kernels=(replace(BORN.kernels[0], modules=BORN.kernels[0].modules[:-1]),))

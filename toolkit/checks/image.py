@@ -9,7 +9,7 @@ from toolkit.facts.passport_beside import Difference, compare, untold
 from toolkit.want import Want
 from toolkit.words import counted
 
-_AGAIN = "boot the image that was tested, or make one anew from this node's state: image"
+_AGAIN = "boot the image that was tested; what was changed on purpose belongs into the image"
 
 
 @check(
@@ -37,9 +37,11 @@ def passport(node: Node, want: Want) -> Finding:
     born = node.passport
     if born is None:
         if want.passport:
-            return failed("no passport", expected=f"{PLACE}, as images have it", hint=_AGAIN)
+            return failed(
+                "no passport", expected=f"{PLACE}, as images have it", hint="image makes it"
+            )
         return not_applicable("it was not born from an image with a passport")
-    if want.passport_signed:
+    if want.passport_key:
         good, told = node.passport_verified
         if not good:
             return failed(told, expected="a good signature by a key that was given", hint=_signed())

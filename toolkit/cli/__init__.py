@@ -24,6 +24,7 @@ from toolkit.cli import (
     imaging,
     kubernetes,
     looking,
+    passporting,
     past,
     playing,
     provisioning,
@@ -47,7 +48,6 @@ VERBS = (
     reloading.reload,
     bios.bios,
     building.build,
-    imaging.image,
     enrolling.enrol,
     capturing.capture,
     comparing.compare_,
@@ -66,6 +66,7 @@ def verbs() -> Collection:
     collection = Collection()
     for task in VERBS:
         collection.add_task(task)
+    collection.add_collection(passporting.images(imaging.image))
     collection.add_collection(past.runs())
     return collection
 

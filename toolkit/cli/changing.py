@@ -8,7 +8,7 @@ from pathlib import Path
 
 from toolkit.checks.judged import Judged
 from toolkit.cli.bmc import BMC
-from toolkit.cli.options import HOSTS, OUTPUT, REACH, SAVED, WANT, Option, Said
+from toolkit.cli.options import HOSTS, OUTPUT, PASSPORT, REACH, SAVED, WANT, Option, Said
 from toolkit.cli.session import Session, access, consent, fleet
 from toolkit.cli.signing import SIGN, signing_of
 from toolkit.cli.verb import verb
@@ -184,12 +184,17 @@ def rollback(said: Said) -> ExitCode:
         Option("junit", "", "write JUnit XML to this file as well"),
         Option("verbose", False, "name every case", "v"),
     ),
+    PASSPORT,
 )
 def verify(said: Said) -> ExitCode:
     """Prove it: the testinfra suite, one case per host and check, and the same in other words.
 
+    With --passport a node is not ready unless it is the image that it was born from: see
+    docs/passport.md.
+
     Examples:
       invoke verify --hosts gpu[001-128] --junit verify.xml
+      invoke verify --hosts gpu[001-128] --passport --passport-key images.pub    # the first boot
       python -m pytest --pyargs toolkit.suites --hosts gpu007    # without our task
     """
     # Here, because pytest takes a quarter of a second that no other verb needs.

@@ -15,6 +15,7 @@ from toolkit.cli.options import (
     HOSTS,
     JOB,
     OUTPUT,
+    PASSPORT,
     REACH,
     SAVED,
     WANT,
@@ -41,7 +42,7 @@ def judged_code(outcome: Outcome[Judged]) -> ExitCode:
     return outcome.get().exit_code
 
 
-@verb(HOSTS, REACH, BMC, WANT, CONSUMERS, OUTPUT, SAVED, JOB, FORECAST)
+@verb(HOSTS, REACH, BMC, WANT, CONSUMERS, OUTPUT, SAVED, JOB, FORECAST, PASSPORT)
 def doctor(said: Said) -> ExitCode:
     """Judge nodes; change nothing.
 
@@ -60,6 +61,7 @@ def doctor(said: Said) -> ExitCode:
       invoke doctor --hosts gpu[001-128] --bmc-user ops --bmc-password-file pw --bmc-map bmcs
       invoke doctor --hosts gpu[001-128] --next-boot
       invoke doctor --hosts gpu[001-128] --kernel 6.8.0-64-generic
+      invoke doctor --hosts gpu[001-128] --passport --passport-key images.pub
     """
     session = Session.begin("doctor", said)
     want = session.want()

@@ -81,6 +81,15 @@ FORECAST = (
 )
 
 
+PASSPORT = (
+    Option("passport", False, "the image's passport must be there, and the node must match it"),
+    Option(
+        "passport_key",
+        "",
+        "and be signed by a key of this file: allowed signers, SSH public keys, or minisign's",
+    ),
+)
+
 CONSUMERS = (
     Option("nccl_version", "", "NCCL that jobs bring along, such as 2.27: the path it would take"),
     Option("ucx_version", "", "the same for UCX"),

@@ -16,6 +16,7 @@ from toolkit.cli.bmc import bmc_access
 from toolkit.cli.options import Said
 from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.flow.access import Access, Fleet, open_fleet, state_dir
+from toolkit.flow.passport import known_key
 from toolkit.flow.runs import RunFolder
 from toolkit.reach.credentials import Credentials, read_secret
 from toolkit.report.document import Told, document_parts
@@ -54,7 +55,7 @@ class Session:
         want = Want.load(self.said.text("profile"), site=Path(site) if site else None)
         for waiver in want.waivers:
             named(waiver.check)
-        return self._with_consumers(want)
+        return self._with_passport(self._with_consumers(want))
 
     def _with_consumers(self, want: Want) -> Want:
         """The libraries whose versions were said stand in place of the site's."""
@@ -68,6 +69,13 @@ class Session:
             except ValueError as why:
                 raise UsageError(f"--{name}-version: {why}") from why
         return replace(want, consumers=tuple(sorted(told.items())))
+
+    def _with_passport(self, want: Want) -> Want:
+        """What was demanded of passports; a key demands one, and is looked at before any node."""
+        key = self.said.text("passport_key")
+        if key:
+            known_key(Path(key))
+        return replace(want, passport=bool(key) or self.said.flag("passport"), passport_key=key)
 
     def say(self, text: str) -> None:
         """A result, on standard output; nothing where a JSON document is to come."""

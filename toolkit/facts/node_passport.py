@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.fact import fact
 from toolkit.facts.module_file import parse_build_id
-from toolkit.facts.passport import Passport, parse
+from toolkit.facts.passport import VERIFIED, Passport, parse
 from toolkit.facts.reading import Reading
 
 ABSENT = "absent"
@@ -29,7 +29,7 @@ class LoadedBuild:
 class Left:
     """What our latest run that touched a file left there."""
 
-    run: str  # its name on the node: "20260102T030405Z-17"
+    run: str  # its name on the node: "20260102T030405Z-17"; "rebuild" for the program of ours
     sha256: str  # or "absent"
 
 
@@ -80,16 +80,16 @@ class Passports(Reading):
         return found
 
     @fact
-    def passport_since(self) -> dict[str, Left]:
+    def passport_since(self) -> dict[str, tuple[Left, ...]]:
         """What runs of ours left at files of the passport, by path; those at its birth too."""
         if not self._there("passport-since"):
             return {}
-        found = {}
+        found: dict[str, tuple[Left, ...]] = {}
         for number, line in enumerate(self._text("passport-since").split("\n")[:-1], start=1):
             row = _SINCE.fullmatch(line)
             if row is None:
                 raise Unparsable("runs since the passport", line, number)
-            found[row[3]] = Left(row[1], row[2])
+            found[row[3]] = (*found.get(row[3], ()), Left(row[1], row[2]))
         return found
 
     @fact
@@ -98,7 +98,7 @@ class Passports(Reading):
 
         :raises NoEvidence: where nobody asked for it.
         """
-        word, _, rest = self._text("passport-verified").partition(" ")
+        word, _, rest = self._text(VERIFIED).partition(" ")
         return word == "good", rest.strip()
 
 

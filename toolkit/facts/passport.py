@@ -18,6 +18,7 @@ from toolkit.facts.sbom import Component, bill_of
 FORMAT = "gdr-toolkit/passport/1"
 PLACE = "/usr/lib/gdr-toolkit/passport.json"
 SIGNATURE = f"{PLACE}.sig"
+VERIFIED = "passport-verified"  # the frame of what was found of it here, not on the node
 
 # What the probe's shell takes from a line as it is.
 _PATH = re.compile(r"(/[\w.@+~:,=-]+)+", re.ASCII)

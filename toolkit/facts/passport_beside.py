@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from toolkit.facts.cmdline import Cmdline
 from toolkit.facts.loader import MARK
 from toolkit.facts.node import Node
-from toolkit.facts.node_passport import ABSENT, LoadedBuild
+from toolkit.facts.node_passport import ABSENT, Left, LoadedBuild
 from toolkit.facts.passport import KernelEntry, ModuleEntry, Passport
 
 # Words that say where this one machine's disks, consoles and addresses are: the boot loader
@@ -98,10 +98,14 @@ def _files(passport: Passport, node: Node) -> Iterator[Difference]:
         now = hashes.get(file.path, "not read")
         if now == file.sha256:
             continue
-        left = since.get(file.path)
-        lawful = left.run if left is not None and left.sha256 == now else ""
+        lawful = _run_that_left(since.get(file.path, ()), now)
         shown = "" if now == ABSENT else _short(now)
         yield Difference(file.path, _short(file.sha256), shown, lawful)
+
+
+def _run_that_left(left: tuple[Left, ...], now: str) -> str:
+    """The run of ours after which the file was as it is now; "" for none."""
+    return next((each.run for each in left if each.sha256 == now), "")
 
 
 def _short(sha256: str) -> str:
@@ -119,10 +123,9 @@ def _loaded(passport: Passport, node: Node) -> Iterator[Difference]:
         if entry is None:
             yield Difference(f"loaded {name}", "", build.srcversion or "a module of that name")
         elif (found := _other_build(entry, build)) is not None:
-            left = since.get(entry.file.path)
-            hashes = node.passport_hashes
-            lawful = left is not None and left.sha256 == hashes.get(entry.file.path)
-            run = left.run if lawful and left and left.sha256 != entry.file.sha256 else ""
+            now = node.passport_hashes.get(entry.file.path, "")
+            updated = now != entry.file.sha256
+            run = _run_that_left(since.get(entry.file.path, ()), now) if updated else ""
             yield Difference(f"loaded {name}", *found, run)
     yield from _strangers(kernel, node)
 

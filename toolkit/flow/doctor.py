@@ -13,6 +13,7 @@ from toolkit.facts.node import Node
 from toolkit.flow.access import Fleet
 from toolkit.flow.alike import Alike
 from toolkit.flow.each import on_each, on_saved
+from toolkit.flow.passport import sealed
 from toolkit.flow.reading import read_node
 from toolkit.flow.runs import RunFolder
 from toolkit.hosts import Host
@@ -37,7 +38,7 @@ def examine(
     def work(host: Host, transport: Transport) -> Judged:
         evidence = read_node(fleet, host, transport)
         folder.keep_evidence(host.name, evidence)
-        return alike.judged(judge_node(host.name, evidence.plus(also), want, today))
+        return alike.judged(judge_node(host.name, sealed(evidence.plus(also), want), want, today))
 
     return on_each(fleet, "reading", work)
 
@@ -59,7 +60,7 @@ def examine_saved(
     alike = Alike()
 
     def work(name: str, evidence: Evidence) -> Judged:
-        return alike.judged(judge_node(name, evidence.plus(also), want, today))
+        return alike.judged(judge_node(name, sealed(evidence.plus(also), want), want, today))
 
     return on_saved(saved, work)
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 from toolkit.change.passport import passport_of
-from toolkit.errors import UsageError
+from toolkit.errors import NoEvidence, UsageError
+from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node import Node
-from toolkit.facts.passport import PLACE, SIGNATURE, Passport, parse
+from toolkit.facts.passport import PLACE, SIGNATURE, VERIFIED, Passport, parse
 from toolkit.reach import passport as reach
+from toolkit.reach import sealing
 from toolkit.reach.transport import Transport
+from toolkit.want import Want
 
 _LARGEST = 8 << 20  # bytes; a passport of twenty kernels has a fortieth of it
 
@@ -34,6 +38,48 @@ def place_passport(transport: Transport, passport: Passport, signature: str = ""
     if signature:
         files[SIGNATURE] = signature if signature.endswith("\n") else f"{signature}\n"
     reach.place(transport, files)
+
+
+def signature_of(passport: Passport, key: Path) -> str:
+    """What goes beside it, by a key of OpenSSH or minisign.
+
+    :raises UsageError: the key cannot be used.
+    """
+    return sealing.sign(key, passport.json())
+
+
+def known_key(key: Path) -> None:
+    """Look at a key before any work is done for it.
+
+    :raises UsageError: it cannot be read.
+    """
+    sealing.way_of(key)
+
+
+def sealed(evidence: Evidence, want: Want) -> Evidence:
+    """The evidence with what we, here, found of the signature that was read on the node.
+
+    Unchanged where no signature is demanded, or no passport was read: that is for the check.
+
+    :raises UsageError: the keys cannot be read, or their program is not here.
+    """
+    if not want.passport_key:
+        return evidence
+    # Whatever a node says under this name is no finding of ours.
+    frames = {key: each for key, each in evidence.frames.items() if key != VERIFIED}
+    evidence = Evidence(frames, evidence.complete)
+    try:
+        text, signature = evidence.text("passport"), evidence.frame("passport-sig")
+    except NoEvidence:
+        return evidence
+    if signature.state is State.ABSENT:
+        good, told = False, "the passport is not signed"
+    elif signature.state is State.OK:
+        good, told = sealing.check(Path(want.passport_key), text, signature.text)
+    else:
+        return evidence.plus([replace(signature, key=VERIFIED)])
+    line = f"{'good' if good else 'bad'} {told}\n"
+    return evidence.plus([Frame(VERIFIED, State.OK, want.passport_key, line)])
 
 
 def read_passport(source: Path) -> Passport:

@@ -11,7 +11,8 @@ resting='nv_peer_mem|[^:]*peermem|mlx5_ib' # whose own needs are part of the pat
 kernel_parts() { # of each kernel: "image PATH", "module PATH"; sets module_files and image_files
     module_files='' image_files=''
     for dir in "$root"/lib/modules/*/; do
-        [ -e "$dir" ] || continue
+        # Headers alone make a folder here too.
+        [ -e "$dir/kernel" ] || [ -e "$dir/modules.dep" ] || continue
         dir=${dir%/} kernel=${dir%/}
         kernel=${kernel##*/}
         add "@$kernel"

@@ -55,13 +55,14 @@ passport_loaded() { # "NAME SRCVERSION" of each module named that is loaded, the
     add "$(od -A n -v -t x1 $notes 2>/dev/null)"
 }
 
-passport_since() { # "RUN SHA256 PATH": what our latest run that touched a file named left there
+passport_since() { # "RUN SHA256 PATH": what our latest run that touched a file named left there, and the latest rebuild
     state=$root/var/lib/gdr-toolkit files=''
-    { while read -r run _; do
+    while read -r run _; do
         for list in undo after; do
             if [ -f "$state/runs/$run/$list" ]; then files="$files $state/runs/$run/$list"; fi
         done
-    done <"$state/journal"; } 2>/dev/null
+    done 2>/dev/null <"$state/journal"
+    if [ -f "$state/rebuild/made" ]; then files="$files $state/rebuild/made"; fi
     [ -z "$files" ] || add "$(passport_runs)"
 }
 
@@ -72,8 +73,8 @@ passport_runs() { # of $files, in the order of the runs
         FNR == 1 { run = FILENAME; sub("/[a-z]*$", "", run); sub(".*/", "", run) }
         $1 == "file" { path = $2; sum = $3 }
         $1 != "file" { path = substr($0, 67); sum = $1; if (index(path, root) == 1) path = substr(path, length(root) + 1) }
-        path in named { left[path] = run " " sum " " path }
-        END { for (path in left) print left[path] }' - $files | LC_ALL=C sort
+        path in named { left[(run == "rebuild") path] = run " " sum " " path }
+        END { for (each in left) print left[each] }' - $files | LC_ALL=C sort
 }
 
 probe_passport() {
@@ -87,7 +88,7 @@ probe_passport() {
     if command -v sha256sum >/dev/null; then give passport-files 'the files of the passport' passport_hashes
     else frame passport-files absent sha256sum; fi
     give passport-loaded /sys/module passport_loaded
-    if [ -e "$root/var/lib/gdr-toolkit/journal" ]; then
+    if [ -e "$root/var/lib/gdr-toolkit/journal" ] || [ -e "$root/var/lib/gdr-toolkit/rebuild/made" ]; then
         give passport-since '/var/lib/gdr-toolkit/runs' passport_since
     else frame passport-since absent /var/lib/gdr-toolkit/journal; fi
 }

@@ -21,6 +21,7 @@ from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
 from toolkit.flow.access import Access, Fleet, open_fleet
 from toolkit.flow.doctor import gather
+from toolkit.flow.passport import sealed
 from toolkit.reach.transport import Transport
 from toolkit.suites.backend import TransportBackend
 from toolkit.suites.ledger import ACCESS, LEDGER, WANT, Judge, Ledger
@@ -100,11 +101,13 @@ def gathered(request: pytest.FixtureRequest) -> dict[str, Evidence | ToolkitErro
 
 
 @pytest.fixture(scope="session")
-def evidence(host_name: str, gathered: dict[str, Evidence | ToolkitError]) -> Evidence:
+def evidence(
+    request: pytest.FixtureRequest, host_name: str, gathered: dict[str, Evidence | ToolkitError]
+) -> Evidence:
     found = gathered[host_name]
     if isinstance(found, ToolkitError):
         pytest.fail(f"{found}\n next: {found.hint}", pytrace=False)
-    return found
+    return sealed(found, request.config.stash[WANT])
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,135 @@
+"""Two images side by side."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tests.evidence.build import KERNEL, NEXT_KERNEL
+from tests.unit.passports import BORN, LOAD, PEER, sha
+from toolkit.change.passport_diff import Kind, Unlike, unlike
+from toolkit.errors import ExitCode
+from toolkit.facts.passport import FileEntry, ModuleEntry, Passport
+from toolkit.report.passport import text
+from toolkit.report.table import WIDTH, Painter
+
+ROOT = Path(__file__).parents[2]
+
+
+def peer(module: ModuleEntry) -> Passport:
+    """The image with another nvidia-peermem."""
+    kernel = BORN.kernels[0]
+    others = tuple(each for each in kernel.modules if each is not PEER)
+    return replace(BORN, kernels=(replace(kernel, modules=(*others, module)),))
+
+
+SECOND = replace(BORN.kernels[0], release=NEXT_KERNEL)
+
+
+@pytest.mark.parametrize(
+    ("other", "found"),
+    [
+        pytest.param(BORN, [], id="same"),
+        pytest.param(
+            replace(BORN, system="ubuntu 24.04"),
+            [Unlike(Kind.IMAGE, "", "system", "ubuntu 22.04", "ubuntu 24.04")],
+            id="system",
+        ),
+        pytest.param(
+            replace(BORN, arguments=("root=UUID=1", "ro", "quiet", "iommu=off")),
+            [
+                Unlike(Kind.ARGUMENT, "iommu=pt", "", "there", ""),
+                Unlike(Kind.ARGUMENT, "iommu=off", "", "", "there"),
+            ],
+            id="argument",
+        ),
+        pytest.param(
+            replace(BORN, arguments=None),
+            [Unlike(Kind.ARGUMENT, "", "all", "root=UUID=1 ro quiet iommu=pt", "not told")],
+            id="arguments-not-told",
+        ),
+        pytest.param(
+            replace(BORN, arguments=("ro", "root=UUID=1", "quiet", "iommu=pt")),
+            [Unlike(Kind.ARGUMENT, "", "order", "root=UUID=1 ro quiet iommu=pt",
+                    "ro root=UUID=1 quiet iommu=pt")],
+            id="order-of-arguments",
+        ),
+        pytest.param(
+            replace(BORN, kernels=(*BORN.kernels, SECOND)),
+            [Unlike(Kind.KERNEL, NEXT_KERNEL, "", "", "there")],
+            id="a-kernel-more",
+        ),
+        pytest.param(
+            peer(replace(PEER, version="590.1", file=replace(PEER.file, sha256=sha(5)))),
+            [
+                Unlike(Kind.MODULE, "nvidia_peermem", "version", "580.126.16", "590.1", KERNEL),
+                Unlike(Kind.MODULE, "nvidia_peermem", "content", f"sha256 {sha(3)}",
+                       f"sha256 {sha(5)}", KERNEL),
+            ],
+            id="another-build",
+        ),
+        pytest.param(
+            peer(replace(PEER, needs=(("module_layout", "0x9060323f"),), signature=None)),
+            [
+                Unlike(Kind.MODULE, "nvidia_peermem", "symbol nvidia_p2p_get_pages", "0x4a7f7424",
+                       "", KERNEL),
+                Unlike(Kind.MODULE, "nvidia_peermem", "signed by",
+                       "DKMS module signing key 1234 (sha512)", "nobody", KERNEL),
+            ],
+            id="a-stub-unsigned",
+        ),
+        pytest.param(
+            replace(BORN, files=(FileEntry(LOAD, sha(4), "600"), FileEntry("/etc/x", sha(6)))),
+            [
+                Unlike(Kind.FILE, LOAD, "mode", "644", "600"),
+                Unlike(Kind.FILE, "/etc/x", "", "", "there"),
+            ],
+            id="files",
+        ),
+    ],
+)  # fmt: skip
+def test_what_differs_is_named(other: Passport, found: list[Unlike]) -> None:
+    assert list(unlike(BORN, other)) == found
+    assert len(unlike(other, BORN)) == len(found)
+    lines = text("a.json", "b.json", found, Painter(False)).split("\n")
+    assert all(len(line) <= WIDTH for line in lines)
+    assert all(row.name in "\n".join(lines) for row in found)
+
+
+def run(*words: str, state: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "toolkit.cli", "image.diff", *words],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(state)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_the_verb_ends_as_they_compare(tmp_path: Path) -> None:
+    a, b, bad = tmp_path / "a.json", tmp_path / "root", tmp_path / "bad.json"
+    place = b / "usr/lib/gdr-toolkit"
+    place.mkdir(parents=True)
+    a.write_text(BORN.json())
+    (place / "passport.json").write_text(replace(BORN, system="debian 12").json())
+    bad.write_text("{}")
+    assert run(str(a), str(a), state=tmp_path).returncode == ExitCode.OK
+    told = run(str(a), str(b), "--json", state=tmp_path)
+    assert told.returncode == ExitCode.FAILED, told.stderr
+    document = json.loads(told.stdout)
+    jsonschema.validate(document, json.loads((ROOT / "docs/passport-diff.schema.json").read_text()))
+    assert [each["field"] for each in document["differences"]] == ["system"]
+    refused = run(str(a), str(bad), state=tmp_path)
+    assert refused.returncode == ExitCode.UNKNOWN
+    assert refused.stderr.startswith("error: ")
+    missing = run(str(a), str(tmp_path), state=tmp_path)
+    assert missing.returncode == ExitCode.USAGE
+    assert "no /usr/lib/gdr-toolkit/passport.json in it" in missing.stderr

@@ -1,0 +1,53 @@
+"""Passports on the command line: what verbs are told of them, and two of them side by side."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from invoke.collection import Collection
+from invoke.tasks import Task
+
+from toolkit.change.passport_diff import unlike
+from toolkit.cli.options import Option, Said
+from toolkit.cli.session import Session
+from toolkit.cli.verb import verb
+from toolkit.errors import ExitCode
+from toolkit.flow.passport import read_passport
+from toolkit.report import passport as report
+from toolkit.report.document import dumps
+
+TWO = (
+    Option("a", "", "a passport, or a root or tar that has one", positional=True),
+    Option("b", "", "the other", positional=True),
+    Option("json", False, "one JSON document on standard output (docs/passport-diff.schema.json)"),
+)
+
+
+@verb(TWO)
+def diff(said: Said) -> ExitCode:
+    """Lay the passports of two images side by side: kernels, modules, arguments, files.
+
+    Exits 0 when they are the same, 2 when they differ, 3 when one cannot be read as a passport.
+
+    Examples:
+      invoke image.diff old/ new/
+      invoke image.diff passport-2026-10.json root.tar --json
+    """
+    session = Session.begin("image-diff", said)
+    a, b = said.text("a"), said.text("b")
+    found = unlike(read_passport(Path(a)), read_passport(Path(b)))
+    code = ExitCode.FAILED if found else ExitCode.OK
+    session.say(report.text(a, b, found, session.paint))
+    if said.flag("json"):
+        sys.stdout.write(dumps(report.document(a, b, found, code, session.now)))
+    return code
+
+
+def images(image: Task[Any]) -> Collection:
+    """The verbs image and image.diff. Any: what Invoke's tasks return."""
+    collection = Collection("image")
+    collection.add_task(image, name="image", default=True)
+    collection.add_task(diff, name="diff")
+    return collection
