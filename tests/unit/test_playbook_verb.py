@@ -13,10 +13,11 @@ import yaml
 
 from dev.run import ROOT
 from tests.evidence.build import node
+from tests.unit.imaging import NOT_BUILT, planned
 from tests.unit.planning import NO_AUTOLOAD, STUBBED, frames
 from toolkit.errors import Outcome, TransportError, UsageError
 from toolkit.flow.access import Access, Fleet
-from toolkit.flow.planning import Planned, plan_node
+from toolkit.flow.planning import Planned, bundle_files, plan_node
 from toolkit.flow.playbook import Written, write_playbook
 from toolkit.hosts import Host
 from toolkit.reach.transport import Transport
@@ -107,3 +108,13 @@ def test_a_folder_that_cannot_be_whole_is_not_there(
     with pytest.raises(UsageError, match="site: No space left on device"):
         write(tmp_path)
     assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_the_bundle_of_an_image_has_what_runs_it_in_a_tree() -> None:
+    of_image = bundle_files(planned(NOT_BUILT))
+    assert {"run.sh", "image.sh"} <= of_image.keys()
+    text = of_image["image.sh"].decode()
+    assert of_image["run.sh"].decode() in text
+    assert text.endswith('\nin_image "$@"\n')
+    ill = plan_node("gpu1", node(frames(STUBBED, NO_AUTOLOAD)), Want(), TODAY)
+    assert "image.sh" not in bundle_files(ill), "a node that runs is no image"

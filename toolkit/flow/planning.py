@@ -24,6 +24,7 @@ from toolkit.flow.runs import RunFolder, safe_name
 from toolkit.flow.shelf import Shelf, at_hand
 from toolkit.hosts import Host
 from toolkit.reach.deliver import engine
+from toolkit.reach.image_run import image_runner
 from toolkit.reach.transport import Transport
 from toolkit.want import Want
 
@@ -126,11 +127,14 @@ def plan_saved(
 def bundle_files(planned: Planned) -> dict[str, bytes]:
     """A bundle as a folder, with what only readers and carriers of it need; empty for none.
 
-    run.sh is all of it in one file, changes.diff the lines that change.
+    run.sh is all of it in one file, changes.diff the lines that change; image.sh, of an image
+    alone, is run.sh with what runs it in the image's tree.
     """
     if planned.bundle is None:
         return {}
     more = {"run.sh": runner(planned.bundle), "changes.diff": diff(planned.plan)}
+    if not planned.boot_id:
+        more["image.sh"] = image_runner(more["run.sh"])
     texts = {name: text.encode("utf-8", "surrogateescape") for name, text in more.items()}
     return planned.bundle.files() | texts
 
