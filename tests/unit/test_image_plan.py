@@ -142,7 +142,9 @@ def test_without_a_boot_menu_the_arguments_are_not_the_images_to_give() -> None:
 def test_with_a_boot_menu_the_arguments_go_into_it() -> None:
     found = planned({"boot-entries": grub(NO_PT)})
     assert change(found, "boot.arguments").triggers == (Trigger.UPDATE_BOOTLOADER,)
-    assert [act.call for act in found.plan.acts] == ["UPDATE_BOOTLOADER update-grub"]
+    assert [act.call for act in found.plan.acts] == [
+        "UPDATE_BOOTLOADER menu /boot/grub/grub.cfg +iommu=pt"
+    ]
     assert found.plan.trial is None
 
 

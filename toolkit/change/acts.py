@@ -71,7 +71,7 @@ def _acts(trigger: Trigger, asking: list[Change], node: Node, family: Family) ->
             for change in asking:
                 yield from _dkms(change, node, keeps)
         case Trigger.UPDATE_BOOTLOADER:
-            yield from booted(asking, family, keeps)
+            yield from booted(asking, family, keeps, live=node.live)
         case Trigger.RELOAD_MODULES:
             # A word of apply.sh: loads what is not loaded, reloads what is not as on disk.
             for name in dict.fromkeys(each.values.get("loads", OWN_PACKAGE) for each in asking):

@@ -11,8 +11,13 @@ from toolkit.change.change import Change
 from toolkit.change.distros import Family
 
 
-def booted(asking: list[Change], family: Family, keeps: tuple[str, ...]) -> Iterator[Act]:
-    """What tells the boot loader; a menu that is made anew must name a kernel then."""
+def booted(
+    asking: list[Change], family: Family, keeps: tuple[str, ...], *, live: bool
+) -> Iterator[Act]:
+    """What tells the boot loader; a menu that is made anew must name a kernel then.
+
+    :param live: whether it can be asked to make its menu anew; in an image it cannot.
+    """
     left = [change for change in asking if change.artefact.startswith("boot.trial")]
     if left:
         yield Act(Trigger.UPDATE_BOOTLOADER, forgotten(family))
@@ -20,11 +25,40 @@ def booted(asking: list[Change], family: Family, keeps: tuple[str, ...]) -> Iter
         again = family.bootloader
         words = [quoted(word) for change in asking for word in arguments_in(change.text)]
         names = tuple((file, w) for file in family.bootloader_files for w in ("vmlinu", *words))
+        if not live:
+            yield from _menus([each for each in asking if each not in left], family, keeps, names)
+            return
         yield Act(Trigger.UPDATE_BOOTLOADER, again, keeps, ((When.KEPT, again),), names=names)
         return
     for change in asking:
         if change not in left:
             yield _grubby(change, keeps)
+
+
+def _menus(
+    asking: list[Change],
+    family: Family,
+    keeps: tuple[str, ...],
+    names: tuple[tuple[str, str], ...],
+) -> Iterator[Act]:
+    """A word of the engine's own: see menu.sh, which tells why the loader is not asked."""
+    for change, file in ((each, file) for each in asking for file in family.bootloader_files):
+        new, old = arguments_in(change.text), arguments_in(change.old_text or "")
+        gone = tuple(quoted(word) for word in old if word not in new)
+        back = tuple(quoted(word) for word in new if word not in old)
+        add = tuple(quoted(word) for word in new)
+        undo = ("menu", file, *_signed("+", gone), *_signed("-", back))
+        yield Act(
+            Trigger.UPDATE_BOOTLOADER,
+            ("menu", file, *_signed("+", add), *_signed("-", gone)),
+            keeps,
+            ((When.KEPT, undo),) if gone or back else (),
+            names=names,
+        )
+
+
+def _signed(sign: str, words: Command) -> Command:
+    return tuple(f"{sign}{word}" for word in words)
 
 
 def forgotten(family: Family) -> Command:

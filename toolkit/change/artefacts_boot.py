@@ -49,7 +49,7 @@ def in_a_file(node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
 
     :raises Unsupported: under another loader: what we would write, nobody would read.
     """
-    if node.live and (hint := _BY_HAND.get(node.loader)):
+    if (node.live or node.boot_entries) and (hint := _BY_HAND.get(node.loader)):
         words = " ".join(each.word for each in needed)
         raise Unsupported(
             f"the command line belongs to {node.loader} here, which is left alone",

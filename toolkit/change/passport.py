@@ -71,6 +71,8 @@ def passport_of(node: Node, read: Evidence) -> Passport:
 
 def _next_boot(node: Node) -> tuple[str, tuple[str, ...] | None]:
     """The kernel that an unattended boot takes, and its arguments; nothing where nothing tells."""
+    if not node.live and not node.boot_entries:
+        return "", None  # whoever boots the image chooses
     try:
         default = node.default_kernel
     except (NoEvidence, Unparsable):

@@ -7,16 +7,30 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from toolkit.cli.changing import CHECK, DELIVERED, DIFF, shelf_of, tell_plan
+from toolkit.cli.changing import DELIVERED, shelf_of, tell_plan
 from toolkit.cli.image_boot import BOOT, boot_image
 from toolkit.cli.options import OUTPUT, WANT, Option, Said
 from toolkit.cli.session import Session, consent
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
-from toolkit.flow.image import ALL, Asked, Image, Made, bring, chosen_kernels, look
-from toolkit.flow.planning import Planned
+from toolkit.facts.passport import PLACE, SIGNATURE
+from toolkit.flow.image import (
+    ALL,
+    Asked,
+    Image,
+    Look,
+    Made,
+    bring,
+    chosen_kernels,
+    give_passport,
+    has_passport,
+    look,
+    passport_for,
+)
 from toolkit.progress import Progress
+from toolkit.reach.deliver import rollback
 from toolkit.reach.media import Medium, Source, stage
+from toolkit.reach.media_index import Difference
 from toolkit.report.document import Told
 from toolkit.report.live import listener
 from toolkit.report.plan_text import plan_lines
@@ -29,6 +43,11 @@ WHAT = (
     Option("tar", "", "a root as a tar, with --out for the result"),
     Option("out", "", "where the tar that comes of --tar goes"),
 )
+DO = (
+    Option("check", False, "plan only; exit 7 where something would change"),
+    Option("lines", False, "show the lines that change"),
+    Option("rollback", "", "take back a run of ours in it: last, all, or its name in the journal"),
+)
 HOW = (
     Option("kernels", ALL, "all in it, default (of its boot menu), or releases with commas"),
     Option("yes", False, "do not ask before it is changed", "y"),
@@ -36,26 +55,28 @@ HOW = (
 )
 
 
-@verb(WHAT, WANT, HOW, OUTPUT, (CHECK, DIFF), DELIVERED, BOOT)
+@verb(WHAT, DO, WANT, HOW, OUTPUT, DELIVERED, BOOT)
 def image(said: Said) -> ExitCode:
     """Bring an image to the wanted state: modules for its own kernels, files for its first boot.
 
     It is judged for each of its kernels, as if it had booted them; that of this machine plays no
     part. Nothing is started or loaded: nvidia-peermem is queued for the first boot. It is worked
     on aside, and takes the place of the old one in one step, or not at all. What was done stands
-    in its own journal. That it is for nodes with GPUs is taken from your asking. With --boot the
-    result is started once in QEMU, judged there by the suite, and left as it was, bit for bit.
+    in its own journal, and what it is in its passport. That it is for nodes with GPUs is taken
+    from your asking. With --boot the result is started once in QEMU, judged there by the suite,
+    and left as it was, bit for bit.
 
     Exits 0 when it is as wanted, 2 when a check fails at the end, 3 when one stays open, 5 when a
     step failed and nothing was changed, 7 with --check when something would change; 4 when it
     does not come up.
 
     Examples:
-      invoke image --root /srv/bookworm --check --diff
+      invoke image --root /srv/bookworm --check --lines
       invoke image --root /srv/bookworm --yes
       invoke image --disk golden.qcow2 --kernels default --site site.toml --yes
       invoke image --tar base.tar --out golden.tar
       invoke image --disk golden.qcow2 --yes --boot --junit image.xml
+      invoke image --root /srv/bookworm --rollback last --yes
     """
     session = Session.begin("image", said)
     source = _source(said)
@@ -74,20 +95,23 @@ def _brought(session: Session, source: Source) -> ExitCode:
     """Look, and unless only that was asked for, bring it to the wanted state."""
     said = session.said
     progress = listener(sys.stderr, quiet=said.flag("quiet"))
+    if said.text("rollback"):
+        return _take_back(session, source, progress)
     asked = Asked(session.want(), session.today, session.folder, progress, shelf_of(session))
     with _seen(source, progress) as seen:
         progress.begin("reading", 1)
         try:
             kernels = chosen_kernels(seen, said.text("kernels"), asked)
-            planned = [(kernel, look(seen, kernel, asked)) for kernel in kernels]
+            looks = [look(seen, kernel, asked) for kernel in kernels]
         finally:
             progress.finish()
         if said.flag("check") or said.dry:
-            return tell_plan(session, [Outcome(seen.of(kernel), p) for kernel, p in planned])
-        _tell_before(session, seen, planned)
-        if source.out is None and any(found.pending for _, found in planned):
+            found = [Outcome(seen.of(each.kernel), each.planned) for each in looks]
+            return tell_plan(session, found, diffs=said.flag("lines"))
+        _tell_before(session, seen, looks)
+        if source.out is None and any(each.left for each in looks):
             consent(f"change {source.path}?", said)
-        return _prepare(session, source, seen, planned, asked)
+        return _prepare(session, source, seen, looks, asked)
 
 
 def _source(said: Said) -> Source:
@@ -128,48 +152,69 @@ def _seen(source: Source, progress: Progress) -> Iterator[Image]:
 
 
 def _prepare(
-    session: Session,
-    source: Source,
-    seen: Image,
-    planned: Sequence[tuple[str, Planned]],
-    asked: Asked,
+    session: Session, source: Source, seen: Image, looks: Sequence[Look], asked: Asked
 ) -> ExitCode:
     """Work on it aside, look again, and put it in place where anything has changed."""
-    if source.out is None and not any(found.pending for _, found in planned):
-        made = [Made(kernel, found.judged, found.judged) for kernel, found in planned]
-        return _tell_after(session, seen, made)
-    asked.progress.begin("preparing", len(planned))
+    asked.progress.begin("preparing", len(looks))
     try:
+        idle = source.out is None and not any(each.left for each in looks)
+        if idle and has_passport(seen, passport_for(seen, looks)):
+            return _tell_after(session, seen, [Made(each, each) for each in looks])
         with ExitStack() as stack:
             staged = seen.staged or stack.enter_context(stage(source, progress=asked.progress))
             work = Image(source.path, staged)
-            made = bring(work, staged, planned, asked)
+            made = bring(work, staged, looks, asked)
+            passport = passport_for(work, [each.last for each in made])
+            if not has_passport(work, passport):
+                give_passport(staged, passport)
             changed = staged.commit()
     finally:
         asked.progress.finish()
-    session.folder.keep("changed.txt", "".join(f"{each.change} {each.path}\n" for each in changed))
     ended = _tell_after(session, seen, made)
-    session.remark(f"{counted(len(changed), 'path')} of {source.out or source.path} changed")
+    _tell_changed(session, source, changed)
     return ended
 
 
-def _tell_before(session: Session, image: Image, planned: Sequence[tuple[str, Planned]]) -> None:
+def _take_back(session: Session, source: Source, progress: Progress) -> ExitCode:
+    """Take back what runs of ours did to the image; its passport goes, for it tells of them."""
+    run = session.said.text("rollback")
+    consent(f"take back run {run!r} of {source.path}?", session.said)
+    progress.begin("taking back", 1)
+    try:
+        with stage(source, progress=progress) as staged:
+            applied = rollback(staged, run)
+            staged.run(f"rm -f {PLACE} {SIGNATURE}", limit_s=60)
+            changed = staged.commit()
+    finally:
+        progress.finish()
+    steps = tuple(map(str, applied.steps))
+    session.say("\n".join(steps) or "nothing to take back")
+    _tell_changed(session, source, changed)
+    told = Outcome(Image(source.path).of(""), Told(steps=steps))
+    return session.finish([told], ExitCode.OK)
+
+
+def _tell_changed(session: Session, source: Source, changed: Sequence[Difference]) -> None:
+    session.folder.keep("changed.txt", "".join(f"{e.change} {e.path}\n" for e in changed))
+    session.remark(f"{counted(len(changed), 'path')} of {source.out or source.path} changed")
+
+
+def _tell_before(session: Session, image: Image, looks: Sequence[Look]) -> None:
     paint = session.paint
-    before = [found.judged for _, found in planned]
-    counted = summary([Outcome(each.host, each) for each in before], paint)
-    session.say("\n".join(["before", "", *findings(before, paint), *counted, ""]))
-    plans = [(image.of(kernel), found.plan) for kernel, found in planned]
-    session.say("\n".join(plan_lines(plans, paint, diffs=session.said.flag("diff"))))
+    before = [each.planned.judged for each in looks]
+    counted_ = summary([Outcome(each.host, each) for each in before], paint)
+    session.say("\n".join(["before", "", *findings(before, paint), *counted_, ""]))
+    plans = [(image.of(each.kernel), each.planned.plan) for each in looks]
+    session.say("\n".join(plan_lines(plans, paint, diffs=session.said.flag("lines"))))
 
 
 def _tell_after(session: Session, image: Image, made: Sequence[Made]) -> ExitCode:
-    after = [Outcome(image.of(each.kernel), each.after) for each in made]
+    after = [Outcome(image.of(e.first.kernel), e.last.planned.judged) for e in made]
     session.say("\n".join(["after", "", report(after, session.paint)]))
-    told = [
-        Outcome(
-            image.of(each.kernel),
-            Told(each.after, each.before, each.left or next(iter(each.plans), None), each.steps),
-        )
-        for each in made
-    ]
+    told = [Outcome(image.of(each.first.kernel), _told(each)) for each in made]
     return session.finish(told, worst([each.exit_code for each in made]))
+
+
+def _told(made: Made) -> Told:
+    plan = made.last.left or next(iter(made.plans), None)
+    return Told(made.last.planned.judged, made.first.planned.judged, plan, made.steps)

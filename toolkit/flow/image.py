@@ -13,11 +13,13 @@ from pathlib import Path
 
 from toolkit.change.bundle import script
 from toolkit.change.plan import Plan
-from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, NoEvidence, Unparsable, UsageError
+from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
+from toolkit.facts.passport import PLACE, SIGNATURE, Passport
 from toolkit.facts.versions import Version
 from toolkit.flow.heard import heard
+from toolkit.flow.passport import make_passport, place_passport
 from toolkit.flow.planning import Planned, plan_node
 from toolkit.flow.runs import RunFolder
 from toolkit.flow.shelf import Shelf
@@ -69,22 +71,35 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """The image as it was found for one of its kernels."""
+
+    kernel: str
+    evidence: Evidence
+    planned: Planned
+
+    @property
+    def left(self) -> Plan | None:
+        """What is still to be done; None for nothing."""
+        return self.planned.plan if self.planned.pending else None
+
+
+@dataclass(frozen=True, slots=True)
 class Made:
     """One kernel's way from what the image was to what it is."""
 
-    kernel: str
-    before: Judged
-    after: Judged
+    first: Look
+    last: Look
     plans: tuple[Plan, ...] = ()  # those that were carried out, in order
     steps: tuple[str, ...] = ()
-    left: Plan | None = None  # what is still to be done
 
     @property
     def exit_code(self) -> ExitCode:
         """What the checks say at the end; a pending change where they are content."""
-        if self.after.exit_code is not ExitCode.OK:
-            return self.after.exit_code
-        return ExitCode.PENDING if self.left is not None else ExitCode.OK
+        after = self.last.planned.judged.exit_code
+        if after is not ExitCode.OK:
+            return after
+        return ExitCode.PENDING if self.last.left is not None else ExitCode.OK
 
 
 def chosen_kernels(image: Image, said: str, asked: Asked) -> tuple[str, ...]:
@@ -118,6 +133,80 @@ def chosen_kernels(image: Image, said: str, asked: Asked) -> tuple[str, ...]:
     return tuple(sorted(wanted, key=Version))
 
 
+def look(image: Image, kernel: str, asked: Asked, moment: str = "") -> Look:
+    """Read the image for one of its kernels, judge and plan.
+
+    :param moment: "after" what was done, for the name that the evidence is kept under.
+    """
+    name = image.of(kernel)
+    asked.progress.note(name, "reading")
+    evidence = collect(image.reader(kernel))
+    asked.folder.keep_evidence(name, evidence, moment)
+    planned = plan_node(name, evidence, asked.want, asked.today, asked.shelf)
+    return Look(kernel, evidence, planned)
+
+
+def bring(image: Image, staged: Staged, looks: Sequence[Look], asked: Asked) -> tuple[Made, ...]:
+    """Carry out the plans, kernel by kernel, and look again.
+
+    :param image: the one that is worked on, aside.
+    :param looks: what was found for each kernel, in the order in which they are prepared.
+    :raises ToolkitError: a step failed; what came before it stands in what was worked on.
+    """
+    made = [_bring(image, staged, first, asked) for first in looks]
+    # What was done for the last kernel may show in all of them.
+    done = [replace(each, last=look(image, each.first.kernel, asked, "after")) for each in made]
+    for each in done:
+        asked.progress.done(image.of(each.first.kernel))
+    return tuple(done)
+
+
+def _bring(image: Image, staged: Staged, first: Look, asked: Asked) -> Made:
+    made, name = Made(first, first), image.of(first.kernel)
+
+    def say(line: str) -> None:
+        if told := heard(line):
+            asked.progress.note(name, told)
+
+    for _ in range(ROUNDS):
+        # An earlier kernel's plan may have placed what they share.
+        now = look(image, first.kernel, asked).planned
+        if now.bundle is None or now.plan in made.plans:
+            break
+        asked.progress.note(name, "applying")
+        applied = deliver.apply(staged, script(now.bundle), limit_s=APPLY_S, sink=say)
+        steps = (*made.steps, *map(str, applied.steps))
+        made = replace(made, plans=(*made.plans, now.plan), steps=steps)
+    return made
+
+
+def passport_for(image: Image, looks: Sequence[Look]) -> Passport:
+    """What the image is to tell of itself, as it is now.
+
+    :param looks: the last ones; that of the kernel which the boot menu starts counts.
+    :raises NoEvidence: something that a passport tells could not be read.
+    """
+    nodes = {each.kernel: Node(each.evidence) for each in looks}
+    last = nodes[looks[-1].kernel]
+    node = nodes.get(_of_menu(last), last)
+    return make_passport(image.reader(node.kernel), node)
+
+
+def has_passport(image: Image, passport: Passport) -> bool:
+    """Whether that very passport lies in the image already."""
+    read = image.reader().run(f'cat "$GDR_ROOT{PLACE}" 2>/dev/null', limit_s=60)
+    return read.stdout == passport.json()
+
+
+def give_passport(staged: Staged, passport: Passport) -> None:
+    """Put it into the image; a signature over an older one goes.
+
+    :raises ApplyError: it could not be written.
+    """
+    staged.run(f"rm -f {SIGNATURE}", limit_s=60)
+    place_passport(staged, passport)
+
+
 def _of_menu(node: Node) -> str:
     """The kernel that the boot menu starts by itself; "" where it does not tell."""
     try:
@@ -126,51 +215,3 @@ def _of_menu(node: Node) -> str:
         return ""
     there = {each.release for each in node.kernels}
     return entry.kernel if entry is not None and entry.kernel in there else ""
-
-
-def look(image: Image, kernel: str, asked: Asked, moment: str = "") -> Planned:
-    """Read the image for one of its kernels, judge and plan.
-
-    :param moment: "after" what was done, for the name that the evidence is kept under.
-    """
-    asked.progress.note(image.of(kernel), "reading")
-    evidence = collect(image.reader(kernel))
-    asked.folder.keep_evidence(image.of(kernel), evidence, moment)
-    return plan_node(image.of(kernel), evidence, asked.want, asked.today, asked.shelf)
-
-
-def bring(
-    image: Image, staged: Staged, planned: Sequence[tuple[str, Planned]], asked: Asked
-) -> list[Made]:
-    """Carry out the plans, kernel by kernel, and look again.
-
-    :param image: the one that is worked on, aside.
-    :param planned: for each kernel what was found, in the order in which they are prepared.
-    :raises ToolkitError: a step failed; what came before it stands in what was worked on.
-    """
-    made = [_bring(image, staged, kernel, start, asked) for kernel, start in planned]
-    # What was done for the last kernel may show in all of them.
-    done: list[Made] = []
-    for each in made:
-        last = look(image, each.kernel, asked, "after")
-        done.append(replace(each, after=last.judged, left=last.plan if last.pending else None))
-        asked.progress.done(image.of(each.kernel))
-    return done
-
-
-def _bring(image: Image, staged: Staged, kernel: str, start: Planned, asked: Asked) -> Made:
-    made = Made(kernel, start.judged, start.judged)
-    for _ in range(ROUNDS):
-        now = look(image, kernel, asked)  # an earlier kernel's plan has placed what they share
-        if now.bundle is None or now.plan in made.plans:
-            break
-
-        def say(line: str) -> None:
-            if told := heard(line):
-                asked.progress.note(image.of(kernel), told)
-
-        asked.progress.note(image.of(kernel), "applying")
-        applied = deliver.apply(staged, script(now.bundle), limit_s=APPLY_S, sink=say)
-        steps = (*made.steps, *map(str, applied.steps))
-        made = replace(made, plans=(*made.plans, now.plan), steps=steps)
-    return made

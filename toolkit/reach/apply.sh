@@ -1,6 +1,6 @@
 #!/bin/sh
 # Carries out one bundle on one node, takes back what a run did, or reboots the node. Runs
-# under dash, busybox and bash. In a bundle, lock.sh, undo.sh, prune.sh, initramfs.sh and again.sh
+# under dash, busybox and bash. In a bundle, lock.sh, undo.sh, prune.sh, initramfs.sh, menu.sh and again.sh
 # stand above.
 #
 #   apply.sh apply WAIT end                       the bundle that lies beside it
@@ -117,7 +117,7 @@ trigger() { # trigger CALL
         printf '%s\n' "$1" >>"$run/owed"
         eval "set -- $1" # quoted by who made the bundle
         case $2 in
-            reload | rebuild) return ;; # the second is placed by the bundle itself
+            reload | rebuild | menu) return ;; # words of ours; the second is placed by the bundle itself
             initramfs) shift 3 ;;       # a word of ours, and what it calls
         esac
         [ -n "$(locate "$2")" ] || refuse 127 "$2: the node has no such command"
@@ -159,7 +159,7 @@ call() { # call CALL: runs it, with its output as it comes, then its frame
 }
 
 run_there() { # run_there COMMAND...: the node's own, by its full path
-    case $1 in reload | initramfs)
+    case $1 in reload | initramfs | menu)
         "$@"
         return
         ;;

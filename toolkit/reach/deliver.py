@@ -15,7 +15,7 @@ from toolkit.evidence import Evidence, Frame, State
 from toolkit.reach.transport import Sink, Transport, quiet
 
 _HERE = Path(__file__).parent
-_PARTS = ("lock.sh", "undo.sh", "prune.sh", "initramfs.sh", "again.sh", "apply.sh")
+_PARTS = ("lock.sh", "undo.sh", "prune.sh", "initramfs.sh", "menu.sh", "again.sh", "apply.sh")
 _CALLED_AS_A_FILE = "# --- called as a file"  # in apply.sh: what follows is for bundles on disk
 _STALE = 65  # what apply.sh says of an expectation that does not hold
 _AT_BOOT = ("UPDATE_BOOTLOADER ", "REBUILD_INITRAMFS ")  # triggers that the next boot shows

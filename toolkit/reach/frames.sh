@@ -107,12 +107,16 @@ give() { # give KEY SOURCE FUNCTION...: what one of the functions below leaves i
 
 no_run() { # no_run SOURCE: an image is read, and only a machine that runs has it
     [ -n "${GDR_KERNEL-}" ] || return
-    case $1 in *,*) false ;; /sys | /sys/* | /proc/* | /dev/*) ;; *) false ;; esac
+    case $1 in *,*) false ;; /sys | */proc/cpuinfo | /sys/* | /proc/* | /dev/*) ;; *) false ;; esac
 }
 
 take() { # take KEY SOURCE FUNCTION...: what it prints
     take_key=$1 take_source=$2
     shift 2
+    if no_run "$take_source"; then
+        frame "$take_key" absent "$take_source"
+        return
+    fi
     content=$("$@")
     tell "$take_key" "$take_source"
 }

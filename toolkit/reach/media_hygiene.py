@@ -30,6 +30,8 @@ AS_BEFORE = (
 _SCRATCH = (
     "/var/lib/dkms/*/*/build",
     "/var/lib/dkms/*/*/*/*/log",
+    # Of the builds that were made here; what was done stands in the journal.
+    *("/var/lib/gdr-toolkit/rebuild/*.log", "/var/lib/gdr-toolkit/runs/*/log"),
 )
 POLICY = "/usr/sbin/policy-rc.d"  # by which Debian's packages ask whether they may start services
 _POLICY = b"""#!/bin/sh
