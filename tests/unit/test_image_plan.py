@@ -115,6 +115,11 @@ def test_a_driver_that_waits_for_its_first_build_is_told_by_dkms() -> None:
     assert str(driver.version) == DRIVER
 
 
+def test_an_image_without_a_driver_is_told_so_and_not_to_load_one() -> None:
+    bare: dict[str, Override] = {"all-modinfo": "", "dkms-status": ABSENT}
+    assert verdict("nvidia.flavor", bare) == (Status.FAIL, f"no NVIDIA driver for {KERNEL}")
+
+
 def test_no_driver_is_none() -> None:
     assert Node(image({"all-modinfo": "", "dkms-status": ABSENT})).driver is None
 

@@ -112,6 +112,9 @@ def flavor(node: Node, want: Want) -> Finding:
 
     Only the open kernel modules export dma-buf. Peermem works with both.
     """
+    if node.driver is None and not node.live:
+        lacks = f"no NVIDIA driver for {node.kernel}"
+        return failed(lacks, expected="a driver on disk", hint="install it, then run image again")
     if node.driver is None:
         return failed(NOT_LOADED, expected="a loaded driver", hint="modprobe nvidia")
     if want.path is PeerPath.DMABUF and node.driver.flavor is not Flavor.OPEN:

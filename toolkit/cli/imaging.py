@@ -98,9 +98,10 @@ def _brought(session: Session, source: Source) -> ExitCode:
     if said.text("rollback"):
         return _take_back(session, source, progress)
     asked = Asked(session.want(), session.today, session.folder, progress, shelf_of(session))
-    with _seen(source, progress) as seen:
+    with ExitStack() as stack:
         progress.begin("reading", 1)
         try:
+            seen = stack.enter_context(_seen(source, progress))
             kernels = chosen_kernels(seen, said.text("kernels"), asked)
             looks = [look(seen, kernel, asked) for kernel in kernels]
         finally:
