@@ -9,6 +9,16 @@ import pytest
 from tests.evidence.build import DRIVER, KERNEL, kernel_block, node
 from tests.evidence.frames import ABSENT, Override
 from tests.evidence.healthy_boot import grub
+from tests.unit.delivering import (
+    PLACE,
+    blocked,
+    build,
+    module,
+    paths,
+    plan_with,
+    with_delivered,
+    without_peermem,
+)
 from tests.unit.imaging import IMAGE, LIVE_WORK, NOT_BUILT, OF_A_RUN, change, image, planned
 from tests.unit.judged import TODAY
 from tests.unit.planning import LITTLE_MEMLOCK, NO_AUTOLOAD, NO_PT, placed, plan_for, rocky
@@ -71,6 +81,22 @@ def _without_peermem() -> str:
         f'nvidia-{DRIVER}/dkms.conf:PACKAGE_VERSION="{DRIVER}"\n'
         f'nvidia-{DRIVER}/dkms.conf:BUILT_MODULE_NAME[0]="nvidia"\n'
     )
+
+
+def test_a_module_that_was_built_elsewhere_is_laid_there_and_not_loaded() -> None:
+    plan = plan_with({**without_peermem(), **IMAGE}, build())
+    assert paths(plan) == [PLACE]
+    assert plan.changes[0].content == module()
+    assert plan.acts[0].call == f"DEPMOD depmod -a {KERNEL}"
+    assert not set(plan.triggers) & (LIVE_WORK | {Trigger.BUILD_DKMS})
+    assert plan_with({**with_delivered(), **IMAGE}, build()).changes == tuple(
+        each for each in plan.changes if each.artefact == "modprobe.peermem"
+    )
+
+
+def test_a_build_for_the_builders_kernel_is_no_build_for_the_image() -> None:
+    plan = plan_with({**without_peermem(), **IMAGE}, build(kernel=OTHER))
+    assert f"no build of nvidia-peermem for {KERNEL}" in blocked(plan)
 
 
 @pytest.mark.parametrize(
