@@ -104,7 +104,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
             "rm -rf /lib/modules/*-rt-* /lib/modules/*-cloud-* /usr/src/*-rt-* /usr/src/*-cloud-*"
         )
         box.shell(f"rm -rf /lib/modules/{kernels[1]}/kernel; depmod {kernels[1]}")
-        box.shell("rm -rf /etc/machine-id; echo golden >/etc/hostname")
+        box.shell("rm -rf /etc/machine-id /run/*; echo golden >/etc/hostname")
         box.shell("cd / && rm -rf " + " ".join(LEFT_OUT))
         words = ("cp", "-a", "--one-file-system", f"{box.root}/.", str(folder / "root"))
         subprocess.run(words, check=True, capture_output=True)
