@@ -74,15 +74,10 @@ def shelf_of(session: Session) -> Shelf | None:
     return Shelf(Store(Path(named) if named else default_folder()), signing_of(session))
 
 
-def tell_plan(
-    session: Session, outcomes: list[Outcome[Planned]], *, diffs: bool = False
-) -> ExitCode:
-    """Print what would change; the exit code says whether something would.
-
-    :param diffs: with the lines that change, though ``--diff`` was not said.
-    """
+def tell_plan(session: Session, outcomes: list[Outcome[Planned]]) -> ExitCode:
+    """Print what would change; the exit code says whether something would."""
     plans = [(each.host, each.value.plan) for each in outcomes if each.value]
-    lines = plan_lines(plans, session.paint, diffs=diffs or session.said.flag("diff"))
+    lines = plan_lines(plans, session.paint, diffs=session.said.flag("diff"))
     session.say("\n".join([*lines, *errors(_errors(outcomes), session.paint)]).rstrip())
     told = [
         Outcome(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from toolkit.cli.changing import DELIVERED, shelf_of, tell_plan
+from toolkit.cli.changing import CHECK, DELIVERED, DIFF, shelf_of, tell_plan
 from toolkit.cli.image_boot import BOOT, boot_image
 from toolkit.cli.options import OUTPUT, WANT, Option, Said
 from toolkit.cli.session import Session, consent
@@ -27,6 +27,7 @@ from toolkit.flow.image import (
     look,
     passport_for,
 )
+from toolkit.flow.passport import known_key
 from toolkit.progress import Progress
 from toolkit.reach.deliver import rollback
 from toolkit.reach.media import Medium, Source, stage
@@ -44,8 +45,9 @@ WHAT = (
     Option("out", "", "where the tar that comes of --tar goes"),
 )
 DO = (
-    Option("check", False, "plan only; exit 7 where something would change"),
-    Option("lines", False, "show the lines that change"),
+    CHECK,
+    DIFF,
+    Option("passport_sign", "", "sign the image's passport with this key, of OpenSSH or minisign"),
     Option("rollback", "", "take back a run of ours in it: last, all, or its name in the journal"),
 )
 HOW = (
@@ -71,7 +73,7 @@ def image(said: Said) -> ExitCode:
     does not come up.
 
     Examples:
-      invoke image --root /srv/bookworm --check --lines
+      invoke image --root /srv/bookworm --check --diff
       invoke image --root /srv/bookworm --yes
       invoke image --disk golden.qcow2 --kernels default --site site.toml --yes
       invoke image --tar base.tar --out golden.tar
@@ -97,6 +99,8 @@ def _brought(session: Session, source: Source) -> ExitCode:
     progress = listener(sys.stderr, quiet=said.flag("quiet"))
     if said.text("rollback"):
         return _take_back(session, source, progress)
+    if key := said.text("passport_sign"):
+        known_key(Path(key))
     asked = Asked(session.want(), session.today, session.folder, progress, shelf_of(session))
     with ExitStack() as stack:
         progress.begin("reading", 1)
@@ -108,7 +112,7 @@ def _brought(session: Session, source: Source) -> ExitCode:
             progress.finish()
         if said.flag("check") or said.dry:
             found = [Outcome(seen.of(each.kernel), each.planned) for each in looks]
-            return tell_plan(session, found, diffs=said.flag("lines"))
+            return tell_plan(session, found)
         _tell_before(session, seen, looks)
         if source.out is None and any(each.left for each in looks):
             consent(f"change {source.path}?", said)
@@ -156,18 +160,19 @@ def _prepare(
     session: Session, source: Source, seen: Image, looks: Sequence[Look], asked: Asked
 ) -> ExitCode:
     """Work on it aside, look again, and put it in place where anything has changed."""
+    key = session.said.text("passport_sign")
     asked.progress.begin("preparing", len(looks))
     try:
         idle = source.out is None and not any(each.left for each in looks)
-        if idle and has_passport(seen, passport_for(seen, looks)):
+        if idle and has_passport(seen, passport_for(seen, looks), signed=bool(key)):
             return _tell_after(session, seen, [Made(each, each) for each in looks])
         with ExitStack() as stack:
             staged = seen.staged or stack.enter_context(stage(source, progress=asked.progress))
             work = Image(source.path, staged)
             made = bring(work, staged, looks, asked)
             passport = passport_for(work, [each.last for each in made])
-            if not has_passport(work, passport):
-                give_passport(staged, passport)
+            if not has_passport(work, passport, signed=bool(key)):
+                give_passport(staged, passport, key)
             changed = staged.commit()
     finally:
         asked.progress.finish()
@@ -206,7 +211,7 @@ def _tell_before(session: Session, image: Image, looks: Sequence[Look]) -> None:
     counted_ = summary([Outcome(each.host, each) for each in before], paint)
     session.say("\n".join(["before", "", *findings(before, paint), *counted_, ""]))
     plans = [(image.of(each.kernel), each.planned.plan) for each in looks]
-    session.say("\n".join(plan_lines(plans, paint, diffs=session.said.flag("lines"))))
+    session.say("\n".join(plan_lines(plans, paint, diffs=session.said.flag("diff"))))
 
 
 def _tell_after(session: Session, image: Image, made: Sequence[Made]) -> ExitCode:

@@ -19,7 +19,7 @@ from toolkit.facts.node import Node
 from toolkit.facts.passport import PLACE, SIGNATURE, Passport
 from toolkit.facts.versions import Version
 from toolkit.flow.heard import heard
-from toolkit.flow.passport import make_passport, place_passport
+from toolkit.flow.passport import make_passport, place_passport, signature_of
 from toolkit.flow.planning import Planned, plan_node
 from toolkit.flow.runs import RunFolder
 from toolkit.flow.shelf import Shelf
@@ -192,19 +192,27 @@ def passport_for(image: Image, looks: Sequence[Look]) -> Passport:
     return make_passport(image.reader(node.kernel), node)
 
 
-def has_passport(image: Image, passport: Passport) -> bool:
-    """Whether that very passport lies in the image already."""
-    read = image.reader().run(f'cat "$GDR_ROOT{PLACE}" 2>/dev/null', limit_s=60)
-    return read.stdout == passport.json()
+def has_passport(image: Image, passport: Passport, *, signed: bool = False) -> bool:
+    """Whether that very passport lies in the image already.
+
+    :param signed: and a signature beside it.
+    """
+    script = f'cat "$GDR_ROOT{PLACE}" 2>/dev/null\n'
+    script += f'if [ -s "$GDR_ROOT{SIGNATURE}" ]; then echo signed; fi\n'
+    told, mark, _ = image.reader().run(script, limit_s=60).stdout.partition("signed\n")
+    return told == passport.json() and bool(mark or not signed)
 
 
-def give_passport(staged: Staged, passport: Passport) -> None:
+def give_passport(staged: Staged, passport: Passport, key: str = "") -> None:
     """Put it into the image; a signature over an older one goes.
 
+    :param key: the file of a key to sign it with; "" for none.
+    :raises UsageError: the key cannot be used.
     :raises ApplyError: it could not be written.
     """
+    signature = signature_of(passport, Path(key)) if key else ""
     staged.run(f"rm -f {SIGNATURE}", limit_s=60)
-    place_passport(staged, passport)
+    place_passport(staged, passport, signature)
 
 
 def _of_menu(node: Node) -> str:
