@@ -25,6 +25,7 @@ class KubeNode:
     pods: list[str] = field(default_factory=lambda: ["web"])
     version: int = 7
     protected: bool = False  # a PodDisruptionBudget keeps its pods
+    scratch: bool = False  # they have an emptyDir
 
     def shown(self) -> dict[str, Any]:
         """Any: Kubernetes' objects have no common type."""
@@ -65,7 +66,9 @@ class KubeWorld:
                 node.marks[key] = value
         self.most = max(self.most, sum(each.cordoned for each in self.nodes.values()))
 
-    def drain(self, name: str) -> None:
+    def drain(self, name: str, words: tuple[str, ...]) -> None:
+        if self.nodes[name].scratch and "--delete-emptydir-data" not in words:
+            raise TransportError("kubectl drain: cannot delete Pods with local storage")
         if self.nodes[name].protected:
             raise TransportError(f"kubectl drain {name}: error when evicting pods: {_PROTECTED}")
         self.nodes[name].pods.clear()
@@ -124,8 +127,8 @@ class _Answers(Kubectl):
         match words:
             case ("patch", "node", name, "--type=merge", "-p", patch):
                 self.world.patch(name, json.loads(patch))
-            case ("drain", name, "--ignore-daemonsets", _):
-                self.world.drain(name)
+            case ("drain", name, "--ignore-daemonsets", *more):
+                self.world.drain(name, tuple(more))
             case ("apply", "--server-side", "-f", "-"):
                 self.world.apply(stdin)
             case ("patch", "job", name, "-n", "gdr-toolkit", "--type=merge", "-p", patch):

@@ -127,6 +127,22 @@ def test_a_disruption_budget_is_obeyed_and_the_node_given_back(world: World) -> 
     assert (left.cordoned, left.marks, left.pods) == (False, {}, ["web"])
 
 
+def test_what_pods_keep_in_an_emptydir_is_lost_only_where_that_was_said(world: World) -> None:
+    world.nodes["gpu2"].scratch = True
+    assert "with local storage" in str(world.roll().outcomes["gpu2"].error)
+    assert world.nodes["gpu2"].pods == ["web"]
+    assert world.roll(limits=Limits(emptydir=True)).outcomes["gpu2"].ok
+
+
+def test_a_cordon_that_is_no_longer_ours_is_not_taken_away(world: World) -> None:
+    cluster = Cluster(world.kubectl(), "gdr-toolkit")
+    assert cluster.cordon("gpu1", "ours")
+    assert not cluster.uncordon("gpu1", "another")
+    assert (world.nodes["gpu1"].cordoned, world.nodes["gpu1"].marks) == (True, {MARK: "ours"})
+    assert cluster.uncordon("gpu1", "ours")
+    assert (world.nodes["gpu1"].cordoned, world.nodes["gpu1"].marks) == (False, {})
+
+
 def test_a_bundle_that_stops_leaves_its_node_cordoned_in_our_name(world: World) -> None:
     world.said["gpu1"] = ended("gpu1", 5)
     rolled = world.roll(serial="1")

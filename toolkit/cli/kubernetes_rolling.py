@@ -25,6 +25,7 @@ _OF_ROLLOUTS = {"serial", "max_unavailable", "window", "stop_file", "reason"}
 ROLL = (
     Option("roll", False, "carry the bundles out: cordon, drain, run, look, uncordon, by kubectl"),
     Option("cordoned", False, "take nodes that others cordoned as they are; leave them cordoned"),
+    Option("delete_emptydir_data", False, "evict also pods that lose what is in an emptyDir"),
     Option("drain_limit", 600, "seconds that pods may take to leave a node"),
     Option("job_limit", 3600, "seconds that a bundle may take"),
     *(each for each in ROLLOUT if each.name in _OF_ROLLOUTS),
@@ -50,6 +51,7 @@ def rolled(
         float(said.number("drain_limit", 600)),
         float(said.number("job_limit", 3600)),
         said.flag("cordoned"),
+        said.flag("delete_emptydir_data"),
     )
     consent(f"drain and change {counted(len(carried), 'node')}?", said)
     manifests = (*reading_manifests(terms), *applying_manifests(terms, carried))

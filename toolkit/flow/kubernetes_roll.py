@@ -48,6 +48,7 @@ class Limits:
     drain_s: float = 600.0
     job_s: float = 3600.0
     taken: bool = False  # nodes that others have cordoned are taken as they are, and left cordoned
+    emptydir: bool = False  # pods leave also where they lose what is in an emptyDir
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class KubeWork:
         if not self.cluster.cordon(node, self.run):
             raise LockedError(f"{node}: was cordoned by somebody else meanwhile")
         try:
-            self.cluster.drain(node, self.limits.drain_s)
+            self.cluster.drain(node, self.limits.drain_s, emptydir=self.limits.emptydir)
         except TransportError as why:
             self._about_to(node, Phase.UNDRAINING)
             self.cluster.uncordon(node, self.run)

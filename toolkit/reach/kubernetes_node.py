@@ -92,12 +92,14 @@ class Cluster:
             raise
         return True
 
-    def drain(self, node: str, limit_s: float) -> None:
+    def drain(self, node: str, limit_s: float, *, emptydir: bool = False) -> None:
         """Ask the pods to leave: evictions, which PodDisruptionBudgets may refuse.
 
+        :param emptydir: also those that lose what they wrote into an emptyDir.
         :raises TransportError: some did not leave in time.
         """
         words = ("drain", node, "--ignore-daemonsets", f"--timeout={limit_s:.0f}s")
+        words += ("--delete-emptydir-data",) if emptydir else ()
         self.kubectl.answer(*words, limit_s=limit_s + 60)
 
     def run_job(self, job: str, limit_s: float) -> str:
