@@ -98,8 +98,8 @@ class Cluster:
         :param emptydir: also those that lose what they wrote into an emptyDir.
         :raises TransportError: some did not leave in time.
         """
-        words = ("drain", node, "--ignore-daemonsets", f"--timeout={limit_s:.0f}s")
-        words += ("--delete-emptydir-data",) if emptydir else ()
+        more = ("--delete-emptydir-data",) if emptydir else ()
+        words = ("drain", node, "--ignore-daemonsets", f"--timeout={limit_s:.0f}s", *more)
         self.kubectl.answer(*words, limit_s=limit_s + 60)
 
     def run_job(self, job: str, limit_s: float) -> str:
