@@ -24,6 +24,7 @@ from pathlib import Path
 
 from toolkit.errors import ApplyError, LockedError, UsageError
 from toolkit.reach.held import Held, hold
+from toolkit.reach.interrupts import Interrupts
 from toolkit.reach.media_room import full
 
 MARK = ".gdr-image."
@@ -47,9 +48,12 @@ def aside(target: Path) -> Iterator[tuple[Path, Held]]:
         try:
             yield folder, inner
         finally:
-            inner.let_go()
-            remove(folder)
-            held.forget()
+            with Interrupts() as told:  # an impatient Ctrl-C would leave the folder to the next run
+                inner.let_go()
+                remove(folder)
+                held.forget()
+            if told.pressed:
+                raise KeyboardInterrupt
 
 
 def remove(folder: Path) -> None:

@@ -109,6 +109,17 @@ def flush_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def flush_file_system(folder: Path) -> None:
+    """See that all that was written to the file system of a folder is on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if _C.syncfs(descriptor):
+            why = ctypes.get_errno()
+            raise OSError(why, os.strerror(why), str(folder))
+    finally:
+        os.close(descriptor)
+
+
 def _remove(folder: int, name: str) -> None:
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)

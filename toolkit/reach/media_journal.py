@@ -22,7 +22,7 @@ from pathlib import Path
 
 from toolkit.errors import ApplyError, UsageError
 from toolkit.reach.media_index import Change, Difference
-from toolkit.reach.media_inside import flush_folder
+from toolkit.reach.media_inside import flush_file_system, flush_folder
 from toolkit.reach.media_room import Room
 
 PREPARE = ".gdr-image.prepare"
@@ -92,10 +92,14 @@ def mend(root: Path) -> None:
 
 def finish(root: Path) -> None:
     """Do what the list says that is to be finished, if there is one."""
-    for each in _read(root / APPLY):
+    steps = _read(root / APPLY)
+    for each in steps:
         _do(root, each)
     if (root / APPLY).exists():
-        os.sync()
+        above = {(root / each.path).parent for each in steps} | {root}
+        parts = {folder.stat().st_dev: folder for folder in above if folder.is_dir()}
+        for folder in parts.values():
+            flush_file_system(folder)
         (root / APPLY).unlink()
         flush_folder(root)
 
