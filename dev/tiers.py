@@ -13,7 +13,15 @@ from enum import StrEnum
 from dev.tools import MARKS, SHELLCHECK, Tool
 from toolkit.errors import UsageError
 
-APART = ("tests/vagrant", "tests/bmc", "tests/kube", "tests/cluster", "tests/suites", "tests/wheel")
+APART = (
+    "tests/vagrant",
+    "tests/bmc",
+    "tests/kube",
+    "tests/cluster",
+    "tests/slurm",
+    "tests/suites",
+    "tests/wheel",
+)
 NO_TESTS = 5  # pytest's exit status when nothing was selected
 SOME_FAILED = 1  # its status when all ran, and some failed
 FEW = 3  # more tests that fail at once are no accident of timing
@@ -155,6 +163,11 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
             "what is rendered, before a real API server that GDR_TEST_KUBECONFIG names",
             (_pytest("cluster", "tests/cluster", needs=MARKS["cluster"], parallel=False),),
             by_name=True,
+        ),
+        Tier(
+            "slurm",
+            "nodes of a real Slurm: drained, changed, given back",
+            (_pytest("slurm", "tests/slurm", needs=MARKS["slurm"], parallel=False),),
         ),
         Tier("suites", "the suites that we ship", (_pytest("suites", "tests/suites"),)),
         Tier(

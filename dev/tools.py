@@ -98,6 +98,10 @@ LIBVIRT_PYTHON = Tool(
 )
 PACKER, MKOSI = Tool("packer", "packer"), Tool("mkosi", "mkosi")
 PACKAGERS = (Tool("dpkg-deb", "dpkg"), Tool("rpmbuild", "rpm"), Tool("lintian", "lintian"))
+SLURM = (
+    *(Tool("slurmctld", "slurmctld"), Tool("slurmd", "slurmd"), Tool("sinfo", "slurm-client")),
+    Tool("munged", "munge"),
+)
 
 # What the marks of pyproject.toml stand for.
 MARKS = {
@@ -132,6 +136,7 @@ MARKS = {
         *PACKAGERS,
     ),
     "bmc": (PYTHON, LIBVIRT_PYTHON),
+    "slurm": SLURM,
     "machine": (
         *(ROOT, MMDEBSTRAP, QEMU, QEMU_IMG, MKE2FS, SFDISK, GRUB, GRUB_PC, SSH),
         *(GCC, MODINFO, *PACKERS, PACKER, MKOSI),

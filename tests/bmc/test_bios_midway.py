@@ -20,8 +20,8 @@ from toolkit.flow.bios_line import Line
 from toolkit.flow.bios_reset import Consent, Reset
 from toolkit.flow.bios_rolling import BiosRun, roll_out_bios
 from toolkit.flow.bios_watch import Watch
+from toolkit.flow.hooks import Hooks
 from toolkit.flow.rolling import Agreed
-from toolkit.flow.rollout_turn import Hooks
 from toolkit.hosts import Host
 from toolkit.reach.journal import About
 from toolkit.reach.transport import Result, Sink, quiet

@@ -25,7 +25,7 @@ from toolkit.cli.rolling import Resumed, agreed_of, resumption
 from toolkit.cli.session import Session
 from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence
-from toolkit.flow import provision, rollout_turn
+from toolkit.flow import hooks, provision, rollout_turn
 from toolkit.flow.access import Access, Fleet, state_dir
 from toolkit.flow.ledger import steps_of
 from toolkit.flow.planning import Planned, plan_node
@@ -193,7 +193,7 @@ def patch(monkeypatch: pytest.MonkeyPatch, of: Fleetful) -> None:
             journal._rows(f"PRAGMA max_page_count = {pages}")
         real_add(journal, *events)
 
-    monkeypatch.setattr(rollout_turn, "run_hook", hook)
+    monkeypatch.setattr(hooks, "run_hook", hook)
     monkeypatch.setattr(Journal, "add", add)
 
 

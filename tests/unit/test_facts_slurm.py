@@ -120,6 +120,11 @@ def test_a_reason_whose_second_line_is_a_line_of_its_own_stays_with_its_node() -
     assert (down.reason, idle.reason) == ("first second", "")
 
 
+def test_a_reason_never_stands_for_what_the_line_does_not_have() -> None:
+    node = one("NodeName=gpu01 State=DOWN Reason=x Partitions=all NodeAddr=evil CPUAlloc=3\n")
+    assert (node.partitions, node.address, node.cpus_taken) == ((), "", 0)
+
+
 @pytest.mark.parametrize("text", ["Node gpu99 not found\n", "NodeName=gpu01 Arch=x86_64\n"])
 def test_what_is_no_node_is_refused_not_guessed(text: str) -> None:
     with pytest.raises(Unparsable, match="scontrol show node"):

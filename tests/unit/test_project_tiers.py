@@ -37,7 +37,7 @@ TESTS = Step("tests", ("pytest",), tests=True, parallel=True)
 
 def test_the_tiers_run_from_quick_to_slow() -> None:
     names = ["lint", "unit", "scripts", "modules", "builds"]
-    names += ["machine", "vagrant", "fleet", "bmc", "kubernetes", "cluster", "suites"]
+    names += ["machine", "vagrant", "fleet", "bmc", "kubernetes", "cluster", "slurm", "suites"]
     names += ["wheel"]
     assert [tier.name for tier in TIERS] == names
 
@@ -99,6 +99,7 @@ def test_a_tier_needs_what_the_marks_of_its_tests_stand_for() -> None:
     assert needs["builds"] == set(MARKS["builds"])
     assert needs["vagrant"] == set(MARKS["vagrant"])
     assert needs["bmc"] == set(MARKS["bmc"])
+    assert needs["slurm"] == set(MARKS["slurm"])
     assert needs["unit"] == set()
 
 
@@ -118,7 +119,7 @@ def test_an_unknown_tier_is_refused_with_the_known_ones() -> None:
         choose(TIERS, "lint,units")
     assert refused.value.hint == (
         "tiers: lint, unit, scripts, modules, builds, machine, vagrant, fleet, bmc, kubernetes, "
-        "cluster, suites, wheel"
+        "cluster, slurm, suites, wheel"
     )
 
 

@@ -71,6 +71,25 @@ def test_a_host_that_slurm_does_not_know_is_refused() -> None:
         refuse_strangers((Host("gpu1"), Host("gpu9")), SITE)
 
 
+def test_node_sets_of_the_configuration_are_lists_features_or_all_nodes() -> None:
+    class Said(Slurm):
+        def nodes(self, names: str = "") -> str:
+            told = "NodeName={} State=IDLE ActiveFeatures={}\n"
+            return told.format("a1", "x") + told.format("a2", "y") + told.format("b1", "x")
+
+        def config(self) -> str:
+            return "SLURM_CONF = /nowhere/slurm.conf\n"
+
+        def config_file(self, path: str) -> str:
+            return "NodeSet=l Nodes=a[1-2],b1\nNodeSet=f Feature=x\nNodeSet=e Nodes=ALL\n"
+
+    assert open_site(Silent(), Said()).nodesets == {
+        "l": ("a1", "a2", "b1"),
+        "f": ("a1", "b1"),
+        "e": ("a1", "a2", "b1"),
+    }
+
+
 def test_without_slurm_s_commands_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(UsageError, match="needs Slurm's commands, and scontrol is not here"):

@@ -24,7 +24,7 @@ _AWAY = frozenset(
     {"DOWN", "ERROR", "FAIL", "FAILING", "FUTURE", "UNKNOWN", "INVAL", "INVALID_REG"}
     | {"NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN"}
 )
-_BOOTING = frozenset({"REBOOT_REQUESTED", "REBOOT_ISSUED", "REBOOT"})
+BOOTING = frozenset({"REBOOT_REQUESTED", "REBOOT_ISSUED", "REBOOT"})
 
 
 class Stand(StrEnum):
@@ -69,7 +69,7 @@ def stand(node: SlurmNode, run: str) -> Stand:
         if ours.run == run or ours.why.startswith(FAILED):
             return Stand.OURS
         return Stand.ANOTHER_RUN
-    return Stand.AWAY if node.states & (_AWAY | _BOOTING) else Stand.SERVING
+    return Stand.AWAY if node.states & (_AWAY | BOOTING) else Stand.SERVING
 
 
 def left_alone(node: SlurmNode, run: str) -> str:

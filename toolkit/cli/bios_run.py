@@ -138,7 +138,7 @@ def _apply(
 ) -> ExitCode:
     said = session.said
     todo = [e for e in looked if e.value and e.value.plan.pending and not e.value.plan.stopped]
-    agreed = agreed_of(session, [each.host for each in todo])
+    agreed = agreed_of(session, [each.host for each in todo], slurm=run.fleet.slurm)
     agreed = replace(agreed, about=replace(agreed.about, undoes=undoes))
     session.say("\n".join(planned_lines(looked, session.paint, verbose=said.flag("verbose"))))
     if todo:

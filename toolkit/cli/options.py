@@ -42,7 +42,11 @@ REACH = (
     Option("user", "", "log in as", "u"),
     Option("key", "", "identity file"),
     Option("ssh_config", "", "this file in place of ~/.ssh/config"),
-    Option("transport", "paramiko", "paramiko, openssh (Kerberos, odd configurations) or local"),
+    Option(
+        "transport",
+        "paramiko",
+        "paramiko, openssh (Kerberos, odd configurations), local, or srun with --via slurm",
+    ),
     Option("become", True, "be root by sudo where not logged in as root"),
     Option("ask_pass", False, "ask for the login password", "k"),
     Option("ask_become_pass", False, "ask for sudo's password", "K"),

@@ -28,6 +28,8 @@ from toolkit.flow.provision import Options, Provisioned, untouched
 from toolkit.flow.rolling import roll_out
 from toolkit.flow.rollout import Rolled
 from toolkit.flow.shelf import Shelf
+from toolkit.flow.slurm_carrier import kept_off
+from toolkit.flow.slurm_service import SlurmService
 from toolkit.hosts import fold
 from toolkit.reach.fleet import Abandoned, NotBegun
 from toolkit.report.document import Told
@@ -54,6 +56,7 @@ def provision(said: Said) -> ExitCode:
       invoke provision --hosts gpu[001-128] --yes --reboot --serial 1,10%,50% \\
           --max-unavailable 8 --drain 'drain {host}' --undrain 'resume {host}' \\
           --window 'Sat 22:00-04:00' --reason 'ticket 4711'
+      invoke provision --via slurm --hosts '@gpu&@h100' --yes --reboot --serial 1,10%
       invoke provision --resume 2026-11-21T22-00-00-provision --yes
     """
     earlier = resumption(said)
@@ -65,6 +68,7 @@ def provision(said: Said) -> ExitCode:
     shelf = shelf_of(session)
     with fleet(said) as opened:
         left = earlier.left(opened) if earlier is not None else opened
+        left = kept_off(left, session.folder.path.name)
         want, untried = session.want(), said.flag("boot_without_trial")
         planned = plan_all(left, want, session.today, session.folder, shelf, untried=untried)
         if said.flag("check") or said.dry:
@@ -80,8 +84,11 @@ def _provision(
     earlier: Resumed | None,
 ) -> ExitCode:
     said = session.said
-    pending = [each.host for each in planned if each.value and each.value.pending]
-    agreed = agreed_of(session, pending, earlier)
+    back = _to_give_back(session, fleet, planned)
+    pending = [
+        each.host for each in planned if each.value and (each.value.pending or each.host in back)
+    ]
+    agreed = agreed_of(session, pending, earlier, fleet.slurm)
     _tell_before(session, planned)
     if _broken_off(planned):
         return _tell_after(session, Rolled({each.host: untouched(each) for each in planned}))
@@ -93,6 +100,8 @@ def _provision(
         cut = [str(len(batch)) for batch in agreed.terms.batches]
         cuts = f", in batches of {', '.join(cut)}" if len(cut) > 1 else ""
         consent(f"change {counted(len(todo), 'node')}{extra}{cuts}?", said)
+    elif back:
+        consent(f"give {counted(len(back), 'node')} back to service if as wanted?", said)
     rolled = roll_out(
         fleet,
         planned,
@@ -108,6 +117,19 @@ def _provision(
         agreed=agreed,
     )
     return _tell_after(session, rolled)
+
+
+def _to_give_back(
+    session: Session, fleet: Fleet, planned: Sequence[Outcome[Planned]]
+) -> frozenset[str]:
+    """Nodes on which nothing is to be done, and which one of our runs has left drained."""
+    done = {each.host for each in planned if each.value and not each.value.pending}
+    if fleet.slurm is None:
+        return frozenset()
+    service = SlurmService(fleet.slurm, session.folder.path.name)
+    return frozenset(
+        host.name for host in fleet.hosts if host.name in done and service.has_out(host)
+    )
 
 
 def _broken_off(planned: Sequence[Outcome[Planned]]) -> bool:
@@ -127,7 +149,7 @@ def _tell_before(session: Session, planned: Sequence[Outcome[Planned]]) -> None:
 def _tell_after(session: Session, rolled: Rolled[Provisioned]) -> ExitCode:
     outcomes = list(rolled.outcomes.values())
     after = [Outcome(e.host, e.value.after if e.value else None, e.error) for e in outcomes]
-    told = [*_owed(outcomes), *_pruned(outcomes)]
+    told = [*_owed(outcomes), *_out_of_service(outcomes), *_pruned(outcomes)]
     session.say("\n".join(["after", "", report(after, session.paint), *told]))
     ended_as = [Outcome(e.host, _told(e.value), e.error) for e in outcomes]
     codes = [_code(each) for each in outcomes]
@@ -162,6 +184,12 @@ def _owed(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
     return lines
 
 
+def _out_of_service(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
+    """How a scheduler has nodes that were not given back, a line each."""
+    lines = [f"{e.host}: {e.value.service}" for e in outcomes if e.value and e.value.service]
+    return ["", *map(clean, lines)] if lines else []
+
+
 def _pruned(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
     """What nodes keep no longer of old runs, a line each."""
     lines = [f"{e.host}: pruned: {line}" for e in outcomes if e.value for line in e.value.pruned]
@@ -175,4 +203,6 @@ def _told(done: Provisioned | None) -> Told | None:
     steps = (*done.steps, *(f"pruned: {line}" for line in done.pruned))
     if done.busy:
         steps = (*steps, f"not rebooted, {done.busy}")
+    if done.service:
+        steps = (*steps, done.service)
     return Told(done.after, done.before, plan, steps, done.rebooted)

@@ -17,11 +17,14 @@ from toolkit.cli.options import REACH, Option, Said
 from toolkit.cli.session import Session
 from toolkit.errors import UsageError
 from toolkit.flow.access import Fleet, state_dir
+from toolkit.flow.hooks import Hooks
 from toolkit.flow.ledger import steps_of
 from toolkit.flow.rolling import Agreed, whoami
 from toolkit.flow.rollout import Brakes
-from toolkit.flow.rollout_turn import Hooks
 from toolkit.flow.runs import RunFolder, safe_name
+from toolkit.flow.slurm import Site
+from toolkit.flow.slurm_carrier import held_elsewhere
+from toolkit.flow.slurm_service import SlurmService
 from toolkit.reach.hook import check_hook
 from toolkit.reach.journal import About, Journal, Story, stamp
 
@@ -32,12 +35,20 @@ ROLLOUT = (
     Option("drain", "", "command that takes a node out of service; {host} is its name"),
     Option("undrain", "", "command that gives it back once it is as wanted"),
     Option("hook_limit", 600, "seconds that either command may take"),
+    Option("job_limit", 3600, "--via slurm: seconds to wait for a drained node's jobs to end"),
     Option("window", "", 'begin hosts only then: "Sat 22:00-04:00", "Mon-Fri 01:00-05:00", 4h'),
     Option("stop_file", "", "begin no further host once this file is there"),
     Option("reason", "", "why, for the journal: a ticket"),
     Option("resume", "", "go on with a run that broke off; runs lists them"),
 )
-_ALONE = ("serial", "max_unavailable", "drain", "undrain", "window")  # what makes it a rollout
+_ALONE = (
+    "serial",
+    "max_unavailable",
+    "drain",
+    "undrain",
+    "window",
+    "via",
+)  # what makes it a rollout
 _PATHS = (
     "site", "inventory", "hosts_file", "ssh_config", "key", "cache", "stop_file",
     "bmc_map", "bmc_ca", "bmc_password_file",
@@ -46,7 +57,8 @@ _PATHS = (
 _ANEW = (
     "yes", "ask_pass", "ask_become_pass", "pass_fd", "become_pass_fd", "quiet", "json", "junit",
     "verbose", "fanout", "max_fail", "max_fail_percentage", "max_unavailable", "window",
-    "hook_limit", "stop_file", "reason", "check", "diff", "ask_sign_pin", "sign_pin_fd",
+    "hook_limit", "job_limit", "stop_file", "reason", "check", "diff", "ask_sign_pin",
+    "sign_pin_fd",
 )  # fmt: skip
 _SECRET = frozenset(
     {"ask_pass", "ask_become_pass", "pass_fd", "become_pass_fd", "bmc_pass_fd", "yes", "resume"}
@@ -135,16 +147,20 @@ def _is_said(said: Said, name: str) -> bool:
     return str(said.values[name]) not in {*_NOT_SAID, _DEFAULTS.get(name, "")}
 
 
-def agreed_of(session: Session, pending: Sequence[str], earlier: Resumed | None = None) -> Agreed:
+def agreed_of(
+    session: Session,
+    pending: Sequence[str],
+    earlier: Resumed | None = None,
+    slurm: Site | None = None,
+) -> Agreed:
     """The terms for what was planned.
 
     :param pending: the hosts on which something is to be done.
+    :param slurm: what takes nodes out of service and gives them back.
     :raises UsageError: for options that make no sense, and outside of the window.
     """
     said = session.said
-    hooks = Hooks(said.text("drain"), said.text("undrain"), float(said.number("hook_limit", 600)))
-    check_hook("--drain", hooks.drain)
-    check_hook("--undrain", hooks.undrain)
+    hooks = _hooks(session, slurm)
     old = earlier.story.batches if earlier else ()
     known = {host for batch in old for host in batch}
     site = session.want().rollout.max_unavailable
@@ -162,7 +178,25 @@ def agreed_of(session: Session, pending: Sequence[str], earlier: Resumed | None 
     brakes = _brakes(session)
     about = About(session.verb, whoami(), stamp(), said.text("reason"), _words(said))
     alone = site is not None or any(said.text(name) for name in _ALONE)
-    return Agreed(terms, about, brakes, hooks, alone, earlier.past if earlier else None)
+    past = earlier.past if earlier else None
+    reported = held_elsewhere(slurm, session.folder.path.name)
+    return Agreed(terms, about, brakes, hooks, alone, past, reported)
+
+
+def _hooks(session: Session, slurm: Site | None) -> Hooks:
+    said = session.said
+    hooks = Hooks(said.text("drain"), said.text("undrain"), float(said.number("hook_limit", 600)))
+    check_hook("--drain", hooks.drain)
+    check_hook("--undrain", hooks.undrain)
+    if slurm is None:
+        return hooks
+    if hooks.drain or hooks.undrain:
+        raise UsageError(
+            "--via slurm drains and resumes by itself, and --drain or --undrain was said",
+            hint="leave them out; or leave out --via slurm, and name the nodes",
+        )
+    jobs_s = float(said.number("job_limit", 3600))
+    return replace(hooks, scheduler=SlurmService(slurm, session.folder.path.name, jobs_s))
 
 
 def _max_fail(said: Said) -> str:

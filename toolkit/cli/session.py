@@ -18,6 +18,7 @@ from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.flow.access import Access, Fleet, open_fleet, state_dir
 from toolkit.flow.passport import known_key
 from toolkit.flow.runs import RunFolder
+from toolkit.flow.slurm_srun import ROOM_S
 from toolkit.reach.credentials import Credentials, read_secret
 from toolkit.report.document import Told, document_parts
 from toolkit.report.junit import junit
@@ -136,6 +137,7 @@ def access(said: Said) -> Access:
         progress=listener(sys.stderr, quiet=said.flag("quiet")),
         bmc=bmc_access(said),
         via=said.text("via"),
+        jobs_s=float(said.number("job_limit", int(ROOM_S))),
     )
 
 

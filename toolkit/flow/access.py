@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 from toolkit.errors import TransportError, UsageError
 from toolkit.flow.bmc_access import BmcAccess
-from toolkit.flow.slurm import Site, inventory_of, open_site, refuse_strangers
-from toolkit.hosts import NOTHING, Host, Machines, narrow, refuse_many, select
+from toolkit.flow.slurm import Site, inventory_of, node_name, open_site, refuse_strangers
+from toolkit.flow.slurm_srun import ROOM_S, SrunTransport
+from toolkit.hosts import NOTHING, Host, Machines, fold, narrow, refuse_many, select
 from toolkit.progress import Progress, Silent
+from toolkit.reach.become import Become
 from toolkit.reach.credentials import Credentials
 from toolkit.reach.fleet import FANOUT
 from toolkit.reach.inventory import read_host_file, read_inventory
@@ -31,7 +33,7 @@ from toolkit.spots import VAGRANT
 if TYPE_CHECKING:  # what speaks Redfish is imported where a BMC is given
     from toolkit.flow.bmc import Bmcs
 
-TRANSPORTS = ("paramiko", "openssh", "local")
+TRANSPORTS = ("paramiko", "openssh", "local", "srun")
 VIA = ("", "slurm")
 
 
@@ -56,6 +58,7 @@ class Access:
     progress: Progress = field(default_factory=Silent)
     bmc: BmcAccess | None = None  # None: no BMC is asked
     via: str = ""  # "slurm": its nodes, and nothing is done to one that it has for others
+    jobs_s: float = ROOM_S  # so long jobs are waited for, where we need a node to ourselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,7 @@ def resolve(
     refuse_many(hosts, yes=access.yes)
     if slurm is not None:
         refuse_strangers(hosts, slurm)
+        slurm.watched = fold(map(node_name, hosts))
     return tuple(
         replace(host, user=host.user or access.user, key_file=host.key_file or access.key)
         for host in hosts
@@ -123,7 +127,10 @@ def open_fleet(access: Access) -> Iterator[Fleet]:
         )
     if access.via not in VIA:
         raise UsageError(f"--via {access.via!r}: not known", hint="--via slurm, or leave it out")
-    slurm = open_site(access.progress) if access.via else None
+    carried = access.transport == "srun"
+    if carried and not access.via:
+        raise UsageError("--transport srun is for the nodes of Slurm", hint="add --via slurm")
+    slurm = open_site(access.progress, carries=carried) if access.via else None
     with ExitStack() as stack:
         if slurm is None and _names_demo(access):
             from toolkit.demo import fleet as demo  # noqa: PLC0415 only they pay for it
@@ -137,7 +144,7 @@ def open_fleet(access: Access) -> Iterator[Fleet]:
         hosts = resolve(access, _vagrant(access, stack), slurm)
         make_room(min(access.fanout, len(hosts)), access.transport)
         file = Path(access.ssh_config) if access.ssh_config else None
-        connect = _connector(access, SshConfig.load(file))
+        connect = _connector(access, SshConfig.load(file), slurm)
         bmcs = _bmcs(access, hosts, stack)
         yield Fleet(hosts, connect, access, bmcs=bmcs, slurm=slurm)
 
@@ -179,8 +186,14 @@ def _names_demo(access: Access) -> bool:
     return False
 
 
-def _connector(access: Access, config: SshConfig) -> Callable[[Host], Transport]:
+def _connector(
+    access: Access, config: SshConfig, slurm: Site | None = None
+) -> Callable[[Host], Transport]:
     def connect(host: Host) -> Transport:
+        if slurm is not None and slurm.carries:
+            become = Become(access.become, access.credentials.become_password)
+            say = functools.partial(access.progress.note, host.name)
+            return SrunTransport(host, slurm, become, access.jobs_s, say)
         if host.away:
             name = host.name.removeprefix(VAGRANT)
             raise TransportError(f"{host.name} is {host.away}", hint=f"vagrant up {name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from toolkit.change.bios_kept import KEPT, before_of
@@ -15,6 +16,7 @@ from toolkit.errors import (
     BmcSilent,
     Outcome,
     StaleError,
+    ToolkitError,
     TransportError,
 )
 from toolkit.evidence import Evidence
@@ -23,10 +25,9 @@ from toolkit.flow.bios import Asking, Reach, judged
 from toolkit.flow.bios_line import Line
 from toolkit.flow.bios_reset import Consent, Reset, wait_until
 from toolkit.flow.bios_watch import Watch, coming, in_force
-from toolkit.flow.rollout_turn import Hooks
+from toolkit.flow.hooks import Hooks
 from toolkit.flow.runs import RunFolder
 from toolkit.hosts import Host
-from toolkit.reach.hook import run_hook
 from toolkit.reach.journal import Event, Journal
 from toolkit.reach.redfish import Answer
 from toolkit.reach.redfish_registry import RegistryCache
@@ -77,12 +78,19 @@ class _Turn:
         hooks = self.work.hooks
         if not agreed.plan.pending or agreed.plan.stopped:
             return Changed(agreed, agreed)
-        if hooks.drain:
-            self._hook(Phase.DRAINING, hooks.drain)
+        if hooks.takes_out:
+            self._hook(Phase.DRAINING)
             self._about_to(Phase.DRAINED)
-        done = self._bring(agreed)
-        if hooks.undrain and done.as_agreed:
-            self._hook(Phase.UNDRAINING, hooks.undrain)
+        try:
+            done = self._bring(agreed)
+        except ToolkitError as why:
+            with suppress(ToolkitError):  # what went wrong before is what is to be told
+                hooks.stay_out(self.host, str(why))
+            raise
+        if hooks.gives_back and done.as_agreed:
+            self._hook(Phase.UNDRAINING)
+        elif not done.as_agreed:
+            hooks.stay_out(self.host, "its BIOS is not as agreed")
         return done
 
     def _bring(self, agreed: Looked) -> Changed:
@@ -241,11 +249,14 @@ class _Turn:
     def _about_to(self, phase: Phase, boot_id: str = "") -> None:
         self.work.journal.add(Event(self.host.name, phase.value, boot_id=boot_id))
 
-    def _hook(self, phase: Phase, command: str) -> None:
+    def _hook(self, phase: Phase) -> None:
         name = "drain" if phase is Phase.DRAINING else "undrain"
         self._about_to(phase)
         self._note(name)
-        told = run_hook(name, command, self.host, self.work.hooks.limit_s)
+        if phase is Phase.DRAINING:
+            told = self.work.hooks.take_out(self.host, self._note)
+        else:
+            told, _ = self.work.hooks.give_back(self.host, self._note)
         self.work.folder.keep(f"{self.host.name}.{name}.log", told)
 
     def _note(self, text: str) -> None:

@@ -59,6 +59,7 @@ class Provisioned:
     pruned: tuple[str, ...] = ()  # what older runs on the node keep no longer
     rebooted: bool = False
     busy: str = ""  # whose job kept it from being rebooted
+    service: str = ""  # how a scheduler has it, where that is not in service
 
     @property
     def exit_code(self) -> ExitCode:

@@ -15,11 +15,12 @@ from toolkit.change.rollout_terms import NO_LIMIT
 from toolkit.errors import ExitCode, Outcome, TransportError, worst
 from toolkit.flow.access import Fleet
 from toolkit.flow.budget import Budget, Unavailable, nobody
+from toolkit.flow.hooks import Hooks
 from toolkit.flow.ledger import ended_event, planned_event
 from toolkit.flow.planning import Planned
 from toolkit.flow.provision import Options, Provisioned, done_well, harm, untouched
 from toolkit.flow.rollout import Brakes, Rolled, Rollout, T
-from toolkit.flow.rollout_turn import Hooks, Work
+from toolkit.flow.rollout_turn import Work
 from toolkit.flow.runs import RunFolder
 from toolkit.hosts import Host
 from toolkit.reach.claims import claim

@@ -9,8 +9,10 @@ from datetime import date
 
 from toolkit.change.rollout import Phase
 from toolkit.change.rollout_past import Past
-from toolkit.errors import ExitCode, Outcome, StaleError, TransportError
+from toolkit.checks.check import Status
+from toolkit.errors import ExitCode, Outcome, StaleError, ToolkitError, TransportError
 from toolkit.flow.access import Fleet
+from toolkit.flow.hooks import Hooks
 from toolkit.flow.ledger import Ledger
 from toolkit.flow.planning import Planned, plan_node
 from toolkit.flow.provision import (
@@ -27,19 +29,9 @@ from toolkit.flow.runs import RunFolder
 from toolkit.flow.witness import Nobody, Witness
 from toolkit.hosts import Host
 from toolkit.reach.collect import collect
-from toolkit.reach.hook import run_hook
 from toolkit.reach.journal import Journal
 from toolkit.reach.transport import Transport
 from toolkit.want import Want
-
-
-@dataclass(frozen=True, slots=True)
-class Hooks:
-    """Commands of the site's; "" for none."""
-
-    drain: str = ""
-    undrain: str = ""
-    limit_s: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +72,28 @@ class _Turn:
 
     def go(self) -> Provisioned:
         start = self._start()
-        hooks, out = self.work.hooks, self.past.maybe_out
+        hooks = self.work.hooks
+        out = self.past.maybe_out or hooks.has_out(self.host)
         if not start.pending and not out:
             return Provisioned(start.judged, start.judged)
-        if start.pending and hooks.drain and not self.past.drained:
-            self._hook(Phase.DRAINING, hooks.drain)
-            self.witness.about_to(Phase.DRAINED)
+        # A scheduler knows what it did, and others may have been there since: it is asked again.
+        if start.pending and hooks.takes_out and (hooks.scheduler or not self.past.drained):
+            self._take_out()
             out = True
-        done = self._node().bring(start)
+        try:
+            done = self._node().bring(start)
+        except ToolkitError as why:
+            self._stay_out(str(why), out=out)
+            raise
         # Out of service until it is as wanted: jobs on a node that is not would fail. And
         # what somebody else has taken out of service is not ours to give back.
-        if hooks.undrain and as_wanted(done) and (out or not hooks.drain):
-            self._hook(Phase.UNDRAINING, hooks.undrain)
+        if not as_wanted(done):
+            failed = [each.check.id for each in done.after.having(Status.FAIL)]
+            unknown = [each.check.id for each in done.after.having(Status.UNKNOWN)]
+            said = self._stay_out(", ".join(failed or unknown), out=out)
+            return replace(done, service=said)
+        if hooks.gives_back and (out or not hooks.takes_out):
+            done = replace(done, service=self._give_back())
         return done
 
     def _start(self) -> Planned:
@@ -151,11 +153,34 @@ class _Turn:
         )
         return replace(node, witness=self.witness)
 
-    def _hook(self, phase: Phase, command: str) -> None:
-        name = "drain" if phase is Phase.DRAINING else "undrain"
-        self.witness.about_to(phase)
-        self._note(name)
-        told = run_hook(name, command, self.host, self.work.hooks.limit_s)
+    def _take_out(self) -> None:
+        self.transport.close()  # what we hold there may be what is waited for
+        self.witness.about_to(Phase.DRAINING)
+        self._note("drain")
+        self._keep("drain", self.work.hooks.take_out(self.host, self._note))
+        self.witness.about_to(Phase.DRAINED)
+
+    def _give_back(self) -> str:
+        """Why it stays out of service; "" where it does not."""
+        self.transport.close()
+        self.witness.about_to(Phase.UNDRAINING)
+        self._note("undrain")
+        told, out = self.work.hooks.give_back(self.host, self._note)
+        self._keep("undrain", told)
+        return out
+
+    def _stay_out(self, why: str, *, out: bool) -> str:
+        """Have the scheduler say why; what it answers is for the report, and raises nothing."""
+        if not out:
+            return ""
+        try:
+            self.transport.close()
+            return self.work.hooks.stay_out(self.host, why)
+        except ToolkitError as trouble:  # what went wrong before is what is to be told
+            self._note(f"its drain could not be given a reason: {trouble}")
+            return ""
+
+    def _keep(self, name: str, told: str) -> None:
         self.work.folder.keep(f"{self.host.name}.{name}.log", told)
 
     def _note(self, text: str) -> None:

@@ -15,10 +15,10 @@ from toolkit.facts.slurm import (
     parse_nodes,
     parse_nodesets,
 )
-from toolkit.hosts import NOTHING, Host, Inventory, fold
+from toolkit.hosts import NOTHING, Host, Inventory, fold, select
 from toolkit.progress import Progress
 from toolkit.reach.slurm import Slurm
-from toolkit.spots import parse_spot, unfold
+from toolkit.spots import parse_spot
 
 _FRESH_S = 2.0  # how old what slurmctld said may be: it is asked once for all who wait
 
@@ -35,25 +35,36 @@ class Site:
     config: SlurmConfig
     nodes: dict[str, SlurmNode]  # as they were first seen
     nodesets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    carries: bool = False  # nodes are reached by srun, in jobs of ours
     watched: str = ""  # the host list of the run; "" for all nodes
     _seen: dict[str, SlurmNode] = field(default_factory=dict)
     _at: float = float("-inf")
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def look(self, name: str, *, fresh: bool = False) -> SlurmNode:
-        """The node as it is now, or was a moment ago.
+    def look(self, name: str) -> SlurmNode:
+        """The node as it is now: asked before anything is done to it.
 
-        :param fresh: before anything is done to it: not a moment old.
         :raises SlurmError: slurmctld does not answer.
         """
-        if fresh:
-            return _only(parse_nodes(self.commands.nodes(name)), name)
+        return _only(parse_nodes(self.commands.nodes(name)), name)
+
+    def glance(self, name: str, since: float = float("-inf")) -> SlurmNode:
+        """The node as it was a moment ago; see ``glances``."""
+        return _only(self.glances(since).values(), name)
+
+    def glances(self, since: float = float("-inf")) -> dict[str, SlurmNode]:
+        """The nodes of the run as they were a moment ago, for all who wait, by one question.
+
+        :param since: nothing older than this, by the monotonic clock.
+        :raises SlurmError: likewise.
+        """
         with self._lock:
-            if time.monotonic() - self._at > _FRESH_S:
+            if self._at < max(since, time.monotonic() - _FRESH_S):
+                asked = time.monotonic()
                 found = parse_nodes(self.commands.nodes(self.watched))
                 self._seen = {node.name: node for node in found}
-                self._at = time.monotonic()
-            return _only(self._seen.values(), name)
+                self._at = asked
+            return self._seen
 
 
 def _only(nodes: Iterable[SlurmNode], name: str) -> SlurmNode:
@@ -68,9 +79,10 @@ def node_name(host: Host) -> str:
     return parse_spot(host.name).host
 
 
-def open_site(progress: Progress, commands: Slurm | None = None) -> Site:
+def open_site(progress: Progress, commands: Slurm | None = None, *, carries: bool = False) -> Site:
     """Ask Slurm for its nodes.
 
+    :param carries: they are reached by srun.
     :raises UsageError: Slurm's commands are not here.
     :raises SlurmError: slurmctld does not answer.
     """
@@ -82,7 +94,7 @@ def open_site(progress: Progress, commands: Slurm | None = None) -> Site:
         sets = parse_nodesets(commands.config_file(config.file)) if config.file else {}
     finally:
         progress.finish()
-    return Site(commands, config, nodes, _members(sets, nodes))
+    return Site(commands, config, nodes, _members(sets, nodes), carries)
 
 
 def _members(
@@ -91,8 +103,10 @@ def _members(
     """Who is in each node set: those named, or those that have its feature."""
     found: dict[str, tuple[str, ...]] = {}
     for name, (listed, feature) in sets.items():
-        named = () if not listed else nodes if listed.upper() == "ALL" else unfold(listed)
-        chosen = set(named)
+        if listed and listed.upper() != "ALL":
+            chosen = {each.name for each in select(listed)}
+        else:
+            chosen = set(nodes if listed else ())
         chosen |= {each.name for each in nodes.values() if feature in each.features}
         found[name] = tuple(each for each in nodes if each in chosen)
     return found

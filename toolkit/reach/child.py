@@ -8,7 +8,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
@@ -35,6 +35,7 @@ def run_child(
     limit_s: float,
     lines: Lines,
     keep: tuple[int, ...] = (),
+    settings: Mapping[str, str] | None = None,
 ) -> Ended:
     """Run ``words``, feed ``data`` to stdin, hand stdout to ``lines``.
 
@@ -42,6 +43,7 @@ def run_child(
     alone, and what it has started is killed with it.
 
     :param keep: descriptors that it inherits, a lock that lasts as long as it does.
+    :param settings: its environment; ours unless given.
     :raises OSError: it cannot be started.
     """
     with subprocess.Popen(
@@ -50,6 +52,7 @@ def run_child(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,
+        env=settings,
         start_new_session=True,
         pass_fds=keep,
     ) as child:

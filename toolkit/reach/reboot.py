@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Protocol, runtime_checkable
 
 from toolkit.errors import StaleError, TransportError
 from toolkit.reach.deliver import restart
@@ -14,6 +15,14 @@ boot_id() { cat "$GDR_ROOT/proc/sys/kernel/random/boot_id"; }
 boot_id
 """
 _POLL_S = 1.0
+
+
+@runtime_checkable
+class Restarting(Protocol):
+    """A transport to a node that others reboot: a scheduler which would wonder otherwise."""
+
+    def restart(self, boot_id: str, wait_s: int) -> None:
+        """As ``deliver.restart``, and raising what it does."""
 
 
 def reboot(
@@ -35,7 +44,10 @@ def reboot(
     :raises TransportError: the node refused, or was not back in time; say so, do not retry.
     """
     try:
-        restart(transport, boot_id, wait_s=wait_s)
+        if isinstance(transport, Restarting):
+            transport.restart(boot_id, wait_s)
+        else:
+            restart(transport, boot_id, wait_s=wait_s)
     except StaleError:
         return _ask(transport)
     transport.close()

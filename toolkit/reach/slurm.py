@@ -14,7 +14,7 @@ _KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")  # of the settings, who
 # Nothing of the controller's own environment or limits is carried to a node: what is read
 # there must be the node's. slurmd's limits are what its jobs get.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_PLAIN = ("--chdir=/", f"--export=PATH={PATH}", "--propagate=NONE", "--quiet")
+_PLAIN = ("--chdir=/", f"--export=PATH={PATH}", "--propagate=NONE")
 _RESERVED_MIN = 1440  # minutes after which a reservation of a run that died is over
 
 
@@ -85,8 +85,10 @@ class Slurm:
         """End a reservation."""
         _ask("scontrol", "delete", f"reservation={name}")
 
-    def hold(self, node: str, name: str, *, partition: str, reservation: str = "") -> str:
-        """Submit a job that takes the whole node and sleeps; its id.
+    def hold(
+        self, node: str, name: str, seconds: int, *, partition: str, reservation: str = ""
+    ) -> str:
+        """Submit a job that takes the whole node and sleeps so long; its id.
 
         :param reservation: of ours; then it may start beside nobody, and as long as that lasts.
         """
@@ -94,8 +96,11 @@ class Slurm:
         words += [f"--job-name={name}", "--output=/dev/null", "--parsable"]
         words += [f"--partition={partition}"] if partition else []
         words += [f"--reservation={reservation}"] if reservation else []
-        said = _ask("sbatch", *words, "--wrap=exec sleep 86400")
-        return said.strip().partition(";")[0]
+        said = _ask("sbatch", *words, f"--wrap=exec sleep {seconds}")
+        job = said.strip().partition(";")[0]  # behind it a cluster's name
+        if not job.isdigit():
+            raise SlurmError(f"sbatch did not say which job it made: {said.strip()[:80]!r}")
+        return job
 
     def cancel(self, job: str) -> None:
         """End a job; one that has ended is no trouble."""
@@ -105,7 +110,7 @@ class Slurm:
 def step(job: str, node: str, command: str) -> list[str]:
     """The words that run ``sh -c command`` in a job of ours, with stdin, stdout and stderr."""
     words = ["srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1"]
-    words += [f"--nodelist={node}", "--mpi=none", "--unbuffered", *_PLAIN]
+    words += [f"--nodelist={node}", "--mpi=none", "--unbuffered", "--quiet", *_PLAIN]
     return [*words, "sh", "-c", command]
 
 

@@ -1,0 +1,92 @@
+"""Out of service and back: by the site's own commands, or by Slurm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from toolkit.hosts import Host
+from toolkit.reach.hook import run_hook
+
+Say = Callable[[str], None]
+
+
+class Drainer(Protocol):
+    """A scheduler that takes nodes out of service, and knows who did.
+
+    What it answers is for the log; everything may be asked twice, and is done once.
+    """
+
+    def has_out(self, host: Host) -> bool:
+        """Whether the node is out of service by our doing, in this run or an earlier one."""
+
+    def take_out(self, host: Host, say: Say) -> str:
+        """No further job, and those that run have ended.
+
+        :raises ToolkitError: the node is not ours to take, or its jobs do not end; it was not
+            touched, and serves as it did.
+        """
+
+    def give_back(self, host: Host, say: Say) -> str:
+        """Back to service; why it was not, where others hold it; "" where it is.
+
+        :raises ToolkitError: the scheduler refuses.
+        """
+
+    def stay_out(self, host: Host, why: str) -> str:
+        """Have its reason say what failed. Returns how it stands.
+
+        :raises ToolkitError: the scheduler refuses.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Commands of the site's; "" for none. Or a scheduler in their place."""
+
+    drain: str = ""
+    undrain: str = ""
+    limit_s: float = 600.0
+    scheduler: Drainer | None = None
+
+    @property
+    def takes_out(self) -> bool:
+        return bool(self.drain) or self.scheduler is not None
+
+    @property
+    def gives_back(self) -> bool:
+        return bool(self.undrain) or self.scheduler is not None
+
+    def has_out(self, host: Host) -> bool:
+        """Whether it is known to be out of service by our doing; commands of a site tell nothing.
+
+        :raises ToolkitError: the scheduler does not answer.
+        """
+        return self.scheduler is not None and self.scheduler.has_out(host)
+
+    def take_out(self, host: Host, say: Say) -> str:
+        """Returns what was printed.
+
+        :raises ToolkitError: it could not be done; the node is not to be touched.
+        """
+        if self.scheduler is not None:
+            return self.scheduler.take_out(host, say)
+        return run_hook("drain", self.drain, host, self.limit_s)
+
+    def give_back(self, host: Host, say: Say) -> tuple[str, str]:
+        """Returns what was printed, and why the node stays out of service; "" where it does not.
+
+        :raises ToolkitError: it could not be done.
+        """
+        if self.scheduler is not None:
+            out = self.scheduler.give_back(host, say)
+            return out, out
+        return run_hook("undrain", self.undrain, host, self.limit_s), ""
+
+    def stay_out(self, host: Host, why: str) -> str:
+        """What a node that is not as wanted is left with; "" where nobody is told.
+
+        :raises ToolkitError: the scheduler could not be told.
+        """
+        return "" if self.scheduler is None else self.scheduler.stay_out(host, why)

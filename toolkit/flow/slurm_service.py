@@ -1,0 +1,161 @@
+"""Out of service and back by Slurm, and reboots that it knows of.
+
+Three things are never done: a drain of others' is not replaced, not taken away, and not
+overlooked when it came while ours was on.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from toolkit.change.slurm import (
+    BOOTING,
+    FAILED,
+    IN_HAND,
+    Stand,
+    drained_by_us,
+    left_alone,
+    reason,
+    stand,
+    who_runs,
+)
+from toolkit.errors import ApplyError
+from toolkit.facts.slurm import JOB_FORMAT, SlurmJob, SlurmNode, parse_jobs
+from toolkit.flow.hooks import Say
+from toolkit.flow.slurm import Held, Site, node_name
+from toolkit.flow.slurm_srun import tidy
+from toolkit.hosts import Host
+
+JOBS_S = 3600.0  # how long a node's jobs are waited for
+_BACK_S = 300.0  # from SSH's first answer until slurmd has registered: services may hang before it
+_POLL_S, _LONGEST_S = 0.5, 10.0
+
+
+class JobsRemain(ApplyError):
+    """The node's jobs did not end in time: it was not touched, and serves as it did."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmService:
+    """Drains and resumes for one run."""
+
+    site: Site
+    run: str
+    jobs_s: float = JOBS_S
+
+    def has_out(self, host: Host) -> bool:
+        """See ``Drainer``."""
+        return stand(self.site.glance(node_name(host)), self.run) is Stand.OURS
+
+    def take_out(self, host: Host, say: Say) -> str:
+        """See ``Drainer``."""
+        name = node_name(host)
+        node = self.site.look(name)
+        refuse(host, node, self.run)
+        self._let_go(name)
+        mine = drained_by_us(node.reason)
+        if not node.drained or mine is None or mine.run != self.run:
+            self.site.commands.drain(name, reason(self.run, IN_HAND))
+        since = time.monotonic()
+        try:
+            self._wait(host, since, say)
+        except JobsRemain:
+            # Nothing was changed, so nothing keeps it from serving.
+            self._resume(name)
+            raise
+        return f"drained: {reason(self.run, IN_HAND)}\n"
+
+    def _wait(self, host: Host, since: float, say: Say) -> None:
+        """Until no job runs on the drained node.
+
+        :raises JobsRemain: they do after ``jobs_s``.
+        :raises Held: somebody else has taken it, or given it back, meanwhile.
+        """
+        name, pause, said = node_name(host), _POLL_S, ""
+        while True:
+            node = self.site.glance(name, since)
+            if stand(node, self.run) is not Stand.OURS:
+                raise Held(
+                    f"{host.name}: while its jobs were waited for, others saw to it: "
+                    f"{left_alone(node, self.run) or 'it was given back to service'}",
+                    hint="nothing was touched; run again when they are through",
+                )
+            if not node.working:
+                return
+            jobs = who_runs(self._jobs(name))
+            if time.monotonic() - since > self.jobs_s:
+                raise JobsRemain(
+                    f"{host.name}: after {self.jobs_s:g} s {jobs} still runs",
+                    hint="nothing was touched, and it was given back; wait longer: --job-limit",
+                )
+            if jobs != said:
+                say(f"drained, waiting for {jobs}")
+                said = jobs
+            time.sleep(min(pause, max(0.0, since + self.jobs_s - time.monotonic()) + _POLL_S))
+            pause = min(pause * 1.5, _LONGEST_S)
+
+    def _jobs(self, name: str) -> tuple[SlurmJob, ...]:
+        return parse_jobs(self.site.commands.jobs(JOB_FORMAT, node=name))
+
+    def give_back(self, host: Host, say: Say) -> str:
+        """See ``Drainer``."""
+        name = node_name(host)
+        node = self._registered(host, say)
+        self._let_go(name)
+        if node.states & BOOTING:
+            return self.stay_out(host, "slurmd has not come back after the boot")
+        others = self._resume(name)
+        return f"left out of service: {others}" if others else ""
+
+    def _registered(self, host: Host, say: Say) -> SlurmNode:
+        """The node, once slurmd has told slurmctld of its boot.
+
+        Resumed before, it would be set down for having booted unexpectedly.
+        """
+        end, name = time.monotonic() + _BACK_S, node_name(host)
+        while True:
+            node = self.site.look(name)
+            if not node.states & BOOTING or time.monotonic() > end:
+                return node
+            say("waiting for slurmd to register")
+            time.sleep(1.0)
+
+    def _let_go(self, name: str) -> None:
+        """Of a job and a reservation of ours, also those of a controller that died."""
+        if self.site.carries:
+            tidy(self.site, self.run, name)
+
+    def _resume(self, name: str) -> str:
+        """Resume what is ours still, and say who has it where it is not.
+
+        Between the look and the word lies a moment, no more.
+        """
+        node = self.site.look(name)
+        if node.drained and stand(node, self.run) is Stand.OURS:
+            self.site.commands.resume(name)
+            return ""
+        return left_alone(node, self.run)
+
+    def stay_out(self, host: Host, why: str) -> str:
+        """See ``Drainer``."""
+        name = node_name(host)
+        node = self.site.look(name)
+        self._let_go(name)
+        if stand(node, self.run) is Stand.OURS:
+            self.site.commands.drain(name, reason(self.run, f"{FAILED}: {why}"))
+            return f"stays drained: {reason(self.run, f'{FAILED}: {why}')}"
+        others = left_alone(node, self.run)
+        return f"left out of service: {others}" if others else "others gave it back to service"
+
+
+def refuse(host: Host, node: SlurmNode, run: str) -> None:
+    """:raises Held: the node is not this run's to take."""
+    if why := left_alone(node, run):
+        resume = drained_by_us(node.reason)
+        raise Held(
+            f"{host.name}: left alone: {why}",
+            hint=f"go on with that run: provision --resume {resume.run}"
+            if resume
+            else f"whoever has it gives it back: scontrol update nodename={node.name} state=resume",
+        )
