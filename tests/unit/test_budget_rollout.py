@@ -35,7 +35,8 @@ class Ear:
 
     def note(self, host: str, text: str) -> None:
         self.said.append(text)
-        self._then()
+        if len(self.said) == 2:
+            self._then()
 
 
 @pytest.fixture
@@ -63,7 +64,9 @@ def roll(run: Run, ear: Ear, work: Work, stop: Path | None = None) -> Rolled[Pro
     ).roll()
 
 
-def test_a_rollout_waits_until_another_gives_back_and_says_so_once(runs: tuple[Run, Run]) -> None:
+def test_a_rollout_waits_until_another_gives_back_and_says_so_while_it_does(
+    runs: tuple[Run, Run],
+) -> None:
     other, ours = runs
     most, now, lock = 0, 0, threading.Lock()
 
@@ -82,7 +85,7 @@ def test_a_rollout_waits_until_another_gives_back_and_says_so_once(runs: tuple[R
 
     ear = Ear(given_back)
     rolled = roll(ours, ear, work)
-    assert ear.said == ["waits for the budget of 2: run other has 2 nodes in hand"]
+    assert set(ear.said) == {"waits for the budget of 2: run other has 2 nodes in hand"}
     assert rolled.halt == ""
     assert all(outcome.ok for outcome in rolled.outcomes.values())
     assert most <= 2

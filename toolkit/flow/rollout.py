@@ -109,12 +109,12 @@ class Rollout(Generic[T]):
                 self._end(outcome)
 
     def _begin(self, interrupts: Interrupts) -> None:
-        waited, self.waits = self.waits, ""
+        self.waits = ""
         if self.halt or over(self.terms, self.standing):
             return
         step = advance(self.terms, self.standing)
         self.halt = step.halt or (step.begin and self._braked(interrupts)) or ""
-        granted = self._granted(step.begin, waited)
+        granted = self._granted(step.begin)
         for at, name in enumerate(granted):
             self.halt = self._braked(interrupts)
             if self.halt or not self._written(Event(name, Phase.BEGUN.value)):
@@ -126,7 +126,7 @@ class Rollout(Generic[T]):
     def _braked(self, interrupts: Interrupts) -> str:
         return "interrupted" if interrupts.pressed else self.brakes.pulled()
 
-    def _granted(self, names: Sequence[str], waited: str) -> tuple[str, ...]:
+    def _granted(self, names: Sequence[str]) -> tuple[str, ...]:
         """Those of them for which there is a share; else for whom we wait, or why we halt."""
         if self.halt or not names or self.budget is None:
             return () if self.halt else tuple(names)
@@ -136,7 +136,8 @@ class Rollout(Generic[T]):
             self.halt = str(why)
             return ()
         self.halt, self.waits = answer.halt, answer.wait
-        if self.waits and self.waits != waited:
+        if self.waits:
+            # At each look: a listener drops what is too much, and may have been silent before.
             self.progress.note(names[0], self.waits)
         return answer.granted
 
