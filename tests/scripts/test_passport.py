@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,16 @@ from toolkit.errors import NoEvidence
 from toolkit.evidence import Evidence, State
 from toolkit.facts.node import Node
 from toolkit.facts.node_passport import Left
-from toolkit.facts.passport import PLACE, SIGNATURE, FileEntry, Passport, parse
+from toolkit.facts.passport import (
+    PLACE,
+    SIGNATURE,
+    FileEntry,
+    KernelEntry,
+    ModuleEntry,
+    Passport,
+    parse,
+)
+from toolkit.flow.image import Image, give_passport, has_passport
 from toolkit.flow.passport import make_passport, place_passport, read_passport
 from toolkit.reach.collect import collect
 from toolkit.reach.transport import Result, Sink, quiet
@@ -28,6 +37,7 @@ from toolkit.want import Want
 pytestmark = pytest.mark.shell
 PEERMEM = f"/lib/modules/{UBUNTU_KERNEL}/updates/dkms/nvidia-peermem.ko"
 ASKED = Want(passport=True)
+PART = f"{parts('frames.sh', 'probe_passport.sh')}\nbegin_frames\nprobe_passport\nend_frames\n"
 
 
 @dataclass(frozen=True)
@@ -70,6 +80,11 @@ class Here:
         return check(self.node(), want)
 
 
+def alone(here: Here) -> Node:
+    """The node by this part of the probe alone."""
+    return Node(Evidence.parse(here.run(PART).stdout))
+
+
 @pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("passport")
@@ -98,7 +113,7 @@ def plain(state: Path, tmp_path: Path) -> Here:
 def test_a_node_that_got_its_passport_matches_and_a_replaced_module_does_not(here: Here) -> None:
     before = here.node()
     assert before.passport is None
-    assert here.verdict().status is Status.FAIL  # none, and one is demanded
+    assert check(before, ASKED).status is Status.FAIL  # none, and one is demanded
     made = make_passport(here, before)
     place_passport(here, made, "-----BEGIN SSH SIGNATURE-----\n")
     after = here.node()
@@ -106,7 +121,7 @@ def test_a_node_that_got_its_passport_matches_and_a_replaced_module_does_not(her
     assert after.passport_text == made.json()
     assert (here.tree / PLACE.lstrip("/")).stat().st_mode & 0o777 == 0o644
     assert (here.tree / SIGNATURE.lstrip("/")).read_text().startswith("-----BEGIN")
-    assert here.verdict().status is Status.PASS, here.verdict().finding
+    assert check(after, ASKED).status is Status.PASS, check(after, ASKED).finding
 
     module = here.tree / PEERMEM.lstrip("/")
     whole = module.read_bytes()
@@ -151,14 +166,17 @@ def test_a_module_that_the_kernel_took_from_elsewhere_is_found(plain: Here) -> N
 
 
 def test_the_build_id_of_what_is_loaded_is_read_from_the_kernels_notes(here: Here) -> None:
-    place_passport(here, make_passport(here, here.node()))
+    module = FileEntry(PEERMEM, "0" * 64)
+    entries = tuple(ModuleEntry(name, module, "") for name in ("ib_core", "mlx5_core", "nvidia"))
+    kernel = KernelEntry(UBUNTU_KERNEL, None, entries)
+    place_passport(here, Passport("0.1", "debian 12", "x86_64", (kernel,)))
     build = bytes(range(20))
     for name in ("ib_core", "nvidia"):
         notes = here.tree / f"sys/module/{name}/notes"
         notes.mkdir()
         head = b"\4\0\0\0\x14\0\0\0\3\0\0\0GNU\0"
         (notes / ".note.gnu.build-id").write_bytes(head + build)
-    loaded = here.node().passport_loaded
+    loaded = alone(here).passport_loaded
     assert loaded["nvidia"].build_id == loaded["ib_core"].build_id == build.hex()
     assert loaded["mlx5_core"].build_id == ""
 
@@ -183,6 +201,23 @@ def test_its_frames_are_absent_where_there_is_none(plain: Here) -> None:
     assert len(told) == 5
 
 
+def test_an_image_has_its_passport_once_and_a_signature_over_another_goes(
+    plain: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Image, "reader", lambda _: plain)
+    image, made = Image(plain.tree), make_passport(plain, plain.node())
+    assert not has_passport(image, made)
+    give_passport(plain, made, "one\n")
+    assert has_passport(image, made)
+    assert has_passport(image, made, "one\n")
+    assert not has_passport(image, made, "another\n")
+    later = replace(made, toolkit="later")
+    assert not has_passport(image, later)
+    give_passport(plain, later)
+    assert has_passport(image, later)
+    assert not (plain.tree / SIGNATURE.lstrip("/")).exists()
+
+
 def test_it_is_found_in_a_file_below_a_root_and_in_a_tar(plain: Here, tmp_path: Path) -> None:
     made = make_passport(plain, plain.node())
     place_passport(plain, made)
@@ -198,8 +233,7 @@ def test_what_runs_of_ours_left_since_is_told_by_their_names(tree: Tree) -> None
     assert tree.run(sent(bundle_of({MODPROBE_D: "a\n", LIMITS: "b\n"}))).exit == 0
     assert tree.run(sent(bundle_of({MODPROBE_D: "c\n"}, remove=(LIMITS,)))).exit == 0
     tree.write(f"/{STATE}/rebuild/made", f"{'1' * 64}  {PEERMEM}\n{'2' * 64}  {PEERMEM}\n")
-    probe = parts("frames.sh", "probe_passport.sh")
-    ran = tree.run(f"{probe}\nbegin_frames\nprobe_passport\nend_frames\n")
+    ran = tree.run(PART)
     assert (ran.exit, ran.stderr) == (0, "")
     since = Node(Evidence.parse(ran.stdout)).passport_since
     runs = tree.read(f"/{STATE}/journal").split("\n")[:-1]

@@ -13,7 +13,7 @@ from toolkit.cli.options import OUTPUT, WANT, Option, Said
 from toolkit.cli.session import Session, consent
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
-from toolkit.facts.passport import PLACE, SIGNATURE
+from toolkit.facts.passport import PLACE, SIGNATURE, Passport
 from toolkit.flow.image import (
     ALL,
     Asked,
@@ -27,7 +27,7 @@ from toolkit.flow.image import (
     look,
     passport_for,
 )
-from toolkit.flow.passport import known_key
+from toolkit.flow.passport import signature_of, try_signing
 from toolkit.progress import Progress
 from toolkit.reach.deliver import rollback
 from toolkit.reach.media import Medium, Source, stage
@@ -100,7 +100,7 @@ def _brought(session: Session, source: Source) -> ExitCode:
     if said.text("rollback"):
         return _take_back(session, source, progress)
     if key := said.text("passport_sign"):
-        known_key(Path(key))
+        try_signing(Path(key))
     asked = Asked(session.want(), session.today, session.folder, progress, shelf_of(session))
     with ExitStack() as stack:
         progress.begin("reading", 1)
@@ -160,25 +160,36 @@ def _prepare(
     session: Session, source: Source, seen: Image, looks: Sequence[Look], asked: Asked
 ) -> ExitCode:
     """Work on it aside, look again, and put it in place where anything has changed."""
-    key = session.said.text("passport_sign")
     asked.progress.begin("preparing", len(looks))
     try:
         idle = source.out is None and not any(each.left for each in looks)
-        if idle and has_passport(seen, passport_for(seen, looks), signed=bool(key)):
+        if idle and _settled(session, seen, looks):
             return _tell_after(session, seen, [Made(each, each) for each in looks])
         with ExitStack() as stack:
             staged = seen.staged or stack.enter_context(stage(source, progress=asked.progress))
             work = Image(source.path, staged)
             made = bring(work, staged, looks, asked)
             passport = passport_for(work, [each.last for each in made])
-            if not has_passport(work, passport, signed=bool(key)):
-                give_passport(staged, passport, key)
+            signature = _signature(session, passport)
+            if not has_passport(work, passport, signature):
+                give_passport(staged, passport, signature)
             changed = staged.commit()
     finally:
         asked.progress.finish()
     ended = _tell_after(session, seen, made)
     _tell_changed(session, source, changed)
     return ended
+
+
+def _settled(session: Session, image: Image, looks: Sequence[Look]) -> bool:
+    """Whether its passport is that of what it is, and signed where that was asked for."""
+    passport = passport_for(image, looks)
+    return has_passport(image, passport, _signature(session, passport))
+
+
+def _signature(session: Session, passport: Passport) -> str:
+    key = session.said.text("passport_sign")
+    return signature_of(passport, Path(key)) if key else ""
 
 
 def _take_back(session: Session, source: Source, progress: Progress) -> ExitCode:

@@ -19,7 +19,7 @@ from toolkit.facts.node import Node
 from toolkit.facts.passport import PLACE, SIGNATURE, Passport
 from toolkit.facts.versions import Version
 from toolkit.flow.heard import heard
-from toolkit.flow.passport import make_passport, place_passport, signature_of
+from toolkit.flow.passport import make_passport, place_passport
 from toolkit.flow.planning import Planned, plan_node
 from toolkit.flow.runs import RunFolder
 from toolkit.flow.shelf import Shelf
@@ -28,6 +28,7 @@ from toolkit.reach import deliver
 from toolkit.reach.chroot import ChrootTransport
 from toolkit.reach.collect import collect
 from toolkit.reach.media import Staged
+from toolkit.reach.transport import Transport
 from toolkit.want import Want
 
 ALL, DEFAULT = "all", "default"
@@ -192,26 +193,22 @@ def passport_for(image: Image, looks: Sequence[Look]) -> Passport:
     return make_passport(image.reader(node.kernel), node)
 
 
-def has_passport(image: Image, passport: Passport, *, signed: bool = False) -> bool:
+def has_passport(image: Image, passport: Passport, signature: str = "") -> bool:
     """Whether that very passport lies in the image already.
 
-    :param signed: and a signature beside it.
+    :param signature: and this one beside it; "" where none was asked for.
     """
-    script = f'cat "$GDR_ROOT{PLACE}" 2>/dev/null\n'
-    script += f'if [ -s "$GDR_ROOT{SIGNATURE}" ]; then echo signed; fi\n'
-    told, mark, _ = image.reader().run(script, limit_s=60).stdout.partition("signed\n")
-    return told == passport.json() and bool(mark or not signed)
+    files = [PLACE, *([SIGNATURE] if signature else [])]
+    script = "".join(f'cat "$GDR_ROOT{each}" 2>/dev/null\n' for each in files)
+    return image.reader().run(script, limit_s=60).stdout == passport.json() + signature
 
 
-def give_passport(staged: Staged, passport: Passport, key: str = "") -> None:
-    """Put it into the image; a signature over an older one goes.
+def give_passport(staged: Transport, passport: Passport, signature: str = "") -> None:
+    """Put it into the image, with its signature; one over an older passport goes.
 
-    :param key: the file of a key to sign it with; "" for none.
-    :raises UsageError: the key cannot be used.
     :raises ApplyError: it could not be written.
     """
-    signature = signature_of(passport, Path(key)) if key else ""
-    staged.run(f"rm -f {SIGNATURE}", limit_s=60)
+    staged.run(f'rm -f "${{GDR_ROOT:-}}"{SIGNATURE}', limit_s=60)
     place_passport(staged, passport, signature)
 
 
