@@ -14,7 +14,7 @@ from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, HostKeyError, Outcome, TransportError, worst
 from toolkit.report.live import Lines
 from toolkit.report.table import Painter, clean, columns, labelled, wants_colour
-from toolkit.report.text import error_lines, findings, report
+from toolkit.report.text import error_lines, findings, report, verdict_text
 from toolkit.want import Waiver
 
 PLAIN = Painter(False)
@@ -268,3 +268,11 @@ def test_plain_progress_speaks_after_two_seconds_and_then_every_ten() -> None:
         "reading: 4 of 3 after 13 s; d: done",
         "",
     ]
+
+
+def test_one_nodes_verdict_names_no_others() -> None:
+    text = verdict_text(
+        "gpu01", verdict("pcie.link", failed("2", expected="0", details=("a", "b")))
+    )
+    assert "others" not in text
+    assert "so on" not in text

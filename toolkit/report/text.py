@@ -283,4 +283,4 @@ def _unbarred(text: str) -> str:
 
 def verdict_text(host: str, verdict: Verdict) -> str:
     """One verdict without colour, for a test report."""
-    return "\n".join(_finding(Folded(verdict, (host,)), Painter(False), True))
+    return "\n".join(_finding(Folded(verdict, (host,), (host,)), Painter(False), True))
