@@ -105,6 +105,14 @@ def test_mixed_lines_that_were_cut_give_no_node_what_another_said(cut: int) -> N
     assert all(not each.frames for each in found.values())
 
 
+def test_what_may_be_anothers_counts_only_where_it_is_whole() -> None:
+    begun = "".join(f"gdr-toolkit: node {name}: probe\n" for name in ("gpu007", "gpu008"))
+    frames = "= begin ok gdr-toolkit/1\n= cmdline ok x\n|whose is it\n= arch ok y\n|x86_64\n"
+    assert by_node(begun + frames) == {"gpu007": Evidence(), "gpu008": Evidence()}
+    named = each_line(PODS["two"], begun.split("\n")[1] + "\n" + frames)
+    assert by_node(named)["gpu008"].text("cmdline") == "whose is it\n"
+
+
 def test_a_log_without_its_head_says_what_to_ask_kubectl() -> None:
     tail = each_line(PODS["one"], "\n".join(log("gpu007").split("\n")[-11:]))
     assert not holds_pod_logs(tail)
