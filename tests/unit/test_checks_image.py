@@ -14,12 +14,15 @@ from tests.unit.passports import BORN, BUILD, LOAD, NOTE, RUN, born, hashed, loa
 from toolkit.checks.image import passport
 from toolkit.evidence import Frame, State
 from toolkit.facts.node import Node
+from toolkit.facts.passport import FileEntry
 from toolkit.want import Want
 
 ASKED = Want(passport=True)
 SIGNED = Want(passport=True, passport_key="allowed")
 ID = "image.passport"
 OTHER = sha(99)
+GRUB = "/etc/default/grub.d/zz-gdr-toolkit.cfg"
+ADDING = replace(BORN, files=(*BORN.files, FileEntry(GRUB, sha(5), "644")))
 WITHOUT = replace(BORN, kernels=(replace(BORN.kernels[0], modules=BORN.kernels[0].modules[:-1]),))
 
 
@@ -74,6 +77,15 @@ ROWS = [
     Row("a-module-rebuilt-by-ours-and-loaded", ID, PASS, "updated since", born(
         passport_files=hashed({PEERMEM: OTHER}), passport_since=since(OTHER, PEERMEM),
         passport_loaded=loaded(nvidia_peermem="00AA"))),
+    Row("arguments-of-a-later-run", ID, PASS, "by a later run of ours: 1 change", born(
+        cmdline=booted(f"{ARGUMENTS} pci=realloc"), left=f"{OTHER} {GRUB}\n",
+        placed=f"{OTHER} 644 0 0 {GRUB}\n")),
+    Row("arguments-of-others-beside-a-later-run", ID, FAIL, "argument pci", born(
+        cmdline=booted(f"{ARGUMENTS} pci=realloc"), left=f"{OTHER} {GRUB}\n",
+        placed=f"{sha(98)} 644 0 0 {GRUB}\n")),
+    Row("arguments-that-a-run-has-changed", ID, PASS, f"updated since by {RUN}", born(
+        ADDING, cmdline=booted("root=UUID=1 ro quiet"),
+        passport_files=hashed({GRUB: OTHER}, ADDING), passport_since=since(OTHER, GRUB))),
     Row("unreadable", ID, UNKNOWN, "permission denied", born(passport=DENIED)),
     Row("no-passport-at-all", ID, UNKNOWN, "cannot read", born(passport="{\n")),
     Row("of-a-later-format", ID, UNKNOWN, "format", born(

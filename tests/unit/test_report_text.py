@@ -9,7 +9,7 @@ from datetime import date
 import pytest
 
 from tests.unit.judged import BARE, HEALTHY, SICK, SLOW, UNSURE, judged, verdict
-from toolkit.checks.check import Gap, failed, unknown
+from toolkit.checks.check import Gap, Status, failed, unknown
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, HostKeyError, Outcome, TransportError, worst
 from toolkit.report.live import Lines
@@ -53,6 +53,13 @@ def test_a_failure_shows_what_was_found_what_was_expected_and_the_fix() -> None:
     assert "found     translated: DMA-FQ on 16" in text
     assert "expected  identity on every GPU and HCA" in text
     assert "fix       iommu=pt (x86)" in text
+
+
+def test_one_nodes_verdict_tells_of_no_others() -> None:
+    node = judged("gpu7", iommu__passthrough=SLOW)
+    [ill] = node.having(Status.FAIL)
+    assert "others" not in verdict_text("gpu7", ill)
+    assert verdict_text("gpu7", ill) in told(node)
 
 
 def test_the_hint_of_the_finding_goes_before_the_general_fix() -> None:

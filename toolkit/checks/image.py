@@ -38,7 +38,9 @@ def passport(node: Node, want: Want) -> Finding:
     if born is None:
         if want.passport:
             return failed(
-                "no passport", expected=f"{PLACE}, as images have it", hint="image makes it"
+                "no passport",
+                expected=f"{PLACE}, as images have it",
+                hint="make the image by the verb image",
             )
         return not_applicable("it was not born from an image with a passport")
     if want.passport_key:

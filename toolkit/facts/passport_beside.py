@@ -25,6 +25,10 @@ _TELLING = (
 )
 
 
+# Where our arguments stand for GRUB; elsewhere the boot loader's own tool writes them.
+_ARGUMENTS = ("/etc/default/grub.d/",)
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """One thing that is not as the image was born."""
@@ -73,7 +77,24 @@ def _arguments(passport: Passport, node: Node) -> Iterator[Difference]:
     for name in dict.fromkeys((*names, *extra)):
         was, has = _values(born, name), _values(now, name)
         if was != has:
-            yield Difference(f"argument {name}", was, has)
+            run = _run_that_set_arguments(passport, node)
+            yield Difference(f"argument {name}", was, has, run)
+
+
+def _run_that_set_arguments(passport: Passport, node: Node) -> str:
+    """The run of ours that wrote the file which our arguments stand in; "" for none."""
+    born = {each.path: each.sha256 for each in passport.files}
+    now = node.passport_hashes
+    for path, left in node.passport_since.items():
+        if path.startswith(_ARGUMENTS) and now.get(path, "") != born.get(path):
+            return _run_that_left(left, now.get(path, ""))
+    placed = node.placed if node.left else {}
+    for path, sha256 in node.left.items():
+        # One that came later is not among those that the passport names.
+        new = path.startswith(_ARGUMENTS) and path not in born and path in placed
+        if new and placed[path].sha256 == sha256:
+            return "a later run"
+    return ""
 
 
 def _values(cmdline: Cmdline, name: str) -> str:
