@@ -78,7 +78,7 @@ def test_look_change_prove_and_take_back(site: Site) -> None:
     assert "place /etc/modules-load.d/gdr-toolkit.conf" in looked.text
     assert nodes.digest() == site.first, "--check changed something"
 
-    done = ansible.play("provision", **AT_ONCE, **JUDGED, reboot="true")
+    done = ansible.play("provision", **AT_ONCE, reboot="true")
     assert done.exit == 0, done.text
     assert {host for host, count in done.changed.items() if count} == BUSY
     nodes.wait_for_boots()
@@ -90,7 +90,7 @@ def test_look_change_prove_and_take_back(site: Site) -> None:
         assert healed[name] == twin, f"{name} is not as its twin"
         assert (healed[name] != site.first[name]) == (name in BUSY)
 
-    again = ansible.play("provision", **AT_ONCE, **JUDGED, reboot="true")
+    again = ansible.play("provision", **AT_ONCE, reboot="true")
     assert (again.exit, again.changed) == (0, dict.fromkeys(BUSY, 0)), again.text
     assert nodes.digest() == healed, "a second run found something to do"
 
@@ -181,11 +181,16 @@ def test_a_share_of_failures_that_was_allowed_lets_the_rest_go_on(
     assert strict.changed == {CANARY: 0, "demo-rocky": 1}, strict.text
 
 
-def test_verify_fails_where_a_bundle_was_not_carried_out(planned: Ansible) -> None:
+def test_verify_fails_where_a_bundle_was_not_carried_out(site: Site, planned: Ansible) -> None:
+    foreign = site.nodes.tree("demo-healthy") / "etc/modprobe.d/foreign.conf"
+    foreign.write_bytes(b"# na\xefve\r\n")
     proved = planned.play("verify", "--limit", "demo-stub,demo-healthy")
     assert proved.failed == {"demo-stub"}
     assert "demo-stub: its bundle was not carried out" in proved.text
     assert "demo-healthy: its evidence is whole, and was not judged" in proved.text
+    foreign.unlink()
+    kept = (planned.site / "evidence/demo-healthy.evidence").read_bytes()
+    assert b"# na\xefve\r\n" in kept, "evidence is to be kept word for word"
 
 
 # --- the plays themselves ----------------------------------------------------------------------
@@ -215,6 +220,6 @@ def test_the_plays_are_clean(site: Site, tmp_path: Path) -> None:
     listed = site.ansible.run("ansible-playbook", "--syntax-check", *names)
     assert listed.exit == 0, listed.text
     assert [listed.text.count(f"playbook: {name}") for name in names] == [1] * len(names)
-    with (plays / "provision.yml").open("a") as play:
-        play.write("    - ansible.builtin.shell: echo {{ nothing }}\n")
-    assert site.ansible.run(*lint).exit != 0, "the linter sees nothing"
+    (tmp_path / "bad.yml").write_text("- hosts: all\n  tasks:\n    - shell: echo {{ nothing }}\n")
+    bad = site.ansible.run(*lint[:-1], str(tmp_path / "bad.yml"))
+    assert bad.exit != 0, "the linter sees nothing"
