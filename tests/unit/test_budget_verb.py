@@ -67,16 +67,15 @@ def test_nothing_held_is_said_in_one_line() -> None:
 
 
 def test_what_is_released_is_told_and_the_document_keeps_its_schema(runs: Path) -> None:
-    ended = verb(runs, "--release", "gpu[007]", "--json")
+    ended = verb(runs, "--release", "kubernetes/gdr-apply", "--json")
     assert ended.returncode == ExitCode.OK, ended.stderr
-    assert ended.stderr == "released: gpu007\n"
+    assert ended.stderr == "released: kubernetes/gdr-apply\n"
     told = json.loads(ended.stdout)
     jsonschema.validate(told, json.loads((ROOT / "docs/budget.schema.json").read_text()))
-    assert [share["node"] for share in told["shares"]] == ["kubernetes/gdr-apply"]
+    assert [share["node"] for share in told["shares"]] == ["gpu007"]
 
 
 def test_what_is_not_held_cannot_be_released(runs: Path) -> None:
-    ended = verb(runs, "--release", "gpu008")
+    ended = verb(runs, "--release", "gpu[008]")
     assert ended.returncode == ExitCode.USAGE
     assert "error: gpu008: nothing of the budget is held there" in ended.stderr
-    assert verb(runs, "--release", "kubernetes/gdr-apply").returncode == ExitCode.OK
