@@ -19,7 +19,7 @@ from pathlib import Path
 
 from toolkit.errors import ExitCode, ToolkitError
 
-FILE = "budget.sqlite"
+FILE = ".budget.sqlite"  # as .claims: no folder of a run, and listed before them
 _BUSY_S = 30.0
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS share (node TEXT NOT NULL, run TEXT NOT NULL, held TEXT NOT NULL,"
