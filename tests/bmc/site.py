@@ -107,7 +107,8 @@ class Site:
 
     def events(self, run: str = "") -> tuple[Event, ...]:
         """What the journal of the latest run has."""
-        folders = sorted((self.base / "runs").glob(run or "*"))
+        found = (self.base / "runs").glob(run or "*")
+        folders = sorted(each for each in found if each.is_dir())  # the budget's books lie beside
         with Journal.open(folders[-1]) as journal:
             return journal.story().events
 
