@@ -79,7 +79,7 @@ def test_what_was_carried_out_is_not_done_again(tree: Tree) -> None:
         names = {"apply": ["settled"], "look": ["standing", "settled"]}
         assert list(ran.evidence.frames) == names[verb]
         assert {each.source for each in ran.evidence.frames.values()} == {journal[0].split()[0]}
-    assert tree.run(sent(USUAL)).exit == 0, "the form for stdin knows it, too"
+    assert tree.run(sent(USUAL)).exit == 5, "a plan that we send ourselves is for a state"
     assert tree.files() == after
     assert tree.state("journal") == journal
     assert aside(tree) == []
@@ -112,6 +112,15 @@ def test_a_trigger_that_is_owed_again_is_not_settled(tree: Tree) -> None:
     assert call(tree, "apply").exit == 0
     tree.write(f"/{STATE}/pending", f"{UPDATE_GRUB}\n")
     assert "settled" not in call(tree, "look").evidence.frames
+
+
+def test_triggers_without_a_file_are_run_whenever_they_are_brought(tree: Tree) -> None:
+    """A module loaded on Monday may be unloaded on Tuesday, in the same boot, by the same plan."""
+    bundle = bundle_of({}, *trigger(UPDATE_GRUB))
+    for ran in (tree.run(sent(bundle)), call(tree, "apply", bundle), tree.run(sent(bundle))):
+        assert ran.exit == 0
+        assert ran.states()[UPDATE_GRUB] == "ok"
+        assert "settled" not in ran.evidence.frames
 
 
 def test_a_look_at_a_node_that_is_held_says_who_holds_it(tree: Tree) -> None:

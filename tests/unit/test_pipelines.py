@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from dev.run import ROOT
-from toolkit.cli import VERBS
+from toolkit.cli import verbs
 from toolkit.cli.options import VerbTask
 
 FOLDER = ROOT / "docs/pipelines"
@@ -30,7 +30,8 @@ def commands(text: str) -> Iterator[list[str]]:
 
 def faults(words: list[str]) -> list[str]:
     """What our command line does not know of a command."""
-    verb = next((each for each in VERBS if each.name == words[0]), None)
+    known_verbs = verbs()
+    verb = known_verbs[words[0]] if words[0] in known_verbs else None
     if not isinstance(verb, VerbTask):
         return [f"no verb {words[0]}"]
     known = {"--" + each.name.rstrip("_").replace("_", "-") for each in verb.options}

@@ -73,9 +73,11 @@ def script(bundle: Bundle, *, wait_s: int = 60) -> str:
 def runner(bundle: Bundle) -> str:
     """The same as one file for ``sh FILE VERB WAIT end``: what others carry to their nodes.
 
+    They may carry it twice: what was carried out already, and stands, is not done again. What
+    we send ourselves comes from a plan that was just made, and is carried out or refused.
     The words of a call come from outside, and the last of them has to be "end" here too.
     """
-    return f'{_whole(bundle)}gdr_apply "$@"\n'
+    return f'{_whole(bundle)}again=yes\ngdr_apply "$@"\n'
 
 
 def _whole(bundle: Bundle) -> str:

@@ -20,9 +20,15 @@ settled() { # one frame, where this very bundle was carried out and all is as it
 $found
 EOT
     if [ "$what" != "done" ]; then return 1; fi
+    placed=''
     while read -r kind path new _; do
-        if [ "$kind" = file ] && [ "$(hash "$root$path" 2>&1)" != "$new" ]; then return 1; fi
+        if [ "$kind" != file ]; then continue; fi
+        if [ "$(hash "$root$path" 2>&1)" != "$new" ]; then return 1; fi
+        placed=$path
     done <"$state/runs/$one/undo" || return 1
+    # What triggers alone bring about leaves nothing that tells whether it still holds: a module
+    # that was loaded may have been unloaded since, and the plan that asks for it again is the same.
+    if [ -z "$placed" ]; then return 1; fi
     while IFS= read -r owed; do
         if has "$state/pending" "$owed"; then return 1; fi
     done <"$state/runs/$one/owed" || return 1

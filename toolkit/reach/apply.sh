@@ -206,7 +206,7 @@ apply() { # apply: the bundle, from the first expectation to the last trigger
         return 5
     fi
     if [ -z "$stage" ]; then stage=$run/stage; fi
-    if settled; then rm -rf "$run"; return; fi
+    if [ -n "${again-}" ] && settled; then rm -rf "$run"; return; fi
     mark >"$run/bundle"
     pass=check
     . "$stage/steps"
@@ -289,4 +289,5 @@ gdr_apply() { # gdr_apply VERB [RUN] WAIT end
 # --- called as a file; a script that is sent has its own last lines -------------------
 
 if [ "${0##*/}" = apply.sh ]; then stage=$(dirname "$0"); else stage=''; fi
+again=yes # settled, in again.sh, asks for it: whoever has it as a file may bring it twice
 gdr_apply "$@"
