@@ -30,10 +30,11 @@ def commands(text: str) -> Iterator[list[str]]:
 
 def faults(words: list[str]) -> list[str]:
     """What our command line does not know of a command."""
-    known_verbs = verbs()
-    verb = known_verbs[words[0]] if words[0] in known_verbs else None
-    if not isinstance(verb, VerbTask):
+    try:
+        verb = verbs()[words[0]]
+    except KeyError:
         return [f"no verb {words[0]}"]
+    assert isinstance(verb, VerbTask)
     known = {"--" + each.name.rstrip("_").replace("_", "-") for each in verb.options}
     return [f"{words[0]} has no {each}" for each in words if each[:1] == "-" and each not in known]
 
