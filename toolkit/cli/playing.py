@@ -49,12 +49,12 @@ def playbook(said: Said) -> ExitCode:
 
 
 def _tell(session: Session, written: Written) -> None:
-    for hosts, what in (
-        (written.bundles, "have something to do"),
-        (written.owing, "owe only a reboot: provision --reboot, or by hand"),
-        (written.idle, "have nothing to do"),
+    for hosts, one, more, what in (
+        (written.bundles, "has", "have", "something to do"),
+        (written.owing, "owes", "owe", "only a reboot: provision --reboot, or by hand"),
+        (written.idle, "has", "have", "nothing to do"),
     ):
         if hosts:
-            session.say(f"{counted(len(hosts), 'node')} {what}: {fold(hosts)}")
+            session.say(f"{counted(len(hosts), 'node', one, more)} {what}: {fold(hosts)}")
     folder = written.folder
     session.say(f"\nansible-playbook -i {folder}/inventory.yml {folder}/playbooks/provision.yml")

@@ -101,7 +101,7 @@ def read_passport(source: Path) -> Passport:
         if source.is_dir():
             return parse(_text(_below(source, inside)), f"{source}: {PLACE}")
         if not source.is_file():
-            raise UsageError(f"{source}: no such file or folder", hint="image --diff A B")
+            raise UsageError(f"{source}: no such file or folder", hint="image.diff A B")
         if tarfile.is_tarfile(source):
             return parse(_in_tar(source, inside), f"{source}: {PLACE}")
         return parse(_text(source), str(source))
