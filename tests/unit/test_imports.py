@@ -25,7 +25,7 @@ FOUNDATION = frozenset(
         "progress",
         "spots",
     }
-    | {"toml_rows", "toolkit", "want", "where", "words"}
+    | {"throughput", "toml_rows", "toolkit", "want", "where", "words"}
 )
 BELOW_CHANGE = FOUNDATION | {"facts", "checks"}
 
@@ -36,16 +36,17 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "facts": FOUNDATION,
     "checks": FOUNDATION | {"facts"},
     "builds": BELOW_CHANGE,
-    "change": BELOW_CHANGE | {"builds"},
+    "predict": BELOW_CHANGE,
+    "change": BELOW_CHANGE | {"builds", "predict"},
     "reach": FOUNDATION,
     "demo": FOUNDATION,
-    "report": BELOW_CHANGE | {"builds", "change"},
-    "flow": BELOW_CHANGE | {"builds", "change", "reach", "demo"},
+    "report": BELOW_CHANGE | {"builds", "change", "predict"},
+    "flow": BELOW_CHANGE | {"builds", "change", "predict", "reach", "demo"},
     "suites": BELOW_CHANGE | {"reach", "flow", "report"},  # a failed case shows its verdict
-    "cli": BELOW_CHANGE | {"builds", "change", "reach", "flow", "report", "suites"},
+    "cli": BELOW_CHANGE | {"builds", "change", "predict", "reach", "flow", "report", "suites"},
 }
 # The left wing never does anything: nothing that talks to the world is imported there.
-PURE = frozenset({"facts", "checks", "builds", "change"})
+PURE = frozenset({"facts", "checks", "builds", "change", "predict"})
 WORLD = frozenset(
     {"asyncio", "fcntl", "http", "invoke", "os", "paramiko", "pty", "random", "select", "shutil"}
     | {"signal", "socket", "subprocess", "sys", "tempfile", "termios", "testinfra", "threading"}

@@ -20,6 +20,8 @@ class Cpu:
     x2apic: bool = False  # it can number more than 255 processors
     threads: int = 0  # logical processors of a socket; 0 where not told
     cores: int = 0  # of a socket; 0 where not told
+    family: int = 0  # CPUID's, in decimal: 25; 0 where not told, as on arm64
+    number: int = 0  # CPUID's model within the family
 
 
 def parse_cpu(text: str) -> Cpu:
@@ -38,6 +40,8 @@ def parse_cpu(text: str) -> Cpu:
         "x2apic" in flags,
         _count(values.get("siblings", "")),
         _count(values.get("cpu cores", "")),
+        _count(values.get("cpu family", "")),
+        _count(values.get("model", "")),
     )
 
 

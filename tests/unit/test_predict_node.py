@@ -1,0 +1,74 @@
+"""A node's prediction from its evidence: what limits, what blocks, what was not read."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.evidence.board import BOARD, HCAS
+from tests.evidence.build import HEALTHY, PROPRIETARY, node
+from tests.evidence.frames import MISSING
+from toolkit.evidence import Evidence
+from toolkit.facts.node import Node
+from toolkit.facts.topology import Distance
+from toolkit.predict.of_node import Prediction, predict
+from toolkit.predict.pair import PairPrediction
+
+
+def of(evidence: Evidence) -> Prediction:
+    return predict(Node(evidence))
+
+
+def first(evidence: Evidence) -> PairPrediction:
+    return of(evidence).nearest[0]
+
+
+def test_a_healthy_pair_is_limited_by_its_wire() -> None:
+    found = first(node())
+    assert found.with_gdr.limit == "wire (400G InfiniBand)"
+    assert found.with_gdr.said.startswith("48.2 GB/s (44-50), limited by wire")
+    assert (found.distance, found.blocked, found.now) == (Distance.PIX, "", found.with_gdr)
+
+
+def test_a_narrow_link_is_named_with_its_place() -> None:
+    board = BOARD.but(HCAS[0], now=("16.0 GT/s PCIe", 8))
+    found = first(node(board=board))
+    assert found.with_gdr.limit == f"PCIe (HCA {HCAS[0]}: 16 GT/s x8)"
+    assert found.with_gdr.value == pytest.approx(14.1, abs=0.1)
+
+
+def test_acs_redirect_costs_the_collective_and_not_the_deep_queue() -> None:
+    port = next(each.address for each in BOARD.functions if each.address == "0000:17:00.0")
+    found = first(node(board=BOARD.but(port, acs=0x1D)))
+    assert found.with_gdr.value == first(node()).with_gdr.value
+    assert found.collective.limit.startswith("ACS redirect at 0000:17:00.0 (ReqRedir CmpltRedir)")
+    assert found.collective.value < 0.6 * found.with_gdr.value
+
+
+def test_a_node_without_either_path_does_what_host_memory_allows() -> None:
+    found = first(node({"module-state": "", "nvidia-version": PROPRIETARY}))
+    assert found.blocked.startswith("peermem: nvidia-peermem is not loaded; dma-buf: ")
+    assert found.now == found.without_gdr
+
+
+def test_the_total_counts_the_hcas_that_serve_gpus() -> None:
+    total = of(node()).total
+    assert total is not None
+    assert total.hcas == ("mlx5_0", "mlx5_1")
+    assert total.with_gdr.layer == "collective, ring bound"
+    assert total.without_gdr.value < total.with_gdr.value
+
+
+@pytest.mark.parametrize("lost", sorted(HEALTHY))
+def test_a_frame_that_is_missing_widens_and_never_raises(lost: str) -> None:
+    whole, part = of(node()), of(node({lost: MISSING}))
+    assert part.pairs or part.notes
+    for ours, theirs in zip(whole.pairs, part.pairs, strict=False):
+        if theirs.gpu == ours.gpu and theirs.hca == ours.hca:
+            assert theirs.with_gdr.low <= ours.with_gdr.low + 1e-9
+            assert theirs.with_gdr.high >= ours.with_gdr.high - 1e-9
+
+
+def test_evidence_that_tells_of_nothing_is_an_answer_with_its_reason() -> None:
+    found = of(Evidence({}, complete=True))
+    assert (found.pairs, found.total) == ((), None)
+    assert found.notes

@@ -1,0 +1,87 @@
+"""All HCAs of a node together: the ring bound, and what host memory leaves without GPUDirect."""
+
+from __future__ import annotations
+
+from toolkit.errors import NoEvidence, Unparsable
+from toolkit.facts.node import Node
+from toolkit.predict.inputs import PairInputs
+from toolkit.predict.model import Term, least
+from toolkit.predict.pair import PairPrediction, link_term
+from toolkit.throughput import Constants, CpuClass, Range
+from toolkit.words import counted
+
+_ANY_MEMORY = Range(300, 100, 1000)  # GB/s of STREAM, where nothing tells
+
+
+def ring(told: list[PairInputs], made: list[PairPrediction], c: Constants) -> Term:
+    """Every HCA carries what its best pair does; all GPUs' links together bound them.
+
+    Reduction within switches exceeds it: two nodes then look impossibly fast, and are not.
+    """
+    best: dict[str, PairPrediction] = {}
+    for each in made:
+        known = best.get(each.hca)
+        if known is None or each.collective.value > known.collective.value:
+            best[each.hca] = each
+    spans = [each.collective for each in best.values()]
+    all_hcas = Range.together(Range(e.value, e.low, e.high) for e in spans)
+    worst = min(best.values(), key=lambda each: each.collective.value)
+    words = f"{counted(len(best), 'HCA')} of {worst.collective.limit}"
+    own = {each.gpu: link_term(each.gpu_link, each.payload, "GPU", c).span for each in told}
+    gpus = Range.together(own.values())
+    return least([Term(all_hcas, words), Term(gpus, f"PCIe of {counted(len(own), 'GPU')}")])
+
+
+def staged_node(
+    told: list[PairInputs], made: list[PairPrediction], memory: Range, c: Constants
+) -> Term:
+    """Without GPUDirect: the pairs, the uplinks that copies share, and host memory."""
+    best: dict[str, float] = {}
+    spans: dict[str, Range] = {}
+    for each in made:
+        if each.without_gdr.value > best.get(each.hca, -1.0):
+            best[each.hca] = each.without_gdr.value
+            bounce = each.without_gdr
+            spans[each.hca] = Range(bounce.value, bounce.low, bounce.high)
+    pairs = Range.together(spans.values())
+    words = f"bounce through host memory on {counted(len(spans), 'HCA')}"
+    terms = [Term(pairs, words)]
+    if memory.value:
+        share = memory * c["staged-node"]
+        terms.append(Term(share, f"host memory (STREAM {memory.value:.0f} GB/s, four crossings)"))
+    shared = _uplinks(told, c)
+    if shared is not None:
+        terms.append(shared)
+    return least(terms)
+
+
+def _uplinks(told: list[PairInputs], c: Constants) -> Term | None:
+    """Where GPU and HCA share an uplink, both directions of the copy cross it: half each."""
+    if not all(each.uplink for each in told):
+        return None
+    widest: dict[str, Range] = {}
+    for each in told:
+        copy = link_term(each.gpu_link, each.payload, "GPU", c).span * c["copy-efficiency"] * 0.5
+        known = widest.get(each.uplink)
+        if known is None or copy.value > known.value:
+            widest[each.uplink] = copy
+    total = Range.together(widest.values())
+    return Term(total, f"{counted(len(widest), 'uplink')}, each crossed twice")
+
+
+def memory_bandwidth(
+    node: Node, cpu: CpuClass | None, c: Constants
+) -> tuple[Range, tuple[str, ...]]:
+    """STREAM of all sockets together, by the channels that the processors have."""
+    try:
+        sockets = node.setup.sockets
+    except (NoEvidence, Unparsable):
+        sockets = 0
+    if cpu is None or not cpu.memory:
+        return _ANY_MEMORY, ("bandwidth of host memory not known: processor not in the table",)
+    whole = c["stream-share"] * cpu.memory
+    if sockets:
+        note = f"host memory: all channels of {cpu.name} filled"
+        # Half of the slots filled is common.
+        return (whole * sockets).wider(0.5, 1.0), (note,)
+    return Range(whole.value * 2, whole.low / 2, whole.high * 2), ("number of sockets not read",)

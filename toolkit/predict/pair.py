@@ -1,0 +1,181 @@
+"""One GPU with one HCA: with GPUDirect, without it, as a collective, and how soon."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toolkit.compat_rows import Confidence
+from toolkit.facts.topology import Distance
+from toolkit.predict.estimate import Estimate, Layer, estimate
+from toolkit.predict.inputs import LATENCY_SIZE, LinkTold, Load, PairInputs
+from toolkit.predict.latency import Latency, latency
+from toolkit.predict.model import Term, in_flight, least, line, pcie, raw, reads, wire
+from toolkit.throughput import Constants, Range
+
+NEAR = frozenset({Distance.PIX, Distance.PXB})
+COHERENT = frozenset({Distance.C2C, Distance.P2C})
+_NO_FASTER = "bounce through host memory, taken for no faster than GPUDirect"
+_ROOT = frozenset({Distance.PHB, Distance.NODE})
+
+
+@dataclass(frozen=True, slots=True)
+class PairPrediction:
+    """What one GPU does with one HCA; blocked says why the figures with GPUDirect are not now."""
+
+    gpu: str
+    hca: str
+    name: str  # "mlx5_0"
+    distance: Distance
+    with_gdr: Estimate  # the HCA writes into GPU memory
+    read: Estimate  # the HCA reads GPU memory
+    collective: Estimate  # what a ring gets of the slower of both, shallow as NCCL's pipeline is
+    without_gdr: Estimate  # through host memory
+    latency: Latency
+    blocked: str  # "" where nothing that was read keeps GPUDirect from working
+    nearest: bool  # no HCA is nearer to this GPU
+
+    @property
+    def now(self) -> Estimate:
+        """What it does as it stands."""
+        return self.without_gdr if self.blocked else self.with_gdr
+
+
+def predict_pair(told: PairInputs, load: Load, c: Constants) -> PairPrediction:
+    written = _bandwidth(told, load, c, reading=False)
+    fetched = _bandwidth(told, load, c, reading=True)
+    slower = fetched if fetched.span.value < written.span.value else written
+    ring = _collective(told, slower, c)
+    staged = _staged(told, load, c)
+    if staged.span.value > written.span.value:  # never above: a measurement tells which it is
+        staged = Term(staged.span, _NO_FASTER)
+    staged = Term(staged.span.at_most(written.span), staged.said)
+    sure = _confidence(told)
+    verbs, notes = Layer.VERBS, told.notes
+    return PairPrediction(
+        told.gpu,
+        told.hca,
+        told.name,
+        told.distance,
+        estimate(written.span, written.said, verbs, sure, notes),
+        estimate(fetched.span, fetched.said, verbs, sure, notes),
+        estimate(ring.span, ring.said, Layer.RING, sure, notes),
+        estimate(staged.span, staged.said, Layer.MPI, Confidence.LOW, notes),
+        latency(told, LATENCY_SIZE, c),
+        told.blocked,
+        told.best,
+    )
+
+
+def wire_term(told: PairInputs, c: Constants) -> Term:
+    carried = wire(told.wire.gbits, told.wire.mtu, told.wire.layer, c)
+    return Term(carried, f"wire ({told.wire.said})", line(told.wire.gbits.high))
+
+
+def link_term(link: LinkTold, payload: Range, end: str, c: Constants) -> Term:
+    """:param end: whose link it is: "GPU"."""
+    span = Range(
+        pcie(link.value, payload, c).value,
+        pcie(link.low, payload, c).low,
+        pcie(link.high, payload, c).high,
+    )
+    words = [end, link.at] if link.at else [end]
+    shown = str(link.value) if link.certain else "link not read"
+    return Term(span, f"PCIe ({' '.join(words)}: {shown})", raw(link.high, c))
+
+
+def _bandwidth(told: PairInputs, load: Load, c: Constants, *, reading: bool) -> Term:
+    terms = [wire_term(told, c), link_term(told.hca_link, told.payload, "HCA", c)]
+    own = link_term(told.gpu_link, told.payload, "GPU", c)
+    factor, why = _factor(told, c, reading=reading)
+    if told.distance not in COHERENT:
+        terms.append(own)
+        if why:
+            terms.append(Term(own.span * factor, why, own.ceiling))
+    if reading:
+        near = told.distance in NEAR | COHERENT
+        trip = c["round-trip-switch" if near else "round-trip-root"]
+        asked = f"reads on order ({told.asked.value / 1024:g} KiB at a time)"
+        terms.append(Term(reads(told.asked, trip), asked))
+    if told.translated is not False and told.distance not in COHERENT:
+        terms.append(_translated(told, own, c))
+    found = least(terms)
+    span = in_flight(load.size, load.depth, load.pairs, found.span, c)
+    said = found.said
+    if span.value < found.span.value * 0.9:
+        said = f"message size and depth ({load.size} B, {load.depth} in flight)"
+    width = c["width-physics"]
+    return Term(span.wider(width.low, width.high).no_higher(found.ceiling), said, found.ceiling)
+
+
+def _factor(told: PairInputs, c: Constants, *, reading: bool) -> tuple[Range, str]:
+    """What the way through the processor leaves; no words where it does not lead there."""
+    whole = Range.exactly(1)
+    if told.distance in NEAR | COHERENT:
+        return whole, ""
+    cpu = told.cpu
+    name = cpu.name if cpu else "processor not known"
+    unknown = c["path-unknown-read" if reading else "path-unknown"]
+    crossing = cpu.cross if cpu else c["path-unknown-cross"]
+    same = (cpu.same_read if reading else cpu.same) if cpu else unknown
+    if told.distance in _ROOT:
+        return same, f"root complex ({name}): measure it"
+    if reading:
+        crossing = crossing.at_most(same)
+    if told.distance is Distance.SYS:
+        return crossing, f"between sockets ({name}): measure it"
+    low = min(same.low, crossing.low)
+    if told.distance is Distance.APART:
+        span = Range(crossing.at_most(same).value, low, max(same.high, crossing.high))
+        return span, f"root complex or sockets ({name}): measure it"
+    return Range(same.value, low, 1.0), "a path that was not told"
+
+
+def _translated(told: PairInputs, own: Term, c: Constants) -> Term:
+    """A translated IOMMU; where it is not told, the lower bound alone knows of it."""
+    client = told.cpu is not None and told.cpu.client
+    span = own.span * c["iommu-client" if client else "iommu-server"]
+    if told.translated is None:
+        span = Range(own.span.value, span.low, own.span.high)
+    return Term(span, "IOMMU that translates", own.ceiling)
+
+
+def _collective(told: PairInputs, path: Term, c: Constants) -> Term:
+    """What NCCL's shallow pipeline gets: ACS redirect costs it what deep queues hide."""
+    span, said = path.span * c["ring-efficiency"], path.said
+    width, acs = c["width-physics"], c["acs-collective"]
+    span = span.wider(width.low, width.high).no_higher(path.ceiling)
+    if told.distance not in NEAR:
+        return Term(span, said, path.ceiling)
+    if told.redirects or told.translated:
+        said = f"ACS redirect at {told.redirects[0]}" if told.redirects else "IOMMU that translates"
+        more = (
+            f" and {len(told.redirects) - 1} more" if told.redirects and told.redirects[1:] else ""
+        )
+        return Term(span * acs, said + more, path.ceiling)
+    if told.redirects is None or told.translated is None:
+        span = Range(span.value, span.low * acs.low, span.high)
+    return Term(span, said, path.ceiling)
+
+
+def _staged(told: PairInputs, load: Load, c: Constants) -> Term:
+    """Through host memory by a library that pipelines its copies."""
+    own = link_term(told.gpu_link, told.payload, "GPU", c)
+    copy = Term(own.span * c["copy-efficiency"], own.said)
+    terms = [wire_term(told, c), link_term(told.hca_link, told.payload, "HCA", c)]
+    if told.distance in COHERENT:
+        return _of_pipeline(least(terms), c["staged-coherent"], load, c)
+    if told.translated is not False:
+        slow = _translated(told, own, c)
+        terms.append(Term(slow.span * c["copy-efficiency"], slow.said))
+    return _of_pipeline(least([*terms, copy]), c["staged"], load, c)
+
+
+def _of_pipeline(path: Term, share: Range, load: Load, c: Constants) -> Term:
+    span = in_flight(load.size, load.depth, load.pairs, path.span, c)
+    return Term(span * share, f"bounce through host memory, of {path.said}")
+
+
+def _confidence(told: PairInputs) -> Confidence:
+    if told.distance not in NEAR | COHERENT:
+        return told.cpu.confidence if told.cpu else Confidence.LOW
+    return Confidence.MEDIUM if told.notes else Confidence.HIGH

@@ -1,0 +1,78 @@
+"""The wire of an HCA: its rate, its link layer, and the MTU that RDMA gets of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from toolkit.errors import NoEvidence, Unparsable
+from toolkit.facts.node import Node
+from toolkit.facts.pci import MELLANOX, PciFunction
+from toolkit.facts.rdma import Port, RdmaDevice
+from toolkit.predict.inputs import Wire
+from toolkit.predict.model import Layer2
+from toolkit.throughput import Constants, Range
+
+_RDMA_MTUS = (256, 512, 1024, 2048, 4096)
+_HEADERS = 58  # of RoCE, with options: what an Ethernet frame must have room for beside an MTU
+_ANY_MTU = Range(4096, 1024, 4096)
+_ANY_RATE = Range(200, 25, 800)
+
+T = TypeVar("T")
+
+
+def _attempt(read: Callable[[], T], otherwise: T) -> T:
+    try:
+        return read()
+    except (NoEvidence, Unparsable):
+        return otherwise
+
+
+def wire_of(
+    node: Node, device: RdmaDevice | None, hca: PciFunction | None, c: Constants, notes: list[str]
+) -> Wire:
+    """The fastest port that is up; else what such an HCA has at most."""
+    ports = [each for each in device.ports if each.gbits] if device else []
+    if device is None or not ports:
+        what = device.name if device else "the HCA"
+        notes.append(f"no port of {what} that is up was read: its kind's rate at most")
+        return Wire(_rate_at_most(hca, c), _layer(device), _ANY_MTU)
+    port = max(ports, key=lambda each: each.gbits)
+    return Wire(Range.exactly(port.gbits), _layer_of(port), _mtu(node, device, port, notes))
+
+
+def _rate_at_most(hca: PciFunction | None, c: Constants) -> Range:
+    top = c.rates.get(hca.device) if hca is not None and hca.vendor == MELLANOX else None
+    return Range(top, top / 4, top) if top else _ANY_RATE
+
+
+def _layer(device: RdmaDevice | None) -> Layer2:
+    return (
+        next((_layer_of(port) for port in device.ports), Layer2.UNKNOWN)
+        if device
+        else Layer2.UNKNOWN
+    )
+
+
+def _layer_of(port: Port) -> Layer2:
+    return Layer2(port.link_layer) if port.link_layer in set(Layer2) else Layer2.UNKNOWN
+
+
+def _mtu(node: Node, device: RdmaDevice, port: Port, notes: list[str]) -> Range:
+    """Bytes of an RDMA packet: as the port says, else by the MTU of its net device."""
+    if port.active_mtu:
+        return Range.exactly(port.active_mtu)
+    seen = _attempt(lambda: node.devinfo, None) or {}
+    twin = seen.get(device.name)
+    said = [each.active_mtu for each in twin.ports if each.number == port.number] if twin else []
+    if any(said):
+        return Range.exactly(max(said))
+    if port.link_layer == Layer2.INFINIBAND:
+        return _ANY_MTU  # its efficiency does not tell them apart
+    devices = _attempt(lambda: node.net_devices, None) or {}
+    of_net = [devices[name].mtu for name in device.netdevs if name in devices]
+    fits = [size for size in _RDMA_MTUS if of_net and size + _HEADERS <= max(of_net)]
+    if fits:
+        return Range.exactly(max(fits))
+    notes.append(f"MTU of {device.name} not read")
+    return _ANY_MTU

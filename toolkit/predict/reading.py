@@ -1,0 +1,192 @@
+"""From a node's evidence to what the model is told; what was not read widens, and is noted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from toolkit.errors import NoEvidence, Unparsable
+from toolkit.facts.acs import names_of
+from toolkit.facts.express import Express, Link
+from toolkit.facts.iommu import Domain
+from toolkit.facts.node import Node
+from toolkit.facts.pairs import NamedPair
+from toolkit.facts.pci import PciFunction
+from toolkit.facts.rdma import RdmaDevice
+from toolkit.facts.topology import Hop
+from toolkit.gpus import chip
+from toolkit.predict.inputs import LinkTold, PairInputs
+from toolkit.predict.pair import COHERENT, NEAR
+from toolkit.predict.ports import wire_of
+from toolkit.predict.usable import gpu_gap, path_gap
+from toolkit.throughput import Constants, CpuClass, Range
+
+T = TypeVar("T")
+_SLOWEST, _FASTEST = Link(8.0, 8), Link(32.0, 16)  # where nothing tells of a link
+
+
+def attempt(read: Callable[[], T], otherwise: T) -> T:
+    """A prediction may lack a part; only a verdict may not."""
+    try:
+        return read()
+    except (NoEvidence, Unparsable):
+        return otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What all pairs of a node share, each read once."""
+
+    node: Node
+    devices: dict[str, RdmaDevice]  # by address, and by name
+    functions: dict[str, PciFunction]  # with config space where it was read
+    groups: dict[str, Domain] | None
+    cpu: CpuClass | None
+    gap: str
+    unsure: tuple[str, ...] = field(default=())  # notes for every pair
+
+
+def know(node: Node, c: Constants) -> Known:
+    none: tuple[RdmaDevice, ...] = ()
+    devices = {each.address: each for each in attempt(lambda: node.rdma_hardware, none)}
+    devices |= {each.name: each for each in devices.values()}
+    tree = attempt(lambda: node.pci_config, None) or attempt(lambda: node.pci, None)
+    cpu = attempt(lambda: node.cpu, None)
+    kind = c.cpu(cpu.vendor, cpu.family, cpu.number) if cpu else None
+    gap = path_gap(node)
+    unsure = () if gap is not None else ("whether GPUDirect can work was not read",)
+    groups = attempt(lambda: node.iommu_groups, None)
+    functions = tree.functions if tree else {}
+    return Known(node, devices, functions, groups, kind, gap or "", unsure)
+
+
+def read_pair(known: Known, pair: NamedPair, c: Constants, *, best: bool) -> PairInputs:
+    """Everything of one pair that the model wants."""
+    notes = list(known.unsure)
+    gpu, hca = known.functions.get(pair.gpu), known.functions.get(pair.hca)
+    device = known.devices.get(pair.hca)
+    if hca is None and device is not None:
+        hca = known.functions.get(device.address)
+    gpu_side, hca_side = _sides(pair)
+    payload, asked = _packets(gpu, hca, c, notes)
+    blocked = known.gap or gpu_gap(known.node, pair.gpu)
+    redirects, translated = _redirects(known, pair, notes), _translated(known, hca, notes)
+    if pair.distance not in NEAR | COHERENT and known.cpu is None:
+        notes.append("processor not known: its root complex may carry far less")
+    return PairInputs(
+        pair.gpu,
+        pair.hca,
+        device.name if device else pair.hca,
+        pair.distance,
+        _link(gpu_side, pair.gpu, gpu, c, notes),
+        _link(hca_side, pair.hca, hca, c, notes),
+        payload,
+        asked,
+        wire_of(known.node, device, hca, c, notes),
+        known.cpu,
+        redirects,
+        translated,
+        _uplink(pair),
+        blocked,
+        tuple(dict.fromkeys(notes)),
+        best,
+    )
+
+
+def _sides(pair: NamedPair) -> tuple[tuple[Hop, ...], tuple[Hop, ...]]:
+    """The links of either end, up to what both share."""
+    if pair.path is None:
+        return (), ()
+    hops, path = pair.path.hops, pair.path
+    own = {path.gpu.address, *path.gpu.parents}
+    mine = tuple(each for each in hops if each.lower.address in own)
+    return mine, tuple(each for each in hops if each not in mine)
+
+
+def _link(
+    hops: tuple[Hop, ...], name: str, function: PciFunction | None, c: Constants, notes: list[str]
+) -> LinkTold:
+    """The narrowest link that tells its bandwidth, else what the kind of GPU has at best."""
+    told = [each for each in hops if each.now.gigabytes]
+    if told:
+        found = min(told, key=lambda each: each.now.gigabytes)
+        return LinkTold.known(found.now, found.lower.address)
+    if function is not None and function.now.gigabytes:
+        # A lone block of lspci: an idle GPU has trained down, and wakes with traffic.
+        now, top = function.now, function.best
+        speed = max(now.speed, top.speed) if function.is_gpu else now.speed
+        return LinkTold.known(Link(speed, now.width), name)
+    notes.append(f"link of {name} not read")
+    kind = chip(function.device) if function is not None and function.is_gpu else None
+    speed = c.links.get(kind.architecture, 0.0) if kind else 0.0
+    if speed:
+        return LinkTold(Link(speed, 16), Link(speed, 8), Link(speed, 16), "")
+    return LinkTold(Link(16.0, 16), _SLOWEST, _FASTEST, "")
+
+
+def _packets(
+    gpu: PciFunction | None, hca: PciFunction | None, c: Constants, notes: list[str]
+) -> tuple[Range, Range]:
+    """Payload of one packet, and bytes that the HCA has on order."""
+    mine, theirs = _express(gpu), _express(hca)
+    sizes = [each.payload for each in (mine, theirs) if each is not None]
+    if sizes:
+        payload = Range.exactly(min(sizes))
+    else:
+        payload = c["payload-assumed"]
+        notes.append(f"packet sizes not read: {payload.low:g} to {payload.high:g} bytes")
+    if theirs is None:
+        notes.append("tags and read requests of the HCA not read")
+        return payload, Range(256 * 512.0, 32 * 512.0, 768 * 4096.0)
+    tags = 768 if theirs.tags_10bit else 256 if theirs.tags_8bit else 32
+    return payload, Range.exactly(float(tags * theirs.read_request))
+
+
+def _express(function: PciFunction | None) -> Express | None:
+    if function is None:
+        return None
+    return attempt(function.express, None)
+
+
+def _redirects(known: Known, pair: NamedPair, notes: list[str]) -> tuple[str, ...] | None:
+    """Bridges between the two that redirect; () beyond switches, where there is none."""
+    if pair.distance not in NEAR:
+        return ()
+    path = pair.path
+    if path is None:
+        notes.append("ACS not read")
+        return None
+    found = []
+    try:
+        for bridge in path.bridges:
+            registers = known.functions.get(bridge.address, bridge).acs_registers()
+            if registers is not None and registers.redirects:
+                found.append(f"{bridge.address} ({names_of(registers.redirects)})")
+    except (NoEvidence, Unparsable):
+        notes.append("ACS not read")
+        return None
+    return tuple(found)
+
+
+def _translated(known: Known, hca: PciFunction | None, notes: list[str]) -> bool | None:
+    if known.groups is not None:
+        domain = known.groups.get(hca.group) if hca is not None and hca.group else None
+        if domain is not None:
+            return domain.translated
+        if not known.groups or (hca is not None and not hca.group):
+            return False
+    notes.append("IOMMU domain of the HCA not read")
+    return None
+
+
+def _uplink(pair: NamedPair) -> str:
+    """The upper end of what both sides share."""
+    if pair.path is None:
+        return ""
+    shared = [
+        ours
+        for ours, theirs in zip(pair.path.gpu.parents, pair.path.hca.parents, strict=False)
+        if ours == theirs and not ours.startswith("pci")
+    ]
+    return shared[0] if shared else ""
