@@ -29,6 +29,7 @@ from toolkit.cli import (
     playing,
     provisioning,
     reloading,
+    reporting,
     topology,
 )
 from toolkit.errors import ExitCode
@@ -51,6 +52,7 @@ VERBS = (
     enrolling.enrol,
     capturing.capture,
     comparing.compare_,
+    reporting.report,
     drifting.drift,
     domains.iommu,
     topology.topology,

@@ -102,7 +102,7 @@ class Session:
             for _ in keeping:  # the record is whole, whoever has stopped reading
                 pass
         if self.said.text("junit"):
-            _write(Path(self.said.text("junit")), junit([_judged(each) for each in outcomes]))
+            write(Path(self.said.text("junit")), junit([_judged(each) for each in outcomes]))
         self.kept()
         return code
 
@@ -177,7 +177,11 @@ def _judged(outcome: Outcome[Told]) -> Outcome[Judged]:
     return Outcome(outcome.host, judged, outcome.error)
 
 
-def _write(file: Path, text: str) -> None:
+def write(file: Path, text: str) -> None:
+    """Write a file that was asked for, whole or not at all.
+
+    :raises UsageError: it cannot be written.
+    """
     beside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         if file.exists() and not file.is_file():

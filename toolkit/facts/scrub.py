@@ -44,6 +44,11 @@ def scrub(evidence: Evidence, host: str) -> Evidence:
     return Scrubber((host,)).scrub(evidence)
 
 
+def hide_secrets(text: str) -> str:
+    """The text without the values of passwords, tokens and their like."""
+    return _SECRET.sub(r"\1hidden", text)
+
+
 class Scrubber:
     """Scrubs the nodes of one fleet: each knows the names of all, and what is equal stays so."""
 
@@ -83,7 +88,7 @@ class Scrubber:
             text = _dumped(text, self._serial_number)
         if frame.key not in {"pci-config", "os-release"}:
             versions = frame.key.startswith(_VERSIONS) or frame.key.endswith("modinfo")
-            text = self._identities.hide(_SECRET.sub(r"\1hidden", text), addresses=not versions)
+            text = self._identities.hide(hide_secrets(text), addresses=not versions)
         return replace(frame, source=source, text=text)
 
     def _of_bmc(self, frame: Frame) -> str:

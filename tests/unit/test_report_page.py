@@ -1,0 +1,179 @@
+"""The page of a fleet: what stands on it, what never does, and what it may do."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.fleets import capture, kinds, page_of, written
+from toolkit.errors import TransportError
+from toolkit.evidence import Evidence, Frame
+from toolkit.report.fleet_fold import Who
+from toolkit.report.fleet_parts import Page
+from toolkit.report.fleet_seen import excerpt, named
+from toolkit.report.pages import plain, policy
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\u202e\x00\udc80"
+
+
+@pytest.fixture(scope="module")
+def page() -> Page:
+    return kinds("healthy", "stub", "acs", "rocky")
+
+
+@pytest.fixture(scope="module")
+def text(page: Page) -> str:
+    return written(page)
+
+
+def with_frame(evidence: Evidence, key: str, text: str) -> Evidence:
+    return evidence.plus([replace(evidence.frames[key], text=text)])
+
+
+def test_every_node_and_every_failure_stands_on_the_page(page: Page, text: str) -> None:
+    for node in page.nodes:
+        assert f"<b>{node.name}</b>" in text
+    failing = [each for each in page.folds if each.finding.status.value == "fail"]
+    assert failing
+    for each in failing:
+        assert f'id="f{each.number}"' in text
+        assert each.check.id in text
+
+
+def test_a_finding_of_several_nodes_is_told_once(page: Page) -> None:
+    (loaded,) = [
+        each
+        for each in page.folds
+        if each.check.id == "peermem.loaded" and each.finding.status.value == "fail"
+    ]
+    assert loaded.who.names == "gpu-rocky,gpu-stub"
+    assert loaded.who.numbers == (1, 3)
+
+
+def test_links_within_the_page_lead_somewhere(text: str) -> None:
+    ids = set(re.findall(r' id="([^"]+)"', text))
+    links = set(re.findall(r'href="#([^"]+)"', text))
+    assert links
+    assert links <= ids
+
+
+def test_no_id_stands_twice(text: str) -> None:
+    ids = re.findall(r' id="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+
+
+def test_the_page_names_nothing_to_load(text: str) -> None:
+    assert not re.search(r"(?:src|srcset|action|data|poster)\s*=", text.partition("<script>")[0])
+    assert set(re.findall(r'href="(.)', text)) == {"#"}
+    assert "url(" not in text
+    assert "@import" not in text
+    assert " style=" not in text.partition("<script>")[0]
+
+
+def test_the_policy_allows_this_style_and_this_script_alone(text: str) -> None:
+    said = re.search(r'Content-Security-Policy" content="([^"]+)"', text)
+    assert said is not None
+    told = said[1].replace("&#39;", "'")
+    assert told.startswith("default-src 'none'; ")
+    assert "unsafe" not in told
+    for name in ("style", "script"):
+        (held,) = re.findall(rf"<{name}>(.*?)</{name}>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(held.encode()).digest()).decode()
+        assert f"{name}-src 'sha256-{digest}'" in told
+
+
+def test_a_page_without_script_allows_none() -> None:
+    assert "script-src 'none'" in policy("a {}", "")
+
+
+@pytest.mark.parametrize("key", ["module-state", "hostname", "dmesg", "cmdline"])
+def test_what_a_node_says_stays_text(key: str) -> None:
+    evil = with_frame(capture("stub"), key, f"{EVIL} nvidia_peermem\n")
+    made = written(page_of([(EVIL, evil)], [(EVIL + "2", TransportError(EVIL, hint=EVIL))]))
+    assert made.count("<script>") == 1
+    assert "<img" not in made
+    assert "&lt;/script&gt;" in made
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e\ud800-\udfff]", made)
+    made.encode("utf-8")
+
+
+def test_commands_quote_what_a_name_may_hold() -> None:
+    evil = "gpu$(reboot);'x"
+    (told,) = {
+        command
+        for each in page_of([(evil, capture("stub"))]).folds
+        for command in each.commands
+        if command.startswith("./invokew provision")
+    }
+    assert told == "./invokew provision --hosts 'gpu$(reboot);'\"'\"'x'"
+
+
+def test_commands_name_the_nodes_and_no_placeholder(page: Page) -> None:
+    told = {command for each in page.folds for command in each.commands}
+    assert "./invokew provision --hosts gpu-acs" in told
+    assert "modprobe nvidia-peermem" in told
+    assert not [each for each in told if "NODE" in each or each.endswith(":")]
+
+
+def test_nothing_but_failures_has_commands(page: Page) -> None:
+    assert not [e for e in page.folds if e.commands and e.finding.status.value != "fail"]
+
+
+def test_secrets_are_never_on_the_page() -> None:
+    line = "ro quiet iommu=off rd.iscsi.password=hunter2 console=ttyS0"
+    made = written(page_of([("gpu1", with_frame(capture("rocky"), "cmdline", line + "\n"))]))
+    assert "hunter2" not in made
+
+
+def test_hosts_out_of_reach_are_told_with_what_to_do() -> None:
+    error = TransportError("gpu9: no route to host", hint="is it on?")
+    made = written(page_of([("gpu1", capture("healthy"))], [("gpu9", error)]))
+    assert "gpu9: no route to host" in made
+    assert "is it on?" in made
+    assert "1 of 2 nodes are ready" in made
+
+
+def test_what_was_not_judged_is_no_pass_in_the_matrix(page: Page) -> None:
+    for row in page.matrix.rows:
+        for number, fold in zip(row.who.numbers, [row.cells] * len(row.who.numbers), strict=True):
+            judged = page.nodes[number]
+            ill = {each.check.id for each in judged.open}
+            for check, cell in zip(page.matrix.columns, fold, strict=True):
+                failing = cell is not None and cell.finding.status.value in {"fail", "unknown"}
+                assert failing == (check.id in ill)
+
+
+def test_the_grid_marks_pairs_that_are_redirected(page: Page, text: str) -> None:
+    (cut,) = [each for each in page.grids if each.heat.redirects]
+    assert cut.who.names == "gpu-acs"
+    assert "0000:17:00.0: ReqRedir CmpltRedir" in text
+    assert len(page.grids) == 2
+
+
+def test_who_is_told_in_ranges() -> None:
+    assert Who((0, 1, 2, 3, 7, 9, 10), "").ranges == "0-3,7,9-10"
+    assert Who((), "").ranges == ""
+
+
+def test_a_long_source_is_shown_where_it_names_what_was_found() -> None:
+    lines = [f"line {at}" for at in range(500)]
+    lines[300] = "0000:17:00.0 redirects"
+    frame = Frame("pci", capture("acs").frames["pci"].state, "/sys", "\n".join(lines) + "\n")
+    names = named("0000:17:00.0: ReqRedir")
+    told = excerpt(Evidence({"pci": frame}, complete=True), "pci", names)
+    assert told.text == "\u22ef\n0000:17:00.0 redirects\nline 301\nline 302\n\u22ef"
+    assert told.left == 497
+
+
+def test_a_source_that_is_not_there_is_said_to_be_missing() -> None:
+    assert excerpt(Evidence(complete=True), "pci", frozenset()).trouble != ""
+    cut = excerpt(Evidence(complete=False), "pci", frozenset()).trouble
+    assert cut == "cut off before it was read"
+
+
+def test_plain_text_keeps_lines_and_loses_what_steers() -> None:
+    assert plain("a\tb\n\x1b[2Jc\u202e") == "a\tb\n\ufffd[2Jc\ufffd"

@@ -1,0 +1,115 @@
+"""The verb that makes a page about a fleet."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from toolkit.checks.judged import Judged, judge_node
+from toolkit.cli.bmc import BMC
+from toolkit.cli.looking import judged_code
+from toolkit.cli.options import CONSUMERS, HOSTS, REACH, SAVED, WANT, Option, Said
+from toolkit.cli.session import Session, fleet, write
+from toolkit.cli.verb import verb
+from toolkit.errors import ExitCode, Outcome, UsageError, worst
+from toolkit.evidence import Evidence
+from toolkit.flow.alike import Alike
+from toolkit.flow.report import look_at, look_at_saved, look_at_scrubbed, scrubbed
+from toolkit.flow.runs import read_saved
+from toolkit.report.document import Told
+from toolkit.report.fleet_page import html
+from toolkit.report.fleet_seen import Seeing, Seen
+from toolkit.report.fleet_view import make
+from toolkit.want import Want
+
+
+@verb(
+    HOSTS,
+    REACH,
+    BMC,
+    WANT,
+    CONSUMERS,
+    SAVED,
+    (
+        Option("html", "", "write one self-contained page to this file"),
+        Option("scrub", False, "hide names, serials, GUIDs and addresses; number the nodes"),
+        Option("json", False, "one JSON document on standard output (docs/report.schema.json)"),
+    ),
+)
+def report(said: Said) -> ExitCode:
+    """Make a page about nodes that can be sent to others; change nothing.
+
+    One file that needs no network: what is wrong and on which nodes, the evidence behind it,
+    commands that mend it, GPUs and HCAs, nodes by checks, who is unlike the others, and each
+    node. Passwords and tokens are never in it. Exits as doctor does.
+
+    Examples:
+      invoke report --hosts gpu[001-128] --html fleet.html
+      invoke report --from evidence/ --html fleet.html
+      invoke report --from evidence/ --scrub --html for-the-vendor.html
+    """
+    session = Session.begin("report", said)
+    file = _place(said)
+    want = session.want()
+    seeing = Seeing(want)
+    outcomes = _looked(session, want, seeing)
+    page = make(outcomes, seeing.passing, said.text("profile"), session.now)
+    write(file, "".join(html(page, _command(said))))
+    session.say(f"{file}: {len(outcomes)} nodes, {file.stat().st_size / 1e6:.1f} MB")
+    told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
+    return session.finish(told, worst([judged_code(_judged(each)) for each in outcomes]))
+
+
+def _place(said: Said) -> Path:
+    """Where the page is to go, looked at before any node is asked.
+
+    :raises UsageError: nowhere, or where no file can be.
+    """
+    if not said.text("html"):
+        raise UsageError("where to write the page was not said", hint="say --html FILE")
+    file = Path(said.text("html"))
+    if file.is_dir():
+        raise UsageError(f"{file} is a folder", hint="name a file: --html fleet.html")
+    if not file.parent.is_dir():
+        raise UsageError(f"{file.parent}: no such folder", hint="make it, or name another")
+    return file
+
+
+def _looked(session: Session, want: Want, seeing: Seeing) -> list[Outcome[Seen]]:
+    alike = Alike()
+
+    def look(name: str, evidence: Evidence) -> Seen:
+        judged = alike.judged(judge_node(name, evidence, want, session.today))
+        return seeing.see(judged, evidence)
+
+    said = session.said
+    hide = said.flag("scrub")
+    if said.text("from_"):
+        saved = Path(said.text("from_"))
+        evidence = read_saved(saved)
+        if hide:
+            evidence = scrubbed([name for name, _ in read_saved(saved)], evidence)
+        return look_at_saved(evidence, want, look)
+    with fleet(said) as opened:
+        if hide:
+            return look_at_scrubbed(opened, want, look)
+        return look_at(opened, want, session.folder, look)
+
+
+def _command(said: Said) -> str:
+    """What made the page; where names are hidden, not of what."""
+    if said.flag("scrub"):
+        return "./invokew report --scrub"
+    asked = ("from_", "--from") if said.text("from_") else ("hosts", "--hosts")
+    words = ["./invokew", "report", asked[1], said.text(asked[0])]
+    if said.text("profile") != "peermem":
+        words += ["--profile", said.text("profile")]
+    return shlex.join(words)
+
+
+def _told(seen: Seen | None) -> Told | None:
+    return Told(judged=seen.judged) if seen else None
+
+
+def _judged(outcome: Outcome[Seen]) -> Outcome[Judged]:
+    return Outcome(outcome.host, outcome.value.judged if outcome.value else None, outcome.error)

@@ -1,0 +1,210 @@
+"""Verdicts of a fleet, folded by who says the same: what a page shows once, and of whom."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from toolkit.change.artefacts import ARTEFACTS
+from toolkit.checks.breakages import Known
+from toolkit.checks.check import Check, Finding, Gap, Status, Verdict
+from toolkit.checks.judged import Judged
+from toolkit.hosts import fold
+from toolkit.report.fleet_seen import Excerpt, Seen
+from toolkit.report.pages import plain
+
+BRIEF = 160  # characters of names, where they are not the point
+VARIANTS = 8  # wordings of one source that are shown behind one finding
+_OURS = re.compile(r"(?:\./invokew|/usr/lib/gdr-toolkit/\S+)(?: [^,;]*)?|modprobe [\w.-]+$")
+_MENDED = frozenset(proof for each in ARTEFACTS for proof in each.proofs)
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Some nodes of the fleet, by their numbers."""
+
+    numbers: tuple[int, ...]
+    names: str  # folded: "gpu[001-004]"
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def ranges(self) -> str:
+        """ "0-3,7": for scripts, and short."""
+        runs: list[list[int]] = []
+        for each in self.numbers:
+            if runs and each == runs[-1][1] + 1:
+                runs[-1][1] = each
+            else:
+                runs.append([each, each])
+        return ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in runs)
+
+    @property
+    def brief(self) -> str:
+        """The names, of a long list the first ones."""
+        if len(self.names) <= BRIEF:
+            return self.names
+        cut = self.names[:BRIEF].rpartition(",")[0] or self.names[:BRIEF]
+        return f"{cut}, \u2026"
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """What one source said on some nodes."""
+
+    who: Who
+    excerpt: Excerpt
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One source that a finding rests on, in the words of all its nodes."""
+
+    key: str
+    source: str
+    wordings: tuple[Wording, ...]  # most frequent first
+    left: Who | None = None  # nodes whose words are not shown: there are too many
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Nodes about which one check says the same; they may differ in details, as addresses do."""
+
+    number: int
+    check: Check
+    finding: Finding
+    who: Who
+    waived: str  # until when, and why; "" where it is not
+    known: tuple[Known, ...]
+    details: tuple[tuple[Who, tuple[str, ...]], ...]
+    commands: tuple[str, ...]
+    sources: tuple[Source, ...]
+
+    @property
+    def word(self) -> str:
+        """The class of its colour: an impact, "unknown", or "ready" for a pass."""
+        if self.finding.status is Status.FAIL and not self.waived:
+            return self.check.impact.value
+        return "ready" if self.finding.status is Status.PASS else "unknown"
+
+    @property
+    def fix(self) -> str:
+        if self.finding.status is Status.FAIL:
+            return self.finding.hint or self.check.fix
+        return self.finding.hint
+
+
+class Folder:
+    """Folds the verdicts of nodes that are given in the order of their numbers."""
+
+    def __init__(
+        self, seen: Sequence[Seen | None], passing: dict[tuple[str, Finding], tuple[Excerpt, ...]]
+    ) -> None:
+        """:param seen: by number of the node; None for one that gave no evidence."""
+        self._seen = seen
+        self._passing = passing
+        self._behind = [dict(each.behind) if each else {} for each in seen]
+        self._names = [each.judged.host if each else "" for each in seen]
+        self._who: dict[tuple[int, ...], Who] = {}
+
+    def who(self, numbers: Iterable[int]) -> Who:
+        """The nodes of these numbers; many findings are of the same ones."""
+        key = tuple(numbers)
+        if key not in self._who:
+            self._who[key] = Who(key, plain(fold(self._names[each] for each in key)))
+        return self._who[key]
+
+    def folds(self) -> list[Fold]:
+        """All verdicts, in the order of the checks, the most frequent finding first."""
+        groups: dict[tuple[object, ...], list[tuple[int, Verdict]]] = {}
+        order: dict[str, int] = {}
+        keys: dict[int, tuple[object, ...]] = {}  # nodes share equal verdicts
+        for number, seen in enumerate(self._seen):
+            for verdict in seen.judged.verdicts if seen else ():
+                order.setdefault(verdict.check.id, len(order))
+                if id(verdict) not in keys:
+                    finding = replace(verdict.finding, details=())
+                    keys[id(verdict)] = (verdict.check.id, finding, verdict.waiver)
+                known = _known(seen.judged, verdict) if seen else ()
+                groups.setdefault((*keys[id(verdict)], known), []).append((number, verdict))
+        ranked = sorted(groups.values(), key=lambda g: (order[g[0][1].check.id], -len(g)))
+        return [self._fold(at, group) for at, group in enumerate(ranked)]
+
+    def _fold(self, at: int, group: list[tuple[int, Verdict]]) -> Fold:
+        number, first = group[0]
+        who = self.who(each for each, _ in group)
+        by_details: dict[tuple[str, ...], list[int]] = {}
+        for each, verdict in group:
+            by_details.setdefault(verdict.finding.details, []).append(each)
+        ranked = sorted(by_details.items(), key=lambda each: -len(each[1]))
+        seen = self._seen[number]
+        waived = bool(seen) and first.waived(seen.judged.today) if seen else False
+        return Fold(
+            at,
+            first.check,
+            first.finding,
+            who,
+            f"until {first.waiver.until}: {first.waiver.reason}" if waived and first.waiver else "",
+            _known(seen.judged, first) if seen else (),
+            tuple((self.who(numbers), details) for details, numbers in ranked if details),
+            commands(first, who) if not waived else (),
+            tuple(self._sources(group)),
+        )
+
+    def _sources(self, group: list[tuple[int, Verdict]]) -> Iterator[Source]:
+        """By source, what it said: of passes in the words of one node, else of each."""
+        _, first = group[0]
+        words: dict[str, dict[Excerpt, list[int]]] = {}
+        if first.status is Status.PASS:
+            words = {
+                each.key: {each: [number for number, _ in group]}
+                for each in self._passing.get((first.check.id, first.finding), ())
+            }
+        elif first.finding.gap is Gap.NONE:
+            for number, _ in group:
+                for each in self._behind[number].get(first.check.id, ()):
+                    words.setdefault(each.key, {}).setdefault(each, []).append(number)
+        for key, said in words.items():
+            ranked = sorted(said.items(), key=lambda each: -len(each[1]))
+            shown = [Wording(self.who(numbers), text) for text, numbers in ranked[:VARIANTS]]
+            left = sorted(number for _, numbers in ranked[VARIANTS:] for number in numbers)
+            source = next((each.source for each in said if each.source), "")
+            yield Source(key, source, tuple(shown), self.who(left) if left else None)
+
+
+def _known(judged: Judged, verdict: Verdict) -> tuple[Known, ...]:
+    """The breakages that explain a failure; a pass needs no explanation."""
+    if verdict.status is not Status.FAIL:
+        return ()
+    return tuple(each for each in judged.known if verdict.check.id in each.checks)
+
+
+def commands(verdict: Verdict, who: Who) -> tuple[str, ...]:
+    """What can be typed to mend a failure, with the nodes that have it; quoted for a shell."""
+    if verdict.status is not Status.FAIL:
+        return ()
+    hosts = shlex.quote(who.names)
+    said = _OURS.findall(verdict.finding.hint or verdict.check.fix)
+    told = [each.strip().replace("NODE", hosts) for each in said if each.count("'") % 2 == 0]
+    ours = [each for each in told if " --hosts " in each]
+    if verdict.check.id in _MENDED and not ours:
+        told = [f"./invokew {verb} --hosts {hosts}" for verb in ("plan", "provision")] + told
+    return tuple(dict.fromkeys(_complete(each, hosts) for each in told))
+
+
+def _complete(command: str, hosts: str) -> str:
+    """Prose that goes on after a command's options is no part of it."""
+    return re.sub(rf"(--hosts {re.escape(hosts)}) .*", r"\1", command)
+
+
+def counts(folds: Iterable[Fold], status: Status) -> Counter[str]:
+    """How many nodes each check has this status on, waived ones aside."""
+    found: Counter[str] = Counter()
+    for each in folds:
+        if each.finding.status is status and not each.waived:
+            found[each.check.id] += len(each.who)
+    return found
