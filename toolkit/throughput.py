@@ -88,13 +88,15 @@ class Constant:
     source: str
     confidence: Confidence
     range: Range
-    prior: float | None = None  # of a fitted one: what stands in where no point is left
+    # Of a fitted one: what stands in where no point is left, a number or another constant.
+    prior: float | None = None
+    prior_of: str = ""
     why_prior: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuClass:
-    """Processors that treat peer traffic alike; factors on what the links could carry."""
+    """Processors that treat peer traffic alike; the ids of their factors on what links carry."""
 
     id: str  # "amd-genoa"
     vendor: str  # as /proc/cpuinfo has it
@@ -103,9 +105,9 @@ class CpuClass:
     name: str
     source: str
     confidence: Confidence
-    same: Range  # writes through the root complex of one socket
-    same_read: Range
-    cross: Range  # between sockets; reads no better
+    same: str  # writes through the root complex of one socket
+    same_read: str
+    cross: str  # between sockets; reads no better
     memory: float = 0.0  # GB/s of a socket's channels together, by their number and speed
     client: bool = False
 
@@ -175,9 +177,11 @@ def _constant(row: dict[str, Any]) -> Constant:
             row["id"], [row.get("low", row["value"]), row["value"], row.get("high", row["value"])]
         ),
         prior=row.get("prior"),
+        prior_of=row.get("prior_of", ""),
         why_prior=row.get("why_prior", ""),
     )
-    if (found.basis is Basis.FITTED) != (found.prior is not None and bool(found.why_prior)):
+    stands_in = (found.prior is not None) + bool(found.prior_of)
+    if stands_in != (found.basis is Basis.FITTED) or bool(stands_in) != bool(found.why_prior):
         raise ValueError(f"throughput: {found.id}: a prior with its reason belongs to a fit")
     return found
 
@@ -191,9 +195,9 @@ def _cpu(row: dict[str, Any]) -> CpuClass:
         name=row["name"],
         source=row["source"],
         confidence=Confidence(row["confidence"]),
-        same=_range(row["id"], row["same"]),
-        same_read=_range(row["id"], row["same_read"]),
-        cross=_range(row["id"], row["cross"]),
+        same=row["same"],
+        same_read=row["same_read"],
+        cross=row["cross"],
         memory=float(row.get("memory", 0)),
         client=row.get("client", False),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus"
+POINTS = CORPUS.parent / "throughput-points.csv"  # published measurements
 REDFISH = CORPUS.parent / "redfish"  # whole captures of BMCs, as a mockup server lays them out
 
 # The captures that a parser covers, kept here so that a clone without the corpus can say

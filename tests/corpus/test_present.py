@@ -5,13 +5,19 @@ from __future__ import annotations
 import pytest
 
 from tests.corpus.expected import EXPECTED
-from tests.corpus.known import CORPUS, REDFISH
+from tests.corpus.known import CORPUS, POINTS, REDFISH
 
 
 def test_the_corpus_is_here() -> None:
     if not CORPUS.is_dir():
         pytest.skip(f"corpus not present: {len(EXPECTED)} cases not run")
     assert [name for name in EXPECTED if not (CORPUS / name).is_file()] == []
+
+
+def test_published_measurements_are_here() -> None:
+    if not CORPUS.is_dir():
+        pytest.skip("published measurements not present: the accuracy table not recomputed")
+    assert POINTS.is_file()
 
 
 def test_the_captures_of_bmcs_are_here() -> None:

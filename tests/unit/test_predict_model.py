@@ -16,8 +16,10 @@ def test_every_constant_names_its_source_and_how_sure_it_is() -> None:
     for row in C.rows.values():
         assert len(row.source) > 10, row.id
         assert 0 <= row.range.low <= row.range.value <= row.range.high, row.id
-        assert (row.prior is not None) == (row.basis is Basis.FITTED), row.id
-    assert all(len(each.source) > 10 for each in C.cpus)
+        assert bool(row.why_prior) == (row.basis is Basis.FITTED), row.id
+    for cpu in C.cpus:
+        assert len(cpu.source) > 10, cpu.id
+        assert {cpu.same, cpu.same_read, cpu.cross} <= set(C.rows), cpu.id
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def first(evidence: Evidence) -> PairPrediction:
 def test_a_healthy_pair_is_limited_by_its_wire() -> None:
     found = first(node())
     assert found.with_gdr.limit == "wire (400G InfiniBand)"
-    assert found.with_gdr.said.startswith("48.2 GB/s (44-50), limited by wire")
+    assert found.with_gdr.said.startswith("48.1 GB/s (44-50), limited by wire")
     assert (found.distance, found.blocked, found.now) == (Distance.PIX, "", found.with_gdr)
 
 

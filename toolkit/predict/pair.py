@@ -114,9 +114,9 @@ def _factor(told: PairInputs, c: Constants, *, reading: bool) -> tuple[Range, st
         return whole, ""
     cpu = told.cpu
     name = cpu.name if cpu else "processor not known"
-    unknown = c["path-unknown-read" if reading else "path-unknown"]
-    crossing = cpu.cross if cpu else c["path-unknown-cross"]
-    same = (cpu.same_read if reading else cpu.same) if cpu else unknown
+    unknown = "path-unknown-read" if reading else "path-unknown"
+    crossing = c[cpu.cross if cpu else "path-unknown-cross"]
+    same = c[(cpu.same_read if reading else cpu.same) if cpu else unknown]
     if told.distance in _ROOT:
         return same, f"root complex ({name}): measure it"
     if reading:

@@ -1,0 +1,1 @@
+"""How far the throughput model is off, on published measurements that it was not fitted to."""

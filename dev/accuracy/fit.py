@@ -1,0 +1,192 @@
+"""Constants from points: of each source the median, and of these the median.
+
+Fitted in an order in which each rests on those before it. A constant that no point is left for
+takes its prior, or what another constant was fitted to (toolkit/data/throughput.toml).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import isnan
+from statistics import median
+
+from dev.accuracy.apply import by_link, factor, healthy, on_wire
+from dev.accuracy.points import Point, Tier
+from toolkit.predict.model import line, mpi_latency, raw
+from toolkit.throughput import Constants
+
+_SMALL = 65536  # bytes below which a message's own cost counts
+_NONE = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What one point says of one constant; nan where it says nothing."""
+
+    name: str
+    says: Callable[[Point, Constants], float]
+    of_source: Callable[[list[float]], float] = median
+
+
+def fitted(points: Iterable[Point], c: Constants) -> Constants:
+    """The table with every fitted constant anew."""
+    told = list(points)
+    values: dict[str, float] = {}
+    for fit in FITS:
+        here = _values(fit, told, c.but(values))
+        row = c.rows[fit.name]
+        if here:
+            values[fit.name] = median(here)
+        elif row.prior is not None:
+            values[fit.name] = row.prior
+    for name, row in c.rows.items():  # those that take another's, once all are there
+        if row.prior_of and name not in values:
+            values[name] = values.get(row.prior_of, c.rows[row.prior_of].range.value)
+    return c.but(values)
+
+
+def _values(fit: Fit, points: list[Point], c: Constants) -> list[float]:
+    """One value of each source that says something."""
+    by_source: dict[str, list[float]] = {}
+    for point in points:
+        value = fit.says(point, c)
+        if not isnan(value):
+            by_source.setdefault(point.source, []).append(value)
+    return [fit.of_source(values) for values in by_source.values()]
+
+
+def _upkeep(point: Point, c: Constants) -> float:
+    """Of each source the best: what remains when nothing else is in the way."""
+    d2h = point.kind == "pcie_copy" and point.op.startswith("d2h")
+    if point.link is None or not (point.kind == "pcie_p2p" or d2h or point.kind == "gds"):
+        return _NONE
+    size = c["payload-assumed"].value
+    share = point.measured / (raw(point.link, c) * size / (size + c["tlp-overhead"].value))
+    return share if share < 1 else _NONE  # several GPUs
+
+
+def _fabric(point: Point, _: Constants) -> float:
+    big = point.kind in {"verbs_bw", "mpi_bw"} and point.size >= _SMALL and point.tier is Tier.A
+    wanted = big and point.fabric == "ib" and not point.both_ways
+    return point.measured / line(point.gbits) if wanted else _NONE
+
+
+def _same(cpu: str) -> Callable[[Point, Constants], float]:
+    def says(point: Point, c: Constants) -> float:
+        if point.cpu != cpu or point.path != "rc_same" or point.kind == "pcie_copy":
+            return _NONE
+        share = point.measured / by_link(point, c).value
+        return share if share < 1.1 else _NONE  # several GPUs on one wire
+
+    return says
+
+
+def _cross(cpu: str) -> Callable[[Point, Constants], float]:
+    def says(point: Point, c: Constants) -> float:
+        there = point.cpu == cpu and point.path == "rc_cross"
+        return point.measured / by_link(point, c).value if there else _NONE
+
+    return says
+
+
+def _ring(point: Point, c: Constants) -> float:
+    if point.kind != "coll" or point.tier is not Tier.A:
+        return _NONE
+    path = on_wire(point, c).at_most(by_link(point, c) * factor(point, c))
+    return point.measured / (path.value * point.hcas)
+
+
+def _copy(point: Point, c: Constants) -> float:
+    return point.measured / by_link(point, c).value if point.kind == "pcie_copy" else _NONE
+
+
+def _ratio(kind: str, path: str = "") -> Callable[[Point, Constants], float]:
+    """Against the sound node; points of tier C are left out."""
+
+    def says(point: Point, c: Constants) -> float:
+        wanted = point.kind == kind and point.tier is not Tier.C
+        if not wanted or (path and point.path != path) or point.stream:
+            return _NONE
+        return point.measured / healthy(point, c).value
+
+    return says
+
+
+def _staged_coherent(point: Point, c: Constants) -> float:
+    if (point.kind, point.path) != ("staged", "c2c_staged"):
+        return _NONE
+    return point.measured / (on_wire(point, c).value * point.hcas)
+
+
+def _staged(point: Point, c: Constants) -> float:
+    if (point.kind, point.path) != ("staged", "staged") or point.hcas > 1:
+        return _NONE
+    copy = by_link(point, c) * c["copy-efficiency"]
+    return point.measured / on_wire(point, c).at_most(copy).value
+
+
+def _gap(point: Point, c: Constants) -> float:
+    """Where many messages are in flight and the bytes alone do not explain the time."""
+    if point.kind != "verbs_bw" or point.depth < 64 or point.size > _SMALL:
+        return _NONE
+    power = c["message-gap-power"].value
+    took = point.size / point.measured / 1e3
+    bytes_alone = point.size / on_wire(point, c).at_most(by_link(point, c)).value / 1e3
+    left = took**power - bytes_alone**power
+    return float(left ** (1 / power)) if took > 1.01 * bytes_alone else _NONE
+
+
+def _window(point: Point, c: Constants) -> float:
+    """Where few messages are in flight, and they do not fill the wire."""
+    path = on_wire(point, c).at_most(by_link(point, c)).value
+    if point.kind != "verbs_bw" or not 0 < point.depth < 64 or point.measured > 0.95 * path:
+        return _NONE
+    window = point.depth * point.size
+    return point.pairs * window / point.measured / 1e3 - window / path / 1e3
+
+
+def _mpi(point: Point, _: Constants) -> float:
+    first = point.kind == "mpi_lat" and point.size == 1 and not point.host
+    return point.measured if first else _NONE
+
+
+def _over_mpi(path: str) -> Callable[[Point, Constants], float]:
+    def says(point: Point, c: Constants) -> float:
+        wanted = point.kind == "mpi_lat_nogdr" and point.path == path and point.size == 1
+        return point.measured - c["latency-mpi"].value if wanted else _NONE
+
+    return says
+
+
+def _unpipelined(point: Point, c: Constants) -> float:
+    if point.kind == "fallback" and point.path == "staged_sync":
+        return point.measured
+    large = point.kind == "mpi_lat_nogdr" and point.path == "staged_sync" and point.size >= 1 << 20
+    if not large:
+        return _NONE
+    base = mpi_latency(1, on_wire(point, c), c["latency-mpi"], c).value
+    return point.size / (point.measured - base - c["latency-memcpy"].value) / 1e3
+
+
+FITS = (
+    Fit("link-upkeep", _upkeep, max),
+    Fit("ib-efficiency", _fabric),
+    Fit("same-genoa", _same("amd-genoa")),
+    Fit("same-turin", _same("amd-turin")),
+    Fit("cross-genoa", _cross("amd-genoa")),
+    Fit("cross-turin", _cross("amd-turin")),
+    Fit("cross-older", _cross("older")),
+    Fit("ring-efficiency", _ring),
+    Fit("copy-efficiency", _copy),
+    Fit("acs-collective", _ratio("acs")),
+    Fit("iommu-client", _ratio("iommu")),
+    Fit("staged-coherent", _staged_coherent),
+    Fit("staged", _staged),
+    Fit("message-gap", _gap),
+    Fit("window-latency", _window),
+    Fit("latency-mpi", _mpi),
+    Fit("latency-mapped", _over_mpi("staged_gdrcopy")),
+    Fit("latency-memcpy", _over_mpi("staged_sync")),
+    Fit("staged-unpipelined", _unpipelined),
+)

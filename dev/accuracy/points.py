@@ -1,0 +1,93 @@
+"""Published measurements, as the rows of throughput-points.csv."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from enum import StrEnum
+
+from toolkit.errors import Unparsable
+from toolkit.facts.express import Link
+
+_SPEEDS = {"3": 8.0, "4": 16.0, "5": 32.0}
+
+
+class Tier(StrEnum):
+    A = "A"  # physics: large messages on a healthy path
+    B = "B"  # software or platform
+    C = "C"  # broken: only the direction is predictable
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    id: str
+    kind: str  # "verbs_bw"
+    path: str  # "switch", "rc_same", "staged"
+    cpu: str  # "amd-genoa"; "" where not told
+    link: Link | None  # PCIe; None where the path is not PCIe's
+    fabric: str  # "ib", "roce", "slingshot"; "" for none
+    gbits: float  # of one port; 0 for no wire
+    hcas: int
+    mtu: float
+    size: float  # bytes; 0 where not told
+    depth: int  # 0 where not told
+    pairs: int
+    gdr: bool  # False: with GPUDirect off
+    host: bool  # host memory at both ends
+    op: str
+    measured: float  # GB/s or us
+    stream: float  # GB/s; 0 where not told
+    tier: Tier
+    source: str
+
+    @property
+    def is_latency(self) -> bool:
+        return "_lat" in self.kind
+
+    @property
+    def both_ways(self) -> bool:
+        return "bidir" in self.op or "bibw" in self.op
+
+
+def parse_points(text: str) -> tuple[Point, ...]:
+    """Read the CSV.
+
+    :raises Unparsable: at a row that lacks a column, or holds no number where one belongs.
+    """
+    found = []
+    for number, row in enumerate(csv.DictReader(io.StringIO(text)), start=2):
+        try:
+            found.append(_point(row))
+        except (KeyError, ValueError) as why:
+            raise Unparsable("throughput points", f"{row.get('id')}: {why}", number) from why
+    return tuple(found)
+
+
+def _point(row: dict[str, str]) -> Point:
+    def number(name: str) -> float:
+        return float(row[name] or 0)
+
+    generation = row["pcie_gen"]
+    link = Link(_SPEEDS[generation], int(row["pcie_width"])) if generation else None
+    return Point(
+        id=row["id"],
+        kind=row["class"],
+        path=row["path_type"],
+        cpu=row["cpu"],
+        link=link,
+        fabric=row["link"],
+        gbits=number("nic_rate_gbps"),
+        hcas=int(number("n_nics")) or 1,
+        mtu=number("wire_mtu") or 4096.0,
+        size=number("msg_bytes"),
+        depth=int(number("depth")),
+        pairs=int(number("qps")) or 1,
+        gdr=row["gdr"] != "off",
+        host=row["buffer"] == "host",
+        op=row["op"],
+        measured=number("measured_gbs_or_us"),
+        stream=number("stream_gbs"),
+        tier=Tier(row["tier"]),
+        source=row["source"],
+    )
