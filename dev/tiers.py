@@ -19,6 +19,7 @@ APART = (
     "tests/kube",
     "tests/cluster",
     "tests/slurm",
+    "tests/pages",
     "tests/suites",
     "tests/wheel",
 )
@@ -169,6 +170,11 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
             "nodes of a real Slurm: drained, changed, given back",
             (_pytest("slurm", "tests/slurm", needs=MARKS["slurm"], parallel=False),),
             by_name=True,  # not steady yet: slurmctld finds a slurmd not responding now and then
+        ),
+        Tier(
+            "pages",
+            "the pages that we write, in a real browser",
+            (_pytest("pages", "tests/pages", needs=MARKS["pages"], parallel=False),),
         ),
         Tier("suites", "the suites that we ship", (_pytest("suites", "tests/suites"),)),
         Tier(

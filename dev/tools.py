@@ -97,6 +97,7 @@ LIBVIRT_PYTHON = Tool(
     "libvirt for Python", "python3-libvirt", "usr/lib/python3/dist-packages/libvirt.py"
 )
 PACKER, MKOSI = Tool("packer", "packer"), Tool("mkosi", "mkosi")
+CHROMIUM = Tool("chromium", "chromium")
 PACKAGERS = (Tool("dpkg-deb", "dpkg"), Tool("rpmbuild", "rpm"), Tool("lintian", "lintian"))
 SLURM = (
     *(Tool("slurmctld", "slurmctld"), Tool("slurmd", "slurmd"), Tool("sinfo", "slurm-client")),
@@ -143,6 +144,7 @@ MARKS = {
     ),
 }
 MARKS["kube"] = (ROOT, NSENTER, Tool("setpriv", "util-linux"), DASH, BUSYBOX, BASH)
+MARKS["pages"] = (CHROMIUM,)
 MARKS["cluster"] = (KUBECTL, CLUSTER)
 MARKS["vagrant"] = (
     *MARKS["machine"],

@@ -177,3 +177,12 @@ def test_a_source_that_is_not_there_is_said_to_be_missing() -> None:
 
 def test_plain_text_keeps_lines_and_loses_what_steers() -> None:
     assert plain("a\tb\n\x1b[2Jc\u202e") == "a\tb\n\ufffd[2Jc\ufffd"
+
+
+def test_what_paths_carry_is_told_once_for_equal_nodes(page: Page, text: str) -> None:
+    assert sum(len(each.who) for each in page.carries) == 4
+    assert len(page.carries) < 4
+    said = page.carries[0].carry.paths[0]
+    assert said.now in text
+    assert said.measured == ""
+    assert "not measured" in text

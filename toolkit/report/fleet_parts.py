@@ -7,6 +7,7 @@ from datetime import datetime
 
 from toolkit.checks.check import Check, Gap, Impact
 from toolkit.checks.odd import Difference
+from toolkit.report.fleet_carry import Carry
 from toolkit.report.fleet_fold import Fold, Who
 from toolkit.report.fleet_heat import Heat
 
@@ -71,6 +72,12 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
+class Carrying:
+    who: Who
+    carry: Carry
+
+
+@dataclass(frozen=True, slots=True)
 class OddPart:
     """Nodes that differ from their kind in the same way."""
 
@@ -118,6 +125,8 @@ class Page:
     gaps: tuple[tuple[str, tuple[Fold, ...]], ...]  # by reason
     grids: tuple[Grid, ...]
     grids_left: int
+    carries: tuple[Carrying, ...]
+    carries_left: int
     matrix: Matrix
     kinds: tuple[KindPart, ...]  # of nodes that are compared with one another
     own: tuple[str, ...]  # properties in which each node is unlike every other

@@ -17,7 +17,10 @@ from toolkit.checks.judged import Judged
 from toolkit.checks.sheets import Sheet, Sheets
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence
+from toolkit.facts.node import Node
 from toolkit.facts.scrub import hide_secrets
+from toolkit.predict.of_node import predict
+from toolkit.report.fleet_carry import Carry, carry
 from toolkit.report.fleet_heat import Heat, heat
 from toolkit.report.pages import plain
 from toolkit.report.topology_view import view
@@ -51,6 +54,7 @@ class Seen:
     sheet: Sheet
     heat: Heat | None = None
     no_heat: str = ""  # why there is none
+    carry: Carry | None = None
     # What open verdicts rest on, by check; of those that pass, see ``Seeing.passing``.
     behind: tuple[tuple[str, tuple[Excerpt, ...]], ...] = ()
 
@@ -71,10 +75,11 @@ class Seeing:
     def see(self, judged: Judged, evidence: Evidence) -> Seen:
         """All that a page needs of this node; the evidence itself may be let go."""
         shown, why = _heat(judged.host, evidence)
+        carried = carry(predict(Node(evidence)))
         with self._turn:
             sheet = self._sheets.make(judged.host, evidence)
             behind = tuple(self._behind(judged, evidence))
-            return Seen(judged, sheet, self._once(shown), why, behind)
+            return Seen(judged, sheet, self._once(shown), why, self._once(carried), behind)
 
     def _behind(
         self, judged: Judged, evidence: Evidence

@@ -10,12 +10,14 @@ from toolkit import __version__
 from toolkit.checks.check import Finding, Gap, Impact, Status
 from toolkit.checks.odd import Comparison, compare
 from toolkit.errors import Outcome, ToolkitError
+from toolkit.report.fleet_carry import Carry
 from toolkit.report.fleet_fold import Fold, Folder
 from toolkit.report.fleet_heat import Heat
 from toolkit.report.fleet_parts import (
     MEANS,
     STATES,
     Block,
+    Carrying,
     Grid,
     KindPart,
     Line,
@@ -28,7 +30,7 @@ from toolkit.report.fleet_parts import (
 from toolkit.report.fleet_seen import Excerpt, Seen
 from toolkit.report.pages import plain
 
-GRIDS = 40  # kinds of topology that are drawn
+GRIDS = 40  # kinds of topology, and of predictions, that are drawn
 ROWS = 300  # of the matrix
 
 
@@ -52,6 +54,7 @@ def make(
     folder = Folder(seen, passing)
     folds = folder.folds()
     grids, of = _grids(seen, folder)
+    carries = _carries(seen, folder)
     nodes = _nodes(outcomes, folds, of)
     totals = Counter(each.state for each in nodes)
     sheets = [each.sheet for each in seen if each]
@@ -66,6 +69,8 @@ def make(
         tuple(_gaps(folds)),
         tuple(grids[:GRIDS]),
         max(0, len(grids) - GRIDS),
+        tuple(carries[:GRIDS]),
+        max(0, len(carries) - GRIDS),
         _matrix(seen, folds, folder),
         tuple(_kinds(compared, seen, folder)) if compared else (),
         compared.ignored if compared else (),
@@ -123,6 +128,16 @@ def _grids(seen: Sequence[Seen | None], folder: Folder) -> tuple[list[Grid], dic
     ranked = sorted(kinds.items(), key=lambda each: -len(each[1]))
     of = {number: at for at, (_, numbers) in enumerate(ranked) for number in numbers}
     return [Grid(folder.who(numbers), found) for found, numbers in ranked], of
+
+
+def _carries(seen: Sequence[Seen | None], folder: Folder) -> list[Carrying]:
+    """Each prediction once, the most frequent first."""
+    kinds: dict[Carry, list[int]] = {}
+    for number, each in enumerate(seen):
+        if each and each.carry:
+            kinds.setdefault(each.carry, []).append(number)
+    ranked = sorted(kinds.items(), key=lambda each: -len(each[1]))
+    return [Carrying(folder.who(numbers), told) for told, numbers in ranked]
 
 
 def _matrix(seen: Sequence[Seen | None], folds: list[Fold], folder: Folder) -> Matrix:

@@ -65,6 +65,7 @@
   // All that was judged of one node, made of what is told of many, when it is first opened.
   const judged = (details, number) => {
     const box = make("div", "", "judged");
+    box.append(make("h3", "All that was judged of it"));
     for (const part of all("main > section .finding, main > section > .fine")) {
       if (!numbers(part.dataset.n).has(number)) continue;
       const copy = part.cloneNode(true);
@@ -76,7 +77,6 @@
         if (!numbers(each.dataset.n).has(number)) each.remove();
         else all(":scope > .muted.where", each).forEach((one) => one.remove());
       }
-      for (const each of all("pre[role]", copy)) each.removeAttribute("role");
       copyable(copy);
       box.append(copy);
     }

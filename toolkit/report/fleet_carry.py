@@ -1,0 +1,58 @@
+"""What a node's paths are predicted to carry, as a table that equal nodes share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toolkit.predict.of_node import Prediction
+from toolkit.predict.pair import PairPrediction
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """Pairs of which the same is predicted."""
+
+    pairs: tuple[tuple[str, str], ...]  # GPU's address, HCA's name
+    now: str  # as it stands: "48.2 GB/s (44-50)"
+    limit: str
+    ring: str  # of a collective between nodes
+    without: str  # through host memory
+    blocked: str  # what keeps GPUDirect from working; "" where nothing does
+    measured: str = ""  # "" where nobody has measured
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """Of one node: each GPU with the HCAs that none is nearer than, and all together."""
+
+    paths: tuple[Path, ...]
+    total: str  # "94.6 GB/s (82-100), limited by 2 HCAs of wire"; "" where not told
+    without: str  # the same through host memory
+    notes: tuple[str, ...]
+
+
+def carry(told: Prediction) -> Carry | None:
+    """The table of one node; None where nothing tells of a pair."""
+    alike: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+    for pair in told.nearest:
+        alike.setdefault(_figures(pair), []).append((pair.gpu, pair.name or pair.hca))
+    if not alike:
+        return None
+    paths = tuple(Path(tuple(pairs), *figures) for figures, pairs in alike.items())
+    total = told.total
+    return Carry(
+        paths,
+        total.with_gdr.said if total else "",
+        total.without_gdr.said if total else "",
+        told.notes,
+    )
+
+
+def _figures(pair: PairPrediction) -> tuple[str, str, str, str, str]:
+    return (
+        pair.now.figure,
+        pair.now.limit,
+        f"{pair.collective.figure}, limited by {pair.collective.limit}",
+        pair.without_gdr.figure,
+        pair.blocked,
+    )
