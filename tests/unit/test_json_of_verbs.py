@@ -27,6 +27,13 @@ DAMAGED = "= begin ok gdr-toolkit/1\n= pci ok /sys\n|\x1b[2J\n= end ok 1\n"
         pytest.param(("compare",), "compare", ExitCode.FAILED, id="compare"),
         pytest.param(("drift",), "drift", ExitCode.FAILED, id="drift"),
         pytest.param(("topology",), "topology", ExitCode.UNKNOWN, id="topology"),
+        pytest.param(("predict",), "predict", ExitCode.OK, id="predict"),
+        pytest.param(
+            ("predict", "--what-if", "acs=off", "--nodes", "4", "--model-size", "7B"),
+            "predict",
+            ExitCode.OK,
+            id="predict-what-if",
+        ),
     ],
 )
 def test_the_document_of_a_verb_keeps_its_schema(

@@ -60,7 +60,8 @@ class PairInputs:
     gpu_link: LinkTold
     hca_link: LinkTold
     payload: Range  # Max_Payload_Size, bytes
-    asked: Range  # tags times Max_Read_Request_Size of the HCA, bytes
+    tags: Range  # read requests that the HCA may have on order
+    request: Range  # Max_Read_Request_Size of the HCA, bytes
     wire: Wire
     cpu: CpuClass | None
     redirects: tuple[str, ...] | None  # "0000:17:00.0: ReqRedir"; None where not read

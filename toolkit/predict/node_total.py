@@ -26,7 +26,7 @@ def ring(told: list[PairInputs], made: list[PairPrediction], c: Constants) -> Te
     spans = [each.collective for each in best.values()]
     all_hcas = Range.together(Range(e.value, e.low, e.high) for e in spans)
     worst = min(best.values(), key=lambda each: each.collective.value)
-    words = f"{counted(len(best), 'HCA')} of {worst.collective.limit}"
+    words = f"{worst.collective.limit}, on {counted(len(best), 'HCA')}"
     own = {each.gpu: link_term(each.gpu_link, each.payload, "GPU", c).span for each in told}
     gpus = Range.together(own.values())
     return least([Term(all_hcas, words), Term(gpus, f"PCIe of {counted(len(own), 'GPU')}")])

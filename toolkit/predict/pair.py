@@ -94,8 +94,8 @@ def _bandwidth(told: PairInputs, load: Load, c: Constants, *, reading: bool) -> 
     if reading:
         near = told.distance in NEAR | COHERENT
         trip = c["round-trip-switch" if near else "round-trip-root"]
-        asked = f"reads on order ({told.asked.value / 1024:g} KiB at a time)"
-        terms.append(Term(reads(told.asked, trip), asked))
+        words = f"reads on order ({told.tags.value:g} of {told.request.value:g} B)"
+        terms.append(Term(reads(told.tags * told.request, trip), words))
     if told.translated is not False and told.distance not in COHERENT:
         terms.append(_translated(told, own, c))
     found = least(terms)

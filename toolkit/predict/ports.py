@@ -58,6 +58,11 @@ def _layer_of(port: Port) -> Layer2:
     return Layer2(port.link_layer) if port.link_layer in set(Layer2) else Layer2.UNKNOWN
 
 
+def packet_of(mtu: int) -> int:
+    """The RDMA packet that fits into a net device's MTU; 0 where none does."""
+    return max((size for size in _RDMA_MTUS if size + _HEADERS <= mtu), default=0)
+
+
 def _mtu(node: Node, device: RdmaDevice, port: Port, notes: list[str]) -> Range:
     """Bytes of an RDMA packet: as the port says, else by the MTU of its net device."""
     if port.active_mtu:
@@ -71,8 +76,8 @@ def _mtu(node: Node, device: RdmaDevice, port: Port, notes: list[str]) -> Range:
         return _ANY_MTU  # its efficiency does not tell them apart
     devices = _attempt(lambda: node.net_devices, None) or {}
     of_net = [devices[name].mtu for name in device.netdevs if name in devices]
-    fits = [size for size in _RDMA_MTUS if of_net and size + _HEADERS <= max(of_net)]
-    if fits:
-        return Range.exactly(max(fits))
+    packet = packet_of(max(of_net, default=0))
+    if packet:
+        return Range.exactly(packet)
     notes.append(f"MTU of {device.name} not read")
     return _ANY_MTU

@@ -69,7 +69,7 @@ def read_pair(known: Known, pair: NamedPair, c: Constants, *, best: bool) -> Pai
     if hca is None and device is not None:
         hca = known.functions.get(device.address)
     gpu_side, hca_side = _sides(pair)
-    payload, asked = _packets(gpu, hca, c, notes)
+    payload, tags, request = _packets(gpu, hca, c, notes)
     blocked = known.gap or gpu_gap(known.node, pair.gpu)
     redirects, translated = _redirects(known, pair, notes), _translated(known, hca, notes)
     if pair.distance not in NEAR | COHERENT and known.cpu is None:
@@ -82,7 +82,8 @@ def read_pair(known: Known, pair: NamedPair, c: Constants, *, best: bool) -> Pai
         _link(gpu_side, pair.gpu, gpu, c, notes),
         _link(hca_side, pair.hca, hca, c, notes),
         payload,
-        asked,
+        tags,
+        request,
         wire_of(known.node, device, hca, c, notes),
         known.cpu,
         redirects,
@@ -127,8 +128,8 @@ def _link(
 
 def _packets(
     gpu: PciFunction | None, hca: PciFunction | None, c: Constants, notes: list[str]
-) -> tuple[Range, Range]:
-    """Payload of one packet, and bytes that the HCA has on order."""
+) -> tuple[Range, Range, Range]:
+    """Payload of one packet; how many reads the HCA has on order, and of how many bytes."""
     mine, theirs = _express(gpu), _express(hca)
     sizes = [each.payload for each in (mine, theirs) if each is not None]
     if sizes:
@@ -138,9 +139,9 @@ def _packets(
         notes.append(f"packet sizes not read: {payload.low:g} to {payload.high:g} bytes")
     if theirs is None:
         notes.append("tags and read requests of the HCA not read")
-        return payload, Range(256 * 512.0, 32 * 512.0, 768 * 4096.0)
+        return payload, Range(256, 32, 768), Range(512, 128, 4096)
     tags = 768 if theirs.tags_10bit else 256 if theirs.tags_8bit else 32
-    return payload, Range.exactly(float(tags * theirs.read_request))
+    return payload, Range.exactly(tags), Range.exactly(theirs.read_request)
 
 
 def _express(function: PciFunction | None) -> Express | None:

@@ -1,0 +1,126 @@
+"""What ``predict`` prints, what a wish changes, and what GPUDirect is worth to a cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.evidence.board import BOARD, HCAS, PORTS, REDIRECTS
+from tests.evidence.build import PROPRIETARY, node
+from toolkit.errors import UsageError
+from toolkit.evidence import Evidence
+from toolkit.facts.node import Node
+from toolkit.predict.cluster import Job, gain, parse_parameters
+from toolkit.predict.inputs import Load
+from toolkit.predict.of_node import Prediction, predict, predict_inputs, read_node
+from toolkit.predict.quoted import quoted
+from toolkit.predict.what_if import parse_wishes, with_wishes
+from toolkit.report.predict import quoted_text, return_text, text, wish_text
+from toolkit.report.table import WIDTH, Painter
+from toolkit.throughput import constants
+
+C = constants()
+FENCED = BOARD.but(PORTS[0], acs=REDIRECTS).but(HCAS[0], now=("16.0 GT/s PCIe", 8))
+PLAIN = Painter(coloured=False)
+
+
+def wished(evidence: Evidence, wishes: str) -> Prediction:
+    told = read_node(Node(evidence), C)
+    return predict_inputs(with_wishes(told, parse_wishes(wishes)), Load(), C)
+
+
+def test_the_text_of_a_node_fits_the_terminal_and_names_each_limit_once() -> None:
+    shown = text("gpu01\x1b[2J", predict(Node(node(board=FENCED))), PLAIN, whole=True)
+    lines = shown.split("\n")
+    assert max(map(len, lines)) <= WIDTH
+    assert "\x1b" not in shown
+    assert f"limited by PCIe (HCA {HCAS[0]}: 16 GT/s x8); ring by ACS redirect" in shown
+    assert lines[1].split() == ["GPU", "HCA", "path", "with", "GPUDirect,", "GB/s", "NCCL",
+                                "ring", "without"]  # fmt: skip
+
+
+def test_a_blocked_pair_says_what_keeps_it() -> None:
+    found = predict(Node(node({"module-state": "", "nvidia-version": PROPRIETARY})))
+    shown = text("gpu01", found, PLAIN, whole=False)
+    assert "now without: peermem: nvidia-peermem is not loaded; dma-buf: the driver is" in shown
+
+
+@pytest.mark.parametrize(
+    ("wish", "limit"),
+    [
+        pytest.param("link=gen5x16", "wire (400G InfiniBand)", id="both-links"),
+        pytest.param("hca-link=gen4x16,rate=100", "wire (100G InfiniBand)", id="two-wishes"),
+        pytest.param("link=gen5x16,layer=roce,mtu=1500", "wire (400G RoCE, MTU 1024)", id="mtu"),
+        pytest.param("hca-link=gen3x4", "PCIe (HCA as asked: 8 GT/s x4)", id="a-worse-link"),
+    ],
+)
+def test_a_wish_changes_what_limits(wish: str, limit: str) -> None:
+    assert wished(node(board=FENCED), wish).nearest[0].with_gdr.limit == limit
+
+
+def test_what_a_repair_would_buy_is_told_by_pair_and_for_the_node() -> None:
+    before, after = predict(Node(node(board=FENCED))), wished(node(board=FENCED), "acs=off")
+    ring = [each.nearest[0].collective.value for each in (before, after)]
+    assert ring[1] / ring[0] == pytest.approx(1 / C["acs-collective"].value)
+    shown = wish_text(before, after, "acs=off").split("\n")
+    assert shown[2].startswith("0000:18:00.0 mlx5_0")
+    assert shown[2].endswith("+77%")
+    assert shown[-1].startswith("node")
+
+
+def test_a_wish_that_nothing_needs_changes_nothing() -> None:
+    assert wished(node(), "acs=off,iommu=pt,gdr=on") == predict(Node(node()))
+
+
+@pytest.mark.parametrize(
+    "wish", ["acs", "acs=maybe", "link=gen7x16", "mtu=10", "rate=0", "mps=100", "x=1", "tags=64"]
+)
+def test_a_wish_that_is_none_is_refused(wish: str) -> None:
+    with pytest.raises(UsageError, match="--what-if"):
+        parse_wishes(wish)
+
+
+def test_the_return_of_a_cluster_follows_from_the_ring() -> None:
+    total = predict(Node(node())).total
+    assert total is not None
+    found = gain((("gpu01", total),), Job(nodes=2, parameters=7e9, steps=1000), C)
+    assert found is not None
+    # A ring of two sends each of the 14 GB once.
+    assert found.with_gdr.value == pytest.approx(14 / total.with_gdr.value)
+    assert found.saved.value == pytest.approx(
+        (found.without_gdr.value - found.with_gdr.value) * 1000 / 3600
+    )
+    shown = return_text(found)
+    assert max(map(len, shown.split("\n"))) <= WIDTH
+    assert shown.count("taken for granted: ") == len(found.assumptions) == 4
+
+
+def test_the_slowest_node_bounds_the_ring() -> None:
+    fast, slow = (predict(Node(node(board=board))).total for board in (BOARD, FENCED))
+    assert fast is not None
+    assert slow is not None
+    found = gain((("fast", fast), ("slow", slow)), Job(4, 1e9, 10), C)
+    assert found is not None
+    assert found.slowest == "slow"
+
+
+@pytest.mark.parametrize(("text_", "number"), [("70B", 7e10), ("7.5e9", 7.5e9), ("340m", 3.4e8)])
+def test_parameters_are_read_as_people_write_them(text_: str, number: float) -> None:
+    assert parse_parameters(text_) == pytest.approx(number)
+
+
+@pytest.mark.parametrize("wrong", ["", "many", "0", "-7B", "7BB", "1e99", "9" * 16])
+def test_parameters_that_are_none_are_refused(wrong: str) -> None:
+    with pytest.raises(UsageError, match="--model-size"):
+        parse_parameters(wrong)
+
+
+def test_the_figures_that_people_quote_stand_with_their_layer() -> None:
+    layers = {each.figure: each.layer for each in quoted(C)}
+    assert layers == {
+        "63 GB/s": "PCIe Gen5 x16 before packets",
+        "1.5 us": "verbs",
+        "5 us": "MPI, mapped staging",
+        "+12 us": "MPI, memcpy staging",
+        "3x": "bandwidth without GPUDirect",
+    }
+    assert max(map(len, quoted_text(quoted(C)).split("\n"))) <= WIDTH

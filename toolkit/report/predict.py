@@ -1,0 +1,238 @@
+"""What the paths of nodes can carry, as text for a terminal and as JSON."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from toolkit.predict.cluster import Return
+from toolkit.predict.estimate import Estimate
+from toolkit.predict.of_node import NodeTotal, Prediction
+from toolkit.predict.pair import PairPrediction
+from toolkit.predict.quoted import Quoted
+from toolkit.report.document import Json
+from toolkit.report.table import WIDTH, Ink, Painter, clean, columns
+from toolkit.throughput import Range
+
+SCHEMA = "gdr-toolkit/predict/1"
+_HEAD = ("GPU", "HCA", "path", "with GPUDirect, GB/s", "NCCL ring", "without")
+
+
+def text(host: str, found: Prediction, paint: Painter, *, whole: bool) -> str:
+    """One node.
+
+    :param whole: every GPU with every HCA, not only with its nearest.
+    """
+    source = f"read from: {found.source}" if found.source else "no pair of GPU and HCA is told"
+    lines = [paint(clean(f"{host}  {source}"), Ink.BOLD)]
+    pairs = found.pairs if whole else found.nearest
+    lines += _pairs(pairs, paint)
+    if found.total is not None:
+        lines += ["", *_total(found.total), *_latency(pairs)]
+    lines += [line for note in found.notes for line in _wrapped(f"note: {note}", "")]
+    return "\n".join(lines)
+
+
+def _pairs(pairs: tuple[PairPrediction, ...], paint: Painter) -> Iterator[str]:
+    if not pairs:
+        return
+    rows = [_HEAD]
+    rows += [
+        (
+            clean(each.gpu),
+            clean(each.name),
+            each.distance.shown,
+            _short(each.with_gdr),
+            _short(each.collective),
+            _short(each.without_gdr),
+        )
+        for each in pairs
+    ]
+    head, *body = columns(rows)
+    yield head
+    before = ""
+    for each, line in zip(pairs, body, strict=True):
+        yield line
+        why = _why(each)
+        if why != before:
+            yield from _wrapped(why, "    ")
+        before = why
+        if each.blocked:
+            yield from (
+                paint(row, Ink.RED) for row in _wrapped(f"now without: {each.blocked}", "    ")
+            )
+
+
+def _why(each: PairPrediction) -> str:
+    """What limits, each thing named once."""
+    words = [f"limited by {each.with_gdr.limit}"]
+    if each.read.value < 0.95 * each.with_gdr.value:
+        words.append(f"reads of GPU memory {_short(each.read)} by {each.read.limit}")
+    if each.collective.limit not in {each.with_gdr.limit, each.read.limit}:
+        words.append(f"ring by {each.collective.limit}")
+    return "; ".join(words)
+
+
+def _short(found: Estimate) -> str:
+    return found.figure.replace(f" {found.unit}", "")
+
+
+def _total(total: NodeTotal) -> Iterator[str]:
+    yield from _wrapped(f"node, ring bound: {total.with_gdr.said}", "")
+    yield from _wrapped(f"node, without:    {total.without_gdr.said}", "")
+
+
+def _latency(pairs: tuple[PairPrediction, ...]) -> Iterator[str]:
+    """Of the first pair: they differ by path alone."""
+    if not pairs:
+        return
+    found = pairs[0].latency
+    words = "; ".join(f"{each.layer} {each.figure}" for each in found)
+    yield from _wrapped(f"latency of {found.size} B: {words}", "")
+
+
+def _wrapped(words: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        clean(words),
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_on_hyphens=False,
+    )
+
+
+def quoted_text(rows: tuple[Quoted, ...]) -> str:
+    """The figures that people quote, with where they belong."""
+    lines = ["figures that are quoted, and the layer of each:"]
+    for each in rows:
+        lines += _wrapped(f"{each.figure:<8} {each.layer}: {each.say}", "  ")
+    return "\n".join(lines)
+
+
+def wish_text(before: Prediction, after: Prediction, words: str) -> str:
+    """What the wishes would buy, pair by pair and for the node."""
+    rows = [("GB/s", "with GPUDirect", "then", "NCCL ring", "then")]
+    for old, new in zip(before.nearest, after.nearest, strict=False):
+        rows.append((f"{old.gpu} {old.name}", *_change(old.with_gdr, new.with_gdr),
+                     *_change(old.collective, new.collective)))  # fmt: skip
+    if before.total and after.total:
+        ring = _change(before.total.with_gdr, after.total.with_gdr)
+        rows.append(("node", "", "", *ring))
+    head = f"what if {words}: now, and then"
+    return "\n".join([head, *columns([tuple(map(clean, row)) for row in rows])])
+
+
+def _change(old: Estimate, new: Estimate) -> tuple[str, str]:
+    return _short(old), f"{_short(new)} {_gain(old.value, new.value)}"
+
+
+def _gain(old: float, new: float) -> str:
+    if not old:
+        return "new" if new else "="
+    share = new / old - 1
+    return "=" if abs(share) < 0.005 else f"{share:+.0%}"
+
+
+def return_text(found: Return) -> str:
+    """The cluster's return on GPUDirect, with what it takes for granted."""
+    job = found.job
+    fast, slow = found.hours
+    lines = [
+        f"all-reduce of {job.parameters:.3g} parameters over {job.nodes} nodes, {job.steps} steps:",
+        *columns(
+            [
+                ("", "a step, s", "a run, hours"),
+                ("  with GPUDirect", _seconds(found.with_gdr), _seconds(fast)),
+                ("  without", _seconds(found.without_gdr), _seconds(slow)),
+                ("  saved at most", "", _seconds(found.saved)),
+            ]
+        ),
+    ]
+    lines += [
+        line for each in found.assumptions for line in _wrapped(f"taken for granted: {each}", "  ")
+    ]
+    return "\n".join(lines)
+
+
+def _seconds(span: Range) -> str:
+    def said(value: float) -> str:
+        return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+
+    return f"{said(span.value)} ({said(span.low)}-{said(span.high)})"
+
+
+def as_json(host: str, found: Prediction) -> dict[str, Json]:
+    total = found.total
+    return {
+        "name": host,
+        "source": found.source,
+        "pairs": [_pair(each) for each in found.pairs],
+        "total": None
+        if total is None
+        else {
+            "hcas": list(total.hcas),
+            "with_gdr": _estimate(total.with_gdr),
+            "without_gdr": _estimate(total.without_gdr),
+        },
+        "notes": list(found.notes),
+    }
+
+
+def _pair(each: PairPrediction) -> dict[str, Json]:
+    figures = {
+        "with_gdr": each.with_gdr,
+        "read": each.read,
+        "collective": each.collective,
+        "without_gdr": each.without_gdr,
+        "now": each.now,
+    }
+    return {
+        "gpu": each.gpu,
+        "hca": each.hca,
+        "name": each.name,
+        "distance": each.distance.shown,
+        "nearest": each.nearest,
+        "blocked": each.blocked,
+        **{name: _estimate(found) for name, found in figures.items()},
+        "latency_bytes": each.latency.size,
+        "latency": [_estimate(found) for found in each.latency],
+    }
+
+
+def _estimate(found: Estimate) -> dict[str, Json]:
+    return {
+        "value": round(found.value, 4),
+        "low": round(found.low, 4),
+        "high": round(found.high, 4),
+        "unit": found.unit.value,
+        "limit": found.limit,
+        "layer": found.layer.value,
+        "confidence": found.confidence.value,
+        "assumptions": list(found.assumptions),
+    }
+
+
+def return_json(found: Return) -> dict[str, Json]:
+    fast, slow = found.hours
+    spans = {
+        "step_seconds_with": found.with_gdr,
+        "step_seconds_without": found.without_gdr,
+        "run_hours_with": fast,
+        "run_hours_without": slow,
+        "run_hours_saved": found.saved,
+    }
+    return {
+        "nodes": found.job.nodes,
+        "parameters": found.job.parameters,
+        "steps": found.job.steps,
+        "slowest": found.slowest,
+        **{
+            name: {"value": round(s.value, 6), "low": round(s.low, 6), "high": round(s.high, 6)}
+            for name, s in spans.items()
+        },
+        "assumptions": list(found.assumptions),
+    }
+
+
+def quoted_json(rows: tuple[Quoted, ...]) -> list[Json]:
+    return [{"figure": e.figure, "layer": e.layer, "say": e.say} for e in rows]
