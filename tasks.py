@@ -16,7 +16,7 @@ TEST = (
         "tier",
         "",
         "only these: "
-        "lint,unit,scripts,modules,builds,machine,vagrant,fleet,bmc,kubernetes,cluster,slurm,pages,suites,wheel",
+        "lint,unit,scripts,modules,builds,machine,vagrant,fleet,bmc,kubernetes,documents,cluster,slurm,pages,suites,wheel",
         "t",
     ),
     Option("install", False, "install the Debian packages that they need (apt-get, by sudo)"),

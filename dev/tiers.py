@@ -17,6 +17,7 @@ APART = (
     "tests/vagrant",
     "tests/bmc",
     "tests/kube",
+    "tests/documents",
     "tests/cluster",
     "tests/slurm",
     "tests/pages",
@@ -158,6 +159,11 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
             "kubernetes",
             "what pods run, in real namespaces; what is rendered, by published schemas",
             (_pytest("kubernetes", "tests/kube", needs=MARKS["kube"]),),
+        ),
+        Tier(
+            "documents",
+            "what machines read of us, by the schemas that others publish",
+            (_pytest("documents", "tests/documents", needs=MARKS["documents"]),),
         ),
         Tier(
             "cluster",

@@ -47,6 +47,8 @@ def may_mount() -> bool:
     return done.returncode == 0
 
 
+NPM = Tool("npm", "npm")
+XMLLINT = Tool("xmllint", "libxml2-utils")
 KUBECTL = Tool("kubectl", "kubernetes-client")
 CLUSTER = Tool("GDR_TEST_KUBECONFIG", "", variable=True)  # a cluster that tests may use
 SSHD = Tool("sshd", "openssh-server")
@@ -145,6 +147,7 @@ MARKS = {
 }
 MARKS["kube"] = (ROOT, NSENTER, Tool("setpriv", "util-linux"), DASH, BUSYBOX, BASH)
 MARKS["pages"] = (CHROMIUM,)
+MARKS["documents"] = (NPM, XMLLINT)
 MARKS["cluster"] = (KUBECTL, CLUSTER)
 MARKS["vagrant"] = (
     *MARKS["machine"],

@@ -37,8 +37,8 @@ TESTS = Step("tests", ("pytest",), tests=True, parallel=True)
 
 def test_the_tiers_run_from_quick_to_slow() -> None:
     names = ["lint", "unit", "scripts", "modules", "builds"]
-    names += ["machine", "vagrant", "fleet", "bmc", "kubernetes", "cluster", "slurm", "pages"]
-    names += ["suites", "wheel"]
+    names += ["machine", "vagrant", "fleet", "bmc", "kubernetes", "documents", "cluster"]
+    names += ["slurm", "pages", "suites", "wheel"]
     assert [tier.name for tier in TIERS] == names
 
 
@@ -119,7 +119,7 @@ def test_an_unknown_tier_is_refused_with_the_known_ones() -> None:
         choose(TIERS, "lint,units")
     assert refused.value.hint == (
         "tiers: lint, unit, scripts, modules, builds, machine, vagrant, fleet, bmc, kubernetes, "
-        "cluster, slurm, pages, suites, wheel"
+        "documents, cluster, slurm, pages, suites, wheel"
     )
 
 

@@ -63,6 +63,8 @@ WANT = (
 OUTPUT = (
     Option("json", False, "one JSON document on standard output (docs/report.schema.json)"),
     Option("junit", "", "write JUnit XML to this file as well"),
+    Option("sarif", "", "write SARIF 2.1.0, as code scanning reads it, to this file as well"),
+    Option("ctrf", "", "write a CTRF test report (JSON) to this file as well"),
     Option("verbose", False, "passes, n/a and all details too", "v"),
 )
 SAVED = (

@@ -43,7 +43,7 @@ from toolkit.report.text import errors
 from toolkit.words import counted
 
 JSON = Option("json", False, "one JSON document on standard output (docs/runs.schema.json)")
-_TOLD = ("json", "junit", "quiet", "verbose")
+_TOLD = ("json", "junit", "sarif", "ctrf", "quiet", "verbose")
 RUN = (Option("run", "", "a run's id, as runs lists it", positional=True),)
 
 

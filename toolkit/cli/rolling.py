@@ -56,8 +56,8 @@ _PATHS = (
 # What may be said anew with --resume; all else is as it was said at first.
 _ANEW = (
     "yes", "ask_pass", "ask_become_pass", "pass_fd", "become_pass_fd", "quiet", "json", "junit",
-    "verbose", "fanout", "max_fail", "max_fail_percentage", "max_unavailable", "window",
-    "hook_limit", "job_limit", "stop_file", "reason", "check", "diff", "ask_sign_pin",
+    "sarif", "ctrf", "verbose", "fanout", "max_fail", "max_fail_percentage", "max_unavailable",
+    "window", "hook_limit", "job_limit", "stop_file", "reason", "check", "diff", "ask_sign_pin",
     "sign_pin_fd",
 )  # fmt: skip
 _SECRET = frozenset(

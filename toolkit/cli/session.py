@@ -17,12 +17,15 @@ from toolkit.cli.options import Said
 from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.flow.access import Access, Fleet, open_fleet, state_dir
 from toolkit.flow.passport import known_key
-from toolkit.flow.runs import RunFolder
+from toolkit.flow.runs import RunFolder, evidence_name
 from toolkit.flow.slurm_srun import ROOM_S
 from toolkit.reach.credentials import Credentials, read_secret
-from toolkit.report.document import Told, document_parts
+from toolkit.report.ctrf import ctrf
+from toolkit.report.document import Told, document_parts, dumps
 from toolkit.report.junit import junit
 from toolkit.report.live import listener
+from toolkit.report.sarif import Run as SarifRun
+from toolkit.report.sarif import sarif
 from toolkit.report.table import Painter, wants_colour
 from toolkit.want import CONSUMERS, Want, consumer
 
@@ -90,7 +93,7 @@ class Session:
             print(text, file=sys.stderr)
 
     def finish(self, outcomes: Sequence[Outcome[Told]], code: ExitCode) -> ExitCode:
-        """Print the document if one is wanted, keep it, write JUnit, name the folder."""
+        """Print the document if one is wanted, keep it, write the others, name the folder."""
         profile = self.said.text("profile")
         parts = document_parts(self.verb, profile, outcomes, code, self.now)
         keeping = self.folder.kept("report.json", parts)
@@ -101,10 +104,25 @@ class Session:
         finally:
             for _ in keeping:  # the record is whole, whoever has stopped reading
                 pass
-        if self.said.text("junit"):
-            write(Path(self.said.text("junit")), junit([_judged(each) for each in outcomes]))
+        self._write_reports([_judged(each) for each in outcomes], code)
         self.kept()
         return code
+
+    def _write_reports(self, outcomes: Sequence[Outcome[Judged]], code: ExitCode) -> None:
+        """The same verdicts for other machines, each where a file was named for it."""
+        if place := self.said.text("junit"):
+            write(Path(place), junit(outcomes))
+        if place := self.said.text("sarif"):
+            kept = "" if self.said.text("from_") else str(self.folder.path.absolute())
+            run = SarifRun(self.now, code, kept, self._evidence)
+            write(Path(place), dumps(sarif(outcomes, run)))
+        if place := self.said.text("ctrf"):
+            write(Path(place), dumps(ctrf(self.verb, outcomes, self.now, datetime.now(UTC))))
+
+    def _evidence(self, host: str) -> str:
+        """The file of the run's folder that the last verdicts on a host rest on."""
+        names = (evidence_name(host, "after"), evidence_name(host))
+        return next((n for n in names if (self.folder.path / n).exists()), names[-1])
 
     def kept(self) -> None:
         """Name the folder of the run, as the last of all."""

@@ -107,7 +107,12 @@ class RunFolder:
             return self.path
 
     def keep_evidence(self, host: str, evidence: Evidence, moment: str = "") -> None:
-        self.keep(f"{host}{moment and '.' + moment}{_SUFFIX}", evidence.dump())
+        self.keep(evidence_name(host, moment), evidence.dump())
+
+
+def evidence_name(host: str, moment: str = "") -> str:
+    """The file in the run's folder that keeps a host's evidence."""
+    return safe_name(f"{host}{moment and '.' + moment}{_SUFFIX}")
 
 
 def safe_name(name: str) -> str:
