@@ -118,7 +118,8 @@ class Constants:
 
     rows: Mapping[str, Constant]
     cpus: tuple[CpuClass, ...]
-    rates: Mapping[int, float]  # Gb/s that a port of an HCA has at most, by PCI device id
+    # Gb/s that a port of an HCA has at most, by PCI vendor and device
+    rates: Mapping[tuple[int, int], float]
     links: Mapping[str, float]  # GT/s of a GPU's link at best, by its architecture
 
     def __getitem__(self, name: str) -> Range:
@@ -160,7 +161,10 @@ def constants() -> Constants:
     return Constants(
         {row.id: row for row in rows},
         tuple(_cpu(row) for row in tables["cpus"]),
-        {int(row["device"], 16): float(row["gbits"]) for row in tables["rates"]},
+        {
+            (int(row["vendor"], 16), int(row["device"], 16)): float(row["gbits"])
+            for row in tables["rates"]
+        },
         {row["architecture"]: float(row["speed"]) for row in tables["links"]},
     )
 

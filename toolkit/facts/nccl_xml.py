@@ -10,15 +10,18 @@ Sources: NVIDIA/nccl src/graph/xml.cc, topo.cc and paths.cc.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from toolkit.errors import Unparsable
+from toolkit.facts.express import Link
 from toolkit.facts.topology import Distance
 
 _SOURCE = "NCCL topology"
+_NO_LINK = Link(0.0, 0)
 _GPU_CLASSES, _NET_CLASSES = ("0x0300", "0x0302"), ("0x0200", "0x0207")
 _MAKERS_OF_HCAS = {"", "0x15b3", "0x1d0f"}  # "": not told; Mellanox; Amazon's EFA
 # The Broadcom switches whose inner partitions NCCL takes for the one chip that they are.
@@ -35,12 +38,16 @@ class Device:
     switches: tuple[str, ...]  # addresses, from the CPU down
     gdr: bool | None = None  # what NCCL found when it wrote the dump
     c2c: bool = False  # NVLink-C2C joins it to its CPU
+    link: Link = _NO_LINK  # its own, as written
+    gbits: float = 0.0  # of its port; 0 where not told
+    ids: tuple[int, int] = (0, 0)  # vendor and device; 0 where not told
 
 
 @dataclass(frozen=True, slots=True)
 class NcclTopology:
     gpus: tuple[Device, ...]
     hcas: tuple[Device, ...]
+    processor: tuple[str, int, int] = ("", 0, 0)  # vendor, family and model; of dumps of live nodes
 
     def distance(self, gpu: Device, hca: Device) -> Distance:
         """PIX, PXB, P2C, PHB or SYS, as NCCL would have it."""
@@ -71,7 +78,7 @@ def parse_nccl_xml(text: str) -> NcclTopology:
                 (gpus if _is_gpu(each) else hcas).extend(found)
     except RecursionError as why:
         raise Unparsable(_SOURCE, "<pci> within <pci>, deeper than any machine") from why
-    return NcclTopology(tuple(gpus), tuple(hcas))
+    return NcclTopology(tuple(gpus), tuple(hcas), _processor(system))
 
 
 def _leaves(
@@ -114,16 +121,44 @@ def _devices(each: Element, cpu: str, switches: tuple[str, ...]) -> Iterator[Dev
     if _is_gpu(each):
         name = f"GPU{gpu.get('dev', '')}" if gpu is not None else address
         joined = gpu is not None and gpu.find("c2c") is not None
-        yield Device(name, address, cpu, switches, _gdr(gpu), joined)
+        yield Device(name, address, cpu, switches, _gdr(gpu), joined, _link(each), 0.0, _ids(each))
         return
     nets = list(each.iter("net"))
     for net in nets:
         if not _socket(net):
             name = net.get("name", "") or address
-            yield Device(name, address or name, cpu, switches, _gdr(net))
+            speed = _number(net.get("speed", "")) / 1000  # Mb/s
+            known = (_gdr(net), False, _link(each), speed, _ids(each))
+            yield Device(name, address or name, cpu, switches, *known)
     named = each.get("class", "")[:6] in _NET_CLASSES and each.get("vendor", "") in _MAKERS_OF_HCAS
     if named and not nets and each.find("nic") is None:
-        yield Device(address, address, cpu, switches)
+        bare = (None, False, _link(each), 0.0, _ids(each))
+        yield Device(address, address, cpu, switches, *bare)
+
+
+def _processor(system: Element) -> tuple[str, int, int]:
+    cpu = next(iter(system.iter("cpu")), None)
+    if cpu is None:
+        return ("", 0, 0)
+    family, model = (int(_number(cpu.get(name, ""))) for name in ("familyid", "modelid"))
+    return (cpu.get("vendor", ""), family, model)
+
+
+def _link(pci: Element) -> Link:
+    """ "16 GT/s" or "32.0 GT/s PCIe"; dumps of guests leave it empty."""
+    speed = _number(pci.get("link_speed", "").partition(" ")[0])
+    return Link(speed, int(_number(pci.get("link_width", ""))))
+
+
+def _ids(pci: Element) -> tuple[int, int]:
+    words = [pci.get(name, "") for name in ("vendor", "device")]
+    read = [int(word, 16) if re.fullmatch(r"0x[0-9a-f]{4}", word) else 0 for word in words]
+    return read[0], read[1]
+
+
+def _number(said: str) -> float:
+    """0 for what is no number."""
+    return float(said) if re.fullmatch(r"\d{1,9}(\.\d{1,6})?", said, re.ASCII) else 0.0
 
 
 def _gdr(element: Element | None) -> bool | None:

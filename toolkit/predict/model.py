@@ -13,6 +13,7 @@ from enum import StrEnum
 from toolkit.facts.express import Link
 from toolkit.throughput import Constants, Range
 
+_NEARLY = 0.9  # what lies that much below another is another limit
 _PACKET = 4096  # bytes: the largest MTU, of which each end holds one back
 _MPI_STEP, _MPI_RENDEZVOUS = 128, 8192  # bytes from which a library copies, and asks first
 
@@ -35,12 +36,17 @@ class Term:
 
 
 def least(terms: list[Term]) -> Term:
-    """The narrowest: its words, and the bounds that all of them leave."""
+    """The narrowest: its words, and the bounds that all of them leave.
+
+    Where another might be narrower, as far as is known, it is named as well.
+    """
     span, ceiling = terms[0].span, terms[0].ceiling
     for each in terms[1:]:
         span, ceiling = span.at_most(each.span), min(ceiling, each.ceiling)
-    said = min(terms, key=lambda each: each.span.value).said
-    return Term(span, said, ceiling)
+    first = min(terms, key=lambda each: each.span.value)
+    others = [e for e in terms if e is not first and e.span.low < first.span.value * _NEARLY]
+    rival = min(others, key=lambda each: each.span.low, default=None)
+    return Term(span, f"{first.said}, or {rival.said}" if rival else first.said, ceiling)
 
 
 def raw(link: Link, c: Constants) -> float:

@@ -96,9 +96,7 @@ def _bandwidth(told: PairInputs, load: Load, c: Constants, *, reading: bool) -> 
         trip = c["round-trip-switch" if near else "round-trip-root"]
         words = f"reads on order ({told.tags.value:g} of {told.request.value:g} B)"
         terms.append(Term(reads(told.tags * told.request, trip), words))
-    if told.translated is not False and told.distance not in COHERENT:
-        terms.append(_translated(told, own, c))
-    found = least(terms)
+    found = _under_iommu(told, terms, own, c)
     span = in_flight(load.size, load.depth, load.pairs, found.span, c)
     said = found.said
     if span.value < found.span.value * 0.9:
@@ -130,13 +128,17 @@ def _factor(told: PairInputs, c: Constants, *, reading: bool) -> tuple[Range, st
     return Range(same.value, low, 1.0), "a path that was not told"
 
 
-def _translated(told: PairInputs, own: Term, c: Constants) -> Term:
-    """A translated IOMMU; where it is not told, the lower bound alone knows of it."""
+def _under_iommu(told: PairInputs, terms: list[Term], own: Term, c: Constants) -> Term:
+    """The narrowest term; an IOMMU that is not told of lowers the lower bound alone."""
+    if told.translated is False or told.distance in COHERENT:
+        return least(terms)
     client = told.cpu is not None and told.cpu.client
-    span = own.span * c["iommu-client" if client else "iommu-server"]
-    if told.translated is None:
-        span = Range(own.span.value, span.low, own.span.high)
-    return Term(span, "IOMMU that translates", own.ceiling)
+    slowed = own.span * c["iommu-client" if client else "iommu-server"]
+    found = least([*terms, Term(slowed, "IOMMU that translates", own.ceiling)])
+    if told.translated:
+        return found
+    free = least(terms)
+    return Term(Range(free.span.value, found.span.low, free.span.high), free.said, free.ceiling)
 
 
 def _collective(told: PairInputs, path: Term, c: Constants) -> Term:
@@ -164,10 +166,7 @@ def _staged(told: PairInputs, load: Load, c: Constants) -> Term:
     terms = [wire_term(told, c), link_term(told.hca_link, told.payload, "HCA", c)]
     if told.distance in COHERENT:
         return _of_pipeline(least(terms), c["staged-coherent"], load, c)
-    if told.translated is not False:
-        slow = _translated(told, own, c)
-        terms.append(Term(slow.span * c["copy-efficiency"], slow.said))
-    return _of_pipeline(least([*terms, copy]), c["staged"], load, c)
+    return _of_pipeline(_under_iommu(told, [*terms, copy], copy, c), c["staged"], load, c)
 
 
 def _of_pipeline(path: Term, share: Range, load: Load, c: Constants) -> Term:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.node import Node
-from toolkit.facts.pci import MELLANOX, PciFunction
 from toolkit.facts.rdma import Port, RdmaDevice
 from toolkit.predict.inputs import Wire
 from toolkit.predict.model import Layer2
@@ -28,22 +28,29 @@ def _attempt(read: Callable[[], T], otherwise: T) -> T:
         return otherwise
 
 
+@dataclass(frozen=True, slots=True)
+class HcaKind:
+    """What is known of an HCA without its ports."""
+
+    ids: tuple[int, int] = (0, 0)  # PCI vendor and device
+    gbits: float = 0.0  # as NCCL was told of the port
+
+
 def wire_of(
-    node: Node, device: RdmaDevice | None, hca: PciFunction | None, c: Constants, notes: list[str]
+    node: Node, device: RdmaDevice | None, kind: HcaKind, c: Constants, notes: list[str]
 ) -> Wire:
     """The fastest port that is up; else what such an HCA has at most."""
     ports = [each for each in device.ports if each.gbits] if device else []
+    if kind.gbits and not ports:
+        notes.append("link layer and MTU of the HCA not read")
+        return Wire(Range.exactly(kind.gbits), _layer(device), _ANY_MTU)
     if device is None or not ports:
         what = device.name if device else "the HCA"
         notes.append(f"no port of {what} that is up was read: its kind's rate at most")
-        return Wire(_rate_at_most(hca, c), _layer(device), _ANY_MTU)
+        top = c.rates.get(kind.ids)
+        return Wire(Range(top, top / 4, top) if top else _ANY_RATE, _layer(device), _ANY_MTU)
     port = max(ports, key=lambda each: each.gbits)
     return Wire(Range.exactly(port.gbits), _layer_of(port), _mtu(node, device, port, notes))
-
-
-def _rate_at_most(hca: PciFunction | None, c: Constants) -> Range:
-    top = c.rates.get(hca.device) if hca is not None and hca.vendor == MELLANOX else None
-    return Range(top, top / 4, top) if top else _ANY_RATE
 
 
 def _layer(device: RdmaDevice | None) -> Layer2:

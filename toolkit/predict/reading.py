@@ -10,15 +10,16 @@ from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.acs import names_of
 from toolkit.facts.express import Express, Link
 from toolkit.facts.iommu import Domain
+from toolkit.facts.nccl_xml import Device
 from toolkit.facts.node import Node
 from toolkit.facts.pairs import NamedPair
-from toolkit.facts.pci import PciFunction
+from toolkit.facts.pci import NVIDIA, PciFunction
 from toolkit.facts.rdma import RdmaDevice
 from toolkit.facts.topology import Hop
 from toolkit.gpus import chip
 from toolkit.predict.inputs import LinkTold, PairInputs
 from toolkit.predict.pair import COHERENT, NEAR
-from toolkit.predict.ports import wire_of
+from toolkit.predict.ports import HcaKind, wire_of
 from toolkit.predict.usable import gpu_gap, path_gap
 from toolkit.throughput import Constants, CpuClass, Range
 
@@ -44,6 +45,7 @@ class Known:
     groups: dict[str, Domain] | None
     cpu: CpuClass | None
     gap: str
+    nccl: dict[str, Device]  # by name and address, where NCCL's file is the source
     unsure: tuple[str, ...] = field(default=())  # notes for every pair
 
 
@@ -58,7 +60,12 @@ def know(node: Node, c: Constants) -> Known:
     unsure = () if gap is not None else ("whether GPUDirect can work was not read",)
     groups = attempt(lambda: node.iommu_groups, None)
     functions = tree.functions if tree else {}
-    return Known(node, devices, functions, groups, kind, gap or "", unsure)
+    told = attempt(lambda: node.nccl_topology, None) if tree is None else None
+    if told is not None and kind is None:
+        kind = c.cpu(*told.processor)
+    ends = (*told.gpus, *told.hcas) if told is not None else ()
+    nccl = {name: each for each in ends for name in (each.name, each.address)}
+    return Known(node, devices, functions, groups, kind, gap or "", nccl, unsure)
 
 
 def read_pair(known: Known, pair: NamedPair, c: Constants, *, best: bool) -> PairInputs:
@@ -79,12 +86,12 @@ def read_pair(known: Known, pair: NamedPair, c: Constants, *, best: bool) -> Pai
         pair.hca,
         device.name if device else pair.hca,
         pair.distance,
-        _link(gpu_side, pair.gpu, gpu, c, notes),
-        _link(hca_side, pair.hca, hca, c, notes),
+        _link(gpu_side, _End(pair.gpu, gpu, known.nccl.get(pair.gpu)), c, notes),
+        _link(hca_side, _End(pair.hca, hca, known.nccl.get(pair.hca)), c, notes),
         payload,
         tags,
         request,
-        wire_of(known.node, device, hca, c, notes),
+        wire_of(known.node, device, _kind(hca, known.nccl.get(pair.hca)), c, notes),
         known.cpu,
         redirects,
         translated,
@@ -105,25 +112,55 @@ def _sides(pair: NamedPair) -> tuple[tuple[Hop, ...], tuple[Hop, ...]]:
     return mine, tuple(each for each in hops if each not in mine)
 
 
-def _link(
-    hops: tuple[Hop, ...], name: str, function: PciFunction | None, c: Constants, notes: list[str]
-) -> LinkTold:
+@dataclass(frozen=True, slots=True)
+class _End:
+    """One end of a pair, as far as each source tells of it."""
+
+    name: str
+    function: PciFunction | None
+    nccl: Device | None
+
+    @property
+    def own(self) -> Link:
+        """The link of the device itself: a lone block of lspci, or NCCL's file."""
+        if self.nccl is not None:
+            return self.nccl.link
+        if self.function is None:
+            return Link(0.0, 0)
+        # An idle GPU has trained down, and wakes with traffic.
+        now, top = self.function.now, self.function.best
+        return Link(max(now.speed, top.speed) if self.function.is_gpu else now.speed, now.width)
+
+    @property
+    def architecture(self) -> str:
+        """Of a GPU; "" for anything else."""
+        if self.function is not None:
+            device = self.function.device if self.function.is_gpu else 0
+        else:
+            device = self.nccl.ids[1] if self.nccl and self.nccl.ids[0] == NVIDIA else 0
+        found = chip(device) if device else None
+        return found.architecture if found else ""
+
+
+def _link(hops: tuple[Hop, ...], end: _End, c: Constants, notes: list[str]) -> LinkTold:
     """The narrowest link that tells its bandwidth, else what the kind of GPU has at best."""
     told = [each for each in hops if each.now.gigabytes]
     if told:
         found = min(told, key=lambda each: each.now.gigabytes)
         return LinkTold.known(found.now, found.lower.address)
-    if function is not None and function.now.gigabytes:
-        # A lone block of lspci: an idle GPU has trained down, and wakes with traffic.
-        now, top = function.now, function.best
-        speed = max(now.speed, top.speed) if function.is_gpu else now.speed
-        return LinkTold.known(Link(speed, now.width), name)
-    notes.append(f"link of {name} not read")
-    kind = chip(function.device) if function is not None and function.is_gpu else None
-    speed = c.links.get(kind.architecture, 0.0) if kind else 0.0
+    if end.own.gigabytes:
+        return LinkTold.known(end.own, end.name)
+    notes.append(f"link of {end.name} not read")
+    speed = c.links.get(end.architecture, 0.0)
     if speed:
         return LinkTold(Link(speed, 16), Link(speed, 8), Link(speed, 16), "")
     return LinkTold(Link(16.0, 16), _SLOWEST, _FASTEST, "")
+
+
+def _kind(function: PciFunction | None, nccl: Device | None) -> HcaKind:
+    if function is not None:
+        return HcaKind((function.vendor, function.device))
+    return HcaKind(nccl.ids, nccl.gbits) if nccl is not None else HcaKind()
 
 
 def _packets(
