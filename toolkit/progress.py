@@ -16,7 +16,7 @@ class Progress(Protocol):
         """A stage over ``total`` hosts begins."""
 
     def note(self, host: str, text: str) -> None:
-        """One host has something to say: a step begun, a line of a build log."""
+        """One host has something to say: a step begun, a line of a build log; "" is the run."""
 
     def done(self, host: str, trouble: str = "") -> None:
         """One host is through with this stage; ``trouble`` is "" or one sentence."""

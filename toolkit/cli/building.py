@@ -35,7 +35,7 @@ from toolkit.reach.store import Store, default_folder
 from toolkit.report.builds import document, report
 from toolkit.report.cached import CachedRow, cached_document, listing, pruned
 from toolkit.report.document import dumps
-from toolkit.report.live_builds import builds_listener
+from toolkit.report.live import listener
 
 WHAT = (
     Option("kernel", "", "kernel release; again, or several with commas", many=True),
@@ -195,7 +195,7 @@ def _options(session: Session) -> Options:
     jobs = said.number("jobs")
     if jobs < 0:
         raise UsageError(f"--jobs {jobs}: at least 1 build at a time")
-    listens = builds_listener(sys.stderr, quiet=said.flag("quiet"))
+    listens = listener(sys.stderr, quiet=said.flag("quiet"))
     return Options(jobs, float(limit), listens, session.remark, force=said.flag("force"))
 
 

@@ -138,7 +138,7 @@ class Rollout(Generic[T]):
         self.halt, self.waits = answer.halt, answer.wait
         if self.waits:
             # At each look: a listener drops what is too much, and may have been silent before.
-            self.progress.note(names[0], self.waits)
+            self.progress.note("", self.waits)
         return answer.granted
 
     def _end(self, outcome: Outcome[T]) -> None:
@@ -179,7 +179,7 @@ class Rollout(Generic[T]):
     def _interrupted(self) -> None:
         count = len(self.standing.in_hand)
         if count:
-            self.progress.note(f"{count} in hand", "to be finished; Ctrl-C again ends at once")
+            self.progress.note("", f"{count} in hand to be finished; Ctrl-C again ends at once")
 
     def _abandon(self) -> None:
         self.halt = "interrupted"

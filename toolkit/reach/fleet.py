@@ -151,6 +151,7 @@ class _Pool(Generic[T]):
     def _thread(self) -> None:
         try:
             while (turn := self._take()) is not None:
+                self._progress.note(self._hosts[turn].name, "begun")
                 outcome = attempt(self._hosts[turn], self._work)
                 with self._lock:
                     self._outcomes.setdefault(turn, outcome)

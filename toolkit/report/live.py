@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar on a terminal, a line now and then elsewhere."""
+"""Progress on standard error: a board on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -8,54 +8,72 @@ from collections.abc import Callable
 from typing import TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.live import Live as Display
+from rich.text import Text
 
 from toolkit.progress import Progress as Listener
 from toolkit.progress import Silent
+from toolkit.report.board import Board
 from toolkit.report.table import clean, wants_colour
 
 PATIENCE_S = 2.0  # what is over sooner needs no progress
 EVERY_S = 10.0  # between plain lines
+RATE_HZ = 10  # redraws of the board
 
 
 def listener(stream: TextIO, *, quiet: bool = False) -> Listener:
     """The listener that fits the stream; a silent one when ``quiet``."""
     if quiet:
         return Silent()
-    return Bar(stream) if stream.isatty() else Lines(stream)
+    return Live(stream) if stream.isatty() and _moves(stream) else Lines(stream)
 
 
-class Bar:
-    """A bar for the stage, and what was last said by any host. Gone when the stage is over."""
+def _moves(stream: TextIO) -> bool:
+    """Whether the terminal knows how to go back over its lines."""
+    return not Console(file=stream).is_dumb_terminal
 
-    def __init__(self, stream: TextIO) -> None:
-        console = Console(file=stream, no_color=not wants_colour(stream))
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[said]}"),
+
+class Live:
+    """The board of the stage, redrawn ten times a second at most; gone when the stage is over."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        console = Console(file=stream, no_color=not wants_colour(stream), highlight=False)
+        self._board, self._clock, self._lock = Board(), clock, threading.Lock()
+        self._console = console
+        self._live = Display(
             console=console,
+            get_renderable=self._drawn,
             transient=True,
-            refresh_per_second=10,
+            refresh_per_second=RATE_HZ,
+            redirect_stdout=False,
+            redirect_stderr=False,
         )
-        self._task = self._progress.add_task("", start=False, said="", visible=False)
 
     def begin(self, title: str, total: int) -> None:
-        self._progress.reset(self._task, total=total, description=title, visible=True, said="")
-        self._progress.start()
+        with self._lock:
+            self._board = Board(title, total, self._clock())
+        self._live.start()
 
     def note(self, host: str, text: str) -> None:
-        self._progress.update(self._task, said=clean(f"{host}: {text}")[:60])
+        with self._lock:
+            self._board.note(host, text, self._clock())
 
     def done(self, host: str, trouble: str = "") -> None:
-        self._progress.advance(self._task)
-        if trouble:
-            self.note(host, trouble)
+        with self._lock:
+            self._board.done(host, trouble, self._clock())
 
     def finish(self) -> None:
-        self._progress.stop()
+        self._live.stop()
+
+    def _drawn(self) -> Text:
+        size = self._console.size
+        with self._lock:
+            # One line is left for the cursor, without which a terminal scrolls at each redraw.
+            lines = self._board.lines(self._clock(), size.width, max(1, size.height - 1))
+        drawn = Text("\n".join(lines), no_wrap=True, overflow="crop")
+        drawn.highlight_regex(r"(?m)^! .*$", "red")
+        drawn.highlight_regex("━+", "green")
+        return drawn
 
 
 class Lines:
@@ -74,7 +92,7 @@ class Lines:
             self._next = self._begun + PATIENCE_S
 
     def note(self, host: str, text: str) -> None:
-        self._tick(f"{host}: {text}")
+        self._tick(f"{host}: {text}" if host else text)
 
     def done(self, host: str, trouble: str = "") -> None:
         with self._lock:

@@ -1,0 +1,181 @@
+"""The live board: what a terminal shows of work on many hosts."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from toolkit.report.board import Board
+
+ROOT = Path(__file__).parents[2]
+
+
+def board(busy: int = 3, ended: int = 0, total: int = 10) -> Board:
+    """So many at work since 0 s, so many ended after 10 s each."""
+    made = Board("applying", total)
+    for number in range(ended):
+        made.note(f"done{number}", "begun", 0)
+        made.done(f"done{number}", "", 10)
+    for number in range(busy):
+        made.note(f"gpu{number}", f"step {number}", 0)
+    return made
+
+
+def test_there_is_a_line_for_each_busy_host_with_what_it_does() -> None:
+    lines = board().lines(65, 100, 24)
+    assert lines[2:] == [f"gpu{number}   1:05  step {number}" for number in range(3)]
+
+
+def test_hosts_are_counted_by_state() -> None:
+    made = board(busy=3, ended=4)
+    made.done("gpu2", "gpu2: refused", 30)
+    assert made.lines(30, 100, 24)[1] == "done 4   in trouble 1   at work 2   waiting 3"
+
+
+def test_trouble_is_shown_and_the_host_named_once() -> None:
+    made = board()
+    made.done("gpu1", "gpu1: refused", 5)
+    made.done("gpu2", "cut off", 5)
+    assert made.lines(5, 100, 24)[2:4] == ["! gpu1: refused", "! gpu2: cut off"]
+
+
+def test_nothing_is_guessed_from_fewer_than_three_hosts() -> None:
+    assert board(ended=2).left_s(10) is None
+    assert "left" not in board(ended=2).lines(10, 100, 24)[0]
+
+
+def test_the_estimate_is_the_mean_over_those_that_wait_and_those_at_work() -> None:
+    made = board(busy=2, ended=4)  # 10 s each; 2 at work since 0 s, 4 wait: two turns of two
+    assert made.left_s(4) == (10 - 4) + 10 * 4 / 2
+    assert made.lines(4, 100, 24)[0].endswith("4 of 10  0:04, about 0:26 left")
+
+
+def test_hosts_that_take_longer_than_the_mean_make_no_negative_rest() -> None:
+    assert board(busy=2, ended=8).left_s(500) == 0
+
+
+def test_no_rest_is_told_once_all_are_through() -> None:
+    assert board(busy=0, ended=10).left_s(20) is None
+
+
+def test_what_keeps_hosts_waiting_is_shown_until_one_begins() -> None:
+    made = board(busy=0)
+    made.note("", "outside the window until 22:00", 1)
+    assert made.lines(1, 100, 24)[2] == "outside the window until 22:00"
+    made.note("gpu9", "begun", 2)
+    assert "window" not in "".join(made.lines(2, 100, 24))
+
+
+def test_a_fleet_larger_than_the_screen_is_cut_and_said_to_be() -> None:
+    lines = board(busy=64, total=4000).lines(1, 80, 12)
+    assert len(lines) == 12
+    assert lines[-1] == "and 55 more at work"
+
+
+def test_what_a_host_says_cannot_steer_the_terminal() -> None:
+    made = Board("applying", 1)
+    made.note("gpu\x1b[2J", "\x1b]0;owned\x07[red]", 0)
+    line = made.lines(0, 100, 24)[2]
+    assert "\x1b" not in line
+    assert "[red]" in line  # and is no markup
+
+
+@given(
+    st.integers(1, 200), st.integers(1, 60), st.lists(st.text(max_size=40), max_size=30), st.text()
+)
+def test_the_board_fits_any_screen(width: int, height: int, hosts: list[str], said: str) -> None:
+    made = Board("größe 大", 10)
+    for host in hosts:
+        made.note(host, said, 0)
+        made.done("other", said, 3)
+    lines = made.lines(9, width, height)
+    assert len(lines) <= height
+    assert all(cell_len(line) <= width for line in lines)
+
+
+_WORK = """
+import sys, time
+from toolkit.hosts import Host
+from toolkit.reach.fleet import run_all
+from toolkit.report.live import listener
+listen = listener(sys.stderr)
+def work(host):
+    for step in range(40):
+        listen.note(host.name, f"step {step}")
+        time.sleep(0.005)
+listen.begin("applying", 200)
+try:
+    run_all([Host(f"gpu{n:03}") for n in range(200)], work, fanout=20, progress=listen)
+finally:
+    listen.finish()
+print("ended", file=sys.stderr)
+"""
+
+
+def on_terminal(
+    *, interrupt: bool = False, variables: Mapping[str, str] | None = None
+) -> tuple[bytes, float]:
+    """What that work writes to a terminal of 80 by 24, and how long it took, in seconds."""
+    ours, theirs = pty.openpty()
+    environment = {"PATH": os.environ["PATH"], "TERM": "xterm", "LINES": "24", "COLUMNS": "80"}
+    began, said = time.monotonic(), b""
+    with subprocess.Popen(
+        (sys.executable, "-c", _WORK),
+        cwd=ROOT,
+        stderr=theirs,
+        stdin=subprocess.DEVNULL,
+        env=environment | dict(variables or {}),
+    ) as child:
+        os.close(theirs)
+        while child.poll() is None or select.select([ours], [], [], 0)[0]:
+            try:
+                said += os.read(ours, 65536) if select.select([ours], [], [], 0.1)[0] else b""
+            except OSError:  # the other end is closed
+                break
+            if interrupt and b"at work 20" in said:
+                child.send_signal(signal.SIGINT)
+                interrupt = False
+    os.close(ours)
+    return said, time.monotonic() - began
+
+
+_HIDE, _SHOW = b"\x1b[?25l", b"\x1b[?25h"
+
+
+def test_on_a_terminal_the_board_is_drawn_ten_times_a_second_at_most_and_then_gone() -> None:
+    said, took = on_terminal()
+    assert b"step 1" in said
+    frames = said.count(b"applying  ")
+    assert 1 < frames <= took * 10 + 3
+    assert said.count(_HIDE) == said.count(_SHOW) == 1
+    left = said[said.rindex(b"\x1b[2K") :]
+    assert b"applying" not in left
+    assert left.rstrip().endswith(b"ended")
+
+
+def test_after_ctrl_c_the_cursor_is_back() -> None:
+    said, _ = on_terminal(interrupt=True)
+    assert said.count(_HIDE) == said.count(_SHOW) == 1
+    assert b"ended" not in said.split(_SHOW)[0]
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_without_colour_there_is_none_and_a_dumb_terminal_gets_plain_lines(
+    name: str, value: str
+) -> None:
+    said, _ = on_terminal(variables={name: value})
+    assert not re.search(rb"\x1b\[[0-9;]*m", said.replace(b"\x1b[0m", b""))
+    assert (_HIDE in said) == (name == "NO_COLOR")
