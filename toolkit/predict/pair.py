@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toolkit.compat_rows import Confidence
 from toolkit.facts.topology import Distance
@@ -43,8 +43,7 @@ class PairPrediction:
 def predict_pair(told: PairInputs, load: Load, c: Constants) -> PairPrediction:
     written = _bandwidth(told, load, c, reading=False)
     fetched = _bandwidth(told, load, c, reading=True)
-    slower = fetched if fetched.span.value < written.span.value else written
-    ring = _collective(told, slower, c)
+    ring = _collective(told, load, c)
     staged = _staged(told, load, c)
     if staged.span.value > written.span.value:  # never above: a measurement tells which it is
         staged = Term(staged.span, _NO_FASTER)
@@ -141,22 +140,32 @@ def _under_iommu(told: PairInputs, terms: list[Term], own: Term, c: Constants) -
     return Term(Range(free.span.value, found.span.low, free.span.high), free.said, free.ceiling)
 
 
-def _collective(told: PairInputs, path: Term, c: Constants) -> Term:
+def _collective(told: PairInputs, load: Load, c: Constants) -> Term:
     """What NCCL's shallow pipeline gets: ACS redirect costs it what deep queues hide."""
-    span, said = path.span * c["ring-efficiency"], path.said
+    near = told.distance in NEAR
+    client = told.cpu is not None and told.cpu.client
+    # Below a switch the factor of collectives has a translating IOMMU in it.
+    path = told if client or not near else replace(told, translated=False)
+    both = [_bandwidth(path, load, c, reading=reading) for reading in (False, True)]
+    slower = min(both, key=lambda each: each.span.value)
     width, acs = c["width-physics"], c["acs-collective"]
-    span = span.wider(width.low, width.high).no_higher(path.ceiling)
-    if told.distance not in NEAR:
-        return Term(span, said, path.ceiling)
+    span = (slower.span * c["ring-efficiency"]).wider(width.low, width.high)
+    span = span.at_most(both[0].span).no_higher(slower.ceiling)
+    if not near:
+        return Term(span, slower.said, slower.ceiling)
     if told.redirects or told.translated:
-        said = f"ACS redirect at {told.redirects[0]}" if told.redirects else "IOMMU that translates"
-        more = (
-            f" and {len(told.redirects) - 1} more" if told.redirects and told.redirects[1:] else ""
-        )
-        return Term(span * acs, said + more, path.ceiling)
+        return Term(span * acs, _detour(told), slower.ceiling)
     if told.redirects is None or told.translated is None:
         span = Range(span.value, span.low * acs.low, span.high)
-    return Term(span, said, path.ceiling)
+    return Term(span, slower.said, slower.ceiling)
+
+
+def _detour(told: PairInputs) -> str:
+    """Why traffic below a switch climbs past it."""
+    first, *more = told.redirects or ("",)
+    if not first:
+        return "IOMMU that translates"
+    return f"ACS redirect at {first}" + (f" and {len(more)} more" if more else "")
 
 
 def _staged(told: PairInputs, load: Load, c: Constants) -> Term:

@@ -34,33 +34,31 @@ def text(host: str, found: Prediction, paint: Painter, *, whole: bool) -> str:
 
 
 def _pairs(pairs: tuple[PairPrediction, ...], paint: Painter) -> Iterator[str]:
+    """A row for each pair; those that differ in nothing but their names share one."""
     if not pairs:
         return
+    alike: dict[tuple[str, ...], list[PairPrediction]] = {}
+    for each in pairs:
+        figures = (each.distance.shown, *map(_short, _shown(each)), _why(each), each.blocked)
+        alike.setdefault(figures, []).append(each)
     rows = [_HEAD]
-    rows += [
-        (
-            clean(each.gpu),
-            clean(each.name),
-            each.distance.shown,
-            _short(each.with_gdr),
-            _short(each.collective),
-            _short(each.without_gdr),
-        )
-        for each in pairs
-    ]
+    for (distance, with_gdr, ring, without, _, _), (first, *more) in alike.items():
+        name = f"{first.name} and {len(more)} more" if more else first.name
+        rows.append((clean(first.gpu), clean(name), distance, with_gdr, ring, without))
     head, *body = columns(rows)
     yield head
     before = ""
-    for each, line in zip(pairs, body, strict=True):
+    for (*_, why, blocked), line in zip(alike, body, strict=True):
         yield line
-        why = _why(each)
         if why != before:
             yield from _wrapped(why, "    ")
         before = why
-        if each.blocked:
-            yield from (
-                paint(row, Ink.RED) for row in _wrapped(f"now without: {each.blocked}", "    ")
-            )
+        if blocked:
+            yield from (paint(row, Ink.RED) for row in _wrapped(f"now without: {blocked}", "    "))
+
+
+def _shown(each: PairPrediction) -> tuple[Estimate, ...]:
+    return each.with_gdr, each.collective, each.without_gdr
 
 
 def _why(each: PairPrediction) -> str:
