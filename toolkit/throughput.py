@@ -112,9 +112,9 @@ class CpuClass:
     client: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Constants:
-    """All of them; a fit puts other values in."""
+    """All of them; a fit puts other values in. Equal only to itself, so that it can be a key."""
 
     rows: Mapping[str, Constant]
     cpus: tuple[CpuClass, ...]

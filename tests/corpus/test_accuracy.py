@@ -75,7 +75,7 @@ def test_no_constant_rests_on_the_source_that_is_judged(points: tuple[Point, ...
     ours = [e.said for e in judge(points, C) if e.point.source == points[0].source]
     theirs = [e.said for e in judge(lies, C) if e.point.source == points[0].source]
     assert ours == theirs
-    assert fitted(lies, C) != fitted(points, C)
+    assert fitted(lies, C).rows != fitted(points, C).rows
 
 
 def test_the_page_shows_this_table(judged: tuple[Judged, ...]) -> None:

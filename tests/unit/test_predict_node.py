@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.evidence.board import BOARD, HCAS
-from tests.evidence.build import HEALTHY, PROPRIETARY, node
+from tests.evidence.build import GUEST_CPU, HEALTHY, PROPRIETARY, node
 from tests.evidence.frames import MISSING
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
@@ -72,3 +74,23 @@ def test_evidence_that_tells_of_nothing_is_an_answer_with_its_reason() -> None:
     found = of(Evidence({}, complete=True))
     assert (found.pairs, found.total) == ((), None)
     assert found.notes
+
+
+CAPTURES = sorted((Path(__file__).parents[1] / "evidence").glob("*.txt"))
+
+
+@pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.stem)
+def test_what_demo_nodes_said_is_predicted(capture: Path) -> None:
+    found = of(Evidence.parse(capture.read_text()))
+    assert found.source == "PCI tree"
+    best = found.nearest[0].with_gdr
+    assert best.limit.startswith("wire (400G InfiniBand)")
+    assert best.low < best.value < best.high
+    acs_not_read = any("ACS not read" in note for note in found.notes)
+    assert acs_not_read == (capture.stem == "noroot")
+
+
+def test_a_guest_is_told_that_its_tree_may_be_made_up() -> None:
+    found = of(node({"cpu": GUEST_CPU}))
+    assert any("guest" in note for note in found.notes)
+    assert found.nearest[0].with_gdr.confidence == "M"

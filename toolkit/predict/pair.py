@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from toolkit.compat_rows import Confidence
 from toolkit.facts.topology import Distance
@@ -40,6 +41,7 @@ class PairPrediction:
         return self.without_gdr if self.blocked else self.with_gdr
 
 
+@lru_cache(maxsize=1024)  # nodes of a fleet have the same boards, at the same addresses
 def predict_pair(told: PairInputs, load: Load, c: Constants) -> PairPrediction:
     written = _bandwidth(told, load, c, reading=False)
     fetched = _bandwidth(told, load, c, reading=True)
@@ -131,7 +133,7 @@ def _under_iommu(told: PairInputs, terms: list[Term], own: Term, c: Constants) -
     """The narrowest term; an IOMMU that is not told of lowers the lower bound alone."""
     if told.translated is False or told.distance in COHERENT:
         return least(terms)
-    client = told.cpu is not None and told.cpu.client
+    client = told.cpu is not None and told.cpu.client and not told.ats
     slowed = own.span * c["iommu-client" if client else "iommu-server"]
     found = least([*terms, Term(slowed, "IOMMU that translates", own.ceiling)])
     if told.translated:

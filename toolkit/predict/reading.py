@@ -58,6 +58,8 @@ def know(node: Node, c: Constants) -> Known:
     kind = c.cpu(cpu.vendor, cpu.family, cpu.number) if cpu else None
     gap = path_gap(node)
     unsure = () if gap is not None else ("whether GPUDirect can work was not read",)
+    if attempt(lambda: node.is_guest, otherwise=False):
+        unsure = (*unsure, "a guest's PCI tree is not the machine's: distances may be made up")
     groups = attempt(lambda: node.iommu_groups, None)
     functions = tree.functions if tree else {}
     told = attempt(lambda: node.nccl_topology, None) if tree is None else None
@@ -95,6 +97,7 @@ def read_pair(known: Known, pair: NamedPair, c: Constants, *, best: bool) -> Pai
         known.cpu,
         redirects,
         translated,
+        _translates_itself(hca),
         _uplink(pair),
         blocked,
         tuple(dict.fromkeys(notes)),
@@ -216,6 +219,12 @@ def _translated(known: Known, hca: PciFunction | None, notes: list[str]) -> bool
             return False
     notes.append("IOMMU domain of the HCA not read")
     return None
+
+
+def _translates_itself(hca: PciFunction | None) -> bool:
+    """Not read is not: it widens nothing on servers, and is rare elsewhere."""
+    found = attempt(hca.ats, None) if hca is not None else None
+    return found is not None and found.enabled
 
 
 def _uplink(pair: NamedPair) -> str:
