@@ -33,6 +33,11 @@ class Judged:
         return self.naive / self.point.measured - 1
 
     @property
+    def inside(self) -> bool:
+        """Whether it lies in the interval that was told."""
+        return self.said.low <= self.point.measured <= self.said.high
+
+    @property
     def ratio(self) -> float:
         """Measured against the sound node."""
         return self.point.measured / self.healthy
@@ -46,8 +51,16 @@ def judge(points: tuple[Point, ...], c: Constants) -> tuple[Judged, ...]:
         for each in points:
             if each.source == source:
                 sound = 0.0 if each.is_latency else healthy(each, others).value
-                found.append(Judged(each, predicted(each, others), naive(each, others), sound))
+                said = _as_printed(each, predicted(each, others), others)
+                found.append(Judged(each, said, naive(each, others), sound))
     return tuple(sorted(found, key=lambda each: each.point.id))
+
+
+def _as_printed(point: Point, said: Range, c: Constants) -> Range:
+    """With the width that ``predict`` gives to bandwidths and to the latency of verbs."""
+    width = c["width-physics"]
+    by_library = point.kind.startswith("mpi_lat")
+    return said if by_library else said.wider(width.low, width.high)
 
 
 @dataclass(frozen=True, slots=True)

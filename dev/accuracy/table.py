@@ -43,7 +43,12 @@ def _summary(judged: tuple[Judged, ...]) -> str:
     )
     for name, error in kinds:
         lines += [_score(name, tier, score(judged, tier, error)) for tier in _SHOWN]
-    return "\n".join([*lines, ""])
+    inside = [
+        f"{sum(e.inside for e in judged if e.point.tier is tier)} of "
+        f"{sum(e.point.tier is tier for e in judged)} of tier {tier}"
+        for tier in _SHOWN
+    ]
+    return "\n".join([*lines, "", f"Inside the interval that was told: {', '.join(inside)}.", ""])
 
 
 def _score(name: str, tier: Tier, found: Score) -> str:

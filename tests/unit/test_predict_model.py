@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dev.run import ROOT
 from toolkit.facts.express import Link
 from toolkit.predict.model import Layer2, pcie, raw, reads, wire
 from toolkit.throughput import Basis, Range, constants
@@ -20,6 +21,16 @@ def test_every_constant_names_its_source_and_how_sure_it_is() -> None:
     for cpu in C.cpus:
         assert len(cpu.source) > 10, cpu.id
         assert {cpu.same, cpu.same_read, cpu.cross} <= set(C.rows), cpu.id
+
+
+def test_every_constant_is_used() -> None:
+    """By the model, by a processor, or by the judgement of the model."""
+    code = "".join(
+        path.read_text() for folder in ("toolkit/predict", "dev/accuracy")
+        for path in sorted((ROOT / folder).glob("*.py"))
+    )  # fmt: skip
+    of_cpus = {name for cpu in C.cpus for name in (cpu.same, cpu.same_read, cpu.cross)}
+    assert [name for name in C.rows if f'"{name}"' not in code and name not in of_cpus] == []
 
 
 @pytest.mark.parametrize(
