@@ -48,6 +48,16 @@ def lint(said: Said) -> ExitCode:
 
 
 @verb()
+def pictures(said: Said) -> ExitCode:  # noqa: ARG001 every verb has one signature
+    """Make docs/pictures anew: pages about the demo fleet, as Chromium shows them."""
+    from dev.pictures import write  # noqa: PLC0415 Playwright is not there until tests are run
+
+    for picture in write():
+        print(picture.relative_to(run.ROOT))
+    return ExitCode.OK
+
+
+@verb()
 def docs(said: Said) -> ExitCode:
     """Write docs/checks.md anew from the checks."""
     for path in generate.pages(run.ROOT, dry=said.dry):
@@ -68,6 +78,6 @@ def bench(said: Said) -> ExitCode:
 
 
 namespace = verbs()
-for each in (test, lint, docs, lock, bench):
+for each in (test, lint, docs, pictures, lock, bench):
     namespace.add_task(each)
 namespace.add_collection(machines())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import cache
@@ -11,6 +11,7 @@ from pathlib import Path
 from toolkit.checks.judged import judge_node
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence
+from toolkit.report.fleet_carry import Measured
 from toolkit.report.fleet_page import html
 from toolkit.report.fleet_parts import Page
 from toolkit.report.fleet_seen import Seeing, Seen
@@ -37,6 +38,7 @@ def page_of(
     nodes: Iterable[tuple[str, Evidence]],
     lost: Iterable[tuple[str, ToolkitError]] = (),
     want: Want | None = None,
+    measured: Mapping[str, tuple[Measured, ...]] | None = None,
 ) -> Page:
     """Each node judged for itself, and hosts that gave no evidence after them."""
     wanted = want or Want()
@@ -46,7 +48,7 @@ def page_of(
         for name, evidence in nodes
     ]
     outcomes += [Outcome(name, error=error) for name, error in lost]
-    return make(outcomes, seeing.passing, "peermem", WHEN)
+    return make(outcomes, seeing.passing, "peermem", WHEN, measured)
 
 
 def kinds(*names: str) -> Page:

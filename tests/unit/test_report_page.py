@@ -12,6 +12,7 @@ import pytest
 from tests.unit.fleets import capture, kinds, page_of, written
 from toolkit.errors import TransportError
 from toolkit.evidence import Evidence, Frame
+from toolkit.report.fleet_carry import Measured
 from toolkit.report.fleet_fold import Who
 from toolkit.report.fleet_parts import Page
 from toolkit.report.fleet_seen import excerpt, named
@@ -184,5 +185,30 @@ def test_what_paths_carry_is_told_once_for_equal_nodes(page: Page, text: str) ->
     assert len(page.carries) < 4
     said = page.carries[0].carry.paths[0]
     assert said.now in text
-    assert said.measured == ""
+    assert page.carries[0].measured == ("",)
     assert "not measured" in text
+
+
+def test_a_node_of_which_much_could_not_be_judged_is_not_alike_to_a_healthy_one() -> None:
+    page = kinds("healthy", "noroot")
+    assert {row.who.names: row.gaps > 0 for row in page.matrix.rows} == {
+        "gpu-healthy": False,
+        "gpu-noroot": True,
+    }
+    assert "could not be judged</span></th>" in written(page)
+
+
+def test_what_was_measured_stands_beside_what_was_predicted() -> None:
+    of_one = (
+        Measured("0000:18:00.0", "mlx5_0", 46.12, "ib_write_bw", "2026-11-20"),
+        Measured("0000:9a:00.0", "mlx5_1", 47.5, "ib_write_bw", "2026-11-20"),
+    )
+    page = page_of([(f"gpu{at}", capture("healthy")) for at in (1, 2)], measured={"gpu2": of_one})
+    assert page.carries[0].measured == ("46.1-47.5 GB/s, 2 times",)
+    assert [len(node.measured) for node in page.nodes] == [0, 2]
+    assert "46.1 GB/s" in written(page)
+
+
+def test_long_lists_of_names_break_after_commas() -> None:
+    made = written(page_of((f"n{3 * at}-{at}", capture("stub")) for at in range(3)))
+    assert ",<wbr>" in made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from toolkit.predict.of_node import Prediction
@@ -18,7 +19,6 @@ class Path:
     ring: str  # of a collective between nodes
     without: str  # through host memory
     blocked: str  # what keeps GPUDirect from working; "" where nothing does
-    measured: str = ""  # "" where nobody has measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,28 @@ def carry(told: Prediction) -> Carry | None:
         total.without_gdr.said if total else "",
         told.notes,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A bandwidth that was measured on a node, between GPU memory and the wire."""
+
+    gpu: str
+    hca: str  # its name: "mlx5_0"
+    value: float  # GB/s
+    tool: str  # "ib_write_bw"
+    when: str  # "2026-11-20"
+
+
+def in_short(path: Path, figures: Iterable[Measured]) -> str:
+    """What was measured over the pairs of a path, in a few words; "" where nothing was."""
+    hcas = {hca for _, hca in path.pairs}
+    values = sorted(each.value for each in figures if each.hca in hcas)
+    if not values:
+        return ""
+    low, high = f"{values[0]:.1f}", f"{values[-1]:.1f}"
+    span = low if low == high else f"{low}-{high}"
+    return f"{span} GB/s" + (f", {len(values)} times" if len(values) > 1 else "")
 
 
 def _figures(pair: PairPrediction) -> tuple[str, str, str, str, str]:

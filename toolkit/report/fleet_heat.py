@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from toolkit.predict.of_node import Prediction
 from toolkit.report.topology_view import View
 
 # The classes of nvidia-smi topo -m, and the shades of base.css that stand for them.
@@ -25,6 +26,7 @@ class Spot:
     limit: str  # that link: "32 GT/s x16"
     at: str  # the address of its lower end
     redirects: tuple[str, ...] | None  # bridges that send peer traffic up; None: not known
+    predicted: str  # "48 GB/s", as it stands; "" where nothing is predicted
     nearest: bool
     why: str
 
@@ -35,7 +37,9 @@ class Spot:
     @property
     def told(self) -> str:
         """All of it in one sentence."""
-        parts = [f"{self.distance}"]
+        parts = [self.distance]
+        if self.predicted:
+            parts.append(f"predicted {self.predicted}")
         if self.limit:
             parts.append(f"narrowest link {self.limit} ({self.gigabytes:g} GB/s) at {self.at}")
         if self.redirects is None:
@@ -62,8 +66,13 @@ class Heat:
         return tuple(dict.fromkeys(each for spot in spots for each in spot.redirects or ()))
 
 
-def heat(view: View) -> Heat:
+def heat(view: View, told: Prediction) -> Heat:
     """The grid of one node."""
+    carried = {
+        (each.gpu, hca): f"{each.now.value:.0f} {each.now.unit}"
+        for each in told.pairs
+        for hca in (each.hca, each.name)
+    }
     spots = {
         (way.gpu, way.hca): Spot(
             way.distance,
@@ -71,6 +80,7 @@ def heat(view: View) -> Heat:
             way.limit,
             way.limited_at,
             way.redirects,
+            carried.get((way.gpu, way.hca), ""),
             way.nearest,
             way.why,
         )

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from toolkit.checks.check import Check, Gap, Impact
 from toolkit.checks.odd import Difference
-from toolkit.report.fleet_carry import Carry
+from toolkit.report.fleet_carry import Carry, Measured
 from toolkit.report.fleet_fold import Fold, Who
 from toolkit.report.fleet_heat import Heat
 
@@ -55,6 +55,7 @@ class Row:
 
     who: Who
     cells: tuple[Fold | None, ...]  # None: not judged there
+    gaps: int  # further checks that could not be judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class Matrix:
     rows: tuple[Row, ...]
     left: Who | None  # nodes of rows that are not drawn
     same: int  # checks that are fine, or do not apply, on every node
+    gaps: bool  # whether some row has gaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class Grid:
 class Carrying:
     who: Who
     carry: Carry
+    measured: tuple[str, ...]  # of each path; "" where nothing was
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,7 @@ class NodePart:
     idle: int = 0  # n/a
     grid: int = -1  # number of its grid; -1 for none
     no_grid: str = ""
+    measured: tuple[Measured, ...] = ()
     error: str = ""
     hint: str = ""
 

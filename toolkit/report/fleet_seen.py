@@ -19,7 +19,7 @@ from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
 from toolkit.facts.scrub import hide_secrets
-from toolkit.predict.of_node import predict
+from toolkit.predict.of_node import Prediction, predict
 from toolkit.report.fleet_carry import Carry, carry
 from toolkit.report.fleet_heat import Heat, heat
 from toolkit.report.pages import plain
@@ -74,8 +74,9 @@ class Seeing:
 
     def see(self, judged: Judged, evidence: Evidence) -> Seen:
         """All that a page needs of this node; the evidence itself may be let go."""
-        shown, why = _heat(judged.host, evidence)
-        carried = carry(predict(Node(evidence)))
+        told = predict(Node(evidence))
+        shown, why = _heat(judged.host, evidence, told)
+        carried = carry(told)
         with self._turn:
             sheet = self._sheets.make(judged.host, evidence)
             behind = tuple(self._behind(judged, evidence))
@@ -102,9 +103,9 @@ class Seeing:
         return cast("T", self._known.setdefault(value, value))
 
 
-def _heat(host: str, evidence: Evidence) -> tuple[Heat | None, str]:
+def _heat(host: str, evidence: Evidence, told: Prediction) -> tuple[Heat | None, str]:
     try:
-        return heat(view(host, evidence)), ""
+        return heat(view(host, evidence), told), ""
     except (NoEvidence, Unparsable) as why:
         return None, str(why)
 

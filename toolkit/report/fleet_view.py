@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from toolkit import __version__
 from toolkit.checks.check import Finding, Gap, Impact, Status
 from toolkit.checks.odd import Comparison, compare
 from toolkit.errors import Outcome, ToolkitError
-from toolkit.report.fleet_carry import Carry
+from toolkit.report.fleet_carry import Carry, Measured, in_short
 from toolkit.report.fleet_fold import Fold, Folder
 from toolkit.report.fleet_heat import Heat
 from toolkit.report.fleet_parts import (
@@ -44,18 +44,21 @@ def make(
     passing: dict[tuple[str, Finding], tuple[Excerpt, ...]],
     profile: str,
     when: datetime,
+    measured: Mapping[str, tuple[Measured, ...]] | None = None,
 ) -> Page:
     """Fold a fleet.
 
     :param outcomes: in the order in which nodes are to be told.
     :param passing: of ``Seeing``: what the verdicts rest on that pass.
+    :param measured: by host, what earlier runs came to.
     """
     seen = [each.value for each in outcomes]
     folder = Folder(seen, passing)
     folds = folder.folds()
     grids, of = _grids(seen, folder)
-    carries = _carries(seen, folder)
-    nodes = _nodes(outcomes, folds, of)
+    figures = measured or {}
+    carries = _carries(seen, folder, figures)
+    nodes = _nodes(outcomes, folds, of, figures)
     totals = Counter(each.state for each in nodes)
     sheets = [each.sheet for each in seen if each]
     compared = compare(sheets) if len(sheets) > 1 else None
@@ -130,14 +133,21 @@ def _grids(seen: Sequence[Seen | None], folder: Folder) -> tuple[list[Grid], dic
     return [Grid(folder.who(numbers), found) for found, numbers in ranked], of
 
 
-def _carries(seen: Sequence[Seen | None], folder: Folder) -> list[Carrying]:
-    """Each prediction once, the most frequent first."""
+def _carries(
+    seen: Sequence[Seen | None], folder: Folder, figures: Mapping[str, tuple[Measured, ...]]
+) -> list[Carrying]:
+    """Each prediction once, the most frequent first, with what its nodes came to."""
     kinds: dict[Carry, list[int]] = {}
+    names = [each.judged.host if each else "" for each in seen]
     for number, each in enumerate(seen):
         if each and each.carry:
             kinds.setdefault(each.carry, []).append(number)
-    ranked = sorted(kinds.items(), key=lambda each: -len(each[1]))
-    return [Carrying(folder.who(numbers), told) for told, numbers in ranked]
+    found = []
+    for told, numbers in sorted(kinds.items(), key=lambda each: -len(each[1])):
+        theirs = [one for number in numbers for one in figures.get(names[number], ())]
+        by_path = tuple(in_short(path, theirs) for path in told.paths)
+        found.append(Carrying(folder.who(numbers), told, by_path))
+    return found
 
 
 def _matrix(seen: Sequence[Seen | None], folds: list[Fold], folder: Folder) -> Matrix:
@@ -150,18 +160,21 @@ def _matrix(seen: Sequence[Seen | None], folds: list[Fold], folder: Folder) -> M
         if each.check.id in told:
             for number in each.who.numbers:
                 cells[number][each.check.id] = each
-    groups: dict[tuple[tuple[str, bool], ...], list[int]] = {}
+    gaps = Counter(
+        n for e in folds if e.finding.gap and e.check.id not in told for n in e.who.numbers
+    )
+    groups: dict[tuple[tuple[tuple[str, bool], ...], int], list[int]] = {}
     for number, row in enumerate(cells):
         if seen[number]:
             marks = tuple(
                 (e.finding.status.value, bool(e.waived)) if (e := row.get(name)) else ("", False)
                 for name in order
             )
-            groups.setdefault(marks, []).append(number)
-    ranked = sorted(groups.items(), key=lambda each: _badness(each[0]))
+            groups.setdefault((marks, gaps[number]), []).append(number)
+    ranked = sorted(groups.items(), key=lambda each: _badness(*each[0]))
     rows = [
-        Row(folder.who(numbers), tuple(cells[numbers[0]].get(name) for name in order))
-        for _, numbers in ranked
+        Row(folder.who(numbers), tuple(cells[numbers[0]].get(name) for name in order), open_)
+        for (_, open_), numbers in ranked
     ]
     left = sorted(number for row in rows[ROWS:] for number in row.who.numbers)
     every = {each.check.id for each in folds}
@@ -169,29 +182,39 @@ def _matrix(seen: Sequence[Seen | None], folds: list[Fold], folder: Folder) -> M
         tuple(told.values()),
         tuple(rows[:ROWS]),
         folder.who(left) if left else None,
-        len(every) - len(told),
+        len(every - told.keys() - {each.check.id for each in folds if each.finding.gap}),
+        bool(gaps),
     )
 
 
-def _badness(marks: tuple[tuple[str, bool], ...]) -> tuple[int, int]:
+def _badness(marks: tuple[tuple[str, bool], ...], gaps: int) -> tuple[int, int]:
     """Rows with most failures stand first."""
-    return (-marks.count(("fail", False)), -marks.count(("unknown", False)))
+    return (-marks.count(("fail", False)), -marks.count(("unknown", False)) - gaps)
 
 
 def _nodes(
-    outcomes: Sequence[Outcome[Seen]], folds: list[Fold], grids: dict[int, int]
+    outcomes: Sequence[Outcome[Seen]],
+    folds: list[Fold],
+    grids: dict[int, int],
+    figures: Mapping[str, tuple[Measured, ...]],
 ) -> tuple[NodePart, ...]:
     mine: list[list[Fold]] = [[] for _ in outcomes]
     for each in folds:
         for number in each.who.numbers:
             mine[number].append(each)
     return tuple(
-        _node(number, outcome, mine[number], grids.get(number, -1))
+        _node(number, outcome, mine[number], grids.get(number, -1), figures.get(outcome.host, ()))
         for number, outcome in enumerate(outcomes)
     )
 
 
-def _node(number: int, outcome: Outcome[Seen], mine: list[Fold], grid: int) -> NodePart:
+def _node(
+    number: int,
+    outcome: Outcome[Seen],
+    mine: list[Fold],
+    grid: int,
+    figures: tuple[Measured, ...],
+) -> NodePart:
     name = plain(outcome.host)
     if outcome.value is None:
         return _lost(number, name, outcome.error)
@@ -210,6 +233,7 @@ def _node(number: int, outcome: Outcome[Seen], mine: list[Fold], grid: int) -> N
         by_status[Status.NA],
         grid,
         plain(outcome.value.no_heat),
+        figures,
     )
 
 

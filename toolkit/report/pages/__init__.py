@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -22,7 +23,7 @@ _FOLDER = Path(__file__).parent
 
 @cache
 def _environment() -> Environment:
-    return Environment(
+    made = Environment(
         loader=FileSystemLoader(_FOLDER),
         undefined=StrictUndefined,
         autoescape=True,
@@ -30,6 +31,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_shown,
     )
+    made.filters["breakable"] = _breakable
+    return made
 
 
 def render(
@@ -77,6 +80,11 @@ def plain(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in text)
+
+
+def _breakable(names: str) -> Markup:
+    """A folded set of names that may go on in the next line after each comma."""
+    return Markup("<wbr>").join(part for part in re.split(r"(?<=,)", plain(names)))
 
 
 def _shown(value: object) -> object:

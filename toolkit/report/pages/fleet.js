@@ -22,6 +22,7 @@
   const nodes = all(".node").map((part) => ({
     part,
     state: part.dataset.state,
+    named: part.querySelector("summary b").textContent,
     name: part.querySelector("summary b").textContent.toLowerCase(),
     text: part.textContent.toLowerCase(),
   }));
@@ -66,16 +67,21 @@
   const judged = (details, number) => {
     const box = make("div", "", "judged");
     box.append(make("h3", "All that was judged of it"));
-    for (const part of all("main > section .finding, main > section > .fine")) {
+    const parts = all("#findings .finding, #grids > .grid, #carries > .grid, #odd > .odd, #fine > .fine");
+    for (const part of parts) {
       if (!numbers(part.dataset.n).has(number)) continue;
       const copy = part.cloneNode(true);
       for (const each of [copy, ...all("[id]", copy)]) each.removeAttribute("id");
       copy.removeAttribute("aria-labelledby");
       copy.classList.remove("away");
-      all(".hosts, button, header .count, summary .count", copy).forEach((each) => each.remove());
+      all(".hosts, button, header .count, summary .count, .odd summary b", copy).forEach((each) => each.remove());
       for (const each of all(".wording, .place", copy)) {
         if (!numbers(each.dataset.n).has(number)) each.remove();
         else all(":scope > .muted.where", each).forEach((one) => one.remove());
+      }
+      for (const pre of all(".command pre", copy)) {
+        // A command that names hosts ends with them; here it is meant for this node alone.
+        pre.textContent = pre.textContent.replace(/ --hosts .*$/, () => ` --hosts ${quoted(nodes[number].named)}`);
       }
       copyable(copy);
       box.append(copy);
@@ -83,6 +89,8 @@
     details.append(box);
   };
 
+  // As a shell takes it for one word.
+  const quoted = (name) => (/^[\w@%+=:,./-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\"'\"'")}'`);
   const copyable = (within) => {
     for (const command of all(".command", within)) {
       const button = make("button", "Copy");
@@ -116,10 +124,23 @@
       filter();
     }
   });
+  // What a link leads to is shown, whatever is filtered.
+  const arrive = () => {
+    const part = location.hash && document.getElementById(location.hash.slice(1));
+    if (!part) return;
+    if (part.closest(".away")) {
+      words.value = state.value = "";
+      filter();
+      part.scrollIntoView();
+    }
+    if (part.matches("details")) part.open = true;
+  };
+  addEventListener("hashchange", arrive);
   words.addEventListener("input", filter);
   state.addEventListener("change", filter);
   document.getElementById("filter").addEventListener("submit", (event) => event.preventDefault());
   document.getElementById("filter").hidden = false;
   copyable(document.querySelector("#findings"));
   filter();
+  arrive();
 })();
