@@ -147,7 +147,7 @@ MARKS = {
 }
 MARKS["kube"] = (ROOT, NSENTER, Tool("setpriv", "util-linux"), DASH, BUSYBOX, BASH)
 MARKS["pages"] = (CHROMIUM,)
-MARKS["documents"] = (NPM, XMLLINT)
+MARKS["documents"] = (NPM, XMLLINT, Tool("dpkg-deb", "dpkg"))
 MARKS["cluster"] = (KUBECTL, CLUSTER)
 MARKS["vagrant"] = (
     *MARKS["machine"],

@@ -18,7 +18,8 @@ from tests.unit.test_drift_report import captured
 from toolkit.change.drift import Cell, Drift, Line, Standing, Topic
 from toolkit.errors import ExitCode, Outcome, TransportError, UsageError
 from toolkit.flow.textfile import read_textfile, textfile_at, write_textfile
-from toolkit.report.textfile import STATES, Remembered, exposition, failed, remembered
+from toolkit.report.samples import Remembered, remembered
+from toolkit.report.textfile import PREFIX, STATES, exposition, failed
 
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
@@ -97,9 +98,9 @@ def test_evidence_that_was_cut_off_is_no_success() -> None:
 
 def test_a_run_remembers_what_an_earlier_one_wrote() -> None:
     text = exposition([Outcome(ODD, drift({}))], ExitCode.OK, NOW, NEVER)
-    assert remembered(text) == Remembered(AT, {ODD.replace("\udcff", "?"): AT})
-    assert remembered("") == NEVER
-    assert remembered("\x00 gdr_drift_success_timestamp_seconds x\n") == NEVER
+    assert remembered(text, PREFIX) == Remembered(AT, {ODD.replace("\udcff", "?"): AT})
+    assert remembered("", PREFIX) == NEVER
+    assert remembered("\x00 gdr_drift_success_timestamp_seconds x\n", PREFIX) == NEVER
 
 
 def test_a_failed_run_leaves_no_value_of_a_host() -> None:

@@ -23,6 +23,7 @@ from toolkit.cli.options import (
     Said,
 )
 from toolkit.cli.session import Session, fleet
+from toolkit.cli.telling import TEXTFILE, Words, telling
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, worst
 from toolkit.flow.doctor import examine, examine_saved
@@ -31,8 +32,10 @@ from toolkit.flow.runs import read_saved
 from toolkit.report.document import Told, dumps
 from toolkit.report.explain import explain as explain_check
 from toolkit.report.explain import listing
+from toolkit.report.metrics import PREFIX, exposition, failed
 from toolkit.report.table import Painter, columns, wants_colour
 from toolkit.report.text import report
+from toolkit.want import Want
 
 
 def judged_code(outcome: Outcome[Judged]) -> ExitCode:
@@ -42,7 +45,7 @@ def judged_code(outcome: Outcome[Judged]) -> ExitCode:
     return outcome.get().exit_code
 
 
-@verb(HOSTS, REACH, BMC, WANT, CONSUMERS, OUTPUT, SAVED, JOB, FORECAST, PASSPORT)
+@verb(HOSTS, REACH, BMC, WANT, CONSUMERS, OUTPUT, (TEXTFILE,), SAVED, JOB, FORECAST, PASSPORT)
 def doctor(said: Said) -> ExitCode:
     """Judge nodes; change nothing.
 
@@ -59,6 +62,7 @@ def doctor(said: Said) -> ExitCode:
       invoke doctor --hosts gpu[001-002] --nccl-log job.log
       invoke doctor --hosts gpu[001-128] --nccl-version 2.27
       invoke doctor --hosts gpu[001-128] --bmc-user ops --bmc-password-file pw --bmc-map bmcs
+      invoke doctor --hosts gpu[001-128] --quiet --textfile /var/lib/gdr/doctor.prom
       invoke doctor --hosts gpu[001-128] --next-boot
       invoke doctor --hosts gpu[001-128] --kernel 6.8.0-64-generic
       invoke doctor --hosts gpu[001-128] --passport --passport-key images.pub
@@ -67,16 +71,23 @@ def doctor(said: Said) -> ExitCode:
     want = session.want()
     if asked_for(said):
         return foretell(session, want)
-    also = import_log(Path(said.text("nccl_log"))) if said.text("nccl_log") else ()
-    if saved := _saved(said):
-        outcomes = examine_saved(read_saved(saved), want, session.today, also=also)
-    else:
-        with fleet(said) as opened:
-            outcomes = examine(opened, want, session.today, session.folder, also=also)
+    with telling(session, Words(PREFIX, exposition, failed)) as teller:
+        outcomes = _examined(session, want)
+        code = worst([judged_code(each) for each in outcomes])
+        teller.of(outcomes, code)
     asked = ("nccl.log", "nccl.agrees") if said.text("nccl_log") else ()
     session.say(report(outcomes, session.paint, verbose=said.flag("verbose"), asked=asked))
     told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
-    return session.finish(told, worst([judged_code(each) for each in outcomes]))
+    return session.finish(told, code)
+
+
+def _examined(session: Session, want: Want) -> list[Outcome[Judged]]:
+    said = session.said
+    also = import_log(Path(said.text("nccl_log"))) if said.text("nccl_log") else ()
+    if saved := _saved(said):
+        return examine_saved(read_saved(saved), want, session.today, also=also)
+    with fleet(said) as opened:
+        return examine(opened, want, session.today, session.folder, also=also)
 
 
 def _saved(said: Said) -> Path | None:

@@ -131,11 +131,13 @@ def _reload(told: Reloading) -> dict[str, Json]:
 
 
 def _state(outcome: Outcome[Told]) -> str:
-    judged = outcome.value.judged if outcome.value else None
-    return judged.state if judged else _error_state(outcome.error)
+    return state_of(outcome.value.judged if outcome.value else None, outcome.error)
 
 
-def _error_state(error: ToolkitError | None) -> str:
+def state_of(judged: Judged | None, error: ToolkitError | None) -> str:
+    """A host in one or two words: what its verdicts come to, or why there are none."""
+    if judged is not None:
+        return judged.state
     if error is None:
         return "done"
     return "out of reach" if error.exit_code is ExitCode.UNREACHABLE else "error"

@@ -1,0 +1,76 @@
+"""Samples in the text format of Prometheus, and what an earlier file says of earlier runs.
+
+Source: Prometheus, Exposition formats (text format 0.0.4). The textfile collector refuses samples
+with a time of their own and a file that has one sample twice, so times are values here, and each
+sample is written once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+_LONGEST = 200  # characters of a label: some come from nodes
+
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What an earlier file says of earlier runs; times in seconds since 1970."""
+
+    success: int = 0  # 0 for never
+    read: Mapping[str, int] = field(default_factory=dict)  # by host
+
+
+@dataclass(slots=True)
+class Samples:
+    """Gauges by metric and labels: a sample that comes again takes the place of the first."""
+
+    help: Mapping[str, str]  # by metric, in the order in which they are written
+    found: dict[str, dict[Labels, int]] = field(default_factory=dict)
+
+    def add(self, metric: str, value: int, **labels: str) -> None:
+        self.found.setdefault(metric, {})[tuple(labels.items())] = value
+
+    def text(self) -> str:
+        return "\n".join([*self._lines(), ""])
+
+    def _lines(self) -> Iterator[str]:
+        for metric, told in self.help.items():
+            samples = self.found.get(metric, {})
+            if samples:
+                yield f"# HELP {metric} {told}"
+                yield f"# TYPE {metric} gauge"
+            for labels, value in samples.items():
+                written = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels)
+                yield f"{metric}{{{written}}} {value}" if written else f"{metric} {value}"
+
+
+def remembered(text: str, prefix: str) -> Remembered:
+    """Read what an earlier run wrote; what is not of our making tells nothing.
+
+    :param prefix: "gdr_drift", before ``_host_read_timestamp_seconds`` and
+        ``_success_timestamp_seconds``.
+    """
+    of_host = re.compile(
+        prefix + r'_host_read_timestamp_seconds\{host="((?:[^"\\\n]|\\.)*)"\} ([0-9]+)'
+    )
+    of_run = re.compile(prefix + "_success_timestamp_seconds ([0-9]+)")
+    read, success = {}, 0
+    for line in text.split("\n"):
+        if found := of_host.fullmatch(line):
+            read[_plain(found[1])] = int(found[2])
+        elif found := of_run.fullmatch(line):
+            success = int(found[1])
+    return Remembered(success, read)
+
+
+def _escaped(text: str) -> str:
+    whole = text.encode("utf-8", "replace").decode()[:_LONGEST]
+    return whole.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], text)
