@@ -6,10 +6,12 @@ that as x8 or as Gen4; 400G InfiniBand 50 * 0.962 = 48.1.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.evidence.board import BOARD, GPUS, HCAS, PORTS, REDIRECTS, Board, Registers
-from tests.evidence.build import INFINIBAND, groups, node
+from tests.evidence.board import BOARD, GPUS, HCAS, PORTS, REDIRECTS, Board, Registers, hca
+from tests.evidence.build import INFINIBAND, UP, groups, hca_lines, node
 from tests.evidence.frames import Override
 from toolkit.facts.node import Node
 from toolkit.predict.inputs import Load
@@ -112,3 +114,18 @@ def test_reads_of_a_client_s_root_complex_are_not_to_be_had() -> None:
     found = pair(BOARD, {"cpu": CORE}, STORAGE)
     assert (found.read.value, found.collective.value) == (0.0, 0.0)
     assert found.with_gdr.value > 0
+
+
+def test_the_functions_of_one_card_share_its_link() -> None:
+    """Two ports of 48.1 each behind one Gen4 x16 link of 28.4: 28.4 * 0.987 in all."""
+    second = HCAS[0].replace(".0", ".1")
+    twin = hca(second, PORTS[1], group="12")
+    board = BOARD.but(HCAS[0], now=GEN4).without(HCAS[1], GPUS[1]).plus(replace(twin, now=GEN4))
+    frames: dict[str, Override] = {
+        "infiniband": hca_lines("mlx5_0", HCAS[0], UP) + hca_lines("mlx5_1", second, UP),
+    }
+    total = predict(Node(node(frames, board=board))).total
+    assert total is not None
+    assert total.hcas == ("mlx5_0", "mlx5_1")
+    assert total.with_gdr.limit == "PCIe of 1 card with several HCAs"
+    assert total.with_gdr.value == pytest.approx(28.0, abs=0.1)

@@ -64,7 +64,8 @@ def test_what_a_repair_would_buy_is_told_by_pair_and_for_the_node() -> None:
     shown = wish_text(before, after, "acs=off").split("\n")
     assert shown[2].startswith("0000:18:00.0 mlx5_0")
     assert shown[2].endswith("+77%")
-    assert shown[-1].startswith("node")
+    assert shown[4].startswith("node")
+    assert shown[5] == f"    then limited by PCIe (HCA {HCAS[0]}: 16 GT/s x8)"
 
 
 def test_a_wish_that_nothing_needs_changes_nothing() -> None:

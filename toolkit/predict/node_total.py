@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.node import Node
+from toolkit.predict.estimate import Estimate
 from toolkit.predict.inputs import PairInputs
 from toolkit.predict.model import Term, least
-from toolkit.predict.pair import PairPrediction, link_term
+from toolkit.predict.pair import COHERENT, PairPrediction, link_term
 from toolkit.throughput import Constants, CpuClass, Range
 from toolkit.words import counted
 
@@ -23,13 +24,21 @@ def ring(told: list[PairInputs], made: list[PairPrediction], c: Constants) -> Te
         known = best.get(each.hca)
         if known is None or each.collective.value > known.collective.value:
             best[each.hca] = each
-    spans = [each.collective for each in best.values()]
-    all_hcas = Range.together(Range(e.value, e.low, e.high) for e in spans)
     worst = min(best.values(), key=lambda each: each.collective.value)
     words = f"{worst.collective.limit}, on {counted(len(best), 'HCA')}"
-    own = {each.gpu: link_term(each.gpu_link, each.payload, "GPU", c).span for each in told}
-    gpus = Range.together(own.values())
-    return least([Term(all_hcas, words), Term(gpus, f"PCIe of {counted(len(own), 'GPU')}")])
+    terms = [Term(Range.together(_span(e.collective) for e in best.values()), words)]
+    cards = _cards(told, c)
+    if len(cards) < len(best):
+        share = Range.together(cards.values()) * c["ring-efficiency"]
+        terms.append(Term(share, f"PCIe of {counted(len(cards), 'card')} with several HCAs"))
+    if not any(each.distance in COHERENT for each in told):
+        own = {each.gpu: link_term(each.gpu_link, each.payload, "GPU", c).span for each in told}
+        terms.append(Term(Range.together(own.values()), f"PCIe of {counted(len(own), 'GPU')}"))
+    return least(terms)
+
+
+def _span(found: Estimate) -> Range:
+    return Range(found.value, found.low, found.high)
 
 
 def staged_node(
@@ -41,8 +50,7 @@ def staged_node(
     for each in made:
         if each.without_gdr.value > best.get(each.hca, -1.0):
             best[each.hca] = each.without_gdr.value
-            bounce = each.without_gdr
-            spans[each.hca] = Range(bounce.value, bounce.low, bounce.high)
+            spans[each.hca] = _span(each.without_gdr)
     pairs = Range.together(spans.values())
     words = f"bounce through host memory on {counted(len(spans), 'HCA')}"
     terms = [Term(pairs, words)]
@@ -53,6 +61,16 @@ def staged_node(
     if shared is not None:
         terms.append(shared)
     return least(terms)
+
+
+def _cards(told: list[PairInputs], c: Constants) -> dict[str, Range]:
+    """The link of each card: the functions of one share it."""
+    return {
+        each.hca.rpartition(".")[0] or each.hca: link_term(
+            each.hca_link, each.payload, "HCA", c
+        ).span
+        for each in told
+    }
 
 
 def _uplinks(told: list[PairInputs], c: Constants) -> Term | None:

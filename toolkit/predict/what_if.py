@@ -59,7 +59,7 @@ def _wish(word: str) -> Wish:
 
 
 def _acs(value: str) -> Change | None:
-    redirects = {"off": (), "on": (_AS_ASKED,)}.get(value)
+    redirects = {"off": (), "on": ("the bridges, as asked",)}.get(value)
     return None if redirects is None else lambda pair: replace(pair, redirects=redirects)
 
 

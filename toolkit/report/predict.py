@@ -108,16 +108,26 @@ def quoted_text(rows: tuple[Quoted, ...]) -> str:
 
 
 def wish_text(before: Prediction, after: Prediction, words: str) -> str:
-    """What the wishes would buy, pair by pair and for the node."""
-    rows = [("GB/s", "with GPUDirect", "then", "NCCL ring", "then")]
+    """What the wishes would buy, pair by pair and for the node, and what limits then."""
+    alike: dict[tuple[str, ...], list[str]] = {}
     for old, new in zip(before.nearest, after.nearest, strict=False):
-        rows.append((f"{old.gpu} {old.name}", *_change(old.with_gdr, new.with_gdr),
-                     *_change(old.collective, new.collective)))  # fmt: skip
+        direct, ring = (
+            _change(old.with_gdr, new.with_gdr),
+            _change(old.collective, new.collective),
+        )
+        alike.setdefault((*direct, *ring, _why(new)), []).append(f"{old.gpu} {old.name}")
+    rows = [("GB/s", "with GPUDirect", "then", "NCCL ring", "then")]
+    for (a, b, d, e, _), (first, *more) in alike.items():
+        rows.append((first + (f" and {len(more)} more" if more else ""), a, b, d, e))
     if before.total and after.total:
         ring = _change(before.total.with_gdr, after.total.with_gdr)
         rows.append(("node", "", "", *ring))
+    limits = dict.fromkeys(f"then {key[-1]}" for key in alike)
     head = f"what if {words}: now, and then"
-    return "\n".join([head, *columns([tuple(map(clean, row)) for row in rows])])
+    shown = columns([tuple(map(clean, row)) for row in rows])
+    return "\n".join(
+        [clean(head), *shown, *(row for each in limits for row in _wrapped(each, "    "))]
+    )
 
 
 def _change(old: Estimate, new: Estimate) -> tuple[str, str]:
