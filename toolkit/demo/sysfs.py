@@ -139,6 +139,9 @@ def _hca(tree: Tree, loads: Loads, hca: Function, index: int, at: str) -> None:
         ("ports/1/rate", "400 Gb/sec (4X NDR)"),
         ("ports/1/link_layer", "InfiniBand"),
         ("ports/1/lid", f"0x{16 + index:x}"),
+        ("ports/1/counters/port_xmit_data", "1048576"),
+        ("ports/1/counters/port_rcv_data", "1048576"),
+        ("ports/1/counters/symbol_error", "0"),
     ):
         tree.line(f"{device}/{file}", value)
     tree.link(f"{device}/device", f"../../../{hca.address}")

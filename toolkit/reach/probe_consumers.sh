@@ -33,7 +33,8 @@ verbs_libraries() { # each libibverbs, and whether it can register dma-buf memor
 }
 
 perftest() { # what it was built with: the calls of CUDA's library that its binary names
-    add "path ${where#"$root"}"
+    path=${where#"$root"}
+    add "path ${path#"${GDR_BIN-}"}" # a simulated node's commands lie beside its tree
     has cuMemAlloc "$where"
     add "cuda $held"
     has cuMemGetHandleForAddressRange "$where"

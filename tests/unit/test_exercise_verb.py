@@ -1,0 +1,137 @@
+"""The verb on simulated nodes: what it asks, prints, keeps, judges again and remembers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from toolkit.errors import ExitCode
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = json.loads((ROOT / "docs/exercise.schema.json").read_text())
+Gdr = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def gdr(tmp_path_factory: pytest.TempPathFactory) -> Gdr:
+    state = tmp_path_factory.mktemp("state")
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "toolkit.cli", "exercise", *words],
+            cwd=ROOT,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "XDG_STATE_HOME": str(state)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def ran(gdr: Gdr) -> tuple[dict[str, Any], Path]:
+    """One run between a healthy node and one whose switch redirects; and its folder."""
+    done = gdr("--hosts", "demo-healthy,demo-acs", "--seconds", "1", "--json")
+    assert done.returncode == ExitCode.FAILED, done.stderr
+    told = json.loads(done.stdout)
+    jsonschema.validate(told, SCHEMA)
+    return told, Path(done.stderr.split("kept in ")[1].strip())
+
+
+def test_a_deep_queue_passes_where_one_message_in_flight_names_the_switch(
+    ran: tuple[dict[str, Any], Path],
+) -> None:
+    results = {(e["tool"], e["gpu"], e["kind"]): e for e in ran[0]["results"]}
+    assert results["ib_write_bw", True, "deep queue"]["status"] == "pass"
+    shallow = results["ib_write_bw", True, "one in flight"]
+    assert shallow["status"] == "fail"
+    assert shallow["suspect"].startswith("ACS redirect: demo-acs: 0000:17:00.0")
+    assert results["ib_write_bw", False, "one in flight"]["status"] == "pass"
+
+
+def test_simulated_figures_are_called_so(ran: tuple[dict[str, Any], Path], gdr: Gdr) -> None:
+    told, folder = ran
+    assert told["simulated"] is True
+    kept = json.loads((folder / "exercise.json").read_text())
+    assert kept == told
+
+
+def test_the_counters_of_both_ports_show_that_they_moved_it(
+    ran: tuple[dict[str, Any], Path],
+) -> None:
+    for result in ran[0]["results"]:
+        shown = [point["words"] for point in result["points"] if point["proof"] == "shown"]
+        assert len([each for each in shown if "mlx5_0 of demo-" in each]) == 2, result
+
+
+def test_a_kept_run_is_judged_again_with_no_host(
+    ran: tuple[dict[str, Any], Path], gdr: Gdr
+) -> None:
+    told, folder = ran
+    again = gdr("--from", str(folder), "--json")
+    assert again.returncode == ExitCode.FAILED, again.stderr
+    document = json.loads(again.stdout)
+    jsonschema.validate(document, SCHEMA)
+    same = ("number", "status", "value", "ratio", "suspect", "points")
+    assert [[e[key] for key in same] for e in document["results"]] == [
+        [e[key] for key in same] for e in told["results"]
+    ]
+    milder = gdr("--from", str(folder), "--threshold", "0.3")
+    assert milder.returncode == ExitCode.FAILED, "one message in flight is far below host memory"
+    assert "  0.45" in milder.stdout
+
+
+def test_what_was_measured_before_is_told(ran: tuple[dict[str, Any], Path], gdr: Gdr) -> None:
+    done = gdr("--hosts", "demo-acs", "--past")
+    assert done.returncode == ExitCode.OK
+    lines = done.stdout.splitlines()
+    assert len(lines) == 1 + len(ran[0]["results"])
+    assert any("ib_write_bw, GPU, one in flight" in line and "fail" in line for line in lines)
+    assert "no run has measured" in gdr("--hosts", "gpu77", "--past").stdout
+
+
+def test_check_shows_the_commands_and_moves_nothing(gdr: Gdr) -> None:
+    done = gdr("--hosts", "demo-healthy,demo-rocky", "--check")
+    assert done.returncode == ExitCode.PENDING
+    assert "demo-healthy$ CUDA_VISIBLE_DEVICES=GPU-" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 130
+    assert "kept in" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--hosts", "demo[1-3]"), ExitCode.USAGE, "between two hosts"),
+        (("--hosts", "demo-healthy", "--seconds", "0"), ExitCode.USAGE, "--seconds 0"),
+        (("--hosts", "demo-healthy", "--seconds", "x"), ExitCode.USAGE, "not a whole number"),
+        (("--hosts", "demo-healthy", "--threshold", "nan"), ExitCode.USAGE, "--threshold 'nan'"),
+        (("--hosts", "demo-healthy", "--expect", "-3"), ExitCode.USAGE, "--expect '-3'"),
+        (("--from", "/nowhere"), ExitCode.USAGE, "/nowhere"),
+        (("--from", "tests/evidence/healthy.txt"), ExitCode.USAGE, "tells of no test"),
+    ],
+)
+def test_what_makes_no_sense_is_one_sentence(
+    gdr: Gdr, words: tuple[str, ...], code: ExitCode, said: str
+) -> None:
+    done = gdr(*words)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_node_without_gpus_is_measured_with_host_memory(gdr: Gdr) -> None:
+    done = gdr("--hosts", "demo-nogpu", "--seconds", "1", "--quiet")
+    assert done.returncode == ExitCode.OK, done.stdout
+    assert "simulated: no data was moved" in done.stdout
+    assert "GPU memory is not tried: no GPU" in done.stdout
+    assert "within one node" in done.stdout

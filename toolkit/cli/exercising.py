@@ -1,0 +1,204 @@
+"""The verb that moves data, and holds what came of it against the prediction."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from toolkit.change.exercise import Exercise, Terms, read_terms
+from toolkit.change.exercise_judge import THRESHOLD, Result, exit_code
+from toolkit.cli.options import HOSTS, REACH, Option, Said
+from toolkit.cli.session import Session, consent, fleet
+from toolkit.cli.verb import verb
+from toolkit.errors import ExitCode, UsageError
+from toolkit.evidence import Evidence
+from toolkit.flow.access import state_dir
+from toolkit.flow.exercise import judged, look, plan, refuse_jobs, run, saved
+from toolkit.flow.exercise_past import FILE, earlier, same
+from toolkit.hosts import select
+from toolkit.predict.estimate import Unit
+from toolkit.report.document import Json, dumps
+from toolkit.report.exercise import (
+    Before,
+    Sheet,
+    document,
+    planned_lines,
+    remarks,
+    result_lines,
+    shown,
+)
+from toolkit.report.table import columns
+from toolkit.words import counted
+
+EXERCISE = (
+    Option("check", False, "move nothing: what would be run, as it would be typed; exit 7"),
+    Option("seconds", 5, "how long each test lasts at most, 1 to 60"),
+    Option("gigabytes", 500, "how much each test moves at most (10^9 bytes)"),
+    Option("hca", "", "the HCA of the first host, such as mlx5_0; else the best one"),
+    Option("every", False, "every HCA that serves a GPU, in place of the best one"),
+    Option("threshold", "0.8", "share of the prediction below which a test fails"),
+    Option("expect", "", "GB/s that deep tests are held to in place of the prediction"),
+    Option("over_jobs", "", "hosts whose jobs may be disturbed, by name: gpu01", many=True),
+    Option("from_", "", "judge an earlier run again, by its folder; no host is asked"),
+    Option("past", False, "what earlier runs measured on these hosts; moves nothing"),
+    Option("verbose", False, "what was shown, assumed and predicted for every test", "v"),
+    Option("json", False, "one JSON document on standard output (docs/exercise.schema.json)"),
+)
+
+
+@verb(HOSTS, REACH, EXERCISE)
+def exercise(said: Said) -> ExitCode:
+    """Measure between two nodes, or within one, and hold it against the prediction.
+
+    Moves data: asks before it does, for at most --seconds and --gigabytes a test, and not where a
+    job is at work. Host and GPU memory, deep and with one message in flight, by the path that
+    jobs would use; counters before and after tell which port moved the bytes.
+
+    Exits 0 when every test reaches the threshold, 2 where one falls short or fell back silently,
+    3 where one came to no result or nothing predicts it, 5 where a job is at work.
+
+    Examples:
+      invoke exercise --hosts gpu01,gpu02 --check
+      invoke exercise --hosts gpu01,gpu02 --yes
+      invoke exercise --hosts gpu01,gpu02 --every --seconds 2 --json > measured.json
+      invoke exercise --hosts gpu01
+      invoke exercise --from ~/.local/state/gdr-toolkit/runs/2026-11-22T10-00-00-exercise
+      invoke exercise --hosts gpu01 --past
+    """
+    threshold, wanted = _number(said, "threshold") or THRESHOLD, _number(said, "expect")
+    if said.flag("past"):
+        return _past(said)
+    session = Session.begin("exercise", said)
+    if said.text("from_"):
+        evidence = saved(Path(said.text("from_")))
+        results, code = _judged(evidence, threshold, wanted)
+        return _told(
+            session, Sheet(tuple(evidence), results, None, threshold, code, session.now, {})
+        )
+    terms = read_terms(
+        said.number("seconds", 5),
+        said.number("gigabytes", 500),
+        said.text("hca"),
+        every=said.flag("every"),
+    )
+    return _measured(session, terms, threshold, wanted)
+
+
+def _measured(session: Session, terms: Terms, threshold: float, wanted: float | None) -> ExitCode:
+    said = session.said
+    with fleet(said) as opened:
+        looked = look(opened)
+        planned = plan(looked, terms)
+        names = tuple(each.host for each in looked)
+        if said.flag("check") or said.dry or not planned.tests:
+            session.say("\n".join(planned_lines(planned)))
+            code = ExitCode.PENDING if planned.tests else ExitCode.UNKNOWN
+            return _document(session, Sheet(names, (), planned, threshold, code, session.now, {}))
+        refuse_jobs(looked, frozenset(filter(None, said.text("over_jobs").split(","))))
+        if not opened.demo:
+            _consent(planned, names, said)
+        ran = run(opened, looked, planned, session.folder)
+        simulated = opened.demo
+    results, code = _judged(ran.evidence, threshold, wanted)
+    sheet = Sheet(
+        names,
+        results,
+        planned,
+        threshold,
+        code,
+        session.now,
+        _before(results),
+        tuple(ran.troubles),
+        simulated,
+    )
+    return _told(session, sheet)
+
+
+def _judged(
+    evidence: Mapping[str, Evidence], threshold: float, wanted: float | None
+) -> tuple[tuple[Result, ...], ExitCode]:
+    results = judged(evidence, threshold, wanted)
+    return results, exit_code(results)
+
+
+def _consent(planned: Exercise, names: tuple[str, ...], said: Said) -> None:
+    between = " and ".join(dict.fromkeys(names))
+    where = f"between {between}" if len(names) > 1 else f"within {between}"
+    tests = counted(len(planned.tests), "test")
+    consent(f"move data {where}: {tests}, {planned.seconds} s of traffic at most?", said)
+
+
+def _told(session: Session, sheet: Sheet) -> ExitCode:
+    lines = ["simulated: no data was moved, the figures are made up"] if sheet.simulated else []
+    verbose = session.said.flag("verbose")
+    lines += result_lines(sheet.results, session.paint, earlier=sheet.earlier, verbose=verbose)
+    plan = sheet.exercise
+    left, labels = (plan.left_out, plan.labels) if plan else ((), ())
+    session.say("\n".join([*lines, "", *remarks(left, labels, sheet.troubles)]).rstrip())
+    return _document(session, sheet)
+
+
+def _document(session: Session, sheet: Sheet) -> ExitCode:
+    text = dumps(document(sheet))
+    if session.said.flag("json"):
+        sys.stdout.write(text)
+    if sheet.results and sheet.exercise is not None:
+        session.folder.keep(FILE, text)
+        session.kept()
+    return sheet.code
+
+
+def _before(results: tuple[Result, ...]) -> Mapping[int, Before]:
+    """The latest figure of the same test in an earlier run, by the test's number."""
+    keys = {same(each.test): each.test.number for each in results}
+    found: dict[int, Before] = {}
+    for one in earlier(state_dir() / "runs"):
+        number = keys.get(one.same)
+        if number is not None and number not in found:
+            found[number] = Before(one.when, one.value)
+    return found
+
+
+def _past(said: Said) -> ExitCode:
+    wanted = [host.name for host in select(said.text("hosts"))] if said.text("hosts") else []
+    found = list(earlier(state_dir() / "runs", wanted))
+    if said.flag("json"):
+        rows: list[Json] = [
+            {"run": e.run, "time": e.when, "test": e.title, "value": e.value, "unit": e.unit,
+             "status": e.status, "ends": list(e.same[3:])}
+            for e in found
+        ]  # fmt: skip
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        sys.stdout.write(
+            dumps({"schema": "gdr-toolkit/exercise-past/1", "time": now, "past": rows})
+        )
+        return ExitCode.OK
+    if not found:
+        print("no run has measured anything on these hosts")
+        return ExitCode.OK
+    table = [
+        (e.when[:16].replace("T", " "), e.status, e.title, shown(e.value, Unit(e.unit)),
+         ", ".join(" ".join(words.split(" ")[1:3]) for words in e.same[3:]))
+        for e in found
+    ]  # fmt: skip
+    print("\n".join(columns([("when", "", "test", "measured", "between"), *table])))
+    return ExitCode.OK
+
+
+def _number(said: Said, name: str) -> float | None:
+    """A number above 0; None where none was said.
+
+    :raises UsageError: for anything else.
+    """
+    text = said.text(name)
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise UsageError(f"--{name} {text!r} is no number above 0")
+    return value

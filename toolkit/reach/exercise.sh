@@ -1,0 +1,148 @@
+# shellcheck shell=sh disable=SC2154,SC2317,SC2086 # frames.sh and holding.sh set what is used here
+# Moves data, on request: one end of one test of bandwidth or latency, with the counters of every
+# RDMA port before and after. The third kind of script: the probe only reads, apply.sh changes.
+#
+#   gdr_exercise look end                                   what a test would need; moves nothing
+#   gdr_exercise serve LIMIT SETTINGS TOOL WORD... end      the end that listens, on a free port
+#   gdr_exercise drive LIMIT SETTINGS PORT TOOL WORD... end the end that connects
+#   gdr_exercise alone LIMIT SETTINGS TOOL WORD... end      a tool that needs no other end
+#
+# LIMIT is in seconds: whatever happens, the tool is gone after that, and after us. SETTINGS are
+# variables of its environment. No tool but those below is ever started, nothing is written.
+
+perftest_tools='ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_send_lat'
+tools="$perftest_tools ucx_perftest all_reduce_perf sendrecv_perf"
+runner=''
+
+stop_runner() { # on every way out
+    [ -z "$runner" ] || kill -9 "$runner" 2>/dev/null
+    runner=''
+}
+
+counters() { lines /sys/class/infiniband '' '*/ports/*/counters/*' '*/ports/*/hw_counters/*'; }
+
+listens() { # listens PORT: whether a socket here waits for connections on it
+    grep -qsE "^ *[0-9]+: [0-9A-F]+:$(printf '%04X' "$1") [0-9A-F]+:0000 0A " \
+        "$root/proc/net/tcp" "$root/proc/net/tcp6"
+}
+
+free_port() { # sets port; below those that the kernel hands out by itself
+    port=$((20000 + $$ % 10000))
+    while listens "$port"; do port=$((port + 1)); done
+}
+
+tool_list() { # TOOL PATH, each that is here
+    for tool in $tools; do
+        if ! seek "$tool"; then continue; fi
+        path=${where#"$root"}
+        add "$tool ${path#"${GDR_BIN-}"}"
+    done
+}
+
+known() { # known TOOL: one of ours, and here; sets where
+    case " $tools " in *" $1 "*) seek "$1" ;; *) false ;; esac
+}
+
+begin_run() { # begin_run TOOL: false, with a frame that says why, where it cannot be run
+    begin_frames
+    trap 'stop_runner; end_ticks; [ -z "$scratch" ] || rm -rf "$scratch"' EXIT
+    if ! known "$1"; then frame run absent "$1"; return 1; fi
+    if [ -z "$scratch" ]; then frame run failed:28 "$1"; return 1; fi # ENOSPC
+    take boot-id-run /proc/sys/kernel/random/boot_id cat "$root/proc/sys/kernel/random/boot_id"
+    give counters-before '/sys/class/infiniband/*/ports' counters
+}
+
+start() { # start SETTINGS WORD...: the tool that was sought, in the background
+    settings=$1
+    shift
+    shown="${settings:+$settings }${where##*/} $*"
+    (
+        trap - EXIT HUP INT TERM PIPE
+        for setting in $settings; do export "${setting?}"; done
+        exec "$where" "$@"
+    ) >"$scratch/run" 2>&1 </dev/null &
+    runner=$!
+}
+
+finish() { # finish LIMIT: wait for it, no longer than that; tell what it said, and the counters
+    await "$runner" "$1"
+    if [ -n "$status" ]; then runner=''; fi
+    stop_runner
+    content=''
+    slurp "$scratch/run"
+    case $status in
+        '') frame run timeout "$shown" ;;
+        0) frame run ok "$shown" ;;
+        *) frame run "failed:$status" "$shown" ;;
+    esac
+    bars "$content"
+    content=''
+    give counters-after '/sys/class/infiniband/*/ports' counters
+}
+
+serve() { # serve LIMIT SETTINGS TOOL WORD...
+    limit=$1 settings=$2 tool=$3
+    shift 3
+    if begin_run "$tool"; then
+        free_port
+        start "$settings" "$@" -p "$port"
+        begun=0
+        until listens "$port" || ! kill -0 "$runner" 2>/dev/null || [ "$begun" -ge "$((limit * 5))" ]; do
+            sleep 0.2 2>/dev/null || sleep 1
+            begun=$((begun + 1))
+        done
+        if listens "$port"; then frame listening ok "$port"; else frame listening failed:1 "$port"; fi
+        finish "$limit"
+    fi
+    end_frames
+}
+
+drive() { # drive LIMIT SETTINGS PORT TOOL WORD...
+    limit=$1 settings=$2 port=$3 tool=$4
+    shift 4
+    if begin_run "$tool"; then
+        start "$settings" "$@" -p "$port"
+        finish "$limit"
+    fi
+    end_frames
+}
+
+alone() { # alone LIMIT SETTINGS TOOL WORD...
+    limit=$1 settings=$2 tool=$3
+    shift 3
+    if begin_run "$tool"; then
+        start "$settings" "$@"
+        finish "$limit"
+    fi
+    end_frames
+}
+
+needs() { # what a test would need, and who is at work
+    begin_frames
+    take uid 'id -u' id -u
+    who
+    give exercise-tools 'perftest, ucx_perftest, nccl-tests' tool_list
+    cmd exercise-addresses 5 ip -o addr show
+    cmd exercise-gpus 20 nvidia-smi --query-gpu=pci.bus_id,uuid --format=csv,noheader
+    end_frames
+}
+
+gdr_exercise() {
+    last=''
+    for last; do :; done
+    if [ "$last" != end ]; then exit 64; fi # cut off on its way
+    act=$1
+    shift
+    left=$(($# - 1))
+    while [ "$left" -gt 0 ]; do # all but the last
+        set -- "$@" "$1"
+        shift
+        left=$((left - 1))
+    done
+    shift
+    case $act in
+        look) needs ;;
+        serve | drive | alone) "$act" "$@" ;;
+        *) exit 64 ;;
+    esac
+}
