@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from dev.accuracy.__main__ import PAGE
+from dev.accuracy.__main__ import PAGE, main
 from dev.accuracy.fit import FITS, fitted
 from dev.accuracy.judge import Judged, detected, judge, score
 from dev.accuracy.points import Point, Tier, parse_points
@@ -87,3 +89,12 @@ def test_a_row_that_is_none_is_refused_with_its_line() -> None:
     head, first = POINTS.read_text("utf-8").split("\n")[:2]
     with pytest.raises(Unparsable, match="line 2"):
         parse_points(f"{head}\n{first.replace(',B,', ',Z,')}\n")
+
+
+def test_the_command_prints_the_table_and_says_where_points_are_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([]) == 0
+    assert "| this model | A | 43 |" in capsys.readouterr().out
+    assert main([str(tmp_path / "none.csv")]) == 64
+    assert "none.csv is not there" in capsys.readouterr().err

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.evidence.board import BOARD, HCAS
-from tests.evidence.build import GUEST_CPU, HEALTHY, PROPRIETARY, node
-from tests.evidence.frames import MISSING
+from tests.evidence.build import GUEST_CPU, PROPRIETARY, node
+from tests.evidence.frames import ABSENT, DENIED, MISSING, Override, failed
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
 from toolkit.facts.topology import Distance
@@ -60,7 +60,14 @@ def test_the_total_counts_the_hcas_that_serve_gpus() -> None:
     assert total.without_gdr.value < total.with_gdr.value
 
 
-@pytest.mark.parametrize("lost", sorted(HEALTHY))
+def read() -> list[str]:
+    """The frames that a prediction rests on."""
+    whole = Node(node())
+    predict(whole)
+    return sorted(set(whole.cited))
+
+
+@pytest.mark.parametrize("lost", read())
 def test_a_frame_that_is_missing_widens_and_never_raises(lost: str) -> None:
     whole, part = of(node()), of(node({lost: MISSING}))
     assert part.pairs or part.notes
@@ -68,6 +75,13 @@ def test_a_frame_that_is_missing_widens_and_never_raises(lost: str) -> None:
         if theirs.gpu == ours.gpu and theirs.hca == ours.hca:
             assert theirs.with_gdr.low <= ours.with_gdr.low + 1e-9
             assert theirs.with_gdr.high >= ours.with_gdr.high - 1e-9
+
+
+@pytest.mark.parametrize("lost", read())
+@pytest.mark.parametrize("state", [ABSENT, DENIED, failed(1, "no\n"), "", "\x00:zz\n"], ids=repr)
+def test_a_frame_that_is_none_is_no_crash(lost: str, state: Override) -> None:
+    found = of(node({lost: state}))
+    assert found.pairs or found.source or found.notes
 
 
 def test_evidence_that_tells_of_nothing_is_an_answer_with_its_reason() -> None:
