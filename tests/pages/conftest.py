@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.pages.fleet import few, thousand
 from tests.unit.fleets import kinds, written
 
 Visit = Callable[..., Page]
+PATIENT_MS = 120_000  # for what comes in a moment, where nobody else wants the machine
+expect.set_options(timeout=PATIENT_MS)
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +33,7 @@ def browser() -> Iterator[Browser]:
     # Chromium's own sandbox is not for root, as whom containers run tests.
     flags = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=program, args=flags)
+        browser = play.chromium.launch(executable_path=program, args=flags, timeout=PATIENT_MS)
         yield browser
         browser.close()
 
@@ -45,6 +47,7 @@ def visit(browser: Browser) -> Iterator[Visit]:
         def opened(file: Path, **options: Any) -> Page:
             context = browser.new_context(**options)
             stack.callback(context.close)
+            context.set_default_timeout(PATIENT_MS)
             page = context.new_page()
             page.on("console", lambda each: said.append(f"{each.type}: {each.text}"))
             page.on("pageerror", lambda error: said.append(f"error: {error}"))
@@ -61,6 +64,7 @@ def visit(browser: Browser) -> Iterator[Visit]:
 @pytest.fixture
 def tab(browser: Browser) -> Iterator[Page]:
     context = browser.new_context()
+    context.set_default_timeout(PATIENT_MS)
     yield context.new_page()
     context.close()
 

@@ -181,3 +181,31 @@ def test_the_policy_stops_what_an_escape_would_have_let_through(
     )
     assert sorted(refused[:2]) == ["img-src", "script-src-elem"]
     assert refused[2] == "undefined"
+
+
+def test_a_link_leads_to_its_finding_though_it_is_filtered_away(
+    visit: Visit, fleet_file: Path
+) -> None:
+    page = visit(fleet_file)
+    page.locator("#words").fill("gpu-acs")
+    link = page.locator(".sums a", has_text="iommu.passthrough")
+    finding = page.locator(str(link.get_attribute("href")))
+    expect(finding).to_be_hidden()
+    link.click()
+    expect(finding).to_be_in_viewport()
+    expect(page.locator("#words")).to_have_value("")
+
+
+def test_a_command_in_an_opened_node_names_that_node_alone(visit: Visit, fleet_file: Path) -> None:
+    page = visit(fleet_file)
+    node = page.locator(".node", has_text="gpu-rocky").first
+    node.locator("summary").first.click()
+    told = node.locator(".judged .command pre").all_text_contents()
+    assert "./invokew provision --hosts gpu-rocky" in told
+    assert not [each for each in told if "--hosts" in each and not each.endswith(" gpu-rocky")]
+    evil = page.locator(".node", has_text="alert").first
+    evil.locator("summary").first.click()
+    hosts = evil.locator(".judged .command pre", has_text="provision").first.text_content() or ""
+    assert hosts.endswith(
+        "provision --hosts 'gpu-</script><script>alert(1)</script>\ufffd[2J\ufffd'"
+    )
