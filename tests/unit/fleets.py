@@ -11,7 +11,7 @@ from pathlib import Path
 from toolkit.checks.judged import judge_node
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence
-from toolkit.report.fleet_carry import Measured
+from toolkit.facts.measured import Measured
 from toolkit.report.fleet_page import html
 from toolkit.report.fleet_parts import Page
 from toolkit.report.fleet_seen import Seeing, Seen

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.fleets import capture, kinds, page_of, written
 from toolkit.errors import TransportError
 from toolkit.evidence import Evidence, Frame
-from toolkit.report.fleet_carry import Measured
+from toolkit.facts.measured import Measured
 from toolkit.report.fleet_fold import Who
 from toolkit.report.fleet_parts import Page
 from toolkit.report.fleet_seen import excerpt, named

@@ -13,7 +13,9 @@ from toolkit.cli.session import Session, fleet, write
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
 from toolkit.evidence import Evidence
+from toolkit.flow.access import state_dir
 from toolkit.flow.alike import Alike
+from toolkit.flow.measured import measured
 from toolkit.flow.report import look_at, look_at_saved, look_at_scrubbed, scrubbed
 from toolkit.flow.runs import read_saved
 from toolkit.report.document import Told
@@ -53,7 +55,10 @@ def report(said: Said) -> ExitCode:
     want = session.want()
     seeing = Seeing(want)
     outcomes = _looked(session, want, seeing)
-    page = make(outcomes, seeing.passing, said.text("profile"), session.now)
+    # Where names are hidden, nobody knows what was measured of whom.
+    names = () if said.flag("scrub") else [each.host for each in outcomes]
+    figures = measured(state_dir() / "runs", names)
+    page = make(outcomes, seeing.passing, said.text("profile"), session.now, figures)
     write(file, "".join(html(page, _command(said))))
     session.say(f"{file}: {len(outcomes)} nodes, {file.stat().st_size / 1e6:.1f} MB")
     told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from toolkit.facts.measured import Measured
 from toolkit.predict.of_node import Prediction
 from toolkit.predict.pair import PairPrediction
 
@@ -46,17 +47,6 @@ def carry(told: Prediction) -> Carry | None:
         total.without_gdr.said if total else "",
         told.notes,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A bandwidth that was measured on a node, between GPU memory and the wire."""
-
-    gpu: str
-    hca: str  # its name: "mlx5_0"
-    value: float  # GB/s
-    tool: str  # "ib_write_bw"
-    when: str  # "2026-11-20"
 
 
 def in_short(path: Path, figures: Iterable[Measured]) -> str:

@@ -7,7 +7,8 @@ from datetime import datetime
 
 from toolkit.checks.check import Check, Gap, Impact
 from toolkit.checks.odd import Difference
-from toolkit.report.fleet_carry import Carry, Measured
+from toolkit.facts.measured import Measured
+from toolkit.report.fleet_carry import Carry
 from toolkit.report.fleet_fold import Fold, Who
 from toolkit.report.fleet_heat import Heat
 

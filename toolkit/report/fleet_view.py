@@ -10,7 +10,8 @@ from toolkit import __version__
 from toolkit.checks.check import Finding, Gap, Impact, Status
 from toolkit.checks.odd import Comparison, compare
 from toolkit.errors import Outcome, ToolkitError
-from toolkit.report.fleet_carry import Carry, Measured, in_short
+from toolkit.facts.measured import Measured
+from toolkit.report.fleet_carry import Carry, in_short
 from toolkit.report.fleet_fold import Fold, Folder
 from toolkit.report.fleet_heat import Heat
 from toolkit.report.fleet_parts import (

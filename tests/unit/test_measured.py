@@ -1,0 +1,81 @@
+"""Figures of earlier runs that answer a prediction, and those that do not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from toolkit.facts.exercise import Buffer, End, Kind, Role, Test
+from toolkit.facts.measured import Measured
+from toolkit.flow.exercise_past import FILE, same
+from toolkit.flow.measured import measured
+
+GPU = "0000:18:00.0"
+
+
+def end(host: str, buffer: Buffer = Buffer.DMABUF) -> End:
+    return End(host, "mlx5_0", buffer=buffer, gpu=GPU if buffer.gpu else "")
+
+
+def kept(runs: Path, day: str, value: float, **changes: object) -> None:
+    """A run that was kept, as ``exercise`` writes it, with one test between gpu1 and gpu2."""
+    values: dict[str, object] = {"tool": "ib_write_bw", "kind": Kind.DEEP, "unit": "GB/s"}
+    values |= {"drive": end("gpu1"), "serve": end("gpu2"), **changes}
+    ends = {}
+    for role in (Role.DRIVE, Role.SERVE):
+        told = values.pop(role)
+        assert isinstance(told, End)
+        ends[role] = {
+            name: str(getattr(told, name)) for name in ("host", "hca", "port", "buffer", "gpu")
+        }
+    result: Mapping[str, object] = {
+        "value": value,
+        "status": "pass",
+        "size": 1 << 20,
+        "gpu": True,
+        "ends": ends,
+        **values,
+    }
+    folder = runs / f"{day}T09-00-00-exercise"
+    folder.mkdir(parents=True)
+    told = {"time": f"{day}T09:00:00+00:00", "results": [result]}
+    (folder / FILE).write_text(json.dumps(told))
+
+
+def test_the_newest_figure_counts_for_both_ends(tmp_path: Path) -> None:
+    kept(tmp_path, "2026-11-19", 40.0)
+    kept(tmp_path, "2026-11-20", 46.5)
+    figure = Measured(GPU, "mlx5_0", 46.5, "ib_write_bw", "2026-11-20")
+    assert measured(tmp_path, ["gpu1", "gpu2"]) == {"gpu1": (figure,), "gpu2": (figure,)}
+    assert measured(tmp_path, ["gpu2"]) == {"gpu2": (figure,)}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"tool": "ib_send_lat", "unit": "us"}, id="a-latency"),
+        pytest.param({"tool": "ib_read_bw"}, id="another-direction"),
+        pytest.param({"kind": Kind.SHALLOW}, id="a-shallow-queue"),
+        pytest.param({"serve": end("gpu2", Buffer.HOST)}, id="host-memory-at-one-end"),
+        pytest.param({"serve": end("gpu1")}, id="within-one-node"),
+        pytest.param({"serve": end("gpu2 x y z")}, id="words-of-another-shape"),
+    ],
+)
+def test_what_does_not_answer_the_prediction_is_left_out(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    kept(tmp_path, "2026-11-20", 46.5, **changes)
+    assert measured(tmp_path, ["gpu1", "gpu2"]) == {}
+
+
+def test_where_nothing_was_kept_nothing_is_measured(tmp_path: Path) -> None:
+    assert measured(tmp_path / "none", ["gpu1"]) == {}
+
+
+def test_the_words_of_an_end_are_those_of_a_test() -> None:
+    """``same`` is what the figures are taken from: its form is held here."""
+    test = Test(1, "ib_write_bw", Kind.DEEP, 1 << 20, 128, 5, 0, end("gpu1"), end("gpu2"))
+    assert f"drive gpu1 mlx5_0 1 {Buffer.DMABUF} {GPU}" in same(test)

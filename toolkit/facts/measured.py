@@ -1,0 +1,14 @@
+"""A bandwidth that was measured over one GPU and one HCA of a node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    gpu: str  # "0000:18:00.0"
+    hca: str  # its name: "mlx5_0"
+    value: float  # GB/s, between this end and the other
+    tool: str  # "ib_write_bw"
+    when: str  # "2026-11-20"

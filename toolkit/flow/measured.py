@@ -1,0 +1,44 @@
+"""What earlier runs of ``exercise`` measured on nodes, as far as it answers a prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from toolkit.facts.exercise import Kind
+from toolkit.facts.measured import Measured
+from toolkit.flow.exercise_past import Earlier, earlier
+
+_TOOL = "ib_write_bw"  # what is predicted of a pair is what an HCA writes into GPU memory
+_UNIT = "GB/s"
+_GPU = "GPU memory"  # how the words for buffers there begin
+
+
+def measured(runs: Path, hosts: Collection[str]) -> dict[str, tuple[Measured, ...]]:
+    """By host, the newest figure of each GPU and HCA; a figure counts for both of its ends.
+
+    Left out is what does not answer the prediction: latencies, shallow queues, other tools, host
+    memory at either end, and what never left a node.
+    """
+    found: dict[str, dict[tuple[str, str], Measured]] = {}
+    for one in earlier(runs):
+        ends = _ends(one)
+        for host, gpu, hca in ends if len({host for host, _, _ in ends}) == 2 else ():
+            if host in hosts:
+                figure = Measured(gpu, hca, one.value, _TOOL, one.when[:10])
+                found.setdefault(host, {}).setdefault((gpu, hca), figure)
+    return {host: tuple(each.values()) for host, each in found.items()}
+
+
+def _ends(one: Earlier) -> list[tuple[str, str, str]]:
+    """Host, GPU and HCA of both ends; none where this is no such figure."""
+    tool, kind, _, *ends = one.same
+    if tool != _TOOL or kind != Kind.DEEP or one.unit != _UNIT:
+        return []
+    told = []
+    for end in ends:
+        words = end.split(" ", 4)  # role, host, HCA, port, buffer and GPU
+        if len(words) != 5 or not words[4].startswith(_GPU):
+            return []
+        told.append((words[1], words[4].rpartition(" ")[2], words[2]))
+    return told
