@@ -110,6 +110,16 @@ def test_one_small_message_in_flight_is_limited_by_its_window() -> None:
     assert found.value == pytest.approx(0.63, abs=0.01)
 
 
+def test_redirect_may_cost_a_shallow_queue_and_a_small_message_what_a_deep_one_hides() -> None:
+    """Nobody published how much: the bounds alone know."""
+    fenced, shallow = BOARD.but(PORTS[0], acs=REDIRECTS), Load(size=131072, depth=1)
+    clear, slow = pair(BOARD, {}, NEAR, shallow), pair(fenced, {}, NEAR, shallow)
+    assert slow.with_gdr.value == clear.with_gdr.value
+    assert slow.with_gdr.low == pytest.approx(0.27 * clear.with_gdr.low)
+    assert slow.latency.verbs.high == pytest.approx(clear.latency.verbs.high + 1.0)
+    assert slow.collective.low == pytest.approx(0.27 * clear.collective.low)
+
+
 def test_reads_of_a_client_s_root_complex_are_not_to_be_had() -> None:
     found = pair(BOARD, {"cpu": CORE}, STORAGE)
     assert (found.read.value, found.collective.value) == (0.0, 0.0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from toolkit.facts.express import Link
 from toolkit.facts.topology import Distance
-from toolkit.predict.model import Layer2
+from toolkit.predict.model import MANY, Layer2
 from toolkit.throughput import CpuClass, Range
 
 
@@ -80,6 +80,11 @@ class Load:
     size: int = 1 << 20  # bytes
     depth: int = 128  # messages in flight of one queue pair
     pairs: int = 1  # queue pairs
+
+    @property
+    def shallow(self) -> bool:
+        """Too few in flight to hide a longer way."""
+        return self.depth < MANY
 
 
 LATENCY_SIZE = 8  # bytes of the message whose latency is told

@@ -42,7 +42,7 @@ def latency(told: PairInputs, size: int, c: Constants) -> Latency:
         pcie(told.gpu_link.high, told.payload, c).high,
     )
     base, library = gpu_base(c), c["latency-mpi"]
-    if told.distance > Distance.PXB:
+    if told.distance > Distance.PXB or told.redirects or told.translated:
         base, library = (each + c["latency-beyond-switch"] for each in (base, library))
     width = c["width-physics"]
     spans = {

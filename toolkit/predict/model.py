@@ -135,7 +135,7 @@ def windowed(size: float, depth: int, pairs: int, bandwidth: Range, latency: Ran
     )
 
 
-_MANY = 64  # messages in flight from which the window no longer counts
+MANY = 64  # messages in flight from which the window no longer counts
 
 
 def in_flight(size: float, depth: int, pairs: int, bandwidth: Range, c: Constants) -> Range:
@@ -145,7 +145,7 @@ def in_flight(size: float, depth: int, pairs: int, bandwidth: Range, c: Constant
     """
     power = c["message-gap-power"].value
     many = pipelined(size, bandwidth, c["message-gap"], power)
-    if depth * pairs >= _MANY and depth >= _MANY:
+    if depth >= MANY:
         return many
     return many.at_most(windowed(size, depth, pairs, bandwidth, c["window-latency"]))
 

@@ -45,7 +45,7 @@ class PairPrediction:
 def predict_pair(told: PairInputs, load: Load, c: Constants) -> PairPrediction:
     written = _bandwidth(told, load, c, reading=False)
     fetched = _bandwidth(told, load, c, reading=True)
-    ring = _collective(told, load, c)
+    ring = _collective(told, Load(), c)  # NCCL chooses sizes and depth itself
     staged = _staged(told, load, c)
     if staged.span.value > written.span.value:  # never above: a measurement tells which it is
         staged = Term(staged.span, _NO_FASTER)
@@ -103,7 +103,11 @@ def _bandwidth(told: PairInputs, load: Load, c: Constants, *, reading: bool) -> 
     if span.value < found.span.value * 0.9:
         said = f"message size and depth ({load.size} B, {load.depth} in flight)"
     width = c["width-physics"]
-    return Term(span.wider(width.low, width.high).no_higher(found.ceiling), said, found.ceiling)
+    span = span.wider(width.low, width.high).no_higher(found.ceiling)
+    if told.distance in NEAR and (told.redirects or told.translated) and load.shallow:
+        # What a collective was seen to lose, a shallow queue may lose too: nobody published it.
+        span = Range(span.value, span.low * c["acs-collective"].low, span.high)
+    return Term(span, said, found.ceiling)
 
 
 def _factor(told: PairInputs, c: Constants, *, reading: bool) -> tuple[Range, str]:
@@ -147,7 +151,7 @@ def _collective(told: PairInputs, load: Load, c: Constants) -> Term:
     near = told.distance in NEAR
     client = told.cpu is not None and told.cpu.client
     # Below a switch the factor of collectives has a translating IOMMU in it.
-    path = told if client or not near else replace(told, translated=False)
+    path = told if client or not near else replace(told, translated=False, redirects=())
     both = [_bandwidth(path, load, c, reading=reading) for reading in (False, True)]
     slower = min(both, key=lambda each: each.span.value)
     width, acs = c["width-physics"], c["acs-collective"]
