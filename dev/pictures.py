@@ -24,7 +24,7 @@ from dev.run import ROOT
 from toolkit.errors import ToolkitError, Unsupported
 
 FOLDER = ROOT / "docs/pictures"
-FLEET = "demo,demo-acs"
+FLEETS = {"report": "demo,demo-acs", "topology": "demo-acs"}
 MOST_KB = 300
 _ENDS = frozenset({0, 2, 3})  # of a verb that judged: the demo fleet is ill on purpose
 
@@ -38,6 +38,8 @@ class Picture:
     part: str = ""  # CSS of what is scrolled to; "" for the top
     first: str = ""  # and of what is clicked before
     height: int = 800
+    page: str = "report"  # the verb that makes it
+    width: int = 1280
 
 
 _FINDING = "#findings .finding:has(h4 .id:text-is('iommu.passthrough'))"
@@ -49,6 +51,16 @@ PICTURES = (
     ),
     Picture("fleet-grid", "light", "#grids > .grid:has(.cut)", height=700),
     Picture("fleet-matrix", "light", "#matrix", height=520),
+    Picture("topology-light", "light", height=760, page="topology", width=1600),
+    Picture("topology-dark", "dark", height=760, page="topology", width=1600),
+    Picture(
+        "topology-way",
+        "light",
+        "section:first-of-type figure:nth-of-type(2)",
+        height=370,
+        page="topology",
+        width=1600,
+    ),
 )
 
 
@@ -76,24 +88,24 @@ def write(folder: Path = FOLDER) -> tuple[Path, ...]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place, browser() as chromium:
-        page = _fleet(Path(place))
-        return tuple(_taken(chromium, page, each, folder) for each in PICTURES)
+        pages = {verb: _page(Path(place), verb, hosts) for verb, hosts in FLEETS.items()}
+        return tuple(_taken(chromium, pages[each.page], each, folder) for each in PICTURES)
 
 
-def _fleet(place: Path) -> Path:
-    file = place / "fleet.html"
-    words = (sys.executable, "-m", "toolkit.cli", "report", "--hosts", FLEET, "--html", str(file))
+def _page(place: Path, verb: str, hosts: str) -> Path:
+    file = place / f"{verb}.html"
+    words = (sys.executable, "-m", "toolkit.cli", verb, "--hosts", hosts, "--html", str(file))
     # A state of its own: a demo fleet that was healed before would be all in order.
     environ = os.environ | {"XDG_STATE_HOME": str(place / "state")}
     done = subprocess.run(words, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
     if done.returncode not in _ENDS:
-        raise ToolkitError(f"the page of the demo fleet was not made: {done.stderr[-400:]}")
+        raise ToolkitError(f"the page of {hosts} was not made: {done.stderr[-400:]}")
     return file
 
 
 def _taken(chromium: Browser, file: Path, picture: Picture, folder: Path) -> Path:
     page = chromium.new_page(
-        viewport={"width": 1280, "height": picture.height},
+        viewport={"width": picture.width, "height": picture.height},
         color_scheme="dark" if picture.scheme == "dark" else "light",
         device_scale_factor=1,
     )

@@ -7,6 +7,7 @@ GB/s: PCIe x16 carries 14.2 (8 GT/s), 28.3 (16) and 56.7 (32) in packets of 256 
 from __future__ import annotations
 
 from collections import Counter
+from xml.etree import ElementTree as Xml
 
 import pytest
 
@@ -16,6 +17,10 @@ from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
 from toolkit.flow.runs import read_saved
 from toolkit.predict.of_node import Prediction, predict
+from toolkit.report.picture import svg
+from toolkit.report.picture_tree import tree_picture
+from toolkit.report.picture_way import way_picture
+from toolkit.report.topology_view import view
 
 UNREAD = "wire (200G link, rate not read, MTU not read)"
 BY_HAND = [
@@ -96,6 +101,24 @@ def test_every_file_is_predicted_or_says_why_not() -> None:
             found = predict(Node(evidence))
             kind = path.parent.name
             assert found.pairs or found.source or found.notes, path
+            if found.pairs:
+                _drawn(path.stem, evidence, found)
             (told if found.pairs else silent)[kind] += 1
     assert told == {"lspci": 2, "ncclxml": 4, "topo": 4}
     assert sum(silent.values()) > 20
+
+
+def _drawn(name: str, evidence: Evidence, found: Prediction) -> None:
+    """The pictures of the same node: whole, and small enough to be sent."""
+    seen = view(name, evidence)
+    way = way_picture(seen, found, "way")
+    assert way is not None
+    tree = svg(tree_picture(seen, found, "tree"))
+    assert len(tree) < 1_000_000
+    ends = [
+        each.attrib["aria-label"]
+        for each in Xml.fromstring(tree).iter()
+        if "aria-label" in each.attrib
+    ]
+    assert sum(label.startswith("GPU") for label in ends) == len(seen.gpus)
+    Xml.fromstring(svg(way))

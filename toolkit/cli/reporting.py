@@ -9,7 +9,7 @@ from toolkit.checks.judged import Judged, judge_node
 from toolkit.cli.bmc import BMC
 from toolkit.cli.looking import judged_code
 from toolkit.cli.options import CONSUMERS, HOSTS, REACH, SAVED, WANT, Option, Said
-from toolkit.cli.session import Session, fleet, write
+from toolkit.cli.session import Session, fleet, place_of, write
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
 from toolkit.evidence import Evidence
@@ -72,12 +72,7 @@ def _place(said: Said) -> Path:
     """
     if not said.text("html"):
         raise UsageError("where to write the page was not said", hint="say --html FILE")
-    file = Path(said.text("html"))
-    if file.is_dir():
-        raise UsageError(f"{file} is a folder", hint="name a file: --html fleet.html")
-    if not file.parent.is_dir():
-        raise UsageError(f"{file.parent}: no such folder", hint="make it, or name another")
-    return file
+    return place_of(said, "html")
 
 
 def _looked(session: Session, want: Want, seeing: Seeing) -> list[Outcome[Seen]]:

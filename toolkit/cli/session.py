@@ -195,6 +195,19 @@ def _judged(outcome: Outcome[Told]) -> Outcome[Judged]:
     return Outcome(outcome.host, judged, outcome.error)
 
 
+def place_of(said: Said, option: str) -> Path:
+    """Where a file that was asked for is to go, looked at before any node is asked.
+
+    :raises UsageError: no file can be there.
+    """
+    file = Path(said.text(option))
+    if file.is_dir():
+        raise UsageError(f"{file} is a folder", hint=f"name a file: --{option} nodes.{option}")
+    if not file.parent.is_dir():
+        raise UsageError(f"{file.parent}: no such folder", hint="make it, or name another")
+    return file
+
+
 def write(file: Path, text: str) -> None:
     """Write a file that was asked for, whole or not at all.
 

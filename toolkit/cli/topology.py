@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from toolkit.cli.options import HOSTS, REACH, SAVED, Option, Said
-from toolkit.cli.session import Session, fleet
+from toolkit.cli.session import Session, fleet, place_of, write
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, ToolkitError, worst
+from toolkit.errors import ExitCode, ToolkitError, UsageError, worst
 from toolkit.evidence import Evidence
+from toolkit.facts.node import Node
 from toolkit.flow.doctor import gather
 from toolkit.flow.runs import read_saved
+from toolkit.predict.of_node import predict
 from toolkit.report.document import Json, dumps
 from toolkit.report.text import errors
 from toolkit.report.topology import SCHEMA, as_json, text
+from toolkit.report.topology_page import Drawn, page, tree_svg
 from toolkit.report.topology_view import View, view
 
 
@@ -23,7 +27,11 @@ from toolkit.report.topology_view import View, view
     HOSTS,
     REACH,
     SAVED,
-    (Option("json", False, "one JSON document on standard output (docs/topology.schema.json)"),),
+    (
+        Option("svg", "", "draw the tree of one node into this file"),
+        Option("html", "", "draw the nodes, and where their bytes go, into this page"),
+        Option("json", False, "one JSON document on standard output (docs/topology.schema.json)"),
+    ),
 )
 def topology(said: Said) -> ExitCode:
     """Draw the PCIe tree of nodes: GPUs, HCAs, how far apart, and what stands between them.
@@ -35,9 +43,12 @@ def topology(said: Said) -> ExitCode:
       invoke topology --hosts gpu007
       invoke topology --hosts demo-acs
       invoke topology --from evidence/gpu007.evidence --json
+      invoke topology --hosts gpu007 --html gpu007.html
     """
     session = Session.begin("topology", said)
+    places = [place_of(said, each) for each in ("svg", "html") if said.text(each)]
     views: list[View] = []
+    drawn: list[Drawn] = []
     failures: list[tuple[str, ToolkitError]] = []
     for name, evidence in _evidence(said):
         try:
@@ -46,6 +57,10 @@ def topology(said: Said) -> ExitCode:
             views.append(view(name, evidence))
         except ToolkitError as why:
             failures.append((name, why))
+        else:
+            if places:
+                drawn.append(Drawn(views[-1], predict(Node(evidence))))
+    _draw(said, drawn, failures)
     session.say("\n\n".join(text(each, session.paint) for each in views))
     for line in errors(failures, session.paint):
         session.say(line)
@@ -57,6 +72,25 @@ def topology(said: Said) -> ExitCode:
             dumps({"schema": SCHEMA, "hosts": [as_json(each) for each in views], "errors": wrong})
         )
     return worst([why.exit_code for _, why in failures])
+
+
+def _draw(said: Said, drawn: list[Drawn], failures: list[tuple[str, ToolkitError]]) -> None:
+    """:raises UsageError: one picture is asked for, and there are several nodes, or none."""
+    if said.text("svg"):
+        if len(drawn) != 1:
+            raise UsageError(
+                f"--svg draws one node, and {len(drawn)} could be drawn",
+                hint="name one with --hosts, or draw them all with --html FILE",
+            )
+        write(Path(said.text("svg")), tree_svg(drawn[0]))
+    if said.text("html"):
+        lost = [f"{name}: {why}" for name, why in failures]
+        write(Path(said.text("html")), "".join(page(drawn, lost, _command(said))))
+
+
+def _command(said: Said) -> str:
+    asked = ("from_", "--from") if said.text("from_") else ("hosts", "--hosts")
+    return shlex.join(["./invokew", "topology", asked[1], said.text(asked[0])])
 
 
 def _evidence(said: Said) -> Iterator[tuple[str, Evidence | ToolkitError]]:

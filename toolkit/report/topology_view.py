@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence
-from toolkit.facts.config_space import Acs
+from toolkit.facts.config_space import Acs, AcsRegisters
 from toolkit.facts.hca_roles import HcaRole
 from toolkit.facts.node import Node
 from toolkit.facts.pairs import NamedPair, PairSource
@@ -21,6 +21,7 @@ _BITS = {
     Acs.EGRESS_CONTROL: "EgressCtrl",
 }
 NOT_READ = "not read"
+_GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}  # GT/s
 
 T = TypeVar("T")
 
@@ -39,6 +40,9 @@ class Place:
     best: str
     acs: str  # redirect bits that are set; "" for none; NOT_READ
     below: tuple[Place, ...]
+    generation: int = 0  # of PCIe, of the link as it is; 0 where not told
+    gigabytes: float = 0.0  # its bandwidth, GB/s one way; 0 where not told
+    register: str = ""  # "ACSCap 0x005f, ACSCtl 0x001d"; "" where there is none, or not read
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +119,22 @@ def _names(node: Node) -> dict[str, str]:
     return gpus | _try(lambda: node.hca_names, none)
 
 
+def _acs(node: Node, function: PciFunction) -> AcsRegisters | None:
+    """None where the bridge has no ACS; raises where its registers are not known."""
+    return _try(lambda: node.pci_config.functions[function.address], function).acs_registers()
+
+
+def _register(node: Node, function: PciFunction) -> str:
+    registers = _try(lambda: _acs(node, function), None)
+    if registers is None:
+        return ""
+    return f"ACSCap 0x{registers.capability:04x}, ACSCtl 0x{registers.control:04x}"
+
+
 def _redirects(node: Node, function: PciFunction) -> str:
     """The redirect bits of a bridge; NOT_READ where its registers are not known."""
-    found = _try(lambda: node.pci_config.functions[function.address], function)
     try:
-        registers = found.acs_registers()
+        registers = _acs(node, function)
     except (NoEvidence, Unparsable):
         return NOT_READ
     if registers is None:
@@ -177,6 +192,9 @@ class _Tree:
             str(function.best) if function.best.width else "",
             _redirects(self._node, function) if function.is_bridge else "",
             below,
+            _GENERATIONS.get(function.now.speed, 0),
+            round(function.now.gigabytes, 1) if function.now.width else 0.0,
+            _register(self._node, function) if function.is_bridge else "",
         )
 
     def _kind(self, function: PciFunction) -> str:
