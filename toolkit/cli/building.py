@@ -60,7 +60,12 @@ CACHE = (
 )
 _FLAG = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=\S*")
 TOLD = (
-    Option("json", False, "one JSON document on standard output (docs/build.schema.json)"),
+    Option(
+        "json",
+        False,
+        "one JSON document on standard output (docs/build.schema.json; of --dry-run and --try: "
+        "docs/preflight.schema.json)",
+    ),
     Option("verbose", False, "files with their hashes, and what the gate accepted, too", "v"),
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from toolkit.checks.judged import Judged
@@ -79,13 +79,19 @@ def tell_plan(session: Session, outcomes: list[Outcome[Planned]]) -> ExitCode:
     plans = [(each.host, each.value.plan) for each in outcomes if each.value]
     lines = plan_lines(plans, session.paint, diffs=session.said.flag("diff"))
     session.say("\n".join([*lines, *errors(_errors(outcomes), session.paint)]).rstrip())
-    told = [
-        Outcome(
-            e.host, Told(judged=e.value.judged, plan=e.value.plan) if e.value else None, e.error
-        )
-        for e in outcomes
-    ]
-    return session.finish(told, worst([_pending(each) for each in outcomes]))
+    return session.finish(told_of(outcomes, {}), worst([_pending(each) for each in outcomes]))
+
+
+def told_of(
+    outcomes: Sequence[Outcome[Planned]], written: Mapping[str, str]
+) -> list[Outcome[Told]]:
+    """Verdicts and plans for a document; ``written``: the folder of a host that has one."""
+    found = []
+    for host, planned, error in ((each.host, each.value, each.error) for each in outcomes):
+        files = (written[host],) if host in written else ()
+        told = Told(judged=planned.judged, plan=planned.plan, written=files) if planned else None
+        found.append(Outcome(host, told, error))
+    return found
 
 
 def _pending(outcome: Outcome[Planned]) -> ExitCode:
@@ -125,11 +131,13 @@ def bundle(said: Said) -> ExitCode:
     """
     session = Session.begin("bundle", said)
     outcomes = _planned(session, untried=True)  # nobody would judge a trial
-    for folder in write_bundles(outcomes, Path(said.text("out"))):
+    folders = write_bundles(outcomes, Path(said.text("out")))
+    for folder in folders.values():
         session.say(str(folder))
     for line in errors(_errors(outcomes), session.paint):
         session.say(line)
-    return worst([each.error.exit_code for each in outcomes if each.error])
+    told = told_of(outcomes, {host: str(folder) for host, folder in folders.items()})
+    return session.finish(told, worst([each.error.exit_code for each in outcomes if each.error]))
 
 
 @verb(
@@ -139,7 +147,7 @@ def bundle(said: Said) -> ExitCode:
         Option("run", "last", "id of the run to take back, last, or all"),
         Option("reboot", False, "reboot nodes where what was taken back needs it"),
         OVER_JOBS,
-        Option("json", False, "as JSON"),
+        Option("json", False, "one JSON document on standard output (docs/report.schema.json)"),
     ),
 )
 def rollback(said: Said) -> ExitCode:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+
 from toolkit.cli.options import Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode
 from toolkit.flow.demo import catalogue, demo_folder, reset
+from toolkit.report.document import dumps
+from toolkit.report.listings import demo_document
 from toolkit.report.table import columns
 
 
-@verb((Option("reset", False, "make the nodes anew: whatever was healed is ill again"),))
+@verb(
+    (
+        Option("reset", False, "make the nodes anew: whatever was healed is ill again"),
+        Option("json", False, "one JSON document on standard output (docs/demo.schema.json)"),
+    )
+)
 def demo(said: Said) -> ExitCode:
     """The simulated nodes: which there are, where they lie, and how to make them ill again.
 
@@ -20,8 +29,16 @@ def demo(said: Said) -> ExitCode:
     """
     if said.flag("reset"):
         reset()
+    if said.flag("json"):
+        told = demo_document(catalogue(), str(demo_folder()), reset=said.flag("reset"))
+        sys.stdout.write(dumps(told))
+    elif said.flag("reset"):
         print("as they were at first")
-        return ExitCode.OK
-    print("\n".join(columns(catalogue())))
-    print(f"\nthey lie in {demo_folder()}; --hosts demo[001-200] makes larger fleets")
+    else:
+        rows = [
+            (name, why, "demo" if in_demo else "demo-all only")
+            for name, why, in_demo in catalogue()
+        ]
+        print("\n".join(columns(rows)))
+        print(f"\nthey lie in {demo_folder()}; --hosts demo[001-200] makes larger fleets")
     return ExitCode.OK

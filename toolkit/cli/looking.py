@@ -29,13 +29,19 @@ from toolkit.errors import ExitCode, Outcome, worst
 from toolkit.flow.doctor import examine, examine_saved
 from toolkit.flow.imports import import_log
 from toolkit.flow.runs import read_saved
+from toolkit.hosts import Host
 from toolkit.report.document import Told, dumps
 from toolkit.report.explain import explain as explain_check
 from toolkit.report.explain import listing
+from toolkit.report.listings import checks_document, hosts_document
 from toolkit.report.metrics import PREFIX, exposition, failed
 from toolkit.report.table import Painter, columns, wants_colour
 from toolkit.report.text import report
 from toolkit.want import Want
+
+CHECKS_JSON = Option(
+    "json", False, "one JSON document on standard output (docs/checks.schema.json)"
+)
 
 
 def judged_code(outcome: Outcome[Judged]) -> ExitCode:
@@ -102,25 +108,41 @@ def _told(judged: Judged | None) -> Told | None:
     return Told(judged=judged) if judged else None
 
 
-@verb()
-def checks(said: Said) -> ExitCode:  # noqa: ARG001 every verb has one signature
-    """Every check, one line each: id, impact, and the property as it should be."""
-    print(listing(ALL, wrapped=sys.stdout.isatty()))
+@verb((CHECKS_JSON,))
+def checks(said: Said) -> ExitCode:
+    """Every check, one line each: id, impact, and the property as it should be.
+
+    Examples:
+      invoke checks
+      invoke checks --json
+    """
+    if said.flag("json"):
+        sys.stdout.write(dumps(checks_document(ALL)))
+    else:
+        print(listing(ALL, wrapped=sys.stdout.isatty()))
     return ExitCode.OK
 
 
-@verb((Option("check", "", "id of a check", positional=True),))
+@verb((Option("check", "", "id of a check", positional=True), CHECKS_JSON))
 def explain(said: Said) -> ExitCode:
     """Why a check matters, what is read for it, and what brings its property about.
 
     Examples:
       invoke explain peermem.stub
     """
-    print(explain_check(named(said.text("check")), Painter(wants_colour(sys.stdout))))
+    check = named(said.text("check"))
+    if said.flag("json"):
+        sys.stdout.write(dumps(checks_document([check])))
+    else:
+        print(explain_check(check, Painter(wants_colour(sys.stdout))))
     return ExitCode.OK
 
 
-@verb(HOSTS, REACH, (Option("json", False, "as JSON"),))
+@verb(
+    HOSTS,
+    REACH,
+    (Option("json", False, "one JSON document on standard output (docs/hosts.schema.json)"),),
+)
 def hosts(said: Said) -> ExitCode:
     """The hosts that a node set names, and how each would be reached.
 
@@ -128,21 +150,19 @@ def hosts(said: Said) -> ExitCode:
       invoke hosts --hosts 'gpu[001-128]!gpu007'
       invoke hosts --inventory hosts.yml --hosts '@train&@rack1'
     """
-
     with fleet(said) as opened:
-        rows = [
-            (
-                host.name,
-                host.address or host.name,
-                host.user or "-",
-                str(host.port or "-"),
-                ",".join(host.groups) or "-",
-            )
-            for host in opened.hosts
-        ]
-    keys = ("name", "address", "user", "port", "groups")
+        named_hosts = opened.hosts
     if said.flag("json"):
-        sys.stdout.write(dumps({"hosts": [dict(zip(keys, row, strict=True)) for row in rows]}))
+        sys.stdout.write(dumps(hosts_document(named_hosts)))
     else:
-        print("\n".join(columns([keys, *rows])))
+        print(
+            "\n".join(
+                columns([("name", "address", "user", "port", "groups"), *map(_row, named_hosts)])
+            )
+        )
     return ExitCode.OK
+
+
+def _row(host: Host) -> tuple[str, ...]:
+    groups = ",".join(host.groups) or "-"
+    return (host.name, host.address or host.name, host.user or "-", str(host.port or "-"), groups)

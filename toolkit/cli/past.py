@@ -120,7 +120,7 @@ def history(said: Said) -> ExitCode:
         Option("reboot", False, "reboot nodes where what was taken back needs it"),
         OVER_JOBS,
         Option("reason", "", "why, for the journal: a ticket"),
-        Option("json", False, "as JSON"),
+        Option("json", False, "one JSON document on standard output (docs/report.schema.json)"),
     ),
     tuple(each for each in ROLLOUT if each.name in {"max_unavailable", "stop_file"}),
 )

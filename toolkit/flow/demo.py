@@ -28,11 +28,9 @@ def demo_folder() -> Path:
     return state_dir() / "demo"
 
 
-def catalogue() -> list[tuple[str, str, str]]:
+def catalogue() -> list[tuple[str, str, bool]]:
     """Name, what ails it, and whether it belongs to ``demo`` or only to ``demo-all``."""
-    return [
-        (name, ABOUT.get(name, ""), "demo" if name in SMALL else "demo-all only") for name in READY
-    ]
+    return [(name, ABOUT.get(name, ""), name in SMALL) for name in READY]
 
 
 def reset() -> None:

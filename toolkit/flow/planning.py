@@ -139,12 +139,12 @@ def bundle_files(planned: Planned) -> dict[str, bytes]:
     return planned.bundle.files() | texts
 
 
-def write_bundles(outcomes: Iterable[Outcome[Planned]], out: Path) -> list[Path]:
-    """Write each bundle as a folder below ``out``, named by its host.
+def write_bundles(outcomes: Iterable[Outcome[Planned]], out: Path) -> dict[str, Path]:
+    """Write each bundle as a folder below ``out``, named by its host; the folders by host.
 
     :raises UsageError: a folder cannot be written, or is there already.
     """
-    written = []
+    written = {}
     for outcome in outcomes:
         if outcome.value is None or outcome.value.bundle is None:
             continue
@@ -158,5 +158,5 @@ def write_bundles(outcomes: Iterable[Outcome[Planned]], out: Path) -> list[Path]
                 file.write_bytes(content)
         except OSError as why:
             raise UsageError(f"{folder}: {why.strerror}") from why
-        written.append(folder)
+        written[outcome.host] = folder
     return written

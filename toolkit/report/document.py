@@ -41,6 +41,7 @@ class Told:
     forecast: Forecast | None = None  # doctor --kernel, --next-boot
     enrolling: Enrolling | None = None  # enrol
     reloading: Reloading | None = None  # reload
+    written: tuple[str, ...] = ()  # files and folders made for this host
 
 
 def document(
@@ -98,6 +99,7 @@ def _host(outcome: Outcome[Told]) -> dict[str, Json]:
         "plan": _plan(told.plan) if told.plan else None,
         "steps": list(told.steps),
         "rebooted": told.rebooted,
+        "written": list(told.written),
         "forecast": _forecast(told.forecast) if told.forecast else None,
         "enrolment": _enrolment(told.enrolling) if told.enrolling else None,
         "reload": _reload(told.reloading) if told.reloading else None,

@@ -1,0 +1,154 @@
+"""Every verb speaks to machines: --json is there, and prints one document of a written schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from invoke.collection import Collection
+
+from toolkit.checks.all import ALL
+from toolkit.cli import Gdr, verbs
+from toolkit.cli.options import VerbTask
+from toolkit.errors import ExitCode
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = re.compile(r"docs/([a-z-]+)\.schema\.json")
+EXCEPTIONS = dict.fromkeys(
+    ("capture", "kubernetes", "playbook", "verify"), "writes files, and names them"
+)
+
+
+def tasks(collection: Collection) -> dict[str, VerbTask]:
+    """Each verb by the name that an operator gives it."""
+    return {
+        name.removesuffix(".image").replace("runs.list", "runs"): task
+        for name in collection.task_names
+        if isinstance(task := collection[name], VerbTask)
+    }
+
+
+def without(collection: Collection) -> set[str]:
+    """The verbs that have no --json."""
+    return {
+        name
+        for name, task in tasks(collection).items()
+        if not any(option.name == "json" for option in task.options)
+    }
+
+
+def schemas_of(task: VerbTask) -> set[str]:
+    """The schemas that the help of a verb's --json names."""
+    told = [option.help for option in task.options if option.name == "json"]
+    return set(SCHEMA.findall(" ".join(told)))
+
+
+def test_every_verb_has_json_but_for_those_with_a_reason() -> None:
+    assert without(verbs()) == EXCEPTIONS.keys()
+    assert all(EXCEPTIONS.values())
+
+
+def test_the_help_of_json_names_a_schema_that_is_there() -> None:
+    for name in tasks(verbs()).keys() - EXCEPTIONS.keys():
+        named = schemas_of(tasks(verbs())[name])
+        assert named, f"{name}: --json says of no schema"
+        for schema in named:
+            assert (ROOT / f"docs/{schema}.schema.json").exists(), name
+
+
+def test_the_guide_tells_the_schema_of_every_verb() -> None:
+    text = (ROOT / "docs/guide.md").read_text()
+    rows = re.findall(r"^\| (`[a-z., `]+`) \| \[.*\]\(([a-z-]+)\.schema\.json\)", text, re.M)
+    told = {(verb, schema) for row, schema in rows for verb in re.findall(r"`([a-z.]+)`", row)}
+    real = {
+        (name, schema)
+        for name in tasks(verbs()).keys() - EXCEPTIONS.keys()
+        for schema in schemas_of(tasks(verbs())[name])
+    }
+    assert told == real
+
+
+def test_the_schema_of_reports_knows_every_verb_that_prints_one() -> None:
+    known = json.loads((ROOT / "docs/report.schema.json").read_text())["properties"]["verb"]["enum"]
+    assert sorted(known) == sorted(
+        n for n, t in tasks(verbs()).items() if "report" in schemas_of(t)
+    )
+
+
+Tell = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Tell:
+    """The document that a verb prints, which keeps its schema and stands alone.
+
+    Any: documents of JSON, of which each test knows the shape.
+    """
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+    def tell(*words: str, schema: str, code: ExitCode = ExitCode.OK) -> dict[str, Any]:
+        ended = ExitCode.OK
+        capsys.readouterr()
+        try:
+            Gdr(namespace=verbs()).run(["gdr", *words, "--json"])
+        except SystemExit as end:
+            ended = ExitCode(int(end.code or 0))
+        seen = capsys.readouterr()
+        assert ended == code, seen.err
+        found: dict[str, Any] = json.loads(seen.out)
+        jsonschema.validate(found, json.loads((ROOT / f"docs/{schema}.schema.json").read_text()))
+        assert found["schema"] == f"gdr-toolkit/{schema}/1"
+        return found
+
+    return tell
+
+
+def test_all_checks_and_one(told: Tell) -> None:
+    every = told("checks", schema="checks")["checks"]
+    one = told("explain", "peermem.stub", schema="checks")["checks"]
+    assert [each["id"] for each in every] == [each.id for each in ALL]
+    assert one == [each for each in every if each["id"] == "peermem.stub"]
+
+
+def test_a_host_is_told_by_what_is_known_of_it_and_null(told: Tell) -> None:
+    found = told("hosts", "--hosts", "root@gpu1:2222,gpu2", schema="hosts")
+    assert found["hosts"] == [
+        {"name": "root@gpu1:2222", "address": "gpu1", "user": "root", "port": 2222, "groups": []},
+        {"name": "gpu2", "address": "gpu2", "user": None, "port": None, "groups": []},
+    ]
+
+
+@pytest.mark.parametrize("words", [(), ("--reset",)])
+def test_demo_nodes_and_whether_they_were_made_anew(
+    told: Tell, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    found = told("demo", *words, schema="demo")
+    assert found["reset"] is bool(words)
+    assert found["folder"] == str(tmp_path / "state/gdr-toolkit/demo")
+
+
+def test_what_is_refused_is_said_on_standard_error_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        Gdr(namespace=verbs()).run(["gdr", "explain", "no.such", "--json"])
+    seen = capsys.readouterr()
+    assert (ended.value.code, seen.out) == (ExitCode.USAGE, "")
+    assert seen.err.startswith("error: ")
+
+
+def test_bundles_are_told_with_the_plans_that_they_carry_out(told: Tell, tmp_path: Path) -> None:
+    saved = str(ROOT / "tests/evidence/stub.txt")
+    out, junit = tmp_path / "out", tmp_path / "bundle.xml"
+    words = ("bundle", "--from", saved, "--out", str(out), "--junit", str(junit))
+    (host,) = told(*words, schema="report")["hosts"]
+    assert host["written"] == [str(each) for each in out.iterdir()] != []
+    assert not host["plan"]["empty"]
+    assert junit.exists()

@@ -1,0 +1,73 @@
+"""What there is, for machines: checks, hosts and demo nodes, each by its schema in docs/."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from toolkit import __version__
+from toolkit.checks.check import Check
+from toolkit.hosts import Host
+from toolkit.report.document import Json
+from toolkit.report.explain import home
+
+CHECKS = "gdr-toolkit/checks/1"
+HOSTS = "gdr-toolkit/hosts/1"
+DEMO = "gdr-toolkit/demo/1"
+
+
+def checks_document(checks: Iterable[Check]) -> dict[str, Json]:
+    """What checks and explain print: docs/checks.schema.json."""
+    return {
+        "schema": CHECKS,
+        "toolkit": __version__,
+        "checks": [_check(each) for each in checks],
+    }
+
+
+def _check(check: Check) -> dict[str, Json]:
+    return {
+        "id": check.id,
+        "title": check.title,
+        "why": check.why,
+        "impact": check.impact.value,
+        "tense": check.tense.value,
+        "paths": sorted(path.value for path in check.paths),
+        "roles": sorted(role.value for role in check.roles),
+        "needs_gpu": check.needs_gpu,
+        "fix": check.fix,
+        "source": check.source,
+        "code": home(check),
+    }
+
+
+def hosts_document(hosts: Iterable[Host]) -> dict[str, Json]:
+    """What hosts prints: docs/hosts.schema.json. Null: left to the configuration of SSH."""
+    return {
+        "schema": HOSTS,
+        "hosts": [
+            {
+                "name": host.name,
+                "address": host.address or host.name,
+                "user": host.user or None,
+                "port": host.port or None,
+                "groups": list(host.groups),
+            }
+            for host in hosts
+        ],
+    }
+
+
+def demo_document(
+    nodes: Iterable[tuple[str, str, bool]], folder: str, *, reset: bool
+) -> dict[str, Json]:
+    """What demo prints: docs/demo.schema.json.
+
+    :param nodes: name, what ails it, whether ``demo`` names it.
+    :param reset: whether they were made anew just now.
+    """
+    return {
+        "schema": DEMO,
+        "folder": folder,
+        "reset": reset,
+        "nodes": [{"name": name, "about": about, "in_demo": small} for name, about, small in nodes],
+    }
