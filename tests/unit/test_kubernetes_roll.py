@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.evidence.board import BOARD, GPUS, HCAS
 from tests.evidence.build import node
 from tests.unit.kube_cluster import KubeNode, KubeWorld
 from toolkit.change.kubernetes import stream
 from toolkit.change.kubernetes_apply import Carrying
 from toolkit.change.kubernetes_terms import Terms
 from toolkit.change.rollout_terms import terms_of
-from toolkit.errors import ApplyError, LockedError, NoEvidence
+from toolkit.errors import ApplyError, ExitCode, LockedError, NoEvidence, TransportError
 from toolkit.evidence import Evidence
 from toolkit.flow.budget import books_of
 from toolkit.flow.kubernetes import applying_manifests
 from toolkit.flow.kubernetes_roll import Brought, Limits, roll_out_pods
+from toolkit.flow.planning import plan_node
 from toolkit.flow.rolling import Agreed
 from toolkit.flow.rollout import Rolled
 from toolkit.flow.runs import RunFolder
@@ -31,6 +33,7 @@ from toolkit.want import Want
 STUB = Evidence.parse((Path(__file__).parents[1] / "evidence" / "stub.txt").read_text())
 TERMS = Terms("registry.example/busybox@sha256:" + "0123456789abcdef" * 4)
 NAMES = ("gpu1", "gpu2", "gpu3")
+WANT, TODAY = Want.load("peermem"), date(2026, 11, 22)
 
 
 def ended(name: str, status: int = 0, evidence: Evidence | None = None) -> str:
@@ -58,7 +61,7 @@ class World(KubeWorld):
             NAMES, serial=terms.get("serial", ""), max_unavailable=terms.get("max_unavailable", "")
         )
         return roll_out_pods(
-            cluster, carried, Want.load("peermem"), date(2026, 11, 22),
+            cluster, carried, WANT, TODAY,
             folder=RunFolder(self.runs, "kubernetes", datetime.now(UTC)),
             agreed=Agreed(said, about, alone=True, reported=cluster.cordoned),
             limits=limits or Limits(), progress=Silent(),
@@ -161,6 +164,27 @@ def test_a_node_that_is_not_as_wanted_yet_stays_cordoned(world: World) -> None:
     assert world.nodes["gpu1"].cordoned
 
 
+@pytest.mark.parametrize(
+    ("after", "left", "code"),
+    [
+        pytest.param(node(board=BOARD.without(*GPUS)), "no GPU is on its bus any more",
+                     ExitCode.FAILED, id="its-gpus-are-gone"),
+        pytest.param(node({"infiniband": ""}, board=BOARD.without(*HCAS)), "not as wanted: ",
+                     ExitCode.FAILED, id="what-no-file-mends-fails"),
+        pytest.param(node({"nvidia-smi": "nonsense\n"}), "not known: ",
+                     ExitCode.UNKNOWN, id="a-check-could-not-be-made"),
+    ],
+)  # fmt: skip
+def test_a_node_is_given_back_only_where_every_check_is_content(
+    world: World, after: Evidence, left: str, code: ExitCode
+) -> None:
+    assert plan_node("gpu1", after, WANT, TODAY, untried=True).plan.empty, "a plan would keep it"
+    world.said["gpu1"] = ended("gpu1", evidence=after)
+    brought = world.roll().outcomes["gpu1"].get()
+    assert brought.left.startswith(left)
+    assert (brought.exit_code, world.nodes["gpu1"].cordoned) == (code, True)
+
+
 def test_a_node_that_was_not_read_to_the_end_stays_cordoned(world: World) -> None:
     cut = replace(node(), complete=False)
     world.said["gpu1"] = ended("gpu1", evidence=cut)
@@ -174,3 +198,16 @@ def test_what_pods_said_is_kept(world: World) -> None:
     (folder,) = [each for each in world.runs.iterdir() if each.is_dir()]
     kept = {each.name for each in folder.iterdir()}
     assert {"gpu1.log", "gpu1.after.evidence", "journal.sqlite"} <= kept
+
+
+def test_a_server_that_is_away_while_a_bundle_is_at_work_is_waited_for(world: World) -> None:
+    world.away = 3
+    assert all(each.ok for each in world.roll().outcomes.values())
+    assert world.away == 0
+
+
+def test_a_job_that_somebody_deleted_is_not_waited_for(world: World) -> None:
+    cluster = Cluster(world.kubectl(), "gdr-toolkit", poll_s=0.01)
+    world.jobs["gone"] = None
+    with pytest.raises(TransportError, match="NotFound"):
+        cluster.run_job("gone", 3600)

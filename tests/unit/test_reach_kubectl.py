@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,30 @@ def test_a_kubectl_that_refuses_is_heard(tmp_path: Path) -> None:
         kubectl(tmp_path, "echo x >&2; echo error: You must be logged in >&2; exit 1").answer(
             "get", "nodes"
         )
+
+
+CONFLICT = 'error: Apply failed with 1 conflict: conflict with "kubectl-patch": .spec.suspend'
+FORBIDDEN = 'Error from server (Forbidden): nodes "gpu1" is forbidden'
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        pytest.param([CONFLICT, "Please review the fields above", "See https://x.example"],
+                     CONFLICT, id="advice-below-it"),
+        pytest.param([FORBIDDEN, "There are pending nodes to be drained:", " gpu1"],
+                     FORBIDDEN, id="nodes-below-it"),
+        pytest.param(["Warning: x", "exec: no such plugin"], "exec: no such plugin", id="neither"),
+        pytest.param([], "status 1", id="silent"),
+    ],
+)  # fmt: skip
+def test_the_reason_is_told_and_not_what_stands_below_it(
+    tmp_path: Path, said: list[str], reason: str
+) -> None:
+    script = "".join(f"echo {shlex.quote(line)} >&2\n" for line in said) + "exit 1"
+    with pytest.raises(TransportError) as caught:
+        kubectl(tmp_path, script).answer("apply", "-f", "-")
+    assert str(caught.value) == f"kubectl apply -f: {reason}"
 
 
 def test_without_kubectl_that_is_said(tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ from datetime import date
 
 from toolkit.change.kubernetes_apply import Carrying
 from toolkit.change.rollout import Phase, Standing
+from toolkit.checks.check import Status
 from toolkit.errors import ApplyError, ExitCode, LockedError, NoEvidence, Outcome, TransportError
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.pod_logs import parse_carried, parse_pod_logs
 from toolkit.flow.access import Access, Fleet
-from toolkit.flow.planning import plan_node
+from toolkit.flow.planning import Planned, plan_node
 from toolkit.flow.rolling import Agreed, join_budget, keep_journal, roll, write_first
 from toolkit.flow.rollout import Rolled, Rollout
 from toolkit.flow.runs import RunFolder
@@ -35,9 +36,12 @@ class Brought:
 
     left: str  # in a clause, what is still to be done there; "" where nothing is
     given_back: bool  # to whom schedules; false where another had cordoned it, and keeps it
+    unknown: bool = False  # what is left is only that something could not be told
 
     @property
     def exit_code(self) -> ExitCode:
+        if self.unknown:
+            return ExitCode.UNKNOWN
         return ExitCode.FAILED if self.left else ExitCode.OK
 
 
@@ -79,9 +83,9 @@ class KubeWork:
         self.folder.keep(f"{node}.log", log)
         self._refuse_stopped(node, log)
         self._about_to(node, Phase.LOOKING)
-        left = self._left(node, log)
-        if left or not ours:
-            return Brought(left, given_back=False)
+        brought = _weighed(self._look_again(node, log))
+        if brought.left or not ours:
+            return brought
         self._about_to(node, Phase.UNDRAINING)
         return Brought("", given_back=self.cluster.uncordon(node, self.run))
 
@@ -125,19 +129,31 @@ class KubeWork:
             f"job/{self.carried[node].name}",
         )
 
-    def _left(self, node: str, log: str) -> str:
-        """What a second plan would still do; "" where the node is as wanted."""
+    def _look_again(self, node: str, log: str) -> Planned:
+        """The node as its pod has read it at the end."""
         evidence = next((e.evidence for e in parse_pod_logs(log) if e.node == node), Evidence())
         if not evidence.complete:
             raise NoEvidence(f"{node}: was not read again, and stays cordoned")
         self.folder.keep_evidence(node, evidence, "after")
-        plan = plan_node(node, evidence, self.want, self.today, untried=True).plan
-        if plan.empty:
-            return ""
-        return "a reboot is owed" if plan.only_reboot else "more is to be done"
+        return plan_node(node, evidence, self.want, self.today, untried=True)
 
     def _about_to(self, node: str, phase: Phase) -> None:
         self.journal.add(Event(node, phase.value))
+
+
+def _weighed(found: Planned) -> Brought:
+    """Whether a node may serve again: nothing is to be done, and every check is content."""
+    judged = found.judged
+    if not judged.gpus:  # it had some, or there had been no bundle for it
+        return Brought("no GPU is on its bus any more", given_back=False)
+    if not found.plan.empty:
+        owed = "a reboot is owed" if found.plan.only_reboot else "more is to be done"
+        return Brought(owed, given_back=False)
+    if failed := [each.check.id for each in judged.having(Status.FAIL)]:
+        return Brought(f"not as wanted: {', '.join(failed)}", given_back=False)
+    unknown = [each.check.id for each in judged.having(Status.UNKNOWN)]
+    left = f"not known: {', '.join(unknown)}" if unknown else ""
+    return Brought(left, given_back=False, unknown=bool(left))
 
 
 def _words(frame: Frame) -> str:

@@ -34,9 +34,16 @@ class Kubectl:
         except subprocess.TimeoutExpired as why:
             raise TransportError(f"kubectl {words[0]}: no answer within {limit_s:g} s") from why
         if done.returncode:
-            last = done.stderr.strip().rpartition("\n")[2] or f"status {done.returncode}"
+            reason = _reason(done.stderr) or f"status {done.returncode}"
             raise TransportError(
-                f"kubectl {' '.join(words[:2])}: {last[:300]}",
+                f"kubectl {' '.join(words[:2])}: {reason[:300]}",
                 hint=f"try it by hand: {' '.join((*argv[:2], *words[:2]))}",
             )
         return done.stdout
+
+
+def _reason(stderr: str) -> str:
+    """The line that says what went wrong; below it kubectl may give advice, or list nodes."""
+    lines = [line.strip() for line in stderr.split("\n") if line.strip()]
+    told = [line for line in lines if line.lower().startswith("error")]
+    return (told or lines or [""])[-1]

@@ -35,6 +35,7 @@ class Cluster:
     kubectl: Kubectl
     namespace: str
     poll_s: float = 5.0
+    silence_s: float = 300.0  # so long a server or a kubelet may be away: they restart, too
 
     def put(self, manifests: str) -> None:
         """Have these objects there.
@@ -111,9 +112,10 @@ class Cluster:
         self.kubectl.answer("patch", "job", job, *where, "--type=merge", "-p", _GO)
         end = time.monotonic() + limit_s
         while True:
-            status = _table(_table(self._json("get", "job", job, *where)).get("status"))
+            told = self._patiently("get", "job", job, *where, "-o", "json")
+            status = _table(_table(_parsed(told, "get job")).get("status"))
             if status.get("succeeded") or status.get("failed"):
-                return self.kubectl.answer("logs", f"job/{job}", *where, "--tail=-1")
+                return self._patiently("logs", f"job/{job}", *where, "--tail=-1")
             if time.monotonic() >= end:
                 raise TransportError(
                     f"job {job} has not ended within {limit_s:.0f} s",
@@ -122,14 +124,28 @@ class Cluster:
             time.sleep(self.poll_s)
 
     def _json(self, *words: str) -> object:
-        text = self.kubectl.answer(*words, "-o", "json")
-        try:
-            return json.loads(text)
-        except ValueError as why:
-            raise Unparsable(f"kubectl {' '.join(words)}", str(why)) from why
+        return _parsed(self.kubectl.answer(*words, "-o", "json"), " ".join(words))
+
+    def _patiently(self, *words: str) -> str:
+        """An answer, though nobody gives one for a while; a bundle is at work meanwhile."""
+        end = time.monotonic() + self.silence_s
+        while True:
+            try:
+                return self.kubectl.answer(*words)
+            except TransportError as why:
+                if time.monotonic() >= end or "NotFound" in str(why):
+                    raise
+            time.sleep(self.poll_s)
 
 
 _GO = '{"spec":{"suspend":false}}'
+
+
+def _parsed(text: str, words: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as why:
+        raise Unparsable(f"kubectl {words}", str(why)) from why
 
 
 def _table(value: object) -> Mapping[str, object]:
