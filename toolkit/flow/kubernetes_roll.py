@@ -16,6 +16,7 @@ from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.pod_logs import parse_carried, parse_pod_logs
 from toolkit.flow.access import Access, Fleet
 from toolkit.flow.planning import Planned, plan_node
+from toolkit.flow.provision import GONE
 from toolkit.flow.rolling import Agreed, join_budget, keep_journal, roll, write_first
 from toolkit.flow.rollout import Rolled, Rollout
 from toolkit.flow.runs import RunFolder
@@ -145,7 +146,7 @@ def _weighed(found: Planned) -> Brought:
     """Whether a node may serve again: nothing is to be done, and every check is content."""
     judged = found.judged
     if not judged.gpus:  # it had some, or there had been no bundle for it
-        return Brought("no GPU is on its bus any more", given_back=False)
+        return Brought(GONE, given_back=False)
     if not found.plan.empty:
         owed = "a reboot is owed" if found.plan.only_reboot else "more is to be done"
         return Brought(owed, given_back=False)

@@ -17,6 +17,7 @@ from toolkit.flow.ledger import Ledger
 from toolkit.flow.planning import Planned, plan_node
 from toolkit.flow.provision import (
     BETWEEN_LOOKS_S,
+    GONE,
     REBOOT_S,
     SETTLE_S,
     Node,
@@ -90,7 +91,7 @@ class _Turn:
         if not as_wanted(done):
             failed = [each.check.id for each in done.after.having(Status.FAIL)]
             unknown = [each.check.id for each in done.after.having(Status.UNKNOWN)]
-            said = self._stay_out(", ".join(failed or unknown), out=out)
+            said = self._stay_out(", ".join(failed or unknown) or GONE, out=out)
             return replace(done, service=said)
         if hooks.gives_back and (out or not hooks.takes_out):
             done = replace(done, service=self._give_back())
