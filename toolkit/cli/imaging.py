@@ -129,7 +129,7 @@ def _source(said: Said) -> Source:
         given = " and ".join(f"--{each}" for each in named) or "none"
         raise UsageError(
             f"one image is meant, and {given} was named",
-            hint="--root DIR, --disk FILE, or --tar IN --out OUT",
+            hint="--root DIR, --disk FILE, or --tar IN --out OUT; two side by side: image.diff A B",
         )
     [(medium, path)] = named.items()
     out = said.text("out")

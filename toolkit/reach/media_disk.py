@@ -136,6 +136,16 @@ class Disk:
                     )
 
 
+def is_disk(path: Path) -> bool:
+    """Whether a file may be a disk: text, such as a document, has no zeroes at its beginning.
+
+    :raises OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        head = file.read(512)
+    return b"\0" in head or head.startswith(tuple(magic for magic, _ in _OTHERS))
+
+
 def _format(path: Path) -> str:
     with path.open("rb") as file:
         head = file.read(64)
