@@ -172,6 +172,16 @@ def test_what_others_report_counts_and_is_named(tmp_path: Path) -> None:
     run.close()
 
 
+def test_a_run_is_not_ended_by_what_others_reported_a_while_ago(tmp_path: Path) -> None:
+    told = [{"gpu7": "Slurm has it IDLE+NOT_RESPONDING"}, {}]
+    with (
+        claim(tmp_path, "a", "op@here", ["gpu0:22"], alone=True),
+        Budget.open(tmp_path, "a", 1, reported=lambda: told.pop(0)) as budget,
+    ):
+        assert budget.ask(["gpu0"]).granted == ("gpu0",)
+    assert told == []
+
+
 def test_nothing_is_begun_where_what_others_report_cannot_be_read(tmp_path: Path) -> None:
     def broken() -> Mapping[str, str]:
         raise TransportError("slurmctld does not answer")

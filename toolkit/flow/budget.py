@@ -109,12 +109,19 @@ class Budget:
         """
         names = {node_name(host): host for host in hosts}
         known = {node_name(each): f"known to run {self.run}" for each in away}
-        known |= self._others()
+        answer = self._take(tuple(names), known)
+        if answer.halt and self._known:  # what ends a run is not judged by what was so before
+            self._until = float("-inf")
+            answer = self._take(tuple(names), known)
+        return replace(answer, granted=tuple(names[node] for node in answer.granted))
+
+    def _take(self, nodes: tuple[str, ...], known: Mapping[str, str]) -> Answer:
+        away = {**known, **self._others()}
         with self.book.moment() as moment:
-            answer = ask(self._books(moment), tuple(names), known)
+            answer = ask(self._books(moment), nodes, away)
             for node in answer.granted:
                 moment.put(Row(node, self.run, Held.IN_HAND, "", stamp()))
-        return replace(answer, granted=tuple(names[node] for node in answer.granted))
+        return answer
 
     def ended(
         self,
