@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from toolkit.cli.changing import CHECK, DELIVERED, DIFF, shelf_of, tell_plan
-from toolkit.cli.image_boot import BOOT, boot_image
+from toolkit.cli.image_boot import BOOT, boot_image, early
 from toolkit.cli.options import OUTPUT, WANT, Option, Said
 from toolkit.cli.session import Session, consent
 from toolkit.cli.verb import verb
@@ -87,6 +87,8 @@ def image(said: Said) -> ExitCode:
         raise UsageError(
             "--boot proves what was made, and --check makes nothing", hint="one of the two"
         )
+    if said.flag("boot"):
+        early(said)
     code = _brought(session, source)
     if said.flag("boot"):
         code = worst([code, boot_image(session, source.out or source.path)])

@@ -15,7 +15,8 @@ from pathlib import Path
 from toolkit.errors import UsageError
 
 QEMU = "qemu-system-x86_64"
-INSTALL = "apt install qemu-system-x86 qemu-utils (dnf install qemu-kvm qemu-img)"
+# RHEL has another program, qemu-kvm, without the drive that cloud-init is given.
+INSTALL = "apt install qemu-system-x86 qemu-utils (Fedora: dnf install qemu-system-x86 qemu-img)"
 _LIMIT_S = 60
 # The firmware of UEFI, and its empty variables, where the families put them.
 _UEFI = (
