@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from toolkit.change.plan import Plan
 from toolkit.checks.judged import Judged
 from toolkit.cli.bmc import BMC
 from toolkit.cli.options import HOSTS, OUTPUT, PASSPORT, REACH, SAVED, WANT, Option, Said
@@ -119,6 +120,7 @@ def bundle(said: Said) -> ExitCode:
     """Write what provision would carry out: one folder a host, to read or to run elsewhere.
 
     A bundle runs by itself: sh HOST/apply.sh apply 60 end (60: seconds to wait for another run)
+    Exit 3 where something could not be decided on a node: it is named, and in no bundle.
 
     Examples:
       invoke bundle --hosts gpu[001-004] --out bundles
@@ -127,9 +129,20 @@ def bundle(said: Said) -> ExitCode:
     outcomes = _planned(session, untried=True)  # nobody would judge a trial
     for folder in write_bundles(outcomes, Path(said.text("out"))):
         session.say(str(folder))
+    blocked = tell_blocked(session, outcomes)
     for line in errors(_errors(outcomes), session.paint):
         session.say(line)
-    return worst([each.error.exit_code for each in outcomes if each.error])
+    return worst([blocked, *(each.error.exit_code for each in outcomes if each.error)])
+
+
+def tell_blocked(session: Session, outcomes: Sequence[Outcome[Planned]]) -> ExitCode:
+    """What cannot be decided on any node, and so is in no bundle."""
+    plans = [(e.host, e.value.plan) for e in outcomes if e.value and e.value.plan.blocked]
+    if not plans:
+        return ExitCode.OK
+    alone = [(host, Plan(blocked=plan.blocked)) for host, plan in plans]
+    session.say("\n".join(plan_lines(alone, session.paint, diffs=False)).rstrip())
+    return ExitCode.UNKNOWN
 
 
 @verb(
