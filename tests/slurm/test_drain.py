@@ -124,6 +124,7 @@ def test_jobs_that_do_not_end_in_time_keep_their_node_and_it_serves_on(slurm: Cl
     assert slurm.job(job) == "RUNNING"
     assert slurm.state(name) == {"MIXED"}
     assert not touched(slurm, name)
+    assert name not in slurm.plain("budget", "--json").stdout  # it serves: nobody has to release it
     go.touch()
 
 

@@ -84,6 +84,8 @@ def test_no_more_than_the_strictest_limit_are_ever_unavailable(
         pytest.param("begun", False, None, id="nothing-was-done"),
         pytest.param("begun looking", False, None, id="it-was-looked-at"),
         pytest.param("begun draining", False, Held.OUT, id="drain-was-asked-for"),
+        pytest.param("begun draining failed", False, Held.OUT, id="drain-failed"),
+        pytest.param("draining untaken failed", False, None, id="its-jobs-went-on"),
         pytest.param("draining drained applying", False, Held.OUT, id="drained"),
         pytest.param("draining drained applying looking undraining", False, Held.OUT, id="maybe"),
         pytest.param("begun applying", False, Held.LEFT, id="amid-a-change"),

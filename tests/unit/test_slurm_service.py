@@ -11,6 +11,7 @@ from toolkit.errors import ApplyError, TransportError
 from toolkit.facts.slurm import SlurmConfig
 from toolkit.flow import slurm as flow_slurm
 from toolkit.flow import slurm_service
+from toolkit.flow.hooks import NotTaken
 from toolkit.flow.slurm import Held, Site
 from toolkit.flow.slurm_carrier import Scheduled
 from toolkit.flow.slurm_service import JobsRemain, SlurmService
@@ -123,6 +124,7 @@ def test_what_others_hold_is_neither_drained_nor_resumed_nor_renamed(
     with pytest.raises(Held, match="left alone") as error:
         service(fake).take_out(GPU, say)
     assert isinstance(error.value, TransportError)  # it counts as unavailable
+    assert isinstance(error.value, NotTaken)  # by whoever has it, not by us
     assert "left out of service" in service(fake).give_back(GPU, say)
     assert "left out of service" in service(fake).stay_out(GPU, "rdma.port")
     assert not service(fake).has_out(GPU)
@@ -194,8 +196,9 @@ def test_a_node_that_somebody_has_just_resumed_is_not_taken_for_down() -> None:
 
 def test_jobs_that_do_not_end_in_time_leave_the_node_serving_and_untouched() -> None:
     fake = Fake({"MIXED"})
-    with pytest.raises(JobsRemain, match="job 7 of alice, 5:00 left still runs"):
+    with pytest.raises(JobsRemain, match="job 7 of alice, 5:00 left still runs") as error:
         service(fake, jobs_s=0.1).take_out(GPU, say)
+    assert isinstance(error.value, NotTaken)  # it serves, so it is nobody's share
     assert fake.asked == ["drain gpu1", "resume gpu1"]
 
 
@@ -206,8 +209,9 @@ def test_a_node_that_others_drain_or_resume_while_jobs_are_waited_for_is_theirs(
         ({"MIXED"}, "", "given back to service"),
     ):
         fake = Fake(meanwhile=[({"MIXED"}, ""), ({"MIXED", "DRAIN"}, mine), (states, why)])
-        with pytest.raises(Held, match=told):
+        with pytest.raises(Held, match=told) as error:
             service(fake).take_out(GPU, say)
+        assert isinstance(error.value, NotTaken)
         assert fake.asked == ["drain gpu1"]
 
 

@@ -68,7 +68,7 @@ def provision(said: Said) -> ExitCode:
     shelf = shelf_of(session)
     with fleet(said) as opened:
         left = earlier.left(opened) if earlier is not None else opened
-        left = kept_off(left, session.folder.path.name)
+        left = kept_off(left, session.folder.settle())
         want, untried = session.want(), said.flag("boot_without_trial")
         planned = plan_all(left, want, session.today, session.folder, shelf, untried=untried)
         if said.flag("check") or said.dry:

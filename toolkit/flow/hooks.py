@@ -6,10 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from toolkit.errors import ToolkitError
 from toolkit.hosts import Host
 from toolkit.reach.hook import run_hook
 
 Say = Callable[[str], None]
+
+
+class NotTaken(ToolkitError):
+    """The node was not taken out of service: it serves as it did, or others have it out."""
 
 
 class Drainer(Protocol):
@@ -24,8 +29,9 @@ class Drainer(Protocol):
     def take_out(self, host: Host, say: Say) -> str:
         """No further job, and those that run have ended.
 
-        :raises ToolkitError: the node is not ours to take, or its jobs do not end; it was not
-            touched, and serves as it did.
+        :raises NotTaken: the node is not ours to take, or its jobs do not end; it was not
+            touched.
+        :raises ToolkitError: the scheduler does not answer; the node may be out of service.
         """
 
     def give_back(self, host: Host, say: Say) -> str:

@@ -12,7 +12,7 @@ from toolkit.change.rollout_past import Past
 from toolkit.checks.check import Status
 from toolkit.errors import ExitCode, Outcome, StaleError, ToolkitError, TransportError
 from toolkit.flow.access import Fleet
-from toolkit.flow.hooks import Hooks
+from toolkit.flow.hooks import Hooks, NotTaken
 from toolkit.flow.ledger import Ledger
 from toolkit.flow.planning import Planned, plan_node
 from toolkit.flow.provision import (
@@ -158,7 +158,11 @@ class _Turn:
         self.transport.close()  # what we hold there may be what is waited for
         self.witness.about_to(Phase.DRAINING)
         self._note("drain")
-        self._keep("drain", self.work.hooks.take_out(self.host, self._note))
+        try:
+            self._keep("drain", self.work.hooks.take_out(self.host, self._note))
+        except NotTaken:
+            self.witness.about_to(Phase.UNTAKEN)
+            raise
         self.witness.about_to(Phase.DRAINED)
 
     def _give_back(self) -> str:

@@ -24,7 +24,7 @@ from toolkit.change.slurm import (
 )
 from toolkit.errors import ApplyError, TransportError
 from toolkit.facts.slurm import JOB_FORMAT, SlurmJob, SlurmNode, parse_jobs
-from toolkit.flow.hooks import Say
+from toolkit.flow.hooks import NotTaken, Say
 from toolkit.flow.slurm import Held, Site, node_name
 from toolkit.flow.slurm_srun import tidy
 from toolkit.hosts import Host
@@ -35,8 +35,12 @@ _ANSWER_S = 30.0  # from a resume until slurmd has answered slurmctld's ping
 _POLL_S, _LONGEST_S = 0.5, 10.0
 
 
-class JobsRemain(ApplyError):
+class JobsRemain(ApplyError, NotTaken):
     """The node's jobs did not end in time: it was not touched, and serves as it did."""
+
+
+class Others(Held, NotTaken):
+    """Somebody else has the node, or gave it back, before it was touched."""
 
 
 class Mute(TransportError):
@@ -77,13 +81,13 @@ class SlurmService:
         """Until no job runs on the drained node.
 
         :raises JobsRemain: they do after ``jobs_s``.
-        :raises Held: somebody else has taken it, or given it back, meanwhile.
+        :raises Others: somebody else has taken it, or given it back, meanwhile.
         """
         name, pause, said = node_name(host), _POLL_S, ""
         while True:
             node = self.site.glance(name, since)
             if stand(node, self.run) is not Stand.OURS:
-                raise Held(
+                raise Others(
                     f"{host.name}: while its jobs were waited for, others saw to it: "
                     f"{left_alone(node, self.run) or 'it was given back to service'}",
                     hint="nothing was touched; run again when they are through",
@@ -170,10 +174,10 @@ class SlurmService:
 
 
 def refuse(host: Host, node: SlurmNode, run: str) -> None:
-    """:raises Held: the node is not this run's to take."""
+    """:raises Others: the node is not this run's to take."""
     if why := left_alone(node, run):
         resume = drained_by_us(node.reason)
-        raise Held(
+        raise Others(
             f"{host.name}: left alone: {why}",
             hint=f"go on with that run: provision --resume {resume.run}"
             if resume
