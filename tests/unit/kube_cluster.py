@@ -128,6 +128,8 @@ class _Answers(Kubectl):
                 return json.dumps({"items": [each.shown() for each in world.nodes.values()]})
             case ("get", "node", name, "-o", "json"):
                 return json.dumps(world.nodes[name].shown())
+            case ("get", "jobs", "-n", "gdr-toolkit", "-o", "json"):
+                return json.dumps({"items": [each for each in world.jobs.values() if each]})
             case ("get", "job", name, "-n", "gdr-toolkit", "-o", "json"):
                 going = world.job(name)["spec"]["suspend"]
                 return json.dumps({"status": {} if going else {"succeeded": 1}})

@@ -233,7 +233,7 @@ def test_a_node_that_the_named_cluster_does_not_have_is_not_taken_for_nobodys() 
 
 
 def test_a_cluster_that_is_silent_leaves_it_to_the_node() -> None:
-    assert cluster_of("", "") is None
+    assert cluster_of("", None) is None
     (outcome,) = planned(Cluster({"gpu007": {}}), gpu007=STUB)
     assert outcome.get().bundle is not None
 

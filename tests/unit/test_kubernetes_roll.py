@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -19,14 +21,15 @@ from toolkit.errors import ApplyError, ExitCode, LockedError, NoEvidence, Transp
 from toolkit.evidence import Evidence
 from toolkit.flow.budget import books_of
 from toolkit.flow.kubernetes import applying_manifests
-from toolkit.flow.kubernetes_roll import Brought, Limits, roll_out_pods
+from toolkit.flow.kubernetes_roll import Brought, Limits, refuse_let_go, roll_out_pods
 from toolkit.flow.planning import plan_node
 from toolkit.flow.rolling import Agreed
 from toolkit.flow.rollout import Rolled
 from toolkit.flow.runs import RunFolder
 from toolkit.progress import Silent
+from toolkit.reach.claims import claim
 from toolkit.reach.fleet import NotBegun
-from toolkit.reach.journal import About
+from toolkit.reach.journal import About, Journal
 from toolkit.reach.kubernetes_node import MARK, Cluster
 from toolkit.want import Want
 
@@ -211,3 +214,55 @@ def test_a_job_that_somebody_deleted_is_not_waited_for(world: World) -> None:
     world.jobs["gone"] = None
     with pytest.raises(TransportError, match="NotFound"):
         cluster.run_job("gone", 3600)
+
+
+@contextmanager
+def left_behind(world: World, *, lives: bool = False) -> Iterator[str]:
+    """An earlier run of ours has cordoned gpu1; its controller is gone, unless it lives."""
+    folder = RunFolder(world.runs, "kubernetes", datetime(2026, 11, 21, tzinfo=UTC)).path
+    with claim(world.runs, folder.name, "tests", ["elsewhere"], alone=False) as held:
+        Journal.create(folder, About("kubernetes", "tests", "2026-11-21T00:00:00Z")).close()
+        world.nodes["gpu1"].cordoned, world.nodes["gpu1"].marks = True, {MARK: folder.name}
+        if not lives:
+            held.let_go()
+        yield folder.name
+
+
+def test_what_a_run_of_ours_that_is_over_left_cordoned_is_taken_up(world: World) -> None:
+    with left_behind(world):
+        rolled = world.roll(max_unavailable="1")
+    assert rolled.outcomes["gpu1"].get() == Brought("", given_back=True)
+    assert (world.nodes["gpu1"].cordoned, world.wrong, world.most) == (False, [], 1)
+
+
+def test_what_a_run_that_lives_has_cordoned_is_its_own(world: World) -> None:
+    with left_behind(world, lives=True) as run:
+        rolled = world.roll()
+    assert f"was cordoned by run {run}; nothing was touched" in str(rolled.outcomes["gpu1"].error)
+    assert world.nodes["gpu1"].marks == {MARK: run}
+
+
+@pytest.mark.parametrize("run", ["2026-11-20T00-00-00-kubernetes", "../runs", ".", "x/y"])
+def test_a_run_that_this_controller_does_not_know_is_somebody_elses(world: World, run: str) -> None:
+    world.nodes["gpu1"].cordoned, world.nodes["gpu1"].marks = True, {MARK: run}
+    assert isinstance(world.roll().outcomes["gpu1"].error, LockedError)
+    assert (world.nodes["gpu1"].marks, world.nodes["gpu1"].pods) == ({MARK: run}, ["web"])
+
+
+def test_what_was_left_and_cannot_be_drained_is_not_given_back(world: World) -> None:
+    world.nodes["gpu1"].protected = True
+    with left_behind(world):
+        rolled = world.roll()
+    assert "not drained, and left cordoned" in str(rolled.outcomes["gpu1"].error)
+    assert world.nodes["gpu1"].cordoned
+
+
+def test_a_job_that_was_let_go_before_is_not_taken_for_one_of_now(world: World) -> None:
+    cluster = Cluster(world.kubectl(), "gdr-toolkit")
+    carried = [Carrying(name, "echo\n") for name in NAMES]
+    cluster.put(stream(applying_manifests(TERMS, carried)))
+    refuse_let_go(cluster, carried)
+    world.jobs[carried[1].name]["spec"]["suspend"] = False
+    with pytest.raises(LockedError, match="gpu2: the bundle was let go before") as caught:
+        refuse_let_go(cluster, carried)
+    assert f"delete job {carried[1].name};" in caught.value.hint

@@ -57,3 +57,9 @@ def test_the_reason_is_told_and_not_what_stands_below_it(
 def test_without_kubectl_that_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nowhere is not here"):
         Kubectl("kube.conf", "nowhere").answer("get", "nodes")
+
+
+def test_a_kubectl_that_cannot_be_run_is_no_bug_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "kubectl").write_text("#!/bin/sh\n")
+    with pytest.raises(UsageError, match="cannot be run: Permission denied"):
+        Kubectl("kube.conf", str(tmp_path / "kubectl")).answer("get", "nodes")

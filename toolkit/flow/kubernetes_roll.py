@@ -19,11 +19,12 @@ from toolkit.flow.planning import Planned, plan_node
 from toolkit.flow.provision import GONE
 from toolkit.flow.rolling import Agreed, join_budget, keep_journal, roll, write_first
 from toolkit.flow.rollout import Rolled, Rollout
-from toolkit.flow.runs import RunFolder
-from toolkit.hosts import Host
+from toolkit.flow.runs import RunFolder, safe_name
+from toolkit.hosts import Host, fold
 from toolkit.progress import Progress
+from toolkit.reach.claims import alive
 from toolkit.reach.hands import Threads
-from toolkit.reach.journal import Event, Journal, JournalError
+from toolkit.reach.journal import FILE, Event, Journal, JournalError
 from toolkit.reach.kubernetes_node import Cluster
 from toolkit.reach.transport import Transport
 from toolkit.want import Want
@@ -91,12 +92,13 @@ class KubeWork:
         return Brought("", given_back=self.cluster.uncordon(node, self.run))
 
     def _out_of_service(self, node: str) -> bool:
-        """Whether it was this run that took it out.
+        """Whether it was this run that took it out, or one of ours before it that has ended.
 
         :raises LockedError: somebody else has cordoned it, and it was not said to be taken.
         """
         seen = self.cluster.look(node)
-        if seen.cordoned and seen.run != self.run:
+        left = seen.run if seen.cordoned and self._has_ended(seen.run) else ""
+        if seen.cordoned and seen.run != self.run and not left:
             if self.limits.taken:
                 return False
             who = f"run {seen.run}" if seen.run else "somebody else"
@@ -105,16 +107,25 @@ class KubeWork:
                 hint="once it is drained: --cordoned takes it as it is, and leaves it cordoned",
             )
         self._about_to(node, Phase.DRAINING)
-        if not self.cluster.cordon(node, self.run):
+        if not self.cluster.cordon(node, self.run, after=left):
             raise LockedError(f"{node}: was cordoned by somebody else meanwhile")
         try:
             self.cluster.drain(node, self.limits.drain_s, emptydir=self.limits.emptydir)
         except TransportError as why:
+            if left:  # in what state that run left it nobody knows
+                raise ApplyError(f"{node}: not drained, and left cordoned: {why}") from why
             self._about_to(node, Phase.UNDRAINING)
             self.cluster.uncordon(node, self.run)
             raise ApplyError(f"{node}: not drained, and given back: {why}", hint=why.hint) from why
         self._about_to(node, Phase.DRAINED)
         return True
+
+    def _has_ended(self, run: str) -> bool:
+        """Whether that is another run of this state folder, and its controller is gone."""
+        place = self.journal.file.parent.with_name(safe_name(run)) if run else None
+        if place is None or place.name in ("", self.run) or place.name != run:
+            return False
+        return (place / FILE).is_file() and not alive(place)
 
     def _refuse_stopped(self, node: str, log: str) -> None:
         """:raises ApplyError: the engine did not go through; in the node's own words."""
@@ -159,6 +170,22 @@ def _weighed(found: Planned) -> Brought:
 
 def _words(frame: Frame) -> str:
     return f"{frame.source}: {frame.text.strip() or f'status {frame.exit}'}"[:500]
+
+
+def refuse_let_go(cluster: Cluster, carried: Sequence[Carrying]) -> None:
+    """A Job runs once: what was let go before tells nothing of now, and may be at work still.
+
+    :raises LockedError: that is so of one; nothing was touched.
+    """
+    gone = cluster.let_go()
+    if found := [each for each in carried if each.name in gone]:
+        jobs = " ".join(each.name for each in found)
+        raise LockedError(
+            f"{fold([each.node for each in found])}: the bundle was let go before; "
+            "nothing was touched",
+            hint="once it has ended: "
+            f"kubectl -n {cluster.namespace} delete job {jobs}; then read the nodes again",
+        )
 
 
 def roll_out_pods(

@@ -10,10 +10,15 @@ from toolkit.errors import TransportError, UsageError
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """One cluster, by its kubeconfig."""
+    """One cluster, by its kubeconfig, and a context of it."""
 
     kubeconfig: str
     program: str = "kubectl"
+    context: str = ""  # "" for the current one
+
+    def where(self) -> str:
+        """Which cluster that is, in the words of the kubeconfig; nobody is asked for it."""
+        return self.context or self.answer("config", "current-context").strip()
 
     def answer(self, *words: str, stdin: str = "", limit_s: float = 120) -> str:
         """What one command prints.
@@ -21,7 +26,9 @@ class Kubectl:
         :raises UsageError: there is no kubectl here.
         :raises TransportError: it refused or did not end in time; its own last words are told.
         """
-        argv = (self.program, f"--kubeconfig={self.kubeconfig}", f"--request-timeout={limit_s:g}s")
+        which = [f"--kubeconfig={self.kubeconfig}"]
+        which += [f"--context={self.context}"] if self.context else []
+        argv = (self.program, *which, f"--request-timeout={limit_s:g}s")
         try:
             done = subprocess.run(
                 (*argv, *words), input=stdin, capture_output=True, text=True,
@@ -31,13 +38,15 @@ class Kubectl:
             raise UsageError(
                 f"{self.program} is not here", hint="install it, or leave --kubeconfig out"
             ) from why
+        except OSError as why:
+            raise UsageError(f"{self.program} cannot be run: {why.strerror}") from why
         except subprocess.TimeoutExpired as why:
             raise TransportError(f"kubectl {words[0]}: no answer within {limit_s:g} s") from why
         if done.returncode:
             reason = _reason(done.stderr) or f"status {done.returncode}"
             raise TransportError(
                 f"kubectl {' '.join(words[:2])}: {reason[:300]}",
-                hint=f"try it by hand: {' '.join((*argv[:2], *words[:2]))}",
+                hint=f"try it by hand: {' '.join((self.program, *which, *words[:2]))}",
             )
         return done.stdout
 

@@ -60,11 +60,24 @@ class Cluster:
                 found[str(_table(_table(item).get("metadata")).get("name"))] = "cordoned"
         return found
 
-    def cordon(self, node: str, run: str) -> bool:
-        """Cordon it in the name of a run; false where somebody else has meanwhile."""
+    def let_go(self) -> frozenset[str]:
+        """The Jobs of our namespace that are not suspended (any more), by name."""
+        items = _table(self._json("get", "jobs", "-n", self.namespace)).get("items")
+        jobs = map(_table, items if isinstance(items, list) else ())
+        return frozenset(
+            str(_table(job.get("metadata")).get("name"))
+            for job in jobs
+            if not _table(job.get("spec")).get("suspend")
+        )
+
+    def cordon(self, node: str, run: str, *, after: str = "") -> bool:
+        """Cordon it in the name of a run; false where somebody else has meanwhile.
+
+        :param after: a run that has ended, and whose cordon becomes this one's.
+        """
         for _ in range(_TRIES):
             seen = self.look(node)
-            if seen.cordoned:
+            if seen.cordoned and (seen.run == run or not after or seen.run != after):
                 return seen.run == run
             if self._marked(node, seen, run=run, cordoned=True):
                 return True
