@@ -125,6 +125,22 @@ def test_each_difference_is_named() -> None:
     assert f"sha256 {OTHER[:16]}" in details[0]
 
 
+def test_a_later_kernel_is_told_apart_from_what_somebody_replaced() -> None:
+    """What the rebuild program made for it is in no passport, and no difference."""
+    later = f"{NEXT_KERNEL}\n"
+    found = judged(Row("", ID, FAIL, "", born(kernel_release=later))).finding
+    assert [line.split(":")[0] for line in found.details] == [
+        "running kernel",
+        "what is loaded is not compared",
+    ]
+    assert "test the image with that kernel" in found.hint
+    both = judged(
+        Row("", ID, FAIL, "", born(kernel_release=later, passport_files=hashed({PEERMEM: OTHER})))
+    )
+    assert PEERMEM in both.finding.details[1]
+    assert "boot the image that was tested" in both.finding.hint
+
+
 def test_what_the_kernel_does_not_tell_is_said_with_the_pass() -> None:
     quiet = loaded(ids="", nvidia_peermem="-")
     found = judged(Row("", ID, PASS, "", born(passport_loaded=quiet))).finding

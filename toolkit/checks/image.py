@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
 from toolkit.facts.node import Node
-from toolkit.facts.passport import PLACE, SIGNATURE
-from toolkit.facts.passport_beside import Difference, compare, untold
+from toolkit.facts.passport import PLACE, SIGNATURE, Passport
+from toolkit.facts.passport_beside import KERNEL, Difference, compare, untold
 from toolkit.want import Want
 from toolkit.words import counted
 
+_LATER = "make and test the image with that kernel, or waive image.passport until it is"
 _AGAIN = "boot the image that was tested; what was changed on purpose belongs into the image"
 
 
@@ -52,8 +53,8 @@ def passport(node: Node, want: Want) -> Finding:
         return failed(
             _counted(foreign),
             expected=f"as the image was born: {PLACE}",
-            hint=_AGAIN,
-            details=tuple(map(str, differences)),
+            hint=_LATER if [each.what for each in foreign] == [KERNEL] else _AGAIN,
+            details=(*map(str, differences), *_uncompared(born, node)),
         )
     silent = tuple(f"{name}: the kernel does not tell its build" for name in untold(born, node))
     about = f"as the image was born: {counted(len(born.every_file), 'file')}, kernel {node.kernel}"
@@ -63,6 +64,12 @@ def passport(node: Node, want: Want) -> Finding:
     if born.arguments is None:
         silent = (*silent, "the passport does not tell the kernel's arguments")
     return passed(about, details=(*map(str, differences), *silent))
+
+
+def _uncompared(born: Passport, node: Node) -> tuple[str, ...]:
+    if born.kernel(node.kernel) is not None:
+        return ()
+    return (f"what is loaded is not compared: the passport does not tell of kernel {node.kernel}",)
 
 
 def _counted(differences: list[Difference]) -> str:

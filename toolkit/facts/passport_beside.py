@@ -23,8 +23,7 @@ _TELLING = (
     *("iommu", "intel_iommu", "amd_iommu", "arm_smmu", "pci", "pcie_", "nvidia", "mlx"),
     *("modprobe.", "module_blacklist", "module.", "lockdown", "initcall_blacklist"),
 )
-
-
+KERNEL = "running kernel"
 # Where our arguments stand for GRUB; elsewhere the boot loader's own tool writes them.
 _ARGUMENTS = ("/etc/default/grub.d/",)
 
@@ -61,10 +60,10 @@ def _kernel(passport: Passport, node: Node) -> Iterator[Difference]:
     if node.arch != passport.arch:
         yield Difference("architecture", passport.arch, node.arch)
     if passport.default and node.kernel != passport.default:
-        yield Difference("running kernel", passport.default, node.kernel)
+        yield Difference(KERNEL, passport.default, node.kernel)
     elif passport.kernel(node.kernel) is None:
         born = ", ".join(each.release for each in passport.kernels)
-        yield Difference("running kernel", born, node.kernel)
+        yield Difference(KERNEL, born, node.kernel)
 
 
 def _arguments(passport: Passport, node: Node) -> Iterator[Difference]:

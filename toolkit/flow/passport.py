@@ -61,11 +61,11 @@ def try_signing(key: Path) -> None:
 
 
 def known_key(key: Path) -> None:
-    """Look at a key before any work is done for it.
+    """Look at the keys that passports are to be signed by, before any node is asked.
 
-    :raises UsageError: it cannot be read.
+    :raises UsageError: they cannot be read, or there is none.
     """
-    sealing.way_of(key)
+    sealing.refuse_no_key(key)
 
 
 def sealed(evidence: Evidence, want: Want) -> Evidence:
