@@ -15,6 +15,7 @@ from toolkit.change.rollout import Phase
 from toolkit.change.rollout_past import Past, Step
 from toolkit.errors import TransportError, UsageError
 from toolkit.flow.budget import Budget, books_of, release, set_aside
+from toolkit.reach.budget_book import BudgetError
 from toolkit.reach.claims import claim
 
 ROOT = Path(__file__).parents[2]
@@ -209,3 +210,15 @@ def test_an_operator_releases_what_no_living_run_holds(tmp_path: Path) -> None:
     assert run.ask("gpu1", "gpu2").granted == ("gpu1", "gpu2")
     run.close()
     assert books_of(tmp_path).nodes == frozenset(), "nothing was done to them"
+
+
+def test_no_more_is_set_aside_than_there_is_room_for(tmp_path: Path) -> None:
+    run = Run(tmp_path, "a", 4)
+    run.ask("gpu1", "gpu2")
+    set_aside(tmp_path, "ansible/site", 2, "")
+    with pytest.raises(BudgetError, match=r"no more than 4 may be .* 2 nodes are by then: no room"):
+        set_aside(tmp_path, "ansible/site", 3, "")  # in place of the two, not beside them
+    assert books_of(tmp_path).aside == 2
+    assert run.ask("gpu3").wait
+    run.close()
+    set_aside(tmp_path, "ansible/site", 300, "")  # nobody lives who was told of a limit
