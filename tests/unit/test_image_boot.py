@@ -23,11 +23,13 @@ from toolkit.errors import ApplyError, ExitCode, UsageError
 from toolkit.flow import image_boot
 from toolkit.flow.access import Access
 from toolkit.flow.image_boot import Booted, Proof, arguments
+from toolkit.hosts import Host
 from toolkit.progress import Silent
 from toolkit.reach import throwaway
 from toolkit.reach.kvm import Accelerator, accelerator
 from toolkit.reach.one_time import PLACE, one_time
 from toolkit.reach.qemu import Direct, Uefi, boots_by_bios, command, disk_format
+from toolkit.reach.ssh_config import SshConfig
 
 
 @pytest.fixture
@@ -102,6 +104,16 @@ def test_what_opens_the_guest_is_its_owners_alone(tmp_path: Path) -> None:
     made = one_time(tmp_path, "image", 2222)
     for path in (made.credential, tmp_path / "key"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
+    """TMPDIR is the operator's: ssh_config takes blanks and per cent signs its own way."""
+    folder = tmp_path / "a b 5%d"
+    folder.mkdir()
+    made = one_time(folder, "image", 2222)
+    target = SshConfig.load(made.ssh_config).target(Host("image"))
+    assert list(map(str, target.key_files)) == [str(folder / "key")]
+    assert str(target.known_hosts[0]) == str(folder / "known_hosts")
 
 
 def _root(folder: Path) -> Path:

@@ -8,6 +8,8 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
+from xml.etree import ElementTree
 
 import pytest
 from invoke.context import Context
@@ -15,6 +17,9 @@ from invoke.exceptions import Exit
 
 from tests.unit.booting import Fake, fakes, machine
 from toolkit.cli import imaging
+from toolkit.cli.image_boot import boot_image
+from toolkit.cli.options import Said
+from toolkit.cli.session import Session
 from toolkit.errors import ExitCode, TransportError, UsageError
 from toolkit.flow import image_boot
 from toolkit.flow.image_boot import boot
@@ -132,6 +137,27 @@ def test_no_image_is_worked_on_for_a_boot_that_cannot_be(
         image_boot.refuse_early(0, 64)
     with pytest.raises(UsageError, match="within -1 s"):
         image_boot.refuse_early(-1, 2048)
+
+
+def test_a_boot_that_failed_is_no_green_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file has what was judged before the boot, and pipelines show it whatever the exit."""
+    disk, report = tmp_path / "disk", tmp_path / "image.xml"
+    disk.write_bytes(b"x")
+    report.write_text("<testsuites/>")
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise TransportError("image: nobody answers")
+
+    monkeypatch.setattr("toolkit.cli.image_boot.boot", fail)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    session = Session.begin("image", Said({"junit": str(report), "quiet": True}))
+    with pytest.raises(TransportError):
+        boot_image(session, disk)
+    [case] = ElementTree.parse(report).iter("error")
+    assert case.get("message") == "image: nobody answers"
+    assert f"unchanged by its boot: {disk} sha256 " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

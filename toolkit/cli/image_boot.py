@@ -10,7 +10,7 @@ from pathlib import Path
 
 from toolkit.cli.options import Option, Said
 from toolkit.cli.session import Session
-from toolkit.errors import ApplyError, ExitCode
+from toolkit.errors import ApplyError, ExitCode, Outcome, ToolkitError
 from toolkit.flow.image_boot import Booted, Proof, boot, refuse_early, unchanged
 from toolkit.report.live import listener
 from toolkit.words import counted
@@ -43,6 +43,10 @@ def boot_image(session: Session, image: Path) -> ExitCode:
             for line in told(booted):
                 session.say(line)
             return _suite(session, booted)
+    except ToolkitError as why:
+        # Until now the file has what was judged before the boot, and all of that may have passed.
+        session.junit([Outcome("image", None, why)])
+        raise
     finally:
         for proof in proofs:  # also of a boot that did not come up
             session.say(proven(image, proof))

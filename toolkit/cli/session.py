@@ -101,10 +101,14 @@ class Session:
         finally:
             for _ in keeping:  # the record is whole, whoever has stopped reading
                 pass
-        if self.said.text("junit"):
-            _write(Path(self.said.text("junit")), junit([_judged(each) for each in outcomes]))
+        self.junit(outcomes)
         self.kept()
         return code
+
+    def junit(self, outcomes: Sequence[Outcome[Told]]) -> None:
+        """Write JUnit, where it is wanted; over what was written earlier in this run."""
+        if self.said.text("junit"):
+            _write(Path(self.said.text("junit")), junit([_judged(each) for each in outcomes]))
 
     def kept(self) -> None:
         """Name the folder of the run, as the last of all."""
