@@ -109,6 +109,14 @@ def test_what_differs_is_named(other: Passport, found: list[Unlike]) -> None:
     assert all(row.name in "\n".join(lines) for row in found)
 
 
+def test_what_a_passport_says_is_no_word_to_the_terminal() -> None:
+    """Short words and long ones alike: each takes its own way to the line."""
+    words = ("iommu=\x1b[31m", "pci=\x1b]0;title\x07" + "x" * 40)
+    other = replace(BORN, arguments=words, default="\x1b[2J", system="\x07")
+    lines = text("a", "b", unlike(BORN, other), Painter(False))
+    assert not {"\x1b", "\x07"} & set(lines)
+
+
 def run(*words: str, state: Path, verb: str = "image.diff") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "toolkit.cli", verb, *words],
