@@ -217,10 +217,24 @@ with Emulated(machine, "image"):
 """
 
 
-def test_whoever_is_killed_takes_the_machine_along(programs: Fake, tmp_path: Path) -> None:
+_TRY = """
+import sys
+from pathlib import Path
+from toolkit.reach.kvm import accelerator
+print("started", flush=True)
+accelerator(Path(sys.argv[1]), 600)
+"""
+
+
+@pytest.mark.parametrize(
+    "script", [pytest.param(_HOLD, id="the-boot"), pytest.param(_TRY, id="the-trial-of-kvm")]
+)
+def test_whoever_is_killed_takes_the_machine_along(
+    programs: Fake, tmp_path: Path, script: str
+) -> None:
     (tmp_path / "bin/setpriv").symlink_to("/usr/bin/setpriv")
     programs("qemu-system-x86_64", f'echo $$ >"{tmp_path}/pid"; exec sleep 600')
-    words = (sys.executable, "-c", _HOLD, str(tmp_path))
+    words = (sys.executable, "-c", script, str(tmp_path))
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"started\n"
