@@ -10,12 +10,15 @@ from toolkit.change.plan import Plan
 from toolkit.checks.judged import Judged
 from toolkit.cli.bmc import BMC
 from toolkit.cli.options import HOSTS, OUTPUT, PASSPORT, REACH, SAVED, WANT, Option, Said
+from toolkit.cli.rolling import COUNTED, counting, tell_halt
 from toolkit.cli.session import Session, access, consent, fleet
 from toolkit.cli.signing import SIGN, signing_of
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError, worst
 from toolkit.flow.planning import Planned, plan_all, plan_saved, write_bundles
+from toolkit.flow.rollback import RolledBack
 from toolkit.flow.rollback import rollback as rollback_nodes
+from toolkit.flow.rollout import Rolled
 from toolkit.flow.runs import read_saved
 from toolkit.flow.shelf import Shelf
 from toolkit.reach.store import Store, default_folder
@@ -154,6 +157,7 @@ def tell_blocked(session: Session, outcomes: Sequence[Outcome[Planned]]) -> Exit
         OVER_JOBS,
         Option("json", False, "as JSON"),
     ),
+    COUNTED,
 )
 def rollback(said: Said) -> ExitCode:
     """Take back what provision did: bytes, mode and owner of every file, newest run first.
@@ -170,22 +174,34 @@ def rollback(said: Said) -> ExitCode:
             consent(
                 f"take back run {said.text('run')!r} on {counted(len(opened.hosts), 'node')}?", said
             )
-        allowed = said.flag("reboot") or opened.demo
-        outcomes = rollback_nodes(
-            opened, said.text("run"), allow_reboot=allowed, over_jobs=said.flag("over_jobs")
+        rolled = rollback_nodes(
+            opened,
+            said.text("run"),
+            counting(session, opened),
+            allow_reboot=said.flag("reboot") or opened.demo,
+            over_jobs=said.flag("over_jobs"),
         )
+    return tell_back(session, rolled)
+
+
+def tell_back(session: Session, rolled: Rolled[RolledBack]) -> ExitCode:
+    """What was taken back on each node, and what was not."""
+    outcomes = list(rolled.outcomes.values())
     for outcome in outcomes:
         if outcome.value is not None:
             done = "; ".join(outcome.value.steps) or "nothing to take back"
-            again = "; rebooted" if outcome.value.rebooted else ""
-            session.say(f"{outcome.host}: {done}{again}")
+            session.say(f"{outcome.host}: {done}{'; rebooted' * outcome.value.rebooted}")
     for line in errors(((each.host, each.error) for each in outcomes), session.paint):
         session.say(line)
     told = [
         Outcome(e.host, Told(steps=tuple(e.value.steps)) if e.value else None, e.error)
         for e in outcomes
     ]
-    return session.finish(told, worst([each.error.exit_code for each in outcomes if each.error]))
+    codes = [e.error.exit_code if e.error else e.get().exit_code for e in outcomes]
+    if rolled.interrupted:
+        codes.append(ExitCode.INTERRUPTED)
+    tell_halt(rolled)
+    return session.finish(told, worst(codes))
 
 
 @verb(

@@ -12,7 +12,7 @@ from toolkit.change.rollout_past import Past
 from toolkit.checks.check import Status
 from toolkit.errors import ExitCode, Outcome, StaleError, ToolkitError, TransportError
 from toolkit.flow.access import Fleet
-from toolkit.flow.hooks import Hooks, NotTaken
+from toolkit.flow.hooks import Hooks, OutOfService
 from toolkit.flow.ledger import Ledger
 from toolkit.flow.planning import Planned, plan_node
 from toolkit.flow.provision import (
@@ -155,35 +155,20 @@ class _Turn:
         return replace(node, witness=self.witness)
 
     def _take_out(self) -> None:
-        self.transport.close()  # what we hold there may be what is waited for
-        self.witness.about_to(Phase.DRAINING)
-        self._note("drain")
-        try:
-            self._keep("drain", self.work.hooks.take_out(self.host, self._note))
-        except NotTaken:
-            self.witness.about_to(Phase.UNTAKEN)
-            raise
-        self.witness.about_to(Phase.DRAINED)
+        self._keep("drain", self._service.take())
 
     def _give_back(self) -> str:
         """Why it stays out of service; "" where it does not."""
-        self.transport.close()
-        self.witness.about_to(Phase.UNDRAINING)
-        self._note("undrain")
-        told, out = self.work.hooks.give_back(self.host, self._note)
+        told, out = self._service.give_back()
         self._keep("undrain", told)
         return out
 
     def _stay_out(self, why: str, *, out: bool) -> str:
-        """Have the scheduler say why; what it answers is for the report, and raises nothing."""
-        if not out:
-            return ""
-        try:
-            self.transport.close()
-            return self.work.hooks.stay_out(self.host, why)
-        except ToolkitError as trouble:  # what went wrong before is what is to be told
-            self._note(f"its drain could not be given a reason: {trouble}")
-            return ""
+        return self._service.stay(why) if out else ""
+
+    @property
+    def _service(self) -> OutOfService:
+        return OutOfService(self.host, self.transport, self.work.hooks, self.witness, self._note)
 
     def _keep(self, name: str, told: str) -> None:
         self.work.folder.keep(f"{self.host.name}.{name}.log", told)

@@ -173,6 +173,20 @@ class SlurmService:
         return f"left out of service: {others}" if others else "others gave it back to service"
 
 
+def refuse_serving(host: Host, node: SlurmNode) -> None:
+    """For what changes nodes and drains none: only where somebody has drained it, and it is idle.
+
+    :raises Others: jobs run on it, or may begin.
+    """
+    if node.drained and not node.working:
+        return
+    raise Others(
+        f"{host.name}: left alone: it serves Slurm's jobs, and this verb drains no node",
+        hint=f"scontrol update nodename={node.name} state=drain reason=...; or undo RUN, by which "
+        "it is drained",
+    )
+
+
 def refuse(host: Host, node: SlurmNode, run: str) -> None:
     """:raises Others: the node is not this run's to take."""
     if why := left_alone(node, run):
