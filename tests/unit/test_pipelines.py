@@ -45,7 +45,7 @@ def faults(words: list[str]) -> list[str]:
 @pytest.mark.parametrize("file", [*FILES, ROOT / "docs/pipelines.md"], ids=lambda file: file.name)
 def test_every_command_is_one_of_ours(file: Path) -> None:
     asked = list(commands(file.read_text()))
-    assert asked or file.name == "mkosi.conf"
+    assert asked or file.name in {"mkosi.conf", "user-data", "meta-data"}
     assert [fault for words in asked for fault in faults(words)] == []
 
 
@@ -130,6 +130,18 @@ def test_the_junit_file_is_kept_also_where_a_check_failed(name: str) -> None:
     [written] = set(re.findall(r"--junit (\S+)", text))
     always = text.index("always")
     assert written in text[always : always + 250]
+
+
+def test_packer_comes_in_by_what_cloud_init_is_told_and_takes_it_away_again() -> None:
+    """No cloud image has a password: without a seed its sshd would let nobody in."""
+    template = (FOLDER / "gpu-node.pkr.hcl").read_text()
+    [password] = re.findall(r'ssh_password += "(.+)"', template)
+    told = yaml.safe_load((FOLDER / "cloud-init/user-data").read_text())
+    assert (told["password"], told["ssh_pwauth"]) == (password, True)
+    assert all(f"cloud-init/{each}" in template for each in ("user-data", "meta-data"))
+    [shutdown] = re.findall(r'shutdown_command = "(.+)"', template)
+    for each in ("50-cloud-init.conf", "cloud-init clean", "passwd --lock debian"):
+        assert each in shutdown
 
 
 def test_the_page_names_every_file() -> None:
