@@ -27,7 +27,7 @@ from toolkit.flow.image import (
     look,
     passport_for,
 )
-from toolkit.flow.passport import signature_of, try_signing
+from toolkit.flow.passport import signature_of, try_signing, unsigned
 from toolkit.progress import Progress
 from toolkit.reach.deliver import rollback
 from toolkit.reach.media import Medium, Source, stage
@@ -180,6 +180,8 @@ def _prepare(
         asked.progress.finish()
     ended = _tell_after(session, seen, made)
     _tell_changed(session, source, changed)
+    if said := unsigned(passport):
+        session.remark(said)
     return ended
 
 

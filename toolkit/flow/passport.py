@@ -149,3 +149,15 @@ def _on_disk(source: Path, progress: Progress | None) -> bytes | None:
             return staged.read(PLACE)
         except FileNotFoundError:
             return None
+
+
+def unsigned(passport: Passport) -> str:
+    """What an operator should know of modules that carry no signature; "" where all do."""
+    placed = (each for kernel in passport.kernels for each in kernel.modules if not each.inbox)
+    names = sorted({each.name for each in placed if each.signature is None})
+    if not names:
+        return ""
+    return (
+        f"not signed: {', '.join(names)}. A node with Secure Boot refuses them: name a key in "
+        "[signing] of the site's file, and have its certificate enrolled"
+    )

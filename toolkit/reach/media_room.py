@@ -36,7 +36,7 @@ _WAIT = (
 _NEVER = "-sys_module,-syslog,-sys_boot,-sys_time,-sys_rawio"
 _FULL = ("No space left on device", "Disk quota exceeded", "Wrote only")  # the last is tar's
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_INSIDE = (f"PATH={PATH}", "HOME=/root", "LC_ALL=C", "SYSTEMD_OFFLINE=1")
+_INSIDE = (f"PATH=/run/gdr-image:{PATH}", "HOME=/root", "LC_ALL=C", "SYSTEMD_OFFLINE=1")
 _OUTSIDE = {"PATH": PATH, "LC_ALL": "C"}
 _END_S = 30.0
 
