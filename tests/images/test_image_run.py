@@ -25,12 +25,12 @@ def tree(tmp_path: Path) -> Path:
     return little_root(tmp_path / "tree")
 
 
-def begin(tree: Path, script: str, shell: str = "sh") -> subprocess.Popen[str]:
+def begin(tree: Path, script: str, shell: str = "sh", wait: int = 0) -> subprocess.Popen[str]:
     """image.sh with ``script`` for a bundle."""
     file = tree.parent / "image.sh"
     file.write_text(image_runner(script))
     return subprocess.Popen(
-        (shell, file, tree, "apply", "5", "end"),
+        (shell, file, tree, "apply", str(wait), "end"),
         env={**os.environ, "TMPDIR": str(tree.parent / "tmp")},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -64,6 +64,15 @@ def end(running: subprocess.Popen[str]) -> None:
     except ProcessLookupError:
         return
     running.wait(LIMIT_S)
+
+
+def test_it_waits_as_long_as_it_was_told(tree: Path, slow: subprocess.Popen[str]) -> None:
+    with begin(tree, "echo at last\n", wait=600) as waiting:
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(1.5)
+        end(slow)
+        out, _ = waiting.communicate(timeout=LIMIT_S)
+    assert (waiting.returncode, out) == (0, "at last\n")
 
 
 @pytest.mark.parametrize("shell", ["dash", "busybox", "bash"])

@@ -116,9 +116,17 @@ def _brought(session: Session, source: Source) -> ExitCode:
             found = [Outcome(seen.of(each.kernel), each.planned) for each in looks]
             return tell_plan(session, found)
         _tell_before(session, seen, looks)
-        if source.out is None and any(each.left for each in looks):
-            consent(f"change {source.path}?", said)
+        _ask(source, looks, said)
         return _prepare(session, source, seen, looks, asked)
+
+
+def _ask(source: Source, looks: Sequence[Look], said: Said) -> None:
+    """:raises UsageError: what is there would be replaced, and that was not agreed to."""
+    if source.out is None:
+        if any(each.left for each in looks):
+            consent(f"change {source.path}?", said)
+    elif source.out.exists():
+        consent(f"replace {source.out}?", said)
 
 
 def _source(said: Said) -> Source:

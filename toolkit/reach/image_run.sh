@@ -44,8 +44,8 @@ sweep() { # sweep FOLDER: what killed runs left there
 }
 
 in_image() {
-    last=''
-    for last; do :; done
+    last='' patience=''
+    for each; do patience=$last last=$each; done
     if [ "$last" != end ]; then exit 64; fi
     tree=${1%/}
     shift
@@ -59,7 +59,11 @@ in_image() {
     done
     if [ ! -x "$tree/bin/sh" ] && [ ! -L "$tree/bin/sh" ]; then in_vain "$tree/bin/sh" 'is not there: no system is in it'; fi
     exec 9<"$tree" || exit 5
-    flock -n 9 || held "$tree"
+    until flock -n 9; do
+        [ "${patience:-0}" -gt 0 ] 2>/dev/null || held "$tree"
+        patience=$((patience - 1))
+        sleep 1
+    done
     sweep "${TMPDIR:-/var/tmp}"
     stage=$(mktemp -d "${TMPDIR:-/var/tmp}/gdr-image.XXXXXX") || in_vain "${TMPDIR:-/var/tmp}" 'no folder can be made there'
     # The mounts are gone with their namespace by then; were one left, it would not be entered.
