@@ -43,7 +43,7 @@ class Tier:
     name: str
     shows: str  # what has been shown once it passes
     steps: tuple[Step, ...]
-    by_name: bool = False  # too long, not to be had, or not steady, where nobody asks for it
+    by_name: bool = False  # too long, or not to be had, where nobody asks for it
 
     @property
     def needs(self) -> tuple[Tool, ...]:
@@ -168,7 +168,6 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
             "slurm",
             "nodes of a real Slurm: drained, changed, given back",
             (_pytest("slurm", "tests/slurm", needs=MARKS["slurm"], parallel=False),),
-            by_name=True,  # not steady yet: slurmctld finds a slurmd not responding now and then
         ),
         Tier("suites", "the suites that we ship", (_pytest("suites", "tests/suites"),)),
         Tier(

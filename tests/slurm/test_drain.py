@@ -176,6 +176,23 @@ def test_slurm_reboots_a_node_and_no_job_gets_in_before_it_is_as_wanted(slurm: C
     assert "iommu=pt" in seen.read_text()
 
 
+def test_a_run_is_taken_back_on_a_drained_node_that_stays_drained_where_it_is_not_as_wanted(
+    slurm: Cluster,
+) -> None:
+    name = "demo004"
+    (run,) = (
+        each["id"]
+        for each in json.loads(slurm.plain("runs", "--json").stdout)["runs"]
+        if any(host["name"] == name for host in each["hosts"])
+    )
+    done = slurm.plain("undo", run, "--yes")
+    assert done.returncode == ExitCode.FAILED, done.stdout + done.stderr
+    assert slurm.state(name) == {"IDLE", "DRAIN"}
+    assert "-undo: failed: taken back, and not as wanted: peermem" in slurm.reason(name)
+    assert f"stays drained: {slurm.reason(name)}" in done.stdout
+    assert "out of service" in slurm.plain("budget").stdout
+
+
 def test_hosts_are_what_slurm_says(slurm: Cluster) -> None:
     done = slurm.run("hosts", "--hosts", "@feature:h100&@nodeset:pair!demo014", "--json")
     assert done.returncode == ExitCode.OK, done.stderr
