@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
+from toolkit.checks.check import Finding, Impact, Status, check, failed, not_applicable, passed
 from toolkit.facts.node import Node
 from toolkit.facts.passport import PLACE, SIGNATURE, Passport
-from toolkit.facts.passport_beside import KERNEL, Difference, compare, untold
+from toolkit.facts.passport_beside import Difference, compare, untold
 from toolkit.want import Want
 from toolkit.words import counted
 
@@ -31,7 +31,9 @@ def passport(node: Node, want: Want) -> Finding:
 
     What a later run of ours left, by provision or by the program that rebuilds modules after an
     update, is told apart: the run is named, and the check passes. What others updated fails,
-    lawful or not: nobody has tested it together with the rest.
+    lawful or not: nobody has tested it together with the rest. A kernel that came later by a
+    package is no failure of the node's: it is no longer the image, and that is said (n/a), as
+    long as all else is as it was. verify --passport refuses it.
 
     A node without a passport is not judged, unless verify --passport demands one.
     """
@@ -49,11 +51,20 @@ def passport(node: Node, want: Want) -> Finding:
         if not good:
             return failed(told, expected="a good signature by a key that was given", hint=_signed())
     differences = compare(born, node)
-    if foreign := [each for each in differences if not each.since]:
+    # What somebody replaced is told before the kernel that came by a package.
+    foreign = sorted((each for each in differences if not each.since), key=lambda e: e.later)
+    later = all(each.later for each in foreign)
+    if foreign and later and not want.passport:
+        return Finding(
+            Status.NA,
+            f"no longer the image: kernel {node.kernel} came later; all else is as it was born",
+            details=(*map(str, differences), *_uncompared(born, node)),
+        )
+    if foreign:
         return failed(
             _counted(foreign),
             expected=f"as the image was born: {PLACE}",
-            hint=_LATER if [each.what for each in foreign] == [KERNEL] else _AGAIN,
+            hint=_LATER if later else _AGAIN,
             details=(*map(str, differences), *_uncompared(born, node)),
         )
     silent = tuple(f"{name}: the kernel does not tell its build" for name in untold(born, node))
