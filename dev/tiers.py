@@ -155,7 +155,7 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
         ),
         Tier(
             "kubernetes",
-            "what pods run, in real namespaces; what is rendered, by published schemas",
+            "what pods run, in real namespaces; what is rendered, by published schemas; kubectl",
             (_pytest("kubernetes", "tests/kube", needs=MARKS["kube"]),),
         ),
         Tier(

@@ -145,7 +145,7 @@ MARKS = {
         *(GCC, MODINFO, *PACKERS, PACKER, MKOSI),
     ),
 }
-MARKS["kube"] = (ROOT, NSENTER, Tool("setpriv", "util-linux"), DASH, BUSYBOX, BASH)
+MARKS["kube"] = (ROOT, NSENTER, Tool("setpriv", "util-linux"), DASH, BUSYBOX, BASH, KUBECTL)
 MARKS["cluster"] = (KUBECTL, CLUSTER)
 MARKS["vagrant"] = (
     *MARKS["machine"],

@@ -33,6 +33,9 @@ def test_a_kubectl_that_refuses_is_heard(tmp_path: Path) -> None:
 CONFLICT = 'error: Apply failed with 1 conflict: conflict with "kubectl-patch": .spec.suspend'
 FORBIDDEN = 'Error from server (Forbidden): nodes "gpu1" is forbidden'
 
+EVICTING = 'error when evicting pods/"w" -n "d" (will retry after 5s): it would violate the budget.'
+IN_VAIN = 'error when evicting pods/"w" -n "d": global timeout reached: 2s'
+
 
 @pytest.mark.parametrize(
     ("said", "reason"),
@@ -41,6 +44,8 @@ FORBIDDEN = 'Error from server (Forbidden): nodes "gpu1" is forbidden'
                      CONFLICT, id="advice-below-it"),
         pytest.param([FORBIDDEN, "There are pending nodes to be drained:", " gpu1"],
                      FORBIDDEN, id="nodes-below-it"),
+        pytest.param([EVICTING, "There are pending nodes to be drained:", IN_VAIN],
+                     f"{IN_VAIN}; it would violate the budget.", id="tried-again-and-again"),
         pytest.param(["Warning: x", "exec: no such plugin"], "exec: no such plugin", id="neither"),
         pytest.param([], "status 1", id="silent"),
     ],

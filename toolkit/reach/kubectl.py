@@ -52,7 +52,13 @@ class Kubectl:
 
 
 def _reason(stderr: str) -> str:
-    """The line that says what went wrong; below it kubectl may give advice, or list nodes."""
+    """The line that says what went wrong; below it kubectl may give advice, or list nodes.
+
+    Where it tried again and again, why that was in vain stands above it.
+    """
     lines = [line.strip() for line in stderr.split("\n") if line.strip()]
     told = [line for line in lines if line.lower().startswith("error")]
-    return (told or lines or [""])[-1]
+    vain = [line.partition("(will retry")[2] for line in told if "(will retry" in line]
+    last = (told or lines or [""])[-1]
+    why = vain[-1].partition("): ")[2] if vain else ""
+    return f"{last}; {why}" if why and why not in last else last
