@@ -22,6 +22,7 @@ SIGNED = Want(passport=True, passport_key="allowed")
 ID = "image.passport"
 OTHER = sha(99)
 GRUB = "/etc/default/grub.d/zz-gdr-toolkit.cfg"
+GRUBBY, TRIAL = "/etc/gdr-toolkit/kernel-arguments", "gdr_toolkit.trial=ab12 panic=30"
 ADDING = replace(BORN, files=(*BORN.files, FileEntry(GRUB, sha(5), "644")))
 _KERNEL = BORN.kernels[0]
 TWO = replace(BORN, kernels=(_KERNEL, KernelEntry(NEXT_KERNEL, None, ())))
@@ -107,6 +108,17 @@ ROWS = [
     Row("arguments-that-a-run-has-changed", ID, PASS, f"updated since by {RUN}", born(
         ADDING, cmdline=booted("root=UUID=1 ro quiet"),
         passport_files=hashed({GRUB: OTHER}, ADDING), passport_since=since(OTHER, GRUB))),
+    Row("arguments-of-a-later-run-told-to-grubby", ID, PASS, "by a later run of ours", born(
+        cmdline=booted(f"{ARGUMENTS} pci=realloc"), left=f"{OTHER} {GRUBBY}\n",
+        placed=f"{OTHER} 644 0 0 {GRUBBY}\n")),
+    Row("arguments-that-are-being-tried", ID, PASS, "by trial ab12 of ours", born(
+        cmdline=booted(f"{ARGUMENTS} pci=realloc {TRIAL}"),
+        boot_trials="ab12 open 2026-01-02T03:04:05Z \n")),
+    Row("a-trial-that-nobody-noted", ID, FAIL, "argument pci", born(
+        cmdline=booted(f"{ARGUMENTS} pci=realloc {TRIAL}"))),
+    Row("a-trial-that-was-given-up", ID, FAIL, "argument pci", born(
+        cmdline=booted(f"{ARGUMENTS} pci=realloc {TRIAL}"),
+        boot_trials="ab12 given-up 2026-01-02T03:04:05Z it panicked\n")),
     Row("unreadable", ID, UNKNOWN, "permission denied", born(passport=DENIED)),
     Row("no-passport-at-all", ID, UNKNOWN, "cannot read", born(passport="{\n")),
     Row("of-a-later-format", ID, UNKNOWN, "format", born(

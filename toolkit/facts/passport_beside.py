@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from toolkit.facts.cmdline import Cmdline
-from toolkit.facts.loader import MARK
+from toolkit.facts.loader import MARK, Outcome
 from toolkit.facts.node import Node
 from toolkit.facts.node_passport import ABSENT, Left, LoadedBuild
 from toolkit.facts.passport import FileEntry, KernelEntry, ModuleEntry, Passport
@@ -24,8 +24,8 @@ _TELLING = (
     *("modprobe.", "module_blacklist", "module.", "lockdown", "initcall_blacklist"),
 )
 KERNEL = "running kernel"
-# Where our arguments stand for GRUB; elsewhere the boot loader's own tool writes them.
-_ARGUMENTS = ("/etc/default/grub.d/",)
+# Where our arguments stand: what update-grub reads, or the list of what grubby was told.
+_ARGUMENTS = ("/etc/default/grub.d/", "/etc/gdr-toolkit/kernel-arguments")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,12 @@ def _arguments(passport: Passport, node: Node) -> Iterator[Difference]:
 
 
 def _run_that_set_arguments(passport: Passport, node: Node) -> str:
-    """The run of ours that wrote the file which our arguments stand in; "" for none."""
+    """The run of ours that wrote the file which our arguments stand in; "" for none.
+
+    A trial is booted before anything is written: its boot is known by what it noted on the node.
+    """
+    if (trial := node.trial) and (noted := node.trials.get(trial)):
+        return f"trial {trial}" if noted.outcome is Outcome.OPEN else ""
     born = {each.path: each.sha256 for each in passport.files}
     now = node.passport_hashes
     for path, left in node.passport_since.items():
