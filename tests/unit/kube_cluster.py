@@ -21,6 +21,7 @@ _PROTECTED = "Cannot evict pod as it would violate the pod's disruption budget."
 class KubeNode:
     name: str
     cordoned: bool = False
+    ready: bool = True
     marks: dict[str, str] = field(default_factory=dict)  # annotations
     pods: list[str] = field(default_factory=lambda: ["web"])
     version: int = 7
@@ -32,7 +33,12 @@ class KubeNode:
         meta = {
             "name": self.name, "annotations": self.marks, "resourceVersion": str(self.version),
         }  # fmt: skip
-        return {"metadata": meta, "spec": {"unschedulable": True} if self.cordoned else {}}
+        told = {"type": "Ready", "status": "True" if self.ready else "Unknown"}
+        return {
+            "metadata": meta,
+            "spec": {"unschedulable": True} if self.cordoned else {},
+            "status": {"conditions": [{"type": "DiskPressure", "status": "False"}, told]},
+        }
 
 
 @dataclass

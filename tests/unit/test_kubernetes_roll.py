@@ -66,7 +66,7 @@ class World(KubeWorld):
         return roll_out_pods(
             cluster, carried, WANT, TODAY,
             folder=RunFolder(self.runs, "kubernetes", datetime.now(UTC)),
-            agreed=Agreed(said, about, alone=True, reported=cluster.cordoned),
+            agreed=Agreed(said, about, alone=True, reported=cluster.out),
             limits=limits or Limits(), progress=Silent(),
         )  # fmt: skip
 
@@ -98,6 +98,13 @@ def test_nodes_that_others_have_cordoned_count_against_the_budget(world: World) 
     assert isinstance(rolled.outcomes["gpu1"].error, NotBegun)
     assert world.nodes["gpu1"].pods == ["web"]
     assert "gpu3 cordoned" in rolled.halt
+
+
+def test_a_node_that_is_not_ready_counts_against_the_budget(world: World) -> None:
+    world.nodes["other"] = KubeNode("other", ready=False)
+    rolled = world.roll(max_unavailable="1")
+    assert all(isinstance(each.error, NotBegun) for each in rolled.outcomes.values())
+    assert "other not ready" in rolled.halt
 
 
 def test_a_node_that_somebody_else_cordoned_is_left_alone(world: World) -> None:

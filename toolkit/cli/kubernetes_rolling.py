@@ -51,7 +51,7 @@ def rolled(
     said = session.said
     cluster = Cluster(kubectl, terms.namespace)
     agreed = agreed_of(session, [each.node for each in carried])
-    agreed = replace(agreed, alone=True, reported=cluster.cordoned)
+    agreed = replace(agreed, alone=True, reported=cluster.out)
     limits = Limits(
         float(said.number("drain_limit", 600)),
         float(said.number("job_limit", 3600)),

@@ -216,7 +216,7 @@ def roll_out_pods(
         work = KubeWork(cluster, jobs, want, today, folder, journal, limits)
         rollout = Rollout(
             agreed.terms,
-            Standing(down=frozenset(cluster.cordoned()) & frozenset(jobs)),
+            Standing(down=frozenset(cluster.out()) & frozenset(jobs)),
             {host.name: host for host in hosts},
             Threads(work.take_turn),
             _well,

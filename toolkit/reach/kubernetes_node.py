@@ -51,14 +51,12 @@ class Cluster:
         cordoned = bool(_table(found.get("spec")).get("unschedulable"))
         return Seen(cordoned, str(marks.get(MARK, "")), str(meta.get("resourceVersion", "")))
 
-    def cordoned(self) -> Mapping[str, str]:
+    def out(self) -> Mapping[str, str]:
         """The nodes that are out of service, whoever did it: by name, why in a clause."""
         items = _table(self._json("get", "nodes")).get("items")
-        found = {}
-        for item in items if isinstance(items, list) else ():
-            if _table(_table(item).get("spec")).get("unschedulable"):
-                found[str(_table(_table(item).get("metadata")).get("name"))] = "cordoned"
-        return found
+        nodes = [_table(item) for item in items] if isinstance(items, list) else []
+        why = {str(_table(node.get("metadata")).get("name")): _why_out(node) for node in nodes}
+        return {name: clause for name, clause in why.items() if clause}
 
     def let_go(self) -> frozenset[str]:
         """The Jobs of our namespace that are not suspended (any more), by name."""
@@ -152,6 +150,16 @@ class Cluster:
 
 
 _GO = '{"spec":{"suspend":false}}'
+
+
+def _why_out(node: Mapping[str, object]) -> str:
+    """ "" for a node that takes pods. One that says nothing of itself may be new: it counts not."""
+    if _table(node.get("spec")).get("unschedulable"):
+        return "cordoned"
+    told = _table(node.get("status")).get("conditions")
+    rows = [_table(row) for row in told] if isinstance(told, list) else []
+    ready = [row.get("status") for row in rows if row.get("type") == "Ready"]
+    return "not ready" if any(each != "True" for each in ready) else ""
 
 
 def _parsed(text: str, words: str) -> object:
