@@ -143,14 +143,14 @@ class Mounted:
                 if (self._seen() / name / "etc").is_dir():
                     words = ("gdr", self._tree, str(partition.number))
                     self._room.call("sh", "-c", _UNMOUNT, *words)
-                    self._mount(partition, self._tree, subvolume=name)
+                    self._mount(partition, self._tree, subvolume=f"subvol={name}")
                     return
 
     def _mount(self, partition: Partition, target: Path, *, subvolume: str = "") -> None:
         kind = partition.inside.kind
         options = _OPTIONS.get(kind, "rw")
         spot = f"{options},loop,offset={partition.start},sizelimit={partition.size}"
-        options += f",subvol={subvolume}" if subvolume else ""
+        options += f",{subvolume}" if subvolume else ""
         words = (kind, spot, self._disk, str(partition.number), options, target)
         try:
             self._room.call("sh", "-c", _MOUNT, "gdr", *words, partition.inside.uuid)
@@ -250,8 +250,8 @@ def _needed(row: Row) -> bool:
 
 
 def _subvolume(row: Row) -> str:
-    found = (each.partition("=")[2] for each in row.options if each.startswith("subvol="))
-    return next(found, "")
+    """As mount takes it, by name or by number."""
+    return next((each for each in row.options if each.startswith(("subvol=", "subvolid="))), "")
 
 
 def _unescaped(word: str) -> str:
