@@ -75,6 +75,10 @@ class Cluster:
         (said,) = (word for word in words if word.startswith("State="))
         return set(said.removeprefix("State=").split("+"))
 
+    def log(self) -> list[str]:
+        """What slurmctld has written so far."""
+        return (self.folder / "slurmctld.log").read_text().splitlines()
+
     def reason(self, name: str) -> str:
         return self.slurm("sinfo", "-h", "-n", name, "-O", "Reason:200").strip()
 
