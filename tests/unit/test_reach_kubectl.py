@@ -23,6 +23,11 @@ def test_kubectl_is_asked_with_the_kubeconfig_that_was_named(tmp_path: Path) -> 
     assert said == "--kubeconfig=kube.conf --request-timeout=7s get nodes\n"
 
 
+def test_what_it_prints_is_kept_word_for_word(tmp_path: Path) -> None:
+    said = kubectl(tmp_path, "printf 'a\\rb\\377\\n'").answer("logs", "job/x")
+    assert said == "a\rb\udcff\n"
+
+
 def test_a_kubectl_that_refuses_is_heard(tmp_path: Path) -> None:
     with pytest.raises(TransportError, match="kubectl get nodes: error: You must be logged in"):
         kubectl(tmp_path, "echo x >&2; echo error: You must be logged in >&2; exit 1").answer(

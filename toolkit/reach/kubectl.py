@@ -31,8 +31,8 @@ class Kubectl:
         argv = (self.program, *which, f"--request-timeout={limit_s:g}s")
         try:
             done = subprocess.run(
-                (*argv, *words), input=stdin, capture_output=True, text=True,
-                errors="surrogateescape", timeout=limit_s + 10, check=False,
+                (*argv, *words), input=stdin.encode("utf-8", "surrogateescape"),
+                capture_output=True, timeout=limit_s + 10, check=False,
             )  # fmt: skip
         except FileNotFoundError as why:
             raise UsageError(
@@ -43,12 +43,17 @@ class Kubectl:
         except subprocess.TimeoutExpired as why:
             raise TransportError(f"kubectl {words[0]}: no answer within {limit_s:g} s") from why
         if done.returncode:
-            reason = _reason(done.stderr) or f"status {done.returncode}"
+            reason = _reason(_text(done.stderr)) or f"status {done.returncode}"
             raise TransportError(
                 f"kubectl {' '.join(words[:2])}: {reason[:300]}",
                 hint=f"try it by hand: {' '.join((self.program, *which, *words[:2]))}",
             )
-        return done.stdout
+        return _text(done.stdout)
+
+
+def _text(said: bytes) -> str:
+    """Word for word: a carriage return within evidence ends no line."""
+    return said.decode("utf-8", "surrogateescape")
 
 
 def _reason(stderr: str) -> str:
