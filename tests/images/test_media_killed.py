@@ -223,6 +223,23 @@ def test_ctrl_c(image: Image) -> None:
         image.check()
 
 
+@pytest.mark.parametrize("image", ["root"], indirect=True)
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP])
+def test_a_pipeline_that_is_cancelled(image: Image, how: signal.Signals) -> None:
+    """As Ctrl-C: a whole copy of an image is much to leave to a next run."""
+    (image.path / "etc/slow").touch()
+    image.before = image.state()
+    with image.work() as running:
+        assert running.stdout is not None
+        assert running.stdout.readline().strip() == STAGED
+        running.send_signal(how)
+        running.wait(LIMIT_S)
+    assert running.returncode == ExitCode.INTERRUPTED
+    assert image.is_old()
+    assert image.quiet
+    assert names(image.home) == [image.path.name]
+
+
 def children(pid: int) -> list[int]:
     try:
         told = Path(f"/proc/{pid}/task/{pid}/children").read_text()

@@ -22,7 +22,7 @@ from typing import Protocol
 
 from toolkit.errors import ApplyError, UsageError
 from toolkit.progress import Progress, Silent
-from toolkit.reach.interrupts import Interrupts
+from toolkit.reach.interrupts import Interrupts, terminable
 from toolkit.reach.media_aside import aside
 from toolkit.reach.media_disk import Disk
 from toolkit.reach.media_hygiene import Kept, clean, forbid_services, keep
@@ -221,6 +221,7 @@ def stage(source: Source, *, progress: Progress | None = None) -> Iterator[Stage
             f"{source.path}: only root can work on an image", hint="run it by sudo, or as root"
         )
     with ExitStack() as stack:
+        stack.enter_context(terminable())  # a whole copy of the image is to go with us
         folder, lock = stack.enter_context(aside(keeper.target))
         room = Room.open(str(keeper.target), lock.descriptor)
         stack.callback(room.close)
