@@ -15,7 +15,7 @@ from toolkit.change.rollout import Phase
 from toolkit.change.rollout_past import Past, Step
 from toolkit.errors import TransportError, UsageError
 from toolkit.flow.budget import Budget, books_of, release, set_aside
-from toolkit.reach.budget_book import BudgetError
+from toolkit.reach.budget_book import Book, BudgetError, Row
 from toolkit.reach.claims import claim
 
 ROOT = Path(__file__).parents[2]
@@ -196,6 +196,16 @@ def test_nothing_is_begun_where_what_others_report_cannot_be_read(tmp_path: Path
     ):
         budget.ask(["gpu0"])
     assert books_of(tmp_path).nodes == frozenset()
+
+
+def test_a_share_that_a_later_version_wrote_is_not_guessed_at(tmp_path: Path) -> None:
+    book = Book(tmp_path)
+    with book.moment() as moment:
+        moment.put(Row("gpu1", "a", "frozen", "", "2026-11-22T20:00:00Z"))
+    book.close()
+    for look in (lambda: books_of(tmp_path), lambda: release(tmp_path, ["gpu1"])):
+        with pytest.raises(BudgetError, match="gpu1 as 'frozen'"):
+            look()
 
 
 def test_an_operator_releases_what_no_living_run_holds(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.budgeting import Run
 from toolkit.change.rollout import Phase
 from toolkit.change.rollout_terms import terms_of
-from toolkit.errors import LockedError, Outcome
+from toolkit.errors import LockedError, Outcome, ToolkitError, TransportError, UsageError
 from toolkit.facts.slurm import SlurmConfig
 from toolkit.flow.access import Access, Fleet
 from toolkit.flow.budget import books_of
@@ -47,11 +47,14 @@ class Silent:
 class Work:
     """Takes a moment on each host; knows how many were in hand at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: ToolkitError | None = None) -> None:
+        self.error = error
         self.most, self._now, self._lock = 0, 0, threading.Lock()
 
     def __call__(self, host: Host, transport: Transport, witness: Witness) -> RolledBack:
         witness.about_to(Phase.APPLYING)
+        if self.error is not None:
+            raise self.error
         with self._lock:
             self._now += 1
             self.most = max(self.most, self._now)
@@ -96,6 +99,17 @@ def test_nor_than_another_run_was_told(tmp_path: Path) -> None:
     assert all(isinstance(each.error, NotBegun) for each in halted.values())
     assert "gpu[8-9] left midway by a" in str(halted["gpu0"].error)
     other.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "left"),
+    [(UsageError("no such run there"), frozenset()), (TransportError("gone"), frozenset(NODES))],
+)
+def test_a_node_that_has_nothing_to_take_back_is_not_left_midway(
+    tmp_path: Path, error: ToolkitError, left: frozenset[str]
+) -> None:
+    counted(tmp_path, Work(error))
+    assert books_of(tmp_path).nodes == left
 
 
 def test_hosts_of_a_rollout_are_left_to_it(tmp_path: Path) -> None:

@@ -278,4 +278,12 @@ def _clear(moment: Moment, nodes: set[str], kinds: frozenset[Held]) -> None:
 
 
 def _share(row: Row) -> Share:
-    return Share(row.node, row.run, Held(row.held), row.why, row.since, row.count)
+    """:raises BudgetError: it is held for a reason that we do not know."""
+    try:
+        held = Held(row.held)
+    except ValueError:
+        raise BudgetError(
+            f"the books of the budget have {row.node} as {row.held!r}, which nobody here knows",
+            hint="nothing was begun; a later version of this wrote it: use that one",
+        ) from None
+    return Share(row.node, row.run, held, row.why, row.since, row.count)
