@@ -28,6 +28,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if may_hold(collection_path.read_text(), wanted, MARKS) else True
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files of more than a minute, which say LONG, first: one begun last is what all wait for."""
+    items.sort(key=lambda item: not getattr(getattr(item, "module", None), "LONG", False))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test whose tools are not here, with their packages named; fail it in CI."""
     lacks = missing(tool for mark in item.iter_markers() for tool in MARKS.get(mark.name, ()))

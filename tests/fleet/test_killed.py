@@ -18,6 +18,7 @@ from toolkit.demo.nodes import recipe_of
 from toolkit.errors import ExitCode
 
 pytestmark = pytest.mark.sshd
+LONG = True
 
 SICK = 4  # one of each kind: a boot argument, a stub, a kernel without modules, Rocky
 SEED = 20261121

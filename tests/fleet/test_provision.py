@@ -14,6 +14,7 @@ from tests.fleet.sshd import Keys
 from toolkit.errors import ExitCode
 
 pytestmark = pytest.mark.sshd
+LONG = True
 
 HEALABLE = (
     "demo-healthy",

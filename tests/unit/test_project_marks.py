@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
+from types import ModuleType
+from typing import cast
 
 import pytest
 
 from dev.run import ROOT
 from dev.tiers import table
 from dev.tools import MARKS
+from tests.conftest import pytest_collection_modifyitems
 from tests.selecting import may_hold
 
 FILES = sorted((ROOT / "tests").rglob("*.py"))
@@ -59,3 +63,25 @@ def test_a_tier_takes_every_file_with_its_mark_and_few_others(tier: str) -> None
     texts = {path: path.read_text() for path in FILES if path.name.startswith("test_")}
     taken = {path for path, text in texts.items() if may_hold(text, wanted, MARKS)}
     assert taken == {path for path, text in texts.items() if f"mark.{mark}" in text}
+
+
+def test_long_files_begin_first_and_all_else_keeps_its_order() -> None:
+    long = ModuleType("long")
+    vars(long)["LONG"] = True
+    items = [Asked(None), Asked(ModuleType("quick")), Asked(long), Asked(long)]
+    sorted_items = list(items)
+    pytest_collection_modifyitems(cast("list[pytest.Item]", sorted_items))
+    assert sorted_items == [items[2], items[3], items[0], items[1]]
+
+
+@dataclass(eq=False, slots=True)
+class Asked:
+    """As much of a test as is looked at."""
+
+    module: ModuleType | None
+
+
+@pytest.mark.parametrize("tier", ["builds", "machine", "fleet"])
+def test_a_tier_with_long_files_keeps_their_order(tier: str) -> None:
+    [step] = [step for each in table(()) if each.name == tier for step in each.steps]
+    assert "--no-loadscope-reorder" in step.argv
