@@ -29,7 +29,11 @@ class Remembering:
 
 
 def remembering(lower: tuple[Path, ...]) -> Remembering | None:
-    """What a sandbox over these needs; None where the lowest has no compiler that kernels name."""
+    """What a sandbox over these needs.
+
+    None where the lowest has no compiler that kernels name, or this machine has none that makes
+    static programs: then each build asks for itself, and takes longer.
+    """
     base = lower[-1]
     names = sorted(each.name for each in (base / "usr/bin").glob("gcc-[0-9]*"))
     if not names:
@@ -47,5 +51,8 @@ def remembering(lower: tuple[Path, ...]) -> Remembering | None:
         for each in others:
             shutil.copy(first, each)
 
-    made = kept(f"conftest-{base.name}-{digest}", make)
+    try:
+        made = kept(f"conftest-{base.name}-{digest}", make)
+    except (OSError, subprocess.CalledProcessError):
+        return None
     return Remembering(made / "layer", made / "answers")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.builds.remembering import TOLD
+from tests.builds.remembering import TOLD, remembering
 from tests.builds.sandbox import Sandbox
 from tests.builds.sources import place_peermem, source
 
@@ -73,3 +74,20 @@ def test_what_is_compiled_is_compiled_each_time(box: Sandbox) -> None:
     box.write("/root/one.c", "#error no\n")
     assert box.run("gcc-12", "-c", "-o", "/root/one.o", "/root/one.c", check=False).status == 1
     assert answers(box) == set()
+
+
+def test_without_a_compiler_of_this_machine_builds_only_take_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GDR_TEST_CACHE", str(tmp_path / "cache"))
+    tree = tmp_path / "tree"
+    (tree / "usr/bin").mkdir(parents=True)
+    assert remembering((tree,)) is None, "nothing there asks"
+    (tree / "usr/bin/gcc-12").touch()
+    found = remembering((tree,))
+    assert found is not None
+    assert (found.layer / "usr/local/bin/gcc-12").exists()
+    (tree / "usr/bin/gcc-13").touch()
+    monkeypatch.setenv("PATH", "")
+    assert remembering((tree,)) is None
+    assert len([each for each in (tmp_path / "cache").iterdir() if each.is_dir()]) == 1
