@@ -129,6 +129,8 @@ MARKS = {
         MMDEBSTRAP,
         QEMU,
         OVMF,
+        QEMU_IMG,
+        SFDISK,
         MKE2FS,
         GCC,
         STATIC_LIBC,
@@ -136,6 +138,7 @@ MARKS = {
         OPENSSL,
         BUSYBOX,
         *PACKERS,
+        Tool("bzip2", "bzip2"),
         *PACKAGERS,
     ),
     "bmc": (PYTHON, LIBVIRT_PYTHON),
@@ -145,7 +148,7 @@ MARKS = {
         *(GCC, MODINFO, *PACKERS, PACKER, MKOSI),
     ),
 }
-MARKS["kube"] = (ROOT, NSENTER, Tool("setpriv", "util-linux"), DASH, BUSYBOX, BASH)
+MARKS["kube"] = (ROOT, NSENTER, Tool("setpriv", "util-linux"), DASH, BUSYBOX, BASH, KUBECTL)
 MARKS["pages"] = (CHROMIUM,)
 MARKS["documents"] = (NPM, XMLLINT, Tool("dpkg-deb", "dpkg"))
 MARKS["cluster"] = (KUBECTL, CLUSTER)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from dev.tools import MARKS, in_ci, missing, sentence
+from tests.selecting import may_hold
 
 # A shell that starts the tests in the background hands down an ignored SIGINT, to us and to
 # every controller that a test starts; tests of Ctrl-C would wait for ever.
@@ -16,6 +18,19 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # How long an example takes tells of the machine's load, and nothing of ours.
 settings.register_profile("gdr", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("gdr")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files alone that hold no test with the marks asked for."""
+    if not collection_path.name.startswith("test_") or collection_path.suffix != ".py":
+        return None
+    wanted = str(config.getoption("markexpr"))
+    return None if may_hold(collection_path.read_text(), wanted, MARKS) else True
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files of more than a minute, which say LONG, first: one begun last is what all wait for."""
+    items.sort(key=lambda item: not getattr(getattr(item, "module", None), "LONG", False))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -56,6 +56,7 @@ WORST_FIRST = (
     ExitCode.INTERRUPTED,
     ExitCode.STOPPED,
     ExitCode.UNREACHABLE,
+    ExitCode.USAGE,  # of one node: its journal has no run of that name
     ExitCode.UNSUPPORTED,
     ExitCode.FAILED,
     ExitCode.UNKNOWN,

@@ -20,20 +20,23 @@ variable "site" {
 }
 
 source "qemu" "node" {
-  iso_url          = var.base
-  iso_checksum     = var.checksum
-  disk_image       = true
-  disk_size        = "20G"
-  format           = "qcow2"
-  accelerator      = "kvm"
-  headless         = true
+  iso_url      = var.base
+  iso_checksum = var.checksum
+  disk_image   = true
+  disk_size    = "20G"
+  format       = "qcow2"
+  accelerator  = "kvm"
+  headless     = true
+  # A cloud image lets in whom cloud-init tells it to: a CD called cidata (needs xorriso).
+  cd_files         = ["${path.root}/cloud-init/meta-data", "${path.root}/cloud-init/user-data"]
+  cd_label         = "cidata"
   output_directory = "output"
   vm_name          = "gpu-node.qcow2"
   # The toolkit needs none of this: it is the way in for the packages below.
   ssh_username     = "debian"
   ssh_password     = "only-while-packer-runs"
   ssh_timeout      = "10m"
-  shutdown_command = "sudo passwd --lock debian && sudo poweroff"
+  shutdown_command = "sudo sh -c 'rm -f /etc/ssh/sshd_config.d/50-cloud-init.conf; cloud-init clean --logs; passwd --lock debian; poweroff'"
 }
 
 build {

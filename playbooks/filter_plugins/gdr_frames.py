@@ -236,6 +236,21 @@ def verdict(result: dict[str, Any], host: str) -> str:
     return "\n".join(lines) or f"{host}: not judged: doctor ended with {result.get('rc')}"
 
 
+def script(path: str) -> str:
+    """The path as the first word of a ``script`` task, whatever it holds.
+
+    The module splits the words as sh does, and then looks for the path in them as it stands, to
+    put the node's copy in its place: so nothing may stand between its characters.
+
+    :raises ValueError: no quotes are left to put around it.
+    """
+    if "'" not in path:
+        return f"'{path}'"
+    if re.search(r'["\\$`]', path):
+        raise ValueError(f"{path}: Ansible can run no script from there; rename the folder")
+    return f'"{path}"'
+
+
 class FilterModule:
     """What Ansible looks for."""
 
@@ -245,6 +260,7 @@ class FilterModule:
             "gdr_applied": applied,
             "gdr_busy": busy,
             "gdr_evidence": evidence,
+            "gdr_script": script,
             "gdr_silent": silent,
             "gdr_verdict": verdict,
         }

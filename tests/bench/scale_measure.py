@@ -1,6 +1,6 @@
 """What one controller costs, by number of nodes: ``python -m tests.bench.scale_measure``.
 
-The nodes are addresses of 127.0.0.0/8, behind one real sshd that listens on all of them; each
+The nodes are names for one real sshd that listens on loopback alone; each
 connection has a session process of its own, as on a node. What they answer is evidence of a
 simulated node of full size, read from a file: so the node costs next to nothing, and what is
 measured is the controller. ``--probe`` has them carry the probe out, which is what a node costs.
@@ -58,7 +58,7 @@ class Measured:
 
 @contextmanager
 def nodes(count: int, folder: Path, *, probe: bool) -> Iterator[tuple[Sshd, Path]]:
-    """One sshd at so many addresses, with an inventory and an ssh configuration."""
+    """One sshd under so many names, with an inventory and an ssh configuration."""
     if probe:
         prepare(folder / "demo", (NODE,))
         env = environment(folder / "demo/nodes" / NODE)
@@ -72,8 +72,8 @@ def nodes(count: int, folder: Path, *, probe: bool) -> Iterator[tuple[Sshd, Path
         # A home of its own: what the user's shell reads at a login is no part of a node.
         env = {"PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(folder)}
     settings = ("MaxStartups 5000", "LogLevel ERROR", "MaxSessions 5000")
-    with Sshd(folder / "sshd", env=env, settings=settings, address="0.0.0.0") as sshd:  # noqa: S104 all of 127/8
-        hosts = [f"n{at:05d} ansible_host=127.1.{at >> 8}.{at & 255}" for at in range(1, count + 1)]
+    with Sshd(folder / "sshd", env=env, settings=settings) as sshd:
+        hosts = [f"n{at:05d} ansible_host=127.0.0.1" for at in range(1, count + 1)]
         (folder / "hosts.ini").write_text("\n".join(hosts) + "\n")
         kind, key, *_ = sshd.keys.host.with_suffix(".pub").read_text().split()
         (folder / "known_hosts").write_text(f"node {kind} {key}\n")

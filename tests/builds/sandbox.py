@@ -16,6 +16,7 @@ from typing import Self
 
 from tests.builds.grounds import kernels, tree
 from tests.builds.mirrors import NotToBeHad
+from tests.builds.remembering import TOLD, remembering
 
 PREFIX = "gdr-sandbox-"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -92,7 +93,9 @@ class Sandbox:
         _remove(self._at)
 
     def _mount(self) -> None:
-        layers = ":".join(str(each).replace(":", "\\:") for each in self.lower)
+        remembered = remembering(self.lower)
+        lower = (*self.lower, remembered.layer) if remembered else self.lower
+        layers = ":".join(str(each).replace(":", "\\:") for each in lower)
         _call(
             *("mount", "-t", "overlay", "gdr-sandbox", "-o"),
             f"lowerdir={layers},upperdir={self.upper},workdir={self._at / 'work'}",
@@ -100,6 +103,9 @@ class Sandbox:
         )
         for kind, name in (("proc", "proc"), ("tmpfs", "dev")):
             _call("mount", "-t", kind, "gdr-sandbox", str(self.root / name))
+        if remembered:
+            (self.root / TOLD).mkdir()
+            _call("mount", "--bind", str(remembered.answers), str(self.root / TOLD))
         for name, minor in _DEVICES.items():
             device = self.root / "dev" / name
             os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, minor))

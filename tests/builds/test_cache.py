@@ -21,6 +21,7 @@ from tests.builds.sandbox import Sandbox
 from tests.builds.verb import Ended, begin, build, entry
 
 pytestmark = pytest.mark.builds
+LONG = True
 
 DRIVER = "535.261.03"
 QUICK_S = 2.0  # for a build that is in the cache already: the whole process

@@ -23,6 +23,7 @@ from tests.builds.nodeside import (
 from toolkit.change.templates import render_text
 
 pytestmark = pytest.mark.builds
+LONG = True
 
 
 def test_dkms_itself_uninstalls_before_it_rebuilds_a_dependant() -> None:

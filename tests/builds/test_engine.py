@@ -24,6 +24,7 @@ from toolkit.flow.building import make_job
 from toolkit.reach.workshop import survey_script
 
 pytestmark = pytest.mark.builds
+LONG = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from toolkit.builds.gate import (
 from toolkit.checks.build_failures import cause_of
 
 pytestmark = pytest.mark.builds
+LONG = True
 
 PEERMEM = "nvidia-current-open-peermem"
 

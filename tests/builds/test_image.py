@@ -25,6 +25,7 @@ from toolkit.reach.collect import collect
 from toolkit.want import Want
 
 pytestmark = pytest.mark.builds
+LONG = True
 
 ROOT = Path(__file__).parents[2]
 IMAGE = (sys.executable, "-m", "toolkit.cli", "image")

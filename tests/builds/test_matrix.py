@@ -8,6 +8,7 @@ from tests.builds.matrix import Result, Row, Way, rows, table
 from toolkit.builds.gate import Refused
 
 pytestmark = pytest.mark.builds
+LONG = True
 
 
 @pytest.fixture(scope="module")

@@ -121,11 +121,12 @@ def prepared(nodes: Nodes, name: str) -> Ansible:
     """Have the command line write the folder; then no node has a Python that Ansible could use."""
     scratch = nodes.folder / name
     scratch.mkdir()
-    wrote = nodes.run("playbook", "--out", str(scratch / "site"))
+    site = scratch / "the site's folder"  # Ansible's own words are split by blanks and quotes
+    wrote = nodes.run("playbook", "--out", str(site))
     assert wrote.returncode == 0, wrote.stdout + wrote.stderr
-    file = scratch / "site/inventory.yml"
+    file = site / "inventory.yml"
     inventory = yaml.safe_load(file.read_text())
     for values in inventory["all"]["hosts"].values():
         values["ansible_python_interpreter"] = "/nowhere/python"
     file.write_text(yaml.safe_dump(inventory))
-    return Ansible(scratch, scratch / "site")
+    return Ansible(scratch, site)

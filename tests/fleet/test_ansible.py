@@ -78,7 +78,7 @@ def test_look_change_prove_and_take_back(site: Site) -> None:
     assert "place /etc/modules-load.d/gdr-toolkit.conf" in looked.text
     assert nodes.digest() == site.first, "--check changed something"
 
-    done = ansible.play("provision", **AT_ONCE, reboot="true")
+    done = ansible.play("provision", **AT_ONCE, reboot="true", share=str(len(BUSY)))
     assert done.exit == 0, done.text
     assert {host for host, count in done.changed.items() if count} == BUSY
     nodes.wait_for_boots()
@@ -168,6 +168,16 @@ def test_a_canary_that_fails_stops_the_rest(
         assert done.failed == {CANARY} == set(done.changed), done.text
         assert f'"msg": "{sentence}' in done.text, done.text
         assert site.nodes.digest() == before
+
+
+def test_a_batch_that_is_larger_than_its_share_of_the_budget_is_not_begun(
+    site: Site, planned: Ansible
+) -> None:
+    before = site.nodes.digest()
+    done = planned.play("provision", **AT_ONCE, share="2")
+    assert done.failed, done.text
+    assert "3 hosts in a batch and 0 failed are more than -e share=2" in done.text
+    assert site.nodes.digest() == before
 
 
 def test_a_share_of_failures_that_was_allowed_lets_the_rest_go_on(

@@ -14,6 +14,7 @@ from tests.fleet.sshd import Keys
 from toolkit.errors import ExitCode
 
 pytestmark = pytest.mark.sshd
+LONG = True
 
 HEALABLE = (
     "demo-healthy",
@@ -26,9 +27,19 @@ HEALABLE = (
 )
 
 
+# How each is healed does not hang on what carries the scripts: by the second transport go a node
+# with nothing to do, one that boots and one that builds.
+BY_OPENSSH = ("demo-healthy", "demo-iommu", "demo-stub")
+
+
 @pytest.fixture
-def nodes(tmp_path: Path, keys: Keys) -> Iterator[Nodes]:
-    with served(tmp_path, HEALABLE, keys) as made:
+def names() -> tuple[str, ...]:
+    return BY_OPENSSH
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, keys: Keys, names: tuple[str, ...]) -> Iterator[Nodes]:
+    with served(tmp_path, names, keys) as made:
         yield made
 
 
@@ -41,8 +52,16 @@ def states(text: str) -> dict[str, str]:
     return {host["name"]: host["state"] for host in document(text)["hosts"]}
 
 
-@pytest.mark.parametrize("transport", ["paramiko", "openssh"])
-def test_look_change_prove_and_take_back(nodes: Nodes, transport: str) -> None:
+@pytest.mark.parametrize(
+    ("transport", "names"),
+    [
+        pytest.param("paramiko", HEALABLE, id="paramiko"),
+        pytest.param("openssh", BY_OPENSSH, id="openssh"),
+    ],
+)
+def test_look_change_prove_and_take_back(
+    nodes: Nodes, transport: str, names: tuple[str, ...]
+) -> None:
     first = nodes.digest()
 
     looked = nodes.run("doctor", "--json", transport=transport)
@@ -59,7 +78,8 @@ def test_look_change_prove_and_take_back(nodes: Nodes, transport: str) -> None:
     assert changed.returncode == ExitCode.OK, changed.stdout + changed.stderr
     assert set(states(changed.stdout).values()) == {"ready"}
     rebooted = {h["name"] for h in document(changed.stdout)["hosts"] if h["rebooted"]}
-    assert {"demo-iommu", "demo-rocky", "demo-initramfs", "demo-acs"} <= rebooted
+    assert {"demo-iommu", "demo-rocky", "demo-initramfs", "demo-acs"} & set(names) <= rebooted
+    assert "demo-iommu" in rebooted
     assert "demo-healthy" not in rebooted
     healed = nodes.digest()
 

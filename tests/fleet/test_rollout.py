@@ -17,6 +17,7 @@ from tests.fleet.sshd import Keys
 from toolkit.errors import ExitCode
 
 pytestmark = pytest.mark.sshd
+LONG = True
 
 NAMES = ("demo-iommu", "demo-rocky", "demo-stub")  # in the order of their batches
 

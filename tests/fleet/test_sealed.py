@@ -16,7 +16,7 @@ from toolkit.checks.image import passport
 from toolkit.errors import UsageError
 from toolkit.evidence import Frame, State
 from toolkit.facts.node import Node
-from toolkit.flow.passport import sealed
+from toolkit.flow.passport import known_key, sealed
 from toolkit.reach.sealing import NAMESPACE, check, sign
 from toolkit.want import Want
 
@@ -93,6 +93,40 @@ def test_a_key_with_a_passphrase_asks_nobody_and_says_what_to_do(tmp_path: Path)
     assert "ssh-add" in caught.value.hint
     with pytest.raises(UsageError, match="No such file"):
         sign(tmp_path / "nowhere", TEXT)
+
+
+def test_nobody_is_asked_by_a_window_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(("ssh-keygen", "-q", "-N", "secret", "-f", tmp_path / "locked"), check=True)
+    ask = tmp_path / "ask"
+    ask.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\necho secret\n")
+    ask.chmod(0o755)
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setenv("SSH_ASKPASS", str(ask))
+    with pytest.raises(UsageError, match="cannot sign"):
+        sign(tmp_path / "locked", TEXT)
+    assert not (tmp_path / "asked").exists()
+
+
+@pytest.mark.parametrize("said", ["", "garbage\n", "-----BEGIN CERTIFICATE-----\n"])
+def test_what_is_no_signature_is_not_called_one(key: Key, said: str) -> None:
+    assert check(key.public, TEXT, said) == (False, "what lies beside the passport is no signature")
+
+
+def test_what_has_no_public_key_is_refused_before_any_node_is_asked(
+    key: Key, way: str, tmp_path: Path
+) -> None:
+    known_key(key.public)
+    (tmp_path / "empty").write_text("# nobody yet\n")
+    for name in (key.private, tmp_path / "empty"):
+        with pytest.raises(UsageError, match="no public key is in it"):
+            known_key(name)
+    if way == "ssh":
+        signers = tmp_path / "signers"
+        signers.write_text(f'a@x,b@y namespaces="{NAMESPACE}" {key.public.read_text()}')
+        known_key(signers)
+        assert check(signers, TEXT, sign(key.private, TEXT))[0]
 
 
 def test_a_node_is_ready_only_by_a_good_signature_over_what_it_showed(

@@ -18,6 +18,7 @@ from tests.fleet.sshd import Keys
 from toolkit.errors import ExitCode
 
 pytestmark = pytest.mark.sshd
+LONG = True
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from dev.lab.trees import releases, system
 from tests.builds import stubs
 from tests.builds.grounds import tree
 from tests.builds.layers import layer
+from tests.builds.remembering import TOLD
 from tests.builds.sandbox import Sandbox
 from tests.builds.sources import source
 
@@ -40,7 +41,7 @@ def golden(target: Path) -> Path:
     edition = sha256(Path(__file__).read_bytes()).hexdigest()[:8]
     layers = layer(f"golden-{edition}", below, _make)
     with Sandbox(layers) as box:
-        for name in ("proc", "dev"):
+        for name in ("proc", TOLD, "dev"):
             subprocess.run(("umount", box.path(name)), check=True)
         subprocess.run(("cp", "-a", "-T", str(box.root), str(target)), check=True)
     return target

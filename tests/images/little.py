@@ -7,7 +7,20 @@ import shutil
 import subprocess
 from pathlib import Path
 
-_TOOLS = ("sh", "cat", "ls", "touch", "mkdir", "rm", "hostname", "sleep", "sync", "chmod", "ln")
+_TOOLS = (
+    "sh",
+    "cat",
+    "ls",
+    "touch",
+    "mkdir",
+    "rm",
+    "hostname",
+    "sleep",
+    "sync",
+    "chmod",
+    "ln",
+    "grep",
+)
 _FOLDERS = (
     *("proc", "sys", "dev", "run", "tmp", "var/tmp", "var/log/apt", "var/cache/apt", "bin"),
     *("etc/ssh", "usr/bin", "usr/sbin", "usr/lib", "var/lib/dpkg", "var/lib/apt/lists"),

@@ -12,8 +12,15 @@ import pytest
 
 from tests.images.disks import MIB, SIZE, Part, call, digest, disk
 from tests.images.little import little_root, loops, mounts, names
-from toolkit.errors import LockedError, StaleError, ToolkitError, Unsupported, UsageError
+from toolkit.errors import (
+    LockedError,
+    StaleError,
+    ToolkitError,
+    Unsupported,
+    UsageError,
+)
 from toolkit.reach.media import Medium, Source, Staged, stage
+from toolkit.reach.media_disk import Disk
 from toolkit.reach.media_index import Change, Difference
 
 pytestmark = pytest.mark.builds
@@ -200,6 +207,52 @@ def test_a_disk_that_a_machine_runs_from_is_left_alone(
         words = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 101, 1, 0)
         fcntl.fcntl(running, fcntl.F_OFD_SETLK, words)
         assert "a machine runs from it" in refused(image, LockedError)
+
+
+def test_a_disk_that_is_mounted_on_this_machine_is_left_alone(
+    tmp_path: Path, parts: tuple[Part, ...]
+) -> None:
+    """What is written there later would go into the file that was replaced."""
+    image, point = disk(tmp_path / "node.img", parts), tmp_path / "mounted"
+    point.mkdir()
+    with stage(staged(image)) as on:
+        call("mount", "-o", f"loop,offset={MIB}", image, point)
+        try:
+            with pytest.raises(LockedError, match="it is in use as /dev/loop"):
+                on.commit()
+            with pytest.raises(LockedError, match="it is in use as /dev/loop"):
+                Disk(image).bring(None, tmp_path)  # type: ignore[arg-type] # it comes to no room
+        finally:
+            call("umount", point)
+    assert names(tmp_path) == ["mounted", "node.img"]
+
+
+def test_lines_of_other_disks_are_not_taken_for_this_one(tmp_path: Path) -> None:
+    root = little_root(tmp_path / "root")
+    (root / "srv").mkdir()
+    (root / "etc/fstab").write_text("/dev/sda1 / ext4\n/dev/sdb1 /srv ext4\n")
+    with stage(staged(disk(tmp_path / "node.img", (Part(40, root),)))) as on:
+        assert on.run("ls /srv\n").stdout == ""
+
+
+def test_no_line_leads_out_of_it(tmp_path: Path) -> None:
+    root = little_root(tmp_path / "root")
+    (root / "etc/fstab").write_text(f"UUID={BOOT} {'/..' * 20}{tmp_path} ext4\n")
+    (tmp_path / "empty").mkdir()
+    parts = (Part(40, root), Part(8, tmp_path / "empty", BOOT))
+    assert "is no folder there" in refused(disk(tmp_path / "node.img", parts), Unsupported)
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        pytest.param(b"\xfd7zXZ\0", "is packed by xz", id="xz"),
+        pytest.param(b"<<< Oracle VM VirtualBox Disk Image >>>", "is VDI, not raw", id="vdi"),
+    ],
+)
+def test_what_a_disk_comes_in_is_named(tmp_path: Path, head: bytes, words: str) -> None:
+    (tmp_path / "node.img").write_bytes(head + bytes(600))
+    assert words in refused(tmp_path / "node.img", Unsupported)
 
 
 def test_a_disk_that_somebody_wrote_to_meanwhile_is_not_replaced(

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from dev.run import ROOT
 from tests.images.disks import Part, call, digest, disk
 from tests.images.little import at_work, little_root, loops, mounts, names
 from tests.images.worker import STAGED
+from toolkit.errors import ExitCode
 from toolkit.reach.media import Medium, Source, stage
 from toolkit.reach.media_index import Index, differences, look
 from toolkit.reach.media_journal import mend
@@ -32,11 +34,12 @@ RANDOM = random.Random(7)  # noqa: S311 # the same moments in every run, as far 
 class Image:
     """An image that is worked on and killed, with what it was to compare with."""
 
-    def __init__(self, medium: str, home: Path, original: Path) -> None:
-        self.medium = "disk" if medium == "disk" else "root"
+    def __init__(self, medium: str, home: Path, original: Path, given: Path | None = None) -> None:
+        self.medium = medium if medium in {"disk", "tar"} else "root"
         self.mounted = medium == "mounted"
         self.home, self.original = home, original
-        self.path = home / "golden, image"
+        self.path = home / f"golden, image{'.tar' if given else ''}"
+        self.given = given  # of an archive: what comes in; the image is what goes out
         self.put_back()
         self.before: Index | str = self.state()
 
@@ -72,11 +75,23 @@ class Image:
         if self.medium == "root":
             assert not isinstance(self.before, str)
             return [each.path for each in differences(self.before, look(self.path))] == NEW
+        if self.given is not None:
+            return self.is_new_archive()
         with stage(Source(Medium.DISK, self.path)) as on:
             return on.read("/etc/new") == b"new\n" and on.read("/etc/one") == b"other\n"
 
+    def is_new_archive(self) -> bool:
+        """Whether it can be read to its end, and holds what the work made of the one given."""
+        assert self.given is not None
+        with tarfile.open(self.given) as old, tarfile.open(self.path) as new:
+            before, after = ({each.removeprefix("./") for each in a.getnames()} for a in (old, new))
+            one = new.extractfile("./etc/one")
+            return after - before == {"etc/new"} and one is not None and one.read() == b"other\n"
+
     def work(self, step: int = 0) -> subprocess.Popen[str]:
         words = (self.medium, str(self.path), "", str(step))
+        if self.given is not None:
+            words = (self.medium, str(self.given), str(self.path), str(step))
         return subprocess.Popen(
             (sys.executable, "-m", "tests.images.worker", *words),
             cwd=ROOT,
@@ -85,15 +100,27 @@ class Image:
             text=True,
         )
 
-    def check(self) -> None:
-        """Nothing of the killed run goes on, and the image is whole: the old one or the new."""
+    def killed_before(self, step: int) -> bool:
+        """Let a run kill itself before a step; false where it came to its end before that."""
+        with self.work(step) as running:
+            running.wait(LIMIT_S)
+        assert running.returncode in {0, -signal.SIGKILL}, step
+        return running.returncode != 0
+
+    def check(self) -> bool:
+        """Nothing of the killed run goes on, and the image is whole: the old one or the new.
+
+        :returns: whether it is the new one; it is made the old one again.
+        """
         wait(lambda: self.quiet)
         assert len(names(self.home)) <= 3, names(self.home)  # it, a lock, one folder
         if self.mounted:
             mend(self.path)  # the next run begins with it
-        if not self.is_old():
-            assert self.is_new()
-            self.put_back()
+        if self.is_old():
+            return False
+        assert self.is_new()
+        self.put_back()
+        return True
 
     def finish(self) -> int:
         """A run that nobody kills clears away what was left; how many steps it took."""
@@ -111,14 +138,18 @@ def wait(done: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-@pytest.fixture(params=["root", "mounted", "disk"])
+@pytest.fixture(params=["root", "mounted", "disk", "tar"])
 def image(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Image]:
     root = little_root(tmp_path / "original")
-    original = root
+    original, given = root, None
     if request.param == "disk":
         original = disk(tmp_path / "original.img", (Part(40, root),), qcow2=True)
+    if request.param == "tar":
+        given, original = tmp_path / "in.tar", tmp_path / "original.tar"
+        call("tar", "-c", "-C", root, "-f", given, ".")
+        original.write_text("the old one\n")
     (tmp_path / "home").mkdir()
-    made = Image(request.param, tmp_path / "home", original)
+    made = Image(request.param, tmp_path / "home", original, given)
     yield made
     made.let_go()
 
@@ -126,14 +157,17 @@ def image(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Image]:
 def test_before_any_step(image: Image) -> None:
     steps = image.finish()
     assert steps > 10
-    # All are alike up to the commit: of a mounted root its second half, of a disk every third.
-    first, pace = (steps // 2, 1) if image.mounted else (1, 3 if image.medium == "disk" else 1)
-    for step in range(first, steps + 1, pace):
-        with image.work(step) as killed:
-            killed.wait(LIMIT_S)
-        assert killed.returncode == -signal.SIGKILL, step
-        image.check()
-    image.finish()
+    # All are alike up to the commit: of a mounted root its second half, of files every third.
+    step, pace = (steps // 2, 1) if image.mounted else (1, 1 if image.medium == "root" else 3)
+    new = 0
+    while image.killed_before(step):
+        new += image.check()
+        # What the killed run left takes steps of its own: the last ones come after those.
+        step += pace if step < steps - 6 else 1
+    assert step > steps
+    assert new > 0, "none was killed behind the moment in which the new one takes the place"
+    assert image.is_new()
+    assert names(image.home) == [image.path.name]
 
 
 def test_at_any_time(image: Image) -> None:
@@ -154,6 +188,9 @@ def test_what_holds_the_mounts(image: Image, victim: str) -> None:
     """Killed while a script runs: the script ends, the run says so, the image is the old one."""
     if image.medium == "root":  # without a journal and with one
         (image.path / "etc/slow").touch()
+    elif image.given is not None:
+        (image.given.parent / "original/etc/slow").touch()
+        call("tar", "-r", "-C", image.given.parent / "original", "-f", image.given, "./etc/slow")
     else:
         with stage(Source(Medium.DISK, image.path)) as on:
             on.write("/etc/slow", b"")
@@ -173,12 +210,32 @@ def test_what_holds_the_mounts(image: Image, victim: str) -> None:
 
 
 def test_ctrl_c(image: Image) -> None:
-    """Nothing is left for a next run to clear away."""
+    """Nothing is left for a next run to clear away, whenever it comes once there is a lock."""
+    steps = image.finish()
+    pace = steps // (5 if image.medium == "root" and not image.mounted else 2)
+    for step in range(2, steps - 1, pace):
+        with image.work(-step) as running:
+            _, said = running.communicate(timeout=LIMIT_S)
+        # What is in hand when the new one takes the place is finished.
+        assert running.returncode in {0, ExitCode.INTERRUPTED}, said
+        assert "Traceback" not in said
+        assert names(image.home) == [image.path.name], step
+        image.check()
+
+
+@pytest.mark.parametrize("image", ["root"], indirect=True)
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP])
+def test_a_pipeline_that_is_cancelled(image: Image, how: signal.Signals) -> None:
+    """As Ctrl-C: a whole copy of an image is much to leave to a next run."""
+    (image.path / "etc/slow").touch()
+    image.before = image.state()
     with image.work() as running:
-        time.sleep(RANDOM.uniform(0.4, 0.6))
-        running.send_signal(signal.SIGINT)
+        assert running.stdout is not None
+        assert running.stdout.readline().strip() == STAGED
+        running.send_signal(how)
         running.wait(LIMIT_S)
-    assert image.is_old() or image.is_new()
+    assert running.returncode == ExitCode.INTERRUPTED
+    assert image.is_old()
     assert image.quiet
     assert names(image.home) == [image.path.name]
 

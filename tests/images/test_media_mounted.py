@@ -92,6 +92,19 @@ def test_what_somebody_changed_meanwhile_is_not_overwritten(image: Path) -> None
     assert (image / "etc/one").read_text() == "theirs\n"
 
 
+def test_what_the_builder_has_mounted_in_it_may_change(image: Path) -> None:
+    """As /run, which those who work in a root by chroot(8) have there."""
+    call("mount", "-t", "tmpfs", "run", image / "run")
+    (image / "run/secret").write_text("the builder's\n")
+    with stage(source(image)) as on:
+        on.write("/etc/one", b"ours\n")
+        assert not (on.outside / "run/secret").exists()
+        (image / "run/later").write_text("the builder's\n")
+        on.commit()
+    assert (image / "etc/one").read_text() == "ours\n"
+    assert names(image / "run") == ["later", "secret"]
+
+
 def test_a_full_part_of_it_stops_before_anything_is_replaced(image: Path) -> None:
     call("umount", image / "proc")
     before = look(image)

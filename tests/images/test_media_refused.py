@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 from dev.run import ROOT
 from tests.images.disks import Part, call, digest, disk
 from tests.images.little import little_root, names
-from toolkit.errors import ApplyError, ExitCode, UsageError
+from toolkit.errors import ApplyError, ExitCode, Unsupported, UsageError
 from toolkit.reach.media import Medium, Source, stage
 from toolkit.reach.media_index import look
 
@@ -95,6 +96,36 @@ def test_only_root_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pass
     assert "sudo" in told.value.hint
     assert names(tmp_path) == ["image"]
+
+
+def test_an_image_in_which_nothing_can_be_written_is_told_so(tmp_path: Path) -> None:
+    """Here for a file where a folder should be; a file system that is full likewise."""
+    image = little_root(tmp_path / "image")
+    shutil.rmtree(image / "usr")
+    (image / "usr").write_text("")
+    before = look(image)
+    source = Source(Medium.ROOT, image)
+    words = "nothing can be written in it: Not a directory"
+    with pytest.raises(ApplyError, match=words) as told, stage(source):
+        pass
+    assert "the image is as it was" in told.value.hint
+    assert look(image) == before
+    assert names(tmp_path) == ["image"]
+
+
+def test_what_is_missing_on_this_machine_is_told_before_anything_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "node.qcow2").write_bytes(b"QFI\xfb" + bytes(600))
+    real = shutil.which
+    monkeypatch.setattr(
+        shutil, "which", lambda name, path: None if name == "qemu-img" else real(name, path=path)
+    )
+    source = Source(Medium.DISK, tmp_path / "node.qcow2")
+    with pytest.raises(Unsupported, match="qemu-img: not on this machine") as told, stage(source):
+        pass
+    assert "qemu-utils" in told.value.hint
+    assert names(tmp_path) == ["node.qcow2"]
 
 
 def test_a_machine_that_gives_no_namespaces_is_told_so(tmp_path: Path) -> None:

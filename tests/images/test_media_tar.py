@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import stat
 import tarfile
 from pathlib import Path
@@ -72,7 +73,7 @@ def test_equal_input_gives_equal_bytes(packed: Path, tmp_path: Path, suffix: str
 
 
 def _repack(packed: Path, given: Path) -> None:
-    tools = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
+    tools = {".gz": "gzip", ".xz": "xz", ".zst": "zstd", ".bz2": "bzip2"}
     tool = tools.get(given.suffix)
     call("sh", "-c", f'{tool or "cat"} <"$1" >"$2"', "sh", packed, given)
 
@@ -133,6 +134,11 @@ def test_what_would_come_to_lie_outside_is_refused(
     assert names(tmp_path) == ["in.tar"]
 
 
+def test_an_archive_by_bzip2_is_read(packed: Path, tmp_path: Path) -> None:
+    _repack(packed, tmp_path / "in.tar.bz2")
+    assert change(tmp_path / "in.tar.bz2", tmp_path / "out.tar")
+
+
 def test_links_that_stay_inside_are_followed(tmp_path: Path) -> None:
     given = archive(
         tmp_path / "in.tar",
@@ -144,6 +150,20 @@ def test_links_that_stay_inside_are_followed(tmp_path: Path) -> None:
         on.commit()
     with tarfile.open(tmp_path / "out.tar") as new:
         assert new.getmember("./abs").linkname == "/etc/passwd"
+
+
+def test_what_it_is_packed_with_is_looked_for_first(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not when the modules have been built."""
+    real = shutil.which
+    monkeypatch.setattr(
+        shutil, "which", lambda name, path: None if name == "zstd" else real(name, path=path)
+    )
+    with pytest.raises(Unsupported, match="zstd: not on this machine") as told:
+        change(packed, tmp_path / "out.tar.zst")
+    assert "zstd" in told.value.hint
+    assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize("suffix", [".tar", ".tar.gz", ".tar.zst"])

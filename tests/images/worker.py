@@ -2,7 +2,8 @@
 
     python -m tests.images.worker MEDIUM PATH OUT STEP
 
-STEP is the number of the step before which it kills itself; 0 for never. A step is whatever
+STEP is the number of the step before which it kills itself; 0 for never. With a minus before it,
+it sends itself what Ctrl-C sends. A step is whatever
 reaches the world: a process begun, a lock taken, a folder made, something renamed or removed.
 The last line that it prints is the number of steps it took.
 """
@@ -14,7 +15,7 @@ import signal
 import sys
 from pathlib import Path
 
-from toolkit.errors import ToolkitError
+from toolkit.errors import ExitCode, ToolkitError
 from toolkit.reach import media_inside, media_tree
 from toolkit.reach.media import Medium, Source, stage
 
@@ -39,8 +40,8 @@ def main() -> None:
         again, last_event = last_event == event == "os.remove", event
         if event in STEPS and not again:  # the files of one folder are one step
             count += 1
-            if count == int(last):
-                os.kill(os.getpid(), signal.SIGKILL)
+            if count == abs(int(last)):
+                os.kill(os.getpid(), signal.SIGINT if last.startswith("-") else signal.SIGKILL)
 
     real = media_inside.exchange
 
@@ -56,6 +57,8 @@ def main() -> None:
         with stage(source) as staged:
             staged.run(SCRIPT, sink=lambda line: print(line, flush=True))
             staged.commit()
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)
     except ToolkitError as why:
         sys.exit(f"{why}\n{why.hint}")
     print(count, flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -179,6 +180,18 @@ def test_the_build_id_of_what_is_loaded_is_read_from_the_kernels_notes(here: Her
     loaded = alone(here).passport_loaded
     assert loaded["nvidia"].build_id == loaded["ib_core"].build_id == build.hex()
     assert loaded["mlx5_core"].build_id == ""
+
+
+def test_what_is_no_plain_file_is_no_match_and_is_not_waited_for(here: Here) -> None:
+    """Who replaced a passport may name a pipe in it, or a device that never ends."""
+    paths = ("/etc/pipe", "/dev/zero", "/etc", PEERMEM)
+    names = tuple(FileEntry(path, "0" * 64, "644") for path in paths)
+    place_passport(here, Passport("0.1", "debian 12", "x86_64", (), files=names))
+    os.mkfifo(here.tree / "etc/pipe")
+    (here.tree / "dev").mkdir(exist_ok=True)
+    (here.tree / "dev/zero").unlink(missing_ok=True)
+    (here.tree / "dev/zero").symlink_to("/dev/zero")
+    assert list(alone(here).passport_hashes) == [PEERMEM]
 
 
 def test_a_node_without_modules_dep_gets_no_passport(plain: Here) -> None:

@@ -1,7 +1,8 @@
 """A Slurm of our own: real slurmctld, a slurmd for each simulated node, munged with its own key.
 
-All of it lives in one folder, listens on loopback alone and ends with the block that started
-it; the machine's own Slurm, munge and their settings are neither read nor written.
+All of it lives in one folder, talks over loopback, heeds who has its munge key alone, and ends
+with the block that started it; the machine's own Slurm, munge and their settings are neither
+read nor written.
 
 A job's tasks find themselves on a simulated node: TaskProlog gives them its root and its
 commands. RebootProgram asks us to boot one, and slurmd is then started as after a boot.
@@ -73,6 +74,10 @@ class Cluster:
         words = self.slurm("scontrol", "show", "-o", "node", name).split()
         (said,) = (word for word in words if word.startswith("State="))
         return set(said.removeprefix("State=").split("+"))
+
+    def log(self) -> list[str]:
+        """What slurmctld has written so far."""
+        return (self.folder / "slurmctld.log").read_text().splitlines()
 
     def reason(self, name: str) -> str:
         return self.slurm("sinfo", "-h", "-n", name, "-O", "Reason:200").strip()
@@ -230,6 +235,9 @@ def _write(made: Cluster, features: dict[str, str]) -> None:
         *("SchedulerParameters=sched_interval=1,batch_sched_delay=0", "KillWait=2"),
         "SlurmdParameters=config_overrides",  # more processors than this machine has
         *("ReturnToService=2", "SlurmdTimeout=300", "ResumeTimeout=120", "TreeWidth=65533"),
+        # On a busy machine an answer takes its time, and is one all the same.
+        *("MessageTimeout=60", "TCPTimeout=30", "BatchStartTimeout=60"),
+        "CommunicationParameters=NoCtldInAddrAny",
         *(f"TaskProlog={folder}/on-node", f"RebootProgram={folder}/reboot"),
     ]
     plugins = next(Path("/").glob(_PLUGINS), None)
@@ -275,8 +283,11 @@ def _script(file: Path, line: str) -> None:
 
 
 def _free_ports(count: int) -> list[int]:
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in listeners]
-    for each in listeners:
-        each.close()
-    return ports
+    """Below those that the kernel gives to whoever connects: a slurmd that boots finds its own."""
+    ports: list[int] = []
+    for port in secrets.SystemRandom().sample(range(20000, 32000), 1000):
+        with suppress(OSError), socket.create_server(("", port)):
+            ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise AssertionError("no free ports")

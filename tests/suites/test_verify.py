@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 from dev.run import ROOT
 from toolkit.checks.all import ALL
@@ -34,3 +35,14 @@ def test_without_it_only_what_failed_is_named(tmp_path: Path) -> None:
     assert "FAILED" in done.stdout
     assert "test_node[toolkit://demo-stub-peermem.stub]" in done.stdout
     assert "PASSED" not in done.stdout
+
+
+def test_a_node_without_the_passport_that_is_demanded_is_not_ready_in_junit_either(
+    tmp_path: Path,
+) -> None:
+    done = verify(tmp_path, "--hosts", "demo-nogpu", "--passport", "--junit", "first.xml")
+    assert done.returncode == 2, done.stdout + done.stderr
+    cases = ElementTree.parse(tmp_path / "first.xml").iter("testcase")
+    [failed] = [each for each in cases if each.find("failure") is not None]
+    assert failed.get("name") == "test_node[toolkit://demo-nogpu-image.passport]"
+    assert "no passport" in (failed.findtext("failure") or "")

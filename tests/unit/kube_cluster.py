@@ -21,6 +21,7 @@ _PROTECTED = "Cannot evict pod as it would violate the pod's disruption budget."
 class KubeNode:
     name: str
     cordoned: bool = False
+    ready: bool = True
     marks: dict[str, str] = field(default_factory=dict)  # annotations
     pods: list[str] = field(default_factory=lambda: ["web"])
     version: int = 7
@@ -32,7 +33,12 @@ class KubeNode:
         meta = {
             "name": self.name, "annotations": self.marks, "resourceVersion": str(self.version),
         }  # fmt: skip
-        return {"metadata": meta, "spec": {"unschedulable": True} if self.cordoned else {}}
+        told = {"type": "Ready", "status": "True" if self.ready else "Unknown"}
+        return {
+            "metadata": meta,
+            "spec": {"unschedulable": True} if self.cordoned else {},
+            "status": {"conditions": [{"type": "DiskPressure", "status": "False"}, told]},
+        }
 
 
 @dataclass
@@ -45,6 +51,7 @@ class KubeWorld:
     wrong: list[str] = field(default_factory=list)
     most: int = 0  # so many nodes were cordoned at once
     meddled: str = ""  # a node that somebody else cordons before our next request about it
+    away: int = 0  # so many answers about Jobs fail
     flutters: bool = False  # a node's kubelet reports something before our next request
 
     def kubectl(self) -> Kubectl:
@@ -73,7 +80,18 @@ class KubeWorld:
             raise TransportError(f"kubectl drain {name}: error when evicting pods: {_PROTECTED}")
         self.nodes[name].pods.clear()
 
+    def job(self, name: str) -> Any:
+        """As the server has it, where there is a server and a Job."""
+        if self.away:
+            self.away -= 1
+            raise TransportError("kubectl get job: The connection to the server was refused")
+        if self.jobs[name] is None:
+            raise TransportError(f'kubectl get job: (NotFound): jobs.batch "{name}" not found')
+        return self.jobs[name]
+
     def let_go(self, job: Any) -> None:
+        if job is None:
+            return
         job["spec"]["suspend"] = False
         node = self.nodes[_marks(job)["gdr-toolkit/node"]]
         if not node.cordoned or (node.pods and node.marks):
@@ -116,11 +134,13 @@ class _Answers(Kubectl):
                 return json.dumps({"items": [each.shown() for each in world.nodes.values()]})
             case ("get", "node", name, "-o", "json"):
                 return json.dumps(world.nodes[name].shown())
+            case ("get", "jobs", "-n", "gdr-toolkit", "-o", "json"):
+                return json.dumps({"items": [each for each in world.jobs.values() if each]})
             case ("get", "job", name, "-n", "gdr-toolkit", "-o", "json"):
-                going = world.jobs[name]["spec"]["suspend"]
+                going = world.job(name)["spec"]["suspend"]
                 return json.dumps({"status": {} if going else {"succeeded": 1}})
             case ("logs", name, "-n", "gdr-toolkit", "--tail=-1"):
-                return world.log(world.jobs[name.removeprefix("job/")])
+                return world.log(world.job(name.removeprefix("job/")))
         raise AssertionError(words)
 
     def _act(self, words: tuple[str, ...], stdin: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -229,3 +230,18 @@ def test_the_plugin_runs_under_the_oldest_python_of_a_controller() -> None:
     compile(text, "gdr_frames.py", "exec", dont_inherit=True)
     assert "StrEnum" not in text
     assert "slots=True" not in text, "dataclasses of Python 3.9 know no slots"
+
+
+@pytest.mark.parametrize(
+    "path", ["/a/run.sh", "/a b/run.sh", "/it's/run.sh", '/a"$x`y`/run.sh', "/a\\b/run.sh"]
+)
+def test_a_path_stands_among_ansibles_words_as_it_is(path: str) -> None:
+    """What the module script does with its words: split, then put another path in the place."""
+    words = f"{FRAMES.script(path)} apply 60 end"
+    assert shlex.split(words) == [path, "apply", "60", "end"]
+    assert shlex.split(words.replace(path, "/tmp/x/run.sh"))[0] == "/tmp/x/run.sh"
+
+
+def test_a_path_that_no_quotes_can_hold_is_refused() -> None:
+    with pytest.raises(ValueError, match="rename the folder"):
+        FRAMES.script("/it's $x/run.sh")

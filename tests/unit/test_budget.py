@@ -15,6 +15,7 @@ from toolkit.change.rollout import Phase
 from toolkit.change.rollout_past import Past, Step
 from toolkit.errors import TransportError, UsageError
 from toolkit.flow.budget import Budget, books_of, release, set_aside
+from toolkit.reach.budget_book import Book, BudgetError, Row
 from toolkit.reach.claims import claim
 
 ROOT = Path(__file__).parents[2]
@@ -84,6 +85,8 @@ def test_no_more_than_the_strictest_limit_are_ever_unavailable(
         pytest.param("begun", False, None, id="nothing-was-done"),
         pytest.param("begun looking", False, None, id="it-was-looked-at"),
         pytest.param("begun draining", False, Held.OUT, id="drain-was-asked-for"),
+        pytest.param("begun draining failed", False, Held.OUT, id="drain-failed"),
+        pytest.param("draining untaken failed", False, None, id="its-jobs-went-on"),
         pytest.param("draining drained applying", False, Held.OUT, id="drained"),
         pytest.param("draining drained applying looking undraining", False, Held.OUT, id="maybe"),
         pytest.param("begun applying", False, Held.LEFT, id="amid-a-change"),
@@ -172,6 +175,16 @@ def test_what_others_report_counts_and_is_named(tmp_path: Path) -> None:
     run.close()
 
 
+def test_a_run_is_not_ended_by_what_others_reported_a_while_ago(tmp_path: Path) -> None:
+    told = [{"gpu7": "Slurm has it IDLE+NOT_RESPONDING"}, {}]
+    with (
+        claim(tmp_path, "a", "op@here", ["gpu0:22"], alone=True),
+        Budget.open(tmp_path, "a", 1, reported=lambda: told.pop(0)) as budget,
+    ):
+        assert budget.ask(["gpu0"]).granted == ("gpu0",)
+    assert told == []
+
+
 def test_nothing_is_begun_where_what_others_report_cannot_be_read(tmp_path: Path) -> None:
     def broken() -> Mapping[str, str]:
         raise TransportError("slurmctld does not answer")
@@ -183,6 +196,16 @@ def test_nothing_is_begun_where_what_others_report_cannot_be_read(tmp_path: Path
     ):
         budget.ask(["gpu0"])
     assert books_of(tmp_path).nodes == frozenset()
+
+
+def test_a_share_that_a_later_version_wrote_is_not_guessed_at(tmp_path: Path) -> None:
+    book = Book(tmp_path)
+    with book.moment() as moment:
+        moment.put(Row("gpu1", "a", "frozen", "", "2026-11-22T20:00:00Z"))
+    book.close()
+    for look in (lambda: books_of(tmp_path), lambda: release(tmp_path, ["gpu1"])):
+        with pytest.raises(BudgetError, match="gpu1 as 'frozen'"):
+            look()
 
 
 def test_an_operator_releases_what_no_living_run_holds(tmp_path: Path) -> None:
@@ -197,3 +220,15 @@ def test_an_operator_releases_what_no_living_run_holds(tmp_path: Path) -> None:
     assert run.ask("gpu1", "gpu2").granted == ("gpu1", "gpu2")
     run.close()
     assert books_of(tmp_path).nodes == frozenset(), "nothing was done to them"
+
+
+def test_no_more_is_set_aside_than_there_is_room_for(tmp_path: Path) -> None:
+    run = Run(tmp_path, "a", 4)
+    run.ask("gpu1", "gpu2")
+    set_aside(tmp_path, "ansible/site", 2, "")
+    with pytest.raises(BudgetError, match=r"no more than 4 may be .* 2 nodes are by then: no room"):
+        set_aside(tmp_path, "ansible/site", 3, "")  # in place of the two, not beside them
+    assert books_of(tmp_path).aside == 2
+    assert run.ask("gpu3").wait
+    run.close()
+    set_aside(tmp_path, "ansible/site", 300, "")  # nobody lives who was told of a limit

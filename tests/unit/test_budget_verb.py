@@ -79,3 +79,18 @@ def test_what_is_not_held_cannot_be_released(runs: Path) -> None:
     ended = verb(runs, "--release", "gpu[008]")
     assert ended.returncode == ExitCode.USAGE
     assert "error: gpu008: nothing of the budget is held there" in ended.stderr
+
+
+def test_a_share_is_set_aside_for_who_counts_by_itself(runs: Path) -> None:
+    ended = verb(runs, "--set-aside", "ansible/site=13", "--reason", "weekly", "--json")
+    assert ended.returncode == ExitCode.OK, ended.stderr
+    assert ended.stderr == "set aside: 13 for ansible/site\n"
+    shares = {each["node"]: each for each in json.loads(ended.stdout)["shares"]}
+    assert (shares["ansible/site"]["count"], shares["ansible/site"]["why"]) == (13, "weekly")
+
+
+@pytest.mark.parametrize("said", ["ansible=13", "gpu001", "a/b=0", "a/b=-1", "a/b=x", "/=1"])
+def test_what_is_no_share_is_refused(runs: Path, said: str) -> None:
+    ended = verb(runs, "--set-aside", said)
+    assert ended.returncode == ExitCode.USAGE
+    assert "WHO/WHAT=COUNT, for example ansible/site=13" in ended.stderr

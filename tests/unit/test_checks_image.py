@@ -10,11 +10,11 @@ from tests.evidence.build import HEALTHY, KERNEL, NEXT_KERNEL, PEERMEM, node, wi
 from tests.evidence.frames import ABSENT, DENIED
 from tests.evidence.healthy_boot import ARGUMENTS
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
-from tests.unit.passports import BORN, BUILD, LOAD, NOTE, RUN, born, hashed, loaded, sha
+from tests.unit.passports import BORN, BUILD, IMAGE, LOAD, NOTE, RUN, born, hashed, loaded, sha
 from toolkit.checks.image import passport
 from toolkit.evidence import Frame, State
 from toolkit.facts.node import Node
-from toolkit.facts.passport import FileEntry
+from toolkit.facts.passport import FileEntry, KernelEntry
 from toolkit.want import Want
 
 ASKED = Want(passport=True)
@@ -22,7 +22,14 @@ SIGNED = Want(passport=True, passport_key="allowed")
 ID = "image.passport"
 OTHER = sha(99)
 GRUB = "/etc/default/grub.d/zz-gdr-toolkit.cfg"
+GRUBBY, TRIAL = "/etc/gdr-toolkit/kernel-arguments", "gdr_toolkit.trial=ab12 panic=30"
 ADDING = replace(BORN, files=(*BORN.files, FileEntry(GRUB, sha(5), "644")))
+_KERNEL = BORN.kernels[0]
+TWO = replace(BORN, kernels=(_KERNEL, KernelEntry(NEXT_KERNEL, None, ())))
+INBOX = f"/lib/modules/{KERNEL}/kernel/drivers/infiniband/core/ib_uverbs.ko"
+_UVERBS = replace(_KERNEL.modules[-1], name="ib_uverbs", file=FileEntry(INBOX, sha(7), "644"))
+GONE = replace(BORN, kernels=(replace(_KERNEL, modules=(*_KERNEL.modules, _UVERBS)),))
+REMOVED = {IMAGE: "absent", INBOX: "absent"}
 WITHOUT = replace(BORN, kernels=(replace(BORN.kernels[0], modules=BORN.kernels[0].modules[:-1]),))
 
 
@@ -54,8 +61,23 @@ ROWS = [
     Row("not-loaded-is-no-difference", ID, PASS, "as the image", {
         **born(passport_loaded=loaded(ids="").replace("nvidia_peermem", "")[0:0]),
         "module-state": without_module("nvidia_peermem")}),
-    Row("another-kernel-runs", ID, FAIL, f"running kernel: {NEXT_KERNEL}", born(
-        kernel_release=f"{NEXT_KERNEL}\n")),
+    Row("a-later-kernel-is-no-failure-of-the-node", ID, NA, f"kernel {NEXT_KERNEL} came later",
+        born(kernel_release=f"{NEXT_KERNEL}\n")),
+    Row("a-later-kernel-where-the-image-is-demanded", ID, FAIL, f"running kernel: {NEXT_KERNEL}",
+        born(kernel_release=f"{NEXT_KERNEL}\n"), want=ASKED),
+    Row("a-later-kernel-excuses-no-replaced-file", ID, FAIL, f"{LOAD}: sha256", born(
+        kernel_release=f"{NEXT_KERNEL}\n", passport_files=hashed({LOAD: OTHER}))),
+    Row("the-old-kernel-was-removed", ID, NA, "came later", born(
+        GONE, kernel_release=f"{NEXT_KERNEL}\n", passport_files=hashed(REMOVED, GONE))),
+    Row("half-of-a-kernel-is-not-removed", ID, FAIL, f"{IMAGE}: not there", born(
+        GONE, kernel_release=f"{NEXT_KERNEL}\n", passport_files=hashed({IMAGE: "absent"}, GONE))),
+    Row("what-remains-of-it-must-be-as-it-was", ID, FAIL, f"{IMAGE}: not there", born(
+        GONE, kernel_release=f"{NEXT_KERNEL}\n",
+        passport_files=hashed({**REMOVED, PEERMEM: OTHER}, GONE))),
+    Row("the-kernel-that-runs-was-not-removed", ID, FAIL, f"{IMAGE}: not there", born(
+        GONE, passport_files=hashed(REMOVED, GONE))),
+    Row("another-kernel-of-the-image-runs", ID, FAIL, f"running kernel: {NEXT_KERNEL}", born(
+        TWO, kernel_release=f"{NEXT_KERNEL}\n", passport_files=hashed(passport=TWO))),
     Row("another-architecture", ID, FAIL, "architecture: aarch64", born(arch="aarch64\n")),
     Row("an-argument-lost", ID, FAIL, "argument iommu: not there", born(
         cmdline=booted("root=UUID=1 ro quiet"))),
@@ -86,6 +108,17 @@ ROWS = [
     Row("arguments-that-a-run-has-changed", ID, PASS, f"updated since by {RUN}", born(
         ADDING, cmdline=booted("root=UUID=1 ro quiet"),
         passport_files=hashed({GRUB: OTHER}, ADDING), passport_since=since(OTHER, GRUB))),
+    Row("arguments-of-a-later-run-told-to-grubby", ID, PASS, "by a later run of ours", born(
+        cmdline=booted(f"{ARGUMENTS} pci=realloc"), left=f"{OTHER} {GRUBBY}\n",
+        placed=f"{OTHER} 644 0 0 {GRUBBY}\n")),
+    Row("arguments-that-are-being-tried", ID, PASS, "by trial ab12 of ours", born(
+        cmdline=booted(f"{ARGUMENTS} pci=realloc {TRIAL}"),
+        boot_trials="ab12 open 2026-01-02T03:04:05Z \n")),
+    Row("a-trial-that-nobody-noted", ID, FAIL, "argument pci", born(
+        cmdline=booted(f"{ARGUMENTS} pci=realloc {TRIAL}"))),
+    Row("a-trial-that-was-given-up", ID, FAIL, "argument pci", born(
+        cmdline=booted(f"{ARGUMENTS} pci=realloc {TRIAL}"),
+        boot_trials="ab12 given-up 2026-01-02T03:04:05Z it panicked\n")),
     Row("unreadable", ID, UNKNOWN, "permission denied", born(passport=DENIED)),
     Row("no-passport-at-all", ID, UNKNOWN, "cannot read", born(passport="{\n")),
     Row("of-a-later-format", ID, UNKNOWN, "format", born(
@@ -123,6 +156,24 @@ def test_each_difference_is_named() -> None:
     details = judged(row).finding.details
     assert [line.split(":")[0] for line in details] == [PEERMEM, LOAD]
     assert f"sha256 {OTHER[:16]}" in details[0]
+
+
+def test_a_later_kernel_is_told_apart_from_what_somebody_replaced() -> None:
+    """What the rebuild program made for it is in no passport, and no difference."""
+    later = f"{NEXT_KERNEL}\n"
+    found = judged(Row("", ID, FAIL, "", born(kernel_release=later), want=ASKED)).finding
+    assert [line.split(":")[0] for line in found.details] == [
+        "running kernel",
+        "what is loaded is not compared",
+    ]
+    assert "test the image with that kernel" in found.hint
+    quiet = judged(Row("", ID, NA, "", born(kernel_release=later))).finding
+    assert quiet.details == found.details
+    both = judged(
+        Row("", ID, FAIL, "", born(kernel_release=later, passport_files=hashed({PEERMEM: OTHER})))
+    )
+    assert PEERMEM in both.finding.details[1]
+    assert "boot the image that was tested" in both.finding.hint
 
 
 def test_what_the_kernel_does_not_tell_is_said_with_the_pass() -> None:

@@ -132,6 +132,15 @@ def test_ranges_may_come_in_any_order_and_overlap() -> None:
     assert not file.covers(0, 65)
 
 
+def test_who_lacks_a_program_is_told_what_to_install_and_where() -> None:
+    with pytest.raises(NoEvidence, match="not read, lacks xz") as caught:
+        SparseFile.parse(PATH, ["lacks xz"])
+    assert caught.value.hint == "install xz-utils (xz) there"
+    with pytest.raises(NoEvidence) as other:
+        SparseFile.parse(PATH, ["lacks permission to read it"])
+    assert other.value.hint == ""
+
+
 @pytest.mark.parametrize(
     ("line", "error"),
     [

@@ -20,12 +20,16 @@ from tests.unit.booting import machine as machine_of
 from toolkit.cli.image_boot import proven, told
 from toolkit.cli.imaging import image
 from toolkit.errors import ApplyError, ExitCode, UsageError
+from toolkit.flow import image_boot
 from toolkit.flow.access import Access
 from toolkit.flow.image_boot import Booted, Proof, arguments
+from toolkit.hosts import Host
+from toolkit.progress import Silent
 from toolkit.reach import throwaway
 from toolkit.reach.kvm import Accelerator, accelerator
 from toolkit.reach.one_time import PLACE, one_time
 from toolkit.reach.qemu import Direct, Uefi, boots_by_bios, command, disk_format
+from toolkit.reach.ssh_config import SshConfig
 
 
 @pytest.fixture
@@ -102,6 +106,16 @@ def test_what_opens_the_guest_is_its_owners_alone(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
+    """TMPDIR is the operator's: ssh_config takes blanks and per cent signs its own way."""
+    folder = tmp_path / "a b 5%d"
+    folder.mkdir()
+    made = one_time(folder, "image", 2222)
+    target = SshConfig.load(made.ssh_config).target(Host("image"))
+    assert list(map(str, target.key_files)) == [str(folder / "key")]
+    assert str(target.known_hosts[0]) == str(folder / "known_hosts")
+
+
 def _root(folder: Path) -> Path:
     for name, text in (
         ("boot/vmlinuz-6.1.0-9-amd64", "k9"),
@@ -109,8 +123,11 @@ def _root(folder: Path) -> Path:
         ("boot/vmlinuz-6.1.0-10-amd64", "k10"),
         ("boot/initrd.img-6.1.0-10-amd64", "i10"),
         ("boot/vmlinuz-6.12.1-amd64", "without an initramfs"),
-        ("etc/default/grub", 'GRUB_CMDLINE_LINUX="console=ttyS0"\nGRUB_TIMEOUT=5\n'),
-        ("etc/default/grub.d/a.cfg", 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX iommu=pt"\n'),
+        ("etc/default/grub", 'GRUB_CMDLINE_LINUX="console=ttyS0" # ours\nGRUB_TIMEOUT=5\n'),
+        (
+            "etc/default/grub.d/a.cfg",
+            'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX ro rodata=off iommu=pt"\n',
+        ),
     ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -123,7 +140,7 @@ def test_a_root_boots_its_newest_kernel_that_has_an_initramfs(tmp_path: Path) ->
     assert sorted(found) == ["6.1.0-10-amd64", "6.1.0-9-amd64"]
     given = throwaway.direct(root, "6.1.0-10-amd64", arguments(root), tmp_path)
     assert given.kernel.read_text() == "k10"
-    assert given.arguments.startswith("console=ttyS0 iommu=pt root=UUID=")
+    assert given.arguments.startswith("console=ttyS0 rodata=off iommu=pt root=UUID=")
     assert "fstab=no" in given.arguments
 
 
@@ -186,9 +203,25 @@ def test_without_room_nothing_is_begun(tmp_path: Path) -> None:
     assert "TMPDIR" in caught.value.hint
 
 
+@pytest.mark.parametrize("name", ["golden.txz", "golden", "golden.tar.zst"])
+def test_an_archive_is_booted_as_one_whatever_it_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / name).write_bytes(b"\xfd7zXZ\0" if "zst" not in name else b"\x28\xb5\x2f\xfd")
+    asked = []
+    monkeypatch.setattr(throwaway, "unpack", lambda tar, _: asked.append(tar))
+    monkeypatch.setattr(throwaway, "refuse_little_room", lambda *_: None)
+    with pytest.raises(UsageError, match="no kernel with an initramfs"):
+        image_boot._machine(tmp_path / name, tmp_path, 1, one_time(tmp_path, "i", 1), Silent())
+    assert asked == [tmp_path / name]
+
+
 def test_the_operator_is_told_how_it_booted_and_what_that_does_not_prove() -> None:
     quick = Accelerator("tcg", "no /dev/kvm here")
-    lines = told(Booted(Access(), quick, 41.6, "degraded", ("a.service",), direct=True))
+    booted = Booted(Access(), quick, 41.6, "degraded", ("a.service",), direct=True)
+    waiting = told(replace(booted, state="starting", waiting=("b.service",)))
+    assert waiting[1].endswith("judged as it is; still to come: b.service")
+    lines = told(booted)
     assert lines == [
         "booted by emulation (TCG): no /dev/kvm here in 42 s, systemd says degraded",
         "1 unit failed: a.service",

@@ -48,6 +48,16 @@ def test_one_image_is_one_source() -> None:
     assert source == Source(Medium.TAR, Path("in.tar"), Path("out.tar"))
 
 
+def test_an_archive_that_is_there_is_not_replaced_unasked(tmp_path: Path) -> None:
+    source = Source(Medium.TAR, tmp_path / "in.tar", tmp_path / "out.tar")
+    imaging._ask(source, (), Said({}))
+    (tmp_path / "out.tar").write_text("the old one\n")
+    with pytest.raises(UsageError, match="nobody to ask") as refused:
+        imaging._ask(source, (), Said({}))
+    assert "--yes" in refused.value.hint
+    imaging._ask(source, (), Said({"yes": True}))
+
+
 @dataclass(frozen=True)
 class Tree:
     """What an image tells: names of folders, and evidence."""
@@ -101,6 +111,13 @@ def test_a_kernel_that_is_not_in_it_is_refused(tree: Tree, asked: Asked, said: s
     with pytest.raises(UsageError, match="is not in it") as refused:
         chosen_kernels(Image(Path("golden")), said, asked)
     assert refused.value.hint == f"it has {KERNEL}, {NEWER}"
+
+
+@pytest.mark.parametrize("said", [",", " , "])
+def test_no_kernel_at_all_is_none_that_is_asked_for(tree: Tree, asked: Asked, said: str) -> None:
+    with pytest.raises(UsageError, match="--kernels names none") as refused:
+        chosen_kernels(Image(Path("golden")), said, asked)
+    assert refused.value.hint.endswith(f"it has {KERNEL}, {NEWER}")
 
 
 def test_an_image_without_a_kernel_is_refused(

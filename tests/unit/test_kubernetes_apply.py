@@ -225,8 +225,15 @@ def test_where_nobody_can_tell_who_owns_the_driver_no_bundle_is_made() -> None:
     assert outcome.error.exit_code is ExitCode.UNKNOWN
 
 
+def test_a_node_that_the_named_cluster_does_not_have_is_not_taken_for_nobodys() -> None:
+    (outcome,) = planned(Cluster({"other": {}}), gpu007=STUB)
+    assert "gpu007: that cluster has no such node" in str(outcome.error)
+    assert outcome.error is not None
+    assert outcome.error.exit_code is ExitCode.UNKNOWN
+
+
 def test_a_cluster_that_is_silent_leaves_it_to_the_node() -> None:
-    assert cluster_of("", "") is None
+    assert cluster_of("", None) is None
     (outcome,) = planned(Cluster({"gpu007": {}}), gpu007=STUB)
     assert outcome.get().bundle is not None
 

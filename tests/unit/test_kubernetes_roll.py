@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 
+from tests.evidence.board import BOARD, GPUS, HCAS
 from tests.evidence.build import node
 from tests.unit.kube_cluster import KubeNode, KubeWorld
 from toolkit.change.kubernetes import stream
 from toolkit.change.kubernetes_apply import Carrying
 from toolkit.change.kubernetes_terms import Terms
 from toolkit.change.rollout_terms import terms_of
-from toolkit.errors import ApplyError, LockedError, NoEvidence
+from toolkit.errors import ApplyError, ExitCode, LockedError, NoEvidence, TransportError
 from toolkit.evidence import Evidence
 from toolkit.flow.budget import books_of
 from toolkit.flow.kubernetes import applying_manifests
-from toolkit.flow.kubernetes_roll import Brought, Limits, roll_out_pods
+from toolkit.flow.kubernetes_roll import Brought, Limits, refuse_let_go, roll_out_pods
+from toolkit.flow.planning import plan_node
 from toolkit.flow.rolling import Agreed
 from toolkit.flow.rollout import Rolled
 from toolkit.flow.runs import RunFolder
 from toolkit.progress import Silent
+from toolkit.reach.claims import claim
 from toolkit.reach.fleet import NotBegun
-from toolkit.reach.journal import About
+from toolkit.reach.journal import About, Journal
 from toolkit.reach.kubernetes_node import MARK, Cluster
 from toolkit.want import Want
 
 STUB = Evidence.parse((Path(__file__).parents[1] / "evidence" / "stub.txt").read_text())
 TERMS = Terms("registry.example/busybox@sha256:" + "0123456789abcdef" * 4)
 NAMES = ("gpu1", "gpu2", "gpu3")
+WANT, TODAY = Want.load("peermem"), date(2026, 11, 22)
 
 
 def ended(name: str, status: int = 0, evidence: Evidence | None = None) -> str:
@@ -58,9 +64,9 @@ class World(KubeWorld):
             NAMES, serial=terms.get("serial", ""), max_unavailable=terms.get("max_unavailable", "")
         )
         return roll_out_pods(
-            cluster, carried, Want.load("peermem"), date(2026, 11, 22),
+            cluster, carried, WANT, TODAY,
             folder=RunFolder(self.runs, "kubernetes", datetime.now(UTC)),
-            agreed=Agreed(said, about, alone=True, reported=cluster.cordoned),
+            agreed=Agreed(said, about, alone=True, reported=cluster.out),
             limits=limits or Limits(), progress=Silent(),
         )  # fmt: skip
 
@@ -92,6 +98,13 @@ def test_nodes_that_others_have_cordoned_count_against_the_budget(world: World) 
     assert isinstance(rolled.outcomes["gpu1"].error, NotBegun)
     assert world.nodes["gpu1"].pods == ["web"]
     assert "gpu3 cordoned" in rolled.halt
+
+
+def test_a_node_that_is_not_ready_counts_against_the_budget(world: World) -> None:
+    world.nodes["other"] = KubeNode("other", ready=False)
+    rolled = world.roll(max_unavailable="1")
+    assert all(isinstance(each.error, NotBegun) for each in rolled.outcomes.values())
+    assert "other not ready" in rolled.halt
 
 
 def test_a_node_that_somebody_else_cordoned_is_left_alone(world: World) -> None:
@@ -161,6 +174,27 @@ def test_a_node_that_is_not_as_wanted_yet_stays_cordoned(world: World) -> None:
     assert world.nodes["gpu1"].cordoned
 
 
+@pytest.mark.parametrize(
+    ("after", "left", "code"),
+    [
+        pytest.param(node(board=BOARD.without(*GPUS)), "no GPU is on its bus any more",
+                     ExitCode.FAILED, id="its-gpus-are-gone"),
+        pytest.param(node({"infiniband": ""}, board=BOARD.without(*HCAS)), "not as wanted: ",
+                     ExitCode.FAILED, id="what-no-file-mends-fails"),
+        pytest.param(node({"nvidia-smi": "nonsense\n"}), "not known: ",
+                     ExitCode.UNKNOWN, id="a-check-could-not-be-made"),
+    ],
+)  # fmt: skip
+def test_a_node_is_given_back_only_where_every_check_is_content(
+    world: World, after: Evidence, left: str, code: ExitCode
+) -> None:
+    assert plan_node("gpu1", after, WANT, TODAY, untried=True).plan.empty, "a plan would keep it"
+    world.said["gpu1"] = ended("gpu1", evidence=after)
+    brought = world.roll().outcomes["gpu1"].get()
+    assert brought.left.startswith(left)
+    assert (brought.exit_code, world.nodes["gpu1"].cordoned) == (code, True)
+
+
 def test_a_node_that_was_not_read_to_the_end_stays_cordoned(world: World) -> None:
     cut = replace(node(), complete=False)
     world.said["gpu1"] = ended("gpu1", evidence=cut)
@@ -174,3 +208,68 @@ def test_what_pods_said_is_kept(world: World) -> None:
     (folder,) = [each for each in world.runs.iterdir() if each.is_dir()]
     kept = {each.name for each in folder.iterdir()}
     assert {"gpu1.log", "gpu1.after.evidence", "journal.sqlite"} <= kept
+
+
+def test_a_server_that_is_away_while_a_bundle_is_at_work_is_waited_for(world: World) -> None:
+    world.away = 3
+    assert all(each.ok for each in world.roll().outcomes.values())
+    assert world.away == 0
+
+
+def test_a_job_that_somebody_deleted_is_not_waited_for(world: World) -> None:
+    cluster = Cluster(world.kubectl(), "gdr-toolkit", poll_s=0.01)
+    world.jobs["gone"] = None
+    with pytest.raises(TransportError, match="NotFound"):
+        cluster.run_job("gone", 3600)
+
+
+@contextmanager
+def left_behind(world: World, *, lives: bool = False) -> Iterator[str]:
+    """An earlier run of ours has cordoned gpu1; its controller is gone, unless it lives."""
+    folder = RunFolder(world.runs, "kubernetes", datetime(2026, 11, 21, tzinfo=UTC)).path
+    with claim(world.runs, folder.name, "tests", ["elsewhere"], alone=False) as held:
+        Journal.create(folder, About("kubernetes", "tests", "2026-11-21T00:00:00Z")).close()
+        world.nodes["gpu1"].cordoned, world.nodes["gpu1"].marks = True, {MARK: folder.name}
+        if not lives:
+            held.let_go()
+        yield folder.name
+
+
+def test_what_a_run_of_ours_that_is_over_left_cordoned_is_taken_up(world: World) -> None:
+    with left_behind(world):
+        rolled = world.roll(max_unavailable="1")
+    assert rolled.outcomes["gpu1"].get() == Brought("", given_back=True)
+    assert (world.nodes["gpu1"].cordoned, world.wrong, world.most) == (False, [], 1)
+
+
+def test_what_a_run_that_lives_has_cordoned_is_its_own(world: World) -> None:
+    with left_behind(world, lives=True) as run:
+        rolled = world.roll()
+    assert f"was cordoned by run {run}; nothing was touched" in str(rolled.outcomes["gpu1"].error)
+    assert world.nodes["gpu1"].marks == {MARK: run}
+
+
+@pytest.mark.parametrize("run", ["2026-11-20T00-00-00-kubernetes", "../runs", ".", "x/y"])
+def test_a_run_that_this_controller_does_not_know_is_somebody_elses(world: World, run: str) -> None:
+    world.nodes["gpu1"].cordoned, world.nodes["gpu1"].marks = True, {MARK: run}
+    assert isinstance(world.roll().outcomes["gpu1"].error, LockedError)
+    assert (world.nodes["gpu1"].marks, world.nodes["gpu1"].pods) == ({MARK: run}, ["web"])
+
+
+def test_what_was_left_and_cannot_be_drained_is_not_given_back(world: World) -> None:
+    world.nodes["gpu1"].protected = True
+    with left_behind(world):
+        rolled = world.roll()
+    assert "not drained, and left cordoned" in str(rolled.outcomes["gpu1"].error)
+    assert world.nodes["gpu1"].cordoned
+
+
+def test_a_job_that_was_let_go_before_is_not_taken_for_one_of_now(world: World) -> None:
+    cluster = Cluster(world.kubectl(), "gdr-toolkit")
+    carried = [Carrying(name, "echo\n") for name in NAMES]
+    cluster.put(stream(applying_manifests(TERMS, carried)))
+    refuse_let_go(cluster, carried)
+    world.jobs[carried[1].name]["spec"]["suspend"] = False
+    with pytest.raises(LockedError, match="gpu2: the bundle was let go before") as caught:
+        refuse_let_go(cluster, carried)
+    assert f"delete job {carried[1].name};" in caught.value.hint

@@ -21,7 +21,8 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     program = tmp_path / "kubectl"
     listed = '{"items": [{"kind": "Node", "metadata": {"name": "gpu007"}}]}'
-    program.write_text(f"#!/bin/sh\necho \"$3\" >>{tmp_path}/asked\necho '{listed}'\n")
+    heard = f'echo "$3" >>{tmp_path}/asked; echo "$*" >>{tmp_path}/words'
+    program.write_text(f"#!/bin/sh\n{heard}\necho '{listed}'\n")
     program.chmod(0o755)
     file = tmp_path / "pods.log"
     file.write_text(f"gdr-toolkit: node gpu007: probe\n{STUB.dump()}")
@@ -50,7 +51,7 @@ def test_without_consent_nothing_but_looking_is_done(
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     roll(log, "--kubeconfig", "kube.conf")
     assert "nobody to ask whether to change the nodes" in capsys.readouterr().err
-    assert asked(log) == ["get"]
+    assert asked(log) == ["get", "get", "config"]
 
 
 def test_sizes_of_nothing_are_refused_before_anything_is_touched(
@@ -59,3 +60,27 @@ def test_sizes_of_nothing_are_refused_before_anything_is_touched(
     roll(log, "--kubeconfig", "kube.conf", "--yes", "--max-unavailable", "0")
     assert "then no node may be touched at all" in capsys.readouterr().err
     assert asked(log) == ["get"]
+
+
+def test_the_context_that_was_named_is_the_one_that_is_asked(
+    log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    roll(log, "--kubeconfig", "kube.conf", "--context", "train")
+    assert "nobody to ask" in capsys.readouterr().err
+    words = log.with_name("words").read_text().splitlines()
+    assert len(words) == 2
+    assert all(each.startswith("--kubeconfig=kube.conf --context=train ") for each in words)
+
+
+def test_a_context_of_no_kubeconfig_is_refused(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["gdr", "kubernetes", "--check", "--from", str(log), "--context", "train"]
+    Gdr(namespace=verbs()).run(argv, exit=False)
+    assert "--context is one of a --kubeconfig, and none was named" in capsys.readouterr().err
+
+
+def test_that_no_cluster_was_asked_is_said(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Gdr(namespace=verbs()).run(["gdr", "kubernetes", "--check", "--from", str(log)], exit=False)
+    assert "no cluster was asked" in capsys.readouterr().err

@@ -12,7 +12,8 @@ from referencing import Registry, Resource
 
 from tests.unit.passports import BORN, LOAD, PEER
 from toolkit.errors import Unparsable
-from toolkit.facts.passport import FileEntry, Passport, parse
+from toolkit.facts.passport import FileEntry, ModuleEntry, Passport, parse
+from toolkit.flow.passport import unsigned
 
 
 def test_it_is_read_as_it_was_written() -> None:
@@ -29,6 +30,18 @@ def test_the_same_passport_has_the_same_bytes_and_another_has_others() -> None:
     assert len(serials) == 2
 
 
+def test_modules_without_a_signature_are_named_with_what_that_means() -> None:
+    [kernel] = BORN.kernels
+    plain, inbox = (replace(PEER, name=name, signature=None) for name in ("nvidia", "mlx5_core"))
+    inbox = replace(inbox, file=replace(inbox.file, path="/lib/modules/6.1/kernel/mlx5_core.ko"))
+
+    def told(*modules: ModuleEntry) -> str:
+        return unsigned(replace(BORN, kernels=(replace(kernel, modules=modules),)))
+
+    assert told(PEER, inbox) == ""
+    assert told(PEER, inbox, plain, plain).startswith("not signed: nvidia. A node with Secure Boot")
+
+
 def test_each_path_stands_on_a_line_of_its_own_as_the_probe_takes_it() -> None:
     lines = [line.strip().rstrip(",") for line in BORN.json().split("\n")]
     paths = [line for line in lines if line.startswith('"path": "/')]
@@ -41,6 +54,8 @@ def test_each_path_stands_on_a_line_of_its_own_as_the_probe_takes_it() -> None:
     [
         pytest.param("", "cannot read", id="empty"),
         pytest.param("[]", "format", id="a-list"),
+        pytest.param("[" * 200_000, "recursion", id="brackets-without-end"),
+        pytest.param(BORN.json()[:-200], "cannot read", id="cut"),
         pytest.param('{"format": "gdr-toolkit/passport/9"}', "passport/9", id="a-later-format"),
         pytest.param('{"format": "gdr-toolkit/passport/1"}', "KeyError", id="nothing-in-it"),
         pytest.param(BORN.json().replace(LOAD, "/etc/../x"), "no plain", id="a-path-that-climbs"),

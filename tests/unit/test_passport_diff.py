@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
+import lzma
 import subprocess
 import sys
+import tarfile
+from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import jsonschema
@@ -14,8 +20,9 @@ import pytest
 from tests.evidence.build import KERNEL, NEXT_KERNEL
 from tests.unit.passports import BORN, LOAD, PEER, sha
 from toolkit.change.passport_diff import Kind, Unlike, unlike
-from toolkit.errors import ExitCode
-from toolkit.facts.passport import FileEntry, ModuleEntry, Passport
+from toolkit.errors import ExitCode, UsageError
+from toolkit.facts.passport import PLACE, FileEntry, ModuleEntry, Passport
+from toolkit.flow.passport import read_passport
 from toolkit.report.passport import text
 from toolkit.report.table import WIDTH, Painter
 
@@ -102,9 +109,17 @@ def test_what_differs_is_named(other: Passport, found: list[Unlike]) -> None:
     assert all(row.name in "\n".join(lines) for row in found)
 
 
-def run(*words: str, state: Path) -> subprocess.CompletedProcess[str]:
+def test_what_a_passport_says_is_no_word_to_the_terminal() -> None:
+    """Short words and long ones alike: each takes its own way to the line."""
+    words = ("iommu=\x1b[31m", "pci=\x1b]0;title\x07" + "x" * 40)
+    other = replace(BORN, arguments=words, default="\x1b[2J", system="\x07")
+    lines = text("a", "b", unlike(BORN, other), Painter(False))
+    assert not {"\x1b", "\x07"} & set(lines)
+
+
+def run(*words: str, state: Path, verb: str = "image.diff") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "toolkit.cli", "image.diff", *words],
+        [sys.executable, "-m", "toolkit.cli", verb, *words],
         cwd=ROOT,
         env={"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(state)},
         capture_output=True,
@@ -133,3 +148,59 @@ def test_the_verb_ends_as_they_compare(tmp_path: Path) -> None:
     missing = run(str(a), str(tmp_path), state=tmp_path)
     assert missing.returncode == ExitCode.USAGE
     assert "no /usr/lib/gdr-toolkit/passport.json in it" in missing.stderr
+
+
+def packed(folder: Path, name: str, *texts: str, junk: int = 0) -> Path:
+    """An archive with a passport, or with one after the other, and some noise behind it."""
+    path, plain = folder / name, io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as archive:
+        for text in (*texts, "".join(sha256(bytes([at])).hexdigest() for at in range(junk))):
+            row = tarfile.TarInfo(f".{PLACE}" if text in texts else "./junk")
+            row.size = len(text)
+            archive.addfile(row, io.BytesIO(text.encode()))
+    data = plain.getvalue()
+    if name.endswith(".gz"):
+        data = gzip.compress(data)
+    elif name.endswith(".xz"):
+        data = lzma.compress(data)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("name", ["root.tar", "root.tar.gz", "root.tar.xz"])
+def test_of_two_passports_in_an_archive_the_one_that_unpacking_leaves_counts(
+    tmp_path: Path, name: str
+) -> None:
+    later = replace(BORN, system="debian 12")
+    assert read_passport(packed(tmp_path, name, BORN.json(), later.json())) == later
+
+
+@pytest.mark.parametrize(
+    ("name", "harm"),
+    [
+        pytest.param("root.tar", lambda data: data[:9000], id="cut"),
+        pytest.param("root.tar.gz", lambda data: data[:-4000], id="cut-gzip"),
+        pytest.param("root.tar.xz", lambda data: data[:-4000], id="cut-xz"),
+        pytest.param(
+            "root.tar.gz", lambda data: data[:-4000] + b"\0\1" + data[-3998:], id="damaged-gzip"
+        ),
+        pytest.param(
+            "root.tar.xz", lambda data: data[:-4000] + b"\0\1" + data[-3998:], id="damaged-xz"
+        ),
+    ],
+)
+def test_an_archive_that_is_not_whole_is_no_answer(
+    tmp_path: Path, name: str, harm: Callable[[bytes], bytes]
+) -> None:
+    archive = packed(tmp_path, name, BORN.json(), junk=250)
+    assert read_passport(archive) == BORN
+    archive.write_bytes(harm(archive.read_bytes()))
+    with pytest.raises(UsageError, match="no whole tar"):
+        read_passport(archive)
+
+
+def test_who_asks_image_for_two_is_told_of_the_verb(tmp_path: Path) -> None:
+    for words in (("--diff", "a", "b"), ("--diff",)):
+        refused = run(*words, state=tmp_path, verb="image")
+        assert refused.returncode == ExitCode.USAGE
+        assert "image.diff A B" in refused.stderr

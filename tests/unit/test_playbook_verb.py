@@ -15,7 +15,9 @@ from dev.run import ROOT
 from tests.evidence.build import node
 from tests.unit.imaging import NOT_BUILT, planned
 from tests.unit.planning import NO_AUTOLOAD, STUBBED, frames
-from toolkit.errors import Outcome, TransportError, UsageError
+from toolkit.cli import Gdr, verbs
+from toolkit.errors import ExitCode, Outcome, TransportError, UsageError
+from toolkit.evidence import Evidence
 from toolkit.flow.access import Access, Fleet
 from toolkit.flow.planning import Planned, bundle_files, plan_node
 from toolkit.flow.playbook import Written, write_playbook
@@ -70,6 +72,29 @@ def test_the_folder_holds_all_that_plays_ask_for(tmp_path: Path) -> None:
         copied = site / "playbooks" / file.relative_to(ROOT / "playbooks")
         assert copied.read_bytes() == file.read_bytes()
     assert list((tmp_path / "new").iterdir()) == [site], "something was left beside it"
+
+
+def test_a_node_of_which_something_could_not_be_told_is_not_one_with_nothing_to_do(
+    tmp_path: Path,
+) -> None:
+    noroot = Evidence.parse((ROOT / "tests/evidence/noroot.txt").read_text())
+    read = plan_node("gpu9", noroot, Want(), TODAY)
+    fleet9 = Fleet((Host("gpu9"),), nobody, Access())
+    outcome = [Outcome("gpu9", read)]
+    told = write_playbook(fleet9, outcome, tmp_path / "site", profile="peermem", site="")
+    assert (told.idle, told.blocked) == ((), ("gpu9",))
+
+
+def test_what_could_not_be_told_is_named_and_the_exit_code_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    noroot = str(ROOT / "tests/evidence/noroot.txt")
+    argv = ["gdr", "bundle", "--from", noroot, "--out", str(tmp_path / "bundles")]
+    with pytest.raises(SystemExit) as ended:
+        Gdr(namespace=verbs()).run(argv)
+    assert ended.value.code == ExitCode.UNKNOWN
+    assert "blocked   acs.bridges: config space of 0000:17:00.0" in capsys.readouterr().out
 
 
 def test_hosts_are_those_that_answered_and_root_needs_no_sudo(tmp_path: Path) -> None:

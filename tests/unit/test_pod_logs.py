@@ -64,6 +64,14 @@ def test_each_node_has_its_own_evidence_word_for_word(text: str) -> None:
     assert by_node(text) == {"gpu007": ONE, "gpu008": OTHER}
 
 
+def test_a_node_cannot_speak_for_another() -> None:
+    """What a node prints may look like what a pod says before it reads one."""
+    hostile = each_line(PODS["one"], log("gpu007") + log("gpu008", OTHER))
+    assert set(by_node(hostile)) == {"gpu007"}
+    honest = each_line(PODS["two"], log("gpu008"))
+    assert by_node(honest + hostile)["gpu008"] == ONE
+
+
 def test_a_line_that_the_runtime_cut_is_joined() -> None:
     long = node({"cmdline": "x" * 40_000 + "\n"})
     lines = [

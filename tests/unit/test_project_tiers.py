@@ -109,9 +109,9 @@ def test_tiers_are_chosen_by_name_and_keep_their_order() -> None:
 
 def test_guests_boot_only_for_who_names_their_tier() -> None:
     left_out = {tier.name for tier in TIERS} - {tier.name for tier in choose(TIERS, "")}
-    assert left_out == {"vagrant", "cluster", "slurm"}
+    assert left_out == {"vagrant", "cluster"}
     assert [tier.name for tier in choose(TIERS, "machine")] == ["machine"]
-    assert "--tier vagrant,cluster,slurm" in tiers.left_out(TIERS)
+    assert "--tier vagrant,cluster" in tiers.left_out(TIERS)
 
 
 def test_an_unknown_tier_is_refused_with_the_known_ones() -> None:

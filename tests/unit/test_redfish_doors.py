@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from toolkit.reach.redfish_doors import Doors, terminable
+from toolkit.reach.interrupts import terminable
+from toolkit.reach.redfish_doors import Doors
 
 
 class Door:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from pathlib import Path
+
 import pytest
 
 from tests.unit.holdings import evidence, user
 from toolkit.change.reload import read_over, read_what
-from toolkit.change.reloading import Result
-from toolkit.errors import TransportError
+from toolkit.change.reloading import Reloading, Result
+from toolkit.change.rollout_terms import terms_of
+from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence
 from toolkit.flow import reload as flow
 from toolkit.flow.access import Access, Fleet
-from toolkit.flow.reload import Asked, look, reload_nodes
+from toolkit.flow.budget import books_of
+from toolkit.flow.counted import Counting
+from toolkit.flow.past import read_run
+from toolkit.flow.reload import Asked, Looked, look, reload_nodes
+from toolkit.flow.rolling import Agreed
+from toolkit.flow.runs import RunFolder
 from toolkit.hosts import Host
+from toolkit.reach.journal import About, stamp
 from toolkit.reach.reload import Done
 
 OVER_HCA = {"ways": "session 192.0.2.1 ens1np0\n"}
@@ -34,7 +44,9 @@ class Silent:
 class World:
     """One node that says ``texts``; what is done to it is kept."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, runs: Path) -> None:
+        self.runs = runs
+        self.written: list[str] = []
         self.texts: dict[str, str] = {}
         self.rebooted: list[str] = []
         self.ran: list[str] = []
@@ -58,13 +70,24 @@ class World:
 
     def bring(self, what: str, over: str = "", *, reboot: bool) -> Result:
         asked = Asked(read_what(what), read_over(over), reboot)
-        [outcome] = reload_nodes(self.fleet, look(self.fleet, asked), asked)
-        return outcome.get().result
+        return self.reload(look(self.fleet, asked), asked).get().result
+
+    def reload(self, looked: list[Outcome[Looked]], asked: Asked) -> Outcome[Reloading]:
+        """A run of its own; what its journal has is in ``written``."""
+        folder = RunFolder(self.runs, "reload", datetime.now(UTC))
+        agreed = Agreed(terms_of(["gpu01"]), About("reload", "op@here", stamp()))
+        [outcome] = reload_nodes(
+            self.fleet, looked, asked, Counting(folder, agreed)
+        ).outcomes.values()
+        if folder.path.exists():  # not where nothing was to be done
+            run = read_run(self.runs, folder.path.name)
+            self.written = [each.phase for each in run.story.events]
+        return outcome
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(monkeypatch)
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
+    return World(monkeypatch, tmp_path)
 
 
 def test_a_refused_node_reboots_where_that_was_said(world: World) -> None:
@@ -86,6 +109,7 @@ def test_nor_one_with_a_job_that_has_nothing_to_do_with_the_modules(world: World
     world.texts = OVER_HCA | {"users": user(8, "train", "/dev/nvidia0")}
     assert world.bring("rdma", reboot=True) is Result.REFUSED
     assert world.bring("rdma", "job:train", reboot=True) is Result.REBOOTED
+    assert world.written == ["planned", "begun", "rebooting", "done"]
 
 
 def test_nor_one_where_a_job_begins_while_we_ask(world: World) -> None:
@@ -93,9 +117,9 @@ def test_nor_one_where_a_job_begins_while_we_ask(world: World) -> None:
     asked = Asked(read_what("rdma"), reboot=True)
     looked = look(world.fleet, asked)
     world.texts = OVER_HCA | JOB
-    [outcome] = reload_nodes(world.fleet, looked, asked)
-    assert outcome.get().result is Result.REFUSED
+    assert world.reload(looked, asked).get().result is Result.REFUSED
     assert world.rebooted == []
+    assert world.written == ["planned", "begun", "done"]
 
 
 def test_nor_one_whose_devices_guests_have(world: World) -> None:
@@ -111,6 +135,7 @@ def test_unless_the_job_was_named(world: World) -> None:
 def test_a_node_that_can_be_reloaded_is_not_rebooted(world: World) -> None:
     assert world.bring("rdma", reboot=True) is Result.RELOADED
     assert world.rebooted == []
+    assert world.written == ["planned", "begun", "applying", "done"]
 
 
 def test_over_our_own_interface_the_node_is_waited_for(world: World) -> None:
@@ -124,3 +149,4 @@ def test_a_connection_lost_elsewhere_is_an_error(world: World) -> None:
     world.lost = True
     with pytest.raises(TransportError, match="gone"):
         world.bring("rdma", reboot=True)
+    assert books_of(world.runs).nodes == {"gpu01"}, "left midway: nobody knows what it has"

@@ -35,6 +35,7 @@ class Content:
     """Stands in for a judged node of which only the exit code and failures are asked."""
 
     exit_code = ExitCode.OK
+    gpus = True
 
     def having(self, status: Status) -> tuple[Verdict, ...]:
         return ()

@@ -29,6 +29,14 @@ def test_two_runs_within_one_second_get_a_folder_each(tmp_path: Path) -> None:
     ]
 
 
+def test_a_settled_name_is_the_run_s_own_from_then_on(tmp_path: Path) -> None:
+    folders = [RunFolder(tmp_path, "provision", NOW) for _ in range(2)]
+    names = [folder.settle() for folder in folders]
+    folders[1].keep("a", "text\n")
+    assert names == [folder.path.name for folder in folders]
+    assert len(set(names)) == 2
+
+
 def test_what_was_kept_is_judged_again(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, "doctor", NOW)
     folder.keep_evidence("gpu07", node())

@@ -10,6 +10,8 @@ from toolkit.change.slurm import drained_by_us, reason
 from toolkit.errors import ApplyError, TransportError
 from toolkit.facts.slurm import SlurmConfig
 from toolkit.flow import slurm as flow_slurm
+from toolkit.flow import slurm_service
+from toolkit.flow.hooks import NotTaken
 from toolkit.flow.slurm import Held, Site
 from toolkit.flow.slurm_carrier import Scheduled
 from toolkit.flow.slurm_service import JobsRemain, SlurmService
@@ -69,6 +71,8 @@ class Wire:
 @pytest.fixture(autouse=True)
 def _ask_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow_slurm, "_FRESH_S", 0.0)
+    monkeypatch.setattr(flow_slurm, "_POLL_S", 0.01)
+    monkeypatch.setattr(flow_slurm, "_PING_S", 0.3)
 
 
 def service(fake: Fake, jobs_s: float = 30.0) -> SlurmService:
@@ -120,6 +124,7 @@ def test_what_others_hold_is_neither_drained_nor_resumed_nor_renamed(
     with pytest.raises(Held, match="left alone") as error:
         service(fake).take_out(GPU, say)
     assert isinstance(error.value, TransportError)  # it counts as unavailable
+    assert isinstance(error.value, NotTaken)  # by whoever has it, not by us
     assert "left out of service" in service(fake).give_back(GPU, say)
     assert "left out of service" in service(fake).stay_out(GPU, "rdma.port")
     assert not service(fake).has_out(GPU)
@@ -143,10 +148,57 @@ def test_a_drain_of_others_that_came_a_moment_before_the_resume_is_respected() -
     assert fake.asked == []
 
 
+class Pinging(Fake):
+    """Marks whom it resumes as not responding until slurmd has answered, as slurmctld does."""
+
+    looks = 2  # until it has
+
+    def resume(self, node: str) -> None:
+        super().resume(node)
+        self.meanwhile = [({"IDLE", "NOT_RESPONDING"}, "")] * self.looks + [({"IDLE"}, "")]
+
+
+def test_a_node_is_given_back_once_slurmd_has_answered() -> None:
+    fake = Pinging({"IDLE", "DRAIN"}, reason(RUN, "in hand"))
+    assert service(fake).give_back(GPU, say) == ""
+    assert (fake.states, fake.meanwhile) == ({"IDLE"}, [])
+
+
+def test_a_slurmd_that_does_not_answer_after_the_resume_is_told_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(slurm_service, "_ANSWER_S", 0.0)
+    fake = Pinging({"IDLE", "DRAIN"}, reason(RUN, "in hand"))
+    assert "slurmd has not answered" in service(fake).give_back(GPU, say)
+
+
+@pytest.mark.parametrize("mark", ["NOT_RESPONDING", "REBOOT_ISSUED"])
+def test_a_node_that_slurm_hears_nothing_of_stays_drained_and_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, mark: str
+) -> None:
+    monkeypatch.setattr(slurm_service, "_BACK_S", 0.0)
+    fake = Fake({"IDLE", "DRAIN", mark}, reason(RUN, "in hand"))
+    with pytest.raises(TransportError, match=r"stays drained: .*: slurmd"):
+        service(fake).give_back(GPU, say)
+    assert fake.asked == ["drain gpu1"]
+    assert fake.why.startswith(f"gdr-toolkit: {RUN}: failed: slurmd")
+
+
+def test_a_node_that_somebody_has_just_resumed_is_not_taken_for_down() -> None:
+    just = {"IDLE", "NOT_RESPONDING"}
+    fake = Fake(meanwhile=[(just, ""), (just, ""), ({"IDLE"}, "")])
+    service(fake).take_out(GPU, say)
+    assert fake.asked == ["drain gpu1"]
+    mute = Fake(just)
+    with pytest.raises(Held, match=r"left alone: IDLE\+NOT_RESPONDING"):
+        service(mute).take_out(GPU, say)
+
+
 def test_jobs_that_do_not_end_in_time_leave_the_node_serving_and_untouched() -> None:
     fake = Fake({"MIXED"})
-    with pytest.raises(JobsRemain, match="job 7 of alice, 5:00 left still runs"):
+    with pytest.raises(JobsRemain, match="job 7 of alice, 5:00 left still runs") as error:
         service(fake, jobs_s=0.1).take_out(GPU, say)
+    assert isinstance(error.value, NotTaken)  # it serves, so it is nobody's share
     assert fake.asked == ["drain gpu1", "resume gpu1"]
 
 
@@ -157,8 +209,9 @@ def test_a_node_that_others_drain_or_resume_while_jobs_are_waited_for_is_theirs(
         ({"MIXED"}, "", "given back to service"),
     ):
         fake = Fake(meanwhile=[({"MIXED"}, ""), ({"MIXED", "DRAIN"}, mine), (states, why)])
-        with pytest.raises(Held, match=told):
+        with pytest.raises(Held, match=told) as error:
             service(fake).take_out(GPU, say)
+        assert isinstance(error.value, NotTaken)
         assert fake.asked == ["drain gpu1"]
 
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 
 from toolkit.change.rollout_terms import terms_of
-from toolkit.errors import ApplyError, Outcome
+from toolkit.checks.check import Finding, Status, Verdict
+from toolkit.checks.judged import Judged
+from toolkit.checks.peermem import loaded
+from toolkit.errors import ApplyError, ExitCode, Outcome
 from toolkit.evidence import Evidence, State
 from toolkit.flow import rollback as rollback_module
 from toolkit.flow import undo as undo_module
 from toolkit.flow.access import Access, Fleet
+from toolkit.flow.budget import books_of
+from toolkit.flow.hooks import Hooks, NotTaken, Say
 from toolkit.flow.jobs import InUse
 from toolkit.flow.past import read_run, read_runs
 from toolkit.flow.rollback import RolledBack
@@ -28,6 +33,7 @@ from toolkit.reach.journal import About, stamp
 from toolkit.reach.transport import Result, Sink, Transport, quiet
 
 CAPTURES = Path(__file__).parents[1] / "evidence"
+NO_HOOKS = Hooks()
 BOTH = Undoing("2026-11-21T22-00-00-provision", {"gpu01": ("20261121T220001Z-77",)})
 
 
@@ -49,6 +55,31 @@ def booted_with(words: str) -> Evidence:
     frame = evidence.frames["cmdline"]
     assert frame.state is State.OK
     return evidence.plus([replace(frame, text=frame.text.rstrip("\n") + words + "\n")])
+
+
+@dataclass
+class Scheduler:
+    """A drainer that keeps what it was asked for."""
+
+    asked: list[str] = field(default_factory=list)
+    jobs: bool = False  # that do not end
+
+    def has_out(self, host: Host) -> bool:
+        return False
+
+    def take_out(self, host: Host, say: Say) -> str:
+        self.asked.append("drain")
+        if self.jobs:
+            raise NotTaken("gpu01: jobs remain")
+        return ""
+
+    def give_back(self, host: Host, say: Say) -> str:
+        self.asked.append("resume")
+        return ""
+
+    def stay_out(self, host: Host, why: str) -> str:
+        self.asked.append(why)
+        return "stays drained"
 
 
 @pytest.fixture
@@ -76,14 +107,24 @@ def rebooted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome[RolledBack]]:
     """Undo on one node that comes back with more words on its command line, or none."""
 
-    def go(*, over_jobs: bool, more: str = "") -> Outcome[RolledBack]:
+    def go(
+        *, over_jobs: bool, more: str = "", hooks: Hooks = NO_HOOKS, content: bool = True
+    ) -> Outcome[RolledBack]:
         looks: Iterator[Evidence] = iter((booted_with(""), booted_with(more)))
         monkeypatch.setattr(rollback_module, "collect", lambda _: next(looks))
         fleet = Fleet((Host("gpu01"),), lambda _: Silent(), Access())
         folder = RunFolder(tmp_path, "undo", datetime.now(UTC))
-        agreed = Agreed(terms_of(["gpu01"]), About("undo", "op@here", stamp(), undoes=BOTH.run))
-        rolled = undo(fleet, BOTH, folder, agreed, allow_reboot=True, over_jobs=over_jobs)
-        return rolled.outcomes["gpu01"]
+        monkeypatch.setattr(undo_module, "collect", lambda _: booted_with(""))
+        about = About("undo", "op@here", stamp(), undoes=BOTH.run)
+        agreed = Agreed(terms_of(["gpu01"]), about, hooks=hooks, alone=True)
+
+        def judge(host: str, evidence: Evidence) -> Judged:
+            failed = Verdict(loaded, Finding(Status.FAIL, "not loaded"))
+            return Judged(host, () if content else (failed,), date(2026, 11, 22))
+
+        return undo(
+            fleet, BOTH, folder, agreed, judge=judge, allow_reboot=True, over_jobs=over_jobs
+        ).outcomes["gpu01"]
 
     return go
 
@@ -113,3 +154,28 @@ def test_another_command_line_than_the_menus_is_an_error(
     assert isinstance(error, ApplyError)
     assert "gpu01: booted with" in str(error)
     assert len(rebooted) == 1
+
+
+@pytest.mark.parametrize("content", [True, False])
+def test_a_scheduler_s_node_is_drained_and_given_back_where_it_is_as_wanted(
+    undone: Callable[..., Outcome[RolledBack]], rebooted: list[str], tmp_path: Path, content: bool
+) -> None:
+    drainer = Scheduler()
+    done = undone(over_jobs=True, hooks=Hooks(scheduler=drainer), content=content).get()
+    why = "taken back, and not as wanted: peermem.loaded"
+    assert drainer.asked == ["drain", "resume" if content else why]
+    assert done.exit_code is (ExitCode.OK if content else ExitCode.FAILED)
+    assert len(rebooted) == 1
+    assert [s.held.value for s in books_of(tmp_path).shares] == ["out of service"] * (not content)
+
+
+def test_nothing_is_taken_back_under_jobs_that_do_not_end(
+    undone: Callable[..., Outcome[RolledBack]], rebooted: list[str], tmp_path: Path
+) -> None:
+    drainer = Scheduler(jobs=True)
+    assert isinstance(undone(over_jobs=True, hooks=Hooks(scheduler=drainer)).error, NotTaken)
+    (run,) = read_runs(tmp_path)
+    phases = [each.phase for each in read_run(tmp_path, run.id).story.events]
+    assert phases == ["planned", "begun", "draining", "untaken", "failed"]
+    assert rebooted == []
+    assert books_of(tmp_path).shares == ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolkit.errors import Unsupported
+from toolkit.errors import NoEvidence, Unsupported
 from toolkit.facts.cluster import Cluster
 from toolkit.facts.node import Node
 
@@ -14,6 +14,11 @@ def refuse_owned(name: str, node: Node, cluster: Cluster | None) -> None:
     :raises Unsupported: an operator of NVIDIA's owns the driver or OFED there.
     :raises NoEvidence: it cannot be told.
     """
+    if cluster and name not in cluster.labels:
+        raise NoEvidence(
+            f"{name}: that cluster has no such node: who owns its drivers is not known",
+            hint="is it the right one? kubectl get nodes; evidence goes by the node's name there",
+        )
     here = node.containers
     if here.driver_container or (cluster and cluster.driver_of(name)):
         by = cluster.driver_of(name) if cluster else ""

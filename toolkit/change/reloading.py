@@ -34,6 +34,10 @@ class Reloading:
     missing: tuple[str, ...] = ()  # modules that should be loaded, and are not
 
     @property
+    def rebooted(self) -> bool:
+        return self.result is Result.REBOOTED
+
+    @property
     def exit_code(self) -> ExitCode:
         if self.result is Result.REFUSED:
             told = {each.kind for each in self.reload.obstacles}

@@ -28,6 +28,7 @@ class Phase(StrEnum):
     BEGUN = "begun"  # its turn has come; nothing was done yet
     DRAINING = "draining"
     DRAINED = "drained"  # the command went well
+    UNTAKEN = "untaken"  # not out of service by us: its jobs went on, or others have it
     APPLYING = "applying"
     REBOOTING = "rebooting"
     LOOKING = "looking"

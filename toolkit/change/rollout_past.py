@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from toolkit.change.rollout import ENDED, NOT_BEGUN, Phase, Standing
 
-_SERVICE = frozenset({Phase.DRAINING, Phase.DRAINED, Phase.UNDRAINING, *ENDED})
+_NOT_OUT = frozenset({Phase.UNTAKEN, *ENDED})
+_SERVICE = frozenset({Phase.DRAINING, Phase.DRAINED, Phase.UNDRAINING, *_NOT_OUT})
 _ACTS = frozenset({Phase.APPLYING, Phase.REBOOTING})
 
 
@@ -44,7 +45,7 @@ class Past:
     @property
     def maybe_out(self) -> bool:
         """It may be out of service by our doing, and nobody knows that it was given back."""
-        return self._service not in ENDED | {None}
+        return self._service not in _NOT_OUT | {None}
 
     @property
     def _service(self) -> Phase | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
+from toolkit.checks.check import Finding, Impact, Status, check, failed, not_applicable, passed
 from toolkit.facts.node import Node
-from toolkit.facts.passport import PLACE, SIGNATURE
+from toolkit.facts.passport import PLACE, SIGNATURE, Passport
 from toolkit.facts.passport_beside import Difference, compare, untold
 from toolkit.want import Want
 from toolkit.words import counted
 
+_LATER = "make and test the image with that kernel, or waive image.passport until it is"
 _AGAIN = "boot the image that was tested; what was changed on purpose belongs into the image"
 
 
@@ -30,7 +31,9 @@ def passport(node: Node, want: Want) -> Finding:
 
     What a later run of ours left, by provision or by the program that rebuilds modules after an
     update, is told apart: the run is named, and the check passes. What others updated fails,
-    lawful or not: nobody has tested it together with the rest.
+    lawful or not: nobody has tested it together with the rest. A kernel that came later by a
+    package is no failure of the node's: it is no longer the image, and that is said (n/a), as
+    long as all else is as it was. verify --passport refuses it.
 
     A node without a passport is not judged, unless verify --passport demands one.
     """
@@ -48,12 +51,21 @@ def passport(node: Node, want: Want) -> Finding:
         if not good:
             return failed(told, expected="a good signature by a key that was given", hint=_signed())
     differences = compare(born, node)
-    if foreign := [each for each in differences if not each.since]:
+    # What somebody replaced is told before the kernel that came by a package.
+    foreign = sorted((each for each in differences if not each.since), key=lambda e: e.later)
+    later = all(each.later for each in foreign)
+    if foreign and later and not want.passport:
+        return Finding(
+            Status.NA,
+            f"no longer the image: kernel {node.kernel} came later; all else is as it was born",
+            details=(*map(str, differences), *_uncompared(born, node)),
+        )
+    if foreign:
         return failed(
             _counted(foreign),
             expected=f"as the image was born: {PLACE}",
-            hint=_AGAIN,
-            details=tuple(map(str, differences)),
+            hint=_LATER if later else _AGAIN,
+            details=(*map(str, differences), *_uncompared(born, node)),
         )
     silent = tuple(f"{name}: the kernel does not tell its build" for name in untold(born, node))
     about = f"as the image was born: {counted(len(born.every_file), 'file')}, kernel {node.kernel}"
@@ -63,6 +75,12 @@ def passport(node: Node, want: Want) -> Finding:
     if born.arguments is None:
         silent = (*silent, "the passport does not tell the kernel's arguments")
     return passed(about, details=(*map(str, differences), *silent))
+
+
+def _uncompared(born: Passport, node: Node) -> tuple[str, ...]:
+    if born.kernel(node.kernel) is not None:
+        return ()
+    return (f"what is loaded is not compared: the passport does not tell of kernel {node.kernel}",)
 
 
 def _counted(differences: list[Difference]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from invoke.collection import Collection
@@ -84,20 +85,23 @@ class Gdr(Program):
     """Invoke's program, except that a mistyped command line ends with our exit code."""
 
     def parse_core(self, argv: list[str] | None) -> None:
-        with _our_usage_code():
+        with _our_usage_code(sys.argv if argv is None else argv):
             super().parse_core(argv)
 
     def parse_tasks(self) -> None:
-        with _our_usage_code():
+        with _our_usage_code(self.argv):
             super().parse_tasks()
 
 
 @contextmanager
-def _our_usage_code() -> Iterator[None]:
+def _our_usage_code(argv: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except ParseError as why:
-        message = f"error: {why}\n next: gdr --list, gdr --help VERB"
+        hint = "gdr --list, gdr --help VERB"
+        if {"image", "--diff"} <= set(argv):  # there it shows what a plan would change
+            hint = "two images side by side: gdr image.diff A B"
+        message = f"error: {why}\n next: {hint}"
         raise Exit(message, code=int(ExitCode.USAGE)) from why
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 from toolkit.cli.options import Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode
+from toolkit.errors import ExitCode, UsageError
 from toolkit.flow.access import state_dir
-from toolkit.flow.budget import books_of, release
+from toolkit.flow.budget import books_of, release, set_aside
 from toolkit.hosts import fold
 from toolkit.report.budget import budget_document, budget_lines
 from toolkit.report.document import dumps
@@ -19,6 +20,10 @@ from toolkit.spots import unfold
 @verb(
     (
         Option("release", "", "these nodes serve again, or what was set aside: gpu[001-004]"),
+        Option(
+            "set_aside", "", "so many for who counts by itself, until released: ansible/site=13"
+        ),
+        Option("reason", "", "--set-aside: why, for those who look"),
         Option("json", False, "one JSON document on standard output (docs/budget.schema.json)"),
     )
 )
@@ -26,13 +31,19 @@ def budget(said: Said) -> ExitCode:
     """Which nodes count as unavailable by our runs, why, and how many more may be begun.
 
     A node that a run left midway or out of service counts until a run brings it well, or until
-    somebody who has seen to it says so with --release. docs/rollouts.md tells what counts.
+    somebody who has seen to it says so with --release. What changes nodes by itself, as Ansible
+    does, has its share set aside first. docs/rollouts.md tells what counts.
 
     Examples:
       invoke budget
       invoke budget --release gpu[007-008]
+      invoke budget --set-aside ansible/site=13 && ansible-playbook ... -e share=13
     """
     runs = state_dir() / "runs"
+    if said.text("set_aside"):
+        engine, count = _aside(said.text("set_aside"))
+        set_aside(runs, engine, count, said.text("reason"))
+        print(f"set aside: {count} for {engine}", file=sys.stderr)
     if said.text("release"):
         named = said.text("release")
         given = release(runs, [named] if "/" in named else unfold(named))  # set aside, or nodes
@@ -43,3 +54,13 @@ def budget(said: Said) -> ExitCode:
     else:
         print("\n".join(budget_lines(books, Painter(wants_colour(sys.stdout)))))
     return ExitCode.OK
+
+
+def _aside(said: str) -> tuple[str, int]:
+    """Whose share, and how many. With a slash, so that no node has that name."""
+    found = re.fullmatch(r"([A-Za-z0-9._-]+/[A-Za-z0-9._-]+)=([1-9][0-9]{0,5})", said)
+    if found is None:
+        raise UsageError(
+            f"--set-aside {said!r} is no share", hint="WHO/WHAT=COUNT, for example ansible/site=13"
+        )
+    return found[1], int(found[2])

@@ -6,15 +6,19 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from toolkit.change.plan import Plan
 from toolkit.checks.judged import Judged
 from toolkit.cli.bmc import BMC
 from toolkit.cli.options import HOSTS, OUTPUT, PASSPORT, REACH, SAVED, WANT, Option, Said
+from toolkit.cli.rolling import COUNTED, counting, tell_halt
 from toolkit.cli.session import Session, access, consent, fleet
 from toolkit.cli.signing import SIGN, signing_of
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError, worst
 from toolkit.flow.planning import Planned, plan_all, plan_saved, write_bundles
+from toolkit.flow.rollback import RolledBack
 from toolkit.flow.rollback import rollback as rollback_nodes
+from toolkit.flow.rollout import Rolled
 from toolkit.flow.runs import read_saved
 from toolkit.flow.shelf import Shelf
 from toolkit.reach.store import Store, default_folder
@@ -125,6 +129,7 @@ def bundle(said: Said) -> ExitCode:
     """Write what provision would carry out: one folder a host, to read or to run elsewhere.
 
     A bundle runs by itself: sh HOST/apply.sh apply 60 end (60: seconds to wait for another run)
+    Exit 3 where something could not be decided on a node: it is named, and in no bundle.
 
     Examples:
       invoke bundle --hosts gpu[001-004] --out bundles
@@ -134,10 +139,22 @@ def bundle(said: Said) -> ExitCode:
     folders = write_bundles(outcomes, Path(said.text("out")))
     for folder in folders.values():
         session.say(str(folder))
+    blocked = tell_blocked(session, outcomes)
     for line in errors(_errors(outcomes), session.paint):
         session.say(line)
     told = told_of(outcomes, {host: str(folder) for host, folder in folders.items()})
-    return session.finish(told, worst([each.error.exit_code for each in outcomes if each.error]))
+    code = worst([blocked, *(each.error.exit_code for each in outcomes if each.error)])
+    return session.finish(told, code)
+
+
+def tell_blocked(session: Session, outcomes: Sequence[Outcome[Planned]]) -> ExitCode:
+    """What cannot be decided on any node, and so is in no bundle."""
+    plans = [(e.host, e.value.plan) for e in outcomes if e.value and e.value.plan.blocked]
+    if not plans:
+        return ExitCode.OK
+    alone = [(host, Plan(blocked=plan.blocked)) for host, plan in plans]
+    session.say("\n".join(plan_lines(alone, session.paint, diffs=False)).rstrip())
+    return ExitCode.UNKNOWN
 
 
 @verb(
@@ -149,6 +166,7 @@ def bundle(said: Said) -> ExitCode:
         OVER_JOBS,
         Option("json", False, "one JSON document on standard output (docs/report.schema.json)"),
     ),
+    COUNTED,
 )
 def rollback(said: Said) -> ExitCode:
     """Take back what provision did: bytes, mode and owner of every file, newest run first.
@@ -165,22 +183,34 @@ def rollback(said: Said) -> ExitCode:
             consent(
                 f"take back run {said.text('run')!r} on {counted(len(opened.hosts), 'node')}?", said
             )
-        allowed = said.flag("reboot") or opened.demo
-        outcomes = rollback_nodes(
-            opened, said.text("run"), allow_reboot=allowed, over_jobs=said.flag("over_jobs")
+        rolled = rollback_nodes(
+            opened,
+            said.text("run"),
+            counting(session, opened),
+            allow_reboot=said.flag("reboot") or opened.demo,
+            over_jobs=said.flag("over_jobs"),
         )
+    return tell_back(session, rolled)
+
+
+def tell_back(session: Session, rolled: Rolled[RolledBack]) -> ExitCode:
+    """What was taken back on each node, and what was not."""
+    outcomes = list(rolled.outcomes.values())
     for outcome in outcomes:
         if outcome.value is not None:
             done = "; ".join(outcome.value.steps) or "nothing to take back"
-            again = "; rebooted" if outcome.value.rebooted else ""
-            session.say(f"{outcome.host}: {done}{again}")
+            session.say(f"{outcome.host}: {done}{'; rebooted' * outcome.value.rebooted}")
     for line in errors(((each.host, each.error) for each in outcomes), session.paint):
         session.say(line)
     told = [
         Outcome(e.host, Told(steps=tuple(e.value.steps)) if e.value else None, e.error)
         for e in outcomes
     ]
-    return session.finish(told, worst([each.error.exit_code for each in outcomes if each.error]))
+    codes = [e.error.exit_code if e.error else e.get().exit_code for e in outcomes]
+    if rolled.interrupted:
+        codes.append(ExitCode.INTERRUPTED)
+    tell_halt(rolled)
+    return session.finish(told, worst(codes))
 
 
 @verb(

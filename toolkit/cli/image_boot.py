@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from toolkit.cli.options import Option
+from toolkit.cli.options import Option, Said
 from toolkit.cli.session import Session
-from toolkit.errors import ApplyError, ExitCode
-from toolkit.flow.image_boot import Booted, Proof, boot, unchanged
+from toolkit.errors import ApplyError, ExitCode, Outcome, ToolkitError
+from toolkit.flow.image_boot import Booted, Proof, boot, refuse_early, unchanged
 from toolkit.report.live import listener
 from toolkit.words import counted
 
@@ -33,20 +33,35 @@ def boot_image(session: Session, image: Path) -> ExitCode:
     """
     said = session.said
     progress = listener(sys.stderr, quiet=said.flag("quiet"))
-    with (
-        unchanged(image, progress) as proofs,
-        boot(
-            image,
-            limit_s=float(said.number("boot_limit")),
-            memory_mb=said.number("boot_memory", 2048),
-            progress=progress,
-        ) as booted,
-    ):
-        for line in told(booted):
-            session.say(line)
-        code = _suite(session, booted)
-    session.say(proven(image, proofs[0]))
-    return code
+    limit_s, memory_mb = _numbers(said)
+    proofs: list[Proof] = []
+    try:
+        with (
+            unchanged(image, progress) as proofs,
+            boot(image, limit_s=limit_s, memory_mb=memory_mb, progress=progress) as booted,
+        ):
+            for line in told(booted):
+                session.say(line)
+            return _suite(session, booted)
+    except ToolkitError as why:
+        # Until now the file has what was judged before the boot, and all of that may have passed.
+        session.reports([Outcome("image", None, why)], why.exit_code)
+        raise
+    finally:
+        for proof in proofs:  # also of a boot that did not come up
+            session.say(proven(image, proof))
+
+
+def early(said: Said) -> None:
+    """Before anything is done to an image that is to be booted then.
+
+    :raises UsageError: no boot could come of it.
+    """
+    refuse_early(*_numbers(said))
+
+
+def _numbers(said: Said) -> tuple[float, int]:
+    return float(said.number("boot_limit")), said.number("boot_memory", 2048)
 
 
 def _suite(session: Session, booted: Booted) -> ExitCode:
@@ -83,6 +98,9 @@ def told(booted: Booted) -> list[str]:
     """What came up, and how; what could not be proven by it."""
     state = f", systemd says {booted.state}" * bool(booted.state)
     lines = [f"booted by {booted.accelerator.told} in {booted.seconds:.0f} s{state}"]
+    if booted.waiting:
+        units = ", ".join(booted.waiting)
+        lines.append(f"it has not come to rest, and is judged as it is; still to come: {units}")
     if booted.failed:
         units = counted(len(booted.failed), "unit")
         lines.append(f"{units} failed: {', '.join(booted.failed)}")

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from toolkit.cli.changing import CHECK, DELIVERED, DIFF, shelf_of, tell_plan
-from toolkit.cli.image_boot import BOOT, boot_image
+from toolkit.cli.image_boot import BOOT, boot_image, early
 from toolkit.cli.options import OUTPUT, WANT, Option, Said
 from toolkit.cli.session import Session, consent
 from toolkit.cli.verb import verb
@@ -27,7 +27,7 @@ from toolkit.flow.image import (
     look,
     passport_for,
 )
-from toolkit.flow.passport import signature_of, try_signing
+from toolkit.flow.passport import signature_of, try_signing, unsigned
 from toolkit.progress import Progress
 from toolkit.reach.deliver import rollback
 from toolkit.reach.media import Medium, Source, stage
@@ -87,6 +87,8 @@ def image(said: Said) -> ExitCode:
         raise UsageError(
             "--boot proves what was made, and --check makes nothing", hint="one of the two"
         )
+    if said.flag("boot"):
+        early(said)
     code = _brought(session, source)
     if said.flag("boot"):
         code = worst([code, boot_image(session, source.out or source.path)])
@@ -114,9 +116,17 @@ def _brought(session: Session, source: Source) -> ExitCode:
             found = [Outcome(seen.of(each.kernel), each.planned) for each in looks]
             return tell_plan(session, found)
         _tell_before(session, seen, looks)
-        if source.out is None and any(each.left for each in looks):
-            consent(f"change {source.path}?", said)
+        _ask(source, looks, said)
         return _prepare(session, source, seen, looks, asked)
+
+
+def _ask(source: Source, looks: Sequence[Look], said: Said) -> None:
+    """:raises UsageError: what is there would be replaced, and that was not agreed to."""
+    if source.out is None:
+        if any(each.left for each in looks):
+            consent(f"change {source.path}?", said)
+    elif source.out.exists():
+        consent(f"replace {source.out}?", said)
 
 
 def _source(said: Said) -> Source:
@@ -129,7 +139,7 @@ def _source(said: Said) -> Source:
         given = " and ".join(f"--{each}" for each in named) or "none"
         raise UsageError(
             f"one image is meant, and {given} was named",
-            hint="--root DIR, --disk FILE, or --tar IN --out OUT",
+            hint="--root DIR, --disk FILE, or --tar IN --out OUT; two side by side: image.diff A B",
         )
     [(medium, path)] = named.items()
     out = said.text("out")
@@ -178,6 +188,8 @@ def _prepare(
         asked.progress.finish()
     ended = _tell_after(session, seen, made)
     _tell_changed(session, source, changed)
+    if said := unsigned(passport):
+        session.remark(said)
     return ended
 
 

@@ -25,6 +25,7 @@ from toolkit.flow.kubernetes import (
 )
 from toolkit.flow.planning import Planned
 from toolkit.flow.runs import read_saved
+from toolkit.reach.kubectl import Kubectl
 from toolkit.report.plan_text import plan_lines
 from toolkit.report.table import columns
 from toolkit.report.text import errors
@@ -46,6 +47,7 @@ APPLY = (
     Option("check", False, "plan, and say who owns drivers; render nothing, exit 7 for changes"),
     Option("cluster", "", "file of: kubectl get nodes,daemonsets -A -o json; tells of operators"),
     Option("kubeconfig", "", "ask this cluster for the same, by kubectl"),
+    Option("context", "", "the context of --kubeconfig; its current one unless given"),
 )
 
 
@@ -70,7 +72,7 @@ def kubernetes(said: Said) -> ExitCode:
     session = Session.begin("kubernetes", said)
     if said.flag("apply") or said.flag("check") or said.flag("roll"):
         return _bundles(session)
-    for name in ("from_", "serial", "cluster", "kubeconfig"):
+    for name in ("from_", "serial", "cluster", "kubeconfig", "context"):
         if said.text(name):
             option = name.strip("_")
             raise UsageError(
@@ -88,9 +90,17 @@ def _bundles(session: Session) -> ExitCode:
         )
     if said.flag("roll") and not said.text("kubeconfig"):
         raise UsageError("--roll needs a cluster", hint="name it: --kubeconfig FILE")
+    if said.text("context") and not said.text("kubeconfig"):
+        raise UsageError("--context is one of a --kubeconfig, and none was named")
     # Before nodes are judged: what could only fail after it.
     terms = None if said.flag("check") else terms_of(said)
-    cluster = cluster_of(said.text("cluster"), said.text("kubeconfig"))
+    kubectl = kubectl_of(said)
+    cluster = cluster_of("" if said.flag("roll") else said.text("cluster"), kubectl)
+    if cluster is None:
+        session.remark(
+            "no cluster was asked: whose drivers an operator owns is told by the nodes alone; "
+            "--cluster FILE or --kubeconfig FILE"
+        )
     saved = read_saved(Path(said.text("from_")))
     outcomes = plan_for_pods(saved, session.want(), session.today, cluster, shelf_of(session))
     carried = carrying(outcomes, said.text("serial"))
@@ -99,11 +109,19 @@ def _bundles(session: Session) -> ExitCode:
     print(_told(session, outcomes, carried), file=out)
     if terms is None:
         return worst([_code(each, pending=True) for each in outcomes])
-    if carried and said.flag("roll"):
-        return rolled(session, terms, carried, [_code(each, pending=False) for each in outcomes])
+    if carried and kubectl is not None and said.flag("roll"):
+        codes = [_code(each, pending=False) for each in outcomes]
+        return rolled(session, kubectl, terms, carried, codes)
     if carried:
         _give(session, applying_manifests(terms, carried))
     return worst([_code(each, pending=False) for each in outcomes])
+
+
+def kubectl_of(said: Said) -> Kubectl | None:
+    """The cluster that was named; None for none."""
+    if not said.text("kubeconfig"):
+        return None
+    return Kubectl(said.text("kubeconfig"), context=said.text("context"))
 
 
 def _told(

@@ -14,10 +14,11 @@ from toolkit.cli.rolling import ROLLOUT, agreed_of
 from toolkit.cli.session import Session, consent
 from toolkit.errors import ExitCode, Outcome, worst
 from toolkit.flow.kubernetes import applying_manifests, reading_manifests
-from toolkit.flow.kubernetes_roll import Brought, Limits, roll_out_pods
+from toolkit.flow.kubernetes_roll import Brought, Limits, refuse_let_go, roll_out_pods
 from toolkit.reach.kubectl import Kubectl
 from toolkit.reach.kubernetes_node import Cluster
 from toolkit.report.live import listener
+from toolkit.report.table import clean
 from toolkit.report.text import errors
 from toolkit.words import counted
 
@@ -37,23 +38,29 @@ ROLL = (
 
 
 def rolled(
-    session: Session, terms: Terms, carried: Sequence[Carrying], codes: Sequence[ExitCode]
+    session: Session,
+    kubectl: Kubectl,
+    terms: Terms,
+    carried: Sequence[Carrying],
+    codes: Sequence[ExitCode],
 ) -> ExitCode:
     """Put the Jobs into the cluster, suspended, and let them go one after the other.
 
     :param codes: of the planning, of all nodes.
     """
     said = session.said
-    cluster = Cluster(Kubectl(said.text("kubeconfig")), terms.namespace)
+    cluster = Cluster(kubectl, terms.namespace)
     agreed = agreed_of(session, [each.node for each in carried])
-    agreed = replace(agreed, alone=True, reported=cluster.cordoned)
+    agreed = replace(agreed, alone=True, reported=cluster.out)
     limits = Limits(
         float(said.number("drain_limit", 600)),
         float(said.number("job_limit", 3600)),
         said.flag("cordoned"),
         said.flag("delete_emptydir_data"),
     )
-    consent(f"drain and change {counted(len(carried), 'node')}?", said)
+    refuse_let_go(cluster, carried)
+    where = clean(kubectl.where())
+    consent(f"drain and change {counted(len(carried), 'node')} of the cluster {where}?", said)
     manifests = (*reading_manifests(terms), *applying_manifests(terms, carried))
     wanted = tuple(each for each in manifests if each.name != "40-probe.yaml")
     cluster.put(stream(wanted))

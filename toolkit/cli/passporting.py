@@ -17,10 +17,12 @@ from toolkit.errors import ExitCode
 from toolkit.flow.passport import read_passport
 from toolkit.report import passport as report
 from toolkit.report.document import dumps
+from toolkit.report.live import listener
 
 TWO = (
-    Option("a", "", "a passport, or a root or tar that has one", positional=True),
+    Option("a", "", "a passport, or a root, tar or disk that has one", positional=True),
     Option("b", "", "the other", positional=True),
+    Option("quiet", False, "no progress", "q"),
     Option("json", False, "one JSON document on standard output (docs/passport-diff.schema.json)"),
 )
 
@@ -29,15 +31,24 @@ TWO = (
 def diff(said: Said) -> ExitCode:
     """Lay the passports of two images side by side: kernels, modules, arguments, files.
 
+    Each is a passport.json, a root, a tar (plain, gzip, xz, zstd) or a disk (raw, qcow2). A disk
+    is looked into by root alone, from a copy beside it that goes again. Any medium with any other.
+
     Exits 0 when they are the same, 2 when they differ, 3 when one cannot be read as a passport.
 
     Examples:
       invoke image.diff old/ new/
-      invoke image.diff passport-2026-10.json root.tar --json
+      invoke image.diff passport-2026-10.json root.tar.zst --json
+      sudo gdr image.diff golden-2026-10.qcow2 golden-2026-11.qcow2
     """
     session = Session.begin("image-diff", said)
     a, b = said.text("a"), said.text("b")
-    found = unlike(read_passport(Path(a)), read_passport(Path(b)))
+    progress = listener(sys.stderr, quiet=said.flag("quiet"))
+    progress.begin("reading", 2)
+    try:
+        found = unlike(*(read_passport(Path(each), progress) for each in (a, b)))
+    finally:
+        progress.finish()
     code = ExitCode.FAILED if found else ExitCode.OK
     session.say(report.text(a, b, found, session.paint))
     if said.flag("json"):

@@ -10,25 +10,21 @@ from pathlib import Path
 
 from invoke.collection import Collection
 
-from toolkit.change.rollout import Terms
-from toolkit.change.rollout_terms import terms_of
-from toolkit.cli.changing import OVER_JOBS
+from toolkit.checks.judged import judge_node
+from toolkit.cli.changing import OVER_JOBS, tell_back
 from toolkit.cli.options import HOSTS, REACH, Option, Said
-from toolkit.cli.rolling import ROLLOUT, said_before
+from toolkit.cli.rolling import ROLLOUT, counting, said_before, scheduled
 from toolkit.cli.session import Session, consent, fleet
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, UsageError, worst
-from toolkit.flow.access import Fleet, state_dir
+from toolkit.errors import ExitCode, UsageError
+from toolkit.flow.access import state_dir
+from toolkit.flow.hooks import Hooks
 from toolkit.flow.past import Run, Unread, history_of, read_run, read_runs
-from toolkit.flow.rollback import RolledBack
-from toolkit.flow.rolling import Agreed, whoami
-from toolkit.flow.rollout import Brakes, Rolled
 from toolkit.flow.undo import undo as undo_nodes
 from toolkit.flow.undo import undoing
-from toolkit.hosts import fold, select
-from toolkit.reach.fleet import NotBegun
-from toolkit.reach.journal import About, Event, Story, by_host, stamp
-from toolkit.report.document import Told, dumps
+from toolkit.hosts import select
+from toolkit.reach.journal import Event, Story, by_host
+from toolkit.report.document import dumps
 from toolkit.report.runs import (
     HostRow,
     RunRow,
@@ -39,11 +35,11 @@ from toolkit.report.runs import (
     runs_table,
 )
 from toolkit.report.table import Painter, wants_colour
-from toolkit.report.text import errors
 from toolkit.words import counted
 
 JSON = Option("json", False, "one JSON document on standard output (docs/runs.schema.json)")
 _TOLD = ("json", "junit", "sarif", "ctrf", "quiet", "verbose")
+_OF_UNDO = frozenset({"max_unavailable", "stop_file", "job_limit"})
 RUN = (Option("run", "", "a run's id, as runs lists it", positional=True),)
 
 
@@ -122,13 +118,14 @@ def history(said: Said) -> ExitCode:
         Option("reason", "", "why, for the journal: a ticket"),
         Option("json", False, "one JSON document on standard output (docs/report.schema.json)"),
     ),
-    tuple(each for each in ROLLOUT if each.name in {"max_unavailable", "stop_file"}),
+    tuple(each for each in ROLLOUT if each.name in _OF_UNDO),
 )
 def undo(said: Said) -> ExitCode:
     """Take a run back on every host it changed: bytes, mode and owner of what it replaced.
 
     Nodes are reached as they were in that run. A file that was changed since, by other
-    hands or by a later run, is left as it is, and named.
+    hands or by a later run, is left as it is, and named. Nodes of Slurm's are drained for it, and
+    given back where every check is content.
 
     Examples:
       invoke undo 2026-11-21T22-00-00-provision
@@ -147,36 +144,19 @@ def undo(said: Said) -> ExitCode:
         if not opened.demo:
             consent(f"take back run {run.id} on {counted(len(chosen.hosts), 'node')}?", said)
         allowed = said.flag("reboot") or opened.demo
-        about = About("undo", whoami(), stamp(), said.text("reason"), "{}", what.run)
-        agreed = Agreed(_terms(session, chosen), about, _brakes(session), alone=True)
-        over = said.flag("over_jobs")
+        how = counting(session, chosen, reason=said.text("reason"), undoes=what.run)
+        hooks = scheduled(session, Hooks(), opened.slurm)
+        want, today = session.want(), session.today
         rolled = undo_nodes(
             chosen,
             what,
             session.folder,
-            agreed,
+            replace(how.agreed, hooks=hooks, alone=True),
+            judge=lambda host, evidence: judge_node(host, evidence, want, today),
             allow_reboot=allowed,
-            over_jobs=over,
+            over_jobs=said.flag("over_jobs"),
         )
-    return _undone(session, rolled)
-
-
-def _terms(session: Session, fleet: Fleet) -> Terms:
-    """All in one batch, within the budget."""
-    said, site = session.said, session.want().rollout.max_unavailable
-    terms = terms_of(
-        [host.name for host in fleet.hosts],
-        max_unavailable=said.text("max_unavailable"),
-        max_fail=said.text("max_fail"),
-        at_once=fleet.access.fanout,
-    )
-    return replace(terms, budget=min(terms.budget, site or terms.budget))
-
-
-def _brakes(session: Session) -> Brakes:
-    """Its own stop files; the window of the run that is taken back says nothing of this one."""
-    named = session.said.text("stop_file")
-    return Brakes(stop_files=(*([Path(named)] if named else []), session.folder.path / "stop"))
+    return tell_back(session, rolled)
 
 
 def as_reached(said: Said, story: Story) -> Said:
@@ -186,27 +166,6 @@ def as_reached(said: Said, story: Story) -> Said:
     told["stop_file"] = said.text("stop_file")
     kept = {name: value for name, value in again.values.items() if name not in _TOLD}
     return replace(again, values=kept | told)
-
-
-def _undone(session: Session, rolled: Rolled[RolledBack]) -> ExitCode:
-    outcomes = list(rolled.outcomes.values())
-    for outcome in outcomes:
-        if outcome.value is not None:
-            done = "; ".join(outcome.value.steps) or "nothing to take back"
-            session.say(f"{outcome.host}: {done}{'; rebooted' * outcome.value.rebooted}")
-    for line in errors(((each.host, each.error) for each in outcomes), session.paint):
-        session.say(line)
-    told = [
-        Outcome(e.host, Told(steps=tuple(e.value.steps)) if e.value else None, e.error)
-        for e in outcomes
-    ]
-    codes = [each.error.exit_code for each in outcomes if each.error]
-    if rolled.interrupted:
-        codes.append(ExitCode.INTERRUPTED)
-    if rolled.halt:
-        left = [each.host for each in outcomes if isinstance(each.error, NotBegun)]
-        print(f"stopped: {rolled.halt}; not begun: {fold(left)}", file=sys.stderr)
-    return session.finish(told, worst(codes))
 
 
 def _tell_unread(unread: Mapping[str, str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from toolkit.cli.changing import DELIVERED, shelf_of
+from toolkit.cli.changing import DELIVERED, shelf_of, tell_blocked
 from toolkit.cli.options import HOSTS, REACH, WANT, Option, Said
 from toolkit.cli.session import Session, fleet
 from toolkit.cli.verb import verb
@@ -42,10 +42,11 @@ def playbook(said: Said) -> ExitCode:
         profile, site = said.text("profile"), said.text("site")
         if any(each.value for each in outcomes):
             _tell(session, write_playbook(opened, outcomes, out, profile=profile, site=site))
+    blocked = tell_blocked(session, outcomes)
     for line in errors(((each.host, each.error) for each in outcomes), session.paint):
         session.say(line)
     session.kept()
-    return worst([each.error.exit_code for each in outcomes if each.error])
+    return worst([blocked, *(each.error.exit_code for each in outcomes if each.error)])
 
 
 def _tell(session: Session, written: Written) -> None:

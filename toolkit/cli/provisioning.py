@@ -24,7 +24,7 @@ from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, worst
 from toolkit.flow.access import Fleet
 from toolkit.flow.planning import Planned, plan_all
-from toolkit.flow.provision import Options, Provisioned, untouched
+from toolkit.flow.provision import GONE, Options, Provisioned, untouched
 from toolkit.flow.rolling import roll_out
 from toolkit.flow.rollout import Rolled
 from toolkit.flow.shelf import Shelf
@@ -68,7 +68,7 @@ def provision(said: Said) -> ExitCode:
     shelf = shelf_of(session)
     with fleet(said) as opened:
         left = earlier.left(opened) if earlier is not None else opened
-        left = kept_off(left, session.folder.path.name)
+        left = kept_off(left, session.folder.settle())
         want, untried = session.want(), said.flag("boot_without_trial")
         planned = plan_all(left, want, session.today, session.folder, shelf, untried=untried)
         if said.flag("check") or said.dry:
@@ -149,7 +149,7 @@ def _tell_before(session: Session, planned: Sequence[Outcome[Planned]]) -> None:
 def _tell_after(session: Session, rolled: Rolled[Provisioned]) -> ExitCode:
     outcomes = list(rolled.outcomes.values())
     after = [Outcome(e.host, e.value.after if e.value else None, e.error) for e in outcomes]
-    told = [*_owed(outcomes), *_out_of_service(outcomes), *_pruned(outcomes)]
+    told = [*_lost(outcomes), *_owed(outcomes), *_out_of_service(outcomes), *_pruned(outcomes)]
     session.say("\n".join(["after", "", report(after, session.paint), *told]))
     ended_as = [Outcome(e.host, _told(e.value), e.error) for e in outcomes]
     codes = [_code(each) for each in outcomes]
@@ -166,6 +166,12 @@ def _tell_after(session: Session, rolled: Rolled[Provisioned]) -> ExitCode:
 
 def _code(outcome: Outcome[Provisioned]) -> ExitCode:
     return outcome.error.exit_code if outcome.error else outcome.get().exit_code
+
+
+def _lost(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
+    """Nodes whose GPUs have gone: no check applies to them any more, so none would tell."""
+    lines = [f"{each.host}: {GONE}" for each in outcomes if each.value and each.value.lost_gpus]
+    return ["", *lines] if lines else []
 
 
 def _owed(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from toolkit.change.reload import read_over, read_what
 from toolkit.change.reloading import Reloading, Result
 from toolkit.cli.options import HOSTS, REACH, Option, Said
+from toolkit.cli.rolling import COUNTED, counting, tell_halt
 from toolkit.cli.session import Session, consent, fleet
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
-from toolkit.flow.reload import Asked, look, reload_nodes, seen
+from toolkit.flow.reload import Asked, look, reload_nodes, seen, to_do
+from toolkit.flow.rollout import Rolled
 from toolkit.report.document import Told
 from toolkit.report.reload import reload_lines
 from toolkit.words import counted
@@ -23,7 +27,7 @@ RELOAD = (
 )
 
 
-@verb(HOSTS, REACH, RELOAD)
+@verb(HOSTS, REACH, RELOAD, COUNTED)
 def reload(said: Said) -> ExitCode:
     """Take kernel modules out and put them back, where nobody depends on them.
 
@@ -45,16 +49,20 @@ def reload(said: Said) -> ExitCode:
     with fleet(said) as opened:
         looked = look(opened, asked)
         if said.flag("check") or said.dry:
-            outcomes = [seen(each) for each in looked]
+            rolled = Rolled({each.host: seen(each) for each in looked})
         else:
             todo = [each.value.reloading for each in looked if each.value]
             _consent(todo, said, demo=opened.demo)
-            outcomes = reload_nodes(opened, looked, asked)
+            meant = replace(opened, hosts=to_do(opened, looked))
+            rolled = reload_nodes(opened, looked, asked, counting(session, meant))
+    outcomes = list(rolled.outcomes.values())
     session.say(
         "\n".join(reload_lines(outcomes, session.paint, verbose=said.flag("verbose"))).rstrip()
     )
     told = [Outcome(e.host, _told(e.value) if e.value else None, e.error) for e in outcomes]
-    return session.finish(told, worst([_code(each) for each in outcomes]))
+    tell_halt(rolled)
+    interrupted = [ExitCode.INTERRUPTED] if rolled.interrupted else []
+    return session.finish(told, worst([*map(_code, outcomes), *interrupted]))
 
 
 def _asked(said: Said) -> Asked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,20 +14,24 @@ from toolkit.change.rollout_past import Past, pasts
 from toolkit.change.rollout_terms import terms_of
 from toolkit.change.window import parse_window
 from toolkit.cli.bmc import BMC
-from toolkit.cli.options import REACH, Option, Said
+from toolkit.cli.options import REACH, WANT, Option, Said
 from toolkit.cli.session import Session
 from toolkit.errors import UsageError
 from toolkit.flow.access import Fleet, state_dir
+from toolkit.flow.counted import Counting
 from toolkit.flow.hooks import Hooks
 from toolkit.flow.ledger import steps_of
 from toolkit.flow.rolling import Agreed, whoami
-from toolkit.flow.rollout import Brakes
+from toolkit.flow.rollout import Brakes, Rolled, T
 from toolkit.flow.runs import RunFolder, safe_name
 from toolkit.flow.slurm import Site
 from toolkit.flow.slurm_carrier import held_elsewhere
 from toolkit.flow.slurm_service import SlurmService
+from toolkit.hosts import fold
+from toolkit.reach.fleet import NotBegun
 from toolkit.reach.hook import check_hook
 from toolkit.reach.journal import About, Journal, Story, stamp
+from toolkit.want import Want
 
 ROLLOUT = (
     Option("serial", "", "in batches: 1,10%,50%; the first is the canary, the last is repeated"),
@@ -40,6 +45,11 @@ ROLLOUT = (
     Option("stop_file", "", "begin no further host once this file is there"),
     Option("reason", "", "why, for the journal: a ticket"),
     Option("resume", "", "go on with a run that broke off; runs lists them"),
+)
+# Of what changes hosts without a plan: rollback, reload.
+COUNTED = (
+    *(each for each in ROLLOUT if each.name == "max_unavailable"),
+    *(each for each in WANT if each.name == "site"),
 )
 _ALONE = (
     "serial",
@@ -195,8 +205,15 @@ def _hooks(session: Session, slurm: Site | None) -> Hooks:
             "--via slurm drains and resumes by itself, and --drain or --undrain was said",
             hint="leave them out; or leave out --via slurm, and name the nodes",
         )
-    jobs_s = float(said.number("job_limit", 3600))
-    return replace(hooks, scheduler=SlurmService(slurm, session.folder.path.name, jobs_s))
+    return scheduled(session, hooks, slurm)
+
+
+def scheduled(session: Session, hooks: Hooks, slurm: Site | None) -> Hooks:
+    """The same, with Slurm taking nodes out of service where they are its nodes."""
+    if slurm is None:
+        return hooks
+    jobs_s = float(session.said.number("job_limit", 3600))
+    return replace(hooks, scheduler=SlurmService(slurm, session.folder.settle(), jobs_s))
 
 
 def _max_fail(said: Said) -> str:
@@ -227,3 +244,41 @@ def _words(said: Said) -> str:
     if profile.suffix == ".toml":
         values["profile"] = str(profile.absolute())
     return json.dumps(values, ensure_ascii=True)
+
+
+def counting(session: Session, fleet: Fleet, **about: str) -> Counting:
+    """How hosts are changed without a plan: all in one batch, within the budget.
+
+    :param about: what the journal is told beside: reason, undoes.
+    """
+    said = session.said
+    site, profile = said.text("site"), said.text("profile") or "peermem"
+    limit = Want.load(profile, site=Path(site) if site else None).rollout.max_unavailable
+    terms = terms_of(
+        [host.name for host in fleet.hosts],
+        max_unavailable=said.text("max_unavailable"),
+        max_fail=said.text("max_fail"),
+        at_once=fleet.access.fanout,
+    )
+    terms = replace(terms, budget=min(terms.budget, limit or terms.budget))
+    words = {"reason": "", "undoes": "", **about}
+    agreed = Agreed(
+        terms,
+        About(session.verb, whoami(), stamp(), words["reason"], "{}", words["undoes"]),
+        # Its own stop files; the window of another run says nothing of this one.
+        Brakes(stop_files=(*_stop_files(said), session.folder.path / "stop")),
+        alone=limit is not None or bool(said.text("max_unavailable")),
+        reported=held_elsewhere(fleet.slurm, session.folder.settle()),
+    )
+    return Counting(session.folder, agreed)
+
+
+def _stop_files(said: Said) -> tuple[Path, ...]:
+    return tuple(Path(each) for each in (said.text("stop_file"),) if each)
+
+
+def tell_halt(rolled: Rolled[T]) -> None:
+    """On standard error, where hosts were left out: why, and which."""
+    if rolled.halt:
+        left = [name for name, each in rolled.outcomes.items() if isinstance(each.error, NotBegun)]
+        print(f"stopped: {rolled.halt}; not begun: {fold(left)}", file=sys.stderr)

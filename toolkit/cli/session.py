@@ -104,12 +104,16 @@ class Session:
         finally:
             for _ in keeping:  # the record is whole, whoever has stopped reading
                 pass
-        self._write_reports([_judged(each) for each in outcomes], code)
+        self.reports(outcomes, code)
         self.kept()
         return code
 
-    def _write_reports(self, outcomes: Sequence[Outcome[Judged]], code: ExitCode) -> None:
-        """The same verdicts for other machines, each where a file was named for it."""
+    def reports(self, told: Sequence[Outcome[Told]], code: ExitCode) -> None:
+        """The same verdicts for other machines, each where a file was named for it.
+
+        Over what was written earlier in this run.
+        """
+        outcomes = [_judged(each) for each in told]
         if place := self.said.text("junit"):
             write(Path(place), junit(outcomes))
         if place := self.said.text("sarif"):

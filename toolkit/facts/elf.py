@@ -17,6 +17,7 @@ from elftools.elf.sections import Section, SymbolTableSection
 from toolkit.errors import NoEvidence, Unparsable
 
 _LARGEST = 32 << 20  # bytes; nvidia-peermem with all its debug information has 1 MB
+_PACKAGES = {"xz": "xz-utils (xz)"}  # elsewhere the package is called as the program
 _HEAD = re.compile(r"size (\d{1,9})( signed)?")
 _ROW = re.compile(r"([0-9a-f]+)((?: [0-9a-f]{2}){0,16})")
 
@@ -55,7 +56,9 @@ class SparseFile:
         """
         head = (lines or [""])[0]
         if head.startswith("lacks "):
-            raise NoEvidence(f"{path}: not read, {head}")
+            tool = head.removeprefix("lacks ")
+            hint = f"install {_PACKAGES.get(tool, tool)} there" if tool.isalnum() else ""
+            raise NoEvidence(f"{path}: not read, {head}", hint=hint)
         told = _HEAD.fullmatch(head)
         if told is None or not 0 < int(told[1]) <= largest:
             raise Unparsable(path, head, 1)

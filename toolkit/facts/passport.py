@@ -189,7 +189,7 @@ def parse(text: str, source: str = PLACE) -> Passport:
     """
     try:
         document = json.loads(text)
-    except ValueError as why:
+    except (ValueError, RecursionError) as why:  # brackets nested without end
         raise Unparsable(source, str(why)) from why
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         told = document.get("format") if isinstance(document, dict) else document

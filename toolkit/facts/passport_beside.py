@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from toolkit.facts.cmdline import Cmdline
-from toolkit.facts.loader import MARK
+from toolkit.facts.loader import MARK, Outcome
 from toolkit.facts.node import Node
 from toolkit.facts.node_passport import ABSENT, Left, LoadedBuild
-from toolkit.facts.passport import KernelEntry, ModuleEntry, Passport
+from toolkit.facts.passport import FileEntry, KernelEntry, ModuleEntry, Passport
 
 # Words that say where this one machine's disks, consoles and addresses are: the boot loader
 # writes them anew for each node, and no image can know them.
@@ -23,10 +23,9 @@ _TELLING = (
     *("iommu", "intel_iommu", "amd_iommu", "arm_smmu", "pci", "pcie_", "nvidia", "mlx"),
     *("modprobe.", "module_blacklist", "module.", "lockdown", "initcall_blacklist"),
 )
-
-
-# Where our arguments stand for GRUB; elsewhere the boot loader's own tool writes them.
-_ARGUMENTS = ("/etc/default/grub.d/",)
+KERNEL = "running kernel"
+# Where our arguments stand: what update-grub reads, or the list of what grubby was told.
+_ARGUMENTS = ("/etc/default/grub.d/", "/etc/gdr-toolkit/kernel-arguments")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,7 @@ class Difference:
     born: str  # as the passport has it; "" for nothing
     now: str  # as the node has it; "" for nothing
     since: str = ""  # the run of ours that left it so; "" where none did
+    later: bool = False  # a package manager's doing: a kernel that came, or one that went whole
 
     def __str__(self) -> str:
         told = f"{self.what}: {self.now or 'not there'}, the image has {self.born or 'none'}"
@@ -61,10 +61,11 @@ def _kernel(passport: Passport, node: Node) -> Iterator[Difference]:
     if node.arch != passport.arch:
         yield Difference("architecture", passport.arch, node.arch)
     if passport.default and node.kernel != passport.default:
-        yield Difference("running kernel", passport.default, node.kernel)
+        later = passport.kernel(node.kernel) is None
+        yield Difference(KERNEL, passport.default, node.kernel, later=later)
     elif passport.kernel(node.kernel) is None:
         born = ", ".join(each.release for each in passport.kernels)
-        yield Difference("running kernel", born, node.kernel)
+        yield Difference(KERNEL, born, node.kernel, later=True)
 
 
 def _arguments(passport: Passport, node: Node) -> Iterator[Difference]:
@@ -82,7 +83,12 @@ def _arguments(passport: Passport, node: Node) -> Iterator[Difference]:
 
 
 def _run_that_set_arguments(passport: Passport, node: Node) -> str:
-    """The run of ours that wrote the file which our arguments stand in; "" for none."""
+    """The run of ours that wrote the file which our arguments stand in; "" for none.
+
+    A trial is booted before anything is written: its boot is known by what it noted on the node.
+    """
+    if (trial := node.trial) and (noted := node.trials.get(trial)):
+        return f"trial {trial}" if noted.outcome is Outcome.OPEN else ""
     born = {each.path: each.sha256 for each in passport.files}
     now = node.passport_hashes
     for path, left in node.passport_since.items():
@@ -114,7 +120,13 @@ def _decides(name: str) -> bool:
 
 def _files(passport: Passport, node: Node) -> Iterator[Difference]:
     hashes, since = node.passport_hashes, node.passport_since
+    removed = [each for each in passport.kernels if _removed(each, node)]
+    for kernel in removed:
+        yield Difference(f"kernel {kernel.release}", "it", "", later=True)
+    gone = {file.path for each in removed for file in _parts(each)}
     for file in passport.every_file:
+        if file.path in gone:
+            continue
         # A passport whose lines the node's shell could not read is no match.
         now = hashes.get(file.path, "not read")
         if now == file.sha256:
@@ -122,6 +134,25 @@ def _files(passport: Passport, node: Node) -> Iterator[Difference]:
         lawful = _run_that_left(since.get(file.path, ()), now)
         shown = "" if now == ABSENT else _short(now)
         yield Difference(file.path, _short(file.sha256), shown, lawful)
+
+
+def _removed(kernel: KernelEntry, node: Node) -> bool:
+    """Whether its package went, for another kernel runs: its image, and its own modules.
+
+    What remains of it, such as modules that somebody placed, must be as it was.
+    """
+    if kernel.image is None or kernel.release == node.kernel:
+        return False
+    hashes = node.passport_hashes
+    inbox = [each.file for each in kernel.modules if each.inbox]
+    return all(hashes.get(each.path) == ABSENT for each in (kernel.image, *inbox)) and all(
+        hashes.get(each.path) in {ABSENT, each.sha256} for each in _parts(kernel)
+    )
+
+
+def _parts(kernel: KernelEntry) -> tuple[FileEntry, ...]:
+    image = (kernel.image,) if kernel.image else ()
+    return (*image, *(each.file for each in kernel.modules))
 
 
 def _run_that_left(left: tuple[Left, ...], now: str) -> str:

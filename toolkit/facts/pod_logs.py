@@ -102,8 +102,11 @@ def _parts(text: str) -> list[_Part]:
     parts: list[_Part] = []
     open_parts: dict[str, _Part] = {}  # by pod; "" where lines do not tell theirs
     headless: set[str] = set()
+    speaks_for: dict[str, str] = {}  # the node that a pod named first: it is on no other
     for pod, line in _lines(text):
         said = _SAID.fullmatch(line)
+        if said is not None and pod and speaks_for.setdefault(pod, said[1]) != said[1]:
+            said = None  # its node has printed that
         if said is not None:
             before = open_parts.get(pod)
             if said[2].startswith("ended ") and before is not None and before.node == said[1]:

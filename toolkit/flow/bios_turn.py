@@ -25,7 +25,7 @@ from toolkit.flow.bios import Asking, Reach, judged
 from toolkit.flow.bios_line import Line
 from toolkit.flow.bios_reset import Consent, Reset, wait_until
 from toolkit.flow.bios_watch import Watch, coming, in_force
-from toolkit.flow.hooks import Hooks
+from toolkit.flow.hooks import Hooks, NotTaken
 from toolkit.flow.runs import RunFolder
 from toolkit.hosts import Host
 from toolkit.reach.journal import Event, Journal
@@ -79,8 +79,7 @@ class _Turn:
         if not agreed.plan.pending or agreed.plan.stopped:
             return Changed(agreed, agreed)
         if hooks.takes_out:
-            self._hook(Phase.DRAINING)
-            self._about_to(Phase.DRAINED)
+            self._take_out()
         try:
             done = self._bring(agreed)
         except ToolkitError as why:
@@ -88,10 +87,18 @@ class _Turn:
                 hooks.stay_out(self.host, str(why))
             raise
         if hooks.gives_back and done.as_agreed:
-            self._hook(Phase.UNDRAINING)
-        elif not done.as_agreed:
-            hooks.stay_out(self.host, "its BIOS is not as agreed")
-        return done
+            told = self._hook(Phase.UNDRAINING)
+        else:
+            told = "" if done.as_agreed else hooks.stay_out(self.host, "its BIOS is not as agreed")
+        return replace(done, steps=(*done.steps, *([told] if told else [])))
+
+    def _take_out(self) -> None:
+        try:
+            self._hook(Phase.DRAINING)
+        except NotTaken:
+            self._about_to(Phase.UNTAKEN)
+            raise
+        self._about_to(Phase.DRAINED)
 
     def _bring(self, agreed: Looked) -> Changed:
         done = Changed(agreed, agreed)
@@ -249,15 +256,17 @@ class _Turn:
     def _about_to(self, phase: Phase, boot_id: str = "") -> None:
         self.work.journal.add(Event(self.host.name, phase.value, boot_id=boot_id))
 
-    def _hook(self, phase: Phase) -> None:
+    def _hook(self, phase: Phase) -> str:
+        """Why it stays out of service where it was to be given back; "" otherwise."""
         name = "drain" if phase is Phase.DRAINING else "undrain"
         self._about_to(phase)
         self._note(name)
         if phase is Phase.DRAINING:
-            told = self.work.hooks.take_out(self.host, self._note)
+            told, out = self.work.hooks.take_out(self.host, self._note), ""
         else:
-            told, _ = self.work.hooks.give_back(self.host, self._note)
+            told, out = self.work.hooks.give_back(self.host, self._note)
         self.work.folder.keep(f"{self.host.name}.{name}.log", told)
+        return out
 
     def _note(self, text: str) -> None:
         self.work.fleet.access.progress.note(self.host.name, text)

@@ -17,8 +17,9 @@ from toolkit.errors import BmcError, UsageError
 from toolkit.evidence import Frame
 from toolkit.flow.bmc_access import BmcAccess, Placed
 from toolkit.hosts import Host
+from toolkit.reach.interrupts import terminable
 from toolkit.reach.redfish import Bmc, failed
-from toolkit.reach.redfish_doors import Doors, terminable
+from toolkit.reach.redfish_doors import Doors
 from toolkit.reach.redfish_http import Limits
 from toolkit.reach.redfish_registry import RegistryCache
 

@@ -29,9 +29,10 @@ from toolkit.change.budget import (
 from toolkit.change.rollout_past import Past, pasts
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.flow.ledger import steps_of
-from toolkit.reach.budget_book import FILE, Book, Moment, Row
+from toolkit.reach.budget_book import FILE, Book, BudgetError, Moment, Row
 from toolkit.reach.claims import alive
 from toolkit.reach.journal import Event, Journal, stamp
+from toolkit.words import counted
 
 Unavailable = Callable[[], Mapping[str, str]]  # nodes that others report unavailable: name -> why
 _FRESH_S = 5.0  # so old may be what others reported
@@ -109,12 +110,19 @@ class Budget:
         """
         names = {node_name(host): host for host in hosts}
         known = {node_name(each): f"known to run {self.run}" for each in away}
-        known |= self._others()
+        answer = self._take(tuple(names), known)
+        if answer.halt and self._known:  # what ends a run is not judged by what was so before
+            self._until = float("-inf")
+            answer = self._take(tuple(names), known)
+        return replace(answer, granted=tuple(names[node] for node in answer.granted))
+
+    def _take(self, nodes: tuple[str, ...], known: Mapping[str, str]) -> Answer:
+        away = {**known, **self._others()}
         with self.book.moment() as moment:
-            answer = ask(self._books(moment), tuple(names), known)
+            answer = ask(self._books(moment), nodes, away)
             for node in answer.granted:
                 moment.put(Row(node, self.run, Held.IN_HAND, "", stamp()))
-        return replace(answer, granted=tuple(names[node] for node in answer.granted))
+        return answer
 
     def ended(
         self,
@@ -210,12 +218,22 @@ def release(runs: Path, hosts: Iterable[str]) -> list[Share]:
 def set_aside(runs: Path, engine: str, count: int, why: str) -> None:
     """Take ``count`` of the budget for an engine that counts for itself, until it is released.
 
-    :param engine: by which it is released: "kubernetes/gdr-apply".
-    :raises BudgetError: the books cannot be used.
+    :param engine: by which it is released: "kubernetes/gdr-apply". What it had is replaced.
+    :raises BudgetError: there is no room for so many, or the books cannot be used.
     """
     book = Book(runs)
     try:
         with book.moment() as moment:
+            moment.drop(engine, "")
+            books = _standing(moment, runs)
+            room = books.room()
+            if room is not None and count > room:
+                taken = len(books.nodes) + books.aside
+                raise BudgetError(
+                    f"{engine}: no more than {books.limit} may be unavailable, and "
+                    f"{counted(taken, 'node', 'is', 'are')} by then: no room for {count}",
+                    hint="nothing was set aside; who holds what: budget",
+                )
             moment.put(Row(engine, "", Held.ASIDE, why, stamp(), count))
     finally:
         book.close()
@@ -231,11 +249,15 @@ def books_of(runs: Path) -> Books:
     book = Book(runs)
     try:
         with book.moment() as moment:
-            told, rows = moment.told(), moment.rows()
+            return _standing(moment, runs)
     finally:
         book.close()
-    limits = {run: most for run, most in told.items() if most is not None and alive(runs / run)}
-    return Books(tuple(map(_share, rows)), limits)
+
+
+def _standing(moment: Moment, runs: Path) -> Books:
+    told = moment.told().items()
+    limits = {run: most for run, most in told if most is not None and alive(runs / run)}
+    return Books(tuple(map(_share, moment.rows())), limits)
 
 
 def _left_of(folder: Path) -> dict[str, tuple[Held, str]] | tuple[Held, str]:
@@ -256,4 +278,12 @@ def _clear(moment: Moment, nodes: set[str], kinds: frozenset[Held]) -> None:
 
 
 def _share(row: Row) -> Share:
-    return Share(row.node, row.run, Held(row.held), row.why, row.since, row.count)
+    """:raises BudgetError: it is held for a reason that we do not know."""
+    try:
+        held = Held(row.held)
+    except ValueError:
+        raise BudgetError(
+            f"the books of the budget have {row.node} as {row.held!r}, which nobody here knows",
+            hint="nothing was begun; a later version of this wrote it: use that one",
+        ) from None
+    return Share(row.node, row.run, held, row.why, row.since, row.count)

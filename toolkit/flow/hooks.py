@@ -6,10 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from toolkit.change.rollout import Phase
+from toolkit.errors import ToolkitError
+from toolkit.flow.witness import Witness
 from toolkit.hosts import Host
 from toolkit.reach.hook import run_hook
+from toolkit.reach.transport import Transport
 
 Say = Callable[[str], None]
+
+
+class NotTaken(ToolkitError):
+    """The node was not taken out of service: it serves as it did, or others have it out."""
 
 
 class Drainer(Protocol):
@@ -24,8 +32,9 @@ class Drainer(Protocol):
     def take_out(self, host: Host, say: Say) -> str:
         """No further job, and those that run have ended.
 
-        :raises ToolkitError: the node is not ours to take, or its jobs do not end; it was not
-            touched, and serves as it did.
+        :raises NotTaken: the node is not ours to take, or its jobs do not end; it was not
+            touched.
+        :raises ToolkitError: the scheduler does not answer; the node may be out of service.
         """
 
     def give_back(self, host: Host, say: Say) -> str:
@@ -90,3 +99,46 @@ class Hooks:
         :raises ToolkitError: the scheduler could not be told.
         """
         return "" if self.scheduler is None else self.scheduler.stay_out(host, why)
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfService:
+    """One host's way out of service and back, each step written down before it is taken."""
+
+    host: Host
+    transport: Transport  # closed first: what we hold there may be what is waited for
+    hooks: Hooks
+    witness: Witness
+    say: Say
+
+    def take(self) -> str:
+        """Returns what was printed.
+
+        :raises ToolkitError: it could not be done; the node is not to be touched.
+        """
+        self.transport.close()
+        self.witness.about_to(Phase.DRAINING)
+        self.say("drain")
+        try:
+            told = self.hooks.take_out(self.host, self.say)
+        except NotTaken:
+            self.witness.about_to(Phase.UNTAKEN)
+            raise
+        self.witness.about_to(Phase.DRAINED)
+        return told
+
+    def give_back(self) -> tuple[str, str]:
+        """See ``Hooks.give_back``."""
+        self.transport.close()
+        self.witness.about_to(Phase.UNDRAINING)
+        self.say("undrain")
+        return self.hooks.give_back(self.host, self.say)
+
+    def stay(self, why: str) -> str:
+        """Have the scheduler say why; what it answers is for the report, and raises nothing."""
+        try:
+            self.transport.close()
+            return self.hooks.stay_out(self.host, why)
+        except ToolkitError as trouble:  # what went wrong before is what is to be told
+            self.say(f"its drain could not be given a reason: {trouble}")
+            return ""

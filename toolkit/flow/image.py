@@ -127,6 +127,10 @@ def chosen_kernels(image: Image, said: str, asked: Asked) -> tuple[str, ...]:
         newest = ([each for each in usable if each in bootable] or usable)[-1]
         return (_of_menu(node) or newest,)
     wanted = tuple(dict.fromkeys(each.strip() for each in said.split(",") if each.strip()))
+    if not wanted and usable:
+        raise UsageError(
+            "--kernels names none", hint=f"all, default, or releases: it has {', '.join(usable)}"
+        )
     strange = [each for each in wanted if each not in there]
     if strange or not usable:
         lacks = f"kernel {strange[0]} is not in it" if usable else "its kernels cannot be booted"

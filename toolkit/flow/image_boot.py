@@ -10,19 +10,20 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from toolkit.errors import TransportError, UsageError
 from toolkit.facts.versions import Version
 from toolkit.flow.access import Access
+from toolkit.flow.image_rest import settle_script, settled
 from toolkit.hosts import Host
 from toolkit.progress import Progress, Silent
 from toolkit.reach import throwaway
+from toolkit.reach.boot_folder import boot_folder, boot_home
 from toolkit.reach.emulated import Emulated, free_port
 from toolkit.reach.kvm import Accelerator, accelerator
 from toolkit.reach.one_time import OneTime, one_time
@@ -37,17 +38,17 @@ from toolkit.reach.qemu import (
 )
 from toolkit.reach.ssh import SshTransport
 from toolkit.reach.ssh_config import SshConfig
+from toolkit.reach.tar_member import is_tar
 
-_PREFIX = "gdr-boot-"
 _ROOM_MB = 1024  # for what the boot writes; it is in a file without a name
 LIMIT_S = 240.0  # until sshd answers, on hardware
 _SETTLE_S = 300.0
+_LEAST_MB = 128
 _NAME = "image"
-# sysinit and what is queued for the first boot: a suite that asks earlier finds half of it.
-_SETTLE = """systemctl is-system-running --wait
-systemctl list-units --state=failed --plain --no-legend --no-pager | cut -d' ' -f1 | sed 's/^/! /'
-"""
-_GRUB = re.compile(r'^\s*(GRUB_CMDLINE_LINUX(?:_DEFAULT)?)=(["\']?)(.*)\2\s*$', re.M)
+_SPARE_S = 120.0  # for the rest of that script
+_GRUB = re.compile(
+    r"""^\s*(GRUB_CMDLINE_LINUX(?:_DEFAULT)?)=(?:"(.*)"|'(.*)'|([^\s"'#]*))\s*(?:#.*)?$""", re.M
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class Booted:
     state: str  # systemd's word: "running", "degraded"; "" where it has none
     failed: tuple[str, ...]  # units
     direct: bool  # without its boot loader
+    waiting: tuple[str, ...] = ()  # units that were still to start when nobody waited any longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +78,18 @@ class Proof:
 
 @contextmanager
 def unchanged(image: Path, progress: Progress) -> Iterator[list[Proof]]:
-    """Hash the image before and after the block; the proof is in the list behind it."""
+    """Hash the image before and after the block; the proof is in the list behind it.
+
+    Also behind a boot that failed. Not behind Ctrl-C, for a large disk is minutes of hashing.
+    """
     proofs: list[Proof] = []
     before = _digest(image, progress)
     try:
         yield proofs
-    finally:
+    except TransportError:
         proofs.append(Proof(before, _digest(image, progress)))
+        raise
+    proofs.append(Proof(before, _digest(image, progress)))
 
 
 def _digest(image: Path, progress: Progress) -> str:
@@ -93,6 +100,29 @@ def _digest(image: Path, progress: Progress) -> str:
         raise UsageError(f"{image}: {why.strerror}") from why
     finally:
         progress.finish()
+
+
+def refuse_early(limit_s: float, memory_mb: int) -> None:
+    """What no boot would come of, before an image is worked on for it.
+
+    :raises UsageError: QEMU or room for any boot is missing, or the numbers make no sense.
+    """
+    if limit_s < 0 or memory_mb < _LEAST_MB:
+        raise UsageError(
+            f"a boot within {limit_s:g} s and with {memory_mb} MB of memory is none",
+            hint=f"--boot-limit SECONDS, --boot-memory MB ({_LEAST_MB} at least)",
+        )
+    for tool in (QEMU, "qemu-img"):
+        if shutil.which(tool) is None:
+            raise UsageError(f"--boot needs QEMU, and {tool} is not here", hint=INSTALL)
+    home = boot_home()
+    if not home.is_dir() or not os.access(home, os.W_OK):
+        raise UsageError(f"{home}: no folder to write to", hint="TMPDIR=/FOLDER with room")
+    throwaway.refuse_little_room(home, _needed_mb(memory_mb))
+
+
+def _needed_mb(memory_mb: int) -> int:
+    return _ROOM_MB + memory_mb // 8
 
 
 @contextmanager
@@ -113,10 +143,9 @@ def boot(
     :raises TransportError: it did not come up; the sentence ends with the console's tail.
     """
     heard = progress or Silent()
-    if shutil.which(QEMU) is None:
-        raise UsageError(f"--boot needs QEMU, and {QEMU} is not here", hint=INSTALL)
-    with _folder() as folder:
-        throwaway.refuse_little_room(folder, _ROOM_MB + memory_mb // 8)
+    refuse_early(limit_s, memory_mb)
+    with boot_folder() as folder:
+        throwaway.refuse_little_room(folder, _needed_mb(memory_mb))
         quick = accelerator()
         port = free_port()
         keys = one_time(folder, name, port)
@@ -125,50 +154,27 @@ def boot(
         with Emulated(machine, name) as running:
             until = limit_s or LIMIT_S * quick.factor
             seconds = running.wait_for_login(until, heard)
-            state, failed = _settle(running, keys, heard, _SETTLE_S * quick.factor)
+            rest = settled(_settle(running, keys, heard, _SETTLE_S * quick.factor))
             access = Access(hosts=name, ssh_config=str(keys.ssh_config), progress=heard, yes=True)
             direct = machine.direct is not None
-            yield Booted(access, quick, seconds, state, failed, direct)
+            yield Booted(access, quick, seconds, rest.state, rest.failed, direct, rest.waiting)
 
 
 def _cpus() -> int:
     return max(1, min(2, os.cpu_count() or 1))
 
 
-@contextmanager
-def _folder() -> Iterator[Path]:
-    """All that the boot has for itself; what a killed one has left goes first."""
-    home = Path(os.environ.get("TMPDIR") or "/var/tmp")  # noqa: S108 where large files belong
-    for left in home.glob(f"{_PREFIX}*-*"):
-        number = left.name.removeprefix(_PREFIX).partition("-")[0]
-        if number.isdigit() and not Path(f"/proc/{number}").exists() and not left.is_symlink():
-            shutil.rmtree(left, ignore_errors=True)
-    try:
-        folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=home))
-    except OSError as why:
-        raise UsageError(f"{home}: {why.strerror}", hint="TMPDIR=/FOLDER with room") from why
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def _machine(image: Path, folder: Path, port: int, keys: OneTime, progress: Progress) -> Machine:
     made = Machine(image.absolute(), "raw", folder, port, keys.credential, keys.seed)
     if image.is_dir():
         return _without_loader(image, made, progress)
-    if _is_tar(image):
+    if is_tar(image):
         progress.note(_NAME, "unpacking")
         throwaway.refuse_little_room(folder, 2 * (image.stat().st_size >> 20) + _ROOM_MB)
         throwaway.unpack(image, folder / "root")
         return _without_loader(folder / "root", made, progress)
     made = replace(made, format=disk_format(image))
     return made if boots_by_bios(image, folder) else replace(made, uefi=find_uefi(folder))
-
-
-def _is_tar(image: Path) -> bool:
-    names = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst", ".tar.bz2")
-    return image.name.endswith(names)
 
 
 def _without_loader(root: Path, machine: Machine, progress: Progress) -> Machine:
@@ -197,32 +203,30 @@ def arguments(root: Path) -> str:
     extra = sorted(each.name for each in folder.glob("*.cfg")) if folder.is_dir() else []
     values: dict[str, str] = {}
     for name in ("etc/default/grub", *(f"etc/default/grub.d/{each}" for each in extra)):
-        for key, _, value in _GRUB.findall(throwaway.read_inside(root, name)):
+        for key, *quoted in _GRUB.findall(throwaway.read_inside(root, name)):
+            value = "".join(quoted)
             values[key] = re.sub(r"\$\{?(\w+)\}?", lambda at: values.get(at[1], ""), value)
     return " ".join(values[key] for key in sorted(values)).strip()
 
 
-def _settle(
-    running: Emulated, keys: OneTime, progress: Progress, limit_s: float
-) -> tuple[str, tuple[str, ...]]:
-    """Log in, and wait until systemd has started all that it was to start.
+def _settle(running: Emulated, keys: OneTime, progress: Progress, limit_s: float) -> str:
+    """Log in, and wait until it has come to rest.
 
-    :raises TransportError: sshd answers and does not let us in.
+    :returns: what the script said.
+    :raises TransportError: sshd answers and does not let us in, or the guest hangs.
     """
     began = time.monotonic()
-    config = SshConfig.load(keys.ssh_config)
-    transport = SshTransport(Host(running.name), config=config)
+    transport = SshTransport(Host(running.name), config=SshConfig.load(keys.ssh_config))
+    hint = "do systemd 252 or cloud-init hand it the one-time key? see docs/image-boot.md"
+    what = "no way in"
     progress.begin("waiting for the boot to come to rest", 1)
     try:
-        said = transport.run(_SETTLE, limit_s=limit_s).stdout.splitlines()
+        transport.run(":", limit_s=_SPARE_S)
+        hint, what = "it let us in, and then nothing came of it any more", "it hangs"
+        return transport.run(settle_script(limit_s), limit_s=limit_s + _SPARE_S).stdout
     except TransportError as why:
         spent = time.monotonic() - began
-        hint = "do systemd 252 or cloud-init hand it the one-time key? see docs/image-boot.md"
-        raise running.trouble(f"no way in after {spent:.0f} s: {why}", hint) from why
+        raise running.trouble(f"{what} after {spent:.0f} s: {why}", hint) from why
     finally:
         transport.close()
         progress.finish()
-    units = tuple(each.removeprefix("! ") for each in said if each.startswith("! "))
-    with suppress(IndexError):
-        return said[0].strip() * (not said[0].startswith("! ")), units
-    return "", units

@@ -30,7 +30,7 @@ def reading_manifests(terms: Terms) -> tuple[Manifest, ...]:
     return reading(terms, pod_files())
 
 
-def cluster_of(saved: str, kubeconfig: str) -> Cluster | None:
+def cluster_of(saved: str, kubectl: Kubectl | None) -> Cluster | None:
     """What the cluster says of its operators, from a file or asked now; None where nobody said.
 
     :param saved: a file that ``kubectl get nodes,daemonsets -A -o json`` has written.
@@ -38,10 +38,8 @@ def cluster_of(saved: str, kubeconfig: str) -> Cluster | None:
     """
     if saved:
         return parse_cluster(decoded(read_bytes(Path(saved))))
-    if kubeconfig:
-        return parse_cluster(
-            Kubectl(kubeconfig).answer("get", "nodes,daemonsets.apps", "-A", "-o", "json")
-        )
+    if kubectl is not None:
+        return parse_cluster(kubectl.answer("get", "nodes,daemonsets.apps", "-A", "-o", "json"))
     return None
 
 

@@ -10,18 +10,21 @@ from datetime import date
 
 from toolkit.change.kubernetes_apply import Carrying
 from toolkit.change.rollout import Phase, Standing
+from toolkit.checks.check import Status
 from toolkit.errors import ApplyError, ExitCode, LockedError, NoEvidence, Outcome, TransportError
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.pod_logs import parse_carried, parse_pod_logs
 from toolkit.flow.access import Access, Fleet
-from toolkit.flow.planning import plan_node
+from toolkit.flow.planning import Planned, plan_node
+from toolkit.flow.provision import GONE
 from toolkit.flow.rolling import Agreed, join_budget, keep_journal, roll, write_first
 from toolkit.flow.rollout import Rolled, Rollout
-from toolkit.flow.runs import RunFolder
-from toolkit.hosts import Host
+from toolkit.flow.runs import RunFolder, safe_name
+from toolkit.hosts import Host, fold
 from toolkit.progress import Progress
+from toolkit.reach.claims import alive
 from toolkit.reach.hands import Threads
-from toolkit.reach.journal import Event, Journal, JournalError
+from toolkit.reach.journal import FILE, Event, Journal, JournalError
 from toolkit.reach.kubernetes_node import Cluster
 from toolkit.reach.transport import Transport
 from toolkit.want import Want
@@ -35,9 +38,12 @@ class Brought:
 
     left: str  # in a clause, what is still to be done there; "" where nothing is
     given_back: bool  # to whom schedules; false where another had cordoned it, and keeps it
+    unknown: bool = False  # what is left is only that something could not be told
 
     @property
     def exit_code(self) -> ExitCode:
+        if self.unknown:
+            return ExitCode.UNKNOWN
         return ExitCode.FAILED if self.left else ExitCode.OK
 
 
@@ -79,19 +85,20 @@ class KubeWork:
         self.folder.keep(f"{node}.log", log)
         self._refuse_stopped(node, log)
         self._about_to(node, Phase.LOOKING)
-        left = self._left(node, log)
-        if left or not ours:
-            return Brought(left, given_back=False)
+        brought = _weighed(self._look_again(node, log))
+        if brought.left or not ours:
+            return brought
         self._about_to(node, Phase.UNDRAINING)
         return Brought("", given_back=self.cluster.uncordon(node, self.run))
 
     def _out_of_service(self, node: str) -> bool:
-        """Whether it was this run that took it out.
+        """Whether it was this run that took it out, or one of ours before it that has ended.
 
         :raises LockedError: somebody else has cordoned it, and it was not said to be taken.
         """
         seen = self.cluster.look(node)
-        if seen.cordoned and seen.run != self.run:
+        left = seen.run if seen.cordoned and self._has_ended(seen.run) else ""
+        if seen.cordoned and seen.run != self.run and not left:
             if self.limits.taken:
                 return False
             who = f"run {seen.run}" if seen.run else "somebody else"
@@ -100,16 +107,25 @@ class KubeWork:
                 hint="once it is drained: --cordoned takes it as it is, and leaves it cordoned",
             )
         self._about_to(node, Phase.DRAINING)
-        if not self.cluster.cordon(node, self.run):
+        if not self.cluster.cordon(node, self.run, after=left):
             raise LockedError(f"{node}: was cordoned by somebody else meanwhile")
         try:
             self.cluster.drain(node, self.limits.drain_s, emptydir=self.limits.emptydir)
         except TransportError as why:
+            if left:  # in what state that run left it nobody knows
+                raise ApplyError(f"{node}: not drained, and left cordoned: {why}") from why
             self._about_to(node, Phase.UNDRAINING)
             self.cluster.uncordon(node, self.run)
             raise ApplyError(f"{node}: not drained, and given back: {why}", hint=why.hint) from why
         self._about_to(node, Phase.DRAINED)
         return True
+
+    def _has_ended(self, run: str) -> bool:
+        """Whether that is another run of this state folder, and its controller is gone."""
+        place = self.journal.file.parent.with_name(safe_name(run)) if run else None
+        if place is None or place.name in ("", self.run) or place.name != run:
+            return False
+        return (place / FILE).is_file() and not alive(place)
 
     def _refuse_stopped(self, node: str, log: str) -> None:
         """:raises ApplyError: the engine did not go through; in the node's own words."""
@@ -125,23 +141,51 @@ class KubeWork:
             f"job/{self.carried[node].name}",
         )
 
-    def _left(self, node: str, log: str) -> str:
-        """What a second plan would still do; "" where the node is as wanted."""
+    def _look_again(self, node: str, log: str) -> Planned:
+        """The node as its pod has read it at the end."""
         evidence = next((e.evidence for e in parse_pod_logs(log) if e.node == node), Evidence())
         if not evidence.complete:
             raise NoEvidence(f"{node}: was not read again, and stays cordoned")
         self.folder.keep_evidence(node, evidence, "after")
-        plan = plan_node(node, evidence, self.want, self.today, untried=True).plan
-        if plan.empty:
-            return ""
-        return "a reboot is owed" if plan.only_reboot else "more is to be done"
+        return plan_node(node, evidence, self.want, self.today, untried=True)
 
     def _about_to(self, node: str, phase: Phase) -> None:
         self.journal.add(Event(node, phase.value))
 
 
+def _weighed(found: Planned) -> Brought:
+    """Whether a node may serve again: nothing is to be done, and every check is content."""
+    judged = found.judged
+    if not judged.gpus:  # it had some, or there had been no bundle for it
+        return Brought(GONE, given_back=False)
+    if not found.plan.empty:
+        owed = "a reboot is owed" if found.plan.only_reboot else "more is to be done"
+        return Brought(owed, given_back=False)
+    if failed := [each.check.id for each in judged.having(Status.FAIL)]:
+        return Brought(f"not as wanted: {', '.join(failed)}", given_back=False)
+    unknown = [each.check.id for each in judged.having(Status.UNKNOWN)]
+    left = f"not known: {', '.join(unknown)}" if unknown else ""
+    return Brought(left, given_back=False, unknown=bool(left))
+
+
 def _words(frame: Frame) -> str:
     return f"{frame.source}: {frame.text.strip() or f'status {frame.exit}'}"[:500]
+
+
+def refuse_let_go(cluster: Cluster, carried: Sequence[Carrying]) -> None:
+    """A Job runs once: what was let go before tells nothing of now, and may be at work still.
+
+    :raises LockedError: that is so of one; nothing was touched.
+    """
+    gone = cluster.let_go()
+    if found := [each for each in carried if each.name in gone]:
+        jobs = " ".join(each.name for each in found)
+        raise LockedError(
+            f"{fold([each.node for each in found])}: the bundle was let go before; "
+            "nothing was touched",
+            hint="once it has ended: "
+            f"kubectl -n {cluster.namespace} delete job {jobs}; then read the nodes again",
+        )
 
 
 def roll_out_pods(
@@ -172,7 +216,7 @@ def roll_out_pods(
         work = KubeWork(cluster, jobs, want, today, folder, journal, limits)
         rollout = Rollout(
             agreed.terms,
-            Standing(down=frozenset(cluster.cordoned()) & frozenset(jobs)),
+            Standing(down=frozenset(cluster.out()) & frozenset(jobs)),
             {host.name: host for host in hosts},
             Threads(work.take_turn),
             _well,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +10,16 @@ from toolkit.errors import NoEvidence, UsageError
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node import Node
 from toolkit.facts.passport import PLACE, SIGNATURE, VERIFIED, Passport, parse
+from toolkit.progress import Progress
 from toolkit.reach import passport as reach
 from toolkit.reach import sealing
+from toolkit.reach.media import Medium, Source, stage
+from toolkit.reach.media_disk import is_disk
+from toolkit.reach.tar_member import is_tar, read_member
 from toolkit.reach.transport import Transport
 from toolkit.want import Want
 
+_INSIDE = PLACE.lstrip("/")
 _LARGEST = 8 << 20  # bytes; a passport of twenty kernels has a fortieth of it
 
 
@@ -57,11 +61,11 @@ def try_signing(key: Path) -> None:
 
 
 def known_key(key: Path) -> None:
-    """Look at a key before any work is done for it.
+    """Look at the keys that passports are to be signed by, before any node is asked.
 
-    :raises UsageError: it cannot be read.
+    :raises UsageError: they cannot be read, or there is none.
     """
-    sealing.way_of(key)
+    sealing.refuse_no_key(key)
 
 
 def sealed(evidence: Evidence, want: Want) -> Evidence:
@@ -90,30 +94,32 @@ def sealed(evidence: Evidence, want: Want) -> Evidence:
     return evidence.plus([Frame(VERIFIED, State.OK, want.passport_key, line)])
 
 
-def read_passport(source: Path) -> Passport:
-    """The passport in a file, below a root, or in a tar of one.
+def read_passport(source: Path, progress: Progress | None = None) -> Passport:
+    """The passport in a file, below a root, in a tar of one, or on a disk.
 
-    :raises UsageError: there is none, or it cannot be read.
+    :raises UsageError: there is none, or it cannot be read; of a disk, we are not root.
     :raises Unparsable: what is there is no passport.
     """
-    inside = PLACE.lstrip("/")
     try:
         if source.is_dir():
-            return parse(_text(_below(source, inside)), f"{source}: {PLACE}")
+            return parse(_text(_below(source)), f"{source}: {PLACE}")
         if not source.is_file():
             raise UsageError(f"{source}: no such file or folder", hint="image.diff A B")
-        if tarfile.is_tarfile(source):
-            return parse(_in_tar(source, inside), f"{source}: {PLACE}")
+        if is_tar(source):
+            held = read_member(source, _INSIDE, _LARGEST)
+            return parse(_told(source, held), f"{source}: {PLACE}")
+        if is_disk(source):
+            return parse(_told(source, _on_disk(source, progress)), f"{source}: {PLACE}")
         return parse(_text(source), str(source))
     except OSError as why:
         raise UsageError(f"{source}: {why.strerror or why}") from why
 
 
-def _below(root: Path, inside: str) -> Path:
+def _below(root: Path) -> Path:
     """A root's own links, such as an absolute one, lead elsewhere: none is followed out of it."""
-    found = root / inside
+    found = root / _INSIDE
     if not found.is_file():
-        raise UsageError(f"{root}: no {PLACE} in it", hint="images made by image have one")
+        raise _without(root)
     if not found.resolve().is_relative_to(root.resolve()):
         raise UsageError(f"{found}: leads out of the root")
     return found
@@ -121,19 +127,37 @@ def _below(root: Path, inside: str) -> Path:
 
 def _text(file: Path) -> str:
     if file.stat().st_size > _LARGEST:
-        raise UsageError(f"{file}: too large for a passport", hint="a passport, a root or a tar")
+        hint = "a passport, or a root, a tar or a disk that has one"
+        raise UsageError(f"{file}: too large for a passport", hint=hint)
     return file.read_text("utf-8", errors="replace")
 
 
-def _in_tar(source: Path, inside: str) -> str:
-    try:
-        with tarfile.open(source) as tar:
-            for member in tar:
-                if member.isfile() and member.name.lstrip("./") == inside:
-                    if member.size > _LARGEST:
-                        raise UsageError(f"{source}: its passport is too large for one")
-                    held = tar.extractfile(member)
-                    return held.read().decode("utf-8", "replace") if held else ""
-    except (tarfile.TarError, EOFError) as why:
-        raise UsageError(f"{source}: no whole tar: {why}") from why
-    raise UsageError(f"{source}: no {PLACE} in it", hint="images made by image have one")
+def _told(source: Path, held: bytes | None) -> str:
+    if held is None:
+        raise _without(source)
+    return held.decode("utf-8", "replace")
+
+
+def _without(source: Path) -> UsageError:
+    return UsageError(f"{source}: no {PLACE} in it", hint="images made by image have one")
+
+
+def _on_disk(source: Path, progress: Progress | None) -> bytes | None:
+    """From a copy, which is mounted where nobody else sees it: the disk itself is never."""
+    with stage(Source(Medium.DISK, source), progress=progress) as staged:
+        try:
+            return staged.read(PLACE)
+        except FileNotFoundError:
+            return None
+
+
+def unsigned(passport: Passport) -> str:
+    """What an operator should know of modules that carry no signature; "" where all do."""
+    placed = (each for kernel in passport.kernels for each in kernel.modules if not each.inbox)
+    names = sorted({each.name for each in placed if each.signature is None})
+    if not names:
+        return ""
+    return (
+        f"not signed: {', '.join(names)}. A node with Secure Boot refuses them: name a key in "
+        "[signing] of the site's file, and have its certificate enrolled"
+    )

@@ -37,6 +37,7 @@ class Written:
     bundles: tuple[str, ...]  # the hosts that have something to do
     idle: tuple[str, ...]  # those that have nothing
     owing: tuple[str, ...]  # those that owe no more than a reboot
+    blocked: tuple[str, ...] = ()  # those of which something could not be told
 
 
 def write_playbook(
@@ -86,8 +87,9 @@ def _told(out: Path, reached: Sequence[Outcome[Planned]]) -> Written:
     plans = [(each.host, each.get()) for each in reached]
     owing = tuple(host for host, planned in plans if planned.plan.only_reboot)
     busy = tuple(host for host, planned in plans if planned.bundle is not None)
-    idle = tuple(host for host, _ in plans if host not in (*owing, *busy))
-    return Written(out, busy, idle, owing)
+    blocked = tuple(host for host, planned in plans if planned.plan.blocked)
+    idle = tuple(host for host, _ in plans if host not in (*owing, *busy, *blocked))
+    return Written(out, busy, idle, owing, blocked)
 
 
 def _resolved(fleet: Fleet, host: Host) -> Host:

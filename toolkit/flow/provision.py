@@ -32,6 +32,7 @@ ROUNDS = 4  # a plan may show only after a reboot; one that never empties is a b
 APPLY_S = 3600.0  # a DKMS build of the driver takes minutes on a slow node
 REBOOT_S = 900.0
 SETTLE_S = 180.0  # from the first answer of SSH to GPUs, ports and services in place
+GONE = "no GPU is on its bus any more"
 LOOKS, BETWEEN_LOOKS_S = 8, 2.0  # after another run was found to be at work
 FAIL, UNKNOWN = Status.FAIL, Status.UNKNOWN
 
@@ -66,7 +67,14 @@ class Provisioned:
         """What the checks say at the end; a pending change where they are content."""
         if self.after.exit_code is not ExitCode.OK:
             return self.after.exit_code
+        if self.lost_gpus:
+            return ExitCode.FAILED
         return ExitCode.PENDING if self.left is not None else ExitCode.OK
+
+    @property
+    def lost_gpus(self) -> bool:
+        """It had GPUs, and has none now: then no check applies to it, and none fails."""
+        return self.before.gpus and not self.after.gpus
 
     @property
     def reboot_owed(self) -> bool:
@@ -92,6 +100,7 @@ def _worse(found: Planned, start: Planned) -> set[str]:
     worse = (failed - _ids(then, FAIL) - were_unknown) | (unknown - were_unknown)
     if found.lines.trial:
         worse -= {v.check.id for v in now.verdicts if v.check.tense is Tense.AT_BOOT}
+    worse |= {GONE} if then.gpus and not now.gpus else set()
     return worse if now.complete else worse | {"the end of the evidence"}
 
 
@@ -101,7 +110,7 @@ def _ids(judged: Judged, status: Status) -> set[str]:
 
 def as_wanted(done: Provisioned) -> bool:
     """Every check is content at the end; for canary, limits and giving a node back."""
-    return done.after.exit_code is ExitCode.OK
+    return done.after.exit_code is ExitCode.OK and not done.lost_gpus
 
 
 def done_well(outcome: Outcome[Provisioned]) -> bool:
@@ -111,6 +120,8 @@ def done_well(outcome: Outcome[Provisioned]) -> bool:
 
 def harm(done: Provisioned) -> str:
     """What fails on the node and did not before, in a clause; "" where nothing does."""
+    if done.lost_gpus:
+        return GONE
     worse = _ids(done.after, FAIL) - _ids(done.before, FAIL) - _ids(done.before, UNKNOWN)
     return f"worse than before: {', '.join(sorted(worse))}" if worse else ""
 

@@ -8,11 +8,15 @@ from dataclasses import dataclass, replace
 
 from toolkit.change.reload import Reload, reload_of
 from toolkit.change.reloading import Reloading, Result, first_result
+from toolkit.change.rollout import Phase
 from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence
 from toolkit.facts.holding import parse_holding
 from toolkit.flow.access import Fleet
+from toolkit.flow.counted import Counting, on_each_counted
 from toolkit.flow.each import on_each
+from toolkit.flow.rollout import Rolled
+from toolkit.flow.witness import Witness
 from toolkit.hosts import Host
 from toolkit.reach import reload as reach
 from toolkit.reach.holding import ask
@@ -50,25 +54,40 @@ def look(fleet: Fleet, asked: Asked) -> list[Outcome[Looked]]:
     return on_each(fleet, "looking at who depends", work)
 
 
-def reload_nodes(
-    fleet: Fleet, looked: Sequence[Outcome[Looked]], asked: Asked
-) -> list[Outcome[Reloading]]:
-    """Reload those where nothing stands in the way; the others stay as they are."""
-    before = {each.host: each.value for each in looked if each.value is not None}
+def to_do(fleet: Fleet, looked: Sequence[Outcome[Looked]]) -> tuple[Host, ...]:
+    """Those where nothing stands in the way."""
     todo = {Result.READY, Result.WOULD_REBOOT}
-    meant = [
-        host
-        for host in fleet.hosts
-        if host.name in before and before[host.name].reloading.result in todo
-    ]
+    found = {each.host for each in looked if each.value and each.value.reloading.result in todo}
+    return tuple(host for host in fleet.hosts if host.name in found)
 
-    def work(host: Host, transport: Transport) -> Reloading:
-        return _bring(fleet, host, transport, before[host.name], asked)
 
-    done: dict[str, Outcome[Reloading]] = {}
-    if meant:
-        done = {each.host: each for each in on_each(fleet, "reloading", work, hosts=meant)}
-    return [done.get(each.host) or seen(each) for each in looked]
+def reload_nodes(
+    fleet: Fleet, looked: Sequence[Outcome[Looked]], asked: Asked, how: Counting
+) -> Rolled[Reloading]:
+    """Reload those where nothing stands in the way; the others stay as they are.
+
+    :param how: its terms are of the hosts that ``to_do`` names.
+    :raises LockedError: another controller's run is at work on one of the hosts.
+    """
+    before = {each.host: each.value for each in looked if each.value is not None}
+    meant = replace(fleet, hosts=to_do(fleet, looked))
+
+    def work(host: Host, transport: Transport, witness: Witness) -> Reloading:
+        return _bring(_Way(fleet, host, transport, witness), before[host.name], asked)
+
+    rolled: Rolled[Reloading] = Rolled({})
+    if meant.hosts:
+        rolled = on_each_counted(meant, "reloading", work, how, well=_well, harm=_harm)
+    outcomes = {each.host: rolled.outcomes.get(each.host) or seen(each) for each in looked}
+    return replace(rolled, outcomes=outcomes)
+
+
+def _well(done: Reloading) -> bool:
+    return done.result is not Result.FAILED
+
+
+def _harm(done: Reloading) -> str:
+    return f"not loaded again: {', '.join(done.missing)}" if done.missing else ""
 
 
 def seen(looked: Outcome[Looked]) -> Outcome[Reloading]:
@@ -84,23 +103,34 @@ def _judge(fleet: Fleet, evidence: Evidence, asked: Asked) -> Looked:
     return Looked(evidence, Reloading(result, found, holding))
 
 
-def _bring(fleet: Fleet, host: Host, transport: Transport, now: Looked, asked: Asked) -> Reloading:
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """One node, and who hears of what is done there."""
+
+    fleet: Fleet
+    host: Host
+    transport: Transport
+    witness: Witness
+
+
+def _bring(way: _Way, now: Looked, asked: Asked) -> Reloading:
     """Reload or reboot, where the node is as it was judged; else judge it again.
 
     :raises Changed: it does not come to rest.
     """
+    fleet, transport = way.fleet, way.transport
     for left in reversed(range(ROUNDS)):
         if now.reloading.result is Result.WOULD_REBOOT:
             now = _judge(fleet, ask(transport), asked)  # a job may have begun
             if now.reloading.result is Result.WOULD_REBOOT:
-                reboot(transport, now.reloading.holding.boot_id, note=_note(fleet, host))
-                return replace(now.reloading, result=Result.REBOOTED)
+                return _rebooted(way, now)
         if now.reloading.result is not Result.READY:
             break
         found = now.reloading.reload
         text = reach.script(now.look, found.unload, found.load, found.ours, asked.wait_s)
+        way.witness.about_to(Phase.APPLYING)
         try:
-            done, _ = reach.carry_out(transport, text, sink=_log(fleet, host))
+            done, _ = reach.carry_out(transport, text, sink=_log(fleet, way.host))
         except reach.Changed as why:
             if not left:
                 raise
@@ -112,6 +142,13 @@ def _bring(fleet: Fleet, host: Host, transport: Transport, now: Looked, asked: A
             done = _after_silence(transport, found)
         return _told(now.reloading, done)
     return now.reloading
+
+
+def _rebooted(way: _Way, now: Looked) -> Reloading:
+    boot_id = now.reloading.holding.boot_id
+    way.witness.about_to(Phase.REBOOTING, boot_id)
+    reboot(way.transport, boot_id, note=_note(way.fleet, way.host))
+    return replace(now.reloading, result=Result.REBOOTED)
 
 
 def _told(reloading: Reloading, done: reach.Done) -> Reloading:

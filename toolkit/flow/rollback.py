@@ -6,14 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from toolkit.change.boot_arguments import bare
+from toolkit.change.rollout import Phase
 from toolkit.change.trial import lines_of
-from toolkit.errors import ApplyError, ExitCode, Outcome
+from toolkit.errors import ApplyError, ExitCode
 from toolkit.facts.node import Node
 from toolkit.flow.access import Fleet
-from toolkit.flow.each import on_each
+from toolkit.flow.counted import Counting, on_each_counted
 from toolkit.flow.heard import heard
 from toolkit.flow.jobs import refuse_jobs
 from toolkit.flow.provision import REBOOT_S
+from toolkit.flow.rollout import Rolled
+from toolkit.flow.witness import Witness
 from toolkit.hosts import Host
 from toolkit.reach import deliver
 from toolkit.reach.collect import collect
@@ -27,22 +30,21 @@ class RolledBack:
 
     steps: Sequence[str]
     rebooted: bool
-
-    @property
-    def exit_code(self) -> ExitCode:
-        return ExitCode.OK  # what could not be taken back is an error in its place
+    out: bool = False  # of service by our doing: it is not as wanted
+    exit_code: ExitCode = ExitCode.OK  # what could not be taken back is an error in its place
 
 
 def rollback(
-    fleet: Fleet, which: str, *, allow_reboot: bool, over_jobs: bool = False
-) -> list[Outcome[RolledBack]]:
+    fleet: Fleet, which: str, how: Counting, *, allow_reboot: bool, over_jobs: bool = False
+) -> Rolled[RolledBack]:
     """Restore bytes, mode and owner of what a run replaced, and remove what it made.
 
     :param which: a run's id, "last" or "all".
     :param over_jobs: a reboot may end somebody's job.
+    :raises LockedError: another controller's run is at work on one of the hosts.
     """
 
-    def work(host: Host, transport: Transport) -> RolledBack:
+    def work(host: Host, transport: Transport, witness: Witness) -> RolledBack:
         def note(text: str) -> None:
             fleet.access.progress.note(host.name, text)
 
@@ -50,15 +52,20 @@ def rollback(
             if told := heard(line):
                 note(told)
 
+        witness.about_to(Phase.APPLYING)
         undone = deliver.rollback(transport, which, sink=log)
         steps = tuple(map(str, undone.steps))
         if not allow_reboot or not undone.needs_reboot:
             return RolledBack(steps, False)
         if not over_jobs:
             refuse_jobs(transport)
-        return RolledBack((*steps, booted_back(transport, note)), True)
 
-    return on_each(fleet, "rolling back", work)
+        def about_to(boot_id: str) -> None:
+            witness.about_to(Phase.REBOOTING, boot_id)
+
+        return RolledBack((*steps, booted_back(transport, note, about_to)), True)
+
+    return on_each_counted(fleet, "rolling back", work, how)
 
 
 def booted_back(

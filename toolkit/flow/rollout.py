@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 from toolkit.change.rollout import Phase, Standing, Terms, advance, begun, ended, over
 from toolkit.change.window import Window
-from toolkit.errors import ExitCode, Outcome, ToolkitError
+from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError
 from toolkit.flow.budget import Budget
 from toolkit.hosts import Host
 from toolkit.progress import Progress
@@ -150,7 +150,9 @@ class Rollout(Generic[T]):
         else:
             self._written(self.tell(outcome, well))
         harm = self.harm(outcome.value) if outcome.value is not None else ""
-        self._give_back(outcome.host, well=well, answered=outcome.ok, harm=harm)
+        # A node that finds the request to make no sense has answered, and was not touched by it.
+        answered = outcome.ok or isinstance(outcome.error, UsageError)
+        self._give_back(outcome.host, well=well, answered=answered, harm=harm)
         self.progress.done(outcome.host, str(outcome.error or ""))
 
     def _written(self, event: Event) -> bool:

@@ -12,11 +12,12 @@ from toolkit.change.rollout_past import Past
 from toolkit.checks.check import Status
 from toolkit.errors import ExitCode, Outcome, StaleError, ToolkitError, TransportError
 from toolkit.flow.access import Fleet
-from toolkit.flow.hooks import Hooks
+from toolkit.flow.hooks import Hooks, OutOfService
 from toolkit.flow.ledger import Ledger
 from toolkit.flow.planning import Planned, plan_node
 from toolkit.flow.provision import (
     BETWEEN_LOOKS_S,
+    GONE,
     REBOOT_S,
     SETTLE_S,
     Node,
@@ -90,7 +91,7 @@ class _Turn:
         if not as_wanted(done):
             failed = [each.check.id for each in done.after.having(Status.FAIL)]
             unknown = [each.check.id for each in done.after.having(Status.UNKNOWN)]
-            said = self._stay_out(", ".join(failed or unknown), out=out)
+            said = self._stay_out(", ".join(failed or unknown) or GONE, out=out)
             return replace(done, service=said)
         if hooks.gives_back and (out or not hooks.takes_out):
             done = replace(done, service=self._give_back())
@@ -154,31 +155,20 @@ class _Turn:
         return replace(node, witness=self.witness)
 
     def _take_out(self) -> None:
-        self.transport.close()  # what we hold there may be what is waited for
-        self.witness.about_to(Phase.DRAINING)
-        self._note("drain")
-        self._keep("drain", self.work.hooks.take_out(self.host, self._note))
-        self.witness.about_to(Phase.DRAINED)
+        self._keep("drain", self._service.take())
 
     def _give_back(self) -> str:
         """Why it stays out of service; "" where it does not."""
-        self.transport.close()
-        self.witness.about_to(Phase.UNDRAINING)
-        self._note("undrain")
-        told, out = self.work.hooks.give_back(self.host, self._note)
+        told, out = self._service.give_back()
         self._keep("undrain", told)
         return out
 
     def _stay_out(self, why: str, *, out: bool) -> str:
-        """Have the scheduler say why; what it answers is for the report, and raises nothing."""
-        if not out:
-            return ""
-        try:
-            self.transport.close()
-            return self.work.hooks.stay_out(self.host, why)
-        except ToolkitError as trouble:  # what went wrong before is what is to be told
-            self._note(f"its drain could not be given a reason: {trouble}")
-            return ""
+        return self._service.stay(why) if out else ""
+
+    @property
+    def _service(self) -> OutOfService:
+        return OutOfService(self.host, self.transport, self.work.hooks, self.witness, self._note)
 
     def _keep(self, name: str, told: str) -> None:
         self.work.folder.keep(f"{self.host.name}.{name}.log", told)

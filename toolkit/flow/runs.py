@@ -45,6 +45,14 @@ class RunFolder:
         folder.path, folder._made = path, True
         return folder
 
+    def settle(self) -> str:
+        """The run's name, which no other has: from now on it does not change."""
+        try:
+            self._folder()
+        except OSError as why:
+            self._note(why)
+        return self.path.name
+
     def keep(self, name: str, text: str) -> None:
         """Write one file, whole or not at all. Called from many threads."""
         try:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from toolkit.change.slurm import unsure
 from toolkit.errors import TransportError, UsageError
 from toolkit.facts.slurm import (
     SlurmConfig,
@@ -21,6 +22,8 @@ from toolkit.reach.slurm import Slurm
 from toolkit.spots import parse_spot
 
 _FRESH_S = 2.0  # how old what slurmctld said may be: it is asked once for all who wait
+_PING_S = 5.0  # what slurmctld's ping may take on a node that somebody has just resumed
+_POLL_S = 0.5
 
 
 class Held(TransportError):
@@ -51,6 +54,17 @@ class Site:
     def glance(self, name: str, since: float = float("-inf")) -> SlurmNode:
         """The node as it was a moment ago; see ``glances``."""
         return _only(self.glances(since).values(), name)
+
+    def settled(self, node: SlurmNode, within_s: float | None = None) -> SlurmNode:
+        """The same node; where it was resumed a moment ago, as it is once slurmd has answered.
+
+        :raises SlurmError: likewise.
+        """
+        end = time.monotonic() + (_PING_S if within_s is None else within_s)
+        while unsure(node) and time.monotonic() < end:
+            time.sleep(_POLL_S)
+            node = self.glance(node.name, time.monotonic())
+        return node
 
     def glances(self, since: float = float("-inf")) -> dict[str, SlurmNode]:
         """The nodes of the run as they were a moment ago, for all who wait, by one question.

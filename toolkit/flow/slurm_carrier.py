@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -27,7 +28,7 @@ def kept_off(fleet: Fleet, run: str) -> Fleet:
         return fleet
 
     def connect(host: Host) -> Transport:
-        refuse(host, site.glance(node_name(host)), run)
+        refuse(host, site.settled(site.glance(node_name(host))), run)
         inner = fleet.connect(host)
         if not isinstance(inner, SrunTransport):
             return Scheduled(inner, host, site, run)
@@ -43,7 +44,8 @@ def held_elsewhere(site: Site | None, run: str) -> Unavailable:
         return nobody
 
     def ask() -> Mapping[str, str]:
-        told = {name: left_alone(node, run) for name, node in site.glances().items()}
+        nodes = site.glances(time.monotonic())  # whoever asks has waited since it last did
+        told = {name: left_alone(node, run) for name, node in nodes.items()}
         return {name: f"Slurm has it {why}" for name, why in told.items() if why}
 
     return ask

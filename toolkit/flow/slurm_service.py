@@ -13,27 +13,38 @@ from toolkit.change.slurm import (
     BOOTING,
     FAILED,
     IN_HAND,
+    MUTE,
     Stand,
     drained_by_us,
     left_alone,
     reason,
     stand,
+    unsure,
     who_runs,
 )
-from toolkit.errors import ApplyError
+from toolkit.errors import ApplyError, TransportError
 from toolkit.facts.slurm import JOB_FORMAT, SlurmJob, SlurmNode, parse_jobs
-from toolkit.flow.hooks import Say
+from toolkit.flow.hooks import NotTaken, Say
 from toolkit.flow.slurm import Held, Site, node_name
 from toolkit.flow.slurm_srun import tidy
 from toolkit.hosts import Host
 
 JOBS_S = 3600.0  # how long a node's jobs are waited for
 _BACK_S = 300.0  # from SSH's first answer until slurmd has registered: services may hang before it
+_ANSWER_S = 30.0  # from a resume until slurmd has answered slurmctld's ping
 _POLL_S, _LONGEST_S = 0.5, 10.0
 
 
-class JobsRemain(ApplyError):
+class JobsRemain(ApplyError, NotTaken):
     """The node's jobs did not end in time: it was not touched, and serves as it did."""
+
+
+class Others(Held, NotTaken):
+    """Somebody else has the node, or gave it back, before it was touched."""
+
+
+class Mute(TransportError):
+    """The node is as wanted, and Slurm hears nothing of it: it stays drained, in our name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +62,7 @@ class SlurmService:
     def take_out(self, host: Host, say: Say) -> str:
         """See ``Drainer``."""
         name = node_name(host)
-        node = self.site.look(name)
+        node = self.site.settled(self.site.look(name))
         refuse(host, node, self.run)
         self._let_go(name)
         mine = drained_by_us(node.reason)
@@ -70,13 +81,13 @@ class SlurmService:
         """Until no job runs on the drained node.
 
         :raises JobsRemain: they do after ``jobs_s``.
-        :raises Held: somebody else has taken it, or given it back, meanwhile.
+        :raises Others: somebody else has taken it, or given it back, meanwhile.
         """
         name, pause, said = node_name(host), _POLL_S, ""
         while True:
             node = self.site.glance(name, since)
             if stand(node, self.run) is not Stand.OURS:
-                raise Held(
+                raise Others(
                     f"{host.name}: while its jobs were waited for, others saw to it: "
                     f"{left_alone(node, self.run) or 'it was given back to service'}",
                     hint="nothing was touched; run again when they are through",
@@ -103,23 +114,32 @@ class SlurmService:
         name = node_name(host)
         node = self._registered(host, say)
         self._let_go(name)
-        if node.states & BOOTING:
-            return self.stay_out(host, "slurmd has not come back after the boot")
-        others = self._resume(name)
-        return f"left out of service: {others}" if others else ""
+        if self._asleep(node):
+            booted = node.states & BOOTING
+            why = "slurmd has not come back after the boot" if booted else "slurmd does not answer"
+            raise Mute(
+                f"{host.name}: as wanted, and not back in service: {self.stay_out(host, why)}",
+                hint="once slurmd runs there: run again, and it is given back",
+            )
+        return self._resume(name)
 
     def _registered(self, host: Host, say: Say) -> SlurmNode:
-        """The node, once slurmd has told slurmctld of its boot.
+        """The node, once slurmd has told slurmctld of its boot, and answers it.
 
         Resumed before, it would be set down for having booted unexpectedly.
         """
         end, name = time.monotonic() + _BACK_S, node_name(host)
         while True:
             node = self.site.look(name)
-            if not node.states & BOOTING or time.monotonic() > end:
+            if not self._asleep(node) or time.monotonic() > end:
                 return node
             say("waiting for slurmd to register")
             time.sleep(1.0)
+
+    def _asleep(self, node: SlurmNode) -> bool:
+        """Whether it is on its way through a boot, or ours and not heard of."""
+        mute = MUTE in node.states and stand(node, self.run) is Stand.OURS
+        return mute or bool(node.states & BOOTING)
 
     def _let_go(self, name: str) -> None:
         """Of a job and a reservation of ours, also those of a controller that died."""
@@ -127,15 +147,19 @@ class SlurmService:
             tidy(self.site, self.run, name)
 
     def _resume(self, name: str) -> str:
-        """Resume what is ours still, and say who has it where it is not.
+        """Resume what is ours still; a clause where it does not serve then: who has it.
 
-        Between the look and the word lies a moment, no more.
+        Between the look and the word lies a moment, no more. Then slurmctld asks slurmd; until
+        that has answered the node takes no job, and its share of a budget is not free.
         """
         node = self.site.look(name)
-        if node.drained and stand(node, self.run) is Stand.OURS:
-            self.site.commands.resume(name)
-            return ""
-        return left_alone(node, self.run)
+        if not node.drained or stand(node, self.run) is not Stand.OURS:
+            others = left_alone(node, self.run)
+            return f"left out of service: {others}" if others else ""
+        self.site.commands.resume(name)
+        if unsure(self.site.settled(self.site.look(name), _ANSWER_S)):
+            return f"resumed, and slurmd has not answered within {_ANSWER_S:g} s"
+        return ""
 
     def stay_out(self, host: Host, why: str) -> str:
         """See ``Drainer``."""
@@ -149,11 +173,25 @@ class SlurmService:
         return f"left out of service: {others}" if others else "others gave it back to service"
 
 
+def refuse_serving(host: Host, node: SlurmNode) -> None:
+    """For what changes nodes and drains none: only where somebody has drained it, and it is idle.
+
+    :raises Others: jobs run on it, or may begin.
+    """
+    if node.drained and not node.working:
+        return
+    raise Others(
+        f"{host.name}: left alone: it serves Slurm's jobs, and this verb drains no node",
+        hint=f"scontrol update nodename={node.name} state=drain reason=...; or undo RUN, by which "
+        "it is drained",
+    )
+
+
 def refuse(host: Host, node: SlurmNode, run: str) -> None:
-    """:raises Held: the node is not this run's to take."""
+    """:raises Others: the node is not this run's to take."""
     if why := left_alone(node, run):
         resume = drained_by_us(node.reason)
-        raise Held(
+        raise Others(
             f"{host.name}: left alone: {why}",
             hint=f"go on with that run: provision --resume {resume.run}"
             if resume

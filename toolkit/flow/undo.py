@@ -6,26 +6,32 @@ changed since, by other hands or by a later run, is left as it is, and named.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from toolkit.change.rollout import Phase, Standing
-from toolkit.errors import ApplyError, Outcome, UsageError
+from toolkit.change.rollout import Phase
+from toolkit.checks.check import Status
+from toolkit.checks.judged import Judged
+from toolkit.errors import ApplyError, ExitCode, ToolkitError, UsageError
+from toolkit.evidence import Evidence
 from toolkit.flow.access import Fleet
+from toolkit.flow.counted import Counting, on_each_counted
 from toolkit.flow.heard import heard
+from toolkit.flow.hooks import Hooks, OutOfService
 from toolkit.flow.jobs import refuse_jobs
 from toolkit.flow.past import Run
 from toolkit.flow.rollback import RolledBack, booted_back
-from toolkit.flow.rolling import Agreed, join_budget, keep_journal, roll
-from toolkit.flow.rollout import Rolled, Rollout
+from toolkit.flow.rolling import Agreed
+from toolkit.flow.rollout import Rolled
 from toolkit.flow.runs import RunFolder
+from toolkit.flow.slurm_carrier import kept_off
+from toolkit.flow.witness import Witness
 from toolkit.hosts import Host
 from toolkit.reach import deliver
-from toolkit.reach.hands import Threads
-from toolkit.reach.journal import Event, Journal, JournalError
+from toolkit.reach.collect import collect
 from toolkit.reach.transport import Transport
+
+Judge = Callable[[str, Evidence], Judged]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,53 +74,28 @@ def undo(
     folder: RunFolder,
     agreed: Agreed,
     *,
+    judge: Judge,
     allow_reboot: bool,
     over_jobs: bool = False,
 ) -> Rolled[RolledBack]:
     """Take it back on the hosts of the fleet, which are those of ``what``; a run of its own.
 
+    Where a scheduler takes nodes out of service, they are given back if every check is content.
+
     :param agreed: its terms are of the fleet's hosts, and it tells which run is taken back.
+    :param judge: evidence of a host -> whether it is as wanted.
     :param over_jobs: a reboot may end somebody's job.
     :raises LockedError: another controller's run is at work on one of the hosts.
     :raises JournalError: what is done cannot be written down, so nothing was.
     """
-    with ExitStack() as stack:
-        journal = keep_journal(stack, fleet, folder, agreed.about, alone=True)
-        if journal is None:  # never: it is a must
-            raise JournalError("no journal can be kept", hint="nothing was touched")
-        journal.add_batches(agreed.terms.batches)
-        hosts = {host.name: host for host in fleet.hosts}
-        journal.add(*(Event(name, Phase.PLANNED.value) for name in hosts))
+    fleet = kept_off(fleet, folder.settle())
 
-        def work(host: Host) -> RolledBack:
-            transport = fleet.connect(host)
-            try:
-                node = _Undo(host, transport, fleet, journal)
-                return node.go(what, allow_reboot=allow_reboot, over_jobs=over_jobs)
-            finally:
-                transport.close()
+    def work(host: Host, transport: Transport, witness: Witness) -> RolledBack:
+        node = _Undo(host, transport, fleet, witness, agreed.hooks, judge, allow_reboot, over_jobs)
+        return node.go(what)
 
-        rollout = Rollout(
-            agreed.terms,
-            Standing(),
-            hosts,
-            Threads(work),
-            lambda outcome: outcome.ok,
-            lambda outcome, _: _ended(outcome),
-            journal,
-            agreed.brakes,
-            fleet.access.progress,
-            join_budget(stack, fleet, journal, agreed),
-        )
-        return roll(rollout, "undoing")
-
-
-def _ended(outcome: Outcome[RolledBack]) -> Event:
-    if outcome.error is not None:
-        told = {"error": str(outcome.error), "hint": outcome.error.hint}
-        return Event(outcome.host, Phase.FAILED.value, detail=json.dumps(told))
-    told_steps = {"steps": list(outcome.get().steps), "rebooted": outcome.get().rebooted}
-    return Event(outcome.host, Phase.DONE.value, detail=json.dumps(told_steps))
+    how = Counting(folder, agreed)
+    return on_each_counted(fleet, "undoing", work, how, well=lambda done: not done.out)
 
 
 @dataclass(slots=True)
@@ -122,9 +103,13 @@ class _Undo:
     host: Host
     transport: Transport
     fleet: Fleet
-    journal: Journal
+    witness: Witness
+    hooks: Hooks
+    judge: Judge
+    allow_reboot: bool
+    over_jobs: bool
 
-    def go(self, what: Undoing, *, allow_reboot: bool, over_jobs: bool) -> RolledBack:
+    def go(self, what: Undoing) -> RolledBack:
         names = what.node_runs[self.host.name]
         if not names:
             raise ApplyError(
@@ -133,6 +118,25 @@ class _Undo:
                 hint="look at the node's own journal, /var/lib/gdr-toolkit/journal, "
                 f"then: rollback --hosts {self.host.name} --run NAME",
             )
+        if not self.hooks.takes_out:
+            return self._back(names)
+        out = OutOfService(self.host, self.transport, self.hooks, self.witness, self._note)
+        out.take()
+        try:
+            done = self._back(names)
+            judged = self.judge(self.host.name, collect(self.transport))
+        except ToolkitError as why:
+            out.stay(str(why))
+            raise
+        if judged.exit_code is ExitCode.OK:
+            _, told = out.give_back()
+            return replace(done, steps=(*done.steps, *([told] if told else [])))
+        short = [v.check.id for v in (*judged.having(Status.FAIL), *judged.having(Status.UNKNOWN))]
+        found = ", ".join(short) or "its evidence was cut off"
+        told = out.stay(f"taken back, and not as wanted: {found}")
+        return replace(done, steps=(*done.steps, told), out=True, exit_code=judged.exit_code)
+
+    def _back(self, names: Sequence[str]) -> RolledBack:
         steps: list[str] = []
         booting = False
         for name in names:
@@ -142,25 +146,22 @@ class _Undo:
                 continue
             steps += map(str, done.steps)
             booting = booting or done.needs_reboot
-        if not booting or not allow_reboot:
+        if not booting or not self.allow_reboot:
             return RolledBack(steps, False)
-        if not over_jobs:
+        if not self.over_jobs:
             refuse_jobs(self.transport)
         booted = booted_back(self.transport, self._note, self._about_to_reboot)
         return RolledBack((*steps, booted), True)
 
     def _take_back(self, name: str) -> deliver.Applied | None:
-        self._about_to(Phase.APPLYING)
+        self.witness.about_to(Phase.APPLYING)
         try:
             return deliver.rollback(self.transport, name, sink=self._log)
         except UsageError:  # the node's journal has no such run that stands
             return None
 
     def _about_to_reboot(self, boot_id: str) -> None:
-        self._about_to(Phase.REBOOTING, boot_id)
-
-    def _about_to(self, phase: Phase, boot_id: str = "") -> None:
-        self.journal.add(Event(self.host.name, phase.value, boot_id=boot_id))
+        self.witness.about_to(Phase.REBOOTING, boot_id)
 
     def _log(self, line: str) -> None:
         if told := heard(line):

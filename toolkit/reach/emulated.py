@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import socket
 import subprocess
 import time
@@ -14,7 +13,7 @@ from typing import Self
 
 from toolkit.errors import TransportError
 from toolkit.progress import Progress
-from toolkit.reach.qemu import Machine, command
+from toolkit.reach.qemu import Machine, command, mortal
 
 _TAIL = 25  # lines of the console that say what went wrong
 _STUCK_S = 15.0  # for how long a console that has given up must stay as it is
@@ -46,9 +45,7 @@ class Emulated:
 
         :raises TransportError: QEMU cannot be started.
         """
-        words = command(self.machine)
-        if shutil.which("setpriv"):  # of util-linux: killed with us, whatever kills us
-            words = ("setpriv", "--pdeathsig", "KILL", *words)
+        words = mortal(command(self.machine))
         with (self.machine.folder / "qemu").open("wb") as log:
             try:
                 self._child = subprocess.Popen(

@@ -1,11 +1,14 @@
-"""Ctrl-C once: finish what is in hand. Twice: end at once."""
+"""Ctrl-C once: finish what is in hand. Twice: end at once. SIGTERM: as Ctrl-C, where asked for."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
+_ENDS = (signal.SIGTERM, signal.SIGHUP)  # of a pipeline that is cancelled; of a lost terminal
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -33,3 +36,27 @@ class Interrupts:
             raise KeyboardInterrupt
         self.pressed = True
         self._told()
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """While the block lasts, what ends a process is as Ctrl-C: what is open is closed first."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    old: dict[signal.Signals, Callable[[int, FrameType | None], object] | int | None] = {
+        each: signal.getsignal(each)
+        for each in _ENDS
+        if signal.getsignal(each) is not signal.SIG_IGN  # as nohup has it
+    }
+    for each in old:
+        signal.signal(each, _as_interrupt)
+    try:
+        yield
+    finally:
+        for each, handler in old.items():
+            signal.signal(each, handler if handler is not None else signal.SIG_DFL)
+
+
+def _as_interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

@@ -10,10 +10,15 @@ from toolkit.errors import TransportError, UsageError
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """One cluster, by its kubeconfig."""
+    """One cluster, by its kubeconfig, and a context of it."""
 
     kubeconfig: str
     program: str = "kubectl"
+    context: str = ""  # "" for the current one
+
+    def where(self) -> str:
+        """Which cluster that is, in the words of the kubeconfig; nobody is asked for it."""
+        return self.context or self.answer("config", "current-context").strip()
 
     def answer(self, *words: str, stdin: str = "", limit_s: float = 120) -> str:
         """What one command prints.
@@ -21,22 +26,44 @@ class Kubectl:
         :raises UsageError: there is no kubectl here.
         :raises TransportError: it refused or did not end in time; its own last words are told.
         """
-        argv = (self.program, f"--kubeconfig={self.kubeconfig}", f"--request-timeout={limit_s:g}s")
+        which = [f"--kubeconfig={self.kubeconfig}"]
+        which += [f"--context={self.context}"] if self.context else []
+        argv = (self.program, *which, f"--request-timeout={limit_s:g}s")
         try:
             done = subprocess.run(
-                (*argv, *words), input=stdin, capture_output=True, text=True,
-                errors="surrogateescape", timeout=limit_s + 10, check=False,
+                (*argv, *words), input=stdin.encode("utf-8", "surrogateescape"),
+                capture_output=True, timeout=limit_s + 10, check=False,
             )  # fmt: skip
         except FileNotFoundError as why:
             raise UsageError(
                 f"{self.program} is not here", hint="install it, or leave --kubeconfig out"
             ) from why
+        except OSError as why:
+            raise UsageError(f"{self.program} cannot be run: {why.strerror}") from why
         except subprocess.TimeoutExpired as why:
             raise TransportError(f"kubectl {words[0]}: no answer within {limit_s:g} s") from why
         if done.returncode:
-            last = done.stderr.strip().rpartition("\n")[2] or f"status {done.returncode}"
+            reason = _reason(_text(done.stderr)) or f"status {done.returncode}"
             raise TransportError(
-                f"kubectl {' '.join(words[:2])}: {last[:300]}",
-                hint=f"try it by hand: {' '.join((*argv[:2], *words[:2]))}",
+                f"kubectl {' '.join(words[:2])}: {reason[:300]}",
+                hint=f"try it by hand: {' '.join((self.program, *which, *words[:2]))}",
             )
-        return done.stdout
+        return _text(done.stdout)
+
+
+def _text(said: bytes) -> str:
+    """Word for word: a carriage return within evidence ends no line."""
+    return said.decode("utf-8", "surrogateescape")
+
+
+def _reason(stderr: str) -> str:
+    """The line that says what went wrong; below it kubectl may give advice, or list nodes.
+
+    Where it tried again and again, why that was in vain stands above it.
+    """
+    lines = [line.strip() for line in stderr.split("\n") if line.strip()]
+    told = [line for line in lines if line.lower().startswith("error")]
+    vain = [line.partition("(will retry")[2] for line in told if "(will retry" in line]
+    last = (told or lines or [""])[-1]
+    why = vain[-1].partition("): ")[2] if vain else ""
+    return f"{last}; {why}" if why and why not in last else last

@@ -35,6 +35,7 @@ class Cluster:
     kubectl: Kubectl
     namespace: str
     poll_s: float = 5.0
+    silence_s: float = 300.0  # so long a server or a kubelet may be away: they restart, too
 
     def put(self, manifests: str) -> None:
         """Have these objects there.
@@ -50,20 +51,31 @@ class Cluster:
         cordoned = bool(_table(found.get("spec")).get("unschedulable"))
         return Seen(cordoned, str(marks.get(MARK, "")), str(meta.get("resourceVersion", "")))
 
-    def cordoned(self) -> Mapping[str, str]:
+    def out(self) -> Mapping[str, str]:
         """The nodes that are out of service, whoever did it: by name, why in a clause."""
         items = _table(self._json("get", "nodes")).get("items")
-        found = {}
-        for item in items if isinstance(items, list) else ():
-            if _table(_table(item).get("spec")).get("unschedulable"):
-                found[str(_table(_table(item).get("metadata")).get("name"))] = "cordoned"
-        return found
+        nodes = [_table(item) for item in items] if isinstance(items, list) else []
+        why = {str(_table(node.get("metadata")).get("name")): _why_out(node) for node in nodes}
+        return {name: clause for name, clause in why.items() if clause}
 
-    def cordon(self, node: str, run: str) -> bool:
-        """Cordon it in the name of a run; false where somebody else has meanwhile."""
+    def let_go(self) -> frozenset[str]:
+        """The Jobs of our namespace that are not suspended (any more), by name."""
+        items = _table(self._json("get", "jobs", "-n", self.namespace)).get("items")
+        jobs = map(_table, items if isinstance(items, list) else ())
+        return frozenset(
+            str(_table(job.get("metadata")).get("name"))
+            for job in jobs
+            if not _table(job.get("spec")).get("suspend")
+        )
+
+    def cordon(self, node: str, run: str, *, after: str = "") -> bool:
+        """Cordon it in the name of a run; false where somebody else has meanwhile.
+
+        :param after: a run that has ended, and whose cordon becomes this one's.
+        """
         for _ in range(_TRIES):
             seen = self.look(node)
-            if seen.cordoned:
+            if seen.cordoned and (seen.run == run or not after or seen.run != after):
                 return seen.run == run
             if self._marked(node, seen, run=run, cordoned=True):
                 return True
@@ -111,9 +123,10 @@ class Cluster:
         self.kubectl.answer("patch", "job", job, *where, "--type=merge", "-p", _GO)
         end = time.monotonic() + limit_s
         while True:
-            status = _table(_table(self._json("get", "job", job, *where)).get("status"))
+            told = self._patiently("get", "job", job, *where, "-o", "json")
+            status = _table(_table(_parsed(told, "get job")).get("status"))
             if status.get("succeeded") or status.get("failed"):
-                return self.kubectl.answer("logs", f"job/{job}", *where, "--tail=-1")
+                return self._patiently("logs", f"job/{job}", *where, "--tail=-1")
             if time.monotonic() >= end:
                 raise TransportError(
                     f"job {job} has not ended within {limit_s:.0f} s",
@@ -122,14 +135,38 @@ class Cluster:
             time.sleep(self.poll_s)
 
     def _json(self, *words: str) -> object:
-        text = self.kubectl.answer(*words, "-o", "json")
-        try:
-            return json.loads(text)
-        except ValueError as why:
-            raise Unparsable(f"kubectl {' '.join(words)}", str(why)) from why
+        return _parsed(self.kubectl.answer(*words, "-o", "json"), " ".join(words))
+
+    def _patiently(self, *words: str) -> str:
+        """An answer, though nobody gives one for a while; a bundle is at work meanwhile."""
+        end = time.monotonic() + self.silence_s
+        while True:
+            try:
+                return self.kubectl.answer(*words)
+            except TransportError as why:
+                if time.monotonic() >= end or "NotFound" in str(why):
+                    raise
+            time.sleep(self.poll_s)
 
 
 _GO = '{"spec":{"suspend":false}}'
+
+
+def _why_out(node: Mapping[str, object]) -> str:
+    """ "" for a node that takes pods. One that says nothing of itself may be new: it counts not."""
+    if _table(node.get("spec")).get("unschedulable"):
+        return "cordoned"
+    told = _table(node.get("status")).get("conditions")
+    rows = [_table(row) for row in told] if isinstance(told, list) else []
+    ready = [row.get("status") for row in rows if row.get("type") == "Ready"]
+    return "not ready" if any(each != "True" for each in ready) else ""
+
+
+def _parsed(text: str, words: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as why:
+        raise Unparsable(f"kubectl {words}", str(why)) from why
 
 
 def _table(value: object) -> Mapping[str, object]:

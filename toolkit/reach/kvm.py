@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolkit.reach.qemu import QEMU
+from toolkit.reach.qemu import QEMU, mortal, quoted
 
 _DEVICE = Path("/dev/kvm")
 LIMIT_S = 5.0  # of which one that works takes a fifth of a second
@@ -61,11 +61,15 @@ def _run_one(limit_s: float) -> int | None:
         words = (
             *(QEMU, "-nodefaults", "-display", "none", "-machine", "pc", "-accel", "kvm"),
             *("-cpu", "host", "-m", "64", "-device", "isa-debug-exit,iobase=0xf4,iosize=1"),
-            *("-drive", f"file={sector.name},format=raw,if=ide,snapshot=on"),
+            *("-drive", f"file={quoted(Path(sector.name))},format=raw,if=ide,snapshot=on"),
         )
         try:
             return subprocess.run(
-                words, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False
+                mortal(words),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=limit_s,
+                check=False,
             ).returncode
         except subprocess.TimeoutExpired:
             return None

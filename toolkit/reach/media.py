@@ -22,10 +22,10 @@ from typing import Protocol
 
 from toolkit.errors import ApplyError, UsageError
 from toolkit.progress import Progress, Silent
-from toolkit.reach.interrupts import Interrupts
+from toolkit.reach.interrupts import Interrupts, terminable
 from toolkit.reach.media_aside import aside
 from toolkit.reach.media_disk import Disk
-from toolkit.reach.media_hygiene import clean, forbid_services, keep
+from toolkit.reach.media_hygiene import Kept, clean, forbid_services, keep
 from toolkit.reach.media_index import Difference, Index, Kind, differences, look
 from toolkit.reach.media_inside import read_inside, write_inside
 from toolkit.reach.media_room import Ground, Room
@@ -33,7 +33,8 @@ from toolkit.reach.media_tar import Tar
 from toolkit.reach.media_tree import Tree
 from toolkit.reach.transport import Result, Sink, Transport, quiet
 
-_WHOLE = ("/dev", "/etc", "/proc", "/run", "/sys")  # what a root has, if only empty
+# What a root has, if only empty.
+_WHOLE = ("/dev", "/etc", "/proc", "/run", "/sys", "/tmp")  # noqa: S108 # paths in the image
 _VIEW = Path(__file__).with_name("media.sh")
 
 
@@ -86,8 +87,7 @@ class Staged:
                     f"{self.name}: there is no folder {each} in it",
                     hint="an image is a whole root, with bin, etc, dev, proc, sys, run and tmp",
                 )
-        self._kept = keep(self.outside, self._before)
-        forbid_services(self.outside, self._before)
+        self._kept = self._begin()
         self._committed = False
 
     @property
@@ -153,7 +153,7 @@ class Staged:
         """What is not as it was, by path, once what must not stay has been cleared away."""
         self._tidy()
         found = differences(self._before, self._now)
-        forbid_services(self.outside, self._before)
+        self._begin()
         return found
 
     def commit(self) -> tuple[Difference, ...]:
@@ -176,6 +176,15 @@ class Staged:
             self._committed = True
         return changed
 
+    def _begin(self) -> Kept:
+        """From here on scripts may change it; what is put back at the end."""
+        try:
+            kept = keep(self.outside, self._before)
+            forbid_services(self.outside, self._before)
+        except OSError as why:
+            raise self._failed("nothing can be written in it", why) from why
+        return kept
+
     def _tidy(self) -> None:
         try:
             self._now = clean(self.outside, self._before, self._kept, self._now)
@@ -189,9 +198,10 @@ class Staged:
             raise self._failed("it could not be read", why) from why
 
     def _failed(self, what: str, why: OSError) -> ApplyError:
+        where = f": {why.filename}" if why.filename else ""
         return ApplyError(
-            f"{self.name}: {what}: {why.strerror}: {why.filename}",
-            hint="the image is as it was",
+            f"{self.name}: {what}: {why.strerror}{where}",
+            hint="the image is as it was; make room in it where it is full",
         )
 
 
@@ -211,6 +221,7 @@ def stage(source: Source, *, progress: Progress | None = None) -> Iterator[Stage
             f"{source.path}: only root can work on an image", hint="run it by sudo, or as root"
         )
     with ExitStack() as stack:
+        stack.enter_context(terminable())  # a whole copy of the image is to go with us
         folder, lock = stack.enter_context(aside(keeper.target))
         room = Room.open(str(keeper.target), lock.descriptor)
         stack.callback(room.close)

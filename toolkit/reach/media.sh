@@ -8,6 +8,7 @@
 #   /sys             empty
 #   /dev             a few devices that every machine has; no disk but what the image is on
 #   /run, /tmp       empty, in memory; /var/tmp empty, on the disk beside the tree
+#   /run/gdr-image   first on the path: a dkms that makes no key of its own
 #   /var/log, the lists and caches of package managers and of ldconfig: as they are, and what
 #                    is written there is forgotten
 
@@ -53,6 +54,21 @@ forget() { # forget TREE PATH LAYERS: what is written there
     )
 }
 
+dkms_without_key() { # dkms_without_key FILE: it signs by a key that is there, or not at all
+    # Where there is none DKMS makes one: kept in an image, it would be the key of a whole fleet;
+    # taken away, it would leave signatures that nobody can check, and differ with each build.
+    cat >"$1" <<'DKMS'
+#!/bin/sh
+PATH=${PATH#/run/gdr-image:}
+if [ ! -s /var/lib/dkms/mok.key ] && [ ! -s /var/lib/shim-signed/mok/MOK.priv ] &&
+    ! cat /etc/dkms/framework.conf /etc/dkms/framework.conf.d/*.conf 2>/dev/null | grep -q '^[[:space:]]*mok_signing_key='; then
+    export sign_file=/dev/null # no program: DKMS asks for nothing more
+fi
+exec dkms "$@"
+DKMS
+    chmod 755 "$1"
+}
+
 view() {
     set -eu
     seen=$2/view
@@ -70,6 +86,10 @@ view() {
     fi
     mount -n -t tmpfs -o mode=755 gdr "$seen/run"
     mkdir -m 1777 "$seen/run/lock"
+    mkdir "$seen/run/gdr-image"
+    for each in usr/sbin/dkms usr/bin/dkms sbin/dkms; do
+        if [ -f "$seen/$each" ]; then dkms_without_key "$seen/run/gdr-image/dkms"; fi
+    done
     mount -n -t tmpfs -o mode=1777 gdr "$seen/tmp"
     if real_folder "$seen" var/tmp; then mount -n --bind "$2/scratch" "$seen/var/tmp"; fi
     mount -n -t tmpfs -o mode=755 gdr "$2/layers"

@@ -43,14 +43,20 @@ def aside(target: Path) -> Iterator[tuple[Path, Held]]:
     """
     lock = target.with_name(f".{target.name}{MARK}lock")
     with _alone(target, lock) as held:
-        _sweep(target)
-        folder, inner = _folder(target)
+        made: tuple[Path, Held] | None = None
         try:
-            yield folder, inner
+            _sweep(target)
+            with Interrupts() as begun:
+                made = _folder(target)
+            if begun.pressed:
+                raise KeyboardInterrupt
+            yield made
         finally:
             with Interrupts() as told:  # an impatient Ctrl-C would leave the folder to the next run
-                inner.let_go()
-                remove(folder)
+                if made is not None:
+                    folder, inner = made
+                    inner.let_go()
+                    remove(folder)
                 held.forget()
             if told.pressed:
                 raise KeyboardInterrupt

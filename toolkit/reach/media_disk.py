@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,16 @@ from toolkit.reach.media_index import Difference
 from toolkit.reach.media_inside import flush_folder
 from toolkit.reach.media_mounts import Mounted
 from toolkit.reach.media_partitions import partitions
-from toolkit.reach.media_room import Room
+from toolkit.reach.media_room import Room, demand
 
 _QCOW2 = "qcow2"
-_OTHERS = ((b"KDMV", "VMDK"), (b"vhdxfile", "VHDX"), (b"conectix", "VHD"), (b"QED\0", "QED"))
+_OTHERS = (
+    *((b"KDMV", "VMDK"), (b"vhdxfile", "VHDX"), (b"conectix", "VHD"), (b"QED\0", "QED")),
+    (b"<<< Oracle VM VirtualBox", "VDI"),
+)
+_PACKED = ((b"\x1f\x8b", "gzip"), (b"\xfd7zXZ\0", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"))
+# 3: clusters that nobody uses, which a machine leaves that was switched off. The result has none.
+_CHECK = 'qemu-img check -f qcow2 --output=json "$1" || [ $? = 3 ]'
 # Bytes that QEMU locks while it has an image open (block/file-posix.c).
 _QEMU_LOCKS = (100, 200)  # what it may do, and what nobody else may
 
@@ -47,12 +54,14 @@ class Disk:
     def bring(self, room: Room, folder: Path) -> Path:
         """Copy the disk and mount what is on it.
 
-        :raises LockedError: a machine runs from it.
+        :raises LockedError: a machine runs from it, or it is mounted here.
         :raises Unsupported: it holds no system that we can mount.
         """
         self._refuse_running()
+        self._refuse_mounted()
         copy, tree = folder / "disk", folder / "tree"
         if self._format == _QCOW2:
+            demand(str(self.target), ("qemu-img",))
             self._options = self._read_options(room)
             words = ("qemu-img", "convert", "-f", _QCOW2, "-O", "raw")
             room.call(*words, self.target, copy)
@@ -89,6 +98,7 @@ class Disk:
         :raises StaleError: somebody has written to that since it was copied.
         """
         self._refuse_running()
+        self._refuse_mounted()
         now = self.target.stat()
         if _stamp(now) != _stamp(self._then):
             raise StaleError(
@@ -109,19 +119,24 @@ class Disk:
             (told.get("encrypted"), "encryption", "decrypt it"),
             (own.get("data-file"), "its data in another file", "qemu-img convert -O qcow2"),
             (own.get("bitmaps"), "bitmaps in it", "qemu-img bitmap --remove"),
+            (own.get("corrupt"), "the mark of a damaged one", "qemu-img check -r all"),
         ):
             if there:
                 raise Unsupported(
                     f"{self.target}: it has {what}, which would be lost", hint=f"{hint}, first"
                 )
         cluster, compat = told.get("cluster-size", 65536), own.get("compat", "1.1")
+        options = [f"cluster_size={cluster}", f"compat={compat}"]
+        if "compression-type" in own:
+            options.append(f"compression_type={own['compression-type']}")
+        if own.get("extended-l2"):
+            options.append("extended_l2=on")
         packed = self._packed(room)
-        return (*(("-c",) if packed else ()), "-o", f"cluster_size={cluster},compat={compat}")
+        return (*(("-c",) if packed else ()), "-o", ",".join(options))
 
     def _packed(self, room: Room) -> bool:
         """Whether its clusters are compressed, as those of published images are."""
-        words = ("qemu-img", "check", "-f", _QCOW2, "--output=json", self.target)
-        told: dict[str, Any] = json.loads(room.call(*words))
+        told: dict[str, Any] = json.loads(room.call("sh", "-c", _CHECK, "gdr", self.target))
         return bool(told.get("compressed-clusters", 0))
 
     def _refuse_running(self) -> None:
@@ -135,6 +150,26 @@ class Disk:
                         hint="nothing was touched; end that first: fuser -v",
                     )
 
+    def _refuse_mounted(self) -> None:
+        """Whoever works in the old file by a loop device would go on there, and all be lost."""
+        for each in Path("/sys/block").glob("loop*/loop/backing_file"):
+            with suppress(OSError):  # it was let go of meanwhile
+                if each.read_text("utf-8", "surrogateescape").rstrip("\n") == str(self.target):
+                    raise LockedError(
+                        f"{self.target}: it is in use as /dev/{each.parts[3]}",
+                        hint="nothing was touched; unmount what is in it, then losetup -d",
+                    )
+
+
+def is_disk(path: Path) -> bool:
+    """Whether a file may be a disk: text, such as a document, has no zeroes at its beginning.
+
+    :raises OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        head = file.read(512)
+    return b"\0" in head or head.startswith(tuple(magic for magic, _ in _OTHERS))
+
 
 def _format(path: Path) -> str:
     with path.open("rb") as file:
@@ -147,6 +182,9 @@ def _format(path: Path) -> str:
                 f"{path}: is {name}, not raw or qcow2",
                 hint=f"qemu-img convert -O qcow2 {path} NAME.qcow2",
             )
+    for magic, tool in _PACKED:
+        if head.startswith(magic):
+            raise Unsupported(f"{path}: is packed by {tool}", hint=f"unpack it first: {tool} -d")
     return "raw"
 
 

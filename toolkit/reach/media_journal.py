@@ -10,6 +10,7 @@ be done twice: whoever was stopped in the midst of them leaves nothing that cann
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -32,6 +33,8 @@ _NEW = ".gdr-image.new-"
 
 class _Act(StrEnum):
     REMOVE = "remove"
+    NO_FOLDER = "no-folder"  # remove it if it is one: what takes its place is none
+    ONLY_FOLDER = "only-folder"  # remove it if it is none
     FOLDER = "folder"  # make it, or give it its owner and mode
     PLACE = "place"
 
@@ -75,19 +78,27 @@ def carry_out(root: Path) -> None:
         flush_folder(root)
         finish(root)
     except OSError as why:
-        raise ApplyError(
-            f"{root}: stopped in the midst of it: {why.strerror}: {why.filename}",
-            hint="run it again: what was begun is finished first",
-        ) from why
+        raise _stopped(root, why) from why
+
+
+def _stopped(root: Path, why: OSError) -> ApplyError:
+    return ApplyError(
+        f"{root}: stopped in the midst of it: {why.strerror}: {why.filename}",
+        hint="mend that and run it again: what was begun is finished first",
+    )
 
 
 def mend(root: Path) -> None:
     """Finish or take back what a run left that was killed.
 
     :raises UsageError: its list cannot be read.
+    :raises ApplyError: it was stopped by the file system again.
     """
-    finish(root)
-    take_back(root)
+    try:
+        finish(root)
+        take_back(root)
+    except OSError as why:
+        raise _stopped(root, why) from why
 
 
 def finish(root: Path) -> None:
@@ -109,7 +120,7 @@ def take_back(root: Path) -> None:
     with suppress(UsageError):  # the list itself was cut: then nothing was made yet
         for each in _read(root / PREPARE):
             if each.new:
-                _clear(root / each.new)
+                _clear(root, each.new)
     for left in (PREPARE, f"{PREPARE}.new"):
         with suppress(OSError):
             (root / left).unlink()
@@ -118,7 +129,7 @@ def take_back(root: Path) -> None:
 def _steps(root: Path, copy: Path, changed: tuple[Difference, ...]) -> tuple[_Step, ...]:
     """What goes, deepest first; then folders and files, each folder before what is in it."""
     gone = [each for each in changed if each.change in {Change.REMOVED, Change.KIND}]
-    steps = [_Step(_Act.REMOVE, each.path[1:]) for each in reversed(gone)]
+    steps = [_Step(_way_out(copy, each), each.path[1:]) for each in reversed(gone)]
     for number, each in enumerate(changed):
         if each.change is Change.REMOVED:
             continue
@@ -133,6 +144,14 @@ def _steps(root: Path, copy: Path, changed: tuple[Difference, ...]) -> tuple[_St
     return tuple(steps)
 
 
+def _way_out(copy: Path, gone: Difference) -> _Act:
+    """What has taken the place already, when this is done for the second time, stays."""
+    if gone.change is Change.REMOVED:
+        return _Act.REMOVE
+    path = copy / gone.path[1:]
+    return _Act.ONLY_FOLDER if path.is_dir() and not path.is_symlink() else _Act.NO_FOLDER
+
+
 def _standing(root: Path, path: str) -> str:
     """The nearest folder above that is there already: new ones come on its file system."""
     above, _, _ = path.rpartition("/")
@@ -143,8 +162,12 @@ def _standing(root: Path, path: str) -> str:
 
 def _do(root: Path, step: _Step) -> None:
     at = root / step.path
-    if step.act is _Act.REMOVE:
-        _clear(at)
+    folder = at.is_dir() and not at.is_symlink()
+    if step.act in {_Act.REMOVE, _Act.NO_FOLDER, _Act.ONLY_FOLDER}:
+        if step.act is not (_Act.ONLY_FOLDER if folder else _Act.NO_FOLDER):
+            _clear(root, step.path)
+    elif _through_link(root, step.path):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(at))
     elif step.act is _Act.FOLDER:
         at.mkdir(exist_ok=True)
         os.chown(at, *step.owner)
@@ -155,11 +178,21 @@ def _do(root: Path, step: _Step) -> None:
         (root / step.new).replace(at)
 
 
-def _clear(path: Path) -> None:
+def _clear(root: Path, below: str) -> None:
+    """What is at a path; where a link or a file stands above it by now, it is gone already."""
+    path = root / below
+    if _through_link(root, below):
+        return
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
-        path.unlink(missing_ok=True)
+        with suppress(NotADirectoryError):
+            path.unlink(missing_ok=True)
+
+
+def _through_link(root: Path, below: str) -> bool:
+    parts = Path(below).parts
+    return any((root / Path(*parts[:count])).is_symlink() for count in range(1, len(parts)))
 
 
 def _attributes(path: Path) -> dict[str, str]:
@@ -193,6 +226,16 @@ def _read(file: Path) -> tuple[_Step, ...]:
             hint="the image may be of two halves: make it anew from where it came",
         )
     found = (json.loads(line) for line in lines)
-    return tuple(
+    steps = tuple(
         _Step(_Act(each.pop("act")), owner=tuple(each.pop("owner")), **each) for each in found
     )
+    if any(_leads_out(path) for each in steps for path in (each.path, each.new)):
+        raise UsageError(
+            f"{file}: names what is not in the image: no run of ours wrote that",
+            hint="nothing was done; remove the file, and ask where the image comes from",
+        )
+    return steps
+
+
+def _leads_out(path: str) -> bool:
+    return Path(path).is_absolute() or ".." in Path(path).parts

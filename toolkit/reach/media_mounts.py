@@ -51,7 +51,8 @@ while ! said=$(umount -n -R "$1" 2>&1); do # what was killed may still be ending
 done
 """
 _UNMOUNT = 'umount -n "$1" && rm "/dev/shm/gdr-image/$2"'
-_DEVICE = re.compile(r"/dev/(?:[shv]d[a-z]|xvd[a-z]|(?:nvme\d+n|mmcblk)\d+p)(\d+)")
+_DEVICE = re.compile(r"/dev/([shv]d[a-z]|xvd[a-z]|(?:nvme\d+n|mmcblk)\d+(?=p))p?(\d+)")
+_FIRST = {"sda", "hda", "vda", "xvda", "nvme0n1", "mmcblk0"}  # of the disks of a machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,11 @@ def rows(text: str) -> tuple[Row, ...]:
     )
 
 
-def named(row: Row, found: tuple[Partition, ...]) -> Partition | None:
-    """The partition of this disk that a line means, if any."""
+def named(row: Row, found: tuple[Partition, ...], disk: str = "") -> Partition | None:
+    """The partition of this disk that a line means, if any.
+
+    :param disk: as the system calls this one, "sda"; "" where its fstab does not tell.
+    """
     device = row.device.removeprefix("/dev/disk/by-")
     key, _, value = device.partition("=" if "=" in device else "/")
     value = value.strip('"')
@@ -85,7 +89,15 @@ def named(row: Row, found: tuple[Partition, ...]) -> Partition | None:
         if mark and alike:
             return each
     match = _DEVICE.fullmatch(row.device)
-    return next((each for each in found if match and each.number == int(match[1])), None)
+    if match is None or match[1] not in ({disk} if disk else _FIRST):
+        return None
+    return next((each for each in found if each.number == int(match[2])), None)
+
+
+def _of_root(lines: tuple[Row, ...]) -> str:
+    """The disk that the root is on, where its line names a device."""
+    matches = (_DEVICE.fullmatch(each.device) for each in lines if each.folder == "/")
+    return next((match[1] for match in matches if match), "")
 
 
 class Mounted:
@@ -131,14 +143,14 @@ class Mounted:
                 if (self._seen() / name / "etc").is_dir():
                     words = ("gdr", self._tree, str(partition.number))
                     self._room.call("sh", "-c", _UNMOUNT, *words)
-                    self._mount(partition, self._tree, subvolume=name)
+                    self._mount(partition, self._tree, subvolume=f"subvol={name}")
                     return
 
     def _mount(self, partition: Partition, target: Path, *, subvolume: str = "") -> None:
         kind = partition.inside.kind
         options = _OPTIONS.get(kind, "rw")
         spot = f"{options},loop,offset={partition.start},sizelimit={partition.size}"
-        options += f",subvol={subvolume}" if subvolume else ""
+        options += f",{subvolume}" if subvolume else ""
         words = (kind, spot, self._disk, str(partition.number), options, target)
         try:
             self._room.call("sh", "-c", _MOUNT, "gdr", *words, partition.inside.uuid)
@@ -153,10 +165,12 @@ class Mounted:
 
     def _below(self, found: tuple[Partition, ...]) -> Iterator[tuple[Row, Partition]]:
         used: set[Partition | None] = set()
-        for row in rows(self._fstab()):
+        lines = rows(self._fstab())
+        own = _of_root(lines)
+        for row in lines:
             if row.folder == "/" or not row.folder.startswith("/") or row.kind == "swap":
                 continue
-            partition = named(row, found)
+            partition = named(row, found, own)
             if partition is not None:
                 yield row, partition
             elif _needed(row):
@@ -200,8 +214,11 @@ class Mounted:
         at = self._seen()
         for name in folder.strip("/").split("/"):
             at /= name
-            if at.is_symlink() or not at.is_dir():
-                raise Unsupported(f"{self._name}: {folder} is in its fstab, and is no folder there")
+            if name == ".." or at.is_symlink() or not at.is_dir():
+                raise Unsupported(
+                    f"{self._name}: {folder} is in its fstab, and is no folder there",
+                    hint="mend that line of its /etc/fstab, or make the folder",
+                )
 
     def _no_root(self, found: tuple[Partition, ...], roots: list[Partition]) -> Unsupported:
         told = ", ".join(f"{each.number}: {each.inside.kind or 'unknown'}" for each in found)
@@ -233,8 +250,8 @@ def _needed(row: Row) -> bool:
 
 
 def _subvolume(row: Row) -> str:
-    found = (each.partition("=")[2] for each in row.options if each.startswith("subvol="))
-    return next(found, "")
+    """As mount takes it, by name or by number."""
+    return next((each for each in row.options if each.startswith(("subvol=", "subvolid="))), "")
 
 
 def _unescaped(word: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +21,11 @@ from toolkit.reach.transport import Result, Sink, quiet
 from toolkit.reach.trouble import late
 
 TOOLS = ("unshare", "nsenter", "setpriv", "mount", "umount", "chroot", "cp", "sync")
+_PACKAGES = {
+    "qemu-img": "qemu-utils (qemu-img in the RHEL family)",
+    "xz": "xz-utils (xz in the RHEL family)",
+    **{each: each for each in ("tar", "gzip", "zstd", "bzip2")},
+}
 _KINDS = ("--mount", "--pid", "--uts", "--ipc", "--net")
 # Its number is told in the words of those outside: their /proc is still there when it reads it.
 _WAIT = (
@@ -30,7 +36,7 @@ _WAIT = (
 _NEVER = "-sys_module,-syslog,-sys_boot,-sys_time,-sys_rawio"
 _FULL = ("No space left on device", "Disk quota exceeded", "Wrote only")  # the last is tar's
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_INSIDE = (f"PATH={PATH}", "HOME=/root", "LC_ALL=C", "SYSTEMD_OFFLINE=1")
+_INSIDE = (f"PATH=/run/gdr-image:{PATH}", "HOME=/root", "LC_ALL=C", "SYSTEMD_OFFLINE=1")
 _OUTSIDE = {"PATH": PATH, "LC_ALL": "C"}
 _END_S = 30.0
 
@@ -52,11 +58,7 @@ class Room:
         :param lock: the descriptor of a lock, which stays locked while a process is in there.
         :raises Unsupported: this machine gives none, or lacks a tool.
         """
-        if lacks := [each for each in TOOLS if shutil.which(each, path=PATH) is None]:
-            raise Unsupported(
-                f"{name}: {', '.join(lacks)}: not on this machine",
-                hint="packages util-linux and coreutils",
-            )
+        demand(name, TOOLS)
         waiting = subprocess.Popen(
             ("unshare", *_KINDS, "--fork", "--kill-child", "sh", "-c", _WAIT),
             stdin=subprocess.PIPE,
@@ -154,6 +156,20 @@ class Room:
         for stream in (self._waiting.stdout, self._waiting.stderr):
             if stream is not None:
                 stream.close()
+
+
+def demand(name: str, tools: Iterable[str]) -> None:
+    """See that this machine has what is needed at the end before anything is begun.
+
+    :raises Unsupported: it lacks some, which are named with their packages.
+    """
+    lacks = [each for each in tools if shutil.which(each, path=_OUTSIDE["PATH"]) is None]
+    if lacks:
+        packages = dict.fromkeys(_PACKAGES.get(each, "util-linux and coreutils") for each in lacks)
+        raise Unsupported(
+            f"{name}: {', '.join(lacks)}: not on this machine",
+            hint=f"packages {', '.join(packages)}",
+        )
 
 
 class Ground:

@@ -17,13 +17,14 @@ from typing import IO
 from toolkit.errors import Unsupported, UsageError
 from toolkit.reach.media_index import Difference
 from toolkit.reach.media_inside import flush_folder
-from toolkit.reach.media_room import Room, refusal
+from toolkit.reach.media_room import Room, demand, refusal
 
 # What the file begins with, and what unpacks it.
 _UNPACK = (
     (b"\x1f\x8b", "gzip"),
     (b"\xfd7zXZ\0", "xz"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"BZh", "bzip2"),
 )
 # Threads are fixed, for xz and zstd cut their work, and so their output, by them.
 _PACK = {
@@ -59,6 +60,7 @@ class Tar:
         self._path = path.resolve()
         self.target = out.parent.resolve() / out.name
         self._pack = _PACK[suffixes[0]]
+        self._packed = ""  # what it was packed by, once that is known
         self._epoch = _epoch()
 
     def bring(self, room: Room, folder: Path) -> Path:
@@ -67,6 +69,11 @@ class Tar:
         :raises Unsupported: one would come to lie outside.
         :raises ApplyError: the archive is damaged, or there is no space for it.
         """
+        with self._path.open("rb") as file:
+            head = file.read(8)
+        self._packed = next((name for magic, name in _UNPACK if head.startswith(magic)), "")
+        tools = ("tar", self._packed, self._pack.partition(" ")[0])
+        demand(str(self._path), (each for each in tools if each))
         tree = folder / "root"
         tree.mkdir()
         newest = 0
@@ -99,10 +106,8 @@ class Tar:
 
     @contextmanager
     def _members(self, room: Room) -> Iterator[Iterator[tarfile.TarInfo]]:
+        tool = self._packed
         with self._path.open("rb") as file:
-            head = file.read(8)
-            file.seek(0)
-            tool = next((name for magic, name in _UNPACK if head.startswith(magic)), "")
             if not tool:
                 yield self._read(file)
                 return

@@ -19,6 +19,8 @@ _NOT_ITS_OWN = {
     *("debugfs", "tracefs", "pstore", "bpf", "efivarfs", "configfs", "hugetlbfs", "fusectl"),
     *("binfmt_misc", "autofs", "rpc_pipefs"),
 }
+# Whatever is mounted there: no script in the image sees it, and none of it is the image's.
+_EACH_BOOT = ("dev", "proc", "run", "sys", "tmp")
 _CANNOT = {errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.EBUSY, errno.EPERM}
 _WHOLE = "the folder and its copy change places in one step (renameat2)"
 _BY_FILE = "it is a mount point or holds one, so it is replaced file by file, with a journal"
@@ -98,13 +100,17 @@ class Tree:
 
     def _own(self) -> tuple[tuple[Path, str], ...]:
         """Mount points that are parts of the image, from above."""
-        return tuple(sorted(each for each in self._parts if each[1] not in _NOT_ITS_OWN))
+        return tuple(sorted(each for each in self._parts if not self._foreign(*each)))
+
+    def _foreign(self, point: Path, kind: str) -> bool:
+        below = point.relative_to(self.target).parts
+        return kind in _NOT_ITS_OWN or bool(below and below[0] in _EACH_BOOT)
 
     def _stamps(self) -> Mapping[str, tuple[int, int, int]]:
         """Without what is mounted there and is of this machine."""
         left_out = {
             "/" + str(point.relative_to(self.target))
             for point, kind in self._parts
-            if kind in _NOT_ITS_OWN
+            if self._foreign(point, kind)
         }
         return stamps(self.target, left_out)

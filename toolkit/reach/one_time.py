@@ -50,8 +50,9 @@ def one_time(folder: Path, name: str, port: int) -> OneTime:
     made = OneTime(name, folder / "ssh_config", folder / "credential", folder / "seed")
     made.ssh_config.write_text(
         f"Host {name}\n  HostName 127.0.0.1\n  Port {port}\n  User root\n"
-        f"  IdentityFile {key}\n  IdentitiesOnly yes\n"
-        f"  UserKnownHostsFile {folder / 'known_hosts'}\n  GlobalKnownHostsFile /dev/null\n"
+        f"  IdentityFile {_word(key)}\n  IdentitiesOnly yes\n"
+        f"  UserKnownHostsFile {_word(folder / 'known_hosts')}\n"
+        "  GlobalKnownHostsFile /dev/null\n"
         "  StrictHostKeyChecking yes\n  HostKeyAlgorithms ssh-ed25519\n  ConnectTimeout 60\n"
     )
     credential = b64encode(_tmpfiles(login, host).encode()).decode()
@@ -60,6 +61,11 @@ def one_time(folder: Path, name: str, port: int) -> OneTime:
     (made.seed / "meta-data").write_text(f"instance-id: {name}\n")
     (made.seed / "user-data").write_text(_cloud_config(login, host))
     return made
+
+
+def _word(path: Path) -> str:
+    """As ssh_config(5) takes a path with blanks in it, or with what stands for something."""
+    return f'"{path}"'.replace("%", "%%")
 
 
 def _tmpfiles(login: _Pair, host: _Pair) -> str:

@@ -66,31 +66,10 @@ hashes() { # hashes FILE...: "SHA256 MODE PATH" of each
     by_word
 }
 
-sections() { # sections FILE: headers, names, short read-only data, notes and signature; no code
-    unpack "$1" && elf_header "$plain" || return 0
-    size=$(($(wc -c <"$plain"))) signed=''
-    case $(tail -c 28 "$plain" | tr -d '\000') in '~Module signature appended~'*) signed=' signed' ;; esac
-    echo "size $size$signed"
-    bytes "$plain" 0 64
-    bytes "$plain" "$table" $((sections * 64))
-    names=$(words "$plain" 56 8)
-    names=$((names >> 48 & 0xffff)) index=0
-    # shellcheck disable=SC2046 # eight numbers a section: name and type, flags, -, offset, size
-    set -- $(words "$plain" "$table" $((sections * 64)))
-    while [ $# -ge 8 ]; do
-        case $index.$(($1 >> 32)):$2 in
-            "$names".* | *.1:2 | *.7:2) [ "$5" -gt 0 ] && [ "$5" -le 262144 ] && bytes "$plain" "$4" "$5" ;;
-        esac
-        index=$((index + 1))
-        shift 8
-    done
-    [ -z "$signed" ] || [ "$size" -le 2048 ] || bytes "$plain" $((size - 2048)) 2048
-}
-
 section_blocks() { # section_blocks FILE...
     for ko; do
         echo "@${ko#"$root"}"
-        sections "$ko"
+        sparse "$ko" notes # of a driver whose symbols nobody has stripped, those are megabytes
     done
 }
 

@@ -31,8 +31,10 @@ elf_header() { # elf_header FILE: sets table and sections, of a 64-bit little-en
 
 bytes() { od -A x -t x1 -j "$2" -N "$3" "$1"; } # bytes FILE OFFSET BYTES: each line with its offset
 
-sparse() { # sparse FILE: headers, names, symbols, read-only data and signature; never the code
+sparse() { # sparse FILE [notes]: headers, names, read-only data and signature, never the code; symbols, or notes in their place
     unpack "$1" && elf_header "$plain" || return 0
+    kind=${2:-symbols} most=65536 index=0 names=''
+    if [ "$kind" = notes ]; then most=262144 names=$(words "$plain" 56 8) names=$((names >> 48 & 0xffff)); fi
     size=$(($(wc -c <"$plain"))) signed=''
     case $(tail -c 28 "$plain" | tr -d '\000') in '~Module signature appended~'*) signed=' signed' ;; esac
     echo "size $size$signed"
@@ -41,9 +43,10 @@ sparse() { # sparse FILE: headers, names, symbols, read-only data and signature;
     # shellcheck disable=SC2046 # eight numbers a section: name and type, flags, -, offset, size
     set -- $(words "$plain" "$table" $((sections * 64)))
     while [ $# -ge 8 ]; do
-        case $(($1 >> 32)):$2 in
-            1:2 | [23]:*) [ "$5" -gt 0 ] && [ "$5" -le 65536 ] && bytes "$plain" "$4" "$5" ;;
+        case $kind.$index.$(($1 >> 32)):$2 in
+            *.1:2 | symbols.*.[23]:* | notes.*.7:2 | "notes.$names".*) [ "$5" -gt 0 ] && [ "$5" -le "$most" ] && bytes "$plain" "$4" "$5" ;;
         esac
+        index=$((index + 1))
         shift 8
     done
     [ -z "$signed" ] || [ "$size" -le 2048 ] || bytes "$plain" $((size - 2048)) 2048

@@ -29,7 +29,8 @@ passport_hashes() { # "SHA256 PATH", "absent PATH" or "denied PATH" of each file
     for path in $named; do
         if [ ! -e "$root$path" ]; then add "absent $path"
         elif [ ! -r "$root$path" ]; then add "denied $path"
-        else files=$files$root$path$nl; fi
+        # What is no plain file may never end, and is no match either.
+        elif [ -f "$root$path" ]; then files=$files$root$path$nl; fi
     done
     # shellcheck disable=SC2086 # one word a line
     if [ -n "$files" ]; then

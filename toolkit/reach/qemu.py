@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from toolkit.errors import UsageError
 
 QEMU = "qemu-system-x86_64"
-INSTALL = "apt install qemu-system-x86 qemu-utils (dnf install qemu-kvm qemu-img)"
+# RHEL has another program, qemu-kvm, without the drive that cloud-init is given.
+INSTALL = "apt install qemu-system-x86 qemu-utils (Fedora: dnf install qemu-system-x86 qemu-img)"
 _LIMIT_S = 60
 # The firmware of UEFI, and its empty variables, where the families put them.
 _UEFI = (
@@ -72,8 +74,8 @@ def command(machine: Machine) -> tuple[str, ...]:
         # "max" is all that can be emulated: newer systems refuse a processor of the year 2003.
         *("-accel", machine.accelerator, "-cpu", "host" if machine.accelerator == "kvm" else "max"),
         *("-smp", str(machine.cpus), "-m", str(machine.memory_mb)),
-        *("-serial", f"file:{_quoted(machine.console)}", "-vga", "std"),
-        *("-smbios", f"type=11,path={_quoted(machine.credential)}"),
+        *("-serial", f"file:{quoted(machine.console)}", "-vga", "std"),
+        *("-smbios", f"type=11,path={quoted(machine.credential)}"),
         *_firmware(machine),
         *_drives(machine),
         # Nothing leads out: a first boot that calls home would tell somebody of it.
@@ -84,9 +86,15 @@ def command(machine: Machine) -> tuple[str, ...]:
     )
 
 
+def mortal(words: Sequence[str]) -> tuple[str, ...]:
+    """A command that is killed with us, whatever kills us, where setpriv is (of util-linux)."""
+    before = ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()
+    return (*before, *words)
+
+
 def _drives(machine: Machine) -> tuple[str, ...]:
-    disk = f"file={_quoted(machine.disk)},format={machine.format},snapshot=on"
-    seed = f"driver=vvfat,node-name=seed,dir={_quoted(machine.seed)},label=CIDATA,read-only=on"
+    disk = f"file={quoted(machine.disk)},format={machine.format},snapshot=on"
+    seed = f"driver=vvfat,node-name=seed,dir={quoted(machine.seed)},label=CIDATA,read-only=on"
     return (
         *("-drive", f"{disk},if=none,id=disk,cache=unsafe,discard=unmap"),
         # A kernel that QEMU starts itself takes the first place.
@@ -103,7 +111,7 @@ def _firmware(machine: Machine) -> tuple[str, ...]:
             *("-append", direct.arguments),
         )
     if machine.uefi is not None:
-        code, variables = _quoted(machine.uefi.code), _quoted(machine.uefi.variables)
+        code, variables = quoted(machine.uefi.code), quoted(machine.uefi.variables)
         return (
             *("-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={code}"),
             *("-drive", f"if=pflash,unit=1,format=raw,file={variables}"),
@@ -111,7 +119,7 @@ def _firmware(machine: Machine) -> tuple[str, ...]:
     return ()
 
 
-def _quoted(path: Path) -> str:
+def quoted(path: Path) -> str:
     """QEMU's lists are parted by commas, and one that is meant is written twice."""
     return str(path).replace(",", ",,")
 

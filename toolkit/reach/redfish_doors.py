@@ -7,11 +7,10 @@ read them are left alone; so whoever owns the run closes what they had opened.
 from __future__ import annotations
 
 import contextlib
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from types import FrameType, TracebackType
+from collections.abc import Iterator
+from types import TracebackType
 from typing import Protocol
 
 _PATIENCE_S = 5.0  # for all of them together, on the way out
@@ -94,21 +93,3 @@ class Doors:
             if opened:
                 self._open.add(door)
             self._lock.notify_all()
-
-
-@contextlib.contextmanager
-def terminable() -> Iterator[None]:
-    """While the block lasts, SIGTERM is as Ctrl-C: what is open is closed on the way out."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    old: Callable[[int, FrameType | None], object] | int | None = signal.getsignal(signal.SIGTERM)
-    signal.signal(signal.SIGTERM, _as_interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, old if old is not None else signal.SIG_DFL)
-
-
-def _as_interrupt(*_: object) -> None:
-    raise KeyboardInterrupt

@@ -6,6 +6,7 @@ signs opens it where it lies, or asks an agent for it.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import tempfile
@@ -20,12 +21,17 @@ _COMMENT = "gdr-toolkit passport"  # in place of minisign's own, which has the t
 _LIMIT_S = 60.0  # a token that waits for a touch
 _ANYBODY = "image"  # whom a bare public key stands for
 _PUBLIC = re.compile(r"(?:sk-)?(?:ssh|ecdsa)-[\w@.-]+ [A-Za-z0-9+/]+=*(?: .*)?")
+_IN_LINE = re.compile(r"(?:sk-)?(?:ssh|ecdsa)-[\w@.-]+[ \t]+AAAA[A-Za-z0-9+/]")
+_MINISIGN = re.compile(r"RW[A-Za-z0-9+/]{54}")  # "Ed", the key's number, the key: 42 bytes
 _GOOD = re.compile(r'Good "[^"]*" signature for (\S+) with (\S+ key \S+)')
 
 
 class Way(StrEnum):
     SSH = "ssh-keygen"
     MINISIGN = "minisign"
+
+
+_STARTS = (("-----BEGIN SSH SIGNATURE", Way.SSH), ("untrusted comment:", Way.MINISIGN))
 
 
 def sign(key: Path, text: str) -> str:
@@ -68,7 +74,9 @@ def check(keys: Path, text: str, signature: str) -> tuple[bool, str]:
     :raises UsageError: the keys cannot be read, or their program is not here.
     """
     way = way_of(keys)
-    made = Way.SSH if signature.startswith("-----BEGIN SSH SIGNATURE") else Way.MINISIGN
+    made = next((made for start, made in _STARTS if signature.startswith(start)), None)
+    if made is None:
+        return False, "what lies beside the passport is no signature"
     if made is not way:
         return False, f"signed by {made}, and {keys} has a key of {way}"
     with tempfile.TemporaryDirectory(prefix="gdr-seal-") as folder:
@@ -116,6 +124,24 @@ def _allowed(keys: Path, folder: Path) -> Path:
     return made
 
 
+def refuse_no_key(keys: Path) -> None:
+    """Look at what signatures are to be checked by: else every node would be told to be at fault.
+
+    :raises UsageError: it cannot be read, or there is no public key in it.
+    """
+    text = _text(keys)
+    if way_of(keys) is Way.MINISIGN:
+        rows = [line.strip() for line in text.split("\n")[1:]]
+        good = any(_MINISIGN.fullmatch(line) for line in rows)
+    else:
+        good = _IN_LINE.search(text) is not None
+    if not good:
+        raise UsageError(
+            f"{keys}: no public key is in it",
+            hint="allowed signers of ssh-keygen(1), SSH public keys, or the .pub of minisign",
+        )
+
+
 def way_of(key: Path) -> Way:
     """Whose key it is.
 
@@ -133,7 +159,7 @@ def _text(key: Path) -> str:
 
 
 def _run(words: Sequence[str], text: str) -> subprocess.CompletedProcess[str]:
-    """In a session of its own, so that it cannot ask anybody anything.
+    """In a session of its own and without a window, so that it cannot ask anybody anything.
 
     :raises UsageError: it is not here, or gave no answer in time.
     """
@@ -144,6 +170,7 @@ def _run(words: Sequence[str], text: str) -> subprocess.CompletedProcess[str]:
             capture_output=True,
             encoding="utf-8",
             errors="surrogateescape",
+            env={**os.environ, "SSH_ASKPASS_REQUIRE": "never"},
             start_new_session=True,
             timeout=_LIMIT_S,
             check=False,

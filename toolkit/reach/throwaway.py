@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -20,6 +21,7 @@ _SPARE_MB = 512  # for what a first boot writes
 ROOT_UUID = "6d626f6f-7400-4000-8000-000000000001"
 # The image's fstab names disks that a throw-away one is not.
 ALWAYS = f"root=UUID={ROOT_UUID} rw fstab=no console=ttyS0 panic=-1"
+_ROOTS = re.compile(r"ro(\Z|ot)")  # where it is and what: "ro", "root=", "rootflags="
 _INITRDS = ("initrd.img-{0}", "initramfs-{0}.img", "initrd-{0}")
 
 
@@ -96,7 +98,7 @@ def direct(root: Path, release: str, arguments: str, folder: Path) -> Direct:
     :param arguments: those of the image, without where its root is.
     """
     kernel, initrd = kernels(root)[release]
-    words = " ".join(each for each in arguments.split() if not each.startswith(("root=", "ro")))
+    words = " ".join(each for each in arguments.split() if not _ROOTS.match(each))
     copies = folder / "vmlinuz", folder / "initrd"
     shutil.copyfile(kernel, copies[0])
     shutil.copyfile(initrd, copies[1])

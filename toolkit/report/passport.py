@@ -47,9 +47,9 @@ def _head(row: Unlike) -> str:
 
 
 def _row(row: Unlike) -> Iterator[str]:
-    label = row.field or (row.name if row.kind is Kind.ARGUMENT else "")
+    label = clean(row.field or (row.name if row.kind is Kind.ARGUMENT else ""))
     if len(label) > _FIELD:
-        yield " " * _INDENT + clean(label)
+        yield " " * _INDENT + label
         label = ""
     columns = [textwrap.wrap(_short(clean(each or "-")), _VALUE) for each in (row.a, row.b)]
     for first, second in zip_longest(*columns, fillvalue=""):

@@ -1,0 +1,85 @@
+"""One file of a tar archive, read without unpacking the rest."""
+
+from __future__ import annotations
+
+import subprocess
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from gzip import BadGzipFile
+from lzma import LZMAError
+from pathlib import Path
+
+from toolkit.errors import UsageError
+
+_PACKED = (b"\x1f\x8b", b"\xfd7zXZ\0", b"BZh")  # gzip, xz, bzip2: Python unpacks these itself
+_ZSTD = b"\x28\xb5\x2f\xfd"  # which it does since 3.14 alone
+_HEAD, _MAGIC_AT = 512, 257  # where a header of POSIX or GNU has the word "ustar"
+
+
+def is_tar(path: Path) -> bool:
+    """Whether a file is an archive, plain or packed, by what it begins with.
+
+    :raises OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    return head.startswith((*_PACKED, _ZSTD)) or head[_MAGIC_AT:].startswith(b"ustar")
+
+
+def read_member(path: Path, inside: str, largest: int) -> bytes | None:
+    """A plain file of an archive: the last of that name, which is what unpacking leaves.
+
+    The whole archive is read, so that one that is cut or damaged is no answer.
+
+    :param inside: its path, without a slash or a dot before it.
+    :param largest: bytes.
+    :returns: None where there is no such file.
+    :raises UsageError: it is no whole archive, or the file is larger than that.
+    :raises OSError: it cannot be read.
+    """
+    found = None
+    try:
+        with _opened(path) as archive:
+            for member in archive:
+                if member.name.removeprefix("./").lstrip("/") != inside:
+                    continue
+                if member.size > largest:
+                    raise UsageError(f"{path}: /{inside} has {member.size} bytes, too many for one")
+                held = archive.extractfile(member) if member.isfile() else None
+                found = held.read() if held is not None else None
+            while archive.fileobj is not None and archive.fileobj.read(1 << 20):
+                pass  # padding, and what is damaged behind the last member
+    except (tarfile.TarError, EOFError, LZMAError, zlib.error, BadGzipFile) as why:
+        hint = "it may be cut short: fetch it again"
+        said = str(why).partition("\n")[0].rstrip(":")
+        raise UsageError(f"{path}: no whole tar: {said}", hint=hint) from why
+    return found
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tarfile.TarFile]:
+    with path.open("rb") as file:
+        packed = file.read(len(_ZSTD)) == _ZSTD
+        file.seek(0)
+        if not packed:
+            with tarfile.open(fileobj=file, mode="r:*") as archive:
+                yield archive
+            return
+    words = ("zstd", "-q", "-d", "-c", "--", str(path))
+    try:
+        child = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+    except FileNotFoundError:
+        raise UsageError(f"{path}: zstd is not here", hint="install zstd") from None
+    with child:
+        try:
+            with tarfile.open(fileobj=child.stdout, mode="r|") as archive:
+                yield archive
+        except BaseException:
+            child.kill()
+            raise
+    if child.returncode:
+        raise UsageError(f"{path}: no whole tar, says zstd", hint="fetch it again")
