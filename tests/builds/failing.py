@@ -124,7 +124,7 @@ def compiler_older(box: Sandbox, kernel: str) -> Stub:
 
 
 def compiler_missing(box: Sandbox, kernel: str) -> Stub:
-    box.shell("rm -f /usr/local/bin/gcc-12 /usr/bin/gcc-12 /usr/bin/x86_64-linux-gnu-gcc-12")
+    box.shell("rm -f /usr/local/bin/*gcc-12 /usr/bin/gcc-12 /usr/bin/x86_64-linux-gnu-gcc-12")
     return ours(box, IN_KERNEL, broken__c=module())
 
 

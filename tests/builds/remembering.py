@@ -35,7 +35,9 @@ def remembering(lower: tuple[Path, ...]) -> Remembering | None:
     static programs: then each build asks for itself, and takes longer.
     """
     base = lower[-1]
-    names = sorted(each.name for each in (base / "usr/bin").glob("gcc-[0-9]*"))
+    # Debian's kernels name gcc-12 (bookworm) or x86_64-linux-gnu-gcc-14 (trixie).
+    found = (base / "usr/bin").glob("*gcc-[0-9]*")
+    names = sorted(each.name for each in found)
     if not names:
         return None
     # A tree that was made anew under the same name has other packages.
