@@ -200,5 +200,5 @@ def test_soft_roce_is_tried_with_little() -> None:
     evidence = captured("healthy").plus([frame("infiniband", text), frame("rdma-gids", gids)])
     one, other = view("vm1", evidence), view("vm2", evidence)
     test = replace(planned(one, other).tests[0])
-    assert (test.drive.hca, test.drive.gid, test.size, test.iterations) == ("rxe0", 1, 65536, 200)
+    assert (test.drive.hca, test.drive.gid, test.size, test.iterations) == ("rxe0", 1, 16384, 200)
     assert Node(evidence).gids[1].address.ipv4_mapped is not None
