@@ -31,6 +31,7 @@ from toolkit.facts.perftest import parse_perftest_run
 
 pytestmark = pytest.mark.machine
 BOOTS = 1
+_TRIES = 3
 TOOLS = ("perftest", "librdmacm1", "libibumad3", "libpci3")
 SCHEMA = json.loads((ROOT / "docs/exercise.schema.json").read_text())
 
@@ -105,13 +106,24 @@ def _ended(pair: tuple[Guest, Guest]) -> bool:
     return all(not guest.run("pidof ib_write_bw ib_send_lat || :").out.strip() for guest in pair)
 
 
+def _met(told: dict[str, Any]) -> list[dict[str, Any]]:
+    """The bandwidth tests in which data went over."""
+    return [each for each in told["results"][:2] if each["points"]]
+
+
 @pytest.fixture(scope="module")
 def ran(pair: tuple[Guest, Guest]) -> tuple[dict[str, Any], Path]:
-    """A run, its document, and its folder."""
-    done = _exercise(pair, "--yes", "--seconds", "2", "--json")
-    assert done.status in {0, 2, 3}, done
-    told = json.loads(done.out)
-    jsonschema.validate(told, SCHEMA)
+    """A run, its document, and its folder.
+
+    On a busy machine rxe gives a transfer up now and then.
+    """
+    for _ in range(_TRIES):
+        done = _exercise(pair, "--yes", "--seconds", "2", "--json")
+        assert done.status in {2, 3}, done
+        told = json.loads(done.out)
+        jsonschema.validate(told, SCHEMA)
+        if _met(told):
+            break
     return told, Path(done.err.split("kept in ")[1].strip())
 
 
@@ -124,8 +136,8 @@ def test_real_ends_met_on_the_wire_and_both_ports_moved_the_bytes(
         "ib_write_bw",
         "ib_send_lat",
     ]
-    met = [each for each in told["results"][:2] if each["points"]]
-    assert met, told["results"]
+    met = _met(told)
+    assert met, [each["found"] for each in told["results"]]
     for result in met:
         words = [each["words"] for each in result["points"] if each["proof"] == "shown"]
         assert any(each.startswith("rxe0 of node1 sent") for each in words), result
