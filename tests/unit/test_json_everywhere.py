@@ -19,9 +19,7 @@ from toolkit.errors import ExitCode
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = re.compile(r"docs/([a-z-]+)\.schema\.json")
-EXCEPTIONS = dict.fromkeys(
-    ("capture", "kubernetes", "playbook", "verify"), "writes files, and names them"
-)
+EXCEPTIONS = dict.fromkeys(("capture", "kubernetes", "playbook"), "writes files, and names them")
 
 
 def tasks(collection: Collection) -> dict[str, VerbTask]:
