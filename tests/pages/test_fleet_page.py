@@ -152,7 +152,7 @@ def test_a_narrow_window_needs_no_sideways_scrolling(
 
 
 def test_paper_has_what_is_read_and_not_what_is_clicked(visit: Visit, fleet_file: Path) -> None:
-    page = visit(fleet_file)
+    page = visit(fleet_file, color_scheme="dark")  # paper is white all the same
     page.emulate_media(media="print")
     for gone in ("#filter", "nav", ".command button"):
         expect(page.locator(gone).first).to_be_hidden()
