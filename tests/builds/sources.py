@@ -53,11 +53,20 @@ def source(name: str) -> Source:
     :raises NotToBeHad: where apt cannot fetch it.
     """
     wanted = _PACKAGES[name]
-    unpacked = kept(f"source-{wanted.suite}-{wanted.package}", lambda at: _fetch(wanted, at))
-    [folder] = (path.parent for path in (unpacked / "usr/src").glob("*/dkms.conf"))
+    whole = unpacked(wanted.suite, wanted.package)
+    [folder] = (path.parent for path in (whole / "usr/src").glob("*/dkms.conf"))
     text = (folder / "dkms.conf").read_text()
     values = dict(re.findall(r'^PACKAGE_(NAME|VERSION)="?([^"\s]+)"?', text, re.M))
-    return Source(values["NAME"], values["VERSION"], folder, unpacked)
+    return Source(values["NAME"], values["VERSION"], folder, whole)
+
+
+def unpacked(suite: str, package: str) -> Path:
+    """The files of one of Debian's packages, to be read only.
+
+    :raises NotToBeHad: where apt cannot fetch it.
+    """
+    wanted = _Package(suite, package)
+    return kept(f"source-{suite}-{package}", lambda at: _fetch(wanted, at))
 
 
 def _fetch(wanted: _Package, at: Path) -> None:

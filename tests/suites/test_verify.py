@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
+
+import jsonschema
 
 from dev.run import ROOT
 from toolkit.checks.all import ALL
@@ -46,3 +49,33 @@ def test_a_node_without_the_passport_that_is_demanded_is_not_ready_in_junit_eith
     [failed] = [each for each in cases if each.find("failure") is not None]
     assert failed.get("name") == "test_node[toolkit://demo-nogpu-image.passport]"
     assert "no passport" in (failed.findtext("failure") or "")
+
+
+def test_json_tells_every_case_and_nothing_else(tmp_path: Path) -> None:
+    done = verify(tmp_path, "--hosts", "demo-stub", "--json")
+    assert done.returncode == 2, done.stderr
+    told = json.loads(done.stdout)
+    jsonschema.validate(told, json.loads((ROOT / "docs/verify.schema.json").read_text()))
+    cases = {(each["name"], each["check"]): each for each in told["cases"]}
+    assert {check for _, check in cases if check} == {each.id for each in ALL}
+    assert cases["test_node", "peermem.stub"]["status"] == "fail"
+    assert "stub" in cases["test_node", "peermem.stub"]["message"]
+    assert cases["test_the_boot_id", None] == {
+        "host": "demo-stub", "name": "test_the_boot_id", "check": None, "status": "pass",
+        "message": "",
+    }  # fmt: skip
+    assert sum(told["summary"].values()) == len(told["cases"])
+
+
+def test_a_host_that_cannot_be_asked_is_an_error_in_every_case(tmp_path: Path) -> None:
+    done = verify(tmp_path, "--hosts", "root@127.0.0.1:1", "--json")
+    told = json.loads(done.stdout)
+    jsonschema.validate(told, json.loads((ROOT / "docs/verify.schema.json").read_text()))
+    assert {each["status"] for each in told["cases"]} == {"error"}
+    assert told["exit_code"] == done.returncode == 4
+
+
+def test_no_document_where_nobody_was_named(tmp_path: Path) -> None:
+    done = verify(tmp_path, "--json")
+    assert (done.returncode, done.stdout) == (64, "")
+    assert "error: " in done.stderr or "ERROR: " in done.stderr

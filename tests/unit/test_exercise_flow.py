@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.unit.holdings import UVERBS, user
 from toolkit.change.exercise import Terms
 from toolkit.errors import Outcome, TransportError, UsageError
 from toolkit.evidence import Evidence
+from toolkit.facts.exercise import Role
 from toolkit.flow import exercise as flow
 from toolkit.flow.access import Access, Fleet
 from toolkit.flow.exercise import AtWork, Looked, judged, plan, refuse_jobs, run
@@ -134,3 +136,20 @@ def test_a_connection_that_breaks_is_told_and_the_next_test_is_run(tmp_path: Pat
     assert len(ran.troubles) == 7
     assert "the connection was lost" in ran.troubles[0]
     assert {each.value for each in judged(ran.evidence, 0.8, None)} == {None}
+
+
+def test_who_interrupts_waits_for_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both connections are closed, which ends whoever waits on them."""
+    closed: list[str] = []
+    monkeypatch.setattr(Way, "close", lambda self: closed.append(self.name))
+
+    def stop(*_: object, **__: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(queue.Queue, "get", stop)
+    with pytest.raises(KeyboardInterrupt):
+        flow._one(  # the first moment at which it waits
+            plan([_looked("gpu1"), _looked("gpu2")], Terms(seconds=1)).tests[0],
+            {Role.SERVE: Way("gpu2", [], never=True), Role.DRIVE: Way("gpu1", [])},
+        )
+    assert sorted(closed) == ["gpu1", "gpu2"]

@@ -179,6 +179,20 @@ def test_the_end_that_listens_is_asked_why_nobody_answered() -> None:
     assert result.found.startswith("gpu2: GPU memory could not be registered")
 
 
+@pytest.mark.parametrize(
+    ("status", "words"), [(4, "ACS or a translating IOMMU"), (12, "cable, fabric or ACS"), (9, "")]
+)
+def test_a_transfer_that_failed_fails_and_its_status_names_the_suspect(
+    status: int, words: str
+) -> None:
+    """The end that listens but lost the other: that is no cause."""
+    text = (SAID / "4.5.completion.txt").read_text().replace("status 9", f"status {status}")
+    result = one(measured(DEEP, text, serve="ethernet_read_keys: Couldn't read remote address\n"))
+    assert result.status is FAIL
+    assert f"Failed status {status}" in result.found
+    assert words in result.suspect
+
+
 def test_no_result_is_unknown_and_a_zero_is_none() -> None:
     assert one(measured(HOST, "")).status is UNKNOWN
     assert one(measured(HOST, table(HOST, 0.0))).status is UNKNOWN

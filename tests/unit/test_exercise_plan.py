@@ -103,7 +103,7 @@ def test_the_address_is_one_that_both_nodes_share_a_subnet_with() -> None:
     """A bridge of containers has one address on every node: it leads nowhere."""
     text = (
         "3: docker0    inet 172.17.0.1/16 scope global docker0\n"
-        "2: eno1    inet 10.0.0.%s/24 brd 10.0.0.255 scope global eno1\n"
+        "2: eno1    inet 192.168.5.%s/24 brd 192.168.5.255 scope global eno1\n"
     )
     one, other = (
         view(f"gpu{at}", seen=look().plus([frame("exercise-addresses", text % at)]))
@@ -111,9 +111,9 @@ def test_the_address_is_one_that_both_nodes_share_a_subnet_with() -> None:
     )
     test = planned(one, other).tests[0]
     assert test.serve is not None
-    assert test.serve.address == "10.0.0.2"
-    assert words_of(test, Role.DRIVE)[-1] == "10.0.0.2"
-    assert "10.0.0.2" not in words_of(test, Role.SERVE)
+    assert test.serve.address == "192.168.5.2"
+    assert words_of(test, Role.DRIVE)[-1] == "192.168.5.2"
+    assert "192.168.5.2" not in words_of(test, Role.SERVE)
 
 
 def test_within_one_node_two_hcas_talk_and_that_is_said() -> None:
@@ -200,5 +200,5 @@ def test_soft_roce_is_tried_with_little() -> None:
     evidence = captured("healthy").plus([frame("infiniband", text), frame("rdma-gids", gids)])
     one, other = view("vm1", evidence), view("vm2", evidence)
     test = replace(planned(one, other).tests[0])
-    assert (test.drive.hca, test.drive.gid, test.size, test.iterations) == ("rxe0", 1, 65536, 200)
+    assert (test.drive.hca, test.drive.gid, test.size, test.iterations) == ("rxe0", 1, 16384, 200)
     assert Node(evidence).gids[1].address.ipv4_mapped is not None

@@ -23,9 +23,9 @@ Gdr = Callable[..., subprocess.CompletedProcess[str]]
 def gdr(tmp_path_factory: pytest.TempPathFactory) -> Gdr:
     state = tmp_path_factory.mktemp("state")
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
+    def run(*words: str, verb: str = "exercise") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "toolkit.cli", "exercise", *words],
+            [sys.executable, "-m", "toolkit.cli", verb, *words],
             cwd=ROOT,
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "XDG_STATE_HOME": str(state)},
             stdin=subprocess.DEVNULL,
@@ -96,8 +96,10 @@ def test_what_was_measured_before_is_told(ran: tuple[dict[str, Any], Path], gdr:
     assert done.returncode == ExitCode.OK
     lines = done.stdout.splitlines()
     assert len(lines) == 1 + len(ran[0]["results"])
-    assert any("ib_write_bw, GPU, one in flight" in line and "fail" in line for line in lines)
+    words = ("ib_write_bw, GPU, one in flight (simulated)", "fail")
+    assert any(all(word in line for word in words) for line in lines)
     assert "no run has measured" in gdr("--hosts", "gpu77", "--past").stdout
+    assert "7 measurements: exercise --past" in gdr("--hosts", "demo-acs", verb="history").stdout
 
 
 def test_check_shows_the_commands_and_moves_nothing(gdr: Gdr) -> None:

@@ -191,12 +191,19 @@ MR = "Couldn't allocate MR with error=%d\nfailed to create mr\nFailed to create 
         pytest.param("initializing CUDA\ncuInit(0) returned 999\n", Why.CUDA, id="cuda"),
         pytest.param("Completion with error at client\nFailed status 10: wr_id 0 syndrom 0x88\n",
                      Why.COMPLETION, id="completion"),
+        pytest.param(said("4.5.completion"), Why.COMPLETION, id="status-9"),
+        pytest.param(said("4.5.clock"), Why.CLOCK, id="inf"),
         pytest.param("", Why.OTHER, id="silence"),
         pytest.param("Segmentation fault (core dumped)\n", Why.OTHER, id="anything-else"),
     ],
 )  # fmt: skip
 def test_why_there_is_no_table(text: str, why: Why) -> None:
     assert parse_perftest_trouble(text).why is why
+
+
+def test_a_transfer_that_failed_tells_its_status() -> None:
+    assert parse_perftest_trouble(said("4.5.completion")).completion == 9
+    assert parse_perftest_trouble(said("4.5.refused")).completion == 0
 
 
 def test_a_trouble_comes_in_the_tools_own_words() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,12 @@ from invoke.collection import Collection
 from toolkit.checks.all import ALL
 from toolkit.cli import Gdr, verbs
 from toolkit.cli.options import VerbTask
-from toolkit.errors import ExitCode
+from toolkit.errors import ExitCode, Outcome
+from toolkit.report.document import Told, document_parts
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = re.compile(r"docs/([a-z-]+)\.schema\.json")
-EXCEPTIONS = dict.fromkeys(
-    ("capture", "kubernetes", "playbook", "verify"), "writes files, and names them"
-)
+EXCEPTIONS = {"kubernetes": "prints manifests, which are documents themselves"}
 
 
 def tasks(collection: Collection) -> dict[str, VerbTask]:
@@ -152,3 +152,36 @@ def test_bundles_are_told_with_the_plans_that_they_carry_out(told: Tell, tmp_pat
     assert host["written"] == [str(each) for each in out.iterdir()] != []
     assert not host["plan"]["empty"]
     assert junit.exists()
+
+
+def test_capture_tells_the_file_of_each_host(told: Tell, tmp_path: Path) -> None:
+    dmesg = tmp_path / "dmesg.txt"
+    dmesg.write_text("[    0.000000] Linux version 6.8.0-45-generic\n")
+    words = ("capture", "--import", f"dmesg={dmesg}", "--out", str(tmp_path / "out"))
+    (host,) = told(*words, schema="report")["hosts"]
+    assert host["written"] == [str(each) for each in (tmp_path / "out").iterdir()] != []
+    assert (host["state"], host["complete"]) == ("done", True)
+
+
+def test_an_incident_is_told_with_its_verdicts(told: Tell, tmp_path: Path) -> None:
+    dmesg, file = tmp_path / "dmesg.txt", tmp_path / "ticket.tar.gz"
+    dmesg.write_text("[    0.000000] Linux version 6.8.0-45-generic\n")
+    words = ("capture", "--import", f"dmesg={dmesg}", "--incident", str(file))
+    (host,) = told(*words, schema="report")["hosts"]
+    assert host["written"] == [str(file)]
+    assert host["verdicts"]
+
+
+@pytest.mark.parametrize("verb", ["capture", "playbook"])
+def test_a_host_out_of_reach_has_nothing_written(told: Tell, tmp_path: Path, verb: str) -> None:
+    where = ("--hosts", "root@127.0.0.1:1", "--out", str(tmp_path / "out"))
+    (host,) = told(verb, *where, schema="report", code=ExitCode.UNREACHABLE)["hosts"]
+    assert (host["written"], host["complete"]) == ([], False)
+    assert host["error"]["exit_code"] == ExitCode.UNREACHABLE
+
+
+def test_evidence_that_was_cut_off_is_no_done_host() -> None:
+    cut = Outcome("gpu1", Told(written=("gpu1.evidence",), complete=False))
+    parts = document_parts("capture", "", [cut], ExitCode.UNREACHABLE, datetime.now(UTC))
+    (host,) = json.loads("".join(parts))["hosts"]
+    assert (host["state"], host["complete"]) == ("cut off", False)

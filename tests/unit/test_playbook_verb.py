@@ -55,9 +55,11 @@ def write(tmp_path: Path, *, profile: str = "peermem", site: str = "") -> Writte
 def test_the_folder_holds_all_that_plays_ask_for(tmp_path: Path) -> None:
     written = write(tmp_path)
     assert (written.bundles, written.idle) == (("root@gpu1:2222",), ("gpu2",))
+    assert [host for host, _ in written.places] == ["root@gpu1:2222", "gpu2"]
     site = written.folder
     bundle = site / "bundles/root_gpu1_2222"
     assert {each.name for each in (site / "bundles").iterdir()} == {bundle.name}
+    assert dict(written.places)["root@gpu1:2222"] == bundle
     assert {"run.sh", "changes.diff", "manifest.json", "apply.sh", "steps"} <= {
         each.name for each in bundle.iterdir()
     }

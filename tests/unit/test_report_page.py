@@ -9,14 +9,18 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.fleets import capture, kinds, page_of, written
-from toolkit.errors import TransportError
+from tests.unit import fleets
+from tests.unit.fleets import TODAY, capture, kinds, page_of, written
+from toolkit.checks.judged import judge_node
+from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence, Frame
 from toolkit.facts.measured import Measured
-from toolkit.report.fleet_fold import Who
+from toolkit.report.fleet_fold import GROUPS, Who
 from toolkit.report.fleet_parts import Page
-from toolkit.report.fleet_seen import excerpt, named
+from toolkit.report.fleet_seen import Seeing, Seen, excerpt, named
+from toolkit.report.fleet_view import make
 from toolkit.report.pages import plain, policy
+from toolkit.want import Want
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\u202e\x00\udc80"
 
@@ -212,3 +216,28 @@ def test_what_was_measured_stands_beside_what_was_predicted() -> None:
 def test_long_lists_of_names_break_after_commas() -> None:
     made = written(page_of((f"n{3 * at}-{at}", capture("stub")) for at in range(3)))
     assert ",<wbr>" in made
+
+
+def test_a_fleet_in_which_each_node_says_its_own_is_told_once_and_at_each_node() -> None:
+    seeing, want = Seeing(Want()), Want()
+    seen = seeing.see(judge_node("gpu", capture("acs"), want, TODAY), capture("acs"))
+    outcomes = [
+        Outcome(f"gpu{at}", own_words(fleets.named(seen, f"gpu{at}"), at)) for at in range(60)
+    ]
+    page = make(outcomes, seeing.passing, "peermem", fleets.WHEN)
+    told = [each for each in page.having("fail") if each.check.id == "acs.redirect"]
+    assert len(told) == GROUPS + 1
+    assert told[-1].finding.found == f"{60 - GROUPS} more findings, each of few nodes: see those"
+    assert sum(len(each.who) for each in told) == 60
+    text = written(page)
+    for number in range(60):
+        assert f"in words of {number} only" in text
+    assert set(re.findall(r'href="#([^"]+)"', text)) <= set(re.findall(r' id="([^"]+)"', text))
+
+
+def own_words(seen: Seen, number: int) -> Seen:
+    verdicts = tuple(
+        replace(each, finding=replace(each.finding, found=f"in words of {number} only"))
+        for each in seen.judged.verdicts
+    )
+    return replace(seen, judged=replace(seen.judged, verdicts=verdicts))

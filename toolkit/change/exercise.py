@@ -16,7 +16,7 @@ _MOST_S = 60  # of one test
 _COLLECTIVE = 128 << 20  # bytes of a collective's largest message
 _UCX = 8 << 20  # bytes of a message that UCX sends by rendezvous
 # Soft-RoCE copies by the processor: few and small, for it is the way that is tried, not the speed.
-_SOFT_SIZE, _SOFT_DEPTH, _SOFT_ROUNDS = 64 << 10, 16, 200
+_SOFT_SIZE, _SOFT_DEPTH, _SOFT_ROUNDS = 16 << 10, 4, 200
 _HOST_TESTS = (
     ("ib_write_bw", Kind.DEEP),
     ("ib_write_bw", Kind.SHALLOW),

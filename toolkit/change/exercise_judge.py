@@ -20,7 +20,13 @@ from toolkit.predict.estimate import Unit
 THRESHOLD = 0.8  # docs/prediction.md: it parts published degraded cases from healthy ones
 # One message in flight feels a longer path at once; low confidence, of few published pairs.
 _SHALLOW_SHARE = 0.6
-_BROKEN = frozenset({Why.PEERMEM, Why.DMABUF, Why.GPU_DMABUF})
+_BROKEN = frozenset({Why.PEERMEM, Why.DMABUF, Why.GPU_DMABUF, Why.COMPLETION})
+# What a transfer ended with, by enum ibv_wc_status, where that points at somebody.
+_OF_STATUS = {
+    4: "ACS or a translating IOMMU: the HCA may not reach the memory (local protection error)",
+    10: "ACS or a translating IOMMU at the other end (remote access error)",
+    12: "cable, fabric or ACS: the other end did not acknowledge (retries exceeded)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +93,11 @@ def _judge_one(
         figure = _figure(test, said)
     except Unparsable as why:
         return _without(measured, said, str(why))
-    if not figure.value:
-        few = f"{test.tool} says 0: what it moved in the time was too little to be measured"
-        return Result(test, Status.UNKNOWN, few)
     points = (*figure.points, *by_ports(measured, figure.moved, figure.mtu))
     troubles = tuple(_troubles(measured))
+    if not figure.value:
+        few = f"{test.tool} says 0: too little was moved in the time, or its clock was not steady"
+        return Result(test, Status.UNKNOWN, few, points=points, troubles=troubles)
     told = expected(test, nodes)
     goal = wanted if wanted is not None and test.kind is Kind.DEEP else None
     if goal is None and told.estimate is not None:
@@ -203,17 +209,19 @@ def _without(measured: Measured, said: Said, why: str) -> Result:
     other = measured.said.get(Role.SERVE)
     if other is not None and test.serve is not None and _follows(trouble):
         cause = parse_perftest_trouble(other.text)
-        if cause.why is not Why.OTHER:
+        if not _follows(cause):
             trouble, where = cause, test.serve.host
+    if said.trouble.endswith("abandoned"):
+        return Result(test, Status.UNKNOWN, said.trouble)
     broken = trouble.why in _BROKEN
+    suspect = _OF_STATUS.get(trouble.completion, "") or (trouble.why.value if broken else "")
     status = Status.FAIL if broken else Status.UNKNOWN
-    found = f"{where}: {trouble}" if not said.trouble.endswith("abandoned") else said.trouble
-    return Result(test, status, found, suspect=trouble.why.value if broken else "")
+    return Result(test, status, f"{where}: {trouble}", suspect=suspect)
 
 
 def _follows(trouble: Trouble) -> bool:
     """Whether that may be but the other end's failure."""
-    return trouble.why in {Why.OTHER, Why.CONNECT, Why.LOST, Why.COMPLETION, Why.QUEUE_PAIR}
+    return trouble.why in {Why.OTHER, Why.CONNECT, Why.LOST, Why.QUEUE_PAIR}
 
 
 def _troubles(measured: Measured) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 
 from toolkit import __version__
@@ -36,6 +37,7 @@ Gathered = dict[str, Evidence | ToolkitError]
         Option("scrub", False, "hide names, serials, GUIDs and addresses; number the files"),
         Option("import_", "", "in place of hosts: KIND=FILE,KIND=FILE of one node"),
         Option("incident", "", "write one FILE.tar.gz with evidence and verdicts instead"),
+        Option("json", False, "one JSON document on standard output (docs/report.schema.json)"),
     ),
 )
 def capture(said: Said) -> ExitCode:
@@ -52,8 +54,9 @@ def capture(said: Said) -> ExitCode:
         return _incident(session)
     if said.text("import_"):
         name, evidence = import_named(said.text("import_"))
-        session.say(str(save(name, evidence, Path(said.text("out")), scrubbed=said.flag("scrub"))))
-        return ExitCode.OK
+        file = save(name, evidence, Path(said.text("out")), scrubbed=said.flag("scrub"))
+        session.say(str(file))
+        return session.tell([Outcome(name, Told(written=(str(file),)))], ExitCode.OK)
     with fleet(said) as opened:
         outcomes = capture_nodes(opened, Path(said.text("out")), scrubbed=said.flag("scrub"))
     for outcome in outcomes:
@@ -62,7 +65,12 @@ def capture(said: Said) -> ExitCode:
             session.say(f"{outcome.value.file}{cut}")
     for line in errors(((each.host, each.error) for each in outcomes), session.paint):
         session.say(line)
-    return worst([_captured(each) for each in outcomes])
+    told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
+    return session.tell(told, worst([_captured(each) for each in outcomes]))
+
+
+def _told(captured: Captured | None) -> Told | None:
+    return Told(written=(str(captured.file),), complete=captured.complete) if captured else None
 
 
 def _captured(outcome: Outcome[Captured]) -> ExitCode:
@@ -99,7 +107,10 @@ def _incident(session: Session) -> ExitCode:
     session.say(str(file))
     for line in errors(_failed(found).items(), session.paint):
         session.say(line)
-    return worst([each.exit_code for each in failed.values()])
+    return session.tell(
+        [replace(e, value=replace(e.value, written=(str(file),))) if e.value else e for e in told],
+        worst([each.exit_code for each in failed.values()]),
+    )
 
 
 def _failed(gathered: Gathered) -> dict[str, ToolkitError]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 
 from toolkit.change.plan import Plan
@@ -22,9 +23,10 @@ from toolkit.flow.rollout import Rolled
 from toolkit.flow.runs import read_saved
 from toolkit.flow.shelf import Shelf
 from toolkit.reach.store import Store, default_folder
-from toolkit.report.document import Told
+from toolkit.report.document import Told, dumps
 from toolkit.report.plan_text import plan_lines
 from toolkit.report.text import errors
+from toolkit.report.verified import verified_document
 from toolkit.want import Modules
 from toolkit.words import counted
 
@@ -220,6 +222,7 @@ def tell_back(session: Session, rolled: Rolled[RolledBack]) -> ExitCode:
     WANT,
     (
         Option("junit", "", "write JUnit XML to this file as well"),
+        Option("json", False, "one JSON document on standard output (docs/verify.schema.json)"),
         Option("verbose", False, "name every case", "v"),
     ),
     PASSPORT,
@@ -240,10 +243,17 @@ def verify(said: Said) -> ExitCode:
 
     session = Session.begin("verify", said)
     sys.stdout.flush()
-    return run_suite(
-        access(said),
-        session.want(),
-        junit=said.text("junit"),
-        folder=session.folder,
-        verbose=said.flag("verbose"),
-    )
+    with ExitStack() as stack:
+        if said.flag("json"):  # then standard output is the document's alone
+            stack.enter_context(redirect_stdout(sys.stderr))
+        ran = run_suite(
+            access(said),
+            session.want(),
+            junit=said.text("junit"),
+            folder=session.folder,
+            verbose=said.flag("verbose"),
+        )
+    if said.flag("json") and ran.code not in {ExitCode.USAGE, ExitCode.BUG}:
+        told = verified_document(said.text("profile"), ran.cases, ran.code, session.now)
+        sys.stdout.write(dumps(told))
+    return ran.code

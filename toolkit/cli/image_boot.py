@@ -72,13 +72,14 @@ def _suite(session: Session, booted: Booted) -> ExitCode:
     with _patience(booted.accelerator.factor), contextlib.ExitStack() as stack:
         if session.said.flag("json"):  # then standard output is the document's alone
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
-        return run_suite(
+        ran = run_suite(
             booted.access,
             session.want(),
             junit=session.said.text("junit"),
             folder=session.folder,
             verbose=session.said.flag("verbose"),
         )
+        return ran.code
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from toolkit.cli.session import Session, consent, fleet
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, UsageError
 from toolkit.flow.access import state_dir
+from toolkit.flow.exercise_past import earlier
 from toolkit.flow.hooks import Hooks
 from toolkit.flow.past import Run, Unread, history_of, read_run, read_runs
 from toolkit.flow.undo import undo as undo_nodes
@@ -103,6 +104,8 @@ def history(said: Said) -> ExitCode:
     paint = Painter(wants_colour(sys.stdout))
     pairs = [(host.name, row) for row in rows for host in row.hosts if host.name in wanted]
     print("\n".join(history_table(pairs, paint) if pairs else ["no run has seen these hosts"]))
+    if (count := sum(1 for _ in earlier(_place(), wanted))) and wanted:
+        print(f"{counted(count, 'measurement')}: exercise --past --hosts {said.text('hosts')}")
     _tell_unread(unread)
     return ExitCode.OK
 

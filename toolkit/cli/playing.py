@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from toolkit.cli.changing import DELIVERED, shelf_of, tell_blocked
+from toolkit.cli.changing import DELIVERED, shelf_of, tell_blocked, told_of
 from toolkit.cli.options import HOSTS, REACH, WANT, Option, Said
 from toolkit.cli.session import Session, fleet
 from toolkit.cli.verb import verb
@@ -16,7 +16,16 @@ from toolkit.report.text import errors
 from toolkit.words import counted
 
 
-@verb(HOSTS, REACH, WANT, (Option("out", "ansible", "folder to write; a fresh one"),), DELIVERED)
+@verb(
+    HOSTS,
+    REACH,
+    WANT,
+    (
+        Option("out", "ansible", "folder to write; a fresh one"),
+        Option("json", False, "one JSON document on standard output (docs/report.schema.json)"),
+    ),
+    DELIVERED,
+)
 def playbook(said: Said) -> ExitCode:
     """Write bundles, an inventory and our plays into one folder, for ansible-playbook.
 
@@ -40,13 +49,16 @@ def playbook(said: Said) -> ExitCode:
             )
         outcomes = plan_all(opened, want, session.today, session.folder, shelf, untried=True)
         profile, site = said.text("profile"), said.text("site")
+        places: dict[str, str] = {}
         if any(each.value for each in outcomes):
-            _tell(session, write_playbook(opened, outcomes, out, profile=profile, site=site))
+            written = write_playbook(opened, outcomes, out, profile=profile, site=site)
+            places = {host: str(folder) for host, folder in written.places}
+            _tell(session, written)
     blocked = tell_blocked(session, outcomes)
     for line in errors(((each.host, each.error) for each in outcomes), session.paint):
         session.say(line)
-    session.kept()
-    return worst([blocked, *(each.error.exit_code for each in outcomes if each.error)])
+    code = worst([blocked, *(each.error.exit_code for each in outcomes if each.error)])
+    return session.finish(told_of(outcomes, places), code)
 
 
 def _tell(session: Session, written: Written) -> None:

@@ -92,6 +92,14 @@ class Session:
         if not self.said.flag("quiet"):
             print(text, file=sys.stderr)
 
+    def tell(self, outcomes: Sequence[Outcome[Told]], code: ExitCode) -> ExitCode:
+        """Print the document if one is wanted; for verbs whose results are files elsewhere."""
+        if self.said.flag("json"):
+            profile = self.said.text("profile")
+            parts = document_parts(self.verb, profile, outcomes, code, self.now)
+            sys.stdout.writelines(parts)
+        return code
+
     def finish(self, outcomes: Sequence[Outcome[Told]], code: ExitCode) -> ExitCode:
         """Print the document if one is wanted, keep it, write the others, name the folder."""
         profile = self.said.text("profile")

@@ -26,6 +26,7 @@ class Why(StrEnum):
     GID = "no usable GID"
     QUEUE_PAIR = "the queue pairs could not be connected"
     COMPLETION = "a transfer failed"
+    CLOCK = "its clock was not steady, so nothing was measured"
     OPTION = "an option is not known"
     OTHER = "no result"
 
@@ -36,6 +37,12 @@ class Trouble:
 
     why: Why
     words: str  # the tool's own line
+
+    @property
+    def completion(self) -> int:
+        """The status of a transfer that failed, as enum ibv_wc_status has it; 0 where not told."""
+        found = re.search(r"Failed status (\d+)", self.words)
+        return int(found[1]) if found else 0
 
     def __str__(self) -> str:
         return f"{self.why} ({self.words})" if self.words else self.why.value
@@ -54,7 +61,9 @@ _TABLE: tuple[tuple[Why, str], ...] = (
     (Why.CUDA, r"Couldn't init GPU context.*|cuMem\w+ error=.*"),
     (Why.GID, r".*(?:Failed to (?:get|read) GID|Found Incompatibility issue with GID).*"),
     (Why.QUEUE_PAIR, r".*Failed to modify QP.*|.*Unable to Connect the HCA's through the link.*"),
-    (Why.COMPLETION, r".*Completion with error.*|.*Failed status \d+.*"),
+    (Why.COMPLETION, r".*Failed status \d+.*"),
+    (Why.COMPLETION, r".*Completion with error.*"),
+    (Why.CLOCK, r" \d+ +\d+ +.*\b(?:inf|nan)\b.*"),
     (Why.CONNECT, r"Couldn't connect to \S+"),
     (Why.LOST, r".*(?:Couldn't read remote address|Failed to exchange data between).*"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,17 +151,22 @@ def _one(test: Test, ways: Mapping[Role, Transport]) -> dict[Role, Evidence | Tr
     if Role.ALONE in ways:
         return {Role.ALONE: _tried(lambda: _alone(test, ways[Role.ALONE]))}
     ports: queue.Queue[int] = queue.Queue()
-    with ThreadPoolExecutor(2, thread_name_prefix="exercise") as crew:
+    crew = ThreadPoolExecutor(2, thread_name_prefix="exercise")
+    try:
         serving = crew.submit(lambda: _tried(lambda: _serve(test, ways[Role.SERVE], ports)))
         serving.add_done_callback(lambda _: ports.put(0))  # else who waits would wait for ever
         port = ports.get(timeout=(limit_of(test) + 120) * patience())
-        driving: Future[Evidence | TransportError] | None = None
+        said: dict[Role, Evidence | TransportError] = {}
         if port:
             driving = crew.submit(lambda: _tried(lambda: _drive(test, ways[Role.DRIVE], port)))
-        said: dict[Role, Evidence | TransportError] = {Role.SERVE: serving.result()}
-        if driving is not None:
             said[Role.DRIVE] = driving.result()
-        return said
+        return {Role.SERVE: serving.result(), **said}
+    except BaseException:
+        for way in ways.values():
+            way.close()  # Ctrl-C waits for nobody; tools that were started have deadlines
+        raise
+    finally:
+        crew.shutdown()
 
 
 def _tried(work: Callable[[], Evidence]) -> Evidence | TransportError:

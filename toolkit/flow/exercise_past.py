@@ -64,6 +64,7 @@ def _of_run(run: str, told: dict[str, Any]) -> Iterator[Earlier]:
         ]
         key = (each["tool"], each["kind"], str(each["size"]), *ends)
         title = f"{each['tool']}, {'GPU' if each['gpu'] else 'host'}, {each['kind']}"
+        title += " (simulated)" if told.get("simulated") else ""
         yield Earlier(
             run, told["time"], key, title, float(each["value"]), each["unit"], each["status"]
         )

@@ -38,6 +38,7 @@ class Written:
     idle: tuple[str, ...]  # those that have nothing
     owing: tuple[str, ...]  # those that owe no more than a reboot
     blocked: tuple[str, ...] = ()  # those of which something could not be told
+    places: tuple[tuple[str, Path], ...] = ()  # the folder of each host, bundle or none
 
 
 def write_playbook(
@@ -80,7 +81,8 @@ def write_playbook(
         raise UsageError(f"{out}: {why.strerror}") from why
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    return told
+    places = tuple((each.host, out / "bundles" / named[each.host]) for each in reached)
+    return replace(told, places=places)
 
 
 def _told(out: Path, reached: Sequence[Outcome[Planned]]) -> Written:

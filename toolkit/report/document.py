@@ -42,6 +42,7 @@ class Told:
     enrolling: Enrolling | None = None  # enrol
     reloading: Reloading | None = None  # reload
     written: tuple[str, ...] = ()  # files and folders made for this host
+    complete: bool = True  # capture: false where the evidence was cut off
 
 
 def document(
@@ -92,7 +93,7 @@ def _host(outcome: Outcome[Told]) -> dict[str, Json]:
         "name": outcome.host,
         "state": _state(outcome),
         "about": dict(judged.about) if judged else {},
-        "complete": judged.complete if judged else False,
+        "complete": judged.complete if judged else bool(told.written) and told.complete,
         "error": _error(outcome.error) if outcome.error else None,
         "verdicts": _verdicts(judged),
         "before": _verdicts(told.before) if told.before else None,
@@ -133,6 +134,8 @@ def _reload(told: Reloading) -> dict[str, Json]:
 
 
 def _state(outcome: Outcome[Told]) -> str:
+    if outcome.value and not outcome.value.complete:
+        return "cut off"
     return state_of(outcome.value.judged if outcome.value else None, outcome.error)
 
 

@@ -14,7 +14,7 @@ from toolkit.change.exercise_judge import Result
 from toolkit.change.exercise_proof import Proof
 from toolkit.checks.check import Status
 from toolkit.errors import ExitCode
-from toolkit.facts.exercise import Test
+from toolkit.facts.exercise import Kind, Test
 from toolkit.predict.estimate import Unit
 from toolkit.report.document import Json
 from toolkit.report.table import WIDTH, Ink, Painter, clean, columns
@@ -72,13 +72,14 @@ def result_lines(
 
 def _row(each: Result, before: Before | None) -> tuple[str, ...]:
     told = each.expected.estimate if each.expected else None
+    unit = Unit.US if each.test.kind is Kind.LATENCY else Unit.GBS
     return (
         f"{each.test.number}. {each.status}",
         _short(each.test),
         shown(each.value, each.unit) if each.value is not None else "-",
         told.figure if told else "-",
         f"{each.ratio:.2f}" if each.ratio is not None else "-",
-        f"{shown(before.value, each.unit)} on {before.when[:10]}" if before else "-",
+        f"{shown(before.value, unit)} on {before.when[:10]}" if before else "-",
     )
 
 

@@ -17,6 +17,9 @@ from toolkit.report.fleet_seen import Excerpt, Seen
 from toolkit.report.pages import plain
 
 BRIEF = 160  # characters of names, where they are not the point
+GROUPS = 40  # findings of one check, of one status, that are told in full
+DETAILS = 6  # places of one finding that are listed
+ROOM = 6_000_000  # characters of all excerpts together
 VARIANTS = 8  # wordings of one source that are shown behind one finding
 _OURS = re.compile(r"(?:\./invokew|/usr/lib/gdr-toolkit/\S+)(?: [^,;]*)?|modprobe [\w.-]+$")
 _MENDED = frozenset(proof for each in ARTEFACTS for proof in each.proofs)
@@ -80,9 +83,9 @@ class Fold:
     who: Who
     waived: str  # until when, and why; "" where it is not
     known: tuple[Known, ...]
-    details: tuple[tuple[Who, tuple[str, ...]], ...]
-    commands: tuple[str, ...]
-    sources: tuple[Source, ...]
+    details: tuple[tuple[Who, tuple[str, ...]], ...] = ()  # DETAILS of them, and one for "more"
+    commands: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
 
     @property
     def word(self) -> str:
@@ -98,6 +101,10 @@ class Fold:
         return self.finding.hint
 
 
+# Nodes, by number, about which one check says the same.
+Group = list[tuple[int, Verdict]]
+
+
 class Folder:
     """Folds the verdicts of nodes that are given in the order of their numbers."""
 
@@ -110,17 +117,44 @@ class Folder:
         self._behind = [dict(each.behind) if each else {} for each in seen]
         self._names = [each.judged.host if each else "" for each in seen]
         self._who: dict[tuple[int, ...], Who] = {}
+        self._room = ROOM
 
     def who(self, numbers: Iterable[int]) -> Who:
         """The nodes of these numbers; many findings are of the same ones."""
         key = tuple(numbers)
         if key not in self._who:
-            self._who[key] = Who(key, plain(fold(self._names[each] for each in key)))
+            names = [self._names[each] for each in key]
+            # To fold one name is work for nothing, and a fleet of unlike nodes has many of them.
+            self._who[key] = Who(key, plain(fold(names) if len(names) != 1 else names[0]))
         return self._who[key]
 
-    def folds(self) -> list[Fold]:
-        """All verdicts, in the order of the checks, the most frequent finding first."""
-        groups: dict[tuple[object, ...], list[tuple[int, Verdict]]] = {}
+    def folds(self) -> tuple[list[Fold], list[Fold]]:
+        """All verdicts, in the order of the checks, the most frequent finding first.
+
+        :returns: what is shown once for all, where beyond ``GROUPS`` findings of one kind the
+            rest is one; and each of them, for the nodes' own parts, with the numbers of those.
+        """
+        shown: list[Fold] = []
+        rest: dict[tuple[str, Status, Gap], list[Group]] = {}
+        placed: Counter[tuple[str, Status, Gap]] = Counter()
+        for group in self._groups():
+            _, first = group[0]
+            kind = (first.check.id, first.status, first.finding.gap)
+            placed[kind] += 1
+            if placed[kind] > GROUPS:
+                rest.setdefault(kind, []).append(group)
+            else:
+                shown.append(self._fold(len(shown), group))
+        every = list(shown)
+        for groups in rest.values():
+            number = len(shown)
+            shown.append(self._rest(number, groups))
+            every += [self._bare(number, group) for group in groups]
+        return shown, every
+
+    def _groups(self) -> list[Group]:
+        """Who says the same, but for details."""
+        groups: dict[tuple[object, ...], Group] = {}
         order: dict[str, int] = {}
         keys: dict[int, tuple[object, ...]] = {}  # nodes share equal verdicts
         for number, seen in enumerate(self._seen):
@@ -131,31 +165,44 @@ class Folder:
                     keys[id(verdict)] = (verdict.check.id, finding, verdict.waiver)
                 known = _known(seen.judged, verdict) if seen else ()
                 groups.setdefault((*keys[id(verdict)], known), []).append((number, verdict))
-        ranked = sorted(groups.values(), key=lambda g: (order[g[0][1].check.id], -len(g)))
-        return [self._fold(at, group) for at, group in enumerate(ranked)]
+        return sorted(groups.values(), key=lambda g: (order[g[0][1].check.id], -len(g)))
 
-    def _fold(self, at: int, group: list[tuple[int, Verdict]]) -> Fold:
-        number, first = group[0]
-        who = self.who(each for each, _ in group)
+    def _fold(self, at: int, group: Group) -> Fold:
+        bare = self._bare(at, group)
         by_details: dict[tuple[str, ...], list[int]] = {}
         for each, verdict in group:
             by_details.setdefault(verdict.finding.details, []).append(each)
         ranked = sorted(by_details.items(), key=lambda each: -len(each[1]))
-        seen = self._seen[number]
-        waived = bool(seen) and first.waived(seen.judged.today) if seen else False
+        told = ((self.who(numbers), lines) for lines, numbers in ranked[: DETAILS + 1] if lines)
+        return replace(
+            bare,
+            details=tuple(told),
+            commands=() if bare.waived else commands(group[0][1], bare.who),
+            sources=tuple(self._sources(group)),
+        )
+
+    def _bare(self, at: int, group: Group) -> Fold:
+        """What is found, and where; no more."""
+        number, first = group[0]
+        seen, waiver = self._seen[number], first.waiver
+        waived = seen is not None and first.waived(seen.judged.today)
         return Fold(
             at,
             first.check,
             first.finding,
-            who,
-            f"until {first.waiver.until}: {first.waiver.reason}" if waived and first.waiver else "",
+            self.who(each for each, _ in group),
+            f"until {waiver.until}: {waiver.reason}" if waived and waiver else "",
             _known(seen.judged, first) if seen else (),
-            tuple((self.who(numbers), details) for details, numbers in ranked if details),
-            commands(first, who) if not waived else (),
-            tuple(self._sources(group)),
         )
 
-    def _sources(self, group: list[tuple[int, Verdict]]) -> Iterator[Source]:
+    def _rest(self, at: int, groups: list[Group]) -> Fold:
+        number, first = groups[0][0]
+        who = self.who(sorted(number for group in groups for number, _ in group))
+        found = f"{len(groups)} more findings, each of few nodes: see those"
+        finding = replace(first.finding, found=found, expected="", hint="", details=())
+        return replace(self._bare(at, [(number, first)]), finding=finding, who=who, known=())
+
+    def _sources(self, group: Group) -> Iterator[Source]:
         """By source, what it said: of passes in the words of one node, else of each."""
         _, first = group[0]
         words: dict[str, dict[Excerpt, list[int]]] = {}
@@ -170,8 +217,10 @@ class Folder:
                     words.setdefault(each.key, {}).setdefault(each, []).append(number)
         for key, said in words.items():
             ranked = sorted(said.items(), key=lambda each: -len(each[1]))
-            shown = [Wording(self.who(numbers), text) for text, numbers in ranked[:VARIANTS]]
-            left = sorted(number for _, numbers in ranked[VARIANTS:] for number in numbers)
+            most = VARIANTS if self._room > 0 else 0
+            shown = [Wording(self.who(numbers), text) for text, numbers in ranked[:most]]
+            self._room -= sum(len(each.excerpt.text) for each in shown)
+            left = sorted(number for _, numbers in ranked[most:] for number in numbers)
             source = next((each.source for each in said if each.source), "")
             yield Source(key, source, tuple(shown), self.who(left) if left else None)
 
@@ -199,12 +248,3 @@ def commands(verdict: Verdict, who: Who) -> tuple[str, ...]:
 def _complete(command: str, hosts: str) -> str:
     """Prose that goes on after a command's options is no part of it."""
     return re.sub(rf"(--hosts {re.escape(hosts)}) .*", r"\1", command)
-
-
-def counts(folds: Iterable[Fold], status: Status) -> Counter[str]:
-    """How many nodes each check has this status on, waived ones aside."""
-    found: Counter[str] = Counter()
-    for each in folds:
-        if each.finding.status is status and not each.waived:
-            found[each.check.id] += len(each.who)
-    return found

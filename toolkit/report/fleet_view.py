@@ -55,11 +55,11 @@ def make(
     """
     seen = [each.value for each in outcomes]
     folder = Folder(seen, passing)
-    folds = folder.folds()
+    folds, every = folder.folds()
     grids, of = _grids(seen, folder)
     figures = measured or {}
     carries = _carries(seen, folder, figures)
-    nodes = _nodes(outcomes, folds, of, figures)
+    nodes = _nodes(outcomes, every, of, figures)
     totals = Counter(each.state for each in nodes)
     sheets = [each.sheet for each in seen if each]
     compared = compare(sheets) if len(sheets) > 1 else None

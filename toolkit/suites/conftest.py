@@ -102,10 +102,14 @@ def gathered(request: pytest.FixtureRequest) -> dict[str, Evidence | ToolkitErro
 
 @pytest.fixture(scope="session")
 def evidence(
-    request: pytest.FixtureRequest, host_name: str, gathered: dict[str, Evidence | ToolkitError]
+    request: pytest.FixtureRequest,
+    host_name: str,
+    gathered: dict[str, Evidence | ToolkitError],
+    ledger: Ledger,
 ) -> Evidence:
     found = gathered[host_name]
     if isinstance(found, ToolkitError):
+        ledger.note(host_name, found.exit_code)
         pytest.fail(f"{found}\n next: {found.hint}", pytrace=False)
     return sealed(found, request.config.stash[WANT])
 

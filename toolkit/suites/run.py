@@ -2,26 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from toolkit.checks.check import Check
 from toolkit.errors import ExitCode
 from toolkit.flow.access import Access
 from toolkit.flow.runs import RunFolder
+from toolkit.report.verified import Case
 from toolkit.suites.ledger import ACCESS, LEDGER, WANT, Ledger
 from toolkit.want import Want
 
 SUITES = Path(__file__).parent
 
 
-def run_suite(
-    access: Access, want: Want, *, junit: str, folder: RunFolder, verbose: bool
-) -> ExitCode:
+@dataclass(slots=True)
+class Cases:
+    """A plugin of pytest that keeps what came of each case."""
+
+    ledger: Ledger
+    seen: dict[str, Case] = field(default_factory=dict)  # by pytest's own name of the case
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Function
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if report.when == "call" or not report.passed:
+            self.seen[item.nodeid] = self._case(item, report)
+        return report
+
+    def _case(self, item: pytest.Function, report: pytest.TestReport) -> Case:
+        params = item.callspec.params
+        asked, host = params.get("check"), str(params["host_name"])
+        check = asked.id if isinstance(asked, Check) else ""
+        told = {"passed": "pass", "failed": "fail", "skipped": "n/a"}[report.outcome]
+        status = "error" if report.when != "call" and report.failed else told
+        if check and report.when == "call":
+            status = self.ledger.statuses.get((host, check), "error")
+        why = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
+        message = why.removeprefix("Skipped: ").strip()
+        return Case(host, item.function.__name__, check, status, message)
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What came of the suite."""
+
+    code: ExitCode
+    cases: tuple[Case, ...]  # in the order in which they were run
+
+
+def run_suite(access: Access, want: Want, *, junit: str, folder: RunFolder, verbose: bool) -> Ran:
     """One case per host and check, and the same properties in other words.
 
     :param junit: file for JUnit XML; "" for none but the run's own.
-    :returns: the worst of what the hosts showed; a bug where pytest itself failed.
+    :returns: with the worst of what the hosts showed; a bug where pytest itself failed.
     """
     ledger = Ledger()
 
@@ -39,8 +78,9 @@ def run_suite(
     arguments = [str(SUITES), *(("-v", "-rfs") if verbose else ("-q", "-rf"))]
     arguments += ["--tb=short", "--no-header", "--junitxml", report]
     arguments += ["-p", "no:cacheprovider", "-p", "toolkit.suites.options", "-o", "addopts="]
-    status = pytest.main(arguments, plugins=[Prepared()])
-    return _code(int(status), ledger.exit_code)
+    cases = Cases(ledger)
+    status = pytest.main(arguments, plugins=[Prepared(), cases])
+    return Ran(_code(int(status), ledger.exit_code), tuple(cases.seen.values()))
 
 
 def _code(status: int, seen: ExitCode) -> ExitCode:

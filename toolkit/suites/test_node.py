@@ -14,6 +14,7 @@ from toolkit.suites.ledger import Judge, Ledger
 
 def test_node(judge: Judge, check: Check, ledger: Ledger, today: date) -> None:
     host_name, verdict = judge(check)
+    ledger.saw(host_name, verdict, today)
     match verdict.status:
         case Status.NA:
             pytest.skip(verdict.finding.found)
