@@ -106,7 +106,7 @@ def test_check_shows_the_commands_and_moves_nothing(gdr: Gdr) -> None:
     done = gdr("--hosts", "demo-healthy,demo-rocky", "--check")
     assert done.returncode == ExitCode.PENDING
     assert "demo-healthy$ CUDA_VISIBLE_DEVICES=GPU-" in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 130
+    assert max(map(len, done.stdout.splitlines())) <= 100
     assert "kept in" not in done.stderr
 
 

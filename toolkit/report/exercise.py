@@ -40,7 +40,8 @@ def planned_lines(exercise: Exercise) -> list[str]:
     """What would be run, as it would be typed; and what is left out."""
     lines = []
     for test in exercise.tests:
-        lines.append(f"{test.number}. {test.title}: {_between(test)}")
+        head = clean(f"{test.number}. {test.title}: {_between(test)}")
+        lines += textwrap.wrap(head, WIDTH, subsequent_indent="   ")
         for role, end in test.ends:
             words = [*settings_of(test, role), *words_of(test, role)]
             typed = f"{end.host}$ {shlex.join(words)}"
