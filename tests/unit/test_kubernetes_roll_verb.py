@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import io
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from toolkit.cli import Gdr, verbs
+from toolkit.cli.kubernetes_rolling import _after
+from toolkit.errors import ApplyError, Outcome
 from toolkit.evidence import Evidence
+from toolkit.flow.doctor import examine_saved
+from toolkit.flow.kubernetes_roll import Brought
+from toolkit.report.document import Told
+from toolkit.want import Want
 
 IMAGE = "registry.example/busybox@sha256:" + "0123456789abcdef" * 4
 STUB = Evidence.parse((Path(__file__).parents[1] / "evidence" / "stub.txt").read_text())
@@ -84,3 +91,14 @@ def test_a_context_of_no_kubeconfig_is_refused(
 def test_that_no_cluster_was_asked_is_said(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Gdr(namespace=verbs()).run(["gdr", "kubernetes", "--check", "--from", str(log)], exit=False)
     assert "no cluster was asked" in capsys.readouterr().err
+
+
+def test_a_node_after_its_turn_keeps_its_verdicts_as_those_of_before() -> None:
+    judged = examine_saved([("gpu007", STUB)], Want(), date(2026, 11, 22))[0].get()
+    planned = Outcome("gpu007", Told(judged=judged))
+    ended = _after(planned, Outcome("gpu007", Brought("a reboot", given_back=False))).get()
+    assert (ended.judged, ended.before) == (None, judged)
+    assert ended.steps == ("carried out; a reboot, and the node stays cordoned",)
+    why = ApplyError("gpu007: step 3 ended with status 1")
+    assert _after(planned, Outcome("gpu007", error=why)) == Outcome("gpu007", error=why)
+    assert _after(planned, None) == planned

@@ -9,7 +9,7 @@ from pathlib import Path
 from toolkit.change.kubernetes import Manifest, stream
 from toolkit.change.kubernetes_apply import Carrying
 from toolkit.change.kubernetes_terms import Terms, parse_terms
-from toolkit.cli.changing import DELIVERED, DIFF, shelf_of
+from toolkit.cli.changing import DELIVERED, DIFF, shelf_of, told_of
 from toolkit.cli.kubernetes_rolling import ROLL, rolled
 from toolkit.cli.options import SAVED, WANT, Option, Said
 from toolkit.cli.session import Session
@@ -26,6 +26,7 @@ from toolkit.flow.kubernetes import (
 from toolkit.flow.planning import Planned
 from toolkit.flow.runs import read_saved
 from toolkit.reach.kubectl import Kubectl
+from toolkit.report.document import Json
 from toolkit.report.plan_text import plan_lines
 from toolkit.report.table import columns
 from toolkit.report.text import errors
@@ -48,6 +49,7 @@ APPLY = (
     Option("cluster", "", "file of: kubectl get nodes,daemonsets -A -o json; tells of operators"),
     Option("kubeconfig", "", "ask this cluster for the same, by kubectl"),
     Option("context", "", "the context of --kubeconfig; its current one unless given"),
+    Option("json", False, "one JSON document on standard output (docs/report.schema.json)"),
 )
 
 
@@ -78,8 +80,8 @@ def kubernetes(said: Said) -> ExitCode:
             raise UsageError(
                 f"--{option} is about bundles, and the probe needs none", hint="say --apply"
             )
-    _give(session, reading_manifests(terms_of(said)))
-    return ExitCode.OK
+    given = _give(session, reading_manifests(terms_of(said)))
+    return session.tell([], ExitCode.OK, {"manifests": given})
 
 
 def _bundles(session: Session) -> ExitCode:
@@ -106,15 +108,18 @@ def _bundles(session: Session) -> ExitCode:
     carried = carrying(outcomes, said.text("serial"))
     alone = terms is None or said.text("out") or said.flag("roll")  # no manifests on stdout
     out = sys.stdout if alone else sys.stderr
-    print(_told(session, outcomes, carried), file=out)
-    if terms is None:
-        return worst([_code(each, pending=True) for each in outcomes])
-    if carried and kubectl is not None and said.flag("roll"):
-        codes = [_code(each, pending=False) for each in outcomes]
-        return rolled(session, kubectl, terms, carried, codes)
-    if carried:
-        _give(session, applying_manifests(terms, carried))
-    return worst([_code(each, pending=False) for each in outcomes])
+    if not said.flag("json"):
+        print(_told(session, outcomes, carried), file=out)
+    codes = [_code(each, pending=terms is None) for each in outcomes]
+    told = told_of(outcomes, {})
+    if terms is not None and carried and kubectl is not None and said.flag("roll"):
+        return rolled(session, kubectl, terms, carried, codes, planned=told)
+    more: dict[str, Json] = {
+        "jobs": [{"batch": each.batch, "node": each.node, "job": each.name} for each in carried]
+    }
+    if terms is not None and carried:
+        more["manifests"] = _give(session, applying_manifests(terms, carried))
+    return session.tell(told, worst(codes), more)
 
 
 def kubectl_of(said: Said) -> Kubectl | None:
@@ -146,15 +151,20 @@ def _code(outcome: Outcome[Planned], *, pending: bool) -> ExitCode:
     return ExitCode.PENDING if pending and not plan.empty else ExitCode.OK
 
 
-def _give(session: Session, manifests: tuple[Manifest, ...]) -> None:
-    """Onto standard output, or into a folder whose files are named there."""
+def _give(session: Session, manifests: tuple[Manifest, ...]) -> list[Json]:
+    """Onto standard output, or into a folder whose files are named there.
+
+    :returns: the same for a document, which holds the text of what is in no file.
+    """
     out = session.said.text("out")
-    if not out:
+    if out:
+        for file in write_manifests(manifests, Path(out)):
+            session.say(str(file))
+        session.remark(f"next: kubectl apply --server-side -f {out}")
+        return [{"name": e.name, "path": str(Path(out) / e.name), "text": None} for e in manifests]
+    if not session.said.flag("json"):
         sys.stdout.write(stream(manifests))
-        return
-    for file in write_manifests(manifests, Path(out)):
-        session.say(str(file))
-    session.remark(f"next: kubectl apply --server-side -f {out}")
+    return [{"name": each.name, "path": None, "text": each.text} for each in manifests]
 
 
 def terms_of(said: Said) -> Terms:

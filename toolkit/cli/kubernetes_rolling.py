@@ -17,6 +17,7 @@ from toolkit.flow.kubernetes import applying_manifests, reading_manifests
 from toolkit.flow.kubernetes_roll import Brought, Limits, refuse_let_go, roll_out_pods
 from toolkit.reach.kubectl import Kubectl
 from toolkit.reach.kubernetes_node import Cluster
+from toolkit.report.document import Told
 from toolkit.report.live import listener
 from toolkit.report.table import clean
 from toolkit.report.text import errors
@@ -43,10 +44,13 @@ def rolled(
     terms: Terms,
     carried: Sequence[Carrying],
     codes: Sequence[ExitCode],
+    *,
+    planned: Sequence[Outcome[Told]],
 ) -> ExitCode:
     """Put the Jobs into the cluster, suspended, and let them go one after the other.
 
     :param codes: of the planning, of all nodes.
+    :param planned: what a document tells of all nodes before.
     """
     said = session.said
     cluster = Cluster(kubectl, terms.namespace)
@@ -84,7 +88,19 @@ def rolled(
         session.remark(f"stopped: {result.halt}")
     session.kept()
     ends = [ExitCode.INTERRUPTED] if result.interrupted else []
-    return worst([*codes, *ends, *map(_code, outcomes)])
+    told = [_after(each, result.outcomes.get(each.host)) for each in planned]
+    return session.tell(told, worst([*codes, *ends, *map(_code, outcomes)]))
+
+
+def _after(planned: Outcome[Told], ended: Outcome[Brought] | None) -> Outcome[Told]:
+    """A node after its turn: the verdicts that it was planned by are those of before."""
+    if ended is None:
+        return planned
+    if ended.value is None or planned.value is None:
+        return Outcome(planned.host, error=ended.error or planned.error)
+    steps = (_told(ended.value),)
+    before = planned.value.judged
+    return Outcome(planned.host, replace(planned.value, judged=None, before=before, steps=steps))
 
 
 def _told(brought: Brought) -> str:

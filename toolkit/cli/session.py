@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -21,7 +21,7 @@ from toolkit.flow.runs import RunFolder, evidence_name
 from toolkit.flow.slurm_srun import ROOM_S
 from toolkit.reach.credentials import Credentials, read_secret
 from toolkit.report.ctrf import ctrf
-from toolkit.report.document import Told, document_parts, dumps
+from toolkit.report.document import Json, Told, document_parts, dumps
 from toolkit.report.junit import junit
 from toolkit.report.live import listener
 from toolkit.report.sarif import Run as SarifRun
@@ -92,11 +92,16 @@ class Session:
         if not self.said.flag("quiet"):
             print(text, file=sys.stderr)
 
-    def tell(self, outcomes: Sequence[Outcome[Told]], code: ExitCode) -> ExitCode:
+    def tell(
+        self,
+        outcomes: Sequence[Outcome[Told]],
+        code: ExitCode,
+        more: Mapping[str, Json] | None = None,
+    ) -> ExitCode:
         """Print the document if one is wanted; for verbs whose results are files elsewhere."""
         if self.said.flag("json"):
             profile = self.said.text("profile")
-            parts = document_parts(self.verb, profile, outcomes, code, self.now)
+            parts = document_parts(self.verb, profile, outcomes, code, self.now, more=more)
             sys.stdout.writelines(parts)
         return code
 

@@ -54,10 +54,19 @@ def document(
 
 
 def document_parts(
-    verb: str, profile: str, outcomes: Sequence[Outcome[Told]], code: ExitCode, when: datetime
+    verb: str,
+    profile: str,
+    outcomes: Sequence[Outcome[Told]],
+    code: ExitCode,
+    when: datetime,
+    *,
+    more: Mapping[str, Json] | None = None,
 ) -> Iterator[str]:
-    """The text of the same document, host by host: a large fleet's is never held whole."""
-    head = json.dumps(_head(verb, profile, outcomes, code, when), indent=2)
+    """The text of the same document, host by host: a large fleet's is never held whole.
+
+    :param more: what this verb tells of no host.
+    """
+    head = json.dumps({**_head(verb, profile, outcomes, code, when), **(more or {})}, indent=2)
     yield head.removesuffix("\n}") + ',\n  "hosts": ['
     for at, outcome in enumerate(outcomes):
         # No text of JSON holds a line break of its own: lines are those of the layout.
