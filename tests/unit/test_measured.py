@@ -12,6 +12,8 @@ from toolkit.facts.exercise import Buffer, End, Kind, Role, Test
 from toolkit.facts.measured import Measured
 from toolkit.flow.exercise_past import FILE, same
 from toolkit.flow.measured import measured
+from toolkit.report.fleet_carry import Path as Path_
+from toolkit.report.fleet_carry import in_short
 
 GPU = "0000:18:00.0"
 
@@ -24,6 +26,7 @@ def kept(runs: Path, day: str, value: float, **changes: object) -> None:
     """A run that was kept, as ``exercise`` writes it, with one test between gpu1 and gpu2."""
     values: dict[str, object] = {"tool": "ib_write_bw", "kind": Kind.DEEP, "unit": "GB/s"}
     values |= {"drive": end("gpu1"), "serve": end("gpu2"), **changes}
+    simulated = values.pop("simulated", False)
     ends = {}
     for role in (Role.DRIVE, Role.SERVE):
         told = values.pop(role)
@@ -41,7 +44,7 @@ def kept(runs: Path, day: str, value: float, **changes: object) -> None:
     }
     folder = runs / f"{day}T09-00-00-exercise"
     folder.mkdir(parents=True)
-    told = {"time": f"{day}T09:00:00+00:00", "results": [result]}
+    told = {"time": f"{day}T09:00:00+00:00", "results": [result], "simulated": simulated}
     (folder / FILE).write_text(json.dumps(told))
 
 
@@ -69,6 +72,15 @@ def test_what_does_not_answer_the_prediction_is_left_out(
 ) -> None:
     kept(tmp_path, "2026-11-20", 46.5, **changes)
     assert measured(tmp_path, ["gpu1", "gpu2"]) == {}
+
+
+def test_a_figure_of_a_simulated_node_is_called_so(tmp_path: Path) -> None:
+    kept(tmp_path, "2026-11-20", 46.5, simulated=True)
+    told = measured(tmp_path, ["gpu1"])["gpu1"]
+    assert told[0].tool == "ib_write_bw (simulated)"
+    path = Path_(((GPU, "mlx5_0"),), "48.2 GB/s", "wire", "", "", "")
+    assert in_short(path, told) == "46.5 GB/s (simulated)"
+    assert in_short(path, ()) == ""
 
 
 def test_where_nothing_was_kept_nothing_is_measured(tmp_path: Path) -> None:

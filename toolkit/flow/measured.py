@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from toolkit.facts.exercise import Kind
-from toolkit.facts.measured import Measured
+from toolkit.facts.measured import SIMULATED, Measured
 from toolkit.flow.exercise_past import Earlier, earlier
 
 _TOOL = "ib_write_bw"  # what is predicted of a pair is what an HCA writes into GPU memory
@@ -25,7 +25,8 @@ def measured(runs: Path, hosts: Collection[str]) -> dict[str, tuple[Measured, ..
         ends = _ends(one)
         for host, gpu, hca in ends if len({host for host, _, _ in ends}) == 2 else ():
             if host in hosts:
-                figure = Measured(gpu, hca, one.value, _TOOL, one.when[:10])
+                tool = _TOOL + SIMULATED * one.title.endswith(SIMULATED)
+                figure = Measured(gpu, hca, one.value, tool, one.when[:10])
                 found.setdefault(host, {}).setdefault((gpu, hca), figure)
     return {host: tuple(each.values()) for host, each in found.items()}
 

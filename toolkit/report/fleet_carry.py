@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from toolkit.facts.measured import Measured
+from toolkit.facts.measured import SIMULATED, Measured
 from toolkit.predict.of_node import Prediction
 from toolkit.predict.pair import PairPrediction
 
@@ -52,12 +52,14 @@ def carry(told: Prediction) -> Carry | None:
 def in_short(path: Path, figures: Iterable[Measured]) -> str:
     """What was measured over the pairs of a path, in a few words; "" where nothing was."""
     hcas = {hca for _, hca in path.pairs}
-    values = sorted(each.value for each in figures if each.hca in hcas)
-    if not values:
+    mine = [each for each in figures if each.hca in hcas]
+    if not mine:
         return ""
-    low, high = f"{values[0]:.1f}", f"{values[-1]:.1f}"
-    span = low if low == high else f"{low}-{high}"
-    return f"{span} GB/s" + (f", {len(values)} times" if len(values) > 1 else "")
+    values = [each.value for each in mine]
+    low, high = f"{min(values):.1f}", f"{max(values):.1f}"
+    span = f"{low} GB/s" if low == high else f"{low}-{high} GB/s"
+    times = f", {len(mine)} times" if len(mine) > 1 else ""
+    return span + times + SIMULATED * any(each.tool.endswith(SIMULATED) for each in mine)
 
 
 def _figures(pair: PairPrediction) -> tuple[str, str, str, str, str]:
