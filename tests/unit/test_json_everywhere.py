@@ -220,3 +220,16 @@ def test_check_tells_plans_and_renders_nothing(told: Tell, log: str) -> None:
     found = told(*words, schema="report", code=ExitCode.PENDING)
     assert "manifests" not in found
     assert not found["hosts"][0]["plan"]["empty"]
+
+
+@pytest.mark.parametrize("option", ["--junit", "--sarif", "--ctrf"])
+@pytest.mark.parametrize("verb", ["doctor", "provision"])
+def test_a_report_that_cannot_be_written_is_refused_before_any_node_is_asked(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, verb: str, option: str
+) -> None:
+    words = ["gdr", verb, "--hosts", "root@127.0.0.1:1", "--yes", "--json"]
+    with pytest.raises(SystemExit) as ended:
+        Gdr(namespace=verbs()).run([*words, option, str(tmp_path / "none/report")])
+    seen = capsys.readouterr()
+    assert (ended.value.code, seen.out) == (ExitCode.USAGE, "")
+    assert seen.err == f"error: {tmp_path}/none: no such folder\n next: make it, or name another\n"

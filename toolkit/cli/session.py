@@ -42,6 +42,12 @@ class Session:
 
     @classmethod
     def begin(cls, verb: str, said: Said) -> Session:
+        """:raises UsageError: a report that was asked for could not be written at the end."""
+        for option in (
+            ("junit", "sarif", "ctrf") if verb != "verify" else ()
+        ):  # pytest makes folders
+            if said.text(option):
+                place_of(said, option)
         now = datetime.now(UTC)
         folder = RunFolder(state_dir() / "runs", verb, now)
         return cls(verb, said, now, folder, Painter(wants_colour(sys.stdout)))

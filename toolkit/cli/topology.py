@@ -61,6 +61,8 @@ def topology(said: Said) -> ExitCode:
             if places:
                 drawn.append(Drawn(views[-1], predict(Node(evidence))))
     _draw(said, drawn, failures)
+    for place in places if drawn else ():
+        session.remark(f"drawn in {place}")
     session.say("\n\n".join(text(each, session.paint) for each in views))
     for line in errors(failures, session.paint):
         session.say(line)
