@@ -125,15 +125,27 @@ print("ended", file=sys.stderr)
 """
 
 
+_STAGES = """
+import sys
+from toolkit.report.live import listener
+listen = listener(sys.stderr)
+for title in ("reading", "applying"):
+    listen.begin(title, 1)
+    listen.note("gpu001", "at it")
+    listen.finish()
+    print("what came of", title, file=sys.stderr)
+"""
+
+
 def on_terminal(
-    *, interrupt: bool = False, variables: Mapping[str, str] | None = None
+    work: str = _WORK, *, interrupt: bool = False, variables: Mapping[str, str] | None = None
 ) -> tuple[bytes, float]:
-    """What that work writes to a terminal of 80 by 24, and how long it took, in seconds."""
+    """What such work writes to a terminal of 80 by 24, and how long it took, in seconds."""
     ours, theirs = pty.openpty()
     environment = {"PATH": os.environ["PATH"], "TERM": "xterm", "LINES": "24", "COLUMNS": "80"}
     began, said = time.monotonic(), b""
     with subprocess.Popen(
-        (sys.executable, "-c", _WORK),
+        (sys.executable, "-c", work),
         cwd=ROOT,
         stderr=theirs,
         stdin=subprocess.DEVNULL,
@@ -170,6 +182,13 @@ def test_after_ctrl_c_the_cursor_is_back() -> None:
     said, _ = on_terminal(interrupt=True)
     assert said.count(_HIDE) == said.count(_SHOW) == 1
     assert b"ended" not in said.split(_SHOW)[0]
+
+
+def test_the_board_of_a_second_stage_leaves_what_was_printed_between() -> None:
+    said, _ = on_terminal(_STAGES)
+    between = said[said.index(b"what came of reading") : said.index(b"applying  ")]
+    assert between.count(_HIDE) == 1
+    assert b"\x1b[1A" not in between, "which goes back over a line"
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])

@@ -40,8 +40,12 @@ class Live:
         console = Console(file=stream, no_color=not wants_colour(stream), highlight=False)
         self._board, self._clock, self._lock = Board(), clock, threading.Lock()
         self._console = console
-        self._live = Display(
-            console=console,
+        self._live = self._display()
+
+    def _display(self) -> Display:
+        """For one stage: a display remembers how many lines to go back over, those of others."""
+        return Display(
+            console=self._console,
             get_renderable=self._drawn,
             transient=True,
             refresh_per_second=RATE_HZ,
@@ -52,6 +56,8 @@ class Live:
     def begin(self, title: str, total: int) -> None:
         with self._lock:
             self._board = Board(title, total, self._clock())
+        self._live.stop()
+        self._live = self._display()
         self._live.start()
 
     def note(self, host: str, text: str) -> None:
