@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,15 @@ def test_junit_counts_failures_errors_and_skips() -> None:
         "login1": ("1", "0", "0", "1"),
         "gpu009": ("1", "0", "1", "0"),
     }
+
+
+def test_junit_has_an_error_for_a_host_whose_evidence_was_cut_off() -> None:
+    cut = replace(HEALTHY, complete=False)
+    found = suites([Outcome(cut.host, cut)])[cut.host]
+    error = found.find("./testcase[@name='reach']/error")
+    assert error is not None
+    assert error.get("message") == "its evidence was cut off"
+    assert (found.get("tests"), found.get("errors")) == ("3", "1")
 
 
 def test_junit_survives_characters_that_xml_cannot_hold() -> None:

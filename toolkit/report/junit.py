@@ -39,12 +39,16 @@ def _suite(root: Xml.Element, outcome: Outcome[Judged]) -> None:
         counts = {"tests": 1, "failures": 0, "errors": 1, "skipped": 0}
     else:
         judged = outcome.value
+        cut = not judged.complete
+        if cut:
+            case = Xml.SubElement(suite, "testcase", classname=name, name="reach")
+            Xml.SubElement(case, "error", message="its evidence was cut off")
         for verdict in judged.verdicts:
             _case(suite, judged, verdict)
         counts = {
-            "tests": len(judged.verdicts),
+            "tests": len(judged.verdicts) + cut,
             "failures": len(judged.having(Status.FAIL)),
-            "errors": len(judged.having(Status.UNKNOWN)),
+            "errors": len(judged.having(Status.UNKNOWN)) + cut,
             "skipped": len(judged.having(Status.NA)) + len(judged.waived),
         }
     for key, count in counts.items():
