@@ -206,10 +206,11 @@ def test_what_was_measured_stands_beside_what_was_predicted() -> None:
     of_one = (
         Measured("0000:18:00.0", "mlx5_0", 46.12, "ib_write_bw", "2026-11-20"),
         Measured("0000:9a:00.0", "mlx5_1", 47.5, "ib_write_bw", "2026-11-20"),
+        Measured("0000:18:00.0", "mlx5_1", 12.5, "ib_write_bw", "2026-11-20"),  # the far one
     )
     page = page_of([(f"gpu{at}", capture("healthy")) for at in (1, 2)], measured={"gpu2": of_one})
     assert page.carries[0].measured == ("46.1-47.5 GB/s, 2 times",)
-    assert [len(node.measured) for node in page.nodes] == [0, 2]
+    assert [len(node.measured) for node in page.nodes] == [0, 3]
     assert "46.1 GB/s" in written(page)
 
 

@@ -51,8 +51,7 @@ def carry(told: Prediction) -> Carry | None:
 
 def in_short(path: Path, figures: Iterable[Measured]) -> str:
     """What was measured over the pairs of a path, in a few words; "" where nothing was."""
-    hcas = {hca for _, hca in path.pairs}
-    mine = [each for each in figures if each.hca in hcas]
+    mine = [each for each in figures if (each.gpu, each.hca) in path.pairs]
     if not mine:
         return ""
     values = [each.value for each in mine]
