@@ -14,7 +14,7 @@ from tests.unit.holdings import UVERBS, user
 from toolkit.change.exercise import Terms
 from toolkit.errors import Outcome, TransportError, UsageError
 from toolkit.evidence import Evidence
-from toolkit.facts.exercise import Role
+from toolkit.facts.exercise import Role, Test
 from toolkit.flow import exercise as flow
 from toolkit.flow.access import Access, Fleet
 from toolkit.flow.exercise import AtWork, Looked, judged, plan, refuse_jobs, run
@@ -74,10 +74,15 @@ class Way:
     refuses: str = ""  # part of a script on which the connection breaks
     never: bool = False  # it listens to nobody
     text: str = field(default=TABLE)
+    begins: int = 99  # a job is at work once so many tests were asked for
 
     def run(self, script: str, *, limit_s: float = 1, sink: Sink = quiet) -> Result:
         assert limit_s >= 60
         call = script.strip().split("\n")[-1]
+        if call == "occupied":
+            begun = sum("exercise serve" in each for each in self.heard) >= self.begins
+            seen = _users(user(7, "python3", UVERBS) if begun else "")
+            return Result(0, seen.dump(), "")
         self.heard.append(f"{self.name}: {call}")
         if self.refuses and self.refuses in call:
             raise TransportError(f"{self.name}: the connection was lost")
@@ -94,7 +99,13 @@ class Way:
         """Nothing is open."""
 
 
-def _run(tmp_path: Path, **more: object) -> tuple[flow.Ran, list[str]]:
+def _first() -> Test:
+    return plan([_looked("gpu1"), _looked("gpu2")], Terms(seconds=1)).tests[0]
+
+
+def _run(
+    tmp_path: Path, over: frozenset[str] = frozenset(), **more: object
+) -> tuple[flow.Ran, list[str]]:
     heard: list[str] = []
 
     def connect(host: Host) -> Way:
@@ -106,7 +117,7 @@ def _run(tmp_path: Path, **more: object) -> tuple[flow.Ran, list[str]]:
     fleet = Fleet((Host("gpu1"), Host("gpu2")), connect, Access())
     looked = [_looked("gpu1"), _looked("gpu2")]
     folder = RunFolder(tmp_path, "exercise", datetime.now(UTC))
-    return run(fleet, looked, plan(looked, Terms(seconds=1)), folder), heard
+    return run(fleet, looked, plan(looked, Terms(seconds=1)), folder, over), heard
 
 
 def test_the_end_that_connects_is_told_the_port_on_which_the_other_listens(tmp_path: Path) -> None:
@@ -138,6 +149,28 @@ def test_a_connection_that_breaks_is_told_and_the_next_test_is_run(tmp_path: Pat
     assert {each.value for each in judged(ran.evidence, 0.8, None)} == {None}
 
 
+def test_a_test_of_which_nothing_came_back_is_no_test_that_passed(tmp_path: Path) -> None:
+    ran, _ = _run(tmp_path, refuses="gdr_exercise serve")
+    results = judged(ran.evidence, 0.8, None)
+    assert len(results) == 7
+    assert {each.status.value for each in results} == {"unknown"}
+    assert results[0].found == "gpu2: nothing came back of it"
+
+
+def test_a_job_that_begins_amid_the_tests_ends_them(tmp_path: Path) -> None:
+    ran, heard = _run(tmp_path, begins=3)
+    assert len([each for each in heard if "exercise serve" in each]) == 3
+    assert ran.stopped.startswith("gpu2: at work: python3, pid 7 of alice")
+    assert len(judged(ran.evidence, 0.8, None)) == 3
+    again, _ = _run(tmp_path, begins=3, over=frozenset({"gpu1", "gpu2"}))
+    assert again.stopped == ""
+
+
+def test_a_job_that_began_while_the_operator_was_asked_leaves_all_unmoved(tmp_path: Path) -> None:
+    with pytest.raises(AtWork, match="gpu2: at work: python3"):
+        _run(tmp_path, begins=0)
+
+
 def test_who_interrupts_waits_for_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both connections are closed, which ends whoever waits on them."""
     closed: list[str] = []
@@ -149,7 +182,7 @@ def test_who_interrupts_waits_for_no_end(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(queue.Queue, "get", stop)
     with pytest.raises(KeyboardInterrupt):
         flow._one(  # the first moment at which it waits
-            plan([_looked("gpu1"), _looked("gpu2")], Terms(seconds=1)).tests[0],
+            _first(),
             {Role.SERVE: Way("gpu2", [], never=True), Role.DRIVE: Way("gpu1", [])},
         )
     assert sorted(closed) == ["gpu1", "gpu2"]

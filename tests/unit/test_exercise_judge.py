@@ -52,7 +52,7 @@ def test_at_the_prediction_it_passes_and_every_point_is_shown() -> None:
     assert result.status is PASS
     assert result.ratio == pytest.approx(1.0, abs=0.05)
     assert {each.proof for each in result.points} == {Proof.SHOWN}
-    assert len(result.points) == 3, "its memory, and the ports of both ends"
+    assert len(result.points) == 4, "memory and ports of both ends"
 
 
 @pytest.mark.parametrize(("share", "status"), [(0.82, PASS), (0.78, FAIL)])
@@ -123,6 +123,17 @@ def test_memory_that_was_not_the_gpus_is_a_fallback(words: str, memory: str) -> 
     result = one(measured(DEEP, words))
     assert result.status is FAIL
     assert memory in result.suspect
+
+
+def test_the_end_that_listens_is_held_to_its_memory_as_well() -> None:
+    """Writes land there, and the end that connects knows nothing of it."""
+    result = one(measured(DEEP, table(DEEP, FULL), serve=table(DEEP, FULL, memory="host")))
+    assert result.status is FAIL
+    assert result.suspect == "a silent fallback: gpu2: its buffer lay in host memory"
+    silent = one(measured(DEEP, table(DEEP, FULL), serve=""))
+    assert "gpu2: it does not say where its buffer lay" in {
+        each.words for each in silent.points if each.proof is Proof.OPEN
+    }
 
 
 def test_one_message_in_flight_shows_acs_that_a_deep_queue_hides() -> None:
@@ -204,6 +215,16 @@ def test_a_tool_that_hung_is_unknown_whatever_it_had_said() -> None:
     result = one(changed(good, Role.DRIVE, frames))
     assert result.status is UNKNOWN
     assert "abandoned" in result.found
+
+
+@pytest.mark.parametrize("state", [State.FAILED, State.TIMEOUT])
+def test_a_tool_that_ended_badly_behind_its_figure_never_passes(state: State) -> None:
+    good = measured(HOST, table(HOST, FULL))
+    frames = end_frames(HOST, Role.DRIVE, table(HOST, FULL), state=state)
+    result = one(changed(good, Role.DRIVE, frames))
+    assert (result.status, result.value is None) == (UNKNOWN, False)
+    [point] = (each for each in result.points if each.proof is Proof.OPEN)
+    assert point.words.startswith("gpu1: ib_write_bw: ")
 
 
 def test_an_end_whose_evidence_is_missing_is_said_to_be() -> None:

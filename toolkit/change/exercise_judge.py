@@ -90,10 +90,15 @@ def _judge_one(
     if said is None:
         return Result(test, Status.UNKNOWN, "the evidence of the end that reports is not here")
     try:
-        figure = _figure(test, said)
+        figure = _figure(measured, said)
     except Unparsable as why:
         return _without(measured, said, str(why))
-    points = (*figure.points, *by_ports(measured, figure.moved, figure.mtu))
+    ended = (
+        (Point(Proof.OPEN, f"{dict(test.ends)[role].host}: {said.trouble}"),)
+        if said.trouble
+        else ()
+    )
+    points = (*ended, *figure.points, *by_ports(measured, figure.moved, figure.mtu))
     troubles = tuple(_troubles(measured))
     if not figure.value:
         few = f"{test.tool} says 0: too little was moved in the time, or its clock was not steady"
@@ -107,7 +112,13 @@ def _judge_one(
         test, Status.NA, _shown(figure.value, unit), figure.value, unit, told, ratio, "", points,
         troubles,
     )  # fmt: skip
-    return _weighed(result, threshold)
+    weighed = _weighed(result, threshold)
+    # Nobody knows what else went wrong with a tool that did not end well.
+    return (
+        replace(weighed, status=Status.UNKNOWN)
+        if ended and weighed.status is Status.PASS
+        else weighed
+    )
 
 
 def _weighed(result: Result, threshold: float) -> Result:
@@ -176,8 +187,9 @@ def _twins(one: Test, other: Test) -> bool:
     return same and one.kind is other.kind and one.tool == tool
 
 
-def _figure(test: Test, said: Said) -> Figure:
+def _figure(measured: Measured, said: Said) -> Figure:
     """:raises Unparsable: the tool came to no result."""
+    test = measured.test
     if test.tool == "ucx_perftest":
         ucx = parse_ucx_perf(said.text)
         moved = test.size * ucx.iterations
@@ -189,7 +201,7 @@ def _figure(test: Test, said: Said) -> Figure:
             points = (Point(Proof.REFUTED, "values that arrived were wrong"), *points)
         return Figure(ran.largest.bus, 0, 0, points)
     run = parse_perftest_run(said.text)
-    seen = tuple(by_memory(test, run.memory, run.cuda))
+    seen = tuple(by_memory(measured))
     if run.latencies:
         row = run.latencies[-1]
         return Figure(row.typical or row.average, row.size * row.iterations, run.mtu, seen)

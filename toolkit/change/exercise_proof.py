@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from toolkit.facts.exercise import Measured, Role, Said, Test
+from toolkit.facts.exercise import End, Measured, Role, Said, Test
 from toolkit.facts.hca_counters import Moved
 from toolkit.facts.nccl_log import network_edges
 from toolkit.facts.nccl_log_reader import parse_nccl_log
-from toolkit.facts.perftest import Memory
+from toolkit.facts.perftest import Memory, parse_perftest_memory
 
 _NEARLY = 0.9  # of the bytes: counters are read a moment before and after
 _WRITES = frozenset({"ib_write_bw", "ib_send_bw", "ib_send_lat", "ib_write_lat", "ucx_perftest"})
@@ -95,23 +95,32 @@ def _size(count: int) -> str:
     return f"{count} bytes"
 
 
-def by_memory(test: Test, memory: Memory, cuda: str) -> Iterator[Point]:
-    """Whether the end that reports really had its buffer where it was asked to."""
-    asked = test.drive.buffer
-    if not asked.gpu:
-        return
+def by_memory(measured: Measured) -> Iterator[Point]:
+    """Whether each end of a run of perftest really had its buffer where it was asked to."""
+    for role, end in measured.test.ends:
+        if not end.buffer.gpu:
+            continue
+        said = measured.said.get(role)
+        if said is None or not said.text.strip():
+            yield Point(Proof.OPEN, f"{end.host}: it does not say where its buffer lay")
+        else:
+            yield from _by_memory(end, *parse_perftest_memory(said.text))
+
+
+def _by_memory(end: End, memory: Memory, cuda: str) -> Iterator[Point]:
     if memory is Memory.HOST:
-        yield Point(Proof.REFUTED, "its buffer lay in host memory")
+        yield Point(Proof.REFUTED, f"{end.host}: its buffer lay in host memory")
     elif memory is Memory.MANAGED:
         yield Point(
-            Proof.REFUTED, "its buffer was managed memory, which an HCA reaches on the host"
+            Proof.REFUTED,
+            f"{end.host}: its buffer was managed memory, which an HCA reaches on the host",
         )
     else:
         where = f"PCI bus {cuda}" if cuda else "the GPU"
-        yield Point(Proof.SHOWN, f"its buffer lay in {memory}, {where}")
-    bus = ":".join(test.drive.gpu.split(":")[1:]).split(".")[0].upper()
+        yield Point(Proof.SHOWN, f"{end.host}: its buffer lay in {memory}, {where}")
+    bus = ":".join(end.gpu.split(":")[1:]).split(".")[0].upper()
     if cuda and bus and cuda != bus:
-        yield Point(Proof.REFUTED, f"it took the GPU at {cuda}, asked was {test.drive.gpu}")
+        yield Point(Proof.REFUTED, f"{end.host}: it took the GPU at {cuda}, asked was {end.gpu}")
 
 
 def by_nccl(text: str) -> Iterator[Point]:

@@ -12,7 +12,7 @@ from toolkit.change.exercise_judge import THRESHOLD, Result, exit_code
 from toolkit.cli.options import HOSTS, REACH, Option, Said
 from toolkit.cli.session import Session, consent, fleet
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, UsageError
+from toolkit.errors import ExitCode, UsageError, worst
 from toolkit.evidence import Evidence
 from toolkit.flow.access import state_dir
 from toolkit.flow.exercise import judged, look, plan, refuse_jobs, run, saved
@@ -57,7 +57,7 @@ def exercise(said: Said) -> ExitCode:
     jobs would use; counters before and after tell which port moved the bytes.
 
     Exits 0 when every test reaches the threshold, 2 where one falls short or fell back silently,
-    3 where one came to no result or nothing predicts it, 5 where a job is at work.
+    3 where one came to no result or nothing predicts it, 5 where a job is at work or begins.
 
     Examples:
       invoke exercise --hosts gpu01,gpu02 --check
@@ -96,21 +96,23 @@ def _measured(session: Session, terms: Terms, threshold: float, wanted: float | 
             session.say("\n".join(planned_lines(planned)))
             code = ExitCode.PENDING if planned.tests else ExitCode.UNKNOWN
             return _document(session, Sheet(names, (), planned, threshold, code, session.now, {}))
-        refuse_jobs(looked, frozenset(filter(None, said.text("over_jobs").split(","))))
+        over = frozenset(filter(None, said.text("over_jobs").split(",")))
+        refuse_jobs(looked, over)
         if not opened.demo:
             _consent(planned, names, said)
-        ran = run(opened, looked, planned, session.folder)
+        ran = run(opened, looked, planned, session.folder, over)
         simulated = opened.demo
     results, code = _judged(ran.evidence, threshold, wanted)
+    stopped = (f"the rest was not run: {ran.stopped}",) if ran.stopped else ()
     sheet = Sheet(
         names,
         results,
         planned,
         threshold,
-        code,
+        worst([code, ExitCode.STOPPED]) if stopped else code,
         session.now,
         _before(results),
-        tuple(ran.troubles),
+        (*ran.troubles, *stopped),
         simulated,
     )
     return _told(session, sheet)

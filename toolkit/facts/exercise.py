@@ -220,8 +220,9 @@ def parse_exercise(evidence: dict[str, Evidence]) -> tuple[Measured, ...]:
 def _said(evidence: Evidence, test: Test, role: Role) -> Said:
     try:
         run = evidence.frame(key(test, role, "run"))
-    except NoEvidence as why:
-        return Said(State.TIMEOUT, str(why), "", "", (), str(why))
+    except NoEvidence:
+        nothing = f"{dict(test.ends)[role].host}: nothing came back of it"
+        return Said(State.TIMEOUT, nothing, "", "", (), nothing)
     ports: tuple[Moved, ...] = ()
     uncounted = ""
     try:

@@ -189,6 +189,14 @@ def _number(word: str) -> int:
     return int(found[0]) if found else 0
 
 
+def parse_perftest_memory(text: str) -> tuple[Memory, str]:
+    """Where one end had its buffer, and bus and device of the GPU that it picked.
+
+    Either end says so before data flows: the one that listens need not come to a table.
+    """
+    return _memory(text), _picked(text)
+
+
 def _memory(text: str) -> Memory:
     if "CUDA_MEM_MANAGED" in text:
         return Memory.MANAGED

@@ -31,6 +31,7 @@ from toolkit.flow.runs import RunFolder, read_saved
 from toolkit.hosts import Host
 from toolkit.reach import exercise as reach
 from toolkit.reach.collect import patience
+from toolkit.reach.holding import ask
 from toolkit.reach.transport import Transport
 
 _MOST_HOSTS = 2
@@ -56,6 +57,7 @@ class Ran:
 
     evidence: dict[str, Evidence]  # with the frames of the tests
     troubles: list[str] = field(default_factory=list)  # what broke off, each a sentence
+    stopped: str = ""  # whose job began amid the tests, so that the rest was not run
 
 
 def look(fleet: Fleet) -> list[Outcome[Looked]]:
@@ -92,12 +94,13 @@ def refuse_jobs(looked: Sequence[Outcome[Looked]], over: frozenset[str]) -> None
     :raises AtWork: tests would disturb a job, and be disturbed by it.
     """
     for each in looked:
-        busy = each.get().busy
-        if busy and each.host not in over:
-            raise AtWork(
-                f"{each.host}: {busy}",
-                hint=f"nothing was moved; once the job has ended, or: --over-jobs {each.host}",
-            )
+        if each.get().busy and each.host not in over:
+            raise _at_work(each.host, each.get().busy)
+
+
+def _at_work(host: str, busy: str) -> AtWork:
+    hint = f"nothing was moved; once the job has ended, or: --over-jobs {host}"
+    return AtWork(f"{host}: {busy}", hint=hint)
 
 
 def _busy(seen: Evidence) -> str:
@@ -110,9 +113,20 @@ def _busy(seen: Evidence) -> str:
 
 
 def run(
-    fleet: Fleet, looked: Sequence[Outcome[Looked]], exercise: Exercise, folder: RunFolder
+    fleet: Fleet,
+    looked: Sequence[Outcome[Looked]],
+    exercise: Exercise,
+    folder: RunFolder,
+    over: frozenset[str] = frozenset(),
 ) -> Ran:
-    """Run the tests one after the other; what each end said is kept as it comes."""
+    """Run the tests one after the other; what each end said is kept as it comes.
+
+    Before each of them the nodes are asked again who is at work: an operator takes time to
+    answer, and many tests take minutes.
+
+    :param over: hosts whose jobs the operator has named as not in the way.
+    :raises AtWork: a job began before the first test; one that begins later ends them.
+    """
     ran = Ran({each.host: each.get().evidence.plus(_seen(each.get())) for each in looked})
     hosts = {host.name: host for host in fleet.hosts}
     progress = fleet.access.progress
@@ -128,18 +142,39 @@ def run(
 
         for test in exercise.tests:
             progress.note(test.drive.host, f"{test.number}. {test.title}")
-            said = _one(test, {role: way(end.host, role) for role, end in test.ends})
+            own = {role: way(end.host, role) for role, end in test.ends}
+            found = _begun(test, own, over)
+            if found is not None and test is exercise.tests[0]:
+                raise found
+            if found is not None:
+                ran.stopped = str(found)
+                break
+            said = _one(test, own)
             for role, answer in said.items():
                 host = dict(test.ends)[role].host
                 if isinstance(answer, TransportError):
                     ran.troubles.append(f"{test.number}. {test.title}: {answer}")
-                else:
-                    frames = frames_of(test, role, answer.frames.values())
-                    ran.evidence[host] = ran.evidence[host].plus(frames)
-                    folder.keep_evidence(host, ran.evidence[host])
+                # Of an end that broke off what was asked is kept: else nobody would miss it.
+                told = () if isinstance(answer, TransportError) else answer.frames.values()
+                ran.evidence[host] = ran.evidence[host].plus(frames_of(test, role, told))
+                folder.keep_evidence(host, ran.evidence[host])
             progress.done(test.drive.host)
     progress.finish()
     return ran
+
+
+def _begun(test: Test, ways: Mapping[Role, Transport], over: frozenset[str]) -> AtWork | None:
+    """Whose job is at work by now, at either end."""
+    for role, end in test.ends:
+        if end.host in over:
+            continue
+        try:
+            busy = _busy(ask(ways[role], "occupied"))
+        except TransportError as why:
+            busy = f"it cannot be told whether a job is at work ({why})"
+        if busy:
+            return _at_work(end.host, busy)
+    return None
 
 
 def _seen(looked: Looked) -> Iterator[Frame]:
