@@ -20,6 +20,7 @@ from toolkit.flow.access import Access, Fleet
 from toolkit.flow.exercise import AtWork, Looked, judged, plan, refuse_jobs, run
 from toolkit.flow.runs import RunFolder
 from toolkit.hosts import Host
+from toolkit.progress import Silent
 from toolkit.reach.transport import Result, Sink, quiet
 
 TABLE = (SAID / "4.5.write_bw.txt").read_text().replace("rxe0", "mlx5_0")
@@ -139,6 +140,24 @@ def test_an_end_that_never_listens_keeps_nobody_waiting(tmp_path: Path) -> None:
     results = judged(ran.evidence, 0.8, None)
     assert {each.status.value for each in results} == {"unknown"}
     assert "CUDA does not start" in results[0].found
+
+
+def test_the_board_is_gone_however_it_ends(tmp_path: Path) -> None:
+    ended: list[str] = []
+
+    class Listening(Silent):
+        def finish(self) -> None:
+            ended.append("finish")
+
+    def connect(_: Host) -> Way:
+        raise KeyboardInterrupt
+
+    fleet = Fleet((Host("gpu1"), Host("gpu2")), connect, Access(progress=Listening()))
+    looked = [_looked("gpu1"), _looked("gpu2")]
+    folder = RunFolder(tmp_path, "exercise", datetime.now(UTC))
+    with pytest.raises(KeyboardInterrupt):
+        run(fleet, looked, plan(looked, Terms(seconds=1)), folder)
+    assert ended == ["finish"]
 
 
 def test_a_connection_that_breaks_is_told_and_the_next_test_is_run(tmp_path: Path) -> None:

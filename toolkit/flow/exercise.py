@@ -132,6 +132,7 @@ def run(
     progress = fleet.access.progress
     progress.begin("moving data", len(exercise.tests))
     with ExitStack() as stack:
+        stack.callback(progress.finish)  # on Ctrl-C too: a board that stays hides the cursor
         ways: dict[tuple[str, Role], Transport] = {}
 
         def way(host: str, role: Role) -> Transport:
@@ -159,7 +160,6 @@ def run(
                 ran.evidence[host] = ran.evidence[host].plus(frames_of(test, role, told))
                 folder.keep_evidence(host, ran.evidence[host])
             progress.done(test.drive.host)
-    progress.finish()
     return ran
 
 
