@@ -222,6 +222,13 @@ def test_the_verb_draws_into_files_and_refuses_one_picture_of_two_nodes(tmp_path
     one = run(tmp_path, "--from", str(saved), "--svg", str(tmp_path / "one.svg"), "-q")
     assert one.returncode == ExitCode.USAGE
     assert "--svg draws one node, and 2 could be drawn" in one.stderr
+    bare = tmp_path / "bare.evidence"
+    bare.write_text("= begin ok gdr-toolkit/1\n= hostname ok hostname\n|gpu01\n= end ok 1\n")
+    svg_of_none = tmp_path / "none.svg"
+    none = run(tmp_path, "--from", str(bare), "--svg", str(svg_of_none))
+    assert none.returncode == ExitCode.UNKNOWN, none.stderr
+    assert "--svg" not in none.stderr
+    assert not svg_of_none.exists()
     nowhere = run(tmp_path, "--from", str(saved), "--html", str(tmp_path / "no" / "x.html"))
     assert nowhere.returncode == ExitCode.USAGE
     assert "no such folder" in nowhere.stderr

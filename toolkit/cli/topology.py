@@ -77,9 +77,10 @@ def topology(said: Said) -> ExitCode:
 
 
 def _draw(said: Said, drawn: list[Drawn], failures: list[tuple[str, ToolkitError]]) -> None:
-    """:raises UsageError: one picture is asked for, and there are several nodes, or none."""
-    if said.text("svg"):
-        if len(drawn) != 1:
+    """:raises UsageError: one picture is asked for, and there are several nodes."""
+    # Why there is no picture is told of each node, with its exit code.
+    if said.text("svg") and drawn:
+        if len(drawn) > 1:
             raise UsageError(
                 f"--svg draws one node, and {len(drawn)} could be drawn",
                 hint="name one with --hosts, or draw them all with --html FILE",
