@@ -21,6 +21,7 @@ from tests.unit.test_checks_pci import loose, matrix
 from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
+from toolkit.predict.inputs import NOT_TOLD
 from toolkit.predict.of_node import predict
 from toolkit.report.picture import PAD, Box, Picture, fitted, measured, svg
 from toolkit.report.picture_tree import tree_picture
@@ -145,6 +146,40 @@ def test_bytes_move_on_the_upper_way_where_gpudirect_works_and_on_the_lower_wher
     assert "host memory" in said(blocked)
     beside = said(tree_picture(told.view, replace(told.found, pairs=pairs), "tree"))
     assert "through host memory: a stub" in beside
+
+
+def test_nothing_moves_where_it_was_not_read_whether_gpudirect_works() -> None:
+    told = loose(nvidia_topology=matrix())
+    picture = way(told)
+    assert moving(picture) == set()
+    assert "as this node is now" not in said(picture)
+    assert NOT_TOLD in said(picture)
+    assert NOT_TOLD in picture.told
+    assert "if GPUDirect works, which was not read: " in said(tree(told))
+    seen = drawn(told)
+    unpredicted = way_picture(seen.view, replace(seen.found, pairs=()), "way")
+    assert unpredicted is not None
+    assert moving(unpredicted) == set()
+    assert NOT_TOLD in "".join(page([seen], [], "made so"))
+
+
+def test_a_path_that_no_source_tells_is_not_drawn_by_the_root_complex() -> None:
+    told = drawn(NODES["healthy"])
+    ways = tuple(replace(each, distance="?", redirects=None) for each in told.view.ways)
+    picture = way_picture(replace(told.view, ways=ways), told.found, "way")
+    assert picture is not None
+    upper = [box.lines[0][0] for box in picture.boxes if box.y == picture.boxes[0].y]
+    assert upper[2] == "a path not told"
+
+
+def test_bridges_of_which_acs_was_not_read_say_so_without_a_page_around_them() -> None:
+    picture = tree(capture("noroot"))
+    bridges = [box for box in picture.boxes if box.look in {"root-port", "switch", "port"}]
+    assert bridges
+    assert {box.lines[1][0] for box in bridges} == {"ACS not read"}
+    assert "ACS not read" in picture.told
+    assert "ACS not read" not in said(tree(NODES["healthy"]))
+    assert "whether ACS sends it the long way was not read" in said(way(capture("noroot")))
 
 
 def test_a_redirected_way_goes_by_the_root_complex_and_says_who_sends_it_there() -> None:

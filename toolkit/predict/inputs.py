@@ -9,6 +9,8 @@ from toolkit.facts.topology import Distance
 from toolkit.predict.model import MANY, Layer2
 from toolkit.throughput import CpuClass, Range
 
+NOT_TOLD = "whether GPUDirect can work was not read"
+
 
 @dataclass(frozen=True, slots=True)
 class LinkTold:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from toolkit.compat_rows import Confidence
 from toolkit.facts.topology import Distance
 from toolkit.predict.estimate import Estimate, Layer, estimate
-from toolkit.predict.inputs import LATENCY_SIZE, LinkTold, Load, PairInputs
+from toolkit.predict.inputs import LATENCY_SIZE, NOT_TOLD, LinkTold, Load, PairInputs
 from toolkit.predict.latency import Latency, latency
 from toolkit.predict.model import Term, in_flight, least, line, pcie, raw, reads, wire
 from toolkit.throughput import Constants, Range
@@ -39,6 +39,11 @@ class PairPrediction:
     def now(self) -> Estimate:
         """What it does as it stands."""
         return self.without_gdr if self.blocked else self.with_gdr
+
+    @property
+    def untold(self) -> bool:
+        """Nothing that was read keeps GPUDirect from working, nor says that it works."""
+        return not self.blocked and NOT_TOLD in self.with_gdr.assumptions
 
 
 @lru_cache(maxsize=1024)  # nodes of a fleet have the same boards, at the same addresses

@@ -17,7 +17,7 @@ from toolkit.facts.pci import NVIDIA, PciFunction
 from toolkit.facts.rdma import RdmaDevice
 from toolkit.facts.topology import Hop
 from toolkit.gpus import chip
-from toolkit.predict.inputs import LinkTold, PairInputs
+from toolkit.predict.inputs import NOT_TOLD, LinkTold, PairInputs
 from toolkit.predict.pair import COHERENT, NEAR
 from toolkit.predict.ports import HcaKind, wire_of
 from toolkit.predict.usable import gpu_gap, path_gap
@@ -57,7 +57,7 @@ def know(node: Node, c: Constants) -> Known:
     cpu = attempt(lambda: node.cpu, None)
     kind = c.cpu(cpu.vendor, cpu.family, cpu.number) if cpu else None
     gap = path_gap(node)
-    unsure = () if gap is not None else ("whether GPUDirect can work was not read",)
+    unsure = () if gap is not None else (NOT_TOLD,)
     if attempt(lambda: node.is_guest, otherwise=False):
         unsure = (*unsure, "a guest's PCI tree is not the machine's: distances may be made up")
     groups = attempt(lambda: node.iommu_groups, None)

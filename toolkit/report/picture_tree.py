@@ -128,8 +128,8 @@ def _box(place: Place, x: float, middle: float, *, blocks: bool) -> Box:
     width = _END if end else _BRIDGE
     sends_up = bool(place.acs) and place.acs != NOT_READ
     second = " ".join(each for each in (place.name or place.ids, place.use) if each)
-    if sends_up:
-        second = place.acs
+    if place.acs:
+        second = place.acs if sends_up else "ACS not read"
     lines = [(f"{place.kind} {place.address}", "name"), (second, "bad" if blocks else "more")]
     look = f"{place.kind.lower().replace(' ', '-')}{' blocks' if blocks else ''}"
     return Box(
@@ -245,6 +245,8 @@ def _carried(way: Way, figure: PairPrediction | None) -> tuple[str, str]:
     if way.redirects:
         ring = f", {figure.collective.figure} in collectives" if figure else ""
         return f"sent up by ACS{ring}", "more bad"
+    if figure is not None and figure.untold:
+        return f"if GPUDirect works, which was not read: {figure.with_gdr.figure}", "more"
     return (figure.with_gdr.said if figure else "what it can carry is not told"), "more"
 
 
@@ -252,4 +254,6 @@ def _sentences(view: View) -> Iterable[str]:
     for way in view.ways:
         if way.nearest:
             stopped = f", sent up by {', '.join(way.redirects)}" if way.redirects else ""
+            if way.redirects is None and way.distance in {"PIX", "PXB"}:
+                stopped = ", ACS not read"
             yield f"{way.gpu} to {way.hca}: {way.distance}{stopped}."

@@ -1,7 +1,8 @@
 """Where the bytes go on one node: with GPUDirect, and through host memory, as on a whiteboard.
 
-The way that bytes take as the node stands is drawn to move; the other one stands still. What
-keeps GPUDirect from working, or sends it the long way, is said where it happens.
+The way that is open as the node stands is drawn to move; the other one stands still, and both do
+where that was not read. What keeps GPUDirect from working, or sends it the long way, is said where
+it happens.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from toolkit.predict.estimate import Estimate
+from toolkit.predict.inputs import NOT_TOLD
 from toolkit.predict.of_node import Prediction
 from toolkit.predict.pair import PairPrediction
 from toolkit.report.picture import PAD, Box, Line, Picture, Words, fitted
@@ -19,7 +21,7 @@ from toolkit.report.topology_view import View, Way
 _BOX, _HIGH, _GAP = 168.0, 46.0, 62.0
 _EDGE, _HEAD = 16.0, 30.0
 _STRIPE = 142.0  # of one way, with what is said of it
-_NEAR = frozenset({"PIX", "PXB"})
+NEAR = frozenset({"PIX", "PXB"})
 _COHERENT = frozenset({"C2C", "P2C"})
 
 
@@ -50,8 +52,9 @@ def way_picture(view: View, found: Prediction, name: str) -> Picture | None:
     way, figure = chosen
     direct, copied = _direct(way), _copied(way)
     blocked = figure.blocked if figure else ""
+    works = figure is not None and not blocked and not figure.untold
     stripes = (
-        _Stripe("with GPUDirect RDMA", direct, not blocked, _direct_said(way, figure)),
+        _Stripe("with GPUDirect RDMA", direct, works, _direct_said(way, figure)),
         _Stripe(
             "without it: twice through host memory",
             copied,
@@ -117,8 +120,8 @@ def _direct(way: Way) -> tuple[_Stop, ...]:
     root = _Stop("root complex", "ACS sends it up" if way.redirects else way.distance, "root")
     if way.distance in _COHERENT:
         return (*start, _Stop("CPU", "NVLink-C2C", "root"), end)
-    if way.distance not in _NEAR:
-        return (*start, root, end)
+    if way.distance not in NEAR:
+        return (*start, root if way.distance != "?" else _Stop("a path not told", "", "root"), end)
     if way.redirects:
         return (*start, switch, root, switch, end)
     return (*start, _Stop("PCIe switch", way.distance, "switch"), end)
@@ -157,14 +160,15 @@ def _direct_said(way: Way, figure: PairPrediction | None) -> tuple[tuple[str, st
     if figure is not None and figure.blocked:
         would = f"it would be {figure.with_gdr.said}"
         return ((f"not now: {figure.blocked}", "bad"), (would, "more"))
+    unread = [NOT_TOLD] if figure is None or figure.untold else []
+    if way.redirects is None and way.distance in NEAR:
+        unread.append("whether ACS sends it the long way was not read")
+    told = tuple((each, "more") for each in unread)
     if way.redirects:
         by = f"the long way, sent up by {', '.join(way.redirects)}"
-        return ((by, "bad"), (f"in collectives {_figure(_ring(figure))}", "more"))
-    return ((_figure(figure.with_gdr if figure else None), "more"),)
-
-
-def _ring(figure: PairPrediction | None) -> Estimate | None:
-    return figure.collective if figure else None
+        ring = _figure(figure.collective if figure else None)
+        return ((by, "bad"), (f"in collectives {ring}", "more"), *told)
+    return ((_figure(figure.with_gdr if figure else None), "more"), *told)
 
 
 def _figure(told: Estimate | None) -> str:

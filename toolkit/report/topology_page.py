@@ -9,17 +9,21 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from toolkit.predict.inputs import NOT_TOLD
 from toolkit.predict.of_node import Prediction
 from toolkit.report.pages import render
 from toolkit.report.picture import Picture, svg
 from toolkit.report.picture_tree import tree_picture
-from toolkit.report.picture_way import way_picture
+from toolkit.report.picture_way import NEAR, way_picture
 from toolkit.report.topology_view import View
 from toolkit.words import counted
 
 _STYLES = ("base.css", "picture.css", "topology.css")
 _TREE = "The PCIe tree: each link with its generation, width and bandwidth one way"
-_WAY = "Where the bytes go; what moves is the way that they take as this node stands"
+_WAY = (
+    "Where the bytes go; what moves is the way that is open as this node stands, and nothing where "
+    "that was not read"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,8 @@ def _rows(drawn: Drawn) -> Iterator[_Row]:
         figure = figures.get((way.gpu, way.hca))
         trouble = [figure.blocked] if figure and figure.blocked else []
         trouble += [f"ACS at {each}" for each in way.redirects or ()]
+        trouble += [NOT_TOLD] if figure is None or figure.untold else []
+        trouble += ["ACS not read"] if way.redirects is None and way.distance in NEAR else []
         yield _Row(
             way.gpu,
             way.hca,
