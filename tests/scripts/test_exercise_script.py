@@ -143,11 +143,58 @@ def test_what_hangs_is_ended_at_its_limit(node: Node) -> None:
 def test_nothing_outlives_a_script_that_is_told_to_end(node: Node, number: int) -> None:
     node.tool("ib_write_bw", HANGS)
     child = node.begin("serve", "300", "", "ib_write_bw")
-    while not (node.root / "pid").exists() or not (node.root / "pid").read_text():
-        time.sleep(0.05)
+    pid = _started(node)
     child.send_signal(number)
     child.communicate(timeout=60)
-    assert _gone(int((node.root / "pid").read_text()))
+    assert _gone(pid)
+
+
+def _started(node: Node) -> int:
+    """The process of the tool that hangs, once it runs."""
+    while not (node.root / "pid").exists() or not (node.root / "pid").read_text():
+        time.sleep(0.05)
+    return int((node.root / "pid").read_text())
+
+
+def test_where_nobody_hears_the_script_any_more_the_tool_is_ended(node: Node) -> None:
+    """A connection that breaks sends no signal."""
+    node.tool("ib_write_bw", HANGS)
+    child = node.begin("drive", "300", "", "20000", "ib_write_bw")
+    pid = _started(node)
+    assert child.stdout is not None
+    child.stdout.close()
+    assert _gone(pid)
+    child.wait(timeout=60)
+
+
+def test_a_script_that_is_killed_leaves_no_tool_behind(node: Node) -> None:
+    node.tool("ib_write_bw", HANGS)
+    child = node.begin("serve", "300", "", "ib_write_bw")
+    pid = _started(node)
+    child.kill()
+    assert _gone(pid)
+    child.communicate(timeout=60)
+
+
+def test_the_time_to_begin_to_listen_is_part_of_the_limit(node: Node) -> None:
+    """By a clock: some sleep for whole seconds alone."""
+    node.tool("ib_write_bw", HANGS)
+    coarse = node.root / "coarse"
+    coarse.mkdir()
+    (coarse / "sleep").write_text(
+        '#!/bin/sh\ncase $1 in *.*) exit 1 ;; esac\nexec /bin/sleep "$1"\n'
+    )
+    (coarse / "sleep").chmod(0o755)
+    begun = time.monotonic()
+    done = say(
+        node.shell,
+        script("serve", "3", "", "ib_write_bw"),
+        **{**node.variables, "PATH": f"{coarse}:{os.environ['PATH']}"},
+    )
+    found = Evidence.parse(done.stdout)
+    assert found.frame("listening").state is State.FAILED
+    assert found.frame("run").state is State.TIMEOUT
+    assert time.monotonic() - begun < 15, "by turns of the loop it would be 19 at least"
 
 
 def test_a_tool_that_fails_says_so_and_nobody_is_kept_waiting(node: Node) -> None:

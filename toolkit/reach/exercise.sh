@@ -7,16 +7,45 @@
 #   gdr_exercise drive LIMIT SETTINGS PORT TOOL WORD... end the end that connects
 #   gdr_exercise alone LIMIT SETTINGS TOOL WORD... end      a tool that needs no other end
 #
-# LIMIT is in seconds: whatever happens, the tool is gone after that, and after us. SETTINGS are
-# variables of its environment. No tool but those below is ever started, nothing is written.
+# LIMIT is in seconds: whatever happens, the tool is gone after that, and soon after us or after
+# whoever listened to us. SETTINGS are variables of its environment. No tool but those below is ever started, nothing is written.
 
 perftest_tools='ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_send_lat'
 tools="$perftest_tools ucx_perftest all_reduce_perf sendrecv_perf"
-runner=''
+runner='' watcher=''
 
 stop_runner() { # on every way out
     [ -z "$runner" ] || kill -9 "$runner" 2>/dev/null
     runner=''
+}
+
+watch() { # ends the tool where we were killed, or where nobody hears us: a broken connection is silent
+    {
+        trap - EXIT
+        trap 'kill $!; exit' HUP INT TERM
+        trap '' PIPE
+        while :; do
+            sleep 2 >/dev/null &
+            : >"$scratch/watching"
+            wait $!
+            if ! read -r _ _ _ parent _ </proc/self/stat || [ "$parent" != $$ ]; then break; fi
+            printf '.\n' || break # no line of a frame: whoever reads those passes it over
+        done
+        kill -9 "$runner"
+    } 2>/dev/null </dev/null &
+    watcher=$!
+}
+
+end_watch() { # before anything else is told, for its lines would come amid ours
+    [ -n "$watcher" ] || return 0
+    if [ -e "$scratch/watching" ]; then kill "$watcher"; else kill -9 "$watcher"; fi
+    wait "$watcher"
+    watcher=''
+} 2>/dev/null
+
+now() { # sets now: seconds since the machine began
+    read -r now _ </proc/uptime
+    now=${now%.*}
 }
 
 counters() { lines /sys/class/infiniband '' '*/ports/*/counters/*' '*/ports/*/hw_counters/*'; }
@@ -45,7 +74,7 @@ known() { # known TOOL: one of ours, and here; sets where
 
 begin_run() { # begin_run TOOL: false, with a frame that says why, where it cannot be run
     begin_frames
-    trap 'stop_runner; end_ticks; [ -z "$scratch" ] || rm -rf "$scratch"' EXIT
+    trap 'stop_runner; end_watch; end_ticks; [ -z "$scratch" ] || rm -rf "$scratch"' EXIT
     if ! known "$1"; then frame run absent "$1"; return 1; fi
     if [ -z "$scratch" ]; then frame run failed:28 "$1"; return 1; fi # ENOSPC
     take boot-id-run /proc/sys/kernel/random/boot_id cat "$root/proc/sys/kernel/random/boot_id"
@@ -62,12 +91,14 @@ start() { # start SETTINGS WORD...: the tool that was sought, in the background
         exec "$where" "$@"
     ) >"$scratch/run" 2>&1 </dev/null &
     runner=$!
+    watch
 }
 
 finish() { # finish LIMIT: wait for it, no longer than that; tell what it said, and the counters
     await "$runner" "$1"
     if [ -n "$status" ]; then runner=''; fi
     stop_runner
+    end_watch
     content=''
     slurp "$scratch/run"
     case $status in
@@ -86,13 +117,14 @@ serve() { # serve LIMIT SETTINGS TOOL WORD...
     if begin_run "$tool"; then
         free_port
         start "$settings" "$@" -p "$port"
-        begun=0
-        until listens "$port" || ! kill -0 "$runner" 2>/dev/null || [ "$begun" -ge "$((limit * 5))" ]; do
+        now
+        end=$((now + limit))
+        until listens "$port" || ! kill -0 "$runner" 2>/dev/null || [ "$now" -ge "$end" ]; do
             sleep 0.2 2>/dev/null || sleep 1
-            begun=$((begun + 1))
+            now
         done
         if listens "$port"; then frame listening ok "$port"; else frame listening failed:1 "$port"; fi
-        finish "$limit"
+        finish $((end > now ? end - now : 0))
     fi
     end_frames
 }
