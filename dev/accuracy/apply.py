@@ -54,6 +54,11 @@ def factor(point: Point, c: Constants) -> Range:
     return c[cpu.same] if cpu else Range.exactly(1)
 
 
+def _gpus(point: Point) -> float:
+    """How many share the wire; by the words of the test."""
+    return float((re.search(r"(\d+) GPU", point.op) or ["", "1"])[1])
+
+
 def healthy(point: Point, c: Constants) -> Range:
     """What a sound node with GPUDirect would do in the same test; bandwidths alone."""
     path = on_wire(point, c).at_most(by_link(point, c) * factor(point, c))
@@ -67,8 +72,7 @@ def healthy(point: Point, c: Constants) -> Range:
             ring = c["ring-efficiency"] if "nccl" in point.op else Range.exactly(1)
             found = path * many * ring
         case "gds":
-            gpus = int((re.search(r"(\d+) GPU", point.op) or ["", "1"])[1])
-            found = on_wire(point, c).at_most(by_link(point, c) * factor(point, c) * float(gpus))
+            found = on_wire(point, c).at_most(by_link(point, c) * factor(point, c) * _gpus(point))
         case "pcie_copy" | "iommu":
             found = by_link(point, c) * c["copy-efficiency"]
         case _:
@@ -121,6 +125,6 @@ def naive(point: Point, c: Constants) -> float:
     if point.is_latency:
         base = 1.5 if point.gdr else 5.0
         return base + point.size / line(point.gbits) / 1e3
-    each = min(line(point.gbits) or 1e6, links)
+    each = min(line(point.gbits) or 1e6, links * _gpus(point))
     both = 2.0 if point.both_ways else 1.0
     return each * point.hcas * both * (1.0 if point.gdr else 1 / 3)

@@ -126,6 +126,11 @@ def _staged(point: Point, c: Constants) -> float:
     return point.measured / on_wire(point, c).at_most(copy).value
 
 
+def _staged_node(point: Point, _: Constants) -> float:
+    there = (point.kind, point.path) == ("staged", "staged") and point.stream
+    return point.measured / point.stream if there else _NONE
+
+
 def _gap(point: Point, c: Constants) -> float:
     """Where many messages are in flight and the bytes alone do not explain the time."""
     if point.kind != "verbs_bw" or point.depth < 64 or point.size > _SMALL:
@@ -183,6 +188,7 @@ FITS = (
     Fit("iommu-client", _ratio("iommu")),
     Fit("staged-coherent", _staged_coherent),
     Fit("staged", _staged),
+    Fit("staged-node", _staged_node),
     Fit("message-gap", _gap),
     Fit("window-latency", _window),
     Fit("latency-mpi", _mpi),

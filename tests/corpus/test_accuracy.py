@@ -80,6 +80,35 @@ def test_no_constant_rests_on_the_source_that_is_judged(points: tuple[Point, ...
     assert fitted(lies, C).rows != fitted(points, C).rows
 
 
+def test_nor_does_one_that_is_said_to_be_fitted_on_nothing(points: tuple[Point, ...]) -> None:
+    """A constant that names a source, and is not fitted anew without it, says nothing of it."""
+    before = judge(points, C)
+    for source in {each.source for each in points}:
+        issue = source.replace("#", " issue ")
+        named = issue if "#" in source else " ".join(source.split()[:2])
+        rows = [r for r in C.rows.values() if r.basis is not Basis.FITTED and named in r.source]
+        other = C.but({row.id: row.range.value * 2 for row in rows})
+        for ours, theirs in zip(before, judge(points, other), strict=True):
+            assert ours.point.source != source or ours.said == theirs.said, ours.point.id
+
+
+def test_nor_does_what_is_shipped_say_anything_of_a_point(points: tuple[Point, ...]) -> None:
+    """What a fit does not find anew must not come from the table that all points made."""
+    known = [name for name, row in C.rows.items() if row.basis is Basis.FITTED]
+    other = C.but({name: C[name].value * 1.5 for name in known})
+    for ours, theirs in zip(judge(points, C), judge(points, other), strict=True):
+        assert theirs.said.value == pytest.approx(ours.said.value), ours.point.id
+
+
+def test_the_naive_predictor_is_told_of_as_many_gpus_as_the_model(
+    judged: tuple[Judged, ...],
+) -> None:
+    """Four of them share a wire of 50 GB/s; one alone has a link of 31.5."""
+    found = {e.point.op: e.naive for e in judged if e.point.op.startswith("NFSoRDMA")}
+    assert found["NFSoRDMA read, 1 GPU"] == pytest.approx(31.5, abs=0.1)
+    assert found["NFSoRDMA read, 4 GPU"] == pytest.approx(50.0)
+
+
 def test_the_page_shows_this_table(judged: tuple[Judged, ...]) -> None:
     page = PAGE.read_text("utf-8")
     assert taken(page) == section(judged, C), "write it anew: python -m dev.accuracy --write"
