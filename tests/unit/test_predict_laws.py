@@ -185,7 +185,8 @@ def test_more_hcas_are_never_slower(told: PairInputs, load: Load, count: int) ->
     assert more is not None
     assert fewer.with_gdr.value <= more.with_gdr.value * (1 + 1e-9)
     assert fewer.without_gdr.value <= more.without_gdr.value * (1 + 1e-9)
-    assert more.without_gdr.value <= more.with_gdr.value * (1 + 1e-9)
+    # Where GPUDirect is known to fail one way, a ring has none of it, and memory carries.
+    assert not more.with_gdr.value or more.without_gdr.value <= more.with_gdr.value * (1 + 1e-9)
 
 
 @CHEAP

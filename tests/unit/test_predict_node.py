@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.evidence.board import BOARD, HCAS
-from tests.evidence.build import GUEST_CPU, PROPRIETARY, node
+from tests.evidence.board import BOARD, GPUS, HCAS, PORTS, Board
+from tests.evidence.build import DOWN, GUEST_CPU, PROPRIETARY, UP, groups, hca_lines, node
 from tests.evidence.frames import ABSENT, DENIED, MISSING, Override, failed
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
@@ -58,6 +58,57 @@ def test_the_total_counts_the_hcas_that_serve_gpus() -> None:
     assert total.hcas == ("mlx5_0", "mlx5_1")
     assert total.with_gdr.layer == "collective, ring bound"
     assert total.without_gdr.value < total.with_gdr.value
+
+
+def test_a_port_that_is_down_is_told_and_left_out_of_the_ring() -> None:
+    down = hca_lines("mlx5_0", HCAS[0], DOWN) + hca_lines("mlx5_1", HCAS[1], UP)
+    found = of(node({"infiniband": down}))
+    assert any("no port of mlx5_0 is up, so that it carries nothing now" in n for n in found.notes)
+    assert found.total is not None
+    assert found.total.hcas == ("mlx5_1",)
+
+
+def test_a_redirect_that_was_read_counts_though_another_bridge_was_not() -> None:
+    found = of(node(board=BOARD.but(PORTS[0], acs=0x1D).but(PORTS[1], readable=64)))
+    assert found.nearest[0].collective.limit.startswith("ACS redirect at 0000:17:00.0")
+    assert "ACS not read of every bridge" in found.notes
+
+
+@pytest.mark.parametrize(
+    ("frames", "board", "note"),
+    [
+        pytest.param(
+            {"iommu-groups": groups("unknown")}, BOARD, "IOMMU domain of the HCA not read", id="dom"
+        ),
+        pytest.param(
+            {}, BOARD.but(GPUS[0], readable=64), "packet size read of one end alone", id="payload"
+        ),
+    ],
+)
+def test_what_one_source_leaves_open_widens(
+    frames: dict[str, Override], board: Board, note: str
+) -> None:
+    whole, part = first(node()), of(node(frames, board=board))
+    assert any(note in each for each in part.notes)
+    assert part.nearest[0].without_gdr.low < whole.without_gdr.low
+
+
+def test_a_link_on_the_way_that_was_not_read_widens() -> None:
+    """From the switch to the root port, where the other GPU's HCA is reached."""
+    ends = (GPUS[0], HCAS[2])
+    whole, part = (
+        next(each for each in of(node(board=board)).pairs if (each.gpu, each.hca) == ends)
+        for board in (BOARD, BOARD.but("0000:16:00.0", now=("Unknown", 0)))
+    )
+    assert part.with_gdr.low < whole.with_gdr.low
+    assert f"not every link above {GPUS[0]} was read" in part.with_gdr.assumptions
+
+
+def test_where_nothing_tells_whether_gpudirect_works_both_are_possible() -> None:
+    found = first(node({"module-state": DENIED, "nvidia-version": DENIED}))
+    assert (found.blocked, found.untold) == ("", True)
+    assert found.now.low == found.without_gdr.low < found.with_gdr.low
+    assert found.now.value == found.with_gdr.value
 
 
 def read() -> list[str]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from tests.evidence.board import BOARD, HCAS, PORTS, REDIRECTS
+from dev.run import ROOT
+from tests.evidence.board import BOARD, GPUS, HCAS, PORTS, REDIRECTS
 from tests.evidence.build import PROPRIETARY, node
-from toolkit.errors import UsageError
+from toolkit.errors import ExitCode, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
 from toolkit.predict.cluster import Job, gain, parse_parameters
@@ -20,6 +26,7 @@ from toolkit.throughput import constants
 
 C = constants()
 FENCED = BOARD.but(PORTS[0], acs=REDIRECTS).but(HCAS[0], now=("16.0 GT/s PCIe", 8))
+CORE = "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 183\n"
 PLAIN = Painter(coloured=False)
 
 
@@ -85,8 +92,8 @@ def test_the_return_of_a_cluster_follows_from_the_ring() -> None:
     assert total is not None
     found = gain((("gpu01", total),), Job(nodes=2, parameters=7e9, steps=1000), C)
     assert found is not None
-    # A ring of two sends each of the 14 GB once.
-    assert found.with_gdr.value == pytest.approx(14 / total.with_gdr.value)
+    # A ring over the four GPUs of two nodes sends each of the 14 GB 2 * 3 / 4 times.
+    assert found.with_gdr.value == pytest.approx(14 * 1.5 / total.with_gdr.value)
     assert found.saved.value == pytest.approx(
         (found.without_gdr.value - found.with_gdr.value) * 1000 / 3600
     )
@@ -102,6 +109,75 @@ def test_the_slowest_node_bounds_the_ring() -> None:
     found = gain((("fast", fast), ("slow", slow)), Job(4, 1e9, 10), C)
     assert found is not None
     assert found.slowest == "slow"
+
+
+def test_a_node_that_bounds_the_ring_without_gpudirect_alone_is_counted() -> None:
+    """The one has little host memory, and links that GPUDirect does not feel."""
+    fast = predict(Node(node())).total
+    assert fast is not None
+    poor = replace(fast, without_gdr=replace(fast.without_gdr, value=5.0, low=4.0))
+    found = gain((("a", fast), ("b", poor)), Job(2, 7e9, 10), C)
+    assert found is not None
+    assert found.without_gdr.value == pytest.approx(14 * 1.5 / 5.0)
+    assert "like a, and without GPUDirect like b" in found.assumptions[0]
+
+
+def test_a_node_that_tells_of_no_ring_is_left_out_by_name() -> None:
+    sound = predict(Node(node())).total
+    client = predict(Node(node({"cpu": CORE}, board=BOARD.without(*HCAS[:2])))).total
+    assert sound is not None
+    assert client is not None
+    assert client.with_gdr.value == 0
+    found = gain((("a", sound), ("b", client), ("c", None)), Job(2, 7e9, 10), C)
+    assert found is not None
+    assert found.assumptions[-1].endswith("no pair that carries a ring is told: b, c")
+    # One that may carry little is not none: it is told with its span.
+    unsure = replace(sound, with_gdr=replace(sound.with_gdr, low=0.0))
+    assert gain((("a", unsure),), Job(2, 7e9, 10), C) is not None
+
+
+def test_where_reads_of_gpu_memory_fail_host_memory_still_carries() -> None:
+    total = predict(Node(node({"cpu": CORE}, board=BOARD.without(*HCAS[:2])))).total
+    assert total is not None
+    assert total.without_gdr.value == pytest.approx(33.4, abs=0.1)
+
+
+def test_what_enabling_and_losing_gpudirect_means_is_shown() -> None:
+    dark = node({"module-state": "", "nvidia-version": PROPRIETARY})
+    sound, lost = predict(Node(node())), wished(node(), "gdr=off")
+    found, still = wished(dark, "gdr=on"), wished(dark, "acs=off")
+    away = wish_text(sound, lost, "gdr=off").split("\n")
+    assert (away[2].count("-31%"), away[3].count("-53%")) == (1, 1)
+    back = wish_text(predict(Node(dark)), found, "gdr=on").split("\n")
+    assert (back[2].count("+44%"), back[3].count("+114%")) == (1, 1)
+    same = wish_text(predict(Node(dark)), still, "acs=off")
+    assert same.count(" =") == 3
+    said = " ".join(same.split())
+    assert "still without GPUDirect: peermem: nvidia-peermem is not loaded" in said
+
+
+def test_below_another_switch_nothing_is_known_of_its_bridges() -> None:
+    far = node(board=BOARD.without(*HCAS[:2]))
+    moved, cleared = wished(far, "distance=pix"), wished(far, "acs=off,distance=pix")
+    ours, theirs = moved.nearest[0].collective, cleared.nearest[0].collective
+    assert ours.low == pytest.approx(theirs.low * C["acs-collective"].low)
+
+
+def test_a_node_without_a_pair_is_told_so_and_is_no_success(tmp_path: Path) -> None:
+    (tmp_path / "cpu.evidence").write_text(node(board=BOARD.without(*GPUS)).dump())
+    words = ["predict", "--from", str(tmp_path), "--nodes", "2", "--model-size", "7B"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "toolkit.cli", *words],
+        env={"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path / "state")},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == ExitCode.UNKNOWN, ended.stderr
+    assert "cpu  no pair of GPU and HCA is told; read from: PCI tree" in ended.stdout
+    assert "what GPUDirect is worth: not told" in ended.stdout
 
 
 @pytest.mark.parametrize(("text_", "number"), [("70B", 7e10), ("7.5e9", 7.5e9), ("340m", 3.4e8)])

@@ -100,7 +100,7 @@ def predict(said: Said) -> ExitCode:
         _print(session, found, worth, asked)
     for line in errors(failures, session.paint):
         session.say(line)
-    dark = [ExitCode.UNKNOWN for each in found if not each.now.source]
+    dark = [ExitCode.UNKNOWN for each in found if not each.now.pairs]
     return worst([*dark, *(why.exit_code for _, why in failures)])
 
 
@@ -141,8 +141,7 @@ def _worth(found: list[Told], asked: Asked) -> Return | None:
     if asked.job is None:
         return None
     totals = tuple((each.name, (each.wished or each.now).total) for each in found)
-    told = tuple((name, total) for name, total in totals if total is not None)
-    return gain(told, asked.job, constants())
+    return gain(totals, asked.job, constants())
 
 
 def _print(session: Session, found: list[Told], worth: Return | None, asked: Asked) -> None:
@@ -154,6 +153,8 @@ def _print(session: Session, found: list[Told], worth: Return | None, asked: Ask
         session.say("")
     if worth is not None:
         session.say(f"{return_text(worth)}\n")
+    elif asked.job is not None:
+        session.say("what GPUDirect is worth: not told, for no node tells of a pair that carries\n")
     if any(each.now.pairs for each in found):
         session.say(quoted_text(quoted(constants())))
 

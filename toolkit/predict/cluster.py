@@ -33,7 +33,7 @@ class Return:
     """Seconds of all-reduce in a step and hours in a run; with and without GPUDirect."""
 
     job: Job
-    slowest: str  # the node that bounds the ring
+    slowest: str  # the node that bounds the ring with GPUDirect
     with_gdr: Range  # seconds a step
     without_gdr: Range
     assumptions: tuple[str, ...]
@@ -63,34 +63,39 @@ def parse_parameters(text: str) -> float:
     return number
 
 
-def gain(totals: tuple[tuple[str, NodeTotal], ...], job: Job, c: Constants) -> Return | None:
-    """The return of a job over nodes like these; None where no node tells of a pair.
+def gain(totals: tuple[tuple[str, NodeTotal | None], ...], job: Job, c: Constants) -> Return | None:
+    """The return of a job over nodes like these; None where none tells of a pair that carries.
 
-    :param totals: with the names of their nodes; the slowest bounds the ring.
+    :param totals: with the names of their nodes, None without a pair; the slowest bounds the ring.
     """
-    told = [(name, total) for name, total in totals if total.with_gdr.low > 0]
+    told = [(name, total) for name, total in totals if total is not None and total.with_gdr.value]
     if not told:
         return None
     name, total = min(told, key=lambda each: each[1].with_gdr.value)
+    other, bounce = min(told, key=lambda each: each[1].without_gdr.value)
     many = job.nodes > _FEW
     spread = c["ring-efficiency-many"].over(c["ring-efficiency"]) if many else Range.exactly(1)
-    # A ring sends each byte 2 (n - 1) / n times.
-    sent = Range.exactly(2 * (job.nodes - 1) / job.nodes * job.bytes / 1e9)
-    spans = [_span(each) * spread for each in (total.with_gdr, total.without_gdr)]
-    return Return(
-        job, name, sent.over(spans[0]), sent.over(spans[1]), _assumptions(job, name, many=many)
-    )
+    # The bus bandwidth of nccl-tests is that of a ring over all GPUs: 2 (n - 1) / n a byte.
+    ranks = job.nodes * total.gpus
+    sent = Range.exactly(2 * (ranks - 1) / ranks * job.bytes / 1e9)
+    fast, slow = (_span(each) * spread for each in (total.with_gdr, bounce.without_gdr))
+    like = name if other == name else f"{name}, and without GPUDirect like {other}"
+    left = [name for name, _ in totals if name not in {name for name, _ in told}]
+    notes = _assumptions(job, like, ranks, many=many)
+    if left:
+        notes = (*notes, f"left out, for no pair that carries a ring is told: {', '.join(left)}")
+    return Return(job, name, sent.over(fast), sent.over(slow), notes)
 
 
 def _span(found: Estimate) -> Range:
     return Range(found.value, max(found.low, 1e-3), found.high)
 
 
-def _assumptions(job: Job, name: str, *, many: bool) -> tuple[str, ...]:
+def _assumptions(job: Job, name: str, ranks: int, *, many: bool) -> tuple[str, ...]:
     ring = "as measured on four nodes" if many else "as measured on two nodes"
     return (
         f"all {job.nodes} nodes are like {name}, and the network between them does not block",
         f"pure data parallelism: {job.parameters:.3g} gradients of {_BYTES} bytes in each step",
-        f"ring bound, {ring}; reduction in switches is faster",
+        f"one ring over {ranks} GPUs, {ring}; reduction within nodes or switches first is faster",
         "nothing of it overlaps with computation: what a framework hides is not saved twice",
     )

@@ -8,12 +8,14 @@ from toolkit.compat_rows import Confidence
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.node import Node
 from toolkit.facts.pairs import Pairs
+from toolkit.facts.rdma import RdmaDevice
 from toolkit.facts.topology import Distance
 from toolkit.predict.estimate import Estimate, Layer, estimate
 from toolkit.predict.inputs import Load, PairInputs
 from toolkit.predict.node_total import memory_bandwidth, ring, staged_node
 from toolkit.predict.pair import PairPrediction, predict_pair
-from toolkit.predict.reading import know, read_pair
+from toolkit.predict.ports import no_port_up
+from toolkit.predict.reading import attempt, know, read_pair
 from toolkit.throughput import Constants, Range, constants
 
 
@@ -22,6 +24,7 @@ class NodeTotal:
     """All GPUs by all HCAs that serve them, both ways of going."""
 
     hcas: tuple[str, ...]  # those counted, by name
+    gpus: int
     with_gdr: Estimate  # bus bandwidth of a collective between nodes, ring bound
     without_gdr: Estimate
 
@@ -97,7 +100,11 @@ def _serving(node: Node, pairs: tuple[PairInputs, ...]) -> frozenset[str]:
     except (NoEvidence, Unparsable):
         found = set()
     near = {each.hca for each in pairs if each.best}
-    return frozenset(near & found or near)
+    ours = near & found or near
+    none: tuple[RdmaDevice, ...] = ()
+    devices = attempt(lambda: node.rdma_hardware, none)
+    dark = {key for each in devices if no_port_up(each) for key in (each.address, each.name)}
+    return frozenset(ours - dark or ours)  # a ring goes where a port is up
 
 
 def _total(told: NodeInputs, pairs: tuple[PairPrediction, ...], c: Constants) -> NodeTotal | None:
@@ -109,11 +116,13 @@ def _total(told: NodeInputs, pairs: tuple[PairPrediction, ...], c: Constants) ->
     keys = {(each.gpu, each.hca) for each in ours}
     made = [each for each in pairs if (each.gpu, each.hca) in keys]
     direct, bounce = ring(ours, made, c), staged_node(ours, made, told.memory, c)
-    bounce_span = bounce.span.at_most(direct.span)
+    # Never above: save where GPUDirect is known to fail one way, and memory alone carries.
+    bounce_span = bounce.span.at_most(direct.span) if direct.span.value else bounce.span
     notes = tuple(dict.fromkeys(note for each in ours for note in each.notes))
     sure = min((each.collective.confidence for each in made), key="LMH".index)
     return NodeTotal(
         names,
+        len({each.gpu for each in told.pairs}),
         estimate(direct.span, direct.said, Layer.RING, sure, notes),
         estimate(bounce_span, bounce.said, Layer.RING, Confidence.LOW, (*notes, *told.notes)),
     )

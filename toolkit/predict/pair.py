@@ -37,8 +37,11 @@ class PairPrediction:
 
     @property
     def now(self) -> Estimate:
-        """What it does as it stands."""
-        return self.without_gdr if self.blocked else self.with_gdr
+        """What it does as it stands; the lower bound of both where that was not read."""
+        if self.blocked:
+            return self.without_gdr
+        floor = min(self.with_gdr.low, self.without_gdr.low)
+        return replace(self.with_gdr, low=floor) if self.untold else self.with_gdr
 
     @property
     def untold(self) -> bool:
@@ -85,7 +88,8 @@ def link_term(link: LinkTold, payload: Range, end: str, c: Constants) -> Term:
         pcie(link.high, payload, c).high,
     )
     words = [end, link.at] if link.at else [end]
-    shown = str(link.value) if link.certain else "link not read"
+    unsure = f"{link.value}, another not read" if link.at else "link not read"
+    shown = str(link.value) if link.certain else unsure
     return Term(span, f"PCIe ({' '.join(words)}: {shown})", raw(link.high, c))
 
 

@@ -36,6 +36,11 @@ class HcaKind:
     gbits: float = 0.0  # as NCCL was told of the port
 
 
+def no_port_up(device: RdmaDevice) -> bool:
+    """Whether all of its ports were read, and none is up."""
+    return bool(device.ports) and all(each.state and not each.up for each in device.ports)
+
+
 def wire_of(
     node: Node, device: RdmaDevice | None, kind: HcaKind, c: Constants, notes: list[str]
 ) -> Wire:
@@ -46,7 +51,9 @@ def wire_of(
         return Wire(Range.exactly(kind.gbits), _layer(device), _ANY_MTU)
     if device is None or not ports:
         what = device.name if device else "the HCA"
-        notes.append(f"no port of {what} that is up was read: its kind's rate at most")
+        down = device is not None and no_port_up(device)
+        why = f"no port of {what} is up, so that it carries nothing now: told is"
+        notes.append(f"{why if down else f'no port of {what} was read:'} its kind's rate at most")
         top = c.rates.get(kind.ids)
         return Wire(Range(top, top / 4, top) if top else _ANY_RATE, _layer(device), _ANY_MTU)
     port = max(ports, key=lambda each: each.gbits)

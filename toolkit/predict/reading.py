@@ -150,7 +150,11 @@ def _link(hops: tuple[Hop, ...], end: _End, c: Constants, notes: list[str]) -> L
     told = [each for each in hops if each.now.gigabytes]
     if told:
         found = min(told, key=lambda each: each.now.gigabytes)
-        return LinkTold.known(found.now, found.lower.address)
+        if len(told) == len(hops):
+            return LinkTold.known(found.now, found.lower.address)
+        notes.append(f"not every link above {end.name} was read")
+        low = min(_SLOWEST, found.now, key=lambda each: each.gigabytes)
+        return LinkTold(found.now, low, found.now, found.lower.address)
     if end.own.gigabytes:
         return LinkTold.known(end.own, end.name)
     notes.append(f"link of {end.name} not read")
@@ -172,8 +176,11 @@ def _packets(
     """Payload of one packet; how many reads the HCA has on order, and of how many bytes."""
     mine, theirs = _express(gpu), _express(hca)
     sizes = [each.payload for each in (mine, theirs) if each is not None]
-    if sizes:
+    if len(sizes) == 2:
         payload = Range.exactly(min(sizes))
+    elif sizes:
+        payload = Range(sizes[0], min(sizes[0], c["payload-assumed"].low), sizes[0])
+        notes.append("packet size read of one end alone: no more than that")
     else:
         payload = c["payload-assumed"]
         notes.append(f"packet sizes not read: {payload.low:g} to {payload.high:g} bytes")
@@ -198,22 +205,24 @@ def _redirects(known: Known, pair: NamedPair, notes: list[str]) -> tuple[str, ..
     if path is None:
         notes.append("ACS not read")
         return None
-    found = []
-    try:
-        for bridge in path.bridges:
+    found, unread = [], False
+    for bridge in path.bridges:
+        try:
             registers = known.functions.get(bridge.address, bridge).acs_registers()
-            if registers is not None and registers.redirects:
-                found.append(f"{bridge.address} ({names_of(registers.redirects)})")
-    except (NoEvidence, Unparsable):
-        notes.append("ACS not read")
-        return None
-    return tuple(found)
+        except (NoEvidence, Unparsable):
+            unread = True
+            continue
+        if registers is not None and registers.redirects:
+            found.append(f"{bridge.address} ({names_of(registers.redirects)})")
+    if unread:
+        notes.append("ACS not read of every bridge" if found else "ACS not read")
+    return tuple(found) if found or not unread else None
 
 
 def _translated(known: Known, hca: PciFunction | None, notes: list[str]) -> bool | None:
     if known.groups is not None:
         domain = known.groups.get(hca.group) if hca is not None and hca.group else None
-        if domain is not None:
+        if domain is Domain.IDENTITY or (domain is not None and domain.translated):
             return domain.translated
         if not known.groups or (hca is not None and not hca.group):
             return False

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from toolkit.errors import UsageError
 from toolkit.facts.express import Link
 from toolkit.facts.topology import Distance
-from toolkit.predict.inputs import LinkTold, PairInputs, Wire
+from toolkit.predict.inputs import NOT_TOLD, LinkTold, PairInputs, Wire
 from toolkit.predict.model import Layer2
 from toolkit.predict.of_node import NodeInputs
+from toolkit.predict.pair import NEAR
 from toolkit.predict.ports import packet_of
 from toolkit.throughput import Range
 
@@ -39,7 +40,8 @@ def parse_wishes(text: str) -> tuple[Wish, ...]:
 def with_wishes(told: NodeInputs, wishes: tuple[Wish, ...]) -> NodeInputs:
     """Every pair as wished; what no wish names stays as it was read."""
     pairs = told.pairs
-    for wish in wishes:
+    # Where it hangs comes first: what is wished of the bridges there is told of them.
+    for wish in sorted(wishes, key=lambda each: not each.said.startswith("distance=")):
         pairs = tuple(wish.change(each) for each in pairs)
     return replace(told, pairs=pairs)
 
@@ -70,7 +72,14 @@ def _iommu(value: str) -> Change | None:
 
 def _gdr(value: str) -> Change | None:
     blocked = {"on": "", "off": _AS_ASKED}.get(value)
-    return None if blocked is None else lambda pair: replace(pair, blocked=blocked)
+    if blocked is None:
+        return None
+
+    def told(pair: PairInputs) -> PairInputs:
+        notes = tuple(each for each in pair.notes if each != NOT_TOLD)
+        return replace(pair, blocked=blocked, notes=notes)
+
+    return told
 
 
 def _link(value: str) -> LinkTold | None:
@@ -142,7 +151,15 @@ def _tags(value: str) -> Change | None:
 def _distance(value: str) -> Change | None:
     names = {"pix": Distance.PIX, "phb": Distance.PHB, "node": Distance.NODE, "sys": Distance.SYS}
     distance = names.get(value)
-    return None if distance is None else lambda pair: replace(pair, distance=distance)
+    if distance is None:
+        return None
+
+    def moved(pair: PairInputs) -> PairInputs:
+        """Below another switch nothing is known of its bridges."""
+        new = distance is Distance.PIX and pair.distance not in NEAR
+        return replace(pair, distance=distance, redirects=None if new else pair.redirects)
+
+    return moved
 
 
 _KNOWN: dict[str, tuple[Callable[[str], Change | None], str]] = {

@@ -23,7 +23,9 @@ def text(host: str, found: Prediction, paint: Painter, *, whole: bool) -> str:
 
     :param whole: every GPU with every HCA, not only with its nearest.
     """
-    source = f"read from: {found.source}" if found.source else "no pair of GPU and HCA is told"
+    source = f"read from: {found.source}" if found.source else ""
+    if not found.pairs:
+        source = f"no pair of GPU and HCA is told{f'; {source}' if source else ''}"
     lines = [paint(clean(f"{host}  {source}"), Ink.BOLD)]
     pairs = found.pairs if whole else found.nearest
     lines += _pairs(pairs, paint)
@@ -111,23 +113,38 @@ def wish_text(before: Prediction, after: Prediction, words: str) -> str:
     """What the wishes would buy, pair by pair and for the node, and what limits then."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for old, new in zip(before.nearest, after.nearest, strict=False):
-        direct, ring = (
-            _change(old.with_gdr, new.with_gdr),
-            _change(old.collective, new.collective),
-        )
-        alike.setdefault((*direct, *ring, _why(new)), []).append(f"{old.gpu} {old.name}")
-    rows = [("GB/s", "with GPUDirect", "then", "NCCL ring", "then")]
+        direct, ring = _change(old.now, new.now), _change(_ring(old), _ring(new))
+        alike.setdefault((*direct, *ring, _then(new)), []).append(f"{old.gpu} {old.name}")
+    rows = [("GB/s", "as it stands", "then", "NCCL ring", "then")]
     for (a, b, d, e, _), (first, *more) in alike.items():
         rows.append((first + (f" and {len(more)} more" if more else ""), a, b, d, e))
     if before.total and after.total:
-        ring = _change(before.total.with_gdr, after.total.with_gdr)
-        rows.append(("node", "", "", *ring))
+        rows.append(
+            ("node", "", "", *_change(_node(before, before.total), _node(after, after.total)))
+        )
     limits = dict.fromkeys(f"then {key[-1]}" for key in alike)
     head = f"what if {words}: now, and then"
     shown = columns([tuple(map(clean, row)) for row in rows])
     return "\n".join(
         [clean(head), *shown, *(row for each in limits for row in _wrapped(each, "    "))]
     )
+
+
+def _then(each: PairPrediction) -> str:
+    if each.blocked:
+        return f"limited by {each.now.limit}; still without GPUDirect: {each.blocked}"
+    return _why(each)
+
+
+def _ring(each: PairPrediction) -> Estimate:
+    """What a ring does as it stands."""
+    return each.without_gdr if each.blocked else each.collective
+
+
+def _node(found: Prediction, total: NodeTotal) -> Estimate:
+    """All HCAs as they stand: one pair without GPUDirect bounds the ring of all."""
+    blocked = any(each.blocked for each in found.nearest)
+    return total.without_gdr if blocked else total.with_gdr
 
 
 def _change(old: Estimate, new: Estimate) -> tuple[str, str]:
