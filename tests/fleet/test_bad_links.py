@@ -105,7 +105,8 @@ def test_one_bad_host_costs_the_others_nothing(keys: Keys, site: Site) -> None:
         def work(host: Host) -> str:
             transport = site.open(host)
             try:
-                return transport.run("echo fine", limit_s=3).stdout
+                # Long for those that answer: the machine may be busy with others' work.
+                return transport.run("echo fine", limit_s=3 if host.name == "mute" else 60).stdout
             finally:
                 transport.close()
 
