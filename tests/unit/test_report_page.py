@@ -11,11 +11,13 @@ import pytest
 
 from tests.unit import fleets
 from tests.unit.fleets import TODAY, capture, kinds, page_of, written
+from toolkit.checks.all import ALL
+from toolkit.checks.check import Verdict, failed
 from toolkit.checks.judged import judge_node
 from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence, Frame
 from toolkit.facts.measured import Measured
-from toolkit.report.fleet_fold import GROUPS, Who
+from toolkit.report.fleet_fold import GROUPS, Who, commands
 from toolkit.report.fleet_parts import Page
 from toolkit.report.fleet_seen import Seeing, Seen, excerpt, named
 from toolkit.report.fleet_view import make
@@ -122,6 +124,48 @@ def test_commands_name_the_nodes_and_no_placeholder(page: Page) -> None:
     assert "./invokew provision --hosts gpu-acs" in told
     assert "modprobe nvidia-peermem" in told
     assert not [each for each in told if "NODE" in each or each.endswith(":")]
+
+
+@pytest.mark.parametrize(
+    ("hint", "nodes", "told"),
+    [
+        pytest.param(
+            "see that it builds (./invokew build --on NODE --kernel 6.8.0-64-generic), then x",
+            1,
+            ("./invokew build --on gpu1 --kernel 6.8.0-64-generic",),
+            id="in-brackets",
+        ),
+        pytest.param("see ./invokew build --on NODE --kernel 6.8", 2, (), id="one-host-of-many"),
+        pytest.param("see ./invokew build --on NODE --kernel $(id)", 1, (), id="for-a-shell"),
+        pytest.param("see ./invokew build --on NODE --kernel `id`", 1, (), id="for-a-shell-too"),
+        pytest.param("see ./invokew build --on NODE --kernel 6>x|id", 1, (), id="into-a-file"),
+        pytest.param(
+            "./invokew bios --hosts NODE --set iommu=on shows what to change; by hand: so",
+            1,
+            ("./invokew bios --set iommu=on --hosts gpu1",),
+            id="prose-after-options",
+        ),
+        pytest.param(
+            "lay it there, then ./invokew provision",
+            2,
+            ("./invokew provision --hosts 'gpu[1-2]'",),
+            id="no-hosts",
+        ),
+        pytest.param(
+            "/usr/lib/gdr-toolkit/rebuild, which provision places",
+            1,
+            ("/usr/lib/gdr-toolkit/rebuild",),
+            id="prose-after-a-path",
+        ),
+    ],
+)
+def test_a_command_is_whole_and_nothing_in_it_is_for_a_shell_to_expand(
+    hint: str, nodes: int, told: tuple[str, ...]
+) -> None:
+    check = next(each for each in ALL if each.id == "dkms.state")
+    verdict = Verdict(check, failed("ill", expected="well", hint=hint), ())
+    who = Who(tuple(range(nodes)), "gpu1" if nodes == 1 else "gpu[1-2]")
+    assert commands(verdict, who) == told
 
 
 def test_nothing_but_failures_has_commands(page: Page) -> None:

@@ -21,7 +21,11 @@ GROUPS = 40  # findings of one check, of one status, that are told in full
 DETAILS = 6  # places of one finding that are listed
 ROOM = 6_000_000  # characters of all excerpts together
 VARIANTS = 8  # wordings of one source that are shown behind one finding
-_OURS = re.compile(r"(?:\./invokew|/usr/lib/gdr-toolkit/\S+)(?: [^,;]*)?|modprobe [\w.-]+$")
+_OURS = re.compile(
+    r"(?:\./invokew|/usr/lib/gdr-toolkit/[^\s,;()]+)(?: [^,;()]*)?|modprobe [\w.-]+$"
+)
+# A hint may hold what a node said of itself, so nothing is offered that a shell would expand.
+_HARMLESS = re.compile(r"[\w ./:=@%+-]+")
 _MENDED = frozenset(proof for each in ARTEFACTS for proof in each.proofs)
 
 
@@ -238,7 +242,9 @@ def commands(verdict: Verdict, who: Who) -> tuple[str, ...]:
         return ()
     hosts = shlex.quote(who.names)
     said = _OURS.findall(verdict.finding.hint or verdict.check.fix)
-    told = [each.strip().replace("NODE", hosts) for each in said if each.count("'") % 2 == 0]
+    harmless = [each.strip() for each in said if _HARMLESS.fullmatch(each)]
+    one = len(who) == 1  # what is done on one host is no command for many
+    told = [each.replace("NODE", hosts) for each in harmless if one or "--on " not in each]
     ours = [each for each in told if " --hosts " in each]
     if verdict.check.id in _MENDED and not ours:
         told = [f"./invokew {verb} --hosts {hosts}" for verb in ("plan", "provision")] + told
@@ -246,5 +252,8 @@ def commands(verdict: Verdict, who: Who) -> tuple[str, ...]:
 
 
 def _complete(command: str, hosts: str) -> str:
-    """Prose that goes on after a command's options is no part of it."""
-    return re.sub(rf"(--hosts {re.escape(hosts)}) .*", r"\1", command)
+    """Prose after a command's options is no part of it; the hosts are, and stand last."""
+    if re.fullmatch(r"\./invokew \w+", command):
+        return f"{command} --hosts {hosts}"
+    named = rf" (--hosts {re.escape(hosts)})((?: --[\w-]+ \S+)*).*"
+    return re.sub(named, r"\2 \1", command)
