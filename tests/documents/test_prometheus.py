@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.documents.promtool import promtool
@@ -83,6 +84,42 @@ def test_the_alerts_are_rules_about_what_is_written() -> None:
     assert status == 0, said
     assert "4 rules found" in said
     assert set(_NAME.findall(" ".join(re.findall(r"expr: (.*)", file.read_text())))) <= written()
+
+
+@pytest.mark.parametrize(
+    ("values", "fires"),
+    [
+        pytest.param({"gdr_doctor_run_success": "0x240"}, True, id="no-run-ever-read-all"),
+        pytest.param({"gdr_doctor_success_timestamp_seconds": "0x240"}, True, id="long-ago"),
+        pytest.param({"gdr_doctor_success_timestamp_seconds": "0+60x240"}, False, id="just-now"),
+    ],
+)
+def test_nobody_looking_is_told_whether_or_not_anybody_ever_did(
+    values: dict[str, str], fires: bool, tmp_path: Path
+) -> None:
+    name = "GpuDirectNotLookedAt"
+    told = {"exp_labels": {"severity": "warning"}, "exp_annotations": said_by(name)}
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": metric, "values": run} for metric, run in values.items()],
+        "alert_rule_test": [
+            {"eval_time": "3h", "alertname": name, "exp_alerts": [told] if fires else []}
+        ],
+    }
+    file = tmp_path / "test.yml"
+    file.write_text(
+        yaml.safe_dump({"rule_files": [str(DOCS / "grafana/alerts.yml")], "tests": [case]})
+    )
+    status, said = promtool("test", "rules", str(file))
+    assert status == 0, said
+
+
+def said_by(alert: str) -> dict[str, str]:
+    [group] = yaml.safe_load((DOCS / "grafana/alerts.yml").read_text())["groups"]
+    found: dict[str, str] = next(
+        each["annotations"] for each in group["rules"] if each["alert"] == alert
+    )
+    return found
 
 
 def test_the_guide_names_every_metric_of_doctor() -> None:
