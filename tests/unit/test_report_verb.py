@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from pathlib import Path
@@ -13,6 +14,9 @@ from invoke.exceptions import Exit
 
 from tests.unit.fleets import CAPTURES
 from toolkit.cli.reporting import report
+from toolkit.cli.session import write
+from toolkit.errors import UsageError
+from toolkit.want import PROFILES
 
 SCHEMA = Path(__file__).parents[2] / "docs/report.schema.json"
 
@@ -55,6 +59,24 @@ def test_a_page_for_others_names_no_node(saved: Path, tmp_path: Path) -> None:
     assert str(saved) not in made
 
 
+def test_a_page_for_others_has_none_of_the_sites_own_words(saved: Path, tmp_path: Path) -> None:
+    profile = tmp_path / "acme-corp.toml"
+    profile.write_text((PROFILES / "peermem.toml").read_text())
+    site = tmp_path / "site.toml"
+    site.write_text(
+        '[[waivers]]\ncheck = "acs.redirect"\nreason = "rack17 is to go"\nuntil = 9999-01-01\n'
+    )
+    file = tmp_path / "fleet.html"
+    said = {"profile": str(profile), "site": str(site), "html": str(file)}
+    report(Context(), from_=str(saved), **said, scrub=True)
+    made = file.read_text()
+    assert "until 9999-01-01: the reason is hidden" in made
+    assert "rack17" not in made
+    assert "acme-corp" not in made
+    report(Context(), from_=str(saved), **said)
+    assert "rack17 is to go" in file.read_text()
+
+
 @pytest.mark.parametrize(
     ("place", "sentence"),
     [
@@ -76,3 +98,15 @@ def test_a_place_that_cannot_be_is_refused_first(
         report(Context(), from_="not-even-looked-at", **words)
     assert ended.value.code == 64
     assert sentence in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: Path, __: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(UsageError, match="No space left"):
+        write(tmp_path / "fleet.html", "page")
+    assert list(tmp_path.iterdir()) == []

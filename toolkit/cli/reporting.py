@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 from toolkit.checks.judged import Judged, judge_node
@@ -22,7 +23,10 @@ from toolkit.report.document import Told
 from toolkit.report.fleet_page import html
 from toolkit.report.fleet_seen import Seeing, Seen
 from toolkit.report.fleet_view import make
-from toolkit.want import Want
+from toolkit.want import Want, profiles
+
+_HIDDEN = "the reason is hidden"
+_OWN = "of the site"
 
 
 @verb(
@@ -52,17 +56,28 @@ def report(said: Said) -> ExitCode:
     """
     session = Session.begin("report", said)
     file = _place(said)
-    want = session.want()
+    want = _of_nobody(session.want()) if said.flag("scrub") else session.want()
     seeing = Seeing(want)
     outcomes = _looked(session, want, seeing)
     # Where names are hidden, nobody knows what was measured of whom.
     names = () if said.flag("scrub") else [each.host for each in outcomes]
     figures = measured(state_dir() / "runs", names)
-    page = make(outcomes, seeing.passing, said.text("profile"), session.now, figures)
+    page = make(outcomes, seeing.passing, _profile(said), session.now, figures)
     write(file, "".join(html(page, _command(said))))
     session.say(f"{file}: {len(outcomes)} nodes, {file.stat().st_size / 1e6:.1f} MB")
     told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
     return session.finish(told, worst([judged_code(_judged(each)) for each in outcomes]))
+
+
+def _of_nobody(want: Want) -> Want:
+    """Without the site's own words on why it lives with a failure, which may name anything."""
+    return replace(want, waivers=tuple(replace(each, reason=_HIDDEN) for each in want.waivers))
+
+
+def _profile(said: Said) -> str:
+    """The profile's name; where names are hidden, of a site's own file not even that."""
+    name = said.text("profile")
+    return _OWN if said.flag("scrub") and name not in profiles() else name
 
 
 def _place(said: Said) -> Path:

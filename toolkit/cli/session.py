@@ -245,4 +245,5 @@ def write(file: Path, text: str) -> None:
         beside.write_text(text, encoding="utf-8", errors="replace")
         beside.replace(file)
     except OSError as why:
+        beside.unlink(missing_ok=True)
         raise UsageError(f"{file}: {why.strerror}") from why
