@@ -106,7 +106,14 @@ def test_saved_evidence_is_told_from(
     assert words in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("options", [{"kernel": "next"}, {"kernel": KERNEL, "next_boot": True}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernel": "next"},
+        {"kernel": KERNEL, "next_boot": True},
+        {"next_boot": True, "textfile": "/nowhere/doctor.prom"},
+    ],
+)
 def test_what_makes_no_sense_is_refused(tmp_path: Path, options: dict[str, str | bool]) -> None:
     with pytest.raises(UsageError):
         told(tmp_path, **options)

@@ -27,6 +27,11 @@ def foretell(session: Session, want: Want) -> ExitCode:
     :raises UsageError: for both options at once, or a release that is none.
     """
     said = session.said
+    if said.text("textfile"):
+        raise UsageError(
+            "--textfile tells of the kernel that runs, a forecast is of another",
+            hint="leave out --textfile, or ask without --kernel and --next-boot",
+        )
     release = _release(said)
     if said.text("from_"):
         saved = read_saved(Path(said.text("from_")))
