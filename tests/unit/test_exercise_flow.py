@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,12 +12,13 @@ import pytest
 from tests.unit.exercising import SAID, captured, frame, look
 from tests.unit.holdings import UVERBS, user
 from toolkit.change.exercise import Terms
-from toolkit.errors import Outcome, TransportError, UsageError
+from toolkit.checks.check import Status
+from toolkit.errors import ExitCode, Outcome, TransportError, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.exercise import Role, Test
 from toolkit.flow import exercise as flow
 from toolkit.flow.access import Access, Fleet
-from toolkit.flow.exercise import AtWork, Looked, judged, plan, refuse_jobs, run
+from toolkit.flow.exercise import AtWork, Looked, code_of, judged, plan, refuse_jobs, run
 from toolkit.flow.runs import RunFolder
 from toolkit.hosts import Host
 from toolkit.progress import Silent
@@ -174,6 +175,20 @@ def test_a_test_of_which_nothing_came_back_is_no_test_that_passed(tmp_path: Path
     assert len(results) == 7
     assert {each.status.value for each in results} == {"unknown"}
     assert results[0].found == "gpu2: nothing came back of it"
+
+
+def test_nodes_with_gpus_are_not_well_where_host_memory_alone_was_moved(tmp_path: Path) -> None:
+    ran, _ = _run(tmp_path)
+    results = judged(ran.evidence, 0.8, None)
+    assert code_of(ran.evidence, results)[1] == ""
+    good = [replace(each, status=Status.PASS) for each in results if not each.test.gpu]
+    assert good
+    code, why = code_of(ran.evidence, good)
+    assert (code, why[:22]) == (ExitCode.UNKNOWN, "no test moved the memo")
+    plain = captured("healthy").text("pci").replace("vendor:0x10de", "vendor:0x8086")
+    none = {"cpu1": captured("healthy").plus([frame("pci", plain)])}
+    assert code_of(none, good) == (ExitCode.OK, "")
+    assert "was not read" in code_of({"cpu1": Evidence({}, True)}, good)[1]
 
 
 def test_a_job_that_begins_amid_the_tests_ends_them(tmp_path: Path) -> None:

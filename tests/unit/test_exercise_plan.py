@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -167,6 +168,26 @@ def test_bytes_bound_a_test_where_time_would_not() -> None:
     free = planned(view("gpu1"), view("gpu2"), Terms(seconds=5, gigabytes=500)).tests[0]
     assert free.iterations == 0
     assert "-D" in words_of(free, Role.DRIVE)
+
+
+def test_bytes_bound_a_port_whose_rate_nobody_knows() -> None:
+    evidence = captured("healthy")
+    text = re.sub(r".*/rate:.*\n", "", evidence.text("infiniband"))
+    test = planned(view("gpu1", evidence.plus([frame("infiniband", text)])), view("gpu2")).tests[0]
+    assert test.iterations == 500 * 10**9 // (1 << 20)
+
+
+@pytest.mark.parametrize("gigabytes", [1, 3, 20])
+def test_bytes_bound_libraries_as_well(gigabytes: int) -> None:
+    """Of a collective two series, each message sent twice by each of two GPUs, and warm-ups."""
+    seen = look(tools=TOOLS + "ucx_perftest /x\nall_reduce_perf /x\n")
+    terms = Terms(gigabytes=gigabytes)
+    tests = planned(view("gpu1", seen=seen), view("gpu2", seen=seen), terms).tests
+    [ucx] = (each for each in tests if each.tool == "ucx_perftest")
+    assert 0 < (ucx.iterations + 10) * ucx.size <= gigabytes * 10**9
+    nccl = next(each for each in tests if each.kind is Kind.COLLECTIVE)
+    assert nccl.iterations >= 5
+    assert 2 * 2 * 2 * (nccl.iterations + 3) * nccl.size <= gigabytes * 10**9
 
 
 def test_a_tool_is_ended_not_long_after_its_time() -> None:

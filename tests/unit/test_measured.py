@@ -10,7 +10,7 @@ import pytest
 
 from toolkit.facts.exercise import Buffer, End, Kind, Role, Test
 from toolkit.facts.measured import Measured
-from toolkit.flow.exercise_past import FILE, same
+from toolkit.flow.exercise_past import FILE, earlier, same
 from toolkit.flow.measured import measured
 from toolkit.report.fleet_carry import Path as Path_
 from toolkit.report.fleet_carry import in_short
@@ -64,6 +64,7 @@ def test_the_newest_figure_counts_for_both_ends(tmp_path: Path) -> None:
         pytest.param({"kind": Kind.SHALLOW}, id="a-shallow-queue"),
         pytest.param({"serve": end("gpu2", Buffer.HOST)}, id="host-memory-at-one-end"),
         pytest.param({"serve": end("gpu1")}, id="within-one-node"),
+        pytest.param({"points": [{"proof": "refuted", "words": "host memory"}]}, id="a-fallback"),
         pytest.param({"serve": end("gpu2 x y z")}, id="words-of-another-shape"),
     ],
 )
@@ -81,6 +82,11 @@ def test_a_figure_of_a_simulated_node_is_called_so(tmp_path: Path) -> None:
     path = Path_(((GPU, "mlx5_0"),), "48.2 GB/s", "wire", "", "", "")
     assert in_short(path, told) == "46.5 GB/s (simulated)"
     assert in_short(path, ()) == ""
+
+
+def test_a_unit_of_another_version_is_no_figure(tmp_path: Path) -> None:
+    kept(tmp_path, "2026-11-20", 46.5, unit="furlongs")
+    assert list(earlier(tmp_path)) == []
 
 
 def test_where_nothing_was_kept_nothing_is_measured(tmp_path: Path) -> None:

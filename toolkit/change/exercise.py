@@ -14,7 +14,8 @@ DEEP, SHALLOW, SMALL = (1 << 20, 128), (128 << 10, 1), (8, 1)
 _ROUNDS = 1000  # of a latency test: its percentiles want some, and they take no time
 _MOST_S = 60  # of one test
 _COLLECTIVE = 128 << 20  # bytes of a collective's largest message
-_UCX = 8 << 20  # bytes of a message that UCX sends by rendezvous
+_FEWEST, _UNCOUNTED = 5, 3  # rounds; two to warm up and one to compare values
+_UCX, _UCX_WARM = 8 << 20, 10  # bytes of a message that UCX sends by rendezvous; rounds before
 # Soft-RoCE copies by the processor: few and small, for it is the way that is tried, not the speed.
 _SOFT_SIZE, _SOFT_DEPTH, _SOFT_ROUNDS = 16 << 10, 4, 200
 _HOST_TESTS = (
@@ -113,7 +114,7 @@ def _of_rail(one: View, other: View, rail: Rail, terms: Terms, left: list[str]) 
         if "ucx_perftest" not in both:
             left.append("UCX is not tried: ucx_perftest is not on both")
         drive, serve = (replace(end, buffer=_liked(end)) for end in ends)
-        turns = min(int(terms.gigabytes * 1e9) // _UCX, 200 * terms.seconds)
+        turns = min(int(terms.gigabytes * 1e9) // _UCX - _UCX_WARM, 200 * terms.seconds)
         found.append(
             Test(0, "ucx_perftest", Kind.DEEP, _UCX, 1, terms.seconds, turns, drive, serve)
         )
@@ -149,7 +150,7 @@ class Bound:
         """How many messages, where the time alone would allow too many; else 0."""
         device = next((e for e in self.view.node.rdma_devices if e.name == end.hca), None)
         rate = max((port.gbits for port in device.ports), default=0.0) if device else 0.0
-        if rate / 8 * self.terms.seconds <= self.terms.gigabytes:
+        if rate and rate / 8 * self.terms.seconds <= self.terms.gigabytes:
             return 0
         return max(5, int(self.terms.gigabytes * 1e9) // size)  # perftest wants five
 
@@ -180,8 +181,13 @@ def _collectives(view: View, terms: Terms, left: list[str]) -> Iterator[Test]:
         left.append(f"{view.name}: NCCL is not tried: it has fewer than two GPUs")
         return
     end = End(view.name, "", buffer=Buffer.GPU, uuid=",".join(uuids.values()))
-    turns = max(5, min(20, int(terms.gigabytes * 1e9) // (2 * _COLLECTIVE * len(uuids))))
-    yield Test(0, "all_reduce_perf", Kind.COLLECTIVE, _COLLECTIVE, 1, terms.seconds, turns, end)
+    # Of each size there are two series, and a GPU sends each message twice, near enough.
+    most = int(terms.gigabytes * 1e9) // (4 * len(uuids))
+    size = _COLLECTIVE
+    while size * (_FEWEST + _UNCOUNTED) > most and size > 1:
+        size //= 2
+    turns = max(_FEWEST, min(20, most // size - _UNCOUNTED))
+    yield Test(0, "all_reduce_perf", Kind.COLLECTIVE, size, 1, terms.seconds, turns, end)
 
 
 def settings_of(test: Test, role: Role) -> tuple[str, ...]:
@@ -213,7 +219,7 @@ def words_of(test: Test, role: Role) -> tuple[str, ...]:
             return (test.tool,)
         memory = ",".join("cuda" if each.buffer.gpu else "host" for each in _order(test))
         asked = ("-t", "tag_bw", "-m", memory, "-s", str(test.size), "-n", str(test.iterations))
-        return (test.tool, *asked, "-w", "10", *away)
+        return (test.tool, *asked, "-w", str(_UCX_WARM), *away)
     words = [test.tool, "-d", end.hca, "-i", str(end.port), "-F", "-s", str(test.size)]
     words += ["-x", str(end.gid)] if end.gid >= 0 else []
     words += ["-t", str(test.depth)] if test.kind is not Kind.LATENCY else []

@@ -158,3 +158,5 @@ def by_ucx(lanes: tuple[tuple[str, str], ...], test: Test) -> Iterator[Point]:
         yield Point(Proof.REFUTED, f"UCX went by {named}, asked was {test.drive.hca}")
     else:
         yield Point(Proof.SHOWN, f"UCX: {', '.join(f'{name} on {dev}' for name, dev in lanes)}")
+        if test.gpu:
+            yield Point(Proof.OPEN, "UCX: whether it copied through host memory is not told")

@@ -184,8 +184,9 @@ def gpu_buffer(view: View) -> tuple[Buffer | None, str]:
 
     dma-buf goes first, as NCCL has it: where both are there, that is what jobs use.
     """
-    if not attempt(lambda: view.node.pairs.gpus, ()):
-        return None, "no GPU"
+    gpus = attempt(lambda: view.node.pairs.gpus, None)
+    if not gpus:
+        return None, "no GPU" if gpus is not None else "its GPUs were not read"
     tool = attempt(lambda: view.node.perftest, None)
     if tool is None:
         return None, "perftest is not installed"

@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from toolkit.change.exercise import Exercise, Terms, read_terms
-from toolkit.change.exercise_judge import THRESHOLD, Result, exit_code
+from toolkit.change.exercise import Exercise, Terms, limit_of, read_terms
+from toolkit.change.exercise_judge import THRESHOLD, Result
 from toolkit.cli.options import HOSTS, REACH, Option, Said
 from toolkit.cli.session import Session, consent, fleet
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, UsageError, worst
-from toolkit.evidence import Evidence
 from toolkit.flow.access import state_dir
-from toolkit.flow.exercise import judged, look, plan, refuse_jobs, run, saved
+from toolkit.flow.exercise import code_of, judged, look, plan, refuse_jobs, run, saved
 from toolkit.flow.exercise_past import FILE, earlier, same
 from toolkit.hosts import select
 from toolkit.predict.estimate import Unit
@@ -57,7 +56,8 @@ def exercise(said: Said) -> ExitCode:
     jobs would use; counters before and after tell which port moved the bytes.
 
     Exits 0 when every test reaches the threshold, 2 where one falls short or fell back silently,
-    3 where one came to no result or nothing predicts it, 5 where a job is at work or begins.
+    3 where one came to no result, nothing predicts it or no GPU's memory was moved, 5 where a job
+    is at work or begins.
 
     Examples:
       invoke exercise --hosts gpu01,gpu02 --check
@@ -73,9 +73,11 @@ def exercise(said: Said) -> ExitCode:
     session = Session.begin("exercise", said)
     if said.text("from_"):
         evidence = saved(Path(said.text("from_")))
-        results, code = _judged(evidence, threshold, wanted)
+        results = judged(evidence, threshold, wanted)
+        code, why = code_of(evidence, results)
+        told = (why,) if why else ()
         return _told(
-            session, Sheet(tuple(evidence), results, None, threshold, code, session.now, {})
+            session, Sheet(tuple(evidence), results, None, threshold, code, session.now, {}, told)
         )
     terms = read_terms(
         said.number("seconds", 5),
@@ -102,34 +104,33 @@ def _measured(session: Session, terms: Terms, threshold: float, wanted: float | 
             _consent(planned, names, said)
         ran = run(opened, looked, planned, session.folder, over)
         simulated = opened.demo
-    results, code = _judged(ran.evidence, threshold, wanted)
-    stopped = (f"the rest was not run: {ran.stopped}",) if ran.stopped else ()
+    results = judged(ran.evidence, threshold, wanted)
+    code, why = code_of(ran.evidence, results)
+    more = [why] if why else []
+    if ran.stopped:
+        code = worst([code, ExitCode.STOPPED])
+        more.append(f"the rest was not run: {ran.stopped}")
     sheet = Sheet(
         names,
         results,
         planned,
         threshold,
-        worst([code, ExitCode.STOPPED]) if stopped else code,
+        code,
         session.now,
         _before(results),
-        (*ran.troubles, *stopped),
+        (*ran.troubles, *more),
         simulated,
     )
     return _told(session, sheet)
-
-
-def _judged(
-    evidence: Mapping[str, Evidence], threshold: float, wanted: float | None
-) -> tuple[tuple[Result, ...], ExitCode]:
-    results = judged(evidence, threshold, wanted)
-    return results, exit_code(results)
 
 
 def _consent(planned: Exercise, names: tuple[str, ...], said: Said) -> None:
     between = " and ".join(dict.fromkeys(names))
     where = f"between {between}" if len(names) > 1 else f"within {between}"
     tests = counted(len(planned.tests), "test")
-    consent(f"move data {where}: {tests}, {planned.seconds} s of traffic at most?", said)
+    most = max(map(limit_of, planned.tests))
+    bounds = f"{planned.seconds} s of traffic, each ended after {most} s whatever comes"
+    consent(f"move data {where}: {tests}, {bounds}?", said)
 
 
 def _told(session: Session, sheet: Sheet) -> ExitCode:

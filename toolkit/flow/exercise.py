@@ -10,15 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from toolkit.change.exercise import Exercise, Terms, limit_of, plan_exercise, settings_of, words_of
-from toolkit.change.exercise_judge import Result, judge
-from toolkit.change.exercise_rails import View
+from toolkit.change.exercise_judge import Result, exit_code, judge
+from toolkit.change.exercise_rails import View, attempt
 from toolkit.errors import (
     ApplyError,
+    ExitCode,
     NoEvidence,
     Outcome,
     TransportError,
     Unparsable,
     UsageError,
+    worst,
 )
 from toolkit.evidence import Evidence, Frame
 from toolkit.facts.exercise import Measured, Role, Test, frames_of, parse_exercise
@@ -237,6 +239,21 @@ def judged(
     measured: tuple[Measured, ...] = parse_exercise(dict(evidence))
     nodes = {name: Node(each) for name, each in evidence.items()}
     return judge(measured, nodes, threshold=threshold, wanted=wanted)
+
+
+def code_of(evidence: Mapping[str, Evidence], results: Sequence[Result]) -> tuple[ExitCode, str]:
+    """What a run ends with; and why, where no result tells."""
+    code = exit_code(results)
+    found = [_gpus(each) for each in evidence.values()]
+    if any(each.test.gpu for each in results) or not any(each != 0 for each in found):
+        return code, ""
+    known = "there are some" if any(found) else "whether there are some was not read"
+    return worst([code, ExitCode.UNKNOWN]), f"no test moved the memory of a GPU, and {known}"
+
+
+def _gpus(evidence: Evidence) -> int | None:
+    """How many; None where that was not read."""
+    return attempt(lambda: len(Node(evidence).pairs.gpus), None)
 
 
 def saved(source: Path) -> dict[str, Evidence]:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from toolkit.change.exercise_proof import Proof
 from toolkit.facts.exercise import Test
+from toolkit.predict.estimate import Unit
 
 FILE = "exercise.json"
 _LOOKED = 200  # runs, newest first: more are not searched
@@ -25,6 +27,7 @@ class Earlier:
     value: float
     unit: str
     status: str
+    fell_back: bool = False  # what was to be tested was not what happened
 
 
 def same(test: Test) -> tuple[str, ...]:
@@ -65,6 +68,9 @@ def _of_run(run: str, told: dict[str, Any]) -> Iterator[Earlier]:
         key = (each["tool"], each["kind"], str(each["size"]), *ends)
         title = f"{each['tool']}, {'GPU' if each['gpu'] else 'host'}, {each['kind']}"
         title += " (simulated)" if told.get("simulated") else ""
+        fell_back = any(point["proof"] == Proof.REFUTED for point in each.get("points", ()))
+        unit = Unit(each["unit"]).value  # of another version: no figure that can be told
         yield Earlier(
-            run, told["time"], key, title, float(each["value"]), each["unit"], each["status"]
-        )
+            run, str(told["time"]), key, title, float(each["value"]), unit, each["status"],
+            fell_back,
+        )  # fmt: skip

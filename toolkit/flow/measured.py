@@ -18,7 +18,7 @@ def measured(runs: Path, hosts: Collection[str]) -> dict[str, tuple[Measured, ..
     """By host, the newest figure of each GPU and HCA; a figure counts for both of its ends.
 
     Left out is what does not answer the prediction: latencies, shallow queues, other tools, host
-    memory at either end, and what never left a node.
+    memory at either end, what fell back to another way, and what never left a node.
     """
     found: dict[str, dict[tuple[str, str], Measured]] = {}
     for one in earlier(runs):
@@ -34,7 +34,7 @@ def measured(runs: Path, hosts: Collection[str]) -> dict[str, tuple[Measured, ..
 def _ends(one: Earlier) -> list[tuple[str, str, str]]:
     """Host, GPU and HCA of both ends; none where this is no such figure."""
     tool, kind, _, *ends = one.same
-    if tool != _TOOL or kind != Kind.DEEP or one.unit != _UNIT:
+    if tool != _TOOL or kind != Kind.DEEP or one.unit != _UNIT or one.fell_back:
         return []
     told = []
     for end in ends:

@@ -29,10 +29,8 @@ if [ ! -d "$at" ]; then
 fi
 if [ -z "$other" ]; then # the end that listens
     printf '\n************************************\n* Waiting for client to connect... *\n************************************\n'
-    mkdir -p "$root/proc/net"
+    mkdir -p "$root/proc/net" # the line stays: on a busy machine nobody may look in time
     put "$root/proc/net/tcp" "$(printf '   0: 00000000:%04X 00000000:0000 0A 00000000:00000000' "$listen")"
-    sleep 1
-    rm -f "$root/proc/net/tcp"
 fi
 if [ -n "$gpu" ]; then
     if [ ! -d "$root/sys/module/nvidia_peermem" ] && [ -z "$dmabuf" ]; then
