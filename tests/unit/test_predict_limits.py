@@ -97,6 +97,17 @@ def test_redirect_takes_its_part_of_the_ring() -> None:
     assert found.collective.limit.startswith(f"ACS redirect at {PORTS[0]}")
 
 
+def test_one_slow_hca_may_hold_up_the_ring_of_both() -> None:
+    """Equal shares: twice the lower bound of the slower."""
+    slow = predict(Node(node(board=BOARD.but(PORTS[0], acs=REDIRECTS))))
+    assert slow.total is not None
+    lows = [each.collective.low for each in slow.nearest]
+    assert slow.total.with_gdr.low == pytest.approx(2 * min(lows))
+    assert slow.total.with_gdr.value == pytest.approx(
+        sum(each.collective.value for each in slow.nearest)
+    )
+
+
 def test_what_redirect_and_translation_cost_together_is_not_counted_twice() -> None:
     fenced = BOARD.but(PORTS[0], acs=REDIRECTS)
     one, both = pair(fenced, {}, NEAR), pair(fenced, dict(TRANSLATED), NEAR)
@@ -137,5 +148,5 @@ def test_the_functions_of_one_card_share_its_link() -> None:
     total = predict(Node(node(frames, board=board))).total
     assert total is not None
     assert total.hcas == ("mlx5_0", "mlx5_1")
-    assert total.with_gdr.limit == "PCIe of 1 card with several HCAs"
+    assert total.with_gdr.limit.startswith("PCIe of 1 card with several HCAs")
     assert total.with_gdr.value == pytest.approx(28.0, abs=0.1)

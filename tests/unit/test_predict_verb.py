@@ -49,6 +49,8 @@ def test_a_blocked_pair_says_what_keeps_it() -> None:
     found = predict(Node(node({"module-state": "", "nvidia-version": PROPRIETARY})))
     shown = text("gpu01", found, PLAIN, whole=False)
     assert "now without: peermem: nvidia-peermem is not loaded; dma-buf: the driver is" in shown
+    assert "node, ring bound once GPUDirect works: 94.9 GB/s" in shown
+    assert "node, without, as now:    44.4 GB/s" in shown
 
 
 @pytest.mark.parametrize(

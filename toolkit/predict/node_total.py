@@ -26,7 +26,11 @@ def ring(told: list[PairInputs], made: list[PairPrediction], c: Constants) -> Te
             best[each.hca] = each
     worst = min(best.values(), key=lambda each: each.collective.value)
     words = f"{worst.collective.limit}, on {counted(len(best), 'HCA')}"
-    terms = [Term(Range.together(_span(e.collective) for e in best.values()), words)]
+    spans = [_span(each.collective) for each in best.values()]
+    # Where shares are equal, as NCCL deals them out, the slowest holds up all.
+    whole, slowest = Range.together(spans), min(each.low for each in spans)
+    held_up = Range(whole.value, min(whole.low, slowest * len(spans)), whole.high)
+    terms = [Term(held_up, words)]
     cards = _cards(told, c)
     if len(cards) < len(best):
         share = Range.together(cards.values()) * c["ring-efficiency"]

@@ -30,7 +30,7 @@ def text(host: str, found: Prediction, paint: Painter, *, whole: bool) -> str:
     pairs = found.pairs if whole else found.nearest
     lines += _pairs(pairs, paint)
     if found.total is not None:
-        lines += ["", *_total(found.total), *_latency(pairs)]
+        lines += ["", *_total(found), *_latency(pairs)]
     lines += [line for note in found.notes for line in _wrapped(f"note: {note}", "")]
     return "\n".join(lines)
 
@@ -77,9 +77,16 @@ def _short(found: Estimate) -> str:
     return found.figure.replace(f" {found.unit}", "")
 
 
-def _total(total: NodeTotal) -> Iterator[str]:
-    yield from _wrapped(f"node, ring bound: {total.with_gdr.said}", "")
-    yield from _wrapped(f"node, without:    {total.without_gdr.said}", "")
+def _total(found: Prediction) -> Iterator[str]:
+    total = found.total
+    if total is None:
+        return
+    blocked = any(each.blocked for each in found.nearest)
+    once = " once GPUDirect works" if blocked else ""
+    yield from _wrapped(f"node, ring bound{once}: {total.with_gdr.said}", "")
+    yield from _wrapped(
+        f"node, without{', as now' if blocked else ''}:    {total.without_gdr.said}", ""
+    )
 
 
 def _latency(pairs: tuple[PairPrediction, ...]) -> Iterator[str]:
