@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.evidence.board import BOARD, FLAT, HCAS, PORTS, REDIRECTS
+from tests.evidence.board import BOARD, FLAT, HCAS, PORTS, REDIRECTS, Board
 from tests.evidence.build import node
+from tests.evidence.platforms import INLINE
 from tests.unit.fleets import capture
 from tests.unit.test_checks_pci import loose, matrix
 from toolkit.errors import ExitCode
@@ -23,6 +24,7 @@ from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
 from toolkit.predict.inputs import NOT_TOLD
 from toolkit.predict.of_node import predict
+from toolkit.report.fleet_heat import heat
 from toolkit.report.picture import PAD, Box, Picture, fitted, measured, svg
 from toolkit.report.picture_tree import tree_picture
 from toolkit.report.picture_way import way_picture
@@ -161,6 +163,9 @@ def test_nothing_moves_where_it_was_not_read_whether_gpudirect_works() -> None:
     assert unpredicted is not None
     assert moving(unpredicted) == set()
     assert NOT_TOLD in "".join(page([seen], [], "made so"))
+    assert any(NOT_TOLD in note for note in heat(seen.view, seen.found).notes)
+    well = drawn(NODES["healthy"])
+    assert not any(NOT_TOLD in note for note in heat(well.view, well.found).notes)
 
 
 def test_a_path_that_no_source_tells_is_not_drawn_by_the_root_complex() -> None:
@@ -170,6 +175,14 @@ def test_a_path_that_no_source_tells_is_not_drawn_by_the_root_complex() -> None:
     assert picture is not None
     upper = [box.lines[0][0] for box in picture.boxes if box.y == picture.boxes[0].y]
     assert upper[2] == "a path not told"
+
+
+def test_a_way_over_several_switches_and_a_numa_node_that_is_not_told_are_said_whole() -> None:
+    inline = node(board=INLINE)
+    assert "PCIe switches" in said(way(inline))
+    assert "PCIe switches" not in said(way(NODES["healthy"]))
+    board = Board(tuple(replace(each, numa=-1) for each in BOARD.functions))
+    assert "NUMA not told" in said(tree(node(board=board)))
 
 
 def test_bridges_of_which_acs_was_not_read_say_so_without_a_page_around_them() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from toolkit.predict.inputs import NOT_TOLD
 from toolkit.predict.of_node import Prediction
 from toolkit.report.topology_view import View
 
@@ -87,4 +88,6 @@ def heat(view: View, told: Prediction) -> Heat:
         for way in view.ways
     }
     rows = tuple(tuple(spots.get((gpu, hca)) for hca in view.hcas) for gpu in view.gpus)
-    return Heat(view.source, view.gpus, view.hcas, rows, view.notes)
+    untold = any(each.untold for each in told.pairs)
+    notes = (*view.notes, *((f"{NOT_TOLD}: predicted is what it would carry",) if untold else ()))
+    return Heat(view.source, view.gpus, view.hcas, rows, notes)

@@ -85,7 +85,7 @@ def _root(drawing: _Drawing, root: Root, *, tree: bool) -> None:
     tops = [_place(drawing, each, 1) for each in root.below]
     if not tops:
         return
-    numa = f"NUMA node {root.numa}" if root.numa >= 0 else "NUMA node not told"
+    numa = f"NUMA node {root.numa}" if root.numa >= 0 else "NUMA not told"
     numa = "several NUMA nodes" if root.several else numa
     called, more = (root.name, numa) if tree else ("PCIe tree", "not read")
     room = _ROOT - 2 * PAD

@@ -124,7 +124,8 @@ def _direct(way: Way) -> tuple[_Stop, ...]:
         return (*start, root if way.distance != "?" else _Stop("a path not told", "", "root"), end)
     if way.redirects:
         return (*start, switch, root, switch, end)
-    return (*start, _Stop("PCIe switch", way.distance, "switch"), end)
+    several = "es" if way.distance == "PXB" else ""
+    return (*start, _Stop(f"PCIe switch{several}", way.distance, "switch"), end)
 
 
 def _copied(way: Way) -> tuple[_Stop, ...]:
