@@ -94,6 +94,10 @@ def test_ucx_and_nccl_are_tried_where_they_are() -> None:
     ucx = next(each for each in tests if each.tool == "ucx_perftest")
     assert "UCX_NET_DEVICES=mlx5_0:1" in settings_of(ucx, Role.DRIVE)
     assert "-m cuda,cuda" in " ".join(words_of(ucx, Role.DRIVE))
+    assert not any("UCX_TLS" in each for each in settings_of(ucx, Role.DRIVE))
+    alone = planned(view("gpu1", seen=seen), view("gpu1", seen=seen)).tests
+    ucx = next(each for each in alone if each.tool == "ucx_perftest")
+    assert "UCX_TLS=rc,cuda_copy,gdr_copy" in settings_of(ucx, Role.SERVE), "no shared memory"
     nccl = [each for each in tests if each.kind is Kind.COLLECTIVE]
     assert [each.drive.host for each in nccl] == ["gpu1", "gpu2"]
     assert "NCCL_P2P_DISABLE=1" in settings_of(nccl[0], Role.ALONE)

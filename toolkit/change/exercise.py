@@ -199,6 +199,8 @@ def settings_of(test: Test, role: Role) -> tuple[str, ...]:
         found.append(f"CUDA_VISIBLE_DEVICES={end.uuid}")
     if test.tool == "ucx_perftest":
         found += [f"UCX_NET_DEVICES={end.hca}:{end.port}", "UCX_LOG_LEVEL=info", "UCX_PROTO_INFO=y"]
+        # Else it would go by shared memory, or by CUDA between processes.
+        found += ["UCX_TLS=rc,cuda_copy,gdr_copy"] if test.within else []
     if test.kind is Kind.COLLECTIVE:
         found += ["NCCL_DEBUG=INFO", "NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH,ENV"]
         found += ["NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1"]  # else no HCA would be used

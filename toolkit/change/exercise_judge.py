@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from toolkit.change.exercise_expect import Expected, expected
-from toolkit.change.exercise_proof import Point, Proof, by_memory, by_nccl, by_ports, by_ucx
+from toolkit.change.exercise_proof import (
+    Point,
+    Proof,
+    by_line,
+    by_machine,
+    by_memory,
+    by_nccl,
+    by_ports,
+    by_ucx,
+)
 from toolkit.checks.check import Status
 from toolkit.errors import ExitCode, Unparsable, worst
 from toolkit.facts.exercise import Kind, Measured, Role, Said, Test
@@ -98,7 +107,9 @@ def _judge_one(
         if said.trouble
         else ()
     )
-    points = (*ended, *figure.points, *by_ports(measured, figure.moved, figure.mtu))
+    ports = (*by_machine(measured), *by_ports(measured, figure.moved, figure.mtu))
+    above = by_line(test, figure.value, nodes) if unit is Unit.GBS else ()
+    points = (*ended, *figure.points, *ports, *above)
     troubles = tuple(_troubles(measured))
     if not figure.value:
         few = f"{test.tool} says 0: too little was moved in the time, or its clock was not steady"

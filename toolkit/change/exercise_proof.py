@@ -6,7 +6,7 @@ still look fast.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -14,8 +14,12 @@ from toolkit.facts.exercise import End, Measured, Role, Said, Test
 from toolkit.facts.hca_counters import Moved
 from toolkit.facts.nccl_log import network_edges
 from toolkit.facts.nccl_log_reader import parse_nccl_log
+from toolkit.facts.node import Node
 from toolkit.facts.perftest import Memory, parse_perftest_memory
+from toolkit.facts.rdma import Kind, RdmaDevice
+from toolkit.predict.reading import attempt
 
+_ABOVE = 1.02  # of the line's rate: clocks differ
 _NEARLY = 0.9  # of the bytes: counters are read a moment before and after
 _WRITES = frozenset({"ib_write_bw", "ib_send_bw", "ib_send_lat", "ib_write_lat", "ucx_perftest"})
 
@@ -85,7 +89,35 @@ def _count(port: Moved, mtu: int, *, sends: bool) -> int | None:
     packets = port.sent_packets if sends else port.received_packets
     if data is not None:
         return data
-    return packets * mtu if packets is not None else None
+    return packets * mtu if packets is not None and mtu else None  # UCX tells of no MTU
+
+
+def by_machine(measured: Measured) -> Iterator[Point]:
+    """Whether two names are one machine: then nothing went between two."""
+    hosts = {end.host for _, end in measured.test.ends}
+    boots = {said.boot_id for said in measured.said.values()}
+    if len(hosts) == len(measured.said) == 2 and len(boots) == 1 and boots != {""}:
+        yield Point(Proof.REFUTED, f"{' and '.join(sorted(hosts))} are one machine by two names")
+
+
+def by_line(test: Test, value: float, nodes: Mapping[str, Node]) -> Iterator[Point]:
+    """Whether the ports could have carried it at all.
+
+    :param value: GB/s. Within one port more than its line may go round.
+    """
+    for _, end in () if test.looped else test.ends:
+        line = _line(end, nodes.get(end.host))
+        if line and value > line * _ABOVE:
+            words = f"{value:.1f} GB/s is more than {end.hca} of {end.host} carries ({line:.1f})"
+            yield Point(Proof.REFUTED, f"{words}: it went another way")
+            return
+
+
+def _line(end: End, node: Node | None) -> float:
+    """GB/s by the rate of its port; 0 where that was not read, or is software's."""
+    found: tuple[RdmaDevice, ...] = () if node is None else attempt(lambda: node.rdma_devices, ())
+    own = [each for each in found if each.name == end.hca and each.kind is not Kind.SOFTWARE]
+    return max((port.gbits / 8 for each in own for port in each.ports), default=0.0)
 
 
 def _size(count: int) -> str:
