@@ -81,6 +81,13 @@ def test_what_limits_is_the_smallest_of_what_was_worked_out(
     assert found.low < found.value <= found.high
 
 
+def test_a_client_whose_hca_may_translate_for_itself_may_be_as_fast_as_ever() -> None:
+    frames: dict[str, Override] = {"cpu": CORE, **TRANSLATED}
+    whole, part = pair(BOARD, frames, NEAR), pair(BOARD.but(HCAS[0], readable=64), frames, NEAR)
+    assert whole.with_gdr.high < 35 < part.with_gdr.high
+    assert any(each.startswith("ATS of the HCA not read") for each in part.with_gdr.assumptions)
+
+
 def test_few_tags_and_small_requests_limit_reads_alone() -> None:
     """32 requests of 128 bytes in 0.8 us: 5.1 GB/s."""
     found = pair(BOARD.but(HCAS[0], express=FEW), {}, NEAR)

@@ -12,6 +12,7 @@ import pytest
 from dev.run import ROOT
 from tests.evidence.board import BOARD, GPUS, HCAS, PORTS, REDIRECTS
 from tests.evidence.build import PROPRIETARY, node
+from tests.evidence.frames import DENIED
 from toolkit.errors import ExitCode, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
@@ -156,6 +157,14 @@ def test_what_enabling_and_losing_gpudirect_means_is_shown() -> None:
     assert same.count(" =") == 3
     said = " ".join(same.split())
     assert "still without GPUDirect: peermem: nvidia-peermem is not loaded" in said
+
+
+def test_what_is_asked_is_no_assumption_any_more() -> None:
+    dark = node({"iommu-groups": DENIED}, board=BOARD.but(PORTS[0], readable=64))
+    before, after = predict(Node(dark)), wished(dark, "acs=off,iommu=pt")
+    notes = {"ACS not read", "IOMMU domain of the HCA not read"}
+    assert notes <= set(before.nearest[0].collective.assumptions)
+    assert not notes & set(after.nearest[0].collective.assumptions)
 
 
 def test_below_another_switch_nothing_is_known_of_its_bridges() -> None:

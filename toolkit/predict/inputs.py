@@ -68,7 +68,7 @@ class PairInputs:
     cpu: CpuClass | None
     redirects: tuple[str, ...] | None  # "0000:17:00.0: ReqRedir"; None where not read
     translated: bool | None  # the IOMMU translates what the HCA sends; None where not told
-    ats: bool = False  # the HCA translates for itself
+    ats: bool | None = False  # the HCA translates for itself; None where not read
     uplink: str = ""  # the port under which both lie; "" for none
     blocked: str = ""  # what keeps GPUDirect from working; "" for nothing that was read
     notes: tuple[str, ...] = ()  # what was not read, and what was taken in its place

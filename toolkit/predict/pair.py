@@ -147,7 +147,10 @@ def _under_iommu(told: PairInputs, terms: list[Term], own: Term, c: Constants) -
     if told.translated is False or told.distance in COHERENT:
         return least(terms)
     client = told.cpu is not None and told.cpu.client and not told.ats
-    slowed = own.span * c["iommu-client" if client else "iommu-server"]
+    share = c["iommu-client" if client else "iommu-server"]
+    if told.ats is None:  # with ATS it would cost what it costs a server
+        share = Range(share.value, share.low, max(share.high, c["iommu-server"].high))
+    slowed = own.span * share
     found = least([*terms, Term(slowed, "IOMMU that translates", own.ceiling)])
     if told.translated:
         return found

@@ -81,6 +81,9 @@ def read_pair(known: Known, pair: NamedPair, c: Constants, *, best: bool) -> Pai
     payload, tags, request = _packets(gpu, hca, c, notes)
     blocked = known.gap or gpu_gap(known.node, pair.gpu)
     redirects, translated = _redirects(known, pair, notes), _translated(known, hca, notes)
+    ats = _translates_itself(hca)
+    if translated and ats is None and known.cpu is not None and known.cpu.client:
+        notes.append("ATS of the HCA not read: with it the IOMMU may cost nothing")
     if pair.distance not in NEAR | COHERENT and known.cpu is None:
         notes.append("processor not known: its root complex may carry far less")
     return PairInputs(
@@ -97,7 +100,7 @@ def read_pair(known: Known, pair: NamedPair, c: Constants, *, best: bool) -> Pai
         known.cpu,
         redirects,
         translated,
-        _translates_itself(hca),
+        ats,
         _uplink(pair),
         blocked,
         tuple(dict.fromkeys(notes)),
@@ -230,10 +233,13 @@ def _translated(known: Known, hca: PciFunction | None, notes: list[str]) -> bool
     return None
 
 
-def _translates_itself(hca: PciFunction | None) -> bool:
-    """Not read is not: it widens nothing on servers, and is rare elsewhere."""
-    found = attempt(hca.ats, None) if hca is not None else None
-    return found is not None and found.enabled
+def _translates_itself(hca: PciFunction | None) -> bool | None:
+    """None where it was not read."""
+    try:
+        found = hca.ats() if hca is not None else None
+    except (NoEvidence, Unparsable):
+        return None
+    return None if hca is None else found is not None and found.enabled
 
 
 def _uplink(pair: NamedPair) -> str:

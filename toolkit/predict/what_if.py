@@ -42,8 +42,23 @@ def with_wishes(told: NodeInputs, wishes: tuple[Wish, ...]) -> NodeInputs:
     pairs = told.pairs
     # Where it hangs comes first: what is wished of the bridges there is told of them.
     for wish in sorted(wishes, key=lambda each: not each.said.startswith("distance=")):
-        pairs = tuple(wish.change(each) for each in pairs)
+        pairs = tuple(_settled(wish.change(each), wish) for each in pairs)
     return replace(told, pairs=pairs)
+
+
+# What was not read and is as asked now is no assumption any more.
+_SETTLES = {
+    "acs": ("ACS not read",),
+    "iommu": ("IOMMU domain of", "ATS of"),
+    "mtu": ("MTU of",),
+    "link": ("link of", "not every link"),
+    "mps": ("packet size",),
+}
+
+
+def _settled(pair: PairInputs, wish: Wish) -> PairInputs:
+    starts = _SETTLES.get(wish.said.partition("=")[0], ())
+    return replace(pair, notes=tuple(each for each in pair.notes if not each.startswith(starts)))
 
 
 def _wish(word: str) -> Wish:
