@@ -191,8 +191,10 @@ def test_the_board_of_a_second_stage_leaves_what_was_printed_between() -> None:
     assert b"\x1b[1A" not in between, "which goes back over a line"
 
 
-@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_without_colour_there_is_none_and_a_dumb_terminal_gets_plain_lines(
+@pytest.mark.parametrize(
+    ("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb"), ("PYTHONIOENCODING", "latin-1")]
+)
+def test_without_colour_there_is_none_and_who_cannot_draw_a_board_gets_plain_lines(
     name: str, value: str
 ) -> None:
     said, _ = on_terminal(variables={name: value})

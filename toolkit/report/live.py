@@ -29,8 +29,9 @@ def listener(stream: TextIO, *, quiet: bool = False) -> Listener:
 
 
 def _moves(stream: TextIO) -> bool:
-    """Whether the terminal knows how to go back over its lines."""
-    return not Console(file=stream).is_dumb_terminal
+    """Whether the terminal knows how to go back over its lines, and what a bar is made of."""
+    drawable = "utf" in (stream.encoding or "").lower()
+    return drawable and not Console(file=stream).is_dumb_terminal
 
 
 class Live:
