@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.unit.exercising import captured, measured, planned, table, view
+from tests.unit.exercising import captured, frame, measured, planned, table, view
 from toolkit.change.exercise_judge import Result, judge
 from toolkit.change.exercise_proof import Proof, by_ports
 from toolkit.checks.check import Status
@@ -28,6 +28,15 @@ def test_two_names_of_one_machine_are_no_two_nodes() -> None:
     assert (result.status, result.suspect) == (
         Status.FAIL, "a silent fallback: gpu1 and gpu2 are one machine by two names",
     )  # fmt: skip
+
+
+def test_machines_of_one_snapshot_are_two_by_their_gids() -> None:
+    good = measured(DEEP, table(DEEP, FULL))
+    said = {role: replace(each, boot_id="b") for role, each in good.said.items()}
+    gid = "mlx5_0/ports/1/gids/0:fe80:0000:0000:0000:5054:00ff:fe12:3456\n"
+    other = captured("healthy").plus([frame("rdma-gids", gid)])
+    nodes = {"gpu1": Node(captured("healthy")), "gpu2": Node(other)}
+    assert judge([replace(good, said=said)], nodes)[0].status is Status.PASS
 
 
 def test_what_no_port_carries_went_another_way() -> None:

@@ -107,7 +107,7 @@ def _judge_one(
         if said.trouble
         else ()
     )
-    ports = (*by_machine(measured), *by_ports(measured, figure.moved, figure.mtu))
+    ports = (*by_machine(measured, nodes), *by_ports(measured, figure.moved, figure.mtu))
     above = by_line(test, figure.value, nodes) if unit is Unit.GBS else ()
     points = (*ended, *figure.points, *ports, *above)
     troubles = tuple(_troubles(measured))

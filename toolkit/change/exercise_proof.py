@@ -17,6 +17,7 @@ from toolkit.facts.nccl_log_reader import parse_nccl_log
 from toolkit.facts.node import Node
 from toolkit.facts.perftest import Memory, parse_perftest_memory
 from toolkit.facts.rdma import Kind, RdmaDevice
+from toolkit.facts.roce import Gid
 from toolkit.predict.reading import attempt
 
 _ABOVE = 1.02  # of the line's rate: clocks differ
@@ -92,12 +93,22 @@ def _count(port: Moved, mtu: int, *, sends: bool) -> int | None:
     return packets * mtu if packets is not None and mtu else None  # UCX tells of no MTU
 
 
-def by_machine(measured: Measured) -> Iterator[Point]:
-    """Whether two names are one machine: then nothing went between two."""
+def by_machine(measured: Measured, nodes: Mapping[str, Node]) -> Iterator[Point]:
+    """Whether two names are one machine: then nothing went between two.
+
+    Virtual machines that go on from one snapshot share a boot id: GIDs tell them apart.
+    """
     hosts = {end.host for _, end in measured.test.ends}
     boots = {said.boot_id for said in measured.said.values()}
-    if len(hosts) == len(measured.said) == 2 and len(boots) == 1 and boots != {""}:
+    gids = {_gids(node) for name, node in nodes.items() if name in hosts}
+    one = len(boots) == 1 and boots != {""} and len(gids) < 2
+    if one and len(hosts) == len(measured.said) == 2:
         yield Point(Proof.REFUTED, f"{' and '.join(sorted(hosts))} are one machine by two names")
+
+
+def _gids(node: Node) -> frozenset[str]:
+    found: tuple[Gid, ...] = attempt(lambda: node.gids, ())
+    return frozenset(str(each.address) for each in found)
 
 
 def by_line(test: Test, value: float, nodes: Mapping[str, Node]) -> Iterator[Point]:
