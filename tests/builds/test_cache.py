@@ -24,7 +24,9 @@ pytestmark = pytest.mark.builds
 LONG = True
 
 DRIVER = "535.261.03"
-QUICK_S = 2.0  # for a build that is in the cache already: the whole process
+# Of processor, for a build that is in the cache already: the whole process. Beside others' work
+# 1.4 s of an idle machine have been 2.1; a build that is not in the cache takes 10 and more.
+QUICK_S = 4.0
 
 
 @pytest.fixture(scope="module")

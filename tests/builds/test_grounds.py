@@ -59,10 +59,11 @@ def test_a_sandbox_is_unmounted_after_a_failure_and_with_mounts_of_a_tests_own(
 
     def failing() -> None:
         with box:
+            ours = len(mounts_below(tmp_path))
             box.path("mnt/small").mkdir()
             words = ("mount", "-t", "tmpfs", "small", box.path("mnt/small"))
             subprocess.run(words, check=True)
-            assert len(mounts_below(tmp_path)) == 4
+            assert len(mounts_below(tmp_path)) == ours + 1 > 3
             box.run("false")
 
     with pytest.raises(AssertionError, match="false: 1"):

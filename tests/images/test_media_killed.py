@@ -229,7 +229,13 @@ def test_a_pipeline_that_is_cancelled(image: Image, how: signal.Signals) -> None
     """As Ctrl-C: a whole copy of an image is much to leave to a next run."""
     (image.path / "etc/slow").touch()
     image.before = image.state()
-    with image.work() as running:
+    # Under nohup a run stays what it was told to be: deaf to it. These tests may run so, too.
+    before = signal.signal(how, signal.SIG_DFL)
+    try:
+        work = image.work()
+    finally:
+        signal.signal(how, before)
+    with work as running:
         assert running.stdout is not None
         assert running.stdout.readline().strip() == STAGED
         running.send_signal(how)
