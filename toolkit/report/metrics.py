@@ -13,7 +13,7 @@ from toolkit.checks.check import Status
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome
 from toolkit.report.document import state_of
-from toolkit.report.samples import Remembered, Samples
+from toolkit.report.samples import Remembered, Samples, add_run, of_failure
 
 PREFIX = "gdr_doctor"
 STATES = (
@@ -46,24 +46,19 @@ def exposition(
     for outcome in outcomes:
         _host(samples, outcome, now, before)
     samples.add(f"{PREFIX}_exit_code", int(code))
-    _run(samples, now, before, success=bool(outcomes) and all(_read(each) for each in outcomes))
+    add_run(
+        samples,
+        PREFIX,
+        when,
+        before,
+        success=bool(outcomes) and all(_read(each) for each in outcomes),
+    )
     return samples.text()
 
 
 def failed(when: datetime, before: Remembered) -> str:
     """The whole file for a run that failed before it could tell of any host."""
-    samples = Samples(HELP)
-    for host, time in before.read.items():
-        samples.add(_READ_AT, time, host=host)
-    _run(samples, int(when.timestamp()), before, success=False)
-    return samples.text()
-
-
-def _run(samples: Samples, now: int, before: Remembered, *, success: bool) -> None:
-    samples.add(f"{PREFIX}_run_timestamp_seconds", now)
-    samples.add(f"{PREFIX}_run_success", int(success))
-    if last := now if success else before.success:
-        samples.add(_SUCCESS_AT, last)
+    return of_failure(HELP, PREFIX, when, before)
 
 
 def _read(outcome: Outcome[Judged]) -> bool:

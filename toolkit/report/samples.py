@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 _LONGEST = 200  # characters of a label: some come from nodes
 
@@ -46,6 +47,29 @@ class Samples:
             for labels, value in samples.items():
                 written = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels)
                 yield f"{metric}{{{written}}} {value}" if written else f"{metric} {value}"
+
+
+def add_run(
+    samples: Samples, prefix: str, when: datetime, before: Remembered, *, success: bool
+) -> None:
+    """What is told of a run itself: when it began, and when the last one did that was whole.
+
+    :param when: in any zone.
+    """
+    now = int(when.timestamp())
+    samples.add(f"{prefix}_run_timestamp_seconds", now)
+    samples.add(f"{prefix}_run_success", int(success))
+    if last := now if success else before.success:
+        samples.add(f"{prefix}_success_timestamp_seconds", last)
+
+
+def of_failure(help_: Mapping[str, str], prefix: str, when: datetime, before: Remembered) -> str:
+    """The whole file for a run that failed before it could tell of any host."""
+    samples = Samples(help_)
+    for host, time in before.read.items():
+        samples.add(f"{prefix}_host_read_timestamp_seconds", time, host=host)
+    add_run(samples, prefix, when, before, success=False)
+    return samples.text()
 
 
 def remembered(text: str, prefix: str) -> Remembered:

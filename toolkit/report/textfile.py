@@ -11,7 +11,7 @@ from datetime import datetime
 from toolkit.change.drift import Cell, Drift, Standing
 from toolkit.errors import ExitCode, Outcome
 from toolkit.report.drift_document import state_of
-from toolkit.report.samples import Remembered, Samples
+from toolkit.report.samples import Remembered, Samples, add_run, of_failure
 
 STATES = ("as wanted", "drift", "unknown", "no GPU", "cut off", "out of reach", "error")
 _STANDINGS = (Standing.DRIFT, Standing.UNKNOWN, Standing.WAIVED, Standing.SAME)
@@ -47,24 +47,13 @@ def exposition(
         _host(samples, outcome, now, before)
     whole = bool(outcomes) and all(_read(each) for each in outcomes)
     samples.add("gdr_drift_exit_code", int(code))
-    _run(samples, now, before, success=whole)
+    add_run(samples, PREFIX, when, before, success=whole)
     return samples.text()
 
 
 def failed(when: datetime, before: Remembered) -> str:
     """The whole file for a run that failed before it could tell of any host."""
-    samples = Samples(_HELP)
-    for host, time in before.read.items():
-        samples.add(_READ_AT, time, host=host)
-    _run(samples, int(when.timestamp()), before, success=False)
-    return samples.text()
-
-
-def _run(samples: Samples, now: int, before: Remembered, *, success: bool) -> None:
-    samples.add("gdr_drift_run_timestamp_seconds", now)
-    samples.add("gdr_drift_run_success", int(success))
-    if last := now if success else before.success:
-        samples.add(_SUCCESS_AT, last)
+    return of_failure(_HELP, PREFIX, when, before)
 
 
 def _read(outcome: Outcome[Drift]) -> bool:
