@@ -117,6 +117,7 @@ def test_check_shows_the_commands_and_moves_nothing(gdr: Gdr) -> None:
         (("--hosts", "demo-healthy", "--seconds", "0"), ExitCode.USAGE, "--seconds 0"),
         (("--hosts", "demo-healthy", "--seconds", "x"), ExitCode.USAGE, "not a whole number"),
         (("--hosts", "demo-healthy", "--threshold", "nan"), ExitCode.USAGE, "--threshold 'nan'"),
+        (("--hosts", "demo-healthy", "--threshold", "80"), ExitCode.USAGE, "more than all of it"),
         (("--hosts", "demo-healthy", "--expect", "-3"), ExitCode.USAGE, "--expect '-3'"),
         (("--from", "/nowhere"), ExitCode.USAGE, "/nowhere"),
         (("--from", "tests/evidence/healthy.txt"), ExitCode.USAGE, "tells of no test"),

@@ -67,7 +67,7 @@ def exercise(said: Said) -> ExitCode:
       invoke exercise --from ~/.local/state/gdr-toolkit/runs/2026-11-22T10-00-00-exercise
       invoke exercise --hosts gpu01 --past
     """
-    threshold, wanted = _number(said, "threshold") or THRESHOLD, _number(said, "expect")
+    threshold, wanted = _share(said, "threshold") or THRESHOLD, _number(said, "expect")
     if said.flag("past"):
         return _past(said)
     session = Session.begin("exercise", said)
@@ -188,6 +188,14 @@ def _past(said: Said) -> ExitCode:
     ]  # fmt: skip
     print("\n".join(columns([("when", "", "test", "measured", "between"), *table])))
     return ExitCode.OK
+
+
+def _share(said: Said, name: str) -> float | None:
+    """:raises UsageError: for what is no share; most likely it is a percentage."""
+    value = _number(said, name)
+    if value is not None and value > 1:
+        raise UsageError(f"--{name} {said.text(name)} is more than all of it", hint="a share: 0.8")
+    return value
 
 
 def _number(said: Said, name: str) -> float | None:
