@@ -16,7 +16,7 @@ from tests.evidence.frames import DENIED
 from toolkit.errors import ExitCode, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
-from toolkit.predict.cluster import Job, gain, parse_parameters
+from toolkit.predict.cluster import Job, counted, gain, parse_parameters
 from toolkit.predict.inputs import Load
 from toolkit.predict.of_node import Prediction, predict, predict_inputs, read_node
 from toolkit.predict.quoted import quoted
@@ -212,3 +212,11 @@ def test_the_figures_that_people_quote_stand_with_their_layer() -> None:
         "3x": "bandwidth without GPUDirect",
     }
     assert max(map(len, quoted_text(quoted(C)).split("\n"))) <= WIDTH
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(7e10, "70B"), (7.5e9, "7.5B"), (1.8e12, "1.8T"), (340e6, "340M"), (9, "9")],
+)
+def test_parameters_are_told_as_models_are_called(number: float, said: str) -> None:
+    assert counted(number) == said

@@ -51,6 +51,14 @@ class Return:
         return Range(slow.value - fast.value, max(0.0, slow.low - fast.high), slow.high - fast.low)
 
 
+def counted(parameters: float) -> str:
+    """ "70B": as models are called."""
+    for letter, scale in (("T", 1e12), ("B", 1e9), ("M", 1e6)):
+        if parameters >= scale:
+            return f"{parameters / scale:.3g}{letter}"
+    return f"{parameters:.0f}"
+
+
 def parse_parameters(text: str) -> float:
     """ "70B", "7.5e9" or "340M" as a number.
 
@@ -95,7 +103,7 @@ def _assumptions(job: Job, name: str, ranks: int, *, many: bool) -> tuple[str, .
     ring = "as measured on four nodes" if many else "as measured on two nodes"
     return (
         f"all {job.nodes} nodes are like {name}, and the network between them does not block",
-        f"pure data parallelism: {job.parameters:.3g} gradients of {_BYTES} bytes in each step",
+        f"pure data parallelism: {counted(job.parameters)} gradients of {_BYTES} bytes a step",
         f"one ring over {ranks} GPUs, {ring}; reduction within nodes or switches first is faster",
         "nothing of it overlaps with computation: what a framework hides is not saved twice",
     )

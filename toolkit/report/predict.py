@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from toolkit.predict.cluster import Return
+from toolkit.predict.cluster import Return, counted
 from toolkit.predict.estimate import Estimate
 from toolkit.predict.of_node import NodeTotal, Prediction
 from toolkit.predict.pair import PairPrediction
@@ -170,7 +170,8 @@ def return_text(found: Return) -> str:
     job = found.job
     fast, slow = found.hours
     lines = [
-        f"all-reduce of {job.parameters:.3g} parameters over {job.nodes} nodes, {job.steps} steps:",
+        f"all-reduce of {counted(job.parameters)} parameters "
+        f"over {job.nodes} nodes, {job.steps} steps:",
         *columns(
             [
                 ("", "a step, s", "a run, hours"),
