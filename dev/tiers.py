@@ -26,6 +26,8 @@ APART = (
 )
 # The order of files is ours (LONG, BOOTS), not by the number of their tests.
 _OURS = "--no-loadscope-reorder"
+# A test that hangs is named; the longest boot guests. The last of two words of an option counts.
+_LONG, _SHORT = "--timeout=1200", "--timeout=300"
 NO_TESTS = 5  # pytest's exit status when nothing was selected
 SOME_FAILED = 1  # its status when all ran, and some failed
 FEW = 3  # more tests that fail at once are no accident of timing
@@ -77,7 +79,8 @@ def _python(*words: str) -> tuple[str, ...]:
 
 
 def _pytest(title: str, *words: str, needs: tuple[Tool, ...] = (), parallel: bool = True) -> Step:
-    return Step(title, _python("pytest", *words), needs, tests=True, parallel=parallel)
+    argv = _python("pytest", _LONG, *words)
+    return Step(title, argv, needs, tests=True, parallel=parallel)
 
 
 def _marked(title: str, marks: str, needs: tuple[Tool, ...] = (), *words: str) -> Step:
@@ -106,7 +109,10 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
             "parts, and simulated nodes",
             (
                 _marked(
-                    "unit", "not shell and not sshd and not modules and not builds and not machine"
+                    "unit",
+                    "not shell and not sshd and not modules and not builds and not machine",
+                    (),
+                    _SHORT,
                 ),
             ),
         ),
@@ -118,6 +124,7 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
                     "scripts",
                     "shell and not sshd and not modules and not builds and not machine",
                     shell,
+                    _SHORT,
                 ),
             ),
         ),

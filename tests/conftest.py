@@ -30,7 +30,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files of more than a minute, which say LONG, first: one begun last is what all wait for."""
-    items.sort(key=lambda item: not getattr(getattr(item, "module", None), "LONG", False))
+    items.sort(key=lambda item: getattr(getattr(item, "module", None), "LONG", False) is not True)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

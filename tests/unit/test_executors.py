@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, wait
@@ -116,7 +119,9 @@ def test_dask_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) ->
     assert why.value.hint == "pip install 'gdr-toolkit[dask]'"
 
 
-@pytest.mark.parametrize("address", ["localhost:1", "", "no such host:8786"])
+@pytest.mark.parametrize(
+    "address", ["localhost:1", "localhost", "localhost:no", "", "no such host:8786"]
+)
 def test_a_scheduler_that_does_not_answer_is_named(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +133,39 @@ def test_a_scheduler_that_does_not_answer_is_named(
     ):
         pytest.fail("there is nothing to run on")
     assert why.value.exit_code is ExitCode.UNREACHABLE
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        pytest.param(b"", id="accepts-and-says-nothing"),
+        pytest.param(b"SSH-2.0-OpenSSH_9.2\r\n", id="ssh"),
+        pytest.param(b"HTTP/1.1 400 Bad Request\r\n\r\n", id="http"),
+        pytest.param(bytes(64), id="noughts"),
+    ],
+)
+def test_who_answers_and_is_no_scheduler_is_one_sentence(
+    word: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("toolkit.reach.dask._PATIENCE_S", 1)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        other = threading.Thread(target=_say, args=(listening, word))
+        other.start()
+        with (
+            pytest.raises(TransportError, match="no Dask scheduler answers"),
+            open_crew(f"dask://127.0.0.1:{listening.getsockname()[1]}", 1, say=print),
+        ):
+            pytest.fail("there is nothing to run on")
+        other.join()
+
+
+def _say(listening: socket.socket, word: bytes) -> None:
+    connection, _ = listening.accept()
+    with connection, contextlib.suppress(ConnectionError):
+        connection.sendall(word)
+        while connection.recv(4096):
+            """Until they hang up."""
 
 
 class _Gone:

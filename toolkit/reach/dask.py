@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib
 import logging
@@ -47,8 +48,9 @@ def open_dask(address: str, jobs: int) -> Iterator[Crew]:
             logging.getLogger(name).setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", module="distributed")
     try:
+        asyncio.run(_greet(distributed.rpc, f"tcp://{address}"))
         client = distributed.Client(f"tcp://{address}", timeout=_PATIENCE_S, set_as_default=False)
-    except (OSError, ValueError) as why:
+    except Exception as why:  # of any kind, a MemoryError among them, where sshd answers
         raise TransportError(
             f"no Dask scheduler answers at {address}",
             hint="start one: dask scheduler; and workers: dask worker tcp://HOST:8786",
@@ -57,6 +59,23 @@ def open_dask(address: str, jobs: int) -> Iterator[Crew]:
         versions = client.run(version_here, on_error="return")
         _refuse_strangers(versions, address)
         yield Crew(Cluster(client, distributed.KilledWorker), jobs or len(versions))
+
+
+async def _greet(rpc: Any, url: str) -> None:  # noqa: ANN401 a class of Dask's
+    """Make sure that a scheduler answers, before there is a client.
+
+    A client waits without limit for one that accepts and says nothing. And one that failed is
+    closed when the garbage collector finds it: within the start of another, it would wait for a
+    lock that its own thread holds.
+
+    :raises Exception: it does not, in time; or what answers is something else.
+    """
+    async with asyncio.timeout(_PATIENCE_S):
+        scheduler = rpc(url)
+        try:
+            await scheduler.identity()
+        finally:
+            await scheduler.close_rpc()
 
 
 class Cluster(Executor):
