@@ -16,6 +16,7 @@ from tests.machine.pool import Guests, Ran, gdr
 from tests.machine.specs import GPU_PORT, HCA_PORT, INTEL, NEWER
 
 pytestmark = pytest.mark.machine
+BOOTS = 8
 ON_PATH = (GPU_PORT, HCA_PORT, "0001:82:00.0", "0001:82:01.0")
 BARE = 'role = "bare-metal"\n'
 UNIT = "gdr-toolkit-acs.service"
