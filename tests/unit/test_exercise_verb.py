@@ -16,6 +16,7 @@ from toolkit.errors import ExitCode
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs/exercise.schema.json").read_text())
+PAST = json.loads((ROOT / "docs/exercise-past.schema.json").read_text())
 Gdr = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -100,6 +101,27 @@ def test_what_was_measured_before_is_told(ran: tuple[dict[str, Any], Path], gdr:
     assert any(all(word in line for word in words) for line in lines)
     assert "no run has measured" in gdr("--hosts", "gpu77", "--past").stdout
     assert "7 measurements: exercise --past" in gdr("--hosts", "demo-acs", verb="history").stdout
+
+
+def test_what_was_measured_before_is_told_to_machines(
+    ran: tuple[dict[str, Any], Path], gdr: Gdr
+) -> None:
+    done = gdr("--hosts", "demo-acs", "--past", "--json")
+    assert done.returncode == ExitCode.OK, done.stderr
+    told = json.loads(done.stdout)
+    jsonschema.validate(told, PAST)
+    assert {each["run"] for each in told["past"]} == {ran[1].name}
+    same = ("tool", "kind", "size", "gpu", "status", "value", "unit")
+    assert [[e[key] for key in same] for e in told["past"]] == [
+        [e[key] for key in same] for e in ran[0]["results"]
+    ]
+    assert all(each["simulated"] for each in told["past"])
+    first = ran[0]["results"][0]["ends"]
+    assert [(e["role"], e["host"], e["gpu"]) for e in told["past"][0]["ends"]] == [
+        (role, end["host"], end["gpu"]) for role, end in first.items()
+    ]
+    nobody = json.loads(gdr("--hosts", "gpu77", "--past", "--json").stdout)
+    assert nobody["past"] == []
 
 
 def test_check_shows_the_commands_and_moves_nothing(gdr: Gdr) -> None:

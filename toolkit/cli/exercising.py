@@ -9,16 +9,16 @@ from pathlib import Path
 
 from toolkit.change.exercise import Exercise, Terms, limit_of, read_terms
 from toolkit.change.exercise_judge import THRESHOLD, Result
+from toolkit.change.exercise_past import same
 from toolkit.cli.options import HOSTS, REACH, Option, Said
 from toolkit.cli.session import Session, consent, fleet
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, UsageError, worst
 from toolkit.flow.access import state_dir
 from toolkit.flow.exercise import code_of, judged, look, plan, refuse_jobs, run, saved
-from toolkit.flow.exercise_past import FILE, earlier, same
+from toolkit.flow.exercise_past import FILE, earlier
 from toolkit.hosts import select
-from toolkit.predict.estimate import Unit
-from toolkit.report.document import Json, dumps
+from toolkit.report.document import dumps
 from toolkit.report.exercise import (
     Before,
     Sheet,
@@ -26,9 +26,8 @@ from toolkit.report.exercise import (
     planned_lines,
     remarks,
     result_lines,
-    shown,
 )
-from toolkit.report.table import columns
+from toolkit.report.exercise_past import past_document, past_lines
 from toolkit.words import counted
 
 EXERCISE = (
@@ -43,7 +42,12 @@ EXERCISE = (
     Option("from_", "", "judge an earlier run again, by its folder; no host is asked"),
     Option("past", False, "what earlier runs measured on these hosts; moves nothing"),
     Option("verbose", False, "what was shown, assumed and predicted for every test", "v"),
-    Option("json", False, "one JSON document on standard output (docs/exercise.schema.json)"),
+    Option(
+        "json",
+        False,
+        "one JSON document on standard output (docs/exercise.schema.json; with --past"
+        " docs/exercise-past.schema.json)",
+    ),
 )
 
 
@@ -168,25 +172,11 @@ def _past(said: Said) -> ExitCode:
     wanted = [host.name for host in select(said.text("hosts"))] if said.text("hosts") else []
     found = list(earlier(state_dir() / "runs", wanted))
     if said.flag("json"):
-        rows: list[Json] = [
-            {"run": e.run, "time": e.when, "test": e.title, "value": e.value, "unit": e.unit,
-             "status": e.status, "ends": list(e.same[3:])}
-            for e in found
-        ]  # fmt: skip
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        sys.stdout.write(
-            dumps({"schema": "gdr-toolkit/exercise-past/1", "time": now, "past": rows})
-        )
-        return ExitCode.OK
-    if not found:
+        sys.stdout.write(dumps(past_document(found, datetime.now(UTC))))
+    elif found:
+        print("\n".join(past_lines(found)))
+    else:
         print("no run has measured anything on these hosts")
-        return ExitCode.OK
-    table = [
-        (e.when[:16].replace("T", " "), e.status, e.title, shown(e.value, Unit(e.unit)),
-         ", ".join(" ".join(words.split(" ")[1:3]) for words in e.same[3:]))
-        for e in found
-    ]  # fmt: skip
-    print("\n".join(columns([("when", "", "test", "measured", "between"), *table])))
     return ExitCode.OK
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from toolkit.facts.exercise import Kind
+from toolkit.change.exercise_past import Earlier
+from toolkit.facts.exercise import Buffer, Kind
 from toolkit.facts.measured import SIMULATED, Measured
-from toolkit.flow.exercise_past import Earlier, earlier
+from toolkit.flow.exercise_past import earlier
 
 _TOOL = "ib_write_bw"  # what is predicted of a pair is what an HCA writes into GPU memory
 _UNIT = "GB/s"
-_GPU = "GPU memory"  # how the words for buffers there begin
+_GPU = frozenset(each.value for each in Buffer if each.gpu)
 
 
 def measured(runs: Path, hosts: Collection[str]) -> dict[str, tuple[Measured, ...]]:
@@ -25,7 +26,7 @@ def measured(runs: Path, hosts: Collection[str]) -> dict[str, tuple[Measured, ..
         ends = _ends(one)
         for host, gpu, hca in ends if len({host for host, _, _ in ends}) == 2 else ():
             if host in hosts:
-                tool = _TOOL + SIMULATED * one.title.endswith(SIMULATED)
+                tool = _TOOL + SIMULATED * one.simulated
                 figure = Measured(gpu, hca, one.value, tool, one.when[:10])
                 found.setdefault(host, {}).setdefault((gpu, hca), figure)
     return {host: tuple(each.values()) for host, each in found.items()}
@@ -33,13 +34,9 @@ def measured(runs: Path, hosts: Collection[str]) -> dict[str, tuple[Measured, ..
 
 def _ends(one: Earlier) -> list[tuple[str, str, str]]:
     """Host, GPU and HCA of both ends; none where this is no such figure."""
-    tool, kind, _, *ends = one.same
-    if tool != _TOOL or kind != Kind.DEEP or one.unit != _UNIT or one.fell_back:
+    test = one.same
+    if test.tool != _TOOL or test.kind != Kind.DEEP or one.unit != _UNIT or one.fell_back:
         return []
-    told = []
-    for end in ends:
-        words = end.split(" ", 4)  # role, host, HCA, port, buffer and GPU
-        if len(words) != 5 or not words[4].startswith(_GPU):
-            return []
-        told.append((words[1], words[4].rpartition(" ")[2], words[2]))
-    return told
+    if any(part.buffer not in _GPU for part in test.parts):
+        return []
+    return [(part.host, part.gpu, part.hca) for part in test.parts]
