@@ -7,14 +7,17 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
 
 from tests.unit.enrolling import DER, FirmwareNode, fleet_of, print_of
 from toolkit.cli import enrolling, main
-from toolkit.errors import ExitCode
+from toolkit.errors import ExitCode, Outcome
 from toolkit.flow.access import Fleet
+from toolkit.flow.enrol import Looked, look
+from toolkit.reach.fleet import Abandoned
 
 ROOT = Path(__file__).parents[2]
 
@@ -134,6 +137,23 @@ def test_revoked_is_done(run: Run, node: FirmwareNode) -> None:
     assert node.read("mok/new")
     assert run("--revoke") == ExitCode.OK
     assert node.read("mok/new") == ""
+
+
+@pytest.mark.parametrize("words", [("--yes", "--root-pw"), ("--revoke",)], ids=["ask", "revoke"])
+def test_ctrl_c_amid_looking_changes_nothing(
+    run: Run, node: FirmwareNode, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    if "--revoke" in words:
+        run("--yes", "--root-pw")
+    before = node.read("mok/new")
+
+    def stopped(*told: Any) -> list[Outcome[Looked]]:
+        gone = Abandoned("gpu02: interrupted while at work")
+        return [*look(*told), Outcome("gpu02", error=gone)]
+
+    monkeypatch.setattr(enrolling, "look", stopped)
+    assert run(*words) == ExitCode.INTERRUPTED
+    assert node.read("mok/new") == before
 
 
 @pytest.mark.parametrize(

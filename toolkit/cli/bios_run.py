@@ -23,7 +23,7 @@ from toolkit.flow.bmc import open_bmcs
 from toolkit.flow.past import read_run
 from toolkit.flow.rollout import Rolled
 from toolkit.hosts import fold, select
-from toolkit.reach.fleet import Abandoned, NotBegun
+from toolkit.reach.fleet import NotBegun, broken_off
 from toolkit.report.bios import changed_lines, looked_lines, planned_lines, summary
 from toolkit.report.bios_document import document
 from toolkit.report.document import dumps
@@ -50,7 +50,7 @@ def run_bios(said: Said) -> ExitCode:
             _refuse_nonsense(looked)
             if not task.plans:
                 return _tell_looked(session, looked)
-            if not said.flag("apply") or said.dry or _broken_off(looked):
+            if not said.flag("apply") or said.dry or broken_off(looked):
                 return _tell_planned(session, looked)
             run = BiosRun(opened, bmcs.connect, asking, _consent(said), session.folder)
             return _apply(session, run, looked, task.undoes)
@@ -163,10 +163,6 @@ def _refuse_nonsense(looked: Sequence[Outcome[Looked]]) -> None:
         takers = [plan for plan in plans if not any(b.wish == slip.wish for b in plan.blocked)]
         if not takers:
             raise UsageError(f"--set {slip.wish}: no BIOS of them takes it", hint=slip.reason)
-
-
-def _broken_off(looked: Sequence[Outcome[Looked]]) -> bool:
-    return any(isinstance(each.error, Abandoned | NotBegun) for each in looked)
 
 
 def _tell_looked(session: Session, looked: Sequence[Outcome[Looked]]) -> ExitCode:

@@ -13,6 +13,7 @@ from toolkit.flow.access import Fleet
 from toolkit.flow.enrol import Looked, look, make_password, read_der, request, revoke
 from toolkit.reach.credentials import read_secret
 from toolkit.reach.enrol import ROOTS_OWN
+from toolkit.reach.fleet import broken_off
 from toolkit.report.document import Told
 from toolkit.report.enrol import enrol_lines
 from toolkit.words import counted
@@ -48,7 +49,7 @@ def enrol(said: Said) -> ExitCode:
     certificate = _certificate(said)
     with fleet(said) as opened:
         looked = look(opened, certificate)
-        if said.flag("check") or said.dry:
+        if said.flag("check") or said.dry or broken_off(looked):
             outcomes = [_seen(each) for each in looked]
         elif said.flag("revoke"):
             outcomes = revoke(opened, looked, certificate)

@@ -31,7 +31,7 @@ from toolkit.flow.shelf import Shelf
 from toolkit.flow.slurm_carrier import kept_off
 from toolkit.flow.slurm_service import SlurmService
 from toolkit.hosts import fold
-from toolkit.reach.fleet import Abandoned, NotBegun
+from toolkit.reach.fleet import NotBegun, broken_off
 from toolkit.report.document import Told
 from toolkit.report.plan_text import plan_lines
 from toolkit.report.table import clean
@@ -90,7 +90,7 @@ def _provision(
     ]
     agreed = agreed_of(session, pending, earlier, fleet.slurm)
     _tell_before(session, planned)
-    if _broken_off(planned):
+    if broken_off(planned):
         return _tell_after(session, Rolled({each.host: untouched(each) for each in planned}))
     todo = [each.value.plan for each in planned if each.value and each.value.pending]
     allowed = said.flag("reboot") or fleet.demo
@@ -130,11 +130,6 @@ def _to_give_back(
     return frozenset(
         host.name for host in fleet.hosts if host.name in done and service.has_out(host)
     )
-
-
-def _broken_off(planned: Sequence[Outcome[Planned]]) -> bool:
-    """Ctrl-C, or more failures than allowed, amid the planning: then nothing is changed."""
-    return any(isinstance(each.error, Abandoned | NotBegun) for each in planned)
 
 
 def _tell_before(session: Session, planned: Sequence[Outcome[Planned]]) -> None:

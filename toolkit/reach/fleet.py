@@ -41,6 +41,11 @@ class Interrupted(ToolkitError):
         self.outcomes = list(outcomes)  # Any: the caller knows what its work returned
 
 
+def broken_off(looked: Sequence[Outcome[Any]]) -> bool:
+    """Ctrl-C, or more failures than allowed, amid the looking: then nothing is to be changed."""
+    return any(isinstance(each.error, Abandoned | NotBegun) for each in looked)
+
+
 def failures_allowed(limit: int | str | None, hosts: int) -> int:
     """How many hosts may fail before no further one is begun.
 
