@@ -44,7 +44,7 @@ case $1 in
         if [ "$3" = --hash-file ]; then cat "$4" >"$state/auth"; ls -l "$4" >"$state/mode"
         else echo root >"$state/auth"; fi
         [ -e "$state/lost" ] || print_of "$2" >>"$state/new" ;;
-    --revoke-import) rm -f "$state/new" ;;
+    --revoke-import) [ -e "$state/stuck" ] || rm -f "$state/new" ;;
     *) exit 64 ;;
 esac
 """

@@ -124,6 +124,21 @@ def test_nobody_elses_request_is_revoked_with_ours(made: Made) -> None:
     assert "--revoke-import" not in node.calls
 
 
+def test_a_request_that_stays_is_told_how_to_go_and_no_enrolled_key_goes_with_it(
+    made: Made,
+) -> None:
+    """mokutil --reset would have MokManager drop every key that is enrolled."""
+    node = made()
+    fleet = fleet_of(gpu01=node)
+    requested(fleet)
+    node.put("mok/stuck", "")
+    [outcome] = revoke(fleet, look(fleet, DER), DER)
+    assert isinstance(outcome.error, NoEvidence)
+    assert str(outcome.error) == "the request still waits"
+    assert "--revoke-import" in outcome.error.hint
+    assert "--reset" not in outcome.error.hint
+
+
 @pytest.mark.parametrize(
     ("firmware", "found"),
     [

@@ -132,7 +132,10 @@ def _off(mok: Mok) -> str:
 
 def _revoked(mok: Mok, now: Enrolment | None) -> Enrolling:
     if now is Enrolment.PENDING:
-        raise NoEvidence("the request still waits", hint="mokutil --list-new; mokutil --reset")
+        raise NoEvidence(
+            "the request still waits",
+            hint="take it back by hand: mokutil --revoke-import; mokutil --list-new tells",
+        )
     if now is Enrolment.ENROLLED:
         found = "enrolled already: mokutil --delete takes it out again, at the console"
         return Enrolling(Standing.ENROLLED, found, mok.secure_boot)
