@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.scripts.engine import SHELLS
-from tests.unit.enrolling import DER, FirmwareNode, print_of
+from tests.unit.enrolling import DER, OTHER, FirmwareNode, print_of
 from toolkit.change.enrolment import Standing, Wish, standing
 from toolkit.facts.mok import parse_mok
 from toolkit.reach.enrol import ask
@@ -37,6 +37,14 @@ def test_the_certificate_of_dkms_is_read_where_it_lies(node: FirmwareNode) -> No
     node.put("var/lib/dkms/mok.pub", DER)
     mok = parse_mok(ask(node, "look", None))
     assert (mok.path, mok.fingerprint) == ("/var/lib/dkms/mok.pub", print_of(DER))
+
+
+@pytest.mark.parametrize("action", ["import", "revoke"])
+def test_where_others_wait_nothing_is_done(node: FirmwareNode, action: str) -> None:
+    node.put("mok/new", print_of(OTHER) + "\n")
+    mok = parse_mok(ask(node, action, DER, PASSWORD if action == "import" else ""))
+    assert mok.others == (print_of(OTHER),)
+    assert set(node.calls) == {"--test-key", "--list-new"}
 
 
 def test_nothing_is_left_behind(node: FirmwareNode, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,7 +102,7 @@ def test_a_request_is_revoked(made: Made) -> None:
     node = made()
     fleet = fleet_of(gpu01=node)
     requested(fleet)
-    found = one(revoke(fleet, look(fleet, DER), DER))
+    found = one(revoke(fleet, look(fleet, DER, Wish.REVOKE), DER))
     assert (found.standing, found.found) == (Standing.NEEDLESS, "the request is revoked")
     assert node.read("mok/new") == ""
 
@@ -110,7 +110,7 @@ def test_a_request_is_revoked(made: Made) -> None:
 def test_what_does_not_wait_is_not_revoked(made: Made) -> None:
     node = made()
     fleet = fleet_of(gpu01=node)
-    assert one(revoke(fleet, look(fleet, DER), DER)).found == "nothing waited"
+    assert one(revoke(fleet, look(fleet, DER, Wish.REVOKE), DER)).found == "nothing waited"
     assert "--revoke-import" not in node.calls
 
 
@@ -118,9 +118,43 @@ def test_nobody_elses_request_is_revoked_with_ours(made: Made) -> None:
     node = made()
     node.put("mok/new", f"{print_of(OTHER)}\n{print_of(DER)}\n")
     fleet = fleet_of(gpu01=node)
-    [outcome] = revoke(fleet, look(fleet, DER), DER)
+    [outcome] = revoke(fleet, look(fleet, DER, Wish.REVOKE), DER)
     assert outcome.error is not None
     assert print_of(OTHER) in str(outcome.error)
+    assert "--revoke-import" not in node.calls
+
+
+def test_a_request_made_since_we_looked_keeps_its_password(made: Made) -> None:
+    """Between looking and asking lies the operator's yes, and other operators do not wait."""
+    node = made()
+    fleet = fleet_of(gpu01=node)
+    looked = look(fleet, DER)
+    node.put("mok/new", print_of(OTHER) + "\n")
+    [outcome] = request(fleet, looked, DER, PASSWORD)
+    assert isinstance(outcome.error, Unsupported)
+    assert f"another certificate waits for the console already: {print_of(OTHER)}" in str(
+        outcome.error
+    )
+    assert "--import" not in node.calls
+
+
+def test_a_request_made_since_we_looked_is_not_revoked_with_ours(made: Made) -> None:
+    node = made()
+    fleet = fleet_of(gpu01=node)
+    requested(fleet)
+    looked = look(fleet, DER, Wish.REVOKE)
+    node.put("mok/new", f"{print_of(DER)}\n{print_of(OTHER)}\n")
+    [outcome] = revoke(fleet, looked, DER)
+    assert outcome.error is not None
+    assert print_of(OTHER) in str(outcome.error)
+    assert "--revoke-import" not in node.calls
+
+
+def test_where_only_others_wait_there_is_nothing_to_revoke(made: Made) -> None:
+    node = made()
+    node.put("mok/new", print_of(OTHER) + "\n")
+    fleet = fleet_of(gpu01=node)
+    assert one(revoke(fleet, look(fleet, DER, Wish.REVOKE), DER)).found == "nothing waited"
     assert "--revoke-import" not in node.calls
 
 
@@ -132,7 +166,7 @@ def test_a_request_that_stays_is_told_how_to_go_and_no_enrolled_key_goes_with_it
     fleet = fleet_of(gpu01=node)
     requested(fleet)
     node.put("mok/stuck", "")
-    [outcome] = revoke(fleet, look(fleet, DER), DER)
+    [outcome] = revoke(fleet, look(fleet, DER, Wish.REVOKE), DER)
     assert isinstance(outcome.error, NoEvidence)
     assert str(outcome.error) == "the request still waits"
     assert "--revoke-import" in outcome.error.hint

@@ -70,18 +70,18 @@ def standing(mok: Mok, wish: Wish) -> Enrolling:
     now = mok.enrolment if mok.after is None else mok.after
     if wish is Wish.REVOKE:
         return _revoked(mok, now)
-    if wish is Wish.IMPORT and mok.enrolment is Enrolment.NOT_ENROLLED:
+    asked = mok.after is not None  # a node where others wait by now was not asked
+    if wish is Wish.IMPORT and mok.enrolment is Enrolment.NOT_ENROLLED and asked:
         if mok.after is not Enrolment.PENDING:
             raise NoEvidence(
-                f"mokutil took the request, and the certificate is {mok.after or 'not looked at'}",
+                f"mokutil took the request, and the certificate is {mok.after}",
                 hint="is the room for firmware variables used up? mokutil --list-new tells",
             )
         return Enrolling(Standing.WAITS, _requested(mok), mok.secure_boot, "reboot, and confirm")
     if now is Enrolment.ENROLLED:
         return Enrolling(Standing.ENROLLED, "known to firmware or kernel", mok.secure_boot)
     if now is Enrolment.PENDING:
-        found = "requested earlier, by the password of that time"
-        return Enrolling(Standing.WAITS, found, mok.secure_boot, "reboot, and confirm")
+        return _waits(mok)
     if mok.others:
         raise Unsupported(
             f"another certificate waits for the console already: {mok.others[0]}",
@@ -130,7 +130,19 @@ def _off(mok: Mok) -> str:
     return "; Secure Boot is off, so it counts once that is on"
 
 
+def _waits(mok: Mok) -> Enrolling:
+    found = "requested earlier, by the password of that time"
+    return Enrolling(Standing.WAITS, found, mok.secure_boot, "reboot, and confirm")
+
+
 def _revoked(mok: Mok, now: Enrolment | None) -> Enrolling:
+    if now is Enrolment.PENDING and mok.after is None:
+        if mok.others:
+            raise Unsupported(
+                f"others wait with it: {', '.join(mok.others)}",
+                hint="mokutil revokes all requests or none; if all may go: mokutil --revoke-import",
+            )
+        return _waits(mok)
     if now is Enrolment.PENDING:
         raise NoEvidence(
             "the request still waits",

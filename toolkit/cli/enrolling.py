@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import sys
 
-from toolkit.change.enrolment import Enrolling, Standing
+from toolkit.change.enrolment import Enrolling, Standing, Wish
 from toolkit.cli.options import HOSTS, REACH, Option, Said
 from toolkit.cli.session import Session, consent, fleet
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
 from toolkit.flow.access import Fleet
-from toolkit.flow.enrol import Looked, look, make_password, read_der, request, revoke
+from toolkit.flow.enrol import (
+    Looked,
+    as_looked,
+    look,
+    make_password,
+    read_der,
+    request,
+    revoke,
+)
 from toolkit.reach.credentials import read_secret
 from toolkit.reach.enrol import ROOTS_OWN
 from toolkit.reach.fleet import broken_off
@@ -48,9 +56,9 @@ def enrol(said: Said) -> ExitCode:
     session = Session.begin("enrol", said)
     certificate = _certificate(said)
     with fleet(said) as opened:
-        looked = look(opened, certificate)
+        looked = look(opened, certificate, Wish.REVOKE if said.flag("revoke") else Wish.LOOK)
         if said.flag("check") or said.dry or broken_off(looked):
-            outcomes = [_seen(each) for each in looked]
+            outcomes = [as_looked(each) for each in looked]
         elif said.flag("revoke"):
             outcomes = revoke(opened, looked, certificate)
         else:
@@ -80,7 +88,7 @@ def _request(
     said = session.said
     missing = [e for e in looked if e.value and e.value.enrolling.standing is Standing.MISSING]
     if not missing:
-        return [_seen(each) for each in looked]
+        return [as_looked(each) for each in looked]
     password, made = _password(said)
     if not fleet.demo:
         consent(f"ask {counted(len(missing), 'node')} to enrol the certificate?", said)
@@ -103,10 +111,6 @@ def _password(said: Said) -> tuple[str, bool]:
             hint="choose one: --password-fd 3 3</path/to/password, or --root-pw",
         )
     return make_password(), True
-
-
-def _seen(looked: Outcome[Looked]) -> Outcome[Enrolling]:
-    return Outcome(looked.host, looked.value.enrolling if looked.value else None, looked.error)
 
 
 def _code(outcome: Outcome[Enrolling]) -> ExitCode:

@@ -6,8 +6,8 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolkit.change.enrolment import Enrolling, Standing, Wish, needs_request, standing
-from toolkit.errors import Outcome, Unsupported
+from toolkit.change.enrolment import Enrolling, Wish, needs_request, standing
+from toolkit.errors import Outcome
 from toolkit.facts.mok import Mok, parse_mok
 from toolkit.facts.secureboot import Enrolment
 from toolkit.flow.access import Fleet
@@ -41,15 +41,16 @@ def make_password() -> str:
     return "".join(secrets.choice(SAFE) for _ in range(LENGTH))
 
 
-def look(fleet: Fleet, certificate: bytes | None) -> list[Outcome[Looked]]:
+def look(fleet: Fleet, certificate: bytes | None, wish: Wish = Wish.LOOK) -> list[Outcome[Looked]]:
     """Where the certificate stands on each node; changes nothing.
 
     :param certificate: DER; None for the one that DKMS signs with on each node.
+    :param wish: what is to come of it: where nothing is to be requested, others may wait.
     """
 
     def work(_: Host, transport: Transport) -> Looked:
         mok = parse_mok(ask(transport, "look", certificate))
-        return Looked(mok, standing(mok, Wish.LOOK))
+        return Looked(mok, standing(mok, wish))
 
     return on_each(fleet, "looking at keys", work)
 
@@ -91,28 +92,15 @@ def _where(
     if meant:
         title = "requesting enrolment" if wish is Wish.IMPORT else "revoking requests"
         done = {each.host: each for each in on_each(fleet, title, work, hosts=meant)}
-    return [done.get(each.host) or _unasked(each, wish) for each in looked]
+    return [done.get(each.host) or as_looked(each) for each in looked]
 
 
 def _meant(looked: Looked, wish: Wish) -> bool:
     if wish is Wish.IMPORT:
         return needs_request(looked.mok)
-    return looked.mok.enrolment is Enrolment.PENDING and not looked.mok.others
+    return looked.mok.enrolment is Enrolment.PENDING
 
 
-def _unasked(looked: Outcome[Looked], wish: Wish) -> Outcome[Enrolling]:
-    """What is told of a node that needed nothing, or may not be touched."""
-    if looked.value is None:
-        return Outcome(looked.host, error=looked.error)
-    mok, found = looked.value.mok, looked.value.enrolling
-    if wish is Wish.REVOKE and mok.enrolment is Enrolment.PENDING:
-        why = Unsupported(
-            f"{looked.host}: others wait with it: {', '.join(mok.others)}",
-            hint="mokutil revokes all requests or none; if all may go: mokutil --revoke-import",
-        )
-        return Outcome(looked.host, error=why)
-    if wish is Wish.REVOKE and found.standing is Standing.MISSING:
-        return Outcome(
-            looked.host, Enrolling(Standing.NEEDLESS, "nothing waited", found.secure_boot)
-        )
-    return Outcome(looked.host, found)
+def as_looked(looked: Outcome[Looked]) -> Outcome[Enrolling]:
+    """What is told of a node that was not asked for anything."""
+    return Outcome(looked.host, looked.value.enrolling if looked.value else None, looked.error)
