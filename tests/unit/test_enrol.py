@@ -276,6 +276,44 @@ def test_the_certificate_that_dkms_signs_with(
     assert (mok.path, mok.fingerprint) == (chosen, print_of(DER))
 
 
+@pytest.mark.parametrize(
+    ("line", "chosen"),
+    [
+        pytest.param("mok_certificate=/etc/pki/site.der # ours", "/etc/pki/site.der", id="remark"),
+        pytest.param("mok_certificate=/etc/pki/site.der  ", "/etc/pki/site.der", id="blanks"),
+        pytest.param('mok_certificate="/etc/pki/new.der"', "", id="one-that-is-yet-to-be-made"),
+    ],
+)
+def test_no_certificate_stands_in_for_the_one_that_dkms_was_told_of(
+    made: Made, line: str, chosen: str
+) -> None:
+    node = made()
+    node.put("etc/pki/site.der", DER)
+    node.put("var/lib/dkms/mok.pub", OTHER)
+    node.put("etc/dkms/framework.conf", f"{line}\n")
+    assert parse_mok(ask(node, "look", None)).path == chosen
+
+
+@pytest.mark.parametrize("program", ["mktemp", "base64"])
+def test_a_node_without_room_for_the_certificate_is_told_apart(made: Made, program: str) -> None:
+    node = made()
+    answer = node.run(f"{program}() {{ return 1; }}\n{script('import', DER, PASSWORD)}")
+    with pytest.raises(NoEvidence, match="could not be copied") as refused:
+        parse_mok(Evidence.parse(answer.stdout))
+    assert "room in /tmp" in refused.value.hint
+    assert node.calls == []
+    assert not Path("/certificate.der").exists()
+
+
+@pytest.mark.parametrize("key", ["sig-enforce", "lockdown"])
+def test_a_refused_answer_is_not_that_no_signatures_are_demanded(made: Made, key: str) -> None:
+    text = made(efi=False, lockdown="[none]").run(script("look", DER, "")).stdout
+    refused = re.sub(rf"(?m)^= {key} ok (.*)\n\|.*$", rf"= {key} denied \1", text)
+    assert refused != text
+    with pytest.raises(NoEvidence, match="permission denied"):
+        parse_mok(Evidence.parse(refused))
+
+
 def test_a_node_without_a_key_of_dkms_is_told_apart(made: Made) -> None:
     [outcome] = look(fleet_of(gpu01=made()), None)
     assert "no certificate that DKMS signs with" in str(outcome.error)

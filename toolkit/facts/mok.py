@@ -6,6 +6,7 @@ import binascii
 import re
 from base64 import b64decode
 from dataclasses import dataclass
+from errno import ENOSPC
 from hashlib import sha1
 
 from toolkit.errors import NoEvidence, Unparsable
@@ -46,6 +47,11 @@ def parse_mok(evidence: Evidence) -> Mok:
     """
     told = set(evidence.text("firmware").split())
     frame = evidence.frame("certificate")
+    if frame.state is State.FAILED and frame.exit == ENOSPC:
+        raise NoEvidence(
+            f"the certificate ({frame.source}) could not be copied into a temporary folder",
+            hint="is there room in /tmp or /dev/shm? nothing was asked of the firmware",
+        )
     if frame.state is State.FAILED:
         raise NoEvidence(
             f"{frame.source} is no certificate in DER", hint="see mok_certificate below /etc/dkms"
@@ -86,12 +92,17 @@ def _secure_boot(evidence: Evidence) -> SecureBoot:
 
 
 def _demanded(evidence: Evidence) -> str:
-    if evidence.frame("sig-enforce").text.strip() == "Y":
+    """:raises NoEvidence: where the kernel's files of it are there, and could not be read."""
+    if _there(evidence, "sig-enforce") and evidence.text("sig-enforce").strip() == "Y":
         return "module.sig_enforce"
-    if evidence.frame("lockdown").state is not State.OK:
+    if not _there(evidence, "lockdown"):
         return ""
     level = parse_lockdown(evidence.text("lockdown"))
     return "" if level == "none" else f"lockdown ({level})"
+
+
+def _there(evidence: Evidence, key: str) -> bool:
+    return evidence.frame(key).state is not State.ABSENT
 
 
 def _said(evidence: Evidence, key: str) -> str:

@@ -21,12 +21,20 @@ firmware() {
 
 efi_byte() { od -A n -t u1 -j 4 -N 1 "$root$1" 2>/dev/null; }
 
-configured() { # the certificate that DKMS signs with: the last word counts, as for its own sh
+configured() { # sets source to the certificate that DKMS signs with: the last word counts, as for its own sh
     told=$(cat "$root"/etc/dkms/framework.conf "$root"/etc/dkms/framework.conf.d/*.conf 2>/dev/null |
-        sed -n 's/^[[:space:]]*mok_certificate=["'\'']*\([^"'\'']*\).*/\1/p' | tail -n 1)
-    for candidate in "$told" /var/lib/shim-signed/mok/MOK.der /var/lib/dkms/mok.pub; do
-        if [ -n "$candidate" ] && [ -s "$root$candidate" ]; then echo "$candidate"; return; fi
+        sed -n 's/^[[:space:]]*mok_certificate=["'\'']*\([^"'\''[:space:]]*\).*/\1/p' | tail -n 1)
+    # Where that is not there yet DKMS makes it, and signs with no other.
+    for source in ${told:-/var/lib/shim-signed/mok/MOK.der /var/lib/dkms/mok.pub}; do
+        if [ -f "$root$source" ]; then return; fi
     done
+    false
+}
+
+lay() { # lay WHICH BASE64: the certificate as a file of our own; false where that cannot be
+    [ -n "$scratch" ] || return
+    if [ "$1" = own ]; then cat "$root$source" >"$certificate"
+    else printf '%s' "$2" | base64 -d >"$certificate"; fi
 }
 
 is_certificate() { # is_certificate FILE: by how its DER begins; a private key must not leave
@@ -82,11 +90,8 @@ enrol() {
     file lockdown /sys/kernel/security/lockdown
     file sig-enforce /sys/module/module/parameters/sig_enforce
     certificate=$scratch/certificate.der source=given
-    if [ "$which" = own ]; then
-        source=$(configured)
-        if [ -n "$source" ]; then cat "$root$source" >"$certificate"; fi
-    else printf '%s' "$3" | base64 -d >"$certificate"; fi
-    if [ ! -s "$certificate" ]; then frame certificate absent 'the certificate that DKMS signs with'
+    if [ "$which" = own ] && ! configured; then frame certificate absent 'the certificate that DKMS signs with'
+    elif ! lay "$which" "$3"; then frame certificate failed:28 "$source" # ENOSPC
     elif ! is_certificate "$certificate"; then frame certificate failed:1 "$source"
     else
         take certificate "$source" base64 "$certificate"
