@@ -41,6 +41,9 @@ case $1 in
         echo "\$6\$hash-of-$first" ;;
     --import)
         if [ -e "$state/full" ]; then echo 'Failed to enroll new keys' >&2; exit 255; fi
+        if [ "$3" = --root-pw ] && [ -e "$state/yescrypt" ]; then
+            echo 'Failed to get root password hash' >&2; exit 255
+        fi
         if [ "$3" = --hash-file ]; then cat "$4" >"$state/auth"; ls -l "$4" >"$state/mode"
         else echo root >"$state/auth"; fi
         [ -e "$state/lost" ] || print_of "$2" >>"$state/new" ;;

@@ -294,6 +294,11 @@ def test_no_certificate_stands_in_for_the_one_that_dkms_was_told_of(
     assert parse_mok(ask(node, "look", None)).path == chosen
 
 
+def test_a_node_that_needs_no_key_needs_none_of_dkms(made: Made) -> None:
+    [outcome] = look(fleet_of(gpu01=made(efi=False, lockdown="[none] integrity")), None)
+    assert outcome.get().enrolling.standing is Standing.NEEDLESS
+
+
 @pytest.mark.parametrize("program", ["mktemp", "base64"])
 def test_a_node_without_room_for_the_certificate_is_told_apart(made: Made, program: str) -> None:
     node = made()
@@ -312,6 +317,16 @@ def test_a_refused_answer_is_not_that_no_signatures_are_demanded(made: Made, key
     assert refused != text
     with pytest.raises(NoEvidence, match="permission denied"):
         parse_mok(Evidence.parse(refused))
+
+
+def test_where_root_has_no_such_password_another_is_the_way_out(made: Made) -> None:
+    """Most distributions of today keep it by yescrypt, which mokutil does not know."""
+    node = made()
+    node.put("mok/yescrypt", "")
+    [outcome] = requested(fleet_of(gpu01=node), "")
+    assert isinstance(outcome.error, NoEvidence)
+    assert "Failed to get root password hash" in str(outcome.error)
+    assert "leave out --root-pw" in outcome.error.hint
 
 
 def test_a_node_without_a_key_of_dkms_is_told_apart(made: Made) -> None:

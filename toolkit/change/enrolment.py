@@ -14,6 +14,8 @@ AT_THE_CONSOLE = (
     'at the console: press a key at "Press any key to perform MOK management" (10 s), then',
     "Enroll MOK > Continue > Yes > the password > Reboot",
 )
+# mokutil(1), --root-pw: it knows neither yescrypt, which distributions took up since, nor a lock.
+_NO_HASH = "root has no password there, or keeps it by yescrypt: leave out --root-pw"
 
 
 class Wish(StrEnum):
@@ -58,15 +60,16 @@ def standing(mok: Mok, wish: Wish) -> Enrolling:
     :raises Unsupported: where MokManager cannot ask for this certificate.
     :raises NoEvidence: where mokutil did not do what it was told, or nobody can tell.
     """
+    if (bar := _without_mok(mok)) is not None:
+        return bar
     if not mok.path:
         raise Unsupported(
             "no certificate that DKMS signs with is on the node",
             hint="DKMS makes one at its first build: dkms generate_mok; or give --certificate",
         )
-    if (bar := _without_mok(mok)) is not None:
-        return bar
     if mok.said:
-        raise NoEvidence(f"mokutil --{wish}: {mok.said}", hint="look again: enrol --check")
+        hint = _NO_HASH if "root password hash" in mok.said else "look again: enrol --check"
+        raise NoEvidence(f"mokutil --{wish}: {mok.said}", hint=hint)
     now = mok.enrolment if mok.after is None else mok.after
     if wish is Wish.REVOKE:
         return _revoked(mok, now)
