@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from toolkit.cli import main
 from toolkit.errors import ExitCode, ToolkitError, Unparsable, Unsupported, UsageError
 from toolkit.facts.signature import MAGIC, parse_signature
 from toolkit.flow.signing import open_signing
+from toolkit.reach.certificate import Certificate
+from toolkit.reach.signer import Signer
 from toolkit.reach.signing_key import take_key, takes_secret
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -119,6 +122,7 @@ def test_a_key_of_ones_own_is_taken(tmp_path: Path, mode: int) -> None:
         pytest.param("/nowhere/key.pem", "No such file", id="not-there"),
         pytest.param("/", "is no file", id="a-folder"),
         pytest.param("pkcs11:token=t;object=o", "PIN was not given", id="token-without-pin"),
+        pytest.param("pkcs11:token=t?pin-source=/a%00b", "is no path", id="pin-in-no-file"),
         pytest.param("pkcs11:token=t?pin-value=1234", "holds the PIN", id="pin-in-the-uri"),
         pytest.param("pkcs11:token=t;pin-value=1234", "holds the PIN", id="pin-in-the-path"),
         pytest.param("PKCS11:token=t?pin-value=1234", "holds the PIN", id="pin-under-capitals"),
@@ -213,6 +217,18 @@ def test_whose_is_the_secret_in_the_environment(key: str, taken: bool) -> None:
 def test_key_and_certificate_belong_together(key: str, certificate: str) -> None:
     with pytest.raises(ToolkitError, match="belong together"):
         open_signing(key, certificate, None, now=NOW)
+
+
+def test_where_there_is_no_room_to_sign_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an hour of compiling, a full /tmp is no bug of ours."""
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    known = Certificate("", "Site", "Site", "1", "rsaEncryption 4096", NOW, ())
+    signer = Signer(take_key(_key(tmp_path, 0o600), None), known)
+    with pytest.raises(UsageError, match=r"^/nowhere/.*: No such file") as refused:
+        signer.sign(ELF, "sha256")
+    assert "TMPDIR" in refused.value.hint
 
 
 def test_who_names_no_key_signs_nothing() -> None:

@@ -60,8 +60,18 @@ class Signer:
         """The signature of ``module``: a detached CMS SignedData in DER.
 
         :param digest: "sha256" and the like, as OpenSSL's -md takes it.
-        :raises UsageError: the key cannot be used, or what it made does not verify.
+        :raises UsageError: the key cannot be used, what it made does not verify, or there is no
+            room for either.
         """
+        try:
+            return self._signed(module, digest)
+        except OSError as why:
+            raise UsageError(
+                f"{why.filename or 'temporary folder'}: {why.strerror}",
+                hint="to sign takes a few KiB there; TMPDIR names another folder",
+            ) from why
+
+    def _signed(self, module: bytes, digest: str) -> bytes:
         # A certificate is no secret; the folder goes, whatever comes.
         with tempfile.TemporaryDirectory(prefix="gdr-sign-") as folder:
             pem = Path(folder, "certificate.pem")

@@ -92,6 +92,8 @@ def _cleared(uri: str) -> str:
 
 
 def _pin_from(source: str) -> str:
+    if "\0" in source:  # by %00
+        raise UsageError("the pin-source of the PKCS#11 URI is no path")
     path = Path(source.removeprefix("file://").removeprefix("file:"))
     _refuse_shared(path, "pin-source")
     try:
