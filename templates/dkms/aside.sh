@@ -96,10 +96,21 @@ aside_neighbours() ( # aside_neighbours SCRATCH KERNEL ARCH PACKAGE: what is ins
 )
 
 aside_key() { # whether DKMS has a key to sign with
+    key=$(aside_told mok_signing_key) certificate=$(aside_told mok_certificate)
+    case $key$certificate in pkcs11:* | *'$'*) return 0 ;; esac # it makes none, or knows alone
+    if [ -n "$key" ]; then # where either is gone it makes both anew, in their places
+        [ -f "$key" ] && [ -f "${certificate:-/var/lib/dkms/mok.pub}" ]
+        return
+    fi
     for key in /var/lib/dkms/mok.key /var/lib/shim-signed/mok/MOK.priv; do
         if [ -s "$key" ]; then return 0; fi
     done
-    cat /etc/dkms/framework.conf /etc/dkms/framework.conf.d/*.conf 2>/dev/null | grep -q '^[[:space:]]*mok_signing_key='
+    false
+}
+
+aside_told() { # aside_told NAME: what DKMS was told of it; the last word counts, as for its own sh
+    cat /etc/dkms/framework.conf /etc/dkms/framework.conf.d/*.conf 2>/dev/null |
+        sed -n "s/^[[:space:]]*$1=[\"']*\([^\"'[:space:]]*\).*/\1/p" | tail -n 1
 }
 
 aside_whole() { # aside_whole FOLDER: there are modules, and each can be read to its end

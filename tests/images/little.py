@@ -20,6 +20,8 @@ _TOOLS = (
     "chmod",
     "ln",
     "grep",
+    "sed",
+    "tail",
 )
 _FOLDERS = (
     *("proc", "sys", "dev", "run", "tmp", "var/tmp", "var/log/apt", "var/cache/apt", "bin"),

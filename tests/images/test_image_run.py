@@ -111,19 +111,24 @@ def test_what_a_killed_run_left_goes_with_the_next_one(
 
 
 @pytest.mark.parametrize(
-    ("path", "text", "told"),
+    ("there", "named", "told"),
     [
-        pytest.param("", "", "/dev/null", id="no-key"),
-        pytest.param("var/lib/dkms/mok.key", "a key", "", id="its-own"),
-        pytest.param("etc/dkms/framework.conf.d/a.conf", "mok_signing_key=/k\n", "", id="named"),
+        pytest.param([], "", "/dev/null", id="no-key"),
+        pytest.param(["var/lib/dkms/mok.key"], "", "", id="its-own"),
+        pytest.param(["k", "c"], "/k", "", id="named"),
+        pytest.param(["c", "var/lib/dkms/mok.key"], "/k", "/dev/null", id="each-node-gets-it"),
+        pytest.param(["k"], "/k", "/dev/null", id="without-its-certificate"),
+        pytest.param(["c"], "pkcs11:token=t", "", id="on-a-token"),
     ],
 )
-def test_dkms_makes_no_key_in_an_image(tree: Path, path: str, text: str, told: str) -> None:
+def test_dkms_makes_no_key_in_an_image(tree: Path, there: list[str], named: str, told: str) -> None:
     """One would be the key of a whole fleet, or verify nowhere."""
     dkms = tree / "usr/sbin/dkms"
     dkms.write_text('#!/bin/sh\necho "$* ${sign_file:-}"\n')
     dkms.chmod(0o755)
-    if path:
-        (tree / path).parent.mkdir(parents=True)
-        (tree / path).write_text(text)
+    if named:
+        there = [*there, "etc/dkms/framework.conf.d/a.conf"]
+    for path in there:
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_text(f'mok_signing_key="{named}"\nmok_certificate=/c # ours\n')
     assert ran(tree, "dkms build -m nvidia\n") == (0, f"build -m nvidia {told}\n")

@@ -60,10 +60,17 @@ dkms_without_key() { # dkms_without_key FILE: it signs by a key that is there, o
     cat >"$1" <<'DKMS'
 #!/bin/sh
 PATH=${PATH#/run/gdr-image:}
-if [ ! -s /var/lib/dkms/mok.key ] && [ ! -s /var/lib/shim-signed/mok/MOK.priv ] &&
-    ! cat /etc/dkms/framework.conf /etc/dkms/framework.conf.d/*.conf 2>/dev/null | grep -q '^[[:space:]]*mok_signing_key='; then
-    export sign_file=/dev/null # no program: DKMS asks for nothing more
-fi
+told() { # told NAME: what DKMS was told of it; the last word counts, as for its own sh
+    cat /etc/dkms/framework.conf /etc/dkms/framework.conf.d/*.conf 2>/dev/null |
+        sed -n "s/^[[:space:]]*$1=[\"']*\([^\"'[:space:]]*\).*/\1/p" | tail -n 1
+}
+has_key() { # what was named and is not there, each node may get of its own: DKMS would make it
+    key=$(told mok_signing_key) certificate=$(told mok_certificate)
+    case $key$certificate in pkcs11:* | *'$'*) return 0 ;; esac # it makes none, or knows alone
+    if [ -z "$key" ]; then [ -s /var/lib/dkms/mok.key ] || [ -s /var/lib/shim-signed/mok/MOK.priv ]
+    else [ -f "$key" ] && [ -f "${certificate:-/var/lib/dkms/mok.pub}" ]; fi
+}
+has_key || export sign_file=/dev/null # no program: DKMS asks for nothing more
 exec dkms "$@"
 DKMS
     chmod 755 "$1"
