@@ -9,6 +9,7 @@ from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
 from toolkit.facts.iommu import Domain
 from toolkit.flow.domains import Asked, change, look, seen
+from toolkit.reach.fleet import broken_off
 from toolkit.report.document import Told
 from toolkit.report.domains import domain_lines
 from toolkit.words import counted
@@ -42,7 +43,7 @@ def iommu(said: Said) -> ExitCode:
     asked = _asked(said)
     with fleet(said) as opened:
         looked = look(opened, asked)
-        if said.flag("check") or said.dry:
+        if said.flag("check") or said.dry or broken_off(looked):
             outcomes = [seen(each) for each in looked]
         else:
             todo = [each.value.switching.ready for each in looked if each.value]

@@ -13,6 +13,7 @@ from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
 from toolkit.flow.reload import Asked, look, reload_nodes, seen, to_do
 from toolkit.flow.rollout import Rolled
+from toolkit.reach.fleet import broken_off
 from toolkit.report.document import Told
 from toolkit.report.reload import reload_lines
 from toolkit.words import counted
@@ -48,7 +49,7 @@ def reload(said: Said) -> ExitCode:
     asked = _asked(said)
     with fleet(said) as opened:
         looked = look(opened, asked)
-        if said.flag("check") or said.dry:
+        if said.flag("check") or said.dry or broken_off(looked):
             rolled = Rolled({each.host: seen(each) for each in looked})
         else:
             todo = [each.value.reloading for each in looked if each.value]
