@@ -274,46 +274,6 @@ def test_the_builder_gets_modules_that_are_not_signed(place: Place) -> None:
     assert " -j 2 " in said
 
 
-@pytest.mark.parametrize(
-    ("there", "told", "signs"),
-    [
-        pytest.param([], "", False, id="none"),
-        pytest.param(["var/lib/dkms/mok.key"], "", True, id="of-its-own"),
-        pytest.param(["var/lib/shim-signed/mok/MOK.priv"], "", True, id="ubuntus"),
-        pytest.param(["k/site.key", "k/site.der"], "key certificate", True, id="the-sites"),
-        pytest.param(["var/lib/dkms/mok.key", "k/site.der"], "key certificate", False, id="gone"),
-        pytest.param(["k/site.key"], "key certificate", False, id="certificate-gone"),
-        pytest.param(["k/site.key", "var/lib/dkms/mok.pub"], "key", True, id="its-own-certificate"),
-        pytest.param(["k/site.der"], "token certificate", True, id="on-a-token"),
-    ],
-)
-def test_dkms_is_not_led_to_make_a_key(
-    place: Place, there: list[str], told: str, *, signs: bool
-) -> None:
-    """It makes key and certificate anew where one of them is gone, over what is there."""
-    _source(place)
-    shutil.copy(place.peermem(), place.root / "built.ko")
-    functions, keys = place.root / "functions.sh", place.root / "k"
-    text = functions.read_text()
-    for top in ("/etc/dkms/", "/var/lib/dkms/mok", "/var/lib/shim-signed/"):
-        text = text.replace(top, f"{place.root}{top}")
-    functions.write_text(text)
-    lines = {
-        "key": f'mok_signing_key="{keys}/old.key"\nmok_signing_key={keys}/site.key # ours',
-        "token": 'mok_signing_key="pkcs11:token=t;object=o"',
-        "certificate": f"mok_certificate='{keys}/site.der'",
-    }
-    conf = place.root / "etc/dkms/framework.conf.d/site.conf"
-    conf.parent.mkdir(parents=True)
-    conf.write_text("".join(f"{lines[each]}\n" for each in told.split()))
-    for each in there:
-        (place.root / each).parent.mkdir(parents=True, exist_ok=True)
-        (place.root / each).write_text("x")
-    place.call("aside", place.root / "s", KERNEL, "nvidia-peermem", "580.1")
-    said = (place.root / "said").read_text()
-    assert ("sign_file=/dev/null" not in said) is signs
-
-
 def test_a_package_without_a_source_is_said(place: Place) -> None:
     status, text = place.call("aside", place.root / "s", KERNEL, "nvidia-peermem", "580.1")
     assert status == 2

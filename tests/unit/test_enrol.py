@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.unit.enrolling import DER, OTHER, FirmwareNode, fleet_of, print_of
-from toolkit.change.enrolment import Enrolling, Standing, Wish, standing
-from toolkit.errors import NoEvidence, Outcome, ToolkitError, Unsupported, UsageError
-from toolkit.evidence import Evidence
-from toolkit.facts.mok import parse_mok
-from toolkit.facts.secureboot import Enrolment, SecureBoot, parse_test_key
+from toolkit.change.enrolment import Enrolling, Standing, Wish
+from toolkit.errors import NoEvidence, Outcome, Unsupported, UsageError
+from toolkit.facts.secureboot import SecureBoot
 from toolkit.flow.access import Fleet
 from toolkit.flow.enrol import look, make_password, request, revoke
-from toolkit.reach.enrol import SAFE, ask, script
+from toolkit.reach.enrol import SAFE, script
 from toolkit.report.enrol import enrol_lines
 from toolkit.report.table import Painter
 
@@ -250,75 +248,6 @@ def test_without_mokutil_nothing_is_known(made: Made) -> None:
     assert "mokutil" in str(outcome.error)
 
 
-@pytest.mark.parametrize(
-    ("files", "chosen"),
-    [
-        pytest.param({"var/lib/dkms/mok.pub": DER}, "/var/lib/dkms/mok.pub", id="dkms"),
-        pytest.param(
-            {"var/lib/dkms/mok.pub": OTHER, "var/lib/shim-signed/mok/MOK.der": DER},
-            "/var/lib/shim-signed/mok/MOK.der", id="ubuntu",
-        ),
-        pytest.param(
-            {"var/lib/dkms/mok.pub": OTHER, "etc/pki/site.der": DER,
-             "etc/dkms/framework.conf": b'mok_certificate="/nowhere/x.der"\n',
-             "etc/dkms/framework.conf.d/site.conf": b'mok_certificate="/etc/pki/site.der"\n'},
-            "/etc/pki/site.der", id="configured",
-        ),
-    ],
-)  # fmt: skip
-def test_the_certificate_that_dkms_signs_with(
-    made: Made, files: dict[str, bytes], chosen: str
-) -> None:
-    node = made()
-    for path, data in files.items():
-        node.put(path, data)
-    mok = parse_mok(ask(node, "look", None))
-    assert (mok.path, mok.fingerprint) == (chosen, print_of(DER))
-
-
-@pytest.mark.parametrize(
-    ("line", "chosen"),
-    [
-        pytest.param("mok_certificate=/etc/pki/site.der # ours", "/etc/pki/site.der", id="remark"),
-        pytest.param("mok_certificate=/etc/pki/site.der  ", "/etc/pki/site.der", id="blanks"),
-        pytest.param('mok_certificate="/etc/pki/new.der"', "", id="one-that-is-yet-to-be-made"),
-    ],
-)
-def test_no_certificate_stands_in_for_the_one_that_dkms_was_told_of(
-    made: Made, line: str, chosen: str
-) -> None:
-    node = made()
-    node.put("etc/pki/site.der", DER)
-    node.put("var/lib/dkms/mok.pub", OTHER)
-    node.put("etc/dkms/framework.conf", f"{line}\n")
-    assert parse_mok(ask(node, "look", None)).path == chosen
-
-
-def test_a_node_that_needs_no_key_needs_none_of_dkms(made: Made) -> None:
-    [outcome] = look(fleet_of(gpu01=made(efi=False, lockdown="[none] integrity")), None)
-    assert outcome.get().enrolling.standing is Standing.NEEDLESS
-
-
-@pytest.mark.parametrize("program", ["mktemp", "base64"])
-def test_a_node_without_room_for_the_certificate_is_told_apart(made: Made, program: str) -> None:
-    node = made()
-    answer = node.run(f"{program}() {{ return 1; }}\n{script('import', DER, PASSWORD)}")
-    with pytest.raises(NoEvidence, match="could not be copied") as refused:
-        parse_mok(Evidence.parse(answer.stdout))
-    assert "room in /tmp" in refused.value.hint
-    assert node.calls == []
-    assert not Path("/certificate.der").exists()
-
-
-@pytest.mark.parametrize("key", ["sig-enforce", "lockdown"])
-def test_a_refused_answer_is_not_that_no_signatures_are_demanded(made: Made, key: str) -> None:
-    text = made(efi=False, lockdown="[none]").run(script("look", DER, "")).stdout
-    refused = re.sub(rf"(?m)^= {key} ok (.*)\n\|.*$", rf"= {key} denied \1", text)
-    assert refused != text
-    with pytest.raises(NoEvidence, match="permission denied"):
-        parse_mok(Evidence.parse(refused))
-
-
 def test_where_root_has_no_such_password_another_is_the_way_out(made: Made) -> None:
     """Most distributions of today keep it by yescrypt, which mokutil does not know."""
     node = made()
@@ -327,31 +256,6 @@ def test_where_root_has_no_such_password_another_is_the_way_out(made: Made) -> N
     assert isinstance(outcome.error, NoEvidence)
     assert "Failed to get root password hash" in str(outcome.error)
     assert "leave out --root-pw" in outcome.error.hint
-
-
-def test_a_node_without_a_key_of_dkms_is_told_apart(made: Made) -> None:
-    [outcome] = look(fleet_of(gpu01=made()), None)
-    assert "no certificate that DKMS signs with" in str(outcome.error)
-
-
-def test_a_lost_connection_is_never_taken_for_an_answer(made: Made) -> None:
-    text = made().run(script("look", DER, "")).stdout
-    assert standing(parse_mok(Evidence.parse(text)), Wish.LOOK).standing is Standing.MISSING
-    for cut in range(0, len(text) - 1, 7):
-        with pytest.raises(ToolkitError):
-            standing(parse_mok(Evidence.parse(text[:cut])), Wish.LOOK)
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("/x.der is already in db\n", Enrolment.ENROLLED),
-        ("/x.der is already in the built-in trusted keyring\n", Enrolment.ENROLLED),
-        ("CA of /x.der is already enrolled\n/x.der is not enrolled\n", Enrolment.NOT_ENROLLED),
-    ],
-)
-def test_more_answers_about_a_key(text: str, found: Enrolment) -> None:
-    assert parse_test_key(text) is found
 
 
 @pytest.mark.parametrize(
