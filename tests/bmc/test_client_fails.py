@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import re
+import socket
+import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +211,37 @@ def test_nobody_at_the_address(simulate: Simulate) -> None:
     bmc = simulate("dell")
     bmc.close()
     assert "refuses the connection" in str(refused(bmc))
+
+
+@pytest.fixture
+def resetting() -> Iterator[str]:
+    """Where a port is answered, and the connection reset before a word of TLS."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def reset() -> None:
+            with contextlib.suppress(OSError):  # the end of the test
+                while True:
+                    taken, _ = server.accept()
+                    taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    taken.close()
+
+        thread = threading.Thread(target=reset)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def test_a_connection_that_is_reset_before_tls_is_one_sentence(resetting: str) -> None:
+    with (
+        pytest.raises(BmcError) as why,
+        Bmc(resetting, Login("u", "p"), Trust(insecure=True), limits=HASTY),
+    ):
+        pass
+    assert "\n" not in str(why.value)
+    assert why.value.hint
+    del why
+    gc.collect()  # a socket that was left open is an error of this test
 
 
 def test_a_name_that_nobody_knows() -> None:

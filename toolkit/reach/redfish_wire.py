@@ -10,6 +10,7 @@ import hashlib
 import socket
 import ssl
 import threading
+import traceback
 from typing import cast
 
 from requests.adapters import HTTPAdapter
@@ -103,7 +104,11 @@ def _pool(line: Line) -> type[HTTPSConnectionPool]:
             return bare
 
         def connect(self) -> None:
-            super().connect()
+            try:
+                super().connect()
+            except OSError as why:
+                _close_left(why)
+                raise
             spoken = cast("ssl.SSLSocket", self.sock)  # connect() made it
             line.hold(spoken)
             line.judge(spoken.getpeercert(binary_form=True))
@@ -120,3 +125,11 @@ def _shut(held: socket.socket | None) -> None:
     if held is not None:
         with contextlib.suppress(OSError):  # it is closed already
             held.shutdown(socket.SHUT_RDWR)
+
+
+def _close_left(why: OSError) -> None:
+    """Close what wrap_socket left open: Python 3.11 does not where a reset came before TLS."""
+    for frame, _ in traceback.walk_tb(why.__traceback__):
+        left = frame.f_locals.get("self")
+        if isinstance(left, ssl.SSLSocket):
+            left.close()
