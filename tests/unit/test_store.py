@@ -15,7 +15,7 @@ import pytest
 from toolkit.builds.model import Built, File, Inputs, Part
 from toolkit.errors import ExitCode, UsageError
 from toolkit.flow.build_kept import find, kept, to_built, to_entry
-from toolkit.reach.manifest import MANIFEST, Entry, Kept, digest_of
+from toolkit.reach.manifest import MANIFEST, Damaged, Entry, Kept, digest_of, read_entry
 from toolkit.reach.store import Store, default_folder
 
 INPUTS = Inputs(
@@ -166,6 +166,64 @@ def test_a_full_disk_leaves_nothing(store: Store, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(OSError, match="No space left"):
         store.keep(to_entry(BUILT))
     assert sorted(each.name for each in store.folder.iterdir()) == [".damaged", ".locks"]
+
+
+def test_a_full_disk_is_told_where_an_entry_was_to_be_replaced(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old one is still there, and is not what was asked for."""
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    store.keep(to_entry(BUILT))
+    monkeypatch.setattr("toolkit.reach.store.os.fsync", full)
+    other = replace(BUILT, files=(File("nvidia-peermem.ko", b"new"),))
+    with pytest.raises(OSError, match="No space left"):
+        store.keep(to_entry(other), replace=True)
+    assert find(store, INPUTS).built == BUILT
+
+
+@pytest.mark.parametrize("left", [BUILT, None], ids=["replaced", "pruned"])
+def test_what_changes_while_it_is_read_is_not_called_damaged(
+    store: Store, monkeypatch: pytest.MonkeyPatch, left: Built | None
+) -> None:
+    """Another process replaces or prunes the entry: the new one is never put aside."""
+    changes = [lambda: store.keep(to_entry(BUILT), replace=True) if left else store.prune(0)]
+
+    def change(place: Path, digest: str) -> Entry:
+        if changes:
+            changes.pop()()
+            raise Damaged("nvidia-peermem.ko: No such file or directory")
+        return read_entry(place, digest)
+
+    store.keep(to_entry(BUILT))
+    monkeypatch.setattr("toolkit.reach.store.read_entry", change)
+    found = find(store, INPUTS)
+    assert (found.built, found.trouble) == (left, "")
+    assert list((store.folder / ".damaged").iterdir()) == []
+
+
+def test_prune_needs_no_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    store.keep(to_entry(BUILT))
+    monkeypatch.setattr("toolkit.reach.store.tempfile.mkdtemp", full)
+    assert [row.digest for row in store.prune(0)] == [INPUTS.digest]
+    assert sorted(each.name for each in store.folder.iterdir()) == [".damaged", ".locks"]
+
+
+def test_what_could_not_be_removed_is_not_told_as_removed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    store.keep(to_entry(BUILT))
+    monkeypatch.setattr(Path, "rename", refuse)
+    assert store.prune(0) == ()
+    assert [row.digest for row in store.rows()] == [INPUTS.digest]
 
 
 def test_prune_removes_what_nobody_used(store: Store) -> None:

@@ -92,14 +92,26 @@ class Store:
                 hint="name another one with --cache DIR",
             ) from why
 
-    def look(self, digest: str) -> Looked:
-        """The entry, each of its files verified. A damaged one is put aside, and said."""
-        place = self._place(digest)
-        if not place.is_dir():
+    def mark(self, digest: str) -> int:
+        """What tells an entry from the one that replaces it; 0 where there is none."""
+        with suppress(OSError):
+            about = self._place(digest).stat()
+            return about.st_ino if stat.S_ISDIR(about.st_mode) else 0
+        return 0
+
+    def look(self, digest: str, *, again: bool = True) -> Looked:
+        """The entry, each of its files verified. A damaged one is put aside, and said.
+
+        :param again: once more, where another process replaced or removed it meanwhile.
+        """
+        place, mark = self._place(digest), self.mark(digest)
+        if not mark:
             return Looked(None)
         try:
             entry = read_entry(place, digest)
         except Damaged as why:
+            if again and self.mark(digest) != mark:
+                return self.look(digest, again=False)
             self._put_aside(place)
             return Looked(None, f"the cached build {digest[:12]} was damaged: {why}; put aside")
         with suppress(OSError):  # the time of the last use, for prune
@@ -113,6 +125,7 @@ class Store:
         :raises OSError: it could not be written; nothing of it is left.
         """
         digest = digest_of(entry.about)
+        old = self.mark(digest) if replace else 0
         if not keepable(each.name for each in entry.files):
             raise ValueError(f"files that cannot be kept: {[each.name for each in entry.files]}")
         making = Path(tempfile.mkdtemp(prefix=f".making-{digest}-", dir=self.folder))
@@ -126,8 +139,9 @@ class Store:
             making.rename(self._place(digest))
             _sync(self.folder)
         except OSError:
-            # Another one of the same digest is as good: equal inputs are one build.
-            if self.look(digest).entry is None:
+            # Another one of the same digest is as good: equal inputs are one build. Not so the
+            # one that was to be replaced.
+            if (old and self.mark(digest) == old) or self.look(digest).entry is None:
                 raise
         finally:
             shutil.rmtree(making, ignore_errors=True)
@@ -162,9 +176,9 @@ class Store:
             held = self.hold(row.digest) if row.used <= oldest else None
             if held is not None:
                 with held:
-                    self._remove(row.digest)
+                    if self._remove(row.digest):
+                        gone.append(row)
                     held.forget()
-                gone.append(row)
         for stale in (self.folder / ".damaged").iterdir():
             shutil.rmtree(stale, ignore_errors=True)
         return tuple(gone)
@@ -189,12 +203,18 @@ class Store:
             return Row(digest, (), 0.0, 0)
         return Row(digest, about, used, size)
 
-    def _remove(self, digest: str) -> None:
-        """Out of sight in one step, so that nobody reads half an entry."""
-        with suppress(OSError):
-            aside = Path(tempfile.mkdtemp(prefix=f".making-{digest}-", dir=self.folder))
-            self._place(digest).rename(aside / "gone")
-            shutil.rmtree(aside, ignore_errors=True)
+    def _remove(self, digest: str) -> bool:
+        """Out of sight in one step, so that nobody reads half an entry; whether it is.
+
+        Nothing is made for it: it is called where the disk is full.
+        """
+        aside = self.folder / f".making-{digest}-gone-{os.getpid()}-{time.monotonic_ns()}"
+        try:
+            self._place(digest).rename(aside)
+        except OSError:
+            return False
+        shutil.rmtree(aside, ignore_errors=True)
+        return True
 
     def _put_aside(self, place: Path) -> None:
         stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S.%f")
