@@ -58,6 +58,37 @@ def test_what_another_process_builds_is_waited_for_and_taken(tmp_path: Path) -> 
     assert shared.made[0].built == one.result().made[0].built
 
 
+@pytest.mark.parametrize("ends", ["built", "failed"])
+def test_force_never_takes_the_build_that_lay_there_before(tmp_path: Path, ends: str) -> None:
+    """The other run forces it too: its new build is taken, the old one never."""
+    build_all(Fakes(tmp_path), work(DRIVER))
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly(_: Job) -> None:
+        begun.set()
+        assert go_on.wait(20)
+
+    new = printed(File("nvidia.ko", b"new"), failed="make" if ends == "failed" else "")
+    first = Fakes(tmp_path, {DRIVER.inputs.title: new}, force=True, before=slowly)
+    second = Fakes(tmp_path, force=True)
+    with ThreadPoolExecutor(2) as runs:
+        one = runs.submit(build_all, first, work(DRIVER))
+        assert begun.wait(20)
+        two = runs.submit(build_all, second, work(DRIVER))
+        time.sleep(0.5)
+        early = two.done()
+        go_on.set()
+        assert states(one.result(20)) == [ends]
+        made = two.result(20).made[0]
+    assert not early
+    if ends == "failed":
+        assert (made.state, second.ran) == (State.BUILT, [DRIVER.inputs.title])
+    else:
+        assert (made.state, second.ran) == (State.SHARED, [])
+        assert made.built is not None
+        assert made.built.modules[0].data == b"new"
+
+
 def test_what_another_process_finished_between_our_look_and_our_lock_is_taken(
     tmp_path: Path,
 ) -> None:

@@ -89,6 +89,7 @@ class _Unit:
     step: Step
     notes: list[str] = field(default_factory=list)
     begun: float = 0.0
+    before: int = 0  # to be built anew: the entry of the cache that is not to be taken
     waited: bool = False  # for another process
     held: Held | None = None
     log: Log | None = None
@@ -106,7 +107,8 @@ class _Run:
     def __init__(self, units: Sequence[tuple[Graph, Step]], ways: Ways, crew: Crew) -> None:
         self._ways, self._crew = ways, crew
         self._order = [step.inputs.digest for _, step in units]
-        self._units = tuple(_Unit(graph, step) for graph, step in units)
+        mark = ways.store.mark if ways.force else lambda _: 0
+        self._units = tuple(_Unit(g, s, before=mark(s.inputs.digest)) for g, s in units)
         self._open = list(self._units)
         self._running: dict[Future[str], _Unit] = {}
         self._made: dict[str, Made] = {}
@@ -145,9 +147,10 @@ class _Run:
 
     def _taken(self, unit: _Unit) -> bool:
         """Whether it was in the cache."""
-        if self._ways.force and not unit.waited:
+        store = self._ways.store
+        if self._ways.force and store.mark(unit.digest) == unit.before:
             return False
-        found = find(self._ways.store, unit.step.inputs)
+        found = find(store, unit.step.inputs)
         if found.trouble:
             unit.notes.append(found.trouble)
         if found.built is None:
