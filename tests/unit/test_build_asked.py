@@ -20,12 +20,14 @@ from toolkit.cli import building, packing
 from toolkit.cli.building import build
 from toolkit.cli.options import Said
 from toolkit.compat import Confidence
-from toolkit.errors import ExitCode, Outcome, TransportError, UsageError
+from toolkit.errors import ExitCode, Outcome, TransportError, Unsupported, UsageError
 from toolkit.flow.access import Access
 from toolkit.flow.build_needs import NodeNeeds
 from toolkit.flow.build_places import Place
 from toolkit.flow.build_run import Surveyed
 from toolkit.reach.packer import pack_rpm
+from toolkit.reach.transport import Result, Sink, quiet
+from toolkit.reach.workshop import read_ground
 
 NEED = Need(("6.1.0-49-amd64",), "535.261.03", "inbox", ("gpu001",), "x86_64")
 GONE = TransportError("gpu002: it does not answer", hint="is it on?")
@@ -142,3 +144,20 @@ def test_rpmbuild_is_not_given_a_folder_that_its_scripts_would_take_apart(tmp_pa
         with pytest.raises(UsageError, match="rpmbuild takes no folder of such a name"):
             pack_rpm("", (), tmp_path / name, 1, "x86_64")
         assert list((tmp_path / name).iterdir()) == []
+
+
+class Mute:
+    """A ground in which not even a shell can be started."""
+
+    name = "builder"
+
+    def run(self, script: str, *, limit_s: float = 120, sink: Sink = quiet) -> Result:
+        return Result(127, "", "chroot: failed to run command 'env': No such file or directory\n")
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+def test_a_survey_that_could_not_begin_tells_what_the_shell_said() -> None:
+    with pytest.raises(Unsupported, match="there: chroot: failed to run command 'env'"):
+        read_ground(Mute())

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.grounds import CRCS, DRIVER, KERNEL, MLNX, NVIDIA, OTHER, Survey, sha
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import NoEvidence, Unparsable, Unsupported
 from toolkit.evidence import Evidence
 from toolkit.facts.ground import Ground, GroundKernel, parse_ground
 
@@ -103,3 +103,11 @@ def test_an_unknown_shape_is_refused(key: str, line: str, named: str) -> None:
 def test_a_source_that_could_not_be_read_is_no_ground() -> None:
     with pytest.raises(NoEvidence, match="somewhere: not there"):
         _ = Survey(drop=("trees",), packages=(MLNX,)).ground
+
+
+def test_a_ground_that_cannot_be_entered_says_why() -> None:
+    """As enter.sh tells it: a container without namespaces, a tree without /mnt."""
+    why = "this machine gives no namespace to build in: unshare: Operation not permitted"
+    told = f"= prepare.output ok the ground\n|{why}\n= prepare failed:1 the ground\n= end ok 2\n"
+    with pytest.raises(Unsupported, match=f"^no build can be made there: {why}$"):
+        parse_ground(Evidence.parse(f"= begin ok gdr-toolkit/1\n{told}"))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import NoEvidence, Unparsable, Unsupported
 from toolkit.evidence import Evidence, State
 from toolkit.facts.compiler import parse_tools
 from toolkit.facts.distro import parse_os_release
@@ -30,6 +30,7 @@ from toolkit.facts.symvers import Export, parse_symvers
 
 REGISTER = "ib_register_peer_memory_client"
 _SHA = re.compile(r"[0-9a-f]{64}")
+_ENTERING = "mend that; what a build needs to enter a tree is told in docs/builds.md"
 _LICENCE = re.compile(r"MODULE_LICENSE\(\s*\"([^\"]*)\"")
 
 
@@ -127,9 +128,13 @@ def parse_ground(evidence: Evidence, *, tree: bool = False) -> Ground:
     :param tree: it was made in a tree that the operator named.
     :raises NoEvidence: where it was cut off, or a source that all rests on was not read.
     :raises Unparsable: at a source of an unknown shape.
+    :raises Unsupported: where enter.sh could not enter it.
     """
     if not evidence.complete:
         raise NoEvidence("the survey of the ground was cut off", hint="ask again")
+    if "prepare" in evidence.frames:
+        why = "; ".join(evidence.text("prepare.output").strip().split("\n"))
+        raise Unsupported(f"no build can be made there: {why}", hint=_ENTERING)
     text = evidence.text
     peers = {
         path: parse_symvers(path, "\n".join(lines))

@@ -14,7 +14,7 @@ from io import FileIO
 from pathlib import Path
 
 from toolkit import where
-from toolkit.errors import BecomeError, TransportError
+from toolkit.errors import BecomeError, TransportError, Unsupported
 from toolkit.reach.local import LocalTransport
 from toolkit.reach.transport import Sink, Transport
 
@@ -117,13 +117,21 @@ def read_ground(
 
     :param transport: none for this machine.
     :raises TransportError: it did not come to its end.
+    :raises Unsupported: it could not begin.
     """
     with ExitStack() as stack:
         if transport is None:
             transport = LocalTransport()
             stack.callback(transport.close)
         script = survey_script(kernels, root=root, layer=layer)
-        return transport.run(script, limit_s=_SURVEY_S).stdout
+        said = transport.run(script, limit_s=_SURVEY_S)
+        if said.exit and not said.stdout:  # not even a frame that says why
+            why = said.stderr.strip().rpartition("\n")[2] or f"its shell ended with {said.exit}"
+            raise Unsupported(
+                f"no survey could be made there: {why}",
+                hint="a ground is a whole system: a shell, /var/tmp, DKMS, a compiler, headers",
+            )
+        return said.stdout
 
 
 def run_job(job: Job) -> str:
