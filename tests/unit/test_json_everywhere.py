@@ -13,10 +13,13 @@ import jsonschema
 import pytest
 from invoke.collection import Collection
 
+from toolkit.builds.model import Built, File, Inputs, Part
 from toolkit.checks.all import ALL
 from toolkit.cli import Gdr, verbs
 from toolkit.cli.options import VerbTask
 from toolkit.errors import ExitCode, Outcome
+from toolkit.flow.build_kept import to_entry
+from toolkit.reach.store import Store
 from toolkit.report.document import Told, document_parts
 
 ROOT = Path(__file__).parents[2]
@@ -132,6 +135,18 @@ def test_demo_nodes_and_whether_they_were_made_anew(
     found = told("demo", *words, schema="demo")
     assert found["reset"] is bool(words)
     assert found["folder"] == str(tmp_path / "state/gdr-toolkit/demo")
+
+
+@pytest.mark.parametrize(("words", "removed"), [(("--cached",), False), (("--prune", "0"), True)])
+def test_the_builds_of_the_cache_and_those_removed_from_it(
+    told: Tell, tmp_path: Path, words: tuple[str, ...], removed: bool
+) -> None:
+    built = Inputs(Part.PEERMEM, "nvidia-peermem", "535.261.03", "6.1.0-49-amd64", "x86_64",
+                   *("a", "b", "gcc-12 12.2.0", "c", "", "d"))  # fmt: skip
+    Store(tmp_path / "cache").keep(to_entry(Built(built, (File("nvidia-peermem.ko", b"x" * 9),))))
+    found = told("build", *words, "--cache", str(tmp_path / "cache"), schema="build-cached")
+    assert [each["digest"] for each in found["entries"]] == [built.digest]
+    assert found["removed"] is removed
 
 
 def test_what_is_refused_is_said_on_standard_error_alone(

@@ -64,7 +64,7 @@ TOLD = (
         "json",
         False,
         "one JSON document on standard output (docs/build.schema.json; of --dry-run and --try: "
-        "docs/preflight.schema.json)",
+        "docs/preflight.schema.json; of --cached and --prune: docs/build-cached.schema.json)",
     ),
     Option("verbose", False, "files with their hashes, and what the gate accepted, too", "v"),
 )
@@ -143,7 +143,8 @@ def _cache(session: Session, store: Store) -> ExitCode:
     ]
     session.say(pruned(rows) if prunes else listing(rows, session.now.timestamp()))
     if session.said.flag("json"):
-        sys.stdout.write(dumps(cached_document(rows, str(store.folder))))
+        told = cached_document(rows, str(store.folder), session.now, removed=prunes)
+        sys.stdout.write(dumps(told))
     return ExitCode.OK
 
 

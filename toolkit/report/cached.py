@@ -1,13 +1,19 @@
-"""What the cache of builds has, and what was removed from it."""
+"""What the cache of builds has, and what was removed from it.
+
+The schema of the document is docs/build-cached.schema.json.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
+from toolkit import __version__
 from toolkit.report.document import Json
 from toolkit.report.table import clean, columns
 
+SCHEMA = "gdr-toolkit/build-cached/1"
 _DAY_S = 86400
 
 
@@ -49,8 +55,10 @@ def _cells(row: CachedRow, now: float) -> tuple[str, ...]:
     return (row.digest[:12], package, clean(row.kernel), _size(row.size), used)
 
 
-def cached_document(rows: Sequence[CachedRow], folder: str) -> dict[str, Json]:
-    """The same for machines."""
+def cached_document(
+    rows: Sequence[CachedRow], folder: str, when: datetime, *, removed: bool = False
+) -> dict[str, Json]:
+    """The same for machines; ``when`` in any zone, written in UTC."""
     entries: list[Json] = [
         {
             "digest": row.digest,
@@ -62,7 +70,14 @@ def cached_document(rows: Sequence[CachedRow], folder: str) -> dict[str, Json]:
         }
         for row in rows
     ]
-    return {"cache": folder, "entries": entries}
+    return {
+        "schema": SCHEMA,
+        "toolkit": __version__,
+        "time": when.astimezone(UTC).isoformat(timespec="seconds"),
+        "cache": folder,
+        "removed": removed,
+        "entries": entries,
+    }
 
 
 def _entries(rows: Sequence[CachedRow]) -> str:
