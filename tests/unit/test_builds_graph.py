@@ -22,6 +22,7 @@ from tests.unit.grounds import (
 from toolkit.builds.graph import make_graph
 from toolkit.builds.model import Part
 from toolkit.facts.ground import Ground
+from toolkit.flow.building import make_order
 
 # --- the order, and what is taken as it is ---------------------------------------------
 
@@ -220,6 +221,25 @@ def test_another_driver_makes_other_relatives_though_no_symbol_version_tells() -
     now = replace(then, driver="550.163.01")
     other = replace(then, packages=(MLNX, replace(NVIDIA, content="patched"), GDRDRV))
     assert len({digests(each.ground)[Part.GDRDRV] for each in (then, now, other)}) == 3
+
+
+@pytest.mark.parametrize("part", [Part.PEERMEM, Part.NVIDIA_FS, Part.GDRDRV])
+def test_what_rests_on_a_driver_sees_no_source_of_another_one(part: Part) -> None:
+    """Theirs would be taken for it: find /usr/src/nvidia-* -name nv-p2p.h | head -1."""
+    newer, closed = replace(NVIDIA, version="550.163.01"), replace(NVIDIA, name="nvidia-current")
+    survey = Survey(packages=(MLNX, NVIDIA, newer, closed, NVIDIA_FS, GDRDRV))
+    graph = graph_of(survey.ground, part, driver="550.163.01")
+    step = replace(step_of(graph, part), after=())  # nothing is built here
+    hidden = make_order(step, graph, {}, limit_s=60).hidden
+    assert {NVIDIA.folder, closed.folder} <= set(hidden)
+    assert newer.folder not in hidden
+    assert step_of(graph, Part.DRIVER).hidden == ()
+
+
+def test_where_the_driver_itself_has_no_source_those_of_others_are_left_to_be_seen() -> None:
+    survey = replace(INSTALLED, packages=(MLNX, replace(NVIDIA, version="550.163.01"), GDRDRV))
+    graph = graph_of(survey.ground, Part.GDRDRV)
+    assert step_of(graph, Part.GDRDRV).hidden == ()
 
 
 def test_flags_and_recipe_change_all_that_is_built() -> None:

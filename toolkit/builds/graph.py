@@ -33,6 +33,7 @@ class Step:
     source: str = ""  # folder below /usr/src; "" for what is given and has none there
     source_name: str = ""  # DKMS name of the package there
     left_out: tuple[str, ...] = ()  # modules of the package that are not wanted from it
+    hidden: tuple[str, ...] = ()  # folders below /usr/src that the build is not to see
     exports: str = ""  # of what is given: rows of a Module.symvers
 
 
@@ -132,8 +133,17 @@ def _for_kernel(
             steps[each.part] = _given(ground, kernel, each)
         else:
             upstream = [steps[part] for part in each.after]
-            steps[each.part] = _built(_inputs(ground, kernel, each), each, upstream, flags, recipe)
+            step = _built(_inputs(ground, kernel, each), each, upstream, flags, recipe)
+            steps[each.part] = replace(step, hidden=_other_drivers(ground, upstream))
     return list(steps.values()), blocked
+
+
+def _other_drivers(ground: Ground, upstream: Sequence[Step]) -> tuple[str, ...]:
+    """Sources of drivers that a build does not rest on; nvidia-fs takes the first nv-p2p.h."""
+    own = {each.source for each in upstream if each.inputs.part is Part.DRIVER and each.source}
+    if not own:
+        return ()
+    return tuple(s.folder for s in ground.sources if s.licence and s.folder not in own)
 
 
 def _inputs(ground: Ground, kernel: GroundKernel, chosen: Chosen) -> Inputs:

@@ -110,7 +110,7 @@ def make_order(
         jobs=jobs,
         flags=inputs.flags,
         ours=ours,
-        hidden=(f"{PEERMEM}-{inputs.version}",) if ours else (),
+        hidden=(*((f"{PEERMEM}-{inputs.version}",) if ours else ()), *step.hidden),
         writable=inputs.part is Part.OFED,
         source_folder=step.source,
         source_name=step.source_name,
