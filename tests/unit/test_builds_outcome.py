@@ -132,6 +132,19 @@ def test_an_unmatched_log_is_told_by_its_first_error() -> None:
     assert came.found == "the build stopped: a.c:1: error: frob"
 
 
+def test_an_unmatched_failure_points_at_the_log_that_is_kept() -> None:
+    """Not at the one that DKMS names: it lay in a scratch folder, which is gone."""
+    said = (
+        "Binary /dev/null not found, modules won't be signed",
+        "Error! Bad return status for module build on kernel: 6.1.0-49-amd64 (x86_64)",
+        "Consult /mnt/dkms/gdrdrv/2.4.4/build/make.log for more information.",
+        "make: *** No targets.  Stop.",
+    )
+    came = failure(output(step("prepare"), step("make", *said, state="failed:10")))
+    assert came.found == "the build stopped: make: *** No targets.  Stop."
+    assert came.action == "read the whole log of this build, in the folder of the run"
+
+
 def test_the_gate_has_its_own_words() -> None:
     said = "gate: nvidia-peermem.ko: stub: a stub: it takes nothing from the RDMA core"
     made = step("prepare") + step("make")

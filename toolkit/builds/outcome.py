@@ -19,6 +19,7 @@ from toolkit.evidence import Evidence, Frame, State
 
 STEPS = ("prepare", "make", "gate", "pack")
 LOG = "make.log"
+_READ = "read the whole log of this build, in the folder of the run"
 _TAIL = 20
 _EXCLUDED = 77  # of DKMS: BUILD_EXCLUSIVE_... does not match
 _FILE = "file."
@@ -113,7 +114,8 @@ def _stopped(inputs: Inputs, frame: Frame, evidence: Evidence) -> BuildFailure:
         frame.exit,
         said.found if frame.key == "make" else _last(lines) or said.found,
         said.cause,
-        said.action,
+        # What DKMS would have one read lay in a scratch folder, which is gone.
+        _READ if "make.log" in said.action else said.action,
         tuple(lines[-_TAIL:]),
         excluded=status == _EXCLUDED or said.excluded,
     )

@@ -27,6 +27,8 @@ _FAILED = re.compile(
     r"\berror\b|\*\*\*|undefined!|Error!|\bFATAL\b|fatal error|Bailing out|exit code: [1-9]",
     re.IGNORECASE,
 )
+# By which DKMS says that make failed; make's own line says more, and may come behind it.
+_OF_DKMS = re.compile(r"^Error! Bad return status for module build")
 _LONGEST = 1000  # characters of a line that are looked at
 _QUOTES = str.maketrans("\u2018\u2019\u201c\u201d`", "''\"\"'")
 _DONE = re.compile(
@@ -128,9 +130,8 @@ def dkms_exit(status: int, version: str = "", compat: Compat | None = None) -> D
 def telling(lines: Iterable[str]) -> str:
     """The first line that speaks of an error, noise apart; "" for none."""
     plain = (_plain(line) for line in lines)
-    return next(
-        (one.strip() for one in plain if _FAILED.search(one) and not _NOISE.search(one)), ""
-    )
+    told = [one.strip() for one in plain if _FAILED.search(one) and not _NOISE.search(one)]
+    return next((one for one in told if not _OF_DKMS.search(one)), told[0] if told else "")
 
 
 def completed(lines: Iterable[str]) -> bool:
