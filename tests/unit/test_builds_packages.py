@@ -183,7 +183,8 @@ def test_what_cannot_be_one_package_is_refused(builts: list[Built], words: str) 
 
 
 @pytest.mark.parametrize(
-    "maintainer", ["nobody", "X <x@y>\nDepends: z", "%{lua: x} <x@y.z>", "`id` <x@y.z>"]
+    "maintainer",
+    ["nobody", "X <x@y>\nDepends: z", "%{lua: x} <x@y.z>", "`id` <x@y.z>", "J\udcfcrgen <x@y.z>"],
 )
 def test_a_maintainer_cannot_break_out_of_his_line(maintainer: str) -> None:
     with pytest.raises(UsageError, match="cannot be a package's maintainer"):

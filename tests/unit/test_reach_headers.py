@@ -71,7 +71,7 @@ def test_a_link_of_one_package_does_not_lead_the_next_one_astray(tmp_path: Path)
 def test_an_unpacker_that_gives_up_early_ends_the_one_that_feeds_it(tmp_path: Path) -> None:
     begun = time.monotonic()
     with pytest.raises(UsageError, match="cannot be unpacked"):
-        headers._piped(("timeout", "20", "yes"), ("false",), tmp_path)
+        headers._piped(("timeout", "20", "yes"), ("false",), tmp_path, "x.rpm")
     assert time.monotonic() - begun < 10
 
 
@@ -86,3 +86,34 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
         headers.unpack_headers([str(given)]),
     ):
         pytest.fail("a pipe cannot be copied")
+
+
+def test_where_there_is_no_room_at_all_that_is_one_sentence_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(**_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(headers, "TemporaryDirectory", full)
+    with (
+        pytest.raises(UsageError, match=r"cannot be laid out below .*: No space left"),
+        headers.unpack_headers(["x.deb"]),
+    ):
+        pass
+
+
+def test_an_unpacker_that_does_not_end_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(headers, "_LIMIT_S", 0.2)
+    begun = time.monotonic()
+    with pytest.raises(UsageError, match=r"x\.deb is not unpacked within 0\.2 s"):
+        headers._call("coreutils", "sh", "-c", "exec sleep 30", "x.deb", str(tmp_path))
+    with pytest.raises(UsageError, match=r"x\.rpm is not unpacked within 0\.2 s"):
+        headers._piped(("sleep", "30"), ("sleep", "30"), tmp_path, "x.rpm")
+    assert time.monotonic() - begun < 10
+
+
+def test_a_package_that_comes_on_standard_input_is_named_all_the_same(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^x\.rpm cannot be unpacked"):
+        headers._piped(("false", "-"), ("cat",), tmp_path, "x.rpm")

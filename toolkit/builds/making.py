@@ -13,7 +13,10 @@ from enum import StrEnum
 from toolkit.errors import UsageError
 
 EPOCH = 1767225600  # 2026-01-01, unless SOURCE_DATE_EPOCH says otherwise
-_MAINTAINER = re.compile(r"[^\x00-\x1f<>,\"\\%$`]{1,80} <[A-Za-z0-9._+-]+@[A-Za-z0-9.-]+>")
+# No surrogates: they stand for bytes of the command line that are no UTF-8.
+_MAINTAINER = re.compile(
+    r"[^\x00-\x1f\ud800-\udfff<>,\"\\%$`]{1,80} <[A-Za-z0-9._+-]+@[A-Za-z0-9.-]+>"
+)
 # Not by strftime: the names are English wherever a package is made.
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun",

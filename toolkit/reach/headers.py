@@ -13,7 +13,7 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,24 +51,22 @@ def unpack_headers(given: Sequence[str], root: str = "") -> Iterator[Headers]:
         raise UsageError(f"--root {root}: no tree whose path holds blanks, commas or colons")
     place = Path(_place(root))
     _sweep(place)
-    with (
-        TemporaryDirectory(prefix=_PREFIX, dir=place) as name,
-        (Path(name) / "lock").open("w") as lock,
-    ):
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        layer = Path(name) / "layer"
-        (layer / "usr/lib/modules").mkdir(parents=True)
+    with ExitStack() as stack:
         try:
+            name = Path(stack.enter_context(TemporaryDirectory(prefix=_PREFIX, dir=place)))
+            fcntl.flock(stack.enter_context((name / "lock").open("w")), fcntl.LOCK_EX)
+            layer = name / "layer"
+            (layer / "usr/lib/modules").mkdir(parents=True)
             for each in given:
-                _add(Path(each), layer, Path(name) / "part")
+                _add(Path(each), layer, name / "part")
             _merge(layer)
+            for folder in (name, layer, *layer.glob("*")):
+                folder.chmod(0o755)  # mkdtemp's is for us alone, and a layer's root shows through
         except OSError as why:
             raise UsageError(
                 f"--headers cannot be laid out below {place}: {why.strerror or why}",
                 hint="is there room, and may we read what was given?",
             ) from why
-        for folder in (Path(name), layer, *layer.glob("*")):
-            folder.chmod(0o755)  # mkdtemp's is for us alone, and a layer's root shows through
         releases = tuple(sorted(_linked(layer)))
         if not releases:
             raise UsageError(
@@ -130,10 +128,10 @@ def _unpack_rpm(given: Path, part: Path) -> None:
     """By cpio where it is, else by rpm's own converter to tar."""
     if _where("rpm2cpio") and _where("cpio"):
         cpio = ("cpio", "-idm", "--quiet", "--no-absolute-filenames")
-        _piped(("rpm2cpio", str(given)), cpio, part)
+        _piped(("rpm2cpio", str(given)), cpio, part, str(given))
     elif _where("rpm2archive"):
         with given.open("rb") as file:
-            _piped(("rpm2archive", "-"), ("tar", "-xz"), part, file.fileno())
+            _piped(("rpm2archive", "-"), ("tar", "-xz"), part, str(given), file.fileno())
     else:
         raise Unsupported(
             f"nothing here unpacks {given.name}", hint="install rpm2cpio and cpio, or rpm"
@@ -211,32 +209,47 @@ def _call(package: str, *words: str) -> None:
     if _where(words[0]) is None:
         raise Unsupported(f"{words[0]} is not on this machine", hint=f"install {package}")
     quiet = subprocess.DEVNULL
-    done = subprocess.run(
-        words, stdin=quiet, capture_output=True, text=True, timeout=_LIMIT_S, check=False
-    )
+    try:
+        done = subprocess.run(
+            words, stdin=quiet, capture_output=True, text=True, timeout=_LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired as why:
+        raise _late(words[-2]) from why
     if done.returncode:
         last = done.stderr.strip().rpartition("\n")[2]
         raise UsageError(f"{words[-2]} cannot be unpacked: {last}")
 
 
+def _late(given: str) -> UsageError:
+    return UsageError(f"{given} is not unpacked within {_LIMIT_S} s", hint="is the disk busy?")
+
+
 def _piped(
-    first: Sequence[str], second: Sequence[str], folder: Path, stdin: int = subprocess.DEVNULL
+    first: Sequence[str],
+    second: Sequence[str],
+    folder: Path,
+    given: str,
+    stdin: int = subprocess.DEVNULL,
 ) -> None:
     """One command's output into another's input; both must end well."""
     with subprocess.Popen(
         first, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as source:
-        done = subprocess.run(
-            second,
-            stdin=source.stdout,
-            cwd=folder,
-            capture_output=True,
-            timeout=_LIMIT_S,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                second,
+                stdin=source.stdout,
+                cwd=folder,
+                capture_output=True,
+                timeout=_LIMIT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as why:
+            source.kill()
+            raise _late(given) from why
         if source.stdout:
             source.stdout.close()  # whoever writes to nobody would wait for ever
         said = source.stderr.read() if source.stderr else b""
     if source.returncode or done.returncode:
         words = (said + done.stderr).decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise UsageError(f"{first[-1]} cannot be unpacked: {words}")
+        raise UsageError(f"{given} cannot be unpacked: {words}")
