@@ -21,14 +21,25 @@ root_of() { # root_of [--root DIR]: without a slash at its end; empty for this m
 
 flush() { sync; }
 
+started() { # started PID: when that process began, and in which boot; nothing where it is gone
+    { read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 0
+    # shellcheck disable=SC2086 # fields
+    set -- ${stat##*) }
+    echo "${20}-$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)"
+}
+
 take_lock() { # one at a time; the lock of one that was killed counts for nothing
     mkdir -p "$state"
-    if ! (set -C; echo $$ >"$state/lock") 2>/dev/null; then
-        other=$(cat "$state/lock" 2>/dev/null) || other=''
-        if [ -n "$other" ] && kill -0 "$other" 2>/dev/null; then
+    # A link is made in one act with what it says. Its number alone would be another's by now.
+    me=$$,$(started $$)
+    if ! ln -sn "$me" "$state/lock" 2>/dev/null; then
+        holder=$(readlink "$state/lock") || holder=''
+        other=${holder%%,*}
+        if [ -n "$other" ] && kill -0 "$other" 2>/dev/null && [ "$holder" = "$other,$(started "$other")" ]; then
             refuse "process $other is at work here" "wait until it has ended"
         fi
-        echo $$ >"$state/lock"
+        rm -f "$state/lock"
+        ln -sn "$me" "$state/lock" 2>/dev/null || refuse "another one is at work here" "wait until it has ended"
     fi
 }
 
