@@ -253,6 +253,10 @@ def test_the_log_of_each_build_lies_in_the_folder_of_the_run(ground: Fakes, tmp_
         pytest.param(("--on", "gpu[001-002]"), "names 2 hosts", id="two-builders"),
         pytest.param(("--root", "/nowhere"), "/nowhere is no tree of a system", id="root"),
         pytest.param(("--kernel", ""), "--kernel is empty", id="empty"),
+        pytest.param(("--kernel", "6.1.0-1/"), "--kernel '6.1.0-1/' is no kernel", id="a-folder"),
+        pytest.param(("--kernel", "6.1, ../6"), "--kernel '../6' is no kernel", id="a-way-out"),
+        pytest.param(("--kernel", "6.1 6.2"), "--kernel '6.1 6.2' is no kernel", id="blanks"),
+        pytest.param(("--kernel", ","), "--kernel ',' names no kernel", id="a-comma"),
         pytest.param(("--cache", "/proc/x"), "the cache /proc/x cannot be used", id="cache"),
     ],
 )

@@ -58,6 +58,7 @@ CACHE = (
     Option("cached", False, "list what the cache has, and nothing else"),
     Option("prune", "", "remove from the cache what was not used for so many days, nothing else"),
 )
+_RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]*")
 _FLAG = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=\S*")
 TOLD = (
     Option(
@@ -158,8 +159,7 @@ class Asked:
 
 def _asked(session: Session, ways: Access) -> Asked:
     said = session.said
-    kernels = tuple(dict.fromkeys(each.strip() for each in said.text("kernel").split(",")))
-    kernels = tuple(each for each in kernels if each)
+    kernels = _kernels(said)
     driver, ofed = said.text("driver"), said.text("ofed")
     # Beside --on, an inventory alone says where that host is.
     named = ("hosts", "hosts_file") if said.text("on") else ("hosts", "hosts_file", "inventory")
@@ -175,6 +175,20 @@ def _asked(session: Session, ways: Access) -> Asked:
         replace(each, driver=driver or each.driver, ofed=ofed or each.ofed) for each in needs
     )
     return Asked(needs, tuple(unread(outcomes)))
+
+
+def _kernels(said: Said) -> tuple[str, ...]:
+    """By their releases, each once; none for all that are there."""
+    words = dict.fromkeys(each.strip() for each in said.text("kernel").split(","))
+    kernels = tuple(each for each in words if each)
+    if said.text("kernel") and not kernels:
+        raise UsageError(f"--kernel {said.text('kernel')!r} names no kernel")
+    for each in kernels:
+        if not _RELEASE.fullmatch(each):  # "6.1.0-49-amd64/" would be a folder, and no release
+            raise UsageError(
+                f"--kernel {each!r} is no kernel release", hint="such as uname -r tells one"
+            )
+    return kernels
 
 
 def _parts(said: Said) -> tuple[Part, ...]:
