@@ -151,6 +151,24 @@ def test_what_is_blocked_will_not_compile_and_says_why() -> None:
     assert found.reasons[0].hint == "take another"
 
 
+@pytest.mark.parametrize(
+    ("missing", "hint"),
+    [
+        pytest.param(("scripts/mod/modpost",), "give the packages that they depend on", id="part"),
+        pytest.param(("Makefile", "a", "b", "c"), "install linux-headers-6.1", id="all-of-them"),
+    ],
+)
+def test_further_packages_are_asked_for_where_some_headers_are_there(
+    missing: tuple[str, ...], hint: str
+) -> None:
+    release = "6.1.0-56-amd64"
+    place = ground(release)
+    kernel = replace(place.kernels[0], headers="", missing=missing)
+    stop = Blocked(release, Part.DRIVER, "no headers", f"install linux-headers-{release}")
+    [found] = foresee(replace(place, kernels=(kernel,)), Graph((), (stop,)), shipped())
+    assert found.reasons[0].hint.startswith(hint)
+
+
 def test_headers_that_are_not_whole_ask_for_the_packages_beside_them() -> None:
     release = "6.12.1-amd64"
     bare = ground(release)

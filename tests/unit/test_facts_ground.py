@@ -100,6 +100,12 @@ def test_an_unknown_shape_is_refused(key: str, line: str, named: str) -> None:
         parse_ground(broken)
 
 
+def test_a_ground_without_var_tmp_has_no_room() -> None:
+    evidence = BOTH.evidence
+    silent = evidence.plus([replace(evidence.frames["room"], text="")])
+    assert parse_ground(silent).room_mb == 0
+
+
 def test_a_source_that_could_not_be_read_is_no_ground() -> None:
     with pytest.raises(NoEvidence, match="somewhere: not there"):
         _ = Survey(drop=("trees",), packages=(MLNX,)).ground

@@ -73,6 +73,13 @@ def in_session(terminal: bool, body: Callable[[], str]) -> str:
     return said
 
 
+def ask_pin() -> str:
+    try:
+        return read_secret("PIN: ", option="sign-pin-fd")
+    except UsageError as why:
+        return why.hint
+
+
 def ask() -> str:
     sys.stdin = open(os.devnull)  # noqa: SIM115, PTH123 nothing may come from there
     try:
@@ -87,6 +94,11 @@ def test_a_prompt_is_answered_on_the_terminal() -> None:
 
 def test_without_a_terminal_no_password_is_taken_from_stdin() -> None:
     assert in_session(False, ask) == "there is no terminal to ask for a password on"
+
+
+def test_without_a_terminal_the_option_of_that_very_secret_is_named() -> None:
+    told = "pass it by file descriptor: --sign-pin-fd 3 3</path/to/secret"
+    assert in_session(False, ask_pin) == told
 
 
 def test_secrets_do_not_show() -> None:

@@ -22,6 +22,7 @@ from toolkit.facts.versions import Version
 _OPEN = "Dual MIT/GPL"  # the licence that the open modules declare
 _SEEN = "the ground, as it was surveyed"
 _COMPILERS = "NVIDIA/open-gpu-kernel-modules conftest.sh, cc_sanity_check; kernel Makefile"
+_PARTS = 4  # of headers, that are looked for: see hashes.sh
 _MEMBERS = (Part.DRIVER, Part.PEERMEM, Part.OFED)  # that the tables know
 
 
@@ -115,7 +116,7 @@ def after_trial(outlook: Outlook, reason: Reason) -> Outlook:
 
 def _blocked(ground: Ground, blocked: Blocked) -> Outlook:
     kernel, hint = ground.kernel(blocked.kernel), blocked.hint
-    if kernel is not None and kernel.missing and not kernel.headers:
+    if kernel is not None and not kernel.headers and 0 < len(kernel.missing) < _PARTS:
         hint = "give the packages that they depend on too: --headers linux-kbuild-..., ...-common"
     reason = Reason(Answer.WILL_NOT, blocked.found, _SEEN, Confidence.HIGH, hint)
     return Outlook(blocked.kernel, blocked.part, "", (reason,))

@@ -185,7 +185,8 @@ def access(said: Said) -> Access:
 def _secret(said: Said, ask: str, descriptor: str, prompt: str) -> str | None:
     if said.number(descriptor, -1) >= 0:
         return read_secret(said.number(descriptor))
-    return read_secret(prompt) if said.flag(ask) else None
+    option = descriptor.replace("_", "-")
+    return read_secret(prompt, option=option) if said.flag(ask) else None
 
 
 @contextmanager

@@ -37,6 +37,6 @@ def _secret(session: Session, key: str) -> str | None:
     if said.number("sign_pin_fd", -1) >= 0:
         return read_secret(said.number("sign_pin_fd"))
     if said.flag("ask_sign_pin"):
-        return read_secret(f"passphrase or PIN of {key}: ")
+        return read_secret(f"passphrase or PIN of {key}: ", option="sign-pin-fd")
     given = os.environ.get(PIN)
     return given if given and key and takes_secret(key) else None

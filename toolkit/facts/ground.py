@@ -269,7 +269,9 @@ def _sha(of: str, word: str) -> str:
 
 
 def _room_mb(text: str) -> int:
-    """``df -Pk``: the fourth field of the last line, in KiB."""
+    """``df -Pk``: the fourth field of the last line, in KiB; nothing where there is no /var/tmp."""
+    if not text.strip():
+        return 0
     fields = text.strip().rpartition("\n")[2].split()
     if len(fields) < 6 or not fields[3].isdigit():
         raise Unparsable("df -Pk", text.strip())

@@ -21,14 +21,15 @@ class Credentials:
         return f"Credentials({', '.join(f'{name}=***' for name in given)})"
 
 
-def read_secret(source: str | int) -> str:
+def read_secret(source: str | int, *, option: str = "pass-fd") -> str:
     """One secret, without its newline.
 
     :param source: a prompt for the terminal, or the number of a file descriptor whose
         first line it is.
+    :param option: by which the descriptor would be named, for whoever has no terminal.
     :raises UsageError: without a terminal, from a closed descriptor, for an empty line.
     """
-    secret = _first_line(source) if isinstance(source, int) else _typed(source)
+    secret = _first_line(source) if isinstance(source, int) else _typed(source, option)
     if not secret or "\n" in secret or "\0" in secret:
         raise UsageError("the password is empty", hint="its first line is the password")
     return secret
@@ -48,7 +49,7 @@ def _first_line(descriptor: int) -> str:
     return line.decode("utf-8", "surrogateescape")
 
 
-def _typed(prompt: str) -> str:
+def _typed(prompt: str, option: str) -> str:
     try:
         # Asks for the terminal itself, and not for stdin, which getpass would fall back to.
         with open("/dev/tty", "r+b", buffering=0):  # noqa: PTH123 a device, opened raw
@@ -56,5 +57,5 @@ def _typed(prompt: str) -> str:
     except (OSError, EOFError) as why:
         raise UsageError(
             "there is no terminal to ask for a password on",
-            hint="pass it by file descriptor: --pass-fd 3 3</path/to/secret",
+            hint=f"pass it by file descriptor: --{option} 3 3</path/to/secret",
         ) from why
