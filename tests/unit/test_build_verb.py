@@ -250,6 +250,9 @@ def test_the_log_of_each_build_lies_in_the_folder_of_the_run(ground: Fakes, tmp_
         pytest.param(("--prune", "x"), "--prune 'x' is not a whole number", id="prune"),
         pytest.param(("--on", "a", "--root", "/"), "--on and --root name two places", id="places"),
         pytest.param(("--on", "h", "--executor", "dask://x:1"), "do not go together", id="on-dask"),
+        pytest.param(
+            ("--executor", "threads"), "--executor threads is for --on", id="threads-here"
+        ),
         pytest.param(("--on", "gpu[001-002]"), "names 2 hosts", id="two-builders"),
         pytest.param(("--root", "/nowhere"), "/nowhere is no tree of a system", id="root"),
         pytest.param(("--kernel", ""), "--kernel is empty", id="empty"),

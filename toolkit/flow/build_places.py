@@ -47,6 +47,11 @@ def open_place(
         refuse_unknown(executor)
     if on and root:
         raise UsageError("--on and --root name two places", hint="say one of them")
+    if executor == THREADS and not on:  # nothing could end what a thread of ours waits for
+        raise UsageError(
+            "--executor threads is for --on: here Ctrl-C would not end a build",
+            hint="leave it out: each build has a process of its own then",
+        )
     if root:
         yield _tree(root, executor)
     elif on:

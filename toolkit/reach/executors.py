@@ -65,7 +65,7 @@ def refuse_unknown(spec: str) -> None:
     :raises UsageError: there is none of that name.
     """
     if spec not in {LOCAL, THREADS} and not spec.startswith(DASK):
-        raise UsageError(f"no executor {spec!r}", hint="known: local, threads, dask://HOST:PORT")
+        raise UsageError(f"no executor {spec!r}", hint="known: local, dask://HOST:PORT")
 
 
 @dataclass(frozen=True, slots=True)
