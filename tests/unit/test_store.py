@@ -266,6 +266,20 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
         Store(tmp_path / "file")
 
 
+def test_a_file_system_without_locks_is_said_before_anything_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lustre, where it is mounted without flock: many a home folder of a cluster."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with pytest.raises(UsageError, match="cannot be used: Function not implemented") as why:
+        Store(tmp_path / "cache")
+    assert why.value.hint == "name another one with --cache DIR"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 def test_the_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "theirs"

@@ -12,6 +12,7 @@ here is loaded into kernels as root: the folder has to be ours, and writable by 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -83,9 +84,10 @@ class Store:
             _refuse_strangers(folder)
             for name in (".locks", ".damaged"):
                 (folder / name).mkdir(mode=0o700, exist_ok=True)
-            # Asked of the kernel: a read-only file system is told of by nothing less.
-            with tempfile.TemporaryFile(dir=folder / ".locks"):
-                pass
+            # Asked of the kernel: a read-only file system is told of by nothing less, nor is one
+            # that knows no locks.
+            with tempfile.TemporaryFile(dir=folder / ".locks") as trial:
+                fcntl.flock(trial, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as why:
             raise UsageError(
                 f"the cache {folder} cannot be used: {why.strerror}",
