@@ -20,7 +20,14 @@ from toolkit.cli import building, packing
 from toolkit.cli.building import build
 from toolkit.cli.options import Said
 from toolkit.compat import Confidence
-from toolkit.errors import ExitCode, Outcome, TransportError, Unsupported, UsageError
+from toolkit.errors import (
+    BecomeError,
+    ExitCode,
+    Outcome,
+    TransportError,
+    Unsupported,
+    UsageError,
+)
 from toolkit.flow.access import Access
 from toolkit.flow.build_needs import NodeNeeds
 from toolkit.flow.build_places import Place
@@ -161,3 +168,21 @@ class Mute:
 def test_a_survey_that_could_not_begin_tells_what_the_shell_said() -> None:
     with pytest.raises(Unsupported, match="there: chroot: failed to run command 'env'"):
         read_ground(Mute())
+
+
+class Refusing(Mute):
+    """This machine, for somebody whose sudo asks for a password."""
+
+    def run(self, script: str, *, limit_s: float = 120, sink: Sink = quiet) -> Result:
+        raise BecomeError("localhost: sudo wants a password", hint="add --ask-become-pass")
+
+
+def test_who_is_not_root_here_is_told_what_helps_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build of this machine runs in processes of its own, which are given no password."""
+    monkeypatch.setattr("toolkit.reach.workshop.LocalTransport", Refusing)
+    with pytest.raises(BecomeError, match="localhost: sudo wants a password") as here:
+        read_ground()
+    assert here.value.hint.startswith("run it by sudo")
+    with pytest.raises(BecomeError) as there:
+        read_ground(Refusing())
+    assert there.value.hint == "add --ask-become-pass"

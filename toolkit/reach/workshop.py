@@ -119,19 +119,21 @@ def read_ground(
     :raises TransportError: it did not come to its end.
     :raises Unsupported: it could not begin.
     """
-    with ExitStack() as stack:
-        if transport is None:
-            transport = LocalTransport()
-            stack.callback(transport.close)
-        script = survey_script(kernels, root=root, layer=layer)
-        said = transport.run(script, limit_s=_SURVEY_S)
-        if said.exit and not said.stdout:  # not even a frame that says why
-            why = said.stderr.strip().rpartition("\n")[2] or f"its shell ended with {said.exit}"
-            raise Unsupported(
-                f"no survey could be made there: {why}",
-                hint="a ground is a whole system: a shell, /var/tmp, DKMS, a compiler, headers",
-            )
-        return said.stdout
+    script = survey_script(kernels, root=root, layer=layer)
+    try:
+        said = (transport or LocalTransport()).run(script, limit_s=_SURVEY_S)
+    except BecomeError as why:
+        if transport is not None:
+            raise
+        hint = "run it by sudo, or allow NOPASSWD: builds on this machine are given no password"
+        raise BecomeError(str(why), hint=hint) from why
+    if said.exit and not said.stdout:  # not even a frame that says why
+        told = said.stderr.strip().rpartition("\n")[2] or f"its shell ended with {said.exit}"
+        raise Unsupported(
+            f"no survey could be made there: {told}",
+            hint="a ground is a whole system: a shell, /var/tmp, DKMS, a compiler, headers",
+        )
+    return said.stdout
 
 
 def run_job(job: Job) -> str:
