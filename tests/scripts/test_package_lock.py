@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -50,10 +51,11 @@ def test_two_installations_at_once_are_one_too_many(shell: str, root: Path, tmp_
     for name in ("in", "out"):
         os.mkfifo(tmp_path / name)
     words = [*SHELLS[shell], str(tar / "install.sh"), "--root", str(root)]
-    with subprocess.Popen(words, env={"PATH": f"{folder}:/usr/sbin:/usr/bin:/sbin:/bin"}) as first:
+    env = {"PATH": f"{folder}:/usr/sbin:/usr/bin:/sbin:/bin"}
+    with subprocess.Popen(words, env=env, start_new_session=True) as first:
         pid = (tmp_path / "in").read_text().strip()
         second = call(SHELLS[shell], tar / "install.sh", "--root", root)
-        first.kill()
+        os.killpg(first.pid, signal.SIGKILL)  # and the sync, which waits
     assert second.returncode == 1
     assert f"process {pid} is at work here" in second.stderr
     third = call(SHELLS[shell], tar / "install.sh", "--root", root)
