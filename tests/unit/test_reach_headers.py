@@ -117,3 +117,12 @@ def test_an_unpacker_that_does_not_end_is_ended(
 def test_a_package_that_comes_on_standard_input_is_named_all_the_same(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^x\.rpm cannot be unpacked"):
         headers._piped(("false", "-"), ("cat",), tmp_path, "x.rpm")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "headers.deb")
+    with (
+        pytest.raises(UsageError, match="neither a file nor a folder"),
+        headers.unpack_headers([str(tmp_path / "headers.deb")]),
+    ):
+        pass

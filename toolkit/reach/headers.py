@@ -107,6 +107,10 @@ def _add(given: Path, layer: Path, part: Path) -> None:
     if given.is_dir():
         _add_folder(given, layer)
         return
+    if not given.is_file():  # a pipe would be waited for, and can be read but once
+        raise UsageError(
+            f"--headers {given}: neither a file nor a folder", hint="download the package first"
+        )
     part.mkdir()
     with given.open("rb") as file:
         magic = file.read(8)
