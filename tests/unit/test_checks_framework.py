@@ -72,7 +72,11 @@ def test_ids_are_topic_and_name_and_each_is_there_once() -> None:
     ("wrong", "hint"),
     [
         pytest.param("peermem.stubs", "known: peermem.file, peermem.stub", id="near"),
-        pytest.param("nonsense", "known: host.virt, ", id="nowhere-near"),
+        pytest.param("ACS.redirects", "known: acs.redirect, ", id="near-in-capitals"),
+        pytest.param("passthrough", "known: iommu.passthrough", id="without-its-topic"),
+        pytest.param("iomu.passtrough", "known: iommu.passthrough", id="mistyped-throughout"),
+        pytest.param("nonsense", "the verb checks lists them all", id="nowhere-near"),
+        pytest.param("", "the verb checks lists them all", id="nothing"),
     ],
 )
 def test_a_mistyped_check_is_answered_with_the_known_ones(wrong: str, hint: str) -> None:

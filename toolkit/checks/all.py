@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 from toolkit.checks import (
     acs,
     ats,
@@ -190,6 +192,11 @@ def named(name: str) -> Check:
     """
     if name in BY_ID:
         return BY_ID[name]
-    topic = name.partition(".")[0]
-    near = [known for known in BY_ID if known.startswith(topic)] or list(BY_ID)
-    raise UsageError(f"no check {name!r}", hint=f"known: {', '.join(near)}")
+    topic = name.partition(".")[0].lower()
+    near = (
+        [known for known in BY_ID if topic and known.startswith(topic)]
+        or [known for known in BY_ID if name and name.lower() in known]
+        or get_close_matches(name.lower(), BY_ID, n=5)
+    )
+    hint = f"known: {', '.join(near)}" if near else "the verb checks lists them all"
+    raise UsageError(f"no check {name!r}", hint=hint)

@@ -108,12 +108,15 @@ class VerbTask(Task[Any]):
     options: tuple[Option, ...] = ()
 
     def arg_opts(self, name: str, default: Any, taken_names: set[str]) -> dict[str, Any]:
-        """Invoke's own hook for one argument; here it learns the short flag.
+        """Invoke's own hook for one argument; here it learns the short flag and its help.
 
         Any: Invoke's own signature.
         """
         opts: dict[str, Any] = super().arg_opts(name, default, taken_names)
-        opts["names"] += [each.short for each in self.options if each.name == name and each.short]
+        for each in self.options:
+            if each.name == name:
+                opts["names"] += [each.short] if each.short else []
+                opts["help"] = each.help  # Invoke takes it out of the task, for one parser alone
         return opts
 
 

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 from invoke.context import Context
@@ -23,6 +24,7 @@ from toolkit.report.table import Painter, wants_colour
 from toolkit.report.text import error_lines
 
 Body = Callable[[Said], ExitCode]
+_HELP = ("--help", "-h")
 
 
 def verb(*tables: tuple[Option, ...]) -> Callable[[Body], Task[Any]]:
@@ -37,6 +39,8 @@ def verb(*tables: tuple[Option, ...]) -> Callable[[Body], Task[Any]]:
             values = {name: joined(value) for name, value in told.items()}
 
             def checked(said: Said) -> ExitCode:
+                if any(values[each.name] in _HELP for each in options if each.positional):
+                    return help_on(task)
                 refuse_empty(values)
                 return body(said)
 
@@ -53,12 +57,22 @@ def verb(*tables: tuple[Option, ...]) -> Callable[[Body], Task[Any]]:
             positional=[option.name for option in options if option.positional],
             iterable=[option.name for option in options if option.many],
             auto_shortflags=False,
-            help={option.name: option.help for option in options},
         )
         task.options = options
         return cast("Task[Any]", task)
 
     return wrap
+
+
+def help_on(task: VerbTask) -> ExitCode:
+    """Print what VERB --help prints; Invoke takes --help for the name that a verb begins with."""
+    from toolkit.cli import Gdr, verbs  # noqa: PLC0415 they are made of the verbs, and so later
+
+    collection = verbs()
+    name = next(each for each in collection.task_names if collection[each] is task)
+    own = Path(sys.argv[0]).name
+    Gdr(name=own, binary=own, namespace=collection).run([own, "--help", name], exit=False)
+    return ExitCode.OK
 
 
 def guarded(body: Body, said: Said) -> ExitCode:
