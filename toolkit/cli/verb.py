@@ -14,8 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+from invoke.collection import Collection
 from invoke.context import Context
 from invoke.exceptions import Exit
+from invoke.program import Program
 from invoke.tasks import Task
 
 from toolkit.cli.options import Option, Said, VerbTask, joined, refuse_empty, signature
@@ -65,13 +67,18 @@ def verb(*tables: tuple[Option, ...]) -> Callable[[Body], Task[Any]]:
 
 
 def help_on(task: VerbTask) -> ExitCode:
-    """Print what VERB --help prints; Invoke takes --help for the name that a verb begins with."""
-    from toolkit.cli import Gdr, verbs  # noqa: PLC0415 they are made of the verbs, and so later
-
-    collection = verbs()
-    name = next(each for each in collection.task_names if collection[each] is task)
+    """Print what --help VERB prints; Invoke takes --help for the name that a verb begins with."""
+    typed = (word for word in sys.argv[1:] if word.rpartition(".")[2] == task.name)
+    name = next(typed, task.name)  # "runs.show"
+    whole = Collection()
+    *folders, last = name.split(".")
+    inner = whole
+    for folder in folders:
+        inner.add_collection(found := Collection(folder))
+        inner = found
+    inner.add_task(task, name=last)
     own = Path(sys.argv[0]).name
-    Gdr(name=own, binary=own, namespace=collection).run([own, "--help", name], exit=False)
+    Program(name=own, binary=own, namespace=whole).run([own, "--help", name], exit=False)
     return ExitCode.OK
 
 
