@@ -13,7 +13,6 @@ from toolkit.change.enrolment import Standing, Wish, standing
 from toolkit.errors import NoEvidence, ToolkitError
 from toolkit.evidence import Evidence
 from toolkit.facts.mok import parse_mok
-from toolkit.facts.secureboot import Enrolment, parse_test_key
 from toolkit.flow.enrol import look
 from toolkit.reach.enrol import ask, script
 
@@ -109,15 +108,3 @@ def test_a_lost_connection_is_never_taken_for_an_answer(made: Made) -> None:
     for cut in range(0, len(text) - 1, 7):
         with pytest.raises(ToolkitError):
             standing(parse_mok(Evidence.parse(text[:cut])), Wish.LOOK)
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("/x.der is already in db\n", Enrolment.ENROLLED),
-        ("/x.der is already in the built-in trusted keyring\n", Enrolment.ENROLLED),
-        ("CA of /x.der is already enrolled\n/x.der is not enrolled\n", Enrolment.NOT_ENROLLED),
-    ],
-)
-def test_more_answers_about_a_key(text: str, found: Enrolment) -> None:
-    assert parse_test_key(text) is found

@@ -144,6 +144,9 @@ def test_a_keyring_that_keyctl_lists_otherwise_is_refused() -> None:
         ("mok.pub is already enrolled\n", Enrolment.ENROLLED),
         ("mok.pub is not enrolled\n", Enrolment.NOT_ENROLLED),
         ("mok.pub is already in the enrollment request\n", Enrolment.PENDING),
+        ("/x.der is already in db\n", Enrolment.ENROLLED),
+        ("/x.der is already in the built-in trusted keyring\n", Enrolment.ENROLLED),
+        ("CA of /x.der is already enrolled\n/x.der is not enrolled\n", Enrolment.NOT_ENROLLED),
     ],
 )
 def test_how_a_key_stands(text: str, found: Enrolment) -> None:
