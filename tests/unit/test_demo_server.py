@@ -140,6 +140,23 @@ def test_a_reboot_drops_all_connections_and_comes_back_as_another_boot(fleet: De
     assert run(fleet.hosts[0], "uname -n")[0] == 0  # the neighbour stays up
 
 
+@pytest.mark.parametrize(("age_s", "booted"), [(60, True), (0, False)])
+def test_a_reboot_that_was_lost_with_its_server_is_made_up_for(
+    tmp_path: Path, age_s: int, *, booted: bool
+) -> None:
+    """Killed amid a reboot, the demo said for 20 minutes that the node is rebooting."""
+    with start("demo1", tmp_path) as first:
+        tree = first.tree("demo1")
+    told = tree / "proc/sys/kernel/random/boot_id"
+    before, lock = told.read_text(), tree / "var/lib/gdr-toolkit/lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.symlink_to(f"1,20,{before.strip()},2026-11-23T05:08:07Z,rebooting for root")
+    then = time.time() - age_s
+    os.utime(lock, (then, then), follow_symlinks=False)
+    with start("demo1", tmp_path):
+        assert (told.read_text() != before) is booted
+
+
 def test_a_command_outlives_its_connection(fleet: DemoFleet) -> None:
     mark = fleet.tree("demo1") / "tmp/mark"
     with connected(fleet.hosts[0]) as client:

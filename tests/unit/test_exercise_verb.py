@@ -142,6 +142,7 @@ def test_check_shows_the_commands_and_moves_nothing(gdr: Gdr) -> None:
         (("--hosts", "demo-healthy", "--threshold", "80"), ExitCode.USAGE, "more than all of it"),
         (("--hosts", "demo-healthy", "--expect", "-3"), ExitCode.USAGE, "--expect '-3'"),
         (("--from", "/nowhere"), ExitCode.USAGE, "/nowhere"),
+        (("--from", "/nowhere", "--past"), ExitCode.USAGE, "--past and --from"),
         (("--from", "tests/evidence/healthy.txt"), ExitCode.USAGE, "tells of no test"),
     ],
 )

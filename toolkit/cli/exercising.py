@@ -73,6 +73,8 @@ def exercise(said: Said) -> ExitCode:
     """
     threshold, wanted = _share(said, "threshold") or THRESHOLD, _number(said, "expect")
     if said.flag("past"):
+        if said.text("from_"):
+            raise UsageError("--past and --from tell of two things", hint="say one of them")
         return _past(said)
     session = Session.begin("exercise", said)
     if said.text("from_"):

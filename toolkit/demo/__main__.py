@@ -14,8 +14,9 @@ from pathlib import Path
 
 import paramiko
 
+from toolkit.demo.build import owes_a_boot
 from toolkit.demo.keys import client_key_file
-from toolkit.demo.server import Server
+from toolkit.demo.server import Server, boot
 
 
 def main(arguments: list[str]) -> int:
@@ -28,7 +29,10 @@ def main(arguments: list[str]) -> int:
     state, names = Path(arguments[1]), arguments[2:]
     key = paramiko.Ed25519Key.from_private_key_file(str(client_key_file(state)))
     power = state / f"power.{uuid.uuid4().hex}"
-    server = Server([state / "nodes" / name for name in names], key, power)
+    places = [state / "nodes" / name for name in names]
+    for place in filter(owes_a_boot, places):
+        boot(place)
+    server = Server(places, key, power)
     serving = threading.Thread(target=server.serve)
     serving.start()
     print("".join(f"{name} {port}\n" for name, port in server.ports.items()), flush=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -94,6 +95,19 @@ def run(node: Path, script: str) -> None:
         stdin=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+
+
+def owes_a_boot(node: Path) -> bool:
+    """Whether its reboot was lost: the server that had to carry it out was killed.
+
+    A machine goes down by itself; to its own lock (see lock.sh) this node would for minutes be
+    about to. One that another server reboots just now is not meant.
+    """
+    lock = node / "tree/var/lib/gdr-toolkit/lock"
+    try:
+        return "rebooting for " in str(lock.readlink()) and time.time() - lock.lstat().st_mtime > 5
+    except OSError:
+        return False
 
 
 def make_nodes(state: Path, names: tuple[str, ...]) -> None:
