@@ -197,12 +197,14 @@ def token(ours: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"pkcs11:token=site;object=modules;type=private?module-path={SOFTHSM}"
 
 
+@pytest.mark.token
 def test_a_key_on_a_token_signs_the_same(built: Modules, ours: Made, token: str) -> None:
     plain = build_of(built, "nvidia-peermem.ko")
     by_file = opened(ours.key, ours.certificate).signed(plain, {})
     assert opened(token, ours.certificate, PIN).signed(plain, {}) == by_file
 
 
+@pytest.mark.token
 @pytest.mark.parametrize(
     ("change", "pin", "said"),
     [
@@ -218,6 +220,7 @@ def test_an_unusable_token_is_one_sentence(
         opened(token.replace(*change), ours.certificate, pin)
 
 
+@pytest.mark.token
 def test_a_token_with_another_key_is_noticed(theirs: Made, token: str) -> None:
     with pytest.raises(UsageError, match="the certificate is not that of the key"):
         opened(token, theirs.certificate, PIN)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.evidence.board import od
 from tests.evidence.healthy_files import KERNELS_OWN, P2P, PEERS, elf
 from tests.evidence.modules import MAGIC, ko, sent, signed
+from tests.laws import tried
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.elf import SparseFile
 from toolkit.facts.lines import blocks
@@ -18,6 +21,7 @@ from toolkit.facts.module_file import (
     parse_image,
     parse_module_deps,
     parse_symbol_versions,
+    read_image,
 )
 from toolkit.facts.signature import parse_signature
 
@@ -64,6 +68,38 @@ def test_imports_without_versions_come_from_the_symbol_table() -> None:
 def test_a_module_that_tells_nothing_of_its_imports_is_no_stub() -> None:
     with pytest.raises(Unparsable, match="neither a symbol table nor symbol versions"):
         image(ko(INFO, {}, symbols=False))
+
+
+def test_a_module_with_a_section_for_each_function_is_read_as_any_other() -> None:
+    """The open driver's nvidia-modeset.ko has 6,018 sections."""
+    few, many = (read_image(PATH, ko(INFO, P2P, functions=each)) for each in (1, 6010))
+    assert many == few
+
+
+def renumbered(data: bytes, count: int) -> bytes:
+    """The same with that many sections, of which those behind its own are empty rows."""
+    head = bytearray(data)
+    struct.pack_into("<H", head, 60, count)
+    own = struct.unpack_from("<H", data, 60)[0]
+    return bytes(head) + bytes(64 * max(0, count - own))
+
+
+@pytest.mark.parametrize("count", [0, 0xFF00])
+def test_a_number_of_sections_that_elf_does_not_have_is_refused(count: int) -> None:
+    """None, where the count stands in the first row, as files with 65,280 and more have it."""
+    data = bytearray(renumbered(ko(INFO, P2P), count))
+    first = struct.unpack_from("<Q", data, 40)[0]
+    struct.pack_into("<Q", data, first + 32, 6)
+    with pytest.raises(Unparsable, match="no sections, or more than 65279"):
+        read_image(PATH, bytes(data))
+
+
+def test_names_without_end_are_not_read_for_each_section_again() -> None:
+    data = bytearray(ko(INFO, P2P, functions=2000))
+    names, rows = data.rindex(b"\0.modinfo\0"), struct.unpack_from("<Q", data, 40)[0]
+    data[names:rows] = b"x" * (rows - names)
+    with pytest.raises(Unparsable, match="more than 8 times over"):
+        read_image(PATH, bytes(data))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +207,7 @@ def read(lines: list[str]) -> ModuleImage | None:
         return None
 
 
-@settings(max_examples=300, deadline=None)
+@tried(300)
 @given(st.data())
 def test_damaged_bytes_are_read_or_refused(data: st.DataObject) -> None:
     lines = list(HEALTHY)
@@ -184,14 +220,14 @@ def test_damaged_bytes_are_read_or_refused(data: st.DataObject) -> None:
     read(lines)
 
 
-@settings(max_examples=200, deadline=None)
+@tried(200)
 @given(st.binary(min_size=1, max_size=400))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     read(sent(PATH, data).split("\n")[:-1])
     read(sent(PATH, b"\x7fELF\x02\x01\x01" + data).split("\n")[:-1])
 
 
-@settings(max_examples=200, deadline=None)
+@tried(200)
 @given(st.integers(1, len(HEALTHY) - 1))
 def test_a_cut_file_is_refused(end: int) -> None:
     assert read(HEALTHY[:end]) is None

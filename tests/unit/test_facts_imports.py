@@ -75,6 +75,16 @@ def test_every_kind_is_recognised_by_a_row_above() -> None:
     assert {row.values[1] for row in mark.args[1]} == {kind.name for kind in KINDS}
 
 
+def test_a_kind_bears_the_name_of_its_frame_but_for_those_that_nodes_tell_themselves() -> None:
+    assert {kind.name: kind.frame for kind in KINDS if kind.name != kind.frame} == {
+        "topo": "nvidia-topology",
+        "iommu-groups": "iommu-groups-list",
+        "modprobe": "modprobe-said",
+        "modinfo": "modinfo-said",
+        "dkms": "dkms-status",
+    }
+
+
 def test_every_kind_is_told_in_the_guide() -> None:
     rows = [line for line in EVIDENCE.read_text().split("\n") if line.startswith("| ")]
     told = {name.strip() for row in rows for name in row.split("|")[1].split(",")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.evidence.build import node
 from toolkit.errors import Unparsable
 from toolkit.facts.kernel import InstalledKernel, module_name, parse_kernels
 from toolkit.facts.modules import (
@@ -19,6 +20,7 @@ from toolkit.facts.modules import (
     parse_show_depends,
     parse_symvers,
 )
+from toolkit.facts.node import Node
 
 
 @pytest.mark.parametrize(
@@ -276,3 +278,11 @@ def test_kallsyms_with_and_without_a_module() -> None:
 def test_kallsyms_of_another_shape_is_refused() -> None:
     with pytest.raises(Unparsable, match="/proc/kallsyms: cannot read line 1"):
         parse_kallsyms("ib_umem_dmabuf_get\n")
+
+
+def test_files_of_another_kernel_offer_this_one_nothing_wherever_its_folder_lies() -> None:
+    kept = ["/lib/modules/6.1/a.ko", "/usr/lib/modules/6.1/b.ko", "/opt/c.ko"]
+    others = ["/lib/modules/6.2/d.ko", "/usr/lib/modules/6.2/e.ko", "/lib/modules/6.10/f.ko"]
+    told = "".join(f"@{path}\n" for path in (*kept, *others))
+    here = Node(node({"exports": told}))
+    assert [each.path for each in here.exports_for("6.1")] == kept

@@ -17,6 +17,10 @@ from elftools.elf.sections import Section, SymbolTableSection
 from toolkit.errors import NoEvidence, Unparsable
 
 _LARGEST = 32 << 20  # bytes; nvidia-peermem with all its debug information has 1 MB
+# elf(5), e_shnum: from SHN_LORESERVE (0xff00) on the count stands elsewhere, where the kernel's
+# loader does not look. The driver's nvidia-modeset.ko has 6,018: about one for each function.
+_MOST_SECTIONS = 0xFEFF
+_OVER = 8  # times its length that a file may be read; 24 bytes of a symbol have 64 of its name read
 _PACKAGES = {"xz": "xz-utils (xz)"}  # elsewhere the package is called as the program
 _HEAD = re.compile(r"size (\d{1,9})( signed)?")
 _ROW = re.compile(r"([0-9a-f]+)((?: [0-9a-f]{2}){0,16})")
@@ -103,6 +107,22 @@ class Elf:
     end: int  # where the last section or the table of sections ends; bytes from the start
 
 
+class _Metered(io.BytesIO):
+    """A file that can be read a few times over: its tables may overlap, and its names never end."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self._left = _OVER * len(data)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """:raises Unparsable: once more was read than a sound file needs."""
+        found = super().read(size)
+        self._left -= len(found)
+        if self._left < 0:
+            raise Unparsable("ELF file", f"tables that have it read more than {_OVER} times over")
+        return found
+
+
 def read_elf(
     path: str,
     file: SparseFile,
@@ -127,17 +147,20 @@ def read_elf(
 
 
 def _read(file: SparseFile, wanted: tuple[str, ...], spare: tuple[str, ...], imports: bool) -> Elf:
-    elf = ELFFile(io.BytesIO(file.data))
+    elf = ELFFile(_Metered(file.data))
     head = elf.header
     if not file.covers(0, 64) or not file.covers(head.e_shoff, head.e_shnum * head.e_shentsize):
         raise Unparsable("ELF file", "its headers were not sent")
-    if head.e_shnum > 4096:
-        raise Unparsable("ELF file", f"{head.e_shnum} sections")
+    if not 0 < head.e_shnum <= _MOST_SECTIONS:
+        raise Unparsable("ELF file", f"no sections, or more than {_MOST_SECTIONS}")
     sections: list[tuple[str, bytes]] = []
     undefined: list[str] = []
     symbols = False
+    end = head.e_shoff + head.e_shnum * head.e_shentsize
     _sent(file, elf.get_section(head.e_shstrndx))
     for section in elf.iter_sections():
+        if section.header.sh_type not in ("SHT_NOBITS", "SHT_NULL"):
+            end = max(end, section.header.sh_offset + section.header.sh_size)
         if section.name in wanted or (section.name in spare and _was_sent(file, section)):
             sections.append((section.name, _sent(file, section)))
         if isinstance(section, SymbolTableSection):
@@ -151,12 +174,6 @@ def _read(file: SparseFile, wanted: tuple[str, ...], spare: tuple[str, ...], imp
                 for each in section.iter_symbols()
                 if each.entry.st_shndx == "SHN_UNDEF" and each.name
             ]
-    ends = [
-        each.header.sh_offset + each.header.sh_size
-        for each in elf.iter_sections()
-        if each.header.sh_type not in ("SHT_NOBITS", "SHT_NULL")
-    ]
-    end = max(head.e_shoff + head.e_shnum * head.e_shentsize, *ends)
     machine, relocatable = str(head.e_machine), head.e_type == "ET_REL"
     return Elf(tuple(sections), tuple(undefined), symbols, machine, relocatable, end)
 
