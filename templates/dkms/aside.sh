@@ -55,7 +55,8 @@ aside() ( # aside SCRATCH KERNEL PACKAGE VERSION; its status is DKMS's
     # is there, or not at all. /dev/null is no program, and DKMS asks for nothing more.
     if [ -n "${ASIDE_PLAIN:-}" ] || ! aside_key; then export sign_file=/dev/null; fi
 
-    export TMPDIR="$scratch"
+    # OFED's configure chooses for the kernel that runs here, unless KVERSION names another.
+    export TMPDIR="$scratch" KVERSION="$kernel"
     # shellcheck disable=SC2086 # flags are words
     dkms build -m "$package" -v "$version" -k "$kernel" -a "$arch" ${ASIDE_FLAGS:-} \
         --dkmstree "$scratch/dkms" --sourcetree "$scratch/src" --installtree "$scratch/modules" </dev/null

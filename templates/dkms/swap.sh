@@ -74,7 +74,8 @@ swap_tree() {
 swap_install() { # by renaming where this package is installed already, else by DKMS
     place=$(swap_place) || place=''
     if [ -z "$place" ]; then
-        dkms install -m "$package" -v "$version" -k "$kernel" -a "$arch" --force </dev/null
+        KVERSION=$kernel dkms install -m "$package" -v "$version" -k "$kernel" -a "$arch" \
+            --force </dev/null
         return
     fi
     for file in "$at/$arch/module"/*.ko*; do

@@ -4,7 +4,8 @@
  * A build of nvidia-peermem asks the compiler five hundred times what it takes: the vendor's
  * conftest which headers the kernel has, Kbuild again and again which options there are. Of both
  * the exit status alone is looked at. What it answered once, of the same words, compiler and
- * headers, it is not asked again; everything else is the compiler's own.
+ * headers, it is not asked again. What is compiled goes through ccache, where the tree has it;
+ * everything else is the compiler's own.
  */
 
 #include <ctype.h>
@@ -24,6 +25,7 @@
 
 /* Below /dev, which stays writable where a build sees all else read-only. */
 #define TOLD "/dev/gdr-conftest"
+#define CCACHE "/usr/bin/ccache"
 
 /* What else an answer depends on: these files, by size and time. */
 static const char *const beside[] = {
@@ -125,6 +127,34 @@ static int ask(char *real, char **argv, const char *input, size_t size, char *sa
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+/* By ccache, if that is what compiles here: it looks at all that an object depends on but at the
+ * programs that the compiler starts, which are named to it. Returns where it does not. */
+static void compile(char **argv, int argc)
+{
+	char *words[argc + 2], extra[4096] = "";
+	int compiles = 0;
+
+	for (int at = 1; at < argc; at++)
+		compiles |= !strcmp(argv[at], "-c");
+	if (!compiles || access(CCACHE, X_OK) || access(TOLD, W_OK))
+		return;
+	for (size_t at = 1; at < sizeof beside / sizeof *beside; at++) {
+		glob_t found;
+		if (glob(beside[at], 0, NULL, &found)) /* one is gone: let the compiler say so */
+			return;
+		for (size_t each = 0; each < found.gl_pathc; each++)
+			snprintf(extra + strlen(extra), sizeof extra - strlen(extra), "%s%s",
+				 *extra ? ":" : "", found.gl_pathv[each]);
+		globfree(&found);
+	}
+	setenv("CCACHE_DIR", TOLD "/objects", 1);
+	setenv("CCACHE_EXTRAFILES", extra, 1);
+	setenv("CCACHE_MAXSIZE", "500M", 1);
+	words[0] = CCACHE;
+	memcpy(words + 1, argv, (argc + 1) * sizeof *argv);
+	execv(CCACHE, words);
+}
+
 int main(int argc, char **argv)
 {
 	static char input[1 << 16], said[1 << 20];
@@ -136,6 +166,8 @@ int main(int argc, char **argv)
 	snprintf(real, sizeof real, "/usr/bin/%s", basename(argv[0]));
 	argv[0] = real; /* from where it finds what belongs to it */
 	if (!words || access(TOLD, W_OK) || !getcwd(here, sizeof here)) {
+		if (!words)
+			compile(argv, argc);
 		execv(real, argv);
 		fprintf(stderr, "%s: %s\n", real, strerror(errno));
 		return 127;

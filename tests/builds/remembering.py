@@ -2,7 +2,8 @@
 
 NVIDIA's conftest and Kbuild ask the same questions at every build: they do here too, as DKMS, the
 vendor's Makefile and all that compiles or links is what a node has. Four fifths of a build's work
-are answers that the compiler gave before, of the very same headers; those come from here.
+are answers that the compiler gave before, of the very same headers; those come from here. What it
+compiled of the same text, words, headers, compiler and folder comes from ccache.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -132,21 +133,26 @@ class Sandbox:
         :param text: what it reads on its standard input.
         :raises subprocess.TimeoutExpired: when it has not ended by itself.
         """
-        with subprocess.Popen(
-            ["chroot", str(self.root), *map(str, words)],
-            env={"PATH": PATH, "LC_ALL": "C.UTF-8", "HOME": "/root", **(env or {})},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        ) as child:
-            try:
-                out, _ = child.communicate(text, timeout=limit_s)
-            finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)
+        # Files, no pipes: DKMS leaves a "sleep 3" behind, which would keep a pipe open.
+        temporary = partial(tempfile.TemporaryFile, "w+", errors="replace")
+        with temporary() as given, temporary() as said:
+            given.write(text)
+            given.seek(0)
+            with subprocess.Popen(
+                ["chroot", str(self.root), *map(str, words)],
+                env={"PATH": PATH, "LC_ALL": "C.UTF-8", "HOME": "/root", **(env or {})},
+                stdin=given,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            ) as child:
+                try:
+                    child.wait(timeout=limit_s)
+                finally:
+                    with suppress(ProcessLookupError):
+                        os.killpg(child.pid, signal.SIGKILL)
+            said.seek(0)
+            out = said.read()
         status = child.returncode if child.returncode >= 0 else 128 - child.returncode
         assert not check or status == 0, f"{shown(words)}: {status}\n{out[-3000:]}"
         return Done(status, out)

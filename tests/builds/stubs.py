@@ -89,14 +89,22 @@ def ofed(
 ) -> Stub:
     """ib_core.ko and ib_uverbs.ko: the second exports ib_(un)register_peer_memory_client.
 
-    Its build leaves /usr/src/ofa_kernel/ARCH/KERNEL/Module.symvers, as OFED's does.
+    Its build leaves /usr/src/ofa_kernel/ARCH/KERNEL/Module.symvers, as OFED's does, and asks
+    which kernel runs unless KVERSION says otherwise.
     """
     stub = Stub(package, version)
     folder = box.path(f"usr/src/{package}-{version}")
     values = {"VERSION": version, "SHAPE": shape}
-    for name in ("ib_core.c", "ib_uverbs.c", "peer_memory.h", "Kbuild", "keep-symvers.sh"):
+    for name in (
+        "ib_core.c",
+        "ib_uverbs.c",
+        "peer_memory.h",
+        "Kbuild",
+        "configure.sh",
+        "keep-symvers.sh",
+    ):
         _lay(f"ofed/{name}", folder / name, values)
-    lines = ['POST_BUILD="keep-symvers.sh ${arch} ${kernelver}"']
+    lines = ['PRE_BUILD="configure.sh"', 'POST_BUILD="keep-symvers.sh ${arch} ${kernelver}"']
     _configure(folder, stub, ["ib_core", "ib_uverbs"], _MAKE, lines)
     return stub
 

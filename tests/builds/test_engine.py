@@ -20,6 +20,7 @@ from toolkit.builds.model import BuildFailure, Built, Part
 from toolkit.builds.outcome import read_outcome
 from toolkit.evidence import Evidence
 from toolkit.facts.ground import Ground, parse_ground
+from toolkit.facts.module_file import read_image
 from toolkit.flow.building import make_job
 from toolkit.reach.workshop import survey_script
 
@@ -97,6 +98,12 @@ def test_nvidia_peermem_fits_what_was_built_beside_it(nothing: Nothing, tmp_path
     assert set(depends.split()[1].split(",")) == {"nvidia", "ib_uverbs"}
     assert f" {nothing.kernel} " in said
     assert "sig_id" not in said  # the key is somebody else's business
+
+
+def test_ofed_is_configured_for_the_kernel_it_is_for(nothing: Nothing) -> None:
+    core = nothing.built[Part.OFED].file("ib_core.ko")
+    assert core is not None
+    assert read_image(core.name, core.data).info["configured"] == nothing.kernel
 
 
 def test_the_drivers_own_nvidia_peermem_is_left_out_for_it_is_a_stub(nothing: Nothing) -> None:

@@ -34,6 +34,10 @@ def test_a_tree_has_the_dkms_and_the_kernels_it_is_for(
         for kernel in kernels:
             release = box.kernel(kernel)
             box.run("test", "-e", f"/lib/modules/{release}/build/Makefile")
+            inbox = sorted(box.path(f"lib/modules/{release}/kernel").rglob("*.ko*"))
+            assert len(inbox) < 200, "depmod reads them all whenever DKMS installs"
+            if inbox:
+                assert any(each.name.startswith("ib_core.ko") for each in inbox)
 
 
 def test_what_is_written_to_a_sandbox_is_in_its_branches_and_nowhere_else() -> None:
@@ -82,6 +86,14 @@ def test_all_that_a_command_started_ends_with_it() -> None:
         while _lives(process):
             assert time.monotonic() < end, "it outlived the command"
             time.sleep(0.05)
+
+
+def test_a_command_is_over_when_it_ends_whoever_has_its_output_open() -> None:
+    with Sandbox.of("bookworm") as box:
+        began = time.monotonic()
+        done = box.run("sh", "-euc", 'sleep 30 & cat; printf "said\\r\\n"', text="given\n")
+        assert done.out == "given\nsaid\n"
+        assert time.monotonic() - began < 20
 
 
 def _lives(stat: Path) -> bool:

@@ -10,7 +10,7 @@ from toolkit.evidence import Evidence
 from toolkit.facts.mok import Mok, parse_mok
 from toolkit.facts.secureboot import Enrolment, SecureBoot
 
-pytestmark = pytest.mark.builds
+pytestmark = [pytest.mark.builds, pytest.mark.uefi]
 
 
 def told(story: Story, name: str) -> Mok:

@@ -24,6 +24,7 @@ def box(small: Sandbox) -> Iterator[Sandbox]:
         yield made
 
 
+@pytest.mark.packagers
 def test_an_rpm_brings_the_same_files_and_runs_depmod_alone(
     modules: Modules, box: Sandbox, tmp_path: Path
 ) -> None:
@@ -58,6 +59,7 @@ def test_an_rpm_brings_the_same_files_and_runs_depmod_alone(
     assert state(box, kernel) == before
 
 
+@pytest.mark.packagers
 def test_an_rpm_refuses_a_second_owner(modules: Modules, box: Sandbox, tmp_path: Path) -> None:
     first, *_ = make_packages(modules.builts, Format.RPM, tmp_path, MAKING)
     box.write(f"/lib/modules/{modules.kernel}/extra/nvidia.ko", "another's")

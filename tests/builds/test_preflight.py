@@ -29,6 +29,7 @@ from toolkit.flow.preflight import lay, preflight
 from toolkit.reach.headers import Headers, unpack_headers
 
 pytestmark = pytest.mark.builds
+LONG = True
 
 LIMIT_S = 600.0
 
@@ -188,6 +189,7 @@ def test_the_verb_foretells_and_builds_for_a_kernel_that_is_nowhere_installed(
     assert tree_of(box) == before
 
 
+@pytest.mark.packagers
 def test_an_rpm_of_headers_is_read_as_well(tmp_path: Path) -> None:
     """Made here, in the shape of kernel-devel: usr/src/kernels/RELEASE, and no link to it."""
     release = "5.14.0-427.13.1.el9_4.x86_64"

@@ -28,7 +28,7 @@ def box() -> Iterator[Sandbox]:
 
 
 def answers(box: Sandbox) -> set[str]:
-    return {each.name for each in box.path(TOLD).iterdir()}
+    return {each.name for each in box.path(TOLD).iterdir() if each.is_file()}
 
 
 def status(box: Sandbox, header: str) -> int:
@@ -67,13 +67,31 @@ def test_it_is_asked_again_for_other_headers_and_after_another_compiler(box: San
     assert len(answers(box)) == 3, "what is no answer is not kept"
 
 
-def test_what_is_compiled_is_compiled_each_time(box: Sandbox) -> None:
-    box.write("/root/one.c", "int one(void) { return 1; }\n")
-    for _ in range(2):
-        box.shell("cd /root && rm -f one.o && gcc-12 -c -o one.o one.c && test -s one.o")
+def test_an_object_is_the_one_that_the_compiler_makes_of_the_text_as_it_is(box: Sandbox) -> None:
+    def made(compiler: str, options: str = "") -> bytes:
+        box.shell(f"cd /root && rm -f one.o && {compiler} {options} -g -c -o one.o one.c")
+        return box.path("root/one.o").read_bytes()
+
+    box.write("/root/one.h", "#define ONE 1\n")
+    box.write("/root/one.c", '#include "one.h"\nint one(void) { return ONE; }\n')
+    first = made("gcc-12")
+    assert made("gcc-12") == first
+    assert made("/usr/bin/gcc-12") == first
+    assert box.path(f"{TOLD}/objects").is_dir(), "it came by ccache"
+    assert made("gcc-12", "-O2") != first
+    box.write("/root/one.h", "#define ONE 2\n")
+    assert made("gcc-12") == made("/usr/bin/gcc-12") != first
     box.write("/root/one.c", "#error no\n")
     assert box.run("gcc-12", "-c", "-o", "/root/one.o", "/root/one.c", check=False).status == 1
     assert answers(box) == set()
+
+
+def test_nothing_is_compiled_once_a_part_of_the_compiler_is_gone(box: Sandbox) -> None:
+    box.write("/root/one.c", "int one(void) { return 1; }\n")
+    compile_one = "cd /root && gcc-12 -c -o one.o one.c"
+    box.shell(compile_one)
+    box.shell("rm /usr/lib/gcc/*/*/cc1")
+    assert box.run("sh", "-c", compile_one, check=False).status != 0
 
 
 def test_without_a_compiler_of_this_machine_builds_only_take_longer(

@@ -16,7 +16,7 @@ from toolkit.facts.node import Node
 from toolkit.facts.secureboot import SecureBoot
 from toolkit.want import Want
 
-pytestmark = pytest.mark.builds
+pytestmark = [pytest.mark.builds, pytest.mark.uefi]
 REJECTED = (
     "modprobe: ERROR: could not insert 'nvidia_peermem': Key was rejected by service\nstatus 1"
 )

@@ -33,6 +33,7 @@ from tests.builds.nodeside import (
 from tests.builds.sandbox import PATH, Sandbox
 
 pytestmark = pytest.mark.builds
+LONG = True
 
 CONFTEST = f"/usr/src/{DRIVER}-{VERSION}/conftest.sh"
 SCRATCH = "/root/scratch"

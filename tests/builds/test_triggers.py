@@ -26,6 +26,7 @@ from tests.builds.nodeside import (
 from tests.builds.sandbox import Sandbox
 
 pytestmark = pytest.mark.builds
+LONG = True
 
 OTHERS = (DRIVER, "ib_core", "ib_uverbs", "gdrdrv")
 NEW = "550.144.03"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 KERNEL = "6.8.0-45-generic"
@@ -76,6 +77,11 @@ def make(root: Path) -> Path:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).symlink_to(root / target)
     return root
+
+
+def first(root: Path) -> str:
+    """PATH with the node's own commands before ours: its id says root, whoever runs the tests."""
+    return f"{root}/bin:{os.environ['PATH']}"
 
 
 def process(root: Path, pid: int, name: str, *targets: str, uid: int = 1000) -> None:

@@ -165,6 +165,19 @@ def make_tree(root: Path, shell: Sequence[str]) -> Tree:
     return tree
 
 
+def noting(tree: Tree) -> None:
+    """From now on what is brought to the disk and renamed is noted, then done."""
+    for name in ("sync", "mv"):
+        real = shutil.which(name, path=os.environ["PATH"])
+        tree.tool(name, f'#!/bin/sh\necho {name} "$@" >>"$GDR_ROOT/../calls"\nexec {real} "$@"\n')
+
+
+def noted(tree: Tree) -> list[str]:
+    """What was called since, below the root, in order."""
+    calls = (tree.root.parent / "calls").read_text()
+    return [line.replace(str(tree.root), "") for line in calls.split("\n")]
+
+
 def digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import subprocess
-import tarfile
 import time
 from hashlib import sha256
 
@@ -88,8 +86,8 @@ def test_killed_while_the_trigger_runs_the_next_run_takes_it_all_back(tree: Tree
 def test_the_bundle_on_disk_holds_the_same_bytes(dash_tree: Tree) -> None:
     packed = tar_bytes(bundle(FIRST))
     folder = dash_tree.root.parent / "unpacked"
-    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
-        tar.extractall(folder, filter="data")
+    folder.mkdir()  # by tar: Debian's 3.11 has no filters for extractall yet
+    subprocess.run(["tar", "-x", "-C", str(folder)], input=packed, check=True)
     done = subprocess.run(
         ["dash", str(folder / "apply.sh"), "apply", "5", "end"],
         env=dash_tree.env(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scripts.engine import Ran, Tree, bundle_of, sent
+from tests.scripts.engine import Ran, Tree, bundle_of, noted, noting, sent
 
 pytestmark = pytest.mark.shell
 
@@ -74,8 +74,10 @@ def test_one_that_should_not_be_booted_gives_way_to_the_old(
     node: Tree, modules: tuple[str, ...], why: str
 ) -> None:
     before = node.files()
+    noting(node)
     ran = remade(node, *modules)
     assert ran.exit == 5
+    assert f"sync -d {IMAGE} /boot" in noted(node)
     assert f"{IMAGE}: {why}\n" in ran.words(CALL)
     assert ran.words(CALL).endswith("the one before is back, byte for byte\n")
     after = node.files()

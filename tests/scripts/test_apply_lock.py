@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -141,6 +141,16 @@ def test_a_signal_ends_the_run_after_the_step_that_is_under_way(tree: Tree) -> N
     assert tree.leftovers() == []
 
 
+@pytest.fixture
+def hang_up() -> Iterator[None]:
+    """SIGHUP ends whoever does not see to it, also where nohup has it ignored: exec keeps that,
+    but resets a handler."""
+    before = signal.signal(signal.SIGHUP, lambda *_: None)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hang_up")
 def test_a_run_goes_on_when_its_controller_is_gone(tree: Tree) -> None:
     process = slow_run(tree, UPDATE_GRUB)
     assert process.stdout is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scripts.engine import GRUB_CFG, Ran, Tree, bundle_of, sent
+from tests.scripts.engine import GRUB_CFG, Ran, Tree, bundle_of, noted, noting, sent
 
 pytestmark = pytest.mark.shell
 
@@ -34,7 +34,11 @@ def told(tree: Tree, *words: str) -> Ran:
 
 def test_a_word_goes_into_each_kernels_line_once(tree: Tree) -> None:
     tree.write(GRUB_CFG, MENU, 0o600)
+    noting(tree)
     assert told(tree, "+iommu=pt", "-iommu.strict=0").exit == 0
+    temp, calls = "/boot/grub/.grub.cfg.gdr-toolkit-new", noted(tree)
+    renamed = calls.index(f"mv -f {temp} {GRUB_CFG}")
+    assert calls[renamed - 1 : renamed + 2 : 2] == [f"sync -d {temp}", "sync -d /boot/grub"]
     made = tree.read(GRUB_CFG)
     assert "\tlinux\t/boot/vmlinuz-6.1.0 root=UUID=1 ro quiet iommu=pt\n" in made
     assert '\tlinux16\t/vmlinuz-6.1.0 ro "pci=a;b" iommu=pt\n' in made

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scripts.engine import GRUB_CFG, LIMITS, UPDATE_GRUB, Tree, bundle_of, sent, trigger
+from tests.scripts.engine import (
+    GRUB_CFG,
+    LIMITS,
+    UPDATE_GRUB,
+    Tree,
+    bundle_of,
+    noted,
+    noting,
+    sent,
+    trigger,
+)
 
 pytestmark = pytest.mark.shell
 
@@ -16,12 +26,15 @@ def test_a_menu_that_names_no_kernel_is_put_back_and_the_run_stops(tree: Tree) -
     """update-grub on a disk that it cannot make out exits 0 and writes no entry."""
     tree.command("update-grub", EMPTY_MENU)
     before = tree.files()["boot/grub/grub.cfg"]
+    noting(tree)
     ran = tree.run(sent(bundle_of({LIMITS: "x\n"}, *trigger(UPDATE_GRUB), NAMED)))
     assert ran.exit == 5
     assert ran.states()[NAMED] == "failed:1"
     assert ran.words(NAMED) == (f"{GRUB_CFG} does not name menuentry\nit is as it was before\n")
     assert tree.files()["boot/grub/grub.cfg"][:4] == before[:4]
     assert tree.leftovers() == []
+    temp, calls = "/boot/grub/.grub.cfg.gdr-toolkit-new", noted(tree)
+    assert f"sync -d {temp}" in calls[: calls.index(f"mv -f {temp} {GRUB_CFG}")]
 
 
 def test_what_it_put_back_is_ours_to_take_back(tree: Tree) -> None:

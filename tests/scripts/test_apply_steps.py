@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 
 import pytest
@@ -19,6 +18,8 @@ from tests.scripts.engine import (
     Tree,
     bundle_of,
     digest,
+    noted,
+    noting,
     sent,
     trigger,
     usual,
@@ -43,19 +44,53 @@ def test_a_file_is_placed_and_its_trigger_run(tree: Tree) -> None:
     assert tree.leftovers() == []
 
 
+TEMP = "/etc/modprobe.d/.gdr-toolkit.conf.gdr-toolkit-new"
+
+
 def test_bytes_are_on_the_disk_before_they_have_the_name(tree: Tree) -> None:
-    # The shell finds these before the real ones, which they call after noting it.
-    for name in ("sync", "mv"):
-        real = shutil.which(name, path=os.environ["PATH"])
-        tree.tool(name, f'#!/bin/sh\necho {name} "$@" >>"$GDR_ROOT/calls"\nexec {real} "$@"\n')
+    noting(tree)
     tree.run(usual())
-    calls = [line.replace(str(tree.root), "") for line in tree.read("/calls").split("\n")]
-    temp = "/etc/modprobe.d/.gdr-toolkit.conf.gdr-toolkit-new"
-    renamed = calls.index(f"mv -f {temp} {MODPROBE_D}")
-    assert f"sync -d {temp}" in calls[:renamed]
+    calls = noted(tree)
+    renamed = calls.index(f"mv -f {TEMP} {MODPROBE_D}")
+    assert f"sync -d {TEMP}" in calls[:renamed]
     assert "sync -d /etc/modprobe.d" in calls[renamed:]
     # What takes the act back was on the disk before it.
     assert any(line.startswith("sync -d") and line.endswith("/undo") for line in calls[:renamed])
+
+
+def test_what_is_replaced_is_on_the_disk_before_it_is(tree: Tree) -> None:
+    """A rollback after a crash would else find an empty copy, or no word of it."""
+    tree.write(MODPROBE_D, "old\n")
+    noting(tree)
+    tree.run(usual())
+    calls = noted(tree)
+    renamed = calls.index(f"mv -f {TEMP} {MODPROBE_D}")
+    [copy] = (each for each in range(renamed) if "/kept/" in calls[each])
+    [told] = (each for each in range(renamed) if calls[each].endswith("/undo"))
+    assert calls[copy].startswith("sync -d /var/lib/gdr-toolkit/runs/")
+    assert copy < told < renamed
+
+
+def test_what_a_rollback_restores_is_on_the_disk_before_it_has_the_name(tree: Tree) -> None:
+    tree.write(MODPROBE_D, "old\n")
+    tree.run(usual())
+    noting(tree)
+    assert tree.rollback().exit == 0
+    calls = noted(tree)
+    grub = "/boot/grub/.grub.cfg.gdr-toolkit-new"
+    for temp, path in ((TEMP, MODPROBE_D), (grub, GRUB_CFG)):
+        renamed = calls.index(f"mv -f {temp} {path}")
+        assert f"sync -d {temp}" in calls[:renamed]
+    assert "sync -d /etc/modprobe.d" in calls
+
+
+def test_the_state_is_on_the_disk_before_it_has_its_name(tree: Tree) -> None:
+    noting(tree)
+    tree.run(usual())
+    calls = noted(tree)
+    for name in ("journal", "pending", "owned"):
+        renamed = calls.index(f"mv -f /{STATE}/{name}.new /{STATE}/{name}")
+        assert calls[renamed - 1] == f"sync -d /{STATE}/{name}.new"
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o600, 0o755])
@@ -128,6 +163,14 @@ def test_a_missing_command_is_found_before_anything_is_touched(tree: Tree) -> No
 def test_commands_of_another_machine_are_not_the_nodes(tree: Tree) -> None:
     ran = tree.run(sent(bundle_of({}, *trigger("DEPMOD ls /"))))
     assert ran.states()["DEPMOD ls /"] == "failed:127"
+
+
+def test_dkms_tells_what_it_calls_which_kernel_it_builds_for(tree: Tree) -> None:
+    """OFED's scripts take KVERSION, or ask which kernel runs: on another one, for the wrong one."""
+    tree.command("dkms", "#!/bin/sh\necho for ${KVERSION-the running one}\n")
+    calls = [f"BUILD_DKMS dkms {rest}" for rest in ("build -m a -v 1 -k 6.1.0-9 --force", "status")]
+    ran = tree.run(sent(bundle_of({}, *[s for c in calls for s in trigger(c)])))
+    assert [ran.words(call) for call in calls] == ["for 6.1.0-9\n", "for the running one\n"]
 
 
 @pytest.mark.parametrize("kind", ["link", "folder"])

@@ -40,7 +40,7 @@ case $1 in
 esac
 """
 DKMS = """#!/bin/sh
-printf '%s\\n' "$*" "sign_file=${sign_file:-}" >>"$HOME/said"
+printf '%s\\n' "$*" "sign_file=${sign_file:-}" "KVERSION=${KVERSION:-}" >>"$HOME/said"
 while [ $# -gt 0 ]; do
     case $1 in
         --dkmstree) tree=$2 ;; -a) arch=$2 ;;
@@ -232,6 +232,7 @@ def test_a_build_aside_leaves_result_and_log_and_nothing_else(place: Place) -> N
         in said
     )
     assert "--force" not in said
+    assert f"\nKVERSION={KERNEL}\n" in said  # OFED's scripts would ask which kernel runs
 
 
 def test_a_build_vouches_for_what_it_exports_itself_and_for_nothing_else(place: Place) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scripts.depending import HCA, make, process, put
+from tests.scripts.depending import HCA, first, make, process, put
 from tests.scripts.engine import SHELLS
 from toolkit.change.iommu_runtime import Switch, back, switches
 from toolkit.errors import ApplyError, LockedError, StaleError
@@ -44,7 +44,7 @@ class Tree:
             [*self.shell, "-s"],
             input=script,
             env={
-                "PATH": os.environ["PATH"],
+                "PATH": first(self.root),
                 **told,
                 "SSH_CONNECTION": "192.0.2.1 4 198.51.100.7 22",
             },

@@ -176,6 +176,21 @@ def test_a_script_that_is_killed_leaves_no_tool_behind(node: Node) -> None:
     child.communicate(timeout=60)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_tool_that_was_only_just_started_is_ended_too(
+    node: Node, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the script knows its number: for a moment, which a busy machine makes long."""
+    first, started, last = script("serve", "300", "", "ib_write_bw").partition("runner=$!\n")
+    monkeypatch.setattr(f"{__name__}.script", lambda *_: f"{first}sleep 3\n{started}{last}")
+    node.tool("ib_write_bw", HANGS)
+    child = node.begin("serve")
+    pid = _started(node)
+    child.send_signal(number)
+    assert _gone(pid)
+    child.communicate(timeout=60)
+
+
 def test_the_time_to_begin_to_listen_is_part_of_the_limit(node: Node) -> None:
     """By a clock: some sleep for whole seconds alone."""
     node.tool("ib_write_bw", HANGS)

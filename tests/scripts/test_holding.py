@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scripts.depending import make, process, put
+from tests.scripts.depending import first, make, process, put
 from tests.scripts.engine import SHELLS
 from tests.scripts.shells import say
 from toolkit.evidence import Evidence, State
@@ -30,6 +30,7 @@ def seen(root: Path, shell: tuple[str, ...], call: str = "holding") -> Evidence:
     done = say(
         shell,
         script(call),
+        PATH=first(root),
         GDR_ROOT=str(root),
         GDR_BIN=str(root / "bin"),
         SSH_CONNECTION="192.0.2.1 40000 198.51.100.7 22",
@@ -113,8 +114,9 @@ def test_without_a_tool_nobody_is_said_to_be_idle(
     process(root, 42, "python3", "/dev/infiniband/uverbs0")
     few = tmp_path / "few"
     few.mkdir()
-    for name in ("mktemp", "rm", "cat", "id", "tr", "sed", "cut", "sort", "readlink", "ls", "grep"):
+    for name in ("mktemp", "rm", "cat", "tr", "sed", "cut", "sort", "readlink", "ls", "grep"):
         (few / name).symlink_to(f"/usr/bin/{name}")
+    (few / "id").symlink_to(root / "bin/id")
     busybox = "set -o nofork 2>/dev/null; " if shell[0] == "busybox" else ""
     done = say(
         (f"/usr/bin/{shell[0]}", *shell[1:]),

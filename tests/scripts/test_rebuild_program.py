@@ -119,6 +119,15 @@ def test_a_hook_never_fails(where: str, place: Node) -> None:
     assert place.program().returncode != 0
 
 
+def test_ofed_is_told_for_which_kernel_it_is_built(place: Node) -> None:
+    """Its configure asks which one runs, unless KVERSION names another."""
+    place.write(place.root / "var/lib/dkms/mlnx-ofed-kernel/24.10/source/dkms.conf", "")
+    place.command("dkms-install", '#!/bin/sh\necho "$* for ${KVERSION-any}" >>"$HOME/told"\n')
+    place.program("--kernel", KERNEL)
+    told = (place.root / "told").read_text()
+    assert told == f"install -m mlnx-ofed-kernel -v 24.10 -k {KERNEL} -a {ARCH} for {KERNEL}\n"
+
+
 def test_a_driver_that_would_not_work_is_not_excused_by_its_nvidia_peermem(place: Node) -> None:
     """A new kernel gets a driver without a good nvidia-peermem, and no other driver."""
     (place.root / f"lib/modules/{KERNEL}/kernel/nvidia.ko").unlink()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.scripts.depending import make, process, put, reloadable
+from tests.scripts.depending import first, make, process, put, reloadable
 from tests.scripts.engine import SHELLS
 from tests.scripts.shells import say
 from toolkit.errors import ApplyError, LockedError, TransportError
@@ -33,6 +32,7 @@ class Tree:
 
     def variables(self) -> dict[str, str]:
         return {
+            "PATH": first(self.root),
             "GDR_ROOT": str(self.root),
             "GDR_BIN": str(self.root / "bin"),
             "SSH_CONNECTION": "192.0.2.1 40000 198.51.100.7 22",
@@ -42,7 +42,7 @@ class Tree:
         done = subprocess.run(
             [*self.shell, "-s"],
             input=script,
-            env={"PATH": os.environ["PATH"], **self.variables()},
+            env=self.variables(),
             capture_output=True,
             encoding="utf-8",
             errors="surrogateescape",
@@ -177,7 +177,7 @@ def test_it_goes_on_to_its_end_without_its_controller(node: Tree) -> None:
         [*node.shell, "-s"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={"PATH": os.environ["PATH"], **node.variables()},
+        env=node.variables(),
         text=True,
     ) as run:
         assert run.stdin is not None
@@ -199,7 +199,7 @@ def test_who_is_stopped_amid_the_work_puts_back_what_went(node: Tree) -> None:
         [*node.shell, "-s"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        env={"PATH": os.environ["PATH"], **node.variables()},
+        env=node.variables(),
         text=True,
     ) as run:
         assert run.stdin is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import time
 from pathlib import Path
 
@@ -49,6 +51,16 @@ def test_no_run_begins_between_the_word_and_the_boot(tree: Tree) -> None:
     until(lambda: NEXT_BOOT in tree.read(BOOT_ID))
     assert tree.run(sent(bundle_of({MODPROBE_D: "x\n"}, expect=()), wait_s=0)).exit == 0
     assert tree.leftovers() == []
+
+
+def test_all_is_on_the_disk_before_the_node_goes_down(tree: Tree) -> None:
+    """What was placed is, but what a trigger or somebody else wrote may not be."""
+    said = '#!/bin/sh\necho {name} "$*" >>"$GDR_ROOT/order"\n'
+    tree.tool("sync", said.format(name="sync"))
+    tree.command("systemctl", said.format(name="systemctl"))
+    assert tree.run(restart_script(BOOT, 5)).exit == 0
+    until(lambda: tree.exists("/order") and "systemctl" in tree.read("/order"))
+    assert tree.read("/order").split("\n")[:2] == ["sync ", "systemctl reboot"]
 
 
 def test_a_node_that_another_run_works_on_is_not_rebooted(tree: Tree) -> None:
@@ -127,6 +139,31 @@ def test_a_reset_that_is_a_bmc_s_keeps_the_lock_and_reboots_nothing(tree: Tree) 
     tree.run(RELEASE)
     assert tree.run(sent(bundle_of({MODPROBE_D: "x\n"}), wait_s=0)).exit == 0
     assert tree.leftovers() == []
+
+
+def test_a_dead_lock_that_another_run_has_taken_meanwhile_is_the_others(tree: Tree) -> None:
+    """Between the look at a dead holder's link and its removal another run may have won it."""
+    lock(tree).parent.mkdir(parents=True)
+    lock(tree).symlink_to(f"4194304,5,{BOOT},2026-01-01T00:00:00Z,root")
+    began = Path("/proc/self/stat").read_text().rpartition(") ")[2].split()[19]
+    winner = f"{os.getpid()},{began},{BOOT},2026-01-01T00:00:01Z,ann"
+    real = shutil.which("tr")  # what the engine calls between the two
+    tree.tool("tr", f'#!/bin/sh\nln -sfn {winner} {lock(tree)}\nexec {real} "$@"\n')
+    second = tree.run(sent(bundle_of({MODPROBE_D: "x\n"}), wait_s=0))
+    assert second.exit == 75
+    assert str(lock(tree).readlink()) == winner
+    assert not tree.exists(MODPROBE_D)
+
+
+def test_a_dead_lock_that_another_run_is_about_to_break_is_left_to_it(tree: Tree) -> None:
+    dead = f"4194304,5,{BOOT},2026-01-01T00:00:00Z,root"
+    began = Path("/proc/self/stat").read_text().rpartition(") ")[2].split()[19]
+    lock(tree).parent.mkdir(parents=True)
+    lock(tree).symlink_to(dead)
+    breaking = lock(tree).with_name(f"dead-{re.sub('[^A-Za-z0-9]', '-', dead)}")
+    breaking.symlink_to(f"{os.getpid()},{began},{BOOT},2026-01-01T00:00:01Z,ann")
+    assert tree.run(sent(bundle_of({MODPROBE_D: "x\n"}), wait_s=0)).exit == 75
+    assert (str(lock(tree).readlink()), breaking.is_symlink()) == (dead, True)
 
 
 def test_a_lock_that_is_at_work_is_not_given_back(tree: Tree) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolkit.checks.build_failures import cause_of, explain, telling
-from toolkit.compat import Compat, shipped
+from toolkit.compat import shipped
 
 BUILD = "/var/lib/dkms/nvidia-current-open/535.261.03/build"
 SEEN = (
@@ -41,6 +41,8 @@ SEEN = (
     ("newer-kernel", "a.c:1:1: error: 'struct mm_struct' has no member named 'mmap_sem'"),
     ("newer-kernel", "a.c:3:1: error: passing argument 2 of 'f' from incompatible pointer type"),
     ("newer-kernel", "a.c:1:10: fatal error: linux/of_gpio_old.h: No such file or directory"),
+    ("ofed-other-kernel", "CONFIG_MLX5_ESWITCH not support kernel version 5.6 or higher (current:"
+     " 5.15.0-48-generic)"),
     ("undefined", 'ERROR: modpost: "follow_pfn" [/x/nvidia.ko] undefined!'),
     ("objtool", "nvidia.o: error: objtool: nv_f+0x5: 'naked' return found in MITIGATION_RETHUNK"),
     ("undefined", 'ERROR: "follow_pfn" [/x/nvidia.ko] undefined!'),
@@ -171,6 +173,17 @@ def test_causes_count_before_what_follows_from_them() -> None:
     assert found[0].id == "ofed-parent"
 
 
+def test_an_ofed_that_was_configured_for_another_kernel_is_not_called_old() -> None:
+    log = [
+        "CONFIG_NET_X not support kernel version 6.9 or higher (current: 6.18.5-amd64)",
+        "a.c:1:1: error: 'struct mm_struct' has no member named 'mmap_sem'",
+    ]
+    why = explain(log, 10, kernel="6.1.0-56-amd64", module="mlnx-ofed-kernel/25.10")
+    assert "the kernel is newer" not in why.found
+    again = "KVERSION=6.1.0-56-amd64 dkms install mlnx-ofed-kernel/25.10 -k 6.1.0-56-amd64"
+    assert again in why.action
+
+
 # --- what no row explains
 
 
@@ -268,33 +281,3 @@ def test_an_action_names_kernel_and_module_where_they_are_known() -> None:
 def test_the_first_error_is_no_noise() -> None:
     assert telling([*NOISE, "a.c:1: error: odd", "a.c:2: error: later"]) == "a.c:1: error: odd"
     assert telling(NOISE) == ""
-
-
-# --- a site's own rows
-
-ROW = {
-    "id": "make-failed", "kind": "dkms", "pattern": "Bad return status", "cause": "ours",
-    "action": "ask us", "source": "our wiki", "confidence": "H",
-}  # fmt: skip
-
-
-def overlaid(**changed: str) -> Compat:
-    return shipped().overlaid({"build_failures": [{**ROW, **changed}]})
-
-
-def test_a_site_replaces_a_row_by_its_id() -> None:
-    found = cause_of(["Error! Bad return status for module build on kernel: 6.8"], overlaid())
-    assert found is not None
-    assert found[0].cause == "ours"
-
-
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"pattern": "("}, r"compat.build_failures: make-failed: pattern: "),
-        ({"kind": "weather"}, r"row 1: kind must be one of headers, compiler"),
-    ],
-)
-def test_a_row_that_is_not_well_made_is_refused(changed: dict[str, str], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        overlaid(**changed)

@@ -170,6 +170,11 @@ run_there() { # run_there COMMAND...: the node's own, by its full path
         return
     fi
     there=$(locate "$1")
+    case "$*" in "dkms "*" -k "*) # OFED's configure asks which kernel runs, unless it is told
+        KVERSION="$*" KVERSION=${KVERSION#* -k }
+        export KVERSION="${KVERSION%% *}"
+        ;;
+    esac
     shift
     "$there" "$@"
 }
