@@ -1,8 +1,8 @@
 """What is to be said of each capture of the corpus, from what its source established.
 
 Written from the column ``ground_truth`` of the corpus and nothing else: not from what our
-checks happen to say. ``test_judged`` holds the verdicts against it, and this table against
-the corpus.
+checks happen to say. ``test_judged`` holds the verdicts against it, one by one, and this table
+against the corpus. A capture without a row is held against the index's word for it, and counted.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ TOPOLOGY = {
     "topo/single_h100_vm_no_nic_ansi.txt": Case(fails=NO_NIC, words="(?i)no (RDMA|HCA|NIC)"),
     "topo/xuesong_two_1080ti_phb.txt": Case(fails=NO_NIC, words="(?i)no (RDMA|HCA|NIC)"),
     "topo/sglang30401_8xH100_8nic_pix.txt": Case(passes=("pcie.distance",)),
+    "topo/rtx4080s_single_no_nic.txt": Case(fails=NO_NIC, words="(?i)no (RDMA|HCA|NIC)"),
     "ncclxml/aws_p4d_static.txt": Case(passes=("pcie.distance",)),
     "ncclxml/azure_ndv4_static.txt": Case(passes=("pcie.distance",)),
     "ncclxml/azure_ncv4_dump_nogdrnic.txt": Case(fails=NO_NIC, words="(?i)no (RDMA|HCA|NIC)"),
@@ -71,6 +72,12 @@ DRIVER = {
         passes=("gpu.class", "pcie.link"),
         tolerated={"nvidia.persistence": "persistence_mode is a column of its own"},
     ),
+    "nvsmi/h100_q_535.183.01.txt": Case(passes=("gpu.class",)),
+    "nvsmi/rtx2080s_q_610.57.04.txt": Case(
+        fails=("gpu.class",),
+        words="GeForce",
+        tolerated={"nvidia.persistence": "Persistence Mode: Disabled"},
+    ),
 }
 NCCL = {
     "nccllog/2.18.5_xe8640_h100_gdr_pxn.txt": Case(passes=("nccl.log",)),
@@ -92,9 +99,12 @@ NCCL = {
         fails=("nccl.log", "rdma.devices"), words="(?i)rxe|software|Soft-RoCE"
     ),
     "nccllog/ocp_r760xa_a40_gdr_on.txt": Case(passes=("nccl.log",)),
+    "nccllog/2.30.3_net_socket_channels.txt": Case(fails=("nccl.log",), words="(?i)socket|TCP"),
     "nccltest/a4_b200_aligned_8nic.txt": Case(unjudged=TRAFFIC),
     "nccltest/aks_a100_sriov_good.txt": Case(unjudged=TRAFFIC),
     "nccltest/aks_a100_ipoib_bad.txt": Case(unjudged=TRAFFIC),
+    "nccltest/gh200_slingshot_tcp_fallback.txt": Case(unjudged=TRAFFIC),
+    "nccltest/p5_2node_efa_437.txt": Case(unjudged=TRAFFIC),
 }
 FABRIC = {
     "ib/ibstat_h100_some_down.txt": Case(fails=("rdma.port",), words="(?i)down|disabled"),
@@ -106,16 +116,20 @@ FABRIC = {
     "ib/ibv_devinfo_mlx4.txt": Case(passes=("rdma.port",)),
     "ib/ibdev2netdev_dgx1.txt": Case(passes=("rdma.port",)),
     "ib/ibstat_arthurchiao_roce.txt": Case(fails=("rdma.port",), words="(?i)down|disabled"),
+    "ib/ibstat_h100_roce_all_active.txt": Case(passes=("rdma.port",)),
+    "ib/ibstat_h100_roce_two_disabled.txt": Case(fails=("rdma.port",), words="mlx5_11.*mlx5_5"),
     "perftest/h200_host_completion_error_10.txt": Case(unjudged=TRAFFIC),
     "perftest/azure_a100_ib_write_bw_host.txt": Case(unjudged=TRAFFIC),
     "perftest/superbench_ib_loopback.txt": Case(unjudged=TRAFFIC),
     "perftest/crater_ib_write_bw_loopback_ok.txt": Case(unjudged=TRAFFIC),
+    "perftest/dgx1_roce_rdmacm_92g_cpufreq.txt": Case(unjudged=TRAFFIC),
     "mst/mst_status_cx6_ocp.txt": Case(unjudged=INVENTORY),
     # The kernel adds "limited by" where a link is below what the card can (drivers/pci/pci.c,
     # __pcie_print_link_status); here it does not, so this card is of Gen3 x8 and runs as such.
     "dmesg/genoa_mlx5_x8_gen3_limited.txt": Case(
         unjudged="a card of Gen3 x8 at its best: too slow only for ports that are not told"
     ),
+    "dmesg/h100_boot_mlx5_27w_filtered.txt": Case(),
 }
 COMPANIONS = {
     "gds/gdscheck_1.14_esc8000_good.txt": Case(passes=("gds.*",)),
@@ -134,6 +148,7 @@ MODULES = {
     "peermem/kmsg_p2p_free_callback_error.txt": Case(),
     "peermem/lsmod_gpuoperator_good_old.txt": Case(passes=("peermem.loaded",)),
     "peermem/lsmod_gpuoperator_no_peermem.txt": Case(fails=("peermem.loaded",), words="not loaded"),
+    "peermem/lsmod_ib_core_list_without_peermem.txt": Case(),
 }
 IOMMU = {
     "iommu/cmdline_dmesg_amd_passthrough.txt": Case(passes=("iommu.passthrough",)),

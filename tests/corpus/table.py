@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import partial
 
 from tests.corpus.expected import EXPECTED, Case
-from tests.corpus.known import CORPUS
+from tests.corpus.known import CORPUS, index
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.judged import Judged, judge_node
-from toolkit.errors import UsageError
+from toolkit.errors import ToolkitError
 from toolkit.flow.runs import read_saved
 from toolkit.want import Want
 
@@ -28,6 +30,12 @@ class Right(StrEnum):
     OPEN = "open"  # nothing false was said, and not what is to be said either
     WRONG = "wrong"
     UNJUDGED = "not judgeable"  # and nothing false was said
+    REFUSED = "refused"  # not read at all: of no form that is imported
+
+    @property
+    def counted(self) -> str:
+        """One of right, wrong, silent and refused."""
+        return "silent" if self in {Right.OPEN, Right.UNJUDGED} else self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +49,59 @@ class Line:
 
     @property
     def kind(self) -> str:
-        return self.file.partition("/")[0]
+        return _kind(self.file)
+
+    @property
+    def blind(self) -> bool:
+        """A broken machine passes: worse than any false alarm."""
+        return self.right is Right.WRONG and not self.alarms
 
 
 def judged(file: str) -> Judged:
     """The capture as ``doctor --from`` judges it.
 
-    :raises UsageError: where it is not imported.
+    :raises ToolkitError: where it is not imported.
     """
     ((name, evidence),) = read_saved(CORPUS / file)
+    if isinstance(evidence, ToolkitError):
+        raise evidence
     return judge_node(name, evidence, Want(), TODAY)
 
 
 def held(file: str, case: Case) -> Line:
     """One capture against its row."""
+    return _weighed(file, partial(against, file, case))
+
+
+def unlisted(file: str, word: str) -> Line:
+    """One capture that came after the table, against the index's word for it."""
+    return _weighed(file, partial(by_word, file, word))
+
+
+def _weighed(file: str, weigh: Callable[[Judged], Line]) -> Line:
     try:
         one = judged(file)
-    except UsageError as why:
-        return Line(file, Right.UNJUDGED if case.refused else Right.OPEN, str(why))
-    return against(file, case, one)
+    except ToolkitError as why:
+        return Line(file, Right.REFUSED, str(why))
+    return weigh(one)
+
+
+def by_word(file: str, word: str, one: Judged) -> Line:
+    """Verdicts against a word alone, in doubt against us: it names no check and no reason.
+
+    What fails on a broken machine may do so for another reason, and is open until the table
+    has a row; a pass there beside no failure is wrong. Health has to be seen, traps too.
+    """
+    fails = tuple(_told(each) for each in one.having(Status.FAIL))
+    passes = tuple(_told(each) for each in one.having(Status.PASS))
+    if word.startswith("bad-") and fails:
+        return Line(file, Right.OPEN, f"for its own reason? {fails[0]}")
+    if word.startswith("bad-") and passes:
+        return Line(file, Right.WRONG, f"passes: {passes[0]}")
+    if word == "good" or word.startswith(("bad-", "trap-")):
+        right = Right.WRONG if fails else Right.RIGHT if passes else Right.OPEN
+        return Line(file, right, (*fails, *passes, "no verdict")[0], fails)
+    return Line(file, Right.UNJUDGED, f"{word}: nothing to be right or wrong about")
 
 
 def against(file: str, case: Case, one: Judged) -> Line:
@@ -110,7 +152,26 @@ def _told(verdict: Verdict) -> str:
 
 
 def lines() -> list[Line]:
-    return [held(file, case) for file, case in EXPECTED.items()]
+    """The table's captures, then those of the same kinds that it does not name."""
+    ours = [held(file, case) for file, case in EXPECTED.items()]
+    return ours + [unlisted(file, row["verdict"]) for file, row in _new().items() if _known(file)]
+
+
+def of_unknown_kinds() -> Counter[str]:
+    """How many captures are of kinds that the table has none of: nobody says what we read there."""
+    return Counter(_kind(file) for file in _new() if not _known(file))
+
+
+def _new() -> dict[str, dict[str, str]]:
+    return {file: row for file, row in index().items() if file not in EXPECTED}
+
+
+def _known(file: str) -> bool:
+    return _kind(file) in set(map(_kind, EXPECTED))
+
+
+def _kind(file: str) -> str:
+    return file.partition("/")[0]
 
 
 def main() -> None:

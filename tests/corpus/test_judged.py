@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import fnmatch
+from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.corpus.expected import EXPECTED
-from tests.corpus.known import CORPUS
-from tests.corpus.table import TODAY, Right, held
+from tests.corpus.known import CORPUS, index
+from tests.corpus.table import TODAY, Right, held, lines, of_unknown_kinds
+from tests.laws import tried
 from toolkit.checks.all import ALL
 from toolkit.checks.judged import judge_node
 from toolkit.errors import UsageError
@@ -20,16 +21,33 @@ from toolkit.flow.imports import decoded
 from toolkit.want import Want
 
 IDS = [check.id for check in ALL]
-INDEX = {
-    row["file"]: row["verdict"]
-    for row in csv.DictReader(
-        (CORPUS / "INDEX.tsv").read_text().splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE
-    )
-}
+INDEX = {file: row["verdict"] for file, row in index().items()}
 
 
-def test_the_table_has_each_capture_once() -> None:
-    assert set(EXPECTED) == set(INDEX)
+RIGHT_OF_ANSWERS = 0.9  # the least share; what the table names is held one by one besides
+
+
+def test_every_capture_with_a_ground_truth_is_counted(
+    record_property: Callable[[str, object], None],
+) -> None:
+    """Those too that came after the table; the run's end prints what is recorded here.
+
+    A new capture may be answered wrongly, and is then named there. But no broken machine
+    may pass: that the tool must never say, or the table has to tell why it may.
+    """
+    all_lines = lines()
+    for line in all_lines:
+        record_property("capture", f"{line.right.counted}\t{line.file}\t{line.why}")
+    for kind, count in of_unknown_kinds().items():
+        record_property("kind", f"{kind} {count}")
+    assert {line.file for line in all_lines} >= set(EXPECTED)
+    assert [(line.file, line.why) for line in all_lines if line.blind] == []
+    answers = [line.right for line in all_lines if line.right in {Right.RIGHT, Right.WRONG}]
+    assert answers.count(Right.RIGHT) >= RIGHT_OF_ANSWERS * len(answers)
+
+
+def test_the_table_names_captures_that_there_are() -> None:
+    assert sorted(set(EXPECTED) - set(INDEX)) == []
 
 
 @pytest.mark.parametrize("file", EXPECTED)
@@ -43,8 +61,9 @@ def test_the_table_says_what_the_source_established(file: str) -> None:
 
 @pytest.mark.parametrize("file", EXPECTED)
 def test_the_verdict_is_that_of_the_ground_truth(file: str) -> None:
-    line = held(file, EXPECTED[file])
-    assert line.right in {Right.RIGHT, Right.UNJUDGED}, (line.why, line.alarms)
+    case, line = EXPECTED[file], held(file, EXPECTED[file])
+    fine = {Right.REFUSED} if case.refused else {Right.RIGHT, Right.UNJUDGED}
+    assert line.right in fine, (line.why, line.alarms)
 
 
 def test_every_check_that_the_table_names_is_there() -> None:
@@ -57,7 +76,7 @@ def test_every_check_that_the_table_names_is_there() -> None:
 
 
 @pytest.mark.parametrize("file", [file for file, case in EXPECTED.items() if not case.refused])
-@settings(max_examples=8, deadline=None)
+@tried(8)
 @given(at=st.floats(0, 1), odd=st.binary(max_size=8), lost=st.integers(0, 200))
 def test_a_damaged_capture_ends_no_run(file: str, at: float, odd: bytes, lost: int) -> None:
     data = (CORPUS / file).read_bytes()

@@ -77,17 +77,13 @@ def test_one_class_of_machine_has_the_same_distances_in_both(xml: str, table: st
     assert near == [[one in NEAR for one in row] for row in theirs]
 
 
-def test_no_further_two_captures_are_of_one_class() -> None:
-    """So that a new capture does not go unnoticed."""
+def test_no_further_two_of_these_are_of_one_class() -> None:
     shapes = {name: shape(grid(name)) for name, grid in GRIDS.items()}
     alike = {(xml, table) for xml in FILES for table in MATRICES if shapes[xml] == shapes[table]}
     assert alike == {
         ("oci_h100_dump_gdr1", "sglang30401_8xH100_8nic_pix"),
         ("aws_p4d_static", "dgx1_v100_mlx5names_nolegendnic"),
     }
-    known = {path.stem for kind in ("topo", "ncclxml") for path in (CORPUS / kind).glob("*.txt")}
-    without_hca = {"azure_ncv4_dump_nogdrnic", "single_h100_vm_no_nic_ansi"}
-    assert known - set(GRIDS) == without_hca | {"xuesong_two_1080ti_phb"}
 
 
 @pytest.mark.parametrize("name", ["single_h100_vm_no_nic_ansi", "xuesong_two_1080ti_phb"])

@@ -9,7 +9,7 @@ from tests.evidence.board import BOARD, Board
 from tests.evidence.build import node
 from tests.evidence.frames import Override
 from toolkit.checks.all import BY_ID
-from toolkit.checks.check import Status, Verdict
+from toolkit.checks.check import Finding, Status, Verdict
 from toolkit.facts.node import Node
 from toolkit.want import PeerPath, Want
 
@@ -49,3 +49,13 @@ def holds(row: Row) -> None:
     assert row.found in finding.found, finding
     assert bool(finding.expected) == (finding.status is FAIL), "expected goes with a failure"
     assert "\n" not in finding.found + finding.expected + finding.hint, "one line each"
+
+
+def shown(finding: Finding, head: str) -> list[str]:
+    """A finding in full: what was found, what should be, what to do, and each device."""
+    return [
+        f"{finding.status:<7} {head}: {finding.found}",
+        *([f"        expected: {finding.expected}"] if finding.expected else []),
+        *([f"        hint: {finding.hint}"] if finding.hint else []),
+        *(f"        {detail}" for detail in finding.details),
+    ]

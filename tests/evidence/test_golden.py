@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.evidence.capture import NODES, REPLACED
+from tests.evidence.judging import shown
 from toolkit.checks.all import ALL
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
@@ -33,10 +34,7 @@ def told(capture: Path) -> str:
             if path not in check.paths:
                 continue
             finding = check(node, Want(path=path)).finding
-            lines.append(f"{finding.status:<7} {check.id}: {finding.found}")
-            lines += [f"        expected: {finding.expected}"] if finding.expected else []
-            lines += [f"        hint: {finding.hint}"] if finding.hint else []
-            lines += [f"        {detail}" for detail in finding.details]
+            lines += shown(finding, check.id)
     return "\n".join(lines) + "\n"
 
 

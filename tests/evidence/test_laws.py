@@ -6,16 +6,16 @@ turns a failure into a pass, and neither into "does not apply".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.evidence.board import BOARD, GPUS, PORTS, REDIRECTS
 from tests.evidence.build import groups, modinfo, node, without_module
 from tests.evidence.frames import ABSENT, TIMEOUT
+from tests.laws import sample, tried
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Finding, Status
 from toolkit.evidence import Evidence, Frame, State
@@ -23,6 +23,7 @@ from toolkit.facts.imports import evidence_of, frames_of
 from toolkit.facts.node import Node
 from toolkit.want import PeerPath, Want
 
+LONG = True
 ILL = node(
     {
         "peermem-modinfo": modinfo("/lib/modules/x/nvidia-peermem.ko", depends=""),
@@ -68,7 +69,7 @@ def judge(evidence: Evidence, path: PeerPath) -> dict[str, Told]:
     return {check.id: told(check(shared, Want(path=path)).finding) for check in ALL}
 
 
-def cuts(evidence: Evidence) -> Iterator[Evidence]:
+def cuts(evidence: Evidence) -> list[Evidence]:
     """Every different evidence that a cut of the text can leave.
 
     What is cut inside a line is as if it were cut before it (``test_evidence`` tries every
@@ -76,25 +77,32 @@ def cuts(evidence: Evidence) -> Iterator[Evidence]:
     whole frames. The first law checks that against the parser.
     """
     frames = list(evidence.frames.items())
-    return (Evidence(dict(frames[:count])) for count in range(len(frames) + 1))
+    return [Evidence(dict(frames[:count])) for count in range(len(frames) + 1)]
 
 
+EVERY = pytest.mark.parametrize("every", [16, pytest.param(1, marks=pytest.mark.exhaustive)])
+
+
+@EVERY
 @pytest.mark.parametrize("name", NODES)
-def test_a_cut_leaves_some_number_of_whole_frames(name: str) -> None:
+def test_a_cut_leaves_some_number_of_whole_frames(name: str, every: int) -> None:
     text = NODES[name].dump()
-    possible = list(cuts(NODES[name]))
+    possible = cuts(NODES[name])
     starts = [at for at in range(len(text)) if text.startswith("\n= ", at)]
     edges = {0, *range(0, len(text), 997), *(edge + d for edge in starts for d in (0, 1, 2))}
-    for cut in sorted(edge for edge in edges if edge < len(text)):
+    for cut in sample(sorted(edge for edge in edges if edge < len(text)), every, name):
         part = Evidence.parse(text[:cut])
         assert part == possible[len(part.frames)], f"cut at {cut}"
 
 
+@EVERY
 @pytest.mark.parametrize("path", PeerPath)
 @pytest.mark.parametrize("name", NODES)
-def test_a_cut_leaves_each_verdict_as_it_is_or_unknown(name: str, path: PeerPath) -> None:
+def test_a_cut_leaves_each_verdict_as_it_is_or_unknown(
+    name: str, path: PeerPath, every: int
+) -> None:
     whole = judge(NODES[name], path)
-    for part in cuts(NODES[name]):
+    for part in sample(cuts(NODES[name]), every, f"{name} {path}"):
         for check, (status, *rest) in judge(part, path).items():
             same = (status, *rest) == whole[check]
             assert same or status is Status.UNKNOWN, f"{check} after {list(part.frames)[-1:]}"
@@ -163,7 +171,7 @@ def damaged(draw: st.DrawFn) -> Damaged:
     return Damaged(Evidence(frames, complete=True), name, frames[key])
 
 
-@settings(max_examples=400, deadline=None)
+@tried(400)
 @given(damaged(), st.sampled_from(PeerPath))
 def test_damaged_content_is_judged_or_refused_and_never_ends_the_run(
     case: Damaged, path: PeerPath

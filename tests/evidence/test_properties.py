@@ -8,13 +8,14 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.evidence.board import BOARD, GPUS, HCAS, PORTS, Board, Fn
 from tests.evidence.boards import SPEEDS, WIDTHS, boards, unrelated
 from tests.evidence.build import INFINIBAND, hca_lines, node
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override
+from tests.laws import tried
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Finding, Status
 from toolkit.errors import UsageError
@@ -51,7 +52,7 @@ LOST = st.dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@tried(60)
 @given(boards(), LOST, st.data())
 def test_a_cut_at_any_byte_leaves_each_verdict_as_it_is_or_unknown(
     board: Board, lost: dict[str, Override], data: st.DataObject
@@ -63,7 +64,7 @@ def test_a_cut_at_any_byte_leaves_each_verdict_as_it_is_or_unknown(
         assert verdict == whole[check] or verdict[0] is Status.UNKNOWN, check
 
 
-@settings(max_examples=40, deadline=None)
+@tried(40)
 @given(boards(), LOST, st.randoms())
 def test_the_order_of_frames_changes_no_verdict(
     board: Board, lost: dict[str, Override], chance: object
@@ -79,7 +80,7 @@ def healthy_text() -> bytes:
     return node().dump().encode()
 
 
-@settings(max_examples=120, deadline=None)
+@tried(120)
 @given(st.data(), st.binary(min_size=1, max_size=40))
 def test_bytes_that_nobody_wrote_end_no_run(data: st.DataObject, odd: bytes) -> None:
     text = healthy_text()
@@ -91,7 +92,7 @@ def test_bytes_that_nobody_wrote_end_no_run(data: st.DataObject, odd: bytes) -> 
     assert set(judge(evidence)) == {check.id for check in ALL}
 
 
-@settings(max_examples=25, deadline=None)
+@tried(25)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 @given(text=st.binary(max_size=300))
 def test_a_loose_file_of_any_content_ends_no_run(kind: object, text: bytes) -> None:
@@ -104,7 +105,7 @@ def test_a_loose_file_of_any_content_ends_no_run(kind: object, text: bytes) -> N
     assert set(verdicts) == {check.id for check in ALL}
 
 
-@settings(max_examples=40, deadline=None)
+@tried(40)
 @given(boards(), unrelated())
 def test_a_device_that_has_no_part_in_it_changes_no_verdict(
     board: Board, more: tuple[Fn, ...]
@@ -115,7 +116,7 @@ def test_a_device_that_has_no_part_in_it_changes_no_verdict(
     }
 
 
-@settings(max_examples=60, deadline=None)
+@tried(60)
 @given(boards(), unrelated())
 def test_a_device_that_has_no_part_in_it_changes_no_pair(
     board: Board, more: tuple[Fn, ...]
@@ -124,7 +125,7 @@ def test_a_device_that_has_no_part_in_it_changes_no_pair(
     assert all_pairs(joined.pci, joined.hcas) == all_pairs(alone.pci, alone.hcas)
 
 
-@settings(max_examples=100, deadline=None)
+@tried(100)
 @given(boards())
 def test_a_distance_is_the_same_from_either_end(board: Board) -> None:
     tree = Node(machine(board)).pci
@@ -137,7 +138,7 @@ def test_a_distance_is_the_same_from_either_end(board: Board) -> None:
             assert set(there.bridges) == set(back.bridges)
 
 
-@settings(max_examples=50, deadline=None)
+@tried(50)
 @given(
     st.sampled_from((*GPUS, *HCAS, *PORTS)),
     st.sampled_from(SPEEDS),
@@ -155,7 +156,7 @@ def test_a_slower_link_improves_no_verdict(
         assert RANK[status] <= RANK[first[check][0]], (check, first[check], after[check])
 
 
-@settings(max_examples=40, deadline=None)
+@tried(40)
 @given(boards(), st.data())
 def test_a_slower_link_improves_no_verdict_on_any_board(board: Board, data: st.DataObject) -> None:
     chosen = data.draw(st.sampled_from(board.functions), label="at")

@@ -1,0 +1,184 @@
+"""What is printed of a few nodes, in full, in every form that a program or a person reads.
+
+The tests of each form say what must be so; here a change of any word or field shows as a
+difference to be read in review. To accept all of them, run these tests with GDR_ACCEPT=1.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.evidence.board import BOARD, HCAS, PORTS, REDIRECTS
+from tests.evidence.build import node
+from tests.evidence.platforms import DATA_DIRECT, GRACE
+from tests.unit.biosing import bios, planned
+from tests.unit.fleets import TODAY, capture
+from tests.unit.judged import BARE, HEALTHY, SICK, UNSURE
+from tests.unit.planning import NOT_LOADED, STUBBED, TRANSLATED, plan_for
+from tests.unit.test_report_sarif import LOST, WAIVED
+from toolkit import __version__
+from toolkit.bios_rows import shipped
+from toolkit.change.bios_lines import lines_of
+from toolkit.change.bios_plan import BiosPlan
+from toolkit.change.bios_result import Changed, Looked
+from toolkit.checks.bios_wanted import wanted
+from toolkit.checks.judged import Judged, judge_node
+from toolkit.errors import ExitCode, Outcome
+from toolkit.facts.bios_setting import match
+from toolkit.facts.node import Node
+from toolkit.facts.redfish_bios import Bios
+from toolkit.facts.redfish_bmc import BmcRead, Trust
+from toolkit.predict.cluster import Job, gain
+from toolkit.predict.inputs import Load
+from toolkit.predict.of_node import predict, predict_inputs, read_node
+from toolkit.predict.what_if import parse_wishes, with_wishes
+from toolkit.report import predict as predicted
+from toolkit.report import topology
+from toolkit.report.bios import changed_lines, looked_lines, planned_lines
+from toolkit.report.bios_document import document as bios_document
+from toolkit.report.ctrf import ctrf
+from toolkit.report.document import Json, Told, document, dumps
+from toolkit.report.junit import junit
+from toolkit.report.metrics import exposition
+from toolkit.report.plan_text import plan_lines
+from toolkit.report.samples import Remembered
+from toolkit.report.sarif import Run, sarif
+from toolkit.report.table import Painter
+from toolkit.report.text import report
+from toolkit.report.topology_view import view
+from toolkit.throughput import constants
+from toolkit.want import Role, Want
+
+FOLDER = Path(__file__).parent / "reports"
+ACCEPT = os.environ.get("GDR_ACCEPT") == "1"
+PLAIN, COLOURED = Painter(coloured=False), Painter(coloured=True)
+WHEN = datetime(2026, 11, 21, 12, tzinfo=UTC)
+FENCED = BOARD.but(PORTS[0], acs=REDIRECTS).but(HCAS[0], now=("16.0 GT/s PCIe", 8))
+SLOWED = node({**TRANSLATED}, board=FENCED)
+
+
+def nodes() -> list[Outcome[Judged]]:
+    cut = Judged("gpu005", HEALTHY.verdicts, TODAY, complete=False)
+    some = (HEALTHY, SICK, UNSURE, BARE, WAIVED, cut)
+    return [*(Outcome(each.host, each) for each in some), LOST]
+
+
+def doctor() -> str:
+    real = Outcome("gpu010", judge_node("gpu010", capture("stub"), Want(), TODAY))
+    every, few = [*nodes(), real], nodes()[:5]
+    parts = [report(every, PLAIN), report(every, PLAIN, verbose=True), report(few, COLOURED)]
+    return "\n".join([*parts, report(few, PLAIN, asked=["kernel.version"])])
+
+
+def made(whole: Mapping[str, Json]) -> str:
+    return dumps(whole).replace(f'"{__version__}"', '"VERSION"')
+
+
+def as_document() -> str:
+    judged = [Outcome(each.host, Told(judged=each)) for each in (HEALTHY, SICK, UNSURE, BARE)]
+    plans = [plan_for(frames) for frames in (TRANSLATED, NOT_LOADED)]
+    planned = [Outcome(f"gpu1{at}", Told(plan=plan)) for at, plan in enumerate(plans)]
+    done = Outcome("gpu20", Told(before=SICK, judged=HEALTHY, steps=("a", "b"), rebooted=True))
+    lost: Outcome[Told] = Outcome("gpu009", error=LOST.error)
+    outcomes = [*judged, *planned, done, lost]
+    return made(document("doctor", "peermem", outcomes, ExitCode.UNREACHABLE, WHEN))
+
+
+def as_sarif() -> str:
+    run = Run(WHEN, ExitCode.FAILED, "", lambda host: f"{host}.evidence")
+    return made(sarif(nodes(), run))
+
+
+def plans() -> str:
+    rows = [("a", TRANSLATED), ("b", TRANSLATED), ("c", NOT_LOADED), ("d", STUBBED), ("e", {})]
+    found = [(name, plan_for(frames)) for name, frames in rows]
+    texts = plan_lines(found[:2], PLAIN, diffs=True) + plan_lines(found[:1], COLOURED, diffs=True)
+    return "\n".join([*texts, *plan_lines(found, COLOURED, diffs=False)])
+
+
+def topologies() -> str:
+    seen = [view(f"gpu{at}", node(board=b)) for at, b in enumerate((FENCED, GRACE, DATA_DIRECT))]
+    texts = [topology.text(each, PLAIN) for each in seen]
+    return "\n".join([*texts, topology.text(seen[0], COLOURED), made(topology.as_json(seen[0]))])
+
+
+def predictions() -> str:
+    c = constants()
+    told = read_node(Node(SLOWED), c)
+    now = predict_inputs(told, Load(), c)
+    words = "acs=off,iommu=pt,link=gen5x16"
+    then = predict_inputs(with_wishes(told, parse_wishes(words)), Load(), c)
+    healthy = predict(Node(node()))
+    totals = (("gpu1", now.total), ("gpu2", healthy.total), ("gpu3", None))
+    texts = [predicted.text("gpu1", now, PLAIN, whole=whole) for whole in (True, False)]
+    texts += [predicted.text("gpu2", healthy, COLOURED, whole=True)]
+    texts += [predicted.wish_text(now, then, words), made(predicted.as_json("gpu1", now))]
+    for count in (2, 16):
+        found = gain(totals, Job(count, 70e9, 1000), c)
+        assert found is not None
+        texts += [predicted.return_text(found), made(predicted.return_json(found))]
+    return "\n".join(texts)
+
+
+def bioses() -> tuple[list[Outcome[Looked]], list[Outcome[Changed]]]:
+    """Two that are looked at, one of them with a plan; one that was changed; one out of reach."""
+
+    def looked(of: Bios, asked: str = "") -> Looked:
+        plan = planned(of, asked) if asked else BiosPlan()
+        role = Role.BARE_METAL
+        lines = lines_of(match(of, shipped()), wanted(role))
+        about = BmcRead("192.0.2.9", Trust.PINNED, "Dell Inc.", "R750", "1.8.2", "6.10")
+        return Looked(about, of, lines, plan, role, ("read while the node was down",))
+
+    asked = "power-profile=Custom,aspm=off,sr-iov=off,resizable-bar=on,iommu=off"
+    before = looked(bios({"SriovGlobalEnable": "Disabled"}, MmioAbove4Gb="Disabled"), asked)
+    after = looked(bios())
+    missed = before.plan.edits[:1]
+    lost = LOST.error
+    seen = [Outcome("gpu1", before), Outcome("gpu2", after), Outcome("gpu3", after)]
+    done = [
+        Outcome("gpu1", Changed(before, after, ("sent one setting", "reset"), missed, True, 1)),
+        Outcome("gpu2", Changed(before, before, busy="a job runs")),
+        Outcome("gpu3", Changed(after, after, ("sent",), sent=True)),
+    ]
+    return [*seen, Outcome("gpu9", error=lost)], [*done, Outcome("gpu9", error=lost)]
+
+
+def bios_texts() -> str:
+    seen, done = bioses()
+    lines = looked_lines(seen, PLAIN) + looked_lines(seen, COLOURED, verbose=True)
+    lines += planned_lines(seen, PLAIN) + planned_lines(seen, PLAIN, verbose=True)
+    lines += changed_lines(done, PLAIN)
+    whole = [bios_document(each, ExitCode.PENDING, WHEN) for each in (seen, done)]
+    return "\n".join([*lines, *map(made, whole)])
+
+
+FORMS: dict[str, Callable[[], str]] = {
+    "doctor.txt": doctor,
+    "document.json": as_document,
+    "junit.xml": lambda: junit(nodes()),
+    "ctrf.json": lambda: made(ctrf("doctor", nodes(), WHEN, WHEN)),
+    "sarif.json": as_sarif,
+    "metrics.txt": lambda: exposition(nodes(), ExitCode.FAILED, WHEN, Remembered()),
+    "plans.txt": plans,
+    "topology.txt": topologies,
+    "predictions.txt": predictions,
+    "bios.txt": bios_texts,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_reports(form: str) -> None:
+    text = FORMS[form]().rstrip("\n") + "\n"
+    if ACCEPT:
+        (FOLDER / form).write_text(text)
+    assert text == (FOLDER / form).read_text()
+
+
+def test_every_file_of_reports_is_some_form() -> None:
+    assert sorted(FOLDER.iterdir()) == sorted(FOLDER / form for form in FORMS)
