@@ -59,8 +59,8 @@ WORST_FIRST = (
     ExitCode.USAGE,  # of one node: its journal has no run of that name
     ExitCode.UNSUPPORTED,
     ExitCode.FAILED,
-    ExitCode.UNKNOWN,
     ExitCode.PENDING,
+    ExitCode.UNKNOWN,  # where nothing else is
     ExitCode.OK,
 )
 

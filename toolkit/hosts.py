@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
@@ -44,6 +45,11 @@ class Host:
     new_keys: str = (
         ""  # the one file of its known keys, which takes its first; "" for no such trust
     )
+
+
+def one_word(path: Path) -> str:
+    """As ssh_config(5) and a host's options take a path with blanks, or with what expands."""
+    return f'"{path}"'.replace("%", "%%")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from tests.bmc.personas import PERSONAS
 from tests.bmc.rules import Resource
 
 CAPTURES = Path(__file__).parents[2].parent / "shared" / "redfish"
+_NAMES = ("test_captures.py", "test_client_captures.py")
+OF_CAPTURES = [Path(__file__).with_name(name) for name in _NAMES]  # the tests that need them
 
 # Whose manners each capture has: the tree is the machine's, what it does is ours.
 OF = {"dell": "dell", "hpe": "hpe", "lenovo": "lenovo", "nvidia_gb200": "grace"}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bmc.captures import CAPTURES, OF, present
+from tests import truth
+from tests.bmc.captures import CAPTURES, OF, OF_CAPTURES, present
 
 
 def test_the_captures_are_here_or_it_is_said_that_they_are_not() -> None:
     if not CAPTURES.is_dir():
-        pytest.skip(f"no captures at {CAPTURES}: {len(OF)} machines were not served")
+        pytest.skip(truth.unrun(OF_CAPTURES, f"{len(OF)} BMCs"))
     assert set(present()) == set(OF)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -10,12 +9,15 @@ from tests.builds.grounds import kept
 
 
 def _fetch(folder: Path) -> None:
-    download = ("apt-get", "-q", "-o", "APT::Sandbox::User=", "download", "prometheus")
+    get = ("apt-get", "-q", "-o", "APT::Sandbox::User=")
+    download = (*get, "download", "prometheus")
     if subprocess.run(download, cwd=folder, capture_output=True, check=False).returncode:
-        # What the lists name may have been superseded since they were read.
-        prefix = () if os.geteuid() == 0 else ("sudo", "-n")
-        subprocess.run((*prefix, "apt-get", "-q", "update"), check=True, timeout=300)
-        subprocess.run(download, cwd=folder, check=True, timeout=300)
+        # What the lists name may have been superseded since they were read: read some of our own.
+        lists = ("-o", f"Dir::State::lists={folder}/lists", "-o", f"Dir::Cache={folder}/cache")
+        subprocess.run((*get, *lists, "update"), check=True, timeout=300)
+        subprocess.run(
+            (*get, *lists, "download", "prometheus"), cwd=folder, check=True, timeout=300
+        )
     (archive,) = folder.glob("*.deb")
     subprocess.run(("dpkg-deb", "-x", str(archive), str(folder / "unpacked")), check=True)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import tarfile
 from dataclasses import dataclass
 from hashlib import sha512
 from pathlib import Path
@@ -34,8 +33,8 @@ class Published:
         found = sha512(archive.read_bytes()).hexdigest()
         if found != self.sha512:
             raise ValueError(f"{asked} is not what was looked at: sha512 {found}")
-        with tarfile.open(archive) as whole:
-            whole.extractall(folder, filter="data")
+        # Not by tarfile: Debian's 3.11 has no filters for extractall yet.
+        subprocess.run(("tar", "-xzf", str(archive), "-C", str(folder)), check=True)
 
 
 SARIF = Published(

@@ -10,7 +10,7 @@ import pytest
 
 from dev.run import ROOT
 
-pytestmark = pytest.mark.machine
+pytestmark = [pytest.mark.machine, pytest.mark.pipelines]
 FOLDER = ROOT / "docs/pipelines"
 
 

@@ -1,6 +1,7 @@
 """A changed command line on real GRUB: tried by one boot, then kept, or given up.
 
-Two boots, four reboots, one of which panics and so boots once more.
+Two boots, five reboots, one of which panics and so boots once more. The line turns the IOMMU's
+translation off, and on the path the redirection by ACS.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import pytest
 
 from dev.lab.machine import Guest, factor
 from dev.run import ROOT
+from tests.machine.acs import BARE, PATHS, assert_argued, assert_well, spaces
 from tests.machine.pool import Guests, Ran, gdr, verdicts
 from tests.machine.specs import AMD, INTEL
 
 pytestmark = pytest.mark.machine
-BOOTS = 7
+BOOTS = 8
 MENU, ENVIRONMENT = "/boot/grub/grub.cfg", "/boot/grub/grubenv"
 OURS = "/etc/default/grub.d/zz-gdr-toolkit.cfg /etc/grub.d/42_gdr-toolkit"
 LONG_S = 600
@@ -58,25 +60,32 @@ def fatal(guest: Guest, *words: str) -> Ran:
 
 def test_translated_tried_kept_and_taken_back_to_the_byte(guests: Guests) -> None:
     guest = guests.fresh(INTEL)
-    line, menu, boot = guest.cmdline, state(guest), guest.boot_id
+    line, menu, boot, before = guest.cmdline, state(guest), guest.boot_id, spaces(guest)
     assert set(guest.groups().values()) == {"DMA-FQ"}
     assert verdicts(gdr(guest, "doctor", "--json"))["iommu.boot"][0] == "fail"
 
-    asked = gdr(guest, "provision", "--yes", limit_s=LONG_S)
+    asked = gdr(guest, "provision", "--yes", site=BARE, limit_s=LONG_S)
     assert "run again with --reboot" in asked.out, asked.out + asked.err
     assert (guest.cmdline, state(guest), guest.boot_id) == (line, menu, boot)
 
-    ran = gdr(guest, "provision", "--yes", "--reboot", limit_s=LONG_S)
+    ran = gdr(guest, "provision", "--yes", "--reboot", site=BARE, limit_s=LONG_S)
+    assert_well(ran)
     told = ran.out + ran.err
     assert set(guest.groups().values()) == {"identity"}, told
     words = guest.cmdline.split()
     assert "iommu=pt" in words
     assert any(word.startswith("gdr_toolkit.trial=") for word in words)
+    without_redirection = f"pci=disable_acs_redir={';'.join(PATHS)}"
+    assert_argued(guest, before, without_redirection, "disabled ACS redirect")
     kept = guest.run(f"cat {MENU} {ENVIRONMENT}").out
     assert " iommu=pt" in kept
     assert "gdr-toolkit-trial" not in kept
     assert "next_entry=" not in kept.split("# GRUB Env")[1]
     assert verdicts(gdr(guest, "doctor", "--json"))["iommu.boot"][0] == "pass"
+
+    guest.reboot()
+    assert_argued(guest, before, without_redirection, "disabled ACS redirect")
+    assert set(line.split()) <= set(guest.cmdline.split()), "what was there is there still"
 
     back = gdr(guest, "rollback", "--yes", "--reboot", "--run", "all", limit_s=LONG_S)
     assert back.status == 0, back.out + back.err

@@ -124,7 +124,7 @@ def ran(pair: tuple[Guest, Guest]) -> tuple[dict[str, Any], Path]:
         jsonschema.validate(told, SCHEMA)
         if _met(told):
             break
-    return told, Path(done.err.split("kept in ")[1].strip())
+    return told, Path(done.err.split("kept in ")[1].splitlines()[0])
 
 
 def test_real_ends_met_on_the_wire_and_both_ports_moved_the_bytes(

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import jsonschema
 
-from dev.run import ROOT
+from tests.verbs import ROOT, gdr
 from toolkit.checks.all import ALL
 
 
 def verify(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """The verb as an operator runs it, in a folder of theirs."""
-    env = os.environ | {"XDG_STATE_HOME": str(folder / "state"), "PYTHONPATH": str(ROOT)}
-    command = (sys.executable, "-m", "toolkit.cli", "verify", *words)
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    return gdr("verify", *words, state=folder / "state", cwd=folder)
 
 
 def test_verbose_names_every_case_with_its_ending(tmp_path: Path) -> None:

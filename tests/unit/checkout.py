@@ -8,7 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PLAIN = ("sh", "cat", "ls", "mkdir", "rm", "mv", "cp", "readlink", "cksum", "flock", "sleep")
+PLAIN = (
+    "sh",
+    "cat",
+    "ls",
+    "mkdir",
+    "rm",
+    "mv",
+    "cp",
+    "readlink",
+    "cksum",
+    "flock",
+    "sleep",
+    "tail",
+)
 
 # Stands for every Python: the one that is found, and its copy in the environment.
 PYTHON = """\
@@ -20,7 +33,8 @@ case "$1 $2" in
         cp "$0" "$3/bin/python" ;;
     "-m pip") [ "$3" = install ] || exit 0
         for word; do :; done
-        echo "pip ${word##*/}" >>"$LOG"; echo "Collecting invoke==3.0.3"
+        echo "pip ${word##*/}" >>"$LOG"; echo "Collecting invoke==3.0.3 (from -r $word (line 1))"
+        echo "WARNING: it is slow today" >&2
         [ -z "${SLOW:-}" ] || sleep "$SLOW"
         exit "${PIP:-0}" ;;
     *) shift; echo "invoke $* in $PWD with path ${PYTHONPATH:-none}"; exit "${INVOKE:-0}" ;;

@@ -6,13 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.bench import scale
 from tests.bench.scale_engines import KINDS, change, constants, look, shared_machine, ssh, ways
 from tests.bench.scale_rollout import rolled
 from tests.bench.scale_sim import Engine, Piece, Times, Turn, changes, simulate
+from tests.laws import tried
 
 DOCS = Path(__file__).parents[2] / "docs/scale.md"
 TIMES = Times(drain_s=600, apply_s=60, reboot_s=300, settle_s=30)
@@ -29,7 +30,7 @@ turns = st.lists(
 )
 
 
-@settings(max_examples=60)
+@tried(60)
 @given(turns, st.integers(1, 9), st.integers(1, 9), st.floats(0, 5))
 def test_never_more_than_the_budget_and_no_node_is_lost_or_made(
     given_turns: list[Turn], slots: int, budget: int, begins_s: float

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
 
 from tests.unit.budgeting import Run
+from tests.verbs import gdr
 from toolkit.change.budget import Books
 from toolkit.errors import ExitCode
 from toolkit.flow.budget import books_of, set_aside
@@ -36,14 +35,7 @@ def runs(tmp_path: Path) -> Path:
 
 
 def verb(runs: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "toolkit.cli", "budget", *words],
-        cwd=ROOT,
-        env=os.environ | {"XDG_STATE_HOME": str(runs.parents[1])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return gdr("budget", *words, state=runs.parents[1])
 
 
 def test_who_holds_what_and_why(runs: Path) -> None:

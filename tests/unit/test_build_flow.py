@@ -57,7 +57,7 @@ def test_force_builds_what_is_in_the_cache(tmp_path: Path) -> None:
 
 
 def test_parts_that_do_not_rest_on_one_another_are_built_at_once(tmp_path: Path) -> None:
-    meet = threading.Barrier(2, timeout=20)
+    meet = threading.Barrier(2, timeout=120)
 
     def before(job: Job) -> None:
         if job.title in {OFED.inputs.title, DRIVER.inputs.title}:

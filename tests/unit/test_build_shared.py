@@ -37,19 +37,19 @@ def test_what_another_process_builds_is_waited_for_and_taken(tmp_path: Path) -> 
     def slowly(job: Job) -> None:
         if job.title == DRIVER.inputs.title:
             begun.set()
-            assert go_on.wait(20)
+            assert go_on.wait(120)
 
     first, second = Fakes(tmp_path, before=slowly), Fakes(tmp_path)
     only = work(DRIVER)
     with ThreadPoolExecutor(2) as runs:
         one = runs.submit(build_all, first, only)
-        assert begun.wait(20)
+        assert begun.wait(120)
         two = runs.submit(build_all, second, only)
         time.sleep(0.5)
         assert not two.done()
         go_on.set()
-        assert states(one.result(20)) == ["built"]
-        shared = two.result(20)
+        assert states(one.result(120)) == ["built"]
+        shared = two.result(120)
     assert states(shared) == ["shared"]
     assert second.ran == []
     assert shared.made[0].notes == (
@@ -66,20 +66,20 @@ def test_force_never_takes_the_build_that_lay_there_before(tmp_path: Path, ends:
 
     def slowly(_: Job) -> None:
         begun.set()
-        assert go_on.wait(20)
+        assert go_on.wait(120)
 
     new = printed(File("nvidia.ko", b"new"), failed="make" if ends == "failed" else "")
     first = Fakes(tmp_path, {DRIVER.inputs.title: new}, force=True, before=slowly)
     second = Fakes(tmp_path, force=True)
     with ThreadPoolExecutor(2) as runs:
         one = runs.submit(build_all, first, work(DRIVER))
-        assert begun.wait(20)
+        assert begun.wait(120)
         two = runs.submit(build_all, second, work(DRIVER))
         time.sleep(0.5)
         early = two.done()
         go_on.set()
-        assert states(one.result(20)) == [ends]
-        made = two.result(20).made[0]
+        assert states(one.result(120)) == [ends]
+        made = two.result(120).made[0]
     assert not early
     if ends == "failed":
         assert (made.state, second.ran) == (State.BUILT, [DRIVER.inputs.title])
@@ -118,7 +118,7 @@ def test_what_another_process_gave_up_is_built_by_us(tmp_path: Path) -> None:
         time.sleep(0.5)
         assert not run.done()
         held.let_go()
-        assert states(run.result(20)) == ["built"]
+        assert states(run.result(120)) == ["built"]
 
 
 def test_a_damaged_entry_is_said_and_built_anew(tmp_path: Path) -> None:
@@ -193,11 +193,13 @@ def test_progress_hears_the_steps_of_each_build(tmp_path: Path) -> None:
         with Path(job.log).open("a") as log:
             log.write("= prepare.output ok unpacking\n|x\n= make.output ok dkms build\n")
             log.flush()
-            time.sleep(0.6)
+            end = time.monotonic() + 120
+            while f"{title}: make" not in ear.heard and time.monotonic() < end:
+                time.sleep(0.02)
 
     ear = Ear()
-    build_all(Fakes(tmp_path, before=before, progress=ear), work(DRIVER))
     title = f"nvidia-current-open/535.261.03 for {KERNEL}"
+    build_all(Fakes(tmp_path, before=before, progress=ear), work(DRIVER))
     assert ear.heard[0] == "building 1"
     assert f"{title}: make" in ear.heard
     assert ear.heard[-2:] == [f"{title} done", "finish"]

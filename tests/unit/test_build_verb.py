@@ -15,7 +15,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from tests.unit.building import KERNEL, WHEN, Fakes, printed, step, work
-from tests.unit.test_options import gdr
+from tests.verbs import gdr
 from toolkit.builds.graph import Blocked, Graph
 from toolkit.builds.made import Need, Run, Work
 from toolkit.builds.model import Part
@@ -266,8 +266,7 @@ def test_the_log_of_each_build_lies_in_the_folder_of_the_run(ground: Fakes, tmp_
 def test_mistakes_get_a_sentence_and_begin_nothing(
     tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
-    settings = {"XDG_STATE_HOME": str(tmp_path / "s"), "XDG_CACHE_HOME": str(tmp_path / "c")}
-    ended = gdr("build", *words, settings=settings)
+    ended = gdr("build", *words, state=tmp_path / "s")
     assert ended.returncode == ExitCode.USAGE, ended.stderr
     first = ended.stderr.split("\n")[0]
     assert first.startswith("error: ")

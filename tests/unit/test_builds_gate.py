@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.evidence.healthy_files import KERNELS_OWN, LAYOUT, P2P, PEERS
 from tests.evidence.modules import signed
+from tests.laws import tried
 from tests.unit.gating import (
     DRIVER,
     FLAGS,
@@ -174,20 +175,20 @@ def test_a_proprietary_driver_is_no_matter_before_kernel_5_9() -> None:
     assert judge_module(file, ground) == ()
 
 
-@settings(deadline=None, max_examples=60)
+@tried(60)
 @given(st.integers(min_value=0, max_value=len(peermem().data) - 1))
 def test_no_cut_of_a_module_passes(size: int) -> None:
     file = File("nvidia-peermem.ko", peermem().data[:size])
     assert causes(file) == [Refused.DAMAGED]
 
 
-@settings(deadline=None, max_examples=60)
+@tried(60)
 @given(st.sampled_from(sorted(NEEDS)), st.integers(min_value=0, max_value=31))
 def test_no_changed_bit_of_a_version_passes(symbol: str, bit: int) -> None:
     assert causes(peermem(versions={**NEEDS, symbol: NEEDS[symbol] ^ (1 << bit)}))
 
 
-@settings(deadline=None, max_examples=60)
+@tried(60)
 @given(st.sets(st.sampled_from(sorted({*P2P, *PEERS})), min_size=1))
 def test_no_provider_that_offers_less_is_enough(lost: set[str]) -> None:
     providers = tuple(

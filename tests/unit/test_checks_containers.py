@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import date
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,6 @@ from toolkit.facts.node import Node
 from toolkit.facts.ucx_info import parse_ucx_info
 from toolkit.want import Want
 
-CORPUS = Path(__file__).parents[3] / "shared/corpus/ucx"
 NETNS = "sys/module/ib_core/parameters/netns_mode:Y\n"
 HERE = f"runtime:containerd\n{NETNS}memlock/containerd:unlimited\n"
 STARTED = "run/nvidia/validations/.driver-ctr-ready:GPU_DIRECT_RDMA_ENABLED: {}\n"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.evidence.board import BOARD, Fn
@@ -18,7 +16,6 @@ from toolkit.facts.gds import NvidiaFs, parse_cufile, parse_gds, parse_gdscheck
 from toolkit.facts.node import Node
 from toolkit.want import Want
 
-CORPUS = Path(__file__).parents[3] / "shared/corpus/gds"
 LOADED = (
     "sys/module/nvidia_fs/version:2.24.2\n"
     "sys/module/nvidia_fs/initstate:live\n"

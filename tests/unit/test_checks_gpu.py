@@ -211,6 +211,17 @@ ROWS = [
         {"nvidia-smi-q": smi_q(fabric=("In Progress", "N/A"))},
     ),
     Row(
+        "each-in-another-way",
+        "nvidia.fabric_state",
+        FAIL,
+        "2 of 2 GPUs: In Progress, Not Started",
+        {
+            "nvidia-smi-q": "Not Started".join(
+                smi_q(fabric=("In Progress", "N/A")).split("In Progress", 1)
+            )
+        },
+    ),
+    Row(
         "joined-in-vain",
         "nvidia.fabric_state",
         FAIL,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,6 +18,7 @@ from tests.evidence.healthy_consumers import nccl
 from tests.unit.checkout import ROOT
 from tests.unit.judged import TODAY
 from tests.unit.test_chosen import CLOSED, DMABUF, NO_NVLINK, VOLTA, of
+from tests.verbs import gdr
 from toolkit.checks.judged import judge_node
 from toolkit.errors import ExitCode, Outcome
 from toolkit.report.document import Told, document, dumps
@@ -109,13 +108,7 @@ def test_the_document_has_every_choice_and_every_known_breakage() -> None:
 def doctor(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """``doctor`` over the saved evidence of one node."""
     (folder / "gpu07.evidence").write_text(node(NO_NVLINK).dump())
-    return subprocess.run(
-        [sys.executable, "-m", "toolkit.cli", "doctor", "--from", str(folder), *words],
-        env={**os.environ, "XDG_STATE_HOME": str(folder / "state"), "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return gdr("doctor", "--from", str(folder), *words, state=folder / "state")
 
 
 def test_another_version_is_asked_for_by_an_option(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from tests import truth
 from tests.corpus.expected import Case
-from tests.corpus.table import Right, against
+from tests.corpus.table import Line, Right, against, by_word
 from tests.unit.judged import judged
 from toolkit.checks.check import Finding, failed, passed, unknown
 
@@ -68,3 +71,70 @@ def test_what_a_row_makes_of_verdicts(
 ) -> None:
     one = judged("capture", **{name.replace(".", "__"): each for name, each in findings.items()})
     assert against("kind/file.txt", case, one).right is right
+
+
+SEEN, ALARM = passed("8 PIX"), failed("4 NODE", expected="x")
+
+
+@pytest.mark.parametrize(
+    ("word", "findings", "right"),
+    [
+        pytest.param("good", {"pcie.distance": SEEN}, Right.RIGHT, id="health-seen"),
+        pytest.param("good", {}, Right.OPEN, id="health-not-seen"),
+        pytest.param(
+            "good", {"pcie.distance": SEEN, "pcie.link": ALARM}, Right.WRONG, id="false-alarm"
+        ),
+        pytest.param("trap-grep", {"pcie.link": ALARM}, Right.WRONG, id="trap-fallen-into"),
+        pytest.param("trap-grep", {}, Right.OPEN, id="trap-not-judged"),
+        pytest.param("bad-xid", {"pcie.link": ALARM}, Right.OPEN, id="for-what-reason"),
+        pytest.param("bad-xid", {"pcie.link": unknown("?")}, Right.OPEN, id="fault-not-seen"),
+        pytest.param("bad-xid", {"pcie.distance": SEEN}, Right.WRONG, id="broken-and-passes"),
+        pytest.param("neutral", {"pcie.link": ALARM}, Right.UNJUDGED, id="inventory"),
+        pytest.param("splendid", {"pcie.link": SEEN}, Right.UNJUDGED, id="a-word-of-a-later-index"),
+    ],
+)
+def test_what_a_word_of_the_index_makes_of_verdicts(
+    word: str, findings: dict[str, Finding], right: Right
+) -> None:
+    none = {"kernel.version": unknown("?"), "pcie.link": unknown("?")}  # else they pass
+    given = none | findings
+    one = judged("capture", **{name.replace(".", "__"): each for name, each in given.items()})
+    line = by_word("kind/file.txt", word, one)
+    assert line.right is right
+    assert line.blind == (word == "bad-xid" and right is Right.WRONG)
+
+
+def test_only_a_pass_makes_a_line_blind() -> None:
+    assert Line("kind/file.txt", Right.WRONG, "passes: x").blind
+    assert not Line("kind/file.txt", Right.WRONG, "x", ("x",)).blind
+    assert not Line("kind/file.txt", Right.OPEN, "no verdict").blind
+
+
+def _report(*properties: tuple[str, object], skipped: str = "") -> pytest.TestReport:
+    if skipped:
+        why = ("test_x.py", 1, f"Skipped: {skipped}")
+        return pytest.TestReport("x", ("x", 1, "x"), {}, "skipped", why, "call")
+    return pytest.TestReport(
+        "x", ("x", 1, "x"), {}, "passed", None, "call", user_properties=properties
+    )
+
+
+def test_the_end_of_a_run_counts_captures_and_names_the_wrong_ones() -> None:
+    lines = ("right\ta/1\tseen", "wrong\ta/2\tx: y", "silent\tb/1\tz", "refused\tb/2\tz")
+    reports = [_report(*(("capture", each) for each in lines)), _report(("kind", "dcgm 2"))]
+    assert truth.told(reports) == [
+        "corpus: 4 captures with a ground truth: 1 right, 1 wrong, 1 silent, 1 refused",
+        "corpus: of kinds that the tests do not know, not run: dcgm 2",
+        "corpus: WRONG a/2: x: y",
+    ]
+
+
+def test_the_end_of_a_run_without_captures_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "test_x.py"
+    file.write_text("def test_a() -> None: ...\n\n\ndef test_b() -> None: ...\n")
+    reason = truth.unrun([file, file], "88 captures")
+    assert reason == (
+        "shared captures: 4 tests not run, of 88 captures: ../shared is not beside the checkout"
+    )
+    reports = [_report(skipped=reason), _report(skipped="needs dash"), _report()]
+    assert truth.told(reports) == [f"NOT TRIED ON REAL MACHINES: {reason}"]

@@ -22,6 +22,18 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Evidence]:
     return {name: probe(state / "nodes" / name) for name in ANSWERING}
 
 
+@pytest.mark.parametrize("name", ["demo-healthy", "demo-rocky"])
+def test_a_node_is_the_same_where_its_folder_has_blanks(tmp_path: Path, name: str) -> None:
+    """As below a home, or an image, that is called so."""
+    made = []
+    for folder in ("plain", "with two blanks"):
+        make_nodes(tmp_path / folder, (name,))
+        frames = probe(tmp_path / folder / "nodes" / name).frames
+        told = {key: (each.state, each.text) for key, each in frames.items() if key != "boot-id"}
+        made.append(told)
+    assert made[0] == made[1]
+
+
 def probe(node: Path) -> Evidence:
     done = subprocess.run(
         ["/bin/sh", "-s"],

@@ -69,6 +69,7 @@ def test_every_exit_code_of_a_host_has_its_rank() -> None:
     [
         pytest.param([], ExitCode.OK, id="nobody"),
         pytest.param([ExitCode.OK, ExitCode.PENDING], ExitCode.PENDING, id="pending"),
+        pytest.param([ExitCode.UNKNOWN, ExitCode.PENDING], ExitCode.PENDING, id="not-only-unknown"),
         pytest.param([ExitCode.UNKNOWN, ExitCode.FAILED], ExitCode.FAILED, id="failed"),
         pytest.param([ExitCode.FAILED, ExitCode.UNREACHABLE], ExitCode.UNREACHABLE, id="reach"),
         pytest.param([ExitCode.STOPPED, ExitCode.UNREACHABLE], ExitCode.STOPPED, id="stopped"),

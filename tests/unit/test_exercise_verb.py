@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,10 @@ from typing import Any
 import jsonschema
 import pytest
 
+from tests import verbs
 from toolkit.errors import ExitCode
 
+LONG = True
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs/exercise.schema.json").read_text())
 PAST = json.loads((ROOT / "docs/exercise-past.schema.json").read_text())
@@ -25,16 +26,7 @@ def gdr(tmp_path_factory: pytest.TempPathFactory) -> Gdr:
     state = tmp_path_factory.mktemp("state")
 
     def run(*words: str, verb: str = "exercise") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "toolkit.cli", verb, *words],
-            cwd=ROOT,
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "XDG_STATE_HOME": str(state)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        return verbs.gdr(verb, *words, state=state)
 
     return run
 
@@ -46,7 +38,7 @@ def ran(gdr: Gdr) -> tuple[dict[str, Any], Path]:
     assert done.returncode == ExitCode.FAILED, done.stderr
     told = json.loads(done.stdout)
     jsonschema.validate(told, SCHEMA)
-    return told, Path(done.stderr.split("kept in ")[1].strip())
+    return told, Path(done.stderr.split("kept in ")[1].splitlines()[0])
 
 
 def test_a_deep_queue_passes_where_one_message_in_flight_names_the_switch(

@@ -6,9 +6,10 @@ import json
 import time
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.laws import tried
 from tests.unit.bios_personas import AMI, DGX, X13, Row, bios_of
 from toolkit.bios_rows import BiosRow, Setting, shipped
 from toolkit.errors import Unparsable
@@ -104,7 +105,7 @@ def everything_asked(bios: Bios) -> None:
 
 
 @given(SERVED, REGISTRIES, SERVED, TREES)
-@settings(max_examples=120, deadline=None)
+@tried(120)
 def test_whatever_a_bmc_serves_is_read_or_refused(
     attributes: object, registry: object, pending: object, system: object
 ) -> None:
@@ -131,7 +132,6 @@ def test_whatever_a_bmc_serves_is_read_or_refused(
 @example("")
 @example("null")
 @example("[]")
-@settings(deadline=None)
 def test_what_is_no_json_object_is_refused_in_one_sentence(text: str) -> None:
     for parse in (parse_bios, parse_registry, parse_machine, parse_secure_boot):
         with pytest.raises(Unparsable) as refused:
@@ -141,7 +141,6 @@ def test_what_is_no_json_object_is_refused_in_one_sentence(text: str) -> None:
 
 
 @given(LEAVES, st.text())
-@settings(deadline=None)
 def test_every_value_means_something_and_keeps_its_own_words(value: Raw, name: str) -> None:
     for row in (None, *shipped().rows[::15]):
         meant = meaning_of(value, name, row)

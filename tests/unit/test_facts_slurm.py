@@ -125,7 +125,15 @@ def test_a_reason_never_stands_for_what_the_line_does_not_have() -> None:
     assert (node.partitions, node.address, node.cpus_taken) == ((), "", 0)
 
 
-@pytest.mark.parametrize("text", ["Node gpu99 not found\n", "NodeName=gpu01 Arch=x86_64\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Node gpu99 not found\n",
+        "NodeName=gpu01 Arch=x86_64\n",
+        "NodeName= State=IDLE\n",
+        "slurm: NodeName=gpu01 State=IDLE\n",
+    ],
+)
 def test_what_is_no_node_is_refused_not_guessed(text: str) -> None:
     with pytest.raises(Unparsable, match="scontrol show node"):
         parse_nodes(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import shutil
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -63,15 +63,18 @@ def modules(package: Path) -> dict[str, Path]:
     return names
 
 
-def imports(source: str, importer: str) -> Iterator[str]:
+@cache
+def imports(source: str, importer: str) -> tuple[str, ...]:
     """The dotted names that a module asks for, wherever in it they stand."""
+    names: list[str] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             if node.level:
                 raise AssertionError(f"{importer}: relative import; name the module in full")
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names += (f"{node.module}.{alias.name}" for alias in node.names)
+    return tuple(names)
 
 
 def target(name: str, known: dict[str, Path]) -> str:

@@ -7,12 +7,12 @@ import io
 import json
 import os
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 
+from tests import verbs
 from tests.evidence.build import groups, node
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
@@ -20,7 +20,6 @@ from toolkit.flow import incident
 from toolkit.flow.incident import check_place, read_incident, write_incident
 from toolkit.flow.runs import read_saved
 
-ROOT = Path(__file__).parents[2]
 ILL = node({"iommu-groups": groups("DMA-FQ")})
 
 
@@ -149,16 +148,7 @@ def test_a_byte_that_was_turned_over_is_found(tmp_path: Path) -> None:
 
 
 def gdr(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    settings = {"XDG_STATE_HOME": str(place / "state"), "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        [sys.executable, "-m", "toolkit.cli", *words, "--quiet"],
-        env=os.environ | settings,
-        cwd=place,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return verbs.gdr(*words, "--quiet", state=place / "state", cwd=place)
 
 
 def test_an_incident_is_judged_elsewhere_as_it_was_judged_here(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from toolkit.checks.all import ALL
 from toolkit.cli import Gdr, verbs
 from toolkit.cli.options import VerbTask
 from toolkit.errors import ExitCode, Outcome
+from toolkit.flow.access import demo_folder
 from toolkit.flow.build_kept import to_entry
 from toolkit.reach.store import Store
 from toolkit.report.document import Told, document_parts
@@ -134,7 +135,7 @@ def test_demo_nodes_and_whether_they_were_made_anew(
 ) -> None:
     found = told("demo", *words, schema="demo")
     assert found["reset"] is bool(words)
-    assert found["folder"] == str(tmp_path / "state/gdr-toolkit/demo")
+    assert found["folder"] == str(tmp_path / "state/gdr-toolkit/demo" / demo_folder().name)
 
 
 @pytest.mark.parametrize(("words", "removed"), [(("--cached",), False), (("--prune", "0"), True)])

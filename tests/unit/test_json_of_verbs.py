@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
 
+from tests.verbs import gdr
 from toolkit.errors import ExitCode
 
 ROOT = Path(__file__).parents[2]
@@ -43,15 +42,7 @@ def test_the_document_of_a_verb_keeps_its_schema(
         (tmp_path / f"{name}.evidence").write_text((CAPTURES / f"{name}.txt").read_text())
     if schema == "topology":
         (tmp_path / "damaged.evidence").write_text(DAMAGED)
-    ended = subprocess.run(
-        [sys.executable, "-m", "toolkit.cli", *words, "--from", str(tmp_path), "--json"],
-        cwd=ROOT,
-        env={"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path / "state")},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    ended = gdr(*words, "--from", str(tmp_path), "--json", state=tmp_path / "state")
     assert ended.returncode == code, ended.stderr
     told = json.loads(ended.stdout)
     jsonschema.validate(told, json.loads((ROOT / f"docs/{schema}.schema.json").read_text()))

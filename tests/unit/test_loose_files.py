@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests import verbs
 from tests.evidence.build import node
 from toolkit.errors import ExitCode, UsageError
 from toolkit.facts.nccl_log_reader import parse_nccl_log
@@ -18,7 +17,6 @@ from toolkit.facts.node import Node
 from toolkit.flow.imports import import_log
 from toolkit.flow.runs import read_saved
 
-ROOT = Path(__file__).parents[2]
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MATRIX = "\tGPU0\tNIC0\tCPU Affinity\nGPU0\t X \tPIX\t0-31\nNIC0\tPIX\t X \t\n"
 DMESG = "[   31.832683] nvidia: loading\n"
@@ -101,19 +99,8 @@ def test_what_cannot_be_evidence_is_refused(
 
 @pytest.fixture
 def gdr(tmp_path: Path) -> Run:
-    environment = os.environ | {"XDG_STATE_HOME": str(tmp_path / "state"), "PYTHONPATH": str(ROOT)}
-
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "toolkit.cli", *words, "--quiet"],
-            env=environment,
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return verbs.gdr(*words, "--quiet", state=tmp_path / "state", cwd=tmp_path)
 
     return run
 

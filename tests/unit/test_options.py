@@ -10,22 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.verbs import PATH, ROOT, gdr
 from toolkit.errors import ExitCode
-
-ROOT = Path(__file__).parents[2]
-
-
-def gdr(*words: str, settings: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "toolkit.cli", *words],
-        cwd=ROOT,
-        env=os.environ | (settings or {}),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 @pytest.mark.parametrize(
@@ -38,15 +24,37 @@ def gdr(*words: str, settings: dict[str, str] | None = None) -> subprocess.Compl
     ],
 )
 def test_an_empty_option_is_refused_and_not_taken_for_none(
-    words: tuple[str, ...], option: str
+    tmp_path: Path, words: tuple[str, ...], option: str
 ) -> None:
-    ended = gdr(*words)
+    ended = gdr(*words, state=tmp_path)
     assert (ended.returncode, ended.stdout) == (ExitCode.USAGE, "")
     assert ended.stderr.split("\n")[0] == f"error: {option} is empty"
 
 
-def test_an_option_that_was_not_given_is_not_empty() -> None:
-    assert gdr("hosts", "--hosts", "demo-healthy").returncode == ExitCode.OK
+def test_an_option_that_was_not_given_is_not_empty(tmp_path: Path) -> None:
+    assert gdr("hosts", "--hosts", "demo-healthy", state=tmp_path).returncode == ExitCode.OK
+
+
+@pytest.mark.parametrize("words", [("checks",), ("hosts", "--limit", ""), ("hsots",)])
+def test_the_command_of_a_checkout_ends_as_a_verb_does(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Every other test forks its verb: this one holds that it makes no difference."""
+    forked = gdr(*words, state=tmp_path)
+    ended = subprocess.run(
+        [sys.executable, "-m", "toolkit.cli", *words],
+        cwd=ROOT,
+        env={"PATH": PATH, "XDG_STATE_HOME": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (
+        forked.returncode, forked.stdout, forked.stderr,
+    )  # fmt: skip
+    assert ended.stdout or ended.stderr
 
 
 def test_a_report_goes_into_a_pipe_and_leaves_it_there(tmp_path: Path) -> None:
@@ -57,9 +65,8 @@ def test_a_report_goes_into_a_pipe_and_leaves_it_there(tmp_path: Path) -> None:
     fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 1 << 20)  # nobody reads before it has ended
     try:
         capture = ROOT / "tests/evidence/healthy.txt"
-        state = {"XDG_STATE_HOME": str(tmp_path)}
         words = ("doctor", "--from", str(capture), "--junit", str(pipe), "--quiet")
-        assert gdr(*words, settings=state).returncode in {ExitCode.OK, ExitCode.FAILED}
+        assert gdr(*words, state=tmp_path).returncode in {ExitCode.OK, ExitCode.FAILED}
         assert os.read(reader, 65536).startswith(b"<?xml")
     finally:
         os.close(reader)

@@ -7,7 +7,6 @@ import io
 import json
 import lzma
 import subprocess
-import sys
 import tarfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,6 +18,7 @@ import pytest
 
 from tests.evidence.build import KERNEL, NEXT_KERNEL
 from tests.unit.passports import BORN, LOAD, PEER, sha
+from tests.verbs import gdr
 from toolkit.change.passport_diff import Kind, Unlike, unlike
 from toolkit.errors import ExitCode, UsageError
 from toolkit.facts.passport import PLACE, FileEntry, ModuleEntry, Passport
@@ -118,15 +118,7 @@ def test_what_a_passport_says_is_no_word_to_the_terminal() -> None:
 
 
 def run(*words: str, state: Path, verb: str = "image.diff") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "toolkit.cli", verb, *words],
-        cwd=ROOT,
-        env={"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(state)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return gdr(verb, *words, state=state)
 
 
 def test_the_verb_ends_as_they_compare(tmp_path: Path) -> None:

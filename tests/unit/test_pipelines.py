@@ -106,7 +106,7 @@ def test_the_schemas_see_what_is_wrong(
 @pytest.mark.parametrize("name", [GITHUB[0], GITLAB[0]])
 def test_the_toolkit_is_there_before_it_is_called(name: str) -> None:
     text = (FOLDER / name).read_text()
-    assert text.index("pip install -q gdr-toolkit") < text.index("/usr/local/bin/gdr")
+    assert text.index("pip install -q images/gdr_toolkit-*.whl") < text.index("/usr/local/bin/gdr")
     assert text.index("/usr/local/bin/gdr") < text.index("gdr image")
 
 

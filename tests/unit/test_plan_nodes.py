@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import date
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.evidence.build import node
 from tests.evidence.frames import ABSENT, Override
+from tests.laws import tried
 from tests.unit.planning import (
     LITTLE_MEMLOCK,
     NO_AUTOLOAD,
@@ -48,6 +49,41 @@ def test_a_healthy_node_is_left_alone() -> None:
 def test_every_proof_and_every_need_is_a_check() -> None:
     named = {check for artefact in ARTEFACTS for check in (*artefact.proofs, *artefact.needs)}
     assert named <= BY_ID.keys()
+
+
+@pytest.mark.parametrize(
+    ("begins", "needs"),
+    [
+        ("order.", ("peermem.file", "peermem.stub")),
+        ("rebuild.", ("peermem.file", "peermem.stub")),
+        ("modprobe.", ("peermem.file", "peermem.stub")),
+        ("modules-load.", ("peermem.file", "peermem.stub")),
+        ("dkms.driver", ("kernel.headers",)),
+        ("dkms.peermem", ("kernel.headers",)),
+        ("ofed.dkms", ("kernel.headers",)),
+        ("ofed.force", ("kernel.headers",)),
+    ],
+)
+def test_nothing_is_placed_before_what_it_builds_upon(begins: str, needs: tuple[str, ...]) -> None:
+    found = [each for each in ARTEFACTS if each.id.startswith(begins)]
+    assert {each.needs for each in found} == {needs}
+
+
+@pytest.mark.parametrize(
+    ("below", "trigger"),
+    [
+        ("/etc/systemd/", Trigger.DAEMON_RELOAD),
+        ("/etc/depmod.d/", Trigger.DEPMOD),
+        ("/etc/default/grub.d/", Trigger.UPDATE_BOOTLOADER),
+        ("/etc/gdr-toolkit/kernel-arguments", Trigger.UPDATE_BOOTLOADER),
+    ],
+)
+def test_what_reads_a_place_is_told_when_a_file_comes_and_when_it_goes(
+    below: str, trigger: Trigger
+) -> None:
+    found = [each for each in ARTEFACTS if each.path.startswith(below)]
+    assert found
+    assert all(trigger in each.then and trigger in each.removed for each in found)
 
 
 def test_a_translated_iommu_gets_a_drop_in_and_owes_a_reboot() -> None:
@@ -217,7 +253,7 @@ LEFT = [("644", ""), ("600", ""), ("644", RELOAD)]  # by older runs: mode of fil
     AILMENTS, FILES, st.sampled_from(LEFT),
     st.sampled_from([Want(), DMABUF, Want(iommu=Iommu.ANY)]), st.booleans(),
 )  # fmt: skip
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@tried(150)
 def test_a_second_plan_is_empty(
     ailments: list[dict[str, Override]],
     files: list[str],

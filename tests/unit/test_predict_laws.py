@@ -6,9 +6,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.laws import tried
 from toolkit.facts.express import Link
 from toolkit.facts.topology import Distance
 from toolkit.predict.estimate import Estimate
@@ -59,7 +60,7 @@ loads = st.builds(
     depth=st.integers(1, 512),
     pairs=st.integers(1, 8),
 )
-CHEAP = settings(max_examples=60, deadline=None)
+CHEAP = tried(60)
 
 
 def figures(found: PairPrediction) -> list[Estimate]:

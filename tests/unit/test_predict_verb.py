@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dev.run import ROOT
 from tests.evidence.board import BOARD, GPUS, HCAS, PORTS, REDIRECTS
 from tests.evidence.build import PROPRIETARY, node
 from tests.evidence.frames import DENIED
+from tests.verbs import gdr
 from toolkit.errors import ExitCode, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
@@ -177,15 +175,7 @@ def test_below_another_switch_nothing_is_known_of_its_bridges() -> None:
 def test_a_node_without_a_pair_is_told_so_and_is_no_success(tmp_path: Path) -> None:
     (tmp_path / "cpu.evidence").write_text(node(board=BOARD.without(*GPUS)).dump())
     words = ["predict", "--from", str(tmp_path), "--nodes", "2", "--model-size", "7B"]
-    ended = subprocess.run(
-        [sys.executable, "-m", "toolkit.cli", *words],
-        env={"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path / "state")},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    ended = gdr(*words, state=tmp_path / "state")
     assert ended.returncode == ExitCode.UNKNOWN, ended.stderr
     assert "cpu  no pair of GPU and HCA is told; read from: PCI tree" in ended.stdout
     assert "what GPUDirect is worth: not told" in ended.stdout

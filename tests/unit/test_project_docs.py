@@ -94,6 +94,11 @@ def test_the_table_of_tiers_is_the_one_that_runs() -> None:
     assert re.findall(r"^\| (\w+) \|", page, re.MULTILINE)[1:] == names
 
 
+def test_the_table_of_rooms_has_every_room() -> None:
+    rooms = {f"`{file.parent.relative_to(ROOT)}`" for file in ROOT.glob("toolkit/*/*.py")}
+    assert rooms - {row[0] for row in _rows("docs/architecture.md", r"`[\w/]+`")} == set()
+
+
 def test_every_direct_dependency_is_accounted_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = project["project"]["dependencies"] + project["dependency-groups"]["dev"]

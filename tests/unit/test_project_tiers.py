@@ -13,11 +13,12 @@ from dev import run, tiers
 from dev.run import ROOT, scripts
 from dev.tiers import (
     APART,
-    FEW,
+    CAPTURES,
     NO_TESTS,
     Ended,
     Ending,
     Step,
+    Tally,
     Tier,
     choose,
     closing,
@@ -26,7 +27,7 @@ from dev.tiers import (
     succeeded,
     table,
 )
-from dev.tools import MARKS, SSH, SSHD, Tool, sentence
+from dev.tools import MARKS, SHELLCHECK, SSH, SSHD, Tool, sentence
 from toolkit.errors import ExitCode, ToolkitError, UsageError
 
 TIERS = table(("a.sh",))
@@ -72,9 +73,8 @@ def _takes(step: Step, marks: set[str]) -> bool:
     """Whether a test outside ``APART`` that has ``marks`` is selected."""
     if "tests" not in step.argv:
         return False
-    words = step.argv[step.argv.index("-m", 3) + 1]
     names = {name: name in marks for name in MARKS}
-    return bool(eval(words, {}, names))  # noqa: S307 # pytest's expressions are Python's
+    return bool(eval(step.marks, {}, names))  # noqa: S307 # pytest's expressions are Python's
 
 
 def test_a_folder_apart_has_a_tier_and_no_other_tier_takes_it() -> None:
@@ -87,8 +87,7 @@ def test_a_folder_apart_has_a_tier_and_no_other_tier_takes_it() -> None:
 
 def test_the_steps_of_one_folder_share_its_tests_out() -> None:
     (tier,) = (tier for tier in TIERS if tier.name == "bmc")
-    words = [step.argv[step.argv.index("-m", 3) + 1] for step in tier.steps]
-    assert words == ["not bmc", "bmc"]
+    assert [step.marks for step in tier.steps] == ["not bmc", "bmc"]
 
 
 def test_a_tier_needs_what_the_marks_of_its_tests_stand_for() -> None:
@@ -103,15 +102,39 @@ def test_a_tier_needs_what_the_marks_of_its_tests_stand_for() -> None:
     assert needs["unit"] == set()
 
 
+def test_a_tier_uses_what_few_of_its_tests_need() -> None:
+    uses = {tier.name: set(tier.uses) for tier in TIERS}
+    assert uses["fleet"] == {*MARKS["sshd"], *MARKS["minisign"], *MARKS["sudo"]}
+    assert uses["builds"] == {*MARKS["builds"], *MARKS["packagers"], *MARKS["uefi"]}
+    assert uses["lint"] == {SHELLCHECK}
+
+
 def test_tiers_are_chosen_by_name_and_keep_their_order() -> None:
     assert [tier.name for tier in choose(TIERS, "fleet, lint")] == ["lint", "fleet"]
 
 
-def test_guests_boot_only_for_who_names_their_tier() -> None:
-    left_out = {tier.name for tier in TIERS} - {tier.name for tier in choose(TIERS, "")}
+def test_a_newcomers_run_is_short_and_says_what_it_left_out() -> None:
+    chosen = choose(TIERS, "")
+    assert [tier.name for tier in chosen] == ["lint", "unit", "suites", "wheel"]
+    told = tiers.left_out(TIERS, chosen, quick=True)
+    assert "scripts, modules, builds, machine, fleet" in told[0]
+    assert told[0].endswith("./invokew test --all")
+    assert "exhaustive" in told[1]
+    assert told[2].endswith("--tier vagrant,cluster")
+
+
+def test_guests_of_vagrant_and_clusters_are_only_for_who_names_their_tier() -> None:
+    chosen = choose(TIERS, "", whole=True)
+    left_out = {tier.name for tier in TIERS} - {tier.name for tier in chosen}
     assert left_out == {"vagrant", "cluster"}
     assert [tier.name for tier in choose(TIERS, "machine")] == ["machine"]
-    assert "--tier vagrant,cluster" in tiers.left_out(TIERS)
+    [told] = tiers.left_out(TIERS, chosen, quick=False)
+    assert told.endswith("--tier vagrant,cluster")
+
+
+def test_all_beside_the_name_of_a_tier_is_refused() -> None:
+    with pytest.raises(UsageError, match="--all and --tier"):
+        choose(TIERS, "unit", whole=True)
 
 
 def test_an_unknown_tier_is_refused_with_the_known_ones() -> None:
@@ -128,11 +151,27 @@ def test_a_keyword_leaves_out_what_has_no_tests() -> None:
 
 
 def test_keyword_and_jobs_reach_pytest_and_nobody_else() -> None:
-    words = ("pytest", "-n", "4", "--dist", "loadfile", "-k", "plan")
-    noted = ("-o", "cache_dir=.pytest_cache/tests")
-    assert command(TESTS, keyword="plan", jobs=4) == (*words, *noted)
-    assert command(TESTS, keyword="", jobs=1) == ("pytest", *noted)
+    words = ("pytest", "-n", "4", "--dist", "loadfile", "-k", "plan", "-p", "dev.tally")
+    assert command(TESTS, keyword="plan", jobs=4) == words
+    assert command(TESTS, keyword="", jobs=1) == ("pytest", "-p", "dev.tally")
     assert command(QUICK, keyword="plan", jobs=4) == ("true",)
+
+
+@pytest.mark.parametrize(
+    ("marks", "quick", "words"),
+    [
+        pytest.param("", False, (), id="all"),
+        pytest.param("bmc", False, ("-m", "bmc"), id="all-with-a-mark"),
+        pytest.param("", True, ("-m", "not exhaustive"), id="quick"),
+        pytest.param("bmc", True, ("-m", "bmc and not exhaustive"), id="quick-with-a-mark"),
+    ],
+)
+def test_a_quick_run_leaves_out_what_is_exhaustive(
+    marks: str, quick: bool, words: tuple[str, ...]
+) -> None:
+    step = Step("tests", ("pytest",), tests=True, marks=marks)
+    said = command(step, keyword="", jobs=1, quick=quick)
+    assert said == ("pytest", *words, "-p", "dev.tally")
 
 
 @pytest.mark.parametrize(
@@ -166,14 +205,31 @@ def test_a_run_has_succeeded(endings: list[Ending], strict: bool, good: bool) ->
     assert succeeded(ended, strict=strict) is good
 
 
-def test_what_was_not_run_is_named_last_with_what_to_install() -> None:
+def test_the_end_tells_time_and_counts_and_then_what_was_not_run() -> None:
     why = sentence([SSHD, SSH])
-    ended = (Ended("fleet", TESTS, Ending.NOT_RUN, why), Ended("lint", QUICK, Ending.PASSED))
-    assert closing(ended).split("\n") == [
-        "lint   quick: passed",
-        "fleet  tests: not run: needs sshd, ssh (apt install openssh-server openssh-client)",
+    tally = Tally(7, 1, (("needs root", 1), ("no xz here", 2)))
+    ended = (
+        Ended("lint", QUICK, Ending.PASSED, seconds=61.2),
+        Ended("unit", TESTS, Ending.FAILED, seconds=4.6, tally=tally),
+        Ended("fleet", TESTS, Ending.NOT_RUN, why),
+    )
+    assert closing(ended, 66).split("\n") == [
+        "lint: quick    1:01  passed",
+        "unit: tests    0:05  FAILED: 7 passed, 1 failed, 3 not run",
+        "fleet: tests  not run",
+        "in all         1:06",
+        "not run: unit: tests: 1 test: needs root",
+        "not run: unit: tests: 2 tests: no xz here",
+        f"not run: fleet: tests: {why}",
         "install what is missing: ./invokew test --install",
     ]
+
+
+def test_a_run_without_the_captures_says_so_loudly_and_last() -> None:
+    blind = Tally(1, 0, ((f"{CAPTURES}: no corpus", 40), (f"{CAPTURES}: no table", 2)))
+    told = closing((Ended("unit", TESTS, Ending.PASSED, tally=blind),), 1).split("\n")
+    assert told[-1].startswith("WARNING: NO VERDICT")
+    assert "WARNING" not in closing((Ended("unit", TESTS, Ending.PASSED),), 1)
 
 
 @pytest.mark.parametrize(
@@ -193,75 +249,75 @@ def test_a_run_ends_with(
     assert run.in_order((Tier("one", "", (QUICK, last)),)) is code
 
 
-UNSTEADY = """\
+COUNTED = """\
 import pathlib
 import pytest
 
-def test_steady(): pass
+def test_good(): pass
 
-@pytest.mark.parametrize("number", range({count}))
-def test_unsteady(number):
-    ran = pathlib.Path(f"ran-{{number}}")
-    with ran.open("a") as told: told.write("x")
-    assert len(ran.read_text()) > {wanted}
+@pytest.mark.parametrize("number", range(2))
+def test_without_its_tool(number): pytest.skip("needs root")
+
+def test_bad():
+    with pathlib.Path("ran").open("a") as told: told.write("x")
+    assert {good}
 """
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project of its own, for steps that run pytest."""
-    monkeypatch.setattr(run, "provide", lambda: None)
-    monkeypatch.setattr(run, "ROOT", tmp_path)
-    return tmp_path
-
-
-def ended(project: Path, text: str) -> ExitCode:
-    """How a run ends whose only step has these tests."""
-    (project / "test_it.py").write_text(text)
-    step = Step("tests", (sys.executable, "-m", "pytest", "-q", "test_it.py"), tests=True)
-    return run.in_order((Tier("one", "", (step,)),))
-
-
 @pytest.mark.parametrize(
-    ("count", "wanted", "code", "last"),
+    ("good", "code", "said"),
     [
-        pytest.param(2, 0, ExitCode.OK, "passed", id="passes"),
-        pytest.param(2, 1, ExitCode.OK, "passed, but for tests that failed once: ", id="second"),
-        pytest.param(2, 2, ExitCode.FAILED, "FAILED", id="fails-twice"),
-        pytest.param(4, 1, ExitCode.FAILED, "FAILED", id="too-many-for-an-accident"),
+        pytest.param(True, ExitCode.OK, "passed: 2 passed, 0 failed, 2 not run", id="passes"),
+        pytest.param(False, ExitCode.FAILED, "FAILED: 1 passed, 1 failed, 2 not run", id="fails"),
     ],
 )
-def test_a_few_that_fail_get_one_more_attempt_and_are_named(
-    count: int,
-    wanted: int,
-    code: ExitCode,
-    last: str,
-    project: Path,
+def test_a_test_runs_once_and_is_counted(
+    good: bool, code: ExitCode, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "test_it.py").write_text(COUNTED.format(good=good))
+    (tmp_path / "dev").symlink_to(ROOT / "dev")
+    (tmp_path / "toolkit").symlink_to(ROOT / "toolkit")
+    monkeypatch.setattr(run, "provide", lambda: None)
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+    argv = (sys.executable, "-m", "pytest", "-q", "test_it.py")
+    step = Step("tests", argv, tests=True, parallel=True)
     with redirect_stderr(io.StringIO()) as told:
-        assert ended(project, UNSTEADY.format(count=count, wanted=wanted)) is code
-    said = told.getvalue().strip().split("\n")[-1]
-    assert said.startswith(f"one  tests: {last}")
-    names = [f"test_it.py::test_unsteady[{number}]" for number in range(count)]
-    assert [name in said for name in names] == ["once" in last] * count
-    attempts = 2 if wanted and count <= FEW else 1
-    assert len((project / "ran-0").read_text()) == attempts
+        asked = run.Asked(jobs=2)
+        assert run.in_order((Tier("one", "", (step,)),), asked, beside=("left out",)) is code
+    lines = told.getvalue().strip().split("\n")
+    assert said in lines[-5]
+    assert lines[-3] == "not run: one: tests: 2 tests: needs root"
+    assert lines[-2:] == ["left out", "all passed" if good else "not all passed"]
+    assert (tmp_path / "ran").read_text() == "x"
 
 
-def test_a_run_that_broke_off_has_no_second_attempt(
-    project: Path, capsys: pytest.CaptureFixture[str]
+def test_steps_side_by_side_print_whole_and_in_their_order_of_ending(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ended(project, "import there_is_no_such_module\n") is ExitCode.FAILED
-    assert "once more" not in capsys.readouterr().err
+    monkeypatch.setattr(run, "provide", lambda: None)
+    slow = Step("slow", ("sh", "-c", "echo slow begins; sleep 0.3; echo slow ends"))
+    quick = Step("quick", ("sh", "-c", "echo quick; false"))
+    tier = Tier("lint", "", (slow, quick), together=True)
+    assert run.in_order((tier,), run.Asked(jobs=2)) is ExitCode.FAILED
+    said = capsys.readouterr().err
+    assert "slow begins\nslow ends\n" in said
+    assert said.index("\nquick\n") < said.index("slow begins\nslow")
+    assert said.index("lint: slow ") < said.index("lint: quick ")
 
 
 def test_a_dry_run_runs_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run, "provide", lambda: None)
-    assert run.in_order((Tier("one", "", (Step("", ("false",)),)),), dry=True) is ExitCode.OK
+    assert (
+        run.in_order((Tier("one", "", (Step("", ("false",)),)),), run.Asked(dry=True))
+        is ExitCode.OK
+    )
     assert run.commands((("false",),), dry=True) is ExitCode.OK
-    assert "-- false" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "-- false" in told
+    assert "\nnothing was run: --dry\n" in told
+    assert "passed" not in told
 
 
 def test_commands_stop_at_the_first_that_fails(tmp_path: Path) -> None:

@@ -31,6 +31,13 @@ def test_an_ordinary_user_may_not_mount(monkeypatch: pytest.MonkeyPatch) -> None
     install([tools.ROOT])  # nothing to install: apt-get is not asked
 
 
+def test_a_test_that_needs_root_says_so_by_its_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert sentence(missing(tools.MARKS["root"])) == "needs root"
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert missing(tools.MARKS["root"]) == ()
+
+
 def test_root_whom_a_container_keeps_from_mounting_may_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -142,8 +142,9 @@ def test_a_node_without_sudo_is_said_to_have_none(
     assert "root@gpu1" in why.hint
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user without sudo rights")
+@pytest.mark.root
 @pytest.mark.sshd
+@pytest.mark.sudo
 @pytest.mark.parametrize(
     ("password", "sentences"),
     [

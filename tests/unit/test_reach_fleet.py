@@ -136,7 +136,7 @@ def test_ctrl_c_keeps_the_results_and_names_who_was_at_work() -> None:
     begun = time.monotonic()
     with pytest.raises(Interrupted) as stopped:
         run_all(TEN, hanging, fanout=1)
-    assert time.monotonic() - begun < 10  # it does not wait for the host that hangs
+    assert time.monotonic() - begun < 60  # it does not wait for the host that hangs
     outcomes = stopped.value.outcomes
     assert [outcome.host for outcome in outcomes] == [host.name for host in TEN]
     assert [outcome.ok for outcome in outcomes[:2]] == [True, True]
@@ -146,7 +146,7 @@ def test_ctrl_c_keeps_the_results_and_names_who_was_at_work() -> None:
     assert all(thread.daemon for thread in ours())  # it cannot hold the process either
     release.set()
     for thread in ours():
-        thread.join(10)
+        thread.join(60)
     assert ours() == []
 
 

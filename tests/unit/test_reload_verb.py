@@ -11,8 +11,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from tests.scripts.depending import make, process, put, reloadable
-from toolkit.cli import main, reloading
+from tests.scripts.depending import first, make, process, put, reloadable
+from tests.verbs import here
+from toolkit.cli import reloading
 from toolkit.errors import ExitCode
 from toolkit.flow.access import Access, Fleet
 from toolkit.hosts import Host
@@ -38,7 +39,7 @@ class Node:
             ["sh", "-s"],
             input=script,
             env={
-                "PATH": "/usr/bin:/bin",
+                "PATH": first(self.root),
                 "GDR_ROOT": str(self.root),
                 "GDR_BIN": f"{self.root}/bin",
                 "SSH_CONNECTION": "192.0.2.1 40000 198.51.100.7 22",
@@ -71,13 +72,7 @@ class Run:
         self._monkeypatch = monkeypatch
 
     def __call__(self, *words: str) -> int:
-        argv = ["gdr", "reload", "--hosts", "gpu01", "--quiet", *words]
-        self._monkeypatch.setattr("sys.argv", argv)
-        try:
-            main()
-        except SystemExit as ended:
-            return int(ended.code or 0)
-        return 0
+        return here(self._monkeypatch, "reload", "--hosts", "gpu01", "--quiet", *words)
 
 
 @pytest.fixture

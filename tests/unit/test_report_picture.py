@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
@@ -19,6 +18,7 @@ from tests.evidence.build import node
 from tests.evidence.platforms import INLINE
 from tests.unit.fleets import capture
 from tests.unit.test_checks_pci import loose, matrix
+from tests.verbs import gdr
 from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
@@ -211,6 +211,7 @@ def test_what_a_node_says_is_escaped() -> None:
     assert "\x1b" not in text
     whole = "".join(page([drawn(NODES["acs"], hostile)], [hostile], hostile))
     assert "<script>alert" not in whole
+    assert ".picture text {" in whole  # the style, without which no picture has colours
 
 
 def test_no_element_carries_a_style_of_its_own() -> None:
@@ -246,15 +247,7 @@ def test_a_text_is_cut_to_its_room(text: str, width: float) -> None:
 
 
 def run(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "toolkit.cli", "topology", *words],
-        cwd=ROOT,
-        env={"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path / "state")},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return gdr("topology", *words, state=tmp_path / "state")
 
 
 def test_the_verb_draws_into_files_and_refuses_one_picture_of_two_nodes(tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ import pytest
 
 from tests.unit.rollout_sim import Fleetful, patch, run_to_the_end
 
+LONG = True
 FAULTS_WANTED = int(os.environ.get("GDR_FAULTS", "1200"))
-NODES = 200
+WHOLE = 200, FAULTS_WANTED  # nodes of a fleet, and faults
 FIRST_SEED = 20261122
 
 
@@ -33,14 +34,21 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("trials", [False, True], ids=["untried", "tried-by-one-boot"])
+@pytest.mark.parametrize(
+    ("nodes", "faults_wanted", "trials"),
+    [
+        pytest.param(40, 400, False, id="untried-few"),
+        pytest.param(*WHOLE, False, id="untried", marks=pytest.mark.exhaustive),
+        pytest.param(*WHOLE, True, id="tried-by-one-boot"),
+    ],
+)
 def test_no_law_breaks_under_faults(
-    memory: Path, monkeypatch: pytest.MonkeyPatch, *, trials: bool
+    memory: Path, monkeypatch: pytest.MonkeyPatch, nodes: int, faults_wanted: int, *, trials: bool
 ) -> None:
     counts: Counter[str] = Counter()
     controllers, seed = 0, FIRST_SEED
-    while counts.total() < FAULTS_WANTED:
-        of = Fleetful(seed, NODES, rate=0.12, trials=trials)
+    while counts.total() < faults_wanted:
+        of = Fleetful(seed, nodes, rate=0.12, trials=trials)
         with monkeypatch.context() as patched:
             patch(patched, of)
             run_to_the_end(of)
@@ -49,6 +57,6 @@ def test_no_law_breaks_under_faults(
         controllers += of.turns
         seed += 1
     expected = {f"{act}: {fault}" for act, faults in of.world.faults.items() for fault in faults}
-    print(f"seeds {FIRST_SEED} to {seed - 1}: {seed - FIRST_SEED} fleets of {NODES} nodes,")
+    print(f"seeds {FIRST_SEED} to {seed - 1}: {seed - FIRST_SEED} fleets of {nodes} nodes,")
     print(f"{controllers} controllers, {counts.total()} faults: {dict(sorted(counts.items()))}")
     assert counts.keys() >= expected - {"journal: disk full"}

@@ -280,7 +280,7 @@ def test_a_file_system_without_locks_is_said_before_anything_is_built(
     assert why.value.hint == "name another one with --cache DIR"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.root
 def test_the_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir(mode=0o700)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from tests.unit.exposition import Key, parse
 from tests.unit.planning import TRANSLATED
 from tests.unit.test_drift import drift
 from tests.unit.test_drift_report import captured
+from tests.verbs import gdr
 from toolkit.change.drift import Cell, Drift, Line, Standing, Topic
 from toolkit.errors import ExitCode, Outcome, TransportError, UsageError
 from toolkit.flow.textfile import read_textfile, textfile_at, write_textfile
@@ -168,15 +168,7 @@ def test_a_place_that_nobody_would_read_is_refused_at_once(
 
 
 def _run(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "toolkit.cli", "drift", *words],
-        cwd=ROOT,
-        env={"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path / "state")},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return gdr("drift", *words, state=tmp_path / "state")
 
 
 def test_a_run_that_fails_takes_back_what_an_earlier_one_told(tmp_path: Path) -> None:

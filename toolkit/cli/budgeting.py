@@ -40,6 +40,8 @@ def budget(said: Said) -> ExitCode:
       invoke budget --set-aside ansible/site=13 && ansible-playbook ... -e share=13
     """
     runs = state_dir() / "runs"
+    if said.text("set_aside") or said.text("release"):
+        said.not_dry("budget --release or --set-aside", "who holds what: budget")
     if said.text("set_aside"):
         engine, count = _aside(said.text("set_aside"))
         set_aside(runs, engine, count, said.text("reason"))

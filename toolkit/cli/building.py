@@ -94,6 +94,9 @@ def build(said: Said) -> ExitCode:
     """
     session = Session.begin("build", said)
     store = Store(Path(said.text("cache")) if said.text("cache") else default_folder())
+    for name in ("prune", "package"):
+        if said.text(name):
+            said.not_dry(f"build --{name}", "what there is: build --cached")
     if said.flag("cached") or said.text("prune"):
         return _cache(session, store)
     refuse_mixed(session)

@@ -49,6 +49,7 @@ def capture(said: Said) -> ExitCode:
       invoke capture --hosts gpu[001-128] --incident ticket-4711.tar.gz
       invoke capture --import topo=topo.txt,dmesg=dmesg.txt --out evidence
     """
+    said.not_dry("capture", "what is said of the nodes: doctor")
     session = Session.begin("capture", said)
     if said.text("incident"):
         return _incident(session)
@@ -66,7 +67,7 @@ def capture(said: Said) -> ExitCode:
     for line in errors(((each.host, each.error) for each in outcomes), session.paint):
         session.say(line)
     told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
-    return session.tell(told, worst([_captured(each) for each in outcomes]))
+    return session.tell(told, session.ended(outcomes, _captured))
 
 
 def _told(captured: Captured | None) -> Told | None:

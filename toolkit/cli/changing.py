@@ -10,12 +10,13 @@ from pathlib import Path
 from toolkit.change.plan import Plan
 from toolkit.checks.judged import Judged
 from toolkit.cli.bmc import BMC
+from toolkit.cli.ending import record
 from toolkit.cli.options import HOSTS, OUTPUT, PASSPORT, REACH, SAVED, WANT, Option, Said
-from toolkit.cli.rolling import COUNTED, counting, tell_halt
+from toolkit.cli.rolling import COUNTED, counting, ended, tell_halt
 from toolkit.cli.session import Session, access, consent, fleet
 from toolkit.cli.signing import SIGN, signing_of
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError, worst
+from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError
 from toolkit.flow.planning import Planned, plan_all, plan_saved, write_bundles
 from toolkit.flow.rollback import RolledBack
 from toolkit.flow.rollback import rollback as rollback_nodes
@@ -85,7 +86,10 @@ def tell_plan(session: Session, outcomes: list[Outcome[Planned]]) -> ExitCode:
     plans = [(each.host, each.value.plan) for each in outcomes if each.value]
     lines = plan_lines(plans, session.paint, diffs=session.said.flag("diff"))
     session.say("\n".join([*lines, *errors(_errors(outcomes), session.paint)]).rstrip())
-    return session.finish(told_of(outcomes, {}), worst([_pending(each) for each in outcomes]))
+    code = record(session.said, [(e.host, code) for e in outcomes for code in _pending(e)])
+    if code is ExitCode.OK:
+        session.healed(each.host for each in outcomes)
+    return session.finish(told_of(outcomes, {}), code)
 
 
 def told_of(
@@ -100,13 +104,13 @@ def told_of(
     return found
 
 
-def _pending(outcome: Outcome[Planned]) -> ExitCode:
+def _pending(outcome: Outcome[Planned]) -> list[ExitCode]:
+    """What is so of a node; some of it can be decided and some not: then both."""
     if outcome.error is not None:
-        return outcome.error.exit_code
+        return [outcome.error.exit_code]
     found = outcome.get().plan
-    if found.blocked:
-        return ExitCode.UNKNOWN
-    return ExitCode.OK if found.empty else ExitCode.PENDING
+    undecided = [ExitCode.UNKNOWN] if found.blocked else []
+    return undecided + ([] if found.empty else [ExitCode.PENDING]) or [ExitCode.OK]
 
 
 def _errors(outcomes: Sequence[Outcome[Planned]]) -> list[tuple[str, ToolkitError | None]]:
@@ -136,27 +140,33 @@ def bundle(said: Said) -> ExitCode:
     Examples:
       invoke bundle --hosts gpu[001-004] --out bundles
     """
+    said.not_dry("bundle", "what it would write: plan --diff")
     session = Session.begin("bundle", said)
     outcomes = _planned(session, untried=True)  # nobody would judge a trial
     folders = write_bundles(outcomes, Path(said.text("out")))
     for folder in folders.values():
         session.say(str(folder))
-    blocked = tell_blocked(session, outcomes)
+    tell_blocked(session, outcomes)
     for line in errors(_errors(outcomes), session.paint):
         session.say(line)
     told = told_of(outcomes, {host: str(folder) for host, folder in folders.items()})
-    code = worst([blocked, *(each.error.exit_code for each in outcomes if each.error)])
-    return session.finish(told, code)
+    return session.finish(told, session.ended(outcomes, bundled))
 
 
-def tell_blocked(session: Session, outcomes: Sequence[Outcome[Planned]]) -> ExitCode:
+def bundled(outcome: Outcome[Planned]) -> ExitCode:
+    """Unknown where something could not be decided, and so is in no bundle."""
+    if outcome.error is not None:
+        return outcome.error.exit_code
+    return ExitCode.UNKNOWN if outcome.get().plan.blocked else ExitCode.OK
+
+
+def tell_blocked(session: Session, outcomes: Sequence[Outcome[Planned]]) -> None:
     """What cannot be decided on any node, and so is in no bundle."""
     plans = [(e.host, e.value.plan) for e in outcomes if e.value and e.value.plan.blocked]
     if not plans:
-        return ExitCode.OK
+        return
     alone = [(host, Plan(blocked=plan.blocked)) for host, plan in plans]
     session.say("\n".join(plan_lines(alone, session.paint, diffs=False)).rstrip())
-    return ExitCode.UNKNOWN
 
 
 @verb(
@@ -179,6 +189,7 @@ def rollback(said: Said) -> ExitCode:
       invoke rollback --hosts gpu007
       invoke rollback --hosts gpu[001-128] --run all --yes
     """
+    said.not_dry("rollback", "what there is to take back: history --hosts ...")
     session = Session.begin("rollback", said)
     with fleet(said) as opened:
         if not opened.demo:
@@ -208,11 +219,8 @@ def tell_back(session: Session, rolled: Rolled[RolledBack]) -> ExitCode:
         Outcome(e.host, Told(steps=tuple(e.value.steps)) if e.value else None, e.error)
         for e in outcomes
     ]
-    codes = [e.error.exit_code if e.error else e.get().exit_code for e in outcomes]
-    if rolled.interrupted:
-        codes.append(ExitCode.INTERRUPTED)
     tell_halt(rolled)
-    return session.finish(told, worst(codes))
+    return session.finish(told, ended(session, rolled))
 
 
 @verb(
@@ -256,4 +264,5 @@ def verify(said: Said) -> ExitCode:
     if said.flag("json") and ran.code not in {ExitCode.USAGE, ExitCode.BUG}:
         told = verified_document(said.text("profile"), ran.cases, ran.code, session.now)
         sys.stdout.write(dumps(told))
+    record(said, list(ran.codes))
     return ran.code

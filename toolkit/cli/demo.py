@@ -7,7 +7,8 @@ import sys
 from toolkit.cli.options import Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode
-from toolkit.flow.demo import catalogue, demo_folder, reset
+from toolkit.flow.access import demo_folder
+from toolkit.flow.demo import catalogue, reset
 from toolkit.report.document import dumps
 from toolkit.report.listings import demo_document
 from toolkit.report.table import columns
@@ -28,6 +29,7 @@ def demo(said: Said) -> ExitCode:
       invoke doctor --hosts demo-all
     """
     if said.flag("reset"):
+        said.not_dry("demo --reset", "which nodes it would make anew: demo")
         reset()
     if said.flag("json"):
         told = demo_document(catalogue(), str(demo_folder()), reset=said.flag("reset"))

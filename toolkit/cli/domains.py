@@ -6,7 +6,7 @@ from toolkit.change.iommu_runtime import WANTED, Switching
 from toolkit.cli.options import HOSTS, REACH, Option, Said
 from toolkit.cli.session import Session, consent, fleet
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, UsageError, worst
+from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.facts.iommu import Domain
 from toolkit.flow.domains import Asked, change, look, seen
 from toolkit.reach.fleet import broken_off
@@ -54,7 +54,7 @@ def iommu(said: Said) -> ExitCode:
             outcomes = change(opened, looked, asked)
     session.say("\n".join(domain_lines(outcomes, session.paint)).rstrip())
     told = [Outcome(e.host, _told(e.value), e.error) for e in outcomes]
-    return session.finish(told, worst([_code(each) for each in outcomes]))
+    return session.finish(told, session.ended(outcomes, _code))
 
 
 def _asked(said: Said) -> Asked:

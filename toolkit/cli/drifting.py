@@ -11,7 +11,7 @@ from toolkit.cli.options import HOSTS, REACH, SAVED, WANT, Option, Said
 from toolkit.cli.session import Session, fleet
 from toolkit.cli.telling import TEXTFILE, Words, telling
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, worst
+from toolkit.errors import ExitCode, Outcome
 from toolkit.flow.drift import drift_all, drift_saved
 from toolkit.flow.runs import read_saved
 from toolkit.report import drift as report
@@ -41,13 +41,15 @@ def drift(said: Said) -> ExitCode:
     session = Session.begin("drift", said)
     with telling(session, Words(PREFIX, exposition, failed)) as teller:
         outcomes = _drifts(session)
-        code = worst([_code(each) for each in outcomes])
+        code = session.ended(outcomes, _code)
         teller.of(outcomes, code)
     session.say(report.text(outcomes, session.paint, verbose=said.flag("verbose")))
     text = dumps(document(outcomes, said.text("profile"), code, session.now))
     session.folder.keep("drift.json", text)
     if said.flag("json"):
         sys.stdout.write(text)
+    if code is ExitCode.OK:
+        session.healed(each.host for each in outcomes)
     session.kept()
     return code
 

@@ -8,7 +8,7 @@ from toolkit.change.enrolment import Enrolling, Standing, Wish
 from toolkit.cli.options import HOSTS, REACH, Option, Said
 from toolkit.cli.session import Session, consent, fleet
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, UsageError, worst
+from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.flow.access import Fleet
 from toolkit.flow.enrol import (
     Looked,
@@ -67,7 +67,7 @@ def enrol(said: Said) -> ExitCode:
     told = [
         Outcome(e.host, Told(enrolling=e.value) if e.value else None, e.error) for e in outcomes
     ]
-    return session.finish(told, worst([_code(each) for each in outcomes]))
+    return session.finish(told, session.ended(outcomes, _code))
 
 
 def _certificate(said: Said) -> bytes | None:

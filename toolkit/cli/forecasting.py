@@ -7,7 +7,7 @@ from pathlib import Path
 from toolkit.checks.forecast import Foreseen
 from toolkit.cli.options import Said
 from toolkit.cli.session import Session, fleet
-from toolkit.errors import ExitCode, Outcome, Unparsable, UsageError, worst
+from toolkit.errors import ExitCode, Outcome, Unparsable, UsageError
 from toolkit.facts.versions import parse_kernel_release
 from toolkit.flow.doctor import foresee, foresee_saved
 from toolkit.flow.runs import read_saved
@@ -41,7 +41,7 @@ def foretell(session: Session, want: Want) -> ExitCode:
             outcomes = foresee(opened, want, session.today, session.folder, release)
     session.say(forecast_report(outcomes, session.paint, verbose=said.flag("verbose")))
     told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
-    return session.finish(told, worst([foreseen_code(each) for each in outcomes]))
+    return session.finish(told, session.ended(outcomes, foreseen_code))
 
 
 def _release(said: Said) -> str:

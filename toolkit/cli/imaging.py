@@ -87,6 +87,11 @@ def image(said: Said) -> ExitCode:
         raise UsageError(
             "--boot proves what was made, and --check makes nothing", hint="one of the two"
         )
+    if looked and said.text("rollback"):
+        raise UsageError(
+            "--rollback takes back what was done, and --check and --dry change nothing",
+            hint="leave one of them out; its runs: /var/lib/gdr-toolkit/journal in the image",
+        )
     if said.flag("boot"):
         early(said)
     code = _brought(session, source)

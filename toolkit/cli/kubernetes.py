@@ -71,6 +71,9 @@ def kubernetes(said: Said) -> ExitCode:
       invoke kubernetes --apply --from pods.log --serial 1,10% --image ... --out bundles
       invoke kubernetes --roll --from pods.log --kubeconfig FILE --serial 1,10% --image ...
     """
+    for name in ("roll", "out"):
+        if said.flag(name):
+            said.not_dry(f"kubernetes --{name}", f"leave out --{name}: what it would do is printed")
     session = Session.begin("kubernetes", said)
     if said.flag("apply") or said.flag("check") or said.flag("roll"):
         return _bundles(session)

@@ -25,7 +25,7 @@ from toolkit.cli.options import (
 from toolkit.cli.session import Session, fleet
 from toolkit.cli.telling import TEXTFILE, Words, telling
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, worst
+from toolkit.errors import ExitCode, Outcome
 from toolkit.flow.doctor import examine, examine_saved
 from toolkit.flow.imports import import_log
 from toolkit.flow.runs import read_saved
@@ -79,7 +79,7 @@ def doctor(said: Said) -> ExitCode:
         return foretell(session, want)
     with telling(session, Words(PREFIX, exposition, failed)) as teller:
         outcomes = _examined(session, want)
-        code = worst([judged_code(each) for each in outcomes])
+        code = session.ended(outcomes, judged_code)
         teller.of(outcomes, code)
     asked = ("nccl.log", "nccl.agrees") if said.text("nccl_log") else ()
     session.say(report(outcomes, session.paint, verbose=said.flag("verbose"), asked=asked))

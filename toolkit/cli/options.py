@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from invoke.context import Context
 from invoke.tasks import Task
 
-from toolkit.errors import UsageError
+from toolkit.errors import ExitCode, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,9 @@ CONSUMERS = (
 )
 
 
+TAKEN: dict[str, tuple[Option, ...]] = {}  # the options of each verb that was made, by its name
+
+
 class VerbTask(Task[Any]):
     """A task whose options come from a table and may have a short flag."""
 
@@ -182,6 +185,18 @@ class Said:
 
     values: dict[str, str | int | bool]
     dry: bool = False  # invoke --dry
+    # How each host ended, by the verb's own word, for the last line.
+    ended: list[tuple[str, ExitCode]] = field(default_factory=list, compare=False)
+    # Where a run was taken up: what holds of it, in place of the few words that were typed.
+    taken_up: dict[str, str | int | bool] = field(default_factory=dict, compare=False)
+
+    def not_dry(self, what: str, hint: str) -> None:
+        """For what cannot be shown without being done.
+
+        :raises UsageError: with --dry.
+        """
+        if self.dry:
+            raise UsageError(f"--dry: {what} has no dry run, and nothing was done", hint=hint)
 
     def text(self, name: str) -> str:
         return str(self.values.get(name, ""))

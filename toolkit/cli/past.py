@@ -134,6 +134,7 @@ def undo(said: Said) -> ExitCode:
       invoke undo 2026-11-21T22-00-00-provision
       invoke undo 2026-11-21T22-00-00-provision --hosts gpu007 --yes --reboot
     """
+    said.not_dry("undo", f"what there is to take back: runs.show {said.text('run')}")
     run = read_run(_place(), said.text("run"))
     only = [host.name for host in select(said.text("hosts"))] if said.text("hosts") else []
     what = undoing(run, only)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from toolkit.cli.changing import DELIVERED, shelf_of, tell_blocked, told_of
+from toolkit.cli.changing import DELIVERED, bundled, shelf_of, tell_blocked, told_of
 from toolkit.cli.options import HOSTS, REACH, WANT, Option, Said
 from toolkit.cli.session import Session, fleet
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, UsageError, worst
+from toolkit.errors import ExitCode, UsageError
 from toolkit.flow.planning import plan_all
 from toolkit.flow.playbook import Written, write_playbook
 from toolkit.hosts import fold
@@ -36,6 +36,7 @@ def playbook(said: Said) -> ExitCode:
       invoke playbook --hosts gpu[001-128] --out site
       ansible-playbook -i site/inventory.yml site/playbooks/provision.yml --check --diff
     """
+    said.not_dry("playbook", "what its bundles would change: plan --diff")
     session = Session.begin("playbook", said)
     out = Path(said.text("out"))
     want, shelf = session.want(), shelf_of(session)
@@ -54,11 +55,10 @@ def playbook(said: Said) -> ExitCode:
             written = write_playbook(opened, outcomes, out, profile=profile, site=site)
             places = {host: str(folder) for host, folder in written.places}
             _tell(session, written)
-    blocked = tell_blocked(session, outcomes)
+    tell_blocked(session, outcomes)
     for line in errors(((each.host, each.error) for each in outcomes), session.paint):
         session.say(line)
-    code = worst([blocked, *(each.error.exit_code for each in outcomes if each.error)])
-    return session.finish(told_of(outcomes, places), code)
+    return session.finish(told_of(outcomes, places), session.ended(outcomes, bundled))
 
 
 def _tell(session: Session, written: Written) -> None:

@@ -18,10 +18,10 @@ from toolkit.cli.changing import (
     tell_plan,
 )
 from toolkit.cli.options import HOSTS, OUTPUT, REACH, WANT, Said
-from toolkit.cli.rolling import ROLLOUT, Resumed, agreed_of, resumption
+from toolkit.cli.rolling import ROLLOUT, Resumed, agreed_of, ended, resumption
 from toolkit.cli.session import Session, consent, fleet
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, worst
+from toolkit.errors import ExitCode, Outcome
 from toolkit.flow.access import Fleet
 from toolkit.flow.planning import Planned, plan_all
 from toolkit.flow.provision import GONE, Options, Provisioned, untouched
@@ -147,20 +147,16 @@ def _tell_after(session: Session, rolled: Rolled[Provisioned]) -> ExitCode:
     told = [*_lost(outcomes), *_owed(outcomes), *_out_of_service(outcomes), *_pruned(outcomes)]
     session.say("\n".join(["after", "", report(after, session.paint), *told]))
     ended_as = [Outcome(e.host, _told(e.value), e.error) for e in outcomes]
-    codes = [_code(each) for each in outcomes]
-    if rolled.interrupted:
-        codes.append(ExitCode.INTERRUPTED)
-    ended = session.finish(ended_as, worst(codes))
+    code = ended(session, rolled)
+    if code is ExitCode.OK and not any(each.value and each.value.plans for each in outcomes):
+        session.healed(rolled.outcomes)
+    session.finish(ended_as, code)
     if rolled.halt:
         left = [each.host for each in outcomes if isinstance(each.error, NotBegun)]
         print(f"stopped: {rolled.halt}; not begun: {fold(left)}", file=sys.stderr)
         run = session.folder.path.name
         print(f" next: invoke runs.show {run}; invoke provision --resume {run}", file=sys.stderr)
-    return ended
-
-
-def _code(outcome: Outcome[Provisioned]) -> ExitCode:
-    return outcome.error.exit_code if outcome.error else outcome.get().exit_code
+    return code
 
 
 def _lost(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:

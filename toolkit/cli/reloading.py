@@ -7,10 +7,10 @@ from dataclasses import replace
 from toolkit.change.reload import read_over, read_what
 from toolkit.change.reloading import Reloading, Result
 from toolkit.cli.options import HOSTS, REACH, Option, Said
-from toolkit.cli.rolling import COUNTED, counting, tell_halt
+from toolkit.cli.rolling import COUNTED, counting, ended, tell_halt
 from toolkit.cli.session import Session, consent, fleet
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, UsageError, worst
+from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.flow.reload import Asked, look, reload_nodes, seen, to_do
 from toolkit.flow.rollout import Rolled
 from toolkit.reach.fleet import broken_off
@@ -62,8 +62,7 @@ def reload(said: Said) -> ExitCode:
     )
     told = [Outcome(e.host, _told(e.value) if e.value else None, e.error) for e in outcomes]
     tell_halt(rolled)
-    interrupted = [ExitCode.INTERRUPTED] if rolled.interrupted else []
-    return session.finish(told, worst([*map(_code, outcomes), *interrupted]))
+    return session.finish(told, ended(session, rolled))
 
 
 def _asked(said: Said) -> Asked:

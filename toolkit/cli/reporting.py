@@ -12,7 +12,7 @@ from toolkit.cli.looking import judged_code
 from toolkit.cli.options import CONSUMERS, HOSTS, REACH, SAVED, WANT, Option, Said
 from toolkit.cli.session import Session, fleet, place_of, write
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, UsageError, worst
+from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.evidence import Evidence
 from toolkit.flow.access import state_dir
 from toolkit.flow.alike import Alike
@@ -66,7 +66,7 @@ def report(said: Said) -> ExitCode:
     write(file, "".join(html(page, _command(said))))
     session.say(f"{file}: {len(outcomes)} nodes, {file.stat().st_size / 1e6:.1f} MB")
     told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
-    return session.finish(told, worst([judged_code(_judged(each)) for each in outcomes]))
+    return session.finish(told, session.ended(map(_judged, outcomes), judged_code))
 
 
 def _of_nobody(want: Want) -> Want:

@@ -14,9 +14,10 @@ from toolkit.change.rollout_past import Past, pasts
 from toolkit.change.rollout_terms import terms_of
 from toolkit.change.window import parse_window
 from toolkit.cli.bmc import BMC
+from toolkit.cli.ending import record
 from toolkit.cli.options import REACH, WANT, Option, Said
 from toolkit.cli.session import Session
-from toolkit.errors import UsageError
+from toolkit.errors import ExitCode, UsageError
 from toolkit.flow.access import Fleet, state_dir
 from toolkit.flow.counted import Counting
 from toolkit.flow.hooks import Hooks
@@ -141,7 +142,7 @@ def resumption(said: Said) -> Resumed | None:
 
 def said_before(said: Said, story: Story) -> Said:
     """What a run had been told, with what may be said anew."""
-    then = Said(said.values | json.loads(story.about.words), dry=said.dry)
+    then = replace(said, values=said.values | json.loads(story.about.words))
     return renewed(then, said, _ANEW)
 
 
@@ -275,6 +276,15 @@ def counting(session: Session, fleet: Fleet, **about: str) -> Counting:
 
 def _stop_files(said: Said) -> tuple[Path, ...]:
     return tuple(Path(each) for each in (said.text("stop_file"),) if each)
+
+
+def ended(session: Session, rolled: Rolled[T]) -> ExitCode:
+    """The worst of what came of all hosts, which the last line will tell of."""
+    ends = [
+        (name, each.error.exit_code if each.error else each.get().exit_code)
+        for name, each in rolled.outcomes.items()
+    ]
+    return record(session.said, [*ends, *[("", ExitCode.INTERRUPTED)] * rolled.interrupted])
 
 
 def tell_halt(rolled: Rolled[T]) -> None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from toolkit.checks.all import named
 from toolkit.checks.judged import Judged
 from toolkit.cli.bmc import bmc_access
+from toolkit.cli.ending import program, record
 from toolkit.cli.options import Said
 from toolkit.errors import ExitCode, Outcome, UsageError
-from toolkit.flow.access import Access, Fleet, open_fleet, state_dir
+from toolkit.flow.access import Access, Fleet, demo_folder, names_demo, open_fleet, state_dir
+from toolkit.flow.demo import put_right
 from toolkit.flow.passport import known_key
 from toolkit.flow.runs import RunFolder, evidence_name
 from toolkit.flow.slurm_srun import ROOM_S
@@ -28,6 +31,8 @@ from toolkit.report.sarif import Run as SarifRun
 from toolkit.report.sarif import sarif
 from toolkit.report.table import Painter, wants_colour
 from toolkit.want import CONSUMERS, Want, consumer
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,8 @@ class Session:
             if said.text(option):
                 place_of(said, option)
         now = datetime.now(UTC)
-        folder = RunFolder(state_dir() / "runs", verb, now)
+        where = str(demo_folder()) if _on_demo(said) else ""
+        folder = RunFolder(state_dir() / "runs", verb, now, where)
         return cls(verb, said, now, folder, Painter(wants_colour(sys.stdout)))
 
     @property
@@ -97,6 +103,12 @@ class Session:
         """Something about the run itself, on standard error."""
         if not self.said.flag("quiet"):
             print(text, file=sys.stderr)
+
+    def ended(
+        self, outcomes: Iterable[Outcome[T]], code: Callable[[Outcome[T]], ExitCode]
+    ) -> ExitCode:
+        """The worst of the codes of all outcomes, which the last line will tell of."""
+        return record(self.said, [(each.host, code(each)) for each in outcomes])
 
     def tell(
         self,
@@ -147,12 +159,27 @@ class Session:
         names = (evidence_name(host, "after"), evidence_name(host))
         return next((n for n in names if (self.folder.path / n).exists()), names[-1])
 
+    def healed(self, hosts: Iterable[str]) -> None:
+        """Say of demo nodes on which nothing is to be done that an earlier run has seen to it."""
+        if _on_demo(self.said) and put_right(hosts):
+            again = f"{program()} demo --reset"
+            self.remark(f"the demo nodes were put right by an earlier run; begin anew: {again}")
+
     def kept(self) -> None:
         """Name the folder of the run, as the last of all."""
         if self.folder.trouble:
             self.remark(f"note: nothing was kept of this run: {self.folder.trouble}")
         else:
             self.remark(f"kept in {self.folder.path}")
+
+
+def _on_demo(said: Said) -> bool:
+    """Whether the fleet that ``access`` opens is of simulated nodes, whose runs may go with them.
+
+    :raises UsageError: of others, too.
+    """
+    listed = said.text("inventory") or said.text("hosts_file")
+    return not said.text("from_") and names_demo(said.text("hosts"), listed, said.text("via"))
 
 
 def access(said: Said) -> Access:
@@ -196,10 +223,13 @@ def fleet(said: Said) -> Iterator[Fleet]:
         yield opened
 
 
-def consent(question: str, said: Said, *, look: str = "--check") -> None:
+def consent(
+    question: str, said: Said, *, look: str = "--check", what: str = "change the nodes"
+) -> None:
     """Ask before nodes are changed, unless ``--yes`` was said.
 
     :param look: what to say instead to see what would be done.
+    :param what: what else is meant by it.
 
     :raises UsageError: refused, or nobody there to ask.
     """
@@ -207,7 +237,7 @@ def consent(question: str, said: Said, *, look: str = "--check") -> None:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
-            "nobody to ask whether to change the nodes", hint=f"say so with --yes, or look: {look}"
+            f"nobody to ask whether to {what}", hint=f"say so with --yes, or look: {look}"
         )
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:

@@ -20,7 +20,8 @@ from invoke.exceptions import Exit
 from invoke.program import Program
 from invoke.tasks import Task
 
-from toolkit.cli.options import Option, Said, VerbTask, joined, refuse_empty, signature
+from toolkit.cli.ending import ending
+from toolkit.cli.options import TAKEN, Option, Said, VerbTask, joined, refuse_empty, signature
 from toolkit.errors import ExitCode, ToolkitError
 from toolkit.report.table import Painter, wants_colour
 from toolkit.report.text import error_lines
@@ -44,7 +45,11 @@ def verb(*tables: tuple[Option, ...]) -> Callable[[Body], Task[Any]]:
                 if any(values[each.name] in _HELP for each in options if each.positional):
                     return help_on(task)
                 refuse_empty(values)
-                return body(said)
+                code = body(said)
+                if code is not ExitCode.OK and (said.ended or "hosts" in values):
+                    sys.stdout.flush()  # what was found goes before what it comes to
+                    print(ending(task.name, code, said), file=sys.stderr)
+                return code
 
             code = guarded(checked, Said(values, dry=bool(c.config.run.dry)))
             if code is not ExitCode.OK:
@@ -60,7 +65,7 @@ def verb(*tables: tuple[Option, ...]) -> Callable[[Body], Task[Any]]:
             iterable=[option.name for option in options if option.many],
             auto_shortflags=False,
         )
-        task.options = options
+        task.options = TAKEN[task.name] = options
         return cast("Task[Any]", task)
 
     return wrap

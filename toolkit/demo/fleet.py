@@ -17,7 +17,7 @@ from toolkit.demo.build import make_nodes
 from toolkit.demo.keys import client_key_file, known_hosts_file, make_key, write_known_hosts
 from toolkit.demo.nodes import fleet_names, recipe_of
 from toolkit.errors import ToolkitError, UsageError
-from toolkit.hosts import Host
+from toolkit.hosts import Host, one_word
 
 _PACKAGE = Path(__file__).parent
 _STOP_S = 10.0  # a server that has not ended by then is killed
@@ -75,7 +75,7 @@ def start(expression: str, state_dir: Path) -> DemoFleet:
     The nodes' trees stay in ``state_dir`` between runs; a toolkit whose demo differs makes
     them anew.
 
-    :raises UsageError: when the expression names no demo node.
+    :raises UsageError: when the expression names no demo node, or none can be made.
     :raises ToolkitError: when the server does not come up.
     """
     names = fleet_names(expression)
@@ -99,18 +99,31 @@ def start(expression: str, state_dir: Path) -> DemoFleet:
 
 
 def prepare(state_dir: Path, names: tuple[str, ...]) -> None:
-    """Make trees and keys on disk; two runs at once wait for each other."""
-    state_dir.mkdir(parents=True, exist_ok=True)
-    with _locked(state_dir):
-        version = state_dir / "version"
-        if not version.exists() or version.read_text() != _fingerprint():
-            _clear(state_dir)
-        make_nodes(state_dir, names)
-        make_key(client_key_file(state_dir))
-        for name in names:
-            make_key(state_dir / "nodes" / name / "host_key")
-        write_known_hosts(state_dir)
-        version.write_text(_fingerprint())
+    """Make trees and keys on disk; two runs at once wait for each other.
+
+    :raises UsageError: they cannot be written.
+    """
+    try:
+        state_dir.mkdir(parents=True, exist_ok=True)
+        with _locked(state_dir):
+            _make(state_dir, names)
+    except OSError as why:
+        raise UsageError(
+            f"demo nodes cannot be made in {state_dir}: {why.strerror}",
+            hint="set XDG_STATE_HOME to a folder that can be written and has room",
+        ) from why
+
+
+def _make(state_dir: Path, names: tuple[str, ...]) -> None:
+    version = state_dir / "version"
+    if not version.exists() or version.read_text() != _fingerprint():
+        _clear(state_dir)
+    make_nodes(state_dir, names)
+    make_key(client_key_file(state_dir))
+    for name in names:
+        make_key(state_dir / "nodes" / name / "host_key")
+    write_known_hosts(state_dir)
+    version.write_text(_fingerprint())
 
 
 def reset(state_dir: Path) -> None:
@@ -171,7 +184,7 @@ def _host(state: Path, name: str, port: int) -> Host:
         groups=("demo",),
         key_file=str(client_key_file(state)),
         options=(
-            ("UserKnownHostsFile", str(known_hosts_file(state))),
+            ("UserKnownHostsFile", one_word(known_hosts_file(state))),
             ("GlobalKnownHostsFile", "/dev/null"),
             ("HostKeyAlias", name),
             ("IdentitiesOnly", "yes"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ from toolkit.reach.ssh_config import SshConfig
 from toolkit.reach.transport import Transport
 from toolkit.reach.vagrant import read_machines
 from toolkit.spots import VAGRANT
+from toolkit.where import PACKAGE, kept
 
 if TYPE_CHECKING:  # what speaks Redfish is imported where a BMC is given
     from toolkit.flow.bmc import Bmcs
@@ -74,9 +76,17 @@ class Fleet:
 
 
 def state_dir() -> Path:
-    """Where runs and demo nodes are kept, by the XDG base directory specification."""
-    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(base).expanduser() / "gdr-toolkit"
+    """Where runs and demo nodes are kept.
+
+    :raises UsageError: nobody knows where the user keeps state.
+    """
+    return kept("XDG_STATE_HOME", "~/.local/state")
+
+
+def demo_folder() -> Path:
+    """Where the demo nodes of this very installation lie: what another one heals is not ours."""
+    name = hashlib.sha256(os.fsencode(PACKAGE)).hexdigest()[:12]  # no path: PATH takes no colon
+    return state_dir() / "demo" / name
 
 
 def resolve(
@@ -132,10 +142,10 @@ def open_fleet(access: Access) -> Iterator[Fleet]:
         raise UsageError("--transport srun is for the nodes of Slurm", hint="add --via slurm")
     slurm = open_site(access.progress, carries=carried) if access.via else None
     with ExitStack() as stack:
-        if slurm is None and _names_demo(access):
+        if names_demo(access.hosts, access.inventory or access.hosts_file, access.via):
             from toolkit.demo import fleet as demo  # noqa: PLC0415 only they pay for it
 
-            nodes = stack.enter_context(demo.start(access.hosts, state_dir() / "demo"))
+            nodes = stack.enter_context(demo.start(access.hosts, demo_folder()))
             hosts = narrow(nodes.hosts, NOTHING, exclude=access.exclude, limit=access.limit)
             refuse_many(hosts, yes=access.yes)
             connect = _connector(access, SshConfig(()))
@@ -169,18 +179,23 @@ def _vagrant(access: Access, stack: ExitStack) -> Callable[[], Machines]:
     return ask
 
 
-def _names_demo(access: Access) -> bool:
-    """A site's own inventory or host file goes first, whatever its hosts are called."""
-    if access.inventory or access.hosts_file or "demo" not in access.hosts:
+def names_demo(hosts: str, listed: str, via: str) -> bool:
+    """Whether simulated nodes are meant.
+
+    :param listed: a site's own inventory or host file; it goes first, whatever is in it.
+    :param via: who else knows the nodes, which goes first likewise.
+    :raises UsageError: others are, too.
+    """
+    if listed or via or "demo" not in hosts:
         return False
     from toolkit.demo.nodes import fleet_names  # noqa: PLC0415 only they pay for it
 
-    if VAGRANT not in access.hosts:
-        return bool(fleet_names(access.hosts))
-    others = ",".join(each for each in access.hosts.split(",") if VAGRANT not in each)
+    if VAGRANT not in hosts:
+        return bool(fleet_names(hosts))
+    others = ",".join(each for each in hosts.split(",") if VAGRANT not in each)
     if others and fleet_names(others):
         raise UsageError(
-            f"{access.hosts}: demo nodes cannot be mixed with machines of Vagrant",
+            f"{hosts}: demo nodes cannot be mixed with machines of Vagrant",
             hint="one run for each",
         )
     return False

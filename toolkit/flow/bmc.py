@@ -6,7 +6,6 @@ checks of its BIOS find it. What is opened here is closed whichever way the run 
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from toolkit.reach.redfish import Bmc, failed
 from toolkit.reach.redfish_doors import Doors
 from toolkit.reach.redfish_http import Limits
 from toolkit.reach.redfish_registry import RegistryCache
+from toolkit.where import kept
 
 
 class Bmcs:
@@ -105,6 +105,8 @@ def open_bmcs(access: BmcAccess, hosts: Sequence[Host], *, fresh: bool = False) 
 
 
 def cache_dir() -> Path:
-    """Where registries are kept, by the XDG base directory specification."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "gdr-toolkit"
+    """Where registries are kept.
+
+    :raises UsageError: nobody knows where the user keeps caches.
+    """
+    return kept("XDG_CACHE_HOME", "~/.cache")

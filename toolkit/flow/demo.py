@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterable
 
 from toolkit.demo import fleet
 from toolkit.demo.nodes import READY, SMALL
-from toolkit.flow.access import state_dir
+from toolkit.flow.access import demo_folder
 
 ABOUT = {
     "demo-healthy": "an 8-GPU HGX node on which all is well",
@@ -23,14 +23,15 @@ ABOUT = {
 }
 
 
-def demo_folder() -> Path:
-    """Where the trees of the nodes lie."""
-    return state_dir() / "demo"
-
-
 def catalogue() -> list[tuple[str, str, bool]]:
     """Name, what ails it, and whether it belongs to ``demo`` or only to ``demo-all``."""
     return [(name, ABOUT.get(name, ""), name in SMALL) for name in READY]
+
+
+def put_right(names: Iterable[str]) -> list[str]:
+    """Those of the nodes on which a run has changed something since they were made."""
+    nodes = demo_folder() / "nodes"
+    return [name for name in names if (nodes / name / "tree/var/lib/gdr-toolkit/journal").exists()]
 
 
 def reset() -> None:

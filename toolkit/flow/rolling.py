@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -27,6 +26,7 @@ from toolkit.reach.claims import claim
 from toolkit.reach.hands import Hands, Threads
 from toolkit.reach.journal import FILE, About, Event, Journal, JournalError
 from toolkit.want import Want
+from toolkit.where import user_name
 
 MakeHands = Callable[[Callable[[Host], Provisioned]], Hands[Provisioned]]
 
@@ -46,10 +46,7 @@ class Agreed:
 
 def whoami() -> str:
     """ "operator@machine", for journals and for those who find a host claimed."""
-    try:
-        return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (KeyError, OSError):  # a container without a name for its user
-        return f"somebody@{socket.gethostname()}"
+    return f"{user_name()}@{socket.gethostname()}"
 
 
 def roll_out(

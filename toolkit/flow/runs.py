@@ -25,18 +25,22 @@ from toolkit.flow.incident import is_incident, read_incident
 from toolkit.flow.pod_logs import is_pod_logs, read_pod_log, read_pod_logs
 
 _SUFFIX = ".evidence"
+DEMO = "demo"  # in runs on simulated nodes: where those lie
 
 
 class RunFolder:
     """Keeps what a run saw. A disk that is full costs the record, never the run."""
 
-    def __init__(self, base: Path, verb: str, now: datetime) -> None:
-        """A folder below ``base``, named by time and verb; made when there is something to keep."""
+    def __init__(self, base: Path, verb: str, now: datetime, demo: str = "") -> None:
+        """A folder below ``base``, named by time and verb; made when there is something to keep.
+
+        :param demo: where the nodes lie, if they are simulated: then the run may go with them.
+        """
         stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H-%M-%S")
         self.path = base / f"{stamp}-{verb}"
         self.trouble = ""  # the first reason why something could not be kept
         self._lock = threading.Lock()
-        self._made = False
+        self._made, self._demo = False, demo
 
     @classmethod
     def again(cls, path: Path) -> RunFolder:
@@ -109,6 +113,8 @@ class RunFolder:
                 try:
                     self.path.mkdir(parents=True)
                     self._made = True
+                    if self._demo:
+                        (self.path / DEMO).write_text(f"{self._demo}\n", encoding="utf-8")
                 except FileExistsError:
                     self.path = first.with_name(f"{first.name}-{number}")
                     number += 1

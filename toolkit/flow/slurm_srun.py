@@ -12,7 +12,6 @@ not even root's; where the drain is ours, this is the way in:
 
 from __future__ import annotations
 
-import getpass
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -37,6 +36,7 @@ from toolkit.reach.child import run_child
 from toolkit.reach.slurm import SlurmError, settings, step
 from toolkit.reach.stream import Lines, conclude, decode
 from toolkit.reach.transport import Result, Sink, quiet
+from toolkit.where import user_name
 
 ROOM_S = 60.0  # how long room is waited for where nobody said how long
 _READING_S = 900  # a job that only reads ends by itself, should we die before it
@@ -174,7 +174,7 @@ class SrunTransport:
         if running:  # of a controller that died
             return running[0].id
         if not _reserved(self.site, name):
-            self.site.commands.reserve(name, node.name, getpass.getuser())
+            self.site.commands.reserve(name, node.name, user_name())
         job = self._submit(node, name, _HOLDING_S, reservation=name)
         if stand(self.site.look(node.name), self.owner) is not Stand.OURS:
             self.site.commands.cancel(job)

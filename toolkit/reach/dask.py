@@ -41,7 +41,7 @@ def open_dask(address: str, jobs: int) -> Iterator[Crew]:
     except ImportError as why:
         raise UsageError(
             "--executor dask://... needs the package distributed, and it is not installed",
-            hint="pip install 'gdr-toolkit[dask]'",
+            hint="pip install distributed",
         ) from why
     for name in ("distributed", *logging.root.manager.loggerDict):
         if name.partition(".")[0] == "distributed":  # they would talk over our lines
@@ -136,5 +136,5 @@ def _refuse_strangers(versions: dict[str, object], address: str) -> None:
             said = f"gdr-toolkit {version}" if isinstance(version, str) else f"none: {version}"
             raise TransportError(
                 f"the Dask worker {worker} has {said}; here it is {__version__}",
-                hint=f"install it there: pip install gdr-toolkit=={__version__}",
+                hint=f"install there the wheel that is installed here, gdr_toolkit-{__version__}",
             )

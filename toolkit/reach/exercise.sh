@@ -14,10 +14,14 @@ perftest_tools='ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_se
 tools="$perftest_tools ucx_perftest all_reduce_perf sendrecv_perf"
 runner='' watcher=''
 
-stop_runner() { # on every way out
-    [ -z "$runner" ] || kill -9 "$runner" 2>/dev/null
+stop_runner() { # on every way out; a tool that is only being started finds that it is over
+    [ -n "$scratch" ] || return 0
+    : >"$scratch/over"
     runner=''
-}
+    read -r runner <"$scratch/tool"
+    [ -z "$runner" ] || kill -9 "$runner"
+    runner=''
+} 2>/dev/null
 
 watch() { # ends the tool where we were killed, or where nobody hears us: a broken connection is silent
     {
@@ -31,7 +35,7 @@ watch() { # ends the tool where we were killed, or where nobody hears us: a brok
             if ! read -r _ _ _ parent _ </proc/self/stat || [ "$parent" != $$ ]; then break; fi
             printf '.\n' || break # no line of a frame: whoever reads those passes it over
         done
-        kill -9 "$runner"
+        stop_runner
     } 2>/dev/null </dev/null &
     watcher=$!
 }
@@ -85,18 +89,22 @@ start() { # start SETTINGS WORD...: the tool that was sought, in the background
     settings=$1
     shift
     shown="${settings:+$settings }${where##*/} $*"
+    watch # first: we may be killed at any time
     (
         trap - EXIT HUP INT TERM PIPE
         for setting in $settings; do export "${setting?}"; done
+        # Whoever ends us reads the one after it made the other; so either stops us, or we stop here.
+        read -r own _ </proc/self/stat && printf '%s\n' "$own" >"$scratch/tool" || exit
+        read -r _ _ _ parent _ </proc/self/stat
+        if [ "$parent" != $$ ] || [ -e "$scratch/over" ]; then exit; fi
         exec "$where" "$@"
     ) >"$scratch/run" 2>&1 </dev/null &
     runner=$!
-    watch
 }
 
 finish() { # finish LIMIT: wait for it, no longer than that; tell what it said, and the counters
     await "$runner" "$1"
-    if [ -n "$status" ]; then runner=''; fi
+    if [ -n "$status" ]; then : >"$scratch/tool"; fi
     stop_runner
     end_watch
     content=''

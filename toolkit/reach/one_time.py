@@ -17,6 +17,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from toolkit.hosts import one_word
+
 PLACE = "/run/gdr-toolkit-boot"
 _SSHD = "/etc/ssh/sshd_config.d/00-gdr-toolkit-boot.conf"
 
@@ -50,8 +52,8 @@ def one_time(folder: Path, name: str, port: int) -> OneTime:
     made = OneTime(name, folder / "ssh_config", folder / "credential", folder / "seed")
     made.ssh_config.write_text(
         f"Host {name}\n  HostName 127.0.0.1\n  Port {port}\n  User root\n"
-        f"  IdentityFile {_word(key)}\n  IdentitiesOnly yes\n"
-        f"  UserKnownHostsFile {_word(folder / 'known_hosts')}\n"
+        f"  IdentityFile {one_word(key)}\n  IdentitiesOnly yes\n"
+        f"  UserKnownHostsFile {one_word(folder / 'known_hosts')}\n"
         "  GlobalKnownHostsFile /dev/null\n"
         "  StrictHostKeyChecking yes\n  HostKeyAlgorithms ssh-ed25519\n  ConnectTimeout 60\n"
     )
@@ -61,11 +63,6 @@ def one_time(folder: Path, name: str, port: int) -> OneTime:
     (made.seed / "meta-data").write_text(f"instance-id: {name}\n")
     (made.seed / "user-data").write_text(_cloud_config(login, host))
     return made
-
-
-def _word(path: Path) -> str:
-    """As ssh_config(5) takes a path with blanks in it, or with what stands for something."""
-    return f'"{path}"'.replace("%", "%%")
 
 
 def _tmpfiles(login: _Pair, host: _Pair) -> str:

@@ -10,7 +10,6 @@ import shlex
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from toolkit.errors import TransportError, UsageError
 from toolkit.hosts import Host
@@ -23,6 +22,7 @@ from toolkit.reach.stream import Lines, conclude, decode
 from toolkit.reach.transport import Result, Sink, quiet
 from toolkit.reach.trouble import Door
 from toolkit.spots import parse_spot
+from toolkit.where import from_home
 
 _STRICT = {
     "BatchMode": "yes",
@@ -100,7 +100,7 @@ class OpensshTransport:
         if told.begun or refusal(self.name, told) is not None:
             return conclude(self.name, stdout, ended.stderr)
         doors = [*(hop.door for hop in hops), way.door]
-        keys = [key for key in way.keys if Path(key).expanduser().is_file()]
+        keys = [key for key in way.keys if from_home(key).is_file()]
         known = explain(doors, told.noise, keys, lambda: self._verbose(words))
         if known is None and ended.status == _FAILED:
             known = TransportError(

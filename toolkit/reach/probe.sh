@@ -211,8 +211,7 @@ probe() {
         give rdma-modinfo modinfo info "$identity" mlx5_core mlx5_ib ib_core ib_uverbs rdma_cm
         choose nvidia
         give nvidia-modinfo "modinfo ${chosen:-nvidia}" info "$identity" "${chosen:-nvidia}"
-        # shellcheck disable=SC2046 # one word a file; the module folders have no blanks
-        give peermem-modinfo modinfo info "$identity" $(peermem_files)
+        on_files "$(peermem_files)" give peermem-modinfo modinfo info "$identity"
     fi
     probe_elf
     probe_builds

@@ -97,13 +97,15 @@ build_failures() { # DKMS keeps the build folder only after a failure
 
 newer_than() { # newer_than IMAGE FOLDER: sets content to modules of OFED that were written after the image was
     content=''
-    # shellcheck disable=SC2044 # the module folders have no blanks
+    by_line
+    # shellcheck disable=SC2044 # one a line; the module folders have no line ends
     for found in $(find "$root$2/updates" "$root$2/extra" "$root$2/weak-updates" \
         -name '*.ko*' -newer "$root$1" 2>/dev/null); do
         case $found in
             */mlx5_core.ko* | */mlx5_ib.ko* | */ib_core.ko* | */ib_uverbs.ko*) add "newer ${found#"$root"}" ;;
         esac
     done
+    by_word
 }
 
 in_image() { # in_image FILE...: of the names in an image those of RDMA and GPU modules, and of their options

@@ -113,7 +113,7 @@ list_providers() { # list_providers FILE...: sets providers to what one of them 
         case $ko in *peermem.ko*) continue ;; /*) ;; *) ko=/lib/modules/$release/$ko ;; esac
         case $seen in *" $ko "*) continue ;; esac
         seen="$seen$ko "
-        providers="$providers $root$ko"
+        providers=$providers$root$ko$nl
     done
 }
 
@@ -124,7 +124,7 @@ next_providers() { # adds the same of the newest other kernel: what is built for
         case $ko in
             *peermem.ko*) ;;
             "/lib/modules/$next/"*/ib_core.ko* | "/lib/modules/$next/"*/ib_uverbs.ko* | "/lib/modules/$next/"*/nvidia*.ko*)
-                providers="$providers $root$ko"
+                providers=$providers$root$ko$nl
                 ;;
         esac
     done
@@ -204,10 +204,8 @@ probe_elf() {
     if ! command -v od >/dev/null; then
         for key in peermem-elf exports; do frame $key absent od; done
     else
-        # shellcheck disable=SC2086 # the module folders have no blanks
-        take peermem-elf "/lib/modules/$release" elf_blocks $found
-        # shellcheck disable=SC2086
-        if [ -n "$providers" ]; then take exports 'modprobe --show-exports' exports $providers
+        on_files "$found" take peermem-elf "/lib/modules/$release" elf_blocks
+        if [ -n "$providers" ]; then on_files "$providers" take exports 'modprobe --show-exports' exports
         else frame exports absent 'a module to export to nvidia-peermem'; fi
     fi
     give p2p-symvers '/var/lib/dkms/nvidia*' p2p_symvers
@@ -224,8 +222,7 @@ probe_elf() {
         frame efi-secureboot failed:19 "$secure" # ENODEV: booted by EFI, its variables not mounted
     else frame efi-secureboot absent "$secure"; fi
     cmd mokutil 5 mokutil --sb-state
-    # shellcheck disable=SC2046 # the module folders have no blanks
-    probe_signed $(peermem_files)
+    on_files "$(peermem_files)" probe_signed
     give signing-files 'files of keys' signing_files
     told_to_sign
     if [ -e "$root$key" ]; then cmd mok-key 5 mokutil --test-key "$root$key"

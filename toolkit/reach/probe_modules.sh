@@ -95,7 +95,17 @@ modules_load() {
     done
 }
 
-peermem_files() { # as the list of all kernels has them
+on_files() { # on_files FILES COMMAND...: COMMAND with the files, one a line, behind its words
+    these=$1
+    shift
+    by_line
+    # shellcheck disable=SC2086 # by lines: where an image lies may have blanks
+    set -- "$@" $these
+    by_word
+    "$@"
+}
+
+peermem_files() { # as the list of all kernels has them, one a line
     for found in $peermem_list; do
         case $found in "/lib/modules/$release/"*) echo "$root$found" ;; esac
     done

@@ -14,6 +14,7 @@ from toolkit.hosts import Host
 from toolkit.reach.ssh_config_file import Found, Setting, look_up, parse_setting, read_settings
 from toolkit.reach.trouble import Door
 from toolkit.spots import parse_spot
+from toolkit.where import from_home
 
 USER_FILE, SYSTEM_FILE = "~/.ssh/config", "/etc/ssh/ssh_config"
 DEFAULT_KEYS = ("~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ed25519")
@@ -51,7 +52,7 @@ class SshConfig:
         :raises UsageError: ``file`` is not there; one of them cannot be read or evaluated.
         """
         if file is None:
-            files = [Path(USER_FILE).expanduser(), Path(SYSTEM_FILE)]
+            files = [from_home(USER_FILE), Path(SYSTEM_FILE)]
         elif file.is_file():
             files = [file]
         else:

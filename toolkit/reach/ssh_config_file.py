@@ -7,7 +7,6 @@ the three leads to the wrong node, user or key without a word.
 
 from __future__ import annotations
 
-import getpass
 import glob
 import os
 import re
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from toolkit.errors import UsageError
 from toolkit.reach.patterns import listed
+from toolkit.where import from_home, user_name
 
 _SETTING = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*)")
 _WORD = re.compile(r'"([^"]*)"|(\S+)')
@@ -68,7 +68,7 @@ class Found:
 
     @property
     def user(self) -> str:
-        return self.text("user") or getpass.getuser()
+        return self.text("user") or user_name()
 
     @property
     def address(self) -> str:
@@ -77,12 +77,12 @@ class Found:
 
     def expand(self, text: str) -> str:
         """Replace %-tokens, ${VARIABLES} and a leading ~ (ssh_config(5), TOKENS)."""
-        tokens = {"d": str(Path.home()), "u": getpass.getuser(), "%": "%", "n": self.alias}
+        tokens = {"d": str(from_home("~")), "u": user_name(), "%": "%", "n": self.alias}
         tokens |= {"h": self.address, "p": self.text("port", "22"), "r": self.user}
         tokens["k"] = self.text("hostkeyalias", self.address)
         text = re.sub("%(.)", lambda found: tokens.get(found[1], found[0]), text)
         text = re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], ""), text)
-        return str(Path(text).expanduser()) if text.startswith("~") else text
+        return str(from_home(text)) if text.startswith("~") else text
 
 
 def read_settings(file: Path, block: Block | None = None, depth: int = 0) -> Iterator[Setting]:
@@ -182,7 +182,7 @@ def _holds(block: Block, found: Found, final: bool) -> bool:
             met = every and _runs(found.expand(argument), block)
         elif met is None:
             text = {"host": found.address, "originalhost": found.alias, "user": found.user}
-            met = listed(argument.split(","), text.get(plain, getpass.getuser()))
+            met = listed(argument.split(","), text.get(plain, user_name()))
         every = every and met != criterion.startswith("!")
     return every
 
@@ -231,7 +231,7 @@ def _runs(command: str, block: Block) -> bool:
 
 
 def _included(file: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
-    base = Path("/etc/ssh") if file.is_relative_to("/etc/ssh") else Path("~/.ssh").expanduser()
+    base = Path("/etc/ssh") if file.is_relative_to("/etc/ssh") else from_home("~/.ssh")
     for pattern in patterns:
-        whole = str(base / Path(pattern).expanduser())
+        whole = str(base / from_home(pattern))
         yield from map(Path, sorted(glob.glob(whole)))  # noqa: PTH207 Path.glob wants relative ones

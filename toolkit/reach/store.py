@@ -38,6 +38,7 @@ from toolkit.reach.manifest import (
     read_manifest,
     write_manifest,
 )
+from toolkit.where import kept
 
 DAY_S = 86400.0
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -65,9 +66,8 @@ class Row:
 
 
 def default_folder() -> Path:
-    """By the XDG base directory specification."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "gdr-toolkit" / "builds"
+    """:raises UsageError: nobody knows where the user keeps caches."""
+    return kept("XDG_CACHE_HOME", "~/.cache") / "builds"
 
 
 class Store:

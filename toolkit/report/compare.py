@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -12,7 +11,7 @@ from toolkit.checks.odd import Comparison, Difference, Kind, Odd
 from toolkit.errors import ExitCode, ToolkitError
 from toolkit.hosts import fold
 from toolkit.report.document import Json
-from toolkit.report.table import WIDTH, Ink, Painter, clean
+from toolkit.report.table import Ink, Painter, clean, wrapped
 from toolkit.words import counted
 
 SCHEMA = "gdr-toolkit/compare/1"
@@ -108,14 +107,7 @@ def _differ(number: int) -> str:
 
 def _wrapped(text: str, *, indent: int = 9) -> list[str]:
     """Lines of at most WIDTH; those that go on stand a little further in."""
-    return textwrap.wrap(
-        clean(text),
-        WIDTH,
-        initial_indent=" " * indent,
-        subsequent_indent=" " * (indent + 2),
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
+    return wrapped(text, first=" " * indent, rest=" " * (indent + 2))
 
 
 def document(

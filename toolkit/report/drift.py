@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from toolkit.change.drift import Cell, Drift, Line, Standing, told
 from toolkit.errors import Outcome
 from toolkit.hosts import fold
-from toolkit.report.table import WIDTH, Ink, Painter, clean
+from toolkit.report.table import Ink, Painter, clean, wrapped
 from toolkit.report.text import errors
 
 _INK = {
@@ -21,6 +20,7 @@ _INK = {
 _HEADS = ("property", "wanted", "on disk", "in effect")
 _WIDTHS = (23, 20, 24, 25)
 _INDENT, _GAP = 2, 2
+_FURTHER = " " * _INDENT * 2
 
 
 def text(outcomes: Sequence[Outcome[Drift]], paint: Painter, *, verbose: bool = False) -> str:
@@ -57,14 +57,14 @@ def _table(lines: Sequence[Line], paint: Painter, *, verbose: bool) -> Iterator[
     for line in lines:
         yield from _line(line, paint)
         if verbose and line.hint:
-            yield from _wrapped(f"next: {line.hint}", WIDTH - _INDENT * 2, _INDENT * 2)
+            yield from wrapped(f"next: {line.hint}", first=_FURTHER, rest=_FURTHER)
 
 
 def _line(line: Line, paint: Painter) -> Iterator[str]:
     """One property; a path that its column does not hold has a line of its own."""
     name = clean(line.name)
     if len(name) > _WIDTHS[0] and " " not in name:
-        yield from _wrapped(name, WIDTH - _INDENT, _INDENT)
+        yield from wrapped(name, first=" " * _INDENT, rest=" " * _INDENT, cell=True)
         name = ""
     plain = (Cell(name, Standing.SAME), Cell(line.wanted, Standing.SAME))
     cells = (*plain, line.on_disk, line.in_effect)
@@ -80,13 +80,8 @@ def _cell(cell: Cell, width: int, paint: Painter) -> list[str]:
     if cell.standing is Standing.WAIVED:
         shown = f"waived: {shown}"
     ink = _INK.get(cell.standing) if cell.text else None
-    lines = list(_wrapped(shown, width)) or [""]
+    lines = wrapped(shown, width, cell=True) or [""]
     return [paint(each.ljust(width), ink) if ink else each.ljust(width) for each in lines]
-
-
-def _wrapped(words: str, width: int, indent: int = 0) -> Iterator[str]:
-    for line in textwrap.wrap(clean(words), width, break_on_hyphens=False):
-        yield " " * indent + line
 
 
 def _summary(outcomes: Sequence[Outcome[Drift]], paint: Painter) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from toolkit.errors import ExitCode
 from toolkit.facts.exercise import Kind, Test
 from toolkit.predict.estimate import Unit
 from toolkit.report.document import Json
-from toolkit.report.table import WIDTH, Ink, Painter, clean, columns
+from toolkit.report.table import Ink, Painter, clean, columns, wrapped
 
 SCHEMA = "gdr-toolkit/exercise/1"
 _INKS = {
@@ -41,13 +40,11 @@ def planned_lines(exercise: Exercise) -> list[str]:
     lines = []
     for test in exercise.tests:
         head = clean(f"{test.number}. {test.title}: {_between(test)}")
-        lines += textwrap.wrap(head, WIDTH, subsequent_indent="   ")
+        lines += wrapped(head, rest="   ")
         for role, end in test.ends:
             words = [*settings_of(test, role), *words_of(test, role)]
             typed = f"{end.host}$ {shlex.join(words)}"
-            lines += textwrap.wrap(
-                clean(typed), WIDTH, initial_indent="   ", subsequent_indent="      "
-            )
+            lines += wrapped(typed, first="   ", rest="      ")
     lines += _remarks(exercise.left_out, exercise.labels)
     return lines
 
@@ -132,16 +129,14 @@ def _between(test: Test) -> str:
 
 def _wrapped(label: str, text: str) -> list[str]:
     head = f"   {label:<10} "
-    return textwrap.wrap(clean(text), WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
+    return wrapped(text, first=head, rest=" " * len(head))
 
 
 def _remarks(left_out: Sequence[str], labels: Sequence[str]) -> list[str]:
     lines: list[str] = []
     for label, texts in (("note", labels), ("left out", left_out)):
         for text in texts:
-            lines += textwrap.wrap(
-                clean(f"{label}: {text}"), WIDTH, subsequent_indent=" " * (len(label) + 2)
-            )
+            lines += wrapped(f"{label}: {text}", rest=" " * (len(label) + 2))
     return lines
 
 

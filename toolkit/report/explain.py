@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import textwrap
-
 from toolkit.checks.check import Check
-from toolkit.report.table import WIDTH, Ink, Painter, columns, labelled
+from toolkit.report import table
+from toolkit.report.table import Ink, Painter, columns, labelled
 
 
 def explain(check: Check, paint: Painter) -> str:
@@ -34,7 +33,4 @@ def listing(checks: tuple[Check, ...], *, wrapped: bool = False) -> str:
     if not wrapped or not checks:
         return "\n".join(rows)
     indent = len(rows[0]) - len(checks[0].title)
-    return "\n".join(
-        textwrap.fill(row, WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
-        for row in rows
-    )
+    return "\n".join(line for row in rows for line in table.wrapped(row, rest=" " * indent))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import groupby, zip_longest
@@ -12,7 +11,7 @@ from toolkit import __version__
 from toolkit.change.passport_diff import Kind, Unlike
 from toolkit.errors import ExitCode
 from toolkit.report.document import Json
-from toolkit.report.table import WIDTH, Ink, Painter, clean
+from toolkit.report.table import WIDTH, Ink, Painter, clean, wrapped
 from toolkit.words import counted
 
 SCHEMA = "gdr-toolkit/passport-diff/1"
@@ -51,7 +50,7 @@ def _row(row: Unlike) -> Iterator[str]:
     if len(label) > _FIELD:
         yield " " * _INDENT + label
         label = ""
-    columns = [textwrap.wrap(_short(clean(each or "-")), _VALUE) for each in (row.a, row.b)]
+    columns = [wrapped(_short(each or "-"), _VALUE, cell=True) for each in (row.a, row.b)]
     for first, second in zip_longest(*columns, fillvalue=""):
         parts = (label.ljust(_FIELD), first.ljust(_VALUE), second)
         yield (" " * _INDENT + (" " * _GAP).join(parts)).rstrip()

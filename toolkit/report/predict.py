@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 
 from toolkit.predict.cluster import Return, counted
@@ -11,7 +10,7 @@ from toolkit.predict.of_node import NodeTotal, Prediction
 from toolkit.predict.pair import PairPrediction
 from toolkit.predict.quoted import Quoted
 from toolkit.report.document import Json
-from toolkit.report.table import WIDTH, Ink, Painter, clean, columns
+from toolkit.report.table import Ink, Painter, clean, columns, wrapped
 from toolkit.throughput import Range
 
 SCHEMA = "gdr-toolkit/predict/1"
@@ -99,13 +98,7 @@ def _latency(pairs: tuple[PairPrediction, ...]) -> Iterator[str]:
 
 
 def _wrapped(words: str, indent: str) -> list[str]:
-    return textwrap.wrap(
-        clean(words),
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent + "  ",
-        break_on_hyphens=False,
-    )
+    return wrapped(words, first=indent, rest=indent + "  ")
 
 
 def quoted_text(rows: tuple[Quoted, ...]) -> str:

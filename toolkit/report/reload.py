@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from toolkit.change.reload_obstacles import Obstacle, uses
 from toolkit.change.reloading import Reloading, Result
 from toolkit.errors import Outcome
-from toolkit.report.table import WIDTH, Ink, Painter, clean
+from toolkit.report.table import Ink, Painter, clean, wrapped
 from toolkit.report.text import errors
 
 _INKS = {
@@ -63,8 +62,7 @@ def _node(host: str, told: Reloading, paint: Painter, *, verbose: bool) -> Itera
 
 
 def _wrapped(head: str, text: str) -> list[str]:
-    indent = " " * len(head)
-    return textwrap.wrap(clean(text), WIDTH, initial_indent=head, subsequent_indent=indent)
+    return wrapped(text, first=head, rest=" " * len(head))
 
 
 def _held(told: Reloading, *, verbose: bool) -> Iterator[str]:

@@ -53,14 +53,25 @@ def columns(rows: Iterable[Sequence[str]], *, gap: str = "  ") -> list[str]:
     ]
 
 
+def wrapped(
+    text: str, width: int = WIDTH, *, first: str = "", rest: str = "", cell: bool = False
+) -> list[str]:
+    """Lines broken at blanks alone: a command or a path that is copied must still be one.
+
+    :param first: what stands before the first line, and ``rest`` before those that follow.
+    :param cell: of a table: a word that is longer than the width is cut, or columns would move.
+    """
+    return textwrap.wrap(
+        clean(text),
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_on_hyphens=False,
+        break_long_words=cell,
+    )
+
+
 def labelled(label: str, text: str, *, indent: int = 9) -> list[str]:
     """``label  text``, wrapped so that continuation lines stand below the text."""
     head = " " * indent + label.ljust(10)
-    return textwrap.wrap(
-        clean(text),
-        WIDTH,
-        initial_indent=head,
-        subsequent_indent=" " * len(head),
-        break_on_hyphens=False,
-        break_long_words=False,
-    ) or [head.rstrip()]
+    return wrapped(text, first=head, rest=" " * len(head)) or [head.rstrip()]

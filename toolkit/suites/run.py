@@ -54,6 +54,7 @@ class Ran:
 
     code: ExitCode
     cases: tuple[Case, ...]  # in the order in which they were run
+    codes: tuple[tuple[str, ExitCode], ...]  # by host, each of which may have several
 
 
 def run_suite(access: Access, want: Want, *, junit: str, folder: RunFolder, verbose: bool) -> Ran:
@@ -80,7 +81,10 @@ def run_suite(access: Access, want: Want, *, junit: str, folder: RunFolder, verb
     arguments += ["-p", "no:cacheprovider", "-p", "toolkit.suites.options", "-o", "addopts="]
     cases = Cases(ledger)
     status = pytest.main(arguments, plugins=[Prepared(), cases])
-    return Ran(_code(int(status), ledger.exit_code), tuple(cases.seen.values()))
+    seen = tuple(cases.seen.values())
+    codes = {case.host: [ExitCode.OK] for case in seen} | ledger.codes
+    told = tuple((host, code) for host, each in codes.items() for code in each)
+    return Ran(_code(int(status), ledger.exit_code), seen, told)
 
 
 def _code(status: int, seen: ExitCode) -> ExitCode:

@@ -3,6 +3,8 @@
 # and they replace files by renaming, never in place: trees share them by hard links.
 # shellcheck disable=SC2034 # what is set here is read by those who source it
 
+nl='
+'
 root=${GDR_ROOT:-}
 root=${root%/}
 if [ -z "$root" ] || [ ! -d "$root/.node" ]; then

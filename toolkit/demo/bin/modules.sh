@@ -4,7 +4,8 @@
 
 modprobe_config() { # every directive, names as the kernel spells them
     set --
-    # shellcheck disable=SC2046 # names of configuration files have no blanks
+    IFS=$nl # the names of configuration files have no blanks; what is above them may
+    # shellcheck disable=SC2046 # one a line
     set -- $(
         for dir in etc run usr/local/lib usr/lib lib; do
             for file in "$root/$dir"/modprobe.d/*.conf; do
@@ -12,6 +13,7 @@ modprobe_config() { # every directive, names as the kernel spells them
             done
         done | awk -F/ '!seen[$NF]++ { print $NF "\t" $0 }' | sort | cut -f 2
     )
+    unset IFS
     awk '
         function emit(text,    word, count, i, rest) {
             sub(/^[ \t]+/, "", text)

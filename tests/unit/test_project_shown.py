@@ -1,0 +1,126 @@
+"""What our pages show is what a run shows, and what they tell one to type ends as told."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tasks
+from dev.run import ROOT
+from tests.unit.blocks import blocks, commands, examples, script
+from tests.unit.test_project_blocks import HELPS, PAGES, PROGRAMS
+from toolkit.cli import Gdr
+from toolkit.errors import ExitCode
+
+READING = (
+    *("doctor", "plan", "compare", "report", "drift", "topology", "predict", "capture", "bundle"),
+    *("checks", "explain", "hosts", "demo", "runs"),
+)
+# What a page's reader has and a test has not: his files, his runs, his cluster and its Slurm.
+HIS = re.compile(
+    r"--(via|site|inventory|hosts-file|ssh-config|pass-fd|nccl-log|bmc-\w+|transport|import"
+    r"|textfile|passport-key)$"
+    r"|.*\.(txt|log|gz)\b|folder/$|FOLDER$|.*vagrant:|CHECK$"
+)
+WRONG = {ExitCode.USAGE, ExitCode.BUG, ExitCode.INTERRUPTED}
+
+
+def _typed() -> Iterator[tuple[str, ...]]:
+    """Commands of pages and helps that only read, on the demo's nodes in place of gpu007."""
+    whole = [block for page in PAGES for block in blocks(page.name, page.read_text())]
+    whole += [examples(verb, text) for verb, text in HELPS.items()]
+    for block in whole:
+        for program, *words in commands(script(block)):
+            if program not in PROGRAMS or not words or words[0] not in READING:
+                continue
+            if not any(HIS.match(word) for word in words):
+                yield tuple(_on_the_demo(words))
+
+
+def _on_the_demo(words: list[str]) -> Iterator[str]:
+    """One node for one, two for more; of the demo's own sets the long one is cut."""
+    for before, word in zip(["", *words], words, strict=False):
+        if before not in {"--hosts", "--limit"}:
+            yield word
+        elif word.startswith("demo"):
+            yield word.replace("001-200", "001-003")
+        else:
+            yield "demo-acs" + ",demo-stub" * bool(re.search(r"[\[,@]", word))
+
+
+TYPED = sorted(set(_typed()))
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's nodes, made once."""
+    return tmp_path_factory.mktemp("state")
+
+
+def _evidence(folder: Path) -> None:
+    """What the pages' reader has kept of earlier runs."""
+    for kept in ("evidence", "site/evidence"):
+        (folder / kept).mkdir(parents=True)
+        for name, kind in (("gpu007", "acs"), ("gpu008", "healthy")):
+            shutil.copy(ROOT / f"tests/evidence/{kind}.txt", folder / kept / f"{name}.evidence")
+
+
+def test_most_of_what_reads_is_run() -> None:
+    assert {words[0] for words in TYPED} == set(READING)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("words", TYPED, ids=" ".join)
+def test_what_a_page_tells_to_type_ends_as_told(
+    words: tuple[str, ...],
+    state: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _evidence(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    argv = ["gdr", *words]
+    monkeypatch.setattr(sys, "argv", argv)
+    code = 0
+    try:
+        Gdr(name="gdr", binary="gdr", namespace=tasks.namespace).run(argv)
+    except SystemExit as end:
+        code = int(end.code or 0)
+    said = capsys.readouterr()
+    assert ExitCode(code) not in WRONG, said.err
+    assert said.out
+
+
+@pytest.mark.exhaustive
+def test_the_transcript_of_the_readme_is_that_of_a_run(tmp_path: Path) -> None:
+    """Each part between two of [...] stands in what a run prints, in that order."""
+    [shown] = [each for each in blocks("README.md", PAGES[0].read_text()) if each.kind == "text"][
+        :1
+    ]
+    [command] = commands(script(shown))
+    assert command == ("./invokew", "provision", "--hosts", "demo")
+    run = subprocess.run(
+        (sys.executable, "-m", "invoke", "--search-root", str(ROOT), *command[1:]),
+        cwd=tmp_path,
+        env=os.environ | {"XDG_STATE_HOME": str(tmp_path / "state"), "COLUMNS": "100"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert run.returncode == ExitCode.OK, run.stderr
+    rest = run.stdout
+    for part in re.split(r"^\[\.\.\.\]\n", re.sub(r"^\$.*\n", "", shown.text), flags=re.MULTILINE):
+        before, found, rest = rest.partition(part.strip("\n"))
+        assert found, f"{part}\nis not in what is left:\n{before}"
+    assert rest.strip() == "", "the run ends otherwise than the page"
