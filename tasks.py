@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import os
 
+from dev import clean as leftovers
 from dev import generate, run, tiers, tools
 from dev.lab.tasks import collection as machines
 from toolkit.cli import verbs
 from toolkit.cli.options import Option, Said
+from toolkit.cli.session import consent
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode
+from toolkit.errors import ExitCode, UsageError
+from toolkit.report.table import columns
 
 TEST = (
     Option(
         "tier",
         "",
-        "only these: "
+        "only these, each as a whole: "
         "lint,unit,scripts,modules,builds,machine,vagrant,fleet,bmc,kubernetes,documents,cluster,slurm,pages,suites,wheel",
         "t",
     ),
+    Option("all", False, "every tier but those that want to be named, each as a whole: as CI does"),
     Option("install", False, "install the Debian packages that they need (apt-get, by sudo)"),
     Option("keyword", "", "only tests whose names match, as pytest's -k", "k"),
     Option("jobs", 0, "tests at once; as many as there are processors unless given", "j"),
 )
+CHECK = Option("check", False, "only show what would be taken away, and how large it is")
+TEST_CACHE = Option(
+    "test_cache", False, "what tests of all your checkouts keep between runs, too; none may run"
+)
+YES = Option("yes", False, "do not ask", "y")
 BENCH = (
     Option("hosts", 64, "real SSH servers on loopback"),
     Option("rounds", 3, "times that each contender runs"),
@@ -31,25 +40,41 @@ BENCH = (
 
 @verb(TEST)
 def test(said: Said) -> ExitCode:
-    """Run the tests, tier by tier; what lacks its tools is named (under CI=true: fails)."""
-    keyword, jobs = said.text("keyword"), said.number("jobs") or len(os.sched_getaffinity(0))
-    chosen = tiers.choose(tiers.table(run.scripts()), said.text("tier"), keyword=keyword)
-    if not said.text("tier"):
-        run.say(tiers.left_out(tiers.table(run.scripts())))
+    """Run the tests: lint, quick unit tests, suites and wheel, in a few minutes; all with --all.
+
+    What lacks its tools is not run, and is named at the end; under CI=true it fails. A test that
+    needs root is not run for an ordinary user, and is counted at the end.
+
+    Examples:
+      invoke test
+      invoke test --tier unit -k plan
+      invoke test --all --install
+    """
+    tiers_, named, keyword = tiers.table(run.scripts()), said.text("tier"), said.text("keyword")
+    chosen = tiers.choose(tiers_, named, whole=said.flag("all"), keyword=keyword)
     if said.flag("install"):
-        tools.install(tool for tier in chosen for tool in tier.needs)
-    return run.in_order(chosen, keyword=keyword, jobs=jobs, dry=said.dry)
+        tools.install((tool for tier in chosen for tool in tier.uses), dry=said.dry)
+    quick = not (named or said.flag("all"))
+    asked = run.Asked(keyword, said.number("jobs") or _processors(), quick=quick, dry=said.dry)
+    beside = () if named else tiers.left_out(tiers_, chosen, quick=quick)
+    return run.in_order(chosen, asked, beside=beside)
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0))
 
 
 @verb()
 def lint(said: Said) -> ExitCode:
     """Run the first tier alone: ruff, mypy --strict and shellcheck."""
-    return run.in_order(tiers.choose(tiers.table(run.scripts()), "lint"), dry=said.dry)
+    asked = run.Asked(jobs=_processors(), dry=said.dry)
+    return run.in_order(tiers.choose(tiers.table(run.scripts()), "lint"), asked)
 
 
 @verb()
-def pictures(said: Said) -> ExitCode:  # noqa: ARG001 every verb has one signature
+def pictures(said: Said) -> ExitCode:
     """Make docs/pictures anew: pages about the demo fleet, as Chromium shows them."""
+    said.not_dry("pictures", "what there is now: docs/pictures")
     from dev.pictures import write  # noqa: PLC0415 Playwright is not there until tests are run
 
     for picture in write():
@@ -71,6 +96,47 @@ def lock(said: Said) -> ExitCode:
     return run.commands(generate.locks(), dry=said.dry)
 
 
+@verb((CHECK, TEST_CACHE, YES))
+def clean(said: Said) -> ExitCode:
+    """Take away what a checkout leaves: its environment, caches, simulated nodes, their runs.
+
+    What another checkout or a running process uses is left alone and named, and so are results
+    of builds, what tests of all checkouts share (unless --test-cache is said), and the runs on
+    real nodes, without which none of them could be undone.
+    """
+    shared, rows = said.flag("test_cache"), []
+    found = list(leftovers.found(run.ROOT.resolve(), shared=shared))
+    for each in [*found, *leftovers.stays(shared=shared)]:
+        why = f" (used by {each.used_by})" if each.used_by else " (stays)" * (each not in found)
+        more = f" and {len(each.paths) - 1} more" * (len(each.paths) > 1)
+        rows.append((f"{each.size / 1e6:.1f} MB", f"{each.what}{why}", f"{each.paths[0]}{more}"))
+    print("\n".join(columns(rows)) if rows else "nothing is left", flush=True)
+    going = [each for each in found if not each.used_by]
+    if said.flag("check") or said.dry or not going:
+        return ExitCode.OK
+    whole = f"{sum(each.size for each in going) / 1e6:.0f} MB"
+    consent(f"take away {whole}?", said, what=f"take away {whole}")
+    _take_away(going, shared=shared)
+    return ExitCode.OK
+
+
+def _take_away(shown: list[leftovers.Left], *, shared: bool) -> None:
+    """Remove what was shown, but for what somebody has begun to use since."""
+    taken = 0
+    for each in leftovers.still(shown, leftovers.found(run.ROOT.resolve(), shared=shared)):
+        if each.used_by:
+            print(f"left alone: {each.what}, now used by {each.used_by}")
+            continue
+        try:
+            leftovers.take_away(each)
+        except OSError as why:
+            raise UsageError(
+                f"{why.filename}: {why.strerror}", hint="remove it as the user who made it"
+            ) from why
+        taken += each.size
+    print(f"took away {taken / 1e6:.0f} MB")
+
+
 @verb(BENCH)
 def bench(said: Said) -> ExitCode:
     """Run the benchmarks: ratios to peers, measured side by side in one run."""
@@ -78,6 +144,6 @@ def bench(said: Said) -> ExitCode:
 
 
 namespace = verbs()
-for each in (test, lint, docs, pictures, lock, bench):
+for each in (test, lint, clean, docs, pictures, lock, bench):
     namespace.add_task(each)
 namespace.add_collection(machines())

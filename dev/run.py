@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from dev.tiers import (
-    Ended,
-    Ending,
-    Step,
-    Tier,
-    closing,
-    command,
-    ending,
-    memory,
-    once_more,
-    second,
-    succeeded,
-)
+from dev import tally
+from dev.tiers import Ended, Ending, Step, Tier, closing, command, ending, succeeded
 from dev.tools import in_ci, missing, sentence
 from toolkit.errors import ExitCode, ToolkitError
 
 ROOT = Path(__file__).resolve().parent.parent
+MARK = "gdr.root"  # in what lies outside of git: the checkout that made it
 SHEBANGS = ("#!/bin/sh", "#!/usr/bin/env bash")
 _NOT_OURS = {"build", "dist", "__pycache__"}
 _MANY_WORDS = 16
@@ -66,7 +59,7 @@ def provide() -> None:
 
     :raises ToolkitError: when they cannot be installed; invokew has said why.
     """
-    if not (Path(sys.prefix) / "gdr.root").exists():
+    if not (Path(sys.prefix) / MARK).exists():
         return
     done = subprocess.run(
         [str(ROOT / "invokew"), "--version"],
@@ -80,14 +73,35 @@ def provide() -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a run was asked for beside its tiers."""
+
+    keyword: str = ""  # pytest's -k
+    jobs: int = 1  # tests at once
+    quick: bool = False  # without the exhaustive part
+    dry: bool = False
+
+
 def in_order(
-    tiers: tuple[Tier, ...], *, keyword: str = "", jobs: int = 1, dry: bool = False
+    tiers: tuple[Tier, ...], asked: Asked | None = None, *, beside: tuple[str, ...] = ()
 ) -> ExitCode:
-    """Run the tiers and say how each of their steps ended; OK only if all that ran passed."""
-    provide()
-    ended = tuple(_each(tiers, keyword=keyword, jobs=jobs, dry=dry))
-    say("\n" + closing(ended))
-    return ExitCode.OK if succeeded(ended, strict=in_ci()) else ExitCode.FAILED
+    """Run the tiers and say how each of their steps ended; OK only if all that ran passed.
+
+    :param beside: lines about what was not asked for, to be said near the end.
+    """
+    asked = asked or Asked()
+    if not asked.dry:
+        provide()
+    began = time.monotonic()
+    ended = tuple(_each(tiers, asked))
+    if asked.dry:
+        say("\n".join(("", *beside, "nothing was run: --dry")))
+        return ExitCode.OK
+    told = closing(ended, time.monotonic() - began)
+    good = succeeded(ended, strict=in_ci())
+    say("\n".join(("", told, *beside, "all passed" if good else "not all passed")))
+    return ExitCode.OK if good else ExitCode.FAILED
 
 
 def commands(lines: tuple[tuple[str, ...], ...], *, dry: bool = False) -> ExitCode:
@@ -110,42 +124,52 @@ def benchmarks(hosts: int, rounds: int) -> tuple[tuple[str, ...], ...]:
     )
 
 
-def _each(tiers: tuple[Tier, ...], *, keyword: str, jobs: int, dry: bool) -> Iterator[Ended]:
+def _each(tiers: tuple[Tier, ...], asked: Asked) -> Iterator[Ended]:
     for tier in tiers:
         say(f"\n== {tier.name}: {tier.shows}")
-        for step in tier.steps:
-            lacks = missing(step.needs)
-            if lacks:
-                say(f"-- {step.title}: not run: {sentence(lacks)}")
-                yield Ended(tier.name, step, Ending.NOT_RUN, sentence(lacks))
-                continue
-            if not dry:
-                shutil.rmtree(ROOT / memory(step), ignore_errors=True)
-            status = _status(command(step, keyword=keyword, jobs=jobs), dry=dry)
-            failed = _failed(step) if status else ()
-            if once_more(step, status, failed) and _passes(second(step, failed)):
-                yield Ended(tier.name, step, Ending.UNSTEADY, ", ".join(failed))
-                continue
-            yield Ended(tier.name, step, ending(step, status, keyword=keyword))
+        workers = asked.jobs if tier.together else 1
+        one = partial(_step, tier.name, asked=asked, held=workers > 1)
+        with ThreadPoolExecutor(workers) as pool:
+            yield from pool.map(one, tier.steps)
 
 
-def _status(words: tuple[str, ...], *, dry: bool) -> int:
-    say(f"-- {_shown(words)}")
-    return 0 if dry else subprocess.run(words, cwd=ROOT, check=False).returncode
+def _step(tier: str, step: Step, *, asked: Asked, held: bool) -> Ended:
+    lacks = missing(step.needs)
+    if lacks:
+        say(f"-- {step.title}: not run: {sentence(lacks)}")
+        return Ended(tier, step, Ending.NOT_RUN, sentence(lacks))
+    words = command(step, keyword=asked.keyword, jobs=asked.jobs, quick=asked.quick)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        counts = Path(folder, "tally")
+        status = _status(words, counts, dry=asked.dry, held=held)
+        counted = tally.read(counts)
+    came = ending(step, status, keyword=asked.keyword)
+    return Ended(tier, step, came, "", time.monotonic() - began, counted)
 
 
-def _passes(words: tuple[str, ...]) -> bool:
-    say("-- what failed is run once more, alone; what passes then is named at the end")
-    return not _status(words, dry=False)
-
-
-def _failed(step: Step) -> tuple[str, ...]:
-    """The tests of a step that failed, as pytest noted them; none where it noted nothing."""
-    try:
-        noted = json.loads((ROOT / memory(step) / "v/cache/lastfailed").read_text())
-    except (OSError, ValueError):
-        return ()
-    return tuple(sorted(noted))
+def _status(words: tuple[str, ...], counts: Path, *, dry: bool, held: bool) -> int:
+    """The exit status of a command; one of several at once prints what it has when it ends."""
+    if dry or not held:
+        say(f"-- {_shown(words)}")
+    if dry:
+        return 0
+    environment = os.environ | {tally.FILE: str(counts)}
+    # A dozen steps import all of us: what is compiled once is read by the others.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    pipe = subprocess.PIPE if held else None
+    done = subprocess.run(
+        words,
+        cwd=ROOT,
+        env=environment,
+        stdout=pipe,
+        stderr=subprocess.STDOUT if held else None,
+        text=True,
+        check=False,
+    )
+    if held:
+        say(f"-- {_shown(words)}\n{done.stdout}".rstrip())
+    return done.returncode
 
 
 def _shown(words: tuple[str, ...]) -> str:

@@ -7,10 +7,10 @@ Every test runs in exactly one tier. Folders with a tier of their own are those 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from dev.tools import MARKS, SHELLCHECK, Tool
+from dev.tools import MARKS, SHELLCHECK, Tool, for_few
 from toolkit.errors import UsageError
 
 APART = (
@@ -28,9 +28,9 @@ APART = (
 _OURS = "--no-loadscope-reorder"
 # A test that hangs is named; the longest boot guests. The last of two words of an option counts.
 _LONG, _SHORT = "--timeout=1200", "--timeout=300"
+_NOT_EXHAUSTIVE = "not exhaustive"
 NO_TESTS = 5  # pytest's exit status when nothing was selected
-SOME_FAILED = 1  # its status when all ran, and some failed
-FEW = 3  # more tests that fail at once are no accident of timing
+CAPTURES = "shared captures"  # how the reason of a test begins that lacks ../shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,10 @@ class Step:
     title: str
     argv: tuple[str, ...]
     needs: tuple[Tool, ...] = ()
-    tests: bool = False  # it is pytest: takes -k, and ends with a line of its own
+    few: tuple[Tool, ...] = ()  # what some of its tests need beside
+    tests: bool = False  # it is pytest: takes -k, and its tests are counted
     parallel: bool = False  # its tests do not mind company on the machine
+    marks: str = ""  # which tests of its folders it takes, as pytest's -m
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +52,35 @@ class Tier:
     shows: str  # what has been shown once it passes
     steps: tuple[Step, ...]
     by_name: bool = False  # too long, or not to be had, where nobody asks for it
+    first: bool = False  # what a newcomer's run has
+    together: bool = False  # its steps run side by side, and print when they end
 
     @property
     def needs(self) -> tuple[Tool, ...]:
+        """What it is not run without."""
         return tuple(dict.fromkeys(tool for step in self.steps for tool in step.needs))
+
+    @property
+    def uses(self) -> tuple[Tool, ...]:
+        """What all of its tests run with."""
+        few = (tool for step in self.steps for tool in step.few)
+        return tuple(dict.fromkeys((*self.needs, *few)))
 
 
 class Ending(StrEnum):
     PASSED = "passed"
-    UNSTEADY = "passed, but for tests that failed once"
     FAILED = "FAILED"
     NOT_RUN = "not run"
     EMPTY = "no test selected"  # by -k
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The tests of one step, counted. A test that failed in two phases counts once for each."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: tuple[tuple[str, int], ...] = ()  # reason, and how many tests gave it
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +90,31 @@ class Ended:
     tier: str
     step: Step
     ending: Ending
-    why: str = ""  # for NOT_RUN; for UNSTEADY, which tests
+    why: str = ""  # for NOT_RUN
+    seconds: float = 0.0
+    tally: Tally = Tally()
 
 
 def _python(*words: str) -> tuple[str, ...]:
     return (sys.executable, "-m", *words)
 
 
-def _pytest(title: str, *words: str, needs: tuple[Tool, ...] = (), parallel: bool = True) -> Step:
+def _pytest(
+    title: str,
+    *words: str,
+    needs: tuple[Tool, ...] = (),
+    parallel: bool = True,
+    marks: str = "",
+) -> Step:
     argv = _python("pytest", _LONG, *words)
-    return Step(title, argv, needs, tests=True, parallel=parallel)
+    return Step(title, argv, needs, tests=True, parallel=parallel, marks=marks)
 
 
-def _marked(title: str, marks: str, needs: tuple[Tool, ...] = (), *words: str) -> Step:
-    """The tests outside ``APART`` that these marks select."""
+def _marked(title: str, marks: str, mark: str, *words: str) -> Step:
+    """The tests outside ``APART`` that these marks select; ``mark`` says what they need."""
     ignored = [f"--ignore={folder}" for folder in APART]
-    return _pytest(title, "tests", *ignored, "-m", marks, *words, needs=needs)
+    step = _pytest(title, "tests", *ignored, *words, needs=MARKS.get(mark, ()), marks=marks)
+    return replace(step, few=for_few(mark))
 
 
 def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
@@ -100,10 +128,8 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
         Step("mypy --strict", _python("mypy")),
         Step("shellcheck", ("shellcheck", "--external-sources", *scripts), (SHELLCHECK,)),
     )
-    names = ("shell", "sshd", "modules", "builds", "machine")
-    shell, sshd, modules, builds, machine = (MARKS[name] for name in names)
     return (
-        Tier("lint", "style, types and shell", style),
+        Tier("lint", "style, types and shell", style, first=True, together=True),
         Tier(
             "unit",
             "parts, and simulated nodes",
@@ -111,37 +137,40 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
                 _marked(
                     "unit",
                     "not shell and not sshd and not modules and not builds and not machine",
-                    (),
+                    "",
                     _SHORT,
+                    _OURS,
                 ),
             ),
+            first=True,
         ),
         Tier(
             "scripts",
-            "what runs on nodes: dash, busybox, bash",
+            "what runs on nodes: dash, and a tenth in busybox and bash",
             (
                 _marked(
                     "scripts",
                     "shell and not sshd and not modules and not builds and not machine",
-                    shell,
+                    "shell",
                     _SHORT,
+                    _OURS,
                 ),
             ),
         ),
         Tier(
             "modules",
             "why modprobe fails, from real kernel modules",
-            (_marked("modules", "modules and not sshd and not builds and not machine", modules),),
+            (_marked("modules", "modules and not sshd and not builds and not machine", "modules"),),
         ),
         Tier(
             "builds",
             "DKMS, real sources and real kernels in trees of their own; guests that boot",
-            (_marked("builds", "builds and not sshd and not machine", builds, _OURS),),
+            (_marked("builds", "builds and not sshd and not machine", "builds", _OURS),),
         ),
         Tier(
             "machine",
             "nodes that boot: real GRUB, kernels, IOMMU groups and ACS registers under emulation",
-            (_marked("machine", "machine and not sshd", machine, _OURS),),
+            (_marked("machine", "machine and not sshd", "machine", _OURS),),
         ),
         Tier(
             "vagrant",
@@ -155,13 +184,15 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
             ),
             by_name=True,
         ),
-        Tier("fleet", "real OpenSSH servers on loopback", (_marked("fleet", "sshd", sshd, _OURS),)),
+        Tier(
+            "fleet", "real OpenSSH servers on loopback", (_marked("fleet", "sshd", "sshd", _OURS),)
+        ),
         Tier(
             "bmc",
             "BMCs over real TLS: simulated, captured, and sushy-emulator",
             (
-                _pytest("simulated BMCs", "tests/bmc", "-m", "not bmc"),
-                _pytest("sushy-emulator", "tests/bmc", "-m", "bmc", needs=MARKS["bmc"]),
+                _pytest("simulated BMCs", "tests/bmc", _OURS, marks="not bmc"),
+                _pytest("sushy-emulator", "tests/bmc", needs=MARKS["bmc"], marks="bmc"),
             ),
         ),
         Tier(
@@ -183,31 +214,42 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
         Tier(
             "slurm",
             "nodes of a real Slurm: drained, changed, given back",
-            (_pytest("slurm", "tests/slurm", needs=MARKS["slurm"], parallel=False),),
+            (_pytest("slurm", "tests/slurm", needs=MARKS["slurm"]),),
         ),
         Tier(
             "pages",
             "the pages that we write, in a real browser",
-            (_pytest("pages", "tests/pages", needs=MARKS["pages"], parallel=False),),
+            (_pytest("pages", "tests/pages", needs=MARKS["pages"]),),
         ),
-        Tier("suites", "the suites that we ship", (_pytest("suites", "tests/suites"),)),
+        Tier(
+            "suites",
+            "the suites that we ship",
+            (_pytest("suites", "tests/suites"),),
+            first=True,
+        ),
         Tier(
             "wheel",
             "what pip installs is whole",
             (_pytest("wheel", "tests/wheel", parallel=False),),
+            first=True,
         ),
     )
 
 
-def choose(tiers: tuple[Tier, ...], names: str, *, keyword: str = "") -> tuple[Tier, ...]:
-    """The tiers called ``names``, parted by commas; for "" all but those that want to be named.
+def choose(
+    tiers: tuple[Tier, ...], names: str, *, whole: bool = False, keyword: str = ""
+) -> tuple[Tier, ...]:
+    """The tiers called ``names``, parted by commas; for "" those of a newcomer's run.
 
+    :param whole: for "" all tiers but those that want to be named.
     :param keyword: pytest's ``-k``; leaves out the tiers that have no tests unless named.
-    :raises UsageError: for an unknown name.
+    :raises UsageError: for an unknown name, and for ``whole`` beside names.
     """
     if not names:
-        usual = (tier for tier in tiers if not tier.by_name)
+        usual = (tier for tier in tiers if tier.first or (whole and not tier.by_name))
         return tuple(t for t in usual if not keyword or any(step.tests for step in t.steps))
+    if whole:
+        raise UsageError("--all and --tier exclude each other", hint="leave one of them out")
     known = {tier.name: tier for tier in tiers}
     wanted = [name.strip() for name in names.split(",")]
     for name in wanted:
@@ -216,41 +258,29 @@ def choose(tiers: tuple[Tier, ...], names: str, *, keyword: str = "") -> tuple[T
     return tuple(tier for tier in tiers if tier.name in wanted)
 
 
-def left_out(tiers: tuple[Tier, ...]) -> str:
-    """Says which tiers run only where they are named, and how."""
-    names = ",".join(tier.name for tier in tiers if tier.by_name)
-    return f"left out unless they are named: ./invokew test --tier {names}"
+def left_out(tiers: tuple[Tier, ...], chosen: tuple[Tier, ...], *, quick: bool) -> tuple[str, ...]:
+    """Which tiers a run without names leaves out, and by what command each would run."""
+    rest = [tier for tier in tiers if tier not in chosen]
+    usual = ", ".join(tier.name for tier in rest if not tier.by_name)
+    named = ",".join(tier.name for tier in rest if tier.by_name)
+    lines = [f"left out: {usual}; run them by: ./invokew test --all"] * bool(usual)
+    if quick:
+        lines.append("left out: the exhaustive part of each tier; it is part of --all")
+    return (*lines, *[f"left out unless named: ./invokew test --tier {named}"] * bool(named))
 
 
-def command(step: Step, *, keyword: str, jobs: int) -> tuple[str, ...]:
-    """The words to run, with what was asked for added to pytest's own."""
+def command(step: Step, *, keyword: str, jobs: int, quick: bool = False) -> tuple[str, ...]:
+    """The words to run, with what was asked for added to pytest's own.
+
+    :param quick: leave out what is marked as exhaustive.
+    """
     if not step.tests:
         return step.argv
+    marks = " and ".join(each for each in (step.marks, _NOT_EXHAUSTIVE * quick) if each)
     spread = ("-n", str(jobs), "--dist", "loadfile") if step.parallel and jobs > 1 else ()
     named = ("-k", keyword) if keyword else ()
-    return (*step.argv, *spread, *named, "-o", f"cache_dir={memory(step)}")
-
-
-def memory(step: Step) -> str:
-    """Where pytest notes which tests of this step failed, relative to the project."""
-    return f".pytest_cache/{step.title.replace(' ', '-')}"
-
-
-def once_more(step: Step, status: int, failed: tuple[str, ...]) -> bool:
-    """Whether what failed gets a second attempt: a few tests of many that ran.
-
-    Guests, daemons and builds share a machine here that may be busy with others' work. A test
-    that fails twice, alone the second time, fails; one that passes then is named as unsteady.
-
-    :param failed: the tests that did, by pytest's names.
-    """
-    return step.tests and status == SOME_FAILED and 0 < len(failed) <= FEW
-
-
-def second(step: Step, failed: tuple[str, ...]) -> tuple[str, ...]:
-    """The words for the second attempt: those tests and no others, one after the other."""
-    python = step.argv[: step.argv.index("pytest") + 1]
-    return (*python, *failed)
+    selected = ("-m", marks) if marks else ()
+    return (*step.argv, *selected, *spread, *named, "-p", "dev.tally")
 
 
 def ending(step: Step, status: int, *, keyword: str) -> Ending:
@@ -260,20 +290,47 @@ def ending(step: Step, status: int, *, keyword: str) -> Ending:
     return Ending.FAILED if status else Ending.PASSED
 
 
-def closing(ended: tuple[Ended, ...]) -> str:
-    """The last lines of a run: each step with its ending, what was not run last of all."""
-    ran = [each for each in ended if each.ending is not Ending.NOT_RUN]
-    left = [each for each in ended if each.ending is Ending.NOT_RUN]
-    width = max((len(each.tier) for each in ended), default=0)
-    lines = [f"{each.tier:<{width}}  {_told(each)}" for each in ran]
-    lines += [f"{each.tier:<{width}}  {each.step.title}: not run: {each.why}" for each in left]
-    if left:
+def closing(ended: tuple[Ended, ...], seconds: float) -> str:
+    """The last lines of a run: each step with its ending, and after them what was not run.
+
+    :param seconds: that the whole took; steps may run side by side.
+    """
+    names = [f"{each.tier}: {each.step.title}".removesuffix(f": {each.tier}") for each in ended]
+    width = max(map(len, names), default=0)
+    lines = [f"{name:<{width}}  {_told(each)}" for name, each in zip(names, ended, strict=True)]
+    lines.append(f"{'in all':<{width}}  {_minutes(seconds):>5}")
+    for name, each in zip(names, ended, strict=True):
+        why = [(each.why, 0)] if each.ending is Ending.NOT_RUN else each.tally.skipped
+        lines += [f"not run: {name}: {_tests(count)}{reason}" for reason, count in why]
+    if any(each.ending is Ending.NOT_RUN for each in ended):
         lines.append("install what is missing: ./invokew test --install")
+    if any(why.startswith(CAPTURES) for each in ended for why, _ in each.tally.skipped):
+        lines.append(
+            "WARNING: NO VERDICT WAS HELD AGAINST A REAL MACHINE: their captures are to lie in "
+            "../shared, beside this checkout"
+        )
     return "\n".join(lines)
 
 
 def _told(each: Ended) -> str:
-    return f"{each.step.title}: {each.ending}" + f": {each.why}" * bool(each.why)
+    if each.ending is Ending.NOT_RUN:
+        return str(each.ending)
+    line = f"{_minutes(each.seconds):>5}  {each.ending}"
+    if each.step.tests:
+        skipped = sum(count for _, count in each.tally.skipped)
+        line += f": {each.tally.passed} passed, {each.tally.failed} failed"
+        line += f", {skipped} not run" * bool(skipped)
+    return line
+
+
+def _tests(count: int) -> str:
+    return f"{count} test{'s' * (count != 1)}: " if count else ""
+
+
+def _minutes(seconds: float) -> str:
+    """``12:08``."""
+    whole = round(seconds)
+    return f"{whole // 60}:{whole % 60:02}"
 
 
 def succeeded(ended: tuple[Ended, ...], *, strict: bool) -> bool:
@@ -283,4 +340,4 @@ def succeeded(ended: tuple[Ended, ...], *, strict: bool) -> bool:
     """
     endings = {each.ending for each in ended}
     bad = {Ending.FAILED} | ({Ending.NOT_RUN} if strict else set())
-    return bool(endings & {Ending.PASSED, Ending.UNSTEADY}) and not endings & bad
+    return Ending.PASSED in endings and not endings & bad

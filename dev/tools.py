@@ -26,12 +26,15 @@ class Tool:
     package: str
     files: str = ""  # for what is no program: a pattern below / of a file that it has
     mounts: bool = False  # it is no package but the right to mount
+    root: bool = False  # it is no package but to be root
     variable: bool = False  # it is no package but a file that this variable names
 
     @property
     def here(self) -> bool:
         if self.mounts:
             return may_mount()
+        if self.root:
+            return os.geteuid() == 0
         if self.variable:
             return Path(os.environ.get(self.name, "")).is_file()
         if self.files:
@@ -72,6 +75,7 @@ SOFTHSM = Tool("softhsm2-util", "softhsm2")
 PKCS11 = Tool("pkcs11 engine", "libengine-pkcs11-openssl", "usr/lib/*/engines-3/pkcs11.so")
 PACKERS = (Tool("xz", "xz-utils"), Tool("zstd", "zstd"), Tool("gzip", "gzip"))
 ROOT = Tool("root's right to mount", "", mounts=True)
+SUPERUSER = Tool("root", "", root=True)  # who may read, own and signal anything
 MMDEBSTRAP = Tool("mmdebstrap", "mmdebstrap")
 QEMU = Tool("qemu-system-x86_64", "qemu-system-x86")
 MKE2FS = Tool("mke2fs", "e2fsprogs")
@@ -100,7 +104,7 @@ LIBVIRT_PYTHON = Tool(
 )
 PACKER, MKOSI = Tool("packer", "packer"), Tool("mkosi", "mkosi")
 CHROMIUM = Tool("chromium", "chromium")
-PACKAGERS = (Tool("dpkg-deb", "dpkg"), Tool("rpmbuild", "rpm"), Tool("lintian", "lintian"))
+DPKG = Tool("dpkg-deb", "dpkg")
 SLURM = (
     *(Tool("slurmctld", "slurmctld"), Tool("slurmd", "slurmd"), Tool("sinfo", "slurm-client")),
     Tool("munged", "munge"),
@@ -108,7 +112,7 @@ SLURM = (
 
 # What the marks of pyproject.toml stand for.
 MARKS = {
-    "sshd": (SSHD, SSH, SUDO, MODINFO, MINISIGN),  # the real ones, as nodes and sites have them
+    "sshd": (SSHD, SSH, MODINFO),  # the real ones, as nodes and sites have them
     "shell": (SHELLCHECK, DASH, BUSYBOX, BASH, LSPCI),
     "modules": (
         HEADERS,
@@ -117,8 +121,6 @@ MARKS = {
         MAKE,
         MODINFO,
         OPENSSL,
-        SOFTHSM,
-        PKCS11,
         *PACKERS,
         DASH,
         BUSYBOX,
@@ -128,7 +130,6 @@ MARKS = {
         ROOT,
         MMDEBSTRAP,
         QEMU,
-        OVMF,
         QEMU_IMG,
         SFDISK,
         MKE2FS,
@@ -139,23 +140,44 @@ MARKS = {
         BUSYBOX,
         *PACKERS,
         Tool("bzip2", "bzip2"),
-        *PACKAGERS,
+        DPKG,
     ),
     "bmc": (PYTHON, LIBVIRT_PYTHON),
     "slurm": SLURM,
     "machine": (
         *(ROOT, MMDEBSTRAP, QEMU, QEMU_IMG, MKE2FS, SFDISK, GRUB, GRUB_PC, SSH),
-        *(GCC, MODINFO, *PACKERS, PACKER, MKOSI),
+        *(GCC, MODINFO, *PACKERS),
     ),
 }
 MARKS["kube"] = (ROOT, NSENTER, Tool("setpriv", "util-linux"), DASH, BUSYBOX, BASH, KUBECTL)
 MARKS["pages"] = (CHROMIUM,)
-MARKS["documents"] = (NPM, XMLLINT, Tool("dpkg-deb", "dpkg"))
+MARKS["root"] = (SUPERUSER,)
+MARKS["minisign"] = (MINISIGN,)
+MARKS["sudo"] = (SUDO,)
+MARKS["token"] = (SOFTHSM, PKCS11)
+MARKS["packagers"] = (Tool("rpmbuild", "rpm"), Tool("lintian", "lintian"))
+MARKS["uefi"] = (OVMF,)
+MARKS["pipelines"] = (PACKER, MKOSI)
+MARKS["exhaustive"] = ()  # needs nothing but time: part of --all, and of a tier that is named
+MARKS["documents"] = (NPM, XMLLINT, DPKG)
 MARKS["cluster"] = (KUBECTL, CLUSTER)
 MARKS["vagrant"] = (
     *MARKS["machine"],
     *(VAGRANT, VAGRANT_LIBVIRT, LIBVIRTD, VIRSH, DNSMASQ, IP, NSENTER, TUN),
 )
+# Marks of few tests among those of another: without their tools these are not run, by name, and
+# the others are.
+FOR_FEW = {
+    "sshd": ("minisign", "sudo"),
+    "modules": ("token",),
+    "builds": ("packagers", "uefi"),
+    "machine": ("pipelines",),
+}
+
+
+def for_few(mark: str) -> tuple[Tool, ...]:
+    """What some of the tests with that mark need beside what all do."""
+    return tuple(tool for name in FOR_FEW.get(mark, ()) for tool in MARKS[name])
 
 
 def missing(tools: Iterable[Tool]) -> tuple[Tool, ...]:
@@ -176,14 +198,16 @@ def sentence(tools: Iterable[Tool]) -> str:
     return f"needs {names}" + f" (apt install {packages})" * bool(packages)
 
 
-def install(tools: Iterable[Tool]) -> None:
+def install(tools: Iterable[Tool], *, dry: bool = False) -> None:
     """Install what is missing by apt-get, by sudo where not root.
 
     :raises Unsupported: without apt-get, without a way to become root, or where apt-get
         fails even after an update.
     """
     packages = sorted({tool.package for tool in missing(tools) if tool.package})
-    if not packages:
+    if dry and packages:
+        print(f"would be installed: {' '.join(packages)}")
+    if dry or not packages:
         return
     by_hand = f"install by hand what holds: {' '.join(packages)}"
     if shutil.which("apt-get") is None:

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-import signal
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from dev.run import MARK, ROOT
 from dev.tools import MARKS, in_ci, missing, sentence
+from tests import truth
+from tests.leaving import Leftovers, mark
 from tests.selecting import may_hold
+from tests.surroundings import settle
 
-# A shell that starts the tests in the background hands down an ignored SIGINT, to us and to
-# every controller that a test starts; tests of Ctrl-C would wait for ever.
-signal.signal(signal.SIGINT, signal.default_int_handler)
+settle()
 
 # How long an example takes tells of the machine's load, and nothing of ours.
 settings.register_profile("gdr", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("gdr")
+settings.register_profile("quick", settings.get_profile("gdr"), max_examples=10)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Look for what a run leaves behind; one without exhaustive tests tries fewer examples.
+
+    Workers are children of the run, and marked as such.
+    """
+    quick = "not exhaustive" in str(config.getoption("markexpr"))
+    settings.load_profile("quick" if quick else "gdr")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Leftovers(mark()))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -29,8 +42,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files of more than a minute, which say LONG, first: one begun last is what all wait for."""
+    """The longest files, which say LONG, first: one begun last is what all wait for."""
     items.sort(key=lambda item: getattr(getattr(item, "module", None), "LONG", False) is not True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _marked(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Say in the temporary folder whose it is, for ``./invokew clean``."""
+    base = tmp_path_factory.getbasetemp()
+    whole = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    (whole / MARK).write_text(str(ROOT))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -40,3 +61,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.fail(sentence(lacks), pytrace=False)
     if lacks:
         pytest.skip(sentence(lacks))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how our verdicts stand to what is known of real machines, or that nobody asked."""
+    stats = terminalreporter.stats
+    reports = [each for key in ("passed", "failed", "skipped") for each in stats.get(key, ())]
+    for line in truth.told(reports):
+        terminalreporter.write_line(line, bold=True, red=line.startswith("NOT"))

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from itertools import combinations
 
 _NAMED = re.compile(r"\bmark\.(\w+)")
+_ON_ALL = re.compile(r"^pytestmark = pytest\.mark\.(\w+)$", re.MULTILINE)  # every test has it
 
 
 def may_hold(text: str, wanted: str, marks: Iterable[str]) -> bool:
@@ -23,9 +24,10 @@ def may_hold(text: str, wanted: str, marks: Iterable[str]) -> bool:
     known = tuple(marks)
     if not wanted or not set(re.findall(r"\w+", wanted)) <= {*known, "and", "or", "not"}:
         return True
-    named = sorted(set(_NAMED.findall(text)) & set(known))
+    on_all = set(_ON_ALL.findall(text)) & set(known)
+    named = sorted(set(_NAMED.findall(text)) & set(known) - on_all)
     return any(
-        _selects(wanted, known, held)
+        _selects(wanted, known, (*on_all, *held))
         for count in range(len(named) + 1)
         for held in combinations(named, count)
     )

@@ -43,8 +43,9 @@ def put(said: Said) -> ExitCode:
     :raises UsageError: the place cannot be written.
     """
     if said.flag("install"):
-        tools.install(MARKS["machine"])
-    if lacks := missing(MARKS["machine"]):
+        tools.install(MARKS["machine"], dry=said.dry)
+    lacks = missing(MARKS["machine"])
+    if lacks and not (said.dry and said.flag("install")):
         raise Unsupported("a box " + sentence(lacks), hint="--install installs what is missing")
     out = Path(said.text("out") or OUT)
     if said.dry:

@@ -53,16 +53,17 @@ def up(said: Said) -> ExitCode:
     """
     name, spec = _name(said), _spec(said)
     if said.flag("install"):
-        tools.install(MARKS["machine"])
+        tools.install(MARKS["machine"], dry=said.dry)
     lacks = missing(MARKS["machine"])
-    if lacks:
+    if lacks and not (said.dry and said.flag("install")):
         raise Unsupported("a guest " + sentence(lacks), hint="--install installs what is missing")
     guest = Guest(name, _home() / name, spec, lasting=True)
     if guest.pid:
         raise UsageError(f"{name} runs already", hint=f"invoke vm.down --name {name}, or --name")
-    guest.remove()  # what one that was ended otherwise has left
     if said.dry:
+        print(f"{name}: would be made and started")
         return ExitCode.OK
+    guest.remove()  # what one that was ended otherwise has left
     began = time.monotonic()
     try:
         with _ended_by_signals():
@@ -133,7 +134,7 @@ def down(said: Said) -> ExitCode:
     for guest in guests:
         if not said.dry:
             guest.remove()
-        print(f"{guest.name}: ended and removed")
+        print(f"{guest.name}: {'would be ' * said.dry}ended and removed")
     return ExitCode.OK
 
 

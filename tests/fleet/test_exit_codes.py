@@ -14,33 +14,22 @@ from pathlib import Path
 
 import pytest
 
+from tests import verbs
 from tests.fleet.links import Mute, free_port
 from toolkit.cli.options import Said
 from toolkit.cli.verb import guarded
 from toolkit.errors import ExitCode
+from toolkit.flow.access import demo_folder
 
+LONG = True
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> dict[str, str]:
-    return os.environ | {"XDG_STATE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
-
-
-@pytest.fixture
-def gdr(settings: dict[str, str], tmp_path: Path) -> Run:
+def gdr(tmp_path: Path) -> Run:
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "toolkit.cli", *words],
-            env=settings,
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        return verbs.gdr(*words, state=tmp_path, cwd=tmp_path)
 
     return run
 
@@ -66,6 +55,7 @@ def test_3_when_the_kernel_is_not_installed_yet(gdr: Run) -> None:
     assert "6.99.0-1-generic is not installed there" in ended.stdout
 
 
+@pytest.mark.exhaustive  # it waits until the node is abandoned; tests/suites waits for one too
 def test_3_when_only_unknowns_remain(gdr: Run) -> None:
     ended = gdr("doctor", "--hosts", "demo-hang")
     assert ended.returncode == ExitCode.UNKNOWN, ended.stdout
@@ -83,7 +73,8 @@ def test_4_when_a_host_is_out_of_reach_and_the_others_are_told_of(gdr: Run) -> N
 
 def test_5_when_apply_stops_and_it_says_what_stands(gdr: Run, tmp_path: Path) -> None:
     gdr("hosts", "--hosts", "demo-iommu")  # makes its tree
-    limits = tmp_path / "gdr-toolkit/demo/nodes/demo-iommu/tree/etc/security/limits.d"
+    nodes = tmp_path / "gdr-toolkit/demo" / demo_folder().name / "nodes"
+    limits = nodes / "demo-iommu/tree/etc/security/limits.d"
     if limits.is_dir():
         limits.rmdir()
     limits.write_text("in the way\n")
@@ -148,13 +139,13 @@ def test_70_for_a_bug_of_ours_without_a_traceback(capsys: pytest.CaptureFixture[
     trace.unlink()
 
 
-def test_130_after_ctrl_c_with_the_results_so_far(settings: dict[str, str], tmp_path: Path) -> None:
+def test_130_after_ctrl_c_with_the_results_so_far(tmp_path: Path) -> None:
     refused = free_port()
     with Mute() as mute:
         hosts = f"127.0.0.1:{mute.port},root@127.0.0.1:{refused}"
         with subprocess.Popen(
             [sys.executable, "-m", "toolkit.cli", "doctor", "--hosts", hosts, "--json"],
-            env=settings,
+            env=os.environ | {"XDG_STATE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
             cwd=tmp_path,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
+from tests import verbs
 from toolkit.errors import ExitCode
-
-ROOT = Path(__file__).parents[2]
 
 
 def gdr(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    settings = {"XDG_STATE_HOME": str(place / "state"), "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        [sys.executable, "-m", "toolkit.cli", *words, "--quiet"],
-        env=os.environ | settings,
-        cwd=place,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return verbs.gdr(*words, "--quiet", state=place / "state", cwd=place)
 
 
 def test_what_was_said_of_a_fleet_is_said_again_elsewhere(tmp_path: Path) -> None:

@@ -36,7 +36,10 @@ class Key:
         subprocess.run(words, check=True, capture_output=True)
 
 
-@pytest.fixture(scope="module", params=["ssh", "minisign"])
+MINISIGN = pytest.mark.minisign
+
+
+@pytest.fixture(scope="module", params=["ssh", pytest.param("minisign", marks=MINISIGN)])
 def way(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -59,6 +62,7 @@ def test_the_same_passport_has_the_same_signature(key: Key) -> None:
     assert sign(key.private, TEXT) == sign(key.private, TEXT)
 
 
+@MINISIGN
 def test_a_key_of_the_other_program_is_no_good(key: Key, way: str, tmp_path: Path) -> None:
     other = Key("minisign" if way == "ssh" else "ssh", tmp_path, "other")
     good, told = check(other.public, TEXT, sign(key.private, TEXT))
