@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.mutants.atlas import files_of_tests
 from tests.mutants.nearest import Known, order, within
 from tests.mutants.rooms import Ended, Fate, Mutant, choose, room, score, table
 from tests.mutants.sites import Site, differs, mutated, sites
@@ -158,3 +159,9 @@ def test_one_test_always_has_time() -> None:
 def test_a_mutant_tells_where_and_what() -> None:
     [site] = sites("x = a < b")
     assert str(Mutant("toolkit/x.py", site)) == "toolkit/x.py:1 (comparison): a < b  ->  a <= b"
+
+
+def test_the_map_is_of_the_unit_tests_and_of_the_simulated_bmcs() -> None:
+    files = files_of_tests()
+    assert {"tests/unit/test_mutants.py", "tests/bmc/test_bios_verb.py"} <= set(files)
+    assert not [each for each in files if each.startswith(("tests/builds/", "tests/suites/"))]
