@@ -20,7 +20,7 @@ from tests.mutants.rooms import Ended, Fate, Mutant
 from tests.mutants.sites import mutated
 
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+(?:\[.*?\])?)", re.MULTILINE)
-_PASSED, _NONE_RAN = 0, 5  # pytest's exit statuses
+_PASSED, _MISUSED, _NONE_RAN = 0, 4, 5  # pytest's exit statuses
 _SLOW = 10  # a loaded machine takes so many times longer
 _START_S = 120.0  # pytest itself, likewise
 _FIRST_S = 4.0  # of processor: the first meeting, which ends most mutants
@@ -93,6 +93,8 @@ class Meeting:
             return Fate.SURVIVED, ""
         if status == _NONE_RAN and by_name:  # the mutant changed the names of these tests
             return self._run(tests, by_name=False)
+        if status == _MISUSED:
+            raise RuntimeError(f"pytest does not take these words: {said[-600:]}")
         named = _FAILED.search(said)
         by = named[1] if named else said[-300:]
         return (Fate.HUNG if "Timeout >" in said else Fate.KILLED), by
