@@ -22,6 +22,7 @@ FOUNDATION = frozenset(
         "evidence",
         "gpus",
         "hosts",
+        "machines",
         "progress",
         "spots",
     }

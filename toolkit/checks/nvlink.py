@@ -7,7 +7,6 @@ from toolkit.checks.driver import NOT_LOADED
 from toolkit.checks.role import PASSED_THROUGH, role
 from toolkit.facts.daemons import FABRIC_MANAGER, IMEX
 from toolkit.facts.node import Node
-from toolkit.facts.pci import NVIDIA
 from toolkit.facts.smi_query import SmiGpu
 from toolkit.want import Role, Want
 from toolkit.words import counted
@@ -53,11 +52,7 @@ def fabricmanager(node: Node, want: Want) -> Finding:
 
 def _no_switches(node: Node, want: Want, behind: bool) -> str:
     """Why no fabric manager is needed on this node; "" where one is."""
-    switches = [
-        each
-        for each in node.pci.functions.values()
-        if each.vendor == NVIDIA and each.klass >> 8 == 0x0680
-    ]
+    switches = node.nvswitches
     if not switches:
         if not behind:
             return "no NVSwitch"

@@ -55,9 +55,11 @@ def distance(node: Node, want: Want) -> Finding:
         return not_applicable(FLAT)
     shown = _shown(best)
     if far:
+        lost = lost_beside(node) if told.source is PairSource.TREE else {}
         return failed(
             f"{len(far)} of {len(best)} GPUs have no HCA behind their switch ({shown})",
             expected="PIX or PXB for every GPU, or P2C over NVLink-C2C",
+            hint=LOST if all(each.gpu in lost for each in far) else "",
             details=(*map(_line, far), *_second_opinion(node, told)),
         )
     if open_:
@@ -70,6 +72,42 @@ def distance(node: Node, want: Want) -> Finding:
         f"GPU to nearest HCA: {shown}",
         details=(*map(_line, best), *_second_opinion(node, told)),
     )
+
+
+_NETWORK = 0x02  # the PCI class of HCAs and other network functions
+LOST = "the HCA that was there is lost: see hca.count; moving another one mends nothing"
+
+
+def lost_beside(node: Node) -> dict[str, str]:
+    """GPUs that alone have no HCA behind their switch, each with what shows the loss.
+
+    Most GPUs of the machine have one there. Where none has, or some only, it was built so. An
+    HCA that is given to a guest, or has no driver, is there.
+    """
+    functions = node.pci.functions.values()
+    beside = {
+        up
+        for each in functions
+        if each.klass >> 16 == _NETWORK and not each.dead
+        for up in each.parents[1:]
+    }
+    alone = [each for each in node.pci.gpus if not beside.intersection(each.parents)]
+    served = len(node.pci.gpus) - len(alone)
+    if served < 3 or served <= len(alone) or not node.pci.whole:
+        return {}
+    filled = {up for each in functions for up in each.parents}
+    told = {}
+    for gpu in alone:
+        ports = [
+            each.address
+            for each in functions
+            if each.is_bridge and each.address not in filled and each.parents == gpu.parents[:-1]
+        ]
+        empty = f"; nothing answers below {ports[0]}" if len(ports) == 1 else ""
+        told[gpu.address] = (
+            f"{gpu.address}: no HCA behind its switch, as {served} others have{empty}"
+        )
+    return told
 
 
 def _best(node: Node, told: Pairs) -> list[NamedPair]:

@@ -149,6 +149,7 @@ def _function(block: _Block) -> PciFunction:
         tuple(_bars(block.lines)),
         dumped,
         shown,
+        dead="(rev ff)" in block.title,
     )
 
 

@@ -8,8 +8,10 @@ from toolkit.facts.iommu import Domain, parse_groups
 from toolkit.facts.lspci import parse_lspci
 from toolkit.facts.lspci_tree import parse_lspci_tree
 from toolkit.facts.numa import count_nodes
-from toolkit.facts.pci import PciTree, parse_pci, with_config
+from toolkit.facts.pci import NVIDIA, PciFunction, PciTree, parse_pci, with_config, without_answer
 from toolkit.facts.reading import Reading
+
+OTHER_BRIDGE = 0x0680  # class and subclass of an NVSwitch
 
 
 class Pci(Reading):
@@ -20,9 +22,15 @@ class Pci(Reading):
         """The PCI functions, without their config space; from lspci's text if need be."""
         if not self._given("pci"):
             return self._printed_tree()
-        return parse_pci(
+        tree = parse_pci(
             self._text("pci"), self._text("pci-links"), self._text("pci-resources"), ""
         )
+        # Asked of each function's first bytes alone; what was refused marks none.
+        config = self._evidence.frame("pci-config").text if self._given("pci-config") else ""
+        alive = without_answer(tree, config)
+        if alive is not tree:
+            self.cited.append("pci-config")
+        return alive
 
     @fact
     def pci_config(self) -> PciTree:
@@ -30,6 +38,15 @@ class Pci(Reading):
         if not self._given("pci"):
             return self._printed_tree()
         return with_config(self.pci, self._text("pci-config"))
+
+    @fact
+    def nvswitches(self) -> tuple[PciFunction, ...]:
+        """NVSwitches on the node's own bus that answer."""
+        return tuple(
+            each
+            for each in self.pci.functions.values()
+            if each.vendor == NVIDIA and each.klass >> 8 == OTHER_BRIDGE and not each.dead
+        )
 
     @fact
     def lspci(self) -> PciTree:

@@ -56,6 +56,11 @@ class System(Reading):
         return parse_dmi(self._text("dmi"))
 
     @fact
+    def has_dmi(self) -> bool:
+        """Whether the machine has names in DMI, which some arm64 boards and loose files lack."""
+        return self._given("dmi") and self._there("dmi")
+
+    @fact
     def kernel(self) -> str:
         """Kernel release, as ``uname -r`` prints it; in an image the one it was read for."""
         return str(parse_kernel_release(self._text("kernel-release")))

@@ -54,10 +54,16 @@ class PciFunction:
     bars: tuple[Bar, ...] = ()
     config: ConfigSpace | None = None  # for bridges, GPUs, HCAs and NVMe
     printed: Printed | None = None  # the same from lspci's text, where that is the source
+    dead: bool = False  # it answers nothing: all its config space reads as ff, "rev ff"
 
     @property
     def is_gpu(self) -> bool:
-        """A whole one; the virtual functions of a vGPU host are for its guests."""
+        """A whole one that answers; the virtual functions of a vGPU host are for its guests."""
+        return self.was_gpu and not self.dead
+
+    @property
+    def was_gpu(self) -> bool:
+        """The same, though it may have fallen off the bus."""
         return self.vendor == NVIDIA and self.klass >> 8 in {0x0300, 0x0302} and not self.virtual
 
     @property
@@ -66,7 +72,12 @@ class PciFunction:
 
     @property
     def may_be_hca(self) -> bool:
-        """A Mellanox network function: InfiniBand or Ethernet class."""
+        """A Mellanox network function that answers: InfiniBand or Ethernet class."""
+        return self.was_hca and not self.dead
+
+    @property
+    def was_hca(self) -> bool:
+        """The same, though it may have fallen off the bus."""
         return self.vendor == MELLANOX and self.klass >> 8 in {0x0200, 0x0207}
 
     def express(self) -> Express | None:
@@ -148,6 +159,19 @@ def with_config(tree: PciTree, config: str) -> PciTree:
             for address, each in tree.functions.items()
         }
     )
+
+
+# The vendor's number and all that follows read as ones: nobody answers there.
+_SILENT = re.compile(r"^@(\S+)\n0{6,7}(?: ff){16}$", re.MULTILINE)
+
+
+def without_answer(tree: PciTree, config: str) -> PciTree:
+    """The same functions, those marked as dead whose config space says nothing."""
+    silent = {address for address in _SILENT.findall(config) if address in tree.functions}
+    if not silent:
+        return tree
+    functions = {a: replace(e, dead=a in silent) for a, e in tree.functions.items()}
+    return replace(tree, functions=functions)
 
 
 def _function(

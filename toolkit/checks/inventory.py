@@ -1,0 +1,204 @@
+"""Are all GPUs, NVSwitches and HCAs there that the machine is made of?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
+from toolkit.checks.pcie import lost_beside
+from toolkit.checks.role import role
+from toolkit.facts.node import Node
+from toolkit.machines import Board, MachineType, board, boards, machine_type
+from toolkit.want import Role, Want
+from toolkit.words import counted
+
+_DRAIN = "cold boot; if it stays away, drain the node: nvidia-bug-report.sh, and exchange it"
+
+
+@check(
+    "gpu.count",
+    impact=Impact.BROKEN,
+    source="toolkit/data/machines.toml; Fabric Manager user guide, NVSwitch-based systems; "
+    "nvidia-smi -L",
+    fix=_DRAIN,
+    needs_gpu=False,
+)
+def gpu_count(node: Node, want: Want) -> Finding:
+    """Every GPU of the machine is on the PCI bus, answers there, and is in the driver's list.
+
+    A GPU that has died is seen by nobody, and the others look healthy without it. What should
+    be there is told by the machine's name (DGX, the sizes of clouds), by the NVSwitches of an
+    HGX board, by the number of GPUs that such a board has, and by a GPU that is still on the
+    bus: whose config space reads as ff, or which the driver does not list. A guest has as many
+    as its host gave it. Cards in slots are as many as somebody plugged in.
+    """
+    tree = node.pci
+    dead = [each.address for each in tree.functions.values() if each.was_gpu and each.dead]
+    if dead:
+        return failed(
+            f"{counted(len(dead), 'GPU')} on the bus without an answer, config space all ff",
+            expected="every GPU answers",
+            details=tuple(f"{address}: lost" for address in dead),
+        )
+    if not tree.whole:
+        return not_applicable("an excerpt of lspci: how many there are is not told")
+    gpus = tree.gpus
+    should = _should(node, want)
+    if should and should.short_of:
+        return failed(
+            f"{should.there} of {should.short_of} GPUs on the PCI bus",
+            expected=f"{should.short_of}, as {should.whose} has",
+            details=tuple(f"{each.address} is there" for each in gpus),
+        )
+    if not gpus:
+        return not_applicable("no NVIDIA GPU on the PCI bus, and no machine known to have one")
+    return _by_driver(node, should)
+
+
+def _by_driver(node: Node, should: _Should | None) -> Finding:
+    """Whether the driver has all that the bus has."""
+    count, held = len(node.pci.gpus), _held(node)
+    listed = {row.address for row in node.gpu_rows} if held else set()
+    if unlisted := [address for address in held if address not in listed]:
+        return failed(
+            f"{len(unlisted)} of {count} GPUs on the bus are not in the driver's list",
+            expected="nvidia-smi -L lists every GPU",
+            hint="dmesg | grep NVRM tells why; then reset it, or " + _DRAIN,
+            details=tuple(unlisted),
+        )
+    if should and should.may == {should.there}:
+        return passed(f"{counted(count, 'GPU')}, as {should.whose} has")
+    if not held:
+        return not_applicable("how many GPUs this machine should have is not known")
+    return passed(f"{counted(count, 'GPU')}, all in the list of the driver")
+
+
+@dataclass(frozen=True, slots=True)
+class _Should:
+    """How many GPUs there should be, and how many of their kind there are."""
+
+    may: frozenset[int]
+    there: int
+    whose: str
+
+    @property
+    def short_of(self) -> int:
+        """The next larger number that there may be; 0 where nothing is missing."""
+        more = [count for count in self.may if count > self.there]
+        return min(more) if more and self.there not in self.may else 0
+
+
+def _machine(node: Node) -> MachineType | None:
+    """What DMI calls the machine; None for a name of no row, and for loose files without DMI."""
+    if not node.has_dmi:
+        return None
+    return machine_type(node.dmi, frozenset(each.device for each in node.pci.gpus))
+
+
+def _should(node: Node, want: Want) -> _Should | None:
+    """What machine or board tell; None for cards in slots, and for a guest that was given some."""
+    gpus, switches = node.pci.gpus, node.nvswitches
+    if (kind := _machine(node)) is not None:
+        return _Should(kind.gpus, sum(each.device in kind.devices for each in gpus), kind.name)
+    if (built := _board(node)) is None:
+        return None
+    there = sum(each.device in built.devices for each in gpus)
+    joined = len(switches) // built.switches * built.per if built.switches else 0
+    if joined:
+        whose = f"{built.name} with {len(switches)} NVSwitches"
+        return _Should(frozenset({joined}), there, whose)
+    if not gpus or not node.role_told or role(node, want) is Role.VM:
+        return None
+    return _Should(built.gpus, there, built.name)
+
+
+def _board(node: Node) -> Board | None:
+    """The board that the GPUs stand on; where none is left, the one of the NVSwitches."""
+    devices = frozenset(each.device for each in node.pci.gpus)
+    switches = {each.device for each in node.nvswitches}
+    of_switches = (each for each in boards() if not devices and each.nvswitch in switches)
+    return board(devices) or next(of_switches, None)
+
+
+def _held(node: Node) -> list[str]:
+    """GPUs that NVIDIA's driver holds; none where nvidia-smi was not asked for its list."""
+    if node.no_driver or not (node.has_gpu_rows or node.probed):
+        return []
+    return [each.address for each in node.pci.gpus if each.driver == "nvidia"]
+
+
+@check(
+    "nvidia.nvswitches",
+    impact=Impact.BROKEN,
+    source="toolkit/data/machines.toml; Fabric Manager user guide, NVSwitch-based systems",
+    fix="cold boot; if it stays away, the baseboard is to be exchanged: drain the node",
+    roles=frozenset({Role.BARE_METAL, Role.VM_HOST}),
+)
+def nvswitches(node: Node, want: Want) -> Finding:
+    """Every NVSwitch of the GPU board is on the PCI bus.
+
+    With one missing the fabric manager refuses to start, or leaves GPUs out of the fabric. On
+    a board whose NVSwitches are not on the node's bus nothing can be counted.
+    """
+    built, there = _board(node), node.nvswitches
+    if built is None or not built.switches or not there:
+        return not_applicable("no NVSwitch on the PCI bus, and none known to be missing")
+    full = -(-len(there) // built.switches) * built.switches
+    if len(there) < full and node.pci.whole:
+        return failed(
+            f"{len(there)} of {full} NVSwitches on the PCI bus",
+            expected=f"{full}, as {built.name} has",
+            details=tuple(f"{each.address} is there" for each in there),
+        )
+    return passed(f"{len(there)} NVSwitches")
+
+
+@check(
+    "hca.count",
+    impact=Impact.BROKEN,
+    source="toolkit/data/machines.toml; the PCI tree: what serves the other GPUs",
+    fix="cold boot; reseat the card; if it stays away, exchange it: drain the node",
+)
+def hca_count(node: Node, want: Want) -> Finding:
+    """Every HCA of the machine is on the PCI bus, and answers there.
+
+    A dead HCA is seen by nobody, and its GPU takes a farther one. It shows by what serves the
+    other GPUs: where most have an HCA behind their switch, the one without has lost it; and
+    by the machine's name, for those that are sold with a fixed number. AWS attaches as many
+    EFA as were asked for at the launch: these are told.
+    """
+    tree = node.pci
+    dead = [each.address for each in tree.functions.values() if each.was_hca and each.dead]
+    lost = lost_beside(node)
+    if dead or lost:
+        return failed(
+            f"{counted(len(dead) or len(lost), 'HCA')} lost",
+            expected="an HCA beside every GPU, as beside the others",
+            details=(
+                *(f"{each}: on the bus without an answer, config space all ff" for each in dead),
+                *lost.values(),
+            ),
+        )
+    kind = _machine(node)
+    if kind is None:
+        return _alike(node)
+    there = [each for each in node.hcas if not kind.infiniband or each.klass >> 8 == 0x0207]
+    if kind.hcas and len(there) < kind.hcas:
+        return failed(
+            f"{len(there)} of {kind.hcas} HCAs on the PCI bus",
+            expected=f"{kind.hcas} at least: {kind.name} has {kind.network}",
+            details=tuple(f"{each.address} is there" for each in there),
+        )
+    told = (f"{kind.name}: {kind.network}",)
+    if not there and not kind.hcas:
+        return not_applicable(f"no HCA; {kind.name} may be without")
+    return passed(counted(len(there), "HCA"), details=told)
+
+
+def _alike(node: Node) -> Finding:
+    """Of a machine with no known number: every GPU has one beside it, or none is told."""
+    near = Counter(each.gpu.address for each in node.near_pairs)
+    if not near or len(near) < len(node.pci.gpus):
+        return not_applicable("how many HCAs this machine should have is not known")
+    return passed(f"{counted(len(near), 'GPU', 'has', 'have')} an HCA behind the same switch")

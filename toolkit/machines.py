@@ -1,0 +1,91 @@
+"""What a machine should have, by its name in DMI and by its GPU board: data/machines.toml."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_TABLE = Path(__file__).parent / "data" / "machines.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """GPUs that come together, and the NVSwitches that join them."""
+
+    id: str
+    name: str  # "HGX H100"
+    devices: frozenset[int]  # PCI device ids of its GPUs
+    gpus: frozenset[int]  # how many there may be
+    source: str
+    confidence: str  # "H", "M" or "L"
+    nvswitch: int = 0  # PCI device id; 0 where none is on the node's bus
+    switches: int = 0  # so many of them
+    per: int = 0  # join so many GPUs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineType:
+    """A machine as it is sold under one name."""
+
+    id: str
+    name: str  # "AWS p5.48xlarge"
+    vendor: str  # how sys_vendor begins
+    product: str  # regular expression of all of product_name
+    devices: frozenset[int]
+    gpus: frozenset[int]
+    network: str  # what serves its GPUs
+    source: str
+    confidence: str
+    hcas: int = 0  # it cannot be without; 0 where the customer chooses
+    infiniband: bool = False  # of which those for InfiniBand count
+
+
+@cache
+def machine_types() -> tuple[MachineType, ...]:
+    """Every row, in the order of the file."""
+    return tuple(MachineType(**_values(row)) for row in _rows()["machines"])
+
+
+@cache
+def boards() -> tuple[Board, ...]:
+    return tuple(Board(**_values(row)) for row in _rows()["boards"])
+
+
+def machine_type(dmi: Mapping[str, str], devices: frozenset[int]) -> MachineType | None:
+    """The row of a machine, which DMI names; the cloud that names no size shows it by its GPUs.
+
+    :param devices: PCI device ids of the GPUs that are there.
+    """
+    vendor, product = dmi.get("sys_vendor", ""), dmi.get("product_name", "")
+    named = [
+        each
+        for each in machine_types()
+        if vendor.startswith(each.vendor) and re.fullmatch(each.product, product)
+    ]
+    if len(named) == 1:
+        return named[0]
+    return next((each for each in named if each.devices & devices), None)
+
+
+def board(devices: frozenset[int]) -> Board | None:
+    """The row of the GPUs that are there; None for cards in slots."""
+    return next((each for each in boards() if each.devices & devices), None)
+
+
+# Any: TOML's values, which become the fields of a row; a slip in the file is seen by its test.
+def _rows() -> dict[str, list[dict[str, Any]]]:
+    return tomllib.loads(_TABLE.read_text("utf-8"))
+
+
+def _values(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **row,
+        "devices": frozenset(int(each, 16) for each in row["devices"]),
+        "gpus": frozenset(row["gpus"]),
+        **({"nvswitch": int(row["nvswitch"], 16)} if "nvswitch" in row else {}),
+    }
