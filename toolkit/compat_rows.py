@@ -89,6 +89,9 @@ class Hca(Span):
     device: str  # PCI device id of vendor 15b3: "1023"
     name: str  # "ConnectX-8"
     mlnx_ofed: bool  # MLNX_OFED supports it; DOCA-OFED does in any case
+    rate: int = 0  # Gb/s of a port of its fastest board; 0 where not told
+    slowest_ib: int = 0  # Gb/s that a sound link with an older switch may have; 0 for no bound
+    slowest_ethernet: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,12 @@ def ethernet(*ports: tuple[str, str]) -> dict[str, Override]:
     return {"infiniband": hca_lines("mlx5_0", HCAS[0], *ports).replace("InfiniBand", "Ethernet")}
 
 
+def at(rate: str, kind: str = "MT4129", layer: str = "InfiniBand") -> dict[str, Override]:
+    """All ports at one rate."""
+    text = INFINIBAND.replace("400 Gb/sec (4X NDR)", rate).replace("MT4129", kind)
+    return {"infiniband": text.replace("link_layer:InfiniBand", f"link_layer:{layer}")}
+
+
 ROWS = [
     Row("soft-roce-alone", "rdma.devices", FAIL, "device of software", {"infiniband": SOFT}),
     Row(
@@ -132,6 +138,53 @@ ROWS = [
         PASS,
         "2 ports at 400 Gb/s",
         {"infiniband": "200 Gb/sec (2X NDR)".join(INFINIBAND.rsplit("400 Gb/sec (4X NDR)", 2))},
+    ),
+    Row("all-at-sdr", "rdma.rate", FAIL, "2 ports slower", at("10 Gb/sec (4X SDR)")),
+    Row("all-at-ddr", "rdma.rate", FAIL, "2 ports slower", at("20 Gb/sec (4X DDR)")),
+    Row("all-at-qdr", "rdma.rate", FAIL, "2 ports slower", at("40 Gb/sec (4X QDR)")),
+    Row("hdr-switches", "rdma.rate", PASS, "2 ports at 200 Gb/s", at("200 Gb/sec (4X HDR)")),
+    Row("edr-switches", "rdma.rate", PASS, "2 ports at 100 Gb/s", at("100 Gb/sec (4X EDR)")),
+    Row(
+        "qdr-on-a-card-for-hdr",
+        "rdma.rate",
+        PASS,
+        "2 ports at 40 Gb/s",
+        at("40 Gb/sec (4X QDR)", "MT4123"),
+    ),
+    Row(
+        "sdr-on-a-card-for-hdr",
+        "rdma.rate",
+        FAIL,
+        "2 ports slower",
+        at("10 Gb/sec (4X SDR)", "MT4123"),
+    ),
+    Row(
+        "a-type-of-no-row",
+        "rdma.rate",
+        PASS,
+        "2 ports at 10 Gb/s",
+        at("10 Gb/sec (4X SDR)", "MT4126"),
+    ),
+    Row(
+        "ethernet-of-25",
+        "rdma.rate",
+        PASS,
+        "2 ports at 25 Gb/s",
+        at("25 Gb/sec (1X EDR)", layer="Ethernet"),
+    ),
+    Row(
+        "ethernet-of-10",
+        "rdma.rate",
+        FAIL,
+        "2 ports slower",
+        at("10 Gb/sec (1X QDR)", layer="Ethernet"),
+    ),
+    Row(
+        "one-at-sdr",
+        "rdma.rate",
+        FAIL,
+        "mlx5_0 port 1: 10 of the 400 Gb/s of ConnectX-7, as from a bad link",
+        {"infiniband": INFINIBAND.replace("400 Gb/sec (4X NDR)", "10 Gb/sec (4X SDR)", 1)},
     ),
     Row("not-read", "rdma.rate", UNKNOWN, "permission", {"infiniband": DENIED}),
     Row("alike", "rdma.firmware", PASS, "28.43.2026, on every board"),
@@ -290,3 +343,11 @@ def test_states_of_a_port_are_different_faults(frames: dict[str, Override], hint
     finding = judged(Row("", "rdma.port", FAIL, "", frames)).finding
     assert finding.found.startswith("1 of 1 HCAs without a port that is up: mlx5_0 ")
     assert hint in finding.hint
+
+
+def test_a_port_slower_than_its_card_can_is_told_though_it_passes() -> None:
+    row = Row("", "rdma.rate", PASS, "", at("200 Gb/sec (4X HDR)"))
+    assert judged(row).finding.details == tuple(
+        f"mlx5_{n} port 1: 200 of the 400 Gb/s of ConnectX-7: as the board or the switch can"
+        for n in (0, 1)
+    )

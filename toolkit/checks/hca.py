@@ -12,22 +12,26 @@ from toolkit.errors import NoEvidence
 from toolkit.facts.daemons import SCHEDULERS
 from toolkit.facts.express import Link
 from toolkit.facts.node import Node
-from toolkit.facts.rdma import Kind, RdmaDevice
+from toolkit.facts.rdma import Kind, Port, RdmaDevice
 from toolkit.want import Want
 
 
 @check(
     "rdma.rate",
     impact=Impact.SLOW,
-    source="/sys/class/infiniband/*/ports/*/rate; Azure/azurehpc-health-checks",
+    source="/sys/class/infiniband/*/ports/*/rate; toolkit/data/hcas.toml; "
+    "Azure/azurehpc-health-checks",
     fix="cable, transceiver and switch port of the slower one; for PCIe, a slot that is as fast",
 )
 def rate(node: Node, want: Want) -> Finding:
-    """Ports of equal HCAs run at an equal rate, and PCIe is as fast as the port.
+    """Ports of equal HCAs run at an equal rate, fit for their kind, and PCIe is as fast.
 
-    A port that trained at a lower rate holds back every collective of the job. Judged are the
-    HCAs that serve GPUs: one for storage may be slower. Ports that are down are not judged,
-    for the rate that they show says nothing.
+    A port that trained at a lower rate holds back every collective of the job; and all ports
+    may have, alike. An older switch makes a port slower than its card can, which is told and
+    no fault: HDR, 200 Gb/s, on a card for NDR, 400. A rate that no such switch has is one:
+    SDR or QDR, 10 or 40 Gb/s, on a card for NDR is a bad cable, or a switch port that is set
+    so. Judged are the HCAs that serve GPUs: one for storage may be slower. Ports that are
+    down are not judged, for the rate that they show says nothing.
     """
     hcas = serving(node)
     groups: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
@@ -38,22 +42,45 @@ def rate(node: Node, want: Want) -> Finding:
                 groups[_model(device), port.link_layer][name] = port.gbits
     if not groups:
         return not_applicable("no port that is up tells its rate")
-    told = [
+    fit = [_fit(device, each, want) for device in hcas for each in device.ports if each.gbits]
+    told = [why for why, sound in fit if why and not sound]
+    unfit = tuple(line.partition(":")[0] for line in told)
+    told += [
         f"{name}: {gbits:g} of {max(ports.values()):g} Gb/s"
         for ports in groups.values()
         for name, gbits in ports.items()
-        if gbits < max(ports.values())
+        if gbits < max(ports.values()) and name not in unfit
     ]
     told += [line for device in hcas for line in _behind(node, device)]
     if told:
         return failed(
             told[0] if len(told) == 1 else f"{len(told)} ports slower than they can be",
-            expected="the rate of the fastest equal port, and PCIe that carries it",
+            expected="the rate of the fastest equal port, one that the HCA is made for, "
+            "and PCIe that carries it",
             details=tuple(told),
         )
     rates = sorted({gbits for ports in groups.values() for gbits in ports.values()}, reverse=True)
     count = sum(len(ports) for ports in groups.values())
-    return passed(f"{count} ports at {', '.join(f'{each:g}' for each in rates)} Gb/s")
+    return passed(
+        f"{count} ports at {', '.join(f'{each:g}' for each in rates)} Gb/s",
+        details=tuple(why for why, _ in fit if why),
+    )
+
+
+_TYPE = re.compile(r"MT(\d{4,5})")  # the PCI device id, in decimal
+
+
+def _fit(device: RdmaDevice, port: Port, want: Want) -> tuple[str, bool]:
+    """What is to be said of a port below the best of its kind, and whether it may be so."""
+    kind = _TYPE.fullmatch(device.type)
+    row = want.compat.hca(int(kind[1])) if kind else None
+    if row is None or port.gbits >= row.rate:
+        return "", True
+    ethernet = port.link_layer == "Ethernet"
+    told = f"{device.name} port {port.number}: {port.gbits:g} of the {row.rate} Gb/s of {row.name}"
+    if port.gbits < (row.slowest_ethernet if ethernet else row.slowest_ib):
+        return f"{told}, as from a bad link", False
+    return f"{told}: as the board or the switch can", True
 
 
 def _model(device: RdmaDevice) -> str:
