@@ -35,6 +35,13 @@ def chips() -> tuple[Chip, ...]:
     return tuple(Chip(**row) for row in rows)
 
 
+@cache
+def with_display_modes() -> frozenset[int]:
+    """PCI device ids of cards whose BAR1 depends on whether they may drive a display."""
+    rows = tomllib.loads(_TABLE.read_text("utf-8"))["display_modes"]
+    return frozenset(int(device, 16) for row in rows for device in row["devices"])
+
+
 def chip(device: int) -> Chip | None:
     """The row of a device id; None for one that the table does not know."""
     return next((each for each in chips() if each.first <= device <= each.last), None)

@@ -287,3 +287,10 @@ def test_on_gb10_nothing_of_gpudirect_fails(path: PeerPath) -> None:
 def test_one_gpu_of_another_kind_beside_it_is_judged() -> None:
     board = BOARD.but(GPUS[0], ids=(0x10DE, 0x2E12))
     assert judged(Row("", "peermem.loaded", PASS, "", board=board)).status is PASS
+
+
+def test_geforce_is_refused_by_the_driver_and_by_cuda() -> None:
+    row = Row("", "gpu.class", FAIL, "", named("NVIDIA GeForce RTX 5090"), of(0x2B85))
+    hint = judged(row).finding.hint
+    assert "peermem" in hint
+    assert "libcuda the export of a dma-buf" in hint

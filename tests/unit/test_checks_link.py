@@ -27,12 +27,43 @@ MANAGED: dict[str, Override] = {
 }
 
 
+def idle(device: int, *slow: str) -> Board:
+    """The board with GPUs of another kind, some of them at the speed of idle ones."""
+    board = BOARD
+    for gpu in GPUS:
+        board = board.but(gpu, ids=(0x10DE, device), **({"now": ASLEEP} if gpu in slow else {}))
+    return board
+
+
 def links() -> list[Row]:
     check = "pcie.link"
     management = Fn("0000:07:00.0", "pci0000:05", (0x14E4, 0x165F), 0x020000, "tg3", now=NARROW)
     return [
         Row("healthy", check, PASS, "7 links at full width"),
-        Row("idle-gpu", check, PASS, "1 GPU at a lower", board=BOARD.but(GPUS[0], now=ASLEEP)),
+        Row("an-h100-does-not-idle", check, FAIL, "1 links", board=BOARD.but(GPUS[0], now=ASLEEP)),
+        Row("not-one-h100-does", check, FAIL, "2 links", board=idle(0x2330, *GPUS)),
+        Row("idle-cards", check, PASS, "2 GPUs at a lower", board=idle(0x26B9, *GPUS)),
+        Row(
+            "one-card-is-slower",
+            check,
+            UNKNOWN,
+            "slower than its twin",
+            board=idle(0x26B9, GPUS[0]),
+        ),
+        Row(
+            "a-gpu-for-guests-sleeps",
+            check,
+            PASS,
+            "2 GPUs at a lower",
+            board=idle(0x2330, *GPUS).but(GPUS[0], driver="vfio-pci").but(GPUS[1], driver=""),
+        ),
+        Row(
+            "a-superchip-has-c2c-and-saves-power",
+            check,
+            PASS,
+            "2 GPUs at a lower",
+            board=idle(0x2941, *GPUS),
+        ),
         Row("narrow-gpu", check, FAIL, "1 links", board=BOARD.but(GPUS[0], now=NARROW)),
         Row("slow-hca", check, FAIL, "1 links", board=BOARD.but(HCAS[0], now=ASLEEP)),
         Row(
@@ -202,6 +233,14 @@ def test_a_default_request_size_is_a_hint_and_no_fault() -> None:
     assert finding.details == ("0000:19:00.0: 512; 4096 suits large reads better",)
 
 
+@pytest.mark.parametrize("device", [0x2235, 0x2230, 0x26B5, 0x26B1, 0x2BB5])
+def test_a_small_bar_of_a_card_with_a_display_mode_has_its_own_remedy(device: int) -> None:
+    board = SMALL.but(GPUS[0], ids=(0x10DE, device))
+    hint = judged(Row("", "pcie.bar1", FAIL, "", board=board)).finding.hint
+    assert "displaymodeselector --gpumode compute" in hint
+    assert "reboot" in hint
+
+
 def test_a_small_bar_is_told_with_the_size_that_is_possible() -> None:
     assert (
         "offers up to 128 GiB" in judged(Row("", "pcie.bar1", FAIL, "", board=SMALL)).finding.hint
@@ -239,7 +278,8 @@ def test_a_bar_at_its_largest_size_passes_without_nvidia_smi() -> None:
 
 def test_an_excerpt_is_judged_as_far_as_one_end_tells() -> None:
     assert verdict("pcie.link", lspci=gpu()).status is PASS
-    assert verdict("pcie.link", lspci=gpu(speed="2.5", mark=" (downgraded)")).status is PASS
+    slow = verdict("pcie.link", lspci=gpu(speed="2.5", mark=" (downgraded)"))
+    assert (slow.status, "2.5 of 32 GT/s" in slow.finding.found) == (UNKNOWN, True)
     narrow = verdict("pcie.link", lspci=gpu(width=8))
     assert (narrow.status, "x8 of x16" in narrow.finding.found) == (UNKNOWN, True)
 

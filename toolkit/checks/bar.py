@@ -6,26 +6,33 @@ from toolkit.checks.check import Finding, Impact, check, failed, not_applicable,
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.express import Resizable
 from toolkit.facts.node import Node
+from toolkit.gpus import with_display_modes
 from toolkit.want import Want
 from toolkit.words import counted
 
 MIB, GIB = 1 << 20, 1 << 30
+DISPLAY = (
+    "display mode keeps it small: displaymodeselector --gpumode compute (NVIDIA Developer) turns "
+    "the card's display outputs off; it wants the driver unloaded, hence no job, then a reboot"
+)
 ROOM = "Above 4G decoding and Resizable BAR on in the BIOS, and enough 64-bit MMIO space"
 
 
 @check(
     "pcie.bar1",
-    impact=Impact.BROKEN,
-    source="NVIDIA/open-gpu-kernel-modules nv-pci.c; GPUDirect RDMA guide, BAR sizes",
-    fix=ROOM,
+    impact=Impact.SLOW,
+    source="NVIDIA/open-gpu-kernel-modules nv-pci.c; GPUDirect RDMA guide, BAR sizes; "
+    "NVIDIA Display Mode Selector Tool",
+    fix=f"{ROOM}; on cards with a display mode (A40, L40, RTX A6000, RTX 6000 Ada) "
+    "displaymodeselector --gpumode compute",
 )
 def bar1(node: Node, want: Want) -> Finding:
     """BAR1 of every GPU covers its memory.
 
     Pinned GPU memory is bounded by BAR1: behind a small one large registrations fail with
-    "Cannot allocate memory", while small tests pass. BAR1 is NVIDIA's name; lspci may call
-    it region 2. Where the GPU's memory is not told, the largest size that its Resizable BAR
-    offers stands for it.
+    "Cannot allocate memory", while small tests pass, as do the buffers of NCCL, which are a
+    few MiB each. BAR1 is NVIDIA's name; lspci may call it region 2. Where the GPU's memory is
+    not told, the largest size that its Resizable BAR offers stands for it.
     """
     sizes = {gpu.address: max((bar.size for bar in gpu.bars), default=0) for gpu in node.pci.gpus}
     if not sizes or not all(sizes.values()):
@@ -81,7 +88,9 @@ def _largest(regions: tuple[Resizable, ...]) -> int:
 
 
 def _offer(node: Node, small: dict[str, int]) -> str:
-    """What the Resizable BAR capability would allow; "" where it cannot be read."""
+    """What would enlarge it: another mode of the card, or what its capability allows; else ""."""
+    if all(node.pci.functions[each].device in with_display_modes() for each in small):
+        return DISPLAY
     try:
         offers = {_largest(node.pci_config.functions[each].resizable()) for each in small}
     except (NoEvidence, Unparsable):

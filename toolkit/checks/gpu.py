@@ -26,13 +26,15 @@ _CONSUMER = re.compile(r"\b(GeForce|TITAN)\b", re.IGNORECASE)
 @check(
     "gpu.class",
     impact=Impact.BROKEN,
-    source="GPUDirect RDMA guide; linux-rdma/perftest issue 269; toolkit/data/gpus.toml",
+    source="GPUDirect RDMA guide; linux-rdma/perftest issue 269; "
+    "aikitoria/open-gpu-kernel-modules issue 37; toolkit/data/gpus.toml",
     fix="no setting mends it: GPUDirect RDMA needs a data-centre or professional GPU",
 )
 def gpu_class(node: Node, want: Want) -> Finding:
     """Every GPU is of a kind that can do GPUDirect RDMA by the wanted path.
 
-    The driver refuses it on GeForce (nvidia_p2p_get_pages fails). A GPU that shares one
+    On GeForce the kernel driver refuses it to peermem (nvidia_p2p_get_pages fails), and CUDA's
+    own library, libcuda, refuses the export of a dma-buf. A GPU that shares one
     memory with the CPU, as GB10 does, is not made for it and needs it not. Before Turing
     there are no open kernel modules, and so no dma-buf: peermem is the only path.
     """
@@ -63,7 +65,8 @@ def _by_name(node: Node, doubtful: list[str]) -> Finding:
         return failed(
             f"{len(consumer)} of {count} GPUs: {names[consumer[0]]}",
             expected="data-centre or professional GPUs",
-            hint="the driver refuses GPUDirect RDMA on these; nothing on the node changes that",
+            hint="on these the kernel driver refuses peermem, and libcuda the export of a dma-buf: "
+            "no setting of the node changes that",
             details=tuple(f"{address}: {names[address]}" for address in consumer),
         )
     if unnamed := [address for address in doubtful if not names.get(address)]:

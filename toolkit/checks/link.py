@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
@@ -13,6 +14,7 @@ from toolkit.facts.hca_roles import HcaUse
 from toolkit.facts.node import Node
 from toolkit.facts.pci import PciFunction, PciTree
 from toolkit.facts.topology import Hop, links
+from toolkit.gpus import chip
 from toolkit.want import Role, Want
 from toolkit.words import counted
 
@@ -29,9 +31,11 @@ NOISY = 100  # correctable errors an hour that wear and dust do not explain
 def link(node: Node, want: Want) -> Finding:
     """Links of GPUs, HCAs and the switches above them run at full width and speed.
 
-    Full is what both ends can: a port above an older card is "downgraded" and in order. An
-    idle GPU lowers its speed to save power, so for a GPU only the width counts; on an HCA
-    both do. The HCA that manages the node is nobody's fault.
+    Full is what both ends can: a port above an older card is "downgraded" and in order. Cards
+    such as L40S and A40 lower their speed while idle, all alike: where one alone is slower,
+    whether it idles or cannot is not told. GPUs that are made for computing alone (A100,
+    H100, B200) have one performance state and keep their speed: a lower one is a fault, as it
+    is on an HCA. The HCA that manages the node is nobody's fault.
     """
     if not node.knows_pci and node.has_log:
         return _by_log(node.dmesg)
@@ -41,7 +45,9 @@ def link(node: Node, want: Want) -> Finding:
         if role(node, want) is Role.VM:
             return not_applicable(FLAT)
         return unknown("no link tells its width")
-    told = {hop.lower.address: (hop, why) for hop in hops if (why := trouble(hop))}
+    told = {
+        hop.lower.address: (hop, why) for hop in hops if (why := trouble(hop) or _stuck(node, hop))
+    }
     alone = [a for a, (hop, _) in told.items() if hop.lower is hop.upper]
     if len(told) > len(alone):
         return failed(
@@ -51,9 +57,20 @@ def link(node: Node, want: Want) -> Finding:
         )
     if alone:
         return unknown(f"{alone[0]}: {told[alone[0]][1]}; what the slot can is not told")
-    slow = [gpu for gpu in tree.gpus if gpu.now.speed < gpu.best.speed]
+    return _whole(tree.gpus, len({hop.lower.address for hop in hops}))
+
+
+def _whole(gpus: tuple[PciFunction, ...], many: int) -> Finding:
+    """All links are as wide and fast as they should be, but for what GPUs do while idle."""
+    slow = [gpu for gpu in gpus if gpu.now.speed < gpu.best.speed]
+    of, slower = Counter(g.device for g in gpus), Counter(g.device for g in slow)
+    if odd := [g.address for g in slow if slower[g.device] * 2 <= of[g.device]]:
+        return unknown(
+            f"{', '.join(odd)}: slower than its twins; whether it idles or cannot is not told",
+            hint="put load on it and read again: nvidia-smi -q -d PERFORMANCE",
+        )
     idle = f"; {counted(len(slow), 'GPU')} at a lower speed, as idle ones are" if slow else ""
-    return passed(f"{len({hop.lower.address for hop in hops})} links at full width{idle}")
+    return passed(f"{many} links at full width{idle}")
 
 
 def _judged(node: Node) -> Iterator[PciFunction]:
@@ -81,6 +98,17 @@ def trouble(hop: Hop) -> str:
     if not lower.is_gpu and lower.now.speed and lower.now.speed < best.speed:
         return f"{lower.now.speed:g} of {best.speed:g} GT/s"
     return ""
+
+
+def _stuck(node: Node, hop: Hop) -> str:
+    """The speed of a GPU that is slower than it can be, and of a kind that does not idle so."""
+    gpu, best = hop.lower, hop.best
+    kind = chip(gpu.device) if gpu.is_gpu and 0 < gpu.now.speed < best.speed else None
+    # What NVIDIA's driver does not hold has its speed from whoever had it last.
+    held = gpu.driver == "nvidia" or not node.drivers_told
+    if kind is None or not kind.datacentre or kind.multi_node or not held:
+        return ""
+    return f"{gpu.now.speed:g} of {best.speed:g} GT/s; this GPU does not lower it while idle"
 
 
 # "63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 link at 0000:40:01.1
