@@ -9,7 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.evidence.board import BOARD, GPUS, HCAS, PORTS, Board, Fn, od, switch
+from tests.evidence.board import (
+    BOARD,
+    ETHERNET,
+    GPU_CLASS,
+    GPUS,
+    HCAS,
+    PORTS,
+    Board,
+    Fn,
+    od,
+    space,
+    switch,
+)
 from tests.evidence.build import DOWN, GUEST_CPU, UP, gpu_rows, groups, hca_lines, node
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override
 from tests.evidence.healthy_fabric import MANAGER, PERSISTENCED, SLURMD, daemons
@@ -21,8 +33,6 @@ from toolkit.checks.judged import judge_node
 from toolkit.evidence import Evidence
 from toolkit.facts.lspci import parse_lspci
 from toolkit.facts.node import Node
-from toolkit.machines import Board as Built
-from toolkit.machines import MachineType, boards, machine_type, machine_types
 from toolkit.want import Want
 
 BUSES = (0x10, 0x20, 0x30, 0x40, 0x90, 0xA0, 0xB0, 0xC0)
@@ -49,8 +59,11 @@ def devices(board: Board, **ports: tuple[str, str]) -> str:
 def listed(board: Board) -> str:
     """What nvidia-smi lists of a board."""
     line = gpu_rows().split("\n")[0]
-    there = [each.address for each in board.functions if each.klass == 0x030200]
-    return "".join(f"0000{a.upper()}, {line.partition(', ')[2]}\n" for a in there)
+    return "".join(
+        f"0000{each.address.upper()}, {line.partition(', ')[2]}\n"
+        for each in board.functions
+        if each.klass == GPU_CLASS
+    )
 
 
 def frames(board: Board, **others: Override) -> dict[str, Override]:
@@ -93,8 +106,25 @@ def silent(board: Board, *addresses: str) -> str:
     )
 
 
+ROCE = of(0x2901)
+for address in HCA:
+    ROCE = ROCE.but(address, klass=ETHERNET)
+
+
+def inserted(board: Board, port: str) -> str:
+    """The frame pci-config, with a port whose slot says that a card is in."""
+    data = bytearray(space(next(each for each in board.functions if each.address == port)))
+    data[0x43] |= 0x01  # Slot Implemented
+    data[0x5A] |= 0x40  # Presence Detect State
+    blocks = ["@" + block for block in board.frames()["pci-config"].split("@")[1:]]
+    return "".join(f"@{port}\n{od(bytes(data))}" if b[1:13] == port else b for b in blocks)
+
+
+CARDS_OF_8 = of(0x26B9)
+ONE_OUT = CARDS_OF_8.without(GPU[7])
+SLOT = next(each.parent for each in EIGHT.functions if each.address == GPU[7])
 SEVEN = HGX.without(GPU[7])
-GONE = HGX.without(HCA[7])
+GONE, NO_THIRD = HGX.without(HCA[7]), HGX.without(HCA[2])
 COUNT, SWITCH, CARDS = "gpu.count", "nvidia.nvswitches", "hca.count"
 GUEST: dict[str, Override] = {"cpu": GUEST_CPU}
 
@@ -120,6 +150,16 @@ ROWS = [
         ),
     ),
     row("cards-are-as-many-as-were-bought", COUNT, PASS, "7 GPUs, all", of(0x26B9, *GPU[:7])),
+    row("an-empty-slot", COUNT, PASS, "7 GPUs, all", ONE_OUT),
+    row(
+        "a-card-in-a-slot-that-does-not-answer",
+        COUNT,
+        FAIL,
+        "1 card without an answer",
+        ONE_OUT,
+        pci_config=inserted(ONE_OUT, SLOT),
+    ),
+    row("slots-not-read", COUNT, PASS, "7 GPUs", ONE_OUT, pci_config=DENIED),
     row(
         "one-without-an-answer",
         COUNT,
@@ -227,6 +267,26 @@ ROWS = [
         "azure-of-seven", CARDS, FAIL, "7 of 8 HCAs", GONE.without(GPU[7]), dmi=AZURE, cpu=GUEST_CPU
     ),
     row(
+        "google-has-ethernet-alone",
+        CARDS,
+        PASS,
+        "8 HCAs",
+        ROCE,
+        dmi="sys_vendor:Google\nproduct_name:Google Compute Engine\n",
+        cpu=GUEST_CPU,
+    ),
+    row(
+        "azure-has-a-network-of-its-own-too",
+        CARDS,
+        FAIL,
+        "7 of 8 HCAs",
+        HGX.but(HCA[7], klass=ETHERNET),
+        dmi=AZURE,
+        cpu=GUEST_CPU,
+    ),
+    row("two-of-three", CARDS, NA, "not known", of(0x26B9, *GPU[:3]).without(*HCA[2:])),
+    row("two", CARDS, FAIL, "2 HCAs lost", GONE, pci_config=silent(GONE, HCA[2])),
+    row(
         "p5-without-efa", CARDS, NA, "may be without", HGX.without(*HCA), dmi=AWS.format("48xlarge")
     ),
     row("p5", CARDS, PASS, "8 HCAs", HGX, dmi=AWS.format("48xlarge")),
@@ -251,6 +311,22 @@ def test_a_lost_hca_is_named_as_lost_and_nobody_is_told_to_move_one() -> None:
     )
 
 
+def test_an_empty_slot_among_gpus_is_told() -> None:
+    told = f"{SLOT}: nothing below it; ports like it have a GPU each"
+    assert judged(row("", COUNT, PASS, "", ONE_OUT)).finding.details == (told,)
+    other = next(each.parent for each in EIGHT.functions if each.address == GPU[6])
+    nvme = Fn("0000:b3:00.0", other, (0x144D, 0xA80A), 0x010802, "nvme")
+    assert (
+        judged(row("", COUNT, PASS, "", ONE_OUT.without(GPU[6]).plus(nvme))).finding.details == ()
+    )
+
+
+def test_nor_where_it_is_on_the_bus_and_answers_nothing() -> None:
+    gone: Override = silent(HGX, HCA[2])
+    lost = row("", "pcie.distance", FAIL, "", HGX, pci_config=gone, infiniband=devices(NO_THIRD))
+    assert "lost" in judged(lost).finding.hint
+
+
 def test_a_gpu_without_an_answer_counts_as_none() -> None:
     here = Node(node({"pci-config": silent(BOARD, GPUS[0])}))
     assert [each.address for each in here.pci.gpus] == [GPUS[1]]
@@ -262,43 +338,6 @@ def test_lspci_says_the_same_as_rev_ff() -> None:
     text = "18:00.0 3D controller: NVIDIA Corporation Device 2330 (rev ff) (prog-if ff)\n"
     assert parse_lspci(text).gpus == ()
     assert parse_lspci(text.replace("(rev ff)", "(rev a1)")).gpus != ()
-
-
-# --- the table ---
-
-
-def test_every_row_has_its_source_and_gpus_that_are_known() -> None:
-    rows: tuple[MachineType | Built, ...] = (*machine_types(), *boards())
-    for each in rows:
-        assert len(each.source) > 20
-        assert each.confidence in set("HML")
-        assert each.gpus
-        assert each.devices
-    ids = [each.id for each in rows]
-    assert len(set(ids)) == len(ids)
-    assert all(each.switches and each.per for each in boards() if each.nvswitch)
-
-
-@pytest.mark.parametrize(
-    ("vendor", "product", "device", "named"),
-    [
-        ("NVIDIA", "DGXA100 920-23687-2531-001", 0x20B2, "DGX A100"),
-        ("NVIDIA", "DGXH100", 0x2330, "DGX H100"),
-        ("NVIDIA", "GB200 NVL", 0x2941, "GB200 NVL72 compute tray"),
-        ("NVIDIA", "DGX Spark", 0x2E12, ""),
-        ("Amazon EC2", "p5en.48xlarge", 0x2335, "AWS p5en.48xlarge"),
-        ("Amazon EC2", "g6.48xlarge", 0x27B8, ""),
-        ("Microsoft Corporation", "Virtual Machine", 0x2330, "Azure ND H100 v5"),
-        ("Microsoft Corporation", "Virtual Machine", 0x2321, ""),
-        ("Google", "Google Compute Engine", 0x2901, "Google a4-highgpu-8g"),
-        ("Dell Inc.", "PowerEdge XE9680", 0x2330, ""),
-    ],
-)
-def test_a_machine_is_known_by_its_name_and_its_gpus(
-    vendor: str, product: str, device: int, named: str
-) -> None:
-    found = machine_type({"sys_vendor": vendor, "product_name": product}, frozenset({device}))
-    assert (found.name if found else "") == named
 
 
 # --- a law: what is taken away never makes it better ---

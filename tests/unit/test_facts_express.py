@@ -16,6 +16,7 @@ from toolkit.facts.express import (
     Link,
     PortType,
     Resizable,
+    card_in_slot,
     read_express,
     read_resizable,
 )
@@ -202,3 +203,16 @@ LSPCI_OF_A_PORT = """\
 \t\tACSCap:\tSrcValid+ TransBlk+ ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans+
 \t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir{redirect} CmpltRedir- UpstreamFwd- EgressCtrl-
 """
+
+
+@pytest.mark.parametrize(
+    ("slot", "presence", "inside"), [(1, 1, True), (1, 0, False), (0, 1, False), (0, 0, False)]
+)
+def test_a_port_tells_of_a_card_where_it_has_a_slot(
+    slot: int, presence: int, *, inside: bool
+) -> None:
+    data = bytearray(laid_out(next(e for e in BOARD.functions if e.address == PORTS[0])))
+    data[0x43] |= slot
+    data[0x5A] |= presence << 6
+    assert card_in_slot(ConfigSpace(PORTS[0], bytes(data))) is inside
+    assert not card_in_slot(ConfigSpace("", bytes(64)))

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
 
-from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
+from toolkit.checks.check import (
+    Finding,
+    Impact,
+    Status,
+    check,
+    failed,
+    not_applicable,
+    passed,
+)
 from toolkit.checks.pcie import lost_beside
 from toolkit.checks.role import role
+from toolkit.errors import NoEvidence, Unparsable
+from toolkit.facts.express import card_in_slot
 from toolkit.facts.node import Node
+from toolkit.facts.pci import PciFunction
 from toolkit.machines import Board, MachineType, board, boards, machine_type
 from toolkit.want import Role, Want
 from toolkit.words import counted
@@ -31,7 +42,8 @@ def gpu_count(node: Node, want: Want) -> Finding:
     be there is told by the machine's name (DGX, the sizes of clouds), by the NVSwitches of an
     HGX board, by the number of GPUs that such a board has, and by a GPU that is still on the
     bus: whose config space reads as ff, or which the driver does not list. A guest has as many
-    as its host gave it. Cards in slots are as many as somebody plugged in.
+    as its host gave it. Cards are as many as somebody plugged in: a slot among those of GPUs
+    fails where it says that a card is in, and is told where it is empty.
     """
     tree = node.pci
     dead = [each.address for each in tree.functions.values() if each.was_gpu and each.dead]
@@ -51,9 +63,50 @@ def gpu_count(node: Node, want: Want) -> Finding:
             expected=f"{should.short_of}, as {should.whose} has",
             details=tuple(f"{each.address} is there" for each in gpus),
         )
+    empty = _empty(node)
+    if full := [port for port in empty if _card_in(node, port)]:
+        return failed(
+            f"{counted(len(full), 'card')} without an answer, in slots like those of other GPUs",
+            expected="every card answers",
+            details=tuple(f"{port}: a card is in, and nothing is on the bus" for port in full),
+        )
     if not gpus:
         return not_applicable("no NVIDIA GPU on the PCI bus, and no machine known to have one")
-    return _by_driver(node, should)
+    finding = _by_driver(node, should)
+    told = tuple(f"{port}: nothing below it; ports like it have a GPU each" for port in empty)
+    return replace(finding, details=told) if finding.status is Status.PASS else finding
+
+
+def _empty(node: Node) -> list[str]:
+    """Ports of switches without anything below them, where every port like them has a GPU."""
+    functions = node.pci.functions
+    above = [each.parents[-1] for each in functions.values() if len(each.parents) > 2]
+    filled, holding = set(above), Counter(g.parents[-1] for g in node.pci.gpus if g.parents[2:])
+    alike: dict[tuple[int, int, int, str], list[str]] = defaultdict(list)
+    for each in functions.values():
+        if each.is_bridge:
+            alike[_place(each)].append(each.address)
+    found: list[str] = []
+    for ports in alike.values():
+        empty = [port for port in ports if port not in filled]
+        served = sum(port in holding for port in ports)
+        if served >= 3 and served + len(empty) == len(ports):
+            found += empty
+    return found
+
+
+def _place(port: PciFunction) -> tuple[int, int, int, str]:
+    """What ports have in common that are at the same place of equal switches."""
+    return port.vendor, port.device, len(port.parents), port.address[-4:]
+
+
+def _card_in(node: Node, port: str) -> bool:
+    """Whether the port says so; the registers are an ordinary user's not to read."""
+    try:
+        config = node.pci_config.functions[port].config
+        return config is not None and card_in_slot(config)
+    except (NoEvidence, Unparsable):
+        return False
 
 
 def _by_driver(node: Node, should: _Should | None) -> Finding:
@@ -173,7 +226,7 @@ def hca_count(node: Node, want: Want) -> Finding:
     lost = lost_beside(node)
     if dead or lost:
         return failed(
-            f"{counted(len(dead) or len(lost), 'HCA')} lost",
+            f"{counted(max(len(dead), len(lost)), 'HCA')} lost",
             expected="an HCA beside every GPU, as beside the others",
             details=(
                 *(f"{each}: on the bus without an answer, config space all ff" for each in dead),

@@ -105,6 +105,17 @@ def read_express(space: ConfigSpace) -> Express | None:
     )
 
 
+def card_in_slot(space: ConfigSpace) -> bool:
+    """Whether a port with a slot says that a card sits in it, be the link up or not.
+
+    :raises NoEvidence: as ``read_express``.
+    """
+    at = space.express()
+    if at is None or not space.word(at + 2) & 0x0100:  # Slot Implemented
+        return False
+    return bool(space.word(at + 0x1A) & 0x0040)  # Presence Detect State
+
+
 def read_resizable(space: ConfigSpace) -> tuple[Resizable, ...]:
     """The regions of the Resizable BAR capability; () without it."""
     at = space.extended(_REBAR)
