@@ -57,13 +57,14 @@ def gpu_count(node: Node, want: Want) -> Finding:
         return not_applicable("an excerpt of lspci: how many there are is not told")
     gpus = tree.gpus
     should = _should(node, want)
+    empty = _empty(node)
+    told = tuple(f"{port}: nothing below it; ports like it have a GPU each" for port in empty)
     if should and should.short_of:
         return failed(
             f"{should.there} of {should.short_of} GPUs on the PCI bus",
             expected=f"{should.short_of}, as {should.whose} has",
-            details=tuple(f"{each.address} is there" for each in gpus),
+            details=(*told, *(f"{each.address} is there" for each in gpus)),
         )
-    empty = _empty(node)
     if full := [port for port in empty if _card_in(node, port)]:
         return failed(
             f"{counted(len(full), 'card')} without an answer, in slots like those of other GPUs",
@@ -73,7 +74,6 @@ def gpu_count(node: Node, want: Want) -> Finding:
     if not gpus:
         return not_applicable("no NVIDIA GPU on the PCI bus, and no machine known to have one")
     finding = _by_driver(node, should)
-    told = tuple(f"{port}: nothing below it; ports like it have a GPU each" for port in empty)
     return replace(finding, details=told) if finding.status is Status.PASS else finding
 
 

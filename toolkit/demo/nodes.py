@@ -53,7 +53,7 @@ _BY_NAME = (  # not part of "demo"
         built_for=(),
         autoload=False,
         memlock=False,
-        machine=Machine(pairs=2),
+        machine=Machine(pairs=2, nvswitches=0),
     ),
 )
 _HEALABLE = (_HEALTHY, _IOMMU, _STUB, _KERNEL, _ROCKY)
