@@ -41,7 +41,7 @@ class MachineType:
     network: str  # what serves its GPUs
     source: str
     confidence: str
-    hcas: int = 0  # it cannot be without; 0 where the customer chooses
+    hcas: int = 0  # it has all of them or none; 0 where the customer chooses
     infiniband: bool = False  # of which those for InfiniBand count
 
 

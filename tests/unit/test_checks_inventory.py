@@ -267,13 +267,12 @@ ROWS = [
         "azure-of-seven", CARDS, FAIL, "7 of 8 HCAs", GONE.without(GPU[7]), dmi=AZURE, cpu=GUEST_CPU
     ),
     row(
-        "google-has-ethernet-alone",
+        "a-dgx-on-ethernet-alone",
         CARDS,
         PASS,
         "8 HCAs",
         ROCE,
-        dmi="sys_vendor:Google\nproduct_name:Google Compute Engine\n",
-        cpu=GUEST_CPU,
+        dmi="sys_vendor:NVIDIA\nproduct_name:DGXB200\n",
     ),
     row(
         "azure-has-a-network-of-its-own-too",
@@ -287,7 +286,12 @@ ROWS = [
     row("two-of-three", CARDS, NA, "not known", of(0x26B9, *GPU[:3]).without(*HCA[2:])),
     row("two", CARDS, FAIL, "2 HCAs lost", GONE, pci_config=silent(GONE, HCA[2])),
     row(
-        "p5-without-efa", CARDS, NA, "may be without", HGX.without(*HCA), dmi=AWS.format("48xlarge")
+        "p5-without-efa",
+        CARDS,
+        NA,
+        "no HCA for its GPUs",
+        HGX.without(*HCA),
+        dmi=AWS.format("48xlarge"),
     ),
     row("p5", CARDS, PASS, "8 HCAs", HGX, dmi=AWS.format("48xlarge")),
     row("not-read", CARDS, UNKNOWN, "permission", HGX, pci=DENIED),

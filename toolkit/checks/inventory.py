@@ -237,16 +237,15 @@ def hca_count(node: Node, want: Want) -> Finding:
     if kind is None:
         return _alike(node)
     there = [each for each in node.hcas if not kind.infiniband or each.klass >> 8 == 0x0207]
-    if kind.hcas and len(there) < kind.hcas:
+    if not there:
+        return not_applicable(f"no HCA for its GPUs; {kind.name}: {kind.network}")
+    if len(there) < kind.hcas:
         return failed(
             f"{len(there)} of {kind.hcas} HCAs on the PCI bus",
             expected=f"{kind.hcas} at least: {kind.name} has {kind.network}",
             details=tuple(f"{each.address} is there" for each in there),
         )
-    told = (f"{kind.name}: {kind.network}",)
-    if not there and not kind.hcas:
-        return not_applicable(f"no HCA; {kind.name} may be without")
-    return passed(counted(len(there), "HCA"), details=told)
+    return passed(counted(len(there), "HCA"), details=(f"{kind.name}: {kind.network}",))
 
 
 def _alike(node: Node) -> Finding:
