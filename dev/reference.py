@@ -20,6 +20,7 @@ means is its impact:
 
 | impact | a failure means |
 |---|---|
+| sick | hardware or firmware is failing: drain the node, no setting mends it |
 | broken | GPUDirect cannot work |
 | slow | it works, and slower than the hardware can |
 | fragile | it works now, and will not after the next boot, update or restart |

@@ -21,8 +21,9 @@ class Status(StrEnum):
 
 
 class Impact(StrEnum):
-    """What a failure means."""
+    """What a failure means; the worst first, which names the state of a node."""
 
+    SICK = "sick"  # hardware or firmware is failing: drain the node, no setting mends it
     BROKEN = "broken"  # GPUDirect cannot work
     SLOW = "slow"  # it works, and slower than the hardware can
     FRAGILE = "fragile"  # it works now, not after the next boot, update or restart

@@ -14,6 +14,7 @@ from toolkit.report.fleet_heat import Heat
 
 # Worst first: what is counted at the top, and what may be chosen there.
 STATES = (
+    "sick",
     "broken",
     "slow",
     "fragile",
@@ -25,6 +26,7 @@ STATES = (
     "ready",
 )
 MEANS = {
+    Impact.SICK: "hardware or firmware is failing: drain the node",
     Impact.BROKEN: "GPUDirect cannot work",
     Impact.SLOW: "it works, and slower than the hardware can",
     Impact.FRAGILE: "it works now, not after the next boot, update or restart",

@@ -17,7 +17,7 @@ from toolkit.report.samples import Remembered, Samples, add_run, of_failure
 
 PREFIX = "gdr_doctor"
 STATES = (
-    *("ready", "broken", "slow", "fragile", "unknown"),
+    *("ready", "sick", "broken", "slow", "fragile", "unknown"),
     *("no GPU", "cut off", "out of reach", "error"),
 )
 _READ_AT = f"{PREFIX}_host_read_timestamp_seconds"

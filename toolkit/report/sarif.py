@@ -23,7 +23,12 @@ from toolkit.report.document import Json
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
-_LEVEL = {Impact.BROKEN: "error", Impact.SLOW: "warning", Impact.FRAGILE: "warning"}
+_LEVEL = {
+    Impact.SICK: "error",
+    Impact.BROKEN: "error",
+    Impact.SLOW: "warning",
+    Impact.FRAGILE: "warning",
+}
 _FINDINGS = frozenset({Status.FAIL, Status.UNKNOWN})
 _LONE = re.compile("[\ud800-\udfff]")  # undecodable bytes of a node; strict readers refuse them
 _EVIDENCE = "EVIDENCE"  # the folder of the run, which a viewer may have elsewhere

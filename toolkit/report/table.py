@@ -15,6 +15,7 @@ class Ink(StrEnum):
     RED = "31"
     GREEN = "32"
     YELLOW = "33"
+    MAGENTA = "35"
     GREY = "90"
     BOLD = "1"
 

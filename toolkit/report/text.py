@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from toolkit.checks.breakages import Known
-from toolkit.checks.check import Gap, Status, Verdict
+from toolkit.checks.check import Gap, Impact, Status, Verdict
 from toolkit.checks.judged import ASSUMED, Judged
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.hosts import fold
@@ -20,7 +20,7 @@ _INK = {
     Status.UNKNOWN: Ink.YELLOW,
     Status.NA: Ink.GREY,
 }
-_STATE_INK = {"ready": Ink.GREEN, "no GPU": Ink.GREY, "unknown": Ink.YELLOW}
+_STATE_INK = {"sick": Ink.MAGENTA, "ready": Ink.GREEN, "no GPU": Ink.GREY, "unknown": Ink.YELLOW}
 MANY_DETAILS = 8
 
 
@@ -225,7 +225,17 @@ def count_line(outcomes: Sequence[Outcome[Judged]]) -> str:
     nodes = "node is" if total == 1 else "nodes are"
     bare = states.count("no GPU")
     rest = f" {bare} without GPUs." if bare else ""
-    return f"{ready} of {total} {nodes} ready for GPUDirect RDMA.{rest}"
+    return f"{ready} of {total} {nodes} ready for GPUDirect RDMA.{rest}{_drain(states)}"
+
+
+def _drain(states: Sequence[str]) -> str:
+    match states.count(Impact.SICK):
+        case 0:
+            return ""
+        case 1:
+            return " 1 is sick: drain it."
+        case many:
+            return f" {many} are sick: drain them."
 
 
 def errors(failed: Iterable[tuple[str, ToolkitError | None]], paint: Painter) -> list[str]:
