@@ -103,6 +103,7 @@ def hca_lines(name: str, address: str, *ports: tuple[str, str]) -> str:
         at = f"{name}/ports/{number}"
         lines += [f"{at}/state:{state}", f"{at}/phys_state:{phys}"]
         lines += [f"{at}/rate:400 Gb/sec (4X NDR)", f"{at}/link_layer:InfiniBand"]
+        lines += [f"{at}/counters/{counter}:0" for counter in ("symbol_error", "link_downed")]
     lines += [f"{name}/device:{address}", f"{name}/net:ib{name[-1]}"]
     return "".join(line + "\n" for line in lines)
 

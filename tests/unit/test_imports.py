@@ -26,7 +26,7 @@ FOUNDATION = frozenset(
         "progress",
         "spots",
     }
-    | {"throughput", "toml_rows", "toolkit", "want", "where", "words"}
+    | {"throughput", "toml_rows", "toolkit", "want", "where", "words", "xids"}
 )
 BELOW_CHANGE = FOUNDATION | {"facts", "checks"}
 

@@ -9,6 +9,7 @@ from toolkit.facts.node_consumers import Consumers
 from toolkit.facts.node_fabric import Fabric
 from toolkit.facts.node_files import Files
 from toolkit.facts.node_firmware import Firmware
+from toolkit.facts.node_health import Health
 from toolkit.facts.node_imported import Imported
 from toolkit.facts.node_modules import Modules
 from toolkit.facts.node_passport import Passports
@@ -26,6 +27,7 @@ class Node(
     Modules,
     Builds,
     Stack,
+    Health,
     Topology,
     Fabric,
     Companions,

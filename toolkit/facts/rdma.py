@@ -91,6 +91,9 @@ class Ofed:
         return " ".join(word for word in words if word)
 
 
+_COUNTER = re.compile(r"ports/[0-9]{1,3}/(?:hw_)?counters/\w+")
+
+
 def parse_infiniband(text: str) -> tuple[RdmaDevice, ...]:
     """Read the probe's "mlx5_0/ports/1/state:4: ACTIVE" lines, devices in natural order.
 
@@ -99,6 +102,8 @@ def parse_infiniband(text: str) -> tuple[RdmaDevice, ...]:
     values: dict[str, dict[str, list[str]]] = {}
     for path, value in named_lines(text, "/sys/class/infiniband"):
         name, _, attribute = path.partition("/")
+        if _COUNTER.fullmatch(attribute):
+            continue  # of hca_counters
         if not re.fullmatch(r"\w+|ports/[0-9]{1,3}/\w+", attribute):
             raise Unparsable("/sys/class/infiniband", f"{path}:{value}")
         values.setdefault(name, {}).setdefault(attribute, []).append(value.strip())

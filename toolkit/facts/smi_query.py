@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from toolkit.errors import Unparsable
 from toolkit.facts.gpu import normal_address
+from toolkit.facts.smi_health import SmiHealth, smi_health
 
 _GPU = re.compile(r"GPU ([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])\s*")
 _PAIR = re.compile(r"( *)([^:]*[^: ]) *: ?(.*)")
@@ -37,6 +38,7 @@ class SmiGpu:
     fabric_status: str = ""  # "Success"
     fabric_health: tuple[tuple[str, str], ...] = ()  # ("Summary", "Healthy"), ...
     cluster: str = ""  # UUID of the NVLink domain
+    health: SmiHealth = field(default_factory=SmiHealth)  # not read from the CSV
 
     @property
     def in_cluster(self) -> bool:
@@ -113,6 +115,7 @@ def _gpu(address: str, values: dict[Path, str]) -> SmiGpu:
             if path[:2] == ("Fabric", "Health") and told(*path)
         ),
         told("Fabric", "ClusterUUID"),
+        smi_health(values),
     )
 
 

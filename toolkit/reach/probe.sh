@@ -85,7 +85,10 @@ uppers() { # uppers PREFIX NET: adds the bonds, bridges and VLANs that stand on 
 
 infiniband() {
     lines /sys/class/infiniband '' '*/fw_ver' '*/hca_type' '*/board_id' '*/node_guid' '*/node_type' \
-        '*/ports/*/state' '*/ports/*/phys_state' '*/ports/*/rate' '*/ports/*/link_layer'
+        '*/ports/*/state' '*/ports/*/phys_state' '*/ports/*/rate' '*/ports/*/link_layer' \
+        '*/ports/*/counters/symbol_error' '*/ports/*/counters/link_*' '*/ports/*/counters/[el]*_errors' \
+        '*/ports/*/counters/port_rcv_errors' '*/ports/*/hw_counters/local_ack_timeout_err' \
+        '*/ports/*/hw_counters/out_of_sequence'
     for link in "$root"/sys/class/infiniband/*/device; do
         [ -e "$link" ] || continue
         device=${link%/device}

@@ -66,7 +66,9 @@ gpu_lines() { # gpu_lines FILE...: of the long answer of nvidia-smi -q the secti
         -e '/^    PCI *$/p' -e '/^    MIG Mode/,/^        Pending/p' \
         -e '/^    GPU Virtualization Mode/,/^        Host VGPU/p' -e '/^        Device Id/p' \
         -e '/^    FB Memory Usage/,/^        Total/p' -e '/^    BAR1 Memory Usage/,/^        Total/p' \
-        -e '/^    Fabric *$/,/^    [^ ]/p' "$@")
+        -e '/^    Fabric *$/,/^    [^ ]/p' -e '/^    GPU Reset Status *$/,/^        Drain/p' \
+        -e '/^    GPU Recovery Action/p' -e '/^    Clocks [A-Z][a-z]* Reasons *$/,/^        SW Thermal/p' \
+        -e '/^    ECC Errors *$/,/^    Temperature/p' -e '/^Unable /p' -e '/^Failed /p' -e '/^No devices/p' "$@")
 }
 
 nvidia_answers() { # what nvidia-smi says; one hang is enough

@@ -1,0 +1,79 @@
+"""What tells that hardware or firmware is failing: the kernel log, nvidia-smi, port counters."""
+
+from __future__ import annotations
+
+from toolkit.errors import NoEvidence
+from toolkit.facts.fact import fact
+from toolkit.facts.hca_counters import Counters, parse_hca_counters
+from toolkit.facts.imports import IMPORTED
+from toolkit.facts.kernel_trouble import Trouble, fallen, hca_troubles, sxids, when, xids
+from toolkit.facts.node_devices import Devices
+from toolkit.facts.smi_said import SmiSaid, parse_smi_said
+
+_SMI = ("nvidia-smi", "nvidia-smi-q")
+
+
+class Health(Devices):
+    """What tells that hardware or firmware is failing."""
+
+    @fact
+    def xids(self) -> tuple[Trouble, ...]:
+        """What the driver logged of its GPUs, oldest first."""
+        return xids(self.dmesg)
+
+    @fact
+    def sxids(self) -> tuple[Trouble, ...]:
+        """What the driver logged of NVSwitches."""
+        return sxids(self.dmesg)
+
+    @fact
+    def fallen_gpus(self) -> tuple[Trouble, ...]:
+        """GPUs that the kernel log says fell off the bus."""
+        return fallen(self.dmesg)
+
+    @fact
+    def hca_troubles(self) -> tuple[Trouble, ...]:
+        """What mlx5_core logged of the health of its functions."""
+        return hca_troubles(self.dmesg)
+
+    @fact
+    def log_reaches(self) -> str:
+        """How far back the kernel log goes, in words.
+
+        :raises NoEvidence: where it is empty, or an excerpt that someone chose.
+        """
+        lines = self.dmesg
+        if not any(lines):
+            raise NoEvidence("the kernel log is empty", hint="journalctl -k -b")
+        if IMPORTED in self._evidence.frame("dmesg").source:
+            raise NoEvidence("an excerpt of a kernel log: what it leaves out is not known")
+        if self.log_since_boot:
+            return "since boot"
+        first = next((told for line in lines if (told := when(line))), "")
+        return f"since {first}, its beginning is overwritten" if first else "as far as it goes back"
+
+    @fact
+    def smi_said(self) -> SmiSaid:
+        """What nvidia-smi says in place of an answer, whatever it ended with.
+
+        :raises NoEvidence: where it was not asked, refused or gave no answer in time.
+        """
+        given = [key for key in _SMI if self._given(key)]
+        if not given:
+            self._text(_SMI[0])  # says that it is not there
+        told, why = [], ""
+        for key in given:
+            self.cited.append(key)
+            frame = self._evidence.frame(key)
+            told.append(frame.text)
+            why = why or ("" if frame.text else frame.trouble)
+        said = parse_smi_said("".join(told))
+        if why and said == SmiSaid((), (), ()):
+            raise NoEvidence(why)
+        return said
+
+    @fact
+    def port_errors(self) -> Counters:
+        """Error counters of RDMA ports; none of an older probe, which did not look."""
+        lines = (line for line in self._text("infiniband").split("\n") if "counters/" in line)
+        return parse_hca_counters("".join(f"{line}\n" for line in lines))
