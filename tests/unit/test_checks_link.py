@@ -114,7 +114,11 @@ def errors() -> list[Row]:
     corrected = total.format("correctable", "COR")
     return [
         Row("healthy", check, PASS, "none of note on 14 functions in 100 hours"),
-        Row("fatal", check, FAIL, "errors on 1 of 14", aer(f"{GPUS[0]}/{fatal} 1")),
+        Row("fatal", "pcie.fatal", FAIL, "errors on 1 of 14", aer(f"{GPUS[0]}/{fatal} 1")),
+        Row("none-fatal", "pcie.fatal", PASS, "none", aer(f"{GPUS[0]}/{nonfatal} 1")),
+        Row("no-counters", "pcie.fatal", NA, "no function has AER", {"aer": ABSENT}),
+        Row("not-read", "pcie.fatal", UNKNOWN, "permission", {"aer": DENIED}),
+        Row("fatal-is-told-once", check, PASS, "none of note", aer(f"{GPUS[0]}/{fatal} 1")),
         Row("nonfatal-on-a-port", check, FAIL, "errors on 1", aer(f"{PORTS[0]}/{nonfatal} 2")),
         Row("a-few-corrected", check, PASS, "none of note", aer(f"{GPUS[0]}/{corrected} 999")),
         Row("many-corrected", check, FAIL, "errors on 1", aer(f"{GPUS[0]}/{corrected} 1000")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.pcie import FLAT
@@ -140,6 +140,22 @@ def _by_log(lines: tuple[str, ...]) -> Finding:
 
 
 @check(
+    "pcie.fatal",
+    impact=Impact.SICK,
+    source="Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats; PCIe AER howto",
+    fix="reseat the card or its riser or cable; then the device below and the port above it",
+)
+def fatal(node: Node, want: Want) -> Finding:
+    """No GPU, HCA or bridge above them had a fatal error of its link since boot.
+
+    After one the link is reset and what the device did is lost; a job that used it hangs or dies.
+    """
+    return _counted(
+        node, "none fatal", lambda totals, _: [f"{totals.fatal} fatal"] if totals.fatal else []
+    )
+
+
+@check(
     "pcie.aer",
     impact=Impact.FRAGILE,
     source="Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats; PCIe AER howto",
@@ -148,9 +164,15 @@ def _by_log(lines: tuple[str, ...]) -> Finding:
 def aer(node: Node, want: Want) -> Finding:
     """No GPU, HCA or bridge above them reports errors of its link.
 
-    Fatal and non-fatal ones lose data and reset devices. Corrected ones cost time alone,
-    but a hundred an hour are a contact that will fail. Counted since boot.
+    Non-fatal ones lose data; corrected ones cost time alone, but a hundred an hour are a contact
+    that will fail. Counted since boot. Fatal ones are pcie.fatal's.
     """
+    expected = f"none non-fatal, corrected ones below {NOISY} an hour"
+    return _counted(node, expected, _errors)
+
+
+def _counted(node: Node, expected: str, words: Callable[[Errors, float], list[str]]) -> Finding:
+    """The AER totals of GPUs, HCAs and what is above them, by what is to be said of each."""
     counts = node.aer
     if counts is None or not counts.functions:
         return not_applicable("no function has AER counters: the firmware keeps them, or a guest")
@@ -162,27 +184,25 @@ def aer(node: Node, want: Want) -> Finding:
     }
     hours = max(1.0, counts.uptime / HOUR)
     bad = {
-        address: words
+        address: ", ".join(told)
         for address in watched
-        if (words := _errors(counts.totals.get(address, Errors()), hours))
+        if (told := words(counts.totals.get(address, Errors()), hours))
     }
     if bad:
         return failed(
             f"errors on {len(bad)} of {len(watched)} functions in {counted(round(hours), 'hour')}",
-            expected=f"none fatal or non-fatal, corrected ones below {NOISY} an hour",
-            details=tuple(f"{address}: {words}" for address, words in bad.items()),
+            expected=expected,
+            details=tuple(f"{address}: {told}" for address, told in bad.items()),
         )
     return passed(
         f"none of note on {counted(len(watched), 'function')} in {counted(round(hours), 'hour')}"
     )
 
 
-def _errors(totals: Errors, hours: float) -> str:
+def _errors(totals: Errors, hours: float) -> list[str]:
     words = []
-    if totals.fatal:
-        words.append(f"{totals.fatal} fatal")
     if totals.nonfatal:
         words.append(f"{totals.nonfatal} non-fatal")
     if totals.correctable / hours >= NOISY:
         words.append(f"{totals.correctable / hours:.0f} corrected an hour")
-    return ", ".join(words)
+    return words

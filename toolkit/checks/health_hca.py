@@ -1,0 +1,119 @@
+"""What the kernel and the ports tell of the health of HCAs and of their links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from toolkit.checks.check import (
+    Finding,
+    Impact,
+    check,
+    failed,
+    not_applicable,
+    passed,
+)
+from toolkit.facts.kernel_trouble import Trouble
+from toolkit.facts.node import Node
+from toolkit.want import Want
+from toolkit.words import counted
+
+_DRIVER = "mlx5_core"
+HOUR, DAY = 3600, 86400
+_SHOWN = 3
+# Of the link below; more an hour than a good link has on the average since boot.
+_AN_HOUR = {"symbol_error": 36000, "link_error_recovery": 300, "port_rcv_errors": 36000}
+_NEVER = ("local_link_integrity_errors", "excessive_buffer_overrun_errors")
+_FLAPS = 5  # a link goes down with its switch, or when somebody pulls the cable
+
+
+@check(
+    "hca.health",
+    impact=Impact.SICK,
+    source="Linux, drivers/net/ethernet/mellanox/mlx5/core/health.c (poll_health, "
+    "print_health_info) and cmd.c (wait_func, cb_timeout_handler)",
+    fix="drain the node, reboot it cold; update the HCA's firmware; exchange it if it comes again",
+)
+def hca_health(node: Node, want: Want) -> Finding:
+    """mlx5_core has logged no failing HCA.
+
+    A firmware that no longer counts ("health compromised"), a fatal sensor, a syndrome of the
+    firmware, a command that is never answered: jobs then hang rather than fail. "Fatal error 3"
+    is a function that was switched off, and "insufficient power (27W)" is printed by good cards.
+    """
+    told = node.hca_troubles
+    if told:
+        by_hca: dict[str, list[Trouble]] = {}
+        for each in told:
+            by_hca.setdefault(each.address, []).append(each)
+        return failed(
+            f"{counted(len(by_hca), 'HCA')} with failing firmware or hardware: {', '.join(by_hca)}",
+            expected="no word of failing health",
+            hint="drain the node and reboot it cold; mlxfwmanager shows newer firmware",
+            details=tuple(line for group in by_hca.values() for line in _shown(group)),
+        )
+    if not any(each.driver == _DRIVER for each in node.hcas):
+        return not_applicable(f"no HCA that {_DRIVER} drives: no other driver is known here")
+    return passed(f"nothing {node.log_reaches}")
+
+
+def _shown(group: list[Trouble]) -> list[str]:
+    """The first lines of one HCA, with when they came."""
+    lines = [f"{each.text}{f', {each.when}' if each.when else ''}" for each in group[:_SHOWN]]
+    left = len(group) - len(lines)
+    return lines + ([f"{group[0].address}: {left} more like these"] if left else [])
+
+
+@check(
+    "port.errors",
+    impact=Impact.SICK,
+    source="/sys/class/infiniband/*/ports/*/counters (IBTA PortCounters); thresholds of "
+    "NVIDIA/NVSentinel, nic-health-monitor, link counter detection",
+    fix="clean and reseat the cable or transceiver, then exchange it, then the HCA's port",
+)
+def port_errors(node: Node, want: Want) -> Finding:
+    """The links of RDMA ports are sound: they stay up, and few of their symbols are lost.
+
+    Counted since the driver was loaded and told as a mean over the time since boot: a link that
+    is bad since an hour may hide in it. What queue pairs count (timeouts of acknowledgements,
+    packets out of sequence) is shown and not judged: the other end, or its job, may be the cause.
+    """
+    ports = node.port_errors
+    if not ports:
+        return not_applicable("no counters of RDMA ports were read")
+    # The uptime stands with the AER counters; without them a mean cannot be told.
+    hours = max(1.0, node.aer.uptime / HOUR) if node.aer else 0.0
+    since = f"in {hours:.0f} h" if hours else "since the driver was loaded"
+    bad = tuple(
+        f"{device} port {port}: {words}"
+        for (device, port), counts in ports.items()
+        if (words := ", ".join(_over(counts, hours)))
+    )
+    if bad:
+        return failed(
+            f"errors on {len(bad)} of {counted(len(ports), 'port')} {since}",
+            expected="a link that stays up, without errors of note",
+            hint="drain the node; mlxlink -d DEVICE -c -e shows the cable and its eye",
+            details=bad,
+        )
+    seen = tuple(
+        f"{device} port {port}: {words}"
+        for (device, port), counts in ports.items()
+        if (words := ", ".join(f"{name} {count}" for name, count in counts.items() if count))
+    )
+    return passed(f"none of note on {counted(len(ports), 'port')} {since}", details=seen)
+
+
+def _over(counts: Mapping[str, int], hours: float) -> list[str]:
+    """The counters that a good link does not have, with what they came to."""
+    told = [f"{name} {counts[name]}" for name in _NEVER if counts.get(name)]
+    if not hours:
+        return told
+    told += [
+        f"{name} {counts[name] / hours:.0f} an hour"
+        for name, limit in _AN_HOUR.items()
+        if counts.get(name, 0) / hours > limit
+    ]
+    down = counts.get("link_downed", 0)
+    if down > _FLAPS and down > hours * HOUR / DAY:
+        told.append(f"link_downed {down}")
+    return told
