@@ -27,6 +27,7 @@ TRAFFIC = "a measurement of traffic: judged with the issue Prediction"
 BIOS = "firmware settings: judged with the issue BIOS"
 INVENTORY = "inventory: there is nothing to be right or wrong about"
 FAR = {"pcie.distance": "every pair is NODE or SYS, as its source says"}
+BRAKED = "it says itself: HW Power Brake Slowdown, Active,"
 NO_NIC = ("rdma.devices", "pcie.distance", "nccl.log")
 
 TOPOLOGY = {
@@ -57,13 +58,18 @@ LSPCI = {
     "lspci/a100_nn_list.txt": Case(unjudged=INVENTORY),
 }
 DRIVER = {
-    "nvsmi/h100x8_q_535.161.08.txt": Case(passes=("gpu.class", "pcie.bar1")),
+    "nvsmi/h100x8_q_535.161.08.txt": Case(
+        passes=("gpu.class", "pcie.bar1"), tolerated={"gpu.throttle": f"{BRAKED} on all eight"}
+    ),
     "nvsmi/rtx4090_q_535.154.05.txt": Case(
         fails=("gpu.class",),
         words="GeForce",
         tolerated={"pcie.bar1": "its BAR1 of 256 MiB is smaller than its 24 GiB of memory"},
     ),
-    "nvsmi/a10_q_535.129.03.txt": Case(passes=("gpu.class", "pcie.bar1")),
+    "nvsmi/a10_q_535.129.03.txt": Case(
+        passes=("gpu.class", "pcie.bar1"),
+        tolerated={"gpu.ecc": "it says itself: Remapped Rows, Pending, Yes"},
+    ),
     "nvsmi/l40s_q_595.80.txt": Case(
         passes=("gpu.class", "pcie.bar1"),
         tolerated={"nvidia.persistence": "Persistence Mode: Disabled"},
@@ -72,7 +78,9 @@ DRIVER = {
         passes=("gpu.class", "pcie.link"),
         tolerated={"nvidia.persistence": "persistence_mode is a column of its own"},
     ),
-    "nvsmi/h100_q_535.183.01.txt": Case(passes=("gpu.class",)),
+    "nvsmi/h100_q_535.183.01.txt": Case(
+        passes=("gpu.class",), tolerated={"gpu.throttle": f"{BRAKED} on one GPU"}
+    ),
     "nvsmi/rtx2080s_q_610.57.04.txt": Case(
         fails=("gpu.class",),
         words="GeForce",
@@ -130,6 +138,17 @@ FABRIC = {
         unjudged="a card of Gen3 x8 at its best: too slow only for ports that are not told"
     ),
     "dmesg/h100_boot_mlx5_27w_filtered.txt": Case(),
+    "dmesg/xid79_then_sxid20034.txt": Case(
+        fails=("gpu.xid",),
+        words="0000:91:00.0: Xid 79",
+        tolerated={
+            "gpu.lost": "the same GPU, as it says",
+            "nvlink.sxid": "its NVSwitches lost the link to it seconds later, as it says",
+        },
+    ),
+    "dmesg/h100_xid119_gsp_timeout.txt": Case(fails=("gpu.xid",), words="0000:9b:00.0: Xid 119"),
+    "dmesg/gb200_xid149_nonfatal_ber.txt": Case(),
+    "dmesg/b200_fallen_multiline_no_xid.txt": Case(fails=("gpu.lost",), words="0000:18:00.0"),
 }
 COMPANIONS = {
     "gds/gdscheck_1.14_esc8000_good.txt": Case(passes=("gds.*",)),

@@ -70,7 +70,7 @@ ROWS = [
         "fatal",
         "nvlink.sxid",
         FAIL,
-        "1 NVSwitch with SXid 20034",
+        "SXid 20034 on 0000:05:00.0",
         log("nvidia-nvswitch1: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 48 LTSSM Fault Up"),
     ),
     Row(

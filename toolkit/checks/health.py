@@ -186,7 +186,7 @@ def sxid(node: Node, want: Want) -> Finding:
     if fatal := [each for each in told if each.sick]:
         numbers = ", ".join(str(number) for number in sorted({each.number for each in fatal}))
         return failed(
-            f"{counted(len({each.address for each in fatal}), 'NVSwitch')} with SXid {numbers}",
+            f"SXid {numbers} on {', '.join(sorted({each.address for each in fatal}))}",
             expected="no fatal SXid",
             hint="drain the node; if a GPU fell off the bus, it is the cause; reboot",
             details=_by_device(fatal),

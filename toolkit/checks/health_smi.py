@@ -38,7 +38,7 @@ def nvml(node: Node, want: Want) -> Finding:
     """
     if node.no_driver:
         return not_applicable(NOT_LOADED)
-    if not node.has_nvidia_smi:
+    if node.has_gpu_rows and not node.has_nvidia_smi:
         return not_applicable("nvidia-smi is not installed")
     said = node.smi_said
     if said.silent:

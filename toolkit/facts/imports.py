@@ -41,7 +41,7 @@ KINDS = (
     Kind("topo", "nvidia-topology", r"nvidia-smi topo\b", r"^(?:\x1b\[4m|\s)*GPU0\b.*CPU Affinity|"
          r"^\s*GPU0\s+X\s"),
     Kind("nvidia-smi-q", "nvidia-smi-q", r"nvidia-smi (?:-q|--query)(?: |$)",
-         r"^=+NVSMI LOG=+$"),
+         r"^=+NVSMI LOG=+$|^Unable to determine the device handle for |^Failed to initialize NVML: "),
     Kind("nvidia-smi-csv", "nvidia-smi-csv", r"nvidia-smi --query-gpu=",
          r"^(?=.*\b(?:pci\.bus_id|driver_version|name|uuid)\b)[\w.]+(?: \[[^]]*\])?(?:, ?[\w.]+"
          r"(?: \[[^]]*\])?){2,}$"),
@@ -72,7 +72,8 @@ KINDS = (
     Kind("modprobe", "modprobe-said", r"(?:modprobe|insmod) (?!-c)", r"^(?:modprobe|insmod): "),
     Kind("modinfo", "modinfo-said", r"modinfo\b", r"^filename:\s+\S+\.ko|^[\w-]+\.ko(?:\.\w+)?:\s"),
     Kind("dmesg", "dmesg", r"(?:dmesg|journalctl(?= .*-\w*k))\b", r"^(?:<\d+>)?\[\s*\d+\.\d{6}\] |"
-         r"^\d+,\d+,\d+,[-c][^;]*;|^kern\s+:\w+\s*: "),
+         r"^\d+,\d+,\d+,[-c][^;]*;|^kern\s+:\w+\s*: |^\[\w{3} \w{3} [ \d]\d [\d:]{8} \d{4}\] |"
+         r"^\w{3} [ \d]\d [\d:]{8} \S+ kernel: |^NVRM: "),
     Kind("make-log", "make-log", r"cat \S*make\.log\b", r"^(?:DKMS make\.log|Error! Bad return "
          r"status for module build|Building (?:initial )?module|warning: the compiler differs|"
          r"make(?:\[\d+\])?: |DKMS: \w+ completed)|: error: "),

@@ -17,9 +17,10 @@ _NONE = {"", "N/A", "[N/A]", "Not Supported", "[Not Supported]"}
 # What is no trouble where a value is a word rather than a count.
 _FINE = {"No", "None", "Not Active", "Inactive", "0"}
 _RECOVERY = ("GPU Reset Status", "GPU Recovery Action")
+_CLOCKS = ("Clocks Event Reasons", "Clocks Throttle Reasons")
 _SECTIONS = {
     *("ECC Errors", "Retired Pages", "Remapped Rows", *_RECOVERY),
-    *("Clocks Event Reasons", "Clocks Throttle Reasons"),
+    *_CLOCKS,
 }
 _REPAIRS = ("Retired Pages", "Remapped Rows")
 _ASKS = ("Pending Page Blacklist", "Pending", "Remapping Failure Occurred")
@@ -57,7 +58,7 @@ def smi_health(values: Mapping[Path, str]) -> SmiHealth:
         tuple(
             (path[-1], value)
             for path, value in told.items()
-            if path[0].startswith("Clocks ") and path[-1] in _SLOWDOWNS
+            if path[0] in _CLOCKS and path[-1] in _SLOWDOWNS
         ),
         tuple((path[-1], value) for path, value in told.items() if path[0] in _RECOVERY),
         frozenset(path[0] for path in values if path[0] in _SECTIONS),
