@@ -163,3 +163,39 @@ def test_a_topology_file_without_end_is_refused() -> None:
         verdict = BY_ID["pcie.distance"](Node(loose(nccl_topology=text)), Want())
         assert verdict.status is Status.UNKNOWN
         assert "cannot read" in verdict.finding.found
+
+
+IBSTAT = (
+    "CA 'mlx5_0'\n\tCA type: MT4129\n\tFirmware version: 28.43.2026\n\tPort 1:\n"
+    "\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 400\n\t\tLink layer: InfiniBand\n"
+)
+PANIC = "ibpanic: [4711] main: stat of IB device 'mlx5_1' failed: No such file or directory\n"
+
+
+def test_a_tool_that_says_it_broke_off_leaves_open_what_rests_on_it() -> None:
+    whole = BY_ID["rdma.port"](Node(loose(ibstat=IBSTAT)), Want()).finding
+    broken = BY_ID["rdma.port"](Node(loose(ibstat=IBSTAT + PANIC)), Want()).finding
+    assert whole.status is Status.PASS
+    assert broken.status is Status.UNKNOWN
+    assert "broke off: ibpanic: [4711]" in broken.found
+
+
+def test_a_loose_answer_of_nvidia_smi_that_names_a_lost_gpu_is_a_failure() -> None:
+    said = "Unable to determine the device handle for GPU0000:91:00.0: Unknown Error\n"
+    evidence = evidence_of(frames_of(said, "said.txt"))
+    finding = BY_ID["gpu.lost"](Node(evidence), Want()).finding
+    assert finding.found == "1 GPU does not answer: 0000:91:00.0"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[Sun Feb 23 16:24:18 2025] NVRM: Xid (PCI:0000:9b:00): 119, pid=1, name=x, Timeout",
+        "Feb 23 16:24:18 gpu07 kernel: NVRM: Xid (PCI:0000:9b:00): 119, pid=1, name=x, Timeout",
+        "NVRM: Xid (PCI:0000:9b:00): 119, pid=1, name=x, Timeout",
+    ],
+)
+def test_a_kernel_log_is_known_by_whichever_time_stands_before_it(line: str) -> None:
+    [frame] = frames_of(f"{line}\n", "said.txt")
+    assert frame.key == "dmesg"
+    assert BY_ID["gpu.xid"](Node(evidence_of([frame])), Want()).status is Status.FAIL

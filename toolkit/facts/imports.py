@@ -41,7 +41,8 @@ KINDS = (
     Kind("topo", "nvidia-topology", r"nvidia-smi topo\b", r"^(?:\x1b\[4m|\s)*GPU0\b.*CPU Affinity|"
          r"^\s*GPU0\s+X\s"),
     Kind("nvidia-smi-q", "nvidia-smi-q", r"nvidia-smi (?:-q|--query)(?: |$)",
-         r"^=+NVSMI LOG=+$|^Unable to determine the device handle for |^Failed to initialize NVML: "),
+         r"^=+NVSMI LOG=+$|^Unable to determine the device handle for |"
+         r"^Failed to initialize NVML: "),
     Kind("nvidia-smi-csv", "nvidia-smi-csv", r"nvidia-smi --query-gpu=",
          r"^(?=.*\b(?:pci\.bus_id|driver_version|name|uuid)\b)[\w.]+(?: \[[^]]*\])?(?:, ?[\w.]+"
          r"(?: \[[^]]*\])?){2,}$"),

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import Self
 
-from toolkit.errors import NotCollected
+from toolkit.errors import NoEvidence, NotCollected
 from toolkit.evidence import Evidence, State
 from toolkit.facts.fact import Memo
+
+# Tools that print what they have and then say that they could not go on. The probe has their
+# status; a loose file has their words alone. Sources: infiniband-diags ibstat.c, IBPANIC;
+# libibverbs examples/devinfo.c; nvidia-smi.
+_BREAK_OFF = frozenset({"ibstat", "ibv-devinfo", "ibdev2netdev", "nvidia-smi-q", "nvidia-topology"})
+_BROKE_OFF = re.compile(
+    r"^(?:ibpanic: .*|Failed to (?:open device|query (?:device|port)|get device list).*"
+    r"|Unable to determine the device handle .*|Segmentation fault.*"
+    r"|.*\bcommand terminated with exit code .*)$",
+    re.MULTILINE,
+)
 
 
 class Reading:
@@ -35,7 +47,10 @@ class Reading:
 
     def _text(self, key: str) -> str:
         self.cited.append(key)
-        return self._evidence.text(key)  # raises NoEvidence unless it was read in full
+        text = self._evidence.text(key)  # raises NoEvidence unless it was read in full
+        if key in _BREAK_OFF and (said := _BROKE_OFF.search(text)):
+            raise NoEvidence(f"{key}: broke off: {said[0].strip()}")
+        return text
 
     def _given(self, key: str) -> bool:
         """Whether the evidence has this source at all; loose files are few of them.
