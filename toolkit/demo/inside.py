@@ -71,6 +71,8 @@ def inside(recipe: Recipe) -> Tree:
     tree.line(".node/module-folder", recipe.module_folder)
     tree.line(".node/boot-modules", _BOOT_MODULES)
     tree.text(".node/hangs", "".join(f"{name}\n" for name in recipe.hangs))
+    if recipe.logged:
+        tree.text(".node/logged", "".join(f"{line}\n" for line in recipe.logged))
     tree.text(".node/nvidia-params", _PARAMS)
     tree.text(".node/lspci", lspci(machine))
     tree.text(".node/gpus", _gpu_rows(machine))

@@ -44,6 +44,14 @@ _BY_NAME = (  # not part of "demo"
     Recipe("nogpu", machine=Machine(gpus=False, pairs=2, nvswitches=0)),
     Recipe("hang", hangs=("nvidia-smi",), job=True),
     Recipe("noroot", user="ops"),
+    # A GPU whose memory fails: no setting mends it.
+    Recipe(
+        "sick",
+        logged=(
+            "NVRM: Xid (PCI:0000:18:00): 48, pid='<unknown>', name=<unknown>, DBE",
+            "NVRM: Xid (PCI:0000:18:00): 95, pid=4711, name=python3, Uncontained: LTC TAG",
+        ),
+    ),
     # OFED was installed, and nobody made the initramfs anew: it loads the kernel's own stack.
     Recipe("initramfs", early=("mlx5_core", "ib_core", "ib_uverbs", "mlx5_ib")),
     Recipe(

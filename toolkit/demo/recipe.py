@@ -39,6 +39,7 @@ class Recipe:
     user: str = "root"  # who logs in
     job: bool = False  # somebody's job is at work, with a GPU and an HCA open
     hangs: tuple[str, ...] = ()  # commands that never answer
+    logged: tuple[str, ...] = ()  # what the kernel says once its modules are loaded
 
     @property
     def kernel(self) -> str:

@@ -18,6 +18,7 @@ ABOUT = {
     "demo-nogpu": "no GPU at all",
     "demo-hang": "nvidia-smi never answers",
     "demo-noroot": "sudo refuses",
+    "demo-sick": "the memory of a GPU fails",
     "demo-initramfs": "the initramfs loads the kernel's own RDMA stack before OFED's",
     "demo-arch": "a distribution without a rule",
 }
