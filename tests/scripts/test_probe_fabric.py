@@ -11,6 +11,7 @@ import pytest
 from toolkit.evidence import Evidence, State
 from toolkit.facts.node import Node
 from toolkit.facts.roce import Qos
+from toolkit.facts.smi_health import raised
 from toolkit.reach.collect import probe_script
 
 pytestmark = pytest.mark.shell
@@ -28,6 +29,10 @@ FILES = {
     f"{PORT}/link_layer": "Ethernet",
     f"{PORT}/state": "4: ACTIVE",
     f"{PORT}/phys_state": "5: LinkUp",
+    f"{PORT}/counters/link_downed": "12",
+    f"{PORT}/counters/excessive_buffer_overrun_errors": "0",
+    f"{PORT}/counters/port_rcv_data": "4711",
+    f"{PORT}/hw_counters/out_of_sequence": "7",
     f"{PORT}/gids/0": "fe80:0000:0000:0000:a288:c2ff:fe00:0001",
     f"{PORT}/gids/1": "0000:0000:0000:0000:0000:ffff:0a00:0001",
     f"{PORT}/gids/2": ZERO,
@@ -80,14 +85,29 @@ GPU 00000000:01:00.0
         Current                        : N/A
         Pending                        : N/A
     Serial Number                      : 0
+    GPU Recovery Action                : Drain and Reset
     PCI
         Bus                            : 0x01
         Device Id                      : 0x26B910DE
+    Clocks Event Reasons
+        HW Slowdown                    : Active
+            HW Thermal Slowdown        : Active
+        Sync Boost                     : Not Active
+        SW Thermal Slowdown            : Not Active
+    Clocks Event Reasons Counters
+        HW Thermal Slowdown            : 17 us
     FB Memory Usage
         Total                          : 46068 MiB
         Used                           : 0 MiB
     BAR1 Memory Usage
         Total                          : 65536 MiB
+    ECC Errors
+        Volatile
+            DRAM Uncorrectable         : 3
+    Remapped Rows
+        Pending                        : Yes
+    Temperature
+        GPU Current Temp               : 64 C
     Fabric
         State                          : N/A
         Health
@@ -164,7 +184,20 @@ def test_daemons_denials_and_gpus(shell: tuple[str, ...], tree: Path) -> None:
         46068,
         65536,
     )
+    assert gpu.health.errors == (("DRAM Uncorrectable", "3"),)
+    assert gpu.health.repairs == (("Remapped Rows, Pending", "Yes"),)
+    assert gpu.health.recovery == (("GPU Recovery Action", "Drain and Reset"),)
+    assert raised(gpu.health.clocks) == (
+        ("HW Slowdown", "Active"),
+        ("HW Thermal Slowdown", "Active"),
+    )
+    assert node.port_errors["rocep1s0", 1] == {
+        "link_downed": 12,
+        "excessive_buffer_overrun_errors": 0,
+        "out_of_sequence": 7,
+    }
     assert "Serial" not in evidence.text("nvidia-smi-q")
+    assert "Current Temp" not in evidence.text("nvidia-smi-q")
     assert "EGM" not in evidence.text("nvidia-smi-q")
 
 
