@@ -39,6 +39,7 @@ from toolkit.compat_rows import (
     Hca,
     KernelGate,
     OfedRelease,
+    Provider,
     Row,
     Span,
     numbers,
@@ -57,8 +58,10 @@ __all__ = [
     "Failure",
     "FailureKind",
     "Hca",
+    "Provider",
     "Row",
     "Span",
+    "maker",
     "numbers",
     "read",
     "shipped",
@@ -75,6 +78,7 @@ class Compat:
     kernels: tuple[KernelGate, ...]
     ofed: tuple[OfedRelease, ...]
     hcas: tuple[Hca, ...]
+    providers: tuple[Provider, ...]
     consumers: tuple[Consumer, ...]
     distances: tuple[Distances, ...]
     breakages: tuple[Breakage, ...]
@@ -112,6 +116,10 @@ class Compat:
         """The kind of HCA of a PCI device id of vendor 15b3; None for one that is not known."""
         return next((each for each in self.hcas if each.device == f"{device:04x}"), None)
 
+    def provider(self, driver: str) -> Provider | None:
+        """Who makes the HCAs of a kernel driver of PCI functions; None where not known."""
+        return next((each for each in self.providers if driver in each.drivers), None)
+
     def kernel_gate(self, name: str) -> KernelGate:
         return next(each for each in self.kernels if each.id == name)
 
@@ -145,6 +153,7 @@ _KINDS: dict[str, type[Row]] = {
     "kernels": KernelGate,
     "ofed": OfedRelease,
     "hcas": Hca,
+    "providers": Provider,
     "consumers": Consumer,
     "distances": Distances,
     "breakages": Breakage,
@@ -158,6 +167,13 @@ _KINDS: dict[str, type[Row]] = {
 def shipped() -> Compat:
     """The tables that come with the toolkit; read once."""
     return read(DATA)
+
+
+@lru_cache(maxsize=4096)
+def maker(vendor: int, device: int) -> Provider | None:
+    """Whose HCA a PCI function of these ids is, driven or not; None where it need not be one."""
+    mine = (each for each in shipped().providers if each.vendor == f"{vendor:04x}")
+    return next((e for e in mine if not e.devices or f"{device:04x}" in e.devices), None)
 
 
 def read(folder: Path) -> Compat:

@@ -95,6 +95,24 @@ class Hca(Span):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Provider(Row):
+    """One maker of HCAs, and how these get at GPU memory."""
+
+    name: str  # "Broadcom NetXtreme-E"
+    vendor: str  # PCI vendor id: "14e4"
+    devices: tuple[str, ...]  # PCI ids that are HCAs even when idle; () for every one of its own
+    drivers: tuple[str, ...]  # of the PCI function: "bnxt_en"
+    modules: tuple[str, ...]  # what makes the RDMA device: "bnxt_en", "bnxt_re"
+    kernel: str  # first that registers dma-buf memory; "" where none is known
+    library: str  # first rdma-core that has the call; "" where none is known
+    client: str  # module by which peer memory reaches it; "" where not known
+    proof: str  # command that tries GPU memory
+    tools: str  # commands that tell of device and link
+    qos: str  # command that tells priorities; "" where there is none to tell
+    before: str = ""  # first kernel on which the maker's own has it, where kernel.org had none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Consumer(Span):
     name: str  # "nccl", "ucx", "nvshmem", "perftest"
     detects: tuple[str, ...]  # files of which one must exist for it to see peermem

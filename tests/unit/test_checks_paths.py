@@ -67,10 +67,10 @@ ROWS = [
         "another-provider",
         "dmabuf.nic",
         UNKNOWN,
-        "HCAs driven by bnxt_en: dma-buf there is not known",
-        board=BOARD.but(HCAS[0], driver="bnxt_en")
-        .but(HCAS[1], driver="bnxt_en")
-        .but(HCAS[2], driver="bnxt_en"),
+        "HCAs driven by cxgb4: dma-buf there is not known",
+        board=BOARD.but(HCAS[0], driver="cxgb4", ids=(0x1425, 0x5401))
+        .but(HCAS[1], driver="cxgb4", ids=(0x1425, 0x5401))
+        .but(HCAS[2], driver="cxgb4", ids=(0x1425, 0x5401)),
         want=DMABUF,
     ),
     Row("not-read", "dmabuf.nic", UNKNOWN, "denied", {"verbs-libraries": DENIED}, want=DMABUF),

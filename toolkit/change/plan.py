@@ -18,9 +18,10 @@ from toolkit.change.pending import owed
 from toolkit.change.situation import Situation
 from toolkit.change.trial import Trial
 from toolkit.checks.check import Verdict
+from toolkit.checks.makers import without_nvidia_peermem
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.node import Node
-from toolkit.want import Want
+from toolkit.want import PeerPath, Want
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,8 @@ def make_plan(
     :raises Unsupported: for a distribution without a row in distros.py.
     :raises NoEvidence: where the node does not even tell its distribution and kernel.
     """
+    if want.path is PeerPath.PEERMEM and without_nvidia_peermem(node.fresh()):
+        want = replace(want, path=PeerPath.DMABUF)  # nothing of nvidia-peermem is placed there
     here = Situation(node, want, verdicts, family_of(node.distro), today, builts)
     decide(here)
     trial = decide_boot(here, untried=untried)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 
+from toolkit.checks.makers import without_nvidia_peermem
 from toolkit.checks.role import PASSED_THROUGH, role
 from toolkit.errors import CutOff, NeedsRoot, NoEvidence, NotCollected, Unparsable
 from toolkit.facts.node import Node
@@ -124,8 +125,11 @@ class Check:
             return "no NVIDIA GPU on the PCI bus"
         if self.of_gdr and _one_memory(node.fresh()):
             return ONE_MEMORY
-        if self.of_use and want.role is not Role.BARE_METAL and _all_given(node.fresh()):
-            return GIVEN
+        others = without_nvidia_peermem(node.fresh()) if self.of_nvidia_peermem else ""
+        if others or (
+            self.of_use and want.role is not Role.BARE_METAL and _all_given(node.fresh())
+        ):
+            return others or GIVEN
         if self.tense is Tense.NOW and not self.on_disk and not node.live:
             return "an image has no present"
         if self.roles != ALL_ROLES and (here := role(node, want)) not in self.roles:
@@ -137,6 +141,12 @@ class Check:
         """Asks of GPUDirect itself, rather than of the node that might do it."""
         topic = self.id.partition(".")[0]
         return topic in _GDR or self.id in {"pcie.distance", "pcie.bar1"}
+
+    @property
+    def of_nvidia_peermem(self) -> bool:
+        """Asks of that module, which HCAs of other makers have no use for."""
+        topic = self.id.partition(".")[0]
+        return topic in {"peermem", "ib"} or self.paths == frozenset({PeerPath.PEERMEM})
 
     @property
     def of_use(self) -> bool:

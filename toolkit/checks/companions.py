@@ -11,10 +11,10 @@ from toolkit.checks.check import (
     failed,
     not_applicable,
     passed,
-    unknown,
 )
+from toolkit.checks.path import dmabuf_gpu_gap, driver_gap
 from toolkit.facts.gdrcopy import GdrDrv
-from toolkit.facts.gpu import Flavor, option_values
+from toolkit.facts.gpu import option_values
 from toolkit.facts.node import Node
 from toolkit.facts.pci import AMAZON
 from toolkit.facts.versions import Version
@@ -144,14 +144,16 @@ def _nvshmem(path: str) -> Version | None:
 @check(
     "efa.peermem",
     impact=Impact.BROKEN,
-    source="aws/aws-ofi-nccl; amzn/amzn-drivers kernel/linux/efa; openucx/ucx",
-    fix="install Amazon's EFA driver (aws-efa-installer): it brings efa_nv_peermem",
+    source="amzn/amzn-drivers kernel/linux/efa and efa_nv_peermem; rdma-core providers/efa",
+    fix="the open NVIDIA driver; then a kernel from 5.16 on, or aws-efa-installer, which brings "
+    "efa_nv_peermem: see fi_info -p efa",
 )
 def efa(node: Node, want: Want) -> Finding:
     """An EFA adapter can get at GPU memory.
 
-    The first three generations use efa_nv_peermem; later ones dma-buf, with the open
-    driver and a kernel from 5.12 on.
+    By efa_nv_peermem, or by dma-buf with a kernel from 5.16 on, whose ib_umem_dmabuf_get_pinned
+    EFA's driver takes; both with the open NVIDIA driver alone. nvidia-peermem is nothing to it,
+    and DOCA-OFED brings an empty module in place of EFA's driver.
     """
     adapters = [
         each for each in node.pci.functions.values() if each.vendor == AMAZON and each.device in EFA
@@ -163,19 +165,14 @@ def efa(node: Node, want: Want) -> Finding:
         return passed(f"efa_nv_peermem {module.version or 'loaded'}")
     if node.driver is None:
         return not_applicable("no NVIDIA driver is loaded: see nvidia.present")
-    dmabuf = node.driver.flavor is Flavor.OPEN and node.kernel_version.at_least(5, 12)
     generation = min(each.device for each in adapters) - EFA.start + 1
-    if not dmabuf:
+    efa_row = want.compat.provider("efa")
+    if gap := dmabuf_gpu_gap(node, want) or driver_gap(node, want, "efa", efa_row):
         return failed(
-            f"EFA of generation {generation}, no efa_nv_peermem, and no dma-buf by this driver",
-            expected="efa_nv_peermem loaded, or the open driver on a kernel from 5.12 on",
+            f"EFA of generation {generation}, no efa_nv_peermem, and no dma-buf: {gap}",
+            expected="the open driver, and efa_nv_peermem loaded or a kernel from 5.16 on",
         )
-    if generation >= 4:
-        return passed(f"EFA of generation {generation}, by dma-buf")
-    return unknown(
-        f"EFA of generation {generation} without efa_nv_peermem: by dma-buf, if its driver can",
-        hint="fi_info -p efa; the aws-ofi-nccl log names the path",
-    )
+    return passed(f"EFA of generation {generation}, by dma-buf")
 
 
 @check(

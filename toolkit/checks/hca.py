@@ -7,7 +7,7 @@ from collections import defaultdict
 from datetime import UTC, datetime
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
-from toolkit.checks.rdma import serving
+from toolkit.checks.makers import serving
 from toolkit.errors import NoEvidence
 from toolkit.facts.daemons import SCHEDULERS
 from toolkit.facts.express import Link

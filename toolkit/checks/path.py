@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
-from toolkit.compat import numbers
+from toolkit.checks.makers import makers, without_nvidia_peermem
+from toolkit.compat import Confidence, Provider, numbers
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.gpu import Flavor
 from toolkit.facts.node import Node
@@ -13,15 +16,33 @@ from toolkit.gpus import BEFORE_TURING, chip
 from toolkit.want import PeerPath, Want
 
 REGISTER = "ib_register_peer_memory_client"
-MLX5 = "mlx5_core"
+MLX5 = "mlx5"
+PROOF = "ib_write_bw --use_cuda=0 --use_cuda_dmabuf"
 
 
 def peermem_gap(node: Node) -> str:
-    """What keeps peermem from working now; "" when nothing does.
+    """What keeps peer memory from working now; "" when nothing does.
 
     A live module proves that its symbols were resolved and its client registered: init
     fails otherwise.
+
+    :raises NoEvidence: where it is not known whether the HCAs take peer memory at all.
     """
+    if not without_nvidia_peermem(node):
+        return _nvidia_peermem_gap(node)
+    for driver, provider in makers(node).items():
+        if provider is None or not provider.client:
+            raise NoEvidence(
+                f"HCAs driven by {driver}: whether their driver takes peer memory is not known",
+                hint="their path is dma-buf: --profile dmabuf",
+            )
+        state = node.module_state.get(provider.client)
+        if state is None or state.initstate != "live":
+            return f"{provider.client} is not loaded"
+    return ""
+
+
+def _nvidia_peermem_gap(node: Node) -> str:
     state = node.module_state.get("nvidia_peermem")
     if state is None or state.initstate != "live":
         legacy = (
@@ -60,37 +81,46 @@ def older_than_turing(gpu: PciFunction) -> bool:
 def dmabuf_nic_gap(node: Node, want: Want) -> str:
     """What keeps the HCAs from registering dma-buf memory; "" when nothing that can be read does.
 
-    Nothing is tried: that a driver and a library have the call does not prove that it works.
+    Judged are those that serve GPUs, each by its maker's driver. Nothing is tried: that a
+    driver and a library have the call does not prove that it works.
 
-    :raises NoEvidence: where only HCAs of other providers are there, of which nothing is known.
+    :raises NoEvidence: where of one of them it is not known.
     """
-    providers = dmabuf_providers(node)
-    if not providers:
+    providers = makers(node, want.compat)
+    if not node.rdma_hardware or not providers:
         return "there is no RDMA device"
-    if MLX5 not in providers:
-        raise NoEvidence(
-            f"HCAs driven by {', '.join(sorted(providers))}: dma-buf there is not known",
-            hint="try it: ib_write_bw --use_cuda=0 --use_cuda_dmabuf",
-        )
-    inbox = node.ofed.flavour is OfedFlavour.INBOX
-    backported = not inbox or "ib_umem_dmabuf_get" in node.symbols
-    if not want.compat.kernel_gate("dmabuf-mr").covers(node.kernel) and not backported:
-        return f"kernel {node.kernel} cannot register dma-buf memory"
-    missing = [f"CONFIG_{name}" for name in ("INFINIBAND_USER_MEM", "INFINIBAND_ON_DEMAND_PAGING")
-               if node.kernel_config.get(f"CONFIG_{name}") != "y"]  # fmt: skip
-    if inbox and missing:
-        return f"the kernel's RDMA stack lacks {', '.join(missing)}"
+    gaps = [driver_gap(node, want, driver, each) for driver, each in providers.items()]
+    if any(gaps):
+        return next(filter(None, gaps))
     answers = {each.dmabuf for each in node.verbs}
     if answers == {False}:
         return f"{node.verbs[0].path} has no ibv_reg_dmabuf_mr: rdma-core before 34"
     return ""
 
 
-def dmabuf_providers(node: Node) -> frozenset[str]:
-    """Kernel drivers of the RDMA devices that are PCI functions."""
-    functions = node.pci.functions
-    known = (functions.get(each.address) for each in node.rdma_hardware)
-    return frozenset(each.driver for each in known if each is not None)
+def driver_gap(node: Node, want: Want, driver: str, provider: Provider | None) -> str:
+    """What keeps one maker's HCAs from it, on the side of the kernel."""
+    if provider is None or not provider.kernel or provider.confidence is Confidence.LOW:
+        raise NoEvidence(
+            f"HCAs driven by {driver}: dma-buf there is not known",
+            hint=f"try it: {provider.proof if provider else PROOF}",
+        )
+    ours, release = provider.id == MLX5, numbers(node.kernel)
+    inbox = not ours or node.ofed.flavour is OfedFlavour.INBOX
+    backported = not inbox or "ib_umem_dmabuf_get" in node.symbols
+    if not want.compat.kernel_gate("dmabuf-mr").covers(node.kernel) and not backported:
+        return f"kernel {node.kernel} cannot register dma-buf memory"
+    if not ours and release < numbers(provider.before or provider.kernel):
+        raise NoEvidence(
+            f"{driver} of kernel.org registers dma-buf memory from {provider.kernel} on; whether "
+            f"that on {node.kernel} does is not known",
+            hint=f"try it: {provider.proof}",
+        )
+    wanted = ("INFINIBAND_USER_MEM", *(("INFINIBAND_ON_DEMAND_PAGING",) if ours else ()))
+    missing = [each for each in wanted if node.kernel_config.get(f"CONFIG_{each}") != "y"]
+    if inbox and missing:
+        return f"the kernel's RDMA stack lacks {', '.join(f'CONFIG_{each}' for each in missing)}"
+    return ""
 
 
 def dmabuf_gap(node: Node, want: Want) -> str:
@@ -112,7 +142,10 @@ def selected(node: Node, want: Want) -> Finding:
     newer OFED. So both paths are told, whichever is wanted: where dma-buf is usable, a node
     without peermem still serves whoever can take it. Nothing is tried.
     """
-    gaps = {PeerPath.PEERMEM: peermem_gap(node), PeerPath.DMABUF: _try_dmabuf(node, want)}
+    gaps = {
+        PeerPath.PEERMEM: _try(PeerPath.PEERMEM, want, lambda: peermem_gap(node)),
+        PeerPath.DMABUF: _try(PeerPath.DMABUF, want, lambda: dmabuf_gap(node, want)),
+    }
     other = next(path for path in PeerPath if path is not want.path)
     told = (f"{other}: {gaps[other] or 'usable'}",)
     if not gaps[want.path]:
@@ -126,12 +159,12 @@ def selected(node: Node, want: Want) -> Finding:
     )
 
 
-def _try_dmabuf(node: Node, want: Want) -> str:
+def _try(path: PeerPath, want: Want, gap: Callable[[], str]) -> str:
     """The gap of a path that is not wanted may stay unknown without harm."""
     try:
-        return dmabuf_gap(node, want)
+        return gap()
     except (NoEvidence, Unparsable) as why:
-        if want.path is PeerPath.DMABUF:
+        if want.path is path:
             raise
         return f"not known ({why})"
 
@@ -172,25 +205,32 @@ def dmabuf_gpu(node: Node, want: Want) -> Finding:
     "dmabuf.nic",
     impact=Impact.BROKEN,
     paths=frozenset({PeerPath.DMABUF}),
-    source="Linux drivers/infiniband/hw/mlx5/mr.c, since 5.12; rdma-core 34, ibv_reg_dmabuf_mr",
-    fix="a kernel of at least 5.12 or OFED, and rdma-core of at least 34; or --profile peermem",
+    source="Linux drivers/infiniband/hw/*, reg_user_mr_dmabuf; rdma-core providers/*, "
+    "reg_dmabuf_mr; toolkit/data/providers.toml",
+    fix="a kernel whose driver of these HCAs has the call (mlx5 5.12, or OFED; efa 5.16; "
+    "irdma 6.3; bnxt_re 6.6; mana 6.15; ionic 6.18), and the rdma-core that goes with it",
 )
 def dmabuf_nic(node: Node, want: Want) -> Finding:
     """The HCAs' driver and library can register dma-buf memory.
 
-    Told by the kernel, its RDMA stack and libibverbs; nothing is tried. Where it fails after
+    Told by the maker's driver, the kernel, its RDMA stack and libibverbs; nothing is tried, and
+    a distribution may carry a driver back that kernel.org had later. Where it fails after
     all, NCCL aborts with "Call to ibv_reg_dmabuf_mr failed" and does not fall back:
     NCCL_DMABUF_ENABLE=0 makes it take peermem.
     """
     gap = dmabuf_nic_gap(node, want)
     if gap:
-        return failed(gap, expected="mlx5 that registers dma-buf, and a library with the call")
+        return failed(gap, expected="a driver that registers dma-buf, and a library with the call")
     with_call = [each.path for each in node.verbs if each.dmabuf]
     library = with_call[0] if with_call else "no libibverbs was seen: containers bring their own"
-    others = sorted(dmabuf_providers(node) - {MLX5})
+    known = [each for each in makers(node, want.compat).values() if each is not None]
     return passed(
-        f"mlx5 with {node.ofed.flavour} RDMA on kernel {node.kernel}; not tried",
-        details=(library, *(f"{each}: not known" for each in others)),
+        f"{', '.join(e.id for e in known)} with {node.ofed.flavour} RDMA on kernel {node.kernel}; "
+        "not tried",
+        details=(
+            library,
+            *(f"{e.id}: the call is in rdma-core from {e.library} on" for e in known),
+        ),
     )
 
 
@@ -245,5 +285,7 @@ def peer_symbol(node: Node, want: Want) -> Finding:
     return failed(
         "exported by nothing, loaded or on disk",
         expected="exported by ib_uverbs or ib_core",
-        hint="" if _try_dmabuf(node, want) else "dma-buf is usable here: --profile dmabuf",
+        hint=""
+        if _try(PeerPath.DMABUF, want, lambda: dmabuf_gap(node, want))
+        else "dma-buf is usable here: --profile dmabuf",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from toolkit.checks.check import Finding, Impact, Tense, check, failed, passed
+from toolkit.checks.makers import serving
 from toolkit.facts.node import Node
 from toolkit.facts.rdma import Kind, RdmaDevice
 from toolkit.facts.topology import best_pairs, pair
@@ -129,19 +130,6 @@ def _opened(node: Node) -> Finding:
             *(f"{each}: for Ethernet alone, far from the GPUs" for each in _idle(node)),
         ),
     )
-
-
-def serving(node: Node) -> tuple[RdmaDevice, ...]:
-    """The HCAs that serve GPUs, where topology tells which those are; else all.
-
-    An unused management or storage port is no fault, and a device of software is no HCA.
-    """
-    devices = node.rdma_hardware
-    if not any(each.address for each in devices):
-        return devices  # as a tool printed them: without a place on the PCI bus
-    near = {each.hca.address for each in node.near_pairs if not each.hca.virtual}
-    near = near or {each.address for each in node.compute_hcas}
-    return tuple(each for each in devices if each.address in near) or devices
 
 
 @check(

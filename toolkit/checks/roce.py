@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
-from toolkit.checks.rdma import serving
+from toolkit.checks.makers import serving
 from toolkit.errors import NoEvidence
 from toolkit.facts.node import Node
 from toolkit.facts.rdma import Port, RdmaDevice

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
+from toolkit.compat import maker
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
 from toolkit.facts.config_space import AcsRegisters, Ats, ConfigSpace
 from toolkit.facts.express import Express, Link, Resizable, read_express, read_resizable
@@ -72,13 +73,13 @@ class PciFunction:
 
     @property
     def may_be_hca(self) -> bool:
-        """A Mellanox network function that answers: InfiniBand or Ethernet class."""
+        """A network function that answers and that data/providers.toml knows."""
         return self.was_hca and not self.dead
 
     @property
     def was_hca(self) -> bool:
         """The same, though it may have fallen off the bus."""
-        return self.vendor == MELLANOX and self.klass >> 8 in {0x0200, 0x0207}
+        return self.klass >> 8 in {0x0200, 0x0207} and maker(self.vendor, self.device) is not None
 
     def express(self) -> Express | None:
         """The PCI Express registers; None for a conventional function.

@@ -1,0 +1,154 @@
+"""HCAs of other makers than NVIDIA: which path is theirs, and what is said of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.evidence.board import BOARD, ETHERNET, HCAS, Board
+from tests.evidence.build import PROPRIETARY, node, without_module
+from tests.evidence.frames import Override
+from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, name
+from toolkit.change.plan import make_plan
+from toolkit.checks.all import ALL
+from toolkit.checks.check import Check
+from toolkit.compat import Confidence, Provider, maker, shipped
+from toolkit.facts.node import Node
+from toolkit.want import PeerPath, Want
+
+NO_PEERMEM = without_module("nvidia_peermem")
+EFA_LIVE = NO_PEERMEM + "efa_nv_peermem/initstate:live\n"
+PROVIDERS = {each.id: each for each in shipped().providers}
+
+
+def of(provider: str) -> Board:
+    """The healthy board with this maker's HCAs in place of ConnectX."""
+    row = PROVIDERS[provider]
+    ids = (int(row.vendor, 16), int(row.devices[0], 16))
+    board = BOARD
+    for address in HCAS:
+        board = board.but(address, ids=ids, driver=row.drivers[0], klass=ETHERNET)
+    return board
+
+
+def kernel(release: str) -> dict[str, Override]:
+    """A kernel.org kernel, of which nothing is carried back."""
+    return {"kernel-release": f"{release}-1-generic\n", "kallsyms": ""}
+
+
+BARE: dict[str, Override] = {"module-state": NO_PEERMEM}
+FIRST = {each.id: each.before or each.kernel for each in PROVIDERS.values() if each.kernel}
+
+ROWS = [
+    *(
+        Row(f"{each}-from-its-first-kernel-on", "dmabuf.nic", PASS, f"{each} with", kernel(first),
+            of(each), DMABUF)
+        for each, first in FIRST.items() if each != "mlx5"
+    ),
+    *(
+        Row(f"{each}-before-dma-buf", "dmabuf.nic", FAIL, "cannot register dma-buf",
+            kernel("5.4.0"), of(each), DMABUF)
+        for each in FIRST if each != "mlx5"
+    ),
+    *(
+        Row(f"{each}-on-el9", "dmabuf.nic", UNKNOWN, "that on 5.14.0-1-generic does is not known",
+            kernel("5.14.0"), of(each), DMABUF)
+        for each in ("bnxt_re", "irdma", "efa", "mana")
+    ),
+    *(
+        Row(f"{each}-of-which-nothing-is-known", "dmabuf.nic", UNKNOWN, "dma-buf there is",
+            {}, of(each), DMABUF)
+        for each in ("erdma", "hns", "qedr")
+    ),
+    Row("one-maker-that-cannot", "dmabuf.nic", UNKNOWN, "driven by cxgb4",
+        board=of("irdma").but(HCAS[1], driver="cxgb4", ids=(0x1425, 0x5401)), want=DMABUF),
+    Row("efa-by-its-own-module", "path.selected", PASS, "peermem", {"module-state": EFA_LIVE},
+        of("efa")),
+    Row("efa-without-it", "path.selected", FAIL, "efa_nv_peermem is not loaded", BARE, of("efa")),
+    Row("efa-by-dma-buf", "path.selected", PASS, "dmabuf", {**BARE, **kernel("6.8.0")}, of("efa"),
+        DMABUF),
+    Row("efa-and-the-proprietary-driver", "path.selected", FAIL, "proprietary",
+        {**BARE, "nvidia-version": PROPRIETARY}, of("efa"), DMABUF),
+    Row("peer-memory-of-another", "path.selected", UNKNOWN, "driven by bnxt_en", BARE,
+        of("bnxt_re")),
+    Row("efa", "peermem.loaded", NA, "efa takes efa_nv_peermem or dma-buf", BARE, of("efa")),
+    Row("broadcom", "ib.peer_symbol", NA, "bnxt_re takes dma-buf", BARE, of("bnxt_re")),
+    Row("a-connectx-among-them", "peermem.loaded", FAIL, "not loaded", BARE,
+        of("efa").but(HCAS[1], ids=(0x15B3, 0x1021), driver="mlx5_core")),
+    Row("one-that-nobody-knows", "peermem.loaded", FAIL, "not loaded", BARE,
+        of("efa").but(HCAS[1], ids=(0x1425, 0x5401), driver="cxgb4")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name)
+def test_each_maker_is_judged_by_its_own_row(row: Row) -> None:
+    holds(row)
+
+
+@pytest.mark.parametrize("check", [each for each in ALL if each.paths == {PeerPath.PEERMEM}],
+                         ids=lambda each: each.id)  # fmt: skip
+def test_nothing_of_nvidia_peermem_is_asked_of_an_efa_node(check: Check) -> None:
+    holds(Row("", check.id, NA, "not nvidia-peermem", BARE, of("efa")))
+
+
+def test_no_word_of_nvidia_s_own_stack_reaches_an_efa_node() -> None:
+    here = Node(node(BARE, board=of("efa")))
+    said = [each(here, Want()).finding for each in ALL]
+    advice = " ".join(f"{each.found} {each.expected} {each.hint}" for each in said
+                      if each.status in {FAIL, UNKNOWN})  # fmt: skip
+    assert not [word for word in ("openibd", "DOCA", "nvidia-peermem", "mlnx") if word in advice]
+
+
+@pytest.mark.parametrize("provider", ["efa", "bnxt_re", "irdma", "ionic"])
+def test_a_plan_places_nothing_of_nvidia_peermem_there(provider: str) -> None:
+    here = Node(node(BARE, board=of(provider)))
+    plan = make_plan(here, {each.id: each(here, Want()) for each in ALL}, Want())
+    assert not [each.path for each in plan.changes if "peermem" in each.path + each.artefact]
+
+
+@pytest.mark.parametrize("provider", [each for each in FIRST if each != "mlx5"])
+def test_an_idle_card_beside_a_gpu_is_missed(provider: str) -> None:
+    board = of(provider).but(HCAS[0], driver="")
+    frames: dict[str, Override] = {
+        "infiniband": "".join(
+            line for line in _healthy("infiniband").splitlines(True) if "mlx5_0" not in line
+        )
+    }
+    holds(Row("", "rdma.devices", FAIL, "no RDMA device for 1 of 3", frames, board))
+
+
+def _healthy(key: str) -> str:
+    return node().text(key)
+
+
+# --- the rows themselves ---
+
+
+@pytest.mark.parametrize("row", PROVIDERS.values(), ids=lambda each: each.id)
+def test_what_is_not_known_has_low_confidence(row: Provider) -> None:
+    assert bool(row.kernel) == bool(row.library) == (row.confidence is not Confidence.LOW)
+
+
+def test_each_driver_is_one_maker_s() -> None:
+    drivers = [driver for each in PROVIDERS.values() for driver in each.drivers]
+    assert sorted(set(drivers)) == sorted(drivers)
+
+
+def test_the_first_kernel_of_mlx5_is_said_once() -> None:
+    assert PROVIDERS["mlx5"].kernel == shipped().kernel_gate("dmabuf-mr").first
+
+
+@pytest.mark.parametrize(
+    ("ids", "whose"),
+    [
+        pytest.param((0x15B3, 0x1027), "mlx5", id="connectx-10"),
+        pytest.param((0x15B3, 0x2101), "mlx5", id="connectx-10-c2c"),
+        pytest.param((0x14E4, 0x1760), "bnxt_re", id="thor2"),
+        pytest.param((0x1D0F, 0xEFA4), "efa", id="efa-5"),
+        pytest.param((0x1D0F, 0xEC20), "", id="ena-is-no-hca"),
+        pytest.param((0x14E4, 0x16D8), "", id="a-mainboard-s-broadcom"),
+        pytest.param((0x8086, 0x1533), "", id="a-mainboard-s-intel"),
+    ],
+)
+def test_ids_tell_whose_hca_it_is(ids: tuple[int, int], whose: str) -> None:
+    found = maker(*ids)
+    assert (found.id if found else "") == whose

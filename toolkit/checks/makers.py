@@ -1,0 +1,57 @@
+"""Whose HCAs serve the GPUs, and by which module of peer memory they reach these."""
+
+from __future__ import annotations
+
+from toolkit.compat import Compat, Provider, maker, shipped
+from toolkit.errors import CutOff, NoEvidence, Unparsable
+from toolkit.facts.node import Node
+from toolkit.facts.rdma import RdmaDevice
+
+NVIDIA_PEERMEM = "nvidia_peermem"
+
+
+def serving(node: Node) -> tuple[RdmaDevice, ...]:
+    """The HCAs that serve GPUs, where topology tells which those are; else all.
+
+    An unused management or storage port is no fault, and a device of software is no HCA.
+    """
+    devices = node.rdma_hardware
+    if not any(each.address for each in devices):
+        return devices  # as a tool printed them: without a place on the PCI bus
+    near = {each.hca.address for each in node.near_pairs if not each.hca.virtual}
+    near = near or {each.address for each in node.compute_hcas}
+    return tuple(each for each in devices if each.address in near) or devices
+
+
+def makers(node: Node, compat: Compat | None = None) -> dict[str, Provider | None]:
+    """By kernel driver, whose HCAs serve the GPUs; None where nobody knows the driver.
+
+    Without an RDMA device it is the ids of PCI functions that tell.
+    """
+    rows, functions = compat or shipped(), node.pci.functions
+    driven = {each.address: functions[each.address] for each in serving(node)
+              if each.address in functions}  # fmt: skip
+    found = {}
+    for each in driven.values() or node.hcas:
+        known = rows.provider(each.driver) or maker(each.vendor, each.device)
+        found[each.driver or f"{each.vendor:04x}:{each.device:04x}"] = known
+    return dict(sorted(found.items()))
+
+
+def without_nvidia_peermem(node: Node) -> str:
+    """Why nvidia-peermem is nothing to any HCA here; "" where it is, or where none is known.
+
+    :raises CutOff: where the evidence ends before it could tell.
+    """
+    try:
+        here = makers(node)
+    except CutOff:
+        raise
+    except (NoEvidence, Unparsable):
+        return ""
+    if not here or any(each is None or each.client == NVIDIA_PEERMEM for each in here.values()):
+        return ""
+    told = {each.id: each.client for each in here.values() if each is not None}
+    ways = (f"{name} takes {client} or dma-buf" if client else f"{name} takes dma-buf"
+            for name, client in told.items())  # fmt: skip
+    return f"{', '.join(ways)}, not nvidia-peermem"
