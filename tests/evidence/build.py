@@ -51,9 +51,13 @@ def node(
 
 
 def _frame(key: str, value: str | Bad) -> Frame:
+    source = SOURCES.get(key, key)
     if isinstance(value, Bad):
-        return Frame(key, value.state, key, value.text, value.exit)
-    return Frame(key, State.OK, key, value)
+        return Frame(key, value.state, source, value.text, value.exit)
+    return Frame(key, State.OK, source, value)
+
+
+SOURCES = {"mlnx-qos": "mlnx_qos -i ib0"}  # where it tells more than the key
 
 
 def modinfo(

@@ -10,7 +10,7 @@ import pytest
 
 from toolkit.evidence import Evidence, State
 from toolkit.facts.node import Node
-from toolkit.facts.roce import Qos
+from toolkit.facts.roce import Ecn, Qos
 from toolkit.facts.smi_health import raised
 from toolkit.reach.collect import probe_script
 
@@ -159,8 +159,9 @@ def test_a_roce_port_with_its_addresses_and_priorities(shell: tuple[str, ...], t
     assert ZERO not in evidence.text("rdma-gids")
     assert list(node.net_devices) == ["ens1np0", "ens2f0"]
     assert node.net_devices["ens1np0"].mtu == 9000
-    assert (node.qos, node.qos_command) == (Qos("dscp", (3,)), "mlnx_qos -i ens1np0")
-    assert node.roce_ecn == ("ens1np0/ecn/roce_np/enable/3:1",)
+    assert node.qos_asked == {"ens1np0": "mlnx-qos"}
+    assert node.qos("ens1np0") == Qos("dscp", (3,))
+    assert node.roce_ecn == {"ens1np0": Ecn(frozenset({3}), frozenset())}
     assert [(each.netdevs, each.uppers) for each in node.rdma_devices] == [
         (("ens2f0",), ("bond0", "bond0.100")),
         (("ens1np0",), ()),
@@ -207,6 +208,16 @@ def test_without_a_roce_port_nobody_asks_for_priorities(tree: Path, tmp_path: Pa
     (root / BOND / "ports/1/state").write_text("1: DOWN\n")
     frame = probed(("dash", "-s"), root).frame("mlnx-qos")
     assert (frame.state, frame.source) == (State.ABSENT, "mlnx_qos: no RoCE port is up")
+
+
+def test_every_roce_port_that_is_up_is_asked(tree: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(tree, tmp_path / "root")
+    second = root / "sys/class/infiniband/rocep2s0"
+    shutil.copytree(root / PORT, second / "ports/1")
+    (second / "device/net/ens3np0").mkdir(parents=True)
+    evidence = probed(("dash", "-s"), root)
+    assert Node(evidence).qos_asked == {"ens1np0": "mlnx-qos", "ens3np0": "mlnx-qos-2"}
+    assert evidence.frame("mlnx-qos-2").state is State.FAILED
 
 
 def test_a_node_that_lives_on_its_only_roce_port_is_asked_for_that_one(

@@ -51,6 +51,21 @@ def mlnx_qos(trust: str, pfc: str) -> str:
     )
 
 
+def one(**changed: Override) -> dict[str, Override]:
+    """The second port speaks InfiniBand."""
+    ports = f"{hca_lines('mlx5_0', HCAS[0], UP).replace('InfiniBand', 'Ethernet')}"
+    return roce(infiniband=ports + hca_lines("mlx5_1", HCAS[1], UP), **changed)
+
+
+def ecn(on: str, *, rp: str = "") -> str:
+    """Of both ports, for priority 3: notification and reaction point."""
+    return "".join(
+        f"{net}/ecn/roce_{point}/enable/3:{value}\n"
+        for net in ("ib0", "ib1")
+        for point, value in (("np", on), ("rp", rp or on))
+    )
+
+
 STORAGE = hca_lines("mlx5_2", HCAS[2], UP).replace("InfiniBand", "Ethernet")
 STORAGE_ALONE = "".join(hca_lines(f"mlx5_{n}", HCAS[n], UP) for n in (0, 1)) + STORAGE
 
@@ -118,33 +133,55 @@ ROWS = [
     ),
     Row("no-net-device", "rdma.mtu", UNKNOWN, "mlx5_0: its net", roce(net_devices="")),
     Row("nobody-asked", "roce.qos", NA, "no RoCE port that is up, or no mlnx_qos"),
+    *(
+        Row(claim, "roce.qos", status, found, one(mlnx_qos=mlnx_qos(trust, pfc), roce_ecn=on))
+        for claim, status, found, trust, pfc, on in (
+            ("by-the-book", PASS, "trust dscp, PFC on 3, ECN on 3", "dscp", "00010000", ecn("1")),
+            ("lossless-without-ecn", PASS, "ECN on no priority", "dscp", "00010000", ecn("0")),
+            ("lossless-and-ecn-not-told", PASS, "PFC on 3", "dscp", "00010000", ""),
+            ("lossy-by-design", PASS, "PFC on no priority, ECN on 3", "dscp", "0" * 8, ecn("1")),
+            ("lossy-without-ecn", FAIL, "ECN on no priority", "dscp", "0" * 8, ecn("0")),
+            (
+                "it-notifies-and-does-not-react",
+                FAIL,
+                "ECN on no",
+                "dscp",
+                "0" * 8,
+                ecn("1", rp="0"),
+            ),
+            ("lossy-and-ecn-not-told", UNKNOWN, "whether ECN is on", "dscp", "0" * 8, ""),
+            ("as-it-left-the-factory", FAIL, "trust pcp, PFC on no", "pcp", "0" * 8, ecn("1")),
+            ("pfc-that-nothing-falls-into", FAIL, "trust pcp, PFC on 3", "pcp", "00010000", ""),
+            ("no-trust-to-tell", UNKNOWN, "does not tell the trust", "none", "00010000", ""),
+        )
+    ),
     Row(
-        "by-the-book",
+        "ecn-not-read",
         "roce.qos",
-        PASS,
-        "trust dscp, PFC on 3",
+        UNKNOWN,
+        "permission",
+        one(mlnx_qos=mlnx_qos("dscp", "0" * 8), roce_ecn=DENIED),
+    ),
+    Row(
+        "odd-ecn",
+        "roce.qos",
+        UNKNOWN,
+        "ecn: cannot",
+        one(mlnx_qos=mlnx_qos("dscp", "0" * 8), roce_ecn="x\n"),
+    ),
+    Row(
+        "a-second-port-that-nobody-asked",
+        "roce.qos",
+        UNKNOWN,
+        "ib1: not asked; ib0 alone",
         roce(mlnx_qos=mlnx_qos("dscp", "00010000")),
     ),
     Row(
-        "lossy-with-dscp",
+        "the-node-lives-on-the-second",
         "roce.qos",
         PASS,
-        "PFC on no priority",
-        roce(mlnx_qos=mlnx_qos("dscp", "00000000")),
-    ),
-    Row(
-        "as-it-left-the-factory",
-        "roce.qos",
-        FAIL,
-        "trust pcp, PFC on no priority",
-        roce(mlnx_qos=mlnx_qos("pcp", "00000000")),
-    ),
-    Row(
-        "pfc-that-nothing-falls-into",
-        "roce.qos",
-        FAIL,
-        "trust pcp, PFC on 3",
-        roce(mlnx_qos=mlnx_qos("pcp", "00010000")),
+        "1 RoCE port",
+        roce(mlnx_qos=mlnx_qos("dscp", "00010000"), default_routes="ib1\n"),
     ),
     Row("hangs", "roce.qos", UNKNOWN, "no answer", roce(mlnx_qos=TIMEOUT)),
     Row("fails", "roce.qos", UNKNOWN, "status 1", roce(mlnx_qos=failed(1, "x\n"))),
@@ -177,8 +214,10 @@ def test_a_port_without_an_address_is_named_with_its_net_device() -> None:
 @pytest.mark.parametrize(
     ("devices", "net", "status", "found"),
     [
-        pytest.param(STORAGE_ALONE, "ib2", NA, "ib2 is for other things", id="storage"),
-        pytest.param(ROCE_PORTS + STORAGE, "ib2", UNKNOWN, "ib2 alone was asked", id="another"),
+        pytest.param(STORAGE_ALONE, "ib2", NA, "ib2 is for others", id="storage"),
+        pytest.param(
+            ROCE_PORTS + STORAGE, "ib2", UNKNOWN, "ib0, ib1: not asked; ib2 alone", id="another"
+        ),
         pytest.param(ROCE_PORTS + STORAGE, "ib1", FAIL, "ib1: trust pcp", id="the-right-one"),
         pytest.param(ROCE_PORTS + STORAGE, "eth9", FAIL, "eth9: trust pcp", id="nobody-s"),
     ],
@@ -193,3 +232,26 @@ def test_a_port_that_serves_no_gpu_tells_nothing_of_those_that_do(
     finding = BY_ID["roce.qos"](Node(evidence), Want()).finding
     assert finding.status is status
     assert found in finding.found
+
+
+@pytest.mark.parametrize(
+    ("second", "status", "found"),
+    [
+        pytest.param("00010000", PASS, "2 RoCE ports", id="alike"),
+        pytest.param("00000000", FAIL, "1 of 2 RoCE ports asked: ib1", id="one-without"),
+    ],
+)
+def test_every_port_that_was_asked_is_judged(second: str, status: Status, found: str) -> None:
+    evidence = node(roce(mlnx_qos=mlnx_qos("dscp", "00010000"), roce_ecn=ecn("0"))).plus(
+        (Frame("mlnx-qos-2", State.OK, "mlnx_qos -i ib1", mlnx_qos("dscp", second)),)
+    )
+    finding = BY_ID["roce.qos"](Node(evidence), Want()).finding
+    assert finding.status is status
+    assert found in finding.found
+
+
+def test_the_fix_of_priorities_is_no_line_to_paste() -> None:
+    row = Row("", "roce.qos", FAIL, "", one(mlnx_qos=mlnx_qos("pcp", "0" * 8)))
+    hint = judged(row).finding.hint
+    assert "switch" in hint
+    assert "--pfc" not in hint + BY_ID["roce.qos"].fix

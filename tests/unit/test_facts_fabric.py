@@ -12,7 +12,16 @@ from toolkit.errors import Unparsable
 from toolkit.facts.daemons import Daemon, parse_daemons
 from toolkit.facts.ibstat import parse_ibdev2netdev, parse_ibstat, parse_ibv_devinfo
 from toolkit.facts.rdma import Kind, Port, RdmaDevice
-from toolkit.facts.roce import Gid, NetDevice, Qos, parse_gids, parse_mlnx_qos, parse_net_devices
+from toolkit.facts.roce import (
+    Ecn,
+    Gid,
+    NetDevice,
+    Qos,
+    parse_ecn,
+    parse_gids,
+    parse_mlnx_qos,
+    parse_net_devices,
+)
 from toolkit.facts.smi_health import SmiHealth
 from toolkit.facts.smi_query import SmiGpu, SmiReport, parse_smi_csv, parse_smi_query
 
@@ -254,3 +263,16 @@ def test_daemons_with_their_limits() -> None:
 def test_another_line_of_proc_is_refused(text: str) -> None:
     with pytest.raises(Unparsable, match="/proc"):
         parse_daemons(text)
+
+
+def test_ecn_is_told_for_each_port_and_priority() -> None:
+    text = "a/ecn/roce_np/enable/3:1\na/ecn/roce_rp/enable/3:0\nb/ecn/roce_np/enable/5:0\n"
+    assert parse_ecn(text) == {
+        "a": Ecn(frozenset({3}), frozenset()),
+        "b": Ecn(frozenset(), frozenset()),
+    }
+
+
+def test_ecn_of_another_shape_is_refused() -> None:
+    with pytest.raises(Unparsable, match="ecn"):
+        parse_ecn("a/ecn/roce_np/enable/3:yes\n")

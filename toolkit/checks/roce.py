@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.makers import serving
+from toolkit.compat import maker
 from toolkit.errors import NoEvidence
 from toolkit.facts.node import Node
 from toolkit.facts.rdma import Port, RdmaDevice
@@ -120,43 +122,96 @@ def _told_by_devinfo(node: Node, device: RdmaDevice, port: Port) -> int:
     return next((one.active_mtu for one in ports if one.number == port.number), 0)
 
 
+_AGREED = (
+    "agree with whoever runs the switch on trust, PFC and ECN first, for both ends must have the "
+    "same; a change resets the buffers of a live port, so on an idle one: "
+)
+
+
 @check(
     "roce.qos",
     impact=Impact.SLOW,
     roles=frozenset({Role.BARE_METAL, Role.VM_HOST}),
-    source="mlnx_qos of Mellanox/mlnx-tools; Mellanox/nic-configuration-operator, its defaults",
-    fix="mlnx_qos -i NETDEV --trust dscp --pfc 0,0,0,1,0,0,0,0, kept by a unit or the NIC operator",
+    source="mlnx_qos of Mellanox/mlnx-tools; IEEE 802.1Qbb and 802.1Qau; /sys/class/net/*/ecn of "
+    "mlnx-ofa_kernel",
+    fix=f"{_AGREED}mlnx_qos -i NETDEV --trust dscp; then PFC for the one priority that the switch "
+    "keeps lossless, or, where the fabric is lossy by design (Spectrum-X), ECN and no PFC",
 )
 def qos(node: Node, want: Want) -> Finding:
-    """A RoCE port trusts DSCP, so that its packets are in the priority meant for them.
+    """Every RoCE port that serves a GPU trusts DSCP, and something keeps it from dropping packets.
 
     With trust pcp, packets without a VLAN tag fall into priority 0: PFC for another priority
-    never works on them, and a busy fabric drops packets, which RoCE bears badly. A fabric
-    that is lossy by choice lives with it: waive this check there. Judged is the first RoCE
-    port that is up and carries no default route, for ports of one node are set alike; one
-    that serves no GPU tells nothing of those that do.
+    never works on them, and a busy fabric drops packets, which RoCE bears badly. PFC on no
+    priority is right in a fabric that is lossy by design, and then congestion control must be
+    on: ECN as notification point and as reaction point for the same priority. Neither is
+    judged against the switch, which has to agree and is not asked.
     """
-    set_ = node.qos
-    if set_ is None:
+    asked = node.qos_asked
+    if not asked:
         return not_applicable("no RoCE port that is up, or no mlnx_qos to tell its priorities")
-    pfc = ", ".join(map(str, set_.lossless)) or "no priority"
-    where = node.qos_command.split(" ")[-1]
-    judged = serving(node)
-    if any(where in each.netdevs for each in node.rdma_devices if each not in judged):
-        return _elsewhere(node, where)
-    if set_.trust != "dscp":
+    others = {each for each in node.rdma_devices if each not in serving(node)}
+    elsewhere = {net for each in others for net in each.netdevs}
+    judged = [net for net in asked if net not in elsewhere]
+    missed = _not_asked(node)
+    told = {net: _qos(node, net) for net in judged}
+    wrong = [net for net in judged if told[net].wrong]
+    details = tuple(f"{net}: {each.found}" for net, each in told.items())
+    if wrong:
         return failed(
-            f"{where}: trust {set_.trust}, PFC on {pfc}",
-            expected="trust dscp",
-            hint=f"mlnx_qos -i {where} --trust dscp --pfc 0,0,0,1,0,0,0,0",
-            details=node.roce_ecn,
+            f"{len(wrong)} of {len(judged)} RoCE ports asked: {wrong[0]}: {told[wrong[0]].found}",
+            expected="trust dscp, and PFC on a priority or ECN on",
+            hint=f"{_AGREED}mlnx_qos -i {wrong[0]} --help",
+            details=details,
         )
-    return passed(f"{where}: trust dscp, PFC on {pfc}", details=node.roce_ecn)
+    if missed:
+        found = f"{', '.join(missed)}: not asked; {', '.join(asked)} alone"
+        return unknown(found, hint=f"mlnx_qos -i {missed[0]}")
+    if not judged:
+        return not_applicable(f"no RoCE port that serves a GPU; {', '.join(asked)} is for others")
+    open_ = [net for net in judged if told[net].unread]
+    if open_:
+        return unknown(f"{open_[0]}: {told[open_[0]].unread}", hint=_ASK_ECN)
+    return passed(f"{len(judged)} RoCE ports: {told[judged[0]].found}", details=details)
 
 
-def _elsewhere(node: Node, where: str) -> Finding:
-    """The port that was asked is for storage, or for the management of the node."""
-    other = next((d.netdevs[0] for d, _ in _up(node, "Ethernet") if d.netdevs), "")
-    if other:
-        return unknown(f"{where} alone was asked, which serves no GPU", hint=f"mlnx_qos -i {other}")
-    return not_applicable(f"no RoCE port that serves a GPU; {where} is for other things")
+_ASK_ECN = "mlxconfig -d DEVICE query | grep ROCE_CC: the priorities with congestion control"
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    found: str  # "trust dscp, PFC on 3"
+    wrong: bool = False
+    unread: str = ""  # what keeps it from being judged
+
+
+def _qos(node: Node, net: str) -> _Told:
+    """What one port does with priorities."""
+    has, ecn = node.qos(net), node.roce_ecn.get(net)
+    pfc = ", ".join(map(str, has.lossless)) or "no priority"
+    found = f"trust {has.trust}, PFC on {pfc}"
+    if has.trust == "none":
+        return _Told(found, unread=f"{found}: its driver does not tell the trust")
+    if has.trust != "dscp":
+        return _Told(found, wrong=True)
+    if ecn is None:
+        lossy = "" if has.lossless else f"{found}, and its driver does not tell whether ECN is on"
+        return _Told(found, unread=lossy)
+    both = ", ".join(map(str, sorted(ecn.notifies & ecn.reacts)))
+    return _Told(f"{found}, ECN on {both or 'no priority'}", wrong=not has.lossless and not both)
+
+
+def _not_asked(node: Node) -> list[str]:
+    """Net devices of RoCE ports that serve GPUs and were not asked, though mlnx_qos is there.
+
+    The port that the node itself lives on is not asked, and other makers have tools of their own.
+    """
+    asked, own, missed = node.qos_asked, node.own_interfaces, []
+    for device, _ in _up(node, "Ethernet"):
+        function = node.pci.functions.get(device.address)
+        provider = maker(function.vendor, function.device) if function else None
+        if provider is not None and not provider.qos.startswith("mlnx_qos"):
+            continue
+        names = {*device.netdevs, *device.uppers}
+        if device.netdevs and not names & asked.keys() and not names & own.keys():
+            missed.append(device.netdevs[0])
+    return missed

@@ -12,9 +12,11 @@ from toolkit.facts.ibstat import parse_ibdev2netdev, parse_ibstat, parse_ibv_dev
 from toolkit.facts.rdma import RdmaDevice
 from toolkit.facts.reading import Reading
 from toolkit.facts.roce import (
+    Ecn,
     Gid,
     NetDevice,
     Qos,
+    parse_ecn,
     parse_gids,
     parse_mlnx_qos,
     parse_net_devices,
@@ -90,19 +92,24 @@ class Fabric(Reading):
         return parse_net_devices(self._text("net-devices"))
 
     @fact
-    def qos(self) -> Qos | None:
-        """Priorities of the first RoCE port that is up; None without such a port or mlnx_qos."""
-        return parse_mlnx_qos(self._text("mlnx-qos")) if self._there("mlnx-qos") else None
+    def qos_asked(self) -> dict[str, str]:
+        """The frame of priorities of each RoCE port that was asked, by its net device."""
+        keys = [k for k in self._evidence.frames if re.fullmatch(r"mlnx-qos(-[0-9]{1,3})?", k)]
+        return {
+            self._evidence.frame(key).source.split(" ")[-1]: key for key in keys if self._there(key)
+        }
+
+    def qos(self, net: str) -> Qos:
+        """Priorities of a port that was asked.
+
+        :raises NoEvidence: where it did not answer; Unparsable where it said something else.
+        """
+        return parse_mlnx_qos(self._text(self.qos_asked[net]))
 
     @fact
-    def qos_command(self) -> str:
-        """What was asked for them: "mlnx_qos -i ens1np0"."""
-        return self._evidence.frame("mlnx-qos").source
-
-    @fact
-    def roce_ecn(self) -> tuple[str, ...]:
-        """Lines "ens1np0/ecn/roce_np/enable/3:1", where OFED's driver shows them."""
-        return tuple(line for line in self._text("roce-ecn").split("\n") if line)
+    def roce_ecn(self) -> dict[str, Ecn]:
+        """By net device where ECN is on, for those whose driver shows it, which is OFED's."""
+        return parse_ecn(self._text("roce-ecn"))
 
     @fact
     def container(self) -> str:

@@ -85,12 +85,12 @@ def parse_net_devices(text: str) -> dict[str, NetDevice]:
 class Qos:
     """What one port does with priorities."""
 
-    trust: str  # "pcp" or "dscp"
+    trust: str  # "pcp", "dscp" or "none"
     lossless: tuple[int, ...]  # priorities with PFC
 
 
 def parse_mlnx_qos(text: str) -> Qos:
-    """Read ``mlnx_qos -i NETDEV``.
+    """Read ``mlnx_qos -i NETDEV``: trust is "none" where the driver does not tell it.
 
     :raises Unparsable: without a line of the trust state, or of PFC.
     """
@@ -100,3 +100,29 @@ def parse_mlnx_qos(text: str) -> Qos:
         raise Unparsable("mlnx_qos", text.strip().split("\n")[0])
     enabled = pfc[1].split()
     return Qos(trust[1], tuple(number for number, one in enumerate(enabled) if one == "1"))
+
+
+@dataclass(frozen=True, slots=True)
+class Ecn:
+    """Priorities for which one port takes part in congestion control."""
+
+    notifies: frozenset[int]  # as notification point: it tells the sender
+    reacts: frozenset[int]  # as reaction point: it slows down
+
+
+_ECN = re.compile(r"([^/]+)/(?:ecn/)?roce_(np|rp)/enable/([0-7]):([01])")
+
+
+def parse_ecn(text: str) -> dict[str, Ecn]:
+    """Read "ens1np0/ecn/roce_np/enable/3:1" lines, by net device.
+
+    :raises Unparsable: at a line of another shape.
+    """
+    on: dict[str, dict[str, set[int]]] = {}
+    for number, line in enumerate(filter(None, text.split("\n")), start=1):
+        found = _ECN.fullmatch(line.strip())
+        if found is None:
+            raise Unparsable("/sys/class/net/*/ecn", line, number)
+        points = on.setdefault(found[1], {"np": set(), "rp": set()})
+        points[found[2]] |= {int(found[3])} if found[4] == "1" else set()
+    return {net: Ecn(frozenset(has["np"]), frozenset(has["rp"])) for net, has in on.items()}

@@ -20,7 +20,7 @@ net_devices() { # without those of containers and guests: there may be hundreds
     lines /sys/class/net '' "$files$states"
 }
 
-roce_netdev() { # sets roce to the first Ethernet port that is up, by its net device; the node's own come last
+roce_netdevs() { # sets roce to the net devices of the Ethernet ports that are up; the node's own only where no others are
     roce='' spare='' own='' content=''
     for port in "$root"/sys/class/infiniband/*/ports/*; do
         layer='' state=''
@@ -34,11 +34,21 @@ roce_netdev() { # sets roce to the first Ethernet port that is up, by its net de
             for name in "${net##*/}" $content; do
                 case $own in *" $name "*) spare=${spare:-${net##*/}} && continue 2 ;; esac
             done
-            roce=${net##*/}
-            return
+            roce="$roce ${net##*/}"
         done
     done
-    roce=$spare
+    roce=${roce:-$spare}
+}
+
+priorities() { # a frame for each RoCE port, mlnx-qos and mlnx-qos-2 and so on; one hang is enough
+    roce_netdevs
+    if [ -z "$roce" ]; then frame mlnx-qos absent 'mlnx_qos: no RoCE port is up'; fi
+    asked=''
+    for net in $roce; do
+        cmd "mlnx-qos${asked:+-$asked}" 5 mlnx_qos -i "$net"
+        case $status in '' | 127) return ;; esac
+        asked=$((${asked:-1} + 1))
+    done
 }
 
 running() { # running NAME...: sets running to "PID/comm:NAME" of all processes that may concern us, once
@@ -87,7 +97,7 @@ nvidia_answers() { # what nvidia-smi says; one hang is enough
 probe_fabric() {
     give rdma-gids '/sys/class/infiniband/*/ports/*/gids' gids
     give net-devices /sys/class/net net_devices
-    give roce-ecn '/sys/class/net/*/ecn' lines /sys/class/net '' '*/ecn/roce_np/enable/3' '*/ecn/roce_rp/enable/3'
+    give roce-ecn '/sys/class/net/*/ecn' lines /sys/class/net '' '*/ecn/roce_np/enable/*' '*/ecn/roce_rp/enable/*'
     running
     cd / || return
     give daemons '/proc/*/comm' daemons
@@ -104,7 +114,5 @@ probe_fabric() {
     # It asks the kernel by netlink, which would load ib_core for that; and we change nothing.
     if [ -d "$root/sys/class/infiniband" ]; then cmd ibv-devinfo 10 ibv_devinfo
     else frame ibv-devinfo absent 'ibv_devinfo, which would load ib_core'; fi
-    roce_netdev
-    if [ -n "$roce" ]; then cmd mlnx-qos 5 mlnx_qos -i "$roce"
-    else frame mlnx-qos absent 'mlnx_qos: no RoCE port is up'; fi
+    priorities
 }
