@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.evidence.board import BOARD, ETHERNET, HCAS, Board
-from tests.evidence.build import PROPRIETARY, node, without_module
-from tests.evidence.frames import Override
-from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, name
+from tests.evidence.board import BOARD, ETHERNET, HCAS, Board, Fn
+from tests.evidence.build import PROPRIETARY, node, rdma_core, without_module
+from tests.evidence.frames import ABSENT, Override
+from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from toolkit.change.plan import make_plan
 from toolkit.checks.all import ALL
-from toolkit.checks.check import Check
+from toolkit.checks.check import Check, Status
 from toolkit.compat import Confidence, Provider, maker, shipped
 from toolkit.facts.node import Node
 from toolkit.want import PeerPath, Want
@@ -23,7 +23,7 @@ PROVIDERS = {each.id: each for each in shipped().providers}
 def of(provider: str) -> Board:
     """The healthy board with this maker's HCAs in place of ConnectX."""
     row = PROVIDERS[provider]
-    ids = (int(row.vendor, 16), int(row.devices[0], 16))
+    ids = (int(row.vendor, 16), int((*row.devices, "1021")[0], 16))
     board = BOARD
     for address in HCAS:
         board = board.but(address, ids=ids, driver=row.drivers[0], klass=ETHERNET)
@@ -113,7 +113,61 @@ def test_an_idle_card_beside_a_gpu_is_missed(provider: str) -> None:
             line for line in _healthy("infiniband").splitlines(True) if "mlx5_0" not in line
         )
     }
-    holds(Row("", "rdma.devices", FAIL, "no RDMA device for 1 of 3", frames, board))
+    row = Row("", "rdma.devices", FAIL, "no RDMA device for 1 of 3", frames, board)
+    holds(row)
+    assert f"modprobe -a {' '.join(PROVIDERS[provider].modules)};" in judged(row).finding.hint
+
+
+@pytest.mark.parametrize("driver", ["bnxt_en", ""])
+def test_a_card_far_from_the_gpus_is_for_ethernet_alone(driver: str) -> None:
+    far = BOARD.plus(Fn("0000:e0:00.0", "pci0000:e0", (0x14E4, 0x1751), ETHERNET, driver))
+    row = Row("", "rdma.devices", PASS, "3 devices", board=far)
+    holds(row)
+    assert "0000:e0:00.0: for Ethernet alone, far from the GPUs" in judged(row).finding.details
+
+
+@pytest.mark.parametrize(
+    ("provider", "tool"), [("bnxt_re", "niccli"), ("irdma", "devlink"), ("mlx5", "mlxlink")]
+)
+def test_a_port_without_a_link_is_looked_into_with_its_maker_s_tool(
+    provider: str, tool: str
+) -> None:
+    ports = (
+        _healthy("infiniband")
+        .replace("mlx5_0/ports/1/state:4: ACTIVE", DOWN_0)
+        .replace("mlx5_0/ports/1/phys_state:5: LinkUp", "mlx5_0/ports/1/phys_state:7: <unknown>")
+    )
+    row = Row("", "rdma.port", FAIL, "mlx5_0 DOWN", {"infiniband": ports}, of(provider))
+    holds(row)
+    assert tool in judged(row).finding.hint
+
+
+def test_ofed_is_not_asked_for_hcas_of_other_makers() -> None:
+    holds(Row("", "ofed.hca", NA, "no ConnectX", board=of("bnxt_re")))
+
+
+@pytest.mark.parametrize(("provider", "status"), [("efa", PASS), ("bnxt_re", PASS), ("mlx5", FAIL)])
+def test_what_would_stop_mlx5_stops_no_other(provider: str, status: Status) -> None:
+    frames: dict[str, Override] = {"modprobe-config": "blacklist mlx5_core\n"}
+    holds(Row("", "modules.blacklist", status, "", frames, of(provider)))
+
+
+def test_a_blacklist_of_the_maker_s_own_driver_is_found() -> None:
+    frames: dict[str, Override] = {"modprobe-config": "blacklist irdma\n"}
+    holds(Row("", "modules.blacklist", FAIL, "irdma: blacklisted", frames, of("irdma")))
+
+
+def test_pinned_memory_needs_no_on_demand_paging() -> None:
+    frames = kernel("6.8.0")
+    config = _healthy("kernel-config").replace("CONFIG_INFINIBAND_ON_DEMAND_PAGING=y\n", "")
+    frames |= {"kernel-config": config, "ofed-info": ABSENT, "dkms-status": ""}
+    frames |= {"rdma-modinfo": rdma_core("/lib/modules/6.8.0-1-generic/kernel", version="")}
+    for provider, status in (("bnxt_re", PASS), ("mlx5", FAIL)):
+        holds(Row("", "kernel.config.infiniband", status, "", frames, of(provider), DMABUF))
+        holds(Row("", "dmabuf.nic", status, "", frames, of(provider), DMABUF))
+
+
+DOWN_0 = "mlx5_0/ports/1/state:1: DOWN"
 
 
 def _healthy(key: str) -> str:

@@ -11,6 +11,7 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
+from toolkit.checks.makers import CONNECTX, maker_of
 from toolkit.checks.platform import absent
 from toolkit.checks.role import PASSED_THROUGH, role
 from toolkit.facts.config_space import Acs, Ats
@@ -27,7 +28,14 @@ _VIRTUAL = frozenset({0x1014, 0x1016, 0x1018, 0x101A, 0x101C, 0x101E, 0xA2D3})
 # Hypervisors whose guests read the capabilities of the device itself.
 _SHOWS_ALL = frozenset({"qemu", "kvm"})
 _HOSTS = frozenset({Role.BARE_METAL, Role.VM_HOST})
-_FIRMWARE = "mlxconfig -d {} set ATS_ENABLED={}, then a cold boot"
+
+
+def _firmware(node: Node, address: str, *, on: bool) -> str:
+    """The setting in the HCA's firmware, by its maker's tool."""
+    provider = maker_of(node, address)
+    if provider is not None and provider.id != CONNECTX:
+        return f"ATS {'on' if on else 'off'} in the firmware of {address}, then a cold boot"
+    return f"mlxconfig -d {address} set ATS_ENABLED={on:d}, then a cold boot"
 
 
 def _near_gpus(node: Node, here: Role) -> tuple[PciFunction, ...]:
@@ -47,8 +55,8 @@ def _near_gpus(node: Node, here: Role) -> tuple[PciFunction, ...]:
     impact=Impact.SLOW,
     roles=_HOSTS,
     source="linux-rdma/rdma-core kernel-boot/rdma_topo; PCI Express Base Specification, ATS",
-    fix="ATS_ENABLED=0 on bare metal, 1 on a host whose guests do GPUDirect, with mlxconfig; it "
-    "takes a cold boot",
+    fix="ATS off on bare metal, on where a host's guests do GPUDirect: ATS_ENABLED with mlxconfig "
+    "on ConnectX, the maker's own tool on others; it takes a cold boot",
 )
 def nic(node: Node, want: Want) -> Finding:
     """HCAs offer ATS on a host of guests, and do not on bare metal.
@@ -72,15 +80,15 @@ def nic(node: Node, want: Want) -> Finding:
             return failed(
                 f"{len(lacking)} of {len(told)} HCAs near GPUs offer no ATS",
                 expected="ATS on each, for guests that do GPUDirect",
-                hint=_FIRMWARE.format(lacking[0], 1),
+                hint=_firmware(node, lacking[0], on=True),
                 details=tuple(lacking),
             )
         return passed(f"offered by {counted(len(told), 'HCA')} near GPUs")
     strict = node.platform in {Platform.INLINE, Platform.COHERENT}
-    return _bare_metal(told, strict=strict)
+    return _bare_metal(node, told, strict=strict)
 
 
-def _bare_metal(told: dict[str, Ats | None], *, strict: bool) -> Finding:
+def _bare_metal(node: Node, told: dict[str, Ats | None], *, strict: bool) -> Finding:
     offering = [address for address, ats in told.items() if ats is not None]
     enabled = [address for address in offering if (ats := told[address]) and ats.enabled]
     wrong = offering if strict else enabled
@@ -88,7 +96,7 @@ def _bare_metal(told: dict[str, Ats | None], *, strict: bool) -> Finding:
         return failed(
             f"{'offered' if strict else 'enabled'} by {len(wrong)} of {len(told)} HCAs near GPUs",
             expected="no ATS on bare metal",
-            hint=_FIRMWARE.format(wrong[0], 0) + '; where guests run: role = "vm-host"',
+            hint=_firmware(node, wrong[0], on=False) + '; where guests run: role = "vm-host"',
             details=tuple(wrong),
         )
     return passed(

@@ -132,8 +132,9 @@ def mrrs(node: Node, want: Want) -> Finding:
     "pcie.relaxed_ordering",
     impact=Impact.SLOW,
     roles=OWN,
-    source="PCI Express Base Specification 7.5.3.4; NVIDIA ConnectX, PCI_WR_ORDERING",
-    fix="PCIe Relaxed Ordering on in the BIOS; mlxconfig -d DEVICE set PCI_WR_ORDERING=1",
+    source="PCI Express Base Specification 7.5.3.4, Enable Relaxed Ordering",
+    fix="PCIe Relaxed Ordering on in the BIOS, then a reboot; until that "
+    "setpci -s ADDRESS CAP_EXP+8.w=0010:0010, which a reset of the HCA undoes",
 )
 def relaxed_ordering(node: Node, want: Want) -> Finding:
     """HCAs that serve GPUs may write with relaxed ordering, where the CPU gains by it.

@@ -115,7 +115,8 @@ def gbits(link: Link) -> float:
     "rdma.firmware",
     impact=Impact.FRAGILE,
     source="/sys/class/infiniband/*/{fw_ver,board_id}; NVIDIA ConnectX firmware release notes",
-    fix="flash the older ones (mlxfwmanager, flint), then mlxfwreset or a power cycle",
+    fix="flash the older ones with the maker's tool (mlxfwmanager, niccli, nvmupdate64e, nicctl), "
+    "then its reset or a power cycle",
 )
 def firmware(node: Node, want: Want) -> Finding:
     """HCAs of one board run one firmware.

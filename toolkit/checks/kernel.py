@@ -12,6 +12,7 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
+from toolkit.checks.makers import has_connectx, without_nvidia_peermem
 from toolkit.facts.kernel import InstalledKernel
 from toolkit.facts.node import Node
 from toolkit.facts.node_files import HIDDEN, MOUNT
@@ -108,8 +109,9 @@ def pending_reboot(node: Node, want: Want) -> Finding:
 
 
 def _missing(node: Node, kernel: InstalledKernel, want: Want) -> list[str]:
-    needed = ["nvidia", "ib_core", "mlx5_core"]
-    if want.path is PeerPath.PEERMEM:
+    # Of HCAs of other makers the frame has no modules.
+    needed = ["nvidia", "ib_core", *(["mlx5_core"] if has_connectx(node) else [])]
+    if want.path is PeerPath.PEERMEM and not without_nvidia_peermem(node):
         needed.insert(1, "nvidia-peermem")
     missing = [module for module in needed if not kernel.has(module)]
     return [module for module in missing if not built_in(node, kernel, module)]
@@ -158,13 +160,15 @@ def config_infiniband(node: Node, want: Want) -> Finding:
     """The kernel's own RDMA stack is complete, where that stack is used.
 
     Without user access there are no uverbs; without on-demand paging and user memory
-    mlx5 answers EOPNOTSUPP to dma-buf registrations.
+    mlx5 answers EOPNOTSUPP to dma-buf registrations. HCAs of other makers pin the memory and
+    need no on-demand paging.
     """
     if node.ofed.flavour is not OfedFlavour.INBOX:
         return not_applicable(f"{node.ofed} brings its own RDMA stack")
     needed = ["INFINIBAND", "INFINIBAND_USER_ACCESS"]
     if want.path is PeerPath.DMABUF:
-        needed += ["INFINIBAND_USER_MEM", "INFINIBAND_ON_DEMAND_PAGING"]
+        needed += ["INFINIBAND_USER_MEM"]
+        needed += ["INFINIBAND_ON_DEMAND_PAGING"] if has_connectx(node) else []
     config = node.kernel_config
     missing = [name for name in needed if config.get(f"CONFIG_{name}", "n") not in {"y", "m"}]
     if not missing:

@@ -7,7 +7,7 @@ from toolkit.errors import CutOff, NoEvidence, Unparsable
 from toolkit.facts.node import Node
 from toolkit.facts.rdma import RdmaDevice
 
-NVIDIA_PEERMEM = "nvidia_peermem"
+CONNECTX, NVIDIA_PEERMEM = "mlx5", "nvidia_peermem"
 
 
 def serving(node: Node) -> tuple[RdmaDevice, ...]:
@@ -38,20 +38,51 @@ def makers(node: Node, compat: Compat | None = None) -> dict[str, Provider | Non
     return dict(sorted(found.items()))
 
 
+def maker_of(node: Node, address: str) -> Provider | None:
+    """Whose HCA a PCI function is; None where nobody knows, or the evidence has no PCI bus."""
+    try:
+        each = node.pci.functions[address]
+    except (KeyError, NoEvidence, Unparsable):
+        return None
+    return shipped().provider(each.driver) or maker(each.vendor, each.device)
+
+
+def told(node: Node) -> dict[str, Provider | None]:
+    """The same, or {} where the evidence does not tell.
+
+    :raises CutOff: where the evidence ends before it could tell.
+    """
+    try:
+        return makers(node)
+    except CutOff:
+        raise
+    except (NoEvidence, Unparsable):
+        return {}
+
+
+def has_connectx(node: Node) -> bool:
+    """Whether an HCA is one of mlx5, or may be."""
+    here = told(node).values()
+    return not here or any(each is None or each.id == CONNECTX for each in here)
+
+
+def rdma_modules(node: Node) -> tuple[str, ...]:
+    """What makes RDMA devices of the HCAs here; the modules of ConnectX where none is known."""
+    names = [name for each in told(node).values() if each is not None for name in each.modules]
+    return tuple(dict.fromkeys(names)) or ("mlx5_core", "mlx5_ib")
+
+
 def without_nvidia_peermem(node: Node) -> str:
     """Why nvidia-peermem is nothing to any HCA here; "" where it is, or where none is known.
 
     :raises CutOff: where the evidence ends before it could tell.
     """
-    try:
-        here = makers(node)
-    except CutOff:
-        raise
-    except (NoEvidence, Unparsable):
-        return ""
+    here = told(node)
     if not here or any(each is None or each.client == NVIDIA_PEERMEM for each in here.values()):
         return ""
-    told = {each.id: each.client for each in here.values() if each is not None}
-    ways = (f"{name} takes {client} or dma-buf" if client else f"{name} takes dma-buf"
-            for name, client in told.items())  # fmt: skip
+    clients = {each.id: each.client for each in here.values() if each is not None}
+    ways = (
+        f"{name} takes {client} or dma-buf" if client else f"{name} takes dma-buf"
+        for name, client in clients.items()
+    )
     return f"{', '.join(ways)}, not nvidia-peermem"

@@ -11,6 +11,7 @@ from toolkit.checks.check import (
     not_applicable,
     passed,
 )
+from toolkit.checks.makers import rdma_modules, without_nvidia_peermem
 from toolkit.facts.cmdline import Cmdline, parse_cmdline
 from toolkit.facts.node import Node
 from toolkit.want import PeerPath, Want
@@ -32,8 +33,8 @@ def blacklist(node: Node, want: Want) -> Finding:
     kills the inbox stack. "blacklist" stops loading by alias and at boot; an install line
     to /bin/false and module_blacklist= stop an explicit modprobe too.
     """
-    needed = ["nvidia", "mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs"]
-    if want.path is PeerPath.PEERMEM:
+    needed = ["nvidia", *rdma_modules(node), "ib_core", "ib_uverbs"]
+    if want.path is PeerPath.PEERMEM and not without_nvidia_peermem(node):
         needed.append("nvidia_peermem")
     arguments = _arguments(node)
     on_cmdline = {

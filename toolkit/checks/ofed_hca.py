@@ -7,7 +7,7 @@ from collections import Counter
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.compat import Hca, numbers
 from toolkit.facts.node import Node
-from toolkit.facts.pci import PciFunction
+from toolkit.facts.pci import MELLANOX, PciFunction
 from toolkit.facts.rdma import Ofed, OfedFlavour
 from toolkit.want import Want
 
@@ -31,7 +31,10 @@ def hca(node: Node, want: Want) -> Finding:
     found = [
         each
         for each in node.pci.functions.values()
-        if each.may_be_hca and not each.virtual and each.driver != "vfio-pci"
+        if each.may_be_hca
+        and each.vendor == MELLANOX
+        and not each.virtual
+        and each.driver != "vfio-pci"
     ]
     if not found:
         return not_applicable("no ConnectX and no BlueField here")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
-from toolkit.checks.makers import makers, without_nvidia_peermem
+from toolkit.checks.makers import CONNECTX, makers, without_nvidia_peermem
 from toolkit.compat import Confidence, Provider, numbers
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.gpu import Flavor
@@ -16,7 +16,6 @@ from toolkit.gpus import BEFORE_TURING, chip
 from toolkit.want import PeerPath, Want
 
 REGISTER = "ib_register_peer_memory_client"
-MLX5 = "mlx5"
 PROOF = "ib_write_bw --use_cuda=0 --use_cuda_dmabuf"
 
 
@@ -105,7 +104,7 @@ def driver_gap(node: Node, want: Want, driver: str, provider: Provider | None) -
             f"HCAs driven by {driver}: dma-buf there is not known",
             hint=f"try it: {provider.proof if provider else PROOF}",
         )
-    ours, release = provider.id == MLX5, numbers(node.kernel)
+    ours, release = provider.id == CONNECTX, numbers(node.kernel)
     inbox = not ours or node.ofed.flavour is OfedFlavour.INBOX
     backported = not inbox or "ib_umem_dmabuf_get" in node.symbols
     if not want.compat.kernel_gate("dmabuf-mr").covers(node.kernel) and not backported:

@@ -21,6 +21,7 @@ from toolkit.checks.check import (
     without_gpus,
 )
 from toolkit.checks.kernel import built_in
+from toolkit.checks.makers import has_connectx, rdma_modules, without_nvidia_peermem
 from toolkit.checks.prospect_boot import Boot, entry_of, signatures
 from toolkit.checks.remedy import build_again, files_of, image_package, modules_hint, ofed_first
 from toolkit.checks.role import PASSED_THROUGH
@@ -91,7 +92,8 @@ def _rdma(node: Node, want: Want, boot: Boot) -> Finding:
             hint="see that it has this kernel",
         )
     if stack.flavour is OfedFlavour.INBOX:
-        lost = [name for name in ("mlx5_core", "ib_core") if not boot.kernel.has(name)]
+        rdma = ("mlx5_core", "ib_core") if has_connectx(node) else ("ib_core",)
+        lost = [name for name in rdma if not boot.kernel.has(name)]
         lost = [name for name in lost if not built_in(node, boot.kernel, name)]
         if not lost:
             return passed("inbox")
@@ -119,7 +121,7 @@ def _peermem(node: Node, want: Want, boot: Boot) -> Finding:
     """nvidia-peermem is there, is no stub, and fits the driver beside it."""
     if want.path is not PeerPath.PEERMEM:
         return not_applicable(f"not part of the {want.path} path")
-    if why := _without_driver(node):
+    if why := without_nvidia_peermem(node) or _without_driver(node):
         return not_applicable(why)
     hint = modules_hint(node, boot.kernel, node.peermem_dkms or node.driver_dkms, "nvidia-peermem")
     hint = ofed_first(node, boot.kernel, hint)
@@ -214,7 +216,7 @@ def _configuration(node: Node, want: Want, boot: Boot) -> Finding:
     if finding.status is not Status.PASS:
         return replace(finding, hint=finding.hint or modules.blacklist.fix)
     entry = entry_of(node, boot)
-    needed = {"nvidia", "mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs", "nvidia_peermem"}
+    needed = {"nvidia", *rdma_modules(node), "ib_core", "ib_uverbs", "nvidia_peermem"}
     named = {each.replace("-", "_") for name in BLACKLISTS for each in entry.cmdline.listed(name)}
     if stopped := sorted(named & needed):
         return failed(
@@ -229,7 +231,7 @@ def _autoload(node: Node, want: Want, boot: Boot) -> Finding:
     """nvidia-peermem is loaded at boot."""
     if want.path is not PeerPath.PEERMEM:
         return not_applicable(f"not part of the {want.path} path")
-    if why := _without_driver(node):
+    if why := without_nvidia_peermem(node) or _without_driver(node):
         return not_applicable(why)
     finding = peermem.autoload.judge(node, want)
     lost = finding.status is Status.FAIL

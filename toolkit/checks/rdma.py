@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from toolkit.checks.check import Finding, Impact, Tense, check, failed, passed
-from toolkit.checks.makers import serving
+from toolkit.checks.makers import maker_of, serving
 from toolkit.facts.node import Node
+from toolkit.facts.pci import MELLANOX
 from toolkit.facts.rdma import Kind, RdmaDevice
 from toolkit.facts.topology import best_pairs, pair
 from toolkit.want import Want
@@ -24,18 +25,19 @@ _OTHERS = {
     "rdma.devices",
     impact=Impact.BROKEN,
     source="/sys/class/infiniband, /dev/infiniband; rdma-core, libibverbs and its providers",
-    fix="modprobe mlx5_ib ib_uverbs; install rdma-core for the device nodes",
+    fix="modprobe ib_uverbs and the maker's own (mlx5_ib, bnxt_re, irdma, ionic_rdma, efa, "
+    "mana_ib); install rdma-core for the device nodes",
 )
 def devices(node: Node, want: Want) -> Finding:
     """Every HCA on the PCI bus is an RDMA device that user space can open.
 
     Software devices (rxe, siw) look like HCAs to every tool and can never do GPUDirect RDMA.
-    EFA devices do it in a way of their own. A Mellanox card far from the GPUs that is there
-    for Ethernet alone is none of them. Where libibverbs has no provider for a device,
+    EFA devices do it in a way of their own. A card far from the GPUs that is there for
+    Ethernet alone is none of them. Where libibverbs has no provider for a device,
     the kernel has it and user space does not: after an update of only one of them.
     """
     if not node.tells_rdma and (listing := node.lists_no_hca):
-        hint = "lspci -d 15b3: tells whether there is one without a driver"
+        hint = "lspci -nn | grep -E '\\[02(00|07)\\]' tells whether there is one without a driver"
         return failed(f"no RDMA device, no HCA in the {listing}", expected="an HCA", hint=hint)
     if not node.rdma_devices:
         idle = _idle(node)
@@ -44,7 +46,7 @@ def devices(node: Node, want: Want) -> Finding:
             if idle
             else "no RDMA device, no HCA",
             expected="an RDMA device for each HCA" if idle else "an HCA",
-            hint="" if idle else "lspci -d 15b3: is the card in, and on in the BIOS?",
+            hint=_load(node) if idle else "lspci -nn: is the card in, and on in the BIOS?",
             details=tuple(idle),
         )
     idle = _idle(node)
@@ -65,9 +67,17 @@ def devices(node: Node, want: Want) -> Finding:
         return failed(
             f"no RDMA device for {len(missed)} of {len(idle) + driven} HCAs",
             expected="an RDMA device for each HCA",
+            hint=_load(node),
             details=tuple(missed),
         )
     return _opened(node)
+
+
+def _load(node: Node) -> str:
+    """How the drivers of idle HCAs are loaded: each maker has its own."""
+    rows = (maker_of(node, each) for each in _idle(node))
+    names = dict.fromkeys(name for row in rows if row is not None for name in row.modules)
+    return f"modprobe -a {' '.join(names)}; dmesg tells why one of them refuses"
 
 
 def _idle(node: Node) -> list[str]:
@@ -88,9 +98,13 @@ def _idle(node: Node) -> list[str]:
 
 
 def _plain_nic(node: Node, address: str) -> bool:
-    """A net device of the node itself: Ethernet, driven, and every GPU has a nearer HCA."""
+    """A net device of the node itself: Ethernet, and every GPU has a nearer HCA.
+
+    A ConnectX is bought for RDMA, so one that nothing drives is missed wherever it is.
+    """
     function = node.pci.functions[address]
-    if function.klass >> 8 != ETHERNET or not function.driver.startswith("mlx"):
+    undriven = function.vendor == MELLANOX and not function.driver.startswith("mlx")
+    if function.klass >> 8 != ETHERNET or undriven:
         return False
     best = best_pairs(node.pci, node.hcas)
     return bool(best) and all(
@@ -158,7 +172,7 @@ def port(node: Node, want: Want) -> Finding:
         return failed(
             f"{len(down)} of {len(judged)} HCAs without a port that is up: {_names(down)}",
             expected="ACTIVE, LinkUp",
-            hint="; ".join(dict.fromkeys(map(_fault, down))),
+            hint="; ".join(dict.fromkeys(_fault(node, each) for each in down)),
             details=tuple(f"{each.name}: {_states(each)}" for each in down),
         )
     return passed(
@@ -199,18 +213,20 @@ def _states(device: RdmaDevice) -> str:
     return ", ".join(told) or "no port"
 
 
-def _fault(device: RdmaDevice) -> str:
+def _fault(node: Node, device: RdmaDevice) -> str:
     """What keeps the port that is nearest to being up from it, and what to do."""
+    maker = maker_of(node, device.address)
+    tools = maker.tools if maker is not None else "mlxlink -d DEVICE -m"
     ports = [one for one in device.ports if one.state in {"INIT", "ARMED"}] or list(device.ports)
     if not ports:
-        return "no port: see the kernel log, dmesg | grep mlx5"
+        return "no port: see the kernel log"
     one = ports[0]
     if one.state in _WAITS:
         return _WAITS[one.state]
     if one.phys_state == "Disabled" and one.link_layer == "Ethernet":
         net = device.netdevs[0] if device.netdevs else "NETDEV"
         return f"no carrier, or switched off: ip link set {net} up; cable, switch port"
-    return _DOWN.get(one.phys_state, "cable, transceiver or switch port; mlxlink -d DEVICE -m")
+    return _DOWN.get(one.phys_state, f"cable, transceiver or switch port; {tools}")
 
 
 _WAITS = {
