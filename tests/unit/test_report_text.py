@@ -8,14 +8,16 @@ from datetime import date
 
 import pytest
 
-from tests.unit.judged import BARE, HEALTHY, SICK, SLOW, UNSURE, judged, verdict
+from tests.evidence.board import BOARD, GPUS
+from tests.evidence.build import node
+from tests.unit.judged import BARE, HEALTHY, SICK, SLOW, TODAY, UNSURE, judged, verdict
 from toolkit.checks.check import Gap, Status, failed, unknown
-from toolkit.checks.judged import Judged
+from toolkit.checks.judged import Judged, judge_node
 from toolkit.errors import ExitCode, HostKeyError, Outcome, TransportError, worst
 from toolkit.report.live import Lines
 from toolkit.report.table import Painter, clean, columns, labelled, wants_colour
-from toolkit.report.text import error_lines, findings, report, verdict_text
-from toolkit.want import Waiver
+from toolkit.report.text import count_line, error_lines, findings, report, verdict_text
+from toolkit.want import Waiver, Want
 
 PLAIN = Painter(False)
 
@@ -283,3 +285,15 @@ def test_one_nodes_verdict_names_no_others() -> None:
     )
     assert "others" not in text
     assert "so on" not in text
+
+
+def test_amd_s_gpus_are_told_as_out_of_scope_and_never_counted() -> None:
+    board = BOARD
+    for address in GPUS:
+        board = board.but(address, ids=(0x1002, 0x74A1), klass=0x120000, driver="amdgpu")
+    one = judge_node("mi300", node(board=board), Want(), TODAY)
+    assert one.state == "no GPU"
+    assert {each.status for each in one.verdicts} <= {Status.NA, Status.PASS}
+    assert count_line([Outcome("mi300", one)]).endswith(
+        "1 without GPUs. mi300: 2 AMD GPUs, out of scope."
+    )

@@ -12,6 +12,7 @@ from toolkit.checks.role import PASSED_THROUGH, role
 from toolkit.errors import CutOff, NeedsRoot, NoEvidence, NotCollected, Unparsable
 from toolkit.facts.node import Node
 from toolkit.want import PeerPath, Role, Waiver, Want
+from toolkit.words import counted
 
 
 class Status(StrEnum):
@@ -122,7 +123,8 @@ class Check:
     def _idle(self, node: Node, want: Want) -> str:
         """Why it does not apply to this node; "" where it does."""
         if self.needs_gpu and _no_gpu_on_bus(node.fresh()):
-            return "no NVIDIA GPU on the PCI bus"
+            others = amd_gpus(node.fresh())
+            return f"no NVIDIA GPU on the PCI bus{f'; {others}' if others else ''}"
         if self.of_gdr and _one_memory(node.fresh()):
             return ONE_MEMORY
         others = without_nvidia_peermem(node.fresh()) if self.of_nvidia_peermem else ""
@@ -221,6 +223,12 @@ def _one_memory(node: Node) -> bool:
         raise
     except (NoEvidence, Unparsable):
         return False
+
+
+def amd_gpus(node: Node) -> str:
+    """ "8 AMD GPUs, out of scope" where the PCI bus has some; "" else."""
+    count = sum(each.is_amd_gpu for each in node.pci.functions.values())
+    return f"{counted(count, 'AMD GPU')}, out of scope" if count else ""
 
 
 def _no_gpu_on_bus(node: Node) -> bool:

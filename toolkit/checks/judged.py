@@ -8,7 +8,7 @@ from datetime import date
 
 from toolkit.checks.all import ALL
 from toolkit.checks.breakages import Known, known
-from toolkit.checks.check import Impact, Status, Verdict, without_gpus
+from toolkit.checks.check import Impact, Status, Verdict, amd_gpus, without_gpus
 from toolkit.checks.choices import choices
 from toolkit.checks.chosen import Chosen
 from toolkit.checks.role import role
@@ -20,6 +20,7 @@ from toolkit.facts.redfish_bmc import Trust
 from toolkit.want import Want
 
 ASSUMED = ", assumed"
+OTHERS = "other gpus"  # which are nobody's to judge here
 NOT_READ = "not read: "  # and why
 ELSEWHERE = ", of another machine: "  # and what differs
 UNVERIFIED = ", certificate not verified"
@@ -95,13 +96,15 @@ def _about(node: Node, want: Want) -> tuple[tuple[str, str], ...]:
         "driver": lambda: _driver(node),
         "ofed": lambda: str(node.ofed),
         "gpus": lambda: str(len(node.pci.gpus)),
+        OTHERS: lambda: amd_gpus(node),
         "hcas": lambda: str(len(node.hcas)),
         "bmc": lambda: _bmc(node),
     }
     told = []
     for name, ask in facts.items():
         try:
-            told.append((name, ask()))
+            if said := ask():
+                told.append((name, said))
         except (NoEvidence, Unparsable):
             continue
     return tuple(told)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+from toolkit.compat import maker
 from toolkit.errors import Unparsable
 from toolkit.facts.express import Link
 from toolkit.facts.topology import Distance
@@ -23,7 +24,6 @@ from toolkit.facts.topology import Distance
 _SOURCE = "NCCL topology"
 _NO_LINK = Link(0.0, 0)
 _GPU_CLASSES, _NET_CLASSES = ("0x0300", "0x0302"), ("0x0200", "0x0207")
-_MAKERS_OF_HCAS = {"", "0x15b3", "0x1d0f"}  # "": not told; Mellanox; Amazon's EFA
 # The Broadcom switches whose inner partitions NCCL takes for the one chip that they are.
 _FLATTENED = {("0x1000", "0xc010"), ("0x1000", "0xc030")}
 
@@ -130,7 +130,8 @@ def _devices(each: Element, cpu: str, switches: tuple[str, ...]) -> Iterator[Dev
             speed = _number(net.get("speed", "")) / 1000  # Mb/s
             known = (_gdr(net), False, _link(each), speed, _ids(each))
             yield Device(name, address or name, cpu, switches, *known)
-    named = each.get("class", "")[:6] in _NET_CLASSES and each.get("vendor", "") in _MAKERS_OF_HCAS
+    named = not each.get("vendor") or maker(*_ids(each)) is not None
+    named = named and each.get("class", "")[:6] in _NET_CLASSES
     if named and not nets and each.find("nic") is None:
         bare = (None, False, _link(each), 0.0, _ids(each))
         yield Device(address, address, cpu, switches, *bare)

@@ -15,7 +15,7 @@ from toolkit.facts.config_space import AcsRegisters, Ats, ConfigSpace
 from toolkit.facts.express import Express, Link, Resizable, read_express, read_resizable
 from toolkit.facts.lines import blocks, named_lines
 
-NVIDIA, MELLANOX, AMAZON = 0x10DE, 0x15B3, 0x1D0F
+NVIDIA, AMD, MELLANOX, AMAZON = 0x10DE, 0x1002, 0x15B3, 0x1D0F
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
@@ -66,6 +66,11 @@ class PciFunction:
     def was_gpu(self) -> bool:
         """The same, though it may have fallen off the bus."""
         return self.vendor == NVIDIA and self.klass >> 8 in {0x0300, 0x0302} and not self.virtual
+
+    @property
+    def is_amd_gpu(self) -> bool:
+        """Display or accelerator (Instinct): reached by another stack, which nobody here judges."""
+        return self.vendor == AMD and self.klass >> 8 in {0x0300, 0x0380, 0x1200}
 
     @property
     def is_bridge(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from toolkit.checks.breakages import Known
 from toolkit.checks.check import Gap, Impact, Status, Verdict
-from toolkit.checks.judged import ASSUMED, Judged
+from toolkit.checks.judged import ASSUMED, OTHERS, Judged
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.hosts import fold
 from toolkit.report.bmc import bmc_lines
@@ -225,7 +225,8 @@ def count_line(outcomes: Sequence[Outcome[Judged]]) -> str:
     nodes = "node is" if total == 1 else "nodes are"
     bare = states.count("no GPU")
     rest = f" {bare} without GPUs." if bare else ""
-    return f"{ready} of {total} {nodes} ready for GPUDirect RDMA.{rest}{_drain(states)}"
+    told = f"{rest}{_drain(states)}{_others(outcomes)}"
+    return f"{ready} of {total} {nodes} ready for GPUDirect RDMA.{told}"
 
 
 def _drain(states: Sequence[str]) -> str:
@@ -236,6 +237,15 @@ def _drain(states: Sequence[str]) -> str:
             return " 1 is sick: drain it."
         case many:
             return f" {many} are sick: drain them."
+
+
+def _others(outcomes: Sequence[Outcome[Judged]]) -> str:
+    """The nodes that have GPUs of another maker: they are not taken for nodes without any."""
+    having: dict[str, list[str]] = {}
+    for each in outcomes:
+        if each.value and not each.value.gpus and (said := dict(each.value.about).get(OTHERS)):
+            having.setdefault(said, []).append(each.host)
+    return "".join(f" {clean(fold(hosts))}: {said}." for said, hosts in having.items())
 
 
 def errors(failed: Iterable[tuple[str, ToolkitError | None]], paint: Painter) -> list[str]:
