@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.evidence.board import BOARD, ETHERNET, HCAS, Board, Fn
-from tests.evidence.build import PROPRIETARY, node, rdma_core, without_module
+from tests.evidence.build import (
+    KERNEL,
+    PROPRIETARY,
+    kernel_block,
+    node,
+    rdma_core,
+    without_module,
+)
 from tests.evidence.frames import ABSENT, Override
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from toolkit.change.plan import make_plan
@@ -101,8 +110,12 @@ def test_no_word_of_nvidia_s_own_stack_reaches_an_efa_node() -> None:
 @pytest.mark.parametrize("provider", ["efa", "bnxt_re", "irdma", "ionic"])
 def test_a_plan_places_nothing_of_nvidia_peermem_there(provider: str) -> None:
     here = Node(node(BARE, board=of(provider)))
-    plan = make_plan(here, {each.id: each(here, Want()) for each in ALL}, Want())
-    assert not [each.path for each in plan.changes if "peermem" in each.path + each.artefact]
+    plans = [
+        make_plan(here, {each.id: each(here, want) for each in ALL}, want)
+        for want in (Want(path=PeerPath.PEERMEM), DMABUF)
+    ]
+    assert plans[0].wanted == plans[1].wanted
+    assert not [each.path for each in plans[0].changes if "peermem" in each.path + each.artefact]
 
 
 @pytest.mark.parametrize("provider", [each for each in FIRST if each != "mlx5"])
@@ -140,6 +153,21 @@ def test_a_port_without_a_link_is_looked_into_with_its_maker_s_tool(
     row = Row("", "rdma.port", FAIL, "mlx5_0 DOWN", {"infiniband": ports}, of(provider))
     holds(row)
     assert tool in judged(row).finding.hint
+
+
+@pytest.mark.parametrize(("provider", "status"), [("irdma", PASS), ("mlx5", FAIL)])
+def test_the_next_kernel_needs_mlx5_for_a_connectx_alone(provider: str, status: Status) -> None:
+    lines = kernel_block(KERNEL, peermem=False).splitlines(keepends=True)
+    kernels = "".join(line for line in lines if "mlx5_core" not in line)
+    frames: dict[str, Override] = {"kernels": kernels}
+    holds(Row("", "kernel.pending_reboot", status, "", frames, of(provider), DMABUF))
+
+
+def test_what_was_reported_once_is_no_ground_for_a_verdict() -> None:
+    row = replace(PROVIDERS["irdma"], confidence=Confidence.LOW)
+    compat = replace(shipped(), providers=(row,))
+    want = Want(path=PeerPath.DMABUF, compat=compat)
+    holds(Row("", "dmabuf.nic", UNKNOWN, "is not known", kernel("6.8.0"), of("irdma"), want))
 
 
 def test_ofed_is_not_asked_for_hcas_of_other_makers() -> None:

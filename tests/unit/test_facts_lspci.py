@@ -34,6 +34,14 @@ def one(text: str) -> PciFunction:
             "1a:00.0 Ethernet controller: Mellanox Technologies MT2910 Family [ConnectX-7]",
             "0000:1a:00.0", 0x15B3, 0, 0x020000, id="name-alone",
         ),
+        pytest.param(
+            "05:00.0 Processing accelerators: Advanced Micro Devices, Inc. [AMD/ATI] Aqua Vanjaram",
+            "0000:05:00.0", 0x1002, 0, 0x120000, id="amd-s-accelerator",
+        ),
+        pytest.param(
+            "06:00.0 Ethernet controller: Broadcom Inc. and subsidiaries BCM57608 [14e4:1760]",
+            "0000:06:00.0", 0x14E4, 0x1760, 0x020000, id="broadcom",
+        ),
         pytest.param("18:00.0 0302: 10de:2330 (rev a1)", "0000:18:00.0", 0x10DE, 0x2330, 0x030200,
                      id="n"),
         pytest.param("10000:e1:00.0 Mystery: Nobody Knows", "10000:e1:00.0", 0, 0, 0, id="unknown"),

@@ -8,7 +8,7 @@ from datetime import date
 
 import pytest
 
-from tests.evidence.board import BOARD, GPUS
+from tests.evidence.board import BOARD, GPUS, Fn
 from tests.evidence.build import node
 from tests.unit.judged import BARE, HEALTHY, SICK, SLOW, TODAY, UNSURE, judged, verdict
 from toolkit.checks.check import Gap, Status, failed, unknown
@@ -297,3 +297,6 @@ def test_amd_s_gpus_are_told_as_out_of_scope_and_never_counted() -> None:
     assert count_line([Outcome("mi300", one)]).endswith(
         "1 without GPUs. mi300: 2 AMD GPUs, out of scope."
     )
+    beside = Fn("0000:e5:00.0", "pci0000:e0", (0x1002, 0x164E), 0x030000, "amdgpu")
+    both = judge_node("desk", node(board=BOARD.plus(beside)), Want(), TODAY)
+    assert "AMD" not in count_line([Outcome("desk", both)])

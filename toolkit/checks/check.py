@@ -123,14 +123,12 @@ class Check:
     def _idle(self, node: Node, want: Want) -> str:
         """Why it does not apply to this node; "" where it does."""
         if self.needs_gpu and _no_gpu_on_bus(node.fresh()):
-            others = amd_gpus(node.fresh())
-            return f"no NVIDIA GPU on the PCI bus{f'; {others}' if others else ''}"
+            return "; ".join(filter(None, (NO_GPU, amd_gpus(node.fresh()))))
         if self.of_gdr and _one_memory(node.fresh()):
             return ONE_MEMORY
+        given = self.of_use and want.role is not Role.BARE_METAL and _all_given(node.fresh())
         others = without_nvidia_peermem(node.fresh()) if self.of_nvidia_peermem else ""
-        if others or (
-            self.of_use and want.role is not Role.BARE_METAL and _all_given(node.fresh())
-        ):
+        if given or others:
             return others or GIVEN
         if self.tense is Tense.NOW and not self.on_disk and not node.live:
             return "an image has no present"
@@ -195,6 +193,7 @@ _OWN_USE = frozenset({"path", "peermem", "dmabuf", "ib", "gdrcopy", "nvidia"}) |
     "pcie.distance",
 }
 _OF_ANY_HOST = frozenset({"nvidia.present", "nvidia.fabricmanager"})
+NO_GPU = "no NVIDIA GPU on the PCI bus"
 GIVEN = "every GPU is given to guests (vfio-pci): judge it there"
 
 
