@@ -12,6 +12,7 @@ from toolkit.errors import NoEvidence
 from toolkit.facts.node import Node
 from toolkit.facts.rdma import Port, RdmaDevice
 from toolkit.want import Role, Want
+from toolkit.words import counted
 
 V2 = "RoCE v2"
 FULL = 4096  # bytes: the largest MTU of InfiniBand's transport
@@ -170,8 +171,8 @@ def qos(node: Node, want: Want) -> Finding:
         return not_applicable(f"no RoCE port that serves a GPU; {', '.join(asked)} is for others")
     open_ = [net for net in judged if told[net].unread]
     if open_:
-        return unknown(f"{open_[0]}: {told[open_[0]].unread}", hint=_ASK_ECN)
-    return passed(f"{len(judged)} RoCE ports: {told[judged[0]].found}", details=details)
+        return unknown(f"{open_[0]}: {told[open_[0]].unread}", hint=told[open_[0]].ask)
+    return passed(f"{counted(len(judged), 'RoCE port')}: {told[judged[0]].found}", details=details)
 
 
 _ASK_ECN = "mlxconfig -d DEVICE query | grep ROCE_CC: the priorities with congestion control"
@@ -182,6 +183,7 @@ class _Told:
     found: str  # "trust dscp, PFC on 3"
     wrong: bool = False
     unread: str = ""  # what keeps it from being judged
+    ask: str = ""  # and what would tell
 
 
 def _qos(node: Node, net: str) -> _Told:
@@ -195,7 +197,7 @@ def _qos(node: Node, net: str) -> _Told:
         return _Told(found, wrong=True)
     if ecn is None:
         lossy = "" if has.lossless else f"{found}, and its driver does not tell whether ECN is on"
-        return _Told(found, unread=lossy)
+        return _Told(found, unread=lossy, ask=_ASK_ECN)
     both = ", ".join(map(str, sorted(ecn.notifies & ecn.reacts)))
     return _Told(f"{found}, ECN on {both or 'no priority'}", wrong=not has.lossless and not both)
 
