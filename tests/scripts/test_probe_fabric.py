@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolkit.evidence import Evidence, State
+from toolkit.facts.containers import PerJob
 from toolkit.facts.node import Node
 from toolkit.facts.roce import Ecn, Qos
 from toolkit.facts.smi_health import raised
@@ -200,6 +201,33 @@ def test_daemons_denials_and_gpus(shell: tuple[str, ...], tree: Path) -> None:
     assert "Serial" not in evidence.text("nvidia-smi-q")
     assert "Current Temp" not in evidence.text("nvidia-smi-q")
     assert "EGM" not in evidence.text("nvidia-smi-q")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_kubelet_and_who_brings_imex_to_each_job(
+    shell: tuple[str, ...], tree: Path, tmp_path: Path
+) -> None:
+    here = Node(probed(shell, tree)).containers
+    assert (here.kubelet, here.imex) == (False, frozenset())
+    root = shutil.copytree(tree, tmp_path / "root", symlinks=True)
+    for path, text in {
+        "proc/9/comm": "kubelet\n",
+        "etc/slurm/slurm.conf": "ClusterName=x\nSwitchType=switch/nvidia_imex\n",
+        "var/lib/kubelet/plugins_registry/compute-domain.nvidia.com-0a1b-reg.sock": "",
+    }.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    unit = root / "etc/systemd/system/nvidia-imex.service"
+    unit.parent.mkdir(parents=True)
+    unit.symlink_to("/dev/null")
+    evidence = probed(shell, root)
+    assert Node(evidence).containers.kubelet is True
+    assert Node(evidence).containers.imex == frozenset(PerJob)
+    assert "kubelet" not in evidence.text("daemons")
+    shutil.rmtree(root / "proc/9")
+    assert Node(probed(shell, root)).containers.kubelet is False
+    (root / "var/lib/kubelet/config.yaml").write_text("")
+    assert Node(probed(shell, root)).containers.kubelet is True
 
 
 def test_without_a_roce_port_nobody_asks_for_priorities(tree: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.evidence.frames import DENIED
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from toolkit.checks.judged import judge_node
 from toolkit.errors import Unparsable
-from toolkit.facts.containers import Containers, parse_containers
+from toolkit.facts.containers import Containers, PerJob, parse_containers
 from toolkit.facts.node import Node
 from toolkit.facts.ucx_info import parse_ucx_info
 from toolkit.want import Want
@@ -165,3 +165,22 @@ def test_a_driver_that_came_from_a_container_is_named_as_such(told: str, ending:
     evidence = node({"containers": HERE + VALIDATED.format(told)})
     about = dict(judge_node("gpu01", evidence, Want(), date(2026, 11, 21)).about)
     assert about["driver"].endswith(ending)
+
+
+def test_an_older_probe_did_not_look_for_a_kubelet() -> None:
+    assert parse_containers("runtime:docker\n").kubelet is None
+    assert parse_containers("kubelet:no\n").kubelet is False
+    assert parse_containers("kubelet:yes\n").kubelet is True
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("imex:masked", {PerJob.MASKED}),
+        ("imex:compute-domain", {PerJob.COMPUTE_DOMAIN}),
+        ("run/slurm/conf/slurm.conf:  switchtype = switch/nvidia_imex", {PerJob.SLURM}),
+        ("etc/slurm/slurm.conf:SwitchType=switch/none # switch/nvidia_imex", set()),
+    ],
+)
+def test_what_brings_imex_to_each_job_is_told_apart(line: str, shown: set[PerJob]) -> None:
+    assert parse_containers(f"{line}\n").imex == shown

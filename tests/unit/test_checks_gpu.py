@@ -249,6 +249,41 @@ ROWS = [
     Row("rack", "nvidia.imex", PASS, "2 GPUs", {**JOINED, **IMEX}, of(0x2941)),
     Row("rack-without-a-domain", "nvidia.imex", NA, "no NVLink that spans", board=of(0x2941)),
     Row("not-running", "nvidia.imex", FAIL, "nvidia-imex does not run", JOINED, of(0x2941)),
+    *(
+        Row(claim, "nvidia.imex", NA, found, {**JOINED, "containers": told}, of(0x2941))
+        for claim, found, told in (
+            ("masked-as-the-dra-driver-demands", "is masked", "imex:masked\n"),
+            ("of-a-compute-domain", "ComputeDomains", "imex:compute-domain\n"),
+            (
+                "slurm-gives-each-job-its-channel",
+                "switch/nvidia_imex",
+                "etc/slurm/slurm.conf:SwitchType = switch/nvidia_imex  # channels\n",
+            ),
+        )
+    ),
+    Row(
+        "another-switch-of-slurm",
+        "nvidia.imex",
+        FAIL,
+        "does not run",
+        {**JOINED, "containers": "etc/slurm/slurm.conf:SwitchType=switch/hpe_slingshot\n"},
+        of(0x2941),
+    ),
+    *(
+        Row(
+            claim,
+            "nvidia.imex",
+            status,
+            found,
+            {**JOINED, "daemons": daemons(), "containers": told},
+            of(0x2941),
+        )
+        for claim, status, found, told in (
+            ("pods-start-the-jobs", NA, "pods start the jobs", "kubelet:yes\n"),
+            ("older-evidence-does-not-tell", NA, "tells of no kubelet", ""),
+            ("nobody-starts-jobs", FAIL, "does not run", "kubelet:no\n"),
+        )
+    ),
     Row(
         "no-channel",
         "nvidia.imex",

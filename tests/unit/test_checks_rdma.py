@@ -7,7 +7,8 @@ import pytest
 from tests.evidence.board import BOARD, HCAS, Fn, hca
 from tests.evidence.build import DOWN, INIT, UP, hca_lines
 from tests.evidence.frames import DENIED, Override
-from tests.evidence.judging import FAIL, PASS, UNKNOWN, Row, holds, judged, name
+from tests.evidence.healthy_fabric import daemons
+from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 
 
 def infiniband(*devices: str) -> dict[str, Override]:
@@ -16,6 +17,12 @@ def infiniband(*devices: str) -> dict[str, Override]:
 
 NEAR = (hca_lines("mlx5_0", HCAS[0], UP), hca_lines("mlx5_1", HCAS[1], UP))
 
+NONE: dict[str, Override] = {"daemons": daemons()}
+RAY: dict[str, Override] = {"daemons": daemons((2300, "raylet", "65536"))}
+STARTED: dict[str, Override] = {
+    "boot-order": "Id=slurmd.service\nLoadState=loaded\nActiveState=inactive\n\n"
+    "Id=kubelet.service\nLoadState=loaded\nActiveState=active\n"
+}
 ROWS = [
     Row("healthy", "rdma.devices", PASS, "3 devices"),
     Row(
@@ -131,6 +138,17 @@ ROWS = [
         {"service-limits": "system.conf:DefaultLimitMEMLOCK=8M:infinity\n"},
     ),
     Row("not-read", "rdma.memlock", UNKNOWN, "permission", {"service-limits": DENIED}),
+    *(
+        Row(claim, "rdma.memlock", status, found, {"limits": "", "containers": told, **more})
+        for claim, status, found, told, more in (
+            ("pods-have-ipc-lock", NA, "they need CAP_IPC_LOCK", "kubelet:yes\n", NONE),
+            ("ray-in-pods", NA, "they need CAP_IPC_LOCK", "kubelet:yes\n", RAY),
+            ("slurm-beside-a-kubelet", FAIL, "logins (soft): default", "kubelet:yes\n", {}),
+            ("slurmd-that-systemd-starts", FAIL, "logins", "kubelet:yes\n", {**NONE, **STARTED}),
+            ("no-kubelet", FAIL, "logins (soft): default", "kubelet:no\n", NONE),
+            ("older-evidence", FAIL, "logins (soft): default", "", NONE),
+        )
+    ),
 ]
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.evidence.board import HCAS
 from tests.evidence.build import DOWN, GUEST_CPU, UP, hca_lines, node
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
-from tests.evidence.healthy_fabric import LINK_LOCAL, devinfo
+from tests.evidence.healthy_fabric import LINK_LOCAL, SLURMD, daemons, devinfo
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Status
@@ -33,6 +33,8 @@ def gids(*entries: tuple[str, str], device: str = "mlx5_0", net: str = "ib0") ->
 
 V1, V2 = "IB/RoCE v1", "RoCE v2"
 BOTH = ((LINK_LOCAL, V1), (LINK_LOCAL, V2), (PLAIN, V1), (PLAIN, V2))
+LOCAL = gids(*BOTH[:2]) + gids(*BOTH[:2], device="mlx5_1")
+MIXED = gids(*BOTH[:2]) + gids(*BOTH, device="mlx5_1")
 GIDS = gids(*BOTH) + gids(*BOTH, device="mlx5_1", net="ib1")
 JUMBO = "".join(f"{each}/mtu:9000\n{each}/operstate:up\n" for each in ("ib0", "ib1"))
 ROCE: dict[str, Override] = {"infiniband": ROCE_PORTS, "rdma-gids": GIDS, "net-devices": JUMBO}
@@ -97,6 +99,23 @@ ROWS = [
             + hca_lines("mlx5_1", HCAS[1], DOWN).replace("InfiniBand", "Ethernet"),
             rdma_gids=gids(*BOTH),
         ),
+    ),
+    *(
+        Row(claim, "rdma.gid", status, found, roce(rdma_gids=own, containers=told, daemons=runs))
+        for claim, status, found, own, told, runs in (
+            ("addresses-live-in-pods", NA, "pods start the jobs", LOCAL, "kubelet:yes\n", ""),
+            ("one-of-the-hosts-own-is-missing", FAIL, "1 of 2", MIXED, "kubelet:yes\n", ""),
+            ("slurm-beside-a-kubelet", FAIL, "2 of 2", LOCAL, "kubelet:yes\n", daemons(SLURMD)),
+            ("no-kubelet", FAIL, "2 of 2", LOCAL, "kubelet:no\n", ""),
+            ("older-evidence-does-not-tell", NA, "tells of no kubelet", LOCAL, "", ""),
+        )
+    ),
+    Row(
+        "who-starts-jobs-was-not-read",
+        "rdma.gid",
+        UNKNOWN,
+        "permission",
+        roce(rdma_gids="", daemons=DENIED),
     ),
     Row("not-read", "rdma.gid", UNKNOWN, "permission", roce(rdma_gids=DENIED)),
     Row("odd", "rdma.gid", UNKNOWN, "GIDs: cannot", roce(rdma_gids="mlx5_0/ports/1/gids/0:x\n")),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
 from toolkit.checks.driver import NOT_LOADED
+from toolkit.checks.pods import in_pods, perhaps_in_pods
 from toolkit.checks.role import PASSED_THROUGH, role
+from toolkit.facts.containers import PerJob
 from toolkit.facts.daemons import FABRIC_MANAGER, IMEX
 from toolkit.facts.node import Node
 from toolkit.facts.smi_query import SmiGpu
@@ -114,14 +116,18 @@ def _ill(gpu: SmiGpu) -> str:
 @check(
     "nvidia.imex",
     impact=Impact.SLOW,
-    source="NVIDIA IMEX service guide; NVIDIA/open-gpu-kernel-modules nv-reg.h, ImexChannelCount",
-    fix="systemctl enable --now nvidia-imex, with the nodes of the domain in nodes_config.cfg",
+    source="NVIDIA IMEX service guide, Deployment models; kubernetes-sigs/dra-driver-nvidia-gpu "
+    "docs/prerequisites.md; slurm.conf(5), switch/nvidia_imex; open-gpu-kernel-modules nv-reg.h",
+    fix="a channel and a daemon for each job (Slurm's switch/nvidia_imex, a prolog, ComputeDomains "
+    "of the DRA driver), or on nodes that no DRA driver serves nvidia-imex for the whole node",
 )
 def imex(node: Node, want: Want) -> Finding:
     """On a node whose NVLink spans nodes, IMEX runs and a channel is there.
 
     Without it memory of other nodes cannot be imported over NVLink, and jobs fall back to
-    the network.
+    the network. Where each job or ComputeDomain has its own daemon and channel, the node has
+    neither between jobs: NVIDIA's DRA driver demands that nvidia-imex be masked, for a daemon of
+    the whole node would take its place and let jobs into each other's memory.
     """
     spanning = [address for address, chip in node.gpu_chips.items() if chip and chip.multi_node]
     if spanning and node.no_driver:
@@ -129,13 +135,27 @@ def imex(node: Node, want: Want) -> Finding:
     joined = [each.address for each in node.smi.gpus if each.in_cluster] if spanning else []
     if not joined:
         return not_applicable("no NVLink that spans nodes")
-    gaps = [] if any(each.name == IMEX for each in node.daemons) else ["nvidia-imex does not run"]
-    if not node.imex_channels:
+    runs = any(each.name == IMEX for each in node.daemons)
+    channels = node.imex_channels
+    if runs and channels:
+        return passed(f"running for {counted(len(joined), 'GPU')}")
+    if by := _per_job(node, begun=runs or bool(channels)):
+        return not_applicable(f"each job has its own IMEX: {by}")
+    gaps = [] if runs else ["nvidia-imex does not run"]
+    if not channels:
         gaps.append("no channel in /dev/nvidia-caps-imex-channels")
-    if gaps:
-        return failed(
-            "; ".join(gaps),
-            expected="nvidia-imex running, and a channel",
-            hint="systemctl enable --now nvidia-imex; options nvidia NVreg_CreateImexChannel0=1",
-        )
-    return passed(f"running for {counted(len(joined), 'GPU')}")
+    return failed(
+        "; ".join(gaps),
+        expected="nvidia-imex running, and a channel; or both for each job",
+        hint="decide by the IMEX guide, Deployment models: for each job (Slurm's "
+        "SwitchType=switch/nvidia_imex), or for the node, with NVreg_CreateImexChannel0=1",
+    )
+
+
+def _per_job(node: Node, *, begun: bool) -> str:
+    """What shows that jobs bring IMEX with them; "" where nothing does.
+
+    :param begun: half of the node's own is there, which must be shown to be a job's.
+    """
+    shown = next((str(each) for each in PerJob if each in node.containers.imex), "")
+    return shown or (in_pods(node) if begun else perhaps_in_pods(node))

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import re
 
-from toolkit.checks.check import Finding, Impact, Tense, check, failed, passed
+from toolkit.checks.check import (
+    Finding,
+    Impact,
+    Tense,
+    check,
+    failed,
+    not_applicable,
+    passed,
+)
 from toolkit.checks.makers import maker_of, serving
+from toolkit.checks.pods import in_pods
 from toolkit.facts.node import Node
 from toolkit.facts.pci import MELLANOX
 from toolkit.facts.rdma import Kind, RdmaDevice
@@ -254,7 +263,8 @@ def memlock(node: Node, want: Want) -> Finding:
     """Logins and services may pin as much memory as they ask for.
 
     PAM limits do not reach services, and systemd's do not reach logins: both are needed.
-    Otherwise ibv_reg_mr and ibv_create_cq fail with "Cannot allocate memory".
+    Otherwise ibv_reg_mr and ibv_create_cq fail with "Cannot allocate memory". Pods have
+    neither: they are given CAP_IPC_LOCK, or the limit of their runtime (ctr.rdma_devices).
     """
     login, service = _login_limits(node.memlock_files), _service_limit(node.service_limits)
     short = [
@@ -264,6 +274,8 @@ def memlock(node: Node, want: Want) -> Finding:
     ]
     if service not in _UNLIMITED:
         short.append(f"services: {service or 'default'}")
+    if short and (pods := in_pods(node)):
+        return not_applicable(f"{pods}: they need CAP_IPC_LOCK, not the limits of logins")
     if short:
         return failed("; ".join(short), expected="unlimited for logins and services")
     return passed("unlimited for logins and services")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.makers import serving
+from toolkit.checks.pods import perhaps_in_pods
 from toolkit.compat import maker
 from toolkit.errors import NoEvidence
 from toolkit.facts.node import Node
@@ -16,6 +17,7 @@ from toolkit.words import counted
 
 V2 = "RoCE v2"
 FULL = 4096  # bytes: the largest MTU of InfiniBand's transport
+ADDRESSES = "They may live in pods"
 ROOM = 4200  # of the net device: a full packet with its headers
 
 
@@ -38,6 +40,8 @@ def gid(node: Node, want: Want) -> Finding:
 
     GIDs are made from the addresses of the net device. Without one, connections time out or
     ibv_modify_qp says "Invalid argument"; the GID of the link itself reaches no other subnet.
+    Where pods are given their network by SR-IOV, macvlan or host-device, addresses live in the
+    pods and no port of the host has one; where some ports have one, the others lack theirs.
     """
     ports = list(_up(node, "Ethernet"))
     if not ports:
@@ -52,6 +56,8 @@ def gid(node: Node, want: Want) -> Finding:
             missing.append(f"{device.name} port {port.number}: link-local alone")
         else:
             missing.append(f"{device.name} port {port.number}: none of {V2}")
+    if len(missing) == len(ports) and (why := perhaps_in_pods(node)):
+        return not_applicable(f"no RoCE port has an IP address. {ADDRESSES}: {why}")
     if missing:
         return failed(
             f"{len(missing)} of {len(ports)} RoCE ports without a {V2} GID of an IP address",

@@ -1,12 +1,14 @@
-"""Container runtimes on the node, and what the Kubernetes operators' pods leave in /run.
+"""Container runtimes on the node, who starts jobs there, and what operators' pods leave in /run.
 
 Sources: NVIDIA/gpu-operator cmd/nvidia-validator (the files below /run/nvidia/validations);
-NVIDIA/gpu-driver-container; drivers/infiniband/core/device.c, netns_mode.
+NVIDIA/gpu-driver-container; drivers/infiniband/core/device.c, netns_mode; slurm.conf(5),
+SwitchType; kubernetes-sigs/dra-driver-nvidia-gpu docs/prerequisites.md (nvidia-imex masked).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from toolkit.errors import Unparsable
 from toolkit.facts.lines import named_lines
@@ -14,6 +16,14 @@ from toolkit.facts.lines import named_lines
 _STARTED = "run/nvidia/validations/.driver-ctr-ready"  # written by the driver's own container
 _VALIDATED = "run/nvidia/validations/driver-ready"  # by the validator, host driver or not
 _NETNS = "sys/module/ib_core/parameters/netns_mode"
+
+
+class PerJob(StrEnum):
+    """What shows that IMEX is not the node's own service, but each job's."""
+
+    MASKED = "nvidia-imex.service is masked"
+    COMPUTE_DOMAIN = "the DRA driver's ComputeDomains bring it"
+    SLURM = "Slurm's switch/nvidia_imex gives each job its channel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +36,8 @@ class Containers:
     rdma_enabled: bool | None = None  # the driver container loads nvidia-peermem; None: not told
     ofed_container: bool = False  # a network operator's DOCA driver pod is ready
     ofed_newer: bool = False  # and became so after the GPU driver's pod
+    kubelet: bool | None = None  # it runs or is configured; None: not looked for
+    imex: frozenset[PerJob] = frozenset()  # who brings IMEX to each job
 
 
 def parse_containers(text: str) -> Containers:
@@ -57,7 +69,25 @@ def parse_containers(text: str) -> Containers:
         enabled == "true" if enabled else None,
         "ready" in lines.get("ofed", ()),
         "newer" in lines.get("ofed", ()),
+        "yes" in lines["kubelet"] if "kubelet" in lines else None,
+        _per_job(lines),
     )
+
+
+def _per_job(lines: dict[str, list[str]]) -> frozenset[PerJob]:
+    told = lines.get("imex", ())
+    switches = (
+        value.split("#")[0].partition("=")[2].strip().lower()
+        for name, values in lines.items()
+        if name.endswith("slurm.conf")
+        for value in values
+    )
+    shown = {
+        PerJob.MASKED: "masked" in told,
+        PerJob.COMPUTE_DOMAIN: "compute-domain" in told,
+        PerJob.SLURM: "switch/nvidia_imex" in switches,
+    }
+    return frozenset(each for each, so in shown.items() if so)
 
 
 def _settings(lines: list[str] | None) -> dict[str, str] | None:

@@ -15,6 +15,24 @@ companion_files() { # by well-known places alone: nothing is searched for
         '/usr/lib*/python3*/*-packages/deep_ep' '/usr/local/lib*/python3*/*-packages/deep_ep'
 }
 
+kubelet() { # adds whether it runs or is configured, and who brings IMEX to each job
+    told=no kubelets=$root/var/lib/kubelet
+    for found in "$kubelets/config.yaml" "$kubelets/kubeconfig" "$root/etc/kubernetes/kubelet.conf" \
+        "$root/etc/kubernetes/kubelet/config.json" "$root/var/lib/rancher/k3s/agent" "$root/var/lib/rancher/rke2/agent"; do
+        if [ -e "$found" ]; then told=yes; fi
+    done
+    for found in $running; do
+        case ${found#*:} in kubelet | kubelite | k3s-server | k3s-agent) told=yes ;; esac
+    done
+    add "kubelet:$told"
+    for found in "$kubelets"/plugins_registry/compute-domain.nvidia.com*-reg.sock; do
+        if [ -e "$found" ]; then add 'imex:compute-domain' && break; fi
+    done
+    for found in "$root"/etc/systemd/system/nvidia-imex.service "$root"/run/systemd/system/nvidia-imex.service; do
+        if [ -c "$found" ]; then add 'imex:masked'; fi # a link to /dev/null
+    done
+}
+
 containers() { # runtimes with their limits, and what the operators' pods leave in /run
     for pair in containerd:/run/containerd/containerd.sock k3s:/run/k3s/containerd/containerd.sock \
         cri-o:/run/crio/crio.sock docker:/run/docker.sock; do
@@ -28,6 +46,8 @@ containers() { # runtimes with their limits, and what the operators' pods leave 
     # shellcheck disable=SC3013
     if [ "$hca" -nt "$gpu" ] && [ -e "$gpu" ]; then add 'ofed:newer'; fi
     if [ -e "$root/run/nvidia/driver/usr" ]; then add 'driver-root:/run/nvidia/driver'; fi
+    kubelet
+    lines / '^[[:space:]]*[Ss]witch[Tt]ype' etc/slurm/slurm.conf run/slurm/conf/slurm.conf var/spool/slurmd/conf-cache/slurm.conf
     for found in $running; do # a container gets the limits of its runtime, unless it is told otherwise
         case ${found#*:} in containerd | crio | dockerd) ;; *) continue ;; esac
         limit=$(sed -n 's/^Max locked memory *\([a-z0-9]*\).*/\1/p' "$root/proc/${found%%/*}/limits" 2>/dev/null)

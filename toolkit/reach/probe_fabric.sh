@@ -53,13 +53,13 @@ priorities() { # a frame for each RoCE port, mlnx-qos and mlnx-qos-2 and so on; 
 
 running() { # running NAME...: sets running to "PID/comm:NAME" of all processes that may concern us, once
     cd "$root/proc" 2>/dev/null || return 0
-    running=$(grep -sxE 'nv-fabricmanage|nvidia-imex|nvidia-persiste|nvlsm|slurmd|pbs_mom|sge_execd|lsf_sbatchd|sbatchd|raylet|containerd|crio|dockerd' \
+    running=$(grep -sxE 'nv-fabricmanage|nvidia-imex|nvidia-persiste|nvlsm|slurmd|pbs_mom|sge_execd|lsf_sbatchd|sbatchd|raylet|containerd|crio|dockerd|kubelet|kubelite|k3s-server|k3s-agent' \
         [0-9]*/comm /dev/null)
 }
 
 daemons() { # by their names in /proc, so that those in containers count too
     for found in $running; do
-        case ${found#*:} in containerd | crio | dockerd) continue ;; esac
+        case ${found#*:} in containerd | crio | dockerd | kube* | k3s-*) continue ;; esac
         add "$found"
         lines /proc '^Max locked memory' "${found%%/*}/limits"
     done
