@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.evidence.board import BOARD, Fn
+from tests.evidence.board import BOARD, GPUS, Board, Fn
 from tests.evidence.build import CONFIG, GUEST_CPU, KERNEL, PROPRIETARY, groups, node
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, name
+from tests.evidence.platforms import GRACE
 from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Finding, Status
 from toolkit.errors import Unparsable
@@ -37,6 +40,8 @@ READY: dict[str, Override] = {
     "gds": "sys/module/nvme_core/parameters/multipath:N\n",
 }
 DRIVE = "0000:c1:00.0"
+ON_GRACE = sorted({each.group for each in GRACE.functions if each.group})
+SPARK = BOARD.but(GPUS[0], ids=(0x10DE, 0x2E12)).without(GPUS[1])
 DRIVES = BOARD.plus(Fn(DRIVE, "pci0000:c0", (0x144D, 0xA80A), 0x010802, "nvme", "40"))
 
 
@@ -77,6 +82,17 @@ ROWS: list[Row] = [
     Row("a-group-without-type", "gds.iommu", UNKNOWN, f"domain type of {DRIVE}",
         {"gds": LOADED, "iommu-groups": groups("identity", "10", "11")}, board=DRIVES),
     Row("a-guest", "gds.iommu", NA, "in a guest", {"gds": LOADED, "cpu": GUEST_CPU}),
+    Row("grace-translates", "gds.iommu", PASS, "as Grace wants it: 1",
+        {"gds": LOADED, "iommu-groups": groups("DMA", *ON_GRACE)}, board=GRACE),
+    Row("grace-passed-through", "gds.iommu", FAIL, "passed through: 1",
+        {"gds": LOADED, "iommu-groups": groups("identity", *ON_GRACE)}, board=GRACE),
+    Row("grace-without-smmu", "gds.iommu", FAIL, "no SMMU",
+        {"gds": LOADED, "iommu-groups": "", "iommu-units": ""}, board=GRACE),
+    Row("grace-in-no-group", "gds.iommu", UNKNOWN, "that tells its domain",
+        {"gds": LOADED, "iommu-groups": ""},
+        board=Board(tuple(replace(each, group="") for each in GRACE.functions))),
+    Row("gb10-has-no-part-in-it", "gds.iommu", NA, "not supported by design",
+        {"gds": LOADED, "iommu-groups": groups("DMA")}, board=SPARK),
     Row("nobody-asks", "gds.p2pdma", NA, "no cufile.json"),
     Row("switched-off", "gds.p2pdma", NA, "no cufile.json",
         {"cufile": P2PDMA.replace("true", "false")}),

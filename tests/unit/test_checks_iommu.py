@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.evidence.board import BOARD, GPUS, HCAS, Board
@@ -9,7 +11,7 @@ from tests.evidence.build import CONFIG, CPU, GUEST_CPU, KERNEL, groups
 from tests.evidence.frames import ABSENT, DENIED, MISSING, Override
 from tests.evidence.healthy_boot import grub
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
-from tests.evidence.platforms import DATA_DIRECT, GRACE
+from tests.evidence.platforms import ALTRA, DATA_DIRECT, GRACE
 from toolkit.want import Iommu, Role, Want
 
 ANY = Want(iommu=Iommu.ANY)
@@ -295,3 +297,27 @@ def test_on_the_dmabuf_path_the_raw_addresses_of_the_driver_are_named() -> None:
     dmabuf = judged(Row("", "iommu.passthrough", FAIL, "", frames, want=DMABUF))
     assert "1324" not in peermem.finding.hint
     assert "issue 1324" in dmabuf.finding.hint
+
+
+@pytest.mark.parametrize("want", [Want(), DMABUF])
+@pytest.mark.parametrize("check", ["iommu.passthrough", "iommu.boot"])
+def test_an_arm64_node_is_never_given_what_x86_alone_reads(check: str, want: Want) -> None:
+    frames: dict[str, Override] = {
+        "arch": "aarch64\n",
+        **ARM,
+        "iommu-groups": groups("DMA", *{each.group for each in ALTRA.functions if each.group}),
+        "boot-entries": grub("ro quiet"),
+        "infiniband": MISSING,
+    }
+    finding = judged(Row("", check, FAIL, "", frames, ALTRA, want)).finding
+    assert finding.status is FAIL
+    assert "iommu.passthrough=1" in finding.hint
+    assert not re.search(r"iommu=(pt|off)|intel_iommu|amd_iommu", finding.expected + finding.hint)
+
+
+@pytest.mark.parametrize("check", ["iommu.passthrough", "iommu.boot", "path.selected"])
+def test_a_gb10_is_told_that_it_is_not_made_for_it(check: str) -> None:
+    board = BOARD.but(GPUS[0], ids=(0x10DE, 0x2E12)).without(GPUS[1])
+    finding = judged(Row("", check, NA, "", {"iommu-groups": groups("DMA")}, board)).finding
+    assert finding.status is NA
+    assert finding.found.startswith("not supported by design")

@@ -140,7 +140,7 @@ class Check:
     def of_gdr(self) -> bool:
         """Asks of GPUDirect itself, rather than of the node that might do it."""
         topic = self.id.partition(".")[0]
-        return topic in _GDR or self.id in {"pcie.distance", "pcie.bar1"}
+        return topic in _GDR or self.id in _GDR
 
     @property
     def of_nvidia_peermem(self) -> bool:
@@ -183,8 +183,14 @@ def without_gpus(node: Node) -> bool:
         return False
 
 
-_GDR = frozenset({"path", "peermem", "dmabuf", "ib", "gdrcopy", "acs", "ats"})
-ONE_MEMORY = "by design: CPU and GPU share one memory (GB10), and host buffers serve"
+_GDR = frozenset({"path", "peermem", "dmabuf", "ib", "gdrcopy", "acs", "ats"}) | {
+    "pcie.distance",
+    "pcie.bar1",
+    "iommu.passthrough",
+    "iommu.boot",
+    "gds.iommu",
+}
+ONE_MEMORY = "not supported by design: CPU and GPU share one memory (GB10), and host buffers serve"
 
 # On a host whose GPUs all belong to guests these are the guests' affair; that no GPU is given
 # away where none should be is a check of its own, gpu.vfio_bound.

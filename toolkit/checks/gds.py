@@ -9,9 +9,11 @@ from toolkit.facts.gpu import Flavor
 from toolkit.facts.iommu import Domain
 from toolkit.facts.node import Node
 from toolkit.facts.pci import PciFunction
+from toolkit.facts.platform import is_grace_port
 from toolkit.facts.versions import Version
 from toolkit.want import Role, Want
 
+GRACE = "the SMMU on, and translating"
 NVME = 0x0108  # class and subclass
 NOT_HERE = "GPUDirect Storage is not installed"
 BY_P2PDMA = "cuFile is set to P2PDMA, which needs no nvidia-fs; see gds.p2pdma"
@@ -102,48 +104,68 @@ def _reported(report: GdsCheck) -> Finding:
 @check(
     "gds.iommu",
     impact=Impact.SLOW,
-    source="NVIDIA GPUDirect Storage best practices and troubleshooting guides",
-    fix="iommu=pt, or the IOMMU off, on the kernel command line",
+    source="NVIDIA GPUDirect Storage best practices guide, 1.1, and troubleshooting guide",
+    fix="x86: iommu=pt, or the IOMMU off, on the kernel command line; Grace: the SMMU on, and no "
+    "iommu.passthrough=1",
 )
 def iommu(node: Node, want: Want) -> Finding:
-    """Storage traffic of nvidia-fs is not translated by the IOMMU.
+    """Storage traffic of nvidia-fs is not translated by the IOMMU; on Grace it is.
 
-    Off is best; passthrough works on HGX and DGX machines. Under translation nvidia-fs
-    cannot hand an NVMe drive the address of GPU memory.
+    On x86 off is best; passthrough works on HGX and DGX machines. Under translation nvidia-fs
+    cannot hand an NVMe drive the address of GPU memory. On Grace it is the other way round:
+    there NVIDIA wants the SMMU on and passthrough off.
     """
     report = node.gdscheck
+    grace = node.knows_pci and any(map(is_grace_port, node.pci.functions.values()))
     if report is not None and (report.iommu == "disabled" or not node.companions_probed):
-        return _reported_iommu(report)
+        return _reported_iommu(report, grace=grace)
     if not node.nvidia_fs.loaded:
         return not_applicable(NOT_LOADED)
     if role(node, want) is Role.VM:
         return not_applicable("in a guest the IOMMU is the host's")
     if not node.iommu_units and not node.iommu_groups:
-        return passed("no IOMMU is active")
-    return _domains(node)
+        return (
+            failed("no SMMU is active", expected=GRACE) if grace else passed("no IOMMU is active")
+        )
+    return _domains(node, grace=grace)
 
 
-def _reported_iommu(report: GdsCheck) -> Finding:
+def _reported_iommu(report: GdsCheck, *, grace: bool) -> Finding:
+    if report.iommu == "disabled" and grace:
+        return failed("gdscheck: the IOMMU is off", expected=GRACE)
     if report.iommu == "disabled":
         return passed("gdscheck: the IOMMU is off")
     why = "is on; passed through or translated is not told" if report.iommu else "is not told"
     return unknown(f"gdscheck: the IOMMU {why}", hint="cat /sys/kernel/iommu_groups/*/type")
 
 
-def _domains(node: Node) -> Finding:
+def _domains(node: Node, *, grace: bool) -> Finding:
     groups, functions = node.iommu_groups, (*node.pci.gpus, *_drives(node))
     domains = {each.address: groups[each.group] for each in functions if each.group in groups}
     translated = [f"{address}: {kind}" for address, kind in domains.items() if kind.translated]
-    if translated:
+    straight = [address for address, kind in domains.items() if kind is Domain.IDENTITY]
+    if grace and straight:
+        return failed(
+            f"passed through: {len(straight)} of the GPUs and NVMe drives",
+            expected=GRACE,
+            hint="take iommu.passthrough=1 out of the kernel command line, then reboot",
+            details=tuple(straight),
+        )
+    if translated and not grace:
         return failed(
             f"translated: {len(translated)} of the GPUs and NVMe drives",
             expected="identity, or no IOMMU",
+            hint="iommu.passthrough=1 on the kernel command line" if node.arch == "aarch64" else "",
             details=tuple(translated),
         )
     unsure = [each.address for each in functions if each.group and each.group not in groups]
     if unsure:
         return unknown(f"domain type of {', '.join(unsure)}")
-    return passed(f"passed through: {sum(each is Domain.IDENTITY for each in domains.values())}")
+    if grace and not translated:
+        return unknown("no GPU or NVMe drive is in an IOMMU group that tells its domain")
+    if grace:
+        return passed(f"translated, as Grace wants it: {len(translated)}")
+    return passed(f"passed through: {len(straight)}")
 
 
 def _drives(node: Node) -> tuple[PciFunction, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from toolkit.checks.check import (
+    ONE_MEMORY,
     Finding,
     Impact,
     check,
@@ -40,7 +41,7 @@ def gpu_class(node: Node, want: Want) -> Finding:
     """
     chips = node.gpu_chips
     if node.unified_memory:
-        return not_applicable("CPU and GPU share one memory: host buffers serve (GB10)")
+        return not_applicable(ONE_MEMORY)
     kinds = sorted({each.architecture for each in chips.values() if each is not None})
     old = [a for a, c in chips.items() if c is not None and c.architecture in BEFORE_TURING]
     if want.path is PeerPath.DMABUF and old:

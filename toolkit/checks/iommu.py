@@ -132,7 +132,7 @@ def _by_groups(node: Node, want: Want) -> Finding:
         return failed(
             "translated: " + ", ".join(f"{domain} on {count}" for domain, count in kinds.items()),
             expected="identity on every HCA",
-            hint=_raw_addresses(node, want),
+            hint=_raw_addresses(node, want) or _argument(node),
             details=tuple(f"{address}: {domain}" for address, domain in translated.items()),
         )
     # A function given to a guest is not this node's to judge.
@@ -157,11 +157,18 @@ def _by_groups(node: Node, want: Want) -> Finding:
     )
 
 
+def _argument(node: Node) -> str:
+    """What the kernel of an arm64 node reads; "" on others, where FIX says it all."""
+    arm = node.arch == "aarch64"
+    return "iommu.passthrough=1 on the kernel command line, then reboot" if arm else ""
+
+
 def _raw_addresses(node: Node, want: Want) -> str:
     if want.path is not PeerPath.DMABUF:
         return ""
+    argument = "iommu.passthrough=1" if node.arch == "aarch64" else "iommu=pt"
     return (
-        "iommu=pt; drivers 595 were seen to hand out raw BAR addresses under translation "
+        f"{argument}; drivers 595 were seen to hand out raw BAR addresses under translation "
         "(open-gpu-kernel-modules issue 1324)"
     )
 
@@ -218,7 +225,10 @@ def boot(node: Node, want: Want) -> Finding:
         return passed(f"{how} for {kernel}")
     return failed(
         f"nothing asks for passthrough in the entry of {kernel}",
-        expected="iommu=pt, iommu.passthrough=1 or the IOMMU off",
+        expected="iommu.passthrough=1"
+        if node.arch == "aarch64"
+        else "iommu=pt, iommu.passthrough=1 or the IOMMU off",
+        hint=_argument(node),
     )
 
 
