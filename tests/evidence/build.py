@@ -12,6 +12,7 @@ The keys are those of the probe, which ``test_build`` holds against the probe it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from tests.evidence.board import BOARD, GPUS, HCAS, Board
@@ -134,8 +135,11 @@ PEERMEM_INFO = modinfo(
 )
 
 
-def module_state(**holders: str) -> str:
-    """/sys/module of the healthy node, with the holders of a module in place of its own."""
+def module_state(taint: str | None = None, **holders: str) -> str:
+    """/sys/module of the healthy node, with the holders of a module in place of its own.
+
+    :param taint: the mark of every module, where the probe tells it.
+    """
     held = {"nvidia": "nvidia_uvm nvidia_peermem", "ib_uverbs": "nvidia_peermem rdma_ucm mlx5_ib"}
     held |= {"ib_core": "ib_uverbs mlx5_ib", "mlx5_core": "mlx5_ib"} | holders
     versions = {"nvidia": DRIVER, "nvidia_peermem": DRIVER}
@@ -143,8 +147,27 @@ def module_state(**holders: str) -> str:
     for name, source in SRC.items():
         lines.append(f"{name}/version:{versions.get(name, '25.10-1.7.1')}")
         lines += [f"{name}/srcversion:{source}", f"{name}/initstate:live", f"{name}/refcnt:1"]
+        lines += [f"{name}/taint:{taint}"] if taint is not None else []
         lines += [f"{name}/holder:{each}" for each in held.get(name, "").split()]
     return "".join(line + "\n" for line in lines)
+
+
+def without_srcversion(text: str) -> str:
+    """Of modinfo or /sys/module, as on kernels that give none: Debian's, and OFED's ib_core."""
+    lines = text.split("\n")[:-1]
+    kept = [line for line in lines if "srcversion:" not in line and not _versioned_core(line)]
+    return "".join(f"{line}\n" for line in kept)
+
+
+def _versioned_core(line: str) -> bool:
+    """Of OFED's modules mlx5_core alone has a version."""
+    return re.match(r"(ib_\w+|rdma_cm|mlx5_ib)/version:", line) is not None
+
+
+def build_note(digest: str) -> str:
+    """The note of a build id, byte by byte, as od prints it."""
+    data = bytes.fromhex("040000001400000003000000474e5500" + digest)
+    return " ".join(f"{each:02x}" for each in data)
 
 
 def without_module(name: str) -> str:

@@ -25,6 +25,7 @@ def ko(
     symbols: bool = True,
     signature: bytes = b"",
     build: bytes = b"",
+    build_first: bool = False,
     functions: int = 0,
 ) -> bytes:
     """One module file.
@@ -34,6 +35,7 @@ def ko(
     :param symbols: whether it has a symbol table.
     :param extended: in the two sections that kernels have since 6.14.
     :param build: the linker's hash, 20 bytes, in a note as real modules have it.
+    :param build_first: before all other sections, as the linker lays modules out.
     :param functions: each in a section of its own, as -ffunction-sections has them.
     """
     names = [name for name in versions if name != "module_layout"]
@@ -55,7 +57,8 @@ def ko(
         sections.append(("__versions", _PROGBITS, _ALLOC, table, 0, 0))
     if build:
         note = struct.pack("<III4s", 4, len(build), 3, b"GNU") + build
-        sections.append((".note.gnu.build-id", _NOTE, _ALLOC, note, 0, 0))
+        at = 0 if build_first else len(sections)
+        sections.insert(at, (".note.gnu.build-id", _NOTE, _ALLOC, note, 0, 0))
     sections += [(f".text.f{each}", _PROGBITS, _ALLOC, b"\xc3", 0, 0) for each in range(functions)]
     strtab = len(sections) + 2
     if symbols:

@@ -18,6 +18,7 @@ from tests.evidence.build import (
     without_module,
 )
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, failed
+from tests.evidence.healthy_files import exported
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from toolkit.want import Want
 
@@ -28,7 +29,7 @@ MISMATCH = (
 PARAMS = "EnableStreamMemOPs: 0\nDeviceFileMode: 432\nResmanDebugLevel: 4294967295\n"
 DWORDS = 'RegistryDwords: "PeerMappingOverride=1;A=2;"\n'
 UNLOADED = {"module-state": without_module("nvidia_peermem")}
-NO_SYMBOL = {"kallsyms": "", "symvers": ""}
+NO_SYMBOL = {"kallsyms": "", "symvers": "", "exports": exported(peers={})}
 
 
 def configured(options: str) -> dict[str, str]:
@@ -265,6 +266,20 @@ ROWS = [
     ),
     Row("on-disk-only", "ib.peer_symbol", FAIL, "exported on disk only", {"kallsyms": ""}),
     Row("nowhere", "ib.peer_symbol", FAIL, "exported by nothing", NO_SYMBOL),
+    Row(
+        "on-disk-in-a-module-alone",
+        "ib.peer_symbol",
+        FAIL,
+        "exported on disk only",
+        {"kallsyms": "", "symvers": ""},
+    ),
+    Row(
+        "what-is-on-disk-was-not-read",
+        "ib.peer_symbol",
+        FAIL,
+        "exported by nothing",
+        {"kallsyms": "", "symvers": "", "exports": ABSENT},
+    ),
     Row("symbols-not-read", "ib.peer_symbol", UNKNOWN, "not there", {"kallsyms": ABSENT}),
 ]
 
@@ -295,4 +310,5 @@ def test_symvers_that_exports_is_named() -> None:
     frames = {"kallsyms": "", "symvers": f"@/usr/src/ofa_kernel/Module.symvers\n{EXPORT}"}
     assert judged(Row("", "ib.peer_symbol", FAIL, "", frames)).finding.details == (
         "/usr/src/ofa_kernel/Module.symvers",
+        f"{UPDATES}/ib_uverbs.ko",
     )

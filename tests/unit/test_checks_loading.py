@@ -15,6 +15,7 @@ from tests.evidence.build import (
     module_state,
     rdma_core,
     without_module,
+    without_srcversion,
 )
 from tests.evidence.frames import ABSENT, DENIED, MISSING, Override, failed
 from tests.evidence.healthy_boot import ARGUMENTS
@@ -52,6 +53,23 @@ NO_RDMA = "".join(
 UNRESOLVED = {**UNLOADED, "kallsyms": NO_PEERS}
 INBOX = module_state().replace(SRC["ib_uverbs"], "0" * 23).replace(SRC["ib_core"], "1" * 23)
 INBOX = "".join(f"{li}\n" for li in INBOX.split("\n")[:-1] if "nvidia_peermem" not in li)
+# Debian: the kernel's own ib_core is loaded, OFED is on disk, and neither has a srcversion.
+UNBOUND = "".join(
+    f"{li}\n"
+    for li in without_srcversion(module_state(taint="OE")).split("\n")[:-1]
+    if "nvidia_peermem" not in li
+)
+HALF: dict[str, Override] = {
+    "module-state": UNBOUND.replace("ib_core/taint:OE", "ib_core/taint:"),
+    "rdma-modinfo": without_srcversion(rdma_core()),
+    "kallsyms": "0000000000000000 T nvidia_p2p_get_pages\t[nvidia]\n",
+}
+NO_UVERBS = "".join(f"{li}\n" for li in UNBOUND.split("\n")[:-1] if "ib_uverbs" not in li)
+REFUSED = (
+    "[    1.0] Linux version 5.15.0-170-generic\n"
+    "[  812.1] ib_uverbs: disagrees about version of symbol ib_dealloc_pd_user\n"
+    "[  812.2] ib_uverbs: Unknown symbol ib_dealloc_pd_user (err -22)\n"
+)
 NO_DRIVER: dict[str, Override] = {
     **UNLOADED,
     "module-state": "".join(
@@ -130,6 +148,22 @@ ROWS = [
         "loaded from another build than that on disk: nvidia",
         {**UNLOADED,
          "nvidia-modinfo": str(HEALTHY["nvidia-modinfo"]).replace(SRC["nvidia"], "0" * 23)}),
+    *(
+        Row(f"{check.partition('.')[2]}-without-srcversion", check, FAIL, "on disk: ib_core", HALF)
+        for check in ("peermem.provider", "peermem.loadable")
+    ),
+    *(
+        Row("ofed-refused-on-the-kernels-own-core", check, FAIL,
+            "ib_uverbs was refused: it asks another version of ib_dealloc_pd_user",
+            {**HALF, "module-state": NO_UVERBS, "dmesg": REFUSED})
+        for check in ("peermem.provider", "peermem.loadable", "peermem.unknown_symbol")
+    ),
+    Row("refused-and-let-in-since", "peermem.unknown_symbol", PASS, "no refusal",
+        {**UNLOADED, "dmesg": REFUSED}),
+    Row("a-module-that-nobody-needs-was-refused", "peermem.unknown_symbol", PASS, "no refusal",
+        {**UNLOADED, "dmesg": REFUSED.replace("ib_uverbs", "rdma_rxe")}),
+    Row("the-log-of-a-half-stack-is-denied", "peermem.provider", PASS, "would be loaded first",
+        {"module-state": NO_UVERBS, "kallsyms": NO_PEERS, "dmesg": DENIED}),
     Row("loaded-without-the-interface", "peermem.provider", FAIL, "the wrong stack is loaded",
         UNRESOLVED),
     Row("inbox-alone", "peermem.provider", FAIL, "nothing exports ib_register_peer_memory_client",

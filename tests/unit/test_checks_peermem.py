@@ -193,6 +193,17 @@ ROWS = [
             "peermem-elf": elf({**P2P, **PEERS, "module_layout": 1}, kernel="6.8.0-45-generic"),
         },
     ),
+    Row(
+        "of-another-release-whose-srcversion-is-the-same",
+        "peermem.loaded_vs_disk",
+        FAIL,
+        f"version 570.86.15 loaded, beside driver {DRIVER}",
+        {
+            "module-state": module_state().replace(
+                f"nvidia_peermem/version:{DRIVER}", "nvidia_peermem/version:570.86.15"
+            )
+        },
+    ),
     Row("removed-since", "peermem.loaded_vs_disk", FAIL, "no longer on disk", NONE),
     Row("not-loaded", "peermem.loaded_vs_disk", NA, "not loaded", UNLOADED),
     Row("no-modinfo", "peermem.loaded_vs_disk", UNKNOWN, "not there", {"peermem-modinfo": ABSENT}),

@@ -173,3 +173,40 @@ def test_an_idle_hca_is_named() -> None:
 
 def test_hcas_of_a_node_whose_rdma_stack_is_down_are_told_by_the_bus() -> None:
     holds(Row("", "pcie.distance", PASS, "2 PIX", infiniband()))
+
+
+GAVE_UP = (
+    "[   12.1] mlx5_core {0}: mlx5_function_enable:1157:(pid 512): Failed initializing command "
+    "interface, aborting\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "detail"),
+    [
+        (
+            GAVE_UP + "[   12.2] mlx5_core: probe of {0} failed with error -22\n",
+            ": mlx5_core gave up with error -22: Failed initializing command interface",
+        ),
+        (
+            "[   12.2] mlx5_core {0}: probe with driver mlx5_core failed with error -110\n",
+            ": mlx5_core gave up with error -110",
+        ),
+        ("[   12.2] mlx5_core {0}: firmware version: 28.43.2026\n", ""),
+    ],
+)
+@pytest.mark.parametrize("present", [NEAR[1:], ()])
+def test_a_card_that_its_driver_gave_up_is_not_sent_to_modprobe(
+    log: str, detail: str, present: tuple[str, ...]
+) -> None:
+    frames = {**infiniband(*present), "dmesg": log.format(HCAS[0])}
+    finding = judged(Row("", "rdma.devices", FAIL, "", frames)).finding
+    assert finding.status is FAIL
+    assert f"{HCAS[0]}{detail}" in finding.details
+    assert ("not modprobe" in finding.hint) is bool(detail)
+
+
+def test_a_card_whose_log_cannot_be_read_is_named_as_before() -> None:
+    finding = judged(Row("", "rdma.devices", FAIL, "", {"infiniband": "", "dmesg": DENIED})).finding
+    assert (finding.status, finding.hint) == (FAIL, "")
+    assert HCAS[0] in finding.details

@@ -10,15 +10,34 @@ from tests.evidence.build import (
     NEXT_KERNEL,
     OFED,
     SRC,
+    build_note,
     kernel_block,
     modinfo,
+    module_state,
     rdma_core,
+    without_module,
+    without_srcversion,
 )
 from tests.evidence.frames import ABSENT, TIMEOUT, Override, failed
 from tests.evidence.healthy_boot import grub
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from toolkit.want import Want
 
+# Debian's kernels and OFED's ib_core have no srcversion: what tells them apart is the mark of
+# an out-of-tree module, and the build id.
+PLAIN = without_srcversion(rdma_core(version="")).replace(
+    "mlx5_core.ko\n", "mlx5_core.ko\nversion:        25.10-1.7.1\n"
+)
+NEWER = PLAIN.replace("25.10-1.7.1", "26.01-0.6.3")
+IN_TREE = without_srcversion(rdma_core(f"/lib/modules/{KERNEL}/kernel/x", version="")).replace(
+    "license:", "intree:         Y\nlicense:"
+)
+MARKED = without_srcversion(module_state(taint="OE"))
+UNMARKED = without_srcversion(module_state(taint=""))
+INBOX_CORE = MARKED.replace("ib_core/taint:OE", "ib_core/taint:")
+BUILT = f"{MARKED}ib_core/build:{build_note('aa' * 20)}\n"
+SAME_BUILD = f"@build-ids\nib_core: {build_note('aa' * 20)}\n"
+OTHER_BUILD = f"@build-ids\nib_core: {build_note('bb' * 20)}\n"
 CMDLINE = "BOOT_IMAGE=/boot/vmlinuz ro "
 INBOX_FOLDER = f"/lib/modules/{KERNEL}/kernel/drivers/infiniband/core"
 INBOX: dict[str, Override] = {
@@ -108,6 +127,28 @@ ROWS = [
             + modinfo(
                 f"{INBOX_FOLDER}/mlx5_ib.ko", depends="ib_core", srcversion=SRC["mlx5_ib"]
             ).replace(f"@{INBOX_FOLDER}/mlx5_ib.ko", "@mlx5_ib"),
+        },
+    ),
+    *(
+        Row(claim, "modules.origin", status, found, {"module-state": loaded, "rdma-modinfo": disk})
+        for claim, status, found, loaded, disk in (
+            ("ofeds-own", PASS, "all out-of-tree", MARKED, PLAIN),
+            ("the-kernels-own-loaded", FAIL, "on disk: ib_core", INBOX_CORE, PLAIN),
+            ("ofed-loaded-and-gone-from-disk", FAIL, "mlx5_core, mlx5_ib, ib", MARKED, IN_TREE),
+            ("the-kernels-own", PASS, "all inbox", UNMARKED, IN_TREE),
+            ("another-build-of-ofed", FAIL, "on disk: ib_core", BUILT, PLAIN + OTHER_BUILD),
+            ("the-same-build-of-ofed", PASS, "out-of-tree", BUILT, PLAIN + SAME_BUILD),
+            ("another-version-of-ofed", FAIL, "on disk: mlx5_core", MARKED, NEWER),
+        )
+    ),
+    Row(
+        "the-kernel-refused-one-of-another-stack",
+        "modules.origin",
+        FAIL,
+        "ib_uverbs was refused",
+        {
+            "module-state": without_module("ib_uverbs"),
+            "dmesg": "ib_uverbs: Unknown symbol ib_dealloc_pd_user (err -22)\n",
         },
     ),
     Row("none-on-disk", "modules.origin", NA, "no RDMA module", {"rdma-modinfo": "@ib_core\n"}),

@@ -10,7 +10,7 @@ from toolkit.checks.obstacles import Obstacle
 from toolkit.checks.path import REGISTER
 from toolkit.checks.symbol_versions import other_versions
 from toolkit.facts.node import Node
-from toolkit.facts.refusals import parse_refusals
+from toolkit.facts.refusals import Refusals, parse_refusals
 from toolkit.want import PeerPath, Want
 
 PEERMEM_ONLY = frozenset({PeerPath.PEERMEM})
@@ -105,7 +105,8 @@ def provider(node: Node, want: Want) -> Finding:
     chosen = node.peermem_chosen
     if chosen is None:
         return not_applicable(NO_FILE)
-    for found in (obstacles.no_driver(node), obstacles.provider(node, chosen)):
+    looks = (obstacles.provider, obstacles.mixed)
+    for found in (obstacles.no_driver(node), *(look(node, chosen) for look in looks)):
         if found is not None:
             return _failed(found)
     driver = "nvidia is loaded" if "nvidia" in node.module_state else "nvidia would be loaded first"
@@ -122,7 +123,7 @@ def provider(node: Node, want: Want) -> Finding:
     fix="err -22: rebuild nvidia-peermem; err -2 or 0: reload the RDMA stack or reboot",
 )
 def unknown_symbol(node: Node, want: Want) -> Finding:
-    """The kernel has refused none of the symbols that nvidia-peermem asked for.
+    """The kernel has refused no symbol to nvidia-peermem, nor to a module that it rests on.
 
     err -22 is another version of the symbol, err -2 (or 0) is none at all: the kernel's own
     RDMA stack is loaded. "nv_get_p2p_free_callback ... invalid context" is neither: a
@@ -144,6 +145,14 @@ def unknown_symbol(node: Node, want: Want) -> Finding:
             expected="exported by nvidia" if driver else "exported by ib_uverbs or ib_core",
             hint="modprobe nvidia" if driver else obstacles.RELOAD,
         )
+    chosen = node.peermem_chosen if node.given_kernel else None
+    if chosen is not None and (other := obstacles.mixed(node, chosen)) is not None:
+        return _failed(other)
+    return _no_refusal(told)
+
+
+def _no_refusal(told: Refusals) -> Finding:
+    """How far back that reaches."""
     if told.at_work:
         return passed("it was loaded and at work when it wrote to the log", details=(told.at_work,))
     if not told.whole:
@@ -212,6 +221,7 @@ def first_obstacle(node: Node) -> tuple[str, Obstacle] | None:
         ("module.signed", lambda: obstacles.signature(node, chosen)),
         ("peermem.provider", lambda: obstacles.no_driver(node)),
         ("peermem.provider", lambda: obstacles.provider(node, chosen)),
+        ("peermem.unknown_symbol", lambda: obstacles.mixed(node, chosen)),
         ("module.signed", lambda: obstacles.needed(node)),
         ("peermem.crc", lambda: _versions(node)),
         ("peermem.legacy_conflict", lambda: obstacles.legacy(node)),

@@ -12,6 +12,8 @@ from toolkit.checks.check import (
     passed,
 )
 from toolkit.checks.makers import rdma_modules, without_nvidia_peermem
+from toolkit.checks.obstacles import of_two_stacks
+from toolkit.checks.stale import loaded_from_elsewhere
 from toolkit.facts.cmdline import Cmdline, parse_cmdline
 from toolkit.facts.node import Node
 from toolkit.want import PeerPath, Want
@@ -88,7 +90,9 @@ def origin(node: Node, want: Want) -> Finding:
     """The RDMA modules come from one stack, and the loaded ones are those on disk.
 
     An initramfs with inbox mlx5 inside wins over OFED on disk; peermem then finds no
-    symbol ("Unknown symbol ... err -2").
+    symbol ("Unknown symbol ... err -2"), or OFED's ib_uverbs is refused on the kernel's own
+    ib_core ("disagrees about version of symbol"). Told by srcversion, by version and build id,
+    by the mark of out-of-tree modules, and by what the kernel says of refused ones.
     """
     files = node.rdma_files
     if not files:
@@ -100,19 +104,13 @@ def origin(node: Node, want: Want) -> Finding:
             expected="all of one stack",
             hint=f"depmod -a {node.kernel}",
         )
-    stale = [
-        name
-        for name in origins
-        if (state := node.module_state.get(name)) is not None
-        and state.srcversion
-        and files[name].srcversion
-        and state.srcversion != files[name].srcversion
-    ]
-    if stale:
+    if stale := loaded_from_elsewhere(node, origins):
         return failed(
             f"loaded from elsewhere than on disk: {', '.join(stale)}",
             expected="the loaded modules are those on disk",
         )
+    if (refused := of_two_stacks(node, RDMA)) is not None:
+        return failed(refused.found, expected=refused.expected, hint=refused.command)
     where = next(iter(origins.values()), "")
     version = next((files[name].version for name in origins if files[name].version), "")
     return passed(f"all {where} {version}".rstrip())

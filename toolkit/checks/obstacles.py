@@ -6,16 +6,19 @@ what modprobe says to half of them, and the kernel says nothing at all to the fi
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from toolkit.checks.path import REGISTER
 from toolkit.checks.remedy import build_again
 from toolkit.checks.signatures import refused
+from toolkit.checks.stale import loaded_from_elsewhere
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.kernel import module_name
 from toolkit.facts.module_file import ModuleImage
 from toolkit.facts.modules import ModuleFile
 from toolkit.facts.node import Node
+from toolkit.facts.refusals import parse_mixed
 
 RELOAD = "/etc/init.d/openibd restart, or reboot; if it comes back, rebuild the initramfs"
 STACK = ("nvidia", "ib_uverbs", "ib_core")
@@ -149,14 +152,38 @@ def no_driver(node: Node) -> Obstacle | None:
     )
 
 
+def mixed(node: Node, chosen: ModuleFile) -> Obstacle | None:
+    """The kernel refused a module that nvidia-peermem rests on: it is of another stack."""
+    files = node.module_deps.get(_key(node, chosen), ())
+    return of_two_stacks(node, {*map(module_name, files), *STACK})
+
+
+def of_two_stacks(node: Node, names: Collection[str]) -> Obstacle | None:
+    """One of these modules was refused for the version of a symbol, and is not loaded.
+
+    One that is loaded now was let in since. Nothing where the log cannot be read.
+    """
+    try:
+        told = parse_mixed(node.dmesg)
+    except NoEvidence:
+        return None
+    for name, symbols in told.items():
+        if name in names and name not in node.module_state:
+            return Obstacle(
+                f"{name} was refused: it asks another version of {', '.join(symbols)} (err -22)",
+                f"{name} and what is loaded below it of one stack",
+                RELOAD,
+            )
+    return None
+
+
 def provider(node: Node, chosen: ModuleFile) -> Obstacle | None:
     """Nothing loaded exports the peer-memory interface, nor would anything once loaded.
 
     A provider that was updated on disk and not reloaded counts too: nvidia-peermem was built
     against the new one, and the symbol versions of the loaded one cannot be read.
     """
-    stale = _stale(node)
-    if stale:
+    if stale := loaded_from_elsewhere(node, STACK):
         found = f"loaded from another build than that on disk: {', '.join(stale)}"
         command = "reboot" if "nvidia" in stale else RELOAD
         return Obstacle(found, "the loaded modules are those on disk", command)
@@ -185,19 +212,6 @@ def _key(node: Node, chosen: ModuleFile) -> str:
     """The path by which modules.dep knows the file."""
     plain = chosen.filename.removeprefix("/usr")
     return next((each for each in node.module_deps if each.removeprefix("/usr") == plain), "")
-
-
-def _stale(node: Node) -> list[str]:
-    """The driver and modules of the RDMA core whose loaded build is not that on disk."""
-    stale = []
-    files = {**node.rdma_files, "nvidia": node.driver_file}
-    for name in STACK:
-        state, file = node.module_state.get(name), files.get(name)
-        if state is None or file is None or not state.srcversion or not file.srcversion:
-            continue
-        if state.srcversion != file.srcversion:
-            stale.append(name)
-    return stale
 
 
 def legacy(node: Node) -> Obstacle | None:

@@ -165,7 +165,8 @@ def loaded_vs_disk(node: Node, want: Want) -> Finding:
     """What is loaded is what the next load would take, and fits driver and kernel.
 
     After an update of packages the old build goes on running until the next boot, and what
-    has been tested is no longer what will run.
+    has been tested is no longer what will run. Its sources seldom change: the srcversion of two
+    releases may be one, so that the version is compared too.
     """
     state = node.module_state.get("nvidia_peermem")
     if state is None:
@@ -176,6 +177,9 @@ def loaded_vs_disk(node: Node, want: Want) -> Finding:
     wrong = []
     if state.srcversion and chosen.srcversion and state.srcversion != chosen.srcversion:
         wrong.append(f"srcversion {state.srcversion} loaded, {chosen.srcversion} on disk")
+    driver = str(node.driver.version) if node.driver else ""
+    if driver and state.version and state.version != driver:
+        wrong.append(f"version {state.version} loaded, beside driver {driver}")
     if node.driver and chosen.version and chosen.version != str(node.driver.version):
         wrong.append(f"version {chosen.version} on disk, driver {node.driver.version} loaded")
     if (other := obstacles.other_kernel(node, chosen)) is not None:

@@ -15,8 +15,10 @@ from toolkit.checks.check import (
 )
 from toolkit.checks.makers import maker_of, serving
 from toolkit.checks.pods import in_pods
+from toolkit.errors import NoEvidence
 from toolkit.facts.node import Node
 from toolkit.facts.pci import MELLANOX
+from toolkit.facts.probe_failures import parse_probe_failures
 from toolkit.facts.rdma import Kind, RdmaDevice
 from toolkit.facts.topology import best_pairs, pair
 from toolkit.want import Want
@@ -55,8 +57,10 @@ def devices(node: Node, want: Want) -> Finding:
             if idle
             else "no RDMA device, no HCA",
             expected="an RDMA device for each HCA" if idle else "an HCA",
-            hint=_load(node) if idle else "lspci -nn: is the card in, and on in the BIOS?",
-            details=tuple(idle),
+            hint=_not_taken(node, idle)[0] or _load(node)
+            if idle
+            else "lspci -nn: is the card in, and on in the BIOS?",
+            details=_not_taken(node, idle)[1],
         )
     idle = _idle(node)
     kinds = {each.kind for each in node.rdma_devices}
@@ -76,8 +80,8 @@ def devices(node: Node, want: Want) -> Finding:
         return failed(
             f"no RDMA device for {len(missed)} of {len(idle) + driven} HCAs",
             expected="an RDMA device for each HCA",
-            hint=_load(node),
-            details=tuple(missed),
+            hint=_not_taken(node, missed)[0] or _load(node),
+            details=_not_taken(node, missed)[1],
         )
     return _opened(node)
 
@@ -87,6 +91,29 @@ def _load(node: Node) -> str:
     rows = (maker_of(node, each) for each in _idle(node))
     names = dict.fromkeys(name for row in rows if row is not None for name in row.modules)
     return f"modprobe -a {' '.join(names)}; dmesg tells why one of them refuses"
+
+
+def _not_taken(node: Node, addresses: list[str]) -> tuple[str, tuple[str, ...]]:
+    """What to do about HCAs that their driver gave up, and of each why; "" where none was."""
+    try:
+        failures = parse_probe_failures(node.dmesg)
+    except NoEvidence:
+        failures = {}
+    gone = {each: failures[each] for each in addresses if each in failures}
+    details = tuple(
+        f"{each}: {gone[each].driver} gave up with error {gone[each].error}"
+        + (f": {gone[each].said}" if gone[each].said else "")
+        if each in gone
+        else each
+        for each in addresses
+    )
+    if not gone:
+        return "", details
+    return (
+        f"the driver is there and gave up: dmesg | grep {next(iter(gone))}; a card whose firmware "
+        "does not answer needs the node powered off and on, or new firmware, not modprobe",
+        details,
+    )
 
 
 def _idle(node: Node) -> list[str]:

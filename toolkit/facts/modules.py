@@ -7,11 +7,12 @@ Sources: /proc/modules, /sys/module/*, modinfo(8), ``modprobe -c``, ``modprobe
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toolkit.errors import Unparsable
 from toolkit.facts.kernel import module_name
 from toolkit.facts.lines import blocks, named_lines
+from toolkit.facts.module_file import parse_build_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,13 @@ class ModuleState:
     version: str = ""
     srcversion: str = ""
     holders: tuple[str, ...] = ()
+    taint: str | None = None  # "OE": out of tree, not signed; None where it is not told
+    build_id: str = ""  # asked for where there is no srcversion
+
+    @property
+    def in_tree(self) -> bool | None:
+        """Whether it came with the kernel; None where that is not told."""
+        return None if self.taint is None else "O" not in self.taint
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,8 @@ class ModuleFile:
     depends: tuple[str, ...] = ()
     signed: bool = False  # a kmod without OpenSSL tells of a signature, and not whose it is
     key: str = ""  # serial number of the signer's certificate, lower-case hex
+    in_tree: bool = False  # it says so itself
+    build_id: str = ""  # asked for where there is no srcversion
 
     @property
     def name(self) -> str:
@@ -105,9 +115,18 @@ def parse_module_state(text: str) -> dict[str, ModuleState]:
             found.get("version", ""),
             found.get("srcversion", ""),
             tuple(holders.get(name, ())),
+            found.get("taint"),
+            _build_id(f"/sys/module/{name}", found.get("build", "")),
         )
         for name, found in values.items()
     }
+
+
+def _build_id(path: str, octets: str) -> str:
+    try:
+        return parse_build_id(path, bytes.fromhex(octets))
+    except ValueError as why:
+        raise Unparsable(f"build id of {path}", octets) from why
 
 
 def parse_modinfo(text: str) -> dict[str, ModuleFile]:
@@ -117,6 +136,12 @@ def parse_modinfo(text: str) -> dict[str, ModuleFile]:
     """
     files: dict[str, ModuleFile] = {}
     for asked, lines in blocks(text, "modinfo"):
+        if asked == "build-ids":  # last of all
+            for name, _, octets in (line.partition(":") for line in lines):
+                if name in files:
+                    found = _build_id(files[name].filename, octets)
+                    files[name] = replace(files[name], build_id=found)
+            continue
         values: dict[str, str] = {}
         for line in lines:
             key, colon, value = line.partition(":")
@@ -134,6 +159,7 @@ def parse_modinfo(text: str) -> dict[str, ModuleFile]:
                 tuple(each for each in values.get("depends", "").split(",") if each),
                 bool(values.keys() & {"signer", "sig_key"}),
                 values.get("sig_key", "").replace(":", "").lower(),
+                values.get("intree", "") == "Y",
             )
     return files
 

@@ -13,6 +13,9 @@ _NAME = r"\b(?:nvidia\w*[_-]peermem|nv_peer_mem)"
 _UNKNOWN = re.compile(_NAME + r": Unknown symbol (\w+) \(err (-?\d+)\)")
 _DISAGREES = re.compile(_NAME + r": disagrees about version of symbol (\w+)")
 _AT_WORK = re.compile(r"nvidia-peermem nv_\w+:\d+ ")  # its own messages, once it is loaded
+_OF_ANY = re.compile(
+    r"\b(\w+): (?:disagrees about version of symbol (\w+)|Unknown symbol (\w+) \(err -22\))"
+)
 _KEY = re.compile(r"Key was rejected by service|Required key not available")
 _FROM_BOOT = "Linux version "
 
@@ -45,6 +48,15 @@ def parse_refusals(lines: Iterable[str]) -> Refusals:
         elif (found := _UNKNOWN.search(line)) is not None:
             (other if found[2] == "-22" else absent)[found[1]] = None
     return Refusals(tuple(absent), tuple(other), at_work, whole)
+
+
+def parse_mixed(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Symbols of another version by the module that asked for them: two stacks that were mixed."""
+    found: dict[str, dict[str, None]] = {}
+    for line in lines:
+        if said := _OF_ANY.search(line):
+            found.setdefault(said[1], {})[said[2] or said[3]] = None
+    return {module: tuple(symbols) for module, symbols in found.items()}
 
 
 def key_rejected(said: str) -> bool:

@@ -211,7 +211,7 @@ probe() {
     if need modprobe modprobe-config; then give modprobe-config 'modprobe -c' modprobe_config; fi
     if need modinfo rdma-modinfo nvidia-modinfo peermem-modinfo; then
         identity='filename version license srcversion depends vermagic signer sig_key'
-        give rdma-modinfo modinfo info "$identity" mlx5_core mlx5_ib ib_core ib_uverbs rdma_cm
+        give rdma-modinfo modinfo stack_info
         choose nvidia
         give nvidia-modinfo "modinfo ${chosen:-nvidia}" info "$identity" "${chosen:-nvidia}"
         on_files "$(peermem_files)" give peermem-modinfo modinfo info "$identity"

@@ -1,0 +1,41 @@
+"""Modules that OFED has left empty."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.evidence.build import module_state
+from tests.evidence.frames import DENIED, Override
+from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
+
+
+def loaded(*lines: str) -> dict[str, Override]:
+    return {"module-state": module_state() + "".join(f"{line}\n" for line in lines)}
+
+
+NVME = loaded("nvme_rdma/version:2.0.0", "nvme_rdma/initstate:live", "nvme_rdma/taint:OE")
+ROWS = [
+    Row("none-loaded", "ofed.dummies", NA, "no module with a version"),
+    Row("nvme-over-rdma", "ofed.dummies", FAIL, "loaded and empty: nvme_rdma", NVME),
+    Row(
+        "a-real-one", "ofed.dummies", PASS, "efa: not", loaded("efa/version:2.13.1", "efa/taint:O")
+    ),
+    Row(
+        "the-kernels-own-with-that-version",
+        "ofed.dummies",
+        PASS,
+        "smc: not",
+        loaded("smc/version:2.0.0", "smc/taint:"),
+    ),
+    Row("not-read", "ofed.dummies", UNKNOWN, "permission", {"module-state": DENIED}),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name)
+def test_dummies(row: Row) -> None:
+    holds(row)
+
+
+def test_what_a_dummy_keeps_from_working_is_told() -> None:
+    finding = judged(Row("", "ofed.dummies", FAIL, "", NVME)).finding
+    assert finding.details == ("nvme_rdma: NVMe over RDMA",)
