@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from tests.evidence.board import BOARD, BRIDGE, PORTS, REDIRECTS, Board, Fn
+from tests.evidence.board import BOARD, BRIDGE, GPUS, PORTS, REDIRECTS, Board, Fn
 from tests.evidence.build import GUEST_CPU
 from tests.evidence.frames import ABSENT, DENIED, Override
 from tests.evidence.healthy_boot import grub
@@ -73,6 +73,9 @@ def test_a_bridge_that_cannot_redirect_is_not_named() -> None:
     [
         pytest.param({}, REDIRECTED, Want(role=Role.VM_HOST), id="host-of-guests"),
         pytest.param({"cpu": GUEST_CPU}, REDIRECTED, Want(), id="guest"),
+        pytest.param(
+            {}, REDIRECTED.but(GPUS[0], driver="vfio-pci"), Want(), id="perhaps-a-host-of-guests"
+        ),
         pytest.param({}, INLINE_HOST, Want(), id="inline-host-of-guests"),
         pytest.param(LOOSE, GRACE, BARE, id="the-kernel-is-right-on-grace"),
         pytest.param({"boot-id": ABSENT}, REDIRECTED, BARE, id="image"),

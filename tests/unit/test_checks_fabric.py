@@ -287,9 +287,16 @@ ROWS = [
         "wanted-bare-and-gives-a-gpu-away",
         "host.virt",
         FAIL,
-        "vm-host",
-        board=BOARD.but(GPUS[0], driver="vfio-pci"),
+        "vm-host, by 2 of 2 GPUs on vfio-pci",
+        board=BOARD.but(GPUS[0], driver="vfio-pci").but(GPUS[1], driver="vfio-pci"),
         want=Want(role=Role.BARE_METAL),
+    ),
+    Row(
+        "one-gpu-is-no-other-role",
+        "host.virt",
+        PASS,
+        "bare-metal",
+        board=BOARD.but(GPUS[0], driver="vfio-pci"),
     ),
     Row("in-a-container", "host.virt", UNKNOWN, "(docker)", {"virt": "docker\n"}),
     Row(

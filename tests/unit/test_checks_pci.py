@@ -97,6 +97,7 @@ REFUSAL = (
     "provider (0000:18:00.0) do not share an upstream bridge or whitelisted host bridge\n"
 )
 GIVEN = BOARD.but(GPUS[0], driver="vfio-pci")
+ALL_GIVEN = GIVEN.but(GPUS[1], driver="vfio-pci")
 
 
 def others() -> list[Row]:
@@ -118,7 +119,9 @@ def others() -> list[Row]:
         Row("another-form", numa, UNKNOWN, "cannot read", {"numa-nodes": "all\n"}),
         Row("none", vfio, PASS, "none of 5"),
         Row("against-the-want", vfio, FAIL, "1 of 5", {}, GIVEN, own),
-        Row("host-of-guests", vfio, NA, "for guests: 0000:18:00.0", {}, GIVEN),
+        Row("one-gpu-among-others", vfio, FAIL, "1 of 5", {}, GIVEN),
+        Row("host-of-guests", vfio, NA, "for guests: 0000:18:00.0", {}, ALL_GIVEN),
+        Row("a-host-that-is-named-one", vfio, NA, "for guests", {}, GIVEN, Want(role=Role.VM_HOST)),
         Row("not-read", vfio, UNKNOWN, "permission", {"pci-links": DENIED}),
     ]
 

@@ -34,6 +34,12 @@ def loose(**texts: str) -> Evidence:
         pytest.param(node({"cpu": GUEST_CPU}), Role.VM, "vm", id="processor-of-a-guest"),
         pytest.param(
             node(board=BOARD.but(GPUS[0], driver="vfio-pci")),
+            Role.BARE_METAL,
+            "bare-metal",
+            id="one-gpu-is-that-gpus-failure",
+        ),
+        pytest.param(
+            node(board=BOARD.but(GPUS[0], driver="vfio-pci").but(GPUS[1], driver="vfio-pci")),
             Role.VM_HOST,
             "vm-host",
             id="given-away",

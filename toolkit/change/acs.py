@@ -16,7 +16,7 @@ from toolkit.checks.acs import mask, persistence, redirect
 from toolkit.checks.acs_demanded import IN_TABLE, demanded
 from toolkit.checks.check import Status
 from toolkit.checks.iommu import asks_for_acs
-from toolkit.checks.role import role
+from toolkit.checks.role import lent_gpus, role
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
 from toolkit.facts.acs import Demand
 from toolkit.facts.acs_boot import device_path
@@ -44,6 +44,8 @@ def acs_demands(node: Node, want: Want) -> tuple[Demand, ...]:
     """
     if not node.live or role(node, want) is not Role.BARE_METAL:
         return ()
+    if want.role is None and lent_gpus(node):
+        return ()  # a guest may have one: what isolates it is not taken away on a guess
     if node.platform is Platform.COHERENT:
         return ()
     wanted = demanded(node, virtualised=False)

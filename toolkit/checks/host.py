@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolkit.checks.check import Finding, Impact, check, failed, passed, unknown
-from toolkit.checks.role import role
+from toolkit.checks.role import lent_gpus, role
 from toolkit.facts.node import Node
 from toolkit.facts.virt import guest_of
 from toolkit.want import Role, Want
@@ -28,8 +28,8 @@ def virt(node: Node, want: Want) -> Finding:
             hint="probe the node itself",
         )
     shown = role(node, Want())
-    by = _hypervisor(node)
-    told = f"{shown}, by {by}" if shown is Role.VM and by else str(shown)
+    by = {Role.VM: _hypervisor, Role.VM_HOST: _given}.get(shown, lambda _: "")(node)
+    told = f"{shown}, by {by}" if by else str(shown)
     if want.role in {None, shown}:
         return passed(told)
     if {want.role, shown} == {Role.VM_HOST, Role.BARE_METAL} and want.role is Role.VM_HOST:
@@ -42,3 +42,9 @@ def _hypervisor(node: Node) -> str:
     if node.virtualization not in {"", "none"}:
         return node.virtualization
     return guest_of(node.dmi)
+
+
+def _given(node: Node) -> str:
+    """What of it guests have: it changes what is judged."""
+    gpus, lent = len(node.pci.gpus), len(lent_gpus(node))
+    return f"{lent} of {gpus} GPUs on vfio-pci" if lent else "HCAs beside its GPUs on vfio-pci"

@@ -14,7 +14,7 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
-from toolkit.checks.role import PASSED_THROUGH, role
+from toolkit.checks.role import PASSED_THROUGH, lent_gpus, role
 from toolkit.facts.hca_roles import HcaUse
 from toolkit.facts.node import Node
 from toolkit.facts.pairs import NamedPair, Pairs, PairSource, disagreements
@@ -226,7 +226,8 @@ def numa(node: Node, want: Want) -> Finding:
 def vfio_bound(node: Node, want: Want) -> Finding:
     """No GPU or HCA that the node is to use itself is given to vfio-pci.
 
-    On a host of guests that is what should be, and GPUDirect is the guest's affair.
+    On a host of guests that is what should be, and GPUDirect is the guest's affair. A node
+    most of whose GPUs are given away is taken for such a host; one GPU among others is not.
     """
     functions: tuple[PciFunction, ...] = (*node.pci.gpus, *node.pci.adapters)
     if not node.drivers_told or not (functions or node.pci.whole):
@@ -236,10 +237,15 @@ def vfio_bound(node: Node, want: Want) -> Finding:
         return unknown("lspci shows no drivers here, or no GPU and HCA", hint="lspci -k")
     if not given:
         return passed(f"none of {len(functions)}")
-    if want.role is Role.BARE_METAL:
+    stray = lent_gpus(node) if want.role is None and role(node, want) is Role.BARE_METAL else ()
+    if want.role is Role.BARE_METAL or stray:
         return failed(
             f"{len(given)} of {len(functions)} GPUs and HCAs are bound to vfio-pci",
             expected="the drivers of the node itself",
+            hint='driverctl unset-override ADDRESS; where guests have them: role = "vm-host" in '
+            "the site's file"
+            if stray
+            else "",
             details=tuple(given),
         )
     return not_applicable(f"{len(given)} GPUs and HCAs are for guests: {', '.join(given[:4])}")
