@@ -45,6 +45,7 @@ class Modules(StrEnum):
     BUILT = "built"  # compiled once by ``build``, and delivered
 
 
+MIG = ("any", "on", "off")
 OFED = ("any", "inbox", "mlnx-ofed", "doca-ofed")
 COMPANIONS = ("nvidia-fs", "gdrdrv")  # modules that may be delivered beside nvidia-peermem
 CONSUMERS = ("nccl", "ucx", "nvshmem")  # libraries whose version may be named
@@ -93,6 +94,7 @@ class Want:
     passport_key: str = ""  # file of keys: one of them must have signed it; "" for unsigned
     keep_runs: int = 5  # so many of a node's newest runs keep all that they replaced
     rollout: Limits = Limits()
+    mig: str = "any"  # one of MIG: what the GPUs are meant to be
     compat: Compat = field(default_factory=shipped, repr=False)
 
     @classmethod
@@ -181,6 +183,8 @@ def _word(key: str, value: str) -> PeerPath | Role | Iommu | Modules | str | Non
             return Modules(value)
         case "ofed" if value not in OFED:
             raise ValueError(f"ofed {value!r} is not one of {', '.join(OFED)}")
+        case "mig" if value not in MIG:
+            raise ValueError(f"mig {value!r} is not one of {', '.join(MIG)}")
         case "driver_min" if not re.fullmatch(r"(\d+(\.\d+)*)?", value):
             raise ValueError(f"driver_min {value!r} is no version such as 570.86.15")
     return value

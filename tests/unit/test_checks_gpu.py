@@ -42,6 +42,9 @@ IMEX: dict[str, Override] = {
 }
 NO_FABRIC = ("N/A", "N/A")
 
+SPLIT = smi_q(mig=("Enabled", "Enabled"))
+ONE_SPLIT = smi_q().replace(": Disabled", ": Enabled", 2)
+SPLIT_VGPU = smi_q(mig=("Enabled", "Enabled"), virtualization="VGPU")
 ROWS = [
     Row("hopper", "gpu.class", PASS, "2 GPUs: Hopper"),
     Row("hopper-needs-no-name", "gpu.class", PASS, "Hopper", {"nvidia-smi": TIMEOUT}),
@@ -111,12 +114,16 @@ ROWS = [
         "whole",
         {"nvidia-smi-q": smi_q(mig=NO_FABRIC, virtualization="Pass-Through")},
     ),
-    Row(
-        "split",
-        "nvidia.mig_vgpu",
-        FAIL,
-        "MIG on 2 of 2 GPUs",
-        {"nvidia-smi-q": smi_q(mig=("Enabled", "Enabled"))},
+    *(
+        Row(claim, "nvidia.mig_vgpu", status, found, {"nvidia-smi-q": said}, want=Want(mig=meant))
+        for claim, status, found, said, meant in (
+            ("all-split-alike", PASS, "MIG on all 2 GPUs that can", SPLIT, "any"),
+            ("one-split", FAIL, "MIG on 1 of 2 GPUs", ONE_SPLIT, "any"),
+            ("split-and-meant-whole", FAIL, "MIG on 2 of 2 GPUs", SPLIT, "off"),
+            ("split-as-meant", PASS, "MIG on all 2", SPLIT, "on"),
+            ("whole-and-meant-split", FAIL, "MIG on 0 of 2 GPUs", smi_q(), "on"),
+            ("a-split-vgpu", UNKNOWN, "are vGPUs", SPLIT_VGPU, "any"),
+        )
     ),
     Row(
         "to-be-split",
@@ -329,3 +336,14 @@ def test_geforce_is_refused_by_the_driver_and_by_cuda() -> None:
     hint = judged(row).finding.hint
     assert "peermem" in hint
     assert "libcuda the export of a dma-buf" in hint
+
+
+def test_what_a_split_gpu_loses_is_told() -> None:
+    finding = judged(Row("", "nvidia.mig_vgpu", PASS, "", {"nvidia-smi-q": SPLIT})).finding
+    assert "no peer-to-peer" in finding.details[0]
+
+
+def test_the_gpu_that_differs_is_named_and_how_it_becomes_as_the_others() -> None:
+    finding = judged(Row("", "nvidia.mig_vgpu", FAIL, "", {"nvidia-smi-q": ONE_SPLIT})).finding
+    assert finding.details == (GPUS[0],)
+    assert finding.hint == f"drain it, then nvidia-smi -i {GPUS[0]} -mig 0"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.evidence.build import DOWN, INFINIBAND, INIT, UP, hca_lines
 from toolkit.errors import Unparsable
-from toolkit.facts.rdma import Port, RdmaDevice, parse_infiniband
+from toolkit.facts.rdma import Kind, Port, RdmaDevice, parse_infiniband
 
 
 def test_a_device_with_its_port() -> None:
@@ -95,3 +95,19 @@ def test_no_device_prints_nothing() -> None:
 def test_another_form_is_refused(line: str) -> None:
     with pytest.raises(Unparsable, match="/sys/class/infiniband"):
         parse_infiniband(line + "\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("rocep1s0f0", Kind.HCA),
+        ("roceP2p1s0f1", Kind.HCA),
+        ("ibp59s0", Kind.HCA),
+        ("roceo1", Kind.HCA),
+        ("rxe0", Kind.SOFTWARE),
+        ("rocex0a1b2cfffe3d4e5f", Kind.SOFTWARE),  # by its GUID, as Soft-RoCE may be named too
+        ("rdmap16s27", Kind.EFA),
+    ],
+)
+def test_a_name_by_the_place_on_the_bus_is_hardware(name: str, kind: Kind) -> None:
+    assert RdmaDevice(name, "", "", "", (), ()).kind is kind

@@ -9,7 +9,7 @@ from tests.unit.test_checks_pci import grace
 from toolkit.errors import Unparsable
 from toolkit.facts.hca_roles import HcaUse, hca_roles
 from toolkit.facts.nccl_xml import parse_nccl_xml
-from toolkit.facts.pairs import same_class
+from toolkit.facts.pairs import matrix_pairs, same_class
 from toolkit.facts.pci import PciTree, parse_pci
 from toolkit.facts.topo_matrix import parse_matrix
 from toolkit.facts.topology import Distance, Pair, all_pairs, coherent, pair
@@ -278,3 +278,37 @@ def test_the_default_route_leaves_a_near_one_to_the_jobs() -> None:
 
 def test_the_only_hca_serves_the_jobs_whatever_it_carries() -> None:
     assert uses(BOARD.without(*HCAS[:2]), c="eth0") == {HCAS[2]: HcaUse.COMPUTE}
+
+
+NV18 = """\
+\tGPU0\tGPU1\tNIC0\tNIC1{titles}
+GPU0\tX\tNV18\tNODE\tSYS{values}
+GPU1\tNV18\tX\tSYS\tNODE{values}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        pytest.param(NV18.format(titles="", values=""), Distance.UNKNOWN, id="perhaps-grace"),
+        pytest.param(
+            NV18.format(titles="\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID", values="\t0\t0\tN/A"),
+            Distance.NODE,
+            id="memory-of-its-own-is-not-told-of-it",
+        ),
+        pytest.param(
+            NV18.format(titles="", values="").replace("NV18", "NV4"), Distance.NODE, id="bridged"
+        ),
+        pytest.param(
+            NV18.format(titles="", values="").replace("NV18", "SYS"), Distance.NODE, id="no-nvlink"
+        ),
+    ],
+)
+def test_a_way_through_the_cpu_stays_open_where_it_may_be_nvlink_c2c(
+    text: str, near: Distance
+) -> None:
+    matrix = parse_matrix(text)
+    assert matrix is not None
+    pairs = {(each.gpu, each.hca): each.distance for each in matrix_pairs(matrix).pairs}
+    assert pairs[("GPU0", "NIC0")] is near
+    assert pairs[("GPU0", "NIC1")] is Distance.SYS

@@ -71,6 +71,7 @@ def test_a_site_wants_settings_of_the_firmware_its_way(tmp_path: Path) -> None:
         pytest.param('role = "bare metal"', "'bare metal' is not a valid Role", id="role"),
         pytest.param('iommu = "off"', "'off' is not a valid Iommu", id="iommu"),
         pytest.param('ofed = "mlnx_ofed"', "ofed 'mlnx_ofed' is not one of any", id="ofed"),
+        pytest.param('mig = "yes"', "mig 'yes' is not one of any, on, off", id="mig"),
         pytest.param('driver_min = "R570"', "driver_min 'R570' is no version", id="driver"),
         pytest.param("driver_min = 570", "driver_min must be a string", id="number"),
         pytest.param("path = 5", "path must be a string, not 5", id="path-is-a-number"),

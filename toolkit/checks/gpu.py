@@ -16,10 +16,13 @@ from toolkit.checks.check import (
 )
 from toolkit.checks.driver import NOT_LOADED
 from toolkit.facts.node import Node
+from toolkit.facts.smi_query import SmiGpu
 from toolkit.gpus import BEFORE_TURING
 from toolkit.want import PeerPath, Want
 from toolkit.words import counted
 
+ENABLED = "Enabled"
+MIG_LOSES = "GPUDirect RDMA works for each instance; instances have no peer-to-peer among them"
 # TITAN stands with GeForce: GPUDirect RDMA is for data-centre and professional products.
 _CONSUMER = re.compile(r"\b(GeForce|TITAN)\b", re.IGNORECASE)
 
@@ -111,29 +114,25 @@ def persistence(node: Node, want: Want) -> Finding:
 @check(
     "nvidia.mig_vgpu",
     impact=Impact.SLOW,
-    source="nvidia-smi -q, MIG Mode and Virtualization Mode; GPU Operator, GPUDirect RDMA",
-    fix="nvidia-smi -i GPU -mig 0 with no client running; the mode is kept over a reboot",
+    source="nvidia-smi -q, MIG Mode and Virtualization Mode; GPU Operator, GPUDirect RDMA; "
+    "NVIDIA MIG user guide, application considerations",
+    fix="where MIG is not meant: drain the GPU, then nvidia-smi -i GPU -mig 0, which needs it "
+    "without a client; the mode is kept over a reboot. mig in the site's file says what is meant",
 )
 def mig_vgpu(node: Node, want: Want) -> Finding:
-    """GPUs are whole: not split into MIG instances, not a vGPU.
+    """GPUs are split into MIG instances as the node is meant to, and are no vGPUs.
 
-    GPUDirect RDMA works for each instance, but NCCL sees instances without peer-to-peer
-    among them. A node that is meant for MIG waives this check. A vGPU has GPUDirect RDMA on
+    Meant is what mig in the site's file says, "on" or "off"; without it, that all GPUs are in
+    one mode, now and after a reset. GPUDirect RDMA works for each instance, but instances have
+    no peer-to-peer among them, and NCCL takes one for a process. A vGPU has GPUDirect RDMA on
     listed pairs of GPU and hypervisor only, which cannot be told from inside.
     """
     if node.no_driver:
         return not_applicable(NOT_LOADED)
     gpus = node.smi.gpus
-    split = [each for each in gpus if "Enabled" in {each.mig, each.mig_pending}]
-    if split:
-        waiting = [each for each in split if each.mig != each.mig_pending and each.mig_pending]
-        return failed(
-            f"MIG on {len(split)} of {len(gpus)} GPUs"
-            + (f", {len(waiting)} of them change at the next reset" if waiting else ""),
-            expected="MIG off",
-            hint=f"nvidia-smi -i {split[0].address} -mig 0",
-            details=tuple(each.address for each in split),
-        )
+    able = [each for each in gpus if each.mig]
+    if found := _mig_trouble(able, want.mig):
+        return found
     virtual = [each for each in gpus if each.virtualization.upper() == "VGPU"]
     if virtual:
         return unknown(
@@ -142,4 +141,25 @@ def mig_vgpu(node: Node, want: Want) -> Finding:
         )
     if not any(each.mig or each.virtualization for each in gpus):
         return not_applicable("the GPUs have no MIG, and the driver tells of no virtualization")
+    if able and able[0].mig == ENABLED:
+        return passed(f"MIG on all {len(able)} GPUs that can", details=(MIG_LOSES,))
     return passed(f"{counted(len(gpus), 'GPU', 'is', 'are')} whole")
+
+
+def _mig_trouble(able: list[SmiGpu], meant: str) -> Finding | None:
+    """GPUs in another mode than is meant, or than the others."""
+    split = [each for each in able if each.mig == ENABLED]
+    waiting = [each for each in able if each.mig_pending and each.mig != each.mig_pending]
+    whole = [each for each in able if each not in split]
+    wrong = {"on": whole, "off": split}.get(meant, min(split, whole, key=len))
+    odd = list(dict.fromkeys((*wrong, *waiting)))
+    if not odd:
+        return None
+    return failed(
+        f"MIG on {len(split)} of {len(able)} GPUs"
+        + (f", {len(waiting)} of them change at the next reset" if waiting else ""),
+        expected=f"MIG {meant}" if meant != "any" else "one mode on all GPUs, now and later",
+        hint=f"drain it, then nvidia-smi -i {odd[0].address} "
+        + (f"-mig {int(odd[0].mig != ENABLED)}" if wrong else "--gpu-reset"),
+        details=tuple(each.address for each in odd),
+    )

@@ -243,7 +243,9 @@ class Files(System, Modules):
             if len(words) in {3, 4} and words[1].isdecimal() and words[2].isdecimal():
                 users = words[3].split(",") if len(words) == 4 else []
                 loaded[words[0]] = tuple(each for each in users if each not in {"", "-"})
-        return loaded
+        # Of an excerpt: who uses a module is loaded too.
+        users_of_all = {user for users in loaded.values() for user in users}
+        return {**dict.fromkeys(sorted(users_of_all), ()), **loaded}
 
     @property
     def users(self) -> dict[str, tuple[str, ...]]:

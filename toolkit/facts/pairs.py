@@ -60,8 +60,15 @@ def tree_pairs(
 
 
 def matrix_pairs(matrix: Matrix) -> Pairs:
+    """As the driver prints them; the way through a CPU stays open where it may be NVLink-C2C."""
+
+    def distance(gpu: str, nic: str) -> Distance:
+        found = matrix.distance(gpu, nic)
+        doubtful = found in {Distance.PHB, Distance.NODE} and matrix.perhaps_coherent
+        return Distance.UNKNOWN if doubtful else found
+
     pairs = tuple(
-        NamedPair(gpu, nic, matrix.distance(gpu, nic), PairSource.MATRIX)
+        NamedPair(gpu, nic, distance(gpu, nic), PairSource.MATRIX)
         for gpu in matrix.gpus
         for nic in matrix.nics
     )

@@ -47,6 +47,8 @@ _KINDS = (
     (r"(rxe|siw)", Kind.SOFTWARE),
     (r"(hfi1_|qib)", Kind.OMNI_PATH),
     (r"(efa_|rdmap\d+s\d+$)", Kind.EFA),
+    # rdma-core, kernel-boot/rdma_rename.c: by the place on the PCI bus, which no software has.
+    (r"(ib|roce|iw)(o\d+$|(P\d+)?p\d+s\d+)", Kind.HCA),
 )
 
 

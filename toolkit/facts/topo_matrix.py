@@ -21,6 +21,9 @@ _CELL = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|C2C")
 _LEGEND = re.compile(r"\s*(NIC\d+):\s*(\S+)\s*")
 
 
+ALL_LINKS, GPUS_OF_GRACE = 18, 4  # of a GPU since Hopper; of one operating system
+
+
 @dataclass(frozen=True, slots=True)
 class Matrix:
     """Names as the driver uses them: "GPU0", "mlx5_0" (the legend's name, where there is one)."""
@@ -30,6 +33,24 @@ class Matrix:
     cells: dict[tuple[str, str], str]  # "PIX", "NV18", "X" by row and column
     numa: dict[str, str]  # NUMA affinity of GPUs, where it was printed
     gpu_numa: dict[str, str]  # NUMA id of a GPU's own memory; only of those that have one
+
+    affinity: bool = True  # whether it has the columns that tell of a GPU's own memory
+
+    @property
+    def perhaps_coherent(self) -> bool:
+        """It may be of Grace with four GPUs at most, where each has NVLink-C2C to its CPU.
+
+        The matrix shows the PCIe class, NODE, whatever the way by C2C; its column "GPU NUMA ID"
+        would tell, and may have been left out. All links of a GPU go to NVSwitches there.
+        """
+        links = [
+            self.cells.get((one, other), "")
+            for one in self.gpus
+            for other in self.gpus
+            if one != other
+        ]
+        switched = all(link[:2] == "NV" and int(link[2:]) >= ALL_LINKS for link in links)
+        return not self.affinity and 1 < len(self.gpus) <= GPUS_OF_GRACE and switched
 
     def distance(self, one: str, other: str) -> Distance:
         """The PCIe class between two; UNKNOWN where NVLink hides it or it was not printed."""
@@ -98,6 +119,7 @@ def _matrix(
         cells,
         _told(affinity, "NUMA Affinity"),
         _told(affinity, "GPU NUMA ID"),
+        bool(extra),
     )
 
 
