@@ -40,6 +40,7 @@ def smi_q(
     fabric: tuple[str, str] = ("Completed", "Success"),
     cluster: str = "00000000-0000-0000-0000-000000000000",
     health: tuple[tuple[str, str], ...] = (),
+    protected: int | None = None,
 ) -> str:
     """``nvidia-smi -q`` of the board's GPUs, cut down as the probe cuts it."""
     lines = [f"Driver Version                  : {DRIVER}", "Attached GPUs                   : 2"]
@@ -63,6 +64,11 @@ def smi_q(
             "        HW Slowdown             : Not Active",
             "            HW Thermal Slowdown : Not Active",
             "        SW Thermal Slowdown     : Not Active",
+            *(
+                ("    Conf Compute Protected Memory Usage", f"        Total : {protected} MiB")
+                if protected is not None
+                else ()
+            ),
             "    FB Memory Usage",
             "        Total                   : 81559 MiB",
             "    BAR1 Memory Usage",

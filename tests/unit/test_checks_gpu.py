@@ -42,6 +42,7 @@ IMEX: dict[str, Override] = {
 }
 NO_FABRIC = ("N/A", "N/A")
 
+SUBNET = {"daemons": daemons(MANAGER, (1812, "nvlsm", "8388608"))}
 SPLIT = smi_q(mig=("Enabled", "Enabled"))
 ONE_SPLIT = smi_q().replace(": Disabled", ": Enabled", 2)
 SPLIT_VGPU = smi_q(mig=("Enabled", "Enabled"), virtualization="VGPU")
@@ -192,7 +193,15 @@ ROWS = [
         SWITCHED,
     ),
     Row("b200-without-umad", "nvidia.fabricmanager", FAIL, "ib_umad", MANAGED, of(0x2901)),
-    Row("b200", "nvidia.fabricmanager", PASS, "running", {**MANAGED, **UMAD}, of(0x2901)),
+    Row(
+        "b200-without-nvlsm",
+        "nvidia.fabricmanager",
+        FAIL,
+        "and nvlsm does not",
+        {**MANAGED, **UMAD},
+        of(0x2901),
+    ),
+    Row("b200", "nvidia.fabricmanager", PASS, "running", {**SUBNET, **UMAD}, of(0x2901)),
     Row(
         "b200-in-a-guest",
         "nvidia.fabricmanager",

@@ -64,5 +64,5 @@ def test_another_answer_of_modprobe_says_nothing_of_signatures() -> None:
 
 
 def test_who_is_named_as_a_user_is_loaded() -> None:
-    lsmod = "$ lsmod | grep nvidia_fs\nnvidia_fs  258048  0\nnvidia  9  2 nvidia_peermem,nvidia_fs\n"
+    lsmod = "$ lsmod | grep nvidia_fs\nnvidia_fs  8 0\nnvidia  9 2 nvidia_peermem,nvidia_fs\n"
     assert BY_ID["peermem.loaded"](loose({"lsmod": lsmod}), Want()).finding.status is PASS

@@ -7,7 +7,7 @@ from toolkit.checks.driver import NOT_LOADED
 from toolkit.checks.pods import in_pods, perhaps_in_pods
 from toolkit.checks.role import PASSED_THROUGH, role
 from toolkit.facts.containers import PerJob
-from toolkit.facts.daemons import FABRIC_MANAGER, IMEX
+from toolkit.facts.daemons import FABRIC_MANAGER, IMEX, SUBNET
 from toolkit.facts.node import Node
 from toolkit.facts.smi_query import SmiGpu
 from toolkit.want import Role, Want
@@ -17,36 +17,49 @@ from toolkit.words import counted
 @check(
     "nvidia.fabricmanager",
     impact=Impact.BROKEN,
-    source="NVIDIA Fabric Manager guide; siderolabs/docs PR 581 (ib_umad on NVLink 5)",
-    fix="install nvidia-fabricmanager of the very version of the driver, and start it; "
-    "ib_umad in modules-load.d where NVSwitches are behind an HCA",
+    source="NVIDIA Fabric Manager guide (NVLSM, ABORT_CUDA_JOBS_ON_FM_EXIT); siderolabs/docs "
+    "PR 581 (ib_umad on NVLink 5)",
+    fix="install nvidia-fabricmanager of the very version of the driver, and start it, on a "
+    "drained node: stopping it ends running CUDA jobs; nvlsm, and ib_umad in modules-load.d, where "
+    "NVSwitches are behind an HCA",
 )
 def fabricmanager(node: Node, want: Want) -> Finding:
     """Where there are NVSwitches, the fabric manager runs, of the driver's version.
 
     Without it CUDA says error 802, "system not yet initialized". It refuses to work with a
-    driver of another version. On B200 and B300 the NVSwitches are behind an HCA, and it
-    needs ib_umad to reach them. Racks whose NVLink spans nodes run it on their switches.
+    driver of another version. On B200 and B300 the NVSwitches are behind an HCA: it needs
+    ib_umad to reach them, and starts nvlsm, the subnet manager of NVLink, from a package of its
+    own, without which there is no fabric. Racks whose NVLink spans nodes run both on their
+    switches.
     """
     behind = any(each is not None and each.nvl5 for each in node.gpu_chips.values())
     if why := _no_switches(node, want, behind):
         return not_applicable(why)
     if behind and "ib_umad" not in node.module_state:
         return failed("ib_umad is not loaded", expected="ib_umad", hint="modprobe ib_umad")
-    running = any(each.name == FABRIC_MANAGER for each in node.daemons)
+    names = {each.name for each in node.daemons}
+    running = FABRIC_MANAGER in names
     driver = node.driver.version if node.driver else None
     manager = node.fabric_manager
     if manager is not None and driver is not None and str(manager) != str(driver):
         return failed(
             f"fabric manager {manager}, driver {driver}" + ("" if running else "; not running"),
             expected="one version",
-            hint=f"install nvidia-fabricmanager {driver}, then systemctl restart it",
+            hint=f"drain the node, for a restart ends running CUDA jobs; install "
+            f"nvidia-fabricmanager {driver}; systemctl restart nvidia-fabricmanager",
         )
     if not running:
         return failed(
             "the fabric manager does not run",
             expected="nv-fabricmanager running",
             hint="systemctl enable --now nvidia-fabricmanager",
+        )
+    if behind and SUBNET not in names:
+        return failed(
+            "the fabric manager runs, and nvlsm does not",
+            expected="nvlsm running, the subnet manager of NVLink",
+            hint="drain the node, for a restart ends running CUDA jobs; install nvlsm; "
+            "systemctl restart nvidia-fabricmanager, which starts it",
         )
     version = f"{manager}, as the driver" if manager is not None else "not installed on the node"
     return passed(f"running; version {version}")

@@ -7,6 +7,7 @@ from toolkit.errors import NoEvidence
 from toolkit.facts.node import Node
 from toolkit.facts.ofed import LEFTOVER, OFA, OfedSearch
 from toolkit.facts.rdma import OfedFlavour
+from toolkit.facts.versions import Version
 from toolkit.want import PeerPath, Want
 
 
@@ -22,6 +23,8 @@ def flavor(node: Node, want: Want) -> Finding:
 
     doca-ofed may answer ofed_info with "OFED-internal-": the version is what counts. Ubuntu's
     own prebuilt modules and a driver container have no ofed_info: their version tells them.
+    Where ofed_info is of one release and mlx5_core on disk of another, two are mixed: libmlx5
+    and the kernel's interface may no longer fit, after the next update at the latest.
     """
     stack = node.ofed
     core = node.rdma_files.get("ib_core")
@@ -34,7 +37,17 @@ def flavor(node: Node, want: Want) -> Finding:
         )
     if want.ofed not in {"any", stack.flavour}:
         return failed(str(stack), expected=want.ofed)
-    return passed(str(stack))
+    driver = node.rdma_files.get("mlx5_core")
+    modules = driver.version if driver is not None else ""
+    told, built = stack.version.numbers if stack.version else (), Version(modules).numbers
+    if by_vendor and told and len(built) > 2 and told[:2] != built[:2]:
+        return failed(
+            f"user space of {stack}, modules of {modules}",
+            expected="user space and modules of one release",
+            hint="finish the update: install the packages of one release, then reload or reboot",
+        )
+    differ = bool(told and built and told[: len(built)] != built[: len(told)])
+    return passed(str(stack), details=(f"mlx5_core {modules}",) if differ else ())
 
 
 @check(

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from toolkit.errors import Unparsable
 from toolkit.facts.lines import named_lines
 
-FABRIC_MANAGER, PERSISTENCE, IMEX, SUBNET = (
+FABRIC_MANAGER, PERSISTENCE, IMEX, SUBNET, MPS = (
     "nv-fabricmanage",
     "nvidia-persiste",
     "nvidia-imex",
     "nvlsm",
+    "nvidia-cuda-mps",
 )
 # They start jobs, which inherit their limits. Runtimes of containers have a check of their own.
 SCHEDULERS = frozenset({"slurmd", "pbs_mom", "sge_execd", "lsf_sbatchd", "sbatchd", "raylet"})

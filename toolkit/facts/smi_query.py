@@ -39,6 +39,9 @@ class SmiGpu:
     fabric_health: tuple[tuple[str, str], ...] = ()  # ("Summary", "Healthy"), ...
     cluster: str = ""  # UUID of the NVLink domain
     health: SmiHealth = field(default_factory=SmiHealth)  # not read from the CSV
+    protected_mib: int | None = (
+        None  # None: not told; memory kept from the host: in confidential computing all of it
+    )
 
     @property
     def in_cluster(self) -> bool:
@@ -116,6 +119,7 @@ def _gpu(address: str, values: dict[Path, str]) -> SmiGpu:
         ),
         told("Fabric", "ClusterUUID"),
         smi_health(values),
+        _mib(said) if (said := told("Conf Compute Protected Memory Usage", "Total")) else None,
     )
 
 

@@ -53,7 +53,7 @@ priorities() { # a frame for each RoCE port, mlnx-qos and mlnx-qos-2 and so on; 
 
 running() { # running NAME...: sets running to "PID/comm:NAME" of all processes that may concern us, once
     cd "$root/proc" 2>/dev/null || return 0
-    running=$(grep -sxE 'nv-fabricmanage|nvidia-imex|nvidia-persiste|nvlsm|slurmd|pbs_mom|sge_execd|lsf_sbatchd|sbatchd|raylet|containerd|crio|dockerd|kubelet|kubelite|k3s-server|k3s-agent' \
+    running=$(grep -sxE 'nv-fabricmanage|nvidia-imex|nvidia-persiste|nvidia-cuda-mps|nvlsm|slurmd|pbs_mom|sge_execd|lsf_sbatchd|sbatchd|raylet|containerd|crio|dockerd|kubelet|kubelite|k3s-server|k3s-agent' \
         [0-9]*/comm /dev/null)
 }
 
@@ -75,6 +75,7 @@ gpu_lines() { # gpu_lines FILE...: of the long answer of nvidia-smi -q the secti
         -e '/^    Persistence Mode/p' -e '/^    Addressing Mode/p' \
         -e '/^    PCI *$/p' -e '/^    MIG Mode/,/^        Pending/p' \
         -e '/^    GPU Virtualization Mode/,/^        Host VGPU/p' -e '/^        Device Id/p' \
+        -e '/^    Conf Compute Protected Memory Usage/,/^        Total/p' \
         -e '/^    FB Memory Usage/,/^        Total/p' -e '/^    BAR1 Memory Usage/,/^        Total/p' \
         -e '/^    Fabric *$/,/^    [^ ]/p' -e '/^    GPU Reset Status *$/,/^        Drain/p' \
         -e '/^    GPU Recovery Action/p' -e '/^    Clocks [A-Z][a-z]* Reasons *$/,/^        SW Thermal/p' \
