@@ -97,6 +97,9 @@ GPU 00000000:01:00.0
         SW Thermal Slowdown            : Not Active
     Clocks Event Reasons Counters
         HW Thermal Slowdown            : 17 us
+    Conf Compute Protected Memory Usage
+        Total                          : 0 MiB
+        Used                           : 0 MiB
     FB Memory Usage
         Total                          : 46068 MiB
         Used                           : 0 MiB
@@ -198,6 +201,7 @@ def test_daemons_denials_and_gpus(shell: tuple[str, ...], tree: Path) -> None:
         "excessive_buffer_overrun_errors": 0,
         "out_of_sequence": 7,
     }
+    assert gpu.protected_mib == 0
     assert "Serial" not in evidence.text("nvidia-smi-q")
     assert "Current Temp" not in evidence.text("nvidia-smi-q")
     assert "EGM" not in evidence.text("nvidia-smi-q")

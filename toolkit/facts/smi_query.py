@@ -39,9 +39,7 @@ class SmiGpu:
     fabric_health: tuple[tuple[str, str], ...] = ()  # ("Summary", "Healthy"), ...
     cluster: str = ""  # UUID of the NVLink domain
     health: SmiHealth = field(default_factory=SmiHealth)  # not read from the CSV
-    protected_mib: int | None = (
-        None  # None: not told; memory kept from the host: in confidential computing all of it
-    )
+    protected_mib: int | None = None  # kept from the host, in CC mode all of it; None: not told
 
     @property
     def in_cluster(self) -> bool:
