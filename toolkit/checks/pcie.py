@@ -63,9 +63,9 @@ def distance(node: Node, want: Want) -> Finding:
             details=(*map(_line, far), *_second_opinion(node, told)),
         )
     if open_:
-        why = next(
-            (e.path.why for e in open_ if e.path and e.path.why), "where they hang, or NVLink-C2C"
-        )
+        c2c = told.source is PairSource.MATRIX
+        untold = "whether NVLink-C2C joins them to their CPU" if c2c else "where they hang"
+        why = next((e.path.why for e in open_ if e.path and e.path.why), untold)
         return unknown(
             f"{told.source} does not tell {len(open_)} of {len(best)} GPUs: {why}",
             hint="nvidia-smi topo -m; lspci -tv",
