@@ -106,20 +106,20 @@ class Cause:
     command: str
 
 
-REBUILD, RELOAD = "rebuild nvidia-peermem for", "/etc/init.d/openibd restart"
+REBUILD, RELOAD = "rebuild nvidia-peermem for", "./invokew reload --hosts NODE --what rdma"
 CAUSES = [
     Cause(stub, "peermem.stub", "a stub: it imports nothing", REBUILD),
     Cause(careless, "peermem.stub", "depends on nothing, whatever it imports", REBUILD),
     Cause(ofed_updated, "peermem.crc",
           "built against another version of ib_register_peer_memory_client", REBUILD),
     Cause(inbox_loaded, "peermem.provider", "the wrong stack is loaded", RELOAD),
-    Cause(inbox_alone, "peermem.provider", "nothing exports ib_register", "install DOCA-OFED"),
+    Cause(inbox_alone, "peermem.provider", "nothing exports ib_register", "DOCA-OFED for"),
     Cause(other_kernel, "peermem.vermagic", "whose module_layout differs", REBUILD),
     Cause(unsigned, "module.signed", "nvidia_peermem is not signed", "mokutil --import"),
     Cause(unknown_signer, "module.signed",
           "signed by NVIDIA Support, whom the kernel does not trust", "mokutil --import"),
     Cause(no_driver, "peermem.provider", "nvidia is not loaded, and not on disk", "dkms install"),
-    Cause(legacy, "peermem.legacy_conflict", "nv_peer_mem is loaded", "modprobe -r nv_peer_mem"),
+    Cause(legacy, "peermem.legacy_conflict", "nv_peer_mem is loaded", "rmmod nv_peer_mem"),
     Cause(forbidden, "modules.blacklist", "install /bin/false", "grep -r nvidia_peermem"),
 ]  # fmt: skip
 

@@ -34,8 +34,12 @@ def _firmware(node: Node, address: str, *, on: bool) -> str:
     """The setting in the HCA's firmware, by its maker's tool."""
     provider = maker_of(node, address)
     if provider is not None and provider.id != CONNECTX:
-        return f"ATS {'on' if on else 'off'} in the firmware of {address}, then a cold boot"
-    return f"mlxconfig -d {address} set ATS_ENABLED={on:d}, then a cold boot"
+        word = "on" if on else "off"
+        return f"ATS {word} in the firmware of {address}; then drain the node, cold boot"
+    return (
+        f"mlxconfig -d {address} set ATS_ENABLED={on:d} writes the HCA's own settings; then drain "
+        "the node, cold boot"
+    )
 
 
 def _near_gpus(node: Node, here: Role) -> tuple[PciFunction, ...]:
@@ -56,7 +60,8 @@ def _near_gpus(node: Node, here: Role) -> tuple[PciFunction, ...]:
     roles=_HOSTS,
     source="linux-rdma/rdma-core kernel-boot/rdma_topo; PCI Express Base Specification, ATS",
     fix="ATS off on bare metal, on where a host's guests do GPUDirect: ATS_ENABLED with mlxconfig "
-    "on ConnectX, the maker's own tool on others; it takes a cold boot",
+    "on ConnectX, the maker's own tool on others, writes the HCA's settings; in force after a cold "
+    "boot with the node drained",
 )
 def nic(node: Node, want: Want) -> Finding:
     """HCAs offer ATS on a host of guests, and do not on bare metal.
@@ -109,8 +114,8 @@ def _bare_metal(node: Node, told: dict[str, Ats | None], *, strict: bool) -> Fin
     "rdma.sriov",
     impact=Impact.SLOW,
     source="NCCL user guide, PCI ACS and virtual machines; linux-rdma/rdma-core rdma_topo",
-    fix="on the host: ATS_ENABLED=1 with mlxconfig and DirectTrans on the switch port above the "
-    "HCA (pci=config_acs=), then a cold boot",
+    fix="on the host: ATS_ENABLED=1 with mlxconfig (it writes the HCA's own settings) and "
+    "DirectTrans on the switch port above the HCA (pci=config_acs=); then drain it, cold boot",
 )
 def sriov(node: Node, want: Want) -> Finding:
     """Where virtual functions serve guests, their peer traffic has a direct way.

@@ -245,7 +245,8 @@ def _memory(node: Node) -> dict[str, int]:
     impact=Impact.BROKEN,
     source="drivers/pci/iov.c; PCI Express Base Specification 9.3.3",
     fix="SR-IOV on in the BIOS, and room for the BARs of virtual functions; whether an HCA offers "
-    "them at all is its own: mlxconfig -d DEVICE set SRIOV_EN=1 NUM_OF_VFS=8",
+    "them at all is its own: mlxconfig -d DEVICE set SRIOV_EN=1 NUM_OF_VFS=8 writes its settings, "
+    "in force after a cold boot with the node drained",
 )
 def sr_iov(node: Node, want: Want) -> Seen:
     """On a host of guests, virtual functions of HCAs have room for their BARs.

@@ -13,6 +13,7 @@ from toolkit.checks.check import (
     passed,
 )
 from toolkit.checks.path import dmabuf_gpu_gap, driver_gap
+from toolkit.checks.remedy import registry_dwords, reload
 from toolkit.facts.gdrcopy import GdrDrv
 from toolkit.facts.gpu import option_values
 from toolkit.facts.node import Node
@@ -28,7 +29,8 @@ NO_GDRCOPY = "GDRCopy's gdrdrv is not installed (from 2.6 on, and with CUDA 13.3
     "gdrcopy.driver",
     impact=Impact.SLOW,
     source="NVIDIA/gdrcopy CHANGELOG, src/gdrdrv/gdrdrv.c and Makefile; issues 30, 139, 266",
-    fix="/usr/lib/gdr-toolkit/rebuild, which provision places, builds gdrdrv again; then reload it",
+    fix="/usr/lib/gdr-toolkit/rebuild, which provision places, builds gdrdrv again; then "
+    + reload("gdrdrv"),
 )
 def gdrcopy(node: Node, want: Want) -> Finding:
     """GDRCopy's module is loaded and was built for this driver.
@@ -83,7 +85,7 @@ def _running_gdrdrv(node: Node, running: GdrDrv) -> Finding:
         return failed(
             "no /dev/gdrdrv",
             expected="a device node that users can open",
-            hint="systemctl restart gdrcopy, or mknod with the major number of /proc/devices",
+            hint="mknod -m 666 /dev/gdrdrv c MAJOR 0, MAJOR of gdrdrv in /proc/devices",
         )
     built = f"built for the {flavor} driver" if flavor else "flavour not told: before 2.5"
     return passed(f"{running.version or 'loaded'}, {built}")
@@ -97,8 +99,9 @@ OVERRIDE = ("PeerMappingOverride", "1")
     impact=Impact.SLOW,
     source="NVSHMEM installation guide; deepseek-ai/DeepEP issues 36, 55, 163; "
     "openucx/ucx src/uct/ib/mlx5/gdaki",
-    fix="options nvidia NVreg_EnableStreamMemOPs=1 "
-    'NVreg_RegistryDwords="PeerMappingOverride=1;" in modprobe.d, a new initramfs, a reboot',
+    fix="NVreg_EnableStreamMemOPs=1, and PeerMappingOverride=1; in the one NVreg_RegistryDwords "
+    "string of options nvidia (of two the last wins), in modprobe.d; drain the node, a new "
+    "initramfs, a reboot",
 )
 def ibgda(node: Node, want: Want) -> Finding:
     """Where GPUs are to ring the HCA's doorbell themselves, the driver lets them map it.
@@ -121,13 +124,16 @@ def ibgda(node: Node, want: Want) -> Finding:
         return failed(
             "PeerMappingOverride=1 is configured and not in effect",
             expected="in effect",
-            hint="rebuild the initramfs and reboot: the driver reads its options when it loads",
+            hint="rebuild the initramfs, drain the node and reboot: the driver reads its options "
+            "when it loads",
         )
     versions = [found for path in node.companion_files if (found := _nvshmem(path))]
     if versions and all(each.at_least(3, 4, 5) for each in versions):
         return passed(f"NVSHMEM {versions[0]} does without, by the CPU's help")
     return failed(
-        f"{deepep[0]} is here, and the option is not set", expected="PeerMappingOverride=1"
+        f"{deepep[0]} is here, and the option is not set",
+        expected="PeerMappingOverride=1",
+        hint=registry_dwords(node, "=".join(OVERRIDE)),
     )
 
 
@@ -179,7 +185,7 @@ def efa(node: Node, want: Want) -> Finding:
     "dcgm.gdr",
     impact=Impact.BROKEN,
     source="NVIDIA/DCGM dcgmi discovery",
-    fix="dcgmi diag -r 1; a GPU that fell off the bus needs a reset of the node",
+    fix="with the node drained: dcgmi diag -r 1; a GPU that fell off the bus needs a reboot",
 )
 def dcgm(node: Node, want: Want) -> Finding:
     """DCGM sees each GPU that the driver holds: a second opinion on what the bus shows.
@@ -195,6 +201,6 @@ def dcgm(node: Node, want: Want) -> Finding:
         return failed(
             f"DCGM sees {seen} of the {held} GPUs that the driver holds",
             expected=f"all {held}",
-            hint="dmesg | grep -i xid tells why; then dcgmi diag -r 1",
+            hint="dmesg | grep -i xid tells why; then, with the node drained, dcgmi diag -r 1",
         )
     return passed(f"{seen} GPUs")

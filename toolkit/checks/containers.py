@@ -13,7 +13,7 @@ from toolkit.want import PeerPath, Want
     impact=Impact.BROKEN,
     source="NVIDIA/nvidia-container-toolkit internal/discover/mofed.go; rdma-system(8); "
     "Mellanox/k8s-rdma-shared-dev-plugin",
-    fix="modprobe ib_uverbs rdma_ucm; then restart the device plugin",
+    fix="modprobe -a ib_uverbs rdma_ucm; then restart the device plugin, for pods that start anew",
 )
 def rdma_devices(node: Node, want: Want) -> Finding:
     """Where containers run, the node has all that an RDMA container is given.
@@ -55,8 +55,8 @@ def rdma_devices(node: Node, want: Want) -> Finding:
     impact=Impact.BROKEN,
     paths=frozenset({PeerPath.PEERMEM}),
     source="NVIDIA/gpu-driver-container; gpu-operator issues 251, 609, 1696, 2619, 2844, 2868",
-    fix="driver.rdma.enabled=true in the ClusterPolicy, then restart the GPU driver's pod on "
-    "the node",
+    fix="driver.rdma.enabled=true in the ClusterPolicy; with the node drained (it unloads the "
+    "driver), delete the GPU driver's pod there, which comes back",
 )
 def peermem_sidecar(node: Node, want: Want) -> Finding:
     """Where the driver came from a container, nvidia-peermem came with it.
@@ -90,7 +90,8 @@ def peermem_sidecar(node: Node, want: Want) -> Finding:
         return failed(
             "B15: not loaded, and the DOCA driver's pod is newer than the GPU driver's",
             expected="nvidia-peermem loaded",
-            hint="restart the GPU driver's pod on this node: it builds against the new OFED",
+            hint="drain the node (the driver is unloaded), delete the GPU driver's pod there: it "
+            "comes back and builds against the new OFED",
         )
     return failed(
         "not loaded by the driver's container",

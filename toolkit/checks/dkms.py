@@ -185,7 +185,10 @@ def _install(builds: list[DkmsBuild], kernels: list[str], ill: list[str]) -> str
             f"see that it builds ({see}), then dkms build {again} && dkms install --force {again}"
         )
     broken = module.partition(":")[0]
-    return f"restore /usr/src/{broken.replace('/', '-')}, or dkms remove {broken} --all"
+    return (
+        f"restore /usr/src/{broken.replace('/', '-')}; or, to give it up for every kernel, "
+        f"dkms remove {broken} --all"
+    )
 
 
 @check(
@@ -194,7 +197,8 @@ def _install(builds: list[DkmsBuild], kernels: list[str], ill: list[str]) -> str
     on_disk=True,
     paths=frozenset({PeerPath.PEERMEM}),
     source="dkms, install: original modules; CUDA installation guide, precompiled and DKMS",
-    fix="keep one of them: dkms remove MODULE/VERSION --all, or remove the other package",
+    fix="keep one: remove the other package. dkms remove MODULE/VERSION --all takes all its "
+    "modules from every kernel, and may be the whole driver",
 )
 def owner_conflict(node: Node, want: Want) -> Finding:
     """One package alone owns nvidia-peermem.
@@ -214,7 +218,8 @@ def owner_conflict(node: Node, want: Want) -> Finding:
         return failed(
             f"{' and '.join(owners)} both build nvidia-peermem",
             expected="one DKMS package that builds it",
-            hint=f"dkms remove {owners[-1]}/VERSION --all, or drop it from {owners[0]}",
+            hint="remove the package that brings nvidia-peermem alone; of the driver's, dkms "
+            "remove takes the whole driver from every kernel",
         )
     files = [each.filename for each in node.peermem_files if "/weak-updates/" not in each.filename]
     if len(files) > 1 and owners:

@@ -13,6 +13,7 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
+from toolkit.checks.remedy import open_driver, reload
 from toolkit.errors import NoEvidence
 from toolkit.facts.gpu import Flavor, option_values
 from toolkit.facts.node import Node
@@ -58,8 +59,7 @@ def present(node: Node, want: Want) -> Finding:
     "nvidia.version",
     impact=Impact.FRAGILE,
     source="NVIDIA/open-gpu-kernel-modules; nvidia-smi, Driver/library version mismatch",
-    fix="reload the driver (nvidia_peermem, nvidia_fs, gdrdrv, nvidia_drm, nvidia_modeset, "
-    "nvidia_uvm, nvidia, in this order), or reboot",
+    fix=f"{reload('driver')}, or drain the node and reboot",
 )
 def version(node: Node, want: Want) -> Finding:
     """The driver is of one version: as loaded, on disk, and in user space.
@@ -104,8 +104,9 @@ def _user_space(node: Node) -> str:
     impact=Impact.BROKEN,
     on_disk=True,
     source="GPU Operator, GPUDirect RDMA; NVIDIA/open-gpu-kernel-modules README",
-    fix="install the open kernel modules (nvidia-open, nvidia-driver-BRANCH-server-open, the "
-    "BRANCH-open module stream); they need Turing or newer",
+    fix="the open kernel modules, which need Turing or newer (Debian: nvidia-open-kernel-dkms; "
+    "Ubuntu: nvidia-driver-BRANCH-server-open; RPM: nvidia-open); they are in use once the driver "
+    "is loaded anew, with the node drained",
 )
 def flavor(node: Node, want: Want) -> Finding:
     """The driver is of the flavour that the wanted path needs.
@@ -118,7 +119,9 @@ def flavor(node: Node, want: Want) -> Finding:
     if node.driver is None:
         return failed(NOT_LOADED, expected="a loaded driver", hint="modprobe nvidia")
     if want.path is PeerPath.DMABUF and node.driver.flavor is not Flavor.OPEN:
-        return failed("proprietary kernel modules", expected="open kernel modules")
+        return failed(
+            "proprietary kernel modules", expected="open kernel modules", hint=open_driver(node)
+        )
     return passed(f"{node.driver.flavor} kernel modules")
 
 
@@ -139,7 +142,7 @@ _OF_INTEREST = (
     "nvidia.params",
     impact=Impact.FRAGILE,
     source="NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv-reg.h",
-    fix="rebuild the initramfs and reload the driver, so that what modprobe.d says is in effect",
+    fix="rebuild the initramfs; then " + reload("driver"),
 )
 def params(node: Node, want: Want) -> Finding:
     """The driver runs with the parameters that modprobe.d gives it.

@@ -100,7 +100,8 @@ def _too_large(node: Node, sizes: dict[str, int]) -> dict[str, str]:
     impact=Impact.SLOW,
     roles=OWN,
     source="PCI Express Base Specification 7.5.3.4; Mellanox/nic-configuration-operator",
-    fix="setpci -s ADDRESS CAP_EXP+8.w=5000:7000 in a boot unit; a reset of the HCA undoes it",
+    fix="setpci -s ADDRESS CAP_EXP+8.w=5000:7000 in a unit that runs at boot, before any job; a "
+    "reset of the HCA undoes it",
 )
 def mrrs(node: Node, want: Want) -> Finding:
     """HCAs that serve GPUs may ask for at least 512 bytes at once.
@@ -132,15 +133,17 @@ def mrrs(node: Node, want: Want) -> Finding:
     "pcie.relaxed_ordering",
     impact=Impact.SLOW,
     roles=OWN,
-    source="PCI Express Base Specification 7.5.3.4, Enable Relaxed Ordering",
-    fix="PCIe Relaxed Ordering on in the BIOS, then a reboot; until that "
-    "setpci -s ADDRESS CAP_EXP+8.w=0010:0010, which a reset of the HCA undoes",
+    source="PCI Express Base Specification 7.5.3.4, Enable Relaxed Ordering; setpci(8)",
+    fix="PCIe Relaxed Ordering on in the BIOS; or setpci -s ADDRESS CAP_EXP+8.w=0010:0010 in a "
+    "unit that runs at boot, before any job; a reset of the HCA undoes it",
 )
 def relaxed_ordering(node: Node, want: Want) -> Finding:
     """HCAs that serve GPUs may write with relaxed ordering, where the CPU gains by it.
 
     AMD EPYC and Grace lose much write throughput without; Intel is indifferent. What an
-    HCA may do is one thing; NCCL asks for it by itself since 2.12.
+    HCA may do is one thing; NCCL asks for it by itself since 2.12, for each of its regions. The
+    firmware's PCI_WR_ORDERING is another switch: 1 forces it on all, which software that polls
+    the last byte does not stand.
     """
     told = {
         each.address: express.relaxed_ordering

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
+from toolkit.checks.remedy import registry_dwords
 from toolkit.checks.role import role
 from toolkit.facts.gds import GdsCheck
 from toolkit.facts.gpu import Flavor
@@ -105,8 +106,8 @@ def _reported(report: GdsCheck) -> Finding:
     "gds.iommu",
     impact=Impact.SLOW,
     source="NVIDIA GPUDirect Storage best practices guide, 1.1, and troubleshooting guide",
-    fix="x86: iommu=pt, or the IOMMU off, on the kernel command line; Grace: the SMMU on, and no "
-    "iommu.passthrough=1",
+    fix="x86: iommu=pt on the kernel command line, as ./invokew provision sets it, then a reboot; "
+    "Grace: the SMMU on, and no iommu.passthrough=1",
 )
 def iommu(node: Node, want: Want) -> Finding:
     """Storage traffic of nvidia-fs is not translated by the IOMMU; on Grace it is.
@@ -180,8 +181,9 @@ def _drives(node: Node) -> tuple[PciFunction, ...]:
     "gds.p2pdma",
     impact=Impact.SLOW,
     source="NVIDIA GPUDirect Storage release notes and troubleshooting guide, P2PDMA mode",
-    fix='options nvidia NVreg_RegistryDwords="RMForceStaticBar1=1;RmForceDisableIomapWC=1;" and '
-    "options nvme_core multipath=N in modprobe.d, a new initramfs, a reboot",
+    fix="RMForceStaticBar1=1;RmForceDisableIomapWC=1; in the one NVreg_RegistryDwords string of "
+    "options nvidia (of two the last wins) and options nvme_core multipath=N in modprobe.d; drain "
+    "the node, a new initramfs, a reboot",
 )
 def p2pdma(node: Node, want: Want) -> Finding:
     """Where cuFile is set to the kernel's P2PDMA, all that it rests on is there.
@@ -207,11 +209,13 @@ def p2pdma(node: Node, want: Want) -> Finding:
     if node.nvidia_fs.nvme_multipath:
         missing.append("nvme_core multipath=N")
     dwords = node.driver_params.get("RegistryDwords", "")
-    missing += [each for each in STATIC_BAR if each not in dwords]
+    lacking = [each for each in STATIC_BAR if each not in dwords]
+    missing += lacking
     if missing:
         return failed(
             f"{len(missing)} of its needs are not met",
             expected="all that P2PDMA mode rests on",
+            hint=registry_dwords(node, *lacking) if lacking else "",
             details=tuple(f"missing: {each}" for each in missing),
         )
     return passed("driver, kernel, static BAR1 and NVMe are as it needs them")
@@ -221,8 +225,8 @@ def p2pdma(node: Node, want: Want) -> Finding:
     "gds.nvme",
     impact=Impact.SLOW,
     source="NVIDIA/gds-nvidia-fs src/nvfs-dma.c, modules_list",
-    fix="install OFED with NVMe support (--with-nvmf, --enable-gds) or the file system's driver "
-    "that knows nvidia-fs",
+    fix="the file system's driver that knows nvidia-fs, or, with the node drained (it replaces the "
+    "RDMA and NVMe drivers), OFED with NVMe support (--with-nvmf, --enable-gds)",
 )
 def nvme(node: Node, want: Want) -> Finding:
     """A storage driver on the node lets nvidia-fs in.

@@ -115,8 +115,9 @@ def gbits(link: Link) -> float:
     "rdma.firmware",
     impact=Impact.FRAGILE,
     source="/sys/class/infiniband/*/{fw_ver,board_id}; NVIDIA ConnectX firmware release notes",
-    fix="flash the older ones with the maker's tool (mlxfwmanager, niccli, nvmupdate64e, nicctl), "
-    "then its reset or a power cycle",
+    fix="with the node drained: the maker's tool (mlxfwmanager, niccli, nvmupdate64e, nicctl) "
+    "writes the flash of the older ones; in force after a power cycle, or its reset, which takes their "
+    "ports down",
 )
 def firmware(node: Node, want: Want) -> Finding:
     """HCAs of one board run one firmware.
@@ -150,7 +151,8 @@ def firmware(node: Node, want: Want) -> Finding:
     "rdma.memlock_now",
     impact=Impact.BROKEN,
     source="/proc/PID/limits of slurmd and its like; systemd.exec(5), LimitMEMLOCK",
-    fix="LimitMEMLOCK=infinity for the daemon (systemctl edit slurmd), then restart it",
+    fix="LimitMEMLOCK=infinity for the daemon (systemctl edit slurmd); its restart, with no job on "
+    "the node",
 )
 def memlock_now(node: Node, want: Want) -> Finding:
     """Daemons that start jobs may pin as much memory as they ask for, as they run now.
@@ -169,7 +171,8 @@ def memlock_now(node: Node, want: Want) -> Finding:
         return failed(
             ", ".join(f"{each.name} (pid {each.pid}): {each.memlock} bytes" for each in short),
             expected="Max locked memory unlimited",
-            hint=f"see rdma.memlock, then systemctl restart {short[0].name}",
+            hint="see rdma.memlock; then, with no job on the node, systemctl restart "
+            f"{short[0].name}",
         )
     return passed(f"{', '.join(sorted({each.name for each in found}))}: unlimited")
 

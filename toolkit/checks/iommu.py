@@ -32,9 +32,11 @@ from toolkit.want import Iommu, PeerPath, Role, Want
 from toolkit.words import counted
 
 HOSTS = frozenset({Role.BARE_METAL, Role.VM_HOST})
+# x2APIC: arch/x86/kernel/apic/apic.c, try_to_enable_x2apic.
 FIX = (
-    "iommu=pt (x86) or iommu.passthrough=1 (arm64) on the kernel command line, or the IOMMU "
-    "off in the BIOS; then reboot"
+    "iommu=pt (x86) or iommu.passthrough=1 (arm64) on the kernel command line (./invokew "
+    "provision sets it), then a reboot; the IOMMU stays on in the BIOS: guests need it, and "
+    "without it no CPU above 255 starts (x2APIC)"
 )
 
 
@@ -187,7 +189,7 @@ def _by_what_was_said(node: Node) -> Finding:
             "the kernel logs that the IOMMU is enabled, and nothing says passthrough"
             if log is not None and log.enabled
             else "intel_iommu=on, and nothing says passthrough",
-            expected="iommu=pt, or the IOMMU off",
+            expected="iommu=pt, or no IOMMU active",
             hint="sure only from /sys/kernel/iommu_groups/*/type: capture the node itself",
         )
     return unknown(
@@ -227,7 +229,7 @@ def boot(node: Node, want: Want) -> Finding:
         f"nothing asks for passthrough in the entry of {kernel}",
         expected="iommu.passthrough=1"
         if node.arch == "aarch64"
-        else "iommu=pt, iommu.passthrough=1 or the IOMMU off",
+        else "iommu=pt or iommu.passthrough=1",
         hint=_argument(node),
     )
 

@@ -8,6 +8,7 @@ from toolkit.checks import obstacles
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.obstacles import Obstacle
 from toolkit.checks.path import REGISTER
+from toolkit.checks.remedy import reload
 from toolkit.checks.symbol_versions import other_versions
 from toolkit.facts.node import Node
 from toolkit.facts.refusals import Refusals, parse_refusals
@@ -92,7 +93,7 @@ def vermagic(node: Node, want: Want) -> Finding:
     on_disk=True,
     paths=PEERMEM_ONLY,
     source="kernel/module/main.c, resolve_symbol; Mellanox/nv_peer_memory issues 39 and 107",
-    fix="install the driver and OFED for the running kernel, then reload the RDMA stack",
+    fix="install the driver and OFED for the running kernel; then " + reload("rdma"),
 )
 def provider(node: Node, want: Want) -> Finding:
     """What nvidia-peermem imports is exported by the modules that are loaded, or will be.
@@ -120,7 +121,7 @@ def provider(node: Node, want: Want) -> Finding:
     impact=Impact.BROKEN,
     paths=PEERMEM_ONLY,
     source="kernel/module/main.c, simplify_symbols; Mellanox/nv_peer_memory issues 59 and 84",
-    fix="err -22: rebuild nvidia-peermem; err -2 or 0: reload the RDMA stack or reboot",
+    fix="err -22: rebuild nvidia-peermem; err -2 or 0: " + reload("rdma"),
 )
 def unknown_symbol(node: Node, want: Want) -> Finding:
     """The kernel has refused no symbol to nvidia-peermem, nor to a module that it rests on.
@@ -166,7 +167,7 @@ def _no_refusal(told: Refusals) -> Finding:
     on_disk=True,
     paths=PEERMEM_ONLY,
     source="NVIDIA/open-gpu-kernel-modules nvidia-peermem.c, module_param",
-    fix="remove the options line of nvidia-peermem from /etc/modprobe.d, then reload it",
+    fix="remove the options line of nvidia-peermem from /etc/modprobe.d; then " + reload(),
 )
 def params(node: Node, want: Want) -> Finding:
     """The parameters of nvidia-peermem are those of its default.
@@ -193,7 +194,7 @@ def params(node: Node, want: Want) -> Finding:
         return failed(
             "; ".join(f"{name}={value} ({when})" for name, value, when in wrong),
             expected=", ".join(f"{name}={known[name]}" for name in names),
-            hint="grep -r nvidia.peermem /etc/modprobe.d, remove the options line, reload it",
+            hint="remove the options line (grep -r nvidia.peermem /etc/modprobe.d); " + reload(),
         )
     if not settings:
         return not_applicable("nvidia-peermem is not loaded, and no options wait for it")

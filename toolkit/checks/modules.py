@@ -13,6 +13,7 @@ from toolkit.checks.check import (
 )
 from toolkit.checks.makers import rdma_modules, without_nvidia_peermem
 from toolkit.checks.obstacles import of_two_stacks
+from toolkit.checks.remedy import reload
 from toolkit.checks.stale import loaded_from_elsewhere
 from toolkit.facts.cmdline import Cmdline, parse_cmdline
 from toolkit.facts.node import Node
@@ -84,7 +85,7 @@ def _lines_naming(node: Node, modules: set[str]) -> tuple[str, ...]:
     impact=Impact.BROKEN,
     on_disk=True,
     source="mlnx-ofa_kernel packaging (updates/, extra/); Mellanox/nv_peer_memory issue 39",
-    fix="depmod -a, rebuild the initramfs, then restart the RDMA stack or reboot",
+    fix="depmod -a, rebuild the initramfs; then " + reload("rdma"),
 )
 def origin(node: Node, want: Want) -> Finding:
     """The RDMA modules come from one stack, and the loaded ones are those on disk.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
 from toolkit.checks.driver import NOT_LOADED
 from toolkit.checks.pods import in_pods, perhaps_in_pods
+from toolkit.checks.remedy import fabric_manager_package
 from toolkit.checks.role import PASSED_THROUGH, role
 from toolkit.facts.containers import PerJob
 from toolkit.facts.daemons import FABRIC_MANAGER, IMEX, SUBNET
@@ -45,8 +46,8 @@ def fabricmanager(node: Node, want: Want) -> Finding:
         return failed(
             f"fabric manager {manager}, driver {driver}" + ("" if running else "; not running"),
             expected="one version",
-            hint=f"drain the node, for a restart ends running CUDA jobs; install "
-            f"nvidia-fabricmanager {driver}; systemctl restart nvidia-fabricmanager",
+            hint="drain the node (a fabric manager that stops aborts running CUDA jobs), install "
+            f"{fabric_manager_package(node, driver)}, systemctl restart nvidia-fabricmanager",
         )
     if not running:
         return failed(

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from toolkit.checks.path import REGISTER
-from toolkit.checks.remedy import build_again
+from toolkit.checks.remedy import build_again, reload
 from toolkit.checks.signatures import refused
 from toolkit.checks.stale import loaded_from_elsewhere
 from toolkit.errors import NoEvidence, Unparsable
@@ -20,7 +20,7 @@ from toolkit.facts.modules import ModuleFile
 from toolkit.facts.node import Node
 from toolkit.facts.refusals import parse_mixed
 
-RELOAD = "/etc/init.d/openibd restart, or reboot; if it comes back, rebuild the initramfs"
+RELOAD = f"{reload('rdma')}; if it comes back, rebuild the initramfs"
 STACK = ("nvidia", "ib_uverbs", "ib_core")
 ARM = "aarch64"
 SIGN = "sign it with an enrolled key: mokutil --import CERTIFICATE, confirm at the console"
@@ -185,7 +185,7 @@ def provider(node: Node, chosen: ModuleFile) -> Obstacle | None:
     """
     if stale := loaded_from_elsewhere(node, STACK):
         found = f"loaded from another build than that on disk: {', '.join(stale)}"
-        command = "reboot" if "nvidia" in stale else RELOAD
+        command = reload("driver") if "nvidia" in stale else RELOAD
         return Obstacle(found, "the loaded modules are those on disk", command)
     if REGISTER in node.symbols:
         return None
@@ -195,7 +195,8 @@ def provider(node: Node, chosen: ModuleFile) -> Obstacle | None:
         return Obstacle(
             f"nothing exports {REGISTER}, loaded or on disk",
             expected,
-            f"install DOCA-OFED for {node.kernel}, or use dma-buf: --profile dmabuf",
+            "use dma-buf: --profile dmabuf; or, with the node drained (it replaces the RDMA "
+            f"stack), DOCA-OFED for {node.kernel}",
         )
     loaded = [path for path in offers if module_name(path) in node.module_state]
     if loaded:
@@ -221,7 +222,7 @@ def legacy(node: Node) -> Obstacle | None:
     return Obstacle(
         "nv_peer_mem is loaded and has registered first",
         "nv_peer_mem not loaded",
-        "modprobe -r nv_peer_mem, then remove the package nvidia-peer-memory",
+        "with no job on the node: rmmod nv_peer_mem; then remove the package nvidia-peer-memory",
     )
 
 

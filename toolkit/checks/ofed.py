@@ -157,6 +157,10 @@ def _of_this_kernel(node: Node, folder: str, expected: str) -> Finding:
     return passed(folder if real == folder else f"{folder} -> {real}")
 
 
+# Where the inbox modules are loaded, it takes them out first.
+_START = "with the node drained (it may take the HCAs' net devices down): systemctl start openibd"
+
+
 @check(
     "ofed.openibd",
     impact=Impact.FRAGILE,
@@ -179,7 +183,9 @@ def openibd(node: Node, want: Want) -> Finding:
         return failed(
             f"openibd has failed ({unit.get('Result', '')})",
             expected="active",
-            hint="modprobe -r nvidia_peermem; systemctl restart openibd; modprobe nvidia-peermem",
+            hint="./invokew provision lets it restart under nvidia_peermem; by hand, with the node "
+            "drained (RDMA and the net devices of its HCAs go down, SSH over them too): rmmod "
+            "nvidia_peermem; systemctl restart openibd; modprobe nvidia-peermem",
             details=_said(node),
         )
     off = unit.get("UnitFileState", "")
@@ -191,7 +197,7 @@ def openibd(node: Node, want: Want) -> Finding:
             f"ONBOOT=no in {conf}",
             f"write ONBOOT=yes into {conf}",
         ),
-        (state != "active", f"openibd is {state}", "systemctl start openibd"),
+        (state != "active", f"openibd is {state}", _START),
     )
     for wrong, text, hint in ill:
         if wrong:

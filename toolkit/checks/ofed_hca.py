@@ -16,7 +16,7 @@ from toolkit.want import Want
     "ofed.hca",
     impact=Impact.BROKEN,
     source="DOCA General Support; MLNX_OFED release notes; toolkit/data/hcas.toml",
-    fix="install a DOCA-OFED that supports the HCA",
+    fix="with the node drained (it replaces the RDMA stack): a DOCA-OFED that supports the HCA",
 )
 def hca(node: Node, want: Want) -> Finding:
     """The RDMA stack supports each HCA that is there.

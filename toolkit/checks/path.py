@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
 from toolkit.checks.makers import CONNECTX, makers, without_nvidia_peermem
+from toolkit.checks.remedy import reload
 from toolkit.compat import Confidence, Provider, numbers
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.gpu import Flavor
@@ -279,7 +280,7 @@ def peer_symbol(node: Node, want: Want) -> Finding:
         return failed(
             "exported on disk only: the RDMA stack is not loaded, or it is the inbox one",
             expected="exported by a loaded module",
-            hint="reload the RDMA stack or reboot; see modules.origin",
+            hint=f"see modules.origin; {reload('rdma')}",
             details=tuple(on_disk),
         )
     return failed(

@@ -223,7 +223,8 @@ def numa(node: Node, want: Want) -> Finding:
     "gpu.vfio_bound",
     impact=Impact.BROKEN,
     source="/sys/bus/pci/devices/*/driver; Documentation/driver-api/vfio.rst",
-    fix="driverctl unset-override ADDRESS, and drop vfio-pci.ids= from the kernel command line",
+    fix="with the guest that has it shut down: driverctl unset-override ADDRESS; and drop "
+    "vfio-pci.ids= from the kernel command line",
 )
 def vfio_bound(node: Node, want: Want) -> Finding:
     """No GPU or HCA that the node is to use itself is given to vfio-pci.

@@ -16,6 +16,7 @@ from toolkit.checks.check import (
     unknown,
 )
 from toolkit.checks.path import REGISTER
+from toolkit.checks.remedy import reload
 from toolkit.errors import NoEvidence
 from toolkit.facts.kernel import module_name
 from toolkit.facts.node import Node
@@ -133,7 +134,7 @@ def _kernel_log(node: Node) -> tuple[str, ...]:
     impact=Impact.BROKEN,
     paths=PEERMEM_ONLY,
     source="NVIDIA/open-gpu-kernel-modules nvidia-peermem.Kbuild; /sys/module/*/holders",
-    fix="rebuild nvidia-peermem with the symbols of both the driver and OFED, then reload it",
+    fix="rebuild nvidia-peermem with the symbols of both the driver and OFED; then " + reload(),
 )
 def bound(node: Node, want: Want) -> Finding:
     """nvidia-peermem holds both the driver and the RDMA core.
@@ -159,7 +160,7 @@ def bound(node: Node, want: Want) -> Finding:
     impact=Impact.FRAGILE,
     paths=PEERMEM_ONLY,
     source="modinfo(8): srcversion, vermagic; /sys/module/nvidia_peermem",
-    fix="modprobe -r nvidia_peermem && modprobe nvidia-peermem, after stopping its users",
+    fix=reload(),
 )
 def loaded_vs_disk(node: Node, want: Want) -> Finding:
     """What is loaded is what the next load would take, and fits driver and kernel.
@@ -223,7 +224,7 @@ def autoload(node: Node, want: Want) -> Finding:
     on_disk=True,
     paths=PEERMEM_ONLY,
     source="Mellanox/nv_peer_memory README, issues 79, 95 and 113",
-    fix="remove the package nvidia-peer-memory(-dkms) and unload nv_peer_mem",
+    fix="with no job on the node: remove the package nvidia-peer-memory(-dkms), rmmod nv_peer_mem",
 )
 def legacy_conflict(node: Node, want: Want) -> Finding:
     """The module before nvidia-peermem, nv_peer_mem, is gone.

@@ -12,6 +12,7 @@ from toolkit.checks.check import (
     unknown,
 )
 from toolkit.checks.pcie import no_refusal
+from toolkit.checks.remedy import reload
 from toolkit.checks.role import PASSED_THROUGH
 from toolkit.facts.gpu import option_values
 from toolkit.facts.node import Node
@@ -94,7 +95,7 @@ def topo_gate(node: Node, want: Want) -> Finding:
         return failed(
             f"{_OVERRIDE} 2 denies every topology",
             expected=f"{_OVERRIDE} 0 or 1",
-            hint=f"take NVreg_{_OVERRIDE} out of modprobe.d and reload the driver",
+            hint=f"take NVreg_{_OVERRIDE} out of modprobe.d; then {reload('driver')}",
         )
     chipset = refusing_chipset(node.pci)
     if not chipset and not coherent:
@@ -207,7 +208,8 @@ def datadirect(node: Node, want: Want) -> Finding:
     "grace.coherent",
     impact=Impact.FRAGILE,
     source="NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv-reg.h, CoherentGPUMemoryMode",
-    fix="reload the driver after options nvidia NVreg_CoherentGPUMemoryMode=driver, or take it out",
+    fix="options nvidia NVreg_CoherentGPUMemoryMode=driver in modprobe.d, or take it out; then "
+    + reload("driver"),
 )
 def coherent(node: Node, want: Want) -> Finding:
     """GPU memory of coherent systems is in the mode that modprobe.d asks for.

@@ -36,7 +36,7 @@ _OTHERS = {
     "rdma.devices",
     impact=Impact.BROKEN,
     source="/sys/class/infiniband, /dev/infiniband; rdma-core, libibverbs and its providers",
-    fix="modprobe ib_uverbs and the maker's own (mlx5_ib, bnxt_re, irdma, ionic_rdma, efa, "
+    fix="modprobe -a ib_uverbs and the maker's own (mlx5_ib, bnxt_re, irdma, ionic_rdma, efa, "
     "mana_ib); install rdma-core for the device nodes",
 )
 def devices(node: Node, want: Want) -> Finding:

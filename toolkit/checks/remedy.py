@@ -6,10 +6,12 @@ import re
 
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.dkms import DkmsState
+from toolkit.facts.gpu import option_values
 from toolkit.facts.kernel import InstalledKernel
 from toolkit.facts.modules import ModuleFile
 from toolkit.facts.node import Node
 from toolkit.facts.ours import REBUILD
+from toolkit.facts.versions import Version
 
 _RHEL = {"rhel", "fedora", "centos", "rocky", "almalinux", "ol", "amzn"}
 _SUSE = {"suse", "sles", "opensuse", "opensuse-leap", "opensuse-tumbleweed"}
@@ -38,6 +40,22 @@ def family_of(node: Node) -> str:
     if ids & _RHEL:
         return "rhel"
     return "suse" if ids & _SUSE else ""
+
+
+def reload(what: str = "peermem") -> str:
+    """The step that takes loaded modules out and back in; the verb refuses what would hurt.
+
+    :param what: "peermem", "rdma", "driver", or the name of a module.
+    """
+    stops = _STOPS.get(what, f"interrupts what uses {what}")
+    return f"./invokew reload --hosts NODE --what {what} ({stops}; refused under a job)"
+
+
+_STOPS = {
+    "peermem": "interrupts registrations",
+    "rdma": "interrupts all RDMA and the HCAs' net devices",
+    "driver": "interrupts every use of the GPUs",
+}
 
 
 def build_again(node: Node, release: str) -> str:
@@ -74,6 +92,51 @@ def _flavour(release: str) -> tuple[str, str]:
     if release.endswith("+rt") or re.search(r"\.rt\d", release):
         return "rt-", version
     return ("uek-" if "uek." in release else ""), version
+
+
+def fabric_manager_package(node: Node, driver: Version) -> str:
+    """The package of the fabric manager that belongs to a driver.
+
+    Source: canonical/apt-packaging-fabric-manager, NVIDIA/yum-packaging-fabric-manager.
+    """
+    branch = f"-{driver.numbers[0]}" if family_of(node) == "debian" else ""
+    return f"nvidia-fabricmanager{branch} in version {driver}"
+
+
+def open_driver(node: Node) -> str:
+    """The package with the open kernel modules, of the branch that is loaded.
+
+    Source: Debian nvidia-open-kernel-dkms; Ubuntu nvidia-graphics-drivers; NVIDIA, driver
+    installation guide.
+    """
+    branch = node.driver.version.numbers[0] if node.driver is not None else "BRANCH"
+    package = {
+        "debian": "nvidia-open-kernel-dkms",
+        "rhel": f"nvidia-open (on EL 8 and 9 the module stream nvidia-driver:{branch}-open)",
+        "suse": "nvidia-open",
+    }.get(family_of(node), "the open kernel modules")
+    if package == "nvidia-open-kernel-dkms" and node.distro.id == "ubuntu":
+        package = f"nvidia-driver-{branch}-server-open"
+    return f"drain the node, install {package}; in use once the driver is loaded anew"
+
+
+def registry_dwords(node: Node, *wanted: str) -> str:
+    """The one line that gives the driver more of its registry keys and keeps those it has.
+
+    nvidia takes one string: of two options lines the last alone counts. For hints alone: what
+    is not known is left out of it.
+    """
+    try:
+        words = " ".join(text for module, text in node.modprobe.options if module == "nvidia")
+    except (NoEvidence, Unparsable):
+        words = ""
+    there = option_values(words).get("RegistryDwords", "")
+    keys = [each.strip() for each in there.split(";") if each.strip()]
+    joined = "".join(f"{each};" for each in dict.fromkeys([*keys, *wanted]))
+    return (
+        "one line in modprobe.d, in place of any other NVreg_RegistryDwords: options nvidia "
+        f'NVreg_RegistryDwords="{joined}"; then a new initramfs, drain the node, a reboot'
+    )
 
 
 def image_package(node: Node, release: str) -> str:

@@ -72,8 +72,8 @@ def gid(node: Node, want: Want) -> Finding:
     "rdma.mtu",
     impact=Impact.SLOW,
     source="ibv_devinfo, active_mtu; /sys/class/net/*/mtu",
-    fix="MTU 9000 on the net device, at both ends and on the switch; for InfiniBand, the "
-    "subnet manager's partition",
+    fix="MTU 9000 on the net device, at both ends and on the switch, with the node drained (it "
+    "interrupts the port); for InfiniBand, the subnet manager's partition",
 )
 def mtu(node: Node, want: Want) -> Finding:
     """Ports carry packets of 4096 bytes.
