@@ -42,6 +42,7 @@ from toolkit.compat_rows import (
     Provider,
     Row,
     Span,
+    build_numbers,
     numbers,
 )
 from toolkit.toml_rows import rows
@@ -109,8 +110,9 @@ class Compat:
 
     def ofed_release(self, version: str) -> OfedRelease | None:
         """The last release not above this one; None for one older than all."""
-        below = [each for each in self.ofed if numbers(each.first) <= numbers(version)]
-        return max(below, key=lambda each: numbers(each.first), default=None)
+        at = build_numbers(version)
+        below = [each for each in self.ofed if build_numbers(each.first) <= at]
+        return max(below, key=lambda each: build_numbers(each.first), default=None)
 
     def hca(self, device: int) -> Hca | None:
         """The kind of HCA of a PCI device id of vendor 15b3; None for one that is not known."""
@@ -122,6 +124,26 @@ class Compat:
 
     def kernel_gate(self, name: str) -> KernelGate:
         return next(each for each in self.kernels if each.id == name)
+
+    def cuda_gate(self, name: str) -> CudaGate:
+        return next(each for each in self.cuda if each.id == name)
+
+    def oldest_kernel(self, driver: str) -> str:
+        """The first kernel that a driver compiles for; "" where the rows tell none."""
+        floors = (
+            row.kernel_before
+            for row in self.compiles
+            if row.part == "driver"
+            and not (row.works or row.kernel_first or row.releases)
+            and row.covers(driver)
+        )
+        return next(floors, "")
+
+    def will_not_compile(self, part: str, version: str, release: str) -> Compiles | None:
+        """The row that says so of a version of a part and a kernel; None where none does."""
+        rows = (row for row in self.compiles if row.part == part and not row.works)
+        sure = (row for row in rows if row.confidence is not Confidence.LOW)
+        return next((r for r in sure if r.covers(version) and r.covers_kernel(release)), None)
 
     def consumer(self, name: str, version: str) -> Consumer | None:
         """How that version of a library decides; None for a library that is not known."""

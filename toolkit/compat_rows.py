@@ -22,6 +22,12 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(found)
 
 
+def build_numbers(version: str) -> tuple[int, ...]:
+    """With the numbers of the build behind the dash: "25.10-3.1.8" as (25, 10, 3, 1, 8)."""
+    head = re.match(r"[\d.\-+~]*", version)
+    return tuple(int(run) for run in re.findall(r"\d+", head[0] if head else ""))
+
+
 def _refuse_pattern(where: str, pattern: str) -> None:
     """A site's slip is found where its file is read, not where a log is.
 
@@ -146,6 +152,21 @@ class Compiles(Span):
 
     def __post_init__(self) -> None:
         _refuse_pattern(f"{self.id}: releases", self.releases)
+
+    def covers(self, version: str) -> bool:
+        """Whether it speaks of that version of the part: long-term lines differ behind the dash."""
+        at = build_numbers(version)
+        return at >= build_numbers(self.first) and (
+            not self.before or at < build_numbers(self.before)
+        )
+
+    def covers_kernel(self, release: str) -> bool:
+        at = build_numbers(release)
+        if at < build_numbers(self.kernel_first):
+            return False
+        if self.kernel_before and at >= build_numbers(self.kernel_before):
+            return False
+        return not self.releases or re.search(self.releases, release) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

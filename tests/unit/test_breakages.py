@@ -70,13 +70,21 @@ PRECOMPILED: dict[str, Override] = {
         f"/lib/modules/{KERNEL}/kernel/nvidia-580-open/nvidia.ko", depends=""
     ),
 }
+RHEL_PRECOMPILED = PRECOMPILED | {
+    "nvidia-modinfo": modinfo(
+        f"/lib/modules/{KERNEL}/extra/drivers/video/nvidia/nvidia.ko", depends=""
+    )
+}
 ARM: dict[str, Override] = {
     "arch": "aarch64\n",
     "sources": f"{OFA}\n{OFA}/aarch64/{KERNEL}\n",
     "symvers": "",
 }
 OVERRIDDEN: dict[str, Override] = {"nvidia-params": "GrdmaPciTopoCheckOverride: 1\n"}
-EL98: dict[str, Override] = {"os-release": 'ID="rocky"\nVERSION_ID="9.8"\nPRETTY_NAME="Rocky"\n'}
+EL98: dict[str, Override] = {
+    "os-release": 'ID="rocky"\nVERSION_ID="9.8"\nPRETTY_NAME="Rocky"\n',
+    "kernel-release": "5.14.0-687.5.1.el9_8.x86_64\n",
+}
 ORDERED: dict[str, Override] = {
     "dkms-confs": 'nvidia-1/dkms.conf:PACKAGE_NAME="nvidia"\n'
     'nvidia-1/dkms.conf:PACKAGE_VERSION="1"\n'
@@ -128,10 +136,14 @@ ROWS = [
         ib_core="ib_uverbs mlx5_ib nvidia_peermem", ib_uverbs="rdma_ucm mlx5_ib")}),
     Met("B03", "generic-6.8", True, UBUNTU_68, found=NEWER),
     Met("B03", "generic-5.15", False, INBOX),
+    *(Met("B03", flavour, True, UBUNTU_68 | {"kernel-release": f"6.8.0-1024-{flavour}\n"})
+      for flavour in ("aws", "azure", "gcp", "oracle", "aws-64k", "azure-fde")),
+    Met("B03", "nvidia-64k", False, UBUNTU_68 | {"kernel-release": "6.8.0-1023-nvidia-64k\n"}),
     Met("B03", "nvidia-flavour", False, UBUNTU_68 | {"kernel-release": "6.8.0-1023-nvidia\n"}),
     Met("B03", "with-ofed", False, {"kernel-release": f"{NEWER}\n"}),
     Met("B03", "debian", False, UBUNTU_68 | {"os-release": "ID=debian\nVERSION_ID=13\n"}),
     Met("B04", "precompiled-stub", True, PRECOMPILED, found="/kernel/nvidia-580-open/nvidia.ko"),
+    Met("B04", "kmod-nvidia-of-rhel", True, RHEL_PRECOMPILED, found="/extra/drivers/video/nvidia"),
     Met("B04", "stub-by-dkms", False, stub()),
     Met("B04", "precompiled-without-ofed", False, {**INBOX, **PRECOMPILED}),
     Met("B05", "left-behind", True, {"dkms-status": f"nvidia/{DRIVER}: added\n"}),
@@ -162,9 +174,13 @@ ROWS = [
     Met("B10", "older", False,
         {**CLOSED, "dkms-status": f"nvidia-fs/2.15.1, {KERNEL}, x86_64: installed\n"}),
     Met("B11", "doca-3.2-on-9.8", True, EL98),
+    Met("B11", "lts-3.2.2-on-9.8", True, EL98 | {"ofed-info": "OFED-internal-25.10-2.4.1:\n"}),
+    Met("B11", "lts-3.2.3-on-9.8", False, EL98 | {"ofed-info": "OFED-internal-25.10-3.1.8:\n"}),
+    Met("B11", "doca-3.3-on-9.8", False, EL98 | {"ofed-info": "OFED-internal-26.01-1.0.0:\n"}),
     Met("B11", "doca-3.5-on-9.8", False, EL98 | {"ofed-info": "OFED-internal-26.07-0.7.7:\n"}),
     Met("B11", "doca-3.2-on-9.6", False,
-        {"os-release": str(EL98["os-release"]).replace("9.8", "9.6")}),
+        {"os-release": str(EL98["os-release"]).replace("9.8", "9.6"),
+         "kernel-release": "5.14.0-570.12.1.el9_6.x86_64\n"}),
     Met("B12", "legacy-on-6.8", True,
         {"kernel-release": f"{NEWER}\n", "legacy": "/usr/src/nvidia-peer-memory-1.3\n"}),
     Met("B12", "legacy-on-5.15", False, {"legacy": "/usr/src/nvidia-peer-memory-1.3\n"}),
@@ -248,8 +264,8 @@ def test_the_way_out_stands_below_the_failure_that_it_explains() -> None:
     judged = judge_node("gpu01", node(UBUNTU_68 | stub(NEWER)), Want(), TODAY)
     text = report([Outcome("gpu01", judged)], Painter(False))
     paragraph = next(each for each in text.split("\n\n") if each.startswith("fail     ib.peer_sym"))
-    assert "known     B03: Ubuntu's generic kernels from 6.8 on have no" in paragraph
-    assert "way out: dma-buf with the open driver, or DOCA-OFED" in paragraph
+    assert "known     B03: Ubuntu's kernels from 6.8 on, but for linux-nvidia" in paragraph
+    assert "way out: dma-buf with the open driver; or, with the" in paragraph
     explained = shipped().breakage("B03").checks
     heads = [each.split()[1] for each in text.split("\n\n") if "known     B03" in each]
     assert set(heads) <= set(explained)

@@ -72,8 +72,9 @@ def _advice() -> Iterator[tuple[str, str]]:
     compat = shipped()
     for each in ALL:
         yield each.id, each.fix
-    for row in (*compat.breakages, *compat.build_failures, *compat.dkms_exits):
-        yield row.id, row.action
+    yield from ((row.id, row.action) for row in compat.breakages)
+    yield from ((row.id, row.action) for row in compat.build_failures)
+    yield from ((row.id, row.action) for row in compat.dkms_exits)
 
 
 def test_advice_that_interrupts_says_so() -> None:

@@ -6,18 +6,16 @@ else is not known. Silence of the tables is never a yes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from toolkit.builds.graph import Blocked, Graph, Step
 from toolkit.builds.model import Part
-from toolkit.compat import Compat, Compiles, Confidence
+from toolkit.compat import Compat, Confidence
 from toolkit.errors import ExitCode, Unparsable
 from toolkit.facts.compiler import Compiler, parse_cc_version
 from toolkit.facts.ground import Ground, GroundKernel
-from toolkit.facts.versions import Version
 
 _OPEN = "Dual MIT/GPL"  # the licence that the open modules declare
 _SEEN = "the ground, as it was surveyed"
@@ -182,7 +180,7 @@ def _rows(ground: Ground, step: Step, compat: Compat) -> Iterator[Reason]:
         for row in compat.compiles
         if row.part == inputs.part and row.flavour in {"", flavour} and row.covers(inputs.version)
     ]
-    hits = [row for row in known if _covers(row, inputs.kernel)]
+    hits = [row for row in known if row.covers_kernel(inputs.kernel)]
     for row in hits:
         answer = Answer.WILL if row.works else Answer.WILL_NOT
         sure = row.confidence is not Confidence.LOW
@@ -206,15 +204,6 @@ def _flavour(ground: Ground, step: Step) -> str:
     if source is None or not source.licence:
         return ""
     return "open" if source.licence == _OPEN else "proprietary"
-
-
-def _covers(row: Compiles, release: str) -> bool:
-    at = Version(release).numbers
-    if row.kernel_first and at < Version(row.kernel_first).numbers:
-        return False
-    if row.kernel_before and at >= Version(row.kernel_before).numbers:
-        return False
-    return not row.releases or re.search(row.releases, release) is not None
 
 
 def _notes(kernel: GroundKernel) -> Iterator[Reason]:

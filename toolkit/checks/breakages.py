@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from toolkit.checks.chosen import sees_peermem, told
 from toolkit.checks.path import REGISTER, dmabuf_gap, peermem_gap
 from toolkit.checks.role import role
+from toolkit.compat_rows import build_numbers
 from toolkit.facts.gpu import Flavor
 from toolkit.facts.node import Node
 from toolkit.facts.ofed import LEFTOVER
@@ -25,6 +26,7 @@ from toolkit.facts.versions import Version
 from toolkit.want import PeerPath, Role, Want
 
 OVERRIDE = "GrdmaPciTopoCheckOverride"
+UNSIGNED_SINCE = "3.2"  # the DOCA that brings no module signed by the vendor any more
 _EL = frozenset({"rhel", "rocky", "almalinux", "ol", "centos"})
 Match = Callable[[Node, Want], str]
 
@@ -54,10 +56,6 @@ def known(node: Node, want: Want) -> tuple[Known, ...]:
 def _ask(name: str, node: Node, want: Want) -> str:
     match = MATCHES.get(name)
     return (told(lambda: match(node.fresh(), want)) or "") if match is not None else ""
-
-
-def _ofed_at_least(node: Node, *numbers: int) -> bool:
-    return node.ofed.version is not None and node.ofed.version.at_least(*numbers)
 
 
 def _stub(node: Node) -> bool:
@@ -92,18 +90,25 @@ def _b02(node: Node, want: Want) -> str:
     return "nvidia_peermem holds ib_uverbs alone" if holds == ["ib_uverbs"] else ""
 
 
+# All flavours but linux-nvidia are made from the generic kernel.
+_WITHOUT_PEERS = re.compile(r"-(generic|lowlatency|aws|azure|gcp|gke|oracle|ibm)(-64k|-fde)?$")
+
+
 def _b03(node: Node, want: Want) -> str:
     gone = want.compat.kernel_gate("ubuntu-peer-memory")
-    generic = node.kernel.endswith(("-generic", "-generic-64k", "-lowlatency"))
-    if node.distro.id != "ubuntu" or not generic or gone.covers(node.kernel):
+    plain = _WITHOUT_PEERS.search(node.kernel)
+    if node.distro.id != "ubuntu" or not plain or gone.covers(node.kernel):
         return ""
     if node.ofed.flavour is not OfedFlavour.INBOX or REGISTER in node.symbols:
         return ""
     return f"Ubuntu kernel {node.kernel} without OFED"
 
 
-# linux-modules-nvidia-570-open-KERNEL puts them there, and DKMS into updates/dkms.
-_PRECOMPILED = re.compile(r"/kernel/nvidia-\d+[a-z-]*/nvidia\.ko")
+# linux-modules-nvidia-570-open-KERNEL puts them there, and kmod-nvidia of the RHEL family into
+# extra/drivers; DKMS puts them into updates/dkms or extra.
+_PRECOMPILED = re.compile(
+    r"/kernel/nvidia-\d+[a-z-]*/nvidia\.ko|/extra/drivers/video/nvidia/nvidia\.ko"
+)
 
 
 def _b04(node: Node, want: Want) -> str:
@@ -163,13 +168,14 @@ def _b10(node: Node, want: Want) -> str:
 def _b11(node: Node, want: Want) -> str:
     if node.distro.id not in _EL or not node.ofed_dkms:
         return ""
-    version = node.ofed.version
-    if version is None or version.at_least(26, 1):
+    version, fails = str(node.ofed.version or ""), want.compat.will_not_compile
+    if not version:
         return ""
-    if node.distro.version == "9.8":
-        return f"{node.ofed} by DKMS on EL 9.8"
+    if fails("ofed", version, node.kernel):
+        return f"{node.ofed} by DKMS on {node.kernel}"
     # Before the update is finished: its kernel is there already.
-    waiting = next((each.release for each in node.kernels if ".el9_8" in each.release), "")
+    others = (each.release for each in node.kernels)
+    waiting = next((each for each in others if fails("ofed", version, each)), "")
     return f"{node.ofed} by DKMS, and {waiting} is installed" if waiting else ""
 
 
@@ -224,7 +230,8 @@ def _b19(node: Node, want: Want) -> str:
 
 
 def _b20(node: Node, want: Want) -> str:
-    if not node.ofed_dkms or not _ofed_at_least(node, 25, 10):
+    unsigned = next(each for each in want.compat.ofed if each.doca == UNSIGNED_SINCE)
+    if not node.ofed_dkms or build_numbers(str(node.ofed.version)) < build_numbers(unsigned.first):
         return ""
     if node.secure_boot is not SecureBoot.ON:
         return ""

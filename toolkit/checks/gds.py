@@ -202,8 +202,9 @@ def p2pdma(node: Node, want: Want) -> Finding:
         missing.append("the open driver")
     elif not node.driver.version.at_least(565):
         missing.append(f"driver 565 or newer (this is {node.driver.version})")
-    if not node.kernel_version.at_least(6, 2) and "p2pdma_pgmap_ops" not in node.symbols:
-        missing.append(f"kernel 6.2 or newer (this is {node.kernel})")
+    gate = want.compat.kernel_gate("gds-p2pdma")
+    if not gate.covers(node.kernel) and "p2pdma_pgmap_ops" not in node.symbols:
+        missing.append(f"kernel {gate.first} or newer (this is {node.kernel})")
     if node.kernel_config.get("CONFIG_PCI_P2PDMA") != "y":
         missing.append("CONFIG_PCI_P2PDMA=y")
     if node.nvidia_fs.nvme_multipath:

@@ -116,8 +116,8 @@ def gbits(link: Link) -> float:
     impact=Impact.FRAGILE,
     source="/sys/class/infiniband/*/{fw_ver,board_id}; NVIDIA ConnectX firmware release notes",
     fix="with the node drained: the maker's tool (mlxfwmanager, niccli, nvmupdate64e, nicctl) "
-    "writes the flash of the older ones; in force after a power cycle, or its reset, which takes their "
-    "ports down",
+    "writes the flash of the older ones; in force after a power cycle, or its reset, which takes "
+    "their ports down",
 )
 def firmware(node: Node, want: Want) -> Finding:
     """HCAs of one board run one firmware.

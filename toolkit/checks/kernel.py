@@ -17,6 +17,7 @@ from toolkit.facts.kernel import InstalledKernel
 from toolkit.facts.node import Node
 from toolkit.facts.node_files import HIDDEN, MOUNT
 from toolkit.facts.rdma import OfedFlavour
+from toolkit.facts.versions import Version
 from toolkit.want import PeerPath, Want
 
 
@@ -35,19 +36,20 @@ def version(node: Node, want: Want) -> Finding:
     """
     release = node.kernel_version
     if want.path is PeerPath.DMABUF:
-        if release.at_least(5, 12):
+        gate = want.compat.kernel_gate("dmabuf-mr")
+        if gate.covers(str(release)):
             return passed(str(release))
         if "ib_umem_dmabuf_get" in node.symbols:
             return passed(f"{release}, with dma-buf registration backported")
         return failed(
             f"{release}, without dma-buf registration",
-            expected="5.12 or newer, or a kernel with the backport",
+            expected=f"{gate.first} or newer, or a kernel with the backport",
             hint="use the peermem path: --profile peermem",
         )
-    floor = (4, 15) if node.driver and node.driver.version.at_least(570) else (3, 10)
-    if release.at_least(*floor):
+    floor = want.compat.oldest_kernel(str(node.driver.version) if node.driver else "")
+    if release >= Version(floor):
         return passed(str(release))
-    return failed(str(release), expected=f"{floor[0]}.{floor[1]} or newer")
+    return failed(str(release), expected=f"{floor} or newer")
 
 
 @check(

@@ -9,7 +9,7 @@ from toolkit.checks.choices import choices
 from toolkit.checks.chosen import Way
 from toolkit.checks.chosen_nccl import before_ampere
 from toolkit.checks.nccl_words import by_device, decoded
-from toolkit.compat import numbers
+from toolkit.compat import shipped
 from toolkit.facts.consumers import Setting
 from toolkit.facts.nccl_log import Decision, Direction, Edge, NcclLog, network_edges
 from toolkit.facts.node import Node
@@ -151,8 +151,9 @@ def _reasons(told: NcclLog) -> tuple[str, ...]:
     ]
     lines += [f"{each.name}: off for the HCA as a whole" for each in told.hcas if not each.enabled]
     lines += [f"{name}={value} in the job" for name, value in told.settings if name in _TELLING]
-    if told.cuda and numbers(told.cuda) < numbers("11.7"):
-        lines.append(f"built with CUDA {told.cuda}: no dma-buf before 11.7")
+    able = shipped().cuda_gate("dmabuf")
+    if told.cuda and not able.covers(told.cuda):
+        lines.append(f"built with CUDA {told.cuda}: no dma-buf before {able.first}")
     return tuple(dict.fromkeys((*lines, *told.troubles)))
 
 

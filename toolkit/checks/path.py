@@ -249,8 +249,8 @@ def cuda_attrs(node: Node, want: Want) -> Finding:
     """
     if node.driver is None:
         return not_applicable("no NVIDIA driver is loaded: see nvidia.present")
-    gate = "dmabuf" if want.path is PeerPath.DMABUF else "gdr-attribute"
-    needed = next(each for each in want.compat.cuda if each.id == gate)
+    gate = want.compat.cuda_gate
+    needed = gate("dmabuf") if want.path is PeerPath.DMABUF else gate("gdr-attribute")
     able = (b.branch for b in want.compat.drivers if b.cuda and needed.covers(b.cuda))
     branch = want.compat.branch(str(node.driver.version))
     told = f"driver {node.driver.version}: CUDA {branch.cuda or _unknown_cuda(branch.branch)}"

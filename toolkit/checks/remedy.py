@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from toolkit.compat import shipped
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.dkms import DkmsState
 from toolkit.facts.gpu import option_values
@@ -163,15 +164,11 @@ def of_another_distribution(node: Node, release: str) -> str:
 
 
 def cannot_build(node: Node, release: str) -> str:
-    """Why DKMS would fail to build OFED for a kernel, and the way out; "" where nothing is known.
-
-    Source: Mellanox/doca-driver-build release_manifests, breakage B11.
-    """
-    version = node.ofed.version
-    old = version is not None and not version.at_least(26, 1)
-    if not old or not node.ofed_dkms or ".el9_8" not in release:
+    """Why DKMS would fail to build OFED for a kernel, and the way out; "" for nothing known."""
+    if not node.ofed_dkms or node.ofed.version is None:
         return ""
-    return f"DOCA-OFED 3.5 or newer first: {node.ofed} does not compile for EL 9.8"
+    row = shipped().will_not_compile("ofed", str(node.ofed.version), release)
+    return f"{node.ofed} does not compile for {release}: {row.note}" if row else ""
 
 
 def would_build(node: Node) -> str:
