@@ -36,8 +36,9 @@ _BY_HAND = {
     "kernel-install add RELEASE /lib/modules/RELEASE/vmlinuz; and reboot",
     Loader.UKI: "add {words} to /etc/kernel/cmdline, have the image made and signed anew "
     "(kernel-install, ukify or dracut --uefi), and reboot",
-    Loader.OSTREE: "rpm-ostree kargs --append-if-missing=..., once for each of {words}; and "
-    "reboot. The deployment before it stays in the menu",
+    Loader.OSTREE: "rpm-ostree kargs --append-if-missing=..., once for each of {words} (on "
+    "OpenShift kernelArguments of a MachineConfig, by bootc a file in "
+    "/usr/lib/bootc/kargs.d of the image); and reboot. The deployment before it stays in the menu",
     Loader.TRANSACTIONAL: "add {words} to GRUB_CMDLINE_LINUX_DEFAULT in /etc/default/grub, then: "
     "transactional-update grub.cfg; and reboot. snapper has the one from before",
     Loader.OTHER: "add {words} to the kernel's command line where this node keeps it, and reboot",

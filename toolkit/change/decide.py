@@ -25,12 +25,15 @@ from toolkit.change.change import Action, Blocked, Change, Wanted
 from toolkit.change.decide_boot import with_arguments
 from toolkit.change.distros import Family
 from toolkit.change.offline import left_for_boot, reason_unseen
+from toolkit.change.read_only import refuse, topics
 from toolkit.change.situation import Situation
 from toolkit.change.templates import render_path, render_text
 from toolkit.checks.check import Tense
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
 from toolkit.facts.node import Node
 from toolkit.facts.ours import Placed
+
+_OF_THE_IMAGE = topics(ARTEFACTS)
 
 
 def decide(here: Situation) -> None:
@@ -58,6 +61,7 @@ def _decide(artefact: Artefact, here: Situation) -> None:
             return
         path = render_path(artefact.path, content.values)
         here.kept[path] = _wanted(artefact, path, content)
+        refuse(artefact, _OF_THE_IMAGE, here.node)
         if unknown:
             why = "; ".join(here.found(unknown))
             here.blocked.append(Blocked(artefact.id, f"cannot be known: {why}"))
@@ -85,6 +89,11 @@ def _derive(artefact: Artefact, here: Situation) -> None:
     failing = tuple(each for each in here.failing(artefact.proofs) if each not in here.mended)
     values = artefact.values(here.node, here.want) if failing else None
     if values is None:
+        return
+    try:
+        refuse(artefact, _OF_THE_IMAGE, here.node)
+    except Unsupported as why:
+        here.blocked.append(Blocked(artefact.id, str(why), why.hint))
         return
     tenses = {here.verdicts[each].check.tense for each in failing}
     change = Change(

@@ -17,6 +17,7 @@ class Distro:
     version: str  # "22.04", "9.4"; "" on rolling releases
     like: tuple[str, ...]  # ("debian",): the families it says it belongs to, nearest first
     pretty: str  # "Ubuntu 22.04.4 LTS"
+    ostree: bool = False  # RHCOS, Fedora CoreOS, Silverblue: they tell the version of their tree
 
 
 def parse_os_release(text: str) -> Distro:
@@ -42,4 +43,5 @@ def parse_os_release(text: str) -> Distro:
         version=values.get("VERSION_ID", ""),
         like=tuple(values.get("ID_LIKE", "").lower().split()),
         pretty=values.get("PRETTY_NAME", values.get("NAME", values["ID"])),
+        ostree="OSTREE_VERSION" in values,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolkit.errors import NoEvidence
+from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.boot import BootEntry, BootMenu, default_entry, parse_boot_entries
 from toolkit.facts.cmdline import Cmdline, parse_cmdline
 from toolkit.facts.distro import Distro, parse_os_release
@@ -131,7 +131,17 @@ class System(Reading):
 
     @fact
     def loader(self) -> Loader:
-        return parse_loader(self._text("loader"))
+        found = parse_loader(self._text("loader"))
+        if found is Loader.TRANSACTIONAL or not self._of_ostree():
+            return found
+        return Loader.OSTREE
+
+    def _of_ostree(self) -> bool:
+        """Whether another source than /run/ostree-booted tells so: bootc passes these words too."""
+        try:
+            return self.distro.ostree or bool(self.cmdline["ostree"] or self.cmdline["composefs"])
+        except (NoEvidence, Unparsable):
+            return False
 
     @fact
     def trial(self) -> str:
