@@ -109,8 +109,8 @@ def sriov() -> list[Row]:
         Row(
             "given-away-below-a-simple-switch",
             check,
-            PASS,
-            "DirectTrans on 0 of 1 ports",
+            NA,
+            "none of 1 ports above HCAs of guests has DirectTrans",
             board=served.but(PORTS[1], acs_able=0x1F),
         ),
         Row(
@@ -123,8 +123,8 @@ def sriov() -> list[Row]:
         Row(
             "given-away-far-from-gpus",
             check,
-            PASS,
-            "none given to guests near",
+            NA,
+            "given to guests, none of them near",
             board=BOARD.plus(_function("0000:06:00.1", "0000:05:01.0", "vfio-pci")),
         ),
         Row("guest-with-ats", check, PASS, "ATS on 1 virtual", guest, inside),

@@ -138,7 +138,8 @@ def sriov(node: Node, want: Want) -> Finding:
         return passed(f"{len(virtual)} virtual functions, none of them in a guest")
     near = path_pairs(node.pci, given)
     if not near:
-        return passed(f"{len(virtual)} virtual functions, none given to guests near a GPU")
+        count = counted(len(given), "HCA function", "is", "are")
+        return not_applicable(f"{count} given to guests, none of them near a GPU")
     return _ports(node, near)
 
 
@@ -152,6 +153,8 @@ def _ports(node: Node, near: tuple[Pair, ...]) -> Finding:
         for address, found in sorted(registers.items())
         if found is not None and found.capability & Acs.DIRECT_TRANSLATED
     }
+    if not able:
+        return not_applicable(f"none of {len(above)} ports above HCAs of guests has DirectTrans")
     off = [at for at, found in able.items() if not found.control & Acs.DIRECT_TRANSLATED]
     if off:
         return failed(

@@ -93,6 +93,8 @@ def above_4g(node: Node, want: Want) -> Seen:
     """
     if not node.knows_pci and node.has_log:
         return _by_log(node)
+    if not node.pci.gpus:
+        return moot("no GPU in what lspci shows here")
     if homeless := _homeless(node):
         return wrong(
             f"{len(homeless)} of {len(node.pci.gpus)} GPUs have no address for their memory",

@@ -45,7 +45,7 @@ def gdrcopy(node: Node, want: Want) -> Finding:
         counted = f"gdrcopy_sanity: {sanity.passed} of {sanity.total} passed"
         if sanity.failed:
             return failed(f"{counted}, {sanity.failed} failed", expected="none failed")
-        return passed(f"{counted}, {sanity.waived} waived")
+        return passed(f"{counted}{f', {sanity.waived} waived' if sanity.waived else ''}")
     running = node.gdrdrv
     if running.loaded:
         return _running_gdrdrv(node, running)
@@ -197,6 +197,8 @@ def dcgm(node: Node, want: Want) -> Finding:
     if seen is None:
         return not_applicable("no DCGM host engine runs here")
     held = sum(each.driver == "nvidia" for each in node.pci.gpus)
+    if not held:
+        return not_applicable("the driver holds no GPU: see nvidia.present")
     if seen < held:
         return failed(
             f"DCGM sees {seen} of the {held} GPUs that the driver holds",

@@ -127,6 +127,8 @@ def passthrough(node: Node, want: Want) -> Finding:
 
 def _by_groups(node: Node, want: Want) -> Finding:
     groups, hcas = node.iommu_groups, node.hcas
+    if not hcas:
+        return not_applicable("no HCA, whose domain it would be")
     domains = {each.address: groups[each.group] for each in hcas if each.group in groups}
     translated = {address: domain for address, domain in domains.items() if domain.translated}
     if translated:

@@ -137,7 +137,9 @@ def _without_bridge(node: Node, chipset: str) -> Finding:
         for gpu in node.pci.gpus
         if not any(common_bridge(node.pci, gpu, hca) for hca in node.hcas)
     ]
-    if lonely and node.hcas:
+    if not node.hcas:
+        return not_applicable("no HCA that could share a bridge with a GPU")
+    if lonely:
         return failed(
             f"{chipset}: {len(lonely)} of {len(node.pci.gpus)} GPUs share no bridge with an HCA",
             expected="a common PCIe bridge, or the override",
