@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.evidence.build import node
+from tests.evidence.build import DRIVER, PROPRIETARY, groups, node, without_module
+from tests.evidence.frames import Override
+from tests.evidence.healthy_builds import listing
 from toolkit.checks.all import ALL
 from toolkit.checks.remedy import fabric_manager_package, open_driver, registry_dwords, reload
 from toolkit.compat import shipped
 from toolkit.facts.node import Node
+from toolkit.want import PeerPath, Want
 
 CHECKS = Path(__file__).parents[2] / "toolkit" / "checks"
 
@@ -138,3 +141,37 @@ def test_packages_are_named_as_the_distribution_does(
     assert here.driver is not None
     assert driver in open_driver(here)
     assert fabric_manager_package(here, here.driver.version).split()[0] == manager
+
+
+# What a family has not; dracut can be had on Debian, and is not what its packages call.
+_RPM = r"\b(dnf|yum|zypper|grubby|dracut|lsinitrd|kernel-install|grub2-\w+|kernel-devel)\b"
+_DEB = r"\b(apt|apt-get|update-grub|update-initramfs|lsinitramfs|linux-headers\S*)\b"
+FOREIGN = {
+    DEBIAN: _RPM,
+    UBUNTU: _RPM,
+    ROCKY: rf"{_DEB}|\bzypper\b",
+    SUSE: rf"{_DEB}|\b(dnf|grubby)\b",
+}
+AILMENTS: dict[str, Override] = {
+    "headers": "Makefile present\nModule.symvers missing\n",
+    "initramfs": listing(folder="kernel/drivers/net"),
+    "module-state": without_module("nvidia_peermem"),
+    "iommu-groups": groups("DMA-FQ"),
+    "limits": "",
+    "modules-load": "",
+    "rebuild-hooks": "",
+    "dkms-status": f"nvidia/{DRIVER}: added\n",
+    "nvidia-version": PROPRIETARY,
+}
+
+
+@pytest.mark.parametrize("release", FOREIGN, ids=["debian", "ubuntu", "rhel", "suse"])
+def test_a_hint_names_no_tool_of_another_family(release: str) -> None:
+    nodes = [Node(node({key: text, "os-release": release})) for key, text in AILMENTS.items()]
+    want = Want(path=PeerPath.DMABUF)
+    hints = {
+        check(here, each).finding.hint for here in nodes for each in (Want(), want) for check in ALL
+    }
+    own = r"linux-headers-|kernel-devel-|kernel-default-devel"
+    assert any(re.search(own, each) for each in hints)
+    assert not [each for each in hints if re.search(FOREIGN[release], each)]

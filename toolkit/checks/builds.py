@@ -13,6 +13,7 @@ from toolkit.checks.check import (
     unknown,
 )
 from toolkit.checks.kernel import option_on
+from toolkit.checks.remedy import by_family, initramfs_again, initramfs_listed
 from toolkit.errors import NoEvidence
 from toolkit.facts.initramfs import Initramfs
 from toolkit.facts.node import Node
@@ -55,8 +56,9 @@ def compiler(node: Node, want: Want) -> Finding:
         return passed(needed.command, details=extra)
     major = node.gcc_major
     if major < needed.major or (major != needed.major and _plugins(node)):
-        step = f"install gcc-{needed.major} (gcc-toolset-{needed.major} on RHEL)"
-        return failed(f"gcc {major}", expected=expected, hint=step)
+        names = ("gcc-{}", "gcc-toolset-{}", "gcc{}")
+        package = by_family(node, *(each.format(needed.major) for each in names))
+        return failed(f"gcc {major}", expected=expected, hint=f"install {package}")
     if major != needed.major:
         extra = (f"the kernel was built by {needed}: a newer gcc only warns", *extra)
     return passed(f"gcc {major}", details=extra)
@@ -143,14 +145,14 @@ def image_of(node: Node, release: str) -> Initramfs | None:
     if image is not None and image.kernel not in {"", release}:
         raise NoEvidence(
             f"initramfs of {release}: not among those that were listed",
-            hint=f"lsinitramfs /boot/initrd.img-{release}, or lsinitrd --kver {release}",
+            hint=initramfs_listed(node, release),
         )
     return image
 
 
 def judge_initramfs(node: Node, image: Initramfs, release: str) -> Finding:
     """What an initramfs would do to OFED."""
-    rebuild = f"update-initramfs -u -k {release}, or dracut -f --kver {release}"
+    rebuild = initramfs_again(node, release)
     if inbox := image.inbox(CARRIED):
         return failed(
             f"the initramfs of {release} holds the inbox {', '.join(inbox)}",

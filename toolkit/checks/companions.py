@@ -176,7 +176,8 @@ def efa(node: Node, want: Want) -> Finding:
     if gap := dmabuf_gpu_gap(node, want) or driver_gap(node, want, "efa", efa_row):
         return failed(
             f"EFA of generation {generation}, no efa_nv_peermem, and no dma-buf: {gap}",
-            expected=f"the open driver, and efa_nv_peermem loaded or a kernel from {efa_row.kernel} on",
+            expected="the open driver, and efa_nv_peermem loaded or a kernel "
+            f"from {efa_row.kernel} on",
         )
     return passed(f"EFA of generation {generation}, by dma-buf")
 

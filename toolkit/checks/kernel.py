@@ -13,6 +13,7 @@ from toolkit.checks.check import (
     unknown,
 )
 from toolkit.checks.makers import has_connectx, without_nvidia_peermem
+from toolkit.checks.remedy import headers_package
 from toolkit.facts.kernel import InstalledKernel
 from toolkit.facts.node import Node
 from toolkit.facts.node_files import HIDDEN, MOUNT
@@ -74,6 +75,7 @@ def headers(node: Node, want: Want) -> Finding:
     return failed(
         f"missing for {node.kernel}: {', '.join(missing)}",
         expected=f"/lib/modules/{node.kernel}/build with Makefile, auto.conf and Module.symvers",
+        hint=f"install {headers_package(node, node.kernel)}",
     )
 
 

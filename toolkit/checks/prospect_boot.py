@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toolkit.checks.check import Finding, failed, passed
-from toolkit.checks.remedy import files_of
+from toolkit.checks.remedy import files_of, menu_again
 from toolkit.checks.signatures import mistrusted
 from toolkit.errors import NoEvidence
 from toolkit.facts.boot import BootEntry
@@ -39,7 +39,8 @@ def entry_of(node: Node, boot: Boot) -> BootEntry:
     usable = [e for e in node.boot_entries if e.kernel == boot.release and not e.recovery]
     entry = node.next_boot if boot.following else next(iter(usable), None)
     if entry is None:
-        raise NoEvidence(f"no boot entry starts {boot.release}", hint="update-grub, or grubby")
+        add = f"kernel-install add {boot.release} /lib/modules/{boot.release}/vmlinuz"
+        raise NoEvidence(f"no boot entry starts {boot.release}", hint=menu_again(node, add))
     if entry.unresolved:
         raise NoEvidence(f"boot entry of {boot.release}: its variables were not read")
     return entry

@@ -23,7 +23,16 @@ from toolkit.checks.check import (
 from toolkit.checks.kernel import built_in
 from toolkit.checks.makers import has_connectx, rdma_modules, without_nvidia_peermem
 from toolkit.checks.prospect_boot import Boot, entry_of, signatures
-from toolkit.checks.remedy import build_again, files_of, image_package, modules_hint, ofed_first
+from toolkit.checks.remedy import (
+    build_again,
+    by_family,
+    files_of,
+    image_package,
+    initramfs_listed,
+    menu_again,
+    modules_hint,
+    ofed_first,
+)
 from toolkit.checks.role import PASSED_THROUGH
 from toolkit.errors import NoEvidence
 from toolkit.facts.kernel import module_name
@@ -97,10 +106,12 @@ def _rdma(node: Node, want: Want, boot: Boot) -> Finding:
         lost = [name for name in lost if not built_in(node, boot.kernel, name)]
         if not lost:
             return passed("inbox")
+        packages = (f"linux-modules-extra-{boot.release}", f"kernel-modules-{boot.release}")
+        inbox = by_family(node, *packages, "kernel-default")
         return failed(
             f"no {', '.join(lost)} for {boot.release}",
             expected="the inbox RDMA stack",
-            hint=f"install linux-modules-extra-{boot.release} or kernel-modules-{boot.release}",
+            hint=f"install {inbox}",
         )
     core = files_of(node, boot.release, "ib_core")
     if stack.packaging:  # wherever they lie, their version tells them
@@ -205,7 +216,7 @@ def _initramfs(node: Node, want: Want, boot: Boot) -> Finding:
     if image is None:
         return unknown(
             f"the initramfs of {boot.release} was not listed",
-            hint=f"lsinitramfs /boot/initrd.img-{boot.release}",
+            hint=initramfs_listed(node, boot.release),
         )
     return judge_initramfs(node, image, boot.release)
 
@@ -250,8 +261,9 @@ def _arguments(node: Node, want: Want, boot: Boot) -> Finding:
         return failed(
             f"not passed to {boot.release}: {arguments}",
             expected=" ".join(now),
-            hint=f"update-grub, or grubby --update-kernel=/boot/vmlinuz-{boot.release} "
-            f'--args="{arguments}"',
+            hint=menu_again(
+                node, f'grubby --update-kernel=/boot/vmlinuz-{boot.release} --args="{arguments}"'
+            ),
         )
     return passed(" ".join(now))
 

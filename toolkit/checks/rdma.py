@@ -15,6 +15,7 @@ from toolkit.checks.check import (
 )
 from toolkit.checks.makers import maker_of, serving
 from toolkit.checks.pods import in_pods
+from toolkit.checks.remedy import by_family
 from toolkit.errors import NoEvidence
 from toolkit.facts.node import Node
 from toolkit.facts.pci import MELLANOX
@@ -159,7 +160,8 @@ def _opened(node: Node) -> Finding:
         return failed(
             "no /dev/infiniband/uverbs*", expected="a uverbs node", hint="modprobe ib_uverbs"
         )
-    hint = "install ibverbs-providers (rdma-core) of the version of libibverbs; ibv_devinfo"
+    package = by_family(node, "ibverbs-providers", "libibverbs", "rdma-core and libmlx5-1")
+    hint = f"install {package} of one version with libibverbs; then ibv_devinfo"
     if node.devinfo_trouble:
         return failed(node.devinfo_trouble, expected="every HCA in ibv_devinfo", hint=hint)
     hcas = [each.name for each in node.rdma_devices if each.kind is Kind.HCA]

@@ -43,6 +43,30 @@ def family_of(node: Node) -> str:
     return "suse" if ids & _SUSE else ""
 
 
+def by_family(node: Node, debian: str, rhel: str, suse: str = "") -> str:
+    """What does it on the node's distribution; each of them where that is not known.
+
+    :param suse: "" where it is the RHEL family's own.
+    """
+    steps = {"debian": debian, "rhel": rhel, "suse": suse or rhel}
+    return steps.get(family_of(node)) or " or ".join(dict.fromkeys(steps.values()))
+
+
+def initramfs_again(node: Node, release: str) -> str:
+    """The command that makes the initramfs of a kernel anew."""
+    return by_family(node, f"update-initramfs -u -k {release}", f"dracut -f --kver {release}")
+
+
+def initramfs_listed(node: Node, release: str) -> str:
+    """The command that lists the initramfs of a kernel."""
+    return by_family(node, f"lsinitramfs /boot/initrd.img-{release}", f"lsinitrd --kver {release}")
+
+
+def menu_again(node: Node, rhel: str) -> str:
+    """The command that makes the boot menu anew, or on RHEL the entry of a kernel."""
+    return by_family(node, "update-grub", rhel, "grub2-mkconfig -o /boot/grub2/grub.cfg")
+
+
 def reload(what: str = "peermem") -> str:
     """The step that takes loaded modules out and back in; the verb refuses what would hurt.
 
