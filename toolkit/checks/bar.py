@@ -12,8 +12,9 @@ from toolkit.words import counted
 
 MIB, GIB = 1 << 20, 1 << 30
 DISPLAY = (
-    "display mode keeps it small: displaymodeselector --gpumode compute (NVIDIA Developer) turns "
-    "the card's display outputs off; it wants the driver unloaded, hence no job, then a reboot"
+    "display mode keeps it small: with the node drained and the driver unloaded, "
+    "displaymodeselector --gpumode compute (NVIDIA Developer) writes the card's EEPROM and turns "
+    "its display outputs off; then a reboot"
 )
 ROOM = "Above 4G decoding and Resizable BAR on in the BIOS, and enough 64-bit MMIO space"
 
@@ -24,7 +25,7 @@ ROOM = "Above 4G decoding and Resizable BAR on in the BIOS, and enough 64-bit MM
     source="NVIDIA/open-gpu-kernel-modules nv-pci.c; GPUDirect RDMA guide, BAR sizes; "
     "NVIDIA Display Mode Selector Tool",
     fix=f"{ROOM}; on cards with a display mode (A40, L40, RTX A6000, RTX 6000 Ada) "
-    "displaymodeselector --gpumode compute",
+    "displaymodeselector --gpumode compute on a drained node: it writes the card's EEPROM",
 )
 def bar1(node: Node, want: Want) -> Finding:
     """BAR1 of every GPU covers its memory.
@@ -89,9 +90,9 @@ def _largest(regions: tuple[Resizable, ...]) -> int:
 
 def _offer(node: Node, small: dict[str, int]) -> str:
     """What would enlarge it: another mode of the card, or what its capability allows; else ""."""
-    if all(node.pci.functions[each].device in with_display_modes() for each in small):
-        return DISPLAY
     try:
+        if all(node.pci.functions[each].device in with_display_modes() for each in small):
+            return DISPLAY
         offers = {_largest(node.pci_config.functions[each].resizable()) for each in small}
     except (NoEvidence, Unparsable):
         return ""  # a hint less: the failure itself rests on the regions alone
