@@ -104,6 +104,24 @@ def narrow(
     return tuple(chosen)
 
 
+def members(expression: str, inventory: Inventory = NOTHING) -> Callable[[str], bool]:
+    """Whether a host of some name is one of those that ``expression`` names.
+
+    A part that the expression leaves out, a user or a port, means any.
+
+    :raises UsageError: as ``select`` does.
+    """
+    named = _index(list(select(expression, inventory)))
+
+    def among(name: str) -> bool:
+        try:
+            return _among(Host(name), named)
+        except UsageError:  # the name of a file of evidence may be anything
+            return False
+
+    return among
+
+
 def refuse_many(hosts: tuple[Host, ...], *, yes: bool) -> None:
     """A slip of the keyboard must not reach a whole site.
 

@@ -14,6 +14,7 @@ from typing import Any
 from toolkit.bios_rows import Setting
 from toolkit.compat import Compat, shipped
 from toolkit.errors import UsageError
+from toolkit.expect import Expect, read_expect
 
 PROFILES = Path(__file__).parent / "profiles"
 
@@ -58,6 +59,17 @@ class Waiver:
     check: str
     reason: str
     until: date  # the last day on which it counts
+    hosts: str = ""  # node set of those that it is for; "" for all
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A table of [[group]]: hosts of which something of their own holds."""
+
+    hosts: str  # node set: "@gb200", "gpu[001-128]"
+    profile: tuple[tuple[str, Any], ...] = ()  # what its profile says, as fields of Want
+    expect: Expect = field(default_factory=Expect)
+    waivers: tuple[Waiver, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +107,8 @@ class Want:
     keep_runs: int = 5  # so many of a node's newest runs keep all that they replaced
     rollout: Limits = Limits()
     mig: str = "any"  # one of MIG: what the GPUs are meant to be
+    expect: Expect = field(default_factory=Expect)  # what is to be there
+    group: tuple[Group, ...] = ()  # as the file has them; toolkit/groups.py resolves their hosts
     compat: Compat = field(default_factory=shipped, repr=False)
 
     @classmethod
@@ -106,18 +120,22 @@ class Want:
         want = _apply(cls(), _profile_file(profile))
         return _apply(want, site) if site else want
 
+    def of(self, host: str) -> Want:  # noqa: ARG002 all hosts are to be the same
+        """What the host of this name should be: this; see toolkit/groups.py for more than one."""
+        return self
+
 
 def profiles() -> list[str]:
     """The names of the profiles that come with the toolkit."""
     return sorted(path.stem for path in PROFILES.glob("*.toml"))
 
 
-def _profile_file(profile: str) -> Path:
+def _profile_file(profile: str, beside: Path = Path()) -> Path:
     shipped = PROFILES / f"{profile}.toml"
     if profile in profiles():
         return shipped
-    if Path(profile).is_file():
-        return Path(profile)
+    if (beside / profile).is_file():
+        return beside / profile
     raise UsageError(
         f"no profile {profile!r}",
         hint=f"name one of {', '.join(profiles())}, or a TOML file",
@@ -125,6 +143,23 @@ def _profile_file(profile: str) -> Path:
 
 
 def _apply(want: Want, file: Path) -> Want:
+    table = _table(file)
+    try:
+        if "compat" in table:
+            want = replace(want, compat=want.compat.overlaid(table.pop("compat")))
+        if "group" in table:
+            want = replace(want, group=_groups(table, file))
+        return replace(want, **_typed(table))
+    except ValueError as why:
+        hint = f"mend that key in {file}; what each takes: docs/guide.md, the site's file"
+        raise UsageError(f"{file}: {why}", hint=hint) from why
+
+
+def _table(file: Path) -> dict[str, Any]:
+    """What the file says. ``Any``: TOML values have no common type.
+
+    :raises UsageError: it cannot be read, or has a key that is not known.
+    """
     try:
         table = tomllib.loads(file.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as why:
@@ -133,12 +168,58 @@ def _apply(want: Want, file: Path) -> Want:
     for key in table:
         if key not in known:
             raise UsageError(f"{file}: unknown key {key!r}", hint=f"keys: {sorted(known)}")
-    try:
-        if "compat" in table:
-            want = replace(want, compat=want.compat.overlaid(table.pop("compat")))
-        return replace(want, **{key: _value(key, value) for key, value in table.items()})
-    except ValueError as why:
-        raise UsageError(f"{file}: {why}") from why
+    return table
+
+
+def _typed(table: dict[str, Any]) -> dict[str, Any]:
+    """The fields of Want that a table gives.
+
+    :raises ValueError: likewise.
+    """
+    return {key: _value(key, value) for key, value in table.items() if key != "group"}
+
+
+def _groups(table: dict[str, Any], file: Path) -> tuple[Group, ...]:
+    """The tables of [[group]].
+
+    A group's profile stands in place of --profile, so that the file's own keys stand over it; but
+    for its path, which is what a group has a profile for.
+
+    :raises ValueError: one is of another shape.
+    :raises UsageError: its profile cannot be read.
+    """
+    found = table["group"]
+    if not isinstance(found, list):
+        raise ValueError("group must be tables: [[group]]")
+    groups = []
+    for number, row in enumerate(found, start=1):
+        if not isinstance(row, dict) or not {"hosts"} < set(row) <= _GROUP_KEYS:
+            keys = ", ".join(sorted(_GROUP_KEYS - {"hosts"}))
+            raise ValueError(f"group {number} must have hosts, one or more of {keys}, no more")
+        if not isinstance(row["hosts"], str) or not row["hosts"].strip():
+            raise ValueError(f'group {number}: hosts must be a node set such as "gpu[001-128]"')
+        try:
+            given = {key: _value(key, row[key]) for key in ("expect", "waivers") if key in row}
+        except ValueError as why:
+            raise ValueError(f"group {number}: {why}") from why
+        if any(each.hosts for each in given.get("waivers", ())):
+            raise ValueError(f"group {number}: its waivers are for its hosts, and name none")
+        profile = _of_profile(number, row["profile"], table, file) if "profile" in row else ()
+        groups.append(Group(row["hosts"], profile, **given))
+    return tuple(groups)
+
+
+def _of_profile(
+    number: int, profile: object, table: dict[str, Any], file: Path
+) -> tuple[tuple[str, Any], ...]:
+    """What a group's profile says that the site's file does not: and its path in any case."""
+    if not isinstance(profile, str):
+        raise ValueError(f"group {number}: profile must be a string, not {profile!r}")
+    own = _table(_profile_file(profile, file.parent))
+    told = {key: value for key, value in own.items() if key == "path" or key not in table}
+    if odd := sorted({"group", "compat", "keep_runs", "rollout"} & own.keys()):
+        raise ValueError(f"group {number}: profile {profile!r} may not have {', '.join(odd)}")
+    return tuple(_typed(told).items())
 
 
 def _value(key: str, value: Any) -> Any:
@@ -239,12 +320,14 @@ def _limits(value: Any) -> Limits:
     return Limits(max(1, nodes * int(share[1]) // 100))
 
 
+_GROUP_KEYS = {"hosts", "profile", "expect", "waivers"}
 _LIMIT_KEYS = {"max_unavailable", "nodes"}
 _SAID = {"passport", "passport_key"}  # on the command line, of one run
 _SHAPED: dict[str, Callable[[Any], Any]] = {
     "signing": _signing,
     "keep_runs": _runs,
     "rollout": _limits,
+    "expect": read_expect,
 }
 
 
@@ -261,12 +344,15 @@ def _bios(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _waiver(number: int, row: Any) -> Waiver:
-    """One table of [[waivers]]: check, reason and the last day, all three and no more."""
-    keys = {each.name for each in fields(Waiver)}
-    if not isinstance(row, dict) or set(row) != keys:
-        raise ValueError(f"waiver {number} must have {', '.join(sorted(keys))} and nothing else")
+    """One table of [[waivers]]: check, reason and the last day, and for whom if not for all."""
+    keys = {each.name for each in fields(Waiver)} - {"hosts"}
+    if not isinstance(row, dict) or not keys <= set(row) <= keys | {"hosts"}:
+        raise ValueError(f"waiver {number} must have {', '.join(sorted(keys))}, and may have hosts")
     if type(row["until"]) is not date:  # a datetime is a date too, and cannot be compared to one
         raise ValueError(f"waiver {number}: until must be a date such as 2027-01-31, unquoted")
     if not isinstance(row["check"], str) or not isinstance(row["reason"], str):
         raise ValueError(f"waiver {number}: check and reason must be strings")
-    return Waiver(row["check"], row["reason"], row["until"])
+    hosts = row.get("hosts", "")
+    if not isinstance(hosts, str) or ("hosts" in row and not hosts.strip()):
+        raise ValueError(f'waiver {number}: hosts must be a node set such as "gpu[001-128]"')
+    return Waiver(row["check"], row["reason"], row["until"], hosts)

@@ -155,7 +155,8 @@ class Check:
         return (topic in _OWN_USE or self.id in _OWN_USE) and self.id not in _OF_ANY_HOST
 
     def _waiver(self, want: Want) -> Waiver | None:
-        return next((each for each in want.waivers if each.check == self.id), None)
+        ours = (each for each in want.waivers if each.check == self.id and not each.hosts)
+        return next(ours, None)
 
 
 def _open(node: Node, why: NoEvidence | Unparsable) -> Finding:

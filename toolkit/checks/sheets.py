@@ -19,6 +19,7 @@ from toolkit.evidence import Evidence, Frame
 from toolkit.facts.fact import Known
 from toolkit.facts.node import Node
 from toolkit.facts.traits import TOPICS, Topic, Trait, layout, traits
+from toolkit.groups import Wants
 from toolkit.want import Want
 
 T = TypeVar("T")
@@ -69,8 +70,9 @@ class _Answers(Generic[T]):
 class Sheets:
     """Makes sheets of nodes, and remembers what equal sources gave."""
 
-    def __init__(self, want: Want) -> None:
-        self._want = want
+    def __init__(self, wants: Wants) -> None:
+        self._wants = wants
+        self._asked: dict[int, Want] = {}  # those judged by, which stay: their id is in the shape
         self._topics: dict[str, _Answers[Section]] = {each.name: _Answers() for each in TOPICS}
         self._statuses: dict[str, _Answers[Trait]] = {each.id: _Answers() for each in ALL}
         self._layouts: _Answers[tuple[tuple[str, str], ...]] = _Answers()
@@ -83,7 +85,10 @@ class Sheets:
         frames = evidence.frames
         prints = {key: hash((_said(each), each.exit)) for key, each in frames.items()}
         # Which sources there are, and how reading each one went, may decide as well.
-        shape = hash((evidence.complete, *((key, each.state) for key, each in frames.items())))
+        want = self._wants.of(host)  # one for all hosts that are to be alike
+        states = ((key, each.state) for key, each in frames.items())
+        self._asked[id(want)] = want
+        shape = hash((id(want), evidence.complete, *states))
 
         self._recall_facts(node, prints, shape)
 
@@ -100,7 +105,9 @@ class Sheets:
         sections = [
             ask(self._topics[topic.name], partial(self._section, topic)) for topic in TOPICS
         ]
-        statuses = tuple(ask(self._statuses[each.id], partial(self._status, each)) for each in ALL)
+        statuses = tuple(
+            ask(self._statuses[each.id], partial(self._status, each, want)) for each in ALL
+        )
         sections.append(self._same(Section(VERDICT, statuses)))
         sheet = Sheet(host, tuple(sections), ask(self._layouts, _layout))
         self._keep_facts(node, prints, shape)
@@ -118,8 +125,8 @@ class Sheets:
             answers = self._facts.setdefault(name, _Answers(_FEW))
             answers.keep(tuple(dict.fromkeys(known[2])), prints, shape, known)
 
-    def _status(self, check: Check, node: Node) -> Trait:
-        verdict = check(node, self._want)
+    def _status(self, check: Check, want: Want, node: Node) -> Trait:
+        verdict = check(node, want)
         node.cited.extend(verdict.cited)
         open_ = verdict.status is Status.UNKNOWN
         return Trait(check.id, None if open_ else verdict.status.value)

@@ -21,6 +21,7 @@ from toolkit.flow.doctor import examine_saved, gather
 from toolkit.flow.imports import import_named
 from toolkit.flow.incident import check_place, write_incident
 from toolkit.flow.runs import safe_name
+from toolkit.groups import Renamed, numbered
 from toolkit.report.document import Told, document, dumps
 from toolkit.report.text import errors
 
@@ -87,14 +88,17 @@ def _incident(session: Session) -> ExitCode:
     Nothing that was captured is lost because a node is ill: the exit code is only of hosts
     out of reach.
     """
-    said, want = session.said, session.want()
+    said, wants = session.said, session.wants()
     file = Path(said.text("incident"))
     check_place(file)
     found = _gathered(said)
     scrubber = Scrubber(() if said.text("import_") else found)
     gathered = _numbered(found, scrubber) if said.flag("scrub") else _filed(found)
     evidence = {name: each for name, each in gathered.items() if isinstance(each, Evidence)}
-    outcomes = examine_saved(evidence.items(), want, session.today)
+    known = Renamed(wants, {safe_name(name): name for name in found})
+    if said.flag("scrub"):
+        known.number(found)
+    outcomes = examine_saved(evidence.items(), known, session.today)
     told = [Outcome(each.host, Told(judged=each.value), each.error) for each in outcomes]
     failed = _failed(gathered)
     told += [Outcome(name, error=each) for name, each in failed.items()]
@@ -134,15 +138,15 @@ def _filed(gathered: Gathered) -> Gathered:
 
 def _numbered(gathered: Gathered, scrubber: Scrubber) -> Gathered:
     """The same without what identifies a site: what stood in the way names hosts, too."""
-    numbered: Gathered = {}
+    told_of: Gathered = {}
     for number, each in enumerate(gathered.values(), start=1):
         if isinstance(each, Evidence):
-            numbered[f"node{number:03d}"] = scrubber.scrub(each)
+            told_of[numbered(number)] = scrubber.scrub(each)
         else:
             told = copy(each)
             told.args, told.hint = (scrubber.text(str(each)),), scrubber.text(each.hint)
-            numbered[f"node{number:03d}"] = told
-    return numbered
+            told_of[numbered(number)] = told
+    return told_of
 
 
 def _about(said: Said, name: str) -> str:

@@ -57,12 +57,12 @@ def plan(said: Said) -> ExitCode:
 
 
 def _planned(session: Session, *, untried: bool = False) -> list[Outcome[Planned]]:
-    said, want, shelf = session.said, session.want(), shelf_of(session)
+    said, wants, shelf = session.said, session.wants(), shelf_of(session)
     if said.text("from_"):
         saved = read_saved(Path(said.text("from_")))
-        return plan_saved(saved, want, session.today, shelf, untried=untried)
+        return plan_saved(saved, wants, session.today, shelf, untried=untried)
     with fleet(said) as opened:
-        return plan_all(opened, want, session.today, session.folder, shelf, untried=untried)
+        return plan_all(opened, wants, session.today, session.folder, shelf, untried=untried)
 
 
 def shelf_of(session: Session) -> Shelf | None:
@@ -256,7 +256,7 @@ def verify(said: Said) -> ExitCode:
             stack.enter_context(redirect_stdout(sys.stderr))
         ran = run_suite(
             access(said),
-            session.want(),
+            session.wants(),
             junit=said.text("junit"),
             folder=session.folder,
             verbose=said.flag("verbose"),

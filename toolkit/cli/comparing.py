@@ -35,12 +35,12 @@ def compare_(said: Said) -> ExitCode:
       invoke compare --from evidence/ --json
     """
     session = Session.begin("compare", said)
-    want = session.want()
+    wants = session.wants()
     if said.text("from_"):
-        outcomes = sheets_of_saved(read_saved(Path(said.text("from_"))), want)
+        outcomes = sheets_of_saved(read_saved(Path(said.text("from_"))), wants)
     else:
         with fleet(said) as opened:
-            outcomes = sheets_of(opened, want, session.folder)
+            outcomes = sheets_of(opened, wants, session.folder)
     sheets = [each.value for each in outcomes if each.value is not None]
     failed = [(each.host, each.error) for each in outcomes if each.error is not None]
     if len(outcomes) < 2:

@@ -55,13 +55,13 @@ def drift(said: Said) -> ExitCode:
 
 
 def _drifts(session: Session) -> list[Outcome[Drift]]:
-    said, want = session.said, session.want()
+    said, wants = session.said, session.wants()
     shelf = shelf_of(session)
     if said.text("from_"):
         saved = read_saved(Path(said.text("from_")))
-        return drift_saved(saved, want, session.today, shelf)
+        return drift_saved(saved, wants, session.today, shelf)
     with fleet(said) as opened:
-        return drift_all(opened, want, session.today, session.folder, shelf)
+        return drift_all(opened, wants, session.today, session.folder, shelf)
 
 
 def _code(outcome: Outcome[Drift]) -> ExitCode:

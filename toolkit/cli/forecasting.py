@@ -11,9 +11,9 @@ from toolkit.errors import ExitCode, Outcome, Unparsable, UsageError
 from toolkit.facts.versions import parse_kernel_release
 from toolkit.flow.doctor import foresee, foresee_saved
 from toolkit.flow.runs import read_saved
+from toolkit.groups import Wants
 from toolkit.report.document import Told
 from toolkit.report.forecast import forecast_report
-from toolkit.want import Want
 
 
 def asked_for(said: Said) -> bool:
@@ -21,7 +21,7 @@ def asked_for(said: Said) -> bool:
     return bool(said.text("kernel")) or said.flag("next_boot")
 
 
-def foretell(session: Session, want: Want) -> ExitCode:
+def foretell(session: Session, wants: Wants) -> ExitCode:
     """Print the forecast; nothing is touched.
 
     :raises UsageError: for both options at once, or a release that is none.
@@ -35,10 +35,10 @@ def foretell(session: Session, want: Want) -> ExitCode:
     release = _release(said)
     if said.text("from_"):
         saved = read_saved(Path(said.text("from_")))
-        outcomes = foresee_saved(saved, want, session.today, release)
+        outcomes = foresee_saved(saved, wants, session.today, release)
     else:
         with fleet(said) as opened:
-            outcomes = foresee(opened, want, session.today, session.folder, release)
+            outcomes = foresee(opened, wants, session.today, session.folder, release)
     session.say(forecast_report(outcomes, session.paint, verbose=said.flag("verbose")))
     told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
     return session.finish(told, session.ended(outcomes, foreseen_code))

@@ -107,7 +107,7 @@ def _bundles(session: Session) -> ExitCode:
             "--cluster FILE or --kubeconfig FILE"
         )
     saved = read_saved(Path(said.text("from_")))
-    outcomes = plan_for_pods(saved, session.want(), session.today, cluster, shelf_of(session))
+    outcomes = plan_for_pods(saved, session.wants(), session.today, cluster, shelf_of(session))
     carried = carrying(outcomes, said.text("serial"))
     alone = terms is None or said.text("out") or said.flag("roll")  # no manifests on stdout
     out = sys.stdout if alone else sys.stderr

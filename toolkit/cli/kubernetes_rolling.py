@@ -71,7 +71,7 @@ def rolled(
     result = roll_out_pods(
         cluster,
         carried,
-        session.want(),
+        session.wants(),
         session.today,
         folder=session.folder,
         agreed=agreed,

@@ -29,6 +29,7 @@ from toolkit.errors import ExitCode, Outcome
 from toolkit.flow.doctor import examine, examine_saved
 from toolkit.flow.imports import import_log
 from toolkit.flow.runs import read_saved
+from toolkit.groups import Wants
 from toolkit.hosts import Host
 from toolkit.report.document import Told, dumps
 from toolkit.report.explain import explain as explain_check
@@ -37,7 +38,6 @@ from toolkit.report.listings import checks_document, hosts_document
 from toolkit.report.metrics import PREFIX, exposition, failed
 from toolkit.report.table import Painter, columns, wants_colour
 from toolkit.report.text import report
-from toolkit.want import Want
 
 CHECKS_JSON = Option(
     "json", False, "one JSON document on standard output (docs/checks.schema.json)"
@@ -74,11 +74,11 @@ def doctor(said: Said) -> ExitCode:
       invoke doctor --hosts gpu[001-128] --passport --passport-key images.pub
     """
     session = Session.begin("doctor", said)
-    want = session.want()
+    wants = session.wants()
     if asked_for(said):
-        return foretell(session, want)
+        return foretell(session, wants)
     with telling(session, Words(PREFIX, exposition, failed)) as teller:
-        outcomes = _examined(session, want)
+        outcomes = _examined(session, wants)
         code = session.ended(outcomes, judged_code)
         teller.of(outcomes, code)
     asked = ("nccl.log", "nccl.agrees") if said.text("nccl_log") else ()
@@ -87,13 +87,13 @@ def doctor(said: Said) -> ExitCode:
     return session.finish(told, code)
 
 
-def _examined(session: Session, want: Want) -> list[Outcome[Judged]]:
+def _examined(session: Session, wants: Wants) -> list[Outcome[Judged]]:
     said = session.said
     also = import_log(Path(said.text("nccl_log"))) if said.text("nccl_log") else ()
     if saved := _saved(said):
-        return examine_saved(read_saved(saved), want, session.today, also=also)
+        return examine_saved(read_saved(saved), wants, session.today, also=also)
     with fleet(said) as opened:
-        return examine(opened, want, session.today, session.folder, also=also)
+        return examine(opened, wants, session.today, session.folder, also=also)
 
 
 def _saved(said: Said) -> Path | None:

@@ -150,13 +150,13 @@ def undo(said: Said) -> ExitCode:
         allowed = said.flag("reboot") or opened.demo
         how = counting(session, chosen, reason=said.text("reason"), undoes=what.run)
         hooks = scheduled(session, Hooks(), opened.slurm)
-        want, today = session.want(), session.today
+        wants, today = session.wants(), session.today
         rolled = undo_nodes(
             chosen,
             what,
             session.folder,
             replace(how.agreed, hooks=hooks, alone=True),
-            judge=lambda host, evidence: judge_node(host, evidence, want, today),
+            judge=lambda host, evidence: judge_node(host, evidence, wants.of(host), today),
             allow_reboot=allowed,
             over_jobs=said.flag("over_jobs"),
         )

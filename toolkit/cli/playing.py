@@ -39,7 +39,7 @@ def playbook(said: Said) -> ExitCode:
     said.not_dry("playbook", "what its bundles would change: plan --diff")
     session = Session.begin("playbook", said)
     out = Path(said.text("out"))
-    want, shelf = session.want(), shelf_of(session)
+    wants, shelf = session.wants(), shelf_of(session)
     if out.exists():
         raise UsageError(f"{out}: is there already", hint="name a fresh folder with --out")
     with fleet(said) as opened:
@@ -48,7 +48,7 @@ def playbook(said: Said) -> ExitCode:
                 "demo nodes are served only while a verb of ours runs, so Ansible finds nobody",
                 hint="read what would be sent: bundle --hosts demo",
             )
-        outcomes = plan_all(opened, want, session.today, session.folder, shelf, untried=True)
+        outcomes = plan_all(opened, wants, session.today, session.folder, shelf, untried=True)
         profile, site = said.text("profile"), said.text("site")
         places: dict[str, str] = {}
         if any(each.value for each in outcomes):

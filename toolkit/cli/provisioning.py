@@ -69,8 +69,8 @@ def provision(said: Said) -> ExitCode:
     with fleet(said) as opened:
         left = earlier.left(opened) if earlier is not None else opened
         left = kept_off(left, session.folder.settle())
-        want, untried = session.want(), said.flag("boot_without_trial")
-        planned = plan_all(left, want, session.today, session.folder, shelf, untried=untried)
+        wants, untried = session.wants(), said.flag("boot_without_trial")
+        planned = plan_all(left, wants, session.today, session.folder, shelf, untried=untried)
         if said.flag("check") or said.dry:
             return tell_plan(session, planned)
         return _provision(session, left, planned, shelf, earlier)
@@ -105,7 +105,7 @@ def _provision(
     rolled = roll_out(
         fleet,
         planned,
-        session.want(),
+        session.wants(),
         session.today,
         options=Options(
             reboot=allowed,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 from toolkit.checks.judged import Judged, judge_node
@@ -19,11 +18,12 @@ from toolkit.flow.alike import Alike
 from toolkit.flow.measured import measured
 from toolkit.flow.report import look_at, look_at_saved, look_at_scrubbed, scrubbed
 from toolkit.flow.runs import read_saved
+from toolkit.groups import Renamed
 from toolkit.report.document import Told
 from toolkit.report.fleet_page import html
 from toolkit.report.fleet_seen import Seeing, Seen
 from toolkit.report.fleet_view import make
-from toolkit.want import Want, profiles
+from toolkit.want import profiles
 
 _HIDDEN = "the reason is hidden"
 _OWN = "of the site"
@@ -56,9 +56,12 @@ def report(said: Said) -> ExitCode:
     """
     session = Session.begin("report", said)
     file = _place(said)
-    want = _of_nobody(session.want()) if said.flag("scrub") else session.want()
-    seeing = Seeing(want)
-    outcomes = _looked(session, want, seeing)
+    site = session.wants()
+    if said.flag("scrub"):  # its own words on why it lives with a failure may name anything
+        site = site.telling_nobody(_HIDDEN)
+    wants = Renamed(site, {})
+    seeing = Seeing(wants)
+    outcomes = _looked(session, wants, seeing)
     # Where names are hidden, nobody knows what was measured of whom.
     names = () if said.flag("scrub") else [each.host for each in outcomes]
     figures = measured(state_dir() / "runs", names)
@@ -67,11 +70,6 @@ def report(said: Said) -> ExitCode:
     session.say(f"{file}: {len(outcomes)} nodes, {file.stat().st_size / 1e6:.1f} MB")
     told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
     return session.finish(told, session.ended(map(_judged, outcomes), judged_code))
-
-
-def _of_nobody(want: Want) -> Want:
-    """Without the site's own words on why it lives with a failure, which may name anything."""
-    return replace(want, waivers=tuple(replace(each, reason=_HIDDEN) for each in want.waivers))
 
 
 def _profile(said: Said) -> str:
@@ -90,11 +88,11 @@ def _place(said: Said) -> Path:
     return place_of(said, "html")
 
 
-def _looked(session: Session, want: Want, seeing: Seeing) -> list[Outcome[Seen]]:
+def _looked(session: Session, wants: Renamed, seeing: Seeing) -> list[Outcome[Seen]]:
     alike = Alike()
 
     def look(name: str, evidence: Evidence) -> Seen:
-        judged = alike.judged(judge_node(name, evidence, want, session.today))
+        judged = alike.judged(judge_node(name, evidence, wants.of(name), session.today))
         return seeing.see(judged, evidence)
 
     said = session.said
@@ -103,12 +101,15 @@ def _looked(session: Session, want: Want, seeing: Seeing) -> list[Outcome[Seen]]
         saved = Path(said.text("from_"))
         evidence = read_saved(saved)
         if hide:
-            evidence = scrubbed([name for name, _ in read_saved(saved)], evidence)
-        return look_at_saved(evidence, want, look)
+            names = [name for name, _ in read_saved(saved)]
+            wants.number(names)
+            evidence = scrubbed(names, evidence)
+        return look_at_saved(evidence, wants, look)
     with fleet(said) as opened:
         if hide:
-            return look_at_scrubbed(opened, want, look)
-        return look_at(opened, want, session.folder, look)
+            wants.number(host.name for host in opened.hosts)
+            return look_at_scrubbed(opened, wants, look)
+        return look_at(opened, wants, session.folder, look)
 
 
 def _command(said: Said) -> str:

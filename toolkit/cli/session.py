@@ -17,11 +17,23 @@ from toolkit.cli.bmc import bmc_access
 from toolkit.cli.ending import program, record
 from toolkit.cli.options import Said
 from toolkit.errors import ExitCode, Outcome, UsageError
-from toolkit.flow.access import Access, Fleet, demo_folder, names_demo, open_fleet, state_dir
+from toolkit.flow.access import (
+    Access,
+    Fleet,
+    demo_folder,
+    inventory_in,
+    names_demo,
+    open_fleet,
+    state_dir,
+)
 from toolkit.flow.demo import put_right
 from toolkit.flow.passport import known_key
 from toolkit.flow.runs import RunFolder, evidence_name
+from toolkit.flow.slurm import inventory_of, open_site
 from toolkit.flow.slurm_srun import ROOM_S
+from toolkit.groups import SiteWants, for_all, resolved
+from toolkit.hosts import Inventory
+from toolkit.progress import Silent
 from toolkit.reach.credentials import Credentials, read_secret
 from toolkit.report.ctrf import ctrf
 from toolkit.report.document import Json, Told, document_parts, dumps
@@ -63,15 +75,30 @@ class Session:
         return self.now.astimezone().date()
 
     def want(self) -> Want:
-        """The wanted state.
+        """The wanted state of all hosts, apart from what groups of them have of their own.
 
         :raises UsageError: unreadable, or waiving a check that does not exist.
         """
+        return for_all(self._loaded())
+
+    def wants(self) -> SiteWants:
+        """The wanted state of each host.
+
+        :raises UsageError: likewise, and for groups of hosts that are not known.
+        """
+        return resolved(self._loaded(), self._inventory, self.said.text("site"))
+
+    def _loaded(self) -> Want:
         site = self.said.text("site")
         want = Want.load(self.said.text("profile"), site=Path(site) if site else None)
-        for waiver in want.waivers:
+        for waiver in (*want.waivers, *(one for each in want.group for one in each.waivers)):
             named(waiver.check)
         return self._with_passport(self._with_consumers(want))
+
+    def _inventory(self) -> Inventory:
+        """Where the hosts of groups are looked up: as --hosts is."""
+        own = inventory_in(self.said.text("inventory"))
+        return inventory_of(open_site(Silent()), own) if self.said.text("via") else own
 
     def _with_consumers(self, want: Want) -> Want:
         """The libraries whose versions were said stand in place of the site's."""

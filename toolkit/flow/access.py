@@ -16,7 +16,7 @@ from toolkit.errors import TransportError, UsageError
 from toolkit.flow.bmc_access import BmcAccess
 from toolkit.flow.slurm import Site, inventory_of, node_name, open_site, refuse_strangers
 from toolkit.flow.slurm_srun import ROOM_S, SrunTransport
-from toolkit.hosts import NOTHING, Host, Machines, fold, narrow, refuse_many, select
+from toolkit.hosts import NOTHING, Host, Inventory, Machines, fold, narrow, refuse_many, select
 from toolkit.progress import Progress, Silent
 from toolkit.reach.become import Become
 from toolkit.reach.credentials import Credentials
@@ -89,6 +89,14 @@ def demo_folder() -> Path:
     return state_dir() / "demo" / name
 
 
+def inventory_in(file: str) -> Inventory:
+    """The site's own inventory; "" for none.
+
+    :raises InventoryError: it cannot be read.
+    """
+    return read_inventory(Path(file)) if file else NOTHING
+
+
 def resolve(
     access: Access, machines: Callable[[], Machines], slurm: Site | None = None
 ) -> tuple[Host, ...]:
@@ -98,7 +106,7 @@ def resolve(
     :param slurm: whose nodes they must be.
     :raises UsageError: nothing named, an unknown name, or too many without consent.
     """
-    inventory = read_inventory(Path(access.inventory)) if access.inventory else NOTHING
+    inventory = inventory_in(access.inventory)
     if slurm is not None:
         inventory = inventory_of(slurm, inventory)
     inventory = replace(inventory, machines=machines)

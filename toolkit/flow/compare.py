@@ -12,14 +12,14 @@ from toolkit.flow.access import Fleet
 from toolkit.flow.each import on_each, on_saved
 from toolkit.flow.reading import read_node
 from toolkit.flow.runs import RunFolder
+from toolkit.groups import Wants
 from toolkit.hosts import Host
 from toolkit.reach.transport import Transport
-from toolkit.want import Want
 
 
-def sheets_of(fleet: Fleet, want: Want, folder: RunFolder) -> list[Outcome[Sheet]]:
+def sheets_of(fleet: Fleet, wants: Wants, folder: RunFolder) -> list[Outcome[Sheet]]:
     """Ask every node once; of its evidence, kept in the run's folder, only a sheet remains."""
-    sheets, turn = Sheets(want), threading.Lock()
+    sheets, turn = Sheets(wants), threading.Lock()
 
     def work(host: Host, transport: Transport) -> Sheet:
         evidence = read_node(fleet, host, transport)
@@ -30,6 +30,6 @@ def sheets_of(fleet: Fleet, want: Want, folder: RunFolder) -> list[Outcome[Sheet
     return on_each(fleet, "reading", work)
 
 
-def sheets_of_saved(saved: Iterable[tuple[str, Evidence]], want: Want) -> list[Outcome[Sheet]]:
+def sheets_of_saved(saved: Iterable[tuple[str, Evidence]], wants: Wants) -> list[Outcome[Sheet]]:
     """The same of evidence that was saved earlier; one node's at a time is held."""
-    return on_saved(saved, Sheets(want).make)
+    return on_saved(saved, Sheets(wants).make)

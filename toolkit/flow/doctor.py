@@ -16,6 +16,7 @@ from toolkit.flow.each import on_each, on_saved
 from toolkit.flow.passport import sealed
 from toolkit.flow.reading import read_node
 from toolkit.flow.runs import RunFolder
+from toolkit.groups import Wants
 from toolkit.hosts import Host
 from toolkit.reach.transport import Transport
 from toolkit.want import Want
@@ -23,7 +24,7 @@ from toolkit.want import Want
 
 def examine(
     fleet: Fleet,
-    want: Want,
+    wants: Wants,
     today: date,
     folder: RunFolder,
     *,
@@ -38,6 +39,7 @@ def examine(
     def work(host: Host, transport: Transport) -> Judged:
         evidence = read_node(fleet, host, transport)
         folder.keep_evidence(host.name, evidence)
+        want = wants.of(host.name)
         return alike.judged(judge_node(host.name, sealed(evidence.plus(also), want), want, today))
 
     return on_each(fleet, "reading", work)
@@ -51,7 +53,7 @@ def gather(fleet: Fleet) -> dict[str, Evidence | ToolkitError]:
 
 def examine_saved(
     saved: Iterable[tuple[str, Evidence]],
-    want: Want,
+    wants: Wants,
     today: date,
     *,
     also: tuple[Frame, ...] = (),
@@ -60,13 +62,14 @@ def examine_saved(
     alike = Alike()
 
     def work(name: str, evidence: Evidence) -> Judged:
+        want = wants.of(name)
         return alike.judged(judge_node(name, sealed(evidence.plus(also), want), want, today))
 
     return on_saved(saved, work)
 
 
 def foresee(
-    fleet: Fleet, want: Want, today: date, folder: RunFolder, release: str
+    fleet: Fleet, wants: Wants, today: date, folder: RunFolder, release: str
 ) -> list[Outcome[Foreseen]]:
     """Ask every node once, and judge it as it would be after booting another kernel.
 
@@ -76,16 +79,20 @@ def foresee(
     def work(host: Host, transport: Transport) -> Foreseen:
         evidence = read_node(fleet, host, transport)
         folder.keep_evidence(host.name, evidence)
-        return _foreseen(host.name, evidence, want, today, release)
+        return _foreseen(host.name, evidence, wants.of(host.name), today, release)
 
     return on_each(fleet, "reading", work)
 
 
 def foresee_saved(
-    saved: Iterable[tuple[str, Evidence]], want: Want, today: date, release: str
+    saved: Iterable[tuple[str, Evidence]], wants: Wants, today: date, release: str
 ) -> list[Outcome[Foreseen]]:
     """The same from evidence that was saved earlier, with no host."""
-    return on_saved(saved, lambda name, evidence: _foreseen(name, evidence, want, today, release))
+
+    def work(name: str, evidence: Evidence) -> Foreseen:
+        return _foreseen(name, evidence, wants.of(name), today, release)
+
+    return on_saved(saved, work)
 
 
 def _foreseen(name: str, evidence: Evidence, want: Want, today: date, release: str) -> Foreseen:

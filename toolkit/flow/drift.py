@@ -17,6 +17,7 @@ from toolkit.flow.each import on_each, on_saved
 from toolkit.flow.reading import read_node
 from toolkit.flow.runs import RunFolder
 from toolkit.flow.shelf import Shelf, at_hand
+from toolkit.groups import Wants
 from toolkit.hosts import Host
 from toolkit.reach.transport import Transport
 from toolkit.want import Want
@@ -40,20 +41,24 @@ def drift_node(
 
 
 def drift_all(
-    fleet: Fleet, want: Want, today: date, folder: RunFolder, shelf: Shelf | None = None
+    fleet: Fleet, wants: Wants, today: date, folder: RunFolder, shelf: Shelf | None = None
 ) -> list[Outcome[Drift]]:
     """Ask every node once, and lay it beside what it should be."""
 
     def work(host: Host, transport: Transport) -> Drift:
         evidence = read_node(fleet, host, transport)
         folder.keep_evidence(host.name, evidence)
-        return drift_node(host.name, evidence, want, today, shelf)
+        return drift_node(host.name, evidence, wants.of(host.name), today, shelf)
 
     return on_each(fleet, "reading", work)
 
 
 def drift_saved(
-    saved: Iterable[tuple[str, Evidence]], want: Want, today: date, shelf: Shelf | None = None
+    saved: Iterable[tuple[str, Evidence]], wants: Wants, today: date, shelf: Shelf | None = None
 ) -> list[Outcome[Drift]]:
     """The same from evidence that was saved earlier, with no host."""
-    return on_saved(saved, lambda name, evidence: drift_node(name, evidence, want, today, shelf))
+
+    def work(name: str, evidence: Evidence) -> Drift:
+        return drift_node(name, evidence, wants.of(name), today, shelf)
+
+    return on_saved(saved, work)

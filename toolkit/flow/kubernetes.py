@@ -20,9 +20,9 @@ from toolkit.flow.each import on_saved
 from toolkit.flow.imports import decoded, read_bytes
 from toolkit.flow.planning import Planned, plan_node
 from toolkit.flow.shelf import Shelf
+from toolkit.groups import Wants
 from toolkit.reach.kubectl import Kubectl
 from toolkit.reach.pod import pod_files
-from toolkit.want import Want
 
 
 def reading_manifests(terms: Terms) -> tuple[Manifest, ...]:
@@ -45,7 +45,7 @@ def cluster_of(saved: str, kubectl: Kubectl | None) -> Cluster | None:
 
 def plan_for_pods(
     saved: Iterable[tuple[str, Evidence]],
-    want: Want,
+    wants: Wants,
     today: date,
     cluster: Cluster | None,
     shelf: Shelf | None = None,
@@ -55,7 +55,7 @@ def plan_for_pods(
     def work(name: str, evidence: Evidence) -> Planned:
         node_name(name)
         refuse_owned(name, Node(evidence), cluster)
-        return plan_node(name, evidence, want, today, shelf, untried=True)
+        return plan_node(name, evidence, wants.of(name), today, shelf, untried=True)
 
     return on_saved(saved, work)
 

@@ -20,6 +20,7 @@ from toolkit.flow.provision import GONE
 from toolkit.flow.rolling import Agreed, join_budget, keep_journal, roll, write_first
 from toolkit.flow.rollout import Rolled, Rollout
 from toolkit.flow.runs import RunFolder, safe_name
+from toolkit.groups import Wants
 from toolkit.hosts import Host, fold
 from toolkit.progress import Progress
 from toolkit.reach.claims import alive
@@ -27,7 +28,6 @@ from toolkit.reach.hands import Threads
 from toolkit.reach.journal import FILE, Event, Journal, JournalError
 from toolkit.reach.kubernetes_node import Cluster
 from toolkit.reach.transport import Transport
-from toolkit.want import Want
 
 VERB = "kubernetes"
 
@@ -63,7 +63,7 @@ class KubeWork:
 
     cluster: Cluster
     carried: Mapping[str, Carrying]  # by node
-    want: Want
+    wants: Wants
     today: date
     folder: RunFolder
     journal: Journal
@@ -147,7 +147,7 @@ class KubeWork:
         if not evidence.complete:
             raise NoEvidence(f"{node}: was not read again, and stays cordoned")
         self.folder.keep_evidence(node, evidence, "after")
-        return plan_node(node, evidence, self.want, self.today, untried=True)
+        return plan_node(node, evidence, self.wants.of(node), self.today, untried=True)
 
     def _about_to(self, node: str, phase: Phase) -> None:
         self.journal.add(Event(node, phase.value))
@@ -191,7 +191,7 @@ def refuse_let_go(cluster: Cluster, carried: Sequence[Carrying]) -> None:
 def roll_out_pods(
     cluster: Cluster,
     carried: Sequence[Carrying],
-    want: Want,
+    wants: Wants,
     today: date,
     *,
     folder: RunFolder,
@@ -213,7 +213,7 @@ def roll_out_pods(
         planned = [Event(each.node, Phase.PLANNED.value, detail=_told(each)) for each in carried]
         write_first(journal, agreed, planned)
         jobs = {each.node: each for each in carried}
-        work = KubeWork(cluster, jobs, want, today, folder, journal, limits)
+        work = KubeWork(cluster, jobs, wants, today, folder, journal, limits)
         rollout = Rollout(
             agreed.terms,
             Standing(down=frozenset(cluster.out()) & frozenset(jobs)),

@@ -22,6 +22,7 @@ from toolkit.flow.each import on_each, on_saved
 from toolkit.flow.reading import read_node
 from toolkit.flow.runs import RunFolder, safe_name
 from toolkit.flow.shelf import Shelf, at_hand
+from toolkit.groups import Wants
 from toolkit.hosts import Host
 from toolkit.reach.deliver import engine
 from toolkit.reach.image_run import image_runner
@@ -84,7 +85,7 @@ def _bundle(plan: Plan, node: Node, want: Want) -> Bundle | None:
 
 def plan_all(
     fleet: Fleet,
-    want: Want,
+    wants: Wants,
     today: date,
     folder: RunFolder,
     shelf: Shelf | None = None,
@@ -97,6 +98,7 @@ def plan_all(
     def work(host: Host, transport: Transport) -> Planned:
         evidence = read_node(fleet, host, transport)
         folder.keep_evidence(host.name, evidence)
+        want = wants.of(host.name)
         found = plan_node(host.name, evidence, want, today, shelf, untried=untried)
         return replace(
             found,
@@ -110,7 +112,7 @@ def plan_all(
 
 def plan_saved(
     saved: Iterable[tuple[str, Evidence]],
-    want: Want,
+    wants: Wants,
     today: date,
     shelf: Shelf | None = None,
     *,
@@ -119,7 +121,7 @@ def plan_saved(
     """Plan from evidence that was saved earlier, with no host."""
 
     def work(name: str, evidence: Evidence) -> Planned:
-        return plan_node(name, evidence, want, today, shelf, untried=untried)
+        return plan_node(name, evidence, wants.of(name), today, shelf, untried=untried)
 
     return on_saved(saved, work)
 

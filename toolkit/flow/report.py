@@ -15,15 +15,15 @@ from toolkit.flow.each import on_each, on_saved
 from toolkit.flow.passport import sealed
 from toolkit.flow.reading import read_node
 from toolkit.flow.runs import RunFolder
+from toolkit.groups import Wants, numbered
 from toolkit.hosts import Host
 from toolkit.reach.transport import Transport
-from toolkit.want import Want
 
 T = TypeVar("T")
 Look = Callable[[str, Evidence], T]
 
 
-def look_at(fleet: Fleet, want: Want, folder: RunFolder, look: Look[T]) -> list[Outcome[T]]:
+def look_at(fleet: Fleet, wants: Wants, folder: RunFolder, look: Look[T]) -> list[Outcome[T]]:
     """Ask every node once and keep its evidence in the run's folder.
 
     :param look: is called from many threads.
@@ -32,19 +32,19 @@ def look_at(fleet: Fleet, want: Want, folder: RunFolder, look: Look[T]) -> list[
     def work(host: Host, transport: Transport) -> T:
         evidence = read_node(fleet, host, transport)
         folder.keep_evidence(host.name, evidence)
-        return look(host.name, sealed(evidence, want))
+        return look(host.name, sealed(evidence, wants.of(host.name)))
 
     return on_each(fleet, "reading", work)
 
 
 def look_at_saved(
-    saved: Iterable[tuple[str, Evidence]], want: Want, look: Look[T]
+    saved: Iterable[tuple[str, Evidence]], wants: Wants, look: Look[T]
 ) -> list[Outcome[T]]:
     """The same of evidence that was saved earlier; one node's at a time is held."""
-    return on_saved(saved, lambda name, evidence: look(name, sealed(evidence, want)))
+    return on_saved(saved, lambda name, evidence: look(name, sealed(evidence, wants.of(name))))
 
 
-def look_at_scrubbed(fleet: Fleet, want: Want, look: Look[T]) -> list[Outcome[T]]:
+def look_at_scrubbed(fleet: Fleet, wants: Wants, look: Look[T]) -> list[Outcome[T]]:
     """Ask every node once; what identifies the site is hidden, and nothing else is kept.
 
     One node after the other, so that a name has the same stand-in on all, run for run.
@@ -53,10 +53,10 @@ def look_at_scrubbed(fleet: Fleet, want: Want, look: Look[T]) -> list[Outcome[T]
     scrubber = Scrubber(gathered)
     outcomes: list[Outcome[T]] = []
     for number, each in enumerate(gathered.values(), start=1):
-        name = _numbered(number)
+        name = numbered(number)
         if isinstance(each, Evidence):
             hidden = [(name, scrubber.scrub(each))]
-            outcomes += look_at_saved(hidden, want, look)
+            outcomes += look_at_saved(hidden, wants, look)
         else:
             outcomes.append(Outcome(name, error=_hidden(each, scrubber)))
     return outcomes
@@ -78,8 +78,4 @@ def scrubbed(
     """
     scrubber = Scrubber(names)
     for number, (_, evidence) in enumerate(saved, start=1):
-        yield _numbered(number), scrubber.scrub(evidence)
-
-
-def _numbered(number: int) -> str:
-    return f"node{number:03d}"
+        yield numbered(number), scrubber.scrub(evidence)

@@ -21,11 +21,11 @@ from toolkit.flow.provision import Options, Provisioned, done_well, harm, untouc
 from toolkit.flow.rollout import Brakes, Rolled, Rollout, T
 from toolkit.flow.rollout_turn import Work
 from toolkit.flow.runs import RunFolder
+from toolkit.groups import Wants
 from toolkit.hosts import Host
 from toolkit.reach.claims import claim
 from toolkit.reach.hands import Hands, Threads
 from toolkit.reach.journal import FILE, About, Event, Journal, JournalError
-from toolkit.want import Want
 from toolkit.where import user_name
 
 MakeHands = Callable[[Callable[[Host], Provisioned]], Hands[Provisioned]]
@@ -52,7 +52,7 @@ def whoami() -> str:
 def roll_out(
     fleet: Fleet,
     planned: Sequence[Outcome[Planned]],
-    want: Want,
+    wants: Wants,
     today: date,
     *,
     options: Options,
@@ -75,7 +75,7 @@ def roll_out(
         by_name = {each.host: each for each in planned}
         write_first(journal, agreed, [planned_event(each) for each in planned])
         hooks = agreed.hooks
-        work = Work(fleet, want, today, options, folder, by_name, journal, hooks, past)
+        work = Work(fleet, wants, today, options, folder, by_name, journal, hooks, past)
         content = [each.host for each in planned if each.value and _content(each.value)]
         gone = [each.host for each in planned if isinstance(each.error, TransportError)]
         rollout = Rollout(

@@ -28,11 +28,11 @@ from toolkit.flow.provision import (
 )
 from toolkit.flow.runs import RunFolder
 from toolkit.flow.witness import Nobody, Witness
+from toolkit.groups import Wants
 from toolkit.hosts import Host
 from toolkit.reach.collect import collect
 from toolkit.reach.journal import Journal
 from toolkit.reach.transport import Transport
-from toolkit.want import Want
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Work:
     """What each turn of one run has in common."""
 
     fleet: Fleet
-    want: Want
+    wants: Wants
     today: date
     options: Options
     folder: RunFolder
@@ -141,7 +141,7 @@ class _Turn:
         return plan_node(
             self.host.name,
             evidence,
-            work.want,
+            work.wants.of(self.host.name),
             work.today,
             options.shelf,
             untried=options.untried,
@@ -149,8 +149,9 @@ class _Turn:
 
     def _node(self) -> Node:
         work = self.work
+        want = work.wants.of(self.host.name)
         node = Node(
-            self.host, self.transport, work.fleet, work.want, work.today, work.options, work.folder
+            self.host, self.transport, work.fleet, want, work.today, work.options, work.folder
         )
         return replace(node, witness=self.witness)
 

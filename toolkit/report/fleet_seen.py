@@ -19,12 +19,12 @@ from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
 from toolkit.facts.scrub import hide_secrets
+from toolkit.groups import Wants
 from toolkit.predict.of_node import Prediction, predict
 from toolkit.report.fleet_carry import Carry, carry
 from toolkit.report.fleet_heat import Heat, heat
 from toolkit.report.pages import plain
 from toolkit.report.topology_view import view
-from toolkit.want import Want
 
 LINES, WIDE = 30, 240  # of one excerpt, and of one of its lines
 FEW = 12  # lines of a text behind a verdict that calls for nothing
@@ -63,14 +63,14 @@ class Seen:
 class Seeing:
     """Looks at nodes one after the other. May be called from many threads."""
 
-    want: Want
+    wants: Wants
     passing: dict[tuple[str, Finding], tuple[Excerpt, ...]] = field(default_factory=dict)
     _sheets: Sheets = field(init=False)
     _known: dict[Hashable, Hashable] = field(default_factory=dict)
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._sheets = Sheets(self.want)
+        self._sheets = Sheets(self.wants)
 
     def see(self, judged: Judged, evidence: Evidence) -> Seen:
         """All that a page needs of this node; the evidence itself may be let go."""

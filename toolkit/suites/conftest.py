@@ -19,9 +19,10 @@ from toolkit.checks.check import Check
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
-from toolkit.flow.access import Access, Fleet, open_fleet
+from toolkit.flow.access import Access, Fleet, inventory_in, open_fleet
 from toolkit.flow.doctor import gather
 from toolkit.flow.passport import sealed
+from toolkit.groups import resolved
 from toolkit.reach.transport import Transport
 from toolkit.suites.backend import TransportBackend
 from toolkit.suites.ledger import ACCESS, LEDGER, WANT, Judge, Ledger
@@ -40,7 +41,9 @@ def pytest_configure(config: pytest.Config) -> None:
             config.stash[ACCESS] = _access(config)
             site = _option(config, "--gdr-site")
             profile = _option(config, "--gdr-profile") or "peermem"
-            config.stash[WANT] = Want.load(profile, site=Path(site) if site else None)
+            want = Want.load(profile, site=Path(site) if site else None)
+            listed = config.stash[ACCESS].inventory
+            config.stash[WANT] = resolved(want, lambda: inventory_in(listed), site)
         config.stash.setdefault(LEDGER, Ledger())
         config.stash[FLEET] = stack.enter_context(open_fleet(config.stash[ACCESS]))
     except ToolkitError as why:
@@ -111,7 +114,7 @@ def evidence(
     if isinstance(found, ToolkitError):
         ledger.note(host_name, found.exit_code)
         pytest.fail(f"{found}\n next: {found.hint}", pytrace=False)
-    return sealed(found, request.config.stash[WANT])
+    return sealed(found, request.config.stash[WANT].of(host_name))
 
 
 @pytest.fixture(scope="session")
@@ -123,7 +126,7 @@ def node(evidence: Evidence) -> Node:
 @pytest.fixture(scope="session")
 def judge(request: pytest.FixtureRequest, host_name: str, node: Node) -> Judge:
     """What a check says of the host; its facts are computed once."""
-    want = request.config.stash[WANT]
+    want = request.config.stash[WANT].of(host_name)
     return lambda check: (host_name, check(node, want))
 
 

@@ -11,7 +11,7 @@ import pytest
 from toolkit.checks.check import Check, Status, Verdict
 from toolkit.errors import ExitCode, worst
 from toolkit.flow.access import Access
-from toolkit.want import Want
+from toolkit.groups import Wants
 
 Judge = Callable[[Check], tuple[str, Verdict]]  # the host's name, and its verdict
 
@@ -38,5 +38,5 @@ class Ledger:
 
 
 ACCESS = pytest.StashKey[Access]()
-WANT = pytest.StashKey[Want]()
+WANT = pytest.StashKey[Wants]()
 LEDGER = pytest.StashKey[Ledger]()

@@ -12,9 +12,9 @@ from toolkit.checks.check import Check
 from toolkit.errors import ExitCode
 from toolkit.flow.access import Access
 from toolkit.flow.runs import RunFolder
+from toolkit.groups import Wants
 from toolkit.report.verified import Case
 from toolkit.suites.ledger import ACCESS, LEDGER, WANT, Ledger
-from toolkit.want import Want
 
 SUITES = Path(__file__).parent
 
@@ -57,7 +57,7 @@ class Ran:
     codes: tuple[tuple[str, ExitCode], ...]  # by host, each of which may have several
 
 
-def run_suite(access: Access, want: Want, *, junit: str, folder: RunFolder, verbose: bool) -> Ran:
+def run_suite(access: Access, wants: Wants, *, junit: str, folder: RunFolder, verbose: bool) -> Ran:
     """One case per host and check, and the same properties in other words.
 
     :param junit: file for JUnit XML; "" for none but the run's own.
@@ -71,7 +71,7 @@ def run_suite(access: Access, want: Want, *, junit: str, folder: RunFolder, verb
         @pytest.hookimpl(tryfirst=True)
         def pytest_configure(self, config: pytest.Config) -> None:
             config.stash[ACCESS] = access
-            config.stash[WANT] = want
+            config.stash[WANT] = wants
             config.stash[LEDGER] = ledger
 
     report = junit or str(folder.path / "verify.xml")

@@ -1,0 +1,276 @@
+"""What a node has of each thing that a site may expect, and whether that is enough.
+
+Ports, their HCAs' links and firmware are those that serve GPUs, as far as topology tells which
+those are: a card for storage or management may be slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from toolkit.checks.rdma import serving
+from toolkit.errors import CutOff, NoEvidence, Unparsable
+from toolkit.expect import Key, Value, begins, link, size, words
+from toolkit.facts.node import Node
+from toolkit.facts.pci import NVIDIA, PciFunction, PciTree
+from toolkit.facts.rdma import Port, RdmaDevice
+from toolkit.facts.topology import Hop
+
+NVSWITCH = 0x0680  # class and subclass
+_HEADERS = 76  # bytes around a RoCE packet: include/rdma/ib_addr.h, iboe_get_mtu
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One thing that a node has; of a count there is one, without a name."""
+
+    item: str  # "0000:19:00.0", "mlx5_0 port 1"
+    value: Value | None  # None: not told
+    other: Value = ""  # by which it may be named too: a board's id, an MTU of the other kind
+    note: str = ""  # what a reader should know of it
+
+
+def _tree(node: Node) -> PciTree:
+    """The PCI bus, where all of it was read.
+
+    :raises NoEvidence: an excerpt proves no absence.
+    """
+    if not node.pci.whole:
+        raise NoEvidence("lspci: an excerpt does not tell what is not there", hint="lspci -vvv")
+    return node.pci
+
+
+def _gpus(node: Node) -> tuple[Seen, ...]:
+    """Those that answer: a dead one keeps its place on the bus until the next boot."""
+    if not node.knows_pci:
+        return (Seen("", len(node.gpu_chips)),)
+    gpus = _tree(node).gpus
+    dead = [each.address for each in gpus if _silent(node, each)]
+    unlisted = [each.address for each in gpus if each.address in _unlisted(node)]
+    gone = sorted({*dead, *unlisted})
+    note = f"{len(gpus)} on the PCI bus; {', '.join(gone)} does not answer" if gone else ""
+    return (Seen("", len(gpus) - len(gone), note=note),)
+
+
+def _silent(node: Node, gpu: PciFunction) -> bool:
+    """Whether its config space reads as ones."""
+    try:
+        config = node.pci_config.functions[gpu.address].config
+    except CutOff:
+        raise
+    except (NoEvidence, Unparsable):
+        return False
+    return config is not None and config.data[:4] == b"\xff\xff\xff\xff"
+
+
+def _unlisted(node: Node) -> frozenset[str]:
+    """GPUs that the driver holds and nvidia-smi does not list; none where it did not answer."""
+    try:
+        listed = {row.address for row in node.gpu_rows} if node.has_gpu_rows else set()
+    except CutOff:
+        raise
+    except (NoEvidence, Unparsable):
+        return frozenset()
+    held = {each.address for each in node.pci.gpus if each.driver == "nvidia"}
+    return frozenset(held - listed if listed else ())
+
+
+def _gpu_model(node: Node) -> tuple[Seen, ...]:
+    try:
+        names = {row.address: row.name for row in node.gpu_rows}
+    except CutOff:
+        raise
+    except (NoEvidence, Unparsable):
+        names = {}
+    if not node.knows_pci:
+        return tuple(Seen(address, name) for address, name in names.items())
+    return tuple(
+        Seen(each.address, names.get(each.address), f"{each.vendor:04x}:{each.device:04x}")
+        for each in node.pci.gpus
+    )
+
+
+def _nvswitches(node: Node) -> tuple[Seen, ...]:
+    found = _tree(node).functions.values()
+    return (Seen("", sum(e.vendor == NVIDIA and e.klass >> 8 == NVSWITCH for e in found)),)
+
+
+def _gpu_link(node: Node) -> tuple[Seen, ...]:
+    """An idle GPU lowers its speed: what counts is what both ends can, and the width."""
+    tree = node.pci
+    return tuple(_linked(each, (tree.bridges_above(each) or (each,))[-1]) for each in tree.gpus)
+
+
+def _hca_link(node: Node) -> tuple[Seen, ...]:
+    return tuple(_linked(each, each) for each in node.compute_hcas)
+
+
+def _linked(function: PciFunction, above: PciFunction) -> Seen:
+    now = Hop(function, above).now
+    return Seen(function.address, str(now) if now.width and now.speed else None)
+
+
+def _bar1(node: Node) -> tuple[Seen, ...]:
+    return tuple(
+        Seen(gpu.address, f"{largest >> 20} MiB" if largest else None)
+        for gpu in node.pci.gpus
+        for largest in [max((bar.size for bar in gpu.bars), default=0)]
+    )
+
+
+def _hcas(node: Node) -> tuple[Seen, ...]:
+    """Without virtual functions, which come and go."""
+    if not node.knows_pci:
+        return (Seen("", len(node.rdma_hardware)),)
+    return (Seen("", len([each for each in node.hcas if not each.virtual and _tree(node)])),)
+
+
+def _firmware(node: Node) -> tuple[Seen, ...]:
+    return tuple(Seen(e.name, e.firmware or None, e.board or e.type) for e in serving(node))
+
+
+def _ports_up(node: Node) -> tuple[Seen, ...]:
+    functions = node.pci.functions if node.knows_pci else {}
+    own = (
+        each
+        for each in node.rdma_hardware
+        if each.address not in functions or not functions[each.address].virtual
+    )
+    return (Seen("", sum(port.up for each in own for port in each.ports)),)
+
+
+def _up(node: Node) -> tuple[tuple[RdmaDevice, Port], ...]:
+    return tuple((each, port) for each in serving(node) for port in each.ports if port.up)
+
+
+def _named(device: RdmaDevice, port: Port) -> str:
+    return f"{device.name} port {port.number}"
+
+
+def _link_layer(node: Node) -> tuple[Seen, ...]:
+    return tuple(Seen(_named(d, p), p.link_layer or None) for d, p in _up(node))
+
+
+def _rate(node: Node) -> tuple[Seen, ...]:
+    return tuple(Seen(_named(d, p), p.gbits or None) for d, p in _up(node))
+
+
+def _mtu(node: Node) -> tuple[Seen, ...]:
+    """Of the port; beside it that of its net device, which tells the port's on Ethernet."""
+    seen = []
+    for device, port in _up(node):
+        net = _net_mtu(node, device) if port.link_layer == "Ethernet" else 0
+        active = port.active_mtu or _by_devinfo(node, device, port) or _fitting(net)
+        seen.append(Seen(_named(device, port), active or None, net))
+    return tuple(seen)
+
+
+def _by_devinfo(node: Node, device: RdmaDevice, port: Port) -> int:
+    if node.devinfo_failed:
+        return 0
+    same = node.devinfo.get(device.name) if node.devinfo else None
+    ports = same.ports if same else ()
+    return next((one.active_mtu for one in ports if one.number == port.number), 0)
+
+
+def _net_mtu(node: Node, device: RdmaDevice) -> int:
+    known = [node.net_devices[name] for name in device.netdevs if name in node.net_devices]
+    return known[0].mtu if known else 0
+
+
+def _fitting(net: int) -> int:
+    """The largest MTU of RoCE that fits into the net device's."""
+    return max((each for each in (256, 512, 1024, 2048, 4096) if each + _HEADERS <= net), default=0)
+
+
+def _driver(node: Node) -> tuple[Seen, ...]:
+    return (Seen("", str(node.driver.version)),) if node.driver else ()
+
+
+def _ofed(node: Node) -> tuple[Seen, ...]:
+    told = node.ofed
+    return (Seen("", " ".join(filter(None, (told.flavour.value, str(told.version or ""))))),)
+
+
+def _kernel(node: Node) -> tuple[Seen, ...]:
+    return (Seen("", node.kernel),)
+
+
+SEEN: dict[Key, Callable[[Node], tuple[Seen, ...]]] = {
+    Key.GPUS: _gpus,
+    Key.GPU_MODEL: _gpu_model,
+    Key.NVSWITCHES: _nvswitches,
+    Key.GPU_LINK: _gpu_link,
+    Key.BAR1: _bar1,
+    Key.HCAS: _hcas,
+    Key.HCA_LINK: _hca_link,
+    Key.FIRMWARE: _firmware,
+    Key.PORTS_UP: _ports_up,
+    Key.LINK_LAYER: _link_layer,
+    Key.RATE: _rate,
+    Key.MTU: _mtu,
+    Key.DRIVER: _driver,
+    Key.OFED: _ofed,
+    Key.KERNEL: _kernel,
+}
+
+
+def meets(key: Key, expected: Value, seen: Seen) -> bool | None:
+    """Whether it is what is expected, or more of what cannot be too much; None: not told.
+
+    A count, a link layer and a version are met by themselves alone: one GPU too many is as odd
+    as one too few. Rates, links and BAR1 are met by more.
+    """
+    if key is Key.GPU_MODEL:
+        return _is_model(str(expected), seen)
+    if key is Key.FIRMWARE and isinstance(expected, tuple):
+        wanted = dict(expected).get(str(seen.other))
+        return True if wanted is None else _begins(seen, wanted)
+    if key is Key.MTU and isinstance(expected, int) and expected > 4096:
+        return seen.other == expected if seen.other else None
+    if seen.value is None:
+        return None
+    if key in {Key.FIRMWARE, Key.DRIVER, Key.KERNEL}:
+        return _begins(seen, str(expected))
+    return _MEASURES.get(key, _same)(expected, seen.value)
+
+
+def _same(wanted: Value, have: Value) -> bool:
+    return have == wanted
+
+
+def _begins(seen: Seen, wanted: str) -> bool | None:
+    return None if seen.value is None else begins(str(seen.value), wanted)
+
+
+def _is_model(expected: str, seen: Seen) -> bool | None:
+    """Every word of it is one of the name, or it is the PCI id."""
+    if expected.lower() == seen.other:
+        return True
+    if ":" in expected and seen.other:
+        return False
+    if seen.value is None:
+        return None
+    return set(words(expected)) <= set(words(str(seen.value)))
+
+
+def _carries(wanted: Value, have: Value) -> bool:
+    speed, width = link(str(have))
+    least, lanes = link(str(wanted))
+    return speed >= least and width >= lanes
+
+
+def _same_ofed(wanted: Value, have: Value) -> bool:
+    flavour, _, version = str(have).partition(" ")
+    other, _, branch = str(wanted).partition(" ")
+    return flavour == other and (not branch or begins(version, branch))
+
+
+_MEASURES: dict[Key, Callable[[Value, Value], bool]] = {
+    Key.RATE: lambda want, have: float(str(have)) >= float(str(want)),
+    Key.BAR1: lambda want, have: size(str(have)) >= size(str(want)),
+    Key.GPU_LINK: _carries,
+    Key.HCA_LINK: _carries,
+    Key.OFED: _same_ofed,
+}
