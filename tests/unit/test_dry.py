@@ -43,6 +43,7 @@ from toolkit.reach.store import Store
 # What tells, and writes no more than the run's own folder and the results that were asked for.
 TELLING = {
     *("doctor", "plan", "verify", "history", "runs", "runs.show", "compare", "report", "drift"),
+    "expect",
     *("topology", "predict", "checks", "explain", "hosts", "image.diff"),
 }
 

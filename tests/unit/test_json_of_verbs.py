@@ -24,6 +24,7 @@ DAMAGED = "= begin ok gdr-toolkit/1\n= pci ok /sys\n|\x1b[2J\n= end ok 1\n"
         pytest.param(("doctor", "--nccl-version", "2.27"), "report", ExitCode.FAILED, id="nccl"),
         pytest.param(("plan",), "report", ExitCode.PENDING, id="plan"),
         pytest.param(("compare",), "compare", ExitCode.FAILED, id="compare"),
+        pytest.param(("expect",), "expect", ExitCode.FAILED, id="expect"),
         pytest.param(("drift",), "drift", ExitCode.FAILED, id="drift"),
         pytest.param(("topology",), "topology", ExitCode.UNKNOWN, id="topology"),
         pytest.param(("predict",), "predict", ExitCode.OK, id="predict"),

@@ -30,7 +30,11 @@ def _judge(key: Key, node: Node, want: Want, hint: str) -> Finding:
     expected = want.expect[key]
     if expected is None:
         return not_applicable(f"the site's file expects no {key}")
-    seen = SEEN[key](node)
+    return against(key, expected, SEEN[key](node), hint)
+
+
+def against(key: Key, expected: Value, seen: tuple[Seen, ...], hint: str = "") -> Finding:
+    """What a node has of one thing beside what is expected."""
     if not seen:
         return failed(_NONE[key], expected=said(key, expected), hint=f"{hint}, {_LOST}")
     if key is Key.FIRMWARE and isinstance(expected, tuple):

@@ -27,7 +27,11 @@ _SO = {
     ExitCode.BUG: "there is a bug of ours",
     ExitCode.INTERRUPTED: "interrupted",
 }
-_FAILS = {"drift": "something has drifted", "compare": "nodes are unlike one another"}
+_FAILS = {
+    "drift": "something has drifted",
+    "compare": "nodes are unlike one another",
+    "expect": "nodes differ from their kind",
+}
 # What shows it, by the worst code; of verbs that judge or change nodes by checks.
 _SHOWN = {
     ExitCode.FAILED: ("doctor", "shows what"),

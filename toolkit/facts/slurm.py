@@ -55,6 +55,7 @@ class SlurmNode:
     reason_by: str = ""  # "bob"
     reason_since: str = ""  # "2026-11-22T14:40:35"
     cpus_taken: int = 0  # by jobs
+    gpus: int | None = None  # of its Gres; None where that tells no number of whole GPUs
 
     @property
     def drained(self) -> bool:
@@ -125,7 +126,20 @@ def _node(line: str, number: int) -> SlurmNode:
         reason_by=user,
         reason_since=since,
         cpus_taken=int(taken) if (taken := _value(head, "CPUAlloc")).isdigit() else 0,
+        gpus=_gpus(_value(head, "Gres")),
     )
+
+
+# gres.conf(5) and scontrol: "gpu:8", "gpu:h100:8(S:0-1)"; a type may be a MIG profile's.
+_GPUS = re.compile(r"(?:^|,)gpu(?::(?P<type>[^:,()]+))?:(?P<count>\d{1,4})(?=[(,]|$)")
+
+
+def _gpus(gres: str) -> int | None:
+    """Whole GPUs of a node's Gres; those of each type together."""
+    found = list(_GPUS.finditer(gres))
+    if not found or any(re.search(r"\d+g\.\d+gb", each["type"] or "") for each in found):
+        return None
+    return sum(int(each["count"]) for each in found)
 
 
 def _value(head: str, key: str) -> str:
