@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 
 import pytest
 
-from tests.evidence.board import BOARD, GPUS, HCAS, MIB, Board, Fn
+from tests.evidence.board import BOARD, GPUS, HCAS, MIB, PORTS, Board, Fn, hca, od
 from tests.evidence.build import INFINIBAND, PROPRIETARY, UP, gpu_rows, hca_lines, node
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
 from tests.evidence.healthy_fabric import devinfo
@@ -14,7 +15,9 @@ from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, name
 from toolkit.checks.check import Status
 from toolkit.checks.expected import EXPECTED
 from toolkit.checks.judged import judge_node
+from toolkit.evidence import Evidence
 from toolkit.expect import Key, read_expect
+from toolkit.facts.node import Node
 from toolkit.want import Want
 
 
@@ -60,8 +63,18 @@ def row(
     return Row(title, f"expect.{key}", status, found, frames or {}, board, expecting(**values))
 
 
+DEAD = BOARD.frames()["pci-config"].split("@")
+DEAD = [
+    f"{GPUS[1]}\n{od(bytes([255] * 4096))}" if each.startswith(GPUS[1]) else each for each in DEAD
+]
+# A virtual function with an RDMA device of its own.
+VIRTUAL = BOARD.plus(replace(hca("0000:19:00.1", PORTS[1]), physfn=True))
+WITH_VIRTUAL: dict[str, Override] = {
+    "infiniband": INFINIBAND + hca_lines("mlx5_3", "0000:19:00.1", UP)
+}
+
 ROWS = [
-    *(Row("not-expected", f"expect.{key}", NA, f"expects no {key}") for key in Key),
+    *(Row("not-expected", f"expect.{key}", NA, f"no {key} in [expect]") for key in Key),
     row("as-many", PASS, "2 GPUs", gpus=2),
     row("one-lost", FAIL, "1 GPU", board=ONE_GPU, gpus=2),
     row("all-lost", FAIL, "0 GPUs", board=NO_GPU, gpus=2),
@@ -76,6 +89,7 @@ ROWS = [
         {"nvidia-smi": gpu_rows().splitlines(keepends=True)[0]},
         gpus=2,
     ),
+    row("silent-on-the-bus", FAIL, "1 GPU (2 on", {"pci-config": "@".join(DEAD)}, gpus=2),
     row("nvidia-smi-says-nothing", PASS, "2 GPUs", {"nvidia-smi": TIMEOUT}, gpus=2),
     row("words-of-the-name", PASS, "NVIDIA H100 80GB HBM3 on 2", gpu_model="H100"),
     row("the-whole-name", PASS, "H100", gpu_model="NVIDIA H100 80GB HBM3"),
@@ -119,6 +133,7 @@ ROWS = [
     row("not-told", UNKNOWN, "not told", board=BOARD.but(GPUS[0], bars=()), bar1="128 GiB"),
     row("as-many", PASS, "3 HCAs", hcas=3),
     row("one-lost", FAIL, "3 HCAs", hcas=4),
+    row("virtual-ones-do-not-count", PASS, "3 HCAs", WITH_VIRTUAL, VIRTUAL, hcas=3),
     row("none-there", FAIL, "0 HCAs", {"infiniband": ""}, BOARD.without(*HCAS), hcas=3),
     row("not-read", UNKNOWN, "infiniband", {"infiniband": TIMEOUT}, hcas=3),
     row("full", PASS, "32 GT/s x16", hca_link="gen5 x16"),
@@ -153,6 +168,7 @@ ROWS = [
         firmware="28.43",
     ),
     row("as-many", PASS, "3 ports that are up", ports_up=3),
+    row("virtual-ones-do-not-count", PASS, "3 ports", WITH_VIRTUAL, VIRTUAL, ports_up=3),
     row("one-down", FAIL, "2 ports", {"infiniband": ONE_DOWN}, ports_up=3),
     row("not-read", UNKNOWN, "infiniband", {"infiniband": DENIED}, ports_up=3),
     row("the-fabric", PASS, "InfiniBand", link_layer="InfiniBand"),
@@ -214,3 +230,38 @@ def test_a_node_that_should_have_gpus_and_has_none_is_broken() -> None:
     seen = judge_node("gpu1", evidence, expecting(gpus=8, gpu_model="H100"), today)
     assert seen.state == "broken"
     assert int(seen.exit_code) == 2
+
+
+EVERYTHING = expecting(
+    gpus=2, gpu_model="H100", nvswitches=0, gpu_link="gen5 x16", bar1="128 GiB", hcas=3,
+    hca_link="gen5 x16", firmware="28.43", ports_up=3, link_layer="InfiniBand", rate=400,
+    mtu=4096, driver="580", ofed="doca-ofed", kernel="5.15",
+)  # fmt: skip
+
+
+def told(evidence: Evidence) -> dict[str, Status]:
+    fresh = Node(evidence)
+    return {each.id: each(fresh, EVERYTHING).status for each in EXPECTED}
+
+
+def test_the_healthy_node_has_all_that_is_expected() -> None:
+    assert set(told(node()).values()) == {PASS}
+
+
+def test_evidence_that_was_cut_off_neither_loses_a_gpu_nor_has_one() -> None:
+    """A cut never turns what passes into a failure, nor the other way round."""
+    lost = node(board=ONE_GPU.without(HCAS[0]))
+    whole, bad = node(), told(lost)
+    for count in range(len(whole.frames)):
+        for evidence, right in ((whole, dict.fromkeys(bad, PASS)), (lost, bad)):
+            frames = dict(list(evidence.frames.items())[:count])
+            cut = told(Evidence(frames, complete=False))
+            wrong = {each: status for each, status in cut.items() if status is not right[each]}
+            assert set(wrong.values()) <= {UNKNOWN}, (count, wrong)
+
+
+@pytest.mark.parametrize("gone", [*GPUS, *HCAS])
+def test_taking_a_device_away_never_makes_anything_better(gone: str) -> None:
+    before, after = told(node()), told(node(board=BOARD.without(gone)))
+    assert FAIL in after.values()
+    assert all(after[each] is not PASS or before[each] is PASS for each in after)

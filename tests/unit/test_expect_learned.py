@@ -160,6 +160,14 @@ def test_a_node_that_lost_all_its_gpus_is_no_kind_of_its_own() -> None:
     assert {each.hosts for each in kinds[0].dissents} == {("gone",)}
 
 
+def test_few_that_lost_the_same_are_no_kind() -> None:
+    """A bad batch of risers: two of nine nodes."""
+    nodes = [of(f"gpu{n}", board=ONE_GPU if n < 2 else BOARD) for n in range(9)]
+    (kind,) = learn(nodes)
+    assert kind.expect[Key.GPUS] == 2
+    assert {each.hosts for each in kind.dissents if each.key is Key.GPUS} == {("gpu0", "gpu1")}
+
+
 def test_nodes_without_gpus_are_a_kind_where_many_are_so() -> None:
     bare = BOARD.without(*GPUS)
     nodes = [*(of(f"gpu{n}") for n in range(3)), *(of(f"cpu{n}", board=bare) for n in range(3))]

@@ -174,3 +174,21 @@ def test_node_sets_are_nodes_or_a_feature() -> None:
         "NodeSet=rack1 Nodes=gpu[01-02] # the first\nnodeset=fast \\\n Feature=h100\nNodeName=x\n"
     )
     assert parse_nodesets(text) == {"rack1": ("gpu[01-02]", ""), "fast": ("", "h100")}
+
+
+@pytest.mark.parametrize(
+    ("gres", "gpus"),
+    [
+        pytest.param("(null)", None, id="none"),
+        pytest.param("gpu:8", 8, id="without-a-type"),
+        pytest.param("gpu:h100:8(S:0-1)", 8, id="with-sockets"),
+        pytest.param("gpu:a100:4(S:0),gpu:h100:4(S:1)", 8, id="two-types"),
+        pytest.param("gpu:8,shard:64", 8, id="shards-are-none"),
+        pytest.param("shard:64,mps:800", None, id="no-gpus"),
+        pytest.param("gpu:nvidia_h100_80gb_hbm3_1g.10gb:56", None, id="mig"),
+        pytest.param("gpu:h100:4,gpu:1g.10gb:7", None, id="some-mig"),
+        pytest.param("gpu", None, id="no-number"),
+    ],
+)
+def test_whole_gpus_of_a_nodes_gres(gres: str, gpus: int | None) -> None:
+    assert one(line().replace("Gres=(null)", f"Gres={gres}")).gpus == gpus

@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.evidence.build import groups, node
+from toolkit.checks.all import BY_ID
+from toolkit.checks.sheets import Sheets
 from toolkit.errors import UsageError
 from toolkit.expect import Expect, Key
+from toolkit.facts.node import Node
 from toolkit.groups import Renamed, SiteWants, resolved
 from toolkit.hosts import Host, Inventory
 from toolkit.want import PeerPath, Want
@@ -88,6 +92,28 @@ def test_a_waiver_is_for_the_hosts_that_it_names(tmp_path: Path) -> None:
     assert told["gpu1"] == ["iommu.boot", "acs.redirect"]
     assert told["gpu4"] == ["iommu.boot"]
     assert told["gb1"] == ["iommu.boot", "rdma.mtu"]
+
+
+def test_a_failure_is_waived_on_the_hosts_that_are_named(tmp_path: Path) -> None:
+    rows = waiver("iommu.passthrough", hosts="'gpu1'")
+    wants = load(tmp_path, f"[[waivers]]\n{rows}")
+    bad = Node(node({"iommu-groups": groups("DMA-FQ")}))
+    told = {host: BY_ID["iommu.passthrough"](bad, wants.of(host)) for host in ("gpu1", "gpu2")}
+    assert told["gpu1"].waived(date(2027, 1, 31))
+    assert told["gpu2"].waiver is None
+    raw = Want.load("peermem", site=tmp_path / "site.toml")
+    assert BY_ID["iommu.passthrough"](bad, raw).waiver is None
+
+
+def test_nodes_laid_side_by_side_are_judged_by_their_own(tmp_path: Path) -> None:
+    """What is remembered of equal evidence is not what another group's host was judged by."""
+    wants = load(tmp_path, '[[group]]\nhosts = "@gb200"\nexpect = { gpus = 4 }\n')
+    sheets = Sheets(wants)
+    told = []
+    for host in ("gpu1", "gb1", "gpu2"):
+        checks = sheets.make(host, node()).sections[-1].traits or ()
+        told += [each.value for each in checks if each.item == "expect.gpus"]
+    assert told == ["n/a", "fail", "n/a"]
 
 
 def test_of_two_waivers_of_one_check_the_one_that_still_counts_is_asked(tmp_path: Path) -> None:

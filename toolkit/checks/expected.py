@@ -29,7 +29,7 @@ _LOST = "or the site's file is out of date"
 def _judge(key: Key, node: Node, want: Want, hint: str) -> Finding:
     expected = want.expect[key]
     if expected is None:
-        return not_applicable(f"the site's file expects no {key}")
+        return not_applicable(f"no {key} in [expect] of the site's file")
     return against(key, expected, SEEN[key](node), hint)
 
 
