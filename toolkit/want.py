@@ -17,6 +17,7 @@ from toolkit.errors import UsageError
 from toolkit.expect import Expect, read_expect
 
 PROFILES = Path(__file__).parent / "profiles"
+DEFAULT_PROFILE = "auto"
 
 
 class PeerPath(StrEnum):
@@ -91,7 +92,9 @@ class Limits:
 class Want:
     """The wished-for state of a node."""
 
-    path: PeerPath = PeerPath.PEERMEM
+    # None: the path that the node takes; no profile insists on one unless it names it. Code
+    # that judges sees it only where that is not known: see checks/taken.py.
+    path: PeerPath | None = PeerPath.PEERMEM
     role: Role | None = None  # None: as the node itself says
     ofed: str = "any"  # one of OFED
     iommu: Iommu = Iommu.PASSTHROUGH
@@ -109,6 +112,7 @@ class Want:
     mig: str = "any"  # one of MIG: what the GPUs are meant to be
     expect: Expect = field(default_factory=Expect)  # what is to be there
     group: tuple[Group, ...] = ()  # as the file has them; toolkit/groups.py resolves their hosts
+    taken: bool = False  # the path is the one that the node takes, and no profile's
     compat: Compat = field(default_factory=shipped, repr=False)
 
     @classmethod
@@ -117,7 +121,7 @@ class Want:
 
         :raises UsageError: for an unknown profile, key or value, naming file and key.
         """
-        want = _apply(cls(), _profile_file(profile))
+        want = _apply(cls(path=None), _profile_file(profile))
         return _apply(want, site) if site else want
 
     def of(self, host: str) -> Want:  # noqa: ARG002 all hosts are to be the same
@@ -255,7 +259,7 @@ def _word(key: str, value: str) -> PeerPath | Role | Iommu | Modules | str | Non
     """
     match key:
         case "path":
-            return PeerPath(value)
+            return None if value == "auto" else PeerPath(value)
         case "role":
             return None if value == "auto" else Role(value)
         case "iommu":
@@ -322,7 +326,7 @@ def _limits(value: Any) -> Limits:
 
 _GROUP_KEYS = {"hosts", "profile", "expect", "waivers"}
 _LIMIT_KEYS = {"max_unavailable", "nodes"}
-_SAID = {"passport", "passport_key"}  # on the command line, of one run
+_SAID = {"passport", "passport_key", "taken"}  # on the command line, of one run; of one node
 _SHAPED: dict[str, Callable[[Any], Any]] = {
     "signing": _signing,
     "keep_runs": _runs,

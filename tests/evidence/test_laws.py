@@ -18,6 +18,7 @@ from tests.evidence.frames import ABSENT, TIMEOUT
 from tests.laws import sample, tried
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Finding, Status
+from toolkit.checks.taken import taken
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.imports import evidence_of, frames_of
 from toolkit.facts.node import Node
@@ -64,9 +65,13 @@ def told(finding: Finding) -> Told:
     return finding.status, finding.found, finding.expected
 
 
-def judge(evidence: Evidence, path: PeerPath) -> dict[str, Told]:
+PATHS = (*PeerPath, None)  # None: the one that the node takes
+
+
+def judge(evidence: Evidence, path: PeerPath | None) -> dict[str, Told]:
     shared = Node(evidence)
-    return {check.id: told(check(shared, Want(path=path)).finding) for check in ALL}
+    want = taken(shared.fresh(), Want(path=path))
+    return {check.id: told(check(shared, want).finding) for check in ALL}
 
 
 def cuts(evidence: Evidence) -> list[Evidence]:
@@ -96,10 +101,10 @@ def test_a_cut_leaves_some_number_of_whole_frames(name: str, every: int) -> None
 
 
 @EVERY
-@pytest.mark.parametrize("path", PeerPath)
+@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("name", NODES)
 def test_a_cut_leaves_each_verdict_as_it_is_or_unknown(
-    name: str, path: PeerPath, every: int
+    name: str, path: PeerPath | None, every: int
 ) -> None:
     whole = judge(NODES[name], path)
     for part in sample(cuts(NODES[name]), every, f"{name} {path}"):
@@ -172,8 +177,8 @@ def damaged(draw: st.DrawFn) -> Damaged:
 
 
 @tried(400)
-@given(damaged(), st.sampled_from(PeerPath))
+@given(damaged(), st.sampled_from(PATHS))
 def test_damaged_content_is_judged_or_refused_and_never_ends_the_run(
-    case: Damaged, path: PeerPath
+    case: Damaged, path: PeerPath | None
 ) -> None:
     assert set(judge(case.evidence, path)) == {check.id for check in ALL}

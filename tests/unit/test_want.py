@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from toolkit.errors import UsageError
-from toolkit.want import OFED, Iommu, PeerPath, Role, Waiver, Want, profiles
+from toolkit.want import DEFAULT_PROFILE, OFED, Iommu, PeerPath, Role, Waiver, Want, profiles
 
 
 def load(tmp_path: Path, text: str) -> Want:
@@ -19,10 +19,17 @@ def load(tmp_path: Path, text: str) -> Want:
 
 @pytest.mark.parametrize("name", profiles())
 def test_every_profile_of_ours_can_be_read(name: str) -> None:
-    assert Want.load(name).path.value == name
+    assert str(Want.load(name).path or "auto") == name
 
 
-def test_the_default_is_peermem_as_the_node_itself_says() -> None:
+def test_a_profile_that_names_no_path_insists_on_none(tmp_path: Path) -> None:
+    own = tmp_path / "ours.toml"
+    own.write_text('iommu = "any"\n')
+    assert DEFAULT_PROFILE == "auto"
+    assert Want.load(str(own)).path is Want.load(DEFAULT_PROFILE).path is None
+
+
+def test_peermem_is_as_the_node_itself_says() -> None:
     assert Want.load("peermem") == Want(PeerPath.PEERMEM, None, "any", Iommu.PASSTHROUGH, "", ())
 
 

@@ -24,6 +24,7 @@ from toolkit.checks import (
     express,
     gds,
     gpu,
+    half,
     hca,
     health,
     health_hca,
@@ -51,6 +52,7 @@ from toolkit.checks import (
     rebuilding,
     roce,
     secureboot,
+    unused,
 )
 from toolkit.checks.check import Check
 from toolkit.errors import UsageError
@@ -102,6 +104,7 @@ ALL: tuple[Check, ...] = (
     nvlink.fabric_state,
     nvlink.imex,
     path.selected,
+    half.other,
     path.cuda_attrs,
     path.dmabuf_gpu,
     path.dmabuf_nic,
@@ -197,6 +200,8 @@ ALL: tuple[Check, ...] = (
     containers.rdma_devices,
     containers.peermem_sidecar,
     consumers.too_old,
+    unused.gdr,
+    unused.gdr_part,
     consumers.nccl_env,
     consumers.ucx_paths,
     consumers.nvshmem_transport,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
 
@@ -46,6 +46,7 @@ class Gap(StrEnum):
     NONE = ""
     ROOT = "run as root"
     NOT_COLLECTED = "not part of this evidence"
+    PATH = "which path the node takes is not known: see path.selected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +113,24 @@ class Check:
         return Verdict(self, finding, tuple(dict.fromkeys(fresh.cited)), self._waiver(want))
 
     def _finding(self, node: Node, want: Want) -> Finding:
+        if want.path is None:
+            return self._by_either(node, want)
         if want.path not in self.paths:
-            return not_applicable(f"not part of the {want.path} path")
+            here = ", which this node takes" if want.taken else ""
+            return not_applicable(f"not part of the {want.path} path{here}")
         try:
             idle = self._idle(node, want)
             return not_applicable(idle) if idle else self.judge(node, want)
         except (NoEvidence, Unparsable) as why:
             return _open(node, why)
+
+    def _by_either(self, node: Node, want: Want) -> Finding:
+        """Where the path that the node takes is not known: what holds whichever it is."""
+        found = [self._finding(node, replace(want, path=path)) for path in PeerPath]
+        if all(each == found[0] for each in found):
+            return found[0]
+        open_ = (each for each in found if each.status is Status.UNKNOWN)
+        return next(open_, unknown(Gap.PATH.value, gap=Gap.PATH))
 
     def _idle(self, node: Node, want: Want) -> str:
         """Why it does not apply to this node; "" where it does."""

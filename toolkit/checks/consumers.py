@@ -256,7 +256,8 @@ def perftest_path(node: Node, want: Want) -> Finding:
         return unknown(f"{tool.path} could not be read")
     if not tool.cuda:
         return not_applicable(f"{tool.path} was built without CUDA: it tests host memory alone")
-    if want.path is PeerPath.PEERMEM:
+    either = want.taken and not tool.dmabuf and not peermem_gap(node)
+    if want.path is PeerPath.PEERMEM or either:
         return passed(f"{tool.path} --use_cuda")
     if tool.dmabuf:
         return passed(f"{tool.path} --use_cuda=0 --use_cuda_dmabuf")

@@ -12,6 +12,7 @@ from toolkit.checks.check import Impact, Status, Verdict, amd_gpus, without_gpus
 from toolkit.checks.choices import choices
 from toolkit.checks.chosen import Chosen
 from toolkit.checks.role import role
+from toolkit.checks.taken import taken
 from toolkit.errors import ExitCode, NoEvidence, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.facts.bmc_identity import Same, same_machine
@@ -74,6 +75,7 @@ class Judged:
 def judge_node(host: str, evidence: Evidence, want: Want, today: date) -> Judged:
     """Judge one node by every check; each fact is computed once."""
     node = Node(evidence)
+    want = taken(node.fresh(), want)
     verdicts = tuple(check(node, want) for check in ALL)
     return Judged(
         host,
@@ -95,6 +97,7 @@ def _about(node: Node, want: Want) -> tuple[tuple[str, str], ...]:
         "kernel": lambda: node.kernel,
         "driver": lambda: _driver(node),
         "ofed": lambda: str(node.ofed),
+        "path": lambda: _path(want),
         "gpus": lambda: str(len(node.pci.gpus)),
         OTHERS: lambda: amd_gpus(node),
         "hcas": lambda: str(len(node.hcas)),
@@ -114,6 +117,16 @@ def _role(node: Node, want: Want) -> str:
     """The role, and whether that is known: loose files seldom tell it."""
     here = role(node, want)
     return f"{here}{'' if want.role or node.role_told else ASSUMED}"
+
+
+def _path(want: Want) -> str:
+    """The path that the node takes, where nobody insists on one.
+
+    :raises NoEvidence: where somebody does, or which it is is not known.
+    """
+    if not want.taken or want.path is None:
+        raise NoEvidence("not by the node")
+    return f"{want.path}, as the node has it"
 
 
 def _bmc(node: Node) -> str:

@@ -135,13 +135,17 @@ def dmabuf_gap(node: Node, want: Want) -> str:
     fix="see the failing checks of the wanted path, or choose the other with --profile",
 )
 def selected(node: Node, want: Want) -> Finding:
-    """The wanted path is usable.
+    """The wanted path is usable; where none is insisted on, one of both.
+
+    Without a profile that names one, a node takes dma-buf where that is usable, else peermem;
+    where neither is, it is measured by the one that needs the least repair.
 
     Consumers differ: NCCL takes dma-buf wherever both are there and never falls back at
     run time, perftest takes the one it is told to, UCX up to 1.17 does not see the peermem of
     newer OFED. So both paths are told, whichever is wanted: where dma-buf is usable, a node
     without peermem still serves whoever can take it. Nothing is tried.
     """
+    assert want.path is not None  # where it is not known, check.py asks about each
     gaps = {
         PeerPath.PEERMEM: _try(PeerPath.PEERMEM, want, lambda: peermem_gap(node)),
         PeerPath.DMABUF: _try(PeerPath.DMABUF, want, lambda: dmabuf_gap(node, want)),
@@ -153,7 +157,7 @@ def selected(node: Node, want: Want) -> Finding:
     hint = "" if gaps[other] else f"{other} is usable on this node: --profile {other}"
     return failed(
         f"{want.path}: {gaps[want.path]}",
-        expected=f"{want.path} usable",
+        expected=f"{want.path} usable{', or the other path' if want.taken else ''}",
         hint=hint,
         details=told,
     )

@@ -128,10 +128,20 @@ def _rdma(node: Node, want: Want, boot: Boot) -> Finding:
     )
 
 
+def _elsewhere(want: Want, path: PeerPath) -> str:
+    """Why what belongs to this path does not matter; "" where it does.
+
+    :raises NoEvidence: where the path that the node takes is not known.
+    """
+    if want.path is None:
+        raise NoEvidence("which path the node takes is not known")
+    return "" if want.path is path else f"not part of the {want.path} path"
+
+
 def _peermem(node: Node, want: Want, boot: Boot) -> Finding:
     """nvidia-peermem is there, is no stub, and fits the driver beside it."""
-    if want.path is not PeerPath.PEERMEM:
-        return not_applicable(f"not part of the {want.path} path")
+    if why := _elsewhere(want, PeerPath.PEERMEM):
+        return not_applicable(why)
     if why := without_nvidia_peermem(node) or _without_driver(node):
         return not_applicable(why)
     hint = modules_hint(node, boot.kernel, node.peermem_dkms or node.driver_dkms, "nvidia-peermem")
@@ -197,8 +207,8 @@ def _weak(file: ModuleFile | None, boot: Boot) -> tuple[str, ...]:
 
 def _dmabuf(node: Node, want: Want, boot: Boot) -> Finding:
     """The kernel has dma-buf."""
-    if want.path is not PeerPath.DMABUF:
-        return not_applicable(f"not part of the {want.path} path")
+    if why := _elsewhere(want, PeerPath.DMABUF):
+        return not_applicable(why)
     config = node.kernel_configs.get(boot.release)
     if not config:
         raise NoEvidence(f"the configuration of {boot.release} was not read", hint="run as root")
@@ -240,8 +250,8 @@ def _configuration(node: Node, want: Want, boot: Boot) -> Finding:
 
 def _autoload(node: Node, want: Want, boot: Boot) -> Finding:
     """nvidia-peermem is loaded at boot."""
-    if want.path is not PeerPath.PEERMEM:
-        return not_applicable(f"not part of the {want.path} path")
+    if why := _elsewhere(want, PeerPath.PEERMEM):
+        return not_applicable(why)
     if why := without_nvidia_peermem(node) or _without_driver(node):
         return not_applicable(why)
     finding = peermem.autoload.judge(node, want)

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Check, Status
+from toolkit.checks.taken import taken
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence, Frame
 from toolkit.facts.fact import Known
@@ -76,6 +77,7 @@ class Sheets:
         self._topics: dict[str, _Answers[Section]] = {each.name: _Answers() for each in TOPICS}
         self._statuses: dict[str, _Answers[Trait]] = {each.id: _Answers() for each in ALL}
         self._layouts: _Answers[tuple[tuple[str, str], ...]] = _Answers()
+        self._takings: _Answers[Want] = _Answers()
         self._facts: dict[str, _Answers[Known]] = {}
         self._met: dict[Section, Section] = {}
 
@@ -92,7 +94,7 @@ class Sheets:
 
         self._recall_facts(node, prints, shape)
 
-        def ask(answers: _Answers[T], question: Callable[[Node], T]) -> T:
+        def ask(answers: _Answers[T], question: Callable[[Node], T], shape: int = shape) -> T:
             known = answers.recall(prints, shape)
             if known is not None:
                 return known
@@ -102,11 +104,15 @@ class Sheets:
             answers.keep(cited, prints, shape, answer)
             return answer
 
+        resolved = ask(self._takings, partial(taken, want=want))
+        on_path = hash((shape, resolved.path))
+
         sections = [
             ask(self._topics[topic.name], partial(self._section, topic)) for topic in TOPICS
         ]
         statuses = tuple(
-            ask(self._statuses[each.id], partial(self._status, each, want)) for each in ALL
+            ask(self._statuses[each.id], partial(self._status, each, resolved), on_path)
+            for each in ALL
         )
         sections.append(self._same(Section(VERDICT, statuses)))
         sheet = Sheet(host, tuple(sections), ask(self._layouts, _layout))

@@ -11,6 +11,7 @@ from invoke.context import Context
 from invoke.tasks import Task
 
 from toolkit.errors import ExitCode, UsageError
+from toolkit.want import DEFAULT_PROFILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,12 @@ REACH = (
     Option("quiet", False, "no progress", "q"),
 )
 WANT = (
-    Option("profile", "peermem", "wanted state: a name from toolkit/profiles or a TOML file", "p"),
+    Option(
+        "profile",
+        DEFAULT_PROFILE,
+        "wanted state: a name from toolkit/profiles or a TOML file",
+        "p",
+    ),
     Option("site", "", "the site's own TOML file over the profile: role, versions, waivers"),
 )
 OUTPUT = (

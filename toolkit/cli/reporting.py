@@ -23,7 +23,7 @@ from toolkit.report.document import Told
 from toolkit.report.fleet_page import html
 from toolkit.report.fleet_seen import Seeing, Seen
 from toolkit.report.fleet_view import make
-from toolkit.want import profiles
+from toolkit.want import DEFAULT_PROFILE, profiles
 
 _HIDDEN = "the reason is hidden"
 _OWN = "of the site"
@@ -118,7 +118,7 @@ def _command(said: Said) -> str:
         return "./invokew report --scrub"
     asked = ("from_", "--from") if said.text("from_") else ("hosts", "--hosts")
     words = ["./invokew", "report", asked[1], said.text(asked[0])]
-    if said.text("profile") != "peermem":
+    if said.text("profile") != DEFAULT_PROFILE:
         words += ["--profile", said.text("profile")]
     return shlex.join(words)
 

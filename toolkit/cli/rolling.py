@@ -32,7 +32,7 @@ from toolkit.hosts import fold
 from toolkit.reach.fleet import NotBegun
 from toolkit.reach.hook import check_hook
 from toolkit.reach.journal import About, Journal, Story, stamp
-from toolkit.want import Want
+from toolkit.want import DEFAULT_PROFILE, Want
 
 ROLLOUT = (
     Option("serial", "", "in batches: 1,10%,50%; the first is the canary, the last is repeated"),
@@ -253,7 +253,7 @@ def counting(session: Session, fleet: Fleet, **about: str) -> Counting:
     :param about: what the journal is told beside: reason, undoes.
     """
     said = session.said
-    site, profile = said.text("site"), said.text("profile") or "peermem"
+    site, profile = said.text("site"), said.text("profile") or DEFAULT_PROFILE
     limit = Want.load(profile, site=Path(site) if site else None).rollout.max_unavailable
     terms = terms_of(
         [host.name for host in fleet.hosts],

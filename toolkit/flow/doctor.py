@@ -7,6 +7,7 @@ from datetime import date
 
 from toolkit.checks.forecast import Foreseen, forecast
 from toolkit.checks.judged import Judged, judge_node
+from toolkit.checks.taken import taken
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence, Frame
 from toolkit.facts.node import Node
@@ -97,4 +98,5 @@ def foresee_saved(
 
 def _foreseen(name: str, evidence: Evidence, want: Want, today: date, release: str) -> Foreseen:
     judged = judge_node(name, evidence, want, today)
-    return Foreseen(judged, forecast(Node(evidence), want, release))
+    node = Node(evidence)
+    return Foreseen(judged, forecast(node, taken(node.fresh(), want), release))

@@ -14,6 +14,7 @@ from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
 from toolkit.flow.access import Fleet
 from toolkit.flow.each import on_each, on_saved
+from toolkit.flow.planning import aimed
 from toolkit.flow.reading import read_node
 from toolkit.flow.runs import RunFolder
 from toolkit.flow.shelf import Shelf, at_hand
@@ -35,7 +36,7 @@ def drift_node(
     node = Node(evidence)
     if not judged.gpus:
         return drift_of(node, judged, Plan())
-    verdicts = {each.check.id: each for each in judged.verdicts}
+    verdicts, want = aimed(node, judged, want)
     plan = make_plan(node, verdicts, want, today=today, builts=at_hand(shelf, node, want))
     return drift_of(node.fresh(), judged, plan)
 

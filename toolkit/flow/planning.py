@@ -12,7 +12,11 @@ from toolkit.change.diff import diff
 from toolkit.change.plan import Plan, make_plan
 from toolkit.change.render import render
 from toolkit.change.trial import Lines, lines_of
+from toolkit.checks.all import ALL
+from toolkit.checks.check import Status, Verdict
+from toolkit.checks.half import other
 from toolkit.checks.judged import Judged, judge_node
+from toolkit.checks.taken import taken
 from toolkit.errors import Outcome, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
@@ -27,7 +31,7 @@ from toolkit.hosts import Host
 from toolkit.reach.deliver import engine
 from toolkit.reach.image_run import image_runner
 from toolkit.reach.transport import Transport
-from toolkit.want import Want
+from toolkit.want import PeerPath, Want
 
 NO_CHANGE = Plan()
 
@@ -67,7 +71,7 @@ def plan_node(
     if not judged.gpus:
         return Planned(judged, NO_CHANGE)
     node = Node(evidence)
-    verdicts = {each.check.id: each for each in judged.verdicts}
+    verdicts, want = aimed(node, judged, want)
     builts = at_hand(shelf, node, want)
     plan = make_plan(node, verdicts, want, today=today, builts=builts, untried=untried)
     if not node.live:
@@ -75,6 +79,22 @@ def plan_node(
     trial = _bundle(plan.trying, node, want) if plan.trying else None
     bundle = _bundle(plan.sent, node, want)
     return Planned(judged, plan, bundle, node.boot_id, trial, lines_of(node))
+
+
+def aimed(node: Node, judged: Judged, want: Want) -> tuple[dict[str, Verdict], Want]:
+    """The verdicts and the want that a plan is made for, with the path that the node takes.
+
+    What is half set up of nvidia-peermem is mended, where dma-buf is taken, and what we
+    placed for it earlier is kept up; what the node does without is not brought to it.
+    """
+    verdicts = {each.check.id: each for each in judged.verdicts}
+    here = taken(node.fresh(), want)
+    if not here.taken or here.path is PeerPath.PEERMEM:
+        return verdicts, here
+    peermem = replace(here, path=PeerPath.PEERMEM)
+    if verdicts[other.id].status is Status.FAIL:
+        return {each.id: each(node, peermem) for each in ALL}, peermem
+    return verdicts, peermem if node.fresh().owned else here
 
 
 def _bundle(plan: Plan, node: Node, want: Want) -> Bundle | None:

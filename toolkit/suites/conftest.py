@@ -16,6 +16,7 @@ from testinfra.host import Host as TestinfraHost
 
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Check
+from toolkit.checks.taken import taken
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
@@ -26,7 +27,7 @@ from toolkit.groups import resolved
 from toolkit.reach.transport import Transport
 from toolkit.suites.backend import TransportBackend
 from toolkit.suites.ledger import ACCESS, LEDGER, WANT, Judge, Ledger
-from toolkit.want import Want
+from toolkit.want import DEFAULT_PROFILE, Want
 
 STACK = pytest.StashKey[ExitStack]()
 FLEET = pytest.StashKey[Fleet]()
@@ -40,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if ACCESS not in config.stash:
             config.stash[ACCESS] = _access(config)
             site = _option(config, "--gdr-site")
-            profile = _option(config, "--gdr-profile") or "peermem"
+            profile = _option(config, "--gdr-profile") or DEFAULT_PROFILE
             want = Want.load(profile, site=Path(site) if site else None)
             listed = config.stash[ACCESS].inventory
             config.stash[WANT] = resolved(want, lambda: inventory_in(listed), site)
@@ -126,7 +127,7 @@ def node(evidence: Evidence) -> Node:
 @pytest.fixture(scope="session")
 def judge(request: pytest.FixtureRequest, host_name: str, node: Node) -> Judge:
     """What a check says of the host; its facts are computed once."""
-    want = request.config.stash[WANT].of(host_name)
+    want = taken(node.fresh(), request.config.stash[WANT].of(host_name))
     return lambda check: (host_name, check(node, want))
 
 
