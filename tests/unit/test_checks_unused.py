@@ -9,7 +9,7 @@ import pytest
 from tests.evidence.board import FLAT
 from tests.evidence.build import GUEST_CPU, PROPRIETARY, node, without_module
 from tests.evidence.frames import ABSENT, DENIED, Override
-from tests.evidence.healthy_consumers import LIBS, nccl, ucx_info
+from tests.evidence.healthy_consumers import nccl, ucx_info
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, name
 from toolkit.checks.chosen import Way
 from toolkit.checks.judged import judge_node

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.choices import choices
-from toolkit.checks.chosen import Chosen, Group, Way
+from toolkit.checks.chosen import Chosen, Group, Way, wanted
 from toolkit.checks.path import dmabuf_gap, peermem_gap
 from toolkit.errors import CutOff, NoEvidence, Unparsable
 from toolkit.facts.node import Node
@@ -23,43 +21,43 @@ _WITHOUT_CUDA = "it was built without CUDA"
 _FIX = "the setting that is named, taken out; or HCAs below the switches of the GPUs, shown as such"
 
 
-# What a choice rests on. It is not known where one of them was not read; where the evidence
-# ends before one, nothing is.
-_SOURCES: tuple[Callable[[Node], object], ...] = (
-    lambda node: node.libraries,
-    lambda node: node.ucx,
-    lambda node: node.settings,
-    lambda node: node.pairs,
-    lambda node: node.rdma_hardware,
-    lambda node: node.module_state,
-    lambda node: node.memory_peers,
-    lambda node: node.nvlinked,
-)
-
-
 def _libraries(node: Node, want: Want) -> tuple[Chosen, ...]:
     """Those that carry GPU memory; a distribution's UCX, built without CUDA, carries none.
 
-    :raises NoEvidence: where it cannot be told which there are, or what they are told to do.
+    :raises NoEvidence: where it cannot be told which there are, or what they rest on.
     """
-    for source in _SOURCES:
-        try:
-            source(node)
-        except CutOff:
-            raise
-        except (NoEvidence, Unparsable):
-            continue
-    found = tuple(
+    if not want.consumers:
+        _ = node.libraries, node.ucx
+    if not any(name in _SHOWN for name, *_ in wanted(node, want)):
+        return ()
+    # ``choices`` calls not known what it could not read; here that leaves the verdict open.
+    _ = node.settings, node.pairs, node.rdma_hardware, node.memory_peers
+    _usable(node, want)
+    _nvlink(node)
+    return tuple(
         each
         for each in choices(node, want)
         if each.consumer in _SHOWN and _WITHOUT_CUDA not in each.reasons
     )
-    _ = node.settings if found else (node.libraries, node.ucx)
-    return found
+
+
+def _nvlink(node: Node) -> None:
+    """Of GPUs before Ampere and of old versions alone: who does not tell it is no gap.
+
+    :raises CutOff: where the evidence ends before it.
+    """
+    try:
+        _ = node.nvlinked
+    except CutOff:
+        raise
+    except (NoEvidence, Unparsable):
+        return
 
 
 def _usable(node: Node, want: Want) -> bool:
-    return not peermem_gap(node) or not dmabuf_gap(node, want)
+    """Whether one path is usable; both are asked, since a library may see one alone."""
+    gaps = peermem_gap(node), dmabuf_gap(node, want)
+    return not all(gaps)
 
 
 def _named(one: Chosen) -> str:

@@ -17,7 +17,6 @@ from toolkit.checks.check import Status
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.checks.path import dmabuf_gap, peermem_gap
 from toolkit.checks.taken import taken
-from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
 from toolkit.flow.planning import plan_node
@@ -134,7 +133,8 @@ def test_the_report_names_the_path_that_is_taken() -> None:
 
 def test_a_plan_brings_no_peermem_to_a_node_that_does_without() -> None:
     plan = plan_node("n", node(NOT_ASKED), AUTO, TODAY).plan
-    assert plan.empty and not plan.blocked
+    assert plan.empty
+    assert not plan.blocked
     insisted = plan_node("n", node(NOT_ASKED), Want(path=PeerPath.PEERMEM), TODAY).plan
     assert any("peermem" in each.artefact for each in insisted.changes)
 
