@@ -22,6 +22,7 @@ from toolkit.demo.fleet import prepare
 from toolkit.flow.provision import SETTLE_S
 
 ROOT = Path(__file__).parents[2]
+JUDGING = frozenset({"doctor", "plan", "provision", "verify", "playbook"})
 # What a node changes by itself, and the journal that a rollback must keep.
 VOLATILE = ("proc", "sys", "run", "dev", "tmp", "var/log", "var/lib/gdr-toolkit", ".node")
 Digest = dict[str, tuple[int, int, int, str]]  # mode, uid, gid, hash or link by path
@@ -51,7 +52,10 @@ class Nodes:
         """The controller's command line for these nodes."""
         reach = ["--inventory", str(self.folder / "hosts.ini"), "--hosts", ",".join(self.names)]
         ssh = ["--ssh-config", str(self.folder / "ssh_config"), "--transport", transport]
-        return [sys.executable, "-m", "toolkit.cli", verb, *reach, *ssh, *words]
+        # Whoever insists on peermem has something to mend on each of them.
+        insisting = verb in JUDGING and "--resume" not in words
+        path = ["--profile", "peermem"] if insisting else []
+        return [sys.executable, "-m", "toolkit.cli", verb, *reach, *ssh, *path, *words]
 
     def run(
         self, verb: str, *words: str, transport: str = "paramiko"

@@ -29,7 +29,7 @@ def test_verbose_names_every_case_with_its_ending(tmp_path: Path) -> None:
 
 
 def test_without_it_only_what_failed_is_named(tmp_path: Path) -> None:
-    done = verify(tmp_path, "--hosts", "demo-stub")
+    done = verify(tmp_path, "--hosts", "demo-stub", "--profile", "peermem")
     assert done.returncode == 2
     assert "FAILED" in done.stdout
     assert "test_node[toolkit://demo-stub-peermem.stub]" in done.stdout
@@ -48,7 +48,7 @@ def test_a_node_without_the_passport_that_is_demanded_is_not_ready_in_junit_eith
 
 
 def test_json_tells_every_case_and_nothing_else(tmp_path: Path) -> None:
-    done = verify(tmp_path, "--hosts", "demo-stub", "--json")
+    done = verify(tmp_path, "--hosts", "demo-stub", "--profile", "peermem", "--json")
     assert done.returncode == 2, done.stderr
     told = json.loads(done.stdout)
     jsonschema.validate(told, json.loads((ROOT / "docs/verify.schema.json").read_text()))

@@ -40,6 +40,8 @@ INBOX: dict[str, Override] = {
 }
 NO_IMPORTER: dict[str, Override] = {"verbs-libraries": f"{LIBS}/libibverbs.so.1 no\n"}
 
+OLD_KERNEL: dict[str, Override] = {"kernel-release": "5.4.0-97-generic\n"}
+
 TAKEN: dict[str, tuple[dict[str, Override], PeerPath | None]] = {
     "both": ({}, PeerPath.DMABUF),
     "dmabuf-alone": (NO_PEERMEM, PeerPath.DMABUF),
@@ -48,6 +50,7 @@ TAKEN: dict[str, tuple[dict[str, Override], PeerPath | None]] = {
     "neither-with-the-closed-driver": ({**CLOSED, **NO_PEERMEM}, PeerPath.PEERMEM),
     "neither-with-the-closed-driver-and-no-ofed": ({**INBOX, **CLOSED}, PeerPath.PEERMEM),
     "neither-with-the-open-driver-and-no-ofed": ({**INBOX, **NO_IMPORTER}, PeerPath.DMABUF),
+    "an-old-kernel-under-ofed": (OLD_KERNEL, PeerPath.PEERMEM),
     "no-driver-under-ofed": ({**NO_PEERMEM, "nvidia-version": ABSENT}, PeerPath.PEERMEM),
     "dmabuf-not-read-and-peermem-usable": ({"nvidia-version": DENIED}, PeerPath.PEERMEM),
     "dmabuf-not-read-and-no-peermem": ({**NO_PEERMEM, "nvidia-version": DENIED}, None),

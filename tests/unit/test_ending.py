@@ -39,7 +39,7 @@ def _kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         pytest.param(
             "provision",
-            GPUS | {"check": True, "profile": "peermem", "site": "our site.toml"},
+            GPUS | {"check": True, "profile": "auto", "site": "our site.toml"},
             {"gpu1": 7, "gpu2": 0, "gpu3": 7, "gpu4": 3},
             "exit 7: changes are pending on 2 of 4 nodes, something is unknown on 1 of 4 nodes;"
             " ./invokew plan --diff --hosts 'gpu[1,3]' --site 'our site.toml' shows them",

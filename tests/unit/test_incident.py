@@ -170,7 +170,7 @@ def test_an_incident_is_judged_elsewhere_as_it_was_judged_here(tmp_path: Path) -
         kept = json.loads(opened.extractfile("report.json").read())  # type: ignore[union-attr] # it is a file
         about = opened.extractfile("about.txt").read().decode()  # type: ignore[union-attr] # likewise
         (there / "site.toml").write_bytes(opened.extractfile("site.toml").read())  # type: ignore[union-attr] # likewise
-    assert "doctor --from t.tar.gz --profile peermem --site site.toml" in about
+    assert "doctor --from t.tar.gz --profile auto --site site.toml" in about
     judged = gdr(there, "doctor", "--from", "t.tar.gz", "--site", "site.toml", "--json")
     again = json.loads(judged.stdout)
     assert again["hosts"][0]["verdicts"]

@@ -163,7 +163,7 @@ def test_what_is_refused_is_said_on_standard_error_alone(
 def test_bundles_are_told_with_the_plans_that_they_carry_out(told: Tell, tmp_path: Path) -> None:
     saved = str(ROOT / "tests/evidence/stub.txt")
     out, junit = tmp_path / "out", tmp_path / "bundle.xml"
-    words = ("bundle", "--from", saved, "--out", str(out), "--junit", str(junit))
+    words = ("bundle", "--from", saved, "--out", str(out), "--junit", str(junit), *PEERMEM)
     (host,) = told(*words, schema="report")["hosts"]
     assert host["written"] == [str(each) for each in out.iterdir()] != []
     assert not host["plan"]["empty"]
@@ -206,6 +206,9 @@ def test_evidence_that_was_cut_off_is_no_done_host() -> None:
 IMAGE = "registry.example/busybox@sha256:" + "0123456789abcdef" * 4
 
 
+PEERMEM = ("--profile", "peermem")  # whose plan mends the stub
+
+
 @pytest.fixture
 def log(tmp_path: Path) -> str:
     """What a pod said of one node that is to be changed."""
@@ -225,14 +228,16 @@ def test_manifests_stand_in_the_document_or_in_files(told: Tell, tmp_path: Path)
 
 
 def test_the_job_of_each_bundle_is_told(told: Tell, log: str) -> None:
-    found = told("kubernetes", "--apply", "--from", log, "--image", IMAGE, schema="report")
+    found = told(
+        "kubernetes", "--apply", "--from", log, "--image", IMAGE, *PEERMEM, schema="report"
+    )
     (job,) = found["jobs"]
     assert (job["batch"], job["node"], found["hosts"][0]["name"]) == (1, "gpu007", "gpu007")
     assert any(job["job"] in each["text"] for each in found["manifests"])
 
 
 def test_check_tells_plans_and_renders_nothing(told: Tell, log: str) -> None:
-    words = ("kubernetes", "--check", "--from", log)
+    words = ("kubernetes", "--check", "--from", log, *PEERMEM)
     found = told(*words, schema="report", code=ExitCode.PENDING)
     assert "manifests" not in found
     assert not found["hosts"][0]["plan"]["empty"]

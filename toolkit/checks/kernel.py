@@ -42,8 +42,6 @@ def version(node: Node, want: Want) -> Finding:
             return passed(str(release))
         if "ib_umem_dmabuf_get" in node.symbols:
             return passed(f"{release}, with dma-buf registration backported")
-        if node.ofed.flavour is not OfedFlavour.INBOX:
-            return passed(f"{release}, with dma-buf registration by {node.ofed}")
         return failed(
             f"{release}, without dma-buf registration",
             expected=f"{gate.first} or newer, or a kernel with the backport",
