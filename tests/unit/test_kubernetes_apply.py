@@ -255,7 +255,8 @@ def saved(tmp_path: Path) -> Path:
 
 def run(saved: Path, *words: str) -> None:
     log, cluster = str(saved / "pods.log"), str(saved / "cluster.json")
-    argv = ["gdr", "kubernetes", "--from", log, "--cluster", cluster, *words]
+    path = ("--profile", "peermem")  # whose plan mends the stub
+    argv = ["gdr", "kubernetes", "--from", log, "--cluster", cluster, *path, *words]
     Gdr(namespace=verbs()).run(argv, exit=False)
 
 

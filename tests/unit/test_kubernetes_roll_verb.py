@@ -37,7 +37,8 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def roll(log: Path, *words: str) -> None:
-    argv = ["gdr", "kubernetes", "--roll", "--from", str(log), "--image", IMAGE, *words]
+    path = ("--profile", "peermem")  # whose plan mends the stub
+    argv = ["gdr", "kubernetes", "--roll", "--from", str(log), "--image", IMAGE, *path, *words]
     Gdr(namespace=verbs()).run(argv, exit=False)
 
 

@@ -172,7 +172,7 @@ def _run(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_run_that_fails_takes_back_what_an_earlier_one_told(tmp_path: Path) -> None:
-    (tmp_path / "gpu001.evidence").write_text((ROOT / "tests/evidence/stub.txt").read_text())
+    (tmp_path / "gpu001.evidence").write_text((ROOT / "tests/evidence/rocky.txt").read_text())
     file = tmp_path / "gdr.prom"
     first = _run(tmp_path, "--from", str(tmp_path / "gpu001.evidence"), "--textfile", str(file))
     assert first.returncode == ExitCode.FAILED, first.stderr
