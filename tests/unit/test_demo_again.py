@@ -16,7 +16,7 @@ from toolkit.flow import access
 from toolkit.flow.access import demo_folder, state_dir
 from toolkit.where import from_home, user_name
 
-NODE = "demo4"  # a small one, with a stub
+NODE = "demo2"  # a small one, whose IOMMU translates
 Run = Callable[..., tuple[int, str, str]]
 
 
