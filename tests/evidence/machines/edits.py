@@ -14,9 +14,11 @@ base has none is all "+". What stands before the first header says where the edi
 from __future__ import annotations
 
 from difflib import SequenceMatcher
+from pathlib import Path
 
 from toolkit.evidence import GRAMMAR, Evidence, Frame
 
+HERE = Path(__file__).parent
 _END = "= end ok 0\n"
 
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from datetime import date
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 from tests.evidence.machines.composed import COMPOSED
-from tests.evidence.machines.edits import edited
+from tests.evidence.machines.edits import HERE
+from tests.evidence.machines.making import edit
 from toolkit.change.plan import Plan
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.judged import Judged
@@ -27,7 +27,6 @@ from toolkit.report.table import Painter
 from toolkit.report.text import findings
 from toolkit.want import PeerPath, Want
 
-HERE = Path(__file__).parent
 TODAY = date(2026, 11, 23)
 # The base was taken when this program of ours was of an earlier text: each plan renews it.
 OURS = "/usr/lib/gdr-toolkit/rebuild"
@@ -98,8 +97,7 @@ def evidence_of(machine: str) -> Evidence:
     """What the probe prints on this machine."""
     if machine in COMPOSED:
         return COMPOSED[machine]()
-    edits = (HERE / "nodes" / f"{machine}.edits").read_text()
-    return edited(Evidence.parse((HERE / "base.evidence").read_text()), edits)
+    return edit(machine)
 
 
 def want_of(profile: str) -> Want:

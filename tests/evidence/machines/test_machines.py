@@ -17,7 +17,7 @@ from toolkit.evidence import Evidence
 
 ROWS = rows()
 EDITED = sorted(path.stem for path in (HERE / "nodes").glob("*.edits"))
-STATES = {"ready", "unknown", "sick", *Impact}
+STATES = {"ready", "unknown", "no GPU", "sick", *Impact}
 # ``PLAN`` rows are of machines that the expert asked only for plans.
 BASE = Evidence.parse((HERE / "base.evidence").read_text())
 
