@@ -10,6 +10,7 @@ from tests.evidence.platforms import DATA_DIRECT
 Ids = tuple[int, int]
 H100, H200, B200, L40S = (0x10DE, 0x2330), (0x10DE, 0x2335), (0x10DE, 0x2901), (0x10DE, 0x26B9)
 GB200, GB300, GH200 = (0x10DE, 0x2941), (0x10DE, 0x31C2), (0x10DE, 0x2342)
+BARS = {H100: 128, H200: 256, B200: 256, L40S: 64, GB200: 256, GB300: 512, GH200: 128}  # GiB
 NVSWITCH, GRACE = (0x10DE, 0x22A3), (0x10DE, 0x22B1)
 CX7, CX7_VF, CX7_BRIDGE = (0x15B3, 0x1021), (0x15B3, 0x101E), (0x15B3, 0x1979)
 THOR2, POLLARA, E810 = (0x14E4, 0x1760), (0x1DD8, 0x1002), (0x8086, 0x1592)
@@ -36,25 +37,25 @@ MLX_IB, MLX_ROCE = Nic(CX7, "mlx5_core", IB), Nic(CX7, "mlx5_core")
 VF_IB, VF_ROCE = Nic(CX7_VF, "mlx5_core", IB), Nic(CX7_VF, "mlx5_core")
 
 
-def gpu(address: str, parent: str, ids: Ids, bar: int, numa: int = 0, group: str = "") -> Fn:
-    """A GPU whose BAR1 has so many GiB."""
-    bars = ((0, 16 * MIB), (2, bar * GIB), (4, 32 * MIB))
+def gpu(address: str, parent: str, ids: Ids, numa: int = 0, group: str = "") -> Fn:
+    """A GPU with the BAR1 of its model."""
+    bars = ((0, 16 * MIB), (2, BARS[ids] * GIB), (4, 32 * MIB))
     return Fn(address, parent, ids, GPU_CLASS, "nvidia", group, numa, bars=bars)
 
 
-def hgx(ids: Ids, bar: int, nic: Nic, *, switches: int, grouped: bool = True) -> Board:
+def hgx(ids: Ids, nic: Nic, *, switches: int) -> Board:
     """Eight GPUs, each below one PCIe switch with a NIC; NVSwitches on a bus of their own."""
     found: list[Fn] = []
     for at, bus in enumerate(BUSES):
         numa, root, up = at // 4, f"0000:{bus:02x}:01.0", f"0000:{bus + 1:02x}:00.0"
         left, right = f"0000:{bus + 2:02x}:00.0", f"0000:{bus + 2:02x}:01.0"
-        group = (str(2 * at + 1), str(2 * at + 2)) if grouped else ("", "")
+        group = (str(2 * at + 1), str(2 * at + 2))
         found += [
             Fn(root, f"pci0000:{bus:02x}", XEON, BRIDGE, numa=numa, acs=0x01),
             Fn(up, root, BROADCOM, BRIDGE, numa=numa, upstream=True),
             Fn(left, up, BROADCOM, BRIDGE, numa=numa, acs=0x01),
             Fn(right, up, BROADCOM, BRIDGE, numa=numa, acs=0x01),
-            gpu(f"0000:{bus + 3:02x}:00.0", left, ids, bar, numa, group[0]),
+            gpu(f"0000:{bus + 3:02x}:00.0", left, ids, numa, group[0]),
             nic.at(f"0000:{bus + 4:02x}:00.0", right, numa, group[1]),
         ]
     for at in range(switches):
@@ -65,12 +66,10 @@ def hgx(ids: Ids, bar: int, nic: Nic, *, switches: int, grouped: bool = True) ->
 
 def nvswitch(address: str, parent: str) -> Fn:
     link, bars = ("5.0 GT/s PCIe", 2), ((0, 32 * MIB),)
-    return Fn(
-        address, parent, NVSWITCH, 0x068000, "nvidia-nvswitch", "", 1, link, link, bars=bars
-    )
+    return Fn(address, parent, NVSWITCH, 0x068000, "nvidia-nvswitch", "", 1, link, link, bars=bars)
 
 
-def aws(ids: Ids, bar: int, efa: Ids, each: int, *, switches: int) -> Board:
+def aws(ids: Ids, efa: Ids, each: int, *, switches: int) -> Board:
     """A p instance: below each of eight bridges of Nitro a GPU, and EFAs beside it.
 
     The places are those of p5: 4f to 52 EFAs and 53 a GPU, and so on by 11.
@@ -85,12 +84,12 @@ def aws(ids: Ids, bar: int, efa: Ids, each: int, *, switches: int) -> Board:
             found.append(Fn(port, up, AWS_BRIDGE, BRIDGE, numa=numa))
             here = f"0000:{bus:02x}:00.0"
             nic = Nic(efa, "efa").at(here, port, numa)
-            found.append(gpu(here, port, ids, bar, numa) if bus == last else nic)
+            found.append(gpu(here, port, ids, numa) if bus == last else nic)
     found += [nvswitch(f"0000:{0xE0 + at:02x}:00.0", "pci0000:e0") for at in range(switches)]
     return Board(tuple(found))
 
 
-def gcp(ids: Ids, bar: int) -> Board:
+def gcp(ids: Ids) -> Board:
     """a3-ultra and a4: four switches with two GPUs and two ConnectX-7 each."""
     found: list[Fn] = []
     for at, bus in enumerate((0x8C, 0xC4, 0xD4, 0xE4)):
@@ -102,18 +101,15 @@ def gcp(ids: Ids, bar: int) -> Board:
             here = f"0000:{bus + 3 + slot:02x}:00.0"
             found.append(Fn(port, up, BROADCOM, BRIDGE, numa=numa))
             is_gpu = slot < 2
-            found.append(
-                gpu(here, port, ids, bar, numa) if is_gpu else VF_ROCE.at(here, port, numa)
-            )
+            found.append(gpu(here, port, ids, numa) if is_gpu else VF_ROCE.at(here, port, numa))
     return Board(tuple(found))
 
 
-def azure(ids: Ids, bar: int, count: int, nic: Nic, *, switches: int) -> Board:
+def azure(ids: Ids, count: int, nic: Nic, *, switches: int) -> Board:
     """A guest of Hyper-V: every device alone in a PCI domain of its own."""
     half = count // 2
     gpus = [
-        gpu(f"{at + 1:04x}:00:00.0", f"pci{at + 1:04x}:00", ids, bar, at // half)
-        for at in range(count)
+        gpu(f"{at + 1:04x}:00:00.0", f"pci{at + 1:04x}:00", ids, at // half) for at in range(count)
     ]
     nics = [
         nic.at(f"{0x101 + at:04x}:00:00.0", f"pci{0x101 + at:04x}:00", at // half)
@@ -135,7 +131,7 @@ def gb200() -> Board:
         up, down = f"{of_nic}:01:00.0", f"{of_nic}:02:00.0"
         found += [
             Fn(port, f"pci{of_gpu}:00", GRACE, BRIDGE, numa=numa, acs=TRANSLATING),
-            gpu(f"{of_gpu}:01:00.0", port, GB200, 256, numa, str(2 * at + 1)),
+            gpu(f"{of_gpu}:01:00.0", port, GB200, numa, str(2 * at + 1)),
             Fn(root, f"pci{of_nic}:00", GRACE, BRIDGE, numa=numa, acs=TRANSLATING),
             Fn(up, root, CX7_BRIDGE, BRIDGE, numa=numa, upstream=True),
             Fn(down, up, CX7_BRIDGE, BRIDGE, numa=numa),
@@ -153,9 +149,16 @@ def gb300() -> Board:
             group = str(int(each.group) + 10 * at) if each.group else ""
             address = each.address.replace("0000:", f"{domain}:", 1)
             klass = IB if each.driver == "mlx5_core" else each.klass
+            bars = ((0, 16 * MIB), (2, BARS[GB300] * GIB)) if each.ids == GB300 else each.bars
             found.append(
                 replace(
-                    each, address=address, parent=parent, group=group, numa=at // 2, klass=klass
+                    each,
+                    address=address,
+                    parent=parent,
+                    group=group,
+                    numa=at // 2,
+                    klass=klass,
+                    bars=bars,
                 )
             )
     return Board(tuple(found))

@@ -20,11 +20,12 @@ from tests.evidence.machines.making import edit
 from toolkit.change.plan import Plan
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.judged import Judged
+from toolkit.errors import Outcome
 from toolkit.evidence import Evidence
 from toolkit.flow.planning import plan_node
 from toolkit.report.plan_text import plan_lines, trigger_name
 from toolkit.report.table import Painter
-from toolkit.report.text import findings
+from toolkit.report.text import report
 from toolkit.want import PeerPath, Want
 
 TODAY = date(2026, 11, 23)
@@ -125,9 +126,9 @@ def _of_verdicts(row: Row, one: Judged) -> Iterator[str]:
     for fault in row.faults:
         if fault.needed and not any(map(fault.told_by, failing)):
             yield f"no failure of {fault.check} tells of {fault.words!r}"
-    report = "\n".join(findings([one], Painter(False), verbose=True))
+    said = report([Outcome(row.machine, one)], Painter(False), verbose=True)
     for words in row.told:
-        if not re.search(words, report):
+        if not re.search(words, said):
             yield f"the report does not say {words!r}"
     wrong = "\n".join(text_of(e) for e in (*failing, *one.having(Status.UNKNOWN)))
     for words in row.untold:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tests.evidence.board import Board, Fn
-from tests.evidence.frames import ABSENT, Bad, Override
+from tests.evidence.frames import Bad, Override
 from tests.evidence.machines.edits import HERE, edited
 from toolkit.evidence import Evidence, Frame, State
 
@@ -121,16 +121,19 @@ def _unit(name: str) -> str:
 
 def _windows(board: Board) -> str:
     """What /proc/iomem says of the root buses: a window for the regions below each."""
-    spans: dict[str, list[int]] = {}
+    places = {each.address: board.path(each).split("/")[0] for each in board.functions}
+    spans: dict[str, list[tuple[int, int]]] = {}
     for line in board.frames()["pci-resources"].splitlines():
         address, _, values = line.partition("/resource:")
         start, end = (int(each, 16) for each in values.split()[:2])
         if end:
-            function = next(each for each in board.functions if each.address == address)
-            root = board.path(function).split("/")[0].removeprefix("pci")
-            spans.setdefault(root, []).extend((start, end))
+            spans.setdefault(places[address], []).append((start, end))
+    # The functions of one card share their addresses on our boards: there is room for all.
     return "".join(
-        f"{min(each):x}-{max(each):x} : PCI Bus {root}\n" for root, each in spans.items()
+        f"{min(start for start, _ in each):x}-"
+        f"{max(end for _, end in each) + sum(end - start + 1 for start, end in each):x}"
+        f" : PCI Bus {root.removeprefix('pci')}\n"
+        for root, each in spans.items()
     )
 
 
@@ -224,6 +227,3 @@ def _smi_q(gpus: list[Fn], told: Gpus, driver: str) -> str:
         lines += [f"        ClusterUUID                       : {told.cluster}"]
         lines += ["    Processes                             : None"]
     return "".join(f"{line}\n" for line in lines)
-
-
-__all__ = ["ABSENT", "Gpus", "Hardware", "Hca", "edit", "like", "with_board"]

@@ -10,15 +10,22 @@ import re
 import pytest
 
 from tests.evidence.machines.composed import COMPOSED
-from tests.evidence.machines.edits import edited, edits_between
-from tests.evidence.machines.held import DEFAULT, HERE, PROFILES, Row, cases, evidence_of, held, rows
+from tests.evidence.machines.edits import HERE, edited, edits_between
+from tests.evidence.machines.held import (
+    DEFAULT,
+    PROFILES,
+    Row,
+    cases,
+    evidence_of,
+    held,
+    rows,
+)
 from toolkit.checks.check import Impact
 from toolkit.evidence import Evidence
 
 ROWS = rows()
 EDITED = sorted(path.stem for path in (HERE / "nodes").glob("*.edits"))
 STATES = {"ready", "unknown", "no GPU", "sick", *Impact}
-# ``PLAN`` rows are of machines that the expert asked only for plans.
 BASE = Evidence.parse((HERE / "base.evidence").read_text())
 
 
