@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tests.evidence.board import BRIDGE, ETHERNET, Board, Fn
 from tests.evidence.frames import Override
+from tests.evidence.healthy_consumers import nccl
 from tests.evidence.healthy_fabric import daemons
 from tests.evidence.machines import boards as b
 from tests.evidence.machines.inbox import driven_by, inbox
@@ -157,9 +158,9 @@ def _kvm(flat: bool) -> Evidence:
     board = _guest_board(flat)
     start = guest(inbox(), "QEMU", "Standard PC (Q35 + ICH9, 2009)", "kvm")
     alone = replace(H100, name="NVIDIA H100 PCIe", fabric=("N/A", "N/A"))
-    return with_board(
-        like(start, daemons=daemons(PERSISTENCED)), Hardware(board, alone, hcas(board))
-    )
+    # NCCL lies there, and the report says which way it takes.
+    with_nccl = like(start, daemons=daemons(PERSISTENCED), libraries=nccl("2.27.3"))
+    return with_board(with_nccl, Hardware(board, alone, hcas(board)))
 
 
 def guest_tree() -> Evidence:
