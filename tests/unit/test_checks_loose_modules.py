@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from tests.evidence.healthy_fabric import smi_q
 from tests.evidence.judging import FAIL, PASS, UNKNOWN
 from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Finding
@@ -40,6 +41,15 @@ def test_lsmod_of_the_driver_without_it_tells_that_it_is_not_loaded() -> None:
     lsmod = "$ lsmod | grep nvidia\nnvidia_uvm  4665344  2\nnvidia  54206464  12 nvidia_uvm\n"
     finding = BY_ID["peermem.loaded"](loose({"lsmod": lsmod}), Want()).finding
     assert (finding.status, finding.found) == (FAIL, "nvidia-peermem is not loaded")
+
+
+def test_bar1_is_judged_where_nvidia_smi_alone_tells_it() -> None:
+    told = {"nvidia-smi-q": smi_q()}
+    assert BY_ID["pcie.bar1"](loose(told), Want()).finding.found == "covers the memory of 2 GPUs"
+    small = {"nvidia-smi-q": smi_q().replace("131072 MiB", "256 MiB")}
+    assert BY_ID["pcie.bar1"](loose(small), Want()).status is FAIL
+    none = {"nvidia-smi-q": smi_q().replace("131072 MiB", "N/A")}
+    assert BY_ID["pcie.bar1"](loose(none), Want()).status is UNKNOWN
 
 
 def test_lsmod_that_was_searched_for_another_name_tells_nothing() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import NoEvidence, NotCollected, Unparsable
 from toolkit.facts.express import Resizable
 from toolkit.facts.node import Node
 from toolkit.gpus import with_display_modes
@@ -35,7 +35,8 @@ def bar1(node: Node, want: Want) -> Finding:
     few MiB each. BAR1 is NVIDIA's name; lspci may call it region 2. Where the GPU's memory is
     not told, the largest size that its Resizable BAR offers stands for it.
     """
-    sizes = {gpu.address: max((bar.size for bar in gpu.bars), default=0) for gpu in node.pci.gpus}
+    tree = _of_tree(node)
+    sizes = node.bar1_sizes if tree is None else tree
     if not sizes or not all(sizes.values()):
         return unknown("a GPU tells no memory region", hint="dmesg | grep 'BAR 1'")
     tiny = {address: size for address, size in sizes.items() if size <= 256 * MIB}
@@ -46,9 +47,18 @@ def bar1(node: Node, want: Want) -> Finding:
             hint=_offer(node, tiny),
             details=tuple(f"{address}: {size // MIB} MiB" for address, size in tiny.items()),
         )
-    if not node.has_gpu_rows or node.no_driver:
+    if tree is not None and (not node.has_gpu_rows or node.no_driver):
         return _by_capability(node, sizes)
     return _by_memory(node, sizes)
+
+
+def _of_tree(node: Node) -> dict[str, int] | None:
+    """The largest region of each GPU; None for loose files without the PCI bus."""
+    try:
+        gpus = node.pci.gpus
+    except NotCollected:
+        return None
+    return {gpu.address: max((bar.size for bar in gpu.bars), default=0) for gpu in gpus}
 
 
 def _by_memory(node: Node, sizes: dict[str, int]) -> Finding:
