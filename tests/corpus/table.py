@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from functools import partial
 
 from tests.corpus.expected import EXPECTED, Case
@@ -106,45 +105,34 @@ def by_word(file: str, word: str, one: Judged) -> Line:
 
 def against(file: str, case: Case, one: Judged) -> Line:
     """Verdicts against a row."""
-    alarms = tuple(_told(each) for each in one.having(Status.FAIL) if not _meant(each, case))
+    failing = {each.check.id: each for each in one.having(Status.FAIL)}
+    wanted = _wanted(case)
+    alarms = tuple(_told(e) for name, e in failing.items() if not _says(e, wanted.get(name)))
     if alarms:
         return Line(file, Right.WRONG, alarms[0], alarms)
-    return _of_faults(file, case, one) if case.fails else _of_health(file, case, one)
-
-
-def _of_faults(file: str, case: Case, one: Judged) -> Line:
-    """Where something is wrong: does a check say so, and for the right reason?"""
-    reason = next((each for each in one.having(Status.FAIL) if _is_reason(each, case)), None)
-    if reason is not None:
-        return Line(file, Right.RIGHT, _told(reason))
-    for each in one.having(Status.PASS):
-        if each.check.id in case.fails:
-            return Line(file, Right.WRONG, f"passes: {_told(each)}")
-    return Line(file, Right.OPEN, f"no failure of {', '.join(case.fails)}")
-
-
-def _of_health(file: str, case: Case, one: Judged) -> Line:
-    """Where nothing is wrong: is that seen, and not just nothing?"""
+    passing = {each.check.id: each for each in one.having(Status.PASS)}
+    for name in wanted:
+        if name in passing:
+            return Line(file, Right.WRONG, f"passes: {_told(passing[name])}")
+    missing = [f"no failure of {name}" for name in wanted if name not in failing]
+    missing += [f"no pass of {name}" for name in case.passes if name not in passing]
+    if missing:
+        return Line(file, Right.OPEN, missing[0])
     if case.unjudged:
         return Line(file, Right.UNJUDGED, case.unjudged)
-    passes = [each for each in one.having(Status.PASS) if _among(each, case.passes)]
-    if case.passes and not passes:
-        return Line(file, Right.OPEN, f"no pass of {', '.join(case.passes)}")
-    return Line(file, Right.RIGHT, _told(passes[0]) if passes else "no false alarm")
+    seen = [*(failing[name] for name in wanted), *(passing[name] for name in case.passes)]
+    return Line(file, Right.RIGHT, _told(seen[0]) if seen else "no false alarm")
 
 
-def _among(verdict: Verdict, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(verdict.check.id, pattern) for pattern in patterns)
+def _wanted(case: Case) -> dict[str, str]:
+    """Each check that has to fail, with the words that it has to say."""
+    return ({case.fails: case.words} if case.fails else {}) | dict(case.also)
 
 
-def _is_reason(verdict: Verdict, case: Case) -> bool:
+def _says(verdict: Verdict, words: str | None) -> bool:
     finding = verdict.finding
     told = " ".join((finding.found, finding.expected, *finding.details))
-    return _among(verdict, case.fails) and bool(re.search(case.words, told))
-
-
-def _meant(verdict: Verdict, case: Case) -> bool:
-    return verdict.check.id in case.tolerated or _is_reason(verdict, case)
+    return words is not None and bool(re.search(words, told))
 
 
 def _told(verdict: Verdict) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Callable
 
 import pytest
@@ -11,11 +10,11 @@ from hypothesis import strategies as st
 
 from tests.corpus.expected import EXPECTED
 from tests.corpus.known import CORPUS, index
-from tests.corpus.table import TODAY, Right, held, lines, of_unknown_kinds
+from tests.corpus.table import TODAY, Right, held, judged, lines, of_unknown_kinds
 from tests.laws import tried
 from toolkit.checks.all import ALL
 from toolkit.checks.judged import judge_node
-from toolkit.errors import UsageError
+from toolkit.errors import ToolkitError, UsageError
 from toolkit.facts.imports import evidence_of, frames_of, named
 from toolkit.flow.imports import decoded
 from toolkit.want import Want
@@ -46,6 +45,16 @@ def test_every_capture_with_a_ground_truth_is_counted(
     assert answers.count(Right.RIGHT) >= RIGHT_OF_ANSWERS * len(answers)
 
 
+@pytest.mark.parametrize("file", [file for file, word in INDEX.items() if word.startswith("bad-")])
+def test_no_capture_of_a_broken_machine_is_ready(file: str) -> None:
+    """Of whatever kind, in the table or not; one that is refused is not ready either."""
+    try:
+        state = judged(file).state
+    except ToolkitError:
+        return
+    assert state != "ready"
+
+
 def test_the_table_names_captures_that_there_are() -> None:
     assert sorted(set(EXPECTED) - set(INDEX)) == []
 
@@ -69,10 +78,17 @@ def test_the_verdict_is_that_of_the_ground_truth(file: str) -> None:
 def test_every_check_that_the_table_names_is_there() -> None:
     """A name that nobody has would leave its row open for ever."""
     cases = EXPECTED.values()
-    named = {pattern for case in cases for pattern in (*case.fails, *case.passes)}
-    assert [each for each in sorted(named) if not fnmatch.filter(IDS, each)] == []
-    tolerated = {check for case in cases for check in case.tolerated}
-    assert tolerated <= set(IDS)
+    named = {name for case in cases for name in (case.fails, *case.passes, *case.also) if name}
+    assert sorted(named - set(IDS)) == []
+
+
+def test_no_row_leaves_open_which_check_it_means() -> None:
+    """One name each, and no failure that is let pass: what is wrong has to be told."""
+    for file, case in EXPECTED.items():
+        assert isinstance(case.fails, str), file
+        assert all(case.also.values()), file
+        assert not set(case.passes) & {case.fails, *case.also}, file
+        assert not case.unjudged or not (case.fails or case.passes), file
 
 
 @pytest.mark.parametrize("file", [file for file, case in EXPECTED.items() if not case.refused])

@@ -12,7 +12,8 @@ from tests.corpus.table import Line, Right, against, by_word
 from tests.unit.judged import judged
 from toolkit.checks.check import Finding, failed, passed, unknown
 
-FAR = Case(fails=("pcie.distance", "rdma.*"), words="NODE|no HCA")
+FAR = Case(fails="pcie.distance", words="NODE")
+BOTH = Case(fails="pcie.distance", words="NODE", also={"pcie.link": "x8"})
 NEAR = Case(passes=("pcie.distance",))
 TRAP = Case()
 TRAFFIC = Case(unjudged="traffic")
@@ -30,7 +31,30 @@ TRAFFIC = Case(unjudged="traffic")
             Right.RIGHT,
             id="seen-in-the-details",
         ),
-        pytest.param(FAR, {"rdma.port": failed("no HCA", expected="x")}, Right.RIGHT, id="topic"),
+        pytest.param(
+            FAR, {"rdma.port": failed("NODE", expected="x")}, Right.WRONG, id="another-check"
+        ),
+        pytest.param(
+            BOTH,
+            {
+                "pcie.distance": failed("4 NODE", expected="x"),
+                "pcie.link": failed("x8", expected=""),
+            },
+            Right.RIGHT,
+            id="both-faults",
+        ),
+        pytest.param(
+            BOTH,
+            {"pcie.distance": failed("4 NODE", expected="x"), "pcie.link": unknown("?")},
+            Right.OPEN,
+            id="one-of-two-faults",
+        ),
+        pytest.param(
+            BOTH,
+            {"pcie.distance": failed("4 NODE", expected="x"), "pcie.link": passed("fine")},
+            Right.WRONG,
+            id="one-of-two-passes",
+        ),
         pytest.param(
             FAR, {"pcie.distance": failed("link", expected="x")}, Right.WRONG, id="wrong-reason"
         ),
@@ -57,12 +81,6 @@ TRAFFIC = Case(unjudged="traffic")
         pytest.param(TRAFFIC, {}, Right.UNJUDGED, id="not-judgeable"),
         pytest.param(
             TRAFFIC, {"pcie.link": failed("y", expected="x")}, Right.WRONG, id="judged-after-all"
-        ),
-        pytest.param(
-            Case(tolerated={"pcie.link": "it is"}),
-            {"pcie.link": failed("y", expected="x")},
-            Right.RIGHT,
-            id="true-besides",
         ),
     ],
 )
