@@ -20,6 +20,17 @@ from tests.evidence.machines.making import Hardware, like, with_board
 from tests.evidence.machines.servers import dgx_h100_ib, hgx_h200_roce, l40s
 from toolkit.evidence import Evidence
 
+COUNTERS = (
+    "counters/symbol_error",
+    "counters/link_downed",
+    "counters/link_error_recovery",
+    "counters/local_link_integrity_errors",
+    "counters/excessive_buffer_overrun_errors",
+    "counters/port_rcv_errors",
+    "hw_counters/local_ack_timeout_err",
+    "hw_counters/out_of_sequence",
+)
+
 
 def _fallen(start: Evidence, address: str, error: str) -> Evidence:
     """A GPU that answers no more: all ones from its config space, Xid 79, and NVML's words."""
@@ -47,12 +58,29 @@ def lost_hgx_h100() -> Evidence:
     return _fallen(dgx_h100_ib(), "0000:ca:00.0", error)
 
 
+def _card_in(start: Evidence, port: str) -> Evidence:
+    """A port with a slot whose pins tell of a card: Slot Implemented, Presence Detect State."""
+    blocks = start.text("pci-config").split("@")
+    at = next(nth for nth, each in enumerate(blocks) if each.startswith(port))
+    rows = blocks[at].split("\n")
+    for nth, row in enumerate(rows):
+        cells = row.split(" ")
+        if cells[0] == "000040":
+            cells[1 + 3] = "01"  # PCI Express Capabilities, bit 8
+        elif cells[0] == "000050":
+            cells[1 + 10] = "40"  # Slot Status, bit 6
+        rows[nth] = " ".join(cells)
+    blocks[at] = "\n".join(rows)
+    return like(start, pci_config="@".join(blocks))
+
+
 def lost_l40s() -> Evidence:
-    """After a reboot: the slot is empty, and those beside it are filled."""
+    """After a reboot: a card is in the slot, nothing answers, and the slots beside are filled."""
     board = l40s(b.MLX_IB).without("0000:93:00.0")
     empty = board.but("0000:92:00.0", now=("2.5 GT/s PCIe", 0))
     start = like(inbox(), daemons=daemons(PERSISTENCED))
-    return on_xeon(start, empty, L40S, hcas(empty), dmi=dmi("Supermicro", "SYS-521GE-TNRT"))
+    told = dmi("Supermicro", "SYS-521GE-TNRT")
+    return _card_in(on_xeon(start, empty, L40S, hcas(empty), dmi=told), "0000:92:00.0")
 
 
 def _gh200() -> Evidence:
@@ -82,4 +110,10 @@ def flapping_port() -> Evidence:
         f"[{40009 + 240 * at}.{at:06d}] mlx5_core 0000:2a:00.0 ens42s0: Link up\n"
         for at in range(14)
     )
-    return like(start, dmesg=start.text("dmesg") + lines)
+    counters = "".join(
+        f"mlx5_{at}/ports/1/{name}:{14 if (at, name) == (1, 'counters/link_downed') else 0}\n"
+        for at in range(8)
+        for name in COUNTERS
+    )
+    dmesg, ports = start.text("dmesg") + lines, start.text("infiniband") + counters
+    return like(start, dmesg=dmesg, infiniband=ports)

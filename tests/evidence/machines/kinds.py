@@ -9,7 +9,7 @@ from tests.evidence.frames import Override
 from tests.evidence.machines.inbox import DRIVER
 from tests.evidence.machines.making import ETHERNET as ROCE
 from tests.evidence.machines.making import Gpus, Hardware, Hca, like, with_board
-from toolkit.evidence import Evidence
+from toolkit.evidence import Evidence, Frame, State
 
 NEW_DRIVER = (DRIVER, "580.95.05")
 H100, H200 = Gpus(), Gpus("NVIDIA H200", 143771, 262144, 0x2335)
@@ -27,6 +27,14 @@ KUBERNETES: dict[str, Override] = {
     "limits": "",
     "service_limits": "",
 }
+
+
+QOS = (
+    "DCBX mode: OS controlled\nPriority trust state: dscp\nPFC configuration:\n"
+    "\tpriority    0   1   2   3   4   5   6   7\n"
+    "\tenabled     0   0   0   1   0   0   0   0\n"
+    "\tbuffer      0   0   0   1   0   0   0   0\n"
+)
 
 
 def dmi(vendor: str, product: str) -> str:
@@ -88,19 +96,18 @@ def _place(nic: Fn) -> str:
 
 
 def on_xeon(
-    start: Evidence, board: Board, gpus: Gpus, devices: tuple[Hca, ...], **other: Override
+    start: Evidence, board: Board, gpus: Gpus, devices: tuple[Hca, ...], **other: Override | Frame
 ) -> Evidence:
     """On an x86 server of two sockets, with the IOMMU in passthrough."""
     return with_board(start, Hardware(board, gpus, devices, "identity", other=other))
 
 
-def lossless(devices: tuple[Hca, ...]) -> dict[str, Override]:
-    """PFC on one priority, trust by DSCP, both ends of DCQCN on."""
+def lossless(devices: tuple[Hca, ...]) -> dict[str, Override | Frame]:
+    """PFC on one priority, trust by DSCP, both ends of DCQCN on: each port was asked."""
     ecn = "".join(f"{e.net}/ecn/roce_{end}/enable/3:1\n" for e in devices for end in ("np", "rp"))
-    return {
-        "roce_ecn": ecn,
-        "mlnx_qos": "DCBX mode: OS controlled\nPriority trust state: dscp\nPFC configuration:\n"
-        "\tpriority    0   1   2   3   4   5   6   7\n"
-        "\tenabled     0   0   0   1   0   0   0   0\n"
-        "\tbuffer      0   0   0   1   0   0   0   0\n",
+    keys = ["mlnx-qos", *(f"mlnx-qos-{at}" for at in range(2, len(devices) + 1))]
+    asked = {
+        key.replace("-", "_"): Frame(key, State.OK, f"mlnx_qos -i {each.net}", QOS)
+        for key, each in zip(keys, devices, strict=True)
     }
+    return {"roce_ecn": ecn, **asked}

@@ -63,10 +63,10 @@ class Hardware:
     hcas: tuple[Hca, ...]
     domain: str = ""  # type of every IOMMU group; "" where there is no IOMMU
     unit: str = "dmar0"
-    other: Mapping[str, Override] = field(default_factory=dict)
+    other: Mapping[str, Override | Frame] = field(default_factory=dict)
 
 
-def like(start: Evidence, *words: tuple[str, str], **others: Override) -> Evidence:
+def like(start: Evidence, *words: tuple[str, str], **others: Override | Frame) -> Evidence:
     """The evidence with words in place of others, and whole frames (a_b for "a-b")."""
     frames = dict(start.frames)
     for old, new in words:
@@ -76,6 +76,9 @@ def like(start: Evidence, *words: tuple[str, str], **others: Override) -> Eviden
         }
     for name, value in others.items():
         key = name.replace("_", "-")
+        if isinstance(value, Frame):
+            frames[key] = value
+            continue
         bad = value if isinstance(value, Bad) else Bad(State.OK, 0, value or "")
         frames[key] = Frame(key, bad.state, frames[key].source, bad.text, bad.exit)
     return Evidence(frames, start.complete)
@@ -86,7 +89,7 @@ def with_board(start: Evidence, hardware: Hardware) -> Evidence:
     board, driver = hardware.board, start.text("nvidia-smi").split(", ")[2]
     gpus = [each for each in board.functions if each.driver == "nvidia"]
     groups = sorted({each.group for each in board.functions if each.group}, key=int)
-    texts: dict[str, Override] = {
+    texts: dict[str, Override | Frame] = {
         **board.frames(),
         "iommu-groups": "".join(f"{each}/type:{hardware.domain}\n" for each in groups),
         "iommu-units": _unit(hardware.unit) if hardware.domain else "",

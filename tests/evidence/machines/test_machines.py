@@ -67,7 +67,7 @@ def test_a_machine_is_evidence_as_a_node_gives_it(machine: str) -> None:
     """Whole, with the frames of the base in its order; what it lacks would be left open."""
     found = evidence_of(machine)
     assert found.complete
-    assert list(found.frames) == list(BASE.frames)
+    assert [key for key in found.frames if key in BASE.frames] == list(BASE.frames)
     assert Evidence.parse(found.dump()) == found
 
 
