@@ -20,6 +20,7 @@ from tests.evidence.machines.making import edit
 from toolkit.change.plan import Plan
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.judged import Judged
+from toolkit.cli.options import WANT
 from toolkit.errors import Outcome
 from toolkit.evidence import Evidence
 from toolkit.flow.planning import plan_node
@@ -32,7 +33,7 @@ TODAY = date(2026, 11, 23)
 # The base was taken when this program of ours was of an earlier text: each plan renews it.
 OURS = "/usr/lib/gdr-toolkit/rebuild"
 DEFAULT, PLAN = "default", "plan"  # beside the paths that a profile may insist on
-PROFILES = (DEFAULT, PLAN, *(path for path in PeerPath if path.value != "auto"))
+PROFILES = (DEFAULT, PLAN, *PeerPath)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +103,9 @@ def evidence_of(machine: str) -> Evidence:
 
 
 def want_of(profile: str) -> Want:
-    """What ``--profile`` asks for; the default where none is given."""
-    insists = profile in list(PeerPath)
-    return Want(path=PeerPath(profile)) if insists else Want()
+    """What ``--profile`` asks for, or where it is not given what its default does."""
+    (default,) = (str(each.default) for each in WANT if each.name == "profile")
+    return Want.load(default if profile in {DEFAULT, PLAN} else profile)
 
 
 def held(row: Row, profile: str) -> Held:
