@@ -57,6 +57,8 @@ def _of_tree(node: Node) -> dict[str, int] | None:
     try:
         gpus = node.pci.gpus
     except NotCollected:
+        if node.probed:
+            raise
         return None
     return {gpu.address: max((bar.size for bar in gpu.bars), default=0) for gpu in gpus}
 
