@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from datetime import date
 from fnmatch import fnmatchcase
+from typing import Any
 
 from tests.evidence.machines.composed import COMPOSED
 from tests.evidence.machines.edits import HERE
@@ -87,12 +88,12 @@ def rows() -> tuple[Row, ...]:
     return tuple(map(_row, tables))
 
 
-def _row(table: dict[str, object]) -> Row:
+def _row(table: dict[str, Any]) -> Row:
     names = {each.name for each in fields(Row)}
     assert set(table) <= names, f"{table.get('machine')}: {set(table) - names}"
-    faults = tuple(Fault(**each) for each in table.pop("faults", ()))  # type: ignore[attr-defined]
-    values = {key: tuple(v) if isinstance(v, list) else v for key, v in table.items()}
-    return Row(**values, faults=faults)  # type: ignore[arg-type]
+    faults = tuple(Fault(**each) for each in table.pop("faults", ()))
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
+    return Row(**values, faults=faults)
 
 
 def evidence_of(machine: str) -> Evidence:
