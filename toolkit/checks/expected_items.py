@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from toolkit.checks.rdma import serving
+from toolkit.checks.makers import serving
 from toolkit.errors import CutOff, NoEvidence, Unparsable
 from toolkit.expect import Key, Value, begins, link, size, words
 from toolkit.facts.node import Node
