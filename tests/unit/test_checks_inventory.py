@@ -28,7 +28,7 @@ from tests.evidence.healthy_fabric import MANAGER, PERSISTENCED, SLURMD, daemons
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from tests.laws import tried
 from toolkit.checks.all import BY_ID
-from toolkit.checks.check import Status
+from toolkit.checks.check import Impact, Status
 from toolkit.checks.judged import judge_node
 from toolkit.evidence import Evidence
 from toolkit.facts.lspci import parse_lspci
@@ -346,7 +346,7 @@ def test_lspci_says_the_same_as_rev_ff() -> None:
 
 # --- a law: what is taken away never makes it better ---
 
-WORST_FIRST = ("broken", "slow", "fragile", "unknown", "ready")
+WORST_FIRST = (*map(str, Impact), "unknown", "ready")
 DAY = date(2026, 11, 23)
 
 
@@ -356,7 +356,7 @@ def state(board: Board, **others: Override) -> int:
     return WORST_FIRST.index(judge_node("n", evidence, Want(), DAY).state)
 
 
-SICK = (
+AILING = (
     ("healthy", HGX),
     ("a-narrow-gpu", HGX.but(GPU[0], now=("32.0 GT/s PCIe", 8))),
     ("a-slow-gpu", HGX.but(GPU[0], now=("2.5 GT/s PCIe", 16))),
@@ -367,7 +367,7 @@ SICK = (
 
 @tried(40)
 @given(
-    st.sampled_from([board for _, board in SICK]),
+    st.sampled_from([board for _, board in AILING]),
     st.sets(st.sampled_from((*GPU, *HCA)), min_size=1, max_size=3),
     st.sampled_from([UP, DOWN]),
 )
@@ -380,9 +380,9 @@ def test_what_is_taken_away_makes_no_verdict_better(
 
 
 @pytest.mark.parametrize("lost", [GPU[0], GPU[7], HCA[0], HCA[7]])
-def test_one_less_of_a_ready_machine_is_broken(lost: str) -> None:
+def test_one_less_of_a_ready_machine_is_sick(lost: str) -> None:
     assert state(HGX) == WORST_FIRST.index("ready")
-    assert state(HGX.without(lost)) == WORST_FIRST.index("broken")
+    assert state(HGX.without(lost)) == WORST_FIRST.index("sick")
 
 
 def test_a_port_that_is_taken_away_is_missed() -> None:

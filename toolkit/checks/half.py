@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from toolkit.checks.check import Finding, Impact, Status, check, failed, not_applicable, passed
 from toolkit.checks.loading import loadable
+from toolkit.checks.makers import without_nvidia_peermem
 from toolkit.checks.path import REGISTER, peermem_gap
 from toolkit.checks.peermem import autoload
 from toolkit.errors import NoEvidence, Unparsable
@@ -28,6 +29,8 @@ def other(node: Node, want: Want) -> Finding:
     libraries that cannot take dma-buf, and systemd-modules-load fails at each boot. With an
     RDMA stack that has no peer-memory interface the line is without effect, and nothing is lost.
     """
+    if why := without_nvidia_peermem(node):
+        return not_applicable(why)
     if not peermem_gap(node):
         return passed("nvidia-peermem works too")
     loads = autoload.judge(node, want)
@@ -39,16 +42,16 @@ def other(node: Node, want: Want) -> Finding:
         )
     if "nvidia_peermem" in node.modprobe.blacklisted:
         return not_applicable("nvidia-peermem is blacklisted, so that nothing loads it at boot")
-    why = _why(node, want)
+    obstacle = _obstacle(node, want)
     return failed(
         f"not loaded, though {loads.found} loads nvidia-peermem at boot",
         expected="nvidia-peermem loaded, or not asked for",
-        hint=why.hint or f"modprobe nvidia-peermem, or take it out of {loads.found}",
-        details=(why.found,),
+        hint=obstacle.hint or f"modprobe nvidia-peermem, or take it out of {loads.found}",
+        details=(obstacle.found,),
     )
 
 
-def _why(node: Node, want: Want) -> Finding:
+def _obstacle(node: Node, want: Want) -> Finding:
     """What stands between it and modprobe, as the check of the other path tells it."""
     try:
         return loadable.judge(node, replace(want, path=PeerPath.PEERMEM))

@@ -29,7 +29,7 @@ _DRAIN = "cold boot; if it stays away, drain the node: nvidia-bug-report.sh, and
 
 @check(
     "gpu.count",
-    impact=Impact.BROKEN,
+    impact=Impact.SICK,
     source="toolkit/data/machines.toml; Fabric Manager user guide, NVSwitch-based systems; "
     "nvidia-smi -L",
     fix=_DRAIN,
@@ -183,7 +183,7 @@ def _held(node: Node) -> list[str]:
 
 @check(
     "nvidia.nvswitches",
-    impact=Impact.BROKEN,
+    impact=Impact.SICK,
     source="toolkit/data/machines.toml; Fabric Manager user guide, NVSwitch-based systems",
     fix="cold boot; if it stays away, the baseboard is to be exchanged: drain the node",
     roles=frozenset({Role.BARE_METAL, Role.VM_HOST}),
@@ -209,7 +209,7 @@ def nvswitches(node: Node, want: Want) -> Finding:
 
 @check(
     "hca.count",
-    impact=Impact.BROKEN,
+    impact=Impact.SICK,
     source="toolkit/data/machines.toml; the PCI tree: what serves the other GPUs",
     fix="cold boot; reseat the card; if it stays away, exchange it: drain the node",
 )
