@@ -12,6 +12,7 @@ from toolkit.checks.check import (
     not_applicable,
     passed,
 )
+from toolkit.facts.hca_counters import Counters
 from toolkit.facts.kernel_trouble import Trouble
 from toolkit.facts.node import Node
 from toolkit.want import Want
@@ -23,6 +24,7 @@ _SHOWN = 3
 # Of the link below; more an hour than a good link has on the average since boot.
 _AN_HOUR = {"symbol_error": 36000, "link_error_recovery": 300, "port_rcv_errors": 36000}
 _NEVER = ("local_link_integrity_errors", "excessive_buffer_overrun_errors")
+_LEAST_S = 600  # between two readings that make a rate
 _FLAPS = 5  # a link goes down with its switch, or when somebody pulls the cable
 
 
@@ -73,9 +75,11 @@ def _shown(group: list[Trouble]) -> list[str]:
 def port_errors(node: Node, want: Want) -> Finding:
     """The links of RDMA ports are sound: they stay up, and few of their symbols are lost.
 
-    Counted since the driver was loaded and told as a mean over the time since boot: a link that
-    is bad since an hour may hide in it. What queue pairs count (timeouts of acknowledgements,
-    packets out of sequence) is shown and not judged: the other end, or its job, may be the cause.
+    Counted since the driver was loaded and told as a mean over the time since boot. A link that
+    is bad since an hour would hide in it: where an earlier run has read the same counters since
+    the same boot, what came since then is judged as well. What queue pairs count (timeouts of
+    acknowledgements, packets out of sequence) is shown and not judged: the other end, or its
+    job, may be the cause.
     """
     ports = node.port_errors
     if not ports:
@@ -83,17 +87,18 @@ def port_errors(node: Node, want: Want) -> Finding:
     # The uptime stands with the AER counters; without them a mean cannot be told.
     hours = max(1.0, node.aer.uptime / HOUR) if node.aer else 0.0
     since = f"in {hours:.0f} h" if hours else "since the driver was loaded"
-    bad = tuple(
-        f"{device} port {port}: {words}"
-        for (device, port), counts in ports.items()
-        if (words := ", ".join(_over(counts, hours)))
-    )
-    if bad:
+    bad = _bad(ports, hours)
+    recent, between = _since_earlier(node)
+    fresh = _bad(recent, between)
+    if bad or fresh:
+        worst = {**dict.fromkeys(bad), **dict.fromkeys(fresh)}
+        since = since if bad else f"in the last {_span(between)}"
+        lately = tuple(f"{each}, in the last {_span(between)}" for each in fresh.values())
         return failed(
-            f"errors on {len(bad)} of {counted(len(ports), 'port')} {since}",
+            f"errors on {len(worst)} of {counted(len(ports), 'port')} {since}",
             expected="a link that stays up, without errors of note",
             hint="drain the node; mlxlink -d DEVICE -c -e shows the cable and its eye",
-            details=bad,
+            details=(*bad.values(), *lately),
         )
     seen = tuple(
         f"{device} port {port}: {words}"
@@ -101,6 +106,33 @@ def port_errors(node: Node, want: Want) -> Finding:
         if (words := ", ".join(f"{name} {count}" for name, count in counts.items() if count))
     )
     return passed(f"none of note on {counted(len(ports), 'port')} {since}", details=seen)
+
+
+def _bad(ports: Counters, hours: float) -> dict[tuple[str, int], str]:
+    """The ports with more errors than a good link has, and which."""
+    return {
+        (device, port): f"{device} port {port}: {words}"
+        for (device, port), counts in ports.items()
+        if (words := ", ".join(_over(counts, hours)))
+    }
+
+
+def _since_earlier(node: Node) -> tuple[Counters, float]:
+    """What the ports counted since an earlier run, and in how many hours; nothing without one."""
+    earlier, aer = node.earlier_ports, node.aer
+    if earlier is None or aer is None or aer.uptime - earlier[0] < _LEAST_S:
+        return {}, 0.0
+    before = earlier[1]
+    more = {
+        port: {name: count - before[port].get(name, 0) for name, count in counts.items()}
+        for port, counts in node.port_errors.items()
+        if port in before
+    }
+    return more, (aer.uptime - earlier[0]) / HOUR
+
+
+def _span(hours: float) -> str:
+    return f"{hours:.0f} h" if hours >= 2 else f"{hours * 60:.0f} min"
 
 
 def _over(counts: Mapping[str, int], hours: float) -> list[str]:

@@ -11,6 +11,7 @@ from toolkit.facts.node_devices import Devices
 from toolkit.facts.smi_said import SmiSaid, parse_smi_said
 
 _SMI = ("nvidia-smi", "nvidia-smi-q")
+EARLIER = "earlier-ports"  # a frame that no probe prints: of an earlier run, since the same boot
 
 
 class Health(Devices):
@@ -77,3 +78,11 @@ class Health(Devices):
         """Error counters of RDMA ports; none of an older probe, which did not look."""
         lines = (line for line in self._text("infiniband").split("\n") if "counters/" in line)
         return parse_hca_counters("".join(f"{line}\n" for line in lines))
+
+    @fact
+    def earlier_ports(self) -> tuple[int, Counters] | None:
+        """Uptime in seconds and the error counters of an earlier run; None where there was none."""
+        if not self._given(EARLIER):
+            return None
+        head, _, lines = self._text(EARLIER).partition("\n")
+        return int(head.removeprefix("uptime:")), parse_hca_counters(lines)

@@ -14,6 +14,7 @@ from toolkit.facts.node import Node
 from toolkit.flow.access import Fleet
 from toolkit.flow.alike import Alike
 from toolkit.flow.each import on_each, on_saved
+from toolkit.flow.earlier import earlier_ports
 from toolkit.flow.passport import sealed
 from toolkit.flow.reading import read_node
 from toolkit.flow.runs import RunFolder
@@ -41,7 +42,9 @@ def examine(
         evidence = read_node(fleet, host, transport)
         folder.keep_evidence(host.name, evidence)
         want = wants.of(host.name)
-        return alike.judged(judge_node(host.name, sealed(evidence.plus(also), want), want, today))
+        before = earlier_ports(folder.path.parent, host.name, evidence, but=folder.path)
+        given = sealed(evidence.plus((*also, *before)), want)
+        return alike.judged(judge_node(host.name, given, want, today))
 
     return on_each(fleet, "reading", work)
 
