@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.evidence.board import BOARD, GPUS, HCAS, Board
-from tests.evidence.build import CONFIG, CPU, GUEST_CPU, KERNEL, groups
+from tests.evidence.build import CONFIG, CPU, DRIVER, GUEST_CPU, KERNEL, OPEN, groups
 from tests.evidence.frames import ABSENT, DENIED, MISSING, Override
 from tests.evidence.healthy_boot import grub
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
@@ -292,11 +292,13 @@ def test_a_translated_gpu_is_told_though_it_decides_nothing() -> None:
 
 
 def test_on_the_dmabuf_path_the_raw_addresses_of_the_driver_are_named() -> None:
-    frames = {"iommu-groups": groups("DMA")}
-    peermem = judged(Row("", "iommu.passthrough", FAIL, "", frames))
-    dmabuf = judged(Row("", "iommu.passthrough", FAIL, "", frames, want=DMABUF))
-    assert "1324" not in peermem.finding.hint
-    assert "issue 1324" in dmabuf.finding.hint
+    frames: dict[str, Override] = {"iommu-groups": groups("DMA")}
+    there = {**frames, "nvidia-version": OPEN.replace(DRIVER, "595.45.04")}
+    peermem = judged(Row("", "iommu.passthrough", FAIL, "", there))
+    dmabuf = judged(Row("", "iommu.passthrough", FAIL, "", there, want=DMABUF))
+    another = judged(Row("", "iommu.passthrough", FAIL, "", frames, want=DMABUF))
+    told = ["issue 1324" in each.finding.hint for each in (peermem, dmabuf, another)]
+    assert told == [False, True, False]
 
 
 @pytest.mark.parametrize("want", [Want(), DMABUF])

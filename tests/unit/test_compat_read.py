@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import find
+from hypothesis import strategies as st
 
 from tests.unit.test_failure_catalogue import SEEN as CATALOGUE
-from toolkit import bios_rows, gpus, throughput
+from toolkit import bios_rows, gpus, machines, throughput, xids
 from toolkit.checks.all import BY_ID
 from toolkit.checks.bios import check_id
 from toolkit.checks.breakages import MATCHES
 from toolkit.checks.build_failures import dkms_exit
-from toolkit.compat import DATA, Compat, shipped
+from toolkit.compat import DATA, Compat, maker, shipped
 from toolkit.compat_rows import build_numbers
 
 TOOLKIT = Path(__file__).parents[2] / "toolkit"
@@ -59,6 +61,21 @@ def _foretells(row: Any) -> bool:
     ]
 
 
+def _makes(row: Any) -> bool:
+    """Whether its drivers and its PCI ids come to the row of a maker of HCAs."""
+    ids = {maker(int(row.vendor, 16), int(each, 16)) for each in row.devices or ("1",)}
+    return ids == {row} and {COMPAT.provider(each) for each in row.drivers} == {row}
+
+
+def _known(row: Any) -> bool:
+    """Whether each GPU of a machine's or board's row comes to it, under a name that it has."""
+    if isinstance(row, machines.Board):
+        return all(machines.board(frozenset({each})) is row for each in row.devices)
+    name = find(st.from_regex(row.product, fullmatch=True), lambda _: True)
+    dmi = {"sys_vendor": row.vendor, "product_name": name}
+    return all(machines.machine_type(dmi, frozenset({each})) is row for each in row.devices)
+
+
 TAILS = (".0", "-amd64", ".0-50-amd64", ".117+deb12-amd64", ".0-687.el9_8.x86_64")
 
 
@@ -80,6 +97,9 @@ READ: dict[str, tuple[tuple[Any, ...], Callable[[Any], bool]]] = {
     "compiles": (COMPAT.compiles, _foretells),
     "gpus": (gpus.chips(), lambda r: {gpus.chip(r.first), gpus.chip(r.last)} == {r}),
     "throughput": (tuple(throughput.constants().rows.values()), _asked_by_name),
+    "providers": (COMPAT.providers, _makes),
+    "machines": ((*machines.machine_types(), *machines.boards()), _known),
+    "xids": (xids.xid_rows(), lambda r: {xids.xid_row(r.first), xids.xid_row(r.last)} == {r}),
     "bios": (bios_rows.shipped().rows, lambda r: r.mistaken or check_id(r.setting) in BY_ID),
 }
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -23,12 +24,13 @@ CHECKS = Path(__file__).parents[2] / "toolkit" / "checks"
 # What ends something that runs, or writes into a device: programs, and words for what they do.
 HARMFUL = re.compile(
     r"modprobe -r|rmmod|systemctl (?:re)?start openibd|openibd restart|restart openibd"
-    r"|systemctl restart|mlnx_qos -i \S+ --|mlxconfig -d|mlxfwreset|flint|dcgmi diag|-mig 0"
-    r"|setpci -s|delete\b[^;]*\bpod|MTU 9000|invokew reload|dkms remove"
+    r"|systemctl restart|mlnx_qos -i \S+ --(?!help)|mlxconfig -d (?!\S+ q)|mlxfwreset|flint"
+    r"|dcgmi diag|-mig 0|setpci -s|delete\b[^;]*\bpod|MTU 9000|invokew reload|dkms remove"
 )
 # What says that it does.
 TOLD = re.compile(
-    r"drain|no job|refused under a job|shut down|before any job|every kernel|writes the HCA"
+    r"drain|no job|live port|refused under a job|shut down|before any job|every kernel"
+    r"|writes the HCA"
 )
 # Never advised: each takes along what nobody asked for, or what another switch depends on.
 NEVER = re.compile(
@@ -37,40 +39,56 @@ NEVER = re.compile(
 )
 
 
-def _literals(tree: ast.AST) -> str:
-    """The text of an expression: its strings, and … for what is put in between."""
+def _literals(tree: ast.AST, known: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The text of an expression: its strings, the constants known, and … for what is put in."""
+    parts: list[ast.expr]
     match tree:
         case ast.Constant(value=str(text)):
             return text
-        case ast.JoinedStr(values=values):
-            return "".join(map(_literals, values))
-        case ast.BinOp(left=left, right=right):
-            return _literals(left) + _literals(right)
-        case (
-            ast.Call(func=ast.Name(id="reload"))
-            | ast.FormattedValue(value=ast.Call(func=ast.Name(id="reload")))
-        ):
+        case ast.Name(id=name):
+            return known.get(name, "…")
+        case ast.Call(func=ast.Name(id="reload")):
             return reload()
+        case ast.JoinedStr(values=values):
+            parts = values
+        case ast.BinOp(left=left, right=right):
+            parts = [left, right]
+        case ast.FormattedValue(value=value):
+            parts = [value]
         case ast.IfExp(body=body, orelse=orelse):
-            return f"{_literals(body)} / {_literals(orelse)}"
-    return "…"
+            parts = [body, ast.Constant(" / "), orelse]
+        case _:
+            return "…"
+    return "".join(_literals(each, known) for each in parts)
 
 
-def _texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def _constants(tree: ast.Module) -> dict[str, str]:
+    """The texts that a module gives a name."""
+    named = [each for each in tree.body if isinstance(each, ast.Assign)]
+    return {
+        target.id: _literals(each.value)
+        for each in named
+        for target in each.targets
+        if isinstance(target, ast.Name) and isinstance(each.value, ast.Constant | ast.JoinedStr)
+    }
+
+
+def _texts(tree: ast.AST, known: Mapping[str, str]) -> Iterator[tuple[int, str]]:
     """Each string of a module that is no docstring, whole."""
     for each in ast.iter_child_nodes(tree):
         if isinstance(each, ast.Constant | ast.JoinedStr | ast.BinOp):
-            text = _literals(each)
+            text = _literals(each, known)
             if "\n" not in text:
                 yield each.lineno, text
         else:
-            yield from _texts(each)
+            yield from _texts(each, known)
 
 
 def _advice() -> Iterator[tuple[str, str]]:
     """Each text in the source of the checks and each action of the tables, with its place."""
     for path in sorted(CHECKS.glob("*.py")):
-        for line, text in _texts(ast.parse(path.read_text())):
+        tree = ast.parse(path.read_text())
+        for line, text in _texts(tree, _constants(tree)):
             yield f"{path.stem}:{line}", text
     compat = shipped()
     for each in ALL:

@@ -45,23 +45,10 @@ def _gpus(node: Node) -> tuple[Seen, ...]:
     """Those that answer: a dead one keeps its place on the bus until the next boot."""
     if not node.knows_pci:
         return (Seen("", len(node.gpu_chips)),)
-    gpus = _tree(node).gpus
-    dead = [each.address for each in gpus if _silent(node, each)]
-    unlisted = [each.address for each in gpus if each.address in _unlisted(node)]
-    gone = sorted({*dead, *unlisted})
+    gpus = [each for each in _tree(node).functions.values() if each.was_gpu]
+    gone = [each.address for each in gpus if each.dead or each.address in _unlisted(node)]
     note = f"{len(gpus)} on the PCI bus; {', '.join(gone)} does not answer" if gone else ""
     return (Seen("", len(gpus) - len(gone), note=note),)
-
-
-def _silent(node: Node, gpu: PciFunction) -> bool:
-    """Whether its config space reads as ones."""
-    try:
-        config = node.pci_config.functions[gpu.address].config
-    except CutOff:
-        raise
-    except (NoEvidence, Unparsable):
-        return False
-    return config is not None and config.data[:4] == b"\xff\xff\xff\xff"
 
 
 def _unlisted(node: Node) -> frozenset[str]:

@@ -168,7 +168,9 @@ def _argument(node: Node) -> str:
 
 
 def _raw_addresses(node: Node, want: Want) -> str:
-    if want.path is not PeerPath.DMABUF:
+    if want.path is not PeerPath.DMABUF or node.driver is None:
+        return ""
+    if node.driver.version.numbers[0] != 595:
         return ""
     argument = "iommu.passthrough=1" if node.arch == "aarch64" else "iommu=pt"
     return (

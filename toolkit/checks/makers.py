@@ -48,10 +48,12 @@ def maker_of(node: Node, address: str) -> Provider | None:
 
 
 def told(node: Node) -> dict[str, Provider | None]:
-    """The same, or {} where the evidence does not tell.
+    """The same, or {} where the evidence does not tell: an image has no HCA yet.
 
     :raises CutOff: where the evidence ends before it could tell.
     """
+    if not node.live:
+        return {}
     try:
         return makers(node)
     except CutOff:

@@ -163,6 +163,8 @@ def of_two_stacks(node: Node, names: Collection[str]) -> Obstacle | None:
 
     One that is loaded now was let in since. Nothing where the log cannot be read.
     """
+    if not node.live:
+        return None  # an image has no log yet
     try:
         told = parse_mixed(node.dmesg)
     except NoEvidence:

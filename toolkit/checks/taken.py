@@ -39,7 +39,7 @@ def _path(node: Node, want: Want) -> PeerPath:
         return _least(node, want)
     trouble: NoEvidence | Unparsable | None = None
     try:
-        if not dmabuf_gap(node, want) and _registers(node):
+        if not dmabuf_gap(node, want) and _registers(node, want):
             return PeerPath.DMABUF
     except CutOff:
         raise
@@ -58,12 +58,13 @@ def _least(node: Node, want: Want) -> PeerPath:
     Of an image too, of which GPUs and HCAs are not known: OFED there is to be used.
     """
     if node.ofed.flavour is not OfedFlavour.INBOX or REGISTER in node.symbols:
-        lacks = not node.live or bool(dmabuf_gpu_gap(node, want)) or not _registers(node)
+        lacks = not node.live or bool(dmabuf_gpu_gap(node, want)) or not _registers(node, want)
     else:
         lacks = node.driver is not None and node.driver.flavor is not Flavor.OPEN
     return PeerPath.PEERMEM if lacks else PeerPath.DMABUF
 
 
-def _registers(node: Node) -> bool:
+def _registers(node: Node, want: Want) -> bool:
     """What kernel.version asks, of an old kernel under a new OFED too."""
-    return node.kernel_version.at_least(5, 12) or "ib_umem_dmabuf_get" in node.symbols
+    since = want.compat.kernel_gate("dmabuf-mr")
+    return since.covers(node.kernel) or "ib_umem_dmabuf_get" in node.symbols
