@@ -47,6 +47,7 @@ ROWS = [
         {"nvidia-smi": failed(15, f"{LOST}\n"), "nvidia-smi-q": failed(15, f"{LOST}\n")},
     ),
     Row("it-hangs", "gpu.lost", UNKNOWN, "no answer in time", {"nvidia-smi": TIMEOUT}),
+    Row("it-lists-none", "gpu.lost", UNKNOWN, "lists no GPU", {"nvidia-smi": ""}),
     Row("no-log", "gpu.lost", UNKNOWN, "permission denied", {"dmesg": DENIED}),
     Row("not-loaded", "gpu.lost", NA, "no NVIDIA driver", NO_DRIVER),
     Row("none-there", "gpu.lost", NA, "no NVIDIA GPU", board=NO_GPU),

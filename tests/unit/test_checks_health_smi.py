@@ -138,6 +138,7 @@ ROWS = [
         "no answer",
         {"nvidia-smi": TIMEOUT, "nvidia-smi-q": TIMEOUT},
     ),
+    Row("it-lists-none", "nvidia.nvml", UNKNOWN, "lists no GPU", {"nvidia-smi": ""}),
     Row("not-installed", "nvidia.nvml", NA, "not installed", {"nvidia-smi": ABSENT}),
     Row("not-loaded", "nvidia.nvml", NA, "no NVIDIA driver", NO_DRIVER),
     Row("none", "port.errors", PASS, "none of note on 4 ports in 100 h"),

@@ -24,6 +24,7 @@ from toolkit.xids import Act, xid_row
 
 T = TypeVar("T")
 NO_GPU = "no NVIDIA GPU on the PCI bus"
+NONE_LISTED = "nvidia-smi lists no GPU and does not say why"
 _OFF = "drain the node and reboot it, cold if that does not do; exchange the GPU if it comes again"
 _HINTS = {
     Act.RESET: "drain the node, then reset the GPU: nvidia-smi -i GPU --gpu-reset, which ends what "
@@ -90,6 +91,8 @@ def lost(node: Node, want: Want) -> Finding:
         return not_applicable(NOT_LOADED)
     if why := no_words or no_log:
         raise why
+    if not node.gpu_rows:
+        return unknown(NONE_LISTED, hint="nvidia-smi -L")
     return passed(f"all {len(node.gpu_rows)} answer, and none fell off the bus {node.log_reaches}")
 
 

@@ -14,7 +14,7 @@ from toolkit.checks.check import (
     unknown,
 )
 from toolkit.checks.driver import NOT_LOADED
-from toolkit.checks.health import asked
+from toolkit.checks.health import NONE_LISTED, asked
 from toolkit.facts.node import Node
 from toolkit.facts.smi_health import Pairs, SmiHealth, raised, unreadable
 from toolkit.want import Want
@@ -51,6 +51,8 @@ def nvml(node: Node, want: Want) -> Finding:
             else "dmesg | grep NVRM says why; then reboot",
             details=said.silent[1:],
         )
+    if not node.gpu_rows:
+        return unknown(NONE_LISTED, hint="nvidia-smi -L")
     return passed(f"it answers for {counted(len(node.gpu_rows), 'GPU')}")
 
 
