@@ -90,7 +90,7 @@ def test_there_is_one_case_for_each_host_and_check_with_an_id_that_stays(suite: 
 
 
 def test_a_failure_says_what_was_found_and_what_to_do(suite: Suite) -> None:
-    ran = suite.on("--hosts", "demo-healthy,demo-stub", "--gdr-profile", "peermem")
+    ran = suite.on("--hosts", "demo-healthy,demo-stub")
     ended, text = ran.case("demo-stub", "peermem.stub")
     assert (ran.status, ended) == (1, "failure")
     assert "a stub: it imports nothing" in text
@@ -99,7 +99,7 @@ def test_a_failure_says_what_was_found_and_what_to_do(suite: Suite) -> None:
 
 
 def test_one_ill_node_says_nothing_about_the_other(suite: Suite) -> None:
-    ran = suite.on("--hosts", "demo-healthy,demo-stub", "--gdr-profile", "peermem")
+    ran = suite.on("--hosts", "demo-healthy,demo-stub")
     well = [ended for name, (ended, _) in ran.cases.items() if "demo-healthy" in name]
     assert set(well) == {"", "skipped"}
 

@@ -105,7 +105,8 @@ def test_what_runs_is_what_was_installed(installed: Path) -> None:
     ).splitlines()
     home = Path(package).parent
     assert home.is_relative_to(installed)
-    assert found.split() == [str(home / "templates"), str(home / "playbooks"), "dmabuf", "peermem"]
+    folders = [str(home / each) for each in ("templates", "playbooks")]
+    assert found.split() == [*folders, "auto", "dmabuf", "peermem"]
 
 
 def test_the_tables_of_what_goes_with_what_are_installed_too(installed: Path) -> None:

@@ -21,7 +21,7 @@ from toolkit.errors import UsageError
 
 _HEALTHY = Recipe("healthy")
 _IOMMU = Recipe("iommu", arguments=(), memlock=False)
-_STUB = Recipe("stub", stub=True, autoload=False, hooks=False)
+_STUB = Recipe("stub", stub=True, proprietary=True, autoload=False, hooks=False)
 _KERNEL = Recipe(
     "kernel",
     kernels=(UBUNTU_KERNEL, UBUNTU_NEWER),

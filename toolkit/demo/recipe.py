@@ -32,6 +32,7 @@ class Recipe:
     built_for: tuple[str, ...] = (UBUNTU_KERNEL,)  # those that DKMS has built modules for
     arguments: tuple[str, ...] = ("iommu=pt",)  # on the kernel command line
     stub: bool = False  # nvidia-peermem was built without OFED in sight
+    proprietary: bool = False  # the driver, which exports no dma-buf then
     autoload: bool = True  # nvidia-peermem is in modules-load.d
     early: tuple[str, ...] = ()  # modules of the kernel's own that its initramfs holds
     hooks: bool = True  # provision was here before: what rebuilds nvidia-peermem is there
@@ -54,12 +55,12 @@ class Recipe:
         if self.family is Family.ROCKY:
             ofed, driver = (
                 ofed_package("mlnx-ofa_kernel", "25.10.OFED.25.10.1.7.1.1"),
-                nvidia_package("nvidia-open"),
+                nvidia_package("nvidia-open", self.proprietary),
             )
         else:
             ofed, driver = (
                 ofed_package("mlnx-ofed-kernel", "24.10.OFED.24.10.2.1.8.1"),
-                nvidia_package("nvidia"),
+                nvidia_package("nvidia", self.proprietary),
             )
         return (ofed, driver) if self.machine.gpus else (ofed,)
 

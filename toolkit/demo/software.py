@@ -75,11 +75,12 @@ class Package:
     modules: tuple[Module, ...]
 
 
-def nvidia_package(name: str) -> Package:
-    """The open driver, under the name that the distribution gives it."""
+def nvidia_package(name: str, proprietary: bool = False) -> Package:
+    """The driver, open unless it is said to be proprietary, as the distribution calls it."""
+    terms = "NVIDIA" if proprietary else "Dual MIT/GPL"
 
     def module(file: str, depends: tuple[str, ...] = (), exports: tuple[str, ...] = ()) -> Module:
-        return Module(file, "Dual MIT/GPL", DRIVER, depends, exports)
+        return Module(file, terms, DRIVER, depends, exports)
 
     return Package(
         name,
