@@ -181,12 +181,16 @@ def test_a_node_without_a_pair_is_told_so_and_is_no_success(tmp_path: Path) -> N
     assert "what GPUDirect is worth: not told" in ended.stdout
 
 
-@pytest.mark.parametrize(("text_", "number"), [("70B", 7e10), ("7.5e9", 7.5e9), ("340m", 3.4e8)])
+@pytest.mark.parametrize(
+    ("text_", "number"),
+    [("70B", 7e10), (" 7b ", 7e9), ("7G", 7e9), ("7.5e9", 7.5e9), ("340m", 3.4e8), ("5k", 5e3),
+     ("1T", 1e12), ("1000T", 1e15), ("12", 12.0)],
+)  # fmt: skip
 def test_parameters_are_read_as_people_write_them(text_: str, number: float) -> None:
     assert parse_parameters(text_) == pytest.approx(number)
 
 
-@pytest.mark.parametrize("wrong", ["", "many", "0", "-7B", "7BB", "1e99", "9" * 16])
+@pytest.mark.parametrize("wrong", ["", "many", "0", "-7B", "7BB", "7 B", "1001T", "1e99", "9" * 16])
 def test_parameters_that_are_none_are_refused(wrong: str) -> None:
     with pytest.raises(UsageError, match="--model-size"):
         parse_parameters(wrong)
@@ -206,7 +210,8 @@ def test_the_figures_that_people_quote_stand_with_their_layer() -> None:
 
 @pytest.mark.parametrize(
     ("number", "said"),
-    [(7e10, "70B"), (7.5e9, "7.5B"), (1.8e12, "1.8T"), (340e6, "340M"), (9, "9")],
-)
+    [(7e10, "70B"), (7.5e9, "7.5B"), (1.8e12, "1.8T"), (340e6, "340M"), (9, "9"),
+     (1e12, "1T"), (1e9, "1B"), (1e6, "1M"), (999_999, "999999")],
+)  # fmt: skip
 def test_parameters_are_told_as_models_are_called(number: float, said: str) -> None:
     assert counted(number) == said
