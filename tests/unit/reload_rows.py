@@ -159,3 +159,54 @@ ROWS: list[tuple[str, str, dict[str, str], list[tuple[Kind, str]]]] = [
     ),
     ("guests", "rdma", {"guests": "0000:19:00.2\n"}, [(Kind.GUEST, "0000:19:00.2")]),
 ]  # fmt: skip
+
+# What the operator reads of each, in the order of the rows: sentence, and what to do about it.
+_SSH = "our SSH session from 192.0.2.1 comes over {0}, which {1} drives"
+_COME = "come by another interface, or reboot it; or --over ssh:{} --reboot"
+_REBOOT = "reboot it in place of a reload"
+_END, _FILE = "end what uses it, or reboot it", "install it for the running kernel first"
+_BESIDE = "the kernel would not unload {} to it beside modules"
+TOLD: dict[str, list[tuple[str, str]]] = {
+    "ssh": [(_SSH.format("ens1np0", "mlx5_core"), _COME.format("ens1np0"))],
+    "ssh-by-its-answers": [(_SSH.format("ens1np0", "mlx5_core"), _COME.format("ens1np0"))],
+    "ssh-over-a-vlan-of-a-bond": [(_SSH.format("bond0.7", "mlx5_core"), _COME.format("bond0.7"))],
+    "ssh-over-ip-over-infiniband": [(_SSH.format("ib0", "ib_ipoib"), _COME.format("ib0"))],
+    "session-unknown": [
+        ("the node does not tell by which interface our SSH session comes", _REBOOT)
+    ],
+    "session-by-nobody-knows": [
+        ("nobody can tell what carries ?, where our SSH session comes in", _REBOOT)
+    ],
+    "session-through-a-tunnel": [
+        ("nobody can tell what carries wg0, where our SSH session comes in", _REBOOT)
+    ],
+    "route": [("the default route leads over ens1np0, which mlx5_core drives", "")],
+    "nfs-by-rdma": [("/home is mounted (nfs4) over rpcrdma", "umount /home")],
+    "nfs-over-the-hca": [("/home is mounted (nfs4) over mlx5_core", "umount /home")],
+    "a-file-system-that-tells-nothing": [
+        ("/scratch (beegfs) is mounted, and nobody can tell over what", "umount /scratch")
+    ],
+    "a-disk-of-a-server-not-mounted": [
+        ("nvme1 is a disk of a server (nvme_rdma), over nvme_rdma", "disconnect it first")
+    ],
+    "the-root-disk": [("/ is mounted (ext4) over nvme", "umount /")],
+    "a-disk-of-no-bus": [("nobody can tell what /dev/nbd0, mounted at /data, is", _REBOOT)],
+    "job": [(f"python3, pid 7 of alice has {UVERBS} open", "let it end, or drain the node")],
+    "daemon": [
+        ("nvidia-persiste, pid 7 of root has /dev/nvidia0 open", "stop its service first"),
+        (_BESIDE.format("nvidia: 1 reference"), _END),
+    ],
+    "in-use-by-nobody-we-see": [(_BESIDE.format("nvidia_uvm: 2 references"), _END)],
+    "permanent": [("i40e cannot be unloaded at all", "reboot it")],
+    "half-loaded": [("gdrdrv is half loaded or half unloaded", "reboot it")],
+    "file-gone": [("nvidia_peermem could not be loaded again: its file is gone", _FILE)],
+    "no-file-known": [
+        ("nvidia_peermem could not be loaded again: modules.dep has no file of it", _FILE)
+    ],
+    "a-holder-that-we-do-not-know": [
+        ("weka uses nvidia, and is not known to come back as it went", "")
+    ],
+    "guests": [
+        ("virtual functions are lent to guests: 0000:19:00.2", "shut the guests down first")
+    ],
+}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.holdings import LOADED, UVERBS, holding, modules, user
-from tests.unit.reload_rows import ROWS
+from tests.unit.reload_rows import ROWS, TOLD
 from toolkit.change.reload import ROOTS, Reload, read_over, read_what, reload_of
 from toolkit.change.reload_obstacles import Kind
 from toolkit.errors import Unsupported, UsageError
@@ -89,13 +89,61 @@ def test_what_stands_in_the_way(
     assert told(judged(what, **texts)) == expected
 
 
-def test_an_obstacle_names_what_it_is_and_who() -> None:
-    [ssh] = judged("rdma", ways="session 192.0.2.1 ens1np0\n").obstacles
-    assert ssh.text == "our SSH session from 192.0.2.1 comes over ens1np0, which mlx5_core drives"
-    [job] = judged("peermem", users=user(7, "python3", UVERBS)).obstacles
-    assert job.text == f"python3, pid 7 of alice has {UVERBS} open"
-    [refs] = judged("driver", modules=modules(nvidia_uvm=(1, "-"))).obstacles
-    assert refs.text == ("the kernel would not unload nvidia_uvm: 1 reference to it beside modules")
+@pytest.mark.parametrize(("name", "what", "texts"), [row[:3] for row in ROWS])
+def test_an_obstacle_names_what_it_is_and_who_and_what_to_do(
+    name: str, what: str, texts: dict[str, str]
+) -> None:
+    found = judged(what, **texts).obstacles
+    assert [(each.text, each.hint) for each in found] == TOLD.get(name, [])
+
+
+@pytest.mark.parametrize(
+    ("what", "texts", "name", "text"),
+    [
+        pytest.param(
+            "rdma",
+            {"guests": "".join(f"0000:19:00.{at}\n" for at in range(2, 8))},
+            "0000:19:00.2",
+            "virtual functions are lent to guests: 0000:19:00.2, 0000:19:00.3, 0000:19:00.4, "
+            "0000:19:00.5",
+            id="many-guests",
+        ),
+        pytest.param(
+            "driver",
+            {"users": user(7, "py", *(f"/dev/nvidia{at}" for at in range(3)))},
+            "py",
+            "py, pid 7 of alice has /dev/nvidia0, /dev/nvidia1, /dev/nvidia2 open",
+            id="three-devices",
+        ),
+        pytest.param(
+            "driver",
+            {"users": user(7, "py", *(f"/dev/nvidia{at}" for at in range(4)))},
+            "py",
+            "py, pid 7 of alice has /dev/nvidia0, /dev/nvidia1, /dev/nvidia2, ... open",
+            id="four-devices",
+        ),
+        pytest.param(
+            "driver",
+            {"users": user(7, "a,b", "/dev/nvidia0")},
+            "7",
+            "a,b, pid 7 of alice has /dev/nvidia0 open",
+            id="a-name-that-would-be-two-words-of-over",
+        ),
+        pytest.param(
+            "rdma",
+            {"mounts": "swap 0:60 /dev/nvme1n1 s:/h rw,proto=rdma\n",
+             "modules": modules(rpcrdma=(0, "-"), ib_core=(5, f"rpcrdma,{LOADED['ib_core'][1]}"))},
+            "/dev/nvme1n1",
+            "/dev/nvme1n1 (swap) is mounted, and nobody can tell over what",
+            id="swap-over-what-nobody-can-tell",
+        ),
+    ],
+)  # fmt: skip
+def test_of_many_the_first_few_are_named(
+    what: str, texts: dict[str, str], name: str, text: str
+) -> None:
+    found = judged(what, **texts).obstacles
+    assert (found[0].name, found[0].text) == (name, text)
 
 
 @pytest.mark.parametrize(

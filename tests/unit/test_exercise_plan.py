@@ -11,7 +11,7 @@ from tests.unit.exercising import GPUS, TOOLS, captured, frame, look, planned, v
 from toolkit.change.exercise import Terms, limit_of, read_terms, settings_of, words_of
 from toolkit.change.exercise_rails import View
 from toolkit.errors import UsageError
-from toolkit.evidence import Evidence
+from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.exercise import Buffer, Kind, Role, asked_text, parse_asked
 from toolkit.facts.node import Node
 
@@ -86,6 +86,76 @@ def test_what_is_not_installed_is_not_run() -> None:
     found = planned(view("gpu1"), view("gpu2", seen=look(tools="")))
     assert found.tests == ()
     assert "perftest is not installed on gpu2" in found.left_out
+
+
+_NEAR = "CUDA_VISIBLE_DEVICES=GPU-near"
+_CUDA = "--use_cuda=0 --use_cuda_dmabuf"
+_PORT = "-d mlx5_0 -i 1 -F"
+_NCCL = (
+    "CUDA_VISIBLE_DEVICES=GPU-near,GPU-far NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH,ENV "
+    "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 "
+    "all_reduce_perf -b 134217728 -e 134217728 -g 2 -n 20 -w 2"
+)
+_UCX = f"{_NEAR} UCX_NET_DEVICES=mlx5_0:1 UCX_LOG_LEVEL=info UCX_PROTO_INFO=y ucx_perftest"
+COMMANDS = [
+    f"ib_write_bw {_PORT} -s 1048576 -t 128 -D 5",
+    f"ib_write_bw {_PORT} -s 1048576 -t 128 -D 5 gpu2",
+    f"ib_write_bw {_PORT} -s 131072 -t 1 -D 5",
+    f"ib_write_bw {_PORT} -s 131072 -t 1 -D 5 gpu2",
+    f"ib_send_lat {_PORT} -s 8 -n 1000",
+    f"ib_send_lat {_PORT} -s 8 -n 1000 gpu2",
+    f"{_NEAR} ib_write_bw {_PORT} -s 1048576 -t 128 -D 5 {_CUDA}",
+    f"{_NEAR} ib_write_bw {_PORT} -s 1048576 -t 128 -D 5 {_CUDA} gpu2",
+    f"{_NEAR} ib_read_bw {_PORT} -s 1048576 -t 128 -D 5 {_CUDA}",
+    f"{_NEAR} ib_read_bw {_PORT} -s 1048576 -t 128 -D 5 {_CUDA} gpu2",
+    f"{_NEAR} ib_write_bw {_PORT} -s 131072 -t 1 -D 5 {_CUDA}",
+    f"{_NEAR} ib_write_bw {_PORT} -s 131072 -t 1 -D 5 {_CUDA} gpu2",
+    f"{_NEAR} ib_send_lat {_PORT} -s 8 -n 1000 {_CUDA}",
+    f"{_NEAR} ib_send_lat {_PORT} -s 8 -n 1000 {_CUDA} gpu2",
+    _UCX,
+    f"{_UCX} -t tag_bw -m cuda,cuda -s 8388608 -n 1000 -w 10 gpu2",
+    _NCCL,
+    _NCCL,
+]
+
+
+def test_the_commands_of_two_whole_nodes() -> None:
+    """InfiniBand has no GID to name; no subnet is shared here, so the name is all there is."""
+    seen = look(tools=TOOLS + "ucx_perftest /x\nall_reduce_perf /x\n")
+    tests = planned(view("gpu1", seen=seen), view("gpu2", seen=seen)).tests
+    assert [
+        " ".join((*settings_of(test, role), *words_of(test, role)))
+        for test in tests
+        for role, _ in test.ends
+    ] == COMMANDS
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "depth"),
+    [(Kind.DEEP, 16384, 4), (Kind.SHALLOW, 16384, 1), (Kind.LATENCY, 8, 1)],
+)
+def test_soft_roce_gets_no_more_than_it_can_and_no_more_than_a_card(
+    kind: Kind, size: int, depth: int
+) -> None:
+    one, other = (view(name, _soft()) for name in ("vm1", "vm2"))
+    test = next(each for each in planned(one, other).tests if each.kind is kind)
+    assert (test.size, test.depth, test.iterations) == (size, depth, 200)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(Evidence({}, True), id="not-asked"),
+        pytest.param(
+            Evidence({"exercise-tools": Frame("exercise-tools", State.DENIED, "x", "")}, True),
+            id="denied",
+        ),
+    ],
+)
+def test_a_node_that_tells_nothing_of_its_tools_is_named(seen: Evidence) -> None:
+    found = planned(view("gpu1"), view("gpu2", seen=seen))
+    assert found.left_out[0] == "gpu2: its tools were not read"
+    assert not [each for each in planned(view("gpu1"), view("gpu2")).left_out if "tools" in each]
 
 
 def test_ucx_and_nccl_are_tried_where_they_are() -> None:
@@ -211,7 +281,7 @@ def test_what_was_asked_is_read_again_as_it_was() -> None:
         assert parse_asked(asked_text(test)) == test
 
 
-def test_soft_roce_is_tried_with_little() -> None:
+def _soft() -> Evidence:
     text = (
         "rxe0/node_guid:5054:00ff:fe12:3456\nrxe0/ports/1/state:4: ACTIVE\n"
         "rxe0/ports/1/phys_state:5: LinkUp\nrxe0/ports/1/rate:2.5 Gb/sec (1X SDR)\n"
@@ -222,7 +292,11 @@ def test_soft_roce_is_tried_with_little() -> None:
         "rxe0/ports/1/gids/1:0000:0000:0000:0000:0000:ffff:0a09:0001\n"
         "rxe0/ports/1/gid_attrs/types/0:RoCE v2\nrxe0/ports/1/gid_attrs/types/1:RoCE v2\n"
     )
-    evidence = captured("healthy").plus([frame("infiniband", text), frame("rdma-gids", gids)])
+    return captured("healthy").plus([frame("infiniband", text), frame("rdma-gids", gids)])
+
+
+def test_soft_roce_is_tried_with_little() -> None:
+    evidence = _soft()
     one, other = view("vm1", evidence), view("vm2", evidence)
     test = replace(planned(one, other).tests[0])
     assert (test.drive.hca, test.drive.gid, test.size, test.iterations) == ("rxe0", 1, 16384, 200)

@@ -99,6 +99,7 @@ def test_a_large_script_is_cut_at_ends_of_lines_and_joined_again() -> None:
     files = {name: part for each in parts for name, part in each.files.items()}
     assert list(files) == ["bundle.000", "bundle.001", "bundle.002", "bundle.003"]
     assert "".join(files[name] for name in sorted(files)) == text
+    assert [len(part) for part in files.values()] == [921580, 921580, 921580, 75260]
     assert all(len(part) <= config_maps.PART and part.endswith("\n") for part in files.values())
 
 
