@@ -190,6 +190,34 @@ def test_csv_with_units_and_a_prompt() -> None:
     assert parse_smi_csv(CSV) == SmiReport("590.48.01", (gpu,))
 
 
+FIELDS = {
+    "name": "NVIDIA H200", "pci.bus_id": "00000000:83:00.0", "pci.device_id": "0x233510DE",
+    "persistence_mode": "Enabled", "mig.mode.current": "Disabled", "mig.mode.pending": "Enabled",
+    "memory.total": "143771 MiB", "fabric.state": "Completed", "fabric.status": "Success",
+    "fabric.health.summary": "Healthy", "fabric.health.bandwidth": "Full",
+    "fabric.health.route_unhealthy": "False",
+    "fabric.health.incorrect_configuration": "None", "fabric.clusterUuid": "aa-bb",
+}  # fmt: skip
+
+
+def test_csv_with_every_field_that_counts() -> None:
+    names = ("summary", "bandwidth", "route_unhealthy", "incorrect_configuration")
+    whole = SmiGpu(
+        "0000:83:00.0", "NVIDIA H200", "", 0x2335, "Enabled", "Disabled", "Enabled", "", 143771, 0,
+        "Completed", "Success",
+        tuple((name, FIELDS[f"fabric.health.{name}"]) for name in names), "aa-bb",
+    )  # fmt: skip
+
+    def read(fields: dict[str, str]) -> SmiGpu:
+        (gpu,) = parse_smi_csv(f"{', '.join(fields)}\n{', '.join(fields.values())}\n").gpus
+        return gpu
+
+    assert read(FIELDS) == whole
+    for nothing in ("N/A", "[N/A]", "[Not Supported]"):
+        kept = {key: FIELDS[key] for key in ("name", "pci.bus_id")}
+        assert read({**dict.fromkeys(FIELDS, nothing), **kept}) == read(kept)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -95,18 +95,22 @@ def test_what_was_not_read_is_not_taken_for_nothing(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "text"),
+    ("key", "text", "source"),
     [
-        ("ways", "session 192.0.2.1\n"),
-        ("nets", "eno1 i40e\n"),
-        ("remote-disks", "nvme0: what\n"),
-        ("mounts", "ext4 259:2 /\n"),
-        ("disks", "259:2\n"),
+        ("ways", "session 192.0.2.1\n", "ways"),
+        ("nets", "eno1 i40e\n", "/sys/class/net"),
+        ("remote-disks", "nvme0: what\n", "/sys/class/nvme, scsi_host"),
+        ("mounts", "ext4 259:2 /\n", "/proc/self/mountinfo"),
+        ("disks", "259:2\n", "/sys/dev/block"),
     ],
 )
-def test_an_unknown_shape_is_refused_not_guessed(key: str, text: str) -> None:
-    with pytest.raises(Unparsable, match="cannot read line 1"):
+def test_an_unknown_shape_is_refused_not_guessed(key: str, text: str, source: str) -> None:
+    with pytest.raises(Unparsable, match=rf"^{source}: cannot read line 1"):
         parse_holding(evidence({key: text}))
+    whole = evidence().frames[key].text
+    count = whole.count("\n") + 1
+    with pytest.raises(Unparsable, match=rf"cannot read line {count}"):
+        parse_holding(evidence({key: whole + text}))
 
 
 def test_the_references_of_a_module_are_read() -> None:
@@ -140,6 +144,12 @@ def test_disks_of_servers_are_told_by_what_would_end_them() -> None:
         "host0/proc_name:ahci\nhost3/proc_name:ib_srp\nhost4/proc_name:iscsi_iser\n"
         "connection1:0/address:10.0.0.9\n"
     )
+    kinds = "host5/proc_name:iser\nhost6/proc_name:iscsi_tcp\nnvme2/transport:tcp\n"
+    assert holding(remote_disks=kinds).remote == (
+        RemoteDisk("host5", "ib_iser"),
+        RemoteDisk("host6", "iscsi_tcp"),
+        RemoteDisk("nvme2", "nvme_tcp"),
+    )
     assert holding(remote_disks=text).remote == (
         RemoteDisk("nvme1", "nvme_rdma", "10.0.0.5"),
         RemoteDisk("host3", "ib_srp"),
@@ -153,5 +163,9 @@ def test_a_module_whose_file_is_gone_is_told_by_the_kernels_name() -> None:
         module_files="/lib/modules/6.1/nvidia-current-open-peermem.ko gone\n"
         "/lib/modules/6.1/nvidia-current.ko\n/lib/modules/6.1/ib-core.ko.xz\n"
         "/lib/modules/6.1/a/gdrdrv.ko gone\n/lib/modules/6.1/b/gdrdrv.ko\n"
+        "/lib/modules/6.1/nvidia-tesla-535-open-uvm.ko\n"
     ).files
-    assert found == {"nvidia_peermem": False, "nvidia": True, "ib_core": True, "gdrdrv": True}
+    assert found == {
+        "nvidia_peermem": False, "nvidia": True, "ib_core": True, "gdrdrv": True,
+        "nvidia_uvm": True,
+    }  # fmt: skip

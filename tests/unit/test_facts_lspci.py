@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
 from toolkit.facts.config_space import Acs
-from toolkit.facts.express import Link, Resizable
+from toolkit.facts.express import Express, Link, PortType, Resizable
 from toolkit.facts.lspci import parse_lspci
 from toolkit.facts.lspci_tree import parse_lspci_tree
 from toolkit.facts.pci import Bar, PciFunction
@@ -89,6 +92,10 @@ root@gpu01:~#
 """
 
 
+def _turned(found: re.Match[str]) -> str:
+    return f"{found[1]}{'-' if found[0].endswith('+') else '+'}"
+
+
 def test_a_block_with_everything_that_it_tells() -> None:
     gpu = one(GPU)
     assert (gpu.numa, gpu.group, gpu.driver) == (1, "20", "nvidia")
@@ -96,9 +103,21 @@ def test_a_block_with_everything_that_it_tells() -> None:
     assert (gpu.now, gpu.best) == (Link(2.5, 16), Link(16.0, 16))
     express = gpu.express()
     assert express is not None
-    assert (express.payload, express.payload_max, express.read_request) == (128, 256, 512)
-    assert (express.relaxed_ordering, express.tags_8bit) == (False, True)
-    assert (express.tags_10bit_requester, express.tags_10bit) == (False, True)
+    assert express == Express(
+        PortType.LEGACY_ENDPOINT, 256, 128, 512, relaxed_ordering=False, tags_8bit_possible=True,
+        tags_8bit=True, tags_10bit_completer=True, tags_10bit_requester=False, tags_10bit=True,
+        now=Link(2.5, 16), best=Link(16.0, 16),
+    )  # fmt: skip
+    turned = one(re.sub(r"(RlxdOrd|ExtTag|10BitTag\w+)[+-]", _turned, GPU)).express()
+    assert turned == replace(
+        express, relaxed_ordering=True, tags_8bit_possible=False, tags_8bit=False,
+        tags_10bit_completer=False, tags_10bit_requester=True, tags_10bit=False,
+    )  # fmt: skip
+    mute = one(re.sub(r" (RlxdOrd|ExtTag|10BitTag\w+)[+-]", "", GPU)).express()
+    assert mute == replace(
+        express, tags_8bit_possible=False, tags_8bit=False,
+        tags_10bit_completer=None, tags_10bit_requester=None, tags_10bit=None,
+    )  # fmt: skip
     assert gpu.resizable() == (
         Resizable(0, 16 * MIB, 16 * MIB), Resizable(1, 32 * GIB, 64 * GIB)
     )  # fmt: skip

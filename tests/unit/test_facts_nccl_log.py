@@ -205,6 +205,24 @@ def test_each_host_says_what_is_its_own() -> None:
     assert log.of("gpu03") is None
 
 
+def test_what_another_said_goes_for_a_host_that_says_nothing_of_it() -> None:
+    other = HOST.replace("gpu01", "gpu02")
+    log = parse_nccl_log(
+        f"{HOST}NCCL version 2.27.3+cuda12.8\n{HOST}Using network IBext_v8\n"
+        f"{HOST}NCCL_IB_HCA set by environment to mlx5_0\n{other}Using network Socket\n"
+        + HOST.replace("gpu01", "gpu03") + "NET/IB : No device found.\n"
+    )  # fmt: skip
+    one, two, three = (log.of(f"gpu0{number}") for number in (1, 2, 3))
+    assert one is not None
+    assert two is not None
+    assert three is not None
+    assert (one.networks, two.networks) == (("IBext_v8",), ("Socket",))
+    assert set(three.networks) == {"IBext_v8", "Socket"}
+    assert one.settings == two.settings == three.settings == log.settings
+    assert (two.version, two.versions, two.cuda) == (log.version, log.versions, log.cuda)
+    assert (log.version, log.cuda) == ("2.27.3", "12.8")
+
+
 def test_a_line_without_end_is_not_searched_for_ever() -> None:
     assert not parse_nccl_log("NCCL " + "a" * 3_000_000 + "\n" + "x.-" * 1_000_000).edges
 

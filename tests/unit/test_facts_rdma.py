@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.evidence.build import DOWN, INFINIBAND, INIT, UP, hca_lines
 from toolkit.errors import Unparsable
-from toolkit.facts.rdma import Kind, Port, RdmaDevice, parse_infiniband
+from toolkit.facts.rdma import Kind, Ofed, OfedFlavour, Port, RdmaDevice, parse_infiniband
+from toolkit.facts.versions import Version
 
 
 def test_a_device_with_its_port() -> None:
@@ -107,7 +110,59 @@ def test_another_form_is_refused(line: str) -> None:
         ("rxe0", Kind.SOFTWARE),
         ("rocex0a1b2cfffe3d4e5f", Kind.SOFTWARE),  # by its GUID, as Soft-RoCE may be named too
         ("rdmap16s27", Kind.EFA),
+        ("rdmap16s27v0", Kind.SOFTWARE),
+        ("efa_0", Kind.EFA),
+        ("siw0", Kind.SOFTWARE),
+        ("hfi1_0", Kind.OMNI_PATH),
+        ("qib0", Kind.OMNI_PATH),
+        ("iwp1s0", Kind.HCA),
+        ("roceo1x", Kind.SOFTWARE),
+        ("mlx5_bond_0", Kind.HCA),
+        ("anything", Kind.SOFTWARE),
     ],
 )
 def test_a_name_by_the_place_on_the_bus_is_hardware(name: str, kind: Kind) -> None:
     assert RdmaDevice(name, "", "", "", (), ()).kind is kind
+
+
+@pytest.mark.parametrize("told", ["address", "firmware", "board", "type"])
+def test_what_hardware_says_of_itself_makes_an_hca_of_any_name(told: str) -> None:
+    bare = RdmaDevice("renamed", "", "", "", (), ())
+    assert (bare.kind, replace(bare, **{told: "x"}).kind) == (Kind.SOFTWARE, Kind.HCA)
+    assert replace(bare, name="rxe0", **{told: "x"}).kind is Kind.SOFTWARE
+
+
+def test_the_kinds_are_called_by_their_names() -> None:
+    assert [str(kind) for kind in Kind] == ["HCA", "software", "Omni-Path", "EFA"]
+
+
+@pytest.mark.parametrize(
+    ("rate", "state", "gbits"),
+    [
+        ("400 Gb/sec (4X NDR)", "ACTIVE", 400.0),
+        ("2.5 Gb/sec (1X SDR)", "ACTIVE", 2.5),
+        ("12.125 Gb/sec", "ACTIVE", 12.125),
+        ("400 Gb/sec (4X NDR)", "DOWN", 0.0),
+        ("400 Mb/sec", "ACTIVE", 0.0),
+        ("about 400 Gb/sec", "ACTIVE", 0.0),
+        ("", "ACTIVE", 0.0),
+    ],
+)
+def test_a_rate_counts_where_the_port_is_up(rate: str, state: str, gbits: float) -> None:
+    assert Port(1, state, "LinkUp", rate, "InfiniBand").gbits == gbits
+
+
+@pytest.mark.parametrize(
+    ("ofed", "said"),
+    [
+        (Ofed(OfedFlavour.INBOX), "inbox"),
+        (Ofed(OfedFlavour.MLNX_OFED, Version("24.10-0.7.0")), "mlnx-ofed 24.10-0.7.0"),
+        (
+            Ofed(OfedFlavour.DOCA_OFED, Version("25.04-0.6.1"), "container"),
+            "doca-ofed 25.04-0.6.1 (container)",
+        ),
+        (Ofed(OfedFlavour.INBOX, packaging="prebuilt"), "inbox (prebuilt)"),
+    ],
+)
+def test_a_stack_is_told_with_its_release_and_its_packaging(ofed: Ofed, said: str) -> None:
+    assert str(ofed) == said

@@ -6,6 +6,7 @@ import pytest
 
 from toolkit.errors import Unparsable
 from toolkit.facts.slurm import (
+    SlurmConfig,
     SlurmJob,
     SlurmNode,
     parse_config,
@@ -167,6 +168,9 @@ def test_the_settings_that_concern_us() -> None:
         "22.05.8",
     )
     assert parse_config(text.format("(null)")).reboot_program == ""
+    headings = "Configuration data as of 2026-11-22T14:39:27\nSLURM_CONF\n\nSLURM_VERSION\n"
+    assert parse_config(f"{text.format('x')}{headings}") == parse_config(text.format("x"))
+    assert parse_config(headings) == SlurmConfig()
 
 
 def test_node_sets_are_nodes_or_a_feature() -> None:
