@@ -21,78 +21,122 @@ RT = ("CONFIG_PREEMPT_RT=y", "CONFIG_MODVERSIONS=y")
     [
         pytest.param(
             Survey(missing=("Makefile", "include/config/auto.conf", "Module.symvers", "modpost")),
-            Part.OFED, f"there are no headers of kernel {KERNEL}", f"linux-headers-{KERNEL}",
+            Part.OFED, f"there are no headers of kernel {KERNEL}",
+            f"install linux-headers-{KERNEL} (kernel-devel on RPM systems)",
             id="no-headers",
         ),
         pytest.param(
-            Survey(missing=("Module.symvers",)), Part.OFED, "are not whole: no Module.symvers",
-            f"linux-headers-{KERNEL}", id="headers-without-symvers",
+            Survey(missing=("Module.symvers",)), Part.OFED,
+            f"the headers of kernel {KERNEL} are not whole: no Module.symvers",
+            f"install linux-headers-{KERNEL} (kernel-devel on RPM systems)",
+            id="headers-without-symvers",
         ),
         pytest.param(
-            Survey(tools=TOOLS.replace("dkms ", "")), Part.OFED, "is not there: dkms",
+            Survey(tools=TOOLS.replace("dkms ", "")), Part.OFED,
+            "what builds need is not there: dkms",
             "install the packages of dkms", id="no-dkms",
         ),
         pytest.param(
-            Survey(compiler=""), Part.OFED, "there is no compiler", "install gcc-12",
+            Survey(compiler=""), Part.OFED, "there is no compiler",
+            f"install gcc-12, which {KERNEL} was built with",
             id="no-compiler",
         ),
         pytest.param(
-            Survey(named="clang", compiler="gcc 12"), Part.OFED, "built by clang", "clang and lld",
+            Survey(named="clang", compiler="gcc 12"), Part.OFED,
+            f"kernel {KERNEL} was built by clang, which is not there", "install clang and lld",
             id="clang",
         ),
         pytest.param(
-            Survey(config=RT), Part.DRIVER, "is a real-time kernel", "without PREEMPT_RT", id="rt",
+            Survey(config=RT), Part.DRIVER,
+            f"{KERNEL} is a real-time kernel, which the driver refuses",
+            "build for a kernel without PREEMPT_RT", id="rt",
         ),
         pytest.param(
             Survey(packages=(MLNX,)), Part.DRIVER, "no source of the driver is below /usr/src",
-            "install the driver's DKMS package", id="no-driver",
+            "install the driver's DKMS package there", id="no-driver",
         ),
         pytest.param(
-            Survey(packages=(NVIDIA,)), Part.OFED, "nvidia-peermem would be a stub", "dma-buf",
+            Survey(packages=(NVIDIA,)), Part.OFED,
+            f"nothing exports ib_register_peer_memory_client for kernel {KERNEL}, and no "
+            "source of OFED is below /usr/src: nvidia-peermem would be a stub",
+            "install OFED's DKMS package there, or take the dma-buf path, which needs neither",
             id="no-ofed",
         ),
         pytest.param(
             replace(INSTALLED, packages=(MLNX,)), Part.PEERMEM,
-            f"the source of nvidia-peermem {DRIVER} is not below /usr/src", "DKMS package",
+            f"the source of nvidia-peermem {DRIVER} is not below /usr/src: it comes with "
+            "the driver's",
+            "install the driver's DKMS package, or its sources, in the version that is installed",
             id="a-driver-without-its-source",
         ),
         pytest.param(
-            Survey(room_kb=1_000_000), Part.DRIVER, "976 MB are free", "make room", id="no-room",
+            Survey(room_kb=1_000_000), Part.DRIVER,
+            "976 MB are free below /var/tmp, and a build of nvidia-current-open may take 1500 MB",
+            "make room there", id="no-room",
         ),
         pytest.param(
             Survey(packages=(MLNX, replace(NVIDIA, version="570.86.15")),
                    tools=TOOLS.replace("g++ ", "")),
-            Part.DRIVER, "g++ is not there", "gcc-c++", id="no-c++",
+            Part.DRIVER, "g++ is not there", "install g++ (gcc-c++ on RPM systems)", id="no-c++",
         ),
         pytest.param(
             Survey(packages=(MLNX, replace(NVIDIA, licence="NVIDIA"), NVIDIA_FS)), Part.NVIDIA_FS,
-            "may not above a driver under 'NVIDIA'", "open modules", id="proprietary-and-nvidia-fs",
+            "nvidia-fs takes GPL-only symbols, and may not above a driver under 'NVIDIA'",
+            "install the driver's open modules", id="proprietary-and-nvidia-fs",
         ),
         pytest.param(
             Survey(status=(f"nvidia-current-open/{DRIVER}: broken",)), Part.DRIVER,
-            "broken: its source is gone in part", "anew", id="broken",
+            f"DKMS calls nvidia-current-open/{DRIVER} broken: its source is gone in part",
+            "install the driver's DKMS package anew", id="broken",
         ),
         pytest.param(
             replace(INSTALLED, ofed=("0x1", "0x2")), Part.OFED,
-            f"is of another OFED than /lib/modules/{KERNEL}/updates/dkms/ib_uverbs.ko", "anew",
+            f"/usr/src/ofa_kernel/x86_64/{KERNEL} is of another OFED than "
+            f"/lib/modules/{KERNEL}/updates/dkms/ib_uverbs.ko: their symbol versions differ",
+            f"install OFED for {KERNEL} anew, its modules and its development package",
             id="headers-of-another-ofed-than-its-modules",
         ),
         pytest.param(
             replace(INSTALLED, packages=(NVIDIA,), inbox=True, folders=(), ofed=("0x1", "0x2")),
-            Part.OFED, "no Module.symvers below /usr/src/ofa_kernel is that of it",
-            "development package", id="ofed-without-its-headers",
+            Part.OFED,
+            f"/lib/modules/{KERNEL}/updates/dkms/ib_uverbs.ko exports "
+            "ib_register_peer_memory_client, and no Module.symvers below "
+            "/usr/src/ofa_kernel is that of it, nor is a source of OFED there",
+            "install the development package of that very OFED", id="ofed-without-its-headers",
         ),
         pytest.param(
             replace(INSTALLED, drivers=(("updates/dkms/nvidia.ko", "470.1"),)), Part.DRIVER,
-            "updates/dkms/nvidia.ko (470.1) ", "--driver", id="two-drivers",
+            f"/lib/modules/{KERNEL}/updates/dkms/nvidia-current-open.ko ({DRIVER}) and "
+            f"/lib/modules/{KERNEL}/updates/dkms/nvidia.ko (470.1) are both installed for "
+            f"kernel {KERNEL}",
+            "leave one of them installed, or name the driver: --driver VERSION", id="two-drivers",
         ),
     ],
 )  # fmt: skip
 def test_obstacles(survey: Survey, part: Part, found: str, hint: str) -> None:
     blocked = blocked_of(graph_of(survey.ground), part)
-    assert found in blocked.found
-    assert hint in blocked.hint
+    assert blocked.found == found
+    assert blocked.hint == hint
     assert blocked.kernel == KERNEL
+
+
+@pytest.mark.parametrize(
+    ("licence", "release", "blocked"),
+    [
+        ("NVIDIA", "5.8.0-63-generic", False),  # its modules inherit no taint yet
+        ("NVIDIA", "5.9.0-1-amd64", True),
+        ("NVIDIA", KERNEL, True),
+        ("Dual MIT/GPL", KERNEL, False),
+        ("GPL", KERNEL, False),
+    ],
+)
+def test_nvidia_fs_above_a_proprietary_driver_is_kept_from_where_the_kernel_minds(
+    licence: str, release: str, blocked: bool
+) -> None:
+    survey = Survey(packages=(MLNX, replace(NVIDIA, licence=licence), NVIDIA_FS))
+    survey = replace(survey, kernels=(release,))
+    graph = make_graph(survey.ground, (release,))
+    assert (Part.NVIDIA_FS in {each.part for each in graph.blocked}) is blocked
 
 
 def test_what_rests_on_something_blocked_is_blocked_and_says_so() -> None:

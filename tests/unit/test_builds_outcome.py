@@ -145,6 +145,32 @@ def test_an_unmatched_failure_points_at_the_log_that_is_kept() -> None:
     assert came.action == "read the whole log of this build, in the folder of the run"
 
 
+def test_the_action_names_this_kernel_and_this_module() -> None:
+    line = "gcc: fatal error: Killed signal terminated program cc1"
+    came = failure(output(step("prepare"), step("make", line, state="failed:10")))
+    assert came.action == (
+        "free memory, or build with fewer jobs: "
+        "dkms build -j 2 nvidia-peermem/535.261.03 -k 6.1.0-56-amd64"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        pytest.param(
+            ("a", "  the last  ", "", "   "), "the last", id="the-last-that-says-something"
+        ),
+        pytest.param(("", "  "), "the build stopped; it printed nothing", id="nothing-but-blanks"),
+        pytest.param((), "the build stopped; it printed nothing", id="nothing"),
+    ],
+)
+def test_a_step_beside_make_that_stopped_is_told_by_its_last_words(
+    lines: tuple[str, ...], found: str
+) -> None:
+    came = failure(output(step("prepare", *lines, state="failed:3")))
+    assert (came.step, came.found, came.status, came.tail) == ("prepare", found, 3, lines)
+
+
 def test_the_gate_has_its_own_words() -> None:
     said = "gate: nvidia-peermem.ko: stub: a stub: it takes nothing from the RDMA core"
     made = step("prepare") + step("make")

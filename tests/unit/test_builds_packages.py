@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tarfile
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -262,8 +263,38 @@ def test_a_tarball_has_the_hash_of_everything_in_it_and_the_same_bytes_always(
         names = {name.partition("/")[2] for name in tar.getnames()}
         member = tar.extractfile(f"{tarball.name(contents([built(), DRIVER]), MAKING)}/SHA256SUMS")
         assert member is not None
-        summed = {line.split("  ")[1] for line in member.read().decode().splitlines()}
-    assert summed == names - {"SHA256SUMS"}
+        rows = [line.split("  ") for line in member.read().decode().splitlines()]
+        folder = tarball.name(contents([built(), DRIVER]), MAKING)
+        listed = tar.extractfile(f"{folder}/list")
+        assert listed is not None
+        held = dict(reversed(line.split(" ")) for line in listed.read().decode().splitlines())
+        hashes = {}
+        for entry in tar.getmembers():
+            inner = tar.extractfile(entry)
+            assert inner is not None
+            hashes[entry.name.partition("/")[2]] = sha256(inner.read()).hexdigest()
+            mode = 0o755 if entry.name.endswith(".sh") else 0o644
+            assert (entry.mode, entry.uid, entry.gid, entry.uname, entry.gname, entry.mtime) == (
+                mode, 0, 0, "root", "root", MAKING.epoch,
+            )  # fmt: skip
+    assert {path: told for told, path in rows} == {
+        path: told for path, told in hashes.items() if path != "SHA256SUMS"
+    }
+    assert [path for _, path in rows] == sorted(names - {"SHA256SUMS"})
+    assert {f"files/{path}": told for path, told in held.items()} == {
+        path: told for path, told in hashes.items() if path.startswith("files/")
+    }
+    assert names - {f"files/{path}" for path in held} == {
+        "SHA256SUMS", "list", "manifest.json", "install.sh", "uninstall.sh",
+    }  # fmt: skip
+
+
+def test_a_tarball_is_named_by_kernel_version_and_machine() -> None:
+    held = contents([built(), DRIVER, OFED])
+    making = replace(MAKING, revision=7)
+    version = f"535.261.03+ofed24.10.0.7.0-7+g{held.digest}"
+    assert tarball.version(held, making) == version
+    assert tarball.name(held, making) == f"gdr-modules-{KERNEL}_{version}_x86_64"
 
 
 def test_a_folder_that_cannot_be_written_to_is_one_sentence(tmp_path: Path) -> None:
