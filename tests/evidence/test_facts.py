@@ -1,0 +1,243 @@
+"""What the facts of the healthy node are, one by one; and what they are where nothing was given.
+
+A check asks of a few fields of a fact; the rest stands in ``facts/healthy.txt``. What changes
+there is read in review; to accept it, run these tests with GDR_ACCEPT=1 in the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+
+import pytest
+
+from tests.evidence.build import node
+from toolkit.errors import NoEvidence, NotCollected, Unparsable
+from toolkit.evidence import Evidence
+from toolkit.facts.fact import fact
+from toolkit.facts.node import Node
+
+KEPT = Path(__file__).parent / "facts" / "healthy.txt"
+LARGE = {"pci_config", "near_pairs", "tree_pairs", "pairs"}  # each holds whole functions of ``pci``
+NAMES = sorted(
+    {
+        name
+        for room in Node.__mro__
+        for name, held in vars(room).items()
+        if not name.startswith("_") and isinstance(held, fact | property)
+    }
+)
+
+
+def shown(value: object) -> str:
+    """As Python would write it; sets in order."""
+    if is_dataclass(value) and not isinstance(value, type):
+        told = (f"{each.name}={shown(getattr(value, each.name))}" for each in fields(value))
+        return f"{type(value).__name__}({', '.join(told)})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{shown(key)}: {shown(held)}' for key, held in value.items())}}}"
+    if isinstance(value, set | frozenset):
+        return f"{{{', '.join(sorted(map(shown, value)))}}}"
+    if isinstance(value, list | tuple):
+        return f"({', '.join(map(shown, value))})"
+    return f"{type(value).__name__}.{value.name}" if isinstance(value, Enum) else repr(value)
+
+
+def lines(name: str, value: object) -> Iterator[str]:
+    """One line, or those of each part of what is long."""
+    whole = shown(value)
+    if len(name) + len(whole) < 160:
+        yield f"{name}: {whole}"
+    elif is_dataclass(value):
+        for each in fields(value):
+            yield from lines(f"{name}.{each.name}", getattr(value, each.name))
+    elif isinstance(value, dict | list | tuple):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, held in items:
+            yield from lines(f"{name}[{shown(key)}]", held)
+    else:
+        yield f"{name}: {whole}"
+
+
+def told() -> Iterator[str]:
+    healthy = Node(node())
+    for name in NAMES:
+        if name in LARGE:
+            continue
+        try:
+            yield from lines(name, getattr(healthy, name))
+        except (NoEvidence, Unparsable) as why:
+            yield f"{name}: not told: {why}"
+
+
+def test_the_facts_of_the_healthy_node() -> None:
+    text = "\n".join(told()) + "\n"
+    if os.environ.get("GDR_ACCEPT") == "1":
+        KEPT.write_text(text)
+    assert text == KEPT.read_text()
+
+
+# What holds where nothing was given; of all else the first frame that is missed is named.
+NOTHING: dict[str, object] = {
+    **dict.fromkeys(
+        ("cross_matrix", "earlier_ports", "gdrcopy_sanity", "gdscheck", "grub_default", "lsmod",
+         "make_log", "nccl_log", "ucx_info")
+    ),
+    **dict.fromkeys(
+        ("companions_probed", "drivers_told", "given_kernel", "has_bmc", "has_dmi", "has_gpu_rows",
+         "has_log", "has_rdma", "is_guest", "knows_cmdline", "knows_cpu", "knows_images",
+         "knows_pci", "knows_state", "no_driver", "peermem_changed", "probed", "role_told",
+         "tells_rdma"),
+        False,
+    ),
+    **dict.fromkeys(("bmc_lockdown", "hostname", "lists_no_hca", "modprobe_said"), ""),
+    **{name: {} for name in ("left", "own_interfaces", "qos_asked", "said_signers")},
+    "live": True,
+    "loose": True,
+    "lspci_differences": (),
+}  # fmt: skip
+FRAMES = {
+    "acpi-bytes": "iommu_table",
+    "acpi-tables": "acpi_tables",
+    "acs-units": "acs_units",
+    "aer": "aer",
+    "all-modinfo": "kernel_modules",
+    "arch": "arch",
+    "bmc": "bmc",
+    "bmc-bios": "bios bios_hidden bios_settings",
+    "bmc-secureboot": "bmc_secure_boot",
+    "bmc-system": "bmc_machine",
+    "boot-default": "grubby_default",
+    "boot-id": "boot_id",
+    "boot-order": "starters unit_times",
+    "boot-order-log": "peermem_inserted",
+    "boot-trials": "trials",
+    "cmdline": "acs_arguments cmdline trial",
+    "companion-files": "companion_files",
+    "companion-modinfo": "companion_modules gdrdrv_built_for",
+    "containers": "containers",
+    "cpu": "cpu",
+    "cufile": "cufile",
+    "daemons": "daemons",
+    "dcgm": "dcgm_gpus",
+    "dkms-confs": "dkms_packages driver_dkms peermem_dkms",
+    "dkms-failures": "build_failures",
+    "dkms-fragments": "configured_certificate configured_key",
+    "dkms-status": "dkms ofed_dkms",
+    "dkms-tree": "autoinstall_off dkms_callers dkms_tree",
+    "dkms-version": "dkms_version has_dkms",
+    "dmesg": (
+        "dmesg fallen_gpus hca_troubles iommu_log log_is_whole log_reaches log_since_boot "
+        "sxids xids"
+    ),
+    "dmi": "dmi",
+    "fabricmanager-version": "fabric_manager",
+    "gcc-version": "gcc_major",
+    "gdrcopy": "gdrdrv",
+    "gds": "nvidia_fs",
+    "grub-abstraction": "grub_disk",
+    "grub-env": (
+        "boot_entries boot_menu default_entry default_kernel grub_variables "
+        "next_acs_arguments next_boot next_cmdline"
+    ),
+    "headers": "headers",
+    "ibv-devinfo": "devinfo devinfo_failed devinfo_trouble",
+    "imex-channels": "imex_channels",
+    "infiniband": "hca_names hca_roles port_errors rdma_devices rdma_hardware said_devices",
+    "initramfs": "has_initramfs initramfs",
+    "initramfs-next": "initramfs_next",
+    "iomem": "windows",
+    "iommu-groups": "iommu_groups iommu_told",
+    "iommu-units": "iommu_units",
+    "kallsyms": "symbols",
+    "kernel-config": "kernel_compiler kernel_config",
+    "kernel-configs": "kernel_configs",
+    "kernel-release": "exports kernel kernel_version",
+    "kernels": "kernels",
+    "legacy": "legacy_files",
+    "libraries": "libraries",
+    "limits": "memlock_files",
+    "loader": "loader",
+    "lockdown": "lockdown lockdown_hidden",
+    "lspci": "lspci",
+    "lspci-tree": "lspci_tree",
+    "memory-peers": "memory_peers",
+    "modprobe-config": "modprobe",
+    "modprobe-files": "modprobe_files",
+    "module-deps": "module_deps",
+    "module-state": "module_state users",
+    "modules": "modules",
+    "modules-load": "modules_load",
+    "mok-key": "own_key",
+    "mokutil": "secure_boot",
+    "nccl-topology": "nccl_topology",
+    "net-devices": "net_devices",
+    "numa-nodes": "numa_nodes",
+    "nvidia-modinfo": "driver_file",
+    "nvidia-params": "driver_params",
+    "nvidia-smi": "has_nvidia_smi mismatched_library smi_said",
+    "nvidia-smi-q": "bar1_sizes gpu_chips gpu_rows smi unified_memory",
+    "nvidia-topology": "has_nvidia_topology matrix nvlinked",
+    "nvidia-version": "driver",
+    "ofed-container": "ofed_container",
+    "ofed-info": "ofed",
+    "ompi-info": "mpis",
+    "openib-conf": "openib_conf",
+    "openibd-log": "openibd_log",
+    "openibd-state": "openibd",
+    "os-release": "distro",
+    "ours": "ours",
+    "owned": "owned",
+    "passport": "passport passport_text",
+    "passport-files": "passport_hashes",
+    "passport-loaded": "passport_loaded",
+    "passport-since": "passport_since",
+    "passport-verified": "passport_verified",
+    "pci": "compute_hcas hcas near_pairs nvswitches pairs pci pci_config platform tree_pairs",
+    "pci-resources": "regions",
+    "peermem-modinfo": "peermem_files",
+    "peermem-params": "peermem_params",
+    "peermem-resolve": "peermem_chosen peermem_image",
+    "pending": "pending",
+    "perftest": "perftest",
+    "placed": "placed",
+    "rdma-gids": "gids",
+    "rdma-modinfo": "rdma_files",
+    "rdma-nodes": "rdma_nodes",
+    "reboot-required": "reboot_required",
+    "rebuild-hooks": "can_rebuild rebuild_hooks",
+    "roce-ecn": "roce_ecn",
+    "selinux": "selinux",
+    "selinux-denials": "rdma_denials",
+    "service-limits": "service_limits",
+    "setpci": "has_setpci",
+    "settings of NCCL, UCX and NVSHMEM": "settings",
+    "setup": "setup",
+    "sig-enforce": "signatures_demanded",
+    "signing-files": "key_files",
+    "sources": "ofed_folders ofed_sources",
+    "symvers": "symbol_versions symvers",
+    "tainted": "let_unsigned_in",
+    "tools": "tools",
+    "trusted-keys": "keys",
+    "ucx-info": "ucx",
+    "uid": "root",
+    "unsupported-modules": "unsupported_gate",
+    "verbs-libraries": "verbs",
+    "virt": "container virtualization",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fact_that_was_not_given_says_which_frame_it_lacks(name: str) -> None:
+    bare = Node(Evidence({}, complete=True))
+    if name in NOTHING:
+        assert getattr(bare, name) == NOTHING[name]
+        return
+    with pytest.raises(NotCollected) as missed:
+        getattr(bare, name)
+    frame = next(key for key, names in FRAMES.items() if name in names.split())
+    assert str(missed.value) == f"{frame}: not part of this evidence"
