@@ -133,6 +133,13 @@ DKMS = [
     Row("called-at-boot", "dkms.present", PASS, "3.2.2", {"dkms-tree": TREE
         + f"{UNIT}\n/etc/systemd/system/multi-user.target.wants/dkms.service -> {UNIT}\n"}),
     Row("called-by-nothing", "dkms.present", FAIL, "nothing calls it", {"dkms-tree": TREE}),
+    Row("called-by-a-hook-and-its-unit-is-not-enabled", "dkms.present", PASS, "3.2.2",
+        {"dkms-tree": f"{TREE}/etc/kernel/postinst.d/dkms\n{UNIT}\n"}),
+    *(Row(f"version-{version}", "dkms.present", PASS, version,
+          {"dkms-version": f"dkms-{version}\n"}) for version in ("3.1.3", "3.1.4", "3.2.0")),
+    Row("new-enough-for-the-rpm", "dkms.present", PASS, "3.2.0",
+        {"dkms-version": "dkms-3.2.0\n",
+         "dkms-status": f"mlnx-ofa_kernel/25.10, {KERNEL}, x86_64: installed\n"}),
     Row("its-unit-is-not-enabled", "dkms.present", FAIL, "nothing calls it",
         {"dkms-tree": f"{TREE}{UNIT}\n"}),
     Row("sources-without-it", "dkms.present", FAIL, "no dkms, but sources for it: nvidia",

@@ -10,10 +10,11 @@ from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, failed
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, name
 from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Status
+from toolkit.errors import Unparsable
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.gdrcopy import GdrDrv, Sanity, built_for, parse_gdrcopy, parse_sanity
 from toolkit.facts.gpu import Flavor
-from toolkit.facts.mpi import parse_mpiname, parse_ompi_info
+from toolkit.facts.mpi import Mpi, parse_mpiname, parse_ompi_info
 from toolkit.facts.node import Node
 from toolkit.want import Want
 
@@ -188,6 +189,11 @@ def test_the_summary_of_sanity_is_found_among_other_lines() -> None:
 def test_ompi_info_names_version_prefix_and_cuda() -> None:
     found = parse_ompi_info(OMPI.format("/usr/mpi/gcc/openmpi-4.1.7a1", "false"))
     assert (found.version, found.cuda, found.of_the_distribution) == ("5.0.6", False, True)
+    said = "mca:mpi:base:param:mpi_built_with_cuda_support:value:"
+    assert parse_ompi_info(f"{said}true\n") == Mpi("Open MPI", "", "", cuda=True)
+    for other in ("yes", ""):
+        with pytest.raises(Unparsable, match="ompi_info"):
+            parse_ompi_info(f"{said}{other}\n")
 
 
 @pytest.mark.parametrize("option", ["--enable-cuda", "--with-cuda=/usr/local/cuda"])

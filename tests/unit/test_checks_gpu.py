@@ -159,6 +159,14 @@ ROWS = [
         {"fabricmanager-version": "Fabric Manager version is : 580.95.05\n"},
         SWITCHED,
     ),
+    Row(
+        "of-another-version-and-running",
+        "nvidia.fabricmanager",
+        FAIL,
+        f"fabric manager 580.95.05, driver {DRIVER}",
+        {**MANAGED, "fabricmanager-version": "Fabric Manager version is : 580.95.05\n"},
+        SWITCHED,
+    ),
     Row("does-not-run", "nvidia.fabricmanager", FAIL, "does not run", board=SWITCHED),
     Row(
         "given-to-guests",

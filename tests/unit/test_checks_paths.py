@@ -9,6 +9,7 @@ from tests.evidence.build import PROPRIETARY, rdma_core, without_module
 from tests.evidence.frames import ABSENT, DENIED, Override
 from tests.evidence.healthy_consumers import LIBS
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
+from toolkit.want import Want
 
 OLD_KERNEL: dict[str, Override] = {
     "kernel-release": "5.4.0-200-generic\n",
@@ -106,6 +107,23 @@ ROWS = [
         "CUDA newer than is known here",
         {"nvidia-version": PROPRIETARY.replace("580.126.16", "610.10.01")},
         want=DMABUF,
+    ),
+    *(
+        Row(
+            f"the-first-that-has-it-{release}",
+            "cuda.attrs",
+            status,
+            f"driver {release}.1.1",
+            {"nvidia-version": PROPRIETARY.replace("580.126.16", f"{release}.1.1")},
+            want=want,
+        )
+        for release, status, want in (
+            ("515", PASS, DMABUF),
+            ("510", FAIL, DMABUF),
+            ("470", PASS, Want()),
+            ("465", PASS, Want()),
+            ("460", FAIL, Want()),
+        )
     ),
     Row("no-driver", "cuda.attrs", NA, "see nvidia.present", {"nvidia-version": ABSENT}),
     Row("not-read", "cuda.attrs", UNKNOWN, "denied", {"nvidia-version": DENIED}),

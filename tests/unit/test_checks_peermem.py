@@ -170,6 +170,13 @@ ROWS = [
     ),
     Row("the-same", "peermem.loaded_vs_disk", PASS, f"version {DRIVER}, the same on disk"),
     Row(
+        "no-driver-to-hold-it-beside",
+        "peermem.loaded_vs_disk",
+        PASS,
+        f"version {DRIVER}, the same on disk",
+        {"nvidia-version": ABSENT},
+    ),
+    Row(
         "rebuilt-since",
         "peermem.loaded_vs_disk",
         FAIL,

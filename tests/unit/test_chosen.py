@@ -181,6 +181,8 @@ def test_perftest_takes_the_path_that_its_options_name() -> None:
     assert of("perftest --use_cuda").way is PEERMEM
     assert of("perftest --use_cuda --use_cuda_dmabuf").way is DMABUF
     assert of("perftest --use_cuda", NO_PEERMEM).way is NONE
+    blind: dict[str, Override] = {"pci": DENIED, "nvidia-topology": DENIED}
+    assert of("perftest --use_cuda", blind).way is PEERMEM, "its option decides, not the distance"
     plain: dict[str, Override] = {"perftest": "path /usr/bin/ib_write_bw\ncuda no\ndmabuf no\n"}
     assert of("perftest --use_cuda", plain).way is NONE
 

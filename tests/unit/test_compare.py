@@ -206,6 +206,20 @@ def test_a_machine_with_other_bus_numbers_differs_in_one_line() -> None:
     assert {each.topic for each in differences} == {ADDRESSES}
 
 
+def test_another_machine_at_other_addresses_is_told_device_by_device() -> None:
+    """Of other products nobody knows which stands for which."""
+    other = renumbered(BOARD, 0x08)
+    gpu = next(each for each in other.functions if each.ids[0] == 0x10DE)
+    _, differences = only(
+        fleet(
+            {"gpu007": {"infiniband": _moved_infiniband()}},
+            {"gpu007": other.but(gpu.address, ids=(0x10DE, 0x2335))},
+        )
+    )
+    told = {each.item for each in differences if each.topic == "PCI device"}
+    assert {GPUS[0], gpu.address} <= told
+
+
 def _moved_infiniband() -> str:
     text = INFINIBAND
     for old in ("0000:19:", "0000:9b:", "0000:06:"):

@@ -47,7 +47,11 @@ def status(runs: Path, now: Evidence) -> Status:
 
 def test_a_link_that_is_bad_since_an_hour_does_not_hide_in_the_mean(tmp_path: Path) -> None:
     kept(tmp_path, "2026-11-23T11-00-00-doctor", reading(1_000, 999))
-    assert status(tmp_path, reading(90_000, 1000)) is Status.FAIL
+    now = reading(90_000, 1000)
+    assert status(tmp_path, now) is Status.FAIL
+    finding = BY_ID["port.errors"](Node(now.plus(asked(tmp_path, now))), Want()).finding
+    assert finding.found == "errors on 1 of 4 ports in the last 60 min"
+    assert finding.details[-1].endswith(", in the last 60 min")
 
 
 @pytest.mark.parametrize(

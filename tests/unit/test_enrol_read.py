@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,11 @@ def test_a_lost_connection_is_never_taken_for_an_answer(made: Made) -> None:
     for cut in range(0, len(text) - 1, 7):
         with pytest.raises(ToolkitError):
             standing(parse_mok(Evidence.parse(text[:cut])), Wish.LOOK)
+
+
+def test_an_answer_whose_end_is_missing_is_never_whole(made: Made) -> None:
+    """Though every frame came: the last may be one that was cut at a line's end."""
+    whole = ask(made(), "look", DER)
+    assert parse_mok(whole).path
+    with pytest.raises(NoEvidence, match="did not run to its end"):
+        parse_mok(replace(whole, complete=False))

@@ -136,6 +136,45 @@ def test_a_damaged_signature_is_refused(tail: bytes) -> None:
         parse_signature(PATH, tail)
 
 
+def _longer(made: bytes, old: bytes, new: bytes) -> bytes:
+    """A signature of which a piece was replaced, with its new length told."""
+    pkcs7 = made[: -len(MAGIC) - 12].replace(old, new, 1)
+    return pkcs7 + bytes([0, 0, 2, 0, 0, 0, 0, 0]) + len(pkcs7).to_bytes(4, "big") + MAGIC
+
+
+@pytest.mark.parametrize(
+    ("tail", "why"),
+    [
+        pytest.param(bytes(12) + MAGIC, bytes(12).hex(), id="of-another-kind"),
+        pytest.param(b"\2" + MAGIC, "02", id="no-room-for-its-fields"),
+        pytest.param(
+            b"\0\0\2" + bytes(7) + b"\1\0" + MAGIC, "000002" + "00" * 7 + "0100",
+            id="longer-than-the-file",
+        ),
+        pytest.param(
+            b"x" + b"\0\0\2" + bytes(9) + MAGIC, "000002" + "00" * 9, id="of-no-length"
+        ),
+        pytest.param(
+            _longer(signed("x"), b"\x04\x82\x01\x00", b"\x04\x82\x01\x01"),
+            "an element ends behind its parent", id="one-byte-too-long",
+        ),
+        pytest.param(
+            b"\x30\x85\x00\x00\x00\x00\x05" + bytes(5)
+            + b"\0\0\2" + bytes(5) + b"\0\0\0\x0c" + MAGIC,
+            "length of 5 bytes", id="length-of-five-bytes",
+        ),
+        pytest.param(
+            b"\x30\x80" + bytes(5) + b"\0\0\2" + bytes(5) + b"\0\0\0\x07" + MAGIC,
+            "length of 0 bytes", id="length-to-be-found",
+        ),
+    ],
+)  # fmt: skip
+def test_a_damaged_signature_says_what_is_wrong_with_it(tail: bytes, why: str) -> None:
+    with pytest.raises(Unparsable) as refused:
+        parse_signature("m.ko", tail)
+    assert str(refused.value) == f"signature of m.ko: cannot read: {why!r}"
+
+
 def holed(data: bytes, at: int, size: int = 64) -> str:
     """The block of a file of which some bytes were not sent."""
     rows = [f"{start:06x} {data[start:end].hex(' ')}\n{end:06x}" for start, end in

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -149,3 +150,11 @@ def test_a_virtual_function_is_told_by_its_physical_one() -> None:
 def test_domains_of_more_than_four_digits() -> None:
     vmd = Fn("10000:e1:00.0", "pci10000:e0", (0x144D, 0xA80A), 0x010802, "nvme")
     assert tree(BOARD.plus(vmd)).functions["10000:e1:00.0"].parents == ("pci10000:e0",)
+
+
+def test_what_follows_the_six_bars_is_none() -> None:
+    """The seventh line is the expansion ROM's; then come windows and BARs of functions."""
+    function = Fn("0000:18:00.0", "pci0000:17", (0x10DE, 0x2330), 0x030200, "nvidia")
+    bars = dict.fromkeys(range(8), 16 * MIB)
+    found = tree(Board((replace(function, bars=tuple(bars.items())),))).functions["0000:18:00.0"]
+    assert found.bars == tuple(Bar(index, 16 * MIB) for index in range(6))

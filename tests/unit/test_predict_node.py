@@ -9,7 +9,7 @@ import pytest
 from tests.evidence.board import BOARD, GPUS, HCAS, PORTS, Board
 from tests.evidence.build import DOWN, GUEST_CPU, PROPRIETARY, UP, groups, hca_lines, node
 from tests.evidence.frames import ABSENT, DENIED, MISSING, Override, failed
-from toolkit.evidence import Evidence
+from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node import Node
 from toolkit.facts.topology import Distance
 from toolkit.predict.of_node import Prediction, predict
@@ -159,3 +159,19 @@ def test_a_guest_is_told_that_its_tree_may_be_made_up() -> None:
     found = of(node({"cpu": GUEST_CPU}))
     assert any("guest" in note for note in found.notes)
     assert found.nearest[0].with_gdr.confidence == "M"
+
+
+def test_hcas_that_are_known_by_their_names_alone_are_cards_of_their_own() -> None:
+    """As nvidia-smi's matrix has them: no address tells which share one."""
+    matrix = (
+        "\tGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\n"
+        "GPU0\t X \tSYS\tPIX\tSYS\t0-7\nGPU1\tSYS\t X \tSYS\tPIX\t8-15\n"
+        "NIC0\tPIX\tSYS\t X \tSYS\nNIC1\tSYS\tPIX\tSYS\t X \n\n"
+        "NIC Legend:\n  NIC0: mlx5_0\n  NIC1: mlx5_1\n"
+    )
+    frame = Frame("nvidia-topology", State.OK, "nvidia-smi topo -m", matrix)
+    total = of(Evidence({frame.key: frame}, complete=True)).total
+    assert total is not None
+    assert total.hcas == ("mlx5_0", "mlx5_1")
+    assert "card" not in total.with_gdr.limit
+    assert total.with_gdr.value == pytest.approx(47.5, abs=0.1)  # of both together
