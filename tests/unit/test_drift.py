@@ -11,6 +11,7 @@ import pytest
 from tests.evidence.build import KERNEL, SRC, groups, module_state, node
 from tests.evidence.frames import ABSENT, Override
 from tests.evidence.healthy_boot import grub
+from tests.evidence.judging import FAIL, PASS
 from tests.unit.planning import (
     LITTLE_MEMLOCK,
     NO_AUTOLOAD,
@@ -25,11 +26,13 @@ from tests.unit.planning import (
     plan_for,
     rocky,
 )
+from tests.unit.rows import ROWS
 from toolkit.change.artefacts import ARTEFACTS
-from toolkit.change.change import Wanted
+from toolkit.change.change import Blocked, Wanted
 from toolkit.change.drift import Drift, Line, Standing, Topic
 from toolkit.change.drift_files import file_lines
 from toolkit.change.drift_here import Here
+from toolkit.change.drift_lines import drift_of
 from toolkit.change.drift_table import PROPERTIES
 from toolkit.change.plan import Plan, make_plan
 from toolkit.change.templates import render_text
@@ -249,3 +252,38 @@ def test_every_proof_of_a_wanted_file_has_a_line() -> None:
     proofs = {proof for each in ARTEFACTS if each.path in wanted for proof in each.proofs}
     assert proofs
     assert proofs - covered <= told
+
+
+def test_what_proves_a_file_and_stands_in_no_row_is_told_as_it_is_in_effect() -> None:
+    covered = {each for row in PROPERTIES for each in (*row.on_disk, *row.in_effect)}
+    beside = {proof for each in ARTEFACTS for proof in each.proofs} - covered
+    assert {BY_ID[each].tense for each in beside} == {Tense.NOW}
+    plan = Plan(blocked=tuple(Blocked(each.id, "x") for each in ARTEFACTS))
+    seen = {PASS: SAME, FAIL: DRIFT}
+    rows = [each for each in ROWS if each.check in beside and each.status in seen][:12]
+    assert {each.status for each in rows} == {*seen}
+    for row in rows:
+        evidence = node(row.frames, board=row.board)
+        judged = judge_node("gpu001", evidence, row.want, TODAY)
+        found = line(drift_of(Node(evidence), judged, plan), BY_ID[row.check].id)
+        assert columns(found) == (NONE, seen[row.status]), row.claim
+        assert found.wanted == BY_ID[row.check].title
+
+
+def test_what_is_not_as_wanted_says_what_the_first_check_would_do() -> None:
+    """The finding's own hint, else the fix of the check; nothing where all is well."""
+    found = drift(frames(*ILL.values()))
+    hints = {each.name: each.hint for each in found.lines if each.topic is Topic.PROPERTY}
+    assert hints["nvidia-peermem at boot"] == BY_ID["peermem.autoload"].fix
+    assert hints["IOMMU domains of HCAs"] == BY_ID["iommu.boot"].fix
+    assert hints["nvidia-peermem"].startswith("./invokew provision --hosts NODE, then on NODE: ")
+    assert {name for name, hint in hints.items() if not hint} == {
+        each.name for each in found.lines if each.topic is Topic.PROPERTY and each.standing is SAME
+    }
+
+
+def test_what_is_blocked_is_told_of_its_own_artefact() -> None:
+    plan = Plan(blocked=(Blocked("a", "the one"), Blocked("b", "the other")))
+    here = Here(Node(node()), {}, plan, TODAY)
+    told = [here.blocked(each) for each in ("a", "b", "c")]
+    assert told == [*plan.blocked, None]

@@ -11,7 +11,7 @@ from toolkit.change.drift_here import Here
 from toolkit.change.drift_table import PROPERTIES, Describe, Property
 from toolkit.change.plan import Plan
 from toolkit.checks.all import BY_ID
-from toolkit.checks.check import Status, Tense
+from toolkit.checks.check import Status
 from toolkit.checks.judged import Judged
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.node import Node
@@ -50,9 +50,7 @@ def _others(here: Here, covered: set[str]) -> Iterator[Property]:
     )
     for proof in dict.fromkeys(proofs):
         if proof not in covered:
-            at_boot = BY_ID[proof].tense is Tense.AT_BOOT
-            disk, effect = ((proof,), ()) if at_boot else ((), (proof,))
-            yield Property(proof, BY_ID[proof].title, disk, effect)
+            yield Property(proof, BY_ID[proof].title, in_effect=(proof,))
 
 
 def _cell(ids: tuple[str, ...], describe: Describe, here: Here) -> Cell:
