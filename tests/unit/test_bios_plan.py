@@ -9,7 +9,7 @@ from toolkit.bios_rows import Setting
 from toolkit.change.bios_kept import back, before_of, joined, read_before
 from toolkit.change.bios_plan import BiosPlan, Block
 from toolkit.change.bios_values import allowed, satisfied
-from toolkit.change.bios_wishes import Wish, read_asked
+from toolkit.change.bios_wishes import Asked, Wish, check_word, read_asked
 from toolkit.checks.bios_wanted import wanted
 from toolkit.errors import UsageError
 from toolkit.facts.redfish_bios import Attribute
@@ -166,26 +166,105 @@ def test_an_attribute_nobody_has_comes_with_those_that_are_near() -> None:
     assert blocked.hint == "is it PcieAspmL1?"
 
 
+def test_what_is_read_only_and_says_not_why_is_left_to_the_screens() -> None:
+    of = bios(closed=frozenset({"KernelDmaProtection"}))
+    (blocked,) = planned(of, "dma-protection=off").blocked
+    assert (blocked.block, blocked.reason, blocked.hint) == (
+        Block.READ_ONLY, "KernelDmaProtection is read-only",
+        "in the BIOS's own screens, if anywhere",
+    )  # fmt: skip
+
+
+LONG = "z" * 61
+VENDORS = "; an attribute by its vendor's name is raw:NAME=VALUE"
+FORM = ": a setting and its value are SETTING=VALUE"
+EXAMPLE = "--set acs=off,aspm=off; or --set profile"
+SWITCH = "acs=on, off or auto; or the BIOS's own word with raw:NAME=VALUE"
+
+
 @pytest.mark.parametrize(
     ("text", "said", "hint"),
     [
-        pytest.param("abov-4g=on", "no setting 'abov-4g'", "is it above-4g", id="a-slip"),
-        pytest.param("zzz=on", "no setting 'zzz'", "settings: above-4g, ", id="nothing-near"),
-        pytest.param("acs=maybe", "'maybe' is no value of acs", "on, off or auto", id="no-switch"),
-        pytest.param("acs", "SETTING=VALUE", "--set acs=off", id="no-value"),
-        pytest.param("=off", "SETTING=VALUE", "--set acs=off", id="no-name"),
-        pytest.param("acs=on,acs=off", "names acs twice", "once", id="twice"),
-        pytest.param(" , ", "names nothing", "--set acs=off", id="nothing"),
-        pytest.param("secure-boot=off", "resource of its own", "SecureBootEnable", id="by-hand"),
+        pytest.param("abov-4g=on", "--set: no setting 'abov-4g'", f"is it above-4g?{VENDORS}",
+                     id="a-slip"),
+        pytest.param("ACS_=on", "--set: no setting 'ACS_'", f"is it acs or ats or aspm?{VENDORS}",
+                     id="in-capitals"),
+        pytest.param(f"{LONG}=on", f"--set: no setting '{LONG[:60]}'",
+                     f"settings: {', '.join(Setting)}{VENDORS}", id="nothing-near"),
+        pytest.param("acs=maybe", "--set: 'maybe' is no value of acs", SWITCH, id="no-switch"),
+        pytest.param(f"acs={LONG}", f"--set: '{LONG[:60]}' is no value of acs", SWITCH,
+                     id="a-long-word"),
+        pytest.param("acs", f"--set 'acs'{FORM}", EXAMPLE, id="no-value"),
+        pytest.param(" acs = ", f"--set 'acs ='{FORM}", EXAMPLE, id="an-empty-value"),
+        pytest.param("=off", f"--set '=off'{FORM}", EXAMPLE, id="no-name"),
+        pytest.param(LONG, f"--set '{LONG[:60]}'{FORM}", EXAMPLE, id="a-long-name"),
+        pytest.param("acs=on,acs=off", "--set names acs twice", "once will do", id="twice"),
+        pytest.param("payload.mrrs=1,payload.mrrs=2", "--set names payload.mrrs twice",
+                     "once will do", id="a-part-twice"),
+        pytest.param("raw:A=1,raw:A=1", "--set names A twice", "once will do", id="raw-twice"),
+        pytest.param(" , ", "--set names nothing", "--set acs=off, or --set profile",
+                     id="nothing"),
+        pytest.param(
+            "secure-boot=off",
+            "--set secure-boot: is a resource of its own with keys behind it, and not changed here",
+            "in the BIOS's own screens, or at the BMC: SecureBootEnable of "
+            "Systems/ID/SecureBoot, then a reset; with it on, modules must be signed: enrol",
+            id="by-hand",
+        ),
     ],
-)
+)  # fmt: skip
 def test_a_wish_that_makes_no_sense_is_refused_with_what_does(
     text: str, said: str, hint: str
 ) -> None:
     with pytest.raises(UsageError) as refused:
         read_asked(text)
-    assert said in str(refused.value)
-    assert hint in refused.value.hint
+    assert (str(refused.value), refused.value.hint) == (said, hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "said"),
+    [
+        ("profile", Asked(profile=True), []),
+        ("acs=off", Asked((Wish("off", Setting.ACS),)), ["acs=off"]),
+        (" acs = off ,, ", Asked((Wish("off", Setting.ACS),)), ["acs=off"]),
+        (
+            "profile, payload.mrrs=4096B",
+            Asked((Wish("4096B", Setting.PAYLOAD, "mrrs"),), profile=True),
+            ["payload.mrrs=4096B"],
+        ),
+        ("raw:Foo=a=b", Asked((Wish("a=b", attribute="Foo"),)), ["Foo=a=b"]),
+        (
+            "payload=x,payload.mrrs=y",
+            Asked((Wish("x", Setting.PAYLOAD), Wish("y", Setting.PAYLOAD, "mrrs"))),
+            ["payload=x", "payload.mrrs=y"],
+        ),
+        *(
+            (f"{each}=anything", Asked((Wish("anything", each),)), [f"{each}=anything"])
+            for each in (
+                Setting.MMIO_WINDOW, Setting.PAYLOAD, Setting.LINK_SPEED, Setting.NUMA_CLUSTERING,
+                Setting.POWER_PROFILE, Setting.C_STATES,
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_asked_is_read_wish_by_wish(text: str, asked: Asked, said: list[str]) -> None:
+    assert read_asked(text) == asked
+    assert [str(each) for each in asked.wishes] == said
+
+
+@pytest.mark.parametrize("setting", [*Setting])
+def test_a_setting_that_is_more_than_a_switch_takes_any_word(setting: Setting) -> None:
+    valued = {
+        Setting.MMIO_WINDOW, Setting.PAYLOAD, Setting.LINK_SPEED, Setting.NUMA_CLUSTERING,
+        Setting.POWER_PROFILE, Setting.C_STATES,
+    }  # fmt: skip
+    for word in ("on", "off", "auto", "Enabled", "Disabled"):
+        check_word(setting, word, "x")
+    if setting in valued:
+        check_word(setting, "anything", "x")
+        return
+    with pytest.raises(UsageError, match="x: 'anything' is no value of"):
+        check_word(setting, "anything", "x")
 
 
 def test_a_plan_is_within_itself_and_not_within_less() -> None:

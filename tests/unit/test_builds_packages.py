@@ -267,7 +267,8 @@ def test_a_tarball_has_the_hash_of_everything_in_it_and_the_same_bytes_always(
         folder = tarball.name(contents([built(), DRIVER]), MAKING)
         listed = tar.extractfile(f"{folder}/list")
         assert listed is not None
-        held = dict(reversed(line.split(" ")) for line in listed.read().decode().splitlines())
+        lines = [line.split(" ") for line in listed.read().decode().splitlines()]
+        held = {path: told for told, path in lines}
         hashes = {}
         for entry in tar.getmembers():
             inner = tar.extractfile(entry)

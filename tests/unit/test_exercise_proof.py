@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.unit.exercising import captured, frame, measured, planned, table, view
 from toolkit.change.exercise_judge import Result, judge
 from toolkit.change.exercise_proof import Proof, by_ports
@@ -53,3 +55,41 @@ def test_packets_of_a_size_that_nobody_told_refute_nothing() -> None:
     said = {role: replace(each, ports=(port,)) for role, each in good.said.items()}
     points = by_ports(replace(good, said=said), 10**9, 0)
     assert [each.proof for each in points] == [Proof.OPEN, Proof.OPEN]
+
+
+@pytest.mark.parametrize(
+    ("port", "verb", "shown"),
+    [
+        pytest.param(Moved("mlx5_0", 1, 900, 10), "sent", Proof.SHOWN, id="sent"),
+        pytest.param(Moved("mlx5_0", 1, 899, 1000), "sent", Proof.REFUTED, id="sent-too-little"),
+        pytest.param(Moved("mlx5_0", 1, 10, 900), "received", Proof.SHOWN, id="received"),
+        pytest.param(Moved("mlx5_0", 1, 1000, 10), "received", Proof.REFUTED, id="the-wrong-way"),
+        pytest.param(Moved("mlx5_0", 1, None, None, 9, 1), "sent", Proof.SHOWN, id="packets-out"),
+        pytest.param(
+            Moved("mlx5_0", 1, None, None, 1, 9), "received", Proof.SHOWN, id="packets-in"
+        ),
+        pytest.param(
+            Moved("mlx5_0", 1, None, None, 1, 9), "sent", Proof.REFUTED, id="packets-the-wrong-way"
+        ),
+        pytest.param(Moved("mlx5_0", 1, 0, None, 9, 9), "sent", Proof.REFUTED, id="bytes-first"),
+    ],
+)
+def test_the_end_that_drives_a_write_sends_and_the_other_receives(
+    port: Moved, verb: str, shown: Proof
+) -> None:
+    """Of 1000 bytes nine tenths are enough; packets count as the MTU, 100 bytes here."""
+    good = measured(DEEP, table(DEEP, FULL))
+    said = {role: replace(each, ports=(port,)) for role, each in good.said.items()}
+    serve, drive = by_ports(replace(good, said=said), 1000, 100)
+    assert (drive if verb == "sent" else serve).proof is shown
+
+
+def test_a_port_beside_it_that_moved_half_of_them_is_named() -> None:
+    good = measured(DEEP, table(DEEP, FULL))
+    ports = (
+        Moved("mlx5_0", 1, 0, 0), Moved("mlx5_1", 1, 450, 450), Moved("mlx5_2", 1, 449, 449),
+    )  # fmt: skip
+    said = {role: replace(each, ports=ports) for role, each in good.said.items()}
+    serve, drive = by_ports(replace(good, said=said), 1000, 100)
+    assert drive.words == "mlx5_0 of gpu1 sent 0 bytes of 1.0 kB: mlx5_1 moved them"
+    assert serve.words == "mlx5_0 of gpu2 received 0 bytes of 1.0 kB: mlx5_1 moved them"

@@ -196,3 +196,28 @@ def test_who_asks_image_for_two_is_told_of_the_verb(tmp_path: Path) -> None:
         refused = run(*words, state=tmp_path, verb="image")
         assert refused.returncode == ExitCode.USAGE
         assert "image.diff A B" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("field", "changed"),
+    [
+        ("version", replace(PEER, version="x")),
+        ("vermagic", replace(PEER, vermagic="x")),
+        ("depends", replace(PEER, depends=("x",))),
+        ("srcversion", replace(PEER, srcversion="x")),
+        ("build id", replace(PEER, build_id="x")),
+        ("licence", replace(PEER, licence="x")),
+        ("symbol module_layout", replace(PEER, needs=(("module_layout", "x"), PEER.needs[1]))),
+        ("symbol new", replace(PEER, offers=(*PEER.offers, ("new", "x")))),
+        ("symbol versions", replace(PEER, crcs="x")),
+        ("signed by", replace(PEER, signature=None)),
+        ("path", replace(PEER, file=replace(PEER.file, path="/x"))),
+        ("mode", replace(PEER, file=replace(PEER.file, mode="x"))),
+        ("content", replace(PEER, file=replace(PEER.file, sha256=sha(9)))),
+    ],
+)
+def test_each_field_of_a_module_is_told_by_its_name(field: str, changed: ModuleEntry) -> None:
+    found = list(unlike(BORN, peer(changed)))
+    assert [(each.kind, each.name, each.field) for each in found] == [
+        (Kind.MODULE, "nvidia_peermem", field)
+    ]

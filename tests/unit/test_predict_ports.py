@@ -34,10 +34,10 @@ def hca(*ports: Port, netdevs: tuple[str, ...] = ("ens1np0",)) -> RdmaDevice:
 
 
 def found(
-    device: RdmaDevice | None, kind: HcaKind = CX7, **frames: Override
+    device: RdmaDevice | None, kind: HcaKind = CX7, frames: dict[str, Override] | None = None
 ) -> tuple[Wire, list[str]]:
     notes: list[str] = []
-    told = Node(node({key.replace("_", "-"): value for key, value in frames.items()}))
+    told = Node(node({key.replace("_", "-"): value for key, value in (frames or {}).items()}))
     return wire_of(told, device, kind, C, notes), notes
 
 
@@ -141,7 +141,7 @@ NET = "ens1np0/mtu:{}\nens1np0/operstate:up\n"
 def test_the_mtu_is_the_port_s_else_what_the_net_device_leaves(
     device: RdmaDevice, frames: dict[str, Override], mtu: Range, noted: bool
 ) -> None:
-    wire, notes = found(device, **frames)
+    wire, notes = found(device, frames=frames)
     assert wire.mtu == mtu
     assert notes == ["MTU of mlx5_0 not read"] * noted
 

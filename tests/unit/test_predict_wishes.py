@@ -30,8 +30,10 @@ def after(wishes: str, pair: PairInputs = PAIR) -> PairInputs:
     return found
 
 
-def wire(**changed: Range | Layer2) -> dict[str, Wire]:
-    return {"wire": replace(PAIR.wire, **changed)}
+def wire(
+    *, gbits: Range = PAIR.wire.gbits, layer: Layer2 = PAIR.wire.layer, mtu: Range = PAIR.wire.mtu
+) -> dict[str, Wire]:
+    return {"wire": Wire(gbits, layer, mtu)}
 
 
 def asked(speed: float, width: int) -> LinkTold:
