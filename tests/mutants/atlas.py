@@ -14,7 +14,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from tests.mutants.rooms import Mutant
 from tests.mutants.tracing import OUTCOMES, TEST
 from tests.selecting import may_hold
 
-KEPT = ROOT / ".pytest_cache" / "mutants.sqlite"
+KEPT = ROOT / ".pytest_cache" / "mutants-2.sqlite"  # another number where another is measured
 _BATCH = 24  # files of tests measured at once: what is stopped has lost no more
 _SETTINGS = f"""[run]
 source = {{tree}}/toolkit
@@ -39,6 +39,7 @@ parallel = true
 context = ${{{{{TEST}-}}}}
 disable_warnings = no-data-collected, module-not-imported, module-not-measured, no-ctracer
 """
+_READS = re.compile(r'^READS = "([\w/.]+)"$', re.MULTILINE)
 _SCHEMA = """
 create table if not exists file (path text primary key, hash text);
 create table if not exists test (
@@ -55,16 +56,20 @@ class Atlas:
     tests: dict[int, Known]
     known: dict[str, str]  # path to the hash of what was measured
     importers: dict[str, tuple[str, ...]]  # module's path to the paths of those that import it
+    readers: dict[str, str]  # path of tests that read sources, to what they read
 
     @classmethod
     def load(cls) -> Atlas:
         with closing(sqlite3.connect(KEPT)) as kept:
             tests = kept.execute("select id, name, seconds, lines from test").fetchall()
             known = dict(kept.execute("select path, hash from file").fetchall())
-        return cls({row[0]: Known(*row[1:]) for row in tests}, known, _importers())
+        read = {
+            str(f.relative_to(ROOT)): f.read_text() for f in (ROOT / "tests").rglob("test_*.py")
+        }
+        return cls({row[0]: Known(*row[1:]) for row in tests}, known, _importers(), readers(read))
 
     def nearest(self, mutant: Mutant, whole: bool = False) -> list[Known]:
-        """The tests that execute a mutant, the nearest first.
+        """The tests that execute a mutant, the nearest first, and those that read its source.
 
         Behind them those that execute anything of the module. What runs at import is executed by
         all: there, and where no test is known, those of its importers and of its name, too.
@@ -78,6 +83,8 @@ class Atlas:
         direct = [test for test, done in here if not fresh or lines.intersection(done)]
         # What a cache keeps was executed by the first test that asked for it, and by no other.
         groups = [direct if site.called else [], [test for test, _ in here]]
+        reading = {test for test, of in self.readers.items() if path.startswith(of)}
+        groups.insert(1, [number for number, t in self.tests.items() if t.path in reading])
         if not groups[0]:
             near = map(self._executing, self.importers.get(path, ()))
             groups += [[test for test, _ in each] for each in near]
@@ -119,6 +126,12 @@ def refresh(workers: int) -> None:
     stale = [path for path in paths if known.get(path) != digest(ROOT / path)]
     if stale:
         measure(stale, workers)
+
+
+def readers(tests: Mapping[str, str]) -> dict[str, str]:
+    """The files of tests that read what others execute: READS names the folder or file."""
+    found = {path: _READS.search(text) for path, text in tests.items()}
+    return {path: named[1] for path, named in found.items() if named}
 
 
 def _importers() -> dict[str, tuple[str, ...]]:

@@ -1,7 +1,8 @@
 """A plugin of pytest, for the map alone: it tells coverage which test runs, and what came of each.
 
 What a test starts is measured as well: ``sitecustomize.py`` beside the map's settings begins
-coverage in every process of Python, and the environment says for which test.
+coverage in every process of Python, and the environment says for which test. The verbs that a test
+forks from a server (``tests.verbs``) see the environment of that server, so each is told apart.
 """
 
 from __future__ import annotations
@@ -9,17 +10,43 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Generator
+from dataclasses import dataclass
 from pathlib import Path
 
 import coverage
 import pytest
 
+from tests import verbs
+
 TEST = "MUTANTS_TEST"  # in the environment: the test that runs
 OUTCOMES = "MUTANTS_OUTCOMES"  # in the environment: the file where the outcomes go
 
 _BEGUN = pytest.StashKey[float]()
+_forked = verbs._child
 _seconds: dict[str, float] = {}
 _ill: set[str] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """What runs in a process that a test forks from the server, measured for that test."""
+
+    test: str
+
+    def __call__(
+        self, words: tuple[str, ...], env: dict[str, str], cwd: Path, out: Path, err: Path
+    ) -> None:
+        servers = coverage.Coverage.current()
+        if servers is not None:
+            servers.stop()  # it holds what the server imported, which this process has not run
+        os.environ[TEST] = self.test
+        measured = coverage.Coverage(config_file=os.environ["COVERAGE_PROCESS_START"])
+        measured.start()
+        try:
+            _forked(words, env, cwd, out, err)
+        finally:
+            measured.stop()
+            measured.save()
 
 
 def _spent() -> float:
@@ -34,6 +61,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     if measured is not None:
         measured.switch_context(item.nodeid)
     item.stash[_BEGUN] = _spent()
+    verbs._child = Forked(item.nodeid)
     try:
         return (yield)
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mutants.atlas import files_of_tests
+from tests.mutants.atlas import files_of_tests, readers
 from tests.mutants.nearest import Known, order, within
 from tests.mutants.rooms import Ended, Fate, Mutant, choose, room, score, table
 from tests.mutants.sites import Site, differs, mutated, sites
@@ -165,3 +165,8 @@ def test_the_map_is_of_the_unit_tests_and_of_the_simulated_bmcs() -> None:
     files = files_of_tests()
     assert {"tests/unit/test_mutants.py", "tests/bmc/test_bios_verb.py"} <= set(files)
     assert not [each for each in files if each.startswith("tests/suites/")]
+
+
+def test_a_file_of_tests_says_which_sources_it_reads() -> None:
+    rows = {"a": 'x = 1\nREADS = "toolkit/cli"\n', "b": 'x = READS = "toolkit/cli"\n', "c": ""}
+    assert readers(rows) == {"a": "toolkit/cli"}
