@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
@@ -18,7 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from toolkit.progress import Silent
+from toolkit.report import live as live_module
 from toolkit.report.board import Board
+from toolkit.report.live import Lines, Live, listener
 
 ROOT = Path(__file__).parents[2]
 
@@ -200,3 +204,101 @@ def test_without_colour_there_is_none_and_who_cannot_draw_a_board_gets_plain_lin
     said, _ = on_terminal(variables={name: value})
     assert not re.search(rb"\x1b\[[0-9;]*m", said.replace(b"\x1b[0m", b""))
     assert (_HIDE in said) == (name == "NO_COLOR")
+
+
+class Screen(io.StringIO):
+    """A terminal that keeps what it was told."""
+
+    def __init__(self, encoding: str = "utf-8", *, tty: bool = True) -> None:
+        super().__init__()
+        self._encoding, self._tty = encoding, tty
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override] # that of a stream over bytes
+        return self._encoding
+
+    def isatty(self) -> bool:
+        return self._tty
+
+
+@pytest.mark.parametrize(
+    ("screen", "term", "quiet", "kind"),
+    [
+        (Screen(), "xterm", False, Live),
+        (Screen("UTF8"), "xterm", False, Live),
+        (Screen("latin-1"), "xterm", False, Lines),
+        (Screen(""), "xterm", False, Lines),
+        (Screen(), "dumb", False, Lines),
+        (Screen(tty=False), "xterm", False, Lines),
+        (Screen(), "xterm", True, Silent),
+    ],
+)
+def test_what_listens_fits_the_stream(
+    monkeypatch: pytest.MonkeyPatch, screen: Screen, term: str, quiet: bool, kind: type
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    assert type(listener(screen, quiet=quiet)) is kind
+
+
+def test_a_stream_is_not_quiet_unless_that_was_said() -> None:
+    assert type(listener(Screen(tty=False))) is Lines
+
+
+@pytest.mark.parametrize("coloured", [True, False])
+def test_the_drawn_board_is_of_its_stage_and_no_wider_nor_higher_than_the_screen(
+    monkeypatch: pytest.MonkeyPatch, coloured: bool
+) -> None:
+    for name, value in (("TERM", "xterm"), ("COLUMNS", "60"), ("LINES", "6")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if not coloured:
+        monkeypatch.setenv("NO_COLOR", "1")
+    screen, now = Screen(), [100.0]
+    live = Live(screen, clock=lambda: now[0])
+    monkeypatch.setattr(live_module, "RATE_HZ", 1e-3)  # drawn when asked, and as it ends
+    live.begin("an earlier stage", 3)
+    live.finish()
+    live.begin("reading", 20)
+    now[0] += 7
+    for number in range(9):
+        live.note(f"gpu{number}", f"[bold]step {number} {'x' * 90}")
+    live.done("gpu0", "no route")
+    live.done("gpu1")
+    lines = live._drawn().plain.split("\n")
+    assert len(lines) <= 5
+    assert max(map(len, lines)) <= 60
+    assert lines[0].startswith("reading  ")
+    assert "2 of 20" in lines[0] or "2/20" in lines[0], lines[0]
+    assert any("[bold]step" in each for each in lines)
+    styled = {(s.style, live._drawn().plain[s.start : s.end][:2]) for s in live._drawn().spans}
+    assert ("red", "! ") in styled
+    assert any(style == "green" and set(text) == {"━"} for style, text in styled)
+    live.finish()
+    said = screen.getvalue()
+    assert "earlier" not in said.split("reading")[-1]
+    assert said.count("\x1b[?25l") == said.count("\x1b[?25h") == 2
+    assert bool(re.search(r"\x1b\[\d*;?3[12]m", said)) is coloured
+
+
+def test_plain_lines_begin_anew_with_each_stage_and_are_cut_and_clean() -> None:
+    stream, now = io.StringIO(), [50.0]
+    lines = Lines(stream, clock=lambda: now[0])
+    for title in ("reading", "applying"):
+        lines.begin(title, 2)
+        lines.note("gpu1", "too soon")
+        now[0] += 2
+        lines.done("gpu1", f"\x1b[31mno {title} {'x' * 300}")
+        now[0] += 9.5
+        lines.note("gpu2", "too soon again")
+        now[0] += 0.5
+        lines.note("", "of all")
+        lines.finish()
+    told = stream.getvalue().split("\n")
+    assert [each.partition("x")[0] for each in told] == [
+        "reading: 1 of 2 after 2 s; gpu1: \ufffd[31mno reading ",
+        "reading: 1 of 2 after 12 s; of all",
+        "applying: 1 of 2 after 2 s; gpu1: \ufffd[31mno applying ",
+        "applying: 1 of 2 after 12 s; of all",
+        "",
+    ]
+    assert {len(told[0]), len(told[2])} == {200}

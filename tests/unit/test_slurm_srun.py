@@ -108,7 +108,10 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 def way(node: Node, owner: str = "", say: Callable[[str], None] = lambda _: None) -> SrunTransport:
     site = Site(node, SlurmConfig(), {})
-    return SrunTransport(Host("root@gpu1"), site, Become(wanted=False), 0.02, say, owner)
+    made = SrunTransport(Host("root@gpu1"), site, Become(wanted=False), 0.02, say)
+    if owner:  # as kept_off gives it
+        made.owner = owner
+    return made
 
 
 def mine(*, resumed: bool = False, **more: object) -> Node:
