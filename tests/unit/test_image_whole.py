@@ -25,7 +25,7 @@ from toolkit.flow import image as flow
 from toolkit.flow.image import ROUNDS, Image
 from toolkit.reach import deliver
 from toolkit.reach.media import Medium, Source
-from toolkit.reach.media_index import Difference
+from toolkit.reach.media_index import Change, Difference
 from toolkit.reach.transport import Result, Sink, quiet
 
 APPLIED = SimpleNamespace(steps=["place /etc/x: done"])
@@ -62,7 +62,7 @@ class World:
 
     def commit(self) -> list[Difference]:
         self.did.append("commit")
-        return [Difference("/etc/x", "added"), Difference("/etc/y", "changed")]
+        return [Difference("/etc/x", Change.ADDED), Difference("/etc/y", Change.CONTENT)]
 
     # As a way to look into one.
     def kernels(self) -> tuple[str, ...]:
@@ -143,7 +143,7 @@ def test_an_image_is_made_as_wanted_and_gets_its_passport(
     assert "ready" in after
     assert "2 paths of /srv/golden changed" in told.err
     folder = Path(told.err.split("kept in ")[1].splitlines()[0])
-    assert (folder / "changed.txt").read_text() == "added /etc/x\nchanged /etc/y\n"
+    assert (folder / "changed.txt").read_text() == "added /etc/x\ncontent /etc/y\n"
     assert list(folder.glob("*after*"))
 
 
@@ -210,10 +210,10 @@ def test_a_plan_that_mends_nothing_is_carried_out_once_and_told(
     ],
 )
 def test_every_medium_is_worked_on_aside_and_opened_once(
-    stale: World, words: dict[str, str], medium: Medium, out: str,
+    stale: World, words: dict[str, str | bool], medium: Medium, out: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    assert run(yes=True, **words) is ExitCode.OK
+    assert run(**{"yes": True, **words}) is ExitCode.OK  # type: ignore[arg-type]
     assert stale.sources == [Source(medium, Path("/srv/golden"), Path(out) if out else None)]
     assert f"2 paths of {out or '/srv/golden'} changed" in capsys.readouterr().err
 
