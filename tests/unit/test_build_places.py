@@ -15,7 +15,7 @@ from toolkit.flow.access import Access, Fleet
 from toolkit.flow.build_places import Place, open_place
 from toolkit.hosts import Host
 from toolkit.reach.transport import Result, Sink, quiet
-from toolkit.reach.workshop import Job
+from toolkit.reach.workshop import Job, run_job
 
 
 class Wire:
@@ -86,7 +86,7 @@ def test_this_machine_is_the_place_where_none_was_named(
         assert facts(place) == ("this machine", "", by, True)
         assert place.layer == ""
         assert str(place.survey(("6.1",))) == "ground"
-        assert place.run_job is flow.run_job
+        assert place.run_job is run_job
     assert surveyed == [("", ("6.1",))]
 
 

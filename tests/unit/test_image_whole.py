@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,20 +14,25 @@ import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from tests.evidence.build import KERNEL
+from tests.evidence.build import KERNEL, kernel_block
 from tests.unit.imaging import NOT_BUILT, image, planned
+from tests.unit.judged import TODAY
 from tests.unit.passports import BORN
 from tests.unit.planning import placed
 from toolkit.cli import imaging
 from toolkit.errors import ApplyError, ExitCode, UsageError
 from toolkit.evidence import Evidence
+from toolkit.facts.node import Node
 from toolkit.facts.passport import PLACE, SIGNATURE, Passport
 from toolkit.flow import image as flow
 from toolkit.flow.image import ROUNDS, Image
+from toolkit.flow.runs import RunFolder
+from toolkit.progress import Silent
 from toolkit.reach import deliver
 from toolkit.reach.media import Medium, Source
 from toolkit.reach.media_index import Change, Difference
 from toolkit.reach.transport import Result, Sink, quiet
+from toolkit.want import Want
 
 APPLIED = SimpleNamespace(steps=["place /etc/x: done"])
 [LACKS] = planned().plan.changes
@@ -43,12 +49,14 @@ class World:
     did: list[str] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
     broken: bool = False
+    named: tuple[str, ...] = (KERNEL,)
 
     # As a staged image.
     root, ground, name = Path("/tree"), None, "/srv/golden"
 
     @contextmanager
     def stage(self, source: Source, *, progress: object = None) -> Iterator[World]:
+        assert progress is not None
         self.sources.append(source)
         self.did.append("stage")
         yield self
@@ -60,13 +68,15 @@ class World:
         assert PLACE in script
         return Result(0, self.passport, "")
 
+    def close(self) -> None: ...
+
     def commit(self) -> list[Difference]:
         self.did.append("commit")
         return [Difference("/etc/x", Change.ADDED), Difference("/etc/y", Change.CONTENT)]
 
     # As a way to look into one.
     def kernels(self) -> tuple[str, ...]:
-        return (KERNEL,)
+        return self.named
 
     def collect(self, _: object) -> Evidence:
         worked = "apply" in self.did and self.becomes is not None
@@ -297,3 +307,29 @@ def test_a_boot_that_cannot_be_is_said_before_the_image_is_looked_at(
     monkeypatch.setattr(imaging, "early", early)
     assert run(yes=True, boot=True) is ExitCode.USAGE
     assert stale.did == []
+
+
+def test_kernels_are_told_oldest_first_and_not_as_words(good: World) -> None:
+    good.named = ("6.1.0-10", "6.1.0-9", "5.10")
+    assert Image(Path("golden")).kernels() == ("5.10", "6.1.0-9", "6.1.0-10")
+
+
+def test_the_newest_that_can_be_booted_is_the_default_not_one_with_headers_alone(
+    good: World, tmp_path: Path
+) -> None:
+    newer = "6.1.0-49-amd64"
+    headers = kernel_block(newer).replace("image\n", "")
+    good.named = (KERNEL, newer)
+    good.found = image({"kernels": kernel_block(KERNEL) + headers, "boot-entries": ""})
+    there = {each.release: bool(each.image) for each in Node(good.found).kernels}
+    assert there == {KERNEL: True, newer: False}
+    folder = RunFolder(tmp_path, "image", datetime(2026, 1, 1, tzinfo=UTC))
+    asked = flow.Asked(Want(), TODAY, folder, Silent())
+    assert flow.chosen_kernels(Image(Path("golden")), "default", asked) == (KERNEL,)
+
+
+def test_a_passport_without_a_signature_is_what_is_meant_where_none_was_named(good: World) -> None:
+    good.passport = BORN.json()
+    assert flow.has_passport(Image(Path("golden")), BORN)
+    flow.give_passport(good, BORN)
+    assert good.did[-1] == "passport ''"
