@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests.unit.holdings import evidence, user
-from toolkit.change.reload import read_over, read_what
+from toolkit.change.reload import Reload, read_over, read_what
 from toolkit.change.reloading import Reloading, Result
 from toolkit.change.rollout_terms import terms_of
 from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence
+from toolkit.facts.holding import parse_holding
 from toolkit.flow import reload as flow
 from toolkit.flow.access import Access, Fleet
 from toolkit.flow.budget import books_of
@@ -22,6 +24,7 @@ from toolkit.flow.reload import Asked, Looked, look, reload_nodes
 from toolkit.flow.rolling import Agreed
 from toolkit.flow.runs import RunFolder
 from toolkit.hosts import Host
+from toolkit.progress import Silent as Quiet
 from toolkit.reach.journal import About, stamp
 from toolkit.reach.reload import Done
 
@@ -150,3 +153,69 @@ def test_a_connection_lost_elsewhere_is_an_error(world: World) -> None:
     with pytest.raises(TransportError, match="gone"):
         world.bring("rdma", reboot=True)
     assert books_of(world.runs).nodes == {"gpu01"}, "left midway: nobody knows what it has"
+
+
+@pytest.mark.parametrize(
+    ("answers", "asked"),
+    [
+        pytest.param(["all"], 1, id="at-once"),
+        pytest.param(["gone", "none", "all"], 3, id="by-and-by"),
+    ],
+)
+def test_a_node_is_waited_for_until_it_answers_with_its_modules(
+    world: World, monkeypatch: pytest.MonkeyPatch, answers: list[str], asked: int
+) -> None:
+    left, closed, told = list(answers), list[int](), world.says()
+
+    def ask(_: object) -> Evidence:
+        now = left.pop(0)
+        if now == "gone":
+            raise TransportError("gpu01: no route")
+        return told if now == "all" else evidence({**OVER_HCA, "modules": "ext4 1 0 - Live 0x0\n"})
+
+    class Wire(Silent):
+        def close(self) -> None:
+            closed.append(1)
+
+    found = Reload(("mlx5_ib",), ("mlx5_ib",), ())
+    monkeypatch.setattr(flow, "ask", ask)
+    done = flow._after_silence(Wire(), found)  # type: ignore[arg-type] # never asked
+    assert done == Done((), frozenset(parse_holding(told).modules))
+    assert (len(closed), left) == (asked, [])
+
+
+def test_a_node_that_does_not_come_back_in_time_is_told_of(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow, "BACK_S", 0.0)
+    found = Reload(("mlx5_ib",), ("mlx5_ib",), ())
+    bare = evidence({"modules": "ext4 1 0 - Live 0x0\n"})
+    monkeypatch.setattr(flow, "ask", lambda _: bare)
+    done = flow._after_silence(Silent(), found)  # type: ignore[arg-type] # never asked
+    assert "mlx5_ib" not in done.loaded
+
+    def gone(_: object) -> Evidence:
+        raise TransportError("gpu01: no route")
+
+    monkeypatch.setattr(flow, "ask", gone)
+    with pytest.raises(TransportError, match="no route"):
+        flow._after_silence(Silent(), found)  # type: ignore[arg-type] # never asked
+
+
+def test_each_step_is_noted_as_it_ends_and_nothing_else(world: World) -> None:
+    class Heard(Quiet):
+        def __init__(self) -> None:
+            self.notes: list[tuple[str, str]] = []
+
+        def note(self, host: str, text: str) -> None:
+            self.notes.append((host, text))
+
+    heard = Heard()
+    fleet = replace(world.fleet, access=Access(progress=heard))
+    log = flow._log(fleet, Host("gpu01"))
+    for line in ("= 1 ok modprobe -r mlx5_ib", "= begin ok gdr", "|1 2 3 4", "= 2 ok", ""):
+        log(line)
+    log(f"= 2 ok {'x' * 90}")
+    assert heard.notes == [("gpu01", "modprobe -r mlx5_ib"), ("gpu01", "x" * 80)]
+    flow._note(fleet, Host("gpu01"))("so")
+    assert heard.notes[-1] == ("gpu01", "so")
