@@ -1,0 +1,160 @@
+"""What verbs make of the words that were typed, each a row: numbers, pairs, secrets."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from toolkit.cli import predicting, signing
+from toolkit.cli.options import Said
+from toolkit.cli.session import Session
+from toolkit.errors import UsageError
+from toolkit.predict.cluster import Job
+from toolkit.reach.openssl import PIN
+from toolkit.report.predict import _gain, _why
+
+
+@pytest.mark.parametrize(
+    ("size", "bytes_"),
+    [
+        ("1", 1), ("64k", 65536), ("1M", 1 << 20), ("2G", 2 << 30), ("1MiB", 1 << 20),
+        ("3b", 3), ("1024G", 1 << 40), ("1025G", None), ("0", None), ("0K", None), ("M", None),
+        ("-1", None), ("1T", None), ("1 M", None), ("12345678901234", None), ("x1M", None),
+    ],
+)  # fmt: skip
+def test_sizes_of_messages(size: str, bytes_: int | None) -> None:
+    if bytes_ is None:
+        with pytest.raises(UsageError, match="is no size of a message"):
+            predicting._asked(Said({"size": size}))
+    else:
+        asked = predicting._asked(Said({"size": size}))
+        assert (asked.load.size, asked.load.depth, asked.job) == (bytes_, 128, None)
+
+
+@pytest.mark.parametrize(
+    ("depth", "right"),
+    [
+        ("1", True), ("128", True), (str(1 << 40), True),
+        ("0", False), ("-1", False), (str(1 + (1 << 40)), False),
+    ],
+)  # fmt: skip
+def test_depths_of_a_queue(depth: str, right: bool) -> None:
+    said = Said({"size": "1M", "depth": depth})
+    if right:
+        assert predicting._asked(said).load.depth == int(depth)
+    else:
+        with pytest.raises(UsageError, match="is no number of messages"):
+            predicting._asked(said)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ({"nodes": "16"}, "together"),
+        ({"model_size": "70B"}, "together"),
+        ({"nodes": "1", "model_size": "70B"}, "two nodes and one step"),
+        ({"nodes": "2", "model_size": "70B", "steps": "0"}, "two nodes and one step"),
+        ({"nodes": "x", "model_size": "70B"}, "whole number"),
+    ],
+)
+def test_a_job_that_makes_no_sense_is_refused(words: dict[str, str], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        predicting._job(Said(dict(words)))
+
+
+def test_a_job_is_its_nodes_parameters_and_steps() -> None:
+    assert predicting._job(Said({})) is None
+    told: dict[str, str | int | bool] = {"nodes": "2", "model_size": "7B"}
+    assert predicting._job(Said(told)) == Job(2, 7e9, 100_000)
+    assert predicting._job(Said({**told, "steps": "1"})) == Job(2, 7e9, 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (0.0, 0.0, "="), (0.0, 1.0, "new"), (100.0, 100.4, "="), (100.0, 100.6, "+1%"),
+        (100.0, 99.6, "="), (100.0, 99.4, "-1%"), (10.0, 25.0, "+150%"), (10.0, 5.0, "-50%"),
+    ],
+)  # fmt: skip
+def test_what_a_wish_gains(old: float, new: float, told: str) -> None:
+    assert _gain(old, new) == told
+
+
+def figure(value: float, limit: str) -> SimpleNamespace:
+    return SimpleNamespace(value=value, limit=limit, low=value, high=value, unit="GB/s",
+                           figure=f"{value:g} GB/s")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("read", "ring", "told"),
+    [
+        ((48.0, "wire"), "wire", "limited by wire"),
+        ((45.6, "wire"), "wire", "limited by wire"),
+        ((45.5, "root"), "wire", "limited by wire; reads of GPU memory 4"),
+        ((48.0, "wire"), "NVLink", "limited by wire; ring by NVLink"),
+        ((48.0, "root"), "root", "limited by wire"),
+    ],
+)
+def test_what_limits_is_named_once(read: tuple[float, str], ring: str, told: str) -> None:
+    pair = SimpleNamespace(
+        with_gdr=figure(48.0, "wire"), read=figure(*read), collective=figure(9.0, ring)
+    )
+    found = _why(pair)  # type: ignore[arg-type] # all that it reads
+    assert found.startswith(told)
+    assert found.count(";") == told.count(";")
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "environ", "told"),
+    [
+        ({"sign_pin_fd": "7"}, "k", "env", "fd 7"),
+        ({"sign_pin_fd": "0"}, "k", "", "fd 0"),
+        ({"ask_sign_pin": True}, "k", "env", "passphrase or PIN of k: , sign-pin-fd"),
+        ({}, "k", "env", "env"),
+        ({}, "plain", "env", None),
+        ({}, "", "env", None),
+        ({}, "k", "", None),
+        ({"sign_pin_fd": "-1"}, "k", "env", "env"),
+    ],
+)
+def test_where_the_secret_of_a_key_comes_from(
+    monkeypatch: pytest.MonkeyPatch,
+    words: dict[str, str | int | bool], key: str, environ: str, told: str | None,
+) -> None:  # fmt: skip
+    def read(what: str | int, *, option: str = "") -> str:
+        return f"fd {what}" if isinstance(what, int) else f"{what}, {option}"
+
+    monkeypatch.setattr(signing, "read_secret", read)
+    monkeypatch.setattr(signing, "takes_secret", lambda name: name == "k")
+    monkeypatch.setenv(PIN, environ)
+    if not environ:
+        os.environ.pop(PIN)
+    session = SimpleNamespace(said=Said(words))
+    assert signing._secret(session, key) == told  # type: ignore[arg-type] # all that it reads
+
+
+def test_what_is_remarkable_of_a_certificate_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heard: list[object] = []
+
+    def open_signing(*told: object, **more: object) -> SimpleNamespace | None:
+        heard.append((told, more))
+        return SimpleNamespace(certificate=SimpleNamespace(remarks=("it ends soon",)))
+
+    monkeypatch.setattr(signing, "open_signing", open_signing)
+    monkeypatch.setattr(signing, "_secret", lambda *_: "pin")
+    now = datetime(2026, 11, 24, tzinfo=UTC)
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    session = replace(Session.begin("plan", Said({"sign_key": "k", "sign_cert": "c"})), now=now)
+    assert signing.signing_of(session) is not None
+    assert heard == [(("k", "c", "pin"), {"now": now})]
+    assert capsys.readouterr().err == "note: it ends soon\n"
+    monkeypatch.setattr(signing, "open_signing", lambda *_, **__: None)
+    assert signing.signing_of(session) is None
