@@ -15,6 +15,7 @@ from toolkit.flow import building as flow
 from toolkit.flow.building import KERNEL_SYMVERS, gate_ground, make_job, recipe, survey
 from toolkit.reach import workshop
 from toolkit.reach.transport import Result, Sink, quiet
+from toolkit.reach.workshop import SCRATCH
 
 GROUND = Survey().ground
 GRAPH = graph_of(GROUND)
@@ -143,3 +144,19 @@ def test_the_recipe_is_another_where_a_file_of_it_is(monkeypatch: pytest.MonkeyP
     for left_out in names:
         monkeypatch.setattr(flow, "_SCRIPTS", tuple(each for each in names if each != left_out))
         assert recipe() != first
+
+
+def test_our_own_package_and_what_it_rests_on_are_laid_where_dkms_looks() -> None:
+    order = flow.make_order(PEERMEM, GRAPH, {s.inputs.digest: built(s) for s in (OFED, NVIDIA)},
+                            limit_s=9)  # fmt: skip
+    laid = {each.path: each for each in order.files}
+    ours = f"/usr/src/nvidia-peermem-{DRIVER}"
+    modes = {"dkms.conf": 0o644, "before-build.sh": 0o755, "after-build.sh": 0o755}
+    assert {path: laid[f"{ours}/{path}"].mode for path in modes} == modes
+    for step, name in ((OFED, "ofed"), (NVIDIA, "driver")):
+        inputs = step.inputs
+        kept = f"dkms/{inputs.package}/{inputs.version}/{KERNEL}/x86_64/module/Module.symvers"
+        assert f"{SCRATCH}/{kept}" in laid
+        assert f"{SCRATCH}/{name}.symvers" in order.symvers
+    assert (order.ours, order.jobs, order.writable) == (True, 0, False)
+    assert not flow.make_order(NVIDIA, GRAPH, {}, limit_s=9).files

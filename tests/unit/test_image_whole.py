@@ -223,7 +223,7 @@ def test_every_medium_is_worked_on_aside_and_opened_once(
     stale: World, words: dict[str, str | bool], medium: Medium, out: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    assert run(**{"yes": True, **words}) is ExitCode.OK  # type: ignore[arg-type]
+    assert run(**{"yes": True, **words}) is ExitCode.OK  # type: ignore[arg-type] # as the rows have them
     assert stale.sources == [Source(medium, Path("/srv/golden"), Path(out) if out else None)]
     assert f"2 paths of {out or '/srv/golden'} changed" in capsys.readouterr().err
 
@@ -276,7 +276,7 @@ def test_machines_are_told_of_before_and_after_and_of_the_plan(
 def test_what_makes_no_sense_is_said_before_anything_is_done(
     good: World, words: dict[str, str | bool], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(**words) is ExitCode.USAGE  # type: ignore[arg-type]
+    assert run(**words) is ExitCode.USAGE  # type: ignore[arg-type] # as the rows have them
     assert why in capsys.readouterr().err
     assert good.did == []
 

@@ -93,7 +93,7 @@ def of(
     **more: object,
 ) -> Site:
     names = [f"gpu{number}" for number in range(1, len(found) + 1)]
-    site = Site(dict(zip(names, found, strict=True)), **more)  # type: ignore[arg-type]
+    site = Site(dict(zip(names, found, strict=True)), **more)  # type: ignore[arg-type] # as the rows have them
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(cli, "fleet", site.fleet)
     monkeypatch.setattr(reach, "ask", site.ask)

@@ -209,11 +209,11 @@ def test_what_was_built_is_signed_and_packed_as_was_said(
     signing = Signing() if signs else None
     for ground, config in ((Ground(KERNEL), {"of": KERNEL}), (Ground(), {})):
         words = session(package="rpm", out="/o", revision="3", maintainer="A <a@b.example>")
-        found: object = packing.pack(words, Run(), ground, signing)  # type: ignore[arg-type]
+        found: object = packing.pack(words, Run(), ground, signing)  # type: ignore[arg-type] # fakes
         assert found == ("made",)
         assert told[-1] == ([DRIVER], Format.RPM, Path("/o"), 3, "A <a@b.example>")
         assert signing is None or signing.configs[-1] == config
-    packing.pack(session(package="tar"), Run(), Ground(), None)  # type: ignore[arg-type]
+    packing.pack(session(package="tar"), Run(), Ground(), None)  # type: ignore[arg-type] # fakes
     assert told[-1][2] == Path()
 
 
@@ -222,9 +222,9 @@ def test_no_packages_are_made_of_half_a_run_nor_unasked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     half = Run(ExitCode.FAILED)
-    assert packing.pack(session(package="deb"), half, Ground(), None) == ()  # type: ignore[arg-type]
+    assert packing.pack(session(package="deb"), half, Ground(), None) == ()  # type: ignore[arg-type] # fakes
     assert "no packages: not all that was asked for is there" in capsys.readouterr().err
-    assert packing.pack(session(), half, Ground(), None) == ()  # type: ignore[arg-type]
+    assert packing.pack(session(), half, Ground(), None) == ()  # type: ignore[arg-type] # fakes
     assert capsys.readouterr().err == ""
 
 

@@ -103,7 +103,7 @@ def back(world: World, monkeypatch: pytest.MonkeyPatch, **how: bool) -> RolledBa
     monkeypatch.setattr(flow, "on_each_counted", counted)
     fleet = Fleet((Host("gpu1"),), lambda _: Wire(), Access(progress=progress))
     told = {"allow_reboot": True, "over_jobs": False} | how
-    done = rollback(fleet, "last", None, **told)  # type: ignore[arg-type]
+    done = rollback(fleet, "last", None, **told)  # type: ignore[arg-type] # as the rows have them
     world.notes = progress.notes
     assert isinstance(done, RolledBack)
     return done

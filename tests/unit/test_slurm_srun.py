@@ -117,7 +117,7 @@ def way(node: Node, owner: str = "", say: Callable[[str], None] = lambda _: None
 def mine(*, resumed: bool = False, **more: object) -> Node:
     """A node that this run has drained; or had, when its controller died after the resume."""
     states, why = ({"IDLE"}, "") if resumed else ({"IDLE", "DRAIN"}, reason(RUN, IN_HAND))
-    return Node(states, why, **more)  # type: ignore[arg-type]
+    return Node(states, why, **more)  # type: ignore[arg-type] # as the rows have them
 
 
 def test_a_script_runs_in_a_job_that_has_the_node_to_itself(
