@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -35,9 +38,13 @@ def test_it_is_beside_the_image_and_goes_with_its_block(tmp_path: Path) -> None:
 
 
 def test_it_goes_after_a_failure_as_well(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), aside(tmp_path / "a") as (folder, _):
-        (folder / "view/deep").mkdir()
-        raise ZeroDivisionError
+    def work() -> None:
+        with aside(tmp_path / "a") as (folder, _):
+            (folder / "view/deep").mkdir()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
     assert names(tmp_path) == []
 
 
@@ -64,7 +71,13 @@ def test_what_a_killed_run_left_is_removed_and_nothing_else(tmp_path: Path) -> N
     with aside(tmp_path / "a[1]"):
         assert not left.exists()
     assert names(tmp_path) == sorted(
-        [".a1.gdr-image.x", ".b.gdr-image.x", "a[1]", ".a[1].gdr-image.file", ".a[1].gdr-image.link"]
+        [
+            ".a1.gdr-image.x",
+            ".b.gdr-image.x",
+            "a[1]",
+            ".a[1].gdr-image.file",
+            ".a[1].gdr-image.link",
+        ]
     )
 
 
@@ -82,7 +95,7 @@ def test_who_was_killed_may_still_be_ending(
         if len(slept) == 2:
             held.let_go()
 
-    monkeypatch.setattr(media_aside.time, "sleep", ended)
+    monkeypatch.setattr(time, "sleep", ended)
     with aside(tmp_path / "a"):
         assert not left.exists()
     assert slept == [0.05, 0.05]
@@ -92,9 +105,10 @@ def test_who_does_not_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(media_aside, "_PATIENCE_S", 0.0)
     left = tmp_path / ".a.gdr-image.old"
     left.mkdir()
-    with hold(left / "lock") or pytest.fail():
-        with pytest.raises(LockedError) as raised, aside(tmp_path / "a"):
-            pass
+    held = hold(left / "lock")
+    assert held is not None
+    with held, pytest.raises(LockedError) as raised, aside(tmp_path / "a"):
+        pass
     says = f"{tmp_path}/a: processes of a run that was killed are still at work in {left}"
     assert str(raised.value) == says
     assert raised.value.hint.endswith(f"fuser -v {left}/lock")
@@ -104,7 +118,7 @@ def test_who_does_not_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_what_another_user_made_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = tmp_path / ".a.gdr-image.old"
     left.mkdir()
-    monkeypatch.setattr(media_aside.os, "geteuid", lambda: left.stat().st_uid + 1)
+    monkeypatch.setattr(os, "geteuid", lambda: left.stat().st_uid + 1)
     with aside(tmp_path / "a"):
         assert left.exists()
 
@@ -120,6 +134,7 @@ def test_what_another_user_made_is_left(tmp_path: Path, monkeypatch: pytest.Monk
 )
 def test_nothing_can_be_written_beside_it(
     tmp_path: Path,
+    *,
     monkeypatch: pytest.MonkeyPatch,
     where: str,
     number: int,
@@ -129,7 +144,7 @@ def test_nothing_can_be_written_beside_it(
     def fails(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    place = media_aside if where == "hold" else media_aside.tempfile
+    place = media_aside if where == "hold" else tempfile
     monkeypatch.setattr(place, where, fails)
     with pytest.raises(kind, match=says) as raised, aside(tmp_path / "a"):
         pass
@@ -165,11 +180,9 @@ def test_a_folder_that_is_still_written_to_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(media_aside.time, "sleep", slept.append)
+    monkeypatch.setattr(time, "sleep", slept.append)
     tries: list[Path] = []
-    monkeypatch.setattr(
-        media_aside.shutil, "rmtree", lambda folder, ignore_errors: tries.append(folder)
-    )
+    monkeypatch.setattr(shutil, "rmtree", lambda folder, **_: tries.append(folder))
     remove(tmp_path)
     assert tries == [tmp_path] * 20
     assert slept == [0.1] * 20

@@ -7,7 +7,9 @@ import json
 import os
 import struct
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -231,7 +233,7 @@ def test_a_disk_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_table_that_makes_no_sense_is_told_of_the_disk(tmp_path: Path, folder: Path) -> None:
     head = b"EFI PART" + bytes(64) + struct.pack("<QII", 2, 1, 1)
-    with pytest.raises(Unsupported, match="/disk.img: its GPT makes no sense"):
+    with pytest.raises(Unsupported, match=r"/disk.img: its GPT makes no sense"):
         work(tmp_path, folder, FakeRoom(), bytes(512) + head)
 
 
@@ -246,11 +248,10 @@ def test_a_disk_that_a_machine_runs_from(
     with path.open("rb") as file:  # QEMU's locks are of the open file, and are read ones
         lock = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, byte, 1, 0)
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, lock)
-        with pytest.raises(LockedError, match="/disk.img: a machine runs from it"):
-            if when == "before":
-                disk.bring(FakeRoom(), folder)  # type: ignore[arg-type]
-            else:
-                disk.put(folder)
+        room: Any = FakeRoom()
+        refused = partial(disk.bring, room) if when == "before" else disk.put
+        with pytest.raises(LockedError, match=r"/disk.img: a machine runs from it"):
+            refused(folder)
     assert path.read_bytes() == b"raw"
 
 
@@ -285,9 +286,9 @@ def test_a_disk_that_is_mounted_here(
 
     monkeypatch.setattr(Path, "glob", lambda *_: [Path(each) for each in files])
     monkeypatch.setattr(Path, "read_text", told)
-    with pytest.raises(LockedError, match="/disk.img: it is in use as /dev/loop7"):
+    with pytest.raises(LockedError, match=r"/disk.img: it is in use as /dev/loop7"):
         disk.put(folder)
-    with pytest.raises(LockedError, match="/disk.img: it is in use as /dev/loop7"):
+    with pytest.raises(LockedError, match=r"/disk.img: it is in use as /dev/loop7"):
         Disk(tmp_path / "disk.img").bring(FakeRoom(), folder)  # type: ignore[arg-type]
 
 

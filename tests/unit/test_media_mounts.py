@@ -83,7 +83,10 @@ def test_which_subvolume_is_mounted(options: str, told: str) -> None:
         ("", ()),
         ("# UUID=1 / ext4\n  # x / ext4\nUUID=1 /\n", ()),
         ("UUID=1 / ext4\n", (Row("UUID=1", "/", "ext4", ("defaults",)),)),
-        ("a\\040b\t/x\\011y xfs ro,noatime 0 0\n", (Row("a b", "/x\ty", "xfs", ("ro", "noatime")),)),
+        (
+            "a\\040b\t/x\\011y xfs ro,noatime 0 0\n",
+            (Row("a b", "/x\ty", "xfs", ("ro", "noatime")),),
+        ),
     ],
 )
 def test_lines_of_an_fstab(text: str, found: tuple[Row, ...]) -> None:
@@ -153,9 +156,7 @@ def mounted(
     return [(*how, place.removeprefix(tree) or "/") for place, how in room.mounts.items()]
 
 
-@pytest.mark.parametrize(
-    ("kind", "options"), [("ext4", "rw"), ("xfs", "nouuid"), ("btrfs", "rw")]
-)
+@pytest.mark.parametrize(("kind", "options"), [("ext4", "rw"), ("xfs", "nouuid"), ("btrfs", "rw")])
 @pytest.mark.parametrize("sign", ["etc/os-release", "usr/lib/os-release"])
 @pytest.mark.parametrize("how", ["x", "->/nowhere"])
 def test_a_root_is_known_by_its_os_release(
@@ -235,7 +236,7 @@ def test_what_its_fstab_puts_below_it(tmp_path: Path) -> None:
 )
 def test_a_part_of_the_system_that_is_on_another_disk(tmp_path: Path, line: str) -> None:
     folder = line.split()[1]
-    says = f"image: {folder} is mounted from {line.split()[0]}, which is not on this disk"
+    says = f"image: {folder} is mounted from {line.split(maxsplit=1)[0]}, which is not on this disk"
     with pytest.raises(Unsupported, match=says):
         mounted(tmp_path, {1: ROOT | {"etc/fstab": f"{line}\n"}}, partition(1, "ext4"))
 

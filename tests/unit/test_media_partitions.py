@@ -117,7 +117,9 @@ def test_logical_partitions_stand_in_tables_of_their_own(kind: int) -> None:
 
 def test_logical_partitions_that_never_end_are_left() -> None:
     loop = table(row(0x83, 1, 1), row(0x05, 100, 1))
-    found = partitions(laid((0, table(row(0x05, 100, 9))), (100 * 512, loop), (200 * 512, loop)), SIZE)
+    found = partitions(
+        laid((0, table(row(0x05, 100, 9))), (100 * 512, loop), (200 * 512, loop)), SIZE
+    )
     assert [each.number for each in found] == list(range(5, 128))
 
 
@@ -132,7 +134,9 @@ def test_a_damaged_table_of_a_logical_partition() -> None:
         partitions(laid((0, table(row(0x05, 100, 9)))), SIZE)
 
 
-def gpt(sector: int, *rows: tuple[UUID, int, int], length: int = 128, many: int = 128) -> io.BytesIO:
+def gpt(
+    sector: int, *rows: tuple[UUID, int, int], length: int = 128, many: int = 128
+) -> io.BytesIO:
     head = b"EFI PART" + bytes(64) + struct.pack("<QII", 4, many, length)
     laid_rows = [
         (4 * sector + at * length, kind.bytes_le + NUMBER.bytes_le + struct.pack("<QQ", one, last))
@@ -159,9 +163,7 @@ def test_as_many_rows_of_a_gpt_as_it_says_and_no_more_than_128() -> None:
     assert len(partitions(gpt(512, *rows, many=1024), SIZE)) == 128
 
 
-@pytest.mark.parametrize(
-    "wrong", [lambda: gpt(512, length=127), lambda: gpt(512, many=1025)]
-)
+@pytest.mark.parametrize("wrong", [lambda: gpt(512, length=127), lambda: gpt(512, many=1025)])
 def test_a_gpt_that_makes_no_sense(wrong: Callable[[], io.BytesIO]) -> None:
     with pytest.raises(Unsupported, match="its GPT makes no sense"):
         partitions(wrong(), SIZE)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -69,9 +71,7 @@ def test_a_room_that_was_ended_from_outside(tools: Tools) -> None:
             room.call("true")
 
 
-def test_a_room_that_does_not_end_is_killed(
-    tools: Tools, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_room_that_does_not_end_is_killed(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(media_room, "_END_S", 0.05)
     monkeypatch.setattr(media_room, "_WAIT", "echo $$; exec sleep 99")
     with opened(tools) as room:
@@ -87,13 +87,13 @@ def test_a_room_that_does_not_end_is_killed(
 def test_a_command_is_killed_with_whoever_waits_for_it(
     tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def pressed(child: media_room.subprocess.Popen[bytes], _: bytes) -> None:
+    def pressed(child: subprocess.Popen[bytes], _: bytes) -> None:
         monkeypatch.undo()
         assert child.returncode is None
         raise KeyboardInterrupt
 
     with opened(tools) as room:
-        monkeypatch.setattr(media_room.subprocess.Popen, "communicate", pressed)
+        monkeypatch.setattr(subprocess.Popen, "communicate", pressed)
         with pytest.raises(KeyboardInterrupt):
             room.call("sleep", "99")
 
@@ -136,7 +136,7 @@ def test_what_is_left_running_in_there_is_ended(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_lacks_is_named_with_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(media_room.shutil, "which", lambda name, path: {"cp": path}.get(name))
+    monkeypatch.setattr(shutil, "which", lambda name, path: {"cp": path}.get(name))
     demand("image", ["cp"])
     with pytest.raises(Unsupported) as raised:
         demand("image", ["xz", "cp", "qemu-img", "mount", "sync", "zstd", "tar"])
@@ -154,7 +154,16 @@ def test_what_lacks_is_named_with_its_packages(monkeypatch: pytest.MonkeyPatch) 
 def test_a_room_is_not_begun_without_its_tools(
     tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert set(TOOLS) >= {"unshare", "nsenter", "setpriv", "mount", "umount", "chroot", "cp", "sync"}
+    assert set(TOOLS) >= {
+        "unshare",
+        "nsenter",
+        "setpriv",
+        "mount",
+        "umount",
+        "chroot",
+        "cp",
+        "sync",
+    }
     monkeypatch.setitem(media_room._OUTSIDE, "PATH", str(tools.folder))
     with pytest.raises(Unsupported, match="unshare, nsenter, setpriv"), opened(tools):
         pass
@@ -177,7 +186,8 @@ def test_the_last_words_of_a_tool(said: bytes, last: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["cp: x: No space left on device\nmore", "Disk quota exceeded", "tar: Wrote only 1 of 2"]
+    "said",
+    ["cp: x: No space left on device\nmore", "Disk quota exceeded", "tar: Wrote only 1 of 2"],
 )
 def test_a_full_disk_is_called_that(said: str) -> None:
     assert str(refusal("image", "cp", 1, said.encode())) == str(full("image"))

@@ -19,7 +19,7 @@ from toolkit.reach import media, media_hygiene
 from toolkit.reach.media import Medium, Source, Staged, stage
 from toolkit.reach.media_disk import Disk
 from toolkit.reach.media_hygiene import POLICY
-from toolkit.reach.media_index import Change
+from toolkit.reach.media_index import Change, look
 from toolkit.reach.media_room import Room
 from toolkit.reach.media_tar import Tar
 from toolkit.reach.media_tree import Tree
@@ -127,18 +127,18 @@ def test_what_is_no_whole_root(root: Path, lacks: str) -> None:
         each.unlink()
     (root / lacks).rmdir()
     for _ in range(2):
-        with pytest.raises(UsageError, match=f"{root}: there is no folder /{lacks} in it"):
-            with stage(Source(Medium.ROOT, root)):
-                pass
+        says = f"{root}: there is no folder /{lacks} in it"
+        with pytest.raises(UsageError, match=says), stage(Source(Medium.ROOT, root)):
+            pass
         (root / lacks).write_text("a file")
 
 
 @pytest.mark.usefixtures("tools")
 def test_only_root_may(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(media, "os", SimpleNamespace(geteuid=lambda: 1))
-    with pytest.raises(UsageError, match="only root can work on an image"):
-        with stage(Source(Medium.ROOT, root)):
-            pass
+    says = "only root can work on an image"
+    with pytest.raises(UsageError, match=says), stage(Source(Medium.ROOT, root)):
+        pass
 
 
 @pytest.mark.usefixtures("tools")
@@ -189,11 +189,11 @@ def owned(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
 @contextmanager
 def cleaned(root: Path) -> Iterator[None]:
-    before = media_hygiene.look(root)
+    before = look(root)
     kept = media_hygiene.keep(root, before)
     yield
     after = media_hygiene.clean(root, before, kept, before)
-    assert after == media_hygiene.look(root)
+    assert after == look(root)
 
 
 @pytest.mark.parametrize("path", AS_BEFORE)
@@ -258,7 +258,8 @@ def test_scratch_goes_where_it_was_not_before(root: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/var/lib/dkms/a/b/c/build", "/etc/ssh/sub/ssh_host_x", "/srv/etc/hosts", "/etc/hosts2"]
+    "path",
+    ["/var/lib/dkms/a/b/c/build", "/etc/ssh/sub/ssh_host_x", "/srv/etc/hosts", "/etc/hosts2"],
 )
 def test_nothing_else_is_touched(root: Path, path: str) -> None:
     with cleaned(root):

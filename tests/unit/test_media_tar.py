@@ -18,7 +18,9 @@ from toolkit.reach.media_room import Room
 from toolkit.reach.media_tar import Tar
 
 
-def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", mtime: int = 5) -> tarfile.TarInfo:
+def member(
+    name: str, kind: bytes = tarfile.REGTYPE, link: str = "", mtime: int = 5
+) -> tarfile.TarInfo:
     made = tarfile.TarInfo(name)
     made.type, made.linkname, made.mtime = kind, link, mtime
     made.uid, made.gid, made.mode = os.getuid(), os.getgid(), 0o755
@@ -84,7 +86,9 @@ def test_what_it_was_packed_by_is_seen_from_its_bytes(
 ) -> None:
     magic = next(magic for magic, name in media_tar._UNPACK if name == suffix)
     assert magic.startswith(
-        {"gzip": b"\x1f\x8b", "xz": b"\xfd7zXZ", "zstd": b"\x28\xb5\x2f\xfd", "bzip2": b"BZh"}[suffix]
+        {"gzip": b"\x1f\x8b", "xz": b"\xfd7zXZ", "zstd": b"\x28\xb5\x2f\xfd", "bzip2": b"BZh"}[
+            suffix
+        ]
     )
     data = packed(member("etc", tarfile.DIRTYPE))
     # One of our own, which any machine has: what follows the magic number is the archive.
@@ -96,13 +100,17 @@ def test_what_it_was_packed_by_is_seen_from_its_bytes(
 
 
 def test_members_of_a_packed_archive_are_looked_at(room: Room, folder: Path) -> None:
-    done = subprocess.run(["gzip", "-c"], input=packed(member("/etc")), capture_output=True, check=True)
+    done = subprocess.run(
+        ["gzip", "-c"], input=packed(member("/etc")), capture_output=True, check=True
+    )
     with pytest.raises(Unsupported, match="/etc leads out of it"):
         brought(room, folder, done.stdout)
 
 
 def test_a_packed_archive_that_is_damaged_behind_its_end(room: Room, folder: Path) -> None:
-    done = subprocess.run(["gzip", "-c"], input=packed(member("etc")), capture_output=True, check=True)
+    done = subprocess.run(
+        ["gzip", "-c"], input=packed(member("etc")), capture_output=True, check=True
+    )
     with pytest.raises(ApplyError, match="/in: gzip ended with status 1: gzip: "):
         brought(room, folder, done.stdout[:-4])
 
@@ -178,13 +186,21 @@ PACKERS = [
 @pytest.mark.parametrize(("name", "tool"), PACKERS)
 @pytest.mark.parametrize("epoch", ["", "1234"])
 def test_the_words_that_pack_it(
-    tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, tool: str, epoch: str
+    tools: Tools,
+    *,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    tool: str,
+    epoch: str,
 ) -> None:
     if epoch:
         monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
     for each in ("tar", *tool.split()[:1]):
         tools.add(each, 'for each; do case "$each" in */result) : >"$each" ;; esac; done\n')
-    (tmp_path / "in").write_bytes(packed(member("etc", mtime=9), member("b", mtime=88), member("c")))
+    (tmp_path / "in").write_bytes(
+        packed(member("etc", mtime=9), member("b", mtime=88), member("c"))
+    )
     folder = tmp_path / "aside"
     folder.mkdir()
     out = tmp_path / name

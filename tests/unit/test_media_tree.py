@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolkit.errors import ApplyError, StaleError, UsageError
-from toolkit.reach import media_tree
+from toolkit.reach import media_journal, media_tree
 from toolkit.reach.media_tree import Tree
 
 
@@ -65,9 +65,7 @@ def test_what_a_killed_run_left_is_mended_first(
     root: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room, mended = FakeRoom(), list[tuple[Path, int]]()
-    monkeypatch.setattr(
-        media_tree.media_journal, "mend", lambda path: mended.append((path, len(room.calls)))
-    )
+    monkeypatch.setattr(media_journal, "mend", lambda path: mended.append((path, len(room.calls))))
     Tree(root).bring(room, folder)  # type: ignore[arg-type]
     assert mended == [(root, 0)]
 
@@ -105,7 +103,7 @@ def test_what_each_boot_mounts_is_not_its_own(
     tree, room = Tree(root), FakeRoom()
     tree.bring(room, folder)  # type: ignore[arg-type]
     assert len(room.calls) == 1 + own
-    monkeypatch.setattr(media_tree.media_journal, "prepare", lambda *_: None)
+    monkeypatch.setattr(media_journal, "prepare", lambda *_: None)
     (root / place / "touched").touch()
     if own:
         with pytest.raises(StaleError):
@@ -128,8 +126,8 @@ def test_with_mounts_it_is_replaced_file_by_file(
 ) -> None:
     with_mounts(monkeypatch, (root, "ext4"))
     done: list[tuple[object, ...]] = []
-    monkeypatch.setattr(media_tree.media_journal, "prepare", lambda *words: done.append(words))
-    monkeypatch.setattr(media_tree.media_journal, "carry_out", lambda *words: done.append(words))
+    monkeypatch.setattr(media_journal, "prepare", lambda *words: done.append(words))
+    monkeypatch.setattr(media_journal, "carry_out", lambda *words: done.append(words))
     tree, room = Tree(root), FakeRoom()
     assert "file by file" in tree.way
     tree.bring(room, folder)  # type: ignore[arg-type]
@@ -175,6 +173,7 @@ def test_a_folder_that_somebody_changed_meanwhile(
 )
 def test_a_file_system_that_cannot(
     root: Path,
+    *,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     number: int,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -147,12 +149,10 @@ def test_a_tool_that_refuses(log: Log, tmp_path: Path) -> None:
     assert names(tmp_path / "out") == []
 
 
-def test_a_tool_that_never_ends(
-    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tool_that_never_ends(log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packer, "_LIMIT_S", 0.05)
     log.does("exec sleep 9\n")
-    with pytest.raises(PackingError, match="dpkg-deb did not end within 0.05 s"):
+    with pytest.raises(PackingError, match=r"dpkg-deb did not end within 0.05 s"):
         pack_deb([], tmp_path / "a.deb", 1)
 
 
@@ -167,13 +167,12 @@ def test_a_tool_that_is_not_here(
     def which(_: str, path: str) -> None:
         asked.append(path)
 
-    monkeypatch.setattr(packer.shutil, "which", which)
+    monkeypatch.setattr(shutil, "which", which)
     monkeypatch.setenv("PATH", "/p")
+    target = tmp_path / "a.deb"
+    rpm, deb = partial(pack_rpm, "", [], tmp_path, 1, "x86_64"), partial(pack_deb, [], target, 1)
     with pytest.raises(Unsupported, match=f"{tool} is not on this machine") as raised:
-        if tool == "rpmbuild":
-            pack_rpm("", [], tmp_path, 1, "x86_64")
-        else:
-            pack_deb([], tmp_path / "a.deb", 1)
+        (rpm if tool == "rpmbuild" else deb)()
     assert raised.value.hint == f"install {package}"
     assert asked == ["/p:/usr/sbin:/usr/bin:/sbin:/bin"]
 
@@ -188,7 +187,7 @@ def test_what_cannot_be_a_path_in_a_package(log: Log, tmp_path: Path, path: str)
 
 @pytest.mark.usefixtures("log")
 def test_a_path_that_is_there_twice(tmp_path: Path) -> None:
-    with pytest.raises(PackingError, match="packages cannot be written to .*/out: File exists"):
+    with pytest.raises(PackingError, match=r"packages cannot be written to .*/out: File exists"):
         pack_deb([Laid("a", b"", 0o644)] * 2, tmp_path / "out/a.deb", 1)
 
 

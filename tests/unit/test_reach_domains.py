@@ -48,7 +48,9 @@ def said(*frames: Frame, exit_: int = 0, complete: bool = True) -> Answers:
     return Answers(Result(exit_, evidence.dump(), ""))
 
 
-def ok(key: str, source: str = "x", text: str = "", state: State = State.OK, exit_: int = 0) -> Frame:
+def ok(
+    key: str, source: str = "x", text: str = "", state: State = State.OK, exit_: int = 0
+) -> Frame:
     return Frame(key, state, source, text, exit=exit_)
 
 
@@ -122,7 +124,11 @@ def test_what_was_changed() -> None:
             "gpu7: /var/lib/gdr: cannot be written, so nobody can hold the node",
         ),
         (said(ok("expect"), AFTER), StaleError, "gpu7: who depends on its devices has changed"),
-        (said(AFTER, exit_=9, complete=False), TransportError, "gpu7: the script broke off, with status 9"),
+        (
+            said(AFTER, exit_=9, complete=False),
+            TransportError,
+            "gpu7: the script broke off, with status 9",
+        ),
         (said(*DONE, exit_=3), TransportError, "gpu7: the script broke off, with status 3"),
         (said(*DONE, AFTER, exit_=1), ApplyError, "gpu7: a step failed"),
         (

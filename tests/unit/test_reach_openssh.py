@@ -121,7 +121,7 @@ def test_a_script_runs_and_its_words_come_back(fake: Fake) -> None:
     assert options(ran) == STRICT | PLAIN
     assert ran[-len(place) - 1 : -1] == place
     assert "-T" in ran
-    assert ["-i", "/k"] == ran[ran.index("-i") : ran.index("-i") + 2]
+    assert ran[ran.index("-i") : ran.index("-i") + 2] == ["-i", "/k"]
 
 
 def test_the_hosts_fields_come_before_the_files(fake: Fake) -> None:
@@ -162,11 +162,11 @@ def test_every_hop_is_held_to_the_same_keys(fake: Fake) -> None:
 def test_no_login_password_is_given_to_it() -> None:
     with pytest.raises(UsageError, match="no login password"):
         OpensshTransport(Host("gpu7"), credentials=Credentials(password=""))
-    OpensshTransport(Host("gpu7"), credentials=Credentials(become_password="x"))
+    OpensshTransport(Host("gpu7"), credentials=Credentials(become_password="x"))  # noqa: S106 of nobody
 
 
 def test_the_way_to_root_is_the_scripts(fake: Fake) -> None:
-    given = Credentials(become_password="secret")
+    given = Credentials(become_password="secret")  # noqa: S106 of nobody
     (fake.folder / "bin/sudo").write_text("#!/bin/sh\nexit 1\n")
     (fake.folder / "bin/sudo").chmod(0o755)
     fake.says("", 0)
@@ -184,9 +184,7 @@ def test_a_client_that_is_not_there(fake: Fake, monkeypatch: pytest.MonkeyPatch)
     assert "install openssh-client" in raised.value.hint
 
 
-def test_a_client_that_goes_between_both_calls(
-    fake: Fake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_that_goes_between_both_calls(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(*_: object, **__: object) -> None:
         raise FileNotFoundError(2, "No such file or directory")
 
@@ -231,7 +229,11 @@ def test_time_that_is_up(
 @pytest.mark.parametrize(
     ("said", "kind", "says"),
     [
-        ("Permission denied (publickey).", LoginError, "let ops in; tried {home}/key; it takes pub"),
+        (
+            "Permission denied (publickey).",
+            LoginError,
+            "let ops in; tried {home}/key; it takes pub",
+        ),
         ("Host key verification failed.", HostKeyError, "not known (RSA SHA256:xyz)"),
         ("odd words\n", TransportError, "gpu7: ssh failed: odd words"),
         ("x" * 300, TransportError, "gpu7: ssh failed: " + "x" * 200),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -112,7 +113,7 @@ def test_ssh_keygen_signs(programs: Programs, tmp_path: Path) -> None:
     ],
 )
 def test_ssh_keygen_cannot_sign(
-    programs: Programs, tmp_path: Path, out: str, err: str, status: int, said: str
+    programs: Programs, *, tmp_path: Path, out: str, err: str, status: int, said: str
 ) -> None:
     key = file(tmp_path, SSH_KEY)
     programs.say("ssh-keygen", out, err, status)
@@ -133,9 +134,7 @@ def test_minisign_signs_without_a_time(programs: Programs, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("seal", "status"), [(MINI_SEAL, 1), ("", 0)])
-def test_minisign_cannot_sign(
-    programs: Programs, tmp_path: Path, seal: str, status: int
-) -> None:
+def test_minisign_cannot_sign(programs: Programs, tmp_path: Path, seal: str, status: int) -> None:
     key = file(tmp_path, MINI_KEY)
     programs.say("minisign", "", "Wrong password\n", status)
     if seal:
@@ -168,7 +167,7 @@ def test_a_good_signature_of_ssh_keygen(programs: Programs, tmp_path: Path) -> N
     ],
 )
 def test_a_signature_of_ssh_keygen_that_is_not_good(
-    programs: Programs, tmp_path: Path, found: int, out: str, status: int, told: str, calls: int
+    programs: Programs, *, tmp_path: Path, found: int, out: str, status: int, told: str, calls: int
 ) -> None:
     keys = file(tmp_path, f"ops {PUBLIC}\n")
     programs.say("find", "ops\nother\n", status=found)
@@ -292,7 +291,7 @@ def test_nobody_can_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         seen.update(more)
         raise FileNotFoundError
 
-    monkeypatch.setattr(sealing.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(UsageError):
         sign(file(tmp_path, SSH_KEY), "text")
     assert seen["start_new_session"] is True

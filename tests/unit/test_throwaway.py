@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import subprocess
 import tarfile
 from hashlib import sha256
@@ -34,9 +35,7 @@ GIB = 1 << 30
 def test_little_room_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, needed: int, enough: bool
 ) -> None:
-    monkeypatch.setattr(
-        throwaway.shutil, "disk_usage", lambda _: SimpleNamespace(free=GIB + 1000)
-    )
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=GIB + 1000))
     if enough:
         refuse_little_room(tmp_path, needed)
         return
@@ -93,7 +92,7 @@ def test_the_order_of_a_folder_does_not_count(
                 files.sort(reverse=turned)
                 yield folder, names, files
 
-        monkeypatch.setattr(throwaway.os, "walk", turn)
+        monkeypatch.setattr(os, "walk", turn)
         found.append(digest(tmp_path))
     assert found[0] == found[1]
 
@@ -129,7 +128,7 @@ def test_a_tar_is_unpacked_with_owners_and_attributes(tools: Path, tmp_path: Pat
 def test_a_disk_with_all_of_a_root(
     tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(throwaway.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     (tools / "says").write_text("1001\t/r\n")
     asked: list[tuple[Path, int]] = []
     monkeypatch.setattr(throwaway, "refuse_little_room", lambda *words: asked.append(words))
@@ -141,14 +140,14 @@ def test_a_disk_with_all_of_a_root(
         f"-E root_owner=0:0 -d /r {tmp_path}/disk {1251 + 512}M"
     )
     assert asked == [(tmp_path, 1001 + 512)]
-    monkeypatch.setattr(throwaway.os, "geteuid", lambda: 1)
+    monkeypatch.setattr(os, "geteuid", lambda: 1)
     with pytest.raises(UsageError, match="/r: a disk with its owners and modes is made by root"):
         throw_away_disk(Path("/r"), tmp_path / "disk")
 
 
 def test_a_tool_that_fails(tools: Path, tmp_path: Path) -> None:
     (tools / "bin/tar").write_text("#!/bin/sh\nprintf 'first\\nlast\\n' >&2; exit 2\n")
-    with pytest.raises(UsageError, match="^tar: last$"):
+    with pytest.raises(UsageError, match=r"^tar: last$"):
         unpack(tmp_path / "a.tar", tmp_path / "one")
     (tools / "bin/tar").write_text(f"#!/bin/sh\necho {'x' * 400} >&2; exit 2\n")
     with pytest.raises(UsageError, match=f"^tar: {'x' * 300}$"):
@@ -156,15 +155,13 @@ def test_a_tool_that_fails(tools: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("tool", "package"), [("mke2fs", "e2fsprogs"), ("tar", "tar")])
-def test_a_tool_that_is_not_here(
-    monkeypatch: pytest.MonkeyPatch, tool: str, package: str
-) -> None:
+def test_a_tool_that_is_not_here(monkeypatch: pytest.MonkeyPatch, tool: str, package: str) -> None:
     def run(words: tuple[str, ...], env: dict[str, str], **_: object) -> None:
         assert words == (tool,)
         assert env["PATH"].endswith(":/usr/local/sbin:/usr/sbin:/sbin")
         raise FileNotFoundError
 
-    monkeypatch.setattr(throwaway.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(UsageError, match=f"{tool} is not here") as raised:
         throwaway._call(tool)
     assert raised.value.hint == f"install {package}"
@@ -175,7 +172,7 @@ def test_a_tool_that_never_ends(
 ) -> None:
     monkeypatch.setattr(throwaway, "_LIMIT_S", 0.05)
     (tools / "bin/tar").write_text("#!/bin/sh\nexec sleep 9\n")
-    with pytest.raises(UsageError, match="tar has not ended after 0.05 s"):
+    with pytest.raises(UsageError, match=r"tar has not ended after 0.05 s"):
         unpack(tmp_path / "a.tar", tmp_path / "new")
 
 
@@ -254,7 +251,7 @@ def test_the_last_member_of_a_name_counts(tmp_path: Path, mode: str) -> None:
     assert read_member(path, "etc/b", 1) == b"b"
     assert read_member(path, "etc/c", 9) is None
     assert read_member(path, "etc/d", 9) is None
-    with pytest.raises(UsageError, match="/a.tar: /etc/a has 5 bytes, too many for one"):
+    with pytest.raises(UsageError, match=r"/a.tar: /etc/a has 5 bytes, too many for one"):
         read_member(path, "etc/a", 4)
 
 
@@ -272,7 +269,7 @@ def test_archives_are_told_by_what_they_begin_with(tmp_path: Path, data: bytes, 
     assert is_tar(tmp_path / "a") is tar
 
 
-@pytest.mark.parametrize("cut", [lambda data: data[:700], lambda data: b"text" * 300])
+@pytest.mark.parametrize("cut", [lambda data: data[:700], lambda _: b"text" * 300])
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz", "w:bz2"])
 def test_an_archive_that_is_no_whole_one(tmp_path: Path, cut: object, mode: str) -> None:
     assert callable(cut)

@@ -209,7 +209,10 @@ SAID = [
         "Permission denied (publickey,password).",
         trouble.login_refused(NODE, "k1, k2; it takes publickey,password"),
     ),
-    ("Received disconnect: Too many authentication failures", trouble.login_refused(NODE, "k1, k2")),
+    (
+        "Received disconnect: Too many authentication failures",
+        trouble.login_refused(NODE, "k1, k2"),
+    ),
     (
         "jo@198.51.100.1: Permission denied (publickey).",
         trouble.login_refused(HOP, "k1, k2; it takes publickey"),
