@@ -208,7 +208,7 @@ def test_kernels_whose_build_folder_is_there(
     (tmp_path / "tree" / lay).touch()
     if not release:
         with (
-            pytest.raises(UsageError, match="no (kernel )?headers"),
+            pytest.raises(UsageError, match=r"no (kernel )?headers"),
             unpack_headers([str(tmp_path / "tree")]),
         ):
             pass
