@@ -28,8 +28,23 @@ from toolkit.reach.qemu import (
 
 MACHINE = Machine(Path("/d,1"), "raw", Path("/f,1"), 2222, Path("/c,1"), Path("/s,1"))
 COMMAND = [
-    *("qemu-system-x86_64 -nodefaults -display none -no-reboot -machine q35".split()),
-    *("-accel tcg -cpu max -smp 2 -m 2048 -serial file:/f,,1/console -vga std".split()),
+    *(["qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot", "-machine", "q35"]),
+    *(
+        [
+            "-accel",
+            "tcg",
+            "-cpu",
+            "max",
+            "-smp",
+            "2",
+            "-m",
+            "2048",
+            "-serial",
+            "file:/f,,1/console",
+            "-vga",
+            "std",
+        ]
+    ),
     *("-smbios", "type=11,path=/c,,1"),
     *("-drive", "file=/d,,1,format=raw,snapshot=on,if=none,id=disk,cache=unsafe,discard=unmap"),
     *("-device", "virtio-blk-pci,drive=disk,bootindex=0"),
@@ -133,7 +148,7 @@ def test_a_disk_with_a_boot_loader(
 
     def dd(*words: str) -> bytes:
         assert words == (
-            *"qemu-img dd -U -f qcow2 -O raw bs=512 count=1".split(),
+            *["qemu-img", "dd", "-U", "-f", "qcow2", "-O", "raw", "bs=512", "count=1"],
             *(f"if={disk}", f"of={tmp_path}/sector"),
         )
         (tmp_path / "sector").write_bytes(code.ljust(510, b"\0") + mark)
@@ -164,10 +179,10 @@ def test_what_a_tool_of_qemus_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert raised.value.hint.startswith("run it by hand: sh -c printf")
     with pytest.raises(UsageError, match="--boot needs QEMU, and qemu-none is not here"):
         ask("qemu-none")
-    with pytest.raises(UsageError, match="^/dev/null: "):
+    with pytest.raises(UsageError, match=r"^/dev/null: "):
         ask("/dev/null")
     monkeypatch.setattr(qemu, "_LIMIT_S", 0.05)
-    with pytest.raises(UsageError, match="^sleep: .*timed out"):
+    with pytest.raises(UsageError, match=r"^sleep: .*timed out"):
         ask("sleep", "9")
 
 
@@ -250,7 +265,7 @@ def test_where_boots_have_their_folders(monkeypatch: pytest.MonkeyPatch) -> None
     assert boot_home() == Path("/somewhere")
     for gone in (True, False):
         monkeypatch.delenv("TMPDIR") if gone else monkeypatch.setenv("TMPDIR", "")
-        assert boot_home() == Path("/var/tmp")  # noqa: S108 # where it is by default
+        assert boot_home() == Path("/var/tmp")  # where it is by default
 
 
 @pytest.mark.parametrize(("age_s", "gone"), [(30, False), (90, True)])

@@ -155,9 +155,7 @@ def test_a_scheduler_that_is_lost(monkeypatch: pytest.MonkeyPatch, where: str) -
 
 
 @pytest.mark.parametrize("why", [UsageError("x"), KeyboardInterrupt()])
-def test_what_a_job_raises_comes_home(
-    monkeypatch: pytest.MonkeyPatch, why: BaseException
-) -> None:
+def test_what_a_job_raises_comes_home(monkeypatch: pytest.MonkeyPatch, why: BaseException) -> None:
     monkeypatch.setattr(Client, "ends", why)
     ours = Cluster(Client(), Killed).submit(int)
     assert ours.exception() is why

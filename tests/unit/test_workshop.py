@@ -56,9 +56,7 @@ def of(monkeypatch: pytest.MonkeyPatch, result: Result | Exception, *lines: str)
     monkeypatch.setattr(Here, "lines", lines)
 
 
-def test_a_build_says_each_line_to_its_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_build_says_each_line_to_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of(monkeypatch, Result(3, "", "not kept\n"), "one", "t\udcffo")
     log = tmp_path / "log"
     assert run_job(Job("a build", "", "script", 77, str(log))) == "one\nt\udcffo\n"
@@ -182,9 +180,7 @@ def test_what_a_ground_says(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("said", "told"), [("first\nlast\n", "last"), ("", "its shell ended with 3")]
 )
-def test_a_ground_that_says_nothing(
-    monkeypatch: pytest.MonkeyPatch, said: str, told: str
-) -> None:
+def test_a_ground_that_says_nothing(monkeypatch: pytest.MonkeyPatch, said: str, told: str) -> None:
     of(monkeypatch, Result(3, "", said))
     with pytest.raises(Unsupported) as raised:
         read_ground()
