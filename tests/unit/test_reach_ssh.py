@@ -10,6 +10,7 @@ import pytest
 from toolkit.errors import LoginError, TransportError
 from toolkit.hosts import Host
 from toolkit.reach import ssh
+from toolkit.reach.connection import Watch
 from toolkit.reach.credentials import Credentials
 from toolkit.reach.ssh import SshTransport, _drain, _listen, _send
 from toolkit.reach.ssh_config import SshConfig
@@ -90,7 +91,13 @@ def test_what_is_sent_goes_in_chunks() -> None:
     channel: Any = Channel()
     sizes: list[int] = []
     send = channel.send
-    channel.send = lambda data: (sizes.append(len(data)), send(data))[1]
+
+    def noted(data: bytes) -> int:
+        sizes.append(len(data))
+        count: int = send(data)
+        return count
+
+    channel.send = noted
     _send(channel, b"x" * 70000, Lines(quiet), bytearray())
     assert sizes == [32768, 32768, 4464]
 
@@ -232,7 +239,7 @@ def test_time_that_is_up_is_so_whatever_came(
     monkeypatch: pytest.MonkeyPatch, channel: Channel | Exception
 ) -> None:
     on = transport(monkeypatch, channel)
-    monkeypatch.setattr(ssh.Watch, "expired", property(lambda _: True))
+    monkeypatch.setattr(Watch, "expired", property(lambda _: True))
     with pytest.raises(TransportError, match="gpu7: no answer within 7 s while ") as raised:
         on.run("script\n", limit_s=7)
     doing = "the script ran" if isinstance(channel, Channel) else "connecting"

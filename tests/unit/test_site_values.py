@@ -11,12 +11,12 @@ import pytest
 from toolkit.compat_rows import Confidence, Row
 from toolkit.errors import UsageError
 from toolkit.expect import read_expect
-from toolkit.groups import Group
 from toolkit.toml_rows import repeated, rows
 from toolkit.want import (
     CONSUMERS,
     MIG,
     OFED,
+    Group,
     Iommu,
     Limits,
     Modules,

@@ -21,6 +21,7 @@ from toolkit.reach.workshop import (
     survey_script,
     written,
 )
+from toolkit.where import templates
 
 
 class Here:
@@ -143,7 +144,7 @@ def test_what_a_build_is_told() -> None:
     for part in ("frames.sh", "hashes.sh", "build.sh"):
         assert workshop._part(part) in inner
     for part in ("gate.sh", "aside.sh"):
-        assert (workshop.where.templates() / "dkms" / part).read_text() in inner
+        assert (templates() / "dkms" / part).read_text() in inner
 
 
 def test_what_a_build_is_not_told() -> None:
