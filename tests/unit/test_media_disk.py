@@ -82,8 +82,8 @@ def work(tmp_path: Path, folder: Path, room: FakeRoom, data: bytes) -> Disk:
     path.write_bytes(data)
     path.chmod(0o640)
     disk = Disk(path)
-    assert disk.bring(room, folder) == folder / "tree"  # type: ignore[arg-type]
-    disk.pack(room, folder, ())  # type: ignore[arg-type]
+    assert disk.bring(room, folder) == folder / "tree"  # type: ignore[arg-type]  # a stand-in
+    disk.pack(room, folder, ())  # type: ignore[arg-type]  # a stand-in
     return disk
 
 
@@ -113,7 +113,7 @@ def test_what_was_never_mounted_is_not_unmounted(tmp_path: Path, folder: Path) -
     path.write_bytes(b"x")
     (folder / "disk").write_bytes(b"y")
     room = FakeRoom()
-    Disk(path).pack(room, folder, ())  # type: ignore[arg-type]
+    Disk(path).pack(room, folder, ())  # type: ignore[arg-type]  # a stand-in
     assert [each[0] for each in room.calls] == ["sync"]
 
 
@@ -262,7 +262,7 @@ def test_locks_that_are_not_qemus(tmp_path: Path, folder: Path, byte: int) -> No
     with path.open("rb") as file:
         lock = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, byte, 1, 0)
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, lock)
-        Disk(path).bring(FakeRoom(), folder)  # type: ignore[arg-type]
+        Disk(path).bring(FakeRoom(), folder)  # type: ignore[arg-type]  # a stand-in
 
 
 def test_a_disk_that_is_mounted_here(
@@ -289,7 +289,7 @@ def test_a_disk_that_is_mounted_here(
     with pytest.raises(LockedError, match=r"/disk.img: it is in use as /dev/loop7"):
         disk.put(folder)
     with pytest.raises(LockedError, match=r"/disk.img: it is in use as /dev/loop7"):
-        Disk(tmp_path / "disk.img").bring(FakeRoom(), folder)  # type: ignore[arg-type]
+        Disk(tmp_path / "disk.img").bring(FakeRoom(), folder)  # type: ignore[arg-type]  # a stand-in
 
 
 @pytest.mark.parametrize(

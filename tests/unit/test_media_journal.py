@@ -139,3 +139,11 @@ def test_what_stops_it_again_is_told_in_a_sentence(
         mend(tmp_path)
     assert "what was begun is finished first" in told.value.hint
     assert (tmp_path / APPLY).exists()
+
+
+def test_steps_that_a_killed_run_wrote_down_are_read_by_the_next_toolkit() -> None:
+    words = {"REMOVE": "remove", "NO_FOLDER": "no-folder", "ONLY_FOLDER": "only-folder"}
+    words |= {"FOLDER": "folder", "PLACE": "place"}
+    assert {each.name: str(each) for each in media_journal._Act} == words
+    names = (media_journal.PREPARE, media_journal.APPLY, media_journal._NEW)
+    assert names == (".gdr-image.prepare", ".gdr-image.apply", ".gdr-image.new-")

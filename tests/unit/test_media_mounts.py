@@ -150,7 +150,7 @@ def mounted(
 ) -> list[tuple[str, ...]]:
     (tmp_path / "tree").mkdir()
     room = FakeRoom(holds, fails)
-    on = Mounted("image", room, tmp_path / "disk", tmp_path / "tree")  # type: ignore[arg-type]
+    on = Mounted("image", room, tmp_path / "disk", tmp_path / "tree")  # type: ignore[arg-type]  # a stand-in
     on.mount(found)
     tree = str(tmp_path / "tree")
     return [(*how, place.removeprefix(tree) or "/") for place, how in room.mounts.items()]
@@ -190,7 +190,7 @@ def test_a_folder_that_only_btrfs_has_is_no_root_of_ext4(tmp_path: Path) -> None
 def test_where_each_partition_is_and_that_it_is_let_go(tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     room = FakeRoom({1: ROOT})
-    on = Mounted("image", room, tmp_path / "disk", tmp_path / "tree")  # type: ignore[arg-type]
+    on = Mounted("image", room, tmp_path / "disk", tmp_path / "tree")  # type: ignore[arg-type]  # a stand-in
     on.mount((partition(1, "xfs"),))
     spot = "nouuid,loop,offset=100,sizelimit=10"
     tree = str(tmp_path / "tree")

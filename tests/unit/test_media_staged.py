@@ -84,7 +84,7 @@ def test_what_it_became_takes_its_place(tools: Tools, tmp_path: Path, root: Path
         folder = on.root.parent
         on.write("/etc/new", b"text", 0o640)
         on.write("/opt/deep/file", b"")
-        on._room.still = lambda: ended.append("still")  # type: ignore[method-assign]
+        on._room.still = lambda: ended.append("still")  # type: ignore[method-assign]  # a stand-in
         changed = on.commit()
         assert ended == ["still"]
         with pytest.raises(UsageError, match="put in place already"):

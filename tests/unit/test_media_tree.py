@@ -50,8 +50,8 @@ def test_folder_and_copy_change_places(root: Path, folder: Path) -> None:
     tree, room = Tree(root), FakeRoom()
     assert tree.target == root
     assert "change places in one step" in tree.way
-    assert tree.bring(room, folder) == folder / "root"  # type: ignore[arg-type]
-    tree.pack(room, folder, ())  # type: ignore[arg-type]
+    assert tree.bring(room, folder) == folder / "root"  # type: ignore[arg-type]  # a stand-in
+    tree.pack(room, folder, ())  # type: ignore[arg-type]  # a stand-in
     assert room.calls == [
         [*COPY, str(root), f"{folder}/root"],
         ["sync", "-f", f"{folder}/root"],
@@ -66,7 +66,7 @@ def test_what_a_killed_run_left_is_mended_first(
 ) -> None:
     room, mended = FakeRoom(), list[tuple[Path, int]]()
     monkeypatch.setattr(media_journal, "mend", lambda path: mended.append((path, len(room.calls))))
-    Tree(root).bring(room, folder)  # type: ignore[arg-type]
+    Tree(root).bring(room, folder)  # type: ignore[arg-type]  # a stand-in
     assert mended == [(root, 0)]
 
 
@@ -83,7 +83,7 @@ def test_what_this_machine_mounts_in_it_is_not_its_own(
 ) -> None:
     with_mounts(monkeypatch, (root / "srv", kind), (root / "boot", "ext4"), (root, "xfs"))
     room = FakeRoom()
-    Tree(root).bring(room, folder)  # type: ignore[arg-type]
+    Tree(root).bring(room, folder)  # type: ignore[arg-type]  # a stand-in
     assert [each[-2:] for each in room.calls] == [
         [str(root), f"{folder}/root"],
         [f"{root}/boot", f"{folder}/root/boot"],
@@ -101,15 +101,15 @@ def test_what_each_boot_mounts_is_not_its_own(
     with_mounts(monkeypatch, (root / place, "ext4"))
     (root / place).mkdir(parents=True)
     tree, room = Tree(root), FakeRoom()
-    tree.bring(room, folder)  # type: ignore[arg-type]
+    tree.bring(room, folder)  # type: ignore[arg-type]  # a stand-in
     assert len(room.calls) == 1 + own
     monkeypatch.setattr(media_journal, "prepare", lambda *_: None)
     (root / place / "touched").touch()
     if own:
         with pytest.raises(StaleError):
-            tree.pack(room, folder, ())  # type: ignore[arg-type]
+            tree.pack(room, folder, ())  # type: ignore[arg-type]  # a stand-in
     else:
-        tree.pack(room, folder, ())  # type: ignore[arg-type]
+        tree.pack(room, folder, ())  # type: ignore[arg-type]  # a stand-in
 
 
 def test_parts_are_copied_from_above(
@@ -117,7 +117,7 @@ def test_parts_are_copied_from_above(
 ) -> None:
     with_mounts(monkeypatch, (root / "boot/efi", "vfat"), (root / "boot", "ext4"))
     room = FakeRoom()
-    Tree(root).bring(room, folder)  # type: ignore[arg-type]
+    Tree(root).bring(room, folder)  # type: ignore[arg-type]  # a stand-in
     assert [each[-2] for each in room.calls[1:]] == [f"{root}/boot", f"{root}/boot/efi"]
 
 
@@ -130,9 +130,9 @@ def test_with_mounts_it_is_replaced_file_by_file(
     monkeypatch.setattr(media_journal, "carry_out", lambda *words: done.append(words))
     tree, room = Tree(root), FakeRoom()
     assert "file by file" in tree.way
-    tree.bring(room, folder)  # type: ignore[arg-type]
+    tree.bring(room, folder)  # type: ignore[arg-type]  # a stand-in
     changed = ("a difference",)
-    tree.pack(room, folder, changed)  # type: ignore[arg-type]
+    tree.pack(room, folder, changed)  # type: ignore[arg-type]  # a stand-in
     tree.put(folder)
     assert done == [(room, root, folder / "root", changed), (root,)]
     assert len(room.calls) == 1
@@ -152,10 +152,10 @@ def test_a_folder_that_somebody_changed_meanwhile(
     root: Path, folder: Path, touch: Callable[[Path], object]
 ) -> None:
     tree, room = Tree(root), FakeRoom()
-    tree.bring(room, folder)  # type: ignore[arg-type]
+    tree.bring(room, folder)  # type: ignore[arg-type]  # a stand-in
     touch(root)
     with pytest.raises(StaleError, match="somebody changed it"):
-        tree.pack(room, folder, ())  # type: ignore[arg-type]
+        tree.pack(room, folder, ())  # type: ignore[arg-type]  # a stand-in
     assert len(room.calls) == 1
 
 

@@ -174,22 +174,22 @@ class Inner:
 @pytest.mark.parametrize("why", [None, OSError(), EOFError(), paramiko.SSHException()])
 def test_a_leg_behind_a_hop_that_is_gone_closes_in_silence(why: Exception | None) -> None:
     inner, leg = Inner(Leg(why)), None
-    leg = _through(inner, target(), "hop")  # type: ignore[arg-type]
+    leg = _through(inner, target(), "hop")  # type: ignore[arg-type]  # a stand-in
     assert inner.asked == [("direct-tcpip", ("192.0.2.7", 2222), ("127.0.0.1", 0))]
     leg.close()
-    assert inner.leg.closed == 1  # type: ignore[union-attr]
+    assert inner.leg.closed == 1  # type: ignore[union-attr]  # a stand-in
 
 
 def test_another_failure_of_a_leg_is_told() -> None:
     with pytest.raises(ZeroDivisionError):
-        _quiet(Leg(ZeroDivisionError())).close()  # type: ignore[arg-type]
+        _quiet(Leg(ZeroDivisionError())).close()  # type: ignore[arg-type]  # a stand-in
 
 
 @pytest.mark.parametrize(("said", "why"), [("Connect failed", "Connect failed"), ("", "refused")])
 def test_a_hop_that_does_not_connect(said: str, why: str) -> None:
     inner = Inner(paramiko.ChannelException(2, said))
     with pytest.raises(TransportError) as raised:
-        _through(inner, target(), "hop")  # type: ignore[arg-type]
+        _through(inner, target(), "hop")  # type: ignore[arg-type]  # a stand-in
     assert str(raised.value) == str(trouble.jump_failed(DOOR, "hop", why))
 
 
@@ -215,7 +215,7 @@ def test_why_nothing_greets(why: Exception, proxy: str, error: TransportError) -
     door = Door("gpu7", "192.0.2.7", 2222, "ops", proxy=proxy)
     if proxy:
         assert "lost while keys" in str(on._ungreeted(target(door), why))
-        on._proxy = Said()  # type: ignore[assignment]
+        on._proxy = Said()  # type: ignore[assignment]  # a stand-in
     assert str(on._ungreeted(target(door), why)) == str(error)
 
 
@@ -316,7 +316,7 @@ def test_hop_by_hop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert outer.sock is first
     assert isinstance(inner.sock, Leg)
     assert on.alive
-    assert on.transport is inner  # type: ignore[comparison-overlap]
+    assert on.transport is inner  # type: ignore[comparison-overlap]  # a stand-in
     assert (outer.keepalive, inner.keepalive) == (0, 30)
     assert inner.kex[0] == "curve25519-sha256"
     assert inner.ciphers[0] == "aes128-ctr"

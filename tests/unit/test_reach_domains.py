@@ -17,7 +17,7 @@ from toolkit.errors import (
     UsageError,
 )
 from toolkit.evidence import Evidence, Frame, State
-from toolkit.reach import chroot, domains, passport
+from toolkit.reach import chroot, domains, enrol, passport
 from toolkit.reach.chroot import ChrootTransport
 from toolkit.reach.transport import Result, Sink, quiet
 
@@ -83,6 +83,14 @@ LOOK = Evidence(
     },
     True,
 )
+
+
+def test_a_node_that_says_nothing_to_an_enrolment() -> None:
+    with pytest.raises(TransportError, match="gpu7: the script ended with 127, said nothing"):
+        enrol.ask(Answers(Result(127, "", "")), "look", None)
+    node = said(ok("uid", text="0\n"))
+    assert set(enrol.ask(node, "look", None).frames) == {"uid"}
+    assert node.limits == [120]
 
 
 def test_a_judgement_rests_on_what_was_looked_at() -> None:

@@ -28,7 +28,7 @@ NAME = "[192.0.2.7]:2222"
 )
 def test_a_host_key_that_is_known(tmp_path: Path, text: str) -> None:
     (tmp_path / "known").write_text(text)
-    _verify(Greeted(), target(known=(str(tmp_path / "known"),)))  # type: ignore[arg-type]
+    _verify(Greeted(), target(known=(str(tmp_path / "known"),)))  # type: ignore[arg-type]  # a stand-in
 
 
 FINGER = fingerprint(KEY)
@@ -65,18 +65,18 @@ def test_a_host_key_that_is_refused(tmp_path: Path, text: str, door: Door, error
         "revoked": trouble.revoked_key(door, "ED25519", FINGER, where),
     }
     with pytest.raises(HostKeyError) as raised:
-        _verify(Greeted(), target(door, known=(str(file),)))  # type: ignore[arg-type]
+        _verify(Greeted(), target(door, known=(str(file),)))  # type: ignore[arg-type]  # a stand-in
     assert (str(raised.value), raised.value.hint) == (str(errors[error]), errors[error].hint)
 
 
 def test_a_first_key_is_taken_where_that_was_asked_for(tmp_path: Path) -> None:
     own = str(tmp_path / "own")
-    _verify(Greeted(), target(known=(own,), new_keys=own))  # type: ignore[arg-type]
+    _verify(Greeted(), target(known=(own,), new_keys=own))  # type: ignore[arg-type]  # a stand-in
     assert Path(own).read_text() == row(NAME, KEY)
     with pytest.raises(HostKeyError, match="CHANGED"):
-        _verify(Greeted(OTHER), target(known=(own,), new_keys=own))  # type: ignore[arg-type]
+        _verify(Greeted(OTHER), target(known=(own,), new_keys=own))  # type: ignore[arg-type]  # a stand-in
     with pytest.raises(HostKeyError, match="not known"):
-        _verify(Greeted(OTHER, "ssh-rsa"), target(known=(own,), new_keys=own))  # type: ignore[arg-type]
+        _verify(Greeted(OTHER, "ssh-rsa"), target(known=(own,), new_keys=own))  # type: ignore[arg-type]  # a stand-in
     assert Path(own).read_text() == row(NAME, KEY)
 
 

@@ -48,7 +48,7 @@ class Gate:
 
 
 def knock(gate: Gate, to: Target, password: str | None = None) -> None:
-    log_in(gate, to, Credentials(password=password))  # type: ignore[arg-type]
+    log_in(gate, to, Credentials(password=password))  # type: ignore[arg-type]  # a stand-in
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +219,7 @@ def test_keys_of_the_agent_come_first(
     with pytest.raises(LoginError) as raised:
         knock(gate, to, password)
     names = {blob(made, each): each for each in ("one", "two")}
-    assert [names.get(each, each) for each in gate.tried] == tried  # type: ignore[arg-type]
+    assert [names.get(each, each) for each in gate.tried] == tried  # type: ignore[arg-type]  # a stand-in
     assert agent.closed == 1
     assert "tried agent (ecdsa-sha2-nistp256, configured)" in str(raised.value)
     assert ("agent (ecdsa-sha2-nistp256)" in str(raised.value)) is ("one" in tried)

@@ -252,7 +252,7 @@ def test_why_it_failed(fake: Fake, said: str, kind: type[Exception], says: str) 
         assert str(raised.value).endswith(says[-20:])
     if kind is HostKeyError:
         assert fake.calls[-1][-4:] == ["-v", "--", "gpu7", "true"]
-        assert ">> /k/hosts" in raised.value.hint  # type: ignore[attr-defined]
+        assert ">> /k/hosts" in raised.value.hint  # type: ignore[attr-defined]  # a stand-in
 
 
 def test_an_end_without_a_beginning_is_no_success(fake: Fake) -> None:
@@ -302,7 +302,7 @@ def test_the_client_asks_nobody(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> 
 
     def noted(words: list[str], **more: object) -> object:
         seen.update(more)
-        return run(words, **more)  # type: ignore[call-overload]
+        return run(words, **more)  # type: ignore[call-overload]  # a stand-in
 
     monkeypatch.setattr(subprocess, "run", noted)
     OpensshTransport(Host("gpu7"), become=False).run("true\n")

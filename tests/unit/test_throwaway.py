@@ -224,7 +224,7 @@ def test_a_file_of_a_root_is_read_through_no_link(tmp_path: Path) -> None:
 
 def packed(*members: tuple[str, bytes, bytes], mode: str = "w") -> bytes:
     made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode=mode) as archive:  # type: ignore[call-overload]
+    with tarfile.open(fileobj=made, mode=mode) as archive:  # type: ignore[call-overload]  # a stand-in
         for name, kind, data in members:
             each = tarfile.TarInfo(name)
             each.type, each.size = kind, len(data)
@@ -320,7 +320,7 @@ def test_who_unpacks_is_ended_with_us(
     popen = subprocess.Popen
 
     def noted(*words: object, **more: object) -> subprocess.Popen[bytes]:
-        started.append(popen(*words, **more))  # type: ignore[call-overload]
+        started.append(popen(*words, **more))  # type: ignore[call-overload]  # a stand-in
         return started[-1]
 
     zstd.write_text('#!/bin/sh\ntail -c +5 "$5"\nexec sleep 9\n')
