@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -13,17 +14,24 @@ from hypothesis import strategies as st
 
 from tests.evidence.board import BOARD, GPUS, HCAS, PORTS, Board, Fn
 from tests.evidence.boards import SPEEDS, WIDTHS, boards, unrelated
-from tests.evidence.build import INFINIBAND, hca_lines, node
+from tests.evidence.build import DRIVER, INFINIBAND, hca_lines, node
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override
-from tests.laws import tried
+from tests.evidence.machines.held import TODAY, rows, text_of
+from tests.evidence.machines.held import evidence_of as machine_named
+from tests.evidence.machines.losing import counters, devices, logged, without, without_port
+from tests.laws import sample, tried
 from toolkit.checks.all import ALL
-from toolkit.checks.check import Finding, Status
+from toolkit.checks.check import Finding, Impact, Status
+from toolkit.checks.judged import Judged, judge_node
+from toolkit.checks.taken import taken
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
+from toolkit.expect import read_expect
 from toolkit.facts.imports import KINDS, evidence_of, frames_of
 from toolkit.facts.node import Node
 from toolkit.facts.topology import all_pairs, pair
 from toolkit.want import PeerPath, Want
+from toolkit.xids import Act, xid_rows
 
 Told = tuple[Status, str, str]
 UP = ("4: ACTIVE", "5: LinkUp")
@@ -171,3 +179,165 @@ def test_the_drawn_machines_are_like_the_composed_one() -> None:
     frames = machine(BOARD).frames["infiniband"].text
     assert frames.count("/device:") == INFINIBAND.count("/device:")
     assert len(Node(machine(BOARD)).hcas) == len(HCAS)
+
+
+# The worst first. A node that is known to have no GPU is not the better for it.
+GRAVITY = (*Impact, "unknown", "ready")
+MACHINES = sorted({row.machine for row in rows() if row.state})
+WHOLE = cache(machine_named)
+AUTO = Want(path=None)
+
+
+@cache
+def state_of(machine: str) -> str:
+    return gravity(judge_node(machine, WHOLE(machine), AUTO, TODAY))
+
+
+def gravity(judged: Judged) -> str:
+    return "ready" if judged.state == "no GPU" else judged.state
+
+
+def better(now: str, before: str) -> bool:
+    return GRAVITY.index(now) > GRAVITY.index(before)
+
+
+def less_is_no_better(whole: Evidence, less: Evidence, *names: str) -> None:
+    """What was wrong with the very device goes with it; all else is as bad as it was."""
+    before, now = (judge_node("node", each, AUTO, TODAY) for each in (whole, less))
+    others = tuple(each for each in before.verdicts if not any(n in text_of(each) for n in names))
+    if now.state != "no GPU" or before.state == "no GPU":
+        assert not better(gravity(now), gravity(replace(before, verdicts=others))), names
+
+
+@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_gpu_hca_or_port_less_makes_no_machine_better(machine: str, every: int) -> None:
+    whole = WHOLE(machine)
+    names = Node(whole).hca_names
+    for at in sample([at for each in devices(whole) for at in each], every, machine):
+        less_is_no_better(whole, without(whole, at), at, names.get(at, at))
+    for at, name in sample(sorted(names.items()), every, machine):
+        less_is_no_better(whole, without_port(whole, name), at, name)
+
+
+@tried(40)
+@given(boards(), st.data())
+def test_a_device_less_makes_no_board_better(board: Board, data: st.DataObject) -> None:
+    ends = [each.address for each in board.functions if each.driver in {"nvidia", "mlx5_core"}]
+    gone = data.draw(st.sampled_from(ends), label="gone")
+    whole, less = (listed(each) for each in (board, board.without(gone)))
+    less_is_no_better(whole, less, gone, Node(whole).hca_names.get(gone, gone))
+
+
+def listed(board: Board) -> Evidence:
+    """A machine whose driver has the GPUs of the board; of other tools that count them, none."""
+    gpus = [each.address.upper() for each in board.functions if each.driver == "nvidia"]
+    rows = "".join(
+        f"0000{at}, NVIDIA H100 80GB HBM3, {DRIVER}, 81559 MiB, Enabled\n" for at in gpus
+    )
+    tools = dict.fromkeys(("dcgm", "nvidia-topology", "nvidia-smi-q"), ABSENT)
+    return machine(board, {"nvidia-smi": rows, **tools})
+
+
+def troubles(gpu: str, hca: str) -> list[str]:
+    """A line of each kind that the kernel logs of GPUs, NVSwitches and HCAs."""
+    head, tails = f"NVRM: Xid (PCI:{gpu[:-2]})", ("Fatal, Link 02", "Nonfatal, Link 02", "pid=7")
+    word = [f"{head}: {row.first}, {tail}" for row in xid_rows() for tail in tails
+            if row.act is Act.WORD]  # fmt: skip
+    mlx5 = (
+        "Fatal error 1 detected", "Fatal error 3 detected", "device's health compromised",
+        "Health issue observed, firmware internal error, severity(3) ERROR:",
+        "synd 0x1: firmware internal error", "synd 0x10: High temperature",
+        "CREATE_MKEY(0x200) timeout. Will cause a leak of a command resource", "Link down",
+    )  # fmt: skip
+    return [
+        *(f"{head}: {row.first}, pid=7, name=python" for row in xid_rows()),
+        *word,
+        f"{head}: 999, nobody knows it",
+        "NVRM: Xid (PCI:0000:",
+        f"NVRM: GPU at PCI:{gpu}: GPU has fallen off the bus.",
+        *(f"nvidia-nvswitch0: SXid (PCI:0000:d8:00.0): 20034{rest}"
+          for rest in (", Fatal, Link 02", ", Non-fatal, Link 02", "")),
+        *(f"mlx5_core {hca}: poll_health:827:(pid 0): {said}" for said in mlx5),
+        f"pcieport 0000:15:01.0: AER: Uncorrected (Fatal) error received: {gpu}",
+    ]  # fmt: skip
+
+
+AER = ("correctable:TOTAL_ERR_COR", "nonfatal:TOTAL_ERR_NONFATAL", "fatal:TOTAL_ERR_FATAL")
+
+
+@tried(200)
+@given(st.sampled_from(MACHINES), st.data())
+def test_a_line_of_trouble_makes_no_machine_better(machine: str, data: st.DataObject) -> None:
+    whole = WHOLE(machine)
+    gpus, hcas = devices(whole)
+    gpu = data.draw(st.sampled_from(gpus or ("0000:18:00.0",)))
+    hca = data.draw(st.sampled_from(hcas or ("0000:19:00.0",)))
+    lines = st.lists(st.sampled_from(troubles(gpu, hca)), max_size=3)
+    ill = logged(whole, *data.draw(lines))
+    errors = st.tuples(st.sampled_from((gpu, hca)), st.sampled_from(AER), st.integers(1, 10**9))
+    for at, kind, count in data.draw(st.lists(errors, max_size=1)):
+        ill = counters(ill, f"{at}/aer_dev_{kind} {count}")
+    assert not better(gravity(judge_node(machine, ill, AUTO, TODAY)), state_of(machine))
+
+
+# They count what is there, or say that all of it is.
+COUNTING = tuple(
+    check for check in ALL
+    if check.id in {"gpu.count", "hca.count", "nvidia.nvswitches", "nvidia.present", "dcgm.gdr"}
+    or check.id in {"rdma.devices", "gpu.lost", "pcie.distance"} or check.id.startswith("expect.")
+)  # fmt: skip
+
+
+def counts(evidence: Evidence, want: Want) -> dict[str, Status]:
+    node = Node(evidence)
+    return {check.id: check(node, want).status for check in COUNTING}
+
+
+@tried(150)
+@given(st.sampled_from(MACHINES), st.integers(0, 2), st.data())
+def test_a_text_cut_at_any_line_counts_nothing_that_was_not_all_there(
+    machine: str, more: int, data: st.DataObject
+) -> None:
+    """Held to what is there, and to more; who expects less than there is may read just that."""
+    whole = WHOLE(machine)
+    gpus, hcas = (len(each) + more for each in devices(whole))
+    switches = len(Node(whole).nvswitches) + more
+    table = {"gpus": gpus, "hcas": hcas, "nvswitches": switches, "ports_up": hcas}
+    want = taken(Node(whole), Want(path=None, expect=read_expect(table)))
+    lines = whole.dump().splitlines(keepends=True)
+    cut = Evidence.parse("".join(lines[: data.draw(st.integers(1, len(lines) - 1), label="cut")]))
+    before = counts(whole, want)
+    for check, status in counts(cut, want).items():
+        assert status is not Status.PASS or before[check] is Status.PASS, check
+
+
+LISTS = {
+    "nvidia-smi.csv": "pci.bus_id, name, driver_version\n"
+    + "".join(f"00000000:{bus:02X}:00.0, NVIDIA H100, 570.124.06\n" for bus in range(24, 32)),
+    "ibstat.txt": "".join(
+        f"CA 'mlx5_{at}'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n"
+        "\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 400\n"
+        "\t\tLink layer: InfiniBand\n"
+        for at in range(8)
+    ),
+    "lspci.txt": "".join(
+        f"{bus:02x}:00.0 3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)\n"
+        f"{bus + 1:02x}:00.0 Infiniband controller: Mellanox Technologies MT2910 [ConnectX-7]\n"
+        for bus in range(16, 32, 2)
+    ),
+}
+
+
+@pytest.mark.parametrize("there", [8, 9])
+@pytest.mark.parametrize("name", LISTS)
+def test_a_loose_list_cut_at_any_line_counts_nothing_that_was_not_all_there(
+    name: str, there: int
+) -> None:
+    want = Want(expect=read_expect(dict.fromkeys(("gpus", "hcas", "ports_up"), there)))
+    whole = counts(evidence_of(frames_of(LISTS[name], name)), want)
+    lines = LISTS[name].splitlines(keepends=True)
+    for count in range(1, len(lines)):
+        part = evidence_of(frames_of("".join(lines[:count]), name))
+        for check, status in counts(part, want).items():
+            assert status is not Status.PASS or whole[check] is Status.PASS, (check, count)

@@ -121,8 +121,10 @@ def inserted(board: Board, port: str) -> str:
 
 
 CARDS_OF_8 = of(0x26B9)
+ONE_IN = CARDS_OF_8.without(*GPU[1:])
 ONE_OUT = CARDS_OF_8.without(GPU[7])
 SLOT = next(each.parent for each in EIGHT.functions if each.address == GPU[7])
+SILENT: dict[str, Override] = {"pci_config": inserted(ONE_IN, SLOT)}
 SEVEN = HGX.without(GPU[7])
 GONE, NO_THIRD = HGX.without(HCA[7]), HGX.without(HCA[2])
 COUNT, SWITCH, CARDS = "gpu.count", "nvidia.nvswitches", "hca.count"
@@ -159,6 +161,7 @@ ROWS = [
         ONE_OUT,
         pci_config=inserted(ONE_OUT, SLOT),
     ),
+    row("a-card-beside-a-single-gpu", COUNT, FAIL, "1 card without", ONE_IN, **SILENT),
     row("slots-not-read", COUNT, PASS, "7 GPUs", ONE_OUT, pci_config=DENIED),
     row(
         "one-without-an-answer",

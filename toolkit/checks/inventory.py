@@ -65,7 +65,7 @@ def gpu_count(node: Node, want: Want) -> Finding:
             expected=f"{should.short_of}, as {should.whose} has",
             details=(*told, *(f"{each.address} is there" for each in gpus)),
         )
-    if full := [port for port in empty if _card_in(node, port)]:
+    if full := [port for port in _empty(node, least=1) if _card_in(node, port)]:
         return failed(
             f"{counted(len(full), 'card')} without an answer, in slots like those of other GPUs",
             expected="every card answers",
@@ -77,8 +77,11 @@ def gpu_count(node: Node, want: Want) -> Finding:
     return replace(finding, details=told) if finding.status is Status.PASS else finding
 
 
-def _empty(node: Node) -> list[str]:
-    """Ports of switches without anything below them, where every port like them has a GPU."""
+def _empty(node: Node, least: int = 3) -> list[str]:
+    """Ports of switches without anything below them, where every port like them has a GPU.
+
+    :param least: so many of them have one, else there is no telling what they are for.
+    """
     functions = node.pci.functions
     above = [each.parents[-1] for each in functions.values() if len(each.parents) > 2]
     filled, holding = set(above), Counter(g.parents[-1] for g in node.pci.gpus if g.parents[2:])
@@ -90,7 +93,7 @@ def _empty(node: Node) -> list[str]:
     for ports in alike.values():
         empty = [port for port in ports if port not in filled]
         served = sum(port in holding for port in ports)
-        if served >= 3 and served + len(empty) == len(ports):
+        if served >= least and served + len(empty) == len(ports):
             found += empty
     return found
 
