@@ -196,6 +196,33 @@ def test_it_counts_nodes_and_names_the_command(
     assert ending(name, code or ExitCode.FAILED, told) == line
 
 
+@pytest.mark.parametrize(
+    ("sick", "codes", "line"),
+    [
+        ({"gpu1": False}, {"gpu1": 2}, "something fails on gpu1 (sick: drain it); see above"),
+        (
+            {"gpu1": True},
+            {"gpu1": 2, "gpu2": 2},
+            "something fails on 2 of 2 nodes (1 of them sick: drain it);"
+            " ./invokew plan --hosts 'gpu[1-2]' shows what would mend the rest",
+        ),
+        (
+            {"gpu1": False, "gpu2": False},
+            {"gpu1": 2, "gpu2": 2, "gpu3": 2, "gpu4": 0},
+            "something fails on 3 of 4 nodes (2 of them sick: drain them);"
+            " ./invokew plan --hosts gpu3 shows what would mend the rest",
+        ),
+    ],
+    ids=["merely-sick", "sick-and-set-up-wrong", "some-are-merely-sick"],
+)
+def test_no_plan_is_named_for_what_is_merely_sick(
+    sick: dict[str, bool], codes: dict[str, int], line: str
+) -> None:
+    told = Said(GPUS, sick=sick)
+    code = record(told, [(host, ExitCode(each)) for host, each in codes.items()])
+    assert ending("doctor", code, told) == f"exit 2: {line}"
+
+
 def test_so_many_hosts_that_nobody_would_read_them_are_named_as_they_were() -> None:
     told = Said({"hosts": "@all", "inventory": "i"})
     record(told, [(f"n{number}x{number}", ExitCode.FAILED) for number in range(400)])

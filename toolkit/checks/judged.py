@@ -59,6 +59,11 @@ class Judged:
         return ExitCode.UNKNOWN if self.having(Status.UNKNOWN) else ExitCode.OK
 
     @property
+    def mendable(self) -> bool:
+        """Whether something fails that a change could mend: of what is sick none does."""
+        return any(each.check.impact is not Impact.SICK for each in self.having(Status.FAIL))
+
+    @property
     def state(self) -> str:
         """In one or two words; "ready" only when nothing fails and nothing is unknown."""
         if not self.complete:

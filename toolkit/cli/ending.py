@@ -84,9 +84,19 @@ def ending(verb: str, code: ExitCode, said: Said) -> str:
         if each in codes - {ExitCode.OK}:
             share = f"{len(hosts)} of {counted(whole, 'node')}" if whole > 1 else fold(hosts)
             so = _FAILS.get(verb, _SO[each]) if each is ExitCode.FAILED else _SO[each]
-            facts.append(so + f" on {share}" * bool(hosts))
-    shown = _command(verb, code, said, fold({host for host, its in ended if its is code}))
+            sick = _sick(hosts, said, whole) if each is ExitCode.FAILED else ""
+            facts.append(so + f" on {share}" * bool(hosts) + sick)
+    worst_off = {host for host, its in ended if its is code}
+    mendable = {host for host in worst_off if said.sick.get(host, True)}
+    shown = "" if worst_off and not mendable else _command(verb, code, said, fold(mendable))
     return f"exit {int(code)}: {', '.join(facts)}; {shown or 'see above'}"
+
+
+def _sick(hosts: set[str], said: Said, whole: int) -> str:
+    """Whom to drain: nothing that a plan could change mends failing hardware."""
+    count = len(hosts & said.sick.keys())
+    of_them = "" if whole == 1 else f"{count} of them "
+    return f" ({of_them}sick: drain {'it' if count == 1 else 'them'})" if count else ""
 
 
 def program() -> str:
@@ -113,6 +123,8 @@ def _command(verb: str, code: ExitCode, said: Said, hosts: str) -> str:
     if code not in _SHOWN or verb not in _BY_CHECKS or alone:
         return ""
     words, shows = _ELSE.get((verb, code), _SHOWN[code])
+    if said.sick and words == "plan":
+        shows = "shows what would mend the rest"
     if (verb, code) == ("plan", ExitCode.PENDING) and said.flag("diff"):
         words, shows = "provision", "makes them"
     takes = {each.name: each for each in TAKEN[words.split()[0]]}

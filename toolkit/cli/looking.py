@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from toolkit.checks.all import ALL, named
+from toolkit.checks.check import Impact
 from toolkit.checks.judged import Judged
 from toolkit.cli.bmc import BMC
 from toolkit.cli.forecasting import asked_for, foretell
@@ -80,6 +81,8 @@ def doctor(said: Said) -> ExitCode:
     with telling(session, Words(PREFIX, exposition, failed)) as teller:
         outcomes = _examined(session, wants)
         code = session.ended(outcomes, judged_code)
+        said.sick.update({each.host: each.value.mendable for each in outcomes
+                          if each.value and each.value.state == Impact.SICK})  # fmt: skip
         teller.of(outcomes, code)
     asked = ("nccl.log", "nccl.agrees") if said.text("nccl_log") else ()
     session.say(report(outcomes, session.paint, verbose=said.flag("verbose"), asked=asked))

@@ -193,6 +193,8 @@ class Said:
     dry: bool = False  # invoke --dry
     # How each host ended, by the verb's own word, for the last line.
     ended: list[tuple[str, ExitCode]] = field(default_factory=list, compare=False)
+    # The sick among them, and whether something else fails there too, which a plan may mend.
+    sick: dict[str, bool] = field(default_factory=dict, compare=False)
     # Where a run was taken up: what holds of it, in place of the few words that were typed.
     taken_up: dict[str, str | int | bool] = field(default_factory=dict, compare=False)
 
