@@ -17,6 +17,9 @@ from tests.evidence.build import (
 )
 from tests.evidence.frames import ABSENT, Override
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
+from tests.unit.signing import OUTLIER
+from tests.unit.test_checks_kernel import SIGNED
+from tests.unit.test_checks_ofed import folders
 from toolkit.change.plan import make_plan
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Check, Status
@@ -81,6 +84,12 @@ ROWS = [
         of("bnxt_re")),
     Row("efa", "peermem.loaded", NA, "efa takes efa_nv_peermem or dma-buf", BARE, of("efa")),
     Row("broadcom", "ib.peer_symbol", NA, "bnxt_re takes dma-buf", BARE, of("bnxt_re")),
+    Row("an-unsigned-nvidia-peermem-is-nothing-to-efa", "kernel.lockdown", PASS, "integrity",
+        {"lockdown": "none [integrity] confidentiality\n",
+         "nvidia-modinfo": SIGNED["nvidia-modinfo"]}, of("efa")),
+    Row("nor-one-that-nvidia-signed", "module.signed", PASS, "signed by DKMS", OUTLIER, of("efa")),
+    Row("nor-a-build-without-the-interface", "ofed.headers_link", NA, "nothing of OFED",
+        folders("", "", **{"dkms-tree": ""}), of("efa")),
     Row("a-connectx-among-them", "peermem.loaded", FAIL, "not loaded", BARE,
         of("efa").but(HCAS[1], ids=(0x15B3, 0x1021), driver="mlx5_core")),
     Row("one-that-nobody-knows", "peermem.loaded", FAIL, "not loaded", BARE,

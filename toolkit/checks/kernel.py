@@ -12,7 +12,7 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
-from toolkit.checks.makers import has_connectx, without_nvidia_peermem
+from toolkit.checks.makers import has_connectx, takes_nvidia_peermem
 from toolkit.checks.remedy import headers_package
 from toolkit.facts.kernel import InstalledKernel
 from toolkit.facts.node import Node
@@ -115,7 +115,7 @@ def pending_reboot(node: Node, want: Want) -> Finding:
 def _missing(node: Node, kernel: InstalledKernel, want: Want) -> list[str]:
     # Of HCAs of other makers the frame has no modules.
     needed = ["nvidia", "ib_core", *(["mlx5_core"] if has_connectx(node) else [])]
-    if want.path is PeerPath.PEERMEM and not without_nvidia_peermem(node):
+    if takes_nvidia_peermem(node, want):
         needed.insert(1, "nvidia-peermem")
     missing = [module for module in needed if not kernel.has(module)]
     return [module for module in missing if not built_in(node, kernel, module)]
@@ -200,7 +200,7 @@ def lockdown(node: Node, want: Want) -> Finding:
             return unknown(HIDDEN, hint=MOUNT)
         return passed("none")
     files = [node.driver_file]
-    if want.path is PeerPath.PEERMEM:
+    if takes_nvidia_peermem(node, want):
         files.append(node.peermem_chosen)
     unsigned = [each.name for each in files if each is not None and not each.signed]
     if unsigned:

@@ -6,6 +6,7 @@ from toolkit.compat import Compat, Provider, maker, shipped
 from toolkit.errors import CutOff, NoEvidence, Unparsable
 from toolkit.facts.node import Node
 from toolkit.facts.rdma import RdmaDevice
+from toolkit.want import PeerPath, Want
 
 CONNECTX, NVIDIA_PEERMEM = "mlx5", "nvidia_peermem"
 
@@ -88,3 +89,11 @@ def without_nvidia_peermem(node: Node) -> str:
         for name, client in clients.items()
     )
     return f"{', '.join(ways)}, not nvidia-peermem"
+
+
+def takes_nvidia_peermem(node: Node, want: Want) -> bool:
+    """Whether that module is part of the path that is wanted, or that the node takes.
+
+    :raises CutOff: where the evidence ends before it could tell.
+    """
+    return want.path is PeerPath.PEERMEM and not without_nvidia_peermem(node)

@@ -11,13 +11,13 @@ from toolkit.checks.check import (
     not_applicable,
     passed,
 )
-from toolkit.checks.makers import rdma_modules, without_nvidia_peermem
+from toolkit.checks.makers import rdma_modules, takes_nvidia_peermem
 from toolkit.checks.obstacles import of_two_stacks
 from toolkit.checks.remedy import reload
 from toolkit.checks.stale import loaded_from_elsewhere
 from toolkit.facts.cmdline import Cmdline, parse_cmdline
 from toolkit.facts.node import Node
-from toolkit.want import PeerPath, Want
+from toolkit.want import Want
 
 RDMA = ("mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs", "rdma_cm")
 
@@ -37,7 +37,7 @@ def blacklist(node: Node, want: Want) -> Finding:
     to /bin/false and module_blacklist= stop an explicit modprobe too.
     """
     needed = ["nvidia", *rdma_modules(node), "ib_core", "ib_uverbs"]
-    if want.path is PeerPath.PEERMEM and not without_nvidia_peermem(node):
+    if takes_nvidia_peermem(node, want):
         needed.append("nvidia_peermem")
     arguments = _arguments(node)
     on_cmdline = {

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
+from toolkit.checks.makers import takes_nvidia_peermem
 from toolkit.errors import NoEvidence
 from toolkit.facts.node import Node
 from toolkit.facts.ofed import LEFTOVER, OFA, OfedSearch
 from toolkit.facts.rdma import OfedFlavour
 from toolkit.facts.versions import Version
-from toolkit.want import PeerPath, Want
+from toolkit.want import Want
 
 
 @check(
@@ -136,11 +137,13 @@ def _agree(node: Node, found: OfedSearch, want: Want) -> Finding:
         ),
         (not found.conftest, f"{folder} has no peer-memory interface: {stub}", ""),
     )
-    judged = stops + stubs if want.path is PeerPath.PEERMEM else stops
+    judged = stops + stubs if takes_nvidia_peermem(node, want) else stops
     expected = "one folder, with the Module.symvers of OFED for this kernel"
     for wrong, text, hint in judged:
         if wrong:
             return failed(text, expected=expected, hint=hint)
+    if not folder:
+        return not_applicable(f"nothing of OFED in {OFA} for {kernel}, and the path needs none")
     return _of_this_kernel(node, folder, expected)
 
 

@@ -12,12 +12,13 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
+from toolkit.checks.makers import takes_nvidia_peermem
 from toolkit.checks.signatures import BUILT_IN, refused
 from toolkit.facts.modules import ModuleFile
 from toolkit.facts.node import Node
 from toolkit.facts.refusals import key_rejected
 from toolkit.facts.secureboot import ENROL, Enrolment, SecureBoot
-from toolkit.want import PeerPath, Want
+from toolkit.want import Want
 
 
 def _files(node: Node, want: Want) -> list[ModuleFile]:
@@ -25,7 +26,7 @@ def _files(node: Node, want: Want) -> list[ModuleFile]:
     files = [*node.rdma_files.values()]
     if node.driver_file is not None:
         files.append(node.driver_file)
-    if want.path is PeerPath.PEERMEM and node.peermem_chosen is not None:
+    if takes_nvidia_peermem(node, want) and node.peermem_chosen is not None:
         files.append(node.peermem_chosen)
     return [each for each in files if each.filename != BUILT_IN]
 
