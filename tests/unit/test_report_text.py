@@ -10,6 +10,7 @@ import pytest
 
 from tests.evidence.board import BOARD, GPUS, Fn
 from tests.evidence.build import node
+from tests.evidence.machines.held import evidence_of
 from tests.unit.judged import BARE, HEALTHY, SICK, SLOW, TODAY, UNSURE, judged, verdict
 from toolkit.checks.check import Gap, Status, failed, unknown
 from toolkit.checks.judged import Judged, judge_node
@@ -285,6 +286,15 @@ def test_one_nodes_verdict_names_no_others() -> None:
     )
     assert "others" not in text
     assert "so on" not in text
+
+
+def test_a_node_without_gpudirect_by_design_is_not_called_ready() -> None:
+    one = judge_node("spark", evidence_of("spark"), Want(path=None), TODAY)
+    assert (one.state, one.exit_code) == ("no GPUDirect", ExitCode.OK)
+    assert count_line([Outcome("spark", one)]) == (
+        "0 of 1 node is ready for GPUDirect RDMA. 1 without it by design: "
+        "CPU and GPU share one memory (GB10), and host buffers serve."
+    )
 
 
 def test_amd_s_gpus_are_told_as_out_of_scope_and_never_counted() -> None:

@@ -196,6 +196,14 @@ def without_gpus(node: Node) -> bool:
         return False
 
 
+def by_design(node: Node) -> bool:
+    """Known to have GPUs that GPUDirect RDMA is not made for; the same where it was not read."""
+    try:
+        return _one_memory(node)
+    except CutOff:
+        return False
+
+
 _GDR = frozenset({"path", "peermem", "dmabuf", "ib", "gdrcopy", "acs", "ats"}) | {
     "pcie.distance",
     "pcie.bar1",

@@ -8,7 +8,7 @@ from datetime import date
 
 from toolkit.checks.all import ALL
 from toolkit.checks.breakages import Known, known
-from toolkit.checks.check import Impact, Status, Verdict, amd_gpus, without_gpus
+from toolkit.checks.check import Impact, Status, Verdict, amd_gpus, by_design, without_gpus
 from toolkit.checks.choices import choices
 from toolkit.checks.chosen import Chosen
 from toolkit.checks.role import role
@@ -24,6 +24,7 @@ ASSUMED = ", assumed"
 OTHERS = "other gpus"  # which are nobody's to judge here
 NOT_READ = "not read: "  # and why
 ELSEWHERE = ", of another machine: "  # and what differs
+WITHOUT = "no GPUDirect"  # a state: nothing is wrong, and nothing is to be had
 UNVERIFIED = ", certificate not verified"
 
 
@@ -37,6 +38,7 @@ class Judged:
     about: tuple[tuple[str, str], ...] = ()  # ("kernel", "6.8.0-45-generic"), ...; what was read
     complete: bool = True  # False when the evidence was cut off
     gpus: bool = True  # False when the node is known to have none
+    gdr: bool = True  # False when its GPUs are known to go without GPUDirect RDMA by design
     known: tuple[Known, ...] = ()  # breakages that it meets
     chosen: tuple[Chosen, ...] = ()  # what each library would do
 
@@ -74,7 +76,9 @@ class Judged:
                 return impact.value
         if self.having(Status.UNKNOWN):
             return "unknown"
-        return "ready" if self.gpus else "no GPU"
+        if not self.gpus:
+            return "no GPU"
+        return "ready" if self.gdr else WITHOUT
 
 
 def judge_node(host: str, evidence: Evidence, want: Want, today: date) -> Judged:
@@ -89,6 +93,7 @@ def judge_node(host: str, evidence: Evidence, want: Want, today: date) -> Judged
         _about(node, want),
         evidence.complete,
         not without_gpus(node.fresh()),
+        not by_design(node.fresh()),
         known(node, want),
         choices(node.fresh(), want),
     )

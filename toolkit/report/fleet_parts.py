@@ -23,6 +23,7 @@ STATES = (
     "out of reach",
     "error",
     "no GPU",
+    "no GPUDirect",
     "ready",
 )
 MEANS = {

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from toolkit.checks.breakages import Known
-from toolkit.checks.check import Gap, Impact, Status, Verdict
-from toolkit.checks.judged import ASSUMED, OTHERS, Judged
+from toolkit.checks.check import ONE_MEMORY, Gap, Impact, Status, Verdict
+from toolkit.checks.judged import ASSUMED, OTHERS, WITHOUT, Judged
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.hosts import fold
 from toolkit.report.bmc import bmc_lines
@@ -20,7 +20,13 @@ _INK = {
     Status.UNKNOWN: Ink.YELLOW,
     Status.NA: Ink.GREY,
 }
-_STATE_INK = {"sick": Ink.MAGENTA, "ready": Ink.GREEN, "no GPU": Ink.GREY, "unknown": Ink.YELLOW}
+_STATE_INK = {
+    "sick": Ink.MAGENTA,
+    "ready": Ink.GREEN,
+    "no GPU": Ink.GREY,
+    WITHOUT: Ink.GREY,
+    "unknown": Ink.YELLOW,
+}
 MANY_DETAILS = 8
 
 
@@ -227,6 +233,8 @@ def count_line(outcomes: Sequence[Outcome[Judged]]) -> str:
     nodes = "node is" if total == 1 else "nodes are"
     bare = states.count("no GPU")
     rest = f" {bare} without GPUs." if bare else ""
+    if without := states.count(WITHOUT):
+        rest += f" {without} without it {ONE_MEMORY.removeprefix('not supported ')}."
     told = f"{rest}{_drain(states)}{_others(outcomes)}"
     return f"{ready} of {total} {nodes} ready for GPUDirect RDMA.{told}"
 
