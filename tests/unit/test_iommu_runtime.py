@@ -255,6 +255,25 @@ def test_the_report_names_group_devices_and_reasons() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ids", "klass", "hca"),
+    [
+        ("0x15b3:0x1021", "0x020000", True),
+        ("0x1d0f:0xefa2", "0x020000", True),
+        ("0x14e4:0x1760", "0x020000", True),
+        ("0x14e4:0x165f", "0x020000", False),  # a mainboard's BCM5720
+        ("0x8086:0x1592", "0x020000", True),
+        ("0x1dd8:0x1002", "0x020000", True),
+        ("0x1425:-", "0x020700", True),
+        ("0x14e4:-", "0x020000", False),
+        ("0x15b3:0xc2d5", "0x010802", False),  # no network function
+    ],
+)
+def test_hcas_of_every_maker_are_known(ids: str, klass: str, hca: bool) -> None:
+    (group,) = parse_groups(f"12 DMA-FQ yes 0000:19:00.0 {klass} {ids} - 0\n")
+    assert [each.hca for each in group.devices] == [hca]
+
+
+@pytest.mark.parametrize(
     "line", ["12 DMA yes 0000:19:00.0", "12 odd yes 0000:19:00.0 0x020700 0x15b3 - 0", "12"]
 )
 def test_a_line_of_another_shape_is_refused_not_guessed(line: str) -> None:

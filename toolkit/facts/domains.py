@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from toolkit.compat import maker
 from toolkit.errors import Unparsable
 from toolkit.evidence import Evidence, State
 from toolkit.facts.holding import Holding, parse_holding
@@ -11,7 +12,7 @@ from toolkit.facts.iommu import Domain
 from toolkit.facts.versions import Version
 
 NETWORK = 0x02  # the base class of PCI that HCAs have
-_INFINIBAND, _MELLANOX = 0x0207, 0x15B3
+_INFINIBAND = 0x0207
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class GroupDevice:
     vendor: int  # likewise
     driver: str  # "mlx5_core"; "" for none
     functions: int  # virtual functions that hang on it
+    device: int = -1  # its id; likewise
 
     @property
     def network(self) -> bool:
@@ -31,8 +33,9 @@ class GroupDevice:
 
     @property
     def hca(self) -> bool:
-        """Whether it may be an HCA by what it says of itself, with or without a driver."""
-        return self.network and (self.klass >> 8 == _INFINIBAND or self.vendor == _MELLANOX)
+        """Whether it may be an HCA of any maker by what it says of itself, driven or not."""
+        known = maker(self.vendor, self.device) is not None
+        return self.network and (self.klass >> 8 == _INFINIBAND or known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,9 @@ def parse_domains(evidence: Evidence) -> Domains:
 
 
 def parse_groups(text: str) -> tuple[Group, ...]:
-    """Read "GROUP TYPE WRITABLE ADDRESS CLASS VENDOR DRIVER VFS" lines; ADDRESS "-" for none.
+    """Read "GROUP TYPE WRITABLE ADDRESS CLASS IDS DRIVER VFS" lines; IDS "0x15b3:0x1021", or "-".
+
+    ADDRESS is "-" where the node lists no device.
 
     :raises Unparsable: at a line of another shape, or a type that the kernel does not document.
     """
@@ -103,13 +108,15 @@ def parse_groups(text: str) -> tuple[Group, ...]:
     return tuple(found.values())
 
 
-def _device(address: str, klass: str, vendor: str, driver: str, functions: str) -> GroupDevice:
+def _device(address: str, klass: str, ids: str, driver: str, functions: str) -> GroupDevice:
+    vendor, _, device = ids.partition(":")
     return GroupDevice(
         address,
         -1 if klass == "-" else int(klass, 16),
         -1 if vendor == "-" else int(vendor, 16),
         "" if driver == "-" else driver,
         int(functions),
+        -1 if device in {"", "-"} else int(device, 16),
     )
 
 

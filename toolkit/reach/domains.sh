@@ -14,7 +14,7 @@
 # /run/gdr-toolkit/domains remembers ADDRESS TYPE: what the group of that device was before
 # anything was changed. The kernel forgets its domains at the next boot, and /run this file.
 
-groups() { # GROUP TYPE WRITABLE ADDRESS CLASS VENDOR DRIVER VFS, a line a device; "-" for none,
+groups() { # GROUP TYPE WRITABLE ADDRESS CLASS VENDOR:DEVICE DRIVER VFS, a line a device; "-" for none,
     # ADDRESS too where a group lists none: the kernel keeps no such group, so it was not read.
     # Two ls for all of them: an emulated node takes long to begin a process.
     writable=no links=$(cd "$root/sys/kernel/iommu_groups" 2>/dev/null && ls -ld -- */devices/*/driver 2>/dev/null)
@@ -28,8 +28,9 @@ groups() { # GROUP TYPE WRITABLE ADDRESS CLASS VENDOR DRIVER VFS, a line a devic
                 [ ! -d "$group" ] || echo "${group##*/} ${type:--} $writable - - - - 0"
                 continue
             fi
-            class='' vendor='' vfs='' address=${device##*/}
+            class='' vendor='' chip='' vfs='' address=${device##*/}
             { read -r class <"$device/class" && read -r vendor <"$device/vendor"; } 2>/dev/null
+            { read -r chip <"$device/device"; } 2>/dev/null
             { read -r vfs <"$device/sriov_numvfs"; } 2>/dev/null
             link=${links#*"/$address/driver -> "}
             if [ "$link" = "$links" ]; then driver=-
@@ -37,7 +38,7 @@ groups() { # GROUP TYPE WRITABLE ADDRESS CLASS VENDOR DRIVER VFS, a line a devic
                 link=${link%%"$newline"*}
                 driver=${link##*/}
             fi
-            echo "${group##*/} ${type:--} $writable $address ${class:--} ${vendor:--} ${driver:--} ${vfs:-0}"
+            echo "${group##*/} ${type:--} $writable $address ${class:--} ${vendor:--}:${chip:--} ${driver:--} ${vfs:-0}"
         done
     done
 }
