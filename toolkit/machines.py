@@ -43,6 +43,7 @@ class MachineType:
     confidence: str
     hcas: int = 0  # it has all of them or none; 0 where the customer chooses
     infiniband: bool = False  # of which those for InfiniBand count
+    rdma: bool = True  # False where no HCA can serve its GPUs: what carries is in ``network``
 
 
 @cache

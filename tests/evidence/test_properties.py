@@ -194,7 +194,7 @@ def state_of(machine: str) -> str:
 
 
 def gravity(judged: Judged) -> str:
-    return "ready" if judged.state in {"no GPU", "no GPUDirect"} else judged.state
+    return "ready" if judged.state in {"no GPU", "n/a"} else judged.state
 
 
 def better(now: str, before: str) -> bool:

@@ -290,9 +290,9 @@ def test_one_nodes_verdict_names_no_others() -> None:
 
 def test_a_node_without_gpudirect_by_design_is_not_called_ready() -> None:
     one = judge_node("spark", evidence_of("spark"), Want(path=None), TODAY)
-    assert (one.state, one.exit_code) == ("no GPUDirect", ExitCode.OK)
+    assert (one.state, one.exit_code) == ("n/a", ExitCode.OK)
     assert count_line([Outcome("spark", one)]) == (
-        "0 of 1 node is ready for GPUDirect RDMA. 1 without it by design: "
+        "0 of 1 node is ready for GPUDirect RDMA. 1 without it, by design: "
         "CPU and GPU share one memory (GB10), and host buffers serve."
     )
 

@@ -11,6 +11,7 @@ from toolkit.checks.makers import without_nvidia_peermem
 from toolkit.checks.role import PASSED_THROUGH, role
 from toolkit.errors import CutOff, NeedsRoot, NoEvidence, NotCollected, Unparsable
 from toolkit.facts.node import Node
+from toolkit.machines import machine_type
 from toolkit.want import PeerPath, Role, Waiver, Want
 from toolkit.words import counted
 
@@ -136,8 +137,8 @@ class Check:
         """Why it does not apply to this node; "" where it does."""
         if self.needs_gpu and _no_gpu_on_bus(node.fresh()):
             return "; ".join(filter(None, (NO_GPU, amd_gpus(node.fresh()))))
-        if self.of_gdr and _one_memory(node.fresh()):
-            return ONE_MEMORY
+        if (why := _design(node.fresh())) and (self.of_gdr or self._of_hcas(why)):
+            return why
         given = self.of_use and want.role is not Role.BARE_METAL and _all_given(node.fresh())
         others = without_nvidia_peermem(node.fresh()) if self.of_nvidia_peermem else ""
         if given or others:
@@ -147,6 +148,10 @@ class Check:
         if self.roles != ALL_ROLES and (here := role(node, want)) not in self.roles:
             return f"not judged on a {here}"
         return ""
+
+    def _of_hcas(self, why: str) -> bool:
+        """Asks for HCAs where the machine has another carrier; GB10 has HCAs, and uses them."""
+        return why != ONE_MEMORY and self.id in {"rdma.devices", "rdma.port"}
 
     @property
     def of_gdr(self) -> bool:
@@ -196,12 +201,12 @@ def without_gpus(node: Node) -> bool:
         return False
 
 
-def by_design(node: Node) -> bool:
-    """Known to have GPUs that GPUDirect RDMA is not made for; the same where it was not read."""
+def by_design(node: Node) -> str:
+    """Why GPUDirect RDMA is nothing to this machine; "" where it is, or where none can tell."""
     try:
-        return _one_memory(node)
+        return _design(node)
     except CutOff:
-        return False
+        return ""
 
 
 _GDR = frozenset({"path", "peermem", "dmabuf", "ib", "gdrcopy", "acs", "ats"}) | {
@@ -211,7 +216,8 @@ _GDR = frozenset({"path", "peermem", "dmabuf", "ib", "gdrcopy", "acs", "ats"}) |
     "iommu.boot",
     "gds.iommu",
 }
-ONE_MEMORY = "not supported by design: CPU and GPU share one memory (GB10), and host buffers serve"
+BY_DESIGN = "not supported by design: "
+ONE_MEMORY = f"{BY_DESIGN}CPU and GPU share one memory (GB10), and host buffers serve"
 
 # On a host whose GPUs all belong to guests these are the guests' affair; that no GPU is given
 # away where none should be is a check of its own, gpu.vfio_bound.
@@ -238,17 +244,22 @@ def _all_given(node: Node) -> bool:
     return bool(gpus) and all(each.driver == PASSED_THROUGH for each in gpus)
 
 
-def _one_memory(node: Node) -> bool:
-    """Known to have GPUs for which GPUDirect RDMA is not made, and not needed.
+def _design(node: Node) -> str:
+    """GPUs for which GPUDirect RDMA is not made, or a machine where another way carries.
 
     :raises CutOff: where the evidence ends before it could tell.
     """
     try:
-        return node.unified_memory
+        if node.unified_memory:
+            return ONE_MEMORY
+        if not node.has_dmi or node.hcas or not node.pci.whole:
+            return ""
+        kind = machine_type(node.dmi, frozenset(each.device for each in node.pci.gpus))
     except CutOff:
         raise
     except (NoEvidence, Unparsable):
-        return False
+        return ""
+    return "" if kind is None or kind.rdma else f"{BY_DESIGN}{kind.name} has {kind.network}"
 
 
 def amd_gpus(node: Node) -> str:

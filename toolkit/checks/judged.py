@@ -24,7 +24,7 @@ ASSUMED = ", assumed"
 OTHERS = "other gpus"  # which are nobody's to judge here
 NOT_READ = "not read: "  # and why
 ELSEWHERE = ", of another machine: "  # and what differs
-WITHOUT = "no GPUDirect"  # a state: nothing is wrong, and nothing is to be had
+WITHOUT = "n/a"  # a state: nothing is wrong, and no GPUDirect RDMA is to be had
 UNVERIFIED = ", certificate not verified"
 
 
@@ -38,7 +38,7 @@ class Judged:
     about: tuple[tuple[str, str], ...] = ()  # ("kernel", "6.8.0-45-generic"), ...; what was read
     complete: bool = True  # False when the evidence was cut off
     gpus: bool = True  # False when the node is known to have none
-    gdr: bool = True  # False when its GPUs are known to go without GPUDirect RDMA by design
+    without: str = ""  # why GPUDirect RDMA is nothing to this machine, by design
     known: tuple[Known, ...] = ()  # breakages that it meets
     chosen: tuple[Chosen, ...] = ()  # what each library would do
 
@@ -78,7 +78,7 @@ class Judged:
             return "unknown"
         if not self.gpus:
             return "no GPU"
-        return "ready" if self.gdr else WITHOUT
+        return WITHOUT if self.without else "ready"
 
 
 def judge_node(host: str, evidence: Evidence, want: Want, today: date) -> Judged:
@@ -93,7 +93,7 @@ def judge_node(host: str, evidence: Evidence, want: Want, today: date) -> Judged
         _about(node, want),
         evidence.complete,
         not without_gpus(node.fresh()),
-        not by_design(node.fresh()),
+        by_design(node.fresh()),
         known(node, want),
         choices(node.fresh(), want),
     )

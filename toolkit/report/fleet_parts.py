@@ -23,7 +23,7 @@ STATES = (
     "out of reach",
     "error",
     "no GPU",
-    "no GPUDirect",
+    "n/a",
     "ready",
 )
 MEANS = {

@@ -18,7 +18,7 @@ from toolkit.report.samples import Remembered, Samples, add_run, of_failure
 PREFIX = "gdr_doctor"
 STATES = (
     *("ready", "sick", "broken", "slow", "fragile", "unknown"),
-    *("no GPU", "no GPUDirect", "cut off", "out of reach", "error"),
+    *("no GPU", "n/a", "cut off", "out of reach", "error"),
 )
 _READ_AT = f"{PREFIX}_host_read_timestamp_seconds"
 _SUCCESS_AT = f"{PREFIX}_success_timestamp_seconds"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from toolkit.checks.breakages import Known
-from toolkit.checks.check import ONE_MEMORY, Gap, Impact, Status, Verdict
+from toolkit.checks.check import Gap, Impact, Status, Verdict
 from toolkit.checks.judged import ASSUMED, OTHERS, WITHOUT, Judged
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.hosts import fold
@@ -233,8 +234,9 @@ def count_line(outcomes: Sequence[Outcome[Judged]]) -> str:
     nodes = "node is" if total == 1 else "nodes are"
     bare = states.count("no GPU")
     rest = f" {bare} without GPUs." if bare else ""
-    if without := states.count(WITHOUT):
-        rest += f" {without} without it {ONE_MEMORY.removeprefix('not supported ')}."
+    reasons = Counter(e.value.without for e in outcomes if e.value and e.value.state == WITHOUT)
+    for why, count in reasons.items():
+        rest += f" {count} without it, {why.removeprefix('not supported ')}."
     told = f"{rest}{_drain(states)}{_others(outcomes)}"
     return f"{ready} of {total} {nodes} ready for GPUDirect RDMA.{told}"
 

@@ -25,7 +25,7 @@ from toolkit.evidence import Evidence
 
 ROWS = rows()
 EDITED = sorted(path.stem for path in (HERE / "nodes").glob("*.edits"))
-STATES = {"ready", "unknown", "no GPU", "no GPUDirect", "sick", *Impact}
+STATES = {"ready", "unknown", "no GPU", "n/a", "sick", *Impact}
 BASE = Evidence.parse((HERE / "base.evidence").read_text())
 
 
