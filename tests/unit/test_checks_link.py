@@ -40,7 +40,7 @@ def links() -> list[Row]:
     management = Fn("0000:07:00.0", "pci0000:05", (0x14E4, 0x165F), 0x020000, "tg3", now=NARROW)
     return [
         Row("healthy", check, PASS, "7 links at full width"),
-        Row("an-h100-does-not-idle", check, FAIL, "1 links", board=BOARD.but(GPUS[0], now=ASLEEP)),
+        Row("an-h100-does-not-idle", check, FAIL, "1 link", board=BOARD.but(GPUS[0], now=ASLEEP)),
         Row("not-one-h100-does", check, FAIL, "2 links", board=idle(0x2330, *GPUS)),
         Row("idle-cards", check, PASS, "2 GPUs at a lower", board=idle(0x26B9, *GPUS)),
         Row(
@@ -64,8 +64,8 @@ def links() -> list[Row]:
             "2 GPUs at a lower",
             board=idle(0x2941, *GPUS),
         ),
-        Row("narrow-gpu", check, FAIL, "1 links", board=BOARD.but(GPUS[0], now=NARROW)),
-        Row("slow-hca", check, FAIL, "1 links", board=BOARD.but(HCAS[0], now=ASLEEP)),
+        Row("narrow-gpu", check, FAIL, "1 link", board=BOARD.but(GPUS[0], now=NARROW)),
+        Row("slow-hca", check, FAIL, "1 link", board=BOARD.but(HCAS[0], now=ASLEEP)),
         Row(
             "older-card-in-a-newer-slot",
             check,
@@ -80,13 +80,13 @@ def links() -> list[Row]:
             "full width",
             board=BOARD.but(PORTS[1], now=GEN4, best=GEN4).but(HCAS[0], now=GEN4),
         ),
-        Row("narrow-switch", check, FAIL, "1 links", board=BOARD.but("0000:16:00.0", now=NARROW)),
+        Row("narrow-switch", check, FAIL, "1 link", board=BOARD.but("0000:16:00.0", now=NARROW)),
         Row("nothing-that-leads-to-a-gpu", check, PASS, "7 links", board=BOARD.plus(management)),
         Row(
             "an-hca-for-storage-counts",
             check,
             FAIL,
-            "1 links",
+            "1 link",
             board=BOARD.but(STORAGE, now=NARROW),
         ),
         Row(

@@ -60,7 +60,7 @@ def distance() -> list[Row]:
             "one-far",
             check,
             FAIL,
-            "1 of 2 GPUs have no HCA behind their switch (1 PIX, 1 NODE)",
+            "1 of 2 GPUs has no HCA behind its switch (1 PIX, 1 NODE)",
             board=FAR,
         ),
         Row("root-complex", check, FAIL, "1 PHB", board=shared_root),

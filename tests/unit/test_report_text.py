@@ -297,6 +297,14 @@ def test_a_node_without_gpudirect_by_design_is_not_called_ready() -> None:
     )
 
 
+def test_what_a_lost_gpu_keeps_nvidia_smi_from_telling_is_one_paragraph() -> None:
+    one = judge_node("gpu-lost", evidence_of("gpu-lost"), Want(path=None), TODAY)
+    text = report([Outcome("gpu-lost", one)], Painter(False), verbose=False)
+    assert "nvidia-smi gives no answer while a GPU is lost: gpu.reset," in text
+    assert "ended with status" not in text
+    assert text.index("gpu.lost") < text.index("12 checks")
+
+
 def test_amd_s_gpus_are_told_as_out_of_scope_and_never_counted() -> None:
     board = BOARD
     for address in GPUS:

@@ -47,6 +47,7 @@ class Gap(StrEnum):
     NONE = ""
     ROOT = "run as root"
     NOT_COLLECTED = "not part of this evidence"
+    LOST = "nvidia-smi gives no answer while a GPU is lost"
     PATH = "which path the node takes is not known: see path.selected"
 
 
@@ -182,7 +183,16 @@ def _open(node: Node, why: NoEvidence | Unparsable) -> Finding:
         return unknown(str(why), hint=why.hint, gap=Gap.NOT_COLLECTED)
     if isinstance(why, NeedsRoot) and not _as_root(node):
         return unknown(f"{Gap.ROOT}: {why}", hint=why.hint, gap=Gap.ROOT)
-    return unknown(str(why), hint=why.hint)
+    gap = Gap.LOST if "nvidia-smi" in str(why) and _gpu_lost(node) else Gap.NONE
+    return unknown(str(why), hint=why.hint, gap=gap)
+
+
+def _gpu_lost(node: Node) -> bool:
+    """Whether nvidia-smi itself says so, and nothing else."""
+    try:
+        return bool(node.fresh().smi_said.lost)
+    except (NoEvidence, Unparsable):
+        return False
 
 
 def _as_root(node: Node) -> bool:

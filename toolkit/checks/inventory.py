@@ -24,7 +24,7 @@ from toolkit.machines import Board, MachineType, board, boards, machine_type
 from toolkit.want import Role, Want
 from toolkit.words import counted
 
-_DRAIN = "cold boot; if it stays away, drain the node: nvidia-bug-report.sh, and exchange it"
+_DRAIN = "drain the node, run nvidia-bug-report.sh, boot it cold; exchange what stays away"
 
 
 @check(
@@ -120,7 +120,7 @@ def _by_driver(node: Node, should: _Should | None) -> Finding:
         return failed(
             f"{len(unlisted)} of {count} GPUs on the bus are not in the driver's list",
             expected="nvidia-smi -L lists every GPU",
-            hint="dmesg | grep NVRM tells why; then reset it, or " + _DRAIN,
+            hint="dmesg | grep NVRM tells why; then " + _DRAIN,
             details=tuple(unlisted),
         )
     if should and should.may == {should.there}:
@@ -188,7 +188,7 @@ def _held(node: Node) -> list[str]:
     "nvidia.nvswitches",
     impact=Impact.SICK,
     source="toolkit/data/machines.toml; Fabric Manager user guide, NVSwitch-based systems",
-    fix="cold boot; if it stays away, the baseboard is to be exchanged: drain the node",
+    fix="drain the node and boot it cold; if it stays away, the baseboard is to be exchanged",
     roles=frozenset({Role.BARE_METAL, Role.VM_HOST}),
 )
 def nvswitches(node: Node, want: Want) -> Finding:
@@ -214,7 +214,7 @@ def nvswitches(node: Node, want: Want) -> Finding:
     "hca.count",
     impact=Impact.SICK,
     source="toolkit/data/machines.toml; the PCI tree: what serves the other GPUs",
-    fix="cold boot; reseat the card; if it stays away, exchange it: drain the node",
+    fix="drain the node, boot it cold, reseat the card; exchange it if it stays away",
 )
 def hca_count(node: Node, want: Want) -> Finding:
     """Every HCA of the machine is on the PCI bus, and answers there.

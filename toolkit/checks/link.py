@@ -51,7 +51,7 @@ def link(node: Node, want: Want) -> Finding:
     alone = [a for a, (hop, _) in told.items() if hop.lower is hop.upper]
     if len(told) > len(alone):
         return failed(
-            f"{len(told) - len(alone)} links below what both ends can",
+            f"{counted(len(told) - len(alone), 'link')} below what both ends can",
             expected="full width and speed",
             details=tuple(f"{a}: {why}" for a, (_, why) in told.items() if a not in alone),
         )

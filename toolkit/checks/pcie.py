@@ -21,6 +21,7 @@ from toolkit.facts.pairs import NamedPair, Pairs, PairSource, disagreements
 from toolkit.facts.pci import PciFunction
 from toolkit.facts.topology import Distance
 from toolkit.want import Role, Want
+from toolkit.words import counted
 
 FLAT = "a guest's PCI tree is not the machine's"
 NEAR = (Distance.C2C, Distance.PIX, Distance.PXB, Distance.P2C)
@@ -57,7 +58,8 @@ def distance(node: Node, want: Want) -> Finding:
     if far:
         lost = lost_beside(node) if told.source is PairSource.TREE else {}
         return failed(
-            f"{len(far)} of {len(best)} GPUs have no HCA behind their switch ({shown})",
+            f"{len(far)} of {counted(len(best), 'GPU')} {'has' if len(far) == 1 else 'have'} "
+            f"no HCA behind {'its' if len(far) == 1 else 'their'} switch ({shown})",
             expected="PIX or PXB for every GPU, or P2C over NVLink-C2C",
             hint=LOST if all(each.gpu in lost for each in far) else "",
             details=(*map(_line, far), *_second_opinion(node, told)),

@@ -118,7 +118,7 @@ def _blocks(folds: list[Fold]) -> list[Block]:
 def _gaps(folds: list[Fold]) -> list[tuple[str, tuple[Fold, ...]]]:
     found = [
         (gap.value, tuple(each for each in folds if each.finding.gap is gap))
-        for gap in (Gap.ROOT, Gap.NOT_COLLECTED, Gap.PATH)
+        for gap in (Gap.LOST, Gap.ROOT, Gap.NOT_COLLECTED, Gap.PATH)
     ]
     return [each for each in found if each[1]]
 

@@ -111,7 +111,7 @@ def findings(
 def _gaps(judged: Sequence[Judged], paint: Painter) -> list[str]:
     """One paragraph for the hosts that have the same gap, as far as it is told."""
     groups: dict[tuple[int, str, str], list[str]] = {}
-    for gap in (Gap.ROOT, Gap.NOT_COLLECTED, Gap.PATH):
+    for gap in (Gap.LOST, Gap.ROOT, Gap.NOT_COLLECTED, Gap.PATH):
         for one in judged:
             ids = [each.check.id for each in one.verdicts if each.finding.gap is gap]
             if ids:
@@ -134,6 +134,8 @@ def _gap(gap: Gap, ids: list[str], one: Judged) -> tuple[str, str]:
         return f"{gap}: {', '.join(ids)}", cure
     if gap is Gap.PATH:
         return f"not judged: {gap}", ""
+    if gap is Gap.LOST:
+        return f"{gap}: {', '.join(ids)}", ""
     found = f"not judged: what they rest on is {gap} (--verbose)"
     return found, "taken as bare metal; --site says otherwise (role)" if _assumed(one) else ""
 
