@@ -358,3 +358,11 @@ def test_a_port_slower_than_its_card_can_is_told_though_it_passes() -> None:
         f"mlx5_{n} port 1: 200 of the 400 Gb/s of ConnectX-7: as the board or the switch can"
         for n in (0, 1)
     )
+
+
+def test_ports_that_are_slow_all_alike_are_looked_for_at_what_they_share() -> None:
+    alike, one = (Row("", "rdma.rate", FAIL, "", frames) for frames in (
+        at("10 Gb/sec (4X SDR)"), {"infiniband": SLOW}
+    ))  # fmt: skip
+    assert "before any single cable" in judged(alike).finding.hint
+    assert not judged(one).finding.hint

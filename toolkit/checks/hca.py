@@ -57,6 +57,7 @@ def rate(node: Node, want: Want) -> Finding:
             told[0] if len(told) == 1 else f"{len(told)} ports slower than they can be",
             expected="the rate of the fastest equal port, one that the HCA is made for, "
             "and PCIe that carries it",
+            hint=_ALIKE if 1 < len(unfit) == sum(map(len, groups.values())) else "",
             details=tuple(told),
         )
     rates = sorted({gbits for ports in groups.values() for gbits in ports.values()}, reverse=True)
@@ -67,6 +68,10 @@ def rate(node: Node, want: Want) -> Finding:
     )
 
 
+_ALIKE = (
+    "all ports alike: look at what they share, the speed that the switch is set to and its "
+    "transceivers, before any single cable"
+)
 _TYPE = re.compile(r"MT(\d{4,5})")  # the PCI device id, in decimal
 
 
