@@ -275,3 +275,11 @@ def test_title_and_reason_come_from_the_docstring() -> None:
     assert (documented.title, documented.why) == ("It is so.", "For this reason,\nand that.")
     assert documented(Node(node()), Want()).status is PASS
     assert replace(documented, id="test.other").id == "test.other"
+
+
+def test_which_checks_ask_of_nvidia_peermem_alone() -> None:
+    """By their topic, or because no other path is what they are of."""
+    of_it = {each.id for each in ALL if each.of_nvidia_peermem}
+    by_topic = {each for each in IDS if each.startswith(("peermem.", "ib."))}
+    assert by_topic <= of_it
+    assert of_it - by_topic == {"dkms.owner_conflict", "ctr.peermem_sidecar"}
