@@ -84,11 +84,12 @@ class Atlas:
         # What a cache keeps was executed by the first test that asked for it, and by no other.
         groups = [direct if site.called else [], [test for test, _ in here]]
         reading = {test for test, of in self.readers.items() if path.startswith(of)}
-        groups.insert(1, [number for number, t in self.tests.items() if t.path in reading])
         if not groups[0]:
             near = map(self._executing, self.importers.get(path, ()))
             groups += [[test for test, _ in each] for each in near]
             groups.append([number for number, t in self.tests.items() if alike(t.path, path)])
+        # First, for they take no time: behind long ones none would be left for them.
+        groups.insert(0, [number for number, t in self.tests.items() if t.path in reading])
         if whole:
             groups.append(list(self.tests))
         found: dict[Known, None] = {}
