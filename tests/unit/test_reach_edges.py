@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.unit.test_reach_domains import Answers
-from toolkit.errors import LockedError, TransportError, UsageError
+from toolkit.errors import BmcError, LockedError, TransportError, UsageError
 from toolkit.evidence import Evidence, Frame, State
-from toolkit.reach import claims, exercise, media_index, ssh_config_file
+from toolkit.reach import claims, exercise, media_index, redfish_guest, ssh_config_file
 from toolkit.reach.become import read_marks, refusal
 from toolkit.reach.claims import claim, living
 from toolkit.reach.held import hold
 from toolkit.reach.media_index import Change, Kind, differences, look, stamps
+from toolkit.reach.redfish_guest import Guest
+from toolkit.reach.redfish_http import Limits
 from toolkit.reach.secret_file import read_secret_file
 from toolkit.reach.ssh_config_file import Block, look_up, read_settings
 from toolkit.reach.transport import Result
@@ -248,3 +252,43 @@ def test_devices_and_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert media_index._attributes("x") == second != first
     monkeypatch.setattr(os, "listxattr", lambda *_, **__: [])
     assert media_index._attributes("x") == ""
+
+
+class Login(Guest):
+    """A guest whose login only notes who carries it out."""
+
+    def __init__(self, why: Exception | None = None) -> None:
+        self.why, self.left = why, 0
+
+    def _enter(self) -> None:
+        self.by = threading.current_thread()
+        if self.why:
+            raise self.why
+
+    def leave(self) -> None:
+        self.left += 1
+
+
+def test_a_login_at_a_bmc_is_seen_through_whatever_the_main_thread_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    guest, other = Login(), Login()
+    assert guest.__enter__() is guest
+    assert guest.by is not threading.main_thread()
+    thread = threading.Thread(target=other.__enter__)
+    thread.start()
+    thread.join()
+    assert other.by is thread
+    refused = Login(BmcError("no"))
+    with pytest.raises(BmcError, match="no"):
+        refused.__enter__()
+    assert refused.left == 0
+
+    def pressed(_: Future[None]) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Future, "result", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        guest.__enter__()
+    assert guest.left == 1
+    assert Limits(3, 3, 4) == redfish_guest._HURRY
