@@ -24,6 +24,7 @@ hosts.Machines.running is made
 hosts.Machines.others is made
 hosts.Inventory.hosts is made
 hosts.Inventory.groups is made
+machines.MachineType.rdma = True
 want.Group.expect is made
 want.Want.ofed = 'any'
 want.Want.keep_runs = 5

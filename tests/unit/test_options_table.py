@@ -19,7 +19,7 @@ import pytest
 from invoke.parser.argument import Argument
 
 from toolkit.cli import bios_run, ending, kubernetes_rolling, past, rolling, verbs
-from toolkit.cli.options import TAKEN, Option, Unsaid, VerbTask
+from toolkit.cli.options import Option, Unsaid, VerbTask
 
 KEPT = Path(__file__).parent / "options_of_verbs.txt"
 ACCEPT = os.environ.get("GDR_ACCEPT") == "1"
@@ -135,14 +135,14 @@ def body(said):
 @pytest.mark.parametrize("file", SOURCES, ids=lambda file: file.name)
 def test_an_option_that_is_read_is_one_that_a_verb_takes(file: Path) -> None:
     """Said answers "" to a name that nobody takes: the option would do nothing, and say nothing."""
-    taken = {each.name for options in TAKEN.values() for each in options}
+    taken = {each.name for task in tasks().values() for each in task.options}
     assert {*asked(ast.parse(file.read_text()))} - taken == set()
 
 
 @pytest.mark.parametrize("file", SOURCES, ids=lambda file: file.name)
 def test_a_default_that_is_repeated_is_the_options_own(file: Path) -> None:
     defaults: dict[str, set[object]] = {}
-    for each in (each for options in TAKEN.values() for each in options):
+    for each in (each for task in tasks().values() for each in task.options):
         defaults.setdefault(each.name, set()).add(each.default)
     for node in ast.walk(ast.parse(file.read_text())):
         match node:
@@ -164,7 +164,7 @@ def test_a_default_that_is_repeated_is_the_options_own(file: Path) -> None:
     ],
 )
 def test_a_table_of_options_names_options(module: ModuleType, names: tuple[str, ...]) -> None:
-    taken = {each.name for options in TAKEN.values() for each in options}
+    taken = {each.name for task in tasks().values() for each in task.options}
     for name in names:
         [node] = (
             node.value
