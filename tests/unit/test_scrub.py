@@ -76,6 +76,8 @@ def scrubbed(text: str, host: str = "gpu07.site.example", *, hostname: str = "gp
         pytest.param("product_serial:B5XH3S3\n", "B5XH3S3", id="serial-as-dmi-has-it"),
         pytest.param("mlx5_0 (MT4123 - MT2146X00123)\n", "MT2146X", id="serial-of-an-hca"),
         pytest.param("path /home/alice/nccl\n", "alice", id="user"),
+        pytest.param("server 10.20.30.40 is up\n", "10.20.30.40", id="ends-in-ver"),
+        pytest.param("ip=10.9.8.7::10.9.8.1:255.0.0.0:x:eth0:none\n", "10.9.8.1", id="ip-gateway"),
     ],
 )
 def test_what_identifies_a_site_is_hidden(text: str, hidden: str) -> None:
@@ -97,6 +99,13 @@ def test_what_identifies_a_site_is_hidden(text: str, hidden: str) -> None:
         pytest.param("Serial Number: Not Specified\n", id="no-serial"),
         pytest.param("[12:30:45] ttyS0 at 10:20:30\n", id="times"),
         pytest.param("127.0.0.1 255.255.255.0 ::1\n", id="addresses-of-everybody"),
+        pytest.param("libcublas.so.10 -> libcublas.so.10.2.3.254\n", id="library"),
+        pytest.param("knem/1.1.4.90mlnx3 fw_ver:28.43.2026 FW ver 22.35.10.12\n", id="fw"),
+        pytest.param("iommu.passthrough=1 pass=/x PWD=/root\n", id="no-password"),
+        pytest.param('mok_signing_key="/var/lib/shim-signed/mok/MOK.priv"\n', id="where-a-key-is"),
+        pytest.param("getty@tty1.service modprobe@dm_mod.service\n", id="units-are-no-mail"),
+        pytest.param("issuer: C=US, O=NVIDIA, CN=kernel\n", id="a-maker-s-certificate"),
+        pytest.param("ffff888103a28000 0x000001a000000000\n", id="addresses-of-memory"),
         pytest.param("000010 de 10 30 23 06 04 10 00 a1 00 02 03 00 00 80 00\n", id="config-space"),
     ],
 )

@@ -16,15 +16,15 @@ from toolkit.facts.config_space import ConfigSpace
 from toolkit.facts.identity import Identities
 from toolkit.facts.imports import IMPORTED
 from toolkit.facts.scrub_bmc import PREFIX, hidden, names_in
+from toolkit.facts.secrets import hide_secrets
 
 _SERIAL_CAPABILITY = 0x0003  # its eight bytes are the device's serial number, of its MAC mostly
 _ROW = re.compile(r"([0-9a-f]{2,6})(:? )((?:[0-9a-f]{2} ?)+)")
-_VERSIONS = ("dkms", "ofed", "libraries", "kernels")  # numbers with dots are versions
-# Arguments and options that hold what opens a door: rd.iscsi.password=..., token=...
-_SECRET = re.compile(
-    r"(?i)(?<![\w.-])([\w.-]*(?:passw(?:or)?d|passphrase|secret|token|username|credential)[\w.-]*"
-    r"\s*=\s*[\"']?)[^\s\"';,]+"
-)
+# Where numbers with dots are versions.
+_VERSIONS = ("dkms", "ofed", "libraries", "kernels")
+_LOGS = ("dmesg", "nccl-log", "openibd-log")
+_BYTES = ("pci-config", "acpi-bytes", "peermem-elf")  # long, and hardly a word in them
+_NOT_BYTES = re.compile(r"(?m)^(?![0-9a-f]{6}(?: [0-9a-f]{2})+$).+$")
 # Names of hosts in logs of jobs and of kernels, which may be those of other nodes.
 _SPEAKERS = (
     re.compile(r"(?<![\w.-])([A-Za-z0-9][\w.-]*):\d+:\d+ \[\d+\] "),  # NCCL
@@ -44,11 +44,6 @@ def scrub(evidence: Evidence, host: str) -> Evidence:
     return Scrubber((host,)).scrub(evidence)
 
 
-def hide_secrets(text: str) -> str:
-    """The text without the values of passwords, tokens and their like."""
-    return _SECRET.sub(r"\1hidden", text)
-
-
 class Scrubber:
     """Scrubs the nodes of one fleet: each knows the names of all, and what is equal stays so."""
 
@@ -62,10 +57,11 @@ class Scrubber:
         if own is not None:
             self._identities.learn([own.text])
         self._identities.learn(names_in(evidence.frames.values()))
-        for key in ("dmesg", "nccl-log", "openibd-log"):
-            if key in evidence.frames:
-                text = evidence.frames[key].text
-                self._identities.learn(n for each in _SPEAKERS for n in each.findall(text))
+        for key, frame in evidence.frames.items():
+            if key in _LOGS:
+                self._identities.learn(n for each in _SPEAKERS for n in each.findall(frame.text))
+            if key not in _BYTES:
+                self._identities.learn_from(frame.text)
         return Evidence(
             {key: self._frame(frame) for key, frame in evidence.frames.items()}, evidence.complete
         )
@@ -77,25 +73,30 @@ class Scrubber:
     def _frame(self, frame: Frame) -> Frame:
         source, imported, _ = frame.source.partition(IMPORTED)
         source = f"{source}{imported}{frame.key}" if imported else self._identities.hide(source)
-        if frame.key == "peermem-elf":
-            return replace(
-                frame, source=source, text=_dumped(frame.text, self._identities.hide_bytes)
-            )
         text = frame.text
+        if frame.key == "peermem-elf":
+            text = _dumped(text, self._identities.hide_bytes)
         if frame.key.startswith(PREFIX):
             return replace(frame, source=source, text=self._of_bmc(frame))
         if frame.key in {"pci-config", "lspci"}:
             text = _dumped(text, self._serial_number)
-        if frame.key not in {"pci-config", "os-release"}:
+        if frame.key in _BYTES:
+            text = _NOT_BYTES.sub(lambda line: self._hidden(line[0], addresses=True), text)
+        else:
             versions = frame.key.startswith(_VERSIONS) or frame.key.endswith("modinfo")
-            text = self._identities.hide(hide_secrets(text), addresses=not versions)
+            text = self._hidden(text, addresses=not versions)
         return replace(frame, source=source, text=text)
+
+    def _hidden(self, text: str, *, addresses: bool) -> str:
+        return self._identities.hide(hide_secrets(text), addresses=addresses)
 
     def _of_bmc(self, frame: Frame) -> str:
         """Registries are large, and equal machines have equal ones: each is gone through once."""
         if frame.text not in self._registries:
             known = self._identities
-            text = hidden(frame, known.hide, known.serial, known.hide)
+            text = hidden(
+                replace(frame, text=hide_secrets(frame.text)), known.hide, known.serial, known.hide
+            )
             if frame.key != "bmc-bios-registry":
                 return text
             self._registries[frame.text] = text

@@ -18,7 +18,7 @@ from toolkit.checks.sheets import Sheet, Sheets
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
-from toolkit.facts.scrub import hide_secrets
+from toolkit.facts.secrets import hide_secrets
 from toolkit.groups import Wants
 from toolkit.predict.of_node import Prediction, predict
 from toolkit.report.fleet_carry import Carry, carry
