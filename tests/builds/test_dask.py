@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bmc.tls import Authority, Certificate
 from tests.builds import stubs
 from tests.builds.layers import stack
 from tests.builds.sandbox import Sandbox
@@ -40,16 +41,18 @@ def box() -> Iterator[Sandbox]:
 
 
 @contextmanager
-def _cluster(folder: Path, *, workers: int, path: str = str(ROOT)) -> Iterator[Cluster]:
+def _cluster(
+    folder: Path, *, workers: int, path: str = str(ROOT), tls: tuple[str, ...] = ()
+) -> Iterator[Cluster]:
     file = folder / "scheduler.json"
-    words = ["--scheduler-file", str(file), "--no-dashboard"]
+    words = ["--scheduler-file", str(file), "--no-dashboard", *tls]
     started = [_start(folder, "scheduler", path, *words, "--host", "127.0.0.1", "--port", "0")]
     try:
         _until(lambda: file.exists() and "address" in file.read_text(), started[0])
         for number in range(workers):
             name = ("--name", f"w{number}", "--nthreads", "1", "--no-nanny")
             started.append(_start(folder, "worker", path, *words, *name))
-        address = json.loads(file.read_text())["address"].removeprefix("tcp://")
+        address = json.loads(file.read_text())["address"].partition("://")[2]
         for number, worker in enumerate(started[1:]):
             log = folder / f"worker-w{number}.log"
             _until(partial(_registered, log), worker)
@@ -86,13 +89,20 @@ def _until(
         time.sleep(0.1)
 
 
-def _build(folder: Path, box: Sandbox, address: str) -> subprocess.Popen[str]:
+def _build(
+    folder: Path, box: Sandbox, address: str, *, scheme: str = "dask", **environment: str
+) -> subprocess.Popen[str]:
     what = ["--kernel", box.kernel("6.1."), "--part", "peermem,gdrdrv"]
-    place = ["--root", str(box.root), "--executor", f"dask://{address}"]
+    place = ["--root", str(box.root), "--executor", f"{scheme}://{address}"]
     return subprocess.Popen(
         [sys.executable, "-m", "toolkit.cli", "build", *what, *place, "--json"],
         cwd=ROOT,
-        env={**os.environ, "XDG_STATE_HOME": str(folder), "XDG_CACHE_HOME": str(folder)},
+        env={
+            **os.environ,
+            "XDG_STATE_HOME": str(folder),
+            "XDG_CACHE_HOME": str(folder),
+            **environment,
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -160,3 +170,34 @@ def test_a_worker_with_another_toolkit_is_named_at_once(tmp_path: Path, box: San
         _, err = run.communicate(timeout=120)
     assert run.returncode == 4
     assert "has gdr-toolkit 0.0.1; here it is" in err
+
+
+def _settings(authority: Authority) -> dict[str, str]:
+    """Dask's own, as a site gives them to whoever may use its cluster."""
+    mine, place = str(authority.shown[Certificate.GOOD].pem), "DASK_DISTRIBUTED__COMM__TLS__"
+    files = {"CA_FILE": str(authority.ca), "CLIENT__CERT": mine, "CLIENT__KEY": mine}
+    return {f"{place}{name}": file for name, file in files.items()}
+
+
+def test_by_tls_with_the_site_s_certificates_and_no_others(tmp_path: Path, box: Sandbox) -> None:
+    ours, others = tmp_path / "ours", tmp_path / "others"
+    for each in (ours, others):
+        each.mkdir()
+    site, strange = Authority.make(ours), Authority.make(others)
+    shown = str(site.shown[Certificate.GOOD].pem)
+    words = ("--tls-ca-file", str(site.ca), "--tls-cert", shown, "--tls-key", shown)
+    with _cluster(tmp_path, workers=1, tls=(*words, "--protocol", "tls")) as cluster:
+        good = _build(tmp_path, box, cluster.address, scheme="tls", **_settings(site))
+        _, err = good.communicate(timeout=300)
+        assert good.returncode == 0, err
+        for run in (
+            _build(tmp_path, box, cluster.address, scheme="tls", **_settings(strange)),
+            _build(tmp_path, box, cluster.address),  # in the clear
+        ):
+            _, err = run.communicate(timeout=120)
+            assert run.returncode == 4, err
+            assert err.startswith(f"error: no Dask scheduler answers at {cluster.address}")
+        without = _build(tmp_path, box, cluster.address, scheme="tls")
+        _, err = without.communicate(timeout=120)
+    assert without.returncode == 64
+    assert "needs the certificates of the cluster" in err

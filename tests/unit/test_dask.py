@@ -16,6 +16,8 @@ from toolkit.errors import TransportError, UsageError
 from toolkit.reach.crew import WorkerLost
 from toolkit.reach.dask import Cluster, open_dask, version_here
 
+_PLAIN = {"timeout": 10, "set_as_default": False, "security": None}
+
 
 class Killed(Exception):
     pass
@@ -70,7 +72,8 @@ class Rpc:
     asked: list[str] = []  # noqa: RUF012 # each test lays its own
     closed = 0
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, connection_args: object) -> None:
+        assert connection_args is None
         Rpc.asked.append(url)
 
     async def identity(self) -> None:
@@ -103,7 +106,7 @@ def test_its_workers_are_the_crew(jobs: int, at_once: int) -> None:
         assert Client.left == 0
     assert Client.left == 1
     assert (Rpc.asked, Rpc.closed) == (["tcp://host:8786"], 1)
-    assert Client.made == [("tcp://host:8786", {"timeout": 10, "set_as_default": False})]
+    assert Client.made == [("tcp://host:8786", _PLAIN)]
     assert logging.getLogger("distributed.worker").level == logging.CRITICAL
     assert logging.getLogger("distributed").level == logging.CRITICAL
     assert logging.getLogger("distributedly").level == logging.INFO

@@ -47,7 +47,11 @@ WHAT = (
 WHERE = (
     Option("on", "", "build on this host; on this machine unless given"),
     Option("root", "", "build in this tree, by chroot: it needs DKMS, a compiler and headers"),
-    Option("executor", "", "local, or dask://HOST:PORT, whose workers have the same ground"),
+    Option(
+        "executor",
+        "",
+        "local, or dask://HOST:PORT (encrypted: tls://), workers with the same ground",
+    ),
     Option("jobs", 0, "builds at once; as many as there are processors unless given", "j"),
     Option("limit_s", 3600, "seconds after which a build is given up"),
 )

@@ -9,6 +9,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
@@ -20,6 +21,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _PATIENCE_S = 10
+_OTHERS_TLS = (
+    "is it started with TLS, and by the authority that distributed.comm.tls.ca-file names?"
+)
 
 
 def version_here() -> str:
@@ -28,32 +32,40 @@ def version_here() -> str:
 
 
 @contextlib.contextmanager
-def open_dask(address: str, jobs: int) -> Iterator[Crew]:
+def open_dask(address: str, jobs: int, *, encrypted: bool = False) -> Iterator[Crew]:
     """The executor of a running scheduler. Workers that die are replaced by its own rules.
 
     :param address: HOST:PORT.
     :param jobs: at once; 0 for one a worker.
-    :raises UsageError: the package is not installed.
+    :param encrypted: by TLS, with the certificates that Dask's own settings name
+        (distributed.comm.tls); nobody without one of the same authority is listened to.
+    :raises UsageError: the package is not installed, or there are no such certificates.
     :raises TransportError: nobody answers, there are no workers, or theirs is another toolkit.
     """
     try:
         distributed = importlib.import_module("distributed")
     except ImportError as why:
         raise UsageError(
-            "--executor dask://... needs the package distributed, and it is not installed",
+            "--executor on Dask needs the package distributed, and it is not installed",
             hint="pip install distributed",
         ) from why
     for name in ("distributed", *logging.root.manager.loggerDict):
         if name.partition(".")[0] == "distributed":  # they would talk over our lines
             logging.getLogger(name).setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", module="distributed")
+    url = f"{'tls' if encrypted else 'tcp'}://{address}"
+    by = _certificates(distributed.Security) if encrypted else _Plain()
     try:
-        asyncio.run(_greet(distributed.rpc, f"tcp://{address}"))
-        client = distributed.Client(f"tcp://{address}", timeout=_PATIENCE_S, set_as_default=False)
+        asyncio.run(_greet(distributed.rpc, url, by.arguments))
+        client = distributed.Client(
+            url, timeout=_PATIENCE_S, set_as_default=False, security=by.security
+        )
     except Exception as why:  # of any kind, a MemoryError among them, where sshd answers
         raise TransportError(
             f"no Dask scheduler answers at {address}",
-            hint="start one: dask scheduler; and workers: dask worker tcp://HOST:8786",
+            hint=_OTHERS_TLS
+            if encrypted
+            else "start one: dask scheduler; and workers: dask worker tcp://HOST:8786",
         ) from why
     with client:
         versions = client.run(version_here, on_error="return")
@@ -61,7 +73,35 @@ def open_dask(address: str, jobs: int) -> Iterator[Crew]:
         yield Crew(Cluster(client, distributed.KilledWorker), jobs or len(versions))
 
 
-async def _greet(rpc: Any, url: str) -> None:  # noqa: ANN401 a class of Dask's
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    """How a scheduler is spoken to. Any: Dask ships no types for it."""
+
+    security: Any = None
+    arguments: Any = None
+
+
+def _certificates(security: Any) -> _Plain:  # noqa: ANN401 a class of Dask's
+    """What Dask's settings say of TLS.
+
+    :raises UsageError: they lack the authority's certificate, or ours, or a file cannot be read.
+    """
+    made = security(require_encryption=True)
+    where = "Dask's settings distributed.comm.tls: ca-file, client.cert and client.key"
+    if not (made.tls_ca_file and made.tls_client_cert):
+        raise UsageError(
+            "--executor tls://... needs the certificates of the cluster, and no setting names them",
+            hint=f"name them in {where}",
+        )
+    try:
+        return _Plain(made, made.get_connection_args("client"))
+    except (OSError, ValueError) as why:  # SSLError is an OSError
+        raise UsageError(
+            f"the certificates of the Dask cluster cannot be used: {why}", hint=f"see {where}"
+        ) from why
+
+
+async def _greet(rpc: Any, url: str, arguments: Any) -> None:  # noqa: ANN401 of Dask's
     """Make sure that a scheduler answers, before there is a client.
 
     A client waits without limit for one that accepts and says nothing. And one that failed is
@@ -71,7 +111,7 @@ async def _greet(rpc: Any, url: str) -> None:  # noqa: ANN401 a class of Dask's
     :raises Exception: it does not, in time; or what answers is something else.
     """
     async with asyncio.timeout(_PATIENCE_S):
-        scheduler = rpc(url)
+        scheduler = rpc(url, connection_args=arguments)
         try:
             await scheduler.identity()
         finally:

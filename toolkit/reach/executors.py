@@ -22,7 +22,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Say = Callable[[str], None]
 
-LOCAL, THREADS, DASK = "local", "threads", "dask://"
+LOCAL, THREADS, DASK, TLS = "local", "threads", "dask://", "tls://"
 _ATTEMPTS = 2  # a job whose process died is run once more
 
 
@@ -32,16 +32,17 @@ def open_crew(spec: str, jobs: int, *, say: Say) -> Iterator[Crew]:
 
     What is under way when the block ends by an exception, Ctrl-C among them, is ended too.
 
-    :param spec: "local", "threads" or "dask://HOST:PORT".
+    :param spec: "local", "threads", "dask://HOST:PORT", or "tls://HOST:PORT" for Dask by TLS.
     :param jobs: at once; 0 for as many as there are processors, here or in the cluster.
     :param say: hears of workers that died.
     :raises UsageError: an unknown one, or Dask is not installed.
     :raises TransportError: no scheduler answers, or it has no workers.
     """
-    if spec.startswith(DASK):
+    if spec.startswith((DASK, TLS)):
         from toolkit.reach.dask import open_dask  # noqa: PLC0415 only they pay for it
 
-        with open_dask(spec.removeprefix(DASK), jobs) as crew:
+        _, _, address = spec.partition("://")
+        with open_dask(address, jobs, encrypted=spec.startswith(TLS)) as crew:
             yield crew
         return
     refuse_unknown(spec)
@@ -64,8 +65,9 @@ def refuse_unknown(spec: str) -> None:
 
     :raises UsageError: there is none of that name.
     """
-    if spec not in {LOCAL, THREADS} and not spec.startswith(DASK):
-        raise UsageError(f"no executor {spec!r}", hint="known: local, dask://HOST:PORT")
+    if spec not in {LOCAL, THREADS} and not spec.startswith((DASK, TLS)):
+        known = "known: local, dask://HOST:PORT, tls://HOST:PORT"
+        raise UsageError(f"no executor {spec!r}", hint=known)
 
 
 @dataclass(frozen=True, slots=True)
