@@ -122,7 +122,7 @@ def clean(said: Said) -> ExitCode:
 
 def _take_away(shown: list[leftovers.Left], *, shared: bool) -> None:
     """Remove what was shown, but for what somebody has begun to use since."""
-    taken = 0
+    taken, troubles = 0, []
     for each in leftovers.still(shown, leftovers.found(run.ROOT.resolve(), shared=shared)):
         if each.used_by:
             print(f"left alone: {each.what}, now used by {each.used_by}")
@@ -130,11 +130,12 @@ def _take_away(shown: list[leftovers.Left], *, shared: bool) -> None:
         try:
             leftovers.take_away(each)
         except OSError as why:
-            raise UsageError(
-                f"{why.filename}: {why.strerror}", hint="remove it as the user who made it"
-            ) from why
-        taken += each.size
-    print(f"took away {taken / 1e6:.0f} MB")
+            troubles.append(f"{why.filename}: {why.strerror}")
+        else:
+            taken += each.size
+    print(f"took away {taken / 1e6:.0f} MB", flush=True)
+    if troubles:
+        raise UsageError("; ".join(troubles), hint="remove it as the user who made it")
 
 
 @verb(BENCH)

@@ -110,13 +110,16 @@ def still(shown: Iterable[Left], now: Iterable[Left]) -> Iterator[Left]:
 def take_away(left: Left) -> None:
     """Remove it; links are removed themselves, never what they lead to.
 
-    :raises OSError: something cannot be removed.
+    :raises OSError: one of the paths cannot be removed, whole.
     """
     for path in left.paths:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+        try:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        except OSError as why:  # which may name but the last part
+            raise OSError(why.errno, why.strerror, str(path)) from why
 
 
 def size(path: Path) -> int:

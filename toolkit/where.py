@@ -6,8 +6,15 @@ user has ours, who may have no home and no name: a number is enough for the kern
 
 from __future__ import annotations
 
+import functools
 import getpass
 import os
+import pwd
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from toolkit.errors import ToolkitError, UsageError
@@ -34,17 +41,111 @@ def playbooks(package: Path = PACKAGE) -> Path:
 def kept(variable: str, usual: str) -> Path:
     """The user's folder of ours, by the XDG base directory specification; it need not be there.
 
+    Without a home that can be used it is below a folder of the user's own among temporary files,
+    and standard error says so, once.
+
     :param variable: names another one in the environment, such as XDG_STATE_HOME.
-    :raises UsageError: it is not set, and nobody knows the user's home.
+    :param usual: where it is without that; begins with ~/.
+    :raises UsageError: nowhere can anything be kept.
     """
     base = os.environ.get(variable) or usual
+    if base.startswith("~/"):
+        return _in_home(f"{base[2:]}/gdr-toolkit")
     try:
         return Path(base).expanduser() / "gdr-toolkit"
     except RuntimeError as why:  # of expanduser
         raise UsageError(
-            f"{base}: this user has no home folder",
-            hint=f"set {variable} to a folder that can be written",
+            f"{variable}={base}: this user has no home folder",
+            hint="name a folder that can be written",
         ) from why
+
+
+def _in_home(path: str) -> Path:
+    troubles = []
+    for name, home in _homes():
+        why = _unusable(home, home / path)
+        if not why:
+            break
+        troubles.append(f"{name} {why}")
+    else:
+        home = _temporary_home()
+        troubles = troubles or [f"user {os.geteuid()} has no home and HOME is not set"]
+    if troubles:
+        _say(f"note: {', '.join(troubles)}; what is kept goes below {home}")
+    return home / path
+
+
+def _homes() -> Iterator[tuple[str, Path]]:
+    """How the user's home is told, and where it is: HOME goes first, as everywhere."""
+    told = os.environ.get("HOME", "")
+    if told:
+        yield f"HOME={told}", Path(told)
+    try:
+        known = pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:  # as in many containers
+        return
+    if known not in {"", told}:
+        yield f"the home {known}", Path(known)
+
+
+def _unusable(home: Path, place: Path) -> str:
+    """Why nothing of ours goes there; "" where it may."""
+    try:
+        about = home.stat()
+    except OSError as why:
+        return f"cannot be used ({why.strerror})"
+    if not (home.is_absolute() and stat.S_ISDIR(about.st_mode)):
+        return "is no folder"
+    if not _is_home(about, os.geteuid()):
+        return f"is not this user's (it is of user {about.st_uid})"
+    there = next(each for each in (place, *place.parents) if os.path.lexists(each))
+    if there == place or os.access(there, os.W_OK | os.X_OK, effective_ids=True):
+        return ""
+    return f"cannot be used ({there} cannot be written)"
+
+
+def _is_home(folder: os.stat_result, user: int) -> bool:
+    """Whether it is the user's, or root's and given by a group, as in containers.
+
+    In one that all may write, what lies there may be anybody's.
+    """
+    given = folder.st_uid == 0 and not folder.st_mode & stat.S_IWOTH
+    return folder.st_uid == user or given
+
+
+def _temporary_home() -> Path:
+    """A folder of the user's own among temporary files, where nobody else can write or look.
+
+    :raises UsageError: there is none, or somebody else was there first.
+    """
+    hint = "set HOME, or XDG_STATE_HOME and XDG_CACHE_HOME, to a folder that can be written"
+    try:
+        folder = Path(tempfile.gettempdir(), f"gdr-toolkit-{os.geteuid()}").absolute()
+        if _anybodys(folder.parent.stat(), os.geteuid()):
+            raise UsageError(f"{folder.parent}: others could put another folder there", hint=hint)
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        about = folder.lstat()
+    except OSError as why:
+        raise UsageError(f"no home, and no temporary folder: {why}", hint=hint) from why
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
+        raise UsageError(f"{folder} is somebody else's", hint=hint)
+    if about.st_mode & 0o077:
+        raise UsageError(f"{folder} is open to others", hint=f"chmod 700 {folder}, or remove it")
+    return folder
+
+
+def _anybodys(folder: os.stat_result, user: int) -> bool:
+    """Whether somebody else may put another folder in the place of ours in it."""
+    if folder.st_mode & stat.S_ISVTX:
+        return False
+    shared = folder.st_mode & stat.S_IWGRP and folder.st_uid != user
+    return bool(folder.st_mode & stat.S_IWOTH or shared)
+
+
+@functools.cache
+def _say(note: str) -> None:
+    print(note, file=sys.stderr, flush=True)
 
 
 def from_home(path: str) -> Path:

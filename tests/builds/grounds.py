@@ -20,6 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tests.builds.mirrors import NotToBeHad, codename, known, lines
+from toolkit import where
 
 TIMEOUT_S = 900
 _BUILDER = (
@@ -86,8 +87,9 @@ RECIPES = (
 
 def cache() -> Path:
     """The folder of all that is kept between runs."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(os.environ.get("GDR_TEST_CACHE") or Path(base) / "gdr-toolkit-tests")
+    told = os.environ.get("GDR_TEST_CACHE")
+    usual = where.kept("XDG_CACHE_HOME", "~/.cache").with_name("gdr-toolkit-tests")
+    folder = Path(told) if told else usual
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PLAIN = (
     "sh",
     "cat",
+    "id",
     "ls",
     "mkdir",
     "rm",
@@ -37,7 +38,7 @@ case "$1 $2" in
         echo "WARNING: it is slow today" >&2
         [ -z "${SLOW:-}" ] || sleep "$SLOW"
         exit "${PIP:-0}" ;;
-    *) shift; echo "invoke $* in $PWD with path ${PYTHONPATH:-none}"; exit "${INVOKE:-0}" ;;
+    *) shift 2; echo "invoke $* in $PWD with path ${PYTHONPATH:-none}"; exit "${INVOKE:-0}" ;;
 esac
 """
 UV = """\

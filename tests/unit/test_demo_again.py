@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,10 +13,9 @@ import pytest
 from toolkit.cli import Gdr, verbs
 from toolkit.cli.options import Said
 from toolkit.cli.session import Session
-from toolkit.errors import UsageError
 from toolkit.flow import access
 from toolkit.flow.access import demo_folder, state_dir
-from toolkit.where import from_home, user_name
+from toolkit.where import from_home
 
 NODE = "demo2"  # a small one, whose IOMMU translates
 Run = Callable[..., tuple[int, str, str]]
@@ -81,19 +82,23 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(
     )
 
 
-def test_a_user_without_home_and_name_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_home_and_name_has_nodes_of_their_own(
+    gdr: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def unknown(_: int) -> None:
         raise KeyError("getpwuid(): uid not found")
 
     monkeypatch.setattr("pwd.getpwuid", unknown)
-    monkeypatch.setattr("os.geteuid", lambda: 54321)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     for name in ("HOME", "XDG_STATE_HOME", "LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(UsageError, match="this user has no home folder") as told:
-        state_dir()
-    assert told.value.hint == "set XDG_STATE_HOME to a folder that can be written"
+    code, out, errors = gdr("provision", "--hosts", NODE)
+    place = tmp_path / f"gdr-toolkit-{os.geteuid()}"
+    assert (code, demo_folder().is_relative_to(place)) == (0, True), out + errors
+    assert f"what is kept goes below {place}\n" in errors
+    (row,) = json.loads(gdr("runs", "--json")[1])["runs"]
+    assert row["who"] == f"{os.geteuid()}@{socket.gethostname()}"
     assert from_home("~/.ssh/config") == Path("~/.ssh/config")
-    assert user_name() == "54321"
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -331,6 +333,27 @@ def test_what_changed_while_we_asked_is_looked_at_again(
     assert not known.exists()
     assert (tmp_path / "checkout/dev/__pycache__/a.pyc").exists()
     assert "left alone: caches, now used by process 815 (that)" in capsys.readouterr().out
+
+
+def test_what_another_user_left_is_named_and_the_rest_goes(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = make("checkout/.mypy_cache/a").parent
+    ours = make(f"checkout/.venv/{MARK}").parent
+    remove = shutil.rmtree
+
+    def rmtree(path: Path) -> None:
+        if path == theirs:
+            raise PermissionError(errno.EACCES, "Permission denied", "a")  # but the last part
+        remove(path)
+
+    monkeypatch.setattr("shutil.rmtree", rmtree)
+    monkeypatch.setattr(run, "ROOT", tmp_path / "checkout")
+    with pytest.raises(Exit) as end:
+        tasks.clean.body(Context(), yes=True)
+    assert (end.value.code, theirs.exists(), ours.exists()) == (64, True, False)
+    told = f"error: {theirs}: Permission denied\n next: remove it as the user who made it\n"
+    assert capsys.readouterr().err == told
 
 
 def test_what_has_two_names_counts_once(make: Make, tmp_path: Path) -> None:

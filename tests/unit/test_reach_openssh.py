@@ -201,6 +201,16 @@ def test_a_configuration_that_it_does_not_accept(fake: Fake) -> None:
     assert str(raised.value) == f"gpu7: ssh does not accept its configuration: {tail}"
 
 
+def test_a_user_without_a_line_in_passwd_is_not_sent_to_the_file(fake: Fake) -> None:
+    (fake.folder / "bad").write_text("No user exists for uid 54321\r\n")
+    with pytest.raises(UsageError) as raised:
+        OpensshTransport(Host("gpu7")).run("true\n")
+    why = "gpu7: ssh does not run for this user: No user exists for uid 54321"
+    assert str(raised.value) == why
+    hint = "give the user a line in passwd, or leave out --transport openssh"
+    assert raised.value.hint == hint
+
+
 def test_a_match_that_never_ends(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(openssh, "_RESOLVE_S", 0.05)
     (fake.folder / "hangs").touch()

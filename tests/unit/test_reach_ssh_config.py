@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import getpass
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from toolkit.errors import UsageError
 from toolkit.hosts import Host
+from toolkit.reach import ssh_config
 from toolkit.reach.ssh_config import SshConfig, Target
 
 
@@ -37,6 +39,19 @@ def test_without_a_file_the_defaults_hold(home: Path) -> None:
     assert found.known_hosts[0] == f"{home}/.ssh/known_hosts"
     assert f"{home}/.ssh/id_ed25519" in found.key_files
     assert not found.keys_configured
+
+
+def test_a_home_that_may_not_be_entered_has_no_file(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(file: Path) -> Iterator[str]:
+        yield str(file)
+
+    monkeypatch.setattr(ssh_config, "read_settings", read)
+    system = "/etc/ssh/ssh_config"
+    assert SshConfig.load().settings == (f"{home}/.ssh/config", system)
+    monkeypatch.setattr("os.access", lambda path, _: path != home)
+    assert SshConfig.load().settings == (system,)
 
 
 @pytest.mark.parametrize(

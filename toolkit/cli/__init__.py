@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from invoke.collection import Collection
+from invoke.config import Config
 from invoke.exceptions import Exit, ParseError
 from invoke.program import Program
 
@@ -83,6 +84,14 @@ def verbs() -> Collection:
 namespace = verbs()
 
 
+class Settings(Config):
+    """Invoke's settings, without the user's where HOME may not be entered."""
+
+    def load_user(self, merge: bool = True) -> None:
+        with suppress(OSError):
+            super().load_user(merge)
+
+
 class Gdr(Program):
     """Invoke's program, except that a mistyped command line ends with our exit code."""
 
@@ -109,4 +118,6 @@ def _our_usage_code(argv: Sequence[str]) -> Iterator[None]:
 
 def main() -> None:
     """The console script ``gdr``."""
-    Gdr(name="gdr", binary="gdr", version=__version__, namespace=namespace).run()
+    Gdr(
+        name="gdr", binary="gdr", version=__version__, namespace=namespace, config_class=Settings
+    ).run()

@@ -6,6 +6,7 @@ of host keys there is overruled, for jump hosts too. It never prompts.
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 from collections.abc import Mapping
@@ -100,7 +101,7 @@ class OpensshTransport:
         if told.begun or refusal(self.name, told) is not None:
             return conclude(self.name, stdout, ended.stderr)
         doors = [*(hop.door for hop in hops), way.door]
-        keys = [key for key in way.keys if from_home(key).is_file()]
+        keys = [key for key in way.keys if os.access(from_home(key), os.F_OK)]
         known = explain(doors, told.noise, keys, lambda: self._verbose(words))
         if known is None and ended.status == _FAILED:
             known = TransportError(
@@ -133,9 +134,14 @@ class OpensshTransport:
         except OSError as why:
             raise _no_client(why) from why
         if found.returncode != 0:
+            told = decode(found.stderr).strip()[-300:]
+            if told.startswith("No user exists for uid "):
+                raise UsageError(
+                    f"{host.name}: ssh does not run for this user: {told}",
+                    hint="give the user a line in passwd, or leave out --transport openssh",
+                )
             raise UsageError(
-                f"{host.name}: ssh does not accept its configuration: "
-                f"{decode(found.stderr).strip()[-300:]}",
+                f"{host.name}: ssh does not accept its configuration: {told}",
                 hint="mend the file: ~/.ssh/config, or the one given with --ssh-config",
             )
         return _read_way(host, decode(found.stdout))

@@ -6,6 +6,7 @@ refused whatever the file says.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,7 +53,9 @@ class SshConfig:
         :raises UsageError: ``file`` is not there; one of them cannot be read or evaluated.
         """
         if file is None:
-            files = [from_home(USER_FILE), Path(SYSTEM_FILE)]
+            # Nothing is to be had of a home that may not be entered: root's, for another user.
+            own = [from_home(USER_FILE)] * os.access(from_home("~"), os.X_OK)
+            files = [*own, Path(SYSTEM_FILE)]
         elif file.is_file():
             files = [file]
         else:
