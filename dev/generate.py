@@ -6,7 +6,9 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from dev import reference
+from dev import bill, reference
+from dev.run import ROOT
+from toolkit import __version__
 from toolkit.checks.all import ALL
 from toolkit.errors import Unsupported
 
@@ -19,9 +21,13 @@ _COMPILE = (
 )
 
 
+_LOCK = "requirements.lock"
+
+
 def texts() -> Mapping[str, str]:
-    """What each generated page should hold, by its path in the project."""
-    return {"docs/checks.md": reference.page(ALL)}
+    """What each generated file should hold, by its path in the project."""
+    lock = (ROOT / _LOCK).read_text()
+    return {"docs/checks.md": reference.page(ALL), bill.FILE: bill.bill(__version__, lock)}
 
 
 def pages(root: Path, *, dry: bool = False) -> tuple[str, ...]:
@@ -46,7 +52,7 @@ def locks() -> tuple[tuple[str, ...], ...]:
     """
     if shutil.which("uv") is None:
         raise Unsupported("lock files are made by uv, and it is not here", hint="pip install uv")
-    runtime, development = "requirements.lock", "requirements-dev.lock"
+    runtime, development = _LOCK, "requirements-dev.lock"
     # Tools of tests, in environments of their own: nothing of ours is imported there.
     apart = ("tests/bmc/emulator", "tests/fleet/ansible", "tests/kube/schemas")
     return (

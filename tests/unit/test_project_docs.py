@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -9,10 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dev import generate, reference
+from dev import bill, generate, reference
 from dev.lab import box
 from dev.run import ROOT
 from dev.tiers import table
+from tests.unit.bills import told_of_the_schema
 from toolkit import where
 from toolkit.change.distros import FAMILIES
 from toolkit.checks.all import ALL
@@ -58,8 +60,21 @@ def test_generated_pages_are_current() -> None:
 
 def test_pages_are_written_where_they_are_stale_and_only_there(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
-    assert generate.pages(tmp_path) == ("docs/checks.md",)
+    assert generate.pages(tmp_path) == ("docs/checks.md", bill.FILE)
     assert generate.pages(tmp_path) == ()
+
+
+def test_our_bill_of_materials_is_what_the_lock_holds_by_the_published_schema() -> None:
+    text = (ROOT / bill.FILE).read_text()
+    told, lock = json.loads(text), (ROOT / "requirements.lock").read_text()
+    assert told_of_the_schema(told) == []
+    listed = [(each["name"], each["version"]) for each in told["components"]]
+    assert listed == re.findall(r"(?m)^([\w.-]+)==(\S+)", lock)
+    assert sum(len(each["properties"]) for each in told["components"]) == lock.count("--hash=")
+    needs = {each["ref"]: each["dependsOn"] for each in told["dependencies"]}
+    brought = {each for below in needs.values() for each in below}
+    assert {each["bom-ref"] for each in told["components"]} == brought  # nothing comes of itself
+    assert any(each.startswith("pkg:pypi/paramiko@") for each in needs["gdr-toolkit"])
 
 
 def test_the_check_reference_has_every_check_once() -> None:

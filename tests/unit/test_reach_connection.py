@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +22,7 @@ from toolkit.reach.connection import (
     Watch,
     _dial,
     _first_of,
+    _offer,
     _Proxy,
     _quiet,
     _through,
@@ -249,6 +252,17 @@ def test_what_is_wanted_and_offered_comes_first() -> None:
     assert _first_of(("c", "x", "b"), ("a", "b", "c")) == ("c", "b", "a")
 
 
+def test_nothing_of_cbc_sha1_or_md5_is_offered() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, contextlib.closing(paramiko.Transport(ours)) as transport:
+        _offer(transport, ("ssh-ed25519",))
+        options = transport.get_security_options()
+        offered = (*options.kex, *options.ciphers, *options.digests, *options.key_types)
+    assert "aes256-ctr" in offered
+    assert "hmac-sha2-256" in offered
+    assert [each for each in offered if re.search("cbc|sha1|md5|3des|arcfour|dss", each)] == []
+
+
 class Opened(Greeted):
     """What Paramiko would be, for legs that are never dialled."""
 
@@ -259,6 +273,7 @@ class Opened(Greeted):
         self.sock = sock
         self.options = self
         self.kex = self.ciphers = self.key_types = ("z", "aes128-ctr", "curve25519-sha256")
+        self.digests = ("hmac-sha2-256",)
         self.auth_timeout = self.keepalive = 0.0
         self.banner_timeout = self.handshake_timeout = self.started = 0.0
         self.closed = False

@@ -80,6 +80,12 @@ def test_nothing_else_is_inside(wheel: Path) -> None:
     assert tops == {"toolkit", f"gdr_toolkit-{__version__}.dist-info"}
 
 
+def test_the_bill_of_materials_is_inside_where_pep_770_has_it(wheel: Path) -> None:
+    place = f"gdr_toolkit-{__version__}.dist-info/sboms/gdr-toolkit.cdx.json"
+    with zipfile.ZipFile(wheel) as packed:
+        assert packed.read(place) == (ROOT / "gdr-toolkit.cdx.json").read_bytes()
+
+
 def test_the_sdist_has_what_a_checkout_needs(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as packed:

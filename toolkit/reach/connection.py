@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -36,6 +37,8 @@ logging.getLogger("paramiko").propagate = False
 
 _KEX = ("curve25519-sha256@libssh.org", "curve25519-sha256")
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr")
+# CBC, which OpenSSH's client has not offered since 7.6; SHA-1 and MD5, in MACs and key exchange.
+_WEAK = re.compile(r"-cbc|-sha1\b|-md5\b|-ripemd")
 _KEEPALIVE_S = 30  # a build may be silent for longer than a firewall remembers us
 
 
@@ -148,10 +151,7 @@ class Connection:
         """Agree on keys and ciphers, with no more choice than needed."""
         transport = paramiko.Transport(sock)
         self._keep(transport.close)
-        options = transport.get_security_options()
-        options.kex = _first_of(_KEX, options.kex)
-        options.ciphers = _first_of(_CIPHERS, options.ciphers)
-        options.key_types = _first_of(_known_types(hop), options.key_types)
+        _offer(transport, _known_types(hop))
         transport.banner_timeout = transport.handshake_timeout = watch.left_s
         try:
             transport.start_client(timeout=watch.left_s)
@@ -290,6 +290,19 @@ def _known_types(hop: Target) -> tuple[str, ...]:
     kinds = [each.kind for each in known_keys(hop.known_hosts, hop.door.known_as)]
     rsa = ("rsa-sha2-512", "rsa-sha2-256") if "ssh-rsa" in kinds else ()
     return (*dict.fromkeys(kinds), *rsa)
+
+
+def _offer(transport: paramiko.Transport, key_types: Sequence[str]) -> None:
+    """What is agreed on at best, and nothing that a site's rules may forbid (docs/fips.md)."""
+    options = transport.get_security_options()
+    options.kex = _first_of(_KEX, _strong(options.kex))
+    options.ciphers = _first_of(_CIPHERS, _strong(options.ciphers))
+    options.digests = _strong(options.digests)
+    options.key_types = _first_of(key_types, options.key_types)
+
+
+def _strong(offered: Sequence[str]) -> tuple[str, ...]:
+    return tuple(each for each in offered if not _WEAK.search(each))
 
 
 def _first_of(wanted: Sequence[str], offered: Sequence[str]) -> tuple[str, ...]:
