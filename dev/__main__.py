@@ -1,17 +1,30 @@
 """Invoke itself, as ``invokew`` runs it: for users, too, whose HOME may not be entered."""
 
+from __future__ import annotations
+
 import sys
 
-from invoke import __version__
-from invoke.program import Program
+from toolkit.start import unheard
 
-from toolkit.cli import Settings
 
-sys.argv[0] = "invoke"  # as which it is told of
-Program(
-    name="Invoke",
-    binary="inv[oke]",
-    binary_names=["invoke", "inv"],
-    version=__version__,
-    config_class=Settings,
-).run()
+def main() -> None:
+    """Run what was typed."""
+    unheard()
+    from invoke import __version__  # noqa: PLC0415 work that Ctrl-C ends without a word
+    from invoke.program import Program  # noqa: PLC0415
+
+    from toolkit.cli import Settings  # noqa: PLC0415
+
+    sys.argv[0] = "invoke"  # as which it is told of
+    names = ["invoke", "inv"]
+    Program(
+        name="Invoke",
+        binary="inv[oke]",
+        binary_names=names,
+        version=__version__,
+        config_class=Settings,
+    ).run()
+
+
+if __name__ == "__main__":
+    main()

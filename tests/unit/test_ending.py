@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +13,7 @@ import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
 
+from dev.run import ROOT
 from tests.unit.judged import HEALTHY
 from toolkit.change.artefact import Trigger
 from toolkit.change.change import Blocked
@@ -293,3 +298,88 @@ def test_every_verb_with_hosts_has_it_as_its_last_line(
     seen = capsys.readouterr()
     assert seen.out == "a result\n"
     assert seen.err == "exit 2: something fails; see above\n" * told
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "line"),
+    [
+        ("doctor", 130, "exit 130: interrupted; ./invokew doctor --hosts gpu1 asks again"),
+        ("drift", 130, "exit 130: interrupted; ./invokew doctor --hosts gpu1 asks again"),
+        ("compare", 130, "exit 130: interrupted; ./invokew doctor --hosts gpu1 asks again"),
+        ("topology", 4, "exit 4: there is no way in; ./invokew doctor --hosts gpu1 asks again"),
+        ("capture", 4, "exit 4: there is no way in; ./invokew doctor --hosts gpu1 asks again"),
+        ("compare", 2, "exit 2: nodes are unlike one another; see above"),
+        (
+            "rollback",
+            130,
+            "exit 130: interrupted; ./invokew history --hosts gpu1 shows how far it came",
+        ),
+        ("enrol", 4, "exit 4: there is no way in; see above"),  # doctor knows no more keys
+    ],
+)
+def test_what_ended_before_any_host_is_told_of_names_who_was_asked(
+    name: str, code: int, line: str
+) -> None:
+    assert ending(name, ExitCode(code), Said({"hosts": "gpu1"})) == line
+
+
+@pytest.mark.parametrize(("options", "told"), [(HOSTS, True), ((), False)])
+def test_ctrl_c_has_a_last_line_too(
+    options: tuple[Option, ...], told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def body(said: Said) -> ExitCode:
+        raise KeyboardInterrupt
+
+    with pytest.raises(Exit) as end:
+        verb(options)(body)(Context(), **{"hosts": "gpu1"} if told else {})
+    assert end.value.code == 130
+    seen = capsys.readouterr().err
+    assert seen == ("exit 130: interrupted; see above\n" if told else "interrupted\n")
+
+
+STARTED = """
+import signal
+from toolkit.start import heard, unheard
+unheard()
+{}
+print(signal.getsignal(signal.SIGINT) is signal.{})
+"""
+
+
+@pytest.mark.parametrize(
+    ("trap", "then", "handler"),
+    [
+        pytest.param("-", "", "SIG_DFL", id="importing"),
+        pytest.param("-", "heard()", "default_int_handler", id="at-work"),
+        pytest.param("''", "", "SIG_IGN", id="in-the-background"),
+        pytest.param("''", "heard()", "SIG_IGN", id="at-work-in-the-background"),
+    ],
+)
+def test_before_a_verb_begins_ctrl_c_ends_us_without_a_word(
+    trap: str, then: str, handler: str
+) -> None:
+    words = [sys.executable, "-c", STARTED.format(then, handler)]
+    done = subprocess.run(
+        ["sh", "-c", f'trap {trap} INT; exec "$@"', "sh", *words],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "True\n"
+
+
+def test_whoever_starts_us_and_ends_us_at_once_sees_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "invoke.py").write_text("print(flush=True)\nimport time; time.sleep(60)\n")
+    started = subprocess.Popen(
+        [sys.executable, "-P", str(ROOT / "dev/__main__.py")],
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert started.stdout is not None
+    assert started.stdout.readline() == "\n"  # it is importing
+    started.send_signal(signal.SIGINT)
+    assert started.communicate(timeout=60) == ("", "")
+    assert started.returncode == -signal.SIGINT

@@ -34,6 +34,7 @@ from toolkit.checks.all import BY_ID
 from toolkit.errors import ToolkitError
 from toolkit.evidence import Evidence
 from toolkit.facts.imports import named
+from toolkit.flow.access import TRANSPORTS, VIA
 from toolkit.hosts import Host, Inventory, select
 from toolkit.predict.what_if import parse_wishes
 from toolkit.reach.bmc_map import read_map
@@ -80,6 +81,8 @@ VALUES: dict[str, Callable[[str], object]] = {
     **dict.fromkeys(("hosts", "exclude", "limit"), _readable),
     **dict.fromkeys(("from", "import"), _imported),
     "profile": Want.load,
+    "transport": {name: name for name in TRANSPORTS}.__getitem__,
+    "via": {name: name for name in VIA}.__getitem__,
     "check": lambda text: BY_ID[text],
     "serial": lambda text: batches(NAMES, text),
     "tier": lambda text: tiers.choose(tiers.table(scripts()), text),

@@ -32,11 +32,12 @@ _FAILS = {
     "compare": "nodes are unlike one another",
     "expect": "nodes differ from their kind",
 }
+_ASKS_AGAIN = ("doctor", "asks again")
 # What shows it, by the worst code; of verbs that judge or change nodes by checks.
 _SHOWN = {
     ExitCode.FAILED: ("doctor", "shows what"),
     ExitCode.UNKNOWN: ("doctor", "shows what"),
-    ExitCode.UNREACHABLE: ("doctor", "asks again"),
+    ExitCode.UNREACHABLE: _ASKS_AGAIN,
     ExitCode.STOPPED: ("history", "shows where"),
     ExitCode.UNSUPPORTED: ("doctor", "shows why"),
     ExitCode.PENDING: ("plan --diff", "shows them"),
@@ -46,11 +47,18 @@ _BY_CHECKS = frozenset(
     {"doctor", "report", "plan", "bundle", "playbook", "provision"}
     | {"drift", "verify", "rollback", "undo", "reload"}
 )
+# Of what these could not read the verdicts tell as well.
+_LOOKS = frozenset({"compare", "topology", "predict", "expect", "capture", "iommu"})
+_ABOUT_THE_WAY = (ExitCode.UNREACHABLE, ExitCode.INTERRUPTED)
 # Where it is another one: a verb does not send to itself.
 _ELSE = {
+    # Of these none keeps a journal of what it did.
+    **{
+        (each, ExitCode.INTERRUPTED): _ASKS_AGAIN
+        for each in ("doctor", "report", "plan", "bundle", "playbook", "drift", "verify", *_LOOKS)
+    },
     ("doctor", ExitCode.FAILED): ("plan", "shows what would mend it"),
     ("doctor", ExitCode.UNKNOWN): ("doctor --verbose", "shows all of it"),
-    ("verify", ExitCode.INTERRUPTED): ("doctor", "asks again"),  # it keeps no journal
     ("drift", ExitCode.FAILED): ("drift --verbose", "shows what to do about it"),
     ("provision", ExitCode.PENDING): ("drift", "shows what is not yet in effect"),
     ("undo", ExitCode.PENDING): ("drift", "shows what is not yet in effect"),
@@ -120,7 +128,8 @@ def _command(verb: str, code: ExitCode, said: Said, hosts: str) -> str:
         verb = "plan"
     # Of a kernel to come no other verb tells, and a name that hides a node leads to none.
     alone = said.flag("next_boot") or said.text("kernel") or said.flag("scrub")
-    if code not in _SHOWN or verb not in _BY_CHECKS or alone:
+    known = verb in _BY_CHECKS or (verb in _LOOKS and code in _ABOUT_THE_WAY)
+    if code not in _SHOWN or not known or alone:
         return ""
     words, shows = _ELSE.get((verb, code), _SHOWN[code])
     if said.sick and words == "plan":

@@ -25,6 +25,7 @@ from toolkit.cli.options import TAKEN, Option, Said, VerbTask, joined, refuse_em
 from toolkit.errors import ExitCode, ToolkitError
 from toolkit.report.table import Painter, wants_colour
 from toolkit.report.text import error_lines
+from toolkit.start import heard
 
 Body = Callable[[Said], ExitCode]
 _HELP = ("--help", "-h")
@@ -45,7 +46,12 @@ def verb(*tables: tuple[Option, ...]) -> Callable[[Body], Task[Any]]:
                 if any(values[each.name] in _HELP for each in options if each.positional):
                     return help_on(task)
                 refuse_empty(values)
-                code = body(said)
+                try:
+                    code = body(said)
+                except KeyboardInterrupt:
+                    if "hosts" not in values:
+                        raise
+                    code = ExitCode.INTERRUPTED
                 if code is not ExitCode.OK and (said.ended or "hosts" in values):
                     sys.stdout.flush()  # what was found goes before what it comes to
                     print(ending(task.name, code, said), file=sys.stderr)
@@ -89,6 +95,7 @@ def help_on(task: VerbTask) -> ExitCode:
 
 def guarded(body: Body, said: Said) -> ExitCode:
     """Run ``body``; whatever goes wrong becomes one sentence, a hint and an exit code."""
+    heard()
     try:
         code = body(said)
         sys.stdout.flush()
