@@ -13,6 +13,7 @@ from toolkit.errors import UsageError
 from toolkit.hosts import Host
 from toolkit.reach import ssh_config
 from toolkit.reach.ssh_config import SshConfig, Target
+from toolkit.reach.ssh_config_file import Setting
 
 
 @pytest.fixture(autouse=True)
@@ -44,14 +45,17 @@ def test_without_a_file_the_defaults_hold(home: Path) -> None:
 def test_a_home_that_may_not_be_entered_has_no_file(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read(file: Path) -> Iterator[str]:
-        yield str(file)
+    def read(file: Path) -> Iterator[Setting]:
+        yield Setting("read", (str(file),), None)
 
     monkeypatch.setattr(ssh_config, "read_settings", read)
     system = "/etc/ssh/ssh_config"
-    assert SshConfig.load().settings == (f"{home}/.ssh/config", system)
+    assert [each.words for each in SshConfig.load().settings] == [
+        (f"{home}/.ssh/config",),
+        (system,),
+    ]
     monkeypatch.setattr("os.access", lambda path, _: path != home)
-    assert SshConfig.load().settings == (system,)
+    assert [each.words for each in SshConfig.load().settings] == [(system,)]
 
 
 @pytest.mark.parametrize(
