@@ -5,8 +5,9 @@ from __future__ import annotations
 from toolkit.errors import NoEvidence
 from toolkit.facts.fact import fact
 from toolkit.facts.hca_counters import Counters, parse_hca_counters
+from toolkit.facts.hca_log import hca_troubles
 from toolkit.facts.imports import IMPORTED
-from toolkit.facts.kernel_trouble import Trouble, fallen, hca_troubles, sxids, when, xids
+from toolkit.facts.kernel_trouble import Trouble, fallen, sxids, when, xids
 from toolkit.facts.node_devices import Devices
 from toolkit.facts.smi_said import SmiSaid, parse_smi_said
 
@@ -34,7 +35,7 @@ class Health(Devices):
 
     @fact
     def hca_troubles(self) -> tuple[Trouble, ...]:
-        """What mlx5_core logged of the health of its functions."""
+        """What the drivers of HCAs logged of their health."""
         return hca_troubles(self.dmesg)
 
     @fact
