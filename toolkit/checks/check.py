@@ -112,6 +112,8 @@ class Check:
         """Judge with nothing cited yet, so that the sources cited are this check's own."""
         fresh = node.fresh()
         finding = self._finding(fresh, want)
+        if finding.status is Status.PASS and (why := fresh.cut()):
+            finding = unknown(why, hint="give the whole answer of the command")
         return Verdict(self, finding, tuple(dict.fromkeys(fresh.cited)), self._waiver(want))
 
     def _finding(self, node: Node, want: Want) -> Finding:

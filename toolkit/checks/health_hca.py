@@ -62,7 +62,7 @@ def hca_health(node: Node, want: Want) -> Finding:
         )
     if every:
         return unknown(
-            f"{every[0].address}: its firmware dumped its health, and the syndrome is not in the log",
+            f"{every[0].address}: its firmware dumped its health; the syndrome is not in the log",
             hint="dmesg | grep -i synd; devlink health show",
         )
     if not any(each.driver in WATCHED for each in node.hcas):

@@ -99,6 +99,8 @@ def loaded(node: Node, want: Want) -> Finding:
     """
     if not node.knows_state and node.lsmod is not None:
         return _by_lsmod(node.lsmod)
+    if not node.knows_state and (said := node.peermem_container):
+        return _by_container(said)
     state = node.module_state.get("nvidia_peermem")
     if state is not None and state.initstate == "live":
         return passed(f"live, version {state.version or 'not told'}")
@@ -107,6 +109,16 @@ def loaded(node: Node, want: Want) -> Finding:
         expected="live",
         details=_kernel_log(node),
     )
+
+
+def _by_container(said: str) -> Finding:
+    """What the GPU Operator's container said last: it waits for OFED's, loads, and stays."""
+    told = f"nvidia-peermem-ctr: {said}"
+    if said == "successfully loaded":
+        return passed(f"{told} it")
+    if said == "waiting for":
+        return unknown(f"{told} the drivers, at its last line", hint="kubectl logs it again")
+    return failed(f"{told} it", expected="successfully loaded", hint="dmesg | grep peermem")
 
 
 def _by_lsmod(listed: dict[str, tuple[str, ...]]) -> Finding:

@@ -40,9 +40,24 @@ KINDS = (
     Kind("nccl-topology", "nccl-topology", "", r"^\s*<(?:system|busid|graphs)\b[^>]*version="),
     Kind("topo", "nvidia-topology", r"nvidia-smi topo\b", r"^(?:\x1b\[4m|\s)*GPU0\b.*CPU Affinity|"
          r"^\s*GPU0\s+X\s"),
+    Kind("nvlink-status", "nvlink-status", r"nvidia-smi nvlink (?:.* )?(?:-s|--status)\b",
+         r"^\s*Link \d+: (?:[\d.]+ GB/s|<inactive>)\s*$"),
+    Kind("nvidia-smi-table", "nvidia-smi-table", r"nvidia-smi(?: -i \S+)?\s*$",
+         r"^\| NVIDIA-SMI \d[\d.]+ "),
     Kind("nvidia-smi-q", "nvidia-smi-q", r"nvidia-smi (?:-q|--query)(?: |$)",
-         r"^=+NVSMI LOG=+$|^Unable to determine the device handle for |"
+         r"^=+NVSMI LOG=+$|^\s*<nvidia_smi_log>|^Unable to determine the device handle for |"
          r"^Failed to initialize NVML: "),
+    Kind("dcgmi-diag", "dcgmi-diag", r"dcgmi diag\b", r"^\| Diagnostic\s+\| Result\b"),
+    Kind("rdma-topo", "rdma-topo", r"rdma_topo check\b",
+         r"^(?:OK|FAIL)\s+(?:ACS for |Kernel iommu_group for |All ConnectX DMA )"),
+    Kind("fi-info", "fi-info", r"fi_info\b", r"^fi_getinfo: |^provider: \S"),
+    Kind("gdsio", "gdsio", r"\S*gdsio\b", r"^IoType: \w+ XferType: "),
+    Kind("fabricmanager-log", "fabricmanager-log", r"(?:cat|tail|less) .*fabricmanager\.log\b",
+         r"^\[\w{3} \d\d \d{4} [\d:]{8}\] \[(?:INFO|WARNING|ERROR|CRITICAL)\] \[tid \d+\]"
+         r"|\bnv-fabricmanager\[\d+\]: "),
+    Kind("peermem-container", "peermem-container", "",
+         r"^(?:\S+ )?(?:waiting for mellanox ofed and nvidia drivers|(?:successfully loaded|"
+         r"failed to load) nvidia-peermem module)"),
     Kind("nvidia-smi-csv", "nvidia-smi-csv", r"nvidia-smi --query-gpu=",
          r"^(?=.*\b(?:pci\.bus_id|driver_version|name|uuid)\b)[\w.]+(?: \[[^]]*\])?(?:, ?[\w.]+"
          r"(?: \[[^]]*\])?){2,}$"),

@@ -10,8 +10,10 @@ from toolkit.facts.imports import IMPORTED
 from toolkit.facts.kernel_trouble import Trouble, fallen, sxids, when, xids
 from toolkit.facts.node_devices import Devices
 from toolkit.facts.smi_said import SmiSaid, parse_smi_said
+from toolkit.facts.tool_reports import fabric_manager_errors
 
-_SMI = ("nvidia-smi", "nvidia-smi-q")
+_SMI = ("nvidia-smi", "nvidia-smi-q", "nvidia-smi-table", "nvlink-status")
+_FM_LOG = "fabricmanager-log"  # another that no probe prints
 EARLIER = "earlier-ports"  # a frame that no probe prints: of an earlier run, since the same boot
 
 
@@ -25,8 +27,13 @@ class Health(Devices):
 
     @fact
     def sxids(self) -> tuple[Trouble, ...]:
-        """What the driver logged of NVSwitches."""
-        return sxids(self.dmesg)
+        """What the driver logged of NVSwitches, and the fabric manager in a log given with it."""
+        told = (
+            fabric_manager_errors(self._text(_FM_LOG).split("\n")) if self._given(_FM_LOG) else ()
+        )
+        if told and not self._given("dmesg"):
+            return told
+        return told + sxids(self.dmesg)
 
     @fact
     def fallen_gpus(self) -> tuple[Trouble, ...]:

@@ -20,6 +20,12 @@ _BROKE_OFF = re.compile(
     re.MULTILINE,
 )
 
+# What stands at the end of a whole answer; a text without it may have been cut.
+_ENDS = {
+    "nvidia-smi-table": re.compile(r"^\|\s*Processes:", re.MULTILINE),
+    "dcgmi-diag": re.compile(r"^[|+].*\n\+-+\+-+\+\s*$(?![\s\S]*^[|+])", re.MULTILINE),
+}
+
 
 class Reading:
     """One machine's evidence. Asking for a source that was not read raises NoEvidence."""
@@ -51,6 +57,14 @@ class Reading:
         if key in _BREAK_OFF and (said := _BROKE_OFF.search(text)):
             raise NoEvidence(f"{key}: broke off: {said[0].strip()}")
         return text
+
+    def cut(self) -> str:
+        """Which of the sources cited may have been cut at their end; "" for none."""
+        for key in self.cited:
+            end = _ENDS.get(key)
+            if end is not None and not end.search(self._evidence.text(key)):
+                return f"{key}: it has not its end: what was cut off is not known"
+        return ""
 
     def _given(self, key: str) -> bool:
         """Whether the evidence has this source at all; loose files are few of them.
