@@ -17,7 +17,7 @@ from toolkit.facts.node import Node
 from toolkit.want import Want
 
 # What a job does not go on from, though its channels were set up for GPUDirect RDMA.
-_BROKE = re.compile(r"Got completion|Call to ibv_reg_\w+ failed|NET/OFI .*[Rr]egister memory")
+_BROKE = re.compile(r"Got completion|Call to ibv_\w+ failed|NET/OFI |[Aa]sync (?:fatal )?event")
 NO_LOG = "no NCCL log was given (doctor --nccl-log FILE)"
 AGAIN = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH, with ranks on two nodes"
 # HCAs of these makers have no peer-memory client that NCCL's own transport could use.
@@ -41,7 +41,7 @@ def log(node: Node, want: Want) -> Finding:
     """
     told = said_by(node)
     if isinstance(told, str):
-        return not_applicable(told)
+        return _by_dump(node.dark_devices) or not_applicable(told)
     if not told.told:
         return unknown("no line of it is NCCL's", hint=AGAIN)
     edges = tuple(network_edges(told))
@@ -64,6 +64,12 @@ def _by_channels(
     off = [each for each in edges if not each.gdr]
     if any(map(_BROKE.search, told.troubles)):
         return _broken_off(told, (*by_device(edges), *details))
+    dark = {(each.host, each.index) for each in told.hcas if not each.enabled}
+    if clash := [each for each in edges if each.gdr and (each.host, each.device) in dark]:
+        return unknown(
+            f"NET/{clash[0].network}/{clash[0].device} is direct, and its HCA is said to be off",
+            hint="give the log of one job, whole",
+        )
     if not off:
         mapped = " by the PCIe mapping" if any(each.pci for each in edges) else ""
         found = f"on all {len(edges)} network channels{mapped}"
@@ -75,6 +81,17 @@ def _by_channels(
         expected="the suffix /GDRDMA on each",
         hint=_way_out(told),
         details=(*by_device(edges), *details, *_reasons(told)),
+    )
+
+
+def _by_dump(dark: tuple[str, ...]) -> Finding | None:
+    """What NCCL found of GPUs and HCAs when it dumped the topology, where no log was given."""
+    if not dark:
+        return None
+    return failed(
+        f"NCCL's dump has gdr=0 for {', '.join(dark)}",
+        expected="gdr=1 for each",
+        hint="see path.selected, and consumer.too_old for the library in the job's container",
     )
 
 

@@ -150,14 +150,27 @@ def links(node: Node, want: Want) -> Finding:
         )
     if told:
         return unknown(f"{told[0]}: wired or not, by its board", hint="nvidia-smi topo -m")
+    short = [each for each in gpus if len(each.links) < _count(each.name)]
     counts = {len(each.links) for each in gpus}
-    if len(counts) > 1:
-        return unknown(f"GPUs with {' and '.join(map(str, sorted(counts)))} links: is it whole?")
+    if short or len(counts) > 1:
+        seen = " and ".join(map(str, sorted(counts)))
+        return unknown(f"GPUs with {seen} links: it may be cut", hint="give all of nvlink -s")
     return passed(f"{counts.pop()} active on {counted(len(gpus), 'GPU')}")
 
 
 # By the names that nvidia-smi prints: "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3".
+_COUNTS = {
+    r"A100-SXM": 12,
+    r"[AH]800": 8,
+    r"\bH[12]00(?! NVL| PCIe)|\bH20\b|\bG?B[23]00\b": 18,
+}
 _WIRED = re.compile(r"SXM(?![23])|\bH[128]00.* HBM3e?$|\bH20\b|\bH[28]00$|\bG?B[23]00\b")
+
+
+def _count(name: str) -> int:
+    """How many links a GPU of this name has; 0 where that is not known."""
+    found = (count for pattern, count in _COUNTS.items() if re.search(pattern, name))
+    return next(found, 0) if _wired(name) else 0
 
 
 def _wired(name: str) -> bool:

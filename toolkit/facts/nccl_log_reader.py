@@ -56,8 +56,10 @@ _TROUBLES = tuple(
         r"NET/IB ?: No device found",
         r"network \S.* not found",
         r"Got completion .*",
-        r"Call to ibv_reg_\w+ failed.*",
-        r"NCCL WARN NET/OFI .*(?:Unable to|[Ff]ailed|[Ee]rror).*",
+        # Not those of taking down: the device may be gone by then.
+        r"Call to ibv_(?!get_async|ack|destroy|dereg|dealloc|close|free)\w+ failed.*",
+        r"NET/\S+ ?: .*[Aa]sync (?:fatal )?event.*(?:error|catastrophic).*",
+        r"NCCL WARN NET/OFI .*(?:Unable to|Couldn't|Could not|[Ff]ailed|[Ee]rror).*",
         r"Unable to use GIN: .*",
         r"HINT: .*ACS.*",
     )
@@ -68,7 +70,7 @@ _NETWORK_CHANNEL = re.compile(r"via (?:NET|COLLNET)/")
 # A line without any of these is of no interest: of a job's log most have none.
 _WORDS = (
     *("NCCL", "via ", "GPU Direct", "NET/", "nranks", "Using network", "DMA-BUF"),
-    *("Got comp", "ibv_reg_", "GIN:", "HINT:", " not found"),
+    *("Got comp", "ibv_", "GIN:", "HINT:", " not found"),
 )
 
 

@@ -7,7 +7,9 @@ from typing import Self
 
 from toolkit.errors import NoEvidence, NotCollected
 from toolkit.evidence import Evidence, State
+from toolkit.facts.cut import lost_its_end
 from toolkit.facts.fact import Memo
+from toolkit.facts.imports import IMPORTED, plain
 
 # Tools that print what they have and then say that they could not go on. The probe has their
 # status; a loose file has their words alone. Sources: infiniband-diags ibstat.c, IBPANIC;
@@ -19,12 +21,6 @@ _BROKE_OFF = re.compile(
     r"|.*\bcommand terminated with exit code .*)$",
     re.MULTILINE,
 )
-
-# What stands at the end of a whole answer; a text without it may have been cut.
-_ENDS = {
-    "nvidia-smi-table": re.compile(r"^\|\s*Processes:", re.MULTILINE),
-    "dcgmi-diag": re.compile(r"^[|+].*\n\+-+\+-+\+\s*$(?![\s\S]*^[|+])", re.MULTILINE),
-}
 
 
 class Reading:
@@ -54,15 +50,19 @@ class Reading:
     def _text(self, key: str) -> str:
         self.cited.append(key)
         text = self._evidence.text(key)  # raises NoEvidence unless it was read in full
+        if IMPORTED in self._evidence.frame(key).source:
+            text = plain(text)
         if key in _BREAK_OFF and (said := _BROKE_OFF.search(text)):
             raise NoEvidence(f"{key}: broke off: {said[0].strip()}")
         return text
 
     def cut(self) -> str:
-        """Which of the sources cited may have been cut at their end; "" for none."""
+        """Which of the loose files cited may have lost its end; "" for none."""
         for key in self.cited:
-            end = _ENDS.get(key)
-            if end is not None and not end.search(self._evidence.text(key)):
+            if not self._given(key):
+                continue
+            frame = self._evidence.frame(key)
+            if IMPORTED in frame.source and lost_its_end(key, frame.text):
                 return f"{key}: it has not its end: what was cut off is not known"
         return ""
 

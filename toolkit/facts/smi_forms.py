@@ -27,6 +27,7 @@ Blocks = tuple[Values, list[tuple[str, Values]]]  # before the first GPU; then b
 _XML, _TABLE = "nvidia-smi -q -x", "nvidia-smi"
 # Where a key of -q is more than its tag in other letters.
 _WORDS = {
+    "attached_gpus": "Attached GPUs",
     "pci": "PCI",
     "pci_device_id": "Device Id",
     "fb_memory_usage": "FB Memory Usage",
@@ -104,7 +105,7 @@ _FIRST = re.compile(
 )
 _SECOND = re.compile(
     r"\|\s*(?P<fan>\S+)\s+(?P<temp>\S+)\s+(?P<state>\S+)\s+(?P<draw>\S+)\s*/\s*(?P<cap>\S+)\s*\|"
-    r"\s*(?P<used>\S+)\s*/\s*(?P<memory>\S+)\s*\|\s*(?P<util>\S+)\s.*\|"
+    r"\s*(?P<used>\S+)(?:\s*/\s*(?P<memory>\S+))?\s*\|\s*(?P<util>\S+)\s.*\|"
 )
 _THIRD = re.compile(r"\|[^|]*\|[^|]*\|\s*(?P<mig>N/A|Enabled|Disabled|ERR!)(?P<pending>\*?)\s*\|")
 _ROW = re.compile(r"\|\s+\d+\s.*\|.*\|.*\|")  # of a GPU, of whatever form
@@ -136,7 +137,7 @@ def table_blocks(text: str) -> Blocks:
 def _table_gpu(first: re.Match[str], rest: list[str], number: int) -> tuple[str, Values]:
     second = _SECOND.match(rest[0]) if rest else None
     if second is None or any(
-        lacking in second[column]
+        lacking in (second[column] or "")
         for lacking in _LACKING
         for column in ("temp", "state", "memory", "util")
     ):
@@ -147,11 +148,11 @@ def _table_gpu(first: re.Match[str], rest: list[str], number: int) -> tuple[str,
     values = {
         ("Product Name",): first["name"],
         ("Persistence Mode",): _SWITCH.get(first["persistence"], first["persistence"]),
-        ("FB Memory Usage", "Total"): second["memory"].replace("MiB", " MiB"),
+        ("FB Memory Usage", "Total"): (second["memory"] or "").replace("MiB", " MiB"),
         ("MIG Mode", "Current"): mig,
         ("MIG Mode", "Pending"): other if third and third["pending"] else mig,
     }
-    if first["ecc"] not in {"0", "Off", "N/A"}:
+    if first["ecc"] not in {"0", "On", "Off", "N/A"}:  # "On" with MIG, which hides the count
         values["ECC Errors", "Volatile", "Uncorrectable"] = first["ecc"]
     return normal_address(first["address"]), values
 

@@ -151,16 +151,17 @@ def fabric_manager_errors(lines: Iterable[str]) -> tuple[Trouble, ...]:
 
 
 _PEERMEM = re.compile(
-    r"\b(successfully loaded|failed to load) nvidia-peermem module|\b(waiting for) mellanox ofed"
+    r"\b(?:(successfully loaded|failed to load) nvidia-peermem module|(waiting for) mellanox ofed"
+    r"|(Caught signal))"
 )
 
 
 def peermem_container(text: str) -> str:
-    """What the GPU Operator's nvidia-peermem-ctr said last: "successfully loaded", "waiting for".
+    """What the GPU Operator's nvidia-peermem-ctr said last: "successfully loaded", "Caught signal".
 
     :raises Unparsable: where none of its lines is there.
     """
     found = list(_PEERMEM.finditer(text))
     if not found:
         raise Unparsable("nvidia-peermem-ctr", text.strip().split("\n")[0])
-    return found[-1][1] or found[-1][2]
+    return next(word for word in found[-1].groups() if word)
