@@ -59,10 +59,8 @@ class Reading:
     def cut(self) -> str:
         """Which of the loose files cited may have lost its end; "" for none."""
         for key in self.cited:
-            if not self._given(key):
-                continue
-            frame = self._evidence.frame(key)
-            if IMPORTED in frame.source and lost_its_end(key, frame.text):
+            frame = self._evidence.frames.get(key)
+            if frame and IMPORTED in frame.source and lost_its_end(key, frame.text):
                 return f"{key}: it has not its end: what was cut off is not known"
         return ""
 
