@@ -19,6 +19,7 @@ _GPU = re.compile(r"GPU ([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])\
 _PAIR = re.compile(r"( *)([^:]*[^: ]) *: ?(.*)")
 _MIB = re.compile(r"([0-9]{1,9})(?: MiB)?")
 Path = tuple[str, ...]  # headings from the outermost in, then the key
+UNREADABLE = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ class SmiGpu:
     fabric_health: tuple[tuple[str, str], ...] = ()  # ("Summary", "Healthy"), ...
     cluster: str = ""  # UUID of the NVLink domain
     health: SmiHealth = field(default_factory=SmiHealth)  # not read from the CSV
-    protected_mib: int | None = None  # kept from the host, in CC mode all of it; None: not told
+    protected_mib: int | None = None  # kept from the host, in CC mode all of it; None: not told,
+    # and UNREADABLE where it is not a size
 
     @property
     def in_cluster(self) -> bool:
@@ -130,8 +132,14 @@ def _gpu(address: str, values: dict[Path, str]) -> SmiGpu:
         ),
         told("Fabric", "ClusterUUID"),
         smi_health(values),
-        _mib(said) if (said := told("Conf Compute Protected Memory Usage", "Total")) else None,
+        _size(told("Conf Compute Protected Memory Usage", "Total")),
     )
+
+
+def _size(value: str) -> int | None:
+    if not value:
+        return None
+    return _mib(value) if _MIB.fullmatch(value) else UNREADABLE
 
 
 def _mib(value: str) -> int:
