@@ -31,8 +31,6 @@ def told(reports: Sequence[pytest.TestReport]) -> list[str]:
     said = [(str(name), str(value)) for each in reports for name, value in each.user_properties]
     captures = [value.split("\t") for name, value in said if name == "capture"]
     lines = [_counts(Counter(right for right, *_ in captures))] if captures else []
-    if kinds := [value for name, value in said if name == "kind"]:
-        lines.append(f"corpus: of kinds that the tests do not know, not run: {', '.join(kinds)}")
     lines += [f"corpus: WRONG {file}: {why}" for right, file, why in captures if right == "wrong"]
     lacking = [_reason(each) for each in reports if each.skipped]
     return lines + [
@@ -41,7 +39,7 @@ def told(reports: Sequence[pytest.TestReport]) -> list[str]:
 
 
 def _counts(of: Counter[str]) -> str:
-    ways = ", ".join(f"{of[way]} {way}" for way in ("right", "wrong", "silent", "refused"))
+    ways = ", ".join(f"{of[way]} {way}" for way in ("right", "wrong", "silent"))
     return f"corpus: {of.total()} captures with a ground truth: {ways}"
 
 

@@ -37,6 +37,9 @@ TOPOLOGY = {
     "topo/single_h100_vm_no_nic_ansi.txt": Case(fails="rdma.devices", words="no RDMA device"),
     "topo/xuesong_two_1080ti_phb.txt": Case(fails="rdma.devices", words="no RDMA device"),
     "topo/sglang30401_8xH100_8nic_pix.txt": Case(passes=("pcie.distance",)),
+    "topo/azure_gb300_4nic_node.txt": Case(
+        unjudged="without its columns of affinity it does not tell whether the GPUs have C2C"
+    ),
     "topo/rtx4080s_single_no_nic.txt": Case(fails="rdma.devices", words="no RDMA device"),
     "ncclxml/aws_p4d_static.txt": Case(passes=("pcie.distance",)),
     "ncclxml/azure_ndv4_static.txt": Case(passes=("pcie.distance",)),
@@ -80,6 +83,18 @@ DRIVER = {
     "nvsmi/h100_q_535.183.01.txt": Case(
         passes=("gpu.class", "pcie.bar1"), also={"gpu.throttle": "HW Power Brake Slowdown"}
     ),
+    "nvsmi/plain_geforce_525_ERR_fan.txt": Case(
+        fails="gpu.class", words="GeForce", also={"nvidia.persistence": "off on 1 of 1"}
+    ),
+    "nvsmi/h200_mig_q_590.48.01.txt": Case(passes=("pcie.bar1", "nvidia.mig_vgpu")),
+    "nvsmi/h100x8_xml_570.86.15.xml": Case(
+        passes=("gpu.class", "pcie.bar1", "nvidia.fabric_state", "gpu.ecc", "gpu.reset"),
+        also={"nvidia.persistence": "off on 8 of 8"},
+    ),
+    "nvsmi/unable_to_determine_handle.txt": Case(
+        unjudged="the sentence that nvidia-smi printed is not in the file", refused=True
+    ),
+    "nvsmi/nvlink_s_a100_p4de.txt": Case(passes=("nvlink.links",)),
     "nvsmi/rtx2080s_q_610.57.04.txt": Case(
         fails="gpu.class",
         words="GeForce",
@@ -107,6 +122,10 @@ NCCL = {
     ),
     "nccllog/ocp_r760xa_a40_gdr_on.txt": Case(passes=("nccl.log",)),
     "nccllog/2.30.3_net_socket_channels.txt": Case(fails="nccl.log", words="(?i)socket|TCP"),
+    "nccllog/ofi_register_rail_einval.txt": Case(
+        fails="nccl.log", words="Unable to register memory.*Invalid argument"
+    ),
+    "nccllog/gke_a4_gib_plugin_gdr_on.txt": Case(passes=("nccl.log",)),
     "nccltest/a4_b200_aligned_8nic.txt": Case(unjudged=TRAFFIC),
     "nccltest/aks_a100_sriov_good.txt": Case(unjudged=TRAFFIC),
     "nccltest/aks_a100_ipoib_bad.txt": Case(unjudged=TRAFFIC),
@@ -125,6 +144,7 @@ FABRIC = {
     "ib/ibstat_arthurchiao_roce.txt": Case(fails="rdma.port", words="(?i)down|disabled"),
     "ib/ibstat_h100_roce_all_active.txt": Case(passes=("rdma.port",)),
     "ib/ibstat_h100_roce_two_disabled.txt": Case(fails="rdma.port", words="mlx5_11.*mlx5_5"),
+    "ib/ibdev2netdev_spark_two_cables.txt": Case(passes=("rdma.port",)),
     "perftest/h200_host_completion_error_10.txt": Case(unjudged=TRAFFIC),
     "perftest/azure_a100_ib_write_bw_host.txt": Case(unjudged=TRAFFIC),
     "perftest/superbench_ib_loopback.txt": Case(unjudged=TRAFFIC),
@@ -144,12 +164,19 @@ FABRIC = {
     ),
     "dmesg/h100_xid119_gsp_timeout.txt": Case(fails="gpu.xid", words="0000:9b:00.0: Xid 119"),
     "dmesg/gb200_xid149_nonfatal_ber.txt": Case(),
+    "dmesg/erdma_out_of_mr_size.txt": Case(fails="rdma.registration", words="(?i)out of mr size"),
+    "fabric/fm_nonfatal_12028.txt": Case(),
+    "fabric/fm_fatal_20034.txt": Case(fails="nvlink.sxid", words="20034"),
+    "fabric/fm_nothing_to_do.txt": Case(),
     "dmesg/b200_fallen_multiline_no_xid.txt": Case(fails="gpu.lost", words="0000:18:00.0"),
 }
 COMPANIONS = {
     "gds/gdscheck_1.14_esc8000_good.txt": Case(passes=("gds.nvidia_fs", "gds.iommu")),
     "gds/gdscheck_0.9.1_k1200_fail.txt": Case(fails="gds.nvidia_fs", words="K1200.*architecture"),
     "ucx/ucx_info_cuda_gdrcopy_old.txt": Case(passes=("ucx.paths",)),
+    "gds/gdsio_gpud_vs_cpuonly_wrx90.txt": Case(unjudged=TRAFFIC),
+    "ucx/fi_info_cxi_ok.txt": Case(passes=("libfabric.provider",)),
+    "dcgm/dcgmi_diag_r2_p4de_pass.txt": Case(passes=("dcgm.diag",)),
     "ucx/ucx_perftest_cuda_10GBs.txt": Case(unjudged=TRAFFIC),
     "peermem/gdrcopy_sanity_pass.txt": Case(passes=("gdrcopy.driver",)),
 }
@@ -163,6 +190,8 @@ MODULES = {
     "peermem/kmsg_p2p_free_callback_error.txt": Case(),
     "peermem/lsmod_gpuoperator_good_old.txt": Case(passes=("peermem.loaded",)),
     "peermem/lsmod_gpuoperator_no_peermem.txt": Case(fails="peermem.loaded", words="not loaded"),
+    "peermem/lsmod_nvidia_fs_with_peermem.txt": Case(passes=("peermem.loaded",)),
+    "k8s/peermem_ctr_loaded_after_wait.txt": Case(passes=("peermem.loaded",)),
     "peermem/lsmod_ib_core_list_without_peermem.txt": Case(),
 }
 IOMMU = {
@@ -172,6 +201,9 @@ IOMMU = {
     ),
     "iommu/cmdline_ubuntu2404_iommu_pt_realloc.txt": Case(passes=("iommu.passthrough",)),
     "iommu/grub_esc8000_amd_iommu_off_and_pt.txt": Case(passes=("iommu.boot",)),
+    "iommu/rdma_topo_check_gb300_acs_fail.txt": Case(
+        fails="acs.mask", words="grace_rp 0009:00:00.0 .*0x1d != 0x1c"
+    ),
     "iommu/iommu_groups_shared_gpu.txt": Case(unjudged=INVENTORY),
 }
 DKMS = {
@@ -190,6 +222,9 @@ DKMS = {
     "modinfo/ofed_info_s.txt": Case(unjudged=INVENTORY),
 }
 PLATFORM = {
+    "k8s/allocatable_7_of_8_gpus.txt": Case(
+        unjudged="that the node has eight GPUs is not in the file", refused=True
+    ),
     **dict.fromkeys(
         (
             "dmi/dell_c4140.txt",

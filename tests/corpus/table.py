@@ -6,7 +6,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from enum import StrEnum
 from functools import partial
@@ -33,8 +33,8 @@ class Right(StrEnum):
 
     @property
     def counted(self) -> str:
-        """One of right, wrong, silent and refused."""
-        return "silent" if self in {Right.OPEN, Right.UNJUDGED} else self.value
+        """One of right, wrong and silent."""
+        return self.value if self in {Right.RIGHT, Right.WRONG} else "silent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,9 @@ def judged(file: str) -> Judged:
 
 
 def held(file: str, case: Case) -> Line:
-    """One capture against its row."""
-    return _weighed(file, partial(against, file, case))
+    """One capture against its row; of what is refused the row says why it tells too little."""
+    line = _weighed(file, partial(against, file, case))
+    return replace(line, why=case.unjudged) if line.right is Right.REFUSED else line
 
 
 def unlisted(file: str, word: str) -> Line:
@@ -140,22 +141,10 @@ def _told(verdict: Verdict) -> str:
 
 
 def lines() -> list[Line]:
-    """The table's captures, then those of the same kinds that it does not name."""
+    """Every capture of the index: the table's, then those that came after it."""
     ours = [held(file, case) for file, case in EXPECTED.items()]
-    return ours + [unlisted(file, row["verdict"]) for file, row in _new().items() if _known(file)]
-
-
-def of_unknown_kinds() -> Counter[str]:
-    """How many captures are of kinds that the table has none of: nobody says what we read there."""
-    return Counter(_kind(file) for file in _new() if not _known(file))
-
-
-def _new() -> dict[str, dict[str, str]]:
-    return {file: row for file, row in index().items() if file not in EXPECTED}
-
-
-def _known(file: str) -> bool:
-    return _kind(file) in set(map(_kind, EXPECTED))
+    later = {file: row for file, row in index().items() if file not in EXPECTED}
+    return ours + [unlisted(file, row["verdict"]) for file, row in later.items()]
 
 
 def _kind(file: str) -> str:

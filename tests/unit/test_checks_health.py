@@ -98,6 +98,20 @@ ROWS = [
         log(f"mlx5_core {HCAS[0]}: poll_health:8:(pid 0): device's health compromised"),
     ),
     Row("log-refused", "hca.health", UNKNOWN, "permission", {"dmesg": DENIED}),
+    Row(
+        "cable-shut-off",
+        "hca.health",
+        FAIL,
+        "one that the log does not name",
+        log("mlx5_core: Port module event[error]: module 0, Cable error, High Temperature"),
+    ),
+    Row(
+        "dump-without-syndrome",
+        "hca.health",
+        UNKNOWN,
+        "the syndrome is not in the log",
+        log(f"mlx5_core {HCAS[0]}: print_health_info:8:(pid 0): assert_var[0] 0x00000001"),
+    ),
     Row("of-no-mlx5", "hca.health", NA, "no HCA", {"infiniband": ""}, NO_HCA),
 ]
 LOG_CHECKS = ("gpu.lost", "gpu.xid", "nvlink.sxid", "hca.health")

@@ -108,12 +108,38 @@ def test_nothing_of_nvidia_peermem_is_asked_of_an_efa_node(check: Check) -> None
     holds(Row("", check.id, NA, "not nvidia-peermem", BARE, of("efa")))
 
 
-def test_no_word_of_nvidia_s_own_stack_reaches_an_efa_node() -> None:
-    here = Node(node(BARE, board=of("efa")))
-    said = [each(here, Want()).finding for each in ALL]
+OTHERS = [each for each in PROVIDERS if each != "mlx5"]
+NVIDIA_S = ("openibd", "DOCA", "nvidia-peermem", "mlnx_", "build OFED", "mlxlink", "mlxfw")
+
+
+@pytest.mark.parametrize("path", [*PeerPath, None])
+@pytest.mark.parametrize("release", ["5.4.0", "5.15.0", "6.8.0"])
+@pytest.mark.parametrize("provider", OTHERS)
+def test_no_word_of_nvidia_s_own_stack_reaches_a_node_of_other_hcas(
+    provider: str, release: str, path: PeerPath | None
+) -> None:
+    """Though OFED lies on it, half built and not started."""
+    frames = {**BARE, **kernel(release), "openibd": "LoadState=loaded\nActiveState=failed\n"}
+    here = Node(node(frames, board=of(provider)))
+    said = [each(here, Want(path=path)).finding for each in ALL]
     advice = " ".join(f"{each.found} {each.expected} {each.hint}" for each in said
                       if each.status in {FAIL, UNKNOWN})  # fmt: skip
-    assert not [word for word in ("openibd", "DOCA", "nvidia-peermem", "mlnx") if word in advice]
+    assert not [word for word in NVIDIA_S if word in advice]
+
+
+@pytest.mark.parametrize(
+    ("provider", "hint"),
+    [
+        ("mlx5", "use the peermem path: --profile peermem"),
+        ("efa", "use the peermem path, by efa_nv_peermem: --profile peermem"),
+        ("bnxt_re", "a newer kernel"),
+    ],
+)
+def test_an_old_kernel_is_sent_to_peer_memory_where_the_hca_takes_it(
+    provider: str, hint: str
+) -> None:
+    row = Row("", "kernel.version", FAIL, "without dma-buf", kernel("5.4.0"), of(provider), DMABUF)
+    assert judged(row).finding.hint == hint
 
 
 @pytest.mark.parametrize("provider", ["efa", "bnxt_re", "irdma", "ionic"])

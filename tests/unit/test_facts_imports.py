@@ -57,6 +57,20 @@ KMSG = "[   31.832683] nvidia_peermem: disagrees about version of symbol x\n"
         pytest.param("#      Transport: rc_mlx5\n", "ucx-info", id="ucx-info"),
         pytest.param("MST modules:\n------------\n", "mst-status", id="mst"),
         pytest.param("# dmidecode 3.2\n", "dmidecode", id="dmidecode"),
+        pytest.param("| NVIDIA-SMI 535.1  Driver Version: 5 |\n", "nvidia-smi-table", id="smi"),
+        pytest.param("<nvidia_smi_log>\n", "nvidia-smi-q", id="nvidia-smi-xml"),
+        pytest.param("GPU 0: A (UUID: 1)\n\t Link 0: 25 GB/s\n", "nvlink-status", id="nvlink"),
+        pytest.param("| Diagnostic    | Result   |\n", "dcgmi-diag", id="dcgmi-diag"),
+        pytest.param("OK\tACS for grace_rp 0009:00:00.0 x\n", "rdma-topo", id="rdma-topo"),
+        pytest.param("provider: efa\n    fabric: x\n", "fi-info", id="fi-info"),
+        pytest.param("fi_getinfo: -61 (No data available)\n", "fi-info", id="fi-info-of-none"),
+        pytest.param("IoType: READ XferType: GPUD Threads: 1\n", "gdsio", id="gdsio"),
+        pytest.param(
+            "[Dec 18 2024 19:09:50] [INFO] [tid 1584] x\n", "fabricmanager-log", id="manager"
+        ),
+        pytest.param(
+            "failed to load nvidia-peermem module\n", "peermem-container", id="peermem-container"
+        ),
         pytest.param("IOMMU Group 30 0d:00.0 VGA [0300]: x\n", "iommu-groups", id="iommu-groups"),
         pytest.param(" RDMA_Write BW Test\n", "perftest", id="perftest"),
         pytest.param("# nThread 1 nGpus 8\n# NCCL version 2.26\n", "nccl-tests", id="nccl-tests"),
@@ -108,7 +122,7 @@ def test_a_command_says_what_it_printed(command: str, kind: str) -> None:
     assert commanded(command) is BY_NAME[kind]
 
 
-@pytest.mark.parametrize("command", ["journalctl -u slurmd", "ls /usr/src", "nvidia-smi", "3.2"])
+@pytest.mark.parametrize("command", ["journalctl -u slurmd", "ls /usr/src", "nvidia-smi -L", "3.2"])
 def test_a_command_that_is_not_known_says_nothing(command: str) -> None:
     assert commanded(command) is None
 

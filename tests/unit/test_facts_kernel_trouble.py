@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from toolkit.facts.kernel_trouble import fallen, hca_troubles, sxids, when, xids
+from toolkit.facts.hca_log import hca_troubles
+from toolkit.facts.kernel_trouble import fallen, sxids, when, xids
 from toolkit.xids import Act, xid_row, xid_rows
 
 FELL = "79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -147,6 +148,76 @@ def test_a_gpu_that_fell_off_the_bus(lines: list[str]) -> None:
 def test_what_mlx5_core_says(said: str, sick: bool) -> None:
     told = hca_troubles([f"[ 17.9] mlx5_core 0000:41:00.0: {said}"])
     assert [each.address for each in told] == (["0000:41:00.0"] if sick else [])
+
+
+HOT = "Port module event[error]: module 0, Cable error, High Temperature"
+BNXT, IRDMA = "bnxt_en 0000:41:00.0 ens1f0np0", "ice 0000:41:00.0 rocep65s0"
+
+
+@pytest.mark.parametrize(
+    ("lines", "named"),
+    [
+        ([f"[9.1] mlx5_core 0000:41:00.0: {HOT}"], ["0000:41:00.0"]),
+        ([f"[Sun Dec  1 14:54:40 2024] mlx5_port_module_event:1131:(pid 0): {HOT}"], [""]),
+        ([f"mlx5_core: {HOT}"], [""]),
+        (["mlx5_core 0000:41:00.0: port_module:252:(pid 0): Port module event[error]: module 1, "
+          "Cable error, Bad or shorted cable/module"], ["0000:41:00.0"]),
+        (["mlx5_core 0000:41:00.0: Port module event: module 1, Cable unplugged"], []),
+        ([f"mlx5_core 0000:41:00.0: {HOT}",
+          "mlx5_core 0000:41:00.0: Port module event: module 0, Cable plugged"], []),
+        ([f"mlx5_core 0000:41:00.0: {HOT}",
+          "mlx5_core 0000:41:00.0: Port module event: module 1, Cable plugged"], ["0000:41:00.0"]),
+        ([f"[9.1] {BNXT}: Firmware not responding, status: 0x4808"], ["0000:41:00.0"]),
+        ([f"[9.1] {BNXT}: Firmware fatal reset event received"], ["0000:41:00.0"]),
+        ([f"[9.1] {BNXT}: Firmware non-fatal reset event received, max wait time 9 msec"], []),
+        ([f"[9.1] {BNXT}: Firmware fatal reset event, data1: 0x1, data2: 0x0"], ["0000:41:00.0"]),
+        ([f"[9.1] {BNXT}: Resp cmpl intr abandoning msg: 0x17 due to firmware status: 0x84000"],
+         ["0000:41:00.0"]),
+        ([f"[9.1] {IRDMA}: ICE OICR event notification: oicr = 0x10000003"], []),
+        ([f"[9.1] {IRDMA}: critical PE Error, GLPE_CRITERR=0x00011424"], ["0000:41:00.0"]),
+        ([f"[9.1] {IRDMA}: Q1 Resource Check"], []),
+        (["[9.1] ice 0000:41:00.0: Rebuild failed, unload and reload driver"], ["0000:41:00.0"]),
+        (["[9.1] infiniband rdmap0s6: Admin queue is closed"], ["rdmap0s6"]),
+        (["[9.1] ena 0000:00:05.0 eth0: Admin queue is closed"], []),
+        (["[9.1] efa 0000:00:1e.0: The device didn't send any completion for admin cmd REG_MR(7) "
+          "status 0 (ctx 0x0, sq producer: 1, sq consumer: 1, cq consumer: 0)"], ["0000:00:1e.0"]),
+        (["[9.1] ionic 0000:24:00.0: FW heartbeat stalled at -1342169688"], ["0000:24:00.0"]),
+        (["[9.1] ionic 0000:24:00.0: FW heartbeat stalled at 7",
+          "[9.5] ionic 0000:24:00.0: FW heartbeat restored at 9"], []),
+        (["[9.1] ionic 0000:24:00.0: FW Down: Stopping LIFs",
+          "[9.5] ionic 0000:25:00.0: FW Up: LIFs restarted"], ["0000:24:00.0"]),
+        (["[9.1] ionic 0000:24:00.0: FW Down: Stopping LIFs",
+          "[9.5] ionic 0000:24:00.0: FW Up: LIFs restarted"], []),
+        (["[9.1] ionic 0000:24:00.0: FW Up: LIFs restart failed - err -5"], ["0000:24:00.0"]),
+        (["Feb 23 16:24:18 gpu7 kernel: infiniband mlx5_0: reg_create:1: failed"], []),
+    ],
+)  # fmt: skip
+def test_what_the_drivers_of_hcas_say(lines: list[str], named: list[str]) -> None:
+    assert [(each.address, each.sick) for each in hca_troubles(lines)] == [
+        (name, True) for name in named
+    ]
+
+
+DUMP = [
+    "print_health_info:424:(pid 0): assert_var[0] 0x00000001",
+    "print_health_info:426:(pid 0): assert_exit_ptr 0x2090b0b4",
+]
+
+
+@pytest.mark.parametrize(
+    ("after", "sick"),
+    [
+        ([], [None]),
+        (["print_health_info:440:(pid 0): synd 0x1: firmware internal error"], [True]),
+        (["print_health_info:440:(pid 0): synd 0x10: High temperature"], []),
+        (["print_health_info:440:(pid 0): ext_synd 0x8d1a"], [None]),
+    ],
+)
+def test_a_dump_of_health_is_judged_by_its_syndrome(
+    after: list[str], sick: list[bool | None]
+) -> None:
+    lines = [f"[ 9.1] mlx5_core 0000:41:00.0: {said}" for said in (*DUMP, *after)]
+    assert [each.sick for each in hca_troubles(lines)] == sick
 
 
 def test_the_rows_of_xids_do_not_overlap_and_are_in_order() -> None:

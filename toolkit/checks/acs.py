@@ -29,6 +29,7 @@ from toolkit.facts.acs_kernels import mistakes_arguments
 from toolkit.facts.config_space import Acs, AcsRegisters
 from toolkit.facts.node import Node
 from toolkit.facts.platform import Platform
+from toolkit.facts.tool_reports import TopoCheck
 from toolkit.facts.versions import Version
 from toolkit.want import Role, Want
 
@@ -108,6 +109,8 @@ def mask(node: Node, want: Want) -> Finding:
     here = role(node, want)
     if here is Role.VM:
         return not_applicable("a guest does not see the bridges")
+    if node.rdma_topo is not None and not node.knows_pci:
+        return _by_rdma_topo(node.rdma_topo)
     platform = node.platform
     if platform not in IN_TABLE:
         return not_applicable(f"GPUs and HCAs meet at {platform}: see acs.redirect")
@@ -129,6 +132,20 @@ def mask(node: Node, want: Want) -> Finding:
             details=(*wrong, *groups),
         )
     return passed(f"{platform} on {here}: {len(wanted)} bridges and the IOMMU groups fit")
+
+
+def _by_rdma_topo(told: TopoCheck) -> Finding:
+    """What NVIDIA's own tool found, where it alone was given."""
+    if told.wrong:
+        return failed(
+            f"rdma_topo check: {len(told.wrong)} of {len(told.wrong + told.right)} fail",
+            expected="the masks and groups of rdma_topo",
+            hint="the IOMMU on, rdma_topo write-grub-acs, and a reboot",
+            details=told.wrong,
+        )
+    if not told.whole:
+        return unknown("rdma_topo check did not come to its end: no IOMMU group of each GPU")
+    return passed(f"rdma_topo check: all {len(told.right)} OK")
 
 
 def _arguments(wanted: tuple[Demand, ...], platform: Platform, *, virtualised: bool) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
 
-from toolkit.checks.makers import without_nvidia_peermem
+from toolkit.checks.makers import NOT_CONNECTX, has_connectx, without_nvidia_peermem
 from toolkit.checks.role import PASSED_THROUGH, role
 from toolkit.errors import CutOff, NeedsRoot, NoEvidence, NotCollected, Unparsable
 from toolkit.facts.node import Node
@@ -112,6 +112,8 @@ class Check:
         """Judge with nothing cited yet, so that the sources cited are this check's own."""
         fresh = node.fresh()
         finding = self._finding(fresh, want)
+        if finding.status is Status.PASS and (why := fresh.cut()):
+            finding = unknown(why, hint="give the whole answer of the command")
         return Verdict(self, finding, tuple(dict.fromkeys(fresh.cited)), self._waiver(want))
 
     def _finding(self, node: Node, want: Want) -> Finding:
@@ -142,6 +144,8 @@ class Check:
             return why
         given = self.of_use and want.role is not Role.BARE_METAL and _all_given(node.fresh())
         others = without_nvidia_peermem(node.fresh()) if self.of_nvidia_peermem else ""
+        if self.id in _OF_CONNECTX and not has_connectx(node.fresh()):
+            others = NOT_CONNECTX
         if given or others:
             return others or GIVEN
         if self.tense is Tense.NOW and not self.on_disk and not node.live:
@@ -235,6 +239,8 @@ _OWN_USE = frozenset({"path", "peermem", "dmabuf", "ib", "gdrcopy", "nvidia"}) |
     "kernel.pending_reboot",
     "pcie.distance",
 }
+# Of the modules of OFED in the kernel, which drive no other maker's HCAs.
+_OF_CONNECTX = frozenset({"ofed.kernel_match", "ofed.openibd"})
 _OF_ANY_HOST = frozenset({"nvidia.present", "nvidia.fabricmanager"})
 NO_GPU = "no NVIDIA GPU on the PCI bus"
 GIVEN = "every GPU is given to guests (vfio-pci): judge it there"

@@ -11,6 +11,7 @@ from toolkit.checks.check import (
     failed,
     not_applicable,
     passed,
+    unknown,
 )
 from toolkit.checks.path import dmabuf_gpu_gap, driver_gap
 from toolkit.checks.remedy import registry_dwords, reload
@@ -20,6 +21,7 @@ from toolkit.facts.node import Node
 from toolkit.facts.pci import AMAZON
 from toolkit.facts.versions import Version
 from toolkit.want import Want
+from toolkit.words import counted
 
 EFA = range(0xEFA0, 0xEFB0)  # 0xefa0 is the first generation
 NO_GDRCOPY = "GDRCopy's gdrdrv is not installed (from 2.6 on, and with CUDA 13.3, none is needed)"
@@ -206,3 +208,65 @@ def dcgm(node: Node, want: Want) -> Finding:
             hint="dmesg | grep -i xid tells why; then, with the node drained, dcgmi diag -r 1",
         )
     return passed(f"{seen} GPUs")
+
+
+@check(
+    "dcgm.diag",
+    impact=Impact.SICK,
+    source="NVIDIA/DCGM, dcgmi diag",
+    fix="drain the node; do what the failed test says; exchange what fails dcgmi diag -r 3 again",
+)
+def diag(node: Node, want: Want) -> Finding:
+    """Each test of a dcgmi diag that was given passes.
+
+    A test that was skipped proves nothing, and the deployment's tests alone say little of hardware:
+    the details name what was run.
+    """
+    tests = node.dcgmi_diag
+    if tests is None:
+        return not_applicable("no dcgmi diag was given")
+    bad = [each for each in tests if each.result in {"Fail", "Warn"}]
+    if bad:
+        return failed(
+            f"{', '.join(f'{each.name}: {each.result}' for each in bad)}",
+            expected="Pass",
+            hint="drain the node; the lines below the test name the GPU",
+            details=tuple(f"{each.name}: {' '.join(each.rest)}" for each in bad if each.rest),
+        )
+    ran = [each.name for each in tests if each.result == "Pass"]
+    if not ran:
+        return unknown("every test was skipped")
+    return passed(f"{len(ran)} of {len(tests)} tests ran and pass", details=(", ".join(ran),))
+
+
+# Providers of libfabric that carry RDMA of an adapter of its own; the others use sockets or memory.
+_RDMA_PROVIDERS = frozenset({"efa", "cxi", "verbs", "psm2", "psm3", "opx"})
+
+
+@check(
+    "libfabric.provider",
+    impact=Impact.BROKEN,
+    needs_gpu=False,
+    source="ofiwg/libfabric util/info.c; fi_provider(7); aws-ofi-nccl README",
+    fix="the maker's libfabric and driver: aws-efa-installer, or Slingshot's; its device in the "
+    "container",
+)
+def libfabric(node: Node, want: Want) -> Finding:
+    """libfabric finds an adapter that does RDMA, where fi_info was given.
+
+    NCCL's OFI plugin takes it from there. "fi_getinfo: -61" says that nothing fits: no device, no
+    driver, or a libfabric without the provider. tcp and shm are always found.
+    """
+    told = node.fi_info
+    if told is None:
+        return not_applicable("no fi_info was given")
+    found = {each.provider.partition(";")[0] for each in told.entries}
+    able = sorted(found & _RDMA_PROVIDERS)
+    if not able:
+        return failed(
+            told.error or f"only {', '.join(sorted(found))}",
+            expected="an adapter: efa, cxi or verbs",
+            hint="fi_info -l lists the providers that libfabric has; ls /dev/infiniband /dev/cxi*",
+        )
+    domains = {each.domain for each in told.entries if each.provider.partition(";")[0] in able}
+    return passed(f"{', '.join(able)}: {counted(len(domains), 'domain')}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from toolkit.checks.build_failures import cause_of, completed, explain, telling
 from toolkit.checks.builds import NOTHING_BUILT
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
+from toolkit.checks.makers import has_connectx
 from toolkit.compat import Compat
 from toolkit.facts.dkms import DkmsBuild, DkmsState
 from toolkit.facts.make_log import BuildLog
@@ -13,7 +14,8 @@ from toolkit.facts.node_stack import OFED_DKMS
 from toolkit.want import PeerPath, Want
 
 # What belongs to GPUDirect RDMA among the modules that DKMS may know.
-OURS = ("nvidia", "gdrdrv", "iser", "isert", "srp", "knem", "xpmem", "mlnx-", *OFED_DKMS)
+OF_CONNECTX = ("iser", "isert", "srp", "mlnx-", *OFED_DKMS)
+OURS = ("nvidia", "gdrdrv", "knem", "xpmem", *OF_CONNECTX)
 UNIT = "/usr/lib/systemd/system/dkms.service"
 BEFORE = ("nvidia-340", "nvidia-peer-memory")  # no part of today's stack
 
@@ -94,6 +96,8 @@ def state(node: Node, want: Want) -> Finding:
     signing and compressing make them too.
     """
     builds = [each for each in node.dkms if _ours(each.module)]
+    if not has_connectx(node.fresh()):  # OFED drives no other maker's HCAs
+        builds = [each for each in builds if not each.module.startswith(OF_CONNECTX)]
     if not builds:
         return not_applicable("DKMS builds nothing of GPUDirect here")
     whole = node.given_kernel

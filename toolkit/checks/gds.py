@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.remedy import registry_dwords
 from toolkit.checks.role import role
@@ -134,6 +136,9 @@ def iommu(node: Node, want: Want) -> Finding:
 def _reported_iommu(report: GdsCheck, *, grace: bool) -> Finding:
     if report.iommu == "disabled" and grace:
         return failed("gdscheck: the IOMMU is off", expected=GRACE)
+    on = [line for line in report.gpus if re.search(r"IOMMU State: (?!Disabled)\w", line)]
+    if report.iommu == "disabled" and on:
+        return unknown(f"gdscheck: the IOMMU is off, and {on[0]}")
     if report.iommu == "disabled":
         return passed("gdscheck: the IOMMU is off")
     why = "is on; passed through or translated is not told" if report.iommu else "is not told"

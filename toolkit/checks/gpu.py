@@ -147,7 +147,9 @@ def mig_vgpu(node: Node, want: Want) -> Finding:
 
 
 def _mig_trouble(able: list[SmiGpu], meant: str) -> Finding | None:
-    """GPUs in another mode than is meant, or than the others."""
+    """GPUs in another mode than is meant, or than the others, or of which it is not told."""
+    if strange := [each for each in able if each.mig not in {ENABLED, "Disabled"}]:
+        return unknown(f"the MIG mode of {strange[0].address} is {strange[0].mig!r}")
     split = [each for each in able if each.mig == ENABLED]
     waiting = [each for each in able if each.mig_pending and each.mig != each.mig_pending]
     whole = [each for each in able if each not in split]

@@ -11,14 +11,16 @@ from toolkit.checks.check import (
     failed,
     not_applicable,
     passed,
+    unknown,
 )
 from toolkit.facts.hca_counters import Counters
+from toolkit.facts.hca_log import WATCHED
 from toolkit.facts.kernel_trouble import Trouble
 from toolkit.facts.node import Node
 from toolkit.want import Want
 from toolkit.words import counted
 
-_DRIVER = "mlx5_core"
+_WATCHED = " or ".join((", ".join(sorted(WATCHED)[:-1]), sorted(WATCHED)[-1]))
 HOUR, DAY = 3600, 86400
 _SHOWN = 3
 # Of the link below; more an hour than a good link has on the average since boot.
@@ -31,30 +33,40 @@ _FLAPS = 5  # a link goes down with its switch, or when somebody pulls the cable
 @check(
     "hca.health",
     impact=Impact.SICK,
-    source="Linux, drivers/net/ethernet/mellanox/mlx5/core/health.c (poll_health, "
-    "print_health_info) and cmd.c (wait_func, cb_timeout_handler)",
-    fix="drain the node, reboot it cold; update the HCA's firmware; exchange it if it comes again",
+    source="Linux, drivers/net/ethernet/mellanox/mlx5/core health.c (poll_health, "
+    "print_health_info), cmd.c (wait_func, cb_timeout_handler) and events.c (port_module); "
+    "broadcom/bnxt, intel/ice, pensando/ionic; drivers/infiniband/hw/irdma and efa/efa_com.c",
+    fix="drain the node, reboot it cold; update the HCA's firmware; exchange what comes again: the "
+    "HCA, or the cable or module that its driver has shut off",
 )
 def hca_health(node: Node, want: Want) -> Finding:
-    """mlx5_core has logged no failing HCA.
+    """No driver has logged a failing HCA, or a cable that it had to shut off.
 
     A firmware that no longer counts ("health compromised"), a fatal sensor, a syndrome of the
-    firmware, a command that is never answered: jobs then hang rather than fail. "Fatal error 3"
-    is a function that was switched off, and "insufficient power (27W)" is printed by good cards.
+    firmware, a command or admin queue that is never answered: jobs then hang rather than fail. A
+    module with "Cable error" carries no traffic until it is plugged anew; "Cable unplugged" is what
+    unused ports say. "Fatal error 3" is a function that was switched off, and "insufficient power
+    (27W)" is printed by good cards.
     """
-    told = node.hca_troubles
+    every = node.hca_troubles
+    told = [each for each in every if each.sick]
     if told:
         by_hca: dict[str, list[Trouble]] = {}
         for each in told:
-            by_hca.setdefault(each.address, []).append(each)
+            by_hca.setdefault(each.address or "one that the log does not name", []).append(each)
         return failed(
             f"{counted(len(by_hca), 'HCA')} with failing firmware or hardware: {', '.join(by_hca)}",
             expected="no word of failing health",
             hint="drain the node and reboot it cold; mlxfwmanager shows newer firmware",
             details=tuple(line for group in by_hca.values() for line in _shown(group)),
         )
-    if not any(each.driver == _DRIVER for each in node.hcas):
-        return not_applicable(f"no HCA that {_DRIVER} drives: no other driver is known here")
+    if every:
+        return unknown(
+            f"{every[0].address}: its firmware dumped its health; the syndrome is not in the log",
+            hint="dmesg | grep -i synd; devlink health show",
+        )
+    if not any(each.driver in WATCHED for each in node.hcas):
+        return not_applicable(f"no HCA that {_WATCHED} drives: no other driver is known here")
     return passed(f"nothing {node.log_reaches}")
 
 

@@ -25,7 +25,7 @@ from toolkit.checks.iommu_words import (
 )
 from toolkit.checks.role import PASSED_THROUGH
 from toolkit.facts.cmdline import Cmdline
-from toolkit.facts.iommu import Domain
+from toolkit.facts.iommu import Domain, IommuSaid
 from toolkit.facts.node import Node
 from toolkit.facts.platform import Platform
 from toolkit.want import Iommu, PeerPath, Role, Want
@@ -179,10 +179,22 @@ def _raw_addresses(node: Node, want: Want) -> str:
     )
 
 
+def _other_boot(log: IommuSaid, how: str, *, told: bool) -> bool:
+    """Whether the log cannot be of the boot with these arguments (drivers/iommu/iommu.c)."""
+    if how:
+        return not how.endswith("=off") and log.passthrough is False
+    return told and bool(log.passthrough) and log.by_argument
+
+
 def _by_what_was_said(node: Node) -> Finding:
     """Passthrough, where only the kernel log or the command line was given."""
     log, arguments = node.iommu_told
     how = passes_through(arguments, _vendor(node)) if arguments is not None else ""
+    if log is not None and _other_boot(log, how, told=arguments is not None):
+        return unknown(
+            "the command line and the kernel log say different things: of two boots?",
+            hint="cat /sys/kernel/iommu_groups/*/type",
+        )
     if how:
         return passed(f"{how} on the command line")
     if log is not None and log.passthrough:

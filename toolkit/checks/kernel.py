@@ -12,7 +12,7 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
-from toolkit.checks.makers import has_connectx, takes_nvidia_peermem
+from toolkit.checks.makers import has_connectx, takes_nvidia_peermem, way_of_peermem
 from toolkit.checks.remedy import headers_package
 from toolkit.facts.kernel import InstalledKernel
 from toolkit.facts.node import Node
@@ -45,7 +45,7 @@ def version(node: Node, want: Want) -> Finding:
         return failed(
             f"{release}, without dma-buf registration",
             expected=f"{gate.first} or newer, or a kernel with the backport",
-            hint="use the peermem path: --profile peermem",
+            hint=way_of_peermem(node) or "a newer kernel",
         )
     floor = want.compat.oldest_kernel(str(node.driver.version) if node.driver else "")
     if release >= Version(floor):

@@ -9,6 +9,7 @@ from toolkit.facts.rdma import RdmaDevice
 from toolkit.want import PeerPath, Want
 
 CONNECTX, NVIDIA_PEERMEM = "mlx5", "nvidia_peermem"
+NOT_CONNECTX = "no ConnectX here: OFED's kernel modules are nothing to the HCAs of other makers"
 
 
 def serving(node: Node) -> tuple[RdmaDevice, ...]:
@@ -89,6 +90,19 @@ def without_nvidia_peermem(node: Node) -> str:
         for name, client in clients.items()
     )
     return f"{', '.join(ways)}, not nvidia-peermem"
+
+
+def way_of_peermem(node: Node) -> str:
+    """How peer memory is come by, where dma-buf is not to be had; "" where it may be by no way.
+
+    :raises CutOff: where the evidence ends before it could tell.
+    """
+    if not without_nvidia_peermem(node):
+        return "use the peermem path: --profile peermem"
+    clients = {each.client for each in told(node).values() if each is not None}
+    if not all(clients):
+        return ""
+    return f"use the peermem path, by {' and '.join(sorted(clients))}: --profile peermem"
 
 
 def takes_nvidia_peermem(node: Node, want: Want) -> bool:

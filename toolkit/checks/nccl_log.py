@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
@@ -15,6 +16,8 @@ from toolkit.facts.nccl_log import Decision, Direction, Edge, NcclLog, network_e
 from toolkit.facts.node import Node
 from toolkit.want import Want
 
+# What a job does not go on from, though its channels were set up for GPUDirect RDMA.
+_BROKE = re.compile(r"Got completion|Call to ibv_\w+ failed|NET/OFI |[Aa]sync (?:fatal )?event")
 NO_LOG = "no NCCL log was given (doctor --nccl-log FILE)"
 AGAIN = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH, with ranks on two nodes"
 # HCAs of these makers have no peer-memory client that NCCL's own transport could use.
@@ -38,7 +41,7 @@ def log(node: Node, want: Want) -> Finding:
     """
     told = said_by(node)
     if isinstance(told, str):
-        return not_applicable(told)
+        return _by_dump(node.dark_devices) or not_applicable(told)
     if not told.told:
         return unknown("no line of it is NCCL's", hint=AGAIN)
     edges = tuple(network_edges(told))
@@ -47,7 +50,26 @@ def log(node: Node, want: Want) -> Finding:
         details = (f"several jobs in one file: NCCL {', '.join(told.versions)}", *details)
     if not edges:
         return _without_channels(told, details)
+    return _by_channels(node, want, told, (edges, details))
+
+
+def _by_channels(
+    node: Node, want: Want, told: NcclLog, shown: tuple[tuple[Edge, ...], tuple[str, ...]]
+) -> Finding:
+    """What its channels over the network say, and what became of them.
+
+    :param shown: the channels, and the lines on distances to be told besides.
+    """
+    edges, details = shown
     off = [each for each in edges if not each.gdr]
+    if any(map(_BROKE.search, told.troubles)):
+        return _broken_off(told, (*by_device(edges), *details))
+    dark = {(each.host, each.index) for each in told.hcas if not each.enabled}
+    if clash := [each for each in edges if each.gdr and (each.host, each.device) in dark]:
+        return unknown(
+            f"NET/{clash[0].network}/{clash[0].device} is direct, and its HCA is said to be off",
+            hint="give the log of one job, whole",
+        )
     if not off:
         mapped = " by the PCIe mapping" if any(each.pci for each in edges) else ""
         found = f"on all {len(edges)} network channels{mapped}"
@@ -59,6 +81,28 @@ def log(node: Node, want: Want) -> Finding:
         expected="the suffix /GDRDMA on each",
         hint=_way_out(told),
         details=(*by_device(edges), *details, *_reasons(told)),
+    )
+
+
+def _by_dump(dark: tuple[str, ...]) -> Finding | None:
+    """What NCCL found of GPUs and HCAs when it dumped the topology, where no log was given."""
+    if not dark:
+        return None
+    return failed(
+        f"NCCL's dump has gdr=0 for {', '.join(dark)}",
+        expected="gdr=1 for each",
+        hint="see path.selected, and consumer.too_old for the library in the job's container",
+    )
+
+
+def _broken_off(told: NcclLog, details: tuple[str, ...]) -> Finding:
+    """What ended the job, though its channels were set up, for GPUDirect RDMA or not."""
+    broke = [each for each in told.troubles if _BROKE.search(each)]
+    return failed(
+        broke[0],
+        expected="no registration that is refused, no completion with an error",
+        hint=_way_out(told),
+        details=(*details, *broke[1:]),
     )
 
 
@@ -167,6 +211,8 @@ def _way_out(told: NcclLog) -> str:
     """The step that follows from the log alone."""
     if any(each.name.startswith(tuple(_IMPOSSIBLE)) for each in told.devices):
         return "an HCA whose driver can register GPU memory"
+    if any("NET/OFI" in each and "register" in each for each in told.troubles):
+        return "the EFA installer and aws-ofi-nccl that fit this NCCL; see efa.peermem"
     if any("not found" in each for each in told.troubles):
         return "install the network plugin that NCCL_NET names, or unset NCCL_NET"
     if any("No device found" in each for each in told.troubles) or "Socket" in told.networks:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
+import re
+
+from toolkit.checks.check import (
+    Finding,
+    Impact,
+    check,
+    failed,
+    not_applicable,
+    passed,
+    unknown,
+)
 from toolkit.checks.driver import NOT_LOADED
 from toolkit.checks.pods import in_pods, perhaps_in_pods
 from toolkit.checks.remedy import fabric_manager_package
@@ -106,6 +116,65 @@ def fabric_state(node: Node, want: Want) -> Finding:
             details=tuple(f"{address}: {why}" for address, why in ill.items()),
         )
     return passed(f"{counted(len(gpus), 'GPU', 'has', 'have')} joined")
+
+
+@check(
+    "nvlink.links",
+    impact=Impact.SICK,
+    source="nvidia-smi nvlink -s; NVML, nvmlDeviceGetNvLinkState; NVIDIA/DCGM diag, PCIe "
+    "gpu_nvlinks_expected_up",
+    fix="drain the node, reset all its GPUs or reboot it; exchange what comes again",
+)
+def links(node: Node, want: Want) -> Finding:
+    """Every NVLink of a GPU on a board of NVSwitches is active.
+
+    On such boards all links of a GPU are wired. Cards with bridges, and boards of Volta and before,
+    leave some of them free: there GPUs may differ, and an inactive link is not known to be a fault.
+    """
+    if not node.has_nvlinks:
+        return not_applicable("nvidia-smi nvlink -s was not given")
+    gpus = node.nvlinks
+    if not any(each.active for each in gpus):
+        return not_applicable("no NVLink is active, as in a partition of one GPU")
+    dead = [each for each in gpus if each.inactive]
+    told = tuple(
+        f"GPU {each.index}: link {', '.join(map(str, each.inactive))} of {len(each.links)} inactive"
+        for each in dead
+    )
+    if any(_wired(each.name) for each in dead):
+        return failed(
+            f"inactive links on {counted(len(dead), 'GPU')}",
+            expected="every link active",
+            hint="drain the node; nvidia-smi nvlink -e, dmesg | grep -i xid; then reset all GPUs",
+            details=told,
+        )
+    if told:
+        return unknown(f"{told[0]}: wired or not, by its board", hint="nvidia-smi topo -m")
+    short = [each for each in gpus if len(each.links) < _count(each.name)]
+    counts = {len(each.links) for each in gpus}
+    if short or len(counts) > 1:
+        seen = " and ".join(map(str, sorted(counts)))
+        return unknown(f"GPUs with {seen} links: it may be cut", hint="give all of nvlink -s")
+    return passed(f"{counts.pop()} active on {counted(len(gpus), 'GPU')}")
+
+
+# By the names that nvidia-smi prints: "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3".
+_COUNTS = {
+    r"A100-SXM": 12,
+    r"[AH]800": 8,
+    r"\bH[12]00(?! NVL| PCIe)|\bH20\b|\bG?B[23]00\b": 18,
+}
+_WIRED = re.compile(r"SXM(?![23])|\bH[128]00.* HBM3e?$|\bH20\b|\bH[28]00$|\bG?B[23]00\b")
+
+
+def _count(name: str) -> int:
+    """How many links a GPU of this name has; 0 where that is not known."""
+    found = (count for pattern, count in _COUNTS.items() if re.search(pattern, name))
+    return next(found, 0) if _wired(name) else 0
+
+
+def _wired(name: str) -> bool:
+    return bool(_WIRED.search(name))
 
 
 _ILL = {

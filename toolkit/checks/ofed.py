@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
-from toolkit.checks.makers import takes_nvidia_peermem
+from toolkit.checks.makers import has_connectx, takes_nvidia_peermem
 from toolkit.errors import NoEvidence
 from toolkit.facts.node import Node
 from toolkit.facts.ofed import LEFTOVER, OFA, OfedSearch
@@ -115,17 +115,18 @@ def _agree(node: Node, found: OfedSearch, want: Want) -> Finding:
     kernel, folder = node.kernel, found.kbuild
     stub = "nvidia-peermem would become a stub"
     link = f"ln -s {node.arch}/{kernel} {OFA}/{kernel}"
+    build = f"build OFED for {kernel}, or " if has_connectx(node) else ""
     stops = (
-        (folder == LEFTOVER, f"{LEFTOVER} is taken for OFED", f"build OFED, or rm -r {LEFTOVER}"),
+        (folder == LEFTOVER, f"{LEFTOVER} is taken for OFED", f"{build}rm -r {LEFTOVER}"),
         (
             folder and not found.kbuild_symvers,
             f"{folder} has no Module.symvers",
-            f"build OFED for {kernel}, or remove {folder}",
+            f"{build}remove {folder}",
         ),
         (
             found.conftest and not found.kbuild_symbol,
             f"conftest finds OFED in {found.conftest}, the linker looks in {folder or 'none'}",
-            f"build OFED for {kernel}",
+            f"build OFED for {kernel}" if build else f"remove {found.conftest}",
         ),
     )
     stubs = (

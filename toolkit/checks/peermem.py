@@ -23,6 +23,7 @@ from toolkit.facts.node import Node
 from toolkit.want import PeerPath, Want
 
 PEERMEM_ONLY = frozenset({PeerPath.PEERMEM})
+_REFUSED = re.compile(r"could not insert '?(?:nvidia[_-]peermem|nv_peer_mem)")
 NOT_LOADED = "nvidia-peermem is not loaded"
 
 
@@ -98,7 +99,9 @@ def loaded(node: Node, want: Want) -> Finding:
     user in lsmod is ib_core with older OFED and ib_uverbs since 24.07.
     """
     if not node.knows_state and node.lsmod is not None:
-        return _by_lsmod(node.lsmod)
+        return _by_lsmod(node.lsmod, node.modprobe_said)
+    if not node.knows_state and (said := node.peermem_container):
+        return _by_container(said)
     state = node.module_state.get("nvidia_peermem")
     if state is not None and state.initstate == "live":
         return passed(f"live, version {state.version or 'not told'}")
@@ -109,8 +112,20 @@ def loaded(node: Node, want: Want) -> Finding:
     )
 
 
-def _by_lsmod(listed: dict[str, tuple[str, ...]]) -> Finding:
+def _by_container(said: str) -> Finding:
+    """What the GPU Operator's container said last: it waits for OFED's, loads, and stays."""
+    told = f"nvidia-peermem-ctr: {said}"
+    if said == "successfully loaded":
+        return passed(f"{told} it")
+    if said != "failed to load":
+        return unknown(f"{told}, at its end", hint="kubectl logs it again; lsmod on the node")
+    return failed(f"{told} it", expected="successfully loaded", hint="dmesg | grep peermem")
+
+
+def _by_lsmod(listed: dict[str, tuple[str, ...]], modprobe: str) -> Finding:
     """What lsmod says, which somebody may have searched for one name alone."""
+    if "nvidia_peermem" in listed and _REFUSED.search(modprobe):
+        return unknown("lsmod lists it, and modprobe could not insert it: which came last?")
     if "nvidia_peermem" in listed:
         return passed("listed by lsmod")
     if not any(name.startswith("nvidia") for name in listed):

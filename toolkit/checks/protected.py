@@ -16,6 +16,7 @@ from toolkit.checks.driver import NOT_LOADED
 from toolkit.errors import NoEvidence
 from toolkit.facts.daemons import MPS
 from toolkit.facts.node import Node
+from toolkit.facts.smi_query import UNREADABLE
 from toolkit.want import Want
 
 HOPPER = "Hopper"
@@ -48,6 +49,8 @@ def confidential(node: Node, want: Want) -> Finding:
     if not told:
         why = "nvidia-smi tells of no protected memory, as older drivers do not"
         return Finding(Status.NA, why, details=_parts(node))
+    if odd := [each.address for each in told if each.protected_mib == UNREADABLE]:
+        return unknown(f"nvidia-smi does not tell the protected memory of {odd[0]}")
     closed = [each.address for each in told if each.protected_mib]
     if not closed:
         return passed("no protected memory", details=_parts(node))

@@ -325,3 +325,31 @@ def _service_limit(text: str) -> str:
     """The last DefaultLimitMEMLOCK, soft part where there are two; "" for none."""
     found = re.findall(r"^[^:]*:\s*DefaultLimitMEMLOCK\s*=\s*(\S*)", text, re.MULTILINE)
     return found[-1].split(":")[0] if found else ""
+
+
+_REFUSED = re.compile(r"\b(?:erdma|infiniband)\b.*: ERROR: Out of (?:mr size|MRs): ")
+
+
+@check(
+    "rdma.registration",
+    impact=Impact.BROKEN,
+    needs_gpu=False,
+    source="Linux, drivers/infiniband/hw/erdma/erdma_verbs.c, erdma_reg_user_mr",
+    fix="register less at once, or in parts: the limit is the adapter's (ibv_devinfo -v, "
+    "max_mr_size); neither memlock nor a module of peer memory mends it",
+)
+def registration(node: Node, want: Want) -> Finding:
+    """No RDMA driver has logged that it refused memory for being more than the adapter takes.
+
+    Most drivers refuse without a word; erdma says so, with its limit. A size of 0 stands for one
+    that the caller gave wrong.
+    """
+    refused = [line for line in node.dmesg if _REFUSED.search(line)]
+    if not refused:
+        return not_applicable("no driver that logs what it refuses has done so")
+    first = refused[0]
+    return failed(
+        first[first.index("ERROR: ") :].removeprefix("ERROR: "),
+        expected="registrations within the adapter's limit",
+        details=tuple(refused[:3]),
+    )

@@ -108,7 +108,7 @@ def _devices(
     for line in text.split("\n"):
         if device := re.fullmatch(head, line.rstrip()):
             if name:
-                yield name, values, ports
+                yield _counted(name, values, ports)
             name, values, ports = device[1], {}, []
         elif number := re.fullmatch(port, line.strip()):
             ports.append((int(number[1]), {}))
@@ -116,7 +116,20 @@ def _devices(
             block = ports[-1][1] if ports else values
             block.setdefault(keyed[1], keyed[2])
     if name:
-        yield name, values, ports
+        yield _counted(name, values, ports)
+
+
+def _counted(
+    name: str, values: Block, ports: list[tuple[int, Block]]
+) -> tuple[str, Block, list[tuple[int, Block]]]:
+    """The same, where it has as many ports as it says.
+
+    :raises Unparsable: where it has fewer: the text is cut.
+    """
+    count = values.get("Number of ports") or values.get("phys_port_cnt") or "1"
+    if not ports or (count.isdecimal() and len(ports) < int(count)):
+        raise Unparsable(name, f"{len(ports)} of {count} ports: it may be cut")
+    return name, values, ports
 
 
 _NETDEV = re.compile(r"(\S+) port (\d+) ==> (\S+) \((Up|Down)\)")

@@ -38,11 +38,26 @@ KINDS = (
     Kind("nccl-log", "nccl-log", "", r"NCCL (?:INFO|WARN|TRACE) |"
          r"GPU Direct RDMA (?:Enabled|Disabled) for"),
     Kind("nccl-topology", "nccl-topology", "", r"^\s*<(?:system|busid|graphs)\b[^>]*version="),
-    Kind("topo", "nvidia-topology", r"nvidia-smi topo\b", r"^(?:\x1b\[4m|\s)*GPU0\b.*CPU Affinity|"
+    Kind("topo", "nvidia-topology", r"nvidia-smi topo\b", r"^\s*GPU0\b.*CPU Affinity|"
          r"^\s*GPU0\s+X\s"),
+    Kind("nvlink-status", "nvlink-status", r"nvidia-smi nvlink (?:.* )?(?:-s|--status)\b",
+         r"^\s*Link \d+: (?:[\d.]+ GB/s|<inactive>)\s*$"),
+    Kind("nvidia-smi-table", "nvidia-smi-table", r"nvidia-smi(?: -i \S+)?\s*$",
+         r"^\| NVIDIA-SMI \d[\d.]+ "),
     Kind("nvidia-smi-q", "nvidia-smi-q", r"nvidia-smi (?:-q|--query)(?: |$)",
-         r"^=+NVSMI LOG=+$|^Unable to determine the device handle for |"
+         r"^=+NVSMI LOG=+$|^\s*<nvidia_smi_log>|^Unable to determine the device handle for |"
          r"^Failed to initialize NVML: "),
+    Kind("dcgmi-diag", "dcgmi-diag", r"dcgmi diag\b", r"^\| Diagnostic\s+\| Result\b"),
+    Kind("rdma-topo", "rdma-topo", r"rdma_topo check\b",
+         r"^(?:OK|FAIL)\s+(?:ACS for |Kernel iommu_group for |All ConnectX DMA )"),
+    Kind("fi-info", "fi-info", r"fi_info\b", r"^fi_getinfo: |^provider: \S"),
+    Kind("gdsio", "gdsio", r"\S*gdsio\b", r"^IoType: \w+ XferType: "),
+    Kind("fabricmanager-log", "fabricmanager-log", r"(?:cat|tail|less) .*fabricmanager\.log\b",
+         r"^\[\w{3} \d\d \d{4} [\d:]{8}\] \[(?:INFO|WARNING|ERROR|CRITICAL)\] \[tid \d+\]"
+         r"|\bnv-fabricmanager\[\d+\]: "),
+    Kind("peermem-container", "peermem-container", "",
+         r"^(?:\S+ )?(?:waiting for mellanox ofed and nvidia drivers|(?:successfully loaded|"
+         r"failed to load) nvidia-peermem module)"),
     Kind("nvidia-smi-csv", "nvidia-smi-csv", r"nvidia-smi --query-gpu=",
          r"^(?=.*\b(?:pci\.bus_id|driver_version|name|uuid)\b)[\w.]+(?: \[[^]]*\])?(?:, ?[\w.]+"
          r"(?: \[[^]]*\])?){2,}$"),
@@ -92,6 +107,7 @@ _SHAPES = [(kind, re.compile(kind.shape, re.MULTILINE)) for kind in KINDS]
 _COMMANDS = [(kind, re.compile(kind.command)) for kind in KINDS if kind.command]
 # "$ ", "user@host:~$ ", "[root@host dir]# "; a bare "#" opens comments as well.
 _PROMPT = re.compile(r"^\s*(?:\[?[\w.-]+@[\w.-]+[^$#\n]*\]?\s?[$#]|\$)(?:\s+(.*))?$")
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _BEFORE = re.compile(r"^(?:sudo(?: -\w+)*|time|[A-Z_]+=\S+)\s+")
 IMPORTED = "imported from "  # in the source of a frame that no probe has read
 _LOOKED_AT = 200_000  # characters in which a shape must show
@@ -126,9 +142,15 @@ def known_kinds() -> str:
     return "the kinds are " + ", ".join(sorted(BY_NAME))
 
 
+def plain(text: str) -> str:
+    """Without what terminals and web pages put into a text; the evidence keeps it."""
+    text = text.replace("\u00a0", " ")
+    return _ESCAPE.sub("", text) if "\x1b" in text else text
+
+
 def recognise(text: str) -> Kind | None:
     """What sort of text this is, by its shape; None where it is none that we know."""
-    looked_at = text[:_LOOKED_AT]
+    looked_at = plain(text[:_LOOKED_AT])
     return next((kind for kind, shape in _SHAPES if shape.search(looked_at)), None)
 
 

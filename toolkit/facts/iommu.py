@@ -50,10 +50,11 @@ class IommuSaid:
     passthrough: bool | None = None  # the default domain type; None where the log tells none
     enabled: bool = False  # "DMAR: IOMMU enabled": intel_iommu=on was read
     cmdline: str | None = None  # the kernel's arguments, as it logged them
+    by_argument: bool = False  # "(set via kernel command line)"
 
 
 # The prefixes of dmesg differ: "[   5.2] ", "<6>[ 5.2] ", "kern  :info  : 2025-02-10T16:28:06 ".
-_DEFAULT = re.compile(r"\biommu: Default domain type: (Passthrough|Translated)\b")
+_DEFAULT = re.compile(r"\biommu: Default domain type: (Passthrough|Translated)\b(.*set via)?")
 _ENABLED = re.compile(r"\bDMAR: IOMMU enabled\b")
 _CMDLINE = re.compile(r"(?:Kernel c|\bC)ommand line: (.*)")
 
@@ -64,12 +65,12 @@ def parse_iommu_log(lines: Iterable[str]) -> IommuSaid:
     DMAR and DMAR-IR lines alone mean nothing: tables and interrupt remapping are there
     without translation, and a default domain type is logged even without an IOMMU.
     """
-    passthrough, enabled, cmdline = None, False, None
+    passthrough, enabled, cmdline, by_argument = None, False, None, False
     for line in lines:
         if found := _DEFAULT.search(line):
-            passthrough = found[1] == "Passthrough"
+            passthrough, by_argument = found[1] == "Passthrough", bool(found[2])
         elif _ENABLED.search(line):
             enabled = True
         elif cmdline is None and (found := _CMDLINE.search(line)):
             cmdline = found[1]
-    return IommuSaid(passthrough, enabled, cmdline)
+    return IommuSaid(passthrough, enabled, cmdline, by_argument)

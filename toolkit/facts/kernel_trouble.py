@@ -1,11 +1,11 @@
-"""What the kernel logged of GPUs, NVSwitches and HCAs that are failing.
+"""What the kernel logged of GPUs and NVSwitches that are failing; of HCAs see ``hca_log``.
 
 Sources: NVIDIA/open-gpu-kernel-modules, nvErrorLog_va, "NVRM: Xid (%s): %d, ", nvswitch's
 NVSWITCH_PRINT_SXID, "nvidia-nvswitch%d: SXid (PCI:%s): %05d, ", and osinit.c, "The NVIDIA GPU
-%s (PCI ID: ...) installed in this system has fallen off the bus", over three lines. Linux,
-drivers/net/ethernet/mellanox/mlx5/core/health.c and cmd.c. Before it a line may have "[  9.1] ",
-"<6>[ 9.1] ", "[Sun Feb 23 16:24:18 2025] ", "kern  :warn  : 2025-01-17T15:36:17,330762+00:00 "
-or "Feb 23 16:24:18 host kernel: ".
+%s (PCI ID: ...) installed in this system has fallen off the bus", over three lines.
+
+Before it a line may have "[  9.1] ", "<6>[ 9.1] ", "[Sun Feb 23 16:24:18 2025] ",
+"kern  :warn  : 2025-01-17T15:36:17,330762+00:00 " or "Feb 23 16:24:18 host kernel: ".
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ _SXID = re.compile(rf"nvidia-nvswitch\d+: SXid \((?:PCI:)?({_ADDRESS}(?:\.\d)?)\
 _SXID_MORE = re.compile(r"(?:Severity|Data|Engine)\b")  # lines that go on with the one before
 _HALF = re.compile(rf"NVRM: The NVIDIA GPU ({_ADDRESS}(?:\.\d)?)")
 _OFF = re.compile(rf"NVRM:(?: GPU (?:at PCI:)?({_ADDRESS}(?:\.\d)?):?)?.*\bfallen off the bus")
-_MLX5 = re.compile(rf"mlx5_core ({_ADDRESS}\.\d)\b[^:]*: (.*)")
 _FATAL_WORD = re.compile(r"\b(non-?)?fatal\b", re.IGNORECASE)
 _RECOVERY = re.compile(r"\bto 0x[0-9a-fA-F]+ \(([^)]+)\)")
 _STAMPS = (
@@ -116,35 +115,3 @@ def fallen(lines: Iterable[str]) -> tuple[Trouble, ...]:
         told.append(Trouble(_function(address) if address else "", when(line), text))
         last = ""
     return tuple(told)
-
-
-# What mlx5_core says; "Fatal error 3" is a function that was switched off, as VFs are.
-_COMPROMISED = re.compile(r"health compromised")
-_FATAL = re.compile(r"Fatal error (\d+) detected")
-_ISSUE = re.compile(r"Health issue observed, .*severity\((\d)\)")
-_SYNDROME = re.compile(r"\bsynd 0x([0-9a-f]+): (.+)")
-_OTHERS = re.compile(
-    r"timeout\. Will cause a leak of a command resource|in (?:pre-)?initializing state, aborting"
-    r"|pci channel state = [23]\b|health recovery (?:flow aborted|failed)"
-)
-_OFF_BY_INTENT, _ERROR, _HOT = "3", 3, 0x10
-
-
-def hca_troubles(lines: Iterable[str]) -> tuple[Trouble, ...]:
-    """What mlx5_core says of the health of its functions, each line that counts."""
-    told = []
-    for line in lines:
-        found = _MLX5.search(line)
-        if found is not None and _hca_sick(found[2]):
-            told.append(Trouble(_function(found[1]), when(line), line[found.start() :].strip()))
-    return tuple(told)
-
-
-def _hca_sick(said: str) -> bool:
-    if fatal := _FATAL.search(said):
-        return fatal[1] != _OFF_BY_INTENT
-    if issue := _ISSUE.search(said):
-        return int(issue[1]) <= _ERROR
-    if syndrome := _SYNDROME.search(said):
-        return int(syndrome[1], 16) not in {0, _HOT}
-    return bool(_COMPROMISED.search(said) or _OTHERS.search(said))

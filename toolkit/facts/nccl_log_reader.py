@@ -21,6 +21,7 @@ _HOST = re.compile(
 # What others wrap a line in: colours, Ray's count of equal lines, a container engine's JSON.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _REPEATED = re.compile(r"\s*\[repeated \d+x across cluster\].*$")
+_NOTED = re.compile(r"(?:\s*\[\w+: ?[\d, ]+\])+\s*$")  # by a document's tool: "[cite: 1734]"
 _IN_JSON = re.compile(r'\{"log":"(.*?)(?:\\r)?\\n?"[,}]')
 LONGEST = 4096  # of a line that is looked at: NCCL's own are shorter than 1024
 _SAID = re.compile(r"NCCL (?:INFO|WARN) (.*)")
@@ -55,7 +56,10 @@ _TROUBLES = tuple(
         r"NET/IB ?: No device found",
         r"network \S.* not found",
         r"Got completion .*",
-        r"Call to ibv_reg_\w+ failed.*",
+        # Not those of taking down: the device may be gone by then.
+        r"Call to ibv_(?!get_async|ack|destroy|dereg|dealloc|close|free)\w+ failed.*",
+        r"NET/\S+ ?: .*[Aa]sync (?:fatal )?event.*(?:error|catastrophic).*",
+        r"NCCL WARN NET/OFI .*(?:Unable to|Couldn't|Could not|[Ff]ailed|[Ee]rror).*",
         r"Unable to use GIN: .*",
         r"HINT: .*ACS.*",
     )
@@ -66,7 +70,7 @@ _NETWORK_CHANNEL = re.compile(r"via (?:NET|COLLNET)/")
 # A line without any of these is of no interest: of a job's log most have none.
 _WORDS = (
     *("NCCL", "via ", "GPU Direct", "NET/", "nranks", "Using network", "DMA-BUF"),
-    *("Got comp", "ibv_reg_", "GIN:", "HINT:", " not found"),
+    *("Got comp", "ibv_", "GIN:", "HINT:", " not found"),
 )
 
 
@@ -99,6 +103,8 @@ def _unwrapped(line: str) -> str:
         line = _COLOUR.sub("", line)
     if "[repeated " in line:
         line = _REPEATED.sub("", line)
+    if line.endswith("]"):
+        line = _NOTED.sub("", line)
     return line.rstrip("\r")
 
 

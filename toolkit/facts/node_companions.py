@@ -21,6 +21,15 @@ from toolkit.facts.lines import blocks
 from toolkit.facts.modules import ModuleFile, parse_modinfo
 from toolkit.facts.mpi import Mpi, parse_mpiname, parse_ompi_info
 from toolkit.facts.reading import Reading
+from toolkit.facts.tool_reports import (
+    DiagResult,
+    FiInfo,
+    TopoCheck,
+    parse_dcgmi_diag,
+    parse_fi_info,
+    parse_rdma_topo,
+    peermem_container,
+)
 from toolkit.facts.ucx_info import UcxInfo, parse_ucx_info
 
 
@@ -73,6 +82,27 @@ class Companions(Reading):
     @fact
     def ucx_info(self) -> UcxInfo | None:
         return parse_ucx_info(self._text("ucx-info")) if self._given("ucx-info") else None
+
+    @fact
+    def fi_info(self) -> FiInfo | None:
+        """What libfabric finds, from ``fi_info``; None where it was not given."""
+        return parse_fi_info(self._text("fi-info")) if self._given("fi-info") else None
+
+    @fact
+    def dcgmi_diag(self) -> tuple[DiagResult, ...] | None:
+        """The tests of ``dcgmi diag``; None where it was not given."""
+        return parse_dcgmi_diag(self._text("dcgmi-diag")) if self._given("dcgmi-diag") else None
+
+    @fact
+    def peermem_container(self) -> str:
+        """What the GPU Operator's nvidia-peermem-ctr said last; "" where its log was not given."""
+        given = self._given("peermem-container")
+        return peermem_container(self._text("peermem-container")) if given else ""
+
+    @fact
+    def rdma_topo(self) -> TopoCheck | None:
+        """What ``rdma_topo check`` found; None where it was not given."""
+        return parse_rdma_topo(self._text("rdma-topo")) if self._given("rdma-topo") else None
 
     @fact
     def containers(self) -> Containers:

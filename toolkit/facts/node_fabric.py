@@ -21,10 +21,12 @@ from toolkit.facts.roce import (
     parse_mlnx_qos,
     parse_net_devices,
 )
-from toolkit.facts.smi_query import SmiReport, parse_smi_csv, parse_smi_query
+from toolkit.facts.smi_forms import GpuLinks, parse_nvlink_status
+from toolkit.facts.smi_query import SmiReport, parse_smi_csv, parse_smi_query, parse_smi_table
 from toolkit.facts.versions import Version
 from toolkit.facts.virt import CONTAINERS, parse_detect_virt
 
+SMI_TABLE, NVLINKS = "nvidia-smi-table", "nvlink-status"  # frames that no probe prints
 _PROVIDER = re.compile(r"couldn't load driver '([^']+)'")
 
 
@@ -160,10 +162,21 @@ class Fabric(Reading):
 
     @fact
     def smi(self) -> SmiReport:
-        """The GPUs as ``nvidia-smi -q`` tells them, or its CSV given as a loose file."""
+        """The GPUs as ``nvidia-smi -q`` tells them, or its CSV or table given as a loose file."""
         if not self._given("nvidia-smi-q") and self._given("nvidia-smi-csv"):
             return parse_smi_csv(self._text("nvidia-smi-csv"))
+        if not self._given("nvidia-smi-q") and self._given(SMI_TABLE):
+            return parse_smi_table(self._text(SMI_TABLE))
         return parse_smi_query(self._text("nvidia-smi-q"))
+
+    @fact
+    def has_nvlinks(self) -> bool:
+        return self._given(NVLINKS)
+
+    @fact
+    def nvlinks(self) -> tuple[GpuLinks, ...]:
+        """The NVLinks of each GPU, from ``nvidia-smi nvlink -s`` given as a loose file."""
+        return parse_nvlink_status(self._text(NVLINKS))
 
     @fact
     def selinux(self) -> bool | None:

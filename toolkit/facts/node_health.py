@@ -5,12 +5,15 @@ from __future__ import annotations
 from toolkit.errors import NoEvidence
 from toolkit.facts.fact import fact
 from toolkit.facts.hca_counters import Counters, parse_hca_counters
+from toolkit.facts.hca_log import hca_troubles
 from toolkit.facts.imports import IMPORTED
-from toolkit.facts.kernel_trouble import Trouble, fallen, hca_troubles, sxids, when, xids
+from toolkit.facts.kernel_trouble import Trouble, fallen, sxids, when, xids
 from toolkit.facts.node_devices import Devices
 from toolkit.facts.smi_said import SmiSaid, parse_smi_said
+from toolkit.facts.tool_reports import fabric_manager_errors
 
-_SMI = ("nvidia-smi", "nvidia-smi-q")
+_SMI = ("nvidia-smi", "nvidia-smi-q", "nvidia-smi-table", "nvlink-status")
+_FM_LOG = "fabricmanager-log"  # another that no probe prints
 EARLIER = "earlier-ports"  # a frame that no probe prints: of an earlier run, since the same boot
 
 
@@ -24,8 +27,13 @@ class Health(Devices):
 
     @fact
     def sxids(self) -> tuple[Trouble, ...]:
-        """What the driver logged of NVSwitches."""
-        return sxids(self.dmesg)
+        """What the driver logged of NVSwitches, and the fabric manager in a log given with it."""
+        told = (
+            fabric_manager_errors(self._text(_FM_LOG).split("\n")) if self._given(_FM_LOG) else ()
+        )
+        if told and not self._given("dmesg"):
+            return told
+        return told + sxids(self.dmesg)
 
     @fact
     def fallen_gpus(self) -> tuple[Trouble, ...]:
@@ -34,7 +42,7 @@ class Health(Devices):
 
     @fact
     def hca_troubles(self) -> tuple[Trouble, ...]:
-        """What mlx5_core logged of the health of its functions."""
+        """What the drivers of HCAs logged of their health."""
         return hca_troubles(self.dmesg)
 
     @fact

@@ -13,7 +13,11 @@ from toolkit.facts.reading import Reading
 from toolkit.facts.virt import guest_of
 
 # nvidia-smi -q, "GPU Virtualization Mode": None, Pass-Through and VGPU in a guest, Host VGPU.
-_GUEST_GPU = re.compile(r"^\s*Virtualization Mode\s*: (?:Pass-Through|VGPU|vGPU)\s*$", re.MULTILINE)
+_GUEST_GPU = re.compile(
+    r"^\s*(?:Virtualization Mode\s*: |<virtualization_mode>)(?:Pass-Through|VGPU|vGPU)"
+    r"(?:</virtualization_mode>)?\s*$",
+    re.MULTILINE,
+)
 _GUEST_KERNEL = re.compile(r"\bHypervisor detected: |\bBooting paravirtualized kernel on (?!bare)")
 
 _DRIVERS = re.compile(r"^\s+Kernel (?:driver in use|modules): ", re.MULTILINE)

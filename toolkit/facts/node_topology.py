@@ -52,6 +52,14 @@ class Topology(Devices):
         return parse_nccl_xml(self._text("nccl-topology"))
 
     @fact
+    def dark_devices(self) -> tuple[str, ...]:
+        """GPUs and HCAs that NCCL found unable when it dumped the topology; () without a dump."""
+        if self.probed or not self._given("nccl-topology"):
+            return ()
+        devices = (*self.nccl_topology.gpus, *self.nccl_topology.hcas)
+        return tuple(each.name for each in devices if each.gdr is False)
+
+    @fact
     def hca_names(self) -> dict[str, str]:
         """RDMA names by PCI address: "0000:19:00.0" is "mlx5_0"."""
         return {each.address: each.name for each in self.rdma_hardware if each.address}

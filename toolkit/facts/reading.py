@@ -7,17 +7,32 @@ from typing import Self
 
 from toolkit.errors import NoEvidence, NotCollected
 from toolkit.evidence import Evidence, State
+from toolkit.facts.cut import lost_its_end
 from toolkit.facts.fact import Memo
+from toolkit.facts.imports import IMPORTED, plain
 
 # Tools that print what they have and then say that they could not go on. The probe has their
 # status; a loose file has their words alone. Sources: infiniband-diags ibstat.c, IBPANIC;
 # libibverbs examples/devinfo.c; nvidia-smi.
-_BREAK_OFF = frozenset({"ibstat", "ibv-devinfo", "ibdev2netdev", "nvidia-smi-q", "nvidia-topology"})
-_BROKE_OFF = re.compile(
-    r"^(?:ibpanic: .*|Failed to (?:open device|query (?:device|port)|get device list).*"
-    r"|Unable to determine the device handle .*|Segmentation fault.*"
-    r"|.*\bcommand terminated with exit code .*)$",
-    re.MULTILINE,
+_BREAK_OFF = frozenset(
+    {"ibstat", "ibv-devinfo", "ibdev2netdev", "nvidia-smi-q", "nvidia-topology"}
+    | {"nvidia-smi-table", "nvlink-status"}
+)
+_SAYS_SO = (
+    r"ibpanic: .*|Failed to (?:open device|query (?:device|port)|get device list).*"
+    r"|Unable to determine the device handle .*"
+)
+# What a shell, kubectl or ssh says below what a command could print; a log may quote anything.
+_ENDED = (
+    r"Segmentation fault.*|(?:Aborted|Bus error|Killed|Terminated)(?: \(core dumped\))?|\^C"
+    r"|.*\bcommand terminated with exit code .*|error: (?:unable to upgrade|lost) connection.*"
+    r"|(?:Connection to \S+ closed by remote host|client_loop: send disconnect: .*|timeout: .*)\.?"
+)
+_BROKE_OFF = re.compile(rf"^(?:{_SAYS_SO}|{_ENDED})$", re.MULTILINE)
+_CUT_OFF = re.compile(rf"^(?:{_ENDED})$", re.MULTILINE)
+_LOGS = frozenset(
+    {"dmesg", "nccl-log", "make-log", "fabricmanager-log", "peermem-container", "nccl-tests"}
+    | {"perftest", "ucx-perftest"}
 )
 
 
@@ -48,9 +63,20 @@ class Reading:
     def _text(self, key: str) -> str:
         self.cited.append(key)
         text = self._evidence.text(key)  # raises NoEvidence unless it was read in full
-        if key in _BREAK_OFF and (said := _BROKE_OFF.search(text)):
+        given = IMPORTED in self._evidence.frame(key).source
+        text = plain(text) if given else text
+        says = _BROKE_OFF if key in _BREAK_OFF else _CUT_OFF if given and key not in _LOGS else None
+        if says is not None and (said := says.search(text)):
             raise NoEvidence(f"{key}: broke off: {said[0].strip()}")
         return text
+
+    def cut(self) -> str:
+        """Which of the loose files cited may have lost its end; "" for none."""
+        for key in self.cited:
+            frame = self._evidence.frames.get(key)
+            if frame and IMPORTED in frame.source and lost_its_end(key, frame.text):
+                return f"{key}: it has not its end: what was cut off is not known"
+        return ""
 
     def _given(self, key: str) -> bool:
         """Whether the evidence has this source at all; loose files are few of them.

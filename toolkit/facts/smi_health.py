@@ -13,7 +13,10 @@ from dataclasses import dataclass
 Path = tuple[str, ...]
 Pairs = tuple[tuple[str, str], ...]
 
-_NONE = {"", "N/A", "[N/A]", "Not Supported", "[Not Supported]"}
+_NONE = {
+    *("", "N/A", "[N/A]", "Not Supported", "[Not Supported]"),
+    "Requested functionality has been deprecated",
+}
 # What is no trouble where a value is a word rather than a count.
 _FINE = {"No", "None", "Not Active", "Inactive", "0"}
 _RECOVERY = ("GPU Reset Status", "GPU Recovery Action")

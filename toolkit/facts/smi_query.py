@@ -1,4 +1,4 @@
-"""What nvidia-smi tells of each GPU: ``nvidia-smi -q``, or its CSV with a header.
+"""What nvidia-smi tells of each GPU: ``nvidia-smi -q``, with -x too, its table, or its CSV.
 
 The key column of -q is as wide as the longest key of the driver's branch, and branches add
 sections: a value is told by the headings above it, which are told by indentation.
@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 
 from toolkit.errors import Unparsable
 from toolkit.facts.gpu import normal_address
+from toolkit.facts.smi_forms import Blocks, is_xml, table_blocks, xml_blocks
 from toolkit.facts.smi_health import SmiHealth, smi_health
 
 _GPU = re.compile(r"GPU ([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])\s*")
 _PAIR = re.compile(r"( *)([^:]*[^: ]) *: ?(.*)")
 _MIB = re.compile(r"([0-9]{1,9})(?: MiB)?")
 Path = tuple[str, ...]  # headings from the outermost in, then the key
+UNREADABLE = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,8 @@ class SmiGpu:
     fabric_health: tuple[tuple[str, str], ...] = ()  # ("Summary", "Healthy"), ...
     cluster: str = ""  # UUID of the NVLink domain
     health: SmiHealth = field(default_factory=SmiHealth)  # not read from the CSV
-    protected_mib: int | None = None  # kept from the host, in CC mode all of it; None: not told
+    protected_mib: int | None = None  # kept from the host, in CC mode all of it; None: not told,
+    # and UNREADABLE where it is not a size
 
     @property
     def in_cluster(self) -> bool:
@@ -54,11 +57,23 @@ class SmiReport:
 
 
 def parse_smi_query(text: str) -> SmiReport:
-    """Read ``nvidia-smi -q``, whole or cut down to some of its sections.
+    """Read ``nvidia-smi -q``, whole or cut down to some of its sections, or with -x.
 
     :raises Unparsable: where it names no driver or no GPU, or fewer GPUs than are attached.
     """
-    head, blocks = _blocks(text)
+    return _report(text, xml_blocks(text) if is_xml(text) else _blocks(text))
+
+
+def parse_smi_table(text: str) -> SmiReport:
+    """Read the table of ``nvidia-smi``.
+
+    :raises Unparsable: where it has no driver or no GPU, or a GPU of which it tells no values.
+    """
+    return _report(text, table_blocks(text))
+
+
+def _report(text: str, told: Blocks) -> SmiReport:
+    head, blocks = told
     driver = head.get(("Driver Version",), "")
     if not driver or not blocks:
         raise Unparsable("nvidia-smi -q", text.strip().split("\n")[0])
@@ -68,7 +83,7 @@ def parse_smi_query(text: str) -> SmiReport:
     return SmiReport(driver, tuple(_gpu(address, values) for address, values in blocks))
 
 
-def _blocks(text: str) -> tuple[dict[Path, str], list[tuple[str, dict[Path, str]]]]:
+def _blocks(text: str) -> Blocks:
     """What stands before the first GPU, and each GPU's values."""
     head: dict[Path, str] = {}
     found: list[tuple[str, dict[Path, str]]] = []
@@ -117,8 +132,14 @@ def _gpu(address: str, values: dict[Path, str]) -> SmiGpu:
         ),
         told("Fabric", "ClusterUUID"),
         smi_health(values),
-        _mib(said) if (said := told("Conf Compute Protected Memory Usage", "Total")) else None,
+        _size(told("Conf Compute Protected Memory Usage", "Total")),
     )
+
+
+def _size(value: str) -> int | None:
+    if not value:
+        return None
+    return _mib(value) if _MIB.fullmatch(value) else UNREADABLE
 
 
 def _mib(value: str) -> int:

@@ -11,7 +11,10 @@ import re
 from dataclasses import dataclass
 
 _ADDRESS = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
-_LOST = re.compile(r"Unable to determine the device handle for|GPU is lost", re.IGNORECASE)
+# Of the table a row without a name: "|   5  ERR!     On   | 00000000:91:00.0 Off |  ERR! |".
+_LOST = re.compile(
+    r"Unable to determine the device handle for|GPU is lost|^\|\s+\d+\s+ERR!\s", re.IGNORECASE
+)
 _RESET = re.compile(r"GPU requires reset", re.IGNORECASE)
 _NO_ANSWER = re.compile(
     r"Failed to initialize NVML|No devices were found|couldn't communicate with the NVIDIA driver",
