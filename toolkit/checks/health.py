@@ -129,10 +129,11 @@ def xid(node: Node, want: Want) -> Finding:
     GPU well. Others leave it unfit for the next job until it is reset (48, 95, 119), the node is
     booted (79), or it is exchanged. Those of the fifth NVLink (144 to 150) say "Fatal" or
     "Nonfatal" themselves; 154 names what the driver asks for. A reset that mended it does not
-    take the line back: its date tells, and a waiver with a date can say so.
+    take the line back: its date tells, and a waiver with a date can say so. A fatal error of
+    unified memory (nvidia-uvm) has no number and counts with them: no CUDA program starts after it.
     """
     told = node.xids
-    if sick := [each for each in told if each.sick]:
+    if sick := [*(each for each in told if each.sick), *node.uvm_troubles]:
         return _sick_xids(sick)
     if strange := sorted({each.number for each in told if each.sick is None}):
         numbers = ", ".join(str(each) if each else "a cut line" for each in strange)
@@ -158,11 +159,13 @@ def _sick_xids(sick: Sequence[Trouble]) -> Finding:
     by_gpu: dict[str, set[int]] = {}
     for each in sick:
         by_gpu.setdefault(each.address, set()).add(each.number)
-    acts = {row.act for each in sick if (row := xid_row(each.number))}
+    acts = {row.act if (row := xid_row(each.number)) else Act.REBOOT for each in sick}
     worst = next(act for act in reversed(_HINTS) if act in acts | {Act.RESET})
     return failed(
         "; ".join(
             f"{address}: Xid {', '.join(map(str, sorted(numbers)))}"
+            if address
+            else "nvidia-uvm had a fatal error"
             for address, numbers in by_gpu.items()
         ),
         expected="no Xid of memory, firmware, NVLink or bus",
@@ -195,7 +198,8 @@ def sxid(node: Node, want: Want) -> Finding:
             details=_by_device(fatal),
         )
     if strange := [each for each in told if each.sick is None]:
-        return unknown(f"SXid {strange[0].number}: whether it is fatal is not told")
+        which = strange[0].number or "of a cut line"
+        return unknown(f"SXid {which}: whether it is fatal is not told", hint="dmesg | grep SXid")
     if not told and not node.nvswitches:
         return not_applicable("no NVSwitch on the PCI bus")
     seen = f"{counted(len(told), 'SXid')}, none of them fatal," if told else "none"

@@ -32,11 +32,12 @@ _FLAPS = 5  # a link goes down with its switch, or when somebody pulls the cable
     "hca.health",
     impact=Impact.SICK,
     source="Linux, drivers/net/ethernet/mellanox/mlx5/core/health.c (poll_health, "
-    "print_health_info) and cmd.c (wait_func, cb_timeout_handler)",
+    "print_health_info) and cmd.c (wait_func, cb_timeout_handler); broadcom/bnxt/bnxt.c, "
+    "pensando/ionic/ionic_dev.c",
     fix="drain the node, reboot it cold; update the HCA's firmware; exchange it if it comes again",
 )
 def hca_health(node: Node, want: Want) -> Finding:
-    """mlx5_core has logged no failing HCA.
+    """No driver has logged a failing HCA.
 
     A firmware that no longer counts ("health compromised"), a fatal sensor, a syndrome of the
     firmware, a command that is never answered: jobs then hang rather than fail. "Fatal error 3"
@@ -54,7 +55,7 @@ def hca_health(node: Node, want: Want) -> Finding:
             details=tuple(line for group in by_hca.values() for line in _shown(group)),
         )
     if not any(each.driver == _DRIVER for each in node.hcas):
-        return not_applicable(f"no HCA that {_DRIVER} drives: no other driver is known here")
+        return not_applicable(f"no HCA that {_DRIVER} drives: no word of other drivers was found")
     return passed(f"nothing {node.log_reaches}")
 
 

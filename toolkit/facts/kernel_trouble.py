@@ -3,7 +3,8 @@
 Sources: NVIDIA/open-gpu-kernel-modules, nvErrorLog_va, "NVRM: Xid (%s): %d, ", nvswitch's
 NVSWITCH_PRINT_SXID, "nvidia-nvswitch%d: SXid (PCI:%s): %05d, ", and osinit.c, "The NVIDIA GPU
 %s (PCI ID: ...) installed in this system has fallen off the bus", over three lines. Linux,
-drivers/net/ethernet/mellanox/mlx5/core/health.c and cmd.c. Before it a line may have "[  9.1] ",
+drivers/net/ethernet/mellanox/mlx5/core/health.c and cmd.c, broadcom/bnxt/bnxt.c,
+pensando/ionic/ionic_dev.c. Before it a line may have "[  9.1] ",
 "<6>[ 9.1] ", "[Sun Feb 23 16:24:18 2025] ", "kern  :warn  : 2025-01-17T15:36:17,330762+00:00 "
 or "Feb 23 16:24:18 host kernel: ".
 """
@@ -20,11 +21,16 @@ _ADDRESS = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}"
 # "(PCI:0000:1b:00)", "(0000:03:00)" of old drivers, "(PCI:0000:00:05 GPU-I:05)" of a MIG instance.
 _XID = re.compile(rf"NVRM: Xid \((?:PCI:)?({_ADDRESS})[^)]*\)[^:]*: (\d+)\b(.*)")
 _ANY_XID = re.compile(r"NVRM: Xid\b")
-_SXID = re.compile(rf"nvidia-nvswitch\d+: SXid \((?:PCI:)?({_ADDRESS}(?:\.\d)?)\): (\d+)\b,? *(.*)")
+_SXID = re.compile(
+    rf"(?:nvidia-nvswitch\d+: )?SXid \((?:PCI:)?({_ADDRESS}(?:\.\d)?)\): (\d+)\b,? *(.*)"
+)
+_ANY_SXID = re.compile(r"(?:nvidia-nvswitch\d+: )?\bSXid\b")
+# Of every GPU, or of no one: CUDA is gone until the driver is loaded anew.
+_UVM = re.compile(r"\buvm:?\b.{0,20}\bencountered\b.*\bfatal\b", re.IGNORECASE)
 _SXID_MORE = re.compile(r"(?:Severity|Data|Engine)\b")  # lines that go on with the one before
 _HALF = re.compile(rf"NVRM: The NVIDIA GPU ({_ADDRESS}(?:\.\d)?)")
 _OFF = re.compile(rf"NVRM:(?: GPU (?:at PCI:)?({_ADDRESS}(?:\.\d)?):?)?.*\bfallen off the bus")
-_MLX5 = re.compile(rf"mlx5_core ({_ADDRESS}\.\d)\b[^:]*: (.*)")
+_HCA = re.compile(rf"\b(?:mlx5_core|bnxt_en|ionic) ({_ADDRESS}\.\d)\b[^:]*: (.*)")
 _FATAL_WORD = re.compile(r"\b(non-?)?fatal\b", re.IGNORECASE)
 _RECOVERY = re.compile(r"\bto 0x[0-9a-fA-F]+ \(([^)]+)\)")
 _STAMPS = (
@@ -65,6 +71,12 @@ def xids(lines: Iterable[str]) -> tuple[Trouble, ...]:
     return tuple(_xid(line) for line in lines if _ANY_XID.search(line))
 
 
+def uvm_troubles(lines: Iterable[str]) -> tuple[Trouble, ...]:
+    """What unified memory (nvidia-uvm) or the driver on its behalf says of a fatal error."""
+    found = ((line, _UVM.search(line)) for line in lines)
+    return tuple(Trouble("", when(line), line[at.start() :].strip()) for line, at in found if at)
+
+
 def _xid(line: str) -> Trouble:
     found = _XID.search(line)
     if found is None:
@@ -89,10 +101,12 @@ def _xid_sick(number: int, rest: str) -> bool | None:
 
 
 def sxids(lines: Iterable[str]) -> tuple[Trouble, ...]:
-    """Each SXid; the driver says itself whether it is fatal."""
+    """Each SXid; the driver says itself whether it is fatal. A cut one has the number 0."""
     told = []
     for line in lines:
         found = _SXID.search(line)
+        if found is None and (cut := _ANY_SXID.search(line)):
+            told.append(Trouble("", when(line), line[cut.start() :].strip(), sick=None))
         if found is None or _SXID_MORE.match(found[3]):
             continue
         word = _FATAL_WORD.search(found[3])
@@ -126,15 +140,18 @@ _SYNDROME = re.compile(r"\bsynd 0x([0-9a-f]+): (.+)")
 _OTHERS = re.compile(
     r"timeout\. Will cause a leak of a command resource|in (?:pre-)?initializing state, aborting"
     r"|pci channel state = [23]\b|health recovery (?:flow aborted|failed)"
+    # bnxt_en, of old and of new kernels, and ionic
+    r"|^Fatal firmware reset event|^Firmware fatal reset event|^Firmware not responding"
+    r"|^FW heartbeat stalled"
 )
 _OFF_BY_INTENT, _ERROR, _HOT = "3", 3, 0x10
 
 
 def hca_troubles(lines: Iterable[str]) -> tuple[Trouble, ...]:
-    """What mlx5_core says of the health of its functions, each line that counts."""
+    """What drivers of HCAs say of the health of their functions, each line that counts."""
     told = []
     for line in lines:
-        found = _MLX5.search(line)
+        found = _HCA.search(line)
         if found is not None and _hca_sick(found[2]):
             told.append(Trouble(_function(found[1]), when(line), line[found.start() :].strip()))
     return tuple(told)
