@@ -130,7 +130,7 @@ FRAMES = {
     "dkms-tree": "autoinstall_off dkms_callers dkms_tree",
     "dkms-version": "dkms_version has_dkms",
     "dmesg": (
-        "dmesg fallen_gpus hca_troubles iommu_log log_is_whole log_reaches log_since_boot "
+        "dmesg bus_errors uvm_troubles fallen_gpus hca_troubles iommu_log log_is_whole log_reaches log_since_boot "
         "sxids xids"
     ),
     "dmi": "dmi",

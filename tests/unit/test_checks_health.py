@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.evidence.board import BOARD, GPUS, HCAS, Fn
-from tests.evidence.build import node
+from tests.evidence.build import DRIVER, gpu_rows, node
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
+from tests.evidence.healthy_fabric import SMI_Q
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from tests.laws import tried
 from toolkit.checks.all import BY_ID
@@ -29,6 +32,11 @@ def log(*lines: str) -> dict[str, Override]:
     return {"dmesg": "".join(f"{line}\n" for line in (BOOT, *lines))}
 
 
+def rows(first: str) -> str:
+    """What nvidia-smi lists, with these values of the first GPU."""
+    return re.sub("^([^,]+), .*", rf"\1, {first}", gpu_rows(), count=1)
+
+
 def xid(rest: str, address: str = GPU) -> str:
     return f"[ 9123.1] NVRM: Xid (PCI:{address}): {rest}"
 
@@ -45,6 +53,33 @@ ROWS = [
         FAIL,
         "1 GPU does not answer: 0000:18:00.0",
         {"nvidia-smi": failed(15, f"{LOST}\n"), "nvidia-smi-q": failed(15, f"{LOST}\n")},
+    ),
+    *(
+        Row(
+            f"listed-with-{error}",
+            "gpu.lost",
+            FAIL,
+            "1 GPU does not answer: 0000:18:00.0",
+            {"nvidia-smi": rows(f"{error}, {DRIVER}, {error}, {error}")},
+        )
+        for error in ("[Unknown Error]", "[GPU is lost]", "ERR!", "Unknown Error")
+    ),
+    *(
+        Row(
+            f"one-value-is-{error}",
+            "gpu.lost",
+            UNKNOWN,
+            "errors in place of values of 0000:18",
+            {"nvidia-smi": rows(f"NVIDIA H100 80GB HBM3, {DRIVER}, {error}, Enabled")},
+        )
+        for error in ("[Unknown Error]", "ERR!")
+    ),
+    Row(
+        "of-the-long-answer",
+        "gpu.lost",
+        UNKNOWN,
+        "values of 0000:18:00.0: Product Name",
+        {"nvidia-smi-q": re.sub("(Product Name +: ).*", r"\1Unknown Error", SMI_Q, count=1)},
     ),
     Row("it-hangs", "gpu.lost", UNKNOWN, "no answer in time", {"nvidia-smi": TIMEOUT}),
     Row("it-lists-none", "gpu.lost", UNKNOWN, "lists no GPU", {"nvidia-smi": ""}),

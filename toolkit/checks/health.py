@@ -16,6 +16,7 @@ from toolkit.checks.check import (
 )
 from toolkit.checks.driver import NOT_LOADED
 from toolkit.errors import CutOff, NoEvidence, Unparsable
+from toolkit.facts.gpu import is_error
 from toolkit.facts.kernel_trouble import Trouble
 from toolkit.facts.node import Node
 from toolkit.want import Want
@@ -68,22 +69,29 @@ def lost(node: Node, want: Want) -> Finding:
     """Every GPU answers its driver: none is lost, none fell off the bus.
 
     nvidia-smi then ends with 15 and one sentence, and what it would have said of the other GPUs
-    is not known. The kernel log names the GPU, with Xid 79 or, where the driver finds it so, over
-    three lines without a number. A line stays in the log until the next boot, though the GPU came
-    back with a reset: it went once, and may go again.
+    is not known; or it lists the GPU, with "[Unknown Error]" in place of values. The kernel log
+    names the GPU, with Xid 79 or, where the driver finds it so, over three lines without a number.
+    A line stays in the log until the next boot, though the GPU came back with a reset: it went
+    once, and may go again.
     """
     fallen, no_log = asked(lambda: node.fallen_gpus)
     said, no_words = asked(lambda: node.smi_said)
     lines = said.lost if said else ()
-    if fallen or lines:
-        named = {each.address for each in fallen or () if each.address}
+    rows, _ = asked(lambda: node.gpu_rows)
+    mute = [row.address for row in rows or () if is_error(row.name) and is_error(row.persistence)]
+    if fallen or lines or mute:
+        named = {each.address for each in fallen or () if each.address} | set(mute)
         named |= set(said.addresses) if said and lines else set()
         which = ", ".join(sorted(named)) or "which one is not told"
         return failed(
             f"{counted(max(1, len(named)), 'GPU', 'does', 'do')} not answer: {which}",
             expected="an answer of every GPU",
             hint=_OFF,
-            details=(*(f"nvidia-smi: {line}" for line in lines), *_by_device(fallen or ())),
+            details=(
+                *(f"nvidia-smi: {line}" for line in lines),
+                *(f"{address}: nvidia-smi has errors in place of its values" for address in mute),
+                *_by_device(fallen or ()),
+            ),
         )
     if _bare(node):
         return not_applicable(NO_GPU)
@@ -93,7 +101,22 @@ def lost(node: Node, want: Want) -> Finding:
         raise why
     if not node.gpu_rows:
         return unknown(NONE_LISTED, hint="nvidia-smi -L")
+    if partly := _partly(node):
+        return unknown(f"nvidia-smi has errors in place of {partly}", hint="nvidia-smi -q")
     return passed(f"all {len(node.gpu_rows)} answer, and none fell off the bus {node.log_reaches}")
+
+
+def _partly(node: Node) -> str:
+    """The first value that NVML failed to tell of a GPU that it lists; "" for none.
+
+    What nvidia-smi -q does not tell in time, other checks need and say.
+    """
+    report, _ = asked(lambda: node.smi)
+    rows = {row.address: row.errors for row in node.gpu_rows if row.errors}
+    told = rows or {
+        gpu.address: gpu.errors for gpu in (report.gpus if report else ()) if gpu.errors
+    }
+    return next((f"values of {address}: {wrong[0]}" for address, wrong in told.items()), "")
 
 
 def _by_device(troubles: Sequence[Trouble]) -> tuple[str, ...]:
