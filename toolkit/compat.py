@@ -118,6 +118,23 @@ class Compat:
         """The kind of HCA of a PCI device id of vendor 15b3; None for one that is not known."""
         return next((each for each in self.hcas if each.device == f"{device:04x}"), None)
 
+    def port_rates(self, vendor: int, device: int, layer: str) -> tuple[str, int, int]:
+        """Name of a kind of HCA, Gb/s of its port and of the slowest sound link; 0 for not known.
+
+        :param layer: "Ethernet", or else the slowest of InfiniBand and of all other kinds is meant.
+        """
+        known = self.hca(device) if vendor == 0x15B3 else None
+        if known is not None:
+            ethernet = layer == "Ethernet"
+            return known.name, known.rate, known.slowest_ethernet if ethernet else known.slowest_ib
+        for each in self.providers:
+            found = (row.split(":") for row in each.rates if each.vendor == f"{vendor:04x}")
+            for name, rate, *slowest in found:
+                if name == f"{device:04x}":
+                    bound = slowest[-1] if layer == "Ethernet" else slowest[0]
+                    return f"{each.name} {vendor:04x}:{name}", int(rate), int(bound)
+        return "", 0, 0
+
     def provider(self, driver: str) -> Provider | None:
         """Who makes the HCAs of a kernel driver of PCI functions; None where not known."""
         return next((each for each in self.providers if driver in each.drivers), None)

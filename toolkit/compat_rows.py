@@ -116,6 +116,7 @@ class Provider(Row):
     tools: str  # commands that tell of device and link
     qos: str  # command that tells priorities; "" where there is none to tell
     before: str = ""  # first kernel on which the maker's own has it, where kernel.org had none
+    rates: tuple[str, ...] = ()  # "1760:400:25": PCI id, Gb/s of a port, slowest of a sound link
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,10 +63,24 @@ def row(
     return Row(title, f"expect.{key}", status, found, frames or {}, board, expecting(**values))
 
 
-DEAD = BOARD.frames()["pci-config"].split("@")
-DEAD = [
-    f"{GPUS[1]}\n{od(bytes([255] * 4096))}" if each.startswith(GPUS[1]) else each for each in DEAD
-]
+def silent(address: str, board: Board = BOARD) -> str:
+    """The frame pci-config with a function that reads as ff."""
+    blocks = board.frames()["pci-config"].split("@")
+    dead = f"{address}\n{od(bytes([255] * 4096))}"
+    return "@".join(dead if each.startswith(address) else each for each in blocks)
+
+
+def smi_errors(error: str) -> str:
+    """What nvidia-smi lists, with errors in place of the second GPU's values."""
+    first, second = gpu_rows().splitlines()
+    values = second.split(", ")
+    return "\n".join((first, ", ".join((values[0], values[1], values[2], error, error)))) + "\n"
+
+
+LOST = f"Unable to determine the device handle for GPU{GPUS[1]}: Unknown Error\n"
+FELL: dict[str, Override] = {
+    "dmesg": f"[ 9.1] NVRM: Xid (PCI:{GPUS[1][:-2]}): 79, GPU has fallen off the bus.\n"
+}
 # A virtual function with an RDMA device of its own.
 VIRTUAL = BOARD.plus(replace(hca("0000:19:00.1", PORTS[1]), physfn=True))
 WITH_VIRTUAL: dict[str, Override] = {
@@ -89,7 +103,37 @@ ROWS = [
         {"nvidia-smi": gpu_rows().splitlines(keepends=True)[0]},
         gpus=2,
     ),
-    row("silent-on-the-bus", FAIL, "1 GPU (2 on", {"pci-config": "@".join(DEAD)}, gpus=2),
+    row("silent-on-the-bus", FAIL, "1 GPU (2 on", {"pci-config": silent(GPUS[1])}, gpus=2),
+    *(
+        row(
+            f"nvidia-smi-has-{error}",
+            FAIL,
+            "1 GPU (2 on",
+            {"nvidia-smi": smi_errors(error)},
+            gpus=2,
+        )
+        for error in ("[Unknown Error]", "[GPU is lost]", "[GPU requires reset]", "ERR!")
+    ),
+    row("nvidia-smi-names-the-lost", FAIL, "1 GPU (2 on", {"nvidia-smi": failed(15, LOST)}, gpus=2),
+    row("fell-off-the-bus", FAIL, "1 GPU (2 on", {"nvidia-smi": TIMEOUT, **FELL}, gpus=2),
+    row("fell-off-and-came-back", PASS, "2 GPUs", FELL, gpus=2),
+    row(
+        "which-is-not-told",
+        UNKNOWN,
+        "which one",
+        {"nvidia-smi": failed(15, "GPU is lost\n")},
+        gpus=2,
+    ),
+    row("silent-on-the-bus", FAIL, "2 HCAs (3 on", {"pci-config": silent(HCAS[0])}, hcas=3),
+    row("silent-on-the-bus", FAIL, "2 ports", {"pci-config": silent(HCAS[0])}, ports_up=3),
+    row(
+        "silent-on-the-bus",
+        FAIL,
+        "3 NVSwitches (4 on",
+        {"pci-config": silent("0000:d0:00.0", switches(4))},
+        switches(4),
+        nvswitches=4,
+    ),
     row("nvidia-smi-says-nothing", PASS, "2 GPUs", {"nvidia-smi": TIMEOUT}, gpus=2),
     row("words-of-the-name", PASS, "NVIDIA H100 80GB HBM3 on 2", gpu_model="H100"),
     row("the-whole-name", PASS, "H100", gpu_model="NVIDIA H100 80GB HBM3"),

@@ -163,7 +163,22 @@ ROWS = [
         "rdma.rate",
         PASS,
         "2 ports at 10 Gb/s",
+        at("10 Gb/sec (4X SDR)", "MT4999"),
+    ),
+    Row(
+        "a-virtual-function-at-sdr",
+        "rdma.rate",
+        FAIL,
+        "2 ports slower",
         at("10 Gb/sec (4X SDR)", "MT4126"),
+    ),
+    Row("none-told", "rdma.rate", UNKNOWN, "mlx5_0 port 1 is up and does not", at("")),
+    Row(
+        "one-untold",
+        "rdma.rate",
+        UNKNOWN,
+        "does not tell its rate",
+        {"infiniband": INFINIBAND.replace("mlx5_1/ports/1/rate:400 Gb/sec (4X NDR)\n", "")},
     ),
     Row(
         "ethernet-of-25",

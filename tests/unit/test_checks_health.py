@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.evidence.board import BOARD, GPUS, HCAS, Fn
-from tests.evidence.build import node
+from tests.evidence.build import DRIVER, gpu_rows, node
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override, failed
+from tests.evidence.healthy_fabric import SMI_Q
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from tests.laws import tried
 from toolkit.checks.all import BY_ID
@@ -29,6 +32,11 @@ def log(*lines: str) -> dict[str, Override]:
     return {"dmesg": "".join(f"{line}\n" for line in (BOOT, *lines))}
 
 
+def rows(first: str) -> str:
+    """What nvidia-smi lists, with these values of the first GPU."""
+    return re.sub("^([^,]+), .*", rf"\1, {first}", gpu_rows(), count=1)
+
+
 def xid(rest: str, address: str = GPU) -> str:
     return f"[ 9123.1] NVRM: Xid (PCI:{address}): {rest}"
 
@@ -45,6 +53,33 @@ ROWS = [
         FAIL,
         "1 GPU does not answer: 0000:18:00.0",
         {"nvidia-smi": failed(15, f"{LOST}\n"), "nvidia-smi-q": failed(15, f"{LOST}\n")},
+    ),
+    *(
+        Row(
+            f"listed-with-{error}",
+            "gpu.lost",
+            FAIL,
+            "1 GPU does not answer: 0000:18:00.0",
+            {"nvidia-smi": rows(f"{error}, {DRIVER}, {error}, {error}")},
+        )
+        for error in ("[Unknown Error]", "[GPU is lost]", "ERR!", "Unknown Error")
+    ),
+    *(
+        Row(
+            f"one-value-is-{error}",
+            "gpu.lost",
+            UNKNOWN,
+            "errors in place of values of 0000:18",
+            {"nvidia-smi": rows(f"NVIDIA H100 80GB HBM3, {DRIVER}, {error}, Enabled")},
+        )
+        for error in ("[Unknown Error]", "ERR!")
+    ),
+    Row(
+        "of-the-long-answer",
+        "gpu.lost",
+        UNKNOWN,
+        "values of 0000:18:00.0: Product Name",
+        {"nvidia-smi-q": re.sub("(Product Name +: ).*", r"\1Unknown Error", SMI_Q, count=1)},
     ),
     Row("it-hangs", "gpu.lost", UNKNOWN, "no answer in time", {"nvidia-smi": TIMEOUT}),
     Row("it-lists-none", "gpu.lost", UNKNOWN, "lists no GPU", {"nvidia-smi": ""}),
@@ -88,7 +123,38 @@ ROWS = [
         "whether it is fatal",
         log("nvidia-nvswitch1: SXid (PCI:0000:05:00.0): 20009, Link 28"),
     ),
+    *(
+        Row(f"cut-{at}", "nvlink.sxid", UNKNOWN, "of a cut line", log(f"[ 9.1] {cut}"))
+        for at, cut in enumerate(
+            ("nvidia-nvswitch3: SXid", "nvidia-nvswitch3: SXid (PCI:0000:c4", "SXid (PCI:0000:c4:0")
+        )
+    ),
+    *(
+        Row(f"cut-late-{at}", "nvlink.sxid", UNKNOWN, "whether it is", log(f"[ 9.1] {cut}"))
+        for at, cut in enumerate(
+            ("nvidia-nvswitch3: SXid (PCI:0000:c4:00.0): 200", "SXid (PCI:0000:c4:00.0): 20034, Fa")
+        )
+    ),
+    Row(
+        "without-its-beginning",
+        "nvlink.sxid",
+        FAIL,
+        "SXid 20034 on 0000:c4:00.0",
+        log("SXid (PCI:0000:c4:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"),
+    ),
     Row("log-refused", "nvlink.sxid", UNKNOWN, "permission", {"dmesg": DENIED}, SWITCH),
+    *(
+        Row(f"uvm-{at}", "gpu.xid", FAIL, "nvidia-uvm had a fatal error", log(line))
+        for at, line in enumerate(
+            (
+                "NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error 0x60, "
+                "requiring os reboot to recover.",
+                "nvidia-uvm: uvm encountered global fatal error 0x60, requiring os reboot",
+                "UVM: encountered a fatal error 0x3",
+            )
+        )
+    ),
+    Row("uvm-is-loaded", "gpu.xid", PASS, "none", log("nvidia-uvm: Loaded the UVM driver")),
     Row("nothing", "hca.health", PASS, "nothing since boot"),
     Row(
         "compromised",
@@ -96,6 +162,24 @@ ROWS = [
         FAIL,
         f"1 HCA with failing firmware or hardware: {HCAS[0]}",
         log(f"mlx5_core {HCAS[0]}: poll_health:8:(pid 0): device's health compromised"),
+    ),
+    *(
+        Row(f"of-other-makers-{at}", "hca.health", FAIL, "1 HCA with failing", log(line))
+        for at, line in enumerate(
+            (
+                "bnxt_en 0000:41:00.0 ens1: Fatal firmware reset event, data1: 0x2, data2: 0x8000",
+                "bnxt_en 0000:41:00.0 ens1: Firmware fatal reset event, data1: 0x2, data2: 0x8000",
+                "bnxt_en 0000:41:00.0 ens1: Firmware not responding, status: 0x7fc80009",
+                "ionic 0000:24:00.0: FW heartbeat stalled at 1342169688",
+            )
+        )
+    ),
+    Row(
+        "of-an-update",
+        "hca.health",
+        PASS,
+        "nothing",
+        log("bnxt_en 0000:41:00.0 ens1: Non-fatal firmware reset event, data1: 0x1, data2: 0x0"),
     ),
     Row("log-refused", "hca.health", UNKNOWN, "permission", {"dmesg": DENIED}),
     Row(

@@ -148,6 +148,23 @@ ROWS = [
     Row("symbols", "port.errors", FAIL, "1 of 4", ports("symbol_error:9000000")),
     Row("a-few-symbols", "port.errors", PASS, "none", ports("symbol_error:90000")),
     Row("overrun", "port.errors", FAIL, "1 of 4", ports("excessive_buffer_overrun_errors:1")),
+    *(
+        Row(
+            f"full-{each}",
+            "port.errors",
+            UNKNOWN,
+            f"{each.replace(':', ' ')} is all that it can",
+            ports(each, hours=9000),
+        )
+        for each in (
+            "symbol_error:65535",
+            "link_downed:255",
+            "link_error_recovery:255",
+            "port_rcv_errors:65535",
+        )
+    ),
+    Row("full-in-an-hour", "port.errors", FAIL, "1 of 4", ports("link_downed:255")),
+    Row("all-ones", "port.errors", FAIL, "1 of 4", ports(f"symbol_error:{2**32 - 1}", hours=9000)),
     Row("uptime-not-told", "port.errors", PASS, "none", {**ports("link_downed:9"), "aer": ABSENT}),
     Row("uptime-not-read", "port.errors", UNKNOWN, "permission", {"aer": DENIED}),
     Row("of-the-other-end", "port.errors", PASS, "none", ports("local_ack_timeout_err:5000000")),

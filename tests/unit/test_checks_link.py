@@ -12,6 +12,7 @@ from tests.evidence.build import CPU, GUEST_CPU, gpu_rows, hca_lines
 from tests.evidence.frames import ABSENT, DENIED, MISSING, TIMEOUT, Override
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from tests.unit.test_checks_pci import verdict
+from toolkit.checks.check import Status
 
 GUEST: dict[str, Override] = {"cpu": GUEST_CPU}
 AMD: dict[str, Override] = {"cpu": CPU.replace("GenuineIntel", "AuthenticAMD")}
@@ -103,6 +104,58 @@ def links() -> list[Row]:
     ]
 
 
+def logged() -> list[Row]:
+    """What the kernel log tells of errors, by words of old and new kernels and of firmware."""
+    gpu, hca, port = GPUS[0], HCAS[0], PORTS[0]
+    apei = ("{7}[Hardware Error]: Hardware error from APEI Generic Hardware Error Source: 5",)
+    section = "{7}[Hardware Error]:   section_type: PCIe error"
+
+    def ghes(event: str, error: str, device: str, kind: str = section) -> tuple[str, ...]:
+        head = "{7}[Hardware Error]: "
+        lines = (f"{head}event severity: {event}", f"{head} Error 0, type: {error}", kind)
+        last = (f"{head}  device_id: {device}", f"{head}  vendor_id: 0x10de, device_id: 0x2330")
+        return (*apei, *lines, *last)
+
+    fatal = {
+        "received": (f"pcieport 0000:15:01.0: AER: Uncorrected (Fatal) error received: {gpu}",),
+        "message": (
+            f"pcieport {port}: AER: Multiple Uncorrectable (Fatal) error message received from "
+            + gpu,
+        ),
+        "bus-error": (f"nvidia {gpu}: PCIe Bus Error: severity=Uncorrected (Fatal), type=Trans",),
+        "aer-bus-error": (f"mlx5_core {hca}: AER: PCIe Bus Error: severity=Uncorrectable (Fatal)",),
+        "trace": (f"aer_event: {hca} PCIe Bus Error: severity=Fatal, Data Link Protocol",),
+        "contained": (f"pcieport {port}: DPC: containment event, status:0x1f01 source:0x0000",),
+        "firmware": ghes("fatal", "fatal", gpu),
+        "firmware-recovered": ghes("recoverable", "fatal", hca),
+    }
+    other = {
+        "nonfatal": (f"mlx5_core {hca}: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=",),
+        "trace-nonfatal": (f"aer_event: {hca} PCIe Bus Error: severity=Uncorrected, non-fatal, X",),
+        "not-recovered": (f"nvidia {gpu}: AER: can't recover (no error_detected callback)",),
+        "recoverable": ghes("recoverable", "recoverable", gpu),
+        "flood": (f"nvidia {gpu}: PCIe Bus Error: severity=Corrected, type=Physical",) * 1000,
+        "firmware-flood": ghes("corrected", "corrected", gpu) * 1000,
+    }
+    sound = {
+        "some-corrected": (f"nvidia {gpu}: PCIe Bus Error: severity=Correctable, type=Phys",) * 99,
+        "of-an-nvme": ghes("fatal", "fatal", "0000:70:00.0"),
+        "of-memory": ghes("fatal", "fatal", gpu, "{7}[Hardware Error]:   section_type: memory"),
+    }
+
+    def row(claim: str, check: str, status: Status, lines: tuple[str, ...]) -> Row:
+        log = {"dmesg": "".join(f"[ 9.1] {line}\n" for line in lines), "aer": ABSENT}
+        return Row(f"log-{claim}", check, status, "" if status is NA else "errors on 1", log)
+
+    return [
+        *(row(claim, "pcie.fatal", FAIL, lines) for claim, lines in fatal.items()),
+        *(row(claim, "pcie.aer", NA, lines) for claim, lines in fatal.items()),
+        *(row(claim, "pcie.fatal", NA, lines) for claim, lines in (other | sound).items()),
+        *(row(claim, "pcie.aer", FAIL, lines) for claim, lines in other.items()),
+        *(row(claim, "pcie.aer", NA, lines) for claim, lines in sound.items()),
+    ]
+
+
 def aer(*lines: str, uptime: int = 36000, functions: int = 14) -> dict[str, Override]:
     head = (f"uptime:{uptime}", f"functions:{functions}")
     return {"aer": "".join(line + "\n" for line in (*head, *lines))}
@@ -115,6 +168,7 @@ def errors() -> list[Row]:
     return [
         Row("healthy", check, PASS, "none of note on 14 functions in 100 hours"),
         Row("fatal", "pcie.fatal", FAIL, "errors on 1 of 14", aer(f"{GPUS[0]}/{fatal} 1")),
+        *logged(),
         Row("none-fatal", "pcie.fatal", PASS, "none", aer(f"{GPUS[0]}/{nonfatal} 1")),
         Row("no-counters", "pcie.fatal", NA, "no function has AER", {"aer": ABSENT}),
         Row("not-read", "pcie.fatal", UNKNOWN, "permission", {"aer": DENIED}),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from tests.evidence.board import BOARD, ETHERNET, HCAS, Board, Fn
 from tests.evidence.build import (
+    INFINIBAND,
     KERNEL,
     PROPRIETARY,
     kernel_block,
@@ -50,7 +52,30 @@ def kernel(release: str) -> dict[str, Override]:
 BARE: dict[str, Override] = {"module-state": NO_PEERMEM}
 FIRST = {each.id: each.before or each.kernel for each in PROVIDERS.values() if each.kernel}
 
+
+def linked(kind: str, *rates: str) -> dict[str, Override]:
+    """RDMA devices of another maker, without a name of a board, each port at its rate."""
+    text = re.sub(r".*/board_id:.*\n", "", INFINIBAND).replace("MT4129", kind)
+    for nth, rate in enumerate(rates):
+        text = re.sub(rf"(mlx5_{nth}/ports/1/rate:).*", rf"\g<1>{rate}", text)
+    return {"infiniband": text.replace("link_layer:InfiniBand", "link_layer:Ethernet")}
+
+
+NDR, HDR, SDR = "400 Gb/sec (4X NDR)", "200 Gb/sec (4X HDR)", "10 Gb/sec (1X QDR)"
+THOR2 = of("bnxt_re")
+for place in HCAS:
+    THOR2 = THOR2.but(place, ids=(0x14E4, 0x1760))
+
 ROWS = [
+    Row("thor2", "rdma.rate", PASS, "2 ports at 400", linked("bnxt_re", NDR, NDR), THOR2),
+    Row("thor2-on-a-200", "rdma.rate", PASS, "at 200", linked("bnxt_re", HDR, HDR), THOR2),
+    Row("thor2-at-10", "rdma.rate", FAIL, "2 ports slower", linked("bnxt_re", SDR, SDR), THOR2),
+    *(
+        Row(f"{each}-at-1", "rdma.rate", FAIL, "2 ports slower",
+            linked(each, "1 Gb/sec (1X SDR)", "1 Gb/sec (1X SDR)"), of(each))
+        for each in ("bnxt_re", "irdma", "ionic", "efa")
+    ),
+    Row("unequal-efa", "rdma.rate", FAIL, "200 of 400", linked("", NDR, HDR), of("efa")),
     *(
         Row(f"{each}-from-its-first-kernel-on", "dmabuf.nic", PASS, f"{each} with", kernel(first),
             of(each), DMABUF)

@@ -124,11 +124,13 @@ def test_options_of_modprobe(options: str, values: dict[str, str]) -> None:
         pytest.param("[Not Supported]", 0, id="not-supported"),
         pytest.param("[Unknown Error]", 0, id="unknown-error"),
         pytest.param("[GPU requires reset]", 0, id="requires-reset"),
+        pytest.param("ERR!", 0, id="error"),
     ],
 )
 def test_a_row_of_nvidia_smi(memory: str, mib: int) -> None:
     text = f"00000000:1B:00.0, NVIDIA H100 80GB HBM3, 535.161.08, {memory}, Enabled\n"
-    row = GpuRow("0000:1b:00.0", "NVIDIA H100 80GB HBM3", "535.161.08", mib, "Enabled")
+    wrong = (memory,) if memory in {"[Unknown Error]", "[GPU requires reset]", "ERR!"} else ()
+    row = GpuRow("0000:1b:00.0", "NVIDIA H100 80GB HBM3", "535.161.08", mib, "Enabled", wrong)
     assert parse_gpu_rows(text) == (row,)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from toolkit.checks.health import asked
 from toolkit.checks.makers import serving
 from toolkit.errors import CutOff, NoEvidence, Unparsable
 from toolkit.expect import Key, Value, begins, link, size, words
@@ -43,24 +44,45 @@ def _tree(node: Node) -> PciTree:
 
 def _gpus(node: Node) -> tuple[Seen, ...]:
     """Those that answer: a dead one keeps its place on the bus until the next boot."""
+    gone = _mute(node)
     if not node.knows_pci:
-        return (Seen("", len(node.gpu_chips)),)
+        there = set(node.gpu_chips)
+        return _living(there, gone & there)
     gpus = [each for each in _tree(node).functions.values() if each.was_gpu]
-    gone = [each.address for each in gpus if each.dead or each.address in _unlisted(node)]
-    note = f"{len(gpus)} on the PCI bus; {', '.join(gone)} does not answer" if gone else ""
-    return (Seen("", len(gpus) - len(gone), note=note),)
+    gone |= {each.address for each in gpus if each.dead} | _unlisted(node)
+    there = {each.address for each in gpus}
+    return _living(there, gone & there)
 
 
-def _unlisted(node: Node) -> frozenset[str]:
+def _living(there: set[str], gone: set[str], place: str = "on the PCI bus") -> tuple[Seen, ...]:
+    """How many answer, and which of those that have a place do not."""
+    does = "does" if len(gone) == 1 else "do"
+    note = f"{len(there)} {place}; {', '.join(sorted(gone))} {does} not answer" if gone else ""
+    return (Seen("", len(there) - len(gone), note=note),)
+
+
+def _mute(node: Node) -> set[str]:
+    """GPUs that their driver lost: the kernel log and nvidia-smi name them.
+
+    One that fell off the bus and came back with a reset is listed with all its values.
+    """
+    rows, _ = asked(lambda: node.gpu_rows)
+    said, _ = asked(lambda: node.smi_said)
+    fallen, _ = asked(lambda: node.fallen_gpus)
+    sound = {row.address for row in rows or () if not row.errors}
+    gone = {row.address for row in rows or () if row.errors} | set(said.addresses if said else ())
+    gone |= {each.address for each in fallen or ()}
+    nameless = "" in gone or bool(said and said.lost and not said.addresses)
+    if nameless and not sound:
+        raise NoEvidence("a GPU is lost, and which one is not told", hint="nvidia-smi -L")
+    return gone - sound - {""}
+
+
+def _unlisted(node: Node) -> set[str]:
     """GPUs that the driver holds and nvidia-smi does not list; none where it did not answer."""
-    try:
-        listed = {row.address for row in node.gpu_rows} if node.has_gpu_rows else set()
-    except CutOff:
-        raise
-    except (NoEvidence, Unparsable):
-        return frozenset()
+    rows, _ = asked(lambda: node.gpu_rows if node.has_gpu_rows else ())
     held = {each.address for each in node.pci.gpus if each.driver == "nvidia"}
-    return frozenset(held - listed if listed else ())
+    return held - {row.address for row in rows} if rows else set()
 
 
 def _gpu_model(node: Node) -> tuple[Seen, ...]:
@@ -79,8 +101,13 @@ def _gpu_model(node: Node) -> tuple[Seen, ...]:
 
 
 def _nvswitches(node: Node) -> tuple[Seen, ...]:
-    found = _tree(node).functions.values()
-    return (Seen("", sum(e.vendor == NVIDIA and e.klass >> 8 == NVSWITCH for e in found)),)
+    found = [
+        each
+        for each in _tree(node).functions.values()
+        if each.vendor == NVIDIA and each.klass >> 8 == NVSWITCH
+    ]
+    dead = {each.address for each in found if each.dead}
+    return _living({each.address for each in found}, dead)
 
 
 def _gpu_link(node: Node) -> tuple[Seen, ...]:
@@ -110,7 +137,10 @@ def _hcas(node: Node) -> tuple[Seen, ...]:
     """Without virtual functions, which come and go."""
     if not node.knows_pci:
         return (Seen("", len(node.rdma_hardware)),)
-    return (Seen("", len([each for each in node.hcas if not each.virtual and _tree(node)])),)
+    functions = _tree(node).functions.values()
+    lost = {each.address for each in functions if each.was_hca and each.dead and not each.virtual}
+    own = {each.address for each in node.hcas if not each.virtual}
+    return _living(own | lost, lost)
 
 
 def _firmware(node: Node) -> tuple[Seen, ...]:
@@ -122,7 +152,8 @@ def _ports_up(node: Node) -> tuple[Seen, ...]:
     own = (
         each
         for each in node.rdma_hardware
-        if each.address not in functions or not functions[each.address].virtual
+        if each.address not in functions
+        or not (functions[each.address].virtual or functions[each.address].dead)
     )
     return (Seen("", sum(port.up for each in own for port in each.ports)),)
 

@@ -6,12 +6,13 @@ import re
 from collections import defaultdict
 from datetime import UTC, datetime
 
-from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.makers import serving
 from toolkit.errors import NoEvidence
 from toolkit.facts.daemons import SCHEDULERS
 from toolkit.facts.express import Link
 from toolkit.facts.node import Node
+from toolkit.facts.pci import MELLANOX
 from toolkit.facts.rdma import Kind, Port, RdmaDevice
 from toolkit.want import Want
 
@@ -19,7 +20,7 @@ from toolkit.want import Want
 @check(
     "rdma.rate",
     impact=Impact.SLOW,
-    source="/sys/class/infiniband/*/ports/*/rate; toolkit/data/hcas.toml; "
+    source="/sys/class/infiniband/*/ports/*/rate; toolkit/data/{hcas,providers}.toml; "
     "Azure/azurehpc-health-checks",
     fix="cable, transceiver and switch port of the slower one; for PCIe, a slot that is as fast",
 )
@@ -30,19 +31,19 @@ def rate(node: Node, want: Want) -> Finding:
     may have, alike. An older switch makes a port slower than its card can, which is told and
     no fault: HDR, 200 Gb/s, on a card for NDR, 400. A rate that no such switch has is one:
     SDR or QDR, 10 or 40 Gb/s, on a card for NDR is a bad cable, or a switch port that is set
-    so. Judged are the HCAs that serve GPUs: one for storage may be slower. Ports that are
-    down are not judged, for the rate that they show says nothing.
+    so, as 10 Gb/s is on one of another maker that is sold for 400. Judged are the HCAs that
+    serve GPUs: one for storage may be slower. Ports that are down are not judged, for the rate
+    that they show says nothing; one that is up and tells none is not known to be fast.
     """
     hcas = serving(node)
     groups: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
-    for device in hcas:
-        for port in device.ports:
-            if port.gbits:
-                name = f"{device.name} port {port.number}"
-                groups[_model(device), port.link_layer][name] = port.gbits
-    if not groups:
-        return not_applicable("no port that is up tells its rate")
-    fit = [_fit(device, each, want) for device in hcas for each in device.ports if each.gbits]
+    up = [(device, port) for device in hcas for port in device.ports if port.up]
+    for device, port in up:
+        if port.gbits:
+            groups[_model(node, device), port.link_layer][_port(device, port)] = port.gbits
+    if not up:
+        return not_applicable("no port that is up")
+    fit = [_fit(node, want, device, each) for device, each in up if each.gbits]
     told = [why for why, sound in fit if why and not sound]
     unfit = tuple(line.partition(":")[0] for line in told)
     told += [
@@ -60,6 +61,8 @@ def rate(node: Node, want: Want) -> Finding:
             hint=_ALIKE if 1 < len(unfit) == sum(map(len, groups.values())) else "",
             details=tuple(told),
         )
+    if untold := [_port(*each) for each in up if not each[1].gbits]:
+        return unknown(f"{untold[0]} is up and does not tell its rate", hint="ibstat; ethtool")
     rates = sorted({gbits for ports in groups.values() for gbits in ports.values()}, reverse=True)
     count = sum(len(ports) for ports in groups.values())
     return passed(
@@ -75,21 +78,31 @@ _ALIKE = (
 _TYPE = re.compile(r"MT(\d{4,5})")  # the PCI device id, in decimal
 
 
-def _fit(device: RdmaDevice, port: Port, want: Want) -> tuple[str, bool]:
+def _port(device: RdmaDevice, port: Port) -> str:
+    return f"{device.name} port {port.number}"
+
+
+def _ids(node: Node, device: RdmaDevice) -> tuple[int, int]:
+    """PCI vendor and device, by what the driver calls the type or else by the bus; 0 if untold."""
+    if kind := _TYPE.fullmatch(device.type):
+        return MELLANOX, int(kind[1])
+    function = node.pci.functions.get(device.address) if device.address else None
+    return (function.vendor, function.device) if function is not None else (0, 0)
+
+
+def _fit(node: Node, want: Want, device: RdmaDevice, port: Port) -> tuple[str, bool]:
     """What is to be said of a port below the best of its kind, and whether it may be so."""
-    kind = _TYPE.fullmatch(device.type)
-    row = want.compat.hca(int(kind[1])) if kind else None
-    if row is None or port.gbits >= row.rate:
-        return "", True
-    ethernet = port.link_layer == "Ethernet"
-    told = f"{device.name} port {port.number}: {port.gbits:g} of the {row.rate} Gb/s of {row.name}"
-    if port.gbits < (row.slowest_ethernet if ethernet else row.slowest_ib):
+    name, best, slowest = want.compat.port_rates(*_ids(node, device), port.link_layer)
+    told = f"{_port(device, port)}: {port.gbits:g} of the {best or '?'} Gb/s of {name}"
+    if port.gbits < slowest:
         return f"{told}, as from a bad link", False
-    return f"{told}: as the board or the switch can", True
+    return (f"{told}: as the board or the switch can", True) if port.gbits < best else ("", True)
 
 
-def _model(device: RdmaDevice) -> str:
-    return device.board or device.type or device.name
+def _model(node: Node, device: RdmaDevice) -> str:
+    """What equal HCAs have in common; those without a name of a board have their PCI ids."""
+    ids = _ids(node, device)
+    return device.board or (f"{ids[0]:04x}:{ids[1]:04x}" if any(ids) else device.name)
 
 
 def _behind(node: Node, device: RdmaDevice) -> list[str]:
@@ -133,7 +146,7 @@ def firmware(node: Node, want: Want) -> Finding:
     boards: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for device in node.rdma_devices:
         if device.kind is Kind.HCA and device.firmware:
-            boards[_model(device)][device.firmware].append(device.name)
+            boards[device.board or device.type or device.name][device.firmware].append(device.name)
     if not boards:
         return not_applicable("no HCA tells its firmware")
     mixed = {board: versions for board, versions in boards.items() if len(versions) > 1}

@@ -16,6 +16,7 @@ from toolkit.checks.check import (
 )
 from toolkit.checks.driver import NOT_LOADED
 from toolkit.errors import CutOff, NoEvidence, Unparsable
+from toolkit.facts.gpu import is_error
 from toolkit.facts.kernel_trouble import Trouble
 from toolkit.facts.node import Node
 from toolkit.want import Want
@@ -68,22 +69,29 @@ def lost(node: Node, want: Want) -> Finding:
     """Every GPU answers its driver: none is lost, none fell off the bus.
 
     nvidia-smi then ends with 15 and one sentence, and what it would have said of the other GPUs
-    is not known. The kernel log names the GPU, with Xid 79 or, where the driver finds it so, over
-    three lines without a number. A line stays in the log until the next boot, though the GPU came
-    back with a reset: it went once, and may go again.
+    is not known; or it lists the GPU, with "[Unknown Error]" in place of values. The kernel log
+    names the GPU, with Xid 79 or, where the driver finds it so, over three lines without a number.
+    A line stays in the log until the next boot, though the GPU came back with a reset: it went
+    once, and may go again.
     """
     fallen, no_log = asked(lambda: node.fallen_gpus)
     said, no_words = asked(lambda: node.smi_said)
     lines = said.lost if said else ()
-    if fallen or lines:
-        named = {each.address for each in fallen or () if each.address}
+    rows, _ = asked(lambda: node.gpu_rows)
+    mute = [row.address for row in rows or () if is_error(row.name) and is_error(row.persistence)]
+    if fallen or lines or mute:
+        named = {each.address for each in fallen or () if each.address} | set(mute)
         named |= set(said.addresses) if said and lines else set()
         which = ", ".join(sorted(named)) or "which one is not told"
         return failed(
             f"{counted(max(1, len(named)), 'GPU', 'does', 'do')} not answer: {which}",
             expected="an answer of every GPU",
             hint=_OFF,
-            details=(*(f"nvidia-smi: {line}" for line in lines), *_by_device(fallen or ())),
+            details=(
+                *(f"nvidia-smi: {line}" for line in lines),
+                *(f"{address}: nvidia-smi has errors in place of its values" for address in mute),
+                *_by_device(fallen or ()),
+            ),
         )
     if _bare(node):
         return not_applicable(NO_GPU)
@@ -93,7 +101,22 @@ def lost(node: Node, want: Want) -> Finding:
         raise why
     if not node.gpu_rows:
         return unknown(NONE_LISTED, hint="nvidia-smi -L")
+    if partly := _partly(node):
+        return unknown(f"nvidia-smi has errors in place of {partly}", hint="nvidia-smi -q")
     return passed(f"all {len(node.gpu_rows)} answer, and none fell off the bus {node.log_reaches}")
+
+
+def _partly(node: Node) -> str:
+    """The first value that NVML failed to tell of a GPU that it lists; "" for none.
+
+    What nvidia-smi -q does not tell in time, other checks need and say.
+    """
+    report, _ = asked(lambda: node.smi)
+    rows = {row.address: row.errors for row in node.gpu_rows if row.errors}
+    told = rows or {
+        gpu.address: gpu.errors for gpu in (report.gpus if report else ()) if gpu.errors
+    }
+    return next((f"values of {address}: {wrong[0]}" for address, wrong in told.items()), "")
 
 
 def _by_device(troubles: Sequence[Trouble]) -> tuple[str, ...]:
@@ -129,10 +152,11 @@ def xid(node: Node, want: Want) -> Finding:
     GPU well. Others leave it unfit for the next job until it is reset (48, 95, 119), the node is
     booted (79), or it is exchanged. Those of the fifth NVLink (144 to 150) say "Fatal" or
     "Nonfatal" themselves; 154 names what the driver asks for. A reset that mended it does not
-    take the line back: its date tells, and a waiver with a date can say so.
+    take the line back: its date tells, and a waiver with a date can say so. A fatal error of
+    unified memory (nvidia-uvm) has no number and counts with them: no CUDA program starts after it.
     """
     told = node.xids
-    if sick := [each for each in told if each.sick]:
+    if sick := [*(each for each in told if each.sick), *node.uvm_troubles]:
         return _sick_xids(sick)
     if strange := sorted({each.number for each in told if each.sick is None}):
         numbers = ", ".join(str(each) if each else "a cut line" for each in strange)
@@ -158,11 +182,13 @@ def _sick_xids(sick: Sequence[Trouble]) -> Finding:
     by_gpu: dict[str, set[int]] = {}
     for each in sick:
         by_gpu.setdefault(each.address, set()).add(each.number)
-    acts = {row.act for each in sick if (row := xid_row(each.number))}
+    acts = {row.act if (row := xid_row(each.number)) else Act.REBOOT for each in sick}
     worst = next(act for act in reversed(_HINTS) if act in acts | {Act.RESET})
     return failed(
         "; ".join(
             f"{address}: Xid {', '.join(map(str, sorted(numbers)))}"
+            if address
+            else "nvidia-uvm had a fatal error"
             for address, numbers in by_gpu.items()
         ),
         expected="no Xid of memory, firmware, NVLink or bus",
@@ -195,7 +221,8 @@ def sxid(node: Node, want: Want) -> Finding:
             details=_by_device(fatal),
         )
     if strange := [each for each in told if each.sick is None]:
-        return unknown(f"SXid {strange[0].number}: whether it is fatal is not told")
+        which = strange[0].number or "of a cut line"
+        return unknown(f"SXid {which}: whether it is fatal is not told", hint="dmesg | grep SXid")
     if not told and not node.nvswitches:
         return not_applicable("no NVSwitch on the PCI bus")
     seen = f"{counted(len(told), 'SXid')}, none of them fatal," if told else "none"

@@ -13,7 +13,7 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
-from toolkit.facts.hca_counters import Counters
+from toolkit.facts.hca_counters import Counters, full
 from toolkit.facts.hca_log import WATCHED
 from toolkit.facts.kernel_trouble import Trouble
 from toolkit.facts.node import Node
@@ -91,7 +91,7 @@ def port_errors(node: Node, want: Want) -> Finding:
     is bad since an hour would hide in it: where an earlier run has read the same counters since
     the same boot, what came since then is judged as well. What queue pairs count (timeouts of
     acknowledgements, packets out of sequence) is shown and not judged: the other end, or its
-    job, may be the cause.
+    job, may be the cause. Many counters are of 4, 8 or 16 bits: a full one tells no rate.
     """
     ports = node.port_errors
     if not ports:
@@ -112,6 +112,14 @@ def port_errors(node: Node, want: Want) -> Finding:
             hint="drain the node; mlxlink -d DEVICE -c -e shows the cable and its eye",
             details=(*bad.values(), *lately),
         )
+    if ended := [
+        f"{device} port {port}: {name} {counts[name]}"
+        for (device, port), counts in ports.items()
+        for name in (*_AN_HOUR, "link_downed")
+        if full(name, counts.get(name, 0))
+    ]:
+        hint = "perfquery -x; perfquery -R sets it back to zero, then read it again in an hour"
+        return unknown(f"{ended[0]} is all that it can count: no rate", hint=hint)
     seen = tuple(
         f"{device} port {port}: {words}"
         for (device, port), counts in ports.items()

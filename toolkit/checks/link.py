@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
+from toolkit.checks.health import asked
 from toolkit.checks.pcie import FLAT
 from toolkit.checks.role import role
-from toolkit.facts.aer import Errors
+from toolkit.facts.aer import Errors, Severity
 from toolkit.facts.hca_roles import HcaUse
 from toolkit.facts.node import Node
 from toolkit.facts.pci import PciFunction, PciTree
@@ -139,54 +140,83 @@ def _by_log(lines: tuple[str, ...]) -> Finding:
     )
 
 
+_OF_ERRORS = (
+    "Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats; PCIe AER howto; the kernel log: "
+    "drivers/pci/pcie/{aer,dpc}.c, drivers/firmware/efi/cper.c"
+)
+
+
 @check(
     "pcie.fatal",
     impact=Impact.SICK,
-    source="Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats; PCIe AER howto",
+    source=_OF_ERRORS,
     fix="reseat the card or its riser or cable; then the device below and the port above it",
 )
 def fatal(node: Node, want: Want) -> Finding:
     """No GPU, HCA or bridge above them had a fatal error of its link since boot.
 
     After one the link is reset and what the device did is lost; a job that used it hangs or dies.
+    Where the firmware handles errors first, the kernel counts none and logs what it is told.
     """
     return _counted(
-        node, "none fatal", lambda totals, _: [f"{totals.fatal} fatal"] if totals.fatal else []
+        node,
+        "none fatal",
+        lambda totals, _: [f"{totals.fatal} fatal"] if totals.fatal else [],
+        lambda logged, _: [f"{count} fatal"] if (count := logged[Severity.FATAL]) else [],
     )
 
 
 @check(
     "pcie.aer",
     impact=Impact.FRAGILE,
-    source="Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats; PCIe AER howto",
+    source=_OF_ERRORS,
     fix="reseat the card or its riser or cable; then the device below and the port above it",
 )
 def aer(node: Node, want: Want) -> Finding:
     """No GPU, HCA or bridge above them reports errors of its link.
 
     Non-fatal ones lose data; corrected ones cost time alone, but a hundred an hour are a contact
-    that will fail. Counted since boot. Fatal ones are pcie.fatal's.
+    that will fail. Counted since boot, or told by the kernel log. Fatal ones are pcie.fatal's.
     """
     expected = f"none non-fatal, corrected ones below {NOISY} an hour"
-    return _counted(node, expected, _errors)
+    return _counted(
+        node,
+        expected,
+        _errors,
+        lambda logged, hours: _errors(
+            Errors(logged[Severity.CORRECTED], logged[Severity.NONFATAL]), hours
+        ),
+    )
 
 
-def _counted(node: Node, expected: str, words: Callable[[Errors, float], list[str]]) -> Finding:
-    """The AER totals of GPUs, HCAs and what is above them, by what is to be said of each."""
-    counts = node.aer
-    if counts is None or not counts.functions:
-        return not_applicable("no function has AER counters: the firmware keeps them, or a guest")
-    tree = node.pci
+Words = list[str]
+
+
+def _counted(
+    node: Node,
+    expected: str,
+    words: Callable[[Errors, float], Words],
+    of_log: Callable[[Counter[Severity], float], Words],
+) -> Finding:
+    """The errors of GPUs, HCAs and what is above them, by what is to be said of each."""
+    counts, tree = node.aer, node.pci
+    totals = counts.totals if counts is not None else {}
+    hours = max(1.0, counts.uptime / HOUR) if counts is not None else 1.0
     watched = {
-        each.address: each
+        each.address
         for function in (*tree.gpus, *node.hcas)
         for each in (*tree.bridges_above(function), function)
     }
-    hours = max(1.0, counts.uptime / HOUR)
+    logged: dict[str, Counter[Severity]] = defaultdict(Counter)
+    for error in asked(lambda: node.bus_errors)[0] or ():
+        logged[error.address][error.severity] += 1
     bad = {
         address: ", ".join(told)
-        for address in watched
-        if (told := words(counts.totals.get(address, Errors()), hours))
+        for address in sorted(watched)
+        if (
+            told := words(totals.get(address, Errors()), hours)
+            or [f"{each} in the kernel log" for each in of_log(logged[address], hours)]
+        )
     }
     if bad:
         return failed(
@@ -194,12 +224,14 @@ def _counted(node: Node, expected: str, words: Callable[[Errors, float], list[st
             expected=expected,
             details=tuple(f"{address}: {told}" for address, told in bad.items()),
         )
+    if counts is None or not counts.functions:
+        return not_applicable("no function has AER counters: the firmware keeps them, or a guest")
     return passed(
         f"none of note on {counted(len(watched), 'function')} in {counted(round(hours), 'hour')}"
     )
 
 
-def _errors(totals: Errors, hours: float) -> list[str]:
+def _errors(totals: Errors, hours: float) -> Words:
     words = []
     if totals.nonfatal:
         words.append(f"{totals.nonfatal} non-fatal")

@@ -1,13 +1,17 @@
-"""Errors that PCI Express functions reported since boot.
+"""Errors that PCI Express functions reported since boot: their counters, and the kernel log.
 
 The probe sends the totals that are not zero, how many functions have counters, and for how
-long the machine is up. Source: Documentation/ABI/testing/sysfs-bus-pci-devices-aer.
+long the machine is up. Where the firmware handles errors first the kernel counts none, and
+the log alone tells. Sources: Documentation/ABI/testing/sysfs-bus-pci-devices-aer; Linux
+drivers/pci/pcie/aer.c and dpc.c, drivers/firmware/efi/cper.c, include/ras/ras_event.h.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 
 from toolkit.errors import Unparsable
 
@@ -51,3 +55,76 @@ def parse_aer(text: str) -> AerCounts:
         raise Unparsable("aer_dev_*", f"{len(head)} of two lines that head the counters")
     totals = {address: Errors(**values) for address, values in counts.items()}
     return AerCounts(head["uptime"], head["functions"], totals)
+
+
+class Severity(StrEnum):
+    """Of an error of a link or of a function, as PCI Express sorts them."""
+
+    FATAL = "fatal"
+    NONFATAL = "non-fatal"
+    CORRECTED = "corrected"
+
+
+@dataclass(frozen=True, slots=True)
+class BusError:
+    """One error that the kernel log tells of a function."""
+
+    address: str  # "0000:c4:00.0"
+    severity: Severity
+    text: str  # from the first word of the kernel on
+
+
+_AT = r"([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
+_HOW = r"((?:Un)?[Cc]orrect(?:ed|able)(?:,? \(?[Nn]on-[Ff]atal\)?| \(Fatal\))?|Fatal)"
+# Who reports, and in words of old and new kernels about whom; rasdaemon writes the third.
+_TOLD = (
+    re.compile(rf"AER: (?:Multiple )?{_HOW} error (?:message )?received(?: from|:) ?{_AT}"),
+    re.compile(rf"(?P<at>{_AT}):? (?:AER: )?PCIe Bus Error: severity=(?P<how>{_HOW})"),
+    re.compile(rf"aer_event: .*?(?P<at>{_AT}) .*?(?P<how>{_HOW})"),
+)
+# The port has shut its link, whatever the error was: what was below it is lost for the moment.
+_SHUT = re.compile(rf"(?P<port>{_AT}): DPC: (?:containment event|.*(?:FATAL|uncorrectable))")
+_NOT_RECOVERED = re.compile(rf"{_AT}: AER: (?:can't recover|[Dd]evice recovery failed)")
+_FIRMWARE = "[Hardware Error]:"
+_SECTION = re.compile(r"(?:event severity|Error \d+, type): (\w+)")
+_OF_FIRMWARE = {
+    "fatal": Severity.FATAL,
+    "recoverable": Severity.NONFATAL,
+    "corrected": Severity.CORRECTED,
+}
+
+
+def bus_errors(lines: Iterable[str]) -> Iterator[BusError]:
+    """Each error that the log tells of a function, by the kernel or by the firmware (GHES)."""
+    severity, of_pcie = "", False
+    for line in lines:
+        if _FIRMWARE not in line:
+            yield from _by_kernel(line)
+            continue
+        said = line.partition(_FIRMWARE)[2].strip()
+        if found := _SECTION.match(said):
+            severity, of_pcie = found[1], False
+        elif said.startswith("section_type:"):
+            of_pcie = "PCIe" in said
+        elif of_pcie and severity in _OF_FIRMWARE and (at := re.match(rf"device_id: {_AT}", said)):
+            told = f"told by the firmware: {severity} PCIe error"
+            yield BusError(at[1].lower(), _OF_FIRMWARE[severity], told)
+
+
+def _by_kernel(line: str) -> Iterator[BusError]:
+    if found := _TOLD[0].search(line):
+        yield BusError(found[2].lower(), _severity(found[1]), line[found.start() :].strip())
+    elif found := _TOLD[1].search(line) or _TOLD[2].search(line):
+        text = line[found.start() :].strip()
+        yield BusError(found["at"].lower(), _severity(found["how"]), text)
+    elif found := _SHUT.search(line):
+        yield BusError(found["port"].lower(), Severity.FATAL, line[found.start() :].strip())
+    elif found := _NOT_RECOVERED.search(line):
+        yield BusError(found[1].lower(), Severity.NONFATAL, line[found.start() :].strip())
+
+
+def _severity(words: str) -> Severity:
+    words = words.lower()
+    if words.startswith("correct"):
+        return Severity.CORRECTED
+    return Severity.NONFATAL if "non-fatal" in words else Severity.FATAL

@@ -86,11 +86,18 @@ class GpuRow:
     driver: str
     memory_mib: int  # 0 where nvidia-smi says "[N/A]"
     persistence: str  # "Enabled" or "Disabled"
+    errors: tuple[str, ...] = ()  # what stands in place of values: "[Unknown Error]", "ERR!"
 
 
 _BUS_ID = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
 # "81559 MiB", "[N/A]", "N/A", "[Not Supported]", "[Unknown Error]", "[GPU requires reset]"
 _MEMORY = re.compile(r"([0-9]{1,9}) MiB|\[[^\]]+\]|N/A")
+_ERROR = re.compile(r"Unknown Error|GPU is lost|requires reset|\bERR!?(?=\W|$)", re.IGNORECASE)
+
+
+def is_error(value: str) -> bool:
+    """Whether NVML failed to tell a value: the GPU does not answer as one in order does."""
+    return bool(_ERROR.search(value))
 
 
 def parse_gpu_rows(text: str) -> tuple[GpuRow, ...]:
@@ -106,10 +113,12 @@ def parse_gpu_rows(text: str) -> tuple[GpuRow, ...]:
         if len(fields) != 5 or not _BUS_ID.fullmatch(fields[0]):
             raise Unparsable("nvidia-smi --query-gpu", line, number)
         memory = _MEMORY.fullmatch(fields[3])
-        if memory is None:
+        if memory is None and not is_error(fields[3]):
             raise Unparsable("nvidia-smi --query-gpu", line, number)
+        mib = int(memory[1] or 0) if memory else 0
         address = normal_address(fields[0])
-        rows.append(GpuRow(address, fields[1], fields[2], int(memory[1] or 0), fields[4]))
+        wrong = tuple(field for field in fields[1:] if is_error(field))
+        rows.append(GpuRow(address, fields[1], fields[2], mib, fields[4], wrong))
     return tuple(rows)
 
 

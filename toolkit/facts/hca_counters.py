@@ -54,6 +54,19 @@ class Moved:
         return max(told, default=None)
 
 
+# Bits of what PortCounters has of these; a counter that is full counts no further (IBTA, 16.1.3.5;
+# Linux, drivers/infiniband/core/sysfs.c, PORT_PMA_ATTR).
+_BITS = {
+    **dict.fromkeys(("link_error_recovery", "link_downed"), 8),
+    **dict.fromkeys(("local_link_integrity_errors", "excessive_buffer_overrun_errors"), 4),
+}
+
+
+def full(name: str, count: int) -> bool:
+    """Whether a counter stands at its end, so that what came since then is not in it."""
+    return count in {(1 << bits) - 1 for bits in (_BITS.get(name, 16), 16, 32, 64)}
+
+
 Counters = Mapping[tuple[str, int], Mapping[str, int]]  # by device and port, then by name
 
 

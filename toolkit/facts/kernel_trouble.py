@@ -20,7 +20,12 @@ _ADDRESS = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}"
 # "(PCI:0000:1b:00)", "(0000:03:00)" of old drivers, "(PCI:0000:00:05 GPU-I:05)" of a MIG instance.
 _XID = re.compile(rf"NVRM: Xid \((?:PCI:)?({_ADDRESS})[^)]*\)[^:]*: (\d+)\b(.*)")
 _ANY_XID = re.compile(r"NVRM: Xid\b")
-_SXID = re.compile(rf"nvidia-nvswitch\d+: SXid \((?:PCI:)?({_ADDRESS}(?:\.\d)?)\): (\d+)\b,? *(.*)")
+_SXID = re.compile(
+    rf"(?:nvidia-nvswitch\d+: )?SXid \((?:PCI:)?({_ADDRESS}(?:\.\d)?)\): (\d+)\b,? *(.*)"
+)
+_ANY_SXID = re.compile(r"(?:nvidia-nvswitch\d+: )?\bSXid\b")
+# Of every GPU, or of no one: CUDA is gone until the driver is loaded anew.
+_UVM = re.compile(r"\buvm:?\b.{0,20}\bencountered\b.*\bfatal\b", re.IGNORECASE)
 _SXID_MORE = re.compile(r"(?:Severity|Data|Engine)\b")  # lines that go on with the one before
 _HALF = re.compile(rf"NVRM: The NVIDIA GPU ({_ADDRESS}(?:\.\d)?)")
 _OFF = re.compile(rf"NVRM:(?: GPU (?:at PCI:)?({_ADDRESS}(?:\.\d)?):?)?.*\bfallen off the bus")
@@ -64,6 +69,12 @@ def xids(lines: Iterable[str]) -> tuple[Trouble, ...]:
     return tuple(_xid(line) for line in lines if _ANY_XID.search(line))
 
 
+def uvm_troubles(lines: Iterable[str]) -> tuple[Trouble, ...]:
+    """What unified memory (nvidia-uvm) or the driver on its behalf says of a fatal error."""
+    found = ((line, _UVM.search(line)) for line in lines)
+    return tuple(Trouble("", when(line), line[at.start() :].strip()) for line, at in found if at)
+
+
 def _xid(line: str) -> Trouble:
     found = _XID.search(line)
     if found is None:
@@ -88,10 +99,12 @@ def _xid_sick(number: int, rest: str) -> bool | None:
 
 
 def sxids(lines: Iterable[str]) -> tuple[Trouble, ...]:
-    """Each SXid; the driver says itself whether it is fatal."""
+    """Each SXid; the driver says itself whether it is fatal. A cut one has the number 0."""
     told = []
     for line in lines:
         found = _SXID.search(line)
+        if found is None and (cut := _ANY_SXID.search(line)):
+            told.append(Trouble("", when(line), line[cut.start() :].strip(), sick=None))
         if found is None or _SXID_MORE.match(found[3]):
             continue
         word = _FATAL_WORD.search(found[3])

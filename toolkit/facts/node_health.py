@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from toolkit.errors import NoEvidence
+from toolkit.facts.aer import BusError, bus_errors
 from toolkit.facts.fact import fact
 from toolkit.facts.hca_counters import Counters, parse_hca_counters
 from toolkit.facts.hca_log import hca_troubles
 from toolkit.facts.imports import IMPORTED
-from toolkit.facts.kernel_trouble import Trouble, fallen, sxids, when, xids
+from toolkit.facts.kernel_trouble import Trouble, fallen, sxids, uvm_troubles, when, xids
 from toolkit.facts.node_devices import Devices
 from toolkit.facts.smi_said import SmiSaid, parse_smi_said
 from toolkit.facts.tool_reports import fabric_manager_errors
@@ -26,6 +27,11 @@ class Health(Devices):
         return xids(self.dmesg)
 
     @fact
+    def uvm_troubles(self) -> tuple[Trouble, ...]:
+        """Fatal errors of unified memory, which end CUDA on the whole node."""
+        return uvm_troubles(self.dmesg)
+
+    @fact
     def sxids(self) -> tuple[Trouble, ...]:
         """What the driver logged of NVSwitches, and the fabric manager in a log given with it."""
         told = (
@@ -39,6 +45,11 @@ class Health(Devices):
     def fallen_gpus(self) -> tuple[Trouble, ...]:
         """GPUs that the kernel log says fell off the bus."""
         return fallen(self.dmesg)
+
+    @fact
+    def bus_errors(self) -> tuple[BusError, ...]:
+        """Errors of links and functions that the kernel log tells, by whoever handled them."""
+        return tuple(bus_errors(self.dmesg))
 
     @fact
     def hca_troubles(self) -> tuple[Trouble, ...]:

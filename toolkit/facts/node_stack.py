@@ -68,7 +68,14 @@ class Stack(Fabric):
             return parse_gpu_rows(self._text("nvidia-smi"))
         told = self.smi
         return tuple(
-            GpuRow(each.address, each.name, told.driver, each.memory_mib, each.persistence)
+            GpuRow(
+                each.address,
+                each.name,
+                told.driver,
+                each.memory_mib,
+                each.persistence,
+                each.errors,
+            )
             for each in told.gpus
         )
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from toolkit.errors import Unparsable
-from toolkit.facts.gpu import normal_address
+from toolkit.facts.gpu import is_error, normal_address
 from toolkit.facts.smi_forms import Blocks, is_xml, table_blocks, xml_blocks
 from toolkit.facts.smi_health import SmiHealth, smi_health
 
@@ -41,6 +41,7 @@ class SmiGpu:
     fabric_health: tuple[tuple[str, str], ...] = ()  # ("Summary", "Healthy"), ...
     cluster: str = ""  # UUID of the NVLink domain
     health: SmiHealth = field(default_factory=SmiHealth)  # not read from the CSV
+    errors: tuple[str, ...] = ()  # names of values that NVML failed to tell
     protected_mib: int | None = None  # kept from the host, in CC mode all of it; None: not told,
     # and UNREADABLE where it is not a size
 
@@ -132,6 +133,7 @@ def _gpu(address: str, values: dict[Path, str]) -> SmiGpu:
         ),
         told("Fabric", "ClusterUUID"),
         smi_health(values),
+        tuple(", ".join(path) for path, value in values.items() if is_error(value)),
         _size(told("Conf Compute Protected Memory Usage", "Total")),
     )
 
@@ -197,4 +199,5 @@ def _csv_gpu(row: dict[str, str]) -> SmiGpu:
             if told(f"fabric.health.{name}")
         ),
         cluster=told("fabric.clusterUuid"),
+        errors=tuple(name for name, value in row.items() if is_error(value)),
     )
