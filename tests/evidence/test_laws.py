@@ -44,6 +44,14 @@ LOOSE = {
         "[    0.207585] DMAR: IOMMU enabled\n"
         "[   31.683273] nvidia_peermem: disagrees about version of symbol ib_get_peer_client\n"
     ),
+    "other-tools": (
+        "$ nvidia-smi nvlink -s\nGPU 0: NVIDIA L40S (UUID: GPU-1)\n\t Link 0: 25 GB/s\n"
+        "$ fi_info -p efa\nprovider: efa\n    fabric: EFA\n    domain: rdmap0s6-rdm\n"
+        "$ rdma_topo check\nFAIL\tACS for grace_rp 0009:00:00.0 has incorrect values\n"
+        "$ dcgmi diag -r 1\n| Diagnostic  | Result |\n| pcie  | Pass  |\n+------+------+\n"
+        "$ cat /var/log/fabricmanager.log\n[Mar 03 2025 18:39:57] [ERROR] [tid 9] detected "
+        "NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 port 33\n"
+    ),
     "dkms": "nvidia/580.1, 6.2.0-36-generic, x86_64: installed\nmlnx-ofed-kernel/25.10: added\n",
 }
 NODES = {

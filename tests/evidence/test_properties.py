@@ -27,7 +27,7 @@ from toolkit.checks.taken import taken
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
 from toolkit.expect import read_expect
-from toolkit.facts.imports import KINDS, evidence_of, frames_of
+from toolkit.facts.imports import KINDS, evidence_of, frames_of, named
 from toolkit.facts.node import Node
 from toolkit.facts.topology import all_pairs, pair
 from toolkit.want import PeerPath, Want
@@ -315,6 +315,21 @@ def test_a_text_cut_at_any_line_counts_nothing_that_was_not_all_there(
 LISTS = {
     "nvidia-smi.csv": "pci.bus_id, name, driver_version\n"
     + "".join(f"00000000:{bus:02X}:00.0, NVIDIA H100, 570.124.06\n" for bus in range(24, 32)),
+    "nvidia-smi.txt": "| NVIDIA-SMI 580.65.06  Driver Version: 580.65.06  CUDA Version: 13.0 |\n"
+    + "".join(
+        f"|   {at}  NVIDIA H100 80GB HBM3     On  |   00000000:{at + 24:02X}:00.0 Off |      0 |\n"
+        "| N/A   34C    P0      71W /  700W |       1MiB /  81559MiB |      0%      Default |\n"
+        "|                                  |                        |             Disabled |\n"
+        "+----------------------------------+------------------------+----------------------+\n"
+        for at in range(8)
+    )
+    + "| Processes:                                                                        |\n",
+    "nvidia-smi.xml": "<nvidia_smi_log>\n<driver_version>580.65.06</driver_version>\n"
+    + "".join(
+        f'<gpu id="00000000:{at + 24:02X}:00.0">\n<product_name>H100</product_name>\n</gpu>\n'
+        for at in range(8)
+    )
+    + "</nvidia_smi_log>\n",
     "ibstat.txt": "".join(
         f"CA 'mlx5_{at}'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n"
         "\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 400\n"
@@ -341,3 +356,17 @@ def test_a_loose_list_cut_at_any_line_counts_nothing_that_was_not_all_there(
         part = evidence_of(frames_of("".join(lines[:count]), name))
         for check, status in counts(part, want).items():
             assert status is not Status.PASS or whole[check] is Status.PASS, (check, count)
+
+
+@pytest.mark.parametrize("name", ["nvidia-smi.txt", "nvidia-smi.xml"])
+def test_a_form_that_tells_its_end_passes_nothing_when_it_is_cut(name: str) -> None:
+    """Not even what is true of the GPUs that are left."""
+    lines = LISTS[name].splitlines(keepends=True)
+    whole = Node(evidence_of(frames_of(LISTS[name], name)))
+    assert {check(whole, Want()).status for check in ALL} >= {Status.PASS}
+    for count in range(1, len(lines)):
+        part = Node(evidence_of(frames_of("".join(lines[:count]), name, named(KIND[name]))))
+        assert Status.PASS not in {check(part, Want()).status for check in ALL}, count
+
+
+KIND = {"nvidia-smi.txt": "nvidia-smi-table", "nvidia-smi.xml": "nvidia-smi-q"}
