@@ -23,6 +23,7 @@ class Board:
     gpus: frozenset[int]  # how many there may be
     source: str
     confidence: str  # "H", "M" or "L"
+    built: frozenset[int] = frozenset()  # how many as it is sold; none: as ``gpus``
     nvswitch: int = 0  # PCI device id; 0 where none is on the node's bus
     switches: int = 0  # so many of them
     per: int = 0  # join so many GPUs
@@ -42,6 +43,7 @@ class MachineType:
     source: str
     confidence: str
     hcas: int = 0  # it has all of them or none; 0 where the customer chooses
+    chips: frozenset[int] = frozenset()  # PCI device ids of those that count; none: of all
     infiniband: bool = False  # of which those for InfiniBand count
     rdma: bool = True  # False where no HCA can serve its GPUs: what carries is in ``network``
 
@@ -88,5 +90,7 @@ def _values(row: dict[str, Any]) -> dict[str, Any]:
         **row,
         "devices": frozenset(int(each, 16) for each in row["devices"]),
         "gpus": frozenset(row["gpus"]),
+        **({"built": frozenset(row["built"])} if "built" in row else {}),
+        **({"chips": frozenset(int(e, 16) for e in row["chips"])} if "chips" in row else {}),
         **({"nvswitch": int(row["nvswitch"], 16)} if "nvswitch" in row else {}),
     }

@@ -131,8 +131,8 @@ FRAMES = {
     "dkms-tree": "autoinstall_off dkms_callers dkms_tree",
     "dkms-version": "dkms_version has_dkms",
     "dmesg": (
-        "dmesg bus_errors uvm_troubles fallen_gpus hca_troubles iommu_log log_is_whole log_reaches log_since_boot "
-        "sxids xids"
+        "bus_errors dmesg fallen_gpus hca_troubles iommu_log log_is_whole log_reaches "
+        "log_since_boot sxids uvm_troubles xids"
     ),
     "dmi": "dmi",
     "fabricmanager-version": "fabric_manager",

@@ -14,11 +14,10 @@ from toolkit.checks.makers import serving
 from toolkit.errors import CutOff, NoEvidence, Unparsable
 from toolkit.expect import Key, Value, begins, link, size, words
 from toolkit.facts.node import Node
-from toolkit.facts.pci import NVIDIA, PciFunction, PciTree
+from toolkit.facts.pci import PciFunction, PciTree
 from toolkit.facts.rdma import Port, RdmaDevice
 from toolkit.facts.topology import Hop
 
-NVSWITCH = 0x0680  # class and subclass
 _HEADERS = 76  # bytes around a RoCE packet: include/rdma/ib_addr.h, iboe_get_mtu
 
 
@@ -101,11 +100,7 @@ def _gpu_model(node: Node) -> tuple[Seen, ...]:
 
 
 def _nvswitches(node: Node) -> tuple[Seen, ...]:
-    found = [
-        each
-        for each in _tree(node).functions.values()
-        if each.vendor == NVIDIA and each.klass >> 8 == NVSWITCH
-    ]
+    found = [each for each in _tree(node).functions.values() if each.was_nvswitch]
     dead = {each.address for each in found if each.dead}
     return _living({each.address for each in found}, dead)
 

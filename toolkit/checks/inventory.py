@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from toolkit.checks.check import (
@@ -20,6 +21,7 @@ from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.express import card_in_slot
 from toolkit.facts.node import Node
 from toolkit.facts.pci import PciFunction
+from toolkit.facts.virt import guest_of
 from toolkit.machines import Board, MachineType, board, boards, machine_type
 from toolkit.want import Role, Want
 from toolkit.words import counted
@@ -40,10 +42,11 @@ def gpu_count(node: Node, want: Want) -> Finding:
 
     A GPU that has died is seen by nobody, and the others look healthy without it. What should
     be there is told by the machine's name (DGX, the sizes of clouds), by the NVSwitches of an
-    HGX board, by the number of GPUs that such a board has, and by a GPU that is still on the
-    bus: whose config space reads as ff, or which the driver does not list. A guest has as many
-    as its host gave it. Cards are as many as somebody plugged in: a slot among those of GPUs
-    fails where it says that a card is in, and is told where it is empty.
+    HGX board, by the number of GPUs that such a board is built with, by empty ports beside HCAs
+    where its other GPUs have theirs, and by a GPU that is still on the bus: whose config space
+    reads as ff, or which the driver does not list. A guest has as many as its host gave it.
+    Cards are as many as somebody plugged in: a slot among those of GPUs fails where it says that
+    a card is in, and is told where it is empty.
     """
     tree = node.pci
     dead = [each.address for each in tree.functions.values() if each.was_gpu and each.dead]
@@ -57,15 +60,18 @@ def gpu_count(node: Node, want: Want) -> Finding:
         return not_applicable("an excerpt of lspci: how many there are is not told")
     gpus = tree.gpus
     should = _should(node, want)
-    empty = _empty(node)
-    told = tuple(f"{port}: nothing below it; ports like it have a GPU each" for port in empty)
+    told = tuple(
+        f"{port.address}: nothing below it; ports like it have a GPU each"
+        for port in _empty(node, gpus)
+    )
     if should and should.short_of:
         return failed(
             f"{should.there} of {should.short_of} GPUs on the PCI bus",
             expected=f"{should.short_of}, as {should.whose} has",
             details=(*told, *(f"{each.address} is there" for each in gpus)),
         )
-    if full := [port for port in _empty(node, least=1) if _card_in(node, port)]:
+    empty = (port.address for port in _empty(node, gpus, least=1))
+    if full := [port for port in empty if _card_in(node, port)]:
         return failed(
             f"{counted(len(full), 'card')} without an answer, in slots like those of other GPUs",
             expected="every card answers",
@@ -77,25 +83,34 @@ def gpu_count(node: Node, want: Want) -> Finding:
     return replace(finding, details=told) if finding.status is Status.PASS else finding
 
 
-def _empty(node: Node, least: int = 3) -> list[str]:
-    """Ports of switches without anything below them, where every port like them has a GPU.
+def _empty(node: Node, cards: Collection[PciFunction], least: int = 3) -> list[PciFunction]:
+    """Ports of switches without anything below them, where every port like them has one of these.
 
     :param least: so many of them have one, else there is no telling what they are for.
     """
     functions = node.pci.functions
     above = [each.parents[-1] for each in functions.values() if len(each.parents) > 2]
-    filled, holding = set(above), Counter(g.parents[-1] for g in node.pci.gpus if g.parents[2:])
-    alike: dict[tuple[int, int, int, str], list[str]] = defaultdict(list)
+    filled, holding = set(above), {each.parents[-1] for each in cards if each.parents[2:]}
+    alike: dict[tuple[int, int, int, str], list[PciFunction]] = defaultdict(list)
     for each in functions.values():
         if each.is_bridge:
-            alike[_place(each)].append(each.address)
-    found: list[str] = []
+            alike[_place(each)].append(each)
+    found: list[PciFunction] = []
     for ports in alike.values():
-        empty = [port for port in ports if port not in filled]
-        served = sum(port in holding for port in ports)
+        empty = [port for port in ports if port.address not in filled]
+        served = sum(port.address in holding for port in ports)
         if served >= least and served + len(empty) == len(ports):
             found += empty
     return found
+
+
+def _beside_hcas(node: Node, ports: list[PciFunction]) -> list[PciFunction]:
+    """Those of the empty ports whose switch has an HCA, as the switches of the GPUs have."""
+    switches = [set(each.parents[1:]) for each in node.pci.functions.values() if each.was_hca]
+    gpus = node.pci.gpus
+    if not all(any(set(gpu.parents[1:-1]) & up for up in switches) for gpu in gpus):
+        return []
+    return [port for port in ports if any(set(port.parents[1:]) & up for up in switches)]
 
 
 def _place(port: PciFunction) -> tuple[int, int, int, str]:
@@ -156,7 +171,8 @@ def _should(node: Node, want: Want) -> _Should | None:
     """What machine or board tell; None for cards in slots, and for a guest that was given some."""
     gpus, switches = node.pci.gpus, node.nvswitches
     if (kind := _machine(node)) is not None:
-        return _Should(kind.gpus, sum(each.device in kind.devices for each in gpus), kind.name)
+        there = sum(each.device in kind.devices for each in gpus)
+        return _Should(_whole(node, kind.gpus, there), there, kind.name)
     if (built := _board(node)) is None:
         return None
     there = sum(each.device in built.devices for each in gpus)
@@ -164,9 +180,24 @@ def _should(node: Node, want: Want) -> _Should | None:
     if joined:
         whose = f"{built.name} with {len(switches)} NVSwitches"
         return _Should(frozenset({joined}), there, whose)
-    if not gpus or not node.role_told or role(node, want) is Role.VM:
+    guest = not node.role_told or role(node, want) is Role.VM
+    carved = built.gpus if guest or not _on_bare_metal(node) else built.built or built.gpus
+    may = _whole(node, carved, there)
+    if not gpus or (guest and may == carved):
         return None
-    return _Should(built.gpus, there, built.name)
+    return _Should(may, there, built.name)
+
+
+def _whole(node: Node, may: frozenset[int], there: int) -> frozenset[int]:
+    """How many there may be, where ports tell that those which are there are not all."""
+    empty = _beside_hcas(node, _empty(node, node.pci.gpus, least=1))
+    full = frozenset(each for each in may if each == there + len(empty))
+    return (full or frozenset(each for each in may if each > there)) if empty else may
+
+
+def _on_bare_metal(node: Node) -> bool:
+    """Whether DMI names a maker of machines, rather than a hypervisor that hides elsewhere."""
+    return node.has_dmi and bool(node.dmi.get("sys_vendor")) and not guest_of(node.dmi)
 
 
 def _board(node: Node) -> Board | None:
@@ -189,17 +220,26 @@ def _held(node: Node) -> list[str]:
     impact=Impact.SICK,
     source="toolkit/data/machines.toml; Fabric Manager user guide, NVSwitch-based systems",
     fix="drain the node and boot it cold; if it stays away, the baseboard is to be exchanged",
-    roles=frozenset({Role.BARE_METAL, Role.VM_HOST}),
 )
 def nvswitches(node: Node, want: Want) -> Finding:
-    """Every NVSwitch of the GPU board is on the PCI bus.
+    """Every NVSwitch of the GPU board is on the PCI bus, and answers there.
 
     With one missing the fabric manager refuses to start, or leaves GPUs out of the fabric. On
-    a board whose NVSwitches are not on the node's bus nothing can be counted.
+    a board whose NVSwitches are not on the node's bus nothing can be counted. A guest has those
+    that it was given, and all where it is sold with all GPUs of the board.
     """
     built, there = _board(node), node.nvswitches
+    dead = [each.address for each in node.pci.functions.values() if each.was_nvswitch and each.dead]
+    if dead:
+        return failed(
+            f"{len(dead)} of {len(dead) + len(there)} NVSwitches on the bus without an answer",
+            expected="every NVSwitch answers",
+            details=tuple(f"{each}: config space all ff" for each in dead),
+        )
     if built is None or not built.switches or not there:
         return not_applicable("no NVSwitch on the PCI bus, and none known to be missing")
+    if role(node, want) is Role.VM and not _sold_whole(node, built):
+        return not_applicable("a guest has those that its host gave it")
     full = -(-len(there) // built.switches) * built.switches
     if len(there) < full and node.pci.whole:
         return failed(
@@ -208,6 +248,12 @@ def nvswitches(node: Node, want: Want) -> Finding:
             details=tuple(f"{each.address} is there" for each in there),
         )
     return passed(f"{len(there)} NVSwitches")
+
+
+def _sold_whole(node: Node, built: Board) -> bool:
+    """Whether the machine's name tells that it has all GPUs of a board."""
+    kind = _machine(node)
+    return kind is not None and kind.gpus == {built.per}
 
 
 @check(
@@ -226,7 +272,7 @@ def hca_count(node: Node, want: Want) -> Finding:
     """
     tree = node.pci
     dead = [each.address for each in tree.functions.values() if each.was_hca and each.dead]
-    lost = lost_beside(node)
+    lost = lost_beside(node) or _lost_below(node)
     if dead or lost:
         return failed(
             f"{counted(max(len(dead), len(lost)), 'HCA')} lost",
@@ -239,7 +285,12 @@ def hca_count(node: Node, want: Want) -> Finding:
     kind = _machine(node)
     if kind is None:
         return _alike(node)
-    there = [each for each in node.hcas if not kind.infiniband or each.klass >> 8 == 0x0207]
+    there = [
+        each
+        for each in node.hcas
+        if (not kind.infiniband or each.klass >> 8 == 0x0207)
+        and (not kind.chips or each.device in kind.chips)
+    ]
     if not there:
         return not_applicable(f"no HCA for its GPUs; {kind.name}: {kind.network}")
     if len(there) < kind.hcas:
@@ -249,6 +300,31 @@ def hca_count(node: Node, want: Want) -> Finding:
             details=tuple(f"{each.address} is there" for each in there),
         )
     return passed(counted(len(there), "HCA"), details=(f"{kind.name}: {kind.network}",))
+
+
+def _lost_below(node: Node) -> dict[str, str]:
+    """Empty ports at the place where most switches like theirs have an HCA, beside GPUs."""
+    hcas = [each for each in node.pci.functions.values() if each.was_hca]
+    gpus = [set(each.parents[1:]) for each in node.pci.gpus]
+    near = [each for each in hcas if any(set(each.parents[1:-1]) & up for up in gpus)]
+    empty = [
+        port
+        for port in _empty(node, near)
+        if any(set(port.parents[1:]) & up for up in gpus) and node.pci.whole
+    ]
+    alike, served = (
+        Counter(map(_place, empty)),
+        Counter(
+            _place(node.pci.functions[each.parents[-1]])
+            for each in near
+            if each.parents[-1] in node.pci.functions
+        ),
+    )
+    return {
+        port.address: f"{port.address}: nothing answers below it; ports like it have an HCA each"
+        for port in empty
+        if served[_place(port)] > alike[_place(port)]
+    }
 
 
 def _alike(node: Node) -> Finding:

@@ -18,7 +18,7 @@ from toolkit.checks.role import PASSED_THROUGH, lent_gpus, role
 from toolkit.facts.hca_roles import HcaUse
 from toolkit.facts.node import Node
 from toolkit.facts.pairs import NamedPair, Pairs, PairSource, disagreements
-from toolkit.facts.pci import PciFunction
+from toolkit.facts.pci import PciFunction, PciTree
 from toolkit.facts.topology import Distance
 from toolkit.want import Role, Want
 from toolkit.words import counted
@@ -86,17 +86,20 @@ def lost_beside(node: Node) -> dict[str, str]:
     """GPUs that alone have no HCA behind their switch, each with what shows the loss.
 
     Most GPUs of the machine have one there. Where none has, or some only, it was built so. An
-    HCA that is given to a guest, or has no driver, is there.
+    HCA that is given to a guest, or has no driver, is there. A GPU on a root port, or below
+    switches of another kind than theirs, was not built as they are.
     """
-    functions = node.pci.functions.values()
+    tree, functions = node.pci, node.pci.functions.values()
     beside = {
         up
         for each in functions
         if each.klass >> 16 == _NETWORK and not each.dead
         for up in each.parents[1:]
     }
-    alone = [each for each in node.pci.gpus if not beside.intersection(each.parents)]
-    served = len(node.pci.gpus) - len(alone)
+    with_one = [each for each in tree.gpus if beside.intersection(each.parents)]
+    built = {_chain(tree, each) for each in with_one}
+    alone = [e for e in tree.gpus if e not in with_one and _chain(tree, e) in built]
+    served = len(with_one)
     if served < 3 or served <= len(alone) or not node.pci.whole:
         return {}
     filled = {up for each in functions for up in each.parents}
@@ -112,6 +115,11 @@ def lost_beside(node: Node) -> dict[str, str]:
             f"{gpu.address}: no HCA behind its switch, as {served} others have{empty}"
         )
     return told
+
+
+def _chain(tree: PciTree, function: PciFunction) -> tuple[tuple[int, int], ...]:
+    """The kinds of bridges above a function, from the root port down."""
+    return tuple((each.vendor, each.device) for each in tree.bridges_above(function))
 
 
 def _best(node: Node, told: Pairs) -> list[NamedPair]:

@@ -8,10 +8,8 @@ from toolkit.facts.iommu import Domain, parse_groups
 from toolkit.facts.lspci import parse_lspci
 from toolkit.facts.lspci_tree import parse_lspci_tree
 from toolkit.facts.numa import count_nodes
-from toolkit.facts.pci import NVIDIA, PciFunction, PciTree, parse_pci, with_config, without_answer
+from toolkit.facts.pci import PciFunction, PciTree, parse_pci, with_config, without_answer
 from toolkit.facts.reading import Reading
-
-OTHER_BRIDGE = 0x0680  # class and subclass of an NVSwitch
 
 
 class Pci(Reading):
@@ -42,11 +40,8 @@ class Pci(Reading):
     @fact
     def nvswitches(self) -> tuple[PciFunction, ...]:
         """NVSwitches on the node's own bus that answer."""
-        return tuple(
-            each
-            for each in self.pci.functions.values()
-            if each.vendor == NVIDIA and each.klass >> 8 == OTHER_BRIDGE and not each.dead
-        )
+        functions = self.pci.functions.values()
+        return tuple(each for each in functions if each.was_nvswitch and not each.dead)
 
     @fact
     def lspci(self) -> PciTree:

@@ -68,6 +68,11 @@ class PciFunction:
         return self.vendor == NVIDIA and self.klass >> 8 in {0x0300, 0x0302} and not self.virtual
 
     @property
+    def was_nvswitch(self) -> bool:
+        """An NVSwitch on the node's own bus, though it may have fallen off."""
+        return self.vendor == NVIDIA and self.klass >> 8 == 0x0680
+
+    @property
     def is_amd_gpu(self) -> bool:
         """Display or accelerator (Instinct): reached by another stack, which nobody here judges."""
         return self.vendor == AMD and self.klass >> 8 in {0x0300, 0x0380, 0x1200}
