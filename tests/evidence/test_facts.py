@@ -88,12 +88,14 @@ NOTHING: dict[str, object] = {
     ),
     **dict.fromkeys(
         ("companions_probed", "drivers_told", "given_kernel", "has_bmc", "has_dmi", "has_gpu_rows",
-         "has_log", "has_nvlinks", "has_rdma", "is_guest", "knows_cmdline", "knows_cpu", "knows_images",
-         "knows_pci", "knows_state", "no_driver", "peermem_changed", "probed", "role_told",
-         "tells_rdma"),
+         "has_log", "has_nvlinks", "has_rdma", "is_guest", "knows_cmdline", "knows_cpu",
+         "knows_images", "knows_pci", "knows_state", "no_driver", "peermem_changed", "probed",
+         "role_told", "tells_rdma"),
         False,
     ),
-    **dict.fromkeys(("bmc_lockdown", "hostname", "lists_no_hca", "modprobe_said", "peermem_container"), ""),
+    **dict.fromkeys(
+        ("bmc_lockdown", "hostname", "lists_no_hca", "modprobe_said", "peermem_container"), ""
+    ),
     **{name: {} for name in ("left", "own_interfaces", "qos_asked", "said_signers")},
     "live": True,
     "loose": True,
