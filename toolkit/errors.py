@@ -7,6 +7,7 @@
     │   ├── HostKeyError          the node's key is unknown, or is not the known one
     │   ├── LoginError            the node refuses our user, key or password
     │   ├── BecomeError           we are in, and may not become root
+    │   ├── FloodError            the node says more than any node has to say
     │   └── BmcError              a BMC cannot be reached, or makes no sense
     │       ├── BmcCertificate        its certificate is not one that we trust
     │       ├── BmcLogin              it refuses the user or the password
@@ -106,6 +107,10 @@ class LoginError(TransportError):
 
 class BecomeError(TransportError):
     """Logged in, but not allowed to become root; nothing was run as root."""
+
+
+class FloodError(TransportError):
+    """The node says more than any node has to say; it was not listened to any further."""
 
 
 class BmcError(TransportError):

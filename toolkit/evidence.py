@@ -38,6 +38,7 @@ _REFUSED = re.compile(
     r"|(?:must|need to|has to) be (?:run as |the )?root|root (?:privileges|permissions) required",
     re.IGNORECASE,
 )
+_MOST = 20_000  # frames; a large node has 500, and each costs us more than its bytes
 _BEGIN = "= begin ok "
 # Lines behind a bar, most by far, and the one line of another kind that ends them.
 _RUN = re.compile(r"((?:\|.*\n)*)((?!\|).*\n|\Z)")
@@ -127,7 +128,8 @@ class Evidence:
 
         :param text: the whole output, banners included; lines are split at newlines alone,
             since content may hold form feeds and U+2028.
-        :raises Unparsable: when ``begin`` names a grammar that is not ours.
+        :raises Unparsable: when ``begin`` names a grammar that is not ours, or there are more
+            frames than any node has.
         """
         reader = _Reader()
         # What follows the last newline is a cut line, or nothing.
@@ -173,6 +175,8 @@ class _Reader:
         if header is None:
             self._noise(line)
             return
+        if len(self.frames) > _MOST:
+            raise Unparsable("evidence", f"more than {_MOST} frames")
         key, state, source = header.groups(default="")
         self._close()
         if key == "end":

@@ -108,7 +108,7 @@ def test_only_evidence_where_it_belongs_is_read(member: tarfile.TarInfo, tmp_pat
 def test_a_file_that_would_fill_the_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incident, "MANY_BYTES", 1000)
+    monkeypatch.setattr(incident, "_EVIDENCE", 1000)
     file = tar(tmp_path / "a.tar.gz", (tarfile.TarInfo("evidence/x.evidence"), bytes(1001)))
     with pytest.raises(UsageError, match="too large to be evidence"):
         list(read_incident(file))

@@ -27,6 +27,7 @@ from toolkit.reach.connection import (
     _quiet,
     _through,
     _undialled,
+    _Wire,
 )
 from toolkit.reach.credentials import Credentials
 from toolkit.reach.ssh_config import Target
@@ -268,7 +269,7 @@ class Opened(Greeted):
 
     made: ClassVar[list[Opened]] = []
 
-    def __init__(self, sock: object) -> None:
+    def __init__(self, sock: _Wire) -> None:
         super().__init__()
         self.sock = sock
         self.options = self
@@ -328,8 +329,8 @@ def test_hop_by_hop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert doing == ["connecting to hop", "logging in to hop", "logging in"]
     assert given == [None, "pw"]
     outer, inner = Opened.made
-    assert outer.sock is first
-    assert isinstance(inner.sock, Leg)
+    assert outer.sock.inner is first
+    assert isinstance(inner.sock.inner, Leg)
     assert on.alive
     assert on.transport is inner  # type: ignore[comparison-overlap]  # a stand-in
     assert (outer.keepalive, inner.keepalive) == (0, 30)

@@ -6,6 +6,7 @@ from typing import cast
 
 import paramiko
 
+from toolkit.reach.limits import Stream
 from toolkit.reach.ssh import _listen
 from toolkit.reach.stream import Lines
 
@@ -34,7 +35,9 @@ class Channel:
 
 def heard(stdout: list[bytes | TimeoutError]) -> str:
     lines = Lines(lambda _: None)
-    _listen(cast("paramiko.Channel", Channel(stdout, [MARK])), lines, bytearray())
+    _listen(
+        cast("paramiko.Channel", Channel(stdout, [MARK])), lines, Stream(lines.hearing, "stderr")
+    )
     return lines.end()
 
 

@@ -7,11 +7,12 @@ from typing import Any
 import paramiko
 import pytest
 
-from toolkit.errors import LoginError, TransportError
+from toolkit.errors import FloodError, LoginError, TransportError
 from toolkit.hosts import Host
 from toolkit.reach import ssh
 from toolkit.reach.connection import Watch
 from toolkit.reach.credentials import Credentials
+from toolkit.reach.limits import Hearing, Stream
 from toolkit.reach.ssh import SshTransport, _drain, _listen, _send
 from toolkit.reach.ssh_config import SshConfig
 from toolkit.reach.stream import Lines, conclude
@@ -83,7 +84,7 @@ class Channel:
 )
 def test_a_script_is_fed_as_it_is_taken(takes: tuple[Any, ...], sent: bytes, shut: bool) -> None:
     channel: Any = Channel(takes=takes)
-    _send(channel, b"0123456789", Lines(quiet), bytearray())
+    _send(channel, b"0123456789", Lines(quiet), Stream(Hearing("n"), "stderr"))
     assert (channel.sent, channel.calls) == (sent, ["shut"] * shut)
 
 
@@ -98,18 +99,18 @@ def test_what_is_sent_goes_in_chunks() -> None:
         return count
 
     channel.send = noted
-    _send(channel, b"x" * 70000, Lines(quiet), bytearray())
+    _send(channel, b"x" * 70000, Lines(quiet), Stream(Hearing("n"), "stderr"))
     assert sizes == [32768, 32768, 4464]
 
 
 def test_a_node_that_talks_while_it_listens_is_heard() -> None:
     channel: Any = Channel(b"early\n", b"early\n", b"late\n", err=(b"a", b"b"))
-    lines, stderr = Lines(quiet), bytearray()
+    lines, stderr = Lines(quiet), Stream(Hearing("n"), "stderr")
     _send(channel, b"data", lines, stderr)
     assert lines.end() == "early\nearly\n"
-    assert stderr == b"ab"
+    assert stderr.data == b"ab"
     _drain(channel, stderr)
-    assert stderr == b"ab"
+    assert stderr.data == b"ab"
 
 
 @pytest.mark.parametrize(
@@ -129,10 +130,10 @@ def test_both_streams_are_read_to_their_ends(
     out: tuple[Any, ...], err: tuple[Any, ...], stdout: str, stderr: bytes
 ) -> None:
     channel: Any = Channel(*out, err=err)
-    lines, told = Lines(quiet), bytearray()
+    lines, told = Lines(quiet), Stream(Hearing("n"), "stderr")
     _listen(channel, lines, told)
     assert lines.end() == stdout
-    assert bytes(told) == stderr
+    assert told.data == stderr
 
 
 class Opened:
@@ -141,6 +142,7 @@ class Opened:
     made: list[Opened] = []  # noqa: RUF012 # each test lays its own
     channel: Channel | Exception = Channel()
     fails: Exception | None = None
+    flooded: FloodError | None = None
 
     def __init__(self) -> None:
         self.alive, self.closed = True, 0

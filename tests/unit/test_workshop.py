@@ -10,6 +10,7 @@ import pytest
 
 from toolkit.errors import BecomeError, TransportError, Unsupported
 from toolkit.reach import workshop
+from toolkit.reach.limits import BULK, Hearing
 from toolkit.reach.transport import Result, Sink, quiet
 from toolkit.reach.workshop import (
     Job,
@@ -31,7 +32,8 @@ class Here:
     result: Result | Exception = Result(0, "", "")
     asked: list[tuple[object, ...]] = []  # noqa: RUF012 # each test lays its own
 
-    def __init__(self, name: str = "localhost") -> None:
+    def __init__(self, name: str = "localhost", *, hearing: Hearing | None = None) -> None:
+        assert hearing is None or hearing.room == BULK
         self.name = name
 
     def run(self, script: str, *, limit_s: float = 120, sink: Sink = quiet) -> Result:

@@ -22,7 +22,7 @@ from toolkit.reach.become import Become
 from toolkit.reach.credentials import Credentials
 from toolkit.reach.fleet import FANOUT
 from toolkit.reach.inventory import read_host_file, read_inventory
-from toolkit.reach.limits import make_room
+from toolkit.reach.limits import ANSWER, Hearing, make_room
 from toolkit.reach.local import LocalTransport
 from toolkit.reach.openssh import OpensshTransport
 from toolkit.reach.ssh import SshTransport
@@ -60,6 +60,7 @@ class Access:
     progress: Progress = field(default_factory=Silent)
     bmc: BmcAccess | None = None  # None: no BMC is asked
     via: str = ""  # "slurm": its nodes, and nothing is done to one that it has for others
+    room: int = ANSWER  # bytes that one command of a node may say
     jobs_s: float = ROOM_S  # so long jobs are waited for, where we need a node to ourselves
 
 
@@ -212,25 +213,38 @@ def names_demo(hosts: str, listed: str, via: str) -> bool:
 def _connector(
     access: Access, config: SshConfig, slurm: Site | None = None
 ) -> Callable[[Host], Transport]:
+    heard: dict[str, Hearing] = {}  # of a host, over all that is asked of it in this run
+
     def connect(host: Host) -> Transport:
+        hearing = heard.setdefault(host.name, Hearing(host.name, access.room))
         if slurm is not None and slurm.carries:
             become = Become(access.become, access.credentials.become_password)
             say = functools.partial(access.progress.note, host.name)
-            return SrunTransport(host, slurm, become, access.jobs_s, say)
+            return SrunTransport(host, slurm, become, access.jobs_s, say, hearing)
         if host.away:
             name = host.name.removeprefix(VAGRANT)
             raise TransportError(f"{host.name} is {host.away}", hint=f"vagrant up {name}")
         if access.transport == "local":
-            return LocalTransport(host.name, become=access.become, credentials=access.credentials)
+            return LocalTransport(
+                host.name,
+                become=access.become,
+                credentials=access.credentials,
+                hearing=hearing,
+            )
         if access.transport == "openssh":
             return OpensshTransport(
                 host,
                 config_file=access.ssh_config,
                 credentials=access.credentials,
                 become=access.become,
+                hearing=hearing,
             )
         return SshTransport(
-            host, config=config, credentials=access.credentials, become=access.become
+            host,
+            config=config,
+            credentials=access.credentials,
+            become=access.become,
+            hearing=hearing,
         )
 
     return connect

@@ -15,6 +15,7 @@ from toolkit.flow.access import Access, open_fleet
 from toolkit.flow.building import survey
 from toolkit.hosts import Host
 from toolkit.reach.executors import DASK, LOCAL, THREADS, refuse_unknown
+from toolkit.reach.limits import BULK
 from toolkit.reach.transport import Transport
 from toolkit.reach.workshop import Job, run_job, written
 
@@ -85,7 +86,8 @@ def _host(access: Access, on: str, executor: str) -> Iterator[Place]:
             f"--on {on} and --executor {executor} do not go together",
             hint="builds on a host run over SSH; leave --executor out",
         )
-    with open_fleet(replace(access, hosts=on, exclude="", limit="", hosts_file="")) as fleet:
+    builder_alone = replace(access, hosts=on, exclude="", limit="", hosts_file="", room=BULK)
+    with open_fleet(builder_alone) as fleet:
         if len(fleet.hosts) != 1:
             raise UsageError(f"--on {on} names {len(fleet.hosts)} hosts", hint="name one")
         builder = _Builder(fleet.hosts[0], fleet.connect)

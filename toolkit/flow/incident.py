@@ -20,9 +20,11 @@ from pathlib import Path
 
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
-from toolkit.flow.imports import MANY_BYTES, decoded
+from toolkit.flow.imports import decoded
+from toolkit.reach.tar_member import SmallHeader, Unpacked
 
 _MEMBER = re.compile(r"evidence/([^/]+)\.evidence")
+_EVIDENCE = 64 << 20  # bytes of one node: more than a node may say, and its BMC and a job's log
 _GZIP = b"\x1f\x8b"
 
 
@@ -87,16 +89,20 @@ def _packed(texts: Mapping[str, str]) -> bytes:
 def read_incident(file: Path) -> Iterator[tuple[str, Evidence]]:
     """The nodes of one incident, by name. Nothing is unpacked onto the disk.
 
-    :raises UsageError: it is no incident, is damaged, or holds a file too large to be evidence.
+    :raises UsageError: it is no incident, is damaged, or holds more than evidence can be.
     """
     names: set[str] = set()
     try:
-        with gzip.open(file) as unpacked, tarfile.open(fileobj=unpacked, mode="r|") as tar:
+        with (
+            gzip.open(file) as packed,
+            Unpacked(file, packed) as unpacked,
+            tarfile.open(fileobj=unpacked, mode="r|", tarinfo=SmallHeader) as tar,
+        ):
             for member in tar:
                 named = _MEMBER.fullmatch(member.name)
                 if named is None or not member.isreg():
                     continue
-                if member.size > MANY_BYTES:
+                if member.size > _EVIDENCE:
                     raise UsageError(f"{file}: {member.name} is too large to be evidence")
                 content = tar.extractfile(member)
                 if content is None:
@@ -110,7 +116,8 @@ def read_incident(file: Path) -> Iterator[tuple[str, Evidence]]:
                 yield named[1], evidence
             while unpacked.read(1 << 20):  # up to the checksum at the very end
                 pass
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as why:
+    # RecursionError: tarfile reads a header that speaks of the next one in the midst of it.
+    except (tarfile.TarError, EOFError, OSError, zlib.error, RecursionError) as why:
         raise UsageError(f"{file}: is no incident, or is damaged: {why}") from why
     if not names:
         raise UsageError(f"{file}: holds no evidence", hint="make one: capture --incident FILE")

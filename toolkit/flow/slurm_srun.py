@@ -33,6 +33,7 @@ from toolkit.hosts import Host
 from toolkit.reach import trouble
 from toolkit.reach.become import Become, read_marks
 from toolkit.reach.child import run_child
+from toolkit.reach.limits import Hearing
 from toolkit.reach.slurm import SlurmError, settings, step
 from toolkit.reach.stream import Lines, conclude, decode
 from toolkit.reach.transport import Result, Sink, quiet
@@ -86,6 +87,7 @@ class SrunTransport:
     become: Become
     room_s: float = ROOM_S
     say: Callable[[str], None] = lambda _: None
+    hearing: Hearing = field(default_factory=lambda: Hearing("the node"))
     owner: str = ""  # the run whose drained nodes may be entered; "" for one that only reads
     _job: str = field(default="", init=False)
 
@@ -97,7 +99,7 @@ class SrunTransport:
         node = node_name(self.host)
         if not self._job:
             self._job = self._enter(node)
-        lines = Lines(sink)
+        lines = Lines(sink, self.hearing)
         words = step(self._job, node, self.become.command)
         feed = self.become.feed(script)
         try:

@@ -19,6 +19,7 @@ script's first lines for further passwords.
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass
 
 from toolkit.errors import BecomeError
@@ -79,10 +80,10 @@ class Told:
 def read_marks(stderr: str) -> Told:
     """Split ``stderr`` at the marks: the first ``gdr-begin``, the last ``gdr-end``."""
     noise, mark, own = stderr.partition(BEGIN)
-    ends = list(_END.finditer(own if mark else noise))
+    ends = deque(_END.finditer(own if mark else noise), maxlen=1)  # a node may say many
     if not ends:
         return Told(bool(mark), None, noise, own)
-    last = ends[-1]
+    last = ends[0]
     if not mark:
         return Told(False, int(last[1]), noise[: last.start()], "")
     return Told(True, int(last[1]), noise, own[: last.start()] + own[last.end() :])

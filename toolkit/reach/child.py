@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import IO
 
 from toolkit.reach.become import read_marks
+from toolkit.reach.limits import BULK, Hearing, Stream
 from toolkit.reach.stream import Lines
 
 _CHUNK = 65536
+_LAST_S = 10.0  # what has closed its streams is about to end, on a busy machine too
 _TICK_S = 0.5  # how long streams must be silent before a script that has ended is believed
 
 
@@ -25,7 +27,7 @@ class Ended:
 
     late: bool  # killed at the deadline
     status: int | None  # its exit status; None where it had not ended by itself
-    stderr: bytes
+    stderr: bytes | bytearray
 
 
 def run_child(
@@ -33,7 +35,7 @@ def run_child(
     data: bytes,
     *,
     limit_s: float,
-    lines: Lines,
+    lines: Lines | Stream,
     keep: tuple[int, ...] = (),
     settings: Mapping[str, str] | None = None,
 ) -> Ended:
@@ -45,6 +47,7 @@ def run_child(
     :param keep: descriptors that it inherits, a lock that lasts as long as it does.
     :param settings: its environment; ours unless given.
     :raises OSError: it cannot be started.
+    :raises FloodError: it says too much; it was killed.
     """
     with subprocess.Popen(
         words,
@@ -63,17 +66,40 @@ def run_child(
                 os.killpg(child.pid, signal.SIGKILL)
 
 
+def answer(
+    words: Sequence[str],
+    data: bytes = b"",
+    *,
+    limit_s: float,
+    settings: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[bytes]:
+    """What a scheduler's command prints, as ``subprocess.run`` has it, and no more than can be.
+
+    :raises OSError: it cannot be started.
+    :raises subprocess.TimeoutExpired: it did not end in time.
+    :raises FloodError: it says too much.
+    """
+    # A table of a large cluster is one text, of many short lines.
+    stdout = Stream(Hearing(words[0], BULK, lines=BULK), "stdout")
+    ended = run_child(words, data, limit_s=limit_s, lines=stdout, settings=settings)
+    if ended.late or ended.status is None:
+        raise subprocess.TimeoutExpired(list(words), limit_s)
+    return subprocess.CompletedProcess(
+        list(words), ended.status, bytes(stdout.data), bytes(ended.stderr)
+    )
+
+
 class _Talk:
     """The state between reads: what is still to send, and what was said on stderr."""
 
-    def __init__(self, child: subprocess.Popen[bytes], data: bytes, lines: Lines) -> None:
+    def __init__(self, child: subprocess.Popen[bytes], data: bytes, lines: Lines | Stream) -> None:
         self._child = child
         self._stdin = _pipe(child.stdin)
         self._stdout = _pipe(child.stdout)
         stderr = _pipe(child.stderr)
         self._left = memoryview(data)
         self._lines = lines
-        self._stderr = bytearray()
+        self._stderr = Stream(lines.hearing, "stderr")
         self._open = 2  # streams that have not ended
         self._streams = selectors.DefaultSelector()
         self._streams.register(self._stdout, selectors.EVENT_READ)
@@ -87,7 +113,7 @@ class _Talk:
             while self._open:
                 left_s = end - time.monotonic()
                 if left_s <= 0:
-                    return Ended(True, None, bytes(self._stderr))
+                    return Ended(True, None, self._stderr.data)
                 ready = self._streams.select(min(left_s, _TICK_S))
                 if not ready and self._ended():
                     break
@@ -96,17 +122,17 @@ class _Talk:
                         self._write()
                     else:
                         self._read(key.fd)
-        return Ended(False, self._status(), bytes(self._stderr))
+        return Ended(False, self._status(), self._stderr.data)
 
     def _status(self) -> int | None:
         try:
-            return self._child.wait(_TICK_S)
+            return self._child.wait(_TICK_S if self._open else _LAST_S)
         except subprocess.TimeoutExpired:
             return None
 
     def _ended(self) -> bool:
         # A process that a script left behind may hold a stream open for ever.
-        return read_marks(bytes(self._stderr[-64:]).decode("latin-1")).status is not None
+        return read_marks(self._stderr.data[-64:].decode("latin-1")).status is not None
 
     def _write(self) -> None:
         try:
@@ -127,7 +153,7 @@ class _Talk:
         elif stream == self._stdout.fileno():
             self._lines.feed(data)
         else:
-            self._stderr += data
+            self._stderr.feed(data)
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from toolkit.errors import TransportError, Unparsable
+from toolkit.errors import FloodError, TransportError, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.reach.transport import Sink, Transport, quiet
 
@@ -41,6 +41,7 @@ def collect(transport: Transport, *, limit_s: float = 90, sink: Sink = quiet) ->
     what arrived is returned as incomplete: what is missing is unknown, the rest holds.
 
     :param limit_s: multiplied by ``patience()``.
+    :raises FloodError: more arrived than any node has to say.
     :raises TransportError: nothing arrived, so there is nothing to judge.
     """
     lines: list[str] = []
@@ -51,6 +52,8 @@ def collect(transport: Transport, *, limit_s: float = 90, sink: Sink = quiet) ->
 
     try:
         result = transport.run(probe_script(), limit_s=limit_s * patience(), sink=keep)
+    except FloodError:
+        raise  # what says so much is no probe of ours: none of it is evidence
     except TransportError:
         evidence = _read(transport.name, "\n".join([*lines, ""]))
         if not evidence.frames:

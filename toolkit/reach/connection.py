@@ -17,15 +17,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import IO
+from typing import IO, cast
 
 import paramiko
 from paramiko.ssh_exception import IncompatiblePeer
 
-from toolkit.errors import TransportError
+from toolkit.errors import FloodError, TransportError
 from toolkit.reach import trouble
 from toolkit.reach.credentials import Credentials
 from toolkit.reach.knownhosts import add_key, fingerprint, known_keys
+from toolkit.reach.limits import flood
 from toolkit.reach.login import log_in
 from toolkit.reach.ssh_config import Target
 from toolkit.reach.stream import decode
@@ -39,6 +40,8 @@ _KEX = ("curve25519-sha256@libssh.org", "curve25519-sha256")
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr")
 # CBC, which OpenSSH's client has not offered since 7.6; SHA-1 and MD5, in MACs and key exchange.
 _WEAK = re.compile(r"-cbc|-sha1\b|-md5\b|-ripemd")
+_GREETING = 256 << 10  # bytes of a server's greeting and its offer of keys
+_PACKET = 1 << 20  # of one packet: OpenSSH's own bound is 256 KiB
 _KEEPALIVE_S = 30  # a build may be silent for longer than a firewall remembers us
 
 
@@ -94,6 +97,12 @@ class Connection:
         self._closers: list[Callable[[], None]] = []
         self._transport: paramiko.Transport | None = None
         self._proxy: _Proxy | None = None
+        self._wires: list[_Wire] = []
+
+    @property
+    def flooded(self) -> FloodError | None:
+        """Why we hung up, where one of the servers on the way said too much."""
+        return next((wire.why for wire in self._wires if wire.why is not None), None)
 
     @property
     def alive(self) -> bool:
@@ -149,14 +158,17 @@ class Connection:
         self, sock: socket.socket | paramiko.Channel, hop: Target, watch: Watch
     ) -> paramiko.Transport:
         """Agree on keys and ciphers, with no more choice than needed."""
-        transport = paramiko.Transport(sock)
+        wire = _Wire(sock, hop.door.host)
+        self._wires.append(wire)
+        transport = paramiko.Transport(cast("socket.socket", wire))
         self._keep(transport.close)
         _offer(transport, _known_types(hop))
         transport.banner_timeout = transport.handshake_timeout = watch.left_s
         try:
             transport.start_client(timeout=watch.left_s)
         except (paramiko.SSHException, EOFError, OSError) as why:
-            raise self._ungreeted(hop, why) from why
+            raise wire.why or self._ungreeted(hop, why) from why
+        wire.greeted = True
         return transport
 
     def _ungreeted(self, hop: Target, why: BaseException) -> TransportError:
@@ -165,6 +177,36 @@ class Connection:
         if hop.door.proxy and self._proxy is not None:
             return trouble.proxy_failed(hop.door, self._proxy.said())
         return trouble.cut(hop.door.host, "keys were exchanged")
+
+
+class _Wire:
+    """A socket whose far end may not make Paramiko keep more than a server has to say.
+
+    Paramiko looks for the end of a greeting without end, and waits for the whole of a packet of
+    any size; both while each byte costs more than the one before.
+    """
+
+    def __init__(self, sock: socket.socket | paramiko.Channel, host: str) -> None:
+        self.greeted = False
+        self.why: FloodError | None = None
+        self.inner, self._host = sock, host
+        self._heard = 0
+
+    def recv(self, size: int) -> bytes:
+        if size > _PACKET:
+            self._refuse(f"that it sends a packet of {size >> 20} MiB")
+        data = self.inner.recv(size)
+        self._heard += len(data)
+        if not self.greeted and self._heard > _GREETING:
+            self._refuse(f"more than {_GREETING >> 10} KiB before any login")
+        return data
+
+    def _refuse(self, what: str) -> None:
+        self.why = flood(self._host, what)
+        raise self.why
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
 
 
 class _Proxy:
@@ -187,7 +229,7 @@ class _Proxy:
         if self._stderr.closed:  # the watch may have been here
             return ""
         self._stderr.seek(0)
-        return decode(self._stderr.read())
+        return decode(self._stderr.read(_GREETING))
 
     def close(self) -> None:
         self.sock.close()

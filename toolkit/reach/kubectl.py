@@ -6,6 +6,7 @@ import subprocess
 from dataclasses import dataclass
 
 from toolkit.errors import TransportError, UsageError
+from toolkit.reach.child import answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +31,9 @@ class Kubectl:
         which += [f"--context={self.context}"] if self.context else []
         argv = (self.program, *which, f"--request-timeout={limit_s:g}s")
         try:
-            done = subprocess.run(
-                (*argv, *words), input=stdin.encode("utf-8", "surrogateescape"),
-                capture_output=True, timeout=limit_s + 10, check=False,
-            )  # fmt: skip
+            done = answer(
+                (*argv, *words), stdin.encode("utf-8", "surrogateescape"), limit_s=limit_s + 10
+            )
         except FileNotFoundError as why:
             raise UsageError(
                 f"{self.program} is not here", hint="install it, or leave --kubeconfig out"

@@ -7,6 +7,7 @@ from toolkit.reach import trouble
 from toolkit.reach.become import Become
 from toolkit.reach.child import run_child
 from toolkit.reach.credentials import Credentials
+from toolkit.reach.limits import Hearing
 from toolkit.reach.stream import Lines, conclude
 from toolkit.reach.transport import Result, Sink, quiet
 
@@ -20,8 +21,10 @@ class LocalTransport:
         *,
         credentials: Credentials | None = None,
         become: bool = True,
+        hearing: Hearing | None = None,
     ) -> None:
         self._name = name
+        self._hearing = hearing or Hearing(name)
         self._become = Become(become, (credentials or Credentials()).become_password)
 
     @property
@@ -29,7 +32,7 @@ class LocalTransport:
         return self._name
 
     def run(self, script: str, *, limit_s: float = 120, sink: Sink = quiet) -> Result:
-        lines = Lines(sink)
+        lines = Lines(sink, self._hearing)
         words = ["sh", "-c", self._become.command]
         try:
             ended = run_child(words, self._become.feed(script), limit_s=limit_s, lines=lines)

@@ -16,6 +16,7 @@ from pathlib import Path
 from toolkit.errors import ApplyError, Unsupported
 from toolkit.reach.become import Become
 from toolkit.reach.child import run_child
+from toolkit.reach.limits import Hearing
 from toolkit.reach.stream import Lines, conclude
 from toolkit.reach.transport import Result, Sink, quiet
 from toolkit.reach.trouble import late
@@ -130,7 +131,7 @@ class Room:
         if root is not None:
             within = ("setpriv", "--bounding-set", _NEVER, "chroot", str(root), "env", "-i")
             within += _INSIDE
-        lines = Lines(sink)
+        lines = Lines(sink, Hearing(self._name))
         words = [*self.words(), *within, "sh", "-c", become.command]
         ended = run_child(
             words, become.feed(script), limit_s=limit_s, lines=lines, keep=(self._lock,)

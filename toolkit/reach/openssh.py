@@ -18,6 +18,7 @@ from toolkit.reach import trouble
 from toolkit.reach.become import Become, read_marks, refusal
 from toolkit.reach.child import run_child
 from toolkit.reach.credentials import Credentials
+from toolkit.reach.limits import Hearing
 from toolkit.reach.openssh_said import explain
 from toolkit.reach.stream import Lines, conclude, decode
 from toolkit.reach.transport import Result, Sink, quiet
@@ -41,6 +42,7 @@ _PLAIN = {
     "RemoteCommand": "none",
 }
 _FAILED = 255  # the client's own status; the script's is told by its end mark
+_SAID = 16384  # characters of what it says when it fails; banners stand before them
 _RESOLVE_S = 10.0  # ssh -G reads files and runs Match exec
 
 
@@ -63,6 +65,7 @@ class OpensshTransport:
         config_file: str = "",
         credentials: Credentials | None = None,
         become: bool = True,
+        hearing: Hearing | None = None,
     ) -> None:
         """:param config_file: as for ``ssh -F``; "" for ~/.ssh/config and the system's.
 
@@ -75,6 +78,7 @@ class OpensshTransport:
                 hint="use a key or an agent, or leave out --transport openssh",
             )
         self._host = host
+        self._hearing = hearing or Hearing(host.name)
         self._become = Become(become, given.become_password)
         self._file = ["-F", config_file] if config_file else []
 
@@ -83,7 +87,7 @@ class OpensshTransport:
         return self._host.name
 
     def run(self, script: str, *, limit_s: float = 120, sink: Sink = quiet) -> Result:
-        lines = Lines(sink)
+        lines = Lines(sink, self._hearing)
         way = self._way(self._host)
         hops = [self._way(_host(hop)) for hop in way.jump.split(",") if hop]
         words = self._words(self._host, hops)
@@ -102,7 +106,7 @@ class OpensshTransport:
             return conclude(self.name, stdout, ended.stderr)
         doors = [*(hop.door for hop in hops), way.door]
         keys = [key for key in way.keys if os.access(from_home(key), os.F_OK)]
-        known = explain(doors, told.noise, keys, lambda: self._verbose(words))
+        known = explain(doors, told.noise[-_SAID:], keys, lambda: self._verbose(words))
         if known is None and ended.status == _FAILED:
             known = TransportError(
                 f"{self.name}: ssh failed: {told.noise.strip()[-200:] or 'it does not say why'}",
@@ -163,7 +167,8 @@ class OpensshTransport:
     def _verbose(self, words: list[str]) -> str:
         """What ssh says of the key exchange; asked only after it has failed."""
         again = [*words, "-v", *_place(self._host), "true"]
-        ended = run_child(again, b"", limit_s=_RESOLVE_S, lines=Lines(quiet))
+        lines = Lines(quiet, self._hearing)
+        ended = run_child(again, b"", limit_s=_RESOLVE_S, lines=lines)
         return decode(ended.stderr)
 
 

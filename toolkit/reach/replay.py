@@ -5,6 +5,7 @@ from __future__ import annotations
 from toolkit.errors import TransportError
 from toolkit.evidence import Evidence
 from toolkit.reach.collect import probe_script
+from toolkit.reach.limits import Hearing
 from toolkit.reach.stream import Lines
 from toolkit.reach.transport import Result, Sink, quiet
 
@@ -27,8 +28,9 @@ class ReplayTransport:
                 f"{self._name}: this is saved evidence, which can only be judged",
                 hint="name a host to act on: --hosts",
             )
-        lines = Lines(sink)
-        lines.feed(self._evidence.dump().encode("utf-8", "surrogateescape"))
+        data = self._evidence.dump().encode("utf-8", "surrogateescape")
+        lines = Lines(sink, Hearing(self._name, len(data), lines=len(data)))
+        lines.feed(data)
         return Result(0, lines.end(), "")
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from toolkit.errors import TransportError, UsageError
+from toolkit.reach.child import answer
 
 _LIMIT_S = 60.0  # a controller that is busy with a wave of jobs answers late
 _KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")  # of the settings, whoever calls us
@@ -116,15 +117,7 @@ def step(job: str, node: str, command: str) -> list[str]:
 
 def _ask(*words: str) -> str:
     try:
-        done = subprocess.run(
-            words,
-            env=settings(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_LIMIT_S,
-            check=False,
-            start_new_session=True,  # Ctrl-C is ours
-        )
+        done = answer(words, limit_s=_LIMIT_S, settings=settings())
     except FileNotFoundError:
         raise UsageError(
             f"--via slurm needs Slurm's commands, and {words[0]} is not here",

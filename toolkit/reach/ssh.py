@@ -6,12 +6,13 @@ import contextlib
 
 import paramiko
 
-from toolkit.errors import TransportError
+from toolkit.errors import FloodError, TransportError
 from toolkit.hosts import Host
 from toolkit.reach import become, trouble
 from toolkit.reach.become import Become
 from toolkit.reach.connection import Connection, Watch
 from toolkit.reach.credentials import Credentials
+from toolkit.reach.limits import Hearing, Stream
 from toolkit.reach.ssh_config import SshConfig
 from toolkit.reach.stream import Lines, conclude
 from toolkit.reach.transport import Result, Sink, quiet
@@ -30,11 +31,13 @@ class SshTransport:
         config: SshConfig | None = None,
         credentials: Credentials | None = None,
         become: bool = True,
+        hearing: Hearing | None = None,
     ) -> None:
         self._host = host
         self._config = config if config is not None else SshConfig.load()
         self._credentials = credentials or Credentials()
         self._become = Become(become, self._credentials.become_password)
+        self._hearing = hearing or Hearing(host.name)
         self._connection: Connection | None = None
 
     @property
@@ -42,7 +45,7 @@ class SshTransport:
         return self._host.name
 
     def run(self, script: str, *, limit_s: float = 120, sink: Sink = quiet) -> Result:
-        lines = Lines(sink)
+        lines = Lines(sink, self._hearing)
         finished = False
         with Watch(limit_s) as watch:
             try:
@@ -57,7 +60,7 @@ class SshTransport:
                     raise trouble.late(self.name, limit_s, watch.doing) from why
                 if isinstance(why, TransportError):
                     raise
-                raise trouble.cut(self.name, watch.doing) from why
+                raise self._flooded() or trouble.cut(self.name, watch.doing) from why
             finally:
                 if not finished:  # also for KeyboardInterrupt, and for a sink that raises
                     self.close()
@@ -67,17 +70,20 @@ class SshTransport:
             self._connection.close()
             self._connection = None
 
-    def _run(self, script: str, lines: Lines, watch: Watch) -> bytes:
+    def _run(self, script: str, lines: Lines, watch: Watch) -> bytearray:
         channel = self._connected(watch).transport.open_session(timeout=watch.left_s)
         with contextlib.closing(channel):
             channel.settimeout(_TICK_S)
             watch.doing = "the script was started"
             channel.exec_command(self._become.command)
             watch.doing = "the script ran"
-            stderr = bytearray()
+            stderr = Stream(self._hearing, "stderr")
             _send(channel, self._become.feed(script), lines, stderr)
             _listen(channel, lines, stderr)
-            return bytes(stderr)
+            return stderr.data
+
+    def _flooded(self) -> FloodError | None:
+        return self._connection.flooded if self._connection is not None else None
 
     def _connected(self, watch: Watch) -> Connection:
         if self._connection is not None and not self._connection.alive:
@@ -91,7 +97,7 @@ class SshTransport:
         return self._connection
 
 
-def _send(channel: paramiko.Channel, data: bytes, lines: Lines, stderr: bytearray) -> None:
+def _send(channel: paramiko.Channel, data: bytes, lines: Lines, stderr: Stream) -> None:
     """Feed stdin, and read meanwhile: a node that talks while it listens must not block us."""
     sent = 0
     while sent < len(data):
@@ -111,7 +117,7 @@ def _send(channel: paramiko.Channel, data: bytes, lines: Lines, stderr: bytearra
         channel.shutdown_write()
 
 
-def _listen(channel: paramiko.Channel, lines: Lines, stderr: bytearray) -> None:
+def _listen(channel: paramiko.Channel, lines: Lines, stderr: Stream) -> None:
     """Read both streams to their ends, or until the script has ended and all is quiet.
 
     A process that a script left behind may hold a stream open for ever. The mark of the end
@@ -126,10 +132,10 @@ def _listen(channel: paramiko.Channel, lines: Lines, stderr: bytearray) -> None:
             if ended:
                 return
             _drain(channel, stderr)
-            ended = become.read_marks(bytes(stderr[-64:]).decode("latin-1")).status is not None
+            ended = become.read_marks(stderr.data[-64:].decode("latin-1")).status is not None
             continue
         if not stdout_open:
-            stderr += data
+            stderr.feed(data)
             if not data:
                 return
         elif data:
@@ -139,6 +145,6 @@ def _listen(channel: paramiko.Channel, lines: Lines, stderr: bytearray) -> None:
             stdout_open = False
 
 
-def _drain(channel: paramiko.Channel, stderr: bytearray) -> None:
+def _drain(channel: paramiko.Channel, stderr: Stream) -> None:
     while channel.recv_stderr_ready():
-        stderr += channel.recv_stderr(_CHUNK)
+        stderr.feed(channel.recv_stderr(_CHUNK))

@@ -4,36 +4,44 @@ from __future__ import annotations
 
 from toolkit.errors import TransportError
 from toolkit.reach import become, trouble
+from toolkit.reach.limits import Hearing, Stream
 from toolkit.reach.transport import Result, Sink
 
 
-def decode(data: bytes) -> str:
+def decode(data: bytes | bytearray) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
 class Lines:
     """Collects stdout and hands each whole line on, split at newlines alone."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, hearing: Hearing | None = None) -> None:
+        self.hearing = hearing or Hearing("the node")
         self._sink = sink
-        self._parts: list[bytes] = []
-        self._open = b""  # the line that has not ended yet
+        self._heard = Stream(self.hearing, "stdout")
+        self._told = 0  # bytes that the sink has had
 
     def feed(self, data: bytes) -> None:
-        self._parts.append(data)
-        *lines, self._open = (self._open + data).split(b"\n")
-        for line in lines:
+        """:raises FloodError: the node says too much."""
+        before = len(self._heard.data)
+        self._heard.feed(data)
+        # Looked for in what is new alone: a line may be as long as all that a node may say.
+        end = self._heard.data.rfind(b"\n", before)
+        if end < 0:
+            return
+        for line in self._heard.data[self._told : end].split(b"\n"):
             self._sink(decode(line))
+        self._told = end + 1
 
     def end(self) -> str:
         """The whole text; a last line without newline goes to the sink now."""
-        if self._open:
-            self._sink(decode(self._open))
-            self._open = b""
-        return decode(b"".join(self._parts))
+        if self._told < len(self._heard.data):
+            self._sink(decode(self._heard.data[self._told :]))
+            self._told = len(self._heard.data)
+        return decode(self._heard.data)
 
 
-def conclude(host: str, stdout: str, stderr: bytes) -> Result:
+def conclude(host: str, stdout: str, stderr: bytes | bytearray) -> Result:
     """What a closed channel amounts to.
 
     :raises BecomeError: sudo did not let the script begin.

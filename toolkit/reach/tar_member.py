@@ -2,20 +2,65 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import tarfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from gzip import BadGzipFile
+from gzip import BadGzipFile, GzipFile
 from lzma import LZMAError
 from pathlib import Path
+from typing import BinaryIO, Self
 
 from toolkit.errors import UsageError
 
 _PACKED = (b"\x1f\x8b", b"\xfd7zXZ\0", b"BZh")  # gzip, xz, bzip2: Python unpacks these itself
 _ZSTD = b"\x28\xb5\x2f\xfd"  # which it does since 3.14 alone
+_NAMING = (
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+)
+_NAMES = 1 << 20  # bytes of such a header: a few names and times
+_LEAST, _RATIO, _MOST = 64 << 20, 100, 8 << 30  # evidence packs to a tenth; a bomb to a thousandth
+_CHUNK = 1 << 20
 _HEAD, _MAGIC_AT = 512, 257  # where a header of POSIX or GNU has the word "ustar"
+
+
+class SmallHeader(tarfile.TarInfo):
+    """A member whose names are names: tarfile holds them in memory, whatever size they claim."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        found = super().frombuf(buf, encoding, errors)
+        if found.type in _NAMING and found.size > _NAMES:
+            raise UsageError(
+                f"a header of its tar claims {found.size} bytes", hint="no tar of ours has such"
+            )
+        return found
+
+
+class Unpacked(io.RawIOBase):
+    """What a packed file unpacks to, up to what evidence can pack to: a bomb ends it early."""
+
+    def __init__(self, file: Path, packed: BinaryIO | GzipFile) -> None:
+        self._file, self._packed = file, packed
+        self._most = min(_LEAST + _RATIO * file.stat().st_size, _MOST)
+        self._read = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        """:raises UsageError: what was unpacked so far is more than evidence can be."""
+        data = self._packed.read(min(size, _CHUNK) if size >= 0 else _CHUNK)
+        self._read += len(data)
+        if self._read > self._most:
+            raise UsageError(
+                f"{self._file}: unpacks to more than {self._most >> 20} MiB",
+                hint="no incident of ours does; look at where it comes from",
+            )
+        return data
 
 
 def is_tar(path: Path) -> bool:
@@ -51,7 +96,7 @@ def read_member(path: Path, inside: str, largest: int) -> bytes | None:
                 found = held.read() if held is not None else None
             while archive.fileobj is not None and archive.fileobj.read(1 << 20):
                 pass  # padding, and what is damaged behind the last member
-    except (tarfile.TarError, EOFError, LZMAError, zlib.error, BadGzipFile) as why:
+    except (tarfile.TarError, EOFError, LZMAError, zlib.error, BadGzipFile, RecursionError) as why:
         hint = "it may be cut short: fetch it again"
         said = str(why).partition("\n")[0].rstrip(":")
         raise UsageError(f"{path}: no whole tar: {said}", hint=hint) from why
@@ -64,7 +109,7 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
         packed = file.read(len(_ZSTD)) == _ZSTD
         file.seek(0)
         if not packed:
-            with tarfile.open(fileobj=file, mode="r:*") as archive:
+            with tarfile.open(fileobj=file, mode="r:*", tarinfo=SmallHeader) as archive:
                 yield archive
             return
     words = ("zstd", "-q", "-d", "-c", "--", str(path))
@@ -76,7 +121,7 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
         raise UsageError(f"{path}: zstd is not here", hint="install zstd") from None
     with child:
         try:
-            with tarfile.open(fileobj=child.stdout, mode="r|") as archive:
+            with tarfile.open(fileobj=child.stdout, mode="r|", tarinfo=SmallHeader) as archive:
                 yield archive
         except BaseException:
             child.kill()

@@ -10,11 +10,12 @@ from base64 import encodebytes
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from io import FileIO
+from io import FileIO, StringIO
 from pathlib import Path
 
 from toolkit import where
-from toolkit.errors import BecomeError, TransportError, Unsupported
+from toolkit.errors import BecomeError, FloodError, TransportError, Unsupported
+from toolkit.reach.limits import BULK, Hearing
 from toolkit.reach.local import LocalTransport
 from toolkit.reach.transport import Sink, Transport
 
@@ -121,7 +122,8 @@ def read_ground(
     """
     script = survey_script(kernels, root=root, layer=layer)
     try:
-        said = (transport or LocalTransport()).run(script, limit_s=_SURVEY_S)
+        here = LocalTransport(hearing=Hearing("this machine", BULK))
+        said = (transport or here).run(script, limit_s=_SURVEY_S)
     except BecomeError as why:
         if transport is not None:
             raise
@@ -143,28 +145,29 @@ def run_job(job: Job) -> str:
 
     :returns: what it printed; where it was killed, as far as it came.
     :raises TransportError: it could not be begun.
+    :raises FloodError: it printed more than any build does.
     """
     with ExitStack() as stack:
-        lines: list[str] = []
+        text = StringIO()  # modules come by it: a list of lines would take three times as much
         write = stack.enter_context(written(job.log))
 
         def keep(line: str) -> None:
-            lines.append(line)
+            text.write(f"{line}\n")
             write(line)
 
         try:
-            transport = LocalTransport(job.title)
+            transport = LocalTransport(job.title, hearing=Hearing(job.title, BULK))
             result = transport.run(job.script, limit_s=job.limit_s, sink=keep)
-            if not lines:  # it never came to its first frame; what the shell says tells why
+            if not text.tell():  # it never came to its first frame; what the shell says tells why
                 for line in result.stderr.splitlines():
                     keep(line)
-        except BecomeError:
+        except (BecomeError, FloodError):
             raise
         except TransportError as why:
-            if not lines:
+            if not text.tell():
                 raise
             write(str(why))
-        return "".join(f"{line}\n" for line in lines)
+        return text.getvalue()
 
 
 @contextmanager
