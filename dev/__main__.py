@@ -10,10 +10,10 @@ from toolkit.start import unheard
 def main() -> None:
     """Run what was typed."""
     unheard()
-    from invoke import __version__  # noqa: PLC0415 work that Ctrl-C ends without a word
-    from invoke.program import Program  # noqa: PLC0415
+    from invoke import __version__  # noqa: PLC0415 Ctrl-C may come meanwhile
+    from invoke.program import Program  # noqa: PLC0415 as above
 
-    from toolkit.cli import Settings  # noqa: PLC0415
+    from toolkit.cli import Settings  # noqa: PLC0415 as above
 
     sys.argv[0] = "invoke"  # as which it is told of
     names = ["invoke", "inv"]

@@ -49,14 +49,12 @@ _BY_CHECKS = frozenset(
 )
 # Of what these could not read the verdicts tell as well.
 _LOOKS = frozenset({"compare", "topology", "predict", "expect", "capture", "iommu"})
+_READERS = {"doctor", "report", "plan", "bundle", "playbook", "drift", "verify", *_LOOKS}
 _ABOUT_THE_WAY = (ExitCode.UNREACHABLE, ExitCode.INTERRUPTED)
 # Where it is another one: a verb does not send to itself.
 _ELSE = {
     # Of these none keeps a journal of what it did.
-    **{
-        (each, ExitCode.INTERRUPTED): _ASKS_AGAIN
-        for each in ("doctor", "report", "plan", "bundle", "playbook", "drift", "verify", *_LOOKS)
-    },
+    **{(reader, ExitCode.INTERRUPTED): _ASKS_AGAIN for reader in _READERS},
     ("doctor", ExitCode.FAILED): ("plan", "shows what would mend it"),
     ("doctor", ExitCode.UNKNOWN): ("doctor --verbose", "shows all of it"),
     ("drift", ExitCode.FAILED): ("drift --verbose", "shows what to do about it"),
