@@ -163,6 +163,35 @@ SETTINGS = [
         "no dma-buf, and peermem does not work here",
         {**conf("NCCL_DMABUF_ENABLE=0"), **NO_PEERMEM},
     ),
+    *(
+        Row(f"hcas-{value}", "nccl.env", status, found, conf(f"NCCL_IB_HCA={value}"))
+        for value, status, found in (
+            ("mlx5", PASS, "1 set"),
+            ("mlx5_0,mlx5_1", PASS, "1 set"),
+            ("=mlx5_0:1,mlx5_1:1", PASS, "1 set"),
+            ("^mlx5_2", PASS, "1 set"),
+            ("^=mlx5_9", PASS, "1 set"),
+            ("mlx5_0:1,mlx5_1,mlx5_77", PASS, "1 set"),
+            ("mlx9_0", FAIL, "none of the HCAs that are here (mlx5_0, mlx5_1, mlx5_2)"),
+            ("=mlx5", FAIL, "none of the HCAs"),
+            ("=mlx9_0:1", FAIL, "none of the HCAs"),
+            ("^mlx5", FAIL, "none of the HCAs"),
+            ("^", FAIL, "none of the HCAs"),
+            ("mlx9_0,mlx9_1:1", FAIL, "none of the HCAs"),
+            ("mlx5_0:2", FAIL, "no port that it leaves is up"),
+            ("=mlx5_0:2,mlx5_1:2", FAIL, "no port that it leaves is up"),
+            ("mlx5_0", FAIL, "1 GPU is left without the HCA beside it"),
+            ("^mlx5_1", FAIL, "1 GPU is left without the HCA beside it"),
+            ("mlx5_2", FAIL, "2 GPUs are left without"),
+        )
+    ),
+    Row(
+        "hcas-not-read",
+        "nccl.env",
+        UNKNOWN,
+        "permission",
+        {**conf("NCCL_IB_HCA=mlx5"), "infiniband": DENIED},
+    ),
     Row("not-read", "nccl.env", UNKNOWN, "permission denied", {"nccl-conf": DENIED}),
     Row(
         "a-level-in-small-letters-is-none",

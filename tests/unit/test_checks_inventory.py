@@ -298,9 +298,10 @@ def test_a_lost_hca_is_named_as_lost_and_nobody_is_told_to_move_one() -> None:
     assert finding.status is FAIL
     assert "lost" in finding.hint
     assert "hca.count" in finding.hint
-    assert judged(row("", CARDS, FAIL, "", GONE)).finding.details == (
+    assert judged(row("", CARDS, FAIL, "", GONE)).finding.details[:2] == (
         f"{GPU[7]}: no HCA behind its switch, as 7 others have; nothing answers below "
         f"{next(e.parent for e in HGX.functions if e.address == HCA[7])}",
+        f"{GPU[0]}: has {HCA[0]}",
     )
 
 

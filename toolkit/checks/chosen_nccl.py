@@ -5,6 +5,7 @@ Source: NVIDIA/nccl src/graph/paths.cc, ncclTopoCheckGdr and ncclGetLevel.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from toolkit.checks.chosen import Choice, Way, told
@@ -47,18 +48,31 @@ def may_lack_dmabuf(version: str, origin: str) -> bool:
     return "_cu11-" in origin and numbers(version) < numbers("2.22")
 
 
-def allowed(name: str, setting: Setting) -> bool:
+def allowed(name: str, setting: Setting, port: int = 0) -> bool:
     """Whether NCCL_IB_HCA lets an HCA be used: names by their beginning, "=" whole, "^" not.
 
+    Source: NVIDIA/nccl src/transport/net_ib, and parseStringList and matchIfList beside it.
+
     :param name: as in /sys/class/infiniband: "mlx5_0".
+    :param port: one of its ports; 0 for any.
     """
     text = setting.value
     refused = text.startswith("^")
     text = text.removeprefix("^")
     whole = text.startswith("=")
-    names = [each.partition(":")[0] for each in text.removeprefix("=").split(",") if each]
-    met = any(name == each if whole else name.startswith(each) for each in names)
-    return not names or met != refused
+    entries = [each.partition(":") for each in text.removeprefix("=").split(",")]
+    named = [(start, _port(end)) for start, _, end in entries if start]
+    met = not named or any(
+        (name == start if whole else name.startswith(start)) and (not at or not port or at == port)
+        for start, at in named
+    )
+    return met != refused
+
+
+def _port(text: str) -> int:
+    """As atoi reads it; 0 where none is named."""
+    found = re.match(r"\s*(\d+)", text)
+    return int(found[1]) if found else 0
 
 
 def level(settings: Settings, names: tuple[str, ...]) -> str:

@@ -6,13 +6,16 @@ from collections.abc import Iterator
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.chosen import Way, decide, names_its_release, sees_peermem
-from toolkit.checks.chosen_nccl import may_lack_dmabuf
+from toolkit.checks.chosen_nccl import allowed, may_lack_dmabuf
 from toolkit.checks.path import dmabuf_gap, peermem_gap
+from toolkit.checks.pcie import NEAR
 from toolkit.compat import Consumer
 from toolkit.errors import NotCollected
 from toolkit.facts.consumers import Setting
 from toolkit.facts.node import Node
+from toolkit.facts.rdma import Kind
 from toolkit.want import PeerPath, Want
+from toolkit.words import counted
 
 _SHOWN = {"nccl": "NCCL", "ucx": "UCX", "nvshmem": "NVSHMEM", "nixl": "NIXL"}
 _NEWER = {
@@ -118,8 +121,9 @@ def nccl_env(node: Node, want: Want) -> Finding:
     """No setting for everybody turns GPUDirect RDMA off, or forces it over a socket link.
 
     Read are /etc/nccl.conf, /etc/environment and /etc/profile.d. Such lines are often left
-    from debugging. What a job or a user sets is not read: the environment of other people's
-    processes is theirs.
+    from debugging. NCCL_IB_HCA has to leave HCAs that are there, with a port that is up, and for
+    each GPU the one beside it. What a job or a user sets is not read: the environment of other
+    people's processes is theirs.
     """
     settings = node.settings
     wrong = [each for each in settings.values() if each.name.startswith("NCCL_")]
@@ -151,6 +155,8 @@ def _against(node: Node, setting: Setting) -> str:
     zero = bool(value) and number == 0
     if setting.name == "NCCL_DMABUF_ENABLE" and zero and peermem_gap(node):
         return "no dma-buf, and peermem does not work here"
+    if setting.name == "NCCL_IB_HCA":
+        return _of_hcas(node, setting)
     level = str(min(number, 5)) if value[:1].isdecimal() else value
     return {
         "NCCL_NET_GDR_LEVEL": _LEVELS.get(level, ""),
@@ -158,6 +164,32 @@ def _against(node: Node, setting: Setting) -> str:
         "NCCL_IB_DISABLE": "InfiniBand and RoCE are off" if number else "",
         "NCCL_NET": "only TCP is used" if value.lower() == "socket" else "",
     }.get(setting.name, "")
+
+
+def _of_hcas(node: Node, setting: Setting) -> str:
+    """What is wrong with the HCAs that NCCL_IB_HCA leaves; "" for nothing.
+
+    NCCL looks at ports that are ACTIVE alone. A list for the whole cluster may name more than
+    a node has. EFA has a plugin of its own, which does not read it.
+    """
+    devices = {each.name: each for each in node.rdma_hardware if each.kind is not Kind.EFA}
+    left = [name for name in devices if allowed(name, setting)]
+    if devices and not left:
+        return f"it leaves none of the HCAs that are here ({', '.join(devices)}): only TCP is used"
+    up = {
+        name
+        for name in left
+        if any(each.up and allowed(name, setting, each.number) for each in devices[name].ports)
+    }
+    if devices and not up:
+        return f"no port that it leaves is up ({', '.join(left)}): only TCP is used"
+    beside: dict[str, set[str]] = {}
+    for pair in node.tree_pairs if node.knows_pci and devices else ():
+        if pair.distance in NEAR and (name := node.hca_names.get(pair.hca.address)):
+            beside.setdefault(pair.gpu.address, set()).add(name)
+    lacking = [gpu for gpu, names in beside.items() if not names & set(left)]
+    count = counted(len(lacking), "GPU", "is left without", "are left without")
+    return f"{count} the HCA beside it: {', '.join(lacking)}" if lacking else ""
 
 
 @check(

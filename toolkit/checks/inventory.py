@@ -280,6 +280,7 @@ def hca_count(node: Node, want: Want) -> Finding:
             details=(
                 *(f"{each}: on the bus without an answer, config space all ff" for each in dead),
                 *lost.values(),
+                *(f"{each.gpu.address}: has {each.hca.address}" for each in node.near_pairs),
             ),
         )
     kind = _machine(node)
@@ -312,14 +313,9 @@ def _lost_below(node: Node) -> dict[str, str]:
         for port in _empty(node, near)
         if any(set(port.parents[1:]) & up for up in gpus) and node.pci.whole
     ]
-    alike, served = (
-        Counter(map(_place, empty)),
-        Counter(
-            _place(node.pci.functions[each.parents[-1]])
-            for each in near
-            if each.parents[-1] in node.pci.functions
-        ),
-    )
+    alike = Counter(map(_place, empty))
+    holding = {each.parents[-1] for each in near} & node.pci.functions.keys()
+    served = Counter(_place(node.pci.functions[port]) for port in holding)
     return {
         port.address: f"{port.address}: nothing answers below it; ports like it have an HCA each"
         for port in empty

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import re
 
-from toolkit.checks.check import (
-    Finding,
-    Impact,
-    check,
-    failed,
-    not_applicable,
-    passed,
-    unknown,
-)
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.driver import NOT_LOADED
 from toolkit.checks.pods import in_pods, perhaps_in_pods
 from toolkit.checks.remedy import fabric_manager_package
 from toolkit.checks.role import PASSED_THROUGH, role
 from toolkit.facts.containers import PerJob
 from toolkit.facts.daemons import FABRIC_MANAGER, IMEX, SUBNET
+from toolkit.facts.gpu import is_error
 from toolkit.facts.node import Node
 from toolkit.facts.smi_query import SmiGpu
 from toolkit.want import Role, Want
@@ -103,7 +96,10 @@ def fabric_state(node: Node, want: Want) -> Finding:
         return not_applicable(NOT_LOADED)
     gpus = [each for each in node.smi.gpus if each.fabric]
     if not gpus:
-        return not_applicable("no GPU is part of an NVLink fabric")
+        silent = _silent(node, want)
+        return silent or not_applicable("no GPU is part of an NVLink fabric")
+    kinds = {(each.name, each.device) for each in gpus}
+    gpus += [e for e in node.smi.gpus if not e.fabric and (e.name, e.device) in kinds]
     ill = {each.address: why for each in gpus if (why := _ill(each))}
     if ill:
         waiting = all(why.startswith("In Progress") for why in ill.values())
@@ -115,6 +111,15 @@ def fabric_state(node: Node, want: Want) -> Finding:
             else "journalctl -u nvidia-fabricmanager",
             details=tuple(f"{address}: {why}" for address, why in ill.items()),
         )
+    if len({each.cluster for each in gpus}) > 1:
+        return failed(
+            "GPUs of one node are in different NVLink domains",
+            expected="one ClusterUUID for all",
+            hint="nvidia-smi -q | grep -A8 Fabric; the log of the fabric manager, or of NMX",
+            details=tuple(f"{each.address}: {each.cluster or 'none'}" for each in gpus),
+        )
+    if strange := [(e.address, why) for e in gpus if (why := _untold(e))]:
+        return unknown(f"{strange[0][0]}: {strange[0][1]}", hint="nvidia-smi -q | grep -A8 Fabric")
     return passed(f"{counted(len(gpus), 'GPU', 'has', 'have')} joined")
 
 
@@ -177,23 +182,62 @@ def _wired(name: str) -> bool:
     return bool(_WIRED.search(name))
 
 
+def _silent(node: Node, want: Want) -> Finding | None:
+    """Where the board has NVSwitches, and the driver knows of such states and tells none.
+
+    Before Hopper no GPU has one; a guest may have been given GPUs without their links.
+    """
+    if role(node, want) is Role.VM or not all(e.fabric_status in _NOT_TOLD for e in node.smi.gpus):
+        return None
+    chips = [each for each in node.gpu_chips.values() if each is not None]
+    hopper = bool(node.nvswitches) and any(each.architecture == "Hopper" for each in chips)
+    if not hopper and not any(each.nvl5 and not each.multi_node for each in chips):
+        return None
+    return unknown("no GPU tells of a fabric that this board has", hint="nvidia-smi nvlink -s")
+
+
+# What nvidia-smi says of each part of the health; of an incorrect configuration, what it is.
+_YES = frozenset({"true", "yes"})
 _ILL = {
-    "summary": {"unhealthy", "limited capacity"},
-    "bandwidth": {"degraded"},
-    "route unhealthy": {"true", "yes"},
-    "access timeout recovery": {"true", "yes"},
+    "summary": frozenset({"unhealthy", "limited capacity"}),
+    "bandwidth": frozenset({"degraded"}),
+    "route unhealthy": _YES,
+    "route recovery in progress": _YES,
+    "access timeout recovery": _YES,
 }
+_WELL = {"healthy", "full", "false", "no", "none", "not supported"}
+_CONFIGURATION = "incorrect configuration"
+
+
+def _health(gpu: SmiGpu) -> list[tuple[str, str, str]]:
+    """Each part of its health that is not well, with its value as written and in small letters."""
+    told = ((name.replace("_", " "), value, value.lower()) for name, value in gpu.fabric_health)
+    return [each for each in told if each[2] not in _WELL]
 
 
 def _ill(gpu: SmiGpu) -> str:
-    if gpu.fabric != "Completed" or gpu.fabric_status not in {"Success", ""}:
-        return " ".join(filter(None, (gpu.fabric, gpu.fabric_status)))
+    if not gpu.fabric:
+        return "not part of the fabric"
+    if gpu.fabric != "Completed" or gpu.fabric_status not in {"Success", "", *_NOT_TOLD}:
+        status = "" if gpu.fabric_status in _NOT_TOLD else gpu.fabric_status
+        return " ".join(filter(None, (gpu.fabric, status)))
     bad = [
         f"{name} {value}"
-        for name, value in gpu.fabric_health
-        if value.lower() in _ILL.get(name.replace("_", " ").lower(), set())
+        for name, value, word in _health(gpu)
+        if word in _ILL.get(name.lower(), ())
+        or (name.lower() == _CONFIGURATION and not is_error(value))
     ]
     return ", ".join(bad)
+
+
+_NOT_TOLD = ("N/A", "[N/A]")
+
+
+def _untold(gpu: SmiGpu) -> str:
+    """What is not known of a GPU that has joined; "" where all is told."""
+    if gpu.fabric_status in _NOT_TOLD:
+        return f"{gpu.fabric}, and its status is {gpu.fabric_status}"
+    return next((f"{name} is {value}" for name, value, _ in _health(gpu)), "")
 
 
 @check(

@@ -85,22 +85,22 @@ LOST = "the HCA that was there is lost: see hca.count; moving another one mends 
 def lost_beside(node: Node) -> dict[str, str]:
     """GPUs that alone have no HCA behind their switch, each with what shows the loss.
 
-    Most GPUs of the machine have one there. Where none has, or some only, it was built so. An
+    Most GPUs of the machine have one there, and they do not share a single one. Where none has,
+    or some only, it was built so. An
     HCA that is given to a guest, or has no driver, is there. A GPU on a root port, or below
     switches of another kind than theirs, was not built as they are.
     """
     tree, functions = node.pci, node.pci.functions.values()
+    cards = [each for each in functions if each.klass >> 16 == _NETWORK and not each.dead]
     beside = {
-        up
-        for each in functions
-        if each.klass >> 16 == _NETWORK and not each.dead
-        for up in each.parents[1:]
+        gpu.address: [e.address for e in cards if {*e.parents[1:]}.intersection(gpu.parents)]
+        for gpu in tree.gpus
     }
-    with_one = [each for each in tree.gpus if beside.intersection(each.parents)]
+    with_one = [each for each in tree.gpus if beside[each.address]]
     built = {_chain(tree, each) for each in with_one}
     alone = [e for e in tree.gpus if e not in with_one and _chain(tree, e) in built]
-    served = len(with_one)
-    if served < 3 or served <= len(alone) or not node.pci.whole:
+    served, serving = len(with_one), {e for each in beside.values() for e in each}
+    if served < 3 or len(serving) < 2 or served <= len(alone) or not tree.whole:
         return {}
     filled = {up for each in functions for up in each.parents}
     told = {}

@@ -37,7 +37,7 @@ class SmiGpu:
     memory_mib: int = 0
     bar1_mib: int = 0  # not part of the CSV
     fabric: str = ""  # "Completed", "In Progress", "Not Started"
-    fabric_status: str = ""  # "Success"
+    fabric_status: str = ""  # "Success"; "N/A" is kept, for it is not the silence of older drivers
     fabric_health: tuple[tuple[str, str], ...] = ()  # ("Summary", "Healthy"), ...
     cluster: str = ""  # UUID of the NVLink domain
     health: SmiHealth = field(default_factory=SmiHealth)  # not read from the CSV
@@ -125,7 +125,7 @@ def _gpu(address: str, values: dict[Path, str]) -> SmiGpu:
         _mib(told("FB Memory Usage", "Total")),
         _mib(told("BAR1 Memory Usage", "Total")),
         told("Fabric", "State"),
-        told("Fabric", "Status"),
+        values.get(("Fabric", "Status"), ""),
         tuple(
             (path[-1], told(*path))
             for path in values
@@ -192,7 +192,7 @@ def _csv_gpu(row: dict[str, str]) -> SmiGpu:
         mig_pending=told("mig.mode.pending"),
         memory_mib=_mib(told("memory.total")),
         fabric=told("fabric.state"),
-        fabric_status=told("fabric.status"),
+        fabric_status=row.get("fabric.status", ""),
         fabric_health=tuple(
             (name, told(f"fabric.health.{name}"))
             for name in ("summary", "bandwidth", "route_unhealthy", "incorrect_configuration")
