@@ -46,7 +46,8 @@ _RULES = (
     _rule(r"mlx5\w*", rf"{_MODULE}Cable error", rf"{_MODULE}Cable (?:un)?plugged"),
     _rule(
         r"bnxt\w*",
-        r"Firmware not responding|Firmware fatal reset event|Firmware reset aborted"
+        r"Firmware not responding|Firmware fatal reset event|Fatal firmware reset event"
+        r"|Firmware reset aborted"
         r"|abandoning msg.* due to firmware status|\bF(?:irm)?W(?:are)? fatal error",
     ),
     _rule(r"ice|irdma", r"Rebuild failed, unload and reload|critical PE Error|HMC Error"
