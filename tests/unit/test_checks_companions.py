@@ -61,6 +61,15 @@ OMPI = (
     "mca:mpi:base:param:mpi_built_with_cuda_support:value:{}\n"
 )
 
+
+def diag(pcie: str, memory: str = "Pass") -> str:
+    return f"| Diagnostic | Result |\n| pcie | {pcie} |\n| memory | {memory} |\n+----+----+\n"
+
+
+def fabric(provider: str, domain: str) -> str:
+    return f"provider: {provider}\n    fabric: x\n    domain: {domain}\n"
+
+
 ROWS: list[Row] = [
     Row("loaded-for-this-driver", "gdrcopy.driver", PASS, "2.5.1, built for the open driver",
         {"gdrcopy": LOADED}),
@@ -138,6 +147,20 @@ ROWS: list[Row] = [
     Row("hangs", "mpi.cuda", UNKNOWN, "no answer in time", {"ompi-info": TIMEOUT}),
     Row("says-nothing-of-cuda", "mpi.cuda", UNKNOWN, "cannot read",
         {"ompi-info": "path:prefix:/opt/openmpi\n"}),
+    Row("not-given", "dcgm.diag", NA, "no dcgmi diag"),
+    Row("all-pass", "dcgm.diag", PASS, "2 of 2 tests ran and pass", {"dcgmi-diag": diag("Pass")}),
+    Row("one-fails", "dcgm.diag", FAIL, "pcie: Fail", {"dcgmi-diag": diag("Fail - GPU: 1")}),
+    Row("one-warns", "dcgm.diag", FAIL, "pcie: Warn", {"dcgmi-diag": diag("Warn - GPU: 1")}),
+    Row("one-skipped", "dcgm.diag", PASS, "1 of 2 tests", {"dcgmi-diag": diag("Skip - All")}),
+    Row("all-skipped", "dcgm.diag", UNKNOWN, "every test was skipped",
+        {"dcgmi-diag": diag("Skip", "Skip")}),
+    Row("not-given", "libfabric.provider", NA, "no fi_info"),
+    Row("efa", "libfabric.provider", PASS, "efa: 2 domains",
+        {"fi-info": fabric("efa", "rdmap0s6-rdm") + fabric("efa", "rdmap0s7-rdm")}),
+    Row("sockets-alone", "libfabric.provider", FAIL, "only tcp",
+        {"fi-info": fabric("tcp;ofi_rxm", "eth0")}),
+    Row("none", "libfabric.provider", FAIL, "fi_getinfo: -61", {"fi-info": "fi_getinfo: -61\n"}),
+    Row("cut", "libfabric.provider", UNKNOWN, "cannot read", {"fi-info": "provider: efa\n"}),
 ]  # fmt: skip
 
 

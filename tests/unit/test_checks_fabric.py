@@ -38,6 +38,14 @@ def at(rate: str, kind: str = "MT4129", layer: str = "InfiniBand") -> dict[str, 
     return {"infiniband": text.replace("link_layer:InfiniBand", f"link_layer:{layer}")}
 
 
+def nvlinks(name: str, active: int, *, dead: int = 0) -> dict[str, Override]:
+    """What two GPUs of this name tell of their NVLinks."""
+    links = [f"\t Link {at}: 25 GB/s\n" for at in range(active)]
+    links += [f"\t Link {at}: <inactive>\n" for at in range(active, active + dead)]
+    gpus = (f"GPU {at}: NVIDIA {name} (UUID: GPU-{at})\n{''.join(links)}" for at in range(2))
+    return {"nvlink-status": "".join(gpus)}
+
+
 ROWS = [
     Row("soft-roce-alone", "rdma.devices", FAIL, "device of software", {"infiniband": SOFT}),
     Row(
@@ -329,6 +337,13 @@ ROWS = [
         {"container-marks": "/.dockerenv\n"},
     ),
     Row("not-told", "host.virt", UNKNOWN, "no answer", {"virt": TIMEOUT}),
+    Row("not-given", "nvlink.links", NA, "was not given"),
+    Row("all-active", "nvlink.links", PASS, "12 active on 2 GPUs", nvlinks("A100-SXM4-40GB", 12)),
+    Row("one-dead", "nvlink.links", FAIL, "on 2 GPUs", nvlinks("H100 80GB HBM3", 17, dead=1)),
+    Row("a-bridge-less", "nvlink.links", UNKNOWN, "by its board", nvlinks("H100 PCIe", 12, dead=6)),
+    Row("cut", "nvlink.links", UNKNOWN, "it may be cut", nvlinks("H200", 17)),
+    Row("of-another-form", "nvlink.links", UNKNOWN, "cannot read", {"nvlink-status": "x\n"}),
+    Row("partition-of-one", "nvlink.links", NA, "partition", nvlinks("H200", 0, dead=18)),
 ]
 
 

@@ -23,6 +23,8 @@ STARTED: dict[str, Override] = {
     "boot-order": "Id=slurmd.service\nLoadState=loaded\nActiveState=inactive\n\n"
     "Id=kubelet.service\nLoadState=loaded\nActiveState=active\n"
 }
+ERDMA = BOARD.but(HCAS[0], ids=(0x1DED, 0x107F), driver="erdma")
+REFUSED = "[ 9.1] infiniband erdma_0: ERROR: Out of mr size: 9, max 8\n"
 ROWS = [
     Row("healthy", "rdma.devices", PASS, "3 devices"),
     Row(
@@ -149,6 +151,10 @@ ROWS = [
             ("older-evidence", FAIL, "logins (soft): default", "", NONE),
         )
     ),
+    Row("refused", "rdma.registration", FAIL, "Out of mr size: 9, max 8", {"dmesg": REFUSED}),
+    Row("none-refused", "rdma.registration", PASS, "none refused", board=ERDMA),
+    Row("log-refused", "rdma.registration", UNKNOWN, "permission", {"dmesg": DENIED}, ERDMA),
+    Row("of-silent-drivers", "rdma.registration", NA, "no HCA whose driver logs"),
 ]
 
 

@@ -175,3 +175,20 @@ def test_a_package_that_computes_its_name_is_known_by_its_folder() -> None:
 def test_modules_named_in_a_loop_are_not_taken_for_names() -> None:
     text = "nvidia-1/dkms.conf:BUILT_MODULE_NAME[$i]=${modules[$i]}\n"
     assert parse_dkms_confs(text)[0].builds == ()
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        "Deprecated feature: REMAKE_INITRD (/var/lib/dkms/nvidia/580.1/source/dkms.conf)\n",
+        "[sudo] password for admin: \n",
+        "Sign command: /usr/bin/kmodsign\n",
+        "Error! a/1: Missing the module source directory or the symbolic link pointing to it.\n"
+        "Manual intervention is required!\n",
+    ],
+)
+def test_what_dkms_prints_beside_its_list_is_passed_over(beside: str) -> None:
+    line = "nvidia/580.1: broken\n"
+    assert parse_dkms_status(beside + line) == parse_dkms_status(line)
+    with pytest.raises(Unparsable):
+        parse_dkms_status(f"{line}Error! Could not locate dkms.conf file.\n")

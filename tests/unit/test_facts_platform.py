@@ -224,12 +224,12 @@ def test_capability_and_control_are_told_apart() -> None:
     [
         pytest.param(
             "[    5.261710] iommu: Default domain type: Passthrough (set via kernel command line)",
-            IommuSaid(passthrough=True),
+            IommuSaid(passthrough=True, by_argument=True),
             id="passthrough",
         ),
         pytest.param(
             "<6>[    5.2] iommu: Default domain type: Passthrough (set by kernel command line)",
-            IommuSaid(passthrough=True),
+            IommuSaid(passthrough=True, by_argument=True),
             id="older-words",
         ),
         pytest.param(

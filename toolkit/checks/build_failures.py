@@ -24,7 +24,8 @@ _NOISE = re.compile(
     r"|^\s*(?:# command: |set -e|if \[|for |make -[fC] |\(cat |echo |env )"
 )
 _FAILED = re.compile(
-    r"\berror\b|\*\*\*|undefined!|Error!|\bFATAL\b|fatal error|Bailing out|exit code: [1-9]",
+    r"\berror\b|\*\*\*|undefined!|Error!|\bFATAL\b|fatal error|Bailing out|exit code: [1-9]"
+    r"|autoinstall on \S+ failed for",
     re.IGNORECASE,
 )
 # By which DKMS says that make failed; make's own line says more, and may come behind it.
@@ -33,6 +34,7 @@ _LONGEST = 1000  # characters of a line that are looked at
 _QUOTES = str.maketrans("\u2018\u2019\u201c\u201d`", "''\"\"'")
 _DONE = re.compile(
     r"DKMS: (?:install|build) completed|^\s*LD \[M\]|Building module\(s\)\.* *done"
+    r"|already installed on kernel \S+ \(\w+\), skip"
     r"|exit code: 0|depmod\.+ *(?:done\.?)?$",
     re.MULTILINE,
 )

@@ -64,6 +64,14 @@ _LINE = re.compile(
 )
 
 
+# dkms 3 itself, beside its list: of confs with words that it no longer reads, of its key, and after
+# the line of a module that it calls broken.
+_BESIDE = re.compile(
+    r"Deprecated feature: .*|Sign command: .*|\[sudo\] password for .*"
+    r"|Error! .*: Missing the module source directory or .*|Manual intervention is required!"
+)
+
+
 def parse_dkms_version(text: str) -> Version:
     """``dkms --version``: "dkms-3.0.10", "dkms: 2.8.7", "dkms-3.2.2-1.el9".
 
@@ -82,8 +90,10 @@ def parse_dkms_status(text: str) -> tuple[DkmsBuild, ...]:
     :returns: one build per line, in the order printed.
     :raises Unparsable: at the first line of an unknown shape, with its number.
     """
-    lines = enumerate(text.split("\n"), start=1)
-    return tuple(_build(line, number) for number, line in lines if line.strip())
+    lines = enumerate(map(str.strip, text.split("\n")), start=1)
+    return tuple(
+        _build(line, number) for number, line in lines if line and not _BESIDE.fullmatch(line)
+    )
 
 
 def _build(line: str, number: int) -> DkmsBuild:

@@ -92,7 +92,11 @@ KINDS = (
          r"^\w{3} [ \d]\d [\d:]{8} \S+ kernel: |^NVRM: "),
     Kind("make-log", "make-log", r"cat \S*make\.log\b", r"^(?:DKMS make\.log|Error! Bad return "
          r"status for module build|Building (?:initial )?module|warning: the compiler differs|"
-         r"make(?:\[\d+\])?: |DKMS: \w+ completed)|: error: "),
+         r"make(?:\[\d+\])?: |DKMS: \w+ completed|dkms autoinstall on \S+ \w+ for |"
+         r"Warning: .* BUILD_EXCLUSIVE |Module \S+ already installed on kernel )|: error: "
+         # but not below a list of dkms status
+         r"|\A(?![\s\S]*?^[\w.+-]+/[^,\n/]+(?:, [^,\n]+, \w+)?: (?:added|built|installed|"
+         r"broken)\b)[\s\S]*?^Error! "),
     Kind("dkms", "dkms-status", r"dkms status\b", r"^[\w.+-]+(?:, |/)[^,\n/]+(?:, [^,\n]+, \w+)?: "
          r"(?:added|built|installed|broken)\b"),
     Kind("ofed-info", "ofed-info", r"ofed_info\b", r"^(?:MLNX_OFED_LINUX|OFED-internal|DOCA\w*)-"),

@@ -54,7 +54,9 @@ class IommuSaid:
 
 
 # The prefixes of dmesg differ: "[   5.2] ", "<6>[ 5.2] ", "kern  :info  : 2025-02-10T16:28:06 ".
-_DEFAULT = re.compile(r"\biommu: Default domain type: (Passthrough|Translated)\b(.*set via)?")
+_DEFAULT = re.compile(
+    r"\biommu: Default domain type: (Passthrough|Translated)\b(.*\bset (?:via|by) )?"
+)
 _ENABLED = re.compile(r"\bDMAR: IOMMU enabled\b")
 _CMDLINE = re.compile(r"(?:Kernel c|\bC)ommand line: (.*)")
 

@@ -61,7 +61,9 @@ def xml_blocks(text: str) -> Blocks:
         root = ElementTree.fromstring(text[start:].strip())  # noqa: S314 expat bounds expansion
     except (ElementTree.ParseError, ValueError) as why:
         raise Unparsable(_XML, str(why)) from why
-    head = {(_words(each.tag),): (each.text or "").strip() for each in root if each.tag != "gpu"}
+    head: Values = {
+        (_words(each.tag),): (each.text or "").strip() for each in root if each.tag != "gpu"
+    }
     return head, [(_xml_address(each), _leaves(each)) for each in root if each.tag == "gpu"]
 
 

@@ -40,7 +40,8 @@ def parse_rdma_topo(text: str) -> TopoCheck:
 
     :raises Unparsable: without a line of its own, or where it could not go on.
     """
-    right, wrong = [], []
+    right: list[str] = []
+    wrong: list[str] = []
     for line in text.split("\n"):
         found = _TOPO.fullmatch(line)
         if found is None:

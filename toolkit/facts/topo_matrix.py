@@ -85,6 +85,8 @@ def parse_matrix(text: str) -> Matrix | None:
         if len(cells) < len(columns) or strange or words[0] in rows:
             raise Unparsable(_SOURCE, line, number)
         rows[words[0]] = words[1:]
+    if not rows:
+        raise Unparsable(_SOURCE, lines[head], head + 1)
     if lost := [name for name in columns if _GPU.fullmatch(name) and name not in rows]:
         raise Unparsable(_SOURCE, f"no row of {lost[0]}: it may be cut")
     return _matrix(columns, extra, rows, _legend(lines[head:]))
