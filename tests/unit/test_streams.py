@@ -77,3 +77,59 @@ def test_a_closed_output_is_no_place_for_a_file_of_ours(seen: Path) -> None:
     """What is opened first would have the number of the closed one, and be printed into."""
     ended = shell("gdr doctor --from evidence --json --junit j.xml >&-; cat j.xml", seen)
     assert ended.stdout.startswith("<?xml")
+
+
+FILES = {
+    "doctor --from evidence": (2, ("junit", "sarif", "ctrf")),
+    "topology --from evidence/demo-acs.evidence": (0, ("svg", "html")),
+    "report --from evidence": (2, ("html",)),
+}
+
+
+@pytest.mark.parametrize("verb", FILES)
+def test_a_report_on_a_full_disk_is_told_and_changes_no_code(seen: Path, verb: str) -> None:
+    code, options = FILES[verb]
+    ended = shell(f"gdr {verb} " + " ".join(f"--{each} /dev/full" for each in options), seen)
+    assert ended.returncode == code, ended.stderr
+    for each in options:
+        assert f"note: --{each} /dev/full was not written: No space left" in ended.stderr
+
+
+def test_no_node_is_touched_where_a_report_cannot_be_written(tmp_path: Path) -> None:
+    """Of whoever may write to any folder that he can, /proc is the one that takes no file."""
+    for each in ("junit", "sarif", "ctrf"):
+        ended = shell(f"gdr {PROVISION} --{each} /proc/it", tmp_path)
+        assert ended.returncode == 64
+        assert f"error: --{each} /proc/it: No such file or directory" in ended.stderr
+        assert " next: name a file" in ended.stderr
+    assert not (tmp_path / "gdr-toolkit/runs").exists()
+
+
+def test_a_report_goes_to_standard_output_and_pipes(seen: Path) -> None:
+    asked = "gdr doctor --from evidence --quiet --junit /dev/stdout"
+    for words in (f"{asked} | cat", f"{asked} > both; cat both"):
+        told, _, rest = shell(words, seen).stdout.partition("<?xml")
+        assert "demo-acs" in told, "it is written behind what was printed"
+        assert rest.rstrip().endswith("</testsuites>")
+    ended = shell("gdr doctor --from evidence --junit >(cat > piped); sleep 1; cat piped", seen)
+    assert ended.stdout.rstrip().endswith("</testsuites>")
+
+
+def test_what_a_run_keeps_is_for_its_user_alone(tmp_path: Path) -> None:
+    ended = shell(f"umask 022; gdr {PROVISION} && gdr capture --hosts demo-acs", tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    runs = tmp_path / "gdr-toolkit/runs"
+    kept = [*runs.rglob("*"), *(tmp_path / "evidence").rglob("*")]
+    modes = {
+        str(each): each.stat().st_mode & 0o777 for each in [runs, tmp_path / "evidence", *kept]
+    }
+    assert {name: mode for name, mode in modes.items() if mode & 0o077} == {}
+
+
+def test_a_capture_that_could_not_be_kept_is_none(tmp_path: Path) -> None:
+    """The file of one node is there already as what no file can replace."""
+    (tmp_path / "evidence/demo-acs.evidence").mkdir(parents=True)
+    ended = shell("gdr capture --hosts demo-acs,demo-stub", tmp_path)
+    assert ended.returncode == 3, ended.stderr
+    assert "demo-acs.evidence: cannot be written: Is a directory" in ended.stdout
+    assert (tmp_path / "evidence/demo-stub.evidence").is_file()

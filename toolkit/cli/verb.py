@@ -92,7 +92,7 @@ def guarded(body: Body, said: Said) -> ExitCode:
 
     Not so a reader of ours that goes, or a disk that is full: the verb ends as it would have.
     """
-    with patient_streams():
+    with patient_streams(), said.at_end:
         try:
             return body(said)
         except ToolkitError as error:
