@@ -21,7 +21,8 @@
     │   ├── CutOff                the evidence ends before it
     │   ├── NotCollected          it is whole, and this source is not part of it
     │   └── NeedsRoot             the source is there, and for root alone
-    └── Unparsable             3  a source has a shape that we do not know
+    ├── Unparsable             3  a source has a shape that we do not know
+    └── Unwritten              3  what was read or made could not be put on the disk here
 
 Each is a sentence that says what is so, and a hint that says what to do about it.
 Over many hosts an error is a value: see ``Outcome``.
@@ -174,6 +175,18 @@ class NotCollected(NoEvidence):
 
 class NeedsRoot(NoEvidence):
     """The source is there, and only root may read it."""
+
+
+class Unwritten(ToolkitError):
+    """What was read or made could not be put on the disk here; nodes were only looked at."""
+
+    exit_code = ExitCode.UNKNOWN
+
+    def __init__(self, path: object, why: OSError) -> None:
+        super().__init__(
+            f"{path}: cannot be written: {why.strerror or why}",
+            hint="make room, or name a place that can be written",
+        )
 
 
 class Unparsable(ToolkitError):

@@ -16,7 +16,7 @@ from tests.evidence.build import node
 from tests.unit.imaging import NOT_BUILT, planned
 from tests.unit.planning import NO_AUTOLOAD, STUBBED, frames
 from toolkit.cli import Gdr, verbs
-from toolkit.errors import ExitCode, Outcome, TransportError, UsageError
+from toolkit.errors import ExitCode, Outcome, TransportError, Unwritten, UsageError
 from toolkit.evidence import Evidence
 from toolkit.flow.access import Access, Fleet
 from toolkit.flow.planning import Planned, bundle_files, plan_node
@@ -132,7 +132,7 @@ def test_a_folder_that_cannot_be_whole_is_not_there(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(shutil, "copytree", full)
-    with pytest.raises(UsageError, match="site: No space left on device"):
+    with pytest.raises(Unwritten, match="site: cannot be written: No space left on device"):
         write(tmp_path)
     assert list((tmp_path / "new").iterdir()) == []
 

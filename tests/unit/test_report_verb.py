@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -14,8 +15,6 @@ from invoke.exceptions import Exit
 
 from tests.unit.fleets import CAPTURES
 from toolkit.cli.reporting import report
-from toolkit.cli.session import write
-from toolkit.errors import UsageError
 from toolkit.want import PROFILES
 
 SCHEMA = Path(__file__).parents[2] / "docs/report.schema.json"
@@ -100,13 +99,16 @@ def test_a_place_that_cannot_be_is_refused_first(
     assert sentence in capsys.readouterr().err
 
 
-def test_a_file_that_cannot_be_written_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_file_that_cannot_be_written_leaves_nothing_behind_and_the_code_stands(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def full(_: Path, __: Path) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(UsageError, match="No space left"):
-        write(tmp_path / "fleet.html", "page")
-    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(os, "rename", full)
+    file = tmp_path / "fleet.html"
+    with pytest.raises(Exit) as ended:
+        report(Context(), profile="peermem", from_=str(saved), html=str(file))
+    assert ended.value.code == 2
+    assert f"note: --html {file} was not written: No space" in capsys.readouterr().err
+    assert {each.name for each in tmp_path.iterdir()} == {"saved", "state"}

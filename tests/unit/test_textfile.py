@@ -17,7 +17,7 @@ from tests.unit.test_drift_report import captured
 from tests.verbs import gdr
 from toolkit.change.drift import Cell, Drift, Line, Standing, Topic
 from toolkit.errors import ExitCode, Outcome, TransportError, UsageError
-from toolkit.flow.textfile import read_textfile, textfile_at, write_textfile
+from toolkit.flow.textfile import open_textfile, read_textfile, textfile_at
 from toolkit.report.samples import Remembered, remembered
 from toolkit.report.textfile import PREFIX, STATES, exposition, failed
 
@@ -127,6 +127,11 @@ def test_a_failed_run_leaves_no_value_of_a_host() -> None:
 def test_the_grammar_refuses_what_the_collector_would(bad: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parse(bad)
+
+
+def write_textfile(file: Path, text: str) -> None:
+    with open_textfile(file) as opened:
+        opened.write(text)
 
 
 def test_the_file_is_put_in_place_whole_and_readable(tmp_path: Path) -> None:

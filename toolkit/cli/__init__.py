@@ -37,6 +37,7 @@ from toolkit.cli import (
     reporting,
     topology,
 )
+from toolkit.cli.streams import patient_streams
 from toolkit.errors import ExitCode
 
 VERBS = (
@@ -94,6 +95,11 @@ class Settings(Config):
 
 class Gdr(Program):
     """Invoke's program, except that a mistyped command line ends with our exit code."""
+
+    def run(self, argv: list[str] | None = None, exit: bool = True) -> None:  # noqa: A002 # Invoke's
+        """Its help and lists, too, are nothing that a reader could end."""
+        with patient_streams():
+            super().run(argv, exit)
 
     def parse_core(self, argv: list[str] | None) -> None:
         with _our_usage_code(sys.argv if argv is None else argv):

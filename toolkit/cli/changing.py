@@ -257,10 +257,9 @@ def verify(said: Said) -> ExitCode:
         ran = run_suite(
             access(said),
             session.wants(),
-            junit=said.text("junit"),
-            folder=session.folder,
             verbose=said.flag("verbose"),
         )
+    session.cases(ran.junit)
     if said.flag("json") and ran.code not in {ExitCode.USAGE, ExitCode.BUG}:
         told = verified_document(said.text("profile"), ran.cases, ran.code, session.now)
         sys.stdout.write(dumps(told))

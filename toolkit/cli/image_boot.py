@@ -75,10 +75,9 @@ def _suite(session: Session, booted: Booted) -> ExitCode:
         ran = run_suite(
             booted.access,
             session.want(),
-            junit=session.said.text("junit"),
-            folder=session.folder,
             verbose=session.said.flag("verbose"),
         )
+        session.cases(ran.junit)
         return ran.code
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -197,6 +198,9 @@ class Said:
     sick: dict[str, bool] = field(default_factory=dict, compare=False)
     # Where a run was taken up: what holds of it, in place of the few words that were typed.
     taken_up: dict[str, str | int | bool] = field(default_factory=dict, compare=False)
+
+    # What is to be left behind by no run, however it ends.
+    at_end: ExitStack = field(default_factory=ExitStack, compare=False)
 
     def not_dry(self, what: str, hint: str) -> None:
         """For what cannot be shown without being done.

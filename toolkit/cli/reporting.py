@@ -9,7 +9,7 @@ from toolkit.checks.judged import Judged, judge_node
 from toolkit.cli.bmc import BMC
 from toolkit.cli.looking import judged_code
 from toolkit.cli.options import CONSUMERS, HOSTS, REACH, SAVED, WANT, Option, Said
-from toolkit.cli.session import Session, fleet, place_of, write
+from toolkit.cli.session import Session, fleet
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.evidence import Evidence
@@ -55,7 +55,8 @@ def report(said: Said) -> ExitCode:
       invoke report --from evidence/ --scrub --html for-the-vendor.html
     """
     session = Session.begin("report", said)
-    file = _place(said)
+    if not said.text("html"):
+        raise UsageError("where to write the page was not said", hint="say --html FILE")
     site = session.wants()
     if said.flag("scrub"):  # its own words on why it lives with a failure may name anything
         site = site.telling_nobody(_HIDDEN)
@@ -66,8 +67,8 @@ def report(said: Said) -> ExitCode:
     names = () if said.flag("scrub") else [each.host for each in outcomes]
     figures = measured(state_dir() / "runs", names)
     page = make(outcomes, seeing.passing, _profile(said), session.now, figures)
-    write(file, "".join(html(page, _command(said))))
-    session.say(f"{file}: {len(outcomes)} nodes, {file.stat().st_size / 1e6:.1f} MB")
+    if size := session.deliver("html", "".join(html(page, _command(said)))):
+        session.say(f"{said.text('html')}: {len(outcomes)} nodes, {size / 1e6:.1f} MB")
     told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
     return session.finish(told, session.ended(map(_judged, outcomes), judged_code))
 
@@ -76,16 +77,6 @@ def _profile(said: Said) -> str:
     """The profile's name; where names are hidden, of a site's own file not even that."""
     name = said.text("profile")
     return _OWN if said.flag("scrub") and name not in profiles() else name
-
-
-def _place(said: Said) -> Path:
-    """Where the page is to go, looked at before any node is asked.
-
-    :raises UsageError: nowhere, or where no file can be.
-    """
-    if not said.text("html"):
-        raise UsageError("where to write the page was not said", hint="say --html FILE")
-    return place_of(said, "html")
 
 
 def _looked(session: Session, wants: Renamed, seeing: Seeing) -> list[Outcome[Seen]]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -31,10 +30,12 @@ from toolkit.flow.passport import known_key
 from toolkit.flow.runs import RunFolder, evidence_name
 from toolkit.flow.slurm import inventory_of, open_site
 from toolkit.flow.slurm_srun import ROOM_S
+from toolkit.flow.textfile import open_textfile, textfile_at
 from toolkit.groups import SiteWants, for_all, resolved
 from toolkit.hosts import Inventory
 from toolkit.progress import Silent
 from toolkit.reach.credentials import Credentials, read_secret
+from toolkit.reach.safe_file import Beside, open_beside
 from toolkit.report.ctrf import ctrf
 from toolkit.report.document import Json, Told, document_parts, dumps
 from toolkit.report.junit import junit
@@ -45,6 +46,7 @@ from toolkit.report.table import Painter, wants_colour
 from toolkit.want import CONSUMERS, Want, consumer
 
 T = TypeVar("T")
+REPORTS = ("junit", "sarif", "ctrf", "html", "svg", "textfile")  # options that name a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +58,16 @@ class Session:
     now: datetime
     folder: RunFolder
     paint: Painter
+    files: dict[str, Beside] = field(default_factory=dict, compare=False)  # open, by option
 
     @classmethod
     def begin(cls, verb: str, said: Said) -> Session:
         """:raises UsageError: a report that was asked for could not be written at the end."""
-        for option in (
-            ("junit", "sarif", "ctrf") if verb != "verify" else ()
-        ):  # pytest makes folders
-            if said.text(option):
-                place_of(said, option)
+        files = {each: _opened(said, each) for each in REPORTS if said.text(each)}
         now = datetime.now(UTC)
         where = str(demo_folder()) if _on_demo(said) else ""
         folder = RunFolder(state_dir() / "runs", verb, now, where)
-        return cls(verb, said, now, folder, Painter(wants_colour(sys.stdout)))
+        return cls(verb, said, now, folder, Painter(wants_colour(sys.stdout)), files)
 
     @property
     def today(self) -> date:
@@ -172,14 +171,38 @@ class Session:
         Over what was written earlier in this run.
         """
         outcomes = [_judged(each) for each in told]
-        if place := self.said.text("junit"):
-            write(Path(place), junit(outcomes))
-        if place := self.said.text("sarif"):
+        if self.said.text("junit"):
+            self.deliver("junit", junit(outcomes))
+        if self.said.text("sarif"):
             kept = "" if self.said.text("from_") else str(self.folder.path.absolute())
             run = SarifRun(self.now, code, kept, self._evidence)
-            write(Path(place), dumps(sarif(outcomes, run)))
-        if place := self.said.text("ctrf"):
-            write(Path(place), dumps(ctrf(self.verb, outcomes, self.now, datetime.now(UTC))))
+            self.deliver("sarif", dumps(sarif(outcomes, run)))
+        if self.said.text("ctrf"):
+            self.deliver("ctrf", dumps(ctrf(self.verb, outcomes, self.now, datetime.now(UTC))))
+
+    def deliver(self, option: str, text: str) -> int:
+        """Write a report that was asked for; what cannot be written costs it, and not the code.
+
+        :returns: its size in bytes; 0 where it was not written.
+        """
+        path = Path(self.said.text(option))
+        sys.stdout.flush()  # which may be the file
+        try:
+            # One that was written earlier in this run is replaced.
+            with self.files.pop(option, None) or open_beside(path) as file:
+                file.write(text)
+            return file.size
+        except OSError as why:
+            told = f"note: --{option} {path} was not written: {why.strerror or why}"
+            print(told, file=sys.stderr)
+            return 0
+
+    def cases(self, xml: str) -> None:
+        """The suite's own JUnit XML, where a file was named for it, else into the run's folder."""
+        if xml and self.said.text("junit"):
+            self.deliver("junit", xml)
+        elif xml:
+            self.folder.keep("verify.xml", xml)
 
     def _evidence(self, host: str) -> str:
         """The file of the run's folder that the last verdicts on a host rest on."""
@@ -276,32 +299,23 @@ def _judged(outcome: Outcome[Told]) -> Outcome[Judged]:
     return Outcome(outcome.host, judged, outcome.error)
 
 
-def place_of(said: Said, option: str) -> Path:
-    """Where a file that was asked for is to go, looked at before any node is asked.
+def _opened(said: Said, option: str) -> Beside:
+    """The file of a report, opened before any node is asked; gone at the end if nothing came.
 
     :raises UsageError: no file can be there.
     """
     file = Path(said.text(option))
+    if option == "textfile":
+        file = textfile_at(said.text(option))
     if file.is_dir():
         raise UsageError(f"{file} is a folder", hint=f"name a file: --{option} nodes.{option}")
     if not file.parent.is_dir():
         raise UsageError(f"{file.parent}: no such folder", hint="make it, or name another")
-    return file
-
-
-def write(file: Path, text: str) -> None:
-    """Write a file that was asked for, whole or not at all.
-
-    :raises UsageError: it cannot be written.
-    """
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        if file.exists() and not file.is_file():
-            # A pipe or a device is written to: a rename would put a file in its place.
-            file.write_text(text, encoding="utf-8", errors="replace")
-            return
-        beside.write_text(text, encoding="utf-8", errors="replace")
-        beside.replace(file)
+        opened = open_textfile(file) if option == "textfile" else open_beside(file)
     except OSError as why:
-        beside.unlink(missing_ok=True)
-        raise UsageError(f"{file}: {why.strerror}") from why
+        raise UsageError(
+            f"--{option} {file}: {why.strerror}", hint="name a file that can be written"
+        ) from why
+    said.at_end.callback(opened.drop)
+    return opened

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from toolkit.cli.options import Option
 from toolkit.cli.session import Session
 from toolkit.errors import ExitCode, Outcome
-from toolkit.flow.textfile import read_textfile, textfile_at, write_textfile
+from toolkit.flow.textfile import read_textfile
 from toolkit.report.samples import Remembered, remembered
 
 T = TypeVar("T")
@@ -35,23 +35,25 @@ class Words(Generic[T]):
 class Telling(Generic[T]):
     """Writes the file once; a run that ends before it did so has failed."""
 
+    session: Session
     target: Path | None
     words: Words[T]
-    now: datetime
     told: bool = False
 
     def of(self, outcomes: Sequence[Outcome[T]], code: ExitCode) -> None:
         """Write what came of the hosts."""
         self.told = True
         if self.target is not None:
-            text = self.words.of(outcomes, code, self.now, self._before(self.target))
-            write_textfile(self.target, text)
+            before = self._before(self.target)
+            self.session.deliver(
+                "textfile", self.words.of(outcomes, code, self.session.now, before)
+            )
 
     def of_failure(self) -> None:
         """Write that the run failed, so that nobody takes old values for new ones."""
         if self.target is not None and not self.told:
-            text = self.words.failed(self.now, self._before(self.target))
-            write_textfile(self.target, text)
+            text = self.words.failed(self.session.now, self._before(self.target))
+            self.session.deliver("textfile", text)
 
     def _before(self, target: Path) -> Remembered:
         return remembered(read_textfile(target), self.words.prefix)
@@ -59,12 +61,9 @@ class Telling(Generic[T]):
 
 @contextmanager
 def telling(session: Session, words: Words[T]) -> Iterator[Telling[T]]:
-    """Of one run; ``--textfile`` says where, and is looked at before any node is asked.
-
-    :raises UsageError: the collector would not read that file.
-    """
+    """Of one run; ``--textfile`` says where, and was opened as the session began."""
     place = session.said.text("textfile")
-    teller = Telling(textfile_at(place) if place else None, words, session.now)
+    teller = Telling(session, Path(place) if place else None, words)
     try:
         yield teller
     finally:

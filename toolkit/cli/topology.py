@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from toolkit.cli.options import HOSTS, REACH, SAVED, Option, Said
-from toolkit.cli.session import Session, fleet, place_of, write
+from toolkit.cli.session import Session, fleet
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, ToolkitError, UsageError, worst
 from toolkit.evidence import Evidence
@@ -46,7 +46,6 @@ def topology(said: Said) -> ExitCode:
       invoke topology --hosts gpu007 --html gpu007.html
     """
     session = Session.begin("topology", said)
-    places = [place_of(said, each) for each in ("svg", "html") if said.text(each)]
     views: list[View] = []
     drawn: list[Drawn] = []
     failures: list[tuple[str, ToolkitError]] = []
@@ -58,11 +57,9 @@ def topology(said: Said) -> ExitCode:
         except ToolkitError as why:
             failures.append((name, why))
         else:
-            if places:
+            if session.files:
                 drawn.append(Drawn(views[-1], predict(Node(evidence))))
-    _draw(said, drawn, failures)
-    for place in places if drawn else ():
-        session.remark(f"drawn in {place}")
+    _draw(session, drawn, failures)
     session.say("\n\n".join(text(each, session.paint) for each in views))
     for line in errors(failures, session.paint):
         session.say(line)
@@ -76,8 +73,9 @@ def topology(said: Said) -> ExitCode:
     return worst([why.exit_code for _, why in failures])
 
 
-def _draw(said: Said, drawn: list[Drawn], failures: list[tuple[str, ToolkitError]]) -> None:
+def _draw(session: Session, drawn: list[Drawn], failures: list[tuple[str, ToolkitError]]) -> None:
     """:raises UsageError: one picture is asked for, and there are several nodes."""
+    said, made = session.said, []
     # Why there is no picture is told of each node, with its exit code.
     if said.text("svg") and drawn:
         if len(drawn) > 1:
@@ -85,10 +83,13 @@ def _draw(said: Said, drawn: list[Drawn], failures: list[tuple[str, ToolkitError
                 f"--svg draws one node, and {len(drawn)} could be drawn",
                 hint="name one with --hosts, or draw them all with --html FILE",
             )
-        write(Path(said.text("svg")), tree_svg(drawn[0]))
+        made += ["svg"] if session.deliver("svg", tree_svg(drawn[0])) else []
     if said.text("html"):
         lost = [f"{name}: {why}" for name, why in failures]
-        write(Path(said.text("html")), "".join(page(drawn, lost, _command(said))))
+        whole = "".join(page(drawn, lost, _command(said)))
+        made += ["html"] if session.deliver("html", whole) else []
+    for each in made if drawn else ():
+        session.remark(f"drawn in {said.text(each)}")
 
 
 def _command(said: Said) -> str:

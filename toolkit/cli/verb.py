@@ -6,7 +6,6 @@ traceback, and the exit code as the one thing a script can rely on.
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import traceback
@@ -22,6 +21,7 @@ from invoke.tasks import Task
 
 from toolkit.cli.ending import ending
 from toolkit.cli.options import TAKEN, Option, Said, VerbTask, joined, refuse_empty, signature
+from toolkit.cli.streams import patient_streams
 from toolkit.errors import ExitCode, ToolkitError
 from toolkit.report.table import Painter, wants_colour
 from toolkit.report.text import error_lines
@@ -94,25 +94,23 @@ def help_on(task: VerbTask) -> ExitCode:
 
 
 def guarded(body: Body, said: Said) -> ExitCode:
-    """Run ``body``; whatever goes wrong becomes one sentence, a hint and an exit code."""
+    """Run ``body``; whatever goes wrong becomes one sentence, a hint and an exit code.
+
+    Not so a reader of ours that goes, or a disk that is full: the verb ends as it would have.
+    """
     heard()
-    try:
-        code = body(said)
-        sys.stdout.flush()
-    except ToolkitError as error:
-        print(error_lines(error, Painter(wants_colour(sys.stderr))), file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read us has seen enough. Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OK
-    except Exception as error:  # the last line of defence: a bug of ours
-        print(_bug(error), file=sys.stderr)
-        return ExitCode.BUG
-    return code
+    with patient_streams(), said.at_end:
+        try:
+            return body(said)
+        except ToolkitError as error:
+            print(error_lines(error, Painter(wants_colour(sys.stderr))), file=sys.stderr)
+            return error.exit_code
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            return ExitCode.INTERRUPTED
+        except Exception as error:  # the last line of defence: a bug of ours
+            print(_bug(error), file=sys.stderr)
+            return ExitCode.BUG
 
 
 def _bug(error: Exception) -> str:

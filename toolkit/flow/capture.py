@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolkit.errors import Outcome, UsageError
+from toolkit.errors import Outcome, Unwritten, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.scrub import Scrubber, scrub
 from toolkit.flow.access import Fleet
@@ -13,6 +15,7 @@ from toolkit.flow.each import on_each
 from toolkit.flow.reading import read_node
 from toolkit.flow.runs import safe_name
 from toolkit.hosts import Host
+from toolkit.reach.safe_file import private_folder, write_file
 from toolkit.reach.transport import Transport
 
 
@@ -51,7 +54,10 @@ def _scrubbed(fleet: Fleet, out: Path) -> list[Outcome[Captured]]:
             outcomes.append(Outcome(each.host, error=each.error))
             continue
         file = out / f"node{number:03d}.evidence"
-        outcomes.append(Outcome(each.host, _write(file, scrubber.scrub(each.value))))
+        try:
+            outcomes.append(Outcome(each.host, _write(file, scrubber.scrub(each.value))))
+        except Unwritten as why:
+            outcomes.append(Outcome(each.host, error=why))
     return outcomes
 
 
@@ -68,14 +74,18 @@ def save(name: str, evidence: Evidence, out: Path, *, scrubbed: bool) -> Path:
 
 def _make(out: Path) -> None:
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        private_folder(out)
+        if not os.access(out, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(out))
     except OSError as why:
-        raise UsageError(f"{out}: {why.strerror}") from why
+        raise UsageError(
+            f"{out}: {why.strerror}", hint="name a folder that can be written: --out DIR"
+        ) from why
 
 
 def _write(file: Path, evidence: Evidence) -> Captured:
     try:
-        file.write_bytes(evidence.dump().encode("utf-8", "surrogateescape"))
+        write_file(file, evidence.dump(), 0o600, errors="surrogateescape")
     except OSError as why:
-        raise UsageError(f"{file}: {why.strerror}") from why
+        raise Unwritten(file, why) from why
     return Captured(file, evidence.complete)

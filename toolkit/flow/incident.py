@@ -18,9 +18,10 @@ import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from toolkit.errors import UsageError
+from toolkit.errors import Unwritten, UsageError
 from toolkit.evidence import Evidence
 from toolkit.flow.imports import decoded
+from toolkit.reach.safe_file import write_file
 from toolkit.reach.tar_member import SmallHeader, Unpacked
 
 _MEMBER = re.compile(r"evidence/([^/]+)\.evidence")
@@ -57,17 +58,15 @@ def write_incident(file: Path, evidence: Mapping[str, Evidence], notes: Mapping[
 
     :param evidence: by the name of its file, without its ending.
     :param notes: further files by name.
-    :raises UsageError: the file cannot be written.
+    :raises Unwritten: the file cannot be written.
     """
     check_place(file)
     texts = dict(notes)
     texts |= {f"evidence/{name}.evidence": each.dump() for name, each in evidence.items()}
-    beside = file.with_name(file.name + ".part")
     try:
-        beside.write_bytes(_packed(texts))
-        beside.replace(file)
+        write_file(file, _packed(texts), 0o600)
     except OSError as why:
-        raise UsageError(f"{file}: {why.strerror}") from why
+        raise Unwritten(file, why) from why
 
 
 def _packed(texts: Mapping[str, str]) -> bytes:

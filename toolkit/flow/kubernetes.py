@@ -12,7 +12,7 @@ from toolkit.change.kubernetes_apply import Carrying, applying
 from toolkit.change.kubernetes_terms import Terms, node_name
 from toolkit.change.owners import refuse_owned
 from toolkit.change.rollout_terms import batches
-from toolkit.errors import Outcome, UsageError
+from toolkit.errors import Outcome, Unwritten, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.cluster import Cluster, parse_cluster
 from toolkit.facts.node import Node
@@ -23,6 +23,7 @@ from toolkit.flow.shelf import Shelf
 from toolkit.groups import Wants
 from toolkit.reach.kubectl import Kubectl
 from toolkit.reach.pod import pod_files
+from toolkit.reach.safe_file import write_file
 
 
 def reading_manifests(terms: Terms) -> tuple[Manifest, ...]:
@@ -85,7 +86,8 @@ def applying_manifests(terms: Terms, carried: Sequence[Carrying]) -> tuple[Manif
 def write_manifests(manifests: tuple[Manifest, ...], out: Path) -> list[Path]:
     """Each as a file below ``out``, a folder that holds no manifest yet.
 
-    :raises UsageError: it cannot be written, or others' manifests would be applied with ours.
+    :raises UsageError: others' manifests would be applied with ours.
+    :raises Unwritten: it cannot be written.
     """
     written = []
     try:
@@ -95,8 +97,8 @@ def write_manifests(manifests: tuple[Manifest, ...], out: Path) -> list[Path]:
                 f"{out}: holds {others[0]} already", hint="name a fresh folder with --out"
             )
         for each in manifests:
-            (out / each.name).write_text(each.text)
+            write_file(out / each.name, each.text)
             written.append(out / each.name)
     except OSError as why:
-        raise UsageError(f"{out}: {why.strerror}") from why
+        raise Unwritten(out, why) from why
     return written

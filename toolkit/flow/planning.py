@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -17,7 +18,7 @@ from toolkit.checks.check import Status, Verdict
 from toolkit.checks.half import other
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.checks.taken import taken
-from toolkit.errors import Outcome, UsageError
+from toolkit.errors import Outcome, Unwritten, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
 from toolkit.flow.access import Fleet
@@ -30,6 +31,7 @@ from toolkit.groups import Wants
 from toolkit.hosts import Host
 from toolkit.reach.deliver import engine
 from toolkit.reach.image_run import image_runner
+from toolkit.reach.safe_file import write_file
 from toolkit.reach.transport import Transport
 from toolkit.want import PeerPath, Want
 
@@ -164,21 +166,24 @@ def bundle_files(planned: Planned) -> dict[str, bytes]:
 def write_bundles(outcomes: Iterable[Outcome[Planned]], out: Path) -> dict[str, Path]:
     """Write each bundle as a folder below ``out``, named by its host; the folders by host.
 
-    :raises UsageError: a folder cannot be written, or is there already.
+    :raises UsageError: one is there already; then none was written.
+    :raises Unwritten: one cannot be written.
     """
-    written = {}
-    for outcome in outcomes:
-        if outcome.value is None or outcome.value.bundle is None:
-            continue
-        folder = out / safe_name(outcome.host)
-        if folder.exists():
+    folders = {
+        each.host: (out / safe_name(each.host), each.value)
+        for each in outcomes
+        if each.value is not None and each.value.bundle is not None
+    }
+    for folder, _ in folders.values():
+        if os.path.lexists(folder):
             raise UsageError(f"{folder}: is there already", hint="name a fresh folder with --out")
+    for folder, planned in folders.values():
         try:
-            for name, content in bundle_files(outcome.value).items():
+            folder.mkdir(parents=True)
+            for name, content in bundle_files(planned).items():
                 file = folder / name
                 file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(content)
+                write_file(file, content)
         except OSError as why:
-            raise UsageError(f"{folder}: {why.strerror}") from why
-        written[outcome.host] = folder
-    return written
+            raise Unwritten(folder, why) from why
+    return {host: folder for host, (folder, _) in folders.items()}

@@ -11,13 +11,13 @@ DIR/site.toml, profile.toml what the site wishes, where it has files for that
 from __future__ import annotations
 
 import json
-import os
 import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from toolkit.errors import Outcome, UsageError
+from toolkit.errors import Outcome, Unwritten, UsageError
 from toolkit.facts.holding import DAEMONS, FIRST_PERSON, WORK
 from toolkit.flow.access import Fleet
 from toolkit.flow.planning import Planned, bundle_files
@@ -25,6 +25,7 @@ from toolkit.hosts import Host
 from toolkit.reach.ansible_write import Manners, aliases, inventory
 from toolkit.reach.collect import probe_script
 from toolkit.reach.holding import script as holding_script
+from toolkit.reach.safe_file import write_file
 from toolkit.reach.ssh_config import SshConfig
 from toolkit.where import playbooks
 
@@ -48,7 +49,8 @@ def write_playbook(
 
     :param profile: a name, or a file, which is copied.
     :param site: the site's own file, which is copied; "" for none.
-    :raises UsageError: it is there already, or cannot be written.
+    :raises UsageError: it is there already.
+    :raises Unwritten: it cannot be written.
     """
     if out.exists():
         raise UsageError(f"{out}: is there already", hint="name a fresh folder with --out")
@@ -65,22 +67,26 @@ def write_playbook(
         "scripts/jobs.sh": holding_script("occupied"),
         "scripts/jobs.json": _rules(),
     }
-    aside = out.with_name(f".{out.name}.{os.getpid()}")
+    aside = out
     try:
-        (aside / "evidence").mkdir(parents=True, mode=0o700)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+        (aside / "evidence").mkdir(mode=0o700)
         _write(aside, {name: text.encode() for name, text in texts.items()})
         for source, name in ((profile, "profile.toml"), (site, "site.toml")):
             if source and Path(source).is_file():
-                shutil.copyfile(source, aside / name)
+                write_file(aside / name, Path(source).read_bytes())
         ignored = shutil.ignore_patterns("__pycache__", ".*")
         shutil.copytree(playbooks(), aside / "playbooks", ignore=ignored)
         for each in reached:
             _write(aside / "bundles" / named[each.host], bundle_files(each.get()))
+        aside.chmod(0o755)
         aside.rename(out)
     except OSError as why:
-        raise UsageError(f"{out}: {why.strerror}") from why
+        raise Unwritten(out, why) from why
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        if aside != out:
+            shutil.rmtree(aside, ignore_errors=True)
     places = tuple((each.host, out / "bundles" / named[each.host]) for each in reached)
     return replace(told, places=places)
 
@@ -120,4 +126,4 @@ def _write(folder: Path, files: dict[str, bytes]) -> None:
     for name, content in files.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
+        write_file(file, content)

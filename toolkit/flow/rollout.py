@@ -92,7 +92,7 @@ class Rollout(Generic[T]):
 
         The first Ctrl-C begins nothing more; the second leaves what is in hand to itself.
         """
-        with Interrupts(self._interrupted) as interrupts:
+        with Interrupts(self._interrupted, alone=True) as interrupts:
             try:
                 self._loop(interrupts)
             except KeyboardInterrupt:

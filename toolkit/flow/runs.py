@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TextIO
 
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
@@ -23,6 +22,7 @@ from toolkit.flow.imports import (
 )
 from toolkit.flow.incident import is_incident, read_incident
 from toolkit.flow.pod_logs import is_pod_logs, read_pod_log, read_pod_logs
+from toolkit.reach.safe_file import Beside, open_beside, private_folder, write_file
 
 _SUFFIX = ".evidence"
 DEMO = "demo"  # in runs on simulated nodes: where those lie
@@ -60,23 +60,18 @@ class RunFolder:
     def keep(self, name: str, text: str) -> None:
         """Write one file, whole or not at all. Called from many threads."""
         try:
-            target = self._folder() / safe_name(name)
-            beside = target.with_name(target.name + ".part")
-            beside.write_text(text, encoding="utf-8", errors="surrogateescape")
-            beside.rename(target)
+            write_file(self._folder() / safe_name(name), text, 0o600, errors="surrogateescape")
         except OSError as why:
             self._note(why)
 
     def kept(self, name: str, parts: Iterable[str]) -> Iterator[str]:
         """Write one file part by part, whole or not at all, and hand each part on."""
         with ExitStack() as stack:
-            into: TextIO | None = None
+            into: Beside | None = None
             try:
                 target = self._folder() / safe_name(name)
-                beside = target.with_name(target.name + ".part")
-                into = stack.enter_context(
-                    beside.open("w", encoding="utf-8", errors="surrogateescape")
-                )
+                into = open_beside(target, 0o600, errors="surrogateescape")
+                stack.callback(into.drop)
             except OSError as why:
                 self._note(why)
             for part in parts:
@@ -89,8 +84,7 @@ class RunFolder:
                     into = None
             try:
                 if into is not None:
-                    into.close()
-                    beside.rename(target)
+                    into.finish()
             except OSError as why:
                 self._note(why)
 
@@ -111,10 +105,10 @@ class RunFolder:
             first, number = self.path, 1
             while not self._made:
                 try:
-                    self.path.mkdir(parents=True)
+                    private_folder(self.path, fresh=True)
                     self._made = True
                     if self._demo:
-                        (self.path / DEMO).write_text(f"{self._demo}\n", encoding="utf-8")
+                        write_file(self.path / DEMO, f"{self._demo}\n", 0o600)
                 except FileExistsError:
                     self.path = first.with_name(f"{first.name}-{number}")
                     number += 1

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from toolkit.errors import UsageError
+from toolkit.reach.safe_file import Beside, open_beside
 
 SUFFIX = ".prom"
 
@@ -36,19 +36,12 @@ def read_textfile(file: Path) -> str:
         return ""
 
 
-def write_textfile(file: Path, text: str) -> None:
-    """Put the file in place at once, readable for the collector whatever the umask.
+def open_textfile(file: Path) -> Beside:
+    """Begin to write the file, readable for the collector whatever the umask.
 
     :raises UsageError: it cannot be written; the file that was there stays.
     """
-    beside = file.with_name(f".{file.name}.{os.getpid()}")  # no .prom at its end
     try:
-        with beside.open("w", encoding="utf-8", errors="replace", newline="\n") as out:
-            out.write(text)
-            out.flush()
-            os.fchmod(out.fileno(), 0o644)
-            os.fsync(out.fileno())
-        beside.replace(file)
+        return open_beside(file, 0o644, exact=True)  # its name has no .prom at its end until then
     except OSError as why:
-        beside.unlink(missing_ok=True)
-        raise UsageError(f"{file}: {why.strerror}") from why
+        raise UsageError(f"--textfile {file}: {why.strerror}", hint="name another file") from why

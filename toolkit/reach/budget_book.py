@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolkit.errors import ExitCode, ToolkitError
+from toolkit.reach.safe_file import private_file, private_folder
 
 FILE = ".budget.sqlite"  # as .claims: no folder of a run, and listed before them
 _BUSY_S = 30.0
@@ -84,7 +85,8 @@ class Book:
         self.file = runs / FILE
         self._lock = threading.Lock()
         try:
-            runs.mkdir(parents=True, exist_ok=True)
+            private_folder(runs)
+            private_file(self.file)
             self._base = sqlite3.connect(
                 self.file, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
             )

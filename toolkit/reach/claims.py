@@ -16,6 +16,7 @@ from pathlib import Path
 from toolkit.errors import LockedError, UsageError
 from toolkit.hosts import fold
 from toolkit.reach.held import Held, hold
+from toolkit.reach.safe_file import private_folder
 
 FILE = "hosts"
 _PATIENCE_S = 10.0
@@ -43,7 +44,7 @@ def claim(runs: Path, run: str, who: str, hosts: Iterable[str], *, alone: bool) 
     """
     wanted = frozenset(hosts)
     try:
-        (runs / run).mkdir(parents=True, exist_ok=True)
+        private_folder(runs / run)
         with _moment(runs):
             for other in living(runs):
                 both = wanted & other.hosts

@@ -15,15 +15,22 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Interrupts:
     """While the block lasts, the first signal is noted, and the second is KeyboardInterrupt."""
 
-    def __init__(self, told: Callable[[], None] = lambda: None) -> None:
-        """:param told: called at the first one, to tell the operator what it brings."""
+    def __init__(self, told: Callable[[], None] = lambda: None, *, alone: bool = False) -> None:
+        """A lost terminal (SIGHUP) says nothing of nodes: a change of theirs goes on without it.
+
+        :param told: called at the first one, to tell the operator what it brings.
+        :param alone: go on where the terminal is lost.
+        """
         self.pressed = False
+        self._alone = alone
         self._told = told
         self._old: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
             self._old = {each: signal.signal(each, self._press) for each in _SIGNALS}
+            if self._alone:
+                self._old[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from toolkit.errors import ExitCode, ToolkitError, UsageError
+from toolkit.reach.safe_file import private_file, private_folder
 
 FILE = "journal.sqlite"
 VERSION = 1
@@ -122,7 +123,8 @@ class Journal:
         """
         file = folder / FILE
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            private_folder(folder)
+            private_file(file)
         except OSError as why:
             raise _trouble(file, why.strerror or str(why)) from why
         made = cls(file, _connect(file, "rwc"))

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+
+from toolkit.reach.safe_file import private_folder, write_file
 
 _HEAD = b"sha256 "
 
@@ -87,15 +88,11 @@ class RegistryCache:
             return
         data = text.encode("utf-8", "surrogateescape")
         file = self._file(self._folder, key)
-        beside = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_ident()}")
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
+        # A disk that is full or not ours: the next run fetches it again.
+        with contextlib.suppress(OSError):
+            private_folder(file.parent)
             head = _HEAD + hashlib.sha256(data).hexdigest().encode() + b"\n"
-            beside.write_bytes(head + data)
-            beside.replace(file)
-        except OSError:  # a disk that is full or not ours: the next run fetches it again
-            with contextlib.suppress(OSError):
-                beside.unlink()
+            write_file(file, head + data, 0o600)
 
     def _read(self, key: RegistryKey) -> str | None:
         if self._folder is None:

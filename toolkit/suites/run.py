@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,6 @@ import pytest
 from toolkit.checks.check import Check
 from toolkit.errors import ExitCode
 from toolkit.flow.access import Access
-from toolkit.flow.runs import RunFolder
 from toolkit.groups import Wants
 from toolkit.report.verified import Case
 from toolkit.suites.ledger import ACCESS, LEDGER, WANT, Ledger
@@ -55,12 +55,12 @@ class Ran:
     code: ExitCode
     cases: tuple[Case, ...]  # in the order in which they were run
     codes: tuple[tuple[str, ExitCode], ...]  # by host, each of which may have several
+    junit: str = ""  # JUnit XML; "" where pytest made none
 
 
-def run_suite(access: Access, wants: Wants, *, junit: str, folder: RunFolder, verbose: bool) -> Ran:
+def run_suite(access: Access, wants: Wants, *, verbose: bool) -> Ran:
     """One case per host and check, and the same properties in other words.
 
-    :param junit: file for JUnit XML; "" for none but the run's own.
     :returns: with the worst of what the hosts showed; a bug where pytest itself failed.
     """
     ledger = Ledger()
@@ -74,17 +74,20 @@ def run_suite(access: Access, wants: Wants, *, junit: str, folder: RunFolder, ve
             config.stash[WANT] = wants
             config.stash[LEDGER] = ledger
 
-    report = junit or str(folder.path / "verify.xml")
     # One of the two: together -q and -v are neither, and no case would be named.
     arguments = [str(SUITES), *(("-v", "-rfs") if verbose else ("-q", "-rf"))]
-    arguments += ["--tb=short", "--no-header", "--junitxml", report]
-    arguments += ["-p", "no:cacheprovider", "-p", "toolkit.suites.options", "-o", "addopts="]
+    arguments += ["--tb=short", "--no-header", "-o", "addopts="]
+    arguments += ["-p", "no:cacheprovider", "-p", "toolkit.suites.options"]
     cases = Cases(ledger)
-    status = pytest.main(arguments, plugins=[Prepared(), cases])
+    with tempfile.TemporaryDirectory(prefix="gdr-verify-") as place:
+        xml = Path(place, "verify.xml")
+        arguments += ["--junitxml", str(xml)]
+        status = pytest.main(arguments, plugins=[Prepared(), cases])
+        junit = xml.read_text("utf-8", "replace") if xml.exists() else ""
     seen = tuple(cases.seen.values())
     codes = {case.host: [ExitCode.OK] for case in seen} | ledger.codes
     told = tuple((host, code) for host, each in codes.items() for code in each)
-    return Ran(_code(int(status), ledger.exit_code), seen, told)
+    return Ran(_code(int(status), ledger.exit_code), seen, told, junit)
 
 
 def _code(status: int, seen: ExitCode) -> ExitCode:

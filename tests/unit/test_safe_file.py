@@ -1,0 +1,236 @@
+"""What we write is whole or not there, and goes through nothing that another user planted."""
+
+from __future__ import annotations
+
+import ast
+import os
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.verbs import ROOT
+from toolkit.reach.safe_file import open_beside, private_folder, write_file
+
+NOBODYS = 54321
+
+# Modules that write files by other means, and why they may. All others have write_file.
+MAY = {
+    "toolkit/reach/safe_file.py": "is the primitive itself",
+    "toolkit/reach/boot_folder.py": "makes a folder of a random name, for us alone",
+    "toolkit/reach/claims.py": "writes a file that it holds locked, in the run's own folder",
+    "toolkit/reach/connection.py": "a temporary file without a name",
+    "toolkit/reach/credentials.py": "the terminal, to ask for a password",
+    "toolkit/reach/emulated.py": "writes in a folder of a random name, for us alone",
+    "toolkit/reach/headers.py": "writes in a folder of a random name, for us alone",
+    "toolkit/reach/held.py": "a lock, which holds nothing",
+    "toolkit/reach/journal.py": "SQLite writes it, in the run's own folder",
+    "toolkit/reach/budget_book.py": "SQLite writes it, in the folder of runs",
+    "toolkit/reach/hook.py": "a temporary file without a name",
+    "toolkit/reach/knownhosts.py": "adds a line to the file that ssh reads",
+    "toolkit/reach/kvm.py": "a file of a random name, for us alone",
+    "toolkit/reach/media_aside.py": "makes a folder of a random name, for us alone",
+    "toolkit/reach/media_inside.py": "writes in images, whose links it never follows",
+    "toolkit/reach/media_journal.py": "writes in the folder aside, for us alone",
+    "toolkit/reach/one_time.py": "writes in a folder of a random name, for us alone",
+    "toolkit/reach/packer.py": "writes in a folder of a random name, for us alone",
+    "toolkit/reach/qemu.py": "writes in a folder of a random name, for us alone",
+    "toolkit/reach/sealing.py": "writes in a folder of a random name, for us alone",
+    "toolkit/reach/signer.py": "writes in a folder of a random name, for us alone",
+    "toolkit/reach/store.py": "writes in a folder of a random name, in a cache that is ours",
+    "toolkit/reach/throwaway.py": "writes in a folder of a random name, for us alone",
+    "toolkit/reach/workshop.py": "adds to a build's log, in the run's own folder",
+    "toolkit/flow/access.py": "makes a folder of a random name, for us alone",
+    "toolkit/flow/playbook.py": "makes a folder of a random name, and names it when it is whole",
+    "toolkit/suites/run.py": "makes a folder of a random name, for us alone",
+    "toolkit/cli/streams.py": "opens /dev/null in the place of an output that is closed",
+    "toolkit/cli/verb.py": "a file of a random name, for a report of a bug",
+}
+_METHODS = {"write_text", "write_bytes", "touch", "copyfile", "copy", "copy2", "copytree"}
+_MAKERS = {"mkdtemp", "mkstemp", "NamedTemporaryFile", "TemporaryFile", "TemporaryDirectory"}
+_WRITING = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_APPEND", "O_TRUNC"}
+
+
+def _writes(tree: ast.AST) -> Iterator[int]:
+    """The lines that open a file for writing, as far as the text tells."""
+    for call in (each for each in ast.walk(tree) if isinstance(each, ast.Call)):
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        name = call.func.id if isinstance(call.func, ast.Name) else name
+        of = call.func.value if isinstance(call.func, ast.Attribute) else None
+        owner = of.id if isinstance(of, ast.Name) else ""
+        words = {each.attr for each in ast.walk(call) if isinstance(each, ast.Attribute)}
+        given = [*call.args, *(each.value for each in call.keywords if each.arg == "mode")]
+        modes = [each.value for each in given if isinstance(each, ast.Constant)]
+        writing = any(isinstance(each, str) and each[:1] in {*"wax"} for each in modes)
+        writing |= any(isinstance(each, str) and "+" in each for each in modes)
+        if (
+            (name in _METHODS and (owner == "shutil" or name.startswith(("write_", "touch"))))
+            or name in _MAKERS
+            or (name in {"open", "FileIO", "fdopen"} and owner not in {"tarfile"} and writing)
+            or (name == "open" and owner == "os" and words & _WRITING)
+            or (owner == "sqlite3" and name == "connect")
+        ):
+            yield call.lineno
+
+
+def test_nobody_else_opens_a_file_for_writing() -> None:
+    found = {}
+    for file in sorted((ROOT / "toolkit").rglob("*.py")):
+        name = str(file.relative_to(ROOT))
+        if name.startswith("toolkit/demo/"):  # simulated nodes, in a folder that is ours
+            continue
+        if lines := list(_writes(ast.parse(file.read_text("utf-8")))):
+            found[name] = lines
+    others = {name: lines for name, lines in found.items() if name not in MAY}
+    assert not others, "write_file of toolkit/reach/safe_file.py writes files"
+    assert found.keys() == MAY.keys(), "what writes no more needs no leave"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["p.write_text('')", "p.open('w')", "open(p, 'ab')", "os.open(p, os.O_RDWR)",
+     "p.open(mode='x')", "shutil.copyfile(a, b)", "tempfile.mkdtemp()", "sqlite3.connect(p)",
+     "FileIO(log, 'w')"],
+)  # fmt: skip
+def test_the_law_sees_what_it_is_about(line: str) -> None:
+    assert list(_writes(ast.parse(line)))
+
+
+@pytest.mark.parametrize("line", ["p.open('rb')", "p.read_text('w')", "os.open(p, os.O_RDONLY)"])
+def test_the_law_lets_be_who_reads(line: str) -> None:
+    assert not list(_writes(ast.parse(line)))
+
+
+def names(folder: Path) -> set[str]:
+    return {each.name for each in folder.iterdir()}
+
+
+def test_a_file_is_put_in_place_whole(tmp_path: Path) -> None:
+    file = tmp_path / "it"
+    with open_beside(file, 0o600) as beside:
+        beside.write("one\n")
+        beside.write(b"two\n")
+        assert not file.exists()
+    assert file.read_text() == "one\ntwo\n"
+    assert beside.size == 8
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert names(tmp_path) == {"it"}
+
+
+def test_what_breaks_off_leaves_the_old_one_and_nothing_beside(tmp_path: Path) -> None:
+    file = tmp_path / "it"
+    write_file(file, "old")
+    beside = open_beside(file)
+    with pytest.raises(TypeError), beside:
+        beside.write(b"new" + None)  # type: ignore[operator] # breaks off
+    open_beside(file).drop()
+    assert (file.read_text(), names(tmp_path)) == ("old", {"it"})
+
+
+def test_a_file_of_ours_keeps_its_mode(tmp_path: Path) -> None:
+    file = tmp_path / "it"
+    file.write_text("old")
+    file.chmod(0o640)
+    write_file(file, "new", 0o666)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+
+def test_what_lies_beside_is_not_written_through(tmp_path: Path) -> None:
+    """Under a name that can be foreseen, another could have left a link."""
+    seen = set()
+    for _ in range(3):
+        beside = open_beside(tmp_path / "it")
+        seen |= names(tmp_path)
+        beside.drop()
+    assert len(seen) == 3
+
+
+def test_a_link_of_ours_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "latest"
+    link.symlink_to("real/it")
+    write_file(link, "text")
+    assert link.is_symlink()
+    assert (tmp_path / "real/it").read_text() == "text"
+
+
+def test_a_loop_of_links_ends(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(OSError, match="symbolic links"):
+        write_file(tmp_path / "a", "text")
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("what", ["link", "pipe"])
+def test_what_another_planted_is_refused(tmp_path: Path, what: str) -> None:
+    shared, goal = tmp_path / "shared", tmp_path / "goal"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    it = shared / "it"
+    os.mkfifo(it) if what == "pipe" else it.symlink_to(goal)
+    os.lchown(it, NOBODYS, NOBODYS)
+    with pytest.raises(OSError, match="in a folder that all may write to"):
+        write_file(it, "text")
+    assert not goal.exists()
+    assert names(shared) == {"it"}
+
+
+@pytest.mark.root
+def test_a_file_that_another_planted_is_replaced_and_its_mode_is_not_kept(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    planted = tmp_path / "it"
+    planted.write_text("")
+    planted.chmod(0o666)
+    os.chown(planted, NOBODYS, NOBODYS)
+    write_file(planted, "secret", 0o600)
+    about = planted.stat()
+    assert (about.st_uid, stat.S_IMODE(about.st_mode)) == (0, 0o600)
+
+
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    heard: list[str] = []
+    reader = threading.Thread(target=lambda: heard.append(pipe.read_text()))
+    reader.start()
+    write_file(pipe, "text")
+    reader.join(10)
+    assert heard == ["text"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_devices_are_written_to() -> None:
+    assert write_file(Path("/dev/null"), "text") == 4
+    with pytest.raises(OSError, match="No space left"):
+        write_file(Path("/dev/full"), "text")
+
+
+@pytest.mark.parametrize("to", ["a file", "a pipe"])
+def test_standard_output_is_written_where_it_is(tmp_path: Path, to: str) -> None:
+    code = (
+        "import sys; from pathlib import Path; from toolkit.reach.safe_file import write_file;"
+        "print('before', flush=True); write_file(Path('/dev/stdout'), 'text\\n'); print('after')"
+    )
+    out = tmp_path / "out"
+    with out.open("w") as file:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            stdout=file if to == "a file" else subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            check=True,
+        )
+    assert (done.stdout or out.read_text()) == "before\ntext\nafter\n"
+
+
+def test_folders_are_for_us_alone(tmp_path: Path) -> None:
+    private_folder(tmp_path / "a/b/c")
+    modes = {stat.S_IMODE((tmp_path / each).stat().st_mode) for each in ("a", "a/b", "a/b/c")}
+    assert modes == {0o700}
+    with pytest.raises(FileExistsError):
+        private_folder(tmp_path / "a/b/c", fresh=True)

@@ -1,0 +1,135 @@
+"""Who reads what a verb prints has no say in what it does, nor in the code it ends with."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.verbs import ROOT
+
+GDR = f"{shlex.quote(sys.executable)} -m toolkit.cli"
+PROVISION = "provision --hosts demo-iommu,demo-stub --yes --reboot"
+
+
+def shell(words: str, state: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """A line of bash: ``gdr`` in it is ours."""
+    script = f'set -o pipefail; gdr() {{ {GDR} "$@"; }}; {words}'
+    ours = {"PATH": os.environ["PATH"], "XDG_STATE_HOME": str(state), "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        ["bash", "-c", script],
+        capture_output=True,
+        encoding="utf-8",
+        env=ours | env,
+        cwd=state,
+        timeout=240,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where evidence of a node lies on which a check fails."""
+    state = tmp_path_factory.mktemp("seen")
+    took = shell("gdr capture --hosts demo-acs,demo-stub --out evidence", state)
+    assert took.returncode == 0, took.stderr
+    return state
+
+
+def test_a_change_is_made_whole_though_its_reader_has_gone(tmp_path: Path) -> None:
+    ended = shell(f"gdr {PROVISION} | true", tmp_path, PYTHONUNBUFFERED="1")
+    shown = shell("gdr runs --json", tmp_path)
+    (run,) = json.loads(shown.stdout)["runs"]
+    assert [each["phase"] for each in run["hosts"]] == ["done"] * 2, ended.stderr
+    assert ended.returncode == 0
+
+
+@pytest.mark.parametrize("reader", ["| head -c 1", ">&-", "2>&1 | head -c 1", "2>&- | head -c 1"])
+def test_a_look_ends_with_its_verdict_whoever_reads_it(seen: Path, reader: str) -> None:
+    ended = shell(f"gdr doctor --from evidence --verbose {reader}", seen)
+    assert ended.returncode == 2, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "Exception ignored" not in ended.stderr
+
+
+@pytest.mark.parametrize("more", ["", "--json", "--verbose"])
+def test_a_full_disk_is_told_and_changes_no_verdict(seen: Path, more: str) -> None:
+    ended = shell(f"gdr doctor --from evidence {more} > /dev/full", seen)
+    assert ended.returncode == 2
+    told = "note: standard output was not written whole: No space left on device"
+    assert told in ended.stderr.split("\n")
+    assert "Exception ignored" not in ended.stderr
+
+
+@pytest.mark.parametrize("verb", ["topology --from evidence", "checks", "--help doctor"])
+def test_what_ends_well_does_so_on_a_full_disk(seen: Path, verb: str) -> None:
+    ended = shell(f"gdr {verb} > /dev/full && gdr {verb} | head -c 1", seen)
+    assert ended.returncode == 0, ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_closed_output_is_no_place_for_a_file_of_ours(seen: Path) -> None:
+    """What is opened first would have the number of the closed one, and be printed into."""
+    ended = shell("gdr doctor --from evidence --json --junit j.xml >&-; cat j.xml", seen)
+    assert ended.stdout.startswith("<?xml")
+
+
+FILES = {
+    "doctor --from evidence": (2, ("junit", "sarif", "ctrf")),
+    "topology --from evidence/demo-acs.evidence": (0, ("svg", "html")),
+    "report --from evidence": (2, ("html",)),
+}
+
+
+@pytest.mark.parametrize("verb", FILES)
+def test_a_report_on_a_full_disk_is_told_and_changes_no_code(seen: Path, verb: str) -> None:
+    code, options = FILES[verb]
+    ended = shell(f"gdr {verb} " + " ".join(f"--{each} /dev/full" for each in options), seen)
+    assert ended.returncode == code, ended.stderr
+    for each in options:
+        assert f"note: --{each} /dev/full was not written: No space left" in ended.stderr
+
+
+def test_no_node_is_touched_where_a_report_cannot_be_written(tmp_path: Path) -> None:
+    """Of whoever may write to any folder that he can, /proc is the one that takes no file."""
+    for each in ("junit", "sarif", "ctrf"):
+        ended = shell(f"gdr {PROVISION} --{each} /proc/it", tmp_path)
+        assert ended.returncode == 64
+        assert f"error: --{each} /proc/it: No such file or directory" in ended.stderr
+        assert " next: name a file" in ended.stderr
+    assert not (tmp_path / "gdr-toolkit/runs").exists()
+
+
+def test_a_report_goes_to_standard_output_and_pipes(seen: Path) -> None:
+    asked = "gdr doctor --from evidence --quiet --junit /dev/stdout"
+    for words in (f"{asked} | cat", f"{asked} > both; cat both"):
+        told, _, rest = shell(words, seen).stdout.partition("<?xml")
+        assert "demo-acs" in told, "it is written behind what was printed"
+        assert rest.rstrip().endswith("</testsuites>")
+    ended = shell("gdr doctor --from evidence --junit >(cat > piped); sleep 1; cat piped", seen)
+    assert ended.stdout.rstrip().endswith("</testsuites>")
+
+
+def test_what_a_run_keeps_is_for_its_user_alone(tmp_path: Path) -> None:
+    ended = shell(f"umask 022; gdr {PROVISION} && gdr capture --hosts demo-acs", tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    runs = tmp_path / "gdr-toolkit/runs"
+    kept = [*runs.rglob("*"), *(tmp_path / "evidence").rglob("*")]
+    modes = {
+        str(each): each.stat().st_mode & 0o777 for each in [runs, tmp_path / "evidence", *kept]
+    }
+    assert {name: mode for name, mode in modes.items() if mode & 0o077} == {}
+
+
+def test_a_capture_that_could_not_be_kept_is_none(tmp_path: Path) -> None:
+    """The file of one node is there already as what no file can replace."""
+    (tmp_path / "evidence/demo-acs.evidence").mkdir(parents=True)
+    ended = shell("gdr capture --hosts demo-acs,demo-stub", tmp_path)
+    assert ended.returncode == 3, ended.stderr
+    assert "demo-acs.evidence: cannot be written: Is a directory" in ended.stdout
+    assert (tmp_path / "evidence/demo-stub.evidence").is_file()
