@@ -7,7 +7,6 @@ it, so that what looks alike and is not stands before the rows that it would dec
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from toolkit.compat_rows import Confidence, Row
 from toolkit.toml_rows import repeated, rows
+from toolkit.untrusted import read_toml
 
 DATA = Path(__file__).parent / "data" / "bios.toml"
 
@@ -139,7 +139,7 @@ def read(text: str) -> BiosRows:
 
     :raises ValueError: where a row is not well made, with its table and number.
     """
-    tables = tomllib.loads(text)
+    tables = read_toml(text)
     found = BiosRows(
         tuple(rows("bios", BiosRow, tables.get("bios"), _ENUMS)),
         tuple(rows("vendors", Vendor, tables.get("vendors"), _ENUMS)),

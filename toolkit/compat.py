@@ -17,7 +17,6 @@ row by its id, or adds one::
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -46,6 +45,7 @@ from toolkit.compat_rows import (
     numbers,
 )
 from toolkit.toml_rows import rows
+from toolkit.untrusted import read_toml
 
 __all__ = [
     "DATA",
@@ -222,7 +222,7 @@ def read(folder: Path) -> Compat:
     """
     tables: dict[str, Any] = {}  # Any: TOML values have no common type
     for table in _KINDS:
-        given = tomllib.loads((folder / f"{table}.toml").read_text("utf-8"))
+        given = read_toml((folder / f"{table}.toml").read_text("utf-8"))
         tables[table] = tuple(_rows(table, given.get(table)))
     return Compat(**tables)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from toolkit.untrusted import read_toml
 
 _TABLE = Path(__file__).parent / "data" / "gpus.toml"
 
@@ -31,14 +32,14 @@ class Chip:
 @cache
 def chips() -> tuple[Chip, ...]:
     """Every row, lowest device id first."""
-    rows = tomllib.loads(_TABLE.read_text("utf-8"))["gpus"]
+    rows = read_toml(_TABLE.read_text("utf-8"))["gpus"]
     return tuple(Chip(**row) for row in rows)
 
 
 @cache
 def with_display_modes() -> frozenset[int]:
     """PCI device ids of cards whose BAR1 depends on whether they may drive a display."""
-    rows = tomllib.loads(_TABLE.read_text("utf-8"))["display_modes"]
+    rows = read_toml(_TABLE.read_text("utf-8"))["display_modes"]
     return frozenset(int(device, 16) for row in rows for device in row["devices"])
 
 

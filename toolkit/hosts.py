@@ -26,6 +26,7 @@ from toolkit.errors import UsageError
 from toolkit.spots import VAGRANT, Spot, machine_names, parse_spot, split_spot, unfold
 
 MANY = 500  # more hosts than this are asked for twice
+MOST = 1_000_000  # more than any site has; patterns of patterns would take the memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,19 +158,25 @@ def fold(names: Iterable[str]) -> str:
 
 
 def _evaluate(expression: str, inventory: Inventory) -> list[Host]:
-    chosen: list[Host] = []
+    chosen: dict[str, Host] = {}
     for operator, term in _terms(expression):
         operand = list(_expand(term, inventory))
+        before = list(chosen.values()) if operator != "," else []
         match operator:
             case ",":
-                chosen = list({host.name: host for host in [*chosen, *operand]}.values())
+                after = operand  # beside those before, which a long list goes on from
             case "!":
-                chosen = _without(chosen, operand)
+                after = _without(before, operand)
             case "&":
-                chosen = _common(chosen, operand)
+                after = _common(before, operand)
             case _:
-                chosen = _without(chosen, operand) + _without(operand, chosen)
-    return chosen
+                after = _without(before, operand) + _without(operand, before)
+        if operator != ",":
+            chosen = {}
+        chosen |= {host.name: host for host in after}
+        if len(chosen) > MOST:
+            raise UsageError(f"{expression[:80]!r}: more than {MOST} hosts", hint="name fewer")
+    return list(chosen.values())
 
 
 def _terms(expression: str) -> Iterator[tuple[str, str]]:

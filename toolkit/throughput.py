@@ -5,7 +5,6 @@ Bandwidths in GB/s (10^9 bytes, one way), times in us, sizes in bytes, rates in 
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.compat_rows import Confidence
+from toolkit.untrusted import read_toml
 
 _TABLE = Path(__file__).parent / "data" / "throughput.toml"
 
@@ -156,7 +156,7 @@ def constants() -> Constants:
 
     :raises ValueError: where a row is not well made.
     """
-    tables = tomllib.loads(_TABLE.read_text("utf-8"))
+    tables = read_toml(_TABLE.read_text("utf-8"))
     rows = [_constant(row) for row in tables["constants"]]
     return Constants(
         {row.id: row for row in rows},

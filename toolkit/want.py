@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
@@ -15,6 +14,7 @@ from toolkit.bios_rows import Setting
 from toolkit.compat import Compat, shipped
 from toolkit.errors import UsageError
 from toolkit.expect import Expect, read_expect
+from toolkit.untrusted import read_file, read_toml
 
 PROFILES = Path(__file__).parent / "profiles"
 DEFAULT_PROFILE = "auto"
@@ -165,9 +165,10 @@ def _table(file: Path) -> dict[str, Any]:
     :raises UsageError: it cannot be read, or has a key that is not known.
     """
     try:
-        table = tomllib.loads(file.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as why:
-        raise UsageError(f"{file}: cannot be read: {why}") from why
+        table = read_toml(read_file(file))
+    except (OSError, ValueError) as why:
+        hint = "TOML, as in the examples of docs/guide.md, the site's file"
+        raise UsageError(f"{file}: cannot be read: {why}", hint=hint) from why
     known = {each.name for each in fields(Want)} - _SAID
     for key in table:
         if key not in known:

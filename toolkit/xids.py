@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+
+from toolkit.untrusted import read_toml
 
 _TABLE = Path(__file__).parent / "data" / "xids.toml"
 
@@ -38,7 +39,7 @@ class XidRow:
 @cache
 def xid_rows() -> tuple[XidRow, ...]:
     """Every row, lowest number first."""
-    rows = tomllib.loads(_TABLE.read_text("utf-8"))["xids"]
+    rows = read_toml(_TABLE.read_text("utf-8"))["xids"]
     return tuple(XidRow(**{**row, "act": Act(row["act"])}) for row in rows)
 
 

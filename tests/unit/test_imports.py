@@ -28,7 +28,7 @@ FOUNDATION = frozenset(
         "progress",
         "spots",
     }
-    | {"throughput", "toml_rows", "toolkit", "want", "where", "words", "xids"}
+    | {"throughput", "toml_rows", "toolkit", "untrusted", "want", "where", "words", "xids"}
 )
 BELOW_CHANGE = FOUNDATION | {"facts", "checks"}
 

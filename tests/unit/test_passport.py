@@ -52,7 +52,7 @@ def test_each_path_stands_on_a_line_of_its_own_as_the_probe_takes_it() -> None:
     [
         pytest.param("", "cannot read", id="empty"),
         pytest.param("[]", "format", id="a-list"),
-        pytest.param("[" * 200_000, "recursion", id="brackets-without-end"),
+        pytest.param("[" * 200_000, "nested", id="brackets-without-end"),
         pytest.param(BORN.json()[:-200], "cannot read", id="cut"),
         pytest.param('{"format": "gdr-toolkit/passport/9"}', "passport/9", id="a-later-format"),
         pytest.param('{"format": "gdr-toolkit/passport/1"}', "KeyError", id="nothing-in-it"),

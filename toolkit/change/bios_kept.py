@@ -16,6 +16,7 @@ from toolkit.change.bios_plan import Edit, Effect
 from toolkit.change.bios_wishes import Wish
 from toolkit.facts.redfish_json import Raw, raw, tree
 from toolkit.facts.redfish_values import words_of
+from toolkit.untrusted import read_json
 
 KEPT = "kept"  # the journal's word for such an event
 
@@ -60,7 +61,7 @@ def read_before(text: str) -> Before:
 
     :raises ValueError: it is no JSON object.
     """
-    found: object = json.loads(text)
+    found: object = read_json(text)
     if not isinstance(found, dict):
         raise ValueError("no object")
     rows = tree(found).get("attributes")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -36,6 +35,7 @@ from toolkit.report.runs import (
     runs_table,
 )
 from toolkit.report.table import Painter, wants_colour
+from toolkit.untrusted import read_json
 from toolkit.words import counted
 
 JSON = Option("json", False, "one JSON document on standard output (docs/runs.schema.json)")
@@ -193,7 +193,7 @@ def row_of(run: Run) -> RunRow:
         tuple(_host_row(run, name, batch_of.get(name, 0), events.get(name, ())) for name in names),
         tuple(TurnRow(t.who, t.began, t.ended, t.how, t.code) for t in story.turns),
         story.about.undoes,
-        json.loads(story.about.words or "{}"),
+        read_json(story.about.words or "{}"),
     )
 
 

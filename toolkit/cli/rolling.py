@@ -32,6 +32,7 @@ from toolkit.hosts import fold
 from toolkit.reach.fleet import NotBegun
 from toolkit.reach.hook import check_hook
 from toolkit.reach.journal import About, Journal, Story, stamp
+from toolkit.untrusted import read_json
 from toolkit.want import DEFAULT_PROFILE, Want
 
 ROLLOUT = (
@@ -142,7 +143,7 @@ def resumption(said: Said) -> Resumed | None:
 
 def said_before(said: Said, story: Story) -> Said:
     """What a run had been told, with what may be said anew."""
-    then = replace(said, values=said.values | json.loads(story.about.words))
+    then = replace(said, values=said.values | read_json(story.about.words))
     return renewed(then, said, _ANEW)
 
 

@@ -9,11 +9,11 @@ state-ofed-driver: its pods have the label nvidia.com/ofed-driver.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from toolkit.errors import Unparsable
+from toolkit.untrusted import read_json
 
 _OFED = "nvidia.com/ofed-driver"
 _SOURCE = "kubectl get nodes,daemonsets -A -o json"
@@ -94,7 +94,7 @@ def _bringer(item: Mapping[str, object], name: str) -> tuple[Bringer, dict[str, 
 
 def _items(text: str) -> Iterator[Mapping[str, object]]:
     try:
-        document = json.loads(text)
+        document = read_json(text)
     except ValueError as why:
         raise Unparsable(_SOURCE, str(why)) from why
     items = _table(document).get("items")

@@ -14,6 +14,7 @@ from typing import Any
 
 from toolkit.errors import Unparsable
 from toolkit.facts.sbom import Component, bill_of
+from toolkit.untrusted import read_json
 
 FORMAT = "gdr-toolkit/passport/1"
 PLACE = "/usr/lib/gdr-toolkit/passport.json"
@@ -188,8 +189,8 @@ def parse(text: str, source: str = PLACE) -> Passport:
     :raises Unparsable: where it is no passport, or one of a format that we do not know.
     """
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as why:  # brackets nested without end
+        document = read_json(text)
+    except ValueError as why:
         raise Unparsable(source, str(why)) from why
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         told = document.get("format") if isinstance(document, dict) else document

@@ -7,6 +7,7 @@ import math
 from typing import TypeAlias, cast
 
 from toolkit.errors import Unparsable
+from toolkit.untrusted import read_json
 
 Raw: TypeAlias = str | int | float | bool | None  # an attribute's value, as served
 Tree: TypeAlias = dict[str, object]
@@ -19,10 +20,8 @@ def read_object(source: str, text: str) -> Tree:
     :raises Unparsable: where it is no JSON, or JSON that is no object.
     """
     try:
-        found: object = json.loads(text, parse_constant=_no_number)
-    # RecursionError: brackets nested without end. ValueError covers malformed JSON as well as
-    # whole numbers of thousands of digits, which Python refuses to read.
-    except (ValueError, RecursionError) as why:
+        found: object = read_json(text, constant=_no_number)
+    except ValueError as why:
         raise Unparsable(source, text.strip().split("\n", 1)[0] or "nothing at all") from why
     if not isinstance(found, dict):
         raise Unparsable(source, text.strip().split("\n", 1)[0])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 
 from toolkit.evidence import Frame
+from toolkit.untrusted import read_json
 
 PREFIX = "bmc"
 _PLACE = re.compile(r"https://(?:\[[^]]*\]|([^/:\s]+))")
@@ -54,7 +54,7 @@ def hidden(frame: Frame, hide: Hide, serial: Hide, octets: Hide) -> str:
 
 def _told(value: str, serial: Hide) -> str:
     try:
-        plain = json.loads(f'"{value}"')
+        plain = read_json(f'"{value}"')
     except ValueError:
         plain = value
     return serial(str(plain))

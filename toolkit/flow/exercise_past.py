@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from toolkit.change.exercise_past import Earlier, parse_kept
+from toolkit.untrusted import read_json
 
 FILE = "exercise.json"
 _LOOKED = 200  # runs, newest first: more are not searched
@@ -19,7 +19,7 @@ def earlier(runs: Path, hosts: Sequence[str] = ()) -> Iterator[Earlier]:
     """
     for file in sorted(runs.glob(f"*/{FILE}"), reverse=True)[:_LOOKED]:
         try:
-            told = json.loads(file.read_text())
+            told = read_json(file.read_text())
             yield from (each for each in parse_kept(file.parent.name, told) if _meant(each, hosts))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue  # another toolkit's, or cut off: it is no evidence, and nothing rests on it

@@ -27,6 +27,8 @@ _SSH_ARGS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_a
 _RANGE = re.compile(r"\[(\w+):(\w+)(?::(\d+))?\]")
 _MOST = 100_000  # hosts that one pattern may stand for
 _DEEPEST = 50  # groups in groups; more is a circle
+_NO_CIRCLE = "see them with: ansible-inventory --graph"
+_LONGEST = 1024  # characters of a pattern: a name has 253
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def gather(groups: dict[str, Group], where: str) -> Inventory:
     layers: dict[str, list[tuple[int, str]]] = {}  # of a host: (depth, group)
     for name in groups:
         if name != "all":
-            names[name] = dict.fromkeys(_members(groups, name, where))
+            names[name] = dict.fromkeys(_members(groups, name, where, set()))
     for name, depth in _depths(groups, where).items():
         for host in names.get(name, ()):
             layers.setdefault(host, []).append((depth, name))
@@ -80,13 +82,17 @@ def unfold_ansible(pattern: str, where: str) -> list[str]:
 
     :raises InventoryError: for a range that is none.
     """
+    if len(pattern) > _LONGEST:
+        raise InventoryError(f"{where}: a pattern of {len(pattern)} characters", hint="name fewer")
     found = _RANGE.search(pattern)
     if found is None:
         return [pattern]
     before, after = pattern[: found.start()], unfold_ansible(pattern[found.end() :], where)
     parts = _range(found, where)
     if len(parts) * len(after) > _MOST:
-        raise InventoryError(f"{where}: {pattern!r} stands for more than {_MOST} hosts")
+        raise InventoryError(
+            f"{where}: {pattern!r} stands for more than {_MOST} hosts", hint="name fewer"
+        )
     width = len(found[1]) if found[1].startswith("0") else 0
     texts = (chr(n) if found[1].isalpha() else f"{n:0{width}d}" for n in parts)
     return [before + text + rest for text in texts for rest in after]
@@ -128,15 +134,23 @@ def _range(found: re.Match[str], where: str) -> range:
     return ends
 
 
-def _members(groups: dict[str, Group], name: str, where: str, depth: int = 0) -> Iterator[str]:
+def _members(
+    groups: dict[str, Group], name: str, where: str, seen: set[str], depth: int = 0
+) -> Iterator[str]:
+    """:param seen: groups that were looked into, each once: many may lead to one."""
     if depth > _DEEPEST:
-        raise InventoryError(f"{where}: group {name!r} contains itself")
+        raise InventoryError(f"{where}: group {name!r} contains itself", hint=_NO_CIRCLE)
     group = groups.get(name)
     if group is None:
-        raise InventoryError(f"{where}: group {name!r} is a child of another and has no section")
+        raise InventoryError(
+            f"{where}: group {name!r} is a child of another and has no section",
+            hint=f"add [{name}], or remove it from the children",
+        )
+    seen.add(name)
     yield from group.hosts
     for child in group.children:
-        yield from _members(groups, child, where, depth + 1)
+        if child not in seen:
+            yield from _members(groups, child, where, seen, depth + 1)
 
 
 def _depths(groups: dict[str, Group], where: str) -> dict[str, int]:
@@ -151,7 +165,7 @@ def _depths(groups: dict[str, Group], where: str) -> dict[str, int]:
                     changed = True
         if not changed:
             return depths
-    raise InventoryError(f"{where}: its groups contain one another")
+    raise InventoryError(f"{where}: its groups contain one another", hint=_NO_CIRCLE)
 
 
 def _host(name: str, values: dict[str, Value], groups: tuple[str, ...]) -> Host:

@@ -9,6 +9,7 @@ import yaml
 
 from toolkit.errors import InventoryError
 from toolkit.reach.ansible import Group, Value, host_names
+from toolkit.untrusted import Unreadable, read_yaml_nodes
 
 _NULLS = ("", "~", "null", "Null", "NULL")
 
@@ -20,12 +21,12 @@ def read_yaml(text: str, file: str) -> dict[str, Group]:
         document, with the line.
     """
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as why:
-        line = why.problem_mark.line + 1 if why.problem_mark else 1
-        raise InventoryError(f"{file}:{line}: not YAML: {why.problem}") from why
-    except yaml.YAMLError as why:
-        raise InventoryError(f"{file}: not YAML: {why}") from why
+        root = read_yaml_nodes(text)
+    except Unreadable as why:
+        line = f":{why.line}" if why.line else ""
+        raise InventoryError(
+            f"{file}{line}: {why}", hint="see what Ansible reads: ansible-inventory --list --yaml"
+        ) from why
     groups: dict[str, Group] = {"all": Group()}
     for name, node, where in _pairs(root, file):
         if name == "_meta":

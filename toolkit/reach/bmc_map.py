@@ -16,6 +16,7 @@ from pathlib import Path
 from toolkit.errors import InventoryError, UsageError
 from toolkit.reach.redfish_trust import base_url, read_pin
 from toolkit.spots import split_spot, unfold
+from toolkit.untrusted import read_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ def read_map(file: Path) -> dict[str, BmcPlace]:
     :raises InventoryError: it cannot be read, or one line of it, with its number.
     """
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_file(file)
     except UnicodeDecodeError as why:
         raise InventoryError(f"{file}: is not UTF-8 text") from why
     except OSError as why:

@@ -6,10 +6,11 @@ import os
 from pathlib import Path
 
 from toolkit.errors import InventoryError, UsageError
-from toolkit.hosts import NOTHING, Host, Inventory, select
+from toolkit.hosts import MOST, NOTHING, Host, Inventory, select
 from toolkit.reach.ansible import gather
 from toolkit.reach.ansible_ini import read_ini
 from toolkit.reach.ansible_yaml import read_yaml
+from toolkit.untrusted import read_file
 
 _YAML = (".yml", ".yaml", ".json")
 
@@ -26,6 +27,8 @@ def read_host_file(file: Path, inventory: Inventory = NOTHING) -> tuple[Host, ..
             continue
         try:
             hosts.update((host.name, host) for host in select(line, inventory))
+            if len(hosts) > MOST:
+                raise UsageError(f"more than {MOST} hosts", hint="name fewer")
         except UsageError as why:
             raise InventoryError(f"{file}:{number}: {why}", hint=why.hint) from why
     if not hosts:
@@ -60,7 +63,7 @@ def _looks_like_yaml(text: str) -> bool:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return read_file(file)
     except UnicodeDecodeError as why:
         raise InventoryError(f"{file}: is not UTF-8 text") from why
     except OSError as why:

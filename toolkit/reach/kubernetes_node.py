@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from toolkit.errors import TransportError, Unparsable
 from toolkit.reach.kubectl import Kubectl
+from toolkit.untrusted import read_json
 
 MARK = "gdr-toolkit/run"  # the annotation
 _TRIES = 5  # a node's status changes by itself, and with it its version
@@ -164,7 +165,7 @@ def _why_out(node: Mapping[str, object]) -> str:
 
 def _parsed(text: str, words: str) -> object:
     try:
-        return json.loads(text)
+        return read_json(text)
     except ValueError as why:
         raise Unparsable(f"kubectl {words}", str(why)) from why
 

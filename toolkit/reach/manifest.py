@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from toolkit import __version__
+from toolkit.untrusted import read_json
 
 MANIFEST = "manifest.json"
 SCHEMA = "gdr-toolkit/cache/1"
@@ -70,7 +71,7 @@ def read_manifest(text: bytes) -> Manifest:
     :raises Damaged: it is no manifest of ours.
     """
     try:
-        told = json.loads(text)
+        told = read_json(text)
         if told["schema"] != SCHEMA:
             raise Damaged(f"its manifest is of another kind, {str(told['schema'])[:40]!r}")
         about = tuple((str(name), str(value)) for name, value in told["inputs"].items())

@@ -8,7 +8,6 @@ kernel would have to know. The result is made in the format of the source.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import struct
 from contextlib import suppress
@@ -21,6 +20,7 @@ from toolkit.reach.media_inside import flush_folder
 from toolkit.reach.media_mounts import Mounted
 from toolkit.reach.media_partitions import partitions
 from toolkit.reach.media_room import Room, demand
+from toolkit.untrusted import read_json
 
 _QCOW2 = "qcow2"
 _OTHERS = (
@@ -111,7 +111,7 @@ class Disk:
     def _read_options(self, room: Room) -> tuple[str, ...]:
         """What the result is made with, so that it is as the source was."""
         words = ("qemu-img", "info", "-f", _QCOW2, "--output=json")
-        told: dict[str, Any] = json.loads(room.call(*words, self.target))
+        told: dict[str, Any] = read_json(room.call(*words, self.target))
         own: dict[str, Any] = told.get("format-specific", {}).get("data", {})
         for there, what, hint in (
             (told.get("backing-filename"), "another image below it", "qemu-img convert -O qcow2"),
@@ -136,7 +136,7 @@ class Disk:
 
     def _packed(self, room: Room) -> bool:
         """Whether its clusters are compressed, as those of published images are."""
-        told: dict[str, Any] = json.loads(room.call("sh", "-c", _CHECK, "gdr", self.target))
+        told: dict[str, Any] = read_json(room.call("sh", "-c", _CHECK, "gdr", self.target))
         return bool(told.get("compressed-clusters", 0))
 
     def _refuse_running(self) -> None:

@@ -25,6 +25,7 @@ from toolkit.errors import ApplyError, UsageError
 from toolkit.reach.media_index import Change, Difference
 from toolkit.reach.media_inside import flush_file_system, flush_folder
 from toolkit.reach.media_room import Room
+from toolkit.untrusted import read_json
 
 PREPARE = ".gdr-image.prepare"
 APPLY = ".gdr-image.apply"
@@ -225,7 +226,7 @@ def _read(file: Path) -> tuple[_Step, ...]:
             f"{file}: cannot be read: the list of a run that was killed",
             hint="the image may be of two halves: make it anew from where it came",
         )
-    found = (json.loads(line) for line in lines)
+    found = (read_json(line) for line in lines)
     steps = tuple(
         _Step(_Act(each.pop("act")), owner=tuple(each.pop("owner")), **each) for each in found
     )

@@ -6,7 +6,6 @@ more, so that nothing of the boot is left behind whichever way it ends, SIGKILL 
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolkit.errors import UsageError
+from toolkit.untrusted import read_json
 
 QEMU = "qemu-system-x86_64"
 # RHEL has another program, qemu-kvm, without the drive that cloud-init is given.
@@ -165,7 +165,7 @@ def find_uefi(folder: Path) -> Uefi:
 
 def virtual_size(disk: Path) -> int:
     """Bytes that the disk has for whoever boots it."""
-    told = json.loads(ask("qemu-img", "info", "-U", "--output=json", str(disk)))
+    told = read_json(ask("qemu-img", "info", "-U", "--output=json", str(disk)))
     return int(told["virtual-size"])
 
 

@@ -16,6 +16,7 @@ from toolkit.errors import (
 )
 from toolkit.reach.redfish_find import Json, NoBios, Resource, link, optional, text_of
 from toolkit.reach.redfish_reader import Reader, failed
+from toolkit.untrusted import read_json
 
 Raw = str | int | bool  # an attribute's value, as the BMC writes it
 
@@ -118,9 +119,7 @@ class Bmc(Reader):
                 hint="look at what is pending before it is asked for again: bios --hosts ...",
             ) from why
         place = link({"job": answer.headers.get("Location", "")}, "job")
-        said = answer.json() if answer.content[:1] == b"{" else {}
-        message = text_of(said, "Message") if isinstance(said, dict) else ""
-        return Answer(answer.status_code, place, told, message)
+        return Answer(answer.status_code, place, told, _message(answer.content))
 
     def job(self, answer: Answer) -> Job:
         """Look once at what the BMC does about a change.
@@ -231,3 +230,12 @@ def _first_message(body: Json) -> str:
 
 
 __all__ = ["Answer", "Bmc", "Job", "JobState", "Raw", "apply_times", "failed"]
+
+
+def _message(content: bytes) -> str:
+    """What it says beside its status; it was taken on all the same where that is no JSON."""
+    try:
+        said = read_json(content)
+    except ValueError:
+        return ""
+    return text_of(said, "Message") if isinstance(said, dict) else ""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from toolkit.errors import BmcError, BmcRefused
+from toolkit.untrusted import read_json
 
 _PENDING = ("SD", "Settings", "Pending")  # below Bios, where nothing points to it
 _MANY = 32  # systems that are looked at
@@ -171,8 +171,8 @@ def parsed(name: str, path: str, text: str) -> Json:
     :raises BmcError: it is cut short, or none.
     """
     try:
-        body = json.loads(text)
-    except (ValueError, RecursionError) as why:
+        body = read_json(text)
+    except ValueError as why:
         raise BmcError(
             f"{name}: its answer to {path} is cut short or no JSON",
             hint="run again; if it stays so, the BMC wants a reset",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -10,6 +9,7 @@ from http import HTTPStatus
 import requests
 
 from toolkit.errors import BmcError, BmcLogin, BmcRefused
+from toolkit.untrusted import read_json
 
 _LONGEST = 300  # characters of what a BMC says that a sentence holds
 
@@ -57,7 +57,7 @@ def unreadable(name: str, path: str, answer: requests.Response) -> BmcError:
 def _messages(answer: requests.Response) -> Iterator[tuple[str, str]]:
     """Pairs of message id without its version, and text, of ExtendedInfo."""
     try:
-        body = json.loads(answer.content)
+        body = read_json(answer.content)
     except ValueError:
         return
     error = body.get("error") if isinstance(body, dict) else None

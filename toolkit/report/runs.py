@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from toolkit.hosts import fold
 from toolkit.report.document import Json
 from toolkit.report.table import Ink, Painter, clean, columns, labelled
+from toolkit.untrusted import read_json
 
 SCHEMA = "gdr-toolkit/runs/1"
 _INK = {"ended": Ink.GREEN, "running": Ink.BOLD, "stopped": Ink.YELLOW, "broken off": Ink.RED}
@@ -191,7 +191,7 @@ def _detail(text: str) -> Mapping[str, Json]:
     if not text:
         return {}
     try:
-        loaded = json.loads(text)
+        loaded = read_json(text)
     except ValueError:
         return {"text": text}
     return loaded if isinstance(loaded, dict) else {"text": text}
