@@ -165,9 +165,11 @@ def _table(file: Path) -> dict[str, Any]:
     :raises UsageError: it cannot be read, or has a key that is not known.
     """
     try:
-        table = tomllib.loads(file.read_text())
+        table = tomllib.loads(file.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as why:
-        raise UsageError(f"{file}: cannot be read: {why}") from why
+        raise UsageError(
+            f"{file}: cannot be read: {why}", hint="name a file that can be read, as TOML"
+        ) from why
     known = {each.name for each in fields(Want)} - _SAID
     for key in table:
         if key not in known:

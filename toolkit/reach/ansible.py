@@ -86,7 +86,10 @@ def unfold_ansible(pattern: str, where: str) -> list[str]:
     before, after = pattern[: found.start()], unfold_ansible(pattern[found.end() :], where)
     parts = _range(found, where)
     if len(parts) * len(after) > _MOST:
-        raise InventoryError(f"{where}: {pattern!r} stands for more than {_MOST} hosts")
+        raise InventoryError(
+            f"{where}: {pattern!r} stands for more than {_MOST} hosts",
+            hint="name fewer, or several patterns",
+        )
     width = len(found[1]) if found[1].startswith("0") else 0
     texts = (chr(n) if found[1].isalpha() else f"{n:0{width}d}" for n in parts)
     return [before + text + rest for text in texts for rest in after]
@@ -130,10 +133,15 @@ def _range(found: re.Match[str], where: str) -> range:
 
 def _members(groups: dict[str, Group], name: str, where: str, depth: int = 0) -> Iterator[str]:
     if depth > _DEEPEST:
-        raise InventoryError(f"{where}: group {name!r} contains itself")
+        raise InventoryError(
+            f"{where}: group {name!r} contains itself", hint="take it out of its own children"
+        )
     group = groups.get(name)
     if group is None:
-        raise InventoryError(f"{where}: group {name!r} is a child of another and has no section")
+        raise InventoryError(
+            f"{where}: group {name!r} is a child of another and has no section",
+            hint="give it a section, or take it out of the children",
+        )
     yield from group.hosts
     for child in group.children:
         yield from _members(groups, child, where, depth + 1)
@@ -151,7 +159,10 @@ def _depths(groups: dict[str, Group], where: str) -> dict[str, int]:
                     changed = True
         if not changed:
             return depths
-    raise InventoryError(f"{where}: its groups contain one another")
+    raise InventoryError(
+        f"{where}: its groups contain one another",
+        hint="take one of them out of the other's children",
+    )
 
 
 def _host(name: str, values: dict[str, Value], groups: tuple[str, ...]) -> Host:
@@ -162,7 +173,10 @@ def _host(name: str, values: dict[str, Value], groups: tuple[str, ...]) -> Host:
     jump, key_file, options = _ssh_arguments(name, values)
     if found["port"] and not re.fullmatch(r"[0-9]{1,5}", found["port"]):
         where = _where(values, _VARIABLES["port"])
-        raise InventoryError(f"{where}: {found['port']!r} is no port")
+        raise InventoryError(
+            f"{where}: {found['port']!r} is no port",
+            hint="ansible_port is a number from 1 to 65535",
+        )
     host = Host(
         name,
         address=found["address"] if found["address"] != name else "",

@@ -23,9 +23,14 @@ def read_yaml(text: str, file: str) -> dict[str, Group]:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as why:
         line = why.problem_mark.line + 1 if why.problem_mark else 1
-        raise InventoryError(f"{file}:{line}: not YAML: {why.problem}") from why
+        raise InventoryError(
+            f"{file}:{line}: not YAML: {why.problem}",
+            hint="mend it there: ansible-inventory --list tells the same",
+        ) from why
     except yaml.YAMLError as why:
-        raise InventoryError(f"{file}: not YAML: {why}") from why
+        raise InventoryError(
+            f"{file}: not YAML: {why}", hint="mend it: ansible-inventory --list tells the same"
+        ) from why
     groups: dict[str, Group] = {"all": Group()}
     for name, node, where in _pairs(root, file):
         if name == "_meta":
@@ -80,5 +85,7 @@ def _pairs(node: yaml.Node | None, file: str) -> Iterator[tuple[str, yaml.Node, 
     for key, value in node.value:
         where = f"{file}:{key.start_mark.line + 1}"
         if not isinstance(key, yaml.ScalarNode):
-            raise InventoryError(f"{where}: a name is expected here")
+            raise InventoryError(
+                f"{where}: a name is expected here", hint="write hosts and groups as keys: NAME:"
+            )
         yield key.value, value, where
