@@ -76,10 +76,16 @@ class ToolkitError(Exception):
     """What is so, in one sentence; what to do about it, in another."""
 
     exit_code = ExitCode.BUG
+    usual = ""  # the hint of a kind whose errors all call for the same
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
-        self.hint = hint
+        self.hint = hint or self.usual
+
+    @property
+    def own_hint(self) -> str:
+        """What is to be done about this one, rather than about any of its kind."""
+        return "" if self.hint == self.usual else self.hint
 
 
 class UsageError(ToolkitError):
@@ -163,6 +169,7 @@ class NoEvidence(ToolkitError):
     """A source was absent, refused, cut off or timed out: nothing can rest on it."""
 
     exit_code = ExitCode.UNKNOWN
+    usual = "read that source on the node itself; then ask again, as root"
 
 
 class CutOff(NoEvidence):
@@ -175,6 +182,8 @@ class NotCollected(NoEvidence):
 
 class NeedsRoot(NoEvidence):
     """The source is there, and only root may read it."""
+
+    usual = "ask again as root: log in as root, or add --become"
 
 
 class Unwritten(ToolkitError):

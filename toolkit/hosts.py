@@ -199,7 +199,9 @@ def _terms(expression: str) -> Iterator[tuple[str, str]]:
             depth += (char == "[") - (char == "]")
             term += char
     if depth != 0:
-        raise UsageError(f"{expression!r}: a bracket is not closed")
+        raise UsageError(
+            f"{expression!r}: a bracket is not closed", hint="write gpu[001-128], within quotes"
+        )
 
 
 def _expand(term: str, inventory: Inventory) -> Iterator[Host]:

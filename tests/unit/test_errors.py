@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -124,3 +125,57 @@ def test_no_message_of_the_package_shouts_or_begs() -> None:
         if "please" in text.lower() or text.endswith("!")
     ]
     assert shouting == []
+
+
+TOOLKIT = Path(errors.__file__).parent
+PARSED = {file: ast.parse(file.read_text("utf-8")) for file in sorted(TOOLKIT.rglob("*.py"))}
+
+
+def _family() -> dict[str, bool]:
+    """Errors whose name stands for one class, and whether its kind has a hint."""
+    classes = [c for tree in PARSED.values() for c in ast.walk(tree) if isinstance(c, ast.ClassDef)]
+    known = {"ToolkitError": False}
+    for _ in range(5):  # as deep as the tree is
+        for each in classes:
+            above = [known[ast.unparse(base)] for base in each.bases if ast.unparse(base) in known]
+            if not above or each.name == "ToolkitError":
+                continue
+            makes = any(isinstance(e, ast.FunctionDef) and e.name == "__init__" for e in each.body)
+            usual = any(isinstance(e, ast.Assign) and "usual" in ast.unparse(e) for e in each.body)
+            known[each.name] = known.get(each.name, False) or makes or usual or any(above)
+    names = [each.name for each in classes]
+    return {name: usual for name, usual in known.items() if names.count(name) == 1}
+
+
+def _hintless(tree: ast.AST, family: dict[str, bool]) -> list[int]:
+    calls = (each for each in ast.walk(tree) if isinstance(each, ast.Call))
+    ours = (each for each in calls if not family.get(ast.unparse(each.func), True))
+    told = (each.lineno for each in ours if not any(k.arg in {"hint", None} for k in each.keywords))
+    return list(told)
+
+
+def test_each_error_says_what_to_do() -> None:
+    family = _family()
+    assert len(family) > 40
+    found = {
+        str(file.relative_to(TOOLKIT)): _hintless(tree, family) for file, tree in PARSED.items()
+    }
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize("error", [each for each in ERRORS if each.usual])
+def test_the_hint_of_a_kind_is_a_sentence_that_one_of_its_own_replaces(
+    error: type[ToolkitError],
+) -> None:
+    assert error("it is so").hint == error.usual
+    assert (error("it is so").own_hint, error("it is so", hint="do this").own_hint) == (
+        "",
+        "do this",
+    )
+
+
+def test_the_law_sees_an_error_without_hint() -> None:
+    family = _family()
+    assert _hintless(
+        ast.parse("raise UsageError('so')\nraise HookError('so', hint='do')"), family
+    ) == [1]

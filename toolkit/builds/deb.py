@@ -41,7 +41,10 @@ def arch(machine: str) -> str:
     :raises UsageError: for one that it has no word for here.
     """
     if machine not in ARCHES:
-        raise UsageError(f"no Debian architecture is known for {machine!r}")
+        raise UsageError(
+            f"no Debian architecture is known for {machine!r}",
+            hint="packages are made for x86_64 and aarch64",
+        )
     return ARCHES[machine]
 
 

@@ -147,7 +147,9 @@ def contents(builts: Sequence[Built]) -> Contents:
     driver = {each.version for each in builds if each.part in {Part.DRIVER, Part.PEERMEM}}
     if len(driver) > 1:
         raise UsageError(
-            f"nvidia-peermem and the driver must be of one version, not {', '.join(sorted(driver))}"
+            "nvidia-peermem and the driver must be of one version,"
+            f" not {', '.join(sorted(driver))}",
+            hint="build both of one version: build --kernel RELEASE",
         )
     modules = [_module(file.name, file.data, built) for built in builts for file in built.modules]
     names = [module_name(each.name) for each in modules]
@@ -163,14 +165,23 @@ def _check(inputs: Inputs, kernel: str, arch: str) -> None:
     try:
         parse_kernel_release(inputs.kernel)
     except Unparsable as why:
-        raise UsageError(f"{inputs.kernel!r} is no kernel release") from why
+        raise UsageError(
+            f"{inputs.kernel!r} is no kernel release", hint="name the kernel as uname -r does"
+        ) from why
     if not _KERNEL.fullmatch(inputs.kernel) or ".." in inputs.kernel:
-        raise UsageError(f"{inputs.kernel!r} cannot stand in a package's name")
+        raise UsageError(
+            f"{inputs.kernel!r} cannot stand in a package's name",
+            hint="name the kernel as uname -r does",
+        )
     if not _VERSION.fullmatch(inputs.version):
-        raise UsageError(f"{inputs.version!r} cannot be a package's version")
+        raise UsageError(
+            f"{inputs.version!r} cannot be a package's version",
+            hint="a version is digits and dots, such as 570.86.15",
+        )
     if (inputs.kernel, inputs.arch) != (kernel, arch):
         raise UsageError(
-            f"one package is for one kernel, not {kernel} {arch} and {inputs.kernel} {inputs.arch}"
+            f"one package is for one kernel, not {kernel} {arch} and {inputs.kernel} {inputs.arch}",
+            hint="make a package for each kernel: --kernel RELEASE",
         )
 
 
@@ -180,11 +191,16 @@ def _module(name: str, data: bytes, built: Built) -> Packed:
     :raises UsageError: for a name that would leave its folder, and for another kernel's module.
     """
     if not _FILE.fullmatch(name):
-        raise UsageError(f"{name!r} is no name of a module's file")
+        raise UsageError(
+            f"{name!r} is no name of a module's file",
+            hint="a module's file is NAME.ko, or that compressed",
+        )
     try:
         image = read_image(name, data)
     except Unparsable as why:
-        raise UsageError(f"{name} is no kernel module: {why}") from why
+        raise UsageError(
+            f"{name} is no kernel module: {why}", hint="build it again: build --force"
+        ) from why
     if image.kernel != built.inputs.kernel:
         raise UsageError(
             f"{name} was built for {image.kernel or 'no kernel that it names'}, "
@@ -193,7 +209,9 @@ def _module(name: str, data: bytes, built: Built) -> Packed:
         )
     told = image.info.get("name", "")
     if any(not _MODULE.fullmatch(each) for each in (*image.depends, told or "none")):
-        raise UsageError(f"{name} names modules as none can be named")
+        raise UsageError(
+            f"{name} names modules as none can be named", hint="build it again: build --force"
+        )
     return Packed(name, data, image, built.inputs.part)
 
 

@@ -34,10 +34,16 @@ def config_map(stem: str, files: Mapping[str, str]) -> ConfigMap:
     """
     size = sum(len(text.encode()) for text in files.values())
     if size > LIMIT:
-        raise UsageError(f"{stem}: {size} bytes, and a ConfigMap holds {LIMIT}")
+        raise UsageError(
+            f"{stem}: {size} bytes, and a ConfigMap holds {LIMIT}",
+            hint="carry out this plan over SSH: provision --hosts",
+        )
     for name, text in files.items():
         if not _PLAIN.fullmatch(text):
-            raise UsageError(f"{stem}, {name}: holds bytes that YAML cannot carry as they stand")
+            raise UsageError(
+                f"{stem}, {name}: holds bytes that YAML cannot carry as they stand",
+                hint="carry out this plan over SSH: provision --hosts",
+            )
     told = "\0".join(f"{name}\0{text}" for name, text in sorted(files.items()))
     return ConfigMap(f"{stem}-{sha256(told.encode()).hexdigest()[:10]}", files)
 

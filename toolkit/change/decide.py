@@ -70,7 +70,7 @@ def _decide(artefact: Artefact, here: Situation) -> None:
     except (NoEvidence, Unparsable, Unsupported) as why:
         here.unsure.add(artefact.id)
         if failing or unknown or not artefact.proofs:
-            here.blocked.append(Blocked(artefact.id, str(why), why.hint))
+            here.blocked.append(Blocked(artefact.id, str(why), why.own_hint))
         return
     if change is None or not _unblocked(artefact, here):
         return
@@ -93,7 +93,7 @@ def _derive(artefact: Artefact, here: Situation) -> None:
     try:
         refuse(artefact, _OF_THE_IMAGE, here.node)
     except Unsupported as why:
-        here.blocked.append(Blocked(artefact.id, str(why), why.hint))
+        here.blocked.append(Blocked(artefact.id, str(why), why.own_hint))
         return
     tenses = {here.verdicts[each].check.tense for each in failing}
     change = Change(
@@ -242,7 +242,7 @@ def _removals(here: Situation) -> None:
     try:
         placed = here.node.placed
     except (NoEvidence, Unparsable) as why:
-        here.blocked.append(Blocked("", str(why), why.hint))
+        here.blocked.append(Blocked("", str(why), why.own_hint))
         return
     for path in sorted(here.node.owned & placed.keys() - here.kept.keys()):
         artefact = _owner(path, here.family)

@@ -65,7 +65,7 @@ def decide_boot(here: Situation, *, untried: bool) -> Trial | None:
     try:
         running = {bare(word) for word in here.node.cmdline.words}
     except NoEvidence as why:
-        _block(change, str(why), why.hint, here)
+        _block(change, str(why), why.own_hint, here)
         return None
     if running.issuperset(new) and running.isdisjoint(gone):
         _already(row, change, new, here)
@@ -76,7 +76,7 @@ def decide_boot(here: Situation, *, untried: bool) -> Trial | None:
     try:
         return _untried_yet(trial_of(here.node, here.family, words, gone), here)
     except (NoEvidence, Unparsable, Unsupported) as why:
-        _block(change, str(why), why.hint, here)
+        _block(change, str(why), why.own_hint, here)
     return None
 
 

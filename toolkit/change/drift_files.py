@@ -34,7 +34,7 @@ def _wanted_file(wanted: Wanted, here: Here) -> Iterator[Line]:
     try:
         old = here.node.placed.get(wanted.path)
     except (NoEvidence, Unparsable) as why:
-        yield _file(wanted, Cell(str(why), Standing.UNKNOWN), _NOTHING, why.hint)
+        yield _file(wanted, Cell(str(why), Standing.UNKNOWN), _NOTHING, why.own_hint)
         return
     change, blocked = here.change_of(wanted.path), here.blocked(wanted.artefact)
     if change is not None:

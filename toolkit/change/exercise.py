@@ -59,9 +59,15 @@ class Exercise:
 def read_terms(seconds: int, gigabytes: int, hca: str, *, every: bool) -> Terms:
     """:raises UsageError: for what is no bound."""
     if not 1 <= seconds <= _MOST_S:
-        raise UsageError(f"--seconds {seconds}: a test lasts from 1 to {_MOST_S} seconds")
+        raise UsageError(
+            f"--seconds {seconds}: a test lasts from 1 to {_MOST_S} seconds",
+            hint="leave it out for the usual length",
+        )
     if gigabytes < 1:
-        raise UsageError(f"--gigabytes {gigabytes}: a test moves 1 at least")
+        raise UsageError(
+            f"--gigabytes {gigabytes}: a test moves 1 at least",
+            hint="leave it out for the usual size",
+        )
     return Terms(seconds, gigabytes, hca, every)
 
 

@@ -65,7 +65,10 @@ def parse_terms(
             hint="NAME@sha256:DIGEST, as the registry tells it: docker buildx imagetools inspect",
         )
     if not _NAMESPACE.fullmatch(namespace):
-        raise UsageError(f"--namespace {namespace!r} is no name of one")
+        raise UsageError(
+            f"--namespace {namespace!r} is no name of one",
+            hint="small letters, digits and dashes, 63 at most",
+        )
     return Terms(
         image, namespace, tuple(_selected(select)), tuple(_tolerations(tolerate)), confined
     )

@@ -106,7 +106,7 @@ def _planned(here: Situation, decided: list[Change]) -> Plan:
     try:
         acts = acts_for(changes, here.node, here.family)
     except (NoEvidence, Unparsable) as why:
-        blocked.append(Blocked("", str(why), why.hint))
+        blocked.append(Blocked("", str(why), why.own_hint))
         changes = ()
     for each in owed(here.node, here.family, acts):
         if isinstance(each, Blocked):

@@ -30,7 +30,9 @@ def terms_of(
     """
     total = len(hosts)
     if at_once < 1:
-        raise UsageError(f"--fanout {at_once}: at least 1 host at a time")
+        raise UsageError(
+            f"--fanout {at_once}: at least 1 host at a time", hint="leave it out for 64"
+        )
     failures = 0 if serial else total
     return Terms(
         batches=tuple(batches(hosts, serial)),
@@ -74,7 +76,10 @@ def _budget(said: str, total: int) -> int:
     if said.endswith("%") and said != "0%":
         budget = max(budget, 1)
     if budget < 1:
-        raise UsageError(f"--max-unavailable {said}: then no node may be touched at all")
+        raise UsageError(
+            f"--max-unavailable {said}: then no node may be touched at all",
+            hint="at least 1, or a share like 10%",
+        )
     return budget
 
 
@@ -82,5 +87,7 @@ def _count(option: str, said: str, total: int) -> int:
     """How many hosts "3" or "25%" are, rounded down."""
     share = re.fullmatch(r"([0-9]{1,9})(%?)", said.strip())
     if share is None or (share[2] and int(share[1]) > 100):
-        raise UsageError(f"{option} {said!r} is neither a number nor a share like 25%")
+        raise UsageError(
+            f"{option} {said!r} is neither a number nor a share like 25%", hint="say 4, or 10%"
+        )
     return total * int(share[1]) // 100 if share[2] else int(share[1])

@@ -184,11 +184,11 @@ class Check:
 def _open(node: Node, why: NoEvidence | Unparsable) -> Finding:
     """What was not read leaves the verdict open; whether root would help is said once for all."""
     if isinstance(why, NotCollected):
-        return unknown(str(why), hint=why.hint, gap=Gap.NOT_COLLECTED)
+        return unknown(str(why), hint=why.own_hint, gap=Gap.NOT_COLLECTED)
     if isinstance(why, NeedsRoot) and not _as_root(node):
-        return unknown(f"{Gap.ROOT}: {why}", hint=why.hint, gap=Gap.ROOT)
+        return unknown(f"{Gap.ROOT}: {why}", hint=why.own_hint, gap=Gap.ROOT)
     gap = Gap.LOST if "nvidia-smi" in str(why) and _gpu_lost(node) else Gap.NONE
-    return unknown(str(why), hint=why.hint, gap=gap)
+    return unknown(str(why), hint=why.own_hint, gap=gap)
 
 
 def _gpu_lost(node: Node) -> bool:

@@ -104,7 +104,7 @@ def _judge(node: Node, want: Want, boot: Boot, topic: str, judge: Topic) -> Pros
 
 
 def _open(why: NoEvidence | Unparsable) -> Finding:
-    return unknown(str(why), hint=why.hint)
+    return unknown(str(why), hint=why.own_hint)
 
 
 def _cited(node: Node) -> tuple[str, ...]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import toolkit.cli.early  # noqa: F401 # before the others, which take a second
+
+# isort: split
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress

@@ -108,7 +108,10 @@ def _meant(fleet: Fleet, task: _Task) -> Fleet:
         return fleet
     hosts = tuple(host for host in fleet.hosts if host.name in task.back)
     if lacking := sorted(set(task.back) - {host.name for host in hosts}):
-        raise UsageError(f"no host of that name any more: {', '.join(lacking)}")
+        raise UsageError(
+            f"no host of that name any more: {', '.join(lacking)}",
+            hint="name those that there are with --hosts",
+        )
     return replace(fleet, hosts=hosts)
 
 
@@ -124,7 +127,9 @@ def _want(session: Session) -> Want:
 def _consent(said: Said) -> Consent:
     limit = said.number("boot_limit", 1200)
     if limit < 1:
-        raise UsageError(f"--boot-limit {limit}: at least 1 second")
+        raise UsageError(
+            f"--boot-limit {limit}: at least 1 second", hint="leave it out for the usual limit"
+        )
     return Consent(
         reboot=said.flag("reboot"),
         over_jobs=said.flag("over_jobs"),

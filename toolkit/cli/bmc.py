@@ -46,7 +46,9 @@ def bmc_access(said: Said) -> BmcAccess | None:
         )
     limit = said.number("bmc_limit", int(LIMIT_S))
     if limit < 1:
-        raise UsageError(f"--bmc-limit {limit}: at least 1 second")
+        raise UsageError(
+            f"--bmc-limit {limit}: at least 1 second", hint="leave it out for the usual limit"
+        )
     places = read_map(Path(said.text("bmc_map"))) if said.text("bmc_map") else {}
     return BmcAccess(Login(user, _password(said)), trust, places, limit)
 
@@ -58,7 +60,7 @@ def _refuse_without_user(said: Said) -> None:
     """
     told = [each.name for each in BMC if each.name not in {"bmc_limit", "bmc_pass_fd"}]
     told = [name for name in told if said.values.get(name)]
-    if said.number("bmc_pass_fd", -1) >= 0:
+    if said.number("bmc_pass_fd", -1) != -1:
         told.append("bmc_pass_fd")
     if told:
         option = told[0].replace("_", "-")
@@ -70,9 +72,9 @@ def _password(said: Said) -> str:
     descriptor, file = said.number("bmc_pass_fd", -1), said.text("bmc_password_file")
     # Taken out: children of ours have no use for it.
     environment = os.environ.pop(PASSWORD, "")
-    if descriptor >= 0 and file:
+    if descriptor != -1 and file:
         raise UsageError("--bmc-pass-fd and --bmc-password-file", hint="say one of them")
-    if descriptor >= 0:
+    if descriptor != -1:
         return read_secret(descriptor)
     if file:
         return read_secret_file(Path(file))

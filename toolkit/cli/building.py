@@ -136,7 +136,10 @@ def _cache(session: Session, store: Store) -> ExitCode:
     prunes = bool(session.said.text("prune"))
     days = session.said.number("prune") if prunes else 0
     if days < 0:
-        raise UsageError(f"--prune {days}: 0 days, for all of it, or more")
+        raise UsageError(
+            f"--prune {days}: 0 days, for all of it, or more",
+            hint="--prune 30 keeps what was used within 30 days",
+        )
     found = store.prune(days) if prunes else store.rows()
     rows = [
         CachedRow(
@@ -189,7 +192,10 @@ def _kernels(said: Said) -> tuple[str, ...]:
     words = dict.fromkeys(each.strip() for each in said.text("kernel").split(","))
     kernels = tuple(each for each in words if each)
     if said.text("kernel") and not kernels:
-        raise UsageError(f"--kernel {said.text('kernel')!r} names no kernel")
+        raise UsageError(
+            f"--kernel {said.text('kernel')!r} names no kernel",
+            hint="say --kernel RELEASE, as uname -r prints it",
+        )
     for each in kernels:
         if not _RELEASE.fullmatch(each):  # "6.1.0-49-amd64/" would be a folder, and no release
             raise UsageError(
@@ -218,10 +224,14 @@ def _options(session: Session) -> Options:
     said = session.said
     limit = said.number("limit_s", 3600)
     if limit < 1:
-        raise UsageError(f"--limit-s {limit}: at least one second")
+        raise UsageError(
+            f"--limit-s {limit}: at least one second", hint="leave it out for the usual limit"
+        )
     jobs = said.number("jobs")
     if jobs < 0:
-        raise UsageError(f"--jobs {jobs}: at least 1 build at a time")
+        raise UsageError(
+            f"--jobs {jobs}: at least 1 build at a time", hint="leave it out for one a processor"
+        )
     listens = listener(sys.stderr, quiet=said.flag("quiet"))
     return Options(jobs, float(limit), listens, session.remark, force=said.flag("force"))
 

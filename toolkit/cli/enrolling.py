@@ -77,8 +77,11 @@ def _certificate(said: Said) -> bytes | None:
             "one of --certificate and --dkms-key is needed, and not both",
             hint="--certificate site.der for the site's own key",
         )
-    if said.flag("root_pw") and said.number("password_fd", -1) >= 0:
-        raise UsageError("--root-pw and --password-fd: MokManager asks for one password")
+    if said.flag("root_pw") and said.number("password_fd", -1) != -1:
+        raise UsageError(
+            "--root-pw and --password-fd: MokManager asks for one password",
+            hint="leave one of them out",
+        )
     return None if own else read_der(path)
 
 
@@ -103,7 +106,7 @@ def _password(said: Said) -> tuple[str, bool]:
     """The one-time password, and whether it was made here and has to be told."""
     if said.flag("root_pw"):
         return ROOTS_OWN, False
-    if said.number("password_fd", -1) >= 0:
+    if said.number("password_fd", -1) != -1:
         return read_secret(said.number("password_fd")), False
     if not sys.stderr.isatty():
         raise UsageError(

@@ -203,5 +203,8 @@ def _number(said: Said, name: str) -> float | None:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise UsageError(f"--{name} {text!r} is no number above 0")
+        raise UsageError(
+            f"--{name} {text!r} is no number above 0",
+            hint="leave it out, or say a number such as 0.9",
+        )
     return value

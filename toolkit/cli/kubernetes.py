@@ -96,7 +96,10 @@ def _bundles(session: Session) -> ExitCode:
     if said.flag("roll") and not said.text("kubeconfig"):
         raise UsageError("--roll needs a cluster", hint="name it: --kubeconfig FILE")
     if said.text("context") and not said.text("kubeconfig"):
-        raise UsageError("--context is one of a --kubeconfig, and none was named")
+        raise UsageError(
+            "--context is one of a --kubeconfig, and none was named",
+            hint="name the file: --kubeconfig FILE",
+        )
     # Before nodes are judged: what could only fail after it.
     terms = None if said.flag("check") else terms_of(said)
     kubectl = kubectl_of(said)

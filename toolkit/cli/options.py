@@ -226,4 +226,6 @@ class Said:
             return int(value)
         except ValueError:
             option = name.replace("_", "-")
-            raise UsageError(f"--{option} {value!r} is not a whole number") from None
+            raise UsageError(
+                f"--{option} {value!r} is not a whole number", hint="say digits alone"
+            ) from None

@@ -144,7 +144,10 @@ def undo(said: Said) -> ExitCode:
         meant = [host for host in opened.hosts if host.name in what.node_runs]
         chosen = replace(opened, hosts=tuple(meant))
         if lacking := sorted(set(what.node_runs) - {host.name for host in chosen.hosts}):
-            raise UsageError(f"no host of that name any more: {', '.join(lacking)}")
+            raise UsageError(
+                f"no host of that name any more: {', '.join(lacking)}",
+                hint="name those that there are with --hosts",
+            )
         if not opened.demo:
             consent(f"take back run {run.id} on {counted(len(chosen.hosts), 'node')}?", said)
         allowed = said.flag("reboot") or opened.demo

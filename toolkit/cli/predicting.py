@@ -121,7 +121,9 @@ def _job(said: Said) -> Job | None:
     if not said.text("nodes") and not said.text("model_size"):
         return None
     if not (said.text("nodes") and said.text("model_size")):
-        raise UsageError("a job is told by --nodes and --model-size together")
+        raise UsageError(
+            "a job is told by --nodes and --model-size together", hint="say both, or neither"
+        )
     nodes, steps = said.number("nodes"), said.number("steps", 100_000)
     if nodes < 2 or steps < 1:
         raise UsageError("a job needs two nodes and one step at least", hint="--nodes 16")

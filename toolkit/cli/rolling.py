@@ -221,7 +221,10 @@ def scheduled(session: Session, hooks: Hooks, slurm: Site | None) -> Hooks:
 def _max_fail(said: Said) -> str:
     share = said.text("max_fail_percentage").removesuffix("%")
     if share and said.text("max_fail"):
-        raise UsageError("--max-fail and --max-fail-percentage say the same: give one")
+        raise UsageError(
+            "--max-fail and --max-fail-percentage say the same: give one",
+            hint="leave one of them out",
+        )
     return f"{share}%" if share else said.text("max_fail")
 
 

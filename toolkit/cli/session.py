@@ -109,7 +109,10 @@ class Session:
             try:
                 told[name] = consumer(name, version)[1]
             except ValueError as why:
-                raise UsageError(f"--{name}-version: {why}") from why
+                raise UsageError(
+                    f"--{name}-version: {why}",
+                    hint=f"a version is digits and dots: --{name}-version 2.27",
+                ) from why
         return replace(want, consumers=tuple(sorted(told.items())))
 
     def _with_passport(self, want: Want) -> Want:
@@ -260,7 +263,7 @@ def access(said: Said) -> Access:
 
 
 def _secret(said: Said, ask: str, descriptor: str, prompt: str) -> str | None:
-    if said.number(descriptor, -1) >= 0:
+    if said.number(descriptor, -1) != -1:
         return read_secret(said.number(descriptor))
     option = descriptor.replace("_", "-")
     return read_secret(prompt, option=option) if said.flag(ask) else None
@@ -291,7 +294,7 @@ def consent(
         )
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        raise UsageError("not confirmed; nothing was changed")
+        raise UsageError("not confirmed; nothing was changed", hint="answer y, or say --yes")
 
 
 def _judged(outcome: Outcome[Told]) -> Outcome[Judged]:

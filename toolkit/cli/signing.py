@@ -34,7 +34,7 @@ def signing_of(session: Session) -> Signing | None:
 
 def _secret(session: Session, key: str) -> str | None:
     said = session.said
-    if said.number("sign_pin_fd", -1) >= 0:
+    if said.number("sign_pin_fd", -1) != -1:
         return read_secret(said.number("sign_pin_fd"))
     if said.flag("ask_sign_pin"):
         return read_secret(f"passphrase or PIN of {key}: ", option="sign-pin-fd")

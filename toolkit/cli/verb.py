@@ -19,6 +19,7 @@ from invoke.exceptions import Exit
 from invoke.program import Program
 from invoke.tasks import Task
 
+from toolkit.cli import early
 from toolkit.cli.ending import ending
 from toolkit.cli.options import TAKEN, Option, Said, VerbTask, joined, refuse_empty, signature
 from toolkit.cli.streams import patient_streams
@@ -101,6 +102,7 @@ def guarded(body: Body, said: Said) -> ExitCode:
     heard()
     with patient_streams(), said.at_end:
         try:
+            early.over()
             return body(said)
         except ToolkitError as error:
             print(error_lines(error, Painter(wants_colour(sys.stderr))), file=sys.stderr)

@@ -50,7 +50,7 @@ def commands(recipe: Recipe) -> dict[str, Path]:
 def environment(node: Path) -> dict[str, str]:
     """What a command on the node finds in its environment."""
     tree = node / "tree"
-    user = (tree / ".node/user").read_text().strip()
+    user = (tree / ".node/user").read_text("utf-8").strip()
     return {
         "GDR_ROOT": str(tree),
         "GDR_BIN": str(node / "bin"),

@@ -86,7 +86,8 @@ def start(expression: str, state_dir: Path) -> DemoFleet:
         [sys.executable, "-m", "toolkit.demo", "serve", str(state_dir.resolve()), *names],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         env=os.environ | {"PYTHONPATH": _python_path()},
         start_new_session=True,  # Ctrl-C is for us: the nodes stay up while we clean up
     )
@@ -116,7 +117,7 @@ def prepare(state_dir: Path, names: tuple[str, ...]) -> None:
 
 def _make(state_dir: Path, names: tuple[str, ...]) -> None:
     version = state_dir / "version"
-    if not version.exists() or version.read_text() != _fingerprint():
+    if not version.exists() or version.read_text("utf-8") != _fingerprint():
         _clear(state_dir)
     make_nodes(state_dir, names)
     make_key(client_key_file(state_dir))

@@ -44,7 +44,7 @@ def public_file(path: Path) -> Path:
 def write_known_hosts(state: Path) -> None:
     """One line a node. Ports differ from run to run, so that names stand there as aliases."""
     lines = [
-        f"{place.name} {public_file(place / 'host_key').read_text()}"
+        f"{place.name} {public_file(place / 'host_key').read_text('utf-8')}"
         for place in sorted((state / "nodes").iterdir())
         if not place.name.startswith(".")
     ]

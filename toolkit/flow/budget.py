@@ -209,7 +209,10 @@ def release(runs: Path, hosts: Iterable[str]) -> list[Share]:
                     )
                 moment.drop(row.node, row.run)
             if missing := sorted(set(map(node_name, hosts)) - {row.node for row in chosen}):
-                raise UsageError(f"{', '.join(missing)}: nothing of the budget is held there")
+                raise UsageError(
+                    f"{', '.join(missing)}: nothing of the budget is held there",
+                    hint="look at what is held: budget",
+                )
         return list(map(_share, chosen))
     finally:
         book.close()

@@ -210,7 +210,10 @@ class _Run:
         except ToolkitError as why:
             return Made(unit.step, State.LOST, error=why)
         except Exception as why:  # a bug of ours in one build takes no other with it
-            bug = ToolkitError(f"{unit.title}: a bug of ours: {type(why).__name__}: {why}")
+            bug = ToolkitError(
+                f"{unit.title}: a bug of ours: {type(why).__name__}: {why}",
+                hint="attach the run's folder to a bug report",
+            )
             bug.__cause__ = why
             return Made(unit.step, State.LOST, error=bug)
         if unit.log:

@@ -125,7 +125,10 @@ class _Builder:
     def _transport(self) -> Iterator[Transport]:
         with self._lock:
             if self._closed:
-                raise TransportError(f"{self._host.name}: the run was ended")
+                raise TransportError(
+                    f"{self._host.name}: the run was ended",
+                    hint="begin it again; what was built is in the cache",
+                )
             transport = self._connect(self._host)
             self._open.append(transport)
         try:

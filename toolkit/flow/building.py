@@ -93,7 +93,10 @@ def make_order(
 ) -> Order:
     """What build.sh is to do for one step."""
     if step.given:
-        raise UsageError(f"{step.inputs.title} is taken as it is installed: nothing to build")
+        raise UsageError(
+            f"{step.inputs.title} is taken as it is installed: nothing to build",
+            hint="leave it out, or name a part that is built",
+        )
     inputs, ours = step.inputs, step.inputs.package == PEERMEM
     files = tuple(_package(inputs.version)) if ours else ()
     symvers = []

@@ -19,7 +19,7 @@ def earlier(runs: Path, hosts: Sequence[str] = ()) -> Iterator[Earlier]:
     """
     for file in sorted(runs.glob(f"*/{FILE}"), reverse=True)[:_LOOKED]:
         try:
-            told = read_json(file.read_text())
+            told = read_json(file.read_text("utf-8"))
             yield from (each for each in parse_kept(file.parent.name, told) if _meant(each, hosts))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue  # another toolkit's, or cut off: it is no evidence, and nothing rests on it

@@ -97,7 +97,7 @@ def _digest(image: Path, progress: Progress) -> str:
     try:
         return throwaway.digest(image, lambda text: progress.note(image.name, text))
     except OSError as why:
-        raise UsageError(f"{image}: {why.strerror}") from why
+        raise UsageError(f"{image}: {why.strerror}", hint="name an image that can be read") from why
     finally:
         progress.finish()
 

@@ -21,12 +21,15 @@ def read_bytes(file: Path) -> bytes:
     """
     try:
         if file.stat().st_size > MANY_BYTES:
-            raise UsageError(f"{file}: {file.stat().st_size >> 20} MiB is no evidence")
+            raise UsageError(
+                f"{file}: {file.stat().st_size >> 20} MiB is no evidence",
+                hint="name the output of one tool, or a folder of such files",
+            )
         if not file.is_file():
-            raise UsageError(f"{file}: not an ordinary file")
+            raise UsageError(f"{file}: not an ordinary file", hint="save it as a file first")
         return file.read_bytes()
     except OSError as why:
-        raise UsageError(f"{file}: {why.strerror}") from why
+        raise UsageError(f"{file}: {why.strerror}", hint="name a file that can be read") from why
 
 
 def decoded(data: bytes) -> str:

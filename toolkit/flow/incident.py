@@ -102,21 +102,33 @@ def read_incident(file: Path) -> Iterator[tuple[str, Evidence]]:
                 if named is None or not member.isreg():
                     continue
                 if member.size > _EVIDENCE:
-                    raise UsageError(f"{file}: {member.name} is too large to be evidence")
+                    raise UsageError(
+                        f"{file}: {member.name} is too large to be evidence",
+                        hint="name one that capture --incident made",
+                    )
                 content = tar.extractfile(member)
                 if content is None:
                     continue
                 evidence = Evidence.parse(decoded(content.read()))
                 if not evidence.frames:
-                    raise UsageError(f"{file}: {member.name} is no evidence")
+                    raise UsageError(
+                        f"{file}: {member.name} is no evidence",
+                        hint="name one that capture --incident made",
+                    )
                 if named[1] in names:
-                    raise UsageError(f"{file}: {member.name} is in it twice")
+                    raise UsageError(
+                        f"{file}: {member.name} is in it twice",
+                        hint="name one that capture --incident made",
+                    )
                 names.add(named[1])
                 yield named[1], evidence
             while unpacked.read(1 << 20):  # up to the checksum at the very end
                 pass
     # RecursionError: tarfile reads a header that speaks of the next one in the midst of it.
     except (tarfile.TarError, EOFError, OSError, zlib.error, RecursionError) as why:
-        raise UsageError(f"{file}: is no incident, or is damaged: {why}") from why
+        raise UsageError(
+            f"{file}: is no incident, or is damaged: {why}",
+            hint="copy it again from where it was made",
+        ) from why
     if not names:
         raise UsageError(f"{file}: holds no evidence", hint="make one: capture --incident FILE")

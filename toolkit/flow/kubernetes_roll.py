@@ -108,12 +108,18 @@ class KubeWork:
             )
         self._about_to(node, Phase.DRAINING)
         if not self.cluster.cordon(node, self.run, after=left):
-            raise LockedError(f"{node}: was cordoned by somebody else meanwhile")
+            raise LockedError(
+                f"{node}: was cordoned by somebody else meanwhile",
+                hint=f"whoever did so gives it back: kubectl describe node {node}",
+            )
         try:
             self.cluster.drain(node, self.limits.drain_s, emptydir=self.limits.emptydir)
         except TransportError as why:
             if left:  # in what state that run left it nobody knows
-                raise ApplyError(f"{node}: not drained, and left cordoned: {why}") from why
+                raise ApplyError(
+                    f"{node}: not drained, and left cordoned: {why}",
+                    hint=f"drain it by hand, or give it back: kubectl uncordon {node}",
+                ) from why
             self._about_to(node, Phase.UNDRAINING)
             self.cluster.uncordon(node, self.run)
             raise ApplyError(f"{node}: not drained, and given back: {why}", hint=why.hint) from why
@@ -145,7 +151,10 @@ class KubeWork:
         """The node as its pod has read it at the end."""
         evidence = next((e.evidence for e in parse_pod_logs(log) if e.node == node), Evidence())
         if not evidence.complete:
-            raise NoEvidence(f"{node}: was not read again, and stays cordoned")
+            raise NoEvidence(
+                f"{node}: was not read again, and stays cordoned",
+                hint=f"look at it, then give it back: kubectl uncordon {node}",
+            )
         self.folder.keep_evidence(node, evidence, "after")
         return plan_node(node, evidence, self.wants.of(node), self.today, untried=True)
 
@@ -230,7 +239,10 @@ def roll_out_pods(
 
 
 def _by_pods_alone(host: Host) -> Transport:
-    raise TransportError(f"{host.name}: is reached by pods alone")
+    raise TransportError(
+        f"{host.name}: is reached by pods alone",
+        hint="change it over SSH: provision --hosts",
+    )
 
 
 def _told(carried: Carrying) -> str:

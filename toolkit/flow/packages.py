@@ -55,7 +55,7 @@ def parse_making(*, revision: str = "", maintainer: str = "") -> Making:
     given = os.environ.get("SOURCE_DATE_EPOCH", "")
     for what, word in (("--revision", revision), ("SOURCE_DATE_EPOCH", given)):
         if word and not (word.isascii() and word.isdigit()):
-            raise UsageError(f"{what} is a whole number, not {word!r}")
+            raise UsageError(f"{what} is a whole number, not {word!r}", hint="say digits alone")
     plain = Making(int(revision or 1), epoch=int(given or EPOCH))
     return Making(plain.revision, maintainer, plain.epoch) if maintainer else plain
 

@@ -112,7 +112,10 @@ def read_passport(source: Path, progress: Progress | None = None) -> Passport:
             return parse(_told(source, _on_disk(source, progress)), f"{source}: {PLACE}")
         return parse(_text(source), str(source))
     except OSError as why:
-        raise UsageError(f"{source}: {why.strerror or why}") from why
+        raise UsageError(
+            f"{source}: {why.strerror or why}",
+            hint="name a passport, or the root of an image, that can be read",
+        ) from why
 
 
 def _below(root: Path) -> Path:
@@ -121,7 +124,7 @@ def _below(root: Path) -> Path:
     if not found.is_file():
         raise _without(root)
     if not found.resolve().is_relative_to(root.resolve()):
-        raise UsageError(f"{found}: leads out of the root")
+        raise UsageError(f"{found}: leads out of the root", hint="name a file inside of the image")
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,10 +10,11 @@ from pathlib import Path
 
 from toolkit.change.rollout import Phase
 from toolkit.change.rollout_past import Past, pasts
+from toolkit.errors import ToolkitError
 from toolkit.flow.ledger import RUN, steps_of
 from toolkit.flow.runs import safe_name
 from toolkit.reach.claims import alive
-from toolkit.reach.journal import FILE, Journal, JournalError, Story, by_host
+from toolkit.reach.journal import FILE, Journal, Story, by_host, damaged
 
 
 class State(StrEnum):
@@ -82,8 +84,13 @@ def read_run(runs: Path, name: str) -> Run:
     folder = runs / safe_name(name)
     with Journal.open(folder) as journal:
         story = journal.story()
-    past = pasts(steps_of(story.events))
-    return Run(folder.name, _state(story, past, living=alive(folder)), story, past)
+    try:
+        if not isinstance(json.loads(story.about.words or "{}"), dict):
+            raise ValueError("what was said is no table")
+        past = pasts(steps_of(story.events))
+        return Run(folder.name, _state(story, past, living=alive(folder)), story, past)
+    except (ValueError, OSError) as why:
+        raise damaged(folder / FILE, why) from why
 
 
 def read_runs(runs: Path) -> Iterator[Run | Unread]:
@@ -91,7 +98,7 @@ def read_runs(runs: Path) -> Iterator[Run | Unread]:
     for file in sorted(runs.glob(f"*/{FILE}"), reverse=True):
         try:
             yield read_run(runs, file.parent.name)
-        except JournalError as why:
+        except ToolkitError as why:
             yield Unread(file.parent.name, str(why))
 
 

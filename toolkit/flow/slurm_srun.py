@@ -64,7 +64,10 @@ def tidy(site: Site, run: str, node: str) -> None:
         for job in alive:
             site.commands.cancel(job.id)
         if time.monotonic() > end:
-            raise SlurmError(f"{node}: job {alive[0].id} of ours does not end")
+            raise SlurmError(
+                f"{node}: job {alive[0].id} of ours does not end",
+                hint="look at it: squeue; end it with scancel, and run again",
+            )
         time.sleep(_POLL_S)
     if _reserved(site, name):
         site.commands.unreserve(name)
@@ -105,7 +108,10 @@ class SrunTransport:
         try:
             ended = run_child(words, feed, limit_s=limit_s, lines=lines, settings=settings())
         except OSError as why:
-            raise TransportError(f"{self.name}: srun cannot be started: {why.strerror}") from why
+            raise TransportError(
+                f"{self.name}: srun cannot be started: {why.strerror}",
+                hint="is Slurm installed here, and in PATH?",
+            ) from why
         if ended.late:
             raise trouble.late(self.name, limit_s, "the script ran")
         stdout, told = lines.end(), read_marks(decode(ended.stderr))
@@ -139,7 +145,10 @@ class SrunTransport:
                 hint="by SSH it can be read all the same: leave out --transport srun",
             )
         if seen.states & BOOTING:
-            raise TransportError(f"{self.name}: is being rebooted by Slurm")
+            raise TransportError(
+                f"{self.name}: is being rebooted by Slurm",
+                hint="wait until it is back, and run again",
+            )
         return self._hold(seen)
 
     def _left_open(self, node: str) -> bool:
@@ -211,7 +220,13 @@ class SrunTransport:
         """:raises SlurmError: it ended before it began."""
         for each in _named(self.site, name):
             if each.id == job and each.state not in _ALIVE:
-                raise SlurmError(f"{self.name}: job {job} of ours ended at once: {each.state}")
+                raise SlurmError(
+                    f"{self.name}: job {job} of ours ended at once: {each.state}",
+                    hint="look at it: sacct, and slurmd's log on the node",
+                )
             if each.id == job:
                 return each.state == "RUNNING"
-        raise SlurmError(f"{self.name}: job {job} of ours is not known to Slurm any more")
+        raise SlurmError(
+            f"{self.name}: job {job} of ours is not known to Slurm any more",
+            hint="look at it: sacct; then run again",
+        )

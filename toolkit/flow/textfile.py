@@ -17,14 +17,17 @@ def textfile_at(path: str) -> Path:
     """
     file = Path(path)
     if file.suffix != SUFFIX:
-        raise UsageError(f"--textfile {path}: node_exporter reads *{SUFFIX} alone")
+        raise UsageError(
+            f"--textfile {path}: node_exporter reads *{SUFFIX} alone",
+            hint=f"name it so: nodes{SUFFIX}",
+        )
     if not file.parent.is_dir():
         raise UsageError(
             f"--textfile {path}: there is no folder {file.parent}",
             hint="make it, and name it to node_exporter: --collector.textfile.directory",
         )
     if file.exists() and not file.is_file():
-        raise UsageError(f"--textfile {path}: is not a file")
+        raise UsageError(f"--textfile {path}: is not a file", hint="name an ordinary file")
     return file
 
 

@@ -66,7 +66,10 @@ def attempt(hands: Hands, start: Planned, trial: Trial) -> Planned:
 def _enter(hands: Hands, start: Planned, trial: Trial) -> str:
     """Put the trial into the menu, for one boot. Returns the run, by which it is taken away."""
     if start.trial is None:
-        raise ToolkitError(f"{hands.name}: a trial without its bundle")
+        raise ToolkitError(
+            f"{hands.name}: a trial without its bundle",
+            hint="attach the run's folder to a bug report",
+        )
     hands.say(f"trying {trial.told}")
     runs: list[str] = []
 

@@ -71,7 +71,9 @@ def _wish(word: str) -> Wish:
     read, takes = _KNOWN[name]
     change = read(value.lower())
     if change is None:
-        raise UsageError(f"--what-if {name}: {value!r} is none of {takes}")
+        raise UsageError(
+            f"--what-if {name}: {value!r} is none of {takes}", hint=f"say one of {takes}"
+        )
     return Wish(word, change)
 
 

@@ -91,7 +91,8 @@ def unfold_ansible(pattern: str, where: str) -> list[str]:
     parts = _range(found, where)
     if len(parts) * len(after) > _MOST:
         raise InventoryError(
-            f"{where}: {pattern!r} stands for more than {_MOST} hosts", hint="name fewer"
+            f"{where}: {pattern!r} stands for more than {_MOST} hosts",
+            hint="name fewer, or several patterns",
         )
     width = len(found[1]) if found[1].startswith("0") else 0
     texts = (chr(n) if found[1].isalpha() else f"{n:0{width}d}" for n in parts)
@@ -176,7 +177,10 @@ def _host(name: str, values: dict[str, Value], groups: tuple[str, ...]) -> Host:
     jump, key_file, options = _ssh_arguments(name, values)
     if found["port"] and not re.fullmatch(r"[0-9]{1,5}", found["port"]):
         where = _where(values, _VARIABLES["port"])
-        raise InventoryError(f"{where}: {found['port']!r} is no port")
+        raise InventoryError(
+            f"{where}: {found['port']!r} is no port",
+            hint="ansible_port is a number from 1 to 65535",
+        )
     host = Host(
         name,
         address=found["address"] if found["address"] != name else "",

@@ -35,7 +35,10 @@ def read_ini(text: str, file: str) -> dict[str, Group]:
         elif kind == "children":
             words = _words(line, where)
             if len(words) != 1:
-                raise InventoryError(f"{where}: {line!r}: one group a line is a child")
+                raise InventoryError(
+                    f"{where}: {line!r}: one group a line is a child",
+                    hint="write each child on a line of its own",
+                )
             groups[name].children.append(words[0])
         else:
             _add_hosts(groups[name], line, where)
@@ -73,5 +76,7 @@ def _words(line: str, where: str) -> list[str]:
     except ValueError as why:
         raise InventoryError(f"{where}: {line!r}: {why}", hint="a quote is not closed") from why
     if not words:
-        raise InventoryError(f"{where}: {line!r} names nothing")
+        raise InventoryError(
+            f"{where}: {line!r} names nothing", hint="a line begins with a host's or a group's name"
+        )
     return words

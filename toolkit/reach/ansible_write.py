@@ -101,7 +101,10 @@ def _values(host: Host, alias: str, manners: Manners) -> dict[str, str | int | b
     found["ansible_ssh_common_args"] = shlex.join(_words(host, manners))
     for value in found.values():
         if isinstance(value, str) and _TEMPLATE.search(value):
-            raise UsageError(f"{host.name}: Ansible would take {value!r} for a template")
+            raise UsageError(
+                f"{host.name}: Ansible would take {value!r} for a template",
+                hint="leave out what stands within {{ }}",
+            )
     return found
 
 

@@ -81,5 +81,7 @@ def _pairs(node: yaml.Node | None, file: str) -> Iterator[tuple[str, yaml.Node, 
     for key, value in node.value:
         where = f"{file}:{key.start_mark.line + 1}"
         if not isinstance(key, yaml.ScalarNode):
-            raise InventoryError(f"{where}: a name is expected here")
+            raise InventoryError(
+                f"{where}: a name is expected here", hint="write hosts and groups as keys: NAME:"
+            )
         yield key.value, value, where

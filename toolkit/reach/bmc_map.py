@@ -35,9 +35,11 @@ def read_map(file: Path) -> dict[str, BmcPlace]:
     try:
         text = read_file(file)
     except UnicodeDecodeError as why:
-        raise InventoryError(f"{file}: is not UTF-8 text") from why
+        raise InventoryError(f"{file}: is not UTF-8 text", hint="save it as UTF-8") from why
     except OSError as why:
-        raise InventoryError(f"{file}: cannot be read: {why.strerror}") from why
+        raise InventoryError(
+            f"{file}: cannot be read: {why.strerror}", hint="name a file that can be read"
+        ) from why
     found: dict[str, BmcPlace] = {}
     for number, raw in enumerate(text.split("\n"), start=1):
         words = raw.partition("#")[0].split()

@@ -139,7 +139,9 @@ def der_of(path: Path) -> bytes:
     try:
         data = path.read_bytes()
     except OSError as why:
-        raise UsageError(f"certificate {path}: {why.strerror}") from why
+        raise UsageError(
+            f"certificate {path}: {why.strerror}", hint="name a file that can be read"
+        ) from why
     text = data.decode("ascii", "replace")
     found = _BLOCK.search(text)
     if found is None and ("PRIVATE KEY-----" in text or _KEY.match(data)):

@@ -65,7 +65,7 @@ def living(runs: Path) -> Iterator[Claim]:
     """The claims of runs whose controllers live."""
     for file in sorted(runs.glob(f"*/{FILE}")):
         if alive(file.parent):
-            head, *hosts = file.read_text(encoding="utf-8").splitlines() or [""]
+            head, *hosts = file.read_text("utf-8", "replace").splitlines() or [""]
             mode, _, who = head.partition(" ")
             yield Claim(file.parent.name, who, mode == _ALONE, frozenset(hosts))
 

@@ -41,9 +41,10 @@ def _first_line(descriptor: int) -> str:
         # Byte by byte: what follows the line belongs to whoever reads the descriptor next.
         while (byte := os.read(descriptor, 1)) not in (b"", b"\n"):
             line += byte
-    except OSError as why:
+    except (OSError, OverflowError) as why:  # beyond what any number of a descriptor is
+        told = why.strerror if isinstance(why, OSError) else "there is none of that number"
         raise UsageError(
-            f"file descriptor {descriptor}: {why.strerror}",
+            f"file descriptor {descriptor}: {told}",
             hint=f"open it for us: {descriptor}</path/to/secret",
         ) from why
     return line.decode("utf-8", "surrogateescape")

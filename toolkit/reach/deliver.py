@@ -24,7 +24,7 @@ _TAIL = 12  # lines of a command's output that its error shows
 
 def engine() -> str:
     """The engine on the node as one script: what a bundle carries as its apply.sh."""
-    return "#!/bin/sh\n" + "\n".join((_HERE / part).read_text() for part in _PARTS)
+    return "#!/bin/sh\n" + "\n".join((_HERE / part).read_text("utf-8") for part in _PARTS)
 
 
 class StepState(StrEnum):

@@ -56,7 +56,9 @@ class Emulated:
                     start_new_session=True,
                 )
             except OSError as why:
-                raise TransportError(f"{words[0]}: {why.strerror}") from why
+                raise TransportError(
+                    f"{words[0]}: {why.strerror}", hint="is QEMU installed here? (qemu-system-x86)"
+                ) from why
         return self
 
     def __exit__(

@@ -45,5 +45,8 @@ def ask(
     result = transport.run(script(action, certificate, password), limit_s=120)
     evidence = Evidence.parse(result.stdout)
     if not evidence.frames:
-        raise TransportError(f"{transport.name}: the script ended with {result.exit}, said nothing")
+        raise TransportError(
+            f"{transport.name}: the script ended with {result.exit}, said nothing",
+            hint="look at the node: is sh there, and room in /tmp?",
+        )
     return evidence

@@ -133,7 +133,9 @@ class Processes(Executor):
     def _take(self) -> _Slot:
         with self._lock:
             if self._stopped:
-                raise WorkerLost("the run was ended")
+                raise WorkerLost(
+                    "the run was ended", hint="begin it again: what was done is found done"
+                )
             slot = self._idle.pop() if self._idle else None
             if slot is not None:
                 self._busy.append(slot)

@@ -57,7 +57,9 @@ def failures_allowed(limit: int | str | None, hosts: int) -> int:
     text = str(limit).strip()
     share = text.removesuffix("%")
     if not share.isascii() or not share.isdigit() or (share != text and int(share) > 100):
-        raise UsageError(f"--max-fail {limit!r} is neither a number nor a share like 25%")
+        raise UsageError(
+            f"--max-fail {limit!r} is neither a number nor a share like 25%", hint="say 4, or 10%"
+        )
     return hosts * int(share) // 100 if share != text else int(share)
 
 
@@ -98,7 +100,9 @@ def run_all(
     :raises UsageError: for a fan-out or a limit that makes no sense.
     """
     if fanout < 1:
-        raise UsageError(f"--fanout {fanout}: at least 1 host at a time")
+        raise UsageError(
+            f"--fanout {fanout}: at least 1 host at a time", hint="leave it out for 64"
+        )
     allowed = failures_allowed(max_fail, len(hosts))
     pool = _Pool(
         hosts,
@@ -195,6 +199,12 @@ class _Pool(Generic[T]):
     def _all(self) -> list[Outcome[T]]:
         return [
             self._outcomes.get(turn)
-            or Outcome(host.name, error=NotBegun(f"{host.name}: not begun: {self._halt}"))
+            or Outcome(
+                host.name,
+                error=NotBegun(
+                    f"{host.name}: not begun: {self._halt}",
+                    hint="nothing was done to it; run again once the others are well",
+                ),
+            )
             for turn, host in enumerate(self._hosts)
         ]

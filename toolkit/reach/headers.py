@@ -48,7 +48,10 @@ def unpack_headers(given: Sequence[str], root: str = "") -> Iterator[Headers]:
     :raises Unsupported: where the tool that unpacks it is not there.
     """
     if _HARMFUL.search(root):
-        raise UsageError(f"--root {root}: no tree whose path holds blanks, commas or colons")
+        raise UsageError(
+            f"--root {root}: no tree whose path holds blanks, commas or colons",
+            hint="give it a path of letters, digits and dashes",
+        )
     place = Path(_place(root))
     _sweep(place)
     with ExitStack() as stack:
@@ -103,7 +106,10 @@ def _place(root: str) -> str:
 
 def _add(given: Path, layer: Path, part: Path) -> None:
     if not given.exists():
-        raise UsageError(f"--headers {given}: there is no such file or folder")
+        raise UsageError(
+            f"--headers {given}: there is no such file or folder",
+            hint="name a .deb, an .rpm, or a folder of headers",
+        )
     if given.is_dir():
         _add_folder(given, layer)
         return
@@ -215,13 +221,21 @@ def _call(package: str, *words: str) -> None:
     quiet = subprocess.DEVNULL
     try:
         done = subprocess.run(
-            words, stdin=quiet, capture_output=True, text=True, timeout=_LIMIT_S, check=False
+            words,
+            stdin=quiet,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_LIMIT_S,
+            check=False,
         )
     except subprocess.TimeoutExpired as why:
         raise _late(words[-2]) from why
     if done.returncode:
         last = done.stderr.strip().rpartition("\n")[2]
-        raise UsageError(f"{words[-2]} cannot be unpacked: {last}")
+        raise UsageError(
+            f"{words[-2]} cannot be unpacked: {last}", hint="is it whole? fetch it again"
+        )
 
 
 def _late(given: str) -> UsageError:
@@ -256,4 +270,4 @@ def _piped(
         said = source.stderr.read() if source.stderr else b""
     if source.returncode or done.returncode:
         words = (said + done.stderr).decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise UsageError(f"{given} cannot be unpacked: {words}")
+        raise UsageError(f"{given} cannot be unpacked: {words}", hint="is it whole? fetch it again")

@@ -30,7 +30,7 @@ def check_hook(option: str, command: str) -> None:
     try:
         shlex.split(command)
     except ValueError as why:
-        raise UsageError(f"{option} {command!r}: {why}") from why
+        raise UsageError(f"{option} {command!r}: {why}", hint="close its quotes") from why
     if _PLACE not in command and "GDR_HOST" not in command and len(shlex.split(command)) > 1:
         raise UsageError(
             f"{option} {command!r} names no host",
@@ -61,7 +61,10 @@ def run_hook(name: str, command: str, host: Host, limit_s: float) -> str:
                 start_new_session=True,
             )
         except OSError as why:
-            raise HookError(f"{host.name}: {name}: {why.strerror}") from why
+            raise HookError(
+                f"{host.name}: {name}: {why.strerror}",
+                hint="is the command there, and may it be run?",
+            ) from why
         try:
             status = child.wait(limit_s)
         except subprocess.TimeoutExpired:
@@ -73,9 +76,15 @@ def run_hook(name: str, command: str, host: Host, limit_s: float) -> str:
         said.seek(0)
         text = said.read().decode("utf-8", "replace")
     if status:
-        raise HookError(f"{host.name}: {name} ended with status {status}\n{_tail(text)}".rstrip())
+        raise HookError(
+            f"{host.name}: {name} ended with status {status}\n{_tail(text)}".rstrip(),
+            hint="run the command by hand for this node, and see",
+        )
     if status is None:
-        raise HookError(f"{host.name}: {name} was not done within {limit_s:g} s")
+        raise HookError(
+            f"{host.name}: {name} was not done within {limit_s:g} s",
+            hint="give it longer with --hook-limit, or see what it waits for",
+        )
     return text
 
 

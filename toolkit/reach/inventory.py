@@ -65,6 +65,8 @@ def _text(file: Path) -> str:
     try:
         return read_file(file)
     except UnicodeDecodeError as why:
-        raise InventoryError(f"{file}: is not UTF-8 text") from why
+        raise InventoryError(f"{file}: is not UTF-8 text", hint="save it as UTF-8") from why
     except OSError as why:
-        raise InventoryError(f"{file}: cannot be read: {why.strerror}") from why
+        raise InventoryError(
+            f"{file}: cannot be read: {why.strerror}", hint="name a file that can be read"
+        ) from why

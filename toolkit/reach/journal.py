@@ -210,17 +210,23 @@ class Journal:
         if not abouts:
             raise JournalError(f"{self.file}: tells of no run", hint="its disk may have been full")
         hosts = self._rows("SELECT name, batch FROM host ORDER BY at")
+        if None in abouts[0]:
+            raise damaged(self.file, ValueError("the row of the run lacks a value"))
         batches: dict[object, list[str]] = {}
         for name, batch in hosts:
             batches.setdefault(batch, []).append(str(name))
         words = "SELECT host, phase, time, boot_id, detail FROM event ORDER BY seq"
         events = tuple(Event(*map(str, row)) for row in self._rows(words))
         turns = self._rows("SELECT who, began, ended, how, code FROM turn ORDER BY seq")
+        try:
+            rows = tuple(_turn(row) for row in turns)
+        except ValueError as why:
+            raise damaged(self.file, why) from why
         return Story(
             About(*map(str, abouts[0])),
             tuple(tuple(names) for names in batches.values()),
             events,
-            tuple(_turn(row) for row in turns),
+            rows,
         )
 
     def _do(self, work: Work) -> sqlite3.Cursor:
@@ -269,6 +275,14 @@ def _turn(row: tuple[object, ...]) -> Turn:
         None if ended is None else str(ended),
         None if how is None else str(how),
         int(str(code)) if code is not None else None,
+    )
+
+
+def damaged(file: Path, why: Exception) -> JournalError:
+    """Some row of it is none that we write."""
+    return JournalError(
+        f"the journal {file} holds a row that cannot be read: {why}",
+        hint="the other runs are as they were; keep the file for a bug report",
     )
 
 

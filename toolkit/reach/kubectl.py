@@ -39,9 +39,15 @@ class Kubectl:
                 f"{self.program} is not here", hint="install it, or leave --kubeconfig out"
             ) from why
         except OSError as why:
-            raise UsageError(f"{self.program} cannot be run: {why.strerror}") from why
+            raise UsageError(
+                f"{self.program} cannot be run: {why.strerror}",
+                hint="is kubectl installed here, and in PATH?",
+            ) from why
         except subprocess.TimeoutExpired as why:
-            raise TransportError(f"kubectl {words[0]}: no answer within {limit_s:g} s") from why
+            raise TransportError(
+                f"kubectl {words[0]}: no answer within {limit_s:g} s",
+                hint="is the API server in reach? kubectl version",
+            ) from why
         if done.returncode:
             reason = _reason(_text(done.stderr)) or f"status {done.returncode}"
             raise TransportError(

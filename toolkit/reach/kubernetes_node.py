@@ -80,7 +80,10 @@ class Cluster:
                 return seen.run == run
             if self._marked(node, seen, run=run, cordoned=True):
                 return True
-        raise TransportError(f"{node}: changes faster than it can be cordoned")
+        raise TransportError(
+            f"{node}: changes faster than it can be cordoned",
+            hint="see who changes it: kubectl get node --watch",
+        )
 
     def uncordon(self, node: str, run: str) -> bool:
         """Give it back where this run has cordoned it; false where that is not so (any more)."""
@@ -90,7 +93,10 @@ class Cluster:
                 return False
             if self._marked(node, seen, run=None, cordoned=None):
                 return True
-        raise TransportError(f"{node}: changes faster than it can be given back")
+        raise TransportError(
+            f"{node}: changes faster than it can be given back",
+            hint=f"give it back by hand: kubectl uncordon {node}",
+        )
 
     def _marked(self, node: str, seen: Seen, *, run: str | None, cordoned: bool | None) -> bool:
         patch = {

@@ -37,7 +37,10 @@ class LocalTransport:
         try:
             ended = run_child(words, self._become.feed(script), limit_s=limit_s, lines=lines)
         except OSError as why:
-            raise TransportError(f"{self._name}: sh cannot be started: {why.strerror}") from why
+            raise TransportError(
+                f"{self._name}: sh cannot be started: {why.strerror}",
+                hint="is /bin/sh there, and may it be run?",
+            ) from why
         if ended.late:
             raise trouble.late(self._name, limit_s, "the script ran")
         return conclude(self._name, lines.end(), ended.stderr)

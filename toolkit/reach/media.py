@@ -163,7 +163,9 @@ class Staged:
         :raises ApplyError: it could not be done; the old image is as it was.
         """
         if self._committed:
-            raise UsageError(f"{self.name}: it has been put in place already")
+            raise UsageError(
+                f"{self.name}: it has been put in place already", hint="begin another run for it"
+            )
         self._room.still()
         self._progress.note(self.name, "clearing away what is not the image's")
         self._tidy()

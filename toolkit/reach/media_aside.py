@@ -131,7 +131,10 @@ def _folder(target: Path) -> tuple[Path, Held]:
             remove(folder)
         raise unwritable(target, why) from why
     if held is None:
-        raise LockedError(f"{folder}: somebody else took the lock of a folder just made")
+        raise LockedError(
+            f"{folder}: somebody else took the lock of a folder just made",
+            hint="run again; see who else works beside it: fuser",
+        )
     return folder, held
 
 

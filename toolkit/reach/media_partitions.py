@@ -74,7 +74,10 @@ def _logical(disk: BinaryIO, base: int, name: str, size: int) -> Iterator[Partit
     while number < _MOST:
         table = _at(disk, at * 512, 512)
         if table[510:512] != b"\x55\xaa":
-            raise Unsupported(f"the table of logical partition {number} is damaged")
+            raise Unsupported(
+                f"the table of logical partition {number} is damaged",
+                hint="look at it with fdisk -l, or name another image",
+            )
         (kind, start, count), (following, step, _) = _rows(table, 2)
         if kind and count:
             uuid, spot = f"{name}-{number:02x}", (at + start, count)
@@ -94,7 +97,9 @@ def _gpt(disk: BinaryIO, sector: int, size: int) -> Iterator[Partition]:
     head = _at(disk, sector, 92)
     first, many, length = struct.unpack_from("<QII", head, 72)
     if length < 128 or many > 1024:
-        raise Unsupported("its GPT makes no sense")
+        raise Unsupported(
+            "its GPT makes no sense", hint="look at it with sgdisk --verify, or name another image"
+        )
     for number in range(1, min(many, _MOST) + 1):
         row = _at(disk, first * sector + (number - 1) * length, 128)
         start, last = struct.unpack_from("<QQ", row, 32)
@@ -113,7 +118,10 @@ def _partition(
     """:param spot: start and length, in units of 512 bytes."""
     start, count = spot
     if (start + count) * 512 > size:
-        raise Unsupported(f"partition {number} ends behind the end of the disk")
+        raise Unsupported(
+            f"partition {number} ends behind the end of the disk",
+            hint="is the image whole? copy it again",
+        )
     return Partition(number, start * 512, count * 512, uuid, efi, _inside(disk, start * 512))
 
 

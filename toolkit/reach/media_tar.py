@@ -53,7 +53,7 @@ class Tar:
         if out is None:
             raise UsageError(f"{path}: where the result goes is not said", hint="--out NAME.tar")
         if out.is_dir() or not out.parent.is_dir():
-            raise UsageError(f"{out}: is no place for a file")
+            raise UsageError(f"{out}: is no place for a file", hint="name a file: --out image.tar")
         suffixes = [each for each in _PACK if out.name.endswith(each)]
         if not suffixes:
             raise UsageError(f"{out}: what to pack it with is not known", hint=" ".join(_PACK))

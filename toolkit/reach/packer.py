@@ -93,7 +93,10 @@ def pack_rpm(
         _run("rpmbuild", [*words, str(text)], scratch, epoch, package="rpm (rpm-build on RHEL)")
         made = sorted((scratch / "rpms").rglob("*.rpm"))
         if not made:
-            raise PackingError("rpmbuild ended well and made no package")
+            raise PackingError(
+                "rpmbuild ended well and made no package",
+                hint="attach the run's folder to a bug report",
+            )
         return tuple(_deliver(each, folder / each.name) for each in made)
 
 
@@ -128,7 +131,10 @@ def _lay(files: Sequence[Laid], tree: Path, epoch: int) -> None:
     for each in files:
         parts = each.path.split("/")
         if any(not _PART.fullmatch(part) or part in {".", ".."} for part in parts):
-            raise UsageError(f"{each.path!r} cannot be a path in a package")
+            raise UsageError(
+                f"{each.path!r} cannot be a path in a package",
+                hint="an absolute path without blanks or dots",
+            )
         target = tree.joinpath(*parts)
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("xb") as file:  # a path that is there twice is an error
@@ -155,22 +161,30 @@ def _run(tool: str, words: list[str], scratch: Path, epoch: int, *, package: str
             env={**kept, "SOURCE_DATE_EPOCH": str(epoch)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             errors="replace",
             timeout=_LIMIT_S,
             check=False,
         )
     except subprocess.TimeoutExpired as why:
-        raise PackingError(f"{tool} did not end within {_LIMIT_S} s") from why
+        raise PackingError(
+            f"{tool} did not end within {_LIMIT_S} s", hint="is the machine under load? run again"
+        ) from why
     if done.returncode:
         last = [line for line in (done.stdout + done.stderr).split("\n") if line.strip()][-5:]
-        raise PackingError(f"{tool} ended with status {done.returncode}: {'; '.join(last)}")
+        raise PackingError(
+            f"{tool} ended with status {done.returncode}: {'; '.join(last)}",
+            hint="run it with these words by hand, and see",
+        )
 
 
 def _deliver(made: Path, target: Path) -> Path:
     """Move a package to its place in one step, readable for those who shall install it."""
     if not _NAME.fullmatch(target.name):
-        raise UsageError(f"{target.name!r} cannot be the name of a package's file")
+        raise UsageError(
+            f"{target.name!r} cannot be the name of a package's file",
+            hint="letters, digits and +.-~ alone",
+        )
     made.chmod(0o644)
     with made.open("rb") as file:
         os.fsync(file.fileno())

@@ -139,7 +139,10 @@ class Guest:
             told = "also in a new session" if status == HTTPStatus.UNAUTHORIZED else "refused"
             raise BmcRefused(f"{self.name}: {what}: {status}, {told}", status) from why
         except sushy.exceptions.SushyError as why:
-            raise BmcError(f"{self.name}: {what}: {type(why).__name__}") from why
+            raise BmcError(
+                f"{self.name}: {what}: {type(why).__name__}",
+                hint="look at the BMC's own page, and try again",
+            ) from why
 
     @property
     def session(self) -> tuple[str, str]:

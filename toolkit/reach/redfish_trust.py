@@ -69,7 +69,9 @@ def check_ca(file: str) -> str:
             f"{file}: holds no CA certificate", hint="PEM: -----BEGIN CERTIFICATE-----"
         ) from why
     except OSError as why:
-        raise UsageError(f"{file}: cannot be read: {why.strerror}") from why
+        raise UsageError(
+            f"{file}: cannot be read: {why.strerror}", hint="name a file that can be read"
+        ) from why
     return file
 
 

@@ -21,7 +21,10 @@ def read_secret_file(path: Path) -> str:
         # Not to wait for a writer, where somebody put a pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as why:
-        raise UsageError(f"{path}: cannot be read: {why.strerror}") from why
+        raise UsageError(
+            f"{path}: cannot be read: {why.strerror}",
+            hint="name a file that you can read, of mode 0600",
+        ) from why
     try:
         _refuse_shared(path, os.fstat(descriptor))
         return read_secret(descriptor)

@@ -68,7 +68,10 @@ def take_key(key: str, secret: str | None) -> SigningKey:
 def _checked(secret: str | None) -> str | None:
     """:raises UsageError: for what is longer than any: it would not go through a pipe at once."""
     if secret is not None and len(secret) > _LONGEST:
-        raise UsageError(f"what was given as passphrase or PIN has over {_LONGEST} characters")
+        raise UsageError(
+            f"what was given as passphrase or PIN has over {_LONGEST} characters",
+            hint="is it the passphrase alone? its first line counts",
+        )
     return secret
 
 
@@ -93,16 +96,24 @@ def _cleared(uri: str) -> str:
 
 def _pin_from(source: str) -> str:
     if "\0" in source:  # by %00
-        raise UsageError("the pin-source of the PKCS#11 URI is no path")
+        raise UsageError(
+            "the pin-source of the PKCS#11 URI is no path",
+            hint="pin-source=file:/path, or --sign-pin-fd",
+        )
     path = Path(source.removeprefix("file://").removeprefix("file:"))
     _refuse_shared(path, "pin-source")
     try:
         with path.open(encoding="utf-8") as file:  # "\r\n" is read as "\n"
             return file.readline(_LONGEST + 2).removesuffix("\n")
     except OSError as why:
-        raise UsageError(f"pin-source {path}: {why.strerror}") from why
+        raise UsageError(
+            f"pin-source {path}: {why.strerror}",
+            hint="name a file that can be read, or --sign-pin-fd",
+        ) from why
     except UnicodeDecodeError as why:
-        raise UsageError(f"pin-source {path} is no text") from why  # its words would hold bytes
+        raise UsageError(
+            f"pin-source {path} is no text", hint="it holds the PIN alone, in one line"
+        ) from why  # its words would hold bytes
 
 
 def _refuse_shared(path: Path, what: str) -> None:
@@ -114,7 +125,7 @@ def _refuse_shared(path: Path, what: str) -> None:
             f"{what} {path}: {why.strerror}", hint="keys stay where they are: build there"
         ) from why
     if not stat.S_ISREG(found.st_mode):
-        raise UsageError(f"{what} {path} is no file")
+        raise UsageError(f"{what} {path} is no file", hint="name a file in PEM or DER")
     if found.st_mode & 0o077:
         raise UsageError(
             f"{what} {path} has mode {stat.S_IMODE(found.st_mode):04o}: others may read it",

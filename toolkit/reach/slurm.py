@@ -100,7 +100,10 @@ class Slurm:
         said = _ask("sbatch", *words, f"--wrap=exec sleep {seconds}")
         job = said.strip().partition(";")[0]  # behind it a cluster's name
         if not job.isdigit():
-            raise SlurmError(f"sbatch did not say which job it made: {said.strip()[:80]!r}")
+            raise SlurmError(
+                f"sbatch did not say which job it made: {said.strip()[:80]!r}",
+                hint="is sbatch wrapped by the site? it should print the job's id",
+            )
         return job
 
     def cancel(self, job: str) -> None:
@@ -124,7 +127,10 @@ def _ask(*words: str) -> str:
             hint="apt install slurm-client, or run this where sinfo works",
         ) from None
     except OSError as why:
-        raise UsageError(f"{words[0]} cannot be started: {why.strerror}") from why
+        raise UsageError(
+            f"{words[0]} cannot be started: {why.strerror}",
+            hint="is Slurm installed here, and in PATH?",
+        ) from why
     except subprocess.TimeoutExpired as why:
         raise SlurmError(
             f"{' '.join(words[:3])}: no answer within {_LIMIT_S:g} s",

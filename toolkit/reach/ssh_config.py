@@ -101,7 +101,10 @@ class SshConfig:
         if text.lower() in ("", "none"):
             return ()
         if depth >= _DEEPEST:
-            raise UsageError(f"ProxyJump {text}: more than {_DEEPEST} jumps, or a circle")
+            raise UsageError(
+                f"ProxyJump {text}: more than {_DEEPEST} jumps, or a circle",
+                hint="see it with ssh -G HOST, and mend ssh_config",
+            )
         hops: list[Target] = []
         for hop in text.split(","):
             spot = parse_spot(hop.strip().removeprefix("ssh://"))

@@ -98,7 +98,10 @@ def read_settings(file: Path, block: Block | None = None, depth: int = 0) -> Ite
     except FileNotFoundError:
         return
     except OSError as why:
-        raise UsageError(f"{file}: cannot be read: {why.strerror}") from why
+        raise UsageError(
+            f"{file}: cannot be read: {why.strerror}",
+            hint="name a file that can be read: --ssh-config FILE",
+        ) from why
     outer = block
     for number, line in enumerate(text.split("\n"), start=1):
         key, words = parse_setting(line)

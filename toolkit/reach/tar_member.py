@@ -91,7 +91,10 @@ def read_member(path: Path, inside: str, largest: int) -> bytes | None:
                 if member.name.removeprefix("./").lstrip("/") != inside:
                     continue
                 if member.size > largest:
-                    raise UsageError(f"{path}: /{inside} has {member.size} bytes, too many for one")
+                    raise UsageError(
+                        f"{path}: /{inside} has {member.size} bytes, too many for one",
+                        hint="name a tar of a root file system",
+                    )
                 held = archive.extractfile(member) if member.isfile() else None
                 found = held.read() if held is not None else None
             while archive.fileobj is not None and archive.fileobj.read(1 << 20):

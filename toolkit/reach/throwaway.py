@@ -149,7 +149,7 @@ def _call(*words: str) -> str:
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             errors="replace",
             timeout=_LIMIT_S,
             check=False,
@@ -158,7 +158,10 @@ def _call(*words: str) -> str:
         package = {"mke2fs": "e2fsprogs"}.get(words[0], words[0])
         raise UsageError(f"{words[0]} is not here", hint=f"install {package}") from None
     except subprocess.TimeoutExpired as why:
-        raise UsageError(f"{words[0]} has not ended after {_LIMIT_S} s") from why
+        raise UsageError(
+            f"{words[0]} has not ended after {_LIMIT_S} s",
+            hint="is the machine under load? run again",
+        ) from why
     if done.returncode:
         said = done.stderr.strip().split("\n")[-1][:300]
         raise UsageError(f"{words[0]}: {said}", hint="name a folder with more room: TMPDIR=/FOLDER")

@@ -86,7 +86,10 @@ def _ask(*words: str) -> tuple[Line, ...]:
             "vagrant:// needs Vagrant, and it is not here", hint="apt install vagrant"
         ) from None
     except OSError as why:
-        raise UsageError(f"vagrant cannot be started: {why.strerror}") from why
+        raise UsageError(
+            f"vagrant cannot be started: {why.strerror}",
+            hint="is vagrant installed here, and in PATH?",
+        ) from why
     except subprocess.TimeoutExpired as why:
         raise TransportError(
             f"{shown} has not ended after {_LIMIT_S:g} s", hint="run it by hand"

@@ -1,0 +1,41 @@
+"""Ctrl-C while the program starts: it ends as later, with 130 and without a traceback.
+
+Imported before all else; the first verb that runs puts Python's own way back.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+_PROGRAMS = frozenset({"gdr", "invoke", "inv", "-m"})  # "-m": while python -m toolkit.cli begins
+
+
+def _end(*_: object) -> None:
+    os.write(2, b"interrupted\n")
+    os._exit(130)  # nothing is open yet, and an exception would show where we were
+
+
+def _ours() -> bool:
+    """Whether this process is our program, rather than somebody's who imports us."""
+    own = Path(sys.argv[0]) if sys.argv else Path()
+    return own.name in _PROGRAMS or own.parts[-2:] == ("cli", "__main__.py")
+
+
+def begin() -> None:
+    """From now on Ctrl-C ends the process at once."""
+    here = threading.current_thread() is threading.main_thread() and _ours()
+    if here and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
+
+
+def over() -> None:
+    """From now on Ctrl-C is KeyboardInterrupt."""
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+begin()
