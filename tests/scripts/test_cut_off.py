@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from dev.tools import in_ci
 from tests.scripts.engine import (
     MODPROBE_D,
     SHELLS,
@@ -18,6 +20,8 @@ from tests.scripts.engine import (
     Tree,
     bundle_of,
     make_tree,
+    noted,
+    noting,
     sent,
     trigger,
 )
@@ -194,7 +198,8 @@ def test_killed_amid_a_run_and_again_amid_its_rollback(tmp_path: Path) -> None:
         as_before(tree, before, tree.rollback())
 
 
-HALF = DKMS.replace("chmod 600", 'kill -9 -$(ps -o sid= -p $$ | tr -d " "); sleep 5; chmod 600')
+KILL = 'kill -9 -$(ps -o sid= -p $$ | tr -d " "); sleep 5'
+HALF = DKMS.replace("chmod 600", f"{KILL}; chmod 600")
 
 
 def cut_in_the_build(tree: Tree) -> dict[str, tuple[bytes, int, float]]:
@@ -248,3 +253,80 @@ def test_what_a_failed_trigger_left_stays_to_be_read_until_it_is_taken_back(tree
     tree.command("dkms", DKMS)
     os.utime(tree.root / "bin/dkms", (before["bin/dkms"][2],) * 2)
     as_before(tree, before, tree.rollback())
+
+
+# --- a full disk ----------------------------------------------------------------------------
+
+FULL = """set -e
+mount -t tmpfs -o size=4m none {disk}
+cp -a {node} {disk}/node
+export GDR_ROOT={disk}/node GDR_BIN={disk}/node/bin
+setsid -w {shell} -s <{home}/apply >/dev/null || :
+cp -p {home}/bin/* {disk}/node/bin/
+cat /dev/zero >{disk}/fill 2>/dev/null || :
+{shell} -s <{home}/back >{home}/first 2>&1 || :
+find {disk}/node -name '*gdr-toolkit-new' -o -name '*.new' >{home}/temps
+rm {disk}/fill
+{shell} -s <{home}/back >{home}/second 2>&1 || echo "status $?" >>{home}/second
+rm -rf {node}
+cp -a {disk}/node {node}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        pytest.param("dkms", HALF, id="cut-in-the-build"),
+        pytest.param(
+            "update-initramfs",
+            INITRAMFS.replace(f"cat .{IMAGE}.new", f"{KILL}; cat .{IMAGE}.new"),
+            id="cut-in-the-image",
+        ),
+        pytest.param("update-initramfs", INITRAMFS, id="not-cut"),
+    ],
+)
+def test_a_rollback_that_met_a_full_disk_is_ended_by_the_next(
+    tree: Tree, name: str, text: str
+) -> None:
+    if subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode:
+        lacks = "no user namespaces here, so nothing can be mounted for a test"
+        pytest.fail(lacks) if in_ci() else pytest.skip(lacks)
+    before, home = all_of(tree), tree.root.parent
+    (home / "apply").write_text(bundle())
+    (home / "back").write_text(rollback_script("all", 5))
+    shutil.copytree(tree.root / "bin", home / "bin")
+    (home / "disk").mkdir()
+    tree.command(name, text)
+    words = {"disk": home / "disk", "node": tree.root, "home": home, "shell": " ".join(tree.shell)}
+    subprocess.run(
+        ["unshare", "-rm", "sh", "-c", FULL.format(**words)],
+        env=tree.env(),
+        check=True,
+        timeout=120,
+    )
+    told = (home / "second").read_text()
+    assert "status" not in told, (home / "first").read_text() + told
+    assert (home / "temps").read_text() == ""
+    as_before(tree, before, Ran(0, told, ""))
+
+
+def test_copies_are_on_the_disk_before_a_trigger_and_what_is_restored_before_they_go(
+    tree: Tree,
+) -> None:
+    noting(tree)
+    tree.command("dkms", DKMS.replace("set -e", 'set -e\necho trigger >>"$GDR_ROOT/../calls"'))
+    tree.run(bundle())
+    calls = noted(tree)
+    begun = calls.index("trigger")
+    assert any(c.startswith("sync -d") and "kept/tree" in c and MODULE in c for c in calls[:begun])
+    assert any(c.startswith("mv") and c.endswith("/going") for c in calls[:begun])
+    after = next(n for n, c in enumerate(calls) if c.startswith("mv") and c.endswith("/after"))
+    assert any(c.startswith("sync -d") and MODULE in c for c in calls[begun:after])
+    (tree.root.parent / "calls").unlink()
+    assert tree.rollback().exit == 0
+    calls = noted(tree)
+    ends = [n for n, c in enumerate(calls) if c.endswith("/journal")][-1]
+    temp = f"{MODULE.rpartition('/')[0]}/.nvidia-peermem.ko.gdr-toolkit-new"
+    placed = calls.index(f"mv -f {temp} {MODULE}")
+    assert calls.index(f"sync -d {temp}") < placed
+    assert placed < calls.index(f"sync -d {MODULE.rpartition('/')[0]}") < ends
