@@ -77,7 +77,7 @@ def test_one_that_should_not_be_booted_gives_way_to_the_old(
     noting(node)
     ran = remade(node, *modules)
     assert ran.exit == 5
-    assert f"sync -d {IMAGE} /boot" in noted(node)
+    assert {f"sync -d {IMAGE}", "sync -d /boot"} <= set(noted(node))
     assert f"{IMAGE}: {why}\n" in ran.words(CALL)
     assert ran.words(CALL).endswith("the one before is back, byte for byte\n")
     after = node.files()

@@ -98,7 +98,8 @@ def test_steps_are_quoted_calls_and_counted(case: str) -> None:
     steps = bundle_for(case).steps
     verbs = [shlex.split(step)[0] for step in steps]
     assert set(verbs) <= {"expect", "keep", "place", "remove", "undo", "trigger", "prove"} | {
-        "finish"
+        "finish",
+        "temps",
     }
     assert steps[-1] == f"finish {len(steps) - 1} 5"
     # All is expected before anything is touched, and all files are there before triggers.

@@ -29,6 +29,7 @@ class Act:
     undo: tuple[tuple[When, Command], ...] = ()
     early: bool = False  # before files are removed, on which it rests
     names: tuple[tuple[str, str], ...] = ()  # files it must have made, and what each then names
+    temps: tuple[str, ...] = ()  # patterns of what it leaves beside them where it is cut off
 
     @property
     def call(self) -> str:

@@ -17,6 +17,8 @@ from toolkit.facts.node import Node
 from toolkit.facts.ofed import OFA
 from toolkit.facts.ours import REBUILD
 
+_SCRATCH = "/var/lib/gdr-toolkit/rebuild/scratch.*"  # where our own program builds
+
 
 def acts_for(changes: Iterable[Change], node: Node, family: Family) -> tuple[Act, ...]:
     """The commands for all changes, in the order of their triggers, none of them twice."""
@@ -104,12 +106,15 @@ def _again(
 ) -> Iterator[Act]:
     """What derives its result from files: run again, it takes itself back."""
     for number, command in enumerate(_derived(trigger, kernels, family)):
-        words = command
+        words: Command = command
+        temps: tuple[str, ...] = ()
         if trigger is Trigger.REBUILD_INITRAMFS:
             # A word of apply.sh: looks into what the command made, or gives back the old one.
             image = family.initramfs_file.format(kernel=kernels[number])
             words = ("initramfs", kernels[number], image, *command)
-        yield Act(trigger, words, keeps, ((When.KEPT, command),))
+            # update-initramfs, function generate_initramfs and those that back up.
+            temps = (f"{image}.new", f"{image}.dpkg-bak")
+        yield Act(trigger, words, keeps, ((When.KEPT, command),), temps=temps)
 
 
 def _derived(trigger: Trigger, kernels: tuple[str, ...], family: Family) -> tuple[Command, ...]:
@@ -168,7 +173,8 @@ def _own_package(version: str, node: Node, keeps: tuple[str, ...]) -> Iterator[A
     if not known:
         add = ("dkms", "add", "-m", OWN_PACKAGE, "-v", version)
         gone = ("dkms", "remove", f"{OWN_PACKAGE}/{version}", "--all")
-        yield Act(Trigger.BUILD_DKMS, add, (*keeps, _tree(OWN_PACKAGE)), ((When.FIRST, gone),))
+        kept = (*keeps, _tree(OWN_PACKAGE))
+        yield Act(Trigger.BUILD_DKMS, add, kept, ((When.FIRST, gone),))
     for kernel in kernels_of(node):
         yield _rebuilt(OWN_PACKAGE, version, kernel, keeps, again=known)
 
@@ -187,7 +193,9 @@ def _rebuilt(
     undo = ((When.KEPT, ("dkms", verb, *force)) for verb in ("build", "install"))
     command = ("rebuild", "--kernel", kernel, "--peermem")
     built = _trees(package, version, kernel)
-    return Act(Trigger.BUILD_DKMS, command, (*keeps, *built), tuple(undo) if again else ())
+    temps = (_work(package, version), _SCRATCH)
+    undone = tuple(undo) if again else ()
+    return Act(Trigger.BUILD_DKMS, command, (*keeps, *built), undone, temps=temps)
 
 
 def _unbuilt(change: Change, node: Node, keeps: tuple[str, ...]) -> Iterator[Act]:
@@ -203,12 +211,19 @@ def _built(package: str, version: str, kernel: str, keeps: tuple[str, ...]) -> I
     built = _trees(package, version, kernel)
     for verb in ("build", "install"):
         command: Command = ("dkms", verb, "-m", package, "-v", version, "-k", kernel)
-        yield Act(Trigger.BUILD_DKMS, command, (*keeps, *built), ((When.KEPT, command),))
+        undo = ((When.KEPT, command),)
+        temps = (_work(package, version),)
+        yield Act(Trigger.BUILD_DKMS, command, (*keeps, *built), undo, temps=temps)
 
 
 def _trees(package: str, version: str, kernel: str) -> tuple[str, ...]:
     """What DKMS itself has of one build."""
     return tuple(_tree(package) + each for each in (f"/{version}/{kernel}", "/kernel-*"))
+
+
+def _work(package: str, version: str) -> str:
+    """Where DKMS compiles; it takes it away once that went well."""
+    return f"{_tree(package)}/{version}/build"
 
 
 def _tree(package: str) -> str:

@@ -10,6 +10,9 @@ from toolkit.change.boot_arguments import arguments_in, quoted
 from toolkit.change.change import Change
 from toolkit.change.distros import Family
 
+# grubby, where it is a script for boot loader entries, edits by sed -i.
+_GRUBBY_TEMPS = ("/etc/default/sed??????", "/etc/kernel/sed??????")
+
 
 def booted(
     asking: list[Change], family: Family, keeps: tuple[str, ...], *, live: bool
@@ -28,7 +31,9 @@ def booted(
         if not live:
             yield from _menus([each for each in asking if each not in left], family, keeps, names)
             return
-        yield Act(Trigger.UPDATE_BOOTLOADER, again, keeps, ((When.KEPT, again),), names=names)
+        # grub-mkconfig writes beside the menu first.
+        temps, undo = tuple(f"{file}.new" for file in keeps), ((When.KEPT, again),)
+        yield Act(Trigger.UPDATE_BOOTLOADER, again, keeps, undo, names=names, temps=temps)
         return
     for change in asking:
         if change not in left:
@@ -76,6 +81,7 @@ def _grubby(change: Change, keeps: tuple[str, ...]) -> Act:
         _update_kernels(new, gone),
         keeps,
         ((When.KEPT, _update_kernels(gone, tuple(word for word in new if word not in old))),),
+        temps=_GRUBBY_TEMPS,
     )
 
 

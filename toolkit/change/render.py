@@ -39,10 +39,7 @@ def _steps(plan: Plan, bound: Mapping[str, str]) -> Iterator[str]:
         yield shlex.join(
             ("expect", "file", change.path, change.old.sha256 if change.old else "absent")
         )
-    for trigger in plan.triggers:
-        acts = [act for act in plan.acts if act.trigger is trigger]
-        if keeps := dict.fromkeys(pattern for act in acts for pattern in act.keeps):
-            yield shlex.join(("keep", trigger.name, *keeps))
+    yield from _kept(plan)
     yield from _acts(plan, early=True)
     for change in plan.files:
         if change.action is Action.REMOVE:
@@ -51,6 +48,16 @@ def _steps(plan: Plan, bound: Mapping[str, str]) -> Iterator[str]:
         if change.action is Action.PLACE:
             yield shlex.join(("place", change.path, f"{change.mode:o}", change.sha256))
     yield from _acts(plan, early=False)
+
+
+def _kept(plan: Plan) -> Iterator[str]:
+    """What triggers rewrite, and what they leave beside that where they are cut off."""
+    for trigger in plan.triggers:
+        acts = [act for act in plan.acts if act.trigger is trigger]
+        if keeps := dict.fromkeys(pattern for act in acts for pattern in act.keeps):
+            yield shlex.join(("keep", trigger.name, *keeps))
+        if temps := dict.fromkeys(pattern for act in acts for pattern in act.temps):
+            yield shlex.join(("temps", trigger.name, *temps))
 
 
 def _acts(plan: Plan, *, early: bool) -> Iterator[str]:

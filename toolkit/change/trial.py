@@ -215,6 +215,7 @@ def _derive(family: Family, name: str) -> Act:
         family.bootloader,
         family.bootloader_files,
         ((When.KEPT, family.bootloader),),
+        temps=tuple(f"{file}.new" for file in family.bootloader_files),
         names=(*((file, f"{MARK}={name}") for file in family.bootloader_files),),
     )
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Carries out one bundle on one node, takes back what a run did, or reboots the node. Runs
-# under dash, busybox and bash. In a bundle, lock.sh, undo.sh, prune.sh, initramfs.sh, menu.sh and again.sh
-# stand above.
+# under dash, busybox and bash. In a bundle, lock.sh, undo.sh, kept.sh, prune.sh, initramfs.sh, menu.sh and
+# again.sh stand above.
 #
 #   apply.sh apply WAIT end                       the bundle that lies beside it
 #   apply.sh look WAIT end                        what that would do; nothing is touched
@@ -32,8 +32,17 @@ locate() { # locate COMMAND: where the node has it
     PATH=$node_path command -v "$1" 2>/dev/null
 }
 
-flush() { # flush PATH...: to the disk, where this sync knows files
+flush() { # flush FILE...: to the disk, where this sync knows files
+    sync -d "$@" 2>/dev/null || sync "$@"
+}
+
+flush_folder() { # flush_folder PATH...: what was renamed or removed in it; not every file system does so
     sync -d "$@" 2>/dev/null || sync "$@" 2>/dev/null || :
+}
+
+flush_tree() { # flush_tree PATH: every file and folder below
+    find "$1" -type f -exec sync -d {} + 2>/dev/null || find "$1" -type f -exec sync {} + || return
+    find "$1" -type d -exec sync -d {} + 2>/dev/null || find "$1" -type d -exec sync {} + 2>/dev/null || :
 }
 
 hash() { # hash FILE: its SHA-256, or "absent"
@@ -87,10 +96,12 @@ expect() { # expect kernel RELEASE, expect boot-id ID, expect file PATH SHA256|a
 keep() { # keep TRIGGER PATTERN...: what it rewrites and is not ours
     next keep "keep $*" || return 0
     if [ "$pass" = check ]; then return; fi
-    kept_for=$1
-    shift
-    printf "$kept_for %s\\n" "$@" >>"$run/keeps"
-    perform set_aside "$kept_for"
+    perform set_aside "$@"
+}
+
+temps() { # temps TRIGGER PATTERN...: what its command leaves beside that, where it is cut off
+    next temps "temps $*" || return 0
+    if [ "$pass" = act ]; then perform note_temps "$@"; fi
 }
 
 place() { # place PATH MODE SHA256
@@ -123,8 +134,15 @@ trigger() { # trigger CALL
         [ -n "$(locate "$2")" ] || refuse 127 "$2: the node has no such command"
         return
     fi
+    if ! words=$(going "$(rewrites "${1%% *}")" 2>&1); then
+        frame "$key" failed:1 "$label"
+        printf '%s\n' "$words" | bars
+        refused=$number
+        return
+    fi
     if call "$1"; then drop "$state/pending" "$1"; else refused=$number; fi
-    if [ -e "$run/keeps" ]; then rewrite "$run/after" listing; fi
+    # Where there is no room to write it down, it stays open, and the next call sees to it.
+    if [ -n "$refused" ]; then over failed; else over; fi 2>/dev/null || :
 }
 
 prove() { # prove PATH TEXT: what the last trigger made of PATH names TEXT, else PATH is put back
@@ -140,7 +158,7 @@ call() { # call CALL: runs it, with its output as it comes, then its frame
     frame "$key.output" ok "$1"
     eval "set -- $1"
     shift
-    : >"$run/log"
+    true >"$run/log" || return
     # Only this script outlives its controller: what it calls sees broken pipes again.
     (trap - PIPE && umask 022 && run_there "$@") >"$run/log" 2>&1 </dev/null &
     job=$! part=''
@@ -247,8 +265,8 @@ unpack() { # a script that was sent without a folder brings its own
 begin() { # from here on the run stands in the journal, and owes its triggers
     if [ "$whole" != "$number" ]; then echo 'the list is cut off'; return 1; fi
     [ -n "$acting" ] || return 0 # nothing to take back
+    record "$id" began || return # first, for what is pending and of no run would stay so
     while IFS= read -r owed; do add "$state/pending" "$owed" || return; done <"$run/owed"
-    record "$id" began
 }
 
 ready() { # the state's own folder

@@ -15,7 +15,10 @@ from toolkit.evidence import Evidence, Frame, State
 from toolkit.reach.transport import Sink, Transport, quiet
 
 _HERE = Path(__file__).parent
-_PARTS = ("lock.sh", "undo.sh", "prune.sh", "initramfs.sh", "menu.sh", "again.sh", "apply.sh")
+_PARTS = (
+    *("lock.sh", "undo.sh", "kept.sh", "prune.sh"),
+    *("initramfs.sh", "menu.sh", "again.sh", "apply.sh"),
+)
 _CALLED_AS_A_FILE = "# --- called as a file"  # in apply.sh: what follows is for bundles on disk
 _STALE = 65  # what apply.sh says of an expectation that does not hold
 _AT_BOOT = ("UPDATE_BOOTLOADER ", "REBUILD_INITRAMFS ")  # triggers that the next boot shows
@@ -251,7 +254,7 @@ def _standing(steps: tuple[Step, ...]) -> str:
     """ "3 steps before it stand, 2 were not begun"; what only looks or notes is not counted."""
     if not steps:
         return "nothing is known to stand"
-    acts = [step for step in steps if not step.call.startswith(("expect ", "keep ", "undo "))]
+    acts = [step for step in steps if not step.call.startswith(("expect ", "keep ", "temps ", "undo "))]
     done = sum(step.state is StepState.DONE for step in acts)
     waiting = sum(step.state is StepState.NOT_BEGUN for step in acts)
     stand = f"{done} step{'s' * (done > 1)} before it stand{'s' * (done == 1)}"

@@ -77,7 +77,8 @@ initramfs() { # initramfs RELEASE IMAGE COMMAND...: made again by the command, a
         rm -f "$(temp_of "$root$image")"
         cat "$before" >"$root$image"
     fi
-    flush "$root$image" "$root${image%/*}"
+    flush "$root$image" || status=1
+    flush_folder "$root${image%/*}"
     if [ "$(hash "$before")" = "$(hash "$root$image")" ]; then echo "$image: the one before is back, byte for byte"
     else echo "$image: the one before could not be put back: it is $before; do not reboot"; fi
     return "$status"

@@ -9,7 +9,13 @@
 #   runs/RUN/  what the run replaced; see undo.sh
 
 rewrite() { # rewrite FILE COMMAND...: FILE becomes what the command prints, never half of it
-    (shift && "$@") >"$1.new" && chmod 644 "$1.new" && flush "$1.new" && mv -f "$1.new" "$1"
+    # By cat, which tells where the disk is full.
+    if (shift && text=$("$@") && { [ -z "$text" ] || printf '%s\n' "$text" | cat; }) >"$1.new" && chmod 644 "$1.new" && flush "$1.new" && mv -f "$1.new" "$1"; then
+        flush_folder "${1%/*}"
+        return 0
+    fi
+    rm -f "$1.new"
+    return 1
 }
 
 with() { # with FILE LINE: FILE and one line more

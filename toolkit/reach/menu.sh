@@ -26,5 +26,5 @@ menu() { # menu FILE +WORD|-WORD...: of each kernel in it
         }
         { print }
         END { exit !kernels }' - "$file" >"$made" || { rm -f "$made"; echo "$file names no kernel"; return 1; }
-    flush "$made" && mv -f "$made" "$file" && flush "${file%/*}"
+    flush "$made" && mv -f "$made" "$file" && flush_folder "${file%/*}"
 }

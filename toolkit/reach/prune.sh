@@ -27,7 +27,7 @@ EOT
 
 unclaimed() { # unclaimed FOLDER: of a run that was killed before it stood, or amid its own end
     if [ ! -d "$1" ]; then return; fi
-    if ! grep -e "^${1##*/} " "$state/journal" | grep -qv ' rolled-back '; then
+    if ! grep -s -e "^${1##*/} " "$state/journal" | grep -qv ' rolled-back '; then
         rm -rf "$1" && gone="$gone${1##*/}: left by a run that is over
 "
     fi
