@@ -6,6 +6,7 @@ And captures in another dress: what terminals, Windows and web pages do to a tex
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -110,7 +111,7 @@ def test_a_changed_meaning_takes_the_pass_away(file: str, check: str, old: str, 
     assert statuses(bent).get(check) is not Status.PASS
 
 
-DRESSES = {
+DRESSES: dict[str, Callable[[str], str]] = {
     "windows": lambda text: text.replace("\n", "\r\n"),
     "byte-order-mark": lambda text: f"\ufeff{text}",
     "colours": lambda text: f"\x1b[0m{text}".replace("\n", "\x1b[0m\n\x1b[1;32m"),

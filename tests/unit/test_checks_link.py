@@ -144,7 +144,10 @@ def logged() -> list[Row]:
     }
 
     def row(claim: str, check: str, status: Status, lines: tuple[str, ...]) -> Row:
-        log = {"dmesg": "".join(f"[ 9.1] {line}\n" for line in lines), "aer": ABSENT}
+        log: dict[str, Override] = {
+            "dmesg": "".join(f"[ 9.1] {line}\n" for line in lines),
+            "aer": ABSENT,
+        }
         return Row(f"log-{claim}", check, status, "" if status is NA else "errors on 1", log)
 
     return [
