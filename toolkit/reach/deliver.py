@@ -254,7 +254,9 @@ def _standing(steps: tuple[Step, ...]) -> str:
     """ "3 steps before it stand, 2 were not begun"; what only looks or notes is not counted."""
     if not steps:
         return "nothing is known to stand"
-    acts = [step for step in steps if not step.call.startswith(("expect ", "keep ", "temps ", "undo "))]
+    acts = [
+        step for step in steps if not step.call.startswith(("expect ", "keep ", "temps ", "undo "))
+    ]
     done = sum(step.state is StepState.DONE for step in acts)
     waiting = sum(step.state is StepState.NOT_BEGUN for step in acts)
     stand = f"{done} step{'s' * (done > 1)} before it stand{'s' * (done == 1)}"
