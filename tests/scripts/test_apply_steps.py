@@ -274,3 +274,17 @@ def test_a_module_in_use_is_not_torn_out(tree: Tree) -> None:
     assert ran.words(RELOAD) == "rmmod: Module nvidia_peermem is in use\n"
     assert ran.states()[RELOAD] == "failed:1"
     assert not tree.exists("/said")
+
+
+def test_commands_see_broken_pipes_as_ever(tree: Tree) -> None:
+    """Only the engine outlives its controller: what it calls would else complain, or go on."""
+    tree.command("dkms", "#!/bin/sh\nyes | head -n 1\n")
+    ran = tree.run(sent(bundle_of({}, *trigger("BUILD_DKMS dkms build"))))
+    assert ran.words("BUILD_DKMS dkms") == "y\n"
+
+
+def test_what_is_kept_is_for_root_alone(tree: Tree) -> None:
+    tree.write(MODPROBE_D, "old\n")
+    tree.run(usual())
+    [run] = (tree.root / STATE / "runs").iterdir()
+    assert not any(stat.S_IMODE(each.stat().st_mode) & 0o077 for each in (run, run / "kept"))

@@ -202,13 +202,20 @@ KILL = 'kill -9 -$(ps -o sid= -p $$ | tr -d " "); sleep 5'
 HALF = DKMS.replace("chmod 600", f"{KILL}; chmod 600")
 
 
+def cut_in(tree: Tree, name: str, text: str) -> dict[str, tuple[bytes, int, float]]:
+    """A run that was killed in a command which is ``text`` this time; what was before it."""
+    before, command = all_of(tree), tree.root / "bin" / name
+    real = command.read_text()
+    tree.command(name, text)
+    assert tree.run(bundle()).exit == -signal.SIGKILL
+    tree.command(name, real)
+    os.utime(command, (before[f"bin/{name}"][2],) * 2)
+    return before
+
+
 def cut_in_the_build(tree: Tree) -> dict[str, tuple[bytes, int, float]]:
     """A run that was killed when half of the module was written; what was before it."""
-    before = all_of(tree)
-    tree.command("dkms", HALF)
-    assert tree.run(bundle()).exit == -signal.SIGKILL
-    tree.command("dkms", DKMS)
-    os.utime(tree.root / "bin/dkms", (before["bin/dkms"][2],) * 2)
+    before = cut_in(tree, "dkms", HALF)
     assert tree.read(MODULE) == "half of "
     return before
 
@@ -216,6 +223,13 @@ def cut_in_the_build(tree: Tree) -> dict[str, tuple[bytes, int, float]]:
 def test_half_a_module_gives_way_to_the_one_before(tree: Tree) -> None:
     before = cut_in_the_build(tree)
     assert tree.exists(WORK)
+    as_before(tree, before, tree.rollback())
+
+
+def test_the_depmod_of_the_build_is_part_of_it(tree: Tree) -> None:
+    half = f'#!/bin/sh\nprintf half >"$GDR_ROOT{INDEX}"\n{KILL}\n'
+    before = cut_in(tree, "depmod", half)
+    assert tree.state("journal")
     as_before(tree, before, tree.rollback())
 
 
