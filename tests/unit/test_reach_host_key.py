@@ -46,7 +46,8 @@ FINGER = fingerprint(KEY)
         (f"@revoked {row(NAME, OTHER)}", DOOR, "unknown"),
         (f"@revoked {row(NAME, KEY)}", DOOR, "revoked"),
         (f"{row(NAME, KEY)}@revoked {row(NAME, KEY)}", DOOR, "revoked"),
-        (f"@revoked {row('192.0.2.7', KEY)}", DOOR, "unknown"),
+        (f"@revoked {row('192.0.2.7', KEY)}", DOOR, "revoked"),
+        (f"@revoked {row('192.0.2.7', KEY)}{row('192.0.2.7', KEY)}", DOOR, "revoked"),
         (row("192.0.2.7", OTHER), DOOR, "unknown"),
         (
             row("192.0.2.7", KEY),

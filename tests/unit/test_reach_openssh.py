@@ -94,14 +94,18 @@ STRICT = {
     "NoHostAuthenticationForLocalhost": "no",
     "UpdateHostKeys": "no",
     "LogLevel": "INFO",
-}
-PLAIN = {
+    "ForwardAgent": "no",
+    "ForwardX11": "no",
+    "ForwardX11Trusted": "no",
+    "GSSAPIDelegateCredentials": "no",
     "ClearAllForwardings": "yes",
-    "ControlMaster": "no",
-    "EscapeChar": "none",
+    "Tunnel": "no",
     "PermitLocalCommand": "no",
-    "RemoteCommand": "none",
+    "ControlMaster": "no",
+    "ControlPath": "none",
+    "ControlPersist": "no",
 }
+PLAIN = {"EscapeChar": "none", "RemoteCommand": "none"}
 
 
 def test_a_script_runs_and_its_words_come_back(fake: Fake) -> None:
@@ -135,6 +139,15 @@ def test_the_hosts_fields_come_before_the_files(fake: Fake) -> None:
         assert "-p" not in words
     assert asked[asked.index("-J") + 1] == "a,b"
     assert "-J" not in ran
+
+
+def test_nothing_that_an_inventory_says_lends_a_node_what_is_ours(fake: Fake) -> None:
+    theirs = dict.fromkeys((*STRICT, *PLAIN), "/theirs")
+    host = Host("gpu7", options=tuple(theirs.items()), jump="hop1")
+    OpensshTransport(host, become=False).run("true\n")
+    asked, ran = fake.calls
+    assert options(asked) == STRICT | dict.fromkeys(PLAIN, "/theirs")
+    assert options(ran) == STRICT | PLAIN
 
 
 def test_a_host_with_a_file_of_its_own_takes_a_first_key(fake: Fake) -> None:
@@ -304,6 +317,12 @@ def test_a_hop_is_a_host() -> None:
     assert _host("ssh://jo@hop:2200") == Host(
         "ssh://jo@hop:2200", address="hop", user="jo", port=2200
     )
+
+
+def test_a_hop_is_an_address_as_ssh_prints_it() -> None:
+    host = _host("jo@[192.0.2.1]:2200")
+    assert (host.address, host.user, host.port) == ("192.0.2.1", "jo", 2200)
+    assert _host("[fe80::1]:22").address == "fe80::1"
 
 
 def test_the_client_asks_nobody(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:

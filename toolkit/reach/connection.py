@@ -25,7 +25,14 @@ from paramiko.ssh_exception import IncompatiblePeer
 from toolkit.errors import FloodError, TransportError
 from toolkit.reach import trouble
 from toolkit.reach.credentials import Credentials
-from toolkit.reach.knownhosts import add_key, fingerprint, known_keys
+from toolkit.reach.knownhosts import (
+    KnownKey,
+    add_key,
+    authorities,
+    fingerprint,
+    known_keys,
+    revoked_in,
+)
 from toolkit.reach.limits import flood
 from toolkit.reach.login import log_in
 from toolkit.reach.ssh_config import Target
@@ -300,36 +307,59 @@ def _quiet(leg: paramiko.Channel) -> paramiko.Channel:
 
 
 def _verify(transport: paramiko.Transport, hop: Target) -> None:
-    """Compare the node's host key with those that are known.
+    """Compare the node's host key with those that are known, in the order of OpenSSH's client.
 
-    :raises HostKeyError: it is not among them.
+    :raises HostKeyError: it is not among them, or is revoked.
     """
     door = hop.door
     key = transport.get_remote_server_key()
     kind, blob = kind_name(key.get_name()), key.asbytes()
+    if hop.revoked and (where := _revoked_in(hop, blob)):
+        raise trouble.revoked_key(door, kind, fingerprint(blob), where)
     known = known_keys(hop.known_hosts, door.known_as)
-    for each in known:
-        if each.blob == blob and each.revoked:
-            raise trouble.revoked_key(door, kind, fingerprint(blob), each.where)
-    if any(each.blob == blob for each in known):
+    if _is_among(known, blob, door):
         return
-    if not known and door.known_as != door.address and not door.key_name:
+    signers = authorities(hop.known_hosts, door.known_as)
+    others = [each for each in known if not each.revoked]
+    if not others and door.known_as != door.address and not door.key_name:
         # As ssh does: a key known for the name counts on its other ports, too.
-        plain = known_keys(hop.known_hosts, door.address)
-        if any(each.blob == blob and not each.revoked for each in plain):
+        if _is_among(known_keys(hop.known_hosts, door.address), blob, door):
             return
-    for each in known:
-        if kind_name(each.kind) == kind and not each.revoked:
+        signers += authorities(hop.known_hosts, door.address)
+    if signers:
+        raise trouble.signed_key(door, signers[0].where)
+    for each in others:
+        if kind_name(each.kind) == kind:
             raise trouble.changed_key(door, kind, fingerprint(blob), each.where)
-    if not known and hop.new_keys:
+    if hop.new_keys and not others:
         add_key(hop.new_keys, door.known_as, key.get_name(), blob)
         return
     raise trouble.unknown_key(door, kind, fingerprint(blob))
 
 
+def _is_among(known: Sequence[KnownKey], blob: bytes, door: Door) -> bool:
+    """:raises HostKeyError: it is, and one of the lines revokes it."""
+    mine = [each for each in known if each.blob == blob]
+    for each in mine:
+        if each.revoked:
+            kind = kind_name(each.kind)
+            raise trouble.revoked_key(door, kind, fingerprint(blob), each.where)
+    return bool(mine)
+
+
+def _revoked_in(hop: Target, blob: bytes) -> str:
+    """As ssh does: without the list, nobody is trusted."""
+    try:
+        return revoked_in(hop.revoked, blob)
+    except (OSError, ValueError) as why:
+        said = why.strerror if isinstance(why, OSError) else None
+        raise trouble.no_list(hop.door, hop.revoked, said or str(why)) from why
+
+
 def _known_types(hop: Target) -> tuple[str, ...]:
     """The algorithms of the host keys that are known, so that one of those is asked for."""
-    kinds = [each.kind for each in known_keys(hop.known_hosts, hop.door.known_as)]
+    known = known_keys(hop.known_hosts, hop.door.known_as)
+    kinds = [each.kind for each in known if not each.revoked]
     rsa = ("rsa-sha2-512", "rsa-sha2-256") if "ssh-rsa" in kinds else ()
     return (*dict.fromkeys(kinds), *rsa)
 

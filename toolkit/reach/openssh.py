@@ -1,12 +1,14 @@
 """The second transport: the OpenSSH client, for Kerberos, hardware keys and odd setups.
 
 Same results, same sentences. It reads ~/.ssh/config itself; what would weaken the check
-of host keys there is overruled, for jump hosts too. It never prompts.
+of host keys there is overruled, for jump hosts too, and so is what would lend a node anything
+of ours: the agent, a display, tickets, ports. It never prompts.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Mapping
@@ -34,13 +36,20 @@ _STRICT = {
     "UpdateHostKeys": "no",
     "LogLevel": "INFO",  # a quieter one hides why it failed
 }
-_PLAIN = {
+# A node, and a jump host, is looked at and changed; nothing that we have becomes its own.
+_LEND_NOTHING = {
+    "ForwardAgent": "no",
+    "ForwardX11": "no",
+    "ForwardX11Trusted": "no",
+    "GSSAPIDelegateCredentials": "no",
     "ClearAllForwardings": "yes",
-    "ControlMaster": "no",  # one that we started would outlive us
-    "EscapeChar": "none",
+    "Tunnel": "no",
     "PermitLocalCommand": "no",
-    "RemoteCommand": "none",
+    "ControlMaster": "no",  # one that we started would outlive us
+    "ControlPath": "none",  # the operator's own checked the host key in its own way
+    "ControlPersist": "no",
 }
+_PLAIN = {"EscapeChar": "none", "RemoteCommand": "none"}
 _FAILED = 255  # the client's own status; the script's is told by its end mark
 _SAID = 16384  # characters of what it says when it fails; banners stand before them
 _RESOLVE_S = 10.0  # ssh -G reads files and runs Match exec
@@ -92,7 +101,7 @@ class OpensshTransport:
         hops = [self._way(_host(hop)) for hop in way.jump.split(",") if hop]
         words = self._words(self._host, hops)
         feed = self._become.feed(script)
-        command = [*words, "-T", *_options(_PLAIN), *_place(self._host), self._become.command]
+        command = [*words, "-T", *_place(self._host), self._become.command]
         try:
             ended = run_child(command, feed, limit_s=limit_s, lines=lines)
         except OSError as why:
@@ -151,7 +160,7 @@ class OpensshTransport:
         return _read_way(host, decode(found.stdout))
 
     def _words(self, host: Host, hops: list[_Way]) -> list[str]:
-        words = ["ssh", *self._file, *_strict(host)]
+        words = ["ssh", *self._file, *_strict(host), *_options(_PLAIN)]
         if hops:
             words += ["-o", f"ProxyCommand={self._proxy([hop.door for hop in hops])}"]
         return [*words, *_own(host)]
@@ -159,7 +168,7 @@ class OpensshTransport:
     def _proxy(self, doors: list[Door]) -> str:
         """What ProxyJump stands for, with the strict options for every hop."""
         *before, last = doors
-        words = ["ssh", *self._file, *_options(_STRICT)]
+        words = ["ssh", *self._file, *_options(_STRICT | _LEND_NOTHING)]
         if before:
             words += ["-o", f"ProxyCommand={self._proxy(before).replace('%', '%%')}"]
         return shlex.join([*words, "-W", "[%h]:%p", *_place(_host(last.host))])
@@ -177,11 +186,14 @@ def _options(options: Mapping[str, str]) -> list[str]:
 
 
 def _strict(host: Host) -> list[str]:
-    """Whose keys count; for a host with a file of its own, a first key is taken into it."""
+    """Whose keys count; for a host with a file of its own, a first key is taken into it.
+
+    It goes before all that is said of the host: ssh takes the first value that it finds.
+    """
     if not host.new_keys:
-        return _options(_STRICT)
+        return _options(_STRICT | _LEND_NOTHING)
     own = {"UserKnownHostsFile": f'"{host.new_keys}"', "GlobalKnownHostsFile": "/dev/null"}
-    return _options(_STRICT | own | {"StrictHostKeyChecking": "accept-new"})
+    return _options(_STRICT | _LEND_NOTHING | own | {"StrictHostKeyChecking": "accept-new"})
 
 
 def _own(host: Host) -> list[str]:
@@ -203,7 +215,8 @@ def _place(host: Host) -> list[str]:
 
 
 def _host(hop: str) -> Host:
-    spot = parse_spot(hop.removeprefix("ssh://"))
+    # ssh -G puts brackets around an address of either kind.
+    spot = parse_spot(re.sub(r"\[([0-9.]+)\]", r"\1", hop.removeprefix("ssh://")))
     return Host(hop, address=spot.host, user=spot.user, port=spot.port)
 
 

@@ -16,7 +16,10 @@ from toolkit.reach.trouble import Door
 
 _SENT = re.compile(r"fingerprint for the (\S+) key sent by the remote host is\s+(SHA256:[\w+/]+)")
 _OFFENDING = re.compile(r"Offending (?:\S+ )?key in (.+?:\d+)")
-_REVOKED = re.compile(r"The (\S+) host key for .* is marked as revoked")
+_REVOKED = re.compile(
+    r"The \S+ host key for .* is marked as revoked|Host key \S+ \S+ revoked by file (.+)"
+)
+_NO_LIST = re.compile(r"Error checking host key \S+ \S+ in revoked keys file (.+?): (.+)")
 _SERVER_KEY = re.compile(r"Server host key: (\S+) (SHA256:[\w+/]+)")
 _DENIED = re.compile(r"Permission denied \(([^)]*)\)")
 
@@ -31,6 +34,8 @@ def explain(
     :param verbose: runs ssh again with -v, to learn what it does not say otherwise.
     """
     door = _door(doors, said)
+    if no_list := _NO_LIST.search(said):
+        return trouble.no_list(door, no_list[1], no_list[2].strip())
     if "HAS CHANGED!" in said or "verification failed" in said or "host key is known for" in said:
         return _host_key(door, said, verbose)
     if "Permission denied" in said or "Too many authentication failures" in said:
@@ -81,8 +86,9 @@ def _host_key(door: Door, said: str, verbose: Callable[[], str]) -> TransportErr
     keys = _SERVER_KEY.findall(verbose())
     kind, fingerprint = keys[-1] if keys else ("unknown", "")
     kind = trouble.kind_name(kind)
-    if _REVOKED.search(said):
-        return trouble.revoked_key(door, kind, fingerprint, door.known_hosts)
+    if revoked := _REVOKED.search(said):
+        where = (revoked[1] or door.known_hosts).strip()
+        return trouble.revoked_key(door, kind, fingerprint, where)
     return trouble.unknown_key(door, kind, fingerprint)
 
 

@@ -37,6 +37,7 @@ class Target:
     identities_only: bool
     agent: str  # "" for $SSH_AUTH_SOCK, "none", or a socket's path
     new_keys: str = ""  # as in Host
+    revoked: str = ""  # RevokedHostKeys: a file of keys that are refused for any host
     jumps: tuple[Target, ...] = ()  # the first is the one to connect to directly
 
 
@@ -94,6 +95,7 @@ class SshConfig:
             identities_only=found.text("identitiesonly", "no").lower() == "yes",
             agent=found.expand(found.text("identityagent")),
             new_keys=host.new_keys,
+            revoked=next(iter(_files(found, "revokedhostkeys", ())), ""),
             jumps=jumps,
         )
 

@@ -126,6 +126,23 @@ def revoked_key(door: Door, kind: str, fingerprint: str, where: str) -> HostKeyE
     )
 
 
+def no_list(door: Door, file: str, why: str) -> HostKeyError:
+    """As ssh has it: without the list of those that are refused, no key is trusted."""
+    return HostKeyError(
+        f"{door.host}: RevokedHostKeys {file}: cannot be read: {why}",
+        hint="mend the file; one in binary form is read by --transport openssh alone",
+    )
+
+
+def signed_key(door: Door, where: str) -> HostKeyError:
+    """:param where: the line of the authority."""
+    return HostKeyError(
+        f"{door.host}: its host key is known by an authority alone (@cert-authority at {where}), "
+        "and what an authority signs is not verified here",
+        hint="the OpenSSH client does that: --transport openssh; or make the key itself known",
+    )
+
+
 def login_refused(door: Door, tried: str) -> LoginError:
     """:param tried: the means, in the order they were tried, or "" for none."""
     return LoginError(
