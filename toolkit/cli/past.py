@@ -15,11 +15,11 @@ from toolkit.cli.options import HOSTS, REACH, Option, Said
 from toolkit.cli.rolling import ROLLOUT, counting, said_before, scheduled
 from toolkit.cli.session import Session, consent, fleet
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, UsageError
+from toolkit.errors import ExitCode, UsageError, worst
 from toolkit.flow.access import state_dir
 from toolkit.flow.exercise_past import earlier
 from toolkit.flow.hooks import Hooks
-from toolkit.flow.past import Run, Unread, history_of, read_run, read_runs
+from toolkit.flow.past import Run, Unread, history_of, read_run, read_runs, verify_runs
 from toolkit.flow.undo import undo as undo_nodes
 from toolkit.flow.undo import undoing
 from toolkit.hosts import select
@@ -34,7 +34,7 @@ from toolkit.report.runs import (
     runs_document,
     runs_table,
 )
-from toolkit.report.table import Painter, wants_colour
+from toolkit.report.table import Painter, clean, wants_colour
 from toolkit.untrusted import read_json
 from toolkit.words import counted
 
@@ -48,7 +48,15 @@ def _place() -> Path:
     return state_dir() / "runs"
 
 
-@verb((Option("count", 20, "so many, newest first; 0 for all"), JSON))
+@verb(
+    (
+        Option("count", 20, "so many, newest first; 0 for all"),
+        Option(
+            "verify", False, "whether any row of their journals was changed since; exit 2 if so"
+        ),
+        JSON,
+    )
+)
 def list_(said: Said) -> ExitCode:
     """Earlier runs that changed nodes, or meant to: who, how many hosts, how they ended.
 
@@ -57,7 +65,10 @@ def list_(said: Said) -> ExitCode:
     Examples:
       invoke runs
       invoke runs --count 0 --json
+      invoke runs --verify
     """
+    if said.flag("verify"):
+        return _verify(said)
     count = said.number("count", 20)
     found = [each for at, each in enumerate(read_runs(_place())) if not count or at < count]
     rows = [row_of(each) for each in found if isinstance(each, Run)]
@@ -69,6 +80,22 @@ def list_(said: Said) -> ExitCode:
     print("\n".join(runs_table(rows, paint) if rows else ["no run has left a journal yet"]))
     _tell_unread(unread)
     return ExitCode.OK
+
+
+def _verify(said: Said) -> ExitCode:
+    if said.flag("json"):
+        raise UsageError("--verify prints no document", hint="leave out --json, and see its code")
+    codes = [ExitCode.OK]
+    for each in verify_runs(_place()):
+        if isinstance(each, Unread):
+            codes.append(ExitCode.UNKNOWN)
+            print(f"{each.id}: cannot be read: {clean(each.why)}")
+        elif each.broken:
+            codes.append(ExitCode.FAILED)
+            print("\n  ".join([f"{each.id}: changed by other hands", *map(clean, each.broken)]))
+        else:
+            print(f"{each.id}: {each.note or 'as it was written'}")
+    return worst(codes)
 
 
 @verb(RUN, (JSON,))

@@ -22,13 +22,14 @@ from toolkit.flow.access import Fleet, state_dir
 from toolkit.flow.counted import Counting
 from toolkit.flow.hooks import Hooks
 from toolkit.flow.ledger import steps_of
-from toolkit.flow.rolling import Agreed, whoami
+from toolkit.flow.rolling import Agreed
 from toolkit.flow.rollout import Brakes, Rolled, T
 from toolkit.flow.runs import RunFolder, safe_name
 from toolkit.flow.slurm import Site
 from toolkit.flow.slurm_carrier import held_elsewhere
 from toolkit.flow.slurm_service import SlurmService
 from toolkit.hosts import fold
+from toolkit.reach.audit import whoami
 from toolkit.reach.fleet import NotBegun
 from toolkit.reach.hook import check_hook
 from toolkit.reach.journal import About, Journal, Story, stamp

@@ -13,6 +13,7 @@ from toolkit.change.rollout_past import Past, pasts
 from toolkit.errors import ToolkitError
 from toolkit.flow.ledger import RUN, steps_of
 from toolkit.flow.runs import safe_name
+from toolkit.reach.chain import cut_off
 from toolkit.reach.claims import alive
 from toolkit.reach.journal import FILE, Journal, Story, by_host, damaged
 
@@ -100,6 +101,36 @@ def read_runs(runs: Path) -> Iterator[Run | Unread]:
             yield read_run(runs, file.parent.name)
         except ToolkitError as why:
             yield Unread(file.parent.name, str(why))
+
+
+@dataclass(frozen=True, slots=True)
+class Vouched:
+    """Whether a journal is as it was written."""
+
+    id: str
+    broken: tuple[str, ...] = ()  # what is not, a clause each
+    note: str = ""  # what is no harm by other hands: a crash, a version that vouched for nothing
+
+
+def verify_runs(runs: Path) -> Iterator[Vouched | Unread]:
+    """Whether any row of any journal was changed, removed or added since, newest run first."""
+    for file in sorted(runs.glob(f"*/{FILE}"), reverse=True):
+        name = file.parent.name
+        cut = "its last write was cut off by a crash, and is taken back" if cut_off(file) else ""
+        try:
+            living = alive(file.parent)
+            with Journal.open(file.parent) as journal:
+                found = journal.broken()
+                turns = journal.story().turns if found is not None else ()
+        except (ToolkitError, OSError) as why:
+            yield Unread(name, str(why))
+            continue
+        died = not living and (not turns or turns[-1].ended is None)
+        if found is None:
+            cut = "an older version wrote it, which vouched for nothing"
+        elif died and not cut:
+            cut = "its controller died: there is no last word of it"
+        yield Vouched(name, tuple(found or ()), cut)
 
 
 def _state(story: Story, past: dict[str, Past], *, living: bool) -> State:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -20,13 +19,13 @@ from toolkit.flow.planning import Planned
 from toolkit.flow.provision import Options, Provisioned, done_well, harm, untouched
 from toolkit.flow.rollout import Brakes, Rolled, Rollout, T
 from toolkit.flow.rollout_turn import Work
-from toolkit.flow.runs import RunFolder
+from toolkit.flow.runs import DEMO, RunFolder
 from toolkit.groups import Wants
-from toolkit.hosts import Host
+from toolkit.hosts import Host, fold
+from toolkit.reach.audit import tell_system, whoami
 from toolkit.reach.claims import claim
 from toolkit.reach.hands import Hands, Threads
 from toolkit.reach.journal import FILE, About, Event, Journal, JournalError
-from toolkit.where import user_name
 
 MakeHands = Callable[[Callable[[Host], Provisioned]], Hands[Provisioned]]
 
@@ -42,11 +41,6 @@ class Agreed:
     alone: bool = False  # a rollout: nobody else may touch its hosts, and its journal is a must
     past: Mapping[str, Past] | None = None  # by host, of the run that is resumed
     reported: Unavailable = nobody  # what a scheduler holds out of service beside our runs
-
-
-def whoami() -> str:
-    """ "operator@machine", for journals and for those who find a host claimed."""
-    return f"{user_name()}@{socket.gethostname()}"
 
 
 def roll_out(
@@ -140,6 +134,11 @@ def keep_journal(
     journal = Journal.open(place) if again else Journal.create(place, about)
     stack.enter_context(journal)
     journal.take_turn(who)
+    if fleet.demo:
+        return journal  # no node of the site's
+    why = f", {about.reason}" if about.reason else ""
+    hosts = fold(host.name for host in fleet.hosts)
+    tell_system(f"run {place.name}: {about.verb} on {hosts} by {who}{why}")
     return journal
 
 
@@ -200,6 +199,10 @@ def _last_words(journal: Journal | None, rolled: Rolled[T]) -> None:
     if rolled.interrupted:
         codes.append(ExitCode.INTERRUPTED)
     try:
-        journal.end_turn(rolled.halt or "ended", int(worst(codes)))
+        code = int(worst(codes))
+        journal.end_turn(rolled.halt or "ended", code)
+        place = journal.file.parent
+        if not (place / DEMO).exists():
+            tell_system(f"run {place.name}: exit {code}, chain {journal.head()}")
     except JournalError:
         return  # it was told of already: that is why the rollout was halted

@@ -4,6 +4,7 @@
     host     the hosts in their order, each with its batch
     event    what was about to be done or how it ended, in the order in which it was written
     turn     one row a controller that was at work on the run: who, since when, how it ended
+    chain    what tells of a row that was changed since; see chain.py
 
 Every write is on the disk when the call returns. Rows are only added. A journal whose writer
 was killed is opened for writing even to be read: SQLite must first take back what was half
@@ -14,13 +15,15 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from toolkit.errors import ExitCode, ToolkitError, UsageError
+from toolkit.reach import chain
 from toolkit.reach.safe_file import private_file, private_folder
 
 FILE = "journal.sqlite"
@@ -34,9 +37,10 @@ _TABLES = (
     "CREATE TABLE turn (seq INTEGER PRIMARY KEY AUTOINCREMENT, who TEXT NOT NULL,"
     " began TEXT NOT NULL, ended TEXT, how TEXT, code INTEGER)",
     "CREATE INDEX event_of ON event (host)",
+    chain.TABLE,
     f"PRAGMA user_version = {VERSION}",
 )
-Work = Callable[[sqlite3.Connection], sqlite3.Cursor]
+T = TypeVar("T")
 
 
 class JournalError(ToolkitError):
@@ -133,7 +137,7 @@ class Journal:
         def begin(base: sqlite3.Connection) -> sqlite3.Cursor:
             for table in _TABLES:
                 base.execute(table)
-            return base.execute("INSERT INTO run VALUES (?, ?, ?, ?, ?, ?)", row)
+            return _added(base, "run", "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?)", row)
 
         made._do(begin)
         return made
@@ -174,14 +178,21 @@ class Journal:
     def take_turn(self, who: str) -> None:
         """A controller begins to work on the run. :raises JournalError: cannot be written."""
         row = (who, stamp())
-        ended = self._do(lambda b: b.execute("INSERT INTO turn (who, began) VALUES (?, ?)", row))
+        words = "INSERT INTO turn (who, began) VALUES (?, ?)"
+        ended = self._do(lambda base: _added(base, "turn", words, row))
         self._turn = ended.lastrowid or 0
 
     def end_turn(self, how: str, code: int) -> None:
         """It is through: ``how`` in a clause. :raises JournalError: cannot be written."""
         row = (stamp(), how, code, self._turn)
         words = "UPDATE turn SET ended = ?, how = ?, code = ? WHERE seq = ?"
-        self._do(lambda base: base.execute(words, row))
+
+        def end(base: sqlite3.Connection) -> sqlite3.Cursor:
+            ended = base.execute(words, row)
+            chain.vouch(base, "end", self._turn)
+            return ended
+
+        self._do(end)
 
     def add_batches(self, batches: Iterable[Iterable[str]], *, first: int = 0) -> None:
         """The hosts, in their order, numbered from ``first``.
@@ -189,15 +200,32 @@ class Journal:
         :raises JournalError: cannot be written.
         """
         rows = [(name, batch) for batch, names in enumerate(batches, first) for name in names]
-        words = "INSERT INTO host (name, batch) VALUES (?, ?)"
-        self._do(lambda base: base.executemany(words, rows))
+        self._add("host", "INSERT INTO host (name, batch) VALUES (?, ?)", rows)
 
     def add(self, *events: Event) -> None:
         """Write events, all or none. :raises JournalError: cannot be written."""
         now = stamp()
         rows = [(e.time or now, e.host, e.phase, e.boot_id, e.detail) for e in events]
         words = "INSERT INTO event (time, host, phase, boot_id, detail) VALUES (?, ?, ?, ?, ?)"
-        self._do(lambda base: base.executemany(words, rows))
+        self._add("event", words, rows)
+
+    def _add(self, kind: str, words: str, rows: Sequence[tuple[str | int, ...]]) -> None:
+        def add(base: sqlite3.Connection) -> None:
+            for row in rows:
+                _added(base, kind, words, row)
+
+        self._do(add)
+
+    def head(self) -> str:
+        """The digest that vouches for all of it. :raises JournalError: it is damaged."""
+        return self._do(lambda base: chain.head(base) if chain.chained(base) else "")
+
+    def broken(self) -> list[str] | None:
+        """What is not as it was written; None for a journal of a version that vouched for nothing.
+
+        :raises JournalError: it is damaged.
+        """
+        return self._do(lambda base: chain.broken(base) if chain.chained(base) else None)
 
     def of(self, host: str) -> tuple[Event, ...]:
         """One host's events, oldest first. :raises JournalError: it is damaged."""
@@ -229,7 +257,7 @@ class Journal:
             rows,
         )
 
-    def _do(self, work: Work) -> sqlite3.Cursor:
+    def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with self._lock:
             try:
                 self._base.execute("BEGIN IMMEDIATE")
@@ -247,6 +275,15 @@ class Journal:
                 return self._base.execute(words, values).fetchall()
             except sqlite3.Error as why:
                 raise _trouble(self.file, str(why)) from why
+
+
+def _added(
+    base: sqlite3.Connection, kind: str, words: str, row: tuple[str | int, ...]
+) -> sqlite3.Cursor:
+    """Write one row, and vouch for it."""
+    made = base.execute(words, row)
+    chain.vouch(base, kind, made.lastrowid or 0)
+    return made
 
 
 def _connect(file: Path, mode: str) -> sqlite3.Connection:
