@@ -1,4 +1,4 @@
-"""The command ``gdr``: SIGINT before a verb begins ends the process without a traceback."""
+"""Ctrl-C before a verb begins ends the process, without a traceback."""
 
 from __future__ import annotations
 
@@ -15,11 +15,3 @@ def heard() -> None:
     """From now on Ctrl-C is an exception, since there is something to tell or to take back."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def main() -> None:
-    """The console script."""
-    unheard()
-    from toolkit.cli import main as verbs  # noqa: PLC0415 a second of work
-
-    verbs()

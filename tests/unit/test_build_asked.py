@@ -173,6 +173,9 @@ def test_a_survey_that_could_not_begin_tells_what_the_shell_said() -> None:
 class Refusing(Mute):
     """This machine, for somebody whose sudo asks for a password."""
 
+    def __init__(self, *, hearing: object = None) -> None:
+        pass
+
     def run(self, script: str, *, limit_s: float = 120, sink: Sink = quiet) -> Result:
         raise BecomeError("localhost: sudo wants a password", hint="add --ask-become-pass")
 

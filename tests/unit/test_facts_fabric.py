@@ -215,7 +215,8 @@ def test_csv_with_every_field_that_counts() -> None:
     assert read(FIELDS) == whole
     for nothing in ("N/A", "[N/A]", "[Not Supported]"):
         kept = {key: FIELDS[key] for key in ("name", "pci.bus_id")}
-        assert read({**dict.fromkeys(FIELDS, nothing), **kept}) == read(kept)
+        told = read({**dict.fromkeys(FIELDS, nothing), **kept})
+        assert replace(told, fabric_status="") == read(kept)  # "N/A" there is a word of its own
 
 
 @pytest.mark.parametrize(

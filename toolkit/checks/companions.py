@@ -213,7 +213,7 @@ def dcgm(node: Node, want: Want) -> Finding:
 @check(
     "dcgm.diag",
     impact=Impact.SICK,
-    source="NVIDIA/DCGM, dcgmi diag",
+    source="NVIDIA/DCGM, dcgmi/Diag.cpp",
     fix="drain the node; do what the failed test says; exchange what fails dcgmi diag -r 3 again",
 )
 def diag(node: Node, want: Want) -> Finding:
@@ -224,7 +224,7 @@ def diag(node: Node, want: Want) -> Finding:
     """
     tests = node.dcgmi_diag
     if tests is None:
-        return not_applicable("no dcgmi diag was given")
+        return not_applicable("no result of DCGM's diagnostics was given")
     bad = [each for each in tests if each.result in {"Fail", "Warn"}]
     if bad:
         return failed(

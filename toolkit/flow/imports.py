@@ -84,7 +84,10 @@ def import_folder(folder: Path) -> Iterator[tuple[str, Evidence]]:
     """
     files = sorted(each for each in folder.iterdir() if each.is_file() and each.name[0] != ".")
     if sum(each.stat().st_size for each in files) > MANY_BYTES:
-        raise UsageError(f"{folder}: more than {MANY_BYTES >> 20} MiB is no evidence of a node")
+        raise UsageError(
+            f"{folder}: more than {MANY_BYTES >> 20} MiB is no evidence of a node",
+            hint="name the files that matter, one by one",
+        )
     read = [(file, _frames(file, None)) for file in files]
     keys = [frame.key for _, frames in read for frame in frames]
     if len(keys) == len(set(keys)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,6 +15,7 @@ from toolkit.flow.runs import safe_name
 from toolkit.reach.chain import cut_off
 from toolkit.reach.claims import alive
 from toolkit.reach.journal import FILE, Journal, Story, by_host, damaged
+from toolkit.untrusted import read_json
 
 
 class State(StrEnum):
@@ -86,7 +86,7 @@ def read_run(runs: Path, name: str) -> Run:
     with Journal.open(folder) as journal:
         story = journal.story()
     try:
-        if not isinstance(json.loads(story.about.words or "{}"), dict):
+        if not isinstance(read_json(story.about.words or "{}"), dict):
             raise ValueError("what was said is no table")
         past = pasts(steps_of(story.events))
         return Run(folder.name, _state(story, past, living=alive(folder)), story, past)
