@@ -258,6 +258,7 @@ def test_a_port_that_serves_no_gpu_tells_nothing_of_those_that_do(
     [
         pytest.param("00010000", PASS, "2 RoCE ports", id="alike"),
         pytest.param("00000000", FAIL, "1 of 2 RoCE ports asked: ib1", id="one-without"),
+        pytest.param("00001000", FAIL, "1 of 2 RoCE ports unlike the others", id="another"),
     ],
 )
 def test_every_port_that_was_asked_is_judged(second: str, status: Status, found: str) -> None:

@@ -6,7 +6,16 @@ import re
 from collections import defaultdict
 from datetime import UTC, datetime
 
-from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
+from toolkit.checks.check import (
+    Finding,
+    Gap,
+    Impact,
+    check,
+    failed,
+    not_applicable,
+    passed,
+    unknown,
+)
 from toolkit.checks.makers import serving
 from toolkit.errors import NoEvidence
 from toolkit.facts.daemons import SCHEDULERS
@@ -46,12 +55,7 @@ def rate(node: Node, want: Want) -> Finding:
     fit = [_fit(node, want, device, each) for device, each in up if each.gbits]
     told = [why for why, sound in fit if why and not sound]
     unfit = tuple(line.partition(":")[0] for line in told)
-    told += [
-        f"{name}: {gbits:g} of {max(ports.values()):g} Gb/s"
-        for ports in groups.values()
-        for name, gbits in ports.items()
-        if gbits < max(ports.values()) and name not in unfit
-    ]
+    told += _unequal(groups, unfit)
     told += [line for device in hcas for line in _behind(node, device)]
     if told:
         return failed(
@@ -62,13 +66,29 @@ def rate(node: Node, want: Want) -> Finding:
             details=tuple(told),
         )
     if untold := [_port(*each) for each in up if not each[1].gbits]:
-        return unknown(f"{untold[0]} is up and does not tell its rate", hint="ibstat; ethtool")
+        return _untold(node, untold[0])
     rates = sorted({gbits for ports in groups.values() for gbits in ports.values()}, reverse=True)
     count = sum(len(ports) for ports in groups.values())
     return passed(
         f"{count} ports at {', '.join(f'{each:g}' for each in rates)} Gb/s",
         details=tuple(why for why, _ in fit if why),
     )
+
+
+def _unequal(groups: dict[tuple[str, str], dict[str, float]], unfit: tuple[str, ...]) -> list[str]:
+    """Ports slower than the fastest of equal HCAs, but for those of which worse is told."""
+    return [
+        f"{name}: {gbits:g} of {max(ports.values()):g} Gb/s"
+        for ports in groups.values()
+        for name, gbits in ports.items()
+        if gbits < max(ports.values()) and name not in unfit
+    ]
+
+
+def _untold(node: Node, port: str) -> Finding:
+    """A port that is up and tells no rate; ibdev2netdev never tells one."""
+    gap = Gap.NONE if node.probed else Gap.NOT_COLLECTED
+    return unknown(f"{port} is up and does not tell its rate", hint="ibstat; ethtool", gap=gap)
 
 
 _ALIKE = (

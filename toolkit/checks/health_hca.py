@@ -112,20 +112,26 @@ def port_errors(node: Node, want: Want) -> Finding:
             hint="drain the node; mlxlink -d DEVICE -c -e shows the cable and its eye",
             details=(*bad.values(), *lately),
         )
-    if ended := [
-        f"{device} port {port}: {name} {counts[name]}"
-        for (device, port), counts in ports.items()
-        for name in (*_AN_HOUR, "link_downed")
-        if full(name, counts.get(name, 0))
-    ]:
+    if ended := _full(ports):
         hint = "perfquery -x; perfquery -R sets it back to zero, then read it again in an hour"
-        return unknown(f"{ended[0]} is all that it can count: no rate", hint=hint)
+        return unknown(f"{ended} is all that it can count: no rate", hint=hint)
     seen = tuple(
         f"{device} port {port}: {words}"
         for (device, port), counts in ports.items()
         if (words := ", ".join(f"{name} {count}" for name, count in counts.items() if count))
     )
     return passed(f"none of note on {counted(len(ports), 'port')} {since}", details=seen)
+
+
+def _full(ports: Counters) -> str:
+    """The first counter that stands at its end, with its port; "" for none."""
+    ended = (
+        f"{device} port {port}: {name} {counts[name]}"
+        for (device, port), counts in ports.items()
+        for name in (*_AN_HOUR, "link_downed")
+        if full(name, counts.get(name, 0))
+    )
+    return next(ended, "")
 
 
 def _bad(ports: Counters, hours: float) -> dict[tuple[str, int], str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.makers import serving
@@ -150,8 +151,9 @@ def qos(node: Node, want: Want) -> Finding:
     With trust pcp, packets without a VLAN tag fall into priority 0: PFC for another priority
     never works on them, and a busy fabric drops packets, which RoCE bears badly. PFC on no
     priority is right in a fabric that is lossy by design, and then congestion control must be
-    on: ECN as notification point and as reaction point for the same priority. Neither is
-    judged against the switch, which has to agree and is not asked.
+    on: ECN as notification point and as reaction point for the same priority. All ports are to
+    keep the same priorities lossless, for a job's traffic goes by each. None of it is judged
+    against the switch, which has to agree and is not asked.
     """
     asked = node.qos_asked
     if not asked:
@@ -178,7 +180,8 @@ def qos(node: Node, want: Want) -> Finding:
     open_ = [net for net in judged if told[net].unread]
     if open_:
         return unknown(f"{open_[0]}: {told[open_[0]].unread}", hint=told[open_[0]].ask)
-    return passed(f"{counted(len(judged), 'RoCE port')}: {told[judged[0]].found}", details=details)
+    well = passed(f"{counted(len(judged), 'RoCE port')}: {told[judged[0]].found}")
+    return replace(_unlike(told) or well, details=details)
 
 
 _ASK_ECN = "mlxconfig -d DEVICE query | grep ROCE_CC: the priorities with congestion control"
@@ -190,6 +193,21 @@ class _Told:
     wrong: bool = False
     unread: str = ""  # what keeps it from being judged
     ask: str = ""  # and what would tell
+    lossless: tuple[int, ...] = ()  # priorities with PFC
+
+
+def _unlike(told: Mapping[str, _Told]) -> Finding | None:
+    """Ports that keep other priorities lossless than most of them do; None where all agree."""
+    counts = Counter(each.lossless for each in told.values())
+    if len(counts) < 2:
+        return None
+    usual = counts.most_common(1)[0][0]
+    odd = [net for net, each in told.items() if each.lossless != usual]
+    return failed(
+        f"{len(odd)} of {len(told)} RoCE ports unlike the others: {odd[0]}: {told[odd[0]].found}",
+        expected="PFC on the same priorities on all",
+        hint=f"{_AGREED}mlnx_qos -i {odd[0]} --help",
+    )
 
 
 def _qos(node: Node, net: str) -> _Told:
@@ -198,14 +216,17 @@ def _qos(node: Node, net: str) -> _Told:
     pfc = ", ".join(map(str, has.lossless)) or "no priority"
     found = f"trust {has.trust}, PFC on {pfc}"
     if has.trust == "none":
-        return _Told(found, unread=f"{found}: its driver does not tell the trust")
+        return _Told(
+            found, lossless=has.lossless, unread=f"{found}: its driver does not tell the trust"
+        )
     if has.trust != "dscp":
         return _Told(found, wrong=True)
     if ecn is None:
         lossy = "" if has.lossless else f"{found}, and its driver does not tell whether ECN is on"
-        return _Told(found, unread=lossy, ask=_ASK_ECN)
+        return _Told(found, lossless=has.lossless, unread=lossy, ask=_ASK_ECN)
     both = ", ".join(map(str, sorted(ecn.notifies & ecn.reacts)))
-    return _Told(f"{found}, ECN on {both or 'no priority'}", wrong=not has.lossless and not both)
+    found += f", ECN on {both or 'no priority'}"
+    return _Told(found, wrong=not has.lossless and not both, lossless=has.lossless)
 
 
 def _not_asked(node: Node) -> list[str]:
