@@ -83,21 +83,24 @@ def test_the_facts_of_the_healthy_node() -> None:
 # What holds where nothing was given; of all else the first frame that is missed is named.
 NOTHING: dict[str, object] = {
     **dict.fromkeys(
-        ("cross_matrix", "earlier_ports", "gdrcopy_sanity", "gdscheck", "grub_default", "lsmod",
-         "make_log", "nccl_log", "ucx_info")
+        ("cross_matrix", "dcgmi_diag", "earlier_ports", "fi_info", "gdrcopy_sanity", "gdscheck",
+         "grub_default", "lsmod", "make_log", "nccl_log", "rdma_topo", "ucx_info")
     ),
     **dict.fromkeys(
         ("companions_probed", "drivers_told", "given_kernel", "has_bmc", "has_dmi", "has_gpu_rows",
-         "has_log", "has_rdma", "is_guest", "knows_cmdline", "knows_cpu", "knows_images",
-         "knows_pci", "knows_state", "no_driver", "peermem_changed", "probed", "role_told",
+         "has_log", "has_nvlinks", "has_rdma", "is_guest", "knows_cmdline", "knows_cpu",
+         "knows_images", "knows_pci", "knows_state", "no_driver", "peermem_changed", "probed", "role_told",
          "tells_rdma"),
         False,
     ),
-    **dict.fromkeys(("bmc_lockdown", "hostname", "lists_no_hca", "modprobe_said"), ""),
+    **dict.fromkeys(
+        ("bmc_lockdown", "hostname", "lists_no_hca", "modprobe_said", "peermem_container"), ""
+    ),
     **{name: {} for name in ("left", "own_interfaces", "qos_asked", "said_signers")},
     "live": True,
     "loose": True,
     "lspci_differences": (),
+    "dark_devices": (),
 }  # fmt: skip
 FRAMES = {
     "acpi-bytes": "iommu_table",
@@ -180,6 +183,7 @@ FRAMES = {
     "nvidia-params": "driver_params",
     "nvidia-smi": "has_nvidia_smi mismatched_library smi_said",
     "nvidia-smi-q": "bar1_sizes gpu_chips gpu_rows smi unified_memory",
+    "nvlink-status": "nvlinks",
     "nvidia-topology": "has_nvidia_topology matrix nvlinked",
     "nvidia-version": "driver",
     "ofed-container": "ofed_container",
