@@ -101,6 +101,7 @@ NOTHING: dict[str, object] = {
     "loose": True,
     "dark_devices": (),
     "lspci_differences": (),
+    "dark_devices": (),
 }  # fmt: skip
 FRAMES = {
     "acpi-bytes": "iommu_table",
@@ -183,6 +184,7 @@ FRAMES = {
     "nvidia-params": "driver_params",
     "nvidia-smi": "has_nvidia_smi mismatched_library smi_said",
     "nvidia-smi-q": "bar1_sizes gpu_chips gpu_rows smi unified_memory",
+    "nvlink-status": "nvlinks",
     "nvidia-topology": "has_nvidia_topology matrix nvlinked",
     "nvidia-version": "driver",
     "nvlink-status": "nvlinks",
