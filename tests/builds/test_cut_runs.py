@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import shlex
 import signal
 import subprocess
 import time
@@ -16,9 +17,11 @@ from hashlib import sha256
 
 import pytest
 
+from tests.builds import stubs
 from tests.builds.nodeside import AFTER, VERSION, kernel_of, loadable, new_ofed, node
 from tests.builds.sandbox import PATH, Sandbox
 from tests.scripts.engine import STATE, bundle_of, sent, trigger
+from toolkit.change.acts import built_ofed as acts_of_ofed
 from toolkit.reach.deliver import rollback_script
 
 pytestmark = pytest.mark.builds
@@ -69,6 +72,35 @@ def files(box: Sandbox) -> dict[str, str]:
             else:
                 found[str(path)] = mode
     return {path.removeprefix(str(box.root)): what for path, what in found.items()}
+
+
+@pytest.mark.parametrize("name", ["bookworm", "trixie"])
+def test_the_kernels_own_modules_that_dkms_moved_aside_come_back(name: str) -> None:
+    with Sandbox.of(name) as box:
+        stub = stubs.ofed(box, "24.10")
+        box.run("dkms", "add", stub.name)
+        kernel, package, version = box.kernel("6.12"), *stub.name.split("/")
+        box.run("dkms", "generate_mok", check=False)  # which DKMS keeps, whatever is taken back
+        keeps = f"/lib/modules/{kernel}/updates/dkms"
+        acts = tuple(acts_of_ofed(package, version, kernel, (keeps,)))
+        kept = shlex.join(("keep", "BUILD_DKMS", *dict.fromkeys(p for a in acts for p in a.keeps)))
+        depmod = (
+            f"keep DEPMOD '/lib/modules/{kernel}/modules.*'",
+            *trigger(f"DEPMOD depmod -a {kernel}"),
+        )
+        steps = (kept, depmod[0], *(f"trigger {shlex.quote(a.call)}" for a in acts), *depmod[1:])
+        before = files(box)
+        box.run("sh", "-s", text=sent(bundle_of({CONF: "x\n"}, *steps, expect=())))
+        assert files(box) != before
+        box.run("sh", "-s", text=rollback_script("all", 5))
+        after = files(box)
+        wrong = {p for p in {*before, *after} if before.get(p) != after.get(p)}
+        # "dkms add" makes an empty folder, and a build takes it away.
+        own = {
+            f"/var/lib/dkms/{package}/{version}/build",
+            *(f"/var/lib/dkms/mok.{e}" for e in ("key", "pub")),
+        }
+        assert wrong <= own
 
 
 def killed(box: Sandbox, after_s: float) -> bool:

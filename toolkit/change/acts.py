@@ -17,6 +17,11 @@ from toolkit.facts.node import Node
 from toolkit.facts.ofed import OFA
 from toolkit.facts.ours import REBUILD
 
+# DKMS from 3.1 on moves the kernel's own modules of these names aside when it installs others.
+_INBOX = tuple(
+    f"/lib/modules/{{kernel}}/kernel/drivers/{each}"
+    for each in ("infiniband", "net/ethernet/mellanox", "vdpa/mlx5", "vfio/pci/mlx5", "fwctl")
+)
 _SCRATCH = "/var/lib/gdr-toolkit/rebuild/scratch.*"  # where our own program builds
 
 
@@ -158,8 +163,13 @@ def _dkms(change: Change, node: Node, keeps: tuple[str, ...]) -> Iterator[Act]:
 def _ofed(node: Node, package: str, kernel: str, keeps: tuple[str, ...]) -> Iterator[Act]:
     """OFED, where it is not there for that kernel: so no build of it that works is lost."""
     if not _usable(node, package, kernel):
-        exported = (*keeps, OFA, f"{OFA}-dkms")
-        yield from _built(package, _version(node, package), kernel, exported)
+        yield from built_ofed(package, _version(node, package), kernel, keeps)
+
+
+def built_ofed(package: str, version: str, kernel: str, keeps: tuple[str, ...]) -> Iterator[Act]:
+    """OFED's package, with all else that its build and DKMS rewrite for it."""
+    moved = (f"{_tree(package)}/original_module", *_for_each((kernel,), _INBOX))
+    yield from _built(package, version, kernel, (*keeps, OFA, f"{OFA}-dkms", *moved))
 
 
 def _linked(change: Change) -> Act:
