@@ -31,6 +31,16 @@ def test_an_empty_option_is_refused_and_not_taken_for_none(
     assert ended.stderr.split("\n")[0] == f"error: {option} is empty"
 
 
+@pytest.mark.parametrize("option", ["--hosts", "--hosts-file", "--exclude", "--limit"])
+@pytest.mark.parametrize("verb", ["doctor", "plan", "report", "drift", "exercise"])
+def test_hosts_beside_what_was_saved_are_refused(tmp_path: Path, verb: str, option: str) -> None:
+    """They would not be asked, and the report would look as if they had been."""
+    ended = gdr(verb, "--from", "x", option, "gpu1", state=tmp_path)
+    assert (ended.returncode, ended.stdout) == (ExitCode.USAGE, "")
+    assert f"{option} and --from do not go together" in ended.stderr
+    assert not (tmp_path / "gdr-toolkit" / "runs").exists()
+
+
 def test_an_option_that_was_not_given_is_not_empty(tmp_path: Path) -> None:
     assert gdr("hosts", "--hosts", "demo-healthy", state=tmp_path).returncode == ExitCode.OK
 

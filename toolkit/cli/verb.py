@@ -21,7 +21,16 @@ from invoke.program import Program
 from invoke.tasks import Task
 
 from toolkit.cli.ending import ending
-from toolkit.cli.options import TAKEN, Option, Said, VerbTask, joined, refuse_empty, signature
+from toolkit.cli.options import (
+    TAKEN,
+    Option,
+    Said,
+    VerbTask,
+    joined,
+    refuse_empty,
+    refuse_saved_hosts,
+    signature,
+)
 from toolkit.errors import ExitCode, ToolkitError
 from toolkit.report.table import Painter, wants_colour
 from toolkit.report.text import error_lines
@@ -45,6 +54,7 @@ def verb(*tables: tuple[Option, ...]) -> Callable[[Body], Task[Any]]:
                 if any(values[each.name] in _HELP for each in options if each.positional):
                     return help_on(task)
                 refuse_empty(values)
+                refuse_saved_hosts(values)
                 code = body(said)
                 if code is not ExitCode.OK and (said.ended or "hosts" in values):
                     sys.stdout.flush()  # what was found goes before what it comes to
