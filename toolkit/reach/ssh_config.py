@@ -6,6 +6,7 @@ refused whatever the file says.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +55,9 @@ class SshConfig:
         """
         if file is None:
             files = [from_home(USER_FILE), Path(SYSTEM_FILE)]
+            _refuse_others(files[0])
+        elif str(file).lower() == "none":  # as ssh -F has it
+            files = []
         elif file.is_file():
             files = [file]
         else:
@@ -84,7 +88,7 @@ class SshConfig:
         )
         return Target(
             door=door,
-            timeout_s=found.number("connecttimeout", 0) or None,
+            timeout_s=found.seconds("connecttimeout") or None,
             known_hosts=known,
             key_files=_files(found, "identityfile", DEFAULT_KEYS),
             keys_configured="identityfile" in found.values,
@@ -113,6 +117,22 @@ class SshConfig:
         return tuple(hops)
 
 
+def _refuse_others(file: Path) -> None:
+    """As ssh does: what others may write to could send us anywhere.
+
+    :raises UsageError: they may.
+    """
+    try:
+        found = file.stat()
+    except OSError:
+        return  # not there, or said where it is read
+    if found.st_uid not in (0, os.getuid()) or found.st_mode & 0o022:
+        raise UsageError(
+            f"{file}: others may write to it, and ssh does not read it then",
+            hint=f"chmod go-w {file}, and see whose it is",
+        )
+
+
 def _own(host: Host) -> list[Setting]:
     """The host's own fields: in ssh_config the first value found counts."""
     fields = {
@@ -122,7 +142,12 @@ def _own(host: Host) -> list[Setting]:
         "identityfile": host.key_file,
     }
     own = [Setting(key, (value,), None) for key, value in fields.items() if value]
-    parsed = [parse_setting(f"{key} {value}") for key, value in host.options]
+    try:
+        parsed = [parse_setting(f"{key} {value}") for key, value in host.options]
+    except ValueError as why:
+        raise UsageError(
+            f"{host.name}: an option of its own: {why}", hint="mend it in the inventory"
+        ) from why
     return own + [Setting(key, words, None) for key, words in parsed if words]
 
 
