@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from toolkit.start import unheard
-
 
 def main() -> None:
     """Run what was typed."""
-    unheard()
-    from invoke import __version__  # noqa: PLC0415 Ctrl-C may come meanwhile
+    sys.argv[0] = "invoke"  # as which it is told of, and by which toolkit.cli.early knows it
+    from toolkit.cli import Settings  # noqa: I001, PLC0415 first: Ctrl-C may come meanwhile
+    from invoke import __version__  # noqa: PLC0415 as above
     from invoke.program import Program  # noqa: PLC0415 as above
 
-    from toolkit.cli import Settings  # noqa: PLC0415 as above
-
-    sys.argv[0] = "invoke"  # as which it is told of
     names = ["invoke", "inv"]
     Program(
         name="Invoke",

@@ -99,7 +99,6 @@ NOTHING: dict[str, object] = {
     **{name: {} for name in ("left", "own_interfaces", "qos_asked", "said_signers")},
     "live": True,
     "loose": True,
-    "dark_devices": (),
     "lspci_differences": (),
     "dark_devices": (),
 }  # fmt: skip
@@ -184,7 +183,6 @@ FRAMES = {
     "nvidia-params": "driver_params",
     "nvidia-smi": "has_nvidia_smi mismatched_library smi_said",
     "nvidia-smi-q": "bar1_sizes gpu_chips gpu_rows smi unified_memory",
-    "nvlink-status": "nvlinks",
     "nvidia-topology": "has_nvidia_topology matrix nvlinked",
     "nvidia-version": "driver",
     "nvlink-status": "nvlinks",

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +9,6 @@ import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from dev.run import ROOT
 from tests.unit.judged import HEALTHY
 from toolkit.change.artefact import Trigger
 from toolkit.change.change import Blocked
@@ -335,51 +330,3 @@ def test_ctrl_c_has_a_last_line_too(
     assert end.value.code == 130
     seen = capsys.readouterr().err
     assert seen == ("exit 130: interrupted; see above\n" if told else "interrupted\n")
-
-
-STARTED = """
-import signal
-from toolkit.start import heard, unheard
-unheard()
-{}
-print(signal.getsignal(signal.SIGINT) is signal.{})
-"""
-
-
-@pytest.mark.parametrize(
-    ("trap", "then", "handler"),
-    [
-        pytest.param("-", "", "SIG_DFL", id="importing"),
-        pytest.param("-", "heard()", "default_int_handler", id="at-work"),
-        pytest.param("''", "", "SIG_IGN", id="in-the-background"),
-        pytest.param("''", "heard()", "SIG_IGN", id="at-work-in-the-background"),
-    ],
-)
-def test_before_a_verb_begins_ctrl_c_ends_us_without_a_word(
-    trap: str, then: str, handler: str
-) -> None:
-    words = [sys.executable, "-c", STARTED.format(then, handler)]
-    done = subprocess.run(
-        ["sh", "-c", f'trap {trap} INT; exec "$@"', "sh", *words],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "True\n"
-
-
-def test_whoever_starts_us_and_ends_us_at_once_sees_no_traceback(tmp_path: Path) -> None:
-    (tmp_path / "invoke.py").write_text("print(flush=True)\nimport time; time.sleep(60)\n")
-    started = subprocess.Popen(
-        [sys.executable, "-P", str(ROOT / "dev/__main__.py")],
-        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert started.stdout is not None
-    assert started.stdout.readline() == "\n"  # it is importing
-    started.send_signal(signal.SIGINT)
-    assert started.communicate(timeout=60) == ("", "")
-    assert started.returncode == -signal.SIGINT

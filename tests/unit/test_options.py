@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.verbs import PATH, ROOT, gdr
-from toolkit.errors import ExitCode
+from toolkit.cli.options import refuse_saved_hosts
+from toolkit.errors import ExitCode, UsageError
 
 
 @pytest.mark.parametrize(
@@ -29,6 +30,18 @@ def test_an_empty_option_is_refused_and_not_taken_for_none(
     ended = gdr(*words, state=tmp_path)
     assert (ended.returncode, ended.stdout) == (ExitCode.USAGE, "")
     assert ended.stderr.split("\n")[0] == f"error: {option} is empty"
+
+
+def test_hosts_beside_what_was_saved_are_refused(tmp_path: Path) -> None:
+    """They would not be asked, and the report would look as if they had been."""
+    ended = gdr("doctor", "--from", "x", "--hosts", "gpu1", state=tmp_path)
+    assert (ended.returncode, ended.stdout) == (ExitCode.USAGE, "")
+    assert "--hosts and --from do not go together" in ended.stderr
+    for name in ("hosts", "hosts_file", "exclude", "limit"):
+        with pytest.raises(UsageError, match=f"--{name.replace('_', '-')} and --from"):
+            refuse_saved_hosts({"from_": "x", name: "gpu1"})
+        refuse_saved_hosts({"from_": "", name: "gpu1"})
+    refuse_saved_hosts({"from_": "x", "inventory": "hosts.ini", "hosts": ""})
 
 
 def test_an_option_that_was_not_given_is_not_empty(tmp_path: Path) -> None:

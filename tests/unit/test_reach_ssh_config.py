@@ -232,3 +232,28 @@ def test_openssh_understands_the_same(home: Path) -> None:
     assert ssh["hostkeyalias"] == found.door.key_name
     assert float(ssh["connecttimeout"]) == found.timeout_s
     assert ssh["proxyjump"] == ",".join(hop.door.host for hop in found.jumps)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("Foo bar", "bad configuration option: foo"),
+        ("Port", "port: its value is missing"),
+        ("Port 70000", "port: bad value '70000'"),
+        ("User a b", "user: more than one value: 'b'"),
+        ("ForwardX11 maybe", "forwardx11: bad value 'maybe'"),
+        ("IdentityFile '/a", "identityfile: a quote is not closed"),
+    ],
+)
+def test_a_line_that_ssh_refuses_is_refused(tmp_path: Path, line: str, says: str) -> None:
+    file = tmp_path / "config"
+    file.write_text(f"Host other\n  {line}\n")
+    with pytest.raises(UsageError) as raised:
+        SshConfig.load(file)
+    assert str(raised.value) == f"{file}:2: {says}"
+    assert raised.value.hint
+
+
+def test_an_option_of_the_inventory_that_ssh_refuses_is_refused() -> None:
+    with pytest.raises(UsageError, match="gpu7: an option of its own: bad configuration option"):
+        SshConfig().target(Host("gpu7", options=(("Foo", "bar"),)))

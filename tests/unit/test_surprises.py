@@ -96,8 +96,14 @@ def test_a_state_folder_that_takes_nothing_costs_the_record_alone(seen: Path, se
     assert "Traceback" not in ended.stderr
 
 
-@pytest.mark.parametrize("at", ["toolkit.report.document", "toolkit.cli.topology", "yaml"])
-def test_ctrl_c_while_it_starts_is_a_word_and_a_code(at: str) -> None:
+@pytest.mark.parametrize(
+    ("at", "starts"),
+    [
+        *((at, "from toolkit.cli") for at in ("toolkit.report.document", "toolkit.cli.topology")),
+        *((at, "from dev.__main__") for at in ("invoke", "yaml")),
+    ],
+)
+def test_ctrl_c_while_it_starts_is_a_word_and_a_code(at: str, starts: str) -> None:
     code = f"""
 import os, signal, sys
 class Finder:
@@ -106,7 +112,7 @@ class Finder:
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Finder())
 sys.argv = ["gdr", "hosts", "--hosts", "demo"]
-from toolkit.cli import main
+{starts} import main
 main()
 """
     words = [sys.executable, "-c", code]

@@ -175,6 +175,22 @@ def refuse_empty(values: Mapping[str, object]) -> None:
             raise UsageError(f"--{option} is empty", hint="leave it out, or give it a value")
 
 
+def refuse_saved_hosts(values: Mapping[str, object]) -> None:
+    """What was saved has its own hosts: those that were named beside it would not be asked.
+
+    :raises UsageError: some were.
+    """
+    if not values.get("from_"):
+        return
+    for name in ("hosts", "hosts_file", "exclude", "limit"):
+        if values.get(name):
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(
+                f"{option} and --from do not go together: no host is asked",
+                hint=f"say one of them; all that --from has is judged, so leave {option} out",
+            )
+
+
 def _default(option: Option) -> object:
     """Numbers go through Invoke as text: its own conversion ends in a traceback."""
     if option.positional:

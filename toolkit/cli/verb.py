@@ -21,12 +21,20 @@ from invoke.tasks import Task
 
 from toolkit.cli import early
 from toolkit.cli.ending import ending
-from toolkit.cli.options import TAKEN, Option, Said, VerbTask, joined, refuse_empty, signature
+from toolkit.cli.options import (
+    TAKEN,
+    Option,
+    Said,
+    VerbTask,
+    joined,
+    refuse_empty,
+    refuse_saved_hosts,
+    signature,
+)
 from toolkit.cli.streams import patient_streams
 from toolkit.errors import ExitCode, ToolkitError
 from toolkit.report.table import Painter, wants_colour
 from toolkit.report.text import error_lines
-from toolkit.start import heard
 
 Body = Callable[[Said], ExitCode]
 _HELP = ("--help", "-h")
@@ -47,6 +55,7 @@ def verb(*tables: tuple[Option, ...]) -> Callable[[Body], Task[Any]]:
                 if any(values[each.name] in _HELP for each in options if each.positional):
                     return help_on(task)
                 refuse_empty(values)
+                refuse_saved_hosts(values)
                 try:
                     code = body(said)
                 except KeyboardInterrupt:
@@ -99,7 +108,6 @@ def guarded(body: Body, said: Said) -> ExitCode:
 
     Not so a reader of ours that goes, or a disk that is full: the verb ends as it would have.
     """
-    heard()
     with patient_streams(), said.at_end:
         try:
             early.over()

@@ -57,6 +57,10 @@ class SshConfig:
             # Nothing is to be had of a home that may not be entered: root's, for another user.
             own = [from_home(USER_FILE)] * os.access(from_home("~"), os.X_OK)
             files = [*own, Path(SYSTEM_FILE)]
+            for each in own:
+                _refuse_others(each)
+        elif str(file).lower() == "none":  # as ssh -F has it
+            files = []
         elif file.is_file():
             files = [file]
         else:
@@ -87,7 +91,7 @@ class SshConfig:
         )
         return Target(
             door=door,
-            timeout_s=found.number("connecttimeout", 0) or None,
+            timeout_s=found.seconds("connecttimeout") or None,
             known_hosts=known,
             key_files=_files(found, "identityfile", DEFAULT_KEYS),
             keys_configured="identityfile" in found.values,
@@ -119,6 +123,22 @@ class SshConfig:
         return tuple(hops)
 
 
+def _refuse_others(file: Path) -> None:
+    """As ssh does: what others may write to could send us anywhere.
+
+    :raises UsageError: they may.
+    """
+    try:
+        found = file.stat()
+    except OSError:
+        return  # not there, or said where it is read
+    if found.st_uid not in (0, os.getuid()) or found.st_mode & 0o022:
+        raise UsageError(
+            f"{file}: others may write to it, and ssh does not read it then",
+            hint=f"chmod go-w {file}, and see whose it is",
+        )
+
+
 def _own(host: Host) -> list[Setting]:
     """The host's own fields: in ssh_config the first value found counts."""
     fields = {
@@ -128,7 +148,12 @@ def _own(host: Host) -> list[Setting]:
         "identityfile": host.key_file,
     }
     own = [Setting(key, (value,), None) for key, value in fields.items() if value]
-    parsed = [parse_setting(f"{key} {value}") for key, value in host.options]
+    try:
+        parsed = [parse_setting(f"{key} {value}") for key, value in host.options]
+    except ValueError as why:
+        raise UsageError(
+            f"{host.name}: an option of its own: {why}", hint="mend it in the inventory"
+        ) from why
     return own + [Setting(key, words, None) for key, words in parsed if words]
 
 

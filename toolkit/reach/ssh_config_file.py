@@ -17,11 +17,10 @@ from pathlib import Path
 
 from toolkit.errors import UsageError
 from toolkit.reach.patterns import listed
+from toolkit.reach.ssh_config_words import COMMANDS, problem, split_words
 from toolkit.where import from_home, user_name
 
-_SETTING = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*)")
-_WORD = re.compile(r'"([^"]*)"|(\S+)')
-_COMMANDS = ("proxycommand", "localcommand", "remotecommand", "knownhostscommand")
+_SETTING = re.compile(r"\s*([^\s=]*)(?:\s*=\s*|\s+|$)(.*)")
 _MANY = ("identityfile", "certificatefile")  # each further value is tried, too
 _ALONE = ("all", "canonical", "final")
 _WITH_PATTERNS = ("host", "originalhost", "user", "localuser")
@@ -66,6 +65,12 @@ class Found:
             raise UsageError(f"ssh_config: {key} {value!r} is no number", hint="mend the file")
         return int(value)
 
+    def seconds(self, key: str) -> int:
+        """A time as sshd_config(5) writes it, "1m30"; 0 for none."""
+        units = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+        parts = re.findall(r"([0-9]{1,9})([smhdw]?)", self.text(key).lower())
+        return sum(int(count) * units[unit] for count, unit in parts)
+
     @property
     def user(self) -> str:
         return self.text("user") or user_name()
@@ -85,9 +90,12 @@ class Found:
         return str(from_home(text)) if text.startswith("~") else text
 
 
-def read_settings(file: Path, block: Block | None = None, depth: int = 0) -> Iterator[Setting]:
+def read_settings(
+    file: Path, block: Block | None = None, depth: int = 0, ignored: list[str] | None = None
+) -> Iterator[Setting]:
     """The settings of a file and of those it includes; a file that is not there has none.
 
+    :param ignored: patterns of IgnoreUnknown that stood above.
     :raises UsageError: it cannot be read, includes too deeply, or has a Match that is not
         evaluated here.
     """
@@ -103,32 +111,45 @@ def read_settings(file: Path, block: Block | None = None, depth: int = 0) -> Ite
             hint="name a file that can be read: --ssh-config FILE",
         ) from why
     outer = block
+    ignored = ignored if ignored is not None else []
     for number, line in enumerate(text.split("\n"), start=1):
-        key, words = parse_setting(line)
+        key, words = _taken(line, f"{file}:{number}", ignored)
         if key in ("host", "match"):
             block = Block((key, *words), f"{file}:{number}", outer)
             _check(block)
         elif key == "include":
             for path in _included(file, words):
-                yield from read_settings(path, block, depth + 1)
+                yield from read_settings(path, block, depth + 1, ignored)
         elif key and words:
             yield Setting(key, words, block)
 
 
-def parse_setting(line: str) -> tuple[str, tuple[str, ...]]:
-    """Keyword and words of one line, without quotes and comments; ("", ()) for nothing."""
+def _taken(line: str, where: str, ignored: list[str]) -> tuple[str, tuple[str, ...]]:
+    try:
+        key, words = parse_setting(line, ",".join(ignored))
+    except ValueError as why:
+        raise UsageError(
+            f"{where}: {why}", hint="ssh refuses it as well; see: ssh -G, with the same file"
+        ) from why
+    if key == "ignoreunknown":
+        ignored += words
+    return key, words
+
+
+def parse_setting(line: str, ignored: str = "") -> tuple[str, tuple[str, ...]]:
+    """Keyword and words of one line, without quotes and comments; ("", ()) for nothing.
+
+    :param ignored: patterns of keywords that need not be known.
+    :raises ValueError: ssh takes no such line.
+    """
     found = _SETTING.fullmatch(line.rstrip())
-    if found is None or line.lstrip().startswith("#"):
+    if found is None or not line.strip() or line.lstrip().startswith("#"):
         return "", ()
-    key, value = found[1].lower(), found[2]
-    if key in _COMMANDS:
-        return key, (value,)
-    words: list[str] = []
-    for quoted, plain in _WORD.findall(value):
-        if plain.startswith("#"):
-            break
-        words.append(quoted or plain)
-    return key, tuple(words)
+    key, value = found[1].strip('"').lower(), found[2]
+    words = split_words(value)
+    if why := problem(key, words, ignored):
+        raise ValueError(why)
+    return key, (value,) if key in COMMANDS else words or ()
 
 
 def look_up(settings: tuple[Setting, ...], own: list[Setting], alias: str) -> Found:

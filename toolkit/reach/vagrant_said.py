@@ -72,6 +72,13 @@ def complaint(said: tuple[Line, ...]) -> tuple[str, str]:
     return "", ""
 
 
+def _setting(line: str) -> tuple[str, tuple[str, ...]]:
+    try:
+        return parse_setting(line)
+    except ValueError as why:
+        raise Unparsable("vagrant ssh-config", f"{line.strip()}: {why}", 1) from why
+
+
 def machine_host(name: str, text: str, *, new_keys: str) -> Host:
     """The host that a machine is.
 
@@ -81,7 +88,7 @@ def machine_host(name: str, text: str, *, new_keys: str) -> Host:
     :raises Unparsable: it names no address.
     :raises UsageError: it includes a file, whose contents would be missed.
     """
-    settings = [(line.strip(), *parse_setting(line)) for line in text.split("\n")]
+    settings = [(line.strip(), *_setting(line)) for line in text.split("\n")]
     first = {key: words[0] for _, key, words in reversed(settings) if words}
     if "include" in first:
         raise UsageError(
