@@ -13,6 +13,7 @@ from tests.fleet.conftest import Site
 from tests.fleet.links import free_port
 from tests.fleet.sshd import Keys, Sshd
 from toolkit.errors import HostKeyError, TransportError
+from toolkit.reach.connection import _Wire
 from toolkit.reach.ssh import SshTransport
 
 pytestmark = pytest.mark.sshd
@@ -122,7 +123,9 @@ def test_a_jump_host_that_dies_first_costs_no_thread(site: Site, sshd: Sshd, gat
     assert transport.run("echo before").stdout == "before\n"
     assert transport._connection is not None
     inner = transport._connection.transport
-    leg = inner.sock
+    wire = inner.sock
+    assert isinstance(wire, _Wire)
+    leg = wire.inner
     assert isinstance(leg, paramiko.Channel)
     assert leg.transport is not None
     leg.transport.packetizer.close()  # the jump host is gone, and nobody has noticed
