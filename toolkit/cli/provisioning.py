@@ -31,6 +31,7 @@ from toolkit.flow.shelf import Shelf
 from toolkit.flow.slurm_carrier import kept_off
 from toolkit.flow.slurm_service import SlurmService
 from toolkit.hosts import fold
+from toolkit.reach.audit import of_run
 from toolkit.reach.fleet import NotBegun, broken_off
 from toolkit.report.document import Told
 from toolkit.report.plan_text import plan_lines
@@ -112,6 +113,7 @@ def _provision(
             over_jobs=said.flag("over_jobs"),
             shelf=shelf,
             untried=said.flag("boot_without_trial"),
+            audit=of_run(session.folder.path.name, said.text("reason")),
         ),
         folder=session.folder,
         agreed=agreed,
