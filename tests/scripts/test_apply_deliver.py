@@ -22,6 +22,7 @@ from tests.scripts.engine import (
 )
 from toolkit.errors import ApplyError, ExitCode, LockedError, StaleError, UsageError
 from toolkit.reach import deliver
+from toolkit.reach.audit import of_run
 from toolkit.reach.transport import Result, Sink, Transport, quiet
 
 pytestmark = pytest.mark.shell
@@ -173,3 +174,22 @@ def test_a_run_that_the_node_does_not_know_is_told(dash_tree: Tree) -> None:
 def test_what_cannot_be_a_run_is_never_sent(dash_tree: Tree, run: str) -> None:
     with pytest.raises(UsageError, match="no run is named"):
         deliver.rollback(Local(dash_tree), run)
+
+
+def test_the_nodes_journal_has_who_had_it_done_and_who_took_it_back(
+    dash_tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUDO_USER", "alice")
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    made = of_run("2026-11-21T22-00-00-provision", "ticket 4711; rm -rf / rolled-back ")
+    applied = deliver.apply(Local(dash_tree), usual(), audit=made)
+    (line,) = dash_tree.state("journal")
+    digest = (dash_tree.root / STATE / "runs" / applied.run / "bundle").read_text().strip()
+    state, told = line.split(" ", 3)[1], line.split(" ", 3)[3]
+    assert (state, told) == ("done", f"{made} bundle={digest}")
+    assert {"sudo=alice", "run=2026-11-21T22-00-00-provision"} < set(made.split())
+    assert "reason=ticket_4711__rm_-rf___rolled-back_" in made.split()
+    back = of_run("2026-11-22T09-00-00-undo")
+    deliver.rollback(Local(dash_tree), audit=back)
+    (line,) = dash_tree.state("journal")
+    assert line.split(" ", 3)[1::2] == ["rolled-back", f"{made} bundle={digest} / {back}"]

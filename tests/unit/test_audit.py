@@ -154,7 +154,7 @@ def test_who_it_is_does_not_hang_on_what_the_environment_says(
     monkeypatch.setenv("SSH_CONNECTION", "192.0.2.7 51234 192.0.2.1 22")
     assert audit.operator() == f"{own} (sudo alice_root, ssh 192.0.2.7)"
     assert audit.whoami().startswith(f"{own}@")
-    assert vars(rolling)["whoami"] is audit.whoami
+    assert vars(rolling)["whoami"] is audit.whoami, "by which claims and journals name us"
 
 
 def test_a_machine_without_a_log_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,8 @@ class World:
     did: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def undo(self, transport: Transport, which: str, *, sink: Sink) -> SimpleNamespace:
+    def undo(self, transport: Transport, which: str, *, sink: Sink, audit: str) -> SimpleNamespace:
+        assert {"run=a-run", "reason=ticket_4711"} < set(audit.split())
         self.did.append(f"rollback {which}")
         sink("= begin ok gdr-toolkit/1")
         sink("|building dkms")
@@ -103,7 +104,11 @@ def back(world: World, monkeypatch: pytest.MonkeyPatch, **how: bool) -> RolledBa
     monkeypatch.setattr(flow, "on_each_counted", counted)
     fleet = Fleet((Host("gpu1"),), lambda _: Wire(), Access(progress=progress))
     told = {"allow_reboot": True, "over_jobs": False} | how
-    done = rollback(fleet, "last", None, **told)  # type: ignore[arg-type] # as the rows have them
+    about = SimpleNamespace(reason="ticket 4711")
+    counting = SimpleNamespace(
+        folder=SimpleNamespace(settle=lambda: "a-run"), agreed=SimpleNamespace(about=about)
+    )
+    done = rollback(fleet, "last", counting, **told)  # type: ignore[arg-type] # as the rows have them
     world.notes = progress.notes
     assert isinstance(done, RolledBack)
     return done

@@ -31,6 +31,7 @@ from toolkit.flow.shelf import Shelf
 from toolkit.flow.slurm_carrier import kept_off
 from toolkit.flow.slurm_service import SlurmService
 from toolkit.hosts import fold
+from toolkit.reach.audit import of_run
 from toolkit.reach.fleet import NotBegun, broken_off
 from toolkit.report.document import Told
 from toolkit.report.plan_text import plan_lines
@@ -107,16 +108,22 @@ def _provision(
         planned,
         session.wants(),
         session.today,
-        options=Options(
-            reboot=allowed,
-            over_jobs=said.flag("over_jobs"),
-            shelf=shelf,
-            untried=said.flag("boot_without_trial"),
-        ),
+        options=_options(session, shelf, reboot=allowed),
         folder=session.folder,
         agreed=agreed,
     )
     return _tell_after(session, rolled)
+
+
+def _options(session: Session, shelf: Shelf | None, *, reboot: bool) -> Options:
+    said = session.said
+    return Options(
+        reboot=reboot,
+        over_jobs=said.flag("over_jobs"),
+        shelf=shelf,
+        untried=said.flag("boot_without_trial"),
+        audit=of_run(session.folder.path.name, said.text("reason")),
+    )
 
 
 def _to_give_back(

@@ -45,6 +45,7 @@ class Options:
     over_jobs: bool = False  # also where a job has a GPU or an HCA open
     lock_s: int = 60  # how long to wait for another run on the same node
     shelf: Shelf | None = None  # modules that were built elsewhere, and may be delivered
+    audit: str = ""  # who has it done, and why: for the node's own journal
     untried: bool = False  # a changed command line becomes the default without a trial
 
 
@@ -194,6 +195,7 @@ class Node:
             witness=self.witness,
             lock_s=self.options.lock_s,
             reboot_s=REBOOT_S,
+            audit=self.options.audit,
             say=self._note,
             log=self._log,
             look=self._look,
@@ -224,6 +226,7 @@ class Node:
             script(now.bundle, wait_s=self.options.lock_s),
             limit_s=APPLY_S,
             sink=self._log,
+            audit=self.options.audit,
         )
         if now.lines.trial:  # of a run that died; what it tried is the default now
             note(self.transport, now.lines.trial, "")

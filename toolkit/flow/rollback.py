@@ -19,6 +19,7 @@ from toolkit.flow.rollout import Rolled
 from toolkit.flow.witness import Witness
 from toolkit.hosts import Host
 from toolkit.reach import deliver
+from toolkit.reach.audit import of_run
 from toolkit.reach.collect import collect
 from toolkit.reach.reboot import reboot
 from toolkit.reach.transport import Sink, Transport
@@ -44,6 +45,8 @@ def rollback(
     :raises LockedError: another controller's run is at work on one of the hosts.
     """
 
+    audit = of_run(how.folder.settle(), how.agreed.about.reason)
+
     def work(host: Host, transport: Transport, witness: Witness) -> RolledBack:
         def note(text: str) -> None:
             fleet.access.progress.note(host.name, text)
@@ -53,7 +56,7 @@ def rollback(
                 note(told)
 
         witness.about_to(Phase.APPLYING)
-        undone = deliver.rollback(transport, which, sink=log)
+        undone = deliver.rollback(transport, which, sink=log, audit=audit)
         steps = tuple(map(str, undone.steps))
         if not allow_reboot or not undone.needs_reboot:
             return RolledBack(steps, False)

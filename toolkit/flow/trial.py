@@ -37,6 +37,7 @@ class Hands:
     settle: Callable[[], Planned]  # looks until the node is no worse than before, or time is up
     busy: Callable[[], str]  # whose jobs a reboot would end; "" for nobody's
     worse: Callable[[Planned], set[str]]  # what is worse than it was before
+    audit: str = ""  # who has it done, and why
 
 
 def attempt(hands: Hands, start: Planned, trial: Trial) -> Planned:
@@ -51,7 +52,7 @@ def attempt(hands: Hands, start: Planned, trial: Trial) -> Planned:
     run = _enter(hands, start, trial)
     note(hands.transport, trial.id, Outcome.OPEN)
     _reboot(hands, start.boot_id)
-    deliver.rollback(hands.transport, run, wait_s=hands.lock_s, sink=hands.log)
+    deliver.rollback(hands.transport, run, wait_s=hands.lock_s, sink=hands.log, audit=hands.audit)
     now = hands.settle()
     if trial.mark not in now.lines.running:
         why = "it came back on its old entry"
@@ -82,7 +83,7 @@ def _enter(hands: Hands, start: Planned, trial: Trial) -> str:
     hands.witness.about_to(Phase.APPLYING, start.boot_id)
     try:
         sent = script(start.trial, wait_s=hands.lock_s)
-        deliver.apply(hands.transport, sent, limit_s=APPLY_S, sink=log)
+        deliver.apply(hands.transport, sent, limit_s=APPLY_S, sink=log, audit=hands.audit)
         now = hands.look()
         if why := _misread(now, trial):
             raise ApplyError(
@@ -91,7 +92,9 @@ def _enter(hands: Hands, start: Planned, trial: Trial) -> str:
             )
     except ApplyError:
         for each in runs:
-            deliver.rollback(hands.transport, each, wait_s=hands.lock_s, sink=hands.log)
+            deliver.rollback(
+                hands.transport, each, wait_s=hands.lock_s, sink=hands.log, audit=hands.audit
+            )
         raise
     return runs[-1]
 

@@ -28,6 +28,7 @@ from toolkit.flow.slurm_carrier import kept_off
 from toolkit.flow.witness import Witness
 from toolkit.hosts import Host
 from toolkit.reach import deliver
+from toolkit.reach.audit import of_run
 from toolkit.reach.collect import collect
 from toolkit.reach.transport import Transport
 
@@ -89,9 +90,12 @@ def undo(
     :raises JournalError: what is done cannot be written down, so nothing was.
     """
     fleet = kept_off(fleet, folder.settle())
+    audit = of_run(folder.settle(), agreed.about.reason)
 
     def work(host: Host, transport: Transport, witness: Witness) -> RolledBack:
-        node = _Undo(host, transport, fleet, witness, agreed.hooks, judge, allow_reboot, over_jobs)
+        node = _Undo(
+            host, transport, fleet, witness, agreed.hooks, judge, allow_reboot, over_jobs, audit
+        )
         return node.go(what)
 
     how = Counting(folder, agreed)
@@ -108,6 +112,7 @@ class _Undo:
     judge: Judge
     allow_reboot: bool
     over_jobs: bool
+    audit: str
 
     def go(self, what: Undoing) -> RolledBack:
         names = what.node_runs[self.host.name]
@@ -156,7 +161,7 @@ class _Undo:
     def _take_back(self, name: str) -> deliver.Applied | None:
         self.witness.about_to(Phase.APPLYING)
         try:
-            return deliver.rollback(self.transport, name, sink=self._log)
+            return deliver.rollback(self.transport, name, sink=self._log, audit=self.audit)
         except UsageError:  # the node's journal has no such run that stands
             return None
 

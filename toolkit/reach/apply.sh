@@ -231,6 +231,7 @@ apply() { # apply: the bundle, from the first expectation to the last trigger
     if [ -z "$stage" ]; then stage=$run/stage; fi
     if [ -n "${again-}" ] && settled; then rm -rf "$run"; return; fi
     mark >"$run/bundle"
+    gdr_audit=${gdr_audit:+$gdr_audit bundle=$(cat "$run/bundle")}
     pass=check
     . "$stage/steps"
     key=steps label=$stage/steps

@@ -38,6 +38,20 @@ def whoami() -> str:
     return f"{name}@{socket.gethostname()}{space}{came}"
 
 
+def of_run(run: str, reason: str = "") -> str:
+    """What a node's own journal has of a run of ours: words without blanks, each with its name.
+
+    :param run: its name here.
+    """
+    name, _, came = operator().partition(" ")
+    words = {"who": name, "from": socket.gethostname(), "run": run, "reason": reason}
+    told = dict(each.split(" ") for each in came.strip("()").split(", ") if each)
+    found = {**words, **told}
+    return " ".join(
+        f"{key}={_SPARE.sub('_', value)[:120]}" for key, value in found.items() if value
+    )
+
+
 def tell_system(line: str) -> None:
     """Best effort: one line for syslog or the journal of this machine, by logger."""
     logger = shutil.which("logger")

@@ -61,18 +61,24 @@ class Applied:
 
 
 def apply(
-    transport: Transport, script: str, *, limit_s: float = 3600, sink: Sink = quiet
+    transport: Transport,
+    script: str,
+    *,
+    limit_s: float = 3600,
+    sink: Sink = quiet,
+    audit: str = "",
 ) -> Applied:
     """Carry out a bundle.
 
     :param script: of ``change.bundle.script``.
+    :param audit: of ``reach.audit.of_run``, for the node's own journal.
     :param limit_s: enough for a DKMS build; the node goes on when we give up.
     :raises StaleError: the node is not as it was when the plan was made; nothing was touched.
     :raises LockedError: another run holds the node; nothing was touched.
     :raises ApplyError: a step failed, or the script did not run to its end.
     :raises TransportError: whether it ran to its end cannot be known.
     """
-    result = transport.run(script, limit_s=limit_s, sink=sink)
+    result = transport.run(_audited(audit) + script, limit_s=limit_s, sink=sink)
     return _read(transport.name, Evidence.parse(result.stdout), result.stderr)
 
 
@@ -83,6 +89,7 @@ def rollback(
     wait_s: int = 60,
     limit_s: float = 3600,
     sink: Sink = quiet,
+    audit: str = "",
 ) -> Applied:
     """Take back one run, the last one, or all of them.
 
@@ -92,7 +99,7 @@ def rollback(
     :raises ApplyError: something could not be taken back; the rest was.
     :raises TransportError: whether it ran to its end cannot be known.
     """
-    script = rollback_script(run, wait_s)
+    script = _audited(audit) + rollback_script(run, wait_s)
     result = transport.run(script, limit_s=limit_s, sink=sink)
     applied = _read(transport.name, Evidence.parse(result.stdout), result.stderr, back=True)
     if not applied.run and run not in {"last", "all"}:
@@ -159,6 +166,11 @@ RELEASE = """#!/bin/sh
 lock=${GDR_ROOT%/}/var/lib/gdr-toolkit/lock
 case $(readlink "$lock") in 1,*,'rebooting for '*) rm -f "$lock" ;; esac
 """
+
+
+def _audited(line: str) -> str:
+    """Who has it done, before the script: it is quoted, and does nothing by itself."""
+    return f"gdr_audit={shlex.quote(line)}\n" if line else ""
 
 
 def _call(words: str) -> str:

@@ -4,7 +4,7 @@
 #
 #   owned      the paths that are ours, one a line; folders end with a slash
 #   pending    triggers that are owed: each line a quoted call, its first word the name
-#   journal    one line a run, newest last: RUN STATE TIME
+#   journal    one line a run, newest last: RUN STATE TIME, and who had it done: NAME=WORD ...
 #   lock       a symbolic link whose target says who holds it
 #   runs/RUN/  what the run replaced; see undo.sh
 
@@ -32,8 +32,17 @@ has() { grep -qxF -e "$2" "$1" 2>/dev/null; } # has FILE LINE
 add() { has "$1" "$2" || rewrite "$1" with "$1" "$2"; }
 drop() { ! has "$1" "$2" || rewrite "$1" without "$1" "$2"; }
 
-record() { # record RUN STATE: the run's one line of the journal
-    rewrite "$state/journal" lines_but "$1" "$1 $2 $(date -u +%Y-%m-%dT%H:%M:%SZ)"
+record() { # record RUN STATE: the run's one line of the journal, with all who had a hand in it
+    by=$(sed -n "s/^$1 [^ ]* [^ ]* //p" "$state/journal" 2>/dev/null)
+    case " $by / " in
+        *" ${gdr_audit:-$by} / "*) ;;
+        *) by=$by${by:+ / }$gdr_audit ;;
+    esac
+    rewrite "$state/journal" lines_but "$1" "$1 $2 $(date -u +%Y-%m-%dT%H:%M:%SZ)${by:+ $by}" || return
+    if [ -z "$root" ]; then tell_system "run $1 $2${gdr_audit:+ $gdr_audit}"; fi
+}
+tell_system() { # tell_system LINE: best effort, and never waited for
+    timeout 5 logger -t gdr-toolkit -- "$1" </dev/null >/dev/null 2>&1 || :
 }
 lines_but() {
     if [ -e "$state/journal" ]; then grep -v -e "^$1 " "$state/journal"; fi
