@@ -58,7 +58,7 @@ def main(words: list[str]) -> int:
         print("\n".join(map(str, chosen)))
         return 0
     missed = 0
-    with tempfile.TemporaryDirectory(prefix="gdr-sabotage-") as folder:
+    with tempfile.TemporaryDirectory(prefix="gdr-mutants-") as folder:
         tree = copy(Path(folder))
         for number, defect in enumerate(chosen, start=1):
             by = caught(tree, defect)
