@@ -15,7 +15,10 @@ from toolkit.evidence import Evidence, Frame, State
 from toolkit.reach.transport import Sink, Transport, quiet
 
 _HERE = Path(__file__).parent
-_PARTS = ("lock.sh", "undo.sh", "prune.sh", "initramfs.sh", "menu.sh", "again.sh", "apply.sh")
+_PARTS = (
+    *("lock.sh", "undo.sh", "prune.sh", "initramfs.sh", "menu.sh", "again.sh", "signers.sh"),
+    "apply.sh",
+)
 _CALLED_AS_A_FILE = "# --- called as a file"  # in apply.sh: what follows is for bundles on disk
 _STALE = 65  # what apply.sh says of an expectation that does not hold
 _AT_BOOT = ("UPDATE_BOOTLOADER ", "REBUILD_INITRAMFS ")  # triggers that the next boot shows
@@ -186,6 +189,12 @@ def _refused(host: str, evidence: Evidence) -> None:
         raise LockedError(
             f"{host}: {lock.text.strip() or 'another run holds the node'}",
             hint="nothing was touched; wait for it, or find out what became of it",
+        )
+    unsigned = evidence.frames.get("signature")
+    if unsigned is not None:
+        raise ApplyError(
+            f"{host}: {unsigned.text.strip()}",
+            hint="nothing was touched; sign_key in the site's file: docs/least-privilege.md",
         )
     for key in ("state", "unpack", "steps"):
         trouble = evidence.frames.get(key)
