@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
+import tarfile
 from dataclasses import replace
 from datetime import date
 from hashlib import sha256
@@ -93,6 +95,10 @@ def test_a_folder_that_is_written_is_signed_and_so_is_its_script(key: Path) -> N
     files = bundle_files(planned)
     assert files[SIGNATURE].startswith(b"-----BEGIN SSH SIGNATURE-----")
     assert files[SIGNATURE] in files["run.sh"]
+    with tarfile.open(fileobj=io.BytesIO(files["bundle.tar"])) as tar:
+        assert {SIGNATURE, LIST, "apply.sh", "steps", "manifest.json"} < set(tar.getnames())
+    planned = plan_node("gpu1", node(NOT_LOADED), want(), date(2026, 1, 1))
+    assert "bundle.tar" not in bundle_files(planned)
 
 
 def test_no_way_out_forgets_the_signature() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 
-from toolkit.change.bundle import Bundle, runner
+from toolkit.change.bundle import Bundle, runner, tar_bytes
 from toolkit.change.diff import diff
 from toolkit.change.plan import Plan, make_plan
 from toolkit.change.render import render
@@ -163,7 +163,8 @@ def bundle_files(planned: Planned) -> dict[str, bytes]:
     """A bundle as a folder, with what only readers and carriers of it need; empty for none.
 
     run.sh is all of it in one file, changes.diff the lines that change; image.sh, of an image
-    alone, is run.sh with what runs it in the image's tree.
+    alone, is run.sh with what runs it in the image's tree; bundle.tar, of a signed one, is for
+    the wrapper of accounts that are not root.
     """
     if planned.bundle is None:
         return {}
@@ -172,6 +173,8 @@ def bundle_files(planned: Planned) -> dict[str, bytes]:
     if not planned.boot_id:
         more["image.sh"] = image_runner(more["run.sh"])
     texts = {name: text.encode("utf-8", "surrogateescape") for name, text in more.items()}
+    if bundle.signature:
+        texts["bundle.tar"] = tar_bytes(bundle)
     return bundle.files() | texts
 
 

@@ -30,6 +30,16 @@ def engine() -> str:
     return "#!/bin/sh\n" + "\n".join((_HERE / part).read_text() for part in _PARTS)
 
 
+def wrapper() -> str:
+    """What sudo lets an account run that is not root: the probe, and signed bundles."""
+    return "#!/bin/sh\n" + "\n".join((_HERE / x).read_text() for x in ("signers.sh", "gdr_node.sh"))
+
+
+def sudoers() -> str:
+    """The rules for that: two accounts, of which one may only have the node read."""
+    return (_HERE / "gdr_node.sudoers").read_text()
+
+
 class StepState(StrEnum):
     DONE = "done"
     FAILED = "failed"

@@ -61,7 +61,10 @@ closed() { # closed PATH: ours or root's, and no other may write it
         echo "$1 is a link, so what it names is not believed"
         return 1
     fi
-    attributes=$(stat -c '%u %a' "$root$1") || return
+    if ! attributes=$(stat -c '%u %a' "$root$1" 2>/dev/null); then
+        echo "$1 is not there"
+        return 1
+    fi
     case $attributes in
         *[2367]? | *[2367]) echo "$1 may be written by others than its owner, so it is not believed" ;;
         "0 "* | "$(id -u) "*) return ;;
