@@ -89,6 +89,13 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Bundles:
+    """The table [bundles]: what holds for every bundle that is made here."""
+
+    sign_key: str = ""  # file of the SSH key that signs them; "" for unsigned
+
+
+@dataclass(frozen=True, slots=True)
 class Want:
     """The wished-for state of a node."""
 
@@ -109,6 +116,7 @@ class Want:
     passport_key: str = ""  # file of keys: one of them must have signed it; "" for unsigned
     keep_runs: int = 5  # so many of a node's newest runs keep all that they replaced
     rollout: Limits = Limits()
+    bundles: Bundles = Bundles()
     mig: str = "any"  # one of MIG: what the GPUs are meant to be
     expect: Expect = field(default_factory=Expect)  # what is to be there
     group: tuple[Group, ...] = ()  # as the file has them; toolkit/groups.py resolves their hosts
@@ -222,7 +230,7 @@ def _of_profile(
         raise ValueError(f"group {number}: profile must be a string, not {profile!r}")
     own = _table(_profile_file(profile, file.parent))
     told = {key: value for key, value in own.items() if key == "path" or key not in table}
-    if odd := sorted({"group", "compat", "keep_runs", "rollout"} & own.keys()):
+    if odd := sorted({"group", "compat", "keep_runs", "rollout", "bundles"} & own.keys()):
         raise ValueError(f"group {number}: profile {profile!r} may not have {', '.join(odd)}")
     return tuple(_typed(told).items())
 
@@ -301,6 +309,14 @@ def _signing(value: Any) -> SigningPaths:
     return SigningPaths(value["key"], value["certificate"])
 
 
+def _bundles(value: Any) -> Bundles:
+    """The table [bundles]: the key as a path that is the same wherever the verb is called."""
+    key = value.get("sign_key") if isinstance(value, dict) and set(value) == {"sign_key"} else None
+    if not isinstance(key, str) or not key.startswith(("/", "~/")):
+        raise ValueError('bundles must have sign_key = "/PATH" or "~/PATH", and nothing else')
+    return Bundles(key)
+
+
 def _runs(value: Any) -> int:
     """How many runs keep all that they replaced."""
     if type(value) is not int or value < 1:  # a boolean is an integer too
@@ -330,6 +346,7 @@ _LIMIT_KEYS = {"max_unavailable", "nodes"}
 _SAID = {"passport", "passport_key", "taken"}  # on the command line, of one run; of one node
 _SHAPED: dict[str, Callable[[Any], Any]] = {
     "signing": _signing,
+    "bundles": _bundles,
     "keep_runs": _runs,
     "rollout": _limits,
     "expect": read_expect,

@@ -46,7 +46,7 @@ PROGRAMS = {"./invokew": tasks.namespace, "invoke": tasks.namespace, "gdr": cli.
 # What else our pages call. Of these the shell's syntax is tried, and the files of ours they name.
 OTHERS = (
     *("ansible-playbook", "kubectl", "vagrant", "packer", "mkosi", "git", "apt-get", "pip"),
-    *("python", ".venv/bin/python", "pytest", "ssh-keygen", "cd", "chmod", "find", "..."),
+    *("python", ".venv/bin/python", "pytest", "ssh-keygen", "ssh", "cd", "chmod", "find", "..."),
 )
 # Of each verb, and of Invoke itself.
 OPTIONS = {

@@ -16,6 +16,7 @@ from toolkit.want import (
     CONSUMERS,
     MIG,
     OFED,
+    Bundles,
     Group,
     Iommu,
     Limits,
@@ -47,6 +48,7 @@ VALUES: list[tuple[str, object, object]] = [
     ("signing", {"key": "/k", "certificate": "/a/c.der"}, SigningPaths("/k", "/a/c.der")),
     ("keep_runs", 1, 1),
     ("rollout", {"max_unavailable": 1}, Limits(1)),
+    *[("bundles", {"sign_key": each}, Bundles(each)) for each in ("/k", "~/.ssh/a b")],
     *[("ofed", each, each) for each in OFED],
     *[("mig", each, each) for each in MIG],
     *[("consumers", {each: "2.4"}, ((each, "2.4"),)) for each in CONSUMERS],
@@ -102,6 +104,9 @@ WRONG: list[tuple[str, object, str]] = [
     ("rollout", 8, "rollout must have max_unavailable"),
     ("rollout", {}, "rollout must have max_unavailable"),
     ("rollout", {"max_unavailable": 1, "x": 1}, "rollout must have max_unavailable"),
+    *[("bundles", each, "bundles must have sign_key")
+      for each in ({}, "/k", {"sign_key": 1}, {"sign_key": ""}, {"sign_key": "key"},
+                   {"sign_key": "/k", "x": 1})],
     ("expect", 1, "expect must be a table"),
 ]  # fmt: skip
 

@@ -8,6 +8,7 @@ import re
 import shlex
 import tarfile
 from dataclasses import dataclass
+from hashlib import sha256
 
 _CALLED_AS_A_FILE = "# --- called as a file"  # in apply.sh: what follows is for bundles on disk
 _END = "GDR_END"
@@ -33,14 +34,29 @@ class Bundle:
     steps: tuple[str, ...]
     manifest: str  # JSON, for those who read bundles before they run
     engine: str  # apply.sh, with all that it consists of
+    sign_key: str = ""  # file of the key that signs it on its way out; "" for none
+    signature: str = ""  # over ``sums``, once it is made
 
     def files(self) -> dict[str, bytes]:
         """The bundle as a directory: bytes by relative path, in order of paths."""
+        found = self._files()
+        if self.signature:
+            found["SHA256SUMS"] = self.sums().encode()
+            found["SHA256SUMS.sig"] = self.signature.encode()
+        return dict(sorted(found.items()))
+
+    def sums(self) -> str:
+        """What is signed: the hash of every file, as sha256sum prints it."""
+        return "".join(
+            f"{sha256(data).hexdigest()}  {path}\n" for path, data in sorted(self._files().items())
+        )
+
+    def _files(self) -> dict[str, bytes]:
         found = {f"files{each.path}": each.data for each in self.contents}
         found["steps"] = self.steps_file()
         found["manifest.json"] = self.manifest.encode()
         found["apply.sh"] = self.engine.encode()
-        return dict(sorted(found.items()))
+        return found
 
     def steps_file(self) -> bytes:
         """The list that apply.sh reads."""
@@ -82,8 +98,8 @@ def runner(bundle: Bundle) -> str:
 
 def _whole(bundle: Bundle) -> str:
     """Functions that hold the engine and every file; nothing is called yet."""
-    parts = {f"files{each.path}": each.data for each in bundle.contents}
-    parts["steps"] = bundle.steps_file()
+    parts = bundle.files()
+    del parts["apply.sh"], parts["manifest.json"]  # this script itself; what readers want
     folders = sorted({path.rpartition("/")[0] for path in parts} - {""})
     made = " ".join(f'"$1"/{shlex.quote(folder)}' for folder in folders)
     lines = [

@@ -20,7 +20,7 @@ from toolkit.facts.passport import PLACE, SIGNATURE, Passport
 from toolkit.facts.versions import Version
 from toolkit.flow.heard import heard
 from toolkit.flow.passport import make_passport, place_passport
-from toolkit.flow.planning import Planned, plan_node
+from toolkit.flow.planning import Planned, plan_node, sealed
 from toolkit.flow.runs import RunFolder
 from toolkit.flow.shelf import Shelf
 from toolkit.progress import Progress
@@ -179,7 +179,7 @@ def _bring(image: Image, staged: Staged, first: Look, asked: Asked) -> Made:
         if now.bundle is None or now.plan in made.plans:
             break
         asked.progress.note(name, "applying")
-        applied = deliver.apply(staged, script(now.bundle), limit_s=APPLY_S, sink=say)
+        applied = deliver.apply(staged, script(sealed(now.bundle)), limit_s=APPLY_S, sink=say)
         steps = (*made.steps, *map(str, applied.steps))
         made = replace(made, plans=(*made.plans, now.plan), steps=steps)
     return made

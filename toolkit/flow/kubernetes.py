@@ -18,7 +18,7 @@ from toolkit.facts.cluster import Cluster, parse_cluster
 from toolkit.facts.node import Node
 from toolkit.flow.each import on_saved
 from toolkit.flow.imports import decoded, read_bytes
-from toolkit.flow.planning import Planned, plan_node
+from toolkit.flow.planning import Planned, plan_node, sealed
 from toolkit.flow.shelf import Shelf
 from toolkit.groups import Wants
 from toolkit.reach.kubectl import Kubectl
@@ -71,7 +71,7 @@ def carrying(outcomes: Sequence[Outcome[Planned]], serial: str) -> tuple[Carryin
         each.host: each.value.bundle for each in outcomes if each.value and each.value.bundle
     }
     return tuple(
-        Carrying(node, script(bundle), number)
+        Carrying(node, script(sealed(bundle)), number)
         for number, batch in enumerate(batches(list(bundles), serial), start=1)
         for node, bundle in bundles.items()
         if node in batch

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 
-from toolkit.change.bundle import Bundle, runner
+from toolkit.change.bundle import Bundle, runner, tar_bytes
 from toolkit.change.diff import diff
 from toolkit.change.plan import Plan, make_plan
 from toolkit.change.render import render
@@ -29,6 +29,7 @@ from toolkit.flow.runs import RunFolder, safe_name
 from toolkit.flow.shelf import Shelf, at_hand
 from toolkit.groups import Wants
 from toolkit.hosts import Host
+from toolkit.reach import sealing
 from toolkit.reach.deliver import engine
 from toolkit.reach.image_run import image_runner
 from toolkit.reach.safe_file import write_file
@@ -102,7 +103,19 @@ def aimed(node: Node, judged: Judged, want: Want) -> tuple[dict[str, Verdict], W
 def _bundle(plan: Plan, node: Node, want: Want) -> Bundle | None:
     if plan.empty or plan.only_reboot:
         return None
-    return render(plan, node, engine(), want.keep_runs)
+    made = render(plan, node, engine(), want.keep_runs)
+    return replace(made, sign_key=want.bundles.sign_key)
+
+
+def sealed(bundle: Bundle) -> Bundle:
+    """The bundle as it leaves: signed, where the site has a key for that.
+
+    :raises UsageError: the key cannot be used.
+    """
+    if not bundle.sign_key:
+        return bundle
+    key = Path(bundle.sign_key).expanduser()
+    return replace(bundle, signature=sealing.sign(key, bundle.sums(), sealing.BUNDLES))
 
 
 def plan_all(
@@ -152,15 +165,19 @@ def bundle_files(planned: Planned) -> dict[str, bytes]:
     """A bundle as a folder, with what only readers and carriers of it need; empty for none.
 
     run.sh is all of it in one file, changes.diff the lines that change; image.sh, of an image
-    alone, is run.sh with what runs it in the image's tree.
+    alone, is run.sh with what runs it in the image's tree; bundle.tar, of a signed one, is for
+    the wrapper of accounts that are not root.
     """
     if planned.bundle is None:
         return {}
-    more = {"run.sh": runner(planned.bundle), "changes.diff": diff(planned.plan)}
+    bundle = sealed(planned.bundle)
+    more = {"run.sh": runner(bundle), "changes.diff": diff(planned.plan)}
     if not planned.boot_id:
         more["image.sh"] = image_runner(more["run.sh"])
     texts = {name: text.encode("utf-8", "surrogateescape") for name, text in more.items()}
-    return planned.bundle.files() | texts
+    if bundle.signature:
+        texts["bundle.tar"] = tar_bytes(bundle)
+    return bundle.files() | texts
 
 
 def write_bundles(outcomes: Iterable[Outcome[Planned]], out: Path) -> dict[str, Path]:

@@ -3,7 +3,8 @@
 DIR/inventory.yml           the hosts, and the way to each
 DIR/playbooks/              copies of ours
 DIR/bundles/HOST/           to read; run.sh is the one file that goes to the node
-DIR/scripts/                the probe, and what asks whose jobs are at work
+DIR/scripts/                the probe, what asks whose jobs are at work, and what lets an account
+                            that is not root use the one or carry out a signed bundle
 DIR/evidence/               empty: what verify.yml reads is kept there
 DIR/site.toml, profile.toml what the site wishes, where it has files for that
 """
@@ -24,6 +25,7 @@ from toolkit.flow.planning import Planned, bundle_files
 from toolkit.hosts import Host
 from toolkit.reach.ansible_write import Manners, aliases, inventory
 from toolkit.reach.collect import probe_script
+from toolkit.reach.deliver import sudoers, wrapper
 from toolkit.reach.holding import script as holding_script
 from toolkit.reach.safe_file import write_file
 from toolkit.reach.ssh_config import SshConfig
@@ -66,6 +68,8 @@ def write_playbook(
         "scripts/probe.sh": probe_script(),
         "scripts/jobs.sh": holding_script("occupied"),
         "scripts/jobs.json": _rules(),
+        "scripts/gdr-node": wrapper(),
+        "scripts/gdr-node.sudoers": sudoers(),
     }
     aside = out
     try:

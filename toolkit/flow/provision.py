@@ -15,7 +15,7 @@ from toolkit.errors import ExitCode, Outcome, StaleError, TransportError
 from toolkit.flow.access import Fleet
 from toolkit.flow.heard import heard
 from toolkit.flow.jobs import who_works
-from toolkit.flow.planning import Planned, plan_node
+from toolkit.flow.planning import Planned, plan_node, sealed
 from toolkit.flow.runs import RunFolder
 from toolkit.flow.shelf import Shelf
 from toolkit.flow.trial import Hands, attempt
@@ -223,7 +223,7 @@ class Node:
         self._note("applying")
         applied = deliver.apply(
             self.transport,
-            script(now.bundle, wait_s=self.options.lock_s),
+            script(sealed(now.bundle), wait_s=self.options.lock_s),
             limit_s=APPLY_S,
             sink=self._log,
             audit=self.options.audit,

@@ -11,7 +11,7 @@ from toolkit.change.rollout import Phase
 from toolkit.change.trial import Trial
 from toolkit.errors import ApplyError, ToolkitError, TransportError
 from toolkit.facts.loader import Outcome
-from toolkit.flow.planning import Planned
+from toolkit.flow.planning import Planned, sealed
 from toolkit.flow.witness import Witness
 from toolkit.reach import deliver
 from toolkit.reach.reboot import reboot
@@ -82,7 +82,7 @@ def _enter(hands: Hands, start: Planned, trial: Trial) -> str:
 
     hands.witness.about_to(Phase.APPLYING, start.boot_id)
     try:
-        sent = script(start.trial, wait_s=hands.lock_s)
+        sent = script(sealed(start.trial), wait_s=hands.lock_s)
         deliver.apply(hands.transport, sent, limit_s=APPLY_S, sink=log, audit=hands.audit)
         now = hands.look()
         if why := _misread(now, trial):

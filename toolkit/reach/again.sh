@@ -64,6 +64,7 @@ look() { # look: what apply would do; nothing is touched
 foresee() {
     standing=$(runs_of "$(mark)" | while read -r one _; do printf '%s ' "$one"; done)
     if [ -n "$standing" ]; then frame standing ok "${standing% }"; fi
+    trusted || return 5
     if settled; then return; fi
     id='' whole='' acting='' pass=check number=0 key=steps label=$stage/steps
     . "$stage/steps"

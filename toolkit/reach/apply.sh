@@ -1,7 +1,7 @@
 #!/bin/sh
 # Carries out one bundle on one node, takes back what a run did, or reboots the node. Runs
-# under dash, busybox and bash. In a bundle, lock.sh, undo.sh, kept.sh, prune.sh, initramfs.sh, menu.sh and
-# again.sh stand above.
+# under dash, busybox and bash. In a bundle, lock.sh, undo.sh, kept.sh, prune.sh, initramfs.sh,
+# menu.sh, again.sh and signers.sh stand above.
 #
 #   apply.sh apply WAIT end                       the bundle that lies beside it
 #   apply.sh look WAIT end                        what that would do; nothing is touched
@@ -229,6 +229,7 @@ apply() { # apply: the bundle, from the first expectation to the last trigger
         return 5
     fi
     if [ -z "$stage" ]; then stage=$run/stage; fi
+    if ! trusted; then rm -rf "$run"; return 5; fi
     if [ -n "${again-}" ] && settled; then rm -rf "$run"; return; fi
     mark >"$run/bundle"
     gdr_audit=${gdr_audit:+$gdr_audit bundle=$(cat "$run/bundle")}

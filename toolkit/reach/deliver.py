@@ -17,7 +17,7 @@ from toolkit.reach.transport import Sink, Transport, quiet
 _HERE = Path(__file__).parent
 _PARTS = (
     *("lock.sh", "undo.sh", "kept.sh", "prune.sh"),
-    *("initramfs.sh", "menu.sh", "again.sh", "apply.sh"),
+    *("initramfs.sh", "menu.sh", "again.sh", "signers.sh", "apply.sh"),
 )
 _CALLED_AS_A_FILE = "# --- called as a file"  # in apply.sh: what follows is for bundles on disk
 _STALE = 65  # what apply.sh says of an expectation that does not hold
@@ -28,6 +28,18 @@ _TAIL = 12  # lines of a command's output that its error shows
 def engine() -> str:
     """The engine on the node as one script: what a bundle carries as its apply.sh."""
     return "#!/bin/sh\n" + "\n".join((_HERE / part).read_text("utf-8") for part in _PARTS)
+
+
+def wrapper() -> str:
+    """What sudo lets an account run that is not root: the probe, and signed bundles."""
+    return "#!/bin/sh\n" + "\n".join(
+        (_HERE / x).read_text("utf-8") for x in ("signers.sh", "gdr_node.sh")
+    )
+
+
+def sudoers() -> str:
+    """The rules for that: two accounts, of which one may only have the node read."""
+    return (_HERE / "gdr_node.sudoers").read_text("utf-8")
 
 
 class StepState(StrEnum):
@@ -201,6 +213,12 @@ def _refused(host: str, evidence: Evidence) -> None:
         raise LockedError(
             f"{host}: {lock.text.strip() or 'another run holds the node'}",
             hint="nothing was touched; wait for it, or find out what became of it",
+        )
+    unsigned = evidence.frames.get("signature")
+    if unsigned is not None:
+        raise ApplyError(
+            f"{host}: {unsigned.text.strip()}",
+            hint="nothing was touched; sign_key in the site's file: docs/least-privilege.md",
         )
     for key in ("state", "unpack", "steps"):
         trouble = evidence.frames.get(key)

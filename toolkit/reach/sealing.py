@@ -1,4 +1,4 @@
-"""Signatures over a passport: made and checked by ssh-keygen -Y, or by minisign.
+"""Signatures over a passport or a bundle: made and checked by ssh-keygen -Y, or by minisign.
 
 Which of the two is told by the key. The private key never enters this process: the program that
 signs opens it where it lies, or asks an agent for it.
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from toolkit.errors import UsageError
 
+BUNDLES = "gdr-toolkit-bundle"
 NAMESPACE = "gdr-toolkit-passport"  # an SSH signature for another purpose does not pass for ours
 _COMMENT = "gdr-toolkit passport"  # in place of minisign's own, which has the time in it
 _LIMIT_S = 60.0  # a token that waits for a touch
@@ -34,16 +35,19 @@ class Way(StrEnum):
 _STARTS = (("-----BEGIN SSH SIGNATURE", Way.SSH), ("untrusted comment:", Way.MINISIGN))
 
 
-def sign(key: Path, text: str) -> str:
-    """A signature over a passport.
+def sign(key: Path, text: str, purpose: str = NAMESPACE) -> str:
+    """A signature over a passport, or over a bundle's list of hashes.
 
     :param key: an OpenSSH private key, or the public one of a key that an agent holds; or a
-        secret key of minisign without a passphrase.
+        secret key of minisign without a passphrase, for a passport.
+    :param purpose: the namespace that the signature is good for, and for no other.
     :raises UsageError: the key cannot be used, or its program is not here.
     """
     if way_of(key) is Way.MINISIGN:
+        if purpose != NAMESPACE:
+            raise UsageError(f"{key}: nodes check bundles by ssh-keygen", hint="give an SSH key")
         return _minisigned(key, text)
-    done = _run((Way.SSH, "-Y", "sign", "-q", "-f", str(key), "-n", NAMESPACE), text)
+    done = _run((Way.SSH, "-Y", "sign", "-q", "-f", str(key), "-n", purpose), text)
     if done.returncode or not done.stdout.startswith("-----BEGIN SSH SIGNATURE"):
         raise UsageError(
             f"{key} cannot sign: {_said(done)}",
