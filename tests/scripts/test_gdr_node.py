@@ -18,6 +18,8 @@ import pytest
 from tests.scripts.engine import MODPROBE_D, SHELLS, Ran, Tree, make_tree
 from tests.scripts.test_signers import SIGNERS, UNSIGNED, key, signed, trust
 from toolkit.change.bundle import tar_bytes
+from toolkit.evidence import Evidence, State
+from toolkit.reach.become import Become, read_marks, refusal
 from toolkit.reach.collect import probe_script
 from toolkit.reach.deliver import sudoers, wrapper
 from toolkit.reach.sealing import BUNDLES, NAMESPACE, sign
@@ -228,10 +230,8 @@ class Account:
     tree: Tree
 
     def sudo(self, *words: str, feed: bytes = b"", **env: str) -> Ran:
-        who = pwd.getpwnam(self.name)
-        ids = ("--reuid", str(who.pw_uid), "--regid", str(who.pw_gid), "--clear-groups")
         done = subprocess.run(
-            ["setpriv", *ids, "sudo", "-n", *words],
+            [*self.login, "sudo", "-n", *words],
             input=feed,
             capture_output=True,
             check=False,
@@ -240,6 +240,12 @@ class Account:
             env={"PATH": os.environ["PATH"], "LC_ALL": "C", **env},
         )
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    @property
+    def login(self) -> tuple[str, ...]:
+        who = pwd.getpwnam(self.name)
+        ids = ("--reuid", str(who.pw_uid), "--regid", str(who.pw_gid), "--clear-groups")
+        return ("setpriv", *ids)
 
     @property
     def wrapper(self) -> str:
@@ -335,9 +341,28 @@ def test_by_sudo_no_variable_gets_through(accounts: tuple[Account, Account]) -> 
 
 @pytest.mark.root
 @pytest.mark.sudo
-def test_by_sudo_the_real_probe_reads_a_tree(accounts: tuple[Account, Account]) -> None:
+@pytest.mark.parametrize("same", [True, False])
+def test_by_sudo_a_transport_has_a_tree_read(accounts: tuple[Account, Account], same: bool) -> None:
+    """What is typed is what a login shell of the account is given; --wrapper."""
     reader, _ = accounts
-    reader.tree.write(PROBE, probe_script())
-    ran = reader.sudo(reader.wrapper, "probe", feed=probe_script().encode())
-    assert ran.evidence.complete
-    assert "kernel-release" in ran.evidence.frames or len(ran.evidence.frames) > 20
+    reader.tree.write(PROBE, probe_script() if same else f"{probe_script()}# another version\n")
+    become = Become(password="x", wrapped=True)  # noqa: S106 of nobody, and not sent
+    shell = become.command.replace(WRAPPER, reader.wrapper)
+    done = subprocess.run(
+        [*reader.login, "sh", "-c", shell],
+        input=become.feed(probe_script()),
+        capture_output=True,
+        check=True,
+        cwd="/",
+    )
+    told = read_marks(done.stderr.decode())
+    if same:
+        assert (told.begun, told.status, told.noise, told.stderr) == (True, 0, "", "")
+        evidence = Evidence.parse(done.stdout.decode())
+        assert evidence.complete
+        assert evidence.frames["os-release"].state is State.ABSENT, "of the tree, which has none"
+    else:
+        assert (told.begun, told.status, done.stdout) == (False, 77, b"")
+        assert str(refusal("gpu1", told)) == (
+            f"gpu1: gdr-node: what came is not the probe that is installed here: {PROBE}"
+        )

@@ -37,7 +37,10 @@ read_node() {
     fi
     sum=$(head -c 4194304 | sha256sum)
     case ${sum%% *} in
-        "$empty" | "$(sha256sum <"$root$probe" | cut -d ' ' -f 1)") alone "$root$probe" ;;
+        "$empty" | "$(sha256sum <"$root$probe" | cut -d ' ' -f 1)")
+            echo gdr-begin >&2 # the mark that a controller waits for; sudo's own words come before it
+            alone "$root$probe"
+            ;;
         *) echo "gdr-node: what came is not the probe that is installed here: $probe" >&2
             exit 77 ;;
     esac
