@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import pwd
@@ -142,6 +143,30 @@ def test_a_signed_bundle_is_carried_out(tree: Tree, tmp_path: Path) -> None:
     assert tree.leftovers() == []
 
 
+def test_no_variable_gives_tar_a_command(tree: Tree, tmp_path: Path) -> None:
+    """Where a sudo passes on what its caller has set."""
+    install(tree)
+    trust(tree, key(tmp_path))
+    told = {"TAR_OPTIONS": f"--to-command='touch {tmp_path}/ran'", "GDR_ROOT": "/x", "TMPDIR": "/x"}
+    ran = call(tree, "apply", feed=tar_bytes(signed(UNSIGNED, tmp_path / "key")), **told)
+    assert (ran.exit, ran.stderr) == (0, "")
+    assert not (tmp_path / "ran").exists()
+    assert (tree.root / "var/lib/gdr-toolkit").stat().st_mode & 0o777 == 0o755, "as the engine's"
+
+
+def test_a_packed_tar_takes_no_more_room_than_it_may(tree: Tree, tmp_path: Path) -> None:
+    install(tree)
+    trust(tree, key(tmp_path))
+    feed = gzip.compress(packed({"SHA256SUMS": bytes(9 << 20), "SHA256SUMS.sig": b"x"}))
+    said = refused(tree, call(tree, "apply", feed=feed))
+    assert said.startswith((f"no key of {SIGNERS} has signed", NO_TAR))
+    text = (tree.root / WRAPPER[1:]).read_text().replace("rm -rf", "echo")
+    (tree.root / WRAPPER[1:]).write_text(text)
+    call(tree, "apply", feed=feed)
+    (kept,) = (tree.root / "var/lib/gdr-toolkit").glob("sent.*/stage/SHA256SUMS")
+    assert kept.stat().st_size <= 1 << 20
+
+
 def test_without_trusted_keys_nothing_is_carried_out(tree: Tree, tmp_path: Path) -> None:
     install(tree)
     sent = tar_bytes(signed(UNSIGNED, key(tmp_path)))
@@ -201,7 +226,7 @@ def test_names_lead_nowhere_else(tree: Tree, tmp_path: Path, name: str) -> None:
     """Though a trusted key has signed them."""
     install(tree)
     trust(tree, key(tmp_path))
-    files = UNSIGNED.files() | {name: b"x"}
+    files = {name: b"x"} | UNSIGNED.files()
     sums = "".join(f"{sha256(data).hexdigest()}  {path}\n" for path, data in files.items())
     files |= {"SHA256SUMS": sums.encode()}
     files |= {"SHA256SUMS.sig": sign(tmp_path / "key", sums, BUNDLES).encode()}
