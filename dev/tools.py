@@ -113,7 +113,7 @@ SLURM = (
 # What the marks of pyproject.toml stand for.
 MARKS = {
     "sshd": (SSHD, SSH, MODINFO),  # the real ones, as nodes and sites have them
-    "shell": (SHELLCHECK, DASH, BUSYBOX, BASH, LSPCI),
+    "shell": (SHELLCHECK, DASH, BUSYBOX, BASH, LSPCI, SSH),
     "modules": (
         HEADERS,
         GCC,

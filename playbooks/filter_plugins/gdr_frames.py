@@ -132,7 +132,9 @@ def _refused(frames: dict[str, Frame]) -> Iterator[str]:
     """What kept the run from touching anything."""
     if "lock" in frames:
         yield f"{frames['lock'].text.strip() or 'another run holds the node'}; nothing was touched"
-    for key in ("state", "unpack", "signature", "steps"):
+    if "signature" in frames:
+        yield f"{frames['signature'].text.strip()}; nothing was touched"
+    for key in ("state", "unpack", "steps"):
         if key in frames:
             yield f"{frames[key].source}: {frames[key].text.strip() or 'cannot be written'}"
     for frame in frames.values():

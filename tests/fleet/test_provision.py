@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,3 +116,24 @@ def test_nobody_to_ask_means_nothing_is_changed(nodes: Nodes) -> None:
     assert ended.returncode == ExitCode.USAGE
     assert "--yes" in ended.stderr
     assert nodes.digest() == before
+
+
+def test_a_node_that_trusts_a_key_takes_its_bundles_alone(nodes: Nodes) -> None:
+    tree, key = nodes.tree("demo-iommu"), nodes.folder / "bundles"
+    words = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(key))
+    subprocess.run(words, check=True)
+    signers = tree / "etc/gdr-toolkit/allowed_signers"
+    signers.parent.mkdir()
+    signers.write_text(f"gdr-toolkit {key.with_suffix('.pub').read_text()}")
+    (tree.parent / "bin/ssh-keygen").symlink_to(shutil.which("ssh-keygen") or "")
+    site = nodes.folder / "site.toml"
+    site.write_text(f'[bundles]\nsign_key = "{key}"\n')
+    before, call = nodes.digest(), ("provision", "--yes", "--limit", "demo-iommu")
+    ended = nodes.run(*call)
+    assert ended.returncode == ExitCode.STOPPED, ended.stdout + ended.stderr
+    assert "the bundle is not signed, and the node takes only signed ones" in ended.stdout
+    assert nodes.digest() == before
+    ended = nodes.run(*call, "--site", str(site))
+    assert ended.returncode == ExitCode.FAILED, ended.stdout + ended.stderr
+    assert "owes a reboot" in ended.stdout
+    assert nodes.digest() != before

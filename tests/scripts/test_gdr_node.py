@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
-import pwd
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from tests.scripts.engine import MODPROBE_D, SHELLS, Ran, Tree, make_tree
+from tests.scripts.engine import MODPROBE_D, Ran, Tree
 from tests.scripts.test_signers import SIGNERS, UNSIGNED, key, signed, trust
 from toolkit.change.bundle import tar_bytes
-from toolkit.reach.collect import probe_script
-from toolkit.reach.deliver import sudoers, wrapper
+from toolkit.reach.deliver import wrapper
 from toolkit.reach.sealing import BUNDLES, NAMESPACE, sign
 
 pytestmark = pytest.mark.shell
@@ -140,6 +138,34 @@ def test_a_signed_bundle_is_carried_out(tree: Tree, tmp_path: Path) -> None:
     assert tree.leftovers() == []
 
 
+def test_no_variable_gives_tar_a_command(tree: Tree, tmp_path: Path) -> None:
+    """Where a sudo passes on what its caller has set."""
+    install(tree)
+    trust(tree, key(tmp_path))
+    told = {
+        "TAR_OPTIONS": f"--checkpoint=1 --checkpoint-action=exec='touch {tmp_path}/ran'",
+        "GDR_ROOT": "/x",
+        "TMPDIR": "/x",
+    }
+    ran = call(tree, "apply", feed=tar_bytes(signed(UNSIGNED, tmp_path / "key")), **told)
+    assert (ran.exit, ran.stderr) == (0, "")
+    assert not (tmp_path / "ran").exists()
+    assert (tree.root / "var/lib/gdr-toolkit").stat().st_mode & 0o777 == 0o755, "as the engine's"
+
+
+def test_a_packed_tar_takes_no_more_room_than_it_may(tree: Tree, tmp_path: Path) -> None:
+    install(tree)
+    trust(tree, key(tmp_path))
+    feed = gzip.compress(packed({"SHA256SUMS": bytes(9 << 20), "SHA256SUMS.sig": b"x"}))
+    said = refused(tree, call(tree, "apply", feed=feed))
+    assert said.startswith((f"no key of {SIGNERS} has signed", NO_TAR))
+    text = (tree.root / WRAPPER[1:]).read_text().replace("rm -rf", "echo")
+    (tree.root / WRAPPER[1:]).write_text(text)
+    call(tree, "apply", feed=feed)
+    (kept,) = (tree.root / "var/lib/gdr-toolkit").glob("sent.*/stage/SHA256SUMS")
+    assert kept.stat().st_size <= 1 << 20
+
+
 def test_without_trusted_keys_nothing_is_carried_out(tree: Tree, tmp_path: Path) -> None:
     install(tree)
     sent = tar_bytes(signed(UNSIGNED, key(tmp_path)))
@@ -199,7 +225,7 @@ def test_names_lead_nowhere_else(tree: Tree, tmp_path: Path, name: str) -> None:
     """Though a trusted key has signed them."""
     install(tree)
     trust(tree, key(tmp_path))
-    files = UNSIGNED.files() | {name: b"x"}
+    files = {name: b"x"} | UNSIGNED.files()
     sums = "".join(f"{sha256(data).hexdigest()}  {path}\n" for path, data in files.items())
     files |= {"SHA256SUMS": sums.encode()}
     files |= {"SHA256SUMS.sig": sign(tmp_path / "key", sums, BUNDLES).encode()}
@@ -215,129 +241,3 @@ def test_what_else_is_sent_is_not_even_unpacked(tree: Tree, tmp_path: Path) -> N
     feed = packed({"files/etc/more": b"x", "../more": b"x"} | files, ("more", "/etc/shadow"))
     assert call(tree, "apply", feed=feed).exit == 0
     assert not list(tmp_path.rglob("more"))
-
-
-# --- by the real sudo ---------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """One of the two, made for the test and gone after it."""
-
-    name: str
-    tree: Tree
-
-    def sudo(self, *words: str, feed: bytes = b"", **env: str) -> Ran:
-        who = pwd.getpwnam(self.name)
-        ids = ("--reuid", str(who.pw_uid), "--regid", str(who.pw_gid), "--clear-groups")
-        done = subprocess.run(
-            ["setpriv", *ids, "sudo", "-n", *words],
-            input=feed,
-            capture_output=True,
-            check=False,
-            timeout=60,
-            cwd="/",
-            env={"PATH": os.environ["PATH"], "LC_ALL": "C", **env},
-        )
-        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
-
-    @property
-    def wrapper(self) -> str:
-        return str(self.tree.root / WRAPPER[1:])
-
-
-@pytest.fixture
-def accounts(tmp_path: Path) -> Iterator[tuple[Account, Account]]:
-    tree = make_tree(tmp_path / "node", SHELLS["dash"])
-    install(tree)
-    trust(tree, key(tmp_path))
-    names = tuple(f"gdr-test-{each}-{os.getpid()}" for each in ("p", "a"))
-    text = sudoers().replace("gdr-probe ", f"{names[0]} ").replace("gdr-apply ", f"{names[1]} ")
-    rules = tmp_path / "sudoers"
-    rules.write_text(text.replace(WRAPPER, str(tree.root / WRAPPER[1:])))
-    subprocess.run(("visudo", "-cf", rules), check=True, capture_output=True)
-    placed = Path(f"/etc/sudoers.d/gdr-toolkit-test-{os.getpid()}")
-    try:
-        for name in names:
-            words = ("useradd", "--system", "--no-create-home", "--shell", "/bin/sh", name)
-            subprocess.run(words, check=True, capture_output=True)
-        shutil.copyfile(rules, placed)
-        placed.chmod(0o440)
-        yield Account(names[0], tree), Account(names[1], tree)
-    finally:
-        placed.unlink(missing_ok=True)
-        for name in names:
-            subprocess.run(("userdel", name), check=False, capture_output=True)
-
-
-@pytest.mark.root
-@pytest.mark.sudo
-def test_by_sudo_an_account_may_do_what_it_is_for(
-    accounts: tuple[Account, Account], tmp_path: Path
-) -> None:
-    reader, carrier = accounts
-    for each in accounts:
-        assert each.sudo(each.wrapper, "probe").stdout == "probed as 0 in /\n"
-    feed = tar_bytes(signed(UNSIGNED, tmp_path / "key"))
-    assert reader.sudo(reader.wrapper, "apply", feed=feed).exit == 1, "it may only read"
-    assert not reader.tree.exists(MODPROBE_D)
-    forged = tar_bytes(replace(UNSIGNED, signature=signed(UNSIGNED, key(tmp_path, "x")).signature))
-    for bad in (tar_bytes(UNSIGNED), forged, b"id\n"):
-        refused(carrier.tree, carrier.sudo(carrier.wrapper, "apply", feed=bad))
-    ran = carrier.sudo(carrier.wrapper, "apply", feed=feed)
-    assert (ran.exit, ran.stderr) == (0, "")
-    assert carrier.tree.read(MODPROBE_D) == "softdep x pre: y\n"
-
-
-@pytest.mark.root
-@pytest.mark.sudo
-def test_by_sudo_an_account_may_do_nothing_else(
-    accounts: tuple[Account, Account], tmp_path: Path
-) -> None:
-    _, carrier = accounts
-    run = carrier.wrapper
-    own = Path(f"/tmp/{carrier.name}")  # where an account may write
-    try:
-        own.symlink_to("/bin/sh")
-        tries = [
-            *(("sh", "-c", "id"), ("-s",), ("-i",), ("-e", "/etc/shadow"), ("id",), (str(own),)),
-            *((run,), (run, "probe", "x"), (run, "apply", "-"), (run, "sh"), ("sh", run, "probe")),
-            *(("-u", "daemon", run, "probe"), ("-E", run, "probe"), ("GDR_ROOT=/x", run, "probe")),
-            *(
-                ("env", run, "probe"),
-                (f"{run}/../probe.sh",),
-                (run.replace("gdr-node", "probe.sh"),),
-            ),
-        ]
-        for words in tries:
-            ran = carrier.sudo(*words, feed=b"id\n")
-            assert (ran.exit, ran.stdout) == (1, ""), words
-            assert ran.stderr.startswith("sudo: "), words
-    finally:
-        own.unlink(missing_ok=True)
-    assert carrier.sudo(run, "probe", feed=b"id\n").exit == 77, "and no script of its own"
-
-
-@pytest.mark.root
-@pytest.mark.sudo
-def test_by_sudo_no_variable_gets_through(accounts: tuple[Account, Account]) -> None:
-    reader, _ = accounts
-    reader.tree.write(PROBE, "env | sort\n")
-    told = {"GDR_ROOT": "/x", "BASH_ENV": "/x", "ENV": "/x", "LANG": "x", "PS4": "x", "HOME": "/x"}
-    said = reader.sudo(reader.wrapper, "probe", **told).stdout
-    names = {line.partition("=")[0] for line in said.split("\n")[:-1]}
-    assert names - {"_", "PWD", "OLDPWD", "SHLVL"} == {
-        "GDR_BIN", "GDR_ROOT", "HOME", "LC_ALL", "PATH",
-    }  # fmt: skip
-    assert f"GDR_ROOT={reader.tree.root}\n" in said
-    assert "HOME=/root\n" in said
-
-
-@pytest.mark.root
-@pytest.mark.sudo
-def test_by_sudo_the_real_probe_reads_a_tree(accounts: tuple[Account, Account]) -> None:
-    reader, _ = accounts
-    reader.tree.write(PROBE, probe_script())
-    ran = reader.sudo(reader.wrapper, "probe", feed=probe_script().encode())
-    assert ran.evidence.complete
-    assert "kernel-release" in ran.evidence.frames or len(ran.evidence.frames) > 20

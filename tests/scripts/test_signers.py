@@ -208,6 +208,23 @@ def test_a_look_refuses_too(tree: Tree, tmp_path: Path) -> None:
     assert ran.words(SIGNERS).split(": ")[-1].strip() == name
 
 
+@pytest.mark.parametrize("verb", ["apply", "look"])
+def test_what_is_changed_after_it_was_checked_is_not_carried_out(
+    tree: Tree, tmp_path: Path, verb: str
+) -> None:
+    trust(tree, key(tmp_path))
+    at = folder_of(signed(UNSIGNED, tmp_path / "key"), tmp_path / "bundle")
+    real, ran = shutil.which("ssh-keygen"), tmp_path / "ran"
+    (tree.root / "bin/ssh-keygen").unlink()
+    meanwhile = f"echo 'touch {ran}' >>{at}/steps; echo x >{at}/files{MODPROBE_D}"
+    tree.command("ssh-keygen", f'#!/bin/sh\n{meanwhile}\nexec {real} "$@"\n')
+    assert from_folder(tree, at, verb).exit == 0
+    assert str(ran) in (at / "steps").read_text()
+    assert not ran.exists()
+    if verb == "apply":
+        assert tree.read(MODPROBE_D) == "softdep x pre: y\n"
+
+
 @pytest.mark.parametrize("gone", ["SHA256SUMS", "SHA256SUMS.sig"])
 def test_a_folder_without_its_signature_is_refused(tree: Tree, tmp_path: Path, gone: str) -> None:
     trust(tree, key(tmp_path))

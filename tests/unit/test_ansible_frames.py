@@ -58,6 +58,7 @@ CASES = {
     "stale": "= 1.expect failed:65 expect kernel 6\n|the plan was made for kernel 6, not 7\n"
     f"= 2.place absent not begun: {PLACE}\n",
     "read-only": "= state failed:1 /var/lib/gdr-toolkit\n|mkdir: read-only file system\n",
+    "unsigned": "= signature failed:1 /etc/x\n|the bundle is not signed\n",
     "failed": f"{DONE}= 3.trigger.output ok {GRUB}\n|no disk\n= 3.trigger failed:7 {GRUB}\n"
     "= 4.trigger absent not begun: DEPMOD depmod\n",
     "first": f"= 1.place failed:1 {PLACE}\n|No space left on device\n",

@@ -23,6 +23,8 @@ from toolkit.reach import sealing
 from toolkit.reach.deliver import _read
 from toolkit.want import Bundles, PeerPath, Want
 
+pytestmark = pytest.mark.shell  # by the real ssh-keygen
+
 FLOW = Path(sealing.__file__).parents[1] / "flow"
 LIST, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
 

@@ -168,7 +168,7 @@ def test_the_real_sudo_refuses_in_words_that_we_know(
 ASKED = Become(password="x")  # noqa: S106 of nobody
 
 
-@pytest.mark.parametrize("become", [Become(), Become(wanted=False), ASKED])
+@pytest.mark.parametrize("become", [Become(), Become(wanted=False), ASKED, Become(wrapped=True)])
 def test_the_command_reads_the_same_in_every_login_shell(become: Become) -> None:
     """csh expands "!" and ends a quote at a newline, fish knows \\' and \\\\ within quotes."""
     _, outer, between, inner, end = become.command.split("'")

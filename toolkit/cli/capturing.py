@@ -9,7 +9,7 @@ from pathlib import Path
 from toolkit import __version__
 from toolkit.cli.bmc import BMC
 from toolkit.cli.looking import judged_code
-from toolkit.cli.options import HOSTS, REACH, WANT, Option, Said
+from toolkit.cli.options import HOSTS, REACH, READS, WANT, Option, Said
 from toolkit.cli.session import Session, fleet
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, ToolkitError, worst
@@ -31,6 +31,7 @@ Gathered = dict[str, Evidence | ToolkitError]
 @verb(
     HOSTS,
     REACH,
+    READS,
     BMC,
     WANT,
     (

@@ -11,7 +11,7 @@ from toolkit.change.plan import Plan
 from toolkit.checks.judged import Judged
 from toolkit.cli.bmc import BMC
 from toolkit.cli.ending import record
-from toolkit.cli.options import HOSTS, OUTPUT, PASSPORT, REACH, SAVED, WANT, Option, Said
+from toolkit.cli.options import HOSTS, OUTPUT, PASSPORT, REACH, READS, SAVED, WANT, Option, Said
 from toolkit.cli.rolling import COUNTED, counting, ended, tell_halt
 from toolkit.cli.session import Session, access, consent, fleet
 from toolkit.cli.signing import SIGN, signing_of
@@ -42,7 +42,7 @@ REBOOT = Option("reboot", False, "reboot nodes that need it (demo nodes always m
 OVER_JOBS = Option("over_jobs", False, "reboot also where a job has a GPU or an HCA open")
 
 
-@verb(HOSTS, REACH, WANT, OUTPUT, SAVED, (DIFF,), DELIVERED)
+@verb(HOSTS, REACH, READS, WANT, OUTPUT, SAVED, (DIFF,), DELIVERED)
 def plan(said: Said) -> ExitCode:
     """What would change on each node, and why; nothing is changed.
 
@@ -125,6 +125,7 @@ def judged_of(outcomes: Sequence[Outcome[Planned]]) -> list[Outcome[Judged]]:
 @verb(
     HOSTS,
     REACH,
+    READS,
     WANT,
     OUTPUT,
     SAVED,

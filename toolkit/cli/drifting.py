@@ -7,7 +7,7 @@ from pathlib import Path
 
 from toolkit.change.drift import Drift
 from toolkit.cli.changing import DELIVERED, shelf_of
-from toolkit.cli.options import HOSTS, REACH, SAVED, WANT, Option, Said
+from toolkit.cli.options import HOSTS, REACH, READS, SAVED, WANT, Option, Said
 from toolkit.cli.session import Session, fleet
 from toolkit.cli.telling import TEXTFILE, Words, telling
 from toolkit.cli.verb import verb
@@ -26,7 +26,7 @@ OUTPUT = (
 )
 
 
-@verb(HOSTS, REACH, WANT, OUTPUT, SAVED, DELIVERED)
+@verb(HOSTS, REACH, READS, WANT, OUTPUT, SAVED, DELIVERED)
 def drift(said: Said) -> ExitCode:
     """Wanted, on disk, in effect: what has drifted on each node; nothing is changed.
 

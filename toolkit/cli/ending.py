@@ -63,7 +63,7 @@ _ELSE = {
     ("rollback", ExitCode.PENDING): ("drift", "shows what is not yet in effect"),
 }
 _WAY = (
-    *("inventory", "via", "user", "key", "ssh_config", "transport", "become"),
+    *("inventory", "via", "user", "key", "ssh_config", "transport", "become", "wrapper"),
     *("ask_pass", "ask_become_pass", "profile", "site"),
     *("cache", "sign_key", "sign_cert", "ask_sign_pin"),
 )

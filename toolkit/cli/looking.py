@@ -18,6 +18,7 @@ from toolkit.cli.options import (
     OUTPUT,
     PASSPORT,
     REACH,
+    READS,
     SAVED,
     WANT,
     Option,
@@ -52,7 +53,9 @@ def judged_code(outcome: Outcome[Judged]) -> ExitCode:
     return outcome.get().exit_code
 
 
-@verb(HOSTS, REACH, BMC, WANT, CONSUMERS, OUTPUT, (TEXTFILE,), SAVED, JOB, FORECAST, PASSPORT)
+@verb(
+    HOSTS, REACH, READS, BMC, WANT, CONSUMERS, OUTPUT, (TEXTFILE,), SAVED, JOB, FORECAST, PASSPORT
+)
 def doctor(said: Said) -> ExitCode:
     """Judge nodes; change nothing.
 

@@ -58,6 +58,9 @@ REACH = (
     Option("max_fail", "", "begin no further host after so many failures: 3, or 25%"),
     Option("quiet", False, "no progress", "q"),
 )
+READS = (  # of verbs that send the probe, and no other script
+    Option("wrapper", False, "be root by gdr-node alone (docs/least-privilege.md)"),
+)
 WANT = (
     Option(
         "profile",

@@ -248,6 +248,7 @@ def access(said: Said) -> Access:
         ssh_config=said.text("ssh_config"),
         transport=said.text("transport") or "paramiko",
         become=said.flag("become"),
+        wrapped=said.flag("wrapper"),
         credentials=Credentials(
             _secret(said, "ask_pass", "pass_fd", "login password: "),
             _secret(said, "ask_become_pass", "become_pass_fd", "sudo password: "),

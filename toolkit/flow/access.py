@@ -53,6 +53,7 @@ class Access:
     ssh_config: str = ""
     transport: str = "paramiko"
     become: bool = True
+    wrapped: bool = False  # by gdr-node, which runs the probe alone
     credentials: Credentials = field(default_factory=Credentials)
     fanout: int = FANOUT
     max_fail: str = ""
@@ -218,7 +219,7 @@ def _connector(
     def connect(host: Host) -> Transport:
         hearing = heard.setdefault(host.name, Hearing(host.name, access.room))
         if slurm is not None and slurm.carries:
-            become = Become(access.become, access.credentials.become_password)
+            become = Become(access.become, access.credentials.become_password, access.wrapped)
             say = functools.partial(access.progress.note, host.name)
             return SrunTransport(host, slurm, become, access.jobs_s, say, hearing)
         if host.away:
@@ -228,6 +229,7 @@ def _connector(
             return LocalTransport(
                 host.name,
                 become=access.become,
+                wrapped=access.wrapped,
                 credentials=access.credentials,
                 hearing=hearing,
             )
@@ -237,6 +239,7 @@ def _connector(
                 config_file=access.ssh_config,
                 credentials=access.credentials,
                 become=access.become,
+                wrapped=access.wrapped,
                 hearing=hearing,
             )
         return SshTransport(
@@ -244,6 +247,7 @@ def _connector(
             config=config,
             credentials=access.credentials,
             become=access.become,
+            wrapped=access.wrapped,
             hearing=hearing,
         )
 

@@ -36,6 +36,8 @@ _DONE = 'printf "\\ngdr-end %s\\n" "$?" >&2'
 _MISSING = "command -v sudo >/dev/null 2>&1 || { echo gdr-no-sudo >&2; exit 1; }"
 _ROOT = 'if [ "$(id -u)" = 0 ]; then sh -c "$0"'
 _SUDO = 'LC_ALL=C sudo -n sh -c "$0"'
+# Its rule in sudoers needs no password; it gives the first mark itself, and runs no other script.
+_WRAPPED = "LC_ALL=C sudo -n /usr/lib/gdr-toolkit/gdr-node probe"
 _ASKED = (
     "if LC_ALL=C sudo -n true 2>/dev/null; then " + _SUDO + "; else IFS= read -r word; "
     'printf "%s\\n" "$word" | LC_ALL=C sudo -S -p "" -v || exit 1; '
@@ -49,6 +51,7 @@ class Become:
 
     wanted: bool = True  # False: run as the login user (--no-become)
     password: str | None = None  # sudo's, where it asks for one
+    wrapped: bool = False  # by gdr-node, for an account that may only have the node read
 
     def __repr__(self) -> str:
         return f"Become(wanted={self.wanted}, password={'***' if self.password else None})"
@@ -59,11 +62,14 @@ class Become:
         if not self.wanted:
             return f"sh -c 'sh -c \"$0\"; {_DONE}' '{_INNER}'"
         way, inner = (_SUDO, _INNER) if self.password is None else (_ASKED, _SKIP)
+        if self.wrapped:
+            way, inner = _WRAPPED, _INNER
         return f"sh -c '{_ROOT}; else {_MISSING}; {way}; fi; {_DONE}' '{inner}'"
 
     def feed(self, script: str) -> bytes:
         """What goes to its stdin."""
-        ahead = f"{self.password}\n{_FENCE}\n" if self.wanted and self.password is not None else ""
+        asked = self.wanted and self.password is not None and not self.wrapped
+        ahead = f"{self.password}\n{_FENCE}\n" if asked else ""
         return (ahead + script).encode("utf-8", "surrogateescape")
 
 
@@ -137,6 +143,10 @@ def refusal(host: str, told: Told) -> BecomeError | None:
     for sign, reason, hint in _REASONS:
         if sign in told.noise:
             return BecomeError(f"{host}: {reason}", hint=hint.format(host=host))
+    own = [line for line in told.noise.split("\n") if line.startswith("gdr-node: ")]
+    if own:
+        hint = "to read, install this version's probe; else go without --wrapper"
+        return BecomeError(f"{host}: {own[-1][:200]}", hint=f"{hint}: docs/least-privilege.md")
     said = [line for line in told.noise.split("\n") if line.startswith("sudo: ")]
     if said:
         hint = f"try it by hand: ssh -t {host} sudo -v"

@@ -15,6 +15,7 @@ cd / || exit
 { ulimit -f unlimited && ulimit -t unlimited && ulimit -d unlimited; } 2>/dev/null # not a caller's
 root='' # a copy for tests has the path of a tree here
 probe=/usr/lib/gdr-toolkit/probe.sh state=$root/var/lib/gdr-toolkit
+most=1073741824 # bytes of a bundle, and of each of its files
 empty=e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 
 locate() { command -v "$1"; }
@@ -37,36 +38,42 @@ read_node() {
     fi
     sum=$(head -c 4194304 | sha256sum)
     case ${sum%% *} in
-        "$empty" | "$(sha256sum <"$root$probe" | cut -d ' ' -f 1)") alone "$root$probe" ;;
+        "$empty" | "$(sha256sum <"$root$probe" | cut -d ' ' -f 1)")
+            echo gdr-begin >&2 # the mark that a controller waits for; sudo's own words come before it
+            alone "$root$probe"
+            ;;
         *) echo "gdr-node: what came is not the probe that is installed here: $probe" >&2
             exit 77 ;;
     esac
 }
 
-member() { # member NAME: of the tar; nothing but this writes what was sent, and to where we say
+member() { # member NAME BYTES: of the tar; nothing but this writes what was sent, and to where we say
+    # Without TAR_OPTIONS, which can name a command; a packed tar may hold more than was sent.
     # shellcheck disable=SC2094 # a name in the tar, and a file here
-    tar -xOf "$run/tar" -- "$1" 2>/dev/null >"$1"
+    env -i PATH="$PATH" tar -xOf "$run/tar" -- "$1" 2>/dev/null | head -c "$2" >"$1"
+    [ -e "$1" ]
 }
 
 take() { # take: the files of the signed list, and no other, into this folder
     while IFS= read -r line; do
         name=${line#*  }
         case /$name/ in *//* | */../* | */./*) otherwise "$name" || return ;; esac
-        mkdir -p "$(dirname "./$name")" && member "$name" || otherwise "$name" || return
+        mkdir -p "$(dirname "./$name")" && member "$name" "$most" || otherwise "$name" || return
+        if ! echo "$line" | sha256sum -c >/dev/null 2>&1; then otherwise "$name" || return; fi
     done <SHA256SUMS
     if ! grep -q '  apply\.sh$' SHA256SUMS; then otherwise apply.sh || return; fi
-    if ! bad=$(sha256sum -c SHA256SUMS 2>/dev/null); then
-        otherwise "$(echo "$bad" | sed -n 's/: FAILED.*//p')" || return
-    fi
     as_signed
 }
 
 carry_out() {
-    mkdir -p "$state" && run=$(mktemp -d "$state/sent.XXXXXX") || exit 5
+    if [ ! -d "$state" ]; then mkdir -p "$state" && chmod 755 "$state" || exit 5; fi
+    find "$state" -maxdepth 1 -name 'sent.*' -mmin +1440 -exec rm -rf {} + # of one that was killed
+    run=$(mktemp -d "$state/sent.XXXXXX") || exit 5
     trap 'rm -rf "$run"' EXIT
     trap : HUP INT TERM # the engine hears them itself, and goes on to where it can stop
-    mkdir "$run/stage" && cd "$run/stage" && head -c 1073741824 >"$run/tar" || exit 5
-    if ! member SHA256SUMS || ! member SHA256SUMS.sig; then
+    mkdir "$run/stage" && cd "$run/stage" && head -c "$most" >"$run/tar" || exit 5
+    member SHA256SUMS 1048576 && member SHA256SUMS.sig 65536
+    if [ ! -s SHA256SUMS ] || [ ! -s SHA256SUMS.sig ]; then
         refuse "what came is not the tar of a signed bundle"
     fi
     why=$(by_trusted_key) || refuse "$why"

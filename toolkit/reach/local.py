@@ -21,11 +21,12 @@ class LocalTransport:
         *,
         credentials: Credentials | None = None,
         become: bool = True,
+        wrapped: bool = False,
         hearing: Hearing | None = None,
     ) -> None:
         self._name = name
         self._hearing = hearing or Hearing(name)
-        self._become = Become(become, (credentials or Credentials()).become_password)
+        self._become = Become(become, (credentials or Credentials()).become_password, wrapped)
 
     @property
     def name(self) -> str:

@@ -74,6 +74,7 @@ class OpensshTransport:
         config_file: str = "",
         credentials: Credentials | None = None,
         become: bool = True,
+        wrapped: bool = False,
         hearing: Hearing | None = None,
     ) -> None:
         """:param config_file: as for ``ssh -F``; "" for ~/.ssh/config and the system's.
@@ -88,7 +89,7 @@ class OpensshTransport:
             )
         self._host = host
         self._hearing = hearing or Hearing(host.name)
-        self._become = Become(become, given.become_password)
+        self._become = Become(become, given.become_password, wrapped)
         self._file = ["-F", config_file] if config_file else []
 
     @property

@@ -31,12 +31,13 @@ class SshTransport:
         config: SshConfig | None = None,
         credentials: Credentials | None = None,
         become: bool = True,
+        wrapped: bool = False,
         hearing: Hearing | None = None,
     ) -> None:
         self._host = host
         self._config = config if config is not None else SshConfig.load()
         self._credentials = credentials or Credentials()
-        self._become = Become(become, self._credentials.become_password)
+        self._become = Become(become, self._credentials.become_password, wrapped)
         self._hearing = hearing or Hearing(host.name)
         self._connection: Connection | None = None
 
