@@ -6,7 +6,7 @@ import os
 import pwd
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,7 +31,7 @@ class Account:
     name: str
     tree: Tree
 
-    def sudo(self, *words: str, feed: bytes = b"", **env: str) -> Ran:
+    def sudo(self, *words: str, feed: bytes = b"", env: Mapping[str, str] | None = None) -> Ran:
         done = subprocess.run(
             [*self.login, "sudo", "-n", *words],
             input=feed,
@@ -39,7 +39,7 @@ class Account:
             check=False,
             timeout=60,
             cwd="/",
-            env={"PATH": os.environ["PATH"], "LC_ALL": "C", **env},
+            env={"PATH": os.environ["PATH"], "LC_ALL": "C", **(env or {})},
         )
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -126,7 +126,7 @@ def test_by_sudo_no_variable_gets_through(accounts: tuple[Account, Account]) -> 
     reader, _ = accounts
     reader.tree.write(PROBE, "env | sort\n")
     told = {"GDR_ROOT": "/x", "BASH_ENV": "/x", "ENV": "/x", "LANG": "x", "PS4": "x", "HOME": "/x"}
-    said = reader.sudo(reader.wrapper, "probe", **told).stdout
+    said = reader.sudo(reader.wrapper, "probe", env=told).stdout
     names = {line.partition("=")[0] for line in said.split("\n")[:-1]}
     assert names - {"_", "PWD", "OLDPWD", "SHLVL"} == {
         "GDR_BIN", "GDR_ROOT", "HOME", "LC_ALL", "PATH",

@@ -186,7 +186,7 @@ def test_killed_before_any_command_of_a_rollback_the_next_one_ends_it(tmp_path: 
             break
         killed += 1
         shutil.rmtree(tmp_path / str(fatal))
-    assert killed > 10
+    assert killed > 3
 
 
 def test_killed_amid_a_run_and_again_amid_its_rollback(tmp_path: Path) -> None:

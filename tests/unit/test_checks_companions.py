@@ -147,7 +147,7 @@ ROWS: list[Row] = [
     Row("hangs", "mpi.cuda", UNKNOWN, "no answer in time", {"ompi-info": TIMEOUT}),
     Row("says-nothing-of-cuda", "mpi.cuda", UNKNOWN, "cannot read",
         {"ompi-info": "path:prefix:/opt/openmpi\n"}),
-    Row("not-given", "dcgm.diag", NA, "no dcgmi diag"),
+    Row("not-given", "dcgm.diag", NA, "no result of DCGM"),
     Row("all-pass", "dcgm.diag", PASS, "2 of 2 tests ran and pass", {"dcgmi-diag": diag("Pass")}),
     Row("one-fails", "dcgm.diag", FAIL, "pcie: Fail", {"dcgmi-diag": diag("Fail - GPU: 1")}),
     Row("one-warns", "dcgm.diag", FAIL, "pcie: Warn", {"dcgmi-diag": diag("Warn - GPU: 1")}),

@@ -107,6 +107,7 @@ reach.safe_file.open_beside(mode) = 438
 reach.safe_file.open_beside(errors) = 'replace'
 reach.safe_file.write_file(mode) = 438
 reach.safe_file.write_file(errors) = 'replace'
+reach.sealing.sign(purpose) = 'gdr-toolkit-passport'
 reach.ssh.SshTransport.__init__(become) = True
 reach.ssh.SshTransport.run(limit_s) = 120
 reach.ssh_config_file.Found.values is made

@@ -46,8 +46,9 @@ def test_no_law_breaks_under_faults(
     memory: Path, monkeypatch: pytest.MonkeyPatch, nodes: int, faults_wanted: int, *, trials: bool
 ) -> None:
     counts: Counter[str] = Counter()
-    controllers, seed = 0, FIRST_SEED
-    while counts.total() < faults_wanted:
+    controllers, seed, unseen = 0, FIRST_SEED, {"all"}
+    # Where a rare kind did not come up, half as many again may bring it.
+    while counts.total() < faults_wanted * (1.5 if unseen else 1):
         of = Fleetful(seed, nodes, rate=0.12, trials=trials)
         with monkeypatch.context() as patched:
             patch(patched, of)
@@ -56,7 +57,8 @@ def test_no_law_breaks_under_faults(
         counts += of.world.counts
         controllers += of.turns
         seed += 1
-    expected = {f"{act}: {fault}" for act, faults in of.world.faults.items() for fault in faults}
+        kinds = {f"{act}: {fault}" for act, faults in of.world.faults.items() for fault in faults}
+        unseen = kinds - counts.keys() - {"journal: disk full"}
     print(f"seeds {FIRST_SEED} to {seed - 1}: {seed - FIRST_SEED} fleets of {nodes} nodes,")
     print(f"{controllers} controllers, {counts.total()} faults: {dict(sorted(counts.items()))}")
-    assert counts.keys() >= expected - {"journal: disk full"}
+    assert unseen == set()

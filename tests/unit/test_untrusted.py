@@ -22,6 +22,7 @@ from toolkit.untrusted import Unreadable, read_json, read_toml, read_yaml_nodes
 from toolkit.want import Want
 
 MANY = 1 << 18
+LIMIT_S = 3  # of a busy processor; an idle one takes none of these a second
 PACKAGE = Path(toolkit.__file__).parent
 
 
@@ -61,7 +62,7 @@ def in_time(work: Callable[[], object], kind: type[ToolkitError]) -> ToolkitErro
     begun = time.process_time()
     with pytest.raises(kind) as raised:
         work()
-    assert time.process_time() - begun < 1
+    assert time.process_time() - begun < LIMIT_S
     assert "\n" not in str(raised.value)
     assert len(str(raised.value)) < 400
     return raised.value
@@ -83,7 +84,7 @@ def test_groups_that_many_lead_to_are_looked_into_once(tmp_path: Path) -> None:
     file.write_text("[g0]\na\n[h0]\nb\n" + both)
     begun = time.process_time()
     assert read_inventory(file).groups["g39"] == ("a", "b")
-    assert time.process_time() - begun < 1
+    assert time.process_time() - begun < LIMIT_S
 
 
 def test_aliases_as_sites_write_them_are_read(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from toolkit.report.table import Painter, clean, wants_colour
 from toolkit.untrusted import read_json
 from toolkit.words import counted
 
+_NONE = "no run has left a journal yet"
 JSON = Option("json", False, "one JSON document on standard output (docs/runs.schema.json)")
 _TOLD = ("json", "junit", "sarif", "ctrf", "quiet", "verbose")
 _OF_UNDO = frozenset({"max_unavailable", "stop_file", "job_limit"})
@@ -77,7 +78,7 @@ def list_(said: Said) -> ExitCode:
         sys.stdout.write(dumps(runs_document(rows, unread)))
         return ExitCode.OK
     paint = Painter(wants_colour(sys.stdout))
-    print("\n".join(runs_table(rows, paint) if rows else ["no run has left a journal yet"]))
+    print("\n".join(runs_table(rows, paint) if rows else [_NONE]))
     _tell_unread(unread)
     return ExitCode.OK
 
@@ -86,7 +87,10 @@ def _verify(said: Said) -> ExitCode:
     if said.flag("json"):
         raise UsageError("--verify prints no document", hint="leave out --json, and see its code")
     codes = [ExitCode.OK]
-    for each in verify_runs(_place()):
+    read = tuple(verify_runs(_place()))
+    if not read:
+        print(_NONE)
+    for each in read:
         if isinstance(each, Unread):
             codes.append(ExitCode.UNKNOWN)
             print(f"{each.id}: cannot be read: {clean(each.why)}")
