@@ -1,4 +1,4 @@
-"""Invoke itself, as ``invokew`` runs it: for users, too, whose HOME may not be entered."""
+"""Invoke, as ``invokew`` runs it: it ends as ``gdr`` does, also where HOME may not be entered."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import sys
 def main() -> None:
     """Run what was typed."""
     sys.argv[0] = "invoke"  # as which it is told of, and by which toolkit.cli.early knows it
-    from toolkit.cli import Settings  # noqa: I001, PLC0415 first: Ctrl-C may come meanwhile
+    from toolkit.cli import Gdr, Settings  # noqa: I001, PLC0415 first: Ctrl-C may come meanwhile
     from invoke import __version__  # noqa: PLC0415 as above
-    from invoke.program import Program  # noqa: PLC0415 as above
 
     names = ["invoke", "inv"]
-    Program(
+    Gdr(
         name="Invoke",
         binary="inv[oke]",
         binary_names=names,

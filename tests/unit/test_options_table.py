@@ -156,7 +156,7 @@ def test_a_default_that_is_repeated_is_the_options_own(file: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "names"),
     [
-        (rolling, ("_ALONE", "_PATHS", "_ANEW", "_SECRET", "_RIVALS")),
+        (rolling, ("_ALONE", "_PATHS", "_SECRET", "_RIVALS")),
         (past, ("_TOLD", "_OF_UNDO")),
         (bios_run, ("_NOW",)),
         (ending, ("_WAY", "_ASKED")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from toolkit.change.bios_kept import KEPT, Before, Kept
 from toolkit.cli.bios_run import _task
 from toolkit.cli.options import Said
-from toolkit.cli.rolling import said_before
+from toolkit.cli.rolling import resumption, said_before
+from toolkit.errors import UsageError
 from toolkit.reach.journal import About, Event, Journal, Story
 
 DEFAULTS: dict[str, str | int | bool] = {
@@ -67,3 +69,30 @@ def test_an_undo_of_bioses_goes_about_it_as_it_is_told_now(
     assert (values["bmc_insecure"], values["bmc_pin"]) == (False, "ab")
     assert (values["serial"], values["fanout"], values["json"]) == ("1,10%", 4, False)
     assert values["drain"] == "drain {host}"
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        {"reboot": True},
+        {"drain": "out {host}"},
+        {"user": "root"},
+        {"become": False},
+        {"hosts": "a"},
+    ],
+)
+def test_what_a_run_may_not_be_told_anew_is_refused_not_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now: dict[str, str | int | bool]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    run = tmp_path / "gdr-toolkit/runs/2026-11-22T12-00-00-provision"
+    first = {"reboot": False, "drain": "drain {host}", "become": True}
+    about = replace(told(), verb="provision", words=json.dumps(first))
+    with Journal.create(run, about):
+        pass
+    same = Said({"resume": run.name, "drain": "drain {host}", "fanout": 8})
+    assert resumption(same) is not None
+    (name,) = now
+    with pytest.raises(UsageError, match=f"--resume and --{name}: ") as refused:
+        resumption(Said({"resume": run.name, **now}))
+    assert (refused.value.exit_code, bool(refused.value.hint)) == (64, True)

@@ -8,6 +8,7 @@ import toolkit.cli.early  # noqa: F401 # before the others, which take a second
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from invoke.collection import Collection
 from invoke.config import Config
@@ -105,24 +106,24 @@ class Gdr(Program):
             super().run(argv, exit)
 
     def parse_core(self, argv: list[str] | None) -> None:
-        with _our_usage_code(sys.argv if argv is None else argv):
+        with self._our_usage_code(sys.argv if argv is None else argv):
             super().parse_core(argv)
 
     def parse_tasks(self) -> None:
-        with _our_usage_code(self.argv):
+        with self._our_usage_code(self.argv):
             super().parse_tasks()
 
-
-@contextmanager
-def _our_usage_code(argv: Sequence[str]) -> Iterator[None]:
-    try:
-        yield
-    except ParseError as why:
-        hint = "gdr --list, gdr --help VERB"
-        if {"image", "--diff"} <= set(argv):  # there it shows what a plan would change
-            hint = "two images side by side: gdr image.diff A B"
-        message = f"error: {why}\n next: {hint}"
-        raise Exit(message, code=int(ExitCode.USAGE)) from why
+    @contextmanager
+    def _our_usage_code(self, argv: Sequence[str]) -> Iterator[None]:
+        try:
+            yield
+        except ParseError as why:
+            own = Path(argv[0]).name  # "invoke", too: then that is what can be typed again
+            hint = f"{own} --list, {own} --help VERB"
+            if {"image", "--diff"} <= set(argv):  # there it shows what a plan would change
+                hint = f"two images side by side: {own} image.diff A B"
+            message = f"error: {why}\n next: {hint}"
+            raise Exit(message, code=int(ExitCode.USAGE)) from why
 
 
 def main() -> None:

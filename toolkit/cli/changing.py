@@ -31,8 +31,8 @@ from toolkit.report.verified import verified_document
 from toolkit.want import Modules
 from toolkit.words import counted
 
-DIFF = Option("diff", False, "show the lines that change")
-CHECK = Option("check", False, "plan only; exit 7 where something would change")
+DIFF = Option("diff", False, "show the lines that change", anew=True)
+CHECK = Option("check", False, "plan only; exit 7 where something would change", anew=True)
 # Where the site has modules = "built": see docs/delivery.md.
 DELIVERED = (Option("cache", "", "folder of results of build, to deliver from"), *SIGN)
 UNTRIED = Option(

@@ -25,6 +25,7 @@ class Option:
     short: str = ""
     positional: bool = False  # then it has no default
     many: bool = False  # text that may be said again: its values are joined by commas
+    anew: bool = False  # provision --resume takes it in place of what was said at first
 
 
 HOSTS = (
@@ -38,7 +39,7 @@ HOSTS = (
     Option("inventory", "", "Ansible inventory, INI or YAML; its groups are @group", "i"),
     Option("hosts_file", "", "file with one host or node set a line"),
     Option("via", "", "slurm: hosts are its nodes, @gpu its partitions, features (docs/slurm.md)"),
-    Option("yes", False, "do not ask; also allows more than 500 hosts", "y"),
+    Option("yes", False, "do not ask; also allows more than 500 hosts", "y", anew=True),
 )
 REACH = (
     Option("user", "", "log in as", "u"),
@@ -50,13 +51,13 @@ REACH = (
         "paramiko, openssh (Kerberos, odd configurations), local, or srun with --via slurm",
     ),
     Option("become", True, "be root by sudo where not logged in as root"),
-    Option("ask_pass", False, "ask for the login password", "k"),
-    Option("ask_become_pass", False, "ask for sudo's password", "K"),
-    Option("pass_fd", -1, "read the login password from this file descriptor"),
-    Option("become_pass_fd", -1, "read sudo's password from this file descriptor"),
-    Option("fanout", 64, "hosts at once", "f"),
-    Option("max_fail", "", "begin no further host after so many failures: 3, or 25%"),
-    Option("quiet", False, "no progress", "q"),
+    Option("ask_pass", False, "ask for the login password", "k", anew=True),
+    Option("ask_become_pass", False, "ask for sudo's password", "K", anew=True),
+    Option("pass_fd", -1, "read the login password from this file descriptor", anew=True),
+    Option("become_pass_fd", -1, "read sudo's password from this file descriptor", anew=True),
+    Option("fanout", 64, "hosts at once", "f", anew=True),
+    Option("max_fail", "", "begin no further host after so many failures: 3, or 25%", anew=True),
+    Option("quiet", False, "no progress", "q", anew=True),
 )
 READS = (  # of verbs that send the probe, and no other script
     Option("wrapper", False, "be root by gdr-node alone (docs/least-privilege.md)"),
@@ -71,11 +72,15 @@ WANT = (
     Option("site", "", "the site's own TOML file over the profile: role, versions, waivers"),
 )
 OUTPUT = (
-    Option("json", False, "one JSON document on standard output (docs/report.schema.json)"),
-    Option("junit", "", "write JUnit XML to this file as well"),
-    Option("sarif", "", "write SARIF 2.1.0, as code scanning reads it, to this file as well"),
-    Option("ctrf", "", "write a CTRF test report (JSON) to this file as well"),
-    Option("verbose", False, "passes, n/a and all details too", "v"),
+    Option(
+        "json", False, "one JSON document on standard output (docs/report.schema.json)", anew=True
+    ),
+    Option("junit", "", "write JUnit XML to this file as well", anew=True),
+    Option(
+        "sarif", "", "write SARIF 2.1.0, as code scanning reads it, to this file as well", anew=True
+    ),
+    Option("ctrf", "", "write a CTRF test report (JSON) to this file as well", anew=True),
+    Option("verbose", False, "passes, n/a and all details too", "v", anew=True),
 )
 SAVED = (
     Option(

@@ -15,7 +15,7 @@ from toolkit.change.rollout_terms import terms_of
 from toolkit.change.window import parse_window
 from toolkit.cli.bmc import BMC
 from toolkit.cli.ending import record
-from toolkit.cli.options import REACH, WANT, Option, Said
+from toolkit.cli.options import REACH, TAKEN, WANT, Option, Said
 from toolkit.cli.session import Session
 from toolkit.errors import ExitCode, UsageError
 from toolkit.flow.access import Fleet, state_dir
@@ -38,16 +38,28 @@ from toolkit.want import DEFAULT_PROFILE, Want
 
 ROLLOUT = (
     Option("serial", "", "in batches: 1,10%,50%; the first is the canary, the last is repeated"),
-    Option("max_unavailable", "", "so many nodes out of service at once, at most: 4, or 10%"),
-    Option("max_fail_percentage", "", "as --max-fail with a share: 5 is --max-fail 5%"),
+    Option(
+        "max_unavailable", "", "so many nodes out of service at once, at most: 4, or 10%", anew=True
+    ),
+    Option("max_fail_percentage", "", "as --max-fail with a share: 5 is --max-fail 5%", anew=True),
     Option("drain", "", "command that takes a node out of service; {host} is its name"),
     Option("undrain", "", "command that gives it back once it is as wanted"),
-    Option("hook_limit", 600, "seconds that either command may take"),
-    Option("job_limit", 3600, "--via slurm: seconds to wait for a drained node's jobs to end"),
-    Option("window", "", 'begin hosts only then: "Sat 22:00-04:00", "Mon-Fri 01:00-05:00", 4h'),
-    Option("stop_file", "", "begin no further host once this file is there"),
-    Option("reason", "", "why, for the journal: a ticket"),
-    Option("resume", "", "go on with a run that broke off; runs lists them"),
+    Option("hook_limit", 600, "seconds that either command may take", anew=True),
+    Option(
+        "job_limit",
+        3600,
+        "--via slurm: seconds to wait for a drained node's jobs to end",
+        anew=True,
+    ),
+    Option(
+        "window",
+        "",
+        'begin hosts only then: "Sat 22:00-04:00", "Mon-Fri 01:00-05:00", 4h',
+        anew=True,
+    ),
+    Option("stop_file", "", "begin no further host once this file is there", anew=True),
+    Option("reason", "", "why, for the journal: a ticket", anew=True),
+    Option("resume", "", "go on with a run that broke off; runs lists them", anew=True),
 )
 # Of what changes hosts without a plan: rollback, reload.
 COUNTED = (
@@ -65,13 +77,6 @@ _ALONE = (
 _PATHS = (
     "site", "inventory", "hosts_file", "ssh_config", "key", "cache", "stop_file",
     "bmc_map", "bmc_ca", "bmc_password_file",
-)  # fmt: skip
-# What may be said anew with --resume; all else is as it was said at first.
-_ANEW = (
-    "yes", "ask_pass", "ask_become_pass", "pass_fd", "become_pass_fd", "quiet", "json", "junit",
-    "sarif", "ctrf", "verbose", "fanout", "max_fail", "max_fail_percentage", "max_unavailable",
-    "window", "hook_limit", "job_limit", "stop_file", "reason", "check", "diff", "ask_sign_pin",
-    "sign_pin_fd",
 )  # fmt: skip
 _SECRET = frozenset(
     {"ask_pass", "ask_become_pass", "pass_fd", "become_pass_fd", "bmc_pass_fd", "yes", "resume"}
@@ -124,12 +129,6 @@ def resumption(said: Said) -> Resumed | None:
     run = said.text("resume")
     if not run:
         return None
-    for name in ("hosts", "hosts_file", "exclude", "limit", "serial"):
-        if said.text(name):
-            raise UsageError(
-                f"--resume and --{name.replace('_', '-')}: a run goes on with its own hosts",
-                hint="leave it out, or begin another run",
-            )
     folder = state_dir() / "runs" / safe_name(run)
     with Journal.open(folder) as journal:
         story = journal.story()
@@ -138,14 +137,32 @@ def resumption(said: Said) -> Resumed | None:
             f"{run} was {story.about.verb}, which is not resumed",
             hint="say it again: what was done is found done",
         )
+    _refuse_unlike(said, read_json(story.about.words))
     past = pasts(steps_of(story.events))
     return Resumed(said_before(said, story), RunFolder.again(folder), story, past)
+
+
+def _refuse_unlike(said: Said, then: Mapping[str, object]) -> None:
+    """What a run was told holds for all its hosts; said otherwise, it would be dropped in silence.
+
+    :raises UsageError: for an option that may not be given anew, with another value than then.
+    """
+    now = json.loads(_words(said))
+    for each in TAKEN["provision"]:
+        value = now.get(each.name, each.default)
+        if each.anew or str(value) in {str(each.default), str(then.get(each.name))}:
+            continue
+        option = each.name.rstrip("_").replace("_", "-")
+        raise UsageError(
+            f"--resume and --{option}: a run goes on with what it was told at first",
+            hint="leave it out, or begin another run",
+        )
 
 
 def said_before(said: Said, story: Story) -> Said:
     """What a run had been told, with what may be said anew."""
     then = replace(said, values=said.values | read_json(story.about.words))
-    return renewed(then, said, _ANEW)
+    return renewed(then, said, [each.name for each in TAKEN["provision"] if each.anew])
 
 
 def renewed(then: Said, said: Said, names: Iterable[str]) -> Said:

@@ -14,8 +14,12 @@ from toolkit.reach.signing_key import takes_secret
 SIGN = (
     Option("sign_key", "", "sign modules with this key: a file, or a PKCS#11 URI; it stays there"),
     Option("sign_cert", "", "its certificate, PEM or DER: what the nodes' kernels know"),
-    Option("ask_sign_pin", False, f"ask for the key's passphrase or PIN; else from {PIN}"),
-    Option("sign_pin_fd", -1, "read the key's passphrase or PIN from this file descriptor"),
+    Option(
+        "ask_sign_pin", False, f"ask for the key's passphrase or PIN; else from {PIN}", anew=True
+    ),
+    Option(
+        "sign_pin_fd", -1, "read the key's passphrase or PIN from this file descriptor", anew=True
+    ),
 )
 
 
