@@ -13,6 +13,7 @@ COUNTED = """
 import sys
 from toolkit.cli import main
 sys.argv = ["gdr", *sys.argv[1:]]
+code = 0
 try:
     main()
 except SystemExit as end:
