@@ -10,6 +10,7 @@ from dev import bill, reference
 from dev.run import ROOT
 from toolkit import __version__
 from toolkit.checks.all import ALL
+from toolkit.cli import table
 from toolkit.errors import Unsupported
 
 # uv writes the command into the head of a lock; ours is the one to repeat, and names no host.
@@ -27,7 +28,11 @@ _LOCK = "requirements.lock"
 def texts() -> Mapping[str, str]:
     """What each generated file should hold, by its path in the project."""
     lock = (ROOT / _LOCK).read_text()
-    return {"docs/checks.md": reference.page(ALL), bill.FILE: bill.bill(__version__, lock)}
+    return {
+        "docs/checks.md": reference.page(ALL),
+        "toolkit/cli/verbs.json": table.written(),
+        bill.FILE: bill.bill(__version__, lock),
+    }
 
 
 def pages(root: Path, *, dry: bool = False) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from toolkit import DEFAULT_PROFILE as DEFAULT_PROFILE  # noqa: PLC0414 # for who loads a profile
 from toolkit.bios_rows import Setting
 from toolkit.compat import Compat, shipped
 from toolkit.errors import UsageError
@@ -17,7 +18,6 @@ from toolkit.expect import Expect, read_expect
 from toolkit.untrusted import read_file, read_toml
 
 PROFILES = Path(__file__).parent / "profiles"
-DEFAULT_PROFILE = "auto"
 
 
 class PeerPath(StrEnum):

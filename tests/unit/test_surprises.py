@@ -99,7 +99,7 @@ def test_a_state_folder_that_takes_nothing_costs_the_record_alone(seen: Path, se
 @pytest.mark.parametrize(
     ("at", "starts"),
     [
-        *((at, "from toolkit.cli") for at in ("toolkit.report.document", "toolkit.cli.topology")),
+        *((at, "from toolkit.cli") for at in ("toolkit.report.document", "toolkit.cli.looking")),
         *((at, "from dev.__main__") for at in ("invoke", "yaml")),
     ],
 )

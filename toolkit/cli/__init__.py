@@ -10,81 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from invoke.collection import Collection
 from invoke.config import Config
 from invoke.exceptions import Exit, ParseError
 from invoke.program import Program
 
 from toolkit import __version__
-from toolkit.cli import (
-    bios,
-    budgeting,
-    building,
-    capturing,
-    changing,
-    comparing,
-    demo,
-    domains,
-    drifting,
-    enrolling,
-    exercising,
-    expecting,
-    imaging,
-    kubernetes,
-    looking,
-    passporting,
-    past,
-    playing,
-    predicting,
-    provisioning,
-    reloading,
-    reporting,
-    topology,
-)
 from toolkit.cli.streams import patient_streams
+from toolkit.cli.table import verbs
 from toolkit.errors import ExitCode
-
-VERBS = (
-    looking.doctor,
-    changing.plan,
-    changing.bundle,
-    playing.playbook,
-    provisioning.provision,
-    changing.verify,
-    changing.rollback,
-    kubernetes.kubernetes,
-    past.history,
-    past.undo,
-    budgeting.budget,
-    reloading.reload,
-    exercising.exercise,
-    bios.bios,
-    building.build,
-    enrolling.enrol,
-    capturing.capture,
-    comparing.compare_,
-    expecting.expect,
-    reporting.report,
-    drifting.drift,
-    domains.iommu,
-    topology.topology,
-    predicting.predict,
-    looking.checks,
-    looking.explain,
-    looking.hosts,
-    demo.demo,
-)
-
-
-def verbs() -> Collection:
-    """A fresh collection of all verbs."""
-    collection = Collection()
-    for task in VERBS:
-        collection.add_task(task)
-    collection.add_collection(passporting.images(imaging.image))
-    collection.add_collection(past.runs())
-    return collection
-
 
 namespace = verbs()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from toolkit.checks.all import ALL, named
 from toolkit.checks.check import Impact
 from toolkit.checks.judged import Judged
 from toolkit.cli.bmc import BMC
@@ -34,16 +33,10 @@ from toolkit.flow.runs import read_saved
 from toolkit.groups import Wants
 from toolkit.hosts import Host
 from toolkit.report.document import Told, dumps
-from toolkit.report.explain import explain as explain_check
-from toolkit.report.explain import listing
-from toolkit.report.listings import checks_document, hosts_document
+from toolkit.report.listings import hosts_document
 from toolkit.report.metrics import PREFIX, exposition, failed
-from toolkit.report.table import Painter, columns, wants_colour
+from toolkit.report.table import columns
 from toolkit.report.text import report
-
-CHECKS_JSON = Option(
-    "json", False, "one JSON document on standard output (docs/checks.schema.json)"
-)
 
 
 def judged_code(outcome: Outcome[Judged]) -> ExitCode:
@@ -112,36 +105,6 @@ def _saved(said: Said) -> Path | None:
 
 def _told(judged: Judged | None) -> Told | None:
     return Told(judged=judged) if judged else None
-
-
-@verb((CHECKS_JSON,))
-def checks(said: Said) -> ExitCode:
-    """Every check, one line each: id, impact, and the property as it should be.
-
-    Examples:
-      invoke checks
-      invoke checks --json
-    """
-    if said.flag("json"):
-        sys.stdout.write(dumps(checks_document(ALL)))
-    else:
-        print(listing(ALL, wrapped=sys.stdout.isatty()))
-    return ExitCode.OK
-
-
-@verb((Option("check", "", "id of a check", positional=True), CHECKS_JSON))
-def explain(said: Said) -> ExitCode:
-    """Why a check matters, what is read for it, and what brings its property about.
-
-    Examples:
-      invoke explain peermem.stub
-    """
-    check = named(said.text("check"))
-    if said.flag("json"):
-        sys.stdout.write(dumps(checks_document([check])))
-    else:
-        print(explain_check(check, Painter(wants_colour(sys.stdout))))
-    return ExitCode.OK
 
 
 @verb(

@@ -11,8 +11,8 @@ from typing import Any
 from invoke.context import Context
 from invoke.tasks import Task
 
+from toolkit import DEFAULT_PROFILE
 from toolkit.errors import ExitCode, UsageError
-from toolkit.want import DEFAULT_PROFILE
 
 
 @dataclass(frozen=True, slots=True)

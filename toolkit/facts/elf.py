@@ -10,11 +10,12 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import dataclass
-
-from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import Section, SymbolTableSection
+from typing import TYPE_CHECKING
 
 from toolkit.errors import NoEvidence, Unparsable
+
+if TYPE_CHECKING:
+    from elftools.elf.sections import Section
 
 _LARGEST = 32 << 20  # bytes; nvidia-peermem with all its debug information has 1 MB
 # elf(5), e_shnum: from SHN_LORESERVE (0xff00) on the count stands elsewhere, where the kernel's
@@ -147,6 +148,9 @@ def read_elf(
 
 
 def _read(file: SparseFile, wanted: tuple[str, ...], spare: tuple[str, ...], imports: bool) -> Elf:
+    from elftools.elf.elffile import ELFFile  # noqa: PLC0415 only where a file was sent
+    from elftools.elf.sections import SymbolTableSection  # noqa: PLC0415 likewise
+
     elf = ELFFile(_Metered(file.data))
     head = elf.header
     if not file.covers(0, 64) or not file.covers(head.e_shoff, head.e_shnum * head.e_shentsize):
