@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.verbs import ROOT
+from toolkit.reach.safe_file import try_folder
 
 GDR = f"{shlex.quote(sys.executable)} -m toolkit.cli"
 PROVISION = "provision --hosts demo-iommu,demo-stub --yes --reboot"
@@ -103,6 +104,39 @@ def test_no_node_is_touched_where_a_report_cannot_be_written(tmp_path: Path) -> 
         assert f"error: --{each} /proc/it: No such file or directory" in ended.stderr
         assert " next: name a file" in ended.stderr
     assert not (tmp_path / "gdr-toolkit/runs").exists()
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "bundle --hosts demo-acs",
+        "capture --hosts demo-acs",
+        "playbook --hosts demo-acs",
+        "kubernetes --apply --from none --image a/b@sha256:" + "0" * 64,
+        "image --root none --tar none.tar",
+        "build --package tar",
+    ],
+)
+def test_no_node_is_read_where_out_cannot_be_written(tmp_path: Path, verb: str) -> None:
+    ended = shell(f"gdr {verb} --out /proc/it/x.tar", tmp_path)
+    assert ended.returncode == 64, ended.stderr
+    assert "error: --out /proc/it/x.tar: " in ended.stderr
+    assert not (tmp_path / "gdr-toolkit/runs").exists()
+
+
+def test_a_trial_of_out_leaves_nothing(tmp_path: Path) -> None:
+    try_folder(tmp_path / "new" / "folder")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bundle_that_cannot_be_kept_is_its_hosts_error(seen: Path) -> None:
+    """No file may be larger than 1 KiB here, as on a disk that is full."""
+    ended = shell("ulimit -f 1; gdr bundle --from evidence --out made --json", seen)
+    assert ended.returncode == 3, ended.stderr
+    hosts = json.loads(ended.stdout)["hosts"]
+    assert hosts
+    assert all("cannot be written" in str(each["error"]) for each in hosts)
+    assert not list((seen / "made").iterdir()), "half a bundle would run"
 
 
 def test_a_report_goes_to_standard_output_and_pipes(seen: Path) -> None:

@@ -144,7 +144,7 @@ def bundle(said: Said) -> ExitCode:
     said.not_dry("bundle", "what it would write: plan --diff")
     session = Session.begin("bundle", said)
     outcomes = _planned(session, untried=True)  # nobody would judge a trial
-    folders = write_bundles(outcomes, Path(said.text("out")))
+    outcomes, folders = write_bundles(outcomes, Path(said.text("out")))
     for folder in folders.values():
         session.say(str(folder))
     tell_blocked(session, outcomes)

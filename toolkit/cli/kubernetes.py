@@ -14,7 +14,7 @@ from toolkit.cli.kubernetes_rolling import ROLL, rolled
 from toolkit.cli.options import SAVED, WANT, Option, Said
 from toolkit.cli.session import Session
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, UsageError, worst
+from toolkit.errors import ExitCode, Outcome, Unwritten, UsageError, worst
 from toolkit.flow.kubernetes import (
     applying_manifests,
     carrying,
@@ -124,7 +124,11 @@ def _bundles(session: Session) -> ExitCode:
         "jobs": [{"batch": each.batch, "node": each.node, "job": each.name} for each in carried]
     }
     if terms is not None and carried:
-        more["manifests"] = _give(session, applying_manifests(terms, carried))
+        try:
+            more["manifests"] = _give(session, applying_manifests(terms, carried))
+        except Unwritten as why:
+            codes.append(session.unwritten(why))
+            more["manifests"] = []
     return session.tell(told, worst(codes), more)
 
 

@@ -8,7 +8,7 @@ from toolkit.cli.changing import DELIVERED, bundled, shelf_of, tell_blocked, tol
 from toolkit.cli.options import HOSTS, REACH, WANT, Option, Said
 from toolkit.cli.session import Session, fleet
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, UsageError
+from toolkit.errors import ExitCode, Unwritten, UsageError, worst
 from toolkit.flow.planning import plan_all
 from toolkit.flow.playbook import Written, write_playbook
 from toolkit.hosts import fold
@@ -51,14 +51,19 @@ def playbook(said: Said) -> ExitCode:
         outcomes = plan_all(opened, wants, session.today, session.folder, shelf, untried=True)
         profile, site = said.text("profile"), said.text("site")
         places: dict[str, str] = {}
+        lost = ExitCode.OK
         if any(each.value for each in outcomes):
-            written = write_playbook(opened, outcomes, out, profile=profile, site=site)
-            places = {host: str(folder) for host, folder in written.places}
-            _tell(session, written)
+            try:
+                written = write_playbook(opened, outcomes, out, profile=profile, site=site)
+                places = {host: str(folder) for host, folder in written.places}
+                _tell(session, written)
+            except Unwritten as why:
+                lost = session.unwritten(why)
     tell_blocked(session, outcomes)
     for line in errors(((each.host, each.error) for each in outcomes), session.paint):
         session.say(line)
-    return session.finish(told_of(outcomes, places), session.ended(outcomes, bundled))
+    code = worst([session.ended(outcomes, bundled), lost])
+    return session.finish(told_of(outcomes, places), code)
 
 
 def _tell(session: Session, written: Written) -> None:

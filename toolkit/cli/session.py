@@ -15,7 +15,7 @@ from toolkit.checks.judged import Judged
 from toolkit.cli.bmc import bmc_access
 from toolkit.cli.ending import program, record
 from toolkit.cli.options import Said
-from toolkit.errors import ExitCode, Outcome, UsageError
+from toolkit.errors import ExitCode, Outcome, Unwritten, UsageError
 from toolkit.flow.access import (
     Access,
     Fleet,
@@ -35,7 +35,7 @@ from toolkit.groups import SiteWants, for_all, resolved
 from toolkit.hosts import Inventory
 from toolkit.progress import Silent
 from toolkit.reach.credentials import Credentials, read_secret
-from toolkit.reach.safe_file import Beside, open_beside
+from toolkit.reach.safe_file import Beside, open_beside, try_folder
 from toolkit.report.ctrf import ctrf
 from toolkit.report.document import Json, Told, document_parts, dumps
 from toolkit.report.junit import junit
@@ -64,6 +64,7 @@ class Session:
     def begin(cls, verb: str, said: Said) -> Session:
         """:raises UsageError: a report that was asked for could not be written at the end."""
         files = {each: _opened(said, each) for each in REPORTS if said.text(each)}
+        _try_out(said)
         now = datetime.now(UTC)
         where = str(demo_folder()) if _on_demo(said) else ""
         folder = RunFolder(state_dir() / "runs", verb, now, where)
@@ -200,6 +201,14 @@ class Session:
             print(told, file=sys.stderr)
             return 0
 
+    def unwritten(self, why: Unwritten) -> ExitCode:
+        """Tell what --out has not got; what came of the nodes is told all the same.
+
+        :returns: for the worst of the run: a verb whose files are missing has not done its work.
+        """
+        print(f"note: --out was not written: {why}", file=sys.stderr)
+        return why.exit_code
+
     def cases(self, xml: str) -> None:
         """The suite's own JUnit XML, where a file was named for it, else into the run's folder."""
         if xml and self.said.text("junit"):
@@ -301,6 +310,23 @@ def consent(
 def _judged(outcome: Outcome[Told]) -> Outcome[Judged]:
     judged = outcome.value.judged if outcome.value else None
     return Outcome(outcome.host, judged, outcome.error)
+
+
+def _try_out(said: Said) -> None:
+    """What --out names takes files, as far as can be known before any node is asked.
+
+    :raises UsageError: it does not.
+    """
+    out = Path(said.text("out"))
+    if not said.text("out"):
+        return
+    try:
+        # That of an image is a file, in a folder which has to be there.
+        try_folder(out.parent if said.text("tar") else out)
+    except OSError as why:
+        raise UsageError(
+            f"--out {out}: {why.strerror}", hint="name a place that can be written: --out PLACE"
+        ) from why
 
 
 def _opened(said: Said, option: str) -> Beside:

@@ -21,7 +21,7 @@ from pathlib import Path
 from toolkit.errors import Unwritten, UsageError
 from toolkit.evidence import Evidence
 from toolkit.flow.imports import decoded
-from toolkit.reach.safe_file import write_file
+from toolkit.reach.safe_file import try_folder, write_file
 from toolkit.reach.tar_member import SmallHeader, Unpacked
 
 _MEMBER = re.compile(r"evidence/([^/]+)\.evidence")
@@ -51,6 +51,12 @@ def check_place(file: Path) -> None:
         raise UsageError(f"{file}: not an ordinary file", hint="name a file: ticket.tar.gz")
     if not file.absolute().parent.is_dir():
         raise UsageError(f"{file.parent}: no such folder", hint=f"mkdir -p {file.parent}")
+    try:
+        try_folder(file.absolute().parent)
+    except OSError as why:
+        raise UsageError(
+            f"{file}: {why.strerror}", hint="name a file in a folder that can be written"
+        ) from why
 
 
 def write_incident(file: Path, evidence: Mapping[str, Evidence], notes: Mapping[str, str]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -180,27 +181,42 @@ def bundle_files(planned: Planned) -> dict[str, bytes]:
     return bundle.files() | texts
 
 
-def write_bundles(outcomes: Iterable[Outcome[Planned]], out: Path) -> dict[str, Path]:
-    """Write each bundle as a folder below ``out``, named by its host; the folders by host.
+def write_bundles(
+    outcomes: Sequence[Outcome[Planned]], out: Path
+) -> tuple[list[Outcome[Planned]], dict[str, Path]]:
+    """Write each bundle as a folder below ``out``, named by its host.
 
+    :returns: the outcomes, where a bundle that could not be written is its host's error; and
+        the folders by host.
     :raises UsageError: one is there already; then none was written.
-    :raises Unwritten: one cannot be written.
     """
     folders = {
-        each.host: (out / safe_name(each.host), each.value)
+        each.host: out / safe_name(each.host)
         for each in outcomes
         if each.value is not None and each.value.bundle is not None
     }
-    for folder, _ in folders.values():
+    for folder in folders.values():
         if os.path.lexists(folder):
             raise UsageError(f"{folder}: is there already", hint="name a fresh folder with --out")
-    for folder, planned in folders.values():
+    told: list[Outcome[Planned]] = []
+    for each in outcomes:
         try:
-            folder.mkdir(parents=True)
-            for name, content in bundle_files(planned).items():
-                file = folder / name
-                file.parent.mkdir(parents=True, exist_ok=True)
-                write_file(file, content)
+            if each.host in folders:
+                _write_bundle(folders[each.host], bundle_files(each.get()))
+            told.append(each)
         except OSError as why:
-            raise Unwritten(folder, why) from why
-    return {host: folder for host, (folder, _) in folders.items()}
+            told.append(Outcome(each.host, error=Unwritten(folders.pop(each.host), why)))
+    return told, folders
+
+
+def _write_bundle(folder: Path, files: Mapping[str, bytes]) -> None:
+    """:raises OSError: it cannot be written; nothing of it stays, for half a one would run."""
+    try:
+        folder.mkdir(parents=True)
+        for name, content in files.items():
+            file = folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_file(file, content)
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise

@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import stat
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,6 +145,15 @@ def write_file(path: Path, data: str | bytes, mode: int = 0o666, *, errors: str 
     with open_beside(path, mode, errors=errors) as file:
         file.write(data)
     return file.size
+
+
+def try_folder(path: Path) -> None:
+    """Be sure that a folder takes files, or that it can be made; nothing of the trial stays.
+
+    :raises OSError: it cannot.
+    """
+    there = next(each for each in (path, *path.absolute().parents) if os.path.lexists(each))
+    Path(tempfile.mkdtemp(prefix=".", dir=there)).rmdir()  # access(2) lets root write to /proc
 
 
 def private_folder(path: Path, *, fresh: bool = False) -> None:
