@@ -7,7 +7,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,18 +93,21 @@ def test_ctrl_c_amid_changes_ends_in_order_and_the_next_run_finishes(nodes: Node
     assert finished.returncode == ExitCode.OK, finished.stdout + finished.stderr
 
 
-@pytest.mark.parametrize("cut_at", [0, 40, 1500, 4000, 9000, 20000])
-def test_a_cut_connection_costs_one_host_and_no_other(nodes: Nodes, cut_at: int) -> None:
-    with Relay(nodes.servers["demo-stub"].port, limit=cut_at) as relay:
-        inventory = nodes.folder / "hosts.ini"
-        direct = f"ansible_port={nodes.servers['demo-stub'].port}"
-        inventory.write_text(inventory.read_text().replace(direct, f"ansible_port={relay.port}"))
-        known = nodes.folder / "known_hosts"
-        old, new = f"]:{nodes.servers['demo-stub'].port} ", f"]:{relay.port} "
-        known.write_text(known.read_text().replace(old, new))
-        ended = nodes.run("doctor", "--json")
+def test_cut_connections_cost_their_hosts_and_no_other(nodes: Nodes) -> None:
+    """Cut within the greeting, the key exchange, the login, and the evidence."""
+    server, cuts = nodes.servers["demo-stub"], (0, 40, 1500, 4000, 9000, 20000)
+    with ExitStack() as stack:
+        relays = {f"cut{at}": stack.enter_context(Relay(server.port, limit=at)) for at in cuts}
+        with (nodes.folder / "hosts.ini").open("a") as inventory:
+            for name, relay in relays.items():
+                inventory.write(f"{name} ansible_host=127.0.0.1 ansible_port={relay.port}\n")
+        key = server.known_hosts.read_text().partition(" ")[2]
+        with (nodes.folder / "known_hosts").open("a") as known:
+            for relay in relays.values():
+                known.write(f"[127.0.0.1]:{relay.port} {key}")
+        ended = replace(nodes, names=("demo-iommu", *relays)).run("doctor", "--json")
     assert ended.returncode == ExitCode.UNREACHABLE, ended.stdout + ended.stderr
     hosts = {host["name"]: host for host in json.loads(ended.stdout)["hosts"]}
-    assert hosts["demo-stub"]["state"] in {"out of reach", "cut off"}
+    assert {hosts[name]["state"] for name in relays} <= {"out of reach", "cut off"}, hosts
     assert hosts["demo-iommu"]["state"] == "broken"
     assert hosts["demo-iommu"]["complete"] is True
