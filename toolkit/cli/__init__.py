@@ -19,6 +19,8 @@ from toolkit.cli.streams import patient_streams
 from toolkit.cli.table import verbs
 from toolkit.errors import ExitCode
 
+__all__ = ("Gdr", "Settings", "main", "namespace", "verbs")
+
 namespace = verbs()
 
 
