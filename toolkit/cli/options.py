@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -136,6 +136,27 @@ class VerbTask(Task[Any]):
                 opts["names"] += [each.short] if each.short else []
                 opts["help"] = each.help  # Invoke takes it out of the task, for one parser alone
         return opts
+
+
+def made(
+    run: Callable[..., None], name: str, text: str | None, options: tuple[Option, ...]
+) -> VerbTask:
+    """The task of a verb.
+
+    :param name: of the verb's function; an underscore at its end is no part of the verb's name.
+    :param text: its help.
+    """
+    run.__name__, run.__doc__ = name, text
+    run.__signature__ = signature(options)  # type: ignore[attr-defined] # what Invoke inspects
+    task = VerbTask(
+        run,
+        name=name.rstrip("_"),
+        positional=[option.name for option in options if option.positional],
+        iterable=[option.name for option in options if option.many],
+        auto_shortflags=False,
+    )
+    task.options = TAKEN[task.name] = options
+    return task
 
 
 def signature(options: tuple[Option, ...]) -> inspect.Signature:

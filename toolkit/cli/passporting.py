@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
-
-from invoke.collection import Collection
-from invoke.tasks import Task
 
 from toolkit.change.passport_diff import unlike
 from toolkit.cli.options import Option, Said
@@ -54,11 +50,3 @@ def diff(said: Said) -> ExitCode:
     if said.flag("json"):
         sys.stdout.write(dumps(report.document(a, b, found, code, session.now)))
     return code
-
-
-def images(image: Task[Any]) -> Collection:
-    """The verbs image and image.diff. Any: what Invoke's tasks return."""
-    collection = Collection("image")
-    collection.add_task(image, name="image", default=True)
-    collection.add_task(diff, name="diff")
-    return collection

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from invoke.collection import Collection
-
 from toolkit.checks.judged import judge_node
 from toolkit.cli.changing import OVER_JOBS, tell_back
 from toolkit.cli.options import HOSTS, REACH, Option, Said
@@ -236,11 +234,3 @@ def _host_row(run: Run, name: str, batch: int, events: Sequence[Event]) -> HostR
     return HostRow(
         name, phase, batch, tuple((e.time, e.phase, e.boot_id, e.detail) for e in events)
     )
-
-
-def runs() -> Collection:
-    """The verbs runs and runs.show."""
-    collection = Collection("runs")
-    collection.add_task(list_, name="list", default=True)
-    collection.add_task(show, name="show")
-    return collection

@@ -16,7 +16,7 @@ from invoke.collection import Collection
 from invoke.context import Context
 from invoke.tasks import Task
 
-from toolkit.cli.options import TAKEN, Option, VerbTask, signature
+from toolkit.cli.options import Option, VerbTask, made
 
 FILE = Path(__file__).with_name("verbs.json")
 # In the order of docs and completion; "folder.name module.function", * for a folder's own verb.
@@ -105,15 +105,4 @@ def _task(where: str, text: str, options: tuple[Option, ...]) -> Task[Any]:
     def run(c: Context, **told: str | int | bool | list[str] | None) -> None:
         load(where)(c, **told)
 
-    run.__name__ = where.partition(".")[2]
-    run.__doc__ = text
-    run.__signature__ = signature(options)  # type: ignore[attr-defined] # what Invoke inspects
-    task = VerbTask(
-        run,
-        name=run.__name__.rstrip("_"),
-        positional=[option.name for option in options if option.positional],
-        iterable=[option.name for option in options if option.many],
-        auto_shortflags=False,
-    )
-    task.options = TAKEN[task.name] = options
-    return cast("Task[Any]", task)
+    return cast("Task[Any]", made(run, where.partition(".")[2], text, options))

@@ -22,14 +22,13 @@ from invoke.tasks import Task
 from toolkit.cli import early
 from toolkit.cli.ending import ending
 from toolkit.cli.options import (
-    TAKEN,
     Option,
     Said,
     VerbTask,
     joined,
+    made,
     refuse_empty,
     refuse_saved_hosts,
-    signature,
 )
 from toolkit.cli.streams import patient_streams
 from toolkit.errors import ExitCode, ToolkitError
@@ -71,17 +70,7 @@ def verb(*tables: tuple[Option, ...]) -> Callable[[Body], Task[Any]]:
             if code is not ExitCode.OK:
                 raise Exit(code=int(code))
 
-        run.__name__ = body.__name__
-        run.__doc__ = body.__doc__
-        run.__signature__ = signature(options)  # type: ignore[attr-defined] # what Invoke inspects
-        task = VerbTask(
-            run,
-            name=body.__name__.rstrip("_"),
-            positional=[option.name for option in options if option.positional],
-            iterable=[option.name for option in options if option.many],
-            auto_shortflags=False,
-        )
-        task.options = TAKEN[task.name] = options
+        task = made(run, body.__name__, body.__doc__, options)
         return cast("Task[Any]", task)
 
     return wrap
