@@ -53,9 +53,16 @@ def test_what_it_signed_is_good_and_nothing_else_is(key: Key, way: str, tmp_path
     signature = sign(key.private, TEXT)
     assert check(key.public, TEXT, signature)[0]
     assert check(key.public, OTHER, signature)[0] is False
-    assert check(key.public, TEXT, signature.replace("A", "B"))[0] is False
+    assert check(key.public, TEXT, _bent(signature))[0] is False
     stranger = Key(way, tmp_path, "stranger")
     assert check(stranger.public, TEXT, signature)[0] is False
+
+
+def _bent(signature: str) -> str:
+    """The signature with another letter where all bits count, whichever key made it."""
+    head, body, *rest = signature.splitlines(keepends=True)
+    other = "B" if body[40] == "A" else "A"
+    return "".join((head, body[:40] + other + body[41:], *rest))
 
 
 def test_the_same_passport_has_the_same_signature(key: Key) -> None:

@@ -147,7 +147,7 @@ def _refuse_unlike(said: Said, then: Mapping[str, object]) -> None:
 
     :raises UsageError: for an option that may not be given anew, with another value than then.
     """
-    now = json.loads(_words(said))
+    now = read_json(_words(said))
     for each in TAKEN["provision"]:
         value = now.get(each.name, each.default)
         if each.anew or str(value) in {str(each.default), str(then.get(each.name))}:

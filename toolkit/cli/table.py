@@ -17,6 +17,7 @@ from invoke.context import Context
 from invoke.tasks import Task
 
 from toolkit.cli.options import Option, VerbTask, made
+from toolkit.untrusted import read_json
 
 FILE = Path(__file__).with_name("verbs.json")
 # In the order of docs and completion; "folder.name module.function", * for a folder's own verb.
@@ -83,7 +84,7 @@ def _row(option: Option) -> dict[str, object]:
 
 def verbs() -> Collection:
     """A fresh collection of all verbs."""
-    rows = json.loads(FILE.read_text(encoding="utf-8"))
+    rows = read_json(FILE.read_bytes())
     whole, folders = Collection(), dict[str, Collection]()
     for path, where in VERBS:
         row = rows[where]
