@@ -119,6 +119,7 @@ def files_of_tests() -> list[str]:
 def refresh(workers: int) -> None:
     """Measure the files of tests that are new or changed, and forget those that are gone."""
     paths = files_of_tests()
+    KEPT.parent.mkdir(exist_ok=True)
     with closing(sqlite3.connect(KEPT)) as kept, kept:
         kept.executescript(_SCHEMA)
         known = dict(kept.execute("select path, hash from file").fetchall())
@@ -161,7 +162,6 @@ def words() -> list[str]:
 
 def measure(paths: Sequence[str], workers: int) -> None:
     """Run test files under coverage, in a copy of the tree, and keep what they executed."""
-    KEPT.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gdr-mutants-") as scratch:
         tree = copy(Path(scratch))
         (Path(scratch) / "start").mkdir()
