@@ -25,8 +25,8 @@ from toolkit.flow.passport import (
     signature_of,
     try_signing,
 )
+from toolkit.reach import media, media_disk, sealing
 from toolkit.reach import passport as reach
-from toolkit.reach import sealing
 from toolkit.reach.media import Medium, Source
 from toolkit.reach.transport import Result, Sink, quiet
 from toolkit.want import Want
@@ -161,8 +161,8 @@ def test_a_disk_s_is_read_from_a_copy_that_is_mounted(
         seen.append((source, progress))
         yield Staged()
 
-    monkeypatch.setattr(flow, "stage", stage)
-    monkeypatch.setattr(flow, "is_disk", lambda _: True)
+    monkeypatch.setattr(media, "stage", stage)
+    monkeypatch.setattr(media_disk, "is_disk", lambda _: True)
     heard = object()
     assert read_passport(disk, heard) == BORN  # type: ignore[arg-type] # it is only handed on
     assert seen == [(Source(Medium.DISK, disk), heard)]

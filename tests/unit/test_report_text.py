@@ -16,8 +16,8 @@ from toolkit.checks.check import Gap, Status, failed, unknown
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.errors import ExitCode, HostKeyError, Outcome, TransportError, worst
 from toolkit.report.live import Lines
-from toolkit.report.table import Painter, clean, columns, labelled, wants_colour
-from toolkit.report.text import count_line, error_lines, findings, report, verdict_text
+from toolkit.report.table import Painter, clean, columns, error_lines, labelled, wants_colour
+from toolkit.report.text import count_line, findings, report, verdict_text
 from toolkit.want import Waiver, Want
 
 PLAIN = Painter(False)

@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from toolkit.checks.all import ALL
+from toolkit.cli import table
+from toolkit.errors import UsageError
+
 ROOT = Path(__file__).parents[2]
 COUNTED = """
 import sys
@@ -28,8 +32,12 @@ print(code or 0, *sys.modules, file=sys.stderr)
         ("--help", 20, "jinja2 sushy elftools rich paramiko"),
         ("--version", 20, "jinja2 sushy elftools rich paramiko"),
         ("--help doctor", 20, "jinja2 sushy elftools rich paramiko"),
-        ("explain peermem.stub", 275, "sushy rich paramiko"),
-        ("doctor --from tests/evidence/acs.txt --quiet", 365, "sushy"),
+        ("explain peermem.stub", 160, "jinja2 sushy elftools rich paramiko"),
+        (
+            "doctor --from tests/evidence/acs.txt --quiet",
+            260,
+            "jinja2 sushy elftools rich paramiko",
+        ),
     ],
 )
 def test_a_start_imports_no_more_than_it_needs(
@@ -48,3 +56,31 @@ def test_a_start_imports_no_more_than_it_needs(
     assert {*without.split()} & {*modules} == set()
     ours = [each for each in modules if each.partition(".")[0] == "toolkit"]
     assert len(ours) <= most, sorted(ours)
+
+
+def test_a_damaged_table_of_verbs_is_made_anew_from_the_verbs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = _shapes()
+    for text in ("<<<<<<< ours\n{}\n", "[]", '{"checks": {}, "options": [], "verbs": {}}'):
+        (damaged := tmp_path / "verbs.json").write_text(text)
+        monkeypatch.setattr(table, "FILE", damaged)
+        table.data.cache_clear()
+        assert _shapes() == whole
+    table.data.cache_clear()
+
+
+def _shapes() -> list[tuple[str, str, list[str]]]:
+    verbs = table.verbs()
+    return [
+        (name, task.__doc__ or "", [str(argument.name) for argument in task.get_arguments()])
+        for name in verbs.task_names
+        for task in [verbs[name]]
+    ]
+
+
+def test_an_explained_check_is_the_one_of_all_checks() -> None:
+    assert [table.check(each.id) for each in ALL] == [*ALL]
+    with pytest.raises(UsageError, match=r"no check 'peermem\.stubb'") as caught:
+        table.check("peermem.stubb")
+    assert "peermem.stub" in caught.value.hint

@@ -9,7 +9,8 @@ import pytest
 
 from tests.unit.test_vagrant_said import STATUS, V23
 from toolkit.errors import ExitCode, InventoryError, TransportError, UsageError
-from toolkit.flow.access import Access, Fleet, open_fleet
+from toolkit.flow.access import Access, Fleet
+from toolkit.flow.connect import open_fleet
 from toolkit.hosts import Host, Inventory, Machines, fold, select
 from toolkit.reach.fleet import attempt
 from toolkit.report.live import Lines

@@ -15,11 +15,12 @@ from toolkit.cli.options import Said
 from toolkit.cli.rolling import ROLLOUT, agreed_of, renewed, said_before
 from toolkit.cli.session import Session, access, consent
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
-from toolkit.flow.access import Fleet, open_fleet, state_dir
+from toolkit.flow.access import Fleet, state_dir
 from toolkit.flow.bios import Asking, look_all
 from toolkit.flow.bios_reset import Consent
 from toolkit.flow.bios_rolling import BiosRun, kept_by, roll_out_bios
 from toolkit.flow.bmc import open_bmcs
+from toolkit.flow.connect import open_fleet
 from toolkit.flow.past import read_run
 from toolkit.flow.rollout import Rolled
 from toolkit.hosts import fold, select

@@ -25,10 +25,11 @@ from toolkit.cli.session import Session, access
 from toolkit.cli.signing import SIGN, signing_of
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError, worst
-from toolkit.flow.access import Access, open_fleet
+from toolkit.flow.access import Access
 from toolkit.flow.build_needs import codes_of, needs_of, shared, unread
 from toolkit.flow.build_places import open_place
 from toolkit.flow.build_run import Options, build_in, graphs_for, plan_in
+from toolkit.flow.connect import open_fleet
 from toolkit.flow.packages import Package
 from toolkit.flow.preflight import with_headers
 from toolkit.reach.store import Store, default_folder

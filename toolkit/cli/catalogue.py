@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from toolkit.checks.all import ALL, named
+from toolkit.cli import table
 from toolkit.cli.options import Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode
@@ -27,6 +27,8 @@ def checks(said: Said) -> ExitCode:
       invoke checks
       invoke checks --json
     """
+    from toolkit.checks.all import ALL  # noqa: PLC0415 of all only this verb tells
+
     if said.flag("json"):
         sys.stdout.write(dumps(checks_document(ALL)))
     else:
@@ -41,7 +43,7 @@ def explain(said: Said) -> ExitCode:
     Examples:
       invoke explain peermem.stub
     """
-    check = named(said.text("check"))
+    check = table.check(said.text("check"))
     if said.flag("json"):
         sys.stdout.write(dumps(checks_document([check])))
     else:

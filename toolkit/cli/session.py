@@ -17,31 +17,22 @@ from toolkit.cli.ending import program, record
 from toolkit.cli.options import Said
 from toolkit.errors import ExitCode, Outcome, Unwritten, UsageError
 from toolkit.flow.access import (
+    ROOM_S,
     Access,
     Fleet,
     demo_folder,
     inventory_in,
     names_demo,
-    open_fleet,
     state_dir,
 )
-from toolkit.flow.demo import put_right
-from toolkit.flow.passport import known_key
 from toolkit.flow.runs import RunFolder, evidence_name
-from toolkit.flow.slurm import inventory_of, open_site
-from toolkit.flow.slurm_srun import ROOM_S
 from toolkit.flow.textfile import open_textfile, textfile_at
 from toolkit.groups import SiteWants, for_all, resolved
 from toolkit.hosts import Inventory
 from toolkit.progress import Silent
 from toolkit.reach.credentials import Credentials, read_secret
 from toolkit.reach.safe_file import Beside, open_beside, try_folder
-from toolkit.report.ctrf import ctrf
 from toolkit.report.document import Json, Told, document_parts, dumps
-from toolkit.report.junit import junit
-from toolkit.report.live import listener
-from toolkit.report.sarif import Run as SarifRun
-from toolkit.report.sarif import sarif
 from toolkit.report.table import Painter, wants_colour
 from toolkit.want import CONSUMERS, Want, consumer
 
@@ -98,7 +89,11 @@ class Session:
     def _inventory(self) -> Inventory:
         """Where the hosts of groups are looked up: as --hosts is."""
         own = inventory_in(self.said.text("inventory"))
-        return inventory_of(open_site(Silent()), own) if self.said.text("via") else own
+        if not self.said.text("via"):
+            return own
+        from toolkit.flow.slurm import inventory_of, open_site  # noqa: PLC0415 only they pay for it
+
+        return inventory_of(open_site(Silent()), own)
 
     def _with_consumers(self, want: Want) -> Want:
         """The libraries whose versions were said stand in place of the site's."""
@@ -120,6 +115,8 @@ class Session:
         """What was demanded of passports; a key demands one, and is looked at before any node."""
         key = self.said.text("passport_key")
         if key:
+            from toolkit.flow.passport import known_key  # noqa: PLC0415 only they pay for it
+
             known_key(Path(key))
         return replace(want, passport=bool(key) or self.said.flag("passport"), passport_key=key)
 
@@ -176,12 +173,18 @@ class Session:
         """
         outcomes = [_judged(each) for each in told]
         if self.said.text("junit"):
+            from toolkit.report.junit import junit  # noqa: PLC0415 only they pay for it
+
             self.deliver("junit", junit(outcomes))
         if self.said.text("sarif"):
+            from toolkit.report.sarif import Run, sarif  # noqa: PLC0415 only they pay for it
+
             kept = "" if self.said.text("from_") else str(self.folder.path.absolute())
-            run = SarifRun(self.now, code, kept, self._evidence)
+            run = Run(self.now, code, kept, self._evidence)
             self.deliver("sarif", dumps(sarif(outcomes, run)))
         if self.said.text("ctrf"):
+            from toolkit.report.ctrf import ctrf  # noqa: PLC0415 only they pay for it
+
             self.deliver("ctrf", dumps(ctrf(self.verb, outcomes, self.now, datetime.now(UTC))))
 
     def deliver(self, option: str, text: str) -> int:
@@ -223,7 +226,11 @@ class Session:
 
     def healed(self, hosts: Iterable[str]) -> None:
         """Say of demo nodes on which nothing is to be done that an earlier run has seen to it."""
-        if _on_demo(self.said) and put_right(hosts):
+        if not _on_demo(self.said):
+            return
+        from toolkit.flow.demo import put_right  # noqa: PLC0415 only they pay for it
+
+        if put_right(hosts):
             again = f"{program()} demo --reset"
             self.remark(f"the demo nodes were put right by an earlier run; begin anew: {again}")
 
@@ -246,6 +253,8 @@ def _on_demo(said: Said) -> bool:
 
 def access(said: Said) -> Access:
     """Everything about reaching nodes; passwords are asked for here."""
+    from toolkit.report.live import listener  # noqa: PLC0415 only they pay for it
+
     return Access(
         hosts=said.text("hosts"),
         exclude=said.text("exclude"),
@@ -282,6 +291,8 @@ def _secret(said: Said, ask: str, descriptor: str, prompt: str) -> str | None:
 @contextmanager
 def fleet(said: Said) -> Iterator[Fleet]:
     """The fleet that was named, open for the length of the block."""
+    from toolkit.flow.connect import open_fleet  # noqa: PLC0415 only they pay for it
+
     with open_fleet(access(said)) as opened:
         yield opened
 

@@ -1,16 +1,18 @@
 """The table of verbs: names, help and options as data; a verb's code is imported when it runs.
 
-The data is ``verbs.json``, which ``./invokew docs`` writes from the verbs themselves and a test
-holds to them: who asks for help or for a list of verbs does not wait for all of the toolkit.
+The data is ``verbs.json``, which ``./invokew docs`` writes from the verbs and checks themselves
+and a test holds to them: who asks for help does not wait for all of the toolkit.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from invoke.collection import Collection
 from invoke.context import Context
@@ -18,6 +20,9 @@ from invoke.tasks import Task
 
 from toolkit.cli.options import Option, VerbTask, made
 from toolkit.untrusted import read_json
+
+if TYPE_CHECKING:
+    from toolkit.checks.check import Check
 
 FILE = Path(__file__).with_name("verbs.json")
 # In the order of docs and completion; "folder.name module.function", * for a folder's own verb.
@@ -67,12 +72,18 @@ def load(where: str) -> VerbTask:
 
 
 def written() -> str:
-    """What the table of data should hold, from the verbs: imports all of them."""
-    rows = {
-        where: {"help": (task := load(where)).__doc__, "options": [*map(_row, task.options)]}
-        for _, where in VERBS
-    }
-    return json.dumps(rows, indent=1) + "\n"
+    """What the table of data should hold, from verbs and checks: imports all of them."""
+    from toolkit.checks.all import ALL  # noqa: PLC0415 it takes most of a second
+
+    options: list[dict[str, object]] = []  # each once, verbs name them by their place
+    rows: dict[str, object] = {}
+    for _, where in VERBS:
+        task = load(where)
+        its = [*map(_row, task.options)]
+        options += [each for each in its if each not in options]
+        rows[where] = {"help": task.__doc__, "options": [*map(options.index, its)]}
+    checks = {each.id: each.judge.__module__ for each in ALL}
+    return json.dumps({"checks": checks, "options": options, "verbs": rows}, indent=1) + "\n"
 
 
 def _row(option: Option) -> dict[str, object]:
@@ -82,13 +93,45 @@ def _row(option: Option) -> dict[str, object]:
     }
 
 
+@cache
+def data() -> Mapping[str, Any]:
+    """The table as it is kept; in a checkout where it is damaged or old, as it should be.
+
+    Any: as read_json has it.
+    """
+    try:
+        kept = read_json(FILE.read_bytes())
+        if kept["verbs"].keys() == {where for _, where in VERBS}:
+            return cast("Mapping[str, Any]", kept)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    return cast("Mapping[str, Any]", read_json(written()))
+
+
+def check(name: str) -> Check:
+    """The check of this id, with the code of no other where that can be.
+
+    :raises UsageError: for an unknown id, with the nearest known ones.
+    """
+    from toolkit.checks.check import Check  # noqa: PLC0415 only they pay for it
+
+    module = import_module(data()["checks"].get(name, "toolkit.checks.check"))
+    its = (each for each in vars(module).values() if isinstance(each, Check) and each.id == name)
+    if found := next(its, None):
+        return found
+    from toolkit.checks.all import named  # noqa: PLC0415 it takes most of a second
+
+    return named(name)
+
+
 def verbs() -> Collection:
     """A fresh collection of all verbs."""
-    rows = read_json(FILE.read_bytes())
+    table = data()
+    options = [Option(**each) for each in table["options"]]
     whole, folders = Collection(), dict[str, Collection]()
     for path, where in VERBS:
-        row = rows[where]
-        task = _task(where, row["help"], tuple(Option(**each) for each in row["options"]))
+        row = table["verbs"][where]
+        task = _task(where, row["help"], tuple(options[each] for each in row["options"]))
         folder, _, name = path.rpartition(".")
         if not folder:
             whole.add_task(task)

@@ -32,8 +32,7 @@ from toolkit.cli.options import (
 )
 from toolkit.cli.streams import patient_streams
 from toolkit.errors import ExitCode, ToolkitError
-from toolkit.report.table import Painter, wants_colour
-from toolkit.report.text import error_lines
+from toolkit.report.table import Painter, error_lines, wants_colour
 
 Body = Callable[[Said], ExitCode]
 _HELP = ("--help", "-h")

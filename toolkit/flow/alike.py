@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from toolkit.change.bundle import Bundle
 from toolkit.checks.judged import Judged
+
+if TYPE_CHECKING:
+    from toolkit.change.bundle import Bundle
 
 T = TypeVar("T", bound=Hashable)
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from toolkit.errors import TransportError, UsageError
 from toolkit.facts.ground import Ground
-from toolkit.flow.access import Access, open_fleet
+from toolkit.flow.access import Access
 from toolkit.flow.building import survey
+from toolkit.flow.connect import open_fleet
 from toolkit.hosts import Host
 from toolkit.reach.executors import DASK, LOCAL, THREADS, refuse_unknown
 from toolkit.reach.limits import BULK

@@ -13,8 +13,6 @@ from toolkit.facts.passport import PLACE, SIGNATURE, VERIFIED, Passport, parse
 from toolkit.progress import Progress
 from toolkit.reach import passport as reach
 from toolkit.reach import sealing
-from toolkit.reach.media import Medium, Source, stage
-from toolkit.reach.media_disk import is_disk
 from toolkit.reach.tar_member import is_tar, read_member
 from toolkit.reach.transport import Transport
 from toolkit.want import Want
@@ -100,6 +98,8 @@ def read_passport(source: Path, progress: Progress | None = None) -> Passport:
     :raises UsageError: there is none, or it cannot be read; of a disk, we are not root.
     :raises Unparsable: what is there is no passport.
     """
+    from toolkit.reach.media_disk import is_disk  # noqa: PLC0415 only they pay for it
+
     try:
         if source.is_dir():
             return parse(_text(_below(source)), f"{source}: {PLACE}")
@@ -147,6 +147,8 @@ def _without(source: Path) -> UsageError:
 
 def _on_disk(source: Path, progress: Progress | None) -> bytes | None:
     """From a copy, which is mounted where nobody else sees it: the disk itself is never."""
+    from toolkit.reach.media import Medium, Source, stage  # noqa: PLC0415 only they pay for it
+
     with stage(Source(Medium.DISK, source), progress=progress) as staged:
         try:
             return staged.read(PLACE)

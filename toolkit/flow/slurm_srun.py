@@ -28,6 +28,7 @@ from toolkit.change.slurm import (
 )
 from toolkit.errors import TransportError
 from toolkit.facts.slurm import JOB_FORMAT, SlurmJob, SlurmNode, parse_jobs
+from toolkit.flow.access import ROOM_S
 from toolkit.flow.slurm import Held, Site, node_name
 from toolkit.hosts import Host
 from toolkit.reach import trouble
@@ -39,7 +40,6 @@ from toolkit.reach.stream import Lines, conclude, decode
 from toolkit.reach.transport import Result, Sink, quiet
 from toolkit.where import user_name
 
-ROOM_S = 60.0  # how long room is waited for where nobody said how long
 _READING_S = 900  # a job that only reads ends by itself, should we die before it
 _HOLDING_S = 86400  # one on a node that is drained anyway may be long: modules are built there
 _START_S = 120.0  # on a node that nobody else can use: the next turn of the scheduler

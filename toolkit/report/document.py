@@ -10,19 +10,22 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from toolkit import __version__
-from toolkit.change.enrolment import Enrolling
-from toolkit.change.plan import Plan
-from toolkit.change.reloading import Reloading
-from toolkit.change.trial import Trial
-from toolkit.checks.breakages import Known
-from toolkit.checks.check import Status, Verdict
-from toolkit.checks.chosen import Chosen
-from toolkit.checks.forecast import Forecast
-from toolkit.checks.judged import Judged
+from toolkit.checks.check import Status
 from toolkit.errors import ExitCode, Outcome, ToolkitError
-from toolkit.report.plan_text import trigger_name
+
+if TYPE_CHECKING:  # who has none of them to write imports none
+    from toolkit.change.enrolment import Enrolling
+    from toolkit.change.plan import Plan
+    from toolkit.change.reloading import Reloading
+    from toolkit.change.trial import Trial
+    from toolkit.checks.breakages import Known
+    from toolkit.checks.check import Verdict
+    from toolkit.checks.chosen import Chosen
+    from toolkit.checks.forecast import Forecast
+    from toolkit.checks.judged import Judged
 
 SCHEMA = "gdr-toolkit/report/1"
 
@@ -254,6 +257,8 @@ def _trial(plan: Plan, trial: Trial) -> dict[str, Json]:
 
 
 def _plan(plan: Plan) -> dict[str, Json]:
+    from toolkit.report.plan_text import trigger_name  # noqa: PLC0415 only they pay for it
+
     return {
         "empty": plan.empty,
         "needs_reboot": plan.needs_reboot,

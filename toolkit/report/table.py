@@ -1,4 +1,4 @@
-"""Columns that a person can read at 100 characters, and words in colour on a terminal."""
+"""Columns that a person can read at 100 characters, errors, and words in colour on a terminal."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TextIO
+
+from toolkit.errors import ToolkitError
 
 WIDTH = 100
 
@@ -76,3 +78,15 @@ def labelled(label: str, text: str, *, indent: int = 9) -> list[str]:
     """``label  text``, wrapped so that continuation lines stand below the text."""
     head = " " * indent + label.ljust(10)
     return wrapped(text, first=head, rest=" " * len(head)) or [head.rstrip()]
+
+
+def error_lines(error: ToolkitError, paint: Painter) -> str:
+    """One error as an operator sees it: a sentence, and what to do about it."""
+    lines = [f"{paint('error:', Ink.RED)} {_unbarred(str(error))}"]
+    if error.hint:
+        lines.append(f" {paint('next:', Ink.BOLD)} {_unbarred(error.hint)}")
+    return "\n".join(lines)
+
+
+def _unbarred(text: str) -> str:
+    return "\n".join(clean(line) for line in text.split("\n"))

@@ -303,18 +303,6 @@ def report(
     return "\n".join([*lines, *summary(outcomes, paint)])
 
 
-def error_lines(error: ToolkitError, paint: Painter) -> str:
-    """One error as an operator sees it: a sentence, and what to do about it."""
-    lines = [f"{paint('error:', Ink.RED)} {_unbarred(str(error))}"]
-    if error.hint:
-        lines.append(f" {paint('next:', Ink.BOLD)} {_unbarred(error.hint)}")
-    return "\n".join(lines)
-
-
-def _unbarred(text: str) -> str:
-    return "\n".join(clean(line) for line in text.split("\n"))
-
-
 def verdict_text(host: str, verdict: Verdict) -> str:
     """One verdict without colour, for a test report."""
     return "\n".join(_finding(Folded(verdict, (host,), (host,)), Painter(False), True))

@@ -20,7 +20,8 @@ from toolkit.checks.taken import taken
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
-from toolkit.flow.access import Access, Fleet, inventory_in, open_fleet
+from toolkit.flow.access import Access, Fleet, inventory_in
+from toolkit.flow.connect import open_fleet
 from toolkit.flow.doctor import gather
 from toolkit.flow.passport import sealed
 from toolkit.groups import resolved
