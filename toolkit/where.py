@@ -10,6 +10,7 @@ import functools
 import getpass
 import os
 import pwd
+import shlex
 import stat
 import sys
 import tempfile
@@ -170,3 +171,18 @@ def _folder(name: str, package: Path) -> Path:
         f"this installation has no folder {name}",
         hint="install it again: pip install --force-reinstall, and the wheel's file",
     )
+
+
+def program() -> str:
+    """How this program was called, as far as one who reads it can call it again from here."""
+    own = Path(sys.argv[0])
+    if own.name == "gdr":
+        return "gdr"
+    if own.parts[-2:] == ("cli", "__main__.py"):
+        return "python -m toolkit.cli"
+    root = PACKAGE.parent
+    if not (root / "invokew").is_file():
+        return "invoke"  # tasks of their own, over an installed package
+    if Path.cwd() == root:
+        return "./invokew"
+    return shlex.quote(min(os.path.relpath(root / "invokew"), str(root / "invokew"), key=len))

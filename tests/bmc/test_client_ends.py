@@ -30,7 +30,7 @@ def test_a_verb_that_is_ended_leaves_no_session(
     words = ["--hosts", "gpu[1-2]", "--bmc-map", str(tmp_path / "map"), "--bmc-user", bmcs[0].user]
     secret = {"GDR_BMC_PASSWORD": bmcs[0].password, "XDG_STATE_HOME": str(tmp_path)}
     with subprocess.Popen(
-        [sys.executable, "-m", "toolkit.cli", "bios", *words, "--bmc-limit", "600"],
+        [sys.executable, "-m", "toolkit.cli", "bios", *words, "--bmc-timeout", "600"],
         cwd=ROOT,
         env={**os.environ, **secret, "XDG_CACHE_HOME": str(tmp_path / "cache")},
         stderr=subprocess.PIPE,

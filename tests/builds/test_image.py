@@ -205,7 +205,7 @@ def test_a_kernel_that_is_not_in_it_is_refused(golden: Golden) -> None:
 
 
 def test_what_was_done_to_it_can_be_taken_back(golden: Golden, made: Ended) -> None:
-    ended = golden.image("--rollback", "all", "--yes")
+    ended = golden.image("--undo", "all", "--yes")
     assert ended.code == 0, ended.err
     assert not list(golden.root.glob("lib/modules/*/updates/dkms/nvidia-peermem.ko*"))
     assert not (golden.root / QUEUED).exists()

@@ -84,7 +84,7 @@ def test_nodes_are_drained_changed_and_given_back_by_the_real_kubectl(site: Site
 
 def test_a_disruption_budget_keeps_its_pods_and_is_named(site: Site) -> None:
     site.world.protected = {"web-gpu1"}
-    code, said = site.roll("--drain-limit", "2")
+    code, said = site.roll("--drain-timeout", "2")
     assert code == ExitCode.STOPPED, said
     assert "gpu2: as wanted" in said
     assert "not drained, and given back" in said

@@ -118,7 +118,7 @@ def test_what_somebody_drains_while_ours_is_on_is_theirs_from_then_on(slurm: Clu
 def test_jobs_that_do_not_end_in_time_keep_their_node_and_it_serves_on(slurm: Cluster) -> None:
     name = "demo044"
     job, go = at_work(slurm, name)
-    done = slurm.run("provision", "--hosts", name, "--yes", "--job-limit", "1")
+    done = slurm.run("provision", "--hosts", name, "--yes", "--job-timeout", "1")
     assert done.returncode == ExitCode.STOPPED, done.stdout + done.stderr
     assert f"job {job} of" in done.stdout
     assert slurm.job(job) == "RUNNING"

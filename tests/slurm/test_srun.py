@@ -84,7 +84,7 @@ def test_a_node_without_room_is_not_read_and_its_job_goes_on(slurm: Cluster) -> 
     go = slurm.folder / f"go-{name}"
     job = slurm.submit(name, f"until [ -e {go} ]; do sleep 0.2; done")
     wait_for(lambda: slurm.job(job) == "RUNNING")
-    done = slurm.run("provision", "--hosts", name, "--yes", "--job-limit", "1", *BY_SRUN)
+    done = slurm.run("provision", "--hosts", name, "--yes", "--job-timeout", "1", *BY_SRUN)
     assert done.returncode == ExitCode.UNREACHABLE, done.stdout + done.stderr
     assert f"no room for our job within 1 s: job {job} of" in done.stdout
     assert slurm.job(job) == "RUNNING"

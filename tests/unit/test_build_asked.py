@@ -114,11 +114,11 @@ def test_a_foretelling_names_the_nodes_that_could_not_be_asked(
     sure = Reason(Answer.WILL, "it did", "a build of ours", Confidence.HIGH)
     outlook = Outlook("6.1.0-49-amd64", Part.PEERMEM, "nvidia-peermem/535", (sure,))
     monkeypatch.setattr(packing, "preflight", lambda *_, **__: Preflight((outlook,)))
-    assert verb.run(hosts="gpu[001-002]", dry_run=True) is ExitCode.UNREACHABLE
+    assert verb.run(hosts="gpu[001-002]", check=True) is ExitCode.UNREACHABLE
     said = capsys.readouterr().out
     assert "\n\nerror    gpu002\n         found     it does not answer\n" in said
     assert said.endswith("is it on?\n\n1 will compile\n")
-    assert verb.run(hosts="gpu[001-002]", dry_run=True, json=True) is ExitCode.UNREACHABLE
+    assert verb.run(hosts="gpu[001-002]", check=True, json=True) is ExitCode.UNREACHABLE
     told = json.loads(capsys.readouterr().out)
     jsonschema.validate(told, PREFLIGHT)
     assert (told["answer"], told["exit_code"]) == ("will compile", 4)

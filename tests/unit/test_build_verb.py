@@ -238,11 +238,11 @@ def test_the_log_of_each_build_lies_in_the_folder_of_the_run(ground: Fakes, tmp_
         pytest.param(("--executor", "slurm"), "no executor 'slurm'", id="executor"),
         pytest.param(("--jobs", "-1"), "--jobs -1: at least 1 build at a time", id="jobs"),
         pytest.param(("--jobs", "many"), "--jobs 'many' is not a whole number", id="no-number"),
-        pytest.param(("--limit-s", "0"), "--limit-s 0: at least one second", id="limit"),
+        pytest.param(("--timeout", "0"), "--timeout 0: at least one second", id="limit"),
         pytest.param(
             ("--executor", "slurm", "--plan"), "no executor 'slurm'", id="executor-of-a-plan"
         ),
-        pytest.param(("--limit-s", "0", "--try"), "--limit-s 0: at least one", id="limit-of-a-try"),
+        pytest.param(("--timeout", "0", "--try"), "--timeout 0: at least one", id="limit-of-a-try"),
         pytest.param(("--prune", "-5"), "--prune -5: 0 days", id="prune-what-will-be"),
         pytest.param(("--prune", "-1"), "--prune -1: 0 days", id="prune-tomorrow"),
         pytest.param(("--flags", "V=1 -i"), "--flags '-i' is not NAME=value", id="flags"),

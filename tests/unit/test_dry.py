@@ -87,7 +87,7 @@ ROWS = {
         building,
         "open_place with_headers graphs_for plan_in _finish",
     ),
-    "image --rollback": Row("last --root . --yes", "_take_back", imaging, refused=True),
+    "image --undo": Row("last --root . --yes", "_take_back", imaging, refused=True),
     "build --prune": Row("0", "prune", Store, refused=True),
     "build --package": Row(
         "deb --kernel 6.1",
@@ -182,11 +182,11 @@ def test_dry_begins_nothing(
     assert began == [ROWS[name].changes], capsys.readouterr().err
 
 
-@pytest.mark.parametrize("began", ["image --rollback"], indirect=True)
+@pytest.mark.parametrize("began", ["image --undo"], indirect=True)
 def test_check_of_an_image_takes_nothing_back(
     began: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ("image", "--rollback", "last", "--root", ".", "--check", "--yes")
+    words = ("image", "--undo", "last", "--root", ".", "--check", "--yes")
     assert (here(monkeypatch, *words), began) == (ExitCode.USAGE, [])
 
 

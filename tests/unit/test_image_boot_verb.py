@@ -84,7 +84,7 @@ def test_the_suite_judges_what_came_up_and_the_image_is_proven(
 ) -> None:
     world.code = ExitCode.FAILED
     xml = str(tmp_path / "x.xml")
-    assert run(boot_limit="77", boot_memory="999", junit=xml, verbose=True) is ExitCode.FAILED
+    assert run(boot_timeout="77", boot_memory="999", junit=xml, verbose=True) is ExitCode.FAILED
     assert Path(xml).read_text() == "<suite/>"
     how: dict[str, object] = {"verbose": True}
     assert world.did == [
@@ -144,7 +144,7 @@ def test_an_image_that_was_changed_meanwhile_is_no_success(world: World) -> None
         run()
 
 
-@pytest.mark.parametrize("words", [{"boot_limit": "-1"}, {"boot_memory": "12"}])
+@pytest.mark.parametrize("words", [{"boot_timeout": "-1"}, {"boot_memory": "12"}])
 def test_numbers_that_make_no_sense_are_refused_early(words: dict[str, str | bool | int]) -> None:
     with pytest.raises(UsageError, match="is none"):
         early(Said(words))

@@ -239,15 +239,15 @@ def test_a_tar_is_made_anew_where_nothing_is_to_be_done_for_that_was_asked_for(
 def test_runs_in_it_are_taken_back_and_its_passport_goes(
     good: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(rollback="last", yes=True, json=True) is ExitCode.OK
+    assert run(undo="last", yes=True, json=True) is ExitCode.OK
     assert good.did == ["stage", "rollback last", f"rm -f {PLACE} {SIGNATURE}", "commit"]
     told = capsys.readouterr()
     [host] = json.loads(told.out)["hosts"]
     assert (host["name"], host["steps"]) == ("golden:", ["restore /etc/last: done"])
     assert "2 paths of /srv/golden changed" in told.err
-    assert run(rollback="none", yes=True) is ExitCode.OK
+    assert run(undo="none", yes=True) is ExitCode.OK
     assert capsys.readouterr().out == "nothing to take back\n"
-    assert run(rollback="last") is ExitCode.USAGE
+    assert run(undo="last") is ExitCode.USAGE
     assert "take back run" not in capsys.readouterr().out
 
 
@@ -268,8 +268,8 @@ def test_machines_are_told_of_before_and_after_and_of_the_plan(
     [
         ({"check": True, "boot": True}, "--boot proves what was made"),
         ({"dry": True, "boot": True}, "--boot proves what was made"),
-        ({"check": True, "rollback": "last"}, "--rollback takes back"),
-        ({"dry": True, "rollback": "last"}, "--rollback takes back"),
+        ({"check": True, "undo": "last"}, "--undo takes back"),
+        ({"dry": True, "undo": "last"}, "--undo takes back"),
         ({"kernels": "5.0"}, "kernel 5.0 is not in it"),
     ],
 )

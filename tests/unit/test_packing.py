@@ -154,7 +154,7 @@ def test_what_is_about_packages_is_refused_without_one(option: str) -> None:
     packing.refuse_mixed(session(**{option: value, "package": "deb"}))
 
 
-@pytest.mark.parametrize("option", ["plan", "dry_run", "try_"])
+@pytest.mark.parametrize("option", ["plan", "check", "try_"])
 @pytest.mark.usefixtures("home")
 def test_a_package_needs_modules_which_a_look_ahead_makes_none_of(option: str) -> None:
     with pytest.raises(UsageError, match="--package needs modules"):

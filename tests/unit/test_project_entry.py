@@ -19,7 +19,7 @@ def test_a_mistyped_line_is_a_sentence_a_hint_and_64(words: list[str]) -> None:
     done = subprocess.run([*WORDS, *words], capture_output=True, text=True, check=False)
     first, second = done.stderr.splitlines()
     assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
-    assert (first[:7], second) == ("error: ", " next: invoke --list, invoke --help VERB")
+    assert (first[:7], second) == ("error: ", " next: ./invokew --list, ./invokew --help VERB")
 
 
 def test_help_that_nobody_reads_to_its_end_is_no_trouble() -> None:

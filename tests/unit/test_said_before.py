@@ -16,7 +16,7 @@ from toolkit.errors import UsageError
 from toolkit.reach.journal import About, Event, Journal, Story
 
 DEFAULTS: dict[str, str | int | bool] = {
-    "fanout": 64, "hook_limit": 600, "serial": "", "drain": "", "pass_fd": -1, "json": False,
+    "fanout": 64, "hook_timeout": 600, "serial": "", "drain": "", "pass_fd": -1, "json": False,
 }  # fmt: skip
 
 
@@ -29,7 +29,7 @@ def told(**words: str | int | bool) -> About:
     [
         ({"fanout": 4}, {}, {"fanout": 4}),
         ({"fanout": 4}, {"fanout": 8}, {"fanout": 8}),
-        ({"hook_limit": 1800}, {}, {"hook_limit": 1800}),
+        ({"hook_timeout": 1800}, {}, {"hook_timeout": 1800}),
         ({"serial": "1,10%"}, {"serial": ""}, {"serial": "1,10%"}),
         ({}, {"pass_fd": 0}, {"pass_fd": 0}),
         ({}, {"json": True}, {"json": True}),
@@ -47,6 +47,12 @@ def test_what_is_not_said_anew_is_as_it_was_said_at_first(
 ) -> None:
     again = said_before(Said(DEFAULTS | now), Story(told(**then), (), (), ()))
     assert {name: again.values[name] for name in means} == means
+
+
+def test_what_an_older_version_was_told_counts_under_the_name_of_today() -> None:
+    story = Story(told(hook_limit=1800, boot_limit=99), (), (), ())
+    values = said_before(Said({}), story).values
+    assert (values["hook_timeout"], values["boot_timeout"]) == (1800, 99)
 
 
 def test_an_undo_of_bioses_goes_about_it_as_it_is_told_now(

@@ -5,19 +5,23 @@ from __future__ import annotations
 import toolkit.cli.early  # noqa: F401 # before the others, which take a second
 
 # isort: split
+import inspect
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from textwrap import indent
 
 from invoke.config import Config
 from invoke.exceptions import Exit, ParseError
 from invoke.program import Program
 
 from toolkit import __version__
+from toolkit.cli.options import TAKEN
 from toolkit.cli.streams import patient_streams
 from toolkit.cli.table import verbs
 from toolkit.errors import ExitCode
+from toolkit.where import program
 
 __all__ = ("Gdr", "Settings", "main", "namespace", "verbs")
 
@@ -44,6 +48,15 @@ class Gdr(Program):
         with self._our_usage_code(sys.argv if argv is None else argv):
             super().parse_core(argv)
 
+    def print_task_help(self, name: str) -> None:
+        """As Invoke's, with the command that was called: what is shown can be typed."""
+        context, own = self.parser.contexts[name], program()
+        named = "".join(f" {each.name.upper()}" for each in context.positional_args)
+        text = inspect.getdoc(self.collection[name]) or ""
+        told = re.sub(r"^( *)invoke ", rf"\1{own} ", text, flags=re.MULTILINE)
+        print(f"Usage: {own} {name}{named} [OPTIONS]\n\n{indent(told, '  ')}\n\nOptions:")
+        self.print_columns(context.help_tuples())
+
     def parse_tasks(self) -> None:
         with self._our_usage_code(self.argv):
             super().parse_tasks()
@@ -53,12 +66,21 @@ class Gdr(Program):
         try:
             yield
         except ParseError as why:
-            own = Path(argv[0]).name  # "invoke", too: then that is what can be typed again
-            hint = f"{own} --list, {own} --help VERB"
+            hint = _renamed(argv) or f"{program()} --list, {program()} --help VERB"
             if {"image", "--diff"} <= set(argv):  # there it shows what a plan would change
-                hint = f"two images side by side: {own} image.diff A B"
+                hint = f"two images side by side: {program()} image.diff A B"
             message = f"error: {why}\n next: {hint}"
             raise Exit(message, code=int(ExitCode.USAGE)) from why
+
+
+def _renamed(argv: Sequence[str]) -> str:
+    """Of an option that has another name since the last version: that; "" without one."""
+    verb = next((name for word in argv[1:] if (name := word.rpartition(".")[2]) in TAKEN), "")
+    typed = {word.partition("=")[0] for word in argv}
+    for each in TAKEN.get(verb, ()):
+        if each.was and f"--{each.was.replace('_', '-')}" in typed:
+            return f"its name is --{each.name.replace('_', '-')} now"
+    return ""
 
 
 def main() -> None:

@@ -15,7 +15,9 @@ BIOS = (
     Option("reboot", False, "with --apply: reset machines, and see what is in force then"),
     Option("over_jobs", False, "reset also where a job is at work, or nobody can tell"),
     Option("force_reset", False, "reset hard where a graceful reset is not offered or heeded"),
-    Option("boot_limit", 1200, "seconds from a reset until all must be in force"),
+    Option(
+        "boot_timeout", 1200, "seconds from a reset until all must be in force", was="boot_limit"
+    ),
     Option("role", "", "bare-metal, vm-host or vm; else the site's file or the node says"),
     Option("verbose", False, "settings of which nothing is wanted, and all that follows", "v"),
     Option("json", False, "one JSON document on standard output (docs/bios.schema.json)"),

@@ -95,7 +95,7 @@ def _task(said: Said) -> _Task:
 
 # Of an undo: what is said now counts, whatever was said then.
 _NOW = (
-    "apply", "reboot", "over_jobs", "force_reset", "boot_limit", "set", "undo", "yes", "reason",
+    "apply", "reboot", "over_jobs", "force_reset", "boot_timeout", "set", "undo", "yes", "reason",
     "json", "verbose",
 )  # fmt: skip
 
@@ -126,10 +126,10 @@ def _want(session: Session) -> Want:
 
 
 def _consent(said: Said) -> Consent:
-    limit = said.number("boot_limit", 1200)
+    limit = said.number("boot_timeout", 1200)
     if limit < 1:
         raise UsageError(
-            f"--boot-limit {limit}: at least 1 second", hint="leave it out for the usual limit"
+            f"--boot-timeout {limit}: at least 1 second", hint="leave it out for the usual limit"
         )
     return Consent(
         reboot=said.flag("reboot"),

@@ -22,7 +22,12 @@ BMC = (
     Option("bmc_ca", "", "file of CA certificates that BMCs are signed by"),
     Option("bmc_pin", "", "SHA-256 of a BMC's certificate; may be said again", many=True),
     Option("bmc_insecure", False, "any certificate will do; the report says so"),
-    Option("bmc_limit", int(LIMIT_S), "seconds for all that a BMC is asked at one time"),
+    Option(
+        "bmc_timeout",
+        int(LIMIT_S),
+        "seconds for all that a BMC is asked at one time",
+        was="bmc_limit",
+    ),
 )
 
 
@@ -44,10 +49,10 @@ def bmc_access(said: Said) -> BmcAccess | None:
         raise UsageError(
             "--bmc-insecure beside what BMCs are known by", hint="say one of them, not both"
         )
-    limit = said.number("bmc_limit", int(LIMIT_S))
+    limit = said.number("bmc_timeout", int(LIMIT_S))
     if limit < 1:
         raise UsageError(
-            f"--bmc-limit {limit}: at least 1 second", hint="leave it out for the usual limit"
+            f"--bmc-timeout {limit}: at least 1 second", hint="leave it out for the usual limit"
         )
     places = read_map(Path(said.text("bmc_map"))) if said.text("bmc_map") else {}
     return BmcAccess(Login(user, _password(said)), trust, places, limit)
@@ -58,7 +63,7 @@ def _refuse_without_user(said: Said) -> None:
 
     :raises UsageError: something was said, and nobody to log in as.
     """
-    told = [each.name for each in BMC if each.name not in {"bmc_limit", "bmc_pass_fd"}]
+    told = [each.name for each in BMC if each.name not in {"bmc_timeout", "bmc_pass_fd"}]
     told = [name for name in told if said.values.get(name)]
     if said.number("bmc_pass_fd", -1) != -1:
         told.append("bmc_pass_fd")

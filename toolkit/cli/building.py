@@ -54,7 +54,7 @@ WHERE = (
         "local, or dask://HOST:PORT (encrypted: tls://), workers with the same ground",
     ),
     Option("jobs", 0, "builds at once; as many as there are processors unless given", "j"),
-    Option("limit_s", 3600, "seconds after which a build is given up"),
+    Option("timeout", 3600, "seconds after which a build is given up", was="limit_s"),
 )
 CACHE = (
     Option("cache", "", "folder of results; ~/.cache/gdr-toolkit/builds unless given"),
@@ -69,7 +69,7 @@ TOLD = (
     Option(
         "json",
         False,
-        "one JSON document on standard output (docs/build.schema.json; of --dry-run and --try: "
+        "one JSON document on standard output (docs/build.schema.json; of --check and --try: "
         "docs/preflight.schema.json; of --cached and --prune: docs/build-cached.schema.json)",
     ),
     Option("verbose", False, "files with their hashes, and what the gate accepted, too", "v"),
@@ -85,7 +85,7 @@ def build(said: Said) -> ExitCode:
 
     Exits 0 when all is there, 2 when a build fails or is refused, 4 when the place is out of
     reach, 6 when something cannot be built there, 7 with --plan when something would be built.
-    With --dry-run or --try: 0 when it will compile, 2 when it will not, 3 when that is not known.
+    With --check or --try: 0 when it will compile, 2 when it will not, 3 when that is not known.
 
     Examples:
       invoke build --plan
@@ -95,7 +95,7 @@ def build(said: Said) -> ExitCode:
       invoke build --executor dask://scheduler:8786
       invoke build --cached
       invoke build --kernel 6.1.0-49-amd64 --package deb --out /srv/packages
-      invoke build --headers linux-headers-6.12.43-amd64.deb --dry-run
+      invoke build --headers linux-headers-6.12.43-amd64.deb --check
     """
     session = Session.begin("build", said)
     store = Store(Path(said.text("cache")) if said.text("cache") else default_folder())
@@ -223,10 +223,10 @@ def _flags(said: Said) -> str:
 
 def _options(session: Session) -> Options:
     said = session.said
-    limit = said.number("limit_s", 3600)
+    limit = said.number("timeout", 3600)
     if limit < 1:
         raise UsageError(
-            f"--limit-s {limit}: at least one second", hint="leave it out for the usual limit"
+            f"--timeout {limit}: at least one second", hint="leave it out for the usual limit"
         )
     jobs = said.number("jobs")
     if jobs < 0:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from toolkit.cli.bmc import BMC, USER
 from toolkit.cli.options import CONSUMERS, JOB, PASSPORT, TAKEN, Option, Said
 from toolkit.errors import WORST_FIRST, ExitCode, UsageError, worst
 from toolkit.hosts import fold, select
-from toolkit.where import PACKAGE
+from toolkit.where import program
 from toolkit.words import counted
 
 _SO = {
@@ -103,21 +101,6 @@ def _sick(hosts: set[str], said: Said, whole: int) -> str:
     count = len(hosts & said.sick.keys())
     of_them = "" if whole == 1 else f"{count} of them "
     return f" ({of_them}sick: drain {'it' if count == 1 else 'them'})" if count else ""
-
-
-def program() -> str:
-    """How this program was called, as far as one who reads it can call it again from here."""
-    own = Path(sys.argv[0])
-    if own.name == "gdr":
-        return "gdr"
-    if own.parts[-2:] == ("cli", "__main__.py"):
-        return "python -m toolkit.cli"
-    root = PACKAGE.parent
-    if not (root / "invokew").is_file():
-        return "invoke"  # tasks of their own, over an installed package
-    if Path.cwd() == root:
-        return "./invokew"
-    return shlex.quote(min(os.path.relpath(root / "invokew"), str(root / "invokew"), key=len))
 
 
 def _command(verb: str, code: ExitCode, said: Said, hosts: str) -> str:

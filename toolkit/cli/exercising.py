@@ -38,7 +38,7 @@ EXERCISE = (
     Option("every", False, "every HCA that serves a GPU, in place of the best one"),
     Option("threshold", "0.8", "share of the prediction below which a test fails"),
     Option("expect", "", "GB/s that deep tests are held to in place of the prediction"),
-    Option("over_jobs", "", "hosts whose jobs may be disturbed, by name: gpu01", many=True),
+    Option("over_jobs", False, "move data also where a job is at work, or nobody can tell"),
     Option("from_", "", "judge an earlier run again, by its folder; no host is asked"),
     Option("past", False, "what earlier runs measured on these hosts; moves nothing"),
     Option("verbose", False, "what was shown, assumed and predicted for every test", "v"),
@@ -104,11 +104,12 @@ def _measured(session: Session, terms: Terms, threshold: float, wanted: float | 
             session.say("\n".join(planned_lines(planned)))
             code = ExitCode.PENDING if planned.tests else ExitCode.UNKNOWN
             return _document(session, Sheet(names, (), planned, threshold, code, session.now, {}))
-        over = frozenset(filter(None, said.text("over_jobs").split(",")))
-        refuse_jobs(looked, over)
+        over_jobs = said.flag("over_jobs")
+        if not over_jobs:
+            refuse_jobs(looked)
         if not opened.demo:
             _consent(planned, names, said)
-        ran = run(opened, looked, planned, session.folder, over)
+        ran = run(opened, looked, planned, session.folder, over_jobs=over_jobs)
         simulated = opened.demo
     results = judged(ran.evidence, threshold, wanted)
     code, why = code_of(ran.evidence, results)

@@ -17,7 +17,12 @@ from toolkit.words import counted
 
 BOOT = (
     Option("boot", False, "start the result once in QEMU and run the suite; it stays as it is"),
-    Option("boot_limit", 0, "seconds until its sshd must answer; 0: 240, 960 where emulated"),
+    Option(
+        "boot_timeout",
+        0,
+        "seconds until its sshd must answer; 0: 240, 960 where emulated",
+        was="boot_limit",
+    ),
     Option("boot_memory", 2048, "MB of memory for that boot"),
 )
 
@@ -61,7 +66,7 @@ def early(said: Said) -> None:
 
 
 def _numbers(said: Said) -> tuple[float, int]:
-    return float(said.number("boot_limit")), said.number("boot_memory", 2048)
+    return float(said.number("boot_timeout")), said.number("boot_memory", 2048)
 
 
 def _suite(session: Session, booted: Booted) -> ExitCode:

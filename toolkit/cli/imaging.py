@@ -48,7 +48,12 @@ DO = (
     CHECK,
     DIFF,
     Option("passport_sign", "", "sign the image's passport with this key, of OpenSSH or minisign"),
-    Option("rollback", "", "take back a run of ours in it: last, all, or its name in the journal"),
+    Option(
+        "undo",
+        "",
+        "take back a run of ours in it: last, all, or its name in the journal",
+        was="rollback",
+    ),
 )
 HOW = (
     Option("kernels", ALL, "all in it, default (of its boot menu), or releases with commas"),
@@ -78,7 +83,7 @@ def image(said: Said) -> ExitCode:
       invoke image --disk golden.qcow2 --kernels default --site site.toml --yes
       invoke image --tar base.tar --out golden.tar
       invoke image --disk golden.qcow2 --yes --boot --junit image.xml
-      invoke image --root /srv/bookworm --rollback last --yes
+      invoke image --root /srv/bookworm --undo last --yes
     """
     session = Session.begin("image", said)
     source = _source(said)
@@ -87,9 +92,9 @@ def image(said: Said) -> ExitCode:
         raise UsageError(
             "--boot proves what was made, and --check makes nothing", hint="one of the two"
         )
-    if looked and said.text("rollback"):
+    if looked and said.text("undo"):
         raise UsageError(
-            "--rollback takes back what was done, and --check and --dry change nothing",
+            "--undo takes back what was done, and --check and --dry change nothing",
             hint="leave one of them out; its runs: /var/lib/gdr-toolkit/journal in the image",
         )
     if said.flag("boot"):
@@ -104,7 +109,7 @@ def _brought(session: Session, source: Source) -> ExitCode:
     """Look, and unless only that was asked for, bring it to the wanted state."""
     said = session.said
     progress = listener(sys.stderr, quiet=said.flag("quiet"))
-    if said.text("rollback"):
+    if said.text("undo"):
         return _take_back(session, source, progress)
     if key := said.text("passport_sign"):
         try_signing(Path(key))
@@ -211,7 +216,7 @@ def _signature(session: Session, passport: Passport) -> str:
 
 def _take_back(session: Session, source: Source, progress: Progress) -> ExitCode:
     """Take back what runs of ours did to the image; its passport goes, for it tells of them."""
-    run = session.said.text("rollback")
+    run = session.said.text("undo")
     consent(f"take back run {run!r} of {source.path}?", session.said)
     progress.begin("taking back", 1)
     try:

@@ -28,8 +28,8 @@ ROLL = (
     Option("roll", False, "carry the bundles out: cordon, drain, run, look, uncordon, by kubectl"),
     Option("cordoned", False, "take nodes that others cordoned as they are; leave them cordoned"),
     Option("delete_emptydir_data", False, "evict also pods that lose what is in an emptyDir"),
-    Option("drain_limit", 600, "seconds that pods may take to leave a node"),
-    Option("job_limit", 3600, "seconds that a bundle may take"),
+    Option("drain_timeout", 600, "seconds that pods may take to leave a node", was="drain_limit"),
+    Option("job_timeout", 3600, "seconds that a bundle may take", was="job_limit"),
     *(each for each in ROLLOUT if each.name in _OF_ROLLOUTS),
     Option("max_fail", "", "begin no further node after so many failures: 3, or 25%"),
     Option("fanout", 64, "nodes at once", "f"),
@@ -57,8 +57,8 @@ def rolled(
     agreed = agreed_of(session, [each.node for each in carried])
     agreed = replace(agreed, alone=True, reported=cluster.out)
     limits = Limits(
-        float(said.number("drain_limit", 600)),
-        float(said.number("job_limit", 3600)),
+        float(said.number("drain_timeout", 600)),
+        float(said.number("job_timeout", 3600)),
         said.flag("cordoned"),
         said.flag("delete_emptydir_data"),
     )

@@ -26,6 +26,7 @@ class Option:
     positional: bool = False  # then it has no default
     many: bool = False  # text that may be said again: its values are joined by commas
     anew: bool = False  # provision --resume takes it in place of what was said at first
+    was: str = ""  # its name until the version before: who types that is told this one
 
 
 HOSTS = (

@@ -29,7 +29,12 @@ AHEAD = (
         "a kernel's headers that are not installed: .deb, .rpm or a folder; again for several",
         many=True,
     ),
-    Option("dry_run", False, "tell by rule whether it will compile, and why; build nothing"),
+    Option(
+        "check",
+        False,
+        "tell by rule whether it will compile, and why; build nothing",
+        was="dry_run",
+    ),
     Option("try_", False, "the same, and compile nvidia-peermem aside to see"),
 )
 PACK = (
@@ -46,7 +51,7 @@ def headers_of(session: Session) -> tuple[str, ...]:
 
 
 def looks_ahead(session: Session) -> bool:
-    return session.said.flag("dry_run") or session.said.flag("try_")
+    return session.said.flag("check") or session.said.flag("try_")
 
 
 def refuse_mixed(session: Session) -> None:
@@ -60,7 +65,7 @@ def refuse_mixed(session: Session) -> None:
         parse_making(revision=said.text("revision"), maintainer=said.text("maintainer"))
         if looks_ahead(session) or said.flag("plan"):
             raise UsageError(
-                "--package needs modules, and --plan, --dry-run and --try make none",
+                "--package needs modules, and --plan, --check and --try make none",
                 hint="leave one of them out",
             )
     for name in ("out", "revision", "maintainer", "sign_key", "sign_cert"):

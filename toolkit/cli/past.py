@@ -39,7 +39,7 @@ from toolkit.words import counted
 _NONE = "no run has left a journal yet"
 JSON = Option("json", False, "one JSON document on standard output (docs/runs.schema.json)")
 _TOLD = ("json", "junit", "sarif", "ctrf", "quiet", "verbose")
-_OF_UNDO = frozenset({"max_unavailable", "stop_file", "job_limit"})
+_OF_UNDO = frozenset({"max_unavailable", "stop_file", "job_timeout"})
 RUN = (Option("run", "", "a run's id, as runs lists it", positional=True),)
 
 

@@ -44,12 +44,15 @@ ROLLOUT = (
     Option("max_fail_percentage", "", "as --max-fail with a share: 5 is --max-fail 5%", anew=True),
     Option("drain", "", "command that takes a node out of service; {host} is its name"),
     Option("undrain", "", "command that gives it back once it is as wanted"),
-    Option("hook_limit", 600, "seconds that either command may take", anew=True),
     Option(
-        "job_limit",
+        "hook_timeout", 600, "seconds that either command may take", anew=True, was="hook_limit"
+    ),
+    Option(
+        "job_timeout",
         3600,
         "--via slurm: seconds to wait for a drained node's jobs to end",
         anew=True,
+        was="job_limit",
     ),
     Option(
         "window",
@@ -137,7 +140,7 @@ def resumption(said: Said) -> Resumed | None:
             f"{run} was {story.about.verb}, which is not resumed",
             hint="say it again: what was done is found done",
         )
-    _refuse_unlike(said, read_json(story.about.words))
+    _refuse_unlike(said, _told(story))
     past = pasts(steps_of(story.events))
     return Resumed(said_before(said, story), RunFolder.again(folder), story, past)
 
@@ -159,9 +162,16 @@ def _refuse_unlike(said: Said, then: Mapping[str, object]) -> None:
         )
 
 
+def _told(story: Story) -> dict[str, str | int | bool]:
+    """What a run was told at first, by the names that options have today."""
+    now = {each.was: each.name for each in TAKEN.get(story.about.verb, ()) if each.was}
+    words = read_json(story.about.words)
+    return {now.get(name, name): value for name, value in words.items()}
+
+
 def said_before(said: Said, story: Story) -> Said:
     """What a run had been told, with what may be said anew."""
-    then = replace(said, values=said.values | read_json(story.about.words))
+    then = replace(said, values=said.values | _told(story))
     return renewed(then, said, [each.name for each in TAKEN["provision"] if each.anew])
 
 
@@ -215,7 +225,7 @@ def agreed_of(
 
 def _hooks(session: Session, slurm: Site | None) -> Hooks:
     said = session.said
-    hooks = Hooks(said.text("drain"), said.text("undrain"), float(said.number("hook_limit", 600)))
+    hooks = Hooks(said.text("drain"), said.text("undrain"), float(said.number("hook_timeout", 600)))
     check_hook("--drain", hooks.drain)
     check_hook("--undrain", hooks.undrain)
     if slurm is None:
@@ -232,7 +242,7 @@ def scheduled(session: Session, hooks: Hooks, slurm: Site | None) -> Hooks:
     """The same, with Slurm taking nodes out of service where they are its nodes."""
     if slurm is None:
         return hooks
-    jobs_s = float(session.said.number("job_limit", 3600))
+    jobs_s = float(session.said.number("job_timeout", 3600))
     return replace(hooks, scheduler=SlurmService(slurm, session.folder.settle(), jobs_s))
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 from toolkit.checks.all import named
 from toolkit.checks.judged import Judged
 from toolkit.cli.bmc import bmc_access
-from toolkit.cli.ending import program, record
+from toolkit.cli.ending import record
 from toolkit.cli.options import Said
 from toolkit.errors import ExitCode, Outcome, Unwritten, UsageError
 from toolkit.flow.access import (
@@ -35,6 +35,7 @@ from toolkit.reach.safe_file import Beside, open_beside, try_folder
 from toolkit.report.document import Json, Told, document_parts, dumps
 from toolkit.report.table import Painter, wants_colour
 from toolkit.want import CONSUMERS, Want, consumer
+from toolkit.where import program
 
 T = TypeVar("T")
 REPORTS = ("junit", "sarif", "ctrf", "html", "svg", "textfile")  # options that name a file
@@ -277,7 +278,7 @@ def access(said: Said) -> Access:
         progress=listener(sys.stderr, quiet=said.flag("quiet")),
         bmc=bmc_access(said),
         via=said.text("via"),
-        jobs_s=float(said.number("job_limit", int(ROOM_S))),
+        jobs_s=float(said.number("job_timeout", int(ROOM_S))),
     )
 
 

@@ -16,7 +16,6 @@ from typing import Any, cast
 from invoke.collection import Collection
 from invoke.context import Context
 from invoke.exceptions import Exit
-from invoke.program import Program
 from invoke.tasks import Task
 
 from toolkit.cli import early
@@ -86,8 +85,10 @@ def help_on(task: VerbTask) -> ExitCode:
         inner.add_collection(found := Collection(folder))
         inner = found
     inner.add_task(task, name=last)
+    from toolkit.cli import Gdr  # noqa: PLC0415 which imports this
+
     own = Path(sys.argv[0]).name
-    Program(name=own, binary=own, namespace=whole).run([own, "--help", name], exit=False)
+    Gdr(name=own, binary=own, namespace=whole).run([own, "--help", name], exit=False)
     return ExitCode.OK
 
 

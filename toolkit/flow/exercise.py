@@ -90,18 +90,15 @@ def plan(looked: Sequence[Outcome[Looked]], terms: Terms) -> Exercise:
     return plan_exercise(views[0], views[-1], terms)
 
 
-def refuse_jobs(looked: Sequence[Outcome[Looked]], over: frozenset[str]) -> None:
-    """:param over: hosts whose jobs the operator has named as not in the way.
-
-    :raises AtWork: tests would disturb a job, and be disturbed by it.
-    """
+def refuse_jobs(looked: Sequence[Outcome[Looked]]) -> None:
+    """:raises AtWork: tests would disturb a job, and be disturbed by it."""
     for each in looked:
-        if each.get().busy and each.host not in over:
+        if each.get().busy:
             raise _at_work(each.host, each.get().busy)
 
 
 def _at_work(host: str, busy: str) -> AtWork:
-    hint = f"nothing was moved; once the job has ended, or: --over-jobs {host}"
+    hint = "nothing was moved; once the job has ended, or: --over-jobs"
     return AtWork(f"{host}: {busy}", hint=hint)
 
 
@@ -119,14 +116,15 @@ def run(
     looked: Sequence[Outcome[Looked]],
     exercise: Exercise,
     folder: RunFolder,
-    over: frozenset[str] = frozenset(),
+    *,
+    over_jobs: bool = False,
 ) -> Ran:
     """Run the tests one after the other; what each end said is kept as it comes.
 
     Before each of them the nodes are asked again who is at work: an operator takes time to
     answer, and many tests take minutes.
 
-    :param over: hosts whose jobs the operator has named as not in the way.
+    :param over_jobs: nobody is asked: the operator has said that jobs are not in the way.
     :raises AtWork: a job began before the first test; one that begins later ends them.
     """
     ran = Ran({each.host: each.get().evidence.plus(_seen(each.get())) for each in looked})
@@ -146,7 +144,7 @@ def run(
         for test in exercise.tests:
             progress.note(test.drive.host, f"{test.number}. {test.title}")
             own = {role: way(end.host, role) for role, end in test.ends}
-            found = _begun(test, own, over)
+            found = None if over_jobs else _begun(test, own)
             if found is not None and test is exercise.tests[0]:
                 raise found
             if found is not None:
@@ -165,11 +163,9 @@ def run(
     return ran
 
 
-def _begun(test: Test, ways: Mapping[Role, Transport], over: frozenset[str]) -> AtWork | None:
+def _begun(test: Test, ways: Mapping[Role, Transport]) -> AtWork | None:
     """Whose job is at work by now, at either end."""
     for role, end in test.ends:
-        if end.host in over:
-            continue
         try:
             busy = _busy(ask(ways[role], "occupied"))
         except TransportError as why:

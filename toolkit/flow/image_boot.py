@@ -110,7 +110,7 @@ def refuse_early(limit_s: float, memory_mb: int) -> None:
     if limit_s < 0 or memory_mb < _LEAST_MB:
         raise UsageError(
             f"a boot within {limit_s:g} s and with {memory_mb} MB of memory is none",
-            hint=f"--boot-limit SECONDS, --boot-memory MB ({_LEAST_MB} at least)",
+            hint=f"--boot-timeout SECONDS, --boot-memory MB ({_LEAST_MB} at least)",
         )
     for tool in (QEMU, "qemu-img"):
         if shutil.which(tool) is None:

@@ -98,7 +98,7 @@ class SlurmService:
             if time.monotonic() - since > self.jobs_s:
                 raise JobsRemain(
                     f"{host.name}: after {self.jobs_s:g} s {jobs} still runs",
-                    hint="nothing was touched, and it was given back; wait longer: --job-limit",
+                    hint="nothing was touched, and it was given back; wait longer: --job-timeout",
                 )
             if jobs != said:
                 say(f"drained, waiting for {jobs}")

@@ -28,7 +28,7 @@ _ENDS = (
 )
 _NO_LOGIN = (
     "it needs sshd, a network by DHCP, and systemd 252 or cloud-init: see docs/image-boot.md; "
-    "more time: --boot-limit SECONDS"
+    "more time: --boot-timeout SECONDS"
 )
 
 

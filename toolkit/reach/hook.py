@@ -83,7 +83,7 @@ def run_hook(name: str, command: str, host: Host, limit_s: float) -> str:
     if status is None:
         raise HookError(
             f"{host.name}: {name} was not done within {limit_s:g} s",
-            hint="give it longer with --hook-limit, or see what it waits for",
+            hint="give it longer with --hook-timeout, or see what it waits for",
         )
     return text
 

@@ -228,7 +228,7 @@ _AGAIN = "run again; what was read of other hosts stands"
 
 def _late(name: str, limit_s: float) -> BmcSilent:
     return BmcSilent(
-        f"{name}: not done within {limit_s:.0f} s", hint="give it more: --bmc-limit SECONDS"
+        f"{name}: not done within {limit_s:.0f} s", hint="give it more: --bmc-timeout SECONDS"
     )
 
 
