@@ -229,10 +229,10 @@ def test_every_medium_is_worked_on_aside_and_opened_once(
 
 
 def test_a_tar_is_made_anew_where_nothing_is_to_be_done_for_that_was_asked_for(
-    good: World,
+    good: World, tmp_path: Path
 ) -> None:
     good.passport = BORN.json()
-    assert run(tar="/srv/golden", out="/nowhere/new.tar") is ExitCode.OK
+    assert run(tar="/srv/golden", out=f"{tmp_path}/new.tar") is ExitCode.OK
     assert good.did == ["stage", "commit"]
 
 
@@ -283,7 +283,7 @@ def test_what_makes_no_sense_is_said_before_anything_is_done(
 
 @pytest.mark.parametrize("code", [ExitCode.OK, ExitCode.UNREACHABLE])
 def test_the_result_is_started_once_where_that_was_asked_for(
-    stale: World, monkeypatch: pytest.MonkeyPatch, code: ExitCode
+    stale: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: ExitCode
 ) -> None:
     def boot(_: object, path: Path) -> ExitCode:
         stale.did.append(f"boot {path}")
@@ -294,8 +294,8 @@ def test_the_result_is_started_once_where_that_was_asked_for(
     assert run(yes=True, boot=True) is code
     assert (stale.did[0], stale.did[-1]) == ("early", "boot /srv/golden")
     stale.did.clear()
-    run(yes=True, boot=True, tar="/srv/golden", out="/nowhere/new.tar")
-    assert stale.did[-1] == "boot /nowhere/new.tar"
+    run(yes=True, boot=True, tar="/srv/golden", out=f"{tmp_path}/new.tar")
+    assert stale.did[-1] == f"boot {tmp_path}/new.tar"
 
 
 def test_a_boot_that_cannot_be_is_said_before_the_image_is_looked_at(

@@ -197,7 +197,7 @@ class Ground:
 @pytest.mark.parametrize("signs", [True, False])
 @pytest.mark.usefixtures("home")
 def test_what_was_built_is_signed_and_packed_as_was_said(
-    monkeypatch: pytest.MonkeyPatch, signs: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, signs: bool
 ) -> None:
     told: list[tuple[object, ...]] = []
 
@@ -208,10 +208,12 @@ def test_what_was_built_is_signed_and_packed_as_was_said(
     monkeypatch.setattr(packing, "make_packages", make)
     signing = Signing() if signs else None
     for ground, config in ((Ground(KERNEL), {"of": KERNEL}), (Ground(), {})):
-        words = session(package="rpm", out="/o", revision="3", maintainer="A <a@b.example>")
+        words = session(
+            package="rpm", out=str(tmp_path), revision="3", maintainer="A <a@b.example>"
+        )
         found: object = packing.pack(words, Run(), ground, signing)  # type: ignore[arg-type] # fakes
         assert found == ("made",)
-        assert told[-1] == ([DRIVER], Format.RPM, Path("/o"), 3, "A <a@b.example>")
+        assert told[-1] == ([DRIVER], Format.RPM, tmp_path, 3, "A <a@b.example>")
         assert signing is None or signing.configs[-1] == config
     packing.pack(session(package="tar"), Run(), Ground(), None)  # type: ignore[arg-type] # fakes
     assert told[-1][2] == Path()
