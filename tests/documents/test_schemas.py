@@ -16,13 +16,15 @@ from tests.unit.judged import BARE, HEALTHY, SICK, SLOW, TODAY, UNSURE, judged, 
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome, TransportError
 from toolkit.report.ctrf import ctrf
-from toolkit.report.document import dumps
+from toolkit.report.document import Run, dumps
 from toolkit.report.junit import junit
-from toolkit.report.sarif import Run, sarif
+from toolkit.report.sarif import sarif
 from toolkit.want import Waiver
 
 WHEN = datetime(2026, 11, 21, 12, tzinfo=UTC)
-RUN = Run(WHEN, ExitCode.UNREACHABLE, "/srv/runs/one two", lambda host: f"{host}.evidence")
+RUN = Run(
+    "doctor", WHEN, WHEN, ExitCode.UNREACHABLE, "/srv/runs/one two", lambda host: f"{host}.evidence"
+)
 WAIVED = Judged(
     "gpu004",
     (verdict("iommu.passthrough", SLOW, Waiver("iommu.passthrough", "VMs", date(2027, 1, 1))),),
@@ -47,14 +49,14 @@ def test_sarif_keeps_the_standards_schema(outcomes: list[Outcome[Judged]]) -> No
 
 @pytest.mark.parametrize("outcomes", [ALL, ALL[:1], [LOST], []], ids=["all", "one", "lost", "none"])
 def test_ctrf_keeps_its_schema(outcomes: list[Outcome[Judged]]) -> None:
-    against(CTRF, dumps(ctrf("doctor", outcomes, WHEN, WHEN)))
+    against(CTRF, dumps(ctrf(outcomes, RUN)))
 
 
 def test_the_schemas_refuse_what_they_do_not_know() -> None:
     log = sarif(ALL, RUN) | {"version": "2.2.0"}
     with pytest.raises(jsonschema.ValidationError, match=r"2\.2\.0"):
         against(SARIF, dumps(log))
-    report = ctrf("doctor", ALL, WHEN, WHEN) | {"verdicts": 1}
+    report = ctrf(ALL, RUN) | {"verdicts": 1}
     with pytest.raises(jsonschema.ValidationError, match="verdicts"):
         against(CTRF, dumps(report))
 

@@ -42,12 +42,12 @@ from toolkit.report import topology
 from toolkit.report.bios import changed_lines, looked_lines, planned_lines
 from toolkit.report.bios_document import document as bios_document
 from toolkit.report.ctrf import ctrf
-from toolkit.report.document import Json, Told, document, dumps
+from toolkit.report.document import Json, Run, Told, document, dumps
 from toolkit.report.junit import junit
 from toolkit.report.metrics import exposition
 from toolkit.report.plan_text import plan_lines
 from toolkit.report.samples import Remembered
-from toolkit.report.sarif import Run, sarif
+from toolkit.report.sarif import sarif
 from toolkit.report.table import Painter
 from toolkit.report.text import report
 from toolkit.report.topology_view import view
@@ -89,9 +89,11 @@ def as_document() -> str:
     return made(document("doctor", "peermem", outcomes, ExitCode.UNREACHABLE, WHEN))
 
 
+RUN = Run("doctor", WHEN, WHEN, ExitCode.FAILED, "", lambda host: f"{host}.evidence")
+
+
 def as_sarif() -> str:
-    run = Run(WHEN, ExitCode.FAILED, "", lambda host: f"{host}.evidence")
-    return made(sarif(nodes(), run))
+    return made(sarif(nodes(), RUN))
 
 
 def plans() -> str:
@@ -162,7 +164,7 @@ FORMS: dict[str, Callable[[], str]] = {
     "doctor.txt": doctor,
     "document.json": as_document,
     "junit.xml": lambda: junit(nodes()),
-    "ctrf.json": lambda: made(ctrf("doctor", nodes(), WHEN, WHEN)),
+    "ctrf.json": lambda: made(ctrf(nodes(), RUN)),
     "sarif.json": as_sarif,
     "metrics.txt": lambda: exposition(nodes(), ExitCode.FAILED, WHEN, Remembered()),
     "plans.txt": plans,

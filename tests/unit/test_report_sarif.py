@@ -12,11 +12,14 @@ from toolkit.checks.check import failed
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome, TransportError
 from toolkit.report.ctrf import ctrf
-from toolkit.report.sarif import Run, sarif
+from toolkit.report.document import Run
+from toolkit.report.sarif import sarif
 from toolkit.want import Waiver
 
 WHEN = datetime(2026, 11, 21, 12, tzinfo=UTC)
-RUN = Run(WHEN, ExitCode.FAILED, "/srv/runs/one two", lambda host: f"{host}.evidence")
+RUN = Run(
+    "doctor", WHEN, WHEN, ExitCode.FAILED, "/srv/runs/one two", lambda host: f"{host}.evidence"
+)
 LOST: Outcome[Judged] = Outcome(
     "gpu009", error=TransportError("gpu009: refused", hint="is sshd up?")
 )
@@ -33,7 +36,7 @@ def log(*nodes: Judged, lost: bool = False) -> dict[str, Any]:
 
 def cases(*nodes: Judged, lost: bool = False) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     outcomes = [*(Outcome(each.host, each) for each in nodes), *([LOST] if lost else [])]
-    results: Any = ctrf("doctor", outcomes, WHEN, WHEN)["results"]
+    results: Any = ctrf(outcomes, RUN)["results"]
     return results["summary"], results["tests"]
 
 

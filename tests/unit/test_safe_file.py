@@ -44,7 +44,7 @@ MAY = {
     "toolkit/reach/store.py": "writes in a folder of a random name, in a cache that is ours",
     "toolkit/reach/throwaway.py": "writes in a folder of a random name, for us alone",
     "toolkit/reach/workshop.py": "adds to a build's log, in the run's own folder",
-    "toolkit/flow/access.py": "makes a folder of a random name, for us alone",
+    "toolkit/flow/connect.py": "makes a folder of a random name, for us alone",
     "toolkit/flow/playbook.py": "makes a folder of a random name, and names it when it is whole",
     "toolkit/suites/run.py": "makes a folder of a random name, for us alone",
     "toolkit/cli/streams.py": "opens /dev/null in the place of an output that is closed",

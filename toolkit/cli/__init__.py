@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from textwrap import indent
 
 from invoke.config import Config
 from invoke.exceptions import Exit, ParseError
@@ -54,7 +53,8 @@ class Gdr(Program):
         named = "".join(f" {each.name.upper()}" for each in context.positional_args)
         text = inspect.getdoc(self.collection[name]) or ""
         told = re.sub(r"^( *)invoke ", rf"\1{own} ", text, flags=re.MULTILINE)
-        print(f"Usage: {own} {name}{named} [OPTIONS]\n\n{indent(told, '  ')}\n\nOptions:")
+        told = re.sub(r"^(?=.)", "  ", told, flags=re.MULTILINE)
+        print(f"Usage: {own} {name}{named} [OPTIONS]\n\n{told}\n\nOptions:")
         self.print_columns(context.help_tuples())
 
     def parse_tasks(self) -> None:

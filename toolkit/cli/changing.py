@@ -230,7 +230,7 @@ def tell_back(session: Session, rolled: Rolled[RolledBack]) -> ExitCode:
     BMC,
     WANT,
     (
-        Option("junit", "", "write JUnit XML to this file as well"),
+        Option("junit", "", "write JUnit XML to this file as well", file=True),
         Option("json", False, "one JSON document on standard output (docs/verify.schema.json)"),
         Option("verbose", False, "name every case", "v"),
     ),

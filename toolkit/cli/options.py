@@ -26,6 +26,7 @@ class Option:
     positional: bool = False  # then it has no default
     many: bool = False  # text that may be said again: its values are joined by commas
     anew: bool = False  # provision --resume takes it in place of what was said at first
+    file: bool = False  # names a file that a report goes to: opened before any node is asked
     was: str = ""  # its name until the version before: who types that is told this one
 
 
@@ -76,11 +77,18 @@ OUTPUT = (
     Option(
         "json", False, "one JSON document on standard output (docs/report.schema.json)", anew=True
     ),
-    Option("junit", "", "write JUnit XML to this file as well", anew=True),
+    # Each a format of verdicts, which toolkit/report/NAME.py writes.
+    Option("junit", "", "write JUnit XML to this file as well", anew=True, file=True),
     Option(
-        "sarif", "", "write SARIF 2.1.0, as code scanning reads it, to this file as well", anew=True
+        "sarif",
+        "",
+        "write SARIF 2.1.0, as code scanning reads it, to this file as well",
+        anew=True,
+        file=True,
     ),
-    Option("ctrf", "", "write a CTRF test report (JSON) to this file as well", anew=True),
+    Option(
+        "ctrf", "", "write a CTRF test report (JSON) to this file as well", anew=True, file=True
+    ),
     Option("verbose", False, "passes, n/a and all details too", "v", anew=True),
 )
 SAVED = (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from toolkit.checks.judged import judge_node
 from toolkit.cli.changing import OVER_JOBS, tell_back
-from toolkit.cli.options import HOSTS, REACH, Option, Said
+from toolkit.cli.options import HOSTS, OUTPUT, REACH, Option, Said
 from toolkit.cli.rolling import ROLLOUT, counting, said_before, scheduled
 from toolkit.cli.session import Session, consent, fleet
 from toolkit.cli.verb import verb
@@ -38,7 +38,7 @@ from toolkit.words import counted
 
 _NONE = "no run has left a journal yet"
 JSON = Option("json", False, "one JSON document on standard output (docs/runs.schema.json)")
-_TOLD = ("json", "junit", "sarif", "ctrf", "quiet", "verbose")
+_TOLD = (*(each.name for each in OUTPUT), "quiet")
 _OF_UNDO = frozenset({"max_unavailable", "stop_file", "job_timeout"})
 RUN = (Option("run", "", "a run's id, as runs lists it", positional=True),)
 

@@ -37,7 +37,7 @@ _OWN = "of the site"
     CONSUMERS,
     SAVED,
     (
-        Option("html", "", "write one self-contained page to this file"),
+        Option("html", "", "write one self-contained page to this file", file=True),
         Option("scrub", False, "hide names, serials, GUIDs and addresses; number the nodes"),
         Option("json", False, "one JSON document on standard output (docs/report.schema.json)"),
     ),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,7 +15,7 @@ from toolkit.checks.all import named
 from toolkit.checks.judged import Judged
 from toolkit.cli.bmc import bmc_access
 from toolkit.cli.ending import record
-from toolkit.cli.options import Said
+from toolkit.cli.options import OUTPUT, TAKEN, Said
 from toolkit.errors import ExitCode, Outcome, Unwritten, UsageError
 from toolkit.flow.access import (
     ROOM_S,
@@ -32,13 +33,12 @@ from toolkit.hosts import Inventory
 from toolkit.progress import Silent
 from toolkit.reach.credentials import Credentials, read_secret
 from toolkit.reach.safe_file import Beside, open_beside, try_folder
-from toolkit.report.document import Json, Told, document_parts, dumps
+from toolkit.report.document import Json, Run, Told, document_parts
 from toolkit.report.table import Painter, wants_colour
 from toolkit.want import CONSUMERS, Want, consumer
 from toolkit.where import program
 
 T = TypeVar("T")
-REPORTS = ("junit", "sarif", "ctrf", "html", "svg", "textfile")  # options that name a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,8 @@ class Session:
     @classmethod
     def begin(cls, verb: str, said: Said) -> Session:
         """:raises UsageError: a report that was asked for could not be written at the end."""
-        files = {each: _opened(said, each) for each in REPORTS if said.text(each)}
+        named = [each.name for each in TAKEN.get(verb, ()) if each.file and said.text(each.name)]
+        files = {name: _opened(said, name) for name in named}
         _try_out(said)
         now = datetime.now(UTC)
         where = str(demo_folder()) if _on_demo(said) else ""
@@ -173,20 +174,12 @@ class Session:
         Over what was written earlier in this run.
         """
         outcomes = [_judged(each) for each in told]
-        if self.said.text("junit"):
-            from toolkit.report.junit import junit  # noqa: PLC0415 only they pay for it
-
-            self.deliver("junit", junit(outcomes))
-        if self.said.text("sarif"):
-            from toolkit.report.sarif import Run, sarif  # noqa: PLC0415 only they pay for it
-
-            kept = "" if self.said.text("from_") else str(self.folder.path.absolute())
-            run = Run(self.now, code, kept, self._evidence)
-            self.deliver("sarif", dumps(sarif(outcomes, run)))
-        if self.said.text("ctrf"):
-            from toolkit.report.ctrf import ctrf  # noqa: PLC0415 only they pay for it
-
-            self.deliver("ctrf", dumps(ctrf(self.verb, outcomes, self.now, datetime.now(UTC))))
+        kept = "" if self.said.text("from_") else str(self.folder.path.absolute())
+        for option in OUTPUT:
+            if option.file and self.said.text(option.name):
+                run = Run(self.verb, self.now, datetime.now(UTC), code, kept, self._evidence)
+                writer = import_module(f"toolkit.report.{option.name}")
+                self.deliver(option.name, writer.text(outcomes, run))
 
     def deliver(self, option: str, text: str) -> int:
         """Write a report that was asked for; what cannot be written costs it, and not the code.

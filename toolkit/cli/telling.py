@@ -18,7 +18,7 @@ from toolkit.report.samples import Remembered, remembered
 T = TypeVar("T")
 
 TEXTFILE = Option(
-    "textfile", "", "write this *.prom for node_exporter's textfile collector as well"
+    "textfile", "", "write this *.prom for node_exporter's textfile collector as well", file=True
 )
 
 

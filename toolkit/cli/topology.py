@@ -28,8 +28,8 @@ from toolkit.report.topology_view import View, view
     REACH,
     SAVED,
     (
-        Option("svg", "", "draw the tree of one node into this file"),
-        Option("html", "", "draw the nodes, and where their bytes go, into this page"),
+        Option("svg", "", "draw the tree of one node into this file", file=True),
+        Option("html", "", "draw the nodes, and where their bytes go, into this page", file=True),
         Option("json", False, "one JSON document on standard output (docs/topology.schema.json)"),
     ),
 )

@@ -16,7 +16,7 @@ from toolkit import __version__
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.judged import Judged
 from toolkit.errors import Outcome
-from toolkit.report.document import Json
+from toolkit.report.document import Json, Judgements, Run, dumps
 from toolkit.report.text import verdict_text
 
 _SPECIFICATION = "0.0.0"
@@ -30,9 +30,12 @@ _COUNTED = ("passed", "failed", "skipped", "pending", "other")
 _LONE = re.compile("[\ud800-\udfff]")  # undecodable bytes of a node; strict readers refuse them
 
 
-def ctrf(
-    verb: str, outcomes: Sequence[Outcome[Judged]], began: datetime, ended: datetime
-) -> dict[str, Json]:
+def text(outcomes: Judgements, run: Run) -> str:
+    """What goes into the file."""
+    return dumps(ctrf(outcomes, run))
+
+
+def ctrf(outcomes: Judgements, run: Run) -> dict[str, Json]:
     """The whole document; times are milliseconds since 1970, as the format has them."""
     tests: list[Json] = []
     counts: Counter[str] = Counter()
@@ -44,13 +47,13 @@ def ctrf(
         "specVersion": _SPECIFICATION,
         "generatedBy": "gdr-toolkit",
         "results": {
-            "tool": {"name": f"gdr-toolkit {verb}", "version": __version__},
+            "tool": {"name": f"gdr-toolkit {run.verb}", "version": __version__},
             "summary": {
                 "tests": len(tests),
                 **{name: counts[name] for name in _COUNTED},
                 "suites": len(outcomes),
-                "start": _milliseconds(began),
-                "stop": _milliseconds(ended),
+                "start": _milliseconds(run.began),
+                "stop": _milliseconds(run.ended),
             },
             "tests": tests,
         },

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # who has none of them to write imports none
 
 SCHEMA = "gdr-toolkit/report/1"
 
+Judgements = Sequence["Outcome[Judged]"]  # of hosts, as a format of reports takes them
 Json = Mapping[str, "Json"] | Sequence["Json"] | str | int | float | bool | None
 
 
@@ -46,6 +47,18 @@ class Told:
     reloading: Reloading | None = None  # reload
     written: tuple[str, ...] = ()  # files and folders made for this host
     complete: bool = True  # capture: false where the evidence was cut off
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a report says of the run itself."""
+
+    verb: str
+    began: datetime  # any zone, as ``ended``
+    ended: datetime
+    code: ExitCode
+    evidence: str  # the folder of the hosts' evidence, an absolute path; "" where none was kept
+    file_of: Callable[[str], str]  # a host's evidence in that folder
 
 
 def document(

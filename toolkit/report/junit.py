@@ -7,19 +7,25 @@ failure, an unknown one an error: neither counts as passed anywhere.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from xml.etree import ElementTree as Xml
 
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.judged import Judged
 from toolkit.errors import Outcome
+from toolkit.report.document import Judgements, Run
 from toolkit.report.text import verdict_text
 
 # XML 1.0 has no way to write these.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit(outcomes: Sequence[Outcome[Judged]]) -> str:
+def text(outcomes: Judgements, run: Run) -> str:
+    """What goes into the file."""
+    del run  # the format has no place for it
+    return junit(outcomes)
+
+
+def junit(outcomes: Judgements) -> str:
     """One <testsuites> document."""
     root = Xml.Element("testsuites", name="gdr-toolkit")
     for outcome in outcomes:

@@ -8,9 +8,8 @@ Source: OASIS, Static Analysis Results Interchange Format 2.1.0.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import UTC
 from hashlib import sha256
 from urllib.parse import quote
 
@@ -18,7 +17,7 @@ from toolkit import __version__
 from toolkit.checks.check import Check, Impact, Status, Verdict
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome, ToolkitError
-from toolkit.report.document import Json
+from toolkit.report.document import Json, Judgements, Run, dumps
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -34,17 +33,12 @@ _LONE = re.compile("[\ud800-\udfff]")  # undecodable bytes of a node; strict rea
 _EVIDENCE = "EVIDENCE"  # the folder of the run, which a viewer may have elsewhere
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """What the document says of the run itself."""
-
-    began: datetime  # any zone
-    code: ExitCode
-    evidence: str  # the folder of the hosts' evidence, an absolute path; "" where none was kept
-    file_of: Callable[[str], str]  # a host's evidence in that folder
+def text(outcomes: Judgements, run: Run) -> str:
+    """What goes into the file."""
+    return dumps(sarif(outcomes, run))
 
 
-def sarif(outcomes: Sequence[Outcome[Judged]], run: Run) -> dict[str, Json]:
+def sarif(outcomes: Judgements, run: Run) -> dict[str, Json]:
     """One SARIF log with one run."""
     rules = _rules(outcomes)
     places = {check.id: at for at, check in enumerate(rules)}
