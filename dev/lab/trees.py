@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dev.lab import pcitree
 from dev.lab.keys import Keys, keys
+from dev.lab.unpacked import unpacked
 from tests.builds.grounds import OMITTED, Recipe, bootstrap, kept, kernels, tree
 from tests.builds.mirrors import NotToBeHad
 from tests.builds.sandbox import Sandbox
@@ -46,7 +47,12 @@ _MASKED = (
     *("modprobe@drm.service", "modprobe@fuse.service", "modprobe@efi_pstore.service"),
     *("systemd-journal-flush.service", "systemd-update-utmp-runlevel.service"),
     *("ifupdown-pre.service", "grub-common.service", "systemd-random-seed.service"),
-    *("systemd-sysusers.service", "kmod-static-nodes.service", "sys-kernel-tracing.mount"),
+    *(
+        "systemd-logind.service",
+        "systemd-sysusers.service",
+        "kmod-static-nodes.service",
+        "sys-kernel-tracing.mount",
+    ),
     *("systemd-network-generator.service", "modprobe@dm_mod.service", "modprobe@loop.service"),
     *("modprobe@configfs.service", "sys-kernel-config.mount", "dev-mqueue.mount"),
 )
@@ -97,7 +103,8 @@ def system(kernel: str, tell: Callable[[str], None] = lambda _: None) -> tuple[P
     below = base()
     digest = sha256(json.dumps([EDITION, below.name, release, login.public]).encode())
     files = (*FILES.rglob("*"), *(HERE / "inside").iterdir())
-    for path in (*sorted(files), Path(__file__), *pcitree.SOURCES):
+    sources = (HERE / "unpacked.py", Path(__file__), *pcitree.SOURCES)
+    for path in (*sorted(files), *sources):
         digest.update(path.read_bytes() if path.is_file() else path.name.encode())
 
     def make(folder: Path) -> None:
@@ -114,7 +121,7 @@ def _configure(box: Sandbox, release: str, login: Keys) -> None:
     for other in set(releases().values()) - {release}:
         box.run("dpkg", "--purge", "--force-depends", f"linux-image-{other}")
         shutil.rmtree(box.path(f"lib/modules/{other}"), ignore_errors=True)
-    shutil.copytree(FILES, box.root, dirs_exist_ok=True)
+    shutil.copytree(FILES, box.root, symlinks=True, dirs_exist_ok=True)
     for unit in _MASKED:
         path = box.path(f"etc/systemd/system/{unit}")
         path.unlink(missing_ok=True)
@@ -125,7 +132,6 @@ def _configure(box: Sandbox, release: str, login: Keys) -> None:
         path.symlink_to("/dev/null")
     for name in _HOOKS:
         box.path(f"usr/share/initramfs-tools/{name}").chmod(0o644)
-    box.run("systemctl", "enable", "systemd-networkd.service")
     box.write("etc/fstab", f"UUID={ROOT_UUID} / ext4 errors=remount-ro,noatime 0 0\n")
     box.path("root/.ssh").mkdir(mode=0o700, exist_ok=True)
     box.write("root/.ssh/authorized_keys", login.public, 0o600)
@@ -134,7 +140,18 @@ def _configure(box: Sandbox, release: str, login: Keys) -> None:
     box.write("etc/ssh/ssh_host_ed25519_key", login.host.read_bytes(), 0o600)
     _extra_modules(box, release)
     box.run("update-initramfs", "-c", "-k", release)
+    kernel = box.path(f"boot/vmlinuz-{release}")
+    box.write(f"boot/vmlinuz-{release}", unpacked(kernel.read_bytes(), _entry()))
     _boot_loader(box)
+
+
+def _entry() -> bytes:
+    """What an unpacked kernel is entered by."""
+    with Sandbox.of("bookworm") as builder:
+        builder.write("entry.S", (HERE / "inside/entry.S").read_bytes())
+        builder.run("gcc", "-c", "-o", "/entry.o", "/entry.S")
+        builder.run("objcopy", "-O", "binary", "-j", ".text", "/entry.o", "/entry")
+        return builder.path("entry").read_bytes()
 
 
 def _extra_modules(box: Sandbox, release: str) -> None:
