@@ -42,7 +42,7 @@ DEFECTS = (
            "a lock of another boot holds", _LOCK, "dead_holders"),
     Defect("reach/lock.sh", '[ "$boot" = "$boot_id" ] && [ "$(started "$pid")" = "$began" ]', '[ "$boot" = "$boot_id" ] && [ -n "$(started "$pid")" ]',
            "any process of that number holds the lock", _LOCK, "dead_holders"),
-    Defect("reach/lock.sh", '    if [ -z "$2" ] || { alive "$2" && ! forgotten "$1" "$2"; }; then return 1; fi\n', "",
+    Defect("reach/lock.sh", '    if [ -z "$2" ] || { alive "$2" && ! forgotten "$2"; }; then return 1; fi\n', "",
            "a living holder's lock is broken", _LOCK, "living_holders"),
     Defect("reach/lock.sh", '    if [ "$boot_id" != "$1" ]; then\n', "    if false; then\n",
            "a node is rebooted twice", _RESTART),
@@ -82,7 +82,7 @@ DEFECTS = (
     # --- kept files
     Defect("reach/apply.sh", '    if ! words=$(going "$(rewrites "${1%% *}")" 2>&1); then\n', "    if false; then\n",
            "what a cut trigger half wrote is taken for others'", _CUT, "half_a_module"),
-    Defect("reach/kept.sh", '    if [ -d "$run/kept/tree" ]; then flush_tree "$run/kept/tree"; fi\n', "",
+    Defect("reach/kept.sh", '    if [ -d "$run/kept/tree" ]; then flush_tree "$run/kept"; fi\n', "",
            "copies of modules may be empty after a crash", _CUT, "on_the_disk"),
     Defect("reach/kept.sh", '{ [ -L "$3" ] || flush "$3"; }; then', "true; then",
            "a restored module may be empty after a crash", _CUT, "on_the_disk"),
