@@ -1,4 +1,4 @@
-"""Any fault, at any command of the real scripts: what is there in the end is as wanted or as before.
+"""Any fault, at any command of the real scripts: in the end all is as wanted or as before.
 
 ``GDR_FAULTS=10000`` says how many; ``GDR_SEED=n`` plays one again.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -15,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.scripts.fault_world import Broken, Fault, Play
+from dev.tools import in_ci
+from tests.scripts.fault_world import KINDS, Broken, Fault, Play
 
 pytestmark = pytest.mark.shell
 
-WANTED = int(os.environ.get("GDR_FAULTS", "60"))
+WANTED = int(os.environ.get("GDR_FAULTS", "16"))
 FIRST = int(os.environ.get("GDR_SEED", "20261127"))
 
 
@@ -33,8 +35,15 @@ def memory() -> Iterator[Path]:
 
 
 def test_no_law_breaks_on_real_trees(memory: Path) -> None:
+    kinds = set(KINDS)
+    if subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode:
+        assert not in_ci(), "no user namespaces here, so no disk can be filled"
+        kinds.remove("full")
+
     def play(seed: int) -> tuple[str, str]:
         fault, folder = Fault.drawn(seed), memory / str(seed)
+        if fault.kind not in kinds:
+            return f"{fault.kind}, not played", ""
         folder.mkdir()
         try:
             Play(fault, folder).run()
