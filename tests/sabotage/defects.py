@@ -9,6 +9,7 @@ _CUT, _BACK = "tests/scripts/test_cut_off.py", "tests/scripts/test_apply_rollbac
 _TROUBLE, _PRUNE = "tests/scripts/test_apply_trouble.py", "tests/scripts/test_apply_prune.py"
 _IMAGE, _AGAIN = "tests/scripts/test_apply_initramfs.py", "tests/scripts/test_apply_again.py"
 _RESTART, _PROVE = "tests/scripts/test_restart.py", "tests/scripts/test_apply_prove.py"
+_REAL = "tests/scripts/test_real_faults.py"
 _BUDGET, _DRY = "tests/unit/test_budget.py", "tests/unit/test_dry.py"
 
 
@@ -79,6 +80,10 @@ DEFECTS = (
            "where there was no room to note a cut, its files are others'", _CUT, "full_disk"),
     Defect("reach/undo.sh", '{ [ ! -e "$run/after" ] || spoilt cut "($1|rollback)"; }', "false",
            "a command takes out twice what a cut rollback took out", _CUT, "again_amid or of_a_rollback"),
+    Defect("reach/apply.sh", '    flush_folder "$run/kept" "$run" "$state/runs" "$state" "${state%/*}"\n', "",
+           "the journal is on the disk, and the folder that it speaks of is not", _REAL),
+    Defect("reach/undo.sh", 'chmod "$3" "$temp" && flush "$temp" &&', 'chmod "$3" "$temp" && true &&',
+           "an empty file is neither as wanted nor as before", _REAL),
     # --- kept files
     Defect("reach/apply.sh", '    if ! words=$(going "$(rewrites "${1%% *}")" 2>&1); then\n', "    if false; then\n",
            "what a cut trigger half wrote is taken for others'", _CUT, "half_a_module"),
