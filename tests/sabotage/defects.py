@@ -9,6 +9,7 @@ _CUT, _BACK = "tests/scripts/test_cut_off.py", "tests/scripts/test_apply_rollbac
 _TROUBLE, _PRUNE = "tests/scripts/test_apply_trouble.py", "tests/scripts/test_apply_prune.py"
 _IMAGE, _AGAIN = "tests/scripts/test_apply_initramfs.py", "tests/scripts/test_apply_again.py"
 _RESTART, _PROVE = "tests/scripts/test_restart.py", "tests/scripts/test_apply_prove.py"
+_REAL = "tests/scripts/test_real_faults.py"
 _BUDGET, _DRY = "tests/unit/test_budget.py", "tests/unit/test_dry.py"
 
 
@@ -42,7 +43,7 @@ DEFECTS = (
            "a lock of another boot holds", _LOCK, "dead_holders"),
     Defect("reach/lock.sh", '[ "$boot" = "$boot_id" ] && [ "$(started "$pid")" = "$began" ]', '[ "$boot" = "$boot_id" ] && [ -n "$(started "$pid")" ]',
            "any process of that number holds the lock", _LOCK, "dead_holders"),
-    Defect("reach/lock.sh", '    if [ -z "$2" ] || { alive "$2" && ! forgotten "$1" "$2"; }; then return 1; fi\n', "",
+    Defect("reach/lock.sh", '    if [ -z "$2" ] || { alive "$2" && ! forgotten "$2"; }; then return 1; fi\n', "",
            "a living holder's lock is broken", _LOCK, "living_holders"),
     Defect("reach/lock.sh", '    if [ "$boot_id" != "$1" ]; then\n', "    if false; then\n",
            "a node is rebooted twice", _RESTART),
@@ -79,10 +80,16 @@ DEFECTS = (
            "where there was no room to note a cut, its files are others'", _CUT, "full_disk"),
     Defect("reach/undo.sh", '{ [ ! -e "$run/after" ] || spoilt cut "($1|rollback)"; }', "false",
            "a command takes out twice what a cut rollback took out", _CUT, "again_amid or of_a_rollback"),
+    Defect("reach/apply.sh", '    flush_folder "$run/kept" "$run" "$state/runs" "$state" "${state%/*}"\n', "",
+           "the journal is on the disk, and the folder that it speaks of is not", _REAL),
+    Defect("reach/apply.sh", 'if take_lock "$patience"; then\n', "if arrive; then\n",
+           "a late run and the next controller's change one node", _REAL),
+    Defect("reach/undo.sh", 'chmod "$3" "$temp" && flush "$temp" &&', 'chmod "$3" "$temp" && true &&',
+           "an empty file is neither as wanted nor as before", _REAL),
     # --- kept files
     Defect("reach/apply.sh", '    if ! words=$(going "$(rewrites "${1%% *}")" 2>&1); then\n', "    if false; then\n",
            "what a cut trigger half wrote is taken for others'", _CUT, "half_a_module"),
-    Defect("reach/kept.sh", '    if [ -d "$run/kept/tree" ]; then flush_tree "$run/kept/tree"; fi\n', "",
+    Defect("reach/kept.sh", '    if [ -d "$run/kept/tree" ]; then flush_tree "$run/kept"; fi\n', "",
            "copies of modules may be empty after a crash", _CUT, "on_the_disk"),
     Defect("reach/kept.sh", '{ [ -L "$3" ] || flush "$3"; }; then', "true; then",
            "a restored module may be empty after a crash", _CUT, "on_the_disk"),

@@ -120,11 +120,23 @@ def test_a_reboot_that_never_came_does_not_keep_a_node_for_ever(tree: Tree) -> N
     """Whoever kept the lock was killed with its session, and the node stayed up."""
     lock(tree).parent.mkdir(parents=True)
     began = Path("/proc/1/stat").read_text().rpartition(") ")[2].split()[19]
-    lock(tree).symlink_to(f"1,{began},{BOOT},2026-01-01T00:00:00Z,rebooting for root")
+    lock(tree).symlink_to(f"1,{began},{BOOT},2026-01-01T00:00:00Z,rebooting for root,100")
+    tree.write("/proc/uptime", "1300.99 1.0\n")
     assert tree.run(sent(bundle_of({MODPROBE_D: "x\n"}), wait_s=0)).exit == 75
-    os.utime(lock(tree), (1000, 1000), follow_symlinks=False)
+    tree.write("/proc/uptime", "1301.00 1.0\n")
     assert tree.run(sent(bundle_of({MODPROBE_D: "x\n"}), wait_s=0)).exit == 0
     assert tree.leftovers() == []
+
+
+def test_a_step_of_the_clock_amid_a_reboot_frees_no_lock_and_boots_once(tree: Tree) -> None:
+    rebooting(tree)
+    os.utime(lock(tree), (1000, 1000), follow_symlinks=False)  # as a step forward makes it look
+    assert tree.run(sent(bundle_of({MODPROBE_D: "x\n"}), wait_s=0)).exit == 75
+    assert tree.run(restart_script(BOOT, 0)).exit == 75
+    tree.write("/go", "")
+    until(lambda: NEXT_BOOT in tree.read(BOOT_ID))
+    assert tree.run(restart_script(BOOT, 0)).exit == 5
+    assert tree.read("/rebooted") == "reboot\n"
 
 
 def test_a_reset_that_is_a_bmc_s_keeps_the_lock_and_reboots_nothing(tree: Tree) -> None:

@@ -267,6 +267,9 @@ unpack() { # a script that was sent without a folder brings its own
 begin() { # from here on the run stands in the journal, and owes its triggers
     if [ "$whole" != "$number" ]; then echo 'the list is cut off'; return 1; fi
     [ -n "$acting" ] || return 0 # nothing to take back
+    # Before the journal names the run, all that its rollback reads is on the disk.
+    flush "$run/owed" "$run/undo" "$run/bundle" || return
+    flush_folder "$run/kept" "$run" "$state/runs" "$state" "${state%/*}"
     record "$id" began || return # first, for what is pending and of no run would stay so
     while IFS= read -r owed; do add "$state/pending" "$owed" || return; done <"$run/owed"
 }

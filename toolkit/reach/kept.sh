@@ -38,7 +38,7 @@ set_aside() { # set_aside TRIGGER PATTERN...: copies of all that it may rewrite,
     shift
     for pattern; do echo "$kept_for $pattern"; done >>"$run/keeps" && flush "$run/keeps" &&
         each_kept copied "$kept_for" && rewrite "$run/before" listing || return
-    if [ -d "$run/kept/tree" ]; then flush_tree "$run/kept/tree"; fi
+    if [ -d "$run/kept/tree" ]; then flush_tree "$run/kept"; fi
 }
 copied() { mkdir -p "$run/kept/tree${1%/*}" && cp -a "$1" "$run/kept/tree${1%/*}/"; }
 

@@ -79,14 +79,22 @@ EOT
     [ "$boot" = "$boot_id" ] && [ "$(started "$pid")" = "$began" ]
 }
 
-forgotten() { # forgotten LINK HOLDER: a reboot that never came, and nobody left to say so
-    case $2 in 1,*,'rebooting for '*) [ -n "$(find "$1" -mmin +20 2>/dev/null)" ] ;; *) false ;; esac
+uptime_s() { # of this boot: no clock step moves it; a simulated node may have its own
+    read -r up _ <"$(if [ -r "$root/proc/uptime" ]; then echo "$root"; fi)/proc/uptime" && echo "${up%%.*}"
+}
+
+forgotten() { # forgotten HOLDER: a reboot that never came in 20 minutes, and nobody left to say so
+    case $1 in
+        1,*,'rebooting for '*,*[!0-9]* | 1,*,'rebooting for '*,) false ;;
+        1,*,'rebooting for '*,*) [ "$(($(uptime_s) - ${1##*,}))" -gt 1200 ] ;;
+        *) false ;;
+    esac
 }
 
 grab() { # grab LINK: true when we hold it now
     ln -sn "$me" "$1" 2>/dev/null && return
     set -- "$1" "$(readlink "$1")"
-    if [ -z "$2" ] || { alive "$2" && ! forgotten "$1" "$2"; }; then return 1; fi
+    if [ -z "$2" ] || { alive "$2" && ! forgotten "$2"; }; then return 1; fi
     set -- "$1" "$2" "$state/dead-$(printf '%s' "$2" | tr -c 'A-Za-z0-9' '-')"
     grab "$3" || return 1
     if [ "$(readlink "$1")" = "$2" ]; then rm -f "$1"; fi
@@ -108,7 +116,7 @@ take_lock() { # take_lock SECONDS: else a frame that says who holds it
 }
 
 told_held() { # one frame: who holds the lock, by $held_by
-    IFS=, read -r pid _ _ since who <<EOT
+    IFS=, read -r pid _ _ since who _ <<EOT
 $held_by
 EOT
     frame lock failed:75 "$state/lock"
@@ -144,7 +152,7 @@ restart() { # restart BOOT-ID: the node, where that is still its boot
         return 5
     fi
     # From here on process 1 holds the lock: it lives until the boot that gives the lock back.
-    held_by=$(holder 1 'rebooting for ')
+    held_by=$(holder 1 'rebooting for '),$(uptime_s)
     if ! { ln -sfn "$held_by" "$state/lock.$$" && mv -f "$state/lock.$$" "$state/lock"; }; then
         frame restart failed:1 "the lock could not be handed on"
         return 5

@@ -17,14 +17,19 @@ remember() { # remember PATH NEW: what lies there now, before it becomes NEW
     if [ "$old" != absent ]; then
         attributes=$(stat -c '%a %u %g' "$root$1") && cp -p "$root$1" "$run/kept/$number" || return 1
         flush "$run/kept/$number"
+        flush_folder "$run/kept"
     fi
     echo "file $1 $2 $old $mine $number $attributes" >>"$run/undo" && flush "$run/undo"
 }
 
 parents() { # parents DIR: makes what is missing of it
     if [ -d "$1/" ]; then return; fi
-    parents "${1%/*}" && echo "dir ${1#"$root"}" >>"$run/undo" && add "$state/owned" "${1#"$root"}/" || return
-    mkdir "$1" && chmod 755 "$1" && return
+    parents "${1%/*}" && echo "dir ${1#"$root"}" >>"$run/undo" && flush "$run/undo" &&
+        add "$state/owned" "${1#"$root"}/" || return
+    if mkdir "$1" && chmod 755 "$1"; then
+        flush_folder "$1" "${1%/*}/"
+        return 0
+    fi
     drop "$state/owned" "${1#"$root"}/"
     return 1
 }
@@ -54,9 +59,13 @@ settle() { # settle FILE PATH MODE UID GID: FILE's bytes become PATH, whole or n
 }
 
 take_away() { # take_away PATH
-    remember "$1" absent && rm -f "$root$1" && drop "$state/owned" "$1" || return 1
-    set -- "${1%/*}"
-    while has "$state/owned" "$1/" && echo "gone $1" >>"$run/undo" && rmdir "$root$1" 2>/dev/null; do
+    remember "$1" absent && rm -f "$root$1" || return 1
+    set -- "$1" "${1%/*}"
+    if [ -d "$root$2" ]; then flush_folder "$root$2/"; fi
+    drop "$state/owned" "$1" || return 1
+    set -- "$2"
+    while has "$state/owned" "$1/" && echo "gone $1" >>"$run/undo" && flush "$run/undo" && rmdir "$root$1" 2>/dev/null; do
+        flush_folder "$root${1%/*}/"
         drop "$state/owned" "$1/"
         set -- "${1%/*}"
     done
@@ -117,7 +126,7 @@ take_back() { # take_back RUN
         case $kind in
             file) numbered "restore $path" put_back ;;
             gone) numbered "restore $path" put_folder_back ;;
-            dir) if rmdir "$root$path" 2>/dev/null || [ ! -e "$root$path" ]; then drop "$state/owned" "$path/"; fi ;;
+            dir) leave "$path" ;;
         esac
     done <<EOT
 $(backwards "$run/undo")
@@ -186,4 +195,13 @@ put_back() { # the file of the current undo line, where nobody else has changed 
     if [ "$mine" = yes ]; then add "$state/owned" "$path"; else drop "$state/owned" "$path"; fi
 }
 
-put_folder_back() { (umask 022 && mkdir -p "$root$path") && add "$state/owned" "$path/"; }
+put_folder_back() {
+    (umask 022 && mkdir -p "$root$path") || return
+    flush_folder "$root$path" "$root${path%/*}/"
+    add "$state/owned" "$path/"
+}
+
+leave() { # leave DIR: a folder that we made, where nothing of others is in it
+    if rmdir "$root$1" 2>/dev/null; then flush_folder "$root${1%/*}/"; fi
+    if [ ! -e "$root$1" ]; then drop "$state/owned" "$1/"; fi
+}

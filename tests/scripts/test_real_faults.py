@@ -1,0 +1,61 @@
+"""Any fault, at any command of the real scripts: in the end all is as wanted or as before.
+
+``GDR_FAULTS=10000`` says how many; ``GDR_SEED=n`` plays one again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from dev.tools import in_ci
+from tests.scripts.fault_world import KINDS, Broken, Fault, Play
+
+pytestmark = pytest.mark.shell
+
+WANTED = int(os.environ.get("GDR_FAULTS", "16"))
+FIRST = int(os.environ.get("GDR_SEED", "268"))
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """In memory where there is such: there, an inode's number is not given twice."""
+    shared = Path("/dev/shm")
+    folder = Path(tempfile.mkdtemp(prefix="gdr-real-", dir=shared if shared.is_dir() else None))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_no_law_breaks_on_real_trees(memory: Path) -> None:
+    kinds = set(KINDS)
+    if subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode:
+        assert not in_ci(), "no user namespaces here, so no disk can be filled"
+        kinds.remove("full")
+
+    def play(seed: int) -> tuple[str, str]:
+        fault, folder = Fault.drawn(seed), memory / str(seed)
+        if fault.kind not in kinds:
+            return f"{fault.kind}, not played", ""
+        folder.mkdir()
+        try:
+            Play(fault, folder).run()
+        except Broken as why:
+            return fault.kind, str(why)
+        finally:
+            shutil.rmtree(folder)
+        return fault.kind, ""
+
+    seeds = range(FIRST, FIRST + (1 if "GDR_SEED" in os.environ else WANTED))
+    with ThreadPoolExecutor(4) as many:
+        played = list(many.map(play, seeds))
+    broken = [why for _, why in played if why]
+    print(f"{len(played)} faults: {Counter(kind for kind, _ in played)}, {len(broken)} broken")
+    assert not broken, f"{len(broken)} broken; the first three:\n" + "\n".join(broken[:3])
