@@ -32,6 +32,9 @@ TEST_CACHE = Option(
     "test_cache", False, "what tests of all your checkouts keep between runs, too; none may run"
 )
 YES = Option("yes", False, "do not ask", "y")
+EVIDENCE = Option(
+    "evidence", False, "read the demo nodes again first: the probe reads more, or a node differs"
+)
 BENCH = (
     Option("hosts", 64, "real SSH servers on loopback"),
     Option("rounds", 3, "times that each contender runs"),
@@ -90,6 +93,19 @@ def docs(said: Said) -> ExitCode:
     return ExitCode.OK
 
 
+@verb((EVIDENCE,))
+def accept(said: Said) -> ExitCode:
+    """Renew what tests compare with, pages and golden files: then read the difference.
+
+    Examples:
+      invoke accept && git diff
+      invoke accept --evidence
+    """
+    for path in generate.pages(run.ROOT, dry=said.dry):
+        print(path, flush=True)
+    return run.commands(generate.goldens(evidence=said.flag("evidence")), dry=said.dry)
+
+
 @verb()
 def lock(said: Said) -> ExitCode:
     """Make both lock files anew, with the newest versions that pyproject.toml allows (by uv)."""
@@ -145,6 +161,6 @@ def bench(said: Said) -> ExitCode:
 
 
 namespace = verbs()
-for each in (test, lint, clean, docs, pictures, lock, bench):
+for each in (test, lint, clean, docs, accept, pictures, lock, bench):
     namespace.add_task(each)
 namespace.add_collection(machines())

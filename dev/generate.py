@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,6 +24,7 @@ _COMPILE = (
 
 
 _LOCK = "requirements.lock"
+_ACCEPTED = "GDR_ACCEPT"  # named by the tests that then write what they would compare with
 
 
 def texts() -> Mapping[str, str]:
@@ -48,6 +50,18 @@ def pages(root: Path, *, dry: bool = False) -> tuple[str, ...]:
     for path, text in stale.items() if not dry else ():
         (root / path).write_text(text)
     return tuple(stale)
+
+
+def goldens(*, evidence: bool = False) -> tuple[tuple[str, ...], ...]:
+    """The commands that renew what tests compare with.
+
+    :param evidence: what the probe reads of the demo nodes, too, on which much of it rests.
+    """
+    files = [str(each.relative_to(ROOT)) for each in sorted((ROOT / "tests").rglob("test_*.py"))]
+    comparing = [each for each in files if _ACCEPTED in (ROOT / each).read_text()]
+    capture = ((sys.executable, "-m", "tests.evidence.capture"),) if evidence else ()
+    tests = (sys.executable, "-m", "pytest", "-q", "-n", "0", *comparing)
+    return (*capture, ("env", f"{_ACCEPTED}=1", *tests))
 
 
 def locks() -> tuple[tuple[str, ...], ...]:

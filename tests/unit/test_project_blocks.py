@@ -134,6 +134,12 @@ def mistakes(block: Block) -> Iterator[str]:
             yield f"{block.where}: {' '.join(words)}: {why}"
 
 
+# What a recipe of that page makes before its commands are typed; a test does it.
+MADE = set(
+    re.findall(r"^`(.+)`, new:$", (ROOT / "docs/contributing.md").read_text(), flags=re.MULTILINE)
+)
+
+
 def _elsewhere(words: tuple[str, ...]) -> str:
     """Why a command that is not ours cannot be right, as far as we have a part in it."""
     program, *given = words
@@ -149,7 +155,7 @@ def _elsewhere(words: tuple[str, ...]) -> str:
     named_here = [word.removeprefix("site/") for word in given]
     for word in named_here:
         ours = re.match(r"(docs|playbooks|templates|vagrant|toolkit|dev|tests)/", word)
-        if ours and not (ROOT / word).exists():
+        if ours and not (ROOT / word).exists() and word not in MADE:
             return f"there is no {word}"
     return ""
 

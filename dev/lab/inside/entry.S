@@ -63,11 +63,27 @@ _start:
 	lret
 
 	.code64
-long:
+long:	/* It runs where it lies if that is a multiple of 2 MiB, as with GRUB; QEMU's own loader
+	 * puts it at 1 MiB: then it goes behind our tables.
+	 */
 	movl	%esi, %esi
 	movl	%ebp, %eax
 	subl	below(%rip), %eax
-	jmp	*%rax
+	testl	$0x1fffff, %eax
+	jz	5f
+	movl	%eax, %edx
+	leal	(6 * 4096 + 0x1fffff)(%ebx), %edi
+	andl	$0xffe00000, %edi
+	movl	%edi, %eax
+	movl	below(%rip), %ecx
+	shrl	$3, %ecx
+4:	movq	(%rdx), %r8
+	movq	%r8, (%rdi)
+	addl	$8, %edx
+	addl	$8, %edi
+	decl	%ecx
+	jnz	4b
+5:	jmp	*%rax
 
 	.balign	8
 gdt:	.quad	0, 0

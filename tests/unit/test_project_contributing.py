@@ -1,0 +1,95 @@
+"""Each recipe of docs/contributing.md, done as it says in a copy of the project."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.checkout import ROOT
+
+PAGE = (ROOT / "docs/contributing.md").read_text()
+RECIPES = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))
+TRIED = [name for name, text in RECIPES.items() if "\n```sh\n" in text]
+STEP = re.compile(
+    r"^`(?P<file>[\w./-]+)`, "
+    r"(?:(?P<where>new|at its end)|(?P<side>before|after) `(?P<line>[^\n]+)`):"
+    r"\n\n```\w+\n(?P<text>.*?)```$",
+    re.DOTALL | re.MULTILINE,
+)
+LONG = True
+
+
+def test_most_recipes_are_tried() -> None:
+    assert TRIED == ["A check", "A report format", "A data row", "A profile"]
+
+
+def test_no_step_is_passed_over() -> None:
+    assert (
+        len(STEP.findall(PAGE)) == len(re.findall(r"^`[\w./-]+`, .*:$", PAGE, re.MULTILINE)) == 10
+    )
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    files = subprocess.run(
+        ("git", "-c", "safe.directory=*", "ls-files", "-coz", "--exclude-standard"),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\0")[:-1]
+    for name in files:
+        if (ROOT / name).is_file():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+            (tmp_path / name).chmod((ROOT / name).stat().st_mode)
+    return tmp_path
+
+
+def add(step: re.Match[str], root: Path) -> None:
+    file, text = root / step["file"], step["text"]
+    if step["where"] == "new":
+        assert not file.exists(), f"{file} is there already"
+        file.write_text(text)
+    elif step["where"] == "at its end":
+        file.write_text(f"{file.read_text()}\n\n{text}")
+    else:
+        line, found = f"{step['line']}\n", file.read_text()
+        assert found.count(f"\n{line}") == 1, f"{file}: not once {line}"
+        together = f"{text}{line}" if step["side"] == "before" else f"{line}{text}"
+        file.write_text(found.replace(f"\n{line}", f"\n{together}"))
+
+
+def words_of(command: str, root: Path) -> list[str]:
+    program, *words = shlex.split(command)
+    return {
+        "./invokew": [sys.executable, "-P", str(root / "dev"), "--search-root", str(root), *words],
+        "pytest": [sys.executable, "-m", "pytest", "-q", "-n", "0", *words],
+        "gdr": [sys.executable, "-m", "toolkit.cli", *words],
+    }[program]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", TRIED)
+def test_a_recipe_does_what_it_says(name: str, copy: Path, tmp_path: Path) -> None:
+    for step in STEP.finditer(RECIPES[name]):
+        add(step, copy)
+    [commands] = re.findall(r"^```sh\n(.*?)^```", RECIPES[name], re.DOTALL | re.MULTILINE)
+    own = {"XDG_STATE_HOME": str(tmp_path / "state"), "PYTHONPATH": str(copy)}
+    plain = {each: os.environ[each] for each in os.environ if not each.startswith("PYTEST_")}
+    for command in commands.splitlines():
+        ended = subprocess.run(
+            words_of(command, copy),
+            cwd=copy,
+            env=plain | own,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 0, f"{command}\n{ended.stdout[-4000:]}\n{ended.stderr[-2000:]}"
