@@ -7,6 +7,7 @@ from hashlib import sha256
 
 from toolkit.builds.model import Built
 from toolkit.change.artefact import Artefact, Delivered, Trigger
+from toolkit.change.distros import every
 from toolkit.change.templates import render_text
 from toolkit.errors import NoEvidence, Unsupported
 from toolkit.facts.node import Node
@@ -78,6 +79,7 @@ SIGNING = (
         site_key,
         (),
         ("secureboot.site_key",),
+        families=every,
         chosen=_then_signed,
     ),
 )

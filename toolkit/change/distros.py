@@ -23,6 +23,7 @@ class Family:
     bootloader: tuple[str, ...] = ()  # command that reads our drop-in; () where there is none
     bootloader_files: tuple[str, ...] = ()  # what changing boot entries rewrites
     grubby: bool = False  # kernel arguments are kept in each boot entry, by grubby
+    systemd: bool = True  # it reads units and drop-ins of ours
 
 
 FAMILIES = (
@@ -74,3 +75,26 @@ def family_of(distro: Distro) -> Family:
         f"no build rule for {named}; known families: {known}",
         hint="a family is one row in toolkit/change/distros.py and one captured node",
     )
+
+
+# What an artefact may ask of a family: the rows above answer, so that a new one need not be named.
+def every(_family: Family) -> bool:
+    """Its file is read everywhere: by kmod, DKMS, depmod, PAM."""
+    return True
+
+
+def with_systemd(family: Family) -> bool:
+    return family.systemd
+
+
+def reads_drop_ins(family: Family) -> bool:
+    """The command that makes its boot menu reads /etc/default/grub.d."""
+    return bool(family.bootloader)
+
+
+def has_grubby(family: Family) -> bool:
+    return family.grubby
+
+
+def is_suse(family: Family) -> bool:
+    return family.name == "suse"

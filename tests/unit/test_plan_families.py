@@ -1,0 +1,97 @@
+"""A distribution is one row: what it has rules for is planned, the rest is blocked and told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.planning import (
+    LITTLE_MEMLOCK,
+    NO_AUTOLOAD,
+    NO_HOOKS,
+    NOT_LOADED,
+    TRANSLATED,
+    calls,
+    frames,
+    plan_for,
+)
+from toolkit.change import distros
+from toolkit.change.artefacts import ARTEFACTS
+from toolkit.change.change import Blocked
+from toolkit.change.distros import FAMILIES, Family
+from toolkit.change.plan import Plan
+
+OTHER = {"os-release": "ID=other\nVERSION_ID=1\n"}
+ROW = Family(
+    "other",
+    frozenset({"other"}),
+    ("mkinitfs", "{kernel}"),
+    "/boot/initramfs-{kernel}",
+    ("/lib/modules/{kernel}/updates",),
+)
+
+
+def add(patch: pytest.MonkeyPatch, row: Family) -> None:
+    """What docs/architecture.md says under "A distribution"."""
+    patch.setattr(distros, "FAMILIES", (*FAMILIES, row))
+
+
+def blocked(plan: Plan) -> list[Blocked]:
+    """Without the hooks of its packages, which no row brings: they have a test of their own."""
+    return [each for each in plan.blocked if each.artefact != "rebuild.program"]
+
+
+def test_a_new_row_plans_what_every_distribution_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    add(monkeypatch, ROW)
+    plan = plan_for(frames(NOT_LOADED, NO_AUTOLOAD, OTHER))
+    assert plan.family == "other"
+    assert [each.artefact for each in plan.changes] == ["modprobe.peermem", "modules-load.peermem"]
+    assert not blocked(plan)
+
+
+def test_a_row_without_a_rule_is_blocked_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    add(monkeypatch, ROW)
+    plan = plan_for(frames(TRANSLATED, OTHER))
+    assert plan.empty
+    (found,) = blocked(plan)
+    assert found.artefact == "boot.arguments"
+    assert found.reason == "no rule for other: boot with the kernel arguments that GPUDirect needs"
+    assert "iommu=pt" in found.hint
+
+
+def test_a_row_that_reads_drop_ins_has_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ("grub-mkconfig", "-o", "/boot/grub/grub.cfg")
+    add(monkeypatch, replace(ROW, bootloader=command))
+    assert calls(frames(TRANSLATED, OTHER)) == [f"UPDATE_BOOTLOADER {' '.join(command)}"]
+
+
+def test_without_systemd_what_it_alone_reads_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    add(monkeypatch, replace(ROW, systemd=False))
+    plan = plan_for(frames(LITTLE_MEMLOCK, OTHER))
+    assert [each.artefact for each in plan.changes] == ["limits.logins"]
+    (found,) = blocked(plan)
+    assert found.artefact == "limits.services"
+    assert found.reason == "no rule for other: let services lock memory"
+    assert found.hint
+
+
+def test_without_hooks_for_its_packages_the_rebuild_is_blocked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    add(monkeypatch, ROW)
+    plan = plan_for(frames(NO_HOOKS, OTHER))
+    assert plan.empty
+    assert [each.artefact for each in plan.blocked] == ["rebuild.program"]
+    assert "no hooks of ours are known for its packages" in plan.blocked[0].reason
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_a_known_family_has_a_rule_for_every_end(family: Family) -> None:
+    wanted = {each.title for each in ARTEFACTS if each.proofs}
+    assert wanted == {each.title for each in ARTEFACTS if each.proofs and each.families(family)}
+
+
+def test_ways_to_one_end_have_the_same_proofs() -> None:
+    ends = {each.title: each.proofs for each in ARTEFACTS}
+    assert all(ends[each.title] == each.proofs for each in ARTEFACTS)
