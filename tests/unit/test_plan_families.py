@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.evidence.build import node
 from tests.unit.planning import (
     LITTLE_MEMLOCK,
     NO_AUTOLOAD,
@@ -16,11 +17,13 @@ from tests.unit.planning import (
     frames,
     plan_for,
 )
-from toolkit.change import distros
 from toolkit.change.artefacts import ARTEFACTS
 from toolkit.change.change import Blocked
-from toolkit.change.distros import FAMILIES, Family
 from toolkit.change.plan import Plan
+from toolkit.checks.remedy import headers_package, image_package, initramfs_again, menu_again
+from toolkit.facts import distros
+from toolkit.facts.distros import FAMILIES, Family
+from toolkit.facts.node import Node
 
 OTHER = {"os-release": "ID=other\nVERSION_ID=1\n"}
 ROW = Family(
@@ -84,6 +87,16 @@ def test_without_hooks_for_its_packages_the_rebuild_is_blocked(
     assert plan.empty
     assert [each.artefact for each in plan.blocked] == ["rebuild.program"]
     assert "no hooks of ours are known for its packages" in plan.blocked[0].reason
+    assert "waive this check" in plan.blocked[0].hint
+
+
+def test_hints_name_what_the_row_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    add(monkeypatch, replace(ROW, headers="other-headers={version}"))
+    here = Node(node(OTHER))
+    assert "update-grub or" in menu_again(here, "grubby")
+    assert headers_package(here, "6.8.0") == "other-headers=6.8.0"
+    assert initramfs_again(here, "6.8.0") == "mkinitfs 6.8.0"
+    assert image_package(here, "6.8.0") == "the kernel 6.8.0 and other-headers=6.8.0"
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)

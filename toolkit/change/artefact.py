@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from toolkit.builds.model import Built
 from toolkit.change.boot_arguments import Argument, Contributor
-from toolkit.change.distros import Family
+from toolkit.facts.distros import Family
 from toolkit.facts.node import Node
 from toolkit.want import Want
 

@@ -12,8 +12,8 @@ from toolkit.change.artefacts_ofed import OFED
 from toolkit.change.artefacts_order import ORDER
 from toolkit.change.artefacts_rebuild import rebuilding
 from toolkit.change.artefacts_signing import SIGNING
-from toolkit.change.distros import every, with_systemd
 from toolkit.errors import NoEvidence, Unsupported
+from toolkit.facts.distros import every, with_systemd
 from toolkit.facts.node import Node
 from toolkit.facts.rdma import OfedFlavour
 from toolkit.want import PeerPath, Want

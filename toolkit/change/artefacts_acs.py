@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from toolkit.change.acs import UNIT, acs_unit
 from toolkit.change.artefact import Artefact, Trigger
-from toolkit.change.distros import with_systemd
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
+from toolkit.facts.distros import with_systemd
 from toolkit.facts.node import Node
 from toolkit.want import Want
 

@@ -13,8 +13,8 @@ from toolkit.change.boot_arguments import (
     bare,
     quoted,
 )
-from toolkit.change.distros import has_grubby, is_suse, reads_drop_ins
 from toolkit.errors import Unsupported
+from toolkit.facts.distros import has_grubby, is_suse, reads_drop_ins
 from toolkit.facts.loader import Loader
 from toolkit.facts.node import Node
 from toolkit.want import Want

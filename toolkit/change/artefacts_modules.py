@@ -13,10 +13,10 @@ from collections.abc import Callable
 from toolkit.builds.model import PEERMEM, Built, File, Part
 from toolkit.change.artefact import Artefact, Chooser, Delivered, Trigger
 from toolkit.change.delivery import FOLDER, choose
-from toolkit.change.distros import every
 from toolkit.checks.builds import image_of
 from toolkit.checks.forecast import forecast
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
+from toolkit.facts.distros import every
 from toolkit.facts.kernel import module_name
 from toolkit.facts.node import Node
 from toolkit.facts.signature import MAGIC

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from toolkit.builds.model import PEERMEM
 from toolkit.change.artefact import Artefact, Trigger
-from toolkit.change.distros import every, family_of, with_systemd
 from toolkit.errors import NoEvidence, Unsupported
+from toolkit.facts.distros import every, family_of, with_systemd
 from toolkit.facts.node import Node
 from toolkit.facts.ofed import OFA
 from toolkit.facts.rdma import OfedFlavour

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from toolkit.change.artefact import Artefact, Trigger, Values
-from toolkit.change.distros import with_systemd
 from toolkit.errors import NotCollected
+from toolkit.facts.distros import with_systemd
 from toolkit.facts.load_order import OURS
 from toolkit.facts.node import Node
 from toolkit.want import PeerPath, Want

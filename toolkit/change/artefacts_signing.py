@@ -7,9 +7,9 @@ from hashlib import sha256
 
 from toolkit.builds.model import Built
 from toolkit.change.artefact import Artefact, Delivered, Trigger
-from toolkit.change.distros import every
 from toolkit.change.templates import render_text
 from toolkit.errors import NoEvidence, Unsupported
+from toolkit.facts.distros import every
 from toolkit.facts.node import Node
 from toolkit.want import SigningPaths, Want
 

@@ -25,13 +25,13 @@ from toolkit.change.artefacts import ARTEFACTS
 from toolkit.change.artefacts_modules import held_early, still_of_use
 from toolkit.change.change import Action, Blocked, Change, Wanted
 from toolkit.change.decide_boot import with_arguments
-from toolkit.change.distros import Family
 from toolkit.change.offline import left_for_boot, reason_unseen
 from toolkit.change.read_only import refuse, topics
 from toolkit.change.situation import Situation
 from toolkit.change.templates import render_path, render_text
 from toolkit.checks.check import Tense
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
+from toolkit.facts.distros import Family
 from toolkit.facts.node import Node
 from toolkit.facts.ours import Placed
 
@@ -90,7 +90,7 @@ def _decide(artefact: Artefact, here: Situation) -> None:
         refuse(artefact, _OF_THE_IMAGE, here.node)
         if unknown:
             why = "; ".join(here.found(unknown))
-            here.blocked.append(Blocked(artefact.id, f"cannot be known: {why}"))
+            here.blocked.append(Blocked(artefact.id, f"cannot be known: {why}", here.hint(unknown)))
             return
         change = _change(artefact, path, content, failing, here)
     except (NoEvidence, Unparsable, Unsupported) as why:

@@ -106,9 +106,12 @@ def rebuild(node: Node, want: Want) -> Finding:
     """
     if why := _nothing_to_follow(node, want):
         return not_applicable(why)
-    family = family_of(node)
-    if not family:
-        return unknown(f"{node.distro.id}: no hooks of ours are known for its packages")
+    family = family_of(node).name
+    if not any(family in each.families for each in HOOKS):
+        return unknown(
+            f"{node.distro.id}: no hooks of ours are known for its packages",
+            hint="build it again by a way of your own after updates, and waive this check",
+        )
     needed = [each for each in HOOKS if family in each.families and calls(each.caller, node)]
     return (
         _lacking(needed, node.rebuild_hooks)
