@@ -14,12 +14,11 @@ from tests.unit.planning import (
     NOT_LOADED,
     TRANSLATED,
     calls,
+    carried_out,
     frames,
     plan_for,
 )
 from toolkit.change.artefacts import ARTEFACTS
-from toolkit.change.change import Blocked
-from toolkit.change.plan import Plan
 from toolkit.checks.remedy import headers_package, image_package, initramfs_again, menu_again
 from toolkit.facts import distros
 from toolkit.facts.distros import FAMILIES, Family
@@ -40,24 +39,19 @@ def add(patch: pytest.MonkeyPatch, row: Family) -> None:
     patch.setattr(distros, "FAMILIES", (*FAMILIES, row))
 
 
-def blocked(plan: Plan) -> list[Blocked]:
-    """Without the hooks of its packages, which no row brings: they have a test of their own."""
-    return [each for each in plan.blocked if each.artefact != "rebuild.program"]
-
-
 def test_a_new_row_plans_what_every_distribution_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     add(monkeypatch, ROW)
     plan = plan_for(frames(NOT_LOADED, NO_AUTOLOAD, OTHER))
     assert plan.family == "other"
     assert [each.artefact for each in plan.changes] == ["modprobe.peermem", "modules-load.peermem"]
-    assert not blocked(plan)
+    assert not plan.blocked
 
 
 def test_a_row_without_a_rule_is_blocked_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     add(monkeypatch, ROW)
     plan = plan_for(frames(TRANSLATED, OTHER))
     assert plan.empty
-    (found,) = blocked(plan)
+    (found,) = plan.blocked
     assert found.artefact == "boot.arguments"
     assert found.reason == "no rule for other: boot with the kernel arguments that GPUDirect needs"
     assert "iommu=pt" in found.hint
@@ -73,21 +67,32 @@ def test_without_systemd_what_it_alone_reads_is_blocked(monkeypatch: pytest.Monk
     add(monkeypatch, replace(ROW, systemd=False))
     plan = plan_for(frames(LITTLE_MEMLOCK, OTHER))
     assert [each.artefact for each in plan.changes] == ["limits.logins"]
-    (found,) = blocked(plan)
+    (found,) = plan.blocked
     assert found.artefact == "limits.services"
     assert found.reason == "no rule for other: let services lock memory"
     assert found.hint
+
+
+def test_dkms_of_any_distribution_calls_the_rebuild(monkeypatch: pytest.MonkeyPatch) -> None:
+    add(monkeypatch, ROW)
+    changed = frames(NO_HOOKS, OTHER)
+    plan = plan_for(changed)
+    assert [each.artefact for each in plan.changes] == ["rebuild.program", "rebuild.dkms"]
+    second = plan_for(carried_out(changed, plan))
+    assert second.empty
+    assert not second.blocked
 
 
 def test_without_hooks_for_its_packages_the_rebuild_is_blocked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     add(monkeypatch, ROW)
-    plan = plan_for(frames(NO_HOOKS, OTHER))
+    plan = plan_for(frames(NO_HOOKS, OTHER, {"dkms-version": "dkms-3.0.10\n"}))
     assert plan.empty
-    assert [each.artefact for each in plan.blocked] == ["rebuild.program"]
-    assert "no hooks of ours are known for its packages" in plan.blocked[0].reason
-    assert "waive this check" in plan.blocked[0].hint
+    (found,) = plan.blocked
+    assert found.artefact == "rebuild.program"
+    assert "no hooks of ours are known for its packages" in found.reason
+    assert "DKMS 3.2 needs none" in found.hint
 
 
 def test_hints_name_what_the_row_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from toolkit.change.artefact import Artefact, Values
 from toolkit.change.artefacts_modules import dkms_may_build
-from toolkit.checks.rebuilding import HOOKS, Hook, calls
+from toolkit.checks.rebuilding import HOOKS, Hook, calls, hooks_of
 from toolkit.checks.remedy import family_of
 from toolkit.facts.distros import every
 from toolkit.facts.node import Node
@@ -57,7 +57,7 @@ def rebuilding(*owners: Values) -> tuple[Artefact, ...]:
 
     def called(hook: Hook) -> Values:
         def values(node: Node, want: Want) -> Mapping[str, str] | None:
-            if family_of(node).name not in hook.families:
+            if hook not in hooks_of(family_of(node).name):
                 return None  # which hooks a family lacks is told by the check
             return built_here(node, want) if calls(hook.caller, node) else None
 
