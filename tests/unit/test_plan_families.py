@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.evidence.build import node
+from tests.unit.bridging import BARE, ODD, REDIRECTED, runs
 from tests.unit.planning import (
     LITTLE_MEMLOCK,
     NO_AUTOLOAD,
@@ -19,6 +20,8 @@ from tests.unit.planning import (
     plan_for,
 )
 from toolkit.change.artefacts import ARTEFACTS
+from toolkit.change.plan import make_plan
+from toolkit.checks.all import ALL
 from toolkit.checks.remedy import headers_package, image_package, initramfs_again, menu_again
 from toolkit.facts import distros
 from toolkit.facts.distros import FAMILIES, Family
@@ -71,6 +74,17 @@ def test_without_systemd_what_it_alone_reads_is_blocked(monkeypatch: pytest.Monk
     assert found.artefact == "limits.services"
     assert found.reason == "no rule for other: let services lock memory"
     assert found.hint
+
+
+def test_files_that_serve_one_end_together_are_blocked_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    add(monkeypatch, replace(ROW, systemd=False))
+    here = Node(node(runs(ODD) | OTHER, board=REDIRECTED))
+    plan = make_plan(here, {each.id: each(here, BARE) for each in ALL}, BARE)
+    ours = [each for each in plan.blocked if each.artefact.startswith("acs.")]
+    assert [each.reason.partition(":")[0] for each in ours] == ["no rule for other"]
+    assert not any(each.artefact.startswith("acs.") for each in plan.changes)
 
 
 def test_dkms_of_any_distribution_calls_the_rebuild(monkeypatch: pytest.MonkeyPatch) -> None:
