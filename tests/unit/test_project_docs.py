@@ -16,11 +16,11 @@ from dev.run import ROOT
 from dev.tiers import table
 from tests.unit.bills import told_of_the_schema
 from toolkit import where
-from toolkit.change.distros import FAMILIES
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Check, Impact, passed
 from toolkit.cli.table import VERBS
 from toolkit.errors import WORST_FIRST, ExitCode, ToolkitError, Unsupported
+from toolkit.facts.distros import FAMILIES
 from toolkit.facts.node import Node
 from toolkit.want import Want, profiles
 

@@ -10,9 +10,9 @@ from toolkit.change.artefact import Trigger
 from toolkit.change.artefacts import OWN_PACKAGE
 from toolkit.change.artefacts_modules import kernel_of
 from toolkit.change.change import Action, Change
-from toolkit.change.distros import Family
 from toolkit.change.units import started
 from toolkit.errors import NoEvidence, Unparsable
+from toolkit.facts.distros import Family
 from toolkit.facts.node import Node
 from toolkit.facts.ofed import OFA
 from toolkit.facts.ours import REBUILD

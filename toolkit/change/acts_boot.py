@@ -8,7 +8,7 @@ from toolkit.change.act import Act, Command, When
 from toolkit.change.artefact import Trigger
 from toolkit.change.boot_arguments import arguments_in, quoted
 from toolkit.change.change import Change
-from toolkit.change.distros import Family
+from toolkit.facts.distros import Family
 
 # grubby, where it is a script for boot loader entries, edits by sed -i.
 _GRUBBY_TEMPS = ("/etc/default/sed??????", "/etc/kernel/sed??????")

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 
 from toolkit.builds.model import Built
 from toolkit.change.boot_arguments import Argument, Contributor
+from toolkit.facts.distros import Family
 from toolkit.facts.node import Node
 from toolkit.want import Want
 
@@ -52,6 +53,7 @@ class Artefact:
     ``values`` answers what the template needs, or None where the node should not have the
     file. It raises NoEvidence or Unparsable where the node does not tell, and Unsupported
     where no rule of ours fits; then the artefact is blocked, if one of its proofs fails.
+    Rows with one title are ways to one end: where no family's row leads there, it is blocked, too.
     """
 
     id: str  # "modules-load.peermem"
@@ -63,7 +65,7 @@ class Artefact:
     proofs: tuple[str, ...]  # ids of the checks that pass once it is in effect
     needs: tuple[str, ...] = ()  # checks that must pass, or be mended in the same plan, first
     removed: tuple[Trigger, ...] = ()  # work that its removal calls for
-    families: frozenset[str] = frozenset({"debian", "rhel", "suse"})
+    families: Callable[[Family], bool] = field(kw_only=True)  # those it is a rule for
     mode: int = 0o644
     derived: bool = False  # the system derives the file from others: nothing of ours is placed
     modules: tuple[str, ...] = ()  # how the names of those begin that its triggers make anew

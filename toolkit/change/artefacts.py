@@ -13,6 +13,7 @@ from toolkit.change.artefacts_order import ORDER
 from toolkit.change.artefacts_rebuild import rebuilding
 from toolkit.change.artefacts_signing import SIGNING
 from toolkit.errors import NoEvidence, Unsupported
+from toolkit.facts.distros import every, with_systemd
 from toolkit.facts.node import Node
 from toolkit.facts.rdma import OfedFlavour
 from toolkit.want import PeerPath, Want
@@ -97,6 +98,7 @@ ARTEFACTS = (
         driver_waits_for_ofed,
         _BUILD,
         _BUILT,
+        families=every,
         needs=_HEADERS,
         modules=("nvidia",),
     ),
@@ -108,6 +110,7 @@ ARTEFACTS = (
         peermem_on_its_own,
         _BUILD,
         _BUILT,
+        families=every,
         needs=_HEADERS,
         removed=_UNBUILD,
         modules=("nvidia_peermem",),
@@ -120,6 +123,7 @@ ARTEFACTS = (
         peermem_on_its_own,
         _BUILD,
         _BUILT,
+        families=every,
         needs=_HEADERS,
         removed=_UNBUILD,
         mode=0o755,
@@ -132,6 +136,7 @@ ARTEFACTS = (
         peermem_on_its_own,
         _BUILD,
         _BUILT,
+        families=every,
         needs=_HEADERS,
         removed=_UNBUILD,
         mode=0o755,
@@ -145,6 +150,7 @@ ARTEFACTS = (
         on_the_peermem_path,
         _LOAD,
         ("peermem.loaded", "peermem.bound"),
+        families=every,
         needs=_BUILT,
         in_images=True,
     ),
@@ -156,6 +162,7 @@ ARTEFACTS = (
         on_the_peermem_path,
         _LOAD,
         ("peermem.autoload", "peermem.loaded", "peermem.loaded_vs_disk"),
+        families=every,
         needs=_BUILT,
     ),
     *ORDER,
@@ -169,6 +176,7 @@ ARTEFACTS = (
         always,
         (),
         ("rdma.memlock",),
+        families=every,
     ),
     Artefact(
         "limits.services",
@@ -178,6 +186,7 @@ ARTEFACTS = (
         always,
         (Trigger.DAEMON_RELOAD,),
         ("rdma.memlock",),
+        families=with_systemd,
         removed=(Trigger.DAEMON_RELOAD,),
     ),
 )

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from toolkit.change.acs import UNIT, acs_unit
 from toolkit.change.artefact import Artefact, Trigger
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
+from toolkit.facts.distros import with_systemd
 from toolkit.facts.node import Node
 from toolkit.want import Want
 
@@ -37,6 +38,7 @@ ACS = (
         acs_unit,
         _START,
         _PROOFS,
+        families=with_systemd,
     ),
     Artefact(
         "acs.program",
@@ -46,6 +48,7 @@ ACS = (
         with_the_list,
         _START,
         _PROOFS,
+        families=with_systemd,
         mode=0o755,
     ),
     Artefact(
@@ -56,6 +59,7 @@ ACS = (
         with_the_list,
         (*_RELOAD, *_START),
         _PROOFS,
+        families=with_systemd,
         removed=(*_RELOAD, *_START),
     ),
     Artefact(
@@ -66,6 +70,7 @@ ACS = (
         with_the_list,
         _RELOAD,
         _PROOFS,
+        families=with_systemd,
         removed=_RELOAD,
     ),
 )

@@ -14,6 +14,7 @@ from toolkit.change.boot_arguments import (
     quoted,
 )
 from toolkit.errors import Unsupported
+from toolkit.facts.distros import has_grubby, is_suse, reads_drop_ins
 from toolkit.facts.loader import Loader
 from toolkit.facts.node import Node
 from toolkit.want import Want
@@ -114,7 +115,7 @@ BOOT = (
         _BOOT,
         PROOFS,
         removed=_BOOT,
-        families=frozenset({"debian"}),
+        families=reads_drop_ins,
         asking=CONTRIBUTORS,
         told=in_a_file,
     ),
@@ -127,7 +128,7 @@ BOOT = (
         _BOOT,
         PROOFS,
         removed=_BOOT,
-        families=frozenset({"rhel"}),
+        families=has_grubby,
         asking=CONTRIBUTORS,
         told=by_grubby,
     ),
@@ -140,7 +141,7 @@ BOOT = (
         _BOOT,
         PROOFS,
         removed=_BOOT,
-        families=frozenset({"suse"}),
+        families=is_suse,
         asking=CONTRIBUTORS,
         told=by_hand_on_suse,
     ),
@@ -153,7 +154,7 @@ BOOT = (
         (),
         (),
         removed=(Trigger.UPDATE_BOOTLOADER,),
-        families=frozenset({"debian"}),
+        families=reads_drop_ins,
         mode=0o755,
     ),
     Artefact(
@@ -165,6 +166,6 @@ BOOT = (
         (),
         (),
         removed=(Trigger.UPDATE_BOOTLOADER,),
-        families=frozenset({"rhel"}),
+        families=has_grubby,
     ),
 )

@@ -16,6 +16,7 @@ from toolkit.change.delivery import FOLDER, choose
 from toolkit.checks.builds import image_of
 from toolkit.checks.forecast import forecast
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
+from toolkit.facts.distros import every
 from toolkit.facts.kernel import module_name
 from toolkit.facts.node import Node
 from toolkit.facts.signature import MAGIC
@@ -232,6 +233,7 @@ MODULES = (
         _values,
         (),
         ("peermem.file", "peermem.stub", "peermem.vermagic", "peermem.crc", "peermem.loadable"),
+        families=every,
         removed=_UNDO,
         chosen=_peermem(at_boot=False),
     ),
@@ -243,6 +245,7 @@ MODULES = (
         _values,
         (),
         (),  # what the next boot would lack is no check: see _lost
+        families=every,
         removed=_UNDO,
         chosen=_peermem(at_boot=True),
     ),
@@ -254,6 +257,7 @@ MODULES = (
         _values,
         (),
         ("gds.nvidia_fs",),
+        families=every,
         removed=_UNDO,
         chosen=_companion(Part.NVIDIA_FS, "nvidia_fs"),
     ),
@@ -265,6 +269,7 @@ MODULES = (
         _values,
         (),
         ("gdrcopy.driver",),
+        families=every,
         removed=_UNDO,
         chosen=_companion(Part.GDRDRV, "gdrdrv"),
     ),

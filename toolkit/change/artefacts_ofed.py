@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from toolkit.builds.model import PEERMEM
 from toolkit.change.artefact import Artefact, Trigger
-from toolkit.change.distros import family_of
 from toolkit.errors import NoEvidence, Unsupported
+from toolkit.facts.distros import every, family_of, with_systemd
 from toolkit.facts.node import Node
 from toolkit.facts.ofed import OFA
 from toolkit.facts.rdma import OfedFlavour
@@ -129,6 +129,7 @@ OFED = (
         ofed_links_on_arm,
         (Trigger.BUILD_DKMS,),
         ("ofed.headers_link",),
+        families=every,
     ),
     Artefact(
         "ofed.dkms",
@@ -138,6 +139,7 @@ OFED = (
         ofed_by_dkms,
         (Trigger.BUILD_DKMS, Trigger.DEPMOD),
         ("ofed.kernel_match",),
+        families=every,
         needs=("kernel.headers",),
         modules=("mlx", "ib_", "iw_", "rdma_"),
     ),
@@ -149,6 +151,7 @@ OFED = (
         precompiled_beside,
         (),
         ("peermem.file", "peermem.stub"),
+        families=every,
         needs=("kernel.headers",),
     ),
     Artefact(
@@ -159,6 +162,7 @@ OFED = (
         ofed_before_inbox,
         _BOOT,
         ("modules.origin", "kernel.initrd_rdma"),
+        families=every,
         removed=_BOOT,
     ),
     Artefact(
@@ -169,6 +173,7 @@ OFED = (
         image_with_ofed,
         (Trigger.REBUILD_INITRAMFS,),
         ("modules.origin", "kernel.initrd_rdma"),
+        families=every,
         derived=True,
     ),
     Artefact(
@@ -179,6 +184,7 @@ OFED = (
         openibd_with_peers,
         (),
         ("ofed.openibd",),
+        families=with_systemd,
         mode=0o755,
     ),
     Artefact(
@@ -189,6 +195,7 @@ OFED = (
         openibd_with_peers,
         _UNIT,
         ("ofed.openibd",),
+        families=with_systemd,
         removed=_UNIT,
     ),
     Artefact(
@@ -199,6 +206,7 @@ OFED = (
         openibd_with_peers,
         (*_UNIT, Trigger.REBOOT),
         ("ofed.openibd",),
+        families=with_systemd,
         removed=_UNIT,
     ),
 )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from toolkit.change.artefact import Artefact, Trigger, Values
 from toolkit.errors import NotCollected
+from toolkit.facts.distros import with_systemd
 from toolkit.facts.load_order import OURS
 from toolkit.facts.node import Node
 from toolkit.want import PeerPath, Want
@@ -39,6 +40,7 @@ def _drop_in(word: str, service: str) -> Artefact:
         _before(service),
         (*_UNIT, Trigger.REBOOT),
         _PROOFS,
+        families=with_systemd,
         needs=_NEEDS,
         removed=_UNIT,
     )
@@ -53,6 +55,7 @@ ORDER = (
         _before("slurmd.service", "kubelet.service"),
         _UNIT,
         _PROOFS,
+        families=with_systemd,
         needs=_NEEDS,
         removed=_UNIT,
     ),

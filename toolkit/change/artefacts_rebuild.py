@@ -17,7 +17,9 @@ from collections.abc import Mapping
 
 from toolkit.change.artefact import Artefact, Values
 from toolkit.change.artefacts_modules import dkms_may_build
-from toolkit.checks.rebuilding import HOOKS, Hook, calls
+from toolkit.checks.rebuilding import HOOKS, Hook, calls, hooks_of
+from toolkit.checks.remedy import family_of
+from toolkit.facts.distros import every
 from toolkit.facts.node import Node
 from toolkit.facts.ours import REBUILD
 from toolkit.facts.rdma import OfedFlavour
@@ -55,6 +57,8 @@ def rebuilding(*owners: Values) -> tuple[Artefact, ...]:
 
     def called(hook: Hook) -> Values:
         def values(node: Node, want: Want) -> Mapping[str, str] | None:
+            if hook not in hooks_of(family_of(node).name):
+                return None  # which hooks a family lacks is told by the check
             return built_here(node, want) if calls(hook.caller, node) else None
 
         return values
@@ -67,6 +71,7 @@ def rebuilding(*owners: Values) -> tuple[Artefact, ...]:
         built_here,
         (),
         _PROOFS,
+        families=every,
         needs=_BUILT,  # they build nothing now: what does is before them in the plan
         mode=0o755,
     )
@@ -80,7 +85,7 @@ def rebuilding(*owners: Values) -> tuple[Artefact, ...]:
             (),
             _PROOFS,
             needs=_BUILT,
-            families=hook.families,
+            families=every,
             mode=0o755 if hook.executable else 0o644,
         )
         for hook in HOOKS

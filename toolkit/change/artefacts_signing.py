@@ -9,6 +9,7 @@ from toolkit.builds.model import Built
 from toolkit.change.artefact import Artefact, Delivered, Trigger
 from toolkit.change.templates import render_text
 from toolkit.errors import NoEvidence, Unsupported
+from toolkit.facts.distros import every
 from toolkit.facts.node import Node
 from toolkit.want import SigningPaths, Want
 
@@ -78,6 +79,7 @@ SIGNING = (
         site_key,
         (),
         ("secureboot.site_key",),
+        families=every,
         chosen=_then_signed,
     ),
 )

@@ -8,6 +8,7 @@
     same                        one fails       triggers only: written, not in effect
     same                        all pass        nothing
     present, no longer wanted   any             remove it, run its triggers
+    no rule for this family     one fails       blocked
 
 A proof that does not apply to the node counts as one that passes. A module that is delivered
 may have reasons that are no proofs: what the next boot would lack.
@@ -15,6 +16,7 @@ may have reasons that are no proofs: what the next boot would lack.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
 
@@ -23,13 +25,13 @@ from toolkit.change.artefacts import ARTEFACTS
 from toolkit.change.artefacts_modules import held_early, still_of_use
 from toolkit.change.change import Action, Blocked, Change, Wanted
 from toolkit.change.decide_boot import with_arguments
-from toolkit.change.distros import Family
 from toolkit.change.offline import left_for_boot, reason_unseen
 from toolkit.change.read_only import refuse, topics
 from toolkit.change.situation import Situation
 from toolkit.change.templates import render_path, render_text
 from toolkit.checks.check import Tense
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
+from toolkit.facts.distros import Family
 from toolkit.facts.node import Node
 from toolkit.facts.ours import Placed
 
@@ -38,9 +40,8 @@ _OF_THE_IMAGE = topics(ARTEFACTS)
 
 def decide(here: Situation) -> None:
     """Fill in changes and what is blocked, artefact by artefact."""
-    for artefact in ARTEFACTS:
-        if here.family.name in artefact.families:
-            (_derive if artefact.derived else _decide)(artefact, here)
+    for artefact in _rows(here.family):
+        (_derive if artefact.derived else _decide)(artefact, here)
     for artefact, path in here.idle:
         failing = here.failing(artefact.proofs)
         if not here.mended.issuperset(failing):
@@ -48,6 +49,30 @@ def decide(here: Situation) -> None:
             here.blocked.append(Blocked(artefact.id, reason, hint="something else overrides it"))
     _removals(here)
     here.changes = left_for_boot(here.changes, here.node)
+
+
+def _rows(family: Family) -> Iterator[Artefact]:
+    """The rows of a family; where none of them leads to an end, one of those that do elsewhere."""
+    led = {each.title for each in ARTEFACTS if each.families(family)}
+    told: set[tuple[str, ...]] = set()
+    for each in ARTEFACTS:
+        if each.families(family):
+            yield each
+        elif each.title not in led and each.proofs not in told:
+            told.add(each.proofs)  # one sentence, however many files would have served them
+            yield each
+
+
+def _ruled(artefact: Artefact, content: Delivered, family: Family) -> None:
+    """:raises Unsupported: for a row that is none of this family's."""
+    if not artefact.families(family):
+        words = content.values.get("arguments")
+        raise Unsupported(
+            f"no rule for {family.name}: {artefact.title}",
+            hint=f"add {words} to the kernel's command line where this node keeps it, and reboot"
+            if words
+            else f"see to it by hand, until {'; '.join(artefact.proofs)} passes",
+        )
 
 
 def _decide(artefact: Artefact, here: Situation) -> None:
@@ -59,12 +84,13 @@ def _decide(artefact: Artefact, here: Situation) -> None:
         content = _content(artefact, here)
         if content is None:
             return
+        _ruled(artefact, content, here.family)
         path = render_path(artefact.path, content.values)
         here.kept[path] = _wanted(artefact, path, content)
         refuse(artefact, _OF_THE_IMAGE, here.node)
         if unknown:
             why = "; ".join(here.found(unknown))
-            here.blocked.append(Blocked(artefact.id, f"cannot be known: {why}"))
+            here.blocked.append(Blocked(artefact.id, f"cannot be known: {why}", here.hint(unknown)))
             return
         change = _change(artefact, path, content, failing, here)
     except (NoEvidence, Unparsable, Unsupported) as why:
@@ -260,7 +286,7 @@ def _removals(here: Situation) -> None:
 
 def _owner(path: str, family: Family) -> Artefact | None:
     owners = [each for each in ARTEFACTS if each.owns(path)]
-    owners.sort(key=lambda each: family.name not in each.families)
+    owners.sort(key=lambda each: not each.families(family))
     return owners[0] if owners else None
 
 

@@ -9,7 +9,7 @@ from toolkit.change.act import Act
 from toolkit.change.acts import keeps_of
 from toolkit.change.artefact import Trigger
 from toolkit.change.change import Blocked
-from toolkit.change.distros import Family
+from toolkit.facts.distros import Family
 from toolkit.facts.node import Node
 
 

@@ -13,13 +13,13 @@ from toolkit.change.artefact import Trigger
 from toolkit.change.change import Action, Blocked, Change, Wanted
 from toolkit.change.decide import decide
 from toolkit.change.decide_boot import decide_boot
-from toolkit.change.distros import family_of
 from toolkit.change.pending import owed
 from toolkit.change.situation import Situation
 from toolkit.change.trial import Trial
 from toolkit.checks.check import Verdict
 from toolkit.checks.makers import without_nvidia_peermem
 from toolkit.errors import NoEvidence, Unparsable
+from toolkit.facts.distros import family_of
 from toolkit.facts.node import Node
 from toolkit.want import PeerPath, Want
 

@@ -9,8 +9,8 @@ from datetime import date
 from toolkit.builds.model import Built
 from toolkit.change.artefact import Artefact
 from toolkit.change.change import Blocked, Change, Wanted
-from toolkit.change.distros import Family
 from toolkit.checks.check import Status, Tense, Verdict
+from toolkit.facts.distros import Family
 from toolkit.facts.node import Node
 from toolkit.want import Want
 
@@ -49,6 +49,11 @@ class Situation:
             each: self.verdicts[each].finding.found for each in checks if each in self.verdicts
         }
         return tuple(f"{each}: {known.get(each, 'not judged')}" for each in checks)
+
+    def hint(self, checks: tuple[str, ...]) -> str:
+        """What the first of the checks that says so would have done."""
+        known = (self.verdicts[each].finding.hint for each in checks if each in self.verdicts)
+        return next(filter(None, known), "")
 
     def next_boot_has(self, artefact: Artefact) -> bool:
         """Its checks of the next boot pass, and there are such."""

@@ -15,10 +15,10 @@ from toolkit.change.artefact import Trigger
 from toolkit.change.artefacts_boot import ENTRY, ENTRY_FILE, GENERATOR
 from toolkit.change.boot_arguments import bare, quoted
 from toolkit.change.change import Action, Change
-from toolkit.change.distros import Family
 from toolkit.change.templates import render_text
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
 from toolkit.facts.boot import BootEntry, default_entry
+from toolkit.facts.distros import Family
 from toolkit.facts.loader import MARK
 from toolkit.facts.node import Node
 

@@ -27,6 +27,7 @@ from toolkit.want import PeerPath, Role, Want
 
 OVERRIDE = "GrdmaPciTopoCheckOverride"
 UNSIGNED_SINCE = "3.2"  # the DOCA that brings no module signed by the vendor any more
+# Those of the family rhel whose versions are RHEL's: neither Fedora's nor Amazon's.
 _EL = frozenset({"rhel", "rocky", "almalinux", "ol", "centos"})
 Match = Callable[[Node, Want], str]
 

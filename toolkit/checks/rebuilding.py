@@ -46,14 +46,14 @@ class Hook:
     id: str  # "apt"
     path: str
     caller: Caller
-    families: frozenset[str]
+    families: frozenset[str]  # names of rows of distros.py; EVERY for what DKMS itself reads
     executable: bool = False
 
 
-_ALL = frozenset({"debian", "rhel", "suse"})
+EVERY: frozenset[str] = frozenset()
 _DEBIAN, _RHEL, _SUSE = (frozenset({name}) for name in ("debian", "rhel", "suse"))
 HOOKS = (
-    Hook("dkms", "/etc/dkms/framework.conf.d/gdr-toolkit-rebuild.conf", Caller.DKMS, _ALL),
+    Hook("dkms", "/etc/dkms/framework.conf.d/gdr-toolkit-rebuild.conf", Caller.DKMS, EVERY),
     Hook("apt", "/etc/apt/apt.conf.d/zz-gdr-toolkit", Caller.PACKAGES, _DEBIAN),
     Hook(
         "dnf",
@@ -72,6 +72,11 @@ HOOKS = (
         True,
     ),
 )
+
+
+def hooks_of(family: str) -> tuple[Hook, ...]:
+    """Those that a family's row has a use for."""
+    return tuple(each for each in HOOKS if not each.families or family in each.families)
 
 
 def calls(caller: Caller, node: Node) -> bool:
@@ -106,10 +111,16 @@ def rebuild(node: Node, want: Want) -> Finding:
     """
     if why := _nothing_to_follow(node, want):
         return not_applicable(why)
-    family = family_of(node)
-    if not family:
-        return unknown(f"{node.distro.id}: no hooks of ours are known for its packages")
-    needed = [each for each in HOOKS if family in each.families and calls(each.caller, node)]
+    family = family_of(node).name
+    needed = [each for each in hooks_of(family) if calls(each.caller, node)]
+    if not family or (
+        calls(Caller.PACKAGES, node) and not any(each.caller is Caller.PACKAGES for each in needed)
+    ):
+        return unknown(
+            f"{node.distro.id}: no hooks of ours are known for its packages",
+            hint="DKMS 3.2 needs none where OFED and the driver come by DKMS; else build it again "
+            "after updates by a way of your own",
+        )
     return (
         _lacking(needed, node.rebuild_hooks)
         or _stopped(needed, node)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 from toolkit.compat import shipped
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import NoEvidence, Unparsable, Unsupported
+from toolkit.facts import distros
+from toolkit.facts.distros import FAMILIES, UNKNOWN, Family
 from toolkit.facts.dkms import DkmsState
 from toolkit.facts.gpu import option_values
 from toolkit.facts.kernel import InstalledKernel
@@ -13,9 +15,6 @@ from toolkit.facts.modules import ModuleFile
 from toolkit.facts.node import Node
 from toolkit.facts.ours import REBUILD
 from toolkit.facts.versions import Version
-
-_RHEL = {"rhel", "fedora", "centos", "rocky", "almalinux", "ol", "amzn"}
-_SUSE = {"suse", "sles", "opensuse", "opensuse-leap", "opensuse-tumbleweed"}
 
 
 def files_of(node: Node, release: str, module: str = "") -> list[ModuleFile]:
@@ -30,17 +29,12 @@ def files_of(node: Node, release: str, module: str = "") -> list[ModuleFile]:
     return sorted(found, key=lambda each: each.origin == "inbox")
 
 
-def family_of(node: Node) -> str:
-    """ "debian", "rhel", "suse", or "" where that is not known."""
+def family_of(node: Node) -> Family:
+    """Its row; UNKNOWN where it has none or does not tell."""
     try:
-        ids = {node.distro.id, *node.distro.like}
-    except (NoEvidence, Unparsable):
-        return ""
-    if ids & {"debian", "ubuntu"}:
-        return "debian"
-    if ids & _RHEL:
-        return "rhel"
-    return "suse" if ids & _SUSE else ""
+        return distros.family_of(node.distro)
+    except (NoEvidence, Unparsable, Unsupported):
+        return UNKNOWN
 
 
 def by_family(node: Node, debian: str, rhel: str, suse: str = "") -> str:
@@ -49,12 +43,15 @@ def by_family(node: Node, debian: str, rhel: str, suse: str = "") -> str:
     :param suse: "" where it is the RHEL family's own.
     """
     steps = {"debian": debian, "rhel": rhel, "suse": suse or rhel}
-    return steps.get(family_of(node)) or " or ".join(dict.fromkeys(steps.values()))
+    return steps.get(family_of(node).name) or " or ".join(dict.fromkeys(steps.values()))
 
 
 def initramfs_again(node: Node, release: str) -> str:
-    """The command that makes the initramfs of a kernel anew."""
-    return by_family(node, f"update-initramfs -u -k {release}", f"dracut -f --kver {release}")
+    """The command that makes the initramfs of a kernel anew; each of them where it is not known."""
+    row = family_of(node)
+    rows = (row,) if row.initramfs else FAMILIES
+    commands = (" ".join(each.initramfs).format(kernel=release) for each in rows)
+    return " or ".join(dict.fromkeys(commands))
 
 
 def initramfs_listed(node: Node, release: str) -> str:
@@ -64,7 +61,9 @@ def initramfs_listed(node: Node, release: str) -> str:
 
 def menu_again(node: Node, rhel: str) -> str:
     """The command that makes the boot menu anew, or on RHEL the entry of a kernel."""
-    return by_family(node, "update-grub", rhel, "grub2-mkconfig -o /boot/grub2/grub.cfg")
+    row = family_of(node)
+    own = rhel if row.grubby else " ".join(row.bootloader)
+    return own or by_family(node, "update-grub", rhel, "grub2-mkconfig -o /boot/grub2/grub.cfg")
 
 
 def reload(what: str = "peermem") -> str:
@@ -98,15 +97,12 @@ def build_again(node: Node, release: str) -> str:
 
 def headers_package(node: Node, release: str) -> str:
     """The package with the headers of a kernel; flavours of RHEL have their own."""
-    match family_of(node):
-        case "debian":
-            return f"linux-headers-{release}"
-        case "rhel":
-            flavour, version = _flavour(release)
-            return f"kernel-{flavour}devel-{version}"
-        case "suse":
-            return "kernel-default-devel of the same version"
-    return f"the headers of {release}"
+    return _package(family_of(node).headers, release)
+
+
+def _package(name: str, release: str) -> str:
+    flavour, version = _flavour(release)
+    return name.format(kernel=release, flavour=flavour, version=version)
 
 
 def _flavour(release: str) -> tuple[str, str]:
@@ -124,7 +120,7 @@ def fabric_manager_package(node: Node, driver: Version) -> str:
 
     Source: canonical/apt-packaging-fabric-manager, NVIDIA/yum-packaging-fabric-manager.
     """
-    branch = f"-{driver.numbers[0]}" if family_of(node) == "debian" else ""
+    branch = f"-{driver.numbers[0]}" if family_of(node).name == "debian" else ""
     return f"nvidia-fabricmanager{branch} in version {driver}"
 
 
@@ -135,11 +131,7 @@ def open_driver(node: Node) -> str:
     installation guide.
     """
     branch = node.driver.version.numbers[0] if node.driver is not None else "BRANCH"
-    package = {
-        "debian": "nvidia-open-kernel-dkms",
-        "rhel": f"nvidia-open (on EL 8 and 9 the module stream nvidia-driver:{branch}-open)",
-        "suse": "nvidia-open",
-    }.get(family_of(node), "the open kernel modules")
+    package = family_of(node).open_driver.format(branch=branch)
     if package == "nvidia-open-kernel-dkms" and node.distro.id == "ubuntu":
         package = f"nvidia-driver-{branch}-server-open"
     return f"drain the node, install {package}; in use once the driver is loaded anew"
@@ -166,12 +158,7 @@ def registry_dwords(node: Node, *wanted: str) -> str:
 
 def image_package(node: Node, release: str) -> str:
     """The packages with a kernel and its headers."""
-    flavour, version = _flavour(release)
-    image = {
-        "debian": f"linux-image-{release}",
-        "rhel": f"kernel-{flavour}{version}",
-        "suse": "kernel-default",
-    }.get(family_of(node), f"the kernel {release}")
+    image = _package(family_of(node).image, release)
     return f"{image} and {headers_package(node, release)}"
 
 
@@ -181,7 +168,7 @@ def of_another_distribution(node: Node, release: str) -> str:
     The RHEL family writes the distribution into each release, and others never do.
     """
     tagged = re.search(r"\.(?:el|fc|amzn)\d", release) is not None
-    family = family_of(node)
+    family = family_of(node).name
     if (family == "rhel") != tagged and family:
         return f"{release} is named like no kernel of {node.distro.id}"
     return ""

@@ -13,6 +13,7 @@ from toolkit.checks.check import (
     unknown,
 )
 from toolkit.checks.makers import takes_nvidia_peermem
+from toolkit.checks.remedy import family_of
 from toolkit.checks.signatures import BUILT_IN, refused
 from toolkit.facts.modules import ModuleFile
 from toolkit.facts.node import Node
@@ -206,7 +207,7 @@ def unsupported_gate(node: Node, want: Want) -> Finding:
 
     With "allow_unsupported_modules 0" it refuses the driver and OFED: "module is unsupported".
     """
-    if "suse" not in node.distro.like and node.distro.id not in {"sles", "sled"}:
+    if family_of(node).name != "suse":
         return not_applicable(f"not a matter of {node.distro.id}")
     # modprobe.d(5): a file in /etc hides one of the same name elsewhere.
     seen: dict[str, tuple[str, str]] = {}

@@ -1,6 +1,6 @@
-"""Families of distributions: which commands carry out triggers, and what those rewrite.
+"""Families of distributions: what carries out triggers, what that rewrites, and what to install.
 
-A family is one row here and one captured node.
+A family is one row here and one captured node. What a row does not say is told as not known.
 """
 
 from __future__ import annotations
@@ -13,7 +13,11 @@ from toolkit.facts.distro import Distro
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One row. {kernel} in commands and paths is a kernel release."""
+    """One row. {kernel} in commands and paths is a kernel release.
+
+    In packages {version} is what they call it, {flavour} "64k-", "rt-" or ""; {branch} is the
+    driver's.
+    """
 
     name: str
     ids: frozenset[str]  # ID and ID_LIKE of os-release that belong to it
@@ -23,6 +27,10 @@ class Family:
     bootloader: tuple[str, ...] = ()  # command that reads our drop-in; () where there is none
     bootloader_files: tuple[str, ...] = ()  # what changing boot entries rewrites
     grubby: bool = False  # kernel arguments are kept in each boot entry, by grubby
+    systemd: bool = True  # it reads units and drop-ins of ours
+    headers: str = "the headers of {kernel}"  # package
+    image: str = "the kernel {kernel}"  # package
+    open_driver: str = "the open kernel modules"  # package
 
 
 FAMILIES = (
@@ -34,6 +42,9 @@ FAMILIES = (
         ("/lib/modules/{kernel}/updates/dkms",),
         ("update-grub",),
         ("/boot/grub/grub.cfg",),
+        headers="linux-headers-{kernel}",
+        image="linux-image-{kernel}",
+        open_driver="nvidia-open-kernel-dkms",
     ),
     Family(
         "rhel",
@@ -48,15 +59,23 @@ FAMILIES = (
             "/etc/kernel/cmdline",
         ),
         grubby=True,
+        headers="kernel-{flavour}devel-{version}",
+        image="kernel-{flavour}{version}",
+        open_driver="nvidia-open (on EL 8 and 9 the module stream nvidia-driver:{branch}-open)",
     ),
     Family(
         "suse",
-        frozenset({"suse", "sles", "opensuse", "opensuse-leap", "opensuse-tumbleweed"}),
+        frozenset({"suse", "sles", "sled", "opensuse", "opensuse-leap", "opensuse-tumbleweed"}),
         ("dracut", "-f", "--kver", "{kernel}"),
         "/boot/initrd-{kernel}",
         ("/lib/modules/{kernel}/updates",),
+        headers="kernel-default-devel of the same version",
+        image="kernel-default",
+        open_driver="nvidia-open",
     ),
 )
+
+UNKNOWN = Family("", frozenset(), (), "", ())  # for hints to nodes without a row
 
 
 def family_of(distro: Distro) -> Family:
@@ -72,5 +91,28 @@ def family_of(distro: Distro) -> Family:
     named = f'"{distro.id}" {distro.version}'.rstrip()  # rolling releases have no version
     raise Unsupported(
         f"no build rule for {named}; known families: {known}",
-        hint="a family is one row in toolkit/change/distros.py and one captured node",
+        hint="a family is one row in toolkit/facts/distros.py and one captured node",
     )
+
+
+# What an artefact may ask of a family: the rows above answer, so that a new one need not be named.
+def every(_family: Family) -> bool:
+    """Its file is read everywhere: by kmod, DKMS, depmod, PAM."""
+    return True
+
+
+def with_systemd(family: Family) -> bool:
+    return family.systemd
+
+
+def reads_drop_ins(family: Family) -> bool:
+    """The command that makes its boot menu reads /etc/default/grub.d."""
+    return bool(family.bootloader)
+
+
+def has_grubby(family: Family) -> bool:
+    return family.grubby
+
+
+def is_suse(family: Family) -> bool:
+    return family.name == "suse"
