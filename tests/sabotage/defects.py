@@ -82,8 +82,6 @@ DEFECTS = (
            "a command takes out twice what a cut rollback took out", _CUT, "again_amid or of_a_rollback"),
     Defect("reach/apply.sh", '    flush_folder "$run/kept" "$run" "$state/runs" "$state" "${state%/*}"\n', "",
            "the journal is on the disk, and the folder that it speaks of is not", _REAL),
-    Defect("reach/apply.sh", 'if take_lock "$patience"; then\n', "if arrive; then\n",
-           "a late run and the next controller's change one node", _REAL),
     Defect("reach/undo.sh", 'chmod "$3" "$temp" && flush "$temp" &&', 'chmod "$3" "$temp" && true &&',
            "an empty file is neither as wanted nor as before", _REAL),
     # --- kept files
