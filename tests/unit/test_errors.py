@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -128,12 +129,11 @@ def test_no_message_of_the_package_shouts_or_begs() -> None:
 
 
 TOOLKIT = Path(errors.__file__).parent
-PARSED = {file: ast.parse(file.read_text("utf-8")) for file in sorted(TOOLKIT.rglob("*.py"))}
 
 
-def _family() -> dict[str, bool]:
+def _family(trees: Iterable[ast.Module]) -> dict[str, bool]:
     """Errors whose name stands for one class, and whether its kind has a hint."""
-    classes = [c for tree in PARSED.values() for c in ast.walk(tree) if isinstance(c, ast.ClassDef)]
+    classes = [c for tree in trees for c in ast.walk(tree) if isinstance(c, ast.ClassDef)]
     known = {"ToolkitError": False}
     for _ in range(5):  # as deep as the tree is
         for each in classes:
@@ -155,10 +155,11 @@ def _hintless(tree: ast.AST, family: dict[str, bool]) -> list[int]:
 
 
 def test_each_error_says_what_to_do() -> None:
-    family = _family()
+    trees = {file: ast.parse(file.read_text("utf-8")) for file in sorted(TOOLKIT.rglob("*.py"))}
+    family = _family(trees.values())
     assert len(family) > 40
     found = {
-        str(file.relative_to(TOOLKIT)): _hintless(tree, family) for file, tree in PARSED.items()
+        str(file.relative_to(TOOLKIT)): _hintless(tree, family) for file, tree in trees.items()
     }
     assert {name: lines for name, lines in found.items() if lines} == {}
 
@@ -175,7 +176,7 @@ def test_the_hint_of_a_kind_is_a_sentence_that_one_of_its_own_replaces(
 
 
 def test_the_law_sees_an_error_without_hint() -> None:
-    family = _family()
+    family = _family([ast.parse(Path(errors.__file__).read_text("utf-8"))])
     assert _hintless(
         ast.parse("raise UsageError('so')\nraise HookError('so', hint='do')"), family
     ) == [1]
