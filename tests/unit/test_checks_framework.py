@@ -77,7 +77,7 @@ def test_ids_are_topic_and_name_and_each_is_there_once() -> None:
 @pytest.mark.parametrize(
     ("wrong", "hint"),
     [
-        pytest.param("peermem.stubs", "known: peermem.file, peermem.stub", id="near"),
+        pytest.param("peermem.stubs", "known: peermem.stub, peermem.file", id="near"),
         pytest.param("ACS.redirects", "known: acs.redirect, ", id="near-in-capitals"),
         pytest.param("passthrough", "known: iommu.passthrough", id="without-its-topic"),
         pytest.param("iomu.passtrough", "known: iommu.passthrough", id="mistyped-throughout"),

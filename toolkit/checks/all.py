@@ -230,5 +230,8 @@ def named(name: str) -> Check:
         or [known for known in BY_ID if name and name.lower() in known]
         or get_close_matches(name.lower(), BY_ID, n=5)
     )
+    # The one that was meant first, and the others of its topic in their own order.
+    meant = get_close_matches(name.lower(), near, n=1)
+    near.sort(key=lambda known: known not in meant)
     hint = f"known: {', '.join(near)}" if near else "the verb checks lists them all"
     raise UsageError(f"no check {name!r}", hint=hint)
