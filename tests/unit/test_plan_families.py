@@ -38,7 +38,7 @@ ROW = Family(
 
 
 def add(patch: pytest.MonkeyPatch, row: Family) -> None:
-    """What docs/architecture.md says under "A distribution"."""
+    """What docs/contributing.md says under "A distribution"."""
     patch.setattr(distros, "FAMILIES", (*FAMILIES, row))
 
 
