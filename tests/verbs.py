@@ -12,6 +12,7 @@ import sys
 import tempfile
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TextIO, cast
 
 import pytest
 
@@ -24,17 +25,19 @@ _FORKS.set_forkserver_preload([__name__])
 
 
 def gdr(
-    *words: str, state: Path, cwd: Path = ROOT, timeout_s: float = 300
+    *words: str, state: Path, cwd: Path = ROOT, timeout_s: float = 300, full: bool = False
 ) -> subprocess.CompletedProcess[str]:
     """Run ``gdr`` with these words, without input, and with nothing of ours in its environment.
 
     :param state: where it keeps what it keeps, as ``XDG_STATE_HOME`` says; its cache is not kept.
+    :param full: its standard output is a full disk, and its standard input is closed.
     :raises subprocess.TimeoutExpired: when it has not ended by then; it is killed.
     """
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
+        first, second = (None, Path("/dev/full")) if full else (Path(os.devnull), out)
         env = {"PATH": PATH, "XDG_STATE_HOME": str(state), "XDG_CACHE_HOME": f"{folder}/cache"}
-        process = _FORKS.Process(target=_child, args=(words, env, cwd, out, err))
+        process = _FORKS.Process(target=_child, args=(words, env, cwd, (first, second, err)))
         process.start()
         process.join(timeout_s)
         if process.exitcode is None:
@@ -42,7 +45,7 @@ def gdr(
             process.join()
             raise subprocess.TimeoutExpired(words, timeout_s, out.read_bytes(), err.read_bytes())
         return subprocess.CompletedProcess(
-            words, process.exitcode, out.read_text("utf-8"), err.read_text("utf-8")
+            words, process.exitcode, "" if full else out.read_text("utf-8"), err.read_text("utf-8")
         )
 
 
@@ -56,15 +59,26 @@ def here(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     return 0
 
 
-def _child(words: tuple[str, ...], env: dict[str, str], cwd: Path, out: Path, err: Path) -> None:
-    """What Python does before ``__main__``, as far as a program can tell."""
+def _child(
+    words: tuple[str, ...], env: dict[str, str], cwd: Path, streams: tuple[Path | None, ...]
+) -> None:
+    """What Python does before ``__main__``, as far as a program can tell.
+
+    :param streams: standard input, output and error; None for a closed one.
+    """
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)
-    for number, file in ((0, Path(os.devnull)), (1, out), (2, err)):
+    for number, file in enumerate(streams):
+        if file is None:
+            os.close(number)
+            continue
         opened = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
         os.dup2(opened, number)
-        os.close(opened)
+        if opened != number:
+            os.close(opened)
+    closed = streams[0] is None
+    sys.stdin = cast("TextIO", None) if closed else os.fdopen(0, encoding="utf-8", closefd=False)
     sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
     sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
     sys.argv = [str(ROOT / "toolkit/cli/__main__.py"), *words]

@@ -61,6 +61,9 @@ def test_an_idle_card_gets_another_domain_and_back_and_ours_is_refused(guests: G
     assert asked.status == ExitCode.PENDING, asked.out + asked.err
     gdr(guest, "iommu", "--yes", "--device", cards["spare"], check=True)
     assert guest.groups() == before | {spare: "identity"}
+    log = guest.run("journalctl -q --no-pager -b -o cat -t gdr-toolkit").out
+    assert f"iommu {spare}/identity/" in log
+    assert " who=" in log
     assert cards["spare"] == _cards(guest)["spare"], "its driver has it again"
 
     gdr(guest, "iommu", "--yes", "--undo", check=True)

@@ -101,6 +101,9 @@ def test_once_the_job_has_ended_the_modules_go_and_come_back(roce: Guest) -> Non
         *(f"load {each}: done" for each in told["load"]),
     ]
     assert _modules(roce) == before
+    log = roce.run("journalctl -q --no-pager -b -o cat -t gdr-toolkit").out
+    assert "reload ib_uverbs" in log
+    assert " who=" in log
     roce.run(_ROCE)  # as it was found
 
 

@@ -34,7 +34,11 @@ class Forked:
     test: str
 
     def __call__(
-        self, words: tuple[str, ...], env: dict[str, str], cwd: Path, out: Path, err: Path
+        self,
+        words: tuple[str, ...],
+        env: dict[str, str],
+        cwd: Path,
+        streams: tuple[Path | None, ...],
     ) -> None:
         servers = coverage.Coverage.current()
         if servers is not None:
@@ -43,7 +47,7 @@ class Forked:
         measured = coverage.Coverage(config_file=os.environ["COVERAGE_PROCESS_START"])
         measured.start()
         try:
-            _forked(words, env, cwd, out, err)
+            _forked(words, env, cwd, streams)
         finally:
             measured.stop()
             measured.save()

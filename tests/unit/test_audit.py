@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import sqlite3
+import subprocess
 from pathlib import Path
 
+import jsonschema
 import pytest
 
-from tests.verbs import here
+from tests.verbs import ROOT, here
 from toolkit.flow import rolling
 from toolkit.flow.past import Unread, Vouched, verify_runs
 from toolkit.reach import audit
@@ -136,8 +139,25 @@ def test_the_verb_ends_with_what_was_found(
     assert (first, second) == (
         f"{bad.parent.name}: changed by other hands", "  event 4 is not as it was written"
     )  # fmt: skip
+    assert here(monkeypatch, "runs", "--verify", "--json") == 2
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, json.loads((ROOT / "docs/runs.schema.json").read_text()))
+    assert document["verified"] == [
+        {
+            "id": bad.parent.name,
+            "intact": False,
+            "broken": ["event 4 is not as it was written"],
+            "note": "",
+        },
+        {"id": RUN, "intact": True, "broken": [], "note": ""},
+    ]
     bad.write_bytes(b"nothing of SQLite's" * 99)
     assert here(monkeypatch, "runs", "--verify") == 3
+    capsys.readouterr()
+    assert here(monkeypatch, "runs", "--verify", "--json") == 3
+    assert [each["id"] for each in json.loads(capsys.readouterr().out)["unread"]] == [
+        bad.parent.name
+    ]
     assert isinstance(next(verify_runs(runs)), Unread)
 
 
@@ -171,3 +191,21 @@ def test_the_systems_log_gets_one_line(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(audit, "_LOG", tmp_path)
     audit.tell_system("run it\nby root")
     assert told.read_text() == "-t\ngdr-toolkit\n--\nrun it by root\n"
+
+
+@pytest.mark.parametrize(("root", "told"), [("", "reload a who=root run=x\n"), ("/image", "")])
+def test_a_nodes_own_log_is_told_who_and_an_images_builders_log_is_not(
+    tmp_path: Path, root: str, told: str
+) -> None:
+    logger, seen = tmp_path / "logger", tmp_path / "seen"
+    logger.write_text(f"#!/bin/sh\nprintf '%s\n' \"$4\" >{seen}\n")
+    logger.chmod(0o755)
+    script = audit.before_script("who=root run=x") + (ROOT / "toolkit/reach/lock.sh").read_text()
+    subprocess.run(
+        ["sh", "-s"],
+        input=f"root={root}\n{script}\ntold_of 'reload a'\n",
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        text=True,
+        check=True,
+    )
+    assert (seen.read_text() if seen.exists() else "") == told

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.verbs import ROOT
+from tests.verbs import ROOT, gdr
 from toolkit.reach.safe_file import try_folder
 
 GDR = f"{shlex.quote(sys.executable)} -m toolkit.cli"
@@ -74,6 +75,50 @@ def test_what_ends_well_does_so_on_a_full_disk(seen: Path, verb: str) -> None:
     assert "Traceback" not in ended.stderr
 
 
+LOOKS = {
+    "budget": 0,
+    "build --hosts demo-acs --check": 2,
+    "bundle --from evidence --out made": 0,
+    "capture --hosts demo-acs --out again": 0,
+    "checks": 0,
+    "compare --from evidence": 2,
+    "demo": 0,
+    "doctor --hosts demo-acs": 2,
+    "drift --from evidence": 2,
+    "exercise --past": 0,
+    "expect --from evidence": 0,
+    "explain acs.redirect": 0,
+    "history --hosts demo-acs": 0,
+    "hosts --hosts demo-acs,demo-stub": 0,
+    "iommu --hosts demo-acs --check": 3,
+    "kubernetes --from evidence --apply --image a/b@sha256:" + "0" * 64: 0,
+    "predict --from evidence": 0,
+    "plan --from evidence": 7,
+    "provision --hosts demo-acs,demo-stub --check": 7,
+    "provision --hosts demo-acs,demo-stub --yes --reboot": 0,
+    "reload --hosts demo-acs --check": 7,
+    "report --from evidence --html page": 2,
+    "rollback --hosts demo-acs": 0,
+    "runs": 0,
+    "runs --verify": 0,
+    "topology --from evidence": 0,
+    "undo 2026-11-21T22-00-00-provision": 64,
+    "verify --hosts demo-acs": 2,
+}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("words", LOOKS)
+def test_no_verb_minds_a_full_output_and_a_closed_input(
+    seen: Path, tmp_path: Path, words: str
+) -> None:
+    shutil.copytree(seen / "evidence", tmp_path / "evidence")
+    ended = gdr(*words.split(), state=tmp_path, cwd=tmp_path, full=True)
+    assert ended.returncode == LOOKS[words], ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "Exception ignored" not in ended.stderr
+
+
 def test_a_closed_output_is_no_place_for_a_file_of_ours(seen: Path) -> None:
     """What is opened first would have the number of the closed one, and be printed into."""
     ended = shell("gdr doctor --from evidence --json --junit j.xml >&-; cat j.xml", seen)
@@ -84,6 +129,7 @@ FILES = {
     "doctor --from evidence": (2, ("junit", "sarif", "ctrf")),
     "topology --from evidence/demo-acs.evidence": (0, ("svg", "html")),
     "report --from evidence": (2, ("html",)),
+    "provision --hosts demo-acs --check": (7, ("junit", "sarif", "ctrf")),
 }
 
 

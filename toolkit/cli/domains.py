@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from toolkit.change.iommu_runtime import WANTED, Switching
 from toolkit.cli.options import HOSTS, REACH, Option, Said
 from toolkit.cli.session import Session, consent, fleet
@@ -9,6 +11,7 @@ from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.facts.iommu import Domain
 from toolkit.flow.domains import Asked, change, look, seen
+from toolkit.reach.audit import of_run
 from toolkit.reach.fleet import broken_off
 from toolkit.report.document import Told
 from toolkit.report.domains import domain_lines
@@ -40,7 +43,7 @@ def iommu(said: Said) -> ExitCode:
       invoke iommu --hosts gpu007 --undo
     """
     session = Session.begin("iommu", said)
-    asked = _asked(said)
+    asked = replace(_asked(said), audit=of_run(session.folder.path.name))
     with fleet(said) as opened:
         looked = look(opened, asked)
         if said.flag("check") or said.dry or broken_off(looked):

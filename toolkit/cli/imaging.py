@@ -29,6 +29,7 @@ from toolkit.flow.image import (
 )
 from toolkit.flow.passport import signature_of, try_signing, unsigned
 from toolkit.progress import Progress
+from toolkit.reach.audit import of_run
 from toolkit.reach.deliver import rollback
 from toolkit.reach.media import Medium, Source, stage
 from toolkit.reach.media_index import Difference
@@ -221,7 +222,7 @@ def _take_back(session: Session, source: Source, progress: Progress) -> ExitCode
     progress.begin("taking back", 1)
     try:
         with stage(source, progress=progress) as staged:
-            applied = rollback(staged, run)
+            applied = rollback(staged, run, audit=of_run(session.folder.path.name))
             staged.run(f"rm -f {PLACE} {SIGNATURE}", limit_s=60)
             changed = staged.commit()
     finally:

@@ -17,7 +17,7 @@ from toolkit.errors import ExitCode, UsageError, worst
 from toolkit.flow.access import state_dir
 from toolkit.flow.exercise_past import earlier
 from toolkit.flow.hooks import Hooks
-from toolkit.flow.past import Run, Unread, history_of, read_run, read_runs, verify_runs
+from toolkit.flow.past import Run, Unread, Vouched, history_of, read_run, read_runs, verify_runs
 from toolkit.flow.undo import undo as undo_nodes
 from toolkit.flow.undo import undoing
 from toolkit.hosts import select
@@ -31,6 +31,7 @@ from toolkit.report.runs import (
     run_lines,
     runs_document,
     runs_table,
+    verified_document,
 )
 from toolkit.report.table import Painter, clean, wants_colour
 from toolkit.untrusted import read_json
@@ -64,7 +65,7 @@ def list_(said: Said) -> ExitCode:
     Examples:
       invoke runs
       invoke runs --count 0 --json
-      invoke runs --verify
+      invoke runs --verify --json
     """
     if said.flag("verify"):
         return _verify(said)
@@ -82,22 +83,28 @@ def list_(said: Said) -> ExitCode:
 
 
 def _verify(said: Said) -> ExitCode:
-    if said.flag("json"):
-        raise UsageError("--verify prints no document", hint="leave out --json, and see its code")
-    codes = [ExitCode.OK]
     read = tuple(verify_runs(_place()))
+    if said.flag("json"):
+        unread = {each.id: each.why for each in read if isinstance(each, Unread)}
+        kept = [(e.id, e.broken, e.note) for e in read if isinstance(e, Vouched)]
+        sys.stdout.write(dumps(verified_document(kept, unread)))
+        return worst([ExitCode.OK, *map(_vouched, read)])
     if not read:
         print(_NONE)
     for each in read:
         if isinstance(each, Unread):
-            codes.append(ExitCode.UNKNOWN)
             print(f"{each.id}: cannot be read: {clean(each.why)}")
         elif each.broken:
-            codes.append(ExitCode.FAILED)
             print("\n  ".join([f"{each.id}: changed by other hands", *map(clean, each.broken)]))
         else:
             print(f"{each.id}: {each.note or 'as it was written'}")
-    return worst(codes)
+    return worst([ExitCode.OK, *map(_vouched, read)])
+
+
+def _vouched(found: Vouched | Unread) -> ExitCode:
+    if isinstance(found, Unread):
+        return ExitCode.UNKNOWN
+    return ExitCode.FAILED if found.broken else ExitCode.OK
 
 
 @verb(RUN, (JSON,))

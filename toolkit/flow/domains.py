@@ -24,6 +24,7 @@ class Asked:
     to: Domain | None  # None: what each group had before we changed it
     addresses: tuple[str, ...] = ()  # devices whose groups are meant; () for those of HCAs
     wait_s: int = 60  # for another run's lock
+    audit: str = ""  # who has it done, and why: for the node's own log
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def seen(looked: Outcome[Looked]) -> Outcome[Switching]:
 def _change(transport: Transport, now: Looked, asked: Asked) -> Switching:
     """:raises ApplyError: a step failed, or a group has not the domain that it was given."""
     ready = now.switching.ready
-    text = reach.change_script(now.look, [each.word for each in ready], asked.wait_s)
+    text = reach.change_script(now.look, [each.word for each in ready], asked.wait_s, asked.audit)
     changed = reach.change(transport, text)
     after = {each.number: each.domain for each in parse_groups(changed.groups)}
     wrong = [each for each in ready if after.get(each.group.number) is not each.to]

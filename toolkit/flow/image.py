@@ -25,6 +25,7 @@ from toolkit.flow.runs import RunFolder
 from toolkit.flow.shelf import Shelf
 from toolkit.progress import Progress
 from toolkit.reach import deliver
+from toolkit.reach.audit import of_run
 from toolkit.reach.chroot import ChrootTransport
 from toolkit.reach.collect import collect
 from toolkit.reach.media import Staged
@@ -168,6 +169,7 @@ def bring(image: Image, staged: Staged, looks: Sequence[Look], asked: Asked) -> 
 
 def _bring(image: Image, staged: Staged, first: Look, asked: Asked) -> Made:
     made, name = Made(first, first), image.of(first.kernel)
+    audit = of_run(asked.folder.path.name)
 
     def say(line: str) -> None:
         if told := heard(line):
@@ -179,7 +181,8 @@ def _bring(image: Image, staged: Staged, first: Look, asked: Asked) -> Made:
         if now.bundle is None or now.plan in made.plans:
             break
         asked.progress.note(name, "applying")
-        applied = deliver.apply(staged, script(sealed(now.bundle)), limit_s=APPLY_S, sink=say)
+        text = script(sealed(now.bundle))
+        applied = deliver.apply(staged, text, limit_s=APPLY_S, sink=say, audit=audit)
         steps = (*made.steps, *map(str, applied.steps))
         made = replace(made, plans=(*made.plans, now.plan), steps=steps)
     return made

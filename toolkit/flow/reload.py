@@ -19,6 +19,7 @@ from toolkit.flow.rollout import Rolled
 from toolkit.flow.witness import Witness
 from toolkit.hosts import Host
 from toolkit.reach import reload as reach
+from toolkit.reach.audit import of_run
 from toolkit.reach.holding import ask
 from toolkit.reach.reboot import reboot
 from toolkit.reach.transport import Sink, Transport
@@ -72,8 +73,10 @@ def reload_nodes(
     before = {each.host: each.value for each in looked if each.value is not None}
     meant = replace(fleet, hosts=to_do(fleet, looked))
 
+    audit = of_run(how.folder.settle(), how.agreed.about.reason)
+
     def work(host: Host, transport: Transport, witness: Witness) -> Reloading:
-        return _bring(_Way(fleet, host, transport, witness), before[host.name], asked)
+        return _bring(_Way(fleet, host, transport, witness, audit), before[host.name], asked)
 
     rolled: Rolled[Reloading] = Rolled({})
     if meant.hosts:
@@ -111,6 +114,7 @@ class _Way:
     host: Host
     transport: Transport
     witness: Witness
+    audit: str
 
 
 def _bring(way: _Way, now: Looked, asked: Asked) -> Reloading:
@@ -127,7 +131,8 @@ def _bring(way: _Way, now: Looked, asked: Asked) -> Reloading:
         if now.reloading.result is not Result.READY:
             break
         found = now.reloading.reload
-        text = reach.script(now.look, found.unload, found.load, found.ours, asked.wait_s)
+        moved = (found.unload, found.load, found.ours)
+        text = reach.script(now.look, *moved, wait_s=asked.wait_s, audit=way.audit)
         way.witness.about_to(Phase.APPLYING)
         try:
             done, _ = reach.carry_out(transport, text, sink=_log(fleet, way.host))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -50,6 +51,11 @@ def of_run(run: str, reason: str = "") -> str:
     return " ".join(
         f"{key}={_SPARE.sub('_', value)[:120]}" for key, value in found.items() if value
     )
+
+
+def before_script(line: str) -> str:
+    """Who has it done, before a script for a node: it is quoted, and does nothing by itself."""
+    return f"gdr_audit={shlex.quote(line)}\n" if line else ""
 
 
 def tell_system(line: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from toolkit.errors import ApplyError, LockedError, StaleError, TransportError, UsageError
 from toolkit.evidence import Evidence, Frame, State
+from toolkit.reach.audit import before_script
 from toolkit.reach.transport import Sink, Transport, quiet
 
 _HERE = Path(__file__).parent
@@ -90,7 +91,7 @@ def apply(
     :raises ApplyError: a step failed, or the script did not run to its end.
     :raises TransportError: whether it ran to its end cannot be known.
     """
-    result = transport.run(_audited(audit) + script, limit_s=limit_s, sink=sink)
+    result = transport.run(before_script(audit) + script, limit_s=limit_s, sink=sink)
     return _read(transport.name, Evidence.parse(result.stdout), result.stderr)
 
 
@@ -111,7 +112,7 @@ def rollback(
     :raises ApplyError: something could not be taken back; the rest was.
     :raises TransportError: whether it ran to its end cannot be known.
     """
-    script = _audited(audit) + rollback_script(run, wait_s)
+    script = before_script(audit) + rollback_script(run, wait_s)
     result = transport.run(script, limit_s=limit_s, sink=sink)
     applied = _read(transport.name, Evidence.parse(result.stdout), result.stderr, back=True)
     if not applied.run and run not in {"last", "all"}:
@@ -178,11 +179,6 @@ RELEASE = """#!/bin/sh
 lock=${GDR_ROOT%/}/var/lib/gdr-toolkit/lock
 case $(readlink "$lock") in 1,*,'rebooting for '*) rm -f "$lock" ;; esac
 """
-
-
-def _audited(line: str) -> str:
-    """Who has it done, before the script: it is quoted, and does nothing by itself."""
-    return f"gdr_audit={shlex.quote(line)}\n" if line else ""
 
 
 def _call(words: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from toolkit.errors import ApplyError, StaleError, TransportError
 from toolkit.evidence import Evidence, State
+from toolkit.reach.audit import before_script
 from toolkit.reach.locked import must_have_begun
 from toolkit.reach.transport import Transport
 
@@ -26,9 +27,9 @@ class Changed:
     groups: str  # the text of the frame: the groups as they are now
 
 
-def _script(call: str) -> str:
+def _script(call: str, audit: str = "") -> str:
     parts = [(_HERE / part).read_text("utf-8") for part in _PARTS]
-    return "#!/bin/sh\n" + "\n".join([*parts, f"{call}\n"])
+    return "#!/bin/sh\n" + before_script(audit) + "\n".join([*parts, f"{call}\n"])
 
 
 def look_script() -> str:
@@ -36,13 +37,14 @@ def look_script() -> str:
     return _script("domains")
 
 
-def change_script(look: Evidence, words: Sequence[str], wait_s: int = 60) -> str:
+def change_script(look: Evidence, words: Sequence[str], wait_s: int = 60, audit: str = "") -> str:
     """The script that changes. Cut off at any byte, it runs nothing.
 
     :param words: one for each group, as domains.sh takes them.
+    :param audit: of ``reach.audit.of_run``, for the node's own log.
     """
     told = " ".join(map(shlex.quote, (guard_sum(look), str(wait_s), *words)))
-    return _script(f"set_domains {told} end")
+    return _script(f"set_domains {told} end", audit)
 
 
 def guard_sum(look: Evidence) -> str:

@@ -168,6 +168,7 @@ change_domains() { # change_domains SUM GROUP...: 0, 5 where a step failed, 65 w
         frame expect failed:65 'who depends on the devices'
         return 65
     fi
+    told_of "iommu $*"
     ended=0
     for word; do
         if [ -n "$stop" ]; then ended=5; break; fi

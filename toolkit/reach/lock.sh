@@ -39,10 +39,11 @@ record() { # record RUN STATE: the run's one line of the journal, with all who h
         *) by=$by${by:+ / }$gdr_audit ;;
     esac
     rewrite "$state/journal" lines_but "$1" "$1 $2 $(date -u +%Y-%m-%dT%H:%M:%SZ)${by:+ $by}" || return
-    if [ -z "$root" ]; then tell_system "run $1 $2${gdr_audit:+ $gdr_audit}"; fi
+    told_of "run $1 $2"
 }
-tell_system() { # tell_system LINE: best effort, and never waited for
-    timeout 5 logger -t gdr-toolkit -- "$1" </dev/null >/dev/null 2>&1 || :
+told_of() { # told_of WORDS: one line of the system's own log, with who has it done; best effort
+    [ -z "$root" ] || return 0
+    timeout 5 logger -t gdr-toolkit -- "$1${gdr_audit:+ $gdr_audit}" </dev/null >/dev/null 2>&1 || :
 }
 lines_but() {
     if [ -e "$state/journal" ]; then grep -v -e "^$1 " "$state/journal"; fi

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from toolkit.errors import StaleError, TransportError
 from toolkit.evidence import Evidence, State
+from toolkit.reach.audit import before_script
 from toolkit.reach.collect import patience
 from toolkit.reach.locked import must_have_begun
 from toolkit.reach.transport import Sink, Transport, quiet
@@ -72,13 +73,18 @@ def script(
     unload: Sequence[str],
     load: Sequence[str],
     ours: Sequence[str] = (),
+    *,
     wait_s: int = 60,
+    audit: str = "",
 ) -> str:
-    """The whole script. Cut off at any byte, it runs nothing."""
+    """The whole script. Cut off at any byte, it runs nothing.
+
+    :param audit: of ``reach.audit.of_run``, for the node's own log.
+    """
     parts = [(_HERE / part).read_text("utf-8") for part in _PARTS]
     words = [guard_sum(look, [*unload, *load]), str(wait_s), *map(" ".join, (unload, load, ours))]
     call = " ".join(map(shlex.quote, words))
-    return "#!/bin/sh\n" + "\n".join([*parts, f"gdr_reload {call} end\n"])
+    return "#!/bin/sh\n" + before_script(audit) + "\n".join([*parts, f"gdr_reload {call} end\n"])
 
 
 def carry_out(

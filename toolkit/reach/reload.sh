@@ -86,6 +86,7 @@ work() { # work SUM UNLOAD LOAD OURS: 0, 5 where a step failed, 65 where the nod
         frame expect failed:65 'who depends on the modules'
         return 65
     fi
+    told_of "reload $3, after unloading $2"
     address=''
     # shellcheck disable=SC2086 # one word a net device, one word a module
     if [ -n "$4" ]; then

@@ -157,6 +157,21 @@ def runs_document(rows: Iterable[RunRow], unread: Mapping[str, str]) -> dict[str
     }
 
 
+def verified_document(
+    found: Iterable[tuple[str, Sequence[str], str]], unread: Mapping[str, str]
+) -> dict[str, Json]:
+    """The same document for ``--verify``: of each journal, whether it is as it was written.
+
+    :param found: a run's id, what was changed by other hands, and what else is to be said of it.
+    :param unread: as above.
+    """
+    rows: list[Json] = [
+        {"id": name, "intact": not broken, "broken": list(broken), "note": note}
+        for name, broken, note in found
+    ]
+    return runs_document((), unread) | {"verified": rows}
+
+
 def _json(row: RunRow) -> Json:
     return {
         "id": row.id,
