@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from dev.tools import in_ci
+from tests.scripts.boot_world import BootPlay
 from tests.scripts.fault_world import KINDS, Broken, Fault, Play
 
 pytestmark = pytest.mark.shell
@@ -58,4 +59,20 @@ def test_no_law_breaks_on_real_trees(memory: Path) -> None:
         played = list(many.map(play, seeds))
     broken = [why for _, why in played if why]
     print(f"{len(played)} faults: {Counter(kind for kind, _ in played)}, {len(broken)} broken")
+    assert not broken, f"{len(broken)} broken; the first three:\n" + "\n".join(broken[:3])
+
+
+def test_no_fault_ends_the_boot_of_one_step_twice(memory: Path) -> None:
+    def play(seed: int) -> str:
+        folder = memory / f"boot{seed}"
+        folder.mkdir()
+        try:
+            BootPlay(seed, folder).run()
+        except Broken as why:
+            return str(why)
+        return ""
+
+    seeds = range(FIRST, FIRST + (1 if "GDR_SEED" in os.environ else WANTED))
+    with ThreadPoolExecutor(4) as many:
+        broken = [why for why in many.map(play, seeds) if why]
     assert not broken, f"{len(broken)} broken; the first three:\n" + "\n".join(broken[:3])
