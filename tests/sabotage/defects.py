@@ -73,7 +73,7 @@ DEFECTS = (
     Defect("reach/undo.sh", '    runs=$(backwards "$state/journal" |', '    runs=$(cat "$state/journal" |',
            "runs are taken back oldest first", _BACK, "newest_first"),
     Defect("reach/undo.sh", "    rm -f \"$state\"/*.new \"$state\"/try.*\n", "",
-           "half a list stays behind after a kill", _CUT, "amid_a_run"),
+           "half a list stays behind after a kill", _CUT, "half_written"),
     Defect("reach/undo.sh", '        if [ -e "$run/going" ]; then cut_amid 2>/dev/null || continue; fi\n', "",
            "half a module is never given up", _CUT, "after_the_next_call"),
     Defect("reach/undo.sh", '    if [ -e "$run/going" ]; then cut_amid || return; fi\n', '    rm -f "$run/going"\n',

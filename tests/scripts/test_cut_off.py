@@ -198,6 +198,14 @@ def test_killed_amid_a_run_and_again_amid_its_rollback(tmp_path: Path) -> None:
         as_before(tree, before, tree.rollback())
 
 
+def test_a_list_that_a_killed_run_left_half_written_goes_with_the_next(tree: Tree) -> None:
+    assert tree.run(bundle()).exit == 0
+    for name in ("pending.new", "journal.new", "try.17"):
+        tree.write(f"{STATE}/{name}", "half of")
+    assert tree.rollback().exit == 0
+    assert left(tree) == []
+
+
 KILL = 'kill -9 -$(ps -o sid= -p $$ | tr -d " "); sleep 5'
 HALF = DKMS.replace("chmod 600", f"{KILL}; chmod 600")
 
