@@ -125,7 +125,7 @@ def killed(box: Sandbox, after_s: float) -> bool:
 
 
 def moments() -> list[float]:
-    """Parts of a run, all over it, and every second one near its end, where files take their places."""
+    """Parts of a run, every second one near its end, where files take their places."""
     dice = random.Random(SEED)  # noqa: S311 chance, not secrecy
     spread = [(number + dice.random()) / KILLS for number in range(KILLS)]
     return [0.7 + 0.3 * at if number % 2 else at for number, at in enumerate(spread)]
