@@ -8,7 +8,7 @@ from tests.evidence.board import BOARD, GPUS
 from tests.evidence.build import node
 from tests.evidence.frames import DENIED
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
-from toolkit.checks.nccl_words import by_device, meaning
+from toolkit.checks.nccl_log import by_device, meaning
 from toolkit.compat import shipped
 from toolkit.facts.nccl_log import Direction, Edge
 

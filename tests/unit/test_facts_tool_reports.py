@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolkit.errors import Unparsable
-from toolkit.facts.cut import lost_its_end
+from toolkit.facts.reading import lost_its_end
 from toolkit.facts.tool_reports import (
     FabricInfo,
     fabric_manager_errors,

@@ -24,7 +24,7 @@ from tests.unit.judged import TODAY
 from tests.unit.planning import LITTLE_MEMLOCK, NO_AUTOLOAD, NO_PT, placed, plan_for, rocky
 from toolkit.change.artefact import Trigger
 from toolkit.change.change import Action
-from toolkit.change.offline import UNSEEN
+from toolkit.change.decide import UNSEEN
 from toolkit.checks.check import Status
 from toolkit.errors import NoEvidence
 from toolkit.evidence import Frame, State
