@@ -15,6 +15,7 @@ from toolkit.change.artefacts import ARTEFACTS
 from toolkit.change.boot_arguments import PASSED_THROUGH, Argument, Contributor
 from toolkit.demo.build import environment, make_node
 from toolkit.demo.nodes import READY
+from toolkit.demo.tree import clone
 from toolkit.flow import provision
 from toolkit.flow.access import Access, Fleet
 from toolkit.flow.planning import Planned, plan_node
@@ -90,9 +91,17 @@ class Machine:
 
 
 def make_machine(place: Path, kind: str) -> Machine:
-    """A node of the demo's, with two GPUs."""
-    recipe = READY[kind]
-    make_node(place, replace(recipe, machine=replace(recipe.machine, pairs=2, nvswitches=0)), kind)
+    """A node of the demo's, with two GPUs; made and booted once, and cloned as its fleets are.
+
+    :param place: below a test's own folder; the first of a kind lies beside those of all tests.
+    """
+    first = place.parents[1] / f"first-{kind}"
+    if not first.exists():
+        recipe = READY[kind]
+        machine = replace(recipe.machine, pairs=2, nvswitches=0)
+        make_node(first, replace(recipe, machine=machine), kind)
+    clone(first / "tree", place / "tree")
+    (place / "bin").symlink_to(first / "bin")
     return Machine(place)
 
 

@@ -10,6 +10,7 @@ from enum import StrEnum
 from toolkit.checks.makers import NOT_CONNECTX, has_connectx, without_nvidia_peermem
 from toolkit.checks.role import PASSED_THROUGH, role
 from toolkit.errors import CutOff, NeedsRoot, NoEvidence, NotCollected, Unparsable
+from toolkit.facts.fact import once
 from toolkit.facts.node import Node
 from toolkit.machines import machine_type
 from toolkit.want import PeerPath, Role, Waiver, Want
@@ -246,6 +247,7 @@ NO_GPU = "no NVIDIA GPU on the PCI bus"
 GIVEN = "every GPU is given to guests (vfio-pci): judge it there"
 
 
+@once
 def _all_given(node: Node) -> bool:
     """Known to have given all its GPUs to guests.
 
@@ -260,6 +262,7 @@ def _all_given(node: Node) -> bool:
     return bool(gpus) and all(each.driver == PASSED_THROUGH for each in gpus)
 
 
+@once
 def _design(node: Node) -> str:
     """GPUs for which GPUDirect RDMA is not made, or a machine where another way carries.
 
@@ -284,6 +287,7 @@ def amd_gpus(node: Node) -> str:
     return f"{counted(count, 'AMD GPU')}, out of scope" if count else ""
 
 
+@once
 def _no_gpu_on_bus(node: Node) -> bool:
     """The same, but where the evidence ends before the PCI bus it cannot be told.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from toolkit.compat import Compat, Provider, maker, shipped
 from toolkit.errors import CutOff, NoEvidence, Unparsable
+from toolkit.facts.fact import once
 from toolkit.facts.node import Node
 from toolkit.facts.rdma import RdmaDevice
 from toolkit.want import PeerPath, Want
@@ -12,6 +13,7 @@ CONNECTX, NVIDIA_PEERMEM = "mlx5", "nvidia_peermem"
 NOT_CONNECTX = "no ConnectX here: OFED's kernel modules are nothing to the HCAs of other makers"
 
 
+@once
 def serving(node: Node) -> tuple[RdmaDevice, ...]:
     """The HCAs that serve GPUs, where topology tells which those are; else all.
 
@@ -49,6 +51,7 @@ def maker_of(node: Node, address: str) -> Provider | None:
     return shipped().provider(each.driver) or maker(each.vendor, each.device)
 
 
+@once
 def told(node: Node) -> dict[str, Provider | None]:
     """The same, or {} where the evidence does not tell: an image has no HCA yet.
 
@@ -64,6 +67,7 @@ def told(node: Node) -> dict[str, Provider | None]:
         return {}
 
 
+@once
 def has_connectx(node: Node) -> bool:
     """Whether an HCA is one of mlx5, or may be."""
     here = told(node).values()
@@ -76,6 +80,7 @@ def rdma_modules(node: Node) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names)) or ("mlx5_core", "mlx5_ib")
 
 
+@once
 def without_nvidia_peermem(node: Node) -> str:
     """Why nvidia-peermem is nothing to any HCA here; "" where it is, or where none is known.
 

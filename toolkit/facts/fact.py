@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, Generic, Protocol, Self, TypeVar, overload
 
 from toolkit.errors import NoEvidence, Unparsable
@@ -30,9 +31,9 @@ class fact(Generic[N, T]):  # noqa: N801 - reads like functools.cached_property
     sources it rests on.
     """
 
-    def __init__(self, compute: Callable[[N], T]) -> None:
+    def __init__(self, compute: Callable[[N], T], name: str = "") -> None:
         self._compute = compute
-        self._name = compute.__name__
+        self._name = name or compute.__name__
         self.__doc__ = compute.__doc__
 
     @overload
@@ -58,3 +59,17 @@ class fact(Generic[N, T]):  # noqa: N801 - reads like functools.cached_property
             return None, why.with_traceback(None), node.cited
         finally:
             node.cited = outer
+
+
+def once(tell: Callable[[N], T]) -> Callable[[N], T]:
+    """A fact that is no property: what a hundred checks ask of one node before they judge it.
+
+    :param tell: a function of the node alone; what it raises is remembered, and raised again.
+    """
+    kept = fact(tell, f"{tell.__module__}.{tell.__qualname__}")
+
+    @wraps(tell)
+    def ask(node: N) -> T:
+        return kept.__get__(node, type(node))
+
+    return ask
