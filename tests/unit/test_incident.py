@@ -18,7 +18,7 @@ from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
 from toolkit.flow import incident
 from toolkit.flow.incident import check_place, read_incident, write_incident
-from toolkit.flow.runs import read_saved
+from toolkit.flow.saved import read_saved
 
 ILL = node({"iommu-groups": groups("DMA-FQ")})
 

@@ -15,7 +15,7 @@ from toolkit.errors import ExitCode, UsageError
 from toolkit.facts.nccl_log_reader import parse_nccl_log
 from toolkit.facts.node import Node
 from toolkit.flow.imports import import_log
-from toolkit.flow.runs import read_saved
+from toolkit.flow.saved import read_saved
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MATRIX = "\tGPU0\tNIC0\tCPU Affinity\nGPU0\t X \tPIX\t0-31\nNIC0\tPIX\t X \t\n"

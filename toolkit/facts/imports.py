@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame, State
+from toolkit.facts.dressed import undressed
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,10 @@ IMPORTED = "imported from "  # in the source of a frame that no probe has read
 _LOOKED_AT = 200_000  # characters in which a shape must show
 
 
+class NotUnderstood(UsageError):
+    """A file that is of no kind of evidence: alone it is a mistake, beside others it is listed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Said:
     """One command of a capture and what it printed."""
@@ -194,15 +199,15 @@ def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
     :param kind: what it is said to be, where no prompt in it says otherwise.
     :returns: one frame a kind. Of the same command given twice the last answer counts,
         different commands of one kind are joined.
-    :raises UsageError: where no part of it is of a known kind.
+    :raises NotUnderstood: where no part of it is of a known kind.
     """
-    parts = said(text.removeprefix("\ufeff").replace("\r\n", "\n"))
+    parts = said(undressed(text))
     texts: dict[str, dict[str, str]] = {}  # frame -> command -> text
     for part in parts or ([Said("", "")] if kind else []):  # nothing is an answer as well
         for name, body in _parted(part, kind):
             texts.setdefault(name, {})[part.command] = body
     if not texts:
-        raise UsageError(f"{source}: not recognised as evidence", hint=_hint())
+        raise NotUnderstood(f"{source}: not recognised as evidence", hint=_hint())
     return [
         Frame(name, State.OK, _source(answers, source), "".join(map(_ended, answers.values())))
         for name, answers in texts.items()

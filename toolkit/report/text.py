@@ -10,9 +10,11 @@ from toolkit.checks.breakages import Known
 from toolkit.checks.check import Gap, Impact, Status, Verdict
 from toolkit.checks.judged import ASSUMED, OTHERS, WITHOUT, Judged
 from toolkit.errors import Outcome, ToolkitError
+from toolkit.facts.foreign import Foreign
 from toolkit.hosts import fold
 from toolkit.report.bmc import bmc_lines
 from toolkit.report.chosen import chosen_lines, known_lines
+from toolkit.report.foreign import foreign_lines
 from toolkit.report.table import Ink, Painter, clean, columns, labelled
 
 _INK = {
@@ -290,16 +292,18 @@ def report(
     *,
     verbose: bool = False,
     asked: Collection[str] = (),
+    aside: Sequence[Foreign] = (),
 ) -> str:
     """What ``doctor`` prints.
 
     :param asked: ids of checks that were asked for, which are told whatever they find.
+    :param aside: files that were not understood.
     """
     judged = [outcome.value for outcome in outcomes if outcome.value is not None]
     failed = ((each.host, each.error) for each in outcomes)
     lines = findings(judged, paint, verbose=verbose, asked=asked)
     lines += chosen_lines(judged, paint, verbose=verbose) + errors(failed, paint)
-    lines += bmc_lines(judged, paint)
+    lines += bmc_lines(judged, paint) + foreign_lines(aside, paint, verbose=verbose)
     return "\n".join([*lines, *summary(outcomes, paint)])
 
 
