@@ -123,7 +123,9 @@ def test_what_is_not_part_of_the_evidence_is_one_line_and_no_health(
     ended = gdr("doctor", "--from", "y.txt")
     assert ended.returncode == ExitCode.UNKNOWN
     assert ended.stdout.count("not part of this evidence") == 1
-    assert "0 of 1 node is ready" in ended.stdout
+    assert "0 of 1 node is ready" not in ended.stdout
+    assert "this text shows: nothing that passes\n" in ended.stdout
+    assert "most of what is missing is told by:\n  lspci -vvv -nn  " in ended.stdout
 
 
 def test_a_file_that_is_nothing_is_a_mistake_of_usage(gdr: Run, tmp_path: Path) -> None:

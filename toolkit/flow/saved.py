@@ -214,5 +214,8 @@ def decoded_text(data: bytes) -> str:
 
 
 def _binary(data: bytes) -> bool:
+    if data[:2] in _UTF16:
+        return False
     head = data[:_BINARY_IN]
-    return data[:2] not in _UTF16 and 100 * head.count(0) > len(head)
+    odd = sum("\udc80" <= char <= "\udcff" for char in decoded(head))
+    return 100 * head.count(0) > len(head) or 5 * odd > len(head)

@@ -15,6 +15,7 @@ from toolkit.hosts import fold
 from toolkit.report.bmc import bmc_lines
 from toolkit.report.chosen import chosen_lines, known_lines
 from toolkit.report.foreign import foreign_lines
+from toolkit.report.shown import shown_lines
 from toolkit.report.table import Ink, Painter, clean, columns, labelled
 
 _INK = {
@@ -198,7 +199,10 @@ def summary(outcomes: Sequence[Outcome[Judged]], paint: Painter) -> list[str]:
         lines.append(
             line.replace(f" {state} ", f" {paint(state, _STATE_INK.get(state, Ink.RED))} ", 1)
         )
-    return [*lines, *_begin(outcomes), "", count_line(outcomes)]
+    texts = [each.value for each in outcomes if each.value and each.value.text]
+    nodes = [each for each in outcomes if not (each.value and each.value.text)]
+    counted = ["", count_line(nodes)] if nodes or not texts else []
+    return [*lines, *_begin(outcomes), *shown_lines(texts, paint), *counted]
 
 
 def _begin(outcomes: Sequence[Outcome[Judged]]) -> list[str]:
