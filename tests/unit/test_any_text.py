@@ -62,7 +62,7 @@ def keys(*sources: Path) -> dict[str, list[str]]:
     return {name: list(evidence.frames) for name, evidence in read_all(sources, [])}
 
 
-PACKED = {
+PACKED: dict[str, Callable[[bytes], bytes]] = {
     "gz": gzip.compress,
     "xz": lzma.compress,
     "bz2": bz2.compress,
@@ -149,7 +149,7 @@ def test_more_than_there_is_room_for_is_refused_before_it_is_held() -> None:
     twice = tarred({"a.gz": bomb, "b.gz": bomb})
     with pytest.raises(UsageError, match="unpacks to more"):
         list(leaves("x.tar", twice, Room((1 << 20) + len(twice) + 1)))
-    assert Room.of(1, MANY_BYTES).bytes < Room.of(1 << 40, MANY_BYTES).bytes == MANY_BYTES
+    assert Room.of(1, MANY_BYTES).size < Room.of(1 << 40, MANY_BYTES).size == MANY_BYTES
 
 
 def test_archives_within_archives_end_somewhere() -> None:

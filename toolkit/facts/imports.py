@@ -110,8 +110,14 @@ KINDS = (
 BY_NAME = {kind.name: kind for kind in KINDS}
 _SHAPES = [(kind, re.compile(kind.shape, re.MULTILINE)) for kind in KINDS]
 _COMMANDS = [(kind, re.compile(kind.command)) for kind in KINDS if kind.command]
-# "$ ", "user@host:~$ ", "[root@host dir]# "; a bare "#" opens comments as well.
-_PROMPT = re.compile(r"^\s*(?:\[?[\w.-]+@[\w.-]+[^$#\n]*\]?\s?[$#]|\$)(?:\s+(.*))?$")
+# "$ ", "user@host:~$ ", "[root@host dir]# ", "host:~ # ", "bash-5.1# ", "(base) user@host:~$ ".
+_PROMPT = re.compile(
+    r"^\s*(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+[^$#\n]*\]?\s?[$#]|[\w.-]+:[~/]\S* ?[$#]"
+    r"|(?:ba|z|k)?sh-[\d.]+[$#]|\$)(?:\s+(.*))?$"
+)
+# "# lspci", "+ lspci", "=== lspci ===": each also opens or rules off what is no command.
+_MARKED = re.compile(r"^\s*(?:#+|\++|%|[=*-]{2,})\s*([^\s#+%=*-].*?)(?:\s*[=*-]{2,})?\s*$")
+_TYPED = re.compile(r"\S+(?: (?:status|topo -\w+|nvlink -+\w+|diag -.*|[-|/].*))?")
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _BEFORE = re.compile(r"^(?:sudo(?: -\w+)*|time|[A-Z_]+=\S+)\s+")
 IMPORTED = "imported from "  # in the source of a frame that no probe has read
@@ -180,11 +186,22 @@ def said(text: str) -> list[Said]:
         prompt = _PROMPT.match(line)
         if prompt is not None:
             parts.append(_Open((prompt[1] or "").strip()))
-        elif not number and commanded(line.strip()) and recognise(line) is None:
-            parts.append(_Open(line.strip()))
+        elif marked := _marked(line, first=not number):
+            parts.append(_Open(marked))
         else:
             parts[-1].lines.append(line)
     return [Said(each.command, "\n".join(each.lines)) for each in parts if _holds(each.lines)]
+
+
+def _marked(line: str, *, first: bool) -> str:
+    """The command that a line is, though no shell prompted for it; "" for none."""
+    command = line.strip()
+    if first and commanded(command) and recognise(line) is None:
+        return command
+    found = _MARKED.match(line)
+    command = found[1] if found else ""
+    bare = re.sub(r"^sudo ", "", command)
+    return command if _TYPED.fullmatch(bare) and commanded(command) else ""
 
 
 def _holds(lines: Iterable[str]) -> bool:

@@ -43,7 +43,7 @@ class Leaf:
 class Room:
     """What may still be unpacked of one source."""
 
-    bytes: int
+    size: int  # bytes
     files: int = _MANY
 
     @classmethod
@@ -58,8 +58,8 @@ class Room:
         """
         parts = []
         while part := stream.read(_CHUNK):
-            self.bytes -= len(part)
-            if self.bytes < 0:
+            self.size -= len(part)
+            if self.size < 0:
                 raise UsageError(
                     f"{name}: unpacks to more than evidence can be",
                     hint="name the files that matter, one by one; look at where it comes from",
