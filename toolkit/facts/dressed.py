@@ -29,7 +29,11 @@ def undressed(text: str) -> str:
     for _ in range(_DEEP):
         lines = text.split("\n")
         quoted = [bool(_QUOTED.match(line)) for line in lines]
-        if 2 * sum(quoted) <= sum(bool(line.strip()) for line in lines):
+        if not any(quoted):
+            break
+        first, last = quoted.index(True), len(quoted) - quoted[::-1].index(True)
+        span = lines if not (_few(lines[:first]) and _few(lines[last:])) else lines[first:last]
+        if 2 * sum(quoted) <= sum(bool(line.strip()) for line in span):
             break
         text = "\n".join(_QUOTED.sub("", line, count=1) for line in _quote(lines, quoted))
     return _without_fences(text) if "```" in text or "~~~" in text else text

@@ -183,10 +183,11 @@ def said(text: str) -> list[Said]:
     """
     parts = [_Open("")]
     for number, line in enumerate(text.split("\n")):
-        prompt = _PROMPT.match(line)
+        typed = plain(line)
+        prompt = _PROMPT.match(typed)
         if prompt is not None:
             parts.append(_Open((prompt[1] or "").strip()))
-        elif marked := _marked(line, first=not number):
+        elif marked := _marked(typed, first=not number):
             parts.append(_Open(marked))
         else:
             parts[-1].lines.append(line)

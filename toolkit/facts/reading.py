@@ -74,7 +74,7 @@ class Reading:
         """Which of the loose files cited may have lost its end; "" for none."""
         for key in self.cited:
             frame = self._evidence.frames.get(key)
-            if frame and IMPORTED in frame.source and lost_its_end(key, frame.text):
+            if frame and IMPORTED in frame.source and lost_its_end(key, plain(frame.text)):
                 return f"{key}: it has not its end: what was cut off is not known"
         return ""
 
