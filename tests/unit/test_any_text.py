@@ -13,6 +13,7 @@ import subprocess
 import tarfile
 import zipfile
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 import jsonschema
@@ -20,14 +21,19 @@ import pytest
 
 from tests import verbs
 from tests.evidence.build import node
+from toolkit.checks.check import Status
+from toolkit.checks.judged import judge_node
 from toolkit.cli.options import Option, unbared
 from toolkit.errors import ExitCode, UsageError
 from toolkit.facts.foreign import Foreign, foreign
+from toolkit.facts.imports import evidence_of, frames_of
 from toolkit.flow import saved
 from toolkit.flow.imports import MANY_BYTES
 from toolkit.flow.saved import read_all, read_saved
 from toolkit.reach.packed import Leaf, Room, leaves
+from toolkit.want import Want
 
+DAY, LOADED = date(2026, 11, 27), "peermem.loaded"
 SCHEMA = Path(__file__).parents[2] / "docs/report.schema.json"
 MATRIX = "\tGPU0\tNIC0\tCPU Affinity\nGPU0\t X \tPIX\t0-31\nNIC0\tPIX\t X \t\n"
 DMESG = "[   31.832683] nvidia: loading\n"
@@ -276,3 +282,36 @@ def test_a_pipe_is_not_waited_for_as_a_bare_word_either(gdr: Run, tmp_path: Path
     os.mkfifo(tmp_path / "pipe")
     ended = gdr("doctor", "pipe")
     assert (ended.returncode, "not an ordinary file" in ended.stderr) == (ExitCode.USAGE, True)
+
+
+GPU_ROWS = "nvidia_uvm 4665344 2\nnvidia 5420 1 nvidia_uvm\n"
+
+
+@pytest.mark.parametrize(
+    ("searched", "known"),
+    [
+        pytest.param("", True, id="whole"),
+        pytest.param(" | grep nvidia", True, id="for-a-part-of-its-name"),
+        pytest.param(" | grep -i 'NVIDIA\\|mlx'", True, id="for-either"),
+        pytest.param(" | grep nvidia_uvm", False, id="for-another"),
+        pytest.param(" | grep -v peermem", False, id="for-all-but-it"),
+        pytest.param(" | head -2", False, id="its-beginning"),
+    ],
+)
+def test_matching_lines_prove_no_absence_but_of_what_was_searched_for(
+    searched: str, known: bool
+) -> None:
+    evidence = evidence_of(frames_of(f"$ lsmod{searched}\n{GPU_ROWS}", "x"))
+    (loaded,) = (e for e in judge_node("x", evidence, Want(), DAY).verdicts if e.check.id == LOADED)
+    assert loaded.status is (Status.FAIL if known else Status.UNKNOWN)
+
+
+def test_of_a_list_that_was_searched_nothing_passes() -> None:
+    row = "nvidia/580.1, 6.8.0-1, x86_64: installed\n"
+    told = {}
+    for command in ("dkms status", "dkms status | grep nvidia"):
+        evidence = evidence_of(frames_of(f"$ {command}\n{row}", "x"))
+        verdicts = judge_node("x", evidence, Want(), DAY).verdicts
+        told[command] = {e.check.id for e in verdicts if e.status is Status.PASS}
+    assert told["dkms status"] == {"dkms.state"}
+    assert told["dkms status | grep nvidia"] == set()
