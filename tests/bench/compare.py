@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.bench.judge import captured, resident_mib
 from toolkit.checks.odd import compare
 from toolkit.flow.compare import sheets_of_saved
-from toolkit.flow.runs import read_saved
+from toolkit.flow.saved import read_saved
 from toolkit.report.compare import text
 from toolkit.report.table import Painter
 from toolkit.want import Want

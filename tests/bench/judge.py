@@ -30,7 +30,7 @@ from toolkit.demo.build import environment, make_node
 from toolkit.demo.nodes import READY
 from toolkit.errors import Outcome
 from toolkit.flow.doctor import examine_saved
-from toolkit.flow.runs import read_saved
+from toolkit.flow.saved import read_saved
 from toolkit.reach.collect import probe_script
 from toolkit.report.table import Painter
 from toolkit.report.text import report

@@ -23,7 +23,7 @@ from toolkit.checks.judged import judge_node
 from toolkit.evidence import Evidence
 from toolkit.flow.alike import Alike
 from toolkit.flow.report import look_at_saved
-from toolkit.flow.runs import read_saved
+from toolkit.flow.saved import read_saved
 from toolkit.report.fleet_page import html
 from toolkit.report.fleet_seen import Seeing, Seen
 from toolkit.report.fleet_view import make

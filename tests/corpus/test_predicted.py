@@ -15,7 +15,7 @@ from tests.corpus.known import CORPUS
 from toolkit.errors import ToolkitError
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
-from toolkit.flow.runs import read_saved
+from toolkit.flow.saved import read_saved
 from toolkit.predict.of_node import Prediction, predict
 from toolkit.report.picture import svg
 from toolkit.report.picture_tree import tree_picture

@@ -30,7 +30,7 @@ from toolkit.flow.kubernetes import (
     plan_for_pods,
     reading_manifests,
 )
-from toolkit.flow.runs import read_saved
+from toolkit.flow.saved import read_saved
 from toolkit.want import Want
 
 pytestmark = pytest.mark.kube

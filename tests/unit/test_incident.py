@@ -18,7 +18,7 @@ from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
 from toolkit.flow import incident
 from toolkit.flow.incident import check_place, read_incident, write_incident
-from toolkit.flow.runs import read_saved
+from toolkit.flow.saved import read_saved
 
 ILL = node({"iommu-groups": groups("DMA-FQ")})
 
@@ -125,7 +125,7 @@ def test_a_file_that_would_fill_the_memory_is_refused(
 )
 def test_a_damaged_file_is_refused_by_name(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.tar.gz").write_bytes(data)
-    with pytest.raises(UsageError, match=r"a\.tar\.gz: (is no incident|holds no evidence)"):
+    with pytest.raises(UsageError, match=r"a\.tar\.gz: (is no incident|not recognised as)"):
         list(read_saved(tmp_path / "a.tar.gz"))
 
 

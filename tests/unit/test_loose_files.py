@@ -15,7 +15,7 @@ from toolkit.errors import ExitCode, UsageError
 from toolkit.facts.nccl_log_reader import parse_nccl_log
 from toolkit.facts.node import Node
 from toolkit.flow.imports import import_log
-from toolkit.flow.runs import read_saved
+from toolkit.flow.saved import read_saved
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MATRIX = "\tGPU0\tNIC0\tCPU Affinity\nGPU0\t X \tPIX\t0-31\nNIC0\tPIX\t X \t\n"
@@ -123,7 +123,9 @@ def test_what_is_not_part_of_the_evidence_is_one_line_and_no_health(
     ended = gdr("doctor", "--from", "y.txt")
     assert ended.returncode == ExitCode.UNKNOWN
     assert ended.stdout.count("not part of this evidence") == 1
-    assert "0 of 1 node is ready" in ended.stdout
+    assert "0 of 1 node is ready" not in ended.stdout
+    assert "this text shows: nothing that passes\n" in ended.stdout
+    assert "most of what is missing is told by:\n  lspci -vvv -nn  " in ended.stdout
 
 
 def test_a_file_that_is_nothing_is_a_mistake_of_usage(gdr: Run, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from tests.evidence.build import node
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.pod_logs import holds_pod_logs, parse_carried, parse_pod_logs
-from toolkit.flow.runs import read_saved
+from toolkit.flow.saved import read_saved
 
 TIME = "2026-11-21T10:00:00.123456789Z "
 SUM = "0123456789abcdef" * 4

@@ -9,7 +9,8 @@ import pytest
 
 from tests.evidence.build import node
 from toolkit.errors import UsageError
-from toolkit.flow.runs import RunFolder, read_saved, safe_name
+from toolkit.flow.runs import RunFolder, safe_name
+from toolkit.flow.saved import read_saved
 
 NOW = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
 

@@ -16,6 +16,7 @@ from toolkit.checks.taken import taken
 from toolkit.errors import ExitCode, NoEvidence, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.facts.bmc_identity import Same, same_machine
+from toolkit.facts.imports import IMPORTED
 from toolkit.facts.node import Node
 from toolkit.facts.redfish_bmc import Trust
 from toolkit.want import Want
@@ -41,6 +42,7 @@ class Judged:
     without: str = ""  # why GPUDirect RDMA is nothing to this machine, by design
     known: tuple[Known, ...] = ()  # breakages that it meets
     chosen: tuple[Chosen, ...] = ()  # what each library would do
+    text: bool = False  # what tools printed, and no node that anybody asked
 
     def having(self, status: Status) -> tuple[Verdict, ...]:
         """The verdicts of this status; waived failures are not among the failures."""
@@ -96,6 +98,7 @@ def judge_node(host: str, evidence: Evidence, want: Want, today: date) -> Judged
         by_design(node.fresh()),
         known(node, want),
         choices(node.fresh(), want),
+        bool(evidence.frames) and all(IMPORTED in f.source for f in evidence.frames.values()),
     )
 
 

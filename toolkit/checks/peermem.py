@@ -99,7 +99,9 @@ def loaded(node: Node, want: Want) -> Finding:
     user in lsmod is ib_core with older OFED and ib_uverbs since 24.07.
     """
     if not node.knows_state and node.lsmod is not None:
-        return _by_lsmod(node.lsmod, node.modprobe_said)
+        return _by_lsmod(
+            node.lsmod, node.modprobe_said, hidden=node.hides("lsmod", "nvidia_peermem")
+        )
     if not node.knows_state and (said := node.peermem_container):
         return _by_container(said)
     state = node.module_state.get("nvidia_peermem")
@@ -122,7 +124,7 @@ def _by_container(said: str) -> Finding:
     return failed(f"{told} it", expected="successfully loaded", hint="dmesg | grep peermem")
 
 
-def _by_lsmod(listed: dict[str, tuple[str, ...]], modprobe: str) -> Finding:
+def _by_lsmod(listed: dict[str, tuple[str, ...]], modprobe: str, *, hidden: bool) -> Finding:
     """What lsmod says, which somebody may have searched for one name alone."""
     if "nvidia_peermem" in listed and _REFUSED.search(modprobe):
         return unknown("lsmod lists it, and modprobe could not insert it: which came last?")
@@ -130,6 +132,8 @@ def _by_lsmod(listed: dict[str, tuple[str, ...]], modprobe: str) -> Finding:
         return passed("listed by lsmod")
     if not any(name.startswith("nvidia") for name in listed):
         return unknown("lsmod lists no module of the driver: it may not be whole")
+    if hidden:
+        return unknown("lsmod was searched for another name", hint="give the whole of lsmod")
     return failed(NOT_LOADED, expected="listed by lsmod")
 
 
@@ -164,6 +168,8 @@ def bound(node: Node, want: Want) -> Finding:
     rdma = [name for name in held if name != "nvidia"]
     if "nvidia" in held and (rdma or node.symbols.get(REGISTER) == ""):  # "": in the kernel
         return passed(f"holds {', '.join(held)}")
+    if node.filtered("lsmod"):
+        return unknown("lsmod has matching lines alone", hint="give the whole of lsmod")
     return failed(
         f"holds {', '.join(held) or 'nothing'}",
         expected="holds nvidia and the module that exports " + REGISTER,

@@ -16,7 +16,7 @@ from invoke.exceptions import Exit, ParseError
 from invoke.program import Program
 
 from toolkit import __version__
-from toolkit.cli.options import TAKEN
+from toolkit.cli.options import TAKEN, unbared
 from toolkit.cli.streams import patient_streams
 from toolkit.cli.table import verbs
 from toolkit.errors import ExitCode
@@ -51,6 +51,7 @@ class Gdr(Program):
         """As Invoke's, with the command that was called: what is shown can be typed."""
         context, own = self.parser.contexts[name], program()
         named = "".join(f" {each.name.upper()}" for each in context.positional_args)
+        named += " [FILE...]" * any(each.bare for each in TAKEN.get(name.rpartition(".")[2], ()))
         text = inspect.getdoc(self.collection[name]) or ""
         told = re.sub(r"^( *)invoke ", rf"\1{own} ", text, flags=re.MULTILINE)
         told = re.sub(r"^(?=.)", "  ", told, flags=re.MULTILINE)
@@ -58,6 +59,9 @@ class Gdr(Program):
         self.print_columns(context.help_tuples())
 
     def parse_tasks(self) -> None:
+        names = self.collection.task_names
+        taken = {name: TAKEN.get(name.rpartition(".")[2], ()) for name in names}
+        self.core.unparsed[:] = unbared(self.core.unparsed, taken)
         with self._our_usage_code(self.argv):
             super().parse_tasks()
 

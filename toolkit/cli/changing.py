@@ -21,7 +21,7 @@ from toolkit.flow.planning import Planned, plan_all, plan_saved, write_bundles
 from toolkit.flow.rollback import RolledBack
 from toolkit.flow.rollback import rollback as rollback_nodes
 from toolkit.flow.rollout import Rolled
-from toolkit.flow.runs import read_saved
+from toolkit.flow.saved import read_saved
 from toolkit.flow.shelf import Shelf
 from toolkit.reach.store import Store, default_folder
 from toolkit.report.document import Told, dumps

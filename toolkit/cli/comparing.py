@@ -11,7 +11,7 @@ from toolkit.cli.session import Session, fleet
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, UsageError, worst
 from toolkit.flow.compare import sheets_of, sheets_of_saved
-from toolkit.flow.runs import read_saved
+from toolkit.flow.saved import read_saved
 from toolkit.report import compare as report
 from toolkit.report.document import dumps
 from toolkit.report.text import errors

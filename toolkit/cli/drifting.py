@@ -13,7 +13,7 @@ from toolkit.cli.telling import TEXTFILE, Words, telling
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome
 from toolkit.flow.drift import drift_all, drift_saved
-from toolkit.flow.runs import read_saved
+from toolkit.flow.saved import read_saved
 from toolkit.report import drift as report
 from toolkit.report.document import dumps
 from toolkit.report.drift_document import document

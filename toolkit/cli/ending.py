@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from toolkit.cli.bmc import BMC, USER
-from toolkit.cli.options import CONSUMERS, JOB, PASSPORT, TAKEN, Option, Said
+from toolkit.cli.options import CONSUMERS, JOB, PASSPORT, TAKEN, Option, Said, parted
 from toolkit.errors import WORST_FIRST, ExitCode, UsageError, worst
 from toolkit.hosts import fold, select
 from toolkit.where import program
@@ -127,7 +127,7 @@ def _command(verb: str, code: ExitCode, said: Said, hosts: str) -> str:
 def _whom(said: Said, hosts: str, takes: Mapping[str, Option]) -> list[str] | None:
     """The options that name these nodes; None where the verb has none that do."""
     if said.text("from_"):
-        return [_word(takes["from_"], said)] if "from_" in takes else None
+        return _which(said.text("from_"), takes.get("from_"))
     if not any(said.text(each) for each in ("hosts", "hosts_file", "inventory")):
         return None  # nobody was asked
     short = 0 < len(hosts) < _LONG
@@ -139,6 +139,15 @@ def _whom(said: Said, hosts: str, takes: Mapping[str, Option]) -> list[str] | No
     told = said.values | ({"limit": hosts, "exclude": ""} if short else {})
     names = ("hosts", "hosts_file", "exclude", "limit")
     return [word for name in names if (word := _word(takes[name], Said(told)))]
+
+
+def _which(saved: str, option: Option | None) -> list[str] | None:
+    """What was saved, as the verb takes it; what came by standard input is gone."""
+    files = parted(saved)
+    if option is None or "-" in files or (len(files) > 1 and not option.bare):
+        return None
+    words = [shlex.quote(each) for each in files]
+    return words if len(files) > 1 else [f"--from {words[0]}"]
 
 
 def _plain(hosts: str) -> bool:

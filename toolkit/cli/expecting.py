@@ -11,7 +11,7 @@ from toolkit.cli.session import Session, fleet
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, worst
 from toolkit.flow.expect import gres_of, had_all, had_saved
-from toolkit.flow.runs import read_saved
+from toolkit.flow.saved import read_saved
 from toolkit.report import expect as report
 from toolkit.report.document import dumps
 

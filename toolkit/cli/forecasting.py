@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from toolkit.checks.forecast import Foreseen
-from toolkit.cli.options import Said
+from toolkit.cli.options import Said, parted
 from toolkit.cli.session import Session, fleet
 from toolkit.errors import ExitCode, Outcome, Unparsable, UsageError
 from toolkit.facts.versions import parse_kernel_release
 from toolkit.flow.doctor import foresee, foresee_saved
-from toolkit.flow.runs import read_saved
+from toolkit.flow.saved import read_all
 from toolkit.groups import Wants
 from toolkit.report.document import Told
 from toolkit.report.forecast import forecast_report
@@ -34,7 +34,7 @@ def foretell(session: Session, wants: Wants) -> ExitCode:
         )
     release = _release(said)
     if said.text("from_"):
-        saved = read_saved(Path(said.text("from_")))
+        saved = read_all(map(Path, parted(said.text("from_"))), [])
         outcomes = foresee_saved(saved, wants, session.today, release)
     else:
         with fleet(said) as opened:

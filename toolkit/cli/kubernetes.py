@@ -24,7 +24,7 @@ from toolkit.flow.kubernetes import (
     write_manifests,
 )
 from toolkit.flow.planning import Planned
-from toolkit.flow.runs import read_saved
+from toolkit.flow.saved import read_saved
 from toolkit.reach.kubectl import Kubectl
 from toolkit.report.document import Json
 from toolkit.report.plan_text import plan_lines

@@ -11,6 +11,7 @@ from toolkit.cli.bmc import BMC
 from toolkit.cli.forecasting import asked_for, foretell
 from toolkit.cli.options import (
     CONSUMERS,
+    FILES,
     FORECAST,
     HOSTS,
     JOB,
@@ -18,21 +19,23 @@ from toolkit.cli.options import (
     PASSPORT,
     REACH,
     READS,
-    SAVED,
     WANT,
     Option,
     Said,
+    parted,
 )
 from toolkit.cli.session import Session, fleet
 from toolkit.cli.telling import TEXTFILE, Words, telling
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome
+from toolkit.facts.foreign import Foreign
 from toolkit.flow.doctor import examine, examine_saved
 from toolkit.flow.imports import import_log
-from toolkit.flow.runs import read_saved
+from toolkit.flow.saved import read_all
 from toolkit.groups import Wants
 from toolkit.hosts import Host
 from toolkit.report.document import Told, dumps
+from toolkit.report.foreign import foreign_document
 from toolkit.report.listings import hosts_document
 from toolkit.report.metrics import PREFIX, exposition, failed
 from toolkit.report.table import columns
@@ -47,7 +50,7 @@ def judged_code(outcome: Outcome[Judged]) -> ExitCode:
 
 
 @verb(
-    HOSTS, REACH, READS, BMC, WANT, CONSUMERS, OUTPUT, (TEXTFILE,), SAVED, JOB, FORECAST, PASSPORT
+    HOSTS, REACH, READS, BMC, WANT, CONSUMERS, OUTPUT, (TEXTFILE,), FILES, JOB, FORECAST, PASSPORT
 )
 def doctor(said: Said) -> ExitCode:
     """Judge nodes; change nothing.
@@ -60,7 +63,9 @@ def doctor(said: Said) -> ExitCode:
       invoke doctor --hosts gpu[001-128] -x gpu007
       invoke doctor --hosts @train --inventory hosts.ini --json > report.json
       invoke doctor --from evidence/ --profile dmabuf
-      invoke doctor --from ticket-4711.tar.gz
+      invoke doctor ticket-4711.tar.gz
+      invoke doctor topo.txt dmesg.log.xz case-17.zip
+      nvidia-smi topo -m | invoke doctor -
       invoke doctor --from topo=topo.txt,dmesg=dmesg.txt
       invoke doctor --hosts gpu[001-002] --nccl-log job.log
       invoke doctor --hosts gpu[001-128] --nccl-version 2.27
@@ -75,32 +80,35 @@ def doctor(said: Said) -> ExitCode:
     if asked_for(said):
         return foretell(session, wants)
     with telling(session, Words(PREFIX, exposition, failed)) as teller:
-        outcomes = _examined(session, wants)
+        aside: list[Foreign] = []
+        outcomes = _examined(session, wants, aside)
         code = session.ended(outcomes, judged_code)
         said.sick.update({each.host: each.value.mendable for each in outcomes
                           if each.value and each.value.state == Impact.SICK})  # fmt: skip
         teller.of(outcomes, code)
     asked = ("nccl.log", "nccl.agrees") if said.text("nccl_log") else ()
-    session.say(report(outcomes, session.paint, verbose=said.flag("verbose"), asked=asked))
+    verbose = said.flag("verbose")
+    session.say(report(outcomes, session.paint, verbose=verbose, asked=asked, aside=aside))
     told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
-    return session.finish(told, code)
+    return session.finish(told, code, more=foreign_document(aside))
 
 
-def _examined(session: Session, wants: Wants) -> list[Outcome[Judged]]:
+def _examined(session: Session, wants: Wants, aside: list[Foreign]) -> list[Outcome[Judged]]:
+    """:param aside: is given what was not understood of what was saved."""
     said = session.said
     also = import_log(Path(said.text("nccl_log"))) if said.text("nccl_log") else ()
     if saved := _saved(said):
-        return examine_saved(read_saved(saved), wants, session.today, also=also)
+        return examine_saved(read_all(saved, aside), wants, session.today, also=also)
     with fleet(said) as opened:
         return examine(opened, wants, session.today, session.folder, also=also)
 
 
-def _saved(said: Said) -> Path | None:
-    """What is judged without asking a node: what --from says, else the log of a job alone."""
+def _saved(said: Said) -> list[Path]:
+    """What is judged without asking a node: files that were named, else the log of a job alone."""
     if said.text("from_"):
-        return Path(said.text("from_"))
+        return [Path(each) for each in parted(said.text("from_"))]
     nobody = not any(said.text(each) for each in ("hosts", "hosts_file", "inventory"))
-    return Path(said.text("nccl_log")) if nobody and said.text("nccl_log") else None
+    return [Path(said.text("nccl_log"))] if nobody and said.text("nccl_log") else []
 
 
 def _told(judged: Judged | None) -> Told | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from invoke.context import Context
@@ -27,6 +27,7 @@ class Option:
     many: bool = False  # text that may be said again: its values are joined by commas
     anew: bool = False  # provision --resume takes it in place of what was said at first
     file: bool = False  # names a file that a report goes to: opened before any node is asked
+    bare: bool = False  # a word that is no option is a value of it; more than one, by _APART
     was: str = ""  # its name until the version before: who types that is told this one
 
 
@@ -100,6 +101,7 @@ SAVED = (
     ),
 )
 
+FILES = (replace(SAVED[0], bare=True),)  # the same, of a verb whose bare words are files
 
 JOB = (
     Option("nccl_log", "", "NCCL_DEBUG=INFO log of a job on these nodes: what it says, decoded"),
@@ -200,6 +202,60 @@ def joined(value: str | int | bool | list[str] | None) -> str | int | bool:
     if isinstance(value, list):
         return ",".join(value) if value else _UNSAID
     return _UNSAID if value is None else value
+
+
+_APART = "\0"  # between values that came as bare words: no argument of a process has it
+
+
+def parted(value: str) -> list[str]:
+    """The values of an option that takes bare words."""
+    return value.split(_APART) if value else []
+
+
+def unbared(words: Sequence[str], taken: Mapping[str, Sequence[Option]]) -> list[str]:
+    """The command line with bare words made the option that takes them, for Invoke has no such.
+
+    :param words: verbs with their options; a word that names a verb begins that verb.
+    :param taken: options by the name of the verb.
+    """
+    parts: list[list[str]] = [[]]
+    value = False  # whether the word before this one wants it as its value
+    for word in words:
+        options = taken.get(parts[-1][0], ()) if parts[-1] else ()
+        if not value and word in taken:
+            parts.append([word])
+            continue
+        parts[-1].append(word)
+        value = not value and word in set(_valued(options))
+    return [word for part in parts for word in _with_files(part, taken)]
+
+
+def _with_files(part: list[str], taken: Mapping[str, Sequence[Option]]) -> list[str]:
+    options = taken.get(part[0], ()) if part else ()
+    bare = next((f"--{o.name.strip('_').replace('_', '-')}" for o in options if o.bare), "")
+    if not bare:
+        return part
+    kept, files, before = part[:1], list[str](), ""
+    for word in part[1:]:
+        if before == bare or (not before and (word == "-" or not word.startswith("-"))):
+            files.append(word)
+        elif not before and word.startswith(f"{bare}="):
+            files.append(word.partition("=")[2])
+        elif word != bare or before:
+            kept.append(word)
+        before = "" if before or word not in set(_valued(options)) else word
+    if before == bare:
+        kept.append(bare)  # without a value: Invoke says so
+    return [*kept, f"{bare}={_APART.join(files)}"] if files else kept
+
+
+def _valued(options: Sequence[Option]) -> Iterator[str]:
+    """How the options are typed that take the next word as their value."""
+    for each in options:
+        if not isinstance(each.default, bool):
+            name = each.name.strip("_")
+            yield from (f"--{name}", f"--{name.replace('_', '-')}")
+            yield from (f"-{each.short}",) if each.short else ()
 
 
 def refuse_empty(values: Mapping[str, object]) -> None:

@@ -15,7 +15,7 @@ from toolkit.errors import ExitCode, ToolkitError, UsageError, worst
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
 from toolkit.flow.doctor import gather
-from toolkit.flow.runs import read_saved
+from toolkit.flow.saved import read_saved
 from toolkit.predict.cluster import Job, Return, gain, parse_parameters
 from toolkit.predict.inputs import Load
 from toolkit.predict.of_node import Prediction, predict_inputs, read_node

@@ -17,7 +17,7 @@ from toolkit.flow.access import state_dir
 from toolkit.flow.alike import Alike
 from toolkit.flow.measured import measured
 from toolkit.flow.report import look_at, look_at_saved, look_at_scrubbed, scrubbed
-from toolkit.flow.runs import read_saved
+from toolkit.flow.saved import read_saved
 from toolkit.groups import Renamed
 from toolkit.report.document import Told
 from toolkit.report.fleet_page import html

@@ -152,10 +152,15 @@ class Session:
             sys.stdout.writelines(parts)
         return code
 
-    def finish(self, outcomes: Sequence[Outcome[Told]], code: ExitCode) -> ExitCode:
+    def finish(
+        self,
+        outcomes: Sequence[Outcome[Told]],
+        code: ExitCode,
+        more: Mapping[str, Json] | None = None,
+    ) -> ExitCode:
         """Print the document if one is wanted, keep it, write the others, name the folder."""
         profile = self.said.text("profile")
-        parts = document_parts(self.verb, profile, outcomes, code, self.now)
+        parts = document_parts(self.verb, profile, outcomes, code, self.now, more=more)
         keeping = self.folder.kept("report.json", parts)
         try:
             for part in keeping:

@@ -14,7 +14,7 @@ from toolkit.errors import ExitCode, ToolkitError, UsageError, worst
 from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
 from toolkit.flow.doctor import gather
-from toolkit.flow.runs import read_saved
+from toolkit.flow.saved import read_saved
 from toolkit.predict.of_node import predict
 from toolkit.report.document import Json, dumps
 from toolkit.report.text import errors

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame, State
+from toolkit.facts.dressed import undressed
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +110,22 @@ KINDS = (
 BY_NAME = {kind.name: kind for kind in KINDS}
 _SHAPES = [(kind, re.compile(kind.shape, re.MULTILINE)) for kind in KINDS]
 _COMMANDS = [(kind, re.compile(kind.command)) for kind in KINDS if kind.command]
-# "$ ", "user@host:~$ ", "[root@host dir]# "; a bare "#" opens comments as well.
-_PROMPT = re.compile(r"^\s*(?:\[?[\w.-]+@[\w.-]+[^$#\n]*\]?\s?[$#]|\$)(?:\s+(.*))?$")
+# "$ ", "user@host:~$ ", "[root@host dir]# ", "host:~ # ", "bash-5.1# ", "(base) user@host:~$ ".
+_PROMPT = re.compile(
+    r"^\s*(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+[^$#\n]*\]?\s?[$#]|[\w.-]+:[~/]\S* ?[$#]"
+    r"|(?:ba|z|k)?sh-[\d.]+[$#]|\$)(?:\s+(.*))?$"
+)
+# "# lspci", "+ lspci", "=== lspci ===": each also opens or rules off what is no command.
+_MARKED = re.compile(r"^\s*(?:#+|\++|%|[=*-]{2,})\s*([^\s#+%=*-].*?)(?:\s*[=*-]{2,})?\s*$")
+_TYPED = re.compile(r"\S+(?: (?:status|topo -\w+|nvlink -+\w+|diag -.*|[-|/].*))?")
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _BEFORE = re.compile(r"^(?:sudo(?: -\w+)*|time|[A-Z_]+=\S+)\s+")
 IMPORTED = "imported from "  # in the source of a frame that no probe has read
 _LOOKED_AT = 200_000  # characters in which a shape must show
+
+
+class NotUnderstood(UsageError):
+    """A file that is of no kind of evidence: alone it is a mistake, beside others it is listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,14 +183,26 @@ def said(text: str) -> list[Said]:
     """
     parts = [_Open("")]
     for number, line in enumerate(text.split("\n")):
-        prompt = _PROMPT.match(line)
+        typed = plain(line)
+        prompt = _PROMPT.match(typed)
         if prompt is not None:
             parts.append(_Open((prompt[1] or "").strip()))
-        elif not number and commanded(line.strip()) and recognise(line) is None:
-            parts.append(_Open(line.strip()))
+        elif marked := _marked(typed, first=not number):
+            parts.append(_Open(marked))
         else:
             parts[-1].lines.append(line)
     return [Said(each.command, "\n".join(each.lines)) for each in parts if _holds(each.lines)]
+
+
+def _marked(line: str, *, first: bool) -> str:
+    """The command that a line is, though no shell prompted for it; "" for none."""
+    command = line.strip()
+    if first and commanded(command) and recognise(line) is None:
+        return command
+    found = _MARKED.match(line)
+    command = found[1] if found else ""
+    bare = re.sub(r"^sudo ", "", command)
+    return command if _TYPED.fullmatch(bare) and commanded(command) else ""
 
 
 def _holds(lines: Iterable[str]) -> bool:
@@ -194,15 +217,15 @@ def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
     :param kind: what it is said to be, where no prompt in it says otherwise.
     :returns: one frame a kind. Of the same command given twice the last answer counts,
         different commands of one kind are joined.
-    :raises UsageError: where no part of it is of a known kind.
+    :raises NotUnderstood: where no part of it is of a known kind.
     """
-    parts = said(text.removeprefix("\ufeff").replace("\r\n", "\n"))
+    parts = said(undressed(text))
     texts: dict[str, dict[str, str]] = {}  # frame -> command -> text
     for part in parts or ([Said("", "")] if kind else []):  # nothing is an answer as well
         for name, body in _parted(part, kind):
             texts.setdefault(name, {})[part.command] = body
     if not texts:
-        raise UsageError(f"{source}: not recognised as evidence", hint=_hint())
+        raise NotUnderstood(f"{source}: not recognised as evidence", hint=_hint())
     return [
         Frame(name, State.OK, _source(answers, source), "".join(map(_ended, answers.values())))
         for name, answers in texts.items()

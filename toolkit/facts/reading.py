@@ -34,6 +34,23 @@ _LOGS = frozenset(
     {"dmesg", "nccl-log", "make-log", "fabricmanager-log", "peermem-container", "nccl-tests"}
     | {"perftest", "ucx-perftest"}
 )
+# Of these a pass says that all entries are well; of the others that one line is there.
+_LISTS = _BREAK_OFF | {"lspci", "dkms-status", "gdscheck"}
+_FILTER = re.compile(r"\|\s*(?:sudo )?(?:[ef]?grep|rg|head|tail|awk|sed|findstr)\b")
+
+
+def _filtered(source: str) -> bool:
+    """Whether the command of a loose file printed only some lines of a longer answer."""
+    return bool(_FILTER.search(source.partition(IMPORTED)[0])) and IMPORTED in source
+
+
+def _chosen(flags: str, pattern: str, word: str) -> bool:
+    """Whether grep prints a line with the word; of a pattern beyond plain words nobody knows."""
+    if "v" in flags:
+        return False
+    parts = re.split(r"\\?\|", pattern)
+    case = str.lower if "i" in flags else str
+    return any(bool(each) and case(each) in case(word) for each in parts)
 
 
 class Reading:
@@ -71,12 +88,29 @@ class Reading:
         return text
 
     def cut(self) -> str:
-        """Which of the loose files cited may have lost its end; "" for none."""
+        """Which of the loose files cited may have lost its end, or lines; "" for none."""
         for key in self.cited:
             frame = self._evidence.frames.get(key)
-            if frame and IMPORTED in frame.source and lost_its_end(key, frame.text):
+            if key in _LISTS and self.filtered(key):
+                return f"{key}: matching lines alone: what the others say is not known"
+            if frame and IMPORTED in frame.source and lost_its_end(key, plain(frame.text)):
                 return f"{key}: it has not its end: what was cut off is not known"
         return ""
+
+    def filtered(self, key: str) -> bool:
+        """Whether a loose file has only some lines of what its command said, as by grep."""
+        frame = self._evidence.frames.get(key)
+        return frame is not None and _filtered(frame.source)
+
+    def hides(self, key: str, word: str) -> bool:
+        """Whether what some lines were chosen by would have passed over those with this word."""
+        if not self.filtered(key):
+            return False
+        command = self._evidence.frame(key).source.partition(IMPORTED)[0]
+        chosen = re.findall(r"grep((?: -\w+)*) +(\"[^\"]*\"|'[^']*'|[^\s,|]+)", command)
+        if not chosen:
+            return True
+        return any(not _chosen(flags, pattern.strip("\"'"), word) for flags, pattern in chosen)
 
     def _given(self, key: str) -> bool:
         """Whether the evidence has this source at all; loose files are few of them.

@@ -29,7 +29,8 @@ from toolkit.facts.node import Node
 from toolkit.flow.access import Fleet
 from toolkit.flow.each import on_each
 from toolkit.flow.reading import read_node
-from toolkit.flow.runs import RunFolder, read_saved
+from toolkit.flow.runs import RunFolder
+from toolkit.flow.saved import read_saved
 from toolkit.hosts import Host
 from toolkit.reach import exercise as reach
 from toolkit.reach.collect import patience

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
 from pathlib import Path
 
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame
-from toolkit.facts.imports import BY_NAME, Kind, evidence_of, frames_of, named
+from toolkit.facts.imports import Kind, evidence_of, frames_of, named
 from toolkit.facts.nccl_log_reader import parse_nccl_log
 
 MANY_BYTES = 256 << 20  # no log that anybody judges is longer; a core dump is
@@ -30,6 +30,20 @@ def read_bytes(file: Path) -> bytes:
         return file.read_bytes()
     except OSError as why:
         raise UsageError(f"{file}: {why.strerror}", hint="name a file that can be read") from why
+
+
+def read_input() -> bytes:
+    """What comes by standard input, to its end.
+
+    :raises UsageError: it is more than evidence can be.
+    """
+    data = sys.stdin.buffer.read(MANY_BYTES + 1)
+    if len(data) > MANY_BYTES:
+        raise UsageError(
+            f"standard input: more than {MANY_BYTES >> 20} MiB is no evidence",
+            hint="give the output of one tool, or name a folder of such files",
+        )
+    return data
 
 
 def decoded(data: bytes) -> str:
@@ -58,14 +72,6 @@ def import_named(said: str) -> tuple[str, Evidence]:
     return first, evidence_of(frames)
 
 
-def import_file(file: Path) -> Evidence:
-    """Evidence of one node from one loose file, told by its content, else by its name.
-
-    :raises UsageError: neither tells.
-    """
-    return evidence_of(_frames(file, None))
-
-
 def import_log(file: Path) -> tuple[Frame, ...]:
     """The log of an NCCL job, as a source beside those of its nodes.
 
@@ -77,32 +83,5 @@ def import_log(file: Path) -> tuple[Frame, ...]:
     return frames
 
 
-def import_folder(folder: Path) -> Iterator[tuple[str, Evidence]]:
-    """A folder of loose files is one node; where two files are of one kind, each is a node.
-
-    :raises UsageError: it holds no file, or one that is not recognised.
-    """
-    files = sorted(each for each in folder.iterdir() if each.is_file() and each.name[0] != ".")
-    if sum(each.stat().st_size for each in files) > MANY_BYTES:
-        raise UsageError(
-            f"{folder}: more than {MANY_BYTES >> 20} MiB is no evidence of a node",
-            hint="name the files that matter, one by one",
-        )
-    read = [(file, _frames(file, None)) for file in files]
-    keys = [frame.key for _, frames in read for frame in frames]
-    if len(keys) == len(set(keys)):
-        yield folder.resolve().name, evidence_of(frame for _, frames in read for frame in frames)
-        return
-    for file, frames in read:
-        yield file.stem, evidence_of(frames)
-
-
-def _frames(file: Path, kind: Kind | None) -> list[Frame]:
-    text = decoded(read_bytes(file))
-    try:
-        return frames_of(text, file.name, kind)
-    except UsageError:
-        by_name = BY_NAME.get(file.stem)
-        if by_name is None:
-            raise
-        return frames_of(text, file.name, by_name)
+def _frames(file: Path, kind: Kind) -> list[Frame]:
+    return frames_of(decoded(read_bytes(file)), file.name, kind)

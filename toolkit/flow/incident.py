@@ -26,17 +26,22 @@ from toolkit.reach.tar_member import SmallHeader, Unpacked
 
 _MEMBER = re.compile(r"evidence/([^/]+)\.evidence")
 _EVIDENCE = 64 << 20  # bytes of one node: more than a node may say, and its BMC and a job's log
-_GZIP = b"\x1f\x8b"
+# RecursionError: tarfile reads a header that speaks of the next one in the midst of it.
+_DAMAGE = (tarfile.TarError, EOFError, OSError, zlib.error, RecursionError)
 
 
 def is_incident(file: Path) -> bool:
-    """Whether the file is gzipped, as no other evidence is."""
+    """Whether the file is a gzipped tar with evidence in it."""
     if not file.is_file():
         return False  # a pipe or a terminal would wait for somebody to write into it
     try:
-        with file.open("rb") as opened:
-            return opened.read(2) == _GZIP
-    except OSError:
+        with (
+            gzip.open(file) as packed,
+            Unpacked(file, packed) as unpacked,
+            tarfile.open(fileobj=unpacked, mode="r|", tarinfo=SmallHeader) as tar,
+        ):
+            return any(_MEMBER.fullmatch(each.name) for each in tar)
+    except _DAMAGE:
         return False
 
 
@@ -130,8 +135,7 @@ def read_incident(file: Path) -> Iterator[tuple[str, Evidence]]:
                 yield named[1], evidence
             while unpacked.read(1 << 20):  # up to the checksum at the very end
                 pass
-    # RecursionError: tarfile reads a header that speaks of the next one in the midst of it.
-    except (tarfile.TarError, EOFError, OSError, zlib.error, RecursionError) as why:
+    except _DAMAGE as why:
         raise UsageError(
             f"{file}: is no incident, or is damaged: {why}",
             hint="copy it again from where it was made",

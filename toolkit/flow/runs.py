@@ -9,22 +9,10 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
-from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
-from toolkit.facts.pod_logs import holds_pod_logs
-from toolkit.flow.imports import (
-    decoded,
-    import_file,
-    import_folder,
-    import_named,
-    names_kinds,
-    read_bytes,
-)
-from toolkit.flow.incident import is_incident, read_incident
-from toolkit.flow.pod_logs import is_pod_logs, read_pod_log, read_pod_logs
 from toolkit.reach.safe_file import Beside, open_beside, private_folder, write_file
 
-_SUFFIX = ".evidence"
+SUFFIX = ".evidence"
 DEMO = "demo"  # in runs on simulated nodes: where those lie
 
 
@@ -120,48 +108,9 @@ class RunFolder:
 
 def evidence_name(host: str, moment: str = "") -> str:
     """The file in the run's folder that keeps a host's evidence."""
-    return safe_name(f"{host}{moment and '.' + moment}{_SUFFIX}")
+    return safe_name(f"{host}{moment and '.' + moment}{SUFFIX}")
 
 
 def safe_name(name: str) -> str:
     """A file name in which a host's name can do no harm."""
     return re.sub(r"[^A-Za-z0-9@.:_+-]", "_", name).lstrip(".")[:200] or "_"
-
-
-def read_saved(source: Path) -> Iterator[tuple[str, Evidence]]:
-    """Evidence that somebody has already, with the name of the node.
-
-    :param source: one ``*.evidence``, a folder of them, an incident, logs of pods, loose files
-        that other tools printed, a folder of those, or ``KIND=FILE,KIND=FILE`` of one node.
-    :raises UsageError: where there is none, or a file is no evidence.
-    """
-    if names_kinds(str(source)):
-        yield import_named(str(source))
-    elif not source.is_dir():
-        yield from _read_file(source)
-    elif files := sorted(source.glob(f"*{_SUFFIX}")):
-        for file in files:
-            yield from _read_file(file)
-    elif any(each.is_file() for each in source.iterdir()):
-        yield from read_pod_logs(source) if is_pod_logs(source) else import_folder(source)
-    else:
-        raise UsageError(f"{source}: holds no *{_SUFFIX} file", hint="make one: capture --out DIR")
-
-
-def _read_file(file: Path) -> Iterator[tuple[str, Evidence]]:
-    if is_incident(file):
-        yield from read_incident(file)
-        return
-    text = decoded(read_bytes(file))
-    if holds_pod_logs(text):
-        yield from read_pod_log(text, file)
-        return
-    if file.suffix != _SUFFIX and "= begin ok " not in text:
-        yield file.stem, import_file(file)
-        return
-    evidence = Evidence.parse(text)
-    if not evidence.frames:
-        raise UsageError(
-            f"{file}: is no evidence", hint="it begins with '= begin ok gdr-toolkit/1'"
-        )
-    yield file.name.removesuffix(_SUFFIX), evidence

@@ -27,6 +27,11 @@ _CHUNK = 1 << 20
 _HEAD, _MAGIC_AT = 512, 257  # where a header of POSIX or GNU has the word "ustar"
 
 
+def most_unpacked(size: int) -> int:
+    """Bytes that a packed file of so many may unpack to."""
+    return min(_LEAST + _RATIO * size, _MOST)
+
+
 class SmallHeader(tarfile.TarInfo):
     """A member whose names are names: tarfile holds them in memory, whatever size they claim."""
 
@@ -45,7 +50,7 @@ class Unpacked(io.RawIOBase):
 
     def __init__(self, file: Path, packed: BinaryIO | GzipFile) -> None:
         self._file, self._packed = file, packed
-        self._most = min(_LEAST + _RATIO * file.stat().st_size, _MOST)
+        self._most = most_unpacked(file.stat().st_size)
         self._read = 0
 
     def readable(self) -> bool:

@@ -131,6 +131,18 @@ def _host(outcome: Outcome[Told]) -> dict[str, Json]:
         "reload": _reload(told.reloading) if told.reloading else None,
         "known": [_known(each) for each in judged.known] if judged else [],
         "chosen": [_chosen(each) for each in judged.chosen] if judged else [],
+        **({"text": _text(judged)} if judged and judged.text else {}),
+    }
+
+
+def _text(judged: Judged) -> dict[str, Json]:
+    """Of what is no node but what tools printed: what it comes to, and what would tell more."""
+    from toolkit.checks.wanting import wanted  # noqa: PLC0415 only they pay for it
+
+    return {
+        "shows": [each.check.id for each in judged.having(Status.PASS)],
+        "fails": [each.check.id for each in judged.having(Status.FAIL)],
+        "wanted": [{"command": each.command, "checks": each.checks} for each in wanted(judged)],
     }
 
 

@@ -10,8 +10,11 @@ from toolkit.checks.breakages import Known
 from toolkit.checks.check import Gap, Impact, Status, Verdict
 from toolkit.checks.judged import ASSUMED, ELSEWHERE, NOT_READ, OTHERS, UNVERIFIED, WITHOUT, Judged
 from toolkit.errors import Outcome, ToolkitError
+from toolkit.facts.foreign import Foreign
 from toolkit.hosts import fold
 from toolkit.report.chosen import chosen_lines, known_lines
+from toolkit.report.foreign import foreign_lines
+from toolkit.report.shown import shown_lines
 from toolkit.report.table import Ink, Painter, clean, columns, labelled
 
 _INK = {
@@ -195,7 +198,10 @@ def summary(outcomes: Sequence[Outcome[Judged]], paint: Painter) -> list[str]:
         lines.append(
             line.replace(f" {state} ", f" {paint(state, _STATE_INK.get(state, Ink.RED))} ", 1)
         )
-    return [*lines, *_begin(outcomes), "", count_line(outcomes)]
+    texts = [each.value for each in outcomes if each.value and each.value.text]
+    nodes = [each for each in outcomes if not (each.value and each.value.text)]
+    counted = ["", count_line(nodes)] if nodes or not texts else []
+    return [*lines, *_begin(outcomes), *shown_lines(texts, paint), *counted]
 
 
 def _begin(outcomes: Sequence[Outcome[Judged]]) -> list[str]:
@@ -289,16 +295,18 @@ def report(
     *,
     verbose: bool = False,
     asked: Collection[str] = (),
+    aside: Sequence[Foreign] = (),
 ) -> str:
     """What ``doctor`` prints.
 
     :param asked: ids of checks that were asked for, which are told whatever they find.
+    :param aside: files that were not understood.
     """
     judged = [outcome.value for outcome in outcomes if outcome.value is not None]
     failed = ((each.host, each.error) for each in outcomes)
     lines = findings(judged, paint, verbose=verbose, asked=asked)
     lines += chosen_lines(judged, paint, verbose=verbose) + errors(failed, paint)
-    lines += bmc_lines(judged, paint)
+    lines += bmc_lines(judged, paint) + foreign_lines(aside, paint, verbose=verbose)
     return "\n".join([*lines, *summary(outcomes, paint)])
 
 

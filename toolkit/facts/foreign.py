@@ -1,0 +1,70 @@
+"""What was given with evidence and is none that we know: told once, with what it comes nearest to.
+
+Near is a text in which words stand that a kind of text is told by. Rare words weigh more: "GPU"
+is said in many kinds, "fabricmanager" in one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from toolkit.facts.imports import KINDS, plain
+
+_LONG = 60  # characters of a first line
+_NEAR = 3  # kinds
+_LOOKED_AT = 200_000  # characters
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]{2,}")
+_CODES = re.compile(r"\\[A-Za-z]|\(\?[a-z=!<:]+")  # of a pattern: no words of the text
+_EVERYWHERE = frozenset({"cat", "log", "name", "the", "status", "error", "all", "info", "for"})
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """One file that was not understood."""
+
+    name: str  # where it lay: "ticket.zip/README"
+    first: str  # its first line with anything in it, cleaned, at most 60 characters
+    nearest: tuple[str, ...] = ()  # names of kinds, the nearest first; at most three
+    why: str = ""  # why it was not looked at: damaged, or locked
+
+
+def foreign(name: str, text: str, why: str = "") -> Foreign:
+    """A file of which nothing could be made.
+
+    :param text: "" for one that holds no text.
+    """
+    lines = (_cleaned(line) for line in text[:_LOOKED_AT].split("\n"))
+    return Foreign(name, next(filter(None, lines), "")[:_LONG], nearest(text), why)
+
+
+def nearest(text: str) -> tuple[str, ...]:
+    """The kinds that a text comes nearest to; none where it has no word of any."""
+    has = {each.lower() for each in _WORD.findall(plain(text[:_LOOKED_AT]))}
+    rare = _rarity()
+    near = {name: sum(1 / rare[word] for word in words & has) for name, words in _words().items()}
+    found = sorted((name for name, score in near.items() if score), key=lambda n: (-near[n], n))
+    return tuple(found[:_NEAR])
+
+
+@cache
+def _words() -> dict[str, frozenset[str]]:
+    return {kind.name: _telling((kind.name, kind.command, kind.shape)) for kind in KINDS}
+
+
+@cache
+def _rarity() -> Counter[str]:
+    """In how many kinds a word stands."""
+    return Counter(word for words in _words().values() for word in words)
+
+
+def _telling(patterns: Iterable[str]) -> frozenset[str]:
+    text = " ".join(_CODES.sub(" ", pattern) for pattern in patterns)
+    return frozenset(each.lower() for each in _WORD.findall(text)) - _EVERYWHERE
+
+
+def _cleaned(line: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in plain(line)).strip()
