@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
@@ -90,6 +91,8 @@ def test_what_a_page_tells_to_type_ends_as_told(
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
     argv = ["gdr", *words]
     monkeypatch.setattr(sys, "argv", argv)
+    piped = io.BytesIO(b"\tGPU0\tNIC0\tCPU Affinity\nGPU0\t X \tPIX\t0-31\n")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(piped))  # of doctor -
     code = 0
     try:
         Gdr(name="gdr", binary="gdr", namespace=tasks.namespace).run(argv)

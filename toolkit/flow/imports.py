@@ -35,9 +35,14 @@ def read_bytes(file: Path) -> bytes:
 def read_input() -> bytes:
     """What comes by standard input, to its end.
 
-    :raises UsageError: it is more than evidence can be.
+    :raises UsageError: it cannot be read, or is more than evidence can be.
     """
-    data = sys.stdin.buffer.read(MANY_BYTES + 1)
+    if sys.stdin is None:  # it was closed before we began
+        raise UsageError("standard input is closed", hint="name a file, or pipe one in")
+    try:
+        data = sys.stdin.buffer.read(MANY_BYTES + 1)
+    except OSError as why:
+        raise UsageError(f"standard input: {why}", hint="name a file, or pipe one in") from why
     if len(data) > MANY_BYTES:
         raise UsageError(
             f"standard input: more than {MANY_BYTES >> 20} MiB is no evidence",
