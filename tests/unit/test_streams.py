@@ -84,6 +84,7 @@ LOOKS = {
     "compare --from evidence": 2,
     "demo": 0,
     "doctor --hosts demo-acs": 2,
+    "doctor -": 64,
     "drift --from evidence": 2,
     "exercise --past": 0,
     "expect --from evidence": 0,

@@ -18,7 +18,7 @@ def foreign_lines(aside: Sequence[Foreign], paint: Painter, *, verbose: bool) ->
         return []
     shown = aside if verbose else aside[:_MANY]
     files = paint(counted(len(aside), "file").ljust(33), Ink.BOLD)
-    lines = [f"{paint('passed'.ljust(8), Ink.GREY)} {files}not understood"]
+    lines = [f"{paint('skipped'.ljust(8), Ink.GREY)} {files}not understood"]
     for each in shown:
         lines += labelled("file", clean(each.name))
         lines += labelled("", _about(each))
