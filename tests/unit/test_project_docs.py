@@ -49,11 +49,6 @@ def test_the_order_of_exit_codes_is_the_one_that_is_used() -> None:
     assert [int(code) for code in said[1].split(",")] == [code.value for code in WORST_FIRST]
 
 
-def test_the_readme_has_the_same_exit_codes() -> None:
-    rows = _rows("README.md", r"\d+")
-    assert [int(row[0]) for row in rows] == [code.value for code in ExitCode]
-
-
 def test_generated_pages_are_current() -> None:
     assert generate.pages(ROOT, dry=True) == (), "write them anew: ./invokew docs"
 

@@ -103,27 +103,28 @@ def test_what_a_page_tells_to_type_ends_as_told(
     assert said.out
 
 
+SHOWN = [block for block in blocks("README.md", PAGES[0].read_text()) if block.kind == "text"]
+ENDS = {"doctor": ExitCode.FAILED, "plan": ExitCode.PENDING, "provision": ExitCode.OK}
+
+
 @pytest.mark.exhaustive
-def test_the_transcript_of_the_readme_is_that_of_a_run(tmp_path: Path) -> None:
-    """Each part between two of [...] stands in what a run prints, in that order."""
-    [shown] = [each for each in blocks("README.md", PAGES[0].read_text()) if each.kind == "text"][
-        :1
-    ]
-    [command] = commands(script(shown))
-    assert command == ("./invokew", "provision", "--hosts", "demo")
-    run = subprocess.run(
-        (sys.executable, "-m", "invoke", "--search-root", str(ROOT), *command[1:]),
-        cwd=tmp_path,
-        env=os.environ | {"XDG_STATE_HOME": str(tmp_path / "state"), "COLUMNS": "100"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert run.returncode == ExitCode.OK, run.stderr
-    rest = run.stdout
-    for part in re.split(r"^\[\.\.\.\]\n", re.sub(r"^\$.*\n", "", shown.text), flags=re.MULTILINE):
-        before, found, rest = rest.partition(part.strip("\n"))
-        assert found, f"{part}\nis not in what is left:\n{before}"
-    assert rest.strip() == "", "the run ends otherwise than the page"
+def test_the_transcripts_of_the_readme_are_those_of_runs(tmp_path: Path) -> None:
+    """Each command prints what is shown; [...] stands for lines that are left out before it."""
+    told = {block.text.split("\n")[0].split()[2]: block for block in SHOWN}
+    assert list(told) == list(ENDS), "in this order: each finds what the one before has left"
+    for verb, block in told.items():
+        [command] = commands(script(block))
+        run = subprocess.run(
+            (sys.executable, "-m", "invoke", "--search-root", str(ROOT), *command[1:]),
+            cwd=tmp_path,
+            env=os.environ | {"XDG_STATE_HOME": str(tmp_path / "state"), "COLUMNS": "100"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert run.returncode == ENDS[verb], run.stderr
+        _, _, shown = block.text.partition("\n")
+        _, cut, end = shown.rpartition("[...]\n")
+        assert end.strip() and (run.stdout.endswith(end) if cut else run.stdout == end), run.stdout

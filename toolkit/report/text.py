@@ -213,7 +213,7 @@ def _begin(outcomes: Sequence[Outcome[Judged]]) -> list[str]:
         if len(causes) >= _SEVERAL:
             first.setdefault(causes[0], []).append(outcome.host)
     rows = columns((f"begin with {name}", clean(fold(hosts))) for name, hosts in first.items())
-    return ["", *rows, "what fails below it on the same node often follows from it"] if rows else []
+    return ["", *rows, "later failures on that node are often consequences"] if rows else []
 
 
 def _row(outcome: Outcome[Judged]) -> tuple[str, ...]:
