@@ -127,4 +127,5 @@ def test_the_transcripts_of_the_readme_are_those_of_runs(tmp_path: Path) -> None
         assert run.returncode == ENDS[verb], run.stderr
         _, _, shown = block.text.partition("\n")
         _, cut, end = shown.rpartition("[...]\n")
-        assert end.strip() and (run.stdout.endswith(end) if cut else run.stdout == end), run.stdout
+        assert end.strip()
+        assert run.stdout.endswith(end) if cut else run.stdout == end, run.stdout
