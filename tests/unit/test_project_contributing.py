@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,12 +46,18 @@ def copy(tmp_path: Path) -> Path:
         text=True,
         check=True,
     ).stdout.split("\0")[:-1]
-    for name in files:
+    for name in (*files, *_compiled(files)):
         if (ROOT / name).is_file():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_bytes((ROOT / name).read_bytes())
-            (tmp_path / name).chmod((ROOT / name).stat().st_mode)
+            shutil.copy2(ROOT / name, tmp_path / name)
     return tmp_path
+
+
+def _compiled(files: list[str]) -> Iterator[str]:
+    """What Python compiled of them, so that a copy of the same age need not do it again."""
+    for folder in {Path(name).parent for name in files if name.endswith(".py")}:
+        for each in (ROOT / folder / "__pycache__").glob("*.pyc"):
+            yield str(each.relative_to(ROOT))
 
 
 def add(step: re.Match[str], root: Path) -> None:

@@ -43,12 +43,19 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return state
 
 
-def test_a_change_is_made_whole_though_its_reader_has_gone(tmp_path: Path) -> None:
-    ended = shell(f"gdr {PROVISION} | true", tmp_path, PYTHONUNBUFFERED="1")
-    shown = shell("gdr runs --json", tmp_path)
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where two nodes were changed, and nobody read a word of it."""
+    state = tmp_path_factory.mktemp("changed")
+    ended = shell(f"umask 022; gdr {PROVISION} | true", state, PYTHONUNBUFFERED="1")
+    assert ended.returncode == 0, ended.stderr
+    return state
+
+
+def test_a_change_is_made_whole_though_its_reader_has_gone(changed: Path) -> None:
+    shown = shell("gdr runs --json", changed)
     (run,) = json.loads(shown.stdout)["runs"]
-    assert [each["phase"] for each in run["hosts"]] == ["done"] * 2, ended.stderr
-    assert ended.returncode == 0
+    assert [each["phase"] for each in run["hosts"]] == ["done"] * 2
 
 
 @pytest.mark.parametrize("reader", ["| head -c 1", ">&-", "2>&1 | head -c 1", "2>&- | head -c 1"])
@@ -196,21 +203,19 @@ def test_a_report_goes_to_standard_output_and_pipes(seen: Path) -> None:
     assert ended.stdout.rstrip().endswith("</testsuites>")
 
 
-def test_what_a_run_keeps_is_for_its_user_alone(tmp_path: Path) -> None:
-    ended = shell(f"umask 022; gdr {PROVISION} && gdr capture --hosts demo-acs", tmp_path)
+def test_what_a_run_keeps_is_for_its_user_alone(changed: Path) -> None:
+    ended = shell("umask 022; gdr capture --hosts demo-acs", changed)
     assert ended.returncode == 0, ended.stderr
-    runs = tmp_path / "gdr-toolkit/runs"
-    kept = [*runs.rglob("*"), *(tmp_path / "evidence").rglob("*")]
-    modes = {
-        str(each): each.stat().st_mode & 0o777 for each in [runs, tmp_path / "evidence", *kept]
-    }
+    runs, taken = changed / "gdr-toolkit/runs", changed / "evidence"
+    kept = [runs, taken, *runs.rglob("*"), *taken.rglob("*")]
+    modes = {str(each): each.stat().st_mode & 0o777 for each in kept}
     assert {name: mode for name, mode in modes.items() if mode & 0o077} == {}
 
 
-def test_a_capture_that_could_not_be_kept_is_none(tmp_path: Path) -> None:
+def test_a_capture_that_could_not_be_kept_is_none(seen: Path) -> None:
     """The file of one node is there already as what no file can replace."""
-    (tmp_path / "evidence/demo-acs.evidence").mkdir(parents=True)
-    ended = shell("gdr capture --hosts demo-acs,demo-stub", tmp_path)
+    (seen / "kept/demo-acs.evidence").mkdir(parents=True)
+    ended = shell("gdr capture --hosts demo-acs,demo-stub --out kept", seen)
     assert ended.returncode == 3, ended.stderr
     assert "demo-acs.evidence: cannot be written: Is a directory" in ended.stdout
-    assert (tmp_path / "evidence/demo-stub.evidence").is_file()
+    assert (seen / "kept/demo-stub.evidence").is_file()
