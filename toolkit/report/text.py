@@ -12,7 +12,7 @@ from toolkit.checks.judged import ASSUMED, ELSEWHERE, NOT_READ, OTHERS, UNVERIFI
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.hosts import fold
 from toolkit.report.chosen import chosen_lines, known_lines
-from toolkit.report.table import Ink, Painter, clean, columns, labelled
+from toolkit.report.table import Ink, Painter, clean, columns, labelled, unjudged
 
 _INK = {
     Status.PASS: Ink.GREEN,
@@ -212,7 +212,7 @@ def _begin(outcomes: Sequence[Outcome[Judged]]) -> list[str]:
 
 def _row(outcome: Outcome[Judged]) -> tuple[str, ...]:
     if outcome.value is None:
-        return ("-", "-", "-", "-", "out of reach" if _unreachable(outcome.error) else "error")
+        return ("-", "-", "-", "-", unjudged(outcome.error))
     one = outcome.value
     counts = {status: len(one.having(status)) for status in Status}
     return (
@@ -222,10 +222,6 @@ def _row(outcome: Outcome[Judged]) -> tuple[str, ...]:
         str(counts[Status.NA]),
         one.state,
     )
-
-
-def _unreachable(error: ToolkitError | None) -> bool:
-    return error is not None and error.exit_code == 4
 
 
 def count_line(outcomes: Sequence[Outcome[Judged]]) -> str:
