@@ -179,11 +179,11 @@ def said(text: str) -> list[Said]:
             parts.append(_Open(line.strip()))
         else:
             parts[-1].lines.append(line)
-    return [Said(each.command, "\n".join(each.lines)) for each in parts if _holds(each.lines)]
-
-
-def _holds(lines: Iterable[str]) -> bool:
-    return any(line.strip() for line in lines)
+    return [
+        Said(each.command, "\n".join(each.lines))
+        for each in parts
+        if any(line.strip() for line in each.lines)
+    ]
 
 
 def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
@@ -202,7 +202,10 @@ def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
         for name, body in _parted(part, kind):
             texts.setdefault(name, {})[part.command] = body
     if not texts:
-        raise UsageError(f"{source}: not recognised as evidence", hint=_hint())
+        raise UsageError(
+            f"{source}: not recognised as evidence",
+            hint=f"say what it is: KIND=FILE; {known_kinds()}",
+        )
     return [
         Frame(name, State.OK, _source(answers, source), "".join(map(_ended, answers.values())))
         for name, answers in texts.items()
@@ -236,10 +239,6 @@ def _ended(text: str) -> str:
 def _source(commands: Iterable[str], source: str) -> str:
     told = ", ".join(each for each in commands if each)[:120]
     return f"{told}, {IMPORTED}{source}" if told else f"{IMPORTED}{source}"
-
-
-def _hint() -> str:
-    return f"say what it is: KIND=FILE; {known_kinds()}"
 
 
 def evidence_of(frames: Iterable[Frame]) -> Evidence:
