@@ -82,8 +82,11 @@ class World:
         worked = "apply" in self.did and self.becomes is not None
         return self.becomes if worked and self.becomes is not None else self.found
 
-    def apply(self, staged: World, script: str, *, limit_s: float, sink: Sink) -> SimpleNamespace:
+    def apply(
+        self, staged: World, script: str, *, limit_s: float, sink: Sink, audit: str
+    ) -> SimpleNamespace:
         assert staged is self
+        assert "-image" in audit, "the journal of the image tells which run of ours it was"
         self.did.append("apply")
         sink("|DKMS: building")
         if self.broken:
@@ -94,7 +97,8 @@ class World:
         self.did.append(f"passport {signature!r}")
         self.passport = passport.json() + signature
 
-    def rollback(self, staged: World, run: str) -> SimpleNamespace:
+    def rollback(self, staged: World, run: str, *, audit: str) -> SimpleNamespace:
+        assert audit.startswith("who=")
         self.did.append(f"rollback {run}")
         return SimpleNamespace(steps=[f"restore /etc/{run}: done"] if run != "none" else [])
 

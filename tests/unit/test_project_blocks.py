@@ -31,6 +31,7 @@ from toolkit import cli
 from toolkit.change.rollout_terms import batches
 from toolkit.change.window import parse_window
 from toolkit.checks.all import BY_ID
+from toolkit.cli.options import TAKEN, unbared
 from toolkit.errors import ToolkitError
 from toolkit.evidence import Evidence
 from toolkit.facts.imports import named
@@ -46,7 +47,18 @@ PROGRAMS = {"./invokew": tasks.namespace, "invoke": tasks.namespace, "gdr": cli.
 # What else our pages call. Of these the shell's syntax is tried, and the files of ours they name.
 OTHERS = (
     *("ansible-playbook", "kubectl", "vagrant", "packer", "mkosi", "git", "apt-get", "pip"),
-    *("python", ".venv/bin/python", "pytest", "ssh-keygen", "ssh", "cd", "chmod", "find", "..."),
+    *(
+        "python",
+        ".venv/bin/python",
+        "pytest",
+        "ssh-keygen",
+        "ssh",
+        "cd",
+        "chmod",
+        "find",
+        "nvidia-smi",
+        "...",
+    ),
 )
 # Of each verb, and of Invoke itself.
 OPTIONS = {
@@ -99,8 +111,10 @@ def _parser(program: str) -> Parser:
 
 def refusal(words: tuple[str, ...]) -> str:
     """Why one of our commands cannot be what is meant; "" where it can."""
+    names = PROGRAMS[words[0]].task_names
+    taken = {name: TAKEN.get(name.rpartition(".")[2], ()) for name in names}
     try:
-        found = _parser(words[0]).parse_argv(list(words[1:]))
+        found = _parser(words[0]).parse_argv(unbared(words[1:], taken))
     except ParseError as why:
         return str(why)
     for verb in found[1:]:

@@ -162,7 +162,9 @@ def _dkms(change: Change, node: Node, keeps: tuple[str, ...]) -> Iterator[Act]:
 
 def _ofed(node: Node, package: str, kernel: str, keeps: tuple[str, ...]) -> Iterator[Act]:
     """OFED, where it is not there for that kernel: so no build of it that works is lost."""
-    if not _usable(node, package, kernel):
+    if not any(
+        each.module == package and each.kernel == kernel and each.usable for each in node.dkms
+    ):
         yield from built_ofed(package, _version(node, package), kernel, keeps)
 
 
@@ -239,12 +241,6 @@ def _work(package: str, version: str) -> str:
 def _tree(package: str) -> str:
     """Where DKMS keeps what it built, and its own links to that."""
     return f"/var/lib/dkms/{package}"
-
-
-def _usable(node: Node, package: str, kernel: str) -> bool:
-    return any(
-        each.module == package and each.kernel == kernel and each.usable for each in node.dkms
-    )
 
 
 def _version(node: Node, package: str) -> str:

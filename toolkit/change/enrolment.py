@@ -80,7 +80,9 @@ def standing(mok: Mok, wish: Wish) -> Enrolling:
                 f"mokutil took the request, and the certificate is {mok.after}",
                 hint="is the room for firmware variables used up? mokutil --list-new tells",
             )
-        return Enrolling(Standing.WAITS, _requested(mok), mok.secure_boot, "reboot, and confirm")
+        return Enrolling(
+            Standing.WAITS, f"requested now{_off(mok)}", mok.secure_boot, "reboot, and confirm"
+        )
     if now is Enrolment.ENROLLED:
         return Enrolling(Standing.ENROLLED, "known to firmware or kernel", mok.secure_boot)
     if now is Enrolment.PENDING:
@@ -116,10 +118,6 @@ def _without_mok(mok: Mok) -> Enrolling | None:
     else:
         hint = "such a kernel knows only the keys that were built into it: sign with one of them"
     raise Unsupported(f"{why}, so MokManager never asks; yet {mok.demanded}", hint=hint)
-
-
-def _requested(mok: Mok) -> str:
-    return f"requested now{_off(mok)}"
 
 
 def _without_us(mok: Mok) -> str:

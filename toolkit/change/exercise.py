@@ -119,16 +119,14 @@ def _of_rail(one: View, other: View, rail: Rail, terms: Terms, left: list[str]) 
         found += [bound.perftest(*each, ends) for each in _GPU_TESTS]
         if "ucx_perftest" not in both:
             left.append("UCX is not tried: ucx_perftest is not on both")
-        drive, serve = (replace(end, buffer=_liked(end)) for end in ends)
+        drive, serve = (
+            replace(end, buffer=Buffer.GPU if end.buffer.gpu else Buffer.HOST) for end in ends
+        )
         turns = min(int(terms.gigabytes * 1e9) // _UCX - _UCX_WARM, 200 * terms.seconds)
         found.append(
             Test(0, "ucx_perftest", Kind.DEEP, _UCX, 1, terms.seconds, turns, drive, serve)
         )
     yield from (test for test in found if test.tool in both)
-
-
-def _liked(end: End) -> Buffer:
-    return Buffer.GPU if end.buffer.gpu else Buffer.HOST
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,10 +69,6 @@ def _of_end(test: Test, role: Role, end: End, node: Node) -> Expected:
     return Expected(_of_host(test, node, device))
 
 
-def _load(test: Test) -> Load:
-    return Load(test.size, _DEEP if test.tool == "ucx_perftest" else test.depth)
-
-
 def _inputs(node: Node, hca: str, gpu: str = "") -> PairInputs | None:
     told = read_node(node, constants()).pairs
     ours = [each for each in told if each.name == hca and gpu in {"", each.gpu}]
@@ -83,7 +79,9 @@ def _of_gpu(test: Test, role: Role, end: End, node: Node, device: RdmaDevice) ->
     told = _inputs(node, device.name, end.gpu)
     if told is None:
         return Expected(None, f"{end.gpu} with {end.hca} of {end.host}: the way was not read")
-    found = predict_pair(told, _load(test), constants())
+    found = predict_pair(
+        told, Load(test.size, _DEEP if test.tool == "ucx_perftest" else test.depth), constants()
+    )
     if test.kind is Kind.LATENCY:
         picked = found.latency.verbs
     else:

@@ -49,7 +49,11 @@ def passport(node: Node, want: Want) -> Finding:
     if want.passport_key:
         good, told = node.passport_verified
         if not good:
-            return failed(told, expected="a good signature by a key that was given", hint=_signed())
+            return failed(
+                told,
+                expected="a good signature by a key that was given",
+                hint=f"the image is made with --passport-sign; the signature lies in {SIGNATURE}",
+            )
     differences = compare(born, node)
     # What somebody replaced is told before the kernel that came by a package.
     foreign = sorted((each for each in differences if not each.since), key=lambda e: e.later)
@@ -87,7 +91,3 @@ def _counted(differences: list[Difference]) -> str:
     first = differences[0]
     rest = f", and {len(differences) - 1} more" if len(differences) > 1 else ""
     return f"unlike the image: {first}{rest}"
-
-
-def _signed() -> str:
-    return f"the image is made with --passport-sign; the signature lies in {SIGNATURE}"

@@ -46,7 +46,10 @@ def log(node: Node, want: Want) -> Finding:
     if not told.told:
         return unknown("no line of it is NCCL's", hint=AGAIN)
     edges = tuple(network_edges(told))
-    details = tuple(decoded(each, told.version, want.compat) for each in _worst_first(told))
+    details = tuple(
+        decoded(each, told.version, want.compat)
+        for each in sorted(told.decisions, key=lambda each: each.enabled)
+    )
     if told.versions:
         details = (f"several jobs in one file: NCCL {', '.join(told.versions)}", *details)
     if not edges:
@@ -105,10 +108,6 @@ def _broken_off(told: NcclLog, details: tuple[str, ...]) -> Finding:
         hint=_way_out(told),
         details=(*details, *broke[1:]),
     )
-
-
-def _worst_first(told: NcclLog) -> list[Decision]:
-    return sorted(told.decisions, key=lambda each: each.enabled)
 
 
 def said_by(node: Node) -> NcclLog | str:

@@ -106,7 +106,11 @@ def other_kernel(node: Node, chosen: ModuleFile) -> Obstacle | None:
     flags = _kernel_flags(node)
     if image is None or not image.versions or (flags and set(flags) != set(words[1:])):
         return Obstacle(found, expected, rebuild(node))
-    here = {p.removeprefix("/usr") for p in _files_of_this_kernel(node)}
+    here = {
+        each.filename.removeprefix("/usr")
+        for each in node.rdma_files.values()
+        if each.kernel == node.kernel
+    }
     layouts = {e.layout for e in node.exports if e.layout and e.path.removeprefix("/usr") in here}
     if not layouts:
         raise NoEvidence(f"{found}, and nothing says what the kernel's module_layout is")
@@ -121,10 +125,6 @@ def _kernel_flags(node: Node) -> list[str]:
         if each.kernel == node.kernel:
             return each.vermagic.split()[1:]
     return []
-
-
-def _files_of_this_kernel(node: Node) -> list[str]:
-    return [each.filename for each in node.rdma_files.values() if each.kernel == node.kernel]
 
 
 def signature(node: Node, chosen: ModuleFile) -> Obstacle | None:

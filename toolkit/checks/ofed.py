@@ -72,7 +72,11 @@ def kernel_match(node: Node, want: Want) -> Finding:
     if name:
         built = {each.kernel for each in node.dkms if each.module == name and each.usable}
     else:  # prebuilt packages: look at the files
-        built = {each.release for each in node.kernels if _out_of_tree_core(each.modules)}
+        built = {
+            each.release
+            for each in node.kernels
+            if any("/ib_core.ko" in path and "/kernel/" not in path for path in each.modules)
+        }
         if stack.packaging:  # wherever they lie, the running kernel's were told by their version
             built.add(node.kernel)
     missing = [kernel for kernel in kernels if kernel not in built]
@@ -82,10 +86,6 @@ def kernel_match(node: Node, want: Want) -> Finding:
             expected=f"installed for {', '.join(kernels)}",
         )
     return passed(f"{name or stack}: installed for {', '.join(kernels)}")
-
-
-def _out_of_tree_core(modules: tuple[str, ...]) -> bool:
-    return any("/ib_core.ko" in path and "/kernel/" not in path for path in modules)
 
 
 @check(

@@ -191,7 +191,11 @@ def said(text: str) -> list[Said]:
             parts.append(_Open(marked))
         else:
             parts[-1].lines.append(line)
-    return [Said(each.command, "\n".join(each.lines)) for each in parts if _holds(each.lines)]
+    return [
+        Said(each.command, "\n".join(each.lines))
+        for each in parts
+        if any(line.strip() for line in each.lines)
+    ]
 
 
 def _marked(line: str, *, first: bool) -> str:
@@ -203,10 +207,6 @@ def _marked(line: str, *, first: bool) -> str:
     command = found[1] if found else ""
     bare = re.sub(r"^sudo ", "", command)
     return command if _TYPED.fullmatch(bare) and commanded(command) else ""
-
-
-def _holds(lines: Iterable[str]) -> bool:
-    return any(line.strip() for line in lines)
 
 
 def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
@@ -225,7 +225,10 @@ def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
         for name, body in _parted(part, kind):
             texts.setdefault(name, {})[part.command] = body
     if not texts:
-        raise NotUnderstood(f"{source}: not recognised as evidence", hint=_hint())
+        raise NotUnderstood(
+            f"{source}: not recognised as evidence",
+            hint=f"say what it is: KIND=FILE; {known_kinds()}",
+        )
     return [
         Frame(name, State.OK, _source(answers, source), "".join(map(_ended, answers.values())))
         for name, answers in texts.items()
@@ -259,10 +262,6 @@ def _ended(text: str) -> str:
 def _source(commands: Iterable[str], source: str) -> str:
     told = ", ".join(each for each in commands if each)[:120]
     return f"{told}, {IMPORTED}{source}" if told else f"{IMPORTED}{source}"
-
-
-def _hint() -> str:
-    return f"say what it is: KIND=FILE; {known_kinds()}"
 
 
 def evidence_of(frames: Iterable[Frame]) -> Evidence:

@@ -119,7 +119,9 @@ class Passport:
                 module.name,
                 module.version,
                 module.licence,
-                tuple(f.file.path for d in module.depends if (f := each.named(_plain(d)))),
+                tuple(
+                    f.file.path for d in module.depends if (f := each.named(d.replace("-", "_")))
+                ),
             )
             for each in self.kernels
             for module in each.modules
@@ -128,10 +130,6 @@ class Passport:
         modules = {each.path for each in placed}
         files = (Component(each.path, each.sha256) for each in self.files)
         return (*placed, *(each for each in files if each.path not in modules))
-
-
-def _plain(name: str) -> str:
-    return name.replace("-", "_")
 
 
 # The document's values are those of JSON, and have no common type.

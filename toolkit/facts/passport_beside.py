@@ -74,7 +74,7 @@ def _arguments(passport: Passport, node: Node) -> Iterator[Difference]:
         return
     born, now = Cmdline(passport.arguments), node.cmdline
     names = dict.fromkeys(name for name, _ in born.pairs() if _counts(name))
-    extra = dict.fromkeys(name for name, _ in now.pairs() if _decides(name))
+    extra = dict.fromkeys(name for name, _ in now.pairs() if name.startswith(_TELLING))
     for name in dict.fromkeys((*names, *extra)):
         was, has = _values(born, name), _values(now, name)
         if was != has:
@@ -112,10 +112,6 @@ def _values(cmdline: Cmdline, name: str) -> str:
 
 def _counts(name: str) -> bool:
     return name not in _OWN_WORDS and not name.startswith(("rd.", "systemd.", "luks."))
-
-
-def _decides(name: str) -> bool:
-    return name.startswith(_TELLING)
 
 
 def _files(passport: Passport, node: Node) -> Iterator[Difference]:

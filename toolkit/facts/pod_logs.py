@@ -75,7 +75,11 @@ def parse_pod_logs(text: str) -> tuple[Read, ...]:
     for part in _parts(text):
         if part.said == "probe":
             read = Read(part.node, _evidence(part), part.pod)
-            if part.node not in found or read.evidence.complete or not _whole(found[part.node]):
+            if (
+                part.node not in found
+                or read.evidence.complete
+                or not found[part.node].evidence.complete
+            ):
                 found[part.node] = read
         elif not part.said.startswith(("apply ", "ended ")):
             found.setdefault(part.node, Read(part.node, Evidence(), part.pod))
@@ -92,10 +96,6 @@ def parse_carried(text: str) -> tuple[Carried, ...]:
         for part in _parts(text)
         if part.said.startswith("apply ")
     )
-
-
-def _whole(read: Read) -> bool:
-    return read.evidence.complete
 
 
 def _parts(text: str) -> list[_Part]:

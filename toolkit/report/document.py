@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from toolkit import __version__
 from toolkit.checks.check import Status
 from toolkit.errors import ExitCode, Outcome, ToolkitError
+from toolkit.report.table import unjudged
 
 if TYPE_CHECKING:  # who has none of them to write imports none
     from toolkit.change.enrolment import Enrolling
@@ -180,9 +181,7 @@ def state_of(judged: Judged | None, error: ToolkitError | None) -> str:
     """A host in one or two words: what its verdicts come to, or why there are none."""
     if judged is not None:
         return judged.state
-    if error is None:
-        return "done"
-    return "out of reach" if error.exit_code is ExitCode.UNREACHABLE else "error"
+    return "done" if error is None else unjudged(error)
 
 
 def _error(error: ToolkitError) -> dict[str, Json]:

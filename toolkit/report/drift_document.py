@@ -9,17 +9,14 @@ from toolkit import __version__
 from toolkit.change.drift import Cell, Drift, Line
 from toolkit.errors import ExitCode, Outcome
 from toolkit.report.document import Json
+from toolkit.report.table import unjudged
 
 SCHEMA = "gdr-toolkit/drift/1"
 
 
 def state_of(outcome: Outcome[Drift]) -> str:
     """One host's state, whether or not it could be looked at."""
-    if outcome.value is not None:
-        return outcome.value.state
-    error = outcome.error
-    unreachable = error is not None and error.exit_code is ExitCode.UNREACHABLE
-    return "out of reach" if unreachable else "error"
+    return unjudged(outcome.error) if outcome.value is None else outcome.value.state
 
 
 def document(

@@ -28,7 +28,9 @@ def enrol_lines(outcomes: Sequence[Outcome[Enrolling]], paint: Painter) -> list[
     inks = [_INKS[each.value.standing] for each in outcomes if each.value is not None]
     lines = [
         line.replace(row[1], paint(row[1], ink), 1)
-        for line, row, ink in zip(columns(_cleaned(rows)), rows, inks, strict=True)
+        for line, row, ink in zip(
+            columns([tuple(clean(cell) for cell in row) for row in rows]), rows, inks, strict=True
+        )
     ]
     lines += errors(((each.host, each.error) for each in outcomes), paint)
     waiting = [e.host for e in outcomes if e.value and e.value.standing is Standing.WAITS]
@@ -44,7 +46,3 @@ def enrol_lines(outcomes: Sequence[Outcome[Enrolling]], paint: Painter) -> list[
             "undo, until that boot: enrol --revoke with the same options",
         ]
     return lines
-
-
-def _cleaned(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    return [tuple(clean(cell) for cell in row) for row in rows]

@@ -30,6 +30,7 @@ from toolkit.report.fleet_parts import (
 )
 from toolkit.report.fleet_seen import Excerpt, Seen
 from toolkit.report.pages import plain
+from toolkit.report.table import unjudged
 
 GRIDS = 40  # kinds of topology, and of predictions, that are drawn
 ROWS = 300  # of the matrix
@@ -239,6 +240,6 @@ def _node(
 
 
 def _lost(number: int, name: str, error: ToolkitError | None) -> NodePart:
-    state = "out of reach" if error is not None and error.exit_code == 4 else "error"
+    state = unjudged(error)
     hint = plain(error.hint) if error else ""
     return NodePart(number, name, state, shade(state), error=plain(str(error)), hint=hint)

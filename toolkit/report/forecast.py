@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from toolkit.checks.check import Status
 from toolkit.checks.forecast import Foreseen, Prospect
-from toolkit.errors import ExitCode, Outcome
+from toolkit.errors import Outcome
 from toolkit.hosts import fold
-from toolkit.report.table import Ink, Painter, clean, columns, labelled
+from toolkit.report.table import Ink, Painter, clean, columns, labelled, unjudged
 from toolkit.report.text import errors
 
 _WORDS = {
@@ -70,15 +70,11 @@ def _summary(outcomes: Sequence[Outcome[Foreseen]], paint: Painter) -> list[str]
 
 def _row(outcome: Outcome[Foreseen]) -> tuple[str, ...]:
     if outcome.value is None:
-        return ("-", "-", "-", "out of reach" if _unreachable(outcome) else "error", "-")
+        return ("-", "-", "-", unjudged(outcome.error), "-")
     ahead = outcome.value.forecast
     counts = [str(len(found)) for found in (ahead.keeps, ahead.losses, ahead.unknown)]
     state = ahead.state if outcome.value.judged.complete else "cut off"
     return (*counts, state, ahead.kernel or "not known")
-
-
-def _unreachable(outcome: Outcome[Foreseen]) -> bool:
-    return outcome.error is not None and outcome.error.exit_code is ExitCode.UNREACHABLE
 
 
 def _count(outcomes: Sequence[Outcome[Foreseen]]) -> str:

@@ -40,7 +40,12 @@ def _pairs(pairs: tuple[PairPrediction, ...], paint: Painter) -> Iterator[str]:
         return
     alike: dict[tuple[str, ...], list[PairPrediction]] = {}
     for each in pairs:
-        figures = (each.distance.shown, *map(_short, _shown(each)), _why(each), each.blocked)
+        figures = (
+            each.distance.shown,
+            *map(_short, (each.with_gdr, each.collective, each.without_gdr)),
+            _why(each),
+            each.blocked,
+        )
         alike.setdefault(figures, []).append(each)
     rows = [_HEAD]
     for (distance, with_gdr, ring, without, _, _), (first, *more) in alike.items():
@@ -56,10 +61,6 @@ def _pairs(pairs: tuple[PairPrediction, ...], paint: Painter) -> Iterator[str]:
         before = why
         if blocked:
             yield from (paint(row, Ink.RED) for row in _wrapped(f"now without: {blocked}", "    "))
-
-
-def _shown(each: PairPrediction) -> tuple[Estimate, ...]:
-    return each.with_gdr, each.collective, each.without_gdr
 
 
 def _why(each: PairPrediction) -> str:

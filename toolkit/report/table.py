@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TextIO
 
-from toolkit.errors import ToolkitError
+from toolkit.errors import ExitCode, ToolkitError
 
 WIDTH = 100
 
@@ -72,6 +72,12 @@ def wrapped(
         break_on_hyphens=False,
         break_long_words=cell,
     )
+
+
+def unjudged(error: ToolkitError | None) -> str:
+    """State of a host that has an error in place of a result."""
+    unreachable = error is not None and error.exit_code is ExitCode.UNREACHABLE
+    return "out of reach" if unreachable else "error"
 
 
 def labelled(label: str, text: str, *, indent: int = 9) -> list[str]:

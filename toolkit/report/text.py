@@ -15,7 +15,7 @@ from toolkit.hosts import fold
 from toolkit.report.chosen import chosen_lines, known_lines
 from toolkit.report.foreign import foreign_lines
 from toolkit.report.shown import shown_lines
-from toolkit.report.table import Ink, Painter, clean, columns, labelled
+from toolkit.report.table import Ink, Painter, clean, columns, labelled, unjudged
 
 _INK = {
     Status.PASS: Ink.GREEN,
@@ -218,7 +218,7 @@ def _begin(outcomes: Sequence[Outcome[Judged]]) -> list[str]:
 
 def _row(outcome: Outcome[Judged]) -> tuple[str, ...]:
     if outcome.value is None:
-        return ("-", "-", "-", "-", "out of reach" if _unreachable(outcome.error) else "error")
+        return ("-", "-", "-", "-", unjudged(outcome.error))
     one = outcome.value
     counts = {status: len(one.having(status)) for status in Status}
     return (
@@ -228,10 +228,6 @@ def _row(outcome: Outcome[Judged]) -> tuple[str, ...]:
         str(counts[Status.NA]),
         one.state,
     )
-
-
-def _unreachable(error: ToolkitError | None) -> bool:
-    return error is not None and error.exit_code == 4
 
 
 def count_line(outcomes: Sequence[Outcome[Judged]]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from toolkit.change.drift import Cell, Drift, Standing
+from toolkit.change.drift import Drift, Standing
 from toolkit.errors import ExitCode, Outcome
 from toolkit.report.drift_document import state_of
 from toolkit.report.samples import Remembered, Samples, add_run, of_failure
@@ -75,11 +75,7 @@ def _host(samples: Samples, outcome: Outcome[Drift], now: int, before: Remembere
     samples.add("gdr_drift_reboot_owed", int(drift.reboot_owed), host=host)
     for line in drift.lines:
         for column, cell in (("on disk", line.on_disk), ("in effect", line.in_effect)):
-            if _open(cell):
+            if cell.standing in {Standing.DRIFT, Standing.UNKNOWN}:
                 labels = {"topic": line.topic.value, "name": line.name, "column": column}
                 labels["standing"] = cell.standing.value
                 samples.add("gdr_drift_property", 1, host=host, **labels)
-
-
-def _open(cell: Cell) -> bool:
-    return cell.standing in {Standing.DRIFT, Standing.UNKNOWN}
