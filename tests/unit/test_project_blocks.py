@@ -164,8 +164,10 @@ def _elsewhere(words: tuple[str, ...]) -> str:
         unknown = {word.partition("=")[0] for word in given if re.match(r"[a-z]+=", word)}
         if gone := sorted(each for each in unknown if each not in re.findall(r"\w+", plays)):
             return f"no play has the variable {gone[0]}"
-    if "-m" in given and not importlib.util.find_spec(module := given[given.index("-m") + 1]):
-        return f"there is no module {module}"
+    if program.endswith("python") and "-m" in given:
+        module = given[given.index("-m") + 1]
+        if not importlib.util.find_spec(module):
+            return f"there is no module {module}"
     named_here = [word.removeprefix("site/") for word in given]
     for word in named_here:
         ours = re.match(r"(docs|playbooks|templates|vagrant|toolkit|dev|tests)/", word)
