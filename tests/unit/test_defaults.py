@@ -89,6 +89,7 @@ reach.media_journal._Step.attributes is made
 reach.media_room.Ground.run(limit_s) = 120
 reach.openssh.OpensshTransport.__init__(become) = True
 reach.openssh.OpensshTransport.run(limit_s) = 120
+reach.packed.Room.files = 10000
 reach.passport.read_parts(limit_s) = 300
 reach.passport.place(limit_s) = 60
 reach.qemu.Machine.accelerator = 'tcg'

@@ -99,7 +99,7 @@ def of(
     monkeypatch.setattr(reach, "ask", site.ask)
     monkeypatch.setattr(reach, "change", site.change)
     monkeypatch.setattr(
-        reach, "change_script", lambda look, words, s: f"{look.text('name')} {words} {s}"
+        reach, "change_script", lambda look, words, s, _: f"{look.text('name')} {words} {s}"
     )
     monkeypatch.setattr(flow, "parse_domains", site.parse)
     return site

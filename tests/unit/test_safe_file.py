@@ -33,6 +33,7 @@ MAY = {
     "toolkit/reach/hook.py": "a temporary file without a name",
     "toolkit/reach/knownhosts.py": "adds a line to the file that ssh reads",
     "toolkit/reach/kvm.py": "a file of a random name, for us alone",
+    "toolkit/reach/packed.py": "a temporary file without a name",
     "toolkit/reach/media_aside.py": "makes a folder of a random name, for us alone",
     "toolkit/reach/media_inside.py": "writes in images, whose links it never follows",
     "toolkit/reach/media_journal.py": "writes in the folder aside, for us alone",

@@ -72,15 +72,14 @@ def reload_nodes(
     """
     before = {each.host: each.value for each in looked if each.value is not None}
     meant = replace(fleet, hosts=to_do(fleet, looked))
-
+    if not meant.hosts:
+        return Rolled({each.host: seen(each) for each in looked})
     audit = of_run(how.folder.settle(), how.agreed.about.reason)
 
     def work(host: Host, transport: Transport, witness: Witness) -> Reloading:
         return _bring(_Way(fleet, host, transport, witness, audit), before[host.name], asked)
 
-    rolled: Rolled[Reloading] = Rolled({})
-    if meant.hosts:
-        rolled = on_each_counted(meant, "reloading", work, how, well=_well, harm=_harm)
+    rolled = on_each_counted(meant, "reloading", work, how, well=_well, harm=_harm)
     outcomes = {each.host: rolled.outcomes.get(each.host) or seen(each) for each in looked}
     return replace(rolled, outcomes=outcomes)
 
