@@ -72,7 +72,7 @@ class Nodes:
         )
 
     def wait_for_boots(self, limit_s: float = 60) -> None:
-        """Wait while any node is about to reboot, or boots.
+        """Wait while any node works for us, is about to reboot, or boots.
 
         A real node cannot be reached then. Here sshd is no part of the node and would let
         us read one that is half up, which nobody ever will.
@@ -102,7 +102,9 @@ class Nodes:
 
 
 def _booting(words: list[bytes]) -> bool:
-    """The pause before a reboot (see reach/reboot.py), or the boot itself."""
+    """A script of a controller that may be gone, the pause before a reboot, or the boot itself."""
+    if Path(words[0].decode(errors="replace")).name == "sh" and words[1:2] == [b"-s"]:
+        return True
     names = {Path(word.decode(errors="replace")).name for word in words[:2]}
     return words[:2] == [b"sleep", b"1"] or bool(names & {"reboot", "boot"})
 
