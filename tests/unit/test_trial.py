@@ -192,6 +192,13 @@ def test_what_was_tried_is_not_tried_again(outcome: str, why: str) -> None:
     assert "/var/lib/gdr-toolkit/trials" in told
 
 
+def test_what_could_not_be_read_is_tried_once_more() -> None:
+    again = plan_for(TRANSLATED | tried("unread 2026-11-22T08:00:00Z the end of the evidence"))
+    assert again.trial is not None
+    assert again.trial.last
+    assert not trial(TRANSLATED).last
+
+
 def test_a_trial_that_runs_is_kept_where_it_works_and_was_not_given_up() -> None:
     name = trial(TRANSLATED).id
     runs: dict[str, Override] = {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from typing import cast
 
 import pytest
 
 from tests.evidence.build import node
+from tests.unit.planning import TRANSLATED
 from toolkit.change.change import Change
 from toolkit.change.trial import Lines, Trial
 from toolkit.checks.judged import judge_node
@@ -20,7 +22,7 @@ from toolkit.reach.transport import Transport
 from toolkit.want import Want
 
 OLD = ("root=/dev/sda1", "ro")
-JUDGED = judge_node("gpu1", node(), Want(), date(2026, 11, 22))
+JUDGED = judge_node("gpu1", node(TRANSLATED), Want(), date(2026, 11, 22))
 
 
 @pytest.fixture
@@ -28,8 +30,9 @@ def trial() -> Trial:
     return Trial("1", ("iommu=pt",), (), OLD, cast("Change", None), ())
 
 
-def planned(lines: Lines) -> Planned:
-    return Planned(JUDGED, NO_CHANGE, boot_id="boot-2", lines=lines)
+def planned(lines: Lines, *, complete: bool = True) -> Planned:
+    judged = replace(JUDGED, complete=complete)
+    return Planned(judged, NO_CHANGE, boot_id="boot-2", lines=lines)
 
 
 def test_a_menu_that_is_as_meant_is_booted(trial: Trial) -> None:
@@ -105,6 +108,26 @@ def test_a_job_that_began_meanwhile_is_not_ended_to_go_back(trial: Trial, done: 
     error = left(trial, Lines(OLD, OLD), busy="python3 has a GPU open")
     assert "it runs with that still: python3 has a GPU open" in str(error)
     assert done == ["given-up 1: it was worse"]  # and no later run takes it for one that works
+
+
+@pytest.mark.parametrize(
+    ("complete", "worse", "last", "outcome"),
+    [
+        (False, set(), False, "unread"),
+        (False, {"the end of the evidence", "ib.port"}, False, "unread"),  # unknown is not failed
+        (False, set(), True, "given-up"),
+        (False, {"iommu.passthrough"}, False, "given-up"),
+        (True, {"ib.port"}, False, "given-up"),
+    ],
+)
+def test_what_broke_off_is_not_called_worse_until_it_did_so_twice(
+    trial: Trial, done: list[str], *, complete: bool, worse: set[str], last: bool, outcome: str
+) -> None:
+    now = planned(Lines((*OLD, *trial.words, trial.mark), OLD), complete=complete)
+    with_worse = replace(hands(Lines(OLD, OLD)), worse=lambda _: worse)
+    with pytest.raises(ApplyError):
+        _leave(with_worse, planned(Lines(OLD, OLD)), now, replace(trial, last=last), "why")
+    assert done[0] == f"{outcome} 1: why"
 
 
 def test_a_node_that_came_back_with_yet_another_line_is_not_called_as_before(

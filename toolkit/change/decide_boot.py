@@ -81,10 +81,15 @@ def decide_boot(here: Situation, *, untried: bool) -> Trial | None:
 
 
 def _untried_yet(trial: Trial, here: Situation) -> Trial:
-    """:raises Unsupported: where the same was tried, and did not become the default."""
+    """:raises Unsupported: where the same was tried, and did not become the default.
+
+    One that could not be read is tried once more: the link may have been the cause.
+    """
     tried = here.node.trials.get(trial.id)
     if tried is None:
         return trial
+    if tried.outcome is Outcome.UNREAD:
+        return replace(trial, last=True)
     end = tried.why if tried.outcome is Outcome.GIVEN_UP else "nobody was told how it ended"
     raise Unsupported(
         f"{trial.told} was tried at {tried.when}, and is not tried again: {end}", hint=FORGET

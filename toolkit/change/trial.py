@@ -40,6 +40,7 @@ class Trial:
     before: tuple[str, ...]  # the default entry's words, as they must stay
     file: Change  # the entry, as a file of ours
     acts: tuple[Act, ...]  # tell the loader of it
+    last: bool = False  # it was tried before, and could not be read
 
     @property
     def told(self) -> str:

@@ -46,6 +46,7 @@ class Outcome(StrEnum):
 
     OPEN = "open"  # its boot was asked for, and nobody has said yet what came of it
     GIVEN_UP = "given-up"
+    UNREAD = "unread"  # no reading of its boot was whole; it may be tried once more
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Tried:
     why: str  # one sentence; "" while it is open
 
 
-_LINE = re.compile(r"(\w+) (open|given-up) (\S+) ?(.*)")
+_LINE = re.compile(r"(\w+) (open|given-up|unread) (\S+) ?(.*)")
 
 
 def parse_trials(text: str) -> dict[str, Tried]:

@@ -9,6 +9,7 @@ from toolkit.change.bundle import script
 from toolkit.change.decide_boot import FORGET
 from toolkit.change.rollout import Phase
 from toolkit.change.trial import Trial
+from toolkit.checks.check import Status
 from toolkit.errors import ApplyError, ToolkitError, TransportError
 from toolkit.facts.loader import Outcome
 from toolkit.flow.planning import Planned, sealed
@@ -56,7 +57,7 @@ def attempt(hands: Hands, start: Planned, trial: Trial) -> Planned:
     now = hands.settle()
     if trial.mark not in now.lines.running:
         why = "it came back on its old entry"
-        raise _given_up(hands, trial, why)
+        raise _given_up(hands, trial, why, Outcome.GIVEN_UP)
     why = _unfit(hands, now)
     if why:
         _leave(hands, start, now, trial, why)
@@ -139,7 +140,7 @@ def _leave(hands: Hands, start: Planned, now: Planned, trial: Trial, why: str) -
 
     :raises ApplyError: always: the trial was given up.
     """
-    error = _given_up(hands, trial, why)
+    error = _given_up(hands, trial, why, _outcome(hands, now, trial))
     if jobs := hands.busy():
         raise ApplyError(
             f"{hands.name}: tried {trial.told}: {why}; it runs with that still: {jobs}",
@@ -156,7 +157,19 @@ def _leave(hands: Hands, start: Planned, now: Planned, trial: Trial, why: str) -
     raise error
 
 
-def _given_up(hands: Hands, trial: Trial, why: str) -> ApplyError:
-    """Have the node remember it, so that no later run tries or keeps it."""
-    note(hands.transport, trial.id, Outcome.GIVEN_UP, why)
-    return ApplyError(f"{hands.name}: tried {trial.told}: {why}; {BACK}", hint=FORGET)
+def _outcome(hands: Hands, now: Planned, trial: Trial) -> Outcome:
+    """Whether the trial was seen to be worse, or could not be read and may be tried once more.
+
+    Evidence that breaks off may be the link's doing or the argument's: twice is the argument's.
+    """
+    failing = {verdict.check.id for verdict in now.judged.having(Status.FAIL)}
+    seen = now.judged.complete or failing & hands.worse(now)
+    return Outcome.GIVEN_UP if seen or trial.last else Outcome.UNREAD
+
+
+def _given_up(hands: Hands, trial: Trial, why: str, outcome: Outcome) -> ApplyError:
+    """Have the node remember it, so that no later run tries or keeps it unasked."""
+    note(hands.transport, trial.id, outcome, why)
+    again = "its evidence broke off: run again once the link holds; it is tried once more"
+    hint = again if outcome is Outcome.UNREAD else FORGET
+    return ApplyError(f"{hands.name}: tried {trial.told}: {why}; {BACK}", hint=hint)
