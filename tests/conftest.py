@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests import truth
 from tests.leaving import Leftovers, mark
 from tests.selecting import may_hold
 from tests.surroundings import settle
+from toolkit.facts import recall
 
 settle()
 
@@ -52,6 +54,17 @@ def _marked(tmp_path_factory: pytest.TempPathFactory) -> None:
     base = tmp_path_factory.getbasetemp()
     whole = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     (whole / MARK).write_text(str(ROOT))
+
+
+@pytest.fixture(autouse=True)
+def _rules_as_written(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that changes a rule sees no answer of before, and leaves none."""
+    changes = "monkeypatch" in request.fixturenames
+    if changes:
+        recall.forget()
+    yield
+    if changes:
+        recall.forget()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

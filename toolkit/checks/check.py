@@ -6,12 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
+from functools import partial
+from itertools import count
 
 from toolkit.checks.makers import NOT_CONNECTX, has_connectx, without_nvidia_peermem
 from toolkit.checks.role import PASSED_THROUGH, role
 from toolkit.errors import CutOff, NeedsRoot, NoEvidence, NotCollected, Unparsable
 from toolkit.facts.fact import once
 from toolkit.facts.node import Node
+from toolkit.facts.recall import Answers
 from toolkit.machines import machine_type
 from toolkit.want import PeerPath, Role, Waiver, Want
 from toolkit.words import counted
@@ -83,6 +86,21 @@ def unknown(why: str, *, hint: str = "", gap: Gap = Gap.NONE) -> Finding:
 Judge = Callable[[Node, Want], Finding]
 
 
+_MANY, _FEW = 256, 32  # verdicts kept of one check, and wants
+_wants: list[tuple[Want, int]] = []
+_numbers = count()
+
+
+def number_of(want: Want) -> int:
+    """A number for equal wants, which are few, and too large to be keys."""
+    for known, number in _wants:
+        if known is want or known == want:
+            return number
+    _wants[:-_FEW] = []
+    _wants.append((want, next(_numbers)))
+    return _wants[-1][1]
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """One question about a node. Its docstring is its title, and what ``explain`` prints."""
@@ -97,6 +115,9 @@ class Check:
     roles: frozenset[Role] = ALL_ROLES
     needs_gpu: bool = True  # n/a on a node known to have none
     on_disk: bool = False  # asks of files for one kernel alone: an image has them too
+    answers: Answers[Verdict] = field(
+        default_factory=lambda: Answers(_MANY), init=False, compare=False, repr=False
+    )
 
     @property
     def title(self) -> str:
@@ -110,8 +131,14 @@ class Check:
         return "\n".join(line.strip() for line in rest).strip()
 
     def __call__(self, node: Node, want: Want) -> Verdict:
-        """Judge with nothing cited yet, so that the sources cited are this check's own."""
-        fresh = node.fresh()
+        """Judge with nothing cited yet, so that the sources cited are this check's own.
+
+        Of a machine whose sources say what another's said the verdict is recalled.
+        """
+        judge = partial(self._verdict, node.fresh(), want)
+        return self.answers.ask(node.sources, judge, number_of(want))
+
+    def _verdict(self, fresh: Node, want: Want) -> Verdict:
         finding = self._finding(fresh, want)
         if finding.status is Status.PASS and (why := fresh.cut()):
             finding = unknown(why, hint="give the whole answer of the command")

@@ -8,7 +8,15 @@ from datetime import date
 
 from toolkit.checks.all import ALL
 from toolkit.checks.breakages import Known, known
-from toolkit.checks.check import Impact, Status, Verdict, amd_gpus, by_design, without_gpus
+from toolkit.checks.check import (
+    Impact,
+    Status,
+    Verdict,
+    amd_gpus,
+    by_design,
+    number_of,
+    without_gpus,
+)
 from toolkit.checks.choices import choices
 from toolkit.checks.chosen import Chosen
 from toolkit.checks.role import role
@@ -18,6 +26,7 @@ from toolkit.evidence import Evidence
 from toolkit.facts.bmc_identity import Same, same_machine
 from toolkit.facts.imports import IMPORTED
 from toolkit.facts.node import Node
+from toolkit.facts.recall import Answers
 from toolkit.facts.redfish_bmc import Trust
 from toolkit.want import Want
 
@@ -88,17 +97,42 @@ def judge_node(host: str, evidence: Evidence, want: Want, today: date) -> Judged
     node = Node(evidence)
     want = taken(node.fresh(), want)
     verdicts = tuple(check(node, want) for check in ALL)
+    head = _HEADS.ask(node.sources, lambda: _head(node, want), number_of(want))
     return Judged(
         host,
         verdicts,
         today,
-        _about(node, want),
+        head.about,
         evidence.complete,
+        head.gpus,
+        head.without,
+        head.known,
+        head.chosen,
+        bool(evidence.frames) and all(IMPORTED in f.source for f in evidence.frames.values()),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """What stands beside the verdicts, as in ``Judged``."""
+
+    about: tuple[tuple[str, str], ...]
+    gpus: bool
+    without: str
+    known: tuple[Known, ...]
+    chosen: tuple[Chosen, ...]
+
+
+_HEADS: Answers[_Head] = Answers(256)
+
+
+def _head(node: Node, want: Want) -> _Head:
+    return _Head(
+        _about(node, want),
         not without_gpus(node.fresh()),
         by_design(node.fresh()),
         known(node, want),
         choices(node.fresh(), want),
-        bool(evidence.frames) and all(IMPORTED in f.source for f in evidence.frames.values()),
     )
 
 

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Generic, Protocol, Self, TypeVar, overload
 
 from toolkit.errors import NoEvidence, Unparsable
+from toolkit.facts.recall import Answers, Sources
 
-# A fact's value or the error in its way, and the frames it rests on. Any: each has its type.
-Known = tuple[Any, NoEvidence | Unparsable | None, list[str]]
+_FEW = 8  # answers kept of one fact, which may be large
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A fact's value or the error in its way."""
+
+    value: Any  # each has its type
+    error: NoEvidence | Unparsable | None
+    cited: tuple[str, ...]  # frames that it rests on, in the order they were named
+    asked: dict[str, None]  # frames that were looked at for it, the same and more
+
+
 Memo = dict[str, Known]  # by the fact's name
 
 
@@ -18,22 +31,25 @@ class Citing(Protocol):
 
     memo: Memo
     cited: list[str]
+    sources: Sources
 
 
 N = TypeVar("N", bound=Citing)
 T = TypeVar("T")
+E = TypeVar("E", bound=NoEvidence | Unparsable)
 
 
 class fact(Generic[N, T]):  # noqa: N801 - reads like functools.cached_property
     """Like cached_property, but the citations are remembered with the value.
 
     Thirty checks share one parse of a large frame, and still each verdict can say which
-    sources it rests on.
+    sources it rests on. Of another machine with the same sources the answer is recalled.
     """
 
     def __init__(self, compute: Callable[[N], T], name: str = "") -> None:
         self._compute = compute
         self._name = name or compute.__name__
+        self._answers: Answers[Known] = Answers(_FEW)
         self.__doc__ = compute.__doc__
 
     @overload
@@ -43,22 +59,34 @@ class fact(Generic[N, T]):  # noqa: N801 - reads like functools.cached_property
     def __get__(self, node: N | None, owner: type[N]) -> Self | T:
         if node is None:
             return self
-        if self._name not in node.memo:
-            node.memo[self._name] = self._read(node)
-        value, error, cited = node.memo[self._name]
-        node.cited.extend(cited)
-        if error is not None:
-            raise error
-        return value  # type: ignore[no-any-return] # what _compute returned under this name
+        known = node.memo.get(self._name)
+        if known is None:
+            known = self._answers.ask(node.sources, lambda: self._read(node))
+            node.memo[self._name] = known
+        else:
+            node.sources.asked.update(known.asked)
+        node.cited.extend(known.cited)
+        if known.error is not None:
+            raise again(known.error)
+        return known.value  # type: ignore[no-any-return] # what _compute returned under this name
 
-    def _read(self, node: N) -> tuple[T | None, NoEvidence | Unparsable | None, list[str]]:
+    def _read(self, node: N) -> Known:
         outer, node.cited = node.cited, []
         try:
-            return self._compute(node), None, node.cited
+            value, error = self._compute(node), None
         except (NoEvidence, Unparsable) as why:
-            return None, why.with_traceback(None), node.cited
+            value, error = None, again(why)
         finally:
-            node.cited = outer
+            cited, node.cited = tuple(node.cited), outer
+        return Known(value, error, cited, dict(node.sources.asked))
+
+
+def again(error: E) -> E:
+    """An equal error without its traceback, which would keep the machine's evidence alive."""
+    same = type(error).__new__(type(error))
+    same.args = error.args
+    same.__dict__.update(error.__dict__)
+    return same
 
 
 def once(tell: Callable[[N], T]) -> Callable[[N], T]:

@@ -38,7 +38,7 @@ class Bmcs(Reading):
         :raises NoEvidence: where it could not be read; the frame says why.
         """
         if self._state("bmc") is not State.OK:
-            why = self._evidence.frame("bmc").text.strip()
+            why = self.sources.frame("bmc").text.strip()
             if why:
                 raise NoEvidence(why.split("\n")[0])
         return parse_bmc(self._text("bmc"))

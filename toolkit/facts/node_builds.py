@@ -160,7 +160,7 @@ class Builds(Reading):
     @fact
     def has_initramfs(self) -> bool:
         """Whether its kernel has one, listed or not."""
-        return self._there("initramfs") or not self._evidence.frame("initramfs").source.startswith(
+        return self._there("initramfs") or not self.sources.frame("initramfs").source.startswith(
             "/boot/"
         )
 

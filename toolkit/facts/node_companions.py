@@ -132,7 +132,7 @@ class Companions(Reading):
         """
         if not self._there("dcgm"):
             return None
-        frame = self._evidence.frame("dcgm")
+        frame = self.sources.frame("dcgm")
         if frame.state is State.FAILED and re.search(r"connect", frame.text):
             return None
         answer = self._text("dcgm")

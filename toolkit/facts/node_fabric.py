@@ -73,7 +73,7 @@ class Fabric(Reading):
         """Why user space sees no RDMA device, where ibv_devinfo says so; "" else."""
         if self._state("ibv-devinfo") is not State.FAILED:
             return ""
-        said = self._evidence.frame("ibv-devinfo").text
+        said = self.sources.frame("ibv-devinfo").text
         provider = _PROVIDER.search(said)
         if provider:
             return f"user space has no provider {provider[1]}"
@@ -96,9 +96,9 @@ class Fabric(Reading):
     @fact
     def qos_asked(self) -> dict[str, str]:
         """The frame of priorities of each RoCE port that was asked, by its net device."""
-        keys = [k for k in self._evidence.frames if re.fullmatch(r"mlnx-qos(-[0-9]{1,3})?", k)]
+        keys = [k for k in self.sources.names() if re.fullmatch(r"mlnx-qos(-[0-9]{1,3})?", k)]
         return {
-            self._evidence.frame(key).source.split(" ")[-1]: key for key in keys if self._there(key)
+            self.sources.frame(key).source.split(" ")[-1]: key for key in keys if self._there(key)
         }
 
     def qos(self, net: str) -> Qos:
@@ -127,7 +127,7 @@ class Fabric(Reading):
         if state is State.ABSENT:
             return ""
         # It fails where there is nothing to detect, and says so.
-        said = self._evidence.frame("virt").text if state is State.FAILED else self._text("virt")
+        said = self.sources.frame("virt").text if state is State.FAILED else self._text("virt")
         return parse_detect_virt(said)
 
     @fact

@@ -176,7 +176,7 @@ class Files(System, Modules):
         if self._given("efi-secureboot") and self._there("efi-secureboot"):
             return parse_efi_byte(self._text("efi-secureboot"))
         if self._state("mokutil") is State.FAILED:
-            return parse_sb_state(self._evidence.frame("mokutil").text)
+            return parse_sb_state(self.sources.frame("mokutil").text)
         if self._given("efi-secureboot") and not self._there("mokutil"):
             return SecureBoot.NO_EFI
         return parse_sb_state(self._text("mokutil"))
@@ -189,7 +189,7 @@ class Files(System, Modules):
         """
         if not self._there("mok-key"):
             return None
-        frame = self._evidence.frame("mok-key")
+        frame = self.sources.frame("mok-key")
         text = frame.text if frame.state is State.FAILED else self._text("mok-key")
         return frame.source.rpartition(" ")[2], parse_test_key(text)
 

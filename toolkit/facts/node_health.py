@@ -65,7 +65,7 @@ class Health(Devices):
         lines = self.dmesg
         if not any(lines):
             raise NoEvidence("the kernel log is empty", hint="journalctl -k -b")
-        if IMPORTED in self._evidence.frame("dmesg").source:
+        if IMPORTED in self.sources.frame("dmesg").source:
             raise NoEvidence("an excerpt of a kernel log: what it leaves out is not known")
         if self.log_since_boot:
             return "since boot"
@@ -84,7 +84,7 @@ class Health(Devices):
         told, why = [], ""
         for key in given:
             self.cited.append(key)
-            frame = self._evidence.frame(key)
+            frame = self.sources.frame(key)
             told.append(frame.text)
             why = why or ("" if frame.text else frame.trouble)
         said = parse_smi_said("".join(told))

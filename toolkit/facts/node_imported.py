@@ -71,4 +71,4 @@ class Imported(Reading):
     def log_is_whole(self) -> bool:
         """Whether the kernel log is the node's own answer; a loose file may be an excerpt."""
         self.cited.append("dmesg")
-        return IMPORTED not in self._evidence.frame("dmesg").source
+        return IMPORTED not in self.sources.frame("dmesg").source

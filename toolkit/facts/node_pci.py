@@ -24,7 +24,7 @@ class Pci(Reading):
             self._text("pci"), self._text("pci-links"), self._text("pci-resources"), ""
         )
         # Asked of each function's first bytes alone; what was refused marks none.
-        config = self._evidence.frame("pci-config").text if self._given("pci-config") else ""
+        config = self.sources.frame("pci-config").text if self._given("pci-config") else ""
         alive = without_answer(tree, config)
         if alive is not tree:
             self.cited.append("pci-config")

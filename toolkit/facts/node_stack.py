@@ -83,7 +83,7 @@ class Stack(Fabric):
     def mismatched_library(self) -> str:
         """Version of the user-space libraries that the driver does not talk to; "" for none."""
         failed = self._state("nvidia-smi") is State.FAILED
-        return parse_nvml_mismatch(self._evidence.frame("nvidia-smi").text) if failed else ""
+        return parse_nvml_mismatch(self.sources.frame("nvidia-smi").text) if failed else ""
 
     @fact
     def dkms(self) -> tuple[DkmsBuild, ...]:

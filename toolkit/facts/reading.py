@@ -10,6 +10,7 @@ from toolkit.errors import NoEvidence, NotCollected
 from toolkit.evidence import Evidence, State
 from toolkit.facts.fact import Memo
 from toolkit.facts.imports import IMPORTED, plain
+from toolkit.facts.recall import Sources
 
 # Tools that print what they have and then say that they could not go on. The probe has their
 # status; a loose file has their words alone. Sources: infiniband-diags ibstat.c, IBPANIC;
@@ -56,14 +57,14 @@ def _chosen(flags: str, pattern: str, word: str) -> bool:
 class Reading:
     """One machine's evidence. Asking for a source that was not read raises NoEvidence."""
 
-    def __init__(self, evidence: Evidence, memo: Memo | None = None) -> None:
-        self._evidence = evidence
+    def __init__(self, evidence: Evidence | Sources, memo: Memo | None = None) -> None:
+        self.sources = evidence if isinstance(evidence, Sources) else Sources(evidence)
         self.memo: Memo = {} if memo is None else memo
-        self.cited: list[str] = []  # keys of frames, in the order they were asked for
+        self.cited: list[str] = []  # keys of frames, in the order they were named
 
     def fresh(self) -> Self:
         """The same machine with nothing cited yet; what was computed once is shared."""
-        return type(self)(self._evidence, self.memo)
+        return type(self)(self.sources, self.memo)
 
     @property
     def live(self) -> bool:
@@ -73,14 +74,12 @@ class Reading:
 
         :raises CutOff: where the evidence was cut off before it.
         """
-        return (
-            not self._given("boot-id") or self._evidence.frame("boot-id").state is not State.ABSENT
-        )
+        return not self._given("boot-id") or self.sources.frame("boot-id").state is not State.ABSENT
 
     def _text(self, key: str) -> str:
         self.cited.append(key)
-        text = self._evidence.text(key)  # raises NoEvidence unless it was read in full
-        given = IMPORTED in self._evidence.frame(key).source
+        text = self.sources.text(key)  # raises NoEvidence unless it was read in full
+        given = IMPORTED in self.sources.frame(key).source
         text = plain(text) if given else text
         says = _BROKE_OFF if key in _BREAK_OFF else _CUT_OFF if given and key not in _LOGS else None
         if says is not None and (said := says.search(text)):
@@ -90,7 +89,7 @@ class Reading:
     def cut(self) -> str:
         """Which of the loose files cited may have lost its end, or lines; "" for none."""
         for key in self.cited:
-            frame = self._evidence.frames.get(key)
+            frame = self.sources.get(key)
             if key in _LISTS and self.filtered(key):
                 return f"{key}: matching lines alone: what the others say is not known"
             if frame and IMPORTED in frame.source and lost_its_end(key, plain(frame.text)):
@@ -99,14 +98,14 @@ class Reading:
 
     def filtered(self, key: str) -> bool:
         """Whether a loose file has only some lines of what its command said, as by grep."""
-        frame = self._evidence.frames.get(key)
+        frame = self.sources.get(key)
         return frame is not None and _filtered(frame.source)
 
     def hides(self, key: str, word: str) -> bool:
         """Whether what some lines were chosen by would have passed over those with this word."""
         if not self.filtered(key):
             return False
-        command = self._evidence.frame(key).source.partition(IMPORTED)[0]
+        command = self.sources.frame(key).source.partition(IMPORTED)[0]
         chosen = re.findall(r"grep((?: -\w+)*) +(\"[^\"]*\"|'[^']*'|[^\s,|]+)", command)
         if not chosen:
             return True
@@ -118,7 +117,7 @@ class Reading:
         :raises CutOff: where the evidence was cut off, so that nobody knows.
         """
         try:
-            self._evidence.frame(key)
+            self.sources.frame(key)
         except NotCollected:
             return False
         return True
@@ -133,7 +132,7 @@ class Reading:
 
     def _state(self, key: str) -> State:
         self.cited.append(key)
-        return self._evidence.frame(key).state
+        return self.sources.frame(key).state
 
 
 # Truncated files: has a text that was given as a file lost its end?
