@@ -1,10 +1,12 @@
 """A thousand captured nodes, judged on one core: how long, how much memory, and where it goes.
 
-    python -m tests.bench.judge [--nodes 1000] [--profile]
+    python -m tests.bench.judge [--nodes 1000] [--unlike] [--profile]
 
 The captures are what our own probe prints on simulated nodes of full size (8 GPUs, 8 HCAs,
 four NVSwitches, all their ports), healthy and ill, with names of their own. Each is read
 from disk, judged by every check and folded into one report, as ``doctor --from FOLDER`` does.
+With ``--unlike`` each differs as another machine of its kind would: its boot, its GUIDs, the
+serial numbers of its GPUs, and registers in the config space of each of its PCI functions.
 The memory is told at a tenth of the nodes and at all of them: what grows with a node is what
 the report keeps of it.
 """
@@ -16,6 +18,8 @@ import cProfile
 import gc
 import os
 import pstats
+import random
+import re
 import resource
 import subprocess
 import sys
@@ -41,6 +45,27 @@ LIMIT_S = 60.0
 TODAY = date(2026, 11, 21)
 
 
+_CONFIG = re.compile(r"^= pci-config .*\n(?:\|.*\n)*", re.MULTILINE)
+_UNUSED = re.compile(r"^(\|000020)(?: [0-9a-f]{2}){4}", re.MULTILINE)  # of a memory window
+_GUID = re.compile(r"(?<=_guid:)\S+")
+_GPU = re.compile(r"(?<=-6f1c-4d27-9a35-)\w{12}")
+
+
+def unlike(capture: str, number: int, chance: random.Random) -> str:
+    """The same node as another machine of its kind would answer."""
+
+    def noise(found: re.Match[str]) -> str:
+        return found[1] + "".join(f" {chance.getrandbits(8):02x}" for _ in range(4))
+
+    def blocks(found: re.Match[str]) -> str:
+        return _UNUSED.sub(noise, found[0])
+
+    told = re.sub(r"(?<=\|)demo-[a-z]+", f"n{number:04d}", capture)
+    told = re.sub(r"(?<=\n)(= boot-id .*\n\|).*", rf"\g<1>{number:032x}", told)
+    told = _GPU.sub(lambda _: f"{chance.getrandbits(48):012x}", told)
+    return _CONFIG.sub(blocks, _GUID.sub(lambda _: f"{chance.getrandbits(64):016x}", told))
+
+
 def captured(name: str, place: Path) -> str:
     """What the probe prints on a simulated node of full size."""
     make_node(place / name, READY[name], name)
@@ -54,8 +79,9 @@ def captured(name: str, place: Path) -> str:
     return done.stdout.decode()
 
 
-def fill(folder: Path, count: int) -> int:
+def fill(folder: Path, count: int, *, all_unlike: bool = False) -> int:
     """``count`` captures, most of them healthy; their size in bytes."""
+    chance = random.Random(1)  # noqa: S311 # the same noise in every run
     with tempfile.TemporaryDirectory() as place:
         texts = [captured(name, Path(place)) for name in LIKE]
     size = 0
@@ -63,6 +89,7 @@ def fill(folder: Path, count: int) -> int:
         # One node in ten is ill, as in a fleet that has been neglected.
         text = texts[1 + number // 10 % (len(texts) - 1)] if number % 10 == 9 else texts[0]
         text = text.replace("|demo-", f"|n{number:04d}-")
+        text = unlike(text, number, chance) if all_unlike else text
         size += (folder / f"n{number:04d}.evidence").write_text(text)
     return size
 
@@ -106,12 +133,15 @@ def _held_kib(folder: Path, count: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument(
+        "--unlike", action="store_true", help="each node has its own GUIDs and more"
+    )
     parser.add_argument("--profile", action="store_true", help="say where the time goes")
     chosen = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        size = fill(folder, chosen.nodes)
+        size = fill(folder, chosen.nodes, all_unlike=chosen.unlike)
         print(f"captures   {chosen.nodes} of {size / chosen.nodes / 1024:.0f} KiB")
         tenth = timed(folder, max(1, chosen.nodes // 10))
         small = resident_mib()

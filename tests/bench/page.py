@@ -17,8 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dev.pictures import browser
-from tests.bench.compare import unlike
-from tests.bench.judge import LIKE, TODAY, captured, resident_mib
+from tests.bench.judge import LIKE, TODAY, captured, resident_mib, unlike
 from toolkit.checks.judged import judge_node
 from toolkit.evidence import Evidence
 from toolkit.flow.alike import Alike

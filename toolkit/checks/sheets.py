@@ -15,9 +15,9 @@ from toolkit.checks.all import ALL
 from toolkit.checks.check import Check, Status, number_of
 from toolkit.checks.taken import taken
 from toolkit.errors import NoEvidence, Unparsable
-from toolkit.evidence import Evidence, Frame
+from toolkit.evidence import Evidence
 from toolkit.facts.node import Node
-from toolkit.facts.recall import Answers, Prints
+from toolkit.facts.recall import Answers
 from toolkit.facts.traits import TOPICS, Topic, Trait, layout, traits
 from toolkit.groups import Wants
 from toolkit.want import Want
@@ -55,12 +55,12 @@ class Sheets:
 
     def make(self, host: str, evidence: Evidence) -> Sheet:
         """One node's sheet. Not to be called from two threads at once."""
-        node, prints = Node(evidence), Prints(evidence, _said)
+        node = Node(evidence)
         want = taken(node.fresh(), self._wants.of(host))
         wanted = number_of(want)
 
         def ask(answers: Answers[T], question: Callable[[Node], T], more: object = None) -> T:
-            return answers.ask(node.sources, partial(question, node.fresh()), more, prints)
+            return answers.ask(node.sources, partial(question, node.fresh()), more)
 
         sections = [
             ask(self._topics[topic.name], partial(self._section, topic)) for topic in TOPICS
@@ -82,13 +82,6 @@ class Sheets:
 def _status(check: Check, want: Want, node: Node) -> Trait:
     verdict = check(node, want)
     return Trait(check.id, None if verdict.status is Status.UNKNOWN else verdict.status.value)
-
-
-def _said(frame: Frame) -> str:
-    """A frame's text but for the names in it that no trait and no check reads."""
-    if frame.key != "infiniband":
-        return frame.text
-    return "".join(line for line in frame.text.splitlines(True) if "/node_guid:" not in line)
 
 
 def _layout(node: Node) -> tuple[tuple[str, str], ...]:

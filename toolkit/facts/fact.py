@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
+from itertools import count
 from typing import Any, Generic, Protocol, Self, TypeVar, overload
 
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.recall import Answers, Sources
 
-_FEW = 8  # answers kept of one fact, which may be large
+_FEW, _MANY = 8, 32  # values kept of one fact, which may be large, and answers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Known:
     """A fact's value or the error in its way."""
 
     value: Any  # each has its type
     error: NoEvidence | Unparsable | None
     cited: tuple[str, ...]  # frames that it rests on, in the order they were named
-    asked: dict[str, None]  # frames that were looked at for it, the same and more
+    number: int = field(default_factory=count().__next__)
 
-
-Memo = dict[str, Known]  # by the fact's name
+    def equals(self, other: Known) -> bool:
+        """Whether what rests on the one could rest on the other."""
+        if self.cited != other.cited or type(self.error) is not type(other.error):
+            return False
+        if self.error is not None and other.error is not None:
+            return (self.error.args, vars(self.error)) == (other.error.args, vars(other.error))
+        return bool(self.value == other.value)
 
 
 class Citing(Protocol):
     """What a fact needs of its owner."""
 
-    memo: Memo
     cited: list[str]
     sources: Sources
 
@@ -43,13 +48,14 @@ class fact(Generic[N, T]):  # noqa: N801 - reads like functools.cached_property
     """Like cached_property, but the citations are remembered with the value.
 
     Thirty checks share one parse of a large frame, and still each verdict can say which
-    sources it rests on. Of another machine with the same sources the answer is recalled.
+    sources it rests on. Of another machine with the same sources the value is recalled.
     """
 
     def __init__(self, compute: Callable[[N], T], name: str = "") -> None:
         self._compute = compute
         self._name = name or compute.__name__
-        self._answers: Answers[Known] = Answers(_FEW)
+        self._answers: Answers[Known] = Answers(_MANY)
+        self._met: list[Known] = []  # the last values that differ
         self.__doc__ = compute.__doc__
 
     @overload
@@ -59,16 +65,29 @@ class fact(Generic[N, T]):  # noqa: N801 - reads like functools.cached_property
     def __get__(self, node: N | None, owner: type[N]) -> Self | T:
         if node is None:
             return self
-        known = node.memo.get(self._name)
-        if known is None:
-            known = self._answers.ask(node.sources, lambda: self._read(node))
-            node.memo[self._name] = known
-        else:
-            node.sources.asked.update(known.asked)
+        known = self._known(node)
+        node.sources.asked[self] = None
         node.cited.extend(known.cited)
         if known.error is not None:
             raise again(known.error)
         return known.value  # type: ignore[no-any-return] # what _compute returned under this name
+
+    def number(self, sources: Sources) -> int:
+        """As ``recall.Derived``."""
+        return self._known(sources.kind(sources)).number
+
+    def _known(self, node: N) -> Known:
+        """Remembered of this machine, recalled of an equal one, or worked out."""
+        sources = node.sources
+        known: Known | None = sources.memo.get(self._name)
+        if known is None:
+            outer, sources.asked = sources.asked, {}
+            try:
+                known = self._answers.ask(sources, lambda: self._read(node))
+            finally:
+                sources.asked = outer  # who asks rests on this fact, and not on what it rests on
+            sources.memo[self._name] = known
+        return known
 
     def _read(self, node: N) -> Known:
         outer, node.cited = node.cited, []
@@ -78,7 +97,12 @@ class fact(Generic[N, T]):  # noqa: N801 - reads like functools.cached_property
             value, error = None, again(why)
         finally:
             cited, node.cited = tuple(node.cited), outer
-        return Known(value, error, cited, dict(node.sources.asked))
+        known = Known(value, error, cited)
+        for each in self._met:
+            if each.equals(known):
+                return each
+        self._met = [*self._met[1 - _FEW :], known]
+        return known
 
 
 def again(error: E) -> E:

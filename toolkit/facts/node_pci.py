@@ -8,7 +8,14 @@ from toolkit.facts.iommu import Domain, parse_groups
 from toolkit.facts.lspci import parse_lspci
 from toolkit.facts.lspci_tree import parse_lspci_tree
 from toolkit.facts.numa import count_nodes
-from toolkit.facts.pci import PciFunction, PciTree, parse_pci, with_config, without_answer
+from toolkit.facts.pci import (
+    PciFunction,
+    PciTree,
+    parse_pci,
+    with_config,
+    with_dead,
+    without_answer,
+)
 from toolkit.facts.reading import Reading
 
 
@@ -23,12 +30,16 @@ class Pci(Reading):
         tree = parse_pci(
             self._text("pci"), self._text("pci-links"), self._text("pci-resources"), ""
         )
-        # Asked of each function's first bytes alone; what was refused marks none.
-        config = self.sources.frame("pci-config").text if self._given("pci-config") else ""
-        alive = without_answer(tree, config)
+        alive = with_dead(tree, self._silent)
         if alive is not tree:
             self.cited.append("pci-config")
         return alive
+
+    @fact
+    def _silent(self) -> frozenset[str]:
+        """Functions that do not answer, by their first bytes alone; what was refused marks none."""
+        given = self._given("pci-config")
+        return without_answer(self.sources.frame("pci-config").text if given else "")
 
     @fact
     def pci_config(self) -> PciTree:

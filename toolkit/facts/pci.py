@@ -176,10 +176,14 @@ def with_config(tree: PciTree, config: str) -> PciTree:
 _SILENT = re.compile(r"^@(\S+)\n0{6,7}(?: ff){16}$", re.MULTILINE)
 
 
-def without_answer(tree: PciTree, config: str) -> PciTree:
-    """The same functions, those marked as dead whose config space says nothing."""
-    silent = {address for address in _SILENT.findall(config) if address in tree.functions}
-    if not silent:
+def without_answer(config: str) -> frozenset[str]:
+    """Addresses of functions whose config space says nothing."""
+    return frozenset(_SILENT.findall(config))
+
+
+def with_dead(tree: PciTree, silent: frozenset[str]) -> PciTree:
+    """The same functions, these marked as dead."""
+    if silent.isdisjoint(tree.functions):
         return tree
     functions = {a: replace(e, dead=a in silent) for a, e in tree.functions.items()}
     return replace(tree, functions=functions)

@@ -8,7 +8,6 @@ from typing import Self
 
 from toolkit.errors import NoEvidence, NotCollected
 from toolkit.evidence import Evidence, State
-from toolkit.facts.fact import Memo
 from toolkit.facts.imports import IMPORTED, plain
 from toolkit.facts.recall import Sources
 
@@ -57,14 +56,15 @@ def _chosen(flags: str, pattern: str, word: str) -> bool:
 class Reading:
     """One machine's evidence. Asking for a source that was not read raises NoEvidence."""
 
-    def __init__(self, evidence: Evidence | Sources, memo: Memo | None = None) -> None:
-        self.sources = evidence if isinstance(evidence, Sources) else Sources(evidence)
-        self.memo: Memo = {} if memo is None else memo
+    def __init__(self, evidence: Evidence | Sources) -> None:
+        if isinstance(evidence, Evidence):
+            evidence = Sources(evidence, type(self))
+        self.sources = evidence
         self.cited: list[str] = []  # keys of frames, in the order they were named
 
     def fresh(self) -> Self:
         """The same machine with nothing cited yet; what was computed once is shared."""
-        return type(self)(self.sources, self.memo)
+        return type(self)(self.sources)
 
     @property
     def live(self) -> bool:
@@ -74,12 +74,12 @@ class Reading:
 
         :raises CutOff: where the evidence was cut off before it.
         """
-        return not self._given("boot-id") or self.sources.frame("boot-id").state is not State.ABSENT
+        return not self._given("boot-id") or self.sources.state("boot-id") is not State.ABSENT
 
     def _text(self, key: str) -> str:
         self.cited.append(key)
         text = self.sources.text(key)  # raises NoEvidence unless it was read in full
-        given = IMPORTED in self.sources.frame(key).source
+        given = IMPORTED in self.sources.source(key)
         text = plain(text) if given else text
         says = _BROKE_OFF if key in _BREAK_OFF else _CUT_OFF if given and key not in _LOGS else None
         if says is not None and (said := says.search(text)):
@@ -89,23 +89,23 @@ class Reading:
     def cut(self) -> str:
         """Which of the loose files cited may have lost its end, or lines; "" for none."""
         for key in self.cited:
-            frame = self.sources.get(key)
             if key in _LISTS and self.filtered(key):
                 return f"{key}: matching lines alone: what the others say is not known"
-            if frame and IMPORTED in frame.source and lost_its_end(key, plain(frame.text)):
+            if IMPORTED not in self.sources.source(key):
+                continue
+            if lost_its_end(key, plain(self.sources.frame(key).text)):
                 return f"{key}: it has not its end: what was cut off is not known"
         return ""
 
     def filtered(self, key: str) -> bool:
         """Whether a loose file has only some lines of what its command said, as by grep."""
-        frame = self.sources.get(key)
-        return frame is not None and _filtered(frame.source)
+        return _filtered(self.sources.source(key))
 
     def hides(self, key: str, word: str) -> bool:
         """Whether what some lines were chosen by would have passed over those with this word."""
         if not self.filtered(key):
             return False
-        command = self.sources.frame(key).source.partition(IMPORTED)[0]
+        command = self.sources.source(key).partition(IMPORTED)[0]
         chosen = re.findall(r"grep((?: -\w+)*) +(\"[^\"]*\"|'[^']*'|[^\s,|]+)", command)
         if not chosen:
             return True
@@ -117,7 +117,7 @@ class Reading:
         :raises CutOff: where the evidence was cut off, so that nobody knows.
         """
         try:
-            self.sources.frame(key)
+            self.sources.state(key)
         except NotCollected:
             return False
         return True
@@ -132,7 +132,7 @@ class Reading:
 
     def _state(self, key: str) -> State:
         self.cited.append(key)
-        return self.sources.frame(key).state
+        return self.sources.state(key)
 
 
 # Truncated files: has a text that was given as a file lost its end?

@@ -1,33 +1,47 @@
 """Answers that hold for every machine whose sources say the same.
 
-A fact and a verdict depend on the frames that were asked for while they were worked out, and
-on nothing else. Where another machine has the same text in all of them, the answer is the same,
-and is not worked out again: a fleet's nodes differ in few frames.
+A fact or a verdict depends on the frames and facts that were asked for while it was worked out,
+and on nothing else. Where another machine has the same text in those frames and the same values
+of those facts, the answer is the same, and is not worked out again. A fact whose frame differs
+is worked out again; where its value is equal, what rests on it is recalled.
 """
 
 from __future__ import annotations
 
-import operator
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, Union
 
-from toolkit.evidence import Evidence, Frame
+from toolkit.evidence import Evidence, Frame, State
 
 T = TypeVar("T")
-ALL = " "  # stands for which frames there are; no frame can have this key
-_SHAPES = 12  # sets of frames that one question may rest on, before it is forgotten
+Key = Union[str, "Derived"]  # of a frame, or a fact
+# What is asked of the evidence but for whole frames; no frame can have such a key.
+ALL, STATE = " ", " state of "  # which frames there are, and how reading one of them went
 _every: weakref.WeakSet[Answers[object]] = weakref.WeakSet()
 
 
-class Sources:
-    """The evidence of one machine, and which of its frames are asked for."""
+class Derived(Protocol):
+    """A source that is made of others: a fact."""
 
-    def __init__(self, evidence: Evidence) -> None:
+    def number(self, sources: Sources) -> int:
+        """The same for equal values of this fact, and for no others."""
+
+
+class Sources:
+    """The frames and facts of one machine, and which of them are asked for.
+
+    :param kind: makes the machine whose facts these are.
+    """
+
+    def __init__(self, evidence: Evidence, kind: Callable[[Sources], Any] = id) -> None:
         self._evidence = evidence
-        self.asked: dict[str, None] = {}  # keys, in the order in which they were asked for
-        self.prints = Prints(evidence)
+        self.kind = kind
+        self.memo: dict[str, Any] = {}  # facts by name: see fact.Known
+        self.asked: dict[Key, None] = {}  # in the order in which they were asked for
+        self._tokens: dict[Key, Hashable] = {}
 
     def frame(self, key: str) -> Frame:
         """As ``Evidence.frame``."""
@@ -44,85 +58,108 @@ class Sources:
         self.asked[key] = None
         return self._evidence.frames.get(key)
 
+    def state(self, key: str) -> State:
+        """How reading it went, whatever it says; raises as ``Evidence.frame``."""
+        self.asked[f"{STATE}{key}"] = None
+        return self._evidence.frame(key).state
+
+    def source(self, key: str) -> str:
+        """Where a frame was read from; "" where there is none of this key."""
+        self.asked[f"{STATE}{key}"] = None
+        frame = self._evidence.frames.get(key)
+        return "" if frame is None else frame.source
+
     def names(self) -> tuple[str, ...]:
         """Of all frames that there are."""
         self.asked[ALL] = None
         return tuple(self._evidence.frames)
 
+    def token(self, key: Key) -> Hashable:
+        """What stands for a source: the digest of a frame, or the number of a fact's value."""
+        known = self._tokens.get(key)
+        if known is None:
+            known = self._digest(key) if isinstance(key, str) else key.number(self)
+            self._tokens[key] = known
+        return known
 
-class Prints(dict[str, bytes]):
-    """A digest of what a frame says, by its key, made when it is first asked for.
-
-    :param said: the part of a frame's text that decides.
-    """
-
-    def __init__(
-        self, evidence: Evidence, said: Callable[[Frame], str] = operator.attrgetter("text")
-    ) -> None:
-        super().__init__()
-        self._evidence, self._said = evidence, said
-
-    def __missing__(self, key: str) -> bytes:
-        frame = self._evidence.frames.get(key)
-        if frame is None:  # whether it was cut off decides then
+    def _digest(self, key: str) -> bytes:
+        """Of all that reading this frame could tell."""
+        frame = self._evidence.frames.get(key.removeprefix(STATE))
+        if frame is not None and key.startswith(STATE):
+            said = f"{frame.state.value} {frame.source}"
+        elif frame is not None:
+            said = f"{frame.state.value} {frame.exit} {frame.source}\n{frame.text}"
+        elif key == ALL:
             said = f"{self._evidence.complete} {' '.join(self._evidence.frames)}"
-            said = said if key == ALL else f"{self._evidence.complete}"
-        else:
-            said = f"{frame.state.value} {frame.exit} {frame.source}\n{self._said(frame)}"
-        made = blake2b(said.encode("utf-8", "surrogateescape"), digest_size=16).digest()
-        self[key] = made
-        return made
+        else:  # whether it was cut off decides
+            said = f"{self._evidence.complete}"
+        return blake2b(said.encode("utf-8", "surrogateescape"), digest_size=16).digest()
+
+
+@dataclass(slots=True)
+class _Leaf(Generic[T]):
+    answer: T
+    keys: tuple[Key, ...]  # all sources that it rests on
+
+
+@dataclass(slots=True)
+class _Branch(Generic[T]):
+    """What is asked for next, and where each token of it leads."""
+
+    key: Key
+    by: dict[Hashable, _Branch[T] | _Leaf[T]] = field(default_factory=dict)
 
 
 class Answers(Generic[T]):
-    """What one question was answered, by what the frames said that the answer rests on.
+    """What one question was answered, by the sources that the answer rests on.
 
-    :param most: how many answers are kept for one set of frames, so that memory stays flat.
+    They are looked at in the order in which working it out asks for them, so that nothing is
+    asked of a machine which working it out would not ask.
+
+    :param most: how many answers are kept, so that memory stays flat.
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._by_keys: dict[tuple[str, ...], dict[tuple[object, ...], T]] = {}
+        self._most, self._kept = most, 0
+        self._first: dict[Hashable, _Branch[T] | _Leaf[T]] = {}
         _every.add(self)  # type: ignore[arg-type] # whatever its answers are, they can be forgotten
 
-    def ask(
-        self,
-        sources: Sources,
-        answer: Callable[[], T],
-        more: object = None,
-        prints: Prints | None = None,
-    ) -> T:
+    def ask(self, sources: Sources, answer: Callable[[], T], more: Hashable = None) -> T:
         """An equal machine's answer; where there was none, it is worked out and kept.
 
-        :param more: what the answer depends on beside the frames.
-        :param prints: where less than the whole of a frame decides: digests of what does.
+        Whoever asks rests on the same sources.
+
+        :param more: what the answer depends on beside them.
         """
-        prints = sources.prints if prints is None else prints
-        for keys, answers in tuple(self._by_keys.items()):
-            found = answers.get((more, *map(prints.__getitem__, keys)))
-            if found is not None:
-                sources.asked.update(dict.fromkeys(keys))
-                return found
         outer, sources.asked = sources.asked, {}
         try:
-            made = answer()
-            keys = tuple(sources.asked)
-            self._keep(keys, (more, *map(prints.__getitem__, keys)), made)
-            return made
+            at = self._first.get(more)
+            while isinstance(at, _Branch):
+                at = at.by.get(sources.token(at.key))
+            if at is None:
+                made = answer()
+                self._keep(more, sources, _Leaf(made, tuple(sources.asked)))
+                return made
+            sources.asked.update(dict.fromkeys(at.keys))
+            return at.answer
         finally:
             outer.update(sources.asked)
             sources.asked = outer
 
-    def _keep(self, keys: tuple[str, ...], said: tuple[object, ...], made: T) -> None:
-        if keys not in self._by_keys and len(self._by_keys) >= _SHAPES:
-            self._by_keys.clear()
-        answers = self._by_keys.setdefault(keys, {})
-        if len(answers) >= self._most:
-            answers.clear()
-        answers[said] = made
+    def _keep(self, more: Hashable, sources: Sources, leaf: _Leaf[T]) -> None:
+        if self._kept >= self._most:
+            self.forget()
+        self._kept += 1
+        step, token = self._first, more
+        for key in leaf.keys:
+            at = step.get(token)
+            if not isinstance(at, _Branch) or at.key != key:
+                at = step[token] = _Branch(key)
+            step, token = at.by, sources.token(key)
+        step[token] = leaf
 
     def forget(self) -> None:
-        self._by_keys.clear()
+        self._first, self._kept = {}, 0
 
 
 def forget() -> None:
