@@ -11,6 +11,7 @@ from toolkit.checks.breakages import Known, known
 from toolkit.checks.check import Impact, Status, Verdict, amd_gpus, by_design, without_gpus
 from toolkit.checks.choices import choices
 from toolkit.checks.chosen import Chosen
+from toolkit.checks.follows import Step, steps
 from toolkit.checks.role import role
 from toolkit.checks.taken import taken
 from toolkit.errors import ExitCode, NoEvidence, Unparsable
@@ -43,6 +44,7 @@ class Judged:
     known: tuple[Known, ...] = ()  # breakages that it meets
     chosen: tuple[Chosen, ...] = ()  # what each library would do
     text: bool = False  # what tools printed, and no node that anybody asked
+    steps: tuple[Step, ...] = ()  # which open verdicts follow from which
 
     def having(self, status: Status) -> tuple[Verdict, ...]:
         """The verdicts of this status; waived failures are not among the failures."""
@@ -99,6 +101,7 @@ def judge_node(host: str, evidence: Evidence, want: Want, today: date) -> Judged
         known(node, want),
         choices(node.fresh(), want),
         bool(evidence.frames) and all(IMPORTED in f.source for f in evidence.frames.values()),
+        steps(node.fresh(), want, verdicts),
     )
 
 
