@@ -43,12 +43,15 @@ def _open(judged: Judged, verdict: Verdict) -> bool:
 
 
 def _root(name: str, judged: Judged, open_: dict[str, Verdict]) -> str:
+    """Where the steps from a verdict end; itself where they would go in a circle."""
     after = {each.check: each.after for each in judged.steps}
-    seen = {name}
-    while (above := after.get(name, "")) in open_ and above not in seen:
+    at, seen = name, {name}
+    while (above := after.get(at, "")) in open_:
+        if above in seen:
+            return name
         seen.add(above)
-        name = above
-    return name
+        at = above
+    return at
 
 
 def _reason(root: Verdict) -> object:

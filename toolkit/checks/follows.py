@@ -316,6 +316,7 @@ def _no_argument(node: Node, want: Want, _: Finding) -> str:
 
 
 _DRIVER = ("nvidia.present", _no_driver)
+_GAPS = ("peermem.loaded", "peermem.bound", "dmabuf.gpu", "dmabuf.nic")
 AFTER: Mapping[str, tuple[tuple[str, Rule], ...]] = {
     "kernel.pending_reboot": (("dkms.state", _next_lacks),),
     "nvidia.present": (
@@ -325,9 +326,7 @@ AFTER: Mapping[str, tuple[tuple[str, Rule], ...]] = {
     ),
     "nvidia.version": (_DRIVER,),
     "nvidia.flavor": (_DRIVER,),
-    "path.selected": tuple(
-        (each, _path(each)) for each in ("peermem.loaded", "peermem.bound", "dmabuf.gpu", "dmabuf.nic")
-    ),
+    "path.selected": tuple((each, _path(each)) for each in _GAPS),
     "dmabuf.gpu": (
         _DRIVER,
         ("nvidia.flavor", _proprietary),
