@@ -8,9 +8,11 @@ from datetime import date
 
 import pytest
 
+from dev.run import ROOT as CHECKOUT
 from tests.evidence.board import BOARD, GPUS, Fn
 from tests.evidence.build import node
 from tests.evidence.machines.held import evidence_of
+from tests.unit.fleets import capture
 from tests.unit.judged import BARE, HEALTHY, SICK, SLOW, TODAY, UNSURE, judged, verdict
 from toolkit.checks.check import Gap, Status, failed, unknown
 from toolkit.checks.judged import Judged, judge_node
@@ -306,3 +308,13 @@ def test_amd_s_gpus_are_told_as_out_of_scope_and_never_counted() -> None:
     beside = Fn("0000:e5:00.0", "pci0000:e0", (0x1002, 0x164E), 0x030000, "amdgpu")
     both = judge_node("desk", node(board=BOARD.plus(beside)), Want(), TODAY)
     assert "AMD" not in count_line([Outcome("desk", both)])
+
+
+def test_the_demo_s_kinds_of_illness_are_told_on_less_than_a_screen() -> None:
+    kinds = ("healthy", "kernel", "stub", "rocky")
+    text = told(*(judge_node(each, capture(each), Want(path=None), TODAY) for each in kinds))
+    assert "12 checks follow: kernel.pending_reboot," in text
+    assert "at boot, besides: peermem.autoload on stub; peermem.rebuild on kernel,stub" in text
+    # Of the demo itself it is the README that shows what a run prints: test_project_shown.py.
+    shown = (CHECKOUT / "README.md").read_text().partition("$ ./invokew doctor --hosts demo\n")[2]
+    assert 0 < len(shown.partition("\n```")[0].split("\n")) < 25

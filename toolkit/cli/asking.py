@@ -14,7 +14,7 @@ from toolkit.cli.bmc import BMC
 from toolkit.cli.options import HOSTS, REACH, READS, SAVED, WANT, Option, Said, parted
 from toolkit.cli.session import Session, fleet
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, UsageError, worst
+from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.evidence import Evidence
 from toolkit.flow.saved import read_all
 from toolkit.flow.why import Explained, look, look_saved
@@ -59,7 +59,7 @@ def why(said: Said) -> ExitCode:
         Outcome(each.host, _answer(each.value, about) if each.value else None, each.error)
         for each in _looked(session)
     ]
-    lost = [each.error.exit_code for each in outcomes if each.error]
+    code = session.ended(outcomes, _code)
     for each in outcomes:
         if each.value:
             session.say("\n".join([*tree(each.host, each.value, session.paint), ""]))
@@ -67,7 +67,9 @@ def why(said: Said) -> ExitCode:
         session.say(line)
     if said.flag("json"):
         sys.stdout.write(dumps(document(outcomes)))
-    return worst([*lost, *(_code(each.value) for each in outcomes if each.value)])
+    if not said.text("from_"):
+        session.kept()
+    return code
 
 
 def _asked(said: Said) -> tuple[Said, str]:
@@ -131,8 +133,11 @@ def _ways(found: Explained, checks: list[str]) -> tuple[Way, ...]:
     )
 
 
-def _code(answer: Answer) -> ExitCode:
+def _code(outcome: Outcome[Answer]) -> ExitCode:
     """By what was asked about: 2 where it fails, 3 where it is not known."""
+    if outcome.error is not None:
+        return outcome.error.exit_code
+    answer = outcome.get()
     states = {way.links[0].verdict.status for way in answer.ways}
     if Status.FAIL in states:
         return ExitCode.FAILED
