@@ -32,7 +32,7 @@ DAMAGED = "= begin ok gdr-toolkit/1\n= pci ok /sys\n|\x1b[2J\n= end ok 1\n"
         pytest.param(
             ("why", "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument"),
             "why",
-            ExitCode.UNKNOWN,
+            ExitCode.FAILED,
             id="why-line",
         ),
         pytest.param(("predict",), "predict", ExitCode.OK, id="predict"),

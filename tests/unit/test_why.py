@@ -127,6 +127,14 @@ def test_a_line_of_this_node_is_shown_where_it_stands() -> None:
     assert "gpu.xid" in matched.checks
 
 
+def test_a_refusal_leads_to_what_stands_in_the_way_on_this_node(run: Run, saved: Path) -> None:
+    (saved / "gpu07.evidence").write_text((CAPTURES / "kernel.txt").read_text())
+    code, told, _ = run(LINES[0][0], "--from", str(saved))
+    assert code == ExitCode.FAILED
+    assert "peermem.loadable  fails" in told
+    assert "└─ dkms.state  fails" in told
+
+
 def test_a_line_that_nobody_reads_leads_nowhere() -> None:
     matched = matching("hello world", capture("healthy"), AUTO)
     assert (matched.checks, matched.row, matched.quotes) == ((), None, ())

@@ -13,7 +13,7 @@ from toolkit.checks.causes import Cause, causes
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.follows import Step
 from toolkit.checks.judged import Judged, judge_node
-from toolkit.compat import Failure
+from toolkit.compat import Failure, FailureKind
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.want import PeerPath, Want
 
@@ -24,6 +24,7 @@ _SHORT = 3  # characters of the shortest word that names anything
 _WORD = re.compile(r"[A-Za-z0-9/][\w./:+-]*[\w+]")
 _TELLS = re.compile(r"[\d_./:-]")
 _UNIMPORTANT = re.compile(r"\d{1,2}|n/a|see|and/or|[a-z]+\.[a-z_]+", re.ASCII)
+_PEERMEM, _LOADABLE = re.compile(r"nvidia[_-]peermem|nv_peer_mem"), "peermem.loadable"
 # Where a line of a log may stand in evidence.
 _LOGS = ("dmesg", "modprobe-said", "nccl-log")
 _NO_DAY = date.min  # no waiver is asked about
@@ -163,6 +164,8 @@ def matching(line: str, evidence: Evidence, want: Want) -> Matched:
     if row is not None:
         named = re.findall(r"[a-z0-9_]+(?:\.[a-z0-9_]+)+", f"{row.cause} {row.action}")
         found |= {each: None for each in named if each in BY_ID}
+        if row.kind is FailureKind.LOADING and _PEERMEM.search(line):
+            found[_LOADABLE] = None  # whatever stands in its way here
     here = [each for each in evidence.frames.values() if line.strip() and line.strip() in each.text]
     where = (Quote(each, _holding(each.text, line.strip())) for each in here)
     return Matched(line, tuple(found), row, tuple(where)[:_FRAMES])
