@@ -224,7 +224,17 @@ def test_a_group_that_translates_against_the_argument_is_not_the_next_boot_s_cau
 def test_what_a_lost_gpu_keeps_from_being_known_follows_from_it() -> None:
     found = causes(told(evidence_of("gpu-lost"), BOTH[""]))
     lost = next(each for each in found if each.root.check.id == "gpu.lost")
-    assert {each.finding.gap for each in lost.follows} == {Gap.LOST}
+    unknown = [each for each in lost.follows if each.status is Status.UNKNOWN]
+    assert {each.finding.gap for each in unknown} == {Gap.LOST}
+    assert [each.check.id for each in lost.follows if each not in unknown] == ["gpu.xid"]
+
+
+def test_an_xid_of_another_kind_is_a_cause_of_its_own_beside_a_lost_gpu() -> None:
+    lost = evidence_of("gpu-lost")
+    text = lost.text("dmesg")
+    more = "NVRM: Xid (PCI:0000:18:00): 95, pid=4711, name=python3, Uncontained: LTC TAG\n"
+    both = lost.plus([replace(lost.frames["dmesg"], text=text + more)])
+    assert {"gpu.lost", "gpu.xid"} <= roots(both).keys()
 
 
 def _judged(*steps: Step, waiver: Waiver | None = None) -> Judged:

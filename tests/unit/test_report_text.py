@@ -290,7 +290,7 @@ def test_a_node_without_gpudirect_by_design_is_not_called_ready() -> None:
 def test_what_a_lost_gpu_keeps_nvidia_smi_from_telling_stands_below_that_gpu() -> None:
     one = judge_node("gpu-lost", evidence_of("gpu-lost"), Want(path=None), TODAY)
     text = report([Outcome("gpu-lost", one)], Painter(False), verbose=False)
-    assert "12 checks follow: gpu.reset, gpu.ecc," in text
+    assert "13 checks follow: gpu.xid, gpu.reset, gpu.ecc," in text
     assert "ended with status" not in text
     assert "unknown  12 checks" not in text
 

@@ -31,6 +31,7 @@ from toolkit.facts.ofed import LEFTOVER
 from toolkit.facts.refusals import parse_refusals
 from toolkit.want import PeerPath, Want
 
+_OFF_THE_BUS = 79  # NVIDIA's Xid catalog
 # How the one brings the other about here, in one line; "" where it does not.
 Rule = Callable[[Node, Want, Finding], str]
 
@@ -184,6 +185,16 @@ def _smi_lost(node: Node, want: Want, finding: Finding) -> str:
     return finding.gap.value if finding.gap is Gap.LOST else ""
 
 
+def _xid_of_lost(node: Node, want: Want, _: Finding) -> str:
+    """The one Xid is the very line by which the GPU is known to be lost."""
+    sick = [each for each in node.xids if each.sick]
+    lost = {each.address for each in node.fallen_gpus}
+    others = node.uvm_troubles or any(each.number != _OFF_THE_BUS for each in sick)
+    if others or not sick or not lost.issuperset(each.address for each in sick):
+        return ""
+    return f"Xid {_OFF_THE_BUS} is how the driver logs that a GPU fell off the bus"
+
+
 # A path.
 
 
@@ -318,6 +329,7 @@ def _no_argument(node: Node, want: Want, _: Finding) -> str:
 _DRIVER = ("nvidia.present", _no_driver)
 _GAPS = ("peermem.loaded", "peermem.bound", "dmabuf.gpu", "dmabuf.nic")
 AFTER: Mapping[str, tuple[tuple[str, Rule], ...]] = {
+    "gpu.xid": (("gpu.lost", _xid_of_lost),),
     "kernel.pending_reboot": (("dkms.state", _next_lacks),),
     "nvidia.present": (
         ("dkms.state", _no_driver_built),
