@@ -237,6 +237,14 @@ def test_an_xid_of_another_kind_is_a_cause_of_its_own_beside_a_lost_gpu() -> Non
     assert {"gpu.lost", "gpu.xid"} <= roots(both).keys()
 
 
+def test_a_gpu_whose_hca_is_gone_is_far_from_the_next_one_for_that_alone() -> None:
+    found = {
+        each.root.check.id: {one.check.id for one in each.follows}
+        for each in causes(told(evidence_of("hca-missing"), BOTH[""]))
+    }
+    assert found == {"hca.count": {"pcie.distance"}}
+
+
 def _judged(*steps: Step, waiver: Waiver | None = None) -> Judged:
     healthy = told(capture("healthy"))
     broken = failed("x", expected="y")

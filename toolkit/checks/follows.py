@@ -22,6 +22,7 @@ from toolkit.checks.kernel import lacking
 from toolkit.checks.loading import first_obstacle, is_live, other_versions
 from toolkit.checks.modules import RDMA
 from toolkit.checks.path import REGISTER, dmabuf_gpu_gap, dmabuf_nic_gap, offered, peermem_gap
+from toolkit.checks.pcie import LOST
 from toolkit.checks.signatures import refused
 from toolkit.checks.stale import loaded_from_elsewhere
 from toolkit.errors import NoEvidence, Unparsable
@@ -181,8 +182,8 @@ def _smi_of_another(node: Node, want: Want, finding: Finding) -> str:
     return f"nvidia-smi of {version} refuses the driver that is loaded" if version else ""
 
 
-def _smi_lost(node: Node, want: Want, finding: Finding) -> str:
-    return finding.gap.value if finding.gap is Gap.LOST else ""
+def _open_for(gap: Gap) -> Rule:
+    return lambda _node, _want, finding: gap.value if finding.gap is gap else ""
 
 
 def _xid_of_lost(node: Node, want: Want, _: Finding) -> str:
@@ -228,10 +229,6 @@ def _begun(gap: str, begins: str) -> str:
 def _proprietary(node: Node, want: Want, _: Finding) -> str:
     closed = node.driver is not None and node.driver.flavor is not Flavor.OPEN
     return "the proprietary driver has no exporter" if closed else ""
-
-
-def _path_open(node: Node, want: Want, finding: Finding) -> str:
-    return finding.gap.value if finding.gap is Gap.PATH else ""
 
 
 # nvidia-peermem would not load.
@@ -317,6 +314,10 @@ def _early_stack(node: Node, want: Want, _: Finding) -> str:
     return f"the initramfs loads the inbox {', '.join(early)}" if early else ""
 
 
+def _card_lost(node: Node, want: Want, finding: Finding) -> str:
+    return "the HCA that was there is lost" if finding.hint == LOST else ""
+
+
 # The IOMMU.
 
 
@@ -384,12 +385,13 @@ AFTER: Mapping[str, tuple[tuple[str, Rule], ...]] = {
     "ofed.flavor": (("dkms.state", _no_ofed_built),),
     "ofed.kernel_match": (("dkms.state", _no_ofed_for),),
     "ofed.headers_link": (("dkms.state", _no_ofed_folder),),
+    "pcie.distance": (("hca.count", _card_lost),),
     "iommu.boot": (("iommu.passthrough", _no_argument),),
 }
 # Of what is not known; the checks are many, and the reasons few.
 UNKNOWN: tuple[tuple[str, Rule], ...] = (
-    ("gpu.lost", _smi_lost),
+    ("gpu.lost", _open_for(Gap.LOST)),
     ("nvidia.present", _smi_without_driver),
     ("nvidia.version", _smi_of_another),
-    ("path.selected", _path_open),
+    ("path.selected", _open_for(Gap.PATH)),
 )
