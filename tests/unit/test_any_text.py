@@ -204,7 +204,7 @@ def test_standard_input_is_bounded(size: int, told: bool, monkeypatch: pytest.Mo
 
 TAKEN = {
     "doctor": (
-        Option("from_", "", "", bare=True),
+        Option("from_", "", "", bare="FILE..."),
         Option("site", "", ""),
         Option("profile", "", "", "p"),
         Option("json", False, ""),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -263,10 +264,11 @@ def test_nothing_at_all_matches_nothing() -> None:
 def test_the_way_out_stands_below_the_failure_that_it_explains() -> None:
     judged = judge_node("gpu01", node(UBUNTU_68 | stub(NEWER)), Want(), TODAY)
     text = report([Outcome("gpu01", judged)], Painter(False))
-    paragraph = next(each for each in text.split("\n\n") if each.startswith("fail     ib.peer_sym"))
+    blocks = re.split(r"\n(?=\S)", text)
+    paragraph = next(each for each in blocks if each.startswith("broken   ib.peer_sym"))
     assert "known     B03: Ubuntu's kernels from 6.8 on, but for linux-nvidia" in paragraph
     assert "way out: dma-buf with the open driver; or, with the" in paragraph
     explained = shipped().breakage("B03").checks
-    heads = [each.split()[1] for each in text.split("\n\n") if "known     B03" in each]
+    heads = [each.split()[1] for each in blocks if "known     B03" in each]
     assert set(heads) <= set(explained)
     assert judged.known[0].id == "B03"

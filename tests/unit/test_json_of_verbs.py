@@ -27,6 +27,14 @@ DAMAGED = "= begin ok gdr-toolkit/1\n= pci ok /sys\n|\x1b[2J\n= end ok 1\n"
         pytest.param(("expect",), "expect", ExitCode.FAILED, id="expect"),
         pytest.param(("drift",), "drift", ExitCode.FAILED, id="drift"),
         pytest.param(("topology",), "topology", ExitCode.UNKNOWN, id="topology"),
+        pytest.param(("why",), "why", ExitCode.FAILED, id="why"),
+        pytest.param(("why", "peermem.loaded"), "why", ExitCode.FAILED, id="why-check"),
+        pytest.param(
+            ("why", "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument"),
+            "why",
+            ExitCode.FAILED,
+            id="why-line",
+        ),
         pytest.param(("predict",), "predict", ExitCode.OK, id="predict"),
         pytest.param(
             ("predict", "--what-if", "acs=off", "--nodes", "4", "--model-size", "7B"),

@@ -8,15 +8,19 @@ from pathlib import Path
 
 import jsonschema
 
-from tests.unit.judged import SICK
-from tests.unit.planning import NOT_LOADED, TRANSLATED, frames, plan_for
+from tests.evidence.build import node
+from tests.unit.judged import SICK, TODAY
+from tests.unit.planning import LITTLE_MEMLOCK, NOT_LOADED, TRANSLATED, frames, plan_for
 from toolkit.change.plan import Plan
 from toolkit.checks.all import ALL, named
+from toolkit.checks.causes import causes
+from toolkit.checks.judged import judge_node
 from toolkit.errors import ExitCode, Outcome
 from toolkit.report.document import Told, document, dumps
 from toolkit.report.explain import explain, home, listing
 from toolkit.report.plan_text import plan_lines
 from toolkit.report.table import Painter
+from toolkit.want import Want
 
 PLAIN = Painter(False)
 ROOT = Path(__file__).parents[2]
@@ -40,6 +44,17 @@ def test_a_plan_says_what_why_and_what_follows() -> None:
     assert "place     /etc/default/grub.d/zz-gdr-toolkit.cfg" in text
     assert "why       iommu.passthrough: translated: DMA-FQ" in text
     assert "then      update bootloader, reboot" in text
+
+
+def test_files_stand_in_the_order_of_the_causes_and_are_placed_in_the_plan_s_own() -> None:
+    ill = {**TRANSLATED, **LITTLE_MEMLOCK}
+    plan, judged = plan_for(ill), judge_node("gpu1", node(ill), Want(), TODAY)
+    text = "\n".join(plan_lines([("gpu1", plan)], PLAIN, diffs=False, judged={"gpu1": judged}))
+    memlock, argument = "limits.d/gdr-toolkit.conf", "zz-gdr-toolkit.cfg"
+    assert [each.root.check.id for each in causes(judged)] == ["rdma.memlock", "iommu.passthrough"]
+    assert text.index(memlock) < text.index(argument)
+    placed = [each.path.rpartition("/")[2] for each in plan.changes]
+    assert placed.index(argument) < placed.index("gdr-toolkit.conf")
 
 
 def test_a_node_without_changes_is_as_wanted() -> None:

@@ -95,9 +95,7 @@ def state(node: Node, want: Want) -> Finding:
     missing for one kernel alone. Differences between built and installed are no failure:
     signing and compressing make them too.
     """
-    builds = [each for each in node.dkms if _ours(each.module)]
-    if not has_connectx(node.fresh()):  # OFED drives no other maker's HCAs
-        builds = [each for each in builds if not each.module.startswith(OF_CONNECTX)]
+    builds = _builds(node)
     if not builds:
         return not_applicable("DKMS builds nothing of GPUDirect here")
     whole = node.given_kernel
@@ -115,6 +113,14 @@ def state(node: Node, want: Want) -> Finding:
     notes = [f"{_name(each)}, {each.kernel}: {each.remark}" for each in builds if each.remark]
     modules = ", ".join(dict.fromkeys(each.module for each in builds))
     return passed(f"{modules}: installed for {', '.join(kernels)}", details=tuple(notes))
+
+
+def _builds(node: Node) -> list[DkmsBuild]:
+    """What of DKMS's is GPUDirect's here."""
+    builds = [each for each in node.dkms if _ours(each.module)]
+    if not has_connectx(node.fresh()):  # OFED drives no other maker's HCAs
+        builds = [each for each in builds if not each.module.startswith(OF_CONNECTX)]
+    return builds
 
 
 def _ours(module: str) -> bool:
@@ -152,14 +158,33 @@ def _ill_for(node: Node, builds: list[DkmsBuild], kernels: list[str]) -> list[st
 def _lacking(node: Node, builds: list[DkmsBuild], kernel: str) -> list[str]:
     """Modules that are not installed for one kernel, in whatever version."""
     lines = []
-    for module in dict.fromkeys(each.module for each in builds):
+    for module in _missing(node, builds, kernel):
         rows = [each for each in builds if each.module == module]
         here = [each for each in rows if each.kernel == kernel]
-        if any(each.usable for each in here) or (not here and _prebuilt(node, module, kernel)):
-            continue
         had = here[0].state if here else ("added" if not rows[0].kernel else "not built")
         lines.append(f"{module}, {kernel}: {had}")
     return lines
+
+
+def _missing(node: Node, builds: list[DkmsBuild], kernel: str) -> list[str]:
+    found = []
+    for module in dict.fromkeys(each.module for each in builds):
+        here = [each for each in builds if each.module == module and each.kernel == kernel]
+        if any(each.usable for each in here) or (not here and _prebuilt(node, module, kernel)):
+            continue
+        found.append(module)
+    return found
+
+
+def unbuilt(node: Node, kernel: str) -> frozenset[str]:
+    """DKMS packages of which ``dkms.state`` says that they are not installed for a kernel.
+
+    It speaks of the kernel of the next boot only where the running one lacks nothing.
+    """
+    builds = [each for each in _builds(node) if each.state is not DkmsState.BROKEN]
+    if kernel != node.kernel and _ill_for(node, _builds(node), [node.kernel]):
+        return frozenset()
+    return frozenset(_missing(node, builds, kernel))
 
 
 def _prebuilt(node: Node, module: str, kernel: str) -> bool:

@@ -162,9 +162,10 @@ def _by_groups(node: Node, want: Want) -> Finding:
 
 
 def _argument(node: Node) -> str:
-    """What the kernel of an arm64 node reads; "" on others, where FIX says it all."""
-    arm = node.arch == "aarch64"
-    return "iommu.passthrough=1 on the kernel command line, then reboot" if arm else ""
+    """The one that this node's kernel reads; FIX tells of both, and of the BIOS."""
+    word = {"aarch64": "iommu.passthrough=1", "x86_64": "iommu=pt"}.get(node.arch)
+    told = "on the kernel command line (./invokew provision sets it), then a reboot"
+    return f"{word} {told}" if word else ""
 
 
 def _raw_addresses(node: Node, want: Want) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 
 from toolkit.checks.all import ALL
 from toolkit.checks.breakages import Known, known
@@ -19,6 +20,7 @@ from toolkit.checks.check import (
 )
 from toolkit.checks.choices import choices
 from toolkit.checks.chosen import Chosen
+from toolkit.checks.follows import Step, steps
 from toolkit.checks.role import role
 from toolkit.checks.taken import taken
 from toolkit.errors import ExitCode, NoEvidence, Unparsable
@@ -52,6 +54,7 @@ class Judged:
     known: tuple[Known, ...] = ()  # breakages that it meets
     chosen: tuple[Chosen, ...] = ()  # what each library would do
     text: bool = False  # what tools printed, and no node that anybody asked
+    steps: tuple[Step, ...] = ()  # which open verdicts follow from which
 
     def having(self, status: Status) -> tuple[Verdict, ...]:
         """The verdicts of this status; waived failures are not among the failures."""
@@ -96,43 +99,33 @@ def judge_node(host: str, evidence: Evidence, want: Want, today: date) -> Judged
     """Judge one node by every check; each fact is computed once."""
     node = Node(evidence)
     want = taken(node.fresh(), want)
-    verdicts = tuple(check(node, want) for check in ALL)
-    head = _HEADS.ask(node.sources, lambda: _head(node, want), number_of(want))
-    return Judged(
-        host,
-        verdicts,
-        today,
-        head.about,
-        evidence.complete,
-        head.gpus,
-        head.without,
-        head.known,
-        head.chosen,
-        bool(evidence.frames) and all(IMPORTED in f.source for f in evidence.frames.values()),
+    judged = _ANSWERS.ask(node.sources, partial(_judged, node, want), number_of(want))
+    frames = evidence.frames.values()
+    return replace(
+        judged,
+        host=host,
+        today=today,
+        complete=evidence.complete,
+        text=bool(frames) and all(IMPORTED in frame.source for frame in frames),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
-    """What stands beside the verdicts, as in ``Judged``."""
-
-    about: tuple[tuple[str, str], ...]
-    gpus: bool
-    without: str
-    known: tuple[Known, ...]
-    chosen: tuple[Chosen, ...]
+_ANSWERS: Answers[Judged] = Answers(256)
 
 
-_HEADS: Answers[_Head] = Answers(256)
-
-
-def _head(node: Node, want: Want) -> _Head:
-    return _Head(
+def _judged(node: Node, want: Want) -> Judged:
+    """What holds for every node with these sources."""
+    verdicts = tuple(check(node, want) for check in ALL)
+    return Judged(
+        "",
+        verdicts,
+        date.min,
         _about(node, want),
-        not without_gpus(node.fresh()),
-        by_design(node.fresh()),
-        known(node, want),
-        choices(node.fresh(), want),
+        gpus=not without_gpus(node.fresh()),
+        without=by_design(node.fresh()),
+        known=known(node, want),
+        chosen=choices(node.fresh(), want),
+        steps=steps(node.fresh(), want, verdicts),
     )
 
 

@@ -100,7 +100,7 @@ def pending_reboot(node: Node, want: Want) -> Finding:
             expected=f"modules below /lib/modules/{following}",
             hint=f"install the kernel's packages, then: dkms autoinstall -k {following}",
         )
-    missing = _missing(node, kernel, want)
+    missing = lacking(node, kernel, want)
     if missing:
         return failed(
             f"the next boot starts {following}, which lacks {', '.join(missing)}",
@@ -112,7 +112,8 @@ def pending_reboot(node: Node, want: Want) -> Finding:
     return passed(f"the next boot starts {following}, which has the modules")
 
 
-def _missing(node: Node, kernel: InstalledKernel, want: Want) -> list[str]:
+def lacking(node: Node, kernel: InstalledKernel, want: Want) -> list[str]:
+    """Modules of GPUDirect that are on disk for no use of this kernel, nor part of it."""
     # Of HCAs of other makers the frame has no modules.
     needed = ["nvidia", "ib_core", *(["mlx5_core"] if has_connectx(node) else [])]
     if takes_nvidia_peermem(node, want):

@@ -279,7 +279,7 @@ def peer_symbol(node: Node, want: Want) -> Finding:
     if REGISTER in node.symbols:
         return passed(f"exported by {node.symbols[REGISTER] or 'the kernel itself'}")
     on_disk = [path for path, module in node.symvers.items() if module]
-    on_disk += _offered(node)
+    on_disk += offered(node)
     if on_disk:
         return failed(
             "exported on disk only: the RDMA stack is not loaded, or it is the inbox one",
@@ -296,7 +296,7 @@ def peer_symbol(node: Node, want: Want) -> Finding:
     )
 
 
-def _offered(node: Node) -> list[str]:
+def offered(node: Node) -> list[str]:
     """Installed modules that export it; none where nothing tells."""
     try:
         return [each.path for each in node.exports if REGISTER in each.crcs]

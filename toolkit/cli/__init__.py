@@ -51,7 +51,8 @@ class Gdr(Program):
         """As Invoke's, with the command that was called: what is shown can be typed."""
         context, own = self.parser.contexts[name], program()
         named = "".join(f" {each.name.upper()}" for each in context.positional_args)
-        named += " [FILE...]" * any(each.bare for each in TAKEN.get(name.rpartition(".")[2], ()))
+        taken = TAKEN.get(name.rpartition(".")[2], ())
+        named += "".join(f" [{each.bare}]" for each in taken if each.bare)
         text = inspect.getdoc(self.collection[name]) or ""
         told = re.sub(r"^( *)invoke ", rf"\1{own} ", text, flags=re.MULTILINE)
         told = re.sub(r"^(?=.)", "  ", told, flags=re.MULTILINE)

@@ -84,7 +84,9 @@ def shelf_of(session: Session) -> Shelf | None:
 def tell_plan(session: Session, outcomes: list[Outcome[Planned]]) -> ExitCode:
     """Print what would change; the exit code says whether something would."""
     plans = [(each.host, each.value.plan) for each in outcomes if each.value]
-    lines = plan_lines(plans, session.paint, diffs=session.said.flag("diff"))
+    by_host = {each.host: each.value.judged for each in outcomes if each.value}
+    diffs = session.said.flag("diff")
+    lines = plan_lines(plans, session.paint, diffs=diffs, judged=by_host)
     session.say("\n".join([*lines, *errors(_errors(outcomes), session.paint)]).rstrip())
     code = record(session.said, [(e.host, code) for e in outcomes for code in _pending(e)])
     if code is ExitCode.OK:

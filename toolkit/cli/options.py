@@ -27,7 +27,7 @@ class Option:
     many: bool = False  # text that may be said again: its values are joined by commas
     anew: bool = False  # provision --resume takes it in place of what was said at first
     file: bool = False  # names a file that a report goes to: opened before any node is asked
-    bare: bool = False  # a word that is no option is a value of it; more than one, by _APART
+    bare: str = ""  # how help calls words that are no options: they are its values, by _APART
     was: str = ""  # its name until the version before: who types that is told this one
 
 
@@ -101,7 +101,7 @@ SAVED = (
     ),
 )
 
-FILES = (replace(SAVED[0], bare=True),)  # the same, of a verb whose bare words are files
+FILES = (replace(SAVED[0], bare="FILE..."),)  # the same, of a verb whose bare words are files
 
 JOB = (
     Option("nccl_log", "", "NCCL_DEBUG=INFO log of a job on these nodes: what it says, decoded"),

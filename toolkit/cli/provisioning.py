@@ -145,7 +145,9 @@ def _tell_before(session: Session, planned: Sequence[Outcome[Planned]]) -> None:
     plans = [(each.host, each.value.plan) for each in planned if each.value]
     counted = summary(judged_of(planned), paint)
     session.say("\n".join(["before", "", *findings(before, paint), *counted, ""]))
-    session.say("\n".join(plan_lines(plans, paint, diffs=session.said.flag("diff"))))
+    by_host = {each.host: each for each in before}
+    lines = plan_lines(plans, paint, diffs=session.said.flag("diff"), judged=by_host)
+    session.say("\n".join(lines))
 
 
 def _tell_after(session: Session, rolled: Rolled[Provisioned]) -> ExitCode:

@@ -55,6 +55,7 @@ VERBS = tuple(
     predict predicting.predict
     checks catalogue.checks
     explain catalogue.explain
+    why asking.why
     hosts looking.hosts
     demo demo.demo
     image.image* imaging.image

@@ -132,6 +132,7 @@ def _host(outcome: Outcome[Told]) -> dict[str, Json]:
         "reload": _reload(told.reloading) if told.reloading else None,
         "known": [_known(each) for each in judged.known] if judged else [],
         "chosen": [_chosen(each) for each in judged.chosen] if judged else [],
+        "causes": _causes(judged) if judged else [],
         **({"text": _text(judged)} if judged and judged.text else {}),
     }
 
@@ -214,6 +215,29 @@ def _verdict(verdict: Verdict, *, waived: bool) -> dict[str, Json]:
         "cited": list(verdict.cited),
         "waived": waived,
     }
+
+
+def _causes(judged: Judged) -> list[Json]:
+    """What fails or is unknown of itself, each with what follows from it and by what."""
+    from toolkit.checks.causes import causes  # noqa: PLC0415 only they pay for it
+
+    steps = {each.check: each for each in judged.steps}
+
+    def follower(check: str) -> dict[str, Json]:
+        step = steps.get(check)
+        return {
+            "check": check,
+            "after": step.after if step else "",
+            "why": step.why if step else "",
+        }
+
+    return [
+        {
+            "check": each.root.check.id,
+            "follows": [follower(verdict.check.id) for verdict in each.follows],
+        }
+        for each in causes(judged)
+    ]
 
 
 def _known(met: Known) -> dict[str, Json]:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from toolkit.change.artefact import Trigger
+from toolkit.change.change import Change
 from toolkit.change.diff import diff
 from toolkit.change.plan import Plan
+from toolkit.checks.causes import causes
+from toolkit.checks.judged import Judged
 from toolkit.hosts import fold
 from toolkit.report.table import Ink, Painter, clean, labelled
 
 
-def plan_lines(plans: Sequence[tuple[str, Plan]], paint: Painter, *, diffs: bool) -> list[str]:
+def plan_lines(
+    plans: Sequence[tuple[str, Plan]],
+    paint: Painter,
+    *,
+    diffs: bool,
+    judged: Mapping[str, Judged] | None = None,
+) -> list[str]:
     """Each group of equal plans: what is placed and why, and what that calls for.
 
     :param plans: host and plan; empty plans are counted at the end.
+    :param judged: by host; with it the files stand in the order of the causes that they mend.
+        They are placed in the plan's own order, which is another matter.
     """
     groups: dict[tuple[object, ...], tuple[Plan, list[str]]] = {}
     for host, plan in plans:
@@ -22,11 +34,28 @@ def plan_lines(plans: Sequence[tuple[str, Plan]], paint: Painter, *, diffs: bool
     lines: list[str] = []
     for plan, hosts in groups.values():
         if not plan.empty or plan.blocked:
-            lines += [*_plan(plan, clean(fold(hosts)), paint, diffs), ""]
+            shown = _by_cause(plan, (judged or {}).get(hosts[0]))
+            lines += [*_plan(shown, clean(fold(hosts)), paint, diffs), ""]
     idle = [host for host, plan in plans if plan.empty and not plan.blocked]
     if idle:
         lines += [f"{paint('as wanted'.ljust(10), Ink.GREEN)}{clean(fold(idle))}", ""]
     return lines
+
+
+def _by_cause(plan: Plan, judged: Judged | None) -> Plan:
+    if judged is None:
+        return plan
+    ranks = {
+        verdict.check.id: at
+        for at, each in enumerate(causes(judged))
+        for verdict in (each.root, *each.follows)
+    }
+
+    def rank(change: Change) -> int:
+        found = (ranks.get(why.partition(":")[0], len(ranks)) for why in change.why)
+        return min(found, default=len(ranks))
+
+    return replace(plan, changes=tuple(sorted(plan.changes, key=rank)))
 
 
 def _plan(plan: Plan, hosts: str, paint: Painter, diffs: bool) -> list[str]:

@@ -7,11 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from toolkit.checks.breakages import Known
+from toolkit.checks.causes import causes
 from toolkit.checks.check import Gap, Impact, Status, Verdict
 from toolkit.checks.judged import ASSUMED, ELSEWHERE, NOT_READ, OTHERS, UNVERIFIED, WITHOUT, Judged
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.facts.foreign import Foreign
 from toolkit.hosts import fold
+from toolkit.report.causes import behind, cause_lines
 from toolkit.report.chosen import chosen_lines, known_lines
 from toolkit.report.foreign import foreign_lines
 from toolkit.report.shown import shown_lines
@@ -42,6 +44,7 @@ class Folded:
     alike: tuple[str, ...] = ()  # of these hosts; the others differ in details, as addresses do
     waived: bool = False
     known: tuple[Known, ...] = ()  # breakages that explain it
+    after: str = ""  # id of the check that it follows from
 
 
 def fold_verdicts(
@@ -59,7 +62,8 @@ def fold_verdicts(
                     verdict.check.id,
                     verdict.finding if details else replace(verdict.finding, details=()),
                     verdict.waived(one.today),
-                    _behind(one, verdict),
+                    behind(one, verdict),
+                    _after(one, verdict),
                 )
                 groups.setdefault(key, []).append((one, verdict))
     order = {verdict.check.id: at for one in judged for at, verdict in enumerate(one.verdicts)}
@@ -69,18 +73,16 @@ def fold_verdicts(
             tuple(one.host for one, _ in said),
             tuple(o.host for o, v in said if v.finding.details == said[0][1].finding.details),
             said[0][1].waived(said[0][0].today),
-            _behind(*said[0]),
+            behind(*said[0]),
+            _after(*said[0]),
         )
         for said in groups.values()
     ]
     return sorted(folded, key=lambda each: (order[each.verdict.check.id], each.hosts))
 
 
-def _behind(one: Judged, verdict: Verdict) -> tuple[Known, ...]:
-    """The breakages that explain a failure; a pass needs no explanation."""
-    if verdict.status is not Status.FAIL:
-        return ()
-    return tuple(each for each in one.known if verdict.check.id in each.checks)
+def _after(one: Judged, verdict: Verdict) -> str:
+    return next((each.after for each in one.steps if each.check == verdict.check.id), "")
 
 
 def findings(
@@ -90,7 +92,7 @@ def findings(
     verbose: bool = False,
     asked: Collection[str] = (),
 ) -> list[str]:
-    """Each group of equal findings; passes and n/a only when ``verbose``.
+    """A block for each cause; each group of equal findings, passes too, when ``verbose``.
 
     :param asked: ids of checks that were asked for, which are told whatever they find.
 
@@ -99,15 +101,13 @@ def findings(
     """
 
     def told(verdict: Verdict) -> bool:
-        if verbose:
-            return True
-        open_ = verdict.status in {Status.FAIL, Status.UNKNOWN} or verdict.check.id in asked
-        return open_ and verdict.finding.gap is Gap.NONE
+        passes = verdict.status in {Status.PASS, Status.NA}
+        return verbose or (passes and verdict.check.id in asked)
 
     lines: list[str] = []
     for each in fold_verdicts(judged, told, details=verbose):
         lines += [*_finding(each, paint, verbose), ""]
-    return lines if verbose else lines + _gaps(judged, paint)
+    return lines if verbose else lines + cause_lines(judged, paint) + _gaps(judged, paint)
 
 
 def _gaps(judged: Sequence[Judged], paint: Painter) -> list[str]:
@@ -115,7 +115,7 @@ def _gaps(judged: Sequence[Judged], paint: Painter) -> list[str]:
     groups: dict[tuple[int, str, str], list[str]] = {}
     for gap in (Gap.LOST, Gap.ROOT, Gap.NOT_COLLECTED, Gap.PATH):
         for one in judged:
-            ids = [each.check.id for each in one.verdicts if each.finding.gap is gap]
+            ids = [each.check.id for each in _unexplained(one) if each.finding.gap is gap]
             if ids:
                 groups.setdefault((len(ids), *_gap(gap, ids, one)), []).append(one.host)
     lines: list[str] = []
@@ -127,6 +127,13 @@ def _gaps(judged: Sequence[Judged], paint: Painter) -> list[str]:
         lines += labelled("next", cure) if cure else []
         lines.append("")
     return lines
+
+
+def _unexplained(one: Judged) -> list[Verdict]:
+    """Without those that follow from a cause, whose block tells of them."""
+    blocks = (each for each in causes(one) if each.root.finding.gap is Gap.NONE)
+    told = {each.check.id for block in blocks for each in block.follows}
+    return [each for each in one.verdicts if each.check.id not in told]
 
 
 def _gap(gap: Gap, ids: list[str], one: Judged) -> tuple[str, str]:
@@ -167,6 +174,7 @@ def _finding(each: Folded, paint: Painter, verbose: bool) -> list[str]:
         lines += labelled("fix", finding.hint or check.fix)
     elif finding.hint:
         lines += labelled("next", finding.hint)
+    lines += labelled("follows", f"from {each.after}") if each.after else []
     lines += known_lines(each.known)
     if each.waived and each.verdict.waiver:
         waiver = each.verdict.waiver
@@ -179,10 +187,6 @@ def _details(details: tuple[str, ...], verbose: bool) -> list[str]:
     lines = [line for detail in shown for line in labelled("", detail)]
     left = len(details) - len(shown)
     return lines + (labelled("", f"and {left} more (--verbose)") if left else [])
-
-
-_SUM = "path.selected"  # it fails because others do
-_SEVERAL = 3
 
 
 def summary(outcomes: Sequence[Outcome[Judged]], paint: Painter) -> list[str]:
@@ -201,19 +205,7 @@ def summary(outcomes: Sequence[Outcome[Judged]], paint: Painter) -> list[str]:
     texts = [each.value for each in outcomes if each.value and each.value.text]
     nodes = [each for each in outcomes if not (each.value and each.value.text)]
     counted = ["", count_line(nodes)] if nodes or not texts else []
-    return [*lines, *_begin(outcomes), *shown_lines(texts, paint), *counted]
-
-
-def _begin(outcomes: Sequence[Outcome[Judged]]) -> list[str]:
-    """Where to begin on nodes with several failures: causes stand before their effects."""
-    first: dict[str, list[str]] = {}
-    for outcome in outcomes:
-        ill = outcome.value.having(Status.FAIL) if outcome.value else ()
-        causes = [each.check.id for each in ill if each.check.id != _SUM]
-        if len(causes) >= _SEVERAL:
-            first.setdefault(causes[0], []).append(outcome.host)
-    rows = columns((f"begin with {name}", clean(fold(hosts))) for name, hosts in first.items())
-    return ["", *rows, "later failures on that node are often consequences"] if rows else []
+    return [*lines, *shown_lines(texts, paint), *counted]
 
 
 def _row(outcome: Outcome[Judged]) -> tuple[str, ...]:

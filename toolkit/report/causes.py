@@ -1,0 +1,169 @@
+"""Causes for a person: one block each, with what follows from it in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from toolkit.checks.breakages import Known
+from toolkit.checks.causes import Cause, causes
+from toolkit.checks.check import Gap, Impact, Status, Tense, Verdict
+from toolkit.checks.judged import Judged
+from toolkit.hosts import fold
+from toolkit.report.chosen import known_lines
+from toolkit.report.table import WIDTH, Ink, Painter, clean, labelled, wrapped
+from toolkit.words import counted
+
+_INDENT, _LONG = " " * 9, 40
+_FEW = 4  # details of a cause, which --verbose shows in full
+_IMPACTS = list(Impact)  # worst first
+
+
+@dataclass(slots=True)
+class _Block:
+    """Hosts that have one cause."""
+
+    root: Verdict  # of the first of them
+    waived: bool
+    known: tuple[Known, ...]
+    hosts: list[str] = field(default_factory=list)
+    alike: list[str] = field(default_factory=list)  # of these; the others differ in details
+    follows: dict[str, None] = field(default_factory=dict)  # ids of checks, on any of them
+    impact: Impact = Impact.FRAGILE  # the worst of what fails
+    fewer: bool = False  # on some of them not all of these follow
+
+
+def behind(one: Judged, verdict: Verdict) -> tuple[Known, ...]:
+    """The breakages that explain a failure; a pass needs no explanation."""
+    if verdict.status is not Status.FAIL:
+        return ()
+    return tuple(each for each in one.known if verdict.check.id in each.checks)
+
+
+def cause_lines(judged: Sequence[Judged], paint: Painter) -> list[str]:
+    """A block for each cause, folded by who has it; then what a boot would lose besides, in a line.
+
+    What is open for a gap that many checks share is told elsewhere, in one paragraph.
+    """
+    blocks: dict[tuple[object, ...], _Block] = {}
+    besides: dict[str, list[str]] = {}
+    order: dict[str, int] = {}
+    for one in judged:
+        order |= {each.check.id: at for at, each in enumerate(one.verdicts)}
+        found = causes(one)
+        for cause in (*found, *map(Cause, one.waived)):
+            if cause.root.finding.gap is not Gap.NONE:
+                continue
+            if _minor(cause, found) and not cause.root.waived(one.today):
+                besides.setdefault(cause.root.check.id, []).append(one.host)
+            else:
+                _fold(blocks, one, cause)
+    lines = []
+    for each in sorted(blocks.values(), key=lambda each: (order[each.root.check.id], each.hosts)):
+        lines += _lines(each, paint)
+    lines += _besides(besides, order, paint)
+    return [*lines, ""] if lines else []
+
+
+def _minor(cause: Cause, found: Sequence[Cause]) -> bool:
+    """It is of the next boot alone, nothing follows from it, and another cause is worse."""
+
+    def impact(each: Cause) -> int:
+        failing = each.root.status is Status.FAIL
+        return _IMPACTS.index(each.root.check.impact) if failing else len(_IMPACTS)
+
+    check, failing = cause.root.check, cause.root.status is Status.FAIL
+    return (
+        (failing and not cause.follows)
+        and (check.impact, check.tense) == (Impact.FRAGILE, Tense.AT_BOOT)
+        and any(impact(each) < impact(cause) or each.follows for each in found)
+    )
+
+
+def _fold(blocks: dict[tuple[object, ...], _Block], one: Judged, cause: Cause) -> None:
+    root, waived, known = cause.root, cause.root.waived(one.today), behind(one, cause.root)
+    key = (root.check.id, replace(root.finding, details=()), waived, known)
+    new = key not in blocks
+    block = blocks.setdefault(key, _Block(root, waived, known))
+    follows = {each.check.id: None for each in cause.follows}
+    block.fewer |= not new and follows.keys() != block.follows.keys()
+    block.follows |= follows
+    failing = [each.check.impact for each in (root, *cause.follows) if each.status is Status.FAIL]
+    block.impact = min([block.impact, *failing], key=_IMPACTS.index)
+    block.hosts.append(one.host)
+    if root.finding.details == block.root.finding.details:
+        block.alike.append(one.host)
+
+
+def _lines(each: _Block, paint: Painter) -> list[str]:
+    check, finding = each.root.check, each.root.finding
+    lines = _head(each, paint)
+    lines += _details(finding.details, finding.found)
+    if len(each.alike) < len(each.hosts):
+        so = f"so on {clean(fold(each.alike))}, and otherwise on the others (--verbose)"
+        lines += labelled("", so)
+    if finding.status is Status.FAIL:
+        lines += labelled("fix", finding.hint or check.fix)
+    elif finding.hint:
+        lines += labelled("next", finding.hint)
+    lines += known_lines(each.known)
+    if each.waived and each.root.waiver:
+        lines += labelled("waived", f"until {each.root.waiver.until}: {each.root.waiver.reason}")
+    return lines + _follows(each)
+
+
+def _head(each: _Block, paint: Painter) -> list[str]:
+    """What it means, the check, and who has it; what was found goes on from there."""
+    check, finding = each.root.check, each.root.finding
+    word, ink = each.impact.value, Ink.RED
+    if each.waived:
+        word, ink = "waived", Ink.YELLOW
+    elif finding.status is not Status.FAIL:
+        word, ink = finding.status.value, Ink.YELLOW
+    elif each.impact is Impact.SICK:
+        ink = Ink.MAGENTA
+    names = clean(fold(each.hosts))
+    plain = f"{word.ljust(8)} {check.id.ljust(24)}"
+    first, *rest = wrapped(
+        f"{names}: {finding.found}" if len(names) <= _LONG else names, first=plain, rest=_INDENT
+    )
+    painted = f"{paint(word.ljust(8), ink)} {paint(check.id.ljust(24), Ink.BOLD)}"
+    lines = [painted + first.removeprefix(plain), *rest]
+    return lines if len(names) <= _LONG else [*lines, *labelled("found", finding.found)]
+
+
+def _details(details: tuple[str, ...], found: str) -> list[str]:
+    """A few; none of many that tell no more than addresses of what was found and counted."""
+    rests = [each.partition(": ")[2] for each in details]
+    if len(details) > _FEW and all(rest and rest in found for rest in rests):
+        return []
+    shown = details if len(details) <= _FEW + 1 else details[:_FEW]
+    left = len(details) - len(shown)
+    lines = [line for detail in shown for line in labelled("", detail)]
+    return lines + (labelled("", f"and {left} more (--verbose)") if left else [])
+
+
+def _follows(each: _Block) -> list[str]:
+    """In one line, as many of them as it has room for."""
+    if not each.follows:
+        return []
+    count = counted(len(each.follows), "check")
+    verb = "follows" if len(each.follows) == 1 else "follow"
+    text = f"{_INDENT}{'up to ' if each.fewer else ''}{count} {verb}: "
+    names = list(each.follows)
+    whole = text + ", ".join(names)
+    while len(whole) > WIDTH and names:
+        names.pop()
+        whole = text + ", ".join([*names, "..."])
+    return [whole]
+
+
+def _besides(found: dict[str, list[str]], order: dict[str, int], paint: Painter) -> Iterator[str]:
+    told = "; ".join(
+        f"{name} on {clean(fold(found[name]))}" for name in sorted(found, key=order.__getitem__)
+    )
+    if told:
+        plain = Impact.FRAGILE.value.ljust(9)
+        first, *rest = wrapped(f"at boot, besides: {told}", first=plain, rest=_INDENT)
+        yield f"{paint(plain, Ink.RED)}{first.removeprefix(plain)}"
+        yield from rest
