@@ -212,14 +212,23 @@ def test_each_source_is_parsed_once_for_all_checks(monkeypatch: pytest.MonkeyPat
     assert set(calls.values()) == {1}
 
 
-def test_an_error_is_remembered_as_a_value_is() -> None:
+def test_an_error_is_remembered_as_a_value_is(monkeypatch: pytest.MonkeyPatch) -> None:
     one = Node(node({"modules": "nonsense\n"}))
+    read: list[str] = []
+    text = one.sources.text
+
+    def watched(key: str) -> str:
+        read.append(key)
+        return text(key)
+
+    monkeypatch.setattr(one.sources, "text", watched)
     seen = []
     for _ in range(2):
         with pytest.raises(Exception, match="/proc/modules: cannot read line 1") as caught:
             _ = one.modules
         seen.append(caught.value)
-    assert seen[0] is seen[1]
+    assert read == ["modules"]
+    assert vars(seen[0]) == vars(seen[1])
 
 
 # --- waivers ---
