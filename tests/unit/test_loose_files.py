@@ -144,4 +144,4 @@ def test_a_jobs_log_is_read_once_for_all_its_nodes(tmp_path: Path) -> None:
     nodes = [Node(node({}).plus((frame,))) for _ in range(3)]
     assert {each.nccl_log.version for each in nodes if each.nccl_log} == {"2.27.3"}
     after = parse_nccl_log.cache_info()
-    assert (after.misses, after.hits) == (before.misses, before.hits + 3)
+    assert after.misses == before.misses

@@ -89,7 +89,7 @@ class NcclLog:
     versions: tuple[str, ...] = ()  # where they are several: jobs one after the other, in one file
     cuda: str = ""  # "12.4": the CUDA that it was built with; "" where no line tells
     # Each host's own part, by its name up to the first dot.
-    parts: Mapping[str, NcclLog] = field(default_factory=dict, compare=False, repr=False)
+    parts: Mapping[str, NcclLog] = field(default_factory=dict, hash=False, repr=False)
 
     @property
     def told(self) -> bool:
