@@ -17,17 +17,24 @@ from typing import TextIO, cast
 import pytest
 
 from toolkit.cli import main
+from toolkit.cli.table import VERBS
 
 ROOT = Path(__file__).parents[1]
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
-_FORKS = get_context("forkserver")
-_FORKS.set_forkserver_preload([__name__])
+FORKS = get_context("forkserver")
+MODULES = (__name__, *{f"toolkit.cli.{where.partition('.')[0]}": None for _, where in VERBS})
+FORKS.set_forkserver_preload([*MODULES])
 
 
 def gdr(
-    *words: str, state: Path, cwd: Path = ROOT, timeout_s: float = 300, full: bool = False
+    *words: str,
+    state: Path,
+    cwd: Path = ROOT,
+    timeout_s: float = 300,
+    full: bool = False,
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``gdr`` with these words, without input, and with nothing of ours in its environment.
+    """Run ``gdr`` with these words, without input, and with nothing else of ours around it.
 
     :param state: where it keeps what it keeps, as ``XDG_STATE_HOME`` says; its cache is not kept.
     :param full: its standard output is a full disk, and its standard input is closed.
@@ -37,7 +44,8 @@ def gdr(
         out, err = Path(folder, "out"), Path(folder, "err")
         first, second = (None, Path("/dev/full")) if full else (Path(os.devnull), out)
         env = {"PATH": PATH, "XDG_STATE_HOME": str(state), "XDG_CACHE_HOME": f"{folder}/cache"}
-        process = _FORKS.Process(target=_child, args=(words, env, cwd, (first, second, err)))
+        streams = (first, second, err)
+        process = FORKS.Process(target=_child, args=(words, env | environment, cwd, streams))
         process.start()
         process.join(timeout_s)
         if process.exitcode is None:

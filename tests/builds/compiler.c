@@ -54,6 +54,19 @@ static void add_file(const char *path)
 	add((const char *)rest, sizeof rest);
 }
 
+/* How many files there are of a pattern, each added. */
+static size_t add_files(const char *pattern)
+{
+	glob_t found;
+	size_t count = 0;
+
+	if (!glob(pattern, 0, NULL, &found))
+		for (; count < found.gl_pathc; count++)
+			add_file(found.gl_pathv[count]);
+	globfree(&found);
+	return count;
+}
+
 /* A word, but for the folder of the build and for numbers of processes. */
 static void add_word(const char *word, const char *here)
 {
@@ -128,27 +141,26 @@ static int ask(char *real, char **argv, const char *input, size_t size, char *sa
 }
 
 /* By ccache, if that is what compiles here: it looks at all that an object depends on but at the
- * programs that the compiler starts, which are named to it. Returns where it does not. */
+ * programs that the compiler starts, which it is told of by size and time: to read them took twice
+ * as long as to compile something small. What conftest compiles is small, and has the number of a
+ * process in its name: that never comes again. Returns where it does not. */
 static void compile(char **argv, int argc)
 {
-	char *words[argc + 2], extra[4096] = "";
+	char *words[argc + 2], space[33];
 	int compiles = 0;
 
 	for (int at = 1; at < argc; at++)
 		compiles |= !strcmp(argv[at], "-c");
-	if (!compiles || access(CCACHE, X_OK) || access(TOLD, W_OK))
+	if (!compiles || !strncmp(argv[argc - 1], "conftest", 8) || access(CCACHE, X_OK) ||
+	    access(TOLD, W_OK))
 		return;
 	for (size_t at = 1; at < sizeof beside / sizeof *beside; at++) {
-		glob_t found;
-		if (glob(beside[at], 0, NULL, &found)) /* one is gone: let the compiler say so */
+		if (!add_files(beside[at])) /* one is gone: let the compiler say so */
 			return;
-		for (size_t each = 0; each < found.gl_pathc; each++)
-			snprintf(extra + strlen(extra), sizeof extra - strlen(extra), "%s%s",
-				 *extra ? ":" : "", found.gl_pathv[each]);
-		globfree(&found);
 	}
+	snprintf(space, sizeof space, "%016" PRIx64 "%016" PRIx64, low, high);
 	setenv("CCACHE_DIR", TOLD "/objects", 1);
-	setenv("CCACHE_EXTRAFILES", extra, 1);
+	setenv("CCACHE_NAMESPACE", space, 1);
 	setenv("CCACHE_MAXSIZE", "500M", 1);
 	words[0] = CCACHE;
 	memcpy(words + 1, argv, (argc + 1) * sizeof *argv);
@@ -180,13 +192,8 @@ int main(int argc, char **argv)
 		add(input, size);
 	}
 	add_file(real);
-	for (size_t at = 0; at < sizeof beside / sizeof *beside; at++) {
-		glob_t found;
-		if (!glob(beside[at], 0, NULL, &found))
-			for (size_t each = 0; each < found.gl_pathc; each++)
-				add_file(found.gl_pathv[each]);
-		globfree(&found);
-	}
+	for (size_t at = 0; at < sizeof beside / sizeof *beside; at++)
+		add_files(beside[at]);
 	snprintf(path, sizeof path, TOLD "/%016" PRIx64 "%016" PRIx64, low, high);
 	FILE *file = fopen(path, "r");
 	if (file) {

@@ -86,12 +86,16 @@ def test_an_object_is_the_one_that_the_compiler_makes_of_the_text_as_it_is(box: 
     assert answers(box) == set()
 
 
-def test_nothing_is_compiled_once_a_part_of_the_compiler_is_gone(box: Sandbox) -> None:
+def test_nothing_is_compiled_once_a_part_of_the_compiler_is_gone_or_another(box: Sandbox) -> None:
     box.write("/root/one.c", "int one(void) { return 1; }\n")
-    compile_one = "cd /root && gcc-12 -c -o one.o one.c"
-    box.shell(compile_one)
-    box.shell("rm /usr/lib/gcc/*/*/cc1")
-    assert box.run("sh", "-c", compile_one, check=False).status != 0
+    compile_one = ("sh", "-c", "cd /root && gcc-12 -c -o one.o one.c")
+    box.run(*compile_one)
+    box.shell("cd /usr/lib/gcc/*/*/ && mv cc1 cc1.real")
+    assert box.run(*compile_one, check=False).status != 0
+    box.shell("cd /usr/lib/gcc/*/*/ && ln cc1.real cc1")
+    box.run(*compile_one)
+    box.shell("cd /usr/lib/gcc/*/*/ && rm cc1 && echo 'exit 1' >cc1 && chmod 755 cc1")
+    assert box.run(*compile_one, check=False).status != 0
 
 
 def test_without_a_compiler_of_this_machine_builds_only_take_longer(

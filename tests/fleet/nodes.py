@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests import verbs
 from tests.fleet.sshd import Keys, Sshd
 from toolkit.demo.build import SYSTEM_PATH, environment
 from toolkit.demo.fleet import prepare
@@ -60,16 +61,15 @@ class Nodes:
     def run(
         self, verb: str, *words: str, transport: str = "paramiko"
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(verb, *words, transport=transport),
-            env=self.environment,
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=2 * SETTLE_S + 60,  # a run may wait so long for a node that is worse off, twice
-            check=False,
+        # A run may wait so long for a node that is worse off, twice.
+        return self.gdr(
+            *self.command(verb, *words, transport=transport)[3:], timeout_s=2 * SETTLE_S + 60
         )
+
+    def gdr(self, *words: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+        """A verb that names no hosts of its own: they are those of a run, or none."""
+        state = self.folder / "state"
+        return verbs.gdr(*words, state=state, cwd=self.folder, timeout_s=timeout_s)
 
     def wait_for_boots(self, limit_s: float = 60) -> None:
         """Wait while any node works for us, is about to reboot, or boots.
@@ -135,12 +135,16 @@ def served(
     :param system_path: where nodes find commands beside their own.
     """
     nodes = Nodes(folder, tuple(names))
-    prepare(folder / "demo", nodes.names)
+    # Made once in a session, and copied: no file is shared, as tests write to these in place.
+    made, place = keys.user.with_name("demo"), folder / "demo/nodes"
+    prepare(made, nodes.names)
+    place.mkdir(parents=True)
+    subprocess.run(["cp", "-a", *(made / "nodes" / name for name in names), place], check=True)
     inventory, config = [], ["IdentitiesOnly yes", f"IdentityFile {keys.user}"]
     with ExitStack() as stack:
         for name in names:
-            place = folder / "demo/nodes" / name
-            settings = environment(place) | {"PATH": f"{place / 'bin'}:{system_path}"}
+            settings = environment(place / name)
+            settings |= {"PATH": f"{place / name / 'bin'}:{system_path}"}
             server = stack.enter_context(Sshd(folder / "sshd" / name, env=settings, keys=keys))
             nodes.servers[name] = server
             inventory.append(f"{name} ansible_host=127.0.0.1 ansible_port={server.port}")

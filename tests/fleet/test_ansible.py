@@ -24,6 +24,7 @@ from toolkit.hosts import Host
 from toolkit.reach.ansible_write import aliases, inventory
 
 pytestmark = pytest.mark.sshd
+LONG = True
 
 NAMES = ("demo-healthy", "demo-iommu", "demo-rocky", "demo-stub")
 BUSY = set(NAMES[1:])  # those that have something to do

@@ -28,21 +28,6 @@ def nodes(tmp_path: Path, keys: Keys) -> Iterator[Nodes]:
         yield made
 
 
-def alone(nodes: Nodes, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """A verb that names no hosts: they are those of the run."""
-    python, *_ = nodes.command(verb)
-    return subprocess.run(
-        [python, "-m", "toolkit.cli", verb, *words],
-        env=nodes.environment,
-        cwd=nodes.folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-
-
 def begun(nodes: Nodes, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         nodes.command("provision", "--yes", "--reboot", "--serial", "1", *words),
@@ -57,7 +42,7 @@ def begun(nodes: Nodes, *words: str) -> subprocess.Popen[str]:
 
 def told(nodes: Nodes) -> dict[str, Any]:
     """The newest run, as a machine is told of it."""
-    listed = alone(nodes, "runs", "--json")
+    listed = nodes.gdr("runs", "--json")
     assert listed.returncode == ExitCode.OK, listed.stderr
     newest: dict[str, Any] = json.loads(listed.stdout)["runs"][0]
     return newest
@@ -103,7 +88,7 @@ def test_a_controller_killed_in_its_second_batch_is_followed_by_one_that_goes_on
     assert not changed(nodes, NAMES[2])
     first = boots(nodes, NAMES[0])
 
-    ended = alone(nodes, "provision", "--resume", broken["id"], "--yes")
+    ended = nodes.gdr("provision", "--resume", broken["id"], "--yes")
     assert ended.returncode == ExitCode.OK, ended.stdout + ended.stderr
     after = told(nodes)
     assert (after["id"], after["state"], after["reason"]) == (broken["id"], "ended", "ticket 4711")
@@ -134,11 +119,11 @@ def test_a_canary_that_fails_stops_everything_and_undo_leaves_nothing(nodes: Nod
     assert phases(run) == dict(zip(NAMES, ["failed", "planned", "planned"], strict=True))
     assert run["state"] == "stopped"
 
-    undone = alone(nodes, "undo", run["id"], "--yes", "--reboot")
+    undone = nodes.gdr("undo", run["id"], "--yes", "--reboot")
     assert undone.returncode == ExitCode.OK, undone.stdout + undone.stderr
     assert nodes.digest() == before
     assert told(nodes)["undoes"] == run["id"]
-    history = alone(nodes, "history", "--hosts", NAMES[0])
+    history = nodes.gdr("history", "--hosts", NAMES[0])
     assert history.stdout.count(NAMES[0]) == 3, history.stdout
 
 
@@ -154,7 +139,7 @@ def test_a_second_rollout_is_told_who_is_at_work_and_ctrl_c_finishes_the_node(
     assert second.returncode == ExitCode.STOPPED, said
     assert f"{told(nodes)['id']} of " in said or "is at work on" in said
     assert first.returncode == ExitCode.INTERRUPTED, out + stopped
-    run = next(each for each in json.loads(alone(nodes, "runs", "--json").stdout)["runs"])
+    run = next(each for each in json.loads(nodes.gdr("runs", "--json").stdout)["runs"])
     assert "Traceback" not in stopped
     assert "stopped: interrupted; not begun:" in stopped
     assert phases(run)[NAMES[0]] == "done"

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dev.lab.machine import Guest, factor
 from dev.lab.making import ready
 from dev.lab.qemu import Spec
-from dev.run import ROOT
+from tests import verbs
 
 
 @dataclass(slots=True)
@@ -83,20 +80,12 @@ def gdr(
         path.write_text(site)
         given += ["--site", str(path)]
     state = guest.folder / "state"
-    done = subprocess.run(
-        (sys.executable, "-m", "toolkit.cli", verb, *given, *words),
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "XDG_STATE_HOME": str(state),
-            "XDG_CACHE_HOME": str(state / "cache"),
-            "GDR_PATIENCE": str(factor()),
-        },
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=limit_s * factor(),
-        check=False,
+    done = verbs.gdr(
+        *(verb, *given, *words),
+        state=state,
+        timeout_s=limit_s * factor(),
+        XDG_CACHE_HOME=str(state / "cache"),
+        GDR_PATIENCE=str(factor()),
     )
     ran = Ran(done.returncode, done.stdout, done.stderr)
     assert not check or ran.status == 0, f"{verb} {words}: {ran.status}\n{ran.out}\n{ran.err}"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import verbs
 from toolkit.checks.all import ALL
 from toolkit.cli import table
 from toolkit.errors import UsageError
@@ -56,6 +57,14 @@ def test_a_start_imports_no_more_than_it_needs(
     assert {*without.split()} & {*modules} == set()
     ours = [each for each in modules if each.partition(".")[0] == "toolkit"]
     assert len(ours) <= most, sorted(ours)
+
+
+def test_a_verb_that_a_test_forks_finds_the_code_of_all_verbs_imported() -> None:
+    lacking = f"import sys; sys.exit(len({{*{verbs.MODULES}}} - {{*sys.modules}}))"
+    child = verbs.FORKS.Process(target=exec, args=(lacking,))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
 
 
 def test_a_damaged_table_of_verbs_is_made_anew_from_the_verbs(
