@@ -18,7 +18,6 @@ from tests.builds.sandbox import Sandbox
 
 HERE = Path(__file__).parent
 FILES = HERE / "files"  # laid over the tree as they are
-ENTRY = HERE / "inside/entry.S"
 ROOT_UUID = "6c1ab000-0000-4000-8000-000000000001"
 EDITION = 1  # to be raised where the way of making has changed
 
@@ -142,14 +141,14 @@ def _configure(box: Sandbox, release: str, login: Keys) -> None:
     _extra_modules(box, release)
     box.run("update-initramfs", "-c", "-k", release)
     kernel = box.path(f"boot/vmlinuz-{release}")
-    box.write(f"boot/vmlinuz-{release}", unpacked(kernel.read_bytes(), entry()))
+    box.write(f"boot/vmlinuz-{release}", unpacked(kernel.read_bytes(), _entry()))
     _boot_loader(box)
 
 
-def entry() -> bytes:
+def _entry() -> bytes:
     """What an unpacked kernel is entered by."""
     with Sandbox.of("bookworm") as builder:
-        builder.write("entry.S", ENTRY.read_bytes())
+        builder.write("entry.S", (HERE / "inside/entry.S").read_bytes())
         builder.run("gcc", "-c", "-o", "/entry.o", "/entry.S")
         builder.run("objcopy", "-O", "binary", "-j", ".text", "/entry.o", "/entry")
         return builder.path("entry").read_bytes()
