@@ -8,7 +8,8 @@ import pytest
 
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, State
-from toolkit.facts.imports import BY_NAME, KINDS, commanded, evidence_of, frames_of, named
+from toolkit.facts.imports import evidence_of, frames_of
+from toolkit.facts.kinds import BY_NAME, KINDS, commanded, named
 
 EVIDENCE = Path(__file__).parents[2] / "docs/evidence.md"
 MATRIX = "\tGPU0\tNIC0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tPIX\t0-31\t0\n"

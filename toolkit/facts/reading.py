@@ -9,7 +9,8 @@ from typing import Self
 from toolkit.errors import NoEvidence, NotCollected
 from toolkit.evidence import Evidence, State
 from toolkit.facts.fact import Memo
-from toolkit.facts.imports import IMPORTED, plain
+from toolkit.facts.imports import IMPORTED
+from toolkit.facts.kinds import plain
 
 # Tools that print what they have and then say that they could not go on. The probe has their
 # status; a loose file has their words alone. Sources: infiniband-diags ibstat.c, IBPANIC;

@@ -14,7 +14,8 @@ from pathlib import Path, PurePosixPath
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame
 from toolkit.facts.foreign import Foreign, foreign
-from toolkit.facts.imports import BY_NAME, NotUnderstood, evidence_of, frames_of
+from toolkit.facts.imports import NotUnderstood, evidence_of, frames_of
+from toolkit.facts.kinds import BY_NAME
 from toolkit.facts.pod_logs import holds_pod_logs
 from toolkit.flow.imports import (
     MANY_BYTES,
