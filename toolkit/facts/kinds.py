@@ -25,12 +25,27 @@ class Kind:
     lines: int = 0  # that it has at most; 0 for any number
 
 
+_PROC_MODULE = r"\w+ \d+ \d+ \S+ (?:Live|Loading|Unloading) 0x"
 _PCI = r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+# What stands before a line of the kernel's: util-linux sys-utils/dmesg.c, print_record;
+# systemd src/shared/logs-show.c, output_short; syslog daemons; Documentation/ABI/testing/dev-kmsg.
+_CLOCK = r"\d\d:\d\d:\d\d"
+_SINCE = r"\[ *\d+\.\d{6}(?: +<[ .\d]+>)?\](?:\[ *[TC]\d+\])? "
+_ISO = rf"\d{{4}}-\d\d-\d\dT{_CLOCK}(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
+_DMESG = (
+    rf"(?:{_ISO} )?(?:<\d+>)?(?:(?:kern|user|daemon|syslog) *:\w+ *: )?"
+    rf"(?:{_SINCE}|\[ +\+\d+\.\d{{6}}\] |\[\S{{3,5}} ?\d?\d \d\d:\d\d\] "
+    rf"|\[\S+ \S+ [ \d]?\d {_CLOCK} \d{{4}}(?: +<[ .\d]+>)?\] )"
+    rf"|kern *:\w+ *: |\d+,\d+,\d+,[-c][^;\n]*;|\d{{4}}-\d\d-\d\dT{_CLOCK},\d{{6}}[+-]\d\d:\d\d "
+    rf"|(?:[A-Za-z]\S{{2,4}} [ \d]?\d {_CLOCK}(?:\.\d+)?|{_ISO}|\d{{10}}\.\d{{6}}"
+    rf"|\[ *\d+\.\d{{6}}\]|\S{{3}} \d{{4}}-\d\d-\d\d {_CLOCK}(?:\.\d+)? \S+) \S+ kernel: "
+)
 # The more telling shape first: an NCCL log may quote anything, an address opens many lines.
 KINDS = (
     Kind("nccl-log", "nccl-log", "", r"NCCL (?:INFO|WARN|TRACE) |"
          r"GPU Direct RDMA (?:Enabled|Disabled) for",
-         r".*\bNCCL (?:INFO|WARN|TRACE|version) |.*\bGPU Direct RDMA (?:Enabled|Disabled) for "),
+         r".*\bNCCL (?:INFO|WARN|TRACE) |NCCL version \d|"
+         r".*\bGPU Direct RDMA (?:Enabled|Disabled) for "),
     Kind("nccl-topology", "nccl-topology", "", r"^\s*<(?:system|busid|graphs)\b[^>]*version=",
          r"<system version="),
     Kind("topo", "nvidia-topology", r"nvidia-smi topo\b", r"^\s*GPU0\b.*CPU Affinity|"
@@ -45,16 +60,26 @@ KINDS = (
          r"\| NVIDIA-SMI \d"),
     Kind("nvidia-smi-q", "nvidia-smi-q", r"nvidia-smi (?:-q|--query)(?: |$)",
          r"^=+NVSMI LOG=+$|^\s*<nvidia_smi_log>|^Unable to determine the device handle for |"
-         r"^Failed to initialize NVML: "),
+         r"^Failed to initialize NVML: "
+         r"|^NVIDIA-SMI has failed because |^No devices were found\s*$"),
     Kind("dcgmi-diag", "dcgmi-diag", r"dcgmi diag\b", r"^\| Diagnostic\s+\| Result\b"),
     Kind("rdma-topo", "rdma-topo", r"rdma_topo check\b",
          r"^(?:OK|FAIL)\s+(?:ACS for |Kernel iommu_group for |All ConnectX DMA )"),
+    Kind("nvidia-version", "nvidia-version", r"cat /proc/driver/nvidia/version\b",
+         r"^NVRM version: +NVIDIA "),
+    Kind("ibstatus", "ibstatus", r"ibstatus\b", r"^Infiniband device '[^']+' port \d+ status:"),
+    Kind("rdma-link", "rdma-link", r"rdma(?: -\w+)* link\b",
+         r"^(?:link |\d+/\d+: )\S+/\d+:? (?:subnet_prefix \S+ lid \d|state [A-Z_]+ )"),
+    Kind("show-gids", "show-gids", r"show_gids\b", r"^DEV\s+PORT\s+INDEX\s+GID\s"),
+    Kind("systemctl-status", "systemctl-status", r"systemctl (?:-\S+ )*status\b",
+         r"^\s*(?:\S )?[\w@.:-]+\.service(?: - .*)?\n(?:\s+.*\n)*?\s*Loaded: "),
     Kind("fi-info", "fi-info", r"fi_info\b", r"^fi_getinfo: |^provider: \S",
          r"fi_getinfo: |provider: \S.*\n\s+fabric: "),
     Kind("gdsio", "gdsio", r"\S*gdsio\b", r"^IoType: \w+ XferType: "),
     Kind("fabricmanager-log", "fabricmanager-log", r"(?:cat|tail|less) .*fabricmanager\.log\b",
          r"^\[\w{3} \d\d \d{4} [\d:]{8}\] \[(?:INFO|WARNING|ERROR|CRITICAL)\] \[tid \d+\]"
-         r"|\bnv-fabricmanager\[\d+\]: "),
+         r"|\bnv-fabricmanager\[\d+\]: ",
+         r"\[\w{3} \d\d \d{4} [\d:]{8}\] \[[A-Z]+\] \[tid \d+\]|.*\bnv-fabricmanager\[\d+\]: "),
     Kind("peermem-container", "peermem-container", "",
          r"^(?:\S+ )?(?:waiting for mellanox ofed and nvidia drivers|(?:successfully loaded|"
          r"failed to load) nvidia-peermem module)"),
@@ -66,7 +91,8 @@ KINDS = (
     Kind("iommu-groups", "iommu-groups-list", "", rf"^IOMMU Group \d+:?\s+{_PCI} "),
     Kind("lspci", "lspci", r"lspci\b", rf"^{_PCI} (?:\"|.*(?::|\]) )|"
          r"^\s*ACSC(?:tl|ap):\s+SrcValid[+-]",
-         rf"{_PCI} (?:\"|[A-Z0-9][\w /-]+(?: \[[0-9a-f]{{4}}\])?: )|\s*ACSC(?:tl|ap):\s+SrcValid[+-]"),
+         rf"{_PCI} (?:\"|[A-Z0-9][\w /-]+(?: \[[0-9a-f]{{4}}\])?: )|"
+         r"\s*ACSC(?:tl|ap):\s+SrcValid[+-]"),
     Kind("ibstat", "ibstat", r"ibstat\b", r"^CA '[^']+'$"),
     Kind("ibv-devinfo", "ibv-devinfo", r"ibv_devinfo\b", r"^hca_id:\s"),
     Kind("ibdev2netdev", "ibdev2netdev", r"ibdev2netdev\b", r"^\S+ port \d+ ==> "),
@@ -78,7 +104,8 @@ KINDS = (
          r"reduce_scatter)_perf\b", r"^# nThread \d|\bout-of-place\b.*\bin-place\b|"
          r"^# Avg bus bandwidth",
          r"(?:\[\d+,\d+\]<\w+>: ?)?(?:# (?:nThread \d|nccl-tests version|Collective test|Avg bus|"
-         r"Out of bounds)|#\s+out-of-place\s+in-place|\s+\d+\s+\d+\s+\w+\s+\w+\s+-?\d+\s+[\d.]+\s)"),
+         r"Out of bounds)|#\s+out-of-place\s+in-place|\s+\d+\s+\d+\s+\w+\s+\w+"
+         r"\s+-?\d+\s+[\d.]+\s)"),
     Kind("perftest", "perftest", r"ib_(?:write|read|send|atomic)_(?:bw|lat)\b",
          r"\b(?:RDMA_(?:Write|Read)|Send|Atomic\w*) (?:BW|Latency|Bidirectional BW) Test|"
          r"^\s*#bytes\s+#iterations\s",
@@ -96,11 +123,8 @@ KINDS = (
     Kind("mokutil", "mokutil", r"mokutil\b", r"^SecureBoot (?:enabled|disabled)\b"),
     Kind("modprobe", "modprobe-said", r"(?:modprobe|insmod) (?!-c)", r"^(?:modprobe|insmod): "),
     Kind("modinfo", "modinfo-said", r"modinfo\b", r"^filename:\s+\S+\.ko|^[\w-]+\.ko(?:\.\w+)?:\s"),
-    Kind("dmesg", "dmesg", r"(?:dmesg|journalctl(?= .*-\w*k))\b", r"^(?:<\d+>)?\[\s*\d+\.\d{6}\] |"
-         r"^\d+,\d+,\d+,[-c][^;]*;|^kern\s+:\w+\s*: |^\[\w{3} \w{3} [ \d]\d [\d:]{8} \d{4}\] |"
-         r"^\w{3} [ \d]\d [\d:]{8} \S+ kernel: |^NVRM: ",
-         r"(?:<\d+>)?\[\s*\d+\.\d{6}\] |\d+,\d+,\d+,[-c][^;]*;|kern\s+:\w+\s*: |"
-         r"\[\w{3} \w{3} [ \d]\d [\d:]{8} \d{4}\] |\w{3} [ \d]\d [\d:]{8} \S+ kernel: |NVRM: "),
+    Kind("dmesg", "dmesg", r"(?:dmesg|journalctl(?= .*(?:-\w*k|--dmesg)))\b",
+         rf"^(?:{_DMESG}|NVRM: )"),
     Kind("make-log", "make-log", r"cat \S*make\.log\b", r"^(?:DKMS make\.log|Error! Bad return "
          r"status for module build|Building (?:initial )?module|warning: the compiler differs|"
          r"make(?:\[\d+\])?: |DKMS: \w+ completed|dkms autoinstall on \S+ \w+ for |"
@@ -114,9 +138,12 @@ KINDS = (
          r"(?:added|built|installed|broken)\b",
          r"[\w.+-]+(?:, |/)[^,\n/]+(?:, [^,\n]+, \w+)?: (?:added|built|installed|broken)\b"),
     Kind("ofed-info", "ofed-info", r"ofed_info\b", r"^(?:MLNX_OFED_LINUX|OFED-internal|DOCA\w*)-"),
-    Kind("lsmod", "lsmod", r"lsmod\b", r"^Module\s+Size\s+Used by|^\s*[a-z]\w*\s+\d{4,}\s+\d+"
-         r"(?:\s+[\w,-]+)?$",
-         r"Module\s+Size\s+Used by|(?:nvidia|mlx[45]|ib_|rdma)\w*\s+\d{4,}\s+\d+(?:\s|\Z)"),
+    Kind("lsmod", "lsmod", r"(?:lsmod|cat /proc/modules)\b", r"^Module\s+Size\s+Used by|"
+         rf"^{_PROC_MODULE}|^\s*[a-z]\w*\s+\d{{4,}}\s+\d+(?:\s+[\w,-]+)?$",
+         rf"Module\s+Size\s+Used by|{_PROC_MODULE}|(?:nvidia|mlx[45]|ib_|rdma)\w*\s+\d{{4,}}\s+\d+"
+         r"(?:\s|\Z)"),
+    Kind("uname", "uname", r"uname(?: -\w*[ar]\w*)+\b|cat /proc/version\b",
+         r"^(?:uname: )?Linux \S+ \d+\.\d+\.\S+ #\d+|^Linux version \d+\.\d+\S* \(", None, 1),
     Kind("cmdline", "cmdline", r"cat /proc/cmdline\b", r"\A\s*(?:BOOT_IMAGE=|initrd=|(?:ro|rw) |"
          r"(?:\S+ )*root=)\S*[^\n]*\s*\Z",
          r"BOOT_IMAGE=", 1),

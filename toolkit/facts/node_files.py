@@ -240,6 +240,7 @@ class Files(System, Modules):
         loaded = {}
         for line in self._text("lsmod").split("\n"):
             words = line.split()
+            words = words[:4] if len(words) > 5 and words[4] == "Live" else words  # /proc/modules
             if len(words) in {3, 4} and words[1].isdecimal() and words[2].isdecimal():
                 users = words[3].split(",") if len(words) == 4 else []
                 loaded[words[0]] = tuple(each for each in users if each not in {"", "-"})

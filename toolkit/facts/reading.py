@@ -16,12 +16,12 @@ from toolkit.facts.kinds import plain
 # status; a loose file has their words alone. Sources: infiniband-diags ibstat.c, IBPANIC;
 # libibverbs examples/devinfo.c; nvidia-smi.
 _BREAK_OFF = frozenset(
-    {"ibstat", "ibv-devinfo", "ibdev2netdev", "nvidia-smi-q", "nvidia-topology"}
-    | {"nvidia-smi-table", "nvlink-status"}
+    {"ibstat", "ibv-devinfo", "ibdev2netdev", "ibstatus", "rdma-link", "nvidia-smi-q"}
+    | {"nvidia-smi-table", "nvlink-status", "nvidia-topology"}
 )
 _SAYS_SO = (
     r"ibpanic: .*|Failed to (?:open device|query (?:device|port)|get device list).*"
-    r"|Unable to determine the device handle .*"
+    r"|Unable to determine the device handle .*|Fatal error: +device .*"
 )
 # What a shell, kubectl or ssh says below what a command could print; a log may quote anything.
 _ENDED = (
