@@ -98,6 +98,8 @@ def _sections(text: str) -> list[_Open]:
         elif heading and line.strip():
             parts[-1].command = _headed(line.strip())
             heading = False
+        elif line.startswith("uname: "):  # of its head
+            parts += [_Open("uname -a", [line], ruled=True), _Open("", ruled=True)]
         elif len(parts) > 1 and _PROGRAM.fullmatch(line):
             parts.append(_Open(line.strip(), ruled=True))
         elif not line.startswith("*** ls: "):
