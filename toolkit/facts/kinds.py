@@ -121,7 +121,8 @@ KINDS = (
          r"^(?:ID|PRETTY_NAME|VERSION_ID)=",
          r"(?:PRETTY_NAME|VERSION_ID|ID_LIKE|NAME)=\"?[\w\"]"),
     Kind("mokutil", "mokutil", r"mokutil\b", r"^SecureBoot (?:enabled|disabled)\b"),
-    Kind("modprobe", "modprobe-said", r"(?:modprobe|insmod) (?!-c)", r"^(?:modprobe|insmod): "),
+    Kind("modprobe", "modprobe-said", r"(?:modprobe|insmod) (?!-c)", r"^(?:modprobe|insmod): |"
+         r"^(?:FATAL|WARNING|ERROR): (?:Error inserting|Module \S+ not found)"),
     Kind("modinfo", "modinfo-said", r"modinfo\b", r"^filename:\s+\S+\.ko|^[\w-]+\.ko(?:\.\w+)?:\s"),
     Kind("dmesg", "dmesg", r"(?:dmesg|journalctl(?= .*(?:-\w*k|--dmesg)))\b",
          rf"^(?:{_DMESG}|NVRM: )"),

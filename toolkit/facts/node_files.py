@@ -18,6 +18,7 @@ from toolkit.facts.module_file import (
 )
 from toolkit.facts.node_modules import Modules
 from toolkit.facts.node_system import System
+from toolkit.facts.refusals import NotInserted, parse_not_inserted
 from toolkit.facts.secureboot import (
     Enrolment,
     KeyFile,
@@ -226,6 +227,12 @@ class Files(System, Modules):
     def modprobe_said(self) -> str:
         """What modprobe answered to somebody; "" where nobody has told."""
         return self._text("modprobe-said") if self._given("modprobe-said") else ""
+
+    @fact
+    def not_inserted(self) -> tuple[NotInserted, ...]:
+        """Modules that a loader could not insert, as it told somebody, or the journal."""
+        log = self._text("dmesg") if self._given("dmesg") else ""
+        return parse_not_inserted(f"{self.modprobe_said}\n{log}".split("\n"))
 
     @fact
     def said_signers(self) -> dict[str, str]:
