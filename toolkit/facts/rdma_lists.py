@@ -38,8 +38,12 @@ _GID = re.compile(
 def parse_ibstatus(text: str) -> tuple[RdmaDevice, ...]:
     """Read ``ibstatus``: a block for each port, in the words of sysfs.
 
-    :raises Unparsable: where it names no port, or a port is not told to its link layer.
+    :raises Unparsable: where it names no port, or a port is not told to its link layer; at a line
+        of another form, for it may be the beginning of a port.
     """
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not _OF_IBSTATUS.match(line):
+            _beside("ibstatus", line, number)
     parts = _OF_IBSTATUS.split(text)
     ports: dict[str, list[Port]] = {}
     for name, number, block in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
@@ -59,13 +63,15 @@ def parse_rdma_link(text: str) -> tuple[RdmaDevice, ...]:
 
     A port with a subnet prefix is one of InfiniBand.
 
-    :raises Unparsable: where it names no port, or one without its states.
+    :raises Unparsable: where it names no port, or one without its states; at a line of another
+        form, for it may be the beginning of a port.
     """
     ports: dict[str, list[Port]] = {}
     nets: dict[str, list[str]] = {}
     for number, line in enumerate(text.split("\n"), start=1):
         found = _OF_LINK.fullmatch(line.strip())
         if found is None:
+            _beside("rdma link", line, number)
             continue
         has = dict(_PAIR.findall(found[3]))
         state, physical = has.get("state", ""), has.get("physical_state", "")
@@ -76,6 +82,15 @@ def parse_rdma_link(text: str) -> tuple[RdmaDevice, ...]:
         ports.setdefault(found[1], []).append(port)
         nets.setdefault(found[1], []).extend([has["netdev"]] if "netdev" in has else [])
     return _devices(ports, nets, "rdma link", text)
+
+
+def _beside(source: str, line: str, number: int) -> None:
+    """Pass over what stands below a port, and what is empty.
+
+    :raises Unparsable: at any other line.
+    """
+    if line.strip() and not line[0].isspace():
+        raise Unparsable(source, line, number)
 
 
 def _devices(
