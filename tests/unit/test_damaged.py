@@ -27,6 +27,7 @@ DAY = date(2026, 11, 27)
 LONG = 80_000  # characters
 # Lists of which every beginning that ends with an entry is such a list as well.
 ENDLESS = frozenset({"dkms-status", "rdma-link", "ibdev2netdev", "ibstatus", "nvidia-smi-csv"})
+ENDLESS |= {"ibstat", "ibv-devinfo"}  # each device tells its end, and none how many there are
 Verdicts = dict[str, Status]
 
 

@@ -347,3 +347,32 @@ def test_a_build_is_a_success_whatever_it_says_beside_and_a_failure_in_any_noise
         text = "\n".join((draw.choice(HEADS), *lines, *end)) + "\n"
         got = status("dkms.last_failure", text)
         assert got is (Status.FAIL if ill else Status.PASS), text
+
+
+# kubernetes/kubectl pkg/describe/describe.go, describeNode: labels, resources in any order.
+def test_a_gpu_that_kubernetes_no_longer_offers_is_lost_in_any_node() -> None:
+    draw = Random(11)  # noqa: S311 # drawn again the same
+    for _ in range(TEXTS):
+        there = draw.randrange(1, 17)
+        offered = draw.choice((there, draw.randrange(there)))
+        others = [
+            f"  {name}:  {draw.randrange(10**6)}{unit}"
+            for name, unit in (
+                ("cpu", ""),
+                ("memory", "Ki"),
+                ("pods", ""),
+                ("rdma/hca_shared_devices_a", ""),
+            )
+        ]
+        labels = draw.choice(("", f"Labels:             nvidia.com/gpu.count={there}\n"))
+
+        def resources(count: int, others: list[str] = others) -> str:
+            rows = [*draw.sample(others, len(others)), f"  nvidia.com/gpu:          {count}"]
+            return "\n".join(draw.sample(rows, len(rows)))
+
+        text = (
+            f"Name:               {draw.choice(HOSTS)}\nRoles:              worker\n{labels}"
+            f"Capacity:\n{resources(there)}\nAllocatable:\n{resources(offered)}\nSystem Info:\n"
+        )
+        want = Status.FAIL if offered < there else Status.UNKNOWN
+        assert status("gpu.lost", text) is want, text

@@ -106,7 +106,7 @@ KINDS = (
          r"(?:\[\d+,\d+\]<\w+>: ?)?(?:# (?:nThread \d|nccl-tests version|Collective test|Avg bus|"
          r"Out of bounds)|#\s+out-of-place\s+in-place|\s+\d+\s+\d+\s+\w+\s+\w+"
          r"\s+-?\d+\s+[\d.]+\s)"),
-    Kind("perftest", "perftest", r"ib_(?:write|read|send|atomic)_(?:bw|lat)\b",
+    Kind("perftest", "perftest-run", r"ib_(?:write|read|send|atomic)_(?:bw|lat)\b",
          r"\b(?:RDMA_(?:Write|Read)|Send|Atomic\w*) (?:BW|Latency|Bidirectional BW) Test|"
          r"^\s*#bytes\s+#iterations\s",
          r"(?:-{20,}\s*\n)?\s+(?:RDMA_(?:Write|Read)|Send|Atomic\w*) .*Test\b|"
@@ -148,6 +148,17 @@ KINDS = (
     Kind("cmdline", "cmdline", r"cat /proc/cmdline\b", r"\A\s*(?:BOOT_IMAGE=|initrd=|(?:ro|rw) |"
          r"(?:\S+ )*root=)\S*[^\n]*\s*\Z",
          r"BOOT_IMAGE=", 1),
+    Kind("kubectl-node", "kubectl-node", r"kubectl describe nodes?\b",
+         r"^Name: +\S+\n(?:.*\n)*?Capacity: *$|^Capacity: *\n(?:.*\n)*?Allocatable: *$",
+         r"Name: +\S+\s*\nRoles: "),
+    Kind("ibv-devices", "ibv-devices", r"ibv_devices\b", r"^\s+device\s+node GUID\s*$"),
+    Kind("rdma-dev", "rdma-dev", r"rdma(?: -\w+)* (?:dev|res\w*)\b",
+         r"^\d+: \S+: (?:node_type \w+ fw |pd \d+ cq \d+ qp \d+)"),
+    Kind("mlxlink", "mlxlink", r"mlxlink\b", r"^(?:PCIe )?Operational (?:\(Enabled\) )?Info *$"),
+    Kind("mlxconfig", "mlxconfig", r"(?:mlx|mst)config\b", r"^Device #\d+: *$"),
+    Kind("mlnx-qos", "mlnx-qos-said", r"mlnx_qos\b", r"^Priority trust (?:state|mode): "),
+    Kind("ethtool", "ethtool", r"ethtool\b", r"^driver: \S+\nversion: |^NIC statistics: *$|"
+         r"^\s*Identifier\s+: 0x[0-9a-f]{2} \("),
     Kind("bios", "bios", "", r"\A\s*\{(?=[\s\S]*\"@odata\.)(?=[\s\S]*[Bb]ios)",
          ""),
 )  # fmt: skip

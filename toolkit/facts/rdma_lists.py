@@ -41,9 +41,9 @@ def parse_ibstatus(text: str) -> tuple[RdmaDevice, ...]:
     :raises Unparsable: where it names no port, or a port is not told to its link layer; at a line
         of another form, for it may be the beginning of a port.
     """
-    for number, line in enumerate(text.split("\n"), start=1):
+    for at, line in enumerate(text.split("\n"), start=1):
         if not _OF_IBSTATUS.match(line):
-            _beside("ibstatus", line, number)
+            _beside("ibstatus", line, at)
     parts = _OF_IBSTATUS.split(text)
     ports: dict[str, list[Port]] = {}
     for name, number, block in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
