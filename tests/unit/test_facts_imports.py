@@ -196,6 +196,13 @@ def test_a_first_line_that_is_a_command_counts_as_a_prompt() -> None:
     assert frame.text == "MLNX_OFED_LINUX-5.4-3.0.3.0\n"
 
 
+def test_a_command_by_itself_counts_as_a_prompt_on_any_line_and_prose_does_not() -> None:
+    text = "ibstat shows nothing of it, and\n\nlsmod | grep peer\nnvidia_peermem 16384 0\n"
+    (frame,) = frames_of(f"Hello\n{text}", "f")
+    assert (frame.key, frame.text) == ("lsmod", "nvidia_peermem 16384 0\n")
+    assert frame.source.startswith("lsmod | grep peer,"), "and that it was searched is known"
+
+
 def test_signers_behind_mokutil_are_modinfos() -> None:
     text = "$ mokutil --sb-state\nSecureBoot enabled\nnvidia.ko:   Canonical Ltd.\n"
     frames = {frame.key: frame.text for frame in frames_of(text, "f")}

@@ -68,7 +68,8 @@ class _Open:
 def said(text: str) -> list[Said]:
     """The text, parted at its shell prompts; one part without command where it has none.
 
-    A first line that is one of the commands counts as a prompt: it was copied without.
+    A line that is nothing but one of the commands counts as a prompt: it was copied without; a
+    first line does with whatever stands behind it.
     """
     parts = _sections(text) if len(_RULE.findall(text)) >= _RULED else _prompted(text)
     return [each.told() for each in parts if any(line.strip() for line in each.lines)]
@@ -118,7 +119,7 @@ def _headed(line: str) -> str:
 def _marked(line: str, *, first: bool) -> str:
     """The command that a line is, though no shell prompted for it; "" for none."""
     command = line.strip()
-    if first and commanded(command) and recognise(line) is None:
+    if (first or _TYPED.fullmatch(command)) and commanded(command) and recognise(line) is None:
         return command
     found = _MARKED.match(line)
     command = found[1] if found else ""
