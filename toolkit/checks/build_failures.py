@@ -149,7 +149,7 @@ def why_not_inserted(node: Node, modules: Collection[str]) -> tuple[str, Failure
     row = loading_cause([last.line])
     if row is None or row.id == "load-rejected":
         return None
-    if node.given_dmesg:
+    if node.has_log:
         log = parse_refusals(node.dmesg)
         since = any(_AT_LAST.search(line) for line in node.dmesg) and "nvidia" in modules
         if log.any or log.at_work or since:

@@ -71,11 +71,6 @@ class Devices(Pci, Fabric):
         """Lines of the kernel log."""
         return tuple(self._text("dmesg").split("\n")[:-1])
 
-    @property
-    def given_dmesg(self) -> bool:
-        """Whether the evidence has the kernel log; loose files may lack it."""
-        return self._given("dmesg")
-
     @fact
     def log_since_boot(self) -> bool:
         """Whether the kernel log still has its beginning; on a busy node it is overwritten."""

@@ -7,6 +7,7 @@ import re
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
 from toolkit.evidence import State
 from toolkit.facts.fact import fact
+from toolkit.facts.imports import IMPORTED
 from toolkit.facts.lines import blocks, named_lines
 from toolkit.facts.module_file import (
     Exports,
@@ -230,8 +231,12 @@ class Files(System, Modules):
 
     @fact
     def not_inserted(self) -> tuple[NotInserted, ...]:
-        """Modules that a loader could not insert, as it told somebody, or the journal."""
-        log = self._text("dmesg") if self._given("dmesg") else ""
+        """Modules that a loader could not insert, as it told somebody, or a journal that was given.
+
+        Of a node that was probed its files tell more than what was refused earlier.
+        """
+        given = self._given("dmesg") and IMPORTED in self._evidence.frame("dmesg").source
+        log = self._text("dmesg") if given else ""
         return parse_not_inserted(f"{self.modprobe_said}\n{log}".split("\n"))
 
     @fact

@@ -28,6 +28,8 @@ _OF_IBSTATUS = re.compile(
     r"^\s*Infiniband device '([^']+)' port (\d+) status:[ \t]*$", re.MULTILINE
 )
 _OF_LINK = re.compile(r"(?:link |\d+/\d+: )(\S+?)/(\d+):? (.*)")
+_CAPS = re.compile(r"\s+caps: <[^>]*>\s*")  # below a port, with -d
+_LAYERS = frozenset({"InfiniBand", "Ethernet", "Unspecified", "Unknown"})
 _PAIR = re.compile(r"(subnet_prefix|state|physical_state|netdev) (\S+)")
 _GID = re.compile(
     r"(\S+)\s+(\d+)\s+(\d+)\s+((?:[0-9a-fA-F]{4}:){7}[0-9a-fA-F]{4})\s+(?:[\d.]+\s+)?v([12])"
@@ -42,14 +44,14 @@ def parse_ibstatus(text: str) -> tuple[RdmaDevice, ...]:
         of another form, for it may be the beginning of a port.
     """
     for at, line in enumerate(text.split("\n"), start=1):
-        if not _OF_IBSTATUS.match(line):
-            _beside("ibstatus", line, at)
+        if line.strip() and not line[0].isspace() and not _OF_IBSTATUS.match(line):
+            raise Unparsable("ibstatus", line, at)
     parts = _OF_IBSTATUS.split(text)
     ports: dict[str, list[Port]] = {}
     for name, number, block in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
         values = dict(re.findall(r"^\s*([a-z_ ]+):[ \t]*(.*?)\s*$", block, re.MULTILINE))
         state, physical = (values.get(key, "").rpartition(": ") for key in ("state", "phys state"))
-        if state[2] not in _STATES or not physical[1] or "link_layer" not in values:
+        if state[2] not in _STATES or not physical[1] or values.get("link_layer") not in _LAYERS:
             raise Unparsable("ibstatus", f"{name} port {number}: it may be cut")
         port = Port(
             int(number), state[2], physical[2], values.get("rate", ""), values["link_layer"]
@@ -71,7 +73,8 @@ def parse_rdma_link(text: str) -> tuple[RdmaDevice, ...]:
     for number, line in enumerate(text.split("\n"), start=1):
         found = _OF_LINK.fullmatch(line.strip())
         if found is None:
-            _beside("rdma link", line, number)
+            if line.strip() and not _CAPS.fullmatch(line):
+                raise Unparsable("rdma link", line, number)
             continue
         has = dict(_PAIR.findall(found[3]))
         state, physical = has.get("state", ""), has.get("physical_state", "")
@@ -82,15 +85,6 @@ def parse_rdma_link(text: str) -> tuple[RdmaDevice, ...]:
         ports.setdefault(found[1], []).append(port)
         nets.setdefault(found[1], []).extend([has["netdev"]] if "netdev" in has else [])
     return _devices(ports, nets, "rdma link", text)
-
-
-def _beside(source: str, line: str, number: int) -> None:
-    """Pass over what stands below a port, and what is empty.
-
-    :raises Unparsable: at any other line.
-    """
-    if line.strip() and not line[0].isspace():
-        raise Unparsable(source, line, number)
 
 
 def _devices(
