@@ -15,7 +15,8 @@ from tests.laws import tried
 from toolkit.checks.all import ALL
 from toolkit.checks.judged import judge_node
 from toolkit.errors import ToolkitError, UsageError
-from toolkit.facts.imports import evidence_of, frames_of, named
+from toolkit.facts.imports import evidence_of, frames_of
+from toolkit.facts.kinds import named
 from toolkit.flow.imports import decoded
 from toolkit.want import Want
 

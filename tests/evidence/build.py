@@ -26,7 +26,7 @@ from tests.evidence.healthy_fabric import SMI_Q
 from tests.evidence.healthy_files import FRAMES as FILES
 from tests.evidence.healthy_firmware import FRAMES as FIRMWARE
 from toolkit.evidence import Evidence, Frame, State
-from toolkit.facts.imports import KINDS
+from toolkit.facts.kinds import KINDS
 
 LOOSE = frozenset(kind.frame for kind in KINDS)  # what may be given beside the probe's frames
 KERNEL, NEXT_KERNEL = "5.15.0-170-generic", "5.15.0-171-generic"

@@ -84,7 +84,7 @@ def test_the_facts_of_the_healthy_node() -> None:
 NOTHING: dict[str, object] = {
     **dict.fromkeys(
         ("cross_matrix", "dcgmi_diag", "earlier_ports", "fi_info", "gdrcopy_sanity", "gdscheck",
-         "grub_default", "lsmod", "make_log", "nccl_log", "rdma_topo", "ucx_info")
+         "grub_default", "kube_gpus", "lsmod", "make_log", "nccl_log", "rdma_topo", "ucx_info")
     ),
     **dict.fromkeys(
         ("companions_probed", "drivers_told", "given_kernel", "has_bmc", "has_dmi", "has_gpu_rows",
@@ -96,10 +96,11 @@ NOTHING: dict[str, object] = {
     **dict.fromkeys(
         ("bmc_lockdown", "hostname", "lists_no_hca", "modprobe_said", "peermem_container"), ""
     ),
-    **{name: {} for name in ("left", "own_interfaces", "qos_asked", "said_signers")},
+    **{name: {} for name in ("left", "own_interfaces", "qos_asked", "said_signers", "services")},
     "live": True,
     "loose": True,
     "lspci_differences": (),
+    "not_inserted": (),
     "dark_devices": (),
 }  # fmt: skip
 FRAMES = {

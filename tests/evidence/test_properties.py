@@ -27,7 +27,8 @@ from toolkit.checks.taken import taken
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
 from toolkit.expect import read_expect
-from toolkit.facts.imports import KINDS, evidence_of, frames_of, named
+from toolkit.facts.imports import evidence_of, frames_of
+from toolkit.facts.kinds import KINDS, named
 from toolkit.facts.node import Node
 from toolkit.facts.topology import all_pairs, pair
 from toolkit.want import PeerPath, Want

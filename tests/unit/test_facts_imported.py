@@ -13,7 +13,8 @@ from toolkit.checks.check import Status
 from toolkit.checks.judged import judge_node
 from toolkit.checks.role import role
 from toolkit.evidence import Evidence
-from toolkit.facts.imports import evidence_of, frames_of, named
+from toolkit.facts.imports import evidence_of, frames_of
+from toolkit.facts.kinds import named
 from toolkit.facts.node import Node
 from toolkit.want import Role, Want
 

@@ -8,7 +8,8 @@ import pytest
 
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, State
-from toolkit.facts.imports import BY_NAME, KINDS, commanded, evidence_of, frames_of, named
+from toolkit.facts.imports import evidence_of, frames_of
+from toolkit.facts.kinds import BY_NAME, KINDS, commanded, named
 
 EVIDENCE = Path(__file__).parents[2] / "docs/evidence.md"
 MATRIX = "\tGPU0\tNIC0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tPIX\t0-31\t0\n"
@@ -79,6 +80,35 @@ KMSG = "[   31.832683] nvidia_peermem: disagrees about version of symbol x\n"
         pytest.param("# nThread 1 nGpus 8\n# NCCL version 2.26\n", "nccl-tests", id="nccl-tests"),
         pytest.param("| bandwidth (MB/s)  |  message rate (msg/s) |\n", "ucx-perftest", id="ucx"),
         pytest.param('{"@odata.id": "/redfish/v1/Systems/1/Bios"}\n', "bios", id="bios"),
+        pytest.param("Linux h 6.8.0-45-generic #45-Ubuntu SMP x\n", "uname", id="uname"),
+        pytest.param("Linux version 6.8.0-45 (a@b) (gcc\n", "uname", id="proc-version"),
+        pytest.param("NVRM version: NVIDIA UNIX x 570.1\n", "nvidia-version", id="driver"),
+        pytest.param("Infiniband device 'a' port 1 status:\n", "ibstatus", id="ibstatus"),
+        pytest.param("link mlx5_0/1 state ACTIVE physical\n", "rdma-link", id="rdma-link"),
+        pytest.param("0/1: mlx5_0/1: subnet_prefix fe80 lid 1\n", "rdma-link", id="rdma-old"),
+        pytest.param("DEV\tPORT\tINDEX\tGID\tIPv4\tVER\tDEV\n", "show-gids", id="show-gids"),
+        pytest.param("● a.service - A\n  Loaded: loaded (x)\n", "systemctl-status", id="unit"),
+        pytest.param("nvidia 5420 1 - Live 0x0 (OE)\n", "lsmod", id="proc-modules"),
+        pytest.param("No devices were found\n", "nvidia-smi-q", id="smi-none"),
+        pytest.param("NVIDIA-SMI has failed because it\n", "nvidia-smi-q", id="smi-failed"),
+        pytest.param("Name: a\nRoles: b\nCapacity:\n", "kubectl-node", id="describe-node"),
+        pytest.param("    device    node GUID\n  ----\n", "ibv-devices", id="ibv_devices"),
+        pytest.param("0: mlx5_0: node_type ca fw 28.39\n", "rdma-dev", id="rdma-dev"),
+        pytest.param("0: mlx5_0: pd 3 cq 5 qp 1 cm_id 0\n", "rdma-dev", id="rdma-resource"),
+        pytest.param("Operational Info\n----\nState : Active\n", "mlxlink", id="mlxlink"),
+        pytest.param("\nDevice #1:\n----------\n", "mlxconfig", id="mlxconfig"),
+        pytest.param("Priority trust state: dscp\n", "mlnx-qos", id="mlnx_qos"),
+        pytest.param("driver: mlx5_core\nversion: 24.10\n", "ethtool", id="ethtool-i"),
+        pytest.param("NIC statistics:\n     rx: 0\n", "ethtool", id="ethtool-S"),
+        pytest.param("\tIdentifier   : 0x18 (QSFP-DD)\n", "ethtool", id="ethtool-m"),
+        pytest.param("2025-02-10T16:28:06,502716+00:00 a: b\n", "dmesg", id="dmesg-iso"),
+        pytest.param("2025-02-10T16:28:06+0000 h kernel: a\n", "dmesg", id="journal-iso"),
+        pytest.param("Feb 10 16:28:06.502716 h kernel: a\n", "dmesg", id="journal-precise"),
+        pytest.param("Mon 2025-02-10 16:28:06 UTC h kernel: a\n", "dmesg", id="journal-full"),
+        pytest.param("1739204886.502716 h kernel: a\n", "dmesg", id="journal-unix"),
+        pytest.param("[    5.261710][    T1] iommu: x\n", "dmesg", id="dmesg-with-caller"),
+        pytest.param("[    5.261710 <    0.000010>] iommu: x\n", "dmesg", id="dmesg-delta"),
+        pytest.param("[Feb10 16:28] a: b\n[  +0.000003] c\n", "dmesg", id="dmesg-human"),
     ],
 )  # fmt: skip
 def test_a_capture_is_told_by_its_shape(text: str, kind: str) -> None:
@@ -96,6 +126,8 @@ def test_a_kind_bears_the_name_of_its_frame_but_for_those_that_nodes_tell_themse
     assert {kind.name: kind.frame for kind in KINDS if kind.name != kind.frame} == {
         "topo": "nvidia-topology",
         "iommu-groups": "iommu-groups-list",
+        "perftest": "perftest-run",
+        "mlnx-qos": "mlnx-qos-said",
         "modprobe": "modprobe-said",
         "modinfo": "modinfo-said",
         "dkms": "dkms-status",
@@ -162,6 +194,13 @@ def test_different_commands_of_one_kind_are_joined() -> None:
 def test_a_first_line_that_is_a_command_counts_as_a_prompt() -> None:
     (frame,) = frames_of("ofed_info -s\nMLNX_OFED_LINUX-5.4-3.0.3.0\n", "f")
     assert frame.text == "MLNX_OFED_LINUX-5.4-3.0.3.0\n"
+
+
+def test_a_command_by_itself_counts_as_a_prompt_on_any_line_and_prose_does_not() -> None:
+    text = "ibstat shows nothing of it, and\n\nlsmod | grep peer\nnvidia_peermem 16384 0\n"
+    (frame,) = frames_of(f"Hello\n{text}", "f")
+    assert (frame.key, frame.text) == ("lsmod", "nvidia_peermem 16384 0\n")
+    assert frame.source.startswith("lsmod | grep peer,"), "and that it was searched is known"
 
 
 def test_signers_behind_mokutil_are_modinfos() -> None:

@@ -118,6 +118,8 @@ SEEN = (
     ("load-absent", "modprobe: FATAL: Module nvidia_peermem not found in directory /lib/modules/6"),
     ("load-no-gpu", "NVRM: No NVIDIA GPU found."),
     ("load-busy", "rmmod: ERROR: Module nvidia is in use by: nvidia_peermem"),
+    ("load-duplicate", "nvidia_peermem: exports duplicate symbol nv_x (owned by nv_peer_mem)"),
+    ("load-refused", "modprobe: ERROR: could not insert 'nvidia': Invalid argument"),
     ("load-invalid", "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument"),
 )  # fmt: skip
 

@@ -34,7 +34,7 @@ from toolkit.checks.all import BY_ID
 from toolkit.cli.options import TAKEN, unbared
 from toolkit.errors import ToolkitError
 from toolkit.evidence import Evidence
-from toolkit.facts.imports import named
+from toolkit.facts.kinds import named
 from toolkit.flow.access import TRANSPORTS, VIA
 from toolkit.hosts import Host, Inventory, select
 from toolkit.predict.what_if import parse_wishes

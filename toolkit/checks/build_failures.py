@@ -7,16 +7,21 @@ dkms_exits.toml for how dkms ends; a site's file replaces them by id, or adds so
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from toolkit.compat import Compat, DkmsExit, Failure, shipped
+from toolkit.facts.node import Node
+from toolkit.facts.refusals import parse_refusals
 
 # Lines that stand in good logs too.
 _NOISE = re.compile(
     r"compiler differs from the one used|You are using:|The kernel was built by:"
     r"|Skipping BTF generation|pahole|libkmod: ERROR|ignoring bad line|bad exit status: 0"
+    # Names of files in kbuild's short commands, and what gcc quotes below a warning.
+    r"|^\s*(?:CC|LD|AR|AS|MODPOST|BTF|STRIP|INSTALL|SIGN|DEPMOD|HOSTCC|HOSTLD|SYMLINK|XZ|ZSTD|GZIP)"
+    r" +(?:\[M\] +)?\S+$|^\s*CONFTEST: |^\s*\d*\s+\|(?: |$)|: note: |: In function '"
     r"|warning: |^make.*(?:Entering|Leaving) directory|apport|dkms\.conf: .*No such"
     # Commands as "make V=1" shows them: their options speak of errors.
     r"|^\s*(?:\S*/)?(?:[\w.]+-)*(?:gcc|g\+\+|cc|clang|ld|objtool|objcopy)(?:-[\d.]+)? +-"
@@ -30,6 +35,7 @@ _FAILED = re.compile(
 )
 # By which DKMS says that make failed; make's own line says more, and may come behind it.
 _OF_DKMS = re.compile(r"^Error! Bad return status for module build")
+_AT_LAST = re.compile(r"NVRM: loading NVIDIA UNIX")
 _LONGEST = 1000  # characters of a line that are looked at
 _QUOTES = str.maketrans("\u2018\u2019\u201c\u201d`", "''\"\"'")
 _DONE = re.compile(
@@ -127,6 +133,35 @@ def dkms_exit(status: int, version: str = "", compat: Compat | None = None) -> D
     if not version:
         return rows[-1] if rows else None
     return next((row for row in rows if row.covers(version)), None)
+
+
+def why_not_inserted(node: Node, modules: Collection[str]) -> tuple[str, Failure] | None:
+    """What the last loader that was refused one of these modules was told, and what it means.
+
+    :returns: None where none was, or where the kernel's own words are judged by other checks:
+        signatures by module.signed, symbols by peermem.unknown_symbol; or where the log shows it
+        at work, whatever was refused before.
+    """
+    told = [each for each in node.not_inserted if each.module in modules]
+    if not told:
+        return None
+    last = told[-1]
+    row = loading_cause([last.line])
+    if row is None or row.id == "load-rejected":
+        return None
+    if node.has_log:
+        log = parse_refusals(node.dmesg)
+        since = any(_AT_LAST.search(line) for line in node.dmesg) and "nvidia" in modules
+        if log.any or log.at_work or since:
+            return None
+    return f"{last.module} could not be inserted: {last.words}", row
+
+
+def loading_cause(lines: Iterable[str]) -> Failure | None:
+    """What the words of the kernel or of a loader of modules mean: one row a cause."""
+    rows = [row for row in _ordered(shipped().build_failures) if row.kind == "loading"]
+    kept = [_plain(line).rstrip() for line in lines]
+    return next((row for row in rows if any(re.search(row.pattern, e) for e in kept)), None)
 
 
 def telling(lines: Iterable[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from toolkit.checks.build_failures import why_not_inserted
 from toolkit.checks.check import (
     Finding,
     Impact,
@@ -37,6 +38,8 @@ def present(node: Node, want: Want) -> Finding:
     running kernel: DKMS has not built it, or the kernel has refused it. All else that fails
     on the driver and on nvidia-peermem follows from this.
     """
+    if not node.knows_pci and (why := why_not_inserted(node, ("nvidia",))):
+        return failed(f"{why[0]}: {why[1].cause}", expected="loaded", hint=why[1].action)
     gpus = node.pci.gpus
     if not node.drivers_told:
         return unknown("what drives the GPUs was not printed", hint="lspci -k")

@@ -74,6 +74,17 @@ def lost(node: Node, want: Want) -> Finding:
     A line stays in the log until the next boot, though the GPU came back with a reset: it went
     once, and may go again.
     """
+    kube = node.kube_gpus
+    if kube is not None and kube.gone:
+        return failed(
+            f"Kubernetes offers {kube.gone}",
+            expected="each GPU allocatable",
+            hint="kubectl logs of its nvidia-device-plugin, and dmesg there, say which and why",
+        )
+    return _answering(node)
+
+
+def _answering(node: Node) -> Finding:
     fallen, no_log = asked(lambda: node.fallen_gpus)
     said, no_words = asked(lambda: node.smi_said)
     lines = said.lost if said else ()

@@ -95,6 +95,8 @@ def origin(node: Node, want: Want) -> Finding:
     ib_core ("disagrees about version of symbol"). Told by srcversion, by version and build id,
     by the mark of out-of-tree modules, and by what the kernel says of refused ones.
     """
+    if not node.probed and (told := of_two_stacks(node, RDMA)) is not None:
+        return failed(told.found, expected=told.expected, hint=told.command)
     files = node.rdma_files
     if not files:
         return not_applicable("no RDMA module on disk for the running kernel")

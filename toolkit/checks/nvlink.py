@@ -17,6 +17,8 @@ from toolkit.facts.smi_query import SmiGpu
 from toolkit.want import Role, Want
 from toolkit.words import counted
 
+RUNNING = "nv-fabricmanager running"
+
 
 @check(
     "nvidia.fabricmanager",
@@ -36,6 +38,17 @@ def fabricmanager(node: Node, want: Want) -> Finding:
     own, without which there is no fabric. Racks whose NVLink spans nodes run both on their
     switches.
     """
+    unit = node.services.get("nvidia-fabricmanager")
+    if unit is not None and unit.failed:  # somebody pasted it, and may have pasted nothing else
+        return failed(
+            f"the fabric manager has failed ({unit.result})",
+            expected=RUNNING,
+            hint="journalctl -u nvidia-fabricmanager and /var/log/fabricmanager.log say why",
+        )
+    return _managed(node, want)
+
+
+def _managed(node: Node, want: Want) -> Finding:
     behind = any(each is not None and each.nvl5 for each in node.gpu_chips.values())
     if why := _no_switches(node, want, behind):
         return not_applicable(why)
@@ -55,7 +68,7 @@ def fabricmanager(node: Node, want: Want) -> Finding:
     if not running:
         return failed(
             "the fabric manager does not run",
-            expected="nv-fabricmanager running",
+            expected=RUNNING,
             hint="systemctl enable --now nvidia-fabricmanager",
         )
     if behind and SUBNET not in names:

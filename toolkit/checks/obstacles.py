@@ -169,8 +169,9 @@ def of_two_stacks(node: Node, names: Collection[str]) -> Obstacle | None:
         told = parse_mixed(node.dmesg)
     except NoEvidence:
         return None
+    loaded = node.users if node.knows_state or node.lsmod is not None else {}
     for name, symbols in told.items():
-        if name in names and name not in node.module_state:
+        if name in names and name not in loaded:
             return Obstacle(
                 f"{name} was refused: it asks another version of {', '.join(symbols)} (err -22)",
                 f"{name} and what is loaded below it of one stack",

@@ -177,6 +177,9 @@ def openibd(node: Node, want: Want) -> Finding:
     A restart of it fails while nvidia_peermem is loaded, which its list of modules to
     unload does not know: unload that first, restart openibd, load it again.
     """
+    told = node.services.get("openibd")
+    if told is not None and told.failed:  # somebody pasted it, and may have pasted nothing else
+        return _has_failed(node, told.result)
     if node.ofed.flavour is OfedFlavour.INBOX:
         return not_applicable("openibd belongs to OFED")
     unit = node.openibd
@@ -184,14 +187,7 @@ def openibd(node: Node, want: Want) -> Finding:
         return not_applicable("no openibd here: udev loads the modules")
     state = unit["ActiveState"]
     if state == "failed":
-        return failed(
-            f"openibd has failed ({unit.get('Result', '')})",
-            expected="active",
-            hint="./invokew provision lets it restart under nvidia_peermem; by hand, with the node "
-            "drained (RDMA and the net devices of its HCAs go down, SSH over them too): rmmod "
-            "nvidia_peermem; systemctl restart openibd; modprobe nvidia-peermem",
-            details=_said(node),
-        )
+        return _has_failed(node, unit.get("Result", ""))
     off = unit.get("UnitFileState", "")
     conf = "/etc/infiniband/openib.conf"
     ill = (
@@ -207,6 +203,17 @@ def openibd(node: Node, want: Want) -> Finding:
         if wrong:
             return failed(text, expected="enabled, active, ONBOOT=yes", hint=hint)
     return passed("active")
+
+
+def _has_failed(node: Node, result: str) -> Finding:
+    return failed(
+        f"openibd has failed ({result})",
+        expected="active",
+        hint="./invokew provision lets it restart under nvidia_peermem; by hand, with the node "
+        "drained (RDMA and the net devices of its HCAs go down, SSH over them too): rmmod "
+        "nvidia_peermem; systemctl restart openibd; modprobe nvidia-peermem",
+        details=_said(node),
+    )
 
 
 def _said(node: Node) -> tuple[str, ...]:

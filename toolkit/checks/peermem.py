@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from toolkit.checks import obstacles
+from toolkit.checks.build_failures import why_not_inserted
 from toolkit.checks.check import (
     Finding,
     Impact,
@@ -24,6 +25,7 @@ from toolkit.want import PeerPath, Want
 
 PEERMEM_ONLY = frozenset({PeerPath.PEERMEM})
 _REFUSED = re.compile(r"could not insert '?(?:nvidia[_-]peermem|nv_peer_mem)")
+NAMES = ("nvidia_peermem", "nv_peer_mem")
 NOT_LOADED = "nvidia-peermem is not loaded"
 
 
@@ -104,6 +106,8 @@ def loaded(node: Node, want: Want) -> Finding:
         )
     if not node.knows_state and (said := node.peermem_container):
         return _by_container(said)
+    if not node.knows_state and (why := why_not_inserted(node, NAMES)):
+        return failed(f"{why[0]}: {why[1].cause}", expected="live", hint=why[1].action)
     state = node.module_state.get("nvidia_peermem")
     if state is not None and state.initstate == "live":
         return passed(f"live, version {state.version or 'not told'}")

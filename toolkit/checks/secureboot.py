@@ -45,7 +45,8 @@ def signed(node: Node, want: Want) -> Finding:
     "Operation not permitted", by release and by setting. Packages may hold modules of two
     signers: all of Canonical, and an nvidia-peermem signed by NVIDIA.
     """
-    if key_rejected(node.modprobe_said):
+    told = "\n".join(each.words for each in node.not_inserted)
+    if key_rejected(f"{node.modprobe_said}\n{told}"):
         signers = node.said_signers
         by = f", signed by {signers['nvidia_peermem']}" if "nvidia_peermem" in signers else ""
         others = sorted({who for name, who in signers.items() if name != "nvidia_peermem"})

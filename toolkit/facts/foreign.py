@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from toolkit.facts.imports import KINDS, plain
+from toolkit.facts.kinds import KINDS, plain
 
 _LONG = 60  # characters of a first line
 _NEAR = 3  # kinds

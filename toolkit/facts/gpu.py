@@ -36,7 +36,7 @@ def parse_driver(text: str) -> Driver:
 
     :raises Unparsable: where the first line names no version.
     """
-    first = text.split("\n", 1)[0]
+    first = next((line for line in text.split("\n") if line.strip()), "")
     found = _NVRM.match(first)
     if found is None:
         raise Unparsable("/proc/driver/nvidia/version", first, 1)

@@ -35,7 +35,7 @@ class Builds(Reading):
 
         :raises CutOff: where the evidence was cut off before it.
         """
-        return self._given("kernel-release")
+        return self._given("kernel-release") or self._given("uname")
 
     @fact
     def tools(self) -> frozenset[str]:

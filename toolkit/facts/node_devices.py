@@ -29,8 +29,8 @@ class Devices(Pci, Fabric):
     @fact
     def tells_rdma(self) -> bool:
         """Whether the evidence lists RDMA devices or PCI functions, in any form."""
-        listings = ("infiniband", "ibstat", "ibv-devinfo", "ibdev2netdev", "pci", "lspci")
-        return any(self._given(key) for key in listings)
+        listings = ("infiniband", "ibstat", "ibv-devinfo", "ibdev2netdev", "ibstatus", "rdma-link")
+        return any(self._given(key) for key in (*listings, "pci", "lspci"))
 
     @fact
     def gpu_chips(self) -> dict[str, Chip | None]:

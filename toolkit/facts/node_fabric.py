@@ -10,6 +10,7 @@ from toolkit.facts.daemons import Daemon, parse_daemons
 from toolkit.facts.fact import fact
 from toolkit.facts.ibstat import parse_ibdev2netdev, parse_ibstat, parse_ibv_devinfo
 from toolkit.facts.rdma import RdmaDevice
+from toolkit.facts.rdma_lists import parse_ibstatus, parse_rdma_link, parse_show_gids
 from toolkit.facts.reading import Reading
 from toolkit.facts.roce import (
     Ecn,
@@ -21,6 +22,7 @@ from toolkit.facts.roce import (
     parse_mlnx_qos,
     parse_net_devices,
 )
+from toolkit.facts.services import Service, parse_systemctl_status
 from toolkit.facts.smi_forms import GpuLinks, parse_nvlink_status
 from toolkit.facts.smi_query import SmiReport, parse_smi_csv, parse_smi_query, parse_smi_table
 from toolkit.facts.versions import Version
@@ -51,6 +53,10 @@ class Fabric(Reading):
             return parse_ibstat(self._text("ibstat"))
         if self._given("ibv-devinfo"):
             return parse_ibv_devinfo(self._text("ibv-devinfo"))
+        if self._given("ibstatus"):
+            return parse_ibstatus(self._text("ibstatus"))
+        if self._given("rdma-link"):
+            return parse_rdma_link(self._text("rdma-link"))
         if self._given("ibdev2netdev"):
             devices = parse_ibdev2netdev(self._text("ibdev2netdev"))
             if not all(port.up for each in devices for port in each.ports):
@@ -86,7 +92,15 @@ class Fabric(Reading):
     @fact
     def gids(self) -> tuple[Gid, ...]:
         """GIDs in use, of every port."""
+        if self._given("show-gids") and not self._given("rdma-gids"):
+            return parse_show_gids(self._text("show-gids"))
         return parse_gids(self._text("rdma-gids"))
+
+    @fact
+    def services(self) -> dict[str, Service]:
+        """Units by name, from ``systemctl status`` given as a loose file; none where it was not."""
+        given = self._given("systemctl-status")
+        return parse_systemctl_status(self._text("systemctl-status")) if given else {}
 
     @fact
     def net_devices(self) -> dict[str, NetDevice]:

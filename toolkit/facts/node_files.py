@@ -7,6 +7,7 @@ import re
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
 from toolkit.evidence import State
 from toolkit.facts.fact import fact
+from toolkit.facts.imports import IMPORTED
 from toolkit.facts.lines import blocks, named_lines
 from toolkit.facts.module_file import (
     Exports,
@@ -18,6 +19,7 @@ from toolkit.facts.module_file import (
 )
 from toolkit.facts.node_modules import Modules
 from toolkit.facts.node_system import System
+from toolkit.facts.refusals import NotInserted, parse_not_inserted
 from toolkit.facts.secureboot import (
     Enrolment,
     KeyFile,
@@ -228,6 +230,16 @@ class Files(System, Modules):
         return self._text("modprobe-said") if self._given("modprobe-said") else ""
 
     @fact
+    def not_inserted(self) -> tuple[NotInserted, ...]:
+        """Modules that a loader could not insert, as it told somebody, or a journal that was given.
+
+        Of a node that was probed its files tell more than what was refused earlier.
+        """
+        given = IMPORTED in self.sources.source("dmesg")
+        log = self._text("dmesg") if given else ""
+        return parse_not_inserted(f"{self.modprobe_said}\n{log}".split("\n"))
+
+    @fact
     def said_signers(self) -> dict[str, str]:
         """Signers by module, where somebody has listed them."""
         return parse_said_signers(self._text("modinfo-said")) if self._given("modinfo-said") else {}
@@ -240,6 +252,7 @@ class Files(System, Modules):
         loaded = {}
         for line in self._text("lsmod").split("\n"):
             words = line.split()
+            words = words[:4] if len(words) > 5 and words[4] == "Live" else words  # /proc/modules
             if len(words) in {3, 4} and words[1].isdecimal() and words[2].isdecimal():
                 users = words[3].split(",") if len(words) == 4 else []
                 loaded[words[0]] = tuple(each for each in users if each not in {"", "-"})

@@ -9,6 +9,7 @@ from toolkit.facts.hca_counters import Counters, parse_hca_counters
 from toolkit.facts.hca_log import hca_troubles
 from toolkit.facts.imports import IMPORTED
 from toolkit.facts.kernel_trouble import Trouble, fallen, sxids, uvm_troubles, when, xids
+from toolkit.facts.kube_described import KubeGpus, parse_kube_node
 from toolkit.facts.node_devices import Devices
 from toolkit.facts.smi_said import SmiSaid, parse_smi_said
 from toolkit.facts.tool_reports import fabric_manager_errors
@@ -91,6 +92,11 @@ class Health(Devices):
         if why and said == SmiSaid((), (), ()):
             raise NoEvidence(why)
         return said
+
+    @fact
+    def kube_gpus(self) -> KubeGpus | None:
+        """The GPUs that Kubernetes has here, from ``kubectl describe node`` as a loose file."""
+        return parse_kube_node(self._text("kubectl-node")) if self._given("kubectl-node") else None
 
     @fact
     def port_errors(self) -> Counters:

@@ -17,7 +17,7 @@ from toolkit.facts.kernel import (
 )
 from toolkit.facts.loader import MARK, Loader, Tried, parse_loader, parse_trials
 from toolkit.facts.reading import Reading
-from toolkit.facts.versions import Version, parse_kernel_release
+from toolkit.facts.versions import Version, parse_kernel_release, parse_uname
 
 
 class System(Reading):
@@ -63,6 +63,8 @@ class System(Reading):
     @fact
     def kernel(self) -> str:
         """Kernel release, as ``uname -r`` prints it; in an image the one it was read for."""
+        if self._given("uname") and not self._given("kernel-release"):
+            return str(parse_uname(self._text("uname")))
         return str(parse_kernel_release(self._text("kernel-release")))
 
     @fact

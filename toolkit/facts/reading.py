@@ -8,19 +8,20 @@ from typing import Self
 
 from toolkit.errors import NoEvidence, NotCollected
 from toolkit.evidence import Evidence, State
-from toolkit.facts.imports import IMPORTED, plain
+from toolkit.facts.imports import IMPORTED
+from toolkit.facts.kinds import plain
 from toolkit.facts.recall import Sources
 
 # Tools that print what they have and then say that they could not go on. The probe has their
 # status; a loose file has their words alone. Sources: infiniband-diags ibstat.c, IBPANIC;
 # libibverbs examples/devinfo.c; nvidia-smi.
 _BREAK_OFF = frozenset(
-    {"ibstat", "ibv-devinfo", "ibdev2netdev", "nvidia-smi-q", "nvidia-topology"}
-    | {"nvidia-smi-table", "nvlink-status"}
+    {"ibstat", "ibv-devinfo", "ibdev2netdev", "ibstatus", "rdma-link", "nvidia-smi-q"}
+    | {"nvidia-smi-table", "nvlink-status", "nvidia-topology"}
 )
 _SAYS_SO = (
     r"ibpanic: .*|Failed to (?:open device|query (?:device|port)|get device list).*"
-    r"|Unable to determine the device handle .*"
+    r"|Unable to determine the device handle .*|Fatal error: +device .*"
 )
 # What a shell, kubectl or ssh says below what a command could print; a log may quote anything.
 _ENDED = (
@@ -32,7 +33,7 @@ _BROKE_OFF = re.compile(rf"^(?:{_SAYS_SO}|{_ENDED})$", re.MULTILINE)
 _CUT_OFF = re.compile(rf"^(?:{_ENDED})$", re.MULTILINE)
 _LOGS = frozenset(
     {"dmesg", "nccl-log", "make-log", "fabricmanager-log", "peermem-container", "nccl-tests"}
-    | {"perftest", "ucx-perftest"}
+    | {"perftest-run", "ucx-perftest"}
 )
 # Of these a pass says that all entries are well; of the others that one line is there.
 _LISTS = _BREAK_OFF | {"lspci", "dkms-status", "gdscheck"}
@@ -143,6 +144,9 @@ class Reading:
 _GPU = re.compile(r"^GPU [0-9a-fA-F]{4,8}:", re.MULTILINE)
 _PROCESSES = re.compile(r"^    Processes\b", re.MULTILINE)
 _TABLE_PROCESSES = re.compile(r"^\|\s*Processes:", re.MULTILINE)
+_LAYER = re.compile(
+    r"link[ _]layer:\s+(?:InfiniBand|Ethernet|Unspecified|Unknown)\b", re.IGNORECASE
+)
 _BORDER = re.compile(r"\+-+\+-+\+\s*")
 
 
@@ -163,12 +167,13 @@ def _diag(text: str) -> bool:
 
 
 def _ibstat(text: str) -> bool:
-    return "Link layer:" in re.split(r"^\s*(?:CA '|Port \d+:)", text, flags=re.MULTILINE)[-1]
+    last = re.split(r"^\s*(?:CA '|Port \d+:)", text, flags=re.MULTILINE)[-1]
+    return _LAYER.search(last) is not None
 
 
 def _devinfo(text: str) -> bool:
     parts = re.split(r"^\s*(?:hca_id:|port:)\s", text, flags=re.MULTILINE)
-    return len(parts) == 1 or "link_layer:" in parts[-1]  # one: it says that there is none
+    return len(parts) == 1 or bool(_LAYER.search(parts[-1]))  # one: it says that there is none
 
 
 _WHOLE: dict[str, Callable[[str], bool]] = {

@@ -1,6 +1,8 @@
-"""What the kernel and modprobe say when they refuse nvidia-peermem.
+"""What the kernel and those who load modules say when one is refused.
 
-Source: kernel/module/main.c, version.c and signing.c; tools/modprobe.c of kmod.
+Sources: kernel/module/main.c, version.c and signing.c; kmod tools/modprobe.c and insmod.c;
+module-init-tools modprobe.c and insmod.c; busybox modutils; systemd src/shared/module-util.c. What
+their words mean is data: toolkit/data/build_failures.toml, rows of the kind "loading".
 """
 
 from __future__ import annotations
@@ -8,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+from toolkit.facts.kernel import module_name
 
 _NAME = r"\b(?:nvidia\w*[_-]peermem|nv_peer_mem)"
 _UNKNOWN = re.compile(_NAME + r": Unknown symbol (\w+) \(err (-?\d+)\)")
@@ -18,6 +22,24 @@ _OF_ANY = re.compile(
 )
 _KEY = re.compile(r"Key was rejected by service|Required key not available")
 _FROM_BOOT = "Linux version "
+# Each with the module, or the path of its file, and the words for why.
+_NOT_INSERTED = re.compile(
+    r"(?:could not insert (?:module )?|[Ee]rror inserting |[Ff]ailed to insert (?:module )?"
+    r"|can't insert |can't load module )'?(?P<module>[\w./+-]+?)'?(?: \([^)]*\))?:"
+    r" (?:-?\d+ )?(?P<words>\S.*?)\s*$"
+    r"|\b(?P<absent>(?<!modinfo: ERROR: )Module (?P<lost>[\w-]+) not found\b.*"
+    r"|module (?P<missing>[\w-]+) not found in modules\.dep"
+    r"|Failed to find module '(?P<unknown>[\w-]+)')"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NotInserted:
+    """One module that somebody tried to load, and was refused."""
+
+    module: str  # with underscores
+    words: str  # "Invalid argument", "Module nvidia-peermem not found in directory ..."
+    line: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +79,18 @@ def parse_mixed(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
         if said := _OF_ANY.search(line):
             found.setdefault(said[1], {})[said[2] or said[3]] = None
     return {module: tuple(symbols) for module, symbols in found.items()}
+
+
+def parse_not_inserted(lines: Iterable[str]) -> tuple[NotInserted, ...]:
+    """Each refusal that a loader of modules told, oldest first."""
+    told = []
+    for line in lines:
+        if (found := _NOT_INSERTED.search(line)) is None:
+            continue
+        name = next(filter(None, found.group("module", "lost", "missing", "unknown")))
+        words = found["words"] or found["absent"]
+        told.append(NotInserted(module_name(name), words, line.strip()))
+    return tuple(told)
 
 
 def key_rejected(said: str) -> bool:

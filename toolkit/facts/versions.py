@@ -47,6 +47,17 @@ def parse_kernel_release(text: str) -> Version:
     return Version(release)
 
 
+def parse_uname(text: str) -> Version:
+    """The release in what ``uname -a`` or ``uname -r`` prints, or /proc/version.
+
+    :raises Unparsable: where none stands there.
+    """
+    line = next((each.strip() for each in text.split("\n") if _UNAME.search(each)), text.strip())
+    found = _UNAME.search(line)
+    return parse_kernel_release(found[1] if found else line)
+
+
+_UNAME = re.compile(r"^\s*(?:uname: )?Linux (?:version|\S+) (\d+\.\d\S*) ", re.MULTILINE)
 # "MLNX_OFED_LINUX-24.10-2.1.8.0:", "OFED-internal-25.10-1.7.1:", "24.10-0.7.0"
 _OFED = re.compile(r"(?<![\d.])(\d{1,2}\.\d{1,2})-(\d+(?:\.\d+)+)")
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame
-from toolkit.facts.imports import Kind, evidence_of, frames_of, named
+from toolkit.facts.imports import evidence_of, frames_of
+from toolkit.facts.kinds import Kind, named
 from toolkit.facts.nccl_log_reader import parse_nccl_log
 
 MANY_BYTES = 256 << 20  # no log that anybody judges is longer; a core dump is

@@ -6,6 +6,7 @@ it is a mistake of who named it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -13,8 +14,10 @@ from pathlib import Path, PurePosixPath
 
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame
+from toolkit.facts.collected import below, is_bulk, kind_of, may_tell, roots, tells_more
 from toolkit.facts.foreign import Foreign, foreign
-from toolkit.facts.imports import BY_NAME, NotUnderstood, evidence_of, frames_of
+from toolkit.facts.imports import NotUnderstood, evidence_of, frames_of
+from toolkit.facts.kinds import BY_NAME
 from toolkit.facts.pod_logs import holds_pod_logs
 from toolkit.flow.imports import (
     MANY_BYTES,
@@ -30,6 +33,8 @@ from toolkit.flow.runs import SUFFIX
 from toolkit.reach.packed import Leaf, Room, is_packed, leaves
 
 INPUT = Path("-")  # standard input
+MANY_FILES = 10_000  # of a folder and of those in it
+_DEEP = 8  # folders within one another
 _BINARY_IN = 8000  # bytes, in which one in a hundred is NUL where it is no text
 _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}  # as PowerShell's > writes it
 Saved = tuple[str, Evidence]
@@ -54,8 +59,10 @@ def read_saved(source: Path, aside: list[Foreign] | None = None) -> Iterator[Sav
     elif files := sorted(source.glob(f"*{SUFFIX}")):
         for file in files:
             yield from _read_file(file, aside)
-    elif any(each.is_file() for each in source.iterdir()):
-        yield from read_pod_logs(source) if is_pod_logs(source) else _read_folder(source, aside)
+    elif any(each.is_file() for each in source.iterdir()) and is_pod_logs(source):
+        yield from read_pod_logs(source)
+    elif next(_within(source), None) is not None:
+        yield from _read_folder(source, aside)
     else:
         raise UsageError(f"{source}: holds no *{SUFFIX} file", hint="make one: capture --out DIR")
 
@@ -90,16 +97,39 @@ def _read_file(file: Path, aside: list[Foreign]) -> Iterator[Saved]:
 
 def _read_folder(folder: Path, aside: list[Foreign]) -> Iterator[Saved]:
     """A folder of loose files is one node; where two files are of one kind, each is a node."""
-    files = sorted(each for each in folder.iterdir() if each.is_file() and each.name[0] != ".")
+    files = sorted(_within(folder))
     size = sum(each.stat().st_size for each in files)
     if size > MANY_BYTES:
         raise UsageError(
             f"{folder}: more than {MANY_BYTES >> 20} MiB is no evidence of a node",
             hint="name the files that matter, one by one",
         )
-    room = Room.of(size, MANY_BYTES)
-    found = chain.from_iterable(leaves(each.name, read_bytes(each), room) for each in files)
+    room = Room.of(size, MANY_BYTES, is_bulk)
+    found = chain.from_iterable(
+        leaves(each.relative_to(folder).as_posix(), read_bytes(each), room) for each in files
+    )
     yield from _gathered(folder.resolve().name, str(folder), found, aside)
+
+
+def _within(folder: Path) -> Iterator[Path]:
+    """The files of a folder and of those in it; links, pipes and what is hidden are passed over.
+
+    :raises UsageError: there are more than evidence has.
+    """
+    count = 0
+    for at, folders, names in os.walk(folder):
+        here = Path(at)
+        deep = len(here.relative_to(folder).parts)
+        folders[:] = sorted(e for e in folders if e[0] != "." and deep < _DEEP)
+        for file in (here / name for name in names if name[0] != "."):
+            if is_bulk(f"{folder.resolve().name}/{file.relative_to(folder).as_posix()}"):
+                continue
+            if file.is_file() and (not file.is_symlink() or here == folder):
+                count += 1
+                yield file
+            if count > MANY_FILES:
+                hint = "name the files that matter, one by one"
+                raise UsageError(f"{folder}: more than {MANY_FILES} files", hint=hint)
 
 
 def _of_file(name: str, data: bytes, aside: list[Foreign]) -> Iterator[Saved]:
@@ -107,7 +137,7 @@ def _of_file(name: str, data: bytes, aside: list[Foreign]) -> Iterator[Saved]:
     if not is_packed(data):
         yield from _gathered(path.stem, name, [Leaf(name, data)], aside)
         return
-    room = Room.of(len(data), MANY_BYTES)
+    room = Room.of(len(data), MANY_BYTES, is_bulk)
     stem = path.name.partition(".")[0] or path.name
     yield from _gathered(stem, name, leaves(path.name, data, room), aside)
 
@@ -127,7 +157,14 @@ def _gathered(
     loose: list[_Read] = []
     odd: list[Foreign] = []
     nodes, first = 0, None
-    for leaf in found:
+    every = list(found)
+    for root, mark in roots(leaf.name for leaf in every).items():
+        its = [leaf for leaf in every if below(root, leaf.name) is not None]
+        every = [leaf for leaf in every if below(root, leaf.name) is None]
+        if (frames := _collected(root, mark, its)) is not None:
+            nodes += 1
+            yield PurePosixPath(root).name or node, frames
+    for leaf in every:
         text = decoded_text(leaf.data)
         if not leaf.why and (own := _own(leaf.name, text)) is not None:
             nodes += len(own)
@@ -142,6 +179,25 @@ def _gathered(
     if not loose and not nodes:
         raise _nothing(source, odd, first)
     yield from _nodes(node, loose)
+
+
+def _collected(root: str, mark: str, files: list[Leaf]) -> Evidence | None:
+    """What a collection tells of its node, each kind by the file that tells most of it."""
+    best: dict[str, tuple[tuple[bool, int], Frame]] = {}
+    for leaf in files:
+        path = below(root, leaf.name) or ""
+        kind = kind_of(path)
+        if leaf.why or _binary(leaf.data) or not (kind or may_tell(mark, path)):
+            continue
+        try:
+            frames = frames_of(decoded_text(leaf.data), path, kind)
+        except NotUnderstood:
+            continue
+        for frame in frames:
+            rank = tells_more(path, len(frame.text))
+            if frame.key not in best or rank > best[frame.key][0]:
+                best[frame.key] = (rank, frame)
+    return evidence_of(frame for _, frame in best.values()) if best else None
 
 
 def _nothing(source: str, odd: list[Foreign], why: NotUnderstood | None) -> NotUnderstood:

@@ -11,7 +11,7 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import IO
@@ -39,17 +39,26 @@ class Leaf:
     why: str = ""  # why it could not be opened
 
 
+def _none(_: str) -> bool:
+    return False
+
+
 @dataclass(slots=True)
 class Room:
     """What may still be unpacked of one source."""
 
     size: int  # bytes
     files: int = _MANY
+    skips: Callable[[str], bool] = _none  # whether a file of that name is left packed
 
     @classmethod
-    def of(cls, size: int, most: int) -> Room:
+    def of(cls, size: int, most: int, skips: Callable[[str], bool] = _none) -> Room:
         """For a source of so many bytes: as much as evidence packs to, and never more than most."""
-        return cls(min(most_unpacked(size), most))
+        return cls(min(most_unpacked(size), most), skips=skips)
+
+    def shows(self, name: str) -> bool:
+        """Whether a member of an archive is opened: hidden ones are not."""
+        return PurePosixPath(name).name[:1] not in {"", "."} and not self.skips(name)
 
     def read(self, name: str, stream: IO[bytes]) -> bytes:
         """The whole stream.
@@ -114,7 +123,7 @@ def _inside(name: str, data: bytes, room: Room) -> Iterator[tuple[str, bytes]]:
 def _of_tar(name: str, data: bytes, room: Room) -> Iterator[tuple[str, bytes]]:
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:", tarinfo=SmallHeader) as tar:
         for member in tar:
-            held = tar.extractfile(member) if member.isreg() and _shown(member.name) else None
+            held = tar.extractfile(member) if member.isreg() and room.shows(member.name) else None
             if held is not None:
                 yield f"{name}/{_inner(member.name)}", room.read(name, held)
 
@@ -122,16 +131,12 @@ def _of_tar(name: str, data: bytes, room: Room) -> Iterator[tuple[str, bytes]]:
 def _of_zip(name: str, data: bytes, room: Room) -> Iterator[tuple[str, bytes]]:
     with zipfile.ZipFile(io.BytesIO(data)) as whole:
         for each in whole.infolist():
-            if each.is_dir() or not _shown(each.filename):
+            if each.is_dir() or not room.shows(each.filename):
                 continue
             if each.flag_bits & 1:
                 raise _Locked("needs a password")
             with whole.open(each) as held:
                 yield f"{name}/{_inner(each.filename)}", room.read(name, held)
-
-
-def _shown(name: str) -> bool:
-    return PurePosixPath(name).name[:1] not in {"", "."}
 
 
 def _inner(name: str) -> str:

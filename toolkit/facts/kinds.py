@@ -1,0 +1,237 @@
+"""The kinds of text that other tools print, each told by its command and by its shape.
+
+A text that holds several has each of them from its head to the head of the next.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from toolkit.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One sort of text."""
+
+    name: str  # what an operator says: "topo"
+    frame: str  # the frame that it becomes: "nvidia-topology"
+    command: str  # pattern of the commands that print it, without sudo; "" for none
+    shape: str  # pattern of its content, searched with ^ and $ at lines
+    # Pattern that a line has at its beginning where such a text begins, or goes on, amid others;
+    # None where its shape is that too, "" where nothing tells it amid others.
+    opens: str | None = None
+    lines: int = 0  # that it has at most; 0 for any number
+
+
+_PROC_MODULE = r"\w+ \d+ \d+ \S+ (?:Live|Loading|Unloading) 0x"
+_PCI = r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+# What stands before a line of the kernel's: util-linux sys-utils/dmesg.c, print_record;
+# systemd src/shared/logs-show.c, output_short; syslog daemons; Documentation/ABI/testing/dev-kmsg.
+_CLOCK = r"\d\d:\d\d:\d\d"
+_SINCE = r"\[ *\d+\.\d{6}(?: +<[ .\d]+>)?\](?:\[ *[TC]\d+\])? "
+_ISO = rf"\d{{4}}-\d\d-\d\dT{_CLOCK}(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
+_DMESG = (
+    rf"(?:{_ISO} )?(?:<\d+>)?(?:(?:kern|user|daemon|syslog) *:\w+ *: )?"
+    rf"(?:{_SINCE}|\[ +\+\d+\.\d{{6}}\] |\[\S{{3,5}} ?\d?\d \d\d:\d\d\] "
+    rf"|\[\S+ \S+ [ \d]?\d {_CLOCK} \d{{4}}(?: +<[ .\d]+>)?\] )"
+    rf"|kern *:\w+ *: |\d+,\d+,\d+,[-c][^;\n]*;|\d{{4}}-\d\d-\d\dT{_CLOCK},\d{{6}}[+-]\d\d:\d\d "
+    rf"|(?:[A-Za-z]\S{{2,4}} [ \d]?\d {_CLOCK}(?:\.\d+)?|{_ISO}|\d{{10}}\.\d{{6}}"
+    rf"|\[ *\d+\.\d{{6}}\]|\S{{3}} \d{{4}}-\d\d-\d\d {_CLOCK}(?:\.\d+)? \S+) \S+ kernel: "
+)
+# The more telling shape first: an NCCL log may quote anything, an address opens many lines.
+KINDS = (
+    Kind("nccl-log", "nccl-log", "", r"NCCL (?:INFO|WARN|TRACE) |"
+         r"GPU Direct RDMA (?:Enabled|Disabled) for",
+         r".*\bNCCL (?:INFO|WARN|TRACE) |NCCL version \d|"
+         r".*\bGPU Direct RDMA (?:Enabled|Disabled) for "),
+    Kind("nccl-topology", "nccl-topology", "", r"^\s*<(?:system|busid|graphs)\b[^>]*version=",
+         r"<system version="),
+    Kind("topo", "nvidia-topology", r"nvidia-smi topo\b", r"^\s*GPU0\b.*CPU Affinity|"
+         r"^\s*GPU0\s+X\s",
+         r"\s*(?:\x1b\[\d*m)?GPU0\s+(?:X\s|GPU1\s|NIC0\s|mlx\S+\s|CPU Affinity)"),
+    Kind("nvlink-status", "nvlink-status", r"nvidia-smi nvlink (?:.* )?(?:-s|--status)\b",
+         r"^\s*Link \d+: (?:[\d.]+ GB/s|<inactive>)\s*$",
+         r"GPU \d+: .+ \(UUID: [^)]*\)\s*\n\s*Link \d+: "),
+    Kind("nvidia-smi-table", "nvidia-smi-table", r"nvidia-smi(?: -i \S+)?\s*$",
+         r"^\| NVIDIA-SMI \d[\d.]+ ",
+         r"(?:\w{3} \w{3} [ \d]\d [\d:]{8} \d{4}\s*\n)?\s*(?:\+-+\+\s*\n\s*)?"
+         r"\| NVIDIA-SMI \d"),
+    Kind("nvidia-smi-q", "nvidia-smi-q", r"nvidia-smi (?:-q|--query)(?: |$)",
+         r"^=+NVSMI LOG=+$|^\s*<nvidia_smi_log>|^Unable to determine the device handle for |"
+         r"^Failed to initialize NVML: "
+         r"|^NVIDIA-SMI has failed because |^No devices were found\s*$"),
+    Kind("dcgmi-diag", "dcgmi-diag", r"dcgmi diag\b", r"^\| Diagnostic\s+\| Result\b"),
+    Kind("rdma-topo", "rdma-topo", r"rdma_topo check\b",
+         r"^(?:OK|FAIL)\s+(?:ACS for |Kernel iommu_group for |All ConnectX DMA )"),
+    Kind("nvidia-version", "nvidia-version", r"cat /proc/driver/nvidia/version\b",
+         r"^NVRM version: +NVIDIA "),
+    Kind("ibstatus", "ibstatus", r"ibstatus\b", r"^Infiniband device '[^']+' port \d+ status:"),
+    Kind("rdma-link", "rdma-link", r"rdma(?: -\w+)* link\b",
+         r"^(?:link |\d+/\d+: )\S+/\d+:? (?:subnet_prefix \S+ lid \d|state [A-Z_]+ )"),
+    Kind("show-gids", "show-gids", r"show_gids\b", r"^DEV\s+PORT\s+INDEX\s+GID\s"),
+    Kind("systemctl-status", "systemctl-status", r"systemctl (?:-\S+ )*status\b",
+         r"^\s*(?:\S )?[\w@.:-]+\.service(?: - .*)?\n(?:\s+.*\n)*?\s*Loaded: "),
+    Kind("fi-info", "fi-info", r"fi_info\b", r"^fi_getinfo: |^provider: \S",
+         r"fi_getinfo: |provider: \S.*\n\s+fabric: "),
+    Kind("gdsio", "gdsio", r"\S*gdsio\b", r"^IoType: \w+ XferType: "),
+    Kind("fabricmanager-log", "fabricmanager-log", r"(?:cat|tail|less) .*fabricmanager\.log\b",
+         r"^\[\w{3} \d\d \d{4} [\d:]{8}\] \[(?:INFO|WARNING|ERROR|CRITICAL)\] \[tid \d+\]"
+         r"|\bnv-fabricmanager\[\d+\]: ",
+         r"\[\w{3} \d\d \d{4} [\d:]{8}\] \[[A-Z]+\] \[tid \d+\]|.*\bnv-fabricmanager\[\d+\]: "),
+    Kind("peermem-container", "peermem-container", "",
+         r"^(?:\S+ )?(?:waiting for mellanox ofed and nvidia drivers|(?:successfully loaded|"
+         r"failed to load) nvidia-peermem module)"),
+    Kind("nvidia-smi-csv", "nvidia-smi-csv", r"nvidia-smi --query-gpu=",
+         r"^(?=.*\b(?:pci\.bus_id|driver_version|name|uuid)\b)[\w.]+(?: \[[^]]*\])?(?:, ?[\w.]+"
+         r"(?: \[[^]]*\])?){2,}$"),
+    Kind("dmidecode", "dmidecode", r"dmidecode(?! \d)", r"^# dmidecode \d|^SMBIOS [\d.]+ present"),
+    Kind("lspci-tree", "lspci-tree", r"lspci(?: -\w+)*? -\w*t", r"^\s*-[+-]?-?\[[0-9a-f]{4}:"),
+    Kind("iommu-groups", "iommu-groups-list", "", rf"^IOMMU Group \d+:?\s+{_PCI} "),
+    Kind("lspci", "lspci", r"lspci\b", rf"^{_PCI} (?:\"|.*(?::|\]) )|"
+         r"^\s*ACSC(?:tl|ap):\s+SrcValid[+-]",
+         rf"{_PCI} (?:\"|[A-Z0-9][\w /-]+(?: \[[0-9a-f]{{4}}\])?: )|"
+         r"\s*ACSC(?:tl|ap):\s+SrcValid[+-]"),
+    Kind("ibstat", "ibstat", r"ibstat\b", r"^CA '[^']+'$"),
+    Kind("ibv-devinfo", "ibv-devinfo", r"ibv_devinfo\b", r"^hca_id:\s"),
+    Kind("ibdev2netdev", "ibdev2netdev", r"ibdev2netdev\b", r"^\S+ port \d+ ==> "),
+    Kind("gdscheck", "gdscheck", r"\S*gdscheck\b", r"^\s*GDS release version\b"),
+    Kind("gdrcopy-sanity", "gdrcopy-sanity", r"\S*(?:gdrcopy_)?sanity\b",
+         r"^Total: \d+, Passed: \d+, Failed: \d+",
+         ""),
+    Kind("nccl-tests", "nccl-tests", r"\S*(?:all_reduce|all_gather|alltoall|broadcast|sendrecv|"
+         r"reduce_scatter)_perf\b", r"^# nThread \d|\bout-of-place\b.*\bin-place\b|"
+         r"^# Avg bus bandwidth",
+         r"(?:\[\d+,\d+\]<\w+>: ?)?(?:# (?:nThread \d|nccl-tests version|Collective test|Avg bus|"
+         r"Out of bounds)|#\s+out-of-place\s+in-place|\s+\d+\s+\d+\s+\w+\s+\w+"
+         r"\s+-?\d+\s+[\d.]+\s)"),
+    Kind("perftest", "perftest-run", r"ib_(?:write|read|send|atomic)_(?:bw|lat)\b",
+         r"\b(?:RDMA_(?:Write|Read)|Send|Atomic\w*) (?:BW|Latency|Bidirectional BW) Test|"
+         r"^\s*#bytes\s+#iterations\s",
+         r"(?:-{20,}\s*\n)?\s+(?:RDMA_(?:Write|Read)|Send|Atomic\w*) .*Test\b|"
+         r"\s*#bytes\s+#iterations\s"),
+    Kind("ucx-perftest", "ucx-perftest", r"ucx_perftest\b", r"bandwidth \(MB/s\).*message rate",
+         r"\+-+\+-+\+.*\n\|.*(?:overhead|latency) \(usec\)"),
+    Kind("ucx-info", "ucx-info", r"ucx_info\b", r"^#\s+(?:Transport:|Memory domain:|component:)"),
+    Kind("mst-status", "mst-status", r"mst status\b", r"^MST modules:$"),
+    Kind("grub-default", "grub-default", r"cat /etc/default/grub\b", r"^GRUB_CMDLINE_LINUX",
+         r"GRUB_(?:DEFAULT|TIMEOUT|CMDLINE_LINUX)\w*="),
+    Kind("os-release", "os-release", r"cat /etc/os-release\b",
+         r"^(?:ID|PRETTY_NAME|VERSION_ID)=",
+         r"(?:PRETTY_NAME|VERSION_ID|ID_LIKE|NAME)=\"?[\w\"]"),
+    Kind("mokutil", "mokutil", r"mokutil\b", r"^SecureBoot (?:enabled|disabled)\b"),
+    Kind("modprobe", "modprobe-said", r"(?:modprobe|insmod) (?!-c)", r"^(?:modprobe|insmod): |"
+         r"^(?:FATAL|WARNING|ERROR): (?:Error inserting|Module \S+ not found)"),
+    Kind("modinfo", "modinfo-said", r"modinfo\b", r"^filename:\s+\S+\.ko|^[\w-]+\.ko(?:\.\w+)?:\s"),
+    Kind("dmesg", "dmesg", r"(?:dmesg|journalctl(?= .*(?:-\w*k|--dmesg)))\b",
+         rf"^(?:{_DMESG}|NVRM: )"),
+    Kind("make-log", "make-log", r"cat \S*make\.log\b", r"^(?:DKMS make\.log|Error! Bad return "
+         r"status for module build|Building (?:initial )?module|warning: the compiler differs|"
+         r"make(?:\[\d+\])?: |DKMS: \w+ completed|dkms autoinstall on \S+ \w+ for |"
+         r"Warning: .* BUILD_EXCLUSIVE |Module \S+ already installed on kernel )|: error: "
+         # but not below a list of dkms status
+         r"|\A(?![\s\S]*?^[\w.+-]+/[^,\n/]+(?:, [^,\n]+, \w+)?: (?:added|built|installed|"
+         r"broken)\b)[\s\S]*?^Error! ",
+         r"DKMS make\.log for |Building (?:initial )?module|make\[\d+\]: Entering|warning: the comp"
+         r"iler differs|Error! Bad return |Loading new \S+ DKMS files|Setting up \S+-dkms "),
+    Kind("dkms", "dkms-status", r"dkms status\b", r"^[\w.+-]+(?:, |/)[^,\n/]+(?:, [^,\n]+, \w+)?: "
+         r"(?:added|built|installed|broken)\b",
+         r"[\w.+-]+(?:, |/)[^,\n/]+(?:, [^,\n]+, \w+)?: (?:added|built|installed|broken)\b"),
+    Kind("ofed-info", "ofed-info", r"ofed_info\b", r"^(?:MLNX_OFED_LINUX|OFED-internal|DOCA\w*)-"),
+    Kind("lsmod", "lsmod", r"(?:lsmod|cat /proc/modules)\b", r"^Module\s+Size\s+Used by|"
+         rf"^{_PROC_MODULE}|^\s*[a-z]\w*\s+\d{{4,}}\s+\d+(?:\s+[\w,-]+)?$",
+         rf"Module\s+Size\s+Used by|{_PROC_MODULE}|(?:nvidia|mlx[45]|ib_|rdma)\w*\s+\d{{4,}}\s+\d+"
+         r"(?:\s|\Z)"),
+    Kind("uname", "uname", r"uname(?: -\w*[ar]\w*)+\b|cat /proc/version\b",
+         r"^(?:uname: )?Linux \S+ \d+\.\d+\.\S+ #\d+|^Linux version \d+\.\d+\S* \(", None, 1),
+    Kind("cmdline", "cmdline", r"cat /proc/cmdline\b", r"\A\s*(?:BOOT_IMAGE=|initrd=|(?:ro|rw) |"
+         r"(?:\S+ )*root=)\S*[^\n]*\s*\Z",
+         r"BOOT_IMAGE=", 1),
+    Kind("kubectl-node", "kubectl-node", r"kubectl describe nodes?\b",
+         r"^Name: +\S+\n(?:.*\n)*?Capacity: *$|^Capacity: *\n(?:.*\n)*?Allocatable: *$",
+         r"Name: +\S+\s*\nRoles: "),
+    Kind("ibv-devices", "ibv-devices", r"ibv_devices\b", r"^\s+device\s+node GUID\s*$"),
+    Kind("rdma-dev", "rdma-dev", r"rdma(?: -\w+)* (?:dev|res\w*)\b",
+         r"^\d+: \S+: (?:node_type \w+ fw |pd \d+ cq \d+ qp \d+)"),
+    Kind("mlxlink", "mlxlink", r"mlxlink\b", r"^(?:PCIe )?Operational (?:\(Enabled\) )?Info *$"),
+    Kind("mlxconfig", "mlxconfig", r"(?:mlx|mst)config\b", r"^Device #\d+: *$"),
+    Kind("mlnx-qos", "mlnx-qos-said", r"mlnx_qos\b", r"^Priority trust (?:state|mode): "),
+    Kind("ethtool", "ethtool", r"ethtool\b", r"^driver: \S+\nversion: |^NIC statistics: *$|"
+         r"^\s*Identifier\s+: 0x[0-9a-f]{2} \("),
+    Kind("bios", "bios", "", r"\A\s*\{(?=[\s\S]*\"@odata\.)(?=[\s\S]*[Bb]ios)",
+         ""),
+)  # fmt: skip
+BY_NAME = {kind.name: kind for kind in KINDS}
+_SHAPES = [(kind, re.compile(kind.shape, re.MULTILINE)) for kind in KINDS]
+_COMMANDS = [(kind, re.compile(kind.command)) for kind in KINDS if kind.command]
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+_BEFORE = re.compile(r"^(?:sudo(?: -\w+)*|time|[A-Z_]+=\S+)\s+")
+_FOLDER = re.compile(r"^/\S*/")  # of the program
+_LOOKED_AT = 200_000  # characters in which a shape must show
+_PARTED_AT = 8_000_000  # characters in which another kind may begin; a longer text is one log
+_OPENS = re.compile(
+    "|".join(
+        f"(?P<k{number}>{kind.shape if kind.opens is None else kind.opens})"
+        for number, kind in enumerate(KINDS)
+        if kind.opens != ""
+    ),
+    re.MULTILINE,
+)
+
+
+def named(name: str) -> Kind:
+    """The kind that an operator names; the name of its frame will do as well.
+
+    :raises UsageError: where there is none of that name.
+    """
+    for kind in KINDS:
+        if name in (kind.name, kind.frame):
+            return kind
+    raise UsageError(f"{name!r} is no kind of evidence", hint=known_kinds())
+
+
+def known_kinds() -> str:
+    return "the kinds are " + ", ".join(sorted(BY_NAME))
+
+
+def plain(text: str) -> str:
+    """Without what terminals and web pages put into a text; the evidence keeps it."""
+    text = text.replace("\u00a0", " ")
+    return _ESCAPE.sub("", text) if "\x1b" in text else text
+
+
+def recognise(text: str) -> Kind | None:
+    """What sort of text this is, by its shape; None where it is none that we know."""
+    looked_at = plain(text[:_LOOKED_AT])
+    return next((kind for kind, shape in _SHAPES if shape.search(looked_at)), None)
+
+
+def parted(text: str, first: Kind | None = None) -> list[tuple[Kind | None, str]]:
+    """The text from each head of a kind to the next of another; one part where none is there.
+
+    :param first: the kind that it begins with, where that is known.
+    :returns: the parts with their kind, None for one that has no head.
+    """
+    parts: list[tuple[Kind | None, list[str]]] = [(first, [])]
+    shown, at = plain(text[:_PARTED_AT]), 0
+    for line in text.split("\n"):
+        found = _OPENS.match(shown, at) if at < len(shown) else None
+        end = shown.find("\n", at)
+        at = end + 1 if end >= 0 else len(shown)
+        opened = KINDS[int(str(found.lastgroup)[1:])] if found else None
+        now, lines = parts[-1]
+        if opened is not None and opened is not now:
+            parts.append((opened, []))
+        elif now is not None and now.lines and sum(map(bool, map(str.strip, lines))) >= now.lines:
+            parts.append((None, []))
+        parts[-1][1].append(line)
+    return [(kind, "\n".join(lines)) for kind, lines in parts if any(map(str.strip, lines))]
+
+
+def commanded(command: str) -> Kind | None:
+    """What the command prints; None for one that we do not know."""
+    while (shorter := _BEFORE.sub("", command)) != command:
+        command = shorter
+    command = _FOLDER.sub("", command)
+    return next((kind for kind, pattern in _COMMANDS if pattern.match(command)), None)

@@ -1,0 +1,54 @@
+"""What ``kubectl describe node`` tells of its GPUs.
+
+Sources: kubernetes/kubectl pkg/describe/describe.go, describeNode; NVIDIA/gpu-feature-discovery,
+the label nvidia.com/gpu.count; kubelet's device manager, GetCapacity: a device that its plugin
+calls unhealthy stays in Capacity and leaves Allocatable.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from toolkit.errors import Unparsable
+
+_COUNT = re.compile(r"\bnvidia\.com/gpu\.count=(\d+)\b")
+_GPUS = re.compile(r"^\s+nvidia\.com/gpu:\s+(\d+)\s*$", re.MULTILINE)
+_SHARED = re.compile(r"^\s+nvidia\.com/(?:mig-|gpu\.shared)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class KubeGpus:
+    """How many GPUs a node has and offers."""
+
+    name: str  # the node's
+    capacity: int
+    allocatable: int
+    found: int = 0  # by GPU feature discovery; 0 where it is not told, or GPUs are shared out
+
+    @property
+    def gone(self) -> str:
+        """What shows that a GPU is no longer offered; "" where nothing does."""
+        if self.allocatable < self.capacity:
+            return f"{self.allocatable} of {self.capacity} GPUs allocatable"
+        if 0 < self.capacity < self.found:
+            return f"{self.capacity} GPUs, and the label nvidia.com/gpu.count says {self.found}"
+        return ""
+
+
+def parse_kube_node(text: str) -> KubeGpus | None:
+    """The GPUs of the node; None where it offers none.
+
+    :raises Unparsable: where a list of its resources is not whole.
+    """
+    name = re.search(r"^\s*Name:\s+(\S+)", text, re.MULTILINE)
+    parts = re.split(r"^\s*(Capacity|Allocatable|System Info):[ \t]*$", text, flags=re.MULTILINE)
+    lists = dict(zip(parts[1::2], parts[2::2], strict=True))
+    counts = [_GPUS.search(lists.get(each, "")) for each in ("Capacity", "Allocatable")]
+    if "Allocatable" not in lists or (counts[0] is None) != (counts[1] is None):
+        raise Unparsable("kubectl describe node", name[0].strip() if name else "no Allocatable")
+    if counts[0] is None or counts[1] is None:
+        return None
+    label = _COUNT.search(text)
+    found = int(label[1]) if label and not _SHARED.search(text) else 0
+    return KubeGpus(name[1] if name else "", int(counts[0][1]), int(counts[1][1]), found)
