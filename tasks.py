@@ -9,10 +9,10 @@ from dev import generate, run, tiers, tools
 from dev.lab.tasks import collection as machines
 from toolkit.cli import verbs
 from toolkit.cli.options import Option, Said
-from toolkit.cli.session import consent
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, UsageError
 from toolkit.report.table import columns
+from toolkit.verbs.cli.session import consent
 
 TEST = (
     Option(

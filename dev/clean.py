@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dev.run import MARK
-from toolkit.flow.access import demo_folder, state_dir
-from toolkit.flow.runs import DEMO
-from toolkit.where import kept
+from toolkit.package_data import kept
+from toolkit.rollout.runs import DEMO
+from toolkit.verbs.access import demo_folder, state_dir
 
 CACHES = (".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis")
 PROC = Path("/proc")

@@ -185,13 +185,24 @@ def _folder(path: str) -> str:
     return str(PurePosixPath(path).parent)
 
 
+def _feature(path: str) -> str:
+    """The feature whose folder holds a module; "" for what is in none."""
+    parts = PurePosixPath(path).parts
+    return parts[2] if parts[:2] == ("toolkit", "features") and len(parts) > 3 else ""
+
+
+def _package(path: str) -> str:
+    """The package that a reader goes to: all of a feature's folder is one."""
+    return f"toolkit/features/{_feature(path)}" if _feature(path) else _folder(path)
+
+
 def features(sources: Sources) -> list[Row]:
     """For each feature that has modules: the packages that hold one that is named for it."""
     found = []
     for feature, text in FEATURES.items():
         known = set(text.split())
-        files = [path for path in _named(sources) if known & set(name_words(path))]
-        packages = Counter(_folder(path) for path in files)
+        files = [path for path in _named(sources) if known & {*name_words(path), _feature(path)}]
+        packages = Counter(_package(path) for path in files)
         if files:
             what = (f"{len(files)} files", *(f"{each} {n}" for each, n in packages.most_common()))
             found.append(Row(f"packages of {feature}", len(packages), 3, what))

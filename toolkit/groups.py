@@ -15,7 +15,7 @@ from typing import Protocol
 
 from toolkit.errors import UsageError
 from toolkit.expect import said
-from toolkit.hosts import NOTHING, Inventory, fold, members, select
+from toolkit.hosts.host import NOTHING, Inventory, fold, members, select
 from toolkit.want import Group, Waiver, Want
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from toolkit import DEFAULT_PROFILE as DEFAULT_PROFILE  # noqa: PLC0414 # for who loads a profile
-from toolkit.bios_rows import Setting
-from toolkit.compat import Compat, shipped
+from toolkit.compat.bios import Setting
+from toolkit.compat.reader import Compat, shipped
 from toolkit.errors import UsageError
 from toolkit.expect import Expect, read_expect
 from toolkit.untrusted import read_file, read_toml

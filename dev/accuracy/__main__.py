@@ -12,7 +12,7 @@ from dev.accuracy.judge import judge
 from dev.accuracy.points import parse_points
 from dev.accuracy.table import put, section
 from dev.run import ROOT
-from toolkit.throughput import constants
+from toolkit.compat.throughput import constants
 
 POINTS = ROOT.parent / "shared" / "throughput-points.csv"
 PAGE = ROOT / "docs" / "prediction.md"

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 
 from dev.accuracy.points import Point
-from toolkit.facts.express import Link
-from toolkit.predict.model import (
+from toolkit.compat.throughput import Constants, Range
+from toolkit.facts.pci.pcie_caps import Link
+from toolkit.features.predict.plan.model import (
     Layer2,
     gpu_base,
     in_flight,
@@ -22,7 +23,6 @@ from toolkit.predict.model import (
     verbs_latency,
     wire,
 )
-from toolkit.throughput import Constants, Range
 
 _LARGE = float(1 << 30)  # bytes, where a source does not tell its size
 _UNLIMITED = Range.exactly(1e6)

@@ -1,7 +1,7 @@
 """Constants from points: of each source the median, and of these the median.
 
 Fitted in an order in which each rests on those before it. A constant that no point is left for
-takes its prior, or what another constant was fitted to (toolkit/data/throughput.toml).
+takes its prior, or what another constant was fitted to (toolkit/compat/data/throughput.toml).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from statistics import median
 
 from dev.accuracy.apply import by_link, factor, healthy, on_wire
 from dev.accuracy.points import Point, Tier
-from toolkit.predict.model import line, mpi_latency, raw
-from toolkit.throughput import Constants
+from toolkit.compat.throughput import Constants
+from toolkit.features.predict.plan.model import line, mpi_latency, raw
 
 _SMALL = 65536  # bytes below which a message's own cost counts
 _NONE = float("nan")

@@ -9,7 +9,7 @@ from statistics import median
 from dev.accuracy.apply import healthy, naive, predicted
 from dev.accuracy.fit import fitted
 from dev.accuracy.points import Point, Tier
-from toolkit.throughput import Constants, Range
+from toolkit.compat.throughput import Constants, Range
 
 DEGRADED = frozenset({"acs", "staged", "fallback", "iommu"})
 THRESHOLDS = (0.70, 0.75, 0.80, 0.85, 0.90)

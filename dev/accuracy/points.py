@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from toolkit.errors import Unparsable
-from toolkit.facts.express import Link
+from toolkit.facts.pci.pcie_caps import Link
 
 _SPEEDS = {"3": 8.0, "4": 16.0, "5": 32.0}
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dev.accuracy.fit import FITS
 from dev.accuracy.judge import THRESHOLDS, Judged, Score, detected, score
 from dev.accuracy.points import Tier
-from toolkit.throughput import Constants
+from toolkit.compat.throughput import Constants
 
 BEGIN = "<!-- written by python -m dev.accuracy --write; the rest is ours -->"
 END = "<!-- until here -->"

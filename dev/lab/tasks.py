@@ -27,8 +27,8 @@ from tests.builds.mirrors import NotToBeHad
 from toolkit.cli.options import Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Unsupported, UsageError
-from toolkit.flow.access import state_dir
 from toolkit.report.table import columns
+from toolkit.verbs.access import state_dir
 
 NAME = (Option("name", "lab", "the guest's name, and that of the host in --hosts", "n"),)
 MACHINE = (

@@ -6,11 +6,11 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from toolkit.hosts import Host
-from toolkit.reach.collect import probe_script
-from toolkit.reach.inventory import read_inventory
-from toolkit.reach.ssh import SshTransport
-from toolkit.reach.ssh_config import SshConfig
+from toolkit.hosts.host import Host
+from toolkit.hosts.inventory import read_inventory
+from toolkit.node.collect import probe_script
+from toolkit.ssh.paramiko import SshTransport
+from toolkit.ssh.ssh_config import SshConfig
 
 
 def main() -> None:

@@ -18,11 +18,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.bench.judge import captured, resident_mib, unlike
-from toolkit.checks.odd import compare
-from toolkit.flow.compare import sheets_of_saved
-from toolkit.flow.saved import read_saved
-from toolkit.report.compare import text
+from toolkit.checks.outliers import compare
+from toolkit.features.compare.run import sheets_of_saved
+from toolkit.features.compare.show import text
 from toolkit.report.table import Painter
+from toolkit.verbs.saved import read_saved
 from toolkit.want import Want
 
 LIMIT_S = 10.0

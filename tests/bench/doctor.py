@@ -26,7 +26,7 @@ from pathlib import Path
 from tests.fleet.sshd import many
 from toolkit.demo.build import environment
 from toolkit.demo.fleet import prepare
-from toolkit.reach.collect import probe_script
+from toolkit.node.collect import probe_script
 
 ROOT = Path(__file__).parents[2]
 NODE = "demo-healthy"

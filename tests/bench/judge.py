@@ -33,11 +33,11 @@ from toolkit.checks.judged import Judged
 from toolkit.demo.build import environment, make_node
 from toolkit.demo.nodes import READY
 from toolkit.errors import Outcome
-from toolkit.flow.doctor import examine_saved
-from toolkit.flow.saved import read_saved
-from toolkit.reach.collect import probe_script
+from toolkit.node.collect import probe_script
 from toolkit.report.table import Painter
 from toolkit.report.text import report
+from toolkit.verbs.doctor import examine_saved
+from toolkit.verbs.saved import read_saved
 from toolkit.want import Want
 
 LIKE = ("demo-healthy", "demo-stub", "demo-acs", "demo-kernel", "demo-rocky")

@@ -20,12 +20,12 @@ from dev.pictures import browser
 from tests.bench.judge import LIKE, TODAY, captured, resident_mib, unlike
 from toolkit.checks.judged import judge_node
 from toolkit.evidence import Evidence
-from toolkit.flow.alike import Alike
-from toolkit.flow.report import look_at_saved
-from toolkit.flow.saved import read_saved
-from toolkit.report.fleet_page import html
-from toolkit.report.fleet_seen import Seeing, Seen
-from toolkit.report.fleet_view import make
+from toolkit.features.page.run import look_at_saved
+from toolkit.features.page.show.page import html
+from toolkit.features.page.show.seen import Seeing, Seen
+from toolkit.features.page.show.view import make
+from toolkit.verbs.intern import Alike
+from toolkit.verbs.saved import read_saved
 from toolkit.want import Want
 
 LIMIT_MB, LIMIT_S = 15.0, 2.0

@@ -21,7 +21,7 @@ from pathlib import Path
 from toolkit.demo.build import environment, make_node
 from toolkit.demo.machine import Machine
 from toolkit.demo.recipe import Recipe
-from toolkit.reach.collect import probe_script
+from toolkit.node.collect import probe_script
 
 SHELLS = (("dash",), ("busybox", "sh"), ("bash",))
 

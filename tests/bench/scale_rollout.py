@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
-from toolkit.change.rollout import Phase, Standing, Terms
-from toolkit.change.rollout_past import Past
 from toolkit.errors import ExitCode, Outcome
-from toolkit.flow.budget import Budget
-from toolkit.flow.ledger import Ledger
-from toolkit.flow.rollout import Brakes, Ending, Rollout
-from toolkit.hosts import Host
+from toolkit.hosts.host import Host
 from toolkit.progress import Silent
-from toolkit.reach.claims import claim
-from toolkit.reach.hands import Hands
-from toolkit.reach.journal import About, Event, Journal, stamp
+from toolkit.rollout.budget import Budget
+from toolkit.rollout.claims import claim
+from toolkit.rollout.journal import About, Event, Journal, stamp
+from toolkit.rollout.ledger import Ledger
+from toolkit.rollout.plan.batches import Phase, Standing, Terms
+from toolkit.rollout.plan.past import Past
+from toolkit.rollout.run import Brakes, Ending, Rollout
+from toolkit.rollout.workers import Hands
 
 BOOT_ID = "5ac1b1a8-2b6f-4b0e-9d0e-0123456789ab"
 TOLD = '{"plans": ["' + "x" * 900 + '"]}'  # what a plan and an end say of a node, about

@@ -6,9 +6,9 @@ from typing import Any
 
 from tests.bmc.simulator import Simulator
 from toolkit.evidence import Frame
-from toolkit.reach.redfish import Bmc
-from toolkit.reach.redfish_http import Limits
-from toolkit.reach.redfish_trust import Login, Trust
+from toolkit.redfish.client import Bmc
+from toolkit.redfish.http import Limits
+from toolkit.redfish.trust import Login, Trust
 
 QUICK = Limits(connect_s=5, answer_s=5, total_s=20)
 

@@ -9,21 +9,21 @@ from pathlib import Path
 
 from tests.bmc.client import bmc_on
 from tests.bmc.simulator import Simulator
-from toolkit.change.bios_result import Changed, Looked
-from toolkit.change.bios_wishes import Wish, read_asked
-from toolkit.change.rollout_terms import terms_of
 from toolkit.errors import Outcome, TransportError
-from toolkit.flow.access import Access, Fleet
-from toolkit.flow.bios import Asking, look_all
-from toolkit.flow.bios_reset import Consent
-from toolkit.flow.bios_rolling import BiosRun, roll_out_bios
-from toolkit.flow.rolling import Agreed
-from toolkit.flow.rollout import Rolled
-from toolkit.flow.runs import RunFolder
-from toolkit.hosts import Host
-from toolkit.reach.journal import About, Event, Journal
-from toolkit.reach.redfish import Bmc
-from toolkit.reach.transport import Result, Sink, quiet
+from toolkit.features.bios.plan.result import Changed, Looked
+from toolkit.features.bios.plan.wishes import Wish, read_asked
+from toolkit.features.bios.run.look import Asking, look_all
+from toolkit.features.bios.run.reset import Consent
+from toolkit.features.bios.run.rollout import BiosRun, roll_out_bios
+from toolkit.hosts.host import Host
+from toolkit.redfish.client import Bmc
+from toolkit.rollout.journal import About, Event, Journal
+from toolkit.rollout.plan.terms import terms_of
+from toolkit.rollout.run import Rolled
+from toolkit.rollout.runs import RunFolder
+from toolkit.ssh.transport import Result, Sink, quiet
+from toolkit.verbs.access import Access, Fleet
+from toolkit.verbs.rollout import Agreed
 from toolkit.want import Role, Want
 
 QUICK = Consent(reboot=True, graceful_s=1.5, boot_s=20, settle_s=0.6, poll_s=0.05)

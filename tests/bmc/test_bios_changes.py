@@ -13,12 +13,12 @@ from tests.bmc.simulator import Simulator
 from tests.bmc.site import QUICK, Site, only, with_
 from tests.bmc.test_client_changes import wanted
 from tests.unit.holdings import UVERBS, user
-from toolkit.change.rollout import Phase
 from toolkit.errors import ApplyError, ExitCode, NoEvidence, TransportError
-from toolkit.flow.bios_reset import NotHeeded
-from toolkit.flow.bios_rolling import kept_by
-from toolkit.flow.past import read_run
-from toolkit.reach.fleet import NotBegun
+from toolkit.features.bios.run.reset import NotHeeded
+from toolkit.features.bios.run.rollout import kept_by
+from toolkit.rollout.history import read_run
+from toolkit.rollout.plan.batches import Phase
+from toolkit.ssh.pool import NotBegun
 
 DELL = "sr-iov=on"
 

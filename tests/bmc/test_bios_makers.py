@@ -14,8 +14,8 @@ from tests.bmc.simulator import Simulator
 from tests.bmc.site import Site, only
 from tests.bmc.tls import Authority
 from toolkit.errors import ExitCode
-from toolkit.flow.bios_rolling import kept_by
-from toolkit.flow.past import read_run
+from toolkit.features.bios.run.rollout import kept_by
+from toolkit.rollout.history import read_run
 
 # What is asked for, and what a BMC must have in force once its machine has started again.
 ASKED: dict[str, tuple[str, dict[str, Any]]] = {

@@ -11,20 +11,20 @@ from tests.bmc.faults import Kind
 from tests.bmc.rules import entries
 from tests.bmc.simulator import Simulator
 from tests.bmc.site import QUICK, NodeOf, Site, with_
-from toolkit.change.bios_result import Changed, Looked
-from toolkit.change.rollout import Phase
-from toolkit.change.rollout_terms import terms_of
 from toolkit.errors import BmcLogin, ExitCode, Outcome, StaleError, TransportError
-from toolkit.flow.bios import look_all
-from toolkit.flow.bios_line import Line
-from toolkit.flow.bios_reset import Consent, Reset
-from toolkit.flow.bios_rolling import BiosRun, roll_out_bios
-from toolkit.flow.bios_watch import Watch
-from toolkit.flow.hooks import Hooks
-from toolkit.flow.rolling import Agreed
-from toolkit.hosts import Host
-from toolkit.reach.journal import About
-from toolkit.reach.transport import Result, Sink, quiet
+from toolkit.features.bios.plan.result import Changed, Looked
+from toolkit.features.bios.run.line import Line
+from toolkit.features.bios.run.look import look_all
+from toolkit.features.bios.run.reset import Consent, Reset
+from toolkit.features.bios.run.rollout import BiosRun, roll_out_bios
+from toolkit.features.bios.run.watch import Watch
+from toolkit.hosts.host import Host
+from toolkit.rollout.hooks import Hooks
+from toolkit.rollout.journal import About
+from toolkit.rollout.plan.batches import Phase
+from toolkit.rollout.plan.terms import terms_of
+from toolkit.ssh.transport import Result, Sink, quiet
+from toolkit.verbs.rollout import Agreed
 
 DELL = "sr-iov=on"
 

@@ -18,7 +18,7 @@ from tests.bmc.conftest import Simulate
 from tests.bmc.faults import Kind
 from tests.bmc.simulator import Simulator
 from toolkit.errors import ExitCode
-from toolkit.reach.journal import Journal
+from toolkit.rollout.journal import Journal
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs/bios.schema.json").read_text())

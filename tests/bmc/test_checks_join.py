@@ -14,8 +14,8 @@ from tests.evidence.build import node
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Finding, Status
 from toolkit.evidence import Evidence, Frame, State
-from toolkit.facts.node import Node
-from toolkit.reach.redfish_registry import RegistryCache
+from toolkit.facts.node.node import Node
+from toolkit.redfish.registry import RegistryCache
 from toolkit.want import Role, Want
 
 FIRMWARE = [each for each in ALL if each.id.startswith("bios.")]

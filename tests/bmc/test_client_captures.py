@@ -15,8 +15,8 @@ from tests.bmc.rules import entries, locked
 from tests.bmc.simulator import Simulator
 from tests.bmc.tls import Authority
 from toolkit.evidence import State
-from toolkit.reach.redfish import JobState
-from toolkit.reach.redfish_registry import RegistryCache
+from toolkit.redfish.client import JobState
+from toolkit.redfish.registry import RegistryCache
 
 
 @pytest.mark.parametrize("name", present())

@@ -14,7 +14,7 @@ from tests.bmc.persona import Etag
 from tests.bmc.personas import CHANGES, PERSONAS
 from tests.bmc.simulator import Simulator
 from toolkit.errors import BmcError, BmcRefused, BmcSilent, UsageError
-from toolkit.reach.redfish import Bmc, Job, JobState
+from toolkit.redfish.client import Bmc, Job, JobState
 
 DELL = {"SriovGlobalEnable": "Enabled"}
 

@@ -23,10 +23,10 @@ from tests.bmc.simulator import Simulator
 from tests.bmc.tls import Certificate
 from toolkit.errors import BmcCertificate, BmcError, BmcLogin, BmcRefused, BmcSilent
 from toolkit.evidence import State
-from toolkit.reach.redfish import Bmc, failed
-from toolkit.reach.redfish_http import Limits
-from toolkit.reach.redfish_registry import RegistryCache
-from toolkit.reach.redfish_trust import Login, Trust
+from toolkit.redfish.client import Bmc, failed
+from toolkit.redfish.http import Limits
+from toolkit.redfish.registry import RegistryCache
+from toolkit.redfish.trust import Login, Trust
 
 HASTY = Limits(connect_s=2, answer_s=0.5, total_s=3)
 

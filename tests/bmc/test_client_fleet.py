@@ -19,18 +19,18 @@ from tests.bmc.simulator import Simulator
 from tests.evidence.build import node
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, State
-from toolkit.facts.scrub import Scrubber
-from toolkit.flow.access import Access, Fleet
-from toolkit.flow.bmc import Bmcs, open_bmcs
-from toolkit.flow.bmc_access import BmcAccess
-from toolkit.flow.doctor import gather
-from toolkit.hosts import Host
-from toolkit.reach.bmc_map import BmcPlace
-from toolkit.reach.fleet import Interrupted, run_all
-from toolkit.reach.redfish_find import Resource
-from toolkit.reach.redfish_reader import Reader
-from toolkit.reach.redfish_trust import Login, Trust
-from toolkit.reach.replay import ReplayTransport
+from toolkit.facts.text.scrub import Scrubber
+from toolkit.hosts.host import Host
+from toolkit.node.replay import ReplayTransport
+from toolkit.redfish.access import BmcAccess
+from toolkit.redfish.bmc_map import BmcPlace
+from toolkit.redfish.find import Resource
+from toolkit.redfish.fleet import Bmcs, open_bmcs
+from toolkit.redfish.reader import Reader
+from toolkit.redfish.trust import Login, Trust
+from toolkit.ssh.pool import Interrupted, run_all
+from toolkit.verbs.access import Access, Fleet
+from toolkit.verbs.doctor import gather
 
 
 @pytest.fixture(autouse=True)
@@ -187,10 +187,10 @@ def test_after_ctrl_c_no_session_is_left(simulate: Simulate) -> None:
 
 _READER = """
 import sys
-from toolkit.flow.bmc import open_bmcs
-from toolkit.flow.bmc_access import BmcAccess
-from toolkit.hosts import Host
-from toolkit.reach.redfish_trust import Login, Trust
+from toolkit.redfish.fleet import open_bmcs
+from toolkit.redfish.access import BmcAccess
+from toolkit.hosts.host import Host
+from toolkit.redfish.trust import Login, Trust
 address, ca, user, password = sys.argv[1:]
 host = Host("gpu1", bmc=address)
 with open_bmcs(BmcAccess(Login(user, password), Trust(ca=ca), {}, 600), (host,)) as bmcs:

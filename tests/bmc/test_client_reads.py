@@ -15,9 +15,9 @@ from tests.bmc.personas import CHANGES, PERSONAS
 from tests.bmc.tls import Certificate
 from toolkit.errors import BmcLogin, BmcRefused
 from toolkit.evidence import Evidence, State
-from toolkit.reach.redfish_http import Limits
-from toolkit.reach.redfish_registry import RegistryCache
-from toolkit.reach.redfish_trust import Trust
+from toolkit.redfish.http import Limits
+from toolkit.redfish.registry import RegistryCache
+from toolkit.redfish.trust import Trust
 
 EVERY = sorted(PERSONAS)
 

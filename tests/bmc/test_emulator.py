@@ -16,10 +16,10 @@ from tests.bmc.client import by_key
 from tests.bmc.emulator import Emulator, emulator
 from tests.bmc.tls import Authority
 from toolkit.errors import BmcLogin
-from toolkit.reach.redfish import Bmc
-from toolkit.reach.redfish_http import Limits
-from toolkit.reach.redfish_registry import RegistryCache
-from toolkit.reach.redfish_trust import Login, Trust
+from toolkit.redfish.client import Bmc
+from toolkit.redfish.http import Limits
+from toolkit.redfish.registry import RegistryCache
+from toolkit.redfish.trust import Login, Trust
 
 pytestmark = pytest.mark.bmc
 

@@ -11,11 +11,11 @@ import pytest
 from tests.bmc.conftest import Simulate
 from tests.bmc.personas import PERSONAS
 from toolkit.evidence import State
-from toolkit.flow.bmc import open_bmcs
-from toolkit.flow.bmc_access import BmcAccess
-from toolkit.hosts import Host
-from toolkit.reach.fleet import run_all
-from toolkit.reach.redfish_trust import Login, Trust
+from toolkit.hosts.host import Host
+from toolkit.redfish.access import BmcAccess
+from toolkit.redfish.fleet import open_bmcs
+from toolkit.redfish.trust import Login, Trust
+from toolkit.ssh.pool import run_all
 
 LATENCY_S = 0.1
 MANY = 64

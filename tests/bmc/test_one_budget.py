@@ -12,7 +12,7 @@ from tests.bmc.test_bios_verb import ROOT, Operator
 from toolkit.demo import fleet as demo
 from toolkit.demo.keys import public_file
 from toolkit.errors import ExitCode
-from toolkit.hosts import Host
+from toolkit.hosts.host import Host
 
 DRIVER, ARGUMENTS = "demo004", "demo002"  # by number, for their kinds go round
 

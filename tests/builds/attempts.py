@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.builds.sandbox import Sandbox
 from tests.builds.stubs import Stub
-from toolkit.checks.build_failures import Explained, cause_of, explain
+from toolkit.checks.kernel.build_failures import Explained, cause_of, explain
 
 ROOT = Path(__file__).parents[2]
 SCRATCH = "/var/tmp/aside"  # where a full disk can be mounted without harm

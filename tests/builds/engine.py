@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.builds.sandbox import Sandbox
-from toolkit.builds.gate import GateVerdict, judge_modules
-from toolkit.builds.graph import Graph, Step, make_graph
-from toolkit.builds.model import BuildFailure, Built, Part
-from toolkit.builds.outcome import read_outcome
-from toolkit.facts.ground import Ground
-from toolkit.flow.building import gate_ground, make_job, recipe, survey
-from toolkit.reach.workshop import run_job
+from toolkit.built.plan.gate import GateVerdict, judge_modules
+from toolkit.built.plan.model import BuildFailure, Built, Part
+from toolkit.facts.modules.build_env import Ground
+from toolkit.features.builds.io.sandbox import run_job
+from toolkit.features.builds.plan.graph import Graph, Step, make_graph
+from toolkit.features.builds.plan.outcome import read_outcome
+from toolkit.features.builds.run.scripts import gate_ground, make_job, recipe, survey
 
 LIMIT_S = 500  # a driver's conftest on a machine that others use too
 

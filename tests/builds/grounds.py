@@ -20,7 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tests.builds.mirrors import NotToBeHad, codename, known, lines
-from toolkit import where
+from toolkit import package_data
 
 TIMEOUT_S = 900
 _BUILDER = (
@@ -88,7 +88,7 @@ RECIPES = (
 def cache() -> Path:
     """The folder of all that is kept between runs."""
     told = os.environ.get("GDR_TEST_CACHE")
-    usual = where.kept("XDG_CACHE_HOME", "~/.cache").with_name("gdr-toolkit-tests")
+    usual = package_data.kept("XDG_CACHE_HOME", "~/.cache").with_name("gdr-toolkit-tests")
     folder = Path(told) if told else usual
     folder.mkdir(parents=True, exist_ok=True)
     return folder

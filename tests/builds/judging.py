@@ -5,10 +5,16 @@ from __future__ import annotations
 from lzma import decompress
 
 from tests.builds.sandbox import Sandbox
-from toolkit.builds.gate import GateGround, GateVerdict, Provider, judge_module, vermagic_flags
-from toolkit.builds.model import File
-from toolkit.facts.kernel import parse_config
-from toolkit.facts.symvers import Export, parse_symvers
+from toolkit.built.plan.gate import (
+    GateGround,
+    GateVerdict,
+    Provider,
+    judge_module,
+    vermagic_flags,
+)
+from toolkit.built.plan.model import File
+from toolkit.facts.boot.kernel import parse_config
+from toolkit.facts.modules.symvers import Export, parse_symvers
 
 
 def modules_of(box: Sandbox, folder: str) -> tuple[File, ...]:

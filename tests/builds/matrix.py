@@ -23,14 +23,14 @@ from tests.builds import stubs
 from tests.builds.judging import judge_files, modules_of
 from tests.builds.sandbox import Sandbox
 from tests.builds.sources import Source, place, source
-from toolkit.builds.gate import GateVerdict, judge_modules
-from toolkit.builds.graph import Graph, Step, make_graph
-from toolkit.builds.model import BuildFailure, Built, Part
-from toolkit.builds.outcome import read_outcome
-from toolkit.checks.build_failures import explain
-from toolkit.facts.ground import Ground
-from toolkit.flow.building import gate_ground, make_job, recipe, survey
-from toolkit.reach.workshop import run_job
+from toolkit.built.plan.gate import GateVerdict, judge_modules
+from toolkit.built.plan.model import BuildFailure, Built, Part
+from toolkit.checks.kernel.build_failures import explain
+from toolkit.facts.modules.build_env import Ground
+from toolkit.features.builds.io.sandbox import run_job
+from toolkit.features.builds.plan.graph import Graph, Step, make_graph
+from toolkit.features.builds.plan.outcome import read_outcome
+from toolkit.features.builds.run.scripts import gate_ground, make_job, recipe, survey
 
 LIMIT_S = 900.0
 WHOLE_S = 7200.0  # four minutes on an idle machine; whoever asks for it may be busy with more

@@ -11,7 +11,7 @@ from tests.builds.grounds import tree
 from tests.builds.layers import layer
 from tests.builds.sandbox import Sandbox
 from tests.builds.sources import source
-from toolkit.change.templates import TEMPLATES, render_text
+from toolkit.plan.templates import TEMPLATES, render_text
 
 DRIVER, OFED = "nvidia-current-open", "mlnx-ofed-kernel"
 VERSION = "535.261.03"

@@ -17,13 +17,13 @@ from tests.builds.efi import boot, enrol_at_the_console
 from tests.builds.grounds import tree
 from tests.builds.layers import stack
 from tests.builds.sandbox import Sandbox
-from toolkit.builds.model import Built, File, Inputs, Part
-from toolkit.builds.signing import unsigned
+from toolkit.built.plan.model import Built, File, Inputs, Part
+from toolkit.built.plan.signature import unsigned
+from toolkit.built.signing import Signing, open_signing
 from toolkit.evidence import Evidence
-from toolkit.flow.enrol import read_der
-from toolkit.flow.signing import Signing, open_signing
-from toolkit.reach.collect import probe_script
-from toolkit.reach.enrol import script as enrol_script
+from toolkit.features.enrol.io import script as enrol_script
+from toolkit.features.enrol.run import read_der
+from toolkit.node.collect import probe_script
 
 PASSWORD = "bcdefghijklm"  # noqa: S105 for a guest that lives a minute
 NAME = "Site modules"

@@ -21,8 +21,8 @@ from tests.builds import stubs
 from tests.builds.nodeside import AFTER, VERSION, kernel_of, loadable, new_ofed, node
 from tests.builds.sandbox import PATH, Sandbox
 from tests.scripts.engine import STATE, bundle_of, sent, trigger
-from toolkit.change.acts import built_ofed as acts_of_ofed
-from toolkit.reach.deliver import rollback_script
+from toolkit.node.deliver import rollback_script
+from toolkit.plan.acts import built_ofed as acts_of_ofed
 
 pytestmark = pytest.mark.builds
 LONG = True

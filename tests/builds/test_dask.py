@@ -162,8 +162,9 @@ def test_a_worker_with_another_toolkit_is_named_at_once(tmp_path: Path, box: San
     other = tmp_path / "other"
     (other / "toolkit").mkdir(parents=True)
     (other / "toolkit/__init__.py").write_text('__version__ = "0.0.1"\n')
-    for name in ("reach/__init__", "reach/dask"):
-        (other / "toolkit/reach").mkdir(exist_ok=True)
+    (other / "toolkit/features/builds/io").mkdir(parents=True)
+    inner = ("features", "features/builds", "features/builds/io")
+    for name in (*(f"{each}/__init__" for each in inner), "features/builds/io/dask"):
         (other / f"toolkit/{name}.py").write_text("def version_here():\n    return '0.0.1'\n")
     with _cluster(tmp_path, workers=1, path=str(other)) as cluster:
         run = _build(tmp_path, box, cluster.address)

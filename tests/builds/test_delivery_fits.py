@@ -9,12 +9,12 @@ import pytest
 from tests.builds import stubs
 from tests.builds.layers import stack
 from tests.builds.sandbox import Sandbox
-from toolkit.builds.model import Built, File, Inputs, Part
-from toolkit.change.delivery import choose
+from toolkit.built.plan.model import Built, File, Inputs, Part
 from toolkit.errors import Unsupported
 from toolkit.evidence import Evidence
-from toolkit.facts.node import Node
-from toolkit.reach.collect import probe_script
+from toolkit.facts.node.node import Node
+from toolkit.node.collect import probe_script
+from toolkit.plan.delivery import choose
 
 pytestmark = pytest.mark.builds
 

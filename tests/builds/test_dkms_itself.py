@@ -20,7 +20,7 @@ from tests.builds.nodeside import (
     module,
     node,
 )
-from toolkit.change.templates import render_text
+from toolkit.plan.templates import render_text
 
 pytestmark = pytest.mark.builds
 LONG = True

@@ -15,14 +15,14 @@ from tests.builds.engine import LIMIT_S, build_all, build_step, graph_of, judged
 from tests.builds.layers import stack
 from tests.builds.sandbox import PATH, Sandbox
 from tests.builds.sources import source
-from toolkit.builds.graph import Graph, make_graph
-from toolkit.builds.model import BuildFailure, Built, Part
-from toolkit.builds.outcome import read_outcome
+from toolkit.built.plan.model import BuildFailure, Built, Part
 from toolkit.evidence import Evidence
-from toolkit.facts.ground import Ground, parse_ground
-from toolkit.facts.module_file import read_image
-from toolkit.flow.building import make_job
-from toolkit.reach.workshop import survey_script
+from toolkit.facts.modules.build_env import Ground, parse_ground
+from toolkit.facts.modules.module_file import read_image
+from toolkit.features.builds.io.sandbox import survey_script
+from toolkit.features.builds.plan.graph import Graph, make_graph
+from toolkit.features.builds.plan.outcome import read_outcome
+from toolkit.features.builds.run.scripts import make_job
 
 pytestmark = pytest.mark.builds
 LONG = True

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.builds.sandbox import Sandbox
-from toolkit.builds.model import BuildFailure, Inputs, Part
-from toolkit.builds.outcome import read_outcome
-from toolkit.reach.workshop import Job, Order, build_script, run_job
+from toolkit.built.plan.model import BuildFailure, Inputs, Part
+from toolkit.features.builds.io.sandbox import Job, Order, build_script, run_job
+from toolkit.features.builds.plan.outcome import read_outcome
 
 pytestmark = pytest.mark.builds
 
@@ -141,7 +141,8 @@ def test_nothing_goes_on_when_the_worker_is_killed(
     script.write_text(build_script(_order(hanging, 400), root=str(hanging.root)))
     worker = subprocess.Popen(
         [sys.executable, "-c",
-         "import sys; from pathlib import Path; from toolkit.reach.workshop import Job, run_job\n"
+         "import sys; from pathlib import Path\n"
+         "from toolkit.features.builds.io.sandbox import Job, run_job\n"
          "run_job(Job('hang', '', Path(sys.argv[1]).read_text(), 500, sys.argv[2]))",
          str(script), str(log)],
         cwd=Path(__file__).parents[2],

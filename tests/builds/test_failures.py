@@ -18,13 +18,8 @@ from tests.builds.judging import modules_of
 from tests.builds.layers import layer, stack
 from tests.builds.sandbox import Sandbox
 from tests.builds.stubs import Stub
-from toolkit.builds.gate import (
-    GateGround,
-    Refused,
-    WantedSignature,
-    judge_module,
-)
-from toolkit.checks.build_failures import cause_of
+from toolkit.built.plan.gate import GateGround, Refused, WantedSignature, judge_module
+from toolkit.checks.kernel.build_failures import cause_of
 
 pytestmark = pytest.mark.builds
 LONG = True
@@ -36,7 +31,7 @@ class Case(NamedTuple):
     """One way to fail, and what must be said of it."""
 
     happens: Callable[[Sandbox, str], Stub]  # what is done, and the package that is then built
-    row: str  # id in toolkit/data/build_failures.toml
+    row: str  # id in toolkit/compat/data/build_failures.toml
     status: int  # what dkms ends with
     said: str  # of the line that matched
     kernel: str = "6.1."  # as Sandbox.kernel takes it

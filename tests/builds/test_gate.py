@@ -13,10 +13,10 @@ from tests.builds.failing import DRIVER
 from tests.builds.judging import ground_of, modules_of
 from tests.builds.layers import stack
 from tests.builds.sandbox import Sandbox
-from toolkit.builds.gate import GateGround, judge_module
-from toolkit.builds.gate_rules import REGISTER
-from toolkit.builds.model import File
-from toolkit.facts.module_file import read_image
+from toolkit.built.plan.gate import GateGround, judge_module
+from toolkit.built.plan.gate_rules import REGISTER
+from toolkit.built.plan.model import File
+from toolkit.facts.modules.module_file import read_image
 
 pytestmark = pytest.mark.builds
 

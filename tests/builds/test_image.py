@@ -17,11 +17,11 @@ import pytest
 from tests.builds.layers import stack
 from tests.builds.sandbox import Sandbox, mounts_below
 from toolkit.evidence import Evidence, State
-from toolkit.facts.node import Node
+from toolkit.facts.node.node import Node
 from toolkit.facts.passport import PLACE, parse
-from toolkit.flow.planning import plan_node
-from toolkit.reach.chroot import ChrootTransport
-from toolkit.reach.collect import collect
+from toolkit.features.image.io.chroot import ChrootTransport
+from toolkit.node.collect import collect
+from toolkit.verbs.plan import plan_node
 from toolkit.want import Want
 
 pytestmark = pytest.mark.builds

@@ -11,12 +11,12 @@ import pytest
 from dev.lab.trees import base, releases
 from tests.builds.sandbox import Done, Sandbox
 from tests.scripts.engine import bundle_of, sent
-from toolkit.change.templates import TEMPLATES
 from toolkit.evidence import Evidence
-from toolkit.facts.initramfs import Initramfs
-from toolkit.facts.node import Node
-from toolkit.reach.collect import probe_script
-from toolkit.reach.deliver import rollback_script
+from toolkit.facts.boot.initramfs import Initramfs
+from toolkit.facts.node.node import Node
+from toolkit.node.collect import probe_script
+from toolkit.node.deliver import rollback_script
+from toolkit.plan.templates import TEMPLATES
 
 pytestmark = pytest.mark.builds
 

@@ -13,7 +13,7 @@ from tests.builds.judging import judge_files, modules_of
 from tests.builds.layers import layer, stack
 from tests.builds.sandbox import Sandbox
 from tests.builds.sources import source
-from toolkit.builds.gate import GateVerdict, Refused
+from toolkit.built.plan.gate import GateVerdict, Refused
 
 pytestmark = pytest.mark.builds
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builds.matrix import Result, Row, Way, rows, table
-from toolkit.builds.gate import Refused
+from toolkit.built.plan.gate import Refused
 
 pytestmark = pytest.mark.builds
 LONG = True

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.builds.secure_guest import PASSWORD, Story
-from toolkit.change.enrolment import AT_THE_CONSOLE, Standing, Wish, standing
 from toolkit.evidence import Evidence
-from toolkit.facts.mok import Mok, parse_mok
-from toolkit.facts.secureboot import Enrolment, SecureBoot
+from toolkit.facts.firmware.mok import Mok, parse_mok
+from toolkit.facts.firmware.secureboot import Enrolment, SecureBoot
+from toolkit.features.enrol.plan import AT_THE_CONSOLE, Standing, Wish, standing
 
 pytestmark = [pytest.mark.builds, pytest.mark.uefi]
 

@@ -9,8 +9,8 @@ import pytest
 from tests.builds import stubs
 from tests.builds.booted import Systemd
 from tests.builds.sandbox import Sandbox
-from toolkit.change.artefacts_ofed import OFED, OFED_MODULES
-from toolkit.change.templates import render_path, render_text
+from toolkit.plan.artefacts_ofed import OFED, OFED_MODULES
+from toolkit.plan.templates import render_path, render_text
 
 pytestmark = pytest.mark.builds
 

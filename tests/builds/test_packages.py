@@ -17,9 +17,9 @@ import pytest
 from tests.builds.guest import boot
 from tests.builds.packing import MAKING, Modules, put, state
 from tests.builds.sandbox import Sandbox
-from toolkit.builds.making import Format
-from toolkit.flow.packages import make_packages
-from toolkit.reach.packer import Laid, pack_deb
+from toolkit.features.builds.io.package_tools import Laid, pack_deb
+from toolkit.features.builds.plan.packaging import Format
+from toolkit.features.builds.run.packages import make_packages
 
 pytestmark = pytest.mark.builds
 

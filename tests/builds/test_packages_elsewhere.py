@@ -12,8 +12,8 @@ import pytest
 
 from tests.builds.packing import MAKING, Modules, state
 from tests.builds.sandbox import Sandbox
-from toolkit.builds.making import Format
-from toolkit.flow.packages import make_packages
+from toolkit.features.builds.plan.packaging import Format
+from toolkit.features.builds.run.packages import make_packages
 
 pytestmark = pytest.mark.builds
 

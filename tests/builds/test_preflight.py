@@ -17,16 +17,16 @@ from tests.builds.grounds import kept
 from tests.builds.layers import stack
 from tests.builds.mirrors import NotToBeHad
 from tests.builds.sandbox import Sandbox
-from toolkit.builds.made import Need
-from toolkit.builds.model import Part
-from toolkit.builds.preflight import Answer, Outlook
-from toolkit.compat import shipped
+from toolkit.built.plan.model import Part
+from toolkit.compat.reader import shipped
 from toolkit.errors import UsageError
-from toolkit.flow.access import Access
-from toolkit.flow.build_places import Place, open_place
-from toolkit.flow.build_run import graphs_for
-from toolkit.flow.preflight import lay, preflight
-from toolkit.reach.headers import Headers, unpack_headers
+from toolkit.features.builds.io.headers import Headers, unpack_headers
+from toolkit.features.builds.plan.made import Need
+from toolkit.features.builds.plan.preflight import Answer, Outlook
+from toolkit.features.builds.run.places import Place, open_place
+from toolkit.features.builds.run.preflight import lay, preflight
+from toolkit.features.builds.run.run import graphs_for
+from toolkit.verbs.access import Access
 
 pytestmark = pytest.mark.builds
 LONG = True

@@ -11,9 +11,9 @@ from tests.builds.secure_guest import NAME, Story
 from tests.evidence.build import node as healthy
 from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Finding, Status
-from toolkit.facts.kernel import module_name
-from toolkit.facts.node import Node
-from toolkit.facts.secureboot import SecureBoot
+from toolkit.facts.boot.kernel import module_name
+from toolkit.facts.firmware.secureboot import SecureBoot
+from toolkit.facts.node.node import Node
 from toolkit.want import Want
 
 pytestmark = [pytest.mark.builds, pytest.mark.uefi]

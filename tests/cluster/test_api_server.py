@@ -14,11 +14,11 @@ from uuid import uuid4
 
 import pytest
 
-from toolkit.change.kubernetes import stream
-from toolkit.change.kubernetes_apply import Carrying
-from toolkit.change.kubernetes_terms import Terms, parse_terms
 from toolkit.facts.cluster import parse_cluster
-from toolkit.flow.kubernetes import applying_manifests, reading_manifests
+from toolkit.features.kubernetes.plan.apply import Carrying
+from toolkit.features.kubernetes.plan.manifests import stream
+from toolkit.features.kubernetes.plan.terms import Terms, parse_terms
+from toolkit.features.kubernetes.run.manifests import applying_manifests, reading_manifests
 
 pytestmark = pytest.mark.cluster
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.corpus.known import CORPUS, REDFISH
-from toolkit.bios_rows import Setting
-from toolkit.facts.redfish_bios import Bios, parse_bios
+from toolkit.compat.bios import Setting
+from toolkit.facts.firmware.redfish_bios import Bios, parse_bios
 
 S = Setting
 

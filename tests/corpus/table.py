@@ -16,7 +16,7 @@ from tests.corpus.known import CORPUS, index
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.errors import ToolkitError
-from toolkit.flow.saved import read_saved
+from toolkit.verbs.saved import read_saved
 from toolkit.want import Want
 
 TODAY = date(2026, 11, 21)

@@ -13,8 +13,8 @@ from dev.accuracy.judge import Judged, detected, judge, score
 from dev.accuracy.points import Point, Tier, parse_points
 from dev.accuracy.table import section, taken
 from tests.corpus.known import POINTS
+from toolkit.compat.throughput import Basis, constants
 from toolkit.errors import Unparsable
-from toolkit.throughput import Basis, constants
 
 C = constants()
 

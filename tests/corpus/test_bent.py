@@ -16,8 +16,8 @@ from tests.corpus.table import TODAY
 from toolkit.checks.check import Status
 from toolkit.checks.judged import judge_node
 from toolkit.errors import UsageError
-from toolkit.facts.imports import evidence_of, frames_of
-from toolkit.flow.imports import decoded
+from toolkit.facts.text.pasted_logs import evidence_of, frames_of
+from toolkit.verbs.pasted_logs import decoded
 from toolkit.want import Want
 
 H100, XML, A100 = "h100x8_q_535.161.08.txt", "h100x8_xml_570.86.15.xml", "nvlink_s_a100_p4de.txt"

@@ -9,9 +9,9 @@ import pytest
 
 from tests.corpus.bios_captures import COUNTS, TRUTH, bios_of, texts
 from tests.corpus.known import CORPUS, REDFISH
-from toolkit.bios_rows import Setting, shipped
-from toolkit.facts.bios_setting import Exposed, Meaning, hidden, match
-from toolkit.facts.redfish_bios import parse_bios
+from toolkit.compat.bios import Setting, shipped
+from toolkit.facts.firmware.bios_setting import Exposed, Meaning, hidden, match
+from toolkit.facts.firmware.redfish_bios import parse_bios
 
 CELLS = [
     pytest.param(name, setting, id=f"{name.rpartition('/')[2]}-{setting}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.corpus.bios_captures import bios_of
-from toolkit.bios_rows import Setting, shipped
-from toolkit.facts.bios_setting import Meaning, match
-from toolkit.facts.redfish_depends import (
+from toolkit.compat.bios import Setting, shipped
+from toolkit.facts.firmware.bios_setting import Meaning, match
+from toolkit.facts.firmware.redfish_depends import (
     Effects,
     Opener,
     can_set,
@@ -17,9 +17,9 @@ from toolkit.facts.redfish_depends import (
     openers,
     same,
 )
-from toolkit.facts.redfish_json import Raw
-from toolkit.facts.redfish_registry import Property
-from toolkit.facts.redfish_wish import Wish, raw_for
+from toolkit.facts.firmware.redfish_json import Raw
+from toolkit.facts.firmware.redfish_registry import Property
+from toolkit.facts.firmware.redfish_wish import Wish, raw_for
 
 WITH_DEPENDENCIES = ("dell", "hpe", "lenovo")
 

@@ -8,12 +8,12 @@ import pytest
 
 from tests.corpus.bios_captures import CAPTURES, texts
 from tests.evidence.build import node
-from toolkit.bios_rows import Setting
 from toolkit.checks.all import BY_ID
-from toolkit.checks.bios import check_id
 from toolkit.checks.check import Finding, Status
+from toolkit.checks.firmware.bios import check_id
+from toolkit.compat.bios import Setting
 from toolkit.evidence import Evidence, Frame, State
-from toolkit.facts.node import Node
+from toolkit.facts.node.node import Node
 from toolkit.want import Role, Want
 
 KEYS = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.corpus.bios_captures import CAPTURES, bios_of
-from toolkit.bios_rows import shipped
-from toolkit.change.bios_plan import BiosPlan, Block
-from toolkit.change.bios_planning import plan_bios
-from toolkit.change.bios_wishes import Wish, read_asked
-from toolkit.checks.bios_wanted import wanted
-from toolkit.facts.bios_setting import match
+from toolkit.checks.firmware.bios_wanted import wanted
+from toolkit.compat.bios import shipped
+from toolkit.facts.firmware.bios_setting import match
+from toolkit.features.bios.plan.plan import BiosPlan, Block
+from toolkit.features.bios.plan.planning import plan_bios
+from toolkit.features.bios.plan.wishes import Wish, read_asked
 from toolkit.want import Role
 
 

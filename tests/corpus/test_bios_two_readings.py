@@ -9,9 +9,9 @@ import pytest
 
 from tests.bmc.rules import applied, locked
 from tests.corpus.bios_captures import bios_of, texts
-from toolkit.facts.redfish_bios import Bios
-from toolkit.facts.redfish_depends import can_set, closed, current_values, effects
-from toolkit.facts.redfish_json import Raw
+from toolkit.facts.firmware.redfish_bios import Bios
+from toolkit.facts.firmware.redfish_depends import can_set, closed, current_values, effects
+from toolkit.facts.firmware.redfish_json import Raw
 
 NAMES = ("dell", "hpe", "lenovo")
 # Of these two the simulated BMC moves both at once, and a real one that which was not set.

@@ -9,25 +9,23 @@ from contextlib import suppress
 import pytest
 
 from tests.corpus.known import CORPUS, index
-from toolkit.checks.iommu_words import passes_through
+from toolkit.checks.pci.iommu_words import passes_through
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence
-from toolkit.facts.boot import default_entry, parse_boot_entries
-from toolkit.facts.cmdline import Cmdline, parse_cmdline
-from toolkit.facts.config_space import ConfigSpace
+from toolkit.facts.boot.cmdline import Cmdline, parse_cmdline
+from toolkit.facts.boot.kernel import parse_config, parse_headers, parse_kernels, parse_lockdown
+from toolkit.facts.boot.next_boot import default_entry, parse_boot_entries
 from toolkit.facts.distro import parse_os_release
-from toolkit.facts.dkms import DkmsBuild, DkmsState, parse_dkms_confs, parse_dkms_status
-from toolkit.facts.firmware import parse_cpu, parse_dmi
-from toolkit.facts.gpu import (
+from toolkit.facts.firmware.machine import parse_cpu, parse_dmi
+from toolkit.facts.gpu.driver import (
     option_values,
     parse_driver,
     parse_gpu_rows,
     parse_nvml_mismatch,
     parse_params,
 )
-from toolkit.facts.iommu import parse_groups
-from toolkit.facts.kernel import parse_config, parse_headers, parse_kernels, parse_lockdown
-from toolkit.facts.modules import (
+from toolkit.facts.modules.dkms import DkmsBuild, DkmsState, parse_dkms_confs, parse_dkms_status
+from toolkit.facts.modules.kernel_modules import (
     LoadedModule,
     parse_kallsyms,
     parse_modinfo,
@@ -38,10 +36,12 @@ from toolkit.facts.modules import (
     parse_show_depends,
     parse_symvers,
 )
-from toolkit.facts.ours import parse_contents, parse_placed
-from toolkit.facts.pci import parse_pci
-from toolkit.facts.rdma import parse_infiniband
-from toolkit.facts.ucx_info import parse_ucx_info
+from toolkit.facts.modules.placed_files import parse_contents, parse_placed
+from toolkit.facts.pci.config_space import ConfigSpace
+from toolkit.facts.pci.functions import parse_pci
+from toolkit.facts.pci.iommu import parse_groups
+from toolkit.facts.rdma.devices import parse_infiniband
+from toolkit.facts.rdma.ucx_info import parse_ucx_info
 from toolkit.facts.versions import parse_kernel_release, parse_ofed_version
 
 FILES = sorted(str(path.relative_to(CORPUS)) for path in CORPUS.glob("*/*.txt"))

@@ -11,8 +11,8 @@ from tests.corpus.known import CORPUS
 from tests.corpus.table import TODAY, against, held
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.errors import ToolkitError
-from toolkit.facts.imports import evidence_of, frames_of
-from toolkit.flow.imports import decoded
+from toolkit.facts.text.pasted_logs import evidence_of, frames_of
+from toolkit.verbs.pasted_logs import decoded
 from toolkit.want import Want
 
 # What prints a kind, as it is typed; of the others nobody pastes the command.

@@ -15,9 +15,9 @@ from tests.laws import tried
 from toolkit.checks.all import ALL
 from toolkit.checks.judged import judge_node
 from toolkit.errors import ToolkitError, UsageError
-from toolkit.facts.imports import evidence_of, frames_of
 from toolkit.facts.kinds import named
-from toolkit.flow.imports import decoded
+from toolkit.facts.text.pasted_logs import evidence_of, frames_of
+from toolkit.verbs.pasted_logs import decoded
 from toolkit.want import Want
 
 IDS = [check.id for check in ALL]

@@ -8,9 +8,9 @@ import pytest
 
 from tests.corpus.expected import EXPECTED
 from tests.corpus.known import CORPUS
-from toolkit.facts.imports import frames_of
 from toolkit.facts.kinds import parted
-from toolkit.flow.imports import decoded
+from toolkit.facts.text.pasted_logs import frames_of
+from toolkit.verbs.pasted_logs import decoded
 
 LONG = 60_000  # characters
 

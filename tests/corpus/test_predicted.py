@@ -14,13 +14,13 @@ import pytest
 from tests.corpus.known import CORPUS
 from toolkit.errors import ToolkitError
 from toolkit.evidence import Evidence
-from toolkit.facts.node import Node
-from toolkit.flow.saved import read_saved
-from toolkit.predict.of_node import Prediction, predict
-from toolkit.report.picture import svg
-from toolkit.report.picture_tree import tree_picture
-from toolkit.report.picture_way import way_picture
-from toolkit.report.topology_view import view
+from toolkit.facts.node.node import Node
+from toolkit.features.predict.plan.of_node import Prediction, predict
+from toolkit.features.topology.show.picture import svg
+from toolkit.features.topology.show.picture_tree import tree_picture
+from toolkit.features.topology.show.picture_way import way_picture
+from toolkit.features.topology.show.view import view
+from toolkit.verbs.saved import read_saved
 
 UNREAD = "wire (200G link, rate not read, MTU not read)"
 BY_HAND = [

@@ -12,11 +12,11 @@ from collections import Counter
 import pytest
 
 from tests.corpus.known import CORPUS
-from toolkit.facts.lspci import parse_lspci
-from toolkit.facts.lspci_tree import parse_lspci_tree
-from toolkit.facts.nccl_xml import NcclTopology, parse_nccl_xml
-from toolkit.facts.topo_matrix import Matrix, parse_matrix
-from toolkit.facts.topology import Distance, all_pairs
+from toolkit.facts.gpu.topo_matrix import Matrix, parse_matrix
+from toolkit.facts.nccl.nccl_xml import NcclTopology, parse_nccl_xml
+from toolkit.facts.pci.lspci import parse_lspci
+from toolkit.facts.pci.lspci_tree import parse_lspci_tree
+from toolkit.facts.pci.topology import Distance, all_pairs
 
 Grid = list[list[Distance]]  # GPUs by cards
 NEAR, CPU = frozenset({Distance.PIX, Distance.PXB}), frozenset({Distance.PHB, Distance.NODE})

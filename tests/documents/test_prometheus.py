@@ -14,16 +14,17 @@ import yaml
 
 from tests.documents.promtool import promtool
 from tests.documents.test_schemas import ALL
-from tests.unit.test_drift_report import captured
+from tests.features.drift.test_drift_report import captured
 from toolkit.errors import ExitCode
-from toolkit.report import metrics, textfile
-from toolkit.report.samples import Remembered
+from toolkit.features.drift.show import prometheus
+from toolkit.report import metrics
+from toolkit.report.prometheus import Remembered
 
 DOCS = Path(__file__).parents[2] / "docs"
 WHEN = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DOCTOR = metrics.exposition(ALL, ExitCode.FAILED, WHEN, Remembered())
 WELL = metrics.exposition(ALL[:1], ExitCode.OK, WHEN, Remembered())
-DRIFT = textfile.exposition(captured(), ExitCode.FAILED, WHEN, Remembered())
+DRIFT = prometheus.exposition(captured(), ExitCode.FAILED, WHEN, Remembered())
 _NAME = re.compile(r"\bgdr_[a-z_]+")
 
 

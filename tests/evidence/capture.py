@@ -14,10 +14,10 @@ from pathlib import Path
 from toolkit.demo.build import environment, make_node
 from toolkit.demo.nodes import READY
 from toolkit.demo.recipe import UBUNTU_KERNEL
-from toolkit.facts.node import Node
-from toolkit.flow.passport import make_passport, place_passport
-from toolkit.reach.collect import collect, probe_script
-from toolkit.reach.transport import Result, Sink, quiet
+from toolkit.facts.node.node import Node
+from toolkit.features.image.run.passport import make_passport, place_passport
+from toolkit.node.collect import collect, probe_script
+from toolkit.ssh.transport import Result, Sink, quiet
 
 HERE = Path(__file__).parent
 PEERMEM = f"lib/modules/{UBUNTU_KERNEL}/updates/dkms/nvidia-peermem.ko"

@@ -10,7 +10,7 @@ from tests.evidence.build import node
 from tests.evidence.frames import Override
 from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Finding, Status, Verdict
-from toolkit.facts.node import Node
+from toolkit.facts.node.node import Node
 from toolkit.want import PeerPath, Want
 
 PASS, FAIL, UNKNOWN, NA = Status

@@ -11,7 +11,7 @@ from tests.evidence.board import BOARD, od
 from tests.evidence.build import HEALTHY, node
 from tests.evidence.frames import MISSING
 from toolkit.evidence import Evidence
-from toolkit.reach.collect import probe_script
+from toolkit.node.collect import probe_script
 
 
 @pytest.fixture(scope="module")

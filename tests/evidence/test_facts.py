@@ -18,7 +18,7 @@ from tests.evidence.build import node
 from toolkit.errors import NoEvidence, NotCollected, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.facts.fact import fact
-from toolkit.facts.node import Node
+from toolkit.facts.node.node import Node
 
 KEPT = Path(__file__).parent / "facts" / "healthy.txt"
 LARGE = {"pci_config", "near_pairs", "tree_pairs", "pairs"}  # each holds whole functions of ``pci``

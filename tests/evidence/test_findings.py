@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.checks.rows import by_file
 from tests.evidence.judging import judged, name, shown
-from tests.unit.rows import by_file
 
 FOLDER = Path(__file__).parent / "findings"
 ACCEPT = os.environ.get("GDR_ACCEPT") == "1"

@@ -16,7 +16,7 @@ from tests.evidence.capture import NODES, REPLACED
 from tests.evidence.judging import shown
 from toolkit.checks.all import ALL
 from toolkit.evidence import Evidence
-from toolkit.facts.node import Node
+from toolkit.facts.node.node import Node
 from toolkit.want import PeerPath, Want
 
 HERE = Path(__file__).parent

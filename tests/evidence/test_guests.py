@@ -26,8 +26,8 @@ import pytest
 from toolkit.checks.all import ALL, BY_ID
 from toolkit.checks.check import Finding, Status
 from toolkit.evidence import Evidence
-from toolkit.facts.node import Node
-from toolkit.flow.saved import read_saved
+from toolkit.facts.node.node import Node
+from toolkit.verbs.saved import read_saved
 from toolkit.want import PeerPath, Role, Want
 
 HERE = Path(__file__).parent / "guests"

@@ -18,10 +18,10 @@ from tests.evidence.frames import ABSENT, TIMEOUT
 from tests.laws import sample, tried
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Finding, Status
-from toolkit.checks.taken import taken
+from toolkit.checks.consumers.taken import taken
 from toolkit.evidence import Evidence, Frame, State
-from toolkit.facts.imports import evidence_of, frames_of
-from toolkit.facts.node import Node
+from toolkit.facts.node.node import Node
+from toolkit.facts.text.pasted_logs import evidence_of, frames_of
 from toolkit.want import PeerPath, Want
 
 LONG = True

@@ -19,8 +19,8 @@ from tests.laws import tried
 from toolkit.checks.all import ALL, BY_ID
 from toolkit.checks.check import Finding, Status
 from toolkit.evidence import Evidence
-from toolkit.facts.imports import evidence_of, frames_of
-from toolkit.facts.node import Node
+from toolkit.facts.node.node import Node
+from toolkit.facts.text.pasted_logs import evidence_of, frames_of
 from toolkit.want import PeerPath, Role, Want
 
 # "0 GPUs", "0 of 3 ports"; not "bias 0," nor "--use_cuda=0".

@@ -18,13 +18,13 @@ from tests.evidence.board import BOARD, FLAT, GPUS, HCAS, PORTS, Board, Register
 from tests.evidence.build import GUEST_CPU, INFINIBAND, PROPRIETARY, groups, node
 from tests.evidence.frames import ABSENT, MISSING, Override
 from tests.evidence.platforms import DATA_DIRECT, GRACE, INLINE
-from toolkit.facts.node import Node
-from toolkit.facts.topology import Distance
-from toolkit.predict.estimate import Estimate
-from toolkit.predict.inputs import Load
-from toolkit.predict.of_node import predict, read_node
-from toolkit.predict.pair import PairPrediction, predict_pair
-from toolkit.throughput import constants
+from toolkit.compat.throughput import constants
+from toolkit.facts.node.node import Node
+from toolkit.facts.pci.topology import Distance
+from toolkit.features.predict.plan.estimate import Estimate
+from toolkit.features.predict.plan.inputs import Load
+from toolkit.features.predict.plan.of_node import predict, read_node
+from toolkit.features.predict.plan.pair import PairPrediction, predict_pair
 
 FOLDER = Path(__file__).parent / "predictions"
 ACCEPT = os.environ.get("GDR_ACCEPT") == "1"

@@ -22,17 +22,17 @@ from tests.evidence.machines.losing import counters, devices, logged, without, w
 from tests.laws import sample, tried
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Finding, Impact, Status
+from toolkit.checks.consumers.taken import taken
 from toolkit.checks.judged import Judged, judge_node
-from toolkit.checks.taken import taken
+from toolkit.compat.xids import Act, xid_rows
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
 from toolkit.expect import read_expect
-from toolkit.facts.imports import evidence_of, frames_of
 from toolkit.facts.kinds import KINDS, named
-from toolkit.facts.node import Node
-from toolkit.facts.topology import all_pairs, pair
+from toolkit.facts.node.node import Node
+from toolkit.facts.pci.topology import all_pairs, pair
+from toolkit.facts.text.pasted_logs import evidence_of, frames_of
 from toolkit.want import PeerPath, Want
-from toolkit.xids import Act, xid_rows
 
 Told = tuple[Status, str, str]
 UP = ("4: ACTIVE", "5: LinkUp")

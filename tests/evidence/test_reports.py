@@ -16,42 +16,42 @@ import pytest
 from tests.evidence.board import BOARD, HCAS, PORTS, REDIRECTS
 from tests.evidence.build import node
 from tests.evidence.platforms import DATA_DIRECT, GRACE
+from tests.report.test_report_sarif import LOST, WAIVED
 from tests.unit.biosing import bios, planned
 from tests.unit.fleets import TODAY, capture
 from tests.unit.judged import BARE, HEALTHY, SICK, UNSURE
 from tests.unit.planning import NOT_LOADED, STUBBED, TRANSLATED, plan_for
-from tests.unit.test_report_sarif import LOST, WAIVED
 from toolkit import __version__
-from toolkit.bios_rows import shipped
-from toolkit.change.bios_lines import lines_of
-from toolkit.change.bios_plan import BiosPlan
-from toolkit.change.bios_result import Changed, Looked
-from toolkit.checks.bios_wanted import wanted
+from toolkit.checks.firmware.bios_wanted import wanted
 from toolkit.checks.judged import Judged, judge_node
+from toolkit.compat.bios import shipped
+from toolkit.compat.throughput import constants
 from toolkit.errors import ExitCode, Outcome
-from toolkit.facts.bios_setting import match
-from toolkit.facts.node import Node
-from toolkit.facts.redfish_bios import Bios
-from toolkit.facts.redfish_bmc import BmcRead, Trust
-from toolkit.predict.cluster import Job, gain
-from toolkit.predict.inputs import Load
-from toolkit.predict.of_node import predict, predict_inputs, read_node
-from toolkit.predict.what_if import parse_wishes, with_wishes
-from toolkit.report import predict as predicted
-from toolkit.report import topology
-from toolkit.report.bios import changed_lines, looked_lines, planned_lines
-from toolkit.report.bios_document import document as bios_document
+from toolkit.facts.firmware.bios_setting import match
+from toolkit.facts.firmware.redfish_bios import Bios
+from toolkit.facts.firmware.redfish_bmc import BmcRead, Trust
+from toolkit.facts.node.node import Node
+from toolkit.features.bios.plan.lines import lines_of
+from toolkit.features.bios.plan.plan import BiosPlan
+from toolkit.features.bios.plan.result import Changed, Looked
+from toolkit.features.bios.show.document import document as bios_document
+from toolkit.features.bios.show.text import changed_lines, looked_lines, planned_lines
+from toolkit.features.predict import show as predicted
+from toolkit.features.predict.plan.cluster import Job, gain
+from toolkit.features.predict.plan.inputs import Load
+from toolkit.features.predict.plan.of_node import predict, predict_inputs, read_node
+from toolkit.features.predict.plan.what_if import parse_wishes, with_wishes
+from toolkit.features.topology.show import text as topology
+from toolkit.features.topology.show.view import view
 from toolkit.report.ctrf import ctrf
 from toolkit.report.document import Json, Run, Told, document, dumps
 from toolkit.report.junit import junit
 from toolkit.report.metrics import exposition
 from toolkit.report.plan_text import plan_lines
-from toolkit.report.samples import Remembered
+from toolkit.report.prometheus import Remembered
 from toolkit.report.sarif import sarif
 from toolkit.report.table import Painter
 from toolkit.report.text import report
-from toolkit.report.topology_view import view
-from toolkit.throughput import constants
 from toolkit.want import Role, Want
 
 FOLDER = Path(__file__).parent / "reports"

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.fleet.sshd import Keys, Sshd
-from toolkit.hosts import Host
-from toolkit.reach.credentials import Credentials
-from toolkit.reach.openssh import OpensshTransport
-from toolkit.reach.ssh import SshTransport
-from toolkit.reach.ssh_config import SshConfig
-from toolkit.reach.transport import Transport
+from toolkit.hosts.host import Host
+from toolkit.ssh.credentials import Credentials
+from toolkit.ssh.openssh import OpensshTransport
+from toolkit.ssh.paramiko import SshTransport
+from toolkit.ssh.ssh_config import SshConfig
+from toolkit.ssh.transport import Transport
 
 
 @pytest.fixture(scope="session")

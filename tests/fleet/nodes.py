@@ -16,11 +16,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests import verbs
+from tests import invoked
 from tests.fleet.sshd import Keys, Sshd
 from toolkit.demo.build import SYSTEM_PATH, environment
 from toolkit.demo.fleet import prepare
-from toolkit.flow.provision import SETTLE_S
+from toolkit.verbs.provision import SETTLE_S
 
 ROOT = Path(__file__).parents[2]
 JUDGING = frozenset({"doctor", "plan", "provision", "verify", "playbook"})
@@ -69,7 +69,7 @@ class Nodes:
     def gdr(self, *words: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
         """A verb that names no hosts of its own: they are those of a run, or none."""
         state = self.folder / "state"
-        return verbs.gdr(*words, state=state, cwd=self.folder, timeout_s=timeout_s)
+        return invoked.gdr(*words, state=state, cwd=self.folder, timeout_s=timeout_s)
 
     def wait_for_boots(self, limit_s: float = 60) -> None:
         """Wait while any node works for us, is about to reboot, or boots.

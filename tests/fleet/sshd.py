@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolkit.hosts import Host
+from toolkit.hosts.host import Host
 
 _GRANTING = """#!/bin/sh
 while :; do

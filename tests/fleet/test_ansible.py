@@ -20,8 +20,8 @@ import pytest
 from tests.fleet.ansible import Ansible, prepared, without_python
 from tests.fleet.nodes import ROOT, Digest, Nodes, served
 from tests.fleet.sshd import Keys
-from toolkit.hosts import Host
-from toolkit.reach.ansible_write import aliases, inventory
+from toolkit.features.ansible.io import aliases, inventory
+from toolkit.hosts.host import Host
 
 pytestmark = pytest.mark.sshd
 LONG = True

@@ -14,11 +14,11 @@ import yaml
 from tests.fleet.ansible import Ansible, Played, without_python
 from tests.fleet.sshd import Keys, Sshd
 from tests.scripts.engine import MODPROBE_D, bundle_of, trigger
-from toolkit.change.bundle import Bundle, runner
-from toolkit.hosts import Host
-from toolkit.reach.ansible_write import Manners, aliases, inventory
-from toolkit.reach.image_run import image_runner
-from toolkit.where import playbooks
+from toolkit.features.ansible.io import Manners, aliases, inventory
+from toolkit.hosts.host import Host
+from toolkit.node.image_run import image_runner
+from toolkit.package_data import playbooks
+from toolkit.plan.bundle import Bundle, runner
 
 pytestmark = [pytest.mark.sshd, pytest.mark.builds]
 

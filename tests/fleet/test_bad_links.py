@@ -14,9 +14,9 @@ from tests.fleet.links import Mute, Relay
 from tests.fleet.sshd import Keys, Sshd, many
 from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence
-from toolkit.hosts import Host
-from toolkit.reach.collect import collect
-from toolkit.reach.fleet import run_all
+from toolkit.hosts.host import Host
+from toolkit.node.collect import collect
+from toolkit.ssh.pool import run_all
 
 pytestmark = pytest.mark.sshd
 

@@ -15,11 +15,11 @@ import pytest
 from tests.scripts.engine import MODPROBE_D, SHELLS, Ran, Tree, make_tree
 from tests.scripts.test_gdr_node import PROBE, WRAPPER, install, refused
 from tests.scripts.test_signers import UNSIGNED, key, signed, trust
-from toolkit.change.bundle import tar_bytes
 from toolkit.evidence import Evidence, State
-from toolkit.reach.become import Become, read_marks, refusal
-from toolkit.reach.collect import probe_script
-from toolkit.reach.deliver import sudoers
+from toolkit.node.collect import probe_script
+from toolkit.node.deliver import sudoers
+from toolkit.plan.bundle import tar_bytes
+from toolkit.ssh.become import Become, read_marks, refusal
 
 pytestmark = [pytest.mark.root, pytest.mark.sshd, pytest.mark.sudo]
 

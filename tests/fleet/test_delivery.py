@@ -10,13 +10,13 @@ import pytest
 
 from tests.fleet.nodes import Nodes, served
 from tests.fleet.sshd import Keys
-from toolkit.builds.model import Built, File, Inputs, Part
+from toolkit.built.io.store import Store
+from toolkit.built.kept import to_entry
+from toolkit.built.plan.model import Built, File, Inputs, Part
 from toolkit.demo.build import run
 from toolkit.demo.recipe import UBUNTU_KERNEL, Recipe
 from toolkit.demo.software import DRIVER, nvidia_package
 from toolkit.errors import ExitCode
-from toolkit.flow.build_kept import to_entry
-from toolkit.reach.store import Store
 
 pytestmark = pytest.mark.sshd
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from tests import verbs
+from tests import invoked
 from tests.fleet.links import Mute, free_port
 from toolkit.cli.options import Said
 from toolkit.cli.verb import guarded
 from toolkit.errors import ExitCode
-from toolkit.flow.access import demo_folder
+from toolkit.verbs.access import demo_folder
 
 LONG = True
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def gdr(tmp_path: Path) -> Run:
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return verbs.gdr(*words, state=tmp_path, cwd=tmp_path)
+        return invoked.gdr(*words, state=tmp_path, cwd=tmp_path)
 
     return run
 

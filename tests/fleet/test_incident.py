@@ -7,12 +7,12 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from tests import verbs
+from tests import invoked
 from toolkit.errors import ExitCode
 
 
 def gdr(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return verbs.gdr(*words, "--quiet", state=place / "state", cwd=place)
+    return invoked.gdr(*words, "--quiet", state=place / "state", cwd=place)
 
 
 def test_what_was_said_of_a_fleet_is_said_again_elsewhere(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.fleet.conftest import Site
 from tests.fleet.sshd import Keys, Sshd, keygen
 from toolkit.errors import HostKeyError
-from toolkit.hosts import Host
+from toolkit.hosts.host import Host
 
 pytestmark = pytest.mark.sshd
 LONG = True

@@ -13,7 +13,7 @@ import pytest
 from tests.fleet.conftest import Site
 from tests.fleet.links import free_port
 from tests.fleet.sshd import Keys, Sshd
-from toolkit.hosts import Host
+from toolkit.hosts.host import Host
 
 pytestmark = pytest.mark.sshd
 

@@ -10,7 +10,7 @@ import pytest
 from tests.fleet.conftest import Site
 from tests.fleet.sshd import Sshd
 from toolkit.errors import HostKeyError
-from toolkit.hosts import Host
+from toolkit.hosts.host import Host
 
 pytestmark = pytest.mark.sshd
 

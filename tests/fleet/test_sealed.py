@@ -15,9 +15,9 @@ from toolkit.checks.check import Status
 from toolkit.checks.image import passport
 from toolkit.errors import UsageError
 from toolkit.evidence import Frame, State
-from toolkit.facts.node import Node
-from toolkit.flow.passport import known_key, sealed
-from toolkit.reach.sealing import NAMESPACE, check, sign
+from toolkit.facts.node.node import Node
+from toolkit.node.sealing import NAMESPACE, check, sign
+from toolkit.verbs.passport import known_key, sealed
 from toolkit.want import Want
 
 pytestmark = pytest.mark.sshd

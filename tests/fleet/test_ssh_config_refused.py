@@ -8,9 +8,9 @@ import pytest
 
 from tests.fleet.conftest import Site
 from toolkit.errors import UsageError
-from toolkit.hosts import Host
-from toolkit.reach.ssh_config import SshConfig
-from toolkit.reach.ssh_config_words import COMMANDS, problem, split_words
+from toolkit.hosts.host import Host
+from toolkit.ssh.ssh_config import SshConfig
+from toolkit.ssh.ssh_config_words import COMMANDS, problem, split_words
 
 pytestmark = pytest.mark.sshd
 
@@ -84,7 +84,7 @@ def test_a_file_that_ssh_takes_is_taken(site: Site, text: str) -> None:
 def test_a_users_own_file_that_others_may_write_to(
     site: Site, monkeypatch: pytest.MonkeyPatch, mode: int
 ) -> None:
-    monkeypatch.setattr("toolkit.reach.ssh_config.USER_FILE", str(site.config))
+    monkeypatch.setattr("toolkit.ssh.ssh_config.USER_FILE", str(site.config))
     site.config.chmod(mode)
     if mode & 0o022:
         with pytest.raises(UsageError, match="others may write to it"):

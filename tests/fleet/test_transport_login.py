@@ -13,7 +13,7 @@ import pytest
 from tests.fleet.conftest import Kind, Site
 from tests.fleet.sshd import Keys, Sshd, fingerprint, keygen
 from toolkit.errors import HostKeyError, LoginError, UsageError
-from toolkit.reach.credentials import Credentials
+from toolkit.ssh.credentials import Credentials
 
 pytestmark = pytest.mark.sshd
 

@@ -13,8 +13,8 @@ from tests.fleet.conftest import Site
 from tests.fleet.links import free_port
 from tests.fleet.sshd import Keys, Sshd
 from toolkit.errors import HostKeyError, TransportError
-from toolkit.reach.connection import _Wire
-from toolkit.reach.ssh import SshTransport
+from toolkit.ssh.connection import _Wire
+from toolkit.ssh.paramiko import SshTransport
 
 pytestmark = pytest.mark.sshd
 

@@ -11,7 +11,7 @@ import pytest
 from tests.fleet.conftest import Site
 from tests.fleet.sshd import Keys, Sshd
 from toolkit.errors import TransportError
-from toolkit.reach.collect import collect
+from toolkit.node.collect import collect
 
 pytestmark = pytest.mark.sshd
 

@@ -19,7 +19,7 @@ from dev.lab.machine import factor
 from dev.run import ROOT
 from tests.images.golden import environment, golden, release
 from toolkit.facts.passport import PLACE
-from toolkit.reach.media_index import differences, look
+from toolkit.features.image.io.index import differences, look
 
 pytestmark = pytest.mark.machine
 BOOTS = 2
@@ -49,9 +49,9 @@ def image(root: Path, *words: str) -> Ran:
 _BOOT = """
 import sys
 from pathlib import Path
-from toolkit.cli.image_boot import boot_image
+from toolkit.features.image.cli.boot import boot_image
 from toolkit.cli.options import Said
-from toolkit.cli.session import Session
+from toolkit.verbs.cli.session import Session
 said = Said({"profile": "peermem", "junit": sys.argv[2], "quiet": True})
 sys.exit(boot_image(Session.begin("image", said), Path(sys.argv[1])))
 """

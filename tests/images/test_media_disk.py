@@ -19,9 +19,9 @@ from toolkit.errors import (
     Unsupported,
     UsageError,
 )
-from toolkit.reach.media import Medium, Source, Staged, stage
-from toolkit.reach.media_disk import Disk
-from toolkit.reach.media_index import Change, Difference
+from toolkit.features.image.io.disk import Disk
+from toolkit.features.image.io.index import Change, Difference
+from toolkit.features.image.io.media import Medium, Source, Staged, stage
 
 pytestmark = pytest.mark.builds
 

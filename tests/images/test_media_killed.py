@@ -20,9 +20,9 @@ from tests.images.disks import Part, call, digest, disk
 from tests.images.little import at_work, little_root, loops, mounts, names
 from tests.images.worker import STAGED
 from toolkit.errors import ExitCode
-from toolkit.reach.media import Medium, Source, stage
-from toolkit.reach.media_index import Index, differences, look
-from toolkit.reach.media_journal import mend
+from toolkit.features.image.io.file_journal import mend
+from toolkit.features.image.io.index import Index, differences, look
+from toolkit.features.image.io.media import Medium, Source, stage
 
 pytestmark = pytest.mark.builds
 

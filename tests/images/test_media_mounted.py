@@ -12,9 +12,9 @@ import pytest
 from tests.images.disks import call
 from tests.images.little import little_root, mounts, names
 from toolkit.errors import StaleError, UsageError
-from toolkit.reach.media import Medium, Source, stage
-from toolkit.reach.media_index import Change, Difference, look
-from toolkit.reach.media_journal import APPLY, PREPARE, mend
+from toolkit.features.image.io.file_journal import APPLY, PREPARE, mend
+from toolkit.features.image.io.index import Change, Difference, look
+from toolkit.features.image.io.media import Medium, Source, stage
 
 pytestmark = pytest.mark.builds
 

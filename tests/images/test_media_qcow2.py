@@ -10,8 +10,8 @@ import pytest
 
 from tests.images.disks import Part, call, disk
 from tests.images.little import little_root
-from toolkit.reach.media import Medium, Source, stage
-from toolkit.reach.media_index import Change, Difference
+from toolkit.features.image.io.index import Change, Difference
+from toolkit.features.image.io.media import Medium, Source, stage
 
 pytestmark = pytest.mark.builds
 

@@ -15,8 +15,8 @@ from dev.run import ROOT
 from tests.images.disks import Part, call, digest, disk
 from tests.images.little import little_root, names
 from toolkit.errors import ApplyError, ExitCode, Unsupported, UsageError
-from toolkit.reach.media import Medium, Source, stage
-from toolkit.reach.media_index import look
+from toolkit.features.image.io.index import look
+from toolkit.features.image.io.media import Medium, Source, stage
 
 pytestmark = pytest.mark.builds
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.images.little import HOST_KEY, little_root, loops, mounts, names
 from toolkit.errors import LockedError, StaleError, UsageError
-from toolkit.reach.media import Medium, Source, stage
-from toolkit.reach.media_index import Change, Difference, differences, look
+from toolkit.features.image.io.index import Change, Difference, differences, look
+from toolkit.features.image.io.media import Medium, Source, stage
 
 pytestmark = pytest.mark.builds
 

@@ -14,8 +14,8 @@ import pytest
 from tests.images.disks import call, digest
 from tests.images.little import little_root, mounts, names
 from toolkit.errors import ApplyError, ToolkitError, Unsupported, UsageError
-from toolkit.reach.media import Medium, Source, stage
-from toolkit.reach.media_index import Change, Difference
+from toolkit.features.image.io.index import Change, Difference
+from toolkit.features.image.io.media import Medium, Source, stage
 
 pytestmark = pytest.mark.builds
 

@@ -16,8 +16,8 @@ import sys
 from pathlib import Path
 
 from toolkit.errors import ExitCode, ToolkitError
-from toolkit.reach import media_inside, media_tree
-from toolkit.reach.media import Medium, Source, stage
+from toolkit.features.image.io import inside, tree
+from toolkit.features.image.io.media import Medium, Source, stage
 
 STEPS = frozenset(
     {"subprocess.Popen", "os.rename", "shutil.rmtree", "tempfile.mkdtemp", "fcntl.flock"}
@@ -43,14 +43,14 @@ def main() -> None:
             if count == abs(int(last)):
                 os.kill(os.getpid(), signal.SIGINT if last.startswith("-") else signal.SIGKILL)
 
-    real = media_inside.exchange
+    real = inside.exchange
 
     def exchange(one: Path, other: Path) -> None:
         sys.audit("gdr.exchange")
         real(one, other)
         sys.audit("gdr.exchange")
 
-    setattr(media_tree, "exchange", exchange)  # noqa: B010 # it is imported there by name
+    setattr(tree, "exchange", exchange)  # noqa: B010 # it is imported there by name
     sys.addaudithook(step)
     source = Source(Medium(medium), Path(path), Path(out) if out else None)
     try:

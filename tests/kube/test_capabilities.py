@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.change.kubernetes import CAPABILITIES
-from toolkit.reach.pod import pod_files
+from toolkit.features.kubernetes.io.pod import pod_files
+from toolkit.features.kubernetes.plan.manifests import CAPABILITIES
 
 pytestmark = pytest.mark.kube
 _ENTERING = {"SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE"}

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.features.kubernetes.test_kubernetes_roll import STUB, ended
 from tests.kube.api_server import ApiServer, serving
-from tests.unit.test_kubernetes_roll import STUB, ended
 from toolkit.errors import ExitCode
-from toolkit.reach.kubernetes_node import MARK
+from toolkit.features.kubernetes.io.node import MARK
 
 pytestmark = pytest.mark.kube
 

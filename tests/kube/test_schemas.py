@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.kube.schemas import linted, validated
-from toolkit.change.kubernetes_apply import Carrying
-from toolkit.change.kubernetes_terms import Terms, parse_terms
-from toolkit.flow.kubernetes import applying_manifests, reading_manifests, write_manifests
+from toolkit.features.kubernetes.plan.apply import Carrying
+from toolkit.features.kubernetes.plan.terms import Terms, parse_terms
+from toolkit.features.kubernetes.run.manifests import (
+    applying_manifests,
+    reading_manifests,
+    write_manifests,
+)
 
 pytestmark = pytest.mark.kube
 

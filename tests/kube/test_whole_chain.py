@@ -18,19 +18,19 @@ import pytest
 import yaml
 
 from tests.scripts.demo_nodes import KINDS, Node, Nodes
-from toolkit.change.kubernetes import stream
-from toolkit.change.kubernetes_terms import parse_terms
 from toolkit.checks.judged import judge_node
 from toolkit.demo.build import environment, make_nodes
 from toolkit.errors import ExitCode
-from toolkit.facts.pod_logs import parse_carried
-from toolkit.flow.kubernetes import (
+from toolkit.facts.text.pod_logs import parse_carried
+from toolkit.features.kubernetes.plan.manifests import stream
+from toolkit.features.kubernetes.plan.terms import parse_terms
+from toolkit.features.kubernetes.run.manifests import (
     applying_manifests,
     carrying,
     plan_for_pods,
     reading_manifests,
 )
-from toolkit.flow.saved import read_saved
+from toolkit.verbs.saved import read_saved
 from toolkit.want import Want
 
 pytestmark = pytest.mark.kube

@@ -9,7 +9,7 @@ from pathlib import Path
 from dev.lab.machine import Guest, factor
 from dev.lab.making import ready
 from dev.lab.qemu import Spec
-from tests import verbs
+from tests import invoked
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ def gdr(
         path.write_text(site)
         given += ["--site", str(path)]
     state = guest.folder / "state"
-    done = verbs.gdr(
+    done = invoked.gdr(
         *(verb, *given, *words),
         state=state,
         timeout_s=limit_s * factor(),

@@ -27,7 +27,7 @@ LONG_S = 600
 # Our command line, but that what it asks for kills the kernel. Debian's initramfs looks for
 # another init where init= is none, so the kernel itself must find none in the initramfs.
 _FATAL = """
-from toolkit.change import boot_arguments as boot
+from toolkit.plan import boot_arguments as boot
 def fatal(node, want):
     words = ("init=/nope", "rdinit=/nope")
     return tuple(boot.Argument(word, "a test", boot.PASSED_THROUGH) for word in words)

@@ -27,7 +27,7 @@ from dev.run import ROOT
 from tests.builds.sources import unpacked
 from tests.machine.pool import Guests, Ran, gdr
 from toolkit.evidence import Evidence
-from toolkit.facts.perftest import parse_perftest_run
+from toolkit.facts.rdma.perftest import parse_perftest_run
 
 pytestmark = pytest.mark.machine
 BOOTS = 1

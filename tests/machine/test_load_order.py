@@ -14,9 +14,9 @@ import pytest
 from dev.lab.machine import Guest
 from tests.machine.pool import Guests, gdr, verdicts
 from tests.machine.specs import peermem
-from toolkit.change.artefacts_order import ORDER
-from toolkit.change.templates import render_text
-from toolkit.facts.load_order import OURS
+from toolkit.facts.modules.load_order import OURS
+from toolkit.plan.artefacts_order import ORDER
+from toolkit.plan.templates import render_text
 
 pytestmark = pytest.mark.machine
 BOOTS = 3

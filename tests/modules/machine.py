@@ -11,7 +11,7 @@ from tests.evidence.board import BOARD
 from tests.evidence.build import node
 from tests.modules.building import run
 from toolkit.evidence import Evidence, Frame
-from toolkit.reach.collect import probe_script
+from toolkit.node.collect import probe_script
 
 REGISTER = "ib_register_peer_memory_client"
 # kmod is told where the machine lies, and the paths that it prints are the machine's own.

@@ -15,8 +15,8 @@ from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Finding, Status
 from toolkit.evidence import Evidence
 from toolkit.facts.lines import blocks
-from toolkit.facts.module_file import ModuleImage, parse_image
-from toolkit.facts.node import Node
+from toolkit.facts.modules.module_file import ModuleImage, parse_image
+from toolkit.facts.node.node import Node
 from toolkit.want import Want
 
 pytestmark = pytest.mark.modules

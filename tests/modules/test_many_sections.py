@@ -9,7 +9,7 @@ import pytest
 
 from tests.modules.building import run
 from tests.scripts.shells import parts, say
-from toolkit.facts.module_file import ModuleImage, read_image, read_sections
+from toolkit.facts.modules.module_file import ModuleImage, read_image, read_sections
 
 pytestmark = pytest.mark.modules
 FUNCTIONS = 5_000

@@ -13,13 +13,13 @@ import pytest
 from tests.modules.building import Signing as Made
 from tests.modules.building import run, signing
 from tests.modules.conftest import Built as Modules
-from toolkit.builds.model import Built, File, Inputs, Part
+from toolkit.built.io import openssl
+from toolkit.built.io.signer import Signer
+from toolkit.built.io.signing_key import take_key
+from toolkit.built.plan.model import Built, File, Inputs, Part
+from toolkit.built.signing import Signing, open_signing
 from toolkit.errors import UsageError
-from toolkit.facts.signature import parse_signature
-from toolkit.flow.signing import Signing, open_signing
-from toolkit.reach import openssl
-from toolkit.reach.signer import Signer
-from toolkit.reach.signing_key import take_key
+from toolkit.facts.modules.signature import parse_signature
 
 pytestmark = pytest.mark.modules
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -12,7 +12,7 @@ from tests.modules.conftest import Built
 from tests.modules.machine import Machine
 from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Finding, Status
-from toolkit.facts.node import Node
+from toolkit.facts.node.node import Node
 from toolkit.want import Want
 
 pytestmark = pytest.mark.modules

@@ -13,9 +13,9 @@ from tests.modules.conftest import Built
 from tests.modules.machine import Machine
 from tests.modules.test_causes import judged
 from tests.modules.vendor import NotToBeHad, Vendor, fetch
-from toolkit.checks.build_failures import cause_of
 from toolkit.checks.check import Status
-from toolkit.facts.node import Node
+from toolkit.checks.kernel.build_failures import cause_of
+from toolkit.facts.node.node import Node
 
 pytestmark = pytest.mark.modules
 

@@ -24,7 +24,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    path: str  # "toolkit/facts/acs.py"
+    path: str  # "toolkit/facts/pci/acs.py"
     site: Site
 
     def __str__(self) -> str:

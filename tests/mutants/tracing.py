@@ -2,7 +2,7 @@
 
 What a test starts is measured as well: ``sitecustomize.py`` beside the map's settings begins
 coverage in every process of Python, and the environment says for which test. The verbs that a test
-forks from a server (``tests.verbs``) see the environment of that server, so each is told apart.
+forks from a server (``tests.invoked``) see the environment of that server, so each is told apart.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pathlib import Path
 import coverage
 import pytest
 
-from tests import verbs
+from tests import invoked
 
 TEST = "MUTANTS_TEST"  # in the environment: the test that runs
 OUTCOMES = "MUTANTS_OUTCOMES"  # in the environment: the file where the outcomes go
 
 _BEGUN = pytest.StashKey[float]()
-_forked = verbs._child
+_forked = invoked._child
 _seconds: dict[str, float] = {}
 _ill: set[str] = set()
 
@@ -65,7 +65,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     if measured is not None:
         measured.switch_context(item.nodeid)
     item.stash[_BEGUN] = _spent()
-    verbs._child = Forked(item.nodeid)
+    invoked._child = Forked(item.nodeid)
     try:
         return (yield)
     finally:

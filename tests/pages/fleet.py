@@ -8,9 +8,9 @@ from tests.unit.fleets import TODAY, WHEN, capture, named, page_of
 from toolkit.checks.judged import judge_node
 from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence
-from toolkit.report.fleet_parts import Page
-from toolkit.report.fleet_seen import Seeing, Seen
-from toolkit.report.fleet_view import make
+from toolkit.features.page.show.parts import Page
+from toolkit.features.page.show.seen import Seeing, Seen
+from toolkit.features.page.show.view import make
 from toolkit.want import Want
 
 KINDS = ("healthy", "stub", "acs", "rocky", "kernel", "noroot", "replaced")

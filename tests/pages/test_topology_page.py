@@ -8,10 +8,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from tests.features.topology.test_report_picture import FENCED, NODES, drawn
 from tests.pages.conftest import Visit
-from tests.unit.test_report_picture import FENCED, NODES, drawn
-from toolkit.report.topology_page import page as written
-from toolkit.report.topology_page import tree_svg
+from toolkit.features.topology.show.page import page as written
+from toolkit.features.topology.show.page import tree_svg
 
 pytestmark = pytest.mark.pages
 

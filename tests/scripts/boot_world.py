@@ -13,7 +13,7 @@ from random import Random
 
 from tests.scripts.engine import BOOT, SHELLS, STATE, make_tree
 from tests.scripts.fault_world import TURN, Broken
-from toolkit.reach.deliver import restart_script
+from toolkit.node.deliver import restart_script
 
 COMMANDS = 14  # that one reboot calls, those of the node's own `going_down` with them
 KINDS = ("kill", "late", "two", "clock", "refuses")

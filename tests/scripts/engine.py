@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from toolkit.change.bundle import Bundle, File, script
 from toolkit.evidence import Evidence
-from toolkit.reach.deliver import engine, rollback_script
+from toolkit.node.deliver import engine, rollback_script
+from toolkit.plan.bundle import Bundle, File, script
 
 SHELLS = {"dash": ("dash",), "busybox": ("busybox", "sh"), "bash": ("bash",)}
 KERNEL, BOOT = "6.8.0-45-generic", "11111111-2222-3333-4444-555555555555"

@@ -18,7 +18,7 @@ from random import Random
 
 from tests.scripts.engine import MODPROBE_D, SHELLS, Ran, Tree, bundle_of, sent
 from tests.scripts.test_cut_off import MODULE, STEPS, WATCHED, left, node
-from toolkit.reach.deliver import rollback_script
+from toolkit.node.deliver import rollback_script
 
 OURS_BEFORE = "/etc/gdr-old.d/deep/was.conf"  # of an earlier run; the run under fault removes it
 PLACED = {MODPROBE_D: "softdep x pre: y\n", "/etc/gdr-new.d/deep/x.conf": "x\n"}

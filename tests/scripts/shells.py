@@ -7,11 +7,10 @@ import subprocess
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 
-from toolkit.reach import workshop
+from toolkit.node.scripts import FOLDER
 
-REACH = Path(workshop.__file__).parent
+REACH = FOLDER
 SHARE = 10  # one of so many cases is run by busybox and bash, too
 
 

@@ -11,7 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolkit.change.templates import TEMPLATES, render_text
+from toolkit.plan.templates import TEMPLATES, render_text
 
 KERNEL, PACKAGE, VERSION = "6.8.0-45-generic", "nvidia-peermem", "580.1"
 ARCH = "any64"  # so that no module is of another machine

@@ -19,7 +19,7 @@ from tests.scripts.engine import (
     trigger,
 )
 from tests.scripts.test_apply_lock import ended, slow_run
-from toolkit.change.bundle import Bundle, runner
+from toolkit.plan.bundle import Bundle, runner
 
 pytestmark = pytest.mark.shell
 

@@ -11,8 +11,8 @@ from hashlib import sha256
 import pytest
 
 from tests.scripts.engine import BOOT, KERNEL, UPDATE_GRUB, Tree, sent, trigger
-from toolkit.change.bundle import Bundle, File, tar_bytes
-from toolkit.reach.deliver import engine
+from toolkit.node.deliver import engine
+from toolkit.plan.bundle import Bundle, File, tar_bytes
 
 pytestmark = pytest.mark.shell
 

@@ -21,9 +21,9 @@ from tests.scripts.engine import (
     usual,
 )
 from toolkit.errors import ApplyError, ExitCode, LockedError, StaleError, UsageError
-from toolkit.reach import deliver
-from toolkit.reach.audit import of_run
-from toolkit.reach.transport import Result, Sink, Transport, quiet
+from toolkit.node import deliver
+from toolkit.node.audit import of_run
+from toolkit.ssh.transport import Result, Sink, Transport, quiet
 
 pytestmark = pytest.mark.shell
 

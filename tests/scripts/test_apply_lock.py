@@ -28,7 +28,7 @@ from tests.scripts.engine import (
     trigger,
     usual,
 )
-from toolkit.reach.deliver import rollback_script
+from toolkit.node.deliver import rollback_script
 
 pytestmark = pytest.mark.shell
 

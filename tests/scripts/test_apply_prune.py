@@ -9,8 +9,8 @@ import pytest
 
 from tests.scripts.engine import MODPROBE_D, STATE, Ran, Tree, bundle_of, sent
 from tests.scripts.test_apply_deliver import Local
-from toolkit.change.bundle import Bundle
-from toolkit.reach import deliver
+from toolkit.node import deliver
+from toolkit.plan.bundle import Bundle
 
 pytestmark = pytest.mark.shell
 

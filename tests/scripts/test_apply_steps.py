@@ -25,8 +25,8 @@ from tests.scripts.engine import (
     trigger,
     usual,
 )
-from toolkit.change.bundle import Bundle
-from toolkit.reach.deliver import engine
+from toolkit.node.deliver import engine
+from toolkit.plan.bundle import Bundle
 
 pytestmark = pytest.mark.shell
 

@@ -30,8 +30,8 @@ from tests.scripts.engine import (
     trigger,
     usual,
 )
-from toolkit.change.bundle import Bundle, tar_bytes
-from toolkit.reach.deliver import rollback_script
+from toolkit.node.deliver import rollback_script
+from toolkit.plan.bundle import Bundle, tar_bytes
 
 pytestmark = pytest.mark.shell
 

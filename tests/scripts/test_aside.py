@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.scripts.engine import SHELLS
-from toolkit.change.templates import TEMPLATES
+from toolkit.plan.templates import TEMPLATES
 
 pytestmark = pytest.mark.shell
 

@@ -12,12 +12,12 @@ import pytest
 
 from tests.scripts.engine import SHELLS
 from tests.scripts.shells import parts, say
-from toolkit import where
-from toolkit.builds.model import BuildFailure, Built, Inputs, Part
-from toolkit.builds.outcome import read_outcome
+from toolkit import package_data
+from toolkit.built.plan.model import BuildFailure, Built, Inputs, Part
 from toolkit.evidence import Evidence
-from toolkit.reach import workshop
-from toolkit.reach.workshop import Laid, Order, build_script
+from toolkit.features.builds.io import sandbox
+from toolkit.features.builds.io.sandbox import Laid, Order, build_script
+from toolkit.features.builds.plan.outcome import read_outcome
 
 pytestmark = pytest.mark.shell
 
@@ -147,7 +147,9 @@ def test_a_tree_that_is_not_there_is_said_in_frames() -> None:
 def test_the_whole_is_clean_under_shellcheck(tmp_path: Path) -> None:
     """Composed, since parts set what others use. aside.sh means its subshells to forget."""
     names = ("frames.sh", "hashes.sh")
-    aside = "\n".join((where.templates() / "dkms" / name).read_text() for name in workshop.ASIDE)
+    aside = "\n".join(
+        (package_data.templates() / "dkms" / name).read_text() for name in sandbox.ASIDE
+    )
     script = tmp_path / "build.sh"
     script.write_text(f"#!/bin/sh\n{parts(*names)}\n{aside}\n{parts('build.sh')}\nbuild\n")
     words = ["shellcheck", "-e", "SC2154,SC2034,SC2317,SC2329,SC2030,SC2031", str(script)]

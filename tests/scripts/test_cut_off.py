@@ -25,7 +25,7 @@ from tests.scripts.engine import (
     sent,
     trigger,
 )
-from toolkit.reach.deliver import rollback_script
+from toolkit.node.deliver import rollback_script
 
 pytestmark = pytest.mark.shell
 

@@ -13,13 +13,13 @@ import pytest
 
 from tests.scripts.depending import HCA, first, make, process, put
 from tests.scripts.engine import SHELLS
-from toolkit.change.iommu_runtime import Switch, back, switches
 from toolkit.errors import ApplyError, LockedError, StaleError
 from toolkit.evidence import Evidence
-from toolkit.facts.domains import Domains, parse_domains, parse_groups
-from toolkit.facts.iommu import Domain
-from toolkit.reach import domains as reach
-from toolkit.reach.transport import Result, Sink, quiet
+from toolkit.facts.pci.iommu import Domain
+from toolkit.facts.pci.iommu_groups import Domains, parse_domains, parse_groups
+from toolkit.features.iommu_groups import io as reach
+from toolkit.features.iommu_groups.plan import Switch, back, switches
+from toolkit.ssh.transport import Result, Sink, quiet
 
 pytestmark = pytest.mark.shell
 IDLE, OTHER = "0000:1a:00.0", "0000:1b:00.0"

@@ -8,9 +8,9 @@ import pytest
 
 from tests.scripts.engine import SHELLS
 from tests.unit.enrolling import DER, OTHER, FirmwareNode, print_of
-from toolkit.change.enrolment import Standing, Wish, standing
-from toolkit.facts.mok import parse_mok
-from toolkit.reach.enrol import ask
+from toolkit.facts.firmware.mok import parse_mok
+from toolkit.features.enrol.io import ask
+from toolkit.features.enrol.plan import Standing, Wish, standing
 
 pytestmark = pytest.mark.shell
 PASSWORD = "bcdefghijklm"  # noqa: S105 for nodes that do not exist

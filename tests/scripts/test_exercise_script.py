@@ -15,7 +15,7 @@ import pytest
 from tests.scripts.engine import SHELLS
 from tests.scripts.shells import say
 from toolkit.evidence import Evidence, State
-from toolkit.reach.exercise import script
+from toolkit.features.exercise.io import script
 
 pytestmark = pytest.mark.shell
 

@@ -10,8 +10,8 @@ from tests.scripts.depending import first, make, process, put
 from tests.scripts.engine import SHELLS
 from tests.scripts.shells import say
 from toolkit.evidence import Evidence, State
-from toolkit.facts.holding import Holding, Net, Way, parse_holding, parse_users
-from toolkit.reach.holding import script
+from toolkit.facts.modules.module_users import Holding, Net, Way, parse_holding, parse_users
+from toolkit.node.module_users import script
 
 pytestmark = pytest.mark.shell
 

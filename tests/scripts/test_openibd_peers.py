@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.scripts.engine import SHELLS
-from toolkit.change.templates import render_text
+from toolkit.plan.templates import render_text
 
 pytestmark = pytest.mark.shell
 

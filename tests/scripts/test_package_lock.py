@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.features.builds.test_builds_packages import DRIVER, KERNEL, built
 from tests.scripts.engine import SHELLS
 from tests.scripts.test_package_scripts import armed, call, unpacked
-from tests.unit.test_builds_packages import DRIVER, KERNEL, built
 
 pytestmark = pytest.mark.shell
 

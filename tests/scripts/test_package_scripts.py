@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.features.builds.test_builds_packages import DRIVER, KERNEL, MAKING, OFED, built, module
 from tests.scripts.engine import SHELLS
-from tests.unit.test_builds_packages import DRIVER, KERNEL, MAKING, OFED, built, module
-from toolkit.builds.making import Format
-from toolkit.builds.model import Built
-from toolkit.change.templates import TEMPLATES, render_text
-from toolkit.flow.packages import make_packages
+from toolkit.built.plan.model import Built
+from toolkit.features.builds.plan.packaging import Format
+from toolkit.features.builds.run.packages import make_packages
+from toolkit.plan.templates import TEMPLATES, render_text
 
 pytestmark = pytest.mark.shell
 

@@ -18,8 +18,8 @@ from toolkit.demo.recipe import UBUNTU_KERNEL
 from toolkit.demo.tree import clone
 from toolkit.errors import NoEvidence
 from toolkit.evidence import Evidence, State
-from toolkit.facts.node import Node
-from toolkit.facts.node_passport import Left
+from toolkit.facts.node.node import Node
+from toolkit.facts.node.passport import Left
 from toolkit.facts.passport import (
     PLACE,
     SIGNATURE,
@@ -29,10 +29,10 @@ from toolkit.facts.passport import (
     Passport,
     parse,
 )
-from toolkit.flow.image import Image, give_passport, has_passport
-from toolkit.flow.passport import make_passport, place_passport, read_passport
-from toolkit.reach.collect import collect
-from toolkit.reach.transport import Result, Sink, quiet
+from toolkit.features.image.run.image import Image, give_passport, has_passport
+from toolkit.features.image.run.passport import make_passport, place_passport, read_passport
+from toolkit.node.collect import collect
+from toolkit.ssh.transport import Result, Sink, quiet
 from toolkit.want import Want
 
 pytestmark = pytest.mark.shell

@@ -16,7 +16,7 @@ from tests.unit.judged import TODAY
 from toolkit.checks.judged import judge_node
 from toolkit.demo.build import environment, make_nodes
 from toolkit.evidence import Evidence, State
-from toolkit.reach.collect import probe_script
+from toolkit.node.collect import probe_script
 from toolkit.want import Want
 
 pytestmark = pytest.mark.shell

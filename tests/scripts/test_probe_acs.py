@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from toolkit.evidence import Evidence
-from toolkit.facts.acs_boot import AtBoot
-from toolkit.facts.node import Node
-from toolkit.reach.collect import probe_script
+from toolkit.facts.boot.acs_boot import AtBoot
+from toolkit.facts.node.node import Node
+from toolkit.node.collect import probe_script
 
 pytestmark = pytest.mark.shell
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.checks.rebuilding import HOOKS
+from toolkit.checks.kernel.rebuilding import HOOKS
 from toolkit.evidence import Evidence, State
-from toolkit.facts.node import Node
-from toolkit.facts.ours import REBUILD, HookFile
-from toolkit.reach.collect import probe_script
+from toolkit.facts.modules.placed_files import REBUILD, HookFile
+from toolkit.facts.node.node import Node
+from toolkit.node.collect import probe_script
 
 pytestmark = pytest.mark.shell
 

@@ -17,7 +17,7 @@ from toolkit.demo.build import SYSTEM_PATH, environment, make_node
 from toolkit.demo.machine import Machine
 from toolkit.demo.recipe import Recipe
 from toolkit.evidence import Evidence
-from toolkit.reach.collect import probe_script
+from toolkit.node.collect import probe_script
 
 pytestmark = pytest.mark.shell
 

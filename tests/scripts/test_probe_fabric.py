@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from toolkit.evidence import Evidence, State
-from toolkit.facts.containers import PerJob
-from toolkit.facts.node import Node
-from toolkit.facts.roce import Ecn, Qos
-from toolkit.facts.smi_health import raised
-from toolkit.reach.collect import probe_script
+from toolkit.facts.gpu.smi_health import raised
+from toolkit.facts.nccl.containers import PerJob
+from toolkit.facts.node.node import Node
+from toolkit.facts.rdma.roce import Ecn, Qos
+from toolkit.node.collect import probe_script
 
 pytestmark = pytest.mark.shell
 

@@ -12,9 +12,9 @@ from tests.scripts.test_probe_builds import NO_RIGHTS
 from toolkit.demo.firmware import dmar
 from toolkit.errors import NeedsRoot
 from toolkit.evidence import Evidence, State
-from toolkit.facts.node import Node
-from toolkit.facts.setup import parse_setup
-from toolkit.reach.collect import probe_script
+from toolkit.facts.firmware.cpu_setup import parse_setup
+from toolkit.facts.node.node import Node
+from toolkit.node.collect import probe_script
 
 pytestmark = pytest.mark.shell
 

@@ -10,8 +10,8 @@ import pytest
 
 from toolkit.demo.build import environment, make_nodes
 from toolkit.evidence import Evidence, State
-from toolkit.facts.node import Node
-from toolkit.reach.collect import probe_script
+from toolkit.facts.node.node import Node
+from toolkit.node.collect import probe_script
 
 pytestmark = pytest.mark.shell
 

@@ -18,7 +18,7 @@ from tests.scripts.engine import (
 )
 from tests.scripts.shells import parts
 from toolkit.evidence import Evidence
-from toolkit.facts.ours import parse_left
+from toolkit.facts.modules.placed_files import parse_left
 
 pytestmark = pytest.mark.shell
 FIRST, THEN = "softdep x pre: y\n", "softdep x pre: z\n"

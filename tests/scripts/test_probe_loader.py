@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolkit.evidence import Evidence, State
-from toolkit.reach.collect import probe_script
+from toolkit.node.collect import probe_script
 
 pytestmark = pytest.mark.shell
 

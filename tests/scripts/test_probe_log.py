@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.checks.rows import ROWS
 from tests.evidence.build import node
 from tests.evidence.frames import Override
 from tests.evidence.judging import Row, name
-from tests.unit.rows import ROWS
 from toolkit.checks.all import BY_ID
 from toolkit.evidence import Evidence, State
-from toolkit.facts.boot import parse_boot_entries
-from toolkit.facts.node import Node
-from toolkit.reach.collect import probe_script
+from toolkit.facts.boot.next_boot import parse_boot_entries
+from toolkit.facts.node.node import Node
+from toolkit.node.collect import probe_script
 
 pytestmark = pytest.mark.shell
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.evidence.modules import ko
-from toolkit.checks.stale import loaded_from_elsewhere
+from toolkit.checks.modules.stale import loaded_from_elsewhere
 from toolkit.evidence import Evidence
-from toolkit.facts.node import Node
-from toolkit.reach.collect import probe_script
+from toolkit.facts.node.node import Node
+from toolkit.node.collect import probe_script
 
 pytestmark = pytest.mark.shell
 

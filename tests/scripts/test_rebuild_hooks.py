@@ -11,7 +11,7 @@ import pytest
 
 from dev.tools import in_ci
 from tests.scripts.engine import SHELLS
-from toolkit.change.templates import render_text
+from toolkit.plan.templates import render_text
 
 pytestmark = pytest.mark.shell
 

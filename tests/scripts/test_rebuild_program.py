@@ -10,7 +10,7 @@ import pytest
 from tests.scripts.engine import SHELLS
 from tests.scripts.swapping import ARCH, KERNEL, MODULE, PACKAGE, VERSION, Node, below, node
 from tests.scripts.swapping import DKMS as INSTALL
-from toolkit.change.templates import render_text
+from toolkit.plan.templates import render_text
 
 pytestmark = pytest.mark.shell
 

@@ -13,10 +13,10 @@ from tests.scripts.engine import SHELLS
 from tests.scripts.shells import say
 from toolkit.errors import ApplyError, LockedError, TransportError
 from toolkit.evidence import Evidence
-from toolkit.facts.holding import parse_holding
-from toolkit.reach import reload as reach
-from toolkit.reach.holding import script as look_script
-from toolkit.reach.transport import Result, Sink, quiet
+from toolkit.facts.modules.module_users import parse_holding
+from toolkit.features.reload import io as reach
+from toolkit.node.module_users import script as look_script
+from toolkit.ssh.transport import Result, Sink, quiet
 
 pytestmark = pytest.mark.shell
 OUT, IN = ("nvidia_peermem", "nvidia_uvm", "nvidia"), ("nvidia", "nvidia_uvm", "nvidia_peermem")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.scripts.engine import BOOT, MODPROBE_D, STATE, Tree, bundle_of, sent
 from tests.scripts.test_apply_lock import ended, slow_run, until
-from toolkit.reach.deliver import RELEASE, restart_script
+from toolkit.node.deliver import RELEASE, restart_script
 
 pytestmark = pytest.mark.shell
 

@@ -20,10 +20,10 @@ from tests.scripts.engine import (
     sent,
     trigger,
 )
-from toolkit.change.bundle import Bundle, File
 from toolkit.errors import ApplyError
-from toolkit.reach.deliver import _refused
-from toolkit.reach.sealing import BUNDLES, NAMESPACE, sign
+from toolkit.node.deliver import _refused
+from toolkit.node.sealing import BUNDLES, NAMESPACE, sign
+from toolkit.plan.bundle import Bundle, File
 
 pytestmark = pytest.mark.shell
 

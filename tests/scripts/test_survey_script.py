@@ -15,8 +15,8 @@ from tests.scripts.engine import SHELLS
 from tests.scripts.shells import parts, say
 from toolkit.errors import NoEvidence
 from toolkit.evidence import Evidence
-from toolkit.facts.ground import Ground, parse_ground
-from toolkit.reach.workshop import survey_script
+from toolkit.facts.modules.build_env import Ground, parse_ground
+from toolkit.features.builds.io.sandbox import survey_script
 
 pytestmark = pytest.mark.shell
 

@@ -28,7 +28,7 @@ from dev.tools import SBIN
 from toolkit.demo import fleet as demo
 from toolkit.demo.build import environment
 from toolkit.demo.keys import public_file
-from toolkit.hosts import Host
+from toolkit.hosts.host import Host
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 120.0  # for anything that takes a second on a machine with nothing else to do

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import jsonschema
 
-from tests.verbs import ROOT, gdr
+from tests.invoked import ROOT, gdr
 from toolkit.checks.all import ALL
 
 

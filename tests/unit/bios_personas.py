@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from toolkit.bios_rows import Setting, shipped
-from toolkit.facts.bios_setting import Exposed, match
-from toolkit.facts.redfish_bios import Bios, parse_bios
-from toolkit.facts.redfish_json import Raw
+from toolkit.compat.bios import Setting, shipped
+from toolkit.facts.firmware.bios_setting import Exposed, match
+from toolkit.facts.firmware.redfish_bios import Bios, parse_bios
+from toolkit.facts.firmware.redfish_json import Raw
 
 
 @dataclass(frozen=True, slots=True)

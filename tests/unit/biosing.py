@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from toolkit.bios_rows import Setting, shipped
-from toolkit.change.bios_plan import BiosPlan
-from toolkit.change.bios_planning import plan_bios
-from toolkit.change.bios_wishes import Wish, read_asked
-from toolkit.checks.bios_wanted import wanted
-from toolkit.facts.bios_setting import match
-from toolkit.facts.redfish_bios import Bios, parse_bios
+from toolkit.checks.firmware.bios_wanted import wanted
+from toolkit.compat.bios import Setting, shipped
+from toolkit.facts.firmware.bios_setting import match
+from toolkit.facts.firmware.redfish_bios import Bios, parse_bios
+from toolkit.features.bios.plan.plan import BiosPlan
+from toolkit.features.bios.plan.planning import plan_bios
+from toolkit.features.bios.plan.wishes import Wish, read_asked
 from toolkit.want import Role
 
 SWITCH = ("Enabled", "Disabled")

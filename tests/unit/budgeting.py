@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from toolkit.change.budget import Answer
-from toolkit.flow.budget import Budget
-from toolkit.reach.claims import claim
-from toolkit.reach.held import Held as Lock
-from toolkit.reach.journal import About, Event, Journal, stamp
+from toolkit.file_lock import Held as Lock
+from toolkit.rollout.budget import Budget
+from toolkit.rollout.claims import claim
+from toolkit.rollout.journal import About, Event, Journal, stamp
+from toolkit.rollout.plan.budget import Answer
 
 
 class Run:

@@ -22,10 +22,10 @@ from tests.evidence.healthy_builds import built as modules_of
 from tests.evidence.healthy_files import KERNELS_OWN, P2P, PEERS, elf, exported
 from tests.evidence.modules import ko
 from tests.unit.planning import frames, placed
-from toolkit.builds.model import Built, File, Inputs, Part
-from toolkit.change.plan import Plan, make_plan
+from toolkit.built.plan.model import Built, File, Inputs, Part
 from toolkit.checks.all import ALL
-from toolkit.facts.node import Node
+from toolkit.facts.node.node import Node
+from toolkit.plan.plan import Plan, make_plan
 from toolkit.want import Modules, Want
 
 BUILT = Want(modules=Modules.BUILT)

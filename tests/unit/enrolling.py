@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from hashlib import sha1
 from pathlib import Path
 
-from toolkit.flow.access import Access, Fleet
-from toolkit.hosts import Host
-from toolkit.reach.transport import Result, Sink, quiet
+from toolkit.hosts.host import Host
+from toolkit.ssh.transport import Result, Sink, quiet
+from toolkit.verbs.access import Access, Fleet
 
 # They begin as certificates do, which is all that anybody looks at here.
 DER = bytes.fromhex("30053003020100")

@@ -11,11 +11,11 @@ from pathlib import Path
 from toolkit.checks.judged import judge_node
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence
-from toolkit.facts.measured import Measured
-from toolkit.report.fleet_page import html
-from toolkit.report.fleet_parts import Page
-from toolkit.report.fleet_seen import Seeing, Seen
-from toolkit.report.fleet_view import make
+from toolkit.facts.rdma.measured import Measured
+from toolkit.features.page.show.page import html
+from toolkit.features.page.show.parts import Page
+from toolkit.features.page.show.seen import Seeing, Seen
+from toolkit.features.page.show.view import make
 from toolkit.want import Want
 
 CAPTURES = Path(__file__).parents[1] / "evidence"

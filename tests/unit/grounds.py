@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from toolkit.evidence import Evidence
-from toolkit.facts.ground import Ground, parse_ground
+from toolkit.facts.modules.build_env import Ground, parse_ground
 
 KERNEL, OTHER = "6.1.0-56-amd64", "6.12.117+deb12-amd64"
 DRIVER, OFED = "535.261.03", "24.10"

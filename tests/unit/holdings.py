@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolkit.evidence import Evidence, Frame, State
-from toolkit.facts.holding import Holding, parse_holding
+from toolkit.facts.modules.module_users import Holding, parse_holding
 
 UVERBS = "/dev/infiniband/uverbs0"
 BOOT = "11111111-2222-3333-4444-555555555555"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.evidence.build import KERNEL, kernel_block, node
 from tests.evidence.frames import ABSENT, Bad, Override
 from tests.unit.judged import TODAY
-from toolkit.change.artefact import Trigger
-from toolkit.change.change import Change
 from toolkit.evidence import Evidence, State
-from toolkit.flow.planning import Planned, plan_node
+from toolkit.plan.artefact import Trigger
+from toolkit.plan.change import Change
+from toolkit.verbs.plan import Planned, plan_node
 from toolkit.want import Want
 
 # Kept by the running kernel, or told by commands that ask it.

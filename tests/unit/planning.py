@@ -18,11 +18,11 @@ from tests.evidence.build import (
 )
 from tests.evidence.frames import ABSENT, Override
 from tests.evidence.healthy_boot import grub
-from toolkit.change.artefact import Trigger
-from toolkit.change.change import Action
-from toolkit.change.plan import Plan, make_plan
 from toolkit.checks.all import ALL
-from toolkit.facts.node import Node
+from toolkit.facts.node.node import Node
+from toolkit.plan.artefact import Trigger
+from toolkit.plan.change import Action
+from toolkit.plan.plan import Plan, make_plan
 from toolkit.want import Want
 
 NO_PT = "root=UUID=1 ro quiet"

@@ -17,28 +17,29 @@ from tests.evidence.healthy_boot import grub
 from tests.unit.planning import NO_PT, TRANSLATED, frames, placed
 from tests.unit.rollout_trials import TRIAL_FAULTS, TrialNode, TrialWire, planned_trial
 from tests.unit.rollout_world import FAULTS, NEVER, Killed, Node, Wire, World, hold
-from toolkit.change.bundle import Bundle
-from toolkit.change.rollout import Phase
-from toolkit.change.rollout_past import pasts
 from toolkit.cli.options import Said
-from toolkit.cli.rolling import Resumed, agreed_of, resumption
-from toolkit.cli.session import Session
 from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence
-from toolkit.flow import hooks, provision, rollout_turn
-from toolkit.flow.access import Access, Fleet, state_dir
-from toolkit.flow.ledger import steps_of
-from toolkit.flow.planning import Planned, plan_node
-from toolkit.flow.provision import Options, Provisioned
-from toolkit.flow.rolling import roll_out
-from toolkit.flow.runs import RunFolder
-from toolkit.hosts import Host
-from toolkit.reach import collect, deliver, reboot
-from toolkit.reach.fleet import attempt
-from toolkit.reach.hands import Hands
-from toolkit.reach.hook import HookError
-from toolkit.reach.journal import FILE, Event, Journal
+from toolkit.hosts.host import Host
+from toolkit.node import collect, deliver, reboot
+from toolkit.plan.bundle import Bundle
 from toolkit.report.table import Painter
+from toolkit.rollout import hooks
+from toolkit.rollout.hook import HookError
+from toolkit.rollout.journal import FILE, Event, Journal
+from toolkit.rollout.ledger import steps_of
+from toolkit.rollout.plan.batches import Phase
+from toolkit.rollout.plan.past import pasts
+from toolkit.rollout.runs import RunFolder
+from toolkit.rollout.workers import Hands
+from toolkit.ssh.pool import attempt
+from toolkit.verbs import provision, provision_turn
+from toolkit.verbs.access import Access, Fleet, state_dir
+from toolkit.verbs.cli.rollout import Resumed, agreed_of, resumption
+from toolkit.verbs.cli.session import Session
+from toolkit.verbs.plan import Planned, plan_node
+from toolkit.verbs.provision import Options, Provisioned
+from toolkit.verbs.rollout import roll_out
 from toolkit.want import Want
 
 TODAY = date(2026, 11, 22)
@@ -158,10 +159,10 @@ class Inline(Hands[Provisioned]):
 def patch(monkeypatch: pytest.MonkeyPatch, of: Fleetful) -> None:
     """Time, hooks, jobs, plans and the disk are the world's; everything else is real."""
     world = of.world
-    for module in (provision, rollout_turn, reboot):
+    for module in (provision, provision_turn, reboot):
         monkeypatch.setattr(module, "time", world)
     monkeypatch.setattr(provision, "plan_node", of.planned)
-    monkeypatch.setattr(rollout_turn, "plan_node", of.planned)
+    monkeypatch.setattr(provision_turn, "plan_node", of.planned)
     monkeypatch.setattr(collect, "probe_script", lambda: "probe")
     monkeypatch.setattr(deliver, "engine", lambda: "")
 

@@ -16,10 +16,10 @@ from tests.evidence.frames import Override
 from tests.evidence.healthy_boot import grub
 from tests.unit.planning import NO_PT, TRANSLATED, placed, plan_for
 from tests.unit.rollout_world import FAULTS, WHOLE, Node, Wire, frames, hold
-from toolkit.change.bundle import Bundle
-from toolkit.change.change import Action
 from toolkit.evidence import Evidence
-from toolkit.flow.planning import Planned, plan_node
+from toolkit.plan.bundle import Bundle
+from toolkit.plan.change import Action
+from toolkit.verbs.plan import Planned, plan_node
 from toolkit.want import Want
 
 TODAY = date(2026, 11, 22)

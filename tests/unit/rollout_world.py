@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from toolkit.errors import TransportError
-from toolkit.reach.transport import Result, Sink, quiet
+from toolkit.ssh.transport import Result, Sink, quiet
 
 WHOLE = 3  # files of the change; 1 and 2 are half
 LOCK_S = 60.0

@@ -19,18 +19,18 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from tests import verbs
+from tests import invoked
 from tests.evidence.build import node
 from toolkit.checks.check import Status
 from toolkit.checks.judged import judge_node
 from toolkit.cli.options import Option, unbared
 from toolkit.errors import ExitCode, UsageError
-from toolkit.facts.foreign import Foreign, foreign
-from toolkit.facts.imports import evidence_of, frames_of
-from toolkit.flow import saved
-from toolkit.flow.imports import MANY_BYTES
-from toolkit.flow.saved import read_all, read_saved
-from toolkit.reach.packed import Leaf, Room, leaves
+from toolkit.facts.text.foreign import Foreign, foreign
+from toolkit.facts.text.pasted_logs import evidence_of, frames_of
+from toolkit.verbs import saved
+from toolkit.verbs.packed import Leaf, Room, leaves
+from toolkit.verbs.pasted_logs import MANY_BYTES
+from toolkit.verbs.saved import read_all, read_saved
 from toolkit.want import Want
 
 DAY, LOADED = date(2026, 11, 27), "peermem.loaded"
@@ -193,7 +193,7 @@ def test_two_files_of_one_name_stay_two(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("size", "told"), [(len(MATRIX), True), (len(MATRIX) - 1, False)])
 def test_standard_input_is_bounded(size: int, told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolkit.flow.imports.MANY_BYTES", size)
+    monkeypatch.setattr("toolkit.verbs.pasted_logs.MANY_BYTES", size)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(MATRIX.encode())))
     if told:
         assert keys(saved.INPUT) == {"stdin": ["nvidia-topology"]}
@@ -235,7 +235,7 @@ def test_bare_words_are_files(typed: str, means: str) -> None:
 @pytest.fixture
 def gdr(tmp_path: Path) -> Run:
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return verbs.gdr(*words, "--quiet", state=tmp_path / "state", cwd=tmp_path)
+        return invoked.gdr(*words, "--quiet", state=tmp_path / "state", cwd=tmp_path)
 
     return run
 

@@ -10,18 +10,20 @@ from typing import Any
 
 import pytest
 
-from toolkit.cli import domains, main, reloading
+from toolkit.cli import main
 from toolkit.errors import ExitCode, Outcome
-from toolkit.flow.access import Access, Fleet
-from toolkit.hosts import Host
-from toolkit.reach.fleet import Abandoned, NotBegun
+from toolkit.features.iommu_groups import cli
+from toolkit.features.reload import cli as reloading
+from toolkit.hosts.host import Host
+from toolkit.ssh.pool import Abandoned, NotBegun
+from toolkit.verbs.access import Access, Fleet
 
 
 @pytest.mark.parametrize(
     ("module", "verb_changes"),
     [
         pytest.param(reloading, ("reload", "reload_nodes"), id="reload"),
-        pytest.param(domains, ("iommu", "change"), id="iommu"),
+        pytest.param(cli, ("iommu", "change"), id="iommu"),
     ],
 )
 @pytest.mark.parametrize("why", [Abandoned, NotBegun], ids=["ctrl-c", "max-fail"])

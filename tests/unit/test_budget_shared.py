@@ -17,9 +17,9 @@ NODES = tuple(f"gpu{number}" for number in range(8))
 CONTROLLER = """
 import sys
 from pathlib import Path
-from toolkit.flow.budget import Budget
-from toolkit.reach.claims import claim
-from toolkit.reach.journal import About, Event, Journal, stamp
+from toolkit.rollout.budget import Budget
+from toolkit.rollout.claims import claim
+from toolkit.rollout.journal import About, Event, Journal, stamp
 
 runs, run, limit, phases, hosts = Path(sys.argv[1]), *sys.argv[2:5], sys.argv[5:]
 held = claim(runs, run, "op@here", hosts, alone=True)

@@ -10,13 +10,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from toolkit.cli import predicting, signing
+from toolkit.built.io.openssl import PIN
 from toolkit.cli.options import Said
-from toolkit.cli.session import Session
 from toolkit.errors import UsageError
-from toolkit.predict.cluster import Job
-from toolkit.reach.openssl import PIN
-from toolkit.report.predict import _gain, _why
+from toolkit.features.predict import cli
+from toolkit.features.predict.plan.cluster import Job
+from toolkit.features.predict.show import _gain, _why
+from toolkit.verbs.cli import signing
+from toolkit.verbs.cli.session import Session
 
 
 @pytest.mark.parametrize(
@@ -30,9 +31,9 @@ from toolkit.report.predict import _gain, _why
 def test_sizes_of_messages(size: str, bytes_: int | None) -> None:
     if bytes_ is None:
         with pytest.raises(UsageError, match="is no size of a message"):
-            predicting._asked(Said({"size": size}))
+            cli._asked(Said({"size": size}))
     else:
-        asked = predicting._asked(Said({"size": size}))
+        asked = cli._asked(Said({"size": size}))
         assert (asked.load.size, asked.load.depth, asked.job) == (bytes_, 128, None)
 
 
@@ -46,10 +47,10 @@ def test_sizes_of_messages(size: str, bytes_: int | None) -> None:
 def test_depths_of_a_queue(depth: str, right: bool) -> None:
     said = Said({"size": "1M", "depth": depth})
     if right:
-        assert predicting._asked(said).load.depth == int(depth)
+        assert cli._asked(said).load.depth == int(depth)
     else:
         with pytest.raises(UsageError, match="is no number of messages"):
-            predicting._asked(said)
+            cli._asked(said)
 
 
 @pytest.mark.parametrize(
@@ -64,14 +65,14 @@ def test_depths_of_a_queue(depth: str, right: bool) -> None:
 )
 def test_a_job_that_makes_no_sense_is_refused(words: dict[str, str], why: str) -> None:
     with pytest.raises(UsageError, match=why):
-        predicting._job(Said(dict(words)))
+        cli._job(Said(dict(words)))
 
 
 def test_a_job_is_its_nodes_parameters_and_steps() -> None:
-    assert predicting._job(Said({})) is None
+    assert cli._job(Said({})) is None
     told: dict[str, str | int | bool] = {"nodes": "2", "model_size": "7B"}
-    assert predicting._job(Said(told)) == Job(2, 7e9, 100_000)
-    assert predicting._job(Said({**told, "steps": "1"})) == Job(2, 7e9, 1)
+    assert cli._job(Said(told)) == Job(2, 7e9, 100_000)
+    assert cli._job(Said({**told, "steps": "1"})) == Job(2, 7e9, 1)
 
 
 @pytest.mark.parametrize(

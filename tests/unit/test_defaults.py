@@ -13,24 +13,64 @@ from types import ModuleType
 import toolkit
 
 HOME = Path(toolkit.__file__).parent
-PLACES = ("*.py", "demo/*.py", "reach/*.py")
+PLACES = (
+    "*.py",
+    "built/io/*.py",
+    "compat/*.py",
+    "demo/*.py",
+    "features/ansible/io.py",
+    "features/builds/io/*.py",
+    "features/enrol/io.py",
+    "features/exercise/io.py",
+    "features/image/boot/*.py",
+    "features/image/io/*.py",
+    "features/iommu_groups/io.py",
+    "features/kubernetes/io/*.py",
+    "features/reload/io.py",
+    "features/slurm/io.py",
+    "hosts/*.py",
+    "node/*.py",
+    "redfish/bmc_map.py",
+    "redfish/client.py",
+    "redfish/errors.py",
+    "redfish/find.py",
+    "redfish/http.py",
+    "redfish/reader.py",
+    "redfish/registry.py",
+    "redfish/session.py",
+    "redfish/session_registry.py",
+    "redfish/subresources.py",
+    "redfish/sushy_session.py",
+    "redfish/tls.py",
+    "redfish/trust.py",
+    "rollout/budget_book.py",
+    "rollout/chain.py",
+    "rollout/claims.py",
+    "rollout/hook.py",
+    "rollout/journal.py",
+    "rollout/workers.py",
+    "ssh/*.py",
+    "verbs/packed.py",
+)
 PLAIN = (str, bool, int, float)
 # A default that says something is a decision: whoever makes one, or another, writes it here.
 DECIDED = """
-compat_rows.Distances.ampere_reads = True
 evidence.Evidence.frames is made
 groups.SiteWants._known is made
-hosts.Machines.running is made
-hosts.Machines.others is made
-hosts.Inventory.hosts is made
-hosts.Inventory.groups is made
-machines.MachineType.rdma = True
+safe_file.open_beside(mode) = 438
+safe_file.open_beside(errors) = 'replace'
+safe_file.write_file(mode) = 438
+safe_file.write_file(errors) = 'replace'
+tar_member.Unpacked.read(size) = -1
 want.Group.expect is made
 want.Want.ofed = 'any'
 want.Want.keep_runs = 5
 want.Want.mig = 'any'
 want.Want.expect is made
 want.Want.compat is made
+built.io.store.Store.look(again) = True
+compat.machines.MachineType.rdma = True
+compat.rows.Distances.ampere_reads = True
 demo.machine.Machine.pairs = 8
 demo.machine.Machine.gpus = True
 demo.machine.Machine.nvswitches = 4
@@ -49,75 +89,73 @@ demo.tree.Tree.files is made
 demo.tree.Tree.links is made
 demo.tree.Tree.folders is made
 demo.tree.Tree.programs is made
-reach.ansible.Group.hosts is made
-reach.ansible.Group.children is made
-reach.ansible.Group.values is made
-reach.ansible_write.Manners.become = True
-reach.become.Become.wanted = True
-reach.budget_book.Row.count = 1
-reach.chroot.ChrootTransport.__init__(kernel) = '-'
-reach.chroot.ChrootTransport.run(limit_s) = 120
-reach.collect.collect(limit_s) = 90
-reach.credentials.read_secret(option) = 'pass-fd'
-reach.deliver.apply(limit_s) = 3600
-reach.deliver.rollback(run) = 'last'
-reach.deliver.rollback(wait_s) = 60
-reach.deliver.rollback(limit_s) = 3600
-reach.deliver.restart(wait_s) = 60
-reach.deliver.restart(by_itself) = True
-reach.deliver.restart_script(by_itself) = True
-reach.domains.change_script(wait_s) = 60
-reach.domains.change(limit_s) = 1800
-reach.executors.Processes.shutdown(wait) = True
-reach.executors.Processes._give_back(usable) = True
-reach.fleet.run_all(fanout) = 64
-reach.headers._piped(stdin) = -3
-reach.holding.ask(call) = 'holding'
-reach.kubectl.Kubectl.answer(limit_s) = 120
-reach.kubectl.Kubectl.program = 'kubectl'
-reach.kubernetes_node.Cluster.poll_s = 5.0
-reach.kubernetes_node.Cluster.silence_s = 300.0
-reach.kvm.accelerator(limit_s) = 5.0
-reach.limits.Hearing.__init__(room) = 4194304
-reach.local.LocalTransport.__init__(name) = 'localhost'
-reach.local.LocalTransport.__init__(become) = True
-reach.local.LocalTransport.run(limit_s) = 120
-reach.media.Staged.run(limit_s) = 120
-reach.media.Staged.write(mode) = 420
-reach.media_inside.write_inside(mode) = 420
-reach.media_journal._Step.attributes is made
-reach.media_room.Ground.run(limit_s) = 120
-reach.openssh.OpensshTransport.__init__(become) = True
-reach.openssh.OpensshTransport.run(limit_s) = 120
-reach.packed.Room.files = 10000
-reach.passport.read_parts(limit_s) = 300
-reach.passport.place(limit_s) = 60
-reach.qemu.Machine.accelerator = 'tcg'
-reach.qemu.Machine.memory_mb = 2048
-reach.qemu.Machine.cpus = 2
-reach.reboot.reboot(wait_s) = 60
-reach.reboot.reboot(limit_s) = 900
-reach.redfish.Job.percent = -1
-reach.redfish_http.Limits.connect_s = 10
-reach.redfish_http.Limits.answer_s = 30
-reach.redfish_http.Limits.total_s = 120
-reach.reload.script(wait_s) = 60
-reach.reload.carry_out(limit_s) = 1800
-reach.replay.ReplayTransport.run(limit_s) = 120
-reach.safe_file.open_beside(mode) = 438
-reach.safe_file.open_beside(errors) = 'replace'
-reach.safe_file.write_file(mode) = 438
-reach.safe_file.write_file(errors) = 'replace'
-reach.sealing.sign(purpose) = 'gdr-toolkit-passport'
-reach.ssh.SshTransport.__init__(become) = True
-reach.ssh.SshTransport.run(limit_s) = 120
-reach.ssh_config_file.Found.values is made
-reach.store.Store.look(again) = True
-reach.tar_member.Unpacked.read(size) = -1
-reach.transport.Transport.run(limit_s) = 120
-reach.trouble.Door.port = 22
-reach.trouble.Door.known_hosts = '~/.ssh/known_hosts'
-reach.workshop.Laid.mode = 420
+features.ansible.io.Manners.become = True
+features.builds.io.executors.Processes.shutdown(wait) = True
+features.builds.io.executors.Processes._give_back(usable) = True
+features.builds.io.headers._piped(stdin) = -3
+features.builds.io.sandbox.Laid.mode = 420
+features.image.boot.kvm.accelerator(limit_s) = 5.0
+features.image.boot.qemu.Machine.accelerator = 'tcg'
+features.image.boot.qemu.Machine.memory_mb = 2048
+features.image.boot.qemu.Machine.cpus = 2
+features.image.io.chroot.ChrootTransport.__init__(kernel) = '-'
+features.image.io.chroot.ChrootTransport.run(limit_s) = 120
+features.image.io.file_journal._Step.attributes is made
+features.image.io.inside.write_inside(mode) = 420
+features.image.io.media.Staged.run(limit_s) = 120
+features.image.io.media.Staged.write(mode) = 420
+features.image.io.namespace.Ground.run(limit_s) = 120
+features.image.io.passport.read_parts(limit_s) = 300
+features.image.io.passport.place(limit_s) = 60
+features.iommu_groups.io.change_script(wait_s) = 60
+features.iommu_groups.io.change(limit_s) = 1800
+features.kubernetes.io.kubectl.Kubectl.answer(limit_s) = 120
+features.kubernetes.io.kubectl.Kubectl.program = 'kubectl'
+features.kubernetes.io.node.Cluster.poll_s = 5.0
+features.kubernetes.io.node.Cluster.silence_s = 300.0
+features.reload.io.script(wait_s) = 60
+features.reload.io.carry_out(limit_s) = 1800
+hosts.ansible.Group.hosts is made
+hosts.ansible.Group.children is made
+hosts.ansible.Group.values is made
+hosts.host.Machines.running is made
+hosts.host.Machines.others is made
+hosts.host.Inventory.hosts is made
+hosts.host.Inventory.groups is made
+node.collect.collect(limit_s) = 90
+node.deliver.apply(limit_s) = 3600
+node.deliver.rollback(run) = 'last'
+node.deliver.rollback(wait_s) = 60
+node.deliver.rollback(limit_s) = 3600
+node.deliver.restart(wait_s) = 60
+node.deliver.restart(by_itself) = True
+node.deliver.restart_script(by_itself) = True
+node.module_users.ask(call) = 'holding'
+node.reboot.reboot(wait_s) = 60
+node.reboot.reboot(limit_s) = 900
+node.replay.ReplayTransport.run(limit_s) = 120
+node.sealing.sign(purpose) = 'gdr-toolkit-passport'
+redfish.client.Job.percent = -1
+redfish.http.Limits.connect_s = 10
+redfish.http.Limits.answer_s = 30
+redfish.http.Limits.total_s = 120
+rollout.budget_book.Row.count = 1
+ssh.become.Become.wanted = True
+ssh.credentials.read_secret(option) = 'pass-fd'
+ssh.limits.Hearing.__init__(room) = 4194304
+ssh.local.LocalTransport.__init__(name) = 'localhost'
+ssh.local.LocalTransport.__init__(become) = True
+ssh.local.LocalTransport.run(limit_s) = 120
+ssh.openssh.OpensshTransport.__init__(become) = True
+ssh.openssh.OpensshTransport.run(limit_s) = 120
+ssh.paramiko.SshTransport.__init__(become) = True
+ssh.paramiko.SshTransport.run(limit_s) = 120
+ssh.pool.run_all(fanout) = 64
+ssh.ssh_config_file.Found.values is made
+ssh.transport.Transport.run(limit_s) = 120
+ssh.transport_errors.Door.port = 22
+ssh.transport_errors.Door.known_hosts = '~/.ssh/known_hosts'
+verbs.packed.Room.files = 10000
 """
 
 

@@ -16,29 +16,22 @@ from dev import tools
 from dev.lab import boxing
 from dev.lab import tasks as lab
 from dev.lab.machine import Guest
+from tests.invoked import here
 from tests.unit.test_json_everywhere import tasks
-from tests.verbs import here
-from toolkit.cli import (
-    Gdr,
-    bios_run,
-    budgeting,
-    building,
-    capturing,
-    changing,
-    demo,
-    domains,
-    enrolling,
-    exercising,
-    imaging,
-    kubernetes,
-    past,
-    playing,
-    provisioning,
-    reloading,
-    verbs,
-)
+from toolkit.built.io.store import Store
+from toolkit.cli import Gdr, verbs
 from toolkit.errors import ExitCode, UsageError
-from toolkit.reach.store import Store
+from toolkit.features.ansible import cli as playing
+from toolkit.features.bios.cli import run
+from toolkit.features.builds.cli import build
+from toolkit.features.enrol import cli as enrolling
+from toolkit.features.exercise import cli as exercising
+from toolkit.features.history import cli as past
+from toolkit.features.image.cli import image
+from toolkit.features.iommu_groups import cli
+from toolkit.features.kubernetes.cli import kubernetes
+from toolkit.features.reload import cli as reloading
+from toolkit.verbs.cli import budget, capture, demo, plan, provision
 
 # What tells, and writes no more than the run's own folder and the results that were asked for.
 TELLING = {
@@ -63,9 +56,9 @@ class Row:
 
 
 ROWS = {
-    "provision": Row("--hosts a --yes", "_provision", provisioning, "plan_all kept_off"),
+    "provision": Row("--hosts a --yes", "_provision", provision, "plan_all kept_off"),
     "reload": Row("--hosts a --yes", "reload_nodes", reloading, "look to_do counting replace"),
-    "iommu": Row("--hosts a --yes", "change", domains, "look"),
+    "iommu": Row("--hosts a --yes", "change", cli, "look"),
     "exercise": Row(
         "--hosts a --yes",
         "run",
@@ -77,26 +70,26 @@ ROWS = {
     "bios": Row(
         "--hosts a --set acs=off --apply --yes",
         "_apply",
-        bios_run,
+        run,
         "access replace open_bmcs _meant look_all _consent BiosRun _tell_planned",
     ),
-    "image": Row("--root . --yes", "_prepare", imaging, "chosen_kernels"),
+    "image": Row("--root . --yes", "_prepare", image, "chosen_kernels"),
     "build": Row(
         "--kernel 6.1",
         "build_in",
-        building,
+        build,
         "open_place with_headers graphs_for plan_in _finish",
     ),
-    "image --undo": Row("last --root . --yes", "_take_back", imaging, refused=True),
+    "image --undo": Row("last --root . --yes", "_take_back", image, refused=True),
     "build --prune": Row("0", "prune", Store, refused=True),
     "build --package": Row(
         "deb --kernel 6.1",
         "pack",
-        building,
+        build,
         "open_place with_headers graphs_for build_in plan_in _finish",
         refused=True,
     ),
-    "rollback": Row("--hosts a --yes", "rollback_nodes", changing, "counting", refused=True),
+    "rollback": Row("--hosts a --yes", "rollback_nodes", plan, "counting", refused=True),
     "undo": Row(
         "a-run --yes",
         "undo_nodes",
@@ -104,12 +97,12 @@ ROWS = {
         "read_run undoing as_reached counting scheduled replace Session",
         refused=True,
     ),
-    "budget --release": Row("a", "release", budgeting, refused=True),
-    "budget --set-aside": Row("a/b=1", "set_aside", budgeting, refused=True),
+    "budget --release": Row("a", "release", budget, refused=True),
+    "budget --set-aside": Row("a/b=1", "set_aside", budget, refused=True),
     "demo --reset": Row("", "reset", demo, refused=True),
-    "bundle": Row("--hosts a", "write_bundles", changing, "_planned", refused=True),
+    "bundle": Row("--hosts a", "write_bundles", plan, "_planned", refused=True),
     "playbook": Row("--hosts a --out new", "fleet", playing, refused=True),
-    "capture": Row("--hosts a", "capture_nodes", capturing, refused=True),
+    "capture": Row("--hosts a", "capture_nodes", capture, refused=True),
     "kubernetes --roll": Row(
         "--from a --kubeconfig b",
         "rolled",

@@ -10,19 +10,19 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from tests.unit.judged import HEALTHY
-from toolkit.change.artefact import Trigger
-from toolkit.change.change import Blocked
-from toolkit.change.plan import Plan
-from toolkit.cli.changing import tell_plan
 from toolkit.cli.ending import ending, record
 from toolkit.cli.options import HOSTS, Option, Said
-from toolkit.cli.rolling import ended
-from toolkit.cli.session import Session
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, NoEvidence, Outcome
-from toolkit.flow.planning import Planned
-from toolkit.flow.rollback import RolledBack
-from toolkit.flow.rollout import Rolled
+from toolkit.plan.artefact import Trigger
+from toolkit.plan.change import Blocked
+from toolkit.plan.plan import Plan
+from toolkit.rollout.run import Rolled
+from toolkit.verbs.cli.plan import tell_plan
+from toolkit.verbs.cli.rollout import ended
+from toolkit.verbs.cli.session import Session
+from toolkit.verbs.plan import Planned
+from toolkit.verbs.rollback import RolledBack
 
 STUCK = Blocked("boot.arguments", "the entry cannot be read", "look at it")
 TODO = Plan(triggers=(Trigger.REBOOT,))

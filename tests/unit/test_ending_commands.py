@@ -14,7 +14,7 @@ from toolkit.cli import verbs
 from toolkit.cli.ending import ending, record
 from toolkit.cli.options import HOSTS, REACH, Option, Said, VerbTask
 from toolkit.errors import ExitCode
-from toolkit.where import program
+from toolkit.package_data import program
 
 WAYS: tuple[dict[str, str | int | bool], ...] = (
     {"hosts": "gpu1"},
@@ -88,5 +88,5 @@ def test_without_a_checkout_the_program_is_not_its_wrapper(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("sys.argv", ["/any/invoke", "plan"])
-    monkeypatch.setattr("toolkit.where.PACKAGE", tmp_path / "toolkit")
+    monkeypatch.setattr("toolkit.package_data.PACKAGE", tmp_path / "toolkit")
     assert program() == "invoke"

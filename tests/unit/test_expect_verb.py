@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.invoked import gdr
 from tests.unit.fleets import capture
-from tests.verbs import gdr
 from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence
-from toolkit.flow.compare import sheets_of_saved
-from toolkit.flow.doctor import examine_saved, foresee_saved
-from toolkit.flow.drift import drift_saved
-from toolkit.flow.kubernetes import plan_for_pods
-from toolkit.flow.planning import plan_saved
-from toolkit.flow.report import look_at_saved
+from toolkit.features.compare.run import sheets_of_saved
+from toolkit.features.drift.run import drift_saved
+from toolkit.features.kubernetes.run.manifests import plan_for_pods
+from toolkit.features.page.run import look_at_saved
+from toolkit.verbs.doctor import examine_saved, foresee_saved
+from toolkit.verbs.plan import plan_saved
 from toolkit.want import Want
 
 TODAY = date(2026, 11, 22)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.checks.test_forecast import BARE_NEXT, ahead, prospect
 from tests.evidence.build import DRIVER, KERNEL, NEXT_KERNEL, OFED, kernel_block
 from tests.evidence.healthy_builds import built
 from tests.evidence.judging import UNKNOWN
-from tests.unit.test_forecast import BARE_NEXT, ahead, prospect
 from toolkit.errors import ExitCode
 
 OFED_THERE = BARE_NEXT | {

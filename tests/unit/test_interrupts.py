@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from toolkit.reach.interrupts import Interrupts
+from toolkit.interrupts import Interrupts
 
 
 def test_the_first_is_noted_and_the_second_ends() -> None:

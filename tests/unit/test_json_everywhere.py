@@ -13,15 +13,15 @@ import jsonschema
 import pytest
 from invoke.collection import Collection
 
-from toolkit.builds.model import Built, File, Inputs, Part
+from toolkit.built.io.store import Store
+from toolkit.built.kept import to_entry
+from toolkit.built.plan.model import Built, File, Inputs, Part
 from toolkit.checks.all import ALL
 from toolkit.cli import Gdr, verbs
 from toolkit.cli.options import VerbTask
 from toolkit.errors import ExitCode, Outcome
-from toolkit.flow.access import demo_folder
-from toolkit.flow.build_kept import to_entry
-from toolkit.reach.store import Store
 from toolkit.report.document import Told, document_parts
+from toolkit.verbs.access import demo_folder
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = re.compile(r"docs/([a-z-]+)\.schema\.json")

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from tests.verbs import gdr
+from tests.invoked import gdr
 from toolkit.errors import ExitCode
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from toolkit import __version__
-from toolkit.reach.manifest import (
+from toolkit.built.io.manifest import (
     MANIFEST,
     Damaged,
     Entry,
@@ -25,8 +25,8 @@ from toolkit.reach.manifest import (
     read_manifest,
     write_manifest,
 )
-from toolkit.reach.redfish_said import refused
-from toolkit.reach.redfish_sides import attributes_place, lockdown_words, one_line
+from toolkit.redfish.errors import refused
+from toolkit.redfish.subresources import attributes_place, lockdown_words, one_line
 
 ABOUT = (("kernel", "6.1"), ("a", "b"))
 ENTRY = Entry(ABOUT, (Kept("b.ko", b"two"), Kept("a.ko", b"one")))

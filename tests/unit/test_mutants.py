@@ -98,7 +98,7 @@ def test_a_site_tells_its_statement_and_whether_it_is_called() -> None:
 
 SOURCES = {
     "toolkit/facts/a.py": "\n".join(f"x{n} = {n}" for n in range(90)),
-    "toolkit/flow/b.py": "\n".join(f"x{n} = {n}" for n in range(10)),
+    "toolkit/verbs/b.py": "\n".join(f"x{n} = {n}" for n in range(10)),
     "toolkit/want.py": "x = 1",
     "toolkit/suites/c.py": "x = 1",
 }
@@ -107,7 +107,7 @@ SOURCES = {
 def test_rooms_have_their_share_and_a_least_one() -> None:
     chosen = choose(SOURCES, 50, seed=1, least=2)
     rooms = [room(each.path) for each in chosen]
-    assert {name: rooms.count(name) for name in rooms} == {"core": 1, "facts": 45, "flow": 5}
+    assert {name: rooms.count(name) for name in rooms} == {"core": 1, "facts": 45, "verbs": 5}
     lines = {(each.path, each.site.line) for each in chosen}
     assert len(lines) == len(chosen)  # one of a line
 
@@ -119,7 +119,7 @@ def test_a_seed_chooses_the_same_again_and_another_seed_others() -> None:
 def test_a_room_keeps_its_mutants_when_another_grows() -> None:
     grown = SOURCES | {"toolkit/want.py": "x = 1\ny = 2\n"}
     flow = [
-        [each for each in choose(which, 50, 1, 5) if "flow" in each.path]
+        [each for each in choose(which, 50, 1, 5) if "verbs" in each.path]
         for which in (SOURCES, grown)
     ]
     assert flow[0] == flow[1] != []
@@ -145,7 +145,7 @@ def test_the_score_and_its_table() -> None:
 def test_the_nearest_test_bears_the_name_then_executes_least() -> None:
     near = Known("tests/unit/test_facts_acs.py::test_a", 1.0, 900)
     small, large = (Known(f"tests/unit/test_b.py::test_{n}", 1.0, n) for n in (5, 80))
-    assert order([large, small, near], "toolkit/facts/acs.py") == [near, small, large]
+    assert order([large, small, near], "toolkit/facts/pci/acs.py") == [near, small, large]
 
 
 def test_one_test_always_has_time() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.verbs import PATH, ROOT, gdr
+from tests.invoked import PATH, ROOT, gdr
 from toolkit.cli.options import refuse_saved_hosts
 from toolkit.errors import ExitCode, UsageError
 

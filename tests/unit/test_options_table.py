@@ -18,13 +18,22 @@ from types import ModuleType
 import pytest
 from invoke.parser.argument import Argument
 
-from toolkit.cli import bios_run, ending, kubernetes_rolling, past, rolling, verbs
+from toolkit.cli import ending, verbs
 from toolkit.cli.options import Option, Unsaid, VerbTask
+from toolkit.features.bios.cli import run
+from toolkit.features.history import cli
+from toolkit.features.kubernetes.cli import rollout
+from toolkit.verbs.cli import rollout as rolling
 
 KEPT = Path(__file__).parent / "options_of_verbs.txt"
 ACCEPT = os.environ.get("GDR_ACCEPT") == "1"
-READS = "toolkit/cli"
-SOURCES = sorted((Path(__file__).parents[2] / READS).glob("*.py"))
+READS = (
+    "toolkit/cli/*.py",
+    "toolkit/verbs/cli/*.py",
+    "toolkit/features/*/cli*.py",
+    "toolkit/features/*/cli/*.py",
+)
+SOURCES = sorted(file for each in READS for file in Path(__file__).parents[2].glob(each))
 
 
 def tasks() -> dict[str, VerbTask]:
@@ -157,10 +166,10 @@ def test_a_default_that_is_repeated_is_the_options_own(file: Path) -> None:
     ("module", "names"),
     [
         (rolling, ("_ALONE", "_PATHS", "_SECRET", "_RIVALS")),
-        (past, ("_TOLD", "_OF_UNDO")),
-        (bios_run, ("_NOW",)),
+        (cli, ("_TOLD", "_OF_UNDO")),
+        (run, ("_NOW",)),
         (ending, ("_WAY", "_ASKED")),
-        (kubernetes_rolling, ("_OF_ROLLOUTS",)),
+        (rollout, ("_OF_ROLLOUTS",)),
     ],
 )
 def test_a_table_of_options_names_options(module: ModuleType, names: tuple[str, ...]) -> None:

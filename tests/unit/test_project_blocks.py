@@ -28,17 +28,17 @@ from dev.lab import pcitree
 from dev.run import ROOT, scripts
 from tests.unit.blocks import Block, blocks, commands, examples, prose, script
 from toolkit import cli
-from toolkit.change.rollout_terms import batches
-from toolkit.change.window import parse_window
 from toolkit.checks.all import BY_ID
 from toolkit.cli.options import TAKEN, unbared
 from toolkit.errors import ToolkitError
 from toolkit.evidence import Evidence
 from toolkit.facts.kinds import named
-from toolkit.flow.access import TRANSPORTS, VIA
-from toolkit.hosts import Host, Inventory, select
-from toolkit.predict.what_if import parse_wishes
-from toolkit.reach.bmc_map import read_map
+from toolkit.features.predict.plan.what_if import parse_wishes
+from toolkit.hosts.host import Host, Inventory, select
+from toolkit.redfish.bmc_map import read_map
+from toolkit.rollout.plan.terms import batches
+from toolkit.rollout.plan.window import parse_window
+from toolkit.verbs.access import TRANSPORTS, VIA
 from toolkit.want import Want
 
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]

@@ -25,10 +25,10 @@ from dev import run
 from dev.clean import Left, found, size, stays, take_away
 from dev.run import MARK
 from toolkit.cli.options import Said
-from toolkit.cli.session import Session
 from toolkit.errors import ExitCode
-from toolkit.flow.access import demo_folder, state_dir
-from toolkit.flow.runs import RunFolder
+from toolkit.rollout.runs import RunFolder
+from toolkit.verbs.access import demo_folder, state_dir
+from toolkit.verbs.cli.session import Session
 
 Make = Callable[[str], Path]
 

@@ -15,13 +15,13 @@ from dev.lab import box
 from dev.run import ROOT
 from dev.tiers import table
 from tests.unit.bills import told_of_the_schema
-from toolkit import where
+from toolkit import package_data
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Check, Impact, passed
 from toolkit.cli.table import VERBS
 from toolkit.errors import WORST_FIRST, ExitCode, ToolkitError, Unsupported
 from toolkit.facts.distros import FAMILIES
-from toolkit.facts.node import Node
+from toolkit.facts.node.node import Node
 from toolkit.want import Want, profiles
 
 
@@ -159,17 +159,17 @@ def test_folders_lie_inside_an_installed_package(tmp_path: Path) -> None:
     package = tmp_path / "site-packages" / "toolkit"
     (package / "templates").mkdir(parents=True)
     (package.parent / "templates").mkdir()  # somebody else's
-    assert where.templates(package) == package / "templates"
+    assert package_data.templates(package) == package / "templates"
 
 
 def test_folders_lie_beside_the_package_in_a_checkout() -> None:
-    assert where.templates() == ROOT / "templates"
-    assert where.playbooks() == ROOT / "playbooks"
+    assert package_data.templates() == ROOT / "templates"
+    assert package_data.playbooks() == ROOT / "playbooks"
 
 
 def test_an_installation_without_its_folders_says_so(tmp_path: Path) -> None:
     with pytest.raises(ToolkitError, match="this installation has no folder templates"):
-        where.templates(tmp_path / "toolkit")
+        package_data.templates(tmp_path / "toolkit")
 
 
 def test_locks_are_made_by_uv_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def test_locks_are_made_by_uv_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_playbooks_call_the_engine_as_it_says_that_it_is_called() -> None:
-    usage = (ROOT / "toolkit/reach/apply.sh").read_text()
+    usage = (ROOT / "toolkit/node/scripts/apply.sh").read_text()
     plays = ("provision", "rollback", "verify", "tasks/boot")
     said = " ".join((ROOT / f"playbooks/{name}.yml").read_text() for name in plays)
     for verb, words in (

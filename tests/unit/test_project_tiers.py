@@ -342,9 +342,12 @@ def test_development_packages_come_by_the_wrapper_that_made_the_environment(
 
 def test_shellcheck_reads_every_script_whatever_its_name() -> None:
     found = scripts()
-    assert {"invokew", ".ci/run", "toolkit/reach/probe.sh", "toolkit/demo/bin/modprobe"} <= set(
-        found
-    )
+    assert {
+        "invokew",
+        ".ci/run",
+        "toolkit/node/scripts/probe.sh",
+        "toolkit/demo/bin/modprobe",
+    } <= set(found)
     assert "tasks.py" not in found
 
 

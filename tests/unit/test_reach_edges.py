@@ -11,19 +11,23 @@ from typing import Any
 
 import pytest
 
-from tests.unit.test_reach_domains import Answers
+from tests.features.iommu_groups.test_reach_domains import Answers
 from toolkit.errors import BmcError, LockedError, TransportError, UsageError
 from toolkit.evidence import Evidence, Frame, State
-from toolkit.reach import claims, exercise, media_index, redfish_guest, ssh_config_file
-from toolkit.reach.become import read_marks, refusal
-from toolkit.reach.claims import claim, living
-from toolkit.reach.held import hold
-from toolkit.reach.media_index import Change, Kind, differences, look, stamps
-from toolkit.reach.redfish_guest import Guest
-from toolkit.reach.redfish_http import Limits
-from toolkit.reach.secret_file import read_secret_file
-from toolkit.reach.ssh_config_file import Block, look_up, read_settings
-from toolkit.reach.transport import Result
+from toolkit.features.exercise import io
+from toolkit.features.image.io import index
+from toolkit.features.image.io.index import Change, Kind, differences, look, stamps
+from toolkit.file_lock import hold
+from toolkit.redfish import session
+from toolkit.redfish.http import Limits
+from toolkit.redfish.session import Guest
+from toolkit.rollout import claims
+from toolkit.rollout.claims import claim, living
+from toolkit.ssh import ssh_config_file
+from toolkit.ssh.become import read_marks, refusal
+from toolkit.ssh.secret_file import read_secret_file
+from toolkit.ssh.ssh_config_file import Block, look_up, read_settings
+from toolkit.ssh.transport import Result
 
 
 def test_a_run_that_another_controller_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,13 +86,13 @@ def whole(*frames: Frame, complete: bool = True) -> Answers:
 
 
 def test_a_test_of_two_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exercise, "patience", lambda: 2)
+    monkeypatch.setattr(io, "patience", lambda: 2)
     node = whole(Frame("listening", State.OK, "18515"))
     heard: list[int] = []
-    exercise.look(node)
-    exercise.serve(node, 30, ["A=1", "B=2"], ["ib_write_bw", "a b"], heard.append)
-    exercise.drive(node, 30, ["A=1"], 18515, ["ib_write_bw"])
-    exercise.alone(node, 30, [], ["gdrcopy_copybw"])
+    io.look(node)
+    io.serve(node, 30, ["A=1", "B=2"], ["ib_write_bw", "a b"], heard.append)
+    io.drive(node, 30, ["A=1"], 18515, ["ib_write_bw"])
+    io.alone(node, 30, [], ["gdrcopy_copybw"])
     calls = [each.rstrip("\n").rpartition("\n")[2] for each in node.scripts]
     assert calls == [
         "gdr_exercise look end",
@@ -96,14 +100,14 @@ def test_a_test_of_two_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         "gdr_exercise drive 60 A=1 18515 ib_write_bw end",
         "gdr_exercise alone 60 '' gdrcopy_copybw end",
     ]
-    room = exercise._ROOM_S
+    room = io._ROOM_S
     assert node.limits == [2 * room, *[max(60 + room, 2 * room)] * 3]
     hear = node.sinks[1]
     for line in ("= listening ok 18515", "= listening ok x", "= listening ok 1 2", "x", "= begin"):
         hear(line)
     assert heard == [18515]
     with pytest.raises(TransportError, match="gpu7: the test broke off, with status 3"):
-        exercise.look(whole(complete=False))
+        io.look(whole(complete=False))
 
 
 @pytest.mark.parametrize(
@@ -206,8 +210,8 @@ def test_every_kind_of_path_is_told_apart(tmp_path: Path, monkeypatch: pytest.Mo
     }  # fmt: skip
     assert before["/link"].what == "/nowhere"
     reads: list[str] = []
-    hashed = media_index._hash
-    monkeypatch.setattr(media_index, "_hash", lambda full: (reads.append(full), hashed(full))[1])  # type: ignore[func-returns-value]  # a stand-in
+    hashed = index._hash
+    monkeypatch.setattr(index, "_hash", lambda full: (reads.append(full), hashed(full))[1])  # type: ignore[func-returns-value]  # a stand-in
     assert look(tmp_path, before) == before
     assert reads == []
     (tmp_path / "d/file").write_text("yy")
@@ -239,19 +243,19 @@ def test_devices_and_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return Status()
 
-    assert media_index._what(Kind.DEVICE, "", status(stat.S_IFBLK)) == "b 8:1"
-    assert media_index._what(Kind.DEVICE, "", status(stat.S_IFCHR)) == "c 8:1"
+    assert index._what(Kind.DEVICE, "", status(stat.S_IFBLK)) == "b 8:1"
+    assert index._what(Kind.DEVICE, "", status(stat.S_IFCHR)) == "c 8:1"
     held = {"user.b": b"2", "user.a": b"1"}
     monkeypatch.setattr(os, "listxattr", lambda *_, **__: list(held))
     monkeypatch.setattr(os, "getxattr", lambda _, name, **__: held[name])
-    first = media_index._attributes("x")
+    first = index._attributes("x")
     assert len(first) == 64
     held["user.a"] = b"12"
-    second = media_index._attributes("x")
+    second = index._attributes("x")
     held = {"user.a": b"12", "user.b": b"2"}
-    assert media_index._attributes("x") == second != first
+    assert index._attributes("x") == second != first
     monkeypatch.setattr(os, "listxattr", lambda *_, **__: [])
-    assert media_index._attributes("x") == ""
+    assert index._attributes("x") == ""
 
 
 class Login(Guest):
@@ -291,4 +295,4 @@ def test_a_login_at_a_bmc_is_seen_through_whatever_the_main_thread_is_told(
     with pytest.raises(KeyboardInterrupt):
         guest.__enter__()
     assert guest.left == 1
-    assert Limits(3, 3, 4) == redfish_guest._HURRY
+    assert Limits(3, 3, 4) == session._HURRY

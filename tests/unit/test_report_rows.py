@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.change.reload_obstacles import Kind, Obstacle
-from toolkit.flow.runs import RunFolder
-from toolkit.report.cached import CachedRow, listing, pruned
-from toolkit.report.reload import _obstacle
+from toolkit.features.builds.show.cache import CachedRow, listing, pruned
+from toolkit.features.reload.plan.obstacles import Kind, Obstacle
+from toolkit.features.reload.show import _obstacle
 from toolkit.report.table import Painter
+from toolkit.rollout.runs import RunFolder
 
 NOW, DAY = 1_800_000_000.0, 86_400
 KERNEL = "6.1.0-49-amd64"

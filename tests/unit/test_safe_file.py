@@ -13,40 +13,40 @@ from pathlib import Path
 
 import pytest
 
-from tests.verbs import ROOT
-from toolkit.reach.safe_file import open_beside, private_folder, write_file
+from tests.invoked import ROOT
+from toolkit.safe_file import open_beside, private_folder, write_file
 
 NOBODYS = 54321
 
 # Modules that write files by other means, and why they may. All others have write_file.
 MAY = {
-    "toolkit/reach/safe_file.py": "is the primitive itself",
-    "toolkit/reach/boot_folder.py": "makes a folder of a random name, for us alone",
-    "toolkit/reach/claims.py": "writes a file that it holds locked, in the run's own folder",
-    "toolkit/reach/connection.py": "a temporary file without a name",
-    "toolkit/reach/credentials.py": "the terminal, to ask for a password",
-    "toolkit/reach/emulated.py": "writes in a folder of a random name, for us alone",
-    "toolkit/reach/headers.py": "writes in a folder of a random name, for us alone",
-    "toolkit/reach/held.py": "a lock, which holds nothing",
-    "toolkit/reach/journal.py": "SQLite writes it, in the run's own folder",
-    "toolkit/reach/budget_book.py": "SQLite writes it, in the folder of runs",
-    "toolkit/reach/hook.py": "a temporary file without a name",
-    "toolkit/reach/knownhosts.py": "adds a line to the file that ssh reads",
-    "toolkit/reach/kvm.py": "a file of a random name, for us alone",
-    "toolkit/reach/packed.py": "a temporary file without a name",
-    "toolkit/reach/media_aside.py": "makes a folder of a random name, for us alone",
-    "toolkit/reach/media_inside.py": "writes in images, whose links it never follows",
-    "toolkit/reach/media_journal.py": "writes in the folder aside, for us alone",
-    "toolkit/reach/one_time.py": "writes in a folder of a random name, for us alone",
-    "toolkit/reach/packer.py": "writes in a folder of a random name, for us alone",
-    "toolkit/reach/qemu.py": "writes in a folder of a random name, for us alone",
-    "toolkit/reach/sealing.py": "writes in a folder of a random name, for us alone",
-    "toolkit/reach/signer.py": "writes in a folder of a random name, for us alone",
-    "toolkit/reach/store.py": "writes in a folder of a random name, in a cache that is ours",
-    "toolkit/reach/throwaway.py": "writes in a folder of a random name, for us alone",
-    "toolkit/reach/workshop.py": "adds to a build's log, in the run's own folder",
-    "toolkit/flow/connect.py": "makes a folder of a random name, for us alone",
-    "toolkit/flow/playbook.py": "makes a folder of a random name, and names it when it is whole",
+    "toolkit/safe_file.py": "is the primitive itself",
+    "toolkit/features/image/boot/folder.py": "makes a folder of a random name, for us alone",
+    "toolkit/rollout/claims.py": "writes a file that it holds locked, in the run's own folder",
+    "toolkit/ssh/connection.py": "a temporary file without a name",
+    "toolkit/ssh/credentials.py": "the terminal, to ask for a password",
+    "toolkit/features/image/boot/emulated.py": "a folder of a random name, for us alone",
+    "toolkit/features/builds/io/headers.py": "a folder of a random name, for us alone",
+    "toolkit/file_lock.py": "a lock, which holds nothing",
+    "toolkit/rollout/journal.py": "SQLite writes it, in the run's own folder",
+    "toolkit/rollout/budget_book.py": "SQLite writes it, in the folder of runs",
+    "toolkit/rollout/hook.py": "a temporary file without a name",
+    "toolkit/ssh/known_hosts.py": "adds a line to the file that ssh reads",
+    "toolkit/features/image/boot/kvm.py": "a file of a random name, for us alone",
+    "toolkit/verbs/packed.py": "a temporary file without a name",
+    "toolkit/features/image/io/aside.py": "makes a folder of a random name, for us alone",
+    "toolkit/features/image/io/inside.py": "writes in images, whose links it never follows",
+    "toolkit/features/image/io/file_journal.py": "writes in the folder aside, for us alone",
+    "toolkit/features/image/boot/one_time_keys.py": "a folder of a random name, for us alone",
+    "toolkit/features/builds/io/package_tools.py": "a folder of a random name, for us alone",
+    "toolkit/features/image/boot/qemu.py": "a folder of a random name, for us alone",
+    "toolkit/node/sealing.py": "a folder of a random name, for us alone",
+    "toolkit/built/io/signer.py": "a folder of a random name, for us alone",
+    "toolkit/built/io/store.py": "writes in a folder of a random name, in a cache that is ours",
+    "toolkit/features/image/boot/throwaway.py": "a folder of a random name, for us alone",
+    "toolkit/features/builds/io/sandbox.py": "adds to a build's log, in the run's own folder",
+    "toolkit/verbs/connect.py": "makes a folder of a random name, for us alone",
+    "toolkit/features/ansible/run.py": "makes a folder of a random name, named when whole",
     "toolkit/suites/run.py": "makes a folder of a random name, for us alone",
     "toolkit/cli/streams.py": "opens /dev/null in the place of an output that is closed",
     "toolkit/cli/verb.py": "a file of a random name, for a report of a bug",
@@ -87,7 +87,7 @@ def test_nobody_else_opens_a_file_for_writing() -> None:
         if lines := list(_writes(ast.parse(file.read_text("utf-8")))):
             found[name] = lines
     others = {name: lines for name, lines in found.items() if name not in MAY}
-    assert not others, "write_file of toolkit/reach/safe_file.py writes files"
+    assert not others, "write_file of toolkit/safe_file.py writes files"
     assert found.keys() == MAY.keys(), "what writes no more needs no leave"
 
 
@@ -214,7 +214,7 @@ def test_devices_are_written_to() -> None:
 @pytest.mark.parametrize("to", ["a file", "a pipe"])
 def test_standard_output_is_written_where_it_is(tmp_path: Path, to: str) -> None:
     code = (
-        "import sys; from pathlib import Path; from toolkit.reach.safe_file import write_file;"
+        "import sys; from pathlib import Path; from toolkit.safe_file import write_file;"
         "print('before', flush=True); write_file(Path('/dev/stdout'), 'text\\n'); print('after')"
     )
     out = tmp_path / "out"

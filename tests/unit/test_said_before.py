@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.change.bios_kept import KEPT, Before, Kept
-from toolkit.cli.bios_run import _task
 from toolkit.cli.options import Said
-from toolkit.cli.rolling import resumption, said_before
 from toolkit.errors import UsageError
-from toolkit.reach.journal import About, Event, Journal, Story
+from toolkit.features.bios.cli.run import _task
+from toolkit.features.bios.plan.kept import KEPT, Before, Kept
+from toolkit.rollout.journal import About, Event, Journal, Story
+from toolkit.verbs.cli.rollout import resumption, said_before
 
 DEFAULTS: dict[str, str | int | bool] = {
     "fanout": 64, "hook_timeout": 600, "serial": "", "drain": "", "pass_fd": -1, "json": False,

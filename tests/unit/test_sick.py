@@ -11,13 +11,13 @@ import pytest
 from tests.unit.judged import HEALTHY, SLOW, judged
 from toolkit.checks.check import Impact, failed
 from toolkit.errors import ExitCode, Outcome
-from toolkit.flow.provision import Provisioned, as_wanted, harm
+from toolkit.features.page.show.parts import MEANS, STATES
 from toolkit.report import metrics, sarif
 from toolkit.report.document import Run
-from toolkit.report.fleet_parts import MEANS, STATES
-from toolkit.report.samples import Remembered
+from toolkit.report.prometheus import Remembered
 from toolkit.report.table import Painter
 from toolkit.report.text import count_line, summary
+from toolkit.verbs.provision import Provisioned, as_wanted, harm
 
 ROOT = Path(__file__).parents[2]
 BROKE = failed("not loaded", expected="loaded")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import verbs
+from tests import invoked
 from toolkit.checks.all import ALL
 from toolkit.cli import table
 from toolkit.errors import UsageError
@@ -23,7 +23,9 @@ try:
     main()
 except SystemExit as end:
     code = end.code
-print(code or 0, *sys.modules, file=sys.stderr)
+# A package holds a docstring alone: it costs a tenth of a module, and dev.house counts it.
+ours = {n for n, m in sys.modules.items() if n.startswith("toolkit.") and hasattr(m, "__path__")}
+print(code or 0, *(sys.modules.keys() - ours), file=sys.stderr)
 """
 
 
@@ -60,8 +62,8 @@ def test_a_start_imports_no_more_than_it_needs(
 
 
 def test_a_verb_that_a_test_forks_finds_the_code_of_all_verbs_imported() -> None:
-    lacking = f"import sys; sys.exit(len({{*{verbs.MODULES}}} - {{*sys.modules}}))"
-    child = verbs.FORKS.Process(target=exec, args=(lacking,))
+    lacking = f"import sys; sys.exit(len({{*{invoked.MODULES}}} - {{*sys.modules}}))"
+    child = invoked.FORKS.Process(target=exec, args=(lacking,))
     child.start()
     child.join()
     assert child.exitcode == 0

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.verbs import ROOT, gdr
-from toolkit.reach.safe_file import try_folder
+from tests.invoked import ROOT, gdr
+from toolkit.safe_file import try_folder
 
 GDR = f"{shlex.quote(sys.executable)} -m toolkit.cli"
 PROVISION = "provision --hosts demo-iommu,demo-stub --yes --reboot"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.invoked import ROOT
 from tests.unit.test_streams import shell
-from tests.verbs import ROOT
 from toolkit.errors import UsageError
-from toolkit.flow.past import Run, Unread, read_runs
-from toolkit.reach.credentials import read_secret
-from toolkit.reach.journal import FILE, About, Event, Journal
+from toolkit.rollout.history import Run, Unread, read_runs
+from toolkit.rollout.journal import FILE, About, Event, Journal
+from toolkit.ssh.credentials import read_secret
 
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
 
@@ -99,7 +99,10 @@ def test_a_state_folder_that_takes_nothing_costs_the_record_alone(seen: Path, se
 @pytest.mark.parametrize(
     ("at", "starts"),
     [
-        *((at, "from toolkit.cli") for at in ("toolkit.report.document", "toolkit.cli.looking")),
+        *(
+            (at, "from toolkit.cli")
+            for at in ("toolkit.report.document", "toolkit.verbs.cli.doctor")
+        ),
         *((at, "from dev.__main__") for at in ("invoke", "yaml")),
     ],
 )

@@ -12,12 +12,12 @@ import pytest
 import toolkit
 from toolkit.errors import InventoryError, ToolkitError, UsageError
 from toolkit.facts.cluster import parse_cluster
-from toolkit.facts.redfish_json import read_object
-from toolkit.hosts import select
-from toolkit.reach.inventory import read_host_file, read_inventory
-from toolkit.reach.kubernetes_node import _parsed
-from toolkit.reach.redfish import _message
-from toolkit.reach.redfish_find import parsed
+from toolkit.facts.firmware.redfish_json import read_object
+from toolkit.features.kubernetes.io.node import _parsed
+from toolkit.hosts.host import select
+from toolkit.hosts.inventory import read_host_file, read_inventory
+from toolkit.redfish.client import _message
+from toolkit.redfish.find import parsed
 from toolkit.untrusted import Unreadable, read_json, read_toml, read_yaml_nodes
 from toolkit.want import Want
 
@@ -164,8 +164,8 @@ def test_a_long_list_of_hosts_costs_no_more_than_its_names(tmp_path: Path) -> No
 def test_patterns_of_more_hosts_than_any_site_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolkit.hosts.MOST", 1000)
-    monkeypatch.setattr("toolkit.reach.inventory.MOST", 1000)
+    monkeypatch.setattr("toolkit.hosts.host.MOST", 1000)
+    monkeypatch.setattr("toolkit.hosts.inventory.MOST", 1000)
     with pytest.raises(UsageError, match="more than 1000 hosts"):
         select("a[1-600],b[1-600]")
     file = tmp_path / "hosts"

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from toolkit import where
+from toolkit import package_data
 from toolkit.errors import ToolkitError, UsageError
-from toolkit.where import from_home, kept, playbooks, templates, user_name
-from toolkit.words import counted
+from toolkit.package_data import from_home, kept, playbooks, templates, user_name
+from toolkit.plural import counted
 
 
 def test_inside_the_package_goes_before_beside_it(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.delenv("HOME", raising=False)
     passwd(monkeypatch, None)
-    where._say.cache_clear()
+    package_data._say.cache_clear()
     return temporary / f"gdr-toolkit-{os.geteuid()}"
 
 
@@ -106,7 +106,7 @@ def test_a_home_that_is_no_folder_is_passed_over(
         monkeypatch.setenv("HOME", str(home))
         for known, taken in ((None, place), (home, place), (ours, ours)):
             passwd(monkeypatch, known)
-            where._say.cache_clear()
+            package_data._say.cache_clear()
             assert state() == taken / ".state/gdr-toolkit"
             note = f"note: HOME={home} {why}; what is kept goes below {taken}\n"
             assert capsys.readouterr().err == note
@@ -144,7 +144,10 @@ def test_a_home_that_cannot_be_written_is_passed_over(
 )
 def test_whose_a_folder_is(owner: int, mode: int, home: bool, shared: bool) -> None:
     about = os.stat_result((stat.S_IFDIR | mode, 0, 0, 0, owner, 0, 0, 0, 0, 0))
-    assert (where._is_home(about, 1000), where._anybodys(about, 1000)) == (home, shared)
+    assert (package_data._is_home(about, 1000), package_data._anybodys(about, 1000)) == (
+        home,
+        shared,
+    )
 
 
 def test_a_home_that_is_anothers_is_passed_over(
@@ -153,7 +156,7 @@ def test_a_home_that_is_anothers_is_passed_over(
     tmp_path.chmod(0o777)
     owner = tmp_path.stat().st_uid
     monkeypatch.setattr("os.geteuid", lambda: owner + 1)
-    why = where._unusable(tmp_path, tmp_path / "a")
+    why = package_data._unusable(tmp_path, tmp_path / "a")
     assert why == f"is not this user's (it is of user {owner})"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.words import counted
+from toolkit.plural import counted
 
 
 @pytest.mark.parametrize(

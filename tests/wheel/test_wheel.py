@@ -116,7 +116,7 @@ def test_what_runs_is_what_was_installed(installed: Path) -> None:
 
 
 def test_the_tables_of_what_goes_with_what_are_installed_too(installed: Path) -> None:
-    code = "from toolkit.compat import shipped; print(len(shipped().breakages))"
+    code = "from toolkit.compat.reader import shipped; print(len(shipped().breakages))"
     assert _run(installed / "env" / "bin" / "python", "-c", code, cwd=installed).strip() == "20"
 
 

@@ -4,57 +4,33 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from toolkit.checks import (
-    acs,
-    ats,
-    bar,
-    bios_cpu,
-    bios_iommu,
-    bios_link,
-    bios_memory,
-    boot_arguments,
-    builds,
-    companions,
-    consumers,
-    containers,
-    dkms,
+from toolkit.checks import expected, host, image, inventory
+from toolkit.checks.check import Check
+from toolkit.checks.consumers import consumers, containers, mpi, nccl_log, path, unused
+from toolkit.checks.firmware import bios_cpu, bios_iommu, bios_link, bios_memory
+from toolkit.checks.gpu import (
+    accelerator_stack,
     driver,
-    dummies,
-    expected,
-    express,
     gds,
     gpu,
-    half,
-    hca,
     health,
-    health_hca,
     health_smi,
-    host,
-    image,
-    inventory,
-    iommu,
-    kernel,
-    link,
+    nvlink,
+    protected,
+)
+from toolkit.checks.kernel import boot_arguments, builds, dkms, kernel, rebuilding, secureboot
+from toolkit.checks.modules import (
+    dummies,
+    half,
     load_order,
     loading,
     modules,
-    mpi,
-    nccl_log,
-    nvlink,
     ofed,
     ofed_hca,
-    path,
-    pcie,
     peermem,
-    platform,
-    protected,
-    rdma,
-    rebuilding,
-    roce,
-    secureboot,
-    unused,
 )
-from toolkit.checks.check import Check
+from toolkit.checks.pci import acs, ats, bar, iommu, link, pcie, pcie_caps, platform
+from toolkit.checks.rdma import hca, health_hca, rdma, roce
 from toolkit.errors import UsageError
 
 ALL: tuple[Check, ...] = (
@@ -166,10 +142,10 @@ ALL: tuple[Check, ...] = (
     pcie.numa,
     link.link,
     link.aer,
-    express.mps,
-    express.mrrs,
-    express.relaxed_ordering,
-    express.tags,
+    pcie_caps.mps,
+    pcie_caps.mrrs,
+    pcie_caps.relaxed_ordering,
+    pcie_caps.tags,
     bar.bar1,
     bios_memory.above_4g,
     bios_memory.mmio_window,
@@ -190,16 +166,16 @@ ALL: tuple[Check, ...] = (
     bios_cpu.smt,
     bios_iommu.x2apic,
     bios_iommu.secure_boot,
-    companions.gdrcopy,
+    accelerator_stack.gdrcopy,
     gds.nvidia_fs,
     gds.iommu,
     gds.p2pdma,
     gds.nvme,
-    companions.ibgda,
-    companions.efa,
-    companions.dcgm,
-    companions.diag,
-    companions.libfabric,
+    accelerator_stack.ibgda,
+    accelerator_stack.efa,
+    accelerator_stack.dcgm,
+    accelerator_stack.diag,
+    accelerator_stack.libfabric,
     mpi.cuda,
     containers.rdma_devices,
     containers.peermem_sidecar,

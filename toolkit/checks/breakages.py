@@ -1,6 +1,6 @@
 """Which of the breakages that are known in the field does a node meet?
 
-A function for each id of toolkit/data/breakages.toml says what of it was found. What could not
+A function for each id of compat/data/breakages.toml says what of it was found. What could not
 be read matches nothing: a breakage explains findings, it makes none.
 """
 
@@ -10,18 +10,18 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from toolkit.checks.chosen import sees_peermem, told
-from toolkit.checks.path import REGISTER, dmabuf_gap, peermem_gap
+from toolkit.checks.consumers.chosen import sees_peermem, told
+from toolkit.checks.consumers.path import REGISTER, dmabuf_gap, peermem_gap
 from toolkit.checks.role import role
-from toolkit.compat_rows import build_numbers
-from toolkit.facts.gpu import Flavor
-from toolkit.facts.node import Node
-from toolkit.facts.ofed import LEFTOVER
-from toolkit.facts.platform import is_coherent_gpu, refusing_chipset
-from toolkit.facts.rdma import OfedFlavour
-from toolkit.facts.refusals import parse_refusals
-from toolkit.facts.secureboot import Enrolment, SecureBoot
-from toolkit.facts.topology import Distance
+from toolkit.compat.rows import build_numbers
+from toolkit.facts.firmware.secureboot import Enrolment, SecureBoot
+from toolkit.facts.gpu.driver import Flavor
+from toolkit.facts.modules.ofed import LEFTOVER
+from toolkit.facts.modules.refusals import parse_refusals
+from toolkit.facts.node.node import Node
+from toolkit.facts.pci.platform import is_coherent_gpu, refusing_chipset
+from toolkit.facts.pci.topology import Distance
+from toolkit.facts.rdma.devices import OfedFlavour
 from toolkit.facts.versions import Version
 from toolkit.want import PeerPath, Role, Want
 

@@ -9,15 +9,15 @@ from enum import StrEnum
 from functools import partial
 from itertools import count
 
-from toolkit.checks.makers import NOT_CONNECTX, has_connectx, without_nvidia_peermem
+from toolkit.checks.rdma.makers import NOT_CONNECTX, has_connectx, without_nvidia_peermem
 from toolkit.checks.role import PASSED_THROUGH, role
+from toolkit.compat.machines import machine_type
 from toolkit.errors import CutOff, NeedsRoot, NoEvidence, NotCollected, Unparsable
 from toolkit.facts.fact import once
-from toolkit.facts.node import Node
+from toolkit.facts.node.node import Node
 from toolkit.facts.recall import Answers
-from toolkit.machines import machine_type
+from toolkit.plural import counted
 from toolkit.want import PeerPath, Role, Waiver, Want
-from toolkit.words import counted
 
 
 class Status(StrEnum):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.expected_items import SEEN, Seen, meets
 from toolkit.expect import Key, Value, said
-from toolkit.facts.node import Node
+from toolkit.facts.node.node import Node
+from toolkit.plural import counted
 from toolkit.want import Want
-from toolkit.words import counted
 
 _FILE = "the site's file, [expect] and [[group]]"
 # What there is none of, where nothing at all is seen.

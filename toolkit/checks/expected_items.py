@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from toolkit.checks.health import asked
-from toolkit.checks.makers import serving
+from toolkit.checks.gpu.health import asked
+from toolkit.checks.rdma.makers import serving
 from toolkit.errors import CutOff, NoEvidence, Unparsable
 from toolkit.expect import Key, Value, begins, link, size, words
-from toolkit.facts.node import Node
-from toolkit.facts.pci import PciFunction, PciTree
-from toolkit.facts.rdma import Port, RdmaDevice
-from toolkit.facts.topology import Hop
+from toolkit.facts.node.node import Node
+from toolkit.facts.pci.functions import PciFunction, PciTree
+from toolkit.facts.pci.topology import Hop
+from toolkit.facts.rdma.devices import Port, RdmaDevice
 
 _HEADERS = 76  # bytes around a RoCE packet: include/rdma/ib_addr.h, iboe_get_mtu
 

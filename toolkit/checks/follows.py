@@ -13,23 +13,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from toolkit.checks import obstacles
-from toolkit.checks.builds import CARRIED, image_of
 from toolkit.checks.check import Finding, Gap, Status, Verdict
-from toolkit.checks.dkms import unbuilt
-from toolkit.checks.iommu_words import passes_through
-from toolkit.checks.kernel import lacking
-from toolkit.checks.loading import first_obstacle, is_live, other_versions
-from toolkit.checks.modules import RDMA
-from toolkit.checks.path import REGISTER, dmabuf_gpu_gap, dmabuf_nic_gap, offered, peermem_gap
-from toolkit.checks.pcie import LOST
-from toolkit.checks.signatures import refused
-from toolkit.checks.stale import loaded_from_elsewhere
+from toolkit.checks.consumers import path
+from toolkit.checks.kernel.builds import CARRIED, image_of
+from toolkit.checks.kernel.dkms import unbuilt
+from toolkit.checks.kernel.kernel import lacking
+from toolkit.checks.kernel.signatures import refused
+from toolkit.checks.modules import obstacles
+from toolkit.checks.modules.loading import first_obstacle, is_live, other_versions
+from toolkit.checks.modules.modules import RDMA
+from toolkit.checks.modules.stale import loaded_from_elsewhere
+from toolkit.checks.pci.iommu_words import passes_through
+from toolkit.checks.pci.pcie import LOST
 from toolkit.errors import NoEvidence, Unparsable
-from toolkit.facts.gpu import Flavor
-from toolkit.facts.node import Node
-from toolkit.facts.ofed import LEFTOVER
-from toolkit.facts.refusals import parse_refusals
+from toolkit.facts.gpu.driver import Flavor
+from toolkit.facts.modules.ofed import LEFTOVER
+from toolkit.facts.modules.refusals import parse_refusals
+from toolkit.facts.node.node import Node
 from toolkit.want import PeerPath, Want
 
 _OFF_THE_BUS = 79  # NVIDIA's Xid catalog
@@ -204,22 +204,22 @@ def _path(name: str) -> Rule:
 
     def rule(node: Node, want: Want, _: Finding) -> str:
         if want.path is PeerPath.PEERMEM:
-            gap = peermem_gap(node)
+            gap = path.peermem_gap(node)
             asks = "peermem.bound" if "does not hold" in gap else "peermem.loaded"
             return gap if name == asks and gap.startswith("nvidia-peermem") else ""
-        if gap := dmabuf_gpu_gap(node, want):
+        if gap := path.dmabuf_gpu_gap(node, want):
             return gap if name == "dmabuf.gpu" else ""
-        return dmabuf_nic_gap(node, want) if name == "dmabuf.nic" else ""
+        return path.dmabuf_nic_gap(node, want) if name == "dmabuf.nic" else ""
 
     return rule
 
 
 def _of_gpu(begins: str) -> Rule:
-    return lambda node, want, _: _begun(dmabuf_gpu_gap(node, want), begins)
+    return lambda node, want, _: _begun(path.dmabuf_gpu_gap(node, want), begins)
 
 
 def _of_nic(begins: str) -> Rule:
-    return lambda node, want, _: _begun(dmabuf_nic_gap(node, want), begins)
+    return lambda node, want, _: _begun(path.dmabuf_nic_gap(node, want), begins)
 
 
 def _begun(gap: str, begins: str) -> str:
@@ -254,16 +254,16 @@ def _gone(node: Node, want: Want, _: Finding) -> str:
 
 
 def _nothing_exports(node: Node, want: Want, _: Finding) -> str:
-    if REGISTER in node.symbols or obstacles.no_driver(node) is not None:
+    if path.REGISTER in node.symbols or obstacles.no_driver(node) is not None:
         return ""
     if loaded_from_elsewhere(node, obstacles.STACK):
         return ""
-    return f"nothing that is loaded exports {REGISTER}"
+    return f"nothing that is loaded exports {path.REGISTER}"
 
 
 def _symbol_absent(node: Node, want: Want, finding: Finding) -> str:
     told = parse_refusals(node.dmesg)
-    if told.other_version or set(told.absent) != {REGISTER}:
+    if told.other_version or set(told.absent) != {path.REGISTER}:
         return ""
     return _nothing_exports(node, want, finding)
 
@@ -297,7 +297,7 @@ def _other_stack(node: Node, want: Want, _: Finding) -> str:
 
 def _other_stack_hides(node: Node, want: Want, finding: Finding) -> str:
     """What lies on disk, once it is loaded, exports the interface."""
-    return _other_stack(node, want, finding) if offered(node) else ""
+    return _other_stack(node, want, finding) if path.offered(node) else ""
 
 
 def _other_driver(node: Node, want: Want, _: Finding) -> str:

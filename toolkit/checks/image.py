@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from toolkit.checks.check import Finding, Impact, Status, check, failed, not_applicable, passed
-from toolkit.facts.node import Node
+from toolkit.facts.node.node import Node
 from toolkit.facts.passport import PLACE, SIGNATURE, Passport
 from toolkit.facts.passport_beside import Difference, compare, untold
+from toolkit.plural import counted
 from toolkit.want import Want
-from toolkit.words import counted
 
 _LATER = "make and test the image with that kernel, or waive image.passport until it is"
 _AGAIN = "boot the image that was tested; what was changed on purpose belongs into the image"

@@ -15,16 +15,16 @@ from toolkit.checks.check import (
     not_applicable,
     passed,
 )
-from toolkit.checks.pcie import lost_beside
+from toolkit.checks.pci.pcie import lost_beside
 from toolkit.checks.role import role
+from toolkit.compat.machines import Board, MachineType, board, boards, machine_type
 from toolkit.errors import NoEvidence, Unparsable
-from toolkit.facts.express import card_in_slot
-from toolkit.facts.node import Node
-from toolkit.facts.pci import PciFunction
-from toolkit.facts.virt import guest_of
-from toolkit.machines import Board, MachineType, board, boards, machine_type
+from toolkit.facts.firmware.virt import guest_of
+from toolkit.facts.node.node import Node
+from toolkit.facts.pci.functions import PciFunction
+from toolkit.facts.pci.pcie_caps import card_in_slot
+from toolkit.plural import counted
 from toolkit.want import Role, Want
-from toolkit.words import counted
 
 _DRAIN = "drain the node, run nvidia-bug-report.sh, boot it cold; exchange what stays away"
 
@@ -32,7 +32,7 @@ _DRAIN = "drain the node, run nvidia-bug-report.sh, boot it cold; exchange what 
 @check(
     "gpu.count",
     impact=Impact.SICK,
-    source="toolkit/data/machines.toml; Fabric Manager user guide, NVSwitch-based systems; "
+    source="toolkit/compat/data/machines.toml; Fabric Manager user guide, NVSwitch-based systems; "
     "nvidia-smi -L",
     fix=_DRAIN,
     needs_gpu=False,
@@ -218,7 +218,7 @@ def _held(node: Node) -> list[str]:
 @check(
     "nvidia.nvswitches",
     impact=Impact.SICK,
-    source="toolkit/data/machines.toml; Fabric Manager user guide, NVSwitch-based systems",
+    source="toolkit/compat/data/machines.toml; Fabric Manager user guide, NVSwitch-based systems",
     fix="drain the node and boot it cold; if it stays away, the baseboard is to be exchanged",
 )
 def nvswitches(node: Node, want: Want) -> Finding:
@@ -259,7 +259,7 @@ def _sold_whole(node: Node, built: Board) -> bool:
 @check(
     "hca.count",
     impact=Impact.SICK,
-    source="toolkit/data/machines.toml; the PCI tree: what serves the other GPUs",
+    source="toolkit/compat/data/machines.toml; the PCI tree: what serves the other GPUs",
     fix="drain the node, boot it cold, reseat the card; exchange it if it stays away",
 )
 def hca_count(node: Node, want: Want) -> Finding:

@@ -18,18 +18,18 @@ from toolkit.checks.check import (
     number_of,
     without_gpus,
 )
-from toolkit.checks.choices import choices
-from toolkit.checks.chosen import Chosen
+from toolkit.checks.consumers.choices import choices
+from toolkit.checks.consumers.chosen import Chosen
+from toolkit.checks.consumers.taken import taken
 from toolkit.checks.follows import Step, steps
 from toolkit.checks.role import role
-from toolkit.checks.taken import taken
 from toolkit.errors import ExitCode, NoEvidence, Unparsable
 from toolkit.evidence import Evidence
-from toolkit.facts.bmc_identity import Same, same_machine
-from toolkit.facts.imports import IMPORTED
-from toolkit.facts.node import Node
+from toolkit.facts.firmware.bmc_identity import Same, same_machine
+from toolkit.facts.firmware.redfish_bmc import Trust
+from toolkit.facts.node.node import Node
 from toolkit.facts.recall import Answers
-from toolkit.facts.redfish_bmc import Trust
+from toolkit.facts.text.pasted_logs import IMPORTED
 from toolkit.want import Want
 
 ASSUMED = ", assumed"

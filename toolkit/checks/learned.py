@@ -17,7 +17,7 @@ from toolkit.checks.expected import against
 from toolkit.checks.expected_items import SEEN, Seen
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.expect import Expect, Key, Value, link, read_expect, said, size
-from toolkit.facts.node import Node
+from toolkit.facts.node.node import Node
 
 T = TypeVar("T")
 _SHARE = 0.25  # of the nodes of one machine: so many that differ alike are a kind

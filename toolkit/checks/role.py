@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from toolkit.facts.node import Node
-from toolkit.facts.topology import path_pairs
+from toolkit.facts.node.node import Node
+from toolkit.facts.pci.topology import path_pairs
 from toolkit.want import Role, Want
 
 PASSED_THROUGH = "vfio-pci"

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import date
 
 from toolkit.checks.all import BY_ID
-from toolkit.checks.build_failures import cause_of
 from toolkit.checks.causes import Cause, causes
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.follows import Step
 from toolkit.checks.judged import Judged, judge_node
-from toolkit.compat import Failure, FailureKind
+from toolkit.checks.kernel.build_failures import cause_of
+from toolkit.compat.reader import Failure, FailureKind
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.want import PeerPath, Want
 

@@ -20,7 +20,7 @@ from toolkit.cli.options import TAKEN, unbared
 from toolkit.cli.streams import patient_streams
 from toolkit.cli.table import verbs
 from toolkit.errors import ExitCode
-from toolkit.where import program
+from toolkit.package_data import program
 
 __all__ = ("Gdr", "Settings", "main", "namespace", "verbs")
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from toolkit.cli.options import Option, Said
 from toolkit.errors import UsageError
-from toolkit.flow.bmc_access import LIMIT_S, BmcAccess
-from toolkit.reach.bmc_map import read_map
-from toolkit.reach.credentials import read_secret
-from toolkit.reach.redfish_trust import Login, Trust, check_ca, read_pin
-from toolkit.reach.secret_file import read_secret_file
+from toolkit.redfish.access import LIMIT_S, BmcAccess
+from toolkit.redfish.bmc_map import read_map
+from toolkit.redfish.trust import Login, Trust, check_ca, read_pin
+from toolkit.ssh.credentials import read_secret
+from toolkit.ssh.secret_file import read_secret_file
 
 USER, PASSWORD = "GDR_BMC_USER", "GDR_BMC_PASSWORD"
 BMC = (

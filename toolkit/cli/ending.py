@@ -10,9 +10,9 @@ from dataclasses import replace
 from toolkit.cli.bmc import BMC, USER
 from toolkit.cli.options import CONSUMERS, JOB, PASSPORT, TAKEN, Option, Said, parted
 from toolkit.errors import WORST_FIRST, ExitCode, UsageError, worst
-from toolkit.hosts import fold, select
-from toolkit.where import program
-from toolkit.words import counted
+from toolkit.hosts.host import fold, select
+from toolkit.package_data import program
+from toolkit.plural import counted
 
 _SO = {
     ExitCode.FAILED: "something fails",

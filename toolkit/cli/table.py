@@ -25,51 +25,52 @@ if TYPE_CHECKING:
     from toolkit.checks.check import Check
 
 FILE = Path(__file__).with_name("verbs.json")
-# In the order of docs and completion; "folder.name module.function", * for a folder's own verb.
+# In the order of docs and completion: a name, and the function below toolkit; * marks a folder's
+# own verb.
 VERBS = tuple(
     tuple(line.split())
     for line in """
-    doctor looking.doctor
-    plan changing.plan
-    bundle changing.bundle
-    playbook playing.playbook
-    provision provisioning.provision
-    verify changing.verify
-    rollback changing.rollback
-    kubernetes kubernetes.kubernetes
-    history past.history
-    undo past.undo
-    budget budgeting.budget
-    reload reloading.reload
-    exercise exercising.exercise
-    bios bios.bios
-    build building.build
-    enrol enrolling.enrol
-    capture capturing.capture
-    compare comparing.compare_
-    expect expecting.expect
-    report reporting.report
-    drift drifting.drift
-    iommu domains.iommu
-    topology topology.topology
-    predict predicting.predict
-    checks catalogue.checks
-    explain catalogue.explain
-    why asking.why
-    hosts looking.hosts
-    demo demo.demo
-    image.image* imaging.image
-    image.diff passporting.diff
-    runs.list* past.list_
-    runs.show past.show
+    doctor verbs.cli.doctor.doctor
+    plan verbs.cli.plan.plan
+    bundle verbs.cli.plan.bundle
+    playbook features.ansible.cli.playbook
+    provision verbs.cli.provision.provision
+    verify verbs.cli.plan.verify
+    rollback verbs.cli.plan.rollback
+    kubernetes features.kubernetes.cli.kubernetes.kubernetes
+    history features.history.cli.history
+    undo features.history.cli.undo
+    budget verbs.cli.budget.budget
+    reload features.reload.cli.reload
+    exercise features.exercise.cli.exercise
+    bios features.bios.cli.bios.bios
+    build features.builds.cli.build.build
+    enrol features.enrol.cli.enrol
+    capture verbs.cli.capture.capture
+    compare features.compare.cli.compare_
+    expect features.expect.cli.expect
+    report features.page.cli.report
+    drift features.drift.cli.drift
+    iommu features.iommu_groups.cli.iommu
+    topology features.topology.cli.topology
+    predict features.predict.cli.predict
+    checks verbs.cli.catalogue.checks
+    explain verbs.cli.catalogue.explain
+    why verbs.cli.why.why
+    hosts verbs.cli.doctor.hosts
+    demo verbs.cli.demo.demo
+    image.image* features.image.cli.image.image
+    image.diff features.image.cli.passport.diff
+    runs.list* features.history.cli.list_
+    runs.show features.history.cli.show
     """.strip().splitlines()
 )
 
 
 def load(where: str) -> VerbTask:
     """The verb itself, with its code."""
-    module, _, name = where.partition(".")
-    return cast("VerbTask", getattr(import_module(f"toolkit.cli.{module}"), name))
+    module, _, name = where.rpartition(".")
+    return cast("VerbTask", getattr(import_module(f"toolkit.{module}"), name))
 
 
 def written() -> str:
@@ -150,4 +151,4 @@ def _task(where: str, text: str, options: tuple[Option, ...]) -> Task[Any]:
     def run(c: Context, **told: str | int | bool | list[str] | None) -> None:
         load(where)(c, **told)
 
-    return cast("Task[Any]", made(run, where.partition(".")[2], text, options))
+    return cast("Task[Any]", made(run, where.rpartition(".")[2], text, options))

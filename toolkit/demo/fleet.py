@@ -17,7 +17,7 @@ from toolkit.demo.build import make_nodes
 from toolkit.demo.keys import client_key_file, known_hosts_file, make_key, write_known_hosts
 from toolkit.demo.nodes import fleet_names, recipe_of
 from toolkit.errors import ToolkitError, UsageError
-from toolkit.hosts import Host, one_word
+from toolkit.hosts.host import Host, one_word
 
 _PACKAGE = Path(__file__).parent
 _STOP_S = 10.0  # a server that has not ended by then is killed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jinja2 import Environment, FileSystemLoader
 
 from toolkit.demo.tree import Tree
-from toolkit.where import templates
+from toolkit.package_data import templates
 
 # Its DKMS is 3.2 and builds OFED and the driver: then apt has no hook.
 _UBUNTU = {

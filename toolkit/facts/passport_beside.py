@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from toolkit.facts.cmdline import Cmdline
-from toolkit.facts.loader import MARK, Outcome
-from toolkit.facts.node import Node
-from toolkit.facts.node_passport import ABSENT, Left, LoadedBuild
+from toolkit.facts.boot.cmdline import Cmdline
+from toolkit.facts.boot.loader import MARK, Outcome
+from toolkit.facts.node.node import Node
+from toolkit.facts.node.passport import ABSENT, Left, LoadedBuild
 from toolkit.facts.passport import FileEntry, KernelEntry, ModuleEntry, Passport
 
 # Words that say where this one machine's disks, consoles and addresses are: the boot loader

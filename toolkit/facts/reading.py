@@ -8,9 +8,9 @@ from typing import Self
 
 from toolkit.errors import NoEvidence, NotCollected
 from toolkit.evidence import Evidence, State
-from toolkit.facts.imports import IMPORTED
 from toolkit.facts.kinds import plain
 from toolkit.facts.recall import Sources
+from toolkit.facts.text.pasted_logs import IMPORTED
 
 # Tools that print what they have and then say that they could not go on. The probe has their
 # status; a loose file has their words alone. Sources: infiniband-diags ibstat.c, IBPANIC;

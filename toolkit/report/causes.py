@@ -9,10 +9,10 @@ from toolkit.checks.breakages import Known
 from toolkit.checks.causes import Cause, causes
 from toolkit.checks.check import Gap, Impact, Status, Tense, Verdict
 from toolkit.checks.judged import Judged
-from toolkit.hosts import fold
+from toolkit.hosts.host import fold
+from toolkit.plural import counted
 from toolkit.report.chosen import known_lines
 from toolkit.report.table import WIDTH, Ink, Painter, clean, labelled, wrapped
-from toolkit.words import counted
 
 _INDENT, _LONG = " " * 9, 40
 _FEW = 4  # details of a cause, which --verbose shows in full

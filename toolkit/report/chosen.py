@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from toolkit.checks.breakages import Known
-from toolkit.checks.chosen import ASKED, Chosen, Group, Way
+from toolkit.checks.consumers.chosen import ASKED, Chosen, Group, Way
 from toolkit.checks.judged import Judged
-from toolkit.facts.nccl_log import Direction
-from toolkit.hosts import fold
+from toolkit.facts.nccl.nccl_log import Direction
+from toolkit.hosts.host import fold
 from toolkit.report.table import Ink, Painter, clean, labelled
 
 _SHOWN = {"nccl": "NCCL", "ucx": "UCX", "nvshmem": "NVSHMEM", "nixl": "NIXL"}

@@ -18,15 +18,15 @@ from toolkit.errors import ExitCode, Outcome, ToolkitError
 from toolkit.report.table import unjudged
 
 if TYPE_CHECKING:  # who has none of them to write imports none
-    from toolkit.change.enrolment import Enrolling
-    from toolkit.change.plan import Plan
-    from toolkit.change.reloading import Reloading
-    from toolkit.change.trial import Trial
     from toolkit.checks.breakages import Known
     from toolkit.checks.check import Verdict
-    from toolkit.checks.chosen import Chosen
-    from toolkit.checks.forecast import Forecast
+    from toolkit.checks.consumers.chosen import Chosen
     from toolkit.checks.judged import Judged
+    from toolkit.checks.kernel.forecast import Forecast
+    from toolkit.features.enrol.plan import Enrolling
+    from toolkit.features.reload.plan.result import Reloading
+    from toolkit.plan.plan import Plan
+    from toolkit.plan.trial import Trial
 
 SCHEMA = "gdr-toolkit/report/1"
 

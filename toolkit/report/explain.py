@@ -23,7 +23,7 @@ def explain(check: Check, paint: Painter) -> str:
 
 
 def home(check: Check) -> str:
-    """The file that holds a check, from the top of a checkout: "toolkit/checks/peermem.py"."""
+    """The file of a check, below a checkout: "toolkit/checks/modules/peermem.py"."""
     return check.judge.__module__.replace(".", "/") + ".py"
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolkit.checks.check import Status
-from toolkit.checks.forecast import Foreseen, Prospect
+from toolkit.checks.kernel.forecast import Foreseen, Prospect
 from toolkit.errors import Outcome
-from toolkit.hosts import fold
+from toolkit.hosts.host import fold
 from toolkit.report.table import Ink, Painter, clean, columns, labelled, unjudged
 from toolkit.report.text import errors
 

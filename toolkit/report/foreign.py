@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toolkit.facts.foreign import Foreign
+from toolkit.facts.text.foreign import Foreign
+from toolkit.plural import counted
 from toolkit.report.document import Json
 from toolkit.report.table import Ink, Painter, clean, labelled
-from toolkit.words import counted
 
 _MANY = 8  # files told of, unless all are asked for
 

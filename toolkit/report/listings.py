@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from toolkit import __version__
 from toolkit.checks.check import Check
-from toolkit.hosts import Host
+from toolkit.hosts.host import Host
 from toolkit.report.document import Json
 from toolkit.report.explain import home
 

@@ -13,7 +13,7 @@ from toolkit.checks.check import Status
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome
 from toolkit.report.document import state_of
-from toolkit.report.samples import Remembered, Samples, add_run, of_failure
+from toolkit.report.prometheus import Remembered, Samples, add_run, of_failure
 
 PREFIX = "gdr_doctor"
 STATES = (

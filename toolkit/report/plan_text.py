@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from toolkit.change.artefact import Trigger
-from toolkit.change.change import Change
-from toolkit.change.diff import diff
-from toolkit.change.plan import Plan
 from toolkit.checks.causes import causes
 from toolkit.checks.judged import Judged
-from toolkit.hosts import fold
+from toolkit.hosts.host import fold
+from toolkit.plan.artefact import Trigger
+from toolkit.plan.change import Change
+from toolkit.plan.diff import diff
+from toolkit.plan.plan import Plan
 from toolkit.report.table import Ink, Painter, clean, labelled
 
 

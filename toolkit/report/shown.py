@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.judged import Judged
 from toolkit.checks.wanting import wanted
+from toolkit.plural import counted
 from toolkit.report.table import Ink, Painter, clean, columns, wrapped
-from toolkit.words import counted
 
 _MANY = 8  # texts told of one by one
 

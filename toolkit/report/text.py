@@ -11,8 +11,8 @@ from toolkit.checks.causes import causes
 from toolkit.checks.check import Gap, Impact, Status, Verdict
 from toolkit.checks.judged import ASSUMED, ELSEWHERE, NOT_READ, OTHERS, UNVERIFIED, WITHOUT, Judged
 from toolkit.errors import Outcome, ToolkitError
-from toolkit.facts.foreign import Foreign
-from toolkit.hosts import fold
+from toolkit.facts.text.foreign import Foreign
+from toolkit.hosts.host import fold
 from toolkit.report.causes import behind, cause_lines
 from toolkit.report.chosen import chosen_lines, known_lines
 from toolkit.report.foreign import foreign_lines

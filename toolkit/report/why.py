@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from toolkit import __version__
-from toolkit.change.change import Change
-from toolkit.change.plan import Plan
 from toolkit.checks.causes import Cause
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.follows import Step
 from toolkit.checks.why import Link, Matched, Quote
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import State
+from toolkit.plan.change import Change
+from toolkit.plan.plan import Plan
+from toolkit.plural import counted
 from toolkit.report.document import Json
 from toolkit.report.plan_text import trigger_name
 from toolkit.report.table import Ink, Painter, clean, wrapped
-from toolkit.words import counted
 
 SCHEMA = "gdr-toolkit/why/1"
 _LABEL = 10

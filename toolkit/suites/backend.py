@@ -10,7 +10,7 @@ from typing import Any
 
 from testinfra.backend.base import BaseBackend, CommandResult
 
-from toolkit.reach.transport import Transport
+from toolkit.ssh.transport import Transport
 
 _SCRIPT = """command_line() {{
 {command}

@@ -16,18 +16,18 @@ from testinfra.host import Host as TestinfraHost
 
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Check
-from toolkit.checks.taken import taken
+from toolkit.checks.consumers.taken import taken
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.evidence import Evidence
-from toolkit.facts.node import Node
-from toolkit.flow.access import Access, Fleet, inventory_in
-from toolkit.flow.connect import open_fleet
-from toolkit.flow.doctor import gather
-from toolkit.flow.passport import sealed
+from toolkit.facts.node.node import Node
 from toolkit.groups import resolved
-from toolkit.reach.transport import Transport
+from toolkit.ssh.transport import Transport
 from toolkit.suites.backend import TransportBackend
 from toolkit.suites.ledger import ACCESS, LEDGER, WANT, Judge, Ledger
+from toolkit.verbs.access import Access, Fleet, inventory_in
+from toolkit.verbs.connect import open_fleet
+from toolkit.verbs.doctor import gather
+from toolkit.verbs.passport import sealed
 from toolkit.want import DEFAULT_PROFILE, Want
 
 STACK = pytest.StashKey[ExitStack]()

@@ -10,8 +10,8 @@ import pytest
 
 from toolkit.checks.check import Check, Status, Verdict
 from toolkit.errors import ExitCode, worst
-from toolkit.flow.access import Access
 from toolkit.groups import Wants
+from toolkit.verbs.access import Access
 
 Judge = Callable[[Check], tuple[str, Verdict]]  # the host's name, and its verdict
 

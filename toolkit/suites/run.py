@@ -11,10 +11,10 @@ import pytest
 
 from toolkit.checks.check import Check
 from toolkit.errors import ExitCode
-from toolkit.flow.access import Access
 from toolkit.groups import Wants
 from toolkit.report.verified import Case
 from toolkit.suites.ledger import ACCESS, LEDGER, WANT, Ledger
+from toolkit.verbs.access import Access
 
 SUITES = Path(__file__).parent
 

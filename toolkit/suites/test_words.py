@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from testinfra.host import Host
 
-from toolkit.facts.node import Node
+from toolkit.facts.node.node import Node
 
 
 @pytest.fixture(scope="session")

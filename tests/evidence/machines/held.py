@@ -18,16 +18,16 @@ from typing import Any
 from tests.evidence.machines.composed import COMPOSED
 from tests.evidence.machines.edits import HERE
 from tests.evidence.machines.making import edit
-from toolkit.change.plan import Plan
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.judged import Judged
 from toolkit.cli.options import WANT
 from toolkit.errors import Outcome
 from toolkit.evidence import Evidence
-from toolkit.flow.planning import plan_node
+from toolkit.plan.plan import Plan
 from toolkit.report.plan_text import plan_lines, trigger_name
 from toolkit.report.table import Painter
 from toolkit.report.text import report
+from toolkit.verbs.plan import plan_node
 from toolkit.want import PeerPath, Want
 
 TODAY = date(2026, 11, 23)

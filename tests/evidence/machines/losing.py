@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from toolkit.evidence import Evidence, State
-from toolkit.facts.node import Node
+from toolkit.facts.node.node import Node
 
 _PCI = ("pci", "pci-links", "pci-resources")
 _RDMA = ("infiniband", "rdma-gids")

@@ -1,0 +1,104 @@
+"""Damaged texts: cut, flipped, shuffled, with lines gone, one behind another. None crashes.
+
+And none that is cut passes what the whole fails or does not know. ``GDR_FAULTS=10000`` says how
+many are tried; the corpus's captures are among them where they lie beside the checkout.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import date
+from random import Random
+
+from tests.checks.test_told_otherwise import ibstatus, rdma_link, refusals, stamp
+from tests.corpus.expected import EXPECTED
+from tests.corpus.known import CORPUS, HERE
+from tests.evidence.test_properties import LISTS
+from tests.verbs.test_collections import REPORT
+from toolkit.checks.check import Status
+from toolkit.checks.judged import judge_node
+from toolkit.errors import UsageError
+from toolkit.facts.text.pasted_logs import evidence_of, frames_of
+from toolkit.verbs.pasted_logs import decoded
+from toolkit.want import Want
+
+FAULTS_WANTED = int(os.environ.get("GDR_FAULTS", "300"))
+DAY = date(2026, 11, 27)
+LONG = 80_000  # characters
+# Lists of which every beginning that ends with an entry is such a list as well.
+ENDLESS = frozenset({"dkms-status", "rdma-link", "ibdev2netdev", "ibstatus", "nvidia-smi-csv"})
+ENDLESS |= {"ibstat", "ibv-devinfo"}  # each device tells its end, and none how many there are
+Verdicts = dict[str, Status]
+
+
+def texts(draw: Random) -> list[str]:
+    ports = [
+        "".join(
+            form(draw, f"mlx5_{at}", *state, "InfiniBand")
+            for at, state in enumerate((("ACTIVE", "LinkUp"), ("DOWN", "Polling")))
+        )
+        for form in (ibstatus, rdma_link)
+    ]
+    log = "".join(f"{stamp(draw)}{refusals(draw)[1]}\n" for _ in range(9))
+    found = [*LISTS.values(), *ports, log, REPORT]
+    if HERE:
+        captures = (decoded((CORPUS / file).read_bytes()) for file in EXPECTED)
+        found += [each for each in captures if len(each) < LONG]
+    return found
+
+
+def judged(text: str) -> tuple[frozenset[str], Verdicts]:
+    """The sources of a text and the verdicts on it; nothing where it is none that we know."""
+    try:
+        evidence = evidence_of(frames_of(text, "x"))
+    except UsageError:
+        return frozenset(), {}
+    verdicts = judge_node("x", evidence, Want(), DAY).verdicts
+    return frozenset(evidence.frames), {each.check.id: each.status for each in verdicts}
+
+
+def flipped(draw: Random, text: str) -> str:
+    data = bytearray(text.encode("utf-8", "surrogateescape"))
+    for _ in range(draw.randrange(1, 9)):
+        data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+    return decoded(bytes(data))
+
+
+def rearranged(draw: Random, text: str) -> str:
+    lines = text.split("\n")
+    if draw.random() < 0.5:
+        draw.shuffle(lines)
+    else:
+        at = draw.randrange(len(lines))
+        del lines[at : at + draw.randrange(1, 9)]
+    return "\n".join(lines)
+
+
+def test_no_damage_to_a_text_crashes_its_judgement() -> None:
+    draw = Random(9)  # noqa: S311 # drawn again the same
+    every = texts(draw)
+    told = 0
+    for _ in range(FAULTS_WANTED // 2):
+        text, other = draw.choice(every), draw.choice(every)
+        behind = text + other[draw.randrange(len(other)) :]
+        told += bool(
+            judged(draw.choice((flipped, rearranged))(draw, draw.choice((text, behind))))[0]
+        )
+    assert told > FAULTS_WANTED // 4, "most of them are still evidence"
+
+
+def test_no_cut_makes_a_pass_of_what_fails_or_is_not_known() -> None:
+    draw = Random(10)  # noqa: S311 # drawn again the same
+    every = [(text, judged(text)[1]) for text in texts(draw)]
+    for _ in range(FAULTS_WANTED // 2):
+        text, whole = draw.choice(every)
+        cut = text[: draw.randrange(len(text) + 1)]
+        if draw.random() < 0.5:
+            cut = cut.rpartition("\n")[0]
+        keys, part = judged(cut)
+        left = text[len(cut.rstrip()) :].partition("\n")[0]  # of the last line with a word
+        if keys & ENDLESS and not left.strip():
+            continue
+        passes = {check for check, status in part.items() if status is Status.PASS}
+        wrong = {e for e in passes if whole.get(e) in {Status.FAIL, Status.UNKNOWN}}
+        assert not wrong, (wrong, cut[-300:])

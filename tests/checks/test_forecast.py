@@ -1,0 +1,237 @@
+"""What a node would lose if it booted another kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.evidence.board import BOARD, GPUS, Board
+from tests.evidence.build import (
+    CONFIG,
+    DRIVER,
+    HEALTHY,
+    KERNEL,
+    NEXT_KERNEL,
+    OFED,
+    kernel_block,
+    node,
+    rdma_core,
+)
+from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override
+from tests.evidence.healthy_boot import grub
+from tests.evidence.healthy_builds import built, listing
+from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN
+from toolkit.checks.check import Status
+from toolkit.checks.kernel.forecast import Forecast, Prospect, forecast
+from toolkit.errors import ExitCode
+from toolkit.evidence import Evidence
+from toolkit.facts.node.node import Node
+from toolkit.want import Want
+
+# Two kernels, both with everything; the next boot takes the newer one.
+BOTH: dict[str, Override] = {
+    "kernels": kernel_block(KERNEL) + kernel_block(NEXT_KERNEL),
+    "all-modinfo": built() + built(NEXT_KERNEL),
+    "kernel-configs": f"@{KERNEL}\nCONFIG_MODVERSIONS=y\n@{NEXT_KERNEL}\n{CONFIG}",
+    "boot-entries": grub(kernels=(NEXT_KERNEL, KERNEL)),
+    "initramfs-next": listing(NEXT_KERNEL),
+    "dkms-status": "".join(
+        f"{module}, {kernel}, x86_64: installed\n"
+        for module in (f"mlnx-ofed-kernel/{OFED}", f"nvidia/{DRIVER}")
+        for kernel in (KERNEL, NEXT_KERNEL)
+    ),
+}
+ONLY_RUNNING = {"dkms-status": HEALTHY["dkms-status"]}
+BARE_NEXT = {
+    "kernels": kernel_block(KERNEL) + f"@{NEXT_KERNEL}\nimage\nheaders\n",
+    "all-modinfo": built(),
+    **ONLY_RUNNING,
+}
+
+
+def ahead(
+    frames: Mapping[str, Override] | None = None,
+    *,
+    release: str = "",
+    want: Want | None = None,
+    board: Board = BOARD,
+) -> Forecast:
+    return forecast(Node(node(BOTH | dict(frames or {}), board=board)), want or Want(), release)
+
+
+def prospect(found: Forecast, topic: str) -> Prospect:
+    return next(each for each in found.prospects if each.topic == topic)
+
+
+@pytest.mark.parametrize("release", ["", NEXT_KERNEL, KERNEL])
+def test_a_kernel_with_everything_loses_nothing(release: str) -> None:
+    found = ahead(release=release)
+    assert found.kernel == (release or NEXT_KERNEL)
+    assert found.losses == found.unknown == ()
+    assert (found.state, found.exit_code) == ("keeps", ExitCode.OK)
+
+
+LOCKED = "none [integrity] confidentiality\n"
+RINGS = (
+    "@.builtin_trusted_keys\n1: ---lswrv  0  0 asymmetric: MOK: 0011\n@/proc/keys\n"
+    "1a2b3c4d I------     1 perm 1f0b0000     0     0 keyring   .builtin_trusted_keys: 1\n"
+    "1a2b3c4e I------     1 perm 1f0b0000     0     0 keyring   .platform: 2\n"
+    "1a2b3c4f I------     1 perm 1f030000     0     0 asymmetri MOK: 0011: X509.rsa 0011 []\n"
+)
+Case = tuple[str, Status, str, Mapping[str, Override]]
+CASES: dict[str, Case] = {
+    "no-image": ("kernel", UNKNOWN, "no image", {
+        "kernels": kernel_block(KERNEL) + kernel_block(NEXT_KERNEL).replace("image\n", "")}),
+    "no-driver": ("driver", FAIL, f"no nvidia for {NEXT_KERNEL}", BARE_NEXT),
+    "another-driver": ("driver", FAIL, "nvidia 550.54.15 for", {
+        "all-modinfo": built() + built(NEXT_KERNEL, driver="550.54.15")}),
+    "kernels-not-read": ("kernel", UNKNOWN, "permission", {"kernels": DENIED}),
+    "ofed-not-built": ("rdma-stack", FAIL, "the inbox stack would load", BARE_NEXT),
+    "ofed-gone-and-inbox-there": ("rdma-stack", FAIL, "the inbox stack would load", {
+        "kernels": kernel_block(KERNEL)
+        + kernel_block(NEXT_KERNEL).replace("updates/dkms/ib_core", "kernel/ib_core")}),
+    "inbox-stack-is-there": ("rdma-stack", PASS, "inbox", {
+        "ofed-info": ABSENT, "rdma-modinfo": rdma_core(version=""),
+        "dkms-status": f"nvidia/{DRIVER}, {KERNEL}, x86_64: installed\n"}),
+    "inbox-stack-is-built-in": ("rdma-stack", PASS, "inbox", BARE_NEXT | {
+        "ofed-info": ABSENT, "rdma-modinfo": rdma_core(version=""),
+        "dkms-status": f"nvidia/{DRIVER}, {KERNEL}, x86_64: installed\n",
+        "kernel-configs": f"@{NEXT_KERNEL}\nCONFIG_INFINIBAND=y\nCONFIG_MLX5_CORE=y\n"}),
+    "inbox-stack-is-not": ("rdma-stack", FAIL, "no mlx5_core, ib_core", BARE_NEXT | {
+        "ofed-info": ABSENT, "rdma-modinfo": rdma_core(version=""),
+        "dkms-status": f"nvidia/{DRIVER}, {KERNEL}, x86_64: installed\n"}),
+    "prebuilt": ("rdma-stack", PASS, "doca-ofed 25.10-1.7.1", {
+        "ofed-info": ABSENT, "dkms-status": f"nvidia/{DRIVER}, {KERNEL}, x86_64: installed\n"}),
+    "container": ("rdma-stack", UNKNOWN, "driver container", {
+        "ofed-info": ABSENT, "ofed-container": "/run/mellanox/drivers\n",
+        "dkms-status": f"nvidia/{DRIVER}, {KERNEL}, x86_64: installed\n"}),
+    "ofed-not-read": ("rdma-stack", UNKNOWN, "no answer", {"ofed-info": TIMEOUT}),
+    "no-peermem": ("nvidia-peermem", FAIL, f"no nvidia-peermem for {NEXT_KERNEL}", {
+        "kernels": kernel_block(KERNEL) + kernel_block(NEXT_KERNEL, peermem=False)}),
+    "stub": ("nvidia-peermem", FAIL, "a stub", {
+        "all-modinfo": built() + built(NEXT_KERNEL, peermem="")}),
+    "peermem-that-never-asks-for-rdma": ("nvidia-peermem", FAIL, "depends on nvidia only", {
+        "all-modinfo": built() + built(NEXT_KERNEL, peermem="nvidia")}),
+    "peermem-linked-from-an-older-kernel-and-ofed-not": ("nvidia-peermem", UNKNOWN,
+        f"built for {KERNEL}, beside doca-ofed built for {NEXT_KERNEL}", {
+        "all-modinfo": built() + built(NEXT_KERNEL).replace(
+            f"depends:        nvidia,ib_uverbs\nvermagic:       {NEXT_KERNEL}",
+            f"depends:        nvidia,ib_uverbs\nvermagic:       {KERNEL}")}),
+    "peermem-of-another-driver": ("nvidia-peermem", FAIL, "beside nvidia 580", {
+        "all-modinfo": built() + built(NEXT_KERNEL).replace(
+            f"peermem.ko\nversion:        {DRIVER}", "peermem.ko\nversion:        570.1")}),
+    "peermem-not-read": ("nvidia-peermem", UNKNOWN, "modinfo says nothing", {
+        "all-modinfo": built()}),
+    "signed": ("signatures", PASS, "signed by MOK", {
+        "lockdown": LOCKED, "all-modinfo": built(signer="MOK") + built(NEXT_KERNEL, signer="MOK"),
+        "trusted-keys": RINGS}),
+    "unsigned": ("signatures", FAIL, "unsigned: ib_core", {"lockdown": LOCKED}),
+    "unsigned-and-forced": ("signatures", FAIL, "under CONFIG_MODULE_SIG_FORCE", {
+        "kernel-configs": f"@{NEXT_KERNEL}\nCONFIG_MODULE_SIG_FORCE=y\n"}),
+    "unsigned-and-locked-by-the-configuration": ("signatures", FAIL, "by its configuration", {
+        "kernel-configs": f"@{NEXT_KERNEL}\nCONFIG_LOCK_DOWN_KERNEL_FORCE_INTEGRITY=y\n"}),
+    "unsigned-and-secure-boot": ("signatures", FAIL, "under lockdown under Secure Boot", {
+        "efi-secureboot": "   1\n",
+        "kernel-configs": f"@{NEXT_KERNEL}\nCONFIG_LOCK_DOWN_IN_EFI_SECURE_BOOT=y\n"}),
+    "unsigned-and-secure-boot-is-off": ("signatures", PASS, "no signature", {
+        "kernel-configs": f"@{NEXT_KERNEL}\nCONFIG_LOCK_DOWN_IN_EFI_SECURE_BOOT=y\n"}),
+    "unsigned-and-asked-for-on-its-command-line": ("signatures", FAIL, "module.sig_enforce", {
+        "boot-entries": grub("ro iommu=pt module.sig_enforce=1", kernels=(NEXT_KERNEL,))}),
+    "asked-for-on-the-running-command-line-alone": ("signatures", PASS, "no signature", {
+        "cmdline": "ro iommu=pt module.sig_enforce=1\n"}),
+    "unsigned-and-locked-on-its-command-line": ("signatures", FAIL, "lockdown (integrity)", {
+        "boot-entries": grub("ro iommu=pt lockdown=integrity", kernels=(NEXT_KERNEL,))}),
+    "a-packaged-driver-signed-by-others": ("signatures", FAIL, "nvidia is signed by Others", {
+        "lockdown": LOCKED, "trusted-keys": RINGS,
+        "all-modinfo": f"filename:       /lib/modules/{NEXT_KERNEL}/kernel/nvidia-580/nvidia.ko\n"
+        f"vermagic:       {NEXT_KERNEL} SMP \nsigner:         Others\n"}),
+    "configuration-of-that-kernel-not-read": ("signatures", UNKNOWN, "was not read", {
+        "kernel-configs": f"@{KERNEL}\nCONFIG_MODVERSIONS=y\n@{NEXT_KERNEL}\n"}),
+    "signed-by-a-stranger": ("signatures", FAIL, "signed by new MOK, whom", {
+        "lockdown": LOCKED,
+        "all-modinfo": built(signer="MOK") + built(NEXT_KERNEL, signer="new MOK")}),
+    "signed-and-the-keyring-not-told": ("signatures", UNKNOWN, "tells no keyring", {
+        "lockdown": LOCKED, "all-modinfo": built(signer="MOK") + built(NEXT_KERNEL, signer="MOK"),
+        "trusted-keys": RINGS.partition("@/proc")[1] + RINGS.partition("@/proc")[2]}),
+    "signatures-not-read": ("signatures", UNKNOWN, "modinfo says nothing", {
+        "lockdown": "none [integrity] confidentiality\n", "all-modinfo": built()}),
+    "inbox-in-the-initramfs": ("initramfs", FAIL, "holds the inbox", {
+        "initramfs-next": listing(NEXT_KERNEL, "kernel/drivers")}),
+    "initramfs-not-listed": ("initramfs", UNKNOWN, "was not listed", {"initramfs-next": ABSENT}),
+    "initramfs-of-a-third": ("initramfs", UNKNOWN, "not among those", {
+        "initramfs-next": listing("5.15.0-1-generic")}),
+    "blacklisted": ("configuration", FAIL, "mlx5_core: blacklisted", {
+        "modprobe-config": "blacklist mlx5_core\n"}),
+    "blacklisted-by-its-command-line": ("configuration", FAIL, "blacklists nvidia_peermem", {
+        "boot-entries": grub("ro iommu=pt module_blacklist=nvidia-peermem", kernels=(NEXT_KERNEL,))
+    }),
+    "configuration-not-read": ("configuration", UNKNOWN, "permission", {
+        "modprobe-config": DENIED}),
+    "nothing-loads-it": ("autoload", FAIL, "nothing loads it", {"modules-load": ""}),
+    "autoload-not-read": ("autoload", UNKNOWN, "permission", {"modules-load": DENIED}),
+    "arguments-are-lost": ("command-line", FAIL, f"not passed to {NEXT_KERNEL}: iommu=pt", {
+        "boot-entries": grub("ro quiet", kernels=(NEXT_KERNEL, KERNEL))}),
+    "no-arguments": ("command-line", PASS, "none about IOMMU", {"cmdline": "ro quiet\n"}),
+    "command-line-not-read": ("command-line", UNKNOWN, "permission", {"cmdline": DENIED}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_one_thing_that_differs_is_told(case: Case) -> None:
+    topic, status, found, frames = case
+    said = prospect(ahead(frames), topic).finding
+    assert said.status is status, said
+    assert found in said.found
+    assert bool(said.expected) == (status is FAIL)
+    assert said.hint or status is not FAIL
+    assert status is not UNKNOWN or ahead(frames).exit_code is not ExitCode.OK
+
+
+def test_the_next_boot_is_not_known_without_a_menu() -> None:
+    found = ahead({"boot-entries": ""})
+    assert (found.kernel, found.exit_code) == ("", ExitCode.UNKNOWN)
+    assert "no entry that boots" in found.unknown[0].finding.found
+
+
+def test_a_kernel_named_by_hand_needs_its_own_entry() -> None:
+    found = ahead({"boot-entries": grub()}, release=NEXT_KERNEL)
+    assert "no boot entry starts" in prospect(found, "command-line").finding.found
+
+
+def test_dmabuf_asks_for_the_kernels_configuration() -> None:
+    assert prospect(ahead(want=DMABUF), "dma-buf").finding.status is PASS
+    assert prospect(ahead(want=DMABUF), "nvidia-peermem").finding.status is NA
+    off = {"kernel-configs": f"@{NEXT_KERNEL}\n# CONFIG_DMA_SHARED_BUFFER is not set\n"}
+    assert prospect(ahead(off, want=DMABUF), "dma-buf").finding.status is FAIL
+    unread = {"kernel-configs": f"@{NEXT_KERNEL}\n"}
+    assert prospect(ahead(unread, want=DMABUF), "dma-buf").finding.status is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "board",
+    [
+        BOARD.without(*GPUS),
+        *[BOARD.but(GPUS[0], driver="vfio-pci").but(GPUS[1], driver="vfio-pci")],
+    ],
+    ids=["none", "given-away"],
+)
+def test_without_gpus_of_its_own_a_node_needs_no_driver(board: Board) -> None:
+    found = ahead(BARE_NEXT, board=board)
+    for topic in ("driver", "nvidia-peermem", "autoload"):
+        assert prospect(found, topic).finding.status is NA
+
+
+def test_a_cut_never_turns_a_loss_into_a_keep() -> None:
+    whole = {each.topic: each.finding.status for each in ahead(BARE_NEXT).prospects}
+    frames = list(node(BOTH | BARE_NEXT).frames.items())
+    for count in range(len(frames)):
+        part = forecast(Node(Evidence(dict(frames[:count]))), Want(), NEXT_KERNEL)
+        for each in part.prospects:
+            assert each.finding.status in {whole[each.topic], UNKNOWN}, (each, frames[count - 1][0])
+
+
+def test_a_weak_module_is_said_to_be_one() -> None:
+    weak = built(NEXT_KERNEL).replace(f"vermagic:       {NEXT_KERNEL}", f"vermagic:       {KERNEL}")
+    found = prospect(ahead({"all-modinfo": built() + weak}), "driver").finding
+    assert found.details == (f"built for {KERNEL}, and linked from there",)

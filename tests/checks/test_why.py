@@ -1,0 +1,208 @@
+"""``why``: the way from a symptom to its cause, in the words of the evidence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.evidence.board import BOARD
+from tests.evidence.build import node
+from tests.evidence.frames import DENIED
+from tests.evidence.machines.held import evidence_of
+from tests.invoked import here
+from tests.unit.fleets import CAPTURES, TODAY, capture
+from tests.unit.planning import TRANSLATED
+from toolkit.checks.causes import causes
+from toolkit.checks.check import Status
+from toolkit.checks.judged import judge_node
+from toolkit.checks.why import chain, matching, quotes
+from toolkit.errors import ExitCode
+from toolkit.evidence import Evidence, State
+from toolkit.verbs.why import explained
+from toolkit.want import Want
+
+KINDS = [path.stem for path in sorted(CAPTURES.glob("*.txt"))]
+OPEN = {Status.FAIL, Status.UNKNOWN}
+AUTO = Want(path=None)
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with one ill node."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved/gpu07.evidence").write_text((CAPTURES / "stub.txt").read_text())
+    return tmp_path / "saved"
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """``why`` in this process: exit code, standard output and standard error."""
+
+    def ran(*words: str) -> tuple[int, str, str]:
+        code = here(monkeypatch, "why", *words)
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return ran
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_quoted_line_stands_in_its_frame_word_for_word(kind: str) -> None:
+    evidence = capture(kind)
+    for verdict in judge_node("gpu07", evidence, AUTO, TODAY).verdicts:
+        for quote in quotes(evidence, verdict):
+            assert quote.frame.key in verdict.cited
+            assert set(quote.lines) <= set(quote.frame.text.split("\n"))
+            absent = [word for word in quote.lacks if word in quote.frame.text]
+            assert not absent, verdict.check.id
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_way_ends_at_the_cause_whose_block_doctor_shows(kind: str) -> None:
+    evidence = capture(kind)
+    judged = judge_node("gpu07", evidence, AUTO, TODAY)
+    for each in causes(judged):
+        for verdict in each.follows:
+            links = chain(judged, evidence, verdict.check.id)
+            alone = len(links) == 1  # it is not known for the same reason as the cause
+            assert alone or links[-1].verdict == each.root
+            assert all(link.step is not None and link.step.why for link in links[:-1])
+            assert links[-1].step is None
+
+
+def test_what_a_failure_is_told_by_is_quoted_before_what_stands_beside_it() -> None:
+    evidence = node(TRANSLATED)
+    judged = judge_node("gpu07", evidence, Want(), TODAY)
+    [verdict] = [each for each in judged.verdicts if each.check.id == "iommu.passthrough"]
+    [quote] = quotes(evidence, verdict)
+    assert quote.frame.key == "iommu-groups"
+    assert all(line.endswith(":DMA-FQ") for line in quote.lines)
+
+
+def test_a_silence_is_told_as_what_was_looked_for() -> None:
+    evidence = capture("stub")
+    judged = judge_node("gpu07", evidence, AUTO, TODAY)
+    first = chain(judged, evidence, "peermem.loaded")[0]
+    silent = next(each for each in first.quotes if each.frame.key == "module-state")
+    assert (silent.lines, silent.lacks) == ((), ("nvidia-peermem",))
+
+
+def test_a_frame_that_was_refused_is_evidence_of_what_is_not_known() -> None:
+    evidence = node({"pci-config": DENIED}, board=BOARD)
+    judged = judge_node("gpu07", evidence, Want(), TODAY)
+    [verdict] = [each for each in judged.verdicts if each.check.id == "acs.redirect"]
+    states = {each.frame.key: each.frame.state for each in quotes(evidence, verdict)}
+    assert states["pci-config"] is State.DENIED
+
+
+LINES = [
+    ("modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument", "peermem.stub"),
+    ("modprobe: ERROR: could not insert 'nvidia_peermem': Key was rejected by service",
+     "module.signed"),
+    ("[   31.683273] nvidia_peermem: disagrees about version of symbol ib_get_peer_client",
+     "peermem.crc"),
+    ("nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)",
+     "peermem.unknown_symbol"),
+    ("modprobe: FATAL: Module nvidia-peermem not found in directory /lib/modules/6.8.0-64-generic",
+     "peermem.file"),
+    ("NVRM: Xid (PCI:0000:ca:00): 79, pid=1, name=x, GPU has fallen off the bus.", "gpu.lost"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "check"), LINES, ids=[check for _, check in LINES])
+def test_a_line_leads_to_the_check_that_reads_it(line: str, check: str) -> None:
+    assert check in matching(line, Evidence(complete=True), AUTO).checks
+
+
+def test_a_line_of_this_node_is_shown_where_it_stands() -> None:
+    evidence = evidence_of("gpu-xid")
+    line = next(each for each in evidence.text("dmesg").split("\n") if "Xid" in each)
+    matched = matching(line, evidence, AUTO)
+    assert [(each.frame.key, each.lines) for each in matched.quotes] == [("dmesg", (line,))]
+    assert "gpu.xid" in matched.checks
+
+
+def test_a_refusal_leads_to_what_stands_in_the_way_on_this_node(run: Run, saved: Path) -> None:
+    (saved / "gpu07.evidence").write_text((CAPTURES / "kernel.txt").read_text())
+    code, told, _ = run(LINES[0][0], "--from", str(saved))
+    assert code == ExitCode.FAILED
+    assert "peermem.loadable  fails" in told
+    assert "└─ dkms.state  fails" in told
+
+
+def test_a_line_that_nobody_reads_leads_nowhere() -> None:
+    matched = matching("hello world", capture("healthy"), AUTO)
+    assert (matched.checks, matched.row, matched.quotes) == ((), None, ())
+
+
+def test_the_repair_is_what_the_plan_would_do(saved: Path, run: Run) -> None:
+    code, told, _ = run("path.selected", "--from", str(saved))
+    assert code == ExitCode.FAILED
+    plan = explained("gpu07", capture("stub"), AUTO, TODAY).plan
+    assert plan is not None
+    ours = [each for each in plan.changes if any("peermem.stub" in why for why in each.why)]
+    assert ours
+    assert all(f"{each.action} {each.path}: " in told for each in ours)
+    heads = [line.split()[0:2] for line in told.split("\n") if "fails (" in line]
+    assert [each[-1] if each[0] == "└─" else each[0] for each in heads] == [
+        "path.selected",
+        "peermem.loaded",
+        "peermem.loadable",
+        "peermem.stub",
+    ]
+
+
+def test_without_a_check_each_cause_is_told_with_what_follows(saved: Path, run: Run) -> None:
+    code, told, _ = run("--from", str(saved), "--json")
+    assert code == ExitCode.FAILED
+    [host] = json.loads(told)["hosts"]
+    roots = {each["links"][0]["check"]: each["follows"] for each in host["ways"]}
+    assert roots == {
+        "peermem.stub": ["path.selected", "peermem.loadable", "peermem.loaded"],
+        "peermem.autoload": [],
+        "peermem.rebuild": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("about", "code", "words"),
+    [
+        pytest.param("pcie.link", ExitCode.OK, "pcie.link  pass", id="passes"),
+        pytest.param("hello world", ExitCode.UNKNOWN, "no check knows a line", id="nobody's"),
+        pytest.param(LINES[0][0], ExitCode.FAILED, "means     nvidia-peermem is a stub", id="line"),
+        pytest.param(LINES[5][0], ExitCode.OK, "pass      gpu.lost: ", id="not-here"),
+    ],
+)
+def test_the_exit_code_is_that_of_what_was_asked(
+    about: str, code: ExitCode, words: str, saved: Path, run: Run
+) -> None:
+    ended, told, _ = run(about, "--from", str(saved))
+    assert ended == code
+    assert words in told
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        pytest.param(("peermem.loadd",), "peermem.loaded", id="no-such-check"),
+        pytest.param(("peermem.loaded", "peermem.stub"), "a line goes into quotes", id="two"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_with_what_can(
+    words: tuple[str, ...], hint: str, saved: Path, run: Run
+) -> None:
+    code, _, said = run(*words, "--from", str(saved))
+    assert code == ExitCode.USAGE
+    assert hint in said
+
+
+def test_a_node_of_a_distribution_without_rules_is_explained_without_a_plan() -> None:
+    evidence = node({"os-release": 'ID="odd"\n', **TRANSLATED})
+    found = explained("gpu07", evidence, Want(), TODAY)
+    assert found.plan is None or found.plan.blocked
+    assert found.judged.having(Status.FAIL)

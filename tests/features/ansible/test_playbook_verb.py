@@ -1,0 +1,147 @@
+"""The folder for Ansible: whole or not there, and with nothing that the controller lacks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import stat
+from datetime import date
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dev.run import ROOT
+from tests.evidence.build import node
+from tests.unit.imaging import NOT_BUILT, planned
+from tests.unit.planning import NO_AUTOLOAD, STUBBED, frames
+from toolkit.cli import Gdr, verbs
+from toolkit.errors import ExitCode, Outcome, TransportError, Unwritten, UsageError
+from toolkit.evidence import Evidence
+from toolkit.features.ansible.run import Written, write_playbook
+from toolkit.hosts.host import Host
+from toolkit.ssh.transport import Transport
+from toolkit.verbs.access import Access, Fleet
+from toolkit.verbs.plan import Planned, bundle_files, plan_node
+from toolkit.want import Want
+
+TODAY = date(2026, 11, 22)
+
+
+def nobody(host: Host) -> Transport:
+    raise AssertionError(f"{host.name} was asked")
+
+
+def outcomes() -> list[Outcome[Planned]]:
+    """One that is ill, one that is well, one that did not answer."""
+    ill = plan_node("root@gpu1:2222", node(frames(STUBBED, NO_AUTOLOAD)), Want(), TODAY)
+    well = plan_node("gpu2", node({}), Want(), TODAY)
+    away = TransportError("gpu3: does not answer")
+    return [Outcome("root@gpu1:2222", ill), Outcome("gpu2", well), Outcome("gpu3", error=away)]
+
+
+def fleet(tmp_path: Path) -> Fleet:
+    config = tmp_path / "ssh_config"
+    config.write_text("Host gpu2\n  User root\n")
+    hosts = (Host("root@gpu1:2222", "gpu1", "root", 2222), Host("gpu2"), Host("gpu3"))
+    return Fleet(hosts, nobody, Access(ssh_config=str(config)))
+
+
+def write(tmp_path: Path, *, profile: str = "peermem", site: str = "") -> Written:
+    out = tmp_path / "new" / "site"
+    return write_playbook(fleet(tmp_path), outcomes(), out, profile=profile, site=site)
+
+
+def test_the_folder_holds_all_that_plays_ask_for(tmp_path: Path) -> None:
+    written = write(tmp_path)
+    assert (written.bundles, written.idle) == (("root@gpu1:2222",), ("gpu2",))
+    assert [host for host, _ in written.places] == ["root@gpu1:2222", "gpu2"]
+    site = written.folder
+    bundle = site / "bundles/root_gpu1_2222"
+    assert {each.name for each in (site / "bundles").iterdir()} == {bundle.name}
+    assert dict(written.places)["root@gpu1:2222"] == bundle
+    assert {"run.sh", "changes.diff", "manifest.json", "apply.sh", "steps"} <= {
+        each.name for each in bundle.iterdir()
+    }
+    assert "+++ b/etc/modprobe.d/gdr-toolkit.conf" in (bundle / "changes.diff").read_text()
+    assert (bundle / "run.sh").read_text().endswith('gdr_apply "$@"\n')
+    assert (site / "scripts/probe.sh").read_text().startswith("#!/bin/sh\n")
+    assert set(json.loads((site / "scripts/jobs.json").read_text())) == {
+        "daemons", "first_person", "work"
+    }  # fmt: skip
+    assert stat.S_IMODE((site / "evidence").stat().st_mode) == 0o700
+    for file in (ROOT / "playbooks").rglob("*.yml"):
+        copied = site / "playbooks" / file.relative_to(ROOT / "playbooks")
+        assert copied.read_bytes() == file.read_bytes()
+    assert list((tmp_path / "new").iterdir()) == [site], "something was left beside it"
+
+
+def test_a_node_of_which_something_could_not_be_told_is_not_one_with_nothing_to_do(
+    tmp_path: Path,
+) -> None:
+    noroot = Evidence.parse((ROOT / "tests/evidence/noroot.txt").read_text())
+    read = plan_node("gpu9", noroot, Want(), TODAY)
+    fleet9 = Fleet((Host("gpu9"),), nobody, Access())
+    outcome = [Outcome("gpu9", read)]
+    told = write_playbook(fleet9, outcome, tmp_path / "site", profile="peermem", site="")
+    assert (told.idle, told.blocked) == ((), ("gpu9",))
+
+
+def test_what_could_not_be_told_is_named_and_the_exit_code_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    noroot = str(ROOT / "tests/evidence/noroot.txt")
+    argv = ["gdr", "bundle", "--from", noroot, "--out", str(tmp_path / "bundles")]
+    with pytest.raises(SystemExit) as ended:
+        Gdr(namespace=verbs()).run(argv)
+    assert ended.value.code == ExitCode.UNKNOWN
+    assert "blocked   acs.bridges: config space of 0000:17:00.0" in capsys.readouterr().out
+
+
+def test_hosts_are_those_that_answered_and_root_needs_no_sudo(tmp_path: Path) -> None:
+    inventory = yaml.safe_load((write(tmp_path).folder / "inventory.yml").read_text())["all"]
+    assert set(inventory["hosts"]) == {"root_gpu1_2222", "gpu2"}
+    assert inventory["children"]["gdr_bundles"] == {"hosts": {"root_gpu1_2222": None}}
+    assert {v["ansible_user"] for v in inventory["hosts"].values()} == {"root"}
+    assert not any(v["ansible_become"] for v in inventory["hosts"].values())
+    assert inventory["vars"] == {"gdr_profile": "peermem"}
+
+
+def test_what_a_site_wishes_goes_with_it(tmp_path: Path) -> None:
+    profile, site = tmp_path / "mine.toml", tmp_path / "ours.toml"
+    profile.write_text('path = "peermem"\n')
+    site.write_text('role = "bare-metal"\n')
+    folder = write(tmp_path, profile=str(profile), site=str(site)).folder
+    assert (folder / "profile.toml").read_text() == profile.read_text()
+    assert (folder / "site.toml").read_text() == site.read_text()
+
+
+def test_a_folder_that_is_there_is_left_as_it_is(tmp_path: Path) -> None:
+    out = write(tmp_path).folder
+    before = sorted(out.rglob("*"))
+    with pytest.raises(UsageError, match="site: is there already"):
+        write(tmp_path)
+    assert sorted(out.rglob("*")) == before
+
+
+def test_a_folder_that_cannot_be_whole_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copytree", full)
+    with pytest.raises(Unwritten, match="site: cannot be written: No space left on device"):
+        write(tmp_path)
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_the_bundle_of_an_image_has_what_runs_it_in_a_tree() -> None:
+    of_image = bundle_files(planned(NOT_BUILT))
+    assert {"run.sh", "image.sh"} <= of_image.keys()
+    text = of_image["image.sh"].decode()
+    assert of_image["run.sh"].decode() in text
+    assert text.endswith('\nin_image "$@"\n')
+    ill = plan_node("gpu1", node(frames(STUBBED, NO_AUTOLOAD)), Want(), TODAY)
+    assert "image.sh" not in bundle_files(ill), "a node that runs is no image"

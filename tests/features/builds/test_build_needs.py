@@ -1,0 +1,90 @@
+"""What nodes need built, and that it is built once for all that need the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.evidence.build import node
+from tests.evidence.frames import ABSENT, Override
+from tests.unit.grounds import Survey
+from toolkit.errors import NoEvidence, Unsupported
+from toolkit.features.builds.plan.made import Need
+from toolkit.features.builds.run.needs import needs_of_node, shared
+from toolkit.features.builds.run.places import Place
+from toolkit.features.builds.run.run import graphs_for
+
+SECOND = "5.15.0-173-generic"
+
+
+@pytest.mark.parametrize(
+    ("changes", "need"),
+    [
+        pytest.param({}, ("580.126.16", "25.10.OFED.25.10.1.7.1.1"), id="by-dkms"),
+        pytest.param(
+            {"dkms-status": ABSENT, "ofed-info": ABSENT, "rdma-modinfo": ABSENT},
+            ("580.126.16", "inbox"),
+            id="no-ofed",
+        ),
+        pytest.param(
+            {"dkms-status": "nvidia/580.126.20: added\n"},
+            ("580.126.20", "25.10-1.7.1"),
+            id="newer-driver-in-dkms",
+        ),
+    ],
+)  # fmt: skip
+def test_a_node_says_what_it_needs(changes: dict[str, Override], need: tuple[str, str]) -> None:
+    (found,) = needs_of_node("gpu001", node(changes)).needs
+    assert (found.driver, found.ofed) == need
+    assert found.kernels == ("5.15.0-170-generic",)
+    assert found.nodes == ("gpu001",)
+
+
+def test_a_node_needs_the_kernel_that_it_boots_next_too() -> None:
+    entries = node().text("boot-entries").replace("5.15.0-170-generic", SECOND)
+    found = needs_of_node("gpu001", node({"boot-entries": entries}))
+    assert [each.kernels for each in found.needs] == [("5.15.0-170-generic",), (SECOND,)]
+
+
+def test_a_next_boot_that_is_not_known_is_said() -> None:
+    found = needs_of_node("gpu001", node({"boot-entries": ABSENT, "boot-default": ABSENT}))
+    assert [each.kernels for each in found.needs] == [("5.15.0-170-generic",)]
+    assert found.remark.startswith("gpu001: only for the kernel that runs")
+
+
+def test_a_node_whose_driver_nothing_tells_is_not_guessed_at() -> None:
+    bare = node({"dkms-status": ABSENT, "nvidia-version": ABSENT})
+    with pytest.raises(NoEvidence, match="gpu001: no NVIDIA driver is loaded"):
+        needs_of_node("gpu001", bare)
+
+
+def test_nodes_of_another_architecture_are_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel release alone does not tell: Ubuntu's have one name on both."""
+    (need,) = needs_of_node("gpu001", node()).needs
+    assert need.arch == "x86_64"
+    place = Place("here", "", "threads", lambda _: Survey().ground, lambda _: "")
+    surveyed = graphs_for(place, [replace(need, arch="aarch64")], (), "")
+    (blocked,) = surveyed.works[0].graph.blocked
+    assert blocked.found == "the nodes are aarch64, and it would be built on x86_64"
+
+
+@pytest.mark.parametrize(
+    "survey",
+    [
+        pytest.param(Survey(kernels=()), id="no-headers"),
+        pytest.param(Survey(missing=("Makefile", "Module.symvers")), id="headers-in-part"),
+    ],
+)
+def test_a_place_without_a_kernel_to_build_for_is_no_success(survey: Survey) -> None:
+    place = Place("this machine", "", "local", lambda _: survey.ground, lambda _: "")
+    with pytest.raises(Unsupported, match="this machine: there are no kernel headers"):
+        graphs_for(place, [Need()], (), "")
+    assert graphs_for(place, [], (), "").works == ()  # nodes that could not be read say why
+
+
+def test_nodes_that_need_the_same_are_one_need() -> None:
+    other = node({"dkms-status": "nvidia/580.126.20: added\n"})
+    nodes = {"gpu001": node(), "gpu002": node(), "gpu003": other}
+    needs = shared(needs_of_node(name, each) for name, each in nodes.items())
+    assert [each.nodes for each in needs] == [("gpu001", "gpu002"), ("gpu003",)]

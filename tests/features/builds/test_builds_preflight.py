@@ -1,0 +1,281 @@
+"""Will it compile for that kernel: each answer has its rule, and silence is never a yes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tests.features.builds.graphs import INSTALLED, graph_of
+from toolkit.built.plan.model import Inputs, Part
+from toolkit.compat.reader import Compat, Confidence, shipped
+from toolkit.errors import ExitCode
+from toolkit.facts.modules.build_env import Ground, GroundKernel, Source
+from toolkit.facts.modules.ofed import OfedFolders
+from toolkit.features.builds.plan.graph import Blocked, Graph, Step
+from toolkit.features.builds.plan.made import Need, Work
+from toolkit.features.builds.plan.preflight import (
+    Answer,
+    Outlook,
+    Preflight,
+    Reason,
+    after_trial,
+    foresee,
+)
+from toolkit.features.builds.run.places import Place
+from toolkit.features.builds.run.preflight import Laid, preflight
+from toolkit.features.builds.run.run import Surveyed
+from toolkit.features.builds.show.preflight import document, report
+from toolkit.report.document import dumps
+from toolkit.report.table import Painter
+
+GCC12 = "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"
+GCC14 = "gcc-14 (Debian 14.2.0-19) 14.2.0"
+WILL, WILL_NOT, UNKNOWN = Answer
+CLANG = "clang version 18.1.3"
+OPEN = Source("nvidia-open-1", "nvidia-current-open", "1", (), (), "d", licence="Dual MIT/GPL")
+CLOSED = Source("nvidia-1", "nvidia-current", "1", (), (), "d", licence="NVIDIA")
+
+
+def ground(release: str, compiler: str = GCC12, **config: str) -> Ground:
+    options: Mapping[str, str] = {
+        "CONFIG_CC_VERSION_TEXT": GCC12,
+        "CONFIG_MODVERSIONS": "y",
+        **{f"CONFIG_{key}": value for key, value in config.items()},
+    }
+    kernel = GroundKernel(release, "h", (), options, compiler, "gcc-12", {})
+    folders = OfedFolders(frozenset(), {}, {}, leftover=False)
+    sources = (OPEN, CLOSED)
+    return Ground(
+        arch="x86_64",
+        system="",
+        dkms="3.0.10",
+        tools=frozenset(),
+        kernels=(kernel,),
+        releases=(release,),
+        sources=sources,
+        builds=(),
+        ofed=folders,
+        peers={},
+        room_mb=9000,
+    )
+
+
+def step(part: Part, version: str, release: str, source: str = "") -> Step:
+    names = {Part.DRIVER: "nvidia-current-open", Part.OFED: "mlnx-ofed-kernel"}
+    package = names.get(part, f"nvidia-{part}")
+    inputs = Inputs(part, package, version, release, "x86_64", "", "h", GCC12, "", "", "")
+    return Step(inputs, (), "asked for", source=source)
+
+
+def one(found: Ground, asked: Step, compat: Compat | None = None) -> Outlook:
+    [outlook] = foresee(found, Graph((asked,), ()), compat or shipped())
+    return outlook
+
+
+@pytest.mark.parametrize(
+    ("part", "version", "release", "source", "answer"),
+    [
+        pytest.param("peermem", "535.261.03", "6.1.0-56-amd64", "", WILL, id="535-6.1"),
+        pytest.param("peermem", "535.309.01", "6.12.117+deb12-amd64", "", WILL, id="6.12"),
+        pytest.param("peermem", "550.163.01", "6.12.107+deb13-amd64", "", WILL, id="550"),
+        pytest.param("peermem", "535.261.03", "6.17.2-1-amd64", "", UNKNOWN, id="newer"),
+        pytest.param("peermem", "470.256.02", "6.12.1-amd64", "", UNKNOWN, id="old-driver"),
+        pytest.param("peermem", "460.91.03", "5.10.0-1-amd64", "", WILL_NOT, id="no-peermem"),
+        pytest.param("driver", "535.261.03", "6.1.0-50-amd64", "open", WILL, id="open-50"),
+        pytest.param("driver", "535.261.03", "6.1.0-56-amd64", "open", WILL_NOT, id="open-56"),
+        pytest.param("driver", "535.261.03", "6.1.0-56-amd64", "closed", UNKNOWN, id="closed"),
+        pytest.param("driver", "535.309.01", "6.1.0-56-amd64", "closed", WILL, id="309"),
+        pytest.param("driver", "535.261.03", "6.1.0-1056-oem", "open", UNKNOWN, id="ubuntus"),
+        pytest.param("driver", "580.65.06", "4.14.3", "open", WILL_NOT, id="below-floor"),
+        pytest.param("driver", "550.54.14", "4.14.3", "open", UNKNOWN, id="above-old-floor"),
+        pytest.param("ofed", "25.10-1.7.1", "5.14.0-687.1.1.el9_8.x86_64", "", WILL_NOT,
+                     id="dpll"),
+        pytest.param("ofed", "25.10-2.4.1", "5.14.0-687.1.1.el9_8.x86_64", "", WILL_NOT,
+                     id="dpll-lts"),
+        pytest.param("ofed", "25.10-3.1.8", "5.14.0-687.1.1.el9_8.x86_64", "", UNKNOWN,
+                     id="dpll-mended-lts"),
+        pytest.param("ofed", "26.01-1.0.0", "5.14.0-687.1.1.el9_8.x86_64", "", UNKNOWN,
+                     id="dpll-nobody-told"),
+        pytest.param("ofed", "26.07-1.0.0", "5.14.0-687.1.1.el9_8.x86_64", "", UNKNOWN,
+                     id="dpll-mended"),
+        pytest.param("peermem", "535.261.03", "6.12.0-55.9.1.el10_0.x86_64", "", UNKNOWN,
+                     id="seen-on-debian-alone"),
+        pytest.param("peermem", "550.163.01", "6.12.0-211.33.1.el10_2.x86_64", "", UNKNOWN,
+                     id="seen-on-debian-alone-550"),
+        pytest.param("gdrdrv", "2.5", "6.1.0-56-amd64", "", UNKNOWN, id="no-table"),
+    ],
+)  # fmt: skip
+def test_what_the_tables_say(
+    part: str, version: str, release: str, source: str, answer: Answer
+) -> None:
+    folder = {"open": OPEN.folder, "closed": CLOSED.folder}.get(source, "")
+    found = one(ground(release), step(Part(part), version, release, folder))
+    assert found.answer is answer
+    if answer is not Answer.UNKNOWN:
+        assert all(each.source for each in found.reasons)
+
+
+def test_a_point_release_that_broke_the_driver_is_named() -> None:
+    found = one(
+        ground("6.1.0-56-amd64"), step(Part.DRIVER, "535.261.03", "6.1.0-56-amd64", OPEN.folder)
+    )
+    assert "pci_resize_resource" in found.reasons[0].found
+
+
+def test_an_old_licence_is_told_and_decides_nothing() -> None:
+    found = one(ground("6.17.1-amd64"), step(Part.PEERMEM, "535.129.03", "6.17.1-amd64"))
+    assert found.answer is Answer.UNKNOWN
+    assert any("Linux-OpenIB" in each.found for each in found.reasons)
+
+
+@pytest.mark.parametrize(
+    ("compiler", "config", "answer"),
+    [
+        pytest.param(GCC12, {}, Answer.WILL, id="the-same"),
+        pytest.param("gcc (GCC) 11.5.0", {}, Answer.WILL_NOT, id="older"),
+        pytest.param(GCC14, {}, Answer.WILL, id="newer"),
+        pytest.param(GCC14, {"GCC_PLUGINS": "y", "RANDSTRUCT": "y"}, Answer.WILL_NOT, id="plugins"),
+        pytest.param(GCC14, {"GCC_PLUGINS": "y"}, Answer.WILL, id="plugins-that-do-not-mind"),
+        pytest.param(CLANG, {}, Answer.WILL_NOT, id="clang-for-gcc"),
+        pytest.param(GCC12, {"CC_VERSION_TEXT": CLANG}, Answer.WILL_NOT, id="gcc-for-clang"),
+    ],
+)
+def test_the_compiler_that_would_be_taken(
+    compiler: str, config: dict[str, str], answer: Answer
+) -> None:
+    release = "6.1.0-56-amd64"
+    found = one(ground(release, compiler, **config), step(Part.PEERMEM, "535.261.03", release))
+    assert found.answer is answer
+
+
+def test_a_compiler_that_cannot_be_read_is_said_to_be_unknown() -> None:
+    release = "6.1.0-56-amd64"
+    found = one(ground(release, "tcc 0.9"), step(Part.PEERMEM, "535.261.03", release))
+    assert any("not known: which compiler" in each.found for each in found.reasons)
+
+
+def test_what_is_blocked_will_not_compile_and_says_why() -> None:
+    release = "6.1.0-56-rt-amd64"
+    stop = Blocked(release, Part.DRIVER, "a real-time kernel", "take another")
+    [found] = foresee(ground(release), Graph((), (stop,)), shipped())
+    assert (found.answer, found.reasons[0].found) == (Answer.WILL_NOT, "a real-time kernel")
+    assert found.reasons[0].hint == "take another"
+
+
+@pytest.mark.parametrize(
+    ("missing", "hint"),
+    [
+        pytest.param(("scripts/mod/modpost",), "give the packages that they depend on", id="part"),
+        pytest.param(("Makefile", "a", "b", "c"), "install linux-headers-6.1", id="all-of-them"),
+    ],
+)
+def test_further_packages_are_asked_for_where_some_headers_are_there(
+    missing: tuple[str, ...], hint: str
+) -> None:
+    release = "6.1.0-56-amd64"
+    place = ground(release)
+    kernel = replace(place.kernels[0], headers="", missing=missing)
+    stop = Blocked(release, Part.DRIVER, "no headers", f"install linux-headers-{release}")
+    [found] = foresee(replace(place, kernels=(kernel,)), Graph((), (stop,)), shipped())
+    assert found.reasons[0].hint.startswith(hint)
+
+
+def test_headers_that_are_not_whole_ask_for_the_packages_beside_them() -> None:
+    release = "6.12.1-amd64"
+    bare = ground(release)
+    kernel = replace(bare.kernels[0], headers="", missing=("scripts/mod/modpost",))
+    stop = Blocked(release, Part.DRIVER, "not whole", "install them")
+    [found] = foresee(replace(bare, kernels=(kernel,)), Graph((), (stop,)), shipped())
+    assert "linux-kbuild" in found.reasons[0].hint
+
+
+def test_what_is_installed_is_not_foretold() -> None:
+    release = "6.1.0-56-amd64"
+    given = replace(step(Part.DRIVER, "535.261.03", release), given=True)
+    assert foresee(ground(release), Graph((given,), ()), shipped()) == ()
+
+
+def test_a_kernel_without_symbol_versions_or_with_forced_signatures_is_pointed_out() -> None:
+    release = "6.1.0-56-amd64"
+    odd = ground(release, MODVERSIONS="n", MODULE_SIG_FORCE="y")
+    said = " ".join(r.found for r in one(odd, step(Part.PEERMEM, "535.261.03", release)).reasons)
+    assert "keeps no symbol versions" in said
+    assert "signed modules alone" in said
+
+
+def test_a_trial_outweighs_every_rule() -> None:
+    release = "6.1.0-56-amd64"
+    foretold = one(ground(release), step(Part.PEERMEM, "535.261.03", release))
+    assert foretold.answer is Answer.WILL
+    broken = Reason(Answer.WILL_NOT, "it does not", "tried", Confidence.HIGH)
+    assert after_trial(foretold, broken).answer is Answer.WILL_NOT
+    assert after_trial(foretold, replace(broken, answer=None)).answer is Answer.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("answers", "answer", "code"),
+    [
+        ((Answer.WILL, Answer.WILL), Answer.WILL, ExitCode.OK),
+        ((Answer.WILL, Answer.UNKNOWN), Answer.UNKNOWN, ExitCode.UNKNOWN),
+        ((Answer.UNKNOWN, Answer.WILL_NOT, Answer.WILL), Answer.WILL_NOT, ExitCode.FAILED),
+        ((), Answer.UNKNOWN, ExitCode.UNKNOWN),
+    ],
+)
+def test_the_worst_answer_is_that_of_all(
+    answers: tuple[Answer, ...], answer: Answer, code: ExitCode
+) -> None:
+    outlooks = tuple(
+        Outlook("k", Part.PEERMEM, "p/1", (Reason(each, "x", "y", Confidence.HIGH),))
+        for each in answers
+    )
+    found = Preflight(outlooks)
+    assert (found.answer, found.exit_code) == (answer, code)
+
+
+@pytest.mark.parametrize(
+    ("ending", "answer"),
+    [
+        pytest.param("", UNKNOWN, id="cut"),
+        pytest.param("= make timeout dkms build\n= end ok 4\n", UNKNOWN, id="not-done-in-time"),
+        pytest.param("= make failed:10 dkms build\n= end ok 4\n", WILL_NOT, id="ended-by-itself"),
+    ],
+)
+def test_a_trial_that_was_cut_short_says_nothing_of_the_compiler(
+    ending: str, answer: Answer
+) -> None:
+    began = "= begin ok gdr-toolkit/1\n= prepare.output ok x\n= prepare ok x\n"
+    said = f"{began}= make.output ok x\n|x.c:1: error: no member named y\n{ending}"
+    survey, graph = INSTALLED.ground, graph_of(INSTALLED.ground)
+    place = Place("here", "", "local", lambda _: survey, lambda _: said)
+    surveyed = Surveyed(survey, (Work(Need(), graph),))
+    found = preflight(Laid(place, (), ()), surveyed, shipped(), compile_it=True, limit_s=60)
+    assert found.answer is answer
+
+
+def test_the_report_gives_each_reason_with_its_source_and_what_to_do() -> None:
+    release = "6.1.0-56-amd64"
+    asked = step(Part.DRIVER, "535.261.03", release, OPEN.folder)
+    text = report(
+        Preflight(foresee(ground(release), Graph((asked,), ()), shipped())), Painter(False)
+    )
+    assert f"{release}\n  driver nvidia-current-open/535.261.03: will not compile\n" in text
+    assert (
+        "Debian's nvidia-open-kernel-dkms 535.261.03 and linux-headers-6.1.0-56-amd64; H)" in text
+    )
+    assert text.endswith("1 will not compile")
+
+
+def test_the_document_keeps_its_schema() -> None:
+    schema = json.loads((Path(__file__).parents[3] / "docs/preflight.schema.json").read_text())
+    release = "6.1.0-56-amd64"
+    asked = tuple(step(part, "535.261.03", release) for part in Part)
+    found = Preflight(foresee(ground(release), Graph(asked, ()), shipped()), ("a.deb",), "here")
+    told = json.loads(dumps(document(found, found.exit_code, datetime.now(UTC))))
+    jsonschema.validate(told, schema)
+    assert {each["part"] for each in told["parts"]} == set(Part)

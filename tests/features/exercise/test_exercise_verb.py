@@ -1,0 +1,155 @@
+"""The verb on simulated nodes: what it asks, prints, keeps, judges again and remembers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests import invoked
+from toolkit.errors import ExitCode
+
+LONG = True
+ROOT = Path(__file__).parents[3]
+SCHEMA = json.loads((ROOT / "docs/exercise.schema.json").read_text())
+PAST = json.loads((ROOT / "docs/exercise-past.schema.json").read_text())
+Gdr = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def gdr(tmp_path_factory: pytest.TempPathFactory) -> Gdr:
+    state = tmp_path_factory.mktemp("state")
+
+    def run(*words: str, verb: str = "exercise") -> subprocess.CompletedProcess[str]:
+        return invoked.gdr(verb, *words, state=state)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def ran(gdr: Gdr) -> tuple[dict[str, Any], Path]:
+    """One run between a healthy node and one whose switch redirects; and its folder."""
+    done = gdr("--hosts", "demo-healthy,demo-acs", "--seconds", "1", "--json")
+    assert done.returncode == ExitCode.FAILED, done.stderr
+    told = json.loads(done.stdout)
+    jsonschema.validate(told, SCHEMA)
+    return told, Path(done.stderr.split("kept in ")[1].splitlines()[0])
+
+
+def test_a_deep_queue_passes_where_one_message_in_flight_names_the_switch(
+    ran: tuple[dict[str, Any], Path],
+) -> None:
+    results = {(e["tool"], e["gpu"], e["kind"]): e for e in ran[0]["results"]}
+    assert results["ib_write_bw", True, "deep queue"]["status"] == "pass"
+    shallow = results["ib_write_bw", True, "one in flight"]
+    assert shallow["status"] == "fail"
+    assert shallow["suspect"].startswith("ACS redirect: demo-acs: 0000:17:00.0")
+    assert results["ib_write_bw", False, "one in flight"]["status"] == "pass"
+
+
+def test_simulated_figures_are_called_so(ran: tuple[dict[str, Any], Path], gdr: Gdr) -> None:
+    told, folder = ran
+    assert told["simulated"] is True
+    kept = json.loads((folder / "exercise.json").read_text())
+    assert kept == told
+
+
+def test_the_counters_of_both_ports_show_that_they_moved_it(
+    ran: tuple[dict[str, Any], Path],
+) -> None:
+    for result in ran[0]["results"]:
+        shown = [point["words"] for point in result["points"] if point["proof"] == "shown"]
+        assert len([each for each in shown if "mlx5_0 of demo-" in each]) == 2, result
+
+
+def test_a_kept_run_is_judged_again_with_no_host(
+    ran: tuple[dict[str, Any], Path], gdr: Gdr
+) -> None:
+    told, folder = ran
+    again = gdr("--from", str(folder), "--json")
+    assert again.returncode == ExitCode.FAILED, again.stderr
+    document = json.loads(again.stdout)
+    jsonschema.validate(document, SCHEMA)
+    same = ("number", "status", "value", "ratio", "suspect", "points")
+    assert [[e[key] for key in same] for e in document["results"]] == [
+        [e[key] for key in same] for e in told["results"]
+    ]
+    milder = gdr("--from", str(folder), "--threshold", "0.3")
+    assert milder.returncode == ExitCode.FAILED, "one message in flight is far below host memory"
+    assert "  0.45" in milder.stdout
+
+
+def test_what_was_measured_before_is_told(ran: tuple[dict[str, Any], Path], gdr: Gdr) -> None:
+    done = gdr("--hosts", "demo-acs", "--past")
+    assert done.returncode == ExitCode.OK
+    lines = done.stdout.splitlines()
+    assert len(lines) == 1 + len(ran[0]["results"])
+    words = ("ib_write_bw, GPU, one in flight (simulated)", "fail")
+    assert any(all(word in line for word in words) for line in lines)
+    assert "no run has measured" in gdr("--hosts", "gpu77", "--past").stdout
+    assert "7 measurements: exercise --past" in gdr("--hosts", "demo-acs", verb="history").stdout
+
+
+def test_what_was_measured_before_is_told_to_machines(
+    ran: tuple[dict[str, Any], Path], gdr: Gdr
+) -> None:
+    done = gdr("--hosts", "demo-acs", "--past", "--json")
+    assert done.returncode == ExitCode.OK, done.stderr
+    told = json.loads(done.stdout)
+    jsonschema.validate(told, PAST)
+    assert {each["run"] for each in told["past"]} == {ran[1].name}
+    same = ("tool", "kind", "size", "gpu", "status", "value", "unit")
+    assert [[e[key] for key in same] for e in told["past"]] == [
+        [e[key] for key in same] for e in ran[0]["results"]
+    ]
+    assert all(each["simulated"] for each in told["past"])
+    first = ran[0]["results"][0]["ends"]
+    assert [(e["role"], e["host"], e["gpu"]) for e in told["past"][0]["ends"]] == [
+        (role, end["host"], end["gpu"]) for role, end in first.items()
+    ]
+    nobody = json.loads(gdr("--hosts", "gpu77", "--past", "--json").stdout)
+    assert nobody["past"] == []
+
+
+def test_check_shows_the_commands_and_moves_nothing(gdr: Gdr) -> None:
+    done = gdr("--hosts", "demo-healthy,demo-rocky", "--check")
+    assert done.returncode == ExitCode.PENDING
+    assert "demo-healthy$ CUDA_VISIBLE_DEVICES=GPU-" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    assert "kept in" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--hosts", "demo[1-3]"), ExitCode.USAGE, "between two hosts"),
+        (("--hosts", "demo-healthy", "--seconds", "0"), ExitCode.USAGE, "--seconds 0"),
+        (("--hosts", "demo-healthy", "--seconds", "x"), ExitCode.USAGE, "not a whole number"),
+        (("--hosts", "demo-healthy", "--threshold", "nan"), ExitCode.USAGE, "--threshold 'nan'"),
+        (("--hosts", "demo-healthy", "--threshold", "80"), ExitCode.USAGE, "more than all of it"),
+        (("--hosts", "demo-healthy", "--expect", "-3"), ExitCode.USAGE, "--expect '-3'"),
+        (("--from", "/nowhere"), ExitCode.USAGE, "/nowhere"),
+        (("--from", "/nowhere", "--past"), ExitCode.USAGE, "--past and --from"),
+        (("--from", "tests/evidence/healthy.txt"), ExitCode.USAGE, "tells of no test"),
+    ],
+)
+def test_what_makes_no_sense_is_one_sentence(
+    gdr: Gdr, words: tuple[str, ...], code: ExitCode, said: str
+) -> None:
+    done = gdr(*words)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_node_without_gpus_is_measured_with_host_memory(gdr: Gdr) -> None:
+    done = gdr("--hosts", "demo-nogpu", "--seconds", "1", "--quiet")
+    assert done.returncode == ExitCode.OK, done.stdout
+    assert "simulated: no data was moved" in done.stdout
+    assert "GPU memory is not tried: no GPU" in done.stdout
+    assert "within one node" in done.stdout

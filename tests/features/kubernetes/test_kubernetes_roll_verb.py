@@ -1,0 +1,105 @@
+"""kubernetes --roll, as it is called: what it refuses before anything is touched."""
+
+from __future__ import annotations
+
+import io
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from toolkit.cli import Gdr, verbs
+from toolkit.errors import ApplyError, Outcome
+from toolkit.evidence import Evidence
+from toolkit.features.kubernetes.cli.rollout import _after
+from toolkit.features.kubernetes.run.rollout import Brought
+from toolkit.report.document import Told
+from toolkit.verbs.doctor import examine_saved
+from toolkit.want import Want
+
+IMAGE = "registry.example/busybox@sha256:" + "0123456789abcdef" * 4
+STUB = Evidence.parse((Path(__file__).parents[2] / "evidence" / "stub.txt").read_text())
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pod's log, and a kubectl that writes down what it is asked; there is one GPU node."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    program = tmp_path / "kubectl"
+    listed = '{"items": [{"kind": "Node", "metadata": {"name": "gpu007"}}]}'
+    heard = f'echo "$3" >>{tmp_path}/asked; echo "$*" >>{tmp_path}/words'
+    program.write_text(f"#!/bin/sh\n{heard}\necho '{listed}'\n")
+    program.chmod(0o755)
+    file = tmp_path / "pods.log"
+    file.write_text(f"gdr-toolkit: node gpu007: probe\n{STUB.dump()}")
+    return file
+
+
+def roll(log: Path, *words: str) -> None:
+    path = ("--profile", "peermem")  # whose plan mends the stub
+    argv = ["gdr", "kubernetes", "--roll", "--from", str(log), "--image", IMAGE, *path, *words]
+    Gdr(namespace=verbs()).run(argv, exit=False)
+
+
+def asked(log: Path) -> list[str]:
+    file = log.with_name("asked")
+    return file.read_text().split() if file.exists() else []
+
+
+def test_without_a_cluster_nothing_is_begun(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    roll(log)
+    assert "--roll needs a cluster" in capsys.readouterr().err
+    assert asked(log) == []
+
+
+def test_without_consent_nothing_but_looking_is_done(
+    log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    roll(log, "--kubeconfig", "kube.conf")
+    assert "nobody to ask whether to change the nodes" in capsys.readouterr().err
+    assert asked(log) == ["get", "get", "config"]
+
+
+def test_sizes_of_nothing_are_refused_before_anything_is_touched(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    roll(log, "--kubeconfig", "kube.conf", "--yes", "--max-unavailable", "0")
+    assert "then no node may be touched at all" in capsys.readouterr().err
+    assert asked(log) == ["get"]
+
+
+def test_the_context_that_was_named_is_the_one_that_is_asked(
+    log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    roll(log, "--kubeconfig", "kube.conf", "--context", "train")
+    assert "nobody to ask" in capsys.readouterr().err
+    words = log.with_name("words").read_text().splitlines()
+    assert len(words) == 2
+    assert all(each.startswith("--kubeconfig=kube.conf --context=train ") for each in words)
+
+
+def test_a_context_of_no_kubeconfig_is_refused(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["gdr", "kubernetes", "--check", "--from", str(log), "--context", "train"]
+    Gdr(namespace=verbs()).run(argv, exit=False)
+    assert "--context is one of a --kubeconfig, and none was named" in capsys.readouterr().err
+
+
+def test_that_no_cluster_was_asked_is_said(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Gdr(namespace=verbs()).run(["gdr", "kubernetes", "--check", "--from", str(log)], exit=False)
+    assert "no cluster was asked" in capsys.readouterr().err
+
+
+def test_a_node_after_its_turn_keeps_its_verdicts_as_those_of_before() -> None:
+    judged = examine_saved([("gpu007", STUB)], Want(), date(2026, 11, 22))[0].get()
+    planned = Outcome("gpu007", Told(judged=judged))
+    ended = _after(planned, Outcome("gpu007", Brought("a reboot", given_back=False))).get()
+    assert (ended.judged, ended.before) == (None, judged)
+    assert ended.steps == ("carried out; a reboot, and the node stays cordoned",)
+    why = ApplyError("gpu007: step 3 ended with status 1")
+    assert _after(planned, Outcome("gpu007", error=why)) == Outcome("gpu007", error=why)
+    assert _after(planned, None) == planned

@@ -1,0 +1,106 @@
+"""Evidence from transports that work, break off, or talk nonsense; and from saved evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from toolkit.errors import TransportError
+from toolkit.evidence import Evidence, Frame, State
+from toolkit.node.collect import collect, probe_script
+from toolkit.node.replay import ReplayTransport
+from toolkit.ssh.stream import Lines
+from toolkit.ssh.transport import Result, Sink, quiet
+
+WHOLE = "= begin ok gdr-toolkit/1\n= uid ok id -u\n|0\n= cmdline ok /proc/cmdline\n|x\f\u2028\n"
+END = "= end ok 2\n"
+
+
+@dataclass
+class Scripted:
+    """Says ``text``, then ends with ``result`` or breaks with an error."""
+
+    text: str
+    exit: int = 0
+    stderr: str = ""
+    error: TransportError | None = None
+    name: str = "gpu1"
+    waited_s: float = 0
+
+    def run(self, script: str, *, limit_s: float = 120, sink: Sink = quiet) -> Result:
+        assert script == probe_script()
+        self.waited_s = limit_s
+        lines = Lines(sink)
+        lines.feed(self.text.encode("utf-8", "surrogateescape"))
+        if self.error is not None:
+            raise self.error
+        return Result(self.exit, lines.end(), self.stderr)
+
+    def close(self) -> None: ...
+
+
+def test_what_a_login_prints_around_it_is_not_evidence() -> None:
+    heard: list[str] = []
+    evidence = collect(Scripted(f"welcome\n= uid ok\n{WHOLE}{END}bye\n"), sink=heard.append)
+    assert evidence.complete
+    assert list(evidence.frames) == ["uid", "cmdline"]
+    assert evidence.text("cmdline") == "x\f\u2028\n"
+    assert heard[0] == "welcome"
+
+
+@pytest.mark.parametrize(
+    ("said", "times"),
+    [
+        pytest.param("3", 3, id="thrice"),
+        pytest.param("0.1", 1, id="never-less-than-nodes-need"),
+        pytest.param("long", 1, id="no-number"),
+    ],
+)
+def test_an_emulated_node_is_waited_for_as_long_as_is_said(
+    said: str, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GDR_PATIENCE", said)
+    node = Scripted(WHOLE + END)
+    collect(node, limit_s=10)
+    assert node.waited_s == 10 * times
+
+
+def test_a_lost_connection_leaves_what_had_arrived() -> None:
+    lost = TransportError("gpu1: lost")
+    evidence = collect(Scripted(WHOLE, error=lost))
+    assert not evidence.complete
+    assert list(evidence.frames) == ["uid"]  # the second may have been cut
+
+
+@pytest.mark.parametrize("text", ["", "welcome\n", "= begin ok gdr-toolkit/1\n", WHOLE[:30]])
+def test_a_lost_connection_with_nothing_is_the_error_itself(text: str) -> None:
+    lost = TransportError("gpu1: lost")
+    with pytest.raises(TransportError) as raised:
+        collect(Scripted(text, error=lost))
+    assert raised.value is lost
+
+
+def test_a_script_without_evidence_is_an_error_that_quotes_the_shell() -> None:
+    with pytest.raises(TransportError, match=r"status 2 .*: sh: 1: Syntax error"):
+        collect(Scripted("motd\n", exit=2, stderr="sh: 1: Syntax error\n"))
+
+
+def test_evidence_of_another_grammar_is_refused() -> None:
+    with pytest.raises(TransportError, match=r"^gpu1: .*gdr-toolkit/9"):
+        collect(Scripted("= begin ok gdr-toolkit/9\n"))
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_saved_evidence_answers_as_the_node_did(complete: bool) -> None:
+    frames = {
+        "uid": Frame("uid", State.OK, "id -u", "0\n"),
+        "dkms": Frame("dkms", State.FAILED, "dkms status", "\udcff\n", 4),
+    }
+    saved = Evidence(frames, complete)
+    assert collect(ReplayTransport("gpu1", saved)) == saved
+
+
+def test_saved_evidence_cannot_be_acted_on() -> None:
+    with pytest.raises(TransportError, match="only be judged"):
+        ReplayTransport("gpu1", Evidence()).run("reboot")

@@ -1,0 +1,67 @@
+"""A reboot is asked for the boot that it ends: asked twice, a node reboots once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from toolkit.node import reboot as asking
+from toolkit.node.reboot import reboot
+from toolkit.ssh.transport import Result, Sink, quiet
+
+
+class Tree:
+    """A node that is a folder; its reboot writes another boot id and counts."""
+
+    name = "gpu07"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.boot_id = folder / "proc/sys/kernel/random/boot_id"
+        self.boot_id.parent.mkdir(parents=True)
+        self.boot_id.write_text("one\n")
+        program = folder / "bin/reboot"
+        program.parent.mkdir()
+        program.write_text(f"#!/bin/sh\necho two >{self.boot_id}\necho reboot >>{folder}/count\n")
+        program.chmod(0o755)
+        (folder / "bin/systemctl").symlink_to("/bin/false")
+
+    @property
+    def reboots(self) -> int:
+        count = self.folder / "count"
+        return count.read_text().count("reboot") if count.exists() else 0
+
+    def run(self, script: str, *, limit_s: float = 120, sink: Sink = quiet) -> Result:
+        settings = os.environ | {"GDR_ROOT": str(self.folder), "GDR_BIN": str(self.folder / "bin")}
+        ended = subprocess.run(
+            ["/bin/sh", "-s"],
+            input=script.replace("sleep 1", ":"),
+            env=settings,
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+            check=False,
+        )
+        return Result(ended.returncode, ended.stdout, ended.stderr)
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
+    monkeypatch.setattr(asking, "_POLL_S", 0.02)
+    return Tree(tmp_path)
+
+
+def test_the_boot_that_was_read_is_ended(node: Tree) -> None:
+    assert reboot(node, "one", limit_s=10) == "two"
+    assert node.reboots == 1
+
+
+def test_a_later_boot_is_left_alone(node: Tree) -> None:
+    reboot(node, "one", limit_s=10)
+    assert reboot(node, "one", limit_s=10) == "two"
+    assert node.reboots == 1

@@ -1,0 +1,243 @@
+"""Which nodes are given a module that was built elsewhere, and which are left alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.evidence.build import DRIVER, KERNEL, NEXT_KERNEL, kernel_block, modinfo, node
+from tests.evidence.frames import Override
+from tests.evidence.healthy_builds import listing
+from tests.evidence.healthy_files import PEERS, elf
+from tests.evidence.modules import signed
+from tests.unit.delivering import (
+    BUILT,
+    PLACE,
+    SYMBOLS,
+    blocked,
+    build,
+    module,
+    paths,
+    plan_with,
+    with_delivered,
+    without_peermem,
+)
+from toolkit.built.plan.model import Built, Part
+from toolkit.facts.node.node import Node
+from toolkit.plan.artefact import Trigger
+from toolkit.plan.bundle import script
+from toolkit.plan.diff import diff
+from toolkit.plan.render import render
+from toolkit.want import Modules, Want
+
+
+def test_a_build_that_fits_is_delivered_and_loaded() -> None:
+    plan = plan_with(without_peermem(), build())
+    assert paths(plan) == [PLACE]
+    assert plan.changes[0].content == module()
+    assert [act.call for act in plan.acts][:2] == [
+        f"DEPMOD depmod -a {KERNEL}",
+        "RELOAD_MODULES reload nvidia_peermem nvidia-peermem",
+    ]
+    assert f"/lib/modules/{KERNEL}/modules.*" in plan.acts[0].keeps
+
+
+def test_the_second_plan_is_empty() -> None:
+    assert plan_with(with_delivered(), build()).empty
+    assert not plan_with(with_delivered(), build()).blocked
+
+
+def test_nothing_is_compiled_on_a_node_that_is_given_its_modules() -> None:
+    plan = plan_with(without_peermem(), build())
+    assert Trigger.BUILD_DKMS not in plan.triggers
+    assert not any(each.path.startswith("/usr/src") for each in plan.changes)
+
+
+CRC_OFF = {**SYMBOLS, "nvidia_p2p_get_pages": 1}
+
+
+@pytest.mark.parametrize(
+    ("at_hand", "reason"),
+    [
+        pytest.param((), "no build of nvidia-peermem", id="nothing-at-hand"),
+        pytest.param((build(kernel=NEXT_KERNEL),), "no build of nvidia-peermem", id="other-kernel"),
+        pytest.param((build(arch="aarch64"),), "no build of nvidia-peermem", id="other-machine"),
+        pytest.param((build(version="570.86.15"),), f"and driver {DRIVER}", id="other-driver"),
+        pytest.param(
+            (build(module(version="570.86.15")),), "from driver 570.86.15", id="mislabelled-driver"
+        ),
+        pytest.param(
+            (build(module(symbols=CRC_OFF)),),
+            "another version of nvidia_p2p_get_pages",
+            id="other-versions",
+        ),
+        pytest.param(
+            (build(module(symbols={**SYMBOLS, "module_layout": 1})),),
+            "module_layout differs",
+            id="other-build-of-the-kernel",
+        ),
+        pytest.param(
+            (build(module(symbols={"module_layout": SYMBOLS["module_layout"]})),),
+            "a stub",
+            id="stub",
+        ),
+        pytest.param(
+            (build(module(flags="SMP preempt mod_unload modversions")),),
+            "a kernel with SMP mod_unload modversions preempt",
+            id="other-flags",
+        ),
+        pytest.param((build(module(depends="")),), "depends on nothing", id="no-depends"),
+        pytest.param((build(module()[:-40]),), "cannot read", id="cut-off"),
+    ],
+)
+def test_what_does_not_fit_is_not_delivered(at_hand: tuple[Built, ...], reason: str) -> None:
+    plan = plan_with(without_peermem(), *at_hand)
+    assert paths(plan) == []
+    told = blocked(plan)
+    assert reason in told
+    command = f"./invokew build --kernel {KERNEL} --driver {DRIVER} --part peermem --on gpu01"
+    assert told.endswith(command)
+
+
+def test_of_several_builds_the_one_that_fits_is_taken() -> None:
+    good = build()
+    plan = plan_with(without_peermem(), build(module(symbols=CRC_OFF)), good)
+    assert plan.changes[0].content == good.files[0].data
+
+
+def test_a_build_of_the_whole_driver_has_the_module_too() -> None:
+    whole = build(part=Part.DRIVER)
+    assert paths(plan_with(without_peermem(), whole)) == [PLACE]
+
+
+def test_where_dkms_builds_it_nothing_is_delivered() -> None:
+    registered = "nvidia-peermem/580.126.16: added\n"
+    confs = (
+        'nvidia-peermem-580.126.16/dkms.conf:PACKAGE_NAME="nvidia-peermem"\n'
+        'nvidia-peermem-580.126.16/dkms.conf:PACKAGE_VERSION="580.126.16"\n'
+        'nvidia-peermem-580.126.16/dkms.conf:BUILT_MODULE_NAME[0]="nvidia-peermem"\n'
+    )
+    changed = without_peermem({"dkms-status": registered, "dkms-confs": confs})
+    plan = plan_with(changed, build())
+    assert paths(plan) == []
+    assert "the DKMS package nvidia-peermem builds nvidia-peermem here" in blocked(plan)
+    assert "dkms remove nvidia-peermem/580.126.16 --all" in blocked(plan)
+
+
+@pytest.mark.parametrize(
+    ("there", "refused"),
+    [
+        pytest.param(f"/lib/modules/{KERNEL}/updates/x/nvidia-peermem.ko.xz", True, id="updates"),
+        pytest.param(f"/usr/lib/modules/{KERNEL}/extra/nvidia-peermem.ko", True, id="extra"),
+        pytest.param(f"/lib/modules/{KERNEL}/kernel/nvidia-peermem.ko", False, id="precompiled"),
+    ],
+)
+def test_a_second_file_of_that_name_would_make_loading_a_matter_of_luck(
+    there: str, refused: bool
+) -> None:
+    listed = kernel_block(KERNEL, peermem=False) + there + "\n"
+    plan = plan_with(without_peermem({"kernels": listed}), build())
+    assert (paths(plan) == []) is refused
+    assert (f"{there.removeprefix('/usr')} is there" in blocked(plan)) is refused
+
+
+def test_the_file_of_a_package_is_not_overwritten() -> None:
+    changed = without_peermem({"placed": f"{'0' * 64} 644 0 0 {PLACE}\n"})
+    plan = plan_with(changed, build())
+    assert paths(plan) == []
+    assert f"{PLACE} was not placed by provision" in blocked(plan)
+
+
+def test_a_healthy_node_is_left_alone() -> None:
+    assert plan_with({}, build()).empty
+    assert not plan_with({}, build()).blocked
+
+
+def test_on_debian_the_file_has_the_name_that_modprobe_asks_for() -> None:
+    line = "install nvidia-peermem modprobe -i nvidia-current-open-peermem $CMDLINE_OPTS\n"
+    changed = without_peermem({"modprobe-config": line})
+    assert paths(plan_with(changed, build())) == [
+        f"/lib/modules/{KERNEL}/updates/gdr-toolkit/nvidia-current-open-peermem.ko"
+    ]
+
+
+@pytest.mark.parametrize("name", ["nvidia-../../../etc/cron.d/", "nvidia-current;reboot;"])
+def test_a_hostile_install_line_leads_nowhere_else(name: str) -> None:
+    line = f"install nvidia-peermem modprobe -i {name}peermem\n"
+    assert paths(plan_with(without_peermem({"modprobe-config": line}), build())) == [PLACE]
+
+
+# --- signatures, initramfs, companions ------------------------------------------------
+
+
+def test_an_unsigned_module_is_not_delivered_where_signatures_are_asked_for() -> None:
+    changed = without_peermem({"sig-enforce": "Y\n"})
+    assert paths(plan_with(changed, build())) == []
+    assert "--sign-key" in blocked(plan_with(changed, build()))
+    good = build(module(signature=signed("site")))
+    assert paths(plan_with(changed, good)) == [PLACE]
+
+
+def test_a_signed_module_is_not_replaced_by_the_unsigned_one() -> None:
+    good = module(signature=signed("site"))
+    changed = with_delivered(good) | {"peermem-elf": elf(path=PLACE, signature=signed("site"))}
+    assert plan_with(changed, build()).empty
+    assert plan_with(changed, build(good)).empty
+
+
+def test_an_initramfs_that_holds_the_module_is_rebuilt() -> None:
+    held = listing(KERNEL, "updates/dkms", f"usr/lib/modules/{KERNEL}/updates/nvidia-peermem.ko")
+    with_it = plan_with(without_peermem({"initramfs": held}), build())
+    assert Trigger.REBUILD_INITRAMFS in with_it.triggers
+    assert Trigger.REBUILD_INITRAMFS not in plan_with(without_peermem(), build()).triggers
+
+
+def companion_build(symbols: dict[str, int] | None = None) -> Built:
+    own = symbols or {**{k: v for k, v in SYMBOLS.items() if k not in PEERS}}
+    data = module(version="2.20.5", symbols=own, depends="nvidia", name="nvidia_fs")
+    return build(data, part=Part.NVIDIA_FS, name="nvidia-fs.ko", version="2.20.5")
+
+
+def test_nvidia_fs_is_delivered_where_the_site_asks_for_it() -> None:
+    asked = replace(BUILT, companions=("nvidia-fs",))
+    absent: dict[str, Override] = {"companion-modinfo": "", "gds": ""}
+    plan = plan_with(absent, companion_build(), want=asked)
+    assert paths(plan) == [f"/lib/modules/{KERNEL}/updates/gdr-toolkit/nvidia-fs.ko"]
+    assert "RELOAD_MODULES reload nvidia_fs nvidia-fs" in [act.call for act in plan.acts]
+    assert paths(plan_with(absent, companion_build())) == []
+
+
+def test_a_companion_that_somebody_else_installed_has_its_owner() -> None:
+    there = f"/lib/modules/{KERNEL}/updates/nvidia-fs.ko"
+    info = modinfo(there, depends="nvidia", version="2.20.5").replace(f"@{there}", "@nvidia-fs")
+    changed: dict[str, Override] = {"companion-modinfo": info, "gds": ""}
+    plan = plan_with(changed, companion_build(), want=replace(BUILT, companions=("nvidia-fs",)))
+    assert paths(plan) == []
+    assert f"{there} is there" in blocked(plan, "modules.nvidia-fs")
+
+
+# --- how it travels ------------------------------------------------------------------
+
+
+def test_the_difference_tells_size_and_hash_and_no_bytes() -> None:
+    plan = plan_with(without_peermem(), build())
+    told = diff(plan)
+    change = plan.changes[0]
+    assert f"(binary, {len(change.content)} bytes, sha256 {change.sha256})" in told
+    assert "\x00" not in told
+
+
+def test_the_bytes_travel_as_plain_text() -> None:
+    changed = without_peermem()
+    bundle = render(plan_with(changed, build()), Node(node(changed)), "engine\n")
+    assert bundle.files()[f"files{PLACE}"] == module()
+    assert script(bundle).isascii()
+
+
+def test_the_site_file_says_where_modules_come_from(tmp_path: Path) -> None:
+    file = tmp_path / "site.toml"
+    file.write_text('modules = "built"\ncompanions = ["gdrdrv"]\n')
+    want = Want.load("peermem", site=file)
+    assert (want.modules, want.companions) == (Modules.BUILT, ("gdrdrv",))

@@ -1,0 +1,119 @@
+"""How a forecast is told: to a person, in a document, and by the exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.checks.test_forecast import BARE_NEXT, BOTH
+from tests.evidence.build import DRIVER, KERNEL, NEXT_KERNEL, node
+from tests.evidence.frames import Override
+from tests.unit.judged import TODAY
+from toolkit.checks.judged import judge_node
+from toolkit.checks.kernel.forecast import Foreseen, forecast
+from toolkit.cli.options import Said
+from toolkit.errors import ExitCode, Outcome, TransportError, UsageError
+from toolkit.facts.node.node import Node
+from toolkit.report.document import Told, document
+from toolkit.report.forecast import forecast_report
+from toolkit.report.table import Painter
+from toolkit.verbs.cli.forecast import asked_for, foretell
+from toolkit.verbs.cli.session import Session
+from toolkit.want import Want
+
+
+def foreseen(frames: Mapping[str, Override], *, complete: bool = True) -> Foreseen:
+    evidence = node(BOTH | dict(frames), complete=complete)
+    return Foreseen(judge_node("a", evidence, Want(), TODAY), forecast(Node(evidence), Want()))
+
+
+def test_evidence_that_was_cut_counts_as_out_of_reach() -> None:
+    assert foreseen({}).exit_code is ExitCode.OK
+    assert foreseen(BARE_NEXT).exit_code is ExitCode.FAILED
+    assert foreseen({}, complete=False).exit_code is ExitCode.UNREACHABLE
+
+
+FLEET: list[Outcome[Foreseen]] = [
+    Outcome("gpu001", foreseen({})),
+    Outcome("gpu002", foreseen(BARE_NEXT)),
+    Outcome("gpu003", foreseen(BARE_NEXT)),
+    Outcome("gpu004", error=TransportError("gpu004: no route")),
+]
+
+
+def test_the_report_folds_nodes_that_lose_the_same() -> None:
+    text = forecast_report(FLEET, Painter(False))
+    assert text.count(f"no nvidia for {NEXT_KERNEL}") == 1
+    assert "lost     driver                  gpu[002-003]" in text
+    assert f"then dkms install nvidia/{DRIVER} -k {NEXT_KERNEL}" in " ".join(text.split())
+    assert "error    gpu004" in text
+    assert text.endswith("1 of 4 nodes would lose nothing.")
+    assert "kept     driver" not in text
+    assert "kept     driver" in forecast_report(FLEET, Painter(False), verbose=True)
+
+
+def test_the_document_has_the_forecast_of_each_host() -> None:
+    told = [
+        Outcome(each.host, Told(each.value.judged, forecast=each.value.forecast))
+        for each in FLEET
+        if each.value
+    ]
+    text = document("doctor", "peermem", told, ExitCode.FAILED, datetime(2026, 11, 21, tzinfo=UTC))
+    hosts = json.loads(json.dumps(text))["hosts"]
+    assert [each["forecast"]["state"] for each in hosts] == ["keeps", "loses", "loses"]
+    assert hosts[1]["forecast"]["kernel"] == NEXT_KERNEL
+    lost = {p["topic"] for p in hosts[1]["forecast"]["prospects"] if p["status"] == "fail"}
+    assert lost == {"driver", "rdma-stack", "nvidia-peermem"}
+
+
+# --- the command line ---
+
+
+def told(folder: Path, **options: str | bool) -> ExitCode:
+    for each in FLEET[:2]:
+        frames = {} if each.host == "gpu001" else BARE_NEXT
+        (folder / f"{each.host}.evidence").write_text(node(BOTH | dict(frames)).dump())
+    said = Said({"from_": str(folder), "profile": "peermem", "quiet": True, **options})
+    assert asked_for(said)
+    return foretell(Session.begin("doctor", said), Want())
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        pytest.param({"next_boot": True}, ExitCode.FAILED, "1 of 2 nodes would", id="next-boot"),
+        pytest.param({"kernel": KERNEL}, ExitCode.OK, "2 of 2 nodes would", id="named"),
+        pytest.param({"kernel": "6.99.0-1"}, ExitCode.UNKNOWN, "gpu[001-002]", id="not-installed"),
+    ],
+)
+def test_saved_evidence_is_told_from(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    options: dict[str, str | bool],
+    code: ExitCode,
+    words: str,
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    assert told(saved, **options) is code
+    assert words in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernel": "next"},
+        {"kernel": KERNEL, "next_boot": True},
+        {"next_boot": True, "textfile": "/nowhere/doctor.prom"},
+    ],
+)
+def test_what_makes_no_sense_is_refused(tmp_path: Path, options: dict[str, str | bool]) -> None:
+    with pytest.raises(UsageError):
+        told(tmp_path, **options)

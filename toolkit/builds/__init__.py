@@ -1,1 +1,0 @@
-"""What is built for which kernel, after what, and whether the result may be installed. PURE."""

@@ -1,0 +1,1 @@
+"""Built modules: cache, signatures, what may be delivered to a node."""

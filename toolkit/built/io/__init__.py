@@ -1,0 +1,1 @@
+"""Built modules on disk: the store, manifests, OpenSSL."""

@@ -1,0 +1,1 @@
+"""Built modules as values, and the gate that judges them. PURE."""

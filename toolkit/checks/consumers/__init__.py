@@ -1,0 +1,1 @@
+"""Checks on consumers: NCCL, UCX, MPI, containers, and the path that they take."""

@@ -1,0 +1,216 @@
+"""Which path each library would take, for every GPU and HCA, by its own rules.
+
+Nothing here is a verdict: a library may be out of use, and what a job sets for itself is not
+seen. The rules are those of NVIDIA/nccl src/graph/paths.cc and src/transport/net_ib*, openucx/ucx
+src/uct/ib/base/ib_md.c, NVIDIA/nvshmem src/modules/transport and linux-rdma/perftest; the
+versions are told apart by toolkit/compat/data/consumers.toml and distances.toml.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from toolkit.checks.consumers.path import dmabuf_gpu_gap, dmabuf_nic_gap, peermem_gap
+from toolkit.compat.reader import Consumer
+from toolkit.errors import NoEvidence, Unparsable
+from toolkit.facts.nccl.consumers import Library, Setting
+from toolkit.facts.nccl.nccl_log import Direction
+from toolkit.facts.node.node import Node
+from toolkit.want import Want
+
+ASKED = "asked"  # origin of a library that stands in the want
+
+
+class Way(StrEnum):
+    """How GPU memory would travel."""
+
+    DMABUF = "dmabuf"
+    PEERMEM = "peermem"
+    NONE = "none"  # through host memory
+    UNKNOWN = "not known"
+    MIXED = "mixed"  # of several pairs together
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Yes, no with the reason, or not known with what was missing."""
+
+    yes: bool | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a library decides before it looks at a GPU and an HCA."""
+
+    way: Way
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Pairs and directions about which the same is decided for the same reason."""
+
+    way: Way
+    why: str
+    directions: tuple[Direction, ...]
+    pairs: tuple[tuple[str, str], ...]  # GPU's address, HCA's name or address
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What one library would do on one node."""
+
+    consumer: str  # "nccl"
+    version: str  # "" where not known
+    origin: str  # path of the library, "ucx_info", or ASKED
+    groups: tuple[Group, ...]
+    nearest: tuple[tuple[str, str], ...]  # each GPU with its nearest HCA
+    otherwise: str = ""  # what one setting would change
+    settings: tuple[Setting, ...] = ()  # those seen that it reads
+    not_known: tuple[str, ...] = ()
+
+    @property
+    def near(self) -> tuple[Group, ...]:
+        """The groups that the nearest pairs are in; all where no pair is told."""
+        near = set(self.nearest)
+        return tuple(e for e in self.groups if not e.pairs or not near or near & set(e.pairs))
+
+    @property
+    def way(self) -> Way:
+        """For the GPUs with their nearest HCAs: the way that all take in both directions."""
+        ways = {each.way for each in self.near}
+        return ways.pop() if len(ways) == 1 else (Way.MIXED if ways else Way.UNKNOWN)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why, for the same pairs."""
+        return tuple(dict.fromkeys(each.why for each in self.near))
+
+
+def ask(gap: Callable[[], str]) -> Answer:
+    """What a function that returns a gap says, where not being able to tell is an answer."""
+    try:
+        found = gap()
+    except (NoEvidence, Unparsable) as why:
+        return Answer(None, str(why))
+    return Answer(not found, found)
+
+
+T = TypeVar("T")
+
+
+def told(read: Callable[[], T]) -> T | None:
+    """A fact; None where it could not be read."""
+    try:
+        return read()
+    except (NoEvidence, Unparsable):
+        return None
+
+
+def sees_peermem(node: Node, rules: Consumer) -> bool:
+    """Whether one of the files is there by which a library knows of peermem.
+
+    :returns: true as well for a library that does not look.
+    :raises NoEvidence: where none was seen, and one could not be looked for.
+    """
+    trouble: NoEvidence | Unparsable | None = None
+    for file in rules.detects:
+        try:
+            if _exists(node, file):
+                return True
+        except (NoEvidence, Unparsable) as why:
+            trouble = why
+    if trouble is not None:
+        raise trouble
+    return not rules.detects
+
+
+def _exists(node: Node, file: str) -> bool:
+    """Whether the node has a file by which libraries look for peermem."""
+    if not file.startswith("/sys/module/"):
+        return file in node.memory_peers
+    state = node.module_state.get(file.split("/")[3])
+    return state is not None and bool(state.version)
+
+
+def decide(node: Node, want: Want, rules: Consumer, settings: dict[str, Setting]) -> Choice:
+    """The way that a library is set on before it weighs GPU and HCA."""
+    dmabuf = _dmabuf(node, want, rules, settings)
+    peermem = _peermem(node, rules)
+    if dmabuf.yes and rules.prefers == "dmabuf":
+        return Choice(Way.DMABUF, "driver and HCA can, and it prefers dma-buf")
+    if dmabuf.yes is None and rules.prefers == "dmabuf":
+        return Choice(Way.UNKNOWN, f"dma-buf is tried first, and is not known: {dmabuf.why}")
+    if peermem.yes:
+        return Choice(Way.PEERMEM, f"no dma-buf: {dmabuf.why}")
+    if peermem.yes is None:
+        return Choice(Way.UNKNOWN, f"no dma-buf: {dmabuf.why}; peermem is not known: {peermem.why}")
+    return Choice(Way.NONE, f"no dma-buf: {dmabuf.why}; no peermem: {peermem.why}")
+
+
+_NO_DMABUF = {"nccl": "NCCL_DMABUF_ENABLE", "nvshmem": "NVSHMEM_IB_DISABLE_DMABUF"}
+
+
+def _dmabuf(node: Node, want: Want, rules: Consumer, settings: dict[str, Setting]) -> Answer:
+    if not rules.dmabuf:
+        return Answer(False, "this version has none")
+    off = settings.get(_NO_DMABUF.get(rules.name, ""))
+    if off is not None and _forbids(rules.name, off):
+        return Answer(False, f"{off.name}={off.value} in {off.file}")
+    exported = ask(lambda: dmabuf_gpu_gap(node, want))
+    # NVSHMEM trusts the GPU's attribute and never asks the HCA.
+    if exported.yes is not True or rules.name == "nvshmem":
+        return exported
+    return ask(lambda: dmabuf_nic_gap(node, want))
+
+
+def _peermem(node: Node, rules: Consumer) -> Answer:
+    none = f"none of {', '.join(rules.detects)}"
+    return ask(lambda: peermem_gap(node) if sees_peermem(node, rules) else none)
+
+
+def _forbids(library: str, setting: Setting) -> bool:
+    """Whether a setting takes dma-buf away: NCCL reads a number, NVSHMEM a word."""
+    if library == "nccl":
+        return bool(setting.value) and setting.number == 0
+    return bool(setting.value) and setting.value[0].lower() not in "0nf"
+
+
+_PREFIXES = {"nccl": "NCCL_", "ucx": "UCX_", "nixl": "UCX_", "nvshmem": "NVSHMEM_"}
+
+
+def settings_of(node: Node, name: str) -> tuple[dict[str, Setting], tuple[str, ...]]:
+    """The settings that a library reads, and what keeps us from knowing them."""
+    try:
+        seen = node.settings
+    except (NoEvidence, Unparsable) as why:
+        return {}, (f"settings for everybody: {why}",)
+    return {key: each for key, each in seen.items() if key.startswith(_PREFIXES[name])}, ()
+
+
+def names_its_release(library: Library) -> bool:
+    """Whether it can be judged: ucx_info tells UCX's release, as a wheel does; libucp does not."""
+    return library.name != "ucx" or bool(library.version)
+
+
+def wanted(node: Node, want: Want) -> tuple[tuple[str, str, str], ...]:
+    """Name, version and origin of each library: those asked for, then those on the node.
+
+    One that was asked for stands in place of what the node has of that name.
+    """
+    asked = dict(want.consumers)
+    found = [(name, version, ASKED) for name, version in asked.items()]
+    libraries = [e for e in told(lambda: node.libraries) or () if e.name != "nccl-plugin"]
+    found += [
+        (e.name, e.version, e.path)
+        for e in libraries
+        if e.name not in asked and names_its_release(e)
+    ]
+    ucx = told(lambda: node.ucx)
+    if ucx is not None and "ucx" not in asked:
+        found.append(("ucx", ucx.version, "ucx_info"))
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,100 @@
+"""Containers: can they be given RDMA, and did the operators' pods start in the right order?"""
+
+from __future__ import annotations
+
+from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
+from toolkit.facts.gpu.driver import Flavor
+from toolkit.facts.node.node import Node
+from toolkit.want import PeerPath, Want
+
+
+@check(
+    "ctr.rdma_devices",
+    impact=Impact.BROKEN,
+    source="NVIDIA/nvidia-container-toolkit internal/discover/mofed.go; rdma-system(8); "
+    "Mellanox/k8s-rdma-shared-dev-plugin",
+    fix="modprobe -a ib_uverbs rdma_ucm; then restart the device plugin, for pods that start anew",
+)
+def rdma_devices(node: Node, want: Want) -> Finding:
+    """Where containers run, the node has all that an RDMA container is given.
+
+    That is a uverbs node for each RDMA device, and rdma_cm; the toolkit passes them on with
+    NVIDIA_MOFED=enabled, Kubernetes by a device plugin. A container must also be allowed to
+    pin memory: by its runtime's memlock limit, or by CAP_IPC_LOCK. In exclusive mode
+    (rdma system show) it sees a device only if that was moved into its namespace.
+    """
+    here = node.containers
+    if not here.runtimes:
+        return not_applicable("no container runtime runs here")
+    if not node.rdma_devices:
+        return not_applicable("no RDMA device; see rdma.devices")
+    uverbs = [path for path in node.rdma_nodes if "/uverbs" in path]
+    missing = []
+    if len(uverbs) < len(node.rdma_devices):
+        missing.append(f"{len(uverbs)} uverbs nodes for {len(node.rdma_devices)} RDMA devices")
+    if not any(path.endswith("/rdma_cm") for path in node.rdma_nodes):
+        missing.append("no /dev/infiniband/rdma_cm")
+    details = [
+        f"{name}: memlock {limit}; its RDMA containers need CAP_IPC_LOCK"
+        for name, limit in dict.fromkeys(here.memlock)
+        if limit != "unlimited"
+    ]
+    if here.shared_netns is False:
+        details.append("RDMA devices are exclusive to their network namespace")
+    if missing:
+        return failed(
+            "; ".join(missing),
+            expected="a uverbs node for each device, and rdma_cm",
+            details=tuple(details),
+        )
+    return passed(f"{', '.join(here.runtimes)}: {len(uverbs)} uverbs", details=tuple(details))
+
+
+@check(
+    "ctr.peermem_sidecar",
+    impact=Impact.BROKEN,
+    paths=frozenset({PeerPath.PEERMEM}),
+    source="NVIDIA/gpu-driver-container; gpu-operator issues 251, 609, 1696, 2619, 2844, 2868",
+    fix="driver.rdma.enabled=true in the ClusterPolicy; with the node drained (it unloads the "
+    "driver), delete the GPU driver's pod there, which comes back",
+)
+def peermem_sidecar(node: Node, want: Want) -> Finding:
+    """Where the driver came from a container, nvidia-peermem came with it.
+
+    The GPU operator builds it within the driver's pod, if driver.rdma.enabled says so. Where
+    the DOCA driver's pod is newer than the GPU driver's, nvidia-peermem was built against
+    symbols that are gone, and its container crashes over and over (B15). modprobe on the
+    node finds no such module: it is the pod that must be restarted.
+    """
+    here = node.containers
+    if not here.operator:
+        return not_applicable("no trace of the GPU operator")
+    if not here.driver_container:
+        return not_applicable("the GPU operator uses the node's own driver")
+    state = node.module_state.get("nvidia_peermem")
+    if state is not None and state.initstate == "live":
+        return passed(
+            "loaded by the driver's container",
+            details=("the DOCA driver's pod is newer: the next restart fails (B15)",)
+            if here.ofed_newer
+            else (),
+        )
+    if here.rdma_enabled is False:
+        dmabuf = node.driver is not None and node.driver.flavor is Flavor.OPEN
+        return failed(
+            "the driver's container was told not to load it: GPU_DIRECT_RDMA_ENABLED is false",
+            expected="driver.rdma.enabled=true in the ClusterPolicy",
+            hint="or use dma-buf, which the open driver can: --profile dmabuf" if dmabuf else "",
+        )
+    if here.ofed_newer:
+        return failed(
+            "B15: not loaded, and the DOCA driver's pod is newer than the GPU driver's",
+            expected="nvidia-peermem loaded",
+            hint="drain the node (the driver is unloaded), delete the GPU driver's pod there: it "
+            "comes back and builds against the new OFED",
+        )
+    return failed(
+        "not loaded by the driver's container",
+        expected="nvidia-peermem loaded",
+        hint="logs of the container nvidia-peermem-ctr in the GPU driver's pod",
+    )

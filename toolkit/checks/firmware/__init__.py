@@ -1,0 +1,1 @@
+"""Checks on firmware: BIOS settings, by the system and by the BMC."""

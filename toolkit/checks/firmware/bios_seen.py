@@ -1,0 +1,78 @@
+"""What the running system shows of one setting of its firmware."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toolkit.checks.check import Finding, failed, not_applicable, passed
+from toolkit.errors import NoEvidence
+from toolkit.facts.node.node import Node
+from toolkit.facts.pci.config_space import ConfigSpace
+from toolkit.facts.pci.functions import PciFunction
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A finding from the system alone, and what it tells of the setting itself."""
+
+    finding: Finding
+    on: bool | None = None  # None: it is no switch, or the system does not show how it stands
+    firm: bool = True  # False: the kernel or an operator may have changed what firmware set
+    number: int | None = None  # what it stands at, where it is a count
+    moot: bool = False  # nothing here that the setting would act on: no BMC's word matters
+
+
+def right(
+    found: str,
+    *,
+    on: bool | None = None,
+    firm: bool = True,
+    number: int | None = None,
+    details: tuple[str, ...] = (),
+) -> Seen:
+    """As it should be."""
+    return Seen(passed(found, details=details), on, firm, number)
+
+
+def wrong(
+    found: str,
+    *,
+    expected: str,
+    on: bool | None = None,
+    firm: bool = True,
+    hint: str = "",
+    details: tuple[str, ...] = (),
+) -> Seen:
+    """Not as it should be."""
+    return Seen(failed(found, expected=expected, hint=hint, details=details), on, firm)
+
+
+def unseen(why: str) -> Seen:
+    """The system does not show it: n/a, never a failure, unless a BMC tells."""
+    return Seen(not_applicable(why))
+
+
+def moot(why: str) -> Seen:
+    """Nothing here that the setting would act on: n/a, whatever a BMC tells."""
+    return Seen(not_applicable(why), moot=True)
+
+
+def config_of(node: Node, function: PciFunction) -> ConfigSpace:
+    """The bytes of a function's config space.
+
+    :raises NoEvidence: where they are not part of the evidence: lspci's words are not enough.
+    """
+    space = node.pci_config.functions[function.address].config
+    if space is None:
+        raise NoEvidence(f"config space of {function.address}: not part of this evidence")
+    return space
+
+
+def path_functions(node: Node) -> tuple[PciFunction, ...]:
+    """GPUs, the HCAs that serve them, and the bridges above both."""
+    tree = node.pci
+    found: dict[str, PciFunction] = {}
+    for function in (*tree.gpus, *node.compute_hcas):
+        for each in (*tree.bridges_above(function), function):
+            found.setdefault(each.address, each)
+    return tuple(found.values())

@@ -1,0 +1,1 @@
+"""Checks on GPUs: driver, health, NVLink, storage."""

@@ -1,0 +1,167 @@
+"""Are the GPUs of a kind that can do GPUDirect RDMA, and set up for it?"""
+
+from __future__ import annotations
+
+import re
+
+from toolkit.checks.check import (
+    ONE_MEMORY,
+    Finding,
+    Impact,
+    check,
+    failed,
+    not_applicable,
+    passed,
+    unknown,
+)
+from toolkit.checks.gpu.driver import NOT_LOADED
+from toolkit.compat.gpus import BEFORE_TURING
+from toolkit.facts.gpu.smi_query import SmiGpu
+from toolkit.facts.node.node import Node
+from toolkit.plural import counted
+from toolkit.want import PeerPath, Want
+
+ENABLED = "Enabled"
+MIG_LOSES = "GPUDirect RDMA works for each instance; instances have no peer-to-peer among them"
+# TITAN stands with GeForce: GPUDirect RDMA is for data-centre and professional products.
+_CONSUMER = re.compile(r"\b(GeForce|TITAN)\b", re.IGNORECASE)
+
+
+@check(
+    "gpu.class",
+    impact=Impact.BROKEN,
+    source="GPUDirect RDMA guide; linux-rdma/perftest issue 269; "
+    "aikitoria/open-gpu-kernel-modules issue 37; toolkit/compat/data/gpus.toml",
+    fix="no setting mends it: GPUDirect RDMA needs a data-centre or professional GPU",
+)
+def gpu_class(node: Node, want: Want) -> Finding:
+    """Every GPU is of a kind that can do GPUDirect RDMA by the wanted path.
+
+    On GeForce the kernel driver refuses it to peermem (nvidia_p2p_get_pages fails), and CUDA's
+    own library, libcuda, refuses the export of a dma-buf. A GPU that shares one
+    memory with the CPU, as GB10 does, is not made for it and needs it not. Before Turing
+    there are no open kernel modules, and so no dma-buf: peermem is the only path.
+    """
+    chips = node.gpu_chips
+    if node.unified_memory:
+        return not_applicable(ONE_MEMORY)
+    kinds = sorted({each.architecture for each in chips.values() if each is not None})
+    old = [a for a, c in chips.items() if c is not None and c.architecture in BEFORE_TURING]
+    if want.path is PeerPath.DMABUF and old:
+        return failed(
+            f"{len(old)} of {len(chips)} GPUs are older than Turing ({', '.join(kinds)})",
+            expected="Turing or newer for dma-buf",
+            hint="--profile peermem: the only path of these GPUs; their last driver branch is 580",
+        )
+    doubtful = [a for a, c in chips.items() if c is None or not c.datacentre]
+    if not doubtful:
+        return passed(f"{counted(len(chips), 'GPU')}: {', '.join(kinds)}")
+    return _by_name(node, doubtful)
+
+
+def _by_name(node: Node, doubtful: list[str]) -> Finding:
+    """GPUs whose chip is sold as GeForce too."""
+    if node.no_driver:
+        return not_applicable(f"{NOT_LOADED}, which tells the names of the GPUs")
+    count, names = len(node.gpu_chips), {row.address: row.name for row in node.gpu_rows}
+    consumer = [address for address in doubtful if _CONSUMER.search(names.get(address, ""))]
+    if consumer:
+        return failed(
+            f"{len(consumer)} of {count} GPUs: {names[consumer[0]]}",
+            expected="data-centre or professional GPUs",
+            hint="on these the kernel driver refuses peermem, and libcuda the export of a dma-buf: "
+            "no setting of the node changes that",
+            details=tuple(f"{address}: {names[address]}" for address in consumer),
+        )
+    if unnamed := [address for address in doubtful if not names.get(address)]:
+        return unknown(f"nvidia-smi does not tell the name of {unnamed[0]}", hint="nvidia-smi -L")
+    return passed(
+        f"{counted(count, 'GPU')}: {', '.join(sorted({names[each] for each in doubtful}))}"
+    )
+
+
+@check(
+    "nvidia.persistence",
+    impact=Impact.SLOW,
+    source="NVIDIA driver documentation, Driver Persistence; Azure/azurehpc-health-checks",
+    fix="systemctl enable --now nvidia-persistenced",
+)
+def persistence(node: Node, want: Want) -> Finding:
+    """Persistence mode is on for every GPU.
+
+    Without it the driver puts a GPU down when its last user leaves: each job then waits for
+    it to come up again, with its BAR1 and its place in the NVLink fabric. nvidia-smi -pm 1
+    sets it until the next boot; the daemon keeps it.
+    """
+    if node.no_driver:
+        return not_applicable(NOT_LOADED)
+    rows = node.gpu_rows
+    if not rows:
+        return unknown("nvidia-smi lists no GPU", hint="nvidia-smi; dmesg | grep NVRM")
+    off = [row.address for row in rows if row.persistence == "Disabled"]
+    if off:
+        return failed(
+            f"off on {len(off)} of {len(rows)} GPUs",
+            expected="Enabled on every GPU",
+            hint="systemctl enable --now nvidia-persistenced",
+            details=tuple(off),
+        )
+    if untold := [row.address for row in rows if row.persistence != "Enabled"]:
+        return unknown(f"nvidia-smi does not tell the persistence mode of {untold[0]}")
+    return passed(f"on for {counted(len(rows), 'GPU')}")
+
+
+@check(
+    "nvidia.mig_vgpu",
+    impact=Impact.SLOW,
+    source="nvidia-smi -q, MIG Mode and Virtualization Mode; GPU Operator, GPUDirect RDMA; "
+    "NVIDIA MIG user guide, application considerations",
+    fix="where MIG is not meant: drain the GPU, then nvidia-smi -i GPU -mig 0, which needs it "
+    "without a client; the mode is kept over a reboot. mig in the site's file says what is meant",
+)
+def mig_vgpu(node: Node, want: Want) -> Finding:
+    """GPUs are split into MIG instances as the node is meant to, and are no vGPUs.
+
+    Meant is what mig in the site's file says, "on" or "off"; without it, that all GPUs are in
+    one mode, now and after a reset. GPUDirect RDMA works for each instance, but instances have
+    no peer-to-peer among them, and NCCL takes one for a process. A vGPU has GPUDirect RDMA on
+    listed pairs of GPU and hypervisor only, which cannot be told from inside.
+    """
+    if node.no_driver:
+        return not_applicable(NOT_LOADED)
+    gpus = node.smi.gpus
+    able = [each for each in gpus if each.mig]
+    if found := _mig_trouble(able, want.mig):
+        return found
+    virtual = [each for each in gpus if each.virtualization.upper() == "VGPU"]
+    if virtual:
+        return unknown(
+            f"{len(virtual)} of {len(gpus)} GPUs are vGPUs",
+            hint="see the list of GPUs and hypervisors in the vGPU guide, GPUDirect",
+        )
+    if not any(each.mig or each.virtualization for each in gpus):
+        return not_applicable("the GPUs have no MIG, and the driver tells of no virtualization")
+    if able and able[0].mig == ENABLED:
+        return passed(f"MIG on all {len(able)} GPUs that can", details=(MIG_LOSES,))
+    return passed(f"{counted(len(gpus), 'GPU', 'is', 'are')} whole")
+
+
+def _mig_trouble(able: list[SmiGpu], meant: str) -> Finding | None:
+    """GPUs in another mode than is meant, or than the others, or of which it is not told."""
+    if strange := [each for each in able if each.mig not in {ENABLED, "Disabled"}]:
+        return unknown(f"the MIG mode of {strange[0].address} is {strange[0].mig!r}")
+    split = [each for each in able if each.mig == ENABLED]
+    waiting = [each for each in able if each.mig_pending and each.mig != each.mig_pending]
+    whole = [each for each in able if each not in split]
+    wrong = {"on": whole, "off": split}.get(meant, min(split, whole, key=len))
+    odd = list(dict.fromkeys((*wrong, *waiting)))
+    if not odd:
+        return None
+    return failed(
+        f"MIG on {len(split)} of {len(able)} GPUs"
+        + (f", {len(waiting)} of them change at the next reset" if waiting else ""),
+        expected=f"MIG {meant}" if meant != "any" else "one mode on all GPUs, now and later",
+        hint=f"drain it, then nvidia-smi -i {odd[0].address} "
+        + (f"-mig {int(odd[0].mig != ENABLED)}" if wrong else "--gpu-reset"),
+        details=tuple(each.address for each in odd),
+    )

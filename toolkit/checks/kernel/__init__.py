@@ -1,0 +1,1 @@
+"""Checks on kernels: version, arguments, DKMS, Secure Boot, the next kernel."""

@@ -1,0 +1,205 @@
+"""Is nvidia-peermem built again when what it was built against changes?
+
+``HOOKS`` is the one list of what a node needs for that: ``artefacts_rebuild`` places it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from toolkit.checks.check import (
+    Finding,
+    Impact,
+    Status,
+    Tense,
+    check,
+    failed,
+    not_applicable,
+    passed,
+    unknown,
+)
+from toolkit.checks.modules.fixes import family_of
+from toolkit.checks.modules.peermem import PEERMEM_ONLY, file, stub
+from toolkit.facts.modules.placed_files import REBUILD, HookFile
+from toolkit.facts.node.node import Node
+from toolkit.facts.rdma.devices import OfedFlavour
+from toolkit.want import Modules, Want
+
+AFTER_TRANSACTION = (3, 2)  # the DKMS that has post_transaction
+PLUGIN = "python3-dnf-plugin-post-transaction-actions"
+_PLUGIN_FILE = "/dnf-plugins/post-transaction-actions.py"
+
+
+class Caller(StrEnum):
+    """Who calls the program."""
+
+    DKMS = "dkms"
+    PACKAGES = "packages"
+    KERNEL = "kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """One file that has the program called."""
+
+    id: str  # "apt"
+    path: str
+    caller: Caller
+    families: frozenset[str]  # names of rows of distros.py; EVERY for what DKMS itself reads
+    executable: bool = False
+
+
+EVERY: frozenset[str] = frozenset()
+_DEBIAN, _RHEL, _SUSE = (frozenset({name}) for name in ("debian", "rhel", "suse"))
+HOOKS = (
+    Hook("dkms", "/etc/dkms/framework.conf.d/gdr-toolkit-rebuild.conf", Caller.DKMS, EVERY),
+    Hook("apt", "/etc/apt/apt.conf.d/zz-gdr-toolkit", Caller.PACKAGES, _DEBIAN),
+    Hook(
+        "dnf",
+        "/etc/dnf/plugins/post-transaction-actions.d/gdr-toolkit.action",
+        Caller.PACKAGES,
+        _RHEL,
+    ),
+    Hook("zypper", "/usr/lib/zypp/plugins/commit/gdr-toolkit", Caller.PACKAGES, _SUSE, True),
+    Hook("kernel", "/etc/kernel/postinst.d/zz-gdr-toolkit", Caller.KERNEL, _DEBIAN, True),
+    Hook("headers", "/etc/kernel/header_postinst.d/zz-gdr-toolkit", Caller.KERNEL, _DEBIAN, True),
+    Hook(
+        "kernel-install",
+        "/etc/kernel/install.d/95-gdr-toolkit.install",
+        Caller.KERNEL,
+        _RHEL,
+        True,
+    ),
+)
+
+
+def hooks_of(family: str) -> tuple[Hook, ...]:
+    """Those that a family's row has a use for."""
+    return tuple(each for each in HOOKS if not each.families or family in each.families)
+
+
+def calls(caller: Caller, node: Node) -> bool:
+    """Whether it takes this caller: before 3.2 DKMS tells nobody, and of packages it knows its own.
+
+    :raises NoEvidence: where the node does not tell.
+    """
+    told = node.dkms_version.at_least(*AFTER_TRANSACTION)
+    match caller:
+        case Caller.DKMS:
+            return told
+        case Caller.PACKAGES:
+            return not (told and node.ofed_dkms and node.driver_dkms)
+    return True
+
+
+@check(
+    "peermem.rebuild",
+    impact=Impact.FRAGILE,
+    paths=PEERMEM_ONLY,
+    tense=Tense.AT_BOOT,
+    source="dkms(8), post_transaction; apt.conf(5); kernel-install(8); docs/builds.md",
+    fix="./invokew provision --hosts NODE places a program that rebuilds, and what calls it",
+)
+def rebuild(node: Node, want: Want) -> Finding:
+    """Something rebuilds nvidia-peermem when OFED, the driver or the kernel changes.
+
+    DKMS builds it for new kernels and new drivers alone, and where OFED was not built before
+    it, as an empty module. After an OFED update its symbol versions are those of the old one,
+    and the next boot is without it. Looked for is what provision places; a way of the site's
+    own cannot be recognised: waive this check there.
+    """
+    if why := _nothing_to_follow(node, want):
+        return not_applicable(why)
+    family = family_of(node).name
+    needed = [each for each in hooks_of(family) if calls(each.caller, node)]
+    if not family or (
+        calls(Caller.PACKAGES, node) and not any(each.caller is Caller.PACKAGES for each in needed)
+    ):
+        return unknown(
+            f"{node.distro.id}: no hooks of ours are known for its packages",
+            hint="DKMS 3.2 needs none where OFED and the driver come by DKMS; else build it again "
+            "after updates by a way of your own",
+        )
+    return (
+        _lacking(needed, node.rebuild_hooks)
+        or _stopped(needed, node)
+        or passed(f"{REBUILD}, called by {_callers(needed)}")
+    )
+
+
+def _lacking(needed: list[Hook], found: dict[str, HookFile]) -> Finding | None:
+    """What of the program and its hooks is not there, or not as it must be to run."""
+    if ill := _ill(REBUILD, found, executable=True):
+        return _unnoticed(needed, needed, [f"{REBUILD}: {ill}"])
+    wrong = {each: _ill(each.path, found, executable=each.executable) for each in needed}
+    missing = [each for each, why in wrong.items() if why]
+    if not missing:
+        return None
+    return _unnoticed(missing, needed, [f"{each.path}: {wrong[each]}" for each in missing])
+
+
+def _stopped(needed: list[Hook], node: Node) -> Finding | None:
+    """What keeps hooks that are there from being called, or from building."""
+    reads = any(_PLUGIN_FILE in path for path in node.rebuild_hooks)
+    if any(each.id == "dnf" for each in needed) and not reads:
+        return failed(
+            f"dnf does not read its hook: no {PLUGIN}",
+            expected="the plugin that runs actions after a transaction",
+            hint=f"dnf install {PLUGIN}",
+        )
+    if node.autoinstall_off:
+        return failed(
+            "the hooks are there, and /etc/dkms/no-autoinstall keeps them from building",
+            expected="no such file",
+            hint="rm /etc/dkms/no-autoinstall",
+        )
+    return None
+
+
+def _nothing_to_follow(node: Node, want: Want) -> str:
+    """Why nothing has to be rebuilt here; "" where something has."""
+    if want.modules is Modules.BUILT:
+        return "modules are built elsewhere and delivered"
+    if node.ofed.flavour is OfedFlavour.INBOX:
+        return "the inbox RDMA stack: it comes with the kernel"
+    if not node.has_dkms:
+        return "no DKMS here: nvidia-peermem comes as it was built"
+    return "" if node.peermem_dkms else _another_owner(node, want)
+
+
+def _another_owner(node: Node, want: Want) -> str:
+    """DKMS builds no nvidia-peermem: why it need not; "" where it has to begin to."""
+    if not any(each.judge(node, want).status is Status.FAIL for each in (file, stub)):
+        return "nvidia-peermem comes as it was built, not by DKMS"
+    version = str(node.driver.version) if node.driver else ""
+    if any(each.version == version for each in node.dkms_packages):
+        return ""
+    return "DKMS builds no nvidia-peermem; see peermem.file"
+
+
+def _ill(path: str, found: dict[str, HookFile], *, executable: bool) -> str:
+    """What is wrong with a file; "" for nothing."""
+    if path not in found:
+        return "missing"
+    if found[path] is HookFile.EMPTY:
+        return "empty"
+    return "cannot be executed" if executable and found[path] is not HookFile.RUNS else ""
+
+
+def _unnoticed(missing: list[Hook], needed: list[Hook], details: list[str]) -> Finding:
+    callers = {each.caller for each in missing}
+    events = [] if callers == {Caller.KERNEL} else ["an OFED update", "a driver update"]
+    # Without a hook of the kernel's packages those that see updates see new kernels too.
+    if Caller.KERNEL in callers or not any(each.caller is Caller.KERNEL for each in needed):
+        events.append("a new kernel")
+    return failed(
+        f"goes unnoticed: {', '.join(events)}",
+        expected="nvidia-peermem is built again after each of them",
+        details=tuple(details),
+    )
+
+
+def _callers(hooks: list[Hook]) -> str:
+    names = {Caller.DKMS: "DKMS", Caller.KERNEL: "new kernels"}
+    return ", ".join(dict.fromkeys(names.get(each.caller, each.id) for each in hooks))

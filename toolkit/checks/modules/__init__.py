@@ -1,0 +1,1 @@
+"""Checks on kernel modules: nvidia-peermem and OFED, loaded and loadable."""

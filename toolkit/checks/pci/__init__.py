@@ -1,0 +1,1 @@
+"""Checks on PCI: ACS, ATS, BARs, links, IOMMU."""

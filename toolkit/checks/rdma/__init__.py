@@ -1,0 +1,1 @@
+"""Checks on RDMA: HCAs, ports, RoCE."""

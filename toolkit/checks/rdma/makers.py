@@ -1,0 +1,118 @@
+"""Whose HCAs serve the GPUs, and by which module of peer memory they reach these."""
+
+from __future__ import annotations
+
+from toolkit.compat.reader import Compat, Provider, maker, shipped
+from toolkit.errors import CutOff, NoEvidence, Unparsable
+from toolkit.facts.fact import once
+from toolkit.facts.node.node import Node
+from toolkit.facts.rdma.devices import RdmaDevice
+from toolkit.want import PeerPath, Want
+
+CONNECTX, NVIDIA_PEERMEM = "mlx5", "nvidia_peermem"
+NOT_CONNECTX = "no ConnectX here: OFED's kernel modules are nothing to the HCAs of other makers"
+
+
+@once
+def serving(node: Node) -> tuple[RdmaDevice, ...]:
+    """The HCAs that serve GPUs, where topology tells which those are; else all.
+
+    An unused management or storage port is no fault, and a device of software is no HCA.
+    """
+    devices = node.rdma_hardware
+    if not any(each.address for each in devices):
+        return devices  # as a tool printed them: without a place on the PCI bus
+    near = {each.hca.address for each in node.near_pairs if not each.hca.virtual}
+    near = near or {each.address for each in node.compute_hcas}
+    return tuple(each for each in devices if each.address in near) or devices
+
+
+def makers(node: Node, compat: Compat | None = None) -> dict[str, Provider | None]:
+    """By kernel driver, whose HCAs serve the GPUs; None where nobody knows the driver.
+
+    Without an RDMA device it is the ids of PCI functions that tell.
+    """
+    rows, functions = compat or shipped(), node.pci.functions
+    driven = {each.address: functions[each.address] for each in serving(node)
+              if each.address in functions}  # fmt: skip
+    found = {}
+    for each in driven.values() or node.hcas:
+        known = rows.provider(each.driver) or maker(each.vendor, each.device)
+        found[each.driver or f"{each.vendor:04x}:{each.device:04x}"] = known
+    return dict(sorted(found.items()))
+
+
+def maker_of(node: Node, address: str) -> Provider | None:
+    """Whose HCA a PCI function is; None where nobody knows, or the evidence has no PCI bus."""
+    try:
+        each = node.pci.functions[address]
+    except (KeyError, NoEvidence, Unparsable):
+        return None
+    return shipped().provider(each.driver) or maker(each.vendor, each.device)
+
+
+@once
+def told(node: Node) -> dict[str, Provider | None]:
+    """The same, or {} where the evidence does not tell: an image has no HCA yet.
+
+    :raises CutOff: where the evidence ends before it could tell.
+    """
+    if not node.live:
+        return {}
+    try:
+        return makers(node)
+    except CutOff:
+        raise
+    except (NoEvidence, Unparsable):
+        return {}
+
+
+@once
+def has_connectx(node: Node) -> bool:
+    """Whether an HCA is one of mlx5, or may be."""
+    here = told(node).values()
+    return not here or any(each is None or each.id == CONNECTX for each in here)
+
+
+def rdma_modules(node: Node) -> tuple[str, ...]:
+    """What makes RDMA devices of the HCAs here; the modules of ConnectX where none is known."""
+    names = [name for each in told(node).values() if each is not None for name in each.modules]
+    return tuple(dict.fromkeys(names)) or ("mlx5_core", "mlx5_ib")
+
+
+@once
+def without_nvidia_peermem(node: Node) -> str:
+    """Why nvidia-peermem is nothing to any HCA here; "" where it is, or where none is known.
+
+    :raises CutOff: where the evidence ends before it could tell.
+    """
+    here = told(node)
+    if not here or any(each is None or each.client == NVIDIA_PEERMEM for each in here.values()):
+        return ""
+    clients = {each.id: each.client for each in here.values() if each is not None}
+    ways = (
+        f"{name} takes {client} or dma-buf" if client else f"{name} takes dma-buf"
+        for name, client in clients.items()
+    )
+    return f"{', '.join(ways)}, not nvidia-peermem"
+
+
+def way_of_peermem(node: Node) -> str:
+    """How peer memory is come by, where dma-buf is not to be had; "" where it may be by no way.
+
+    :raises CutOff: where the evidence ends before it could tell.
+    """
+    if not without_nvidia_peermem(node):
+        return "use the peermem path: --profile peermem"
+    clients = {each.client for each in told(node).values() if each is not None}
+    if not all(clients):
+        return ""
+    return f"use the peermem path, by {' and '.join(sorted(clients))}: --profile peermem"
+
+
+def takes_nvidia_peermem(node: Node, want: Want) -> bool:
+    """Whether that module is part of the path that is wanted, or that the node takes.
+
+    :raises CutOff: where the evidence ends before it could tell.
+    """
+    return want.path is PeerPath.PEERMEM and not without_nvidia_peermem(node)

@@ -1,0 +1,357 @@
+"""Are the HCAs RDMA devices, are their ports up, and may jobs pin memory?"""
+
+from __future__ import annotations
+
+import re
+
+from toolkit.checks.check import (
+    Finding,
+    Impact,
+    Tense,
+    check,
+    failed,
+    not_applicable,
+    passed,
+)
+from toolkit.checks.consumers.pods import in_pods
+from toolkit.checks.modules.fixes import by_family
+from toolkit.checks.rdma.makers import maker_of, serving
+from toolkit.errors import NoEvidence
+from toolkit.facts.node.node import Node
+from toolkit.facts.pci.functions import MELLANOX
+from toolkit.facts.pci.probe_failures import parse_probe_failures
+from toolkit.facts.pci.topology import best_pairs, pair
+from toolkit.facts.rdma.devices import Kind, RdmaDevice
+from toolkit.plural import counted
+from toolkit.want import Want
+
+ETHERNET = 0x0200  # class and subclass of a network function
+# How GPU memory is reached through devices that are no HCAs.
+_OTHERS = {
+    Kind.SOFTWARE: "Soft-RoCE and Soft-iWARP copy through the processor: no GPUDirect RDMA",
+    Kind.OMNI_PATH: "Omni-Path has GPUDirect in its own driver, not through verbs",
+}
+
+
+@check(
+    "rdma.devices",
+    impact=Impact.BROKEN,
+    source="/sys/class/infiniband, /dev/infiniband; rdma-core, libibverbs and its providers",
+    fix="modprobe -a ib_uverbs and the maker's own (mlx5_ib, bnxt_re, irdma, ionic_rdma, efa, "
+    "mana_ib); install rdma-core for the device nodes",
+)
+def devices(node: Node, want: Want) -> Finding:
+    """Every HCA on the PCI bus is an RDMA device that user space can open.
+
+    Software devices (rxe, siw) look like HCAs to every tool and can never do GPUDirect RDMA.
+    EFA devices do it in a way of their own. A card far from the GPUs that is there for
+    Ethernet alone is none of them. Where libibverbs has no provider for a device,
+    the kernel has it and user space does not: after an update of only one of them.
+    """
+    if not node.tells_rdma and (listing := node.lists_no_hca):
+        hint = "lspci -nn | grep -E '\\[02(00|07)\\]' tells whether there is one without a driver"
+        return failed(f"no RDMA device, no HCA in the {listing}", expected="an HCA", hint=hint)
+    if not node.rdma_devices:
+        idle = _idle(node)
+        return failed(
+            f"no RDMA device; {counted(len(idle), 'HCA')} on the PCI bus"
+            if idle
+            else "no RDMA device, no HCA",
+            expected="an RDMA device for each HCA" if idle else "an HCA",
+            hint=_not_taken(node, idle)[0] or _load(node)
+            if idle
+            else "lspci -nn: is the card in, and on in the BIOS?",
+            details=_not_taken(node, idle)[1],
+        )
+    idle = _idle(node)
+    kinds = {each.kind for each in node.rdma_devices}
+    if kinds <= _OTHERS.keys():
+        only = f"{counted(len(node.rdma_devices), 'device')} of {' and '.join(sorted(kinds))}"
+        others = (f"{each.name}: {_OTHERS[each.kind]}" for each in node.rdma_devices)
+        return failed(
+            f"no RDMA device for {counted(len(idle), 'HCA')}, only {only}"
+            if idle
+            else f"no HCA: {only}",
+            expected="an RDMA device for each HCA" if idle else "an HCA",
+            details=(*idle, *others),
+        )
+    missed = [each for each in idle if not _plain_nic(node, each)]
+    if missed:
+        driven = len({each.address for each in node.rdma_hardware})
+        return failed(
+            f"no RDMA device for {len(missed)} of {len(idle) + driven} HCAs",
+            expected="an RDMA device for each HCA",
+            hint=_not_taken(node, missed)[0] or _load(node),
+            details=_not_taken(node, missed)[1],
+        )
+    return _opened(node)
+
+
+def _load(node: Node) -> str:
+    """How the drivers of idle HCAs are loaded: each maker has its own."""
+    rows = (maker_of(node, each) for each in _idle(node))
+    names = dict.fromkeys(name for row in rows if row is not None for name in row.modules)
+    return f"modprobe -a {' '.join(names)}; dmesg tells why one of them refuses"
+
+
+def _not_taken(node: Node, addresses: list[str]) -> tuple[str, tuple[str, ...]]:
+    """What to do about HCAs that their driver gave up, and of each why; "" where none was."""
+    try:
+        failures = parse_probe_failures(node.dmesg)
+    except NoEvidence:
+        failures = {}
+    gone = {each: failures[each] for each in addresses if each in failures}
+    details = tuple(
+        f"{each}: {gone[each].driver} gave up with error {gone[each].error}"
+        + (f": {gone[each].said}" if gone[each].said else "")
+        if each in gone
+        else each
+        for each in addresses
+    )
+    if not gone:
+        return "", details
+    return (
+        f"the driver is there and gave up: dmesg | grep {next(iter(gone))}; a card whose firmware "
+        "does not answer needs the node powered off and on, or new firmware, not modprobe",
+        details,
+    )
+
+
+def _idle(node: Node) -> list[str]:
+    """HCAs on the PCI bus without an RDMA device."""
+    driven = {each.address for each in node.rdma_hardware}
+    # Of a bond the first function has the RDMA device, and carries the traffic of all.
+    bonded = {_card(each.address) for each in node.rdma_devices if "bond" in each.name}
+    # A function given to a guest, or a virtual one, is not this node's to drive.
+    return [
+        each.address
+        for each in node.pci.functions.values()
+        if each.may_be_hca
+        and not each.virtual
+        and each.driver != "vfio-pci"
+        and each.address not in driven
+        and _card(each.address) not in bonded
+    ]
+
+
+def _plain_nic(node: Node, address: str) -> bool:
+    """A net device of the node itself: Ethernet, and every GPU has a nearer HCA.
+
+    A ConnectX is bought for RDMA, so one that nothing drives is missed wherever it is.
+    """
+    function = node.pci.functions[address]
+    undriven = function.vendor == MELLANOX and not function.driver.startswith("mlx")
+    if function.klass >> 8 != ETHERNET or undriven:
+        return False
+    best = best_pairs(node.pci, node.hcas)
+    return bool(best) and all(
+        each.distance < pair(node.pci, each.gpu, function).distance for each in best
+    )
+
+
+def _card(address: str) -> str:
+    """What the functions of one card have in common: "0000:19:00"."""
+    return address.rpartition(".")[0]
+
+
+def _opened(node: Node) -> Finding:
+    """Whether user space can open what the kernel has."""
+    if not any("/uverbs" in path for path in node.rdma_nodes):
+        return failed(
+            "no /dev/infiniband/uverbs*", expected="a uverbs node", hint="modprobe ib_uverbs"
+        )
+    package = by_family(node, "ibverbs-providers", "libibverbs", "rdma-core and libmlx5-1")
+    hint = f"install {package} of one version with libibverbs; then ibv_devinfo"
+    if node.devinfo_trouble:
+        return failed(node.devinfo_trouble, expected="every HCA in ibv_devinfo", hint=hint)
+    hcas = [each.name for each in node.rdma_devices if each.kind is Kind.HCA]
+    seen = node.devinfo if not node.devinfo_failed else None
+    unseen = [name for name in hcas if seen is not None and name not in seen]
+    if unseen:
+        return failed(
+            f"user space does not see {len(unseen)} of {len(hcas)} HCAs",
+            expected="every HCA in ibv_devinfo",
+            hint=hint,
+            details=tuple(unseen),
+        )
+    others = [each for each in node.rdma_devices if each.kind is not Kind.HCA]
+    return passed(
+        f"{counted(len(node.rdma_devices), 'device')}",
+        details=(
+            *(f"{each.name}: {each.kind}, no HCA" for each in others),
+            *(f"{each}: for Ethernet alone, far from the GPUs" for each in _idle(node)),
+        ),
+    )
+
+
+@check(
+    "rdma.port",
+    impact=Impact.BROKEN,
+    source="/sys/class/infiniband/*/ports; Azure/azurehpc-health-checks",
+    fix="cable, switch port or subnet manager; a port in INIT waits for a subnet manager",
+)
+def port(node: Node, want: Want) -> Finding:
+    """Each HCA that shares a switch with a GPU has a port that is up.
+
+    Judged are the HCAs that serve GPUs, where topology tells which those are: an unused
+    management or storage port is no fault, nor is the second port of a card while no card of
+    its kind has that one up. The states are different faults: INIT waits for
+    a subnet manager, Polling finds no partner, Disabled was switched off. A dead port still
+    shows a rate, 40 Gb/s: it says nothing. On Ethernet, Disabled means no more than that the
+    net device is down or has no carrier.
+    """
+    judged = serving(node)
+    spare = _spare(judged)
+    down = [each for each in judged if not _up(each) and each not in spare]
+    if not judged:
+        found = "no RDMA device but of software" if node.rdma_devices else "no RDMA device"
+        return failed(found, expected="ports ACTIVE and LinkUp", hint="see rdma.devices")
+    if down:
+        return failed(
+            f"{len(down)} of {len(judged)} HCAs without a port that is up: {_names(down)}",
+            expected="ACTIVE, LinkUp",
+            hint="; ".join(dict.fromkeys(_fault(node, each) for each in down)),
+            details=tuple(f"{each.name}: {_states(each)}" for each in down),
+        )
+    return passed(
+        f"{counted(len(judged) - len(spare), 'HCA')} up",
+        details=tuple(f"{e.name}: {_states(e)}, a second port that is not in use" for e in spare),
+    )
+
+
+def _up(device: RdmaDevice) -> bool:
+    return any(one.up for one in device.ports)
+
+
+def _spare(judged: tuple[RdmaDevice, ...]) -> list[RdmaDevice]:
+    """Without a link, while the card's other function is up and no equal card has this one up.
+
+    Where another card uses both its ports, the one that is down is missed; and one that has
+    a link and waits for a subnet manager is in use.
+    """
+    cards = {_card(each.address) for each in judged if each.address and _up(each)}
+    used = {(each.board, each.address[-1:]) for each in judged if _up(each)}
+    return [
+        each
+        for each in judged
+        if not any(one.up or one.phys_state == "LinkUp" for one in each.ports)
+        and _card(each.address) in cards
+        and (each.board, each.address[-1:]) not in used
+    ]
+
+
+def _names(devices: list[RdmaDevice]) -> str:
+    """The first of them with their states; all are in the details."""
+    told = [f"{each.name} {_states(each)}" for each in devices[:4]]
+    return ", ".join(told) + (f" and {len(devices) - 4} more" if len(devices) > 4 else "")
+
+
+def _states(device: RdmaDevice) -> str:
+    told = ("/".join(filter(None, (p.state, p.phys_state))) for p in device.ports)
+    return ", ".join(told) or "no port"
+
+
+def _fault(node: Node, device: RdmaDevice) -> str:
+    """What keeps the port that is nearest to being up from it, and what to do."""
+    maker = maker_of(node, device.address)
+    tools = maker.tools if maker is not None else "mlxlink -d DEVICE -m"
+    ports = [one for one in device.ports if one.state in {"INIT", "ARMED"}] or list(device.ports)
+    if not ports:
+        return "no port: see the kernel log"
+    one = ports[0]
+    if one.state in _WAITS:
+        return _WAITS[one.state]
+    if one.phys_state == "Disabled" and one.link_layer == "Ethernet":
+        net = device.netdevs[0] if device.netdevs else "NETDEV"
+        return f"no carrier, or switched off: ip link set {net} up; cable, switch port"
+    return _DOWN.get(one.phys_state, f"cable, transceiver or switch port; {tools}")
+
+
+_WAITS = {
+    "INIT": "INIT waits for a subnet manager, is one running? sminfo",
+    "ARMED": "ARMED: the subnet manager has not finished, see its log",
+}
+_DOWN = {
+    "Disabled": "switched off: ibportstate LID PORT enable, here or at the switch",
+    "Polling": "no partner answers: cable, transceiver, switch port",
+    "Sleep": "no partner answers: cable, transceiver, switch port",
+}
+
+
+_UNLIMITED = {"unlimited", "infinity", "-1"}
+
+
+@check(
+    "rdma.memlock",
+    impact=Impact.BROKEN,
+    tense=Tense.AT_BOOT,
+    source="limits.conf(5); systemd-system.conf(5), DefaultLimitMEMLOCK; UCX documentation",
+    fix="memlock unlimited in /etc/security/limits.d and DefaultLimitMEMLOCK=infinity",
+)
+def memlock(node: Node, want: Want) -> Finding:
+    """Logins and services may pin as much memory as they ask for.
+
+    PAM limits do not reach services, and systemd's do not reach logins: both are needed.
+    Otherwise ibv_reg_mr and ibv_create_cq fail with "Cannot allocate memory". Pods have
+    neither: they are given CAP_IPC_LOCK, or the limit of their runtime (ctr.rdma_devices).
+    """
+    login, service = _login_limits(node.memlock_files), _service_limit(node.service_limits)
+    short = [
+        f"logins ({kind}): {login.get(kind, 'default')}"
+        for kind in ("soft", "hard")
+        if login.get(kind) not in _UNLIMITED
+    ]
+    if service not in _UNLIMITED:
+        short.append(f"services: {service or 'default'}")
+    if short and (pods := in_pods(node)):
+        return not_applicable(f"{pods}: they need CAP_IPC_LOCK, not the limits of logins")
+    if short:
+        return failed("; ".join(short), expected="unlimited for logins and services")
+    return passed("unlimited for logins and services")
+
+
+def _login_limits(text: str) -> dict[str, str]:
+    """The last limit of everybody ("*"), soft and hard; later files win."""
+    limits: dict[str, str] = {}
+    for line in text.split("\n"):
+        words = line.partition(":")[2].split("#")[0].split()
+        if len(words) == 4 and words[0] == "*" and words[2] == "memlock":
+            kinds = ("soft", "hard") if words[1] == "-" else (words[1],)
+            limits |= dict.fromkeys(kinds, words[3])
+    return limits
+
+
+def _service_limit(text: str) -> str:
+    """The last DefaultLimitMEMLOCK, soft part where there are two; "" for none."""
+    found = re.findall(r"^[^:]*:\s*DefaultLimitMEMLOCK\s*=\s*(\S*)", text, re.MULTILINE)
+    return found[-1].split(":")[0] if found else ""
+
+
+_REFUSED = re.compile(r"\b(?:erdma|infiniband)\b.*: ERROR: Out of (?:mr size|MRs): ")
+
+
+@check(
+    "rdma.registration",
+    impact=Impact.BROKEN,
+    needs_gpu=False,
+    source="Linux, drivers/infiniband/hw/erdma/erdma_verbs.c, erdma_reg_user_mr",
+    fix="register less at once, or in parts: the limit is the adapter's (ibv_devinfo -v, "
+    "max_mr_size); neither memlock nor a module of peer memory mends it",
+)
+def registration(node: Node, want: Want) -> Finding:
+    """No RDMA driver has logged that it refused memory for being more than the adapter takes.
+
+    Most drivers refuse without a word; erdma says so, with its limit. A size of 0 stands for one
+    that the caller gave wrong.
+    """
+    refused = [line for line in node.dmesg if _REFUSED.search(line)]
+    if not refused and not any(each.driver == "erdma" for each in node.hcas):
+        return not_applicable("no HCA whose driver logs what it refuses")
+    if not refused:
+        return passed(f"none refused {node.log_reaches}")
+    first = refused[0]
+    return failed(
+        first[first.index("ERROR: ") :].removeprefix("ERROR: "),
+        expected="registrations within the adapter's limit",
+        details=tuple(refused[:3]),
+    )

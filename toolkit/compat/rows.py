@@ -1,0 +1,219 @@
+"""The kinds of rows in compat/data/*.toml; how they are read is in ``toolkit.compat.reader``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Confidence(StrEnum):
+    HIGH = "H"  # read in the source at a tag, or in a vendor's document
+    MEDIUM = "M"  # one document or issue, or inferred from two
+    LOW = "L"  # reported once
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """ "2.9.8" as (2, 9, 8); a zero at the end counts for nothing, so 2.23 is 2.23.0."""
+    head = re.match(r"[\d.]*", version)
+    found = [int(run) for run in re.findall(r"\d+", head[0] if head else "")]
+    while found and not found[-1]:
+        found.pop()
+    return tuple(found)
+
+
+def build_numbers(version: str) -> tuple[int, ...]:
+    """With the numbers of the build behind the dash: "25.10-3.1.8" as (25, 10, 3, 1, 8)."""
+    head = re.match(r"[\d.\-+~]*", version)
+    return tuple(int(run) for run in re.findall(r"\d+", head[0] if head else ""))
+
+
+def _refuse_pattern(where: str, pattern: str) -> None:
+    """A site's slip is found where its file is read, not where a log is.
+
+    :raises ValueError: where it is no regular expression.
+    """
+    try:
+        re.compile(pattern)
+    except re.error as why:
+        raise ValueError(f"{where}: {why}") from why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What every row has."""
+
+    id: str
+    source: str
+    confidence: Confidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span(Row):
+    """A row that holds for versions from ``first`` on and below ``before``; "" is no bound."""
+
+    first: str = ""
+    before: str = ""
+
+    def covers(self, version: str) -> bool:
+        at = numbers(version)
+        return at >= numbers(self.first) and (not self.before or at < numbers(self.before))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverBranch(Row):
+    branch: int  # 580
+    peermem: bool  # nvidia-peermem comes with it
+    open: bool  # open kernel modules exist
+    dmabuf: str  # lowest version of the branch that exports GPU memory; "" for none
+    cuda: str  # version that its libcuda implements; "" where not known
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaGate(Span):
+    feature: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelGate(Span):
+    feature: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfedRelease(Span):
+    doca: str  # "" where there was none
+    memory_peers: bool  # /sys/kernel/mm/memory_peers exists
+    symbol: str  # the module that exports ib_register_peer_memory_client
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hca(Span):
+    """One kind of HCA; the span is that of the OFED releases that support it."""
+
+    device: str  # PCI device id of vendor 15b3: "1023"
+    name: str  # "ConnectX-8"
+    mlnx_ofed: bool  # MLNX_OFED supports it; DOCA-OFED does in any case
+    rate: int = 0  # Gb/s of a port of its fastest board; 0 where not told
+    slowest_ib: int = 0  # Gb/s that a sound link with an older switch may have; 0 for no bound
+    slowest_ethernet: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider(Row):
+    """One maker of HCAs, and how these get at GPU memory."""
+
+    name: str  # "Broadcom NetXtreme-E"
+    vendor: str  # PCI vendor id: "14e4"
+    devices: tuple[str, ...]  # PCI ids that are HCAs even when idle; () for every one of its own
+    drivers: tuple[str, ...]  # of the PCI function: "bnxt_en"
+    modules: tuple[str, ...]  # what makes the RDMA device: "bnxt_en", "bnxt_re"
+    kernel: str  # first that registers dma-buf memory; "" where none is known
+    library: str  # first rdma-core that has the call; "" where none is known
+    client: str  # module by which peer memory reaches it; "" where not known
+    proof: str  # command that tries GPU memory
+    tools: str  # commands that tell of device and link
+    qos: str  # command that tells priorities; "" where there is none to tell
+    before: str = ""  # first kernel on which the maker's own has it, where kernel.org had none
+    rates: tuple[str, ...] = ()  # "1760:400:25": PCI id, Gb/s of a port, slowest of a sound link
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumer(Span):
+    name: str  # "nccl", "ucx", "nvshmem", "perftest"
+    detects: tuple[str, ...]  # files of which one must exist for it to see peermem
+    dmabuf: bool
+    prefers: str  # "dmabuf", "peermem" or "asked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distances(Span):
+    """How one range of NCCL versions names and limits the paths between GPU and HCA."""
+
+    names: tuple[str, ...]  # by the number that its log prints
+    limit: str
+    c2c: str  # the farther limit where NCCL_NET_GDR_C2C is 1; "" for none
+    c2c_default: int
+    c2c_as: str = ""  # what it counts a P2C path as where NCCL_NET_GDR_C2C is 1; "" for itself
+    ampere_reads: bool = True  # HCAs read from Ampere on without NVLink; else no GPU without it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiles(Span):
+    """Whether one range of versions of a part compiles for one range of kernels."""
+
+    part: str  # "driver", "peermem", "ofed"
+    flavour: str  # of the driver: "open", "proprietary"; "" for both
+    kernel_first: str  # by all numbers of a release: "6.1.0-56"; "" for no bound
+    kernel_before: str
+    releases: str  # regular expression that the kernel release must match; "" for any
+    works: bool
+    note: str  # what was compiled, or what fails
+
+    def __post_init__(self) -> None:
+        _refuse_pattern(f"{self.id}: releases", self.releases)
+
+    def covers(self, version: str) -> bool:
+        """Whether it speaks of that version of the part: long-term lines differ behind the dash."""
+        at = build_numbers(version)
+        return at >= build_numbers(self.first) and (
+            not self.before or at < build_numbers(self.before)
+        )
+
+    def covers_kernel(self, release: str) -> bool:
+        at = build_numbers(release)
+        if at < build_numbers(self.kernel_first):
+            return False
+        if self.kernel_before and at >= build_numbers(self.kernel_before):
+            return False
+        return not self.releases or re.search(self.releases, release) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breakage(Row):
+    title: str
+    effect: str
+    action: str
+    checks: tuple[str, ...]  # ids of the checks whose findings it explains
+
+
+class FailureKind(StrEnum):
+    """What of a build fails."""
+
+    HEADERS = "headers"
+    COMPILER = "compiler"
+    KERNEL = "kernel"  # one that the source is not for
+    OFED = "ofed"
+    DRIVER = "driver"
+    RECIPE = "recipe"  # dkms.conf, patches, scripts
+    LICENCE = "licence"
+    RESOURCES = "resources"
+    SIGNING = "signing"
+    DKMS = "dkms"
+    LOADING = "loading"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure(Row):
+    """One row of the catalogue of failures: words of a log, what they mean, what to do."""
+
+    kind: FailureKind
+    pattern: str  # regular expression, held against each line; quotes are plain ones there
+    cause: str
+    action: str  # KERNEL stands for the kernel release
+    last: bool = False  # says that something failed, not why: counts where no other row does
+    excluded: bool = False  # the package does not want that kernel: no failure
+
+    def __post_init__(self) -> None:
+        _refuse_pattern(f"compat.build_failures: {self.id}: pattern", self.pattern)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DkmsExit(Span):
+    """What an exit status of DKMS means; the span is that of DKMS's versions."""
+
+    status: int
+    found: str
+    action: str
+    excluded: bool = False  # the package does not want that kernel: no failure

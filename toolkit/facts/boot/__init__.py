@@ -1,0 +1,1 @@
+"""Boot: kernels, command line, boot loader, initramfs."""

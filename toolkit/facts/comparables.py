@@ -1,0 +1,242 @@
+"""What can be told of a node in one word each, so that nodes can be laid side by side.
+
+A topic is a group of traits that are read from the same sources. What names one machine
+alone (its name, its boot, GUIDs, serial numbers) is no trait of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from toolkit.errors import NoEvidence, Unparsable
+from toolkit.facts.node.node import Node
+from toolkit.facts.pci.config_space import Acs
+from toolkit.facts.pci.functions import PciFunction
+
+NVME = 0x0108  # class and subclass
+
+
+@dataclass(frozen=True, slots=True)
+class Trait:
+    item: str  # what it is of: "nvidia", "0000:19:00.0"; "" where the topic says it all
+    value: str | None  # None: could not be read, which is no value
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One kind of trait."""
+
+    name: str  # "ACS control"
+    read: Callable[[Node], Iterable[Trait]]
+    placed: bool = False  # its items are PCI addresses
+
+
+def _system(node: Node) -> Iterator[Trait]:
+    yield Trait("distribution", node.distro.pretty)
+    yield Trait("kernel", node.kernel)
+
+
+def _firmware(node: Node) -> Iterator[Trait]:
+    for name in ("sys_vendor", "product_name", "board_name", "bios_version", "bios_date"):
+        if name in node.dmi:
+            yield Trait(name, node.dmi[name])
+
+
+# What an installer, a network boot or a disk makes different on every machine.
+_OF_ONE_HOST = re.compile(
+    r"(BOOT_IMAGE|initrd|root|resume|ip|ifname|BOOTIF|hostname|hostid|netroot|rd\.\w+\.uuid|rd\.lvm\.lv"
+    r"|rd\.luks\S*|ds|url|inst\.\S*|ksdevice|bootdev|cloud-config-url|nfsroot|systemd\.hostname"
+    r"|systemd\.machine_id|gdr_toolkit\.trial)(=|$)"
+)
+
+
+def _arguments(node: Node) -> Iterator[Trait]:
+    values: dict[str, list[str]] = {}
+    for word in node.cmdline.words:
+        if not _OF_ONE_HOST.match(word):
+            name, _, value = word.partition("=")
+            values.setdefault(name, []).append(value or "given")
+    for name, found in sorted(values.items()):
+        yield Trait(name, " ".join(found))
+
+
+def _driver(node: Node) -> Iterator[Trait]:
+    yield Trait("", f"{node.driver.version} {node.driver.flavor}" if node.driver else "not loaded")
+
+
+def _driver_options(node: Node) -> Iterator[Trait]:
+    if node.driver is not None:
+        for name, value in sorted(node.driver_params.items()):
+            yield Trait(name, value or '""')
+
+
+def _ofed(node: Node) -> Iterator[Trait]:
+    yield Trait("", str(node.ofed))
+
+
+def _modules(node: Node) -> Iterator[Trait]:
+    for name, state in node.module_state.items():
+        yield Trait(name, " ".join(filter(None, (state.version, state.srcversion))) or "loaded")
+
+
+def _dkms(node: Node) -> Iterator[Trait]:
+    states: dict[str, list[str]] = {}
+    for each in node.dkms:
+        what = f"{each.version} {each.state}" + (f" for {each.kernel}" if each.kernel else "")
+        states.setdefault(each.module, []).append(what)
+    yield from (Trait(name, ", ".join(sorted(found))) for name, found in sorted(states.items()))
+
+
+def _modprobe(node: Node) -> Iterator[Trait]:
+    options: dict[str, list[str]] = {}
+    for module, text in node.modprobe.options:
+        options.setdefault(module, []).append(text)
+    yield from (Trait(name, " ".join(sorted(texts))) for name, texts in sorted(options.items()))
+    yield from (
+        Trait(name, "blacklisted") for name in sorted(node.modprobe.blacklisted - {*options})
+    )
+
+
+def _firmware_of_hcas(node: Node) -> Iterator[Trait]:
+    for each in node.rdma_devices:
+        yield Trait(each.address or each.name, f"{each.firmware} ({each.board})")
+
+
+def _ports(node: Node) -> Iterator[Trait]:
+    for each in node.rdma_devices:
+        words = [f"{p.number}: {p.state} {p.rate} {p.link_layer}" for p in each.ports]
+        yield Trait(each.address or each.name, "; ".join(words))
+
+
+def interesting(function: PciFunction) -> bool:
+    """GPUs, HCAs, NVMe drives and the bridges; virtual functions come and go."""
+    kinds = function.is_gpu, function.may_be_hca, function.is_bridge, function.klass >> 8 == NVME
+    return any(kinds) and not function.virtual
+
+
+def kind(function: PciFunction) -> str:
+    """In one word: "GPU", "HCA", "bridge", "NVMe"."""
+    if function.is_gpu:
+        return "GPU"
+    if function.may_be_hca:
+        return "HCA"
+    return "bridge" if function.is_bridge else "NVMe"
+
+
+def layout(node: Node) -> tuple[tuple[str, str], ...]:
+    """Address and product of each function, in bus order: "HCA 15b3:1021"."""
+    return tuple(
+        (each.address, f"{kind(each)} {each.vendor:04x}:{each.device:04x}")
+        for each in node.pci.functions.values()
+        if interesting(each)
+    )
+
+
+def _devices(node: Node) -> Iterator[Trait]:
+    yield from (Trait(address, product) for address, product in layout(node))
+
+
+def _bound(node: Node) -> Iterator[Trait]:
+    for each in filter(interesting, node.pci.functions.values()):
+        if not each.is_bridge:
+            yield Trait(each.address, each.driver or "none")
+
+
+def _links(node: Node) -> Iterator[Trait]:
+    """An idle GPU lowers its speed, and the port above it too: there only width counts."""
+    above = {gpu.parents[-1] for gpu in node.pci.gpus if gpu.parents}
+    for each in filter(interesting, node.pci.functions.values()):
+        if each.is_gpu or each.address in above:
+            yield Trait(each.address, f"x{each.now.width} of x{each.best.width}")
+        else:
+            yield Trait(each.address, f"{each.now} of {each.best}")
+
+
+def _of_registers(node: Node, tell: Callable[[PciFunction], str]) -> Iterator[Trait]:
+    """One trait of each function that has such registers; one that does not answer has none."""
+    for each in filter(interesting, node.pci_config.functions.values()):
+        try:
+            value = tell(each)
+        except NoEvidence:
+            yield Trait(each.address, None)
+            continue
+        if value:
+            yield Trait(each.address, value)
+
+
+def _acs(node: Node) -> Iterator[Trait]:
+    def tell(function: PciFunction) -> str:
+        registers = function.acs_registers() if function.is_bridge else None
+        if registers is None:
+            return ""
+        bits = [bit.name or "" for bit in Acs if bit in registers.control]
+        return " ".join(bits).lower().replace("_", "-").replace(" ", ", ") or "none"
+
+    return _of_registers(node, tell)
+
+
+def _payload(node: Node) -> Iterator[Trait]:
+    def tell(function: PciFunction) -> str:
+        found = None if function.is_bridge else function.express()
+        return "" if found is None else f"payload {found.payload}, reads {found.read_request}"
+
+    return _of_registers(node, tell)
+
+
+def _domains(node: Node) -> Iterator[Trait]:
+    groups = node.iommu_groups
+    for each in filter(interesting, node.pci.functions.values()):
+        if not each.is_bridge:
+            yield Trait(each.address, groups.get(each.group, "no group"))
+
+
+def _limits(node: Node) -> Iterator[Trait]:
+    lines = (line for line in node.memlock_files.split("\n") if line)
+    yield Trait("limits.conf", "; ".join(sorted(lines)) or "none")
+
+
+def _companions(node: Node) -> Iterator[Trait]:
+    yield Trait("gdrdrv", (node.gdrdrv.version or "loaded") if node.gdrdrv.loaded else "not loaded")
+    fs = node.nvidia_fs
+    yield Trait("nvidia-fs", (fs.version or "loaded") if fs.loaded else "not loaded")
+    yield Trait("container runtime", ", ".join(node.containers.runtimes) or "none")
+    yield Trait("driver from a container", "yes" if node.containers.driver_container else "no")
+
+
+TOPICS = (
+    Topic("system", _system),
+    Topic("kernel argument", _arguments),
+    Topic("firmware", _firmware),
+    Topic("NVIDIA driver", _driver),
+    Topic("driver option", _driver_options),
+    Topic("OFED", _ofed),
+    Topic("loaded module", _modules),
+    Topic("DKMS", _dkms),
+    Topic("modprobe", _modprobe),
+    Topic("memlock", _limits),
+    Topic("companion", _companions),
+    Topic("PCI device", _devices, placed=True),
+    Topic("bound driver", _bound, placed=True),
+    Topic("link", _links, placed=True),
+    Topic("ACS control", _acs, placed=True),
+    Topic("PCI packet size", _payload, placed=True),
+    Topic("IOMMU domain", _domains, placed=True),
+    Topic("HCA firmware", _firmware_of_hcas, placed=True),
+    Topic("RDMA port", _ports, placed=True),
+)
+
+
+def same_products(one: Iterable[tuple[str, str]], other: Iterable[tuple[str, str]]) -> bool:
+    """Whether two layouts have the same devices, wherever they stand."""
+    return Counter(what for _, what in one) == Counter(what for _, what in other)
+
+
+def traits(node: Node, topic: Topic) -> tuple[Trait, ...] | None:
+    """The traits of one topic; None where its sources were not read."""
+    try:
+        return tuple(topic.read(node))
+    except (NoEvidence, Unparsable):
+        return None

@@ -1,0 +1,1 @@
+"""Firmware: machine, BIOS settings, Redfish documents, secure boot."""

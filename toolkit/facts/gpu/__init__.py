@@ -1,0 +1,1 @@
+"""GPUs: the NVIDIA driver, nvidia-smi, GDRCopy, GPUDirect Storage."""

@@ -1,0 +1,84 @@
+"""GDRCopy: its kernel module, and its own test.
+
+Source: NVIDIA/gdrcopy src/gdrdrv/gdrdrv.c, gdrdrv_proc_params_read; tests/sanity.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from toolkit.errors import Unparsable
+from toolkit.facts.gpu.driver import Flavor
+from toolkit.facts.lines import named_lines
+
+_FLAVORS = {"opensource": Flavor.OPEN, "proprietary": Flavor.PROPRIETARY}
+_PARAMS = "proc/driver/gdrdrv/params"
+
+
+@dataclass(frozen=True, slots=True)
+class GdrDrv:
+    """The gdrdrv module as it runs."""
+
+    loaded: bool
+    version: str = ""  # "2.5.1"; "" where it does not tell
+    flavor: Flavor | None = None  # the driver it was built for; told since 2.5
+    device: bool = False  # /dev/gdrdrv is there
+
+
+def parse_gdrcopy(text: str) -> GdrDrv:
+    """Read the probe's "sys/module/gdrdrv/version:2.5.1" lines; none where it is not loaded.
+
+    :raises Unparsable: at a flavour of driver that GDRCopy does not know.
+    """
+    values: dict[str, str] = {}
+    for path, line in named_lines(text, "gdrdrv"):
+        if path == _PARAMS:
+            name, _, value = line.partition(":")
+            values[name.strip()] = value.strip()
+        else:
+            values[path.rpartition("/")[2] if path.startswith("sys/") else path] = line.strip()
+    return GdrDrv(
+        values.get("initstate") == "live",
+        values.get("version") or values.get("Version", ""),
+        _flavor(values.get("Built for NVIDIA driver flavor", "")),
+        "dev/gdrdrv" in values,
+    )
+
+
+def _flavor(word: str) -> Flavor | None:
+    if word and word not in _FLAVORS:
+        raise Unparsable("/proc/driver/gdrdrv/params", word)
+    return _FLAVORS.get(word)
+
+
+def built_for(description: str) -> Flavor | None:
+    """The driver's flavour in modinfo's "GDRCopy kernel-mode driver built for ..."; None if not."""
+    found = re.search(r"built for (\w+) NVIDIA driver", description)
+    return _FLAVORS.get(found[1]) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Sanity:
+    """What gdrcopy_sanity counted."""
+
+    total: int
+    passed: int
+    failed: int
+    waived: int  # not possible here: "basic_with_tokens" on newer GPUs
+
+
+_SANITY = re.compile(
+    r"^Total: (\d+), Passed: (\d+), Failed: (\d+), Waived: (\d+)\s*$", re.MULTILINE
+)
+
+
+def parse_sanity(text: str) -> Sanity:
+    """Read gdrcopy_sanity's summary line; what stands around it does not count.
+
+    :raises Unparsable: where there is none.
+    """
+    found = _SANITY.search(text)
+    if found is None:
+        raise Unparsable("gdrcopy_sanity", text.strip().split("\n", 1)[0])
+    return Sanity(*(int(each) for each in found.groups()))

@@ -1,0 +1,101 @@
+"""What the kernel and those who load modules say when one is refused.
+
+Sources: kernel/module/main.c, version.c and signing.c; kmod tools/modprobe.c and insmod.c;
+module-init-tools modprobe.c and insmod.c; busybox modutils; systemd src/shared/module-util.c. What
+their words mean is data: toolkit/compat/data/build_failures.toml, rows of the kind "loading".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from toolkit.facts.boot.kernel import module_name
+
+_NAME = r"\b(?:nvidia\w*[_-]peermem|nv_peer_mem)"
+_UNKNOWN = re.compile(_NAME + r": Unknown symbol (\w+) \(err (-?\d+)\)")
+_DISAGREES = re.compile(_NAME + r": disagrees about version of symbol (\w+)")
+_AT_WORK = re.compile(r"nvidia-peermem nv_\w+:\d+ ")  # its own messages, once it is loaded
+_OF_ANY = re.compile(
+    r"\b(\w+): (?:disagrees about version of symbol (\w+)|Unknown symbol (\w+) \(err -22\))"
+)
+_KEY = re.compile(r"Key was rejected by service|Required key not available")
+_FROM_BOOT = "Linux version "
+# Each with the module, or the path of its file, and the words for why.
+_NOT_INSERTED = re.compile(
+    r"(?:could not insert (?:module )?|[Ee]rror inserting |[Ff]ailed to insert (?:module )?"
+    r"|can't insert |can't load module )'?(?P<module>[\w./+-]+?)'?(?: \([^)]*\))?:"
+    r" (?:-?\d+ )?(?P<words>\S.*?)\s*$"
+    r"|\b(?P<absent>(?<!modinfo: ERROR: )Module (?P<lost>[\w-]+) not found\b.*"
+    r"|module (?P<missing>[\w-]+) not found in modules\.dep"
+    r"|Failed to find module '(?P<unknown>[\w-]+)')"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NotInserted:
+    """One module that somebody tried to load, and was refused."""
+
+    module: str  # with underscores
+    words: str  # "Invalid argument", "Module nvidia-peermem not found in directory ..."
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """What a kernel log tells of symbols that nvidia-peermem asked for."""
+
+    absent: tuple[str, ...]  # err -2, or 0 on older kernels: nothing loaded exports it
+    other_version: tuple[str, ...]  # err -22: exported, and built against another shape
+    at_work: str  # a line that only a loaded module writes; "" for none
+    whole: bool  # whether the log reaches back to the boot
+
+    @property
+    def any(self) -> bool:
+        return bool(self.absent or self.other_version)
+
+
+def parse_refusals(lines: Iterable[str]) -> Refusals:
+    """Read the lines of a kernel log, with or without time stamps."""
+    absent: dict[str, None] = {}
+    other: dict[str, None] = {}
+    at_work, whole = "", False
+    for line in lines:
+        whole = whole or _FROM_BOOT in line
+        if _AT_WORK.search(line):
+            at_work = line
+        if found := _DISAGREES.search(line):
+            other[found[1]] = None
+        elif (found := _UNKNOWN.search(line)) is not None:
+            (other if found[2] == "-22" else absent)[found[1]] = None
+    return Refusals(tuple(absent), tuple(other), at_work, whole)
+
+
+def parse_mixed(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Symbols of another version by the module that asked for them: two stacks that were mixed."""
+    found: dict[str, dict[str, None]] = {}
+    for line in lines:
+        if said := _OF_ANY.search(line):
+            found.setdefault(said[1], {})[said[2] or said[3]] = None
+    return {module: tuple(symbols) for module, symbols in found.items()}
+
+
+def parse_not_inserted(lines: Iterable[str]) -> tuple[NotInserted, ...]:
+    """Each refusal that a loader of modules told, oldest first."""
+    told = []
+    for line in lines:
+        if (found := _NOT_INSERTED.search(line)) is None:
+            continue
+        name = next(filter(None, found.group("module", "lost", "missing", "unknown")))
+        words = found["words"] or found["absent"]
+        told.append(NotInserted(module_name(name), words, line.strip()))
+    return tuple(told)
+
+
+def key_rejected(said: str) -> bool:
+    """Whether modprobe's answer is that of a refused signature.
+
+    "Operation not permitted" may be one too, and has other causes: it is not counted.
+    """
+    return _KEY.search(said) is not None

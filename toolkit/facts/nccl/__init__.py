@@ -1,0 +1,1 @@
+"""NCCL, UCX and MPI: settings, logs, test results; who uses GPUDirect."""

@@ -1,0 +1,183 @@
+"""The libraries that would use GPUDirect RDMA, and the settings that everybody gets.
+
+Sources: file names of the libraries, ``ucx_info -v``,
+/etc/nccl.conf (NVIDIA/nccl src/misc/param.cc), /etc/environment, /etc/profile.d.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from toolkit.errors import Unparsable
+from toolkit.facts.lines import named_lines
+from toolkit.facts.rdma.ucx_info import parse_ucx_info
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """One library on disk."""
+
+    # "nccl", "nvshmem", "ucx", "nixl", or "nccl-plugin" for one that replaces NCCL's own IB
+    name: str
+    version: str  # "2.27.3"; "" where neither its name nor its metadata tells
+    path: str
+
+
+# "libnccl.so.2.27.3", "libnvshmem_host.so.3", "libnccl-net-ofi.so", "libucp.so.0"
+_FILE = re.compile(r"lib(nccl|nccl-net[\w-]*|nvshmem_host|ucp)\.so((?:\.\d+)*)")
+# RAPIDS' ucxx (Dask) takes UCX from the wheel libucx; NIXL's own has a UCX inside.
+_WHEEL = re.compile(
+    r"(?:nvidia_)?(nccl|nvshmem|libucx|nixl)_cu\d+-(\d+(?:\.\d+)+?)(?:\.post\d+)?(?:\+\S*)?\.dist-info"
+)
+_NAMES = {"nccl": "nccl", "nvshmem_host": "nvshmem", "ucp": "ucx", "libucx": "ucx"}
+
+
+def parse_libraries(text: str) -> tuple[Library, ...]:
+    """Read the probe's paths, links with " -> TARGET"; each library once a folder and version.
+
+    :raises Unparsable: at a line that is no path of such a library.
+    """
+    found: dict[tuple[str, str], list[Library]] = {}
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
+        path, _, target = line.partition(" -> ")
+        folder, _, base = path.rpartition("/")
+        names = [name for name in (base, target.rpartition("/")[2]) if name]
+        each = [_library(path, name) for name in names]
+        if not path.startswith("/") or not each or each[0] is None:
+            raise Unparsable("libraries", line, number)
+        best = max((one for one in each if one), key=lambda one: len(one.version))
+        found.setdefault((folder, best.name), []).append(best)
+    return tuple(library for libraries in found.values() for library in _told(libraries))
+
+
+def _library(path: str, name: str) -> Library | None:
+    wheel = _WHEEL.fullmatch(name)
+    if wheel is not None:
+        return Library(_NAMES.get(wheel[1], wheel[1]), wheel[2], path)
+    file = _FILE.fullmatch(name)
+    if file is None:
+        return None
+    version = file[2].removeprefix(".")
+    # "libnccl.so.2" and "libucp.so.0.0.0" name an interface, not a release.
+    told = version if version.count(".") >= 2 and file[1] != "ucp" else ""
+    return Library(_NAMES.get(file[1], "nccl-plugin"), told, path)
+
+
+def _told(libraries: list[Library]) -> list[Library]:
+    """Of one folder: each version once; without a version only where none has one."""
+    versions = {each.version: each for each in libraries if each.version}
+    return list(versions.values()) or libraries[:1]
+
+
+@dataclass(frozen=True, slots=True)
+class Verbs:
+    """One libibverbs."""
+
+    path: str
+    dmabuf: bool | None  # has ibv_reg_dmabuf_mr, since rdma-core 34; None: not readable
+
+
+_ANSWERS = {"yes": True, "no": False, "unreadable": None}
+
+
+def parse_verbs(text: str) -> tuple[Verbs, ...]:
+    """Read "PATH yes|no|unreadable" lines.
+
+    :raises Unparsable: at a line of another shape.
+    """
+    found = []
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
+        path, _, answer = line.rpartition(" ")
+        if not path.startswith("/") or answer not in _ANSWERS:
+            raise Unparsable("libibverbs", line, number)
+        found.append(Verbs(path, _ANSWERS[answer]))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Perftest:
+    """What ib_write_bw was built with; None where its file could not be read."""
+
+    path: str
+    cuda: bool | None
+    dmabuf: bool | None
+
+
+def parse_perftest(text: str) -> Perftest:
+    """Read the three lines "path", "cuda" and "dmabuf".
+
+    :raises Unparsable: where one is missing or of another shape.
+    """
+    values = dict(line.split(" ", 1) for line in text.split("\n")[:-1] if " " in line)
+    answers = (values.get("cuda", ""), values.get("dmabuf", ""))
+    if not values.get("path", "").startswith("/") or not all(each in _ANSWERS for each in answers):
+        raise Unparsable("perftest", text.split("\n", 1)[0])
+    return Perftest(values["path"], *(_ANSWERS[each] for each in answers))
+
+
+@dataclass(frozen=True, slots=True)
+class Ucx:
+    """The UCX that ucx_info belongs to."""
+
+    version: str  # "1.17.0"; "" where only its devices are listed (ucx_info -d)
+    cuda: bool | None  # built with CUDA; None where the answer does not tell
+
+
+def parse_ucx(text: str) -> Ucx:
+    """Read ``ucx_info -v``, or ``ucx_info -d``, which lists what it can use and no version.
+
+    :raises Unparsable: where it is neither.
+    """
+    told = parse_ucx_info(text)
+    cuda: bool | None = None
+    if told.configured:
+        words = told.configured.replace("'", "").split()
+        cuda = any(w.startswith("--with-cuda") and not w.endswith("=no") for w in words)
+    elif told.domains:
+        cuda = told.knows_cuda
+    return Ucx(told.version, cuda)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One variable that libraries read, with the file that sets it."""
+
+    name: str  # "NCCL_NET_GDR_LEVEL"
+    value: str
+    file: str  # "/etc/nccl.conf"
+
+    @property
+    def number(self) -> int:
+        """What NCCL reads it as: a word is 0 to it, "yes" as well as "no".
+
+        Source: NVIDIA/nccl src/misc/param.cc, ncclLoadParam: strtoll with base 0.
+        """
+        found = _NUMBER.match(self.value)
+        if found is None:
+            return 0
+        digits = found[2].lower()
+        base = 16 if digits.startswith("0x") else 8 if digits.startswith("0") else 10
+        return int(found[1] + digits, base)
+
+
+_NUMBER = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9]\d*)")
+_SETS = re.compile(r"\s*(?:export\s+)?([A-Za-z][A-Za-z0-9_]*)=(.*)")
+
+
+def parse_settings(conf: str, environment: str) -> tuple[Setting, ...]:
+    """Read /etc/nccl.conf, then the lines of /etc/environment and /etc/profile.d.
+
+    What the environment says counts before nccl.conf, as in NCCL.
+    """
+    told = [
+        *(("/etc/nccl.conf", line) for line in conf.split("\n")),
+        *((f"/etc/{file}", line) for file, line in named_lines(environment, "/etc/environment")),
+    ]
+    settings = {}
+    for file, line in told:
+        found = None if line.lstrip().startswith("#") else _SETS.fullmatch(line)
+        if found is not None:
+            value = re.sub(r"\s+#.*", "", found[2]).strip().strip("\"'")
+            settings[found[1]] = Setting(found[1], value, file)
+    return tuple(settings.values())

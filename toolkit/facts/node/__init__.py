@@ -1,0 +1,1 @@
+"""The facts of one machine, by topic: the parts of ``Node``."""

@@ -1,0 +1,176 @@
+"""DKMS, headers, compilers, and what the next boot would find."""
+
+from __future__ import annotations
+
+from toolkit.errors import NoEvidence
+from toolkit.facts.boot.initramfs import Initramfs, parse_initramfs
+from toolkit.facts.boot.kernel import parse_config
+from toolkit.facts.fact import fact
+from toolkit.facts.lines import blocks
+from toolkit.facts.modules.compiler import (
+    Compiler,
+    parse_cc_version,
+    parse_gcc_major,
+    parse_tools,
+)
+from toolkit.facts.modules.dkms import parse_dkms_version
+from toolkit.facts.modules.kernel_modules import ModuleFile, parse_modinfo_files, parse_symvers
+from toolkit.facts.modules.make_log import BuildLog, parse_build_failures, parse_make_log
+from toolkit.facts.modules.ofed import (
+    LEFTOVER,
+    OfedFolders,
+    parse_ofed_folders,
+    parse_openib_conf,
+    parse_unit,
+)
+from toolkit.facts.modules.placed_files import REBUILD, HookFile, parse_hooks
+from toolkit.facts.reading import Reading
+from toolkit.facts.versions import Version
+
+NO_AUTOINSTALL = "/etc/dkms/no-autoinstall"
+CALLED_BY = "called by:"  # the line before those that call DKMS
+
+
+class Builds(Reading):
+    """DKMS, headers, compilers, and what the next boot would find."""
+
+    @property
+    def given_kernel(self) -> bool:
+        """Whether the evidence says which kernel runs; a listing by itself does not.
+
+        :raises CutOff: where the evidence was cut off before it.
+        """
+        return self._given("kernel-release") or self._given("uname")
+
+    @fact
+    def tools(self) -> frozenset[str]:
+        """Names of the commands that builds need, as far as the node has them."""
+        return parse_tools(self._text("tools"))
+
+    @fact
+    def kernel_compiler(self) -> Compiler:
+        """What the running kernel was compiled with.
+
+        :raises NoEvidence: where its configuration does not say.
+        """
+        config = parse_config(self._text("kernel-config"))
+        if "CONFIG_CC_VERSION_TEXT" not in config:
+            raise NoEvidence("kernel config: no CONFIG_CC_VERSION_TEXT", hint="see /proc/version")
+        return parse_cc_version(config["CONFIG_CC_VERSION_TEXT"])
+
+    @fact
+    def gcc_major(self) -> int:
+        """Major version of the node's gcc."""
+        return parse_gcc_major(self._text("gcc-version"))
+
+    @fact
+    def kernel_configs(self) -> dict[str, dict[str, str]]:
+        """Options by kernel release; none where that kernel's configuration was not read."""
+        found = blocks(self._text("kernel-configs"), "/boot/config-*")
+        return {release: parse_config("\n".join(lines)) for release, lines in found}
+
+    @fact
+    def kernel_modules(self) -> dict[str, ModuleFile]:
+        """The driver, peer-memory and RDMA core modules of every kernel, by path."""
+        return parse_modinfo_files(self._text("all-modinfo"))
+
+    @fact
+    def has_dkms(self) -> bool:
+        return self._there("dkms-version")
+
+    @fact
+    def dkms_version(self) -> Version:
+        return parse_dkms_version(self._text("dkms-version"))
+
+    @fact
+    def dkms_tree(self) -> tuple[str, ...]:
+        """What lies in /var/lib/dkms, and whether /etc/dkms/no-autoinstall does."""
+        if not self._there("dkms-tree"):
+            return ()
+        return tuple(line for line in self._text("dkms-tree").split("\n") if line)
+
+    @fact
+    def autoinstall_off(self) -> bool:
+        return NO_AUTOINSTALL in self.dkms_tree
+
+    @fact
+    def dkms_callers(self) -> tuple[str, ...] | None:
+        """Hooks that call DKMS for a new kernel, and its unit; None where nobody looked."""
+        if CALLED_BY not in self.dkms_tree:
+            return None
+        found = self.dkms_tree[self.dkms_tree.index(CALLED_BY) + 1 :]
+        return tuple(line.partition(" -> ")[0] for line in found)
+
+    @fact
+    def rebuild_hooks(self) -> dict[str, HookFile]:
+        """What has nvidia-peermem rebuilt, by path; and the plugin that dnf needs for it."""
+        return parse_hooks(self._text("rebuild-hooks"))
+
+    @fact
+    def can_rebuild(self) -> bool:
+        """Whether the program of ours that rebuilds can be run there.
+
+        :raises NoEvidence: where nobody looked.
+        """
+        return self.rebuild_hooks.get(REBUILD) is HookFile.RUNS
+
+    @fact
+    def build_failures(self) -> tuple[BuildLog, ...]:
+        """Logs that failed builds left; none where there is no DKMS."""
+        if not self._there("dkms-failures"):
+            return ()
+        return parse_build_failures(self._text("dkms-failures"))
+
+    @fact
+    def make_log(self) -> BuildLog | None:
+        """A build log that was handed to us by itself; None on evidence of a whole node."""
+        return parse_make_log(self._text("make-log")) if self._given("make-log") else None
+
+    @fact
+    def ofed_folders(self) -> OfedFolders:
+        return parse_ofed_folders(
+            self._text("sources"),
+            parse_symvers(self._text("symvers")),
+            leftover=LEFTOVER in self.dkms_tree,
+        )
+
+    @fact
+    def ofed_container(self) -> bool:
+        """Whether a driver container keeps the RDMA stack below /run/mellanox/drivers."""
+        return self._there("ofed-container") and bool(self._text("ofed-container").strip())
+
+    @fact
+    def openib_conf(self) -> dict[str, str]:
+        """openibd's settings; none where it has no file of them."""
+        there = self._there("openib-conf")
+        return parse_openib_conf(self._text("openib-conf")) if there else {}
+
+    @fact
+    def openibd(self) -> dict[str, str]:
+        """What systemd says of openibd; nothing on a node without it."""
+        there = self._there("openibd-state")
+        return parse_unit(self._text("openibd-state")) if there else {}
+
+    @fact
+    def openibd_log(self) -> tuple[str, ...]:
+        """What openibd said since the boot."""
+        return tuple(line for line in self._text("openibd-log").split("\n") if line.strip())
+
+    @fact
+    def initramfs(self) -> Initramfs | None:
+        """The running kernel's; None where it has none, or nothing that would list it."""
+        there = self._there("initramfs")
+        return parse_initramfs(self._text("initramfs")) if there else None
+
+    @fact
+    def has_initramfs(self) -> bool:
+        """Whether its kernel has one, listed or not."""
+        return self._there("initramfs") or not self.sources.frame("initramfs").source.startswith(
+            "/boot/"
+        )
+
+    @fact
+    def initramfs_next(self) -> Initramfs | None:
+        """That of the newest other kernel; None where there is no other."""
+        there = self._there("initramfs-next")
+        return parse_initramfs(self._text("initramfs-next")) if there else None

@@ -1,0 +1,118 @@
+"""RDMA devices of one machine; its limits, and what is ours."""
+
+from __future__ import annotations
+
+from toolkit.compat.gpus import Chip, chip
+from toolkit.facts.fact import fact
+from toolkit.facts.modules.placed_files import Placed, parse_contents, parse_left, parse_placed
+from toolkit.facts.node.fabric import Fabric
+from toolkit.facts.node.pci import Pci
+from toolkit.facts.pci.functions import PciFunction
+from toolkit.facts.rdma.devices import Kind, RdmaDevice, parse_infiniband
+
+
+class Devices(Pci, Fabric):
+    """RDMA devices of one machine; its limits, and what is ours."""
+
+    @fact
+    def rdma_devices(self) -> tuple[RdmaDevice, ...]:
+        """From sysfs; in evidence put together from loose files, as a tool printed them."""
+        if self._given("infiniband") or self.probed:
+            return parse_infiniband(self._text("infiniband"))
+        return self.said_devices
+
+    @fact
+    def rdma_hardware(self) -> tuple[RdmaDevice, ...]:
+        """Without those of software, though they may stand on an Ethernet card's function."""
+        return tuple(each for each in self.rdma_devices if each.kind is not Kind.SOFTWARE)
+
+    @fact
+    def tells_rdma(self) -> bool:
+        """Whether the evidence lists RDMA devices or PCI functions, in any form."""
+        listings = ("infiniband", "ibstat", "ibv-devinfo", "ibdev2netdev", "ibstatus", "rdma-link")
+        return any(self._given(key) for key in (*listings, "pci", "lspci"))
+
+    @fact
+    def gpu_chips(self) -> dict[str, Chip | None]:
+        """Each GPU by its address, with what its device id tells; None for an unknown one."""
+        if self._given("pci") or self.probed or (self._given("lspci") and self.pci.gpus):
+            return {each.address: chip(each.device) for each in self.pci.gpus}
+        return {each.address: chip(each.device) for each in self.smi.gpus}
+
+    @fact
+    def unified_memory(self) -> bool:
+        """Every GPU shares one memory with the CPU, so that GPUDirect RDMA is not for it."""
+        chips = self.gpu_chips.values()
+        return bool(chips) and all(each is not None and each.unified for each in chips)
+
+    @fact
+    def bar1_sizes(self) -> dict[str, int]:
+        """Bytes of BAR1 of each GPU by address, as nvidia-smi -q tells them; 0 for not told."""
+        return {each.address: each.bar1_mib << 20 for each in self.smi.gpus}
+
+    @fact
+    def rdma_nodes(self) -> tuple[str, ...]:
+        """Device files below /dev/infiniband."""
+        return tuple(self._text("rdma-nodes").split())
+
+    @fact
+    def hcas(self) -> tuple[PciFunction, ...]:
+        """PCI functions of the HCAs: those that drive an RDMA device, else those that could."""
+        functions = self.pci.functions
+        if not self._given("infiniband"):
+            return tuple(each for each in functions.values() if each.may_be_hca)
+        driving = [each.address for each in self.rdma_hardware if each.address in functions]
+        if driving:
+            return tuple(functions[address] for address in dict.fromkeys(driving))
+        return tuple(each for each in functions.values() if each.may_be_hca)
+
+    @fact
+    def dmesg(self) -> tuple[str, ...]:
+        """Lines of the kernel log."""
+        return tuple(self._text("dmesg").split("\n")[:-1])
+
+    @fact
+    def log_since_boot(self) -> bool:
+        """Whether the kernel log still has its beginning; on a busy node it is overwritten."""
+        return any("Linux version " in line for line in self.dmesg)
+
+    @fact
+    def memlock_files(self) -> str:
+        """Lines of limits.conf and limits.d that set memlock, as "FILE:LINE"."""
+        return self._text("limits")
+
+    @fact
+    def service_limits(self) -> str:
+        """systemd's system.conf and its drop-ins, as "FILE:LINE"."""
+        return self._text("service-limits")
+
+    @fact
+    def placed(self) -> dict[str, Placed]:
+        """Files that lie where artefacts would go, by path."""
+        return parse_placed(self._text("placed"))
+
+    @fact
+    def ours(self) -> dict[str, str]:
+        """The text of those files, by path."""
+        return parse_contents(self._text("ours"))
+
+    @fact
+    def owned(self) -> frozenset[str]:
+        """Paths that an earlier run of ours placed."""
+        text = self._text("owned") if self._there("owned") else ""
+        return frozenset(line for line in text.split("\n") if line)
+
+    @fact
+    def left(self) -> dict[str, str]:
+        """Hash of what our latest run left at a path, or "absent", by path; none of an older
+        probe, which did not look.
+        """
+        if not self._given("left"):
+            return {}
+        return parse_left(self._text("left"))
+
+    @fact
+    def pending(self) -> tuple[str, ...]:
+        """Triggers that an earlier run still owes."""
+        text = self._text("pending") if self._there("pending") else ""
+        return tuple(line for line in text.split("\n") if line)

@@ -1,0 +1,205 @@
+"""RDMA ports beyond their state, daemons, and what the driver says of its GPUs."""
+
+from __future__ import annotations
+
+import re
+
+from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
+from toolkit.evidence import State
+from toolkit.facts.fact import fact
+from toolkit.facts.firmware.virt import CONTAINERS, parse_detect_virt
+from toolkit.facts.gpu.smi_forms import GpuLinks, parse_nvlink_status
+from toolkit.facts.gpu.smi_query import SmiReport, parse_smi_csv, parse_smi_query, parse_smi_table
+from toolkit.facts.nccl.daemons import Daemon, parse_daemons
+from toolkit.facts.rdma.devices import RdmaDevice
+from toolkit.facts.rdma.ibstat import parse_ibdev2netdev, parse_ibstat, parse_ibv_devinfo
+from toolkit.facts.rdma.rdma_lists import parse_ibstatus, parse_rdma_link, parse_show_gids
+from toolkit.facts.rdma.roce import (
+    Ecn,
+    Gid,
+    NetDevice,
+    Qos,
+    parse_ecn,
+    parse_gids,
+    parse_mlnx_qos,
+    parse_net_devices,
+)
+from toolkit.facts.reading import Reading
+from toolkit.facts.services import Service, parse_systemctl_status
+from toolkit.facts.versions import Version
+
+SMI_TABLE, NVLINKS = "nvidia-smi-table", "nvlink-status"  # frames that no probe prints
+_PROVIDER = re.compile(r"couldn't load driver '([^']+)'")
+
+
+class Fabric(Reading):
+    """RDMA ports beyond their state, daemons, and what the driver says of its GPUs."""
+
+    @property
+    def probed(self) -> bool:
+        """Whether the probe read this; else it was put together from loose files.
+
+        What the probe lost is lost: what another tool says does not take its place.
+        """
+        return self._given("uid") or self._given("hostname")
+
+    @fact
+    def said_devices(self) -> tuple[RdmaDevice, ...]:
+        """RDMA devices as a tool printed them, for evidence put together from loose files.
+
+        :raises NoEvidence: where no such output is given, or it cannot tell of a port.
+        """
+        if self._given("ibstat"):
+            return parse_ibstat(self._text("ibstat"))
+        if self._given("ibv-devinfo"):
+            return parse_ibv_devinfo(self._text("ibv-devinfo"))
+        if self._given("ibstatus"):
+            return parse_ibstatus(self._text("ibstatus"))
+        if self._given("rdma-link"):
+            return parse_rdma_link(self._text("rdma-link"))
+        if self._given("ibdev2netdev"):
+            devices = parse_ibdev2netdev(self._text("ibdev2netdev"))
+            if not all(port.up for each in devices for port in each.ports):
+                raise NoEvidence(
+                    "ibdev2netdev: a net device is down, which tells nothing of its port",
+                    hint="ibstat",
+                )
+            return devices
+        return parse_ibstat(self._text("infiniband"))  # not given either: says so
+
+    @fact
+    def devinfo(self) -> dict[str, RdmaDevice] | None:
+        """What user space sees, by name; None where the node has no ibv_devinfo."""
+        if not self._there("ibv-devinfo"):
+            return None
+        return {each.name: each for each in parse_ibv_devinfo(self._text("ibv-devinfo"))}
+
+    @fact
+    def devinfo_trouble(self) -> str:
+        """Why user space sees no RDMA device, where ibv_devinfo says so; "" else."""
+        if self._state("ibv-devinfo") is not State.FAILED:
+            return ""
+        said = self.sources.frame("ibv-devinfo").text
+        provider = _PROVIDER.search(said)
+        if provider:
+            return f"user space has no provider {provider[1]}"
+        return "user space finds no RDMA device" if "No IB devices found" in said else ""
+
+    @fact
+    def devinfo_failed(self) -> bool:
+        return self._state("ibv-devinfo") is State.FAILED
+
+    @fact
+    def gids(self) -> tuple[Gid, ...]:
+        """GIDs in use, of every port."""
+        if self._given("show-gids") and not self._given("rdma-gids"):
+            return parse_show_gids(self._text("show-gids"))
+        return parse_gids(self._text("rdma-gids"))
+
+    @fact
+    def services(self) -> dict[str, Service]:
+        """Units by name, from ``systemctl status`` given as a loose file; none where it was not."""
+        given = self._given("systemctl-status")
+        return parse_systemctl_status(self._text("systemctl-status")) if given else {}
+
+    @fact
+    def net_devices(self) -> dict[str, NetDevice]:
+        """Network devices by name, without those of containers."""
+        return parse_net_devices(self._text("net-devices"))
+
+    @fact
+    def qos_asked(self) -> dict[str, str]:
+        """The frame of priorities of each RoCE port that was asked, by its net device."""
+        keys = [k for k in self.sources.names() if re.fullmatch(r"mlnx-qos(-[0-9]{1,3})?", k)]
+        return {
+            self.sources.frame(key).source.split(" ")[-1]: key for key in keys if self._there(key)
+        }
+
+    def qos(self, net: str) -> Qos:
+        """Priorities of a port that was asked.
+
+        :raises NoEvidence: where it did not answer; Unparsable where it said something else.
+        """
+        return parse_mlnx_qos(self._text(self.qos_asked[net]))
+
+    @fact
+    def roce_ecn(self) -> dict[str, Ecn]:
+        """By net device where ECN is on, for those whose driver shows it, which is OFED's."""
+        return parse_ecn(self._text("roce-ecn"))
+
+    @fact
+    def container(self) -> str:
+        """The kind of container that the probe ran in; "" for none."""
+        if self._there("virt"):
+            return self.virtualization if self.virtualization in CONTAINERS else ""
+        return "container" if self._text("container-marks").strip() else ""
+
+    @fact
+    def virtualization(self) -> str:
+        """What systemd-detect-virt says: "none", "kvm", "docker"; "" where it is not there."""
+        state = self._state("virt")
+        if state is State.ABSENT:
+            return ""
+        # It fails where there is nothing to detect, and says so.
+        said = self.sources.frame("virt").text if state is State.FAILED else self._text("virt")
+        return parse_detect_virt(said)
+
+    @fact
+    def daemons(self) -> tuple[Daemon, ...]:
+        """Daemons that run, of those that matter here.
+
+        :raises NoEvidence: where those of the node cannot be seen.
+        """
+        found = parse_daemons(self._text("daemons"))
+        if self.container:
+            raise NoEvidence(f"/proc: inside a {self.container} daemons of the node are not seen")
+        root = self._text("uid").strip() == "0"
+        # With hidepid a user sees no process of others, not even the first.
+        if not root and self._state("limits-now") is not State.OK:
+            raise NeedsRoot("/proc: processes of others are hidden")
+        return found
+
+    @fact
+    def imex_channels(self) -> tuple[str, ...]:
+        return tuple(self._text("imex-channels").split())
+
+    @fact
+    def fabric_manager(self) -> Version | None:
+        """Version of the fabric manager on disk; None where it is not installed on the node."""
+        if not self._there("fabricmanager-version"):
+            return None
+        said = self._text("fabricmanager-version")
+        found = re.search(r"\b\d{3,}(\.\d+)+", said)
+        if found is None:
+            raise Unparsable("nv-fabricmanager --version", said.strip())
+        return Version(found[0])
+
+    @fact
+    def smi(self) -> SmiReport:
+        """The GPUs as ``nvidia-smi -q`` tells them, or its CSV or table given as a loose file."""
+        if not self._given("nvidia-smi-q") and self._given("nvidia-smi-csv"):
+            return parse_smi_csv(self._text("nvidia-smi-csv"))
+        if not self._given("nvidia-smi-q") and self._given(SMI_TABLE):
+            return parse_smi_table(self._text(SMI_TABLE))
+        return parse_smi_query(self._text("nvidia-smi-q"))
+
+    @fact
+    def has_nvlinks(self) -> bool:
+        return self._given(NVLINKS)
+
+    @fact
+    def nvlinks(self) -> tuple[GpuLinks, ...]:
+        """The NVLinks of each GPU, from ``nvidia-smi nvlink -s`` given as a loose file."""
+        return parse_nvlink_status(self._text(NVLINKS))
+
+    @fact
+    def selinux(self) -> bool | None:
+        """Whether SELinux enforces; None where the kernel has it not, or off."""
+        return self._text("selinux").strip() == "1" if self._there("selinux") else None
+
+    @fact
+    def rdma_denials(self) -> tuple[str, ...] | None:
+        """What SELinux kept from RDMA devices, oldest first; None without an audit log."""
+        if not self._there("selinux-denials"):
+            return None
+        return tuple(line for line in self._text("selinux-denials").split("\n") if line)

@@ -1,0 +1,113 @@
+"""What tells that hardware or firmware is failing: the kernel log, nvidia-smi, port counters."""
+
+from __future__ import annotations
+
+from toolkit.errors import NoEvidence
+from toolkit.facts.fact import fact
+from toolkit.facts.gpu.kernel_trouble import Trouble, fallen, sxids, uvm_troubles, when, xids
+from toolkit.facts.gpu.smi_said import SmiSaid, parse_smi_said
+from toolkit.facts.kube_described import KubeGpus, parse_kube_node
+from toolkit.facts.node.devices import Devices
+from toolkit.facts.pci.aer import BusError, bus_errors
+from toolkit.facts.rdma.hca_counters import Counters, parse_hca_counters
+from toolkit.facts.rdma.hca_log import hca_troubles
+from toolkit.facts.text.pasted_logs import IMPORTED
+from toolkit.facts.text.tool_reports import fabric_manager_errors
+
+_SMI = ("nvidia-smi", "nvidia-smi-q", "nvidia-smi-table", "nvlink-status")
+_FM_LOG = "fabricmanager-log"  # another that no probe prints
+EARLIER = "earlier-ports"  # a frame that no probe prints: of an earlier run, since the same boot
+
+
+class Health(Devices):
+    """What tells that hardware or firmware is failing."""
+
+    @fact
+    def xids(self) -> tuple[Trouble, ...]:
+        """What the driver logged of its GPUs, oldest first."""
+        return xids(self.dmesg)
+
+    @fact
+    def uvm_troubles(self) -> tuple[Trouble, ...]:
+        """Fatal errors of unified memory, which end CUDA on the whole node."""
+        return uvm_troubles(self.dmesg)
+
+    @fact
+    def sxids(self) -> tuple[Trouble, ...]:
+        """What the driver logged of NVSwitches, and the fabric manager in a log given with it."""
+        told = (
+            fabric_manager_errors(self._text(_FM_LOG).split("\n")) if self._given(_FM_LOG) else ()
+        )
+        if told and not self._given("dmesg"):
+            return told
+        return told + sxids(self.dmesg)
+
+    @fact
+    def fallen_gpus(self) -> tuple[Trouble, ...]:
+        """GPUs that the kernel log says fell off the bus."""
+        return fallen(self.dmesg)
+
+    @fact
+    def bus_errors(self) -> tuple[BusError, ...]:
+        """Errors of links and functions that the kernel log tells, by whoever handled them."""
+        return tuple(bus_errors(self.dmesg))
+
+    @fact
+    def hca_troubles(self) -> tuple[Trouble, ...]:
+        """What the drivers of HCAs logged of their health."""
+        return hca_troubles(self.dmesg)
+
+    @fact
+    def log_reaches(self) -> str:
+        """How far back the kernel log goes, in words.
+
+        :raises NoEvidence: where it is empty, or an excerpt that someone chose.
+        """
+        lines = self.dmesg
+        if not any(lines):
+            raise NoEvidence("the kernel log is empty", hint="journalctl -k -b")
+        if IMPORTED in self.sources.frame("dmesg").source:
+            raise NoEvidence("an excerpt of a kernel log: what it leaves out is not known")
+        if self.log_since_boot:
+            return "since boot"
+        first = next((told for line in lines if (told := when(line))), "")
+        return f"since {first}, its beginning is overwritten" if first else "as far as it goes back"
+
+    @fact
+    def smi_said(self) -> SmiSaid:
+        """What nvidia-smi says in place of an answer, whatever it ended with.
+
+        :raises NoEvidence: where it was not asked, refused or gave no answer in time.
+        """
+        given = [key for key in _SMI if self._given(key)]
+        if not given:
+            self._text(_SMI[0])  # says that it is not there
+        told, why = [], ""
+        for key in given:
+            self.cited.append(key)
+            frame = self.sources.frame(key)
+            told.append(frame.text)
+            why = why or ("" if frame.text else frame.trouble)
+        said = parse_smi_said("".join(told))
+        if why and said == SmiSaid((), (), ()):
+            raise NoEvidence(why)
+        return said
+
+    @fact
+    def kube_gpus(self) -> KubeGpus | None:
+        """The GPUs that Kubernetes has here, from ``kubectl describe node`` as a loose file."""
+        return parse_kube_node(self._text("kubectl-node")) if self._given("kubectl-node") else None
+
+    @fact
+    def port_errors(self) -> Counters:
+        """Error counters of RDMA ports; none of an older probe, which did not look."""
+        lines = (line for line in self._text("infiniband").split("\n") if "counters/" in line)
+        return parse_hca_counters("".join(f"{line}\n" for line in lines))
+
+    @fact
+    def earlier_ports(self) -> tuple[int, Counters] | None:
+        """Uptime in seconds and the error counters of an earlier run; None where there was none."""
+        if not self._given(EARLIER):
+            return None
+        head, _, lines = self._text(EARLIER).partition("\n")
+        return int(head.removeprefix("uptime:")), parse_hca_counters(lines)

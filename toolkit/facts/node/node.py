@@ -1,0 +1,42 @@
+"""One machine, read lazily from its evidence; it remembers what it cited."""
+
+from __future__ import annotations
+
+from toolkit.facts.node.accelerator_stack import Companions
+from toolkit.facts.node.bmc import Bmcs
+from toolkit.facts.node.builds import Builds
+from toolkit.facts.node.consumers import Consumers
+from toolkit.facts.node.fabric import Fabric
+from toolkit.facts.node.files import Files
+from toolkit.facts.node.firmware import Firmware
+from toolkit.facts.node.health import Health
+from toolkit.facts.node.modules import Modules
+from toolkit.facts.node.passport import Passports
+from toolkit.facts.node.pasted_logs import Imported
+from toolkit.facts.node.platform import Platforms
+from toolkit.facts.node.stack import Stack
+from toolkit.facts.node.system import System
+from toolkit.facts.node.topology import Topology
+
+
+class Node(
+    Platforms,
+    Files,
+    Firmware,
+    System,
+    Modules,
+    Builds,
+    Stack,
+    Health,
+    Topology,
+    Fabric,
+    Companions,
+    Consumers,
+    Imported,
+    Bmcs,
+    Passports,
+):
+    """One machine. Asking for a fact that was not read raises NoEvidence or Unparsable.
+
+    Its facts stand in files by what they tell of; a new one goes where its kin are.
+    """

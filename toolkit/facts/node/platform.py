@@ -1,0 +1,99 @@
+"""The kind of board, its ACS and its IOMMU, and what the next boot makes of them."""
+
+from __future__ import annotations
+
+from toolkit.errors import NoEvidence, NotCollected
+from toolkit.facts.boot.acs_boot import AcsArguments, AtBoot, parse_acs_arguments, parse_acs_units
+from toolkit.facts.boot.cmdline import Cmdline, parse_cmdline, parse_grub_default
+from toolkit.facts.fact import fact
+from toolkit.facts.node.devices import Devices
+from toolkit.facts.node.system import System
+from toolkit.facts.pci.iommu import IommuSaid, parse_iommu_log
+from toolkit.facts.pci.platform import Platform, classify
+
+
+class Platforms(System, Devices):
+    """The kind of board, its ACS and its IOMMU, and what the next boot makes of them."""
+
+    @fact
+    def platform(self) -> Platform:
+        """How the board connects GPUs with HCAs.
+
+        :raises NoEvidence: where an excerpt of lspci does not tell.
+        """
+        found = classify(self.pci)
+        if found is Platform.ROOT_PORTS and not self.pci.whole:
+            raise NoEvidence("an excerpt of lspci: how GPUs and HCAs meet is not told")
+        return found
+
+    @fact
+    def acs_units(self) -> tuple[AtBoot, ...]:
+        """What calls setpci at boot, as far as its name or text tells."""
+        return parse_acs_units(self._text("acs-units"))
+
+    @fact
+    def has_setpci(self) -> bool:
+        """Whether pciutils' setpci is on the node.
+
+        :raises NoEvidence: where an older probe did not look.
+        """
+        return self._there("setpci")
+
+    @fact
+    def acs_arguments(self) -> AcsArguments:
+        """What the running kernel was told about ACS."""
+        return parse_acs_arguments(tuple(self.cmdline.values("pci")))
+
+    @fact
+    def next_acs_arguments(self) -> AcsArguments:
+        """What the next boot tells its kernel about ACS."""
+        return parse_acs_arguments(tuple(self.next_cmdline.values("pci")))
+
+    @fact
+    def acpi_tables(self) -> frozenset[str]:
+        """Firmware tables that offer an IOMMU: "DMAR", "IVRS", "IORT"."""
+        lines = self._text("acpi-tables").split("\n")
+        return frozenset(line.rpartition("/")[2] for line in lines if line)
+
+    @fact
+    def loose(self) -> bool:
+        """Put together from files that an operator had: nothing of the IOMMU in sysfs."""
+        return not self._given("iommu-groups") and not self._given("iommu-units")
+
+    @fact
+    def knows_cpu(self) -> bool:
+        """Whether the evidence tells of the processor at all."""
+        return self._given("cpu")
+
+    @fact
+    def knows_cmdline(self) -> bool:
+        """Whether the evidence tells the kernel's arguments at all."""
+        return self._given("cmdline")
+
+    @fact
+    def grub_default(self) -> Cmdline | None:
+        """Arguments that /etc/default/grub gives, where that file alone was given."""
+        if self._given("boot-entries") or not self._given("grub-default"):
+            return None
+        return parse_grub_default(self._text("grub-default"))
+
+    @fact
+    def iommu_log(self) -> IommuSaid:
+        """What the kernel logged of its IOMMU."""
+        return parse_iommu_log(self.dmesg)
+
+    @fact
+    def iommu_told(self) -> tuple[IommuSaid | None, Cmdline | None]:
+        """For loose files: the kernel log and the arguments, each as far as it was given.
+
+        :raises NotCollected: where neither was.
+        """
+        log = self.iommu_log if self._given("dmesg") else None
+        arguments = self.cmdline if self._given("cmdline") else None
+        if arguments is None and log is not None and log.cmdline is not None:
+            arguments = parse_cmdline(log.cmdline)
+        if log is None and arguments is None:
+            raise NotCollected(
+                "iommu-groups: not part of this evidence", hint="collect the evidence again"
+            )
+        return log, arguments

@@ -1,0 +1,1 @@
+"""PCI functions: tree, config space, ACS, IOMMU, link state."""

@@ -1,0 +1,210 @@
+"""Which ACS bits a platform wants on which bridge.
+
+The masks are those of rdma-core's kernel-boot/rdma_topo, written as the kernel's config_acs
+takes them: seven marks from DirectTrans down to SrcValid, where "x" leaves a bit alone.
+Sources: there; Documentation/admin-guide/kernel-parameters, pci=.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from toolkit.errors import Unparsable
+from toolkit.facts.pci.config_space import Acs, AcsRegisters
+from toolkit.facts.pci.functions import PciFunction, PciTree
+from toolkit.facts.pci.platform import (
+    Platform,
+    common_bridge,
+    inline_pairs,
+    is_cx_nic,
+    is_data_direct,
+    is_grace_port,
+    is_nic_switch,
+    is_vera_port,
+    port_towards,
+    root_port,
+)
+
+CLEAR = "xx000x0"
+NO_REDIRECT = "x0x00xx"  # on ordinary switches the rest does no harm
+_ISOLATED, _ISOLATED_VERA = "xx111x1", "xx101x1"  # Vera cannot redirect completions
+NAMES = {
+    Acs.SOURCE_VALIDATION: "SrcValid",
+    Acs.TRANSLATION_BLOCKING: "TransBlk",
+    Acs.REQUEST_REDIRECT: "ReqRedir",
+    Acs.COMPLETION_REDIRECT: "CmpltRedir",
+    Acs.UPSTREAM_FORWARDING: "UpstreamFwd",
+    Acs.EGRESS_CONTROL: "EgressCtrl",
+    Acs.DIRECT_TRANSLATED: "DirectTrans",
+}
+
+
+def names_of(bits: Acs) -> str:
+    """As lspci abbreviates them: "ReqRedir CmpltRedir"."""
+    return " ".join(name for bit, name in NAMES.items() if bits & bit)
+
+
+def kernel_default(bridge: PciFunction) -> str:
+    """What the kernel sets on a bridge when an IOMMU asks for ACS."""
+    return _ISOLATED_VERA if is_vera_port(bridge) else _ISOLATED
+
+
+@cache  # there are some ten masks
+def _marked(mask: str, mark: str) -> Acs:
+    bits = enumerate(reversed(mask))
+    return Acs(sum(1 << bit for bit, each in bits if each == mark))
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What the table wants of one bridge."""
+
+    bridge: PciFunction
+    mask: str  # "xx110x1"
+    place: str  # "towards GPU 0000:18:00.0"
+
+    @property
+    def on(self) -> Acs:
+        return _marked(self.mask, "1")
+
+    @property
+    def off(self) -> Acs:
+        return _marked(self.mask, "0")
+
+    def trouble(self, registers: AcsRegisters | None) -> str:
+        """What is wrong with the bridge; "" where it is as the table wants it."""
+        if registers is None:
+            return "no ACS capability" if self.on else ""
+        missing, extra = self.on & ~registers.control, self.off & registers.control
+        told = [f"{names_of(missing)} off"] if missing else []
+        told += [f"{names_of(extra)} on"] if extra else []
+        return ", ".join(told)
+
+
+def demands(tree: PciTree, platform: Platform, *, virtualised: bool) -> tuple[Demand, ...]:
+    """What the table wants, one demand a bridge; empty for a platform that is not in it.
+
+    :param tree: with config space, for ports off the path count only where they have ACS.
+    :param virtualised: whether the node hosts guests; it counts on the inline platform alone.
+    :raises NoEvidence: where the config space of a port was not read as far as that.
+    """
+    own = _own_demands(tree, platform, virtualised)
+    if own is None:
+        return ()
+    taken: dict[str, Demand] = {}
+    for demand in own:
+        taken.setdefault(demand.bridge.address, demand)
+    isolated = platform is not Platform.INLINE or virtualised
+    for each in tree.functions.values():
+        if each.address in taken or not (is_nic_switch(each) or is_grace_port(each)):
+            continue
+        if each.acs_registers() is not None:
+            mask = kernel_default(each) if isolated else CLEAR
+            taken[each.address] = Demand(each, mask, "another port")
+    return tuple(taken[address] for address in sorted(taken))
+
+
+def _own_demands(tree: PciTree, platform: Platform, virtualised: bool) -> list[Demand] | None:
+    if platform is Platform.COHERENT:
+        return []
+    if platform is Platform.DATA_DIRECT:
+        return [each for pair in direct_pairs(tree) for each in _direct(tree, pair)]
+    if platform is not Platform.INLINE:
+        return None
+    found = []
+    for pair in inline_pairs(tree):
+        towards_nic, towards_gpu = (
+            f"towards HCA {pair.nic.address}",
+            f"towards GPU {pair.gpu.address}",
+        )
+        if virtualised:
+            found += [
+                Demand(pair.nic_port, "1x111x1", towards_nic),
+                Demand(pair.gpu_port, kernel_default(pair.gpu_port), towards_gpu),
+                Demand(pair.root, kernel_default(pair.root), "root port"),
+            ]
+        else:
+            found += [
+                Demand(pair.nic_port, CLEAR, towards_nic),
+                Demand(pair.gpu_port, CLEAR, towards_gpu),
+                Demand(pair.root, CLEAR, "root port"),
+            ]
+    return found
+
+
+def _direct(tree: PciTree, pair: tuple[PciFunction, PciFunction]) -> list[Demand]:
+    dma, gpu = pair
+    shared, root = common_bridge(tree, dma, gpu), root_port(tree, dma)
+    if shared is None or root is None:
+        return []
+    wanted = (
+        (port_towards(tree, shared, dma), "xx110x1", f"towards DMA function {dma.address}"),
+        (port_towards(tree, shared, gpu), "xx101x1", f"towards GPU {gpu.address}"),
+        # Without SrcValid there the whole segment falls into one IOMMU group.
+        (root, "xx111x0", "root port"),
+    )
+    return [Demand(bridge, mask, place) for bridge, mask, place in wanted if bridge is not None]
+
+
+def direct_pairs(tree: PciTree) -> tuple[tuple[PciFunction, PciFunction], ...]:
+    """Each DMA function with the one GPU below its root port.
+
+    :raises Unparsable: where the board is not laid out so: the table then says nothing.
+    """
+    pairs = []
+    for dma in tree.functions.values():
+        if not is_data_direct(dma):
+            continue
+        root = root_port(tree, dma)
+        below = [gpu for gpu in tree.gpus if root is not None and root_port(tree, gpu) == root]
+        if len(below) != 1:
+            raise Unparsable("data-direct board", f"{dma.address} with {len(below)} GPUs beside it")
+        pairs.append((dma, below[0]))
+    return tuple(pairs)
+
+
+def group_troubles(tree: PciTree, platform: Platform, *, virtualised: bool) -> tuple[str, ...]:
+    """Where IOMMU groups are not as the table wants them."""
+    if platform is Platform.DATA_DIRECT:
+        return tuple(
+            f"DMA function {dma.address} in group {dma.group or 'none'}, GPU {gpu.address} in "
+            f"{gpu.group or 'none'}: one group wanted"
+            for dma, gpu in direct_pairs(tree)
+            if dma.group != gpu.group or not dma.group
+        )
+    if platform is Platform.INLINE:
+        return tuple(
+            f"HCA {p.nic.address} in group {p.nic.group or 'none'}, GPU {p.gpu.address} in "
+            f"{p.gpu.group or 'none'}: {'two groups' if virtualised else 'one group'} wanted"
+            for p in inline_pairs(tree)
+            if not _inline_group_fits(p.nic.group, p.gpu.group, virtualised)
+        )
+    return _shared_groups(tree) if platform is Platform.COHERENT else ()
+
+
+def _inline_group_fits(nic: str, gpu: str, virtualised: bool) -> bool:
+    return bool(nic and gpu and nic != gpu) if virtualised else nic == gpu
+
+
+def _shared_groups(tree: PciTree) -> tuple[str, ...]:
+    told, seen = [], dict[str, str]()
+    for each in tree.functions.values():
+        if not (each.is_gpu or is_cx_nic(each)):
+            continue
+        if not each.group:
+            told.append(f"{each.address} in no group: a group of its own wanted")
+        elif each.group in seen:
+            told.append(f"{each.address} in group {each.group} with {seen[each.group]}")
+        seen.setdefault(each.group, each.address)
+    return tuple(told)
+
+
+def config_acs(wanted: tuple[Demand, ...]) -> str:
+    """The argument for every bridge that must differ from the kernel's default; "" for none."""
+    parts = [f"{d.mask}@{d.bridge.address}" for d in wanted if d.mask != kernel_default(d.bridge)]
+    return "pci=config_acs=" + ";".join(parts) if parts else ""
+
+
+def disable_acs_redir(addresses: tuple[str, ...]) -> str:
+    return "pci=disable_acs_redir=" + ";".join(addresses)

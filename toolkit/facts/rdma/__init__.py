@@ -1,0 +1,1 @@
+"""RDMA devices: ports, GIDs, counters, and what their tests print."""

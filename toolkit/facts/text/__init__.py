@@ -1,0 +1,1 @@
+"""Pasted texts and logs: recognized, turned into frames, scrubbed."""

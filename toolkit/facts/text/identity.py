@@ -1,0 +1,314 @@
+"""What in a text identifies a site, and what to put in its place.
+
+Each stand-in has the form of what it stands for, and equal things have equal stand-ins: so
+every parser reads the text as before, and verdicts stay as they are. What all machines have
+alike (loopback, a GUID of zeroes, the link-local prefix) stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address
+
+from toolkit.facts.text import identity_forms as forms
+
+# Octets that are a MAC, one with BOOTIF's leading type, an EUI-64, an IPoIB address.
+_LENGTHS = (6, 7, 8, 20)
+_NOT_TOLD = re.compile(r"(?i)\W*(?:n/?a|none|not |unknown|unspecified|default|to be filled|0+\W*$)")
+_BARE = re.compile(rf"(?<![0-9A-WYZa-wyz])(?:[0-9a-fA-F]{{16}}|[0-9a-fA-F]{{12}}){forms.END}")
+_MAC = re.compile(
+    r"(?<![0-9A-Fa-f:-])[0-9a-fA-F]{2}([:-])(?:[0-9a-fA-F]{2}\1){4}[0-9a-fA-F]{2}(?![:-]?\w)"
+)
+# No version begins like these, which are what sites number their machines with.
+_PRIVATE = tuple(
+    map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"))
+)
+# Whose certificates are on everybody's machines.
+_MAKERS = re.compile(
+    r"(?i)\b(?:canonical|debian|red hat|suse|opensuse|fedora|rocky|almalinux|oracle|amazon|google"
+    r"|microsoft|nvidia|mellanox|intel|amd|advanced micro|broadcom|dell|hewlett|hpe?|lenovo"
+    r"|super ?micro|gigabyte|ctrl iq|ciq|dkms|default company)\b"
+)
+
+# Names that many machines bear, and that mean something else in what they say.
+_COMMON = """
+localhost localdomain ubuntu debian rocky rhel redhat centos alma almalinux fedora sles suse
+opensuse arch amazon linux kernel nvidia mellanox mlx gpu cpu node host server client root user
+admin default none unknown boot system test demo slurm docker container numa compute login head
+master worker
+"""
+_WORDS = frozenset(_COMMON.split())
+Put = Callable[[re.Match[str]], str]
+
+
+class Identities:
+    """Stand-ins for all that was met so far; one of them for a fleet keeps what is equal equal."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], str] = {}
+        self._counts: dict[str, int] = {}
+        self._names: dict[str, str] = {}
+        self._numbers: dict[str, str] = {}  # MACs and GUIDs by their digits
+        self._patterns: list[tuple[re.Pattern[str], Put]] = [
+            (re.compile(forms.SERIAL), self._serial),
+            (re.compile(forms.CLOUD), self._by("cloud", lambda n: f"cloud{n}")),
+            (re.compile(forms.MAIL), self._by("mail", lambda n: f"user{n}@mail.example")),
+            (re.compile(forms.IPV6), self._ipv6),
+            (re.compile(forms.GUID), lambda found: self.guid(found[0])),
+            (re.compile(forms.GUID_NUMBER), self._guid_number),
+            (re.compile(forms.UUID), self._uuid),
+            (re.compile(forms.SHORT_UUID), self._as_long("id")),
+            (re.compile(forms.MACHINE_ID), self._as_long("id")),
+            (re.compile(forms.OCTETS), self._octets),
+            (re.compile(forms.BARE_MAC), self._bare),
+            (re.compile(forms.BARE_GUID), self._bare),
+            (re.compile(forms.DOTTED), self._dotted),
+            (_BARE, self._if_known),
+            (re.compile(forms.MELLANOX_SERIAL), self._as_long("serial")),
+            (re.compile(forms.DISK), self._by("disk", lambda n: f"disk{n}")),
+            (re.compile(forms.WWN), self._by("disk", lambda n: f"disk{n}")),
+            (re.compile(forms.IQN), self._by("iqn", lambda n: f"iqn.2000-01.example:{n}")),
+            (re.compile(forms.HOME), self._user),
+            (re.compile(forms.USER), self._user),
+            (re.compile(forms.FINGERPRINT), self._as_long("key")),
+            (re.compile(forms.SERVER), self._server),
+            (re.compile(forms.DASHED_IPV4), self._dashed),
+        ]
+
+    def learn(self, names: Iterable[str]) -> None:
+        """Host names to be hidden from now on, with or without their domains.
+
+        A name that is a number, an address or a common word identifies nobody, and hiding it
+        would spoil the text.
+        """
+        for name in names:
+            short, _, domain = name.strip().partition(".")
+            if "." not in domain and not _plain(domain) and not _plain(short):
+                self._name(name.strip())
+            elif "." in domain and not all(_plain(part) for part in domain.split(".")):
+                self._name(domain)
+            if not _plain(short):
+                self._name(short)
+
+    def learn_from(self, text: str) -> None:
+        """What a text tells in a form that is plain, to be hidden wherever it stands alone.
+
+        Names of servers and other nodes, organisations of certificates, MACs and GUIDs.
+        """
+        for pattern in forms.NAMED:
+            self.learn(name for found in pattern.findall(text) for name in found.split())
+        for found in forms.ORGANISATION.finditer(text):
+            told = (found[1] or found[2]).strip()
+            if not _plain(told) and not _MAKERS.search(told):
+                self._name(told)
+        for found in _MAC.finditer(text):
+            self._octets(found)
+        for found in re.finditer(forms.GUID, text):
+            self.guid(found[0])
+
+    def _name(self, name: str) -> None:
+        """A stand-in of equal length: where a signature holds a name, lengths stand before it."""
+
+        def form(number: int) -> str:
+            digits = str(number)
+            return "node".ljust(len(name), "x")[: max(0, len(name) - len(digits))] + digits
+
+        if name.lower() not in self._names:
+            self._names[name.lower()] = self._stand_in("name", name, form)
+
+    def hide(self, text: str, *, addresses: bool = True) -> str:
+        """The text with stand-ins.
+
+        :param addresses: whether four numbers with dots are an address; versions look alike,
+            and without it those of private networks alone are hidden.
+        """
+        lowered = text.lower()
+        present = sorted((each for each in self._names if each in lowered), key=len, reverse=True)
+        if present:
+            listed = "|".join(map(re.escape, present))
+            known = re.compile(rf"{forms.OWN}(?:{listed}){forms.END}", re.ASCII | re.IGNORECASE)
+            text = known.sub(lambda found: self._names[found[0].lower()], text)
+        for pattern, put in self._patterns:
+            text = pattern.sub(put, text)
+        put = self._ipv4 if addresses else self._private_ipv4
+        return re.sub(forms.IPV4, put, text)
+
+    def hide_bytes(self, data: bytes) -> bytes:
+        """The same for host names in binary data, which keeps its length."""
+        for name, stand_in in self._names.items():
+            pattern = rb"(?<![0-9A-Za-z])" + re.escape(name.encode()) + rb"(?![0-9A-Za-z])"
+            data = re.sub(pattern, stand_in.encode(), data, flags=re.IGNORECASE)
+        return data
+
+    def guid(self, value: str) -> str:
+        """A GUID as sysfs writes it: "9c63:c003:00f0:1234"."""
+        if set(value) <= {"0", ":"}:
+            return value
+        number = self._stand_in("guid", value, _guid)
+        self._numbers[value.replace(":", "").lower()] = number.replace(":", "")
+        return number
+
+    def _stand_in(self, kind: str, value: str, form: Callable[[int], str]) -> str:
+        key = (kind, value.lower())
+        if key not in self._known:
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            self._known[key] = form(self._counts[kind])
+        return self._known[key]
+
+    def _by(self, kind: str, form: Callable[[int], str]) -> Put:
+        return lambda found: self._stand_in(kind, found[0], form)
+
+    def _as_long(self, kind: str) -> Put:
+        """A number with as many digits as the word has letters; signs between them stay."""
+
+        def put(found: re.Match[str]) -> str:
+            size = len(found[0])
+            if set(found[0]) <= {"0"}:
+                return found[0]
+            number = self._stand_in(f"{kind} of {size}", found[0], lambda n: f"{n:0{size}d}")
+            mark = found[0].find("-")
+            return number if mark < 0 else f"{number[:mark]}-{number[mark + 1 :]}"
+
+        return put
+
+    def _serial(self, found: re.Match[str]) -> str:
+        number = self.serial(found[1].rstrip())
+        return found[0][: found.start(1) - found.start()] + number
+
+    def serial(self, value: str) -> str:
+        """A serial number of equal length; a word that says that there is none stays."""
+        if len(value) < 3 or _NOT_TOLD.match(value):
+            return value
+        return self._stand_in("serial", value, lambda n: f"{n:0{len(value)}d}")
+
+    def _uuid(self, found: re.Match[str]) -> str:
+        if set(found[0]) <= {"0", "-"}:
+            return found[0]  # told where there is none
+        return self._stand_in("uuid", found[0], lambda n: f"00000000-0000-4000-8000-{n:012d}")
+
+    def _guid_number(self, found: re.Match[str]) -> str:
+        digits = found[1].lower().rjust(16, "0")
+        colons = ":".join(digits[at : at + 4] for at in range(0, 16, 4))
+        number = self.guid(colons).replace(":", "")
+        return found[0][: -len(found[1])] + number[-max(len(found[1]), 16) :]
+
+    def _octets(self, found: re.Match[str]) -> str:
+        octets = found[0].split(found[1])
+        line = found.string[found.string.rfind("\n", 0, found.start()) + 1 : found.start()]
+        if len(octets) not in _LENGTHS or "sig_key" in line or set(found[0].lower()) <= set("0f:-"):
+            return found[0]
+        kind = octets[:1] if len(octets) == 7 else []
+        return found[1].join([*kind, *re.findall("..", self._hex("".join(octets[len(kind) :])))])
+
+    def _hex(self, digits: str) -> str:
+        """As many digits for those of a MAC, a GUID or an IPoIB address; the same in all forms."""
+        known = digits.lower()
+        if len(known) == 16:
+            return self.guid(":".join(re.findall("....", known))).replace(":", "")
+        if known not in self._numbers and set(known) - {"0"}:
+            size = len(known) - 4
+            self._numbers[known] = "0200" + self._stand_in(
+                f"octets of {size}", known, lambda n: f"{n:0{size}x}"
+            )
+        return self._numbers.get(known, digits)
+
+    def _bare(self, found: re.Match[str]) -> str:
+        digits = next(each for each in found.groups() if each)
+        at = found[0].rindex(digits)
+        return found[0][:at] + self._hex(digits)
+
+    def _dotted(self, found: re.Match[str]) -> str:
+        return ".".join(re.findall("....", self._hex(found[0].replace(".", ""))))
+
+    def _if_known(self, found: re.Match[str]) -> str:
+        return self._numbers.get(found[0].lower(), found[0])
+
+    def _user(self, found: re.Match[str]) -> str:
+        name = found[1] if found.re.groups else found[0]
+        if name.lower() in _WORDS:
+            return found[0]
+        return found[0][: -len(name)] + self._stand_in("user", name, lambda n: f"user{n}")
+
+    def _server(self, found: re.Match[str]) -> str:
+        form = self._stand_in("server", found[1], lambda n: f"server{n}.example")
+        return found[0][: -len(found[1])] + form
+
+    def _dashed(self, found: re.Match[str]) -> str:
+        return self._quad(found[0].replace("-", ".")).replace(".", "-")
+
+    def _ipv4(self, found: re.Match[str]) -> str:
+        octets = [int(part) for part in found[0].split(".")]
+        if max(octets) > 255 or octets[0] in {0, 127, 255} or _version(found):
+            return found[0]
+        return self._quad(found[0])
+
+    def _private_ipv4(self, found: re.Match[str]) -> str:
+        before = found.string[max(0, found.start() - 40) : found.start()]
+        named = forms.OF_A_NAME.search(before) is not None
+        return self._ipv4(found) if not named and _private(found[0]) else found[0]
+
+    def _quad(self, value: str) -> str:
+        return self._stand_in("ipv4", value, lambda n: str(IPv4Address("198.18.0.0") + n % 131072))
+
+    def _ipv6(self, found: re.Match[str]) -> str:
+        """An address, maybe behind a key or an index and a colon: "gids/0:fe80:..."."""
+        before, text = "", found[0]
+        for _ in range(2):
+            try:
+                address = IPv6Address(text)
+            except ValueError:
+                key, colon, text = text.partition(":")
+                before += key + colon
+                continue
+            if re.fullmatch("(?:[0-9a-fA-F]{2}:){7}[0-9a-fA-F]{2}", text):
+                return found[0]  # an EUI-64: see _octets
+            shown = self._address(address)
+            return before + (shown.exploded if len(text) == 39 else shown.compressed)
+        return found[0]
+
+    def _address(self, address: IPv6Address) -> IPv6Address:
+        """Another of the same sort: link-local, of IPv4, or global."""
+        if int(address) <= 1 or address.is_multicast or address.exploded.endswith(":0000" * 4):
+            return address
+        if address.ipv4_mapped is not None:
+            return IPv6Address(f"::ffff:{self._quad(str(address.ipv4_mapped))}")
+        if address.is_link_local:
+            return IPv6Address("fe80:0:0:0:" + self.guid(address.exploded[20:]))
+        return IPv6Address(
+            self._stand_in("ipv6", str(address), lambda n: f"2001:db8::{n >> 16:x}:{n & 65535:x}")
+        )
+
+
+def _guid(number: int) -> str:
+    return f"0200:0000:{number >> 16:04x}:{number & 65535:04x}"
+
+
+def _plain(word: str) -> bool:
+    """Whether it identifies nobody: short, a number, hexadecimal, or a common word."""
+    return (
+        len(word) < 3
+        or word.isdecimal()
+        or re.fullmatch("[0-9a-fA-F]{1,4}|[0-9a-fA-F:]+|(?:eth|ib|mlx5_|nvme)[0-9]{1,2}", word)
+        is not None
+        or word.lower() in _WORDS
+    )
+
+
+def _version(found: re.Match[str]) -> bool:
+    """Whether four numbers are a version: behind a word that says so, or behind a name.
+
+    What follows a name and a sign is one unless it is of a private network.
+    """
+    before = found.string[max(0, found.start() - 40) : found.start()]
+    if forms.VERSION.search(before) or any(len(p) > 1 and p[0] == "0" for p in found[0].split(".")):
+        return True
+    return forms.OF_A_NAME.search(before) is not None and (
+        before[-1] == "." or not _private(found[0])
+    )
+
+
+def _private(value: str) -> bool:
+    if any(int(part) > 255 for part in value.split(".")):
+        return False
+    return any(IPv4Address(value) in each for each in _PRIVATE)

@@ -1,0 +1,213 @@
+"""What other tools printed, put into frames: ``topo``, ``dmesg``, ``dkms`` and their like.
+
+Operators rarely have our evidence and nearly always have something: a topology matrix in
+a ticket, a kernel log, an NCCL log. Each is one kind, told by its content; a file may hold
+the answers to several commands, each after a shell prompt:
+
+    $ cat /proc/cmdline
+    BOOT_IMAGE=/boot/vmlinuz-6.8.0-101-generic ro iommu=pt
+    $ dmesg | grep -i passthrough
+    [    5.261710] iommu: Default domain type: Passthrough (set via kernel command line)
+
+The text between is kept word for word; prompts are not part of it. Answers without prompts are
+told apart by their heads (``kinds.parted``). What nvidia-bug-report.sh wrote has a line of
+underscores before each, and below it the command, or "*** /proc/cmdline": of it no other text
+counts, for it quotes logs of earlier boots too. Source: that script, append and report_command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from toolkit.errors import UsageError
+from toolkit.evidence import Evidence, Frame, State
+from toolkit.facts.kinds import BY_NAME, Kind, commanded, known_kinds, parted, plain, recognise
+from toolkit.facts.text.dressed import undressed
+
+# "$ ", "user@host:~$ ", "[root@host dir]# ", "host:~ # ", "bash-5.1# ", "(base) user@host:~$ ".
+_PROMPT = re.compile(
+    r"^\s*(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+[^$#\n]*\]?\s?[$#]|[\w.-]+:[~/]\S* ?[$#]"
+    r"|(?:ba|z|k)?sh-[\d.]+[$#]|\$)(?:\s+(.*))?$"
+)
+# "# lspci", "+ lspci", "=== lspci ===": each also opens or rules off what is no command.
+_MARKED = re.compile(r"^\s*(?:#+|\++|%|[=*-]{2,})\s*([^\s#+%=*-].*?)(?:\s*[=*-]{2,})?\s*$")
+_TYPED = re.compile(r"\S+(?: (?:status|topo -\w+|nvlink -+\w+|diag -.*|[-|/].*))?")
+_RULE = re.compile(r"^_{40,}[ \t]*$", re.MULTILINE)
+_RULED = 3  # such lines make a report
+_PROGRAM = re.compile(r"/(?:usr/)?(?:local/)?s?bin/\S+(?: .*)?")
+_JOINED = frozenset({"make-log"})  # a failed build beside one that succeeded is not passed over
+_SEVERAL = 2
+IMPORTED = "imported from "  # in the source of a frame that no probe has read
+
+
+class NotUnderstood(UsageError):
+    """A file that is of no kind of evidence: alone it is a mistake, beside others it is listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One command of a capture and what it printed."""
+
+    command: str  # "" where the text does not say
+    text: str
+    ruled: bool = False  # whether it is a section of a report, which says of each what it is
+
+
+@dataclass(slots=True)
+class _Open:
+    command: str
+    lines: list[str] = field(default_factory=list)
+    ruled: bool = False
+
+    def told(self) -> Said:
+        return Said(self.command, "\n".join(self.lines), self.ruled)
+
+
+def said(text: str) -> list[Said]:
+    """The text, parted at its shell prompts; one part without command where it has none.
+
+    A line that is nothing but one of the commands counts as a prompt: it was copied without; a
+    first line does with whatever stands behind it.
+    """
+    parts = _sections(text) if len(_RULE.findall(text)) >= _RULED else _prompted(text)
+    return [each.told() for each in parts if any(line.strip() for line in each.lines)]
+
+
+def _prompted(text: str) -> list[_Open]:
+    parts = [_Open("")]
+    for number, line in enumerate(text.split("\n")):
+        typed = plain(line)
+        prompt = _PROMPT.match(typed)
+        if prompt is not None:
+            parts.append(_Open((prompt[1] or "").strip()))
+        elif marked := _marked(typed, first=not number):
+            parts.append(_Open(marked))
+        else:
+            parts[-1].lines.append(line)
+    return parts
+
+
+def _sections(text: str) -> list[_Open]:
+    """What stands before the first rule, and each section; what none names has no command."""
+    parts, heading = [_Open("")], False
+    for line in text.split("\n"):
+        if _RULE.fullmatch(line):
+            parts.append(_Open("", ruled=True))
+            heading = True
+        elif heading and line.strip():
+            parts[-1].command = _headed(line.strip())
+            heading = False
+        elif line.startswith("uname: "):  # of its head
+            parts += [_Open("uname -a", [line], ruled=True), _Open("", ruled=True)]
+        elif len(parts) > 1 and _PROGRAM.fullmatch(line):
+            parts.append(_Open(line.strip(), ruled=True))
+        elif not line.startswith("*** ls: "):
+            parts[-1].lines.append(line)
+    return parts
+
+
+def _headed(line: str) -> str:
+    """The command that a heading names, as one would type it; "*** PATH" is a file."""
+    named_ = line.removeprefix("*** ").removesuffix(":")
+    if named_.startswith("/") and not _PROGRAM.fullmatch(named_):
+        return f"cat {named_}"
+    return named_
+
+
+def _marked(line: str, *, first: bool) -> str:
+    """The command that a line is, though no shell prompted for it; "" for none."""
+    command = line.strip()
+    if (first or _TYPED.fullmatch(command)) and commanded(command) and recognise(line) is None:
+        return command
+    found = _MARKED.match(line)
+    command = found[1] if found else ""
+    bare = re.sub(r"^sudo ", "", command)
+    return command if _TYPED.fullmatch(bare) and commanded(command) else ""
+
+
+def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
+    """One capture as frames.
+
+    :param text: the whole of it; the answers of commands that we do not know are left out.
+    :param source: where it came from, as the frames shall say it.
+    :param kind: what it is said to be, where no prompt in it says otherwise.
+    :returns: one frame a kind. Of the same command given twice the last answer counts,
+        different commands of one kind are joined.
+    :raises NotUnderstood: where no part of it is of a known kind.
+    """
+    parts = said(undressed(text))
+    texts: dict[str, dict[str, str]] = {}  # frame -> command -> text
+    for part in parts or ([Said("", "")] if kind else []):  # nothing is an answer as well
+        for name, body in _parted(part, kind):
+            answers = texts.setdefault(name, {})
+            if part.ruled and name not in _JOINED:  # of several forms that which tells most
+                if answers and max(map(len, answers.values())) > len(body):
+                    continue
+                answers.clear()
+            answers[part.command] = body
+    if not texts:
+        raise NotUnderstood(
+            f"{source}: not recognised as evidence",
+            hint=f"say what it is: KIND=FILE; {known_kinds()}",
+        )
+    return [
+        Frame(name, State.OK, _source(answers, source), "".join(map(_ended, answers.values())))
+        for name, answers in texts.items()
+    ]
+
+
+def _parted(part: Said, kind: Kind | None) -> list[tuple[str, str]]:
+    """The frames that one part gives: by its command, by what was said, else by its shape."""
+    known = commanded(part.command) if part.command else kind
+    whole = [(known or recognise(part.text), part.text)]
+    if part.ruled:
+        parts = whole if known else []
+    else:
+        parts = parted(part.text, known) if not kind else whole
+        if not known and len({each for each, _ in parts if each}) < _SEVERAL:
+            parts = whole
+    frames: dict[str, str] = {}
+    for found, text in parts:
+        kind_of = found or recognise(text)
+        if kind_of is None:
+            continue
+        mok = kind_of.name == "mokutil"
+        for name, body in _with_signers(text) if mok else [(kind_of.frame, text)]:
+            frames[name] = _ended(frames[name]) + body if name in frames else body
+    return list(frames.items())
+
+
+def _with_signers(text: str) -> list[tuple[str, str]]:
+    """mokutil's answer, and the lines "nvidia.ko: signer" that a loop of modinfo left behind."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    signers = [line for line in lines if re.match(r"[\w-]+\.ko(?:\.\w+)?:\s", line)]
+    rest = [line for line in lines if line not in signers]
+    parted = [(BY_NAME["mokutil"].frame, rest), (BY_NAME["modinfo"].frame, signers)]
+    return [(frame, "\n".join(part)) for frame, part in parted if part]
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith("\n") or not text else text + "\n"
+
+
+def _source(commands: Iterable[str], source: str) -> str:
+    told = ", ".join(each for each in commands if each)[:120]
+    return f"{told}, {IMPORTED}{source}" if told else f"{IMPORTED}{source}"
+
+
+def evidence_of(frames: Iterable[Frame]) -> Evidence:
+    """Frames from loose files as the evidence of one node: whole, though it has but few.
+
+    :raises UsageError: where two files give the same frame.
+    """
+    made: dict[str, Frame] = {}
+    for frame in frames:
+        if frame.key in made:
+            raise UsageError(
+                f"{frame.key}: given twice, {made[frame.key].source} and {frame.source}",
+                hint="evidence is of one node at one moment",
+            )
+        made[frame.key] = frame
+    return Evidence(made, complete=True)

@@ -1,0 +1,168 @@
+"""Reports of tools that judge for themselves, rdma_topo, dcgmi and fi_info; and logs of services.
+
+Sources: linux-rdma/rdma-core kernel-boot/rdma_topo (check_ok, check_fail, CommandError), and
+NVIDIA's own of DGX Station; NVIDIA/DCGM dcgmi, Diag.cpp; ofiwg/libfabric util/info.c; NVIDIA's
+Fabric Manager guide, log levels; NVIDIA/gpu-driver-container, reload_nvidia_peermem.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from toolkit.errors import Unparsable
+from toolkit.facts.gpu.driver import normal_address
+from toolkit.facts.gpu.kernel_trouble import Trouble
+
+_OF_DMA = "xx110x1"  # the mask of the port above a DMA function
+
+
+@dataclass(frozen=True, slots=True)
+class TopoCheck:
+    """What ``rdma_topo check`` found; it may end at the first failure."""
+
+    right: tuple[str, ...]
+    wrong: tuple[str, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether it came to its end: last of all it looks at a group for each DMA function."""
+        groups = sum("iommu_group for DMA" in each for each in self.right)
+        return groups > 0 and groups >= sum(_OF_DMA in each for each in self.right)
+
+
+_TOPO = re.compile(r"\s*(OK|FAIL|E:)\s+(\S.*?)\s*")
+
+
+def parse_rdma_topo(text: str) -> TopoCheck:
+    """Read ``rdma_topo check``; "E: " is an error of the tool, which then has checked nothing more.
+
+    :raises Unparsable: without a line of its own, or where it could not go on.
+    """
+    right: list[str] = []
+    wrong: list[str] = []
+    for line in text.split("\n"):
+        found = _TOPO.fullmatch(line)
+        if found is None:
+            continue
+        if found[1] == "E:":
+            raise Unparsable("rdma_topo check", line)
+        (right if found[1] == "OK" else wrong).append(found[2])
+    if not right and not wrong:
+        raise Unparsable("rdma_topo check", text.strip().split("\n")[0])
+    return TopoCheck(tuple(right), tuple(wrong))
+
+
+@dataclass(frozen=True, slots=True)
+class DiagResult:
+    """One test of ``dcgmi diag``."""
+
+    name: str  # "PCIe"
+    result: str  # "Pass", "Fail", "Skip", "Warn"
+    rest: tuple[str, ...] = ()  # which GPUs, and what is said below
+
+
+_DIAG_ROW = re.compile(r"\|\s?(.*?)\s*\|\s*(.*?)\s*\|?\s*")
+_RESULT = re.compile(
+    r"(?:GPU ?\d+: )?(Pass|Fail|Skip|Warn)(?:ed|ing)?\b(?: - (.*))?", re.IGNORECASE
+)
+_WORST = ("Pass", "Skip", "Warn", "Fail")
+
+
+def parse_dcgmi_diag(text: str) -> tuple[DiagResult, ...]:
+    """Read the table of ``dcgmi diag``; of DCGM 4 each test has a line a GPU below its own.
+
+    :raises Unparsable: where it has no test with a result.
+    """
+    found: list[DiagResult] = []
+    for line in text.split("\n"):
+        row = _DIAG_ROW.fullmatch(line.strip())
+        if row is None or (set(row[1]) <= set("-=+ ") and row[1]):
+            continue
+        told = _RESULT.match(row[2])
+        if told and row[1] and not row[1].startswith("Warning"):
+            found.append(DiagResult(row[1], told[1].capitalize(), (told[2],) if told[2] else ()))
+        elif found and row[2] and (not row[1] or row[1].startswith(("Warning", "Error", "Info"))):
+            last = found[-1]
+            result = told[1].capitalize() if told else last.result
+            worst = max(last.result, result, key=_WORST.index)
+            found[-1] = DiagResult(last.name, worst, (*last.rest, row[2]))
+    if not found:
+        raise Unparsable("dcgmi diag", text.strip().split("\n")[0])
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class FabricInfo:
+    """One entry of ``fi_info``."""
+
+    provider: str  # "efa", "cxi", "tcp;ofi_rxm"
+    domain: str  # "rdmap0s6-rdm", "cxi0"
+
+
+@dataclass(frozen=True, slots=True)
+class FiInfo:
+    entries: tuple[FabricInfo, ...]
+    error: str = ""  # "fi_getinfo: -61 (No data available)": nothing fits what was asked for
+
+
+_FI_PAIR = re.compile(r"\s*(provider|domain): (\S.*?)\s*")
+_FI_ERROR = re.compile(r"^\s*(fi_getinfo: .*\S)\s*$", re.MULTILINE)
+
+
+def parse_fi_info(text: str) -> FiInfo:
+    """Read ``fi_info``.
+
+    :raises Unparsable: where it has neither an entry nor an error, or an entry has no domain.
+    """
+    pairs = [found for line in text.split("\n") if (found := _FI_PAIR.fullmatch(line))]
+    error = _FI_ERROR.search(text)
+    entries: list[FabricInfo] = []
+    for each in pairs:
+        if each[1] == "provider":
+            entries.append(FabricInfo(each[2], ""))
+        elif entries and not entries[-1].domain:
+            entries[-1] = FabricInfo(entries[-1].provider, each[2])
+    if (not entries and error is None) or not all(each.domain for each in entries):
+        raise Unparsable("fi_info", text.strip().split("\n")[0])
+    return FiInfo(tuple(dict.fromkeys(entries)), error[1] if error else "")
+
+
+_FM = re.compile(
+    r"detected NVSwitch (non-)?fatal error (\d+) .*?pci bus id ([0-9a-fA-F:.]+)", re.IGNORECASE
+)
+_FM_WHEN = re.compile(r"^\[([A-Z][a-z]{2} \d\d \d{4} [\d:]{8})\]")
+
+
+def fabric_manager_errors(lines: Iterable[str]) -> tuple[Trouble, ...]:
+    """What the fabric manager logged of NVSwitches: the same numbers as the driver's SXids.
+
+    It calls each an ERROR, those too that its word then says are not fatal.
+    """
+    told = []
+    for line in lines:
+        if found := _FM.search(line):
+            when = _FM_WHEN.match(line)
+            text = line[found.start() :].strip()
+            address = normal_address(found[3])
+            at = when[1] if when else ""
+            told.append(Trouble(address, at, text, int(found[2]), sick=not found[1]))
+    return tuple(told)
+
+
+_PEERMEM = re.compile(
+    r"\b(?:(successfully loaded|failed to load) nvidia-peermem module|(waiting for) mellanox ofed"
+    r"|(Caught signal))"
+)
+
+
+def peermem_container(text: str) -> str:
+    """What the GPU Operator's nvidia-peermem-ctr said last: "successfully loaded", "Caught signal".
+
+    :raises Unparsable: where none of its lines is there.
+    """
+    found = list(_PEERMEM.finditer(text))
+    if not found:
+        raise Unparsable("nvidia-peermem-ctr", text.strip().split("\n")[0])
+    return next(word for word in found[-1].groups() if word)

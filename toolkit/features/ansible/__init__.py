@@ -1,0 +1,1 @@
+"""Ansible: a folder with playbooks, inventory and bundles for a controller without us."""

@@ -1,0 +1,1 @@
+"""BIOS settings over Redfish: compared with what is wanted, planned, changed."""

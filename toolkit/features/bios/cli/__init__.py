@@ -1,0 +1,1 @@
+"""BIOS settings over Redfish: on the command line."""

@@ -1,0 +1,214 @@
+"""What the verb ``bios`` does: looks, plans, and sends what was agreed to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from toolkit.cli.bmc import BMC
+from toolkit.cli.options import Said
+from toolkit.errors import ExitCode, Outcome, UsageError, worst
+from toolkit.features.bios.plan.kept import KEPT
+from toolkit.features.bios.plan.plan import Block
+from toolkit.features.bios.plan.result import Changed, Looked
+from toolkit.features.bios.plan.wishes import Wish, read_asked
+from toolkit.features.bios.run.look import Asking, look_all
+from toolkit.features.bios.run.reset import Consent
+from toolkit.features.bios.run.rollout import BiosRun, kept_by, roll_out_bios
+from toolkit.features.bios.show.document import document
+from toolkit.features.bios.show.text import changed_lines, looked_lines, planned_lines, summary
+from toolkit.hosts.host import fold, select
+from toolkit.redfish.fleet import open_bmcs
+from toolkit.report.document import dumps
+from toolkit.rollout.history import read_run
+from toolkit.rollout.run import Rolled
+from toolkit.ssh.pool import NotBegun, broken_off
+from toolkit.verbs.access import Fleet, state_dir
+from toolkit.verbs.cli.rollout import ROLLOUT, agreed_of, renewed, said_before
+from toolkit.verbs.cli.session import Session, access, consent
+from toolkit.verbs.connect import open_fleet
+from toolkit.want import Role, Want
+
+
+def run_bios(said: Said) -> ExitCode:
+    """See the verb.
+
+    :raises ToolkitError: what was said makes no sense, or nobody agrees to it.
+    """
+    task = _task(said)
+    session = Session.begin("bios", task.said)
+    ways = access(task.said)  # once: passwords are read here
+    if ways.bmc is None:
+        raise UsageError("nobody to log in as at the BMCs", hint="--bmc-user; see docs/bios.md")
+    with open_fleet(replace(ways, bmc=None)) as every:  # its own, since registries are read anew
+        opened = _meant(every, task)
+        with open_bmcs(ways.bmc, opened.hosts, fresh=task.plans) as bmcs:
+            if task.plans:
+                bmcs.refuse_shared()
+            asking = Asking(_want(session), read_asked(task.set) if task.set else None, task.back)
+            looked = look_all(opened, bmcs.connect, asking, session.folder)
+            _refuse_nonsense(looked)
+            if not task.plans:
+                return _tell_looked(session, looked)
+            if not said.flag("apply") or said.dry or broken_off(looked):
+                return _tell_planned(session, looked)
+            run = BiosRun(opened, bmcs.connect, asking, _consent(said), session.folder)
+            return _apply(session, run, looked, task.undoes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    said: Said
+    set: str = ""
+    undoes: str = ""
+    back: Mapping[str, tuple[Wish, ...]] = field(default_factory=dict)
+
+    @property
+    def plans(self) -> bool:
+        return bool(self.set or self.back)
+
+
+def _task(said: Said) -> _Task:
+    """What is meant, from what was said.
+
+    :raises UsageError: options that say nothing together.
+    """
+    undo, wish = said.text("undo"), said.text("set")
+    if undo and wish:
+        raise UsageError("--set and --undo: one of them", hint="take back first, then set")
+    for name in ("apply", "reboot"):
+        if said.flag(name) and not (undo or wish):
+            raise UsageError(f"--{name} without --set", hint="say what to change: --set acs=off")
+    if said.flag("reboot") and not said.flag("apply"):
+        raise UsageError("--reboot without --apply", hint="a plan resets nothing: add --apply")
+    if not undo:
+        return _Task(said, wish)
+    run = read_run(state_dir() / "runs", undo)
+    only = [host.name for host in select(said.text("hosts"))] if said.text("hosts") else []
+    then = said_before(said, run.story)
+    now = {name: said.values[name] for name in _NOW if name in said.values}
+    then = replace(then, values=then.values | now)
+    again = renewed(then, said, [each.name for each in (*BMC, *ROLLOUT)])
+    return _Task(again, "", run.id, kept_by(run, only))
+
+
+# Of an undo: what is said now counts, whatever was said then.
+_NOW = (
+    "apply", "reboot", "over_jobs", "force_reset", "boot_timeout", "set", "undo", "yes", "reason",
+    "json", "verbose",
+)  # fmt: skip
+
+
+def _meant(fleet: Fleet, task: _Task) -> Fleet:
+    """The hosts that are meant: of an undo, those that the run changed.
+
+    :raises UsageError: one of these is known no more.
+    """
+    if not task.back:
+        return fleet
+    hosts = tuple(host for host in fleet.hosts if host.name in task.back)
+    if lacking := sorted(set(task.back) - {host.name for host in hosts}):
+        raise UsageError(
+            f"no host of that name any more: {', '.join(lacking)}",
+            hint="name those that there are with --hosts",
+        )
+    return replace(fleet, hosts=hosts)
+
+
+def _want(session: Session) -> Want:
+    want, said = session.want(), session.said.text("role")
+    if not said:
+        return want
+    if said not in list(Role):
+        raise UsageError(f"--role {said!r}", hint=f"one of {', '.join(Role)}")
+    return replace(want, role=Role(said))
+
+
+def _consent(said: Said) -> Consent:
+    limit = said.number("boot_timeout", 1200)
+    if limit < 1:
+        raise UsageError(
+            f"--boot-timeout {limit}: at least 1 second", hint="leave it out for the usual limit"
+        )
+    return Consent(
+        reboot=said.flag("reboot"),
+        over_jobs=said.flag("over_jobs"),
+        force=said.flag("force_reset"),
+        boot_s=float(limit),
+    )
+
+
+def _apply(
+    session: Session, run: BiosRun, looked: Sequence[Outcome[Looked]], undoes: str
+) -> ExitCode:
+    said = session.said
+    todo = [e for e in looked if e.value and e.value.plan.pending and not e.value.plan.stopped]
+    agreed = agreed_of(session, [each.host for each in todo], slurm=run.fleet.slurm)
+    agreed = replace(agreed, about=replace(agreed.about, undoes=undoes))
+    session.say("\n".join(planned_lines(looked, session.paint, verbose=said.flag("verbose"))))
+    if todo:
+        resets = ", and reset these machines" if run.consent.reboot else ""
+        consent(f"change {_sum(len(todo))}{resets}?", said, look="leave --apply out")
+    rolled = roll_out_bios(run, looked, agreed)
+    return _tell_changed(session, rolled)
+
+
+def _sum(count: int) -> str:
+    return "1 BIOS" if count == 1 else f"{count} BIOSes"
+
+
+def _refuse_nonsense(looked: Sequence[Outcome[Looked]]) -> None:
+    """A value that no BIOS of them takes is a slip, not a finding.
+
+    :raises UsageError: with what they take.
+    """
+    plans = [each.value.plan for each in looked if each.value]
+    slips = [b for plan in plans for b in plan.blocked if b.block is Block.NO_VALUE and b.named]
+    for slip in slips:
+        takers = [plan for plan in plans if not any(b.wish == slip.wish for b in plan.blocked)]
+        if not takers:
+            raise UsageError(f"--set {slip.wish}: no BIOS of them takes it", hint=slip.reason)
+
+
+def _tell_looked(session: Session, looked: Sequence[Outcome[Looked]]) -> ExitCode:
+    said = session.said
+    session.say("\n".join(looked_lines(looked, session.paint, verbose=said.flag("verbose"))))
+    codes = [e.error.exit_code if e.error else e.get().shown for e in looked]
+    return _finish(session, looked, worst(codes))
+
+
+def _tell_planned(session: Session, looked: Sequence[Outcome[Looked]]) -> ExitCode:
+    said = session.said
+    session.say("\n".join(planned_lines(looked, session.paint, verbose=said.flag("verbose"))))
+    codes = [e.error.exit_code if e.error else e.get().to_do for e in looked]
+    if ExitCode.PENDING in codes and not said.flag("apply"):
+        session.remark("nothing was sent; send it with --apply")
+    return _finish(session, looked, worst(codes))
+
+
+def _tell_changed(session: Session, rolled: Rolled[Changed]) -> ExitCode:
+    outcomes = list(rolled.outcomes.values())
+    session.say("\n".join([*changed_lines(outcomes, session.paint), summary(outcomes)]))
+    codes = [e.error.exit_code if e.error else e.get().exit_code for e in outcomes]
+    if rolled.interrupted:
+        codes.append(ExitCode.INTERRUPTED)
+    if rolled.halt:
+        left = [each.host for each in outcomes if isinstance(each.error, NotBegun)]
+        print(f"stopped: {rolled.halt}; not begun: {fold(left)}", file=sys.stderr)
+    run = session.folder.path.name
+    # By the journal: a change that stopped midway has no outcome that would tell.
+    if any(e.phase == KEPT for e in read_run(session.folder.path.parent, run).story.events):
+        session.remark(f"taken back by: bios --undo {run} --apply")
+    return _finish(session, outcomes, worst(codes))
+
+
+def _finish(
+    session: Session, outcomes: Sequence[Outcome[Looked] | Outcome[Changed]], code: ExitCode
+) -> ExitCode:
+    text = dumps(document(outcomes, code, session.now))
+    session.folder.keep("bios.json", text)
+    if session.said.flag("json"):
+        sys.stdout.write(text)
+    session.kept()
+    return code

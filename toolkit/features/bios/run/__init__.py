@@ -1,0 +1,1 @@
+"""BIOS settings over Redfish: carried out."""

@@ -1,0 +1,1 @@
+"""BIOS settings over Redfish: for people and machines."""

@@ -1,0 +1,1 @@
+"""Builds of kernel modules: graph, sandboxes, executors, packages."""

@@ -1,0 +1,1 @@
+"""Builds: on disk and on nodes."""

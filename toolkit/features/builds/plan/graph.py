@@ -1,0 +1,190 @@
+"""What is built for which kernel, out of what, in which order, and why.
+
+Sources: NVIDIA/open-gpu-kernel-modules conftest.sh and nvidia-peermem.Kbuild; dkms(8);
+mlnx-ofa_kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from toolkit.built.plan.model import Inputs, Part
+from toolkit.facts.modules.build_env import Ground, GroundKernel
+from toolkit.facts.versions import Version
+from toolkit.features.builds.plan.linked import (
+    given_exports,
+    linked_against,
+    rows_digest,
+    rows_text,
+)
+from toolkit.features.builds.plan.obstacles import Obstacle, kernel_obstacle, part_obstacle
+from toolkit.features.builds.plan.wanted import Chosen, choose
+
+_NO_KERNEL = (
+    "no kernel has headers there",
+    "install linux-headers-RELEASE (kernel-devel on RPM systems), or name a kernel: --kernel",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One part for one kernel: built, or taken as it is installed."""
+
+    inputs: Inputs
+    after: tuple[Part, ...]  # parts of the same kernel that it is linked against
+    why: str  # why it is built, or why it is not: half a sentence
+    given: bool = False  # taken as it is installed: never built, never looked up in the cache
+    source: str = ""  # folder below /usr/src; "" for what is given and has none there
+    source_name: str = ""  # DKMS name of the package there
+    left_out: tuple[str, ...] = ()  # modules of the package that are not wanted from it
+    hidden: tuple[str, ...] = ()  # folders below /usr/src that the build is not to see
+    exports: str = ""  # of what is given: rows of a Module.symvers
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A part that cannot be built for a kernel: known before anything is tried."""
+
+    kernel: str
+    part: Part
+    found: str  # one sentence
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The steps of all kernels: each stands after those that it rests on."""
+
+    steps: tuple[Step, ...]
+    blocked: tuple[Blocked, ...]
+
+    def upstream(self, step: Step) -> tuple[Step, ...]:
+        """The steps that one rests on."""
+        return tuple(
+            each
+            for each in self.steps
+            if each.inputs.kernel == step.inputs.kernel and each.inputs.part in step.after
+        )
+
+
+def make_graph(
+    ground: Ground,
+    kernels: Sequence[str],
+    *,
+    parts: Sequence[Part] = (),
+    driver: str = "",
+    ofed: str = "",
+    flags: str = "",
+    recipe: str = "",
+) -> Graph:
+    """The steps for these kernels.
+
+    :param kernels: kernel releases; none for all that have headers.
+    :param parts: what is wanted; none for all that the ground has sources for. What they
+        rest on comes in by itself.
+    :param driver: version of the driver; "" for the installed one, or the newest there is.
+    :param ofed: version of OFED; likewise. "inbox" for none of it.
+    :param flags: NAME=value words for the make line.
+    :param recipe: hash of what of the toolkit takes part.
+    """
+    steps: list[Step] = []
+    blocked: list[Blocked] = []
+    releases = kernels or _all_kernels(ground)
+    if not releases:  # or a run that built nothing would end well
+        part = next(iter(parts), Part.PEERMEM)
+        return Graph((), (Blocked("any kernel", part, *_NO_KERNEL),))
+    for release in releases:
+        kernel = ground.kernel(release)
+        chosen = choose(ground, kernel, parts, driver=driver, ofed=ofed)
+        stop = kernel_obstacle(ground, kernel, release)
+        if stop is not None or kernel is None:
+            first = next((each.part for each in chosen if not each.given), Part.PEERMEM)
+            blocked.append(_blocked(release, first, stop))
+            continue
+        made, refused = _for_kernel(ground, kernel, chosen, flags, recipe)
+        steps += made
+        blocked += refused
+    return Graph(tuple(steps), tuple(blocked))
+
+
+def _all_kernels(ground: Ground) -> list[str]:
+    """Those with headers, oldest first."""
+    found = (each.release for each in ground.kernels if each.headers)
+    return sorted(found, key=lambda each: (Version(each), each))
+
+
+def _blocked(release: str, part: Part, stop: Obstacle | None) -> Blocked:
+    if stop is None:
+        raise ValueError(f"{release}: an unknown kernel is always an obstacle")
+    return Blocked(release, part, stop.found, stop.hint)
+
+
+def _for_kernel(
+    ground: Ground, kernel: GroundKernel, chosen: Sequence[Chosen], flags: str, recipe: str
+) -> tuple[list[Step], list[Blocked]]:
+    steps: dict[Part, Step] = {}
+    blocked: list[Blocked] = []
+    stopped: set[Part] = set()
+    for each in chosen:  # in the order of Part, so that what it rests on is settled
+        below = next((part for part in each.after if part in stopped), None)
+        stop = part_obstacle(ground, kernel, each, chosen)
+        if below is not None:
+            stop = Obstacle(f"{each.part} rests on {below}, which cannot be built", "see there")
+        if stop is not None:
+            stopped.add(each.part)
+            blocked.append(Blocked(kernel.release, each.part, stop.found, stop.hint))
+        elif each.given:
+            steps[each.part] = _given(ground, kernel, each)
+        else:
+            upstream = [steps[part] for part in each.after]
+            step = _built(_inputs(ground, kernel, each), each, upstream, flags, recipe)
+            steps[each.part] = replace(step, hidden=_other_drivers(ground, upstream))
+    return list(steps.values()), blocked
+
+
+def _other_drivers(ground: Ground, upstream: Sequence[Step]) -> tuple[str, ...]:
+    """Sources of drivers that a build does not rest on; nvidia-fs takes the first nv-p2p.h."""
+    own = {each.source for each in upstream if each.inputs.part is Part.DRIVER and each.source}
+    if not own:
+        return ()
+    return tuple(s.folder for s in ground.sources if s.licence and s.folder not in own)
+
+
+def _inputs(ground: Ground, kernel: GroundKernel, chosen: Chosen) -> Inputs:
+    return Inputs(
+        part=chosen.part,
+        package=chosen.package,
+        version=chosen.version,
+        kernel=kernel.release,
+        arch=ground.arch,
+        source=chosen.source.digest if chosen.source else "",
+        headers=kernel.headers,
+        compiler=kernel.compiler,
+        symvers="",
+        flags="",
+        recipe="",
+    )
+
+
+def _given(ground: Ground, kernel: GroundKernel, chosen: Chosen) -> Step:
+    rows = given_exports(ground, kernel, chosen.part)
+    inputs = replace(_inputs(ground, kernel, chosen), symvers=rows_digest(rows))
+    folder = chosen.source.folder if chosen.source else ""
+    exports = rows_text(rows)
+    return Step(inputs, chosen.after, chosen.why, given=True, source=folder, exports=exports)
+
+
+def _built(
+    inputs: Inputs, chosen: Chosen, upstream: Sequence[Step], flags: str, recipe: str
+) -> Step:
+    given = frozenset(each.inputs.part for each in upstream if each.given)
+    symvers = linked_against([each.inputs for each in upstream], given)
+    return Step(
+        replace(inputs, symvers=symvers, flags=flags, recipe=recipe),
+        chosen.after,
+        chosen.why,
+        source=chosen.source.folder if chosen.source else "",
+        source_name=chosen.source.name if chosen.source else "",
+        left_out=chosen.left_out,
+    )

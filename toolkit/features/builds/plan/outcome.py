@@ -1,0 +1,146 @@
+"""What a build printed becomes what came of it.
+
+Source: toolkit/node/scripts/build.sh. Each step has a frame KEY.output with its lines, then a frame
+KEY with its state; what the build left follows, a frame file.NAME each.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from base64 import b64decode
+from binascii import Error as NoBase64
+
+from toolkit.built.plan.model import BuildFailure, Built, File, Inputs
+from toolkit.checks.kernel.build_failures import explain
+from toolkit.errors import Unparsable
+from toolkit.evidence import Evidence, Frame, State
+
+STEPS = ("prepare", "make", "gate", "pack")
+LOG = "make.log"
+_READ = "read the whole log of this build, in the folder of the run"
+_TAIL = 20
+_EXCLUDED = 77  # of DKMS: BUILD_EXCLUSIVE_... does not match
+_FILE = "file."
+_TOLD = re.compile(r"(\d{1,12}) ([0-9a-f]{64})")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+_LARGEST = 512 << 20  # bytes; nvidia.ko with its debug information has a tenth of it
+_RUNNING = re.compile(r"= ([a-z]+)\.output ok (.*)")
+
+
+def running(line: str) -> str | None:
+    """The step that begins with a line of a build's output; None where none does."""
+    found = _RUNNING.fullmatch(line)
+    return found[1] if found else None
+
+
+def read_outcome(text: str, inputs: Inputs) -> Built | BuildFailure:
+    """Read what a build printed.
+
+    Output that was cut, or a file whose hash is another than the one told, is a failure.
+    """
+    try:
+        evidence = Evidence.parse(text)
+        return _unfinished(evidence, text, inputs) or _built(evidence, inputs)
+    except Unparsable as why:
+        return _failure(inputs, STEPS[-1], str(why), text.split("\n"))
+
+
+def _unfinished(evidence: Evidence, text: str, inputs: Inputs) -> BuildFailure | None:
+    """The step that stopped it, or in which it was cut off."""
+    for step in STEPS:
+        frame = evidence.frames.get(step)
+        if frame is None:
+            return _cut(inputs, step, text, evidence)
+        if frame.state is not State.OK:
+            return _stopped(inputs, frame, evidence)
+    return None if evidence.complete else _cut(inputs, STEPS[-1], text, evidence)
+
+
+def _built(evidence: Evidence, inputs: Inputs) -> Built | BuildFailure:
+    files = [_file(frame) for key, frame in evidence.frames.items() if key.startswith(_FILE)]
+    built = Built(inputs, tuple(sorted([*files, _log(evidence)], key=lambda each: each.name)))
+    if not built.modules:
+        return _failure(inputs, STEPS[-1], "the build left no module", _lines(evidence, "make"))
+    return built
+
+
+def _log(evidence: Evidence) -> File:
+    """What DKMS and make said, as one file."""
+    said = evidence.frames["make.output"].text if "make.output" in evidence.frames else ""
+    return File(LOG, said.encode("utf-8", "surrogateescape"))
+
+
+def _file(frame: Frame) -> File:
+    """One file, as it was told.
+
+    :raises Unparsable: where it is not.
+    """
+    name = frame.key.removeprefix(_FILE)
+    told = _TOLD.fullmatch(frame.source)
+    if told is None or not _NAME.fullmatch(name) or frame.state is not State.OK:
+        raise Unparsable(name, frame.source)
+    size = int(told[1])
+    if size > _LARGEST:
+        raise Unparsable(name, f"{size} bytes")
+    try:
+        unpacker = zlib.decompressobj(wbits=31)
+        data = unpacker.decompress(b64decode(frame.text.replace("\n", ""), validate=True), size + 1)
+    except (NoBase64, ValueError, zlib.error, gzip.BadGzipFile) as why:
+        raise Unparsable(name, f"damaged on its way: {why}") from why
+    file = File(name, data)
+    if len(data) != size or file.sha256 != told[2]:
+        raise Unparsable(name, f"{len(data)} bytes of {size} came, and their hash is another")
+    return file
+
+
+def _stopped(inputs: Inputs, frame: Frame, evidence: Evidence) -> BuildFailure:
+    """A step that ended by itself, or at its limit."""
+    lines = _lines(evidence, frame.key)
+    if frame.state is not State.FAILED:
+        return _failure(inputs, frame.key, frame.source, lines)
+    # Only in that step is the status one of dkms.
+    status = frame.exit if frame.key == "make" else 0
+    said = explain(
+        [line for line in lines if line.strip()],
+        status,
+        kernel=inputs.kernel,
+        module=f"{inputs.package}/{inputs.version}",
+    )
+    return BuildFailure(
+        inputs,
+        frame.key,
+        frame.exit,
+        said.found if frame.key == "make" else _last(lines) or said.found,
+        said.cause,
+        # What DKMS would have one read lay in a scratch folder, which is gone.
+        _READ if "make.log" in said.action else said.action,
+        tuple(lines[-_TAIL:]),
+        excluded=status == _EXCLUDED or said.excluded,
+    )
+
+
+def _cut(inputs: Inputs, step: str, text: str, evidence: Evidence) -> BuildFailure:
+    """The output ended in the midst of a step: it was killed, or the connection was lost."""
+    lines = text.split("\n")
+    begun = [number for number, line in enumerate(lines) if running(line) == step]
+    said = lines[begun[-1] + 1 :] if begun else lines
+    found = f"it was killed, or cut off, in the midst of: {step}"
+    if not evidence.frames and not begun:
+        found = "it was killed, or cut off, before it began"
+    told = [line[1:] for line in said if line.startswith("|")] or [line for line in said if line]
+    return _failure(inputs, step, found, told)
+
+
+def _failure(inputs: Inputs, step: str, found: str, lines: list[str]) -> BuildFailure:
+    return BuildFailure(inputs, step, 0, found, tail=tuple(lines[-_TAIL:]))
+
+
+def _lines(evidence: Evidence, step: str) -> list[str]:
+    frame = evidence.frames.get(f"{step}.output")
+    return frame.text.split("\n")[:-1] if frame else []
+
+
+def _last(lines: list[str]) -> str:
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

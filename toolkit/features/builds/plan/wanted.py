@@ -1,0 +1,233 @@
+"""Which parts take part for one kernel: built or as installed, from which package, and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from toolkit.built.plan.model import PEERMEM, Part
+from toolkit.facts.boot.kernel import module_name
+from toolkit.facts.modules.build_env import Ground, GroundKernel, Source
+from toolkit.features.builds.plan.linked import P2P, given_exports, installed_ofed
+
+OFED_NAMES = ("mlnx-ofed-kernel", "mlnx-ofa_kernel")  # deb, RPM
+INBOX = "inbox"  # in place of a version of OFED: the kernel's own modules
+_PACKAGES = {Part.NVIDIA_FS: "nvidia-fs", Part.GDRDRV: "gdrdrv"}
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """One part, before it is known whether it can be built."""
+
+    part: Part
+    package: str  # DKMS name; of what is given without DKMS, the module
+    version: str
+    after: tuple[Part, ...]
+    why: str
+    given: bool = False
+    source: Source | None = None
+    left_out: tuple[str, ...] = ()
+    asked: bool = False  # named by the operator
+
+
+def choose(
+    ground: Ground,
+    kernel: GroundKernel | None,
+    parts: Sequence[Part],
+    *,
+    driver: str = "",
+    ofed: str = "",
+) -> tuple[Chosen, ...]:
+    """The parts for one kernel, each behind those that it rests on.
+
+    A part that is missing altogether stands there too, without a version: something rests
+    on it, and somebody has to say so.
+    """
+    wanted = set(parts) or _all(ground)
+    asked = frozenset(parts)
+    peers = _ofed(ground, kernel, asked, ofed, needed=bool(wanted - {Part.DRIVER}))
+    main = _driver(ground, kernel, asked, driver, peers)
+    found = [each for each in (peers, main) if each is not None]
+    if Part.DRIVER not in wanted and wanted == {Part.OFED}:
+        return tuple(each for each in found if each.part is Part.OFED)
+    if Part.PEERMEM in wanted:
+        found += _peermem(kernel, main, peers, asked)
+    for part in (Part.NVIDIA_FS, Part.GDRDRV):
+        if part in wanted:
+            found.append(_other(ground, part, main, asked))
+    if Part.OFED not in wanted and not any(Part.OFED in each.after for each in found):
+        found = [each for each in found if each.part is not Part.OFED]
+    return tuple(found)
+
+
+def _all(ground: Ground) -> set[Part]:
+    """All that the ground has sources for; nvidia-peermem's are the driver's."""
+    wanted = {Part.PEERMEM, Part.DRIVER}
+    if _named(ground.sources, OFED_NAMES):
+        wanted.add(Part.OFED)
+    wanted |= {part for part, name in _PACKAGES.items() if _named(ground.sources, (name,))}
+    return wanted
+
+
+def _named(sources: Iterable[Source], names: Sequence[str]) -> tuple[Source, ...]:
+    return tuple(each for each in sources if each.name in names)
+
+
+def _newest(sources: Iterable[Source]) -> Source | None:
+    """By all numbers: OFED's DKMS packages have versions like 24.10.OFED.24.10.2.1.8.1."""
+    return max(sources, key=lambda each: _numbers(each.version), default=None)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(run) for run in re.findall(r"\d+", version)]
+
+
+def _ofed(
+    ground: Ground,
+    kernel: GroundKernel | None,
+    asked: frozenset[Part],
+    version: str,
+    *,
+    needed: bool,
+) -> Chosen | None:
+    """OFED; None where the kernel exports the interface itself, or nothing needs it."""
+    sources = _named(ground.sources, OFED_NAMES)
+    if version == INBOX:
+        if kernel is not None and kernel.inbox_peers:
+            return None
+        why = "the kernel's own RDMA modules are wanted"
+        return Chosen(Part.OFED, OFED_NAMES[0], INBOX, (), why, asked=Part.OFED in asked)
+    source = _newest(each for each in sources if version in {"", each.version})
+    installed = _installed_version(ground, kernel, OFED_NAMES)
+    if Part.OFED not in asked and kernel is not None:
+        # OFED that is installed takes the place of the kernel's own modules, and of their symbols.
+        if kernel.inbox_peers and installed_ofed(kernel) is None:
+            return None
+        if given_exports(ground, kernel, Part.OFED) and version in {"", installed}:
+            name = source.name if source else OFED_NAMES[0]
+            why = "as it is installed"
+            return Chosen(Part.OFED, name, installed, (), why, given=True)
+    if source is None and not (needed or Part.OFED in asked):
+        return None
+    why = "asked for" if Part.OFED in asked else "nothing is installed for this kernel"
+    return Chosen(
+        Part.OFED,
+        source.name if source else OFED_NAMES[0],
+        source.version if source else version,
+        (),
+        why,
+        source=source,
+        asked=Part.OFED in asked,
+    )
+
+
+def _driver(
+    ground: Ground,
+    kernel: GroundKernel | None,
+    asked: frozenset[Part],
+    version: str,
+    peers: Chosen | None,
+) -> Chosen:
+    sources = tuple(each for each in ground.sources if each.licence)
+    installed = kernel.provider(P2P) if kernel else None
+    wanted = version or (installed.version if installed else "")
+    source = _newest(each for each in sources if wanted in {"", each.version})
+    if source is None and not version:
+        source = _newest(sources)  # no source of the installed one, and nobody named it
+    if Part.DRIVER not in asked and installed is not None and version in {"", installed.version}:
+        why = "as it is installed"
+        name = source.name if source else installed.module
+        return Chosen(
+            Part.DRIVER, name, installed.version, (), why, given=True,
+            source=source if source and source.version == installed.version else None,
+        )  # fmt: skip
+    if source is None:
+        return Chosen(Part.DRIVER, "nvidia", version, (), "", asked=Part.DRIVER in asked)
+    ordered = peers is not None and _builds_peermem(source, peers)
+    why = "asked for" if Part.DRIVER in asked else "not installed for this kernel"
+    if installed is not None and installed.version != source.version:
+        why = f"{installed.version} is installed, {source.version} is wanted"
+    return Chosen(
+        Part.DRIVER,
+        source.name,
+        source.version,
+        (Part.OFED,) if ordered else (),
+        f"{why}; builds nvidia-peermem too" if ordered else why,
+        source=source,
+        left_out=() if ordered else _own_peermem(source),
+        asked=Part.DRIVER in asked,
+    )
+
+
+def _builds_peermem(source: Source, peers: Chosen) -> bool:
+    """Whether the driver's own package builds it, and behind OFED: then nobody else should."""
+    return peers.package in source.depends and bool(_own_peermem(source))
+
+
+def _own_peermem(source: Source) -> tuple[str, ...]:
+    """The file names of its own nvidia-peermem: as built, and as Debian has DKMS rename it."""
+    own = [each for each in source.builds if module_name(f"{each}.ko") == "nvidia_peermem"]
+    return tuple(name for each in own for name in (each, each.replace("nvidia", source.name, 1)))
+
+
+def _peermem(
+    kernel: GroundKernel | None, main: Chosen, peers: Chosen | None, asked: frozenset[Part]
+) -> list[Chosen]:
+    """Ours; none where the driver's own package builds it in the right order: one owner only.
+
+    Where that package is as installed and its nvidia-peermem is not there, or is a stub, ours
+    is built all the same: nobody may take it for done.
+    """
+    source = main.source
+    after = (*((Part.OFED,) if peers else ()), Part.DRIVER)
+    why = "asked for" if Part.PEERMEM in asked else f"rests on {' and '.join(after)}"
+    if source is not None and peers is not None and _builds_peermem(source, peers):
+        lacks = _lacks(kernel)
+        if not main.given:
+            return []
+        if not lacks:
+            why = f"built by {source.name} itself, after {peers.package}"
+            return [Chosen(Part.PEERMEM, source.name, main.version, (), why, given=True)]
+        why = f"that of {source.name} {lacks}"
+    return [
+        Chosen(
+            Part.PEERMEM, PEERMEM, main.version, after, why,
+            source=source, asked=Part.PEERMEM in asked,
+        )
+    ]  # fmt: skip
+
+
+def _lacks(kernel: GroundKernel | None) -> str:
+    """What modinfo tells against the nvidia-peermem that is installed; "" for nothing."""
+    file = kernel.peermem if kernel else None
+    if file is None:
+        return "is not installed"
+    others = {module_name(f"{each}.ko") for each in file.depends} - {"nvidia"}
+    real = len(others) < len(file.depends) and (others or (kernel and kernel.inbox_peers))
+    return "" if real else "is a stub"
+
+
+def _other(ground: Ground, part: Part, main: Chosen, asked: frozenset[Part]) -> Chosen:
+    source = _newest(_named(ground.sources, (_PACKAGES[part],)))
+    return Chosen(
+        part,
+        _PACKAGES[part],
+        source.version if source else "",
+        (Part.DRIVER,),
+        "asked for" if part in asked else f"rests on {main.part}",
+        source=source,
+        asked=part in asked,
+    )
+
+
+def _installed_version(ground: Ground, kernel: GroundKernel | None, names: Sequence[str]) -> str:
+    """By DKMS's own word; "" where it has nothing of the kind installed."""
+    return next(
+        (
+            each.version
+            for each in ground.builds
+            if each.module in names and each.usable and kernel and each.kernel == kernel.release
+        ),
+        "",
+    )

@@ -1,0 +1,1 @@
+"""Builds: carried out."""

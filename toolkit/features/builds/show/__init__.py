@@ -1,0 +1,1 @@
+"""Builds: for people and machines."""

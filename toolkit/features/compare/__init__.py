@@ -1,0 +1,1 @@
+"""Compare nodes: what differs between them."""

@@ -1,0 +1,70 @@
+"""The verb that lays nodes side by side."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from toolkit.checks.outliers import Comparison, compare
+from toolkit.cli.options import HOSTS, REACH, SAVED, WANT, Option, Said
+from toolkit.cli.verb import verb
+from toolkit.errors import ExitCode, UsageError, worst
+from toolkit.features.compare import show as report
+from toolkit.features.compare.run import sheets_of, sheets_of_saved
+from toolkit.report.document import dumps
+from toolkit.report.text import errors
+from toolkit.verbs.cli.session import Session, fleet
+from toolkit.verbs.saved import read_saved
+
+
+@verb(
+    HOSTS,
+    REACH,
+    WANT,
+    SAVED,
+    (Option("json", False, "one JSON document on standard output (docs/compare.schema.json)"),),
+)
+def compare_(said: Said) -> ExitCode:
+    """Find the nodes of a fleet that are unlike the others, and in what; change nothing.
+
+    Exits 0 when all are identical, 2 when some differ, 3 when something could not be read
+    on a node, 4 when a host is out of reach.
+
+    Examples:
+      invoke compare --hosts gpu[001-128]
+      invoke compare --from evidence/ --json
+    """
+    session = Session.begin("compare", said)
+    wants = session.wants()
+    if said.text("from_"):
+        outcomes = sheets_of_saved(read_saved(Path(said.text("from_"))), wants)
+    else:
+        with fleet(said) as opened:
+            outcomes = sheets_of(opened, wants, session.folder)
+    sheets = [each.value for each in outcomes if each.value is not None]
+    failed = [(each.host, each.error) for each in outcomes if each.error is not None]
+    if len(outcomes) < 2:
+        raise UsageError("one node has none to be compared with", hint="name two or more")
+    compared = compare(sheets) if len(sheets) > 1 else None
+    code = worst([*(error.exit_code for _, error in failed), _code(compared)])
+    for line in errors(failed, session.paint):
+        session.say(line)
+    if compared is not None:
+        session.say(report.text(compared, session.paint))
+    text = dumps(report.document(compared, failed, code, session.now))
+    session.folder.keep("compare.json", text)
+    if said.flag("json"):
+        sys.stdout.write(text)
+    if session.folder.trouble:
+        session.remark(f"note: nothing was kept of this run: {session.folder.trouble}")
+    else:
+        session.remark(f"kept in {session.folder.path}")
+    return code
+
+
+def _code(compared: Comparison | None) -> ExitCode:
+    if compared is None:
+        return ExitCode.UNREACHABLE
+    if not compared.identical:
+        return ExitCode.FAILED
+    return ExitCode.UNKNOWN if compared.unread else ExitCode.OK

@@ -1,0 +1,1 @@
+"""Drift: what a node should have, has on disk, and has in effect."""

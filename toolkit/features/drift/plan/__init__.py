@@ -1,0 +1,1 @@
+"""Drift: decided; pure."""

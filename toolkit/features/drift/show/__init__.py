@@ -1,0 +1,1 @@
+"""Drift: for people and machines."""

@@ -1,0 +1,1 @@
+"""Enrolment of a signing certificate in the lists of keys of nodes."""

@@ -1,0 +1,1 @@
+"""Exercise: bandwidth and latency tests between nodes, held against the prediction."""

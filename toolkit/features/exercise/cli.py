@@ -1,0 +1,219 @@
+"""The verb that moves data, and holds what came of it against the prediction."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from toolkit.cli.options import HOSTS, REACH, Option, Said
+from toolkit.cli.verb import verb
+from toolkit.errors import ExitCode, UsageError, worst
+from toolkit.features.exercise.plan.judge import THRESHOLD, Result
+from toolkit.features.exercise.plan.past import same
+from toolkit.features.exercise.plan.plan import Exercise, Terms, limit_of, read_terms
+from toolkit.features.exercise.run.exercise import (
+    code_of,
+    judged,
+    look,
+    plan,
+    refuse_jobs,
+    run,
+    saved,
+)
+from toolkit.features.exercise.run.past import FILE, earlier
+from toolkit.features.exercise.show.exercise import (
+    Before,
+    Sheet,
+    document,
+    planned_lines,
+    remarks,
+    result_lines,
+)
+from toolkit.features.exercise.show.past import past_document, past_lines
+from toolkit.hosts.host import select
+from toolkit.plural import counted
+from toolkit.report.document import dumps
+from toolkit.verbs.access import state_dir
+from toolkit.verbs.cli.session import Session, consent, fleet
+
+EXERCISE = (
+    Option("check", False, "move nothing: what would be run, as it would be typed; exit 7"),
+    Option("seconds", 5, "how long each test lasts at most, 1 to 60"),
+    Option("gigabytes", 500, "how much each test moves at most (10^9 bytes)"),
+    Option("hca", "", "the HCA of the first host, such as mlx5_0; else the best one"),
+    Option("every", False, "every HCA that serves a GPU, in place of the best one"),
+    Option("threshold", "0.8", "share of the prediction below which a test fails"),
+    Option("expect", "", "GB/s that deep tests are held to in place of the prediction"),
+    Option("over_jobs", False, "move data also where a job is at work, or nobody can tell"),
+    Option("from_", "", "judge an earlier run again, by its folder; no host is asked"),
+    Option("past", False, "what earlier runs measured on these hosts; moves nothing"),
+    Option("verbose", False, "what was shown, assumed and predicted for every test", "v"),
+    Option(
+        "json",
+        False,
+        "one JSON document on standard output (docs/exercise.schema.json; with --past"
+        " docs/exercise-past.schema.json)",
+    ),
+)
+
+
+@verb(HOSTS, REACH, EXERCISE)
+def exercise(said: Said) -> ExitCode:
+    """Measure between two nodes, or within one, and hold it against the prediction.
+
+    Moves data: asks before it does, for at most --seconds and --gigabytes a test, and not where a
+    job is at work. Host and GPU memory, deep and with one message in flight, by the path that
+    jobs would use; counters before and after tell which port moved the bytes.
+
+    Exits 0 when every test reaches the threshold, 2 where one falls short or fell back silently,
+    3 where one came to no result, nothing predicts it or no GPU's memory was moved, 5 where a job
+    is at work or begins.
+
+    Examples:
+      invoke exercise --hosts gpu01,gpu02 --check
+      invoke exercise --hosts gpu01,gpu02 --yes
+      invoke exercise --hosts gpu01,gpu02 --every --seconds 2 --json > measured.json
+      invoke exercise --hosts gpu01
+      invoke exercise --from ~/.local/state/gdr-toolkit/runs/2026-11-22T10-00-00-exercise
+      invoke exercise --hosts gpu01 --past
+    """
+    threshold, wanted = _share(said, "threshold") or THRESHOLD, _number(said, "expect")
+    if said.flag("past"):
+        if said.text("from_"):
+            raise UsageError("--past and --from tell of two things", hint="say one of them")
+        return _past(said)
+    session = Session.begin("exercise", said)
+    if said.text("from_"):
+        evidence = saved(Path(said.text("from_")))
+        results = judged(evidence, threshold, wanted)
+        code, why = code_of(evidence, results)
+        told = (why,) if why else ()
+        return _told(
+            session, Sheet(tuple(evidence), results, None, threshold, code, session.now, {}, told)
+        )
+    terms = read_terms(
+        said.number("seconds", 5),
+        said.number("gigabytes", 500),
+        said.text("hca"),
+        every=said.flag("every"),
+    )
+    return _measured(session, terms, threshold, wanted)
+
+
+def _measured(session: Session, terms: Terms, threshold: float, wanted: float | None) -> ExitCode:
+    said = session.said
+    with fleet(said) as opened:
+        looked = look(opened)
+        planned = plan(looked, terms)
+        names = tuple(each.host for each in looked)
+        if said.flag("check") or said.dry or not planned.tests:
+            session.say("\n".join(planned_lines(planned)))
+            code = ExitCode.PENDING if planned.tests else ExitCode.UNKNOWN
+            return _document(session, Sheet(names, (), planned, threshold, code, session.now, {}))
+        over_jobs = said.flag("over_jobs")
+        if not over_jobs:
+            refuse_jobs(looked)
+        if not opened.demo:
+            _consent(planned, names, said)
+        ran = run(opened, looked, planned, session.folder, over_jobs=over_jobs)
+        simulated = opened.demo
+    results = judged(ran.evidence, threshold, wanted)
+    code, why = code_of(ran.evidence, results)
+    more = [why] if why else []
+    if ran.stopped:
+        code = worst([code, ExitCode.STOPPED])
+        more.append(f"the rest was not run: {ran.stopped}")
+    sheet = Sheet(
+        names,
+        results,
+        planned,
+        threshold,
+        code,
+        session.now,
+        _before(results),
+        (*ran.troubles, *more),
+        simulated,
+    )
+    return _told(session, sheet)
+
+
+def _consent(planned: Exercise, names: tuple[str, ...], said: Said) -> None:
+    between = " and ".join(dict.fromkeys(names))
+    where = f"between {between}" if len(names) > 1 else f"within {between}"
+    tests = counted(len(planned.tests), "test")
+    most = max(map(limit_of, planned.tests))
+    bounds = f"{planned.seconds} s of traffic, each ended after {most} s whatever comes"
+    consent(f"move data {where}: {tests}, {bounds}?", said)
+
+
+def _told(session: Session, sheet: Sheet) -> ExitCode:
+    lines = ["simulated: no data was moved, the figures are made up"] if sheet.simulated else []
+    verbose = session.said.flag("verbose")
+    lines += result_lines(sheet.results, session.paint, earlier=sheet.earlier, verbose=verbose)
+    plan = sheet.exercise
+    left, labels = (plan.left_out, plan.labels) if plan else ((), ())
+    session.say("\n".join([*lines, "", *remarks(left, labels, sheet.troubles)]).rstrip())
+    return _document(session, sheet)
+
+
+def _document(session: Session, sheet: Sheet) -> ExitCode:
+    text = dumps(document(sheet))
+    if session.said.flag("json"):
+        sys.stdout.write(text)
+    if sheet.results and sheet.exercise is not None:
+        session.folder.keep(FILE, text)
+        session.kept()
+    return sheet.code
+
+
+def _before(results: tuple[Result, ...]) -> Mapping[int, Before]:
+    """The latest figure of the same test in an earlier run, by the test's number."""
+    keys = {same(each.test): each.test.number for each in results}
+    found: dict[int, Before] = {}
+    for one in earlier(state_dir() / "runs"):
+        number = keys.get(one.same)
+        if number is not None and number not in found:
+            found[number] = Before(one.when, one.value)
+    return found
+
+
+def _past(said: Said) -> ExitCode:
+    wanted = [host.name for host in select(said.text("hosts"))] if said.text("hosts") else []
+    found = list(earlier(state_dir() / "runs", wanted))
+    if said.flag("json"):
+        sys.stdout.write(dumps(past_document(found, datetime.now(UTC))))
+    elif found:
+        print("\n".join(past_lines(found)))
+    else:
+        print("no run has measured anything on these hosts")
+    return ExitCode.OK
+
+
+def _share(said: Said, name: str) -> float | None:
+    """:raises UsageError: for what is no share; most likely it is a percentage."""
+    value = _number(said, name)
+    if value is not None and value > 1:
+        raise UsageError(f"--{name} {said.text(name)} is more than all of it", hint="a share: 0.8")
+    return value
+
+
+def _number(said: Said, name: str) -> float | None:
+    """A number above 0; None where none was said.
+
+    :raises UsageError: for anything else.
+    """
+    text = said.text(name)
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise UsageError(
+            f"--{name} {text!r} is no number above 0",
+            hint="leave it out, or say a number such as 0.9",
+        )
+    return value

@@ -1,0 +1,92 @@
+"""Have a node be one end of a test: it listens or connects, and tells what came of it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+
+from toolkit.errors import TransportError
+from toolkit.evidence import Evidence
+from toolkit.node.collect import patience
+from toolkit.node.scripts import FOLDER
+from toolkit.ssh.transport import Transport
+
+_PARTS = ("frames.sh", "routes.sh", "holding.sh", "exercise.sh")
+# Beside the tool's own time: to look, to start, and for counters of many ports.
+_ROOM_S = 60.0
+
+
+def script(*words: str) -> str:
+    """The whole script. Cut off at any byte, it starts nothing."""
+    parts = [(FOLDER / part).read_text("utf-8") for part in _PARTS]
+    call = " ".join(map(shlex.quote, words))
+    return "#!/bin/sh\n" + "\n".join([*parts, f"gdr_exercise {call} end\n"])
+
+
+def look(transport: Transport) -> Evidence:
+    """What a test would need, and who is at work; moves nothing.
+
+    :raises TransportError: whether it ran to its end cannot be known.
+    """
+    return _whole(transport, script("look"), _ROOM_S)
+
+
+def serve(
+    transport: Transport,
+    limit_s: int,
+    settings: Sequence[str],
+    words: Sequence[str],
+    listening: Callable[[int], None],
+) -> Evidence:
+    """Be the end that listens.
+
+    :param listening: called with the port, once it does; never where it does not.
+    :raises TransportError: whether it ran to its end cannot be known; it has a deadline of its own.
+    """
+
+    def hear(line: str) -> None:
+        parts = line.split(" ")
+        if parts[:3] == ["=", "listening", "ok"] and len(parts) == 4 and parts[3].isdecimal():
+            listening(int(parts[3]))
+
+    text = script("serve", str(_limit(limit_s)), " ".join(settings), *words)
+    return _whole(transport, text, _limit(limit_s) + _ROOM_S, hear)
+
+
+def drive(
+    transport: Transport, limit_s: int, settings: Sequence[str], port: int, words: Sequence[str]
+) -> Evidence:
+    """Be the end that connects.
+
+    :raises TransportError: as above.
+    """
+    text = script("drive", str(_limit(limit_s)), " ".join(settings), str(port), *words)
+    return _whole(transport, text, _limit(limit_s) + _ROOM_S)
+
+
+def alone(
+    transport: Transport, limit_s: int, settings: Sequence[str], words: Sequence[str]
+) -> Evidence:
+    """Run a tool that needs no other end.
+
+    :raises TransportError: as above.
+    """
+    text = script("alone", str(_limit(limit_s)), " ".join(settings), *words)
+    return _whole(transport, text, _limit(limit_s) + _ROOM_S)
+
+
+def _limit(limit_s: int) -> int:
+    return int(limit_s * patience())
+
+
+def _whole(
+    transport: Transport, text: str, limit_s: float, hear: Callable[[str], None] = lambda _: None
+) -> Evidence:
+    result = transport.run(text, limit_s=max(limit_s, _ROOM_S * patience()), sink=hear)
+    evidence = Evidence.parse(result.stdout)
+    if not evidence.complete:
+        raise TransportError(
+            f"{transport.name}: the test broke off, with status {result.exit}",
+            hint="what it started has a deadline of its own, and is gone after that",
+        )
+    return evidence

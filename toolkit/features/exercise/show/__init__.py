@@ -1,0 +1,1 @@
+"""Exercise: for people and machines."""

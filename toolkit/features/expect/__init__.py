@@ -1,0 +1,1 @@
+"""Expected hardware: learned from the nodes of a site."""

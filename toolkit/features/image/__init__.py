@@ -1,0 +1,1 @@
+"""Images: the same plan in a tree that does not run; passport, boot."""

@@ -1,0 +1,1 @@
+"""Images: booted in QEMU."""

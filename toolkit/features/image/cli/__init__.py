@@ -1,0 +1,1 @@
+"""Images: on the command line."""

@@ -1,0 +1,1 @@
+"""Images: on disk and on nodes."""

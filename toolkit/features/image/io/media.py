@@ -1,0 +1,243 @@
+"""An image, changed aside and put in place of the old one in one step, or not at all.
+
+    with stage(Source(Medium.ROOT, path)) as staged:
+        staged.run(script)           in its tree, with nothing of this machine to be seen
+        staged.write(path, data)
+        staged.commit()              what it became takes the old one's place
+
+Leaving without ``commit`` leaves the old image as it was, byte for byte. So does whatever ends
+this process: see io/namespace.py for what ends with it, and io/aside.py for what the next run
+finds and removes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from toolkit.errors import ApplyError, UsageError
+from toolkit.features.image.io.aside import aside
+from toolkit.features.image.io.disk import Disk
+from toolkit.features.image.io.hygiene import Kept, clean, forbid_services, keep
+from toolkit.features.image.io.index import Difference, Index, Kind, differences, look
+from toolkit.features.image.io.inside import read_inside, write_inside
+from toolkit.features.image.io.namespace import Ground, Room
+from toolkit.features.image.io.tar import Tar
+from toolkit.features.image.io.tree import Tree
+from toolkit.interrupts import Interrupts, terminable
+from toolkit.node.scripts import FOLDER
+from toolkit.progress import Progress, Silent
+from toolkit.ssh.transport import Result, Sink, Transport, quiet
+
+# What a root has, if only empty.
+_WHOLE = ("/dev", "/etc", "/proc", "/run", "/sys", "/tmp")  # noqa: S108 # paths in the image
+_VIEW = FOLDER / "media.sh"
+
+
+class Medium(StrEnum):
+    """What an image is kept in."""
+
+    ROOT = "root"  # an unpacked folder
+    DISK = "disk"  # a raw or qcow2 file
+    TAR = "tar"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One image, as the operator named it."""
+
+    medium: Medium
+    path: Path
+    out: Path | None = None  # where the result goes; None: in the place of the image
+
+
+class _Keeper(Protocol):
+    """One medium: how its tree is brought into a room, and how what came of it is put in place."""
+
+    target: Path  # what is replaced
+
+    @property
+    def way(self) -> str:
+        """How it is put in place, as half a sentence."""
+
+    def bring(self, room: Room, folder: Path) -> Path: ...
+
+    def pack(self, room: Room, folder: Path, changed: tuple[Difference, ...]) -> None: ...
+
+    def put(self, folder: Path) -> None: ...
+
+
+class Staged:
+    """An image that is worked on. A Transport, too: its scripts run in the image's tree."""
+
+    def __init__(
+        self, keeper: _Keeper, room: Room, folder: Path, tree: Path, progress: Progress
+    ) -> None:
+        self._keeper, self._room, self._folder = keeper, room, folder
+        self._progress = progress
+        self.root = tree
+        self._before = self._now = self._look({})
+        for each in _WHOLE:
+            if each not in self._before or self._before[each].kind is not Kind.FOLDER:
+                raise UsageError(
+                    f"{self.name}: there is no folder {each} in it",
+                    hint="an image is a whole root, with bin, etc, dev, proc, sys, run and tmp",
+                )
+        self._kept = self._begin()
+        self._committed = False
+
+    @property
+    def name(self) -> str:
+        """The image's path."""
+        return str(self._keeper.target)
+
+    @property
+    def way(self) -> str:
+        """How the result is put in place, as half a sentence."""
+        return self._keeper.way
+
+    @property
+    def outside(self) -> Path:
+        """The tree, as this process sees it: what is mounted there is not on our own paths.
+
+        An absolute link followed from here leads out of it: use ``read`` and ``write``.
+        """
+        return self._room.door / self.root.relative_to("/")
+
+    @property
+    def view(self) -> Path:
+        """The tree with nothing of this machine in it, as ``ground`` sees it: see media.sh."""
+        return self._folder / "view"
+
+    @property
+    def ground(self) -> Transport:
+        """This machine, with what is mounted for the image: ``root`` and ``view`` are there.
+
+        What runs there ends with us, as everything else.
+        """
+        return Ground(self.name, self._room)
+
+    def run(self, script: str, *, limit_s: float = 120, sink: Sink = quiet) -> Result:
+        """Run a script in the view, by the image's own sh, as root. As Transport's.
+
+        It cannot load modules, reboot, set the clock or reach a network. What uname and dmesg
+        say there is still of the kernel that runs here.
+        """
+        return self._room.run(script, self.view, limit_s, sink)
+
+    def close(self) -> None:
+        """The stage ends with its block, not with this."""
+
+    def read(self, path: str) -> bytes:
+        """A file, by its path in the image.
+
+        :raises OSError: it is not there, or cannot be read.
+        """
+        return read_inside(self.outside, path)
+
+    def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        """Put a file, by its path in the image, whole; of root, with the folders it needs.
+
+        :raises ApplyError: it cannot be written.
+        """
+        try:
+            write_inside(self.outside, path, data, mode)
+        except OSError as why:
+            raise self._failed(f"{path} cannot be written", why) from why
+
+    def differences(self) -> tuple[Difference, ...]:
+        """What is not as it was, by path, once what must not stay has been cleared away."""
+        self._tidy()
+        found = differences(self._before, self._now)
+        self._begin()
+        return found
+
+    def commit(self) -> tuple[Difference, ...]:
+        """Clear away what must not stay, and put the result in place of the old image.
+
+        :returns: what differs between the two, by path.
+        :raises ApplyError: it could not be done; the old image is as it was.
+        """
+        if self._committed:
+            raise UsageError(
+                f"{self.name}: it has been put in place already", hint="begin another run for it"
+            )
+        self._room.still()
+        self._progress.note(self.name, "clearing away what is not the image's")
+        self._tidy()
+        self._progress.note(self.name, "writing it to the disk")
+        changed = differences(self._before, self._now)
+        self._keeper.pack(self._room, self._folder, changed)
+        self._room.close()
+        with Interrupts():  # what comes now takes an instant, and is done or not
+            self._keeper.put(self._folder)
+            self._committed = True
+        return changed
+
+    def _begin(self) -> Kept:
+        """From here on scripts may change it; what is put back at the end."""
+        try:
+            kept = keep(self.outside, self._before)
+            forbid_services(self.outside, self._before)
+        except OSError as why:
+            raise self._failed("nothing can be written in it", why) from why
+        return kept
+
+    def _tidy(self) -> None:
+        try:
+            self._now = clean(self.outside, self._before, self._kept, self._now)
+        except OSError as why:
+            raise self._failed("it could not be cleared up", why) from why
+
+    def _look(self, known: Index) -> Index:
+        try:
+            return look(self.outside, known)
+        except OSError as why:
+            raise self._failed("it could not be read", why) from why
+
+    def _failed(self, what: str, why: OSError) -> ApplyError:
+        where = f": {why.filename}" if why.filename else ""
+        return ApplyError(
+            f"{self.name}: {what}: {why.strerror}{where}",
+            hint="the image is as it was; make room in it where it is full",
+        )
+
+
+@contextmanager
+def stage(source: Source, *, progress: Progress | None = None) -> Iterator[Staged]:
+    """An image, to be changed aside.
+
+    :raises UsageError: it is not there, or we are not root.
+    :raises Unsupported: it is of a kind, or on a machine, that we cannot do this with.
+    :raises LockedError: another run is at work on it.
+    :raises ApplyError: it could not be brought, for want of space say.
+    """
+    told = progress or Silent()
+    keeper = _keeper(source)
+    if os.geteuid() != 0:
+        raise UsageError(
+            f"{source.path}: only root can work on an image", hint="run it by sudo, or as root"
+        )
+    with ExitStack() as stack:
+        stack.enter_context(terminable())  # a whole copy of the image is to go with us
+        folder, lock = stack.enter_context(aside(keeper.target))
+        room = Room.open(str(keeper.target), lock.descriptor)
+        stack.callback(room.close)
+        told.note(str(keeper.target), f"copying it aside; {keeper.way}")
+        tree = keeper.bring(room, folder)
+        staged = Staged(keeper, room, folder, tree, told)
+        room.call("sh", "-c", _VIEW.read_text("utf-8"), "gdr", "view", tree, folder)
+        yield staged
+
+
+def _keeper(source: Source) -> _Keeper:
+    if source.medium is Medium.ROOT:
+        return Tree(source.path)
+    if source.medium is Medium.DISK:
+        return Disk(source.path)
+    return Tar(source.path, source.out)

@@ -1,0 +1,87 @@
+"""Two passports side by side, for people and for machines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import groupby, zip_longest
+
+from toolkit import __version__
+from toolkit.errors import ExitCode
+from toolkit.features.image.plan.passport_diff import Kind, Unlike
+from toolkit.plural import counted
+from toolkit.report.document import Json
+from toolkit.report.table import WIDTH, Ink, Painter, clean, wrapped
+
+SCHEMA = "gdr-toolkit/passport-diff/1"
+_FIELD, _GAP, _INDENT = 22, 2, 2
+_VALUE = (WIDTH - _INDENT - _FIELD - 2 * _GAP) // 2
+
+
+def text(a: str, b: str, found: Sequence[Unlike], paint: Painter) -> str:
+    """What ``image.diff`` prints.
+
+    :param a: what the operator called the first, and ``b`` the second.
+    """
+    if not found:
+        return f"{paint('same', Ink.GREEN)}      {clean(a)} and {clean(b)}"
+    lines = [f"{paint('A', Ink.BOLD)}  {clean(a)}", f"{paint('B', Ink.BOLD)}  {clean(b)}", ""]
+    for head, rows in groupby(found, _head):
+        lines += [paint(clean(head), Ink.BOLD), *(line for row in rows for line in _row(row))]
+    return "\n".join([*lines, "", f"they differ in {counted(len(found), 'thing')}"])
+
+
+def _head(row: Unlike) -> str:
+    match row.kind:
+        case Kind.IMAGE:
+            return "image"
+        case Kind.ARGUMENT:
+            return "kernel arguments"
+        case Kind.MODULE:
+            return f"{row.name}, for {row.kernel}"
+        case Kind.KERNEL:
+            return f"kernel {row.name}"
+    return row.name
+
+
+def _row(row: Unlike) -> Iterator[str]:
+    label = clean(row.field or (row.name if row.kind is Kind.ARGUMENT else ""))
+    if len(label) > _FIELD:
+        yield " " * _INDENT + label
+        label = ""
+    columns = [wrapped(_short(each or "-"), _VALUE, cell=True) for each in (row.a, row.b)]
+    for first, second in zip_longest(*columns, fillvalue=""):
+        parts = (label.ljust(_FIELD), first.ljust(_VALUE), second)
+        yield (" " * _INDENT + (" " * _GAP).join(parts)).rstrip()
+        label = ""
+
+
+def _short(value: str) -> str:
+    """A hash by its beginning; the document has all of it."""
+    return re.sub(r"^(sha256 [0-9a-f]{16})[0-9a-f]{48}$", r"\1", value)
+
+
+def document(
+    a: str, b: str, found: Sequence[Unlike], code: ExitCode, when: datetime
+) -> dict[str, Json]:
+    """The whole document (docs/passport-diff.schema.json)."""
+    return {
+        "schema": SCHEMA,
+        "toolkit": __version__,
+        "time": when.astimezone(UTC).isoformat(timespec="seconds"),
+        "exit_code": int(code),
+        "a": a,
+        "b": b,
+        "differences": [
+            {
+                "kind": each.kind.value,
+                "name": each.name,
+                "kernel": each.kernel,
+                "field": each.field,
+                "a": each.a,
+                "b": each.b,
+            }
+            for each in found
+        ],
+    }

@@ -1,0 +1,1 @@
+"""IOMMU groups: their domains changed while nodes run."""

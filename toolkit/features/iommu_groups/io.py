@@ -1,0 +1,120 @@
+"""Ask a node for its IOMMU groups, and have it change their domains."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from toolkit.errors import ApplyError, StaleError, TransportError
+from toolkit.evidence import Evidence, State
+from toolkit.node.audit import before_script
+from toolkit.node.locked import must_have_begun
+from toolkit.node.scripts import FOLDER
+from toolkit.ssh.transport import Transport
+
+_PARTS = ("frames.sh", "routes.sh", "holding.sh", "lock.sh", "domains.sh")
+_NOT_JUDGED = frozenset({"uid", "domains-before"})
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What came of it on one node."""
+
+    steps: tuple[str, ...]  # "echo identity >/sys/.../type: done"
+    groups: str  # the text of the frame: the groups as they are now
+
+
+def _script(call: str, audit: str = "") -> str:
+    parts = [(FOLDER / part).read_text("utf-8") for part in _PARTS]
+    return "#!/bin/sh\n" + before_script(audit) + "\n".join([*parts, f"{call}\n"])
+
+
+def look_script() -> str:
+    """The script that only looks."""
+    return _script("domains")
+
+
+def change_script(look: Evidence, words: Sequence[str], wait_s: int = 60, audit: str = "") -> str:
+    """The script that changes. Cut off at any byte, it runs nothing.
+
+    :param words: one for each group, as domains.sh takes them.
+    :param audit: of ``reach.audit.of_run``, for the node's own log.
+    """
+    told = " ".join(map(shlex.quote, (guard_sum(look), str(wait_s), *words)))
+    return _script(f"set_domains {told} end", audit)
+
+
+def guard_sum(look: Evidence) -> str:
+    """What a look's judgement rests on, as domains.sh sums it up again."""
+    lines: list[str] = []
+    for frame in look.frames.values():
+        if frame.key in _NOT_JUDGED:
+            continue
+        lines.append(f"= {frame.key}")
+        if frame.key != "modules":
+            lines += [f"|{line}" for line in frame.text.split("\n")[:-1]]
+    text = "".join(f"{line}\n" for line in lines)
+    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def ask(transport: Transport) -> Evidence:
+    """The frames of a look; changes nothing.
+
+    :raises TransportError: whether it ran to its end cannot be known.
+    """
+    result = transport.run(look_script(), limit_s=120)
+    evidence = Evidence.parse(result.stdout)
+    if not evidence.frames:
+        raise TransportError(
+            f"{transport.name}: the script ended with {result.exit} and said nothing",
+            hint=f"see that a POSIX sh works there: ssh {transport.name} 'echo true | sh -s'",
+        )
+    return evidence
+
+
+def change(transport: Transport, text: str, *, limit_s: float = 1800) -> Changed:
+    """Carry out ``change_script``.
+
+    :raises StaleError: the node is not as it was judged; nothing was touched.
+    :raises LockedError: another run holds the node; nothing was touched.
+    :raises ApplyError: a step failed; its group has the domain and the drivers that it had,
+        unless a step that puts them back is among the failed ones. Or the node has no place
+        for a lock: nothing was touched.
+    :raises TransportError: whether it ran to its end cannot be known.
+    """
+    result = transport.run(text, limit_s=limit_s)
+    evidence = Evidence.parse(result.stdout)
+    frames, name = evidence.frames, transport.name
+    must_have_begun(name, evidence)
+    if "expect" in frames:
+        raise StaleError(
+            f"{name}: who depends on its devices has changed since it was looked at",
+            hint="nothing was touched; look again: iommu --check",
+        )
+    if not evidence.complete or "groups-after" not in frames:
+        raise TransportError(
+            f"{name}: the script broke off, with status {result.exit}",
+            hint="the node goes on with what it began: look again, iommu --check",
+        )
+    steps = tuple(_steps(evidence))
+    if result.exit != 0:
+        bad = [each for each in steps if not each.endswith(": done")]
+        raise ApplyError(
+            f"{name}: {'; '.join(bad) or 'a step failed'}",
+            hint="what the kernel says of it: dmesg | tail; then look again: iommu --check",
+        )
+    return Changed(steps, frames["groups-after"].text)
+
+
+def _steps(evidence: Evidence) -> list[str]:
+    told = []
+    for key, frame in evidence.frames.items():
+        if key.partition(".")[0].isdigit():
+            words = " ".join(frame.text.split())
+            how = {State.OK: "done", State.TIMEOUT: "no answer, abandoned"}
+            told.append(f"{frame.source}: {how.get(frame.state, f'failed {words}'.rstrip())}")
+        elif key == "kept" and frame.state is not State.OK:
+            told.append(f"{frame.source}: cannot be written")
+    return told

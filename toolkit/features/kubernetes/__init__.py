@@ -1,0 +1,1 @@
+"""Kubernetes: manifests that read and change nodes, and their rollout."""

@@ -1,0 +1,1 @@
+"""Kubernetes: on the command line."""

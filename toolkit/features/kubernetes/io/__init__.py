@@ -1,0 +1,1 @@
+"""Kubernetes: on disk and on nodes."""

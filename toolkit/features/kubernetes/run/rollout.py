@@ -1,0 +1,261 @@
+"""Carry out bundles on nodes of a cluster as a rollout: batches, one budget, journal, claims."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import date
+
+from toolkit.checks.check import Status
+from toolkit.errors import ApplyError, ExitCode, LockedError, NoEvidence, Outcome, TransportError
+from toolkit.evidence import Evidence, Frame, State
+from toolkit.facts.text.pod_logs import parse_carried, parse_pod_logs
+from toolkit.features.kubernetes.io.node import Cluster
+from toolkit.features.kubernetes.plan.apply import Carrying
+from toolkit.groups import Wants
+from toolkit.hosts.host import Host, fold
+from toolkit.progress import Progress
+from toolkit.rollout.claims import alive
+from toolkit.rollout.journal import FILE, Event, Journal, JournalError
+from toolkit.rollout.plan.batches import Phase, Standing
+from toolkit.rollout.run import Rolled, Rollout
+from toolkit.rollout.runs import RunFolder, safe_name
+from toolkit.rollout.workers import Threads
+from toolkit.ssh.transport import Transport
+from toolkit.verbs.access import Access, Fleet
+from toolkit.verbs.plan import Planned, plan_node
+from toolkit.verbs.provision import GONE
+from toolkit.verbs.rollout import Agreed, join_budget, keep_journal, roll, write_first
+
+VERB = "kubernetes"
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What came of one node's turn."""
+
+    left: str  # in a clause, what is still to be done there; "" where nothing is
+    given_back: bool  # to whom schedules; false where another had cordoned it, and keeps it
+    unknown: bool = False  # what is left is only that something could not be told
+
+    @property
+    def exit_code(self) -> ExitCode:
+        if self.unknown:
+            return ExitCode.UNKNOWN
+        return ExitCode.FAILED if self.left else ExitCode.OK
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long is waited, in seconds, and whose nodes are taken."""
+
+    drain_s: float = 600.0
+    job_s: float = 3600.0
+    taken: bool = False  # nodes that others have cordoned are taken as they are, and left cordoned
+    emptydir: bool = False  # pods leave also where they lose what is in an emptyDir
+
+
+@dataclass(frozen=True, slots=True)
+class KubeWork:
+    """What each turn of one run has in common."""
+
+    cluster: Cluster
+    carried: Mapping[str, Carrying]  # by node
+    wants: Wants
+    today: date
+    folder: RunFolder
+    journal: Journal
+    limits: Limits
+
+    @property
+    def run(self) -> str:
+        return self.journal.file.parent.name
+
+    def take_turn(self, host: Host) -> Brought:
+        """Out of service, bundle, look, back into service.
+
+        :raises ToolkitError: what stood in the way; the journal has how far it got.
+        """
+        node = host.name
+        ours = self._out_of_service(node)
+        self._about_to(node, Phase.APPLYING)
+        log = self.cluster.run_job(self.carried[node].name, self.limits.job_s)
+        self.folder.keep(f"{node}.log", log)
+        self._refuse_stopped(node, log)
+        self._about_to(node, Phase.LOOKING)
+        brought = _weighed(self._look_again(node, log))
+        if brought.left or not ours:
+            return brought
+        self._about_to(node, Phase.UNDRAINING)
+        return Brought("", given_back=self.cluster.uncordon(node, self.run))
+
+    def _out_of_service(self, node: str) -> bool:
+        """Whether it was this run that took it out, or one of ours before it that has ended.
+
+        :raises LockedError: somebody else has cordoned it, and it was not said to be taken.
+        """
+        seen = self.cluster.look(node)
+        left = seen.run if seen.cordoned and self._has_ended(seen.run) else ""
+        if seen.cordoned and seen.run != self.run and not left:
+            if self.limits.taken:
+                return False
+            who = f"run {seen.run}" if seen.run else "somebody else"
+            raise LockedError(
+                f"{node}: was cordoned by {who}; nothing was touched",
+                hint="once it is drained: --cordoned takes it as it is, and leaves it cordoned",
+            )
+        self._about_to(node, Phase.DRAINING)
+        if not self.cluster.cordon(node, self.run, after=left):
+            raise LockedError(
+                f"{node}: was cordoned by somebody else meanwhile",
+                hint=f"whoever did so gives it back: kubectl describe node {node}",
+            )
+        try:
+            self.cluster.drain(node, self.limits.drain_s, emptydir=self.limits.emptydir)
+        except TransportError as why:
+            if left:  # in what state that run left it nobody knows
+                raise ApplyError(
+                    f"{node}: not drained, and left cordoned: {why}",
+                    hint=f"drain it by hand, or give it back: kubectl uncordon {node}",
+                ) from why
+            self._about_to(node, Phase.UNDRAINING)
+            self.cluster.uncordon(node, self.run)
+            raise ApplyError(f"{node}: not drained, and given back: {why}", hint=why.hint) from why
+        self._about_to(node, Phase.DRAINED)
+        return True
+
+    def _has_ended(self, run: str) -> bool:
+        """Whether that is another run of this state folder, and its controller is gone."""
+        place = self.journal.file.parent.with_name(safe_name(run)) if run else None
+        if place is None or place.name in ("", self.run) or place.name != run:
+            return False
+        return (place / FILE).is_file() and not alive(place)
+
+    def _refuse_stopped(self, node: str, log: str) -> None:
+        """:raises ApplyError: the engine did not go through; in the node's own words."""
+        carried = [e for e in parse_carried(log) if e.node == node]
+        if carried and carried[-1].ended == 0 and carried[-1].evidence.complete:
+            return
+        frames = carried[-1].evidence.frames.values() if carried else ()
+        bad = next((frame for frame in frames if frame.state is State.FAILED), None)
+        told = _words(bad) if bad else log.strip().rpartition("\n")[2][:300]
+        raise ApplyError(
+            f"{node}: the bundle did not go through, and the node stays cordoned: {told}",
+            hint=f"its log is kept; kubectl -n {self.cluster.namespace} logs "
+            f"job/{self.carried[node].name}",
+        )
+
+    def _look_again(self, node: str, log: str) -> Planned:
+        """The node as its pod has read it at the end."""
+        evidence = next((e.evidence for e in parse_pod_logs(log) if e.node == node), Evidence())
+        if not evidence.complete:
+            raise NoEvidence(
+                f"{node}: was not read again, and stays cordoned",
+                hint=f"look at it, then give it back: kubectl uncordon {node}",
+            )
+        self.folder.keep_evidence(node, evidence, "after")
+        return plan_node(node, evidence, self.wants.of(node), self.today, untried=True)
+
+    def _about_to(self, node: str, phase: Phase) -> None:
+        self.journal.add(Event(node, phase.value))
+
+
+def _weighed(found: Planned) -> Brought:
+    """Whether a node may serve again: nothing is to be done, and every check is content."""
+    judged = found.judged
+    if not judged.gpus:  # it had some, or there had been no bundle for it
+        return Brought(GONE, given_back=False)
+    if not found.plan.empty:
+        owed = "a reboot is owed" if found.plan.only_reboot else "more is to be done"
+        return Brought(owed, given_back=False)
+    if failed := [each.check.id for each in judged.having(Status.FAIL)]:
+        return Brought(f"not as wanted: {', '.join(failed)}", given_back=False)
+    unknown = [each.check.id for each in judged.having(Status.UNKNOWN)]
+    left = f"not known: {', '.join(unknown)}" if unknown else ""
+    return Brought(left, given_back=False, unknown=bool(left))
+
+
+def _words(frame: Frame) -> str:
+    return f"{frame.source}: {frame.text.strip() or f'status {frame.exit}'}"[:500]
+
+
+def refuse_let_go(cluster: Cluster, carried: Sequence[Carrying]) -> None:
+    """A Job runs once: what was let go before tells nothing of now, and may be at work still.
+
+    :raises LockedError: that is so of one; nothing was touched.
+    """
+    gone = cluster.let_go()
+    if found := [each for each in carried if each.name in gone]:
+        jobs = " ".join(each.name for each in found)
+        raise LockedError(
+            f"{fold([each.node for each in found])}: the bundle was let go before; "
+            "nothing was touched",
+            hint="once it has ended: "
+            f"kubectl -n {cluster.namespace} delete job {jobs}; then read the nodes again",
+        )
+
+
+def roll_out_pods(
+    cluster: Cluster,
+    carried: Sequence[Carrying],
+    wants: Wants,
+    today: date,
+    *,
+    folder: RunFolder,
+    agreed: Agreed,
+    limits: Limits,
+    progress: Progress,
+) -> Rolled[Brought]:
+    """Let the Jobs go that lie suspended in the cluster, in the agreed terms.
+
+    :raises LockedError: another controller's run is at work on one of the nodes.
+    :raises JournalError: there is no journal to be had; nothing was touched.
+    """
+    hosts = tuple(Host(each.node) for each in carried)
+    fleet = Fleet(hosts, _by_pods_alone, Access(progress=progress))
+    with ExitStack() as stack:
+        journal = keep_journal(stack, fleet, folder, agreed.about, alone=True)
+        if journal is None:  # never: it is a must
+            raise JournalError("no journal can be kept", hint="nothing was touched")
+        planned = [Event(each.node, Phase.PLANNED.value, detail=_told(each)) for each in carried]
+        write_first(journal, agreed, planned)
+        jobs = {each.node: each for each in carried}
+        work = KubeWork(cluster, jobs, wants, today, folder, journal, limits)
+        rollout = Rollout(
+            agreed.terms,
+            Standing(down=frozenset(cluster.out()) & frozenset(jobs)),
+            {host.name: host for host in hosts},
+            Threads(work.take_turn),
+            _well,
+            _ended,
+            journal,
+            agreed.brakes,
+            progress,
+            join_budget(stack, fleet, journal, agreed),
+        )
+        return roll(rollout, "bundles by pods")
+
+
+def _by_pods_alone(host: Host) -> Transport:
+    raise TransportError(
+        f"{host.name}: is reached by pods alone",
+        hint="change it over SSH: provision --hosts",
+    )
+
+
+def _told(carried: Carrying) -> str:
+    return json.dumps({"job": carried.name, "bundle": carried.sum})
+
+
+def _well(outcome: Outcome[Brought]) -> bool:
+    return outcome.value is not None and not outcome.value.left
+
+
+def _ended(outcome: Outcome[Brought], well: bool) -> Event:
+    told = {"error": str(outcome.error), "hint": outcome.error.hint} if outcome.error else {}
+    if outcome.value is not None:
+        told = {"left": outcome.value.left} if outcome.value.left else {}
+    phase = (Phase.DONE if well else Phase.FAILED).value
+    return Event(outcome.host, phase, detail=json.dumps(told, ensure_ascii=True))

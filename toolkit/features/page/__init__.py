@@ -1,0 +1,1 @@
+"""Page of a fleet: one self-contained HTML file."""

@@ -1,0 +1,155 @@
+"""What a page of a fleet keeps of each node: its verdicts, what they rest on, its pairs, its sheet.
+
+A page shows the words behind a verdict, not all that was read: of a long text the lines that
+name what the finding names, and how many were left out. What equal nodes say is held once.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
+
+from toolkit.checks.check import Finding, Gap, Status, Verdict
+from toolkit.checks.comparison import Sheet, Sheets
+from toolkit.checks.judged import Judged
+from toolkit.errors import NoEvidence, Unparsable
+from toolkit.evidence import Evidence
+from toolkit.facts.node.node import Node
+from toolkit.facts.text.secrets import hide_secrets
+from toolkit.features.page.show.carry import Carry, carry
+from toolkit.features.page.show.heat import Heat, heat
+from toolkit.features.predict.plan.of_node import Prediction, predict
+from toolkit.features.topology.show.view import view
+from toolkit.groups import Wants
+from toolkit.report.pages import plain
+
+LINES, WIDE = 30, 240  # of one excerpt, and of one of its lines
+FEW = 12  # lines of a text behind a verdict that calls for nothing
+_AROUND = 2  # lines shown after one that is named: registers stand below their function
+# What is worth looking for: addresses, versions, files and devices have a digit or a slash.
+_NAMES = re.compile(r"[\w./:@+-]{4,}")
+
+T = TypeVar("T", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """What one source said, as far as it is shown."""
+
+    key: str  # "module-state"
+    source: str  # "/proc/modules"
+    trouble: str  # why nothing rests on it; "" where it was read in full
+    text: str
+    left: int = 0  # lines that are not shown
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One node."""
+
+    judged: Judged
+    sheet: Sheet
+    heat: Heat | None = None
+    no_heat: str = ""  # why there is none
+    carry: Carry | None = None
+    # What open verdicts rest on, by check; of those that pass, see ``Seeing.passing``.
+    behind: tuple[tuple[str, tuple[Excerpt, ...]], ...] = ()
+
+
+@dataclass(slots=True)
+class Seeing:
+    """Looks at nodes one after the other. May be called from many threads."""
+
+    wants: Wants
+    passing: dict[tuple[str, Finding], tuple[Excerpt, ...]] = field(default_factory=dict)
+    _sheets: Sheets = field(init=False)
+    _known: dict[Hashable, Hashable] = field(default_factory=dict)
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._sheets = Sheets(self.wants)
+
+    def see(self, judged: Judged, evidence: Evidence) -> Seen:
+        """All that a page needs of this node; the evidence itself may be let go."""
+        told = predict(Node(evidence))
+        shown, why = _heat(judged.host, evidence, told)
+        carried = carry(told)
+        with self._turn:
+            sheet = self._sheets.make(judged.host, evidence)
+            behind = tuple(self._behind(judged, evidence))
+            return Seen(judged, sheet, self._once(shown), why, self._once(carried), behind)
+
+    def _behind(
+        self, judged: Judged, evidence: Evidence
+    ) -> Iterator[tuple[str, tuple[Excerpt, ...]]]:
+        for verdict in judged.verdicts:
+            finding = verdict.finding
+            if finding.status is Status.PASS:
+                key = (verdict.check.id, finding)
+                if key not in self.passing:
+                    self.passing[key] = self._excerpts(verdict, evidence, FEW)
+            elif finding.status is not Status.NA and finding.gap is Gap.NONE:
+                yield verdict.check.id, self._once(self._excerpts(verdict, evidence, LINES))
+
+    def _excerpts(self, verdict: Verdict, evidence: Evidence, most: int) -> tuple[Excerpt, ...]:
+        finding = verdict.finding
+        names = named(" ".join((finding.found, *finding.details)))
+        return tuple(self._once(excerpt(evidence, key, names, most)) for key in verdict.cited)
+
+    def _once(self, value: T) -> T:
+        return cast("T", self._known.setdefault(value, value))
+
+
+def _heat(host: str, evidence: Evidence, told: Prediction) -> tuple[Heat | None, str]:
+    try:
+        return heat(view(host, evidence), told), ""
+    except (NoEvidence, Unparsable) as why:
+        return None, str(why)
+
+
+def named(text: str) -> frozenset[str]:
+    """The words of a finding that are worth looking for in what it rests on."""
+    words = (each.strip(".:/-") for each in _NAMES.findall(text))
+    return frozenset(each for each in words if len(each) > 3 and re.search(r"[\d/]", each))
+
+
+def excerpt(evidence: Evidence, key: str, names: frozenset[str], most: int = LINES) -> Excerpt:
+    """What the frame of this key says: all of it where it is short, else what is named.
+
+    :param most: lines.
+    """
+    frame = evidence.frames.get(key)
+    if frame is None:
+        why = "not part of this evidence" if evidence.complete else "cut off before it was read"
+        return Excerpt(key, "", why, "")
+    lines = plain(hide_secrets(frame.text)).rstrip("\n").split("\n")
+    kept = _chosen(lines, names, most)
+    shown = "\n".join(_joined(lines, kept))
+    return Excerpt(key, plain(frame.source), plain(frame.trouble), shown, len(lines) - len(kept))
+
+
+def _chosen(lines: list[str], names: frozenset[str], most: int) -> list[int]:
+    """The numbers of the lines that are shown, rising."""
+    if len(lines) <= most:
+        return list(range(len(lines)))
+    hits = [at for at, line in enumerate(lines) if any(name in line for name in names)]
+    near = dict.fromkeys(
+        each for at in hits for each in range(at, min(at + 1 + _AROUND, len(lines)))
+    )
+    return sorted(list(near)[:most]) or list(range(most))
+
+
+def _joined(lines: list[str], kept: list[int]) -> Iterator[str]:
+    """The lines, and a mark wherever some are passed over."""
+    before = -1
+    for at in kept:
+        if at > before + 1:
+            yield "\u22ef"
+        line = lines[at]
+        yield line if len(line) <= WIDE else f"{line[:WIDE]} \u2026"
+        before = at
+    if kept and kept[-1] < len(lines) - 1:
+        yield "\u22ef"

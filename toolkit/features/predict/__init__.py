@@ -1,0 +1,1 @@
+"""Predict what a node's paths can carry: value, interval and limiting term."""

@@ -1,0 +1,187 @@
+"""The verb that tells what the paths of nodes can carry."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolkit.cli.options import HOSTS, REACH, SAVED, Option, Said
+from toolkit.cli.verb import verb
+from toolkit.compat.throughput import constants
+from toolkit.errors import ExitCode, ToolkitError, UsageError, worst
+from toolkit.evidence import Evidence
+from toolkit.facts.node.node import Node
+from toolkit.features.predict.plan.cluster import Job, Return, gain, parse_parameters
+from toolkit.features.predict.plan.inputs import Load
+from toolkit.features.predict.plan.of_node import Prediction, predict_inputs, read_node
+from toolkit.features.predict.plan.quoted import quoted
+from toolkit.features.predict.plan.what_if import Wish, parse_wishes, with_wishes
+from toolkit.features.predict.show import (
+    SCHEMA,
+    as_json,
+    quoted_json,
+    quoted_text,
+    return_json,
+    return_text,
+    text,
+    wish_text,
+)
+from toolkit.report.document import Json, dumps
+from toolkit.report.text import errors
+from toolkit.verbs.cli.session import Session, fleet
+from toolkit.verbs.doctor import gather
+from toolkit.verbs.saved import read_saved
+
+_SIZE = {"": 0, "K": 10, "M": 20, "G": 30}
+_MOST = 1 << 40  # bytes of a message, messages of a queue: beyond it is a slip
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the operator wants predicted, read before any node is reached."""
+
+    load: Load
+    wishes: tuple[Wish, ...]
+    job: Job | None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One node: as it is, and as it would be."""
+
+    name: str
+    now: Prediction
+    wished: Prediction | None  # None where nothing was wished
+
+
+@verb(
+    HOSTS,
+    REACH,
+    SAVED,
+    (
+        Option("what_if", "", "wishes over what was read: acs=off,iommu=pt,link=gen5x16,mtu=4096"),
+        Option("size", "1M", "bytes of a message: 4096, 64K, 1M"),
+        Option("depth", 128, "messages in flight of one queue pair"),
+        Option("nodes", "", "nodes of a job: what GPUDirect is worth to it; with --model-size"),
+        Option("model_size", "", "its parameters: 70B"),
+        Option("steps", 100_000, "its steps"),
+        Option("all", False, "every GPU with every HCA, not only with the nearest"),
+        Option("json", False, "one JSON document on standard output (docs/predict.schema.json)"),
+    ),
+)
+def predict(said: Said) -> ExitCode:
+    """Tell what the paths of nodes can carry: value, interval and limiting term. Moves no byte.
+
+    For each GPU with its nearest HCA, and for the node: with GPUDirect, as an NCCL ring, and
+    through host memory. What was not read widens the interval and is listed; exit 3 where a
+    node tells of no pair at all.
+
+    Examples:
+      invoke predict --hosts gpu007
+      invoke predict --hosts gpu007 --what-if acs=off,iommu=pt
+      invoke predict --from evidence/ --nodes 16 --model-size 70B
+    """
+    asked = _asked(said)
+    session = Session.begin("predict", said)
+    found: list[Told] = []
+    failures: list[tuple[str, ToolkitError]] = []
+    for name, evidence in _evidence(said):
+        if isinstance(evidence, ToolkitError):
+            failures.append((name, evidence))
+        else:
+            found.append(_told(name, evidence, asked))
+    worth = _worth(found, asked)
+    if said.flag("json"):
+        sys.stdout.write(dumps(_document(found, failures, worth)))
+    else:
+        _print(session, found, worth, asked)
+    for line in errors(failures, session.paint):
+        session.say(line)
+    dark = [ExitCode.UNKNOWN for each in found if not each.now.pairs]
+    return worst([*dark, *(why.exit_code for _, why in failures)])
+
+
+def _asked(said: Said) -> Asked:
+    """:raises UsageError: for a size, a wish or a job that makes no sense."""
+    size = re.fullmatch(r"(\d{1,13})([KMG]?)i?B?", said.text("size"), re.IGNORECASE)
+    bytes_ = int(size[1]) << _SIZE[size[2].upper()] if size else 0
+    if not 0 < bytes_ <= _MOST:
+        raise UsageError(f"--size {said.text('size')!r} is no size of a message", hint="64K, 1M")
+    depth = said.number("depth", 128)
+    if not 0 < depth <= _MOST:
+        raise UsageError(f"--depth {depth} is no number of messages", hint="1 and more")
+    wishes = parse_wishes(said.text("what_if"))
+    return Asked(Load(bytes_, depth), wishes, _job(said))
+
+
+def _job(said: Said) -> Job | None:
+    if not said.text("nodes") and not said.text("model_size"):
+        return None
+    if not (said.text("nodes") and said.text("model_size")):
+        raise UsageError(
+            "a job is told by --nodes and --model-size together", hint="say both, or neither"
+        )
+    nodes, steps = said.number("nodes"), said.number("steps", 100_000)
+    if nodes < 2 or steps < 1:
+        raise UsageError("a job needs two nodes and one step at least", hint="--nodes 16")
+    return Job(nodes, parse_parameters(said.text("model_size")), steps)
+
+
+def _told(name: str, evidence: Evidence, asked: Asked) -> Told:
+    c = constants()
+    inputs = read_node(Node(evidence), c)
+    now = predict_inputs(inputs, asked.load, c)
+    if not asked.wishes:
+        return Told(name, now, None)
+    return Told(name, now, predict_inputs(with_wishes(inputs, asked.wishes), asked.load, c))
+
+
+def _worth(found: list[Told], asked: Asked) -> Return | None:
+    if asked.job is None:
+        return None
+    totals = tuple((each.name, (each.wished or each.now).total) for each in found)
+    return gain(totals, asked.job, constants())
+
+
+def _print(session: Session, found: list[Told], worth: Return | None, asked: Asked) -> None:
+    words = ",".join(wish.said for wish in asked.wishes)
+    for each in found:
+        session.say(text(each.name, each.now, session.paint, whole=session.said.flag("all")))
+        if each.wished is not None:
+            session.say(wish_text(each.now, each.wished, words))
+        session.say("")
+    if worth is not None:
+        session.say(f"{return_text(worth)}\n")
+    elif asked.job is not None:
+        session.say("what GPUDirect is worth: not told, for no node tells of a pair that carries\n")
+    if any(each.now.pairs for each in found):
+        session.say(quoted_text(quoted(constants())))
+
+
+def _document(
+    found: list[Told], failures: list[tuple[str, ToolkitError]], worth: Return | None
+) -> dict[str, Json]:
+    hosts: list[Json] = []
+    for each in found:
+        host = as_json(each.name, each.now)
+        if each.wished is not None:
+            host["wished"] = as_json(each.name, each.wished)
+        hosts.append(host)
+    return {
+        "schema": SCHEMA,
+        "hosts": hosts,
+        "cluster": return_json(worth) if worth is not None else None,
+        "quoted": quoted_json(quoted(constants())),
+        "errors": [{"name": name, "error": str(why), "hint": why.hint} for name, why in failures],
+    }
+
+
+def _evidence(said: Said) -> Iterator[tuple[str, Evidence | ToolkitError]]:
+    if said.text("from_"):
+        yield from read_saved(Path(said.text("from_")))
+        return
+    with fleet(said) as opened:
+        yield from gather(opened).items()

@@ -1,0 +1,265 @@
+"""What the paths of nodes can carry, as text for a terminal and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from toolkit.compat.throughput import Range
+from toolkit.features.predict.plan.cluster import Return, counted
+from toolkit.features.predict.plan.estimate import Estimate
+from toolkit.features.predict.plan.of_node import NodeTotal, Prediction
+from toolkit.features.predict.plan.pair import PairPrediction
+from toolkit.features.predict.plan.quoted import Quoted
+from toolkit.report.document import Json
+from toolkit.report.table import Ink, Painter, clean, columns, wrapped
+
+SCHEMA = "gdr-toolkit/predict/1"
+_HEAD = ("GPU", "HCA", "path", "with GPUDirect, GB/s", "NCCL ring", "without")
+
+
+def text(host: str, found: Prediction, paint: Painter, *, whole: bool) -> str:
+    """One node.
+
+    :param whole: every GPU with every HCA, not only with its nearest.
+    """
+    source = f"read from: {found.source}" if found.source else ""
+    if not found.pairs:
+        source = f"no pair of GPU and HCA is told{f'; {source}' if source else ''}"
+    lines = [paint(clean(f"{host}  {source}"), Ink.BOLD)]
+    pairs = found.pairs if whole else found.nearest
+    lines += _pairs(pairs, paint)
+    if found.total is not None:
+        lines += ["", *_total(found), *_latency(pairs)]
+    lines += [line for note in found.notes for line in _wrapped(f"note: {note}", "")]
+    return "\n".join(lines)
+
+
+def _pairs(pairs: tuple[PairPrediction, ...], paint: Painter) -> Iterator[str]:
+    """A row for each pair; those that differ in nothing but their names share one."""
+    if not pairs:
+        return
+    alike: dict[tuple[str, ...], list[PairPrediction]] = {}
+    for each in pairs:
+        figures = (
+            each.distance.shown,
+            *map(_short, (each.with_gdr, each.collective, each.without_gdr)),
+            _why(each),
+            each.blocked,
+        )
+        alike.setdefault(figures, []).append(each)
+    rows = [_HEAD]
+    for (distance, with_gdr, ring, without, _, _), (first, *more) in alike.items():
+        name = f"{first.name} and {len(more)} more" if more else first.name
+        rows.append((clean(first.gpu), clean(name), distance, with_gdr, ring, without))
+    head, *body = columns(rows)
+    yield head
+    before = ""
+    for (*_, why, blocked), line in zip(alike, body, strict=True):
+        yield line
+        if why != before:
+            yield from _wrapped(why, "    ")
+        before = why
+        if blocked:
+            yield from (paint(row, Ink.RED) for row in _wrapped(f"now without: {blocked}", "    "))
+
+
+def _why(each: PairPrediction) -> str:
+    """What limits, each thing named once."""
+    words = [f"limited by {each.with_gdr.limit}"]
+    if each.read.value < 0.95 * each.with_gdr.value:
+        words.append(f"reads of GPU memory {_short(each.read)} by {each.read.limit}")
+    if each.collective.limit not in {each.with_gdr.limit, each.read.limit}:
+        words.append(f"ring by {each.collective.limit}")
+    return "; ".join(words)
+
+
+def _short(found: Estimate) -> str:
+    return found.figure.replace(f" {found.unit}", "")
+
+
+def _total(found: Prediction) -> Iterator[str]:
+    total = found.total
+    if total is None:
+        return
+    blocked = any(each.blocked for each in found.nearest)
+    once = " once GPUDirect works" if blocked else ""
+    yield from _wrapped(f"node, ring bound{once}: {total.with_gdr.said}", "")
+    yield from _wrapped(
+        f"node, without{', as now' if blocked else ''}:    {total.without_gdr.said}", ""
+    )
+
+
+def _latency(pairs: tuple[PairPrediction, ...]) -> Iterator[str]:
+    """Of the first pair: they differ by path alone."""
+    if not pairs:
+        return
+    found = pairs[0].latency
+    words = "; ".join(f"{each.layer} {each.figure}" for each in found)
+    yield from _wrapped(f"latency of {found.size} B: {words}", "")
+
+
+def _wrapped(words: str, indent: str) -> list[str]:
+    return wrapped(words, first=indent, rest=indent + "  ")
+
+
+def quoted_text(rows: tuple[Quoted, ...]) -> str:
+    """The figures that people quote, with where they belong."""
+    lines = ["figures that are quoted, and the layer of each:"]
+    for each in rows:
+        lines += _wrapped(f"{each.figure:<8} {each.layer}: {each.say}", "  ")
+    return "\n".join(lines)
+
+
+def wish_text(before: Prediction, after: Prediction, words: str) -> str:
+    """What the wishes would buy, pair by pair and for the node, and what limits then."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for old, new in zip(before.nearest, after.nearest, strict=False):
+        direct, ring = _change(old.now, new.now), _change(_ring(old), _ring(new))
+        alike.setdefault((*direct, *ring, _then(new)), []).append(f"{old.gpu} {old.name}")
+    rows = [("GB/s", "as it stands", "then", "NCCL ring", "then")]
+    for (a, b, d, e, _), (first, *more) in alike.items():
+        rows.append((first + (f" and {len(more)} more" if more else ""), a, b, d, e))
+    if before.total and after.total:
+        rows.append(
+            ("node", "", "", *_change(_node(before, before.total), _node(after, after.total)))
+        )
+    limits = dict.fromkeys(f"then {key[-1]}" for key in alike)
+    head = f"what if {words}: now, and then"
+    shown = columns([tuple(map(clean, row)) for row in rows])
+    return "\n".join(
+        [clean(head), *shown, *(row for each in limits for row in _wrapped(each, "    "))]
+    )
+
+
+def _then(each: PairPrediction) -> str:
+    if each.blocked:
+        return f"limited by {each.now.limit}; still without GPUDirect: {each.blocked}"
+    return _why(each)
+
+
+def _ring(each: PairPrediction) -> Estimate:
+    """What a ring does as it stands."""
+    return each.without_gdr if each.blocked else each.collective
+
+
+def _node(found: Prediction, total: NodeTotal) -> Estimate:
+    """All HCAs as they stand: one pair without GPUDirect bounds the ring of all."""
+    blocked = any(each.blocked for each in found.nearest)
+    return total.without_gdr if blocked else total.with_gdr
+
+
+def _change(old: Estimate, new: Estimate) -> tuple[str, str]:
+    return _short(old), f"{_short(new)} {_gain(old.value, new.value)}"
+
+
+def _gain(old: float, new: float) -> str:
+    if not old:
+        return "new" if new else "="
+    share = new / old - 1
+    return "=" if abs(share) < 0.005 else f"{share:+.0%}"
+
+
+def return_text(found: Return) -> str:
+    """The cluster's return on GPUDirect, with what it takes for granted."""
+    job = found.job
+    fast, slow = found.hours
+    lines = [
+        f"all-reduce of {counted(job.parameters)} parameters "
+        f"over {job.nodes} nodes, {job.steps} steps:",
+        *columns(
+            [
+                ("", "a step, s", "a run, hours"),
+                ("  with GPUDirect", _seconds(found.with_gdr), _seconds(fast)),
+                ("  without", _seconds(found.without_gdr), _seconds(slow)),
+                ("  saved at most", "", _seconds(found.saved)),
+            ]
+        ),
+    ]
+    lines += [
+        line for each in found.assumptions for line in _wrapped(f"taken for granted: {each}", "  ")
+    ]
+    return "\n".join(lines)
+
+
+def _seconds(span: Range) -> str:
+    def said(value: float) -> str:
+        return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+
+    return f"{said(span.value)} ({said(span.low)}-{said(span.high)})"
+
+
+def as_json(host: str, found: Prediction) -> dict[str, Json]:
+    total = found.total
+    return {
+        "name": host,
+        "source": found.source,
+        "pairs": [_pair(each) for each in found.pairs],
+        "total": None
+        if total is None
+        else {
+            "hcas": list(total.hcas),
+            "with_gdr": _estimate(total.with_gdr),
+            "without_gdr": _estimate(total.without_gdr),
+        },
+        "notes": list(found.notes),
+    }
+
+
+def _pair(each: PairPrediction) -> dict[str, Json]:
+    figures = {
+        "with_gdr": each.with_gdr,
+        "read": each.read,
+        "collective": each.collective,
+        "without_gdr": each.without_gdr,
+        "now": each.now,
+    }
+    return {
+        "gpu": each.gpu,
+        "hca": each.hca,
+        "name": each.name,
+        "distance": each.distance.shown,
+        "nearest": each.nearest,
+        "blocked": each.blocked,
+        **{name: _estimate(found) for name, found in figures.items()},
+        "latency_bytes": each.latency.size,
+        "latency": [_estimate(found) for found in each.latency],
+    }
+
+
+def _estimate(found: Estimate) -> dict[str, Json]:
+    return {
+        "value": round(found.value, 4),
+        "low": round(found.low, 4),
+        "high": round(found.high, 4),
+        "unit": found.unit.value,
+        "limit": found.limit,
+        "layer": found.layer.value,
+        "confidence": found.confidence.value,
+        "assumptions": list(found.assumptions),
+    }
+
+
+def return_json(found: Return) -> dict[str, Json]:
+    fast, slow = found.hours
+    spans = {
+        "step_seconds_with": found.with_gdr,
+        "step_seconds_without": found.without_gdr,
+        "run_hours_with": fast,
+        "run_hours_without": slow,
+        "run_hours_saved": found.saved,
+    }
+    return {
+        "nodes": found.job.nodes,
+        "parameters": found.job.parameters,
+        "steps": found.job.steps,
+        "slowest": found.slowest,
+        **{
+            name: {"value": round(s.value, 6), "low": round(s.low, 6), "high": round(s.high, 6)}
+            for name, s in spans.items()
+        },
+        "assumptions": list(found.assumptions),
+    }
+
+
+def quoted_json(rows: tuple[Quoted, ...]) -> list[Json]:
+    return [{"figure": e.figure, "layer": e.layer, "say": e.say} for e in rows]

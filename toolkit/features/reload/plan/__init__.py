@@ -1,0 +1,1 @@
+"""Reload kernel modules where nobody depends on them.: decided; pure."""

@@ -1,0 +1,1 @@
+"""Slurm: nodes by name, jobs, drain and resume, srun as a transport."""

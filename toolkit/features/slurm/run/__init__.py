@@ -1,0 +1,1 @@
+"""Slurm: carried out."""

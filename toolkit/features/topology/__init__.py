@@ -1,0 +1,1 @@
+"""Topology of a node as text, JSON and pictures."""

@@ -1,0 +1,1 @@
+"""Topology: for people and machines."""

@@ -1,1 +1,0 @@
-"""The verbs, one file each: the only code that knows both wings."""

@@ -1,0 +1,1 @@
+"""Node sets: hosts, addresses, and the inventories that name them."""

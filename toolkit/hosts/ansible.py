@@ -1,0 +1,259 @@
+"""What an Ansible inventory says about hosts, once INI or YAML has been read into groups.
+
+Ansible documents: "How to build your inventory". Variables of a host go over those of its
+groups, a child group's over its parent's, and ``all`` comes last. Only variables that say
+how to reach a host count; the hundreds of others are left alone.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from toolkit.errors import InventoryError, UsageError
+from toolkit.hosts.addresses import parse_spot
+from toolkit.hosts.host import Host, Inventory
+
+_VARIABLES = {  # Ansible's names for one thing, the first that is set counts
+    "address": ("ansible_host", "ansible_ssh_host"),
+    "user": ("ansible_user", "ansible_ssh_user"),
+    "port": ("ansible_port", "ansible_ssh_port"),
+    "key_file": ("ansible_ssh_private_key_file", "ansible_private_key_file"),
+    "bmc": ("bmc",),
+}
+_SSH_ARGS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
+_RANGE = re.compile(r"\[(\w+):(\w+)(?::(\d+))?\]")
+_MOST = 100_000  # hosts that one pattern may stand for
+_DEEPEST = 50  # groups in groups; more is a circle
+_NO_CIRCLE = "see them with: ansible-inventory --graph"
+_LONGEST = 1024  # characters of a pattern: a name has 253
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A variable's text, and where it was written: "hosts.ini:7"."""
+
+    text: str
+    where: str
+
+
+@dataclass(slots=True)
+class Group:
+    """One group as the file has it. Mutable: a file may come back to a group later."""
+
+    hosts: dict[str, dict[str, Value]] = field(default_factory=dict)  # variables by name
+    children: list[str] = field(default_factory=list)
+    values: dict[str, Value] = field(default_factory=dict)
+
+
+def gather(groups: dict[str, Group], where: str) -> Inventory:
+    """The inventory that ``groups`` amounts to.
+
+    :raises InventoryError: a value makes no sense, or groups contain one another.
+    """
+    names: dict[str, dict[str, None]] = {}
+    layers: dict[str, list[tuple[int, str]]] = {}  # of a host: (depth, group)
+    for name in groups:
+        if name != "all":
+            names[name] = dict.fromkeys(_members(groups, name, where, set()))
+    for name, depth in _depths(groups, where).items():
+        for host in names.get(name, ()):
+            layers.setdefault(host, []).append((depth, name))
+    ungrouped = groups.get("all", Group()).hosts
+    everyone = dict.fromkeys(
+        [*ungrouped, *(host for group in groups.values() for host in group.hosts)]
+    )
+    hosts = {}
+    for host in everyone:
+        inside = [name for _, name in sorted(layers.get(host, []))]
+        values: dict[str, Value] = {}
+        for each in ("all", *inside):
+            values |= groups.get(each, Group()).values
+        for each in ("all", *inside):
+            values |= groups.get(each, Group()).hosts.get(host, {})
+        hosts[host] = _host(host, values, tuple(n for n in names if host in names[n]))
+    return Inventory(hosts, {name: tuple(members) for name, members in names.items()})
+
+
+def unfold_ansible(pattern: str, where: str) -> list[str]:
+    """Names of ``node[001:128:2].example`` or ``node[a:c]``; several ranges multiply.
+
+    :raises InventoryError: for a range that is none.
+    """
+    if len(pattern) > _LONGEST:
+        raise InventoryError(f"{where}: a pattern of {len(pattern)} characters", hint="name fewer")
+    found = _RANGE.search(pattern)
+    if found is None:
+        return [pattern]
+    before, after = pattern[: found.start()], unfold_ansible(pattern[found.end() :], where)
+    parts = _range(found, where)
+    if len(parts) * len(after) > _MOST:
+        raise InventoryError(
+            f"{where}: {pattern!r} stands for more than {_MOST} hosts",
+            hint="name fewer, or several patterns",
+        )
+    width = len(found[1]) if found[1].startswith("0") else 0
+    texts = (chr(n) if found[1].isalpha() else f"{n:0{width}d}" for n in parts)
+    return [before + text + rest for text in texts for rest in after]
+
+
+def host_names(pattern: str, where: str) -> list[tuple[str, int]]:
+    """The (name, port) pairs of one entry; port 0 where none is given.
+
+    :raises InventoryError: for what is not the name of a host.
+    """
+    pairs = []
+    for name in unfold_ansible(pattern, where):
+        try:
+            spot = parse_spot(name)
+        except UsageError as why:
+            raise InventoryError(f"{where}: {why}", hint=why.hint) from why
+        if spot.user:
+            raise InventoryError(f"{where}: {name!r}", hint="give the user as ansible_user=")
+        pairs.append((spot.host, spot.port))
+    return pairs
+
+
+def _range(found: re.Match[str], where: str) -> range:
+    """The numbers, or the code points of the letters, that ``[first:last:step]`` stands for."""
+    first, last, step = found[1], found[2], int(found[3] or 1)
+    numbers = re.fullmatch("[0-9]{1,9}", first) and re.fullmatch("[0-9]{1,9}", last)
+    letters = re.fullmatch("[a-z]-[a-z]|[A-Z]-[A-Z]", f"{first}-{last}")
+    if not (numbers or letters) or step < 1:
+        ends = range(0)
+    elif numbers:
+        ends = range(int(first), int(last) + 1, step)
+    else:
+        ends = range(ord(first), ord(last) + 1, step)
+    if not ends:
+        raise InventoryError(
+            f"{where}: {found[0]!r} is no range",
+            hint="Ansible's ranges look like [001:128] or [a:c]",
+        )
+    return ends
+
+
+def _members(
+    groups: dict[str, Group], name: str, where: str, seen: set[str], depth: int = 0
+) -> Iterator[str]:
+    """:param seen: groups that were looked into, each once: many may lead to one."""
+    if depth > _DEEPEST:
+        raise InventoryError(f"{where}: group {name!r} contains itself", hint=_NO_CIRCLE)
+    group = groups.get(name)
+    if group is None:
+        raise InventoryError(
+            f"{where}: group {name!r} is a child of another and has no section",
+            hint=f"add [{name}], or remove it from the children",
+        )
+    seen.add(name)
+    yield from group.hosts
+    for child in group.children:
+        if child not in seen:
+            yield from _members(groups, child, where, seen, depth + 1)
+
+
+def _depths(groups: dict[str, Group], where: str) -> dict[str, int]:
+    """How deep each group lies at most: a deeper group's variables go over its parents'."""
+    depths = dict.fromkeys(sorted(name for name in groups if name != "all"), 1)
+    for _ in range(_DEEPEST):
+        changed = False
+        for name, depth in list(depths.items()):
+            for child in groups[name].children:
+                if depths.get(child, 0) <= depth:
+                    depths[child] = depth + 1
+                    changed = True
+        if not changed:
+            return depths
+    raise InventoryError(f"{where}: its groups contain one another", hint=_NO_CIRCLE)
+
+
+def _host(name: str, values: dict[str, Value], groups: tuple[str, ...]) -> Host:
+    found = {
+        key: _evaluate(name, next((values[each] for each in names if each in values), None))
+        for key, names in _VARIABLES.items()
+    }
+    jump, key_file, options = _ssh_arguments(name, values)
+    if found["port"] and not re.fullmatch(r"[0-9]{1,5}", found["port"]):
+        where = _where(values, _VARIABLES["port"])
+        raise InventoryError(
+            f"{where}: {found['port']!r} is no port",
+            hint="ansible_port is a number from 1 to 65535",
+        )
+    host = Host(
+        name,
+        address=found["address"] if found["address"] != name else "",
+        user=found["user"],
+        port=int(found["port"] or 0),
+        jump=jump,
+        bmc=found["bmc"],
+        groups=groups,
+        key_file=found["key_file"] or key_file,
+        options=options,
+    )
+    _check(host, values)
+    return host
+
+
+def _check(host: Host, values: dict[str, Value]) -> None:
+    """These words end up on command lines: let nothing through that is not surely a name."""
+    parts = [(f"{host.user}@x" if host.user else "", _VARIABLES["user"])]
+    parts += [(host.address, _VARIABLES["address"]), (host.bmc, _VARIABLES["bmc"])]
+    parts += [(f"x:{host.port}" if host.port else "", _VARIABLES["port"])]
+    parts += [(hop, _SSH_ARGS) for hop in host.jump.split(",")]
+    for part, variables in parts:
+        try:
+            if part:
+                parse_spot(part)
+        except UsageError as why:
+            raise InventoryError(f"{_where(values, variables)}: {why}", hint=why.hint) from why
+
+
+def _where(values: dict[str, Value], variables: tuple[str, ...]) -> str:
+    return next((values[name].where for name in variables if name in values), "inventory")
+
+
+def _evaluate(host: str, value: Value | None) -> str:
+    """A variable's text; of templates only the host's own name is understood."""
+    if value is None:
+        return ""
+    text = re.sub(r"\{\{\s*inventory_hostname\s*\}\}", host, value.text)
+    if "{{" in text or "{%" in text:
+        raise InventoryError(
+            f"{value.where}: {value.text!r} is a template, which only Ansible can evaluate",
+            hint="let it: ansible-inventory --list --yaml --export > plain.yml",
+        )
+    return text
+
+
+def _ssh_arguments(
+    host: str, values: dict[str, Value]
+) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+    """Jump, identity file and options from what Ansible would pass to ssh."""
+    jump, key_file, options = "", "", {}
+    for name in _SSH_ARGS:
+        value = values.get(name)
+        words = iter(_words(host, value))
+        for word in words:
+            flag = word[:2]
+            if flag not in ("-J", "-i", "-o"):
+                continue  # -C, -v and the like do not say how to reach the host
+            argument = word[2:] or next(words, "")
+            if flag == "-J":
+                jump = argument
+            elif flag == "-i":
+                key_file = argument
+            else:
+                key, _, text = argument.replace(" ", "=", 1).partition("=")
+                options[key] = text
+    jump = options.pop("ProxyJump", jump)
+    return jump, key_file, tuple(options.items())
+
+
+def _words(host: str, value: Value | None) -> list[str]:
+    try:
+        return shlex.split(_evaluate(host, value))
+    except ValueError as why:
+        where = value.where if value else host
+        raise InventoryError(f"{where}: {why}", hint="a quote is not closed") from why

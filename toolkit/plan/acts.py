@@ -1,0 +1,255 @@
+"""The commands that carry out triggers on one node, and how each is taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from toolkit.errors import NoEvidence, Unparsable
+from toolkit.facts.distros import Family
+from toolkit.facts.modules.ofed import OFA
+from toolkit.facts.modules.placed_files import REBUILD
+from toolkit.facts.node.node import Node
+from toolkit.plan.act import Act, Command, When
+from toolkit.plan.acts_boot import booted
+from toolkit.plan.artefact import Trigger
+from toolkit.plan.artefacts import OWN_PACKAGE
+from toolkit.plan.artefacts_modules import kernel_of
+from toolkit.plan.change import Action, Change
+from toolkit.plan.units import started
+
+# DKMS from 3.1 on moves the kernel's own modules of these names aside when it installs others.
+_INBOX = tuple(
+    f"/lib/modules/{{kernel}}/kernel/drivers/{each}"
+    for each in ("infiniband", "net/ethernet/mellanox", "vdpa/mlx5", "vfio/pci/mlx5", "fwctl")
+)
+_SCRATCH = "/var/lib/gdr-toolkit/rebuild/scratch.*"  # where our own program builds
+
+
+def acts_for(changes: Iterable[Change], node: Node, family: Family) -> tuple[Act, ...]:
+    """The commands for all changes, in the order of their triggers, none of them twice."""
+    changes = tuple(changes)
+    wanted = sorted({trigger for change in changes for trigger in change.triggers})
+    found: dict[str, Act] = {}
+    for trigger in wanted:
+        asking = [change for change in changes if trigger in change.triggers]
+        if not _can_rebuild(node, changes):
+            asking = [change for change in asking if change.artefact != "dkms.signing"]
+        for act in _acts(trigger, asking, node, family):
+            found.setdefault(act.call, act)
+    return tuple(found.values())
+
+
+def keeps_of(
+    trigger: Trigger, node: Node, family: Family, kernels: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Patterns of the files that a trigger rewrites, beside DKMS's own tree."""
+    kernels = kernels or kernels_of(node)
+    match trigger:
+        case Trigger.BUILD_DKMS:
+            return _for_each(kernels, family.modules)
+        case Trigger.DEPMOD:
+            return _for_each(kernels, ("/lib/modules/{kernel}/modules.*",))
+        case Trigger.REBUILD_INITRAMFS:
+            return _for_each(kernels, (family.initramfs_file,))
+        case Trigger.UPDATE_BOOTLOADER:
+            return family.bootloader_files
+    return ()
+
+
+def kernels_of(node: Node) -> tuple[str, ...]:
+    """The running kernel, and the one that the next boot takes, where the node tells.
+
+    A kernel without headers is not built for: the running one apart, whose headers are a
+    check of their own.
+    """
+    try:
+        default = node.default_kernel
+        ready = any(each.release == default and each.headers for each in node.kernels)
+    except (NoEvidence, Unparsable):
+        return (node.kernel,)
+    return (node.kernel, default) if ready and default != node.kernel else (node.kernel,)
+
+
+def _acts(trigger: Trigger, asking: list[Change], node: Node, family: Family) -> Iterator[Act]:
+    kernels = _asked_for(asking, node)
+    keeps = keeps_of(trigger, node, family, kernels)
+    match trigger:
+        case Trigger.BUILD_DKMS:
+            for change in asking:
+                yield from _dkms(change, node, keeps)
+        case Trigger.UPDATE_BOOTLOADER:
+            yield from booted(asking, family, keeps, live=node.live)
+        case Trigger.RELOAD_MODULES:
+            # A word of apply.sh: loads what is not loaded, reloads what is not as on disk.
+            for name in dict.fromkeys(each.values.get("loads", OWN_PACKAGE) for each in asking):
+                yield Act(trigger, ("reload", name.replace("-", "_"), name))
+        case Trigger.DAEMON_RELOAD:
+            again: Command = ("systemctl", "daemon-reload")
+            yield Act(trigger, again, undo=((When.AFTER, again),))
+        case Trigger.START_UNITS:
+            command, undo, early = started(asking)
+            yield Act(trigger, command, undo=tuple((When(w), c) for w, c in undo), early=early)
+        case _:
+            yield from _again(trigger, kernels, family, keeps)
+
+
+def _can_rebuild(node: Node, changes: Sequence[Change]) -> bool:
+    """Whether the program that rebuilds is on the node, or comes with these changes."""
+    comes = any(each.path == REBUILD and each.action is not Action.REMOVE for each in changes)
+    return comes or REBUILD in node.placed
+
+
+def _asked_for(asking: list[Change], node: Node) -> tuple[str, ...]:
+    """The kernels that the changes are for: each delivered module is for one."""
+    named = [kernel_of(change.path) for change in asking]
+    general = kernels_of(node) if "" in named or not named else ()
+    return tuple(dict.fromkeys((*general, *filter(None, named))))
+
+
+def _again(
+    trigger: Trigger, kernels: tuple[str, ...], family: Family, keeps: tuple[str, ...]
+) -> Iterator[Act]:
+    """What derives its result from files: run again, it takes itself back."""
+    for number, command in enumerate(_derived(trigger, kernels, family)):
+        words: Command = command
+        temps: tuple[str, ...] = ()
+        if trigger is Trigger.REBUILD_INITRAMFS:
+            # A word of apply.sh: looks into what the command made, or gives back the old one.
+            image = family.initramfs_file.format(kernel=kernels[number])
+            words = ("initramfs", kernels[number], image, *command)
+            # update-initramfs, function generate_initramfs and those that back up.
+            temps = (f"{image}.new", f"{image}.dpkg-bak")
+        yield Act(trigger, words, keeps, ((When.KEPT, command),), temps=temps)
+
+
+def _derived(trigger: Trigger, kernels: tuple[str, ...], family: Family) -> tuple[Command, ...]:
+    """Commands whose result depends on files alone; none for REBOOT, which is not a bundle's."""
+    per_kernel: dict[Trigger, Command] = {
+        Trigger.DEPMOD: ("depmod", "-a", "{kernel}"),
+        Trigger.REBUILD_INITRAMFS: family.initramfs,
+    }
+    words = per_kernel.get(trigger, ())
+    if not words:
+        return ()
+    return tuple(tuple(word.format(kernel=kernel) for word in words) for kernel in kernels)
+
+
+def _for_each(kernels: tuple[str, ...], patterns: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(pattern.format(kernel=kernel) for kernel in kernels for pattern in patterns)
+
+
+def _dkms(change: Change, node: Node, keeps: tuple[str, ...]) -> Iterator[Act]:
+    if change.artefact == "ofed.links":
+        yield _linked(change)
+    elif change.artefact == "dkms.signing":
+        package = node.peermem_dkms
+        for kernel in kernels_of(node):
+            yield _rebuilt(package, _version(node, package), kernel, keeps)
+    elif change.action is Action.REMOVE:
+        yield from _unbuilt(change, node, keeps)
+    elif change.artefact == "ofed.dkms":
+        for kernel in kernels_of(node):
+            yield from _ofed(node, change.values["ofed_dkms"], kernel, keeps)
+    elif "package" in change.values:
+        # The driver's package; DKMS refuses to build it before what it waits for.
+        ofed, driver = change.values["ofed_dkms"], change.values["package"]
+        for kernel in kernels_of(node):
+            yield from _ofed(node, ofed, kernel, keeps)
+            yield _rebuilt(driver, _version(node, driver), kernel, keeps)
+    else:
+        yield from _own_package(change.values["version"], node, keeps)
+
+
+def _ofed(node: Node, package: str, kernel: str, keeps: tuple[str, ...]) -> Iterator[Act]:
+    """OFED, where it is not there for that kernel: so no build of it that works is lost."""
+    if not any(
+        each.module == package and each.kernel == kernel and each.usable for each in node.dkms
+    ):
+        yield from built_ofed(package, _version(node, package), kernel, keeps)
+
+
+def built_ofed(package: str, version: str, kernel: str, keeps: tuple[str, ...]) -> Iterator[Act]:
+    """OFED's package, with all else that its build and DKMS rewrite for it."""
+    moved = (f"{_tree(package)}/original_module", *_for_each((kernel,), _INBOX))
+    yield from _built(package, version, kernel, (*keeps, OFA, f"{OFA}-dkms", *moved))
+
+
+def _linked(change: Change) -> Act:
+    """The links that the file lists; a rollback takes away those that were not there."""
+    links = tuple(f"{OFA}/{kernel}" for kernel in change.values["kernels"].split())
+    return Act(Trigger.BUILD_DKMS, ("systemd-tmpfiles", "--create", change.path), links)
+
+
+def _own_package(version: str, node: Node, keeps: tuple[str, ...]) -> Iterator[Act]:
+    known = any(each.module == OWN_PACKAGE and each.version == version for each in node.dkms)
+    if not known:
+        add = ("dkms", "add", "-m", OWN_PACKAGE, "-v", version)
+        gone = ("dkms", "remove", f"{OWN_PACKAGE}/{version}", "--all")
+        kept = (*keeps, _tree(OWN_PACKAGE))
+        yield Act(Trigger.BUILD_DKMS, add, kept, ((When.FIRST, gone),))
+    for kernel in kernels_of(node):
+        yield _rebuilt(OWN_PACKAGE, version, kernel, keeps, again=known)
+
+
+def _rebuilt(
+    package: str, version: str, kernel: str, keeps: tuple[str, ...], *, again: bool = True
+) -> Act:
+    """Built aside, judged, put in place: whatever fails leaves the build that was there.
+
+    ``rebuild`` is the program that the bundle places; it looks by itself what is to be built. A
+    rollback takes it away before it could be called, so DKMS itself rebuilds there.
+
+    :param again: a rollback that cannot restore the modules has them built again.
+    """
+    force = ("-m", package, "-v", version, "-k", kernel, "--force")
+    undo = ((When.KEPT, ("dkms", verb, *force)) for verb in ("build", "install"))
+    command = ("rebuild", "--kernel", kernel, "--peermem")
+    built = _trees(package, version, kernel)
+    temps = (_work(package, version), _SCRATCH)
+    undone = tuple(undo) if again else ()
+    return Act(Trigger.BUILD_DKMS, command, (*keeps, *built), undone, temps=temps)
+
+
+def _unbuilt(change: Change, node: Node, keeps: tuple[str, ...]) -> Iterator[Act]:
+    """A package of ours leaves DKMS before its files go."""
+    version = change.path.removeprefix(f"/usr/src/{OWN_PACKAGE}-").partition("/")[0]
+    if any(each.module == OWN_PACKAGE and each.version == version for each in node.dkms):
+        command = ("dkms", "remove", f"{OWN_PACKAGE}/{version}", "--all")
+        yield Act(Trigger.BUILD_DKMS, command, (*keeps, _tree(OWN_PACKAGE)), early=True)
+
+
+def _built(package: str, version: str, kernel: str, keeps: tuple[str, ...]) -> Iterator[Act]:
+    """Built and installed by DKMS in its own tree, where nothing of it is there for the kernel."""
+    built = _trees(package, version, kernel)
+    for verb in ("build", "install"):
+        command: Command = ("dkms", verb, "-m", package, "-v", version, "-k", kernel)
+        undo = ((When.KEPT, command),)
+        temps = (_work(package, version),)
+        yield Act(Trigger.BUILD_DKMS, command, (*keeps, *built), undo, temps=temps)
+
+
+def _trees(package: str, version: str, kernel: str) -> tuple[str, ...]:
+    """What DKMS itself has of one build."""
+    return tuple(_tree(package) + each for each in (f"/{version}/{kernel}", "/kernel-*"))
+
+
+def _work(package: str, version: str) -> str:
+    """Where DKMS compiles; it takes it away once that went well."""
+    return f"{_tree(package)}/{version}/build"
+
+
+def _tree(package: str) -> str:
+    """Where DKMS keeps what it built, and its own links to that."""
+    return f"/var/lib/dkms/{package}"
+
+
+def _version(node: Node, package: str) -> str:
+    """The version that DKMS has of ``package``: of several the driver's own, else the last.
+
+    :raises NoEvidence: where DKMS does not list it.
+    """
+    versions = [each.version for each in node.dkms if each.module == package]
+    if not versions:
+        raise NoEvidence(f"dkms status: does not list {package}")
+    driver = str(node.driver.version) if node.driver else ""
+    return driver if driver in versions else versions[-1]

@@ -1,0 +1,164 @@
+"""The file of ours that holds kernel arguments, by family: one for all who ask for any."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from toolkit.errors import Unsupported
+from toolkit.facts.boot.loader import Loader
+from toolkit.facts.distros import has_grubby, is_suse, reads_drop_ins
+from toolkit.facts.node.node import Node
+from toolkit.plan.artefact import Artefact, Trigger
+from toolkit.plan.boot_arguments import CONTRIBUTORS, PROOFS, Argument, arguments_in, bare, quoted
+from toolkit.want import Want
+
+LIST = "/etc/gdr-toolkit/kernel-arguments"
+GENERATOR = "/etc/grub.d/42_gdr-toolkit"
+ENTRY = "gdr-toolkit-trial"  # what next_entry names; the same for every trial
+ENTRY_FILE = f"/boot/loader/entries/{ENTRY}.conf"
+_TITLE = "boot with the kernel arguments that GPUDirect needs"
+_BOOT = (Trigger.UPDATE_BOOTLOADER, Trigger.REBOOT)
+
+
+def by_arguments(_node: Node, _want: Want) -> Mapping[str, str] | None:
+    """In place of values, for artefacts that are asked for arguments."""
+    return None
+
+
+_BY_HAND = {
+    Loader.SYSTEMD_BOOT: "add {words} to /etc/kernel/cmdline, then for each kernel: "
+    "kernel-install add RELEASE /lib/modules/RELEASE/vmlinuz; and reboot",
+    Loader.UKI: "add {words} to /etc/kernel/cmdline, have the image made and signed anew "
+    "(kernel-install, ukify or dracut --uefi), and reboot",
+    Loader.OSTREE: "rpm-ostree kargs --append-if-missing=..., once for each of {words} (on "
+    "OpenShift kernelArguments of a MachineConfig, by bootc a file in "
+    "/usr/lib/bootc/kargs.d of the image); and reboot. The deployment before it stays in the menu",
+    Loader.TRANSACTIONAL: "add {words} to GRUB_CMDLINE_LINUX_DEFAULT in /etc/default/grub, then: "
+    "transactional-update grub.cfg; and reboot. snapper has the one from before",
+    Loader.OTHER: "add {words} to the kernel's command line where this node keeps it, and reboot",
+}
+
+
+def in_a_file(node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
+    """Where GRUB boots, and a file of ours can hold them.
+
+    :raises Unsupported: under another loader: what we would write, nobody would read.
+    """
+    if (node.live or node.boot_entries) and (hint := _BY_HAND.get(node.loader)):
+        words = " ".join(each.word for each in needed)
+        raise Unsupported(
+            f"the command line belongs to {node.loader} here, which is left alone",
+            hint=hint.format(words=words),
+        )
+    return {"arguments": " ".join(quoted(each.word) for each in needed)}
+
+
+def by_grubby(node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
+    """Where grubby puts arguments into each entry: it keeps one value for each key.
+
+    :raises Unsupported: where an entry has another value of somebody else's: it would be lost,
+        though the kernel reads each of several ``pci=``.
+    :raises NoEvidence: where the entries were not read.
+    """
+    values = in_a_file(node, needed)
+    old = arguments_in(node.ours.get(LIST, "")) if LIST in node.placed else ()
+    ours = {*old, *(each.word for each in needed)}
+    lines = [tuple(map(bare, entry.cmdline.words)) for entry in node.boot_menu.entries]
+    if old and all(ours <= set(line) for line in lines):
+        return values  # grubby has nothing to do
+    keys = {word.partition("=")[0]: word for word in (each.word for each in needed)}
+    for word in (word for line in lines for word in line if word not in ours):
+        key = word.partition("=")[0]
+        if key in keys:
+            both = f"{word},{keys[key].partition('=')[2]}"
+            raise Unsupported(
+                f"{word} is in the boot configuration, and grubby would replace it by {keys[key]}",
+                hint=f"let one word say both: grubby --update-kernel=ALL --args='{both}'; "
+                "or take it away there",
+            )
+    return values
+
+
+def by_hand_on_suse(node: Node, needed: tuple[Argument, ...]) -> Mapping[str, str]:
+    """On SUSE kernel arguments live in a file of others.
+
+    :raises Unsupported: always.
+    """
+    in_a_file(node, needed)  # MicroOS and its kin have a rule of their own
+    words = " ".join(each.word for each in needed)
+    raise Unsupported(
+        "no rule for kernel arguments on suse that leaves /etc/default/grub alone",
+        hint=f"add {words} to GRUB_CMDLINE_LINUX_DEFAULT there, run "
+        "grub2-mkconfig -o /boot/grub2/grub.cfg, and reboot",
+    )
+
+
+def never(_node: Node, _want: Want) -> Mapping[str, str] | None:
+    """For what a run places for a while: found by a plan, it was left by a run that died."""
+    return None
+
+
+BOOT = (
+    Artefact(
+        "boot.arguments",
+        _TITLE,
+        "/etc/default/grub.d/zz-gdr-toolkit.cfg",
+        "boot/grub.cfg.j2",
+        by_arguments,
+        _BOOT,
+        PROOFS,
+        removed=_BOOT,
+        families=reads_drop_ins,
+        asking=CONTRIBUTORS,
+        told=in_a_file,
+    ),
+    Artefact(
+        "boot.arguments-grubby",
+        _TITLE,
+        LIST,
+        "boot/kernel-arguments.j2",
+        by_arguments,
+        _BOOT,
+        PROOFS,
+        removed=_BOOT,
+        families=has_grubby,
+        asking=CONTRIBUTORS,
+        told=by_grubby,
+    ),
+    Artefact(
+        "boot.arguments-suse",
+        _TITLE,
+        LIST,
+        "boot/kernel-arguments.j2",
+        by_arguments,
+        _BOOT,
+        PROOFS,
+        removed=_BOOT,
+        families=is_suse,
+        asking=CONTRIBUTORS,
+        told=by_hand_on_suse,
+    ),
+    Artefact(
+        "boot.trial",
+        "take away a trial that was left in the boot menu",
+        GENERATOR,
+        "boot/trial.sh.j2",
+        never,
+        (),
+        (),
+        removed=(Trigger.UPDATE_BOOTLOADER,),
+        families=reads_drop_ins,
+        mode=0o755,
+    ),
+    Artefact(
+        "boot.trial-bls",
+        "take away a trial that was left in the boot menu",
+        ENTRY_FILE,
+        "",
+        never,
+        (),
+        (),
+        removed=(Trigger.UPDATE_BOOTLOADER,),
+        families=has_grubby,
+    ),
+)

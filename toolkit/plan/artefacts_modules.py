@@ -1,0 +1,276 @@
+"""Kernel modules that are delivered to nodes as they were built elsewhere.
+
+The site asks for them by modules = "built". A module lies in a folder of ours that depmod
+searches before the kernel's own; where DKMS builds a module of that name, two owners would
+fight, so nothing is placed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from toolkit.built.plan.model import PEERMEM, Built, File, Part
+from toolkit.checks.kernel.builds import image_of
+from toolkit.checks.kernel.forecast import forecast
+from toolkit.errors import NoEvidence, Unparsable, Unsupported
+from toolkit.facts.boot.kernel import module_name
+from toolkit.facts.distros import every
+from toolkit.facts.modules.signature import MAGIC
+from toolkit.facts.node.node import Node
+from toolkit.plan.artefact import Artefact, Chooser, Delivered, Trigger
+from toolkit.plan.delivery import FOLDER, choose
+from toolkit.want import Modules, PeerPath, Want
+
+_PEERMEM_PATH = f"/lib/modules/{{kernel}}/{FOLDER}/{{file}}peermem.ko"
+_OURS = re.compile(rf"/lib/modules/([^/]+)/{FOLDER}/[^/]+\.ko")
+# Debian's packages load the module by the file's name: modprobe -i nvidia-current-peermem
+_RENAMED = re.compile(r"modprobe\b.*\s(nvidia-[a-z0-9-]*)peermem\b")
+SIGN = "name the site's key: --sign-key KEY --sign-cert CERTIFICATE"
+TAKE_BACK = 'say modules = "built" in the site file, or take it back: ./invokew rollback'
+
+
+def kernel_of(path: str) -> str:
+    """The kernel that a delivered module is for; "" for what is none."""
+    found = _OURS.fullmatch(path)
+    return found[1] if found else ""
+
+
+def dkms_may_build(node: Node, want: Want) -> bool:
+    """Whether nvidia-peermem is DKMS's on this node: it has one owner.
+
+    :raises Unsupported: where the other owner is there already.
+    """
+    delivered = sorted(path for path in node.owned if kernel_of(path) and "peermem" in path)
+    if want.modules is Modules.DKMS and delivered:
+        raise Unsupported(
+            f"{delivered[0]} was delivered as it was built; DKMS would be a second owner",
+            hint=TAKE_BACK,
+        )
+    if want.modules is Modules.BUILT:
+        _one_owner(node, node.peermem_dkms, PEERMEM)
+    return want.modules is Modules.DKMS
+
+
+def still_of_use(path: str, node: Node, want: Want) -> bool:
+    """Whether a delivered module stays although the plan does not ask for it.
+
+    A kernel that can still be booted keeps what it was given, until it is gone itself.
+    """
+    kernel, name = kernel_of(path), path.rpartition("/")[2].removesuffix(".ko")
+    if not kernel or (want.path is not PeerPath.PEERMEM and "peermem" in name):
+        return False
+    if want.modules is Modules.BUILT and "peermem" not in name and name not in want.companions:
+        return False
+    return any(each.release == kernel and each.image for each in node.kernels)
+
+
+def _one_owner(node: Node, package: str, module: str) -> None:
+    """:raises Unsupported: where DKMS knows a package that builds the module."""
+    if not package:
+        return
+    versions = [each.version for each in node.dkms if each.module == package]
+    version = versions[-1] if versions else "VERSION"
+    raise Unsupported(
+        f"the DKMS package {package} builds {module} here, and a module has one owner",
+        hint=f'let DKMS build it (modules = "dkms"), or: dkms remove {package}/{version} --all',
+    )
+
+
+def _other_file(node: Node, path: str, kernel: str, module: str) -> None:
+    """Two files of one name below updates: which of them loads is depmod's whim.
+
+    :raises Unsupported: where such a file lies there already.
+    """
+    if path in node.placed and path not in node.owned:
+        raise Unsupported(
+            f"{path} was not placed by provision: a package has it, or somebody else",
+            hint="leave it to that package, or remove the package first",
+        )
+    kernels = (each for each in node.kernels if each.release == kernel)
+    files = [path.removeprefix("/usr") for each in kernels for path in each.modules]
+    if kernel == node.kernel:  # nvidia-fs and gdrdrv are told by modinfo alone
+        files += [each.filename.removeprefix("/usr") for each in node.companion_modules.values()]
+    for each in files:
+        if module_name(each) == module and "/kernel/" not in each and each != path:
+            raise Unsupported(
+                f"{each} is there, and a module has one owner",
+                hint="remove it with the package that brought it",
+            )
+
+
+def _peermem(at_boot: bool) -> Chooser:
+    def chosen(node: Node, want: Want, builts: tuple[Built, ...]) -> Delivered | None:
+        if want.path is not PeerPath.PEERMEM or want.modules is not Modules.BUILT:
+            return None
+        kernel = _next_kernel(node) if at_boot else node.kernel
+        if not kernel:
+            return None
+        why = _lost(node, want) if at_boot else ()
+        values = {"kernel": kernel, "file": _peermem_prefix(node)}
+        path = _PEERMEM_PATH.format(**values)
+        if at_boot and not why and path not in node.placed:
+            return None
+        _one_owner(node, node.peermem_dkms, PEERMEM)
+        _other_file(node, path, kernel, "nvidia_peermem")
+        fit = choose(Part.PEERMEM, builts, node, kernel, at=path)
+        _signed_where_asked(node, fit.file)
+        _no_less_signed(node, path, fit.file)
+        then = (Trigger.DEPMOD, *_initramfs(node, kernel, "nvidia_peermem"))
+        if not at_boot:
+            then = (*then, Trigger.RELOAD_MODULES)
+        return Delivered(values, fit.file.data, then, why)
+
+    return chosen
+
+
+def _signed_where_asked(node: Node, file: File) -> None:
+    """:raises Unsupported: where the kernel would refuse it for want of a signature."""
+    demanded = "" if file.data.endswith(MAGIC) else node.signatures_demanded
+    if demanded:
+        raise Unsupported(
+            f"signatures are asked for ({demanded}), and {file.name} is not signed", hint=SIGN
+        )
+
+
+def _no_less_signed(node: Node, path: str, file: File) -> None:
+    """Without the key that it was signed by, what lies there signed stays.
+
+    :raises Unsupported: where an unsigned module would take the place of a signed one.
+    """
+    old = node.placed.get(path)
+    if old is None or old.sha256 == file.sha256 or file.data.endswith(MAGIC):
+        return
+    files = (*node.kernel_modules.values(), *node.companion_modules.values())
+    there = [each for each in files if each.filename.removeprefix("/usr") == path]
+    image = node.peermem_image if path.startswith(f"/lib/modules/{node.kernel}/") else None
+    told = image is not None and "peermem" in path and image.signature is not None
+    if told or any(each.signed or each.signer for each in there):
+        raise Unsupported(f"{path} is signed, and the build at hand is not", hint=SIGN)
+
+
+def _peermem_prefix(node: Node) -> str:
+    """What stands before "peermem" in the file's name, as modprobe looks for it here."""
+    for name, command in node.modprobe.installs:
+        found = _RENAMED.search(command) if name == "nvidia_peermem" else None
+        if found:
+            return found[1]
+    return "nvidia-"
+
+
+def _next_kernel(node: Node) -> str:
+    """That of the next boot; "" where it is the running one, or not known."""
+    try:
+        following = node.default_kernel
+    except (NoEvidence, Unparsable):
+        return ""
+    return "" if following == node.kernel else following
+
+
+def _lost(node: Node, want: Want) -> tuple[str, ...]:
+    """Why the next boot would be without nvidia-peermem; () where it would not."""
+    foreseen = forecast(node, want).losses
+    return tuple(
+        f"at the next boot: {each.finding.found}" for each in foreseen if each.topic == PEERMEM
+    )
+
+
+def held_early(node: Node, names: tuple[str, ...]) -> bool:
+    """Whether an initramfs that was listed holds modules whose names begin so."""
+    kernels = {node.kernel, *(each.release for each in node.kernels if each.image)}
+    return any(name.startswith(names) for kernel in kernels for name in _held(node, kernel))
+
+
+def _initramfs(node: Node, kernel: str, module: str) -> tuple[Trigger, ...]:
+    """An initramfs that holds the module has to get the new one."""
+    return (Trigger.REBUILD_INITRAMFS,) if module in _held(node, kernel) else ()
+
+
+def _held(node: Node, kernel: str) -> set[str]:
+    try:
+        image = image_of(node, kernel)
+    except (NoEvidence, Unparsable):
+        return set()
+    return {module_name(path) for path in image.modules.values()} if image else set()
+
+
+def _companion(part: Part, module: str) -> Chooser:
+    """nvidia-fs or gdrdrv, for the running kernel."""
+
+    def chosen(node: Node, want: Want, builts: tuple[Built, ...]) -> Delivered | None:
+        if want.modules is not Modules.BUILT or part.value not in want.companions:
+            return None
+        kernel = node.kernel
+        path = f"/lib/modules/{kernel}/{FOLDER}/{part}.ko"
+        package = next((e.module for e in node.dkms if e.module == part.value), "")
+        _one_owner(node, package, part.value)
+        _other_file(node, path, kernel, module)
+        fit = choose(part, builts, node, kernel, at=path)
+        _signed_where_asked(node, fit.file)
+        _no_less_signed(node, path, fit.file)
+        on_disk = node.companion_modules.get(part.value)
+        why = () if on_disk else (f"{part} is wanted, and not on disk for {kernel}",)
+        values = {"kernel": kernel, "loads": part.value}
+        then = (Trigger.DEPMOD, Trigger.RELOAD_MODULES)
+        return Delivered(values, fit.file.data, then, why)
+
+    return chosen
+
+
+def never(_node: Node, _want: Want) -> None:
+    """No template: what such an artefact holds is chosen among the builds at hand."""
+
+
+_values: Callable[[Node, Want], None] = never
+_UNDO = (Trigger.DEPMOD,)
+
+MODULES = (
+    Artefact(
+        "modules.peermem",
+        "deliver nvidia-peermem as it was built for this kernel, driver and OFED",
+        _PEERMEM_PATH,
+        "",
+        _values,
+        (),
+        ("peermem.file", "peermem.stub", "peermem.vermagic", "peermem.crc", "peermem.loadable"),
+        families=every,
+        removed=_UNDO,
+        chosen=_peermem(at_boot=False),
+    ),
+    Artefact(
+        "modules.peermem-next",
+        "deliver nvidia-peermem for the kernel of the next boot",
+        _PEERMEM_PATH,
+        "",
+        _values,
+        (),
+        (),  # what the next boot would lack is no check: see _lost
+        families=every,
+        removed=_UNDO,
+        chosen=_peermem(at_boot=True),
+    ),
+    Artefact(
+        "modules.nvidia-fs",
+        "deliver nvidia-fs as it was built for this kernel and driver",
+        f"/lib/modules/{{kernel}}/{FOLDER}/nvidia-fs.ko",
+        "",
+        _values,
+        (),
+        ("gds.nvidia_fs",),
+        families=every,
+        removed=_UNDO,
+        chosen=_companion(Part.NVIDIA_FS, "nvidia_fs"),
+    ),
+    Artefact(
+        "modules.gdrdrv",
+        "deliver gdrdrv as it was built for this kernel and driver",
+        f"/lib/modules/{{kernel}}/{FOLDER}/gdrdrv.ko",
+        "",
+        _values,
+        (),
+        ("gdrcopy.driver",),
+        families=every,
+        removed=_UNDO,
+        chosen=_companion(Part.GDRDRV, "gdrdrv"),
+    ),
+)

@@ -1,0 +1,66 @@
+"""What happens to one file of ours, or why nothing can."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import sha256
+
+from toolkit.facts.modules.placed_files import Placed
+from toolkit.plan.artefact import Trigger
+
+
+class Action(StrEnum):
+    PLACE = "place"
+    REMOVE = "remove"
+    TRIGGER = "trigger"  # the file is as it should be, and not in effect
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happens to one file of ours."""
+
+    artefact: str  # "modules-load.peermem"
+    title: str
+    path: str
+    action: Action
+    text: str  # what the file will hold; "" when it is removed
+    mode: int
+    old: Placed | None  # what lies there now; None for nothing
+    old_text: str | None  # its text; None where there is none, or the evidence lacks it
+    triggers: tuple[Trigger, ...]
+    why: tuple[str, ...]  # one line a reason: the proofs that fail, or what differs
+    values: Mapping[str, str] = field(default_factory=dict)  # what the template was given
+    data: bytes = field(default=b"", repr=False)  # in place of a text: a kernel module
+
+    @property
+    def content(self) -> bytes:
+        """What the file will hold."""
+        return self.data or self.text.encode()
+
+    @property
+    def sha256(self) -> str:
+        """Of the new content, as hexadecimal digits."""
+        return sha256(self.content).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A file of ours that the node should have, unless what it is for is so without it."""
+
+    artefact: str  # "modules-load.peermem"
+    title: str
+    path: str
+    sha256: str  # of what it should hold, as hexadecimal digits
+    proofs: tuple[str, ...]  # ids of the checks that pass once it is in effect, on this node
+    arguments: tuple[str, ...] = ()  # words that it adds to the kernel's command line
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """What should change and cannot be planned; nothing is done about it."""
+
+    artefact: str  # "" for what no artefact of ours accounts for
+    reason: str  # one sentence
+    hint: str = ""

@@ -1,0 +1,124 @@
+"""What would have to change on a node, and why. Decides; does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+
+from toolkit.built.plan.model import Built
+from toolkit.checks.check import Verdict
+from toolkit.checks.rdma.makers import without_nvidia_peermem
+from toolkit.errors import NoEvidence, Unparsable
+from toolkit.facts.distros import family_of
+from toolkit.facts.node.node import Node
+from toolkit.plan.act import Act
+from toolkit.plan.acts import acts_for
+from toolkit.plan.artefact import Trigger
+from toolkit.plan.change import Action, Blocked, Change, Wanted
+from toolkit.plan.decide import decide
+from toolkit.plan.decide_boot import decide_boot
+from toolkit.plan.pending import owed
+from toolkit.plan.situation import Situation
+from toolkit.plan.trial import Trial
+from toolkit.want import PeerPath, Want
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything for one node, for the state in which it was read."""
+
+    changes: tuple[Change, ...] = ()
+    triggers: tuple[Trigger, ...] = ()  # in their order; REBOOT among them when it is owed
+    blocked: tuple[Blocked, ...] = ()
+    acts: tuple[Act, ...] = ()  # the commands that carry the triggers out
+    family: str = ""  # "debian"
+    wanted: tuple[Wanted, ...] = ()  # every file of ours that the node may have, whatever it has
+    trial: Trial | None = None  # how the changed command line is tried first
+    rest: Plan | None = None  # what is to be done without it, while nothing may be tried
+
+    @property
+    def empty(self) -> bool:
+        """Nothing to do. What is blocked is not among what can be done."""
+        return not self.changes and not self.triggers
+
+    @property
+    def needs_reboot(self) -> bool:
+        return Trigger.REBOOT in self.triggers
+
+    @property
+    def trying(self) -> Plan | None:
+        """What has the changed command line booted once; None where nothing is to be tried."""
+        if self.trial is None:
+            return None
+        triggers = (Trigger.UPDATE_BOOTLOADER,)
+        return Plan((self.trial.file,), triggers, acts=self.trial.acts, family=self.family)
+
+    @property
+    def sent(self) -> Plan:
+        """What may go to the node before a trial has ended well."""
+        return self.rest or self
+
+    @property
+    def only_reboot(self) -> bool:
+        """All is written and the next boot has it: nothing is to be sent to the node."""
+        return self.needs_reboot and not self.acts and not self.files
+
+    @property
+    def files(self) -> tuple[Change, ...]:
+        """The changes that touch a file."""
+        return tuple(each for each in self.changes if each.action is not Action.TRIGGER)
+
+
+def make_plan(
+    node: Node,
+    verdicts: Mapping[str, Verdict],
+    want: Want,
+    *,
+    today: date | None = None,
+    builts: tuple[Built, ...] = (),
+    untried: bool = False,
+) -> Plan:
+    """The plan for one node.
+
+    :param verdicts: by check id, judged from the same evidence as ``node``.
+    :param today: for waivers; without it none counts.
+    :param builts: modules that were built elsewhere, and may be delivered.
+    :param untried: a changed command line becomes the default without a trial.
+    :raises Unsupported: for a distribution without a row in distros.py.
+    :raises NoEvidence: where the node does not even tell its distribution and kernel.
+    """
+    if want.path is PeerPath.PEERMEM and without_nvidia_peermem(node.fresh()):
+        want = replace(want, path=PeerPath.DMABUF)  # nothing of nvidia-peermem is placed there
+    here = Situation(node, want, verdicts, family_of(node.distro), today, builts)
+    decide(here)
+    trial = decide_boot(here, untried=untried)
+    if trial is None:
+        return _planned(here, here.changes)
+    rest = [change for change in here.changes if not change.artefact.startswith("boot.arguments")]
+    return replace(_planned(here, here.changes), trial=trial, rest=_planned(here, rest))
+
+
+def _planned(here: Situation, decided: list[Change]) -> Plan:
+    """The plan that makes these changes, and no others."""
+    acts: tuple[Act, ...] = ()
+    changes, blocked = tuple(decided), list(here.blocked)
+    try:
+        acts = acts_for(changes, here.node, here.family)
+    except (NoEvidence, Unparsable) as why:
+        blocked.append(Blocked("", str(why), why.own_hint))
+        changes = ()
+    for each in owed(here.node, here.family, acts):
+        if isinstance(each, Blocked):
+            blocked.append(each)
+        else:
+            acts = (*acts, each)
+    triggers = {trigger for change in changes for trigger in change.triggers}
+    return Plan(
+        family=here.family.name,
+        changes=changes,
+        triggers=tuple(sorted(triggers | {act.trigger for act in acts})),
+        acts=tuple(sorted(acts, key=lambda act: act.trigger)),
+        blocked=tuple(blocked),
+        wanted=tuple(here.kept.values()),
+    )

@@ -1,0 +1,1 @@
+"""BMCs over Redfish: read as evidence, and told what to change."""

@@ -1,0 +1,1 @@
+"""Rollouts: journal, claims, budget, hooks, workers, history."""

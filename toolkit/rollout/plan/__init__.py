@@ -1,0 +1,1 @@
+"""Rollouts decided: batches, windows, budget. PURE."""

@@ -1,0 +1,151 @@
+"""Which hosts are begun next, and why none is any more. Decides; does nothing.
+
+    terms       batches in their order, and three limits
+    standing    where each host is: in hand, done, failed, or down for another reason
+    advance     terms and standing -> the hosts to begin now, or the reason to begin none
+
+Three laws hold after every step. What is unavailable (in hand, failed or down) is never more
+than the budget. A batch begins once the one before it has ended. The first of several batches
+is the canary: when a host of it fails, nobody else is touched, whatever the limits allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from toolkit.hosts.host import fold
+from toolkit.plural import counted
+
+
+class Phase(StrEnum):
+    """What is about to be done on a host, or how it ended. Written before the act."""
+
+    PLANNED = "planned"  # something is to be done, when its turn comes
+    NOTHING = "nothing to do"
+    LOST = "out of reach"  # when it was planned; its turn never came
+    BEGUN = "begun"  # its turn has come; nothing was done yet
+    DRAINING = "draining"
+    DRAINED = "drained"  # the command went well
+    UNTAKEN = "untaken"  # not out of service by us: its jobs went on, or others have it
+    APPLYING = "applying"
+    REBOOTING = "rebooting"
+    LOOKING = "looking"
+    UNDRAINING = "undraining"
+    DONE = "done"
+    FAILED = "failed"
+
+
+ENDED = frozenset({Phase.DONE, Phase.NOTHING})
+NOT_BEGUN = frozenset({Phase.PLANNED, Phase.LOST})
+CALM = frozenset({Phase.DONE, Phase.NOTHING, Phase.PLANNED})  # the node works as it did
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the operator allows."""
+
+    batches: tuple[tuple[str, ...], ...]  # hosts' names, each once
+    budget: int  # so many nodes may be unavailable at once
+    failures: int  # begin no further host once more than so many have failed
+    at_once: int  # so many hosts in hand at most
+
+    @property
+    def canary(self) -> tuple[str, ...]:
+        """The hosts that must succeed before any other is touched; none in a single batch."""
+        return self.batches[0] if len(self.batches) > 1 else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where the hosts are; those in none of the sets wait for their turn."""
+
+    in_hand: frozenset[str] = frozenset()
+    done: frozenset[str] = frozenset()
+    failed: frozenset[str] = frozenset()
+    down: frozenset[str] = frozenset()  # unavailable, and not ours: out of reach, broken off
+
+    @property
+    def unavailable(self) -> frozenset[str]:
+        return self.in_hand | self.failed | self.down
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """The hosts to begin now; where there are none, why no further one will be."""
+
+    begin: tuple[str, ...] = ()
+    halt: str = ""  # one clause; "" while it goes on, and once all is done
+
+
+def advance(terms: Terms, now: Standing) -> Next:
+    """The next step.
+
+    Hosts that are down already are taken first, and cost nothing more, as long as all that
+    count as unavailable are within the budget.
+    """
+    if halt := _halt(terms, now):
+        return Next(halt=halt)
+    waiting = _waiting(terms, now)
+    begin = tuple(_choose(terms, now, waiting))
+    if waiting and not begin and not now.in_hand:
+        count = len(now.unavailable)
+        nodes = counted(count, "node", "is", "are")
+        return Next(halt=f"{nodes} unavailable, and no more than {terms.budget} may be")
+    return Next(begin)
+
+
+def begun(now: Standing, hosts: Iterable[str]) -> Standing:
+    """The turn of ``hosts`` has come."""
+    names = frozenset(hosts)
+    return replace(now, in_hand=now.in_hand | names, down=now.down - names)
+
+
+def ended(now: Standing, host: str, *, well: bool) -> Standing:
+    """A host in hand is through."""
+    left = replace(now, in_hand=now.in_hand - {host})
+    if well:
+        return replace(left, done=left.done | {host})
+    return replace(left, failed=left.failed | {host})
+
+
+def over(terms: Terms, now: Standing) -> bool:
+    """Whether every host of every batch has ended."""
+    through = now.done | now.failed
+    return all(through.issuperset(batch) for batch in terms.batches)
+
+
+def _halt(terms: Terms, now: Standing) -> str:
+    canaries = sorted(now.failed & set(terms.canary))
+    if canaries:
+        return f"the canary {fold(canaries)} failed"
+    if len(now.failed) > terms.failures:
+        which = fold(now.failed)
+        hosts = counted(len(now.failed), "host", "has", "have")
+        return f"{hosts} failed, and no more than {terms.failures} may: {which}"
+    return ""
+
+
+def _waiting(terms: Terms, now: Standing) -> list[str]:
+    """Those of the first batch that has not ended whose turn has not come."""
+    through = now.done | now.failed
+    for batch in terms.batches:
+        if not through.issuperset(batch):
+            begun = through | now.in_hand  # once: it is as long as the fleet
+            return [host for host in batch if host not in begun]
+    return []
+
+
+def _choose(terms: Terms, now: Standing, waiting: list[str]) -> Iterator[str]:
+    room = terms.at_once - len(now.in_hand)
+    left = terms.budget - len(now.unavailable)
+    if left < 0:  # some that count as down may serve: then even they cost one
+        return
+    for host in sorted(waiting, key=lambda host: host not in now.down):  # stable
+        free = host in now.down
+        if room <= 0 or not (free or left > 0):
+            return
+        room -= 1
+        left -= not free
+        yield host

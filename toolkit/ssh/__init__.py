@@ -1,0 +1,1 @@
+"""Transports: Paramiko, OpenSSH, this machine; login, host keys, become, the pool of hosts."""

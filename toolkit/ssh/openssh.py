@@ -1,0 +1,250 @@
+"""The second transport: the OpenSSH client, for Kerberos, hardware keys and odd setups.
+
+Same results, same sentences. It reads ~/.ssh/config itself; what would weaken the check
+of host keys there is overruled, for jump hosts too, and so is what would lend a node anything
+of ours: the agent, a display, tickets, ports. It never prompts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from toolkit.errors import TransportError, UsageError
+from toolkit.hosts.addresses import parse_spot
+from toolkit.hosts.host import Host
+from toolkit.package_data import from_home
+from toolkit.ssh import transport_errors
+from toolkit.ssh.become import Become, read_marks, refusal
+from toolkit.ssh.child import run_child
+from toolkit.ssh.credentials import Credentials
+from toolkit.ssh.limits import Hearing
+from toolkit.ssh.openssh_errors import explain
+from toolkit.ssh.stream import Lines, conclude, decode
+from toolkit.ssh.transport import Result, Sink, quiet
+from toolkit.ssh.transport_errors import Door
+
+_STRICT = {
+    "BatchMode": "yes",
+    "StrictHostKeyChecking": "yes",
+    "VerifyHostKeyDNS": "no",
+    "NoHostAuthenticationForLocalhost": "no",
+    "UpdateHostKeys": "no",
+    "LogLevel": "INFO",  # a quieter one hides why it failed
+}
+# A node, and a jump host, is looked at and changed; nothing that we have becomes its own.
+_LEND_NOTHING = {
+    "ForwardAgent": "no",
+    "ForwardX11": "no",
+    "ForwardX11Trusted": "no",
+    "GSSAPIDelegateCredentials": "no",
+    "ClearAllForwardings": "yes",
+    "Tunnel": "no",
+    "PermitLocalCommand": "no",
+    "ControlMaster": "no",  # one that we started would outlive us
+    "ControlPath": "none",  # the operator's own checked the host key in its own way
+    "ControlPersist": "no",
+}
+_PLAIN = {"EscapeChar": "none", "RemoteCommand": "none"}
+_FAILED = 255  # the client's own status; the script's is told by its end mark
+_SAID = 16384  # characters of what it says when it fails; banners stand before them
+_RESOLVE_S = 10.0  # ssh -G reads files and runs Match exec
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What ssh makes of its configuration for one host (``ssh -G``)."""
+
+    door: Door
+    jump: str  # "a,b"; "" for none
+    keys: tuple[str, ...]
+
+
+class OpensshTransport:
+    """Runs scripts through ``ssh``. See ``Transport`` for what it promises."""
+
+    def __init__(
+        self,
+        host: Host,
+        *,
+        config_file: str = "",
+        credentials: Credentials | None = None,
+        become: bool = True,
+        wrapped: bool = False,
+        hearing: Hearing | None = None,
+    ) -> None:
+        """:param config_file: as for ``ssh -F``; "" for ~/.ssh/config and the system's.
+
+        :raises UsageError: for a login password, which ssh takes from no one but a terminal.
+        """
+        given = credentials or Credentials()
+        if given.password is not None:
+            raise UsageError(
+                "the OpenSSH client takes no login password from us",
+                hint="use a key or an agent, or leave out --transport openssh",
+            )
+        self._host = host
+        self._hearing = hearing or Hearing(host.name)
+        self._become = Become(become, given.become_password, wrapped)
+        self._file = ["-F", config_file] if config_file else []
+
+    @property
+    def name(self) -> str:
+        return self._host.name
+
+    def run(self, script: str, *, limit_s: float = 120, sink: Sink = quiet) -> Result:
+        lines = Lines(sink, self._hearing)
+        way = self._way(self._host)
+        hops = [self._way(_host(hop)) for hop in way.jump.split(",") if hop]
+        words = self._words(self._host, hops)
+        feed = self._become.feed(script)
+        command = [*words, "-T", *_place(self._host), self._become.command]
+        try:
+            ended = run_child(command, feed, limit_s=limit_s, lines=lines)
+        except OSError as why:
+            raise _no_client(why) from why
+        if ended.late:
+            begun = read_marks(decode(ended.stderr)).begun
+            raise transport_errors.late(
+                self.name, limit_s, "the script ran" if begun else "connecting"
+            )
+        stdout = lines.end()
+        told = read_marks(decode(ended.stderr))
+        if told.begun or refusal(self.name, told) is not None:
+            return conclude(self.name, stdout, ended.stderr)
+        doors = [*(hop.door for hop in hops), way.door]
+        keys = [key for key in way.keys if os.access(from_home(key), os.F_OK)]
+        known = explain(doors, told.noise[-_SAID:], keys, lambda: self._verbose(words))
+        if known is None and ended.status == _FAILED:
+            known = TransportError(
+                f"{self.name}: ssh failed: {told.noise.strip()[-200:] or 'it does not say why'}",
+                hint="see more with: ssh -v, and the same options",
+            )
+        if known is not None:
+            raise known
+        return conclude(self.name, stdout, ended.stderr)
+
+    def close(self) -> None:
+        """Each script has a connection of its own; there is nothing to let go of."""
+
+    def _way(self, host: Host) -> _Way:
+        words = ["ssh", *self._file, *_strict(host), *_own(host), *_jump(host), "-G"]
+        words += _place(host)
+        try:
+            found = subprocess.run(
+                words,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_RESOLVE_S,
+                check=False,
+                start_new_session=True,
+            )
+        except subprocess.TimeoutExpired as why:
+            raise TransportError(
+                f"{host.name}: ssh -G does not answer", hint="look at Match exec in ~/.ssh/config"
+            ) from why
+        except OSError as why:
+            raise _no_client(why) from why
+        if found.returncode != 0:
+            told = decode(found.stderr).strip()[-300:]
+            if told.startswith("No user exists for uid "):
+                raise UsageError(
+                    f"{host.name}: ssh does not run for this user: {told}",
+                    hint="give the user a line in passwd, or leave out --transport openssh",
+                )
+            raise UsageError(
+                f"{host.name}: ssh does not accept its configuration: {told}",
+                hint="mend the file: ~/.ssh/config, or the one given with --ssh-config",
+            )
+        return _read_way(host, decode(found.stdout))
+
+    def _words(self, host: Host, hops: list[_Way]) -> list[str]:
+        words = ["ssh", *self._file, *_strict(host), *_options(_PLAIN)]
+        if hops:
+            words += ["-o", f"ProxyCommand={self._proxy([hop.door for hop in hops])}"]
+        return [*words, *_own(host)]
+
+    def _proxy(self, doors: list[Door]) -> str:
+        """What ProxyJump stands for, with the strict options for every hop."""
+        *before, last = doors
+        words = ["ssh", *self._file, *_options(_STRICT | _LEND_NOTHING)]
+        if before:
+            words += ["-o", f"ProxyCommand={self._proxy(before).replace('%', '%%')}"]
+        return shlex.join([*words, "-W", "[%h]:%p", *_place(_host(last.host))])
+
+    def _verbose(self, words: list[str]) -> str:
+        """What ssh says of the key exchange; asked only after it has failed."""
+        again = [*words, "-v", *_place(self._host), "true"]
+        lines = Lines(quiet, self._hearing)
+        ended = run_child(again, b"", limit_s=_RESOLVE_S, lines=lines)
+        return decode(ended.stderr)
+
+
+def _options(options: Mapping[str, str]) -> list[str]:
+    return [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+
+
+def _strict(host: Host) -> list[str]:
+    """Whose keys count; for a host with a file of its own, a first key is taken into it.
+
+    It goes before all that is said of the host: ssh takes the first value that it finds.
+    """
+    if not host.new_keys:
+        return _options(_STRICT | _LEND_NOTHING)
+    own = {"UserKnownHostsFile": f'"{host.new_keys}"', "GlobalKnownHostsFile": "/dev/null"}
+    return _options(_STRICT | _LEND_NOTHING | own | {"StrictHostKeyChecking": "accept-new"})
+
+
+def _own(host: Host) -> list[str]:
+    """The host's own fields; ssh takes the first value that it finds."""
+    words = [word for key, value in host.options for word in ("-o", f"{key}={value}")]
+    if host.key_file:
+        words += ["-i", host.key_file]
+    return words
+
+
+def _jump(host: Host) -> list[str]:
+    return ["-J", host.jump] if host.jump else []
+
+
+def _place(host: Host) -> list[str]:
+    words = ["-l", host.user] if host.user else []
+    words += ["-p", str(host.port)] if host.port else []
+    return [*words, "--", host.address or host.name]
+
+
+def _host(hop: str) -> Host:
+    # ssh -G puts brackets around an address of either kind.
+    spot = parse_spot(re.sub(r"\[([0-9.]+)\]", r"\1", hop.removeprefix("ssh://")))
+    return Host(hop, address=spot.host, user=spot.user, port=spot.port)
+
+
+def _read_way(host: Host, text: str) -> _Way:
+    """Read ``ssh -G``: one ``keyword value`` a line, keywords in lower case."""
+    pairs = [line.partition(" ")[::2] for line in text.split("\n")]
+    found = dict(reversed(pairs))
+    jump = found.get("proxyjump", "none")
+    command = found.get("proxycommand", "none")
+    door = Door(
+        host=host.name,
+        address=found.get("hostname", host.address or host.name),
+        port=int(found.get("port", "22")),
+        user=found.get("user", host.user),
+        key_name=found.get("hostkeyalias", ""),
+        known_hosts=found.get("userknownhostsfile", "~/.ssh/known_hosts").split()[0],
+        through=(jump, command) != ("none", "none"),
+        proxy="" if command == "none" else command,
+    )
+    keys = tuple(value for key, value in pairs if key == "identityfile")
+    return _Way(door, "" if jump == "none" else jump, keys)
+
+
+def _no_client(why: OSError) -> UsageError:
+    return UsageError(
+        f"the OpenSSH client cannot be started: {why.strerror}",
+        hint="install openssh-client, or leave out --transport openssh",
+    )

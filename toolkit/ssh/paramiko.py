@@ -1,0 +1,151 @@
+"""The first transport: Paramiko, one connection, one exec a script."""
+
+from __future__ import annotations
+
+import contextlib
+
+import paramiko
+
+from toolkit.errors import FloodError, TransportError
+from toolkit.hosts.host import Host
+from toolkit.ssh import become, transport_errors
+from toolkit.ssh.become import Become
+from toolkit.ssh.connection import Connection, Watch
+from toolkit.ssh.credentials import Credentials
+from toolkit.ssh.limits import Hearing, Stream
+from toolkit.ssh.ssh_config import SshConfig
+from toolkit.ssh.stream import Lines, conclude
+from toolkit.ssh.transport import Result, Sink, quiet
+
+_CHUNK = 32768
+_TICK_S = 0.5  # how often a silent channel is looked at
+
+
+class SshTransport:
+    """Runs scripts over SSH. See ``Transport`` for what it promises."""
+
+    def __init__(
+        self,
+        host: Host,
+        *,
+        config: SshConfig | None = None,
+        credentials: Credentials | None = None,
+        become: bool = True,
+        wrapped: bool = False,
+        hearing: Hearing | None = None,
+    ) -> None:
+        self._host = host
+        self._config = config if config is not None else SshConfig.load()
+        self._credentials = credentials or Credentials()
+        self._become = Become(become, self._credentials.become_password, wrapped)
+        self._hearing = hearing or Hearing(host.name)
+        self._connection: Connection | None = None
+
+    @property
+    def name(self) -> str:
+        return self._host.name
+
+    def run(self, script: str, *, limit_s: float = 120, sink: Sink = quiet) -> Result:
+        lines = Lines(sink, self._hearing)
+        finished = False
+        with Watch(limit_s) as watch:
+            try:
+                stderr = self._run(script, lines, watch)
+                if watch.expired:
+                    raise EOFError
+                result = conclude(self.name, lines.end(), stderr)
+                finished = True
+                return result
+            except (TransportError, paramiko.SSHException, EOFError, OSError) as why:
+                if watch.expired:
+                    raise transport_errors.late(self.name, limit_s, watch.doing) from why
+                if isinstance(why, TransportError):
+                    raise
+                raise self._flooded() or transport_errors.cut(self.name, watch.doing) from why
+            finally:
+                if not finished:  # also for KeyboardInterrupt, and for a sink that raises
+                    self.close()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _run(self, script: str, lines: Lines, watch: Watch) -> bytearray:
+        channel = self._connected(watch).transport.open_session(timeout=watch.left_s)
+        with contextlib.closing(channel):
+            channel.settimeout(_TICK_S)
+            watch.doing = "the script was started"
+            channel.exec_command(self._become.command)
+            watch.doing = "the script ran"
+            stderr = Stream(self._hearing, "stderr")
+            _send(channel, self._become.feed(script), lines, stderr)
+            _listen(channel, lines, stderr)
+            return stderr.data
+
+    def _flooded(self) -> FloodError | None:
+        return self._connection.flooded if self._connection is not None else None
+
+    def _connected(self, watch: Watch) -> Connection:
+        if self._connection is not None and not self._connection.alive:
+            self.close()  # the node hung up since the last script
+        if self._connection is not None:
+            watch.guard(self._connection.close)
+            return self._connection
+        self._connection = Connection()
+        watch.guard(self._connection.close)
+        self._connection.open(self._config.target(self._host), self._credentials, watch)
+        return self._connection
+
+
+def _send(channel: paramiko.Channel, data: bytes, lines: Lines, stderr: Stream) -> None:
+    """Feed stdin, and read meanwhile: a node that talks while it listens must not block us."""
+    sent = 0
+    while sent < len(data):
+        try:
+            count = channel.send(data[sent : sent + _CHUNK])
+        except TimeoutError:
+            count = -1
+        except OSError:
+            return  # it does not listen any more; what it said tells why
+        if count == 0:
+            return
+        sent += max(count, 0)
+        while channel.recv_ready():
+            lines.feed(channel.recv(_CHUNK))
+        _drain(channel, stderr)
+    with contextlib.suppress(OSError):
+        channel.shutdown_write()
+
+
+def _listen(channel: paramiko.Channel, lines: Lines, stderr: Stream) -> None:
+    """Read both streams to their ends, or until the script has ended and all is quiet.
+
+    A process that a script left behind may hold a stream open for ever. The mark of the end
+    comes by the other stream, and may overtake what was said before it: only a whole tick
+    without a byte after the mark is quiet.
+    """
+    stdout_open, ended = True, False
+    while True:
+        try:
+            data = channel.recv(_CHUNK) if stdout_open else channel.recv_stderr(_CHUNK)
+        except TimeoutError:
+            if ended:
+                return
+            _drain(channel, stderr)
+            ended = become.read_marks(stderr.data[-64:].decode("latin-1")).status is not None
+            continue
+        if not stdout_open:
+            stderr.feed(data)
+            if not data:
+                return
+        elif data:
+            lines.feed(data)
+            _drain(channel, stderr)
+        else:
+            stdout_open = False
+
+
+def _drain(channel: paramiko.Channel, stderr: Stream) -> None:
+    while channel.recv_stderr_ready():
+        stderr.feed(channel.recv_stderr(_CHUNK))

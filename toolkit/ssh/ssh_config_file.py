@@ -1,0 +1,261 @@
+"""Reading ssh_config files: which lines count for a host, by the rules of ssh_config(5).
+
+Paramiko has a reader too. It lacks Include, takes a Match criterion that it does not know
+for one that holds, and compares ``Match host`` with a HostName not yet expanded; any of
+the three leads to the wrong node, user or key without a word.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from toolkit.errors import UsageError
+from toolkit.package_data import from_home, user_name
+from toolkit.ssh.patterns import listed
+from toolkit.ssh.ssh_config_words import COMMANDS, problem, split_words
+
+_SETTING = re.compile(r"\s*([^\s=]*)(?:\s*=\s*|\s+|$)(.*)")
+_MANY = ("identityfile", "certificatefile")  # each further value is tried, too
+_ALONE = ("all", "canonical", "final")
+_WITH_PATTERNS = ("host", "originalhost", "user", "localuser")
+_DEEPEST = 16  # files that include files, as in ssh
+_EXEC_S = 10.0  # Match exec
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A Host or Match line; its settings count where it holds, and the one around it."""
+
+    words: tuple[str, ...]  # ("host", "gpu*", "!gpu9")
+    where: str
+    around: Block | None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One line: keyword in lower case, its words; a command is one word, as written."""
+
+    key: str
+    words: tuple[str, ...]
+    block: Block | None
+
+
+@dataclass(slots=True)
+class Found:
+    """What counts for one host. Mutable while it is looked up: the first value stays."""
+
+    alias: str  # as the operator typed it
+    values: dict[str, list[str]] = field(default_factory=dict)
+
+    def text(self, key: str, default: str = "") -> str:
+        """A keyword's first word; a keyword that was not set is ``default``."""
+        words = self.values.get(key)
+        return words[0] if words else default
+
+    def number(self, key: str, default: int) -> int:
+        """:raises UsageError: the value is no number."""
+        value = self.text(key) or str(default)
+        if not re.fullmatch(r"[0-9]{1,9}", value):
+            raise UsageError(f"ssh_config: {key} {value!r} is no number", hint="mend the file")
+        return int(value)
+
+    def seconds(self, key: str) -> int:
+        """A time as sshd_config(5) writes it, "1m30"; 0 for none."""
+        units = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+        parts = re.findall(r"([0-9]{1,9})([smhdw]?)", self.text(key).lower())
+        return sum(int(count) * units[unit] for count, unit in parts)
+
+    @property
+    def user(self) -> str:
+        return self.text("user") or user_name()
+
+    @property
+    def address(self) -> str:
+        text = self.text("hostname", self.alias)
+        return re.sub("%(.)", lambda found: {"h": self.alias}.get(found[1], found[1]), text)
+
+    def expand(self, text: str) -> str:
+        """Replace %-tokens, ${VARIABLES} and a leading ~ (ssh_config(5), TOKENS)."""
+        tokens = {"d": str(from_home("~")), "u": user_name(), "%": "%", "n": self.alias}
+        tokens |= {"h": self.address, "p": self.text("port", "22"), "r": self.user}
+        tokens["k"] = self.text("hostkeyalias", self.address)
+        text = re.sub("%(.)", lambda found: tokens.get(found[1], found[0]), text)
+        text = re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], ""), text)
+        return str(from_home(text)) if text.startswith("~") else text
+
+
+def read_settings(
+    file: Path, block: Block | None = None, depth: int = 0, ignored: list[str] | None = None
+) -> Iterator[Setting]:
+    """The settings of a file and of those it includes; a file that is not there has none.
+
+    :param ignored: patterns of IgnoreUnknown that stood above.
+    :raises UsageError: it cannot be read, includes too deeply, or has a Match that is not
+        evaluated here.
+    """
+    if depth > _DEEPEST:
+        raise UsageError(f"{file}: included too deeply, or in a circle", hint="mend the file")
+    try:
+        text = file.read_text("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        return
+    except OSError as why:
+        raise UsageError(
+            f"{file}: cannot be read: {why.strerror}",
+            hint="name a file that can be read: --ssh-config FILE",
+        ) from why
+    outer = block
+    ignored = ignored if ignored is not None else []
+    for number, line in enumerate(text.split("\n"), start=1):
+        key, words = _taken(line, f"{file}:{number}", ignored)
+        if key in ("host", "match"):
+            block = Block((key, *words), f"{file}:{number}", outer)
+            _check(block)
+        elif key == "include":
+            for path in _included(file, words):
+                yield from read_settings(path, block, depth + 1, ignored)
+        elif key and words:
+            yield Setting(key, words, block)
+
+
+def _taken(line: str, where: str, ignored: list[str]) -> tuple[str, tuple[str, ...]]:
+    try:
+        key, words = parse_setting(line, ",".join(ignored))
+    except ValueError as why:
+        raise UsageError(
+            f"{where}: {why}", hint="ssh refuses it as well; see: ssh -G, with the same file"
+        ) from why
+    if key == "ignoreunknown":
+        ignored += words
+    return key, words
+
+
+def parse_setting(line: str, ignored: str = "") -> tuple[str, tuple[str, ...]]:
+    """Keyword and words of one line, without quotes and comments; ("", ()) for nothing.
+
+    :param ignored: patterns of keywords that need not be known.
+    :raises ValueError: ssh takes no such line.
+    """
+    found = _SETTING.fullmatch(line.rstrip())
+    if found is None or not line.strip() or line.lstrip().startswith("#"):
+        return "", ()
+    key, value = found[1].strip('"').lower(), found[2]
+    words = split_words(value)
+    if why := problem(key, words, ignored):
+        raise ValueError(why)
+    return key, (value,) if key in COMMANDS else words or ()
+
+
+def look_up(settings: tuple[Setting, ...], own: list[Setting], alias: str) -> Found:
+    """What counts for ``alias``: ``own`` settings first, then the first that holds.
+
+    :raises UsageError: Match exec does not end; CanonicalizeHostname is asked for.
+    """
+    found = Found(alias)
+    for setting in own:
+        _take(found, setting)
+    _pass(found, settings, final=False)
+    if any("final" in _words(setting.block) for setting in settings):
+        _pass(found, settings, final=True)
+    if found.text("canonicalizehostname", "no").lower() in ("yes", "always"):
+        raise UsageError(
+            f"{alias}: CanonicalizeHostname is not done here",
+            hint="the OpenSSH client does: --transport openssh",
+        )
+    return found
+
+
+def _pass(found: Found, settings: tuple[Setting, ...], *, final: bool) -> None:
+    known: dict[Block, bool] = {}  # a Match is evaluated where it stands, once
+
+    def holds(block: Block | None) -> bool:
+        if block is None:
+            return True
+        if block not in known:
+            known[block] = holds(block.around) and _holds(block, found, final)
+        return known[block]
+
+    for setting in settings:
+        if holds(setting.block):
+            _take(found, setting)
+
+
+def _take(found: Found, setting: Setting) -> None:
+    if setting.key in _MANY:
+        values = found.values.setdefault(setting.key, [])
+        values += [word for word in setting.words if word not in values]
+    else:
+        found.values.setdefault(setting.key, list(setting.words))
+
+
+def _holds(block: Block, found: Found, final: bool) -> bool:
+    kind, *words = block.words
+    if kind == "host":
+        return listed(words, found.alias)
+    every = True
+    for criterion, argument in _criteria(words):
+        plain = criterion.removeprefix("!")
+        met = {"all": True, "canonical": False, "final": final}.get(plain)
+        if met is None and plain == "exec":
+            met = every and _runs(found.expand(argument), block)
+        elif met is None:
+            text = {"host": found.address, "originalhost": found.alias, "user": found.user}
+            met = listed(argument.split(","), text.get(plain, user_name()))
+        every = every and met != criterion.startswith("!")
+    return every
+
+
+def _criteria(words: list[str]) -> Iterator[tuple[str, str]]:
+    """The (criterion, argument) pairs of a Match line; "host=x" counts as "host x"."""
+    rest = list(words)
+    while rest:
+        criterion, equals, argument = rest.pop(0).partition("=")
+        criterion = criterion.lower()
+        if not equals and criterion.removeprefix("!") not in _ALONE:
+            argument = rest.pop(0) if rest else ""
+        yield criterion, argument
+
+
+def _check(block: Block) -> None:
+    """Refuse a criterion that would be taken for another than it is."""
+    for criterion, _ in _criteria(list(block.words[1:])) if block.words[0] == "match" else ():
+        if criterion.removeprefix("!") not in (*_ALONE, *_WITH_PATTERNS, "exec"):
+            raise UsageError(
+                f"{block.where}: Match {criterion!r} is not evaluated here",
+                hint="the OpenSSH client does: --transport openssh",
+            )
+
+
+def _words(block: Block | None) -> tuple[str, ...]:
+    return () if block is None else (*block.words, *_words(block.around))
+
+
+def _runs(command: str, block: Block) -> bool:
+    try:
+        return (
+            subprocess.run(
+                ["sh", "-c", command],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_EXEC_S,
+                check=False,
+            ).returncode
+            == 0
+        )
+    except subprocess.TimeoutExpired as why:
+        raise UsageError(
+            f"{block.where}: Match exec has not ended after {_EXEC_S:g} s", hint="mend the command"
+        ) from why
+
+
+def _included(file: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
+    base = Path("/etc/ssh") if file.is_relative_to("/etc/ssh") else from_home("~/.ssh")
+    for pattern in patterns:
+        whole = str(base / from_home(pattern))
+        yield from map(Path, sorted(glob.glob(whole)))  # noqa: PTH207 Path.glob wants relative ones

@@ -1,0 +1,1 @@
+"""Verbs of the spine: access, doctor, plan, provision, rollback, undo, capture."""

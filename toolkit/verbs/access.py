@@ -1,0 +1,114 @@
+"""Which hosts, and how to get in: everything an operator says about reaching nodes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from toolkit.errors import UsageError
+from toolkit.hosts.addresses import VAGRANT
+from toolkit.hosts.host import NOTHING, Host, Inventory
+from toolkit.package_data import PACKAGE, kept
+from toolkit.progress import Progress, Silent
+from toolkit.ssh.credentials import Credentials
+from toolkit.ssh.limits import ANSWER, ROOM_S
+from toolkit.ssh.pool import FANOUT
+
+if TYPE_CHECKING:  # imported where a fleet is opened
+    from toolkit.features.slurm.run.nodes import Site
+    from toolkit.redfish.access import BmcAccess
+    from toolkit.redfish.fleet import Bmcs
+    from toolkit.ssh.transport import Transport
+
+TRANSPORTS = ("paramiko", "openssh", "local", "srun")
+VIA = ("", "slurm")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What was said; nothing has been opened yet."""
+
+    hosts: str = ""
+    exclude: str = ""
+    limit: str = ""
+    inventory: str = ""
+    hosts_file: str = ""
+    user: str = ""
+    key: str = ""
+    ssh_config: str = ""
+    transport: str = "paramiko"
+    become: bool = True
+    wrapped: bool = False  # by gdr-node, which runs the probe alone
+    credentials: Credentials = field(default_factory=Credentials)
+    fanout: int = FANOUT
+    max_fail: str = ""
+    yes: bool = False
+    progress: Progress = field(default_factory=Silent)
+    bmc: BmcAccess | None = None  # None: no BMC is asked
+    via: str = ""  # "slurm": its nodes, and nothing is done to one that it has for others
+    room: int = ANSWER  # bytes that one command of a node may say
+    jobs_s: float = ROOM_S  # so long jobs are waited for, where we need a node to ourselves
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The resolved hosts, and a way to each."""
+
+    hosts: tuple[Host, ...]
+    connect: Callable[[Host], Transport]
+    access: Access
+    demo: bool = False  # simulated nodes: a reboot harms nobody
+    bmcs: Bmcs | None = None  # None: no BMC is asked
+    slurm: Site | None = None  # None: nobody schedules jobs there, as far as we were told
+
+
+def state_dir() -> Path:
+    """Where runs and demo nodes are kept.
+
+    :raises UsageError: nobody knows where the user keeps state.
+    """
+    return kept("XDG_STATE_HOME", "~/.local/state")
+
+
+def demo_folder() -> Path:
+    """Where the demo nodes of this very installation lie: what another one heals is not ours."""
+    name = hashlib.sha256(os.fsencode(PACKAGE)).hexdigest()[:12]  # no path: PATH takes no colon
+    return state_dir() / "demo" / name
+
+
+def inventory_in(file: str) -> Inventory:
+    """The site's own inventory; "" for none.
+
+    :raises InventoryError: it cannot be read.
+    """
+    if not file:
+        return NOTHING
+    from toolkit.hosts.inventory import read_inventory  # noqa: PLC0415 only they pay for it
+
+    return read_inventory(Path(file))
+
+
+def names_demo(hosts: str, listed: str, via: str) -> bool:
+    """Whether simulated nodes are meant.
+
+    :param listed: a site's own inventory or host file; it goes first, whatever is in it.
+    :param via: who else knows the nodes, which goes first likewise.
+    :raises UsageError: others are, too.
+    """
+    if listed or via or "demo" not in hosts:
+        return False
+    from toolkit.demo.nodes import fleet_names  # noqa: PLC0415 only they pay for it
+
+    if VAGRANT not in hosts:
+        return bool(fleet_names(hosts))
+    others = ",".join(each for each in hosts.split(",") if VAGRANT not in each)
+    if others and fleet_names(others):
+        raise UsageError(
+            f"{hosts}: demo nodes cannot be mixed with machines of Vagrant",
+            hint="one run for each",
+        )
+    return False

@@ -1,0 +1,158 @@
+"""The verb that saves evidence: of nodes, or of what other tools printed."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+from pathlib import Path
+
+from toolkit import __version__
+from toolkit.cli.bmc import BMC
+from toolkit.cli.options import HOSTS, REACH, READS, WANT, Option, Said
+from toolkit.cli.verb import verb
+from toolkit.errors import ExitCode, Outcome, ToolkitError, worst
+from toolkit.evidence import Evidence
+from toolkit.facts.text.scrub import Scrubber
+from toolkit.groups import Renamed, numbered
+from toolkit.report.document import Told, document, dumps
+from toolkit.report.text import errors
+from toolkit.rollout.runs import safe_name
+from toolkit.verbs.capture import Captured, save
+from toolkit.verbs.capture import capture as capture_nodes
+from toolkit.verbs.cli.doctor import judged_code
+from toolkit.verbs.cli.session import Session, fleet
+from toolkit.verbs.doctor import examine_saved, gather
+from toolkit.verbs.incident import check_place, write_incident
+from toolkit.verbs.pasted_logs import import_named
+
+Gathered = dict[str, Evidence | ToolkitError]
+
+
+@verb(
+    HOSTS,
+    REACH,
+    READS,
+    BMC,
+    WANT,
+    (
+        Option("out", "evidence", "folder for one NAME.evidence a host"),
+        Option("scrub", False, "hide names, serials, GUIDs and addresses; number the files"),
+        Option("import_", "", "in place of hosts: KIND=FILE,KIND=FILE of one node"),
+        Option("incident", "", "write one FILE.tar.gz with evidence and verdicts instead"),
+        Option("json", False, "one JSON document on standard output (docs/report.schema.json)"),
+    ),
+)
+def capture(said: Said) -> ExitCode:
+    """Save the evidence of nodes: for a ticket, or to judge it again with doctor --from.
+
+    Examples:
+      invoke capture --hosts gpu[001-004] --out evidence
+      invoke capture --hosts gpu007 --scrub --out for-the-vendor
+      invoke capture --hosts gpu[001-128] --incident ticket-4711.tar.gz
+      invoke capture --import topo=topo.txt,dmesg=dmesg.txt --out evidence
+    """
+    said.not_dry("capture", "what is said of the nodes: doctor")
+    session = Session.begin("capture", said)
+    if said.text("incident"):
+        return _incident(session)
+    if said.text("import_"):
+        name, evidence = import_named(said.text("import_"))
+        file = save(name, evidence, Path(said.text("out")), scrubbed=said.flag("scrub"))
+        session.say(str(file))
+        return session.tell([Outcome(name, Told(written=(str(file),)))], ExitCode.OK)
+    with fleet(said) as opened:
+        outcomes = capture_nodes(opened, Path(said.text("out")), scrubbed=said.flag("scrub"))
+    for outcome in outcomes:
+        if outcome.value is not None:
+            cut = "" if outcome.value.complete else " (cut off: what is missing is unknown)"
+            session.say(f"{outcome.value.file}{cut}")
+    for line in errors(((each.host, each.error) for each in outcomes), session.paint):
+        session.say(line)
+    told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
+    return session.tell(told, session.ended(outcomes, _captured))
+
+
+def _told(captured: Captured | None) -> Told | None:
+    return Told(written=(str(captured.file),), complete=captured.complete) if captured else None
+
+
+def _captured(outcome: Outcome[Captured]) -> ExitCode:
+    """Cut evidence counts as a host out of reach, as it does for doctor."""
+    if outcome.error is not None:
+        return outcome.error.exit_code
+    return ExitCode.OK if outcome.get().complete else ExitCode.UNREACHABLE
+
+
+def _incident(session: Session) -> ExitCode:
+    """One file with the evidence of all hosts and what is said of it.
+
+    Nothing that was captured is lost because a node is ill: the exit code is only of hosts
+    out of reach.
+    """
+    said, wants = session.said, session.wants()
+    file = Path(said.text("incident"))
+    check_place(file)
+    found = _gathered(said)
+    scrubber = Scrubber(() if said.text("import_") else found)
+    gathered = _numbered(found, scrubber) if said.flag("scrub") else _filed(found)
+    evidence = {name: each for name, each in gathered.items() if isinstance(each, Evidence)}
+    known = Renamed(wants, {safe_name(name): name for name in found})
+    if said.flag("scrub"):
+        known.number(found)
+    outcomes = examine_saved(evidence.items(), known, session.today)
+    told = [Outcome(each.host, Told(judged=each.value), each.error) for each in outcomes]
+    failed = _failed(gathered)
+    told += [Outcome(name, error=each) for name, each in failed.items()]
+    code = worst([judged_code(each) for each in outcomes] + [e.exit_code for e in failed.values()])
+    report = dumps(document("doctor", said.text("profile"), told, code, session.now))
+    notes = {"report.json": report, "about.txt": _about(said, file.name)}
+    if said.text("site"):
+        site = Path(said.text("site")).read_text(encoding="utf-8")
+        notes["site.toml"] = scrubber.text(site) if said.flag("scrub") else site
+    write_incident(file, evidence, notes)
+    session.say(str(file))
+    for line in errors(_failed(found).items(), session.paint):
+        session.say(line)
+    return session.tell(
+        [replace(e, value=replace(e.value, written=(str(file),))) if e.value else e for e in told],
+        worst([each.exit_code for each in failed.values()]),
+    )
+
+
+def _failed(gathered: Gathered) -> dict[str, ToolkitError]:
+    return {name: each for name, each in gathered.items() if isinstance(each, ToolkitError)}
+
+
+def _gathered(said: Said) -> Gathered:
+    """Evidence, or why there is none, by the name of the node."""
+    if said.text("import_"):
+        name, evidence = import_named(said.text("import_"))
+        return {name: evidence}
+    with fleet(said) as opened:
+        return dict(gather(opened))
+
+
+def _filed(gathered: Gathered) -> Gathered:
+    """The same by the names of files."""
+    return {safe_name(name): each for name, each in gathered.items()}
+
+
+def _numbered(gathered: Gathered, scrubber: Scrubber) -> Gathered:
+    """The same without what identifies a site: what stood in the way names hosts, too."""
+    told_of: Gathered = {}
+    for number, each in enumerate(gathered.values(), start=1):
+        if isinstance(each, Evidence):
+            told_of[numbered(number)] = scrubber.scrub(each)
+        else:
+            told = copy(each)
+            told.args, told.hint = (scrubber.text(str(each)),), scrubber.text(each.hint)
+            told_of[numbered(number)] = told
+    return told_of
+
+
+def _about(said: Said, name: str) -> str:
+    site = " --site site.toml" if said.text("site") else ""
+    return (
+        f"Made by gdr-toolkit {__version__} with the profile {said.text('profile')}.\n"
+        f"Judge it again: invoke doctor --from {name} --profile {said.text('profile')}{site}\n"
+    )

@@ -1,0 +1,145 @@
+"""The verbs that look and change nothing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from toolkit.checks.check import Impact
+from toolkit.checks.judged import Judged
+from toolkit.cli.bmc import BMC
+from toolkit.cli.options import (
+    CONSUMERS,
+    FILES,
+    FORECAST,
+    HOSTS,
+    JOB,
+    OUTPUT,
+    PASSPORT,
+    REACH,
+    READS,
+    WANT,
+    Option,
+    Said,
+    parted,
+)
+from toolkit.cli.verb import verb
+from toolkit.errors import ExitCode, Outcome
+from toolkit.facts.text.foreign import Foreign
+from toolkit.groups import Wants
+from toolkit.hosts.host import Host
+from toolkit.report.document import Told, dumps
+from toolkit.report.foreign import foreign_document
+from toolkit.report.listings import hosts_document
+from toolkit.report.metrics import PREFIX, exposition, failed
+from toolkit.report.table import columns
+from toolkit.report.text import report
+from toolkit.verbs.cli.forecast import asked_for, foretell
+from toolkit.verbs.cli.prometheus import TEXTFILE, Words, telling
+from toolkit.verbs.cli.session import Session, fleet
+from toolkit.verbs.doctor import examine, examine_saved
+from toolkit.verbs.pasted_logs import import_log
+from toolkit.verbs.saved import read_all
+
+
+def judged_code(outcome: Outcome[Judged]) -> ExitCode:
+    """What one host's examination makes of the exit code."""
+    if outcome.error is not None:
+        return outcome.error.exit_code
+    return outcome.get().exit_code
+
+
+@verb(
+    HOSTS, REACH, READS, BMC, WANT, CONSUMERS, OUTPUT, (TEXTFILE,), FILES, JOB, FORECAST, PASSPORT
+)
+def doctor(said: Said) -> ExitCode:
+    """Judge nodes; change nothing.
+
+    Exits 0 when every node is as wanted, 2 when a check fails, 3 when only unknowns
+    remain, 4 when a host is out of reach. With --kernel or --next-boot it tells what that
+    kernel would lose, and exits 2 where something is lost.
+
+    Examples:
+      invoke doctor --hosts gpu[001-128] -x gpu007
+      invoke doctor --hosts @train --inventory hosts.ini --json > report.json
+      invoke doctor --from evidence/ --profile dmabuf
+      invoke doctor ticket-4711.tar.gz
+      invoke doctor topo.txt dmesg.log.xz case-17.zip
+      nvidia-smi topo -m | invoke doctor -
+      invoke doctor --from topo=topo.txt,dmesg=dmesg.txt
+      invoke doctor --hosts gpu[001-002] --nccl-log job.log
+      invoke doctor --hosts gpu[001-128] --nccl-version 2.27
+      invoke doctor --hosts gpu[001-128] --bmc-user ops --bmc-password-file pw --bmc-map bmcs
+      invoke doctor --hosts gpu[001-128] --quiet --textfile /var/lib/gdr/doctor.prom
+      invoke doctor --hosts gpu[001-128] --next-boot
+      invoke doctor --hosts gpu[001-128] --kernel 6.8.0-64-generic
+      invoke doctor --hosts gpu[001-128] --passport --passport-key images.pub
+    """
+    session = Session.begin("doctor", said)
+    wants = session.wants()
+    if asked_for(said):
+        return foretell(session, wants)
+    with telling(session, Words(PREFIX, exposition, failed)) as teller:
+        aside: list[Foreign] = []
+        outcomes = _examined(session, wants, aside)
+        code = session.ended(outcomes, judged_code)
+        said.sick.update({each.host: each.value.mendable for each in outcomes
+                          if each.value and each.value.state == Impact.SICK})  # fmt: skip
+        teller.of(outcomes, code)
+    asked = ("nccl.log", "nccl.agrees") if said.text("nccl_log") else ()
+    verbose = said.flag("verbose")
+    session.say(report(outcomes, session.paint, verbose=verbose, asked=asked, aside=aside))
+    told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
+    return session.finish(told, code, more=foreign_document(aside))
+
+
+def _examined(session: Session, wants: Wants, aside: list[Foreign]) -> list[Outcome[Judged]]:
+    """:param aside: is given what was not understood of what was saved."""
+    said = session.said
+    also = import_log(Path(said.text("nccl_log"))) if said.text("nccl_log") else ()
+    if saved := _saved(said):
+        return examine_saved(read_all(saved, aside), wants, session.today, also=also)
+    with fleet(said) as opened:
+        return examine(opened, wants, session.today, session.folder, also=also)
+
+
+def _saved(said: Said) -> list[Path]:
+    """What is judged without asking a node: files that were named, else the log of a job alone."""
+    if said.text("from_"):
+        return [Path(each) for each in parted(said.text("from_"))]
+    nobody = not any(said.text(each) for each in ("hosts", "hosts_file", "inventory"))
+    return [Path(said.text("nccl_log"))] if nobody and said.text("nccl_log") else []
+
+
+def _told(judged: Judged | None) -> Told | None:
+    return Told(judged=judged) if judged else None
+
+
+@verb(
+    HOSTS,
+    REACH,
+    (Option("json", False, "one JSON document on standard output (docs/hosts.schema.json)"),),
+)
+def hosts(said: Said) -> ExitCode:
+    """The hosts that a node set names, and how each would be reached.
+
+    Examples:
+      invoke hosts --hosts 'gpu[001-128]!gpu007'
+      invoke hosts --inventory hosts.yml --hosts '@train&@rack1'
+    """
+    with fleet(said) as opened:
+        named_hosts = opened.hosts
+    if said.flag("json"):
+        sys.stdout.write(dumps(hosts_document(named_hosts)))
+    else:
+        print(
+            "\n".join(
+                columns([("name", "address", "user", "port", "groups"), *map(_row, named_hosts)])
+            )
+        )
+    return ExitCode.OK
+
+
+def _row(host: Host) -> tuple[str, ...]:
+    groups = ",".join(host.groups) or "-"
+    return (host.name, host.address or host.name, host.user or "-", str(host.port or "-"), groups)

@@ -1,0 +1,214 @@
+"""The verb that changes nodes: all at once, or as a rollout that cannot take the fleet down."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from toolkit.built.delivery_cache import Shelf
+from toolkit.cli.options import HOSTS, OUTPUT, REACH, WANT, Said
+from toolkit.cli.verb import verb
+from toolkit.errors import ExitCode, Outcome
+from toolkit.features.slurm.run.service import SlurmService
+from toolkit.hosts.host import fold
+from toolkit.node.audit import of_run
+from toolkit.plural import counted
+from toolkit.report.document import Told
+from toolkit.report.plan_text import plan_lines
+from toolkit.report.table import clean
+from toolkit.report.text import findings, report, summary
+from toolkit.rollout.run import Rolled
+from toolkit.ssh.pool import NotBegun, broken_off
+from toolkit.verbs.access import Fleet
+from toolkit.verbs.cli.plan import (
+    CHECK,
+    DELIVERED,
+    DIFF,
+    OVER_JOBS,
+    REBOOT,
+    UNTRIED,
+    judged_of,
+    shelf_of,
+    tell_plan,
+)
+from toolkit.verbs.cli.rollout import ROLLOUT, Resumed, agreed_of, ended, resumption
+from toolkit.verbs.cli.session import Session, consent, fleet
+from toolkit.verbs.plan import Planned, plan_all
+from toolkit.verbs.provision import GONE, Options, Provisioned, untouched
+from toolkit.verbs.rollout import roll_out
+from toolkit.verbs.slurm_carrier import kept_off
+
+
+@verb(HOSTS, REACH, WANT, OUTPUT, (CHECK, DIFF, REBOOT, UNTRIED, OVER_JOBS), ROLLOUT, DELIVERED)
+def provision(said: Said) -> ExitCode:
+    """Bring nodes to the wanted state, and prove it: plan, apply, reboot if allowed, look again.
+
+    Exits 0 when every node is as wanted at the end. A node that must reboot for it is
+    rebooted only with --reboot; a changed kernel command line is booted once, and becomes the
+    default only where no check is worse for it. What was done is undone by: invoke rollback
+    --hosts ..., or as a whole by: invoke undo RUN. Ctrl-C finishes the nodes in hand and begins
+    no other; a second one ends at once. docs/rollouts.md tells of batches, windows and resuming.
+
+    Examples:
+      invoke provision --hosts demo
+      invoke provision --hosts gpu[001-128] --check --diff
+      invoke provision --hosts gpu[001-128] --yes --reboot --fanout 16 --max-fail 5%
+      invoke provision --hosts gpu[001-128] --yes --reboot --serial 1,10%,50% \\
+          --max-unavailable 8 --drain 'drain {host}' --undrain 'resume {host}' \\
+          --window 'Sat 22:00-04:00' --reason 'ticket 4711'
+      invoke provision --via slurm --hosts '@gpu&@h100' --yes --reboot --serial 1,10%
+      invoke provision --resume 2026-11-21T22-00-00-provision --yes
+    """
+    earlier = resumption(said)
+    if earlier is not None:
+        said = earlier.said
+    session = Session.begin("provision", said)
+    if earlier is not None:
+        session = replace(session, folder=earlier.folder)
+    shelf = shelf_of(session)
+    with fleet(said) as opened:
+        left = earlier.left(opened) if earlier is not None else opened
+        left = kept_off(left, session.folder.settle())
+        wants, untried = session.wants(), said.flag("boot_without_trial")
+        planned = plan_all(left, wants, session.today, session.folder, shelf, untried=untried)
+        if said.flag("check") or said.dry:
+            return tell_plan(session, planned)
+        return _provision(session, left, planned, shelf, earlier)
+
+
+def _provision(
+    session: Session,
+    fleet: Fleet,
+    planned: list[Outcome[Planned]],
+    shelf: Shelf | None,
+    earlier: Resumed | None,
+) -> ExitCode:
+    said = session.said
+    back = _to_give_back(session, fleet, planned)
+    pending = [
+        each.host for each in planned if each.value and (each.value.pending or each.host in back)
+    ]
+    agreed = agreed_of(session, pending, earlier, fleet.slurm)
+    _tell_before(session, planned)
+    if broken_off(planned):
+        return _tell_after(session, Rolled({each.host: untouched(each) for each in planned}))
+    todo = [each.value.plan for each in planned if each.value and each.value.pending]
+    allowed = said.flag("reboot") or fleet.demo
+    if todo and not fleet.demo:
+        reboots = sum(plan.needs_reboot for plan in todo) if allowed else 0
+        extra = f", reboot {reboots} of them" if reboots else ""
+        cut = [str(len(batch)) for batch in agreed.terms.batches]
+        cuts = f", in batches of {', '.join(cut)}" if len(cut) > 1 else ""
+        consent(f"change {counted(len(todo), 'node')}{extra}{cuts}?", said)
+    elif back:
+        consent(f"give {counted(len(back), 'node')} back to service if as wanted?", said)
+    rolled = roll_out(
+        fleet,
+        planned,
+        session.wants(),
+        session.today,
+        options=_options(session, shelf, reboot=allowed),
+        folder=session.folder,
+        agreed=agreed,
+    )
+    return _tell_after(session, rolled)
+
+
+def _options(session: Session, shelf: Shelf | None, *, reboot: bool) -> Options:
+    said = session.said
+    return Options(
+        reboot=reboot,
+        over_jobs=said.flag("over_jobs"),
+        shelf=shelf,
+        untried=said.flag("boot_without_trial"),
+        audit=of_run(session.folder.path.name, said.text("reason")),
+    )
+
+
+def _to_give_back(
+    session: Session, fleet: Fleet, planned: Sequence[Outcome[Planned]]
+) -> frozenset[str]:
+    """Nodes on which nothing is to be done, and which one of our runs has left drained."""
+    done = {each.host for each in planned if each.value and not each.value.pending}
+    if fleet.slurm is None:
+        return frozenset()
+    service = SlurmService(fleet.slurm, session.folder.path.name)
+    return frozenset(
+        host.name for host in fleet.hosts if host.name in done and service.has_out(host)
+    )
+
+
+def _tell_before(session: Session, planned: Sequence[Outcome[Planned]]) -> None:
+    paint = session.paint
+    before = [each.value.judged for each in planned if each.value]
+    plans = [(each.host, each.value.plan) for each in planned if each.value]
+    counted = summary(judged_of(planned), paint)
+    session.say("\n".join(["before", "", *findings(before, paint), *counted, ""]))
+    by_host = {each.host: each for each in before}
+    lines = plan_lines(plans, paint, diffs=session.said.flag("diff"), judged=by_host)
+    session.say("\n".join(lines))
+
+
+def _tell_after(session: Session, rolled: Rolled[Provisioned]) -> ExitCode:
+    outcomes = list(rolled.outcomes.values())
+    after = [Outcome(e.host, e.value.after if e.value else None, e.error) for e in outcomes]
+    told = [*_lost(outcomes), *_owed(outcomes), *_out_of_service(outcomes), *_pruned(outcomes)]
+    session.say("\n".join(["after", "", report(after, session.paint), *told]))
+    ended_as = [Outcome(e.host, _told(e.value), e.error) for e in outcomes]
+    code = ended(session, rolled)
+    if code is ExitCode.OK and not any(each.value and each.value.plans for each in outcomes):
+        session.healed(rolled.outcomes)
+    session.finish(ended_as, code)
+    if rolled.halt:
+        left = [each.host for each in outcomes if isinstance(each.error, NotBegun)]
+        print(f"stopped: {rolled.halt}; not begun: {fold(left)}", file=sys.stderr)
+        run = session.folder.path.name
+        print(f" next: invoke runs.show {run}; invoke provision --resume {run}", file=sys.stderr)
+    return code
+
+
+def _lost(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
+    """Nodes whose GPUs have gone: no check applies to them any more, so none would tell."""
+    lines = [f"{each.host}: {GONE}" for each in outcomes if each.value and each.value.lost_gpus]
+    return ["", *lines] if lines else []
+
+
+def _owed(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
+    owing = [each.value for each in outcomes if each.value and each.value.reboot_owed]
+    if not owing:
+        return []
+    busy = [f"{e.host}: not rebooted, {e.value.busy}" for e in outcomes if e.value and e.value.busy]
+    idle = sum(not each.busy for each in owing)
+    lines = ["", *map(clean, busy)]
+    if busy:
+        owe = counted(len(busy), "node", "owes a reboot and has jobs", "owe a reboot and have jobs")
+        lines.append(f"{owe}: drain, or --over-jobs")
+    if idle:
+        owe = counted(idle, "node", "owes", "owe")
+        lines.append(f"{owe} a reboot for it: run again with --reboot")
+    return lines
+
+
+def _out_of_service(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
+    """How a scheduler has nodes that were not given back, a line each."""
+    lines = [f"{e.host}: {e.value.service}" for e in outcomes if e.value and e.value.service]
+    return ["", *map(clean, lines)] if lines else []
+
+
+def _pruned(outcomes: Sequence[Outcome[Provisioned]]) -> list[str]:
+    """What nodes keep no longer of old runs, a line each."""
+    lines = [f"{e.host}: pruned: {line}" for e in outcomes if e.value for line in e.value.pruned]
+    return ["", *map(clean, lines)] if lines else []
+
+
+def _told(done: Provisioned | None) -> Told | None:
+    if done is None:
+        return None
+    plan = done.left or (done.plans[-1] if done.plans else None)
+    steps = (*done.steps, *(f"pruned: {line}" for line in done.pruned))
+    if done.busy:
+        steps = (*steps, f"not rebooted, {done.busy}")
+    if done.service:
+        steps = (*steps, done.service)
+    return Told(done.after, done.before, plan, steps, done.rebooted)

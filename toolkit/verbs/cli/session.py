@@ -1,0 +1,354 @@
+"""From what the operator said to what flows take, and from what they return to the screen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import TypeVar
+
+from toolkit.checks.all import named
+from toolkit.checks.judged import Judged
+from toolkit.cli.bmc import bmc_access
+from toolkit.cli.ending import record
+from toolkit.cli.options import OUTPUT, TAKEN, Said
+from toolkit.errors import ExitCode, Outcome, Unwritten, UsageError
+from toolkit.groups import SiteWants, for_all, resolved
+from toolkit.hosts.host import Inventory
+from toolkit.package_data import program
+from toolkit.progress import Silent
+from toolkit.report.document import Json, Run, Told, document_parts
+from toolkit.report.table import Painter, wants_colour
+from toolkit.rollout.runs import RunFolder, evidence_name
+from toolkit.safe_file import Beside, open_beside, try_folder
+from toolkit.ssh.credentials import Credentials, read_secret
+from toolkit.ssh.limits import ROOM_S
+from toolkit.verbs.access import Access, Fleet, demo_folder, inventory_in, names_demo, state_dir
+from toolkit.verbs.textfile import open_textfile, textfile_at
+from toolkit.want import CONSUMERS, Want, consumer
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One verb's run: what was said, the paint, the folder, the day."""
+
+    verb: str
+    said: Said
+    now: datetime
+    folder: RunFolder
+    paint: Painter
+    files: dict[str, Beside] = field(default_factory=dict, compare=False)  # open, by option
+
+    @classmethod
+    def begin(cls, verb: str, said: Said) -> Session:
+        """:raises UsageError: a report that was asked for could not be written at the end."""
+        named = [each.name for each in TAKEN.get(verb, ()) if each.file and said.text(each.name)]
+        files = {name: _opened(said, name) for name in named}
+        _try_out(said)
+        now = datetime.now(UTC)
+        where = str(demo_folder()) if _on_demo(said) else ""
+        folder = RunFolder(state_dir() / "runs", verb, now, where)
+        return cls(verb, said, now, folder, Painter(wants_colour(sys.stdout)), files)
+
+    @property
+    def today(self) -> date:
+        return self.now.astimezone().date()
+
+    def want(self) -> Want:
+        """The wanted state of all hosts, apart from what groups of them have of their own.
+
+        :raises UsageError: unreadable, or waiving a check that does not exist.
+        """
+        return for_all(self._loaded())
+
+    def wants(self) -> SiteWants:
+        """The wanted state of each host.
+
+        :raises UsageError: likewise, and for groups of hosts that are not known.
+        """
+        return resolved(self._loaded(), self._inventory, self.said.text("site"))
+
+    def _loaded(self) -> Want:
+        site = self.said.text("site")
+        want = Want.load(self.said.text("profile"), site=Path(site) if site else None)
+        for waiver in (*want.waivers, *(one for each in want.group for one in each.waivers)):
+            named(waiver.check)
+        return self._with_passport(self._with_consumers(want))
+
+    def _inventory(self) -> Inventory:
+        """Where the hosts of groups are looked up: as --hosts is."""
+        own = inventory_in(self.said.text("inventory"))
+        if not self.said.text("via"):
+            return own
+        from toolkit.features.slurm.run.nodes import inventory_of, open_site  # noqa: PLC0415 only they pay for it
+
+        return inventory_of(open_site(Silent()), own)
+
+    def _with_consumers(self, want: Want) -> Want:
+        """The libraries whose versions were said stand in place of the site's."""
+        told = dict(want.consumers)
+        for name in CONSUMERS:
+            version = self.said.text(f"{name}_version")
+            if not version:
+                continue
+            try:
+                told[name] = consumer(name, version)[1]
+            except ValueError as why:
+                raise UsageError(
+                    f"--{name}-version: {why}",
+                    hint=f"a version is digits and dots: --{name}-version 2.27",
+                ) from why
+        return replace(want, consumers=tuple(sorted(told.items())))
+
+    def _with_passport(self, want: Want) -> Want:
+        """What was demanded of passports; a key demands one, and is looked at before any node."""
+        key = self.said.text("passport_key")
+        if key:
+            from toolkit.verbs.passport import known_key  # noqa: PLC0415 only they pay for it
+
+            known_key(Path(key))
+        return replace(want, passport=bool(key) or self.said.flag("passport"), passport_key=key)
+
+    def say(self, text: str) -> None:
+        """A result, on standard output; nothing where a JSON document is to come."""
+        if not self.said.flag("json"):
+            # Undecodable bytes of a node reach us as surrogates, which no terminal takes.
+            print(text.encode("utf-8", "replace").decode("utf-8"))
+
+    def remark(self, text: str) -> None:
+        """Something about the run itself, on standard error."""
+        if not self.said.flag("quiet"):
+            print(text, file=sys.stderr)
+
+    def ended(
+        self, outcomes: Iterable[Outcome[T]], code: Callable[[Outcome[T]], ExitCode]
+    ) -> ExitCode:
+        """The worst of the codes of all outcomes, which the last line will tell of."""
+        return record(self.said, [(each.host, code(each)) for each in outcomes])
+
+    def tell(
+        self,
+        outcomes: Sequence[Outcome[Told]],
+        code: ExitCode,
+        more: Mapping[str, Json] | None = None,
+    ) -> ExitCode:
+        """Print the document if one is wanted; for verbs whose results are files elsewhere."""
+        if self.said.flag("json"):
+            profile = self.said.text("profile")
+            parts = document_parts(self.verb, profile, outcomes, code, self.now, more=more)
+            sys.stdout.writelines(parts)
+        return code
+
+    def finish(
+        self,
+        outcomes: Sequence[Outcome[Told]],
+        code: ExitCode,
+        more: Mapping[str, Json] | None = None,
+    ) -> ExitCode:
+        """Print the document if one is wanted, keep it, write the others, name the folder."""
+        profile = self.said.text("profile")
+        parts = document_parts(self.verb, profile, outcomes, code, self.now, more=more)
+        keeping = self.folder.kept("report.json", parts)
+        try:
+            for part in keeping:
+                if self.said.flag("json"):
+                    sys.stdout.write(part)
+        finally:
+            for _ in keeping:  # the record is whole, whoever has stopped reading
+                pass
+        self.reports(outcomes, code)
+        self.kept()
+        return code
+
+    def reports(self, told: Sequence[Outcome[Told]], code: ExitCode) -> None:
+        """The same verdicts for other machines, each where a file was named for it.
+
+        Over what was written earlier in this run.
+        """
+        outcomes = [_judged(each) for each in told]
+        kept = "" if self.said.text("from_") else str(self.folder.path.absolute())
+        for option in OUTPUT:
+            if option.file and self.said.text(option.name):
+                run = Run(self.verb, self.now, datetime.now(UTC), code, kept, self._evidence)
+                writer = import_module(f"toolkit.report.{option.name}")
+                self.deliver(option.name, writer.text(outcomes, run))
+
+    def deliver(self, option: str, text: str) -> int:
+        """Write a report that was asked for; what cannot be written costs it, and not the code.
+
+        :returns: its size in bytes; 0 where it was not written.
+        """
+        path = Path(self.said.text(option))
+        sys.stdout.flush()  # which may be the file
+        try:
+            # One that was written earlier in this run is replaced.
+            with self.files.pop(option, None) or open_beside(path) as file:
+                file.write(text)
+            return file.size
+        except OSError as why:
+            told = f"note: --{option} {path} was not written: {why.strerror or why}"
+            print(told, file=sys.stderr)
+            return 0
+
+    def unwritten(self, why: Unwritten) -> ExitCode:
+        """Tell what --out has not got; what came of the nodes is told all the same.
+
+        :returns: for the worst of the run: a verb whose files are missing has not done its work.
+        """
+        print(f"note: --out was not written: {why}", file=sys.stderr)
+        return why.exit_code
+
+    def cases(self, xml: str) -> None:
+        """The suite's own JUnit XML, where a file was named for it, else into the run's folder."""
+        if xml and self.said.text("junit"):
+            self.deliver("junit", xml)
+        elif xml:
+            self.folder.keep("verify.xml", xml)
+
+    def _evidence(self, host: str) -> str:
+        """The file of the run's folder that the last verdicts on a host rest on."""
+        names = (evidence_name(host, "after"), evidence_name(host))
+        return next((n for n in names if (self.folder.path / n).exists()), names[-1])
+
+    def healed(self, hosts: Iterable[str]) -> None:
+        """Say of demo nodes on which nothing is to be done that an earlier run has seen to it."""
+        if not _on_demo(self.said):
+            return
+        from toolkit.verbs.demo import put_right  # noqa: PLC0415 only they pay for it
+
+        if put_right(hosts):
+            again = f"{program()} demo --reset"
+            self.remark(f"the demo nodes were put right by an earlier run; begin anew: {again}")
+
+    def kept(self) -> None:
+        """Name the folder of the run, as the last of all."""
+        if self.folder.trouble:
+            self.remark(f"note: nothing was kept of this run: {self.folder.trouble}")
+        else:
+            self.remark(f"kept in {self.folder.path}")
+
+
+def _on_demo(said: Said) -> bool:
+    """Whether the fleet that ``access`` opens is of simulated nodes, whose runs may go with them.
+
+    :raises UsageError: of others, too.
+    """
+    listed = said.text("inventory") or said.text("hosts_file")
+    return not said.text("from_") and names_demo(said.text("hosts"), listed, said.text("via"))
+
+
+def access(said: Said) -> Access:
+    """Everything about reaching nodes; passwords are asked for here."""
+    from toolkit.report.progress import listener  # noqa: PLC0415 only they pay for it
+
+    return Access(
+        hosts=said.text("hosts"),
+        exclude=said.text("exclude"),
+        limit=said.text("limit"),
+        inventory=said.text("inventory"),
+        hosts_file=said.text("hosts_file"),
+        user=said.text("user"),
+        key=said.text("key"),
+        ssh_config=said.text("ssh_config"),
+        transport=said.text("transport") or "paramiko",
+        become=said.flag("become"),
+        wrapped=said.flag("wrapper"),
+        credentials=Credentials(
+            _secret(said, "ask_pass", "pass_fd", "login password: "),
+            _secret(said, "ask_become_pass", "become_pass_fd", "sudo password: "),
+        ),
+        fanout=said.number("fanout", 64),
+        max_fail=said.text("max_fail"),
+        yes=said.flag("yes"),
+        progress=listener(sys.stderr, quiet=said.flag("quiet")),
+        bmc=bmc_access(said),
+        via=said.text("via"),
+        jobs_s=float(said.number("job_timeout", int(ROOM_S))),
+    )
+
+
+def _secret(said: Said, ask: str, descriptor: str, prompt: str) -> str | None:
+    if said.number(descriptor, -1) != -1:
+        return read_secret(said.number(descriptor))
+    option = descriptor.replace("_", "-")
+    return read_secret(prompt, option=option) if said.flag(ask) else None
+
+
+@contextmanager
+def fleet(said: Said) -> Iterator[Fleet]:
+    """The fleet that was named, open for the length of the block."""
+    from toolkit.verbs.connect import open_fleet  # noqa: PLC0415 only they pay for it
+
+    with open_fleet(access(said)) as opened:
+        yield opened
+
+
+def consent(
+    question: str, said: Said, *, look: str = "--check", what: str = "change the nodes"
+) -> None:
+    """Ask before nodes are changed, unless ``--yes`` was said.
+
+    :param look: what to say instead to see what would be done.
+    :param what: what else is meant by it.
+
+    :raises UsageError: refused, or nobody there to ask.
+    """
+    if said.flag("yes"):
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(
+            f"nobody to ask whether to {what}", hint=f"say so with --yes, or look: {look}"
+        )
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise UsageError("not confirmed; nothing was changed", hint="answer y, or say --yes")
+
+
+def _judged(outcome: Outcome[Told]) -> Outcome[Judged]:
+    judged = outcome.value.judged if outcome.value else None
+    return Outcome(outcome.host, judged, outcome.error)
+
+
+def _try_out(said: Said) -> None:
+    """What --out names takes files, as far as can be known before any node is asked.
+
+    :raises UsageError: it does not.
+    """
+    out = Path(said.text("out"))
+    if not said.text("out"):
+        return
+    try:
+        # That of an image is a file, in a folder which has to be there.
+        try_folder(out.parent if said.text("tar") else out)
+    except OSError as why:
+        raise UsageError(
+            f"--out {out}: {why.strerror}", hint="name a place that can be written: --out PLACE"
+        ) from why
+
+
+def _opened(said: Said, option: str) -> Beside:
+    """The file of a report, opened before any node is asked; gone at the end if nothing came.
+
+    :raises UsageError: no file can be there.
+    """
+    file = Path(said.text(option))
+    if option == "textfile":
+        file = textfile_at(said.text(option))
+    if file.is_dir():
+        raise UsageError(f"{file} is a folder", hint=f"name a file: --{option} nodes.{option}")
+    if not file.parent.is_dir():
+        raise UsageError(f"{file.parent}: no such folder", hint="make it, or name another")
+    try:
+        opened = open_textfile(file) if option == "textfile" else open_beside(file)
+    except OSError as why:
+        raise UsageError(
+            f"--{option} {file}: {why.strerror}", hint="name a file that can be written"
+        ) from why
+    said.at_end.callback(opened.drop)
+    return opened

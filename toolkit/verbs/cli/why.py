@@ -1,0 +1,145 @@
+"""Why a check fails on a node, or a log says what it says."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from toolkit.checks.all import BY_ID, named
+from toolkit.checks.causes import causes
+from toolkit.checks.check import Status
+from toolkit.checks.why import cause, chain, matching
+from toolkit.cli.bmc import BMC
+from toolkit.cli.options import HOSTS, REACH, READS, SAVED, WANT, Option, Said, parted
+from toolkit.cli.verb import verb
+from toolkit.errors import ExitCode, Outcome, UsageError
+from toolkit.evidence import Evidence
+from toolkit.report.document import dumps
+from toolkit.report.text import errors
+from toolkit.report.why import Answer, Way, document, tree
+from toolkit.verbs.cli.session import Session, fleet
+from toolkit.verbs.saved import read_all
+from toolkit.verbs.why import Explained, look, look_saved
+
+ABOUT = Option(
+    "about",
+    "",
+    "a node, then the id of a check or a line of a log, as bare words",
+    bare="NODE [CHECK | 'LINE']",
+)
+
+
+@verb(
+    HOSTS,
+    REACH,
+    READS,
+    BMC,
+    WANT,
+    SAVED,
+    (ABOUT, Option("json", False, "one JSON document on standard output (docs/why.schema.json)")),
+)
+def why(said: Said) -> ExitCode:
+    """Tell why a check fails: symptom, rule, evidence, the step that breaks it, the repair.
+
+    The way from the check to its cause is a tree. Without a check each cause of the node is told,
+    with what follows from it. A line of a log is held against what the checks read and against
+    the table of causes. Nothing is changed. Exits as doctor does, by what was asked about.
+
+    Examples:
+      invoke why gpu007
+      invoke why gpu007 peermem.loaded
+      invoke why gpu007 "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument"
+      invoke why peermem.loaded --from evidence/
+      invoke why gpu007 path.selected --json
+    """
+    said, about = _asked(said)
+    session = Session.begin("why", said)
+    outcomes = [
+        Outcome(each.host, _answer(each.value, about) if each.value else None, each.error)
+        for each in _looked(session)
+    ]
+    code = session.ended(outcomes, _code)
+    for each in outcomes:
+        if each.value:
+            session.say("\n".join([*tree(each.host, each.value, session.paint), ""]))
+    for line in errors(((each.host, each.error) for each in outcomes), session.paint):
+        session.say(line)
+    if said.flag("json"):
+        sys.stdout.write(dumps(document(outcomes)))
+    if not said.text("from_"):
+        session.kept()
+    return code
+
+
+def _asked(said: Said) -> tuple[Said, str]:
+    """What was said with the node in --hosts, and the check or the line.
+
+    :raises UsageError: for more words than two, or no such check.
+    """
+    words = parted(said.text("about"))
+    if not said.text("from_") and not said.text("hosts") and words:
+        said = replace(said, values={**said.values, "hosts": words.pop(0)})
+    if len(words) > 1:
+        raise UsageError(
+            f"{words[1]!r}: one check or one line is asked about",
+            hint='a line goes into quotes: why gpu007 "modprobe: ERROR: ..."',
+        )
+    about = words[0] if words else ""
+    if about and _is_check(about):
+        named(about)
+    return said, about
+
+
+def _is_check(word: str) -> bool:
+    """Whether a word is meant as an id: whoever mistypes one is told the nearest."""
+    return word in BY_ID or (not any(each in word for each in " :[") and "." in word)
+
+
+def _looked(session: Session) -> list[Outcome[Explained]]:
+    said, wants = session.said, session.wants()
+    if said.text("from_"):
+        saved = read_all(map(Path, parted(said.text("from_"))), [])
+        return look_saved(saved, wants, session.today)
+    with fleet(said) as opened:
+        return look(opened, wants, session.today, session.folder)
+
+
+def _answer(found: Explained, about: str) -> Answer:
+    answer = Answer(found.judged.about, (), found.plan, found.unplanned)
+    if not about:
+        roots = [each.root.check.id for each in causes(found.judged)]
+        return replace(answer, ways=_ways(found, roots))
+    if _is_check(about):
+        return replace(answer, ways=_ways(found, [about]))
+    matched = matching(about, found.evidence, found.want)
+    open_ = [each for each in matched.checks if cause(found.judged, each) is not None]
+    rest = set(matched.checks) - set(open_)
+    passing = tuple(each for each in found.judged.verdicts if each.check.id in rest)
+    return replace(answer, ways=_ways(found, open_), matched=matched, passing=passing)
+
+
+def _ways(found: Explained, checks: list[str]) -> tuple[Way, ...]:
+    """One for each check, but for those that lie on the way of another."""
+    evidence: Evidence = found.evidence
+    chains = {each: chain(found.judged, evidence, each) for each in checks}
+    passed = {
+        link.verdict.check.id for each in chains.values() for link in each[1:]
+    }  # what others lead through
+    return tuple(
+        Way(links, cause(found.judged, name), found.judged.steps)
+        for name, links in chains.items()
+        if name not in passed
+    )
+
+
+def _code(outcome: Outcome[Answer]) -> ExitCode:
+    """By what was asked about: 2 where it fails, 3 where it is not known."""
+    if outcome.error is not None:
+        return outcome.error.exit_code
+    answer = outcome.get()
+    states = {way.links[0].verdict.status for way in answer.ways}
+    if Status.FAIL in states:
+        return ExitCode.FAILED
+    unread = answer.matched is not None and not answer.matched.checks and not answer.matched.row
+    return ExitCode.UNKNOWN if Status.UNKNOWN in states or unread else ExitCode.OK

@@ -1,0 +1,177 @@
+"""Open a fleet: its hosts by name, and a transport to each."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from toolkit.errors import TransportError, UsageError
+from toolkit.features.slurm.run.nodes import (
+    Site,
+    inventory_of,
+    node_name,
+    open_site,
+    refuse_strangers,
+)
+from toolkit.features.slurm.run.srun import SrunTransport
+from toolkit.hosts.addresses import VAGRANT
+from toolkit.hosts.host import NOTHING, Host, Machines, fold, narrow, refuse_many, select
+from toolkit.hosts.inventory import read_host_file
+from toolkit.ssh.become import Become
+from toolkit.ssh.limits import Hearing, make_room
+from toolkit.ssh.local import LocalTransport
+from toolkit.ssh.openssh import OpensshTransport
+from toolkit.ssh.paramiko import SshTransport
+from toolkit.ssh.ssh_config import SshConfig
+from toolkit.ssh.transport import Transport
+from toolkit.ssh.vagrant import read_machines
+from toolkit.verbs.access import (
+    TRANSPORTS,
+    VIA,
+    Access,
+    Fleet,
+    demo_folder,
+    inventory_in,
+    names_demo,
+)
+
+if TYPE_CHECKING:  # what speaks Redfish is imported where a BMC is given
+    from toolkit.redfish.fleet import Bmcs
+
+
+def resolve(
+    access: Access, machines: Callable[[], Machines], slurm: Site | None = None
+) -> tuple[Host, ...]:
+    """The hosts that ``access`` names, apart from demo nodes.
+
+    :param machines: what Vagrant has; called only where one of its machines is named.
+    :param slurm: whose nodes they must be.
+    :raises UsageError: nothing named, an unknown name, or too many without consent.
+    """
+    inventory = inventory_in(access.inventory)
+    if slurm is not None:
+        inventory = inventory_of(slurm, inventory)
+    inventory = replace(inventory, machines=machines)
+    named: list[Host] = []
+    if access.hosts_file:
+        named += read_host_file(Path(access.hosts_file), inventory)
+    if access.hosts:
+        named += select(access.hosts, inventory)
+    elif access.inventory and not access.hosts_file and slurm is None:
+        named += inventory.hosts.values()
+    if not named:
+        raise UsageError(
+            "no hosts named",
+            hint="--hosts gpu[001-004], --hosts-file FILE, --inventory FILE, or --hosts demo",
+        )
+    hosts = narrow(named, inventory, exclude=access.exclude, limit=access.limit)
+    refuse_many(hosts, yes=access.yes)
+    if slurm is not None:
+        refuse_strangers(hosts, slurm)
+        slurm.watched = fold(map(node_name, hosts))
+    return tuple(
+        replace(host, user=host.user or access.user, key_file=host.key_file or access.key)
+        for host in hosts
+    )
+
+
+@contextmanager
+def open_fleet(access: Access) -> Iterator[Fleet]:
+    """Resolve the hosts and start the demo nodes among them; they end with the block.
+
+    :raises UsageError: likewise, and for an unknown transport.
+    """
+    if access.transport not in TRANSPORTS:
+        raise UsageError(
+            f"no transport {access.transport!r}", hint=f"known: {', '.join(TRANSPORTS)}"
+        )
+    if access.via not in VIA:
+        raise UsageError(f"--via {access.via!r}: not known", hint="--via slurm, or leave it out")
+    carried = access.transport == "srun"
+    if carried and not access.via:
+        raise UsageError("--transport srun is for the nodes of Slurm", hint="add --via slurm")
+    slurm = open_site(access.progress, carries=carried) if access.via else None
+    with ExitStack() as stack:
+        if names_demo(access.hosts, access.inventory or access.hosts_file, access.via):
+            from toolkit.demo import fleet as demo  # noqa: PLC0415 only they pay for it
+
+            nodes = stack.enter_context(demo.start(access.hosts, demo_folder()))
+            hosts = narrow(nodes.hosts, NOTHING, exclude=access.exclude, limit=access.limit)
+            refuse_many(hosts, yes=access.yes)
+            connect = _connector(access, SshConfig(()))
+            yield Fleet(hosts, connect, access, demo=True, bmcs=_bmcs(access, hosts, stack))
+            return
+        hosts = resolve(access, _vagrant(access, stack), slurm)
+        make_room(min(access.fanout, len(hosts)), access.transport)
+        file = Path(access.ssh_config) if access.ssh_config else None
+        connect = _connector(access, SshConfig.load(file), slurm)
+        bmcs = _bmcs(access, hosts, stack)
+        yield Fleet(hosts, connect, access, bmcs=bmcs, slurm=slurm)
+
+
+def _bmcs(access: Access, hosts: tuple[Host, ...], stack: ExitStack) -> Bmcs | None:
+    """The BMCs of the hosts, whose sessions end with ``stack``."""
+    if access.bmc is None:
+        return None
+    from toolkit.redfish.fleet import open_bmcs  # noqa: PLC0415 only they pay for it
+
+    return stack.enter_context(open_bmcs(access.bmc, hosts))
+
+
+def _vagrant(access: Access, stack: ExitStack) -> Callable[[], Machines]:
+    """Asks Vagrant, once; the keys of its machines are known for as long as ``stack`` is open."""
+
+    @functools.cache
+    def ask() -> Machines:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="gdr-vagrant-"))
+        return read_machines(str(Path(folder) / "known_hosts"), access.progress)
+
+    return ask
+
+
+def _connector(
+    access: Access, config: SshConfig, slurm: Site | None = None
+) -> Callable[[Host], Transport]:
+    heard: dict[str, Hearing] = {}  # of a host, over all that is asked of it in this run
+
+    def connect(host: Host) -> Transport:
+        hearing = heard.setdefault(host.name, Hearing(host.name, access.room))
+        if slurm is not None and slurm.carries:
+            become = Become(access.become, access.credentials.become_password, access.wrapped)
+            say = functools.partial(access.progress.note, host.name)
+            return SrunTransport(host, slurm, become, access.jobs_s, say, hearing)
+        if host.away:
+            name = host.name.removeprefix(VAGRANT)
+            raise TransportError(f"{host.name} is {host.away}", hint=f"vagrant up {name}")
+        if access.transport == "local":
+            return LocalTransport(
+                host.name,
+                become=access.become,
+                wrapped=access.wrapped,
+                credentials=access.credentials,
+                hearing=hearing,
+            )
+        if access.transport == "openssh":
+            return OpensshTransport(
+                host,
+                config_file=access.ssh_config,
+                credentials=access.credentials,
+                become=access.become,
+                wrapped=access.wrapped,
+                hearing=hearing,
+            )
+        return SshTransport(
+            host,
+            config=config,
+            credentials=access.credentials,
+            become=access.become,
+            wrapped=access.wrapped,
+            hearing=hearing,
+        )
+
+    return connect
