@@ -37,7 +37,7 @@ from toolkit.verbs.cli import budget, capture, demo, plan, provision
 TELLING = {
     *("doctor", "plan", "verify", "history", "runs", "runs.show", "compare", "report", "drift"),
     "expect",
-    *("topology", "predict", "checks", "explain", "hosts", "image.diff"),
+    *("topology", "predict", "checks", "explain", "why", "hosts", "image.diff"),
 }
 
 

@@ -27,7 +27,7 @@ def test_every_constant_is_used() -> None:
     """By the model, by a processor, or by the judgement of the model."""
     code = "".join(
         path.read_text() for folder in ("toolkit/features/predict", "dev/accuracy")
-        for path in sorted((ROOT / folder).glob("*.py"))
+        for path in sorted((ROOT / folder).rglob("*.py"))
     )  # fmt: skip
     of_cpus = {name for cpu in C.cpus for name in (cpu.same, cpu.same_read, cpu.cross)}
     assert [name for name in C.rows if f'"{name}"' not in code and name not in of_cpus] == []
