@@ -16,6 +16,7 @@ from toolkit.verbs.pasted_logs import decoded
 from toolkit.want import Want
 
 # What prints a kind, as it is typed; of the others nobody pastes the command.
+LONG = True
 TYPED = {
     "nvidia-topology": "nvidia-smi topo -m",
     "nvidia-smi-q": "nvidia-smi -q",

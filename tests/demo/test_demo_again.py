@@ -17,6 +17,7 @@ from toolkit.verbs import access
 from toolkit.verbs.access import demo_folder, state_dir
 from toolkit.verbs.cli.session import Session
 
+LONG = True
 NODE = "demo2"  # a small one, whose IOMMU translates
 Run = Callable[..., tuple[int, str, str]]
 

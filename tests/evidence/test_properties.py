@@ -35,6 +35,7 @@ from toolkit.facts.text.pasted_logs import evidence_of, frames_of
 from toolkit.want import PeerPath, Want
 
 Told = tuple[Status, str, str]
+LONG = True
 UP = ("4: ACTIVE", "5: LinkUp")
 # What one verdict may be worth: a machine that got worse must not climb.
 RANK = {Status.FAIL: 0, Status.UNKNOWN: 1, Status.NA: 2, Status.PASS: 2}

@@ -30,6 +30,7 @@ from toolkit.facts.reading import Reading
 from toolkit.facts.recall import Answers, Sources, forget
 from toolkit.want import PeerPath, Want
 
+LONG = True
 WANTS = (Want(path=None), Want(path=PeerPath.PEERMEM), Want(path=PeerPath.DMABUF))
 KEYS = sorted(node().frames)
 LOST = st.dictionaries(

@@ -9,6 +9,7 @@ from pathlib import Path
 from dev.run import ROOT
 
 # Told of by the interpreter itself, so that nothing can be started past it.
+LONG = True
 WATCH = """
 import sys
 from pathlib import Path

@@ -20,6 +20,7 @@ from tests.unit.test_project_blocks import HELPS, PAGES, PROGRAMS
 from toolkit.cli import Gdr
 from toolkit.errors import ExitCode
 
+LONG = True
 READING = (
     *("doctor", "plan", "compare", "report", "drift", "topology", "predict", "capture", "bundle"),
     *("checks", "explain", "hosts", "demo", "runs"),

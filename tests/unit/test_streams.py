@@ -15,6 +15,7 @@ import pytest
 from tests.invoked import ROOT, gdr
 from toolkit.safe_file import try_folder
 
+LONG = True
 GDR = f"{shlex.quote(sys.executable)} -m toolkit.cli"
 PROVISION = "provision --hosts demo-iommu,demo-stub --yes --reboot"
 

@@ -16,6 +16,7 @@ from toolkit.rollout.history import Run, Unread, read_runs
 from toolkit.rollout.journal import FILE, About, Event, Journal
 from toolkit.ssh.credentials import read_secret
 
+LONG = True
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
 
 
