@@ -14,12 +14,24 @@ from toolkit.errors import ExitCode
 WORDS = [sys.executable, "-P", str(ROOT / "dev"), "--search-root", str(ROOT)]
 
 
-@pytest.mark.parametrize("words", [["doctor", "--wrong"], ["no-such-verb"], ["--wrong"]])
-def test_a_mistyped_line_is_a_sentence_a_hint_and_64(words: list[str]) -> None:
-    done = subprocess.run([*WORDS, *words], capture_output=True, text=True, check=False)
-    first, second = done.stderr.splitlines()
+@pytest.mark.parametrize(
+    ("words", "said", "meant"),
+    [
+        ("doctor --host a", "doctor has no option --host", "did you mean --hosts? X --help doctor"),
+        ("doctor --zzz", "doctor has no option --zzz", "X --help doctor"),
+        ("doctor --hosts", "--hosts needs a value", "X --help doctor"),
+        ("docter --hosts a", "docter is no verb", "did you mean doctor? X --list"),
+        ("no-such-verb", "no-such-verb is no verb", "X --list"),
+        ("--wrong", "--wrong is no option", "X --list"),
+    ],
+)
+def test_a_mistyped_line_says_what_was_meant_and_ends_with_64(
+    words: str, said: str, meant: str
+) -> None:
+    done = subprocess.run([*WORDS, *words.split()], capture_output=True, text=True, check=False)
+    hint = meant.replace("X", "./invokew")
     assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
-    assert (first[:7], second) == ("error: ", " next: ./invokew --list, ./invokew --help VERB")
+    assert done.stderr.splitlines() == [f"error: {said}", f" next: {hint}"]
 
 
 def test_help_that_nobody_reads_to_its_end_is_no_trouble() -> None:

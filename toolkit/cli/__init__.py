@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 
 from invoke.config import Config
 from invoke.exceptions import Exit, ParseError
@@ -71,11 +72,32 @@ class Gdr(Program):
         try:
             yield
         except ParseError as why:
-            hint = _renamed(argv) or f"{program()} --list, {program()} --help VERB"
+            said, hint = _mistyped(str(why), argv)
+            hint = _renamed(argv) or hint
             if {"image", "--diff"} <= set(argv):  # there it shows what a plan would change
                 hint = f"two images side by side: {program()} image.diff A B"
-            message = f"error: {why}\n next: {hint}"
+            message = f"error: {said}\n next: {hint}"
             raise Exit(message, code=int(ExitCode.USAGE)) from why
+
+
+def _mistyped(why: str, argv: Sequence[str]) -> tuple[str, str]:
+    """What is wrong with the line, and the word that was meant, where one is near."""
+    unknown = re.fullmatch(r"No idea what '(.+)' is!", why)
+    verb = next((word for word in argv[1:] if word in namespace.task_names), "")
+    more = f"{program()} --help {verb}" if verb else f"{program()} --list"
+    if unknown is None:
+        bare = re.match(r"Flag <Argument: ([\w-]+).*> needed value", why)
+        return (f"--{bare[1].replace('_', '-')} needs a value" if bare else why), more
+    word = unknown[1]
+    if verb and word.startswith("-"):
+        said = f"{verb} has no option {word}"
+        taken = TAKEN.get(verb.rpartition(".")[2], ())
+        known = [f"--{each.name.replace('_', '-')}" for each in taken]
+    else:
+        said = f"{word} is no {'option' if word.startswith('-') else 'verb'}"
+        known = [*namespace.task_names]
+    near = get_close_matches(word.partition("=")[0], known, 1)
+    return said, f"did you mean {near[0]}? {more}" if near else more
 
 
 def _renamed(argv: Sequence[str]) -> str:
