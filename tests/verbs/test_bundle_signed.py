@@ -111,8 +111,8 @@ def test_no_way_out_forgets_the_signature() -> None:
         text = file.read_text()
         if re.search(r"^from toolkit\.plan\.bundle import .*\b(script|runner)\b", text, re.M):
             ways[file.stem] = re.findall(r"(?<![\w.])(?:script|runner)\((\w+)", text)
-    assert ways.keys() == {"provision", "trial", "image", "kubernetes", "planning"}
-    assert ways.pop("planning") == ["bundle"]  # see the test above
+    assert ways.keys() == {"provision", "trial", "image", "manifests", "plan"}
+    assert ways.pop("plan") == ["bundle"]  # see the test above
     assert set(map(tuple, ways.values())) == {("sealed",)}
 
 
