@@ -22,6 +22,7 @@ from toolkit.node.deliver import rollback_script
 
 OURS_BEFORE = "/etc/gdr-old.d/deep/was.conf"  # of an earlier run; the run under fault removes it
 PLACED = {MODPROBE_D: "softdep x pre: y\n", "/etc/gdr-new.d/deep/x.conf": "x\n"}
+LOCK_S = 45  # for another that is at work, on a machine where each takes ten seconds
 KINDS = ("kill", "power", "power", "power", "clock", "late", "two", "full")
 LOSSES = ("data", "entries", "both", "mixed")
 NO_BOOT = ("expect kernel 6.8.0-45-generic",)  # a node without power is in another boot since
@@ -179,7 +180,7 @@ def bytes_of(tree: Tree) -> dict[str, tuple[bytes, int]]:
 
 def applied(*, light: bool) -> str:
     steps = () if light else STEPS
-    return sent(bundle_of(PLACED, *steps, expect=NO_BOOT, remove=(OURS_BEFORE,)))
+    return sent(bundle_of(PLACED, *steps, expect=NO_BOOT, remove=(OURS_BEFORE,)), LOCK_S)
 
 
 class Play:
@@ -216,7 +217,9 @@ class Play:
         }  # fmt: skip
 
     def script(self, verb: str) -> str:
-        return applied(light=self.fault.light) if verb == "apply" else rollback_script("all", 30)
+        return (
+            applied(light=self.fault.light) if verb == "apply" else rollback_script("all", LOCK_S)
+        )
 
     def run(self) -> None:
         """:raises Broken: a law does not hold."""
@@ -249,8 +252,10 @@ class Play:
             if pipe:
                 pipe.close()
         # What stands for the next controller need not wait: the lock makes it.
-        self._well(self.tree.run(self.script(self.fault.then), **env))
-        process.wait(60)
+        try:
+            self._well(self.tree.run(self.script(self.fault.then), **env))
+        finally:
+            process.wait(60)
 
     def _two(self, env: dict[str, str]) -> None:
         both = [self.tree.start(self.script(v), **env) for v in (self.fault.verb, self.fault.then)]
@@ -277,7 +282,7 @@ class Play:
         if self.fault.then == "apply":
             self._well(self.tree.run(applied(light=self.fault.light)))
             self._as_wanted()
-        ran = self.tree.run(rollback_script("all", 30))
+        ran = self.tree.run(rollback_script("all", LOCK_S))
         self._well(ran)
         after = bytes_of(self.tree)
         paths = {*after, *self.before}
