@@ -20,7 +20,7 @@ from toolkit.checks.check import Status
 from toolkit.checks.judged import judge_node
 from toolkit.checks.why import chain, matching, quotes
 from toolkit.errors import ExitCode
-from toolkit.evidence import Evidence, State
+from toolkit.evidence import Evidence, Frame, State
 from toolkit.verbs.why import explained
 from toolkit.want import Want
 
@@ -140,6 +140,36 @@ def test_a_line_that_nobody_reads_leads_nowhere() -> None:
     assert (matched.checks, matched.row, matched.quotes) == ((), None, ())
 
 
+def test_a_line_too_short_to_name_anything_is_shown_nowhere() -> None:
+    assert matching(" e\n", capture("healthy"), AUTO).quotes == ()
+
+
+@pytest.mark.parametrize("begins", [LINES[0][0], "y", "peermem.loaded"])
+def test_a_very_long_line_is_cut_for_a_person(begins: str, run: Run, saved: Path) -> None:
+    line = f"{begins}{'x' * 10_000}.z"
+    _, told, said = run(line, "--from", str(saved))
+    assert max(map(len, f"{told}{said}".split("\n"))) < 1000
+    assert "and 9" in told or "and 10" in told  # so many thousand characters more
+    _, told, _ = run(line, "--from", str(saved), "--json")
+    assert json.loads(told)["hosts"][0]["line"]["text"] == line
+
+
+def test_a_very_long_line_of_the_evidence_is_cut_too(run: Run, saved: Path) -> None:
+    evidence = capture("stub")
+    long = Frame("dmesg", State.OK, "dmesg", f"[1.0] {LINES[3][0]} {'x' * 10_000}\n")
+    (saved / "gpu07.evidence").write_text(evidence.plus([long]).dump())
+    _, told, _ = run("peermem.unknown_symbol", "--from", str(saved))
+    assert LINES[3][0].split()[-2] in told
+    assert max(map(len, told.split("\n"))) < 1000
+
+
+def test_a_check_is_no_node(run: Run, saved: Path) -> None:
+    assert saved.is_dir()
+    code, _, said = run("peermem.loaded")
+    assert code == ExitCode.USAGE
+    assert "no hosts named" in said
+
+
 def test_the_repair_is_what_the_plan_would_do(saved: Path, run: Run) -> None:
     code, told, _ = run("path.selected", "--from", str(saved))
     assert code == ExitCode.FAILED
@@ -191,6 +221,8 @@ def test_the_exit_code_is_that_of_what_was_asked(
     [
         pytest.param(("peermem.loadd",), "peermem.loaded", id="no-such-check"),
         pytest.param(("peermem.loaded", "peermem.stub"), "a line goes into quotes", id="two"),
+        pytest.param(("gpu07", "peermem.loaded"), "leave the node out", id="a-node-beside-a-file"),
+        pytest.param((" ",), "name a check or a line", id="blank"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_with_what_can(

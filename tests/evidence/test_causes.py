@@ -6,7 +6,7 @@ makes what followed from it pass, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from functools import cache
@@ -15,7 +15,16 @@ from itertools import combinations
 import pytest
 
 from tests.evidence.board import BOARD, PORTS, REDIRECTS
-from tests.evidence.build import node, without_module
+from tests.evidence.build import (
+    HEALTHY,
+    KERNEL,
+    NEXT_KERNEL,
+    OFED,
+    UPDATES,
+    node,
+    rdma_core,
+    without_module,
+)
 from tests.evidence.frames import Override
 from tests.evidence.machines.composed import COMPOSED
 from tests.evidence.machines.edits import HERE
@@ -196,6 +205,75 @@ def test_of_two_faults_each_keeps_a_cause_of_its_own(one: str, other: str) -> No
     assert {one, other} <= both.keys()
     alone = roots(node(FAULTS[one]))
     assert both[one] == alone[one]
+
+
+INBOX = f"/lib/modules/{KERNEL}/kernel/drivers/infiniband/core"
+NOT_LOADED = without_module("nvidia_peermem")
+OLDER = NOT_LOADED.replace("5" * 22, "9" * 22)  # ib_core: not the one on disk
+IN_INITRAMFS = f"usr{INBOX}/ib_core.ko\n"
+ODD: list[tuple[str, str, Mapping[str, Override], Want]] = [
+    (
+        "no-modules-at-all-for-the-next-kernel",
+        "kernel.pending_reboot",
+        {"boot-entries": str(HEALTHY["boot-entries"]).replace(KERNEL, NEXT_KERNEL)},
+        Want(),
+    ),
+    (
+        "a-symbol-of-the-driver-beside-another-rdma-stack",
+        "peermem.unknown_symbol",
+        {
+            "module-state": OLDER,
+            "kallsyms": "",
+            "dmesg": "[9.0] nvidia_peermem: Unknown symbol nvidia_p2p_get_pages (err -2)\n",
+        },
+        Want(),
+    ),
+    (
+        "two-stacks-on-disk-beside-an-inbox-one-in-the-initramfs",
+        "modules.origin",
+        {
+            "module-state": OLDER,
+            "rdma-modinfo": rdma_core().replace(f"{UPDATES}/ib_uverbs.ko", f"{INBOX}/ib_uverbs.ko"),
+            "initramfs": IN_INITRAMFS,
+        },
+        Want(),
+    ),
+    (
+        "an-older-ofed-loaded-beside-an-inbox-one-in-the-initramfs",
+        "modules.origin",
+        {"module-state": f"{OLDER}ib_core/taint:OE\n", "initramfs": IN_INITRAMFS},
+        Want(),
+    ),
+    (
+        "another-stack-wanted-than-the-one-that-is-not-built",
+        "ofed.flavor",
+        {
+            "rdma-modinfo": "@ib_core\n",
+            "dkms-status": f"mlnx-ofed-kernel/{OFED}: added\n",
+            "kernels": f"@{KERNEL}\nimage\nheaders\n",
+        },
+        Want(ofed="inbox"),
+    ),
+    (
+        "a-module-that-hangs-while-it-loads-beside-the-older-one",
+        "peermem.loaded",
+        {
+            "module-state": f"{NOT_LOADED}nvidia_peermem/initstate:coming\n"
+            "nv_peer_mem/initstate:live\n",
+            "legacy": "/etc/init.d/nv_peer_mem\n",
+        },
+        Want(),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("root", "frames", "want"), [pytest.param(*row[1:], id=row[0]) for row in ODD]
+)
+def test_what_another_s_repair_would_not_mend_is_a_cause_of_its_own(
+    root: str, frames: Mapping[str, Override], want: Want
+) -> None:
+    assert root in {each.root.check.id for each in causes(told(node(frames), want))}
 
 
 def test_acs_beside_a_translating_iommu_is_a_cause_of_its_own() -> None:

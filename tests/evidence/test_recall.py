@@ -22,6 +22,7 @@ from tests.evidence.build import node
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override
 from tests.evidence.machines.held import TODAY, evidence_of, rows
 from tests.laws import tried
+from toolkit.checks import check
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.errors import CutOff, NotCollected
 from toolkit.evidence import Evidence, Frame, State
@@ -114,8 +115,8 @@ def test_a_frame_that_differs_is_read_and_no_other(monkeypatch: pytest.MonkeyPat
     assert "nvidia-smi-q" not in looked
 
 
-class Two(Reading):
-    """A machine with two facts, one of which rests on which frames there are."""
+class Small(Reading):
+    """A machine with few facts: which frames there are, and the lines of one of them."""
 
     @fact
     def kernel(self) -> str:
@@ -125,10 +126,36 @@ class Two(Reading):
     def names(self) -> tuple[str, ...]:
         return self.sources.names()
 
+    @fact
+    def places(self) -> dict[str, int]:
+        return {line: len(line) for line in self._text("lines").split("\n")[:-1]}
 
-def of(*frames: str, complete: bool = True) -> Two:
-    parts = [Frame(each, State.OK, f"cat {each}", f"{each}\n") for each in frames]
-    return Two(Evidence({each.key: each for each in parts}, complete))
+    @fact
+    def first(self) -> str:
+        return next(iter(self.places))
+
+
+def small(*frames: Frame, complete: bool = True) -> Small:
+    return Small(Evidence({each.key: each for each in frames}, complete))
+
+
+def of(*frames: str, complete: bool = True) -> Small:
+    parts = (Frame(each, State.OK, f"cat {each}", f"{each}\n") for each in frames)
+    return small(*parts, complete=complete)
+
+
+def lines(text: str) -> Small:
+    return small(Frame("lines", State.OK, "cat lines", text))
+
+
+def test_equal_values_in_another_order_are_told_apart() -> None:
+    """Dictionaries are equal in any order, and what rests on one may take its first key."""
+    assert [lines(text).first for text in ("a\nb\n", "b\na\n")] == ["a", "b"]
+
+
+@pytest.mark.parametrize("text", ["\udcc3\udca9\n", "\ud800\n"])
+def test_a_byte_that_is_no_character_is_told_from_one(text: str) -> None:
+    assert [lines(each).first for each in ("é\n", text)] == ["é", text[:-1]]
 
 
 def test_a_frame_more_is_seen_where_all_were_asked_for() -> None:
@@ -163,3 +190,19 @@ def test_answers_are_bounded() -> None:
         sources = Sources(Evidence({"a": frame}, complete=True))
         assert answers.ask(sources, partial(sources.text, "a")) == "a" * number
     assert answers._kept <= 4
+
+
+def test_a_want_keeps_its_number_while_another_thread_numbers_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Hosts are judged in threads, and groups of them have wants of their own."""
+
+    class Between(list[tuple[Want, int]]):
+        """The other thread comes right after each of ours that is added."""
+
+        def append(self, row: tuple[Want, int]) -> None:
+            super().append(row)
+            super().append((WANTS[1], 1000))
+
+    monkeypatch.setattr(check, "_wants", Between())
+    assert check.number_of(WANTS[0]) != check.number_of(WANTS[1])

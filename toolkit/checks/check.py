@@ -96,9 +96,10 @@ def number_of(want: Want) -> int:
     for known, number in _wants:
         if known is want or known == want:
             return number
+    new = next(_numbers)
     _wants[:-_FEW] = []
-    _wants.append((want, next(_numbers)))
-    return _wants[-1][1]
+    _wants.append((want, new))
+    return new  # and not the last one's, which may be another thread's by now
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from toolkit.facts.node.node import Node
 from toolkit.want import PeerPath, Want
 
 _OFF_THE_BUS = 79  # NVIDIA's Xid catalog
+_CARD_LOST = "the HCA that was there is lost"
 # How the one brings the other about here, in one line; "" where it does not.
 Rule = Callable[[Node, Want, Finding], str]
 
@@ -90,15 +91,11 @@ def _not_built(node: Node, kernel: str, packages: Sequence[str]) -> str:
 
 
 def _next_lacks(node: Node, want: Want, _: Finding) -> str:
-    kernel = next(each for each in node.kernels if each.release == node.default_kernel)
-    builders = {
-        "nvidia": node.driver_dkms,
-        "nvidia-peermem": node.peermem_dkms,
-        "ib_core": node.ofed_dkms,
-        "mlx5_core": node.ofed_dkms,
-    }
-    packages = [builders[each] for each in lacking(node, kernel, want)]
-    return _not_built(node, kernel.release, packages)
+    release = node.default_kernel
+    missing = [n for k in node.kernels if k.release == release for n in lacking(node, k, want)]
+    builders = {"nvidia": node.driver_dkms, "nvidia-peermem": node.peermem_dkms}
+    packages = [builders.get(each, node.ofed_dkms) for each in missing]
+    return _not_built(node, release, packages)  # nothing where that kernel has no modules at all
 
 
 def _no_driver_built(node: Node, want: Want, _: Finding) -> str:
@@ -119,6 +116,11 @@ def _no_ofed_built(node: Node, want: Want, _: Finding) -> str:
     if core is not None and core.origin != "inbox":
         return ""
     return _not_built(node, node.kernel, [node.ofed_dkms])
+
+
+def _inbox_for_ofed(node: Node, want: Want, finding: Finding) -> str:
+    """Not where another stack is wanted."""
+    return _no_ofed_built(node, want, finding) if "the inbox one" in finding.found else ""
 
 
 def _no_ofed_exported(node: Node, want: Want, finding: Finding) -> str:
@@ -244,8 +246,9 @@ def _obstacle(name: str) -> Rule:
     return rule
 
 
-def _cannot_load(node: Node, want: Want, _: Finding) -> str:
-    found = None if is_live(node) else first_obstacle(node)
+def _cannot_load(node: Node, want: Want, finding: Finding) -> str:
+    hangs = finding.found.startswith("in state ")  # whatever else is in its way
+    found = None if hangs or is_live(node) else first_obstacle(node)
     return f"modprobe would not load it: {found[1].found}" if found is not None else ""
 
 
@@ -296,8 +299,9 @@ def _other_stack(node: Node, want: Want, _: Finding) -> str:
 
 
 def _other_stack_hides(node: Node, want: Want, finding: Finding) -> str:
-    """What lies on disk, once it is loaded, exports the interface."""
-    return _other_stack(node, want, finding) if path.offered(node) else ""
+    """What lies on disk, once it is loaded, exports the interface; nothing of the driver's."""
+    rdma = "nvidia" not in finding.found and path.offered(node)
+    return _other_stack(node, want, finding) if rdma else ""
 
 
 def _other_driver(node: Node, want: Want, _: Finding) -> str:
@@ -305,17 +309,15 @@ def _other_driver(node: Node, want: Want, _: Finding) -> str:
     return "the loaded driver is not that on disk" if stale == ["nvidia"] else ""
 
 
-def _early_stack(node: Node, want: Want, _: Finding) -> str:
+def _early_stack(node: Node, want: Want, finding: Finding) -> str:
     """The initramfs of this very kernel loads the modules that are loaded instead of OFED's."""
-    if node.default_kernel != node.kernel or (image := image_of(node, node.kernel)) is None:
+    image = image_of(node, node.kernel) if node.default_kernel == node.kernel else None
+    if image is None or not finding.found.startswith("loaded from elsewhere"):
         return ""
-    held = image.inbox(CARRIED)
-    early = [each for each in loaded_from_elsewhere(node, RDMA) if each in held]
+    held, states = image.inbox(CARRIED), node.module_state
+    stale = [e for e in loaded_from_elsewhere(node, RDMA) if states[e].in_tree is not False]
+    early = [each for each in stale if each in held]
     return f"the initramfs loads the inbox {', '.join(early)}" if early else ""
-
-
-def _card_lost(node: Node, want: Want, finding: Finding) -> str:
-    return "the HCA that was there is lost" if finding.hint == LOST else ""
 
 
 # The IOMMU.
@@ -382,10 +384,10 @@ AFTER: Mapping[str, tuple[tuple[str, Rule], ...]] = {
     "peermem.loaded": (("peermem.loadable", _cannot_load),),
     "peermem.loaded_vs_disk": (("peermem.file", _gone),),
     "modules.origin": (("kernel.initrd_rdma", _early_stack),),
-    "ofed.flavor": (("dkms.state", _no_ofed_built),),
+    "ofed.flavor": (("dkms.state", _inbox_for_ofed),),
     "ofed.kernel_match": (("dkms.state", _no_ofed_for),),
     "ofed.headers_link": (("dkms.state", _no_ofed_folder),),
-    "pcie.distance": (("hca.count", _card_lost),),
+    "pcie.distance": (("hca.count", lambda _n, _w, f: _CARD_LOST if f.hint == LOST else ""),),
     "iommu.boot": (("iommu.passthrough", _no_argument),),
 }
 # Of what is not known; the checks are many, and the reasons few.

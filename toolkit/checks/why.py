@@ -166,8 +166,9 @@ def matching(line: str, evidence: Evidence, want: Want) -> Matched:
         found |= {each: None for each in named if each in BY_ID}
         if row.kind is FailureKind.LOADING and _PEERMEM.search(line):
             found[_LOADABLE] = None  # whatever stands in its way here
-    here = [each for each in evidence.frames.values() if line.strip() and line.strip() in each.text]
-    where = (Quote(each, _holding(each.text, line.strip())) for each in here)
+    words = line.strip()
+    frames = evidence.frames.values() if len(words) >= _SHORT else ()
+    where = (Quote(e, _holding(e.text, words)) for e in frames if words in e.text)
     return Matched(line, tuple(found), row, tuple(where)[:_FRAMES])
 
 

@@ -29,7 +29,8 @@ class Known:
             return False
         if self.error is not None and other.error is not None:
             return (self.error.args, vars(self.error)) == (other.error.args, vars(other.error))
-        return bool(self.value == other.value)
+        # Of equal values the order of keys, or a field that does not count, may still differ.
+        return bool(self.value == other.value) and repr(self.value) == repr(other.value)
 
 
 class Citing(Protocol):

@@ -93,7 +93,8 @@ class Sources:
             said = f"{self._evidence.complete} {' '.join(self._evidence.frames)}"
         else:  # whether it was cut off decides
             said = f"{self._evidence.complete}"
-        return blake2b(said.encode("utf-8", "surrogateescape"), digest_size=16).digest()
+        # "surrogateescape" would make one of a byte that is no character and of a part of one.
+        return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 @dataclass(slots=True)

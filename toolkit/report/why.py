@@ -21,6 +21,7 @@ from toolkit.report.table import Ink, Painter, clean, wrapped
 
 SCHEMA = "gdr-toolkit/why/1"
 _LABEL = 10
+_LONG = 400  # characters of a line that are shown to a person
 _INKS = {Status.FAIL: Ink.RED, Status.UNKNOWN: Ink.YELLOW, Status.PASS: Ink.GREEN}
 
 
@@ -63,7 +64,7 @@ def tree(host: str, answer: Answer, paint: Painter) -> list[str]:
 
 
 def _matched(matched: Matched, passing: Sequence[Verdict]) -> Iterator[str]:
-    yield from _said("line", matched.line, "")
+    yield from _said("line", _cut(matched.line), "")
     row = matched.row
     if row is not None:
         yield from _said("means", f"{row.cause} ({row.source})", "")
@@ -118,7 +119,12 @@ def _quoted(quote: Quote, label: str, indent: str) -> Iterator[str]:
     yield from _said(label, f"{frame.key}: {said}", indent)
     blank = f"{indent}  {' ' * _LABEL}"
     for line in quote.lines:
-        yield from wrapped(line.strip(), first=f"{blank}| ", rest=f"{blank}|   ")
+        yield from wrapped(_cut(line.strip()), first=f"{blank}| ", rest=f"{blank}|   ")
+
+
+def _cut(line: str) -> str:
+    left = len(line) - _LONG
+    return line if left <= 0 else f"{line[:_LONG]} ... and {left} characters more"
 
 
 def _repair(root: Verdict, way: Way, answer: Answer, indent: str) -> Iterator[str]:

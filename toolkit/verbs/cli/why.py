@@ -22,6 +22,7 @@ from toolkit.verbs.cli.session import Session, fleet
 from toolkit.verbs.saved import read_all
 from toolkit.verbs.why import Explained, look, look_saved
 
+_LONGEST = 80  # characters of a mistyped id; what is longer is a line
 ABOUT = Option(
     "about",
     "",
@@ -75,17 +76,23 @@ def why(said: Said) -> ExitCode:
 def _asked(said: Said) -> tuple[Said, str]:
     """What was said with the node in --hosts, and the check or the line.
 
-    :raises UsageError: for more words than two, or no such check.
+    :raises UsageError: for more words than two, a blank one, or no such check.
     """
     words = parted(said.text("about"))
-    if not said.text("from_") and not said.text("hosts") and words:
+    named_already = bool(said.text("from_") or said.text("hosts"))
+    if words and not named_already and words[0] not in BY_ID:
         said = replace(said, values={**said.values, "hosts": words.pop(0)})
     if len(words) > 1:
+        node = named_already and not _is_check(words[0])
         raise UsageError(
             f"{words[1]!r}: one check or one line is asked about",
-            hint='a line goes into quotes: why gpu007 "modprobe: ERROR: ..."',
+            hint="--from or --hosts say which nodes: leave the node out, or quote the whole line"
+            if node
+            else 'a line goes into quotes: why gpu007 "modprobe: ERROR: ..."',
         )
     about = words[0] if words else ""
+    if words and not about.strip():
+        raise UsageError("nothing is asked about", hint="name a check or a line, or leave it out")
     if about and _is_check(about):
         named(about)
     return said, about
@@ -93,7 +100,8 @@ def _asked(said: Said) -> tuple[Said, str]:
 
 def _is_check(word: str) -> bool:
     """Whether a word is meant as an id: whoever mistypes one is told the nearest."""
-    return word in BY_ID or (not any(each in word for each in " :[") and "." in word)
+    plain = len(word) <= _LONGEST and not any(each in word for each in " :[")
+    return word in BY_ID or (plain and "." in word)
 
 
 def _looked(session: Session) -> list[Outcome[Explained]]:
