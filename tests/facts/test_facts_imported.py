@@ -206,3 +206,33 @@ def test_a_kernel_log_is_known_by_whichever_time_stands_before_it(line: str) -> 
     [frame] = frames_of(f"{line}\n", "said.txt")
     assert frame.key == "dmesg"
     assert BY_ID["gpu.xid"](Node(evidence_of([frame])), Want()).status is Status.FAIL
+
+
+@pytest.mark.parametrize(
+    ("text", "check", "next_"),
+    [
+        pytest.param("$ ofed_info -s\nbash: ofed_info: command not found\n", "ofed.flavor",
+                     "not installed", id="bash"),
+        pytest.param("$ ofed_info -s\nsh: 1: ofed_info: not found\n", "ofed.flavor",
+                     "not installed", id="dash"),
+        pytest.param("% nvidia-smi\nzsh: command not found: nvidia-smi\n", "gpu.ecc",
+                     "not installed", id="zsh"),
+        pytest.param("$ ibstat | grep -E 'CA|State'\nCA 'mlx5_0'\n\t\tState: Active\n",
+                     "rdma.port", "the whole answer", id="through-grep"),
+        pytest.param("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA "
+                     "driver.\n", "gpu.ecc", "", id="nvidia-smi-said-so"),
+        pytest.param("$ ibv_devinfo\nFailed to get IB devices list: Function not implemented\n",
+                     "rdma.port", "", id="ibv_devinfo-said-so"),
+    ],
+)  # fmt: skip
+def test_an_answer_that_is_none_is_no_new_shape(text: str, check: str, next_: str) -> None:
+    finding = BY_ID[check](Node(evidence_of(frames_of(text, "x"))), Want()).finding
+    assert finding.status is Status.UNKNOWN
+    assert "bug report" not in finding.hint
+    assert next_ in finding.hint
+
+
+def test_where_a_gpu_is_lost_the_rest_is_judged_as_without_nvidia_smi() -> None:
+    lost = "Unable to determine the device handle for GPU0000:91:00.0: Unknown Error\n"
+    node = Node(loose(nvidia_smi_q=lost, cmdline="BOOT_IMAGE=/vmlinuz ro iommu=pt\n"))
+    assert BY_ID["iommu.passthrough"](node, Want()).status is Status.PASS

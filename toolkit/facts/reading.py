@@ -20,8 +20,13 @@ _BREAK_OFF = frozenset(
     | {"nvidia-smi-table", "nvlink-status", "nvidia-topology"}
 )
 _SAYS_SO = (
-    r"ibpanic: .*|Failed to (?:open device|query (?:device|port)|get device list).*"
+    r"ibpanic: .*|Failed to (?:open device|query (?:device|port)|get (?:IB )?devices? list).*"
     r"|Unable to determine the device handle .*|Fatal error: +device .*"
+    r"|Failed to initialize NVML: .*|NVIDIA-SMI has failed because .*|No devices were found\s*"
+)
+# All that a shell says of a command that it does not find: bash, dash, zsh, sudo; Ubuntu's handler.
+_NO_COMMAND = re.compile(
+    r"\s*(?:\S+: .*(?:command )?not found(?:: \S+)?|Command '[^']+' not found\b[\s\S]*)\s*"
 )
 # What a shell, kubectl or ssh says below what a command could print; a log may quote anything.
 _ENDED = (
@@ -82,6 +87,11 @@ class Reading:
         text = self.sources.text(key)  # raises NoEvidence unless it was read in full
         given = IMPORTED in self.sources.source(key)
         text = plain(text) if given else text
+        if given and _NO_COMMAND.fullmatch(text):
+            raise NoEvidence(
+                f"{key}: {text.strip().split(chr(10))[0]}",
+                hint="ask again as root; where it is not installed, that is no fault by itself",
+            )
         says = _BROKE_OFF if key in _BREAK_OFF else _CUT_OFF if given and key not in _LOGS else None
         if says is not None and (said := says.search(text)):
             raise NoEvidence(f"{key}: broke off: {said[0].strip()}")
