@@ -27,6 +27,7 @@ from toolkit.facts.kinds import BY_NAME, Kind, commanded, known_kinds, parted, p
 from toolkit.facts.text.dressed import undressed
 
 # "$ ", "user@host:~$ ", "[root@host dir]# ", "host:~ # ", "bash-5.1# ", "(base) user@host:~$ ".
+_HOST = re.compile(r"^\s*(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@([\w.-]+)|([\w.-]+):[~/])")
 _PROMPT = re.compile(
     r"^\s*(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+[^$#\n]*\]?\s?[$#]|[\w.-]+:[~/]\S* ?[$#]"
     r"|(?:ba|z|k)?sh-[\d.]+[$#]|\$)(?:\s+(.*))?$"
@@ -87,6 +88,30 @@ def _prompted(text: str) -> list[_Open]:
         else:
             parts[-1].lines.append(line)
     return parts
+
+
+def by_machine(text: str) -> dict[str, str]:
+    """The text of each machine whose shell prompts name it, in the order in which they come.
+
+    What stands before the first such prompt is of its machine; a prompt that names none is of the
+    one before. Of a report, which quotes logs, there is one.
+    """
+    if len(_RULE.findall(text)) >= _RULED:
+        return {"": text}
+    found: dict[str, list[str]] = {}
+    before: list[str] = []
+    here = before
+    for line in undressed(text).split("\n"):
+        typed = plain(line)
+        named_ = _HOST.match(typed) if _PROMPT.match(typed) else None
+        if named_ is not None:
+            here = found.setdefault(named_[1] or named_[2], [])
+        here.append(line)
+    if len(found) < _SEVERAL:
+        return {"": text}
+    first = next(iter(found))
+    found[first] = [*before, *found[first]]
+    return {host: "\n".join(lines) for host, lines in found.items()}
 
 
 def _sections(text: str) -> list[_Open]:
