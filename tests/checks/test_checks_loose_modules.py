@@ -14,6 +14,7 @@ from toolkit.checks.all import ALL, BY_ID
 from toolkit.checks.check import Finding, Gap, Status
 from toolkit.checks.judged import judge_node
 from toolkit.evidence import Evidence, Frame, State
+from toolkit.facts.modules.refusals import parse_not_inserted
 from toolkit.facts.node.node import Node
 from toolkit.facts.text.pasted_logs import evidence_of, frames_of
 from toolkit.want import Want
@@ -136,3 +137,17 @@ def test_a_line_of_lsmod_does_not_tell_whom_it_holds() -> None:
 def test_without_a_gpu_or_hca_nothing_is_right_about_tags() -> None:
     node = Node(evidence_of(frames_of("c1:00.0 Processing accelerators: AMD [1002:74a1]\n", "x")))
     assert BY_ID["bios.ten_bit_tag"](node, Want()).status is not PASS
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        "[ 300.000001] systemd-modules-load[99]: Inserted module 'nvidia_peermem'\n",
+        "insmod: ERROR: could not insert module nvidia-peermem.ko: File exists\n",
+    ],
+)
+def test_a_module_that_went_in_later_was_not_refused(later: str) -> None:
+    early = "[  15.000001] systemd-modules-load[9]: Failed to find module 'nvidia-peermem'\n"
+    assert [each.module for each in parse_not_inserted([early])] == ["nvidia_peermem"]
+    assert parse_not_inserted([early, later]) == ()
+    assert len(parse_not_inserted([later, early])) == 1
