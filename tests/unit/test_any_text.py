@@ -335,6 +335,19 @@ def test_prompts_of_two_machines_are_two_nodes(tmp_path: Path) -> None:
     assert read["gpu01.lan"].text("rdma-link") == DOWN
 
 
+def test_what_ssh_ran_is_of_the_machine_that_it_names(tmp_path: Path) -> None:
+    file = tmp_path / "ticket.txt"
+    file.write_text(
+        f"$ dmesg\n{DMESG}$ ssh gpu01 rdma link\n{DOWN}$ ssh -x root@gpu02 rdma link\n{UP}"
+    )
+    read = {n: {key: e.text(key) for key in e.frames} for n, e in read_saved(file)}
+    assert read == {
+        "gpu01": {"rdma-link": DOWN},
+        "gpu02": {"rdma-link": UP},
+        "ticket": {"dmesg": DMESG},  # of the machine from which they were asked
+    }
+
+
 def test_a_shell_in_a_container_is_of_the_same_node(tmp_path: Path) -> None:
     file = tmp_path / "ticket.txt"
     file.write_text(f"root@gpu01:~# rdma link\n{UP}root@3f2a1b:/# dmesg\n{DMESG}")

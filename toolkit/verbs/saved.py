@@ -194,7 +194,7 @@ def _machines(leaf: Leaf, text: str) -> list[_Read]:
             frames = tuple(frames_of(part, PurePosixPath(leaf.name).name))
         except NotUnderstood:
             continue
-        its.append(_Read(whole.path.with_name(f"{host}.txt"), frames))
+        its.append(_Read(whole.path.with_name(f"{host}.txt") if host else whole.path, frames))
     keys = [frame.key for each in its for frame in each.frames]
     return its if len(keys) > len(set(keys)) else [whole]
 
