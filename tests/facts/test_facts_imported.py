@@ -15,7 +15,7 @@ from toolkit.checks.role import role
 from toolkit.evidence import Evidence
 from toolkit.facts.kinds import named
 from toolkit.facts.node.node import Node
-from toolkit.facts.text.pasted_logs import evidence_of, frames_of
+from toolkit.facts.text.pasted_logs import NotUnderstood, evidence_of, frames_of
 from toolkit.want import Role, Want
 
 
@@ -206,3 +206,60 @@ def test_a_kernel_log_is_known_by_whichever_time_stands_before_it(line: str) -> 
     [frame] = frames_of(f"{line}\n", "said.txt")
     assert frame.key == "dmesg"
     assert BY_ID["gpu.xid"](Node(evidence_of([frame])), Want()).status is Status.FAIL
+
+
+@pytest.mark.parametrize(
+    ("text", "check", "next_"),
+    [
+        pytest.param("$ ofed_info -s\nbash: ofed_info: command not found\n", "ofed.flavor",
+                     "not installed", id="bash"),
+        pytest.param("$ ofed_info -s\nsh: 1: ofed_info: not found\n", "ofed.flavor",
+                     "not installed", id="dash"),
+        pytest.param("% nvidia-smi\nzsh: command not found: nvidia-smi\n", "gpu.ecc",
+                     "not installed", id="zsh"),
+        pytest.param("$ sudo lspci -vvv\nsudo: a password is required\n", "nvidia.present",
+                     "as root", id="sudo"),
+        pytest.param("$ dmesg\ndmesg: read kernel buffer failed: Operation not permitted\n",
+                     "gpu.xid", "as root", id="dmesg-of-another-user"),
+        pytest.param("$ ibstat | grep -E 'CA|State'\nCA 'mlx5_0'\n\t\tState: Active\n",
+                     "rdma.port", "the whole answer", id="through-grep"),
+        pytest.param("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA "
+                     "driver.\n", "gpu.ecc", "", id="nvidia-smi-said-so"),
+        pytest.param("$ ibv_devinfo\nFailed to get IB devices list: Function not implemented\n",
+                     "rdma.port", "", id="ibv_devinfo-said-so"),
+    ],
+)  # fmt: skip
+def test_an_answer_that_is_none_is_no_new_shape(text: str, check: str, next_: str) -> None:
+    finding = BY_ID[check](Node(evidence_of(frames_of(text, "x"))), Want()).finding
+    assert finding.status is Status.UNKNOWN
+    assert "bug report" not in finding.hint
+    assert next_ in f"{finding.found}; {finding.hint}"
+
+
+def test_where_a_gpu_is_lost_the_rest_is_judged_as_without_nvidia_smi() -> None:
+    lost = "Unable to determine the device handle for GPU0000:91:00.0: Unknown Error\n"
+    node = Node(loose(nvidia_smi_q=lost, cmdline="BOOT_IMAGE=/vmlinuz ro iommu=pt\n"))
+    assert BY_ID["iommu.passthrough"](node, Want()).status is Status.PASS
+
+
+@pytest.mark.parametrize("first", ["gpu01", "gpu02"])
+def test_of_several_nodes_that_kubectl_describes_none_hides_another(first: str) -> None:
+    offered = {"gpu01": 7, "gpu02": 8}
+    text = "".join(
+        f"Name:               {name}\nRoles:              worker\nCapacity:\n"
+        f"  nvidia.com/gpu:     8\nAllocatable:\n  nvidia.com/gpu:     {offered[name]}\n"
+        for name in sorted(offered, key=lambda name: name != first)
+    )
+    finding = BY_ID["gpu.lost"](Node(loose(kubectl_node=text)), Want()).finding
+    assert (finding.status, finding.details) == (Status.FAIL, ("node gpu01",))
+
+
+def test_what_nvidia_smi_prints_of_peers_is_no_matrix_of_distances() -> None:
+    with pytest.raises(NotUnderstood):
+        frames_of("$ nvidia-smi topo -p2p r\n \tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n", "x")
+
+
+def test_a_gpu_that_does_not_tell_its_name_has_no_class() -> None:
+    head = "name, pci.bus_id, driver_version, persistence_mode\n"
+    text = f"{head}[Unknown Error], 00000000:43:00.0, 535.129.03, [Unknown Error]\n"
+    assert BY_ID["gpu.class"](Node(loose(nvidia_smi_csv=text)), Want()).status is Status.UNKNOWN

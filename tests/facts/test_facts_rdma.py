@@ -118,10 +118,15 @@ def test_another_form_is_refused(line: str) -> None:
         ("iwp1s0", Kind.HCA),
         ("roceo1x", Kind.SOFTWARE),
         ("mlx5_bond_0", Kind.HCA),
+        ("bnxt_re0", Kind.HCA),
+        ("irdma1", Kind.HCA),
+        ("ionic_0", Kind.HCA),
+        ("mana_0", Kind.HCA),
+        ("bnxt_re_soft", Kind.SOFTWARE),
         ("anything", Kind.SOFTWARE),
     ],
 )
-def test_a_name_by_the_place_on_the_bus_is_hardware(name: str, kind: Kind) -> None:
+def test_a_name_by_the_place_on_the_bus_or_by_its_driver_is_hardware(name: str, kind: Kind) -> None:
     assert RdmaDevice(name, "", "", "", (), ()).kind is kind
 
 

@@ -62,6 +62,12 @@ def test_a_failure_shows_what_was_found_and_the_fix_and_verbose_what_was_expecte
     assert "expected  identity on every GPU and HCA" in whole
 
 
+def test_a_long_name_does_not_run_into_that_of_the_node() -> None:
+    node = judged("gpu7", kernel__config__infiniband=failed("none", expected="some"))
+    shown = (told(node), "\n".join(findings([node], PLAIN, verbose=True)))
+    assert ["kernel.config.infiniband " in text for text in shown] == [True, True]
+
+
 def test_one_nodes_verdict_tells_of_no_others() -> None:
     node = judged("gpu7", iommu__passthrough=SLOW)
     [ill] = node.having(Status.FAIL)

@@ -315,3 +315,42 @@ def test_of_a_list_that_was_searched_nothing_passes() -> None:
         told[command] = {e.check.id for e in verdicts if e.status is Status.PASS}
     assert told["dkms status"] == {"dkms.state"}
     assert told["dkms status | grep nvidia"] == set()
+
+
+LINK = "link mlx5_0/1 state {} physical_state {} netdev eth0\n"
+DOWN, UP = LINK.format("DOWN", "DISABLED"), LINK.format("ACTIVE", "LINK_UP")
+
+
+def test_prompts_of_two_machines_are_two_nodes(tmp_path: Path) -> None:
+    file = tmp_path / "ticket.txt"
+    file.write_text(
+        f"admin@head:~$ ssh gpu01.lan\n[root@gpu01.lan ~]# rdma link\n{DOWN}"
+        f"$ cat /proc/cmdline\nBOOT_IMAGE=/vmlinuz iommu=pt\ngpu02:~ # rdma link\n{UP}"
+    )
+    read = dict(read_saved(file))
+    assert {name: sorted(e.frames) for name, e in read.items()} == {
+        "gpu01.lan": ["cmdline", "rdma-link"],
+        "gpu02": ["rdma-link"],
+    }
+    assert read["gpu01.lan"].text("rdma-link") == DOWN
+
+
+def test_what_ssh_ran_is_of_the_machine_that_it_names(tmp_path: Path) -> None:
+    file = tmp_path / "ticket.txt"
+    file.write_text(
+        f"$ dmesg\n{DMESG}$ ssh gpu01 rdma link\n{DOWN}$ ssh -x root@gpu02 rdma link\n{UP}"
+    )
+    read = {n: {key: e.text(key) for key in e.frames} for n, e in read_saved(file)}
+    assert read == {
+        "gpu01": {"rdma-link": DOWN},
+        "gpu02": {"rdma-link": UP},
+        "ticket": {"dmesg": DMESG},  # of the machine from which they were asked
+    }
+
+
+def test_a_shell_in_a_container_is_of_the_same_node(tmp_path: Path) -> None:
+    file = tmp_path / "ticket.txt"
+    file.write_text(f"root@gpu01:~# rdma link\n{UP}root@3f2a1b:/# dmesg\n{DMESG}")
+    assert [(n, sorted(e.frames)) for n, e in read_saved(file)] == [
+        ("ticket", ["dmesg", "rdma-link"])
+    ]

@@ -41,6 +41,7 @@ class Tense(StrEnum):
     AT_BOOT = "at boot"
 
 
+WHOLE = "give the whole answer of the command"
 BOTH_PATHS = frozenset(PeerPath)
 ALL_ROLES = frozenset(Role)
 
@@ -142,7 +143,7 @@ class Check:
     def _verdict(self, fresh: Node, want: Want) -> Verdict:
         finding = self._finding(fresh, want)
         if finding.status is Status.PASS and (why := fresh.cut()):
-            finding = unknown(why, hint="give the whole answer of the command")
+            finding = unknown(why, hint=WHOLE)
         return Verdict(self, finding, tuple(dict.fromkeys(fresh.cited)), self._waiver(want))
 
     def _finding(self, node: Node, want: Want) -> Finding:
@@ -217,7 +218,8 @@ def _open(node: Node, why: NoEvidence | Unparsable) -> Finding:
     if isinstance(why, NeedsRoot) and not _as_root(node):
         return unknown(f"{Gap.ROOT}: {why}", hint=why.own_hint, gap=Gap.ROOT)
     gap = Gap.LOST if "nvidia-smi" in str(why) and _gpu_lost(node) else Gap.NONE
-    return unknown(str(why), hint=why.own_hint, gap=gap)
+    some = isinstance(why, Unparsable) and any(node.filtered(key) for key in node.cited)
+    return unknown(str(why), hint=WHOLE if some else why.own_hint, gap=gap)
 
 
 def _gpu_lost(node: Node) -> bool:

@@ -27,6 +27,7 @@ class Kind:
 
 _PROC_MODULE = r"\w+ \d+ \d+ \S+ (?:Live|Loading|Unloading) 0x"
 _PCI = r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+_NO_P2P = r"(?!\s*(?:OK|[CGTD]?NS|DR)\b)"  # words of "nvidia-smi topo -p2p"
 # What stands before a line of the kernel's: util-linux sys-utils/dmesg.c, print_record;
 # systemd src/shared/logs-show.c, output_short; syslog daemons; Documentation/ABI/testing/dev-kmsg.
 _CLOCK = r"\d\d:\d\d:\d\d"
@@ -48,9 +49,9 @@ KINDS = (
          r".*\bGPU Direct RDMA (?:Enabled|Disabled) for "),
     Kind("nccl-topology", "nccl-topology", "", r"^\s*<(?:system|busid|graphs)\b[^>]*version=",
          r"<system version="),
-    Kind("topo", "nvidia-topology", r"nvidia-smi topo\b", r"^\s*GPU0\b.*CPU Affinity|"
-         r"^\s*GPU0\s+X\s",
-         r"\s*(?:\x1b\[\d*m)?GPU0\s+(?:X\s|GPU1\s|NIC0\s|mlx\S+\s|CPU Affinity)"),
+    Kind("topo", "nvidia-topology", r"nvidia-smi topo (?:-mp?|--matrix)\b",
+         rf"^\s*GPU0\b.*CPU Affinity|^\s*GPU0\s+X\s{_NO_P2P}",
+         rf"\s*(?:\x1b\[\d*m)?GPU0\s+(?:X\s{_NO_P2P}|GPU1\s|NIC0\s|mlx\S+\s|CPU Affinity)"),
     Kind("nvlink-status", "nvlink-status", r"nvidia-smi nvlink (?:.* )?(?:-s|--status)\b",
          r"^\s*Link \d+: (?:[\d.]+ GB/s|<inactive>)\s*$",
          r"GPU \d+: .+ \(UUID: [^)]*\)\s*\n\s*Link \d+: "),

@@ -14,6 +14,7 @@ from toolkit.errors import Unparsable
 
 _COUNT = re.compile(r"\bnvidia\.com/gpu\.count=(\d+)\b")
 _GPUS = re.compile(r"^\s+nvidia\.com/gpu:\s+(\d+)\s*$", re.MULTILINE)
+_NODES = re.compile(r"^(?=Name: +\S+[ \t]*\nRoles: )", re.MULTILINE)
 _SHARED = re.compile(r"^\s+nvidia\.com/(?:mig-|gpu\.shared)", re.MULTILINE)
 
 
@@ -37,10 +38,15 @@ class KubeGpus:
 
 
 def parse_kube_node(text: str) -> KubeGpus | None:
-    """The GPUs of the node; None where it offers none.
+    """The GPUs of the node; None where it offers none. Of several the first that lacks one.
 
     :raises Unparsable: where a list of its resources is not whole.
     """
+    found = [gpus for each in _NODES.split(text) if each.strip() and (gpus := _of_one(each))]
+    return next((each for each in found if each.gone), found[0] if found else None)
+
+
+def _of_one(text: str) -> KubeGpus | None:
     name = re.search(r"^\s*Name:\s+(\S+)", text, re.MULTILINE)
     parts = re.split(r"^\s*(Capacity|Allocatable|System Info):[ \t]*$", text, flags=re.MULTILINE)
     lists = dict(zip(parts[1::2], parts[2::2], strict=True))

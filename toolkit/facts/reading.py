@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Self
 
-from toolkit.errors import NoEvidence, NotCollected
+from toolkit.errors import NeedsRoot, NoEvidence, NotCollected
 from toolkit.evidence import Evidence, State
 from toolkit.facts.kinds import plain
 from toolkit.facts.recall import Sources
@@ -20,8 +20,13 @@ _BREAK_OFF = frozenset(
     | {"nvidia-smi-table", "nvlink-status", "nvidia-topology"}
 )
 _SAYS_SO = (
-    r"ibpanic: .*|Failed to (?:open device|query (?:device|port)|get device list).*"
+    r"ibpanic: .*|Failed to (?:open device|query (?:device|port)|get (?:IB )?devices? list).*"
     r"|Unable to determine the device handle .*|Fatal error: +device .*"
+    r"|Failed to initialize NVML: .*|NVIDIA-SMI has failed because .*|No devices were found\s*"
+)
+# All that a shell says of a command that it does not find: bash, dash, zsh, sudo; Ubuntu's handler.
+_NO_COMMAND = re.compile(
+    r"\s*(?:\S+: .*(?:command )?not found(?:: \S+)?|Command '[^']+' not found\b[\s\S]*)\s*"
 )
 # What a shell, kubectl or ssh says below what a command could print; a log may quote anything.
 _ENDED = (
@@ -35,9 +40,17 @@ _LOGS = frozenset(
     {"dmesg", "nccl-log", "make-log", "fabricmanager-log", "peermem-container", "nccl-tests"}
     | {"perftest-run", "ucx-perftest"}
 )
+_SHORT = 1000  # characters: longer texts are answers
+# Of these a refusal, or what was not found, is what they tell.
+_OF_OTHERS = (_LOGS - {"dmesg"}) | {"modprobe-said", "modinfo-said"}
 # Of these a pass says that all entries are well; of the others that one line is there.
 _LISTS = _BREAK_OFF | {"lspci", "dkms-status", "gdscheck"}
 _FILTER = re.compile(r"\|\s*(?:sudo )?(?:[ef]?grep|rg|head|tail|awk|sed|findstr)\b")
+# All that a tool says to who may not ask: sudo, util-linux dmesg, mft.
+_NOT_ROOT = re.compile(
+    r"\s*(?:sudo: .*password.*|\S+: .*(?:Operation not permitted|Permission denied)"
+    r"|-E- .*\broot\b.*)\s*"
+)
 
 
 def _filtered(source: str) -> bool:
@@ -82,6 +95,14 @@ class Reading:
         text = self.sources.text(key)  # raises NoEvidence unless it was read in full
         given = IMPORTED in self.sources.source(key)
         text = plain(text) if given else text
+        alone = text if given and key not in _OF_OTHERS and len(text) < _SHORT else ""
+        if _NOT_ROOT.fullmatch(alone):
+            raise NeedsRoot(f"{key}: {text.strip()}")
+        if _NO_COMMAND.fullmatch(alone):
+            raise NoEvidence(
+                f"{key}: {text.strip().split(chr(10))[0]}",
+                hint="ask again as root; where it is not installed, that is no fault by itself",
+            )
         says = _BROKE_OFF if key in _BREAK_OFF else _CUT_OFF if given and key not in _LOGS else None
         if says is not None and (said := says.search(text)):
             raise NoEvidence(f"{key}: broke off: {said[0].strip()}")

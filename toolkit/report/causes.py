@@ -123,11 +123,12 @@ def _head(each: _Block, paint: Painter) -> list[str]:
     elif each.impact is Impact.SICK:
         ink = Ink.MAGENTA
     names = clean(fold(each.hosts))
-    plain = f"{word.ljust(8)} {check.id.ljust(24)}"
+    name = f"{check.id} ".ljust(24)
+    plain = f"{word.ljust(8)} {name}"
     first, *rest = wrapped(
         f"{names}: {finding.found}" if len(names) <= _LONG else names, first=plain, rest=_INDENT
     )
-    painted = f"{paint(word.ljust(8), ink)} {paint(check.id.ljust(24), Ink.BOLD)}"
+    painted = f"{paint(word.ljust(8), ink)} {paint(name, Ink.BOLD)}"
     lines = [painted + first.removeprefix(plain), *rest]
     return lines if len(names) <= _LONG else [*lines, *labelled("found", finding.found)]
 

@@ -159,9 +159,8 @@ def _finding(each: Folded, paint: Painter, verbose: bool) -> list[str]:
     ink = Ink.YELLOW if each.waived else _INK[finding.status]
     impact = check.impact.value if finding.status is Status.FAIL else ""
     names = clean(fold(each.hosts))
-    head = (
-        f"{paint(word.ljust(8), ink)} {paint(check.id.ljust(24), Ink.BOLD)}{impact.ljust(9)}{names}"
-    )
+    name = paint(f"{check.id} ".ljust(24), Ink.BOLD)
+    head = f"{paint(word.ljust(8), ink)} {name}{impact.ljust(9)}{names}"
     lines = [head.rstrip(), *labelled("found", finding.found)]
     if finding.details:
         lines += _details(finding.details, verbose)

@@ -17,7 +17,7 @@ from toolkit.evidence import Evidence, Frame
 from toolkit.facts.collected import below, is_bulk, kind_of, may_tell, roots, tells_more
 from toolkit.facts.kinds import BY_NAME
 from toolkit.facts.text.foreign import Foreign, foreign
-from toolkit.facts.text.pasted_logs import NotUnderstood, evidence_of, frames_of
+from toolkit.facts.text.pasted_logs import NotUnderstood, by_machine, evidence_of, frames_of
 from toolkit.facts.text.pod_logs import holds_pod_logs
 from toolkit.rollout.runs import SUFFIX
 from toolkit.verbs.incident import is_incident, read_incident
@@ -171,7 +171,7 @@ def _gathered(
             yield from own
             continue
         try:
-            loose.append(_Read(PurePosixPath(leaf.name), tuple(_frames(leaf, text))))
+            loose += _machines(leaf, text)
         except NotUnderstood as why:
             first = first or why
             odd.append(foreign(leaf.name, "" if _binary(leaf.data) else text, leaf.why))
@@ -179,6 +179,24 @@ def _gathered(
     if not loose and not nodes:
         raise _nothing(source, odd, first)
     yield from _nodes(node, loose)
+
+
+def _machines(leaf: Leaf, text: str) -> list[_Read]:
+    """One file, or the part of each machine where prompts of several give the same kind.
+
+    :raises NotUnderstood: where no part of it is of a known kind.
+    """
+    whole = _Read(PurePosixPath(leaf.name), tuple(_frames(leaf, text)))
+    machines = by_machine(text)
+    its: list[_Read] = []
+    for host, part in machines.items() if len(machines) > 1 else ():
+        try:
+            frames = tuple(frames_of(part, PurePosixPath(leaf.name).name))
+        except NotUnderstood:
+            continue
+        its.append(_Read(whole.path.with_name(f"{host}.txt") if host else whole.path, frames))
+    keys = [frame.key for each in its for frame in each.frames]
+    return its if len(keys) > len(set(keys)) else [whole]
 
 
 def _collected(root: str, mark: str, files: list[Leaf]) -> Evidence | None:

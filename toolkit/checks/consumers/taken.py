@@ -2,7 +2,8 @@
 
 Consumers decide for themselves, and NCCL takes dma-buf wherever it is: so does a node on which
 it is usable, else it takes peermem. Where neither is, the one that needs the least repair. What
-cannot be read leaves the path open, and every check that goes by it unknown.
+cannot be read leaves the path open, and every check that goes by it unknown; but who pastes that
+nvidia-peermem was loaded, or refused, goes by peermem and asks about it.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from toolkit.checks.consumers.path import REGISTER, dmabuf_gap, dmabuf_gpu_gap, peermem_gap
+from toolkit.checks.modules.loading import NAMES
 from toolkit.errors import CutOff, NoEvidence, Unparsable
 from toolkit.facts.gpu.driver import Flavor
+from toolkit.facts.modules.refusals import parse_refusals
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import OfedFlavour
 from toolkit.want import PeerPath, Want
@@ -27,7 +30,21 @@ def taken(node: Node, want: Want) -> Want:
     try:
         return replace(want, path=_path(node, want), taken=True)
     except (NoEvidence, Unparsable):
-        return replace(want, taken=True)
+        return replace(want, path=PeerPath.PEERMEM if _tried(node.fresh()) else None, taken=True)
+
+
+def _tried(node: Node) -> bool:
+    """Whether loose files say that somebody loaded nvidia-peermem, or was refused."""
+    try:
+        if node.knows_state:
+            return False
+        told = {*(node.lsmod or ()), *(each.module for each in node.not_inserted)}
+        if not told.isdisjoint(NAMES) or node.peermem_container:
+            return True
+        log = parse_refusals(node.dmesg) if node.has_log else None
+        return log is not None and (log.any or bool(log.at_work))
+    except (NoEvidence, Unparsable):
+        return False
 
 
 def _path(node: Node, want: Want) -> PeerPath:

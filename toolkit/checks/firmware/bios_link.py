@@ -73,13 +73,12 @@ def ten_bit_tag(node: Node, want: Want) -> Seen:
     pairs = node.near_pairs
     hcas = {each.address for each in node.compute_hcas}
     wrong_ones: dict[str, str] = {}
-    asking, able = set(), set()
-    for each in (*node.pci.gpus, *node.compute_hcas):
-        express = registers(node, each)
-        if express is None:
-            continue
-        asking |= {each.address} if express.tags_10bit else set()
-        able |= {each.address} if express.tags_10bit_completer is not False else set()
+    functions = (*node.pci.gpus, *node.compute_hcas)
+    told = {each.address: e for each in functions if (e := registers(node, each))}
+    if not told:
+        return moot("no PCI Express GPU or HCA")
+    asking = {address for address, each in told.items() if each.tags_10bit}
+    able = {address for address, e in told.items() if e.tags_10bit_completer is not False}
     for pair in pairs:
         if pair.hca.address not in hcas:
             continue

@@ -16,6 +16,7 @@ from toolkit.checks.check import (
 )
 from toolkit.checks.gpu.driver import NOT_LOADED
 from toolkit.compat.gpus import BEFORE_TURING
+from toolkit.facts.gpu.driver import is_error
 from toolkit.facts.gpu.smi_query import SmiGpu
 from toolkit.facts.node.node import Node
 from toolkit.plural import counted
@@ -73,7 +74,7 @@ def _by_name(node: Node, doubtful: list[str]) -> Finding:
             "no setting of the node changes that",
             details=tuple(f"{address}: {names[address]}" for address in consumer),
         )
-    if unnamed := [address for address in doubtful if not names.get(address)]:
+    if unnamed := [a for a in doubtful if not names.get(a) or is_error(names[a])]:
         return unknown(f"nvidia-smi does not tell the name of {unnamed[0]}", hint="nvidia-smi -L")
     return passed(
         f"{counted(count, 'GPU')}: {', '.join(sorted({names[each] for each in doubtful}))}"

@@ -80,6 +80,7 @@ def lost(node: Node, want: Want) -> Finding:
             f"Kubernetes offers {kube.gone}",
             expected="each GPU allocatable",
             hint="kubectl logs of its nvidia-device-plugin, and dmesg there, say which and why",
+            details=(f"node {kube.name}",) if kube.name else (),
         )
     return _answering(node)
 

@@ -12,11 +12,12 @@ from toolkit.checks.modules.fixes import reload
 from toolkit.checks.modules.obstacles import Obstacle, rebuild
 from toolkit.errors import NoEvidence
 from toolkit.facts.modules.module_file import ModuleImage
-from toolkit.facts.modules.refusals import Refusals, parse_refusals
+from toolkit.facts.modules.refusals import Refusals, parse_not_inserted, parse_refusals
 from toolkit.facts.node.node import Node
 from toolkit.want import PeerPath, Want
 
 PEERMEM_ONLY = frozenset({PeerPath.PEERMEM})
+NAMES = ("nvidia_peermem", "nv_peer_mem")
 NO_FILE = "no nvidia-peermem on disk; see peermem.file"
 
 
@@ -25,9 +26,19 @@ def _failed(obstacle: Obstacle) -> Finding:
 
 
 def is_live(node: Node) -> bool:
-    """Whether nvidia-peermem is loaded, by /sys/module or by lsmod given as a loose file."""
+    """Whether nvidia-peermem is loaded, by /sys/module or by lsmod given as a loose file.
+
+    :raises NoEvidence: where lsmod lists it, and a loader was refused it: before, after, elsewhere.
+    """
     if not node.knows_state and node.lsmod is not None:
-        return "nvidia_peermem" in node.lsmod
+        listed = "nvidia_peermem" in node.lsmod
+        refused = parse_not_inserted(node.modprobe_said.split("\n"))
+        if listed and any(each.module in NAMES for each in refused):
+            raise NoEvidence(
+                "lsmod lists it, and modprobe could not insert it: which came last?",
+                hint="lsmod | grep -e nvidia -e ib_core",
+            )
+        return listed
     state = node.module_state.get("nvidia_peermem")
     return state is not None and state.initstate == "live"
 

@@ -18,14 +18,13 @@ from toolkit.checks.consumers.path import REGISTER
 from toolkit.checks.kernel.build_failures import why_not_inserted
 from toolkit.checks.modules import obstacles
 from toolkit.checks.modules.fixes import reload
+from toolkit.checks.modules.loading import NAMES, is_live
 from toolkit.errors import NoEvidence
 from toolkit.facts.boot.kernel import module_name
 from toolkit.facts.node.node import Node
 from toolkit.want import PeerPath, Want
 
 PEERMEM_ONLY = frozenset({PeerPath.PEERMEM})
-_REFUSED = re.compile(r"could not insert '?(?:nvidia[_-]peermem|nv_peer_mem)")
-NAMES = ("nvidia_peermem", "nv_peer_mem")
 NOT_LOADED = "nvidia-peermem is not loaded"
 
 
@@ -101,9 +100,7 @@ def loaded(node: Node, want: Want) -> Finding:
     user in lsmod is ib_core with older OFED and ib_uverbs since 24.07.
     """
     if not node.knows_state and node.lsmod is not None:
-        return _by_lsmod(
-            node.lsmod, node.modprobe_said, hidden=node.hides("lsmod", "nvidia_peermem")
-        )
+        return _by_lsmod(node, node.lsmod)
     if not node.knows_state and (said := node.peermem_container):
         return _by_container(said)
     if not node.knows_state and (why := why_not_inserted(node, NAMES)):
@@ -128,15 +125,13 @@ def _by_container(said: str) -> Finding:
     return failed(f"{told} it", expected="successfully loaded", hint="dmesg | grep peermem")
 
 
-def _by_lsmod(listed: dict[str, tuple[str, ...]], modprobe: str, *, hidden: bool) -> Finding:
+def _by_lsmod(node: Node, listed: dict[str, tuple[str, ...]]) -> Finding:
     """What lsmod says, which somebody may have searched for one name alone."""
-    if "nvidia_peermem" in listed and _REFUSED.search(modprobe):
-        return unknown("lsmod lists it, and modprobe could not insert it: which came last?")
-    if "nvidia_peermem" in listed:
+    if is_live(node):
         return passed("listed by lsmod")
     if not any(name.startswith("nvidia") for name in listed):
         return unknown("lsmod lists no module of the driver: it may not be whole")
-    if hidden:
+    if node.hides("lsmod", "nvidia_peermem"):
         return unknown("lsmod was searched for another name", hint="give the whole of lsmod")
     return failed(NOT_LOADED, expected="listed by lsmod")
 
@@ -172,7 +167,8 @@ def bound(node: Node, want: Want) -> Finding:
     rdma = [name for name in held if name != "nvidia"]
     if "nvidia" in held and (rdma or node.symbols.get(REGISTER) == ""):  # "": in the kernel
         return passed(f"holds {', '.join(held)}")
-    if node.filtered("lsmod"):
+    some = not node.knows_state and not {"nvidia", "ib_core"} <= users.keys()
+    if some or node.filtered("lsmod"):
         return unknown("lsmod has matching lines alone", hint="give the whole of lsmod")
     return failed(
         f"holds {', '.join(held) or 'nothing'}",

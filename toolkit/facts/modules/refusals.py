@@ -31,6 +31,11 @@ _NOT_INSERTED = re.compile(
     r"|module (?P<missing>[\w-]+) not found in modules\.dep"
     r"|Failed to find module '(?P<unknown>[\w-]+)')"
 )
+# systemd's src/shared/module-util.c, and insmod's EEXIST; modprobe says nothing of either.
+_INSERTED = re.compile(
+    r"\bInserted module '(?P<module>[\w-]+)'"
+    r"|could not insert (?:module )?'?(?P<there>[\w./+-]+?)'?: File exists"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +87,16 @@ def parse_mixed(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def parse_not_inserted(lines: Iterable[str]) -> tuple[NotInserted, ...]:
-    """Each refusal that a loader of modules told, oldest first."""
-    told = []
+    """Each refusal that a loader of modules told, oldest first.
+
+    Of a module that went in later, or was there already, none.
+    """
+    told: list[NotInserted] = []
     for line in lines:
+        if (inside := _INSERTED.search(line)) is not None:
+            name = module_name(inside["there"] or inside["module"])
+            told = [each for each in told if each.module != name]
+            continue
         if (found := _NOT_INSERTED.search(line)) is None:
             continue
         name = next(filter(None, found.group("module", "lost", "missing", "unknown")))

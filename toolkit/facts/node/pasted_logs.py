@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from toolkit.errors import NoEvidence
 from toolkit.facts.fact import fact
 from toolkit.facts.firmware.machine import parse_cpu, parse_dmi
 from toolkit.facts.firmware.virt import guest_of
@@ -41,9 +42,16 @@ class Imported(Reading):
                 return cpu.hypervisor
             # arm64 has no such flag; DMI names the hypervisor.
             return self._given("dmi") and bool(guest_of(parse_dmi(self._text("dmi"))))
-        if self._given("nvidia-smi-q") and _GUEST_GPU.search(self._text("nvidia-smi-q")):
+        if self._given("nvidia-smi-q") and self._smi_of_guest():
             return True
         return self._given("dmesg") and bool(_GUEST_KERNEL.search(self._text("dmesg")))
+
+    def _smi_of_guest(self) -> bool:
+        """Whether nvidia-smi tells of a guest's GPU; where it gives no answer it tells nothing."""
+        try:
+            return bool(_GUEST_GPU.search(self._text("nvidia-smi-q")))
+        except NoEvidence:
+            return False
 
     @fact
     def role_told(self) -> bool:

@@ -49,6 +49,8 @@ _KINDS = (
     (r"(efa_|rdmap\d+s\d+$)", Kind.EFA),
     # rdma-core, kernel-boot/rdma_rename.c: by the place on the PCI bus, which no software has.
     (r"(ib|roce|iw)(o\d+$|(P\d+)?p\d+s\d+)", Kind.HCA),
+    # ib_register_device in drivers/infiniband/hw: what those are called that nothing renamed.
+    (r"(bnxt_re|irdma|i40iw|ionic_|mana_|hns_|erdma_|cxgb4_|qedr|mthca|vmw_pvrdma)\d+$", Kind.HCA),
 )
 
 

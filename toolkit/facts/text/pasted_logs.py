@@ -27,6 +27,8 @@ from toolkit.facts.kinds import BY_NAME, Kind, commanded, known_kinds, parted, p
 from toolkit.facts.text.dressed import undressed
 
 # "$ ", "user@host:~$ ", "[root@host dir]# ", "host:~ # ", "bash-5.1# ", "(base) user@host:~$ ".
+_HOST = re.compile(r"^\s*(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@([\w.-]+)|([\w.-]+):[~/])")
+_REMOTE = re.compile(r"ssh (?:-\w+ )*(?:[\w.-]+@)?([\w.-]+) +\S")  # with a command
 _PROMPT = re.compile(
     r"^\s*(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+[^$#\n]*\]?\s?[$#]|[\w.-]+:[~/]\S* ?[$#]"
     r"|(?:ba|z|k)?sh-[\d.]+[$#]|\$)(?:\s+(.*))?$"
@@ -87,6 +89,34 @@ def _prompted(text: str) -> list[_Open]:
         else:
             parts[-1].lines.append(line)
     return parts
+
+
+def by_machine(text: str) -> dict[str, str]:
+    """The text of each machine whose shell prompts name it, in the order in which they come.
+
+    What stands before the first such prompt is of its machine, and of "" where none has a name; a
+    prompt without a name is of the shell before; what ssh was given to run is of the machine that
+    it names. Of a report, which quotes logs, there is one.
+    """
+    if len(_RULE.findall(text)) >= _RULED:
+        return {"": text}
+    found: dict[str, list[str]] = {}
+    before: list[str] = []
+    first = ""  # shell that has a name
+    here = own = before  # own: of the shell, which may ask elsewhere by one command
+    for line in undressed(text).split("\n"):
+        typed = plain(line)
+        if prompt := _PROMPT.match(typed):
+            if named_ := _HOST.match(typed):
+                own = found.setdefault(named_[1] or named_[2], [])
+                first = first or named_[1] or named_[2]
+            remote = _REMOTE.match((prompt[1] or "").strip())
+            here = found.setdefault(remote[1], []) if remote else own
+        here.append(line)
+    if len(found) < _SEVERAL:
+        return {"": text}
+    found[first] = [*before, *found.get(first, [])]
+    return {host: "\n".join(lines) for host, lines in found.items()}
 
 
 def _sections(text: str) -> list[_Open]:
