@@ -104,8 +104,8 @@ def test_gdr_has_the_verbs(installed: Path) -> None:
 
 
 def test_what_runs_is_what_was_installed(installed: Path) -> None:
-    code = "import toolkit; from toolkit import where, want; print(toolkit.__file__);"
-    code += "print(where.templates(), where.playbooks(), *want.profiles())"
+    code = "import toolkit; from toolkit import package_data, want; print(toolkit.__file__);"
+    code += "print(package_data.templates(), package_data.playbooks(), *want.profiles())"
     package, found = _run(
         installed / "env" / "bin" / "python", "-c", code, cwd=installed
     ).splitlines()
