@@ -54,6 +54,8 @@ def guest(guests: Guests) -> Guest:
 
 
 def _order(guest: Guest) -> tuple[str, str]:
+    """Once the boot is through: SSH answers before slurmd is begun."""
+    guest.run("systemctl is-system-running --wait; :")
     return verdicts(gdr(guest, "doctor", "--json"))["peermem.order"]
 
 
