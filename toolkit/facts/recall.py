@@ -93,7 +93,7 @@ class Sources:
             said = f"{self._evidence.complete} {' '.join(self._evidence.frames)}"
         else:  # whether it was cut off decides
             said = f"{self._evidence.complete}"
-        # "surrogateescape" would make one of a byte that is no character and of a part of one.
+        # By "surrogateescape" two texts with bytes that are no characters could have one digest.
         return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
