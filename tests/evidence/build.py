@@ -28,7 +28,8 @@ from tests.evidence.healthy_firmware import FRAMES as FIRMWARE
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.kinds import KINDS
 
-LOOSE = frozenset(kind.frame for kind in KINDS)  # what may be given beside the probe's frames
+# What may be given beside the probe's frames; the last one has the probe where it was asked for.
+LOOSE = frozenset(kind.frame for kind in KINDS) | {"registration"}
 KERNEL, NEXT_KERNEL = "5.15.0-170-generic", "5.15.0-171-generic"
 DRIVER = "580.126.16"
 UPDATES = f"/lib/modules/{KERNEL}/updates/dkms"

@@ -254,7 +254,7 @@ def by_design(node: Node) -> str:
         return ""
 
 
-_GDR = frozenset({"path", "peermem", "dmabuf", "ib", "gdrcopy", "acs", "ats"}) | {
+_GDR = frozenset({"path", "peermem", "dmabuf", "register", "ib", "gdrcopy", "acs", "ats"}) | {
     "pcie.distance",
     "pcie.bar1",
     "iommu.passthrough",
@@ -266,7 +266,7 @@ ONE_MEMORY = f"{BY_DESIGN}CPU and GPU share one memory (GB10), and host buffers 
 
 # On a host whose GPUs all belong to guests these are the guests' affair; that no GPU is given
 # away where none should be is a check of its own, gpu.vfio_bound.
-_OWN_USE = frozenset({"path", "peermem", "dmabuf", "ib", "gdrcopy", "nvidia"}) | {
+_OWN_USE = frozenset({"path", "peermem", "dmabuf", "register", "ib", "gdrcopy", "nvidia"}) | {
     "kernel.pending_reboot",
     "pcie.distance",
 }

@@ -65,6 +65,14 @@ REACH = (
 READS = (  # of verbs that send the probe, and no other script
     Option("wrapper", False, "be root by gdr-node alone (docs/least-privilege.md)"),
 )
+REGISTER = (
+    Option(
+        "register",
+        False,
+        "try which HCA takes the memory of which GPU: 2 MiB each, no byte moves (docs/register.md)",
+    ),
+    Option("libibverbs", "", "with --register: by this libibverbs in place of the node's own"),
+)
 WANT = (
     Option(
         "profile",

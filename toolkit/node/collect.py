@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+from dataclasses import dataclass
 
 from toolkit.errors import FloodError, TransportError, Unparsable
 from toolkit.evidence import Evidence
@@ -14,12 +16,36 @@ _PARTS = (
     *("boot", "modules", "pci", "firmware", "signed", "elf", "builds", "fabric"),
     *("companions", "consumers", "passport"),
 )
+_FILES = ("frames.sh", "routes.sh", *(f"probe_{part}.sh" for part in _PARTS))
 
 
-def probe_script() -> str:
-    """The script that reads a node, as one text."""
-    files = ["frames.sh", "routes.sh", *(f"probe_{part}.sh" for part in _PARTS), "probe.sh"]
-    return "#!/bin/sh\n" + "\n".join((FOLDER / file).read_text("utf-8") for file in files)
+@dataclass(frozen=True, slots=True)
+class Register:
+    """That the probe tries, beside reading, which HCA takes the memory of which GPU."""
+
+    libibverbs: str = ""  # a file or name on the node; "" for the node's own
+
+
+def register_program() -> str:
+    """What Python runs on the node, as one text: register.py with its first part before it."""
+    parts = ("register_verbs.py", "register.py")
+    return "\n".join((FOLDER / part).read_text("utf-8") for part in parts)
+
+
+# Beside the probe's own time: 8 GPUs of a machine whose driver starts for each anew.
+_REGISTER_S = 250.0
+
+
+def probe_script(register: Register | None = None) -> str:
+    """The script that reads a node, as one text; with ``register`` it allocates GPU memory, too."""
+    parts = [(FOLDER / file).read_text("utf-8") for file in _FILES]
+    if register is not None:
+        parts += [
+            f"verbs_library={shlex.quote(register.libibverbs)}",
+            f"register_program() {{\ncat <<'GDR_REGISTER'\n{register_program()}GDR_REGISTER\n}}",
+            (FOLDER / "probe_register.sh").read_text("utf-8"),
+        ]
+    return "#!/bin/sh\n" + "\n".join([*parts, (FOLDER / "probe.sh").read_text("utf-8")])
 
 
 def patience() -> float:
@@ -33,7 +59,13 @@ def patience() -> float:
         return 1.0
 
 
-def collect(transport: Transport, *, limit_s: float = 90, sink: Sink = quiet) -> Evidence:
+def collect(
+    transport: Transport,
+    *,
+    limit_s: float = 90,
+    sink: Sink = quiet,
+    register: Register | None = None,
+) -> Evidence:
     """Run the probe on one node, in one round trip.
 
     What a login prints around it is not evidence. Where the connection was lost midway,
@@ -50,7 +82,9 @@ def collect(transport: Transport, *, limit_s: float = 90, sink: Sink = quiet) ->
         sink(line)
 
     try:
-        result = transport.run(probe_script(), limit_s=limit_s * patience(), sink=keep)
+        limit_s += _REGISTER_S if register else 0.0
+        script = probe_script(register)
+        result = transport.run(script, limit_s=limit_s * patience(), sink=keep)
     except FloodError:
         raise  # what says so much is no probe of ours: none of it is evidence
     except TransportError:

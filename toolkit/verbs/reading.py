@@ -14,7 +14,7 @@ def read_node(fleet: Fleet, host: Host, transport: Transport) -> Evidence:
 
     :raises TransportError: the node could not be asked; a BMC that could not is in the evidence.
     """
-    evidence = collect(transport)
+    evidence = collect(transport, register=fleet.access.register)
     if fleet.bmcs is None:
         return evidence
     fleet.access.progress.note(host.name, "reading its BMC")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
 from toolkit.checks.modules.fixes import reload
 from toolkit.checks.rdma.makers import CONNECTX, makers, without_nvidia_peermem
+from toolkit.checks.rdma.registering import dmabuf_refused, dmabuf_shown, taken, unexported
 from toolkit.compat.gpus import BEFORE_TURING, chip
 from toolkit.compat.reader import Confidence, Provider, numbers
 from toolkit.errors import NoEvidence, Unparsable
@@ -14,6 +15,7 @@ from toolkit.facts.gpu.driver import Flavor
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import PciFunction
 from toolkit.facts.rdma.devices import OfedFlavour
+from toolkit.facts.rdma.registration import DMABUF
 from toolkit.want import PeerPath, Want
 
 REGISTER = "ib_register_peer_memory_client"
@@ -69,7 +71,7 @@ def dmabuf_gpu_gap(node: Node, want: Want) -> str:
     if node.kernel_config.get("CONFIG_DMA_SHARED_BUFFER") != "y":
         return "the kernel has no dma-buf"
     old = [each.address for each in node.pci.gpus if older_than_turing(each)]
-    return f"older than Turing: {', '.join(old)}" if old else ""
+    return f"older than Turing: {', '.join(old)}" if old else unexported(node)
 
 
 def older_than_turing(gpu: PciFunction) -> bool:
@@ -81,11 +83,16 @@ def older_than_turing(gpu: PciFunction) -> bool:
 def dmabuf_nic_gap(node: Node, want: Want) -> str:
     """What keeps the HCAs from registering dma-buf memory; "" when nothing that can be read does.
 
-    Judged are those that serve GPUs, each by its maker's driver. Nothing is tried: that a
-    driver and a library have the call does not prove that it works.
+    Judged are those that serve GPUs: by what they said when they were asked (--register), else
+    each by its maker's driver; that a driver and a library have the call does not prove that it
+    works.
 
     :raises NoEvidence: where of one of them it is not known.
     """
+    if refused := dmabuf_refused(node):
+        return refused
+    if dmabuf_shown(node):
+        return ""
     providers = makers(node, want.compat)
     if not node.rdma_hardware or not providers:
         return "there is no RDMA device"
@@ -202,7 +209,8 @@ def dmabuf_gpu(node: Node, want: Want) -> Finding:
         wanted = "an open driver of 515.43.04 or newer, kernel with dma-buf"
         return failed(gap, expected=wanted, hint=_DMABUF_HINTS.get(gap.partition(":")[0], ""))
     assert node.driver is not None  # dmabuf_gpu_gap has just said so
-    return passed(f"driver {node.driver.version}, open")
+    tried = "; exported and taken" if taken(node, DMABUF) else ""
+    return passed(f"driver {node.driver.version}, open{tried}")
 
 
 @check(
@@ -217,9 +225,11 @@ def dmabuf_gpu(node: Node, want: Want) -> Finding:
 def dmabuf_nic(node: Node, want: Want) -> Finding:
     """The HCAs' driver and library can register dma-buf memory.
 
-    Told by the maker's driver, the kernel, its RDMA stack and libibverbs; nothing is tried, and
-    a distribution may carry a driver back that kernel.org had later. Where it fails after
-    all, NCCL aborts with "Call to ibv_reg_dmabuf_mr failed" and does not fall back:
+    Told by the maker's driver, the kernel, its RDMA stack and libibverbs; a distribution may
+    carry a driver back that kernel.org had later. With --register each HCA is asked, as NCCL
+    does it: a registration of no dma-buf at all, by the library and past its provider by the
+    kernel, says EBADF where the call is there. Where it fails after all, NCCL aborts with
+    "Call to ibv_reg_dmabuf_mr failed" and does not fall back:
     NCCL_DMABUF_ENABLE=0 makes it take peermem.
     """
     gap = dmabuf_nic_gap(node, want)
@@ -228,9 +238,10 @@ def dmabuf_nic(node: Node, want: Want) -> Finding:
     with_call = [each.path for each in node.verbs if each.dmabuf]
     library = with_call[0] if with_call else "no libibverbs was seen: containers bring their own"
     known = [each for each in makers(node, want.compat).values() if each is not None]
+    tried = "each HCA was asked, and has the call" if dmabuf_shown(node) else "not tried"
     return passed(
         f"{', '.join(e.id for e in known)} with {node.ofed.flavour} RDMA on kernel {node.kernel}; "
-        "not tried",
+        f"{tried}",
         details=(
             library,
             *(f"{e.id}: the call is in rdma-core from {e.library} on" for e in known),

@@ -19,9 +19,11 @@ from toolkit.checks.kernel.build_failures import why_not_inserted
 from toolkit.checks.modules import obstacles
 from toolkit.checks.modules.fixes import reload
 from toolkit.checks.modules.loading import NAMES, is_live
+from toolkit.checks.rdma.registering import taken
 from toolkit.errors import NoEvidence
 from toolkit.facts.boot.kernel import module_name
 from toolkit.facts.node.node import Node
+from toolkit.facts.rdma.registration import PEERMEM
 from toolkit.want import PeerPath, Want
 
 PEERMEM_ONLY = frozenset({PeerPath.PEERMEM})
@@ -166,7 +168,8 @@ def bound(node: Node, want: Want) -> Finding:
     held = [name for name, its in users.items() if "nvidia_peermem" in its]
     rdma = [name for name in held if name != "nvidia"]
     if "nvidia" in held and (rdma or node.symbols.get(REGISTER) == ""):  # "": in the kernel
-        return passed(f"holds {', '.join(held)}")
+        tried = "; it took the memory of GPUs" if taken(node, PEERMEM) else ""
+        return passed(f"holds {', '.join(held)}{tried}")
     some = not node.knows_state and not {"nvidia", "ib_core"} <= users.keys()
     if some or node.filtered("lsmod"):
         return unknown("lsmod has matching lines alone", hint="give the whole of lsmod")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from toolkit.compat.gpus import Chip, chip
+from toolkit.errors import NoEvidence
 from toolkit.facts.fact import fact
 from toolkit.facts.modules.placed_files import Placed, parse_contents, parse_left, parse_placed
 from toolkit.facts.node.fabric import Fabric
 from toolkit.facts.node.pci import Pci
 from toolkit.facts.pci.functions import PciFunction
 from toolkit.facts.rdma.devices import Kind, RdmaDevice, parse_infiniband
+from toolkit.facts.rdma.registration import Registration, parse_registration
 
 
 class Devices(Pci, Fabric):
@@ -25,6 +27,20 @@ class Devices(Pci, Fabric):
     def rdma_hardware(self) -> tuple[RdmaDevice, ...]:
         """Without those of software, though they may stand on an Ethernet card's function."""
         return tuple(each for each in self.rdma_devices if each.kind is not Kind.SOFTWARE)
+
+    @fact
+    def registration(self) -> Registration | None:
+        """Which HCA took the memory of which GPU; None where nobody asked for that to be tried.
+
+        :raises NoEvidence: it was tried, and broke off or found no Python.
+        """
+        if not self._given("registration"):
+            return None
+        if not self._there("registration"):
+            raise NoEvidence(
+                "no Python 3 is on the node: nothing was tried", hint="install python3"
+            )
+        return parse_registration(self._text("registration"))
 
     @fact
     def tells_rdma(self) -> bool:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from toolkit.cli.options import HOSTS, REACH, Option, Said
+from toolkit.cli.options import HOSTS, REACH, REGISTER, WANT, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, UsageError, worst
+from toolkit.errors import ExitCode, Outcome, UsageError, worst
+from toolkit.features.exercise import register
 from toolkit.features.exercise.plan.judge import THRESHOLD, Result
 from toolkit.features.exercise.plan.past import same
 from toolkit.features.exercise.plan.plan import Exercise, Terms, limit_of, read_terms
@@ -37,6 +38,7 @@ from toolkit.plural import counted
 from toolkit.report.document import dumps
 from toolkit.verbs.access import state_dir
 from toolkit.verbs.cli.session import Session, consent, fleet
+from toolkit.verbs.saved import read_saved
 
 EXERCISE = (
     Option("check", False, "move nothing: what would be run, as it would be typed; exit 7"),
@@ -54,12 +56,12 @@ EXERCISE = (
         "json",
         False,
         "one JSON document on standard output (docs/exercise.schema.json; with --past"
-        " docs/exercise-past.schema.json)",
+        " docs/exercise-past.schema.json, with --register docs/register.schema.json)",
     ),
 )
 
 
-@verb(HOSTS, REACH, EXERCISE)
+@verb(HOSTS, REACH, WANT, EXERCISE, REGISTER)
 def exercise(said: Said) -> ExitCode:
     """Measure between two nodes, or within one, and hold it against the prediction.
 
@@ -71,7 +73,11 @@ def exercise(said: Said) -> ExitCode:
     3 where one came to no result, nothing predicts it or no GPU's memory was moved, 5 where a job
     is at work or begins.
 
+    With --register no byte moves: each HCA of any number of hosts is given memory of each GPU,
+    which is a matter of seconds (docs/register.md).
+
     Examples:
+      invoke exercise --hosts gpu[001-128] --register
       invoke exercise --hosts gpu01,gpu02 --check
       invoke exercise --hosts gpu01,gpu02 --yes
       invoke exercise --hosts gpu01,gpu02 --every --seconds 2 --json > measured.json
@@ -85,6 +91,8 @@ def exercise(said: Said) -> ExitCode:
             raise UsageError("--past and --from tell of two things", hint="say one of them")
         return _past(said)
     session = Session.begin("exercise", said)
+    if said.flag("register"):
+        return _registered(session)
     if said.text("from_"):
         evidence = saved(Path(said.text("from_")))
         results = judged(evidence, threshold, wanted)
@@ -100,6 +108,25 @@ def exercise(said: Said) -> ExitCode:
         every=said.flag("every"),
     )
     return _measured(session, terms, threshold, wanted)
+
+
+def _registered(session: Session) -> ExitCode:
+    said, wants = session.said, session.wants()
+    if source := said.text("from_"):
+        found = read_saved(Path(source))
+        outcomes = [Outcome(host, register.judged(host, e, wants.of(host))) for host, e in found]
+    else:
+        with fleet(said) as opened:
+            outcomes = register.register(opened, wants, session.folder)
+            if opened.demo:
+                session.say("simulated: no GPU was asked, the answers are made up")
+    code = register.code_of(outcomes)
+    session.say("\n".join(register.table_lines(outcomes)))
+    if said.flag("json"):
+        sys.stdout.write(dumps(register.register_document(outcomes, code, session.now)))
+    if not source:
+        session.kept()
+    return code
 
 
 def _measured(session: Session, terms: Terms, threshold: float, wanted: float | None) -> ExitCode:

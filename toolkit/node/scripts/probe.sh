@@ -232,6 +232,7 @@ probe() {
     sift kernel_log dmesg 5 dmesg
     probe_consumers
     nvidia_answers
+    if command -v register_program >/dev/null; then probe_register; fi
 
     end_frames
 }

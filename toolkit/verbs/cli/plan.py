@@ -12,7 +12,18 @@ from toolkit.built.io.store import Store, default_folder
 from toolkit.checks.judged import Judged
 from toolkit.cli.bmc import BMC
 from toolkit.cli.ending import record
-from toolkit.cli.options import HOSTS, OUTPUT, PASSPORT, REACH, READS, SAVED, WANT, Option, Said
+from toolkit.cli.options import (
+    HOSTS,
+    OUTPUT,
+    PASSPORT,
+    REACH,
+    READS,
+    REGISTER,
+    SAVED,
+    WANT,
+    Option,
+    Said,
+)
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError
 from toolkit.plan.plan import Plan
@@ -237,15 +248,18 @@ def tell_back(session: Session, rolled: Rolled[RolledBack]) -> ExitCode:
         Option("verbose", False, "name every case", "v"),
     ),
     PASSPORT,
+    REGISTER,
 )
 def verify(said: Said) -> ExitCode:
     """Prove it: the testinfra suite, one case per host and check, and the same in other words.
 
     With --passport a node is not ready unless it is the image that it was born from: see
-    docs/passport.md.
+    docs/passport.md. With --register each HCA is given memory of each GPU, which moves no byte:
+    see docs/register.md.
 
     Examples:
       invoke verify --hosts gpu[001-128] --junit verify.xml
+      invoke verify --hosts gpu[001-128] --register
       invoke verify --hosts gpu[001-128] --passport --passport-key images.pub    # the first boot
       python -m pytest --pyargs toolkit.suites --hosts gpu007    # without our task
     """

@@ -19,6 +19,7 @@ from toolkit.cli.options import OUTPUT, TAKEN, Said
 from toolkit.errors import ExitCode, Outcome, Unwritten, UsageError
 from toolkit.groups import SiteWants, for_all, resolved
 from toolkit.hosts.host import Inventory
+from toolkit.node.collect import Register
 from toolkit.package_data import program
 from toolkit.progress import Silent
 from toolkit.report.document import Json, Run, Told, document_parts
@@ -270,7 +271,16 @@ def access(said: Said) -> Access:
         bmc=bmc_access(said),
         via=said.text("via"),
         jobs_s=float(said.number("job_timeout", int(ROOM_S))),
+        register=_register(said),
     )
+
+
+def _register(said: Said) -> Register | None:
+    """:raises UsageError: where the probe may not be more than it is, or nothing is tried."""
+    library = said.text("libibverbs")
+    if library and not said.flag("register"):
+        raise UsageError("--libibverbs is for a registration", hint="say --register, too")
+    return Register(library) if said.flag("register") else None
 
 
 def _secret(said: Said, ask: str, descriptor: str, prompt: str) -> str | None:

@@ -1,0 +1,216 @@
+"""What was tried by registration is judged, and the checks that it proves cite it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.evidence.board import BOARD, GPUS, HCAS
+from tests.evidence.frames import ABSENT, Override
+from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
+
+GPU, OTHER = GPUS
+HCA, SECOND = "mlx5_0", "mlx5_1"
+WAYS = ("dmabuf", "dmabuf-vmm", "peermem")
+
+
+def said(
+    *,
+    pairs: Mapping[tuple[str, str, str], str] | None = None,
+    hcas: Mapping[str, tuple[str, str]] | None = None,
+    gpus: Mapping[str, str] | None = None,
+    tail: str = "end\n",
+) -> dict[str, Override]:
+    """The frame of a node on which all works but what is said."""
+    changed = {(g, h, w): "ok" for g in GPUS for h in (HCA, SECOND) for w in WAYS} | dict(
+        pairs or {}
+    )
+    asked = dict.fromkeys((HCA, SECOND), ("EBADF", "EBADF")) | dict(hcas or {})
+    lines = ["memlock 8388608", "libibverbs /usr/lib/libibverbs.so.1.14.50.0"]
+    for hca, (public, kernel) in asked.items():
+        lines += [f"hca {hca} public {public}", f"hca {hca} kernel {kernel}"]
+    lines.append("libcuda /usr/lib/libcuda.so.580.126.16")
+    left = dict(gpus or {})
+    for gpu in GPUS:
+        if gpu in left:
+            lines.append(f"gpu {gpu} {left[gpu]}")
+        if not left.get(gpu, "").startswith("skipped"):
+            lines += [f"pair {g} {h} {w} {e}" for (g, h, w), e in changed.items() if g == gpu and e]
+            lines.append(f"gpu {gpu} ok")
+    return {"registration": "\n".join(lines) + "\n" + tail}
+
+
+def every(way: str, errno: str) -> dict[tuple[str, str, str], str]:
+    return {(gpu, hca, way): errno for gpu in GPUS for hca in (HCA, SECOND)}
+
+
+NOTHING = "memlock unlimited\n"
+ROWS = [
+    Row("nobody-asked", "register.peermem", NA, "not tried: verify --register"),
+    Row(
+        "all-taken",
+        "register.peermem",
+        PASS,
+        "2 pairs of GPU and HCA: taken, and given back",
+        said(),
+    ),
+    Row("all-taken", "register.dmabuf", PASS, "2 pairs", said(), want=DMABUF),
+    Row(
+        "no-client",
+        "register.peermem",
+        FAIL,
+        "2 of 2 pairs of GPU and HCA: peermem: EFAULT: no peer-memory client took the address",
+        said(pairs=every("peermem", "EFAULT")),
+    ),
+    Row(
+        "one-pair-refused-for-its-way",
+        "register.dmabuf",
+        FAIL,
+        "1 of 2 pairs of GPU and HCA: dmabuf: ENOTSUPP: the NVIDIA driver refuses",
+        said(pairs={(GPU, HCA, "dmabuf"): "ENOTSUPP"}),
+        want=DMABUF,
+    ),
+    Row(
+        "memory-by-cuMemCreate-alone-refused",
+        "register.dmabuf",
+        FAIL,
+        "dmabuf-vmm: ENOMEM",
+        said(pairs={(GPU, HCA, "dmabuf-vmm"): "ENOMEM"}),
+        want=DMABUF,
+    ),
+    Row(
+        "what-is-not-given-back",
+        "register.dmabuf",
+        FAIL,
+        "dereg:EBUSY",
+        said(pairs={(GPU, HCA, "dmabuf"): "dereg:EBUSY"}),
+        want=DMABUF,
+    ),
+    Row(
+        "another-way-refused-is-nothing-to-this-one",
+        "register.dmabuf",
+        PASS,
+        "taken",
+        said(pairs=every("peermem", "EFAULT")),
+        want=DMABUF,
+    ),
+    Row(
+        "a-gpu-left-to-its-job",
+        "register.dmabuf",
+        UNKNOWN,
+        f"not all were tried: {OTHER}: compute mode exclusive process",
+        said(gpus={OTHER: "skipped compute mode exclusive process"}),
+        want=DMABUF,
+    ),
+    Row(
+        "a-failure-beside-a-gpu-left-alone-is-one",
+        "register.dmabuf",
+        FAIL,
+        "1 of 2",
+        said(
+            gpus={OTHER: "skipped compute mode exclusive process"},
+            pairs={(GPU, HCA, "dmabuf"): "ENOMEM"},
+        ),
+        want=DMABUF,
+    ),
+    Row(
+        "an-hca-that-was-lost-on-the-way",
+        "register.dmabuf",
+        UNKNOWN,
+        f"{OTHER} {SECOND}: gave no answer in time",
+        said(
+            pairs={(g, SECOND, w): "" for g in GPUS for w in WAYS},
+            tail=f"lost {SECOND} timeout\nend\n",
+        ),
+        want=DMABUF,
+    ),
+    Row("broken-off", "register.dmabuf", UNKNOWN, "broke off", said(tail=""), want=DMABUF),
+    Row(
+        "no-libcuda",
+        "register.dmabuf",
+        UNKNOWN,
+        "libcuda: libcuda.so.1: cannot open",
+        {"registration": NOTHING + "libcuda - libcuda.so.1: cannot open shared object file\nend\n"},
+        want=DMABUF,
+    ),
+    Row(
+        "no-python",
+        "register.dmabuf",
+        UNKNOWN,
+        "no Python 3",
+        {"registration": ABSENT},
+        want=DMABUF,
+    ),
+    Row("asked", "dmabuf.nic", PASS, "each HCA was asked, and has the call", said(), want=DMABUF),
+    Row(
+        "asked-and-old-provider",
+        "dmabuf.nic",
+        FAIL,
+        f"{SECOND}: the kernel can, and the provider library cannot",
+        said(hcas={SECOND: ("EOPNOTSUPP", "EBADF")}),
+        want=DMABUF,
+    ),
+    Row(
+        "asked-and-old-kernel",
+        "dmabuf.nic",
+        FAIL,
+        f"{HCA}: the kernel's driver of it has no such call",
+        said(hcas={HCA: ("EOPNOTSUPP", "EPROTONOSUPPORT")}),
+        want=DMABUF,
+    ),
+    Row(
+        "asked-and-shown-where-tables-know-nothing",
+        "dmabuf.nic",
+        PASS,
+        "each HCA was asked",
+        said() | {"kernel-release": "5.4.0-200-generic\n"},
+        want=DMABUF,
+    ),
+    Row(
+        "storage-hcas-do-not-count",
+        "dmabuf.nic",
+        PASS,
+        "each HCA was asked",
+        said(hcas={"mlx5_2": ("EOPNOTSUPP", "EOPNOTSUPP")}),
+        want=DMABUF,
+    ),
+    Row("tried", "dmabuf.gpu", PASS, "open; exported and taken", said(), want=DMABUF),
+    Row(
+        "cuda-exports-nothing",
+        "dmabuf.gpu",
+        FAIL,
+        f"{GPU}: cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED",
+        said(gpus={GPU: "failed dmabuf cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED"}),
+        want=DMABUF,
+    ),
+    Row("tried", "peermem.bound", PASS, "it took the memory of GPUs", said()),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=map(name, ROWS))
+def test_what_was_tried_is_judged(row: Row) -> None:
+    holds(row)
+
+
+def test_what_fails_is_told_by_gpu_and_reason() -> None:
+    refused = {(GPU, HCA, "peermem"): "EFAULT", (OTHER, SECOND, "peermem"): "EINVAL"}
+    details = judged(Row("", "register.peermem", FAIL, "", said(pairs=refused))).finding.details
+    assert [each.partition(": ")[0] for each in details] == [
+        f"{GPU} with {HCA}",
+        f"{OTHER} with {SECOND}",
+    ]
+
+
+def test_a_pair_without_a_common_switch_is_told_and_fails_nothing() -> None:
+    far = said(pairs={(GPU, SECOND, "dmabuf"): "ENOTSUPP"})
+    finding = judged(Row("", "register.dmabuf", PASS, "", far, want=DMABUF)).finding
+    assert finding.status is PASS
+    told = f"without a common switch 1 of 2 refuse, such as {GPU} {SECOND}: dmabuf: ENOTSUPP"
+    assert finding.details[-1].startswith(told)
+
+
+def test_where_no_two_have_a_common_switch_every_pair_counts() -> None:
+    board = BOARD.but(HCAS[0], parent="pci0000:05").but(HCAS[1], parent="pci0000:05")
+    far = said(pairs={(GPU, SECOND, "dmabuf"): "ENOTSUPP"})
+    holds(Row("", "register.dmabuf", FAIL, "1 of 6 pairs", far, board, DMABUF))
