@@ -11,7 +11,7 @@ import pytest
 from toolkit.evidence import Evidence, State
 from toolkit.facts.nccl.consumers import Perftest, Ucx, Verbs
 from toolkit.facts.node.node import Node
-from toolkit.node.collect import probe_script
+from toolkit.node.collect import Register, probe_script
 
 pytestmark = pytest.mark.shell
 
@@ -46,10 +46,10 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def probed(root: Path, shell: tuple[str, ...]) -> Evidence:
+def probed(root: Path, shell: tuple[str, ...], register: Register | None = None) -> Evidence:
     done = subprocess.run(
         (shutil.which(shell[0]) or shell[0], *shell[1:], "-s"),
-        input=probe_script(),
+        input=probe_script(register),
         env={"GDR_ROOT": str(root), "GDR_BIN": str(root / "bin"), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
@@ -96,3 +96,37 @@ def test_where_nothing_is_there_every_frame_says_so(tmp_path: Path, shell: tuple
     for key in ("memory-peers", "libraries", "verbs-libraries", "consumer-settings"):
         assert (evidence.frame(key).state, evidence.text(key)) == (State.OK, "")
     assert {key for key in absent if evidence.frame(key).state is State.ABSENT} == absent
+
+
+PYTHON = """#!/bin/sh
+[ "$*" = "-ISB - /opt/it's/libibverbs.so.1" ] || exit 64
+grep -c ask_pair
+"""
+
+
+@SHELLS
+@pytest.mark.parametrize("at", ["bin/python3", "usr/libexec/platform-python"])
+def test_a_registration_is_run_by_the_nodes_own_python(
+    root: Path, shell: tuple[str, ...], at: str
+) -> None:
+    """The program comes to it whole, whatever quotes and dollars it has."""
+    (root / at).parent.mkdir(parents=True, exist_ok=True)
+    (root / at).write_text(PYTHON)
+    (root / at).chmod(0o755)
+    frame = probed(root, shell, Register("/opt/it's/libibverbs.so.1")).frame("registration")
+    assert (frame.state, frame.text) == (State.OK, "2\n")
+
+
+@SHELLS
+def test_a_python_that_fails_is_told_with_its_words(root: Path, shell: tuple[str, ...]) -> None:
+    (root / "bin/python3").write_text("#!/bin/sh\necho memlock 1\necho no ctypes >&2\nexit 3\n")
+    (root / "bin/python3").chmod(0o755)
+    frame = probed(root, shell, Register()).frame("registration")
+    assert (frame.state, frame.exit) == (State.FAILED, 3)
+    assert frame.text == "memlock 1\nno ctypes\n"
+
+
+@SHELLS
+def test_nothing_is_tried_unasked_or_without_a_python(root: Path, shell: tuple[str, ...]) -> None:
+    assert "registration" not in probed(root, shell).frames
+    assert probed(root, shell, Register()).frame("registration").state is State.ABSENT

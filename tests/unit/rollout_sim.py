@@ -163,7 +163,7 @@ def patch(monkeypatch: pytest.MonkeyPatch, of: Fleetful) -> None:
         monkeypatch.setattr(module, "time", world)
     monkeypatch.setattr(provision, "plan_node", of.planned)
     monkeypatch.setattr(provision_turn, "plan_node", of.planned)
-    monkeypatch.setattr(collect, "probe_script", lambda: "probe")
+    monkeypatch.setattr(collect, "probe_script", lambda _=None: "probe")
     monkeypatch.setattr(deliver, "engine", lambda: "")
 
     def hook(name: str, command: str, host: Host, limit_s: float) -> str:
