@@ -220,7 +220,7 @@ def _write(made: Cluster, features: dict[str, str]) -> None:
     folder, user, here = made.folder, getpass.getuser(), socket.gethostname().partition(".")[0]
     (folder / "munge.key").write_bytes(secrets.token_bytes(128))
     (folder / "munge.key").chmod(0o400)
-    for name in ("save", "boot", "env"):
+    for name in ("save", "boot", "env", "prolog-env"):
         (folder / name).mkdir()
     ports = iter(_free_ports(len(made.names) + 1))
     conf = [
@@ -239,6 +239,7 @@ def _write(made: Cluster, features: dict[str, str]) -> None:
         *("MessageTimeout=60", "TCPTimeout=30", "BatchStartTimeout=60"),
         "CommunicationParameters=NoCtldInAddrAny",
         *(f"TaskProlog={folder}/on-node", f"RebootProgram={folder}/reboot"),
+        f"Prolog={folder}/prolog",
     ]
     plugins = next(Path("/").glob(_PLUGINS), None)
     conf += [f"PluginDir={plugins}"] if plugins else []
@@ -265,6 +266,9 @@ def _write(made: Cluster, features: dict[str, str]) -> None:
     (folder / "hosts.ini").write_text("\n".join(inventory) + "\n")
     (folder / "ssh_config").write_text("Host *\n  " + "\n  ".join(settings) + "\n")
     _script(folder / "on-node", f'cat "{folder}/env/$SLURMD_NODENAME"')
+    gate = f"{folder}/gate.$SLURMD_NODENAME"  # where a test has put one
+    lines = (f'[ -e "{gate}" ] || exit 0', f'. "{folder}/prolog-env/$SLURMD_NODENAME"')
+    _script(folder / "prolog", "\n".join((*lines, f'GATE_ROOT=$GDR_ROOT exec "{gate}" prolog')))
     order = f"$(mktemp {folder}/order.XXXXXX)"
     _script(folder / "reboot", f'mv "{order}" "{folder}/boot/$GDR_TEST_NODE"')
 
@@ -275,6 +279,9 @@ def _enter(folder: Path, name: str) -> None:
     wanted = {key: value for key, value in settings.items() if key != "SSH_CONNECTION"}
     lines = "".join(f"export {key}={value}\n" for key, value in wanted.items())
     (folder / "env" / name).write_text(lines)
+    own = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in wanted.items())
+    path = f"export PATH=$PATH:{os.environ['PATH']}:{SBIN}\nexport SLURM_CONF={folder}/slurm.conf\n"
+    (folder / "prolog-env" / name).write_text(own + path)
 
 
 def _script(file: Path, line: str) -> None:

@@ -12,11 +12,12 @@ from tests.slurm.cluster import Cluster, cluster
 STUBS = ("demo004", "demo014", "demo024", "demo034", "demo044", "demo054", "demo064", "demo074")
 REBOOTS = ("demo002", "demo012", "demo022")
 HEALTHY = "demo001"
+GATED = "demo011"  # healthy too; its prolog is a gate
 FEATURES = dict.fromkeys((*STUBS, *REBOOTS), "h100,ib")
 
 
 @pytest.fixture(scope="session")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("slurm")
-    with cluster(folder, (*STUBS, *REBOOTS, HEALTHY), FEATURES) as made:
+    with cluster(folder, (*STUBS, *REBOOTS, HEALTHY, GATED), FEATURES) as made:
         yield made

@@ -36,7 +36,7 @@ from toolkit.verbs.cli import budget, capture, demo, plan, provision
 # What tells, and writes no more than the run's own folder and the results that were asked for.
 TELLING = {
     *("doctor", "plan", "verify", "history", "runs", "runs.show", "compare", "report", "drift"),
-    "expect",
+    *("expect", "gate"),
     *("topology", "predict", "checks", "explain", "why", "hosts", "image.diff"),
 }
 

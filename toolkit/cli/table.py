@@ -43,6 +43,7 @@ VERBS = tuple(
     budget verbs.cli.budget.budget
     reload features.reload.cli.reload
     exercise features.exercise.cli.exercise
+    gate features.gate.cli.gate
     bios features.bios.cli.bios.bios
     build features.builds.cli.build.build
     enrol features.enrol.cli.enrol

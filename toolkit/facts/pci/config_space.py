@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
 
-_EXPRESS, _ACS, _ATS = 0x10, 0x000D, 0x000F
+_EXPRESS, ACS_CAPABILITY, _ATS = 0x10, 0x000D, 0x000F
 _WHOLE = 4096  # bytes of a PCI Express function
 _UNPRIVILEGED = 64  # bytes that anybody may read
 
@@ -91,7 +91,7 @@ class ConfigSpace:
 
         :raises NoEvidence: where the extended config space was not readable.
         """
-        at = self.extended(_ACS)
+        at = self.extended(ACS_CAPABILITY)
         return None if at is None else Acs(self.word(at + 6) & 0x7F)
 
     def acs_registers(self) -> AcsRegisters | None:
@@ -170,7 +170,7 @@ class ConfigSpace:
 
 @lru_cache(maxsize=256)  # several checks ask the bridges of one node in turn
 def _acs_registers(space: ConfigSpace) -> AcsRegisters | None:
-    at = space.extended(_ACS)
+    at = space.extended(ACS_CAPABILITY)
     if at is None:
         return None
     return AcsRegisters(Acs(space.word(at + 4) & 0x7F), Acs(space.word(at + 6) & 0x7F))

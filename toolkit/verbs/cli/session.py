@@ -51,7 +51,8 @@ class Session:
         """:raises UsageError: a report that was asked for could not be written at the end."""
         named = [each.name for each in TAKEN.get(verb, ()) if each.file and said.text(each.name)]
         files = {name: _opened(said, name) for name in named}
-        _try_out(said)
+        if "out" not in files:
+            _try_out(said)
         now = datetime.now(UTC)
         where = str(demo_folder()) if _on_demo(said) else ""
         folder = RunFolder(state_dir() / "runs", verb, now, where)
