@@ -11,13 +11,13 @@ from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import Kind as DeviceKind
 from toolkit.facts.rdma.devices import RdmaDevice
 from toolkit.facts.rdma.exercise import End, Kind, Role, Test
-from toolkit.features.predict.plan.estimate import Estimate, Layer, estimate, lasting
-from toolkit.features.predict.plan.inputs import LinkTold, Load, PairInputs
-from toolkit.features.predict.plan.model import Term, in_flight, least, line, verbs_latency, wire
 from toolkit.features.predict.plan.of_node import read_node
-from toolkit.features.predict.plan.pair import link_term, predict_pair
-from toolkit.features.predict.plan.ports import HcaKind, wire_of
-from toolkit.features.predict.plan.reading import attempt
+from toolkit.throughput.estimate import Estimate, Layer, estimate, lasting
+from toolkit.throughput.inputs import LinkTold, Load, PairInputs
+from toolkit.throughput.model import Term, in_flight, least, line, verbs_latency, wire
+from toolkit.throughput.pair import link_term, predict_pair
+from toolkit.throughput.ports import HcaKind, wire_of
+from toolkit.throughput.reading import attempt
 
 _FETCHES = frozenset({(Role.DRIVE, "ib_write_bw"), (Role.DRIVE, "ucx_perftest")}) | {
     (Role.SERVE, "ib_read_bw")
