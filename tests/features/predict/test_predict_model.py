@@ -25,10 +25,9 @@ def test_every_constant_names_its_source_and_how_sure_it_is() -> None:
 
 def test_every_constant_is_used() -> None:
     """By the model, by a processor, or by the judgement of the model."""
-    code = "".join(
-        path.read_text() for folder in ("toolkit/throughput", "toolkit/features/predict", "dev/accuracy")
-        for path in sorted((ROOT / folder).rglob("*.py"))
-    )  # fmt: skip
+    folders = ("toolkit/throughput", "toolkit/features/predict", "dev/accuracy")
+    files = (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
+    code = "".join(path.read_text() for path in files)
     of_cpus = {name for cpu in C.cpus for name in (cpu.same, cpu.same_read, cpu.cross)}
     assert [name for name in C.rows if f'"{name}"' not in code and name not in of_cpus] == []
 
