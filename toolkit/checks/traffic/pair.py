@@ -29,6 +29,7 @@ _PATH = "nvidia-smi topo -m and lspci -vvv of that node, in the same paste"
 _SHORT = (
     "the HCA's own link (pcie.link), cable and fabric, the other end's port; for GPU memory ACS"
 )
+_SOFTWARE = ("rxe", "siw")
 _LARGE = 1 << 20  # bytes from which a library's own costs no longer count
 _FIXED = (Why.PEERMEM, Why.DMABUF, Why.GPU_DMABUF)  # GPU memory cannot be registered
 _OF_STATUS = {
