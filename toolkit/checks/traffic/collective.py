@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
-from toolkit.checks.traffic.ports import RATES, wire_told, with_rate
+from toolkit.checks.traffic.ports import RATES, by_path, pairs_told, wire_told, with_rate
 from toolkit.checks.traffic.weigh import Goal, together, weigh
 from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Range, constants
 from toolkit.facts.gpu.topo_matrix import Matrix
 from toolkit.facts.nccl.nccl_tests import CollectiveRun
 from toolkit.facts.node.node import Node
-from toolkit.facts.pci.pairs import Pairs
 from toolkit.facts.pci.pcie_caps import Link
 from toolkit.throughput.estimate import Layer, estimate
-from toolkit.throughput.inputs import Wire
+from toolkit.throughput.inputs import Load, Wire
 from toolkit.throughput.model import Layer2, pcie, wire
 from toolkit.throughput.pair import COHERENT, NEAR
 from toolkit.throughput.reading import attempt
@@ -26,6 +25,7 @@ _COUNT = "nvidia-smi topo -m, or the log of NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=IN
 _SHORT = "see nccl.log, acs.redirect and pcie.distance; all of them with NCCL_DEBUG=INFO"
 _WIDER = "larger messages: -b 256M -e 8G -f 2"
 _RING = frozenset({"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"})
+_TWO = 2
 _RISES = 1.1  # from one size to the next: then larger messages would get more
 _NVLINK = 20.0  # GB/s of one link, one way, in its first generation
 _FASTEST = Link(32.0, 16)  # PCIe that GPUs without NVLink have at best, below FLITs
@@ -105,26 +105,54 @@ def _between(node: Node, run: CollectiveRun, shown: str) -> Finding:
     ports = _ports(node)
     if ports is None:
         return unknown(f"{shown}; the rates of its ports are not told", hint=RATES)
-    c = constants()
     gpus = max(1, len(run.gpus) // run.nodes)
-    count = min(ports.count, gpus)
-    share = c["ring-efficiency" if run.nodes == 2 else "ring-efficiency-many"]
-    one = wire(ports.wire.gbits, ports.wire.mtu, ports.wire.layer, c) * share
-    slow = pcie(_SLOWEST, c["payload-assumed"], c)
-    floor = Range(one.value, min(one.low, slow.low), one.high)
     ring = run.test in _RING or run.largest.redop not in {"", "none"}
+    carried = _carried(node, ports, gpus, run.nodes)
     # Of all to all each GPU has but its own part of the ports; a test that is not told may be so.
-    most = one * count * (1.0 if ring or not run.test else 1 / gpus)
-    least = floor * (count if ports.sure and ring else count / gpus if ports.sure else 1 / gpus)
-    said = f"{count} of {ports.wire.said} ({ports.source})"
-    asks = _WIDER if _rises(run) else "" if ports.sure else _COUNT
+    most = carried.all if ring or not run.test else carried.all * (1 / gpus)
+    least = carried.sure if ring else carried.sure * (1 / gpus)
+    said = f"{min(ports.count, gpus)} of {ports.wire.said} ({ports.source})"
     sure = Confidence.MEDIUM if ports.sure else Confidence.LOW
+    rises = _rises(run)
     goal = Goal(
-        None if _rises(run) else estimate(least, said, Layer.RING, sure),
+        None if rises else estimate(least, said, Layer.RING, sure),
         estimate(most, said, Layer.RING, sure),
-        asks=asks,
+        asks=_WIDER if rises else "" if ports.sure else _COUNT,
     )
     return weigh(run.largest.best, shown, goal, short=_SHORT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Carried:
+    """GB/s of the ports of one node together."""
+
+    all: Range  # those that seem to serve GPUs
+    sure: Range  # those that surely do
+
+
+def _carried(node: Node, ports: _Ports, gpus: int, nodes: int) -> _Carried:
+    c = constants()
+    count = min(ports.count, gpus)
+    share = c["ring-efficiency" if nodes == _TWO else "ring-efficiency-many"]
+    ways = _by_path(node, ports.wire)[:count]
+    if len(ways) == count:
+        together = Range.together(ways) * (share.value / c["ring-efficiency"].value)
+        return _Carried(together, together)
+    one = wire(ports.wire.gbits, ports.wire.mtu, ports.wire.layer, c) * share
+    slow = pcie(_SLOWEST, c["payload-assumed"], c)  # where the links of GPUs are not told
+    floor = Range(one.value, min(one.low, slow.low), one.high)
+    return _Carried(one * count, floor * (count if ports.sure else 1))
+
+
+def _by_path(node: Node, on: Wire) -> list[Range]:
+    """What a ring gets of each HCA near a GPU, by the path between them; none where not told."""
+    near = [each for each in pairs_told(node) if each.distance in NEAR | COHERENT]
+    best: dict[str, Range] = {}
+    for each, found in by_path(node, near, on, Load()):
+        ring = found.collective
+        span = Range(ring.value, ring.low, ring.high)
+        best[each.hca] = max(best.get(each.hca, span), span, key=lambda one: one.value)
+    return list(best.values())
 
 
 def _ports(node: Node) -> _Ports | None:
@@ -158,9 +186,7 @@ def _of_topology(node: Node) -> _Ports | None:
 
 def _serving(node: Node) -> set[str]:
     """HCAs behind a switch with a GPU: those that a ring goes by."""
-    pairs: Pairs | None = attempt(lambda: node.pairs, None)
-    near = NEAR | COHERENT
-    return {each.hca for each in pairs.pairs if each.distance in near} if pairs else set()
+    return {each.hca for each in pairs_told(node) if each.distance in NEAR | COHERENT}
 
 
 def _within(node: Node, run: CollectiveRun, shown: str) -> Finding:

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from toolkit.checks.check import Finding, Impact, Status, check, failed, not_applicable, unknown
-from toolkit.checks.traffic.ports import RATES, named, wire_told
+from toolkit.checks.traffic.ports import RATES, by_path, named, pairs_told, wire_told
 from toolkit.checks.traffic.weigh import Goal, together, weigh
 from toolkit.compat.throughput import constants
 from toolkit.facts.node.node import Node
-from toolkit.facts.pci.pairs import NamedPair
 from toolkit.facts.rdma.devices import RdmaDevice
 from toolkit.facts.rdma.perftest import Bandwidth, Memory, PerftestRun
 from toolkit.facts.rdma.perftest_text import PerftestSaid
@@ -20,8 +19,6 @@ from toolkit.throughput.estimate import Estimate
 from toolkit.throughput.host import host_bandwidth, host_bound
 from toolkit.throughput.inputs import Load, Wire
 from toolkit.throughput.model import MANY
-from toolkit.throughput.pair import predict_pair
-from toolkit.throughput.reading import Gaps, attempt, know, read_pair
 from toolkit.want import Want
 
 NOT_GIVEN = "no measurement was given (doctor FILE: what ib_write_bw or ucx_perftest printed)"
@@ -186,15 +183,7 @@ def _goal(node: Node, told: _Measured, device: RdmaDevice, wire: Wire) -> Goal:
 
 def _by_path(node: Node, told: _Measured, device: RdmaDevice, wire: Wire) -> Iterator[Estimate]:
     """What each GPU that may be meant does with this HCA: of both directions the slower."""
-    none: tuple[NamedPair, ...] = ()
-    pairs = attempt(lambda: node.pairs.pairs, none)
-    ours = [each for each in pairs if each.hca in {device.name, device.address}]
+    ours = [each for each in pairs_told(node) if each.hca in {device.name, device.address}]
     picked = [each for each in ours if told.cuda and told.cuda.lower() in each.gpu]
-    if not ours:
-        return
-    c = constants()
-    known = know(node, c, Gaps(path=""))
-    for each in picked or ours:
-        inputs = replace(read_pair(known, each, c, best=True), wire=wire)
-        found = predict_pair(inputs, told.load, c)
+    for _, found in by_path(node, picked or ours, wire, told.load):
         yield min(found.with_gdr, found.read, key=lambda one: one.value)

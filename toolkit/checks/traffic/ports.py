@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from toolkit.compat.throughput import Constants, Range
+from toolkit.compat.throughput import Constants, Range, constants
 from toolkit.facts.node.node import Node
+from toolkit.facts.pci.pairs import NamedPair
 from toolkit.facts.rdma.devices import RdmaDevice
-from toolkit.throughput.inputs import Wire
+from toolkit.throughput.inputs import Load, Wire
 from toolkit.throughput.model import Layer2
+from toolkit.throughput.pair import PairPrediction, predict_pair
 from toolkit.throughput.ports import HcaKind, wire_of
-from toolkit.throughput.reading import attempt
+from toolkit.throughput.reading import Gaps, attempt, know, read_pair
 
 RATES = "ibstat (or ibv_devinfo -v) of that node, in the same paste"
 _LAYERS = {"IB": Layer2.INFINIBAND, "Ethernet": Layer2.ETHERNET}
@@ -30,6 +33,23 @@ def named(node: Node, name: str) -> RdmaDevice | None:
         return next((each for each in told if each.name == name), None)
     rates = {max(port.gbits for port in each.ports) for each in told}
     return told[0] if len(rates) == 1 else None
+
+
+def by_path(
+    node: Node, pairs: Iterable[NamedPair], on: Wire, load: Load
+) -> Iterator[tuple[NamedPair, PairPrediction]]:
+    """What is predicted of each of some pairs over that wire, as if GPUDirect works."""
+    c = constants()
+    known = know(node, c, Gaps(path=""))
+    for each in pairs:
+        inputs = replace(read_pair(known, each, c, best=True), wire=on)
+        yield each, predict_pair(inputs, load, c)
+
+
+def pairs_told(node: Node) -> tuple[NamedPair, ...]:
+    """GPUs with HCAs as far as a tree, a matrix or NCCL's file tells; none else."""
+    none: tuple[NamedPair, ...] = ()
+    return attempt(lambda: node.pairs.pairs, none)
 
 
 def wire_told(node: Node, device: RdmaDevice, c: Constants, link: str = "", mtu: int = 0) -> Wire:
