@@ -83,7 +83,7 @@ def _table(run: Run, unit: str, draw: Random) -> tuple[str, list[str]]:
     columns = ["#bytes", *(["#sl"] if lanes else []), "#iterations"]
     columns += [f"BW peak[{unit}]", f"BW average[{unit}]", "MsgRate[Mpps]"]
     columns += ["CPU_Util[%]"] if used else []
-    sizes = [run.size >> at for at in range(draw.choice((1, 8)))][::-1]
+    sizes = [size for at in range(draw.choice((1, 8))) if (size := run.size >> at)][::-1]
     rows = []
     for size in sizes:
         moved = run.value * (2 if run.both_ways else 1) * (size / run.size) ** 0.3
@@ -252,6 +252,15 @@ def ports(gbits: int, names: tuple[str, ...], layer: str, draw: Random | None = 
     """Ports that are up, as one of three tools lists them."""
     form = (draw or Random(0)).choice((_ibstat, _ibstatus, _ibstat))  # noqa: S311 # of no secret
     return "".join(form(gbits, name, layer) for name in names)
+
+
+def nccl_speeds(gbits: int, names: tuple[str, ...]) -> str:
+    """The same in NCCL's own words, src/transport/net_ib."""
+    return "".join(
+        f"gpu00:1:1 [0] NCCL INFO NET/IB: [{at}] {name}:uverbs{at}:1/IB provider=Mlx5 "
+        f"speed={gbits * 1000} context=0x55\n"
+        for at, name in enumerate(names)
+    )
 
 
 def _ibstat(gbits: int, name: str, layer: str) -> str:

@@ -16,6 +16,7 @@ from tests.checks.measured import (
     Run,
     gdsio,
     nccl_json,
+    nccl_speeds,
     nccl_tests,
     perftest,
     perftest_json,
@@ -41,11 +42,7 @@ NO_MEMORY = CUDA + (
     "cuMemAlloc() of a 131072 bytes GPU buffer\nallocated GPU buffer address at 7f pointer=0x7f\n"
     "Couldn't allocate MR\nfailed to create mr\nFailed to create MR\n"
 )
-SPEEDS = "".join(
-    f"gpu00:1:1 [0] NCCL INFO NET/IB: [{at}] mlx5_{at}:uverbs{at}:1/IB provider=Mlx5 speed=400000 "
-    "context=0x55\n"
-    for at in range(8)
-)
+SPEEDS = nccl_speeds(400, tuple(f"mlx5_{at}" for at in range(8)))
 
 ROWS: list[Row] = [
     Row("not-measured", PAIR, NA, "no measurement was given"),
