@@ -1,7 +1,7 @@
 """A measured bandwidth against a predicted one; and several findings as one.
 
-Of 63 published healthy measurements none is below four fifths of what the model predicts, and of 13
-degraded ones none above seventeen twentieths (docs/prediction.md); between them nobody knows.
+No published measurement of a sound node is below four fifths of what the model predicts, and none
+of a degraded one above seventeen twentieths (docs/prediction.md); between them nobody knows.
 """
 
 from __future__ import annotations
