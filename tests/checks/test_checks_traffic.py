@@ -68,6 +68,8 @@ ROWS: list[Row] = [
         {"ucx-perftest": "rndv tcp/eth0\n" + ucx(2.5)}),
     Row("ucx-that-does-not-say-by-what", PAIR, PASS, "48.0 GB/s (384 Gb/s), GPU memory",
         {"ucx-perftest": ucx(48.0)}),
+    Row("ucx-within-one-node", PAIR, UNKNOWN, "and by no HCA: cuda_ipc",
+        {"ucx-perftest": "rndv cuda_ipc/cuda\n" + ucx(200.0)}),
     Row("small-messages-of-a-library", PAIR, UNKNOWN, "the library's own costs limit",
         {"ucx-perftest": ucx(1.0, size=4096)}),
     Row("not-run", COLLECTIVE, NA, "no measurement was given"),
@@ -116,8 +118,16 @@ def test_gpu_memory_over_a_path_that_is_not_told_never_fails() -> None:
     text, beside = perftest(Run(11.5, gpu=True)), ports(400, ("mlx5_0",), "InfiniBand")
     assert found(PAIR, text, beside).status is UNKNOWN
     assert "nvidia-smi topo -m" in found(PAIR, text, beside).hint
+    assert found(PAIR, perftest(Run(0.4, gpu=True)), beside).status is FAIL, "no path is so slow"
     assert found(PAIR, text, beside, MATRIX.format("SYS")).status is not FAIL
     assert found(PAIR, perftest(Run(1.0, gpu=True)), beside, MATRIX.format("PIX")).status is FAIL
+
+
+def test_a_path_whose_links_were_not_read_lowers_no_goal() -> None:
+    """A matrix alone does not tell that links are of PCIe Gen4, which carry 28 GB/s."""
+    beside = (ports(400, ("mlx5_0",), "InfiniBand"), MATRIX.format("PIX"))
+    assert found(PAIR, perftest(Run(27.0, gpu=True)), *beside).status is UNKNOWN
+    assert found(PAIR, perftest(Run(47.0, gpu=True)), *beside).status is PASS
 
 
 def test_a_port_that_is_down_has_no_rate() -> None:

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from dev.accuracy.judge import DEGRADED
-from dev.accuracy.points import Point, parse_points
+from dev.accuracy.points import Point, Tier, parse_points
 from tests.checks.measured import Job, Run, nccl_speeds, nccl_tests, perftest, ports
 from tests.checks.test_checks_traffic import COLLECTIVE, MATRIX, PAIR, found
 from tests.corpus.known import POINTS
@@ -62,7 +62,8 @@ def test_what_was_published_is_not_called_what_it_was_not(point: Point) -> None:
 def test_most_of_what_was_healthy_passes_and_some_of_what_fell_back_fails() -> None:
     """Else the claim above would hold of a check that knows nothing."""
     draw = Random(5)  # noqa: S311 # drawn again the same
-    seen = Counter((e.kind in DEGRADED, judged(e, draw, path=True).status) for e in points())
+    told = [e for e in points() if e.tier is Tier.A or e.kind in DEGRADED]
+    seen = Counter((e.kind in DEGRADED, judged(e, draw, path=True).status) for e in told)
     healthy = sum(count for (bad, _), count in seen.items() if not bad)
-    assert seen[False, Status.PASS] >= 0.8 * healthy, seen
+    assert seen[False, Status.PASS] >= 0.9 * healthy, seen
     assert seen[True, Status.FAIL] >= 1, seen

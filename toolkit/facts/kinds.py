@@ -105,7 +105,7 @@ KINDS = (
          r"reduce_scatter)_perf\b", r"^# nThread \d|\bout-of-place\b.*\bin-place\b|"
          r"^#? ?Avg bus bandwidth|\"average_bus_bandwidth\"|^\s*\d+\s+\d+\s+(?:u?int(?:8|32|64)|"
          r"half|float|double|bfloat16)\s+(?:sum|prod|min|max|avg|none)\s+-?\d+\s+[\d.]+\s",
-         r"(?:\[\d+,\d+\]<\w+>: ?)?(?:# (?:nThread \d|nccl-tests version|Collective test|Avg bus|"
+         r"(?:\[\d+,\d+\]<\w+>: ?| ?\d+: (?=\s|#))?(?:# (?:nThread \d|nccl-tests version|Collective test|Avg bus|"
          r"Out of bounds)|#\s+out-of-place\s+in-place|\s+\d+\s+\d+\s+\w+\s+\w+"
          r"\s+-?\d+\s+[\d.]+\s)"),
     Kind("perftest", "perftest-run", r"ib_(?:write|read|send|atomic)_(?:bw|lat)\b",

@@ -10,6 +10,8 @@ from toolkit.checks.traffic.ports import RATES, by_path, named, pairs_told, wire
 from toolkit.checks.traffic.weigh import Goal, together, weigh
 from toolkit.compat.throughput import constants
 from toolkit.facts.node.node import Node
+from toolkit.facts.pci.pairs import NamedPair, PairSource
+from toolkit.facts.pci.topology import Distance
 from toolkit.facts.rdma.devices import RdmaDevice
 from toolkit.facts.rdma.perftest import Bandwidth, Memory, PerftestRun
 from toolkit.facts.rdma.perftest_text import PerftestSaid
@@ -18,7 +20,6 @@ from toolkit.facts.rdma.ucx_perf import UcxPerf
 from toolkit.throughput.estimate import Estimate
 from toolkit.throughput.host import host_bandwidth, host_bound
 from toolkit.throughput.inputs import Load, Wire
-from toolkit.throughput.model import MANY
 from toolkit.want import Want
 
 NOT_GIVEN = "no measurement was given (doctor FILE: what ib_write_bw or ucx_perftest printed)"
@@ -140,6 +141,11 @@ def _of_ucx(node: Node, run: UcxPerf) -> Finding:
             hint=f"ucx_perftest -s {_LARGE}, or more",
         )
     devices = [device for name, device in run.lanes if name.startswith(("rc", "dc", "ud"))]
+    if run.lanes and not devices:
+        ways = ", ".join(sorted({name for name, _ in run.lanes}))
+        return unknown(
+            f"{run.bandwidth:.1f} GB/s, and by no HCA: {ways}", hint="run its ends on two nodes"
+        )
     gpu = any("cuda" in each for each in run.memory)
     size = max(run.size, _LARGE)
     device = devices[0] if devices else ""
@@ -173,17 +179,23 @@ def _goal(node: Node, told: _Measured, device: RdmaDevice, wire: Wire) -> Goal:
     low = most if told.depth_told else host_bandwidth(bound, shallow, c, [])
     if not told.gpu:
         return Goal(low, most, ceiling, "" if told.depth_told else "the end that sent")
-    ways = [*_by_path(node, told, device, wire)]
-    if not ways:
-        return Goal(None, most, ceiling, _PATH)
-    ways.sort(key=lambda each: each.value)
-    least = ways[0] if told.depth_told or told.load.depth < MANY else None
-    return Goal(least, ways[-1], ceiling, _PATH)
+    ways = sorted(_by_path(node, told, device, wire), key=lambda each: each.value)
+    if not ways:  # the farthest that there is
+        far = [NamedPair("a GPU", device.name, Distance.SYS, PairSource.MATRIX)]
+        ways = [*_predicted(node, far, told, wire), most]
+    return Goal(ways[0] if told.depth_told else None, ways[-1], ceiling, _PATH)
 
 
 def _by_path(node: Node, told: _Measured, device: RdmaDevice, wire: Wire) -> Iterator[Estimate]:
-    """What each GPU that may be meant does with this HCA: of both directions the slower."""
+    """What each GPU that may be meant does with this HCA."""
     ours = [each for each in pairs_told(node) if each.hca in {device.name, device.address}]
     picked = [each for each in ours if told.cuda and told.cuda.lower() in each.gpu]
-    for _, found in by_path(node, picked or ours, wire, told.load):
+    yield from _predicted(node, picked or ours, told, wire)
+
+
+def _predicted(
+    node: Node, pairs: list[NamedPair], told: _Measured, wire: Wire
+) -> Iterator[Estimate]:
+    """Of both directions the slower."""
+    for _, found in by_path(node, pairs, wire, told.load):
         yield min(found.with_gdr, found.read, key=lambda one: one.value)

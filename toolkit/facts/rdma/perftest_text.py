@@ -58,11 +58,11 @@ def _parts(text: str) -> list[str]:
     parts, first = [], 0  # what stands before the first title is of CUDA, or the whole
     titles = [each.start() for each in TITLE.finditer(text)]
     for at in titles[1:]:
-        if _TABLE.search(text, first, at):
-            # GPUs are listed above a title.
-            cut = max(text.rfind("initializing CUDA", first, at), 0) or at
-            parts.append(text[first:cut])
-            first = cut
+        table = _TABLE.search(text, first, at)
+        if table is not None:
+            cuda = text.find("initializing CUDA", table.start(), at)  # stands above its title
+            parts.append(text[first : cuda if cuda >= 0 else at])
+            first = cuda if cuda >= 0 else at
     return [each for each in (*parts, text[first:]) if each.strip()]
 
 
