@@ -105,9 +105,9 @@ KINDS = (
          r"reduce_scatter)_perf\b", r"^# nThread \d|\bout-of-place\b.*\bin-place\b|"
          r"^#? ?Avg bus bandwidth|\"average_bus_bandwidth\"|^\s*\d+\s+\d+\s+(?:u?int(?:8|32|64)|"
          r"half|float|double|bfloat16)\s+(?:sum|prod|min|max|avg|none)\s+-?\d+\s+[\d.]+\s",
-         r"(?:\[\d+,\d+\]<\w+>: ?| ?\d+: (?=\s|#))?(?:# (?:nThread \d|nccl-tests version|Collective test|Avg bus|"
-         r"Out of bounds)|#\s+out-of-place\s+in-place|\s+\d+\s+\d+\s+\w+\s+\w+"
-         r"\s+-?\d+\s+[\d.]+\s)"),
+         r"(?:\[\d+,\d+\]<\w+>: ?| ?\d+: (?=\s|#))?(?:# (?:nThread \d|nccl-tests version|"
+         r"Collective test|Avg bus|Out of bounds)|#\s+out-of-place\s+in-place|"
+         r"\s+\d+\s+\d+\s+\w+\s+\w+\s+-?\d+\s+[\d.]+\s)"),
     Kind("perftest", "perftest-run", r"ib_(?:write|read|send|atomic)_(?:bw|lat)\b",
          r"\b(?:RDMA_(?:Write|Read)|Send|Atomic\w*) (?:BW|Latency|Bidirectional BW) Test|"
          r"^\s*#bytes\s+(?:#sl\s+)?#iterations\s|\"test\": ?\"(?:RDMA_|Send_|Atomic_)\w*Test\"",

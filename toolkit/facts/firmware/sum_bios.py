@@ -26,7 +26,7 @@ _KINDS = {
     "Password": Kind.PASSWORD,
 }
 _DECLARED = re.compile(r"^\s*<\?xml[^>]*\?>")  # an encoding, which a string no longer has
-_BOARD = re.compile(r"Supermicro\s+(\S+)")
+_BOARD = re.compile(r"<Subtitle>\s*Supermicro\s+([^<\s]+)")
 _VERSION = re.compile(r"BIOS Version\s*\(([^)]*)\)")
 
 
@@ -56,7 +56,7 @@ def parse_sum_bios(text: str) -> Bios:
     board, version = _BOARD.search(text), _VERSION.search(text)
     return Bios(
         vendor="Supermicro",
-        model=board[1].partition("<")[0] if board else "",
+        model=board[1] if board else "",
         version=version[1].strip() if version else "",
         attributes=attributes,
         names=("Supermicro",),
