@@ -10,7 +10,7 @@ import re
 from dev.accuracy.points import Point
 from toolkit.compat.throughput import Constants, Range
 from toolkit.facts.pci.pcie_caps import Link
-from toolkit.features.predict.plan.model import (
+from toolkit.throughput.model import (
     Layer2,
     gpu_base,
     in_flight,

@@ -14,7 +14,7 @@ from statistics import median
 from dev.accuracy.apply import by_link, factor, healthy, on_wire
 from dev.accuracy.points import Point, Tier
 from toolkit.compat.throughput import Constants
-from toolkit.features.predict.plan.model import line, mpi_latency, raw
+from toolkit.throughput.model import line, mpi_latency, raw
 
 _SMALL = 65536  # bytes below which a message's own cost counts
 _NONE = float("nan")

@@ -16,7 +16,7 @@ FAR = Case(fails="pcie.distance", words="NODE")
 BOTH = Case(fails="pcie.distance", words="NODE", also={"pcie.link": "x8"})
 NEAR = Case(passes=("pcie.distance",))
 TRAP = Case()
-TRAFFIC = Case(unjudged="traffic")
+LACKS = Case(lacks={"pcie.link": "rate"})
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,13 @@ TRAFFIC = Case(unjudged="traffic")
         pytest.param(
             TRAP, {"pcie.link": failed("y", expected="x")}, Right.WRONG, id="trap-fallen-into"
         ),
-        pytest.param(TRAFFIC, {}, Right.UNJUDGED, id="not-judgeable"),
         pytest.param(
-            TRAFFIC, {"pcie.link": failed("y", expected="x")}, Right.WRONG, id="judged-after-all"
+            LACKS, {"pcie.link": unknown("no rate")}, Right.LACKS, id="says-what-it-lacks"
+        ),
+        pytest.param(LACKS, {"pcie.link": unknown("?")}, Right.OPEN, id="does-not-say-it"),
+        pytest.param(LACKS, {"pcie.link": passed("rate")}, Right.OPEN, id="passes-without-it"),
+        pytest.param(
+            LACKS, {"pcie.link": failed("y", expected="x")}, Right.WRONG, id="judged-after-all"
         ),
     ],
 )
@@ -89,6 +93,13 @@ def test_what_a_row_makes_of_verdicts(
 ) -> None:
     one = judged("capture", **{name.replace(".", "__"): each for name, each in findings.items()})
     assert against("kind/file.txt", case, one).right is right
+
+
+def test_inventory_is_what_the_index_calls_neutral_and_no_row_claims_anything_of() -> None:
+    one = judged("capture", pcie__link=unknown("?"))
+    assert against("kind/file.txt", Case(), one, "neutral").right is Right.UNJUDGED
+    assert against("kind/file.txt", Case(), one, "trap-x").right is Right.RIGHT
+    assert against("kind/file.txt", NEAR, one, "neutral").right is Right.OPEN
 
 
 SEEN, ALARM = passed("8 PIX"), failed("4 NODE", expected="x")

@@ -22,13 +22,18 @@ class Case:
     words: str = ""  # pattern that the failure has: the right reason, not just a failure
     passes: tuple[str, ...] = ()  # checks that have to pass, each of them
     also: Mapping[str, str] = field(default_factory=dict)  # further faults: check, and its words
-    unjudged: str = ""  # why a node's evidence cannot be judged to its ground truth
-    refused: bool = False  # not of any kind that is imported
+    # What the file does not tell: the check that would judge it has to say so, in such words.
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    refused: str = ""  # why it is not of any kind that is imported
+
+    @property
+    def claims(self) -> bool:
+        """Whether it names anything that has to be said; inventory has nothing."""
+        return bool(self.fails or self.passes or self.also or self.lacks or self.refused)
 
 
-TRAFFIC = "a measurement of traffic: judged with the issue Prediction"
-BIOS = "firmware settings: judged with the issue BIOS"
-INVENTORY = "inventory: there is nothing to be right or wrong about"
+RATE = "the rates? of its ports? (?:is|are) not told"
+RANKS = "on how many nodes is not told"
 
 TOPOLOGY = {
     "topo/esc8000a-e12_4xRTX6000Ada_4nic_node.txt": Case(fails="pcie.distance", words="NODE"),
@@ -37,9 +42,7 @@ TOPOLOGY = {
     "topo/single_h100_vm_no_nic_ansi.txt": Case(fails="rdma.devices", words="no RDMA device"),
     "topo/xuesong_two_1080ti_phb.txt": Case(fails="rdma.devices", words="no RDMA device"),
     "topo/sglang30401_8xH100_8nic_pix.txt": Case(passes=("pcie.distance",)),
-    "topo/azure_gb300_4nic_node.txt": Case(
-        unjudged="without its columns of affinity it does not tell whether the GPUs have C2C"
-    ),
+    "topo/azure_gb300_4nic_node.txt": Case(lacks={"pcie.distance": "whether NVLink-C2C joins"}),
     "topo/rtx4080s_single_no_nic.txt": Case(fails="rdma.devices", words="no RDMA device"),
     "ncclxml/aws_p4d_static.txt": Case(passes=("pcie.distance",)),
     "ncclxml/azure_ndv4_static.txt": Case(passes=("pcie.distance",)),
@@ -55,10 +58,9 @@ LSPCI = {
     "lspci/esc8000_rtx6000ada_gpu_idle_2.5GT.txt": Case(passes=("pcie.link",)),
     "lspci/esc8000_cx7_nic_block.txt": Case(passes=("pcie.link",)),
     "lspci/esc8000_tree_tv.txt": Case(fails="pcie.distance", words="NODE|SYS"),
-    "lspci/esc8000_grep_acsctl_all_clear.txt": Case(
-        unjudged="lines of grep without addresses: none can be laid to a bridge on a path"
-    ),
-    "lspci/a100_nn_list.txt": Case(unjudged=INVENTORY),
+    # Lines of grep without addresses: none can be laid to a bridge on a path.
+    "lspci/esc8000_grep_acsctl_all_clear.txt": Case(lacks={"acs.redirect": "cannot read.*ACSCtl"}),
+    "lspci/a100_nn_list.txt": Case(),
 }
 DRIVER = {
     "nvsmi/h100x8_q_535.161.08.txt": Case(
@@ -92,7 +94,7 @@ DRIVER = {
         also={"nvidia.persistence": "off on 8 of 8"},
     ),
     "nvsmi/unable_to_determine_handle.txt": Case(
-        unjudged="the sentence that nvidia-smi printed is not in the file", refused=True
+        refused="the sentence that nvidia-smi printed is not in the file"
     ),
     "nvsmi/nvlink_s_a100_p4de.txt": Case(passes=("nvlink.links",)),
     "nvsmi/rtx2080s_q_610.57.04.txt": Case(
@@ -126,11 +128,12 @@ NCCL = {
         fails="nccl.log", words="Unable to register memory.*Invalid argument"
     ),
     "nccllog/gke_a4_gib_plugin_gdr_on.txt": Case(passes=("nccl.log",)),
-    "nccltest/a4_b200_aligned_8nic.txt": Case(unjudged=TRAFFIC),
-    "nccltest/aks_a100_sriov_good.txt": Case(unjudged=TRAFFIC),
-    "nccltest/aks_a100_ipoib_bad.txt": Case(unjudged=TRAFFIC),
-    "nccltest/gh200_slingshot_tcp_fallback.txt": Case(unjudged=TRAFFIC),
-    "nccltest/p5_2node_efa_437.txt": Case(unjudged=TRAFFIC),
+    "nccltest/a4_b200_aligned_8nic.txt": Case(lacks={"traffic.collective": RATE}),
+    "nccltest/aks_a100_sriov_good.txt": Case(lacks={"traffic.collective": RANKS}),
+    "nccltest/aks_a100_ipoib_bad.txt": Case(lacks={"traffic.collective": RANKS}),
+    "nccltest/gh200_slingshot_tcp_fallback.txt": Case(lacks={"traffic.collective": RATE}),
+    # That the figure is the largest message's, not the average at the foot: 437.9, not 52.97.
+    "nccltest/p5_2node_efa_437.txt": Case(lacks={"traffic.collective": f"437.9 GB/s.*{RANKS}"}),
 }
 FABRIC = {
     "ib/ibstat_h100_some_down.txt": Case(fails="rdma.port", words="(?i)down|disabled"),
@@ -145,16 +148,20 @@ FABRIC = {
     "ib/ibstat_h100_roce_all_active.txt": Case(passes=("rdma.port",)),
     "ib/ibstat_h100_roce_two_disabled.txt": Case(fails="rdma.port", words="mlx5_11.*mlx5_5"),
     "ib/ibdev2netdev_spark_two_cables.txt": Case(passes=("rdma.port",)),
-    "perftest/h200_host_completion_error_10.txt": Case(unjudged=TRAFFIC),
-    "perftest/azure_a100_ib_write_bw_host.txt": Case(unjudged=TRAFFIC),
-    "perftest/superbench_ib_loopback.txt": Case(unjudged=TRAFFIC),
-    "perftest/crater_ib_write_bw_loopback_ok.txt": Case(unjudged=TRAFFIC),
-    "perftest/dgx1_roce_rdmacm_92g_cpufreq.txt": Case(unjudged=TRAFFIC),
-    "mst/mst_status_cx6_ocp.txt": Case(unjudged=INVENTORY),
+    "perftest/h200_host_completion_error_10.txt": Case(
+        lacks={"traffic.pair": "status 10.*47.7 GB/s before.*both ends the same -s or -a"}
+    ),
+    "perftest/azure_a100_ib_write_bw_host.txt": Case(lacks={"traffic.pair": f"197 Gb/s.*{RATE}"}),
+    "perftest/superbench_ib_loopback.txt": Case(
+        lacks={"traffic.pair": f"195 Gb/s. by ib0.*within one port.*{RATE}"}
+    ),
+    "perftest/crater_ib_write_bw_loopback_ok.txt": Case(lacks={"traffic.pair": f"95 Gb/s.*{RATE}"}),
+    "perftest/dgx1_roce_rdmacm_92g_cpufreq.txt": Case(lacks={"traffic.pair": f"92 Gb/s.*{RATE}"}),
+    "mst/mst_status_cx6_ocp.txt": Case(),
     # The kernel adds "limited by" where a link is below what the card can (drivers/pci/pci.c,
     # __pcie_print_link_status); here it does not, so this card is of Gen3 x8 and runs as such.
     "dmesg/genoa_mlx5_x8_gen3_limited.txt": Case(
-        unjudged="a card of Gen3 x8 at its best: too slow only for ports that are not told"
+        lacks={"pcie.link": "all that the card can; whether its port is faster is not told"}
     ),
     "dmesg/h100_boot_mlx5_27w_filtered.txt": Case(),
     "dmesg/xid79_then_sxid20034.txt": Case(
@@ -174,10 +181,12 @@ COMPANIONS = {
     "gds/gdscheck_1.14_esc8000_good.txt": Case(passes=("gds.nvidia_fs", "gds.iommu")),
     "gds/gdscheck_0.9.1_k1200_fail.txt": Case(fails="gds.nvidia_fs", words="K1200.*architecture"),
     "ucx/ucx_info_cuda_gdrcopy_old.txt": Case(passes=("ucx.paths",)),
-    "gds/gdsio_gpud_vs_cpuonly_wrx90.txt": Case(unjudged=TRAFFIC),
+    "gds/gdsio_gpud_vs_cpuonly_wrx90.txt": Case(
+        lacks={"traffic.storage": "whether cuFile went directly.*the drives may be the limit"}
+    ),
     "ucx/fi_info_cxi_ok.txt": Case(passes=("libfabric.provider",)),
     "dcgm/dcgmi_diag_r2_p4de_pass.txt": Case(passes=("dcgm.diag",)),
-    "ucx/ucx_perftest_cuda_10GBs.txt": Case(unjudged=TRAFFIC),
+    "ucx/ucx_perftest_cuda_10GBs.txt": Case(lacks={"traffic.pair": f"GPU memory.*{RATE}"}),
     "peermem/gdrcopy_sanity_pass.txt": Case(passes=("gdrcopy.driver",)),
 }
 MODULES = {
@@ -204,11 +213,11 @@ IOMMU = {
     "iommu/rdma_topo_check_gb300_acs_fail.txt": Case(
         fails="acs.mask", words="grace_rp 0009:00:00.0 .*0x1d != 0x1c"
     ),
-    "iommu/iommu_groups_shared_gpu.txt": Case(unjudged=INVENTORY),
+    "iommu/iommu_groups_shared_gpu.txt": Case(),
 }
 DKMS = {
     "dkms/mlnx_ofed49_ok_env_symvers.txt": Case(
-        unjudged="listings of folders, which are no kind of their own, below uname's answer"
+        lacks={"ofed.headers_link": "not part of this evidence"}
     ),
     "dkms/dkms2x_mlnx49_three_kernels.txt": Case(passes=("dkms.state",)),
     "dkms/dkms2x_ofed54_then_nvme_added.txt": Case(passes=("dkms.state",)),
@@ -219,12 +228,11 @@ DKMS = {
     ),
     "dkms/nv_peer_mem_dkms_install_ok.txt": Case(passes=("dkms.last_failure",)),
     "dkms/lambda_mlnx_ofed_fail_614.txt": Case(fails="dkms.last_failure", words="mlnx-ofed|6.14"),
-    "modinfo/ofed_info_s.txt": Case(unjudged=INVENTORY),
+    "modinfo/ofed_info_s.txt": Case(),
 }
 PLATFORM = {
-    "k8s/allocatable_7_of_8_gpus.txt": Case(
-        unjudged="that the node has eight GPUs is not in the file"
-    ),
+    # That the node has eight GPUs is not in the file.
+    "k8s/allocatable_7_of_8_gpus.txt": Case(lacks={"gpu.count": "not part of this evidence"}),
     **dict.fromkeys(
         (
             "dmi/dell_c4140.txt",
@@ -238,17 +246,14 @@ PLATFORM = {
             "osrelease/cbl-mariner_2.txt",
             "osrelease/oracle_8.txt",
         ),
-        Case(unjudged=INVENTORY),
+        Case(),
     ),
-    **dict.fromkeys(
-        (
-            "redfishbios/dell_mmioabove4gb_on.txt",
-            "redfishbios/hpe_amd_acs_enabled.txt",
-            "redfishbios/smc_acs_disabled_above4g_on.txt",
-            "redfishbios/hpe_intel_vtd_acs_sriov.txt",
-        ),
-        Case(unjudged=BIOS),
+    "redfishbios/dell_mmioabove4gb_on.txt": Case(passes=("bios.above_4g", "bios.dma_protection")),
+    "redfishbios/hpe_amd_acs_enabled.txt": Case(
+        fails="bios.acs", words="AccessControlService", passes=("bios.dma_protection",)
     ),
+    "redfishbios/smc_acs_disabled_above4g_on.txt": Case(passes=("bios.acs", "bios.above_4g")),
+    "redfishbios/hpe_intel_vtd_acs_sriov.txt": Case(fails="bios.acs", words="AccessControlService"),
 }
 EXPECTED: dict[str, Case] = {
     **TOPOLOGY,

@@ -27,8 +27,9 @@ class Right(StrEnum):
 
     RIGHT = "right"
     OPEN = "open"  # nothing false was said, and not what is to be said either
+    LACKS = "lacks"  # what the file does not tell was said to be lacking, and nothing false
     WRONG = "wrong"
-    UNJUDGED = "not judgeable"  # and nothing false was said
+    UNJUDGED = "not judgeable"  # inventory, and nothing false was said
     REFUSED = "refused"  # not read at all: of no form that is imported
 
     @property
@@ -69,8 +70,9 @@ def judged(file: str) -> Judged:
 
 def held(file: str, case: Case) -> Line:
     """One capture against its row; of what is refused the row says why it tells too little."""
-    line = _weighed(file, partial(against, file, case))
-    return replace(line, why=case.unjudged) if line.right is Right.REFUSED else line
+    word = index().get(file, {}).get("verdict", "")
+    line = _weighed(file, partial(against, file, case, word=word))
+    return replace(line, why=case.refused) if line.right is Right.REFUSED else line
 
 
 def unlisted(file: str, word: str) -> Line:
@@ -104,8 +106,12 @@ def by_word(file: str, word: str, one: Judged) -> Line:
     return Line(file, Right.UNJUDGED, f"{word}: nothing to be right or wrong about")
 
 
-def against(file: str, case: Case, one: Judged) -> Line:
-    """Verdicts against a row."""
+def against(file: str, case: Case, one: Judged, word: str = "") -> Line:
+    """Verdicts against a row.
+
+    :param word: the index's: what it calls neutral, and of which the row claims nothing, is
+        inventory.
+    """
     failing = {each.check.id: each for each in one.having(Status.FAIL)}
     wanted = _wanted(case)
     alarms = tuple(_told(e) for name, e in failing.items() if not _says(e, wanted.get(name)))
@@ -119,10 +125,23 @@ def against(file: str, case: Case, one: Judged) -> Line:
     missing += [f"no pass of {name}" for name in case.passes if name not in passing]
     if missing:
         return Line(file, Right.OPEN, missing[0])
-    if case.unjudged:
-        return Line(file, Right.UNJUDGED, case.unjudged)
+    if case.lacks:
+        return _lacking(file, case, one, word)
+    if word == "neutral" and not case.claims:
+        return Line(file, Right.UNJUDGED, "inventory: nothing to be right or wrong about")
     seen = [*(failing[name] for name in wanted), *(passing[name] for name in case.passes)]
     return Line(file, Right.RIGHT, _told(seen[0]) if seen else "no false alarm")
+
+
+def _lacking(file: str, case: Case, one: Judged, word: str) -> Line:
+    """Whether each check that cannot tell says what it lacks: of a trap that is all there is."""
+    open_ = {each.check.id: each for each in one.having(Status.UNKNOWN)}
+    for name, words in case.lacks.items():
+        if name not in open_ or not _says(open_[name], words):
+            said = _told(open_[name]) if name in open_ else "no such verdict"
+            return Line(file, Right.OPEN, f"{name} does not say what it lacks: {said}")
+    right = Right.RIGHT if word.startswith("trap-") else Right.LACKS
+    return Line(file, right, _told(open_[next(iter(case.lacks))]))
 
 
 def _wanted(case: Case) -> dict[str, str]:
@@ -132,7 +151,7 @@ def _wanted(case: Case) -> dict[str, str]:
 
 def _says(verdict: Verdict, words: str | None) -> bool:
     finding = verdict.finding
-    told = " ".join((finding.found, finding.expected, *finding.details))
+    told = " ".join((finding.found, finding.expected, finding.hint, *finding.details))
     return words is not None and bool(re.search(words, told))
 
 

@@ -38,7 +38,6 @@ from toolkit.features.bios.show.document import document as bios_document
 from toolkit.features.bios.show.text import changed_lines, looked_lines, planned_lines
 from toolkit.features.predict import show as predicted
 from toolkit.features.predict.plan.cluster import Job, gain
-from toolkit.features.predict.plan.inputs import Load
 from toolkit.features.predict.plan.of_node import predict, predict_inputs, read_node
 from toolkit.features.predict.plan.what_if import parse_wishes, with_wishes
 from toolkit.features.topology.show import text as topology
@@ -52,6 +51,7 @@ from toolkit.report.prometheus import Remembered
 from toolkit.report.sarif import sarif
 from toolkit.report.table import Painter
 from toolkit.report.text import report
+from toolkit.throughput.inputs import Load
 from toolkit.want import Role, Want
 
 FOLDER = Path(__file__).parent / "reports"

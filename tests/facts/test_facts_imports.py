@@ -80,6 +80,14 @@ KMSG = "[   31.832683] nvidia_peermem: disagrees about version of symbol x\n"
         pytest.param("# nThread 1 nGpus 8\n# NCCL version 2.26\n", "nccl-tests", id="nccl-tests"),
         pytest.param("| bandwidth (MB/s)  |  message rate (msg/s) |\n", "ucx-perftest", id="ucx"),
         pytest.param('{"@odata.id": "/redfish/v1/Systems/1/Bios"}\n', "bios", id="bios"),
+        pytest.param('<?xml version="1.0"?>\n<BiosCfg>\n', "bios", id="bios-of-sum"),
+        pytest.param(
+            '{"@odata.type": "#AttributeRegistry.v1_3_2.A"}\n', "bios-registry", id="registry"
+        ),
+        pytest.param('"test": "RDMA_Write_BW_Test",\n', "perftest", id="perftest-json"),
+        pytest.param(" #bytes    #sl      #iterations    BW\n", "perftest", id="perftest-lanes"),
+        pytest.param('{"average_bus_bandwidth": 1}\n', "nccl-tests", id="nccl-tests-json"),
+        pytest.param(" 8  2  float  sum  -1  9.0  0.1\n", "nccl-tests", id="nccl-tests-row"),
         pytest.param("Linux h 6.8.0-45-generic #45-Ubuntu SMP x\n", "uname", id="uname"),
         pytest.param("Linux version 6.8.0-45 (a@b) (gcc\n", "uname", id="proc-version"),
         pytest.param("NVRM version: NVIDIA UNIX x 570.1\n", "nvidia-version", id="driver"),
@@ -127,6 +135,8 @@ def test_a_kind_bears_the_name_of_its_frame_but_for_those_that_nodes_tell_themse
         "topo": "nvidia-topology",
         "iommu-groups": "iommu-groups-list",
         "perftest": "perftest-run",
+        "bios": "bmc-bios",
+        "bios-registry": "bmc-bios-registry",
         "mlnx-qos": "mlnx-qos-said",
         "modprobe": "modprobe-said",
         "modinfo": "modinfo-said",

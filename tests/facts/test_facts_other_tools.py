@@ -26,7 +26,7 @@ HEAD = NEW[: NEW.index("out-of-place")]
 def test_a_table_of_nccl_tests() -> None:
     run = parse_nccl_tests(NEW)
     first, last = run.rows
-    assert first == Collective(8388608, "float", 231.4, 36.24, 36.24, 0)
+    assert first == Collective(8388608, "float", 231.4, 36.24, 36.24, 0, 36.83, "sum")
     assert (run.largest, run.average, run.out_of_bounds) == (last, 38.2225, 0)
     assert run.gpus[0] == CollectiveGpu(0, "gpu01", 0, "0000:18:00.0", "NVIDIA H100 80GB HBM3")
     assert run.gpus[1].address == "", "a bus number alone is no address"

@@ -20,7 +20,7 @@ FOUNDATION = frozenset(
 )
 WANTED = frozenset({"expect", "groups", "want"})
 LOW = FOUNDATION | WANTED | {"compat", "hosts"}
-JUDGED = LOW | {"facts", "checks"}
+JUDGED = LOW | {"facts", "throughput", "checks"}
 REACHED = LOW | {"facts", "ssh", "node", "redfish"}
 SPINE = JUDGED | REACHED | {"built", "plan", "report", "cli", "rollout", "demo", "features.slurm"}
 
@@ -38,7 +38,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "node": FOUNDATION | {"hosts", "ssh"},
     "redfish": LOW | {"facts", "ssh"},
     "demo": FOUNDATION | {"hosts"},
-    "checks": LOW | {"facts"},
+    "throughput": FOUNDATION | {"compat", "facts"},
+    "checks": LOW | {"facts", "throughput"},
     "built": JUDGED | {"ssh", "node"},
     "plan": JUDGED | {"built"},
     "report": JUDGED | {"built", "plan"},
@@ -68,7 +69,7 @@ ALONE = {
 }
 # What decides never does anything: nothing that talks to the world is imported there. In other
 # rooms that is what is called ``plan``, as in ``features.bios.plan``; the verb alone is none.
-PURE = frozenset({"facts", "checks", "plan"})
+PURE = frozenset({"facts", "throughput", "checks", "plan"})
 WORLD = frozenset(
     {"asyncio", "fcntl", "http", "invoke", "os", "paramiko", "pty", "random", "select", "shutil"}
     | {"signal", "socket", "subprocess", "sys", "tempfile", "termios", "testinfra", "threading"}

@@ -31,6 +31,7 @@ from toolkit.checks.modules import (
 )
 from toolkit.checks.pci import acs, ats, bar, iommu, link, pcie, pcie_caps, platform
 from toolkit.checks.rdma import hca, health_hca, rdma, registering, roce
+from toolkit.checks.traffic import collective, pair, storage
 from toolkit.errors import UsageError
 
 ALL: tuple[Check, ...] = (
@@ -190,6 +191,9 @@ ALL: tuple[Check, ...] = (
     consumers.perftest_path,
     nccl_log.log,
     nccl_log.agrees,
+    pair.pair,
+    collective.collective,
+    storage.storage,
 )
 
 BY_ID = {check.id: check for check in ALL}

@@ -103,13 +103,14 @@ KINDS = (
          ""),
     Kind("nccl-tests", "nccl-tests", r"\S*(?:all_reduce|all_gather|alltoall|broadcast|sendrecv|"
          r"reduce_scatter)_perf\b", r"^# nThread \d|\bout-of-place\b.*\bin-place\b|"
-         r"^# Avg bus bandwidth",
-         r"(?:\[\d+,\d+\]<\w+>: ?)?(?:# (?:nThread \d|nccl-tests version|Collective test|Avg bus|"
-         r"Out of bounds)|#\s+out-of-place\s+in-place|\s+\d+\s+\d+\s+\w+\s+\w+"
-         r"\s+-?\d+\s+[\d.]+\s)"),
+         r"^#? ?Avg bus bandwidth|\"average_bus_bandwidth\"|^\s*\d+\s+\d+\s+(?:u?int(?:8|32|64)|"
+         r"half|float|double|bfloat16)\s+(?:sum|prod|min|max|avg|none)\s+-?\d+\s+[\d.]+\s",
+         r"(?:\[\d+,\d+\]<\w+>: ?| ?\d+: (?=\s|#))?(?:# (?:nThread \d|nccl-tests version|"
+         r"Collective test|Avg bus|Out of bounds)|#\s+out-of-place\s+in-place|"
+         r"\s+\d+\s+\d+\s+\w+\s+\w+\s+-?\d+\s+[\d.]+\s)"),
     Kind("perftest", "perftest-run", r"ib_(?:write|read|send|atomic)_(?:bw|lat)\b",
          r"\b(?:RDMA_(?:Write|Read)|Send|Atomic\w*) (?:BW|Latency|Bidirectional BW) Test|"
-         r"^\s*#bytes\s+#iterations\s",
+         r"^\s*#bytes\s+(?:#sl\s+)?#iterations\s|\"test\": ?\"(?:RDMA_|Send_|Atomic_)\w*Test\"",
          r"(?:-{20,}\s*\n)?\s+(?:RDMA_(?:Write|Read)|Send|Atomic\w*) .*Test\b|"
          r"\s*#bytes\s+#iterations\s"),
     Kind("ucx-perftest", "ucx-perftest", r"ucx_perftest\b", r"bandwidth \(MB/s\).*message rate",
@@ -160,7 +161,8 @@ KINDS = (
     Kind("mlnx-qos", "mlnx-qos-said", r"mlnx_qos\b", r"^Priority trust (?:state|mode): "),
     Kind("ethtool", "ethtool", r"ethtool\b", r"^driver: \S+\nversion: |^NIC statistics: *$|"
          r"^\s*Identifier\s+: 0x[0-9a-f]{2} \("),
-    Kind("bios", "bios", "", r"\A\s*\{(?=[\s\S]*\"@odata\.)(?=[\s\S]*[Bb]ios)",
+    Kind("bios-registry", "bmc-bios-registry", "", r"\A\s*\{(?=[\s\S]*\"#AttributeRegistry\.)", ""),
+    Kind("bios", "bmc-bios", "", r"\A\s*\{(?=[\s\S]*\"@odata\.)(?=[\s\S]*[Bb]ios)|^\s*<BiosCfg>",
          ""),
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in KINDS}

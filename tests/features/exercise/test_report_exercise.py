@@ -14,8 +14,8 @@ from toolkit.features.exercise.plan.expect import Expected
 from toolkit.features.exercise.plan.judge import Result
 from toolkit.features.exercise.plan.proof import Point, Proof
 from toolkit.features.exercise.show.exercise import Before, result_lines
-from toolkit.features.predict.plan.estimate import Estimate, Layer, Unit
 from toolkit.report.table import WIDTH, Painter
+from toolkit.throughput.estimate import Estimate, Layer, Unit
 
 TESTS = planned(view("gpu1"), view("gpu2")).tests
 PLAIN = Painter(coloured=False)

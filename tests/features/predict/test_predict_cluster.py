@@ -7,8 +7,8 @@ import pytest
 from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Range, constants
 from toolkit.features.predict.plan.cluster import Job, gain
-from toolkit.features.predict.plan.estimate import Layer, estimate
 from toolkit.features.predict.plan.of_node import NodeTotal
+from toolkit.throughput.estimate import Layer, estimate
 
 C = constants()
 

@@ -13,12 +13,12 @@ from tests.laws import tried
 from toolkit.compat.throughput import Range, constants
 from toolkit.facts.pci.pcie_caps import Link
 from toolkit.facts.pci.topology import Distance
-from toolkit.features.predict.plan.estimate import Estimate
-from toolkit.features.predict.plan.inputs import LinkTold, Load, PairInputs, Wire
-from toolkit.features.predict.plan.model import Layer2, line, raw
 from toolkit.features.predict.plan.of_node import NodeInputs, Prediction, predict_inputs
-from toolkit.features.predict.plan.pair import PairPrediction, predict_pair
-from toolkit.features.predict.plan.units import from_gbits, from_mib, to_gbits, to_mib
+from toolkit.throughput.estimate import Estimate
+from toolkit.throughput.inputs import LinkTold, Load, PairInputs, Wire
+from toolkit.throughput.model import Layer2, line, raw
+from toolkit.throughput.pair import PairPrediction, predict_pair
+from toolkit.throughput.units import from_gbits, from_mib, to_gbits, to_mib
 
 C = constants()
 SPEEDS, WIDTHS = (2.5, 5.0, 8.0, 16.0, 32.0, 64.0), (1, 2, 4, 8, 16)

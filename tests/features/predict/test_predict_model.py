@@ -7,7 +7,7 @@ import pytest
 from dev.run import ROOT
 from toolkit.compat.throughput import Basis, Range, constants
 from toolkit.facts.pci.pcie_caps import Link
-from toolkit.features.predict.plan.model import Layer2, pcie, raw, reads, wire
+from toolkit.throughput.model import Layer2, pcie, raw, reads, wire
 
 C = constants()
 SPEED = {3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
@@ -25,10 +25,9 @@ def test_every_constant_names_its_source_and_how_sure_it_is() -> None:
 
 def test_every_constant_is_used() -> None:
     """By the model, by a processor, or by the judgement of the model."""
-    code = "".join(
-        path.read_text() for folder in ("toolkit/features/predict", "dev/accuracy")
-        for path in sorted((ROOT / folder).rglob("*.py"))
-    )  # fmt: skip
+    folders = ("toolkit/throughput", "toolkit/features/predict", "dev/accuracy")
+    files = (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
+    code = "".join(path.read_text() for path in files)
     of_cpus = {name for cpu in C.cpus for name in (cpu.same, cpu.same_read, cpu.cross)}
     assert [name for name in C.rows if f'"{name}"' not in code and name not in of_cpus] == []
 

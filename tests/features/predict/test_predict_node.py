@@ -13,7 +13,7 @@ from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.topology import Distance
 from toolkit.features.predict.plan.of_node import Prediction, predict
-from toolkit.features.predict.plan.pair import PairPrediction
+from toolkit.throughput.pair import PairPrediction
 
 
 def of(evidence: Evidence) -> Prediction:

@@ -12,9 +12,9 @@ from tests.evidence.healthy_fabric import devinfo
 from toolkit.compat.throughput import Range, constants
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import Port, RdmaDevice
-from toolkit.features.predict.plan.inputs import Wire
-from toolkit.features.predict.plan.model import Layer2
-from toolkit.features.predict.plan.ports import HcaKind, no_port_up, packet_of, wire_of
+from toolkit.throughput.inputs import Wire
+from toolkit.throughput.model import Layer2
+from toolkit.throughput.ports import HcaKind, no_port_up, packet_of, wire_of
 
 C = constants()
 EXACT = Range.exactly

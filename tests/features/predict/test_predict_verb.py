@@ -16,12 +16,12 @@ from toolkit.errors import ExitCode, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.features.predict.plan.cluster import Job, counted, gain, parse_parameters
-from toolkit.features.predict.plan.inputs import Load
 from toolkit.features.predict.plan.of_node import Prediction, predict, predict_inputs, read_node
 from toolkit.features.predict.plan.quoted import quoted
 from toolkit.features.predict.plan.what_if import parse_wishes, with_wishes
 from toolkit.features.predict.show import quoted_text, return_text, text, wish_text
 from toolkit.report.table import WIDTH, Painter
+from toolkit.throughput.inputs import Load
 
 C = constants()
 FENCED = BOARD.but(PORTS[0], acs=REDIRECTS).but(HCAS[0], now=("16.0 GT/s PCIe", 8))

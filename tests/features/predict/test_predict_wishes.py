@@ -10,10 +10,10 @@ from toolkit.compat.throughput import Range
 from toolkit.errors import UsageError
 from toolkit.facts.pci.pcie_caps import Link
 from toolkit.facts.pci.topology import Distance
-from toolkit.features.predict.plan.inputs import NOT_TOLD, LinkTold, PairInputs, Wire
-from toolkit.features.predict.plan.model import Layer2
 from toolkit.features.predict.plan.of_node import NodeInputs
 from toolkit.features.predict.plan.what_if import parse_wishes, with_wishes
+from toolkit.throughput.inputs import NOT_TOLD, LinkTold, PairInputs, Wire
+from toolkit.throughput.model import Layer2
 
 EXACT = Range.exactly
 LINK = LinkTold.known(Link(8.0, 4), "0000:18:00.0")

@@ -23,13 +23,13 @@ from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.features.page.show.heat import heat
-from toolkit.features.predict.plan.inputs import NOT_TOLD
 from toolkit.features.predict.plan.of_node import predict
 from toolkit.features.topology.show.page import Drawn, page, tree_svg
 from toolkit.features.topology.show.picture import PAD, Box, Picture, fitted, measured, svg
 from toolkit.features.topology.show.picture_tree import tree_picture
 from toolkit.features.topology.show.picture_way import way_picture
 from toolkit.features.topology.show.view import view
+from toolkit.throughput.inputs import NOT_TOLD
 
 ROOT = Path(__file__).parents[3]
 FENCED = node(board=BOARD.but(PORTS[0], acs=REDIRECTS).but(HCAS[0], now=("16.0 GT/s PCIe", 8)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from toolkit.checks.check import Finding, Status, failed, not_applicable, passed
+from toolkit.checks.check import Finding, Status, failed, not_applicable, passed, unknown
 from toolkit.checks.firmware.bios_seen import Seen
 from toolkit.checks.firmware.bios_wanted import Wanted, wanted
 from toolkit.checks.role import role
@@ -21,6 +21,7 @@ from toolkit.facts.node.node import Node
 from toolkit.want import Want
 
 _SWITCHES = frozenset({Meaning.ON, Meaning.OFF})
+_NEEDED_BY_SOME = frozenset({Setting.RESIZABLE_BAR})  # of GPUs: the setting alone decides nothing
 _SHOWN = 8  # attributes of one setting that a verdict shows: there may be one for each slot
 
 
@@ -68,14 +69,19 @@ def without_system(
     finding = _by_bmc(view, wish, str(why)) if view.usable and wish is not None else None
     if finding is None:
         raise why
+    if setting in _NEEDED_BY_SOME and finding.status is Status.FAIL:
+        finding = unknown(
+            f"{finding.found}; whether a GPU needs it is not told",
+            hint="lspci -vvv of that node beside it: data-centre GPUs have a large BAR without",
+        )
     return replace(finding, details=(*view.remarks, *_lines(view, wish)))
 
 
 def _asked(node: Node) -> bool:
-    """Whether a BMC was asked. Its frames come from us: where a node's own evidence was cut
-    off and has none, none was asked."""
+    """Whether a BMC was asked, or its settings are given as a text. Its frames come from us: where
+    a node's own evidence was cut off and has none, none was asked."""
     try:
-        return node.has_bmc
+        return node.has_bmc or node.has_bios_text
     except CutOff:
         return False
 
@@ -84,6 +90,8 @@ def _view(setting: Setting, node: Node) -> View:
     if not _asked(node):
         return View()
     try:
+        if node.has_bios_text:
+            return View(node.bios_settings[setting], _of_text(node), usable=True)
         address = node.bmc.address
         same, why = same_machine(node.dmi, node.bmc_machine)
         if same is Same.NO:
@@ -99,6 +107,13 @@ def _view(setting: Setting, node: Node) -> View:
     if setting is Setting.MMIO_WINDOW:
         remarks = (*remarks, *_beyond(exposed, node))
     return View(exposed, remarks, usable=True)
+
+
+def _of_text(node: Node) -> tuple[str, ...]:
+    """A text names no machine: beside evidence of a node it may be another's."""
+    return (
+        ("the BIOS's settings were given as a text, which names no machine",) if node.probed else ()
+    )
 
 
 def _beyond(exposed: tuple[Exposed, ...], node: Node) -> tuple[str, ...]:

@@ -88,6 +88,7 @@ class NcclLog:
     intra: int = 0  # channels within a node
     versions: tuple[str, ...] = ()  # where they are several: jobs one after the other, in one file
     cuda: str = ""  # "12.4": the CUDA that it was built with; "" where no line tells
+    speeds: tuple[tuple[str, int], ...] = ()  # Mb/s of each HCA by name: "NET/IB: [0] ... speed="
     # Each host's own part, by its name up to the first dot.
     parts: Mapping[str, NcclLog] = field(default_factory=dict, hash=False, repr=False)
 

@@ -37,6 +37,7 @@ _VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+)(?:\+cuda(\d+\.\d+))?")
 _NETWORK = re.compile(r"Using network (.+?)\s*$")
 _DEVICES = re.compile(r"NET/IB ?: Using(.*?)(?:; OOB|$)")
 _DEVICE = re.compile(r"\[(\d+)\]([^\s:\[\]]+):\d+/([^\s\[]+)")
+_SPEED = re.compile(r"NET/IB ?: \[\d+\] ([^\s:]+):\w+:\d+/\w+ .*?\bspeed=(\d+)")
 _HCA = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for HCA (\d+) '([^']*)'")
 _OLD_HCA = re.compile(
     r"GPU Direct RDMA (Disabled) for (?:GPU \d+\[\d+\] / )?HCA (\d+) '([^']*)' \(no module"
@@ -139,6 +140,7 @@ def _joined(logs: list[NcclLog], hosts: tuple[str, ...]) -> NcclLog:
         sum(each.intra for each in logs),
         versions if len(versions) > 1 else (),
         next((each.cuda for each in logs if each.cuda), ""),
+        every("speeds"),
         {
             host: replace(log, torn=log.torn + nobody.torn)
             for log, host in zip(logs, hosts, strict=True)
@@ -170,6 +172,7 @@ class _Reader:
         self.edges: list[Edge] = []
         self.ranks: dict[Rank, None] = {}
         self.settings: dict[str, str] = {}
+        self.speeds: dict[str, int] = {}
         self.troubles: dict[str, None] = {}
         self.dmabuf = False
         self.torn = self.intra = 0
@@ -184,9 +187,8 @@ class _Reader:
             self.cuda = self.cuda or version[2] or ""
         if "GPU Direct RDMA" in line:
             self._direct(host, line)
-        elif found := _DEVICES.search(line):
-            for index, name, link in _DEVICE.findall(found[1]):
-                self.devices[NetDevice(host, int(index), name, link)] = None
+        elif "NET/IB" in line:
+            self._hcas(line)
         elif found := _NETWORK.search(line):
             self.networks[found[1]] = None
         elif found := _RANK.search(line):
@@ -196,6 +198,13 @@ class _Reader:
         elif "DMA-BUF is available on GPU device" in line:
             self.dmabuf = True
         self._trouble(line)
+
+    def _hcas(self, line: str) -> None:
+        if found := _DEVICES.search(line):
+            for index, name, link in _DEVICE.findall(found[1]):
+                self.devices[NetDevice(self.host, int(index), name, link)] = None
+        elif found := _SPEED.search(line):
+            self.speeds[found[1]] = int(found[2])
 
     def _channel(self, host: str, line: str) -> None:
         if "NET/" not in line:
@@ -249,6 +258,7 @@ class _Reader:
             self.intra,
             tuple(self.versions),
             self.cuda,
+            tuple(self.speeds.items()),
         )
 
 

@@ -19,6 +19,7 @@ from toolkit.facts.firmware.redfish_bmc import (
     parse_machine,
     parse_secure_boot,
 )
+from toolkit.facts.firmware.sum_bios import is_sum_bios, parse_sum_bios
 from toolkit.facts.reading import Reading
 
 
@@ -29,6 +30,11 @@ class Bmcs(Reading):
     def has_bmc(self) -> bool:
         """Whether a BMC was asked at all; what came of it is ``bmc``."""
         return self._given("bmc")
+
+    @fact
+    def has_bios_text(self) -> bool:
+        """Whether somebody gave the settings as a text, without the BMC that tells them."""
+        return not self._given("bmc") and self._given("bmc-bios")
 
     @fact
     def bmc(self) -> BmcRead:
@@ -60,9 +66,15 @@ class Bmcs(Reading):
 
     @fact
     def bios(self) -> Bios:
-        """The BIOS as the BMC tells of it; registry and pending values where they are offered."""
+        """The BIOS as the BMC tells of it; registry and pending values where they are offered.
+
+        Given as a text it may be what Supermicro's own tool wrote.
+        """
+        text = self._text("bmc-bios")
+        if is_sum_bios(text):
+            return parse_sum_bios(text)
         return parse_bios(
-            self._text("bmc-bios"),
+            text,
             registry=self._offered("bmc-bios-registry"),
             pending=self._offered("bmc-bios-pending"),
             system=self._offered("bmc-system"),

@@ -17,6 +17,7 @@ from toolkit.facts.node.platform import Platforms
 from toolkit.facts.node.stack import Stack
 from toolkit.facts.node.system import System
 from toolkit.facts.node.topology import Topology
+from toolkit.facts.node.traffic import Traffic
 
 
 class Node(
@@ -35,6 +36,7 @@ class Node(
     Imported,
     Bmcs,
     Passports,
+    Traffic,
 ):
     """One machine. Asking for a fact that was not read raises NoEvidence or Unparsable.
 

@@ -3,7 +3,7 @@
 Source: linux-rdma/perftest src/perftest_parameters.c (headers of the tables) and
 src/cuda_memory.c (what is said of GPU memory). Seen of 4.4, 4.5 and 25.01; "MB/sec" there and
 "MiB/sec" since 24 are both 2^20 bytes, "Gb/sec" is 10^9 bits. Why a run ended without a table is
-read by ``perftest_trouble``.
+read by ``perftest_trouble``; runs in a text that somebody pasted by ``perftest_text``.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ class PerftestRun:
     bandwidths: tuple[Bandwidth, ...]
     latencies: tuple[Latency, ...]
     counters: tuple[tuple[str, int], ...] = ()  # of --report-counters: what they grew by
+    ports: int = 1  # that carry it together
 
     @property
     def bidirectional(self) -> bool:
@@ -75,13 +76,17 @@ class PerftestRun:
         return "Bidirectional" in self.test
 
 
-_TITLE = re.compile(r"^ +((?:RDMA_|Send |Atomic |Raw ).*(?:BW|Latency) ?(?:Test)?)[ \t]*$", re.M)
+TITLE = re.compile(r"^ *((?:RDMA_|Send |Atomic |Raw ).*(?:BW|Latency) ?(?:Test)?)[ \t]*$", re.M)
+_HEAD = re.compile(r"\s*#bytes\s")
 _FIELD = re.compile(r"([A-Za-z][\w.*#' ]*?)[ \t]*:[ \t]+(\S+(?: \S+)*)")
 _COLUMN = re.compile(r"#\w+|[^#\[\]\t]*?[\w.%][^#\[\]\t]*\[[^\]]+\]|tps average")
 _COUNTER = re.compile(r"^\t([\w/]+)=(\d+)$", re.M)
 _PICKED = re.compile(r"^Picking device No\. (\d+)", re.M)
 _LISTED = re.compile(r"^CUDA device (\d+): PCIe address is ([0-9A-F]{2}:[0-9A-F]{2})$", re.M)
-_GID = re.compile(r"^ (local|remote) address: LID (\w+).*(?:\n GID: ([0-9:]+))?", re.M)
+_GID = re.compile(r"^ ?(?:local|remote) address: LID (\w+).*(?:\n ?GID: ([0-9:]+))?", re.M)
+_NOWHERE = {("0000", ""), ("0x00", ""), ("0x0", "")}  # Ethernet has no LID
+_TELLING = 1e-3  # below, six decimals of a rate and two of a bandwidth tell too little
+_ROUNDING = 0.05
 _UNITS = {"MB/sec": MIB / GIGA, "MiB/sec": MIB / GIGA, "Gb/sec": 1 / 8}
 
 
@@ -90,18 +95,26 @@ def parse_perftest_run(text: str) -> PerftestRun:
 
     :raises Unparsable: where there is no table, or one of columns that are not known.
     """
-    lines = text.split("\n")
-    at = next((at for at, line in enumerate(lines) if line.startswith(" #bytes")), -1)
-    title = _TITLE.search(text)
-    if at < 0 or title is None:
+    if TITLE.search(text) is None:
+        raise Unparsable(SOURCE, text.strip().split("\n", 1)[0])
+    return parse_table(text)
+
+
+def parse_table(text: str) -> PerftestRun:
+    """The same of a text that may have lost its title; both ends may stand in it.
+
+    :raises Unparsable: likewise, and where two ends' units fit no row's message rate.
+    """
+    lines, title = text.split("\n"), TITLE.search(text)
+    at = next((at for at, line in enumerate(lines) if _HEAD.match(line)), -1)
+    if at < 0:
         raise Unparsable(SOURCE, text.strip().split("\n", 1)[0])
     fields = _fields(lines[:at])
-    columns = [each.strip() for each in _COLUMN.findall(lines[at])]
-    rows = [_row(line, columns, number) for number, line in _table(lines, at)]
+    rows = _rows(lines, at)
     if not rows:
         raise Unparsable(SOURCE, lines[at], at + 1)
     return PerftestRun(
-        title[1].strip(),
+        title[1].strip() if title else "",
         fields.get("Device", ""),
         fields.get("Link type", ""),
         _number(fields.get("Mtu", "")),
@@ -113,54 +126,73 @@ def parse_perftest_run(text: str) -> PerftestRun:
         tuple(row for row in rows if isinstance(row, Bandwidth)),
         tuple(row for row in rows if isinstance(row, Latency)),
         tuple((name, int(value)) for name, value in _COUNTER.findall(text)),
+        2 if fields.get("Dual-port") == "ON" else 1,
     )
 
 
 def _fields(lines: list[str]) -> dict[str, str]:
-    """ "Dual-port : OFF    Device : mlx5_0": two to a line, parted by tabs."""
+    """ "Dual-port : OFF    Device : mlx5_0": two to a line, parted by tabs, or by blanks."""
     found: dict[str, str] = {}
     for line in lines:
-        for part in re.split(r"\t+(?!:)", line):
+        for part in re.split(r"\t+(?!:)|  +(?=[A-Za-z])", line):
             told = _FIELD.fullmatch(part.strip())
             if told is not None:
                 found.setdefault(told[1].strip(), told[2])
     return found
 
 
-def _table(lines: list[str], head: int) -> list[tuple[int, str]]:
-    """The lines of the table with their numbers; it ends at the first that holds no numbers."""
-    found = []
-    for number, line in enumerate(lines[head + 1 :], start=head + 2):
-        if not re.match(r" ?[0-9]+\s", line):
-            break
-        found.append((number, line))
-    return found
+def _rows(lines: list[str], head: int) -> list[Bandwidth | Latency]:
+    """The lines of numbers below a head; other programs and the other end speak between them.
+
+    Where both ends share one terminal their heads stand one below the other, perhaps in
+    different units: of each row the message rate tells which is its own.
+    """
+    heads: list[list[str]] = []
+    rows: list[Bandwidth | Latency] = []
+    fresh = False  # whether the last line of interest was a head
+    for number, line in enumerate(lines[head:], start=head + 1):
+        if _HEAD.match(line):
+            heads = heads if fresh else []
+            heads.append([each.strip() for each in _COLUMN.findall(line)])
+            fresh = True
+        elif re.match(r"\s*[0-9]+\s+[0-9]", line):
+            rows.append(_row(line, heads, number))
+            fresh = False
+    return list(dict.fromkeys(rows))
 
 
-def _row(line: str, columns: list[str], number: int) -> Bandwidth | Latency:
+def _row(line: str, heads: list[list[str]], number: int) -> Bandwidth | Latency:
+    """:raises Unparsable: where it fits below none of the heads."""
     words = line.split()
-    if len(words) != len(columns):
-        raise Unparsable(SOURCE, line, number)
-    told: dict[str, float] = {}
-    for name, word in zip(columns, words, strict=True):
+    for columns in heads:
+        if len(words) != len(columns):
+            continue
         try:
-            told[name] = float(word)
+            told = {name: float(word) for name, word in zip(columns, words, strict=True)}
         except ValueError:
-            raise Unparsable(SOURCE, line, number) from None
-    size, iterations = int(told.get("#bytes", 0)), int(told.get("#iterations", 0))
-    bandwidth = _bandwidth(told, size, iterations)
-    if bandwidth is not None:
-        return bandwidth
-    if "t_avg[usec]" not in told:
-        raise Unparsable(SOURCE, line, number)
+            break
+        size, iterations = int(told.get("#bytes", 0)), int(told.get("#iterations", 0))
+        bandwidth = _bandwidth(told, size, iterations)
+        if bandwidth is not None and (len(heads) == 1 or _agrees(bandwidth)):
+            return bandwidth
+        latency = _latency(told, size, iterations)
+        if latency is not None:
+            return latency
+    raise Unparsable(SOURCE, line, number)
+
+
+def _latency(told: dict[str, float], size: int, iterations: int) -> Latency | None:
     # A clock that is not steady makes perftest print "inf" or "nan": that was not measured.
     known = {name: value for name, value in told.items() if _finite(value)}
-    if "t_avg[usec]" not in known:
-        raise Unparsable(SOURCE, line, number)
+    if "t_avg[usec]" in told and "t_avg[usec]" not in known:
+        return None
+    average = known.get("t_avg[usec]", known.get("t_typical[usec]"))  # before 3 no average
+    if average is None:
+        return None
     return Latency(
         size,
         iterations,
-        known["t_avg[usec]"],
+        average,
         known.get("t_typical[usec]"),
         known.get("t_min[usec]"),
         known.get("t_max[usec]"),
@@ -177,6 +209,13 @@ def _bandwidth(told: dict[str, float], size: int, iterations: int) -> Bandwidth 
             rate = told.get("MsgRate[Mpps]", 0.0)
             return Bandwidth(size, iterations, average * factor, peak * factor, rate)
     return None
+
+
+def _agrees(row: Bandwidth) -> bool:
+    """Whether the bandwidth is that of so many messages, as far as the digits printed tell."""
+    if row.mpps * row.average < _TELLING:
+        return True
+    return abs(row.size * row.mpps / 1e3 / row.average - 1) < _ROUNDING
 
 
 def _finite(value: float) -> bool:
@@ -214,7 +253,5 @@ def _picked(text: str) -> str:
 
 def _looped(text: str) -> bool:
     """Whether both ends are one port: the same LID on InfiniBand, the same GID on Ethernet."""
-    ends: dict[str, set[tuple[str, str]]] = {"local": set(), "remote": set()}
-    for end, lid, gid in _GID.findall(text):
-        ends[end].add((lid, gid))
-    return bool(ends["local"]) and ends["local"] == ends["remote"]
+    ends = _GID.findall(text)
+    return len(ends) > 1 and len(set(ends)) == 1 and ends[0] not in _NOWHERE

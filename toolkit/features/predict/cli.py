@@ -15,7 +15,6 @@ from toolkit.errors import ExitCode, ToolkitError, UsageError, worst
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.features.predict.plan.cluster import Job, Return, gain, parse_parameters
-from toolkit.features.predict.plan.inputs import Load
 from toolkit.features.predict.plan.of_node import Prediction, predict_inputs, read_node
 from toolkit.features.predict.plan.quoted import quoted
 from toolkit.features.predict.plan.what_if import Wish, parse_wishes, with_wishes
@@ -31,6 +30,7 @@ from toolkit.features.predict.show import (
 )
 from toolkit.report.document import Json, dumps
 from toolkit.report.text import errors
+from toolkit.throughput.inputs import Load
 from toolkit.verbs.cli.session import Session, fleet
 from toolkit.verbs.doctor import gather
 from toolkit.verbs.saved import read_saved

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from toolkit.compat.throughput import Range
 from toolkit.features.predict.plan.cluster import Return, counted
-from toolkit.features.predict.plan.estimate import Estimate
 from toolkit.features.predict.plan.of_node import NodeTotal, Prediction
-from toolkit.features.predict.plan.pair import PairPrediction
 from toolkit.features.predict.plan.quoted import Quoted
 from toolkit.report.document import Json
 from toolkit.report.table import Ink, Painter, clean, columns, wrapped
+from toolkit.throughput.estimate import Estimate
+from toolkit.throughput.pair import PairPrediction
 
 SCHEMA = "gdr-toolkit/predict/1"
 _HEAD = ("GPU", "HCA", "path", "with GPUDirect, GB/s", "NCCL ring", "without")

@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import constants
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import Kind as DeviceKind
 from toolkit.facts.rdma.devices import RdmaDevice
 from toolkit.facts.rdma.exercise import End, Kind, Role, Test
-from toolkit.features.predict.plan.estimate import Estimate, Layer, estimate, lasting
-from toolkit.features.predict.plan.inputs import LinkTold, Load, PairInputs
-from toolkit.features.predict.plan.model import Term, in_flight, least, line, verbs_latency, wire
 from toolkit.features.predict.plan.of_node import read_node
-from toolkit.features.predict.plan.pair import link_term, predict_pair
-from toolkit.features.predict.plan.ports import HcaKind, wire_of
-from toolkit.features.predict.plan.reading import attempt
+from toolkit.throughput.estimate import Estimate, Layer, estimate, lasting
+from toolkit.throughput.host import host_bandwidth, host_bound, sure_of
+from toolkit.throughput.inputs import Load, PairInputs
+from toolkit.throughput.model import verbs_latency
+from toolkit.throughput.pair import predict_pair
 
 _FETCHES = frozenset({(Role.DRIVE, "ib_write_bw"), (Role.DRIVE, "ucx_perftest")}) | {
     (Role.SERVE, "ib_read_bw")
 }
 _DEEP = 128  # what UCX has in flight of fragments, near enough
-_OWN_SHARE = 0.9  # of the bound: below, it is size and depth that limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,31 +87,11 @@ def _of_gpu(test: Test, role: Role, end: End, node: Node, device: RdmaDevice) ->
 
 
 def _of_host(test: Test, node: Node, device: RdmaDevice) -> Estimate:
-    """Host memory: the wire and the HCA's own link; the links of GPUs are not on the way."""
     c = constants()
     notes: list[str] = []
-    function = attempt(lambda: node.pci.functions.get(device.address), None)
-    kind = HcaKind((function.vendor, function.device)) if function is not None else HcaKind()
-    told = wire_of(node, device, kind, c, notes)
-    terms = [
-        Term(
-            wire(told.gbits, told.mtu, told.layer, c), f"wire ({told.said})", line(told.gbits.high)
-        )
-    ]
-    if function is not None and function.now.gigabytes:
-        link = LinkTold.known(function.now, device.address)
-        terms.append(link_term(link, c["payload-assumed"], "HCA", c))
-    else:
-        notes.append(f"link of {device.name} not read")
-    sure = Confidence.MEDIUM if notes else Confidence.HIGH
-    bound, width = least(terms), c["width-physics"]
-    if test.kind is Kind.LATENCY:
-        time = verbs_latency(test.size, bound.span, bound.span, c["latency-verbs-host"])
-        wide = time.wider(width.low, width.high)
-        return lasting(estimate(wide, "the HCAs and the wire", Layer.VERBS, sure, notes))
-    span = in_flight(test.size, test.depth, 1, bound.span, c)
-    said = bound.said
-    if span.value < bound.span.value * _OWN_SHARE:
-        said = f"message size and depth ({test.size} B, {test.depth} in flight)"
-    wide = span.wider(width.low, width.high).no_higher(bound.ceiling)
-    return estimate(wide, said, Layer.VERBS, sure, notes)
+    bound, width = host_bound(node, device, c, notes), c["width-physics"]
+    if test.kind is not Kind.LATENCY:
+        return host_bandwidth(bound, Load(test.size, test.depth), c, notes)
+    time = verbs_latency(test.size, bound.span, bound.span, c["latency-verbs-host"])
+    wide = time.wider(width.low, width.high)
+    return lasting(estimate(wide, "the HCAs and the wire", Layer.VERBS, sure_of(notes), notes))

@@ -24,7 +24,7 @@ from toolkit.features.exercise.plan.proof import (
     by_ports,
     by_ucx,
 )
-from toolkit.features.predict.plan.estimate import Unit
+from toolkit.throughput.estimate import Unit
 
 THRESHOLD = 0.8  # docs/prediction.md: it parts published degraded cases from healthy ones
 # One message in flight feels a longer path at once; low confidence, of few published pairs.

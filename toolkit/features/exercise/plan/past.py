@@ -8,7 +8,7 @@ from typing import Any
 
 from toolkit.facts.rdma.exercise import Test
 from toolkit.features.exercise.plan.proof import Proof
-from toolkit.features.predict.plan.estimate import Unit
+from toolkit.throughput.estimate import Unit
 
 
 @dataclass(frozen=True, slots=True)

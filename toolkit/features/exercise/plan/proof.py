@@ -18,7 +18,7 @@ from toolkit.facts.rdma.exercise import End, Measured, Role, Said, Test
 from toolkit.facts.rdma.hca_counters import Moved
 from toolkit.facts.rdma.perftest import Memory, parse_perftest_memory
 from toolkit.facts.rdma.roce import Gid
-from toolkit.features.predict.plan.reading import attempt
+from toolkit.throughput.reading import attempt
 
 _ABOVE = 1.02  # of the line's rate: clocks differ
 _NEARLY = 0.9  # of the bytes: counters are read a moment before and after

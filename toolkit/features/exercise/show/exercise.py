@@ -14,9 +14,9 @@ from toolkit.facts.rdma.exercise import Kind, Test
 from toolkit.features.exercise.plan.judge import Result
 from toolkit.features.exercise.plan.plan import Exercise, settings_of, words_of
 from toolkit.features.exercise.plan.proof import Proof
-from toolkit.features.predict.plan.estimate import Unit
 from toolkit.report.document import Json
 from toolkit.report.table import Ink, Painter, clean, columns, wrapped
+from toolkit.throughput.estimate import Unit
 
 SCHEMA = "gdr-toolkit/exercise/1"
 _INKS = {

@@ -8,9 +8,9 @@ from datetime import datetime
 
 from toolkit.features.exercise.plan.past import Earlier
 from toolkit.features.exercise.show.exercise import shown
-from toolkit.features.predict.plan.estimate import Unit
 from toolkit.report.document import Json
 from toolkit.report.table import columns
+from toolkit.throughput.estimate import Unit
 
 SCHEMA = "gdr-toolkit/exercise-past/1"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from toolkit.facts.rdma.measured import SIMULATED, Measured
 from toolkit.features.predict.plan.of_node import Prediction
-from toolkit.features.predict.plan.pair import PairPrediction
+from toolkit.throughput.pair import PairPrediction
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from toolkit.features.predict.plan.inputs import NOT_TOLD
 from toolkit.features.predict.plan.of_node import Prediction
 from toolkit.features.topology.show.view import View
+from toolkit.throughput.inputs import NOT_TOLD
 
 # The classes of nvidia-smi topo -m, and the shades of base.css that stand for them.
 _SHADES = {

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from toolkit.compat.throughput import Constants, Range
 from toolkit.errors import UsageError
-from toolkit.features.predict.plan.estimate import Estimate
 from toolkit.features.predict.plan.of_node import NodeTotal
+from toolkit.throughput.estimate import Estimate
 
 _BYTES = 2  # of one gradient, bf16
 _SCALE = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}

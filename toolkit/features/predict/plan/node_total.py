@@ -5,11 +5,11 @@ from __future__ import annotations
 from toolkit.compat.throughput import Constants, CpuClass, Range
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.node.node import Node
-from toolkit.features.predict.plan.estimate import Estimate
-from toolkit.features.predict.plan.inputs import PairInputs
-from toolkit.features.predict.plan.model import Term, least
-from toolkit.features.predict.plan.pair import COHERENT, PairPrediction, link_term
 from toolkit.plural import counted
+from toolkit.throughput.estimate import Estimate
+from toolkit.throughput.inputs import PairInputs
+from toolkit.throughput.model import Term, least
+from toolkit.throughput.pair import COHERENT, PairPrediction, link_term
 
 _ANY_MEMORY = Range(300, 100, 1000)  # GB/s of STREAM, where nothing tells
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Constants, Range, constants
@@ -11,12 +12,13 @@ from toolkit.facts.node.node import Node
 from toolkit.facts.pci.pairs import Pairs
 from toolkit.facts.pci.topology import Distance
 from toolkit.facts.rdma.devices import RdmaDevice
-from toolkit.features.predict.plan.estimate import Estimate, Layer, estimate
-from toolkit.features.predict.plan.inputs import Load, PairInputs
 from toolkit.features.predict.plan.node_total import memory_bandwidth, ring, staged_node
-from toolkit.features.predict.plan.pair import PairPrediction, predict_pair
-from toolkit.features.predict.plan.ports import no_port_up
-from toolkit.features.predict.plan.reading import attempt, know, read_pair
+from toolkit.features.predict.plan.usable import gpu_gap, path_gap
+from toolkit.throughput.estimate import Estimate, Layer, estimate
+from toolkit.throughput.inputs import Load, PairInputs
+from toolkit.throughput.pair import PairPrediction, predict_pair
+from toolkit.throughput.ports import no_port_up
+from toolkit.throughput.reading import Gaps, attempt, know, read_pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ def read_node(node: Node, c: Constants) -> NodeInputs:
         told = node.pairs
     except (NoEvidence, Unparsable) as why:
         return NodeInputs((), frozenset(), Range(0, 0, 0), "", (str(why),))
-    known = know(node, c)
+    known = know(node, c, Gaps(path_gap(node), partial(gpu_gap, node)))
     best = _nearest(told)
     pairs = tuple(
         read_pair(known, each, c, best=each.distance is best[each.gpu]) for each in told.pairs

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from toolkit.compat.throughput import Constants, Range
 from toolkit.facts.pci.pcie_caps import Link
-from toolkit.features.predict.plan.estimate import Layer
-from toolkit.features.predict.plan.model import gpu_base, pcie, raw
+from toolkit.throughput.estimate import Layer
+from toolkit.throughput.model import gpu_base, pcie, raw
 
 _GEN5 = Link(32.0, 16)
 

@@ -10,11 +10,11 @@ from toolkit.compat.throughput import Range
 from toolkit.errors import UsageError
 from toolkit.facts.pci.pcie_caps import Link
 from toolkit.facts.pci.topology import Distance
-from toolkit.features.predict.plan.inputs import NOT_TOLD, LinkTold, PairInputs, Wire
-from toolkit.features.predict.plan.model import Layer2
 from toolkit.features.predict.plan.of_node import NodeInputs
-from toolkit.features.predict.plan.pair import NEAR
-from toolkit.features.predict.plan.ports import packet_of
+from toolkit.throughput.inputs import NOT_TOLD, LinkTold, PairInputs, Wire
+from toolkit.throughput.model import Layer2
+from toolkit.throughput.pair import NEAR
+from toolkit.throughput.ports import packet_of
 
 Change = Callable[[PairInputs], PairInputs]
 _SPEEDS = {"1": 2.5, "2": 5.0, "3": 8.0, "4": 16.0, "5": 32.0, "6": 64.0}

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from toolkit.features.predict.plan.inputs import NOT_TOLD
 from toolkit.features.predict.plan.of_node import Prediction
 from toolkit.features.topology.show.picture import Picture, svg
 from toolkit.features.topology.show.picture_tree import tree_picture
@@ -18,6 +17,7 @@ from toolkit.features.topology.show.view import View
 from toolkit.plural import counted
 from toolkit.report import pages
 from toolkit.report.pages import render
+from toolkit.throughput.inputs import NOT_TOLD
 
 _STYLES = ("base.css", "picture.css", "topology.css")
 _TREE = "The PCIe tree: each link with its generation, width and bandwidth one way"

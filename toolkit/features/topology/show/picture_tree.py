@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from toolkit.features.predict.plan.of_node import Prediction
-from toolkit.features.predict.plan.pair import PairPrediction
 from toolkit.features.topology.show.picture import PAD, Box, Line, Picture, Words, fitted
 from toolkit.features.topology.show.view import NOT_READ, Place, Root, View, Way
 from toolkit.plural import counted
+from toolkit.throughput.pair import PairPrediction
 
 _ROOT, _BRIDGE, _END = 138.0, 182.0, 232.0  # widths of boxes
 _GAP = 84.0  # between columns, where a link's label stands

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from toolkit.features.predict.plan.estimate import Estimate
-from toolkit.features.predict.plan.inputs import NOT_TOLD
 from toolkit.features.predict.plan.of_node import Prediction
-from toolkit.features.predict.plan.pair import PairPrediction
 from toolkit.features.topology.show.picture import PAD, Box, Line, Picture, Words, fitted
 from toolkit.features.topology.show.view import View, Way
+from toolkit.throughput.estimate import Estimate
+from toolkit.throughput.inputs import NOT_TOLD
+from toolkit.throughput.pair import PairPrediction
 
 _BOX, _HIGH, _GAP = 168.0, 46.0, 62.0
 _EDGE, _HEAD = 16.0, 30.0

@@ -10,8 +10,8 @@ from toolkit.compat.throughput import Constants, Range
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import Port, RdmaDevice
-from toolkit.features.predict.plan.inputs import Wire
-from toolkit.features.predict.plan.model import Layer2
+from toolkit.throughput.inputs import Wire
+from toolkit.throughput.model import Layer2
 
 _RDMA_MTUS = (256, 512, 1024, 2048, 4096)
 _HEADERS = 58  # of RoCE, with options: what an Ethernet frame must have room for beside an MTU

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from toolkit.compat.throughput import CpuClass, Range
 from toolkit.facts.pci.pcie_caps import Link
 from toolkit.facts.pci.topology import Distance
-from toolkit.features.predict.plan.model import MANY, Layer2
+from toolkit.throughput.model import MANY, Layer2
 
 NOT_TOLD = "whether GPUDirect can work was not read"
 

@@ -8,16 +8,16 @@ from functools import lru_cache
 from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Constants, Range
 from toolkit.facts.pci.topology import Distance
-from toolkit.features.predict.plan.estimate import Estimate, Layer, estimate
-from toolkit.features.predict.plan.inputs import (
+from toolkit.throughput.estimate import Estimate, Layer, estimate
+from toolkit.throughput.inputs import (
     LATENCY_SIZE,
     NOT_TOLD,
     LinkTold,
     Load,
     PairInputs,
 )
-from toolkit.features.predict.plan.latency import Latency, latency
-from toolkit.features.predict.plan.model import (
+from toolkit.throughput.latency import Latency, latency
+from toolkit.throughput.model import (
     Term,
     in_flight,
     least,

@@ -18,10 +18,9 @@ from toolkit.facts.pci.pairs import NamedPair
 from toolkit.facts.pci.pcie_caps import Express, Link
 from toolkit.facts.pci.topology import Hop
 from toolkit.facts.rdma.devices import RdmaDevice
-from toolkit.features.predict.plan.inputs import NOT_TOLD, LinkTold, PairInputs
-from toolkit.features.predict.plan.pair import COHERENT, NEAR
-from toolkit.features.predict.plan.ports import HcaKind, wire_of
-from toolkit.features.predict.plan.usable import gpu_gap, path_gap
+from toolkit.throughput.inputs import NOT_TOLD, LinkTold, PairInputs
+from toolkit.throughput.pair import COHERENT, NEAR
+from toolkit.throughput.ports import HcaKind, wire_of
 
 T = TypeVar("T")
 _SLOWEST, _FASTEST = Link(8.0, 8), Link(32.0, 16)  # where nothing tells of a link
@@ -36,6 +35,14 @@ def attempt(read: Callable[[], T], otherwise: T) -> T:
 
 
 @dataclass(frozen=True, slots=True)
+class Gaps:
+    """What keeps GPUDirect from working, as whoever judges nodes has found."""
+
+    path: str | None = None  # why neither path is usable; "" where one is, None where not read
+    of_gpu: Callable[[str], str] = field(default=lambda _: "")  # what its kind says against a GPU
+
+
+@dataclass(frozen=True, slots=True)
 class Known:
     """What all pairs of a node share, each read once."""
 
@@ -44,20 +51,19 @@ class Known:
     functions: dict[str, PciFunction]  # with config space where it was read
     groups: dict[str, Domain] | None
     cpu: CpuClass | None
-    gap: str
+    gaps: Gaps
     nccl: dict[str, Device]  # by name and address, where NCCL's file is the source
     unsure: tuple[str, ...] = field(default=())  # notes for every pair
 
 
-def know(node: Node, c: Constants) -> Known:
+def know(node: Node, c: Constants, gaps: Gaps) -> Known:
     none: tuple[RdmaDevice, ...] = ()
     devices = {each.address: each for each in attempt(lambda: node.rdma_hardware, none)}
     devices |= {each.name: each for each in devices.values()}
     tree = attempt(lambda: node.pci_config, None) or attempt(lambda: node.pci, None)
     cpu = attempt(lambda: node.cpu, None)
     kind = c.cpu(cpu.vendor, cpu.family, cpu.number) if cpu else None
-    gap = path_gap(node)
-    unsure = () if gap is not None else (NOT_TOLD,)
+    unsure = () if gaps.path is not None else (NOT_TOLD,)
     if attempt(lambda: node.is_guest, otherwise=False):
         unsure = (*unsure, "a guest's PCI tree is not the machine's: distances may be made up")
     groups = attempt(lambda: node.iommu_groups, None)
@@ -67,7 +73,7 @@ def know(node: Node, c: Constants) -> Known:
         kind = c.cpu(*told.processor)
     ends = (*told.gpus, *told.hcas) if told is not None else ()
     nccl = {name: each for each in ends for name in (each.name, each.address)}
-    return Known(node, devices, functions, groups, kind, gap or "", nccl, unsure)
+    return Known(node, devices, functions, groups, kind, gaps, nccl, unsure)
 
 
 def read_pair(known: Known, pair: NamedPair, c: Constants, *, best: bool) -> PairInputs:
@@ -79,7 +85,7 @@ def read_pair(known: Known, pair: NamedPair, c: Constants, *, best: bool) -> Pai
         hca = known.functions.get(device.address)
     gpu_side, hca_side = _sides(pair)
     payload, tags, request = _packets(gpu, hca, c, notes)
-    blocked = known.gap or gpu_gap(known.node, pair.gpu)
+    blocked = known.gaps.path or known.gaps.of_gpu(pair.gpu)
     redirects, translated = _redirects(known, pair, notes), _translated(known, hca, notes)
     ats = _translates_itself(hca)
     if translated and ats is None and known.cpu is not None and known.cpu.client:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Constants, Range
 from toolkit.facts.pci.topology import Distance
-from toolkit.features.predict.plan.estimate import Estimate, Layer, estimate, lasting
-from toolkit.features.predict.plan.inputs import PairInputs
-from toolkit.features.predict.plan.model import (
+from toolkit.throughput.estimate import Estimate, Layer, estimate, lasting
+from toolkit.throughput.inputs import PairInputs
+from toolkit.throughput.model import (
     gpu_base,
     mpi_latency,
     pcie,

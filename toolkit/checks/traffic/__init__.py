@@ -1,0 +1,1 @@
+"""Traffic that was measured, held against what ports and paths carry."""

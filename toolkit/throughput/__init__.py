@@ -1,0 +1,1 @@
+"""The throughput model, and what it is told of a node: pure."""
