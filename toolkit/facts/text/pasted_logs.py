@@ -25,14 +25,8 @@ from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.kinds import BY_NAME, Kind, commanded, known_kinds, parted, plain, recognise
 from toolkit.facts.text.dressed import undressed
+from toolkit.facts.text.prompts import prompt_of
 
-# "$ ", "user@host:~$ ", "[root@host dir]# ", "host:~ # ", "bash-5.1# ", "(base) user@host:~$ ".
-_HOST = re.compile(r"^\s*(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@([\w.-]+)|([\w.-]+):[~/])")
-_REMOTE = re.compile(r"ssh (?:-\w+ )*(?:[\w.-]+@)?([\w.-]+) +\S")  # with a command
-_PROMPT = re.compile(
-    r"^\s*(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+[^$#\n]*\]?\s?[$#]|[\w.-]+:[~/]\S* ?[$#]"
-    r"|(?:ba|z|k)?sh-[\d.]+[$#]|\$)(?:\s+(.*))?$"
-)
 # "# lspci", "+ lspci", "=== lspci ===": each also opens or rules off what is no command.
 _MARKED = re.compile(r"^\s*(?:#+|\++|%|[=*-]{2,})\s*([^\s#+%=*-].*?)(?:\s*[=*-]{2,})?\s*$")
 _TYPED = re.compile(r"\S+(?: (?:status|topo -\w+|nvlink -+\w+|diag -.*|[-|/].*))?")
@@ -67,13 +61,18 @@ class _Open:
         return Said(self.command, "\n".join(self.lines), self.ruled)
 
 
+def is_report(text: str) -> bool:
+    """Whether nvidia-bug-report.sh wrote it: of one machine, a rule before each section."""
+    return len(_RULE.findall(text)) >= _RULED
+
+
 def said(text: str) -> list[Said]:
     """The text, parted at its shell prompts; one part without command where it has none.
 
     A line that is nothing but one of the commands counts as a prompt: it was copied without; a
     first line does with whatever stands behind it.
     """
-    parts = _sections(text) if len(_RULE.findall(text)) >= _RULED else _prompted(text)
+    parts = _sections(text) if is_report(text) else _prompted(text)
     return [each.told() for each in parts if any(line.strip() for line in each.lines)]
 
 
@@ -81,42 +80,14 @@ def _prompted(text: str) -> list[_Open]:
     parts = [_Open("")]
     for number, line in enumerate(text.split("\n")):
         typed = plain(line)
-        prompt = _PROMPT.match(typed)
+        prompt = prompt_of(typed)
         if prompt is not None:
-            parts.append(_Open((prompt[1] or "").strip()))
+            parts.append(_Open(prompt.command))
         elif marked := _marked(typed, first=not number):
             parts.append(_Open(marked))
         else:
             parts[-1].lines.append(line)
     return parts
-
-
-def by_machine(text: str) -> dict[str, str]:
-    """The text of each machine whose shell prompts name it, in the order in which they come.
-
-    What stands before the first such prompt is of its machine, and of "" where none has a name; a
-    prompt without a name is of the shell before; what ssh was given to run is of the machine that
-    it names. Of a report, which quotes logs, there is one.
-    """
-    if len(_RULE.findall(text)) >= _RULED:
-        return {"": text}
-    found: dict[str, list[str]] = {}
-    before: list[str] = []
-    first = ""  # shell that has a name
-    here = own = before  # own: of the shell, which may ask elsewhere by one command
-    for line in undressed(text).split("\n"):
-        typed = plain(line)
-        if prompt := _PROMPT.match(typed):
-            if named_ := _HOST.match(typed):
-                own = found.setdefault(named_[1] or named_[2], [])
-                first = first or named_[1] or named_[2]
-            remote = _REMOTE.match((prompt[1] or "").strip())
-            here = found.setdefault(remote[1], []) if remote else own
-        here.append(line)
-    if len(found) < _SEVERAL:
-        return {"": text}
-    found[first] = [*before, *found.get(first, [])]
-    return {host: "\n".join(lines) for host, lines in found.items()}
 
 
 def _sections(text: str) -> list[_Open]:
