@@ -85,6 +85,7 @@ def test_a_machine_is_called_what_the_text_calls_it(text: str, names: list[str])
         pytest.param(
             "0: gpu01:1:1 [0] NCCL INFO a\n8: gpu02:2:2 [0] NCCL INFO b\n", id="tasks-of-one-job"
         ),
+        pytest.param("$ sudo modinfo a\nfilename: /a.ko\nversion: 1\n", id="names-of-fields"),
         pytest.param(f"=== mlx5_0 ===\n{WITH}\n=== mlx5_1 ===\n{WITHOUT}", id="devices"),
         pytest.param(f"$ lsmod\n{HEAD}{WITH}$ lsmod\n{HEAD}{WITHOUT}", id="asked-twice"),
     ],

@@ -33,6 +33,9 @@ Typed = list[tuple[Prompt | None, Lines]]  # at each prompt; first what stands b
 _HOST = r"[A-Za-z0-9][\w.-]*"
 _REMOTE = re.compile(r"ssh (?:-\w+ )*(?:[\w.-]+@)?([\w.-]+) +\S")  # with a command
 _LINE_OF = re.compile(rf"(?:({_HOST}):|\[pod/([a-z0-9.-]+)/[a-z0-9.-]+\])(?: (.*))?")
+_FAN = re.compile(  # what runs a command on many machines
+    r"(?:sudo )?(?:pdsh|clush|p(?:arallel-)?ssh|srun|ansible|salt|dsh|xdsh|psh|kubectl|mpirun|for)\b"
+)
 _OF_THE_TOOL = re.compile(r"(?:pdsh@\S+|clush|srun|pssh): ")  # what it says of itself
 _SAYS = frozenset({"error", "warning", "info", "note", "fatal"})  # and names nobody
 _DASHES = re.compile(r"-{10,}\s*")
@@ -152,7 +155,7 @@ def _asked(typed: Typed) -> Machines:
 
 def _ran(command: str) -> str:
     """Of "pdsh -w gpu[01-04] 'dkms status'" what the machines ran, where we know it."""
-    words = command.split()
+    words = command.split() if _FAN.match(command) else []
     tails = (" ".join(words[at:]).strip("'\"") for at in range(1, len(words)))
     return next((each for each in tails if commanded(each) is not None), "")
 
