@@ -74,13 +74,14 @@ def test_4_when_a_host_is_out_of_reach_and_the_others_are_told_of(gdr: Run) -> N
 def test_5_when_apply_stops_and_it_says_what_stands(gdr: Run, tmp_path: Path) -> None:
     gdr("hosts", "--hosts", "demo-iommu")  # makes its tree
     nodes = tmp_path / "gdr-toolkit/demo" / demo_folder().name / "nodes"
-    place = nodes / "demo-iommu/tree/etc/default/grub.d"
-    if place.is_dir():
-        place.rmdir()
-    place.write_text("in the way\n")
+    for file in LOCKING:
+        (nodes / "demo-iommu/tree" / file).unlink()
+    limits = nodes / "demo-iommu/tree/etc/security/limits.d"
+    limits.rmdir()
+    limits.write_text("in the way\n")
     ended = gdr("provision", "--hosts", "demo-iommu")
     assert ended.returncode == ExitCode.STOPPED, ended.stdout + ended.stderr
-    assert "grub.d" in ended.stdout
+    assert "limits.d" in ended.stdout
     assert "stand" in ended.stdout
     assert "rollback" in ended.stdout
 

@@ -34,7 +34,7 @@ _HOST = r"[A-Za-z0-9][\w.-]*"
 _REMOTE = re.compile(r"ssh (?:-\w+ )*(?:[\w.-]+@)?([\w.-]+) +\S")  # with a command
 _LINE_OF = re.compile(rf"(?:({_HOST}):|\[pod/([a-z0-9.-]+)/[a-z0-9.-]+\])(?: (.*))?")
 _FAN = re.compile(  # what runs a command on many machines
-    r"(?:sudo )?(?:pdsh|clush|p(?:arallel-)?ssh|srun|ansible|salt|dsh|xdsh|psh|kubectl|mpirun|for)\b"
+    r"(?:sudo )?(?:pdsh|clush|p(?:arallel-)?ssh|srun|mpirun|ansible|salt|x?dsh|psh|kubectl|for)\b"
 )
 _OF_THE_TOOL = re.compile(r"(?:pdsh@\S+|clush|srun|pssh): ")  # what it says of itself
 _SAYS = frozenset({"error", "warning", "info", "note", "fatal"})  # and names nobody
