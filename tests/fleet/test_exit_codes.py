@@ -16,6 +16,7 @@ import pytest
 
 from tests import invoked
 from tests.fleet.links import Mute, free_port
+from tests.fleet.nodes import LOCKING
 from toolkit.cli.options import Said
 from toolkit.cli.verb import guarded
 from toolkit.errors import ExitCode
