@@ -15,6 +15,13 @@ from dataclasses import dataclass
 
 from toolkit.checks.check import Finding, Gap, Status, Verdict
 from toolkit.checks.consumers import path
+from toolkit.checks.follows_smi import (
+    nvml_of_another,
+    smi_of_another,
+    smi_silent,
+    smi_without_driver,
+    xid_of_lost,
+)
 from toolkit.checks.kernel.builds import CARRIED, image_of
 from toolkit.checks.kernel.dkms import unbuilt
 from toolkit.checks.kernel.kernel import lacking
@@ -32,7 +39,6 @@ from toolkit.facts.modules.refusals import parse_refusals
 from toolkit.facts.node.node import Node
 from toolkit.want import PeerPath, Want
 
-_OFF_THE_BUS = 79  # NVIDIA's Xid catalog
 _CARD_LOST = "the HCA that was there is lost"
 # How the one brings the other about here, in one line; "" where it does not.
 Rule = Callable[[Node, Want, Finding], str]
@@ -174,28 +180,8 @@ def _no_driver_for_peermem(node: Node, want: Want, _: Finding) -> str:
     return found.found if found is not None else ""
 
 
-def _smi_without_driver(node: Node, want: Want, finding: Finding) -> str:
-    gone = node.no_driver and "nvidia-smi" in finding.found
-    return "nvidia-smi answers through the driver, which is not loaded" if gone else ""
-
-
-def _smi_of_another(node: Node, want: Want, finding: Finding) -> str:
-    version = node.mismatched_library if "nvidia-smi" in finding.found else ""
-    return f"nvidia-smi of {version} refuses the driver that is loaded" if version else ""
-
-
 def _open_for(gap: Gap) -> Rule:
     return lambda _node, _want, finding: gap.value if finding.gap is gap else ""
-
-
-def _xid_of_lost(node: Node, want: Want, _: Finding) -> str:
-    """The one Xid is the very line by which the GPU is known to be lost."""
-    sick = [each for each in node.xids if each.sick]
-    lost = {each.address for each in node.fallen_gpus}
-    others = node.uvm_troubles or any(each.number != _OFF_THE_BUS for each in sick)
-    if others or not sick or not lost.issuperset(each.address for each in sick):
-        return ""
-    return f"Xid {_OFF_THE_BUS} is how the driver logs that a GPU fell off the bus"
 
 
 # A path.
@@ -332,7 +318,7 @@ def _no_argument(node: Node, want: Want, _: Finding) -> str:
 _DRIVER = ("nvidia.present", _no_driver)
 _GAPS = ("peermem.loaded", "peermem.bound", "dmabuf.gpu", "dmabuf.nic")
 AFTER: Mapping[str, tuple[tuple[str, Rule], ...]] = {
-    "gpu.xid": (("gpu.lost", _xid_of_lost),),
+    "gpu.xid": (("gpu.lost", xid_of_lost),),
     "kernel.pending_reboot": (("dkms.state", _next_lacks),),
     "nvidia.present": (
         ("dkms.state", _no_driver_built),
@@ -341,6 +327,7 @@ AFTER: Mapping[str, tuple[tuple[str, Rule], ...]] = {
     ),
     "nvidia.version": (_DRIVER,),
     "nvidia.flavor": (_DRIVER,),
+    "nvidia.nvml": (("nvidia.version", nvml_of_another),),
     "path.selected": tuple((each, _path(each)) for each in _GAPS),
     "dmabuf.gpu": (
         _DRIVER,
@@ -393,7 +380,8 @@ AFTER: Mapping[str, tuple[tuple[str, Rule], ...]] = {
 # Of what is not known; the checks are many, and the reasons few.
 UNKNOWN: tuple[tuple[str, Rule], ...] = (
     ("gpu.lost", _open_for(Gap.LOST)),
-    ("nvidia.present", _smi_without_driver),
-    ("nvidia.version", _smi_of_another),
+    ("nvidia.present", smi_without_driver),
+    ("nvidia.version", smi_of_another),
+    ("nvidia.nvml", smi_silent),
     ("path.selected", _open_for(Gap.PATH)),
 )

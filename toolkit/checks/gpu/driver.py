@@ -73,7 +73,8 @@ def version(node: Node, want: Want) -> Finding:
     if node.driver is None:
         return failed(NOT_LOADED, expected="a loaded driver", hint="modprobe nvidia")
     seen = {"loaded": str(node.driver.version)}
-    if node.driver_file is not None and node.driver_file.version:
+    told = node.probed or not node.mismatched_library  # what lies on disk, a paste need not say
+    if told and node.driver_file is not None and node.driver_file.version:
         seen["on disk"] = node.driver_file.version
     if node.mismatched_library:
         seen["in user space"] = node.mismatched_library

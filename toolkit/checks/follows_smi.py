@@ -1,0 +1,43 @@
+"""What follows from what among the checks that rest on nvidia-smi and on the driver's log.
+
+They belong to the table in follows.py, and are found there.
+"""
+
+from __future__ import annotations
+
+from toolkit.checks.check import Finding
+from toolkit.facts.node.node import Node
+from toolkit.want import Want
+
+_OFF_THE_BUS = 79  # NVIDIA's Xid catalog
+
+
+def smi_without_driver(node: Node, want: Want, finding: Finding) -> str:
+    gone = node.no_driver and "nvidia-smi" in finding.found
+    return "nvidia-smi answers through the driver, which is not loaded" if gone else ""
+
+
+def smi_of_another(node: Node, want: Want, finding: Finding) -> str:
+    version = node.mismatched_library if "nvidia-smi" in finding.found else ""
+    return f"nvidia-smi of {version} refuses the driver that is loaded" if version else ""
+
+
+def nvml_of_another(node: Node, want: Want, _: Finding) -> str:
+    version = node.mismatched_library
+    return f"NVML of {version} refuses the driver that is loaded" if version else ""
+
+
+def smi_silent(node: Node, want: Want, finding: Finding) -> str:
+    """What nvidia-smi would tell, where NVML answers for no GPU."""
+    silent = "nvidia-smi" in finding.found and bool(node.smi_said.silent)
+    return "nvidia-smi has no answer while NVML does not reach the driver" if silent else ""
+
+
+def xid_of_lost(node: Node, want: Want, _: Finding) -> str:
+    """The one Xid is the very line by which the GPU is known to be lost."""
+    sick = [each for each in node.xids if each.sick]
+    lost = {each.address for each in node.fallen_gpus}
+    others = node.uvm_troubles or any(each.number != _OFF_THE_BUS for each in sick)
+    if others or not sick or not lost.issuperset(each.address for each in sick):
+        return ""
+    return f"Xid {_OFF_THE_BUS} is how the driver logs that a GPU fell off the bus"
