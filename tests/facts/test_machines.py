@@ -15,6 +15,7 @@ from toolkit.verbs.saved import read_saved
 WITH, WITHOUT = "nvidia_peermem 16384 0\nnvidia 56717312 1 nvidia_peermem\n", "nvidia 56717312 0\n"
 HEAD = "Module                  Size  Used by\n"
 RULE = "-" * 16
+LOGGED = "Nov 11 08:00:01"
 MATRIX = "\tGPU0\tNIC0\tCPU Affinity\nGPU0\t X \t{}\t0-31\nNIC0\t{}\t X \t\n\nLegend:\n\n  X\n"
 NEAR, FAR = MATRIX.format("PIX", "PIX"), MATRIX.format("SYS", "SYS")
 
@@ -64,6 +65,17 @@ def test_each_machine_has_its_own_answer(form: str, tmp_path: Path) -> None:
         pytest.param(f"{NEAR}\nand the other\n\n{FAR}", ["", "answer 2"], id="no-heading"),
         pytest.param(f"{HEAD}{WITH}{HEAD}{WITHOUT}", ["", "answer 2"], id="no-heading-lsmod"),
         pytest.param(
+            f"----NODE 0 (host)-----\n{NEAR}\n----NODE 1 (client)-----\n{FAR}",
+            ["NODE 0", "NODE 1"],
+            id="in-brackets-what-it-is",
+        ),
+        pytest.param(
+            f"{LOGGED} localhost kernel: a\n{LOGGED} gpu01 kernel: b\n{LOGGED} gpu02 kernel: c\n"
+            f"{LOGGED} gpu01.lan kernel: d\n",
+            ["gpu01", "gpu02"],
+            id="one-journal-of-two",
+        ),
+        pytest.param(
             f"{RULE}\ngpu[01-03,07] (4)\n{RULE}\n{WITH}", ["gpu[01-03,07]"], id="alike-are-one"
         ),
     ],
@@ -86,6 +98,9 @@ def test_a_machine_is_called_what_the_text_calls_it(text: str, names: list[str])
             "0: gpu01:1:1 [0] NCCL INFO a\n8: gpu02:2:2 [0] NCCL INFO b\n", id="tasks-of-one-job"
         ),
         pytest.param("$ sudo modinfo a\nfilename: /a.ko\nversion: 1\n", id="names-of-fields"),
+        pytest.param(
+            f"{LOGGED} localhost kernel: a\n{LOGGED} gpu01 kernel: b\n", id="a-host-that-boots"
+        ),
         pytest.param(f"=== mlx5_0 ===\n{WITH}\n=== mlx5_1 ===\n{WITHOUT}", id="devices"),
         pytest.param(f"$ lsmod\n{HEAD}{WITH}$ lsmod\n{HEAD}{WITHOUT}", id="asked-twice"),
     ],

@@ -110,6 +110,14 @@ def _no_driver_built(node: Node, want: Want, _: Finding) -> str:
     return _not_built(node, node.kernel, [node.driver_dkms])
 
 
+def _no_module_to_reach(node: Node, want: Want, finding: Finding) -> str:
+    """Of a text that has no word of what is loaded."""
+    if node.probed or "communicate with the NVIDIA driver" not in finding.found:
+        return ""
+    driver = [each for each in unbuilt(node, node.kernel) if each in {"nvidia", "nvidia-open"}]
+    return _not_built(node, node.kernel, driver)
+
+
 def _no_peermem_built(node: Node, want: Want, _: Finding) -> str:
     chosen = node.peermem_chosen
     if node.peermem_files if chosen is None else not obstacles.other_kernel(node, chosen):
@@ -327,7 +335,10 @@ AFTER: Mapping[str, tuple[tuple[str, Rule], ...]] = {
     ),
     "nvidia.version": (_DRIVER,),
     "nvidia.flavor": (_DRIVER,),
-    "nvidia.nvml": (("nvidia.version", nvml_of_another),),
+    "nvidia.nvml": (
+        ("nvidia.version", nvml_of_another),
+        ("dkms.state", _no_module_to_reach),
+    ),
     "path.selected": tuple((each, _path(each)) for each in _GAPS),
     "dmabuf.gpu": (
         _DRIVER,

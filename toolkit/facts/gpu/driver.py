@@ -157,6 +157,20 @@ def parse_api_mismatch(lines: Sequence[str]) -> str:
     return f"API mismatch: user space has {last['client']}, the loaded driver is {last['module']}"
 
 
+# One sentence over several lines of the log, as issues of NVIDIA/open-gpu-kernel-modules have it.
+_UNSUPPORTED = re.compile(
+    r"NVRM: The NVIDIA GPU.{0,20}?(?P<address>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
+    r".{0,120}?is not supported by (?P<by>open|the)\b",
+    re.DOTALL | re.IGNORECASE,
+)
+
+
+def parse_unsupported(lines: Sequence[str]) -> dict[str, bool]:
+    """GPUs that the driver said it does not drive, and whether its open modules said so."""
+    found = _UNSUPPORTED.finditer("\n".join(lines))
+    return {normal_address(each["address"]): each["by"].lower() == "open" for each in found}
+
+
 def normal_address(address: str) -> str:
     """ "00000000:19:00.0" as sysfs writes it: "0000:19:00.0"; larger domains keep their digits."""
     domain, _, rest = address.lower().partition(":")

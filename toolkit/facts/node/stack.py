@@ -15,6 +15,7 @@ from toolkit.facts.gpu.driver import (
     parse_gpu_rows,
     parse_nvml_mismatch,
     parse_params,
+    parse_unsupported,
 )
 from toolkit.facts.modules.dkms import DkmsBuild, DkmsPackage, parse_dkms_confs, parse_dkms_status
 from toolkit.facts.modules.kernel_modules import parse_modinfo, parse_modinfo_files
@@ -97,6 +98,13 @@ class Stack(Fabric):
         if self.probed or not self._given("dmesg"):
             return ""
         return parse_api_mismatch(self._text("dmesg").split("\n"))
+
+    @fact
+    def unsupported_gpus(self) -> dict[str, bool]:
+        """GPUs that the driver does not drive, says a loose kernel log; by address."""
+        if self.probed or not self._given("dmesg"):
+            return {}
+        return parse_unsupported(self._text("dmesg").split("\n"))
 
     @fact
     def dkms(self) -> tuple[DkmsBuild, ...]:

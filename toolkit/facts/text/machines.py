@@ -49,7 +49,7 @@ _FILE = re.compile(r"==> (.+) <==\s*")
 _RULED = re.compile(rf"(?:[#=*+>-]+ *(?=\S*\d)({_HOST})\s*[#=*+<:-]*|(?=\S*\d)({_HOST}):)\s*")
 _WORDED = re.compile(
     r"(?i)(?=.{3,48}$)[^\w\n]*((?:[\w'-]+ +){0,4}(?:node|host|server|machine|worker|vm)"
-    r"(?: ?#?[\w.-]+)?)\W*"
+    r"(?: ?#?[\w.-]*\w)?)(?: \([^()]*\))?\W*"
 )
 # What bears a number and is no machine.
 _PART = re.compile(
@@ -68,6 +68,12 @@ _ONCE = tuple(
 )
 _TWO = 2
 _LONG = 80  # characters that no heading has
+# "Nov 11 08:00:01 gpu01 kernel: ", by journalctl and syslog daemons, in their time or ISO 8601's.
+_KERNEL = " kernel: "
+_FROM = re.compile(
+    r"(?:[A-Z][a-z]{2} [ \d]?\d \d\d:\d\d:\d\d(?:\.\d+)?|\d{4}-\d\d-\d\dT\S+) (\S+) kernel: "
+)
+_ANYBODY = frozenset({"localhost", "(none)", "ubuntu", "debian", "fedora", "linux"})
 
 
 def machines(text: str, source: str) -> list[tuple[str, list[Frame]]]:
@@ -77,7 +83,7 @@ def machines(text: str, source: str) -> list[tuple[str, list[Frame]]]:
     :raises NotUnderstood: where no part of it is of a known kind.
     """
     typed = [] if is_report(text) else list(_typed(undressed(text)))
-    for parted, sure in ((_asked, True), (_shells, False), (_headed, False), (_again, True)):
+    for parted, sure in _WAYS:
         found = parted(typed)
         its = list(_framed(found, source)) if found else []
         keys = [frame.key for _, frames in its for frame in frames]
@@ -235,6 +241,23 @@ def _heading(line: str) -> str:
     return worded[1] if worded else ""
 
 
+def _logged(typed: Typed) -> Machines:
+    """By the host that each line of a journal or of a syslog server is from."""
+    lines = [line for _, its in typed for line in its]
+    if sum(_KERNEL in each for each in lines) < _TWO:
+        return {}
+    found: Machines = {}
+    here: Lines = []  # of a line that names no host, or a name that any machine has while it boots
+    for line in lines:
+        from_ = _FROM.match(line)
+        name = from_[1].partition(".")[0] if from_ else ""
+        if name and name not in _ANYBODY:
+            found[name] = found.get(name, here if not found else [])
+            here = found[name]
+        here.append(line)
+    return found if len(found) >= _TWO else {}
+
+
 def _again(typed: Typed) -> Machines:
     """Cut where the head of an answer comes again, in a text without prompts."""
     if len(typed) > 1:
@@ -251,3 +274,13 @@ def _again(typed: Typed) -> Machines:
                     here = found.setdefault(f"answer {seen[number]}", [])
         here.append(line)
     return found if len(found) >= _TWO else {}
+
+
+# Whether a way is sure by itself, or by two that have an answer of the same kind.
+_WAYS = (
+    (_asked, True),
+    (_shells, False),
+    (_headed, False),
+    (_logged, False),
+    (_again, True),
+)
