@@ -12,11 +12,12 @@ import pytest
 
 from toolkit.checks.causes import causes
 from toolkit.checks.check import Status
-from toolkit.checks.judged import judge_node
+from toolkit.checks.judged import Judged, judge_node
+from toolkit.checks.wanting import wanted
 from toolkit.report.causes import cause_lines
 from toolkit.report.table import Painter
 from toolkit.verbs.saved import read_saved
-from toolkit.want import Want
+from toolkit.want import PeerPath, Want
 
 DAY = date(2026, 11, 28)
 BUILT_BEFORE = "nvidia/535.129.03, 5.15.0-88-generic, x86_64: installed\n"
@@ -67,6 +68,12 @@ TWO_CLIENTS = (
 )
 LOADED = "peermem.bound peermem.loadable peermem.loaded peermem.provider peermem.unknown_symbol"
 # DKMS's words around a failed build, and what Ubuntu's crash reporter says in the midst of them.
+VOLTA = (
+    "$ lspci -nnk -d 10de:\n06:00.0 3D controller [0302]: NVIDIA Corporation GV100GL "
+    "[Tesla V100 SXM2 32GB] [10de:1db5] (rev a1)\n\tKernel driver in use: nvidia\n"
+    "$ cat /proc/driver/nvidia/version\n"
+    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023\n"
+)
 BUILD = (
     "Building initial module for 6.8.0-40-generic\n"
     "ERROR: Cannot create report: [Errno 17] File exists: '/var/crash/nvidia-dkms-535.0.crash'\n"
@@ -147,6 +154,28 @@ def test_a_driver_that_was_not_built_is_why_nvidia_smi_has_no_answer(tmp_path: P
     ((_, evidence),) = read_saved(tmp_path / "x")
     roots = {each.root.check.id: each for each in causes(judge_node("x", evidence, Want(), DAY))}
     assert "nvidia.nvml" in {each.check.id for each in roots["dkms.state"].follows}
+
+
+def told(text: str, folder: Path, want: Want) -> Judged:
+    (folder / "x").write_text(text)
+    ((_, evidence),) = read_saved(folder / "x")
+    return judge_node("x", evidence, want, DAY)
+
+
+def test_no_open_driver_is_advised_for_a_gpu_that_has_none(tmp_path: Path) -> None:
+    judged = told(VOLTA, tmp_path, Want(path=PeerPath.DMABUF))
+    follows = {e.root.check.id: {v.check.id for v in e.follows} for e in causes(judged)}
+    assert {"nvidia.flavor", "dmabuf.gpu"} <= follows["gpu.class"]
+
+
+def test_nvidias_tools_are_not_asked_for_where_the_gpus_are_anothers(tmp_path: Path) -> None:
+    mi300 = (
+        "$ lspci -nn\n05:00.0 Processing accelerators [1200]: Advanced Micro Devices, Inc. "
+        "[AMD/ATI] Aqua Vanjaram [Instinct MI300X] [1002:74a1]\n"
+    )
+    commands = [each.command for each in wanted(told(mi300, tmp_path, Want(path=None)))]
+    assert commands
+    assert not any("nvidia-smi" in each for each in commands)
 
 
 def test_what_fails_stands_before_what_is_not_known(tmp_path: Path) -> None:

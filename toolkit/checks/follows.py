@@ -13,15 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from toolkit.checks import follows_devices as devices
 from toolkit.checks.check import Finding, Gap, Status, Verdict
 from toolkit.checks.consumers import path
-from toolkit.checks.follows_smi import (
-    nvml_of_another,
-    smi_of_another,
-    smi_silent,
-    smi_without_driver,
-    xid_of_lost,
-)
 from toolkit.checks.kernel.builds import CARRIED, image_of
 from toolkit.checks.kernel.dkms import unbuilt
 from toolkit.checks.kernel.kernel import lacking
@@ -250,8 +244,13 @@ def _gone(node: Node, want: Want, _: Finding) -> str:
     return f"none on disk for {node.kernel}" if node.peermem_chosen is None else ""
 
 
-def _nothing_exports(node: Node, want: Want, _: Finding) -> str:
-    if path.REGISTER in node.symbols or obstacles.no_driver(node) is not None:
+def _nothing_exports(node: Node, want: Want, finding: Finding) -> str:
+    """Not where what is told is of another symbol, or of a module that was refused."""
+    if (
+        path.REGISTER not in finding.found
+        or path.REGISTER in node.symbols
+        or obstacles.no_driver(node) is not None
+    ):
         return ""
     if loaded_from_elsewhere(node, obstacles.STACK):
         return ""
@@ -324,9 +323,10 @@ def _no_argument(node: Node, want: Want, _: Finding) -> str:
 
 
 _DRIVER = ("nvidia.present", _no_driver)
+_OLDER = ("gpu.class", devices.older_gpus)
 _GAPS = ("peermem.loaded", "peermem.bound", "dmabuf.gpu", "dmabuf.nic")
 AFTER: Mapping[str, tuple[tuple[str, Rule], ...]] = {
-    "gpu.xid": (("gpu.lost", xid_of_lost),),
+    "gpu.xid": (("gpu.lost", devices.xid_of_lost),),
     "kernel.pending_reboot": (("dkms.state", _next_lacks),),
     "nvidia.present": (
         ("dkms.state", _no_driver_built),
@@ -334,14 +334,15 @@ AFTER: Mapping[str, tuple[tuple[str, Rule], ...]] = {
         ("modules.blacklist", _driver_kept),
     ),
     "nvidia.version": (_DRIVER,),
-    "nvidia.flavor": (_DRIVER,),
+    "nvidia.flavor": (_DRIVER, _OLDER),
     "nvidia.nvml": (
-        ("nvidia.version", nvml_of_another),
+        ("nvidia.version", devices.nvml_of_another),
         ("dkms.state", _no_module_to_reach),
     ),
     "path.selected": tuple((each, _path(each)) for each in _GAPS),
     "dmabuf.gpu": (
         _DRIVER,
+        _OLDER,
         ("nvidia.flavor", _proprietary),
         ("kernel.config.dmabuf", _of_gpu("the kernel has no dma-buf")),
     ),
@@ -385,14 +386,15 @@ AFTER: Mapping[str, tuple[tuple[str, Rule], ...]] = {
     "ofed.flavor": (("dkms.state", _inbox_for_ofed),),
     "ofed.kernel_match": (("dkms.state", _no_ofed_for),),
     "ofed.headers_link": (("dkms.state", _no_ofed_folder),),
+    "rdma.port": (("rdma.devices", devices.no_rdma_device),),
     "pcie.distance": (("hca.count", lambda _n, _w, f: _CARD_LOST if f.hint == LOST else ""),),
     "iommu.boot": (("iommu.passthrough", _no_argument),),
 }
 # Of what is not known; the checks are many, and the reasons few.
 UNKNOWN: tuple[tuple[str, Rule], ...] = (
     ("gpu.lost", _open_for(Gap.LOST)),
-    ("nvidia.present", smi_without_driver),
-    ("nvidia.version", smi_of_another),
-    ("nvidia.nvml", smi_silent),
+    ("nvidia.present", devices.smi_without_driver),
+    ("nvidia.version", devices.smi_of_another),
+    ("nvidia.nvml", devices.smi_silent),
     ("path.selected", _open_for(Gap.PATH)),
 )

@@ -1,13 +1,14 @@
-"""What follows from what among the checks that rest on nvidia-smi and on the driver's log.
+"""What follows from what among the checks of GPUs and HCAs, as tools tell of them.
 
-They belong to the table in follows.py, and are found there.
+The rules of the table in follows.py that look at devices alone.
 """
 
 from __future__ import annotations
 
 from toolkit.checks.check import Finding
+from toolkit.checks.consumers.path import older_than_turing
 from toolkit.facts.node.node import Node
-from toolkit.want import Want
+from toolkit.want import PeerPath, Want
 
 _OFF_THE_BUS = 79  # NVIDIA's Xid catalog
 
@@ -41,3 +42,15 @@ def xid_of_lost(node: Node, want: Want, _: Finding) -> str:
     if others or not sick or not lost.issuperset(each.address for each in sick):
         return ""
     return f"Xid {_OFF_THE_BUS} is how the driver logs that a GPU fell off the bus"
+
+
+def older_gpus(node: Node, want: Want, _: Finding) -> str:
+    """Another driver would not help them: none of theirs has the exporter."""
+    if want.path is not PeerPath.DMABUF or not any(map(older_than_turing, node.pci.gpus)):
+        return ""
+    return "GPUs older than Turing have no open kernel modules, and so no dma-buf"
+
+
+def no_rdma_device(node: Node, want: Want, finding: Finding) -> str:
+    gone = finding.found.startswith("no RDMA device")
+    return "without an RDMA device there is no port" if gone else ""
