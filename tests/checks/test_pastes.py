@@ -114,6 +114,13 @@ def judged(text: str, folder: Path) -> tuple[str, str]:
         pytest.param(API, "nvidia.nvml", "", id="api-mismatch"),
         pytest.param(API + LOADED_SINCE, "", "", id="api-mismatch-before-a-reload"),
         pytest.param(INSTALL, "peermem.loaded", "", id="install-command"),
+        pytest.param(
+            "The manual shows\n\n    nvidia_peermem 16384 0\n\nbut here\n\n"
+            "root@gpu:~# lsmod | grep peermem\nroot@gpu:~#\n",
+            "",
+            "",
+            id="what-a-manual-shows-and-no-answer",
+        ),
         pytest.param(OFI, "nccl.log", "", id="efa-plugin-gives-up-gdr"),
         pytest.param(AMD, "iommu.passthrough", "", id="amd-translates-without-arguments"),
         pytest.param(AMD.replace("Translated", "Passthrough"), "", "iommu.passthrough", id="pt"),

@@ -76,6 +76,13 @@ def test_each_machine_has_its_own_answer(form: str, tmp_path: Path) -> None:
             id="one-journal-of-two",
         ),
         pytest.param(
+            "CA 'mlx5_0'\n\tCA type: MT4129\nCA 'mlx5_1'\n\tCA type: MT4129\nand here\n"
+            "CA 'mlx5_0'\n\tCA type: MT4123\n",
+            ["", "answer 2"],
+            id="a-device-again",
+        ),
+        pytest.param(f"before:\n{WITH}\nafter:\n{WITHOUT}", ["", "answer 2"], id="a-module-again"),
+        pytest.param(
             f"{RULE}\ngpu[01-03,07] (4)\n{RULE}\n{WITH}", ["gpu[01-03,07]"], id="alike-are-one"
         ),
     ],
@@ -91,7 +98,6 @@ def test_a_machine_is_called_what_the_text_calls_it(text: str, names: list[str])
         pytest.param(
             f"=== lsmod ===\n{WITH}\n=== dkms status ===\nnvidia/1: added\n", id="commands"
         ),
-        pytest.param(f"=== lsmod ===\n{WITH}\n=== lsmod ===\n{WITHOUT}", id="a-command-twice"),
         pytest.param(f"==> lsmod.txt <==\n{WITH}\n==> topo.txt <==\n{NEAR}", id="files-of-one"),
         pytest.param("0: mlx5_0: node_type ca fw 1\n1: mlx5_1: node_type ca fw 1\n", id="rdma-dev"),
         pytest.param(
@@ -101,7 +107,9 @@ def test_a_machine_is_called_what_the_text_calls_it(text: str, names: list[str])
         pytest.param(
             f"{LOGGED} localhost kernel: a\n{LOGGED} gpu01 kernel: b\n", id="a-host-that-boots"
         ),
-        pytest.param(f"=== mlx5_0 ===\n{WITH}\n=== mlx5_1 ===\n{WITHOUT}", id="devices"),
+        pytest.param(
+            "== mlx5_0 ==\nnvidia/1: added\n== mlx5_1 ==\ngdrdrv/1: added\n", id="devices"
+        ),
         pytest.param(f"$ lsmod\n{HEAD}{WITH}$ lsmod\n{HEAD}{WITHOUT}", id="asked-twice"),
     ],
 )

@@ -15,13 +15,12 @@ from toolkit.checks.check import (
 )
 from toolkit.checks.gpu.driver import NOT_LOADED
 from toolkit.checks.gpu.health import NONE_LISTED, asked
-from toolkit.checks.modules.fixes import reload
 from toolkit.facts.gpu.smi_health import Pairs, SmiHealth, raised, unreadable
 from toolkit.facts.node.node import Node
 from toolkit.plural import counted
 from toolkit.want import Want
 
-_ANEW = f"{reload('driver')}, or drain the node and reboot: one driver, loaded and in user space"
+_ANEW = "drain the node, then ./invokew reload, or reboot it"
 _RESET = "drain the node, then nvidia-smi -i GPU --gpu-reset, which ends what runs on the GPU"
 
 

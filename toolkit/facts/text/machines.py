@@ -56,15 +56,11 @@ _PART = re.compile(
     r"(?i:mlx|eth|ib|en[opsx]|bond|nvme|sd|cpu|numa|rdma|efa|bnxt|irdma|hfi|qedr|nic|port|dev"
     r"|step|fig|xid|v|mst|mt)\d\S*|GPU\d+|NODE\d|\d+"
 )
-# Heads of answers that have but one.
-_ONCE = tuple(
-    re.compile(each, re.MULTILINE)
-    for each in (
-        r"^(?=\s*(?:\x1b\[\d*m)?GPU0\b).*CPU Affinity",
-        r"^Module +Size +Used by",
-        r"^\| NVIDIA-SMI \d",
-        r"^\S+ +\S+.*\bLinux version \d",
-    )
+# Lines that one answer has once: heads, and those that begin what is told of one device.
+_ONCE = re.compile(
+    r"((?=\s*GPU0\b).*CPU Affinity|Module +Size +Used by|\| NVIDIA-SMI (?=\d)"
+    r"|CA '[^']+'|hca_id:\s+\S+|Infiniband device '[^']+' port \d+|link \S+/\d+ "
+    r"|\S+ port \d+ ==> |[a-z]\w* +(?=\d{4,} +\d+(?:\s|$)))"
 )
 _TWO = 2
 _LONG = 80  # characters that no heading has
@@ -262,16 +258,15 @@ def _again(typed: Typed) -> Machines:
     """Cut where the head of an answer comes again, in a text without prompts."""
     if len(typed) > 1:
         return {}  # of a command given twice the last answer counts
-    seen: dict[int, int] = {}
+    seen: set[str] = set()
     found: Machines = {"": []}
     here = found[""]
     for line in typed[0][1] if typed else ():
-        bare = plain(line)
-        for number, head in enumerate(_ONCE):
-            if head.match(bare):
-                seen[number] = seen.get(number, 0) + 1
-                if seen[number] > len(found):
-                    here = found.setdefault(f"answer {seen[number]}", [])
+        if head := _ONCE.match(plain(line)):
+            if head[1] in seen:
+                here = found.setdefault(f"answer {len(found) + 1}", [])
+                seen.clear()
+            seen.add(head[1])
         here.append(line)
     return found if len(found) >= _TWO else {}
 
@@ -282,5 +277,5 @@ _WAYS = (
     (_shells, False),
     (_headed, False),
     (_logged, False),
-    (_again, True),
+    (_again, False),
 )

@@ -34,6 +34,8 @@ _RULE = re.compile(r"^_{40,}[ \t]*$", re.MULTILINE)
 _RULED = 3  # such lines make a report
 _PROGRAM = re.compile(r"/(?:usr/)?(?:local/)?s?bin/\S+(?: .*)?")
 _JOINED = frozenset({"make-log"})  # a failed build beside one that succeeded is not passed over
+_SEARCHED = re.compile(r"(?:sudo )?lsmod *\| *(?:sudo )?[ef]?grep ")
+_LOGS = frozenset({"dmesg", "nccl-log", "make-log", "fabricmanager-log", "modprobe-said"})
 _SEVERAL = 2
 IMPORTED = "imported from "  # in the source of a frame that no probe has read
 
@@ -56,6 +58,13 @@ class _Open:
     command: str
     lines: list[str] = field(default_factory=list)
     ruled: bool = False
+    ended: bool = False  # by the next prompt: where nothing stands between, nothing was printed
+
+    @property
+    def tells(self) -> bool:
+        """Whether it is an answer; nothing is one where modules were searched for."""
+        searched = self.ended and _SEARCHED.match(self.command) is not None
+        return searched or any(line.strip() for line in self.lines)
 
     def told(self) -> Said:
         return Said(self.command, "\n".join(self.lines), self.ruled)
@@ -73,7 +82,7 @@ def said(text: str) -> list[Said]:
     first line does with whatever stands behind it.
     """
     parts = _sections(text) if is_report(text) else _prompted(text)
-    return [each.told() for each in parts if any(line.strip() for line in each.lines)]
+    return [each.told() for each in parts if each.tells]
 
 
 def _prompted(text: str) -> list[_Open]:
@@ -82,6 +91,7 @@ def _prompted(text: str) -> list[_Open]:
         typed = plain(line)
         prompt = prompt_of(typed)
         if prompt is not None:
+            parts[-1].ended = True
             parts.append(_Open(prompt.command))
         elif marked := _marked(typed, first=not number):
             parts.append(_Open(marked))
@@ -148,6 +158,9 @@ def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
                     continue
                 answers.clear()
             answers[part.command] = body
+    for name, answers in texts.items():
+        if name not in _LOGS and _asked_anew(answers):
+            del answers[""]
     if not texts:
         raise NotUnderstood(
             f"{source}: not recognised as evidence",
@@ -159,6 +172,16 @@ def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
     ]
 
 
+def _asked_anew(answers: dict[str, str]) -> bool:
+    """Whether a command was asked for the whole of what stands there without one too.
+
+    The latter is what a manual shows, or another machine's. Some lines of an answer are no whole,
+    but of modules: who searches for one there asks whether it is loaded.
+    """
+    asked = [each for each in answers if each]
+    return "" in answers and any("|" not in each or _SEARCHED.match(each) for each in asked)
+
+
 def _parted(part: Said, kind: Kind | None) -> list[tuple[str, str]]:
     """The frames that one part gives: by its command, by what was said, else by its shape."""
     known = commanded(part.command) if part.command else kind
@@ -166,7 +189,7 @@ def _parted(part: Said, kind: Kind | None) -> list[tuple[str, str]]:
     if part.ruled:
         parts = whole if known else []
     else:
-        parts = parted(part.text, known) if not kind else whole
+        parts = parted(part.text, known) if part.text.strip() and not kind else whole
         if not known and len({each for each, _ in parts if each}) < _SEVERAL:
             parts = whole
     frames: dict[str, str] = {}
