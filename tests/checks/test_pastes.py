@@ -195,3 +195,14 @@ def test_what_fails_stands_before_what_is_not_known(tmp_path: Path) -> None:
     ]
     assert words[0] == "broken"
     assert "unknown" in words[1:]
+
+
+@pytest.mark.parametrize(("bits", "count"), [("ReqRedir+", 1), ("ReqRedir-", 0)])
+def test_of_acs_that_grep_has_left_alone_it_is_told_whether_any_redirects(
+    bits: str, count: int, tmp_path: Path
+) -> None:
+    lines = f"\tACSCtl:\tSrcValid+ {bits} UpstreamFwd-\n\tACSCtl:\tSrcValid- ReqRedir-\n"
+    found = told(f"$ lspci -vvv | grep ACSCtl\n{lines}", tmp_path, Want())
+    (redirect,) = (each for each in found.verdicts if each.check.id == "acs.redirect")
+    assert redirect.status is Status.UNKNOWN
+    assert f"of 2 ACSCtl lines {count} redirect" in redirect.finding.found
