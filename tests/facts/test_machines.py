@@ -39,6 +39,10 @@ FORMS = {
     "tail-of-folders": f"==> gpu01/a.log <==\n{WITH}\n==> gpu02/a.log <==\n{WITHOUT}",
     "ruled": f"=== gpu01 ===\n{WITH}\n=== gpu02 ===\n{WITHOUT}",
     "markdown": f"## gpu01\n```\n{WITH}```\n**gpu02**\n```\n{WITHOUT}```\n",
+    "kubectl-exec": f"$ kubectl exec -n gpu -it gpu01 -c ctr -- lsmod\n{WITH}"
+    f"$ kubectl exec gpu02 -n gpu -- lsmod\n{WITHOUT}",
+    "oc-debug": f"$ oc debug node/gpu01 -- chroot /host lsmod\n{WITH}"
+    f"$ oc -n x debug node/gpu02 -- lsmod\n{WITHOUT}",
     "salt": f"gpu01:\n{before('    ', WITH)}gpu02:\n{before('    ', WITHOUT)}",
 }
 

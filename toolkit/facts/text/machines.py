@@ -31,7 +31,12 @@ Lines = list[str]
 Machines = dict[str, Lines]
 Typed = list[tuple[Prompt | None, Lines]]  # at each prompt; first what stands before, with None
 _HOST = r"[A-Za-z0-9][\w.-]*"
-_REMOTE = re.compile(r"ssh (?:-\w+ )*(?:[\w.-]+@)?([\w.-]+) +\S")  # with a command
+# What runs one command elsewhere: ssh with a command, kubectl and oc in a pod or on a node.
+_REMOTE = re.compile(
+    r"(?:sudo )?(?:ssh (?:-\w+ )*(?:[\w.-]+@)?([\w.-]+) +\S"
+    r"|(?:kubectl|oc) (?:-\S+ \S+ )*(?:exec|debug) (?:-[nc] \S+ |--?[\w-]+(?:=\S+)? )*"
+    r"(?:pods?/|node/)?([\w.-]+))"
+)
 _LINE_OF = re.compile(rf"(?:({_HOST}):|\[pod/([a-z0-9.-]+)/[a-z0-9.-]+\])(?: (.*))?")
 _FAN = re.compile(  # what runs a command on many machines
     r"(?:sudo )?(?:pdsh|clush|p(?:arallel-)?ssh|srun|mpirun|ansible|salt|x?dsh|psh|kubectl|for)\b"
@@ -129,7 +134,7 @@ def _shells(typed: Typed) -> Machines:
                 own = here = found.setdefault(prompt.host, [])
                 first = first or prompt.host
             if remote := _REMOTE.match(prompt.command):
-                here = found.setdefault(remote[1], [])
+                here = found.setdefault(remote[1] or remote[2], [])
         here += lines
     if len(found) < _TWO:
         return {}
