@@ -65,8 +65,8 @@ def tree(host: str, answer: Answer, paint: Painter) -> list[str]:
 
 
 def _matched(matched: Matched, passing: Sequence[Verdict]) -> Iterator[str]:
-    for at, each in enumerate(matched.line.strip("\n").split("\n")[:_LINES]):
-        yield from _said("" if at else "line", _cut(each.strip()), "")
+    for at, line in enumerate(matched.line.strip("\n").split("\n")[:_LINES]):
+        yield from _said("" if at else "line", _cut(line.strip()), "")
     row = matched.row
     if row is not None:
         yield from _said("means", f"{row.cause} ({row.source})", "")
