@@ -115,6 +115,8 @@ SEEN = (
     ("load-crc", "nvidia_peermem: disagrees about version of symbol ib_register_peer_memory"),
     ("load-symbol", "nvidia_peermem: Unknown symbol nvidia_p2p_get_pages (err -2)"),
     ("load-format", "modprobe: ERROR: could not insert 'nvidia': Exec format error"),
+    ("load-install", "modprobe: ERROR: command_do() Error running install command '/bin/false' for"
+     " module a: retcode 1"),
     ("load-absent", "modprobe: FATAL: Module nvidia_peermem not found in directory /lib/modules/6"),
     ("load-no-gpu", "NVRM: No NVIDIA GPU found."),
     ("load-busy", "rmmod: ERROR: Module nvidia is in use by: nvidia_peermem"),

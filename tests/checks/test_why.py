@@ -19,8 +19,10 @@ from toolkit.checks.causes import causes
 from toolkit.checks.check import Status
 from toolkit.checks.judged import judge_node
 from toolkit.checks.why import chain, matching, quotes
+from toolkit.cli.options import Said
 from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence, Frame, State
+from toolkit.verbs.cli.why import asked as asked_about
 from toolkit.verbs.why import explained
 from toolkit.want import Want
 
@@ -117,6 +119,28 @@ LINES = [
 @pytest.mark.parametrize(("line", "check"), LINES, ids=[check for _, check in LINES])
 def test_a_line_leads_to_the_check_that_reads_it(line: str, check: str) -> None:
     assert check in matching(line, Evidence(complete=True), AUTO).checks
+
+
+def test_of_several_lines_each_is_read() -> None:
+    copied = "\n".join(f"> {line}" for line, _ in LINES[1:3])
+    assert {LINES[1][1], LINES[2][1]} <= set(matching(copied, Evidence(complete=True), AUTO).checks)
+
+
+def test_of_several_lines_each_is_looked_for_on_the_node(run: Run, saved: Path) -> None:
+    evidence = evidence_of("gpu-xid")
+    line = next(each for each in evidence.text("dmesg").split("\n") if "Xid" in each)
+    matched = matching(f"modprobe: something\n{line}\n", evidence, AUTO)
+    assert [(each.frame.key, each.lines) for each in matched.quotes] == [("dmesg", (line,))]
+    _, told, _ = run(f"{LINES[0][0]}\n{LINES[5][0]}", "--from", str(saved))
+    assert LINES[0][0] in told
+    assert "Xid (PCI:0000:ca:00): 79" in told
+
+
+@pytest.mark.parametrize("about", ["peermem.loaded", LINES[0][0]])
+def test_what_is_asked_about_is_no_node_beside_a_file_of_hosts(about: str, tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("gpu07\n")
+    said, asked = asked_about(Said({"about": about, "hosts_file": str(tmp_path / "hosts")}))
+    assert (said.text("hosts"), asked) == ("", about)
 
 
 def test_a_line_of_this_node_is_shown_where_it_stands() -> None:

@@ -26,6 +26,9 @@ ROOT = Path(__file__).parents[2]
 JUDGING = frozenset({"doctor", "plan", "provision", "verify", "playbook"})
 # What a node changes by itself, and the journal that a rollback must keep.
 VOLATILE = ("proc", "sys", "run", "dev", "tmp", "var/log", "var/lib/gdr-toolkit", ".node")
+# Nodes of the demo have one ill each; here some have files and kernel arguments to be given.
+TWICE_ILL = {"demo-iommu", "demo-rocky"}
+LOCKING = ("etc/security/limits.d/90-rdma.conf", "etc/systemd/system.conf.d/rdma.conf")
 Digest = dict[str, tuple[int, int, int, str]]  # mode, uid, gid, hash or link by path
 
 
@@ -141,6 +144,9 @@ def served(
     place.mkdir(parents=True)
     subprocess.run(["cp", "-a", *(made / "nodes" / name for name in names), place], check=True)
     inventory, config = [], ["IdentitiesOnly yes", f"IdentityFile {keys.user}"]
+    for name in TWICE_ILL & set(names):
+        for file in LOCKING:
+            (place / name / "tree" / file).unlink()
     with ExitStack() as stack:
         for name in names:
             settings = environment(place / name)

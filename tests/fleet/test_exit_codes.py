@@ -16,6 +16,7 @@ import pytest
 
 from tests import invoked
 from tests.fleet.links import Mute, free_port
+from tests.fleet.nodes import LOCKING
 from toolkit.cli.options import Said
 from toolkit.cli.verb import guarded
 from toolkit.errors import ExitCode
@@ -74,9 +75,10 @@ def test_4_when_a_host_is_out_of_reach_and_the_others_are_told_of(gdr: Run) -> N
 def test_5_when_apply_stops_and_it_says_what_stands(gdr: Run, tmp_path: Path) -> None:
     gdr("hosts", "--hosts", "demo-iommu")  # makes its tree
     nodes = tmp_path / "gdr-toolkit/demo" / demo_folder().name / "nodes"
+    for file in LOCKING:
+        (nodes / "demo-iommu/tree" / file).unlink()
     limits = nodes / "demo-iommu/tree/etc/security/limits.d"
-    if limits.is_dir():
-        limits.rmdir()
+    limits.rmdir()
     limits.write_text("in the way\n")
     ended = gdr("provision", "--hosts", "demo-iommu")
     assert ended.returncode == ExitCode.STOPPED, ended.stdout + ended.stderr

@@ -91,7 +91,9 @@ class Machine:
 
 
 def make_machine(place: Path, kind: str) -> Machine:
-    """A node of the demo's, with two GPUs; made and booted once, and cloned as its fleets are.
+    """A node of the demo's, with two GPUs, to which files and arguments are to be given.
+
+    It is made and booted once, and cloned as the demo's fleets are.
 
     :param place: below a test's own folder; the first of a kind lies beside those of all tests.
     """
@@ -99,7 +101,7 @@ def make_machine(place: Path, kind: str) -> Machine:
     if not first.exists():
         recipe = READY[kind]
         machine = replace(recipe.machine, pairs=2, nvswitches=0)
-        make_node(first, replace(recipe, machine=machine), kind)
+        make_node(first, replace(recipe, machine=machine, memlock=False), kind)
     clone(first / "tree", place / "tree")
     (place / "bin").symlink_to(first / "bin")
     return Machine(place)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from toolkit.checks import follows_devices as devices
 from toolkit.checks.check import Finding, Gap, Status, Verdict
 from toolkit.checks.consumers import path
 from toolkit.checks.kernel.builds import CARRIED, image_of
@@ -32,7 +33,6 @@ from toolkit.facts.modules.refusals import parse_refusals
 from toolkit.facts.node.node import Node
 from toolkit.want import PeerPath, Want
 
-_OFF_THE_BUS = 79  # NVIDIA's Xid catalog
 _CARD_LOST = "the HCA that was there is lost"
 # How the one brings the other about here, in one line; "" where it does not.
 Rule = Callable[[Node, Want, Finding], str]
@@ -102,6 +102,14 @@ def _no_driver_built(node: Node, want: Want, _: Finding) -> str:
     if not _undriven(node) or node.driver_file is not None:
         return ""
     return _not_built(node, node.kernel, [node.driver_dkms])
+
+
+def _no_module_to_reach(node: Node, want: Want, finding: Finding) -> str:
+    """Of a text that has no word of what is loaded."""
+    if node.probed or "communicate with the NVIDIA driver" not in finding.found:
+        return ""
+    driver = [each for each in unbuilt(node, node.kernel) if each in {"nvidia", "nvidia-open"}]
+    return _not_built(node, node.kernel, driver)
 
 
 def _no_peermem_built(node: Node, want: Want, _: Finding) -> str:
@@ -174,28 +182,8 @@ def _no_driver_for_peermem(node: Node, want: Want, _: Finding) -> str:
     return found.found if found is not None else ""
 
 
-def _smi_without_driver(node: Node, want: Want, finding: Finding) -> str:
-    gone = node.no_driver and "nvidia-smi" in finding.found
-    return "nvidia-smi answers through the driver, which is not loaded" if gone else ""
-
-
-def _smi_of_another(node: Node, want: Want, finding: Finding) -> str:
-    version = node.mismatched_library if "nvidia-smi" in finding.found else ""
-    return f"nvidia-smi of {version} refuses the driver that is loaded" if version else ""
-
-
 def _open_for(gap: Gap) -> Rule:
     return lambda _node, _want, finding: gap.value if finding.gap is gap else ""
-
-
-def _xid_of_lost(node: Node, want: Want, _: Finding) -> str:
-    """The one Xid is the very line by which the GPU is known to be lost."""
-    sick = [each for each in node.xids if each.sick]
-    lost = {each.address for each in node.fallen_gpus}
-    others = node.uvm_troubles or any(each.number != _OFF_THE_BUS for each in sick)
-    if others or not sick or not lost.issuperset(each.address for each in sick):
-        return ""
-    return f"Xid {_OFF_THE_BUS} is how the driver logs that a GPU fell off the bus"
 
 
 # A path.
@@ -256,8 +244,13 @@ def _gone(node: Node, want: Want, _: Finding) -> str:
     return f"none on disk for {node.kernel}" if node.peermem_chosen is None else ""
 
 
-def _nothing_exports(node: Node, want: Want, _: Finding) -> str:
-    if path.REGISTER in node.symbols or obstacles.no_driver(node) is not None:
+def _nothing_exports(node: Node, want: Want, finding: Finding) -> str:
+    """Not where what is told is of another symbol, or of a module that was refused."""
+    if (
+        path.REGISTER not in finding.found
+        or path.REGISTER in node.symbols
+        or obstacles.no_driver(node) is not None
+    ):
         return ""
     if loaded_from_elsewhere(node, obstacles.STACK):
         return ""
@@ -330,9 +323,10 @@ def _no_argument(node: Node, want: Want, _: Finding) -> str:
 
 
 _DRIVER = ("nvidia.present", _no_driver)
+_OLDER = ("gpu.class", devices.older_gpus)
 _GAPS = ("peermem.loaded", "peermem.bound", "dmabuf.gpu", "dmabuf.nic")
 AFTER: Mapping[str, tuple[tuple[str, Rule], ...]] = {
-    "gpu.xid": (("gpu.lost", _xid_of_lost),),
+    "gpu.xid": (("gpu.lost", devices.xid_of_lost),),
     "kernel.pending_reboot": (("dkms.state", _next_lacks),),
     "nvidia.present": (
         ("dkms.state", _no_driver_built),
@@ -340,10 +334,15 @@ AFTER: Mapping[str, tuple[tuple[str, Rule], ...]] = {
         ("modules.blacklist", _driver_kept),
     ),
     "nvidia.version": (_DRIVER,),
-    "nvidia.flavor": (_DRIVER,),
+    "nvidia.flavor": (_DRIVER, _OLDER),
+    "nvidia.nvml": (
+        ("nvidia.version", devices.nvml_of_another),
+        ("dkms.state", _no_module_to_reach),
+    ),
     "path.selected": tuple((each, _path(each)) for each in _GAPS),
     "dmabuf.gpu": (
         _DRIVER,
+        _OLDER,
         ("nvidia.flavor", _proprietary),
         ("kernel.config.dmabuf", _of_gpu("the kernel has no dma-buf")),
     ),
@@ -387,13 +386,15 @@ AFTER: Mapping[str, tuple[tuple[str, Rule], ...]] = {
     "ofed.flavor": (("dkms.state", _inbox_for_ofed),),
     "ofed.kernel_match": (("dkms.state", _no_ofed_for),),
     "ofed.headers_link": (("dkms.state", _no_ofed_folder),),
+    "rdma.port": (("rdma.devices", devices.no_rdma_device),),
     "pcie.distance": (("hca.count", lambda _n, _w, f: _CARD_LOST if f.hint == LOST else ""),),
     "iommu.boot": (("iommu.passthrough", _no_argument),),
 }
 # Of what is not known; the checks are many, and the reasons few.
 UNKNOWN: tuple[tuple[str, Rule], ...] = (
     ("gpu.lost", _open_for(Gap.LOST)),
-    ("nvidia.present", _smi_without_driver),
-    ("nvidia.version", _smi_of_another),
+    ("nvidia.present", devices.smi_without_driver),
+    ("nvidia.version", devices.smi_of_another),
+    ("nvidia.nvml", devices.smi_silent),
     ("path.selected", _open_for(Gap.PATH)),
 )

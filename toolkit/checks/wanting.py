@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from toolkit.checks.check import Gap
-from toolkit.checks.judged import Judged
+from toolkit.checks.judged import OTHERS, Judged
 
 _MOST = 3
 # What prints a source, or what stands in for it, as it is typed; by the key of the frame.
@@ -45,5 +45,11 @@ def wanted(judged: Judged) -> tuple[Wanted, ...]:
         for each in judged.verdicts
         if each.finding.gap is Gap.NOT_COLLECTED and each.cited
     ]
-    found = Counter(_PRINTS[key] for key in missing if key in _PRINTS)
+    about = dict(judged.about)
+    others = OTHERS in about and about.get("gpus") == "0"  # of which its tools say nothing
+    found = Counter(
+        _PRINTS[key]
+        for key in missing
+        if key in _PRINTS and not (others and _PRINTS[key].startswith("nvidia-smi"))
+    )
     return tuple(Wanted(*each) for each in found.most_common(_MOST))

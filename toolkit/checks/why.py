@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
 
@@ -15,6 +15,7 @@ from toolkit.checks.judged import Judged, judge_node
 from toolkit.checks.kernel.build_failures import cause_of
 from toolkit.compat.reader import Failure, FailureKind
 from toolkit.evidence import Evidence, Frame, State
+from toolkit.facts.text.dressed import undressed
 from toolkit.want import PeerPath, Want
 
 _FRAMES, _LINES = 3, 2  # quoted of one verdict, and of one frame
@@ -151,26 +152,38 @@ def _lines(text: str, weights: dict[str, int]) -> tuple[str, ...]:
 
 
 def matching(line: str, evidence: Evidence, want: Want) -> Matched:
-    """What reads such a line: each check that it alone makes fail, and the table of causes."""
-    text = line.rstrip("\n") + "\n"
+    """What reads such a line: each check that it alone makes fail, and the table of causes.
+
+    :param line: one, or several as they were copied: what any of them tells is told.
+    """
+    text = undressed(line).strip("\n") + "\n"
+    lines = text.split("\n")[:-1]
     found: dict[str, None] = {}
     for key in _LOGS:
         alone = Evidence({key: Frame(key, State.OK, "a line", text)}, complete=True)
         for path in PeerPath:
             judged = judge_node("line", alone, Want(path=path), _NO_DAY)
             found |= {each.check.id: None for each in judged.having(Status.FAIL)}
-    matched = cause_of([line], want.compat)
+    matched = cause_of(lines, want.compat)
     row = matched[0] if matched is not None else None
-    if row is not None:
-        named = re.findall(r"[a-z0-9_]+(?:\.[a-z0-9_]+)+", f"{row.cause} {row.action}")
-        found |= {each: None for each in named if each in BY_ID}
-        if row.kind is FailureKind.LOADING and _PEERMEM.search(line):
-            found[_LOADABLE] = None  # whatever stands in its way here
-    words = line.strip()
-    frames = evidence.frames.values() if len(words) >= _SHORT else ()
-    where = (Quote(e, _holding(e.text, words)) for e in frames if words in e.text)
-    return Matched(line, tuple(found), row, tuple(where)[:_FRAMES])
+    for each in (cause_of([one], want.compat) for one in lines):
+        if each is not None:
+            found |= dict.fromkeys(_named(each[0], each[1]))
+    words = [each.strip() for each in lines if len(each.strip()) >= _SHORT]
+    where = (Quote(e, _holding(e.text, words)) for e in evidence.frames.values())
+    return Matched(line, tuple(found), row, tuple(each for each in where if each.lines)[:_FRAMES])
 
 
-def _holding(text: str, line: str) -> tuple[str, ...]:
-    return tuple(each for each in text.split("\n") if line in each)[:_LINES]
+def _named(row: Failure, line: str) -> Iterator[str]:
+    """The checks that a row of the table sends its reader to."""
+    words = re.findall(r"[a-z0-9_]+(?:\.[a-z0-9_]+)+", f"{row.cause} {row.action}")
+    yield from (each for each in words if each in BY_ID)
+    if row.kind is FailureKind.LOADING and _PEERMEM.search(line):
+        yield _LOADABLE  # whatever stands in its way here
+
+
+def _holding(text: str, words: Collection[str]) -> tuple[str, ...]:
+    if not any(each in text for each in words):
+        return ()
+    lines = text.split("\n")
+    return tuple(each for each in lines if any(one in each for one in words))[:_LINES]

@@ -20,7 +20,7 @@ from toolkit.demo.recipe import (
 from toolkit.errors import UsageError
 
 _HEALTHY = Recipe("healthy")
-_IOMMU = Recipe("iommu", arguments=(), memlock=False)
+_IOMMU = Recipe("iommu", arguments=())
 _STUB = Recipe("stub", stub=True, proprietary=True, autoload=False, hooks=False)
 _KERNEL = Recipe(
     "kernel",
@@ -36,7 +36,6 @@ _ROCKY = Recipe(
     arguments=("intel_iommu=on",),
     autoload=False,
     hooks=False,
-    memlock=False,
     machine=Machine(vendor="Dell Inc.", product="PowerEdge XE9680"),
 )
 _BY_NAME = (  # not part of "demo"

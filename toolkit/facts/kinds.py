@@ -146,7 +146,8 @@ KINDS = (
          rf"Module\s+Size\s+Used by|{_PROC_MODULE}|(?:nvidia|mlx[45]|ib_|rdma)\w*\s+\d{{4,}}\s+\d+"
          r"(?:\s|\Z)"),
     Kind("uname", "uname", r"uname(?: -\w*[ar]\w*)+\b|cat /proc/version\b",
-         r"^(?:uname: )?Linux \S+ \d+\.\d+\.\S+ #\d+|^Linux version \d+\.\d+\S* \(", None, 1),
+         r"^(?:uname: )?Linux \S+ \d+\.\d+\.\S+ #\d+|^Linux version \d+\.\d+\S* \(|"
+         r"^[3-9]\.\d+\.\d+-[\w.+-]*[a-z][\w.+-]*\s*$", None, 1),
     Kind("cmdline", "cmdline", r"cat /proc/cmdline\b", r"\A\s*(?:BOOT_IMAGE=|initrd=|(?:ro|rw) |"
          r"(?:\S+ )*root=)\S*[^\n]*\s*\Z",
          r"BOOT_IMAGE=", 1),

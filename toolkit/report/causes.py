@@ -59,10 +59,16 @@ def cause_lines(judged: Sequence[Judged], paint: Painter) -> list[str]:
             else:
                 _fold(blocks, one, cause)
     lines = []
-    for each in sorted(blocks.values(), key=lambda each: (order[each.root.check.id], each.hosts)):
+    for each in sorted(blocks.values(), key=lambda each: _place(each, order)):
         lines += _lines(each, paint)
     lines += _besides(besides, order, paint)
     return [*lines, ""] if lines else []
+
+
+def _place(block: _Block, order: dict[str, int]) -> tuple[object, ...]:
+    """What fails stands before what is not known, whichever would be worse."""
+    root = block.root
+    return (root.status is not Status.FAIL, order[root.check.id], block.hosts)
 
 
 def _minor(cause: Cause, found: Sequence[Cause]) -> bool:

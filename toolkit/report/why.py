@@ -21,6 +21,7 @@ from toolkit.report.table import Ink, Painter, clean, wrapped
 
 SCHEMA = "gdr-toolkit/why/1"
 _LABEL = 10
+_LINES = 8  # of those that were pasted
 _LONG = 400  # characters of a line that are shown to a person
 _INKS = {Status.FAIL: Ink.RED, Status.UNKNOWN: Ink.YELLOW, Status.PASS: Ink.GREEN}
 
@@ -64,7 +65,8 @@ def tree(host: str, answer: Answer, paint: Painter) -> list[str]:
 
 
 def _matched(matched: Matched, passing: Sequence[Verdict]) -> Iterator[str]:
-    yield from _said("line", _cut(matched.line), "")
+    for at, line in enumerate(matched.line.strip("\n").split("\n")[:_LINES]):
+        yield from _said("" if at else "line", _cut(line.strip()), "")
     row = matched.row
     if row is not None:
         yield from _said("means", f"{row.cause} ({row.source})", "")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame
 from toolkit.facts.kinds import Kind, named
 from toolkit.facts.nccl.nccl_log_reader import parse_nccl_log
-from toolkit.facts.text.pasted_logs import evidence_of, frames_of
+from toolkit.facts.text.machines import machines
+from toolkit.facts.text.pasted_logs import NotUnderstood, evidence_of, frames_of
 
 MANY_BYTES = 256 << 20  # no log that anybody judges is longer; a core dump is
 
@@ -73,9 +75,21 @@ def import_named(said: str) -> tuple[str, Evidence]:
         kind, equals, name = pair.strip().partition("=")
         if not (kind and equals and name):
             raise UsageError(f"{pair!r} is not KIND=FILE", hint="topo=FILE,dmesg=FILE")
-        frames += _frames(Path(name), named(kind))
+        frames += _of_one(Path(name), named(kind))
         first = first or Path(name).stem
     return first, evidence_of(frames)
+
+
+def _of_one(file: Path, kind: Kind) -> list[Frame]:
+    """:raises UsageError: it holds the answers of several machines."""
+    with suppress(NotUnderstood):  # its kind is said
+        names = [name or "one that is not named" for name, _ in machines(_text(file), file.name)]
+        if len(names) > 1:
+            raise UsageError(
+                f"{file}: holds the answers of {len(names)} machines: {', '.join(names)}",
+                hint="give each a file of its own; doctor FILE judges each of them as it is",
+            )
+    return _frames(file, kind)
 
 
 def import_log(file: Path) -> tuple[Frame, ...]:
@@ -90,4 +104,8 @@ def import_log(file: Path) -> tuple[Frame, ...]:
 
 
 def _frames(file: Path, kind: Kind) -> list[Frame]:
-    return frames_of(decoded(read_bytes(file)), file.name, kind)
+    return frames_of(_text(file), file.name, kind)
+
+
+def _text(file: Path) -> str:
+    return decoded(read_bytes(file))

@@ -17,7 +17,8 @@ from toolkit.evidence import Evidence, Frame
 from toolkit.facts.collected import below, is_bulk, kind_of, may_tell, roots, tells_more
 from toolkit.facts.kinds import BY_NAME
 from toolkit.facts.text.foreign import Foreign, foreign
-from toolkit.facts.text.pasted_logs import NotUnderstood, by_machine, evidence_of, frames_of
+from toolkit.facts.text.machines import machines
+from toolkit.facts.text.pasted_logs import NotUnderstood, evidence_of, frames_of
 from toolkit.facts.text.pod_logs import holds_pod_logs
 from toolkit.rollout.runs import SUFFIX
 from toolkit.verbs.incident import is_incident, read_incident
@@ -182,21 +183,30 @@ def _gathered(
 
 
 def _machines(leaf: Leaf, text: str) -> list[_Read]:
-    """One file, or the part of each machine where prompts of several give the same kind.
+    """One file, or the part of each machine that is told apart in it; else by its name.
 
     :raises NotUnderstood: where no part of it is of a known kind.
     """
-    whole = _Read(PurePosixPath(leaf.name), tuple(_frames(leaf, text)))
-    machines = by_machine(text)
-    its: list[_Read] = []
-    for host, part in machines.items() if len(machines) > 1 else ():
-        try:
-            frames = tuple(frames_of(part, PurePosixPath(leaf.name).name))
-        except NotUnderstood:
-            continue
-        its.append(_Read(whole.path.with_name(f"{host}.txt") if host else whole.path, frames))
-    keys = [frame.key for each in its for frame in each.frames]
-    return its if len(keys) > len(set(keys)) else [whole]
+    path = PurePosixPath(leaf.name)
+    if leaf.why or _binary(leaf.data):
+        raise NotUnderstood(f"{leaf.name}: {leaf.why or 'no text'}", hint="save it as text")
+    try:
+        found = machines(text, path.name)
+    except NotUnderstood:
+        by_name = BY_NAME.get(path.stem)
+        if by_name is None:
+            raise
+        found = [("", frames_of(text, path.name, by_name))]
+    return [
+        _Read(_of_machine(path, name) if name else path, tuple(frames)) for name, frames in found
+    ]
+
+
+def _of_machine(path: PurePosixPath, name: str) -> PurePosixPath:
+    """As if each had a file of its own; tail names files itself: "==> gpu01/dmesg.txt <=="."""
+    own = PurePosixPath(name.strip("/."))
+    is_file = own.suffix in {".txt", ".log", ".out"}
+    return path.parent / (own if is_file else own.parent / f"{own.name}.txt")
 
 
 def _collected(root: str, mark: str, files: list[Leaf]) -> Evidence | None:
@@ -265,20 +275,6 @@ def _own(name: str, text: str) -> list[Saved] | None:
             f"{name}: is no evidence", hint="it begins with '= begin ok gdr-toolkit/1'"
         )
     return [(path.name.removesuffix(SUFFIX), evidence)]
-
-
-def _frames(leaf: Leaf, text: str) -> list[Frame]:
-    """By its content, else by its name."""
-    path = PurePosixPath(leaf.name)
-    if leaf.why or _binary(leaf.data):
-        raise NotUnderstood(f"{leaf.name}: {leaf.why or 'no text'}", hint="save it as text")
-    try:
-        return frames_of(text, path.name)
-    except NotUnderstood:
-        by_name = BY_NAME.get(path.stem)
-        if by_name is None:
-            raise
-        return frames_of(text, path.name, by_name)
 
 
 def decoded_text(data: bytes) -> str:

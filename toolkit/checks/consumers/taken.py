@@ -34,12 +34,13 @@ def taken(node: Node, want: Want) -> Want:
 
 
 def _tried(node: Node) -> bool:
-    """Whether loose files say that somebody loaded nvidia-peermem, or was refused."""
+    """Whether loose files say that somebody loaded nvidia-peermem, was refused, or asked of it."""
     try:
         if node.knows_state:
             return False
         told = {*(node.lsmod or ()), *(each.module for each in node.not_inserted)}
-        if not told.isdisjoint(NAMES) or node.peermem_container:
+        asked = bool(node.peermem_container) or node.peermem_said is not None
+        if not told.isdisjoint(NAMES) or asked:
             return True
         log = parse_refusals(node.dmesg) if node.has_log else None
         return log is not None and (log.any or bool(log.at_work))

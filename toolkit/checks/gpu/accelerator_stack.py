@@ -16,7 +16,7 @@ from toolkit.checks.check import (
 from toolkit.checks.consumers.path import dmabuf_gpu_gap, driver_gap
 from toolkit.checks.modules.fixes import registry_dwords, reload
 from toolkit.facts.gpu.driver import option_values
-from toolkit.facts.gpu.gdrcopy import GdrDrv
+from toolkit.facts.gpu.gdrcopy import GdrDrv, Sanity
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import AMAZON
 from toolkit.facts.versions import Version
@@ -43,11 +43,9 @@ def gdrcopy(node: Node, want: Want) -> Finding:
     it and then find the driver in use.
     """
     sanity = node.gdrcopy_sanity
-    if sanity is not None and (sanity.failed or not node.companions_probed):
-        counted = f"gdrcopy_sanity: {sanity.passed} of {sanity.total} passed"
-        if sanity.failed:
-            return failed(f"{counted}, {sanity.failed} failed", expected="none failed")
-        return passed(f"{counted}{f', {sanity.waived} waived' if sanity.waived else ''}")
+    ill = sanity is not None and bool(sanity.failed or sanity.refused)
+    if sanity is not None and (ill or not node.companions_probed):
+        return _by_sanity(sanity)
     running = node.gdrdrv
     if running.loaded:
         return _running_gdrdrv(node, running)
@@ -72,6 +70,19 @@ def gdrcopy(node: Node, want: Want) -> Finding:
             else f"dkms install gdrdrv/{builds[0].version} -k {node.kernel}",
         )
     return not_applicable(NO_GDRCOPY)
+
+
+def _by_sanity(sanity: Sanity) -> Finding:
+    if sanity.refused:
+        return failed(
+            f"gdrcopy_sanity: {sanity.refused}",
+            expected="/dev/gdrdrv, which gdrdrv makes once it is loaded",
+            hint="lsmod | grep gdrdrv; modprobe gdrdrv; ls -l /dev/gdrdrv",
+        )
+    counted = f"gdrcopy_sanity: {sanity.passed} of {sanity.total} passed"
+    if sanity.failed:
+        return failed(f"{counted}, {sanity.failed} failed", expected="none failed")
+    return passed(f"{counted}{f', {sanity.waived} waived' if sanity.waived else ''}")
 
 
 def _running_gdrdrv(node: Node, running: GdrDrv) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from toolkit.checks.check import (
     Finding,
@@ -40,6 +41,8 @@ def present(node: Node, want: Want) -> Finding:
     """
     if not node.knows_pci and (why := why_not_inserted(node, ("nvidia",))):
         return failed(f"{why[0]}: {why[1].cause}", expected="loaded", hint=why[1].action)
+    if odd := node.unsupported_gpus:
+        return _unsupported(odd)
     gpus = node.pci.gpus
     if not node.drivers_told:
         return unknown("what drives the GPUs was not printed", hint="lspci -k")
@@ -58,6 +61,17 @@ def present(node: Node, want: Want) -> Finding:
     )
 
 
+def _unsupported(gpus: Mapping[str, bool]) -> Finding:
+    by_open = any(gpus.values())
+    which = "the open kernel modules do" if by_open else "this driver does"
+    return failed(
+        f"{which} not drive {', '.join(gpus)}, says the kernel log",
+        expected="a driver that knows the GPU",
+        hint="lspci -nn -d 10de: names the GPU; "
+        + ("before Turing it needs the proprietary modules" if by_open else "see NVIDIA's list"),
+    )
+
+
 @check(
     "nvidia.version",
     impact=Impact.FRAGILE,
@@ -73,7 +87,8 @@ def version(node: Node, want: Want) -> Finding:
     if node.driver is None:
         return failed(NOT_LOADED, expected="a loaded driver", hint="modprobe nvidia")
     seen = {"loaded": str(node.driver.version)}
-    if node.driver_file is not None and node.driver_file.version:
+    told = node.probed or not node.mismatched_library  # what lies on disk, a paste need not say
+    if told and node.driver_file is not None and node.driver_file.version:
         seen["on disk"] = node.driver_file.version
     if node.mismatched_library:
         seen["in user space"] = node.mismatched_library

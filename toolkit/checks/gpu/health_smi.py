@@ -20,6 +20,7 @@ from toolkit.facts.node.node import Node
 from toolkit.plural import counted
 from toolkit.want import Want
 
+_ANEW = "drain the node, then ./invokew reload, or reboot it"
 _RESET = "drain the node, then nvidia-smi -i GPU --gpu-reset, which ends what runs on the GPU"
 
 
@@ -36,6 +37,8 @@ def nvml(node: Node, want: Want) -> Finding:
     Where the libraries were updated and the loaded driver was not, every new CUDA process fails
     until the driver is loaded anew; those that run already go on.
     """
+    if clash := node.api_mismatch:
+        return failed(clash, expected="one version everywhere", hint=_ANEW)
     if node.no_driver:
         return not_applicable(NOT_LOADED)
     if node.has_gpu_rows and not node.has_nvidia_smi:
@@ -46,9 +49,7 @@ def nvml(node: Node, want: Want) -> Finding:
         return failed(
             said.silent[0],
             expected="an answer of NVML",
-            hint="drain the node, then ./invokew reload, or reboot it"
-            if mismatch
-            else "dmesg | grep NVRM says why; then reboot",
+            hint=_ANEW if mismatch else "dmesg | grep NVRM says why; then reboot",
             details=said.silent[1:],
         )
     if not node.gpu_rows:

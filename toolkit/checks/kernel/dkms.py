@@ -7,6 +7,7 @@ from toolkit.checks.kernel.build_failures import cause_of, completed, explain, t
 from toolkit.checks.kernel.builds import NOTHING_BUILT
 from toolkit.checks.rdma.makers import has_connectx
 from toolkit.compat.reader import Compat
+from toolkit.errors import NoEvidence
 from toolkit.facts.modules.dkms import DkmsBuild, DkmsState
 from toolkit.facts.modules.make_log import BuildLog
 from toolkit.facts.node.node import Node
@@ -99,9 +100,11 @@ def state(node: Node, want: Want) -> Finding:
     if not builds:
         return not_applicable("DKMS builds nothing of GPUDirect here")
     whole = node.given_kernel
+    if whole and any(node.hides("dkms-status", each.module) for each in builds):
+        raise NoEvidence("dkms-status: matching lines alone: what the others say is not known")
     kernels = [node.kernel] if whole else _all_kernels(node)
     ill = _ill_for(node, builds, kernels)
-    if whole and not ill and (following := node.default_kernel) != node.kernel:
+    if whole and node.probed and not ill and (following := node.default_kernel) != node.kernel:
         kernels.append(following)
         ill = _ill_for(node, builds, [following])
     if ill:
@@ -191,6 +194,8 @@ def _prebuilt(node: Node, module: str, kernel: str) -> bool:
     """Whether that kernel has the driver or OFED from a package of ready-made modules."""
     if not node.given_kernel or not module.startswith(("nvidia", *OFED_DKMS)):
         return False
+    if not node.probed:  # of its other packages nothing is known; what is loaded came from one
+        return node.lsmod is not None and module.partition("-")[0] in node.lsmod
     found = next((each for each in node.kernels if each.release == kernel), None)
     if found is None:
         return False

@@ -80,6 +80,11 @@ def stub(node: Node, want: Want) -> Finding:
     modprobe then says "Invalid argument", and dmesg says nothing at all. Both the imports in
     its symbol table and the dependencies that modpost wrote down are looked at.
     """
+    if node.peermem_said == "":
+        return failed(
+            "a stub: modinfo says that it depends on nothing",
+            expected=f"depends on nvidia and on the module that exports {REGISTER}",
+        )
     if node.peermem_chosen is None:
         return not_applicable("no nvidia-peermem on disk; see peermem.file")
     found = obstacles.stub(node, node.peermem_chosen)
@@ -255,9 +260,12 @@ def legacy_conflict(node: Node, want: Want) -> Finding:
 
     Both register a client; the first that claims a page wins. Deprecated since CUDA 11.5.
     """
+    loaded = "nv_peer_mem is loaded"
+    if not node.knows_state and node.lsmod is not None and "nv_peer_mem" in node.lsmod:
+        return failed(loaded, expected="no trace of nvidia-peer-memory")
     traces = list(node.legacy_files)
     if "nv_peer_mem" in node.module_state:
-        traces.insert(0, "nv_peer_mem is loaded")
+        traces.insert(0, loaded)
     traces += [
         f"dkms: {each.module}/{each.version}"
         for each in node.dkms

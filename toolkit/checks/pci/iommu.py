@@ -191,6 +191,12 @@ def _by_what_was_said(node: Node) -> Finding:
     """Passthrough, where only the kernel log or the command line was given."""
     log, arguments = node.iommu_told
     how = passes_through(arguments, _vendor(node)) if arguments is not None else ""
+    if log is not None and log.faults:
+        return failed(
+            f"the IOMMU refuses DMA of {', '.join(log.faults)}: IO_PAGE_FAULT",
+            expected="iommu=pt, or no IOMMU active",
+            hint="iommu=pt, then reboot; if it faults still: amd_iommu=off, or ACS off in the BIOS",
+        )
     if log is not None and _other_boot(log, how, told=arguments is not None):
         return unknown(
             "the command line and the kernel log say different things: of two boots?",

@@ -6,6 +6,7 @@ Sources: /proc/driver/nvidia/version and params (kernel-open/nvidia/nv-procfs.c)
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -122,7 +123,16 @@ def parse_gpu_rows(text: str) -> tuple[GpuRow, ...]:
     return tuple(rows)
 
 
-_MISMATCH = re.compile(r"Driver/library version mismatch\nNVML library version: (\d+(?:\.\d+)*)\n")
+_MISMATCH = re.compile(
+    r"Driver/library version mismatch\s*\nNVML library version: (\d+(?:\.\d+)*)\s*(?:\n|\Z)"
+)
+# Of one sentence the kernel log has four lines, each with its time.
+_API_MISMATCH = re.compile(
+    r"NVRM: API mismatch: the client has (?:the )?version (?P<client>\d[\d.]*\d),? but"
+    r"\W.*?this kernel module has (?:the )?version (?P<module>\d[\d.]*\d)",
+    re.DOTALL,
+)
+_LOADING = "NVRM: loading NVIDIA UNIX"
 
 
 def parse_nvml_mismatch(text: str) -> str:
@@ -132,6 +142,33 @@ def parse_nvml_mismatch(text: str) -> str:
     """
     found = _MISMATCH.search(text)
     return found[1] if found else ""
+
+
+def parse_api_mismatch(lines: Sequence[str]) -> str:
+    """What the driver logged last of a client of another version; "" where it was loaded since.
+
+    Source: NVIDIA/open-gpu-kernel-modules, nvidia/nv.c, NV_ESC_CHECK_VERSION_STR.
+    """
+    text = "\n".join(lines)
+    found = list(_API_MISMATCH.finditer(text))
+    if not found or text.rfind(_LOADING) > found[-1].start():
+        return ""
+    last = found[-1]
+    return f"API mismatch: user space has {last['client']}, the loaded driver is {last['module']}"
+
+
+# One sentence over several lines of the log, as issues of NVIDIA/open-gpu-kernel-modules have it.
+_UNSUPPORTED = re.compile(
+    r"NVRM: The NVIDIA GPU.{0,20}?(?P<address>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
+    r".{0,120}?is not supported by (?P<by>open|the)\b",
+    re.DOTALL | re.IGNORECASE,
+)
+
+
+def parse_unsupported(lines: Sequence[str]) -> dict[str, bool]:
+    """GPUs that the driver said it does not drive, and whether its open modules said so."""
+    found = _UNSUPPORTED.finditer("\n".join(lines))
+    return {normal_address(each["address"]): each["by"].lower() == "open" for each in found}
 
 
 def normal_address(address: str) -> str:

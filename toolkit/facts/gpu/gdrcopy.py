@@ -66,6 +66,7 @@ class Sanity:
     passed: int
     failed: int
     waived: int  # not possible here: "basic_with_tokens" on newer GPUs
+    refused: str = ""  # what it says where gdrdrv cannot be opened, which ends it
 
 
 _SANITY = re.compile(
@@ -73,12 +74,20 @@ _SANITY = re.compile(
 )
 
 
+_NOT_OPENED = re.compile(r"\bgdr_open(?:\(\) failed|.*\berror\b.*)| `?\(?g\)? ?!= .*failed")
+
+
 def parse_sanity(text: str) -> Sanity:
     """Read gdrcopy_sanity's summary line; what stands around it does not count.
 
-    :raises Unparsable: where there is none.
+    Source of what it says without gdrdrv: NVIDIA/gdrcopy tests/common.hpp, gdr_open_safe.
+
+    :raises Unparsable: where there is neither.
     """
     found = _SANITY.search(text)
+    if found is None and (refused := _NOT_OPENED.search(text)) is not None:
+        return Sanity(0, 0, 0, 0, refused[0].strip())
     if found is None:
         raise Unparsable("gdrcopy_sanity", text.strip().split("\n", 1)[0])
-    return Sanity(*(int(each) for each in found.groups()))
+    total, passed, failed, waived = map(int, found.groups())
+    return Sanity(total, passed, failed, waived)

@@ -31,6 +31,10 @@ _NOT_INSERTED = re.compile(
     r"|module (?P<missing>[\w-]+) not found in modules\.dep"
     r"|Failed to find module '(?P<unknown>[\w-]+)')"
 )
+# kmod libkmod-module.c, command_do; what modprobe then says of the module is its own word for it.
+_INSTALL = re.compile(
+    r"Error running install command '?(?P<command>.*?)'? for module (?P<module>[\w-]+)"
+)
 # systemd's src/shared/module-util.c, and insmod's EEXIST; modprobe says nothing of either.
 _INSERTED = re.compile(
     r"\bInserted module '(?P<module>[\w-]+)'"
@@ -92,7 +96,13 @@ def parse_not_inserted(lines: Iterable[str]) -> tuple[NotInserted, ...]:
     Of a module that went in later, or was there already, none.
     """
     told: list[NotInserted] = []
+    by_command: set[str] = set()
     for line in lines:
+        if (ran := _INSTALL.search(line)) is not None:
+            by_command.add(name := module_name(ran["module"]))
+            words = f"modprobe.d has another command run for it, which failed: {ran['command']}"
+            told.append(NotInserted(name, words, line.strip()))
+            continue
         if (inside := _INSERTED.search(line)) is not None:
             name = module_name(inside["there"] or inside["module"])
             told = [each for each in told if each.module != name]
@@ -101,6 +111,8 @@ def parse_not_inserted(lines: Iterable[str]) -> tuple[NotInserted, ...]:
             continue
         name = next(filter(None, found.group("module", "lost", "missing", "unknown")))
         words = found["words"] or found["absent"]
+        if module_name(name) in by_command:
+            continue
         told.append(NotInserted(module_name(name), words, line.strip()))
     return tuple(told)
 

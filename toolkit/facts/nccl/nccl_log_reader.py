@@ -63,6 +63,7 @@ _TROUBLES = tuple(
     re.compile(shape)
     for shape in (
         r"NET/IB ?: No device found",
+        r"NET/OFI .*\bdisabling GDR\b",
         r"network \S.* not found",
         r"Got completion .*",
         # Not those of taking down: the device may be gone by then.

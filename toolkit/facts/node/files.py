@@ -36,6 +36,13 @@ from toolkit.facts.text.pasted_logs import IMPORTED
 HIDDEN = "/sys/kernel/security/lockdown: not there, and Secure Boot is on"
 MOUNT = "mount -t securityfs securityfs /sys/kernel/security"
 
+# Of one module's fields, in modinfo's order: the file, and below it what it depends on.
+_PEERMEM_DEPENDS = re.compile(
+    r"^filename:\s+\S*nvidia(?:-current)?-peermem\.ko\S*$(?:\n(?!filename:).*)*?"
+    r"\ndepends:[ \t]*(.*)$",
+    re.MULTILINE,
+)
+
 
 class Files(System, Modules):
     """Modules as they are in their files: symbols, their versions, signatures."""
@@ -243,6 +250,14 @@ class Files(System, Modules):
     def said_signers(self) -> dict[str, str]:
         """Signers by module, where somebody has listed them."""
         return parse_said_signers(self._text("modinfo-said")) if self._given("modinfo-said") else {}
+
+    @fact
+    def peermem_said(self) -> str | None:
+        """What nvidia-peermem depends on, as somebody's modinfo said; None where none did."""
+        if not self._given("modinfo-said"):
+            return None
+        found = _PEERMEM_DEPENDS.search(self._text("modinfo-said"))
+        return found[1].strip() if found else None
 
     @fact
     def lsmod(self) -> dict[str, tuple[str, ...]] | None:

@@ -10,10 +10,12 @@ from toolkit.facts.gpu.driver import (
     Driver,
     GpuRow,
     driver_of,
+    parse_api_mismatch,
     parse_driver,
     parse_gpu_rows,
     parse_nvml_mismatch,
     parse_params,
+    parse_unsupported,
 )
 from toolkit.facts.modules.dkms import DkmsBuild, DkmsPackage, parse_dkms_confs, parse_dkms_status
 from toolkit.facts.modules.kernel_modules import parse_modinfo, parse_modinfo_files
@@ -82,8 +84,27 @@ class Stack(Fabric):
     @fact
     def mismatched_library(self) -> str:
         """Version of the user-space libraries that the driver does not talk to; "" for none."""
+        if not self.probed and self._given("nvidia-smi-q"):
+            return parse_nvml_mismatch(self.sources.frame("nvidia-smi-q").text)
         failed = self._state("nvidia-smi") is State.FAILED
         return parse_nvml_mismatch(self.sources.frame("nvidia-smi").text) if failed else ""
+
+    @fact
+    def api_mismatch(self) -> str:
+        """What a loose kernel log tells of user space that is not the driver's; "" for nothing.
+
+        Of a node that was probed its nvidia-smi tells, and how it is now.
+        """
+        if self.probed or not self._given("dmesg"):
+            return ""
+        return parse_api_mismatch(self._text("dmesg").split("\n"))
+
+    @fact
+    def unsupported_gpus(self) -> dict[str, bool]:
+        """GPUs that the driver does not drive, says a loose kernel log; by address."""
+        if self.probed or not self._given("dmesg"):
+            return {}
+        return parse_unsupported(self._text("dmesg").split("\n"))
 
     @fact
     def dkms(self) -> tuple[DkmsBuild, ...]:

@@ -48,16 +48,25 @@ class IommuSaid:
     """What the kernel logged of its IOMMU."""
 
     passthrough: bool | None = None  # the default domain type; None where the log tells none
-    enabled: bool = False  # "DMAR: IOMMU enabled": intel_iommu=on was read
+    enabled: bool = False  # it is at work, or was asked for
     cmdline: str | None = None  # the kernel's arguments, as it logged them
     by_argument: bool = False  # "(set via kernel command line)"
+    faults: tuple[str, ...] = ()  # GPUs and HCAs whose DMA it refused, by address
 
 
 # The prefixes of dmesg differ: "[   5.2] ", "<6>[ 5.2] ", "kern  :info  : 2025-02-10T16:28:06 ".
 _DEFAULT = re.compile(
     r"\biommu: Default domain type: (Passthrough|Translated)\b(.*\bset (?:via|by) )?"
 )
-_ENABLED = re.compile(r"\bDMAR: IOMMU enabled\b")
+# "IOMMU enabled": the argument was read; the other two: an IOMMU is at work (intel_iommu_init,
+# init_iommu_perf_ctr), by whatever the kernel was built to do without arguments.
+_ENABLED = re.compile(
+    r"\bDMAR: (?:IOMMU enabled\b|Intel\(R\) Virtualization Technology for Directed I/O)"
+    r"|\bAMD-Vi: IOMMU performance counters supported"
+)
+_FAULT = re.compile(
+    r"\b(?:nvidia|mlx[45]_core|bnxt_en|ionic|irdma|efa) (\S+): AMD-Vi: Event logged \[IO_PAGE_FAULT"
+)
 _CMDLINE = re.compile(r"(?:Kernel c|\bC)ommand line: (.*)")
 
 
@@ -68,11 +77,14 @@ def parse_iommu_log(lines: Iterable[str]) -> IommuSaid:
     without translation, and a default domain type is logged even without an IOMMU.
     """
     passthrough, enabled, cmdline, by_argument = None, False, None, False
+    faults: dict[str, None] = {}
     for line in lines:
         if found := _DEFAULT.search(line):
             passthrough, by_argument = found[1] == "Passthrough", bool(found[2])
         elif _ENABLED.search(line):
             enabled = True
+        elif fault := _FAULT.search(line):
+            faults[fault[1]] = None
         elif cmdline is None and (found := _CMDLINE.search(line)):
             cmdline = found[1]
-    return IommuSaid(passthrough, enabled, cmdline, by_argument)
+    return IommuSaid(passthrough, enabled, cmdline, by_argument, tuple(faults))

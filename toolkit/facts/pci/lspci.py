@@ -59,6 +59,9 @@ _DRIVER = re.compile(r"\s+Kernel driver in use: (\S+)")
 _DUMP = re.compile(r"([0-9a-f]{2,3}):((?: [0-9a-f]{2}){16})")
 
 
+_REDIRECTS = re.compile(r"\b(?:ReqRedir|CmpltRedir|EgressCtrl)\+")
+
+
 @dataclass(frozen=True, slots=True)
 class _Block:
     """One function: its first line, taken apart, and the lines below."""
@@ -77,15 +80,28 @@ class _Block:
         return f"{self.domain}:{self.place[:2]}"
 
 
+def _nameless(text: str) -> NoEvidence | Unparsable:
+    """What to say of lines without a function: of ACS at least whether any bridge redirects."""
+    lines = re.findall(r"^\s*ACSCtl:\s+(\S.*)$", text, re.MULTILINE)
+    if not lines:
+        return Unparsable("lspci", next((line for line in text.split("\n") if line.strip()), ""))
+    redirecting = sum(bool(_REDIRECTS.search(each)) for each in lines)
+    return NoEvidence(
+        f"lspci: of {len(lines)} ACSCtl lines {redirecting} redirect peer traffic; of which "
+        "bridges, and whether a GPU reaches its HCA by one, was not printed",
+        hint="lspci -vvv as root, whole: it names the function above each line",
+    )
+
+
 def parse_lspci(text: str) -> PciTree:
     """Read the text; what it does not print is 0, -1, "" or None, as in ``PciFunction``.
 
+    :raises NoEvidence: of lines that grep has left alone, whose function is not named.
     :raises Unparsable: where no line names a function, or one is named twice.
     """
     found = list(_blocks(text.replace("\r", "")))
     if not found:
-        first = next((line for line in text.split("\n") if line.strip()), "")
-        raise Unparsable("lspci", first)
+        raise _nameless(text)
     above = _bridges(found)
     functions: dict[str, PciFunction] = {}
     for block in found:

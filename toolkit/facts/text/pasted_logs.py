@@ -25,14 +25,8 @@ from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.kinds import BY_NAME, Kind, commanded, known_kinds, parted, plain, recognise
 from toolkit.facts.text.dressed import undressed
+from toolkit.facts.text.prompts import prompt_of
 
-# "$ ", "user@host:~$ ", "[root@host dir]# ", "host:~ # ", "bash-5.1# ", "(base) user@host:~$ ".
-_HOST = re.compile(r"^\s*(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@([\w.-]+)|([\w.-]+):[~/])")
-_REMOTE = re.compile(r"ssh (?:-\w+ )*(?:[\w.-]+@)?([\w.-]+) +\S")  # with a command
-_PROMPT = re.compile(
-    r"^\s*(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+[^$#\n]*\]?\s?[$#]|[\w.-]+:[~/]\S* ?[$#]"
-    r"|(?:ba|z|k)?sh-[\d.]+[$#]|\$)(?:\s+(.*))?$"
-)
 # "# lspci", "+ lspci", "=== lspci ===": each also opens or rules off what is no command.
 _MARKED = re.compile(r"^\s*(?:#+|\++|%|[=*-]{2,})\s*([^\s#+%=*-].*?)(?:\s*[=*-]{2,})?\s*$")
 _TYPED = re.compile(r"\S+(?: (?:status|topo -\w+|nvlink -+\w+|diag -.*|[-|/].*))?")
@@ -40,6 +34,8 @@ _RULE = re.compile(r"^_{40,}[ \t]*$", re.MULTILINE)
 _RULED = 3  # such lines make a report
 _PROGRAM = re.compile(r"/(?:usr/)?(?:local/)?s?bin/\S+(?: .*)?")
 _JOINED = frozenset({"make-log"})  # a failed build beside one that succeeded is not passed over
+_SEARCHED = re.compile(r"(?:sudo )?lsmod *\| *(?:sudo )?[ef]?grep ")
+_LOGS = frozenset({"dmesg", "nccl-log", "make-log", "fabricmanager-log", "modprobe-said"})
 _SEVERAL = 2
 IMPORTED = "imported from "  # in the source of a frame that no probe has read
 
@@ -62,9 +58,21 @@ class _Open:
     command: str
     lines: list[str] = field(default_factory=list)
     ruled: bool = False
+    ended: bool = False  # by the next prompt: where nothing stands between, nothing was printed
+
+    @property
+    def tells(self) -> bool:
+        """Whether it is an answer; nothing is one where modules were searched for."""
+        searched = self.ended and _SEARCHED.match(self.command) is not None
+        return searched or any(line.strip() for line in self.lines)
 
     def told(self) -> Said:
         return Said(self.command, "\n".join(self.lines), self.ruled)
+
+
+def is_report(text: str) -> bool:
+    """Whether nvidia-bug-report.sh wrote it: of one machine, a rule before each section."""
+    return len(_RULE.findall(text)) >= _RULED
 
 
 def said(text: str) -> list[Said]:
@@ -73,50 +81,23 @@ def said(text: str) -> list[Said]:
     A line that is nothing but one of the commands counts as a prompt: it was copied without; a
     first line does with whatever stands behind it.
     """
-    parts = _sections(text) if len(_RULE.findall(text)) >= _RULED else _prompted(text)
-    return [each.told() for each in parts if any(line.strip() for line in each.lines)]
+    parts = _sections(text) if is_report(text) else _prompted(text)
+    return [each.told() for each in parts if each.tells]
 
 
 def _prompted(text: str) -> list[_Open]:
     parts = [_Open("")]
     for number, line in enumerate(text.split("\n")):
         typed = plain(line)
-        prompt = _PROMPT.match(typed)
+        prompt = prompt_of(typed)
         if prompt is not None:
-            parts.append(_Open((prompt[1] or "").strip()))
+            parts[-1].ended = True
+            parts.append(_Open(prompt.command))
         elif marked := _marked(typed, first=not number):
             parts.append(_Open(marked))
         else:
             parts[-1].lines.append(line)
     return parts
-
-
-def by_machine(text: str) -> dict[str, str]:
-    """The text of each machine whose shell prompts name it, in the order in which they come.
-
-    What stands before the first such prompt is of its machine, and of "" where none has a name; a
-    prompt without a name is of the shell before; what ssh was given to run is of the machine that
-    it names. Of a report, which quotes logs, there is one.
-    """
-    if len(_RULE.findall(text)) >= _RULED:
-        return {"": text}
-    found: dict[str, list[str]] = {}
-    before: list[str] = []
-    first = ""  # shell that has a name
-    here = own = before  # own: of the shell, which may ask elsewhere by one command
-    for line in undressed(text).split("\n"):
-        typed = plain(line)
-        if prompt := _PROMPT.match(typed):
-            if named_ := _HOST.match(typed):
-                own = found.setdefault(named_[1] or named_[2], [])
-                first = first or named_[1] or named_[2]
-            remote = _REMOTE.match((prompt[1] or "").strip())
-            here = found.setdefault(remote[1], []) if remote else own
-        here.append(line)
-    if len(found) < _SEVERAL:
-        return {"": text}
-    found[first] = [*before, *found.get(first, [])]
-    return {host: "\n".join(lines) for host, lines in found.items()}
 
 
 def _sections(text: str) -> list[_Open]:
@@ -177,6 +158,9 @@ def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
                     continue
                 answers.clear()
             answers[part.command] = body
+    for name, answers in texts.items():
+        if name not in _LOGS and _asked_anew(answers):
+            del answers[""]
     if not texts:
         raise NotUnderstood(
             f"{source}: not recognised as evidence",
@@ -188,6 +172,16 @@ def frames_of(text: str, source: str, kind: Kind | None = None) -> list[Frame]:
     ]
 
 
+def _asked_anew(answers: dict[str, str]) -> bool:
+    """Whether a command was asked for the whole of what stands there without one too.
+
+    The latter is what a manual shows, or another machine's. Some lines of an answer are no whole,
+    but of modules: who searches for one there asks whether it is loaded.
+    """
+    asked = [each for each in answers if each]
+    return "" in answers and any("|" not in each or _SEARCHED.match(each) for each in asked)
+
+
 def _parted(part: Said, kind: Kind | None) -> list[tuple[str, str]]:
     """The frames that one part gives: by its command, by what was said, else by its shape."""
     known = commanded(part.command) if part.command else kind
@@ -195,7 +189,7 @@ def _parted(part: Said, kind: Kind | None) -> list[tuple[str, str]]:
     if part.ruled:
         parts = whole if known else []
     else:
-        parts = parted(part.text, known) if not kind else whole
+        parts = parted(part.text, known) if part.text.strip() and not kind else whole
         if not known and len({each for each, _ in parts if each}) < _SEVERAL:
             parts = whole
     frames: dict[str, str] = {}

@@ -44,8 +44,9 @@ def why(said: Said) -> ExitCode:
     """Tell why a check fails: symptom, rule, evidence, the step that breaks it, the repair.
 
     The way from the check to its cause is a tree. Without a check each cause of the node is told,
-    with what follows from it. A line of a log is held against what the checks read and against
-    the table of causes. Nothing is changed. Exits as doctor does, by what was asked about.
+    with what follows from it. A line of a log, or several as they were copied, is held against what
+    the checks read and against the table of causes. Nothing is changed. Exits as doctor does, by
+    what was asked about.
 
     Examples:
       invoke why gpu007
@@ -54,7 +55,7 @@ def why(said: Said) -> ExitCode:
       invoke why peermem.loaded --from evidence/
       invoke why gpu007 path.selected --json
     """
-    said, about = _asked(said)
+    said, about = asked(said)
     session = Session.begin("why", said)
     outcomes = [
         Outcome(each.host, _answer(each.value, about) if each.value else None, each.error)
@@ -73,14 +74,15 @@ def why(said: Said) -> ExitCode:
     return code
 
 
-def _asked(said: Said) -> tuple[Said, str]:
+def asked(said: Said) -> tuple[Said, str]:
     """What was said with the node in --hosts, and the check or the line.
 
     :raises UsageError: for more words than two, a blank one, or no such check.
     """
     words = parted(said.text("about"))
-    named_already = bool(said.text("from_") or said.text("hosts"))
-    if words and not named_already and words[0] not in BY_ID:
+    named_already = any(said.text(each) for each in ("from_", "hosts", "hosts_file"))
+    is_line = bool(words) and " " in words[0].strip()  # which no node set is
+    if words and not named_already and not is_line and words[0] not in BY_ID:
         said = replace(said, values={**said.values, "hosts": words.pop(0)})
     if len(words) > 1:
         node = named_already and not _is_check(words[0])

@@ -1,0 +1,208 @@
+"""Texts as people paste them into tickets: all that fails, and all that passes, and nothing else.
+
+Each was composed in the manner of a real thread; what an expert reads in it stands beside it.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from toolkit.checks.causes import causes
+from toolkit.checks.check import Status
+from toolkit.checks.judged import Judged, judge_node
+from toolkit.checks.wanting import wanted
+from toolkit.report.causes import cause_lines
+from toolkit.report.table import Painter
+from toolkit.verbs.saved import read_saved
+from toolkit.want import PeerPath, Want
+
+DAY = date(2026, 11, 28)
+BUILT_BEFORE = "nvidia/535.129.03, 5.15.0-88-generic, x86_64: installed\n"
+MISMATCH = (
+    "$ nvidia-smi\nFailed to initialize NVML: Driver/library version mismatch\n"
+    "NVML library version: 535.154\n$ cat /proc/driver/nvidia/version\n"
+    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023\n"
+)
+API = (
+    "[  103.411223] NVRM: API mismatch: the client has the version 535.154.05, but\n"
+    "[  103.411223] NVRM: this kernel module has the version 535.129.03.  Please\n"
+)
+LOADED_SINCE = "[  203.1] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.154.05\n"
+INSTALL = (
+    "# modprobe nvidia-peermem\nmodprobe: ERROR: ../libkmod/libkmod-module.c:990 command_do() Error"
+    " running install command '/bin/false' for module nvidia_peermem: retcode 1\n"
+    "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument\n"
+)
+OFI = (
+    "g:1:2 [0] NCCL INFO NET/OFI Could not disable CUDA API usage for HMEM, disabling GDR\n"
+    "g:1:2 [0] NCCL INFO DMA-BUF is available on GPU device 0\n"
+)
+AMD = (
+    "[    0.598543] iommu: Default domain type: Translated\n"
+    "[    0.672114] pci 0000:c0:00.2: AMD-Vi: IOMMU performance counters supported\n"
+)
+INTEL = (
+    "[    0.598543] iommu: Default domain type: Translated\n"
+    "[    1.672114] DMAR: Intel(R) Virtualization Technology for Directed I/O\n"
+)
+FAULT = (
+    "Nov 12 09:14:33 epyc kernel: mlx5_core 0000:42:00.0: AMD-Vi: Event logged "
+    "[IO_PAGE_FAULT domain=0x0031 address=0x28000010000 flags=0x0030]\n"
+)
+STUB = (
+    "$ modinfo nvidia_peermem\nfilename:       /lib/modules/5.15.0-91/nvidia-peermem.ko\n"
+    "version:        535.129.03\ndepends:        \nretpoline:      Y\n"
+)
+GDR = "$ ./sanity\nError: gdr_open() failed\nsanity: common.cpp:88: Assertion `g != 0' failed.\n"
+NO_GSP = (
+    "[    3.210011] NVRM: The NVIDIA GPU 0000:3b:00.0 (PCI ID: 10de:1db4)\n"
+    "[    3.210011] NVRM: installed in this system is not supported by open\n"
+    "[    3.210011] NVRM: nvidia.ko because it does not include the required GPU\n"
+)
+TWO_CLIENTS = (
+    "$ lsmod | grep peer\nnv_peer_mem 16384 0\nnvidia_peermem 16384 0\n"
+    "ib_core 491520 2 nv_peer_mem,nvidia_peermem\nnvidia 56717312 2 nv_peer_mem,nvidia_peermem\n"
+)
+LOADED = "peermem.bound peermem.loadable peermem.loaded peermem.provider peermem.unknown_symbol"
+# DKMS's words around a failed build, and what Ubuntu's crash reporter says in the midst of them.
+VOLTA = (
+    "$ lspci -nnk -d 10de:\n06:00.0 3D controller [0302]: NVIDIA Corporation GV100GL "
+    "[Tesla V100 SXM2 32GB] [10de:1db5] (rev a1)\n\tKernel driver in use: nvidia\n"
+    "$ cat /proc/driver/nvidia/version\n"
+    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023\n"
+)
+BUILD = (
+    "Building initial module for 6.8.0-40-generic\n"
+    "ERROR: Cannot create report: [Errno 17] File exists: '/var/crash/nvidia-dkms-535.0.crash'\n"
+    "Error! Bad return status for module build on kernel: 6.8.0-40-generic (x86_64)\n"
+    "dpkg: error processing package nvidia-dkms-535 (--configure):\n"
+)
+
+
+def judged(text: str, folder: Path) -> tuple[str, str]:
+    """Ids of what fails, and of what passes."""
+    (folder / "ticket.txt").write_text(text)
+    ((_, evidence),) = read_saved(folder / "ticket.txt")
+    found = judge_node("ticket", evidence, Want(path=None), DAY)
+
+    def having(status: Status) -> str:
+        return " ".join(sorted(each.check.id for each in found.having(status)))
+
+    return having(Status.FAIL), having(Status.PASS)
+
+
+@pytest.mark.parametrize(
+    ("text", "fails", "passes"),
+    [
+        pytest.param(f"{BUILT_BEFORE}\n5.15.0-91-generic\n", "dkms.state", "", id="dkms-and-uname"),
+        pytest.param(
+            f"$ dkms status\n{BUILT_BEFORE}$ uname -r\n5.15.0-88-generic\n",
+            "",
+            "dkms.state",
+            id="dkms-and-the-kernel-it-built-for",
+        ),
+        pytest.param(
+            f"$ dkms status | grep 88\n{BUILT_BEFORE}$ uname -r\n5.15.0-91-generic\n",
+            "",
+            "",
+            id="dkms-of-one-kernel-alone",
+        ),
+        pytest.param(MISMATCH, "nvidia.nvml nvidia.version", "cuda.attrs", id="nvml-mismatch"),
+        pytest.param(API, "nvidia.nvml", "", id="api-mismatch"),
+        pytest.param(API + LOADED_SINCE, "", "", id="api-mismatch-before-a-reload"),
+        pytest.param(INSTALL, "peermem.loaded", "", id="install-command"),
+        pytest.param(
+            "The manual shows\n\n    nvidia_peermem 16384 0\n\nbut here\n\n"
+            "root@gpu:~# lsmod | grep peermem\nroot@gpu:~#\n",
+            "",
+            "",
+            id="what-a-manual-shows-and-no-answer",
+        ),
+        pytest.param(OFI, "nccl.log", "", id="efa-plugin-gives-up-gdr"),
+        pytest.param(AMD, "iommu.passthrough", "", id="amd-translates-without-arguments"),
+        pytest.param(AMD.replace("Translated", "Passthrough"), "", "iommu.passthrough", id="pt"),
+        pytest.param(INTEL, "iommu.passthrough", "", id="intel-translates-by-default"),
+        pytest.param(FAULT, "iommu.passthrough", "", id="io-page-fault"),
+        pytest.param(STUB, "peermem.stub", "", id="modinfo-of-a-stub"),
+        pytest.param(STUB.replace("depends:", "depends: ib_uverbs,nvidia"), "", "", id="modinfo"),
+        pytest.param(GDR, "gdrcopy.driver", "", id="gdrcopy-without-its-driver"),
+        pytest.param(NO_GSP, "nvidia.present", "", id="too-old-for-the-open-modules"),
+        pytest.param(TWO_CLIENTS, "peermem.legacy_conflict", LOADED, id="nv_peer_mem-too"),
+    ],
+)
+def test_what_an_expert_reads_in_it(text: str, fails: str, passes: str, tmp_path: Path) -> None:
+    assert judged(text, tmp_path) == (fails, passes)
+
+
+def test_what_is_refused_by_modprobe_d_is_not_laid_to_the_module(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text(INSTALL)
+    ((_, evidence),) = read_saved(tmp_path / "x")
+    found = judge_node("x", evidence, Want(), DAY)
+    assert "/bin/false" in found.having(Status.FAIL)[0].finding.found
+
+
+def test_words_of_others_are_no_reason_for_a_failed_build(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text(BUILD)
+    ((_, evidence),) = read_saved(tmp_path / "x")
+    (failed,) = judge_node("x", evidence, Want(), DAY).having(Status.FAIL)
+    assert failed.check.id == "dkms.last_failure"
+    assert "report" not in failed.finding.found
+    assert "dpkg" not in failed.finding.found
+
+
+def test_a_driver_that_was_not_built_is_why_nvidia_smi_has_no_answer(tmp_path: Path) -> None:
+    said = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
+    (tmp_path / "x").write_text(
+        f"$ nvidia-smi\n{said}$ dkms status\n{BUILT_BEFORE}$ uname -r\n5.15.0-91-generic\n"
+    )
+    ((_, evidence),) = read_saved(tmp_path / "x")
+    roots = {each.root.check.id: each for each in causes(judge_node("x", evidence, Want(), DAY))}
+    assert "nvidia.nvml" in {each.check.id for each in roots["dkms.state"].follows}
+
+
+def told(text: str, folder: Path, want: Want) -> Judged:
+    (folder / "x").write_text(text)
+    ((_, evidence),) = read_saved(folder / "x")
+    return judge_node("x", evidence, want, DAY)
+
+
+def test_no_open_driver_is_advised_for_a_gpu_that_has_none(tmp_path: Path) -> None:
+    judged = told(VOLTA, tmp_path, Want(path=PeerPath.DMABUF))
+    follows = {e.root.check.id: {v.check.id for v in e.follows} for e in causes(judged)}
+    assert {"nvidia.flavor", "dmabuf.gpu"} <= follows["gpu.class"]
+
+
+def test_nvidias_tools_are_not_asked_for_where_the_gpus_are_anothers(tmp_path: Path) -> None:
+    mi300 = (
+        "$ lspci -nn\n05:00.0 Processing accelerators [1200]: Advanced Micro Devices, Inc. "
+        "[AMD/ATI] Aqua Vanjaram [Instinct MI300X] [1002:74a1]\n"
+    )
+    commands = [each.command for each in wanted(told(mi300, tmp_path, Want(path=None)))]
+    assert commands
+    assert not any("nvidia-smi" in each for each in commands)
+
+
+def test_what_fails_stands_before_what_is_not_known(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text(API)
+    ((_, evidence),) = read_saved(tmp_path / "x")
+    words = [
+        line.split()[0]
+        for line in cause_lines([judge_node("x", evidence, Want(), DAY)], Painter(False))
+        if line[:1].strip()
+    ]
+    assert words[0] == "broken"
+    assert "unknown" in words[1:]
+
+
+@pytest.mark.parametrize(("bits", "count"), [("ReqRedir+", 1), ("ReqRedir-", 0)])
+def test_of_acs_that_grep_has_left_alone_it_is_told_whether_any_redirects(
+    bits: str, count: int, tmp_path: Path
+) -> None:
+    lines = f"\tACSCtl:\tSrcValid+ {bits} UpstreamFwd-\n\tACSCtl:\tSrcValid- ReqRedir-\n"
+    found = told(f"$ lspci -vvv | grep ACSCtl\n{lines}", tmp_path, Want())
+    (redirect,) = (each for each in found.verdicts if each.check.id == "acs.redirect")
+    assert redirect.status is Status.UNKNOWN
+    assert f"of 2 ACSCtl lines {count} redirect" in redirect.finding.found

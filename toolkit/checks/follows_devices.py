@@ -1,0 +1,56 @@
+"""What follows from what among the checks of GPUs and HCAs, as tools tell of them.
+
+The rules of the table in follows.py that look at devices alone.
+"""
+
+from __future__ import annotations
+
+from toolkit.checks.check import Finding
+from toolkit.checks.consumers.path import older_than_turing
+from toolkit.facts.node.node import Node
+from toolkit.want import PeerPath, Want
+
+_OFF_THE_BUS = 79  # NVIDIA's Xid catalog
+
+
+def smi_without_driver(node: Node, want: Want, finding: Finding) -> str:
+    gone = node.no_driver and "nvidia-smi" in finding.found
+    return "nvidia-smi answers through the driver, which is not loaded" if gone else ""
+
+
+def smi_of_another(node: Node, want: Want, finding: Finding) -> str:
+    version = node.mismatched_library if "nvidia-smi" in finding.found else ""
+    return f"nvidia-smi of {version} refuses the driver that is loaded" if version else ""
+
+
+def nvml_of_another(node: Node, want: Want, _: Finding) -> str:
+    version = node.mismatched_library
+    return f"NVML of {version} refuses the driver that is loaded" if version else ""
+
+
+def smi_silent(node: Node, want: Want, finding: Finding) -> str:
+    """What nvidia-smi would tell, where NVML answers for no GPU."""
+    silent = "nvidia-smi" in finding.found and bool(node.smi_said.silent)
+    return "nvidia-smi has no answer while NVML does not reach the driver" if silent else ""
+
+
+def xid_of_lost(node: Node, want: Want, _: Finding) -> str:
+    """The one Xid is the very line by which the GPU is known to be lost."""
+    sick = [each for each in node.xids if each.sick]
+    lost = {each.address for each in node.fallen_gpus}
+    others = node.uvm_troubles or any(each.number != _OFF_THE_BUS for each in sick)
+    if others or not sick or not lost.issuperset(each.address for each in sick):
+        return ""
+    return f"Xid {_OFF_THE_BUS} is how the driver logs that a GPU fell off the bus"
+
+
+def older_gpus(node: Node, want: Want, _: Finding) -> str:
+    """Another driver would not help them: none of theirs has the exporter."""
+    if want.path is not PeerPath.DMABUF or not any(map(older_than_turing, node.pci.gpus)):
+        return ""
+    return "GPUs older than Turing have no open kernel modules, and so no dma-buf"
+
+
+def no_rdma_device(node: Node, want: Want, finding: Finding) -> str:
+    gone = finding.found.startswith("no RDMA device")
+    return "without an RDMA device there is no port" if gone else ""
