@@ -57,6 +57,9 @@ def gid(node: Node, want: Want) -> Finding:
             missing.append(f"{device.name} port {port.number}: link-local alone")
         else:
             missing.append(f"{device.name} port {port.number}: none of {V2}")
+    told = {(e.device, e.port) for e in node.gids if not e.type}
+    if missing and told & {(device.name, port.number) for device, port in ports}:
+        return unknown("the RoCE version of a GID is not told: this kernel has no gid_attrs")
     if len(missing) == len(ports) and (why := perhaps_in_pods(node)):
         return not_applicable(f"no RoCE port has an IP address. {ADDRESSES}: {why}")
     if missing:
