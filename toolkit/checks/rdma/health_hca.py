@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from toolkit.checks.check import (
     Finding,
     Impact,
+    Status,
     check,
     failed,
     not_applicable,
     passed,
     unknown,
 )
+from toolkit.checks.rdma.told_ports import errors_told
 from toolkit.facts.gpu.kernel_trouble import Trouble
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.hca_counters import Counters, full
@@ -93,6 +95,8 @@ def port_errors(node: Node, want: Want) -> Finding:
     acknowledgements, packets out of sequence) is shown and not judged: the other end, or its
     job, may be the cause. Many counters are of 4, 8 or 16 bits: a full one tells no rate.
     """
+    if (said := errors_told(node)) and (said.status is Status.FAIL or not node.has_rdma):
+        return said
     ports = node.port_errors
     if not ports:
         return not_applicable("no counters of RDMA ports were read")

@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.consumers.pods import perhaps_in_pods
 from toolkit.checks.rdma.makers import serving
+from toolkit.checks.rdma.told_ports import drops_told
 from toolkit.compat.reader import maker
 from toolkit.errors import NoEvidence
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import Port, RdmaDevice
+from toolkit.facts.rdma.roce import Ecn, Qos
 from toolkit.plural import counted
 from toolkit.want import Role, Want
 
@@ -160,7 +162,7 @@ def qos(node: Node, want: Want) -> Finding:
     """
     asked = node.qos_asked
     if not asked:
-        return not_applicable("no RoCE port that is up, or no mlnx_qos to tell its priorities")
+        return drops_told(node) or _by_text(node.said_qos)
     others = {each for each in node.rdma_devices if each not in serving(node)}
     elsewhere = {net for each in others for net in each.netdevs}
     judged = [net for net in asked if net not in elsewhere]
@@ -185,6 +187,27 @@ def qos(node: Node, want: Want) -> Finding:
         return unknown(f"{open_[0]}: {told[open_[0]].unread}", hint=told[open_[0]].ask)
     well = passed(f"{counted(len(judged), 'RoCE port')}: {told[judged[0]].found}")
     return replace(_unlike(told) or well, details=details)
+
+
+def _by_text(said: Mapping[str, Qos]) -> Finding:
+    """What mlnx_qos was asked, of the ports of which somebody did."""
+    if not said:
+        return not_applicable("no RoCE port that is up, or no mlnx_qos to tell its priorities")
+    told = {net: _judged(has, None) for net, has in said.items()}
+    details = tuple(f"{net}: {each.found}" for net, each in told.items())
+    wrong = [net for net, each in told.items() if each.wrong]
+    if wrong:
+        return failed(
+            f"{len(wrong)} of {counted(len(told), 'port')}: {wrong[0]}: {told[wrong[0]].found}",
+            expected="trust dscp, and PFC on a priority or ECN on",
+            hint=f"{_AGREED}mlnx_qos -i NETDEV --help",
+            details=details,
+        )
+    if unlike := _unlike(told):
+        return replace(unlike, details=details)
+    if open_ := next((each for each in told.values() if each.unread), None):
+        return unknown(open_.unread, hint=open_.ask or "mlnx_qos -i NETDEV of every RoCE port")
+    return unknown(f"well on {'; '.join(details)}", hint="mlnx_qos -i of the other RoCE ports")
 
 
 _ASK_ECN = "mlxconfig -d DEVICE query | grep ROCE_CC: the priorities with congestion control"
@@ -215,7 +238,10 @@ def _unlike(told: Mapping[str, _Told]) -> Finding | None:
 
 def _qos(node: Node, net: str) -> _Told:
     """What one port does with priorities."""
-    has, ecn = node.qos(net), node.roce_ecn.get(net)
+    return _judged(node.qos(net), node.roce_ecn.get(net))
+
+
+def _judged(has: Qos, ecn: Ecn | None) -> _Told:
     pfc = ", ".join(map(str, has.lossless)) or "no priority"
     found = f"trust {has.trust}, PFC on {pfc}"
     if has.trust == "none":
