@@ -157,6 +157,15 @@ KINDS = (
     Kind("kubectl-node", "kubectl-node", r"kubectl describe nodes?\b",
          r"^Name: +\S+\n(?:.*\n)*?Capacity: *$|^Capacity: *\n(?:.*\n)*?Allocatable: *$",
          r"Name: +\S+\s*\nRoles: "),
+    Kind("kubectl-pod", "kubectl-pod",
+         r"kubectl (?:-\S+ \S+ )?(?:describe pods?\b"
+         r"|get pods? (?:.* )?(?:-o|--output)[ =]?(?:yaml|json))",
+         r"^Name: +\S+ *\nNamespace: +\S+ *\n(?:.*\n){0,9}?Node: "
+         r"|^kind: Pod$|^\s*\"kind\": \"Pod\",?$",
+         r"Name: +\S+ *\nNamespace: +\S+ *\n(?:.*\n){0,9}?Node: "),
+    Kind("container-inspect", "container-inspect",
+         r"(?:docker|podman|nerdctl) (?:container )?inspect\b",
+         r"\A\s*\[\s*\{[\s\S]*^\s*\"HostConfig\": \{", ""),
     Kind("ibv-devices", "ibv-devices", r"ibv_devices\b", r"^\s+device\s+node GUID\s*$"),
     Kind("rdma-dev", "rdma-dev", r"rdma(?: -\w+)* (?:dev|res\w*)\b",
          r"^\d+: \S+: (?:node_type \w+ (?:protocol|fw|node_guid) |pd \d+ cq \d+ qp \d+)"),

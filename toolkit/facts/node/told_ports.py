@@ -1,10 +1,11 @@
-"""What loose files tell of single ports and cards: mlxlink, mlxconfig, mlnx_qos, ethtool."""
+"""What loose files tell of single ports, cards and containers, which no probe asks about."""
 
 from __future__ import annotations
 
 import re
 
 from toolkit.facts.fact import fact
+from toolkit.facts.nccl.asked_containers import Asked, parse_inspect, parse_pods
 from toolkit.facts.rdma.ethtool import EthtoolSaid, parse_ethtool
 from toolkit.facts.rdma.mlxconfig import Card, parse_mlxconfig
 from toolkit.facts.rdma.mlxlink import Link, PcieLink, parse_mlxlink, parse_mlxlink_pcie
@@ -33,6 +34,14 @@ class ToldPorts(Reading):
     def said_pcie_links(self) -> tuple[PcieLink, ...]:
         """What mlxlink said of the cards' PCIe links; () where it was not asked."""
         return parse_mlxlink_pcie(self._text("mlxlink")) if self._given("mlxlink") else ()
+
+    @fact
+    def asked_containers(self) -> tuple[Asked, ...]:
+        """Containers that were inspected, and pods that were described; () where none was."""
+        pods = parse_pods(self._text("kubectl-pod")) if self._given("kubectl-pod") else ()
+        if not self._given("container-inspect"):
+            return pods
+        return pods + parse_inspect(self._text("container-inspect"))
 
     @fact
     def cards(self) -> tuple[Card, ...]:
