@@ -34,7 +34,7 @@ def inspected(draw: Random, *, rdma: bool, memlock: int | None, pins: bool) -> s
     host = {
         "NetworkMode": "host",
         "Privileged": False,
-        "CapAdd": draw.choice(([], None)) if not pins else added,
+        "CapAdd": added or (None if podman else added),
         "Devices": draw.sample(devices, len(devices)),
         "DeviceRequests": [{"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}],
         "Ulimits": draw.sample(limits, len(limits)),
@@ -135,12 +135,12 @@ POD = {"nvidia.com/gpu": 8, "rdma/hca_shared_devices_a": 1}
     ("text", "want"),
     [
         pytest.param(
-            described(Random(1), POD, status_="Failed", event=REFUSED),  # noqa: S311
+            described(Random(1), POD, status_="Failed", event=REFUSED),  # noqa: S311 # drawn again the same
             FAIL,
             id="the-device-plugin-has-none-left",
         ),
         pytest.param(
-            described(Random(1), {"nvidia.com/gpu": 8}, status_="Running", event="").partition(  # noqa: S311
+            described(Random(1), {"nvidia.com/gpu": 8}, status_="Running", event="").partition(  # noqa: S311 # drawn again the same
                 "Conditions:"
             )[0],
             UNKNOWN,
@@ -148,7 +148,7 @@ POD = {"nvidia.com/gpu": 8, "rdma/hca_shared_devices_a": 1}
         ),
         pytest.param(
             described(
-                Random(1),  # noqa: S311
+                Random(1),  # noqa: S311 # drawn again the same
                 {"nvidia.com/gpu": 8},
                 status_="Running",
                 event="",

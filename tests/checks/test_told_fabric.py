@@ -78,7 +78,7 @@ def test_rdma_link_tells_each_state_that_it_has_a_word_for_in_any_form() -> None
 
 @pytest.mark.parametrize("cut", [20, 60, 100])
 def test_json_that_is_cut_is_no_list_of_ports(cut: int) -> None:
-    ports = [drawn_port(Random(1), f"mlx5_{n}", "ACTIVE", "LINK_UP") for n in range(2)]  # noqa: S311
+    ports = [drawn_port(Random(1), f"mlx5_{n}", "ACTIVE", "LINK_UP") for n in range(2)]  # noqa: S311 # drawn again the same
     with pytest.raises(Unparsable, match="cut"):
         parse_rdma_link(json.dumps(ports)[:cut])
 

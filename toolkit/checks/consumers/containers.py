@@ -30,7 +30,8 @@ def rdma_devices(node: Node, want: Want) -> Finding:
     That is a uverbs node for each RDMA device, and rdma_cm; the toolkit passes them on with
     NVIDIA_MOFED=enabled, Kubernetes by a device plugin. A container must also be allowed to
     pin memory: by its runtime's memlock limit, or by CAP_IPC_LOCK. In exclusive mode
-    (rdma system show) it sees a device only if that was moved into its namespace.
+    (rdma system show) it sees a device only if that was moved into its namespace. Of a container
+    or pod that was inspected it is asked what that was given.
     """
     if asked := node.asked_containers:
         return _asked(asked)

@@ -72,8 +72,8 @@ def nic(node: Node, want: Want) -> Finding:
     there; on bare metal nothing gains by it, and inline and NUMA-attached boards must not
     even offer it.
     """
-    if told := ats_told(node, want):
-        return told
+    if said := ats_told(node, want):
+        return said
     here = role(node, want)
     if node.platform is Platform.DATA_DIRECT:
         return not_applicable("the data-direct table says nothing of ATS")

@@ -47,7 +47,8 @@ def link(node: Node, want: Want) -> Finding:
         if role(node, want) is Role.VM:
             return not_applicable(FLAT)
         for hop in hops:
-            hop.lower.express()  # raises where lspci was not run as root
+            if hop.lower.printed is not None:
+                hop.lower.express()  # raises where lspci was not run as root
         return unknown("no link tells its width")
     told = {
         hop.lower.address: (hop, why) for hop in hops if (why := trouble(hop) or _stuck(node, hop))

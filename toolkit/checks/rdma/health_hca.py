@@ -83,7 +83,8 @@ def _shown(group: list[Trouble]) -> list[str]:
     "port.errors",
     impact=Impact.SICK,
     source="/sys/class/infiniband/*/ports/*/counters (IBTA PortCounters); thresholds of "
-    "NVIDIA/NVSentinel, nic-health-monitor, link counter detection",
+    "NVIDIA/NVSentinel, nic-health-monitor, link counter detection; ibdiagnet user manual, Bit "
+    "Error Rate (--ber_thresh); Linux, mlx5/counters.rst",
     fix="clean and reseat the cable or transceiver, then exchange it, then the HCA's port",
 )
 def port_errors(node: Node, want: Want) -> Finding:
@@ -94,6 +95,8 @@ def port_errors(node: Node, want: Want) -> Finding:
     the same boot, what came since then is judged as well. What queue pairs count (timeouts of
     acknowledgements, packets out of sequence) is shown and not judged: the other end, or its
     job, may be the cause. Many counters are of 4, 8 or 16 bits: a full one tells no rate.
+    mlxlink and ethtool -S, given as text, tell the share of bits that is lost after correction:
+    more than 1e-12, over five minutes or longer, is a bad link, as is a module's own alarm.
     """
     if (said := errors_told(node)) and (said.status is Status.FAIL or not node.has_rdma):
         return said

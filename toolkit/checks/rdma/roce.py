@@ -158,7 +158,8 @@ def qos(node: Node, want: Want) -> Finding:
     priority is right in a fabric that is lossy by design, and then congestion control must be
     on: ECN as notification point and as reaction point for the same priority. All ports are to
     keep the same priorities lossless, for a job's traffic goes by each. None of it is judged
-    against the switch, which has to agree and is not asked.
+    against the switch, which has to agree and is not asked. A priority with PFC that drops all
+    the same (ethtool -S) has too small a buffer, or a receiver that cannot keep up.
     """
     asked = node.qos_asked
     if not asked:
