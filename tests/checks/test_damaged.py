@@ -10,7 +10,11 @@ import os
 from datetime import date
 from random import Random
 
+from tests.checks.test_told_cards import card, mlnx_qos, module, statistics
+from tests.checks.test_told_containers import POD, described, inspected, written
+from tests.checks.test_told_fabric import device_list, listed, stated
 from tests.checks.test_told_otherwise import ibstatus, rdma_link, refusals, stamp
+from tests.checks.test_told_ports import mlxlink
 from tests.corpus.expected import EXPECTED
 from tests.corpus.known import CORPUS, HERE
 from tests.evidence.test_properties import LISTS
@@ -40,7 +44,15 @@ def texts(draw: Random) -> list[str]:
         for form in (ibstatus, rdma_link)
     ]
     log = "".join(f"{stamp(draw)}{refusals(draw)[1]}\n" for _ in range(9))
-    found = [*LISTS.values(), *ports, log, REPORT]
+    told = [
+        *(mlxlink(draw, up=True), card(draw, 1, ats=True), mlnx_qos(draw, "dscp", {3})),
+        *(statistics(draw, {"rx_bits_phy": 9, "rx_prio3_pause": 1}), module(draw, "alarm", "None")),
+        *(form(draw, POD, status_="Pending", event="") for form in (described, written)),
+        inspected(draw, rdma=True, memlock=-1, pins=True),
+        *(form(draw, "nvidia-imex", "failed failed") for form in (listed, stated)),
+        device_list(draw, ["mlx5_0", "rxe0"]),
+    ]
+    found = [*LISTS.values(), *ports, *told, log, REPORT]
     if HERE:
         captures = (decoded((CORPUS / file).read_bytes()) for file in EXPECTED)
         found += [each for each in captures if len(each) < LONG]

@@ -185,6 +185,29 @@ def test_two_reports_of_a_must_gather_are_two_nodes(tmp_path: Path) -> None:
     assert [each.name for each in aside] == ["gpu_operand_ds.status"]
 
 
+def test_the_network_operators_report_has_a_node_in_each_files_name(tmp_path: Path) -> None:
+    top = tmp_path / "network-operator-sosreport-20260828"
+    pod = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec: {}\nstatus: {}\n"
+    link = "link mlx5_0/1 state {} physical_state {} netdev ens1np0 \n"
+    said = {
+        "ofed-driver/diagnostics/gpu-01-rdma_link.txt": link.format("ACTIVE", "LINK_UP"),
+        "ofed-driver/diagnostics/gpu-01-lsmod.txt": "mlx5_core 2318336  1 mlx5_ib\n",
+        "ofed-driver/diagnostics/gpu-01-diagnostic_status.txt": "lsmod   SUCCESS\n",
+        "ofed-driver/diagnostics/gpu-02.lan-rdma_link.txt": link.format("DOWN", "POLLING"),
+        "ofed-driver/diagnostics/gpu-02.lan-dmesg.txt": DMESG,
+        "nv-ipam-node/pods/nv-ipam-node-7x.yaml": pod,
+    }
+    for name, text in said.items():
+        path = top / "operator/components" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    nodes = read(top)
+    assert {name: set(evidence.frames) for name, evidence in nodes.items()} == {
+        "gpu-01": {"rdma-link"},
+        "gpu-02.lan": {"rdma-link", "dmesg"},
+    }
+
+
 def test_folders_in_a_folder_are_entered_and_links_are_not(tmp_path: Path) -> None:
     planted(tmp_path / "case", {"a/b/topo.txt": MATRIX, "log/kern": DMESG, ".git/x": UNAME})
     planted(tmp_path / "other", {"x": UNAME})

@@ -1,10 +1,13 @@
-"""Collections that support tools make of one node: sosreport, sysinfo-snapshot.
+"""Collections that support tools make: sosreport, sysinfo-snapshot, the Network Operator's.
 
 They name each file after what it holds, and hold thousands that tell nothing here: names say which
 to read. sosreport writes "nvidia-smi topo -m" as sos_commands/nvidia/nvidia-smi_topo_-m; of a
 sysinfo-snapshot names have lost their dashes (commands_txt_output/nvidiasmi_topo_m.txt), so that
-there content tells. Sources: sosreport/sos sos/report/plugins/__init__.py, _mangle_command;
-Mellanox/linux-sysinfo-snapshot sysinfo-snapshot.py, add_txt_command_output, add_ext_file_handler.
+there content tells. The Network Operator's is of a cluster, and has a node in each file's name.
+Sources: sosreport/sos sos/report/plugins/__init__.py, _mangle_command;
+Mellanox/linux-sysinfo-snapshot sysinfo-snapshot.py, add_txt_command_output, add_ext_file_handler;
+Mellanox/network-operator scripts/sosreport/kubectl-netop_sosreport (August 2026),
+run_diagnostic_command.
 """
 
 from __future__ import annotations
@@ -31,6 +34,32 @@ _SECTIONS = re.compile(r"_-?d_")  # some sections of an answer
 _BULK = re.compile(
     r"(?:^|/)sosreport[^/]*/(?:sys|sos_logs|sos_reports|sos_strings|var/log/(?!fab))"
 )
+
+
+# Of a cluster: what its driver pods said, each "NODE-NAME.txt"; the rest tells of Kubernetes.
+_OF_CLUSTER = re.compile(
+    r"(?P<root>(?:.*/)?)operator/components/[^/]+/diagnostics/(?P<node>.+)-"
+    r"(?P<name>[a-z]+(?:_[a-z]+)*)\.txt"
+)
+
+
+_SOME_LINES = frozenset({"lsmod"})  # of modules with "mlx" in their names alone
+
+
+def of_cluster(names: Iterable[str]) -> dict[str, str]:
+    """Files of a Network Operator's report by their names, as folders of nodes have them.
+
+    Of such a report the files that are left out tell nothing of a node: "" stands for them.
+    """
+    listed = list(names)
+    found = {name: each for name in listed if (each := _OF_CLUSTER.fullmatch(name))}
+    tops = {each["root"] for each in found.values()}
+    placed = {
+        name: "" if each["name"] in _SOME_LINES else f"{each['node']}/{each['name']}.txt"
+        for name, each in found.items()
+    }
+    rest = (name for name in listed if name not in found and any(map(name.startswith, tops)))
+    return placed | dict.fromkeys(rest, "") if tops else {}
 
 
 def is_bulk(name: str) -> bool:

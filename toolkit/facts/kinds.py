@@ -68,11 +68,16 @@ KINDS = (
          r"^(?:OK|FAIL)\s+(?:ACS for |Kernel iommu_group for |All ConnectX DMA )"),
     Kind("nvidia-version", "nvidia-version", r"cat /proc/driver/nvidia/version\b",
          r"^NVRM version: +NVIDIA "),
-    Kind("ibstatus", "ibstatus", r"ibstatus\b", r"^Infiniband device '[^']+' port \d+ status:"),
+    Kind("ibstatus", "ibstatus", r"ibstatus\b", r"^Infiniband device '[^']+' port \d+ status:|"
+         r"^Fatal error: +(?:No devices$|device '\*': sys files not found)"),
     Kind("rdma-link", "rdma-link", r"rdma(?: -\w+)* link\b",
-         r"^(?:link |\d+/\d+: )\S+/\d+:? (?:subnet_prefix \S+ lid \d|state [A-Z_]+ )"),
+         r"^(?:link |\d+/\d+: )\S+/\d+:? (?:subnet_prefix \S+ lid \d|state [A-Z_]+ )|"
+         r"^\[\s*\{\s*\"ifindex\": ?\d+,\s*\"(?:ifname\": ?\"[^\"]+\",\s*\")?port\": ?\d"),
     Kind("show-gids", "show-gids", r"show_gids\b", r"^DEV\s+PORT\s+INDEX\s+GID\s"),
-    Kind("systemctl-status", "systemctl-status", r"systemctl (?:-\S+ )*status\b",
+    Kind("systemctl-status", "systemctl-status",
+         r"systemctl (?:-\S+ )*(?:status|list-units|show|--failed)\b",
+         r"^\s*(?:\S )?\s*[\w@.:-]+\.service\s+(?:loaded|masked|not-found|bad-setting)\s+(?:active|"
+         r"inactive|failed|activating|deactivating|reloading)\s+[a-z-]+\b|"
          r"^\s*(?:\S )?[\w@.:-]+\.service(?: - .*)?\n(?:\s+.*\n)*?\s*Loaded: "),
     Kind("fi-info", "fi-info", r"fi_info\b", r"^fi_getinfo: |^provider: \S",
          r"fi_getinfo: |provider: \S.*\n\s+fabric: "),
@@ -154,9 +159,18 @@ KINDS = (
     Kind("kubectl-node", "kubectl-node", r"kubectl describe nodes?\b",
          r"^Name: +\S+\n(?:.*\n)*?Capacity: *$|^Capacity: *\n(?:.*\n)*?Allocatable: *$",
          r"Name: +\S+\s*\nRoles: "),
+    Kind("kubectl-pod", "kubectl-pod",
+         r"kubectl (?:-\S+ \S+ )?(?:describe pods?\b"
+         r"|get pods? (?:.* )?(?:-o|--output)[ =]?(?:yaml|json))",
+         r"^Name: +\S+ *\nNamespace: +\S+ *\n(?:.*\n){0,9}?Node: "
+         r"|^kind: Pod$|^\s*\"kind\": \"Pod\",?$",
+         r"Name: +\S+ *\nNamespace: +\S+ *\n(?:.*\n){0,9}?Node: "),
+    Kind("container-inspect", "container-inspect",
+         r"(?:docker|podman|nerdctl) (?:container )?inspect\b",
+         r"\A\s*\[\s*\{[\s\S]*^\s*\"HostConfig\": \{", ""),
     Kind("ibv-devices", "ibv-devices", r"ibv_devices\b", r"^\s+device\s+node GUID\s*$"),
     Kind("rdma-dev", "rdma-dev", r"rdma(?: -\w+)* (?:dev|res\w*)\b",
-         r"^\d+: \S+: (?:node_type \w+ fw |pd \d+ cq \d+ qp \d+)"),
+         r"^\d+: \S+: (?:node_type \w+ (?:protocol|fw|node_guid) |pd \d+ cq \d+ qp \d+)"),
     Kind("mlxlink", "mlxlink", r"mlxlink\b", r"^(?:PCIe )?Operational (?:\(Enabled\) )?Info *$"),
     Kind("mlxconfig", "mlxconfig", r"(?:mlx|mst)config\b", r"^Device #\d+: *$"),
     Kind("mlnx-qos", "mlnx-qos-said", r"mlnx_qos\b", r"^Priority trust (?:state|mode): "),

@@ -21,7 +21,7 @@ _BREAK_OFF = frozenset(
 )
 _SAYS_SO = (
     r"ibpanic: .*|Failed to (?:open device|query (?:device|port)|get (?:IB )?devices? list).*"
-    r"|Unable to determine the device handle .*|Fatal error: +device .*"
+    r"|Unable to determine the device handle .*|Fatal error: +device (?!'[*]').*"
     r"|Failed to initialize NVML: .*|NVIDIA-SMI has failed because .*|No devices were found\s*"
 )
 # All that a shell says of a command that it does not find: bash, dash, zsh, sudo; Ubuntu's handler.

@@ -139,7 +139,9 @@ def _unexplained(one: Judged) -> list[Verdict]:
 def _gap(gap: Gap, ids: list[str], one: Judged) -> tuple[str, str]:
     """What is missing, and what would help."""
     if gap is Gap.ROOT:
-        cure = "log in as root, or become root by sudo (--become)"
+        hints = dict.fromkeys(e.finding.hint for e in one.verdicts if e.check.id in ids)
+        said = "; ".join(filter(None, hints)) if one.text else ""
+        cure = said or "log in as root, or become root by sudo (--become)"
         return f"{gap}: {', '.join(ids)}", cure
     if gap is Gap.PATH:
         return f"not judged: {gap}", ""

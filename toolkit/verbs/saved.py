@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
 
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame
-from toolkit.facts.collected import below, is_bulk, kind_of, may_tell, roots, tells_more
+from toolkit.facts.collected import (
+    below,
+    is_bulk,
+    kind_of,
+    may_tell,
+    of_cluster,
+    roots,
+    tells_more,
+)
 from toolkit.facts.kinds import BY_NAME
 from toolkit.facts.text.foreign import Foreign, foreign
 from toolkit.facts.text.machines import machines
@@ -159,6 +167,8 @@ def _gathered(
     odd: list[Foreign] = []
     nodes, first = 0, None
     every = list(found)
+    placed = of_cluster(leaf.name for leaf in every)
+    every = [replace(e, name=placed.get(e.name, e.name)) for e in every if placed.get(e.name) != ""]
     for root, mark in roots(leaf.name for leaf in every).items():
         its = [leaf for leaf in every if below(root, leaf.name) is not None]
         every = [leaf for leaf in every if below(root, leaf.name) is None]

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
+from toolkit.checks.check import (
+    Finding,
+    Impact,
+    check,
+    failed,
+    not_applicable,
+    passed,
+    unknown,
+)
 from toolkit.facts.gpu.driver import Flavor
+from toolkit.facts.nccl.asked_containers import Asked
 from toolkit.facts.node.node import Node
 from toolkit.want import PeerPath, Want
 
@@ -21,8 +30,11 @@ def rdma_devices(node: Node, want: Want) -> Finding:
     That is a uverbs node for each RDMA device, and rdma_cm; the toolkit passes them on with
     NVIDIA_MOFED=enabled, Kubernetes by a device plugin. A container must also be allowed to
     pin memory: by its runtime's memlock limit, or by CAP_IPC_LOCK. In exclusive mode
-    (rdma system show) it sees a device only if that was moved into its namespace.
+    (rdma system show) it sees a device only if that was moved into its namespace. Of a container
+    or pod that was inspected it is asked what that was given.
     """
+    if asked := node.asked_containers:
+        return _asked(asked)
     here = node.containers
     if not here.runtimes:
         return not_applicable("no container runtime runs here")
@@ -48,6 +60,44 @@ def rdma_devices(node: Node, want: Want) -> Finding:
             details=tuple(details),
         )
     return passed(f"{', '.join(here.runtimes)}: {len(uverbs)} uverbs", details=tuple(details))
+
+
+def _asked(asked: tuple[Asked, ...]) -> Finding:
+    """What single containers or pods were given, as somebody pasted it."""
+    ill = {each.name: why for each in asked if (why := _ill(each))}
+    if ill:
+        return failed(
+            f"{next(iter(ill))}: {next(iter(ill.values()))}",
+            expected="the devices of RDMA that it asks for, and memory that it may lock",
+            hint="a device plugin's resource and IPC_LOCK for a pod; --device /dev/infiniband "
+            "--ulimit memlock=-1 (or --cap-add IPC_LOCK) for a container",
+            details=tuple(f"{name}: {why}" for name, why in ill.items()),
+        )
+    told = "; ".join(f"{each.name}: {_words(each)}" for each in asked)
+    return unknown(told, hint="in it: ulimit -l, ls /dev/infiniband, ibv_devinfo")
+
+
+def _ill(each: Asked) -> str:
+    if each.trouble:
+        return each.trouble
+    if each.gpus and each.rdma is False:
+        return "GPUs, and no device of RDMA: to other nodes its jobs have TCP alone"
+    if each.rdma and not each.pins and each.memlock is not None and 0 <= each.memlock < _PINNED:
+        return f"memlock {each.memlock} bytes, and no CAP_IPC_LOCK"
+    return ""
+
+
+_PINNED = 1 << 30  # bytes; buffers of a job are larger
+
+
+def _words(each: Asked) -> str:
+    named = (("GPUs", each.gpus), ("devices of RDMA", each.rdma), ("CAP_IPC_LOCK", each.pins))
+    told = [f"{'' if has else 'no '}{what}" for what, has in named if has is not None]
+    if each.memlock is not None:
+        told.append(f"memlock {'unlimited' if each.memlock < 0 else each.memlock}")
+    elif not each.pins:
+        told.append("what it may lock is its runtime's limit")
+    return ", ".join(told)
 
 
 @check(

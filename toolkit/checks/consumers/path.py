@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed
+from toolkit.checks.check import (
+    Finding,
+    Impact,
+    check,
+    failed,
+    not_applicable,
+    passed,
+    unknown,
+)
 from toolkit.checks.modules.fixes import reload
 from toolkit.checks.rdma.makers import CONNECTX, makers, without_nvidia_peermem
 from toolkit.checks.rdma.registering import dmabuf_refused, dmabuf_shown, taken, unexported
@@ -44,7 +52,19 @@ def peermem_gap(node: Node) -> str:
     return ""
 
 
+NOT_LISTED = "nvidia-peermem is not loaded"
+
+
+def not_listed(node: Node) -> bool:
+    """Whether lsmod, given as a loose file, lists the driver and not nvidia-peermem."""
+    if node.knows_state or node.lsmod is None or node.hides("lsmod", "nvidia_peermem"):
+        return False
+    return "nvidia" in node.lsmod and "nvidia_peermem" not in node.lsmod
+
+
 def _nvidia_peermem_gap(node: Node) -> str:
+    if not_listed(node):
+        return NOT_LISTED
     state = node.module_state.get("nvidia_peermem")
     if state is None or state.initstate != "live":
         legacy = (
@@ -153,6 +173,12 @@ def selected(node: Node, want: Want) -> Finding:
     without peermem still serves whoever can take it. Nothing is tried.
     """
     assert want.path is not None  # where it is not known, check.py asks about each
+    if want.taken and not_listed(node) and _untold(node, want):
+        return unknown(
+            f"{NOT_LISTED}; whether dma-buf serves in its place is not told",
+            hint="modinfo nvidia tells the licence of the driver's modules, uname -r the kernel, "
+            "lspci -nn the HCAs; else modprobe nvidia-peermem",
+        )
     gaps = {
         PeerPath.PEERMEM: _try(PeerPath.PEERMEM, want, lambda: peermem_gap(node)),
         PeerPath.DMABUF: _try(PeerPath.DMABUF, want, lambda: dmabuf_gap(node, want)),
@@ -168,6 +194,15 @@ def selected(node: Node, want: Want) -> Finding:
         hint=hint,
         details=told,
     )
+
+
+def _untold(node: Node, want: Want) -> bool:
+    """Whether it is not known if dma-buf is usable."""
+    try:
+        dmabuf_gap(node, want)
+    except (NoEvidence, Unparsable):
+        return True
+    return False
 
 
 def _try(path: PeerPath, want: Want, gap: Callable[[], str]) -> str:

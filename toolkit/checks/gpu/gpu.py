@@ -94,6 +94,12 @@ def persistence(node: Node, want: Want) -> Finding:
     it to come up again, with its BAR1 and its place in the NVLink fabric. nvidia-smi -pm 1
     sets it until the next boot; the daemon keeps it.
     """
+    if (unit := node.services.get("nvidia-persistenced")) is not None and unit.failed:
+        return failed(
+            f"nvidia-persistenced has failed ({unit.result})",
+            expected="running, and Enabled on every GPU",
+            hint="journalctl -u nvidia-persistenced: often no driver was loaded when it started",
+        )
     if node.no_driver:
         return not_applicable(NOT_LOADED)
     rows = node.gpu_rows

@@ -269,6 +269,13 @@ def imex(node: Node, want: Want) -> Finding:
     neither between jobs: NVIDIA's DRA driver demands that nvidia-imex be masked, for a daemon of
     the whole node would take its place and let jobs into each other's memory.
     """
+    if (unit := node.services.get("nvidia-imex")) is not None and unit.failed:
+        return failed(
+            f"nvidia-imex has failed ({unit.result})",
+            expected="nvidia-imex running, and a channel",
+            hint="journalctl -u nvidia-imex and /var/log/nvidia-imex.log say why; nodes_config.cfg "
+            "must name the nodes of the domain",
+        )
     spanning = [address for address, chip in node.gpu_chips.items() if chip and chip.multi_node]
     if spanning and node.no_driver:
         return not_applicable(NOT_LOADED)

@@ -12,6 +12,7 @@ from toolkit.checks.check import (
     unknown,
 )
 from toolkit.checks.pci.platform import absent
+from toolkit.checks.rdma.card_settings import ats_told, sriov_told
 from toolkit.checks.rdma.makers import CONNECTX, maker_of
 from toolkit.checks.role import PASSED_THROUGH, role
 from toolkit.facts.firmware.virt import guest_of
@@ -71,6 +72,8 @@ def nic(node: Node, want: Want) -> Finding:
     there; on bare metal nothing gains by it, and inline and NUMA-attached boards must not
     even offer it.
     """
+    if said := ats_told(node, want):
+        return said
     here = role(node, want)
     if node.platform is Platform.DATA_DIRECT:
         return not_applicable("the data-direct table says nothing of ATS")
@@ -126,8 +129,8 @@ def sriov(node: Node, want: Want) -> Finding:
     registers that the hypervisor makes up: there only a measurement tells.
     """
     here = role(node, want)
-    if here is Role.VM:
-        return _guest(node)
+    if (told := sriov_told(node)) or here is Role.VM:
+        return told or _guest(node)
     virtual = [each for each in node.pci.adapters if each.virtual]
     given = tuple(each for each in node.pci.adapters if each.driver == PASSED_THROUGH)
     if not virtual and not given:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.gpu.health import asked
 from toolkit.checks.pci.pcie import FLAT
+from toolkit.checks.rdma.told_ports import pcie_told
 from toolkit.checks.role import role
 from toolkit.compat.gpus import chip
 from toolkit.facts.node.node import Node
@@ -38,13 +39,16 @@ def link(node: Node, want: Want) -> Finding:
     H100, B200) have one performance state and keep their speed: a lower one is a fault, as it
     is on an HCA. The HCA that manages the node is nobody's fault.
     """
-    if not node.knows_pci and node.has_log:
-        return _by_log(node.dmesg)
+    if not node.knows_pci and (node.said_pcie_links or node.has_log):
+        return pcie_told(node) or _by_log(node.dmesg)
     tree = node.pci
     hops = _hops(tree, (*tree.gpus, *_judged(node)))
     if not any(hop.lower.now.width for hop in hops):
         if role(node, want) is Role.VM:
             return not_applicable(FLAT)
+        for hop in hops:
+            if hop.lower.printed is not None:
+                hop.lower.express()  # raises where lspci was not run as root
         return unknown("no link tells its width")
     told = {
         hop.lower.address: (hop, why) for hop in hops if (why := trouble(hop) or _stuck(node, hop))

@@ -11,6 +11,7 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
+from toolkit.checks.rdma.card_settings import ordering_told
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import PciFunction
 from toolkit.facts.pci.pcie_caps import Express
@@ -145,6 +146,8 @@ def relaxed_ordering(node: Node, want: Want) -> Finding:
     firmware's PCI_WR_ORDERING is another switch: 1 forces it on all, which software that polls
     the last byte does not stand.
     """
+    if said := ordering_told(node):
+        return said
     told = {
         each.address: express.relaxed_ordering
         for each in node.compute_hcas

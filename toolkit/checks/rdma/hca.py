@@ -17,6 +17,7 @@ from toolkit.checks.check import (
     unknown,
 )
 from toolkit.checks.rdma.makers import serving
+from toolkit.checks.rdma.told_ports import firmware_told, rate_told
 from toolkit.errors import NoEvidence
 from toolkit.facts.nccl.daemons import SCHEDULERS
 from toolkit.facts.node.node import Node
@@ -44,6 +45,8 @@ def rate(node: Node, want: Want) -> Finding:
     serve GPUs: one for storage may be slower. Ports that are down are not judged, for the rate
     that they show says nothing; one that is up and tells none is not known to be fast.
     """
+    if said := rate_told(node):
+        return said
     hcas = serving(node)
     groups: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     up = [(device, port) for device in hcas for port in device.ports if port.up]
@@ -163,6 +166,8 @@ def firmware(node: Node, want: Want) -> Finding:
     Mixed firmware is what a replaced card or an interrupted update leaves behind: settings
     and faults then differ from port to port.
     """
+    if not node.tells_rdma and (said := firmware_told(node)):
+        return said
     boards: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for device in node.rdma_devices:
         if device.kind is Kind.HCA and device.firmware:

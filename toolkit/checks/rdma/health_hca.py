@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from toolkit.checks.check import (
     Finding,
     Impact,
+    Status,
     check,
     failed,
     not_applicable,
     passed,
     unknown,
 )
+from toolkit.checks.rdma.told_ports import errors_told
 from toolkit.facts.gpu.kernel_trouble import Trouble
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.hca_counters import Counters, full
@@ -81,7 +83,8 @@ def _shown(group: list[Trouble]) -> list[str]:
     "port.errors",
     impact=Impact.SICK,
     source="/sys/class/infiniband/*/ports/*/counters (IBTA PortCounters); thresholds of "
-    "NVIDIA/NVSentinel, nic-health-monitor, link counter detection",
+    "NVIDIA/NVSentinel, nic-health-monitor, link counter detection; ibdiagnet user manual, Bit "
+    "Error Rate (--ber_thresh); Linux, mlx5/counters.rst",
     fix="clean and reseat the cable or transceiver, then exchange it, then the HCA's port",
 )
 def port_errors(node: Node, want: Want) -> Finding:
@@ -92,7 +95,11 @@ def port_errors(node: Node, want: Want) -> Finding:
     the same boot, what came since then is judged as well. What queue pairs count (timeouts of
     acknowledgements, packets out of sequence) is shown and not judged: the other end, or its
     job, may be the cause. Many counters are of 4, 8 or 16 bits: a full one tells no rate.
+    mlxlink and ethtool -S, given as text, tell the share of bits that is lost after correction:
+    more than 1e-12, over five minutes or longer, is a bad link, as is a module's own alarm.
     """
+    if (said := errors_told(node)) and (said.status is Status.FAIL or not node.has_rdma):
+        return said
     ports = node.port_errors
     if not ports:
         return not_applicable("no counters of RDMA ports were read")

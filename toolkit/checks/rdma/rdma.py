@@ -12,10 +12,12 @@ from toolkit.checks.check import (
     failed,
     not_applicable,
     passed,
+    unknown,
 )
 from toolkit.checks.consumers.pods import in_pods
 from toolkit.checks.modules.fixes import by_family
 from toolkit.checks.rdma.makers import maker_of, serving
+from toolkit.checks.rdma.told_ports import port_told
 from toolkit.errors import NoEvidence
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import MELLANOX
@@ -51,6 +53,8 @@ def devices(node: Node, want: Want) -> Finding:
     if not node.tells_rdma and (listing := node.lists_no_hca):
         hint = "lspci -nn | grep -E '\\[02(00|07)\\]' tells whether there is one without a driver"
         return failed(f"no RDMA device, no HCA in the {listing}", expected="an HCA", hint=hint)
+    if not node.tells_rdma and node.listed_devices is not None:
+        return _listed(node.listed_devices)
     if not node.rdma_devices:
         idle = _idle(node)
         return failed(
@@ -85,6 +89,20 @@ def devices(node: Node, want: Want) -> Finding:
             details=_not_taken(node, missed)[1],
         )
     return _opened(node)
+
+
+def _listed(devices: tuple[RdmaDevice, ...]) -> Finding:
+    """What a list of names tells, which has neither ports nor the HCAs that have no device."""
+    names = [each.name for each in devices]
+    soft = [name for name in names if re.match(r"rxe|siw", name)]
+    if len(soft) < len(names):
+        found = f"{counted(len(names), 'RDMA device')} listed; whether each HCA has one is not told"
+        return unknown(found, hint="lspci -nn; ibstat tells of their ports")
+    return failed(
+        f"no HCA: only software devices {', '.join(soft)}" if soft else "no RDMA device is listed",
+        expected="an RDMA device for each HCA",
+        hint="lspci -nn tells whether there is an HCA; dmesg, why its driver has none",
+    )
 
 
 def _load(node: Node) -> str:
@@ -200,6 +218,8 @@ def port(node: Node, want: Want) -> Finding:
     shows a rate, 40 Gb/s: it says nothing. On Ethernet, Disabled means no more than that the
     net device is down or has no carrier.
     """
+    if not node.tells_rdma and (told := port_told(node)):
+        return told
     judged = serving(node)
     spare = _spare(judged)
     down = [each for each in judged if not _up(each) and each not in spare]
@@ -229,14 +249,14 @@ def _spare(judged: tuple[RdmaDevice, ...]) -> list[RdmaDevice]:
     Where another card uses both its ports, the one that is down is missed; and one that has
     a link and waits for a subnet manager is in use.
     """
-    cards = {_card(each.address) for each in judged if each.address and _up(each)}
-    used = {(each.board, each.address[-1:]) for each in judged if _up(each)}
+    cards = {each.place[0] for each in judged if _up(each)} - {""}
+    used = {(each.board, each.place[1]) for each in judged if _up(each)}
     return [
         each
         for each in judged
         if not any(one.up or one.phys_state == "LinkUp" for one in each.ports)
-        and _card(each.address) in cards
-        and (each.board, each.address[-1:]) not in used
+        and each.place[0] in cards
+        and (each.board, each.place[1]) not in used
     ]
 
 

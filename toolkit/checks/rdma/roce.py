@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.consumers.pods import perhaps_in_pods
 from toolkit.checks.rdma.makers import serving
+from toolkit.checks.rdma.told_ports import drops_told
 from toolkit.compat.reader import maker
 from toolkit.errors import NoEvidence
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import Port, RdmaDevice
+from toolkit.facts.rdma.roce import Ecn, Qos
 from toolkit.plural import counted
 from toolkit.want import Role, Want
 
@@ -57,6 +59,9 @@ def gid(node: Node, want: Want) -> Finding:
             missing.append(f"{device.name} port {port.number}: link-local alone")
         else:
             missing.append(f"{device.name} port {port.number}: none of {V2}")
+    told = {(e.device, e.port) for e in node.gids if not e.type}
+    if missing and told & {(device.name, port.number) for device, port in ports}:
+        return unknown("the RoCE version of a GID is not told: this kernel has no gid_attrs")
     if len(missing) == len(ports) and (why := perhaps_in_pods(node)):
         return not_applicable(f"no RoCE port has an IP address. {ADDRESSES}: {why}")
     if missing:
@@ -153,11 +158,12 @@ def qos(node: Node, want: Want) -> Finding:
     priority is right in a fabric that is lossy by design, and then congestion control must be
     on: ECN as notification point and as reaction point for the same priority. All ports are to
     keep the same priorities lossless, for a job's traffic goes by each. None of it is judged
-    against the switch, which has to agree and is not asked.
+    against the switch, which has to agree and is not asked. A priority with PFC that drops all
+    the same (ethtool -S) has too small a buffer, or a receiver that cannot keep up.
     """
     asked = node.qos_asked
     if not asked:
-        return not_applicable("no RoCE port that is up, or no mlnx_qos to tell its priorities")
+        return drops_told(node) or _by_text(node.said_qos)
     others = {each for each in node.rdma_devices if each not in serving(node)}
     elsewhere = {net for each in others for net in each.netdevs}
     judged = [net for net in asked if net not in elsewhere]
@@ -182,6 +188,27 @@ def qos(node: Node, want: Want) -> Finding:
         return unknown(f"{open_[0]}: {told[open_[0]].unread}", hint=told[open_[0]].ask)
     well = passed(f"{counted(len(judged), 'RoCE port')}: {told[judged[0]].found}")
     return replace(_unlike(told) or well, details=details)
+
+
+def _by_text(said: Mapping[str, Qos]) -> Finding:
+    """What mlnx_qos was asked, of the ports of which somebody did."""
+    if not said:
+        return not_applicable("no RoCE port that is up, or no mlnx_qos to tell its priorities")
+    told = {net: _judged(has, None) for net, has in said.items()}
+    details = tuple(f"{net}: {each.found}" for net, each in told.items())
+    wrong = [net for net, each in told.items() if each.wrong]
+    if wrong:
+        return failed(
+            f"{len(wrong)} of {counted(len(told), 'port')}: {wrong[0]}: {told[wrong[0]].found}",
+            expected="trust dscp, and PFC on a priority or ECN on",
+            hint=f"{_AGREED}mlnx_qos -i NETDEV --help",
+            details=details,
+        )
+    if unlike := _unlike(told):
+        return replace(unlike, details=details)
+    if open_ := next((each for each in told.values() if each.unread), None):
+        return unknown(open_.unread, hint=open_.ask or "mlnx_qos -i NETDEV of every RoCE port")
+    return unknown(f"well on {'; '.join(details)}", hint="mlnx_qos -i of the other RoCE ports")
 
 
 _ASK_ECN = "mlxconfig -d DEVICE query | grep ROCE_CC: the priorities with congestion control"
@@ -212,7 +239,10 @@ def _unlike(told: Mapping[str, _Told]) -> Finding | None:
 
 def _qos(node: Node, net: str) -> _Told:
     """What one port does with priorities."""
-    has, ecn = node.qos(net), node.roce_ecn.get(net)
+    return _judged(node.qos(net), node.roce_ecn.get(net))
+
+
+def _judged(has: Qos, ecn: Ecn | None) -> _Told:
     pfc = ", ".join(map(str, has.lossless)) or "no priority"
     found = f"trust {has.trust}, PFC on {pfc}"
     if has.trust == "none":

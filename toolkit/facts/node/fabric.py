@@ -13,7 +13,12 @@ from toolkit.facts.gpu.smi_query import SmiReport, parse_smi_csv, parse_smi_quer
 from toolkit.facts.nccl.daemons import Daemon, parse_daemons
 from toolkit.facts.rdma.devices import RdmaDevice
 from toolkit.facts.rdma.ibstat import parse_ibdev2netdev, parse_ibstat, parse_ibv_devinfo
-from toolkit.facts.rdma.rdma_lists import parse_ibstatus, parse_rdma_link, parse_show_gids
+from toolkit.facts.rdma.rdma_lists import (
+    parse_device_names,
+    parse_ibstatus,
+    parse_rdma_link,
+    parse_show_gids,
+)
 from toolkit.facts.rdma.roce import (
     Ecn,
     Gid,
@@ -25,7 +30,7 @@ from toolkit.facts.rdma.roce import (
     parse_net_devices,
 )
 from toolkit.facts.reading import Reading
-from toolkit.facts.services import Service, parse_systemctl_status
+from toolkit.facts.services import Service, parse_services
 from toolkit.facts.versions import Version
 
 SMI_TABLE, NVLINKS = "nvidia-smi-table", "nvlink-status"  # frames that no probe prints
@@ -68,6 +73,12 @@ class Fabric(Reading):
         return parse_ibstat(self._text("infiniband"))  # not given either: says so
 
     @fact
+    def listed_devices(self) -> tuple[RdmaDevice, ...] | None:
+        """RDMA devices by name alone, from ibv_devices or rdma dev; None where neither is given."""
+        given = [key for key in ("ibv-devices", "rdma-dev") if self._given(key)]
+        return parse_device_names(self._text(given[0])) if given else None
+
+    @fact
     def devinfo(self) -> dict[str, RdmaDevice] | None:
         """What user space sees, by name; None where the node has no ibv_devinfo."""
         if not self._there("ibv-devinfo"):
@@ -98,9 +109,9 @@ class Fabric(Reading):
 
     @fact
     def services(self) -> dict[str, Service]:
-        """Units by name, from ``systemctl status`` given as a loose file; none where it was not."""
+        """Units by name, from ``systemctl`` given as a loose file; none where it was not."""
         given = self._given("systemctl-status")
-        return parse_systemctl_status(self._text("systemctl-status")) if given else {}
+        return parse_services(self._text("systemctl-status")) if given else {}
 
     @fact
     def net_devices(self) -> dict[str, NetDevice]:

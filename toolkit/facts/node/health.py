@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from toolkit.errors import NoEvidence
 from toolkit.facts.fact import fact
 from toolkit.facts.gpu.kernel_trouble import Trouble, fallen, sxids, uvm_troubles, when, xids
@@ -11,11 +13,12 @@ from toolkit.facts.node.devices import Devices
 from toolkit.facts.pci.aer import BusError, bus_errors
 from toolkit.facts.rdma.hca_counters import Counters, parse_hca_counters
 from toolkit.facts.rdma.hca_log import hca_troubles
-from toolkit.facts.text.pasted_logs import IMPORTED
+from toolkit.facts.text.pasted_logs import EARLIER_BOOT, IMPORTED
 from toolkit.facts.text.tool_reports import fabric_manager_errors
 
 _SMI = ("nvidia-smi", "nvidia-smi-q", "nvidia-smi-table", "nvlink-status")
 _FM_LOG = "fabricmanager-log"  # another that no probe prints
+Read = Callable[[tuple[str, ...]], tuple[Trouble, ...]]
 EARLIER = "earlier-ports"  # a frame that no probe prints: of an earlier run, since the same boot
 
 
@@ -25,12 +28,12 @@ class Health(Devices):
     @fact
     def xids(self) -> tuple[Trouble, ...]:
         """What the driver logged of its GPUs, oldest first."""
-        return xids(self.dmesg)
+        return self._logged(xids)
 
     @fact
     def uvm_troubles(self) -> tuple[Trouble, ...]:
         """Fatal errors of unified memory, which end CUDA on the whole node."""
-        return uvm_troubles(self.dmesg)
+        return self._logged(uvm_troubles)
 
     @fact
     def sxids(self) -> tuple[Trouble, ...]:
@@ -40,12 +43,12 @@ class Health(Devices):
         )
         if told and not self._given("dmesg"):
             return told
-        return told + sxids(self.dmesg)
+        return told + self._logged(sxids)
 
     @fact
     def fallen_gpus(self) -> tuple[Trouble, ...]:
         """GPUs that the kernel log says fell off the bus."""
-        return fallen(self.dmesg)
+        return self._logged(fallen)
 
     @fact
     def bus_errors(self) -> tuple[BusError, ...]:
@@ -55,7 +58,22 @@ class Health(Devices):
     @fact
     def hca_troubles(self) -> tuple[Trouble, ...]:
         """What the drivers of HCAs logged of their health."""
-        return hca_troubles(self.dmesg)
+        return self._logged(hca_troubles)
+
+    def _logged(self, read: Read) -> tuple[Trouble, ...]:
+        """What the log of this boot tells.
+
+        :raises NoEvidence: without one; what that of an earlier boot tells is said as such.
+        """
+        if not self._given("dmesg") and self._given(EARLIER_BOOT):
+            before = read(tuple(self._text(EARLIER_BOOT).split("\n")))
+            if before:
+                told = f", {before[-1].when}" if before[-1].when else ""
+                raise NoEvidence(
+                    f"in an earlier boot: {before[-1].text}{told}; this one's log is not given",
+                    hint="journalctl -k -b 0",
+                )
+        return read(self.dmesg)
 
     @fact
     def log_reaches(self) -> str:

@@ -16,6 +16,7 @@ from toolkit.facts.node.pasted_logs import Imported
 from toolkit.facts.node.platform import Platforms
 from toolkit.facts.node.stack import Stack
 from toolkit.facts.node.system import System
+from toolkit.facts.node.told_ports import ToldPorts
 from toolkit.facts.node.topology import Topology
 from toolkit.facts.node.traffic import Traffic
 
@@ -34,6 +35,7 @@ class Node(
     Companions,
     Consumers,
     Imported,
+    ToldPorts,
     Bmcs,
     Passports,
     Traffic,

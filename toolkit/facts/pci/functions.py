@@ -114,8 +114,11 @@ class PciFunction:
         if self.printed is None:
             raise NoEvidence(f"config space of {self.address}: not part of this evidence")
         if not self.printed.capabilities:
-            raise NeedsRoot(f"lspci: capabilities of {self.address} are not shown", hint="as root")
+            raise NeedsRoot(f"lspci: capabilities of {self.address} are not shown", hint=_AS_ROOT)
         return self.printed
+
+
+_AS_ROOT = "sudo lspci -vvv -nn prints them: without root, or -vv, it has no DevCtl, LnkSta, ACSCtl"
 
 
 @dataclass(frozen=True, slots=True)

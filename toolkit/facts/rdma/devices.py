@@ -54,6 +54,10 @@ _KINDS = (
 )
 
 
+# systemd.net-naming-scheme(7) and rdma-core kernel-boot/rdma_rename.c: "ens1f0np0", "rocep25s0f1".
+_PLACE = re.compile(r"(?:en|ib|roce|iw)((?:P\d+)?p\d+s\d+|s\d+)f(\d+)(?:n[a-z]\w*|d\d+)?")
+
+
 @dataclass(frozen=True, slots=True)
 class RdmaDevice:
     name: str  # "mlx5_0"; not always of that form
@@ -73,6 +77,14 @@ class RdmaDevice:
                 return kind
         told = self.address or self.firmware or self.type or self.board
         return Kind.HCA if told or self.name.startswith("mlx") else Kind.SOFTWARE
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Its card and which function of it, by PCI address, else by names that tell; else ""."""
+        if self.address:
+            return self.address[:-2], self.address[-1:]
+        found = next(filter(None, map(_PLACE.fullmatch, (self.name, *self.netdevs))), None)
+        return (found[1], found[2]) if found else ("", "")
 
 
 class OfedFlavour(StrEnum):

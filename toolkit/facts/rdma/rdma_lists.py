@@ -1,11 +1,13 @@
-"""RDMA devices as lists print them: ibstatus, rdma link, show_gids.
+"""RDMA devices as lists print them: ibstatus, rdma link, rdma dev, ibv_devices, show_gids.
 
-Sources: linux-rdma/rdma-core infiniband-diags/scripts/ibstatus; iproute2 rdma/link.c,
-link_print_state and link_print_netdev; Mellanox/mlnx-tools sbin/show_gids.
+Sources, as read: linux-rdma/rdma-core 64.0 infiniband-diags/scripts/ibstatus (unchanged since the
+script came there) and libibverbs/examples/device_list.c; iproute2 7.1 rdma/link.c, dev.c and res.c,
+and of 4.14 to 5.0 link_parse_cb; Mellanox/mlnx-tools 2607.0.6 sbin/show_gids.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from ipaddress import IPv6Address
 
@@ -14,35 +16,45 @@ from toolkit.facts.rdma.devices import Port, RdmaDevice
 from toolkit.facts.rdma.roce import Gid
 
 _STATES = frozenset({"NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"})
-# What sysfs calls the physical states that rdma link prints.
+# What sysfs calls the physical states that rdma link prints; its ARMED is the fourth, training.
 _PHYSICAL = {
+    "NOP": "<unknown>",
     "SLEEP": "Sleep",
     "POLLING": "Polling",
     "DISABLED": "Disabled",
-    "PORT_CONFIGURATION_TRAINING": "PortConfigurationTraining",
+    "ARMED": "PortConfigurationTraining",
     "LINK_UP": "LinkUp",
     "LINK_ERROR_RECOVER": "LinkErrorRecovery",
     "PHY_TEST": "Phy Test",
+    "OPA_OFFLINE": "Offline",
+    "OPA_TEST": "Test",
 }
 _OF_IBSTATUS = re.compile(
     r"^\s*Infiniband device '([^']+)' port (\d+) status:[ \t]*$", re.MULTILINE
 )
+# All that ibstatus says where the kernel's RDMA core is not loaded, or has no device.
+_NO_DEVICES = re.compile(r"\s*Fatal error: +(?:No devices|device '\*': sys files .*)\s*")
 _OF_LINK = re.compile(r"(?:link |\d+/\d+: )(\S+?)/(\d+):? (.*)")
-_CAPS = re.compile(r"\s+caps: <[^>]*>\s*")  # below a port, with -d
-_LAYERS = frozenset({"InfiniBand", "Ethernet", "Unspecified", "Unknown"})
+_CAPS = re.compile(r"\s+caps: <[^>]*>\s*")  # below a port, with -d; behind it with -o
+# The script says IB where the kernel is older than link layers.
+_LAYERS = {each: each for each in ("InfiniBand", "Ethernet", "Unspecified", "Unknown")} | {
+    "IB": "InfiniBand"
+}
 _PAIR = re.compile(r"(subnet_prefix|state|physical_state|netdev) (\S+)")
 _GID = re.compile(
-    r"(\S+)\s+(\d+)\s+(\d+)\s+((?:[0-9a-fA-F]{4}:){7}[0-9a-fA-F]{4})\s+(?:[\d.]+\s+)?v([12])"
-    r"(?:\s+(\S+))?"
+    r"(\S+)\s+(\d+)\s+(\d+)\s+((?:[0-9a-fA-F]{4}:){7}[0-9a-fA-F]{4})(?:\s+[\d.]+)?"
+    r"(?:\s+[vV]([12])(?:\s+(\S+))?)?"
 )
 
 
 def parse_ibstatus(text: str) -> tuple[RdmaDevice, ...]:
-    """Read ``ibstatus``: a block for each port, in the words of sysfs.
+    """Read ``ibstatus``: a block for each port, in the words of sysfs; none where it finds none.
 
     :raises Unparsable: where it names no port, or a port is not told to its link layer; at a line
         of another form, for it may be the beginning of a port.
     """
+    if _NO_DEVICES.fullmatch(text):
+        return ()
     for at, line in enumerate(text.split("\n"), start=1):
         if line.strip() and not line[0].isspace() and not _OF_IBSTATUS.match(line):
             raise Unparsable("ibstatus", line, at)
@@ -51,17 +63,18 @@ def parse_ibstatus(text: str) -> tuple[RdmaDevice, ...]:
     for name, number, block in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
         values = dict(re.findall(r"^\s*([a-z_ ]+):[ \t]*(.*?)\s*$", block, re.MULTILINE))
         state, physical = (values.get(key, "").rpartition(": ") for key in ("state", "phys state"))
-        if state[2] not in _STATES or not physical[1] or values.get("link_layer") not in _LAYERS:
+        layer = _LAYERS.get(values.get("link_layer", ""), "")
+        if "unknown" in {values.get("state"), values.get("phys state")}:
+            raise Unparsable("ibstatus", f"{name} port {number}: sysfs did not tell its state")
+        if state[2] not in _STATES or not physical[1] or not layer:
             raise Unparsable("ibstatus", f"{name} port {number}: it may be cut")
-        port = Port(
-            int(number), state[2], physical[2], values.get("rate", ""), values["link_layer"]
-        )
+        port = Port(int(number), state[2], physical[2], values.get("rate", ""), layer)
         ports.setdefault(name, []).append(port)
     return _devices(ports, {}, "ibstatus", text)
 
 
 def parse_rdma_link(text: str) -> tuple[RdmaDevice, ...]:
-    """Read ``rdma link``, of iproute2 before 5.0 too, whose lines begin with two numbers.
+    """Read ``rdma link``, as JSON too, and of iproute2 before 5.5, whose lines begin with numbers.
 
     A port with a subnet prefix is one of InfiniBand.
 
@@ -70,8 +83,8 @@ def parse_rdma_link(text: str) -> tuple[RdmaDevice, ...]:
     """
     ports: dict[str, list[Port]] = {}
     nets: dict[str, list[str]] = {}
-    for number, line in enumerate(text.split("\n"), start=1):
-        found = _OF_LINK.fullmatch(line.strip())
+    for number, line in enumerate(_lines_of_json(text) or text.split("\n"), start=1):
+        found = _OF_LINK.fullmatch(line.partition("\\")[0].strip())
         if found is None:
             if line.strip() and not _CAPS.fullmatch(line):
                 raise Unparsable("rdma link", line, number)
@@ -85,6 +98,24 @@ def parse_rdma_link(text: str) -> tuple[RdmaDevice, ...]:
         ports.setdefault(found[1], []).append(port)
         nets.setdefault(found[1], []).extend([has["netdev"]] if "netdev" in has else [])
     return _devices(ports, nets, "rdma link", text)
+
+
+def _lines_of_json(text: str) -> list[str]:
+    """What ``rdma -j link`` says, in the lines that it has without -j; [] for no JSON.
+
+    :raises Unparsable: where it is cut, or of another shape.
+    """
+    if not text.lstrip().startswith("["):
+        return []
+    try:
+        ports = json.loads(text)
+        return [
+            f"link {str(e['ifname']).partition('/')[0]}/{e['port']} "
+            + " ".join(f"{key} {value}" for key, value in e.items() if isinstance(value, str))
+            for e in ports
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError) as why:
+        raise Unparsable("rdma -j link", f"{why}: it may be cut") from why
 
 
 def _devices(
@@ -101,6 +132,8 @@ def _devices(
 def parse_show_gids(text: str) -> tuple[Gid, ...]:
     """Read ``show_gids``; v1 and v2 are its words for RoCE's versions.
 
+    Where the kernel has no gid_attrs the column is empty, and the type "" here.
+
     :raises Unparsable: where it is not whole: at its end it counts what it listed.
     """
     types = {"1": "IB/RoCE v1", "2": "RoCE v2"}
@@ -109,5 +142,30 @@ def parse_show_gids(text: str) -> tuple[Gid, ...]:
     if count is None or int(count[1]) != len(found):
         raise Unparsable("show_gids", f"{len(found)} GIDs: it may be cut")
     return tuple(
-        Gid(e[1], int(e[2]), int(e[3]), IPv6Address(e[4]), types[e[5]], e[6] or "") for e in found
+        Gid(e[1], int(e[2]), int(e[3]), IPv6Address(e[4]), types.get(e[5], ""), e[6] or "")
+        for e in found
     )
+
+
+_DEV = re.compile(r"\d+: (\S+): (?:node_type|pd|qp|cq) .*")
+_GUID = re.compile(r"\s+(\S+)\s+([0-9a-f]{16})\s*")
+_PASSED_OVER = re.compile(rf"\s*|\s+device\s+node GUID\s*|\s+-+\s+-+\s*|{_CAPS.pattern}")
+
+
+def parse_device_names(text: str) -> tuple[RdmaDevice, ...]:
+    """Read ``ibv_devices``, ``rdma dev`` or ``rdma resource``: names, without ports.
+
+    None where the first has its two lines of heads and no more.
+
+    :raises Unparsable: at a line of another form.
+    """
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        if _PASSED_OVER.fullmatch(line):
+            continue
+        each = _DEV.fullmatch(line.partition("\\")[0].strip()) or _GUID.fullmatch(line)
+        if each is None:
+            raise Unparsable("a list of RDMA devices", line, number)
+        firmware = re.search(r" fw (\S+) ", line)
+        found[each[1]] = firmware[1] if firmware else found.get(each[1], "")
+    return tuple(RdmaDevice(name, "", firmware, "", ()) for name, firmware in found.items())

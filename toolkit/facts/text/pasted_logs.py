@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.kinds import BY_NAME, Kind, commanded, known_kinds, parted, plain, recognise
+from toolkit.facts.text.boots import last_boot, of_other_boot
 from toolkit.facts.text.dressed import undressed
 from toolkit.facts.text.prompts import prompt_of
 
@@ -37,6 +38,7 @@ _JOINED = frozenset({"make-log"})  # a failed build beside one that succeeded is
 _SEARCHED = re.compile(r"(?:sudo )?lsmod *\| *(?:sudo )?[ef]?grep ")
 _LOGS = frozenset({"dmesg", "nccl-log", "make-log", "fabricmanager-log", "modprobe-said"})
 _SEVERAL = 2
+EARLIER_BOOT = "earlier-boot"  # a frame of kernel logs that are not of the present boot
 IMPORTED = "imported from "  # in the source of a frame that no probe has read
 
 
@@ -184,6 +186,8 @@ def _asked_anew(answers: dict[str, str]) -> bool:
 
 def _parted(part: Said, kind: Kind | None) -> list[tuple[str, str]]:
     """The frames that one part gives: by its command, by what was said, else by its shape."""
+    if of_other_boot(part.command):
+        return [(EARLIER_BOOT, part.text)]
     known = commanded(part.command) if part.command else kind
     whole = [(known or recognise(part.text), part.text)]
     if part.ruled:
@@ -200,6 +204,9 @@ def _parted(part: Said, kind: Kind | None) -> list[tuple[str, str]]:
         mok = kind_of.name == "mokutil"
         for name, body in _with_signers(text) if mok else [(kind_of.frame, text)]:
             frames[name] = _ended(frames[name]) + body if name in frames else body
+    if "dmesg" in frames:
+        before, frames["dmesg"] = last_boot(frames["dmesg"])
+        frames |= {EARLIER_BOOT: before} if before else {}
     return list(frames.items())
 
 

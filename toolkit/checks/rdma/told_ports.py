@@ -1,0 +1,235 @@
+"""What mlxlink and ethtool tell of single ports, for the checks of ports, rates, errors, PCIe.
+
+One port is asked at a time, so that a sound one leaves the others open: it passes no check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from toolkit.checks.check import Finding, Status, failed, unknown
+from toolkit.facts.node.node import Node
+from toolkit.facts.rdma.mlxlink import UNPLUGGED, Link
+from toolkit.plural import counted
+
+# What a sound link loses after correction: ibdiagnet's manual, --ber_thresh; and for how long that
+# manual has errors counted first, in minutes.
+MOST_ERRORS, LEAST_MINUTES = 1e-12, 5.0
+_FAR = 4  # times slower than both ends of its cable can: two generations, which no switch explains
+OTHERS = "the other ports were not given: ibstat"
+
+
+def _words(link: Link) -> str:
+    told = [f"{link.speed:g} Gb/s" if link.speed else "", *(f"{k} {v}" for k, v in link.facts)]
+    return ", ".join(filter(None, told)) or "up"
+
+
+def port_told(node: Node) -> Finding | None:
+    """Whether the links that mlxlink was asked about are up; None where it was not.
+
+    A port without a cable beside one that is up is a second port that nobody uses, or may be.
+    """
+    links = node.said_links
+    spare = any(each.up for each in links.values())
+    down = {
+        name: each
+        for name, each in links.items()
+        if not (each.up or (spare and each.opcode == UNPLUGGED))
+    }
+    if down:
+        return failed(
+            f"{len(down)} of {counted(len(links), 'link')} not up: "
+            + ", ".join(f"{name} {each.state}" for name, each in down.items()),
+            expected="Active",
+            hint=next((e.diagnosis for e in down.values() if e.diagnosis), "")
+            or "cable, transceiver, switch port; mlxlink -d DEVICE -m shows the module",
+            details=tuple(f"{n}: {e.diagnosis}" for n, e in down.items() if e.diagnosis),
+        )
+    told = "; ".join(f"{n}: {_words(e)}" for n, e in links.items() if e.up)
+    return unknown(f"the link is up, {told}", hint=OTHERS) if told else None
+
+
+def rate_told(node: Node) -> Finding | None:
+    """Whether a link is slower than it is set to and its cable can be; None where it is not.
+
+    A slower switch makes a link slower, which is no fault.
+    """
+    links = {name: each for name, each in node.said_links.items() if each.up and each.best}
+    slow = {name: each for name, each in links.items() if each.speed < each.best}
+    narrow = {n: e for n, e in node.said_links.items() if e.up and e.infiniband and e.width == 1}
+    alike = {
+        name: each
+        for name, each in slow.items()
+        if any(other.best == each.best and other.speed > each.speed for other in links.values())
+    }
+    far = {name: each for name, each in slow.items() if each.speed * _FAR < each.best}
+    if wrong := {**narrow, **alike, **far}:
+        return failed(
+            f"{counted(len(wrong), 'port')} slower than they can be: {', '.join(wrong)}",
+            expected="the speed that both ends and the cable can",
+            details=tuple(
+                f"{n}: {e.speed:g} of {e.best:g} Gb/s, {e.width}x" for n, e in wrong.items()
+            ),
+        )
+    if slow:
+        name, each = next(iter(slow.items()))
+        return unknown(
+            f"{name}: {each.speed:g} of {each.best:g} Gb/s; whether its switch can more is untold",
+            hint="the speed that the switch's port is set to, and can",
+        )
+    return None
+
+
+def errors_told(node: Node) -> Finding | None:
+    """Whether a link loses more than a sound one; None where neither tool was asked."""
+    found = [each for each in (_by_mlxlink(node), _by_counters(node), _by_modules(node)) if each]
+    return next((each for each in found if each.status is Status.FAIL), next(iter(found), None))
+
+
+def _by_mlxlink(node: Node) -> Finding | None:
+    up = {name: each for name, each in node.said_links.items() if each.up}
+    ill = {name: why for name, each in up.items() if (why := _ill(each))}
+    if ill:
+        return failed(
+            f"{counted(len(ill), 'link')} not sound: {next(iter(ill))}: {next(iter(ill.values()))}",
+            expected=f"no more than {MOST_ERRORS:g} of its bits lost after correction",
+            hint="drain the node; clean and reseat the cable, then exchange it; mlxlink --pc sets "
+            "the counters back",
+            details=tuple(f"{name}: {why}" for name, why in ill.items()),
+        )
+    if not up:
+        return None
+    short = [name for name, each in up.items() if each.errors < 0 or each.minutes < LEAST_MINUTES]
+    if short:
+        return unknown(
+            f"{short[0]}: errors of {LEAST_MINUTES:g} minutes or more are not told",
+            hint="mlxlink -d DEVICE -m -c, with traffic on it",
+        )
+    return unknown(f"{', '.join(up)}: sound", hint=OTHERS)
+
+
+def _ill(link: Link) -> str:
+    if link.diagnosis:
+        return link.diagnosis
+    if link.errors > MOST_ERRORS and link.minutes >= LEAST_MINUTES:
+        return f"{link.errors:g} of its bits lost after correction in {link.minutes:g} minutes"
+    return "; ".join(link.beyond)
+
+
+_BROKEN = ("module_bus_stuck", "module_bad_shorted")  # the module or its cable, by its own word
+_SEEN = (
+    *("link_down_events_phy", "rx_crc_errors_phy", "rx_symbol_err_phy", "rx_pcs_symbol_err_phy"),
+    *("rx_discards_phy", "tx_discards_phy", "rx_out_of_buffer", "module_high_temp"),
+    *("tx_pause_storm_warning_events", "outbound_pci_stalled_wr_events", "rx_steer_missed_packets"),
+    *("rx_pci_signal_integrity", "tx_pci_signal_integrity", "outbound_pci_buffer_overflow"),
+)
+_BITS = 3e13  # that could have been received: five minutes at 100 Gb/s
+
+
+def _by_counters(node: Node) -> Finding | None:
+    """From ``ethtool -S``: of what could be received, how much was lost after correction."""
+    told = node.counted_ports
+    ill = {net: why for net, counts in told.items() if (why := _lossy(counts))}
+    if ill:
+        return failed(
+            f"{counted(len(ill), 'port')} not sound: {next(iter(ill))}: {next(iter(ill.values()))}",
+            expected=f"no more than {MOST_ERRORS:g} of its bits lost after correction",
+            hint="drain the node; clean and reseat the cable, then exchange it",
+            details=tuple(f"{net}: {why}" for net, why in ill.items()),
+        )
+    if not told:
+        return None
+    net, counts = next(iter(told.items()))
+    if "rx_pcs_symbol_err_phy" not in counts:
+        return unknown(f"{net}: no counter of a kind that is known here", hint="mlxlink -m -c")
+    seen = ", ".join(f"{name} {counts[name]}" for name in _SEEN if counts.get(name))
+    return unknown(
+        f"{net}: {seen or 'no error'} since its driver was loaded",
+        hint=f"a second reading an hour later tells what grows; {OTHERS}",
+    )
+
+
+def _lossy(counts: Mapping[str, int]) -> str:
+    lost, bits = counts.get("rx_pcs_symbol_err_phy", 0), counts.get("rx_bits_phy", 0)
+    if bits >= _BITS and lost / bits > MOST_ERRORS:
+        return f"rx_pcs_symbol_err_phy {lost} of {bits:g} bits"
+    return ", ".join(f"{name} {counts[name]}" for name in _BROKEN if counts.get(name))
+
+
+def _by_modules(node: Node) -> Finding | None:
+    """From ``ethtool -m``: what the module itself has raised."""
+    told = node.ethtool_said.modules
+    raised = [why for each in told for why in (*each.alarms, *each.dark)]
+    if raised:
+        return failed(
+            f"a module raises {raised[0]}" + (f" and {len(raised) - 1} more" if raised[1:] else ""),
+            expected="no alarm, and a signal on every lane",
+            hint="drain the node; clean and reseat the module, look at its airflow, exchange it",
+            details=tuple(raised),
+        )
+    if not told:
+        return None
+    warned = ", ".join(why for each in told for why in each.warnings)
+    return unknown(f"a module without alarm{f'; {warned}' if warned else ''}", hint=OTHERS)
+
+
+def drops_told(node: Node) -> Finding | None:
+    """Whether ``ethtool -S`` shows a lossless priority that drops; None where it does not."""
+    wrong = {net: why for net, counts in node.counted_ports.items() if (why := _dropped(counts))}
+    if not wrong:
+        return None
+    return failed(
+        f"{next(iter(wrong))}: {next(iter(wrong.values()))}",
+        expected="a priority with PFC drops nothing",
+        hint="headroom of the buffer (mlnx_qos --buffer_size, --cable_len), and what keeps the "
+        "receiver from emptying it: PCIe, IOMMU, a hung job",
+        details=tuple(f"{net}: {why}" for net, why in wrong.items()),
+    )
+
+
+def _dropped(counts: Mapping[str, int]) -> str:
+    """Pauses are counted for a priority where PFC is on for it alone."""
+    lossless = [p for p in range(8) if f"rx_prio{p}_pause" in counts]
+    told = [
+        f"PFC on {p}, and rx_prio{p}_discards {counts[f'rx_prio{p}_discards']}"
+        for p in lossless
+        if counts.get(f"rx_prio{p}_discards")
+    ]
+    storm = counts.get("tx_pause_storm_error_events")
+    told += [f"tx_pause_storm_error_events {storm}: pauses were given up"] if storm else []
+    return ", ".join(told)
+
+
+def firmware_told(node: Node) -> Finding | None:
+    """Versions from ``rdma dev`` or ``ethtool -i``; None where neither is given."""
+    boards: dict[str, dict[str, list[str]]] = {}
+    for each in node.ethtool_said.drivers:
+        if each.board:
+            boards.setdefault(each.board, {}).setdefault(each.firmware, []).append(each.address)
+    if mixed := {board: has for board, has in boards.items() if len(has) > 1}:
+        return failed(
+            "; ".join(f"{board}: {' and '.join(sorted(has))}" for board, has in mixed.items()),
+            expected="one firmware for each board",
+            details=tuple(
+                f"{v}: {', '.join(at)}" for has in mixed.values() for v, at in has.items()
+            ),
+        )
+    told = [f"{e.driver} {e.firmware}".strip() for e in node.ethtool_said.drivers if e.firmware]
+    told += [f"{e.name} {e.firmware}" for e in node.listed_devices or () if e.firmware]
+    if not told:
+        return None
+    return unknown(
+        f"{', '.join(dict.fromkeys(told))}; which are equal boards is not told", hint="ibv_devinfo"
+    )
+
+
+def pcie_told(node: Node) -> Finding | None:
+    """What mlxlink says of a card's PCIe link; the slot's own side it does not tell."""
+    slow = next((each for each in node.said_pcie_links if each.slower), None)
+    if slow is None:
+        return None
+    return unknown(
+        f"x{slow.width} at {slow.speed:g} GT/s of x{slow.best_width} at {slow.best_speed:g}; what "
+        "the slot can is not told",
+        hint="lspci -vvv",
+    )

@@ -1,0 +1,157 @@
+"""What one container or pod was given: ``docker inspect``, ``kubectl describe pod``, pods as YAML.
+
+Sources, as read: kubernetes/kubectl pkg/describe/describe.go (of 2026), describePod, which prints
+no security context; moby api/types/container HostConfig and podman's inspect, whose Ulimits say
+"RLIMIT_MEMLOCK" and whose capabilities begin with "CAP_"; resources by the names that
+Mellanox/k8s-rdma-shared-dev-plugin and sriov-network-device-plugin give them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit.errors import Unparsable
+
+_RESOURCE = re.compile(
+    r"^[\s\"'-]*([a-z0-9.-]+/[\w.-]+)[\"']?:\s+[\"']?(\d+)[\"']?,?\s*$", re.MULTILINE
+)
+_RDMA = re.compile(r"rdma|hca|roce|mlnx|sriov|ib_?dev|infiniband|efa\b|nic\b", re.IGNORECASE)
+_SHORT = re.compile(r"Insufficient ([\w.-]+/[\w.-]+)")
+# What kubelet's device manager and CNI plugins say of what they could not give.
+_REFUSED = re.compile(
+    r"^.*\b(?:UnexpectedAdmissionError|FailedCreatePodSandBox|Allocate failed)\b.*"
+    r"(?:rdma|sriov|mlnx|hca|roce|infiniband|nvidia\.com/).*$",
+    re.MULTILINE | re.IGNORECASE,
+)
+_DESCRIBED = re.compile(r"^(?=Name: +\S+ *\nNamespace: )", re.MULTILINE)
+_RUNS = re.compile(r"^\s*\"?(?:Status|phase)\"?: +\"?(?:Running|Succeeded)\b", re.MULTILINE)
+_GPU = re.compile(r"nvidia\.com/(?:gpu(?:\.shared)?$|mig-)")
+_PINS = frozenset({"IPC_LOCK", "ALL"})
+_UNLIMITED = 1 << 62  # bytes; docker writes -1, podman the largest number that it has
+_HEAD = re.compile(r"^Name: +(\S+) *$", re.MULTILINE)
+_YAML_NAME = re.compile(r"^metadata:\n(?:  .*\n)*?  name: (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One container or pod; None for what its text does not tell."""
+
+    name: str
+    gpus: bool | None = None  # it was given some
+    rdma: bool | None = None  # it was given devices of RDMA, or may open all
+    memlock: int | None = None  # bytes; -1 for unlimited
+    pins: bool | None = None  # it may lock memory whatever the limit (CAP_IPC_LOCK)
+    trouble: str = ""  # why it did not get what it asked for
+
+
+def parse_inspect(text: str) -> tuple[Asked, ...]:
+    """Read ``docker inspect`` or ``podman inspect``.
+
+    :raises Unparsable: where it is no whole JSON list.
+    """
+    try:
+        listed = json.loads(text[text.index("[") :])
+        return tuple(_inspected(each) for each in listed if "HostConfig" in each)
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as why:
+        raise Unparsable("inspect", f"{why}: it may be cut") from why
+
+
+def _inspected(each: dict[str, Any]) -> Asked:
+    host = each["HostConfig"]
+    privileged = host.get("Privileged") is True
+    devices = [str(one.get("PathOnHost", "")) for one in host.get("Devices") or ()]
+    said = (str(one).partition("=") for one in (each.get("Config") or {}).get("Env") or ())
+    env = {name: value for name, _, value in said}
+    seen = env.get("NVIDIA_VISIBLE_DEVICES", "")
+    runtime = host.get("Runtime") == "nvidia" and seen not in {"", "void", "none"}
+    asked = any("gpu" in str(one.get("Capabilities")) for one in host.get("DeviceRequests") or ())
+    gpus = asked or runtime or any(re.search(r"/dev/nvidia|nvidia\.com/gpu", e) for e in devices)
+    mofed = env.get("NVIDIA_MOFED") == "enabled" and (runtime or asked)
+    caps = {str(one).upper().removeprefix("CAP_") for one in host.get("CapAdd") or ()}
+    limits = {str(e["Name"]).lower().removeprefix("rlimit_"): e for e in host.get("Ulimits") or ()}
+    soft = limits["memlock"].get("Soft") if "memlock" in limits else None
+    return Asked(
+        str(each.get("Name", "")).removeprefix("/") or str(each.get("Id", ""))[:12],
+        gpus or privileged,
+        privileged or mofed or any(path.startswith("/dev/infiniband") for path in devices),
+        -1 if soft is not None and not 0 <= soft < _UNLIMITED else soft,
+        privileged or bool(caps & {"IPC_LOCK", "ALL"}),
+    )
+
+
+def parse_pods(text: str) -> tuple[Asked, ...]:
+    """Read ``kubectl describe pod``, or one pod as YAML or JSON.
+
+    :raises Unparsable: where it is no pod.
+    """
+    blocks = [each for each in _DESCRIBED.split(text) if _DESCRIBED.match(each)]
+    return tuple(map(_described, blocks)) or (_written(text),)
+
+
+def _described(text: str) -> Asked:
+    resources = _resources(text)
+    name = _HEAD.search(text)
+    given = bool(re.search(r"^\s+Path:\s+/dev(?:/infiniband)?\s*$", text, re.MULTILINE))
+    whole = "\nQoS Class:" in text  # behind all containers and volumes
+    return Asked(
+        name[1] if name else "",
+        _gpus(resources, whole=whole),
+        given or _rdma(resources, whole=whole),
+        trouble=_trouble(text, resources),
+    )
+
+
+def _written(text: str) -> Asked:
+    """Of YAML or JSON, by lines: a cut text has no status, which comes last."""
+    if not re.search(r"^\s*\"?kind\"?: \"?Pod\b", text, re.MULTILINE):
+        raise Unparsable("kubectl", text.strip().split("\n")[0])
+    resources = _resources(text)
+    plain = re.sub(r"[\"',]", "", text)
+    privileged = bool(re.search(r"^\s*privileged: true\s*$", plain, re.MULTILINE))
+    name = _YAML_NAME.search(text) or re.search(r'"name": "([^"]+)"', text)
+    whole = bool(re.search(r"^\s*status:|^\s*qosClass: ", plain, re.MULTILINE))
+    given = bool(re.search(r"^\s*path: /dev(?:/infiniband)?\s*$", plain, re.MULTILINE))
+    added = re.search(r"\badd:([\s\[\]\-A-Z_]*)", plain)
+    pins = added is not None and not _PINS.isdisjoint(re.findall(r"[A-Z_]+", added[1]))
+    return Asked(
+        name[1] if name else "",
+        _gpus(resources, whole=whole),
+        given or privileged or _rdma(resources, whole=whole),
+        pins=True if privileged or pins else False if whole else None,
+        trouble=_trouble(text, resources),
+    )
+
+
+def _resources(text: str) -> dict[str, int]:
+    found = {name: int(count) for name, count in _RESOURCE.findall(text)}
+    return {name: count for name, count in found.items() if "kubernetes.io/" not in name}
+
+
+def _gpus(resources: dict[str, int], *, whole: bool) -> bool | None:
+    if any(count for name, count in resources.items() if _GPU.match(name)):
+        return True
+    return False if whole else None
+
+
+def _rdma(resources: dict[str, int], *, whole: bool) -> bool | None:
+    """Administrators name such resources as they like: another one may be of RDMA."""
+    others = [name for name, count in resources.items() if count and not _GPU.match(name)]
+    if any(map(_RDMA.search, others)):
+        return True
+    return False if whole and not others else None
+
+
+def _trouble(text: str, resources: dict[str, int]) -> str:
+    """Why it does not run; what was so before it ran is past."""
+    if _RUNS.search(text):
+        return ""
+    short = dict.fromkeys(_SHORT.findall(text))
+    ours = [each for each in short if each.startswith("nvidia.com/") or _RDMA.search(each)]
+    if ours:
+        asked = ", ".join(f"{resources[e]} of {e}" if e in resources else e for e in ours)
+        return f"no node has enough of what it asks for: {asked}"
+    refused = _REFUSED.search(text)
+    return " ".join(refused[0].split())[:160] if refused else ""

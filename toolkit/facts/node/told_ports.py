@@ -1,0 +1,82 @@
+"""What loose files tell of single ports, cards and containers, which no probe asks about."""
+
+from __future__ import annotations
+
+import re
+
+from toolkit.facts.fact import fact
+from toolkit.facts.nccl.asked_containers import Asked, parse_inspect, parse_pods
+from toolkit.facts.rdma.ethtool import EthtoolSaid, parse_ethtool
+from toolkit.facts.rdma.mlxconfig import Card, parse_mlxconfig
+from toolkit.facts.rdma.mlxlink import Link, PcieLink, parse_mlxlink, parse_mlxlink_pcie
+from toolkit.facts.rdma.roce import Qos, parse_mlnx_qos
+from toolkit.facts.reading import Reading
+from toolkit.facts.text.pasted_logs import IMPORTED
+
+_DEVICE = r" (?:-d|--device)[ =]?(\S+)"
+_INTERFACE = r" (?:-i|--interface)[ =]?(\S+)"
+_COUNTED = r" ethtool (?:-S|--statistics) (\S+)"
+_HEAD_OF_QOS = re.compile(r"^(?=DCBX mode: )", re.MULTILINE)
+
+
+class ToldPorts(Reading):
+    """What loose files tell of single ports that no probe asks about."""
+
+    @fact
+    def said_links(self) -> dict[str, Link]:
+        """The ports that mlxlink was asked about, by the device that its command names."""
+        if not self._given("mlxlink"):
+            return {}
+        links = parse_mlxlink(self._text("mlxlink"))
+        return dict(zip(self._asked("mlxlink", _DEVICE, len(links)), links, strict=True))
+
+    @fact
+    def said_pcie_links(self) -> tuple[PcieLink, ...]:
+        """What mlxlink said of the cards' PCIe links; () where it was not asked."""
+        return parse_mlxlink_pcie(self._text("mlxlink")) if self._given("mlxlink") else ()
+
+    @fact
+    def asked_containers(self) -> tuple[Asked, ...]:
+        """Containers that were inspected, and pods that were described; () where none was."""
+        pods = parse_pods(self._text("kubectl-pod")) if self._given("kubectl-pod") else ()
+        if not self._given("container-inspect"):
+            return pods
+        return pods + parse_inspect(self._text("container-inspect"))
+
+    @fact
+    def cards(self) -> tuple[Card, ...]:
+        """The settings of cards that mlxconfig was asked about; () where it was not."""
+        return parse_mlxconfig(self._text("mlxconfig")) if self._given("mlxconfig") else ()
+
+    @fact
+    def said_qos(self) -> dict[str, Qos]:
+        """Priorities of the ports that mlnx_qos was asked about, by net device."""
+        if not self._given("mlnx-qos-said"):
+            return {}
+        text = self._text("mlnx-qos-said")
+        answers = [each for each in _HEAD_OF_QOS.split(text) if "Priority trust" in each] or [text]
+        told = [parse_mlnx_qos(each) for each in answers]
+        return dict(zip(self._asked("mlnx-qos-said", _INTERFACE, len(told)), told, strict=True))
+
+    @fact
+    def ethtool_said(self) -> EthtoolSaid:
+        """Drivers, counters and modules as ethtool tells them; nothing where it was not asked."""
+        return parse_ethtool(self._text("ethtool")) if self._given("ethtool") else EthtoolSaid()
+
+    @fact
+    def counted_ports(self) -> dict[str, dict[str, int]]:
+        """The counters of ``ethtool -S``, by net device."""
+        told = self.ethtool_said.statistics
+        names = self._asked("ethtool", _COUNTED, len(told)) if told else ()
+        return {name: dict(each) for name, each in zip(names, told, strict=True)}
+
+    def _asked(self, key: str, name: str, answers: int) -> tuple[str, ...]:
+        """Whom the commands of a loose file asked; numbers where they do not tell of each answer.
+
+        :param name: pattern of what stands in a command for the one that it asks.
+        """
+        commands = self.sources.source(key).partition(IMPORTED)[0]
+        names = tuple(each.strip(",") for each in re.findall(name, f" {commands}"))
+        if len(names) == answers == len(set(names)):
+            return names
+        return tuple(f"port {number} of this text" for number in range(1, answers + 1))

@@ -1,0 +1,161 @@
+"""The link of one port as ``mlxlink`` tells it: state, speed, module, bit errors; and its PCIe.
+
+Sources, as read: Mellanox/mstflint 4.36.0 and 4.15.0 mlxlink/modules/mlxlink_commander.cpp
+(operatingInfoPage, supportedInfoPage, troubInfoPage, prepareBerInfo, prepareDDMSection,
+showPcieState), mlxlink_maps.cpp (names of states and speeds), printutil/mlxlink_record.cpp
+("KEY : VALUE", coloured). It does not print which device it was asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from toolkit.errors import Unparsable
+
+ACTIVE = "Active"
+_DOWN = frozenset(
+    {"Disable", "Port PLL Down", "Polling", "Close port", "Physical LinkUp", "Sleep", "Rx disable"}
+    | {"Signal detect", "Receiver detect", "Sync peer", "Negotiation", "Training", "SubFSM active"}
+)
+# Gb/s of one lane; mlxlink names InfiniBand's speeds by lane and Ethernet's by port.
+_LANES = {"SDR": 2.5, "DDR": 5.0, "QDR": 10.0, "FDR10": 10.0, "FDR": 14.0, "EDR": 25.0}
+_LANES |= {"HDR": 50.0, "NDR": 100.0, "XDR": 200.0}
+_ETHERNET = re.compile(r"(?:BaseT)?(\d+(?:\.\d+)?)(?:G|GbE)(?:_\d+X)?")
+_HEAD = re.compile(r"^(?=(?:PCIe )?Operational (?:\(Enabled\) )?Info[ \t]*$)", re.MULTILINE)
+_KEYED = re.compile(r"^[ \t]*(\S[^:\n]*?)[ \t]*:[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_BER = re.compile(r"\d+(?:\.\d+)?[Ee][-+]?\d+")
+_LIMITS = re.compile(r"(-?[\d.]+(?:, ?-?[\d.]+)*)C? \[(-?[\d.]+)C? ?\.\. ?(-?[\d.]+)C?\]")
+_LIMITED = ("Temperature [C]", "Voltage [mV]", "Rx Power Current [dBm]", "Tx Power Current [dBm]")
+UNPLUGGED = 1024  # the status opcode of a port without a cable; enum STATUS_OPCODE
+_UNTOLD = frozenset({0, 1023})  # no issue; no information
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One port; what is not told is 0, -1 or ""."""
+
+    state: str  # "Active", "Polling"
+    speed: float = 0.0  # Gb/s of the port
+    best: float = 0.0  # Gb/s that the port is set to and the cable can, at as many lanes
+    width: int = 0  # lanes
+    infiniband: bool = False
+    opcode: int = 0  # of the firmware's own diagnosis; 0: no issue, 1023: not available
+    advice: str = ""  # what goes with it: "Cable is unplugged."
+    minutes: float = -1.0  # that errors have been counted for
+    errors: float = -1.0  # bit error ratio that is left after correction
+    beyond: tuple[str, ...] = ()  # what the module measures beyond its own limits
+    facts: tuple[tuple[str, str], ...] = ()  # further lines that readers ask for
+
+    @property
+    def up(self) -> bool:
+        return self.state == ACTIVE
+
+    @property
+    def diagnosis(self) -> str:
+        """What the firmware says is wrong; "" where it says nothing."""
+        return "" if self.opcode in _UNTOLD else f"{self.advice or 'no words'} ({self.opcode})"
+
+
+@dataclass(frozen=True, slots=True)
+class PcieLink:
+    """The card's own side of its PCIe link: what runs, and what it would do."""
+
+    speed: float  # GT/s
+    width: int
+    best_speed: float
+    best_width: int
+
+    @property
+    def slower(self) -> bool:
+        return self.speed < self.best_speed or self.width < self.best_width
+
+
+def parse_mlxlink(text: str) -> tuple[Link, ...]:
+    """Read the answers of ``mlxlink``, one or several; without those about NVLink and PCIe.
+
+    :raises Unparsable: where one tells no state that is known: it may be cut.
+    """
+    blocks = [each for each in _HEAD.split(text) if each.startswith("Operational")]
+    return tuple(
+        _link(has, each)
+        for each in blocks
+        if not (has := dict(_KEYED.findall(each))).get("Speed", "").startswith("NVLink")
+    )
+
+
+def parse_mlxlink_pcie(text: str) -> tuple[PcieLink, ...]:
+    """Read the answers of ``mlxlink --port_type PCIE``."""
+    speeds = re.findall(
+        r"^Link Speed Active \(Enabled\)\s*: ([\d.]+)G-[^(\n]*\(([\d.]+)G-[^)\n]*\)\s*\n"
+        r"Link Width Active \(Enabled\)\s*: (\d+)X \((\d+)X\)",
+        text,
+        re.MULTILINE,
+    )
+    return tuple(
+        PcieLink(float(now), int(width), float(best), int(most))
+        for now, best, width, most in speeds
+    )
+
+
+def _link(has: dict[str, str], text: str) -> Link:
+    state = has.get("State", "")
+    if state != ACTIVE and state not in _DOWN:
+        raise Unparsable("mlxlink", f"state {state!r}: it may be cut")
+    width = int(found[1]) if (found := re.fullmatch(r"(\d+)x", has.get("Width", ""))) else 0
+    speed = has.get("Speed", "")
+    enabled, cable = (_speeds(has, key, width) for key in ("Enabled Link", "Supported Cable"))
+    opcode = has.get("Status Opcode", "0")
+    minutes = has.get("Time Since Last Clear [Min]", "")
+    shown = ("FEC", "Raw Physical BER", "Link Down Counter", "Link Error Recovery Counter")
+    return Link(
+        state,
+        _gbits(speed.removeprefix("IB-"), width),
+        min(max(enabled), max(cable)) if enabled and cable else 0.0,
+        width,
+        speed.startswith("IB-"),
+        int(opcode) if opcode.isdecimal() else 0,
+        has.get("Recommendation", "").removesuffix("."),
+        float(minutes) if re.fullmatch(r"\d+(?:\.\d+)?", minutes) else -1.0,
+        _ratio(text),
+        tuple(why for key in _LIMITED if (why := _beyond(key, has.get(key, "")))),
+        tuple((key, has[key]) for key in shown if has.get(key, "N/A") != "N/A"),
+    )
+
+
+def _gbits(name: str, width: int) -> float:
+    """Of a speed as mlxlink names it; 0 for a name that is not known, as of one that is cut."""
+    if name in _LANES:
+        return _LANES[name] * width
+    found = _ETHERNET.fullmatch(name)
+    return float(found[1]) if found else 0.0
+
+
+def _speeds(has: dict[str, str], key: str, width: int) -> list[float]:
+    """Of "0x000000f0 (NDR,HDR,EDR)"; [] where the list is not whole, or N/A."""
+    value = next((each for name, each in has.items() if name.startswith(f"{key} Speed")), "")
+    found = re.fullmatch(r"0x[0-9a-f]+ ?\(([^)]*)\)", value)
+    told = (_gbits(each.strip(), width) for each in found[1].split(",")) if found else ()
+    return [each for each in told if each]
+
+
+def _ratio(text: str) -> float:
+    """Of symbols where they are told, which HDR and NDR lose; else of bits after correction.
+
+    Not of a last line, which may be cut: 15E-255 is none at all, and 15E-2 many.
+    """
+    for key in ("Symbol BER", "Effective Physical BER"):
+        found = re.search(rf"^{key}\s*: ({_BER.pattern})\s*\n\s*\S", text, re.MULTILINE)
+        if found:
+            return float(found[1])
+    return -1.0
+
+
+def _beyond(key: str, value: str) -> str:
+    """What is beyond the limits that stand behind it; "" for nothing, or where none stand."""
+    found = _LIMITS.fullmatch(value)
+    if found is None or not float(found[2]) < float(found[3]):
+        return ""
+    low, high = float(found[2]), float(found[3])
+    wrong = [each for each in found[1].split(",") if not low <= float(each) <= high]
+    return f"{key} {', '.join(wrong)}, limits {low:g} to {high:g}" if wrong else ""
