@@ -25,7 +25,7 @@ LIMIT_S = 900
 
 
 def caught(tree: Path, defect: Defect) -> str:
-    """The first test that falls over it; "" where none does."""
+    """The first test that falls over it, and at what; "" where none does."""
     file = f"toolkit/{defect.file}"
     sound = (tree / file).read_text()
     write(tree, file, sound.replace(defect.before, defect.after))
@@ -34,7 +34,7 @@ def caught(tree: Path, defect: Defect) -> str:
     try:
         done = subprocess.run(
             [str(tree / ".venv/bin/python"), "-m", "pytest", *words],
-            cwd=tree, env=environment(tree), capture_output=True, text=True,
+            cwd=tree, env=environment(tree, COLUMNS="400"), capture_output=True, text=True,
             timeout=LIMIT_S, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
@@ -43,7 +43,7 @@ def caught(tree: Path, defect: Defect) -> str:
         write(tree, file, sound)
     if done.returncode not in {0, 1, 5}:  # 5: no test of that name, so that none falls
         raise SystemExit(f"{defect}: pytest ended with {done.returncode}\n{done.stdout[-2000:]}")
-    found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
+    found = re.search(r"^(?:FAILED|ERROR) (.+)", done.stdout, re.M)
     return found[1] if found else ""
 
 

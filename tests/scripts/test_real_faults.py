@@ -61,8 +61,8 @@ def test_no_law_breaks_on_real_trees(memory: Path) -> None:
         folder.mkdir()
         try:
             Play(fault, folder).run()
-        except Broken as why:
-            return fault.kind, str(why)
+        except (Broken, subprocess.TimeoutExpired) as why:
+            return fault.kind, f"{fault}: {why}"
         finally:
             cleared(folder)
         return fault.kind, ""
@@ -80,8 +80,8 @@ def test_no_fault_ends_the_boot_of_one_step_twice(memory: Path) -> None:
         folder.mkdir()
         try:
             BootPlay(seed, folder).run()
-        except Broken as why:
-            return str(why)
+        except (Broken, subprocess.TimeoutExpired) as why:
+            return f"seed {seed}: {why}"
         finally:
             cleared(folder)
         return ""
