@@ -34,7 +34,7 @@ def caught(tree: Path, defect: Defect) -> str:
     try:
         done = subprocess.run(
             [str(tree / ".venv/bin/python"), "-m", "pytest", *words],
-            cwd=tree, env=environment(tree, COLUMNS="400"), capture_output=True, text=True,
+            cwd=tree, env=environment(tree), capture_output=True, text=True,
             timeout=LIMIT_S, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
@@ -43,8 +43,9 @@ def caught(tree: Path, defect: Defect) -> str:
         write(tree, file, sound)
     if done.returncode not in {0, 1, 5}:  # 5: no test of that name, so that none falls
         raise SystemExit(f"{defect}: pytest ended with {done.returncode}\n{done.stdout[-2000:]}")
-    found = re.search(r"^(?:FAILED|ERROR) (.+)", done.stdout, re.M)
-    return found[1] if found else ""
+    found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
+    at = re.search(r"^E +(.+)", done.stdout, re.M)
+    return f"{found[1]}\t{at[1] if at else ''}" if found else ""
 
 
 def main(words: list[str]) -> int:
