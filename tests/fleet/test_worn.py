@@ -1,17 +1,21 @@
 """Kills, cuts and full disks at moments that nobody chose, over real sshd.
 
 ``GDR_WEAR=30`` says how many of each; a usual run has one. Whatever came, the next run ends with
-the node as wanted, and with nothing of ours half placed.
+the node as wanted, and with nothing of ours half placed. Of two controllers, too, one may die:
+together they never have more nodes out of service than either was told.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -19,7 +23,7 @@ import pytest
 from tests.fleet.links import Relay
 from tests.fleet.nodes import Nodes, served
 from tests.fleet.sshd import Keys
-from tests.fleet.test_killed import leftovers
+from tests.fleet.test_killed import leftovers, sick
 from toolkit.errors import ExitCode
 
 pytestmark = pytest.mark.sshd
@@ -40,32 +44,69 @@ def moments(seed: int) -> list[float]:
 
 
 @contextmanager
-def worn(folder: Path, keys: Keys) -> Iterator[Nodes]:
-    """A node on which something is to be done; after the block it is mended, and looked at."""
-    with served(folder, (NAME,), keys) as nodes:
+def worn(folder: Path, keys: Keys, *names: str) -> Iterator[Nodes]:
+    """Nodes on which something is to be done; after the block they are mended, and looked at."""
+    with served(folder, names or (NAME,), keys) as nodes:
         yield nodes
         nodes.wait_for_boots()
         ended = nodes.run(*CHANGE)
         assert ended.returncode == ExitCode.OK, ended.stdout + ended.stderr
         left = nodes.run("provision", "--check")
         assert left.returncode == ExitCode.OK, left.stdout + left.stderr
-        assert not leftovers(nodes.tree(NAME))
+        assert not [left for name in nodes.names for left in leftovers(nodes.tree(name))]
+
+
+def begun(nodes: Nodes, *words: str) -> subprocess.Popen[bytes]:
+    """A controller that nobody listens to."""
+    return subprocess.Popen(
+        nodes.command(*CHANGE, *words),
+        env=nodes.environment,
+        cwd=nodes.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 @pytest.mark.parametrize("part", moments(1))
 def test_a_controller_is_killed(tmp_path: Path, keys: Keys, part: float) -> None:
     with worn(tmp_path, keys) as nodes:
-        controller = subprocess.Popen(
-            nodes.command(*CHANGE),
-            env=nodes.environment,
-            cwd=nodes.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        controller = begun(nodes)
         time.sleep(RUN_S * part)
         controller.kill()
         controller.wait()
+
+
+@pytest.mark.parametrize("part", moments(4))
+def test_two_controllers_keep_one_budget_though_one_is_killed(
+    tmp_path: Path, keys: Keys, part: float
+) -> None:
+    log, names = tmp_path / "hooks.log", sick(4)
+    log.touch()
+    hooks = ((f"--{act}", f"echo {act} {{host}} >>{log}") for act in ("drain", "undrain"))
+    words = ("--max-unavailable", "1", *chain(*hooks))
+    with worn(tmp_path, keys, *names) as nodes:
+        mine, other = replace(nodes, names=names[:2]), replace(nodes, names=names[2:])
+        controller, second = begun(mine, *words), begun(other, *words)
+        while not any(name in log.read_text() for name in mine.names):
+            assert controller.poll() is None, "it ended before it had begun a node"
+            time.sleep(0.02)
+        time.sleep(RUN_S * part)
+        controller.kill()
+        controller.wait()
+        # It goes on where nothing was left midway; else it stops, as nobody gives that back.
+        assert second.wait(300) in {ExitCode.OK, ExitCode.STOPPED}
+        nodes.wait_for_boots()
+        for each in (mine, other):
+            ended = each.run(*CHANGE, *words)
+            assert ended.returncode == ExitCode.OK, ended.stdout + ended.stderr
+        assert json.loads(nodes.gdr("budget", "--json").stdout)["shares"] == []
+    out: set[str] = set()
+    for line in log.read_text().splitlines():
+        act, name = line.split()
+        out = out | {name} if act == "drain" else out - {name}
+        assert len(out) <= 1, log.read_text()
+    assert not out
 
 
 @pytest.mark.parametrize("part", moments(2))

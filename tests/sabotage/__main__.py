@@ -25,7 +25,7 @@ LIMIT_S = 900
 
 
 def caught(tree: Path, defect: Defect) -> str:
-    """The first test that falls over it; "" where none does."""
+    """The first test that falls over it, and at what; "" where none does."""
     file = f"toolkit/{defect.file}"
     sound = (tree / file).read_text()
     write(tree, file, sound.replace(defect.before, defect.after))
@@ -44,7 +44,8 @@ def caught(tree: Path, defect: Defect) -> str:
     if done.returncode not in {0, 1, 5}:  # 5: no test of that name, so that none falls
         raise SystemExit(f"{defect}: pytest ended with {done.returncode}\n{done.stdout[-2000:]}")
     found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
-    return found[1] if found else ""
+    at = re.search(r"^E +(.+)", done.stdout, re.M)
+    return f"{found[1]}\t{at[1] if at else ''}" if found else ""
 
 
 def main(words: list[str]) -> int:

@@ -36,7 +36,7 @@ class BootPlay:
 
     def __init__(self, seed: int, folder: Path) -> None:
         self.dice = Random(seed)  # noqa: S311 chance, not secrecy
-        self.seed, self.kind = seed, self.dice.choice(KINDS)
+        self.kind = self.dice.choice(KINDS)
         self.fatal = self.dice.randint(1, COMMANDS)
         self.tree = make_tree(folder / "node", SHELLS["dash"])
         self.tree.write("/proc/uptime", "1000.00 1.0\n")
@@ -89,7 +89,7 @@ class BootPlay:
     def _broken(self, words: str) -> None:
         lock = self.tree.root / STATE / "lock"
         held = lock.readlink() if lock.is_symlink() else "free"
-        raise Broken(f"boot seed {self.seed}, {self.kind} at {self.fatal}: {words}; lock {held}")
+        raise Broken(f"{self.kind} at {self.fatal}: {words}; lock {held}")
 
 
 def _real(name: str) -> str:

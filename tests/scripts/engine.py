@@ -21,6 +21,7 @@ MODPROBE_D, LIMITS = "/etc/modprobe.d/gdr-toolkit.conf", "/etc/security/limits.d
 GRUB_CFG = "/boot/grub/grub.cfg"
 UPDATE_GRUB = "UPDATE_BOOTLOADER update-grub"
 STATE = "var/lib/gdr-toolkit"
+LIMIT_S = 240  # of one script, that is said to hang then; minutes where twenty share a core
 
 # update-grub writes what it derives from modprobe.d, so that its order can be seen.
 FAKE_UPDATE_GRUB = """#!/bin/sh
@@ -125,7 +126,7 @@ class Tree:
 
     def run(self, text: str, **more: str) -> Ran:
         process = self.start(text, **more)
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate(timeout=LIMIT_S)
         return Ran(process.returncode, stdout, stderr)
 
     def rollback(self, which: str = "all", wait_s: int = 5) -> Ran:
