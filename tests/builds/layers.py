@@ -21,7 +21,8 @@ def layer(name: str, below: tuple[Path, ...], make: Callable[[Sandbox], None]) -
     Made anew whenever the stubs, their sources or what lies below have changed.
     """
     digest = sha256()
-    files = (*sorted(_HERE.glob("source/**/*")), _HERE / "stubs.py", _HERE / "layers.py")
+    own = ("stubs.py", "sources.py", "layers.py")
+    files = (*sorted(_HERE.glob("source/**/*")), *(_HERE / name for name in own))
     for path in files:
         digest.update(path.read_bytes() if path.is_file() else path.name.encode())
     for path in below:

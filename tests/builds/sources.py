@@ -15,6 +15,8 @@ TIMEOUT_S = 300
 # What peermem alone needs of a driver's sources; the fifth since 550.
 _PEERMEM = ("Makefile", "Kbuild", "conftest.sh", "count-lines.mk", "header-presence-tests.mk",
             "common", "nvidia-peermem")  # fmt: skip
+# Which of the compiler's options there are; no header that is asked for has a part in the answer.
+_OPTION = re.compile(r"^NV_CONFTEST_CFLAGS \+= (\$\(call cc-.+\))$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,11 @@ def place(box: Sandbox, found: Source) -> str:
 
 
 def place_peermem(found: Source, folder: Path) -> None:
-    """Only what nvidia-peermem alone is built from, to a folder; no dkms.conf."""
+    """Only what nvidia-peermem alone is built from, to a folder; no dkms.conf.
+
+    The vendor's Kbuild asks for the same three options once for each of a hundred headers, by
+    five programs each: a quarter of a build. Here it asks once; see test_remembering.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name in _PEERMEM:
         path = found.folder / name
@@ -100,3 +106,10 @@ def place_peermem(found: Source, folder: Path) -> None:
             shutil.copytree(path, folder / name, symlinks=True)
         elif path.exists():
             shutil.copy2(path, folder / name)
+    kbuild = folder / "Kbuild"
+    kbuild.write_text(_OPTION.sub(_asked_once, kbuild.read_text()))
+
+
+def _asked_once(row: re.Match[str]) -> str:
+    name = f"NV_ASKED_{row.start()}"
+    return f"{name} := {row[1]}\nNV_CONFTEST_CFLAGS += $({name})"
