@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 
 import pytest
 
 from tests.evidence.board import BOARD, GPUS, HCAS
+from tests.evidence.build import node, without_module
 from tests.evidence.frames import ABSENT, Override
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
+from toolkit.checks.causes import causes
+from toolkit.checks.judged import judge_node
+from toolkit.want import Want
 
 GPU, OTHER = GPUS
 HCA, SECOND = "mlx5_0", "mlx5_1"
+PEERMEM = "nvidia_peermem"
 WAYS = ("dmabuf", "dmabuf-vmm", "peermem")
 
 
@@ -186,6 +192,31 @@ ROWS = [
     ),
     Row("tried", "peermem.bound", PASS, "it took the memory of GPUs", said()),
 ]
+
+
+@pytest.mark.parametrize(
+    ("want", "frames", "cause", "follower"),
+    [
+        (
+            Want(),
+            {**said(pairs=every("peermem", "EFAULT")), "module-state": without_module(PEERMEM)},
+            "peermem.loaded",
+            "register.peermem",
+        ),
+        (
+            DMABUF,
+            said(hcas={SECOND: ("EOPNOTSUPP", "EBADF")}, pairs=every("dmabuf", "EOPNOTSUPP")),
+            "dmabuf.nic",
+            "register.dmabuf",
+        ),
+    ],
+)
+def test_what_was_tried_follows_from_what_keeps_it(
+    want: Want, frames: dict[str, Override], cause: str, follower: str
+) -> None:
+    judged = judge_node("gpu01", node(frames), want, date(2026, 11, 28))
+    found = {each.root.check.id: {e.check.id for e in each.follows} for each in causes(judged)}
+    assert follower in found[cause]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=map(name, ROWS))

@@ -27,7 +27,6 @@ from toolkit.checks.modules.stale import loaded_from_elsewhere
 from toolkit.checks.pci.iommu_words import passes_through
 from toolkit.checks.pci.pcie import LOST
 from toolkit.errors import NoEvidence, Unparsable
-from toolkit.facts.gpu.driver import Flavor
 from toolkit.facts.modules.ofed import LEFTOVER
 from toolkit.facts.modules.refusals import parse_refusals
 from toolkit.facts.node.node import Node
@@ -216,11 +215,6 @@ def _begun(gap: str, begins: str) -> str:
     return gap if gap.startswith(begins) else ""
 
 
-def _proprietary(node: Node, want: Want, _: Finding) -> str:
-    closed = node.driver is not None and node.driver.flavor is not Flavor.OPEN
-    return "the proprietary driver has no exporter" if closed else ""
-
-
 # nvidia-peermem would not load.
 
 
@@ -324,7 +318,9 @@ def _no_argument(node: Node, want: Want, _: Finding) -> str:
 
 _DRIVER = ("nvidia.present", _no_driver)
 _OLDER = ("gpu.class", devices.older_gpus)
-_GAPS = ("peermem.loaded", "peermem.bound", "dmabuf.gpu", "dmabuf.nic")
+_GAPS = tuple(
+    (name, _path(name)) for name in ("peermem.loaded", "peermem.bound", "dmabuf.gpu", "dmabuf.nic")
+)
 AFTER: Mapping[str, tuple[tuple[str, Rule], ...]] = {
     "gpu.xid": (("gpu.lost", devices.xid_of_lost),),
     "kernel.pending_reboot": (("dkms.state", _next_lacks),),
@@ -339,11 +335,11 @@ AFTER: Mapping[str, tuple[tuple[str, Rule], ...]] = {
         ("nvidia.version", devices.nvml_of_another),
         ("dkms.state", _no_module_to_reach),
     ),
-    "path.selected": tuple((each, _path(each)) for each in _GAPS),
+    **dict.fromkeys(("path.selected", "register.dmabuf", "register.peermem"), _GAPS),
     "dmabuf.gpu": (
         _DRIVER,
         _OLDER,
-        ("nvidia.flavor", _proprietary),
+        ("nvidia.flavor", devices.proprietary),
         ("kernel.config.dmabuf", _of_gpu("the kernel has no dma-buf")),
     ),
     "dmabuf.nic": (
@@ -394,6 +390,7 @@ AFTER: Mapping[str, tuple[tuple[str, Rule], ...]] = {
 UNKNOWN: tuple[tuple[str, Rule], ...] = (
     ("gpu.lost", _open_for(Gap.LOST)),
     ("nvidia.present", devices.smi_without_driver),
+    ("nvidia.present", devices.cuda_without_driver),
     ("nvidia.version", devices.smi_of_another),
     ("nvidia.nvml", devices.smi_silent),
     ("path.selected", _open_for(Gap.PATH)),

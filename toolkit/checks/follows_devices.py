@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from toolkit.checks.check import Finding
 from toolkit.checks.consumers.path import older_than_turing
+from toolkit.facts.gpu.driver import Flavor
 from toolkit.facts.node.node import Node
 from toolkit.want import PeerPath, Want
 
@@ -54,3 +55,13 @@ def older_gpus(node: Node, want: Want, _: Finding) -> str:
 def no_rdma_device(node: Node, want: Want, finding: Finding) -> str:
     gone = finding.found.startswith("no RDMA device")
     return "without an RDMA device there is no port" if gone else ""
+
+
+def proprietary(node: Node, want: Want, _: Finding) -> str:
+    closed = node.driver is not None and node.driver.flavor is not Flavor.OPEN
+    return "the proprietary driver has no exporter" if closed else ""
+
+
+def cuda_without_driver(node: Node, want: Want, finding: Finding) -> str:
+    gone = node.driver is None and finding.found.startswith("libcuda: cuInit")
+    return "CUDA answers through the driver, which is not loaded" if gone else ""
