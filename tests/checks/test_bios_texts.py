@@ -30,6 +30,10 @@ SETTINGS = (
 )
 
 
+def drawn(seed: int) -> Random:
+    return Random(seed)  # noqa: S311 # drawn again the same
+
+
 def setting(name: str, value: str, others: tuple[str, ...], draw: Random) -> str:
     options = "".join(f'<Option value="{at}">{each}</Option>' for at, each in enumerate(others))
     inner = f"<Information><AvailableOptions>{options}</AvailableOptions></Information>"
@@ -87,7 +91,7 @@ def test_a_setting_is_judged_alike_wherever_it_stands_in_what_sum_wrote() -> Non
 
 
 def test_what_is_right_on_bare_metal_is_wrong_on_a_host_of_guests() -> None:
-    text = sum_text([setting("PCIe ACSCTL", "Disable", (), Random(1))], Random(1))  # noqa: S311
+    text = sum_text([setting("PCIe ACSCTL", "Disable", (), drawn(1))], drawn(1))
     assert found("bios.acs", text).status is Status.PASS
     assert found("bios.acs", text, Want(role=Role.VM_HOST)).status is Status.FAIL
 
@@ -112,7 +116,7 @@ def test_a_text_beside_a_node_names_no_machine_and_says_so() -> None:
 
 
 def test_what_sum_wrote_is_read_as_its_bmc_would_serve_it() -> None:
-    bios = parse_sum_bios(sum_text([*OTHERS, OTHERS[0]], Random(1)))  # noqa: S311
+    bios = parse_sum_bios(sum_text([*OTHERS, OTHERS[0]], drawn(1)))
     values = {name: each.current for name, each in bios.attributes.items()}
     assert values == {
         "QuietBoot": True,

@@ -70,9 +70,13 @@ def judged(file: str) -> Judged:
 
 def held(file: str, case: Case) -> Line:
     """One capture against its row; of what is refused the row says why it tells too little."""
-    word = index().get(file, {}).get("verdict", "")
-    line = _weighed(file, partial(against, file, case, word=word))
+    line = _weighed(file, partial(against, file, case, word=word_of(file)))
     return replace(line, why=case.refused) if line.right is Right.REFUSED else line
+
+
+def word_of(file: str) -> str:
+    """The index's word for a capture."""
+    return index()[file]["verdict"]
 
 
 def unlisted(file: str, word: str) -> Line:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.corpus.expected import EXPECTED
 from tests.corpus.known import CORPUS
-from tests.corpus.table import TODAY, against, held
+from tests.corpus.table import TODAY, against, held, word_of
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.errors import ToolkitError
 from toolkit.facts.text.pasted_logs import evidence_of, frames_of
@@ -68,7 +68,7 @@ def stays(file: str, text: str) -> None:
     was = held(file, EXPECTED[file])
     now = as_told(text)
     assert isinstance(now, Judged), now
-    assert against(file, EXPECTED[file], now).right is was.right
+    assert against(file, EXPECTED[file], now, word_of(file)).right is was.right
 
 
 @pytest.mark.parametrize("dress", DRESSES)

@@ -19,6 +19,10 @@ HEAD = "#bytes     #iterations    BW peak[{0}]    BW average[{0}]   MsgRate[Mpps
 GBITS = HEAD.format("Gb/sec")
 
 
+def drawn(seed: int) -> Random:
+    return Random(seed)  # noqa: S311 # drawn again the same
+
+
 def only(text: str) -> PerftestRun:
     (said,) = parse_perftest(text)
     assert said.run is not None
@@ -27,7 +31,7 @@ def only(text: str) -> PerftestRun:
 
 def test_each_run_of_a_loop_is_told_with_its_own_device() -> None:
     runs = [Run(10.0, "mlx5_0"), Run(11.0, "mlx5_1", gpu=True), Run(12.0, "mlx5_2")]
-    told = parse_perftest("".join(perftest(each, Random(3)) for each in runs))  # noqa: S311
+    told = parse_perftest("".join(perftest(each, drawn(3)) for each in runs))
     seen = [each.run for each in told]
     assert [run.device for run in seen if run] == ["mlx5_0", "mlx5_1", "mlx5_2"]
     assert [run.memory for run in seen if run] == [Memory.HOST, Memory.GPU, Memory.HOST]
@@ -75,13 +79,13 @@ def test_ends_of_two_nodes_in_one_text_are_no_loop() -> None:
 
 def test_json_names_no_unit_and_its_message_rate_does() -> None:
     for seed in range(20):
-        run = only(perftest_json(Run(23.5, "mlx5_4"), Random(seed)))  # noqa: S311
+        run = only(perftest_json(Run(23.5, "mlx5_4"), drawn(seed)))
         assert run.bandwidths[0].average == pytest.approx(23.5, rel=0.01)
         assert (run.device, run.mtu, run.link) == ("mlx5_4", 4096, "IB")
 
 
 def test_json_without_a_result_is_refused() -> None:
-    text = perftest_json(Run(23.5), Random(1))  # noqa: S311
+    text = perftest_json(Run(23.5), drawn(1))
     with pytest.raises(Unparsable):
         parse_perftest(text[: text.index('"results"')])
 
@@ -93,7 +97,7 @@ def test_gpu_memory_is_told_by_the_command_too() -> None:
 
 def test_each_collective_of_a_text_is_a_run_of_its_own() -> None:
     jobs = [Job(95.0, "all_reduce"), Job(40.0, "alltoall", nodes=4)]
-    text = "".join(nccl_tests(each, Random(1)) for each in jobs)  # noqa: S311
+    text = "".join(nccl_tests(each, drawn(1)) for each in jobs)
     told = parse_collectives(text)
     assert [(run.test, run.nodes) for run in told] == [("all_reduce", 2), ("alltoall", 4)]
     assert [run.largest.best for run in told] == [95.0, 40.0]
@@ -108,7 +112,7 @@ def test_json_of_nccl_tests_tells_what_its_table_does() -> None:
 
 def test_ucx_of_any_form_tells_one_bandwidth() -> None:
     for seed in range(20):
-        run = parse_ucx_perf(ucx(10.5, Random(seed)))  # noqa: S311
+        run = parse_ucx_perf(ucx(10.5, drawn(seed)))
         assert run.bandwidth == pytest.approx(10.5, rel=0.01)
         assert (run.memory, run.size) == (("cuda", "cuda"), 8 << 20)
 
