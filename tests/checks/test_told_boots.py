@@ -56,7 +56,8 @@ def test_a_command_that_asks_for_another_boot_is_told_as_such(options: str) -> N
 
 
 @pytest.mark.parametrize(
-    "command", ["journalctl -k -b", "journalctl -k -b 0", "journalctl -k", "dmesg"]
+    "command",
+    ["journalctl -k -b", "journalctl -k -b 0", "journalctl -k -b -0", "journalctl -k", "dmesg"],
 )
 def test_this_boot_is_the_present(command: str) -> None:
     assert not of_other_boot(command)

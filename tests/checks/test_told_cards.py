@@ -50,6 +50,14 @@ def card(draw: Random, number: int, *, ats: bool) -> str:
     )
 
 
+TOLD_OF = {
+    "ats.nic": "ATS_ENABLED ",
+    "rdma.sriov": "SRIOV_EN True(1)",
+    "pcie.relaxed_ordering": "PCI_WR_ORDERING per_mkey(0)",
+    "rdma.port": "LINK_TYPE_P1 ",
+}
+
+
 def test_ats_that_a_host_of_guests_lacks_is_told_by_any_mlxconfig() -> None:
     draw = Random(41)  # noqa: S311 # drawn again the same
     for _ in range(TEXTS):
@@ -61,8 +69,10 @@ def test_ats_that_a_host_of_guests_lacks_is_told_by_any_mlxconfig() -> None:
         assert told == [int(on) for on in states], text
         got = CHECKS["ats.nic"](node.fresh(), HOST).status
         assert got is (UNKNOWN if all(states) else FAIL), text
-        for check in ("ats.nic", "rdma.sriov", "pcie.relaxed_ordering"):
-            assert CHECKS[check](node.fresh(), Want()).status is UNKNOWN, text
+        for check, told_of in TOLD_OF.items():
+            finding = CHECKS[check](node.fresh(), Want()).finding
+            assert finding.status is UNKNOWN, text
+            assert told_of in finding.found, text
 
 
 TABLE = (

@@ -19,6 +19,7 @@ from toolkit.errors import NoEvidence, NotCollected, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.facts.fact import fact
 from toolkit.facts.node.node import Node
+from toolkit.facts.rdma.ethtool import EthtoolSaid
 
 KEPT = Path(__file__).parent / "facts" / "healthy.txt"
 LARGE = {"pci_config", "near_pairs", "tree_pairs", "pairs"}  # each holds whole functions of ``pci``
@@ -84,8 +85,8 @@ def test_the_facts_of_the_healthy_node() -> None:
 NOTHING: dict[str, object] = {
     **dict.fromkeys(
         ("cross_matrix", "dcgmi_diag", "earlier_ports", "fi_info", "gdrcopy_sanity", "gdscheck",
-         "grub_default", "kube_gpus", "lsmod", "make_log", "nccl_log", "rdma_topo", "registration",
-         "ucx_info")
+         "grub_default", "kube_gpus", "listed_devices", "lsmod", "make_log", "nccl_log",
+         "rdma_topo", "registration", "ucx_info")
     ),
     **dict.fromkeys(
         ("companions_probed", "drivers_told", "given_kernel", "has_bmc", "has_dmi", "has_gpu_rows",
@@ -97,7 +98,10 @@ NOTHING: dict[str, object] = {
     **dict.fromkeys(
         ("bmc_lockdown", "hostname", "lists_no_hca", "modprobe_said", "peermem_container"), ""
     ),
-    **{name: {} for name in ("left", "own_interfaces", "qos_asked", "said_signers", "services")},
+    **{name: {} for name in ("counted_ports", "left", "own_interfaces", "qos_asked", "said_links",
+                             "said_qos", "said_signers", "services")},
+    **dict.fromkeys(("asked_containers", "cards", "said_pcie_links"), ()),
+    "ethtool_said": EthtoolSaid(),
     "live": True,
     "loose": True,
     "lspci_differences": (),

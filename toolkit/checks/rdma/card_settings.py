@@ -34,6 +34,12 @@ def ordering_told(node: Node) -> Finding | None:
     return _open(node, "PCI_WR_ORDERING")
 
 
+def link_type_told(node: Node) -> Finding | None:
+    """LINK_TYPE_P1 and P2: what the ports are set to be; whether they are up it does not tell."""
+    found = _open(node, "LINK_TYPE_P1", "LINK_TYPE_P2")
+    return found and unknown(f"{found.found}; whether the link is up is not told", hint="ibstat")
+
+
 def sriov_told(node: Node) -> Finding | None:
     """SRIOV_EN, and how many virtual functions there may be."""
     return _open(node, "SRIOV_EN", "NUM_OF_VFS")

@@ -16,6 +16,7 @@ from toolkit.checks.check import (
 )
 from toolkit.checks.consumers.pods import in_pods
 from toolkit.checks.modules.fixes import by_family
+from toolkit.checks.rdma.card_settings import link_type_told
 from toolkit.checks.rdma.makers import maker_of, serving
 from toolkit.checks.rdma.told_ports import port_told
 from toolkit.errors import NoEvidence
@@ -218,7 +219,7 @@ def port(node: Node, want: Want) -> Finding:
     shows a rate, 40 Gb/s: it says nothing. On Ethernet, Disabled means no more than that the
     net device is down or has no carrier.
     """
-    if not node.tells_rdma and (told := port_told(node)):
+    if not node.tells_rdma and (told := port_told(node) or link_type_told(node)):
         return told
     judged = serving(node)
     spare = _spare(judged)

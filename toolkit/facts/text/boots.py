@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 _OTHER = re.compile(
-    r"journalctl\b(?:.*\s)?(?:-[a-zA-Z]*b ?|--boot[= ])(?:-\d+|[1-9]\d*(?!\S)|[0-9a-f]{32})"
+    r"journalctl\b(?:.*\s)?(?:-[a-zA-Z]*b ?|--boot[= ])(?:-0*[1-9]\d*|[1-9]\d*(?!\S)|[0-9a-f]{32})"
 )
 _BETWEEN = re.compile(r"^-- (?:Reboot|Boot [0-9a-f]{32}) --[ \t]*$", re.MULTILINE)
 _BEGINS = re.compile(
