@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -125,12 +125,31 @@ def benchmarks(hosts: int, rounds: int) -> tuple[tuple[str, ...], ...]:
 
 
 def _each(tiers: tuple[Tier, ...], asked: Asked) -> Iterator[Ended]:
+    """In the order of the tiers; those that mostly wait run beside the others meanwhile."""
+    waiting = [tier for tier in tiers if tier.waits and asked.jobs > 1 and not asked.dry]
+    if len(waiting) == len(tiers):
+        waiting = []  # beside nothing
+    here: dict[Tier, tuple[Ended, ...]] = {}
+    with ThreadPoolExecutor(1) as lane:
+        beside = {tier: lane.submit(_tier, tier, asked, beside=True) for tier in waiting}
+        try:
+            for tier in (each for each in tiers if each not in beside):
+                if tier.alone:
+                    wait(beside.values())
+                here[tier] = _tier(tier, asked)
+        except BaseException:
+            lane.shutdown(wait=False, cancel_futures=True)
+            raise
     for tier in tiers:
-        say(f"\n== {tier.name}: {tier.shows}")
-        workers = asked.jobs if tier.together else 1
-        one = partial(_step, tier.name, asked=asked, held=workers > 1)
-        with ThreadPoolExecutor(workers) as pool:
-            yield from pool.map(one, tier.steps)
+        yield from here[tier] if tier in here else beside[tier].result()
+
+
+def _tier(tier: Tier, asked: Asked, *, beside: bool = False) -> tuple[Ended, ...]:
+    say(f"\n== {tier.name}: {tier.shows}" + "; beside the others, and told at its end" * beside)
+    workers = asked.jobs if tier.together else 1
+    one = partial(_step, tier.name, asked=asked, held=beside or workers > 1)
+    with ThreadPoolExecutor(workers) as pool:
+        return tuple(pool.map(one, tier.steps))
 
 
 def _step(tier: str, step: Step, *, asked: Asked, held: bool) -> Ended:

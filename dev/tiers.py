@@ -54,6 +54,12 @@ class Tier:
     by_name: bool = False  # too long, or not to be had, where nobody asks for it
     first: bool = False  # what a newcomer's run has
     together: bool = False  # its steps run side by side, and print when they end
+    waits: bool = False  # more than it computes: for servers, timeouts, boots of simulated nodes
+
+    @property
+    def alone(self) -> bool:
+        """Whether some of its tests mind company on the machine."""
+        return any(step.tests and not step.parallel for step in self.steps)
 
     @property
     def needs(self) -> tuple[Tool, ...]:
@@ -185,7 +191,10 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
             by_name=True,
         ),
         Tier(
-            "fleet", "real OpenSSH servers on loopback", (_marked("fleet", "sshd", "sshd", _OURS),)
+            "fleet",
+            "real OpenSSH servers on loopback",
+            (_marked("fleet", "sshd", "sshd", _OURS),),
+            waits=True,
         ),
         Tier(
             "bmc",
@@ -194,11 +203,13 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
                 _pytest("simulated BMCs", "tests/bmc", _OURS, marks="not bmc"),
                 _pytest("sushy-emulator", "tests/bmc", needs=MARKS["bmc"], marks="bmc"),
             ),
+            waits=True,
         ),
         Tier(
             "kubernetes",
             "what pods run, in real namespaces; what is rendered, by published schemas; kubectl",
             (_pytest("kubernetes", "tests/kube", needs=MARKS["kube"]),),
+            waits=True,
         ),
         Tier(
             "documents",
@@ -215,11 +226,13 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
             "slurm",
             "nodes of a real Slurm: drained, changed, given back",
             (_pytest("slurm", "tests/slurm", needs=MARKS["slurm"]),),
+            waits=True,
         ),
         Tier(
             "pages",
             "the pages that we write, in a real browser",
             (_pytest("pages", "tests/pages", needs=MARKS["pages"]),),
+            waits=True,
         ),
         Tier(
             "suites",

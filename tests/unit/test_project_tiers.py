@@ -305,6 +305,42 @@ def test_steps_side_by_side_print_whole_and_in_their_order_of_ending(
     assert said.index("lint: slow ") < said.index("lint: quick ")
 
 
+def test_what_waits_runs_beside_the_others_and_is_told_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each ends only once the other has begun: one after the other would never end."""
+    monkeypatch.setattr(run, "provide", lambda: None)
+    wait = "touch {0}; n=0; until [ -e {1} ]; do sleep 0.05; n=$((n + 1)); [ $n -lt 600 ]; done"
+    first, second = (
+        Step(name, ("sh", "-euc", f"cd {tmp_path}; echo {name} begins; {wait.format(name, other)}"))
+        for name, other in (("waiting", "working"), ("working", "waiting"))
+    )
+    both = (Tier("fleet", "", (first,), waits=True), Tier("unit", "", (second,)))
+    assert run.in_order(both, run.Asked(jobs=2)) is ExitCode.OK
+    said = capsys.readouterr().err
+    assert "-- sh " in said
+    assert "\nwaiting begins\n" in said, "held until it ends"
+    assert said.index("fleet: waiting ") < said.index("unit: working ")
+
+
+@pytest.mark.parametrize(
+    ("waits", "tests"),
+    [
+        pytest.param((True, True), False, id="what-waits"),
+        pytest.param((False, False), False, id="what-computes"),
+        pytest.param((True, False), True, id="what-minds-company"),
+    ],
+)
+def test_one_begins_when_the_other_has_ended(
+    waits: tuple[bool, bool], tests: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "provide", lambda: None)
+    script = f"cd {tmp_path}; [ ! -e busy ]; touch busy; sleep 0.2; rm busy"
+    step = Step("alone", ("sh", "-euc", script, "sh"), tests=tests)
+    pair = tuple(Tier(f"of {each}", str(at), (step,), waits=each) for at, each in enumerate(waits))
+    assert run.in_order(pair, run.Asked(jobs=2)) is ExitCode.OK
+
+
 def test_a_dry_run_runs_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
