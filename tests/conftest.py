@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from dev.run import MARK, ROOT
 from dev.tools import MARKS, in_ci, missing, sentence
-from tests import truth
+from tests import laws, truth
 from tests.leaving import Leftovers, mark
 from tests.selecting import may_hold
 from tests.surroundings import settle
@@ -20,8 +20,10 @@ from toolkit.facts import recall
 settle()
 
 # How long an example takes tells of the machine's load, and nothing of ours.
-settings.register_profile("gdr", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("quick", settings.get_profile("gdr"), max_examples=10)
+for run, share in laws.SHARES.items():
+    settings.register_profile(
+        run, deadline=None, max_examples=share, suppress_health_check=[HealthCheck.too_slow]
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Workers are children of the run, and marked as such.
     """
     quick = "not exhaustive" in str(config.getoption("markexpr"))
-    settings.load_profile("quick" if quick else "gdr")
+    settings.load_profile("night" if laws.NIGHT else "quick" if quick else "gdr")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Leftovers(mark()))
 

@@ -1,10 +1,12 @@
-"""How often a law is tried: in all cases where all is wanted, in a sample where somebody waits.
+"""How often a law is tried: in all cases at night, in a sample where somebody waits.
 
-A quick run is one that leaves ``pytest.mark.exhaustive`` out, as a newcomer's does.
+``GDR_NIGHT=1`` tries all there is to be tried. Without it a run has less than half of it; a quick
+run, one that leaves ``pytest.mark.exhaustive`` out as a newcomer's does, has about a tenth.
 """
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Sequence
 from typing import TypeVar
@@ -12,15 +14,19 @@ from typing import TypeVar
 from hypothesis import settings
 
 T = TypeVar("T")
+NIGHT = bool(os.environ.get("GDR_NIGHT"))
+# Of a hundred examples that a law is tried with at night; conftest.py says which run this is.
+SHARES = {"night": 100, "gdr": 40, "quick": 10}
+_EVERY = {"night": 1, "gdr": 3, "quick": 8}  # one in so many cases
 
 
-def sample(cases: Sequence[T], every: int, seed: str) -> Sequence[T]:
-    """One in ``every`` of these, and the last; the same ones for the same seed."""
+def sample(cases: Sequence[T], seed: str) -> Sequence[T]:
+    """All of these at night, else one in a few, and the last; the same ones for the same seed."""
+    every = _EVERY[settings.get_current_profile_name()]
     first = random.Random(seed).randrange(every)  # noqa: S311 no secret is made of it
     return [*cases[first:-1:every], *cases[-1:]]
 
 
 def tried(times: int) -> settings:
-    """Settings of a law that is tried so often, and a tenth of it in a quick run (conftest.py)."""
-    usual = settings.get_profile("gdr").max_examples
-    return settings(max_examples=max(1, times * settings().max_examples // usual))
+    """Settings of a law that is tried so often at night, and in other runs their share of it."""
+    return settings(max_examples=max(1, times * settings().max_examples // SHARES["night"]))

@@ -96,27 +96,22 @@ def cuts(evidence: Evidence) -> list[Evidence]:
     return [Evidence(dict(frames[:count])) for count in range(len(frames) + 1)]
 
 
-EVERY = pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.exhaustive)])
-
-
-@EVERY
 @pytest.mark.parametrize("name", NODES)
-def test_a_cut_leaves_some_number_of_whole_frames(name: str, every: int) -> None:
+def test_a_cut_leaves_some_number_of_whole_frames(name: str) -> None:
     text = NODES[name].dump()
     possible = cuts(NODES[name])
     starts = [at for at in range(len(text)) if text.startswith("\n= ", at)]
     edges = {0, *range(0, len(text), 997), *(edge + d for edge in starts for d in (0, 1, 2))}
-    for cut in sample(sorted(edge for edge in edges if edge < len(text)), every, name):
+    for cut in sample(sorted(edge for edge in edges if edge < len(text)), name):
         part = Evidence.parse(text[:cut])
         assert part == possible[len(part.frames)], f"cut at {cut}"
 
 
-@EVERY
 @pytest.mark.parametrize("name", NODES)
-def test_a_cut_leaves_each_verdict_as_it_is_or_unknown(name: str, every: int) -> None:
+def test_a_cut_leaves_each_verdict_as_it_is_or_unknown(name: str) -> None:
     """By each path in turn: what the text says is read once for all of them."""
     whole = {path: judge(NODES[name], path) for path in PATHS}
-    for part in sample(cuts(NODES[name]), every, name):
+    for part in sample(cuts(NODES[name]), name):
         shared = Node(part)
         for path in PATHS:
             for check, (status, *rest) in judged(shared, path).items():
