@@ -17,10 +17,10 @@ import pytest
 from tests.bmc.conftest import Simulate
 from tests.bmc.faults import Kind
 from tests.bmc.simulator import Simulator
+from tests.invoked import ROOT, gdr
 from toolkit.errors import ExitCode
 from toolkit.rollout.journal import Journal
 
-ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs/bios.schema.json").read_text())
 
 
@@ -36,22 +36,24 @@ class Operator:
 
     def says(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Say it, and wait."""
-        running = self.begins(*words)
-        out, err = running.communicate(timeout=300)
-        return subprocess.CompletedProcess(words, running.returncode, out, err)
+        cache = str(self.base / "cache")
+        return gdr("bios", *self.options, *words, state=self.base, XDG_CACHE_HOME=cache)
 
-    def begins(self, *words: str) -> subprocess.Popen[str]:
-        """Say it."""
+    @property
+    def options(self) -> list[str]:
         told = {
             "--bmc-map": self.base / "map",
             "--bmc-user": self.bmcs[0].user,
             "--bmc-password-file": self.base / "password",
             "--bmc-ca": self.bmcs[0].ca,
         }
-        options = [str(each) for pair in told.items() for each in pair]
+        return [str(each) for pair in told.items() for each in pair]
+
+    def begins(self, *words: str) -> subprocess.Popen[str]:
+        """Say it, as a process that can be sent a signal."""
         state = {"XDG_STATE_HOME": str(self.base), "XDG_CACHE_HOME": str(self.base / "cache")}
         return subprocess.Popen(
-            [sys.executable, "-m", "toolkit.cli", "bios", *options, *words],
+            [sys.executable, "-m", "toolkit.cli", "bios", *self.options, *words],
             cwd=ROOT,
             env={**os.environ, **state},
             stdin=subprocess.DEVNULL,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
@@ -16,6 +15,7 @@ import pytest
 
 from tests.builds.layers import stack
 from tests.builds.sandbox import Sandbox, mounts_below
+from tests.invoked import gdr
 from toolkit.evidence import Evidence, State
 from toolkit.facts.node.node import Node
 from toolkit.facts.passport import PLACE, parse
@@ -27,8 +27,6 @@ from toolkit.want import Want
 pytestmark = pytest.mark.builds
 LONG = True
 
-ROOT = Path(__file__).parents[2]
-IMAGE = (sys.executable, "-m", "toolkit.cli", "image")
 # Nothing that an image needs to be built for is among them.
 LEFT_OUT = ("var/cache", "var/lib/apt", "usr/lib/gcc/x86_64-linux-gnu/12/cc1plus")
 JOURNAL = "var/lib/gdr-toolkit/journal"
@@ -54,21 +52,9 @@ class Golden:
     before: tuple[tuple[str, ...], str]  # of the builder, before anything was done
 
     def image(self, *words: str) -> Ended:
-        done = subprocess.run(
-            [
-                *IMAGE,
-                "--root",
-                str(self.root),
-                *words,
-                "--json",
-            ],
-            cwd=ROOT,
-            env={**os.environ, "XDG_STATE_HOME": str(self.home)},
-            capture_output=True,
-            text=True,
-            timeout=1200,
-            check=False,
-        )
+        called = ("image", "--root", str(self.root), *words, "--json")
+        own = {**os.environ, "XDG_STATE_HOME": str(self.home)}
+        done = gdr(*called, state=self.home, timeout_s=1200, around=own)
         assert done.stdout, done.stderr
         return Ended(done.returncode, json.loads(done.stdout), done.stderr)
 
@@ -195,10 +181,7 @@ def test_its_passport_tells_of_both_kernels(golden: Golden, made: Ended) -> None
 
 
 def test_a_kernel_that_is_not_in_it_is_refused(golden: Golden) -> None:
-    done = subprocess.run(
-        [*IMAGE, "--root", str(golden.root), "--kernels", "5.0"],
-        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    done = gdr("image", "--root", str(golden.root), "--kernels", "5.0", state=golden.home)
     assert done.returncode == 64
     assert "kernel 5.0 is not in it" in done.stderr
     assert golden.kernels[0] in done.stderr

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +16,7 @@ from tests.builds.grounds import kept
 from tests.builds.layers import stack
 from tests.builds.mirrors import NotToBeHad
 from tests.builds.sandbox import Sandbox
+from tests.invoked import gdr
 from toolkit.built.plan.model import Part
 from toolkit.compat.reader import shipped
 from toolkit.errors import UsageError
@@ -159,15 +159,9 @@ def test_an_older_compiler_than_the_kernels_is_told(headers: Headers) -> None:
 
 def verb(box: Sandbox, folder: Path, *words: str) -> tuple[int, str]:
     """A process of ``build``: its exit status and what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "toolkit.cli", "build", "--root", str(box.root), *words],
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "XDG_STATE_HOME": str(folder), "XDG_CACHE_HOME": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    own = {**os.environ, "XDG_STATE_HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
+    called = ("build", "--root", str(box.root), *words)
+    done = gdr(*called, state=folder, timeout_s=LIMIT_S, around=own)
     return done.returncode, done.stdout + done.stderr
 
 

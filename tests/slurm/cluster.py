@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dev.tools import SBIN
+from tests import invoked
 from toolkit.demo import fleet as demo
 from toolkit.demo.build import environment
 from toolkit.demo.keys import public_file
@@ -99,15 +100,12 @@ class Cluster:
 
     def plain(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
         """A verb that names no hosts: they are those of a run."""
-        return subprocess.run(
-            (sys.executable, "-m", "toolkit.cli", verb, *words),
-            env=self.environment,
+        return invoked.gdr(
+            *(verb, *words),
+            state=self.folder,
             cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=4 * LIMIT_S,
-            check=False,
+            timeout_s=4 * LIMIT_S,
+            around=self.environment,
         )
 
     def begin(self, verb: str, *words: str) -> subprocess.Popen[str]:
@@ -122,9 +120,7 @@ class Cluster:
         )
 
     def run(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
-        child = self.begin(verb, *words)
-        stdout, stderr = child.communicate(timeout=4 * LIMIT_S)
-        return subprocess.CompletedProcess(child.args, child.returncode, stdout, stderr)
+        return self.plain(*self.command(verb, *words)[3:])
 
     def start(self, name: str, *words: str, node: str = "") -> None:
         """A daemon, in the foreground of a process of ours."""
