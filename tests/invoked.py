@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TextIO, cast
@@ -32,20 +33,23 @@ def gdr(
     cwd: Path = ROOT,
     timeout_s: float = 300,
     full: bool = False,
+    around: Mapping[str, str] | None = None,
     **environment: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``gdr`` with these words, without input, and with nothing else of ours around it.
+    """Run ``gdr`` with these words, without input, and with nothing of ours around it.
 
     :param state: where it keeps what it keeps, as ``XDG_STATE_HOME`` says; its cache is not kept.
     :param full: its standard output is a full disk, and its standard input is closed.
+    :param around: what else its environment has.
     :raises subprocess.TimeoutExpired: when it has not ended by then; it is killed.
     """
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
         first, second = (None, Path("/dev/full")) if full else (Path(os.devnull), out)
         env = {"PATH": PATH, "XDG_STATE_HOME": str(state), "XDG_CACHE_HOME": f"{folder}/cache"}
+        env |= {**(around or {}), **environment}
         streams = (first, second, err)
-        process = FORKS.Process(target=_child, args=(words, env | environment, cwd, streams))
+        process = FORKS.Process(target=_child, args=(words, env, cwd, streams))
         process.start()
         process.join(timeout_s)
         if process.exitcode is None:

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from tests.bmc.conftest import Simulate
-from tests.bmc.test_bios_verb import ROOT, Operator
+from tests.bmc.test_bios_verb import Operator
+from tests.invoked import ROOT
 from toolkit.demo import fleet as demo
 from toolkit.demo.keys import public_file
 from toolkit.errors import ExitCode

@@ -54,7 +54,7 @@ class Golden:
     def image(self, *words: str) -> Ended:
         called = ("image", "--root", str(self.root), *words, "--json")
         own = {**os.environ, "XDG_STATE_HOME": str(self.home)}
-        done = gdr(*called, state=self.home, timeout_s=1200, **own)
+        done = gdr(*called, state=self.home, timeout_s=1200, around=own)
         assert done.stdout, done.stderr
         return Ended(done.returncode, json.loads(done.stdout), done.stderr)
 

@@ -161,7 +161,7 @@ def verb(box: Sandbox, folder: Path, *words: str) -> tuple[int, str]:
     """A process of ``build``: its exit status and what it printed."""
     own = {**os.environ, "XDG_STATE_HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
     called = ("build", "--root", str(box.root), *words)
-    done = gdr(*called, state=folder, timeout_s=LIMIT_S, **own)
+    done = gdr(*called, state=folder, timeout_s=LIMIT_S, around=own)
     return done.returncode, done.stdout + done.stderr
 
 

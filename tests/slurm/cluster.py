@@ -105,7 +105,7 @@ class Cluster:
             state=self.folder,
             cwd=self.folder,
             timeout_s=4 * LIMIT_S,
-            **self.environment,
+            around=self.environment,
         )
 
     def begin(self, verb: str, *words: str) -> subprocess.Popen[str]:
