@@ -20,6 +20,16 @@ def sample(cases: Sequence[T], every: int, seed: str) -> Sequence[T]:
     return [*cases[first:-1:every], *cases[-1:]]
 
 
+def few(cases: Sequence[T], every: int, seed: str) -> Sequence[T]:
+    """All of these; in a quick run the :func:`sample` of them."""
+    return sample(cases, every, seed) if quick() else cases
+
+
+def quick() -> bool:
+    """Whether this is a quick run (conftest.py chooses the profile before a test is imported)."""
+    return settings().max_examples < settings.get_profile("gdr").max_examples
+
+
 def tried(times: int) -> settings:
     """Settings of a law that is tried so often, and a tenth of it in a quick run (conftest.py)."""
     usual = settings.get_profile("gdr").max_examples

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.evidence.board import BOARD, GPUS, PORTS, REDIRECTS
 from tests.evidence.build import groups, modinfo, node, without_module
 from tests.evidence.frames import ABSENT, TIMEOUT
-from tests.laws import sample, tried
+from tests.laws import few, sample, tried
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Finding, Status
 from toolkit.checks.consumers.taken import taken
@@ -100,7 +100,7 @@ EVERY = pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.e
 
 
 @EVERY
-@pytest.mark.parametrize("name", NODES)
+@pytest.mark.parametrize("name", few([*NODES], 3, "frames"))
 def test_a_cut_leaves_some_number_of_whole_frames(name: str, every: int) -> None:
     text = NODES[name].dump()
     possible = cuts(NODES[name])
@@ -112,7 +112,7 @@ def test_a_cut_leaves_some_number_of_whole_frames(name: str, every: int) -> None
 
 
 @EVERY
-@pytest.mark.parametrize("name", NODES)
+@pytest.mark.parametrize("name", few([*NODES], 3, "verdicts"))
 def test_a_cut_leaves_each_verdict_as_it_is_or_unknown(name: str, every: int) -> None:
     """By each path in turn: what the text says is read once for all of them."""
     whole = {path: judge(NODES[name], path) for path in PATHS}
