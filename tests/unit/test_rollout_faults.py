@@ -39,7 +39,8 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     [
         pytest.param(40, 400, False, id="untried-few"),
         pytest.param(*WHOLE, False, id="untried", marks=pytest.mark.exhaustive),
-        pytest.param(*WHOLE, True, id="tried-by-one-boot"),
+        pytest.param(40, 400, True, id="tried-by-one-boot-few"),
+        pytest.param(*WHOLE, True, id="tried-by-one-boot", marks=pytest.mark.exhaustive),
     ],
 )
 def test_no_law_breaks_under_faults(
