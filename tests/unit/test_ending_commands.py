@@ -33,7 +33,9 @@ def others(options: Mapping[str, Option]) -> list[dict[str, str | int | bool]]:
         if not {name} & {"from_", *(it.name for it in HOSTS)}
     }
     way = {each.name: told[each.name] for each in REACH if each.name in told}
-    return [{}, way, *few([{name: value} for name, value in told.items()], 4, "alone")]
+    flags = [{name: value} for name, value in told.items() if isinstance(value, bool)]
+    values = [{name: value} for name, value in told.items() if not isinstance(value, bool)]
+    return [{}, way, *flags, *(few(values, 4, "alone") if values else ())]
 
 
 def test_every_command_that_is_named_is_one() -> None:
