@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from dev import tally
-from dev.tiers import Ended, Ending, Step, Tier, closing, command, ending, succeeded
+from dev.tiers import Ended, Ending, Step, Tier, closing, command, ending, groups, succeeded
 from dev.tools import in_ci, missing, sentence
 from toolkit.errors import ExitCode, ToolkitError
 
@@ -125,12 +125,14 @@ def benchmarks(hosts: int, rounds: int) -> tuple[tuple[str, ...], ...]:
 
 
 def _each(tiers: tuple[Tier, ...], asked: Asked) -> Iterator[Ended]:
-    for tier in tiers:
-        say(f"\n== {tier.name}: {tier.shows}")
-        workers = asked.jobs if tier.together else 1
-        one = partial(_step, tier.name, asked=asked, held=workers > 1)
+    for group in groups(tiers):
+        say("\n" + "\n".join(f"== {tier.name}: {tier.shows}" for tier in group))
+        names = [tier.name for tier in group for _ in tier.steps]
+        steps = [step for tier in group for step in tier.steps]
+        workers = asked.jobs if group[0].together or len(group) > 1 else 1
+        one = partial(_step, asked=asked, held=workers > 1)
         with ThreadPoolExecutor(workers) as pool:
-            yield from pool.map(one, tier.steps)
+            yield from pool.map(one, names, steps)
 
 
 def _step(tier: str, step: Step, *, asked: Asked, held: bool) -> Ended:

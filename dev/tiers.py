@@ -54,6 +54,7 @@ class Tier:
     by_name: bool = False  # too long, or not to be had, where nobody asks for it
     first: bool = False  # what a newcomer's run has
     together: bool = False  # its steps run side by side, and print when they end
+    beside: bool = False  # likewise with those of the tier before it
 
     @property
     def needs(self) -> tuple[Tool, ...]:
@@ -232,6 +233,7 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
             "what pip installs is whole",
             (_pytest("wheel", "tests/wheel", parallel=False),),
             first=True,
+            beside=True,  # neither of the two has work for more than one processor
         ),
     )
 
@@ -256,6 +258,17 @@ def choose(
         if name not in known:
             raise UsageError(f"no tier {name!r}", hint=f"tiers: {', '.join(known)}")
     return tuple(tier for tier in tiers if tier.name in wanted)
+
+
+def groups(tiers: tuple[Tier, ...]) -> tuple[tuple[Tier, ...], ...]:
+    """The tiers in their order, those together that run side by side."""
+    found: list[tuple[Tier, ...]] = []
+    for tier in tiers:
+        if tier.beside and found:
+            found[-1] = (*found[-1], tier)
+        else:
+            found.append((tier,))
+    return tuple(found)
 
 
 def left_out(tiers: tuple[Tier, ...], chosen: tuple[Tier, ...], *, quick: bool) -> tuple[str, ...]:

@@ -33,8 +33,9 @@ def others(options: Mapping[str, Option]) -> list[dict[str, str | int | bool]]:
         if not {name} & {"from_", *(it.name for it in HOSTS)}
     }
     way = {each.name: told[each.name] for each in REACH if each.name in told}
-    flags = [{name: value} for name, value in told.items() if isinstance(value, bool)]
-    values = [{name: value} for name, value in told.items() if not isinstance(value, bool)]
+    alone: list[dict[str, str | int | bool]] = [{name: value} for name, value in told.items()]
+    flags = [each for each in alone if True in each.values() or False in each.values()]
+    values = [each for each in alone if each not in flags]
     return [{}, way, *flags, *(few(values, 4, "alone") if values else ())]
 
 
