@@ -245,6 +245,7 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
             "what pip installs is whole",
             (_pytest("wheel", "tests/wheel", parallel=False),),
             first=True,
+            waits=True,  # for pip; and it has no work for a second processor
         ),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,17 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("night" if laws.NIGHT else "quick" if quick else "gdr")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Leftovers(mark()))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """All that is collected stays to the end: to look through it for garbage is in vain."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

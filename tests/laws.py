@@ -22,9 +22,23 @@ _EVERY = {"night": 1, "gdr": 3, "quick": 8}  # one in so many cases
 
 def sample(cases: Sequence[T], seed: str) -> Sequence[T]:
     """All of these at night, else one in a few, and the last; the same ones for the same seed."""
-    every = _EVERY[settings.get_current_profile_name()]
+    return one_in(_EVERY[settings.get_current_profile_name()], cases, seed)
+
+
+def few(cases: Sequence[T], every: int, seed: str) -> Sequence[T]:
+    """All of these; in a quick run one in ``every``, and the last."""
+    return one_in(every, cases, seed) if quick() else cases
+
+
+def one_in(every: int, cases: Sequence[T], seed: str) -> Sequence[T]:
+    """One in so many, and the last; the same ones for the same seed."""
     first = random.Random(seed).randrange(every)  # noqa: S311 no secret is made of it
     return [*cases[first:-1:every], *cases[-1:]]
+
+
+def quick() -> bool:
+    """Whether this is a quick run: conftest.py chooses the profile before a test is imported."""
+    return settings.get_current_profile_name() == "quick"
 
 
 def tried(times: int) -> settings:

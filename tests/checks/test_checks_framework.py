@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from datetime import date, timedelta
+from itertools import product
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.evidence.board import BOARD, GPUS
 from tests.evidence.build import HEALTHY, node
 from tests.evidence.frames import ABSENT, DENIED, MISSING, TIMEOUT
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN
+from tests.laws import few
 from toolkit.checks.all import ALL, BY_ID, named
 from toolkit.checks.check import Check, Impact, Status, Tense, Verdict, check, passed, without_gpus
 from toolkit.errors import UsageError
@@ -167,10 +169,14 @@ def test_what_was_not_read_leaves_the_verdict_open_and_says_why(bad: Any, reason
     assert (verdict.status, verdict.finding.found) == (UNKNOWN, reason)
 
 
-@pytest.mark.parametrize("bad", [DENIED, TIMEOUT, MISSING], ids=["denied", "timeout", "missing"])
-@pytest.mark.parametrize("key", [*HEALTHY, *BOARD.frames()])
-def test_a_source_that_is_lost_never_makes_a_failure_or_an_excuse(key: str, bad: Any) -> None:
-    whole, without = WHOLE, judge(node({key: bad}))
+LOST = {"denied": DENIED, "timeout": TIMEOUT, "missing": MISSING}
+
+
+@pytest.mark.parametrize(
+    ("key", "lost"), few([*product((*HEALTHY, *BOARD.frames()), LOST)], 4, "a lost source")
+)
+def test_a_source_that_is_lost_never_makes_a_failure_or_an_excuse(key: str, lost: str) -> None:
+    whole, without = WHOLE, judge(node({key: LOST[lost]}))
     for name, verdict in without.items():
         if verdict.status is not whole[name].status:
             assert verdict.status is UNKNOWN, f"{name} without {key}: {verdict.finding}"

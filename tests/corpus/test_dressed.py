@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 
 from tests.corpus.expected import EXPECTED
 from tests.corpus.known import CORPUS
 from tests.corpus.table import TODAY, against, held, word_of
+from tests.laws import few
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.errors import ToolkitError
 from toolkit.facts.text.pasted_logs import evidence_of, frames_of
@@ -71,8 +73,7 @@ def stays(file: str, text: str) -> None:
     assert against(file, EXPECTED[file], now, word_of(file)).right is was.right
 
 
-@pytest.mark.parametrize("dress", DRESSES)
-@pytest.mark.parametrize("file", READ)
+@pytest.mark.parametrize(("file", "dress"), few([*product(READ, DRESSES)], 7, "dressed"))
 def test_a_capture_stays_right_in_another_dress(file: str, dress: str) -> None:
     stays(file, DRESSES[dress](text_of(file)))
 
@@ -86,8 +87,10 @@ def commands() -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("prompt", PROMPTS)
-@pytest.mark.parametrize(("file", "command"), commands())
+@pytest.mark.parametrize(
+    ("file", "command", "prompt"),
+    few([(*each, prompt) for each, prompt in product(commands(), PROMPTS)], 7, "behind"),
+)
 def test_a_capture_stays_right_behind_its_command(file: str, command: str, prompt: str) -> None:
     """Another answer stands before it, as in a file of two commands."""
     end = " ===" if prompt == "=== " else ""

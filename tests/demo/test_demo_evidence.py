@@ -22,7 +22,9 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Evidence]:
     return {name: probe(state / "nodes" / name) for name in ANSWERING}
 
 
-@pytest.mark.parametrize("name", ["demo-healthy", "demo-rocky"])
+@pytest.mark.parametrize(
+    "name", ["demo-healthy", pytest.param("demo-rocky", marks=pytest.mark.exhaustive)]
+)
 def test_a_node_is_the_same_where_its_folder_has_blanks(tmp_path: Path, name: str) -> None:
     """As below a home, or an image, that is called so."""
     made = []

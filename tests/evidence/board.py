@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -80,30 +81,49 @@ class Board:
 
     def path(self, function: Fn) -> str:
         """Where sysfs keeps it, below /sys/devices."""
-        above = {each.address: each for each in self.functions}.get(function.parent)
-        return f"{self.path(above) if above else function.parent}/{function.address}"
+        return f"{_places(self).get(function.parent, function.parent)}/{function.address}"
 
     def below(self, bridge: Fn) -> tuple[int, int]:
         """Secondary and subordinate bus."""
         buses = [
-            int(each.address[-7:-5], 16)
-            for each in self.functions
-            if f"/{bridge.address}/" in self.path(each)
+            int(address[-7:-5], 16)
+            for address, place in _places(self).items()
+            if f"/{bridge.address}/" in place
         ]
         return (min(buses, default=0), max(buses, default=0))
 
     def frames(self) -> dict[str, str]:
         """The text of the PCI frames."""
-        return {
-            "pci": "".join(map(_attributes, self.functions)),
-            "pci-links": "".join(_links(self, each) for each in self.functions),
-            "pci-resources": "".join(
-                _resource(each) for each in self.functions if each.klass != BRIDGE
-            ),
-            "pci-config": "".join(
-                f"@{e.address}\n{od(space(e, self.below(e)))}" for e in self.functions
-            ),
-        }
+        return {**_texts(self)}
+
+
+# Most tests have one board, or one of which they changed a function.
+@lru_cache(maxsize=64)
+def _texts(board: Board) -> dict[str, str]:
+    functions = board.functions
+    ends = (each for each in functions if each.klass != BRIDGE)
+    return {
+        "pci": "".join(map(_attributes, functions)),
+        "pci-links": "".join(_links(board, each) for each in functions),
+        "pci-resources": "".join(map(_resource, ends)),
+        "pci-config": "".join(f"@{e.address}\n{_config(e, board.below(e))}" for e in functions),
+    }
+
+
+@lru_cache(maxsize=64)
+def _places(board: Board) -> dict[str, str]:
+    """Where sysfs keeps each function, by its address."""
+    parents = {each.address: each.parent for each in board.functions}
+
+    def place(address: str) -> str:
+        return f"{place(parents[address])}/{address}" if address in parents else address
+
+    return {address: place(address) for address in parents}
+
+
+@lru_cache(maxsize=2048)
+def _config(function: Fn, below: tuple[int, int]) -> str:
+    return od(space(function, below))
 
 
 def _attributes(function: Fn) -> str:
@@ -132,6 +152,7 @@ def _links(board: Board, function: Fn) -> str:
     return "".join(line + "\n" for line in lines)
 
 
+@lru_cache(maxsize=2048)
 def _resource(function: Fn) -> str:
     sizes = dict(function.bars)
     lines = []

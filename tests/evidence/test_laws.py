@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.evidence.board import BOARD, GPUS, PORTS, REDIRECTS
 from tests.evidence.build import groups, modinfo, node, without_module
 from tests.evidence.frames import ABSENT, TIMEOUT
-from tests.laws import sample, tried
+from tests.laws import few, sample, tried
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Finding, Status
 from toolkit.checks.consumers.taken import taken
@@ -96,7 +96,7 @@ def cuts(evidence: Evidence) -> list[Evidence]:
     return [Evidence(dict(frames[:count])) for count in range(len(frames) + 1)]
 
 
-@pytest.mark.parametrize("name", NODES)
+@pytest.mark.parametrize("name", few([*NODES], 3, "frames"))
 def test_a_cut_leaves_some_number_of_whole_frames(name: str) -> None:
     text = NODES[name].dump()
     possible = cuts(NODES[name])
@@ -107,7 +107,7 @@ def test_a_cut_leaves_some_number_of_whole_frames(name: str) -> None:
         assert part == possible[len(part.frames)], f"cut at {cut}"
 
 
-@pytest.mark.parametrize("name", NODES)
+@pytest.mark.parametrize("name", few([*NODES], 3, "verdicts"))
 def test_a_cut_leaves_each_verdict_as_it_is_or_unknown(name: str) -> None:
     """By each path in turn: what the text says is read once for all of them."""
     whole = {path: judge(NODES[name], path) for path in PATHS}

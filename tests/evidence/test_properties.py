@@ -19,7 +19,7 @@ from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override
 from tests.evidence.machines.held import TODAY, rows, text_of
 from tests.evidence.machines.held import evidence_of as machine_named
 from tests.evidence.machines.losing import counters, devices, logged, without, without_port
-from tests.laws import sample, tried
+from tests.laws import few, sample, tried
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Finding, Impact, Status
 from toolkit.checks.consumers.taken import taken
@@ -211,7 +211,7 @@ def less_is_no_better(before: Judged, less: Evidence, *names: str) -> None:
         assert not better(gravity(now), gravity(replace(before, verdicts=others))), names
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("machine", few(MACHINES, 3, "a device less"))
 def test_a_gpu_hca_or_port_less_makes_no_machine_better(machine: str) -> None:
     whole = WHOLE(machine)
     names, before = Node(whole).hca_names, judge_node("node", whole, AUTO, TODAY)

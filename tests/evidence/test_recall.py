@@ -21,7 +21,7 @@ from tests.evidence.boards import boards
 from tests.evidence.build import node
 from tests.evidence.frames import ABSENT, DENIED, TIMEOUT, Override
 from tests.evidence.machines.held import TODAY, evidence_of, rows
-from tests.laws import NIGHT, tried
+from tests.laws import NIGHT, few, tried
 from toolkit.checks import check
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.errors import CutOff, NotCollected
@@ -75,7 +75,8 @@ def test_drawn_fleets_are_judged_as_each_node_alone(
 def test_real_kinds_of_machines_are_judged_as_each_alone(seed: int) -> None:
     """With frames of one put into another, so that they differ in few."""
     chance = random.Random(seed)  # noqa: S311 no secret is made of it
-    whole = [evidence_of(name) for name in sorted({row.machine for row in rows()})]
+    names = few(sorted({row.machine for row in rows()}), 3, "alone")
+    whole = [evidence_of(name) for name in names]
     mixed = []
     for each in whole:
         other = chance.choice(whole)

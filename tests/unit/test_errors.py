@@ -137,7 +137,8 @@ def _family(trees: Iterable[ast.Module]) -> dict[str, bool]:
     known = {"ToolkitError": False}
     for _ in range(5):  # as deep as the tree is
         for each in classes:
-            above = [known[ast.unparse(base)] for base in each.bases if ast.unparse(base) in known]
+            names = [base.id for base in each.bases if isinstance(base, ast.Name)]
+            above = [known[name] for name in names if name in known]
             if not above or each.name == "ToolkitError":
                 continue
             makes = any(isinstance(e, ast.FunctionDef) and e.name == "__init__" for e in each.body)
@@ -149,7 +150,7 @@ def _family(trees: Iterable[ast.Module]) -> dict[str, bool]:
 
 def _hintless(tree: ast.AST, family: dict[str, bool]) -> list[int]:
     calls = (each for each in ast.walk(tree) if isinstance(each, ast.Call))
-    ours = (each for each in calls if not family.get(ast.unparse(each.func), True))
+    ours = (e for e in calls if isinstance(e.func, ast.Name) and not family.get(e.func.id, True))
     told = (each.lineno for each in ours if not any(k.arg in {"hint", None} for k in each.keywords))
     return list(told)
 

@@ -20,6 +20,7 @@ import pytest
 import yaml
 from invoke.exceptions import ParseError
 from invoke.parser import Parser
+from invoke.parser.context import ParserContext
 from invoke.program import Program
 
 import tasks
@@ -105,9 +106,16 @@ VALUES: dict[str, Callable[[str], object]] = {
 
 
 @cache
-def _parser(program: str) -> Parser:
+def _contexts(program: str) -> tuple[ParserContext, list[ParserContext]]:
     space = PROGRAMS[program]
-    return Parser(space.to_contexts(), initial=Program(namespace=space).initial_context)
+    return Program(namespace=space).initial_context, space.to_contexts()
+
+
+def _parser(program: str, words: tuple[str, ...]) -> Parser:
+    """Of the verbs that are named: a parser copies all of its own for each line."""
+    initial, contexts = _contexts(program)
+    named = [each for each in contexts if {each.name, *each.aliases} & {*words}]
+    return Parser(named, initial=initial)
 
 
 def refusal(words: tuple[str, ...]) -> str:
@@ -115,7 +123,7 @@ def refusal(words: tuple[str, ...]) -> str:
     names = PROGRAMS[words[0]].task_names
     taken = {name: TAKEN.get(name.rpartition(".")[2], ()) for name in names}
     try:
-        found = _parser(words[0]).parse_argv(unbared(words[1:], taken))
+        found = _parser(words[0], words).parse_argv(unbared(words[1:], taken))
     except ParseError as why:
         return str(why)
     for verb in found[1:]:

@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from dev.run import ROOT
+from tests.laws import one_in
 
 # Told of by the interpreter itself, so that nothing can be started past it.
 LONG = True
@@ -23,12 +26,27 @@ sys.addaudithook(tell)
 """
 
 
-def test_to_collect_every_test_starts_builds_and_fetches_nothing(tmp_path: Path) -> None:
+# The files of the tiers that use tools are among the tenth, and the one that builds most.
+FILES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
+BORN = "tests/images/test_born.py"
+TENTH = [*{*one_in(10, FILES, "collected"), BORN}]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param(TENTH, id="a-tenth"),
+        pytest.param(["tests"], id="all", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_to_collect_every_test_starts_builds_and_fetches_nothing(
+    files: list[str], tmp_path: Path
+) -> None:
     (tmp_path / "watch_all.py").write_text(WATCH)
     home, done = tmp_path / "home", tmp_path / "done"
     collected = subprocess.run(
         (
-            *(sys.executable, "-m", "pytest", "--collect-only", "-q", "-q", "tests"),
+            *(sys.executable, "-m", "pytest", "--collect-only", "-q", "-q", *files),
             *("-p", "watch_all", "-p", "no:cacheprovider"),
         ),
         cwd=ROOT,
@@ -39,6 +57,6 @@ def test_to_collect_every_test_starts_builds_and_fetches_nothing(tmp_path: Path)
         check=False,
     )
     assert collected.returncode == 0, collected.stdout[-2000:] + collected.stderr
-    assert "tests/images/test_born.py" in collected.stdout
+    assert BORN in collected.stdout
     assert not done.exists(), done.read_text()
     assert not home.exists(), sorted(home.rglob("*"))

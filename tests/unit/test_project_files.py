@@ -57,7 +57,7 @@ def private_words(texts: list[tuple[str, str]], root: Path = ROOT) -> list[str]:
         for path, text in texts
         for number, line in enumerate(text.split("\n"), start=1)
         for word in words
-        if re.search(rf"(?<![\w.]){re.escape(word)}", line)
+        if word in line and re.search(rf"(?<![\w.]){re.escape(word)}", line)
     ]
 
 

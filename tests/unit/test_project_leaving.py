@@ -63,7 +63,10 @@ def _lives(folder: Path) -> bool:
     return stat.rpartition(") ")[2][0] != "Z"
 
 
-@pytest.mark.parametrize("words", [(), ("-n", "2")], ids=["alone", "workers"])
+ALONE = pytest.param((), id="alone", marks=pytest.mark.exhaustive)
+
+
+@pytest.mark.parametrize("words", [ALONE, pytest.param(("-n", "2"), id="workers")])
 def test_what_escapes_is_named_with_its_test_and_ended(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
@@ -90,7 +93,7 @@ def test_what_ends_by_itself_soon_is_no_fault(tmp_path: Path) -> None:
     assert run.returncode == pytest.ExitCode.OK, said
 
 
-@pytest.mark.parametrize("words", [(), ("-n", "1")], ids=["alone", "workers"])
+@pytest.mark.parametrize("words", [ALONE, pytest.param(("-n", "1"), id="workers")])
 def test_a_run_that_is_told_to_end_takes_its_daemons_along(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:

@@ -291,14 +291,16 @@ def test_a_test_runs_once_and_is_counted(
     assert (tmp_path / "ran").read_text() == "x"
 
 
+LATE = Step("slow", ("sh", "-c", "echo slow begins; sleep 0.3; echo slow ends"))
+SOON = Step("quick", ("sh", "-c", "echo quick; false"))
+
+
 def test_steps_side_by_side_print_whole_and_in_their_order_of_ending(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    tiers_ = (Tier("lint", "", (LATE, SOON), together=True),)
     monkeypatch.setattr(run, "provide", lambda: None)
-    slow = Step("slow", ("sh", "-c", "echo slow begins; sleep 0.3; echo slow ends"))
-    quick = Step("quick", ("sh", "-c", "echo quick; false"))
-    tier = Tier("lint", "", (slow, quick), together=True)
-    assert run.in_order((tier,), run.Asked(jobs=2)) is ExitCode.FAILED
+    assert run.in_order(tiers_, run.Asked(jobs=2)) is ExitCode.FAILED
     said = capsys.readouterr().err
     assert "slow begins\nslow ends\n" in said
     assert said.index("\nquick\n") < said.index("slow begins\nslow")

@@ -37,10 +37,11 @@ def shell(words: str, state: Path, **env: str) -> subprocess.CompletedProcess[st
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where evidence of a node lies on which a check fails."""
+    """Where evidence of nodes lies on which a check fails."""
     state = tmp_path_factory.mktemp("seen")
-    took = shell("gdr capture --hosts demo-acs,demo-stub --out evidence", state)
-    assert took.returncode == 0, took.stderr
+    (state / "evidence").mkdir()
+    for kind in ("acs", "stub"):
+        shutil.copy(ROOT / f"tests/evidence/{kind}.txt", state / f"evidence/demo-{kind}.evidence")
     return state
 
 
@@ -54,7 +55,7 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_change_is_made_whole_though_its_reader_has_gone(changed: Path) -> None:
-    shown = shell("gdr runs --json", changed)
+    shown = gdr("runs", "--json", state=changed)
     (run,) = json.loads(shown.stdout)["runs"]
     assert [each["phase"] for each in run["hosts"]] == ["done"] * 2
 
@@ -145,7 +146,8 @@ FILES = {
 @pytest.mark.parametrize("verb", FILES)
 def test_a_report_on_a_full_disk_is_told_and_changes_no_code(seen: Path, verb: str) -> None:
     code, options = FILES[verb]
-    ended = shell(f"gdr {verb} " + " ".join(f"--{each} /dev/full" for each in options), seen)
+    full = (word for each in options for word in (f"--{each}", "/dev/full"))
+    ended = gdr(*verb.split(), *full, state=seen, cwd=seen)
     assert ended.returncode == code, ended.stderr
     for each in options:
         assert f"note: --{each} /dev/full was not written: No space left" in ended.stderr
@@ -154,7 +156,7 @@ def test_a_report_on_a_full_disk_is_told_and_changes_no_code(seen: Path, verb: s
 def test_no_node_is_touched_where_a_report_cannot_be_written(tmp_path: Path) -> None:
     """Of whoever may write to any folder that he can, /proc is the one that takes no file."""
     for each in ("junit", "sarif", "ctrf"):
-        ended = shell(f"gdr {PROVISION} --{each} /proc/it", tmp_path)
+        ended = gdr(*PROVISION.split(), f"--{each}", "/proc/it", state=tmp_path)
         assert ended.returncode == 64
         assert f"error: --{each} /proc/it: No such file or directory" in ended.stderr
         assert " next: name a file" in ended.stderr
@@ -173,7 +175,7 @@ def test_no_node_is_touched_where_a_report_cannot_be_written(tmp_path: Path) -> 
     ],
 )
 def test_no_node_is_read_where_out_cannot_be_written(tmp_path: Path, verb: str) -> None:
-    ended = shell(f"gdr {verb} --out /proc/it/x.tar", tmp_path)
+    ended = gdr(*verb.split(), "--out", "/proc/it/x.tar", state=tmp_path, cwd=tmp_path)
     assert ended.returncode == 64, ended.stderr
     assert "error: --out /proc/it/x.tar: " in ended.stderr
     assert not (tmp_path / "gdr-toolkit/runs").exists()
@@ -216,7 +218,8 @@ def test_what_a_run_keeps_is_for_its_user_alone(changed: Path) -> None:
 def test_a_capture_that_could_not_be_kept_is_none(seen: Path) -> None:
     """The file of one node is there already as what no file can replace."""
     (seen / "kept/demo-acs.evidence").mkdir(parents=True)
-    ended = shell("gdr capture --hosts demo-acs,demo-stub --out kept", seen)
+    asked = ("capture", "--hosts", "demo-acs,demo-stub", "--out", "kept")
+    ended = gdr(*asked, state=seen, cwd=seen)
     assert ended.returncode == 3, ended.stderr
     assert "demo-acs.evidence: cannot be written: Is a directory" in ended.stdout
     assert (seen / "kept/demo-stub.evidence").is_file()

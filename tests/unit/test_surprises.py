@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import sqlite3
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from tests.invoked import ROOT
+from tests.invoked import ROOT, gdr
+from tests.laws import few
 from tests.unit.test_streams import shell
 from toolkit.errors import UsageError
 from toolkit.rollout.history import Run, Unread, read_runs
@@ -27,8 +31,12 @@ def test_a_descriptor_that_is_none_is_told(number: int) -> None:
     assert "</path/to/secret" in why.value.hint
 
 
-@pytest.mark.parametrize("option", ["--pass-fd", "--become-pass-fd", "--bmc-pass-fd"])
-@pytest.mark.parametrize("number", ["99999999999999", "-5", "77"])
+DESCRIPTORS = product(
+    ("--pass-fd", "--become-pass-fd", "--bmc-pass-fd"), ("99999999999999", "-5", "77")
+)
+
+
+@pytest.mark.parametrize(("option", "number"), few([*DESCRIPTORS], 4, "descriptors"))
 def test_a_verb_says_so_of_its_descriptor(tmp_path: Path, option: str, number: str) -> None:
     words = f"gdr doctor --hosts 127.0.0.1 --bmc-user ops {option}={number} --fanout 1"
     ended = shell(words + (" --pass-fd 3 3<<<x" if "bmc" in option else ""), tmp_path)
@@ -80,8 +88,8 @@ def test_a_claim_that_is_no_text_is_no_end(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     state = tmp_path_factory.mktemp("seen")
-    took = shell("gdr capture --hosts demo-acs --out evidence", state)
-    assert took.returncode == 0, took.stderr
+    (state / "evidence").mkdir()
+    shutil.copy(ROOT / "tests/evidence/acs.txt", state / "evidence/demo-acs.evidence")
     return state
 
 
@@ -129,25 +137,25 @@ def test_who_imports_us_keeps_his_own_ctrl_c() -> None:
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "gdr doctor --from evidence --verbose",
-        "gdr topology --from evidence",
-        "gdr plan --from 'evidence' --diff",
-        "gdr doctor --from 'evidence/nü.evidence'",
-        "gdr doctor --from evidence --site sïte.toml",
-        "gdr report --from evidence --html fleet.html",
-        "gdr explain iommu.passthrough",
-        "gdr checks",
-        "gdr --help doctor",
-        "gdr hosts --hosts nüde",
-    ],
+SAID = (
+    "doctor --from evidence --verbose",
+    "topology --from evidence",
+    "plan --from 'evidence' --diff",
+    "doctor --from 'evidence/nü.evidence'",
+    "doctor --from evidence --site sïte.toml",
+    "report --from evidence --html fleet.html",
+    "explain iommu.passthrough",
+    "checks",
+    "--help doctor",
+    "hosts --hosts nüde",
 )
+
+
+@pytest.mark.parametrize("words", few(SAID, 3, "letters"))
 def test_a_locale_without_letters_ends_no_verb(seen: Path, words: str) -> None:
     (seen / "sïte.toml").write_text('# für alle\nrole = "bare-metal"\n', "utf-8")
-    ended = shell(words, seen, **ASCII)
-    plain = shell(words, seen, LC_ALL="C.UTF-8")
+    ended = shell(f"gdr {words}", seen, **ASCII)
+    plain = gdr(*shlex.split(words), state=seen, cwd=seen, LC_ALL="C.UTF-8")
     assert ended.returncode == plain.returncode, ended.stderr
     assert ended.returncode not in {1, 70, 120}
     assert "Traceback" not in ended.stderr

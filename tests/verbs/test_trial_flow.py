@@ -15,11 +15,7 @@ from toolkit.verbs import provision
 LONG = True
 DEBIAN, ROCKY = "demo-iommu", "demo-rocky"
 TRIALS = "/var/lib/gdr-toolkit/trials"
-KINDS = pytest.mark.parametrize("kind", [DEBIAN, ROCKY])
-# Where only what is done with the trial differs, and not how the boot loader is told of it.
-MORE_KINDS = pytest.mark.parametrize(
-    "kind", [DEBIAN, pytest.param(ROCKY, marks=pytest.mark.exhaustive)]
-)
+KINDS = pytest.mark.parametrize("kind", [DEBIAN, pytest.param(ROCKY, marks=pytest.mark.exhaustive)])
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +53,7 @@ def test_what_works_is_kept_after_one_boot(tmp_path: Path, kind: str) -> None:
     assert machine.boot_id == booted
 
 
-@MORE_KINDS
+@KINDS
 def test_without_leave_to_reboot_the_loader_is_left_alone(tmp_path: Path, kind: str) -> None:
     machine = make_machine(tmp_path / "node", kind)
     before, booted = machine.loader, machine.boot_id
@@ -68,7 +64,7 @@ def test_without_leave_to_reboot_the_loader_is_left_alone(tmp_path: Path, kind: 
     assert done.reboot_owed
 
 
-@MORE_KINDS
+@KINDS
 def test_a_kernel_that_panics_is_given_up_and_nothing_else_was_touched(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +135,7 @@ def dies_at(machine: Machine, part: str, *, after: str = "") -> None:
     machine.cut = cut
 
 
-@MORE_KINDS
+@KINDS
 def test_a_trial_that_a_dead_controller_left_running_is_judged_and_kept(
     tmp_path: Path, kind: str
 ) -> None:
