@@ -24,7 +24,7 @@ from toolkit.features.page.run import look_at_saved
 from toolkit.features.page.show.page import html
 from toolkit.features.page.show.seen import Seeing, Seen
 from toolkit.features.page.show.view import make
-from toolkit.verbs.intern import Alike
+from toolkit.verbs.each import Alike
 from toolkit.verbs.saved import read_saved
 from toolkit.want import Want
 

@@ -22,8 +22,7 @@ from toolkit.rollout.budget import Budget
 from toolkit.rollout.claims import claim
 from toolkit.rollout.journal import About, Event, Journal, stamp
 from toolkit.rollout.ledger import Ledger
-from toolkit.rollout.plan.batches import Phase, Standing, Terms
-from toolkit.rollout.plan.past import Past
+from toolkit.rollout.plan.batches import Past, Phase, Standing, Terms
 from toolkit.rollout.run import Brakes, Ending, Rollout
 from toolkit.rollout.workers import Hands
 

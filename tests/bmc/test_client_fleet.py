@@ -22,8 +22,7 @@ from toolkit.evidence import Evidence, State
 from toolkit.facts.text.scrub import Scrubber
 from toolkit.hosts.host import Host
 from toolkit.node.replay import ReplayTransport
-from toolkit.redfish.access import BmcAccess
-from toolkit.redfish.bmc_map import BmcPlace
+from toolkit.redfish.access import BmcAccess, BmcPlace
 from toolkit.redfish.find import Resource
 from toolkit.redfish.fleet import Bmcs, open_bmcs
 from toolkit.redfish.reader import Reader

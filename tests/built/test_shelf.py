@@ -11,9 +11,8 @@ import pytest
 
 from tests.evidence.build import KERNEL, NEXT_KERNEL, node
 from tests.unit.delivering import BUILT, build, two_kernels
-from toolkit.built.delivery_cache import Shelf, at_hand
+from toolkit.built.delivery_cache import Shelf, at_hand, to_entry
 from toolkit.built.io.store import Store
-from toolkit.built.kept import to_entry
 from toolkit.built.plan.model import Built, File
 from toolkit.built.signing import Signing
 from toolkit.facts.node.node import Node

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from toolkit.built.delivery_cache import find, kept, to_built, to_entry
 from toolkit.built.io.manifest import MANIFEST, Damaged, Entry, Kept, digest_of, read_entry
 from toolkit.built.io.store import Store, default_folder
-from toolkit.built.kept import find, kept, to_built, to_entry
 from toolkit.built.plan.model import Built, File, Inputs, Part
 from toolkit.errors import ExitCode, UsageError
 

@@ -21,7 +21,7 @@ from toolkit.checks.judged import judge_node
 from toolkit.checks.why import chain, matching, quotes
 from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence, Frame, State
-from toolkit.verbs.why import explained
+from toolkit.verbs.cli.why import explained
 from toolkit.want import Want
 
 KINDS = [path.stem for path in sorted(CAPTURES.glob("*.txt"))]

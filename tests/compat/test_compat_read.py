@@ -17,7 +17,7 @@ from toolkit.checks.all import BY_ID
 from toolkit.checks.breakages import MATCHES
 from toolkit.checks.firmware.bios import check_id
 from toolkit.checks.kernel.build_failures import dkms_exit
-from toolkit.compat import bios, gpus, machines, throughput, xids
+from toolkit.compat import bios, gpus, machines, throughput
 from toolkit.compat.reader import DATA, Compat, maker, shipped
 from toolkit.compat.rows import build_numbers
 
@@ -99,7 +99,7 @@ READ: dict[str, tuple[tuple[Any, ...], Callable[[Any], bool]]] = {
     "throughput": (tuple(throughput.constants().rows.values()), _asked_by_name),
     "providers": (COMPAT.providers, _makes),
     "machines": ((*machines.machine_types(), *machines.boards()), _known),
-    "xids": (xids.xid_rows(), lambda r: {xids.xid_row(r.first), xids.xid_row(r.last)} == {r}),
+    "xids": (gpus.xid_rows(), lambda r: {gpus.xid_row(r.first), gpus.xid_row(r.last)} == {r}),
     "bios": (bios.shipped().rows, lambda r: r.mistaken or check_id(r.setting) in BY_ID),
 }
 

@@ -46,9 +46,8 @@ from toolkit.features.topology.show.view import view
 from toolkit.report.ctrf import ctrf
 from toolkit.report.document import Json, Run, Told, document, dumps
 from toolkit.report.junit import junit
-from toolkit.report.metrics import exposition
 from toolkit.report.plan_text import plan_lines
-from toolkit.report.prometheus import Remembered
+from toolkit.report.prometheus import Remembered, exposition
 from toolkit.report.sarif import sarif
 from toolkit.report.table import Painter
 from toolkit.report.text import report

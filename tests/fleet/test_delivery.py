@@ -10,8 +10,8 @@ import pytest
 
 from tests.fleet.nodes import Nodes, served
 from tests.fleet.sshd import Keys
+from toolkit.built.delivery_cache import to_entry
 from toolkit.built.io.store import Store
-from toolkit.built.kept import to_entry
 from toolkit.built.plan.model import Built, File, Inputs, Part
 from toolkit.demo.build import run
 from toolkit.demo.recipe import UBUNTU_KERNEL, Recipe

@@ -21,8 +21,7 @@ from rich.cells import cell_len
 
 from toolkit.progress import Silent
 from toolkit.report import progress as live_module
-from toolkit.report.progress import Lines, Live, listener
-from toolkit.report.progress_board import Board
+from toolkit.report.progress import Board, Lines, Live, listener
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,7 +17,7 @@ from toolkit.checks.judged import judge_node
 from toolkit.errors import ExitCode, Outcome
 from toolkit.plan.plan import Plan
 from toolkit.report.document import Told, document, dumps
-from toolkit.report.explain import explain, home, listing
+from toolkit.report.listings import explain, home, listing
 from toolkit.report.plan_text import plan_lines
 from toolkit.report.table import Painter
 from toolkit.want import Want

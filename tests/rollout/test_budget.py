@@ -14,9 +14,8 @@ from toolkit.errors import TransportError, UsageError
 from toolkit.rollout.budget import Budget, books_of, release, set_aside
 from toolkit.rollout.budget_book import Book, BudgetError, Row
 from toolkit.rollout.claims import claim
-from toolkit.rollout.plan.batches import Phase
+from toolkit.rollout.plan.batches import Past, Phase, Step
 from toolkit.rollout.plan.budget import Answer, Books, Held, Share, ask, left_by
-from toolkit.rollout.plan.past import Past, Step
 
 ROOT = Path(__file__).parents[2]
 NODES = tuple(f"gpu{number}" for number in range(8))

@@ -16,8 +16,8 @@ from toolkit.rollout.budget import books_of
 from toolkit.rollout.plan.batches import Standing, Terms
 from toolkit.rollout.run import Brakes, Rolled, Rollout
 from toolkit.rollout.workers import Threads
-from toolkit.verbs.ledger import ended_event
 from toolkit.verbs.provision import Provisioned, done_well
+from toolkit.verbs.rollout import ended_event
 
 Work = Callable[[Host], Provisioned]
 

@@ -22,8 +22,8 @@ from toolkit.rollout.plan.window import parse_window
 from toolkit.rollout.run import Brakes, Rolled, Rollout
 from toolkit.rollout.workers import Hands, Threads
 from toolkit.ssh.pool import Abandoned, NotBegun
-from toolkit.verbs.ledger import ended_event
 from toolkit.verbs.provision import Provisioned, done_well
+from toolkit.verbs.rollout import ended_event
 
 FOUR = ("gpu1", "gpu2", "gpu3", "gpu4")
 BY_ONE = tuple((name,) for name in FOUR)

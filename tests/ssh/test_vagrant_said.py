@@ -11,7 +11,7 @@ from toolkit.errors import Unparsable, UsageError
 from toolkit.hosts.host import Host
 from toolkit.ssh.ssh_config import SshConfig
 from toolkit.ssh.ssh_config_file import Setting, parse_setting
-from toolkit.ssh.vagrant_output import complaint, machine_host, parse_said, ssh_configs, states
+from toolkit.ssh.vagrant import complaint, machine_host, parse_said, ssh_configs, states
 
 # Vagrant 2.3.4 with vagrant-libvirt 0.11.2, a machine that runs between two that do not.
 STATUS = """\

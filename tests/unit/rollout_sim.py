@@ -25,11 +25,10 @@ from toolkit.node import collect, deliver, reboot
 from toolkit.plan.bundle import Bundle
 from toolkit.report.table import Painter
 from toolkit.rollout import hooks
-from toolkit.rollout.hook import HookError
+from toolkit.rollout.hooks import HookError
 from toolkit.rollout.journal import FILE, Event, Journal
 from toolkit.rollout.ledger import steps_of
-from toolkit.rollout.plan.batches import Phase
-from toolkit.rollout.plan.past import pasts
+from toolkit.rollout.plan.batches import Phase, pasts
 from toolkit.rollout.runs import RunFolder
 from toolkit.rollout.workers import Hands
 from toolkit.ssh.pool import attempt

@@ -26,7 +26,6 @@ from toolkit.features.bios.cli import run
 from toolkit.features.builds.cli import build
 from toolkit.features.enrol import cli as enrolling
 from toolkit.features.exercise import cli as exercising
-from toolkit.features.history import cli as past
 from toolkit.features.image.cli import image
 from toolkit.features.iommu_groups import cli
 from toolkit.features.kubernetes.cli import kubernetes
@@ -93,7 +92,7 @@ ROWS = {
     "undo": Row(
         "a-run --yes",
         "undo_nodes",
-        past,
+        plan,
         "read_run undoing as_reached counting scheduled replace Session",
         refused=True,
     ),

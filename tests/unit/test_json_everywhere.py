@@ -13,8 +13,8 @@ import jsonschema
 import pytest
 from invoke.collection import Collection
 
+from toolkit.built.delivery_cache import to_entry
 from toolkit.built.io.store import Store
-from toolkit.built.kept import to_entry
 from toolkit.built.plan.model import Built, File, Inputs, Part
 from toolkit.checks.all import ALL
 from toolkit.cli import Gdr, verbs

@@ -25,8 +25,8 @@ from toolkit.built.io.manifest import (
     read_manifest,
     write_manifest,
 )
-from toolkit.redfish.errors import refused
-from toolkit.redfish.subresources import attributes_place, lockdown_words, one_line
+from toolkit.redfish.http import refused
+from toolkit.redfish.reader import attributes_place, lockdown_words, one_line
 
 ABOUT = (("kernel", "6.1"), ("a", "b"))
 ENTRY = Entry(ABOUT, (Kept("b.ko", b"two"), Kept("a.ko", b"one")))

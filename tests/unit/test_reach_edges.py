@@ -25,7 +25,7 @@ from toolkit.rollout import claims
 from toolkit.rollout.claims import claim, living
 from toolkit.ssh import ssh_config_file
 from toolkit.ssh.become import read_marks, refusal
-from toolkit.ssh.secret_file import read_secret_file
+from toolkit.ssh.credentials import read_secret_file
 from toolkit.ssh.ssh_config_file import Block, look_up, read_settings
 from toolkit.ssh.transport import Result
 

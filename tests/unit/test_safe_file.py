@@ -30,7 +30,7 @@ MAY = {
     "toolkit/file_lock.py": "a lock, which holds nothing",
     "toolkit/rollout/journal.py": "SQLite writes it, in the run's own folder",
     "toolkit/rollout/budget_book.py": "SQLite writes it, in the folder of runs",
-    "toolkit/rollout/hook.py": "a temporary file without a name",
+    "toolkit/rollout/hooks.py": "a temporary file without a name",
     "toolkit/ssh/known_hosts.py": "adds a line to the file that ssh reads",
     "toolkit/features/image/boot/kvm.py": "a file of a random name, for us alone",
     "toolkit/verbs/packed.py": "a temporary file without a name",

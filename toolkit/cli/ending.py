@@ -7,8 +7,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 
-from toolkit.cli.bmc import BMC, USER
-from toolkit.cli.options import CONSUMERS, JOB, PASSPORT, TAKEN, Option, Said, parted
+from toolkit.cli.options import BMC, BMC_USER, CONSUMERS, JOB, PASSPORT, TAKEN, Option, Said, parted
 from toolkit.errors import WORST_FIRST, ExitCode, UsageError, worst
 from toolkit.hosts.host import fold, select
 from toolkit.package_data import program
@@ -161,7 +160,7 @@ def _how(said: Said, takes: Mapping[str, Option]) -> list[str] | None:
     """The way in, and what was judged by; None where the verb would judge otherwise."""
     grounds = [each for each in _GROUNDS if _word(each, said)]
     names = {each.name for each in grounds}
-    if "bmc_user" in said.values and os.environ.get(USER):
+    if "bmc_user" in said.values and os.environ.get(BMC_USER):
         names.add("bmc_user")
     if names - takes.keys() or "bmc_pass_fd" in names:
         return None

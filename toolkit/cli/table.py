@@ -39,7 +39,7 @@ VERBS = tuple(
     rollback verbs.cli.plan.rollback
     kubernetes features.kubernetes.cli.kubernetes.kubernetes
     history features.history.cli.history
-    undo features.history.cli.undo
+    undo verbs.cli.plan.undo
     budget verbs.cli.budget.budget
     reload features.reload.cli.reload
     exercise features.exercise.cli.exercise

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from toolkit.demo.hooks import hooks
+from jinja2 import Environment, FileSystemLoader
+
 from toolkit.demo.recipe import Family, Recipe
 from toolkit.demo.software import inbox_rdma
 from toolkit.demo.tree import Tree
+from toolkit.package_data import templates
 
 MACHINE_ID = "5b2f1c0e8d3a4f6797c4a1be20d95e31"
 ROOT_UUID = "3c1f5a52-7d0e-4b0b-9a86-1f6b0c9be7a4"
@@ -54,6 +56,13 @@ _DKMS_HOOK = {
     Family.UBUNTU: "etc/kernel/postinst.d/dkms",
     Family.ROCKY: "usr/lib/kernel/install.d/40-dkms.install",
     Family.ARCH: "usr/share/libalpm/hooks/70-dkms-install.hook",
+}
+# Its DKMS is 3.2 and builds OFED and the driver: then apt has no hook.
+_UBUNTU = {
+    "usr/lib/gdr-toolkit/rebuild": "dkms/rebuild.sh.j2",
+    "etc/dkms/framework.conf.d/gdr-toolkit-rebuild.conf": "dkms/after-transaction.conf.j2",
+    "etc/kernel/postinst.d/zz-gdr-toolkit": "kernel/rebuild.sh.j2",
+    "etc/kernel/header_postinst.d/zz-gdr-toolkit": "kernel/rebuild.sh.j2",
 }
 
 
@@ -173,3 +182,18 @@ def _loader_entries(tree: Tree, recipe: Recipe) -> None:
 def _grubenv(content: str) -> str:
     """Exactly 1024 bytes, as GRUB demands, filled up with #."""
     return ("# GRUB Environment Block\n" + content).ljust(1024, "#")
+
+
+def hooks(tree: Tree) -> None:
+    """Add them to an Ubuntu node."""
+    environment = Environment(
+        loader=FileSystemLoader(templates()),
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 # no HTML, and no values
+    )
+    for path, template in _UBUNTU.items():
+        text = environment.get_template(template).render()
+        if text.startswith("#!"):
+            tree.program(path, text)
+        else:
+            tree.text(path, text)

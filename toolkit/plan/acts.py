@@ -9,13 +9,12 @@ from toolkit.facts.distros import Family
 from toolkit.facts.modules.ofed import OFA
 from toolkit.facts.modules.placed_files import REBUILD
 from toolkit.facts.node.node import Node
-from toolkit.plan.act import Act, Command, When
+from toolkit.plan.acs import UNIT
 from toolkit.plan.acts_boot import booted
 from toolkit.plan.artefact import Trigger
 from toolkit.plan.artefacts import OWN_PACKAGE
 from toolkit.plan.artefacts_modules import kernel_of
-from toolkit.plan.change import Action, Change
-from toolkit.plan.units import started
+from toolkit.plan.change import Act, Action, Change, Command, When
 
 # DKMS from 3.1 on moves the kernel's own modules of these names aside when it installs others.
 _INBOX = tuple(
@@ -23,6 +22,7 @@ _INBOX = tuple(
     for each in ("infiniband", "net/ethernet/mellanox", "vdpa/mlx5", "vfio/pci/mlx5", "fwctl")
 )
 _SCRATCH = "/var/lib/gdr-toolkit/rebuild/scratch.*"  # where our own program builds
+Undo = tuple[tuple[str, Command], ...]  # when, as acts.When says it
 
 
 def acts_for(changes: Iterable[Change], node: Node, family: Family) -> tuple[Act, ...]:
@@ -253,3 +253,20 @@ def _version(node: Node, package: str) -> str:
         raise NoEvidence(f"dkms status: does not list {package}")
     driver = str(node.driver.version) if node.driver else ""
     return driver if driver in versions else versions[-1]
+
+
+def started(asking: Sequence[Change]) -> tuple[Command, Undo, bool]:
+    """How the unit that sees to ACS is started, or stopped before its files go.
+
+    Its stop gives registers back what it found in them.
+
+    :returns: the command, what takes it back, and whether it comes before files are removed.
+    """
+    name = UNIT.rpartition("/")[2]
+    start, stop = (("systemctl", verb, name) for verb in ("restart", "stop"))
+    units = [change for change in asking if change.path == UNIT]
+    if any(change.action is Action.REMOVE for change in units):
+        return stop, (("after", start),), True
+    if all(change.old is not None for change in units):
+        return start, (("first", stop), ("after", start)), False
+    return start, (("first", stop),), False

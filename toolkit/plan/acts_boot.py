@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolkit.facts.distros import Family
-from toolkit.plan.act import Act, Command, When
 from toolkit.plan.artefact import Trigger
 from toolkit.plan.boot_arguments import arguments_in, quoted
-from toolkit.plan.change import Change
+from toolkit.plan.change import Act, Change, Command, When
 
 # grubby, where it is a script for boot loader entries, edits by sed -i.
 _GRUBBY_TEMPS = ("/etc/default/sed??????", "/etc/kernel/sed??????")

@@ -14,12 +14,11 @@ from toolkit.facts.boot.loader import MARK
 from toolkit.facts.boot.next_boot import BootEntry, default_entry
 from toolkit.facts.distros import Family
 from toolkit.facts.node.node import Node
-from toolkit.plan.act import Act, When
 from toolkit.plan.acts_boot import forgotten
 from toolkit.plan.artefact import Trigger
 from toolkit.plan.artefacts_boot import ENTRY, ENTRY_FILE, GENERATOR
 from toolkit.plan.boot_arguments import bare, quoted
-from toolkit.plan.change import Action, Change
+from toolkit.plan.change import Act, Action, Change, When
 from toolkit.plan.templates import render_text
 
 ASK = "--boot-without-trial"

@@ -9,11 +9,13 @@ bmc-secureboot       the SecureBoot resource            bmc-bios-lockdown  what 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from toolkit.errors import BmcCertificate, BmcError, BmcLogin, BmcRefused, BmcSilent
 from toolkit.evidence import Frame, State
 from toolkit.redfish.find import (
     Found,
+    Json,
     NoBios,
     Resource,
     find,
@@ -30,12 +32,12 @@ from toolkit.redfish.http import Limits
 from toolkit.redfish.registry import RegistryCache, RegistryKey
 from toolkit.redfish.session import Guest
 from toolkit.redfish.session_registry import Doors
-from toolkit.redfish.subresources import attributes_place, lockdown_words, one_line, registry_key
 from toolkit.redfish.trust import Login, Trust
 
 # After these no further request may be sent: a refused login counts, an impostor listens.
 _FATAL = (BmcLogin, BmcCertificate)
 _FILES = 6  # registry files that are looked into before it counts as not offered
+_LONGEST = 200  # characters of a word that heads something
 
 
 class Reader(Guest):
@@ -227,3 +229,46 @@ def failed(address: str, why: BmcError) -> tuple[Frame, ...]:
     source = f"https://{address.removeprefix('https://')}/redfish/v1/"
     text = " ".join(str(why).split()) + "\n"
     return (Frame("bmc", state, source, text, exit=1 if state is State.FAILED else 0),)
+
+
+def registry_key(found: Found, lockdown: str) -> RegistryKey:
+    """What the registry of this machine is kept by."""
+    system = found.system.body
+    return RegistryKey(
+        text_of(system, "Manufacturer"),
+        text_of(system, "Model"),
+        text_of(system, "BiosVersion"),
+        text_of(found.bios.body, "AttributeRegistry"),
+        lockdown,
+    )
+
+
+def attributes_place(manager: Resource) -> str:
+    """Where a BMC keeps settings of its own, as far as vendors link them: "" for nowhere.
+
+    Of several it is that which bears the BMC's name: others are of the chassis or of jobs.
+    """
+    links = manager.body.get("Links")
+    vendors = links.get("Oem") if isinstance(links, Mapping) else None
+    for vendor in vendors.values() if isinstance(vendors, Mapping) else ():
+        for name, listed in vendor.items() if isinstance(vendor, Mapping) else ():
+            if name.endswith("Attributes") and isinstance(listed, list):
+                paths = [text_of(each, "@odata.id") for each in listed if isinstance(each, Mapping)]
+                own = manager.path.rstrip("/").rpartition("/")[2]
+                named = [each for each in paths if each.rstrip("/").endswith(f"/{own}")]
+                return next(iter(named or paths), "")
+    return ""
+
+
+def lockdown_words(attributes: Json) -> dict[str, str]:
+    """The attributes that tell of lockdown, by their names."""
+    found = attributes.get("Attributes")
+    told = found.items() if isinstance(found, Mapping) else ()
+    return {
+        name: value for name, value in told if "lockdown" in name.lower() and isinstance(value, str)
+    }
+
+
+def one_line(text: str) -> str:
+    """Text of a BMC where only one line may stand."""
+    return " ".join(text.split())[:_LONGEST]

@@ -21,6 +21,7 @@ from toolkit.rollout.budget_book import FILE, Book, BudgetError, Moment, Row
 from toolkit.rollout.claims import alive
 from toolkit.rollout.journal import Event, Journal, stamp
 from toolkit.rollout.ledger import steps_of
+from toolkit.rollout.plan.batches import Past, pasts
 from toolkit.rollout.plan.budget import (
     NOBODY,
     Answer,
@@ -32,7 +33,6 @@ from toolkit.rollout.plan.budget import (
     left_by,
     of_the_living,
 )
-from toolkit.rollout.plan.past import Past, pasts
 
 Unavailable = Callable[[], Mapping[str, str]]  # nodes that others report unavailable: name -> why
 _FRESH_S = 5.0  # so old may be what others reported

@@ -12,8 +12,7 @@ from toolkit.rollout.chain import cut_off
 from toolkit.rollout.claims import alive
 from toolkit.rollout.journal import FILE, Journal, Story, by_host, damaged
 from toolkit.rollout.ledger import RUN, steps_of
-from toolkit.rollout.plan.batches import Phase
-from toolkit.rollout.plan.past import Past, pasts
+from toolkit.rollout.plan.batches import Past, Phase, pasts
 from toolkit.rollout.runs import safe_name
 from toolkit.untrusted import read_json
 

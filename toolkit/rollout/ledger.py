@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from toolkit.rollout.journal import Event, Journal
-from toolkit.rollout.plan.batches import Phase
-from toolkit.rollout.plan.past import Past, Step
+from toolkit.rollout.plan.batches import Past, Phase, Step
 
 RUN = "run"  # the event that has a run's name on the node
 Value = str | bool | int | Sequence[str]

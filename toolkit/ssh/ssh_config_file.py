@@ -17,8 +17,7 @@ from pathlib import Path
 
 from toolkit.errors import UsageError
 from toolkit.package_data import from_home, user_name
-from toolkit.ssh.patterns import listed
-from toolkit.ssh.ssh_config_words import COMMANDS, problem, split_words
+from toolkit.ssh.ssh_config_words import COMMANDS, listed, problem, split_words
 
 _SETTING = re.compile(r"\s*([^\s=]*)(?:\s*=\s*|\s+|$)(.*)")
 _MANY = ("identityfile", "certificatefile")  # each further value is tried, too

@@ -15,8 +15,7 @@ from toolkit.hosts.host import Host
 from toolkit.rollout.events import Nobody, Witness
 from toolkit.rollout.journal import Event
 from toolkit.rollout.ledger import Ledger
-from toolkit.rollout.plan.batches import Phase, Standing
-from toolkit.rollout.plan.past import Past
+from toolkit.rollout.plan.batches import Past, Phase, Standing
 from toolkit.rollout.run import Rolled, Rollout
 from toolkit.rollout.runs import RunFolder
 from toolkit.rollout.workers import Threads

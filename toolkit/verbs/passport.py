@@ -8,7 +8,6 @@ from pathlib import Path
 from toolkit.errors import NoEvidence
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.passport import VERIFIED
-from toolkit.node import sealing
 from toolkit.want import Want
 
 
@@ -17,6 +16,8 @@ def known_key(key: Path) -> None:
 
     :raises UsageError: they cannot be read, or there is none.
     """
+    from toolkit.node import sealing  # noqa: PLC0415 only who demands passports pays for it
+
     sealing.refuse_no_key(key)
 
 
@@ -29,6 +30,8 @@ def sealed(evidence: Evidence, want: Want) -> Evidence:
     """
     if not want.passport_key:
         return evidence
+    from toolkit.node import sealing  # noqa: PLC0415 likewise
+
     # Whatever a node says under this name is no finding of ours.
     frames = {key: each for key, each in evidence.frames.items() if key != VERIFIED}
     evidence = Evidence(frames, evidence.complete)

@@ -23,17 +23,15 @@ from toolkit.hosts.host import Host
 from toolkit.node import sealing
 from toolkit.node.deliver import engine
 from toolkit.node.image_run import image_runner
-from toolkit.plan.bundle import Bundle, runner, tar_bytes
+from toolkit.plan.bundle import Bundle, render, runner, tar_bytes
 from toolkit.plan.diff import diff
 from toolkit.plan.plan import Plan, make_plan
-from toolkit.plan.render import render
 from toolkit.plan.trial import Lines, lines_of
 from toolkit.rollout.runs import RunFolder, safe_name
 from toolkit.safe_file import write_file
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
-from toolkit.verbs.each import on_each, on_saved
-from toolkit.verbs.intern import Alike
+from toolkit.verbs.each import Alike, on_each, on_saved
 from toolkit.verbs.reading import read_node
 from toolkit.want import PeerPath, Want
 

@@ -13,8 +13,7 @@ from toolkit.errors import ExitCode, Outcome, StaleError, TransportError
 from toolkit.hosts.host import Host
 from toolkit.node import deliver
 from toolkit.node.collect import collect
-from toolkit.node.reboot import reboot
-from toolkit.node.trial import note
+from toolkit.node.reboot import note, reboot
 from toolkit.plan.bundle import script
 from toolkit.plan.plan import Plan
 from toolkit.rollout.events import Nobody, Witness

@@ -16,8 +16,7 @@ from toolkit.rollout.events import Nobody, Witness
 from toolkit.rollout.hooks import Hooks, OutOfService
 from toolkit.rollout.journal import Journal
 from toolkit.rollout.ledger import Ledger
-from toolkit.rollout.plan.batches import Phase
-from toolkit.rollout.plan.past import Past
+from toolkit.rollout.plan.batches import Past, Phase
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet

@@ -1,12 +1,22 @@
-"""All that is known of one node at one moment: what it says, and what its BMC says."""
+"""All that is known of one node at one moment: from it, its BMC, and an earlier run."""
 
 from __future__ import annotations
 
-from toolkit.evidence import Evidence
+import re
+from pathlib import Path
+
+from toolkit.errors import NoEvidence, Unparsable
+from toolkit.evidence import Evidence, Frame, State
+from toolkit.facts.node.health import EARLIER
+from toolkit.facts.node.node import Node
 from toolkit.hosts.host import Host
 from toolkit.node.collect import collect
+from toolkit.rollout.runs import evidence_name
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
+
+_RUNS = 40  # so many of the newest runs are looked into
+_COUNTED = re.compile(r"counters/\w+:[1-9]")
 
 
 def read_node(fleet: Fleet, host: Host, transport: Transport) -> Evidence:
@@ -19,3 +29,33 @@ def read_node(fleet: Fleet, host: Host, transport: Transport) -> Evidence:
         return evidence
     fleet.access.progress.note(host.name, "reading its BMC")
     return evidence.plus(fleet.bmcs.frames(host))
+
+
+def earlier_ports(runs: Path, host: str, now: Evidence, *, but: Path) -> tuple[Frame, ...]:
+    """A frame with the port counters of the newest earlier run since the same boot; or nothing.
+
+    Nothing is looked for where no counter has counted: no rate would differ from none.
+
+    :param runs: where runs are kept.
+    :param but: the run that is under way.
+    """
+    frame = now.frames.get("infiniband")
+    if frame is None or not _COUNTED.search(frame.text):
+        return ()
+    name = evidence_name(host)
+    try:
+        folders = sorted((each for each in runs.iterdir() if each != but), reverse=True)[:_RUNS]
+        file = next((each / name for each in folders if (each / name).is_file()), None)
+        if file is None:
+            return ()
+        before = Evidence.parse(file.read_text(encoding="utf-8", errors="surrogateescape"))
+        if before.text("boot-id") != now.text("boot-id"):
+            return ()  # counted from nothing again
+        aer = Node(before).aer
+        lines = [line for line in before.text("infiniband").split("\n") if "counters/" in line]
+    except (OSError, NoEvidence, Unparsable):
+        return ()  # no reading to compare with: the mean since boot stands alone
+    if aer is None or not lines:
+        return ()
+    text = "".join(f"{line}\n" for line in (f"uptime:{aer.uptime}", *lines))
+    return (Frame(EARLIER, State.OK, f"run {file.parent.name}: {frame.source}", text),)

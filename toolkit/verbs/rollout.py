@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date
 
-from toolkit.errors import ExitCode, Outcome, TransportError, worst
+from toolkit.checks.check import Status
+from toolkit.checks.judged import Judged
+from toolkit.errors import ExitCode, Outcome, ToolkitError, TransportError, worst
 from toolkit.groups import Wants
 from toolkit.hosts.host import Host, fold
 from toolkit.node.audit import tell_system, whoami
@@ -15,14 +18,13 @@ from toolkit.rollout.budget import Budget, Unavailable, nobody
 from toolkit.rollout.claims import claim
 from toolkit.rollout.hooks import Hooks
 from toolkit.rollout.journal import FILE, About, Event, Journal, JournalError
-from toolkit.rollout.plan.batches import Terms
-from toolkit.rollout.plan.past import Past, standing
+from toolkit.rollout.ledger import Value
+from toolkit.rollout.plan.batches import Past, Phase, Terms, standing
 from toolkit.rollout.plan.terms import NO_LIMIT
 from toolkit.rollout.run import Brakes, Rolled, Rollout, T
 from toolkit.rollout.runs import DEMO, RunFolder
 from toolkit.rollout.workers import Hands, Threads
 from toolkit.verbs.access import Fleet
-from toolkit.verbs.ledger import ended_event, planned_event
 from toolkit.verbs.plan import Planned
 from toolkit.verbs.provision import Options, Provisioned, done_well, harm, untouched
 from toolkit.verbs.provision_turn import Work
@@ -206,3 +208,38 @@ def _last_words(journal: Journal | None, rolled: Rolled[T]) -> None:
             tell_system(f"run {place.name}: exit {code}, chain {journal.head()}")
     except JournalError:
         return  # it was told of already: that is why the rollout was halted
+
+
+def planned_event(outcome: Outcome[Planned]) -> Event:
+    """What is to be done on a host, and why; or why there is nothing."""
+    if outcome.value is None:
+        return Event(outcome.host, Phase.LOST.value, detail=_error(outcome.error))
+    found = outcome.value
+    phase = Phase.PLANNED if found.pending else Phase.NOTHING
+    changes = [f"{each.action.value} {each.path}" for each in found.plan.changes]
+    triggers = [trigger.name for trigger in found.plan.triggers]
+    told = {"fails": _fails(found.judged), "changes": changes, "triggers": triggers}
+    return Event(outcome.host, phase.value, boot_id=found.boot_id, detail=_json(told))
+
+
+def ended_event(outcome: Outcome[Provisioned], well: bool) -> Event:
+    """How a host's turn ended."""
+    phase = (Phase.DONE if well else Phase.FAILED).value
+    if outcome.value is None:
+        return Event(outcome.host, phase, detail=_error(outcome.error))
+    done = outcome.value
+    told: dict[str, Value] = {"fails": _fails(done.after), "steps": done.steps}
+    told |= {"rebooted": done.rebooted, "left": done.left is not None}
+    return Event(outcome.host, phase, detail=_json(told))
+
+
+def _fails(judged: Judged) -> list[str]:
+    return [each.check.id for each in judged.having(Status.FAIL)]
+
+
+def _error(error: ToolkitError | None) -> str:
+    return _json({"error": str(error), "hint": error.hint if error else ""})
+
+
+def _json(told: Mapping[str, Value]) -> str:
+    return json.dumps(told, ensure_ascii=True)

@@ -26,11 +26,13 @@ from toolkit.verbs.pasted_logs import (
     MANY_BYTES,
     decoded,
     import_named,
+    is_pod_logs,
     names_kinds,
     read_bytes,
     read_input,
+    read_pod_log,
+    read_pod_logs,
 )
-from toolkit.verbs.pod_logs import is_pod_logs, read_pod_log, read_pod_logs
 
 INPUT = Path("-")  # standard input
 MANY_FILES = 10_000  # of a folder and of those in it

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from toolkit.built.io.store import Store
 from toolkit.built.plan.gate import GateVerdict
-from toolkit.built.plan.gate_words import Refusal, Refused
+from toolkit.built.plan.gate_rules import Refusal, Refused
 from toolkit.built.plan.model import Built, File, Inputs, Part
 from toolkit.features.builds.io.executor import Crew
 from toolkit.features.builds.io.sandbox import Job

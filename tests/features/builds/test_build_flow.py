@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.features.builds.building import Fakes, build_all, graph, of, printed, states, step, work
+from toolkit.built.delivery_cache import find, kept
 from toolkit.built.io.store import Store
-from toolkit.built.kept import find, kept
 from toolkit.built.plan.model import File, Part
 from toolkit.errors import ExitCode, TransportError
 from toolkit.features.builds.io.executor import WorkerLost

@@ -21,9 +21,9 @@ from tests.features.builds.building import (
     step,
     work,
 )
+from toolkit.built.delivery_cache import to_entry
 from toolkit.built.io.manifest import MANIFEST
 from toolkit.built.io.store import Store
-from toolkit.built.kept import to_entry
 from toolkit.built.plan.model import File, Part
 from toolkit.features.builds.io.executor import Crew
 from toolkit.features.builds.io.sandbox import Job, written

@@ -10,13 +10,14 @@ import pytest
 
 from toolkit.cli.options import Said
 from toolkit.errors import UsageError
-from toolkit.features.history.cli import as_reached, row_of
+from toolkit.features.history.cli import row_of
 from toolkit.features.history.show import history_table, run_lines, runs_document, runs_table
 from toolkit.report.table import Painter
 from toolkit.rollout.claims import claim
 from toolkit.rollout.history import Run, State, Unread, history_of, read_run, read_runs
 from toolkit.rollout.journal import FILE, About, Event, Journal
-from toolkit.verbs.undo import undoing
+from toolkit.verbs.cli.plan import as_reached
+from toolkit.verbs.rollback import undoing
 
 ROOT = Path(__file__).parents[3]
 PLAIN = Painter(False)

@@ -12,8 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from toolkit.built.plan.gate_rules import AGAIN, RANDSTRUCT, REGISTER, RULES
-from toolkit.built.plan.gate_words import (
+from toolkit.built.plan.gate_rules import (
+    AGAIN,
+    RANDSTRUCT,
+    REGISTER,
+    RULES,
     GateGround,
     GateVerdict,
     Provider,

@@ -5,17 +5,16 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from toolkit.cli.options import HOSTS, REACH, READS, SAVED, WANT, Option, Said
+from toolkit.cli.options import HOSTS, REACH, READS, SAVED, TEXTFILE, WANT, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome
 from toolkit.features.drift.plan.drift import Drift
 from toolkit.features.drift.run import drift_all, drift_saved
 from toolkit.features.drift.show import text as report
 from toolkit.features.drift.show.document import document
-from toolkit.features.drift.show.prometheus import PREFIX, exposition, failed
 from toolkit.report.document import dumps
 from toolkit.verbs.cli.plan import DELIVERED, shelf_of
-from toolkit.verbs.cli.prometheus import TEXTFILE, Words, telling
+from toolkit.verbs.cli.prometheus import textfile
 from toolkit.verbs.cli.session import Session, fleet
 from toolkit.verbs.saved import read_saved
 
@@ -39,7 +38,7 @@ def drift(said: Said) -> ExitCode:
       invoke drift --hosts gpu[001-128] --quiet --textfile /var/lib/gdr/gdr.prom
     """
     session = Session.begin("drift", said)
-    with telling(session, Words(PREFIX, exposition, failed)) as teller:
+    with textfile(session, "features.drift.show.prometheus") as teller:
         outcomes = _drifts(session)
         code = session.ended(outcomes, _code)
         teller.of(outcomes, code)

@@ -6,8 +6,7 @@ import shlex
 from pathlib import Path
 
 from toolkit.checks.judged import Judged, judge_node
-from toolkit.cli.bmc import BMC
-from toolkit.cli.options import CONSUMERS, HOSTS, REACH, SAVED, WANT, Option, Said
+from toolkit.cli.options import BMC, CONSUMERS, HOSTS, REACH, SAVED, WANT, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.evidence import Evidence
@@ -21,7 +20,7 @@ from toolkit.report.document import Told
 from toolkit.verbs.access import state_dir
 from toolkit.verbs.cli.doctor import judged_code
 from toolkit.verbs.cli.session import Session, fleet
-from toolkit.verbs.intern import Alike
+from toolkit.verbs.each import Alike
 from toolkit.verbs.saved import read_saved
 from toolkit.want import DEFAULT_PROFILE, profiles
 

@@ -20,8 +20,7 @@ from enum import StrEnum
 
 from toolkit.hosts.host import fold
 from toolkit.plural import counted
-from toolkit.rollout.plan.batches import ENDED, NOT_BEGUN, Phase
-from toolkit.rollout.plan.past import Past
+from toolkit.rollout.plan.batches import ENDED, NOT_BEGUN, Past, Phase
 
 NOBODY: Mapping[str, str] = {}
 _ACTS = frozenset({Phase.APPLYING, Phase.REBOOTING})

@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from toolkit import __version__
-from toolkit.cli.bmc import BMC
-from toolkit.cli.options import HOSTS, REACH, READS, WANT, Option, Said
+from toolkit.cli.options import BMC, HOSTS, REACH, READS, WANT, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, ToolkitError, worst
 from toolkit.evidence import Evidence

@@ -9,20 +9,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from toolkit.cli.bmc import BMC
 from toolkit.cli.ending import record
-from toolkit.cli.options import REACH, TAKEN, WANT, Option, Said
+from toolkit.cli.options import BMC, REACH, TAKEN, WANT, Option, Said
 from toolkit.errors import ExitCode, UsageError
 from toolkit.features.slurm.run.nodes import Site
 from toolkit.features.slurm.run.service import SlurmService
 from toolkit.hosts.host import fold
 from toolkit.node.audit import whoami
-from toolkit.rollout.hook import check_hook
-from toolkit.rollout.hooks import Hooks
+from toolkit.rollout.hooks import Hooks, check_hook
 from toolkit.rollout.journal import About, Journal, Story, stamp
 from toolkit.rollout.ledger import steps_of
-from toolkit.rollout.plan.batches import ENDED
-from toolkit.rollout.plan.past import Past, pasts
+from toolkit.rollout.plan.batches import ENDED, Past, pasts
 from toolkit.rollout.plan.terms import terms_of
 from toolkit.rollout.plan.window import parse_window
 from toolkit.rollout.run import Brakes, Rolled, T

@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from toolkit.checks.all import named
 from toolkit.checks.judged import Judged
-from toolkit.cli.bmc import bmc_access
 from toolkit.cli.ending import record
 from toolkit.cli.options import OUTPUT, TAKEN, Said
 from toolkit.errors import ExitCode, Outcome, Unwritten, UsageError
@@ -245,7 +244,8 @@ def _on_demo(said: Said) -> bool:
 
 def access(said: Said) -> Access:
     """Everything about reaching nodes; passwords are asked for here."""
-    from toolkit.report.progress import listener  # noqa: PLC0415 only they pay for it
+    from toolkit.cli.bmc import bmc_access  # noqa: PLC0415 only who asks nodes pays for it
+    from toolkit.report.progress import listener  # noqa: PLC0415 likewise
 
     return Access(
         hosts=said.text("hosts"),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from toolkit.cli.bmc import BMC
-from toolkit.cli.options import HOSTS, REACH, WANT, Option, Said
+from toolkit.cli.options import BMC, HOSTS, REACH, WANT, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode
 from toolkit.verbs.cli.rollout import ROLLOUT

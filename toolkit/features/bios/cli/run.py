@@ -6,8 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from toolkit.cli.bmc import BMC
-from toolkit.cli.options import Said
+from toolkit.cli.options import BMC, Said
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
 from toolkit.features.bios.plan.kept import KEPT
 from toolkit.features.bios.plan.plan import Block

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 
+from toolkit.built.delivery_cache import find, to_entry
 from toolkit.built.io.store import Store
-from toolkit.built.kept import find, to_entry
 from toolkit.built.plan.gate import GateVerdict
 from toolkit.built.plan.model import BuildFailure, Built
 from toolkit.errors import ToolkitError
