@@ -8,13 +8,13 @@ from pathlib import Path
 from types import TracebackType
 
 
-class Held:
+class FileLock:
     """A lock that is ours until it is let go."""
 
     def __init__(self, file: Path, descriptor: int) -> None:
         self._file, self._descriptor = file, descriptor
 
-    def __enter__(self) -> Held:
+    def __enter__(self) -> FileLock:
         return self
 
     @property
@@ -41,7 +41,7 @@ class Held:
         self._file.unlink(missing_ok=True)
 
 
-def hold(file: Path) -> Held | None:
+def hold(file: Path) -> FileLock | None:
     """Take the lock, or None where another process, or another thread, has it.
 
     :raises OSError: the file cannot be made.
@@ -52,7 +52,7 @@ def hold(file: Path) -> Held | None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Whoever had it may have removed the file: then we hold a lock on nothing.
             if _same(file, descriptor):
-                return Held(file, descriptor)
+                return FileLock(file, descriptor)
         except BlockingIOError:
             os.close(descriptor)
             return None

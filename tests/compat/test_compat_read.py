@@ -69,7 +69,7 @@ def _makes(row: Any) -> bool:
 
 def _known(row: Any) -> bool:
     """Whether each GPU of a machine's or board's row comes to it, under a name that it has."""
-    if isinstance(row, machines.Board):
+    if isinstance(row, machines.GpuBoard):
         return all(machines.board(frozenset({each})) is row for each in row.devices)
     name = find(st.from_regex(row.product, fullmatch=True), lambda _: True)
     dmi = {"sys_vendor": row.vendor, "product_name": name}

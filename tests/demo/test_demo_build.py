@@ -19,7 +19,7 @@ from toolkit.demo.fleet import DemoFleet, _host, _python_path, _read_ports, prep
 from toolkit.demo.keys import make_key, write_known_hosts
 from toolkit.demo.nodes import EVERY, READY, SMALL, recipe_of
 from toolkit.demo.recipe import Recipe
-from toolkit.demo.tree import Tree
+from toolkit.demo.tree import NodeTree
 from toolkit.errors import ToolkitError, UsageError
 
 KINDS = ["healthy", "iommu", "healthy", "stub", "healthy", "kernel", "healthy", "rocky"]
@@ -96,13 +96,13 @@ def test_what_a_command_finds_in_its_environment(tmp_path: Path) -> None:
 def test_a_node_is_built_and_booted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    def part(*_: object, **__: object) -> Tree:
-        return Tree()
+    def part(*_: object, **__: object) -> NodeTree:
+        return NodeTree()
 
-    def machine(given: object, *, root: bool) -> Tree:
+    def machine(given: object, *, root: bool) -> NodeTree:
         assert given is recipe.machine
         assert root is (recipe.user == "root")
-        tree = Tree()
+        tree = NodeTree()
         tree.line("proc/sys/kernel/hostname", "x")
         return tree
 

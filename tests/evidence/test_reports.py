@@ -44,7 +44,7 @@ from toolkit.features.predict.plan.what_if import parse_wishes, with_wishes
 from toolkit.features.topology.show import text as topology
 from toolkit.features.topology.show.view import view
 from toolkit.report.ctrf import ctrf
-from toolkit.report.document import Json, Run, Told, document, dumps
+from toolkit.report.document import Json, ReportRun, Told, document, dumps
 from toolkit.report.junit import junit
 from toolkit.report.plan_text import plan_lines
 from toolkit.report.prometheus import Remembered, exposition
@@ -88,7 +88,7 @@ def as_document() -> str:
     return made(document("doctor", "peermem", outcomes, ExitCode.UNREACHABLE, WHEN))
 
 
-RUN = Run("doctor", WHEN, WHEN, ExitCode.FAILED, "", lambda host: f"{host}.evidence")
+RUN = ReportRun("doctor", WHEN, WHEN, ExitCode.FAILED, "", lambda host: f"{host}.evidence")
 
 
 def as_sarif() -> str:

@@ -14,7 +14,7 @@ from toolkit.cli.options import BMC_PASSWORD, BMC_USER, Said
 from toolkit.errors import InventoryError, UsageError
 from toolkit.hosts.host import Host
 from toolkit.redfish.access import BmcAccess, BmcPlace, read_map
-from toolkit.redfish.trust import Login, Trust
+from toolkit.redfish.trust import BmcTrust, Login
 from toolkit.ssh.credentials import read_secret_file
 
 PIN = "ab" * 32
@@ -81,7 +81,7 @@ def test_a_map_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_the_map_goes_over_the_inventory_and_others_have_none() -> None:
-    told = BmcAccess(Login("u", "p"), Trust(ca="x"), {"gpu1": BmcPlace("10.0.0.9", PIN)})
+    told = BmcAccess(Login("u", "p"), BmcTrust(ca="x"), {"gpu1": BmcPlace("10.0.0.9", PIN)})
     placed = told.placed([Host("gpu1", bmc="10.0.0.1"), Host("gpu2", bmc="10.0.0.2"), Host("gpu3")])
     assert {name: each.address for name, each in placed.items()} == {
         "gpu1": "10.0.0.9",

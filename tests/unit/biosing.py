@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolkit.checks.firmware.bios_wanted import wanted
-from toolkit.compat.bios import Setting, shipped
+from toolkit.compat.bios import BiosRole, shipped
 from toolkit.facts.firmware.bios_setting import match
 from toolkit.facts.firmware.redfish_bios import Bios, parse_bios
 from toolkit.features.bios.plan.plan import BiosPlan
@@ -104,6 +104,6 @@ def plan_wishes(of: Bios, *wishes: Wish, lockdown: str = "") -> BiosPlan:
     return plan_bios(of, match(of, shipped()), wishes, lockdown)
 
 
-def settings(of: Bios) -> frozenset[Setting]:
+def settings(of: Bios) -> frozenset[BiosRole]:
     """Those that it exposes."""
     return frozenset(each for each, found in match(of, shipped()).items() if found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from toolkit.file_lock import Held as Lock
+from toolkit.file_lock import FileLock as Lock
 from toolkit.rollout.budget import Budget
 from toolkit.rollout.claims import claim
 from toolkit.rollout.journal import About, Event, Journal, stamp

@@ -30,14 +30,14 @@ from toolkit.rollout.journal import FILE, Event, Journal
 from toolkit.rollout.ledger import steps_of
 from toolkit.rollout.plan.batches import Phase, pasts
 from toolkit.rollout.runs import RunFolder
-from toolkit.rollout.workers import Hands
+from toolkit.rollout.workers import HostWorkers
 from toolkit.ssh.pool import attempt
 from toolkit.verbs import provision, provision_turn
 from toolkit.verbs.access import Access, Fleet, state_dir
 from toolkit.verbs.cli.rollout import Resumed, agreed_of, resumption
 from toolkit.verbs.cli.session import Session
 from toolkit.verbs.plan import Planned, plan_node
-from toolkit.verbs.provision import Options, Provisioned
+from toolkit.verbs.provision import Provisioned, ProvisionOptions
 from toolkit.verbs.rollout import roll_out
 from toolkit.want import Want
 
@@ -113,7 +113,7 @@ class Fleetful:
         return Fleet(self.hosts, lambda host: wires[host.name], Access())
 
 
-class Inline(Hands[Provisioned]):
+class Inline(HostWorkers[Provisioned]):
     """Each host's turn is worked through when it begins, on a clock of its own, and handed
     over when that clock says so; a controller that dies has cut them all at that moment."""
 
@@ -250,7 +250,7 @@ def _controller(of: Fleetful) -> None:
         looked,
         Want(),
         TODAY,
-        options=Options(reboot=True, untried=not of.trials),
+        options=ProvisionOptions(reboot=True, untried=not of.trials),
         folder=folder,
         agreed=agreed,
         make_hands=make_hands,

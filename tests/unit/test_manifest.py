@@ -18,7 +18,7 @@ from toolkit.built.io.manifest import (
     MANIFEST,
     Damaged,
     Entry,
-    Kept,
+    EntryFile,
     digest_of,
     keepable,
     read_entry,
@@ -29,7 +29,7 @@ from toolkit.redfish.http import refused
 from toolkit.redfish.reader import attributes_place, lockdown_words, one_line
 
 ABOUT = (("kernel", "6.1"), ("a", "b"))
-ENTRY = Entry(ABOUT, (Kept("b.ko", b"two"), Kept("a.ko", b"one")))
+ENTRY = Entry(ABOUT, (EntryFile("b.ko", b"two"), EntryFile("a.ko", b"one")))
 
 
 def lay(place: Path) -> str:

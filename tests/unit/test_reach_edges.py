@@ -19,7 +19,7 @@ from toolkit.features.image.io import index
 from toolkit.features.image.io.index import Change, Kind, differences, look, stamps
 from toolkit.file_lock import hold
 from toolkit.redfish import session
-from toolkit.redfish.http import Limits
+from toolkit.redfish.http import BmcLimits
 from toolkit.redfish.session import Guest
 from toolkit.rollout import claims
 from toolkit.rollout.claims import claim, living
@@ -295,4 +295,4 @@ def test_a_login_at_a_bmc_is_seen_through_whatever_the_main_thread_is_told(
     with pytest.raises(KeyboardInterrupt):
         guest.__enter__()
     assert guest.left == 1
-    assert Limits(3, 3, 4) == session._HURRY
+    assert BmcLimits(3, 3, 4) == session._HURRY

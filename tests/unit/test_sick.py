@@ -13,7 +13,7 @@ from toolkit.checks.check import Impact, failed
 from toolkit.errors import ExitCode, Outcome
 from toolkit.features.page.show.parts import MEANS, STATES
 from toolkit.report import prometheus, sarif
-from toolkit.report.document import Run
+from toolkit.report.document import ReportRun
 from toolkit.report.prometheus import Remembered
 from toolkit.report.table import Painter
 from toolkit.report.text import count_line, summary
@@ -62,7 +62,7 @@ def test_each_impact_is_known_wherever_impacts_are_told_apart(impact: Impact) ->
 
 def test_code_scanning_takes_it_for_an_error() -> None:
     when = datetime(2026, 11, 23, tzinfo=UTC)
-    run = Run("doctor", when, when, ExitCode.FAILED, "", lambda host: host)
+    run = ReportRun("doctor", when, when, ExitCode.FAILED, "", lambda host: host)
     log = json.loads(json.dumps(sarif.sarif([Outcome("gpu009", DYING)], run)))
     levels = {each["ruleId"]: each["level"] for each in log["runs"][0]["results"]}
     assert levels["gpu.xid"] == "error"

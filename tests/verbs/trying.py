@@ -85,8 +85,8 @@ class Machine:
         host = Host(self.name)
         fleet = Fleet((host,), lambda _host: self, Access())
         folder = RunFolder(self.place / "runs", "provision", datetime.now(UTC))
-        options = provision.Options(reboot=reboot, untried=untried)
-        node = provision.Node(host, self, fleet, want or Want(), TODAY, options, folder)
+        options = provision.ProvisionOptions(reboot=reboot, untried=untried)
+        node = provision.NodeRounds(host, self, fleet, want or Want(), TODAY, options, folder)
         return node.bring(self.plan(want, untried=untried))
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from threading import Lock
 
-from toolkit.built.io.manifest import About, Entry, Kept
+from toolkit.built.io.manifest import About, Entry, EntryFile
 from toolkit.built.io.store import Store
-from toolkit.built.plan.model import Built, File, Inputs, Part
+from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
 from toolkit.built.signing import Signing
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.node.node import Node
-from toolkit.want import Modules, Want
+from toolkit.want import ModuleSource, Want
 
 
 @dataclass(slots=True)
@@ -77,34 +77,34 @@ def _config(node: Node, kernel: str) -> dict[str, str]:
 
 def at_hand(shelf: Shelf | None, node: Node, want: Want) -> tuple[Built, ...]:
     """What may be delivered to the node: nothing, where the site has DKMS compile there."""
-    if shelf is None or want.modules is not Modules.BUILT:
+    if shelf is None or want.modules is not ModuleSource.BUILT:
         return ()
     return shelf.for_node(node)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CachedBuild:
     """What the cache has for some inputs."""
 
     built: Built | None
     trouble: str = ""  # "" or a sentence: it had one, and it was damaged
 
 
-def find(store: Store, inputs: Inputs) -> Found:
+def find(store: Store, inputs: Inputs) -> CachedBuild:
     """The build with exactly these inputs, every byte verified."""
     looked = store.look(inputs.digest)
-    return Found(to_built(looked.entry) if looked.entry else None, looked.trouble)
+    return CachedBuild(to_built(looked.entry) if looked.entry else None, looked.trouble)
 
 
 def to_entry(built: Built) -> Entry:
     about = tuple((name, str(value)) for name, value in asdict(built.inputs).items())
-    return Entry(about, tuple(Kept(each.name, each.data) for each in built.files))
+    return Entry(about, tuple(EntryFile(each.name, each.data) for each in built.files))
 
 
 def to_built(entry: Entry) -> Built | None:
     """None where another version of the toolkit knew other inputs."""
     inputs = to_inputs(entry.about)
-    files = tuple(File(each.name, each.data) for each in entry.files)
+    files = tuple(BuiltFile(each.name, each.data) for each in entry.files)
     return Built(inputs, files) if inputs else None
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from toolkit.built.io.certificate import Certificate, read_certificate
 from toolkit.built.io.signer import Signer, open_signer
 from toolkit.built.io.signing_key import take_key
-from toolkit.built.plan.model import Built, File
+from toolkit.built.plan.model import Built, BuiltFile
 from toolkit.built.plan.signature import digest_for, unsigned, with_signature
 from toolkit.errors import UsageError
 
@@ -40,10 +40,10 @@ class Signing:
         )
         return replace(built, files=files)
 
-    def _signed(self, file: File, digest: str) -> File:
+    def _signed(self, file: BuiltFile, digest: str) -> BuiltFile:
         plain = unsigned(file.name, file.data)
         message = self.signer.sign(plain, digest)
-        return File(file.name, with_signature(file.name, plain, message))
+        return BuiltFile(file.name, with_signature(file.name, plain, message))
 
 
 def open_signing(

@@ -9,7 +9,7 @@ from toolkit.cli.options import BMC, BMC_PASSWORD, BMC_USER, Said
 from toolkit.errors import UsageError
 from toolkit.redfish import LIMIT_S
 from toolkit.redfish.access import BmcAccess, read_map
-from toolkit.redfish.trust import Login, Trust, check_ca, read_pin
+from toolkit.redfish.trust import BmcTrust, Login, check_ca, read_pin
 from toolkit.ssh.credentials import read_secret, read_secret_file
 
 
@@ -22,7 +22,7 @@ def bmc_access(said: Said) -> BmcAccess | None:
     if not user:
         _refuse_without_user(said)
         return None
-    trust = Trust(
+    trust = BmcTrust(
         pins=tuple(read_pin(each) for each in said.text("bmc_pin").split(",") if each),
         insecure=said.flag("bmc_insecure"),
         ca=check_ca(said.text("bmc_ca")) if said.text("bmc_ca") else "",

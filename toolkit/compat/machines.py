@@ -15,7 +15,7 @@ _TABLE = Path(__file__).parent / "data" / "machines.toml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Board:
+class GpuBoard:
     """GPUs that come together, and the NVSwitches that join them."""
 
     id: str
@@ -56,8 +56,8 @@ def machine_types() -> tuple[MachineType, ...]:
 
 
 @cache
-def boards() -> tuple[Board, ...]:
-    return tuple(Board(**_values(row)) for row in _rows()["boards"])
+def boards() -> tuple[GpuBoard, ...]:
+    return tuple(GpuBoard(**_values(row)) for row in _rows()["boards"])
 
 
 def machine_type(dmi: Mapping[str, str], devices: frozenset[int]) -> MachineType | None:
@@ -76,7 +76,7 @@ def machine_type(dmi: Mapping[str, str], devices: frozenset[int]) -> MachineType
     return next((each for each in named if each.devices & devices), None)
 
 
-def board(devices: frozenset[int]) -> Board | None:
+def board(devices: frozenset[int]) -> GpuBoard | None:
     """The row of the GPUs that are there; None for cards in slots."""
     return next((each for each in boards() if each.devices & devices), None)
 

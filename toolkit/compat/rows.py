@@ -101,7 +101,7 @@ class Hca(Span):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Provider(Row):
+class HcaMaker(Row):
     """One maker of HCAs, and how these get at GPU memory."""
 
     name: str  # "Broadcom NetXtreme-E"

@@ -18,17 +18,17 @@ from toolkit.demo.disk import disk
 from toolkit.demo.elf import checksum
 from toolkit.demo.inside import inside
 from toolkit.demo.nodes import READY, recipe_of
-from toolkit.demo.recipe import Family, Recipe
+from toolkit.demo.recipe import DemoFamily, Recipe
 from toolkit.demo.software import (
     PEER_SYMBOLS,
+    DemoPackage,
     Module,
-    Package,
     inbox_other,
     inbox_rdma,
     nvidia_package,
 )
 from toolkit.demo.sysfs import sysfs
-from toolkit.demo.tree import Tree, clone
+from toolkit.demo.tree import NodeTree, clone
 
 _COMMANDS = Path(__file__).parent / "bin"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -53,7 +53,11 @@ def commands(recipe: Recipe) -> dict[str, Path]:
     found = {path.name: path for path in _COMMANDS.iterdir() if path.is_file()}
     for name in ("editenv", "probe"):
         found[f"grub2-{name}"] = found[f"grub-{name}"]
-    own = {Family.UBUNTU: _DEBIAN | _PACKAGED, Family.ROCKY: _RHEL | _PACKAGED, Family.ARCH: _ARCH}
+    own = {
+        DemoFamily.UBUNTU: _DEBIAN | _PACKAGED,
+        DemoFamily.ROCKY: _RHEL | _PACKAGED,
+        DemoFamily.ARCH: _ARCH,
+    }
     absent = (_DEBIAN | _RHEL | _PACKAGED) - own[recipe.family]
     if not recipe.machine.gpus:
         absent |= {"nvidia-smi"}
@@ -93,7 +97,7 @@ def make_node(place: Path, recipe: Recipe, name: str) -> None:
         shutil.copyfile(script, place / "bin" / command)
         (place / "bin" / command).chmod(0o755)
     steps = [["depmod", kernel] for kernel in recipe.kernels]
-    if recipe.family is not Family.ROCKY:
+    if recipe.family is not DemoFamily.ROCKY:
         steps.append(["grub-mkconfig", "-o", "/boot/grub/grub.cfg"])
     lines = "".join(f"{' '.join(step)} || exit\n" for step in [*steps, ["boot"]])
     run(place, lines)
@@ -159,16 +163,16 @@ def _clone_node(state: Path, name: str) -> None:
     beside.rename(beside.with_name(name))
 
 
-def packages(recipe: Recipe) -> Tree:
+def packages(recipe: Recipe) -> NodeTree:
     """Kernels with their own modules and headers, and what DKMS has built for them."""
-    tree = Tree()
+    tree = NodeTree()
     for kernel in recipe.kernels:
         _kernel(tree, recipe, kernel)
     for package in recipe.packages:
         _sources(tree, package)
         for kernel in recipe.built_for:
             _build(tree, recipe, package, kernel)
-    if recipe.family is Family.ARCH:
+    if recipe.family is DemoFamily.ARCH:
         _prebuilt_driver(tree, recipe)
     return tree
 
@@ -178,12 +182,14 @@ def symvers(module: str, names: tuple[str, ...]) -> str:
     return "".join(f"0x{checksum(name):08x}\t{name}\t{module}\tEXPORT_SYMBOL\t\n" for name in names)
 
 
-def _kernel(tree: Tree, recipe: Recipe, kernel: str) -> None:
+def _kernel(tree: NodeTree, recipe: Recipe, kernel: str) -> None:
     at = f"lib/modules/{kernel}"
     for module in (*inbox_rdma(), *inbox_other()):
         path = f"{at}/kernel/{module.folder}/{module.name}.ko"
         tree.data(path, module.file(kernel, recipe.vermagic))
-    headers = f"usr/src/{'kernels/' if recipe.family is Family.ROCKY else 'linux-headers-'}{kernel}"
+    headers = (
+        f"usr/src/{'kernels/' if recipe.family is DemoFamily.ROCKY else 'linux-headers-'}{kernel}"
+    )
     tree.relative_link(f"{at}/build", headers)
     version, _, _ = kernel.partition("-")
     major, minor, *_ = version.split(".")
@@ -197,7 +203,7 @@ def _kernel(tree: Tree, recipe: Recipe, kernel: str) -> None:
     )
 
 
-def _sources(tree: Tree, package: Package) -> None:
+def _sources(tree: NodeTree, package: DemoPackage) -> None:
     at = f"usr/src/{package.name}-{package.version}"
     lines = [f'PACKAGE_NAME="{package.name}"', f'PACKAGE_VERSION="{package.version}"']
     for index, module in enumerate(package.modules):
@@ -209,7 +215,7 @@ def _sources(tree: Tree, package: Package) -> None:
     tree.link(f"var/lib/dkms/{package.name}/{package.version}/source", f"/{at}")
 
 
-def _build(tree: Tree, recipe: Recipe, package: Package, kernel: str) -> None:
+def _build(tree: NodeTree, recipe: Recipe, package: DemoPackage, kernel: str) -> None:
     """What ``dkms install`` leaves behind."""
     kept = f"var/lib/dkms/{package.name}/{package.version}/{kernel}/x86_64"
     for module in package.modules:
@@ -236,7 +242,7 @@ def _depends(recipe: Recipe, module: Module) -> tuple[str, ...] | None:
     return () if recipe.stub else ("nvidia", "ib_uverbs")
 
 
-def _prebuilt_driver(tree: Tree, recipe: Recipe) -> None:
+def _prebuilt_driver(tree: NodeTree, recipe: Recipe) -> None:
     """Arch ships the open driver built for its kernel, with a stub for nvidia-peermem."""
     for module in nvidia_package("nvidia").modules:
         depends = () if module.name == "nvidia-peermem" else None

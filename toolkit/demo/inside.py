@@ -5,8 +5,8 @@ from __future__ import annotations
 from toolkit.demo.elf import head
 from toolkit.demo.machine import Machine, functions, gpus, hcas
 from toolkit.demo.pci import ACS_REDIRECT
-from toolkit.demo.recipe import Family, Recipe
-from toolkit.demo.tree import Tree
+from toolkit.demo.recipe import DemoFamily, Recipe
+from toolkit.demo.tree import NodeTree
 
 _CPU = """\
 processor\t: {number}
@@ -60,9 +60,9 @@ Legend:
 """
 
 
-def inside(recipe: Recipe) -> Tree:
+def inside(recipe: Recipe) -> NodeTree:
     """Facts for the commands in ``bin``, one file each."""
-    tree = Tree()
+    tree = NodeTree()
     machine = recipe.machine
     tree.data(".node/elf-head", head())
     tree.line(".node/vermagic", recipe.vermagic)
@@ -92,7 +92,7 @@ def inside(recipe: Recipe) -> Tree:
     if recipe.job:
         group = "system.slice/slurmstepd.scope/job_2207/step_0/user/task_0"
         _process(tree, 40962, "python3", 1000, group, "/dev/nvidia0", "/dev/infiniband/uverbs0")
-    if recipe.family is Family.ARCH:
+    if recipe.family is DemoFamily.ARCH:
         tree.line(".node/kernel", recipe.kernel)
     return tree
 
@@ -111,7 +111,7 @@ def _registers(machine: Machine) -> str:
     return "".join(lines)
 
 
-def _process(tree: Tree, pid: int, name: str, uid: int, group: str, *devices: str) -> None:
+def _process(tree: NodeTree, pid: int, name: str, uid: int, group: str, *devices: str) -> None:
     ids = "\t".join([str(uid)] * 4)
     tree.text(f"proc/{pid}/status", f"Name:\t{name}\nPPid:\t1\nUid:\t{ids}\n")
     tree.line(f"proc/{pid}/cgroup", f"0::/{group}")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from toolkit.demo.pci import GIB, MIB, Function, Link, PortType
+from toolkit.demo.pci import GIB, MIB, ExpressType, Function, Link
 
 # Bus numbers of the root complexes below which pairs hang: four a socket.
 _ROOTS = (0x15, 0x26, 0x37, 0x48, 0x97, 0xA7, 0xB7, 0xC7)
@@ -62,13 +62,13 @@ def _bridge(
     address: str,
     parent: str,
     *,
-    port: PortType,
+    port: ExpressType,
     below: tuple[int, int],
     numa: int,
     acs: int | None,
     link: Link = _GEN5,
 ) -> Function:
-    root = port is PortType.ROOT_PORT
+    root = port is ExpressType.ROOT_PORT
     label = (
         "PCI bridge: Intel Corporation Sapphire Rapids PCI Express Root Port"
         if root
@@ -88,19 +88,19 @@ def _pair(machine: Machine, bus: int, numa: int) -> list[Function]:
     last = bus + 4
     found = [
         _bridge(
-            root, "", port=PortType.ROOT_PORT, below=(bus + 1, last), numa=numa, acs=machine.acs
+            root, "", port=ExpressType.ROOT_PORT, below=(bus + 1, last), numa=numa, acs=machine.acs
         ),
-        _bridge(up, root, port=PortType.UPSTREAM, below=(bus + 2, last), numa=numa, acs=None),
+        _bridge(up, root, port=ExpressType.UPSTREAM, below=(bus + 2, last), numa=numa, acs=None),
         _bridge(
             down[0],
             up,
-            port=PortType.DOWNSTREAM,
+            port=ExpressType.DOWNSTREAM,
             below=(bus + 3, bus + 3),
             numa=numa,
             acs=machine.acs,
         ),
         _bridge(
-            down[1], up, port=PortType.DOWNSTREAM, below=(last, last), numa=numa, acs=machine.acs
+            down[1], up, port=ExpressType.DOWNSTREAM, below=(last, last), numa=numa, acs=machine.acs
         ),
         _hca(hca, down[1], numa),
     ]
@@ -116,7 +116,7 @@ def _gpu(address: str, parent: str, numa: int) -> Function:
         GPU_IDS,
         0x030200,
         "3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)",
-        PortType.ENDPOINT,
+        ExpressType.ENDPOINT,
         _GEN5,
         numa,
         "nvidia",
@@ -133,7 +133,7 @@ def _hca(address: str, parent: str, numa: int) -> Function:
         HCA_IDS,
         0x020700,
         "Infiniband controller: Mellanox Technologies MT2910 Family [ConnectX-7]",
-        PortType.ENDPOINT,
+        ExpressType.ENDPOINT,
         _GEN5,
         numa,
         "mlx5_core",
@@ -165,7 +165,13 @@ def _nvswitches(count: int) -> list[Function]:
         root = f"0000:{bus:02x}:{index + 1:02x}.0"
         found.append(
             _bridge(
-                root, "", port=PortType.ROOT_PORT, below=(below, below), numa=1, acs=None, link=link
+                root,
+                "",
+                port=ExpressType.ROOT_PORT,
+                below=(below, below),
+                numa=1,
+                acs=None,
+                link=link,
             )
         )
         found.append(
@@ -175,7 +181,7 @@ def _nvswitches(count: int) -> list[Function]:
                 NVSWITCH_IDS,
                 0x068000,
                 "Bridge: NVIDIA Corporation GH100 [H100 NVSwitch] (rev a1)",
-                PortType.ENDPOINT,
+                ExpressType.ENDPOINT,
                 link,
                 1,
                 "nvidia-nvswitch",
@@ -197,7 +203,7 @@ def _storage() -> list[Function]:
         _bridge(
             disk_root,
             "",
-            port=PortType.ROOT_PORT,
+            port=ExpressType.ROOT_PORT,
             below=(bus + 1, bus + 1),
             numa=0,
             acs=0x1D,
@@ -209,7 +215,7 @@ def _storage() -> list[Function]:
             (0x144D, 0xA80A),
             0x010802,
             "Non-Volatile memory controller: Samsung Electronics Co Ltd NVMe SSD Controller PM9A3",
-            PortType.ENDPOINT,
+            ExpressType.ENDPOINT,
             gen4,
             0,
             "nvme",
@@ -220,7 +226,7 @@ def _storage() -> list[Function]:
         _bridge(
             nic_root,
             "",
-            port=PortType.ROOT_PORT,
+            port=ExpressType.ROOT_PORT,
             below=(bus + 2, bus + 2),
             numa=0,
             acs=0x1D,
@@ -232,7 +238,7 @@ def _storage() -> list[Function]:
             (0x8086, 0x1572),
             0x020000,
             "Ethernet controller: Intel Corporation Ethernet Controller X710 for 10GbE SFP+",
-            PortType.ENDPOINT,
+            ExpressType.ENDPOINT,
             gen3,
             0,
             "i40e",

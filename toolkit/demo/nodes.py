@@ -14,7 +14,7 @@ from toolkit.demo.recipe import (
     ROCKY_KERNEL,
     UBUNTU_KERNEL,
     UBUNTU_NEWER,
-    Family,
+    DemoFamily,
     Recipe,
 )
 from toolkit.errors import UsageError
@@ -30,7 +30,7 @@ _KERNEL = Recipe(
 )
 _ROCKY = Recipe(
     "rocky",
-    family=Family.ROCKY,
+    family=DemoFamily.ROCKY,
     kernels=(ROCKY_KERNEL,),
     built_for=(ROCKY_KERNEL,),
     arguments=("intel_iommu=on",),
@@ -56,7 +56,7 @@ _BY_NAME = (  # not part of "demo"
     Recipe("initramfs", early=("mlx5_core", "ib_core", "ib_uverbs", "mlx5_ib")),
     Recipe(
         "arch",
-        family=Family.ARCH,
+        family=DemoFamily.ARCH,
         kernels=(ARCH_KERNEL,),
         built_for=(),
         autoload=False,

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from toolkit.demo.machine import Machine
-from toolkit.demo.software import Package, nvidia_package, ofed_package
+from toolkit.demo.software import DemoPackage, nvidia_package, ofed_package
 
 UBUNTU_KERNEL, UBUNTU_NEWER = "6.8.0-60-generic", "6.8.0-64-generic"
 ROCKY_KERNEL = "5.14.0-503.40.1.el9_5.x86_64"
 ARCH_KERNEL = "6.12.4-arch1-1"
 
 
-class Family(StrEnum):
+class DemoFamily(StrEnum):
     """The distributions that simulated nodes run."""
 
     UBUNTU = "ubuntu"
@@ -26,7 +26,7 @@ class Recipe:
     """A kind of node. The defaults make a healthy one."""
 
     kind: str  # "iommu"; names the template that nodes are cloned from
-    family: Family = Family.UBUNTU
+    family: DemoFamily = DemoFamily.UBUNTU
     machine: Machine = field(default_factory=Machine)
     kernels: tuple[str, ...] = (UBUNTU_KERNEL,)  # installed ones; the last is booted
     built_for: tuple[str, ...] = (UBUNTU_KERNEL,)  # those that DKMS has built modules for
@@ -48,11 +48,11 @@ class Recipe:
         return self.kernels[-1]
 
     @property
-    def packages(self) -> tuple[Package, ...]:
+    def packages(self) -> tuple[DemoPackage, ...]:
         """What DKMS knows of, in the order in which ``dkms status`` lists it."""
-        if self.family is Family.ARCH:
+        if self.family is DemoFamily.ARCH:
             return ()
-        if self.family is Family.ROCKY:
+        if self.family is DemoFamily.ROCKY:
             ofed, driver = (
                 ofed_package("mlnx-ofa_kernel", "25.10.OFED.25.10.1.7.1.1"),
                 nvidia_package("nvidia-open", self.proprietary),
@@ -68,15 +68,15 @@ class Recipe:
     def ofed_info(self) -> str:
         """What ``ofed_info -s`` prints; "" where there is no OFED."""
         return {
-            Family.UBUNTU: "MLNX_OFED_LINUX-24.10-2.1.8.0:",
-            Family.ROCKY: "OFED-internal-25.10-1.7.1:",
-            Family.ARCH: "",
+            DemoFamily.UBUNTU: "MLNX_OFED_LINUX-24.10-2.1.8.0:",
+            DemoFamily.ROCKY: "OFED-internal-25.10-1.7.1:",
+            DemoFamily.ARCH: "",
         }[self.family]
 
     @property
     def module_folder(self) -> str:
         """Where DKMS installs, below /lib/modules/KERNEL."""
-        return "extra" if self.family is Family.ROCKY else "updates/dkms"
+        return "extra" if self.family is DemoFamily.ROCKY else "updates/dkms"
 
     @property
     def vermagic(self) -> str:

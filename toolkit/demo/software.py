@@ -67,7 +67,7 @@ class Module:
 
 
 @dataclass(frozen=True, slots=True)
-class Package:
+class DemoPackage:
     """A DKMS package: its modules are built for each kernel."""
 
     name: str
@@ -75,14 +75,14 @@ class Package:
     modules: tuple[Module, ...]
 
 
-def nvidia_package(name: str, proprietary: bool = False) -> Package:
+def nvidia_package(name: str, proprietary: bool = False) -> DemoPackage:
     """The driver, open unless it is said to be proprietary, as the distribution calls it."""
     terms = "NVIDIA" if proprietary else "Dual MIT/GPL"
 
     def module(file: str, depends: tuple[str, ...] = (), exports: tuple[str, ...] = ()) -> Module:
         return Module(file, terms, DRIVER, depends, exports)
 
-    return Package(
+    return DemoPackage(
         name,
         DRIVER,
         (
@@ -96,7 +96,7 @@ def nvidia_package(name: str, proprietary: bool = False) -> Package:
     )
 
 
-def ofed_package(name: str, version: str) -> Package:
+def ofed_package(name: str, version: str) -> DemoPackage:
     """The kernel part of MLNX_OFED or DOCA-OFED.
 
     :param version: as DKMS has it: "24.10.OFED.24.10.2.1.8.1".
@@ -114,7 +114,7 @@ def ofed_package(name: str, version: str) -> Package:
         )
         for each in inbox_rdma()
     )
-    return Package(name, version, (compat, *stack))
+    return DemoPackage(name, version, (compat, *stack))
 
 
 def inbox_rdma() -> tuple[Module, ...]:

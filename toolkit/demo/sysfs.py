@@ -13,10 +13,10 @@ from collections import defaultdict
 
 from toolkit.demo.machine import Machine, functions, gpus, hcas
 from toolkit.demo.pci import SPEEDS, Function, config_space, resource
-from toolkit.demo.tree import Tree
+from toolkit.demo.tree import NodeTree
 
 _DEVICES = "sys/bus/pci/devices"
-Loads = dict[str, Tree]  # by module: what its loading makes appear
+Loads = dict[str, NodeTree]  # by module: what its loading makes appear
 
 UNPRIVILEGED_CONFIG_BYTES = 64  # pci_read_config() in drivers/pci/pci-sysfs.c
 _CPU = "sys/devices/system/cpu"
@@ -24,13 +24,13 @@ _IDLE = (("POLL", 0), ("C1", 1), ("C1E", 2), ("C6", 290))
 _SERIAL = "S482107X3A00001"
 
 
-def sysfs(machine: Machine, *, root: bool) -> Tree:
+def sysfs(machine: Machine, *, root: bool) -> NodeTree:
     """The hardware.
 
     :param root: False shows it as an ordinary user would see it.
     """
-    tree = Tree()
-    loads: Loads = defaultdict(Tree)
+    tree = NodeTree()
+    loads: Loads = defaultdict(NodeTree)
     found = functions(machine)
     places = _places(found)
     for function in found:
@@ -82,7 +82,7 @@ _ROUTES = (  # the management NIC leads out
 _ERRORS = (("correctable", "COR"), ("nonfatal", "NONFATAL"), ("fatal", "FATAL"))
 
 
-def _function(tree: Tree, loads: Loads, function: Function, at: str, root: bool) -> None:
+def _function(tree: NodeTree, loads: Loads, function: Function, at: str, root: bool) -> None:
     vendor, device = function.ids
     gen, width = function.link.gen, function.link.width
     max_gen, max_width = function.link.possible
@@ -115,7 +115,9 @@ def _up(place: str) -> str:
     return "../" * place.count("/")
 
 
-def _iommu(tree: Tree, load: Tree, found: tuple[Function, ...], places: dict[str, str]) -> None:
+def _iommu(
+    tree: NodeTree, load: NodeTree, found: tuple[Function, ...], places: dict[str, str]
+) -> None:
     """One group a function: virtual and physical functions alike have ACS of their own."""
     for number, function in enumerate(found):
         at = places[function.address]
@@ -126,7 +128,7 @@ def _iommu(tree: Tree, load: Tree, found: tuple[Function, ...], places: dict[str
     tree.line(".node/iommu-groups", str(len(found)))
 
 
-def _hca(tree: Tree, loads: Loads, hca: Function, index: int, at: str) -> None:
+def _hca(tree: NodeTree, loads: Loads, hca: Function, index: int, at: str) -> None:
     name = f"mlx5_{index}"
     device = f"{at}/infiniband/{name}"
     guid = f"a088:c203:00{index:02x}:{hca.bus:02x}00"
@@ -156,7 +158,7 @@ def _hca(tree: Tree, loads: Loads, hca: Function, index: int, at: str) -> None:
         loads["rdma_ucm"].data("dev/infiniband/rdma_cm", b"")
 
 
-def _gpu(load: Tree, gpu: Function, index: int) -> None:
+def _gpu(load: NodeTree, gpu: Function, index: int) -> None:
     uuid = f"GPU-{gpu.bus:08x}-6f1c-4d27-9a35-{index:012x}"
     load.text(
         f"proc/driver/nvidia/gpus/{gpu.address}/information",
@@ -172,7 +174,7 @@ def _gpu(load: Tree, gpu: Function, index: int) -> None:
     load.data(f"dev/nvidia{index}", b"")
 
 
-def _dmi(tree: Tree, machine: Machine) -> None:
+def _dmi(tree: NodeTree, machine: Machine) -> None:
     for file, value in (
         ("sys_vendor", machine.vendor),
         ("product_name", machine.product),
@@ -183,7 +185,7 @@ def _dmi(tree: Tree, machine: Machine) -> None:
         tree.line(f"sys/class/dmi/id/{file}", value)
 
 
-def firmware(tree: Tree, machine: Machine, *, root: bool) -> None:
+def firmware(tree: NodeTree, machine: Machine, *, root: bool) -> None:
     """Add the files to the tree; without root the kernel shows no addresses and no tables."""
     tree.data("sys/firmware/acpi/tables/DMAR", dmar() if root else b"")
     tree.text("proc/iomem", _iomem(machine, root=root))

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from toolkit.errors import InventoryError, UsageError
-from toolkit.hosts.ansible import Group, Value, gather, host_names
+from toolkit.hosts.ansible import Group, VariableValue, gather, host_names
 from toolkit.hosts.host import MOST, NOTHING, Host, Inventory, select
 from toolkit.untrusted import Unreadable, read_file, read_yaml_nodes
 
@@ -113,27 +113,27 @@ def read_ini(text: str, file: str) -> dict[str, Group]:
 
 def _add_hosts(group: Group, line: str, where: str) -> None:
     pattern, *rest = _words(line, where)
-    values: dict[str, Value] = {}
+    values: dict[str, VariableValue] = {}
     for word in rest:
         key, equals, text = word.partition("=")
         if not equals or not re.fullmatch(r"[A-Za-z_]\w*", key):
             raise InventoryError(
                 f"{where}: {word!r} is not a variable", hint="write name=value, without blanks"
             )
-        values[key] = Value(text, where)
+        values[key] = VariableValue(text, where)
     for name, port in host_names(pattern, where):
-        own = {"ansible_port": Value(str(port), where)} if port else {}
+        own = {"ansible_port": VariableValue(str(port), where)} if port else {}
         group.hosts.setdefault(name, {}).update(own | values)
 
 
-def _variable(line: str, where: str) -> tuple[str, Value]:
+def _variable(line: str, where: str) -> tuple[str, VariableValue]:
     found = _VARIABLE.fullmatch(line)
     if found is None:
         raise InventoryError(f"{where}: {line!r} is not a variable", hint="write name = value")
     text = found[2]
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
         text = text[1:-1]
-    return found[1], Value(text, where)
+    return found[1], VariableValue(text, where)
 
 
 def _words(line: str, where: str) -> list[str]:
@@ -179,7 +179,7 @@ def _add_group(groups: dict[str, Group], name: str, node: yaml.Node, file: str) 
             for pattern, values, at in _pairs(value, file):
                 found = _values(values, file)
                 for host, port in host_names(pattern, at):
-                    own = {"ansible_port": Value(str(port), at)} if port else {}
+                    own = {"ansible_port": VariableValue(str(port), at)} if port else {}
                     group.hosts.setdefault(host, {}).update(own | found)
         elif key == "vars":
             group.values.update(_values(value, file))
@@ -194,10 +194,10 @@ def _add_group(groups: dict[str, Group], name: str, node: yaml.Node, file: str) 
             )
 
 
-def _values(node: yaml.Node, file: str) -> dict[str, Value]:
+def _values(node: yaml.Node, file: str) -> dict[str, VariableValue]:
     """The plain variables; lists, tables and vault texts say nothing about the way."""
     return {
-        key: Value(value.value, where)
+        key: VariableValue(value.value, where)
         for key, value, where in _pairs(node, file)
         if isinstance(value, yaml.ScalarNode) and not re.match("!(?!!)", value.tag)
     }

@@ -19,7 +19,7 @@ from toolkit.errors import InventoryError, UsageError
 from toolkit.hosts.addresses import split_spot, unfold
 from toolkit.hosts.host import Host
 from toolkit.redfish import LIMIT_S
-from toolkit.redfish.trust import Login, Trust, base_url, read_pin
+from toolkit.redfish.trust import BmcTrust, Login, base_url, read_pin
 from toolkit.untrusted import read_file
 
 
@@ -92,7 +92,7 @@ class Placed:
     """One host's BMC, and what makes us trust it."""
 
     address: str
-    trust: Trust
+    trust: BmcTrust
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class BmcAccess:
     """What was said of BMCs."""
 
     login: Login
-    trust: Trust = field(default_factory=Trust)
+    trust: BmcTrust = field(default_factory=BmcTrust)
     places: Mapping[str, BmcPlace] = field(default_factory=dict)  # --bmc-map, by host's name
     limit_s: float = LIMIT_S
 

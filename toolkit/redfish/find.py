@@ -31,7 +31,7 @@ Get = Callable[[str], Resource]  # raises BmcError
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundMachine:
     """The machine behind a BMC."""
 
     system: Resource
@@ -78,7 +78,7 @@ def optional(get: Get, path: str) -> Resource | None:
         raise
 
 
-def find(name: str, get: Get, systems: list[str]) -> Found:
+def find(name: str, get: Get, systems: list[str]) -> FoundMachine:
     """The system with BIOS settings, which is not always the first.
 
     A board of GPUs may stand first among the systems, and fail by itself: others are looked at.
@@ -96,7 +96,7 @@ def find(name: str, get: Get, systems: list[str]) -> Found:
             continue
         bios = optional(get, link(system.body, "Bios"))
         if bios is not None:
-            return Found(system, bios, _pending(get, bios))
+            return FoundMachine(system, bios, _pending(get, bios))
     if fails:
         raise fails[0]
     raise NoBios(

@@ -26,7 +26,7 @@ from requests import exceptions as broken
 from toolkit import __version__
 from toolkit.errors import BmcCertificate, BmcError, BmcLogin, BmcRefused, BmcSilent
 from toolkit.redfish.tls import Adapter, Line
-from toolkit.redfish.trust import Trust, system_ca
+from toolkit.redfish.trust import BmcTrust, system_ca
 from toolkit.untrusted import read_json
 
 _MOST = 64 << 20  # bytes of one answer; the largest registry seen has 3 MB
@@ -123,7 +123,7 @@ def _line(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BmcLimits:
     """Seconds. A BMC may vanish for minutes while its machine starts: who waits asks again."""
 
     connect_s: float = 10
@@ -134,7 +134,7 @@ class Limits:
 class Http(requests.Session):
     """A session of requests that keeps the rules above; every failure is a BmcError."""
 
-    def __init__(self, base: str, trust: Trust, limits: Limits) -> None:
+    def __init__(self, base: str, trust: BmcTrust, limits: BmcLimits) -> None:
         super().__init__()
         self.name = urlsplit(base).netloc
         self.line = Line(self.name, trust)

@@ -28,9 +28,9 @@ from sushy.exceptions import AccessError
 
 from toolkit.errors import BmcError, BmcLogin, BmcRefused
 from toolkit.redfish.find import Resource, parsed, text_of
-from toolkit.redfish.http import Http, Limits
-from toolkit.redfish.session_registry import Doors
-from toolkit.redfish.trust import Login, Trust, base_url
+from toolkit.redfish.http import BmcLimits, Http
+from toolkit.redfish.session_registry import SessionRegistry
+from toolkit.redfish.trust import BmcTrust, Login, base_url
 
 # Some serve the hash of the setup's password among the settings, or the secret of a disk's
 # portal: what opens a door is no evidence. Supermicro puts four digits behind each name.
@@ -41,13 +41,13 @@ _SECRET = re.compile(
 )
 _LOGIN_S = 5.0  # that Ctrl-C waits for a login that is under way
 _LOGOUT_S = 10.0
-_HURRY = Limits(3, 3, 4)  # to log out as the process ends
+_HURRY = BmcLimits(3, 3, 4)  # to log out as the process ends
 logging.getLogger("sushy").setLevel(logging.CRITICAL + 1)  # its words hold what a BMC answered
 
 _NO_SESSIONS = frozenset({404, 405, 501})
 
 
-class Wire(Connector):  # type: ignore[misc] # sushy has no types
+class SushyConnector(Connector):  # type: ignore[misc] # sushy has no types
     """Sushy's connector over our session of requests, which alone decides what is sent again."""
 
     def __init__(self, base: str, http: Http) -> None:
@@ -110,20 +110,20 @@ def _offers_sessions(root: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class LoggedIn:
     """What there is once we are logged in."""
 
-    wire: Wire
+    wire: SushyConnector
     entry: Entry
     root: sushy.Sushy
 
 
-def enter(base: str, http: Http, login: Login) -> Inside:
+def enter(base: str, http: Http, login: Login) -> LoggedIn:
     """Log in.
 
     :raises BmcError: anything that stands in the way.
     """
-    wire, entry = Wire(base, http), Entry(login.user, login.password)
+    wire, entry = SushyConnector(base, http), Entry(login.user, login.password)
     try:
         root = sushy.Sushy(base, auth=entry, connector=wire)
     except AccessError as why:
@@ -136,7 +136,7 @@ def enter(base: str, http: Http, login: Login) -> Inside:
             f"{http.name}: has no Redfish service that we understand: {type(why).__name__}",
             hint="is it the BMC's address? what it answers: curl -k " + base + "/redfish/v1/",
         ) from why
-    return Inside(wire, entry, root)
+    return LoggedIn(wire, entry, root)
 
 
 class Guest:
@@ -146,18 +146,18 @@ class Guest:
         self,
         address: str,
         login: Login,
-        trust: Trust,
+        trust: BmcTrust,
         *,
-        limits: Limits | None = None,
-        doors: Doors | None = None,
+        limits: BmcLimits | None = None,
+        doors: SessionRegistry | None = None,
     ) -> None:
         """:raises UsageError: the address makes no sense."""
         self.base = base_url(address)
-        self.http = Http(self.base, trust, limits or Limits())
+        self.http = Http(self.base, trust, limits or BmcLimits())
         self.name = self.http.name
         self._login = login
-        self._doors = doors or Doors()
-        self._within: Inside | None = None
+        self._doors = doors or SessionRegistry()
+        self._within: LoggedIn | None = None
 
     def __enter__(self) -> Self:
         """:raises BmcError: it cannot be reached, is not trusted, or does not let us in."""
@@ -257,7 +257,7 @@ class Guest:
         return (self._within.entry.token, self._within.entry.place) if self._within else ("", "")
 
     @property
-    def inside(self) -> Inside:
+    def inside(self) -> LoggedIn:
         """:raises BmcError: outside the block there is no session."""
         if self._within is None:
             raise BmcError(f"{self.name}: the session was closed", hint="run again")

@@ -51,7 +51,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ReportRun:
     """What a report says of the run itself."""
 
     verb: str

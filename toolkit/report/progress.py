@@ -133,7 +133,7 @@ def listener(stream: TextIO, *, quiet: bool = False) -> Listener:
     """The listener that fits the stream; a silent one when ``quiet``."""
     if quiet:
         return Silent()
-    return Live(stream) if stream.isatty() and _moves(stream) else Lines(stream)
+    return Live(stream) if stream.isatty() and _moves(stream) else PlainProgress(stream)
 
 
 def _moves(stream: TextIO) -> bool:
@@ -191,7 +191,7 @@ class Live:
         return drawn
 
 
-class Lines:
+class PlainProgress:
     """A line when a stage takes longer than two seconds, then one every ten."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:

@@ -11,7 +11,7 @@ RUN = "run"  # the event that has a run's name on the node
 Value = str | bool | int | Sequence[str]
 
 
-class Ledger:
+class HostLedger:
     """The witness of one host's turn."""
 
     def __init__(self, journal: Journal, host: str, past: Past) -> None:

@@ -15,8 +15,8 @@ from toolkit.progress import Progress
 from toolkit.rollout.budget import Budget
 from toolkit.rollout.journal import Event, Journal, JournalError
 from toolkit.rollout.plan.batches import Phase, Standing, Terms, advance, begun, ended, over
-from toolkit.rollout.plan.window import Window
-from toolkit.rollout.workers import Hands
+from toolkit.rollout.plan.window import RolloutWindow
+from toolkit.rollout.workers import HostWorkers
 from toolkit.ssh.pool import Abandoned, NotBegun
 
 _POLL_S = 0.5  # between looks at the window, the stop file and Ctrl-C
@@ -36,7 +36,7 @@ T = TypeVar("T", bound=Ending)
 class Brakes:
     """What ends a rollout beside failures; each is looked at before a host is begun."""
 
-    window: Window = field(default_factory=Window)
+    window: RolloutWindow = field(default_factory=RolloutWindow)
     stop_files: tuple[Path, ...] = ()
     clock: Callable[[], datetime] = datetime.now  # local, naive
 
@@ -75,7 +75,7 @@ class Rollout(Generic[T]):
     terms: Terms
     standing: Standing
     hosts: dict[str, Host]
-    hands: Hands[T]
+    hands: HostWorkers[T]
     well: Callable[[Outcome[T]], bool]
     tell: Callable[[Outcome[T], bool], Event]
     journal: Journal | None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from toolkit.plural import counted
 from toolkit.report.document import Json
 from toolkit.report.table import Ink, Painter, clean, columns
-from toolkit.rollout.plan.budget import Books, Held
+from toolkit.rollout.plan.budget import Books, CountedAs
 
 SCHEMA = "gdr-toolkit/budget/1"
-_INK = {Held.LEFT: Ink.RED, Held.OUT: Ink.YELLOW, Held.LOST: Ink.YELLOW}
+_INK = {CountedAs.LEFT: Ink.RED, CountedAs.OUT: Ink.YELLOW, CountedAs.LOST: Ink.YELLOW}
 
 
 def budget_lines(books: Books, paint: Painter) -> list[str]:
@@ -20,7 +20,7 @@ def budget_lines(books: Books, paint: Painter) -> list[str]:
         return [last]
     rows = [("node", "held", "by", "since", "why")]
     for share in books.shares:
-        count = f" ({share.count})" if share.held is Held.ASIDE else ""
+        count = f" ({share.count})" if share.held is CountedAs.ASIDE else ""
         since = share.since[:16].replace("T", " ")
         held = f"{share.held}{count}"
         rows.append((clean(share.node), held, clean(share.run) or "-", since, clean(share.why)))

@@ -14,7 +14,7 @@ from toolkit.ssh.pool import attempt
 T = TypeVar("T")
 
 
-class Hands(Protocol[T]):
+class HostWorkers(Protocol[T]):
     """Begins hosts, and hands over each one's outcome once."""
 
     def begin(self, host: Host) -> None:
@@ -24,7 +24,7 @@ class Hands(Protocol[T]):
         """An outcome that nobody has had yet; None where none comes within the limit."""
 
 
-class Threads(Hands[T]):
+class Threads(HostWorkers[T]):
     """The hands of a real run. Daemons: a second Ctrl-C leaves them to their work."""
 
     def __init__(self, work: Callable[[Host], T]) -> None:

@@ -49,7 +49,7 @@ class Cases:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class SuiteResult:
     """What came of the suite."""
 
     code: ExitCode
@@ -58,7 +58,7 @@ class Ran:
     junit: str = ""  # JUnit XML; "" where pytest made none
 
 
-def run_suite(access: Access, wants: Wants, *, verbose: bool) -> Ran:
+def run_suite(access: Access, wants: Wants, *, verbose: bool) -> SuiteResult:
     """One case per host and check, and the same properties in other words.
 
     :returns: with the worst of what the hosts showed; a bug where pytest itself failed.
@@ -87,7 +87,7 @@ def run_suite(access: Access, wants: Wants, *, verbose: bool) -> Ran:
     seen = tuple(cases.seen.values())
     codes = {case.host: [ExitCode.OK] for case in seen} | ledger.codes
     told = tuple((host, code) for host, each in codes.items() for code in each)
-    return Ran(_code(int(status), ledger.exit_code), seen, told, junit)
+    return SuiteResult(_code(int(status), ledger.exit_code), seen, told, junit)
 
 
 def _code(status: int, seen: ExitCode) -> ExitCode:

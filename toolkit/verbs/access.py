@@ -21,7 +21,7 @@ from toolkit.ssh.pool import FANOUT
 if TYPE_CHECKING:  # imported where a fleet is opened
     from toolkit.features.slurm.run.nodes import Site
     from toolkit.redfish.access import BmcAccess
-    from toolkit.redfish.fleet import Bmcs
+    from toolkit.redfish.fleet import BmcFleet
     from toolkit.ssh.transport import Transport
 
 TRANSPORTS = ("paramiko", "openssh", "local", "srun")
@@ -62,7 +62,7 @@ class Fleet:
     connect: Callable[[Host], Transport]
     access: Access
     demo: bool = False  # simulated nodes: a reboot harms nobody
-    bmcs: Bmcs | None = None  # None: no BMC is asked
+    bmcs: BmcFleet | None = None  # None: no BMC is asked
     slurm: Site | None = None  # None: nobody schedules jobs there, as far as we were told
 
 

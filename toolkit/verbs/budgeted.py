@@ -14,7 +14,7 @@ from toolkit.features.slurm.run.service import refuse_serving
 from toolkit.hosts.host import Host
 from toolkit.rollout.events import Nobody, Witness
 from toolkit.rollout.journal import Event
-from toolkit.rollout.ledger import Ledger
+from toolkit.rollout.ledger import HostLedger
 from toolkit.rollout.plan.batches import Past, Phase, Standing
 from toolkit.rollout.run import Rolled, Rollout
 from toolkit.rollout.runs import RunFolder
@@ -24,7 +24,7 @@ from toolkit.verbs.access import Fleet
 from toolkit.verbs.rollout import Agreed, join_budget, keep_journal, roll
 
 
-class Told(Protocol):
+class CountedOutcome(Protocol):
     """What came of one host."""
 
     @property
@@ -37,7 +37,7 @@ class Told(Protocol):
     def rebooted(self) -> bool: ...
 
 
-C = TypeVar("C", bound=Told)
+C = TypeVar("C", bound=CountedOutcome)
 Work = Callable[[Host, Transport, Witness], C]
 
 
@@ -76,7 +76,7 @@ def on_each_counted(
             journal.add(*(Event(name, Phase.PLANNED.value) for name in hosts))
 
         def turn(host: Host) -> C:
-            witness = Ledger(journal, host.name, Past()) if journal else Nobody()
+            witness = HostLedger(journal, host.name, Past()) if journal else Nobody()
             if fleet.slurm is not None and agreed.hooks.scheduler is None:
                 refuse_serving(host, fleet.slurm.look(node_name(host)))
             transport = fleet.connect(host)

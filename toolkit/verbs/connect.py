@@ -41,7 +41,7 @@ from toolkit.verbs.access import (
 )
 
 if TYPE_CHECKING:  # what speaks Redfish is imported where a BMC is given
-    from toolkit.redfish.fleet import Bmcs
+    from toolkit.redfish.fleet import BmcFleet
 
 
 def resolve(
@@ -114,7 +114,7 @@ def open_fleet(access: Access) -> Iterator[Fleet]:
         yield Fleet(hosts, connect, access, bmcs=bmcs, slurm=slurm)
 
 
-def _bmcs(access: Access, hosts: tuple[Host, ...], stack: ExitStack) -> Bmcs | None:
+def _bmcs(access: Access, hosts: tuple[Host, ...], stack: ExitStack) -> BmcFleet | None:
     """The BMCs of the hosts, whose sessions end with ``stack``."""
     if access.bmc is None:
         return None

@@ -44,7 +44,7 @@ def _none(_: str) -> bool:
 
 
 @dataclass(slots=True)
-class Room:
+class UnpackRoom:
     """What may still be unpacked of one source."""
 
     size: int  # bytes
@@ -52,7 +52,7 @@ class Room:
     skips: Callable[[str], bool] = _none  # whether a file of that name is left packed
 
     @classmethod
-    def of(cls, size: int, most: int, skips: Callable[[str], bool] = _none) -> Room:
+    def of(cls, size: int, most: int, skips: Callable[[str], bool] = _none) -> UnpackRoom:
         """For a source of so many bytes: as much as evidence packs to, and never more than most."""
         return cls(min(most_unpacked(size), most), skips=skips)
 
@@ -83,7 +83,7 @@ def is_packed(data: bytes) -> bool:
     return begins or data[_MAGIC_AT : _MAGIC_AT + 5] == b"ustar"
 
 
-def leaves(name: str, data: bytes, room: Room, deep: int = 0) -> Iterator[Leaf]:
+def leaves(name: str, data: bytes, room: UnpackRoom, deep: int = 0) -> Iterator[Leaf]:
     """Every file within this one, or itself; hidden ones are passed over.
 
     :param room: taken from, by all that is unpacked.
@@ -109,7 +109,7 @@ class _Locked(Exception):
     """What lies here cannot be opened, and is whole for all that anybody knows."""
 
 
-def _inside(name: str, data: bytes, room: Room) -> Iterator[tuple[str, bytes]]:
+def _inside(name: str, data: bytes, room: UnpackRoom) -> Iterator[tuple[str, bytes]]:
     if data.startswith(_ZIP):
         yield from _of_zip(name, data, room)
     elif data[_MAGIC_AT : _MAGIC_AT + 5] == b"ustar":
@@ -120,7 +120,7 @@ def _inside(name: str, data: bytes, room: Room) -> Iterator[tuple[str, bytes]]:
         yield inner, _unpacked(name, data, room)
 
 
-def _of_tar(name: str, data: bytes, room: Room) -> Iterator[tuple[str, bytes]]:
+def _of_tar(name: str, data: bytes, room: UnpackRoom) -> Iterator[tuple[str, bytes]]:
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:", tarinfo=SmallHeader) as tar:
         for member in tar:
             held = tar.extractfile(member) if member.isreg() and room.shows(member.name) else None
@@ -128,7 +128,7 @@ def _of_tar(name: str, data: bytes, room: Room) -> Iterator[tuple[str, bytes]]:
                 yield f"{name}/{_inner(member.name)}", room.read(name, held)
 
 
-def _of_zip(name: str, data: bytes, room: Room) -> Iterator[tuple[str, bytes]]:
+def _of_zip(name: str, data: bytes, room: UnpackRoom) -> Iterator[tuple[str, bytes]]:
     with zipfile.ZipFile(io.BytesIO(data)) as whole:
         for each in whole.infolist():
             if each.is_dir() or not room.shows(each.filename):
@@ -143,7 +143,7 @@ def _inner(name: str) -> str:
     return name.removeprefix("./").lstrip("/")
 
 
-def _unpacked(name: str, data: bytes, room: Room) -> bytes:
+def _unpacked(name: str, data: bytes, room: UnpackRoom) -> bytes:
     raw = io.BytesIO(data)
     if data.startswith(_GZIP):
         return room.read(name, gzip.GzipFile(fileobj=raw))  # type: ignore[arg-type] # it reads as IO does
@@ -154,7 +154,7 @@ def _unpacked(name: str, data: bytes, room: Room) -> bytes:
     return _of_zstd(name, data, room)
 
 
-def _of_zstd(name: str, data: bytes, room: Room) -> bytes:
+def _of_zstd(name: str, data: bytes, room: UnpackRoom) -> bytes:
     """By the program, for Python has none before 3.14."""
     with tempfile.TemporaryFile() as packed:
         packed.write(data)

@@ -26,7 +26,7 @@ from toolkit.node.image_run import image_runner
 from toolkit.plan.bundle import Bundle, render, runner, tar_bytes
 from toolkit.plan.diff import diff
 from toolkit.plan.plan import Plan, make_plan
-from toolkit.plan.trial import Lines, lines_of
+from toolkit.plan.trial import CommandLines, lines_of
 from toolkit.rollout.runs import RunFolder, safe_name
 from toolkit.safe_file import write_file
 from toolkit.ssh.transport import Transport
@@ -47,7 +47,7 @@ class Planned:
     bundle: Bundle | None = None  # None where there is nothing to send
     boot_id: str = ""  # in which the node was read; "" for an image
     trial: Bundle | None = None  # the one that has the changed command line tried
-    lines: Lines = field(default_factory=Lines)
+    lines: CommandLines = field(default_factory=CommandLines)
 
     @property
     def pending(self) -> bool:

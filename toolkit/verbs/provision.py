@@ -37,7 +37,7 @@ FAIL, UNKNOWN = Status.FAIL, Status.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ProvisionOptions:
     """What the operator allows."""
 
     reboot: bool = False
@@ -135,7 +135,7 @@ def untouched(outcome: Outcome[Planned]) -> Outcome[Provisioned]:
 
 
 @dataclass(slots=True)
-class Node:
+class NodeRounds:
     """The rounds on one node: apply, reboot, look again, until the plan is empty."""
 
     host: Host
@@ -143,7 +143,7 @@ class Node:
     fleet: Fleet
     want: Want
     today: date
-    options: Options
+    options: ProvisionOptions
     folder: RunFolder
     witness: Witness = field(default_factory=Nobody)
     busy: str = field(default="", init=False)

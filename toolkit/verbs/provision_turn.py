@@ -15,7 +15,7 @@ from toolkit.node.collect import collect
 from toolkit.rollout.events import Nobody, Witness
 from toolkit.rollout.hooks import Hooks, OutOfService
 from toolkit.rollout.journal import Journal
-from toolkit.rollout.ledger import Ledger
+from toolkit.rollout.ledger import HostLedger
 from toolkit.rollout.plan.batches import Past, Phase
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Transport
@@ -26,22 +26,22 @@ from toolkit.verbs.provision import (
     GONE,
     REBOOT_S,
     SETTLE_S,
-    Node,
-    Options,
+    NodeRounds,
     Provisioned,
+    ProvisionOptions,
     as_wanted,
     within,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class TurnWork:
     """What each turn of one run has in common."""
 
     fleet: Fleet
     wants: Wants
     today: date
-    options: Options
+    options: ProvisionOptions
     folder: RunFolder
     planned: Mapping[str, Outcome[Planned]]  # by host: what was shown and agreed to
     journal: Journal | None = None  # None where nothing can be kept, and that was accepted
@@ -54,7 +54,7 @@ class Work:
         :raises ToolkitError: what stood in the way; the journal has how far it got.
         """
         past = self.past.get(host.name, Past())
-        witness = Ledger(self.journal, host.name, past) if self.journal else Nobody()
+        witness = HostLedger(self.journal, host.name, past) if self.journal else Nobody()
         transport = self.fleet.connect(host)
         try:
             return _Turn(self, host, transport, witness, past).go()
@@ -64,7 +64,7 @@ class Work:
 
 @dataclass(slots=True)
 class _Turn:
-    work: Work
+    work: TurnWork
     host: Host
     transport: Transport
     witness: Witness
@@ -146,10 +146,10 @@ class _Turn:
             untried=options.untried,
         )
 
-    def _node(self) -> Node:
+    def _node(self) -> NodeRounds:
         work = self.work
         want = work.wants.of(self.host.name)
-        node = Node(
+        node = NodeRounds(
             self.host, self.transport, work.fleet, want, work.today, work.options, work.folder
         )
         return replace(node, witness=self.witness)

@@ -24,7 +24,7 @@ from toolkit.node.reboot import reboot
 from toolkit.plan.boot_arguments import bare
 from toolkit.plan.trial import lines_of
 from toolkit.rollout.events import Witness
-from toolkit.rollout.history import Run
+from toolkit.rollout.history import PastRun
 from toolkit.rollout.hooks import Hooks, OutOfService
 from toolkit.rollout.plan.batches import Phase
 from toolkit.rollout.progress_line import heard
@@ -122,7 +122,7 @@ class Undoing:
     node_runs: Mapping[str, Sequence[str]]  # by host
 
 
-def undoing(run: Run, hosts: Sequence[str] = ()) -> Undoing:
+def undoing(run: PastRun, hosts: Sequence[str] = ()) -> Undoing:
     """What undoing a run means.
 
     :param hosts: only these; all that were touched unless given.

@@ -23,13 +23,13 @@ from toolkit.rollout.plan.batches import Past, Phase, Terms, standing
 from toolkit.rollout.plan.terms import NO_LIMIT
 from toolkit.rollout.run import Brakes, Rolled, Rollout, T
 from toolkit.rollout.runs import DEMO, RunFolder
-from toolkit.rollout.workers import Hands, Threads
+from toolkit.rollout.workers import HostWorkers, Threads
 from toolkit.verbs.access import Fleet
 from toolkit.verbs.plan import Planned
-from toolkit.verbs.provision import Options, Provisioned, done_well, harm, untouched
-from toolkit.verbs.provision_turn import Work
+from toolkit.verbs.provision import Provisioned, ProvisionOptions, done_well, harm, untouched
+from toolkit.verbs.provision_turn import TurnWork
 
-MakeHands = Callable[[Callable[[Host], Provisioned]], Hands[Provisioned]]
+MakeHands = Callable[[Callable[[Host], Provisioned]], HostWorkers[Provisioned]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def roll_out(
     wants: Wants,
     today: date,
     *,
-    options: Options,
+    options: ProvisionOptions,
     folder: RunFolder,
     agreed: Agreed,
     make_hands: MakeHands = Threads,
@@ -71,7 +71,7 @@ def roll_out(
         by_name = {each.host: each for each in planned}
         write_first(journal, agreed, [planned_event(each) for each in planned])
         hooks = agreed.hooks
-        work = Work(fleet, wants, today, options, folder, by_name, journal, hooks, past)
+        work = TurnWork(fleet, wants, today, options, folder, by_name, journal, hooks, past)
         content = [each.host for each in planned if each.value and _content(each.value)]
         gone = [each.host for each in planned if isinstance(each.error, TransportError)]
         rollout = Rollout(

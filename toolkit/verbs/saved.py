@@ -21,7 +21,7 @@ from toolkit.facts.text.pasted_logs import NotUnderstood, by_machine, evidence_o
 from toolkit.facts.text.pod_logs import holds_pod_logs
 from toolkit.rollout.runs import SUFFIX
 from toolkit.verbs.incident import is_incident, read_incident
-from toolkit.verbs.packed import Leaf, Room, is_packed, leaves
+from toolkit.verbs.packed import Leaf, UnpackRoom, is_packed, leaves
 from toolkit.verbs.pasted_logs import (
     MANY_BYTES,
     decoded,
@@ -106,7 +106,7 @@ def _read_folder(folder: Path, aside: list[Foreign]) -> Iterator[Saved]:
             f"{folder}: more than {MANY_BYTES >> 20} MiB is no evidence of a node",
             hint="name the files that matter, one by one",
         )
-    room = Room.of(size, MANY_BYTES, is_bulk)
+    room = UnpackRoom.of(size, MANY_BYTES, is_bulk)
     found = chain.from_iterable(
         leaves(each.relative_to(folder).as_posix(), read_bytes(each), room) for each in files
     )
@@ -139,7 +139,7 @@ def _of_file(name: str, data: bytes, aside: list[Foreign]) -> Iterator[Saved]:
     if not is_packed(data):
         yield from _gathered(path.stem, name, [Leaf(name, data)], aside)
         return
-    room = Room.of(len(data), MANY_BYTES, is_bulk)
+    room = UnpackRoom.of(len(data), MANY_BYTES, is_bulk)
     stem = path.name.partition(".")[0] or path.name
     yield from _gathered(stem, name, leaves(path.name, data, room), aside)
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.biosing import CHOICES, CURRENT, bios, plan_wishes, planned
 from toolkit.checks.firmware.bios_wanted import wanted
-from toolkit.compat.bios import Setting
+from toolkit.compat.bios import BiosRole
 from toolkit.errors import UsageError
 from toolkit.facts.firmware.redfish_bios import Attribute
 from toolkit.facts.firmware.redfish_registry import Choice, Entry
@@ -40,7 +40,7 @@ def test_a_mere_number_means_what_the_registry_shows_for_it(number: str, there: 
     """As the doctor reads it: a 1 that is shown as Disabled is not on."""
     choices = (Choice("1", "Disabled"), Choice("2", "Enabled"))
     found = Attribute("Above4GDecoding_0041", number, entry=Entry("", choices=choices))
-    wish = Wish("on", Setting.ABOVE_4G, will_do=frozenset({Meaning.ON, Meaning.AUTO}))
+    wish = Wish("on", BiosRole.ABOVE_4G, will_do=frozenset({Meaning.ON, Meaning.AUTO}))
     assert satisfied(found, found.current, wish) is there
 
 
@@ -190,7 +190,7 @@ SWITCH = "acs=on, off or auto; or the BIOS's own word with raw:NAME=VALUE"
         pytest.param("ACS_=on", "--set: no setting 'ACS_'", f"is it acs or ats or aspm?{VENDORS}",
                      id="in-capitals"),
         pytest.param(f"{LONG}=on", f"--set: no setting '{LONG[:60]}'",
-                     f"settings: {', '.join(Setting)}{VENDORS}", id="nothing-near"),
+                     f"settings: {', '.join(BiosRole)}{VENDORS}", id="nothing-near"),
         pytest.param("acs=maybe", "--set: 'maybe' is no value of acs", SWITCH, id="no-switch"),
         pytest.param(f"acs={LONG}", f"--set: '{LONG[:60]}' is no value of acs", SWITCH,
                      id="a-long-word"),
@@ -225,24 +225,24 @@ def test_a_wish_that_makes_no_sense_is_refused_with_what_does(
     ("text", "asked", "said"),
     [
         ("profile", Asked(profile=True), []),
-        ("acs=off", Asked((Wish("off", Setting.ACS),)), ["acs=off"]),
-        (" acs = off ,, ", Asked((Wish("off", Setting.ACS),)), ["acs=off"]),
+        ("acs=off", Asked((Wish("off", BiosRole.ACS),)), ["acs=off"]),
+        (" acs = off ,, ", Asked((Wish("off", BiosRole.ACS),)), ["acs=off"]),
         (
             "profile, payload.mrrs=4096B",
-            Asked((Wish("4096B", Setting.PAYLOAD, "mrrs"),), profile=True),
+            Asked((Wish("4096B", BiosRole.PAYLOAD, "mrrs"),), profile=True),
             ["payload.mrrs=4096B"],
         ),
         ("raw:Foo=a=b", Asked((Wish("a=b", attribute="Foo"),)), ["Foo=a=b"]),
         (
             "payload=x,payload.mrrs=y",
-            Asked((Wish("x", Setting.PAYLOAD), Wish("y", Setting.PAYLOAD, "mrrs"))),
+            Asked((Wish("x", BiosRole.PAYLOAD), Wish("y", BiosRole.PAYLOAD, "mrrs"))),
             ["payload=x", "payload.mrrs=y"],
         ),
         *(
             (f"{each}=anything", Asked((Wish("anything", each),)), [f"{each}=anything"])
             for each in (
-                Setting.MMIO_WINDOW, Setting.PAYLOAD, Setting.LINK_SPEED, Setting.NUMA_CLUSTERING,
-                Setting.POWER_PROFILE, Setting.C_STATES,
+                BiosRole.MMIO_WINDOW, BiosRole.PAYLOAD, BiosRole.LINK_SPEED,
+                BiosRole.NUMA_CLUSTERING, BiosRole.POWER_PROFILE, BiosRole.C_STATES,
             )
         ),
     ],
@@ -252,11 +252,11 @@ def test_what_is_asked_is_read_wish_by_wish(text: str, asked: Asked, said: list[
     assert [str(each) for each in asked.wishes] == said
 
 
-@pytest.mark.parametrize("setting", [*Setting])
-def test_a_setting_that_is_more_than_a_switch_takes_any_word(setting: Setting) -> None:
+@pytest.mark.parametrize("setting", [*BiosRole])
+def test_a_setting_that_is_more_than_a_switch_takes_any_word(setting: BiosRole) -> None:
     valued = {
-        Setting.MMIO_WINDOW, Setting.PAYLOAD, Setting.LINK_SPEED, Setting.NUMA_CLUSTERING,
-        Setting.POWER_PROFILE, Setting.C_STATES,
+        BiosRole.MMIO_WINDOW, BiosRole.PAYLOAD, BiosRole.LINK_SPEED, BiosRole.NUMA_CLUSTERING,
+        BiosRole.POWER_PROFILE, BiosRole.C_STATES,
     }  # fmt: skip
     for word in ("on", "off", "auto", "Enabled", "Disabled"):
         check_word(setting, word, "x")

@@ -14,7 +14,7 @@ from pathlib import Path
 from toolkit.built.io.store import Store
 from toolkit.built.plan.gate import GateVerdict
 from toolkit.built.plan.gate_rules import Refusal, Refused
-from toolkit.built.plan.model import Built, File, Inputs, Part
+from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
 from toolkit.features.builds.io.executor import Crew
 from toolkit.features.builds.io.sandbox import Job
 from toolkit.features.builds.plan.graph import Graph, Step
@@ -61,7 +61,7 @@ def module(inputs: Inputs) -> str:
     return MODULES.get(inputs.part, f"{inputs.package}.ko")
 
 
-def printed(*files: File, failed: str = "", status: int = 2, lines: str = "") -> str:
+def printed(*files: BuiltFile, failed: str = "", status: int = 2, lines: str = "") -> str:
     """What build.sh prints: all steps, or those up to one that failed."""
     frames = [("begin ok gdr-toolkit/1", "")]
     for name in ("prepare", "make", "gate", "pack"):
@@ -114,7 +114,7 @@ class Fakes:
         with self.lock:
             self.ran.append(job.title)
         self.before(job)
-        said = self.said.get(job.title, printed(File(job.script, job.title.encode())))
+        said = self.said.get(job.title, printed(BuiltFile(job.script, job.title.encode())))
         if isinstance(said, Exception):
             raise said
         return said

@@ -10,7 +10,7 @@ import pytest
 from tests.features.builds.building import Fakes, build_all, graph, of, printed, states, step, work
 from toolkit.built.delivery_cache import find, kept
 from toolkit.built.io.store import Store
-from toolkit.built.plan.model import File, Part
+from toolkit.built.plan.model import BuiltFile, Part
 from toolkit.errors import ExitCode, TransportError
 from toolkit.features.builds.io.executor import WorkerLost
 from toolkit.features.builds.io.sandbox import Job
@@ -47,7 +47,7 @@ def test_the_second_run_builds_nothing(tmp_path: Path) -> None:
 
 def test_force_builds_what_is_in_the_cache(tmp_path: Path) -> None:
     build_all(Fakes(tmp_path), ALL)
-    other = {PEERMEM.inputs.title: printed(File("nvidia-peermem.ko", b"new"))}
+    other = {PEERMEM.inputs.title: printed(BuiltFile("nvidia-peermem.ko", b"new"))}
     again = Fakes(tmp_path, other, force=True)
     assert states(build_all(again, ALL)) == ["built"] * 4
     assert len(again.ran) == 4
@@ -138,7 +138,7 @@ def test_the_gate_judges_what_comes_from_the_cache_too(tmp_path: Path) -> None:
 
 
 def test_output_that_was_cut_is_a_failure_and_not_kept(tmp_path: Path) -> None:
-    whole = printed(File("nvidia-peermem.ko", b"x" * 999))
+    whole = printed(BuiltFile("nvidia-peermem.ko", b"x" * 999))
     fakes = Fakes(tmp_path, {PEERMEM.inputs.title: whole[: whole.index("= end")]})
     run = build_all(fakes, ALL)
     assert of(run, Part.PEERMEM).state is State.FAILED

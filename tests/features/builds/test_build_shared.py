@@ -24,13 +24,13 @@ from tests.features.builds.building import (
 from toolkit.built.delivery_cache import to_entry
 from toolkit.built.io.manifest import MANIFEST
 from toolkit.built.io.store import Store
-from toolkit.built.plan.model import File, Part
+from toolkit.built.plan.model import BuiltFile, Part
 from toolkit.features.builds.io.executor import Crew
 from toolkit.features.builds.io.sandbox import Job, written
 from toolkit.features.builds.plan.made import State
 from toolkit.features.builds.run.build import build
 from toolkit.features.builds.run.log import Logs, readable
-from toolkit.file_lock import Held
+from toolkit.file_lock import FileLock
 from toolkit.rollout.runs import RunFolder
 
 OFED = step(Part.OFED, version="24.10")
@@ -78,7 +78,7 @@ def test_force_never_takes_the_build_that_lay_there_before(tmp_path: Path, ends:
         begun.set()
         assert go_on.wait(120)
 
-    new = printed(File("nvidia.ko", b"new"), failed="make" if ends == "failed" else "")
+    new = printed(BuiltFile("nvidia.ko", b"new"), failed="make" if ends == "failed" else "")
     first = Fakes(tmp_path, {DRIVER.inputs.title: new}, force=True, before=slowly)
     second = Fakes(tmp_path, force=True)
     with ThreadPoolExecutor(2) as runs:
@@ -107,7 +107,7 @@ def test_what_another_process_finished_between_our_look_and_our_lock_is_taken(
     entry = to_entry(built)
 
     class Late(Store):
-        def hold(self, digest: str) -> Held | None:
+        def hold(self, digest: str) -> FileLock | None:
             self.keep(entry)
             return super().hold(digest)
 
@@ -158,7 +158,7 @@ def test_nothing_stays_held_after_a_run_that_was_ended(tmp_path: Path) -> None:
 
 
 def test_the_log_of_a_build_is_kept_without_its_files(tmp_path: Path) -> None:
-    text = printed(File("nvidia-peermem.ko", b"x" * 99), lines="  CC [M] nvidia-peermem.o")
+    text = printed(BuiltFile("nvidia-peermem.ko", b"x" * 99), lines="  CC [M] nvidia-peermem.o")
     build_all(Fakes(tmp_path, {PEERMEM.inputs.title: text}), ALL)
     (log,) = tmp_path.glob("runs/*/nvidia-peermem-535.261.03.6.1.0-49-amd64.log")
     said = log.read_text()

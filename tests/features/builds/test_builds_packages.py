@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.evidence.modules import ko, signed
-from toolkit.built.plan.model import Built, File, Inputs, Part
+from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
 from toolkit.errors import UsageError
 from toolkit.features.builds.io.package_tools import PackingError
 from toolkit.features.builds.plan import deb, rpm, tarball
@@ -44,7 +44,7 @@ def built(
     inputs = Inputs(part, package, version, kernel, "x86_64", "s", "h", "gcc", "v", "", "r")
     found = files or {"nvidia_peermem": module("nvidia_peermem", depends="nvidia,ib_uverbs")}
     names = {key.replace("_", "-") + ".ko": data for key, data in found.items()}
-    return Built(inputs, tuple(File(name, data) for name, data in sorted(names.items())))
+    return Built(inputs, tuple(BuiltFile(name, data) for name, data in sorted(names.items())))
 
 
 DRIVER = built(Part.DRIVER, "nvidia-current-open", nvidia_current_open=module("nvidia"))
@@ -167,7 +167,7 @@ def test_a_signed_module_goes_in_as_it_is_and_is_not_called_unsigned() -> None:
         pytest.param([built(version="535\nDepends: x")], "package's version", id="second-line"),
         pytest.param([built(kernel="../../etc")], "no kernel release", id="hostile-kernel"),
         pytest.param([built(kernel="6.1.0..amd64")], "cannot stand in", id="dots"),
-        pytest.param([replace(DRIVER, files=(File("../../x.ko", module("x")),))],
+        pytest.param([replace(DRIVER, files=(BuiltFile("../../x.ko", module("x")),))],
                      "no name of a module", id="hostile-file"),
         pytest.param([built(nvidia_peermem=b"\x7fELF, and")], "no kernel module", id="damaged"),
         pytest.param([built(nvidia_peermem=ko({"vermagic": "6.1.0-1 SMP "}, {"printk": 1}))],

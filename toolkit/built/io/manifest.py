@@ -23,7 +23,7 @@ About = tuple[tuple[str, str], ...]  # what went into a build, by name
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class EntryFile:
     """One file of an entry."""
 
     name: str  # no folder in it
@@ -39,11 +39,11 @@ class Entry:
     """One build, whole: every file is what the manifest says."""
 
     about: About
-    files: tuple[Kept, ...]  # in order of names
+    files: tuple[EntryFile, ...]  # in order of names
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class EntryManifest:
     """What an entry should be."""
 
     about: About
@@ -65,7 +65,7 @@ def keepable(names: Iterable[str]) -> bool:
     return all(_NAME.fullmatch(name) and name != MANIFEST for name in names)
 
 
-def read_manifest(text: bytes) -> Manifest:
+def read_manifest(text: bytes) -> EntryManifest:
     """Read one.
 
     :raises Damaged: it is no manifest of ours.
@@ -80,7 +80,7 @@ def read_manifest(text: bytes) -> Manifest:
         raise Damaged("its manifest cannot be read") from why
     if not keepable(name for name, _, _ in sums):
         raise Damaged("its manifest names files that we never keep")
-    return Manifest(about, tuple(sorted(sums)))
+    return EntryManifest(about, tuple(sorted(sums)))
 
 
 def write_manifest(entry: Entry) -> bytes:
@@ -117,13 +117,13 @@ def read_entry(place: Path, digest: str) -> Entry:
     return Entry(manifest.about, files)
 
 
-def _verified(file: Path, size: int, wanted: str) -> Kept:
+def _verified(file: Path, size: int, wanted: str) -> EntryFile:
     """One file, as the manifest has it; a link or a pipe is none of ours."""
     descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise Damaged(f"{file.name} is no file")
-        kept = Kept(file.name, stream.read())
+        kept = EntryFile(file.name, stream.read())
     if len(kept.data) != size:
         raise Damaged(f"{file.name} has {len(kept.data)} bytes and should have {size}")
     if kept.sha256 != wanted:

@@ -37,7 +37,7 @@ from toolkit.built.io.manifest import (
     write_manifest,
 )
 from toolkit.errors import UsageError
-from toolkit.file_lock import Held, hold
+from toolkit.file_lock import FileLock, hold
 from toolkit.package_data import kept
 
 DAY_S = 86400.0
@@ -148,7 +148,7 @@ class Store:
         finally:
             shutil.rmtree(making, ignore_errors=True)
 
-    def hold(self, digest: str) -> Held | None:
+    def hold(self, digest: str) -> FileLock | None:
         """The right to build an entry; None while another process has it.
 
         The kernel takes it back from whoever is killed. What a killed one had half written

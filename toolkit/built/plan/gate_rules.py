@@ -57,7 +57,7 @@ Said = tuple[Refused, str, str]  # cause, what was found, what to do
 
 
 @dataclass(frozen=True, slots=True)
-class Provider:
+class SymbolProvider:
     """A module that exports what others of ours import, as it is installed for that kernel.
 
     Where a part is built in the same run it is that part: see ``gate.built_providers``.
@@ -85,7 +85,7 @@ class GateGround:
     arch: str  # as uname -m prints it
     flags: frozenset[str] | None  # vermagic behind the release; None where not known
     symbols: Mapping[str, Export]  # the kernel's Module.symvers; at least module_layout
-    providers: tuple[Provider, ...]
+    providers: tuple[SymbolProvider, ...]
     signature: WantedSignature | None = None  # None: whatever it is
 
     @property

@@ -25,7 +25,7 @@ from toolkit.plural import counted
 from toolkit.report.document import dumps
 from toolkit.report.table import Painter, clean, wants_colour
 from toolkit.rollout.history import (
-    Run,
+    PastRun,
     Unread,
     Vouched,
     history_of,
@@ -68,7 +68,7 @@ def list_(said: Said) -> ExitCode:
         return _verify(said)
     count = said.number("count", 20)
     found = [each for at, each in enumerate(read_runs(_place())) if not count or at < count]
-    rows = [row_of(each) for each in found if isinstance(each, Run)]
+    rows = [row_of(each) for each in found if isinstance(each, PastRun)]
     unread = {each.id: each.why for each in found if isinstance(each, Unread)}
     if said.flag("json"):
         sys.stdout.write(dumps(runs_document(rows, unread)))
@@ -129,7 +129,7 @@ def history(said: Said) -> ExitCode:
     wanted = [host.name for host in select(said.text("hosts"))]
     found = list(history_of(_place(), wanted))
     unread = {each.id: each.why for each in found if isinstance(each, Unread)}
-    rows = [row_of(each) for each in found if isinstance(each, Run)]
+    rows = [row_of(each) for each in found if isinstance(each, PastRun)]
     if said.flag("json"):
         kept = [replace(r, hosts=tuple(h for h in r.hosts if h.name in wanted)) for r in rows]
         sys.stdout.write(dumps(runs_document(kept, unread)))
@@ -150,7 +150,7 @@ def _tell_unread(unread: Mapping[str, str]) -> None:
         print(f"note: {name}: {why}", file=sys.stderr)
 
 
-def row_of(run: Run) -> RunRow:
+def row_of(run: PastRun) -> RunRow:
     """A run as it is told of."""
     story = run.story
     batch_of = {host: at for at, batch in enumerate(story.batches, 1) for host in batch}
@@ -170,7 +170,7 @@ def row_of(run: Run) -> RunRow:
     )
 
 
-def _host_row(run: Run, name: str, batch: int, events: Sequence[Event]) -> HostRow:
+def _host_row(run: PastRun, name: str, batch: int, events: Sequence[Event]) -> HostRow:
     phase = run.pasts[name].last.value if name in run.pasts else "planned"
     return HostRow(
         name, phase, batch, tuple((e.time, e.phase, e.boot_id, e.detail) for e in events)

@@ -20,7 +20,7 @@ from toolkit.groups import SiteWants, for_all, resolved
 from toolkit.hosts.host import Inventory
 from toolkit.package_data import program
 from toolkit.progress import Silent
-from toolkit.report.document import Json, Run, Told, document_parts
+from toolkit.report.document import Json, ReportRun, Told, document_parts
 from toolkit.report.table import Painter, wants_colour
 from toolkit.rollout.runs import RunFolder, evidence_name
 from toolkit.safe_file import Beside, open_beside, try_folder
@@ -174,7 +174,7 @@ class Session:
         kept = "" if self.said.text("from_") else str(self.folder.path.absolute())
         for option in OUTPUT:
             if option.file and self.said.text(option.name):
-                run = Run(self.verb, self.now, datetime.now(UTC), code, kept, self._evidence)
+                run = ReportRun(self.verb, self.now, datetime.now(UTC), code, kept, self._evidence)
                 writer = import_module(f"toolkit.report.{option.name}")
                 self.deliver(option.name, writer.text(outcomes, run))
 

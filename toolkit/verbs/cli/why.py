@@ -116,7 +116,7 @@ def _is_check(word: str) -> bool:
     return word in BY_ID or (plain and "." in word)
 
 
-def _looked(session: Session) -> list[Outcome[Explained]]:
+def _looked(session: Session) -> list[Outcome[ExplainedNode]]:
     said, wants = session.said, session.wants()
     if said.text("from_"):
         saved = read_all(map(Path, parted(said.text("from_"))), [])
@@ -125,7 +125,7 @@ def _looked(session: Session) -> list[Outcome[Explained]]:
         return look(opened, wants, session.today, session.folder)
 
 
-def _answer(found: Explained, about: str) -> Answer:
+def _answer(found: ExplainedNode, about: str) -> Answer:
     answer = Answer(found.judged.about, (), found.plan, found.unplanned)
     if not about:
         roots = [each.root.check.id for each in causes(found.judged)]
@@ -139,7 +139,7 @@ def _answer(found: Explained, about: str) -> Answer:
     return replace(answer, ways=_ways(found, open_), matched=matched, passing=passing)
 
 
-def _ways(found: Explained, checks: list[str]) -> tuple[Way, ...]:
+def _ways(found: ExplainedNode, checks: list[str]) -> tuple[Way, ...]:
     """One for each check, but for those that lie on the way of another."""
     evidence: Evidence = found.evidence
     chains = {each: chain(found.judged, evidence, each) for each in checks}
@@ -166,7 +166,7 @@ def _code(outcome: Outcome[Answer]) -> ExitCode:
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class ExplainedNode:
     """One node, all that its verdicts rest on, and what provision would do."""
 
     judged: Judged
@@ -176,10 +176,12 @@ class Explained:
     unplanned: str = ""  # why
 
 
-def look(fleet: Fleet, wants: Wants, today: date, folder: RunFolder) -> list[Outcome[Explained]]:
+def look(
+    fleet: Fleet, wants: Wants, today: date, folder: RunFolder
+) -> list[Outcome[ExplainedNode]]:
     """Ask each node once; nothing is changed."""
 
-    def work(host: Host, transport: Transport) -> Explained:
+    def work(host: Host, transport: Transport) -> ExplainedNode:
         evidence = read_node(fleet, host, transport)
         folder.keep_evidence(host.name, evidence)
         before = earlier_ports(folder.path.parent, host.name, evidence, but=folder.path)
@@ -190,18 +192,18 @@ def look(fleet: Fleet, wants: Wants, today: date, folder: RunFolder) -> list[Out
 
 def look_saved(
     saved: Iterable[tuple[str, Evidence]], wants: Wants, today: date
-) -> list[Outcome[Explained]]:
+) -> list[Outcome[ExplainedNode]]:
     """The same from evidence that was saved earlier, with no host."""
     return on_saved(saved, lambda name, found: explained(name, found, wants.of(name), today))
 
 
-def explained(name: str, evidence: Evidence, want: Want, today: date) -> Explained:
+def explained(name: str, evidence: Evidence, want: Want, today: date) -> ExplainedNode:
     """Judge one node, and plan for it where its distribution has rules."""
     given = sealed(evidence, want)
     judged = judge_node(name, given, want, today)
     if judged.text:
-        return Explained(judged, given, want, None, "what tools printed is no node to plan for")
+        return ExplainedNode(judged, given, want, None, "what tools printed is no node to plan for")
     try:
-        return Explained(judged, given, want, plan_node(name, given, want, today).plan)
+        return ExplainedNode(judged, given, want, plan_node(name, given, want, today).plan)
     except ToolkitError as why:
-        return Explained(judged, given, want, None, f"{why}; {why.hint}".rstrip("; "))
+        return ExplainedNode(judged, given, want, None, f"{why}; {why.hint}".rstrip("; "))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from toolkit.checks.firmware.bios_wanted import Wanted
-from toolkit.compat.bios import Setting
+from toolkit.compat.bios import BiosRole
 from toolkit.facts.firmware.bios_setting import Exposed
 from toolkit.facts.firmware.redfish_values import words_of
 from toolkit.features.bios.plan.planning import meant_of
@@ -33,7 +33,7 @@ ILL = frozenset({Stand.DIFFERS, Stand.COMING, Stand.LEAVING})
 class Line:
     """One attribute, or a setting that is none."""
 
-    setting: Setting
+    setting: BiosRole
     stand: Stand
     wanted: str = ""  # "" where nothing is
     why: str = ""
@@ -46,11 +46,11 @@ class Line:
 
 
 def lines_of(
-    exposed: Mapping[Setting, Sequence[Exposed]], wanted: Mapping[Setting, Wanted]
+    exposed: Mapping[BiosRole, Sequence[Exposed]], wanted: Mapping[BiosRole, Wanted]
 ) -> tuple[Line, ...]:
     """All settings, in their order; parts of a setting that nothing is wanted of included."""
     found: list[Line] = []
-    for setting in Setting:
+    for setting in BiosRole:
         wish = wanted.get(setting)
         every = exposed.get(setting, ())
         meant = {each.name for each in meant_of(every)}

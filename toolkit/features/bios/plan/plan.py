@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from toolkit.compat.bios import Setting
+from toolkit.compat.bios import BiosRole
 from toolkit.facts.firmware.redfish_json import Raw
 from toolkit.facts.firmware.redfish_values import words_of
 
@@ -44,7 +44,7 @@ class Edit:
     after: Raw
     wish: str  # "acs=off"
     display: str = ""  # as the BIOS's own screens call it
-    setting: Setting | None = None
+    setting: BiosRole | None = None
     named: bool = True  # by the operator, not by a profile
 
     def __str__(self) -> str:

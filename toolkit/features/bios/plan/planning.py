@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from toolkit.compat.bios import BiosRow, Setting
+from toolkit.compat.bios import BiosRole, BiosRow
 from toolkit.facts.firmware.bios_setting import Exposed
 from toolkit.facts.firmware.redfish_bios import Attribute, Bios
 from toolkit.facts.firmware.redfish_depends import closed, current_values, effects
@@ -41,7 +41,7 @@ class _Sorted:
 
 def plan_bios(
     bios: Bios,
-    exposed: Mapping[Setting, Sequence[Exposed]],
+    exposed: Mapping[BiosRole, Sequence[Exposed]],
     wishes: Sequence[Wish],
     lockdown: str = "",
 ) -> BiosPlan:
@@ -71,7 +71,7 @@ def plan_bios(
 
 def _targets(
     bios: Bios,
-    exposed: Mapping[Setting, Sequence[Exposed]],
+    exposed: Mapping[BiosRole, Sequence[Exposed]],
     wishes: Sequence[Wish],
     blocked: list[Blocked],
 ) -> Iterable[_Target]:
@@ -120,7 +120,7 @@ def _not_exposed(wish: Wish, every: Sequence[Exposed]) -> Blocked:
 
 def _named(
     bios: Bios,
-    exposed: Mapping[Setting, Sequence[Exposed]],
+    exposed: Mapping[BiosRole, Sequence[Exposed]],
     wish: Wish,
     blocked: list[Blocked],
 ) -> Iterable[_Target]:

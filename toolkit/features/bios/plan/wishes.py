@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from toolkit.checks.firmware.bios_wanted import Wanted
-from toolkit.compat.bios import Setting
+from toolkit.compat.bios import BiosRole
 from toolkit.errors import UsageError
 from toolkit.facts.firmware.redfish_json import Raw
 from toolkit.facts.firmware.redfish_values import Meaning, meaning_of
@@ -20,8 +20,8 @@ PROFILE = "profile"  # as a word of --set: all that profile and role ask for
 RAW = "raw:"
 # Settings that are more than a switch: any word of the BIOS's own may be asked for.
 _VALUED = frozenset(
-    {Setting.MMIO_WINDOW, Setting.PAYLOAD, Setting.LINK_SPEED, Setting.NUMA_CLUSTERING}
-    | {Setting.POWER_PROFILE, Setting.C_STATES}
+    {BiosRole.MMIO_WINDOW, BiosRole.PAYLOAD, BiosRole.LINK_SPEED, BiosRole.NUMA_CLUSTERING}
+    | {BiosRole.POWER_PROFILE, BiosRole.C_STATES}
 )
 _SWITCH = (Meaning.ON, Meaning.OFF, Meaning.AUTO)
 
@@ -31,7 +31,7 @@ class Wish:
     """One thing asked for. Either a setting or an attribute is named."""
 
     word: str  # "off", "4096B", or the BIOS's own
-    setting: Setting | None = None
+    setting: BiosRole | None = None
     part: str = ""  # "mrrs"; "" for all of the setting
     attribute: str = ""  # the vendor's name
     will_do: frozenset[Meaning] = frozenset()  # what is left as it is; of a profile's wish
@@ -52,13 +52,13 @@ class Asked:
     wishes: tuple[Wish, ...] = ()
     profile: bool = False
 
-    def on(self, wanted: Mapping[Setting, Wanted]) -> tuple[Wish, ...]:
+    def on(self, wanted: Mapping[BiosRole, Wanted]) -> tuple[Wish, ...]:
         """The wishes for one machine: those that were named, then those of its profile."""
         named = {each.setting for each in self.wishes}
         more = [
             Wish(each.word, setting, will_do=each.will_do, profile=True)
             for setting, each in wanted.items()
-            if self.profile and setting not in named and setting is not Setting.SECURE_BOOT
+            if self.profile and setting not in named and setting is not BiosRole.SECURE_BOOT
         ]
         return (*self.wishes, *more)
 
@@ -81,7 +81,7 @@ def read_asked(text: str) -> Asked:
     return Asked(tuple(wishes), profile)
 
 
-def check_word(setting: Setting, word: str, where: str) -> None:
+def check_word(setting: BiosRole, word: str, where: str) -> None:
     """A value for a setting, as far as it can be judged without a BIOS.
 
     :param where: what said so, for the sentence.
@@ -96,14 +96,14 @@ def check_word(setting: Setting, word: str, where: str) -> None:
         )
 
 
-def check_setting(name: str, where: str) -> Setting:
+def check_setting(name: str, where: str) -> BiosRole:
     """The setting of that name.
 
     :raises UsageError: there is none, with those that come near.
     """
-    known = [each.value for each in Setting]
+    known = [each.value for each in BiosRole]
     if name in known:
-        return Setting(name)
+        return BiosRole(name)
     near = get_close_matches(name.lower().replace("_", "-"), known, n=3, cutoff=0.4)
     hint = f"is it {' or '.join(near)}?" if near else f"settings: {', '.join(known)}"
     raise UsageError(
@@ -123,7 +123,7 @@ def _wish(text: str) -> Wish:
         return Wish(word, attribute=name.removeprefix(RAW))
     bare, _, part = name.partition(".")
     setting = check_setting(bare, "--set")
-    if setting is Setting.SECURE_BOOT:
+    if setting is BiosRole.SECURE_BOOT:
         raise UsageError(
             "--set secure-boot: is a resource of its own with keys behind it, and not changed here",
             hint="in the BIOS's own screens, or at the BMC: SecureBootEnable of "

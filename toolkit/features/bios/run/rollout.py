@@ -15,7 +15,7 @@ from toolkit.features.bios.plan.wishes import Wish
 from toolkit.features.bios.run.look import Asking, Reach
 from toolkit.features.bios.run.reset import Consent
 from toolkit.features.bios.run.turn import BiosWork
-from toolkit.rollout.history import Run
+from toolkit.rollout.history import PastRun
 from toolkit.rollout.journal import Event, JournalError
 from toolkit.rollout.plan.batches import Phase, Standing
 from toolkit.rollout.run import Rolled, Rollout
@@ -81,7 +81,7 @@ def untouched(outcome: Outcome[Looked]) -> Outcome[Changed]:
     return Outcome(outcome.host, Changed(outcome.value, outcome.value))
 
 
-def kept_by(run: Run, hosts: Sequence[str] = ()) -> Mapping[str, tuple[Wish, ...]]:
+def kept_by(run: PastRun, hosts: Sequence[str] = ()) -> Mapping[str, tuple[Wish, ...]]:
     """By host, the wishes that take a run back.
 
     :param hosts: only these; all that were changed unless given.

@@ -12,7 +12,7 @@ import zlib
 from base64 import b64decode
 from binascii import Error as NoBase64
 
-from toolkit.built.plan.model import BuildFailure, Built, File, Inputs
+from toolkit.built.plan.model import BuildFailure, Built, BuiltFile, Inputs
 from toolkit.checks.kernel.build_failures import explain
 from toolkit.errors import Unparsable
 from toolkit.evidence import Evidence, Frame, State
@@ -66,13 +66,13 @@ def _built(evidence: Evidence, inputs: Inputs) -> Built | BuildFailure:
     return built
 
 
-def _log(evidence: Evidence) -> File:
+def _log(evidence: Evidence) -> BuiltFile:
     """What DKMS and make said, as one file."""
     said = evidence.frames["make.output"].text if "make.output" in evidence.frames else ""
-    return File(LOG, said.encode("utf-8", "surrogateescape"))
+    return BuiltFile(LOG, said.encode("utf-8", "surrogateescape"))
 
 
-def _file(frame: Frame) -> File:
+def _file(frame: Frame) -> BuiltFile:
     """One file, as it was told.
 
     :raises Unparsable: where it is not.
@@ -89,7 +89,7 @@ def _file(frame: Frame) -> File:
         data = unpacker.decompress(b64decode(frame.text.replace("\n", ""), validate=True), size + 1)
     except (NoBase64, ValueError, zlib.error, gzip.BadGzipFile) as why:
         raise Unparsable(name, f"damaged on its way: {why}") from why
-    file = File(name, data)
+    file = BuiltFile(name, data)
     if len(data) != size or file.sha256 != told[2]:
         raise Unparsable(name, f"{len(data)} bytes of {size} came, and their hash is another")
     return file

@@ -22,7 +22,7 @@ from toolkit.features.builds.plan.graph import Graph, Step
 from toolkit.features.builds.plan.made import Made, Run, State, Work
 from toolkit.features.builds.plan.outcome import read_outcome
 from toolkit.features.builds.run.log import Log, Logs
-from toolkit.file_lock import Held
+from toolkit.file_lock import FileLock
 from toolkit.progress import Progress, Silent
 
 _TICK_S = 0.2  # how often logs and other processes are looked at
@@ -91,7 +91,7 @@ class _Unit:
     begun: float = 0.0
     before: int = 0  # to be built anew: the entry of the cache that is not to be taken
     waited: bool = False  # for another process
-    held: Held | None = None
+    held: FileLock | None = None
     log: Log | None = None
 
     @property

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from toolkit import package_data
-from toolkit.built.plan.gate import GateGround, Provider, built_providers, vermagic_flags
+from toolkit.built.plan.gate import GateGround, SymbolProvider, built_providers, vermagic_flags
 from toolkit.built.plan.model import PEERMEM, Built, Part
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
@@ -164,7 +164,7 @@ def gate_ground(
     kernel = ground.kernel(step.inputs.kernel)
     if kernel is None:
         raise ValueError(f"{step.inputs.kernel}: the graph was made of another ground")
-    providers: list[Provider] = []
+    providers: list[SymbolProvider] = []
     for above in graph.upstream(step):
         if above.given:
             rows = given_exports(ground, kernel, above.inputs.part)
@@ -184,10 +184,10 @@ def gate_ground(
     )
 
 
-def _given(ground: Ground, above: Step, rows: Mapping[str, Export]) -> Iterator[Provider]:
+def _given(ground: Ground, above: Step, rows: Mapping[str, Export]) -> Iterator[SymbolProvider]:
     kernel = ground.kernel(above.inputs.kernel)
     found = kernel.provider(P2P) if kernel and above.inputs.part is Part.DRIVER else None
     for module in dict.fromkeys(each.module for each in rows.values()):
         exports = {name: each for name, each in rows.items() if each.module == module}
         version, licence = (found.version, found.licence) if found else ("", "")
-        yield Provider(module, exports, licence, version)
+        yield SymbolProvider(module, exports, licence, version)
