@@ -195,56 +195,43 @@ def _nvswitches(count: int) -> list[Function]:
 
 def _storage() -> list[Function]:
     """An NVMe disk and the management NIC, away from the data path."""
-    disk_root, nic_root = f"0000:{_STORAGE_ROOT:02x}:01.0", f"0000:{_STORAGE_ROOT:02x}:02.0"
-    disk, nic = f"0000:{_STORAGE_ROOT + 1:02x}:00.0", f"0000:{_STORAGE_ROOT + 2:02x}:00.0"
-    gen4, gen3 = Link(4, 4), Link(3, 8)
     bus = _STORAGE_ROOT
-    return [
-        _bridge(
-            disk_root,
-            "",
-            port=ExpressType.ROOT_PORT,
-            below=(bus + 1, bus + 1),
-            numa=0,
-            acs=0x1D,
-            link=gen4,
-        ),
-        Function(
-            disk,
-            disk_root,
-            (0x144D, 0xA80A),
-            0x010802,
-            "Non-Volatile memory controller: Samsung Electronics Co Ltd NVMe SSD Controller PM9A3",
-            ExpressType.ENDPOINT,
-            gen4,
-            0,
-            "nvme",
-            "nvme",
-            bars=((0, 32 * 1024),),
-            mrrs=512,
-        ),
-        _bridge(
-            nic_root,
-            "",
-            port=ExpressType.ROOT_PORT,
-            below=(bus + 2, bus + 2),
-            numa=0,
-            acs=0x1D,
-            link=gen3,
-        ),
-        Function(
-            nic,
-            nic_root,
-            (0x8086, 0x1572),
-            0x020000,
-            "Ethernet controller: Intel Corporation Ethernet Controller X710 for 10GbE SFP+",
-            ExpressType.ENDPOINT,
-            gen3,
-            0,
-            "i40e",
-            "i40e",
-            bars=((0, 16 * MIB), (3, 32 * 1024)),
-            revision=2,
-            mrrs=512,
-        ),
-    ]
+    disk_root, nic_root = f"0000:{bus:02x}:01.0", f"0000:{bus:02x}:02.0"
+    disk = Function(
+        f"0000:{bus + 1:02x}:00.0",
+        disk_root,
+        (0x144D, 0xA80A),
+        0x010802,
+        "Non-Volatile memory controller: Samsung Electronics Co Ltd NVMe SSD Controller PM9A3",
+        ExpressType.ENDPOINT,
+        Link(4, 4),
+        0,
+        "nvme",
+        "nvme",
+        bars=((0, 32 * 1024),),
+        mrrs=512,
+    )
+    nic = Function(
+        f"0000:{bus + 2:02x}:00.0",
+        nic_root,
+        (0x8086, 0x1572),
+        0x020000,
+        "Ethernet controller: Intel Corporation Ethernet Controller X710 for 10GbE SFP+",
+        ExpressType.ENDPOINT,
+        Link(3, 8),
+        0,
+        "i40e",
+        "i40e",
+        bars=((0, 16 * MIB), (3, 32 * 1024)),
+        revision=2,
+        mrrs=512,
+    )
+    return [_own_root(bus + 1, disk), disk, _own_root(bus + 2, nic), nic]
+
+
+def _own_root(below: int, device: Function) -> Function:
+    """The root port of a device that has one for itself."""
+    port = ExpressType.ROOT_PORT
+    return _bridge(
+        device.parent, "", port=port, below=(below, below), numa=0, acs=0x1D, link=device.link
+    )

@@ -13,7 +13,7 @@ Their places are those that the check looks at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from toolkit.checks.kernel.rebuilding import HOOKS, Hook, calls, hooks_of
 from toolkit.checks.modules.fixes import family_of
@@ -46,23 +46,7 @@ def rebuilding(*owners: Values) -> tuple[Artefact, ...]:
 
     :param owners: values of the artefacts by which DKMS builds nvidia-peermem.
     """
-
-    def built_here(node: Node, want: Want) -> Mapping[str, str] | None:
-        if want.path is not PeerPath.PEERMEM or node.ofed.flavour is OfedFlavour.INBOX:
-            return None
-        if not dkms_may_build(node, want):
-            return None
-        there = node.peermem_dkms or any(each(node, want) is not None for each in owners)
-        return {} if there else None
-
-    def called(hook: Hook) -> Values:
-        def values(node: Node, want: Want) -> Mapping[str, str] | None:
-            if hook not in hooks_of(family_of(node).name):
-                return None  # which hooks a family lacks is told by the check
-            return built_here(node, want) if calls(hook.caller, node) else None
-
-        return values
-
+    built_here = _built_here(owners)
     program = Artefact(
         "rebuild.program",
         "rebuild what no longer fits, aside, and keep what works",
@@ -81,7 +65,7 @@ def rebuilding(*owners: Values) -> tuple[Artefact, ...]:
             _ROWS[hook.id][0],
             hook.path,
             _ROWS[hook.id][1],
-            called(hook),
+            _called(hook, built_here),
             (),
             _PROOFS,
             needs=_BUILT,
@@ -91,3 +75,28 @@ def rebuilding(*owners: Values) -> tuple[Artefact, ...]:
         for hook in HOOKS
     )
     return (program, *hooks)
+
+
+def _built_here(owners: Sequence[Values]) -> Values:
+    """Where DKMS builds nvidia-peermem, or will by one of ``owners``."""
+
+    def values(node: Node, want: Want) -> Mapping[str, str] | None:
+        if want.path is not PeerPath.PEERMEM or node.ofed.flavour is OfedFlavour.INBOX:
+            return None
+        if not dkms_may_build(node, want):
+            return None
+        there = node.peermem_dkms or any(each(node, want) is not None for each in owners)
+        return {} if there else None
+
+    return values
+
+
+def _called(hook: Hook, built_here: Values) -> Values:
+    """Where it is built there, and somebody calls the hook."""
+
+    def values(node: Node, want: Want) -> Mapping[str, str] | None:
+        if hook not in hooks_of(family_of(node).name):
+            return None  # which hooks a family lacks is told by the check
+        return built_here(node, want) if calls(hook.caller, node) else None
+
+    return values

@@ -55,6 +55,22 @@ def run_hook(name: str, command: str, host: Host, limit_s: float) -> str:
     :param name: "drain", for errors.
     :raises HookError: its status is not 0, or the time is up.
     """
+    status, text = _ended(name, command, host, limit_s)
+    if status:
+        raise HookError(
+            f"{host.name}: {name} ended with status {status}\n{_tail(text)}".rstrip(),
+            hint="run the command by hand for this node, and see",
+        )
+    if status is None:
+        raise HookError(
+            f"{host.name}: {name} was not done within {limit_s:g} s",
+            hint="give it longer with --hook-timeout, or see what it waits for",
+        )
+    return text
+
+
+def _ended(name: str, command: str, host: Host, limit_s: float) -> tuple[int | None, str]:
+    """Its status, None where the time was up, and what it printed."""
     settings = os.environ | {"GDR_HOST": host.name, "GDR_ADDRESS": host.address or host.name}
     words = command.replace(_PLACE, shlex.quote(host.name))
     with tempfile.TemporaryFile() as said:
@@ -81,18 +97,7 @@ def run_hook(name: str, command: str, host: Host, limit_s: float) -> str:
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
         said.seek(0)
-        text = said.read().decode("utf-8", "replace")
-    if status:
-        raise HookError(
-            f"{host.name}: {name} ended with status {status}\n{_tail(text)}".rstrip(),
-            hint="run the command by hand for this node, and see",
-        )
-    if status is None:
-        raise HookError(
-            f"{host.name}: {name} was not done within {limit_s:g} s",
-            hint="give it longer with --hook-timeout, or see what it waits for",
-        )
-    return text
+        return status, said.read().decode("utf-8", "replace")
 
 
 def _tail(text: str) -> str:

@@ -13,7 +13,7 @@ from toolkit.features.slurm.run.nodes import node_name
 from toolkit.features.slurm.run.service import refuse_serving
 from toolkit.hosts.host import Host
 from toolkit.rollout.events import Nobody, Witness
-from toolkit.rollout.journal import Event
+from toolkit.rollout.journal import Event, Journal
 from toolkit.rollout.ledger import HostLedger
 from toolkit.rollout.plan.batches import Past, Phase, Standing
 from toolkit.rollout.run import Rolled, Rollout
@@ -74,22 +74,11 @@ def on_each_counted(
         if journal is not None:
             journal.add_batches(agreed.terms.batches)
             journal.add(*(Event(name, Phase.PLANNED.value) for name in hosts))
-
-        def turn(host: Host) -> C:
-            witness = HostLedger(journal, host.name, Past()) if journal else Nobody()
-            if fleet.slurm is not None and agreed.hooks.scheduler is None:
-                refuse_serving(host, fleet.slurm.look(node_name(host)))
-            transport = fleet.connect(host)
-            try:
-                return work(host, transport, witness)
-            finally:
-                transport.close()
-
         rollout = Rollout(
             agreed.terms,
             Standing(),
             hosts,
-            Threads(turn),
+            Threads(lambda host: _turn(fleet, agreed, journal, host, work)),
             lambda outcome: outcome.ok and well(outcome.get()),
             _ended,
             journal,
@@ -99,6 +88,18 @@ def on_each_counted(
             harm,
         )
         return roll(rollout, title)
+
+
+def _turn(fleet: Fleet, agreed: Agreed, journal: Journal | None, host: Host, work: Work[C]) -> C:
+    """What is done on one host, over a connection of its own."""
+    witness = HostLedger(journal, host.name, Past()) if journal else Nobody()
+    if fleet.slurm is not None and agreed.hooks.scheduler is None:
+        refuse_serving(host, fleet.slurm.look(node_name(host)))
+    transport = fleet.connect(host)
+    try:
+        return work(host, transport, witness)
+    finally:
+        transport.close()
 
 
 def _ended(outcome: Outcome[C], well: bool) -> Event:

@@ -65,33 +65,45 @@ def roll_out(
     """
     past = dict(agreed.past or {})
     with ExitStack() as stack:
-        again = agreed.past is not None
-        alone = agreed.alone
+        alone, again = agreed.alone, agreed.past is not None
         journal = keep_journal(stack, fleet, folder, agreed.about, alone=alone, again=again)
         by_name = {each.host: each for each in planned}
         write_first(journal, agreed, [planned_event(each) for each in planned])
         hooks = agreed.hooks
         work = TurnWork(fleet, wants, today, options, folder, by_name, journal, hooks, past)
-        content = [each.host for each in planned if each.value and _content(each.value)]
-        gone = [each.host for each in planned if isinstance(each.error, TransportError)]
-        rollout = Rollout(
-            agreed.terms,
-            standing(past, gone),
-            {host.name: host for host in fleet.hosts},
-            make_hands(work.take_turn),
-            done_well,
-            ended_event,
-            journal,
-            agreed.brakes,
-            fleet.access.progress,
-            join_budget(stack, fleet, journal, agreed, lost=gone, well=content),
-            harm,
-        )
-        rolled = roll(rollout, "provisioning")
+        hands = make_hands(work.take_turn)
+        rolled = roll(_rollout(stack, fleet, planned, agreed, journal, hands=hands), "provisioning")
         outcomes = {
             each.host: rolled.outcomes.get(each.host) or untouched(each) for each in planned
         }
     return replace(rolled, outcomes=outcomes)
+
+
+def _rollout(
+    stack: ExitStack,
+    fleet: Fleet,
+    planned: Sequence[Outcome[Planned]],
+    agreed: Agreed,
+    journal: Journal | None,
+    *,
+    hands: HostWorkers[Provisioned],
+) -> Rollout[Provisioned]:
+    """Where its hosts stand, who works on them, and what there is to heed."""
+    content = [each.host for each in planned if each.value and _content(each.value)]
+    gone = [each.host for each in planned if isinstance(each.error, TransportError)]
+    return Rollout(
+        agreed.terms,
+        standing(dict(agreed.past or {}), gone),
+        {host.name: host for host in fleet.hosts},
+        hands,
+        done_well,
+        ended_event,
+        journal,
+        agreed.brakes,
+        fleet.access.progress,
+        join_budget(stack, fleet, journal, agreed, lost=gone, well=content),
+        harm,
+    )
 
 
 def roll(rollout: Rollout[T], title: str) -> Rolled[T]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
 from toolkit.errors import UsageError
 
@@ -24,24 +24,19 @@ def run_openssl(
 
     :raises UsageError: it is not here, or gave no answer in time.
     """
-    passed: tuple[int, ...] = ()
     given = {k: v for k, v in os.environ.items() if k != PIN}
-    if secret is not None:
-        reader, writer = os.pipe()
-        os.write(writer, secret.encode("utf-8", "surrogateescape") + b"\n")  # far below a pipe's
-        os.close(writer)
-        passed, words = (reader,), (*words, "-passin", f"fd:{reader}")
     try:
-        return subprocess.run(
-            words,
-            input=data,
-            capture_output=True,
-            env={**given, **(environment or {}), "LC_ALL": "C"},
-            pass_fds=passed,
-            start_new_session=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
+        with _readable(secret) as passed:
+            return subprocess.run(
+                (*words, *(word for reader in passed for word in ("-passin", f"fd:{reader}"))),
+                input=data,
+                capture_output=True,
+                env={**given, **(environment or {}), "LC_ALL": "C"},
+                pass_fds=passed,
+                start_new_session=True,
+                timeout=LIMIT_S,
+                check=False,
+            )
     except FileNotFoundError as why:
         raise UsageError(
             "openssl is not here, and signatures are made by it", hint="install openssl"
@@ -51,7 +46,19 @@ def run_openssl(
             f"openssl {words[1]}: no answer within {LIMIT_S:.0f} s",
             hint="does the token wait for a touch, or its network?",
         ) from why
+
+
+@contextmanager
+def _readable(secret: str | None) -> Iterator[tuple[int, ...]]:
+    """The descriptor that a child reads the secret from; none where there is none."""
+    if secret is None:
+        yield ()
+        return
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, secret.encode("utf-8", "surrogateescape") + b"\n")  # far below a pipe's
+        os.close(writer)
+        yield (reader,)
     finally:
-        for each in passed:
-            with suppress(OSError):
-                os.close(each)
+        with suppress(OSError):
+            os.close(reader)

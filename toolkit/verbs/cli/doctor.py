@@ -83,14 +83,19 @@ def doctor(said: Said) -> ExitCode:
         aside: list[Foreign] = []
         outcomes = _examined(session, wants, aside)
         code = session.ended(outcomes, judged_code)
-        said.sick.update({each.host: each.value.mendable for each in outcomes
-                          if each.value and each.value.state == Impact.SICK})  # fmt: skip
+        said.sick.update(_sick(outcomes))
         teller.of(outcomes, code)
     asked = ("nccl.log", "nccl.agrees") if said.text("nccl_log") else ()
     verbose = said.flag("verbose")
     session.say(report(outcomes, session.paint, verbose=verbose, asked=asked, aside=aside))
     told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
     return session.finish(told, code, more=foreign_document(aside))
+
+
+def _sick(outcomes: list[Outcome[Judged]]) -> dict[str, bool]:
+    """The sick nodes, and whether a plan would mend anything of each."""
+    found = {each.host: each.value for each in outcomes if each.value}
+    return {host: each.mendable for host, each in found.items() if each.state == Impact.SICK}
 
 
 def _examined(session: Session, wants: Wants, aside: list[Foreign]) -> list[Outcome[Judged]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ from toolkit.rollout.history import read_run
 from toolkit.rollout.hooks import Hooks
 from toolkit.rollout.journal import Story
 from toolkit.rollout.run import Rolled
-from toolkit.verbs.access import state_dir
+from toolkit.verbs.access import Fleet, state_dir
 from toolkit.verbs.cli.rollout import (
     COUNTED,
     ROLLOUT,
@@ -268,13 +268,7 @@ def undo(said: Said) -> ExitCode:
     again = as_reached(said, run.story)
     session = Session.begin("undo", again)
     with fleet(again) as opened:
-        meant = [host for host in opened.hosts if host.name in what.node_runs]
-        chosen = replace(opened, hosts=tuple(meant))
-        if lacking := sorted(set(what.node_runs) - {host.name for host in chosen.hosts}):
-            raise UsageError(
-                f"no host of that name any more: {', '.join(lacking)}",
-                hint="name those that there are with --hosts",
-            )
+        chosen = _changed_hosts(opened, what.node_runs)
         if not opened.demo:
             consent(f"take back run {run.id} on {counted(len(chosen.hosts), 'node')}?", said)
         allowed = said.flag("reboot") or opened.demo
@@ -291,6 +285,20 @@ def undo(said: Said) -> ExitCode:
             over_jobs=said.flag("over_jobs"),
         )
     return tell_back(session, rolled)
+
+
+def _changed_hosts(opened: Fleet, node_runs: Collection[str]) -> Fleet:
+    """The fleet of those that the run changed.
+
+    :raises UsageError: one of them is no host any more.
+    """
+    hosts = tuple(host for host in opened.hosts if host.name in node_runs)
+    if lacking := sorted(set(node_runs) - {host.name for host in hosts}):
+        raise UsageError(
+            f"no host of that name any more: {', '.join(lacking)}",
+            hint="name those that there are with --hosts",
+        )
+    return replace(opened, hosts=hosts)
 
 
 def as_reached(said: Said, story: Story) -> Said:
