@@ -20,11 +20,10 @@ from toolkit.hosts.host import Host
 from toolkit.progress import Silent
 from toolkit.rollout.budget import Budget
 from toolkit.rollout.claims import claim
+from toolkit.rollout.events import HostLedger
 from toolkit.rollout.journal import About, Event, Journal, stamp
-from toolkit.rollout.ledger import HostLedger
 from toolkit.rollout.plan.batches import Past, Phase, Standing, Terms
-from toolkit.rollout.run import Brakes, Ending, Rollout
-from toolkit.rollout.workers import HostWorkers
+from toolkit.rollout.run import Brakes, Ending, HostWorkers, Rollout
 
 BOOT_ID = "5ac1b1a8-2b6f-4b0e-9d0e-0123456789ab"
 TOLD = '{"plans": ["' + "x" * 900 + '"]}'  # what a plan and an end say of a node, about

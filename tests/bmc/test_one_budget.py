@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.bmc.conftest import Simulate
 from tests.bmc.test_bios_verb import ROOT, Operator
 from toolkit.demo import fleet as demo
-from toolkit.demo.keys import public_file
+from toolkit.demo.fleet import public_file
 from toolkit.errors import ExitCode
 from toolkit.hosts.host import Host
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.compat.rows import Confidence, Row
-from toolkit.compat.toml_rows import repeated, rows
+from toolkit.compat.rows import Confidence, Row, repeated, rows
 from toolkit.errors import UsageError
 from toolkit.expect import read_expect
 from toolkit.want import (

@@ -10,7 +10,7 @@ import os
 from hashlib import sha256
 from pathlib import Path
 
-from toolkit.demo.build import commands, packages
+from toolkit.demo.create import commands, packages
 from toolkit.demo.disk import disk
 from toolkit.demo.inside import inside
 from toolkit.demo.nodes import READY, recipe_of

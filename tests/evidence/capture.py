@@ -11,7 +11,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from toolkit.demo.build import environment, make_node
+from toolkit.demo.create import environment, make_node
 from toolkit.demo.nodes import READY
 from toolkit.demo.recipe import UBUNTU_KERNEL
 from toolkit.facts.node.node import Node

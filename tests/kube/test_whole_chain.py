@@ -19,7 +19,7 @@ import yaml
 
 from tests.scripts.demo_nodes import KINDS, Node, Nodes
 from toolkit.checks.judged import judge_node
-from toolkit.demo.build import environment, make_nodes
+from toolkit.demo.create import environment, make_nodes
 from toolkit.errors import ExitCode
 from toolkit.facts.text.pod_logs import parse_carried
 from toolkit.features.kubernetes.plan.manifests import stream

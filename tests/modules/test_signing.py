@@ -14,10 +14,9 @@ from tests.modules.building import Signing as Made
 from tests.modules.building import run, signing
 from tests.modules.conftest import Built as Modules
 from toolkit.built.io import openssl
-from toolkit.built.io.signer import Signer
 from toolkit.built.io.signing_key import take_key
 from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
-from toolkit.built.signing import Signing, open_signing
+from toolkit.built.signing import Signer, Signing, open_signing
 from toolkit.errors import UsageError
 from toolkit.facts.modules.signature import parse_signature
 

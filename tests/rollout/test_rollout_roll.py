@@ -19,8 +19,7 @@ from toolkit.progress import Silent
 from toolkit.rollout.journal import About, Journal
 from toolkit.rollout.plan.batches import Standing, Terms
 from toolkit.rollout.plan.window import parse_window
-from toolkit.rollout.run import Brakes, Rolled, Rollout
-from toolkit.rollout.workers import HostWorkers, Threads
+from toolkit.rollout.run import Brakes, HostWorkers, Rolled, Rollout, Threads
 from toolkit.ssh.pool import Abandoned, NotBegun
 from toolkit.verbs.provision import Provisioned, done_well
 from toolkit.verbs.rollout import ended_event

@@ -10,7 +10,7 @@ import pytest
 
 import toolkit.demo
 from tests.scripts.demo_nodes import KINDS, PEERMEM, SHELLS, Nodes, digest
-from toolkit.demo.build import make_nodes
+from toolkit.demo.create import make_nodes
 from toolkit.demo.recipe import UBUNTU_KERNEL, UBUNTU_NEWER
 
 pytestmark = pytest.mark.shell

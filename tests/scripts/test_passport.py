@@ -13,7 +13,7 @@ from tests.scripts.engine import LIMITS, MODPROBE_D, SHELLS, STATE, Tree, bundle
 from tests.scripts.shells import parts
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.image import passport as check
-from toolkit.demo.build import SYSTEM_PATH, environment, make_nodes
+from toolkit.demo.create import SYSTEM_PATH, environment, make_nodes
 from toolkit.demo.recipe import UBUNTU_KERNEL
 from toolkit.demo.tree import clone
 from toolkit.errors import NoEvidence

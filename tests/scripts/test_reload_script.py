@@ -15,7 +15,7 @@ from toolkit.errors import ApplyError, LockedError, TransportError
 from toolkit.evidence import Evidence
 from toolkit.facts.modules.module_users import parse_holding
 from toolkit.features.reload import io as reach
-from toolkit.node.module_users import script as look_script
+from toolkit.node.collect import script as look_script
 from toolkit.ssh.transport import Result, Sink, quiet
 
 pytestmark = pytest.mark.shell

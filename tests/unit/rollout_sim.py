@@ -25,12 +25,12 @@ from toolkit.node import collect, deliver, reboot
 from toolkit.plan.bundle import Bundle
 from toolkit.report.table import Painter
 from toolkit.rollout import hooks
+from toolkit.rollout.events import steps_of
 from toolkit.rollout.hooks import HookError
 from toolkit.rollout.journal import FILE, Event, Journal
-from toolkit.rollout.ledger import steps_of
 from toolkit.rollout.plan.batches import Phase, pasts
+from toolkit.rollout.run import HostWorkers
 from toolkit.rollout.runs import RunFolder
-from toolkit.rollout.workers import HostWorkers
 from toolkit.ssh.pool import attempt
 from toolkit.verbs import provision, provision_turn
 from toolkit.verbs.access import Access, Fleet, state_dir

@@ -30,25 +30,21 @@ PLACES = (
     "features/slurm/io.py",
     "hosts/*.py",
     "node/*.py",
-    "redfish/bmc_map.py",
+    "redfish/access.py",
     "redfish/client.py",
-    "redfish/errors.py",
     "redfish/find.py",
     "redfish/http.py",
     "redfish/reader.py",
     "redfish/registry.py",
     "redfish/session.py",
     "redfish/session_registry.py",
-    "redfish/subresources.py",
-    "redfish/sushy_session.py",
     "redfish/tls.py",
     "redfish/trust.py",
     "rollout/budget_book.py",
     "rollout/chain.py",
     "rollout/claims.py",
-    "rollout/hook.py",
+    "rollout/hooks.py",
     "rollout/journal.py",
-    "rollout/workers.py",
     "ssh/*.py",
     "verbs/packed.py",
 )
@@ -83,12 +79,12 @@ demo.recipe.Recipe.hooks = True
 demo.recipe.Recipe.memlock = True
 demo.recipe.Recipe.user = 'root'
 demo.server.Server.stop(grace_s) = 5.0
-demo.server.Node.connections is made
-demo.server.Node.commands is made
-demo.tree.Tree.files is made
-demo.tree.Tree.links is made
-demo.tree.Tree.folders is made
-demo.tree.Tree.programs is made
+demo.server.ServedNode.connections is made
+demo.server.ServedNode.commands is made
+demo.tree.NodeTree.files is made
+demo.tree.NodeTree.links is made
+demo.tree.NodeTree.folders is made
+demo.tree.NodeTree.programs is made
 features.ansible.io.Manners.become = True
 features.builds.io.executors.Processes.shutdown(wait) = True
 features.builds.io.executors.Processes._give_back(usable) = True
@@ -123,6 +119,7 @@ hosts.host.Machines.others is made
 hosts.host.Inventory.hosts is made
 hosts.host.Inventory.groups is made
 node.collect.collect(limit_s) = 90
+node.collect.ask(call) = 'holding'
 node.deliver.apply(limit_s) = 3600
 node.deliver.rollback(run) = 'last'
 node.deliver.rollback(wait_s) = 60
@@ -130,16 +127,19 @@ node.deliver.rollback(limit_s) = 3600
 node.deliver.restart(wait_s) = 60
 node.deliver.restart(by_itself) = True
 node.deliver.restart_script(by_itself) = True
-node.module_users.ask(call) = 'holding'
 node.reboot.reboot(wait_s) = 60
 node.reboot.reboot(limit_s) = 900
 node.replay.ReplayTransport.run(limit_s) = 120
 node.sealing.sign(purpose) = 'gdr-toolkit-passport'
+redfish.access.BmcAccess.trust is made
+redfish.access.BmcAccess.places is made
+redfish.access.BmcAccess.limit_s = 120.0
 redfish.client.Job.percent = -1
-redfish.http.Limits.connect_s = 10
-redfish.http.Limits.answer_s = 30
-redfish.http.Limits.total_s = 120
+redfish.http.BmcLimits.connect_s = 10
+redfish.http.BmcLimits.answer_s = 30
+redfish.http.BmcLimits.total_s = 120
 rollout.budget_book.Row.count = 1
+rollout.hooks.Hooks.limit_s = 600.0
 ssh.become.Become.wanted = True
 ssh.credentials.read_secret(option) = 'pass-fd'
 ssh.limits.Hearing.__init__(room) = 4194304
@@ -151,11 +151,11 @@ ssh.openssh.OpensshTransport.run(limit_s) = 120
 ssh.paramiko.SshTransport.__init__(become) = True
 ssh.paramiko.SshTransport.run(limit_s) = 120
 ssh.pool.run_all(fanout) = 64
-ssh.ssh_config_file.Found.values is made
+ssh.ssh_config_file.HostConfig.values is made
 ssh.transport.Transport.run(limit_s) = 120
 ssh.transport_errors.Door.port = 22
 ssh.transport_errors.Door.known_hosts = '~/.ssh/known_hosts'
-verbs.packed.Room.files = 10000
+verbs.packed.UnpackRoom.files = 10000
 """
 
 

@@ -15,7 +15,7 @@ import toolkit
 PACKAGE = Path(toolkit.__file__).parent
 
 FOUNDATION = frozenset(
-    {"errors", "evidence", "file_lock", "interrupts", "package_data", "plural", "progress"}
+    {"errors", "evidence", "interrupts", "package_data", "plural", "progress"}
     | {"safe_file", "tar_member", "toolkit", "untrusted"}
 )
 WANTED = frozenset({"expect", "groups", "want"})

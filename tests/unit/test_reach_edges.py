@@ -17,12 +17,12 @@ from toolkit.evidence import Evidence, Frame, State
 from toolkit.features.exercise import io
 from toolkit.features.image.io import index
 from toolkit.features.image.io.index import Change, Kind, differences, look, stamps
-from toolkit.file_lock import hold
 from toolkit.redfish import session
 from toolkit.redfish.http import BmcLimits
 from toolkit.redfish.session import Guest
 from toolkit.rollout import claims
 from toolkit.rollout.claims import claim, living
+from toolkit.safe_file import hold
 from toolkit.ssh import ssh_config_file
 from toolkit.ssh.become import read_marks, refusal
 from toolkit.ssh.credentials import read_secret_file

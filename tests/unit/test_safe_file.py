@@ -20,14 +20,13 @@ NOBODYS = 54321
 
 # Modules that write files by other means, and why they may. All others have write_file.
 MAY = {
-    "toolkit/safe_file.py": "is the primitive itself",
+    "toolkit/safe_file.py": "is the primitive itself, and a lock, which holds nothing",
     "toolkit/features/image/boot/folder.py": "makes a folder of a random name, for us alone",
     "toolkit/rollout/claims.py": "writes a file that it holds locked, in the run's own folder",
     "toolkit/ssh/connection.py": "a temporary file without a name",
     "toolkit/ssh/credentials.py": "the terminal, to ask for a password",
     "toolkit/features/image/boot/emulated.py": "a folder of a random name, for us alone",
     "toolkit/features/builds/io/headers.py": "a folder of a random name, for us alone",
-    "toolkit/file_lock.py": "a lock, which holds nothing",
     "toolkit/rollout/journal.py": "SQLite writes it, in the run's own folder",
     "toolkit/rollout/budget_book.py": "SQLite writes it, in the folder of runs",
     "toolkit/rollout/hooks.py": "a temporary file without a name",
@@ -41,7 +40,7 @@ MAY = {
     "toolkit/features/builds/io/package_tools.py": "a folder of a random name, for us alone",
     "toolkit/features/image/boot/qemu.py": "a folder of a random name, for us alone",
     "toolkit/node/sealing.py": "a folder of a random name, for us alone",
-    "toolkit/built/io/signer.py": "a folder of a random name, for us alone",
+    "toolkit/built/signing.py": "a folder of a random name, for us alone",
     "toolkit/built/io/store.py": "writes in a folder of a random name, in a cache that is ours",
     "toolkit/features/image/boot/throwaway.py": "a folder of a random name, for us alone",
     "toolkit/features/builds/io/sandbox.py": "adds to a build's log, in the run's own folder",

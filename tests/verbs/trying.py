@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.demo.build import environment, make_node
+from toolkit.demo.create import environment, make_node
 from toolkit.demo.nodes import READY
 from toolkit.demo.tree import clone
 from toolkit.hosts.host import Host

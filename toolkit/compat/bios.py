@@ -12,8 +12,7 @@ from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 
-from toolkit.compat.rows import Confidence, Row
-from toolkit.compat.toml_rows import repeated, rows
+from toolkit.compat.rows import Confidence, Row, repeated, rows
 from toolkit.untrusted import read_toml
 
 DATA = Path(__file__).parent / "data" / "bios.toml"

@@ -43,8 +43,8 @@ from toolkit.compat.rows import (
     Span,
     build_numbers,
     numbers,
+    rows,
 )
-from toolkit.compat.toml_rows import rows
 from toolkit.untrusted import read_toml
 
 __all__ = [

@@ -30,7 +30,7 @@ from paramiko.common import (
     OPEN_SUCCEEDED,
 )
 
-from toolkit.demo.build import environment, run
+from toolkit.demo.create import environment, run
 
 _CHUNK = 32768  # bytes; no more than one SSH packet holds
 _DOWN_S = 0.3  # a reboot lasts no less

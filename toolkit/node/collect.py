@@ -14,6 +14,7 @@ _PARTS = (
     *("boot", "modules", "pci", "firmware", "signed", "elf", "builds", "fabric"),
     *("companions", "consumers", "passport"),
 )
+_USERS_PARTS = ("frames.sh", "routes.sh", "holding.sh")
 
 
 def probe_script() -> str:
@@ -77,3 +78,27 @@ def _nothing(host: str, status: int, said: str) -> TransportError:
         f"{host}: the probe ended with status {status} and read nothing; sh said: {last[:200]}",
         hint=f"see that a POSIX sh works there: ssh {host} 'echo true | sh -s'",
     )
+
+
+def script(call: str) -> str:
+    """The whole script.
+
+    :param call: "holding", or "occupied" for the processes alone.
+    """
+    parts = [(FOLDER / part).read_text("utf-8") for part in _USERS_PARTS]
+    return "#!/bin/sh\n" + "\n".join([*parts, f"{call}\n"])
+
+
+def ask(transport: Transport, call: str = "holding") -> Evidence:
+    """The frames of holding.sh.
+
+    :raises TransportError: whether it ran to its end cannot be known.
+    """
+    result = transport.run(script(call), limit_s=60 * patience())
+    evidence = Evidence.parse(result.stdout)
+    if not evidence.frames:
+        raise TransportError(
+            f"{transport.name}: the script ended with {result.exit} and said nothing",
+            hint=f"see that a POSIX sh works there: ssh {transport.name} 'echo true | sh -s'",
+        )
+    return evidence

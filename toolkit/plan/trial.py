@@ -14,7 +14,7 @@ from toolkit.facts.boot.loader import MARK
 from toolkit.facts.boot.next_boot import BootEntry, default_entry
 from toolkit.facts.distros import Family
 from toolkit.facts.node.node import Node
-from toolkit.plan.acts_boot import forgotten
+from toolkit.plan.acts import forgotten
 from toolkit.plan.artefact import Trigger
 from toolkit.plan.artefacts_boot import ENTRY, ENTRY_FILE, GENERATOR
 from toolkit.plan.boot_arguments import bare, quoted

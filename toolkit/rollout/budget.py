@@ -19,8 +19,8 @@ from toolkit.errors import ToolkitError, UsageError
 from toolkit.plural import counted
 from toolkit.rollout.budget_book import FILE, Book, BudgetError, Moment, Row
 from toolkit.rollout.claims import alive
+from toolkit.rollout.events import steps_of
 from toolkit.rollout.journal import Event, Journal, stamp
-from toolkit.rollout.ledger import steps_of
 from toolkit.rollout.plan.batches import Past, pasts
 from toolkit.rollout.plan.budget import (
     NOBODY,

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolkit.errors import LockedError, UsageError
-from toolkit.file_lock import FileLock, hold
 from toolkit.hosts.host import fold
-from toolkit.safe_file import private_folder
+from toolkit.safe_file import FileLock, hold, private_folder
 
 FILE = "hosts"
 _PATIENCE_S = 10.0

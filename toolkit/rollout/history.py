@@ -10,8 +10,8 @@ from pathlib import Path
 from toolkit.errors import ToolkitError
 from toolkit.rollout.chain import cut_off
 from toolkit.rollout.claims import alive
+from toolkit.rollout.events import RUN, steps_of
 from toolkit.rollout.journal import FILE, Journal, Story, by_host, damaged
-from toolkit.rollout.ledger import RUN, steps_of
 from toolkit.rollout.plan.batches import Past, Phase, pasts
 from toolkit.rollout.runs import safe_name
 from toolkit.untrusted import read_json

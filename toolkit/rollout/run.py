@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,10 +18,40 @@ from toolkit.rollout.budget import Budget
 from toolkit.rollout.journal import Event, Journal, JournalError
 from toolkit.rollout.plan.batches import Phase, Standing, Terms, advance, begun, ended, over
 from toolkit.rollout.plan.window import RolloutWindow
-from toolkit.rollout.workers import HostWorkers
-from toolkit.ssh.pool import Abandoned, NotBegun
+from toolkit.ssh.pool import Abandoned, NotBegun, attempt
 
 _POLL_S = 0.5  # between looks at the window, the stop file and Ctrl-C
+W = TypeVar("W")
+
+
+class HostWorkers(Protocol[W]):
+    """Begins hosts, and hands over each one's outcome once."""
+
+    def begin(self, host: Host) -> None:
+        """Begin to work on the host; returns at once."""
+
+    def next(self, limit_s: float) -> Outcome[W] | None:
+        """An outcome that nobody has had yet; None where none comes within the limit."""
+
+
+class Threads(HostWorkers[W]):
+    """The hands of a real run. Daemons: a second Ctrl-C leaves them to their work."""
+
+    def __init__(self, work: Callable[[Host], W]) -> None:
+        self._work = work
+        self._ended: queue.SimpleQueue[Outcome[W]] = queue.SimpleQueue()
+
+    def begin(self, host: Host) -> None:
+        def run() -> None:
+            self._ended.put(attempt(host, self._work))
+
+        threading.Thread(target=run, name=f"gdr-{host.name}", daemon=True).start()
+
+    def next(self, limit_s: float) -> Outcome[W] | None:
+        try:
+            return self._ended.get(timeout=limit_s)
+        except queue.Empty:
+            return None
 
 
 class Ending(Protocol):

@@ -12,13 +12,11 @@ from toolkit.errors import ExitCode, Outcome
 from toolkit.features.slurm.run.nodes import node_name
 from toolkit.features.slurm.run.service import refuse_serving
 from toolkit.hosts.host import Host
-from toolkit.rollout.events import Nobody, Witness
+from toolkit.rollout.events import HostLedger, Nobody, Witness
 from toolkit.rollout.journal import Event, Journal
-from toolkit.rollout.ledger import HostLedger
 from toolkit.rollout.plan.batches import Past, Phase, Standing
-from toolkit.rollout.run import Rolled, Rollout
+from toolkit.rollout.run import Rolled, Rollout, Threads
 from toolkit.rollout.runs import RunFolder
-from toolkit.rollout.workers import Threads
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
 from toolkit.verbs.rollout import Agreed, join_budget, keep_journal, roll

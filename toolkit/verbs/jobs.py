@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolkit.errors import ApplyError, NoEvidence, Unparsable
 from toolkit.facts.modules.module_users import parse_users
-from toolkit.node.module_users import ask
+from toolkit.node.collect import ask
 from toolkit.ssh.transport import Transport
 
 _SHOWN = 3  # processes that a sentence names

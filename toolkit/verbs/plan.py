@@ -21,11 +21,9 @@ from toolkit.facts.node.node import Node
 from toolkit.groups import Wants
 from toolkit.hosts.host import Host
 from toolkit.node import sealing
-from toolkit.node.deliver import engine
-from toolkit.node.image_run import image_runner
+from toolkit.node.deliver import engine, image_runner
 from toolkit.plan.bundle import Bundle, render, runner, tar_bytes
-from toolkit.plan.diff import diff
-from toolkit.plan.plan import Plan, make_plan
+from toolkit.plan.plan import Plan, diff, make_plan
 from toolkit.plan.trial import CommandLines, lines_of
 from toolkit.rollout.runs import RunFolder, safe_name
 from toolkit.safe_file import write_file

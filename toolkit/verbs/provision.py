@@ -13,12 +13,12 @@ from toolkit.errors import ExitCode, Outcome, StaleError, TransportError
 from toolkit.hosts.host import Host
 from toolkit.node import deliver
 from toolkit.node.collect import collect
+from toolkit.node.deliver import heard
 from toolkit.node.reboot import note, reboot
 from toolkit.plan.bundle import script
 from toolkit.plan.plan import Plan
 from toolkit.rollout.events import Nobody, Witness
 from toolkit.rollout.plan.batches import Phase
-from toolkit.rollout.progress_line import heard
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet

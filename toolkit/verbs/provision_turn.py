@@ -12,10 +12,9 @@ from toolkit.errors import ExitCode, Outcome, StaleError, ToolkitError, Transpor
 from toolkit.groups import Wants
 from toolkit.hosts.host import Host
 from toolkit.node.collect import collect
-from toolkit.rollout.events import Nobody, Witness
+from toolkit.rollout.events import HostLedger, Nobody, Witness
 from toolkit.rollout.hooks import Hooks, OutOfService
 from toolkit.rollout.journal import Journal
-from toolkit.rollout.ledger import HostLedger
 from toolkit.rollout.plan.batches import Past, Phase
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Transport

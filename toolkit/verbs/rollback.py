@@ -20,6 +20,7 @@ from toolkit.hosts.host import Host
 from toolkit.node import deliver
 from toolkit.node.audit import of_run
 from toolkit.node.collect import collect
+from toolkit.node.deliver import heard
 from toolkit.node.reboot import reboot
 from toolkit.plan.boot_arguments import bare
 from toolkit.plan.trial import lines_of
@@ -27,7 +28,6 @@ from toolkit.rollout.events import Witness
 from toolkit.rollout.history import PastRun
 from toolkit.rollout.hooks import Hooks, OutOfService
 from toolkit.rollout.plan.batches import Phase
-from toolkit.rollout.progress_line import heard
 from toolkit.rollout.run import Rolled
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Sink, Transport

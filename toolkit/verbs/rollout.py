@@ -16,14 +16,13 @@ from toolkit.hosts.host import Host, fold
 from toolkit.node.audit import tell_system, whoami
 from toolkit.rollout.budget import Budget, Unavailable, nobody
 from toolkit.rollout.claims import claim
+from toolkit.rollout.events import Value
 from toolkit.rollout.hooks import Hooks
 from toolkit.rollout.journal import FILE, About, Event, Journal, JournalError
-from toolkit.rollout.ledger import Value
 from toolkit.rollout.plan.batches import Past, Phase, Terms, standing
 from toolkit.rollout.plan.terms import NO_LIMIT
-from toolkit.rollout.run import Brakes, Rolled, Rollout, T
+from toolkit.rollout.run import Brakes, HostWorkers, Rolled, Rollout, T, Threads
 from toolkit.rollout.runs import DEMO, RunFolder
-from toolkit.rollout.workers import HostWorkers, Threads
 from toolkit.verbs.access import Fleet
 from toolkit.verbs.plan import Planned
 from toolkit.verbs.provision import Provisioned, ProvisionOptions, done_well, harm, untouched

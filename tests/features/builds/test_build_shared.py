@@ -30,8 +30,8 @@ from toolkit.features.builds.io.sandbox import Job, written
 from toolkit.features.builds.plan.made import State
 from toolkit.features.builds.run.build import build
 from toolkit.features.builds.run.log import Logs, readable
-from toolkit.file_lock import FileLock
 from toolkit.rollout.runs import RunFolder
+from toolkit.safe_file import FileLock
 
 OFED = step(Part.OFED, version="24.10")
 DRIVER = step(Part.DRIVER)

@@ -16,7 +16,7 @@ from tests.evidence.frames import TIMEOUT, Override
 from toolkit.checks.check import Status
 from toolkit.checks.judged import Judged
 from toolkit.checks.learned import Had, Learned, had, learn
-from toolkit.demo.build import environment, make_node
+from toolkit.demo.create import environment, make_node
 from toolkit.demo.machine import Machine
 from toolkit.demo.recipe import Recipe
 from toolkit.errors import LoginError

@@ -11,7 +11,7 @@ import pytest
 
 from toolkit.features.image.io import namespace
 from toolkit.features.image.io.namespace import Room
-from toolkit.file_lock import hold
+from toolkit.safe_file import hold
 
 _LOG = 'printf "%s\\n" "$(basename "$0") $*" >>"$ROOMING/log"\n'
 _TOOLS = {

@@ -26,8 +26,8 @@ from toolkit.features.image.cli.boot import boot_image
 from toolkit.features.image.run import boot as image_boot
 from toolkit.features.image.run.boot import boot
 from toolkit.features.image.run.rest import Rest, settle_script, settled
-from toolkit.file_lock import hold
 from toolkit.progress import Silent
+from toolkit.safe_file import hold
 from toolkit.verbs.cli.session import Session
 
 
@@ -207,7 +207,7 @@ _HOLD = """
 import sys
 from pathlib import Path
 from toolkit.features.image.boot.emulated import Emulated
-from toolkit.file_lock import hold
+from toolkit.safe_file import hold
 from toolkit.features.image.boot.qemu import Machine
 folder = Path(sys.argv[1])
 machine = Machine(folder / "d", "raw", folder, 1, folder / "c", folder / "s")

@@ -13,7 +13,7 @@ from tests.features.image.rooming import Tools, lay_tools, opened
 from toolkit.errors import ApplyError, TransportError, Unsupported
 from toolkit.features.image.io import namespace
 from toolkit.features.image.io.namespace import TOOLS, Ground, Room, demand, full, refusal
-from toolkit.file_lock import hold
+from toolkit.safe_file import hold
 
 STILL = Room.still
 

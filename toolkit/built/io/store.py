@@ -37,8 +37,8 @@ from toolkit.built.io.manifest import (
     write_manifest,
 )
 from toolkit.errors import UsageError
-from toolkit.file_lock import FileLock, hold
 from toolkit.package_data import kept
+from toolkit.safe_file import FileLock, hold
 
 DAY_S = 86400.0
 _DIGEST = re.compile(r"[0-9a-f]{64}")

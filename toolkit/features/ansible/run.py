@@ -23,8 +23,8 @@ from toolkit.facts.modules.module_users import DAEMONS, FIRST_PERSON, WORK
 from toolkit.features.ansible.io import Manners, aliases, inventory
 from toolkit.hosts.host import Host
 from toolkit.node.collect import probe_script
+from toolkit.node.collect import script as holding_script
 from toolkit.node.deliver import sudoers, wrapper
-from toolkit.node.module_users import script as holding_script
 from toolkit.package_data import playbooks
 from toolkit.safe_file import write_file
 from toolkit.ssh.ssh_config import SshConfig

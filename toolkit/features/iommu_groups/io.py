@@ -10,7 +10,7 @@ from hashlib import sha256
 from toolkit.errors import ApplyError, StaleError, TransportError
 from toolkit.evidence import Evidence, State
 from toolkit.node.audit import before_script
-from toolkit.node.locked import must_have_begun
+from toolkit.node.deliver import must_have_begun
 from toolkit.node.scripts import FOLDER
 from toolkit.ssh.transport import Transport
 

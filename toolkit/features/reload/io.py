@@ -12,7 +12,7 @@ from toolkit.errors import StaleError, TransportError
 from toolkit.evidence import Evidence, State
 from toolkit.node.audit import before_script
 from toolkit.node.collect import patience
-from toolkit.node.locked import must_have_begun
+from toolkit.node.deliver import must_have_begun
 from toolkit.node.scripts import FOLDER
 from toolkit.ssh.transport import Sink, Transport, quiet
 

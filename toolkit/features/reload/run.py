@@ -14,7 +14,7 @@ from toolkit.features.reload.plan.reload import Reload, reload_of
 from toolkit.features.reload.plan.result import Reloading, Result, first_result
 from toolkit.hosts.host import Host
 from toolkit.node.audit import of_run
-from toolkit.node.module_users import ask
+from toolkit.node.collect import ask
 from toolkit.node.reboot import reboot
 from toolkit.rollout.events import Witness
 from toolkit.rollout.plan.batches import Phase

@@ -16,9 +16,9 @@ from toolkit.features.slurm.run.nodes import Site
 from toolkit.features.slurm.run.service import SlurmService
 from toolkit.hosts.host import fold
 from toolkit.node.audit import whoami
+from toolkit.rollout.events import steps_of
 from toolkit.rollout.hooks import Hooks, check_hook
 from toolkit.rollout.journal import About, Journal, Story, stamp
-from toolkit.rollout.ledger import steps_of
 from toolkit.rollout.plan.batches import ENDED, Past, pasts
 from toolkit.rollout.plan.terms import terms_of
 from toolkit.rollout.plan.window import parse_window

@@ -18,9 +18,8 @@ from toolkit.features.bios.run.turn import BiosWork
 from toolkit.rollout.history import PastRun
 from toolkit.rollout.journal import Event, JournalError
 from toolkit.rollout.plan.batches import Phase, Standing
-from toolkit.rollout.run import Rolled, Rollout
+from toolkit.rollout.run import Rolled, Rollout, Threads
 from toolkit.rollout.runs import RunFolder
-from toolkit.rollout.workers import Threads
 from toolkit.verbs.access import Fleet
 from toolkit.verbs.rollout import Agreed, join_budget, keep_journal, roll, write_first
 

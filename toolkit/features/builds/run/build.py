@@ -22,8 +22,8 @@ from toolkit.features.builds.plan.graph import Graph, Step
 from toolkit.features.builds.plan.made import Made, Run, State, Work
 from toolkit.features.builds.plan.outcome import read_outcome
 from toolkit.features.builds.run.log import Log, Logs
-from toolkit.file_lock import FileLock
 from toolkit.progress import Progress, Silent
+from toolkit.safe_file import FileLock
 
 _TICK_S = 0.2  # how often logs and other processes are looked at
 

@@ -35,8 +35,7 @@ from toolkit.features.exercise.plan.plan import (
 )
 from toolkit.features.exercise.plan.rails import View, attempt
 from toolkit.hosts.host import Host
-from toolkit.node.collect import patience
-from toolkit.node.module_users import ask
+from toolkit.node.collect import ask, patience
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from toolkit.errors import UsageError
-from toolkit.file_lock import hold
+from toolkit.safe_file import hold
 
 _PREFIX = "gdr-boot-"
 _YOUNG_S = 60.0

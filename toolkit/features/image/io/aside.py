@@ -24,8 +24,8 @@ from pathlib import Path
 
 from toolkit.errors import ApplyError, LockedError, UsageError
 from toolkit.features.image.io.namespace import full
-from toolkit.file_lock import FileLock, hold
 from toolkit.interrupts import Interrupts
+from toolkit.safe_file import FileLock, hold
 
 MARK = ".gdr-image."
 _PATIENCE_S = 20.0  # for processes of a killed run to be gone

@@ -23,10 +23,10 @@ from toolkit.features.image.run.passport import make_passport, place_passport
 from toolkit.node import deliver
 from toolkit.node.audit import of_run
 from toolkit.node.collect import collect
+from toolkit.node.deliver import heard
 from toolkit.plan.bundle import script
 from toolkit.plan.plan import Plan
 from toolkit.progress import Progress
-from toolkit.rollout.progress_line import heard
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.plan import Planned, plan_node, sealed

@@ -20,9 +20,8 @@ from toolkit.progress import Progress
 from toolkit.rollout.claims import alive
 from toolkit.rollout.journal import FILE, Event, Journal, JournalError
 from toolkit.rollout.plan.batches import Phase, Standing
-from toolkit.rollout.run import Rolled, Rollout
+from toolkit.rollout.run import Rolled, Rollout, Threads
 from toolkit.rollout.runs import RunFolder, safe_name
-from toolkit.rollout.workers import Threads
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Access, Fleet
 from toolkit.verbs.plan import Planned, plan_node
