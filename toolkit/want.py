@@ -40,7 +40,7 @@ class Iommu(StrEnum):
     ANY = "any"  # leave it alone
 
 
-class ModuleSource(StrEnum):
+class Modules(StrEnum):
     """Where kernel modules of ours come from."""
 
     DKMS = "dkms"  # compiled on each node
@@ -108,7 +108,7 @@ class Want:
     driver_min: str = ""  # lowest NVIDIA driver version that will do; "" for any
     waivers: tuple[Waiver, ...] = field(default=())
     consumers: tuple[tuple[str, str], ...] = ()  # ("nccl", "2.27"): what jobs bring along
-    modules: ModuleSource = ModuleSource.DKMS
+    modules: Modules = Modules.DKMS
     companions: tuple[str, ...] = ()  # of COMPANIONS: delivered too, where modules are built
     bios: tuple[tuple[str, str], ...] = ()  # ("smt", "off"): settings that the site wants its way
     signing: SigningPaths | None = None  # None: whatever key DKMS has made for itself
@@ -261,7 +261,7 @@ def _value(key: str, value: Any) -> Any:
     return _word(key, value)
 
 
-def _word(key: str, value: str) -> PeerPath | Role | Iommu | ModuleSource | str | None:
+def _word(key: str, value: str) -> PeerPath | Role | Iommu | Modules | str | None:
     """One string as the field's own type.
 
     :raises ValueError: where it is not one of the known values.
@@ -274,7 +274,7 @@ def _word(key: str, value: str) -> PeerPath | Role | Iommu | ModuleSource | str 
         case "iommu":
             return Iommu(value)
         case "modules":
-            return ModuleSource(value)
+            return Modules(value)
         case "ofed" if value not in OFED:
             raise ValueError(f"ofed {value!r} is not one of {', '.join(OFED)}")
         case "mig" if value not in MIG:

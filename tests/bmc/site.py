@@ -18,7 +18,7 @@ from toolkit.features.bios.run.rollout import BiosRun, roll_out_bios
 from toolkit.hosts.host import Host
 from toolkit.redfish.client import Bmc
 from toolkit.rollout.journal import About, Event, Journal
-from toolkit.rollout.plan.terms import terms_of
+from toolkit.rollout.plan.batches import terms_of
 from toolkit.rollout.run import Rolled
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Result, Sink, quiet

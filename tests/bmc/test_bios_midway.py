@@ -21,8 +21,7 @@ from toolkit.features.bios.run.watch import Watch
 from toolkit.hosts.host import Host
 from toolkit.rollout.hooks import Hooks
 from toolkit.rollout.journal import About
-from toolkit.rollout.plan.batches import Phase
-from toolkit.rollout.plan.terms import terms_of
+from toolkit.rollout.plan.batches import Phase, terms_of
 from toolkit.ssh.transport import Result, Sink, quiet
 from toolkit.verbs.rollout import Agreed
 

@@ -17,11 +17,11 @@ from tests.bmc.conftest import Simulate
 from tests.bmc.faults import Kind
 from tests.bmc.simulator import Simulator
 from tests.evidence.build import node
+from tests.replay import ReplayTransport
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, State
 from toolkit.facts.text.scrub import Scrubber
 from toolkit.hosts.host import Host
-from toolkit.node.replay import ReplayTransport
 from toolkit.redfish.access import BmcAccess, BmcPlace
 from toolkit.redfish.find import Resource
 from toolkit.redfish.fleet import BmcFleet, open_bmcs

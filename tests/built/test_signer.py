@@ -11,8 +11,7 @@ import pytest
 
 from tests.built.opensslling import Program, lay_openssl
 from toolkit.built.io import openssl
-from toolkit.built.io.certificate import Certificate
-from toolkit.built.io.openssl import PIN, run_openssl
+from toolkit.built.io.openssl import PIN, Certificate, run_openssl
 from toolkit.built.io.signing_key import SigningKey
 from toolkit.built.signing import Signer, _refusal, open_signer
 from toolkit.errors import UsageError

@@ -13,8 +13,16 @@ from pathlib import Path
 import pytest
 
 from toolkit.built.delivery_cache import find, kept, to_built, to_entry
-from toolkit.built.io.manifest import MANIFEST, Damaged, Entry, EntryFile, digest_of, read_entry
-from toolkit.built.io.store import Store, default_folder
+from toolkit.built.io.store import (
+    MANIFEST,
+    Damaged,
+    Entry,
+    EntryFile,
+    Store,
+    default_folder,
+    digest_of,
+    read_entry,
+)
 from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
 from toolkit.errors import ExitCode, UsageError
 

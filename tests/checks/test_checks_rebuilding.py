@@ -13,7 +13,7 @@ from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, 
 from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Impact, Status
 from toolkit.checks.kernel.rebuilding import HOOKS, PLUGIN
-from toolkit.want import ModuleSource, Want
+from toolkit.want import Modules, Want
 
 PROGRAM = "runs /usr/lib/gdr-toolkit/rebuild\n"
 AFTER = "text /etc/dkms/framework.conf.d/gdr-toolkit-rebuild.conf\n"
@@ -132,7 +132,7 @@ ROWS = [
     row("another-family", UNKNOWN, "alpine", {"os-release": "ID=alpine\nVERSION_ID=3.20\n"}),
     row("dkms-not-told", UNKNOWN, "", {"dkms-version": "no version\n"}),
     row("dmabuf", NA, "not part of the dmabuf path", there(), want=DMABUF),
-    row("delivered", NA, "built elsewhere", there(), want=Want(modules=ModuleSource.BUILT)),
+    row("delivered", NA, "built elsewhere", there(), want=Want(modules=Modules.BUILT)),
     row(
         "inbox",
         NA,

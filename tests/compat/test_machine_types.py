@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.compat.machines import GpuBoard, MachineType, boards, machine_type, machine_types
+from toolkit.compat.gpus import GpuBoard, MachineType, boards, machine_type, machine_types
 
 
 def test_every_row_has_its_source_and_gpus_that_are_known() -> None:

@@ -18,7 +18,7 @@ from toolkit.want import (
     Bundles,
     Group,
     Iommu,
-    ModuleSource,
+    Modules,
     PeerPath,
     Role,
     RolloutLimits,
@@ -61,7 +61,7 @@ def test_each_key_of_a_site(key: str, value: object, read: object) -> None:
 
 @pytest.mark.parametrize(
     ("key", "kind"),
-    [("path", PeerPath), ("role", Role), ("iommu", Iommu), ("modules", ModuleSource)],
+    [("path", PeerPath), ("role", Role), ("iommu", Iommu), ("modules", Modules)],
 )
 def test_words_become_members_of_what_they_name(key: str, kind: type[StrEnum]) -> None:
     for each in kind:

@@ -25,8 +25,7 @@ from toolkit.demo.fleet import (
     reset,
     write_known_hosts,
 )
-from toolkit.demo.nodes import EVERY, READY, SMALL, recipe_of
-from toolkit.demo.recipe import Recipe
+from toolkit.demo.nodes import EVERY, READY, SMALL, Recipe, recipe_of
 from toolkit.demo.tree import NodeTree
 from toolkit.errors import ToolkitError, UsageError
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from toolkit.demo.create import environment, make_node
-from toolkit.demo.nodes import READY
-from toolkit.demo.recipe import UBUNTU_KERNEL
+from toolkit.demo.nodes import READY, UBUNTU_KERNEL
 from toolkit.facts.node.node import Node
 from toolkit.features.image.run.passport import make_passport, place_passport
 from toolkit.node.collect import collect, probe_script

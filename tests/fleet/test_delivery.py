@@ -14,7 +14,7 @@ from toolkit.built.delivery_cache import to_entry
 from toolkit.built.io.store import Store
 from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
 from toolkit.demo.create import run
-from toolkit.demo.recipe import UBUNTU_KERNEL, Recipe
+from toolkit.demo.nodes import UBUNTU_KERNEL, Recipe
 from toolkit.demo.software import DRIVER, nvidia_package
 from toolkit.errors import ExitCode
 

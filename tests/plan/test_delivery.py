@@ -29,7 +29,7 @@ from toolkit.facts.node.node import Node
 from toolkit.plan.artefact import Trigger
 from toolkit.plan.bundle import render, script
 from toolkit.plan.plan import diff
-from toolkit.want import ModuleSource, Want
+from toolkit.want import Modules, Want
 
 
 def test_a_build_that_fits_is_delivered_and_loaded() -> None:
@@ -239,4 +239,4 @@ def test_the_site_file_says_where_modules_come_from(tmp_path: Path) -> None:
     file = tmp_path / "site.toml"
     file.write_text('modules = "built"\ncompanions = ["gdrdrv"]\n')
     want = Want.load("peermem", site=file)
-    assert (want.modules, want.companions) == (ModuleSource.BUILT, ("gdrdrv",))
+    assert (want.modules, want.companions) == (Modules.BUILT, ("gdrdrv",))

@@ -14,7 +14,7 @@ from tests.scripts.shells import parts
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.image import passport as check
 from toolkit.demo.create import SYSTEM_PATH, environment, make_nodes
-from toolkit.demo.recipe import UBUNTU_KERNEL
+from toolkit.demo.nodes import UBUNTU_KERNEL
 from toolkit.demo.tree import clone
 from toolkit.errors import NoEvidence
 from toolkit.evidence import Evidence, State

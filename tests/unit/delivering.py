@@ -26,9 +26,9 @@ from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
 from toolkit.checks.all import ALL
 from toolkit.facts.node.node import Node
 from toolkit.plan.plan import Plan, make_plan
-from toolkit.want import ModuleSource, Want
+from toolkit.want import Modules, Want
 
-BUILT = Want(modules=ModuleSource.BUILT)
+BUILT = Want(modules=Modules.BUILT)
 PLACE = f"/lib/modules/{KERNEL}/updates/gdr-toolkit/nvidia-peermem.ko"
 SYMBOLS = {**KERNELS_OWN, **P2P, **PEERS}
 

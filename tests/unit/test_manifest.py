@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from toolkit import __version__
-from toolkit.built.io.manifest import (
+from toolkit.built.io.store import (
     MANIFEST,
     Damaged,
     Entry,

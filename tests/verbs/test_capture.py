@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.evidence.build import node
+from tests.replay import ReplayTransport
 from toolkit.evidence import Evidence
 from toolkit.hosts.host import Host
-from toolkit.node.replay import ReplayTransport
 from toolkit.verbs.access import Access, Fleet
 from toolkit.verbs.cli.capture import capture_nodes
 

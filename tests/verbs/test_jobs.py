@@ -15,9 +15,9 @@ from toolkit.hosts.host import Host
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Result, Sink, quiet
 from toolkit.verbs.access import Access, Fleet
-from toolkit.verbs.jobs import InUse, refuse_jobs, who_works
 from toolkit.verbs.plan import plan_node
 from toolkit.verbs.provision import NodeRounds, ProvisionOptions
+from toolkit.verbs.reading import InUse, refuse_jobs, who_works
 from toolkit.want import PeerPath, Want
 
 CAPTURES = Path(__file__).parents[1] / "evidence"

@@ -12,7 +12,7 @@ from toolkit.cli.options import Said
 from toolkit.errors import ExitCode
 from toolkit.hosts.host import Host
 from toolkit.rollout.journal import About, JournalError, stamp
-from toolkit.rollout.plan.terms import terms_of
+from toolkit.rollout.plan.batches import terms_of
 from toolkit.rollout.runs import RunFolder
 from toolkit.verbs.access import Access, Fleet
 from toolkit.verbs.cli.rollout import agreed_of

@@ -21,12 +21,12 @@ from toolkit.rollout.budget import books_of
 from toolkit.rollout.history import read_run, read_runs
 from toolkit.rollout.hooks import Hooks, NotTaken, Say
 from toolkit.rollout.journal import About, stamp
-from toolkit.rollout.plan.terms import terms_of
+from toolkit.rollout.plan.batches import terms_of
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Result, Sink, Transport, quiet
 from toolkit.verbs import rollback as rollback_module
 from toolkit.verbs.access import Access, Fleet
-from toolkit.verbs.jobs import InUse
+from toolkit.verbs.reading import InUse
 from toolkit.verbs.rollback import RolledBack, Undoing, undo
 from toolkit.verbs.rollout import Agreed
 

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from threading import Lock
 
-from toolkit.built.io.manifest import About, Entry, EntryFile
-from toolkit.built.io.store import Store
+from toolkit.built.io.store import About, Entry, EntryFile, Store
 from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
 from toolkit.built.signing import Signing
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.node.node import Node
-from toolkit.want import ModuleSource, Want
+from toolkit.want import Modules, Want
 
 
 @dataclass(slots=True)
@@ -77,7 +76,7 @@ def _config(node: Node, kernel: str) -> dict[str, str]:
 
 def at_hand(shelf: Shelf | None, node: Node, want: Want) -> tuple[Built, ...]:
     """What may be delivered to the node: nothing, where the site has DKMS compile there."""
-    if shelf is None or want.modules is not ModuleSource.BUILT:
+    if shelf is None or want.modules is not Modules.BUILT:
         return ()
     return shelf.for_node(node)
 

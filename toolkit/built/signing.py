@@ -1,4 +1,10 @@
-"""Sign what was built, on its way out: the cache of builds keeps no signature."""
+"""Sign what was built, on its way out: the cache of builds keeps no signature.
+
+The key never enters this process. The message is that of the kernel's own sign-file: CMS
+SignedData, detached, without certificates, attributes or capabilities. The key is opened by
+OpenSSL, where it lies: a file by its path, a token by its URI. Passphrase and PIN go through a
+pipe, never through a command line or the environment of a child.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from toolkit.built.io.certificate import Certificate, read_certificate
-from toolkit.built.io.openssl import run_openssl
+from toolkit.built.io.openssl import Certificate, read_certificate, run_openssl
 from toolkit.built.io.signing_key import SigningKey, take_key
 from toolkit.built.plan.model import Built, BuiltFile
 from toolkit.built.plan.signature import digest_for, unsigned, with_signature

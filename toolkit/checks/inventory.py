@@ -17,7 +17,7 @@ from toolkit.checks.check import (
 )
 from toolkit.checks.pci.pcie import lost_beside
 from toolkit.checks.role import role
-from toolkit.compat.machines import GpuBoard, MachineType, board, boards, machine_type
+from toolkit.compat.gpus import GpuBoard, MachineType, board, boards, machine_type
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.firmware.virt import guest_of
 from toolkit.facts.node.node import Node

@@ -15,14 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from toolkit.demo.disk import disk
-from toolkit.demo.elf import checksum
 from toolkit.demo.inside import inside
-from toolkit.demo.nodes import READY, recipe_of
-from toolkit.demo.recipe import DemoFamily, Recipe
+from toolkit.demo.nodes import READY, DemoFamily, Recipe, recipe_of
 from toolkit.demo.software import (
     PEER_SYMBOLS,
     DemoPackage,
     Module,
+    checksum,
     inbox_other,
     inbox_rdma,
     nvidia_package,

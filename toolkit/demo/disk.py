@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jinja2 import Environment, FileSystemLoader
 
-from toolkit.demo.recipe import DemoFamily, Recipe
+from toolkit.demo.nodes import DemoFamily, Recipe
 from toolkit.demo.software import inbox_rdma
 from toolkit.demo.tree import NodeTree
 from toolkit.package_data import templates

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from toolkit.demo.elf import head
 from toolkit.demo.machine import Machine, functions, gpus, hcas
+from toolkit.demo.nodes import DemoFamily, Recipe
 from toolkit.demo.pci import ACS_REDIRECT
-from toolkit.demo.recipe import DemoFamily, Recipe
+from toolkit.demo.software import head
 from toolkit.demo.tree import NodeTree
 
 _CPU = """\

@@ -21,7 +21,7 @@ from toolkit.facts.modules.signature import MAGIC
 from toolkit.facts.node.node import Node
 from toolkit.plan.artefact import Artefact, Chooser, Delivered, Trigger, Values
 from toolkit.plan.delivery import FOLDER, choose
-from toolkit.want import ModuleSource, PeerPath, Want
+from toolkit.want import Modules, PeerPath, Want
 
 _PEERMEM_PATH = f"/lib/modules/{{kernel}}/{FOLDER}/{{file}}peermem.ko"
 _OURS = re.compile(rf"/lib/modules/([^/]+)/{FOLDER}/[^/]+\.ko")
@@ -46,14 +46,14 @@ def dkms_may_build(node: Node, want: Want) -> bool:
     :raises Unsupported: where the other owner is there already.
     """
     delivered = sorted(path for path in node.owned if kernel_of(path) and "peermem" in path)
-    if want.modules is ModuleSource.DKMS and delivered:
+    if want.modules is Modules.DKMS and delivered:
         raise Unsupported(
             f"{delivered[0]} was delivered as it was built; DKMS would be a second owner",
             hint=TAKE_BACK,
         )
-    if want.modules is ModuleSource.BUILT:
+    if want.modules is Modules.BUILT:
         _one_owner(node, node.peermem_dkms, PEERMEM)
-    return want.modules is ModuleSource.DKMS
+    return want.modules is Modules.DKMS
 
 
 def still_of_use(path: str, node: Node, want: Want) -> bool:
@@ -64,7 +64,7 @@ def still_of_use(path: str, node: Node, want: Want) -> bool:
     kernel, name = kernel_of(path), path.rpartition("/")[2].removesuffix(".ko")
     if not kernel or (want.path is not PeerPath.PEERMEM and "peermem" in name):
         return False
-    if want.modules is ModuleSource.BUILT and "peermem" not in name and name not in want.companions:
+    if want.modules is Modules.BUILT and "peermem" not in name and name not in want.companions:
         return False
     return any(each.release == kernel and each.image for each in node.kernels)
 
@@ -105,7 +105,7 @@ def _other_file(node: Node, path: str, kernel: str, module: str) -> None:
 
 def _peermem(at_boot: bool) -> Chooser:
     def chosen(node: Node, want: Want, builts: tuple[Built, ...]) -> Delivered | None:
-        if want.path is not PeerPath.PEERMEM or want.modules is not ModuleSource.BUILT:
+        if want.path is not PeerPath.PEERMEM or want.modules is not Modules.BUILT:
             return None
         kernel = _next_kernel(node) if at_boot else node.kernel
         if not kernel:
@@ -202,7 +202,7 @@ def _companion(part: Part, module: str) -> Chooser:
     """nvidia-fs or gdrdrv, for the running kernel."""
 
     def chosen(node: Node, want: Want, builts: tuple[Built, ...]) -> Delivered | None:
-        if want.modules is not ModuleSource.BUILT or part.value not in want.companions:
+        if want.modules is not Modules.BUILT or part.value not in want.companions:
             return None
         kernel = node.kernel
         path = f"/lib/modules/{kernel}/{FOLDER}/{part}.ko"

@@ -15,7 +15,7 @@ from toolkit.facts.modules.ofed import OFA
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import OfedFlavour
 from toolkit.plan.artefact import Artefact, Trigger
-from toolkit.want import ModuleSource, PeerPath, Want
+from toolkit.want import Modules, PeerPath, Want
 
 LINKS = "/etc/tmpfiles.d/gdr-toolkit.conf"
 DROP_IN = "/etc/systemd/system/openibd.service.d/gdr-toolkit.conf"
@@ -41,7 +41,7 @@ def ofed_by_dkms(node: Node, _want: Want) -> Mapping[str, str] | None:
 
 def precompiled_beside(node: Node, want: Want) -> Mapping[str, str] | None:
     """Where DKMS builds our nvidia-peermem and the kernel's packages bring one too."""
-    if want.path is not PeerPath.PEERMEM or want.modules is not ModuleSource.DKMS:
+    if want.path is not PeerPath.PEERMEM or want.modules is not Modules.DKMS:
         return None
     if node.peermem_dkms not in {"", PEERMEM} or node.ofed.flavour is OfedFlavour.INBOX:
         return None

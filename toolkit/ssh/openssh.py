@@ -20,9 +20,9 @@ from toolkit.hosts.host import Host
 from toolkit.package_data import from_home
 from toolkit.ssh import transport_errors
 from toolkit.ssh.become import Become, read_marks, refusal
-from toolkit.ssh.child import run_child
 from toolkit.ssh.credentials import Credentials
 from toolkit.ssh.limits import Hearing
+from toolkit.ssh.local import run_child
 from toolkit.ssh.stream import Lines, conclude, decode
 from toolkit.ssh.transport import Result, Sink, quiet
 from toolkit.ssh.transport_errors import Door

@@ -22,8 +22,8 @@ from toolkit.rollout.plan.batches import Phase
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
-from toolkit.verbs.jobs import who_works
 from toolkit.verbs.plan import Planned, plan_node, sealed
+from toolkit.verbs.reading import who_works
 from toolkit.verbs.trial import Hands, attempt
 from toolkit.want import Want
 

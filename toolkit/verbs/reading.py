@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from toolkit.errors import NoEvidence, Unparsable
+from toolkit.errors import ApplyError, NoEvidence, Unparsable
 from toolkit.evidence import Evidence, Frame, State
+from toolkit.facts.modules.module_users import parse_users
 from toolkit.facts.node.health import EARLIER
 from toolkit.facts.node.node import Node
 from toolkit.hosts.host import Host
-from toolkit.node.collect import collect
+from toolkit.node.collect import ask, collect
 from toolkit.rollout.runs import evidence_name
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
 
 _RUNS = 40  # so many of the newest runs are looked into
 _COUNTED = re.compile(r"counters/\w+:[1-9]")
+_SHOWN = 3  # processes that a sentence names
 
 
 def read_node(fleet: Fleet, host: Host, transport: Transport) -> Evidence:
@@ -59,3 +61,37 @@ def earlier_ports(runs: Path, host: str, now: Evidence, *, but: Path) -> tuple[F
         return ()
     text = "".join(f"{line}\n" for line in (f"uptime:{aer.uptime}", *lines))
     return (Frame(EARLIER, State.OK, f"run {file.parent.name}: {frame.source}", text),)
+
+
+class InUse(ApplyError):
+    """Somebody's job is at work: the node was not rebooted, what was done before stands."""
+
+
+def who_works(transport: Transport) -> str:
+    """The jobs at work, in one sentence; "" where there is none.
+
+    Where it cannot be told, that is the sentence: nobody seen is not nobody there.
+
+    :raises TransportError: whether the node was asked cannot be known.
+    """
+    try:
+        found = [each for each in parse_users(ask(transport, "occupied")) if each.works]
+    except (NoEvidence, Unparsable) as why:
+        return f"it cannot be told whether a job is at work ({why})"
+    if not found:
+        return ""
+    more = f", and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return f"at work: {'; '.join(map(str, found[:_SHOWN]))}{more}"
+
+
+def refuse_jobs(transport: Transport) -> None:
+    """Before a reboot that is not part of a plan.
+
+    :raises InUse: a job is at work, or nobody can tell.
+    """
+    busy = who_works(transport)
+    if busy:
+        raise InUse(
+            f"{transport.name}: not rebooted: {busy}",
+            hint="what was done before stands; once the job has ended: provision --reboot",
+        )

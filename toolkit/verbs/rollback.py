@@ -33,8 +33,8 @@ from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Sink, Transport
 from toolkit.verbs.access import Fleet
 from toolkit.verbs.budgeted import Counting, on_each_counted
-from toolkit.verbs.jobs import refuse_jobs
 from toolkit.verbs.provision import REBOOT_S
+from toolkit.verbs.reading import refuse_jobs
 from toolkit.verbs.rollout import Agreed
 from toolkit.verbs.slurm_carrier import kept_off
 

@@ -19,8 +19,7 @@ from toolkit.rollout.claims import claim
 from toolkit.rollout.events import Value
 from toolkit.rollout.hooks import Hooks
 from toolkit.rollout.journal import FILE, About, Event, Journal, JournalError
-from toolkit.rollout.plan.batches import Past, Phase, Terms, standing
-from toolkit.rollout.plan.terms import NO_LIMIT
+from toolkit.rollout.plan.batches import NO_LIMIT, Past, Phase, Terms, standing
 from toolkit.rollout.run import Brakes, HostWorkers, Rolled, Rollout, T, Threads
 from toolkit.rollout.runs import DEMO, RunFolder
 from toolkit.verbs.access import Fleet

@@ -22,8 +22,7 @@ from tests.features.builds.building import (
     work,
 )
 from toolkit.built.delivery_cache import to_entry
-from toolkit.built.io.manifest import MANIFEST
-from toolkit.built.io.store import Store
+from toolkit.built.io.store import MANIFEST, Store
 from toolkit.built.plan.model import BuiltFile, Part
 from toolkit.features.builds.io.executor import Crew
 from toolkit.features.builds.io.sandbox import Job, written

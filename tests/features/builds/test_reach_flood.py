@@ -20,9 +20,8 @@ from toolkit.evidence import Evidence
 from toolkit.features.builds.io.sandbox import Job, run_job
 from toolkit.hosts.host import Host
 from toolkit.node.collect import collect
-from toolkit.ssh.child import answer
 from toolkit.ssh.limits import ANSWER, Hearing
-from toolkit.ssh.local import LocalTransport
+from toolkit.ssh.local import LocalTransport, answer
 from toolkit.ssh.paramiko import SshTransport
 from toolkit.ssh.ssh_config import SshConfig
 from toolkit.ssh.stream import Lines
@@ -102,7 +101,7 @@ def test_a_build_may_say_more_and_not_without_end(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_schedulers_command_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolkit.ssh.child.BULK", 1 << 20)
+    monkeypatch.setattr("toolkit.ssh.local.BULK", 1 << 20)
     with pytest.raises(FloodError, match="sh: says more than 1 MiB on stdout"):
         answer(("sh", "-c", "yes"), limit_s=60)
     with pytest.raises(FloodError, match="sh: says more than 1 MiB on stderr"):

@@ -18,7 +18,7 @@ from toolkit.checks.judged import Judged
 from toolkit.checks.learned import Had, Learned, had, learn
 from toolkit.demo.create import environment, make_node
 from toolkit.demo.machine import Machine
-from toolkit.demo.recipe import Recipe
+from toolkit.demo.nodes import Recipe
 from toolkit.errors import LoginError
 from toolkit.evidence import Evidence
 from toolkit.expect import ExpectKey, read_expect

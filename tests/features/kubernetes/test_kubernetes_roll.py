@@ -25,7 +25,7 @@ from toolkit.progress import Silent
 from toolkit.rollout.budget import books_of
 from toolkit.rollout.claims import claim
 from toolkit.rollout.journal import About, Journal
-from toolkit.rollout.plan.terms import terms_of
+from toolkit.rollout.plan.batches import terms_of
 from toolkit.rollout.run import Rolled
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.pool import NotBegun

@@ -22,7 +22,7 @@ from toolkit.progress import Silent as Quiet
 from toolkit.rollout.budget import books_of
 from toolkit.rollout.history import read_run
 from toolkit.rollout.journal import About, stamp
-from toolkit.rollout.plan.terms import terms_of
+from toolkit.rollout.plan.batches import terms_of
 from toolkit.rollout.runs import RunFolder
 from toolkit.verbs.access import Access, Fleet
 from toolkit.verbs.budgeted import Counting

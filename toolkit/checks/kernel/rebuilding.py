@@ -24,7 +24,7 @@ from toolkit.checks.modules.peermem import PEERMEM_ONLY, file, stub
 from toolkit.facts.modules.placed_files import REBUILD, HookFile
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import OfedFlavour
-from toolkit.want import ModuleSource, Want
+from toolkit.want import Modules, Want
 
 AFTER_TRANSACTION = (3, 2)  # the DKMS that has post_transaction
 PLUGIN = "python3-dnf-plugin-post-transaction-actions"
@@ -159,7 +159,7 @@ def _stopped(needed: list[Hook], node: Node) -> Finding | None:
 
 def _nothing_to_follow(node: Node, want: Want) -> str:
     """Why nothing has to be rebuilt here; "" where something has."""
-    if want.modules is ModuleSource.BUILT:
+    if want.modules is Modules.BUILT:
         return "modules are built elsewhere and delivered"
     if node.ofed.flavour is OfedFlavour.INBOX:
         return "the inbox RDMA stack: it comes with the kernel"

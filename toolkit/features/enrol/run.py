@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolkit.built.io.certificate import der_of
+from toolkit.built.io.openssl import der_of
 from toolkit.errors import Outcome
 from toolkit.facts.firmware.mok import Mok, parse_mok
 from toolkit.facts.firmware.secureboot import Enrolment

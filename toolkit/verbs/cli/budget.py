@@ -1,4 +1,4 @@
-"""The verb that tells who holds what of the budget, and gives back what an operator has seen to."""
+"""The verb that shows who holds what of the budget, and gives back (docs/budget.schema.json)."""
 
 from __future__ import annotations
 

@@ -33,11 +33,11 @@ from toolkit.plural import counted
 from toolkit.report.document import Told, dumps
 from toolkit.report.plan_text import plan_lines
 from toolkit.report.text import errors
-from toolkit.report.verified import verified_document
 from toolkit.rollout.history import read_run
 from toolkit.rollout.hooks import Hooks
 from toolkit.rollout.journal import Story
 from toolkit.rollout.run import Rolled
+from toolkit.suites.run import verified_document
 from toolkit.verbs.access import Fleet, state_dir
 from toolkit.verbs.cli.rollout import (
     COUNTED,
@@ -55,7 +55,7 @@ from toolkit.verbs.rollback import RolledBack, undoing
 from toolkit.verbs.rollback import rollback as rollback_nodes
 from toolkit.verbs.rollback import undo as undo_nodes
 from toolkit.verbs.saved import read_saved
-from toolkit.want import ModuleSource
+from toolkit.want import Modules
 
 DIFF = Option("diff", False, "show the lines that change", anew=True)
 CHECK = Option("check", False, "plan only; exit 7 where something would change", anew=True)
@@ -98,7 +98,7 @@ def shelf_of(session: Session) -> Shelf | None:
 
     :raises UsageError: for a key that would sign nothing.
     """
-    if session.want().modules is not ModuleSource.BUILT:
+    if session.want().modules is not Modules.BUILT:
         if session.said.text("sign_key") or session.said.text("sign_cert"):
             raise UsageError(
                 "--sign-key signs what is delivered, and this site has DKMS compile on nodes",

@@ -19,8 +19,7 @@ from toolkit.node.audit import whoami
 from toolkit.rollout.events import steps_of
 from toolkit.rollout.hooks import Hooks, check_hook
 from toolkit.rollout.journal import About, Journal, Story, stamp
-from toolkit.rollout.plan.batches import ENDED, Past, pasts
-from toolkit.rollout.plan.terms import terms_of
+from toolkit.rollout.plan.batches import ENDED, Past, pasts, terms_of
 from toolkit.rollout.plan.window import parse_window
 from toolkit.rollout.run import Brakes, Rolled, T
 from toolkit.rollout.runs import RunFolder, safe_name

@@ -23,7 +23,7 @@ from toolkit.features.bios.run.line import Line, LoginRefused
 from toolkit.node.deliver import release, restart
 from toolkit.node.reboot import boot_id_of
 from toolkit.ssh.transport import Transport
-from toolkit.verbs.jobs import InUse, who_works
+from toolkit.verbs.reading import InUse, who_works
 
 GRACEFUL, SHUTDOWN, ON = "GracefulRestart", "GracefulShutdown", "On"
 HARD = ("ForceRestart", "PowerCycle", "FullPowerCycle")  # the first that is offered

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from toolkit.errors import ApplyError, Unsupported
 from toolkit.ssh.become import Become
-from toolkit.ssh.child import run_child
 from toolkit.ssh.limits import Hearing
+from toolkit.ssh.local import run_child
 from toolkit.ssh.stream import Lines, conclude
 from toolkit.ssh.transport import Result, Sink, quiet
 from toolkit.ssh.transport_errors import late

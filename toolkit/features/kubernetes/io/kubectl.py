@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 
 from toolkit.errors import TransportError, UsageError
-from toolkit.ssh.child import answer
+from toolkit.ssh.local import answer
 
 
 @dataclass(frozen=True, slots=True)

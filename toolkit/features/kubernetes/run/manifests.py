@@ -19,7 +19,7 @@ from toolkit.features.kubernetes.plan.manifests import Manifest, reading
 from toolkit.features.kubernetes.plan.terms import Terms, node_name
 from toolkit.groups import Wants
 from toolkit.plan.bundle import script
-from toolkit.rollout.plan.terms import batches
+from toolkit.rollout.plan.batches import batches
 from toolkit.safe_file import write_file
 from toolkit.verbs.each import on_saved
 from toolkit.verbs.pasted_logs import decoded, read_bytes

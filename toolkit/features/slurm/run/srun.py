@@ -34,8 +34,8 @@ from toolkit.hosts.host import Host
 from toolkit.package_data import user_name
 from toolkit.ssh import transport_errors
 from toolkit.ssh.become import Become, read_marks
-from toolkit.ssh.child import run_child
 from toolkit.ssh.limits import ROOM_S, Hearing
+from toolkit.ssh.local import run_child
 from toolkit.ssh.stream import Lines, conclude, decode
 from toolkit.ssh.transport import Result, Sink, quiet
 
