@@ -23,9 +23,9 @@ from toolkit.evidence import Evidence, State
 from toolkit.facts.text.scrub import Scrubber
 from toolkit.hosts.host import Host
 from toolkit.redfish.access import BmcAccess, BmcPlace
-from toolkit.redfish.find import Resource
 from toolkit.redfish.fleet import BmcFleet, open_bmcs
 from toolkit.redfish.reader import Reader
+from toolkit.redfish.resource import Resource
 from toolkit.redfish.trust import BmcTrust, Login
 from toolkit.ssh.pool import Interrupted, run_all
 from toolkit.verbs.access import Access, Fleet

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.budgeting import Run
 from toolkit.errors import TransportError, UsageError
 from toolkit.rollout.budget import Budget, books_of, release, set_aside
-from toolkit.rollout.budget_book import Book, BudgetError, Row
+from toolkit.rollout.budget_store import Book, BudgetError, Row
 from toolkit.rollout.claims import claim
 from toolkit.rollout.plan.batches import Past, Phase, Step
 from toolkit.rollout.plan.budget import Answer, Books, CountedAs, Share, ask, left_by

@@ -32,7 +32,7 @@ from toolkit.rollout.plan.batches import Phase, pasts
 from toolkit.rollout.run import HostWorkers
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.pool import attempt
-from toolkit.verbs import provision, provision_turn
+from toolkit.verbs import provision, provision_node
 from toolkit.verbs.access import Access, Fleet, state_dir
 from toolkit.verbs.cli.rollout import Resumed, agreed_of, resumption
 from toolkit.verbs.cli.session import Session
@@ -158,10 +158,10 @@ class Inline(HostWorkers[Provisioned]):
 def patch(monkeypatch: pytest.MonkeyPatch, of: Fleetful) -> None:
     """Time, hooks, jobs, plans and the disk are the world's; everything else is real."""
     world = of.world
-    for module in (provision, provision_turn, reboot):
+    for module in (provision, provision_node, reboot):
         monkeypatch.setattr(module, "time", world)
     monkeypatch.setattr(provision, "plan_node", of.planned)
-    monkeypatch.setattr(provision_turn, "plan_node", of.planned)
+    monkeypatch.setattr(provision_node, "plan_node", of.planned)
     monkeypatch.setattr(collect, "probe_script", lambda: "probe")
     monkeypatch.setattr(deliver, "engine", lambda: "")
 

@@ -28,7 +28,7 @@ from toolkit.errors import ExitCode, UsageError
 from toolkit.facts.text.foreign import Foreign, foreign
 from toolkit.facts.text.pasted_logs import evidence_of, frames_of
 from toolkit.verbs import saved
-from toolkit.verbs.packed import Leaf, UnpackRoom, leaves
+from toolkit.verbs.archives import Leaf, UnpackRoom, leaves
 from toolkit.verbs.pasted_logs import MANY_BYTES
 from toolkit.verbs.saved import read_all, read_saved
 from toolkit.want import Want

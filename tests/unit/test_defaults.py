@@ -32,7 +32,7 @@ PLACES = (
     "node/*.py",
     "redfish/access.py",
     "redfish/client.py",
-    "redfish/find.py",
+    "redfish/resource.py",
     "redfish/http.py",
     "redfish/reader.py",
     "redfish/registry.py",
@@ -40,13 +40,13 @@ PLACES = (
     "redfish/session_registry.py",
     "redfish/tls.py",
     "redfish/trust.py",
-    "rollout/budget_book.py",
+    "rollout/budget_store.py",
     "rollout/chain.py",
     "rollout/claims.py",
     "rollout/hooks.py",
     "rollout/journal.py",
     "ssh/*.py",
-    "verbs/packed.py",
+    "verbs/archives.py",
 )
 PLAIN = (str, bool, int, float)
 # A default that says something is a decision: whoever makes one, or another, writes it here.
@@ -129,7 +129,7 @@ node.deliver.restart(by_itself) = True
 node.deliver.restart_script(by_itself) = True
 node.reboot.reboot(wait_s) = 60
 node.reboot.reboot(limit_s) = 900
-node.sealing.sign(purpose) = 'gdr-toolkit-passport'
+node.text_signature.sign(purpose) = 'gdr-toolkit-passport'
 redfish.access.BmcAccess.trust is made
 redfish.access.BmcAccess.places is made
 redfish.access.BmcAccess.limit_s = 120.0
@@ -137,7 +137,7 @@ redfish.client.Job.percent = -1
 redfish.http.BmcLimits.connect_s = 10
 redfish.http.BmcLimits.answer_s = 30
 redfish.http.BmcLimits.total_s = 120
-rollout.budget_book.Row.count = 1
+rollout.budget_store.Row.count = 1
 rollout.hooks.Hooks.limit_s = 600.0
 ssh.become.Become.wanted = True
 ssh.credentials.read_secret(option) = 'pass-fd'
@@ -154,7 +154,7 @@ ssh.ssh_config_file.HostConfig.values is made
 ssh.transport.Transport.run(limit_s) = 120
 ssh.transport_errors.Door.port = 22
 ssh.transport_errors.Door.known_hosts = '~/.ssh/known_hosts'
-verbs.packed.UnpackRoom.files = 10000
+verbs.archives.UnpackRoom.files = 10000
 """
 
 

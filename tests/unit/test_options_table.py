@@ -18,7 +18,7 @@ from types import ModuleType
 import pytest
 from invoke.parser.argument import Argument
 
-from toolkit.cli import ending, verbs
+from toolkit.cli import outcome_line, verbs
 from toolkit.cli.options import Option, Unsaid, VerbTask
 from toolkit.features.bios.cli import run
 from toolkit.features.history import cli
@@ -168,7 +168,7 @@ def test_a_default_that_is_repeated_is_the_options_own(file: Path) -> None:
         (rolling, ("_ALONE", "_PATHS", "_SECRET", "_RIVALS")),
         (cli, ("_TOLD", "_OF_UNDO")),
         (run, ("_NOW",)),
-        (ending, ("_WAY", "_ASKED")),
+        (outcome_line, ("_WAY", "_ASKED")),
         (rollout, ("_OF_ROLLOUTS",)),
     ],
 )

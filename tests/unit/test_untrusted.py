@@ -17,7 +17,7 @@ from toolkit.features.kubernetes.io.node import _parsed
 from toolkit.hosts.host import select
 from toolkit.hosts.inventory import read_host_file, read_inventory
 from toolkit.redfish.client import _message
-from toolkit.redfish.find import parsed
+from toolkit.redfish.resource import parsed
 from toolkit.untrusted import Unreadable, read_json, read_toml, read_yaml_nodes
 from toolkit.want import Want
 

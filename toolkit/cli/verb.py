@@ -19,7 +19,6 @@ from invoke.exceptions import Exit
 from invoke.tasks import Task
 
 from toolkit.cli import early
-from toolkit.cli.ending import ending
 from toolkit.cli.options import (
     Option,
     Said,
@@ -29,6 +28,7 @@ from toolkit.cli.options import (
     refuse_empty,
     refuse_saved_hosts,
 )
+from toolkit.cli.outcome_line import ending
 from toolkit.cli.streams import patient_streams
 from toolkit.errors import ExitCode, ToolkitError
 from toolkit.report.table import Painter, error_lines, wants_colour

@@ -19,7 +19,7 @@ from toolkit.plan.artefact import Trigger
 from toolkit.plan.change import Act, Action, Blocked, Change, Wanted
 from toolkit.plan.decide import decide
 from toolkit.plan.decide_boot import decide_boot
-from toolkit.plan.situation import Situation
+from toolkit.plan.node_state import Situation
 from toolkit.plan.trial import Trial
 from toolkit.want import PeerPath, Want
 

@@ -13,7 +13,9 @@ from collections.abc import Mapping
 
 from toolkit.errors import BmcCertificate, BmcError, BmcLogin, BmcRefused, BmcSilent
 from toolkit.evidence import Frame, State
-from toolkit.redfish.find import (
+from toolkit.redfish.http import BmcLimits
+from toolkit.redfish.registry import RegistryCache, RegistryKey
+from toolkit.redfish.resource import (
     FoundMachine,
     Json,
     NoBios,
@@ -28,8 +30,6 @@ from toolkit.redfish.find import (
     registry_place,
     text_of,
 )
-from toolkit.redfish.http import BmcLimits
-from toolkit.redfish.registry import RegistryCache, RegistryKey
 from toolkit.redfish.session import Guest
 from toolkit.redfish.session_registry import SessionRegistry
 from toolkit.redfish.trust import BmcTrust, Login

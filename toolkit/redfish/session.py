@@ -27,8 +27,8 @@ from sushy.connector import Connector
 from sushy.exceptions import AccessError
 
 from toolkit.errors import BmcError, BmcLogin, BmcRefused
-from toolkit.redfish.find import Resource, parsed, text_of
 from toolkit.redfish.http import BmcLimits, Http
+from toolkit.redfish.resource import Resource, parsed, text_of
 from toolkit.redfish.session_registry import SessionRegistry
 from toolkit.redfish.trust import BmcTrust, Login, base_url
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from toolkit.errors import UsageError
 from toolkit.package_data import from_home, user_name
-from toolkit.ssh.ssh_config_words import COMMANDS, listed, problem, split_words
+from toolkit.ssh.ssh_config_tokens import COMMANDS, listed, problem, split_words
 
 _SETTING = re.compile(r"\s*([^\s=]*)(?:\s*=\s*|\s+|$)(.*)")
 _MANY = ("identityfile", "certificatefile")  # each further value is tried, too

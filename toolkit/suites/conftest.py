@@ -29,7 +29,7 @@ from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.groups import resolved
 from toolkit.ssh.transport import Transport
-from toolkit.suites.ledger import ACCESS, LEDGER, WANT, Judge, Ledger
+from toolkit.suites.outcomes import ACCESS, LEDGER, WANT, Judge, Ledger
 from toolkit.verbs.access import Access, Fleet, inventory_in
 from toolkit.verbs.connect import open_fleet
 from toolkit.verbs.doctor import gather

@@ -16,7 +16,7 @@ from toolkit.checks.check import Check
 from toolkit.errors import ExitCode
 from toolkit.groups import Wants
 from toolkit.report.document import Json
-from toolkit.suites.ledger import ACCESS, LEDGER, WANT, Ledger
+from toolkit.suites.outcomes import ACCESS, LEDGER, WANT, Ledger
 from toolkit.verbs.access import Access
 
 SUITES = Path(__file__).parent

@@ -20,7 +20,7 @@ from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.groups import Wants
 from toolkit.hosts.host import Host
-from toolkit.node import sealing
+from toolkit.node import text_signature
 from toolkit.node.deliver import engine, image_runner
 from toolkit.plan.bundle import Bundle, render, runner, tar_bytes
 from toolkit.plan.plan import Plan, diff, make_plan
@@ -112,7 +112,9 @@ def sealed(bundle: Bundle) -> Bundle:
     if not bundle.sign_key:
         return bundle
     key = Path(bundle.sign_key).expanduser()
-    return replace(bundle, signature=sealing.sign(key, bundle.sums(), sealing.BUNDLES))
+    return replace(
+        bundle, signature=text_signature.sign(key, bundle.sums(), text_signature.BUNDLES)
+    )
 
 
 def plan_all(

@@ -32,11 +32,11 @@ from toolkit.rollout.run import Rolled
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Sink, Transport
 from toolkit.verbs.access import Fleet
-from toolkit.verbs.budgeted import Counting, on_each_counted
+from toolkit.verbs.budget_run import Counting, on_each_counted
 from toolkit.verbs.provision import REBOOT_S
 from toolkit.verbs.reading import refuse_jobs
 from toolkit.verbs.rollout import Agreed
-from toolkit.verbs.slurm_carrier import kept_off
+from toolkit.verbs.slurm_service import kept_off
 
 Judge = Callable[[str, Evidence], Judged]
 

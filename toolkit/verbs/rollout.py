@@ -25,7 +25,7 @@ from toolkit.rollout.runs import DEMO, RunFolder
 from toolkit.verbs.access import Fleet
 from toolkit.verbs.plan import Planned
 from toolkit.verbs.provision import Provisioned, ProvisionOptions, done_well, harm, untouched
-from toolkit.verbs.provision_turn import TurnWork
+from toolkit.verbs.provision_node import TurnWork
 
 MakeHands = Callable[[Callable[[Host], Provisioned]], HostWorkers[Provisioned]]
 

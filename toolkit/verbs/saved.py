@@ -20,8 +20,8 @@ from toolkit.facts.text.foreign import Foreign, foreign
 from toolkit.facts.text.pasted_logs import NotUnderstood, by_machine, evidence_of, frames_of
 from toolkit.facts.text.pod_logs import holds_pod_logs
 from toolkit.rollout.runs import SUFFIX
+from toolkit.verbs.archives import Leaf, UnpackRoom, is_packed, leaves
 from toolkit.verbs.incident import is_incident, read_incident
-from toolkit.verbs.packed import Leaf, UnpackRoom, is_packed, leaves
 from toolkit.verbs.pasted_logs import (
     MANY_BYTES,
     decoded,

@@ -27,7 +27,7 @@ from toolkit.features.image.run.passport import (
     signature_of,
     try_signing,
 )
-from toolkit.node import sealing
+from toolkit.node import text_signature
 from toolkit.ssh.transport import Result, Sink, quiet
 from toolkit.verbs.passport import known_key, sealed
 from toolkit.want import Want
@@ -74,8 +74,8 @@ def test_what_is_signed_and_by_which_key(monkeypatch: pytest.MonkeyPatch) -> Non
         return "seal"
 
     looked: list[Path] = []
-    monkeypatch.setattr(sealing, "sign", sign)
-    monkeypatch.setattr(sealing, "refuse_no_key", looked.append)
+    monkeypatch.setattr(text_signature, "sign", sign)
+    monkeypatch.setattr(text_signature, "refuse_no_key", looked.append)
     try_signing(Path("/k"))
     assert signature_of(BORN, Path("/k")) == "seal"
     known_key(Path("/keys"))
@@ -105,7 +105,7 @@ def test_a_signature_is_looked_at_here_whatever_the_node_says(
         asked.append(told)
         return good, "alice"
 
-    monkeypatch.setattr(sealing, "check", check)
+    monkeypatch.setattr(text_signature, "check", check)
     found = sealed(born(SIGNED, claims=claims), KEYS)
     frame = found.frame(VERIFIED)
     assert (frame.state, frame.source, frame.text) == (

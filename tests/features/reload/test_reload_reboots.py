@@ -25,7 +25,7 @@ from toolkit.rollout.journal import About, stamp
 from toolkit.rollout.plan.batches import terms_of
 from toolkit.rollout.runs import RunFolder
 from toolkit.verbs.access import Access, Fleet
-from toolkit.verbs.budgeted import Counting
+from toolkit.verbs.budget_run import Counting
 from toolkit.verbs.rollout import Agreed
 
 OVER_HCA = {"ways": "session 192.0.2.1 ens1np0\n"}

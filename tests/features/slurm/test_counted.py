@@ -24,7 +24,7 @@ from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.pool import NotBegun
 from toolkit.ssh.transport import Result, Sink, Transport, quiet
 from toolkit.verbs.access import Access, Fleet
-from toolkit.verbs.budgeted import Counting, on_each_counted
+from toolkit.verbs.budget_run import Counting, on_each_counted
 from toolkit.verbs.rollback import RolledBack
 from toolkit.verbs.rollout import Agreed
 

@@ -17,7 +17,7 @@ from toolkit.features.slurm.run.service import JobsRemain, SlurmService
 from toolkit.hosts.host import Host
 from toolkit.rollout.hooks import NotTaken
 from toolkit.ssh.transport import Result, Sink, quiet
-from toolkit.verbs.slurm_carrier import Scheduled
+from toolkit.verbs.slurm_service import Scheduled
 
 RUN, OTHER = "2026-11-22T14-00-00-provision", "2026-11-21T09-00-00-provision"
 GPU = Host("root@gpu1")

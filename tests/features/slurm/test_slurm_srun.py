@@ -20,7 +20,7 @@ from toolkit.node import deliver
 from toolkit.ssh.become import Become
 from toolkit.ssh.transport import Result, Sink, Transport, quiet
 from toolkit.verbs.access import Access, Fleet
-from toolkit.verbs.slurm_carrier import Scheduled, held_elsewhere, kept_off
+from toolkit.verbs.slurm_service import Scheduled, held_elsewhere, kept_off
 
 RUN, OTHER = "2026-11-22T14-00-00-provision", "2026-11-21T09-00-00-provision"
 GPU = Host("root@gpu1")

@@ -21,7 +21,7 @@ from toolkit.rollout.plan.batches import Phase
 from toolkit.rollout.run import Rolled
 from toolkit.ssh.transport import Sink, Transport
 from toolkit.verbs.access import Fleet
-from toolkit.verbs.budgeted import Counting, on_each_counted
+from toolkit.verbs.budget_run import Counting, on_each_counted
 from toolkit.verbs.each import on_each
 
 ROUNDS = 3  # that a node may change under our hands; monitoring opens a GPU now and then

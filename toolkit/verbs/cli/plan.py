@@ -11,7 +11,6 @@ from pathlib import Path
 from toolkit.built.delivery_cache import Shelf
 from toolkit.built.io.store import Store, default_folder
 from toolkit.checks.judged import Judged, judge_node
-from toolkit.cli.ending import record
 from toolkit.cli.options import (
     BMC,
     HOSTS,
@@ -25,6 +24,7 @@ from toolkit.cli.options import (
     Option,
     Said,
 )
+from toolkit.cli.outcome_line import record
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError
 from toolkit.hosts.host import select

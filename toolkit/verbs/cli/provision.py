@@ -37,7 +37,7 @@ from toolkit.verbs.cli.session import Session, consent, fleet
 from toolkit.verbs.plan import Planned, plan_all
 from toolkit.verbs.provision import GONE, Provisioned, ProvisionOptions, untouched
 from toolkit.verbs.rollout import roll_out
-from toolkit.verbs.slurm_carrier import kept_off
+from toolkit.verbs.slurm_service import kept_off
 
 
 @verb(HOSTS, REACH, WANT, OUTPUT, (CHECK, DIFF, REBOOT, UNTRIED, OVER_JOBS), ROLLOUT, DELIVERED)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from toolkit.cli.ending import record
 from toolkit.cli.options import BMC, REACH, TAKEN, WANT, Option, Said
+from toolkit.cli.outcome_line import record
 from toolkit.errors import ExitCode, UsageError
 from toolkit.features.slurm.run.nodes import Site
 from toolkit.features.slurm.run.service import SlurmService
@@ -26,10 +26,10 @@ from toolkit.rollout.runs import RunFolder, safe_name
 from toolkit.ssh.pool import NotBegun
 from toolkit.untrusted import read_json
 from toolkit.verbs.access import Fleet, state_dir
-from toolkit.verbs.budgeted import Counting
+from toolkit.verbs.budget_run import Counting
 from toolkit.verbs.cli.session import Session
 from toolkit.verbs.rollout import Agreed
-from toolkit.verbs.slurm_carrier import held_elsewhere
+from toolkit.verbs.slurm_service import held_elsewhere
 from toolkit.want import DEFAULT_PROFILE, Want
 
 ROLLOUT = (

@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from toolkit.checks.all import named
 from toolkit.checks.judged import Judged
-from toolkit.cli.ending import record
 from toolkit.cli.options import OUTPUT, TAKEN, Said
+from toolkit.cli.outcome_line import record
 from toolkit.errors import ExitCode, Outcome, Unwritten, UsageError
 from toolkit.groups import SiteWants, for_all, resolved
 from toolkit.hosts.host import Inventory

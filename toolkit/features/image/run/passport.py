@@ -9,7 +9,7 @@ from toolkit.facts.node.node import Node
 from toolkit.facts.passport import PLACE, SIGNATURE, Passport, parse
 from toolkit.features.image.io import passport as reach
 from toolkit.features.image.plan.passport import passport_of
-from toolkit.node import sealing
+from toolkit.node import text_signature
 from toolkit.progress import Progress
 from toolkit.ssh.transport import Transport
 from toolkit.tar_member import is_tar, read_member
@@ -44,7 +44,7 @@ def signature_of(passport: Passport, key: Path) -> str:
 
     :raises UsageError: the key cannot be used.
     """
-    return sealing.sign(key, passport.json())
+    return text_signature.sign(key, passport.json())
 
 
 def try_signing(key: Path) -> None:
@@ -52,7 +52,7 @@ def try_signing(key: Path) -> None:
 
     :raises UsageError: it cannot.
     """
-    sealing.sign(key, "gdr-toolkit\n")
+    text_signature.sign(key, "gdr-toolkit\n")
 
 
 def read_passport(source: Path, progress: Progress | None = None) -> Passport:
