@@ -12,7 +12,7 @@ from pathlib import Path
 
 from toolkit.demo.create import commands, packages
 from toolkit.demo.disk import disk
-from toolkit.demo.inside import inside
+from toolkit.demo.node_files import inside
 from toolkit.demo.nodes import READY, recipe_of
 from toolkit.demo.sysfs import sysfs
 

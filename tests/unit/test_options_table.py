@@ -21,8 +21,8 @@ from invoke.parser.argument import Argument
 from toolkit.cli import outcome_line, verbs
 from toolkit.cli.options import Option, Unsaid, VerbTask
 from toolkit.features.bios.cli import run
-from toolkit.features.history import cli
 from toolkit.features.kubernetes.cli import rollout
+from toolkit.verbs.cli import plan
 from toolkit.verbs.cli import rollout as rolling
 
 KEPT = Path(__file__).parent / "options_of_verbs.txt"
@@ -166,7 +166,7 @@ def test_a_default_that_is_repeated_is_the_options_own(file: Path) -> None:
     ("module", "names"),
     [
         (rolling, ("_ALONE", "_PATHS", "_SECRET", "_RIVALS")),
-        (cli, ("_TOLD", "_OF_UNDO")),
+        (plan, ("_OUTPUT_ANEW", "_OF_UNDO")),
         (run, ("_NOW",)),
         (outcome_line, ("_WAY", "_ASKED")),
         (rollout, ("_OF_ROLLOUTS",)),

@@ -18,7 +18,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.tasks import Task
 
-from toolkit.cli import early
+from toolkit.cli import start
 from toolkit.cli.options import (
     Option,
     Said,
@@ -99,7 +99,7 @@ def guarded(body: Body, said: Said) -> ExitCode:
     """
     with patient_streams(), said.at_end:
         try:
-            early.over()
+            start.over()
             return body(said)
         except ToolkitError as error:
             print(error_lines(error, Painter(wants_colour(sys.stderr))), file=sys.stderr)

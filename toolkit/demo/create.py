@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from toolkit.demo.disk import disk
-from toolkit.demo.inside import inside
+from toolkit.demo.node_files import inside
 from toolkit.demo.nodes import READY, DemoFamily, Recipe, recipe_of
 from toolkit.demo.software import (
     PEER_SYMBOLS,
