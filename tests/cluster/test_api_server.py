@@ -15,10 +15,8 @@ from uuid import uuid4
 import pytest
 
 from toolkit.facts.cluster import parse_cluster
-from toolkit.features.kubernetes.plan.apply import Carrying
-from toolkit.features.kubernetes.plan.manifests import stream
-from toolkit.features.kubernetes.plan.terms import Terms, parse_terms
-from toolkit.features.kubernetes.run.manifests import applying_manifests, reading_manifests
+from toolkit.features.kubernetes.plan import Carrying, Terms, parse_terms, stream
+from toolkit.features.kubernetes.run import applying_manifests, reading_manifests
 
 pytestmark = pytest.mark.cluster
 

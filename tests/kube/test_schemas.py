@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.kube.schemas import linted, validated
-from toolkit.features.kubernetes.plan.apply import Carrying
-from toolkit.features.kubernetes.plan.terms import Terms, parse_terms
-from toolkit.features.kubernetes.run.manifests import (
+from toolkit.features.kubernetes.plan import Carrying, Terms, parse_terms
+from toolkit.features.kubernetes.run import (
     applying_manifests,
     reading_manifests,
     write_manifests,

@@ -29,7 +29,7 @@ from toolkit.features.exercise import cli as exercising
 from toolkit.features.history import cli as past
 from toolkit.features.image.cli import image
 from toolkit.features.iommu_groups import cli
-from toolkit.features.kubernetes.cli import kubernetes
+from toolkit.features.kubernetes import cli as kubernetes
 from toolkit.features.reload import cli as reloading
 from toolkit.verbs.cli import budget, capture, demo, plan, provision
 

@@ -16,7 +16,7 @@ from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence
 from toolkit.features.compare.run import sheets_of_saved
 from toolkit.features.drift.run import drift_saved
-from toolkit.features.kubernetes.run.manifests import plan_for_pods
+from toolkit.features.kubernetes.run import plan_for_pods
 from toolkit.features.page.run import look_at_saved
 from toolkit.verbs.doctor import examine_saved, foresee_saved
 from toolkit.verbs.plan import plan_saved

@@ -22,7 +22,7 @@ from toolkit.cli import ending, verbs
 from toolkit.cli.options import Option, Unsaid, VerbTask
 from toolkit.features.bios.cli import run
 from toolkit.features.history import cli
-from toolkit.features.kubernetes.cli import rollout
+from toolkit.features.kubernetes import cli as kubernetes
 from toolkit.verbs.cli import rollout as rolling
 
 KEPT = Path(__file__).parent / "options_of_verbs.txt"
@@ -169,7 +169,7 @@ def test_a_default_that_is_repeated_is_the_options_own(file: Path) -> None:
         (cli, ("_TOLD", "_OF_UNDO")),
         (run, ("_NOW",)),
         (ending, ("_WAY", "_ASKED")),
-        (rollout, ("_OF_ROLLOUTS",)),
+        (kubernetes, ("_OF_ROLLOUTS",)),
     ],
 )
 def test_a_table_of_options_names_options(module: ModuleType, names: tuple[str, ...]) -> None:

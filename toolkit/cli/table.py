@@ -37,7 +37,7 @@ VERBS = tuple(
     provision verbs.cli.provision.provision
     verify verbs.cli.plan.verify
     rollback verbs.cli.plan.rollback
-    kubernetes features.kubernetes.cli.kubernetes.kubernetes
+    kubernetes features.kubernetes.cli.kubernetes
     history features.history.cli.history
     undo features.history.cli.undo
     budget verbs.cli.budget.budget

@@ -18,10 +18,8 @@ from toolkit.cli import Gdr, verbs
 from toolkit.errors import ExitCode, Outcome, Unparsable, Unsupported, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.cluster import Bringer, Cluster, parse_cluster
-from toolkit.features.kubernetes.plan.apply import Carrying
-from toolkit.features.kubernetes.plan.manifests import Manifest, stream
-from toolkit.features.kubernetes.plan.terms import parse_terms
-from toolkit.features.kubernetes.run.manifests import (
+from toolkit.features.kubernetes.plan import Carrying, Manifest, parse_terms, stream
+from toolkit.features.kubernetes.run import (
     applying_manifests,
     carrying,
     cluster_of,

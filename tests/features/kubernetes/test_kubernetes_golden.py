@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.features.kubernetes.plan import apply, manifests
-from toolkit.features.kubernetes.plan.apply import Carrying, applying
-from toolkit.features.kubernetes.plan.manifests import Manifest, reading
-from toolkit.features.kubernetes.plan.terms import parse_terms
+from toolkit.features.kubernetes import plan
+from toolkit.features.kubernetes.plan import Carrying, Manifest, applying, parse_terms, reading
 
 GOLDEN = Path(__file__).parents[2] / "kube" / "golden"
 IMAGE = "registry.example/busybox@sha256:" + "0123456789abcdef" * 4
@@ -25,8 +23,7 @@ TOLD = parse_terms(IMAGE, "ops", "rack,zone=a", "team=ml:NoExecute,spot", confin
 @pytest.fixture
 def unversioned(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new version of ours is no change of a template."""
-    for module in (manifests, apply):
-        monkeypatch.setattr(module, "__version__", "0.0.0")
+    monkeypatch.setattr(plan, "__version__", "0.0.0")
 
 
 @pytest.mark.usefixtures("unversioned")

@@ -15,12 +15,15 @@ from tests.evidence.build import node
 from tests.features.kubernetes.kube_cluster import KubeNode, KubeWorld
 from toolkit.errors import ApplyError, ExitCode, LockedError, NoEvidence, TransportError
 from toolkit.evidence import Evidence
-from toolkit.features.kubernetes.io.node import MARK, Cluster
-from toolkit.features.kubernetes.plan.apply import Carrying
-from toolkit.features.kubernetes.plan.manifests import stream
-from toolkit.features.kubernetes.plan.terms import Terms
-from toolkit.features.kubernetes.run.manifests import applying_manifests
-from toolkit.features.kubernetes.run.rollout import Brought, Limits, refuse_let_go, roll_out_pods
+from toolkit.features.kubernetes.io import MARK, KubeCluster
+from toolkit.features.kubernetes.plan import Carrying, Terms, stream
+from toolkit.features.kubernetes.run import (
+    Brought,
+    Limits,
+    applying_manifests,
+    refuse_let_go,
+    roll_out_pods,
+)
 from toolkit.progress import Silent
 from toolkit.rollout.budget import books_of
 from toolkit.rollout.claims import claim
@@ -57,7 +60,7 @@ class World(KubeWorld):
 
     def roll(self, *, limits: Limits | None = None, **terms: str) -> Rolled[Brought]:
         carried = [Carrying(name, "echo\n") for name in NAMES]
-        cluster = Cluster(self.kubectl(), "gdr-toolkit", poll_s=0.01)
+        cluster = KubeCluster(self.kubectl(), "gdr-toolkit", poll_s=0.01)
         cluster.put(stream(applying_manifests(TERMS, carried)))
         about = About("kubernetes", "tests", "2026-11-22T00:00:00Z")
         said = terms_of(
@@ -148,7 +151,7 @@ def test_what_pods_keep_in_an_emptydir_is_lost_only_where_that_was_said(world: W
 
 
 def test_a_cordon_that_is_no_longer_ours_is_not_taken_away(world: World) -> None:
-    cluster = Cluster(world.kubectl(), "gdr-toolkit")
+    cluster = KubeCluster(world.kubectl(), "gdr-toolkit")
     assert cluster.cordon("gpu1", "ours")
     assert not cluster.uncordon("gpu1", "another")
     assert (world.nodes["gpu1"].cordoned, world.nodes["gpu1"].marks) == (True, {MARK: "ours"})
@@ -217,7 +220,7 @@ def test_a_server_that_is_away_while_a_bundle_is_at_work_is_waited_for(world: Wo
 
 
 def test_a_job_that_somebody_deleted_is_not_waited_for(world: World) -> None:
-    cluster = Cluster(world.kubectl(), "gdr-toolkit", poll_s=0.01)
+    cluster = KubeCluster(world.kubectl(), "gdr-toolkit", poll_s=0.01)
     world.jobs["gone"] = None
     with pytest.raises(TransportError, match="NotFound"):
         cluster.run_job("gone", 3600)
@@ -265,7 +268,7 @@ def test_what_was_left_and_cannot_be_drained_is_not_given_back(world: World) -> 
 
 
 def test_a_job_that_was_let_go_before_is_not_taken_for_one_of_now(world: World) -> None:
-    cluster = Cluster(world.kubectl(), "gdr-toolkit")
+    cluster = KubeCluster(world.kubectl(), "gdr-toolkit")
     carried = [Carrying(name, "echo\n") for name in NAMES]
     cluster.put(stream(applying_manifests(TERMS, carried)))
     refuse_let_go(cluster, carried)

@@ -1,27 +1,98 @@
-"""Take a node of a cluster out of service, let a Job of ours go there, give the node back.
+"""Kubernetes: kubectl as a process, and by it a node taken out of service, served and given back.
 
-What we cordon carries an annotation that names our run, written in the same request: a run that
-is killed leaves no node that nobody owns up to. Each request names the version of the node that was
-looked at, so that what somebody else has done meanwhile makes it fail instead of being undone.
+Whatever way of logging in to a cluster the operator has, kubectl knows it. What we cordon carries
+an annotation that names our run, written in the same request: a run that is killed leaves no node
+that nobody owns up to. Each request names the version of the node that was looked at, so that what
+somebody else has done meanwhile makes it fail instead of being undone.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from toolkit.errors import TransportError, Unparsable
-from toolkit.features.kubernetes.io.kubectl import Kubectl
+from toolkit.errors import TransportError, Unparsable, UsageError
+from toolkit.node.collect import probe_script
+from toolkit.node.scripts import FOLDER
+from toolkit.ssh.child import answer
 from toolkit.untrusted import read_json
+
+
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """One cluster, by its kubeconfig, and a context of it."""
+
+    kubeconfig: str
+    program: str = "kubectl"
+    context: str = ""  # "" for the current one
+
+    def where(self) -> str:
+        """Which cluster that is, in the words of the kubeconfig; nobody is asked for it."""
+        return self.context or self.answer("config", "current-context").strip()
+
+    def answer(self, *words: str, stdin: str = "", limit_s: float = 120) -> str:
+        """What one command prints.
+
+        :raises UsageError: there is no kubectl here.
+        :raises TransportError: it refused or did not end in time; its own last words are told.
+        """
+        which = [f"--kubeconfig={self.kubeconfig}"]
+        which += [f"--context={self.context}"] if self.context else []
+        argv = (self.program, *which, f"--request-timeout={limit_s:g}s")
+        try:
+            done = answer(
+                (*argv, *words), stdin.encode("utf-8", "surrogateescape"), limit_s=limit_s + 10
+            )
+        except FileNotFoundError as why:
+            raise UsageError(
+                f"{self.program} is not here", hint="install it, or leave --kubeconfig out"
+            ) from why
+        except OSError as why:
+            raise UsageError(
+                f"{self.program} cannot be run: {why.strerror}",
+                hint="is kubectl installed here, and in PATH?",
+            ) from why
+        except subprocess.TimeoutExpired as why:
+            raise TransportError(
+                f"kubectl {words[0]}: no answer within {limit_s:g} s",
+                hint="is the API server in reach? kubectl version",
+            ) from why
+        if done.returncode:
+            reason = _reason(_text(done.stderr)) or f"status {done.returncode}"
+            raise TransportError(
+                f"kubectl {' '.join(words[:2])}: {reason[:300]}",
+                hint=f"try it by hand: {' '.join((self.program, *which, *words[:2]))}",
+            )
+        return _text(done.stdout)
+
+
+def _text(said: bytes) -> str:
+    """Word for word: a carriage return within evidence ends no line."""
+    return said.decode("utf-8", "surrogateescape")
+
+
+def _reason(stderr: str) -> str:
+    """The line that says what went wrong; below it kubectl may give advice, or list nodes.
+
+    Where it tried again and again, why that was in vain stands above it.
+    """
+    lines = [line.strip() for line in stderr.split("\n") if line.strip()]
+    told = [line for line in lines if line.lower().startswith("error")]
+    vain = [line.partition("(will retry")[2] for line in told if "(will retry" in line]
+    last = (told or lines or [""])[-1]
+    why = vain[-1].partition("): ")[2] if vain else ""
+    return f"{last}; {why}" if why and why not in last else last
+
 
 MARK = "gdr-toolkit/run"  # the annotation
 _TRIES = 5  # a node's status changes by itself, and with it its version
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class NodeState:
     """A node, as the API server has it."""
 
     cordoned: bool
@@ -30,7 +101,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class KubeCluster:
     """One cluster, and our namespace in it."""
 
     kubectl: Kubectl
@@ -45,12 +116,12 @@ class Cluster:
         """
         self.kubectl.answer("apply", "--server-side", "-f", "-", stdin=manifests)
 
-    def look(self, node: str) -> Seen:
+    def look(self, node: str) -> NodeState:
         found = _table(self._json("get", "node", node))
         meta = _table(found.get("metadata"))
         marks = _table(meta.get("annotations"))
         cordoned = bool(_table(found.get("spec")).get("unschedulable"))
-        return Seen(cordoned, str(marks.get(MARK, "")), str(meta.get("resourceVersion", "")))
+        return NodeState(cordoned, str(marks.get(MARK, "")), str(meta.get("resourceVersion", "")))
 
     def out(self) -> Mapping[str, str]:
         """The nodes that are out of service, whoever did it: by name, why in a clause."""
@@ -98,7 +169,9 @@ class Cluster:
             hint=f"give it back by hand: kubectl uncordon {node}",
         )
 
-    def _marked(self, node: str, seen: Seen, *, run: str | None, cordoned: bool | None) -> bool:
+    def _marked(
+        self, node: str, seen: NodeState, *, run: str | None, cordoned: bool | None
+    ) -> bool:
         patch = {
             "metadata": {"resourceVersion": seen.version, "annotations": {MARK: run}},
             "spec": {"unschedulable": cordoned},
@@ -131,7 +204,7 @@ class Cluster:
         end = time.monotonic() + limit_s
         while True:
             told = self._patiently("get", "job", job, *where, "-o", "json")
-            status = _table(_table(_parsed(told, "get job")).get("status"))
+            status = _table(_table(_read_answer(told, "get job")).get("status"))
             if status.get("succeeded") or status.get("failed"):
                 return self._patiently("logs", f"job/{job}", *where, "--tail=-1")
             if time.monotonic() >= end:
@@ -142,7 +215,7 @@ class Cluster:
             time.sleep(self.poll_s)
 
     def _json(self, *words: str) -> object:
-        return _parsed(self.kubectl.answer(*words, "-o", "json"), " ".join(words))
+        return _read_answer(self.kubectl.answer(*words, "-o", "json"), " ".join(words))
 
     def _patiently(self, *words: str) -> str:
         """An answer, though nobody gives one for a while; a bundle is at work meanwhile."""
@@ -169,7 +242,7 @@ def _why_out(node: Mapping[str, object]) -> str:
     return "not ready" if any(each != "True" for each in ready) else ""
 
 
-def _parsed(text: str, words: str) -> object:
+def _read_answer(text: str, words: str) -> object:
     try:
         return read_json(text)
     except ValueError as why:
@@ -178,3 +251,8 @@ def _parsed(text: str, words: str) -> object:
 
 def _table(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
+
+
+def pod_files() -> dict[str, str]:
+    """The files that lie beside one another in every pod of ours, by name."""
+    return {"pod.sh": (FOLDER / "pod.sh").read_text("utf-8"), "probe.sh": probe_script()}

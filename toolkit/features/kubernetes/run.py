@@ -1,33 +1,138 @@
-"""Carry out bundles on nodes of a cluster as a rollout: batches, one budget, journal, claims."""
+"""Kubernetes: manifests written down, and bundles carried out as a rollout of suspended Jobs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 
+from toolkit.built.delivery_cache import Shelf
 from toolkit.checks.check import Status
-from toolkit.errors import ApplyError, ExitCode, LockedError, NoEvidence, Outcome, TransportError
+from toolkit.errors import (
+    ApplyError,
+    ExitCode,
+    LockedError,
+    NoEvidence,
+    Outcome,
+    TransportError,
+    Unwritten,
+    UsageError,
+)
 from toolkit.evidence import Evidence, Frame, State
+from toolkit.facts.cluster import Cluster, parse_cluster
+from toolkit.facts.node.node import Node
 from toolkit.facts.text.pod_logs import parse_carried, parse_pod_logs
-from toolkit.features.kubernetes.io.node import Cluster
-from toolkit.features.kubernetes.plan.apply import Carrying
+from toolkit.features.kubernetes.io import KubeCluster, Kubectl, pod_files
+from toolkit.features.kubernetes.plan import (
+    Carrying,
+    Manifest,
+    Terms,
+    applying,
+    node_name,
+    reading,
+    refuse_owned,
+)
 from toolkit.groups import Wants
 from toolkit.hosts.host import Host, fold
+from toolkit.plan.bundle import script
 from toolkit.progress import Progress
 from toolkit.rollout.claims import alive
 from toolkit.rollout.journal import FILE, Event, Journal, JournalError
 from toolkit.rollout.plan.batches import Phase, Standing
+from toolkit.rollout.plan.terms import batches
 from toolkit.rollout.run import Rolled, Rollout
 from toolkit.rollout.runs import RunFolder, safe_name
 from toolkit.rollout.workers import Threads
+from toolkit.safe_file import write_file
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Access, Fleet
-from toolkit.verbs.plan import Planned, plan_node
+from toolkit.verbs.each import on_saved
+from toolkit.verbs.pasted_logs import decoded, read_bytes
+from toolkit.verbs.plan import Planned, plan_node, sealed
 from toolkit.verbs.provision import GONE
 from toolkit.verbs.rollout import Agreed, join_budget, keep_journal, roll, write_first
+
+
+def reading_manifests(terms: Terms) -> tuple[Manifest, ...]:
+    """All that reads nodes."""
+    return reading(terms, pod_files())
+
+
+def cluster_of(saved: str, kubectl: Kubectl | None) -> Cluster | None:
+    """What the cluster says of its operators, from a file or asked now; None where nobody said.
+
+    :param saved: a file that ``kubectl get nodes,daemonsets -A -o json`` has written.
+    :raises ToolkitError: it cannot be read, or the cluster does not answer.
+    """
+    if saved:
+        return parse_cluster(decoded(read_bytes(Path(saved))))
+    if kubectl is not None:
+        return parse_cluster(kubectl.answer("get", "nodes,daemonsets.apps", "-A", "-o", "json"))
+    return None
+
+
+def plan_for_pods(
+    saved: Iterable[tuple[str, Evidence]],
+    wants: Wants,
+    today: date,
+    cluster: Cluster | None,
+    shelf: Shelf | None = None,
+) -> list[Outcome[Planned]]:
+    """Plan for nodes of a cluster; one whose drivers an operator owns has that for its error."""
+
+    def work(name: str, evidence: Evidence) -> Planned:
+        node_name(name)
+        refuse_owned(name, Node(evidence), cluster)
+        return plan_node(name, evidence, wants.of(name), today, shelf, untried=True)
+
+    return on_saved(saved, work)
+
+
+def carrying(outcomes: Sequence[Outcome[Planned]], serial: str) -> tuple[Carrying, ...]:
+    """The bundles that there are to carry out, each with its batch.
+
+    :param serial: "1,10%,50%", as for a rollout.
+    :raises UsageError: for what is none.
+    """
+    bundles = {
+        each.host: each.value.bundle for each in outcomes if each.value and each.value.bundle
+    }
+    return tuple(
+        Carrying(node, script(sealed(bundle)), number)
+        for number, batch in enumerate(batches(list(bundles), serial), start=1)
+        for node, bundle in bundles.items()
+        if node in batch
+    )
+
+
+def applying_manifests(terms: Terms, carried: Sequence[Carrying]) -> tuple[Manifest, ...]:
+    """Who may let bundles go, and a suspended Job for each; none where there is no bundle."""
+    return applying(terms, pod_files(), carried) if carried else ()
+
+
+def write_manifests(manifests: tuple[Manifest, ...], out: Path) -> list[Path]:
+    """Each as a file below ``out``, a folder that holds no manifest yet.
+
+    :raises UsageError: others' manifests would be applied with ours.
+    :raises Unwritten: it cannot be written.
+    """
+    written = []
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if others := sorted(each.name for each in out.glob("*.y*ml")):
+            raise UsageError(
+                f"{out}: holds {others[0]} already", hint="name a fresh folder with --out"
+            )
+        for each in manifests:
+            write_file(out / each.name, each.text)
+            written.append(out / each.name)
+    except OSError as why:
+        raise Unwritten(out, why) from why
+    return written
+
 
 VERB = "kubernetes"
 
@@ -61,7 +166,7 @@ class Limits:
 class KubeWork:
     """What each turn of one run has in common."""
 
-    cluster: Cluster
+    cluster: KubeCluster
     carried: Mapping[str, Carrying]  # by node
     wants: Wants
     today: date
@@ -181,7 +286,7 @@ def _words(frame: Frame) -> str:
     return f"{frame.source}: {frame.text.strip() or f'status {frame.exit}'}"[:500]
 
 
-def refuse_let_go(cluster: Cluster, carried: Sequence[Carrying]) -> None:
+def refuse_let_go(cluster: KubeCluster, carried: Sequence[Carrying]) -> None:
     """A Job runs once: what was let go before tells nothing of now, and may be at work still.
 
     :raises LockedError: that is so of one; nothing was touched.
@@ -198,7 +303,7 @@ def refuse_let_go(cluster: Cluster, carried: Sequence[Carrying]) -> None:
 
 
 def roll_out_pods(
-    cluster: Cluster,
+    cluster: KubeCluster,
     carried: Sequence[Carrying],
     wants: Wants,
     today: date,
@@ -219,7 +324,9 @@ def roll_out_pods(
         journal = keep_journal(stack, fleet, folder, agreed.about, alone=True)
         if journal is None:  # never: it is a must
             raise JournalError("no journal can be kept", hint="nothing was touched")
-        planned = [Event(each.node, Phase.PLANNED.value, detail=_told(each)) for each in carried]
+        planned = [
+            Event(each.node, Phase.PLANNED.value, detail=_bundle_detail(each)) for each in carried
+        ]
         write_first(journal, agreed, planned)
         jobs = {each.node: each for each in carried}
         work = KubeWork(cluster, jobs, wants, today, folder, journal, limits)
@@ -245,7 +352,7 @@ def _by_pods_alone(host: Host) -> Transport:
     )
 
 
-def _told(carried: Carrying) -> str:
+def _bundle_detail(carried: Carrying) -> str:
     return json.dumps({"job": carried.name, "bundle": carried.sum})
 
 

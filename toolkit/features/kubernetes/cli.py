@@ -1,35 +1,130 @@
-"""The verb that has Kubernetes run our probe and our bundles."""
+"""Kubernetes: the verb that has pods run our probe and our bundles; --roll carries them out."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from toolkit.cli.options import SAVED, WANT, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, Unwritten, UsageError, worst
-from toolkit.features.kubernetes.cli.rollout import ROLL, rolled
-from toolkit.features.kubernetes.io.kubectl import Kubectl
-from toolkit.features.kubernetes.plan.apply import Carrying
-from toolkit.features.kubernetes.plan.manifests import Manifest, stream
-from toolkit.features.kubernetes.plan.terms import Terms, parse_terms
-from toolkit.features.kubernetes.run.manifests import (
+from toolkit.features.kubernetes.io import KubeCluster, Kubectl
+from toolkit.features.kubernetes.plan import Carrying, Manifest, Terms, parse_terms, stream
+from toolkit.features.kubernetes.run import (
+    Brought,
+    Limits,
     applying_manifests,
     carrying,
     cluster_of,
     plan_for_pods,
     reading_manifests,
+    refuse_let_go,
+    roll_out_pods,
     write_manifests,
 )
-from toolkit.report.document import Json
+from toolkit.plural import counted
+from toolkit.report.document import Json, Told
 from toolkit.report.plan_text import plan_lines
-from toolkit.report.table import columns
+from toolkit.report.progress import listener
+from toolkit.report.table import clean, columns
 from toolkit.report.text import errors
 from toolkit.verbs.cli.plan import DELIVERED, DIFF, shelf_of, told_of
-from toolkit.verbs.cli.session import Session
+from toolkit.verbs.cli.rollout import ROLLOUT, agreed_of
+from toolkit.verbs.cli.session import Session, consent
 from toolkit.verbs.plan import Planned
 from toolkit.verbs.saved import read_saved
+
+_OF_ROLLOUTS = {"serial", "max_unavailable", "window", "stop_file", "reason"}
+ROLL = (
+    Option("roll", False, "carry the bundles out: cordon, drain, run, look, uncordon, by kubectl"),
+    Option("cordoned", False, "take nodes that others cordoned as they are; leave them cordoned"),
+    Option("delete_emptydir_data", False, "evict also pods that lose what is in an emptyDir"),
+    Option("drain_timeout", 600, "seconds that pods may take to leave a node", was="drain_limit"),
+    Option("job_timeout", 3600, "seconds that a bundle may take", was="job_limit"),
+    *(each for each in ROLLOUT if each.name in _OF_ROLLOUTS),
+    Option("max_fail", "", "begin no further node after so many failures: 3, or 25%"),
+    Option("fanout", 64, "nodes at once", "f"),
+    Option("yes", False, "do not ask", "y"),
+    Option("quiet", False, "no progress", "q"),
+)
+
+
+def rolled(
+    session: Session,
+    kubectl: Kubectl,
+    terms: Terms,
+    carried: Sequence[Carrying],
+    codes: Sequence[ExitCode],
+    *,
+    planned: Sequence[Outcome[Told]],
+) -> ExitCode:
+    """Put the Jobs into the cluster, suspended, and let them go one after the other.
+
+    :param codes: of the planning, of all nodes.
+    :param planned: what a document tells of all nodes before.
+    """
+    said = session.said
+    cluster = KubeCluster(kubectl, terms.namespace)
+    agreed = agreed_of(session, [each.node for each in carried])
+    agreed = replace(agreed, alone=True, reported=cluster.out)
+    limits = Limits(
+        float(said.number("drain_timeout", 600)),
+        float(said.number("job_timeout", 3600)),
+        said.flag("cordoned"),
+        said.flag("delete_emptydir_data"),
+    )
+    refuse_let_go(cluster, carried)
+    where = clean(kubectl.where())
+    consent(f"drain and change {counted(len(carried), 'node')} of the cluster {where}?", said)
+    manifests = (*reading_manifests(terms), *applying_manifests(terms, carried))
+    wanted = tuple(each for each in manifests if each.name != "40-probe.yaml")
+    cluster.put(stream(wanted))
+    result = roll_out_pods(
+        cluster,
+        carried,
+        session.wants(),
+        session.today,
+        folder=session.folder,
+        agreed=agreed,
+        limits=limits,
+        progress=listener(sys.stderr, quiet=said.flag("quiet")),
+    )
+    outcomes = list(result.outcomes.values())
+    for each in outcomes:
+        if each.value is not None:
+            session.say(f"{each.host}: {_outcome_text(each.value)}")
+    for line in errors(((each.host, each.error) for each in outcomes), session.paint):
+        session.say(line)
+    if result.halt:
+        session.remark(f"stopped: {result.halt}")
+    session.kept()
+    ends = [ExitCode.INTERRUPTED] if result.interrupted else []
+    told = [_after_turn(each, result.outcomes.get(each.host)) for each in planned]
+    return session.tell(told, worst([*codes, *ends, *map(_outcome_code, outcomes)]))
+
+
+def _after_turn(planned: Outcome[Told], ended: Outcome[Brought] | None) -> Outcome[Told]:
+    """A node after its turn: the verdicts that it was planned by are those of before."""
+    if ended is None:
+        return planned
+    if ended.value is None or planned.value is None:
+        return Outcome(planned.host, error=ended.error or planned.error)
+    steps = (_outcome_text(ended.value),)
+    before = planned.value.judged
+    return Outcome(planned.host, replace(planned.value, judged=None, before=before, steps=steps))
+
+
+def _outcome_text(brought: Brought) -> str:
+    if brought.left:
+        return f"carried out; {brought.left}, and the node stays cordoned"
+    return "as wanted" + ("" if brought.given_back else "; cordoned by others, and left so")
+
+
+def _outcome_code(outcome: Outcome[Brought]) -> ExitCode:
+    return outcome.error.exit_code if outcome.error else outcome.get().exit_code
+
 
 PODS = (
     Option("image", "", "small image with sh and nsenter, by digest: NAME@sha256:DIGEST"),
