@@ -22,7 +22,7 @@ from toolkit.built.io.store import Store
 from toolkit.cli import Gdr, verbs
 from toolkit.errors import ExitCode, UsageError
 from toolkit.features.ansible import cli as playing
-from toolkit.features.bios.cli import run
+from toolkit.features.bios import cli as bios
 from toolkit.features.builds.cli import build
 from toolkit.features.enrol import cli as enrolling
 from toolkit.features.exercise import cli as exercising
@@ -70,7 +70,7 @@ ROWS = {
     "bios": Row(
         "--hosts a --set acs=off --apply --yes",
         "_apply",
-        run,
+        bios,
         "access replace open_bmcs _meant look_all _consent BiosRun _tell_planned",
     ),
     "image": Row("--root . --yes", "_prepare", image, "chosen_kernels"),

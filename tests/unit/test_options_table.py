@@ -20,7 +20,7 @@ from invoke.parser.argument import Argument
 
 from toolkit.cli import ending, verbs
 from toolkit.cli.options import Option, Unsaid, VerbTask
-from toolkit.features.bios.cli import run
+from toolkit.features.bios import cli as bios
 from toolkit.features.history import cli
 from toolkit.features.kubernetes import cli as kubernetes
 from toolkit.verbs.cli import rollout as rolling
@@ -167,7 +167,7 @@ def test_a_default_that_is_repeated_is_the_options_own(file: Path) -> None:
     [
         (rolling, ("_ALONE", "_PATHS", "_SECRET", "_RIVALS")),
         (cli, ("_TOLD", "_OF_UNDO")),
-        (run, ("_NOW",)),
+        (bios, ("_NOW",)),
         (ending, ("_WAY", "_ASKED")),
         (kubernetes, ("_OF_ROLLOUTS",)),
     ],

@@ -43,7 +43,7 @@ VERBS = tuple(
     budget verbs.cli.budget.budget
     reload features.reload.cli.reload
     exercise features.exercise.cli.exercise
-    bios features.bios.cli.bios.bios
+    bios features.bios.cli.bios
     build features.builds.cli.build.build
     enrol features.enrol.cli.enrol
     capture verbs.cli.capture.capture

@@ -1,32 +1,114 @@
-"""From wishes and a BIOS to a plan: pure."""
+"""BIOS: what is to be changed, in which order, and what stands in the way; pure.
+
+passes      what is sent at once, one attribute an edit; what only a reset opens waits for it
+owed        asked for, and pending already: nothing is to be sent, a reset makes it so
+effects     what follows by itself, as the registry's dependencies tell
+strangers   pending by other hands, and made so by the same reset
+blocked     asked for, and not to be had: named, with the reason
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
-from toolkit.compat.bios import BiosRow, Setting
+from toolkit.compat.bios import Setting
 from toolkit.facts.firmware.bios_setting import Exposed
-from toolkit.facts.firmware.redfish_bios import Attribute, Bios
+from toolkit.facts.firmware.redfish_bios import Bios
 from toolkit.facts.firmware.redfish_depends import closed, current_values, effects
 from toolkit.facts.firmware.redfish_json import Raw
 from toolkit.facts.firmware.redfish_registry import Condition
 from toolkit.facts.firmware.redfish_values import words_of
-from toolkit.features.bios.plan.plan import BiosPlan, Block, Blocked, Edit, Effect
-from toolkit.features.bios.plan.values import allowed, satisfied, value_for
-from toolkit.features.bios.plan.wishes import Wish
-
-PASSES = 3  # resets that one change may take
+from toolkit.features.bios.plan_wishes import (
+    BiosWish,
+    BlockedWish,
+    BlockKind,
+    Target,
+    allowed,
+    satisfied,
+    targets_of,
+    value_for,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
-    """One attribute that a wish means."""
+class Edit:
+    """One attribute that is to be sent."""
 
-    wish: Wish
-    attribute: Attribute
-    row: BiosRow | None = None
+    name: str  # as a PATCH must have it
+    before: Raw  # what holds now
+    pending: Raw  # what the next reset would have made it; None where nothing was
+    after: Raw
+    wish: str  # "acs=off"
+    display: str = ""  # as the BIOS's own screens call it
+    setting: Setting | None = None
+    named: bool = True  # by the operator, not by a profile
+
+    def __str__(self) -> str:
+        coming = (
+            "" if self.pending in (None, self.before) else f" (pending {words_of(self.pending)})"
+        )
+        return f"{self.name}: {words_of(self.before)}{coming} -> {words_of(self.after)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What follows from the edits without being asked for."""
+
+    name: str
+    text: str  # "becomes read-only", "Enabled -> Disabled"
+    before: Raw = None
+    after: Raw = None  # None where its value stays
+
+
+@dataclass(frozen=True, slots=True)
+class BiosPlan:
+    """What is to be done to one BIOS."""
+
+    passes: tuple[tuple[Edit, ...], ...] = ()  # the first is empty where a reset comes first
+    owed: tuple[Edit, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    strangers: tuple[Edit, ...] = ()
+    blocked: tuple[BlockedWish, ...] = ()
+    asked: int = 0  # wishes
+    content: int = 0  # of these, attributes that are as asked already
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        return tuple(edit for each in self.passes for edit in each)
+
+    @property
+    def pending(self) -> bool:
+        """Whether anything is left to do: to send, or a reset for what was sent."""
+        return bool(self.passes or self.owed)
+
+    @property
+    def stopped(self) -> tuple[BlockedWish, ...]:
+        """Why nothing is sent; () where it may be."""
+        return tuple(each for each in self.blocked if each.stops)
+
+    @property
+    def resets(self) -> int:
+        """How many resets it takes."""
+        return max(len(self.passes), int(bool(self.owed)))
+
+    def within(self, agreed: BiosPlan) -> bool:
+        """Whether it sends nothing that the agreed one does not."""
+        return _pairs(self.edits) <= _pairs((*agreed.edits, *agreed.owed)) and _pairs(
+            self.strangers
+        ) <= _pairs((*agreed.strangers, *agreed.edits, *agreed.owed))
+
+
+def _pairs(edits: Sequence[Edit]) -> set[tuple[str, str]]:
+    return {(each.name, words_of(each.after)) for each in edits}
+
+
+def names(edits: Iterable[Edit]) -> str:
+    """The attributes, for a sentence."""
+    return ", ".join(each.name for each in edits)
+
+
+PASSES = 3  # resets that one change may take
 
 
 @dataclass(slots=True)
@@ -35,14 +117,14 @@ class _Sorted:
 
     edits: list[Edit] = field(default_factory=list)
     owed: list[Edit] = field(default_factory=list)
-    blocked: list[Blocked] = field(default_factory=list)
+    blocked: list[BlockedWish] = field(default_factory=list)
     content: int = 0
 
 
 def plan_bios(
     bios: Bios,
     exposed: Mapping[Setting, Sequence[Exposed]],
-    wishes: Sequence[Wish],
+    wishes: Sequence[BiosWish],
     lockdown: str = "",
 ) -> BiosPlan:
     """What is to be sent for the wishes, and what is not to be had.
@@ -51,94 +133,31 @@ def plan_bios(
     :param lockdown: why the BMC takes no change at all, as a clause; "" where it does.
     """
     found = _Sorted()
-    targets = tuple(_targets(bios, exposed, wishes, found.blocked))
+    targets = tuple(targets_of(bios, exposed, wishes, found.blocked))
     named = {each.attribute.name for each in targets if not each.wish.profile}
     for target in targets:
         if not (target.wish.profile and target.attribute.name in named):
             _sort(target, found)
-    passes, contrary = _passes(bios, found, lockdown or _locked(bios))
+    if bios.locked:
+        lockdown = lockdown or "every attribute is read-only at once, as under a lockdown"
+    passes, contrary = _passes(bios, found, lockdown)
     touched = {each.name for each in (*found.edits, *found.owed)}
     return BiosPlan(
         passes,
         tuple(found.owed),
         tuple(_effects(bios, passes, touched)),
-        tuple(_strangers(bios, touched)),
+        tuple(
+            Edit(each.name, each.current, each.pending, each.pending, "", each.display_name)
+            for each in bios.changing
+            if each.name not in touched
+        ),
         (*found.blocked, *contrary),
         len(wishes),
         found.content,
     )
 
 
-def _targets(
-    bios: Bios,
-    exposed: Mapping[Setting, Sequence[Exposed]],
-    wishes: Sequence[Wish],
-    blocked: list[Blocked],
-) -> Iterable[_Target]:
-    for wish in wishes:
-        if wish.setting is None:
-            yield from _named(bios, exposed, wish, blocked)
-            continue
-        every = [each for each in exposed.get(wish.setting, ()) if each.part != "status"]
-        meant = meant_of(every, wish.part)
-        if wish.profile and not every:
-            continue
-        if meant:
-            yield from (_Target(wish, each.attribute, each.row) for each in meant)
-        elif every and not wish.part:
-            blocked.append(_ambiguous(wish, every))
-        else:
-            blocked.append(_not_exposed(wish, every))
-
-
-def meant_of(every: Sequence[Exposed], part: str = "") -> Sequence[Exposed]:
-    """The attributes of a setting that are meant where ``part`` is said, or none is.
-
-    Without a part the setting's own switch is meant, where it has one beside its parts.
-    """
-    meant = [each for each in every if each.part == part]
-    if meant or part or len({each.part for each in every}) > 1:
-        return meant
-    return every
-
-
-def _ambiguous(wish: Wish, every: Sequence[Exposed]) -> Blocked:
-    parts = " or ".join(sorted({f"{wish.setting}.{each.part}" for each in every}))
-    reason = f"{wish.setting} is {', '.join(each.name for each in every)} here"
-    return Blocked(str(wish), Block.AMBIGUOUS, reason, f"say which: {parts}")
-
-
-def _not_exposed(wish: Wish, every: Sequence[Exposed]) -> Blocked:
-    reason, hint = "this BIOS offers no such setting to its BMC", ""
-    if every:
-        known = {
-            f"{wish.setting}.{each.part}" if each.part else str(wish.setting) for each in every
-        }
-        reason, hint = f"it has no part {wish.part!r}", f"there is {', '.join(sorted(known))}"
-    return Blocked(str(wish), Block.NOT_EXPOSED, reason, hint)
-
-
-def _named(
-    bios: Bios,
-    exposed: Mapping[Setting, Sequence[Exposed]],
-    wish: Wish,
-    blocked: list[Blocked],
-) -> Iterable[_Target]:
-    attribute = bios.attributes.get(wish.attribute)
-    if attribute is None:
-        near = get_close_matches(wish.attribute, bios.attributes, n=3, cutoff=0.6)
-        hint = (
-            f"is it {' or '.join(near)}?" if near else "bios --verbose lists those that there are"
-        )
-        reason = "this BIOS has no such attribute"
-        blocked.append(Blocked(str(wish), Block.NOT_EXPOSED, reason, hint))
-        return
-    every = (each for group in exposed.values() for each in group)
-    row = next((each.row for each in every if each.name == wish.attribute), None)
-    yield _Target(wish, attribute, row)
-
-
-def _sort(target: _Target, found: _Sorted) -> None:
+def _sort(target: Target, found: _Sorted) -> None:
     wish, attribute, row = target.wish, target.attribute, target.row
     now, coming = attribute.current, attribute.pending if attribute.changing else None
     if coming is None and satisfied(attribute, now, wish, row):
@@ -146,7 +165,7 @@ def _sort(target: _Target, found: _Sorted) -> None:
         return
     if _others(wish, now if coming is None else coming):
         reason = f"{attribute.name} is {words_of(now if coming is None else coming)}, not ours"
-        found.blocked.append(Blocked(str(wish), Block.CHANGED, reason, "left as it is"))
+        found.blocked.append(BlockedWish(str(wish), BlockKind.CHANGED, reason, "left as it is"))
         return
     after = value_for(attribute, wish, row)
     if coming is not None and satisfied(attribute, now, wish, row):
@@ -154,7 +173,7 @@ def _sort(target: _Target, found: _Sorted) -> None:
     if after is None:
         reason = f"{attribute.name} takes {allowed(attribute)}"
         hint = "one of these, or leave it as it is"
-        blocked = Blocked(str(wish), Block.NO_VALUE, reason, hint, not wish.profile)
+        blocked = BlockedWish(str(wish), BlockKind.NO_VALUE, reason, hint, not wish.profile)
         found.blocked.append(blocked)
         return
     owed = coming is not None and satisfied(attribute, coming, wish, row)
@@ -171,23 +190,19 @@ def _sort(target: _Target, found: _Sorted) -> None:
     (found.owed if owed else found.edits).append(edit)
 
 
-def _others(wish: Wish, value: Raw) -> bool:
+def _others(wish: BiosWish, value: Raw) -> bool:
     """Of an undo: whether the value is neither what we set nor what it goes back to."""
     return wish.ours is not None and not (same(value, wish.ours) or same(value, wish.exact))
 
 
-def _locked(bios: Bios) -> str:
-    return "every attribute is read-only at once, as under a lockdown" if bios.locked else ""
-
-
 def _passes(
     bios: Bios, found: _Sorted, lockdown: str
-) -> tuple[tuple[tuple[Edit, ...], ...], list[Blocked]]:
+) -> tuple[tuple[tuple[Edit, ...], ...], list[BlockedWish]]:
     """The edits in passes: what a reset opens comes after it. And what never opens."""
     edits = found.edits
     if lockdown and edits:
         hint = "lift the lockdown at the BMC first, and set it again afterwards"
-        return (), [_blocked(each, Block.LOCKED, lockdown, hint) for each in edits]
+        return (), [_blocked(each, BlockKind.LOCKED, lockdown, hint) for each in edits]
     passes: list[tuple[Edit, ...]] = []
     left, done = list(edits), dict[str, Raw]()
     while left and len(passes) < PASSES:
@@ -206,15 +221,15 @@ def _passes(
     contrary = [each for each in edits if each.name in done and not _holds(end, each)]
     for each in contrary:
         reason = f"another change makes {each.name} {words_of(end.values[each.name])}"
-        blocked.append(_blocked(each, Block.CONTRARY, reason, "ask for one of the two"))
+        blocked.append(_blocked(each, BlockKind.CONTRARY, reason, "ask for one of the two"))
     passes = [tuple(each for each in group if each not in contrary) for group in passes]
     while passes and not passes[-1]:
         passes.pop()
     return tuple(passes), blocked
 
 
-def _blocked(edit: Edit, block: Block, reason: str, hint: str) -> Blocked:
-    return Blocked(edit.wish, block, reason, hint, edit.named)
+def _blocked(edit: Edit, block: BlockKind, reason: str, hint: str) -> BlockedWish:
+    return BlockedWish(edit.wish, block, reason, hint, edit.named)
 
 
 def _holds(now: World, edit: Edit) -> bool:
@@ -234,18 +249,18 @@ def _without_followers(bios: Bios, done: Mapping[str, Raw], ready: list[Edit]) -
     return kept
 
 
-def _closed(bios: Bios, now: World, edit: Edit) -> Blocked:
+def _closed(bios: Bios, now: World, edit: Edit) -> BlockedWish:
     """Why an attribute cannot be changed, and what would open it."""
     conditions = now.closed.get(edit.name, ())
     if not conditions:
         hint = "in the BIOS's own screens, if anywhere"
-        return _blocked(edit, Block.READ_ONLY, f"{edit.name} is read-only", hint)
+        return _blocked(edit, BlockKind.READ_ONLY, f"{edit.name} is read-only", hint)
     keys = dict.fromkeys(each.attribute for each in conditions)
     because = ", ".join(f"{key} is {words_of(now.values.get(key))}" for key in keys)
     first = next((bios.attributes[key] for key in keys if key in bios.attributes), None)
     hint = f"{first.name} takes {allowed(first)}: raw:{first.name}=VALUE" if first else ""
     reason = f"{edit.name} is read-only while {because}"
-    return _blocked(edit, Block.READ_ONLY, reason, hint)
+    return _blocked(edit, BlockKind.READ_ONLY, reason, hint)
 
 
 def _effects(bios: Bios, passes: Sequence[Sequence[Edit]], touched: set[str]) -> Iterable[Effect]:
@@ -263,12 +278,6 @@ def _effects(bios: Bios, passes: Sequence[Sequence[Edit]], touched: set[str]) ->
             yield Effect(
                 name, "becomes read-only" if name in after.closed else "can be changed then"
             )
-
-
-def _strangers(bios: Bios, touched: set[str]) -> Iterable[Edit]:
-    for each in bios.changing:
-        if each.name not in touched:
-            yield Edit(each.name, each.current, each.pending, each.pending, "", each.display_name)
 
 
 # What a BIOS would be once attributes are set: by the rules of its registry, told at the reset.

@@ -16,13 +16,10 @@ from toolkit.errors import (
     TransportError,
 )
 from toolkit.evidence import Evidence
-from toolkit.features.bios.plan.kept import KEPT, before_of
-from toolkit.features.bios.plan.plan import Edit, names
-from toolkit.features.bios.plan.result import Changed, Looked
-from toolkit.features.bios.run.line import Line
-from toolkit.features.bios.run.look import Asking, Reach, judged
-from toolkit.features.bios.run.reset import Consent, Reset, wait_until
-from toolkit.features.bios.run.watch import Watch, coming, in_force
+from toolkit.features.bios.plan import Edit, names
+from toolkit.features.bios.plan_reading import KEPT, BiosOutcome, BiosReading, before_of
+from toolkit.features.bios.run_look import BiosQuery, BmcLine, Reach, judged
+from toolkit.features.bios.run_reset import Consent, Reset, ResetWatch, coming, in_force, wait_until
 from toolkit.hosts.host import Host
 from toolkit.redfish.client import Answer
 from toolkit.redfish.registry import RegistryCache
@@ -43,21 +40,21 @@ class BiosWork:
 
     fleet: Fleet
     reach: Reach
-    asking: Asking
+    asking: BiosQuery
     consent: Consent
     folder: RunFolder
-    looked: Mapping[str, Outcome[Looked]]  # by host: what was shown and agreed to
+    looked: Mapping[str, Outcome[BiosReading]]  # by host: what was shown and agreed to
     journal: Journal  # a must: what was there is in it before anything is sent
     hooks: Hooks = field(default_factory=Hooks)
 
-    def take_turn(self, host: Host) -> Changed:
+    def take_turn(self, host: Host) -> BiosOutcome:
         """The whole turn of one host.
 
         :raises ToolkitError: what stood in the way; the journal has how far it got.
         """
         transport = self.fleet.connect(host)
         try:
-            with Line(host, self.reach) as line:
+            with BmcLine(host, self.reach) as line:
                 return _Turn(self, host, line, transport).go()
         finally:
             transport.close()
@@ -67,17 +64,17 @@ class BiosWork:
 class _Turn:
     work: BiosWork
     host: Host
-    line: Line
+    line: BmcLine
     transport: Transport
     steps: list[str] = field(default_factory=list)
     sent: dict[str, Edit] = field(default_factory=dict)
     answer: Answer | None = None
 
-    def go(self) -> Changed:
+    def go(self) -> BiosOutcome:
         agreed = self.work.looked[self.host.name].get()
         hooks = self.work.hooks
         if not agreed.plan.pending or agreed.plan.stopped:
-            return Changed(agreed, agreed)
+            return BiosOutcome(agreed, agreed)
         if hooks.takes_out:
             self._take_out()
         try:
@@ -100,8 +97,8 @@ class _Turn:
             raise
         self._about_to(Phase.DRAINED)
 
-    def _bring(self, agreed: Looked) -> Changed:
-        done = Changed(agreed, agreed)
+    def _bring(self, agreed: BiosReading) -> BiosOutcome:
+        done = BiosOutcome(agreed, agreed)
         now = self._look(agreed, Evidence(), whole=True)
         for _ in range(ROUNDS):
             if now[0].plan.stopped:
@@ -127,7 +124,7 @@ class _Turn:
                 return replace(done, missed=missed)
         return done
 
-    def _halfway(self, now: Looked, done: Changed) -> Changed:
+    def _halfway(self, now: BiosReading, done: BiosOutcome) -> BiosOutcome:
         """What was named together cannot be had together any more: nothing more is sent.
 
         :raises StaleError: nothing was sent at all.
@@ -141,8 +138,8 @@ class _Turn:
         return replace(done, after=now)
 
     def _look(
-        self, agreed: Looked, before: Evidence, *, whole: bool = False
-    ) -> tuple[Looked, Evidence]:
+        self, agreed: BiosReading, before: Evidence, *, whole: bool = False
+    ) -> tuple[BiosReading, Evidence]:
         """Read and plan again.
 
         :param whole: also the registry, which says anew what can be changed.
@@ -157,7 +154,7 @@ class _Turn:
         found = judged(self.host.name, evidence, self.work.asking, agreed.role)
         return replace(found, remarks=agreed.remarks), evidence
 
-    def _send(self, now: Looked) -> None:
+    def _send(self, now: BiosReading) -> None:
         """One PATCH, with what was there on disk before it.
 
         :raises BmcRefused: in the BMC's words; nothing was taken on.
@@ -180,7 +177,7 @@ class _Turn:
         self.sent |= {each.name: each for each in edits}
         self.steps += [f"sent {each}" for each in edits]
 
-    def _taken_on(self, now: Looked) -> None:
+    def _taken_on(self, now: BiosReading) -> None:
         """What was sent is pending, or in force, as the BMC itself tells.
 
         :raises ApplyError: it is not, whatever was answered.
@@ -213,15 +210,15 @@ class _Turn:
         return reset.refused()
 
     def _restarted(
-        self, reset: Reset, agreed: Looked, before: tuple[Looked, Evidence]
-    ) -> tuple[tuple[Looked, Evidence], tuple[Edit, ...]]:
+        self, reset: Reset, agreed: BiosReading, before: tuple[BiosReading, Evidence]
+    ) -> tuple[tuple[BiosReading, Evidence], tuple[Edit, ...]]:
         """Reset, wait, read again: as it is then, and what is not in force although it should be.
 
         :raises NotHeeded, ApplyError, BmcError: it did not come to that.
         """
         due = {**self.sent, **{each.name: each for each in before[0].plan.owed}}
         reset.begin()
-        watch = Watch(
+        watch = ResetWatch(
             self.host.name, self.line, reset, self.work.consent, due, self._look_quietly(before),
             self.answer, self._note,
         )  # fmt: skip
@@ -246,8 +243,8 @@ class _Turn:
             f"{self.work.folder.path.name} --hosts {self.host.name} --apply --reboot --over-jobs",
         )
 
-    def _look_quietly(self, before: tuple[Looked, Evidence]) -> Callable[[], Looked]:
-        def look() -> Looked:
+    def _look_quietly(self, before: tuple[BiosReading, Evidence]) -> Callable[[], BiosReading]:
+        def look() -> BiosReading:
             evidence = before[1].plus(self.line.ask(lambda bmc: bmc.active()))
             return judged(self.host.name, evidence, self.work.asking, before[0].role)
 

@@ -8,13 +8,19 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from toolkit.errors import Outcome, UsageError
-from toolkit.features.bios.plan.kept import KEPT, Before, back, joined, read_before
-from toolkit.features.bios.plan.plan import Block
-from toolkit.features.bios.plan.result import Changed, Looked
-from toolkit.features.bios.plan.wishes import Wish
-from toolkit.features.bios.run.look import Asking, Reach
-from toolkit.features.bios.run.reset import Consent
-from toolkit.features.bios.run.turn import BiosWork
+from toolkit.features.bios.plan_reading import (
+    KEPT,
+    BiosOutcome,
+    BiosReading,
+    KeptBios,
+    back,
+    joined,
+    read_before,
+)
+from toolkit.features.bios.plan_wishes import BiosWish, BlockKind
+from toolkit.features.bios.run_look import BiosQuery, Reach
+from toolkit.features.bios.run_reset import Consent
+from toolkit.features.bios.run_turn import BiosWork
 from toolkit.rollout.history import Run
 from toolkit.rollout.journal import Event, JournalError
 from toolkit.rollout.plan.batches import Phase, Standing
@@ -33,14 +39,14 @@ class BiosRun:
 
     fleet: Fleet
     reach: Reach
-    asking: Asking
+    asking: BiosQuery
     consent: Consent
     folder: RunFolder
 
 
 def roll_out_bios(
-    run: BiosRun, looked: Sequence[Outcome[Looked]], agreed: Agreed
-) -> Rolled[Changed]:
+    run: BiosRun, looked: Sequence[Outcome[BiosReading]], agreed: Agreed
+) -> Rolled[BiosOutcome]:
     """Carry out what was planned, in the agreed terms.
 
     :returns: an outcome for each of ``looked``.
@@ -74,14 +80,14 @@ def roll_out_bios(
     return replace(rolled, outcomes=outcomes)
 
 
-def untouched(outcome: Outcome[Looked]) -> Outcome[Changed]:
+def untouched(outcome: Outcome[BiosReading]) -> Outcome[BiosOutcome]:
     """What came of a host for which nothing was to be done, or could be."""
     if outcome.value is None:
         return Outcome(outcome.host, error=outcome.error)
-    return Outcome(outcome.host, Changed(outcome.value, outcome.value))
+    return Outcome(outcome.host, BiosOutcome(outcome.value, outcome.value))
 
 
-def kept_by(run: Run, hosts: Sequence[str] = ()) -> Mapping[str, tuple[Wish, ...]]:
+def kept_by(run: Run, hosts: Sequence[str] = ()) -> Mapping[str, tuple[BiosWish, ...]]:
     """By host, the wishes that take a run back.
 
     :param hosts: only these; all that were changed unless given.
@@ -92,7 +98,7 @@ def kept_by(run: Run, hosts: Sequence[str] = ()) -> Mapping[str, tuple[Wish, ...
             f"run {run.id} was {run.story.about.verb}, not {VERB}",
             hint=f"take it back by: undo {run.id}",
         )
-    found: dict[str, list[Before]] = {}
+    found: dict[str, list[KeptBios]] = {}
     for event in run.story.events:
         if event.phase == KEPT:
             found.setdefault(event.host, []).append(read_before(event.detail))
@@ -109,11 +115,11 @@ def kept_by(run: Run, hosts: Sequence[str] = ()) -> Mapping[str, tuple[Wish, ...
     return chosen
 
 
-def _well(outcome: Outcome[Changed]) -> bool:
+def _well(outcome: Outcome[BiosOutcome]) -> bool:
     return outcome.value is not None and outcome.value.as_agreed
 
 
-def _planned(outcome: Outcome[Looked]) -> Event:
+def _planned(outcome: Outcome[BiosReading]) -> Event:
     if outcome.value is None:
         return Event(outcome.host, Phase.LOST.value, detail=_error(outcome))
     plan = outcome.value.plan
@@ -126,7 +132,7 @@ def _planned(outcome: Outcome[Looked]) -> Event:
     return Event(outcome.host, phase.value, detail=json.dumps(told, ensure_ascii=True))
 
 
-def _ended(outcome: Outcome[Changed], well: bool) -> Event:
+def _ended(outcome: Outcome[BiosOutcome], well: bool) -> Event:
     phase = (Phase.DONE if well else Phase.FAILED).value
     if outcome.value is None:
         return Event(outcome.host, phase, detail=_error(outcome))
@@ -139,13 +145,13 @@ def _ended(outcome: Outcome[Changed], well: bool) -> Event:
         "blocked": [
             f"{each.wish}: {each.reason}"
             for each in done.after.plan.blocked
-            if each.block is not Block.NOT_EXPOSED
+            if each.block is not BlockKind.NOT_EXPOSED
         ],
     }
     return Event(outcome.host, phase, detail=json.dumps(told, ensure_ascii=True))
 
 
-def _error(outcome: Outcome[Looked] | Outcome[Changed]) -> str:
+def _error(outcome: Outcome[BiosReading] | Outcome[BiosOutcome]) -> str:
     error = outcome.error
     told = {"error": str(error), "hint": error.hint if error else ""}
     return json.dumps(told, ensure_ascii=True)

@@ -1,4 +1,4 @@
-"""What the verb ``bios`` does: looks, plans, and sends what was agreed to."""
+"""BIOS: the verb that reads settings over Redfish, plans changes, and sends them on consent."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from toolkit.cli.bmc import BMC
-from toolkit.cli.options import Said
+from toolkit.cli.options import HOSTS, REACH, WANT, Option, Said
+from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
-from toolkit.features.bios.plan.kept import KEPT
-from toolkit.features.bios.plan.plan import Block
-from toolkit.features.bios.plan.result import Changed, Looked
-from toolkit.features.bios.plan.wishes import Wish, read_asked
-from toolkit.features.bios.run.look import Asking, look_all
-from toolkit.features.bios.run.reset import Consent
-from toolkit.features.bios.run.rollout import BiosRun, kept_by, roll_out_bios
-from toolkit.features.bios.show.document import document
-from toolkit.features.bios.show.text import changed_lines, looked_lines, planned_lines, summary
+from toolkit.features.bios.plan_reading import KEPT, BiosOutcome, BiosReading
+from toolkit.features.bios.plan_wishes import BiosWish, BlockKind, read_asked
+from toolkit.features.bios.run import BiosRun, kept_by, roll_out_bios
+from toolkit.features.bios.run_look import BiosQuery, look_all
+from toolkit.features.bios.run_reset import Consent
+from toolkit.features.bios.show import changed_lines, document, looked_lines, planned_lines, summary
 from toolkit.hosts.host import fold, select
 from toolkit.redfish.fleet import open_bmcs
 from toolkit.report.document import dumps
@@ -29,6 +27,41 @@ from toolkit.verbs.cli.rollout import ROLLOUT, agreed_of, renewed, said_before
 from toolkit.verbs.cli.session import Session, access, consent
 from toolkit.verbs.connect import open_fleet
 from toolkit.want import Role, Want
+
+BIOS = (
+    Option("set", "", "SETTING=VALUE,..., raw:ATTRIBUTE=VALUE, profile: plan that", many=True),
+    Option("undo", "", "plan to take back what this run of bios changed; runs lists them"),
+    Option("apply", False, "send what was planned; it takes effect at the machine's next start"),
+    Option("reboot", False, "with --apply: reset machines, and see what is in force then"),
+    Option("over_jobs", False, "reset also where a job is at work, or nobody can tell"),
+    Option("force_reset", False, "reset hard where a graceful reset is not offered or heeded"),
+    Option(
+        "boot_timeout", 1200, "seconds from a reset until all must be in force", was="boot_limit"
+    ),
+    Option("role", "", "bare-metal, vm-host or vm; else the site's file or the node says"),
+    Option("verbose", False, "settings of which nothing is wanted, and all that follows", "v"),
+    Option("json", False, "one JSON document on standard output (docs/bios.schema.json)"),
+)
+_ROLL = tuple(each for each in ROLLOUT if each.name != "resume")
+
+
+@verb(HOSTS, REACH, WANT, BMC, BIOS, _ROLL)
+def bios(said: Said) -> ExitCode:
+    """Settings of a BIOS that decide on peer-to-peer traffic: current, pending, wanted.
+
+    Reads BMCs over Redfish and changes nothing; --set plans a change, and only --apply sends it.
+    No machine is reset without --reboot, none under a job. See docs/bios.md.
+
+    Exits 0 when all is as wanted, 2 when a setting differs or cannot be changed, 3 when the BIOS
+    does not tell, 4 when a BMC is out of reach, 7 when a change is planned or waits for a reset.
+
+    Examples:
+      invoke bios --hosts gpu[001-128] --bmc-map bmcs --bmc-user op --bmc-password-file pw
+      invoke bios --hosts gpu007 --set acs=off,aspm=off
+      invoke bios --hosts gpu[001-128] --set profile --apply --reboot --serial 1,10%
+      invoke bios --undo 2026-11-22T22-00-00-bios --apply --reboot
+    """
+    return run_bios(said)
 
 
 def run_bios(said: Said) -> ExitCode:
@@ -46,7 +79,9 @@ def run_bios(said: Said) -> ExitCode:
         with open_bmcs(ways.bmc, opened.hosts, fresh=task.plans) as bmcs:
             if task.plans:
                 bmcs.refuse_shared()
-            asking = Asking(_want(session), read_asked(task.set) if task.set else None, task.back)
+            asking = BiosQuery(
+                _want(session), read_asked(task.set) if task.set else None, task.back
+            )
             looked = look_all(opened, bmcs.connect, asking, session.folder)
             _refuse_nonsense(looked)
             if not task.plans:
@@ -62,7 +97,7 @@ class _Task:
     said: Said
     set: str = ""
     undoes: str = ""
-    back: Mapping[str, tuple[Wish, ...]] = field(default_factory=dict)
+    back: Mapping[str, tuple[BiosWish, ...]] = field(default_factory=dict)
 
     @property
     def plans(self) -> bool:
@@ -140,7 +175,7 @@ def _consent(said: Said) -> Consent:
 
 
 def _apply(
-    session: Session, run: BiosRun, looked: Sequence[Outcome[Looked]], undoes: str
+    session: Session, run: BiosRun, looked: Sequence[Outcome[BiosReading]], undoes: str
 ) -> ExitCode:
     said = session.said
     todo = [e for e in looked if e.value and e.value.plan.pending and not e.value.plan.stopped]
@@ -158,27 +193,27 @@ def _sum(count: int) -> str:
     return "1 BIOS" if count == 1 else f"{count} BIOSes"
 
 
-def _refuse_nonsense(looked: Sequence[Outcome[Looked]]) -> None:
+def _refuse_nonsense(looked: Sequence[Outcome[BiosReading]]) -> None:
     """A value that no BIOS of them takes is a slip, not a finding.
 
     :raises UsageError: with what they take.
     """
     plans = [each.value.plan for each in looked if each.value]
-    slips = [b for plan in plans for b in plan.blocked if b.block is Block.NO_VALUE and b.named]
+    slips = [b for plan in plans for b in plan.blocked if b.block is BlockKind.NO_VALUE and b.named]
     for slip in slips:
         takers = [plan for plan in plans if not any(b.wish == slip.wish for b in plan.blocked)]
         if not takers:
             raise UsageError(f"--set {slip.wish}: no BIOS of them takes it", hint=slip.reason)
 
 
-def _tell_looked(session: Session, looked: Sequence[Outcome[Looked]]) -> ExitCode:
+def _tell_looked(session: Session, looked: Sequence[Outcome[BiosReading]]) -> ExitCode:
     said = session.said
     session.say("\n".join(looked_lines(looked, session.paint, verbose=said.flag("verbose"))))
     codes = [e.error.exit_code if e.error else e.get().shown for e in looked]
     return _finish(session, looked, worst(codes))
 
 
-def _tell_planned(session: Session, looked: Sequence[Outcome[Looked]]) -> ExitCode:
+def _tell_planned(session: Session, looked: Sequence[Outcome[BiosReading]]) -> ExitCode:
     said = session.said
     session.say("\n".join(planned_lines(looked, session.paint, verbose=said.flag("verbose"))))
     codes = [e.error.exit_code if e.error else e.get().to_do for e in looked]
@@ -187,7 +222,7 @@ def _tell_planned(session: Session, looked: Sequence[Outcome[Looked]]) -> ExitCo
     return _finish(session, looked, worst(codes))
 
 
-def _tell_changed(session: Session, rolled: Rolled[Changed]) -> ExitCode:
+def _tell_changed(session: Session, rolled: Rolled[BiosOutcome]) -> ExitCode:
     outcomes = list(rolled.outcomes.values())
     session.say("\n".join([*changed_lines(outcomes, session.paint), summary(outcomes)]))
     codes = [e.error.exit_code if e.error else e.get().exit_code for e in outcomes]
@@ -204,7 +239,9 @@ def _tell_changed(session: Session, rolled: Rolled[Changed]) -> ExitCode:
 
 
 def _finish(
-    session: Session, outcomes: Sequence[Outcome[Looked] | Outcome[Changed]], code: ExitCode
+    session: Session,
+    outcomes: Sequence[Outcome[BiosReading] | Outcome[BiosOutcome]],
+    code: ExitCode,
 ) -> ExitCode:
     text = dumps(document(outcomes, code, session.now))
     session.folder.keep("bios.json", text)

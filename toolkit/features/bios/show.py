@@ -1,27 +1,33 @@
-"""BIOSes for a person: current, pending, wanted; what would be sent; what came of it."""
+"""BIOS: current, pending, wanted; what would be sent, what came of it; as text and as JSON.
+
+The document is versioned: docs/bios.schema.json.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 
-from toolkit.errors import Outcome
+from toolkit import __version__
+from toolkit.errors import ExitCode, Outcome
 from toolkit.facts.firmware.redfish_bmc import Trust
 from toolkit.facts.firmware.redfish_values import words_of
-from toolkit.features.bios.plan.lines import ILL, Line, Stand
-from toolkit.features.bios.plan.plan import BiosPlan, Block, Blocked
-from toolkit.features.bios.plan.result import Changed, Looked
+from toolkit.features.bios.plan import BiosPlan, Edit
+from toolkit.features.bios.plan_reading import ILL, BiosLine, BiosOutcome, BiosReading, LineState
+from toolkit.features.bios.plan_wishes import BlockedWish, BlockKind
 from toolkit.hosts.host import fold
+from toolkit.report.document import Json
 from toolkit.report.table import Ink, Painter, clean, columns, labelled
 from toolkit.report.text import errors
 
 _HEADS = ("setting", "attribute", "current", "pending", "wanted", "")
-_INK = {Stand.DIFFERS: Ink.RED, Stand.LEAVING: Ink.RED, Stand.COMING: Ink.YELLOW}
+_INK = {LineState.DIFFERS: Ink.RED, LineState.LEAVING: Ink.RED, LineState.COMING: Ink.YELLOW}
 _WIDE = 28  # of an attribute's name and of a value; longer ones are cut in the table
 _EFFECTS = 8  # that are shown without --verbose
 
 
 def looked_lines(
-    outcomes: Sequence[Outcome[Looked]], paint: Painter, *, verbose: bool = False
+    outcomes: Sequence[Outcome[BiosReading]], paint: Painter, *, verbose: bool = False
 ) -> list[str]:
     """What ``bios`` prints without ``--set``: folded by who says the same."""
     lines: list[str] = []
@@ -32,26 +38,30 @@ def looked_lines(
 
 
 def planned_lines(
-    outcomes: Sequence[Outcome[Looked]], paint: Painter, *, verbose: bool = False
+    outcomes: Sequence[Outcome[BiosReading]], paint: Painter, *, verbose: bool = False
 ) -> list[str]:
     """What would be sent to whom, and what stands in the way."""
     lines: list[str] = []
     for looked, hosts in _folded(outcomes):
-        lines += [*_head(looked, hosts, paint), *_plan(looked.plan, paint, verbose=verbose), ""]
+        lines += [
+            *_head(looked, hosts, paint),
+            *_plan_lines(looked.plan, paint, verbose=verbose),
+            "",
+        ]
     return [*lines, *errors(((each.host, each.error) for each in outcomes), paint)]
 
 
-def changed_lines(outcomes: Sequence[Outcome[Changed]], paint: Painter) -> list[str]:
+def changed_lines(outcomes: Sequence[Outcome[BiosOutcome]], paint: Painter) -> list[str]:
     """What came of each."""
     lines: list[str] = []
     for outcome in outcomes:
         if outcome.value is not None:
-            lines += [*_changed(outcome.host, outcome.value, paint), ""]
+            lines += [*_outcome_lines(outcome.host, outcome.value, paint), ""]
     return [*lines, *errors(((each.host, each.error) for each in outcomes), paint)]
 
 
-def _folded(outcomes: Sequence[Outcome[Looked]]) -> Iterator[tuple[Looked, list[str]]]:
-    groups: dict[tuple[object, ...], tuple[Looked, list[str]]] = {}
+def _folded(outcomes: Sequence[Outcome[BiosReading]]) -> Iterator[tuple[BiosReading, list[str]]]:
+    groups: dict[tuple[object, ...], tuple[BiosReading, list[str]]] = {}
     for outcome in outcomes:
         if outcome.value is not None:
             one = outcome.value
@@ -60,7 +70,7 @@ def _folded(outcomes: Sequence[Outcome[Looked]]) -> Iterator[tuple[Looked, list[
     yield from groups.values()
 
 
-def _head(looked: Looked, hosts: Sequence[str], paint: Painter) -> Iterator[str]:
+def _head(looked: BiosReading, hosts: Sequence[str], paint: Painter) -> Iterator[str]:
     role = f", as {looked.role}" if looked.role else ""
     yield f"{paint(clean(fold(hosts)), Ink.BOLD)}  {clean(looked.machine)}{role}"
     if looked.about.verified is Trust.NO:
@@ -69,7 +79,7 @@ def _head(looked: Looked, hosts: Sequence[str], paint: Painter) -> Iterator[str]
         yield from labelled("note", remark, indent=2)
 
 
-def _table(lines: Sequence[Line], paint: Painter, *, verbose: bool) -> list[str]:
+def _table(lines: Sequence[BiosLine], paint: Painter, *, verbose: bool) -> list[str]:
     shown = [each for each in lines if each.name and (verbose or each.wanted or each.pending)]
     rows = [_HEADS, *(_row(each) for each in shown)]
     table = columns(tuple(clean(cell) for cell in row) for row in rows)
@@ -83,7 +93,7 @@ def _table(lines: Sequence[Line], paint: Painter, *, verbose: bool) -> list[str]
     return found
 
 
-def _row(line: Line) -> tuple[str, ...]:
+def _row(line: BiosLine) -> tuple[str, ...]:
     name = f"{line.setting}{'.' * bool(line.part)}{line.part}"
     where = f" ({line.scope})" if line.scope else ""
     locked = ", read-only" if line.read_only and line.stand in ILL else ""
@@ -101,12 +111,12 @@ def _cut(text: str) -> str:
     return text if len(text) <= _WIDE else text[: _WIDE - 1] + "…"
 
 
-def _not_exposed(lines: Sequence[Line]) -> list[str]:
-    missing = [each.setting.value for each in lines if each.stand is Stand.NOT_EXPOSED]
+def _not_exposed(lines: Sequence[BiosLine]) -> list[str]:
+    missing = [each.setting.value for each in lines if each.stand is LineState.NOT_EXPOSED]
     return labelled("not exposed", f" {', '.join(missing)}", indent=2) if missing else []
 
 
-def _plan(plan: BiosPlan, paint: Painter, *, verbose: bool) -> Iterator[str]:
+def _plan_lines(plan: BiosPlan, paint: Painter, *, verbose: bool) -> Iterator[str]:
     if not plan.pending and not plan.blocked:
         yield from labelled("nothing", "all is as asked", indent=2)
     for number, group in enumerate(plan.passes):
@@ -138,15 +148,15 @@ def _effects(plan: BiosPlan, *, verbose: bool) -> Iterator[str]:
         yield from labelled("follows", f"{more} more: --verbose", indent=2)
 
 
-def _blocked(blocked: Blocked, paint: Painter) -> Iterator[str]:
-    ink = Ink.GREY if blocked.block is Block.NOT_EXPOSED else Ink.RED
+def _blocked(blocked: BlockedWish, paint: Painter) -> Iterator[str]:
+    ink = Ink.GREY if blocked.block is BlockKind.NOT_EXPOSED else Ink.RED
     first, *rest = labelled(blocked.block.value, f" {blocked.wish}: {blocked.reason}", indent=2)
     yield from (paint(line, ink) for line in (first, *rest))
     if blocked.hint:
         yield from labelled("next", blocked.hint, indent=2)
 
 
-def _changed(host: str, done: Changed, paint: Painter) -> Iterator[str]:
+def _outcome_lines(host: str, done: BiosOutcome, paint: Painter) -> Iterator[str]:
     state, ink = _state(done)
     yield f"{paint(clean(host), Ink.BOLD)}  {paint(state, ink)}"
     for step in done.steps:
@@ -161,7 +171,7 @@ def _changed(host: str, done: Changed, paint: Painter) -> Iterator[str]:
         yield from _blocked(blocked, paint)
 
 
-def _state(done: Changed) -> tuple[str, Ink]:
+def _state(done: BiosOutcome) -> tuple[str, Ink]:
     if done.missed:
         return "not in force after its start", Ink.RED
     if done.after.plan.stopped:
@@ -171,8 +181,111 @@ def _state(done: Changed) -> tuple[str, Ink]:
     return ("changed" if done.steps else "as asked already"), Ink.GREEN
 
 
-def summary(outcomes: Iterable[Outcome[Changed]]) -> str:
+def summary(outcomes: Iterable[Outcome[BiosOutcome]]) -> str:
     """ "2 of 3 BIOSes are as asked." """
     every = list(outcomes)
     done = sum(1 for each in every if each.value and not each.value.exit_code)
     return f"{done} of {len(every)} {'BIOS is' if len(every) == 1 else 'BIOSes are'} as asked."
+
+
+SCHEMA = "gdr-toolkit/bios/1"
+
+
+def document(
+    outcomes: Sequence[Outcome[BiosReading] | Outcome[BiosOutcome]], code: ExitCode, when: datetime
+) -> dict[str, Json]:
+    """The whole document; fields are only ever added within a version."""
+    return {
+        "schema": SCHEMA,
+        "toolkit": __version__,
+        "verb": "bios",
+        "time": when.astimezone(UTC).isoformat(timespec="seconds"),
+        "exit_code": int(code),
+        "hosts": [_host_json(each) for each in outcomes],
+    }
+
+
+def _host_json(outcome: Outcome[BiosReading] | Outcome[BiosOutcome]) -> dict[str, Json]:
+    value, error = outcome.value, outcome.error
+    changed = value if isinstance(value, BiosOutcome) else None
+    looked = value.after if isinstance(value, BiosOutcome) else value
+    return {
+        "name": outcome.host,
+        "error": {"message": str(error), "hint": error.hint} if error else None,
+        "bmc": _bmc_json(looked) if looked else None,
+        "machine": looked.machine if looked else "",
+        "role": looked.role.value if looked and looked.role else None,
+        "remarks": list(looked.remarks) if looked else [],
+        "settings": [_line_json(each) for each in looked.lines] if looked else [],
+        "plan": _plan_json(looked.plan) if looked else None,
+        "done": _outcome_json(changed) if changed else None,
+    }
+
+
+def _bmc_json(looked: BiosReading) -> dict[str, Json]:
+    about = looked.about
+    return {
+        "address": about.address,
+        "verified": about.verified.value,
+        "vendor": about.vendor,
+        "model": about.model,
+        "bios": about.bios,
+        "firmware": about.firmware,
+    }
+
+
+def _line_json(line: BiosLine) -> dict[str, Json]:
+    return {
+        "setting": line.setting.value,
+        "part": line.part,
+        "scope": line.scope,
+        "attribute": line.name,
+        "current": line.current,
+        "pending": line.pending,
+        "wanted": line.wanted,
+        "standing": line.stand.value,
+        "read_only": line.read_only,
+        "why": line.why,
+    }
+
+
+def _plan_json(plan: BiosPlan) -> dict[str, Json]:
+    return {
+        "pending": plan.pending,
+        "stopped": bool(plan.stopped),
+        "resets": plan.resets,
+        "passes": [[_edit_json(each) for each in group] for group in plan.passes],
+        "owed": [_edit_json(each) for each in plan.owed],
+        "strangers": [_edit_json(each) for each in plan.strangers],
+        "effects": [{"attribute": each.name, "text": each.text} for each in plan.effects],
+        "blocked": [
+            {
+                "wish": each.wish,
+                "kind": each.block.value,
+                "reason": each.reason,
+                "hint": each.hint,
+                "named": each.named,
+            }
+            for each in plan.blocked
+        ],
+    }
+
+
+def _edit_json(edit: Edit) -> dict[str, Json]:
+    return {
+        "attribute": edit.name,
+        "setting": edit.setting.value if edit.setting else None,
+        "current": edit.before,
+        "pending": edit.pending,
+        "wanted": edit.after,
+        "wish": edit.wish,
+    }
+
+
+def _outcome_json(done: BiosOutcome) -> dict[str, Json]:
+    return {
+        "steps": list(done.steps),
+        "resets": done.resets,
+        "missed": [_edit_json(each) for each in done.missed],
+        "not_reset": done.busy,
+    }

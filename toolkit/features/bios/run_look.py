@@ -1,22 +1,25 @@
-"""Look at BIOSes by their BMCs, beside what is wanted and what is asked for; changes nothing."""
+"""BIOS: read by its BMC, beside what is wanted and what is asked for; changes nothing.
+
+A BMC may vanish for a while: it is logged in to while it answers, and again once it does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import TypeVar
 
 from toolkit.checks.firmware.bios_wanted import wanted
 from toolkit.checks.role import role as role_of
-from toolkit.errors import ApplyError, NoEvidence, Outcome, ToolkitError, UsageError
+from toolkit.errors import ApplyError, BmcLogin, NoEvidence, Outcome, ToolkitError, UsageError
 from toolkit.evidence import Evidence, State
 from toolkit.facts.firmware.bmc_identity import Same, same_machine
 from toolkit.facts.firmware.redfish_bmc import Machine
 from toolkit.facts.node.node import Node
-from toolkit.features.bios.plan.lines import lines_of
-from toolkit.features.bios.plan.plan import BiosPlan
-from toolkit.features.bios.plan.planning import plan_bios
-from toolkit.features.bios.plan.result import Looked
-from toolkit.features.bios.plan.wishes import Asked, Wish
+from toolkit.features.bios.plan import BiosPlan, plan_bios
+from toolkit.features.bios.plan_reading import BiosReading, lines_of
+from toolkit.features.bios.plan_wishes import BiosRequest, BiosWish
 from toolkit.hosts.host import Host
 from toolkit.node.collect import collect
 from toolkit.redfish.client import Bmc
@@ -26,25 +29,79 @@ from toolkit.ssh.pool import Interrupted, run_all
 from toolkit.verbs.access import Fleet
 from toolkit.want import Role, Want
 
+T = TypeVar("T")
+
+
+class LoginRefused(BmcLogin):
+    """The password is not the BMC's any more; whoever waits for the BMC waits in vain."""
+
+
+class BmcLine:
+    """One host's BMC. As a block: whichever way it ends, its session is closed."""
+
+    def __init__(self, host: Host, reach: Callable[[Host], Bmc]) -> None:
+        self._host, self._reach = host, reach
+        self._bmc: Bmc | None = None
+
+    def __enter__(self) -> BmcLine:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        why: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.hang_up()
+
+    def ask(self, work: Callable[[Bmc], T]) -> T:
+        """Do ``work`` on the BMC.
+
+        A BMC that does not answer keeps the session, so we keep it too: left behind, it would
+        be one of the few that there are. One that has ended is begun anew the next time.
+
+        :raises LoginRefused: not to be asked again: BMCs lock after a few.
+        :raises BmcError: what ``work`` raised.
+        """
+        if self._bmc is None:
+            bmc = self._reach(self._host)
+            try:
+                bmc.__enter__()
+            except BmcLogin as why:
+                raise LoginRefused(str(why), hint=why.hint) from why
+            self._bmc = bmc
+        try:
+            return work(self._bmc)
+        except BmcLogin:
+            self.hang_up()
+            raise
+
+    def hang_up(self) -> None:
+        """Log out; once is enough."""
+        bmc, self._bmc = self._bmc, None
+        if bmc is not None:
+            bmc.leave()
+
+
 Reach = Callable[[Host], Bmc]  # not logged in yet; raises UsageError where a host has no BMC
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class BiosQuery:
     """What the operator wants to know, and by what it is judged."""
 
     want: Want
-    asked: Asked | None = None  # None: nothing is to be planned
-    back: Mapping[str, tuple[Wish, ...]] = field(default_factory=dict)  # by host, of an undo
+    asked: BiosRequest | None = None  # None: nothing is to be planned
+    back: Mapping[str, tuple[BiosWish, ...]] = field(default_factory=dict)  # by host, of an undo
 
 
 def look_all(
-    fleet: Fleet, reach: Reach, asking: Asking, folder: RunFolder
-) -> list[Outcome[Looked]]:
+    fleet: Fleet, reach: Reach, asking: BiosQuery, folder: RunFolder
+) -> list[Outcome[BiosReading]]:
     """Read every BMC once, and plan; nothing is sent."""
     known = RegistryCache()  # of this run alone: what can be changed is said anew each time
 
-    def work(host: Host) -> Looked:
+    def work(host: Host) -> BiosReading:
         with _way(reach, host) as bmc:
             evidence = Evidence({each.key: each for each in bmc.read(known)}, complete=True)
         folder.keep_evidence(host.name, evidence, "bmc")
@@ -93,7 +150,7 @@ def _way(reach: Reach, host: Host) -> Bmc:
         raise NoEvidence(str(why), hint=why.hint) from why
 
 
-def judged(host: str, evidence: Evidence, asking: Asking, role: Role | None) -> Looked:
+def judged(host: str, evidence: Evidence, asking: BiosQuery, role: Role | None) -> BiosReading:
     """One BMC's evidence beside what is wanted and asked for.
 
     :raises NoEvidence, Unparsable: what nothing can do without was not read.
@@ -106,10 +163,10 @@ def judged(host: str, evidence: Evidence, asking: Asking, role: Role | None) -> 
         if wishes
         else BiosPlan()
     )
-    return Looked(node.bmc, node.bios, lines_of(node.bios_settings, wants), plan, role)
+    return BiosReading(node.bmc, node.bios, lines_of(node.bios_settings, wants), plan, role)
 
 
-def _wishes(asking: Asking, role: Role | None) -> Sequence[Wish]:
+def _wishes(asking: BiosQuery, role: Role | None) -> Sequence[BiosWish]:
     if asking.asked is None:
         return ()
     return asking.asked.on(wanted(role, dict(asking.want.bios)))
@@ -123,7 +180,7 @@ class _Beside:
     remarks: tuple[str, ...] = ()
 
 
-def _beside(fleet: Fleet, host: Host, asking: Asking, machine: Machine) -> _Beside:
+def _beside(fleet: Fleet, host: Host, asking: BiosQuery, machine: Machine) -> _Beside:
     """The role that was said, else that which the node shows; and whose BMC it is.
 
     The node is asked where its role was not said, and before anything is planned for it. One
