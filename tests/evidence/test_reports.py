@@ -36,9 +36,14 @@ from toolkit.features.bios.plan_reading import BiosOutcome, BiosReading, lines_o
 from toolkit.features.bios.show import changed_lines, looked_lines, planned_lines
 from toolkit.features.bios.show import document as bios_document
 from toolkit.features.predict import show as predicted
-from toolkit.features.predict.plan.cluster import Job, gain
 from toolkit.features.predict.plan.inputs import Load
-from toolkit.features.predict.plan.of_node import predict, predict_inputs, read_node
+from toolkit.features.predict.plan.totals import (
+    TrainingJob,
+    gain,
+    predict,
+    predict_inputs,
+    read_node,
+)
 from toolkit.features.predict.plan.what_if import parse_wishes, with_wishes
 from toolkit.features.topology.show import text as topology
 from toolkit.features.topology.show.view import view
@@ -120,7 +125,7 @@ def predictions() -> str:
     texts += [predicted.text("gpu2", healthy, COLOURED, whole=True)]
     texts += [predicted.wish_text(now, then, words), made(predicted.as_json("gpu1", now))]
     for count in (2, 16):
-        found = gain(totals, Job(count, 70e9, 1000), c)
+        found = gain(totals, TrainingJob(count, 70e9, 1000), c)
         assert found is not None
         texts += [predicted.return_text(found), made(predicted.return_json(found))]
     return "\n".join(texts)

@@ -13,12 +13,19 @@ from tests.laws import tried
 from toolkit.compat.throughput import Range, constants
 from toolkit.facts.pci.pcie_caps import Link
 from toolkit.facts.pci.topology import Distance
-from toolkit.features.predict.plan.estimate import Estimate
-from toolkit.features.predict.plan.inputs import LinkTold, Load, PairInputs, Wire
-from toolkit.features.predict.plan.model import Layer2, line, raw
-from toolkit.features.predict.plan.of_node import NodeInputs, Prediction, predict_inputs
+from toolkit.features.predict.plan.inputs import HcaWire, LinkTold, Load, PairInputs
+from toolkit.features.predict.plan.model import (
+    Estimate,
+    Layer2,
+    from_gbits,
+    from_mib,
+    line,
+    raw,
+    to_gbits,
+    to_mib,
+)
 from toolkit.features.predict.plan.pair import PairPrediction, predict_pair
-from toolkit.features.predict.plan.units import from_gbits, from_mib, to_gbits, to_mib
+from toolkit.features.predict.plan.totals import NodeInputs, Prediction, predict_inputs
 
 C = constants()
 SPEEDS, WIDTHS = (2.5, 5.0, 8.0, 16.0, 32.0, 64.0), (1, 2, 4, 8, 16)
@@ -32,7 +39,7 @@ links = st.builds(
 )
 ranges = st.sampled_from([EXACT(256.0), Range(256, 128, 512), EXACT(512.0)])
 wires = st.builds(
-    Wire,
+    HcaWire,
     st.sampled_from([EXACT(25.0), EXACT(100.0), EXACT(400.0), EXACT(800.0), Range(200, 25, 800)]),
     st.sampled_from(Layer2),
     st.sampled_from([EXACT(1024.0), EXACT(4096.0), Range(4096, 1024, 4096)]),

@@ -24,7 +24,7 @@ from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.features.page.show.heat import heat
 from toolkit.features.predict.plan.inputs import NOT_TOLD
-from toolkit.features.predict.plan.of_node import predict
+from toolkit.features.predict.plan.totals import predict
 from toolkit.features.topology.show.page import Drawn, page, tree_svg
 from toolkit.features.topology.show.picture import PAD, Box, Picture, fitted, measured, svg
 from toolkit.features.topology.show.picture_tree import tree_picture

@@ -11,7 +11,7 @@ from toolkit.checks.judged import judge_node
 from toolkit.cli.options import HOSTS, OUTPUT, REACH, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, UsageError, worst
-from toolkit.features.exercise.run.past import earlier
+from toolkit.features.exercise.run import earlier
 from toolkit.features.history.show import (
     HostRow,
     RunRow,

@@ -11,7 +11,7 @@ from toolkit.cli.options import CONSUMERS, HOSTS, REACH, SAVED, WANT, Option, Sa
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.evidence import Evidence
-from toolkit.features.exercise.run.measured import measured
+from toolkit.features.exercise.run import measured
 from toolkit.features.page.run import look_at, look_at_saved, look_at_scrubbed, scrubbed
 from toolkit.features.page.show.page import html
 from toolkit.features.page.show.seen import Seeing, Seen

@@ -12,7 +12,7 @@ from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, ToolkitError, UsageError, worst
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
-from toolkit.features.predict.plan.of_node import predict
+from toolkit.features.predict.plan.totals import predict
 from toolkit.features.topology.show.page import Drawn, page, tree_svg
 from toolkit.features.topology.show.text import SCHEMA, as_json, text
 from toolkit.features.topology.show.view import View, view

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from toolkit.facts.rdma.measured import SIMULATED, Measured
-from toolkit.features.predict.plan.of_node import Prediction
 from toolkit.features.predict.plan.pair import PairPrediction
+from toolkit.features.predict.plan.totals import Prediction
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toolkit.features.predict.plan.inputs import NOT_TOLD
-from toolkit.features.predict.plan.of_node import Prediction
+from toolkit.features.predict.plan.totals import Prediction
 from toolkit.features.topology.show.view import View
 
 # The classes of nvidia-smi topo -m, and the shades of base.css that stand for them.

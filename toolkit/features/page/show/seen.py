@@ -21,7 +21,7 @@ from toolkit.facts.node.node import Node
 from toolkit.facts.text.secrets import hide_secrets
 from toolkit.features.page.show.carry import Carry, carry
 from toolkit.features.page.show.heat import Heat, heat
-from toolkit.features.predict.plan.of_node import Prediction, predict
+from toolkit.features.predict.plan.totals import Prediction, predict
 from toolkit.features.topology.show.view import view
 from toolkit.groups import Wants
 from toolkit.report.pages import plain

@@ -10,7 +10,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from toolkit.features.predict.plan.inputs import NOT_TOLD
-from toolkit.features.predict.plan.of_node import Prediction
+from toolkit.features.predict.plan.totals import Prediction
 from toolkit.features.topology.show.picture import Picture, svg
 from toolkit.features.topology.show.picture_tree import tree_picture
 from toolkit.features.topology.show.picture_way import NEAR, way_picture

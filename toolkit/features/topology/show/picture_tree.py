@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from toolkit.features.predict.plan.of_node import Prediction
 from toolkit.features.predict.plan.pair import PairPrediction
+from toolkit.features.predict.plan.totals import Prediction
 from toolkit.features.topology.show.picture import PAD, Box, Line, Picture, Words, fitted
 from toolkit.features.topology.show.view import NOT_READ, Place, Root, View, Way
 from toolkit.plural import counted

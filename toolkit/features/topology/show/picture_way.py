@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from toolkit.features.predict.plan.estimate import Estimate
 from toolkit.features.predict.plan.inputs import NOT_TOLD
-from toolkit.features.predict.plan.of_node import Prediction
+from toolkit.features.predict.plan.model import Estimate
 from toolkit.features.predict.plan.pair import PairPrediction
+from toolkit.features.predict.plan.totals import Prediction
 from toolkit.features.topology.show.picture import PAD, Box, Line, Picture, Words, fitted
 from toolkit.features.topology.show.view import View, Way
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeVar
 
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence
@@ -14,6 +12,7 @@ from toolkit.facts.pci.config_space import Acs, AcsRegisters
 from toolkit.facts.pci.functions import PciFunction, PciTree
 from toolkit.facts.pci.pairs import NamedPair, PairSource
 from toolkit.facts.rdma.hca_roles import HcaRole
+from toolkit.features.predict.plan.inputs import read_or
 
 _BITS = {
     Acs.REQUEST_REDIRECT: "ReqRedir",
@@ -22,8 +21,6 @@ _BITS = {
 }
 NOT_READ = "not read"
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}  # GT/s
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,27 +102,19 @@ def view(host: str, evidence: Evidence) -> View:
     return View(host, told.source, told.gpus, shown, roots, ways, _notes(node, ways))
 
 
-def _try(read: Callable[[], T], otherwise: T) -> T:
-    """What is shown may lack a part; only a verdict may not."""
-    try:
-        return read()
-    except (NoEvidence, Unparsable):
-        return otherwise
-
-
 def _names(node: Node) -> dict[str, str]:
     none: dict[str, str] = {}
-    gpus = _try(lambda: {row.address: row.name for row in node.gpu_rows}, none)
-    return gpus | _try(lambda: node.hca_names, none)
+    gpus = read_or(lambda: {row.address: row.name for row in node.gpu_rows}, none)
+    return gpus | read_or(lambda: node.hca_names, none)
 
 
 def _acs(node: Node, function: PciFunction) -> AcsRegisters | None:
     """None where the bridge has no ACS; raises where its registers are not known."""
-    return _try(lambda: node.pci_config.functions[function.address], function).acs_registers()
+    return read_or(lambda: node.pci_config.functions[function.address], function).acs_registers()
 
 
 def _register(node: Node, function: PciFunction) -> str:
-    registers = _try(lambda: _acs(node, function), None)
+    registers = read_or(lambda: _acs(node, function), None)
     if registers is None:
         return ""
     return f"ACSCap 0x{registers.capability:04x}, ACSCtl 0x{registers.control:04x}"
@@ -152,7 +141,7 @@ class _Tree:
         self._names = names
         self._pci = tree
         unknown: dict[str, HcaRole] = {}
-        self._uses = _try(lambda: node.hca_roles, unknown)
+        self._uses = read_or(lambda: node.hca_roles, unknown)
         ends = (*tree.gpus, *(tree.functions[each] for each in hcas))
         self._ends = {each.address: each for each in ends}
         self._children: dict[str, list[str]] = {}
@@ -230,9 +219,9 @@ def _way(node: Node, each: NamedPair, names: dict[str, str], *, nearest: bool) -
 
 def _notes(node: Node, ways: tuple[Way, ...]) -> tuple[str, ...]:
     notes = list(dict.fromkeys(f"{way.gpu}: {way.why}" for way in ways if way.why))
-    if _try(lambda: node.is_guest, otherwise=False):
+    if read_or(lambda: node.is_guest, otherwise=False):
         notes.append("a guest's PCI tree is not the machine's: distances may be made up")
-    if node.knows_pci and not _try(lambda: node.root, otherwise=True):
+    if node.knows_pci and not read_or(lambda: node.root, otherwise=True):
         notes.append("not read as root: ACS is not known")
-    notes += _try(lambda: node.lspci_differences, ())
+    notes += read_or(lambda: node.lspci_differences, ())
     return tuple(notes)

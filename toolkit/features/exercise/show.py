@@ -1,4 +1,4 @@
-"""What tests of bandwidth and latency came to, for a reader and as a document."""
+"""Exercise: tests planned, judged and of earlier runs, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from toolkit import __version__
 from toolkit.checks.check import Status
 from toolkit.errors import ExitCode
 from toolkit.facts.rdma.exercise import Kind, Test
-from toolkit.features.exercise.plan.judge import Result
-from toolkit.features.exercise.plan.plan import Exercise, settings_of, words_of
-from toolkit.features.exercise.plan.proof import Proof
-from toolkit.features.predict.plan.estimate import Unit
+from toolkit.features.exercise.plan import Exercise, settings_of, words_of
+from toolkit.features.exercise.plan_judge import TestResult
+from toolkit.features.exercise.plan_proof import Earlier, ProofState
+from toolkit.features.predict.plan.model import Unit
 from toolkit.report.document import Json
 from toolkit.report.table import Ink, Painter, clean, columns, wrapped
 
@@ -28,7 +28,7 @@ _INKS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class EarlierFigures:
     """The same test in an earlier run."""
 
     when: str  # "2026-11-20T09:00:00+00:00"
@@ -50,10 +50,10 @@ def planned_lines(exercise: Exercise) -> list[str]:
 
 
 def result_lines(
-    results: Sequence[Result],
+    results: Sequence[TestResult],
     paint: Painter,
     *,
-    earlier: Mapping[int, Before],
+    earlier: Mapping[int, EarlierFigures],
     verbose: bool = False,
 ) -> list[str]:
     """A table, then what falls short or is open, with the suspect."""
@@ -68,7 +68,7 @@ def result_lines(
     return shown
 
 
-def _row(each: Result, before: Before | None) -> tuple[str, ...]:
+def _row(each: TestResult, before: EarlierFigures | None) -> tuple[str, ...]:
     told = each.expected.estimate if each.expected else None
     unit = Unit.US if each.test.kind is Kind.LATENCY else Unit.GBS
     return (
@@ -91,14 +91,14 @@ def _short(test: Test) -> str:
     return f"{test.tool}, {memory}, {test.kind}"
 
 
-def _painted(line: str, each: Result, paint: Painter) -> str:
+def _painted(line: str, each: TestResult, paint: Painter) -> str:
     head = f"{each.test.number}. {each.status}"
     return paint(head, _INKS[each.status]) + line[len(head) :]
 
 
-def _part(each: Result, paint: Painter, *, verbose: bool) -> Iterator[str]:
+def _part(each: TestResult, paint: Painter, *, verbose: bool) -> Iterator[str]:
     """What there is to say of one test beside its figures."""
-    open_ = [point for point in each.points if point.proof is not Proof.SHOWN]
+    open_ = [point for point in each.points if point.proof is not ProofState.SHOWN]
     short = each.status in {Status.FAIL, Status.UNKNOWN}
     if not (short or open_ or verbose):
         return
@@ -146,21 +146,21 @@ def remarks(left_out: Sequence[str], labels: Sequence[str], troubles: Sequence[s
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class ExerciseReport:
     """All that a document tells."""
 
     hosts: tuple[str, ...]
-    results: tuple[Result, ...]
+    results: tuple[TestResult, ...]
     exercise: Exercise | None  # None where it was judged again
     threshold: float
     code: ExitCode
     when: datetime
-    earlier: Mapping[int, Before]
+    earlier: Mapping[int, EarlierFigures]
     troubles: tuple[str, ...] = ()
     simulated: bool = False
 
 
-def document(sheet: Sheet) -> dict[str, Json]:
+def document(sheet: ExerciseReport) -> dict[str, Json]:
     """The document that docs/exercise.schema.json describes."""
     plan = sheet.exercise
     return {
@@ -171,15 +171,17 @@ def document(sheet: Sheet) -> dict[str, Json]:
         "hosts": list(sheet.hosts),
         "threshold": sheet.threshold,
         "simulated": sheet.simulated,
-        "planned": [_test(each) for each in plan.tests] if plan else [],
-        "results": [_result(each, sheet.earlier.get(each.test.number)) for each in sheet.results],
+        "planned": [_test_json(each) for each in plan.tests] if plan else [],
+        "results": [
+            _result_json(each, sheet.earlier.get(each.test.number)) for each in sheet.results
+        ],
         "left_out": list(plan.left_out) if plan else [],
         "labels": list(plan.labels) if plan else [],
         "troubles": list(sheet.troubles),
     }
 
 
-def _test(test: Test) -> dict[str, Json]:
+def _test_json(test: Test) -> dict[str, Json]:
     ends: dict[str, Json] = {
         str(role): {name: str(value) for name, value in asdict(end).items()}
         for role, end in test.ends
@@ -202,10 +204,10 @@ def _test(test: Test) -> dict[str, Json]:
     }
 
 
-def _result(each: Result, before: Before | None) -> dict[str, Json]:
+def _result_json(each: TestResult, before: EarlierFigures | None) -> dict[str, Json]:
     told = each.expected.estimate if each.expected else None
     return {
-        **_test(each.test),
+        **_test_json(each.test),
         "status": each.status.value,
         "found": each.found,
         "value": each.value,
@@ -225,4 +227,49 @@ def _result(each: Result, before: Before | None) -> dict[str, Json]:
         "points": [{"proof": one.proof.value, "words": one.words} for one in each.points],
         "troubles": list(each.troubles),
         "before": None if before is None else {"time": before.when, "value": before.value},
+    }
+
+
+PAST_SCHEMA = "gdr-toolkit/exercise-past/1"
+
+
+def past_lines(found: Sequence[Earlier]) -> list[str]:
+    """A table, newest run first."""
+    rows = [
+        (
+            one.when[:16].replace("T", " "),
+            one.status,
+            one.title,
+            shown(one.value, Unit(one.unit)),
+            ", ".join(f"{part.host} {part.hca}" for part in one.same.parts),
+        )
+        for one in found
+    ]
+    return columns([("when", "", "test", "measured", "between"), *rows])
+
+
+def past_document(found: Sequence[Earlier], now: datetime) -> dict[str, Json]:
+    """The whole document (docs/exercise-past.schema.json).
+
+    :param now: when it was asked, of a time zone.
+    """
+    past: list[Json] = [_past_json(one) for one in found]
+    return {"schema": PAST_SCHEMA, "time": now.isoformat(timespec="seconds"), "past": past}
+
+
+def _past_json(one: Earlier) -> dict[str, Json]:
+    ends: list[Json] = [dict(asdict(part)) for part in one.same.parts]
+    return {
+        "run": one.run,
+        "time": one.when,
+        "tool": one.same.tool,
+        "kind": one.same.kind,
+        "size": one.same.size,
+        "gpu": one.gpu,
+        "ends": ends,
+        "status": one.status,
+        "value": one.value,
+        "unit": one.unit,
+        "simulated": one.simulated,
+        "fell_back": one.fell_back,
     }

@@ -1,12 +1,13 @@
-"""Move data between two nodes, or within one, and keep what both ends said."""
+"""Exercise: move data between two nodes, or within one; keep and find what both ends said."""
 
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from toolkit.errors import (
@@ -22,23 +23,27 @@ from toolkit.errors import (
 from toolkit.evidence import Evidence, Frame
 from toolkit.facts.modules.module_users import parse_users
 from toolkit.facts.node.node import Node
-from toolkit.facts.rdma.exercise import Measured, Role, Test, frames_of, parse_exercise
+from toolkit.facts.rdma.exercise import Buffer, Kind, Role, Test, frames_of, parse_exercise
+from toolkit.facts.rdma.measured import SIMULATED, Measured
 from toolkit.features.exercise import io as reach
-from toolkit.features.exercise.plan.judge import Result, exit_code, judge
-from toolkit.features.exercise.plan.plan import (
+from toolkit.features.exercise.plan import (
     Exercise,
-    Terms,
+    ExerciseTerms,
     limit_of,
     plan_exercise,
     settings_of,
     words_of,
 )
-from toolkit.features.exercise.plan.rails import View, attempt
+from toolkit.features.exercise.plan_judge import TestResult, exit_code, judge
+from toolkit.features.exercise.plan_proof import Earlier, parse_kept
+from toolkit.features.exercise.plan_rails import ExerciseNode
+from toolkit.features.predict.plan.inputs import read_or
 from toolkit.hosts.host import Host
 from toolkit.node.collect import patience
 from toolkit.node.module_users import ask
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Transport
+from toolkit.untrusted import read_json
 from toolkit.verbs.access import Fleet
 from toolkit.verbs.each import on_each
 from toolkit.verbs.reading import read_node
@@ -53,7 +58,7 @@ class AtWork(ApplyError):
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class NodeReading:
     """One node before a test."""
 
     evidence: Evidence  # of the probe
@@ -62,15 +67,26 @@ class Looked:
 
 
 @dataclass(slots=True)
-class Ran:
+class ExerciseRun:
     """What came of it, host by host."""
 
     evidence: dict[str, Evidence]  # with the frames of the tests
     troubles: list[str] = field(default_factory=list)  # what broke off, each a sentence
     stopped: str = ""  # whose job began amid the tests, so that the rest was not run
 
+    def add(self, test: Test, said: Mapping[Role, Evidence | TransportError]) -> Iterator[str]:
+        """Add what both ends said of a test; the hosts that have evidence of it now."""
+        for role, answer in said.items():
+            host = dict(test.ends)[role].host
+            if isinstance(answer, TransportError):
+                self.troubles.append(f"{test.number}. {test.title}: {answer}")
+            # Of an end that broke off what was asked is kept: else nobody would miss it.
+            told = () if isinstance(answer, TransportError) else answer.frames.values()
+            self.evidence[host] = self.evidence[host].plus(frames_of(test, role, told))
+            yield host
 
-def look(fleet: Fleet) -> list[Outcome[Looked]]:
+
+def read_nodes(fleet: Fleet) -> list[Outcome[NodeReading]]:
     """Read the nodes, what they have of tools, and who is at work; moves nothing.
 
     :raises UsageError: for no host, or more than two.
@@ -81,24 +97,24 @@ def look(fleet: Fleet) -> list[Outcome[Looked]]:
             hint="--hosts gpu01,gpu02",
         )
 
-    def work(host: Host, transport: Transport) -> Looked:
+    def work(host: Host, transport: Transport) -> NodeReading:
         evidence = read_node(fleet, host, transport)
         seen = reach.look(transport)
-        return Looked(evidence, seen, _busy(seen))
+        return NodeReading(evidence, seen, _busy(seen))
 
     return on_each(fleet, "reading", work)
 
 
-def plan(looked: Sequence[Outcome[Looked]], terms: Terms) -> Exercise:
+def plan(looked: Sequence[Outcome[NodeReading]], terms: ExerciseTerms) -> Exercise:
     """What would be done; the first host connects, the second listens.
 
     :raises ToolkitError: a host could not be read.
     """
-    views = [View(each.host, Node(each.get().evidence), each.get().look) for each in looked]
+    views = [ExerciseNode(each.host, Node(each.get().evidence), each.get().look) for each in looked]
     return plan_exercise(views[0], views[-1], terms)
 
 
-def refuse_jobs(looked: Sequence[Outcome[Looked]]) -> None:
+def refuse_jobs(looked: Sequence[Outcome[NodeReading]]) -> None:
     """:raises AtWork: tests would disturb a job, and be disturbed by it."""
     for each in looked:
         if each.get().busy:
@@ -121,12 +137,12 @@ def _busy(seen: Evidence) -> str:
 
 def run(
     fleet: Fleet,
-    looked: Sequence[Outcome[Looked]],
+    looked: Sequence[Outcome[NodeReading]],
     exercise: Exercise,
     folder: RunFolder,
     *,
     over_jobs: bool = False,
-) -> Ran:
+) -> ExerciseRun:
     """Run the tests one after the other; what each end said is kept as it comes.
 
     Before each of them the nodes are asked again who is at work: an operator takes time to
@@ -135,37 +151,28 @@ def run(
     :param over_jobs: nobody is asked: the operator has said that jobs are not in the way.
     :raises AtWork: a job began before the first test; one that begins later ends them.
     """
-    ran = Ran({each.host: each.get().evidence.plus(_seen(each.get())) for each in looked})
+    ran = ExerciseRun({each.host: each.get().evidence.plus(_seen(each.get())) for each in looked})
     hosts = {host.name: host for host in fleet.hosts}
     progress = fleet.access.progress
     progress.begin("moving data", len(exercise.tests))
     with ExitStack() as stack:
         stack.callback(progress.finish)  # on Ctrl-C too: a board that stays hides the cursor
-        ways: dict[tuple[str, Role], Transport] = {}
 
-        def way(host: str, role: Role) -> Transport:
-            if (host, role) not in ways:
-                ways[host, role] = fleet.connect(hosts[host])
-                stack.callback(ways[host, role].close)
-            return ways[host, role]
+        @cache
+        def way(host: str, role: Role) -> Transport:  # one for each role
+            opened = fleet.connect(hosts[host])
+            stack.callback(opened.close)
+            return opened
 
         for test in exercise.tests:
             progress.note(test.drive.host, f"{test.number}. {test.title}")
             own = {role: way(end.host, role) for role, end in test.ends}
-            found = None if over_jobs else _begun(test, own)
-            if found is not None and test is exercise.tests[0]:
-                raise found
-            if found is not None:
+            if not over_jobs and (found := _begun(test, own)):
+                if test is exercise.tests[0]:
+                    raise found
                 ran.stopped = str(found)
                 break
-            said = _one(test, own)
-            for role, answer in said.items():
-                host = dict(test.ends)[role].host
-                if isinstance(answer, TransportError):
-                    ran.troubles.append(f"{test.number}. {test.title}: {answer}")
-                # Of an end that broke off what was asked is kept: else nobody would miss it.
-                told = () if isinstance(answer, TransportError) else answer.frames.values()
-                ran.evidence[host] = ran.evidence[host].plus(frames_of(test, role, told))
+            for host in ran.add(test, _one(test, own)):
                 folder.keep_evidence(host, ran.evidence[host])
             progress.done(test.drive.host)
     return ran
@@ -183,7 +190,7 @@ def _begun(test: Test, ways: Mapping[Role, Transport]) -> AtWork | None:
     return None
 
 
-def _seen(looked: Looked) -> Iterator[Frame]:
+def _seen(looked: NodeReading) -> Iterator[Frame]:
     return (each for key, each in looked.look.frames.items() if key.startswith("exercise-"))
 
 
@@ -235,17 +242,18 @@ def _alone(test: Test, way: Transport) -> Evidence:
 
 def judged(
     evidence: Mapping[str, Evidence], threshold: float, wanted: float | None
-) -> tuple[Result, ...]:
+) -> tuple[TestResult, ...]:
     """Judge what the evidence of these hosts tells of tests, with no host.
 
     :raises Unparsable: where what was asked of a test makes no sense.
     """
-    measured: tuple[Measured, ...] = parse_exercise(dict(evidence))
     nodes = {name: Node(each) for name, each in evidence.items()}
-    return judge(measured, nodes, threshold=threshold, wanted=wanted)
+    return judge(parse_exercise(dict(evidence)), nodes, threshold=threshold, wanted=wanted)
 
 
-def code_of(evidence: Mapping[str, Evidence], results: Sequence[Result]) -> tuple[ExitCode, str]:
+def code_of(
+    evidence: Mapping[str, Evidence], results: Sequence[TestResult]
+) -> tuple[ExitCode, str]:
     """What a run ends with; and why, where no result tells."""
     code = exit_code(results)
     found = [_gpus(each) for each in evidence.values()]
@@ -257,7 +265,7 @@ def code_of(evidence: Mapping[str, Evidence], results: Sequence[Result]) -> tupl
 
 def _gpus(evidence: Evidence) -> int | None:
     """How many; None where that was not read."""
-    return attempt(lambda: len(Node(evidence).pairs.gpus), None)
+    return read_or(lambda: len(Node(evidence).pairs.gpus), None)
 
 
 def saved(source: Path) -> dict[str, Evidence]:
@@ -271,3 +279,56 @@ def saved(source: Path) -> dict[str, Evidence]:
             f"{source}: tells of no test", hint="it is the folder that exercise named as kept"
         )
     return found
+
+
+FILE = "exercise.json"
+_LOOKED = 200  # runs, newest first: more are not searched
+
+
+def earlier(runs: Path, hosts: Sequence[str] = ()) -> Iterator[Earlier]:
+    """Tests that came to a figure, newest run first.
+
+    :param hosts: only those that one of these was part of; all for none.
+    """
+    for file in sorted(runs.glob(f"*/{FILE}"), reverse=True)[:_LOOKED]:
+        try:
+            told = read_json(file.read_text("utf-8"))
+            yield from (each for each in parse_kept(file.parent.name, told) if _meant(each, hosts))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue  # another toolkit's, or cut off: it is no evidence, and nothing rests on it
+
+
+def _meant(one: Earlier, hosts: Sequence[str]) -> bool:
+    return not hosts or any(part.host in hosts for part in one.same.parts)
+
+
+_TOOL = "ib_write_bw"  # what is predicted of a pair is what an HCA writes into GPU memory
+_UNIT = "GB/s"
+_GPU = frozenset(each.value for each in Buffer if each.gpu)
+
+
+def measured(runs: Path, hosts: Collection[str]) -> dict[str, tuple[Measured, ...]]:
+    """By host, the newest figure of each GPU and HCA; a figure counts for both of its ends.
+
+    Left out is what does not answer the prediction: latencies, shallow queues, other tools, host
+    memory at either end, what fell back to another way, and what never left a node.
+    """
+    found: dict[str, dict[tuple[str, str], Measured]] = {}
+    for one in earlier(runs):
+        ends = _ends(one)
+        for host, gpu, hca in ends if len({host for host, _, _ in ends}) == 2 else ():
+            if host in hosts:
+                tool = _TOOL + SIMULATED * one.simulated
+                figure = Measured(gpu, hca, one.value, tool, one.when[:10])
+                found.setdefault(host, {}).setdefault((gpu, hca), figure)
+    return {host: tuple(each.values()) for host, each in found.items()}
+
+
+def _ends(one: Earlier) -> list[tuple[str, str, str]]:
+    """Host, GPU and HCA of both ends; none where this is no such figure."""
+    test = one.same
+    if test.tool != _TOOL or test.kind != Kind.DEEP or one.unit != _UNIT or one.fell_back:
+        return []
+    if any(part.buffer not in _GPU for part in test.parts):
+        return []
+    return [(part.host, part.gpu, part.hca) for part in test.parts]

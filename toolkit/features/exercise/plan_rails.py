@@ -6,27 +6,22 @@ other node that it can reach.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface
-from typing import TypeVar
 
 from toolkit.checks.consumers.path import dmabuf_gap, peermem_gap
-from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence, State
 from toolkit.facts.gpu.driver import normal_address
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.pairs import NamedPair
 from toolkit.facts.rdma.devices import Kind, Port, RdmaDevice
 from toolkit.facts.rdma.exercise import Buffer, End
+from toolkit.features.predict.plan.inputs import read_or
 from toolkit.want import Want
-
-T = TypeVar("T")
-D = TypeVar("D")
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ExerciseNode:
     """One node, as it was read for a test."""
 
     name: str
@@ -68,23 +63,16 @@ class Rail:
     why: str  # by what the two ports were put together
 
 
-def attempt(read: Callable[[], T], otherwise: D) -> T | D:
-    try:
-        return read()
-    except (NoEvidence, Unparsable):
-        return otherwise
-
-
-def devices(view: View) -> tuple[RdmaDevice, ...]:
+def devices(view: ExerciseNode) -> tuple[RdmaDevice, ...]:
     """Those that jobs would use and that have a port that is up; Soft-RoCE for want of hardware."""
-    found = attempt(lambda: view.node.rdma_devices, ())
+    found = read_or(lambda: view.node.rdma_devices, ())
     up = tuple(each for each in found if any(port.up for port in each.ports))
     hardware = tuple(each for each in up if each.kind is not Kind.SOFTWARE)
-    meant = {each.address for each in attempt(lambda: view.node.compute_hcas, ())}
+    meant = {each.address for each in read_or(lambda: view.node.compute_hcas, ())}
     return tuple(each for each in hardware if each.address in meant) or hardware or up
 
 
-def rails(one: View, other: View, only: str = "") -> tuple[Rail, ...]:
+def rails(one: ExerciseNode, other: ExerciseNode, only: str = "") -> tuple[Rail, ...]:
     """Each HCA of one node with its counterpart, those that serve GPUs first.
 
     :param other: the same node again: then two HCAs of it, or one with itself.
@@ -104,7 +92,9 @@ def rails(one: View, other: View, only: str = "") -> tuple[Rail, ...]:
     return tuple(found)
 
 
-def _partner(one: View, device: RdmaDevice, other: View) -> tuple[RdmaDevice | None, str]:
+def _partner(
+    one: ExerciseNode, device: RdmaDevice, other: ExerciseNode
+) -> tuple[RdmaDevice | None, str]:
     layer = _up(device).link_layer
     fitting = [each for each in devices(other) if _up(each).link_layer == layer]
     if one.name == other.name:
@@ -122,12 +112,12 @@ def _partner(one: View, device: RdmaDevice, other: View) -> tuple[RdmaDevice | N
     return (fitting[0], "the first of its kind") if fitting else (None, "")
 
 
-def _subnets(view: View, device: RdmaDevice) -> set[str]:
+def _subnets(view: ExerciseNode, device: RdmaDevice) -> set[str]:
     names = {*device.netdevs, *device.uppers}
     return {str(each.network) for name, each in view.addresses if name in names}
 
 
-def _address(server: View, device: RdmaDevice, client: View) -> str:
+def _address(server: ExerciseNode, device: RdmaDevice, client: ExerciseNode) -> str:
     """By which the client finds the server: one subnet, and not the same address at both."""
     if server.name == client.name:
         return "127.0.0.1"
@@ -146,7 +136,7 @@ def _up(device: RdmaDevice) -> Port:
     return next(port for port in device.ports if port.up)
 
 
-def _end(view: View, device: RdmaDevice, address: str) -> End | None:
+def _end(view: ExerciseNode, device: RdmaDevice, address: str) -> End | None:
     port = _up(device)
     gid = _gid(view, device, port) if port.link_layer == "Ethernet" else -1
     if gid is None:
@@ -154,11 +144,11 @@ def _end(view: View, device: RdmaDevice, address: str) -> End | None:
     return End(view.name, device.name, port.number, gid, address=address)
 
 
-def _gid(view: View, device: RdmaDevice, port: Port) -> int | None:
+def _gid(view: ExerciseNode, device: RdmaDevice, port: Port) -> int | None:
     """RoCE v2 by an IPv4 address, else by any that somebody gave; None without one."""
     table = [
         each
-        for each in attempt(lambda: view.node.gids, ())
+        for each in read_or(lambda: view.node.gids, ())
         if (each.device, each.port) == (device.name, port.number)
     ]
     second = [each for each in table if each.type in {"RoCE v2", ""} and each.routable]
@@ -166,35 +156,35 @@ def _gid(view: View, device: RdmaDevice, port: Port) -> int | None:
     return best[0].index if best else None
 
 
-def _distance(view: View, device: RdmaDevice) -> tuple[int, str]:
+def _distance(view: ExerciseNode, device: RdmaDevice) -> tuple[int, str]:
     near = nearest_gpu(view, device.name)
     return (int(near.distance) if near else 99, device.name)
 
 
-def nearest_gpu(view: View, hca: str) -> NamedPair | None:
+def nearest_gpu(view: ExerciseNode, hca: str) -> NamedPair | None:
     """The GPU that is nearest to an HCA; None where there is none, or nothing tells."""
-    told = attempt(lambda: view.node.pairs.pairs, ())
-    names = attempt(lambda: view.node.hca_names, {})
+    told = read_or(lambda: view.node.pairs.pairs, ())
+    names = read_or(lambda: view.node.hca_names, {})
     ours = [each for each in told if hca in {each.hca, names.get(each.hca)}]
     return min(ours, key=lambda each: (each.distance, each.gpu), default=None)
 
 
-def gpu_buffer(view: View) -> tuple[Buffer | None, str]:
+def gpu_buffer(view: ExerciseNode) -> tuple[Buffer | None, str]:
     """By which path this node's GPU memory would be reached, or why it cannot be tried.
 
     dma-buf goes first, as NCCL has it: where both are there, that is what jobs use.
     """
-    gpus = attempt(lambda: view.node.pairs.gpus, None)
+    gpus = read_or(lambda: view.node.pairs.gpus, None)
     if not gpus:
         return None, "no GPU" if gpus is not None else "its GPUs were not read"
-    tool = attempt(lambda: view.node.perftest, None)
+    tool = read_or(lambda: view.node.perftest, None)
     if tool is None:
         return None, "perftest is not installed"
     if tool.cuda is False:
         return None, "perftest was built without CUDA: Debian's and Ubuntu's packages are"
     gaps = {
-        Buffer.DMABUF: attempt(lambda: dmabuf_gap(view.node, Want()), "not known"),
-        Buffer.PEERMEM: attempt(lambda: peermem_gap(view.node), "not known"),
+        Buffer.DMABUF: read_or(lambda: dmabuf_gap(view.node, Want()), "not known"),
+        Buffer.PEERMEM: read_or(lambda: peermem_gap(view.node), "not known"),
     }
     if tool.dmabuf is False and not gaps[Buffer.DMABUF]:
         gaps[Buffer.DMABUF] = "perftest was built without it"
@@ -204,7 +194,7 @@ def gpu_buffer(view: View) -> tuple[Buffer | None, str]:
     return None, "; ".join(f"{name}: {gap}" for name, gap in gaps.items())
 
 
-def absent(view: View) -> str:
+def absent(view: ExerciseNode) -> str:
     """Why the node told nothing of its tools; "" where it did."""
     frame = view.look.frames.get("exercise-tools")
     return "" if frame is not None and frame.state is State.OK else "its tools were not read"

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from toolkit.errors import UsageError
 from toolkit.facts.rdma.devices import Kind as DeviceKind
 from toolkit.facts.rdma.exercise import Buffer, End, Kind, Role, Test
-from toolkit.features.exercise.plan.rails import (
+from toolkit.features.exercise.plan_rails import (
+    ExerciseNode,
     Rail,
-    View,
     absent,
     gpu_buffer,
     nearest_gpu,
@@ -40,7 +40,7 @@ _GPU_TESTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ExerciseTerms:
     """How much may be moved."""
 
     seconds: int = 5  # of one test
@@ -63,7 +63,7 @@ class Exercise:
         return sum(test.seconds for test in self.tests)
 
 
-def read_terms(seconds: int, gigabytes: int, hca: str, *, every: bool) -> Terms:
+def read_terms(seconds: int, gigabytes: int, hca: str, *, every: bool) -> ExerciseTerms:
     """:raises UsageError: for what is no bound."""
     if not 1 <= seconds <= _MOST_S:
         raise UsageError(
@@ -75,10 +75,10 @@ def read_terms(seconds: int, gigabytes: int, hca: str, *, every: bool) -> Terms:
             f"--gigabytes {gigabytes}: a test moves 1 at least",
             hint="leave it out for the usual size",
         )
-    return Terms(seconds, gigabytes, hca, every)
+    return ExerciseTerms(seconds, gigabytes, hca, every)
 
 
-def plan_exercise(one: View, other: View, terms: Terms) -> Exercise:
+def plan_exercise(one: ExerciseNode, other: ExerciseNode, terms: ExerciseTerms) -> Exercise:
     """Decide on the tests.
 
     :param one: the node that connects.
@@ -113,7 +113,9 @@ def _labels(tests: tuple[Test, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _of_rail(one: View, other: View, rail: Rail, terms: Terms, left: list[str]) -> Iterator[Test]:
+def _of_rail(
+    one: ExerciseNode, other: ExerciseNode, rail: Rail, terms: ExerciseTerms, left: list[str]
+) -> Iterator[Test]:
     both = one.tools & other.tools
     lacking = [view.name for view in (one, other) if "ib_write_bw" not in view.tools]
     if lacking:
@@ -140,8 +142,8 @@ def _of_rail(one: View, other: View, rail: Rail, terms: Terms, left: list[str]) 
 class Bound:
     """How far a test between two ends may go."""
 
-    view: View  # the node that connects
-    terms: Terms
+    view: ExerciseNode  # the node that connects
+    terms: ExerciseTerms
 
     def perftest(self, tool: str, kind: Kind, ends: tuple[End, End]) -> Test:
         size, depth = {Kind.DEEP: DEEP, Kind.SHALLOW: SHALLOW, Kind.LATENCY: SMALL}[kind]
@@ -166,7 +168,7 @@ class Bound:
         return max(5, int(self.terms.gigabytes * 1e9) // size)  # perftest wants five
 
 
-def _with_gpu(view: View, end: End, left: list[str]) -> End:
+def _with_gpu(view: ExerciseNode, end: End, left: list[str]) -> End:
     """The same with the nearest GPU's memory; as it is where that cannot be reached."""
     buffer, why = gpu_buffer(view)
     pair = nearest_gpu(view, end.hca)
@@ -182,7 +184,7 @@ def _with_gpu(view: View, end: End, left: list[str]) -> End:
     return replace(end, buffer=buffer, gpu=pair.gpu, uuid=uuid)
 
 
-def _collectives(view: View, terms: Terms, left: list[str]) -> Iterator[Test]:
+def _collectives(view: ExerciseNode, terms: ExerciseTerms, left: list[str]) -> Iterator[Test]:
     """NCCL between the GPUs of one node, through its HCAs: with GPUDirect or not."""
     if "all_reduce_perf" not in view.tools:
         left.append(f"{view.name}: NCCL is not tried: nccl-tests are not installed")
