@@ -23,7 +23,7 @@ from toolkit.cli import Gdr, verbs
 from toolkit.errors import ExitCode, UsageError
 from toolkit.features.ansible import cli as playing
 from toolkit.features.bios import cli as bios
-from toolkit.features.builds.cli import build
+from toolkit.features.builds import cli as build
 from toolkit.features.enrol import cli as enrolling
 from toolkit.features.exercise import cli as exercising
 from toolkit.features.history import cli as past

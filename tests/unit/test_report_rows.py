@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.features.builds.show.cache import CachedRow, listing, pruned
+from toolkit.features.builds.show import CachedRow, listing, pruned
 from toolkit.features.reload.plan.obstacles import Kind, Obstacle
 from toolkit.features.reload.show import _obstacle
 from toolkit.report.table import Painter

@@ -44,7 +44,7 @@ VERBS = tuple(
     reload features.reload.cli.reload
     exercise features.exercise.cli.exercise
     bios features.bios.cli.bios
-    build features.builds.cli.build.build
+    build features.builds.cli.build
     enrol features.enrol.cli.enrol
     capture verbs.cli.capture.capture
     compare features.compare.cli.compare_

@@ -107,6 +107,16 @@ def _head(
     }
 
 
+def envelope(schema: str, when: datetime, code: ExitCode) -> dict[str, Json]:
+    """What every other document begins with; ``when`` in any zone, written in UTC."""
+    return {
+        "schema": schema,
+        "toolkit": __version__,
+        "time": when.astimezone(UTC).isoformat(timespec="seconds"),
+        "exit_code": int(code),
+    }
+
+
 def dumps(value: Mapping[str, Json]) -> str:
     """Readable, with one trailing newline; surrogates from undecodable bytes are escaped."""
     return json.dumps(value, indent=2, ensure_ascii=True) + "\n"

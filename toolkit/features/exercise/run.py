@@ -159,7 +159,7 @@ def run(
         stack.callback(progress.finish)  # on Ctrl-C too: a board that stays hides the cursor
 
         @cache
-        def way(host: str, role: Role) -> Transport:  # one for each role
+        def way(host: str, role: Role) -> Transport:  # noqa: ARG001 each role has a way of its own
             opened = fleet.connect(hosts[host])
             stack.callback(opened.close)
             return opened

@@ -5,9 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
-from toolkit import __version__
 from toolkit.checks.check import Status
 from toolkit.errors import ExitCode
 from toolkit.facts.rdma.exercise import Kind, Test
@@ -15,7 +14,7 @@ from toolkit.features.exercise.plan import Exercise, settings_of, words_of
 from toolkit.features.exercise.plan_judge import TestResult
 from toolkit.features.exercise.plan_proof import Earlier, ProofState
 from toolkit.features.predict.plan.model import Unit
-from toolkit.report.document import Json
+from toolkit.report.document import Json, envelope
 from toolkit.report.table import Ink, Painter, clean, columns, wrapped
 
 SCHEMA = "gdr-toolkit/exercise/1"
@@ -164,10 +163,7 @@ def document(sheet: ExerciseReport) -> dict[str, Json]:
     """The document that docs/exercise.schema.json describes."""
     plan = sheet.exercise
     return {
-        "schema": SCHEMA,
-        "toolkit": __version__,
-        "time": sheet.when.astimezone(UTC).isoformat(timespec="seconds"),
-        "exit_code": int(sheet.code),
+        **envelope(SCHEMA, sheet.when, sheet.code),
         "hosts": list(sheet.hosts),
         "threshold": sheet.threshold,
         "simulated": sheet.simulated,

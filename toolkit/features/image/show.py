@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import groupby, zip_longest
 
-from toolkit import __version__
 from toolkit.errors import ExitCode
 from toolkit.features.image.plan.passport_diff import Kind, Unlike
 from toolkit.plural import counted
-from toolkit.report.document import Json
+from toolkit.report.document import Json, envelope
 from toolkit.report.table import WIDTH, Ink, Painter, clean, wrapped
 
 SCHEMA = "gdr-toolkit/passport-diff/1"
@@ -67,10 +66,7 @@ def document(
 ) -> dict[str, Json]:
     """The whole document (docs/passport-diff.schema.json)."""
     return {
-        "schema": SCHEMA,
-        "toolkit": __version__,
-        "time": when.astimezone(UTC).isoformat(timespec="seconds"),
-        "exit_code": int(code),
+        **envelope(SCHEMA, when, code),
         "a": a,
         "b": b,
         "differences": [

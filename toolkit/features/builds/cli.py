@@ -13,24 +13,38 @@ from toolkit.built.plan.model import Part
 from toolkit.cli.options import HOSTS, REACH, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError, worst
-from toolkit.features.builds.cli.packages import (
+from toolkit.features.builds.cli_packages import (
     AHEAD,
     PACK,
     foretell,
     headers_of,
     looks_ahead,
-    pack,
+    pack_built,
     refuse_mixed,
-    tell,
+    tell_packages,
 )
-from toolkit.features.builds.plan.made import Need, Run
-from toolkit.features.builds.run.needs import codes_of, needs_of, shared, unread
-from toolkit.features.builds.run.packages import Package
+from toolkit.features.builds.plan.outcome import BuildRun, Need
+from toolkit.features.builds.run.packages import MadePackage
 from toolkit.features.builds.run.places import open_place
 from toolkit.features.builds.run.preflight import with_headers
-from toolkit.features.builds.run.run import Options, build_in, graphs_for, plan_in
-from toolkit.features.builds.show.build import document, report
-from toolkit.features.builds.show.cache import CachedRow, cached_document, listing, pruned
+from toolkit.features.builds.run.run import (
+    BuildOptions,
+    build_in,
+    codes_of,
+    graphs_for,
+    needs_of,
+    plan_in,
+    shared,
+    unread,
+)
+from toolkit.features.builds.show import (
+    CachedRow,
+    build_document,
+    build_report,
+    cached_document,
+    listing,
+    pruned,
+)
 from toolkit.report.document import dumps
 from toolkit.report.progress import listener
 from toolkit.verbs.access import Access
@@ -104,11 +118,17 @@ def build(said: Said) -> ExitCode:
             said.not_dry(f"build --{name}", "what there is: build --cached")
     if said.flag("cached") or said.text("prune"):
         return _cache(session, store)
+    return _carry_out(session, store)
+
+
+def _carry_out(session: Session, store: Store) -> ExitCode:
+    """Look ahead, plan or build, as was said; then pack."""
+    said = session.said
     refuse_mixed(session)
     options, parts, flags = _options(session), _parts(said), _flags(said)
     signing = signing_of(session)
     ways = access(said)  # once: it asks for passwords
-    asked = _asked(session, ways)
+    asked = _request(session, ways)
     with (
         open_place(
             ways, on=said.text("on"), root=said.text("root"), executor=said.text("executor")
@@ -124,7 +144,7 @@ def build(said: Said) -> ExitCode:
         else:
             run = build_in(place, surveyed, store, session.folder, options)
     try:
-        packages = pack(session, run, surveyed.ground, signing)
+        packages = pack_built(session, run, surveyed.ground, signing)
     except ToolkitError as why:
         # What was built is there all the same.
         _finish(session, run, asked, store, stopped=why.exit_code)
@@ -161,21 +181,21 @@ def _cache(session: Session, store: Store) -> ExitCode:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BuildRequest:
     """What is to be built, and the nodes that could not be asked."""
 
     needs: tuple[Need, ...]
     unread: tuple[Outcome[object], ...] = ()
 
 
-def _asked(session: Session, ways: Access) -> Asked:
+def _request(session: Session, ways: Access) -> BuildRequest:
     said = session.said
     kernels = _kernels(said)
     driver, ofed = said.text("driver"), said.text("ofed")
     # Beside --on, an inventory alone says where that host is.
     named = ("hosts", "hosts_file") if said.text("on") else ("hosts", "hosts_file", "inventory")
     if not any(said.text(each) for each in named):
-        return Asked((Need(kernels, driver, ofed),))
+        return BuildRequest((Need(kernels, driver, ofed),))
     with open_fleet(ways) as fleet:
         outcomes = needs_of(fleet, session.folder, kernels)
     for outcome in outcomes:
@@ -185,7 +205,7 @@ def _asked(session: Session, ways: Access) -> Asked:
     needs = tuple(
         replace(each, driver=driver or each.driver, ofed=ofed or each.ofed) for each in needs
     )
-    return Asked(needs, tuple(unread(outcomes)))
+    return BuildRequest(needs, tuple(unread(outcomes)))
 
 
 def _kernels(said: Said) -> tuple[str, ...]:
@@ -221,7 +241,7 @@ def _flags(said: Said) -> str:
     return said.text("flags")
 
 
-def _options(session: Session) -> Options:
+def _options(session: Session) -> BuildOptions:
     said = session.said
     limit = said.number("timeout", 3600)
     if limit < 1:
@@ -234,22 +254,22 @@ def _options(session: Session) -> Options:
             f"--jobs {jobs}: at least 1 build at a time", hint="leave it out for one a processor"
         )
     listens = listener(sys.stderr, quiet=said.flag("quiet"))
-    return Options(jobs, float(limit), listens, session.remark, force=said.flag("force"))
+    return BuildOptions(jobs, float(limit), listens, session.remark, force=said.flag("force"))
 
 
 def _finish(
     session: Session,
-    run: Run,
-    asked: Asked,
+    run: BuildRun,
+    asked: BuildRequest,
     store: Store,
-    packages: Sequence[Package] = (),
+    packages: Sequence[MadePackage] = (),
     *,
     stopped: ExitCode | None = None,
 ) -> ExitCode:
     said = session.said
     code = stopped or worst([run.exit_code, *codes_of(asked.unread)])
-    session.say(report(run, session.paint, verbose=said.flag("verbose"), unread=asked.unread))
-    told = document(
+    session.say(build_report(run, session.paint, verbose=said.flag("verbose"), unread=asked.unread))
+    told = build_document(
         run,
         code,
         session.now,
@@ -257,7 +277,7 @@ def _finish(
         unread=asked.unread,
         packages=[(str(each.path), each.notes) for each in packages],
     )
-    tell(session, packages)
+    tell_packages(session, packages)
     session.folder.keep("build.json", dumps(told))
     if said.flag("json"):
         sys.stdout.write(dumps(told))

@@ -12,18 +12,16 @@ from toolkit.cli.options import Option
 from toolkit.compat.reader import shipped
 from toolkit.errors import ExitCode, UsageError, worst
 from toolkit.facts.modules.build_env import Ground
-from toolkit.features.builds.plan.made import Run
-from toolkit.features.builds.run.needs import codes_of
+from toolkit.features.builds.plan.outcome import BuildRun
 from toolkit.features.builds.run.packages import (
-    Package,
+    MadePackage,
     make_packages,
     parse_format,
     parse_making,
 )
-from toolkit.features.builds.run.preflight import Laid, preflight
-from toolkit.features.builds.run.run import Surveyed
-from toolkit.features.builds.show.build import Unread
-from toolkit.features.builds.show.preflight import document, report
+from toolkit.features.builds.run.preflight import LaidHeaders, preflight
+from toolkit.features.builds.run.run import Surveyed, codes_of
+from toolkit.features.builds.show import Unread, preflight_document, preflight_report
 from toolkit.report.document import dumps
 from toolkit.verbs.cli.session import Session
 
@@ -80,7 +78,7 @@ def refuse_mixed(session: Session) -> None:
 
 
 def foretell(
-    session: Session, laid: Laid, surveyed: Surveyed, limit_s: float, unread: Unread
+    session: Session, laid: LaidHeaders, surveyed: Surveyed, limit_s: float, unread: Unread
 ) -> ExitCode:
     """Whether it will compile; nothing is built but, with --try, nvidia-peermem aside.
 
@@ -89,8 +87,8 @@ def foretell(
     said = session.said
     found = preflight(laid, surveyed, shipped(), compile_it=said.flag("try_"), limit_s=limit_s)
     code = worst([found.exit_code, *codes_of(unread)])
-    session.say(report(found, session.paint, unread))
-    text = dumps(document(found, code, session.now, unread))
+    session.say(preflight_report(found, session.paint, unread))
+    text = dumps(preflight_document(found, code, session.now, unread))
     session.folder.keep("preflight.json", text)
     if said.flag("json"):
         sys.stdout.write(text)
@@ -98,9 +96,9 @@ def foretell(
     return code
 
 
-def pack(
-    session: Session, run: Run, ground: Ground, signing: Signing | None
-) -> tuple[Package, ...]:
+def pack_built(
+    session: Session, run: BuildRun, ground: Ground, signing: Signing | None
+) -> tuple[MadePackage, ...]:
     """The packages that --package asks for; none where a build of the run is missing.
 
     :raises UsageError: where something cannot go into a package.
@@ -118,7 +116,7 @@ def pack(
     return make_packages(builts, parse_format(said.text("package")), out, making)
 
 
-def tell(session: Session, packages: Sequence[Package]) -> None:
+def tell_packages(session: Session, packages: Sequence[MadePackage]) -> None:
     """Where packages lie, and what must be known before they are handed on."""
     for package in packages:
         session.say(str(package.path))

@@ -1,22 +1,23 @@
-"""What a run of builds came to: for a person, and as one document.
+"""Builds, what will come of them, and what the cache has: for a person, and as documents.
 
-The schema of the document is docs/build.schema.json.
+Schemas: docs/build.schema.json, docs/preflight.schema.json, docs/build-cached.schema.json.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from toolkit import __version__
-from toolkit.built.plan.gate import Refusal
 from toolkit.built.plan.model import BuildFailure
 from toolkit.errors import ExitCode, Outcome, ToolkitError
-from toolkit.features.builds.plan.graph import Blocked
-from toolkit.features.builds.plan.made import Made, Run, State
+from toolkit.features.builds.plan.graph import BlockedPart
+from toolkit.features.builds.plan.outcome import BuildRun, StepResult, StepState
+from toolkit.features.builds.plan.preflight import CompileAnswer, Outlook, Preflight, Reason
 from toolkit.hosts.host import fold
-from toolkit.report.document import Json
+from toolkit.report.document import Json, envelope
 from toolkit.report.table import Ink, Painter, clean, columns, labelled
 from toolkit.report.text import errors
 
@@ -26,18 +27,20 @@ Unread = Sequence[Outcome[object]]  # nodes of which nothing could be learnt
 Packages = Sequence[tuple[str, Sequence[str]]]  # path, and what must be known of it
 
 _INK = {
-    State.GIVEN: Ink.GREY,
-    State.CACHED: Ink.GREEN,
-    State.BUILT: Ink.GREEN,
-    State.SHARED: Ink.GREEN,
-    State.PLANNED: Ink.YELLOW,
-    State.EXCLUDED: Ink.YELLOW,
-    State.SKIPPED: Ink.YELLOW,
+    StepState.GIVEN: Ink.GREY,
+    StepState.CACHED: Ink.GREEN,
+    StepState.BUILT: Ink.GREEN,
+    StepState.SHARED: Ink.GREEN,
+    StepState.PLANNED: Ink.YELLOW,
+    StepState.EXCLUDED: Ink.YELLOW,
+    StepState.SKIPPED: Ink.YELLOW,
 }
-_WORDS = {State.CACHED: "in the cache", State.PLANNED: "to be built"}
+_WORDS = {StepState.CACHED: "in the cache", StepState.PLANNED: "to be built"}
 
 
-def report(run: Run, paint: Painter, *, verbose: bool = False, unread: Unread = ()) -> str:
+def build_report(
+    run: BuildRun, paint: Painter, *, verbose: bool = False, unread: Unread = ()
+) -> str:
     """The table of all steps, then what went wrong, then a line that counts."""
     lines = _table(run, paint)
     for made in run.made:
@@ -49,7 +52,7 @@ def report(run: Run, paint: Painter, *, verbose: bool = False, unread: Unread = 
     return "\n".join([*lines, _count(run)])
 
 
-def _table(run: Run, paint: Painter) -> list[str]:
+def _table(run: BuildRun, paint: Painter) -> list[str]:
     if not run.made:
         return []
     shows_nodes = any(work.need.nodes for work in run.works)
@@ -70,15 +73,15 @@ def _table(run: Run, paint: Painter) -> list[str]:
     return lines
 
 
-def _state(made: Made) -> str:
+def _state(made: StepResult) -> str:
     word = _WORDS.get(made.state, str(made.state))
     return f"{word} {made.seconds:.1f} s" if made.seconds else word
 
 
-def _why(made: Made) -> str:
+def _why(made: StepResult) -> str:
     if made.why:
         return made.why
-    if made.state is State.GIVEN or made.state is State.PLANNED:
+    if made.state is StepState.GIVEN or made.state is StepState.PLANNED:
         return made.step.why
     if made.built is not None:
         modules = ", ".join(each.name for each in made.built.modules)
@@ -88,11 +91,11 @@ def _why(made: Made) -> str:
     return made.failure.cause if made.failure and made.failure.cause else made.step.why
 
 
-def _trouble(made: Made, paint: Painter, verbose: bool) -> list[str]:
+def _trouble(made: StepResult, paint: Painter, verbose: bool) -> list[str]:
     """The paragraph of one step; nothing where all is well and nothing was noted."""
     lines: list[str] = []
     if made.failure is not None:
-        lines += _failure(made.failure, excluded=made.state is State.EXCLUDED)
+        lines += _failure(made.failure, excluded=made.state is StepState.EXCLUDED)
     if made.verdict is not None:
         for refusal in made.verdict.refusals:
             lines += labelled("refused", f"{refusal} ({refusal.cause})")
@@ -127,18 +130,20 @@ def _failure(failure: BuildFailure, *, excluded: bool) -> list[str]:
     return lines
 
 
-def _blocked(blocked: Blocked, paint: Painter) -> list[str]:
+def _blocked(blocked: BlockedPart, paint: Painter) -> list[str]:
     head = f"{paint('blocked '.ljust(8), Ink.RED)} {blocked.part} for {clean(blocked.kernel)}"
     lines = ["", head, *labelled("found", blocked.found)]
     return lines + (labelled("next", blocked.hint) if blocked.hint else [])
 
 
-def _count(run: Run) -> str:
+def _count(run: BuildRun) -> str:
     """ "3 of 4 are there: 2 built, 1 in the cache, 1 failed." """
     counted = Counter(made.state for made in run.made)
     wanted = len(run.made) + len(run.blocked)
     there = sum(made.there for made in run.made)
-    words = [f"{counted[state]} {_WORDS.get(state, state)}" for state in State if counted[state]]
+    words = [
+        f"{counted[state]} {_WORDS.get(state, state)}" for state in StepState if counted[state]
+    ]
     words += [f"{len(run.blocked)} blocked"] if run.blocked else []
     if not wanted:
         why = "no source of a part was found" if run.works else "of no node is known what it needs"
@@ -146,8 +151,8 @@ def _count(run: Run) -> str:
     return f"{there} of {wanted} {'is' if wanted == 1 else 'are'} there: {', '.join(words)}."
 
 
-def document(
-    run: Run,
+def build_document(
+    run: BuildRun,
     code: ExitCode,
     when: datetime,
     *,
@@ -158,13 +163,10 @@ def document(
     """The whole document; ``when`` in any zone, written in UTC."""
     states = Counter(str(made.state) for made in run.made)
     return {
-        "schema": SCHEMA,
-        "toolkit": __version__,
-        "time": when.astimezone(UTC).isoformat(timespec="seconds"),
-        "exit_code": int(code),
+        **envelope(SCHEMA, when, code),
         "cache": cache,
         "summary": {"builds": len(run.made), "states": dict(sorted(states.items()))},
-        "builds": [_made(run, made) for made in run.made],
+        "builds": [_step_json(run, made) for made in run.made],
         "blocked": [
             {"kernel": each.kernel, "part": each.part.value, "found": each.found, "hint": each.hint}
             for each in run.blocked
@@ -182,7 +184,7 @@ def unread_rows(unread: Unread) -> list[Json]:
     ]
 
 
-def _made(run: Run, made: Made) -> dict[str, Json]:
+def _step_json(run: BuildRun, made: StepResult) -> dict[str, Json]:
     inputs = made.step.inputs
     graph = next(work.graph for work in run.works if made.step in work.graph.steps)
     return {
@@ -202,23 +204,14 @@ def _made(run: Run, made: Made) -> dict[str, Json]:
             for each in (made.built.files if made.built else ())
         ],
         "accepted": list(made.verdict.accepted) if made.verdict else [],
-        "refusals": [_refusal(each) for each in (made.verdict.refusals if made.verdict else ())],
-        "failure": _failed(made.failure) if made.failure else None,
-        "error": _error(made.error) if made.error else None,
+        "refusals": [asdict(each) for each in (made.verdict.refusals if made.verdict else ())],
+        "failure": _failure_json(made.failure) if made.failure else None,
+        "error": _error_json(made.error) if made.error else None,
         "notes": list(made.notes),
     }
 
 
-def _refusal(refusal: Refusal) -> dict[str, Json]:
-    return {
-        "module": refusal.module,
-        "cause": refusal.cause.value,
-        "found": refusal.found,
-        "action": refusal.action,
-    }
-
-
-def _failed(failure: BuildFailure) -> dict[str, Json]:
+def _failure_json(failure: BuildFailure) -> dict[str, Json]:
     return {
         "step": failure.step,
         "status": failure.status,
@@ -229,5 +222,149 @@ def _failed(failure: BuildFailure) -> dict[str, Json]:
     }
 
 
-def _error(error: ToolkitError) -> dict[str, Json]:
+def _error_json(error: ToolkitError) -> dict[str, Json]:
     return {"message": str(error), "hint": error.hint, "exit_code": int(error.exit_code)}
+
+
+PREFLIGHT_SCHEMA = "gdr-toolkit/preflight/1"
+_ANSWER_INK = {
+    CompileAnswer.WILL: Ink.GREEN,
+    CompileAnswer.WILL_NOT: Ink.RED,
+    CompileAnswer.UNKNOWN: Ink.YELLOW,
+}
+
+
+def preflight_report(found: Preflight, paint: Painter, unread: Unread = ()) -> str:
+    """Each part with its answer, and below it what the answer rests on."""
+    lines: list[str] = []
+    kernel = ""
+    for each in found.outlooks:
+        if each.kernel != kernel:
+            kernel = each.kernel
+            lines += [clean(kernel)]
+        lines += _outlook_lines(each, paint)
+    lines.append("")
+    lines += errors(((each.host, each.error) for each in unread), paint)  # each ends in a blank
+    counted = Counter(each.answer for each in found.outlooks)
+    said = ", ".join(f"{counted[answer]} {answer}" for answer in CompileAnswer if counted[answer])
+    return "\n".join([*lines, said or "nothing would be built"])
+
+
+def _outlook_lines(outlook: Outlook, paint: Painter) -> list[str]:
+    answer = paint(str(outlook.answer), _ANSWER_INK[outlook.answer])
+    lines = [f"  {clean(outlook.part)} {clean(outlook.package)}".rstrip() + f": {answer}"]
+    for each in outlook.reasons:
+        lines.append(f"    {clean(each.found)} ({clean(each.source)}; {each.confidence})")
+        if each.hint:
+            lines.append(f"    next: {clean(each.hint)}")
+    return lines
+
+
+def preflight_document(
+    found: Preflight, code: ExitCode, now: datetime, unread: Unread = ()
+) -> Mapping[str, Json]:
+    """The same for machines."""
+    return {
+        **envelope(PREFLIGHT_SCHEMA, now, code),
+        "place": found.place,
+        "headers": list(found.headers),
+        "answer": found.answer.value,
+        "parts": [_outlook_json(each) for each in found.outlooks],
+        "errors": unread_rows(unread),
+    }
+
+
+def _outlook_json(outlook: Outlook) -> Json:
+    return {
+        "kernel": outlook.kernel,
+        "part": outlook.part.value,
+        "package": outlook.package,
+        "answer": outlook.answer.value,
+        "tried": outlook.tried,
+        "reasons": [_reason_json(each) for each in outlook.reasons],
+    }
+
+
+def _reason_json(reason: Reason) -> Json:
+    return {
+        "answer": reason.answer.value if reason.answer else "",
+        "found": reason.found,
+        "source": reason.source,
+        "confidence": reason.confidence.value,
+        "next": reason.hint,
+    }
+
+
+CACHED_SCHEMA = "gdr-toolkit/build-cached/1"
+_DAY_S = 86400
+
+
+@dataclass(frozen=True, slots=True)
+class CachedRow:
+    """One entry of the cache."""
+
+    digest: str
+    package: str  # "" where its manifest cannot be read
+    version: str
+    kernel: str  # kernel release
+    used: float  # seconds since 1970
+    size: int  # bytes
+
+
+def listing(rows: Sequence[CachedRow], now: float) -> str:
+    """A line an entry, the last used first, and one that counts.
+
+    :param now: seconds since 1970.
+    """
+    if not rows:
+        return "the cache is empty"
+    head = ("digest", "package", "kernel", "size", "last used")
+    table = columns([head, *(_cells(row, now) for row in rows)])
+    return "\n".join([*table, "", f"{_entries(rows)}, {_size_text(sum(r.size for r in rows))}"])
+
+
+def pruned(rows: Sequence[CachedRow]) -> str:
+    """What was removed."""
+    return f"removed: {_entries(rows)}, {_size_text(sum(row.size for row in rows))}"
+
+
+def _cells(row: CachedRow, now: float) -> tuple[str, ...]:
+    if not row.package:
+        return (row.digest[:12], "cannot be read", "-", _size_text(row.size), "-")
+    days = int(max(0.0, now - row.used) // _DAY_S)
+    used = "today" if days == 0 else f"{days} day{'' if days == 1 else 's'} ago"
+    package = clean(f"{row.package}/{row.version}")
+    return (row.digest[:12], package, clean(row.kernel), _size_text(row.size), used)
+
+
+def cached_document(
+    rows: Sequence[CachedRow], folder: str, when: datetime, *, removed: bool = False
+) -> dict[str, Json]:
+    """The same for machines; ``when`` in any zone, written in UTC."""
+    entries: list[Json] = [
+        {
+            "digest": row.digest,
+            "package": row.package,
+            "version": row.version,
+            "kernel": row.kernel,
+            "size": row.size,
+            "used": int(row.used),
+        }
+        for row in rows
+    ]
+    return {
+        "schema": CACHED_SCHEMA,
+        "toolkit": __version__,
+        "time": when.astimezone(UTC).isoformat(timespec="seconds"),
+        "cache": folder,
+        "removed": removed,
+        "entries": entries,
+    }
+
+
+def _entries(rows: Sequence[CachedRow]) -> str:
+    return f"{len(rows)} build{'' if len(rows) == 1 else 's'}"
+
+
+def _size_text(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 100_000 else f"{size / 1e3:.1f} kB"
