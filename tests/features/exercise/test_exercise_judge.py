@@ -20,7 +20,7 @@ from toolkit.errors import ExitCode
 from toolkit.evidence import State
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.exercise import Kind, Measured, Role, Test
-from toolkit.features.exercise.plan_judge import TestResult, exit_code, judge
+from toolkit.features.exercise.plan_judge import JudgedTest, exit_code, judge
 from toolkit.features.exercise.plan_proof import ProofState, by_nccl, by_ucx
 
 PASS, FAIL, UNKNOWN, _ = Status
@@ -42,7 +42,7 @@ DEEP, HOST = asked(Kind.DEEP, gpu=True), asked(Kind.DEEP, gpu=False)
 SHALLOW, HOST_SHALLOW = asked(Kind.SHALLOW, gpu=True), asked(Kind.SHALLOW, gpu=False)
 
 
-def one(found: Measured, **more: float) -> TestResult:
+def one(found: Measured, **more: float) -> JudgedTest:
     [result] = judge([found], NODES, **more)
     return result
 

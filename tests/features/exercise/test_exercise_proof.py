@@ -11,14 +11,14 @@ from toolkit.checks.check import Status
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.exercise import Measured
 from toolkit.facts.rdma.hca_counters import Moved
-from toolkit.features.exercise.plan_judge import TestResult, judge
+from toolkit.features.exercise.plan_judge import JudgedTest, judge
 from toolkit.features.exercise.plan_proof import ProofState, by_ports
 
 FULL = 45900.0  # MB/s (2^20): 48.1 GB/s
 DEEP = next(each for each in planned(view("gpu1"), view("gpu2")).tests if each.gpu)
 
 
-def one(found: Measured) -> TestResult:
+def one(found: Measured) -> JudgedTest:
     [result] = judge([found], {name: Node(captured("healthy")) for name in ("gpu1", "gpu2")})
     return result
 

@@ -10,7 +10,7 @@ from tests.features.exercise.exercising import planned, view
 from toolkit.checks.check import Status
 from toolkit.compat.reader import Confidence
 from toolkit.facts.rdma.exercise import Kind
-from toolkit.features.exercise.plan_judge import Expected, TestResult
+from toolkit.features.exercise.plan_judge import Expected, JudgedTest
 from toolkit.features.exercise.plan_proof import Point, ProofState
 from toolkit.features.exercise.show import EarlierFigures, result_lines
 from toolkit.features.predict.plan.model import Estimate, Layer, Unit
@@ -25,12 +25,12 @@ SHOWN = Point(ProofState.SHOWN, "mlx5_0 of gpu1 sent it")
 OPEN = Point(
     next(each for each in ProofState if each is not ProofState.SHOWN), "nothing names the memory"
 )
-WELL = TestResult(
+WELL = JudgedTest(
     TESTS[0], Status.PASS, "fine", 47.5, Unit.GBS, Expected(FIGURE), 0.99, points=(SHOWN,)
 )
 
 
-def below(result: TestResult, *, verbose: bool = False) -> dict[str, list[str]]:
+def below(result: JudgedTest, *, verbose: bool = False) -> dict[str, list[str]]:
     """What stands below the table of one test: label to texts."""
     lines = result_lines([result], PLAIN, earlier={}, verbose=verbose)[2:]
     found: dict[str, list[str]] = {}
@@ -84,7 +84,7 @@ OF_NOTHING = Expected(None, "nobody knows this card")
         ),
     ],
 )  # fmt: skip
-def test_below_the_table(result: TestResult, verbose: bool, told: dict[str, list[str]]) -> None:
+def test_below_the_table(result: JudgedTest, verbose: bool, told: dict[str, list[str]]) -> None:
     found = below(result, verbose=verbose)
     between = " ".join(found.pop("between", []))
     assert bool(between) is bool(told)
@@ -98,7 +98,7 @@ def test_a_test_of_one_node_alone_is_between_its_gpus() -> None:
 
 
 def test_the_table_has_a_dash_for_what_is_not_known() -> None:
-    bare = TestResult(TESTS[0], Status.UNKNOWN, "it ended")
+    bare = JudgedTest(TESTS[0], Status.UNKNOWN, "it ended")
     [head, row, *_] = result_lines([bare], PLAIN, earlier={})
     assert head.split() == ["test", "measured", "predicted", "ratio", "before"]
     assert row.startswith(f"{TESTS[0].number}. unknown ")

@@ -12,7 +12,7 @@ from toolkit.cli.options import HOSTS, REACH, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, UsageError, worst
 from toolkit.features.exercise.plan import Exercise, ExerciseTerms, limit_of, read_terms
-from toolkit.features.exercise.plan_judge import THRESHOLD, TestResult
+from toolkit.features.exercise.plan_judge import THRESHOLD, JudgedTest
 from toolkit.features.exercise.plan_proof import same
 from toolkit.features.exercise.run import (
     FILE,
@@ -173,7 +173,7 @@ def _document(session: Session, sheet: ExerciseReport) -> ExitCode:
     return sheet.code
 
 
-def _before(results: tuple[TestResult, ...]) -> Mapping[int, EarlierFigures]:
+def _before(results: tuple[JudgedTest, ...]) -> Mapping[int, EarlierFigures]:
     """The latest figure of the same test in an earlier run, by the test's number."""
     keys = {same(each.test): each.test.number for each in results}
     found: dict[int, EarlierFigures] = {}

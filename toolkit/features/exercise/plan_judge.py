@@ -178,7 +178,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class TestResult:
+class JudgedTest:
     """One test, judged."""
 
     test: Test
@@ -199,7 +199,7 @@ def judge(
     *,
     threshold: float = THRESHOLD,
     wanted: float | None = None,
-) -> tuple[TestResult, ...]:
+) -> tuple[JudgedTest, ...]:
     """Judge each test, then those of one rail by one another.
 
     :param wanted: GB/s that deep tests are held to in place of the prediction.
@@ -208,7 +208,7 @@ def judge(
     return tuple(_beside(each, alone) for each in alone)
 
 
-def exit_code(results: Sequence[TestResult]) -> ExitCode:
+def exit_code(results: Sequence[JudgedTest]) -> ExitCode:
     """2 where a test falls short, 3 where one came to nothing, or nothing was tested."""
     codes = {Status.FAIL: ExitCode.FAILED, Status.UNKNOWN: ExitCode.UNKNOWN}
     if not results:
@@ -218,7 +218,7 @@ def exit_code(results: Sequence[TestResult]) -> ExitCode:
 
 def _judge_one(
     measured: Measured, nodes: Mapping[str, Node], threshold: float, wanted: float | None
-) -> TestResult:
+) -> JudgedTest:
     test = measured.test
     role = Role.ALONE if test.serve is None else Role.DRIVE
     said = measured.said.get(role)
@@ -226,7 +226,7 @@ def _judge_one(
     if said is None and Role.SERVE in measured.said:
         return _without(measured, measured.said[Role.SERVE], "the end that listens never did")
     if said is None:
-        return TestResult(test, Status.UNKNOWN, "the evidence of the end that reports is not here")
+        return JudgedTest(test, Status.UNKNOWN, "the evidence of the end that reports is not here")
     try:
         figure = _figure(measured, said)
     except Unparsable as why:
@@ -241,13 +241,13 @@ def _judge_one(
     troubles = tuple(_troubles(measured))
     if not figure.value:
         few = f"{test.tool} says 0: too little was moved in the time, or its clock was not steady"
-        return TestResult(test, Status.UNKNOWN, few, points=points, troubles=troubles)
+        return JudgedTest(test, Status.UNKNOWN, few, points=points, troubles=troubles)
     told = expected(test, nodes)
     goal = wanted if wanted is not None and test.kind is Kind.DEEP else None
     if goal is None and told.estimate is not None:
         goal = told.estimate.value
     ratio = _ratio(figure.value, goal, unit)
-    result = TestResult(
+    result = JudgedTest(
         test, Status.NA, _shown(figure.value, unit), figure.value, unit, told, ratio, "", points,
         troubles,
     )  # fmt: skip
@@ -258,7 +258,7 @@ def _judge_one(
     return weighed
 
 
-def _weighed(result: TestResult, threshold: float) -> TestResult:
+def _weighed(result: JudgedTest, threshold: float) -> JudgedTest:
     refuted = [each.words for each in result.points if each.proof is ProofState.REFUTED]
     if refuted:
         return replace(result, status=Status.FAIL, suspect=f"a silent fallback: {refuted[0]}")
@@ -279,7 +279,7 @@ def _ratio(value: float, goal: float | None, unit: Unit) -> float | None:
     return goal / value if unit is Unit.US else value / goal
 
 
-def _suspect(result: TestResult) -> str:
+def _suspect(result: JudgedTest) -> str:
     if result.troubles:
         return f"the wire: {result.troubles[0]}"
     told = result.expected
@@ -292,7 +292,7 @@ def _suspect(result: TestResult) -> str:
     return ""
 
 
-def _beside(result: TestResult, others: Sequence[TestResult]) -> TestResult:
+def _beside(result: JudgedTest, others: Sequence[JudgedTest]) -> JudgedTest:
     """The same beside the test of host memory on that rail, which tells the wire from the GPU."""
     if not result.test.gpu or result.value is None or result.test.serve is None:
         return result
@@ -346,13 +346,13 @@ def _figure(measured: Measured, said: Said) -> Figure:
     return Figure(best.average, best.size * best.iterations, run.mtu, seen)
 
 
-def _without(measured: Measured, said: Said, why: str) -> TestResult:
+def _without(measured: Measured, said: Said, why: str) -> JudgedTest:
     """No result: what either end said of it; the end that listens may know the cause."""
     test = measured.test
     if said.trouble and not said.text.strip():
-        return TestResult(test, Status.UNKNOWN, said.trouble)
+        return JudgedTest(test, Status.UNKNOWN, said.trouble)
     if test.tool in {"ucx_perftest", "all_reduce_perf"}:
-        return TestResult(test, Status.UNKNOWN, why)
+        return JudgedTest(test, Status.UNKNOWN, why)
     trouble = parse_perftest_trouble(said.text)
     where = test.drive.host
     other = measured.said.get(Role.SERVE)
@@ -361,11 +361,11 @@ def _without(measured: Measured, said: Said, why: str) -> TestResult:
         if not _follows(cause):
             trouble, where = cause, test.serve.host
     if said.trouble.endswith("abandoned"):
-        return TestResult(test, Status.UNKNOWN, said.trouble)
+        return JudgedTest(test, Status.UNKNOWN, said.trouble)
     broken = trouble.why in _BROKEN
     suspect = _OF_STATUS.get(trouble.completion, "") or (trouble.why.value if broken else "")
     status = Status.FAIL if broken else Status.UNKNOWN
-    return TestResult(test, status, f"{where}: {trouble}", suspect=suspect)
+    return JudgedTest(test, status, f"{where}: {trouble}", suspect=suspect)
 
 
 def _follows(trouble: Trouble) -> bool:

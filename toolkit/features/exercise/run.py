@@ -34,7 +34,7 @@ from toolkit.features.exercise.plan import (
     settings_of,
     words_of,
 )
-from toolkit.features.exercise.plan_judge import TestResult, exit_code, judge
+from toolkit.features.exercise.plan_judge import JudgedTest, exit_code, judge
 from toolkit.features.exercise.plan_proof import Earlier, parse_kept
 from toolkit.features.exercise.plan_rails import ExerciseNode
 from toolkit.features.predict.plan.inputs import read_or
@@ -242,7 +242,7 @@ def _alone(test: Test, way: Transport) -> Evidence:
 
 def judged(
     evidence: Mapping[str, Evidence], threshold: float, wanted: float | None
-) -> tuple[TestResult, ...]:
+) -> tuple[JudgedTest, ...]:
     """Judge what the evidence of these hosts tells of tests, with no host.
 
     :raises Unparsable: where what was asked of a test makes no sense.
@@ -252,7 +252,7 @@ def judged(
 
 
 def code_of(
-    evidence: Mapping[str, Evidence], results: Sequence[TestResult]
+    evidence: Mapping[str, Evidence], results: Sequence[JudgedTest]
 ) -> tuple[ExitCode, str]:
     """What a run ends with; and why, where no result tells."""
     code = exit_code(results)

@@ -11,7 +11,7 @@ from toolkit.checks.check import Status
 from toolkit.errors import ExitCode
 from toolkit.facts.rdma.exercise import Kind, Test
 from toolkit.features.exercise.plan import Exercise, settings_of, words_of
-from toolkit.features.exercise.plan_judge import TestResult
+from toolkit.features.exercise.plan_judge import JudgedTest
 from toolkit.features.exercise.plan_proof import Earlier, ProofState
 from toolkit.features.predict.plan.model import Unit
 from toolkit.report.document import Json, envelope
@@ -49,7 +49,7 @@ def planned_lines(exercise: Exercise) -> list[str]:
 
 
 def result_lines(
-    results: Sequence[TestResult],
+    results: Sequence[JudgedTest],
     paint: Painter,
     *,
     earlier: Mapping[int, EarlierFigures],
@@ -67,7 +67,7 @@ def result_lines(
     return shown
 
 
-def _row(each: TestResult, before: EarlierFigures | None) -> tuple[str, ...]:
+def _row(each: JudgedTest, before: EarlierFigures | None) -> tuple[str, ...]:
     told = each.expected.estimate if each.expected else None
     unit = Unit.US if each.test.kind is Kind.LATENCY else Unit.GBS
     return (
@@ -90,12 +90,12 @@ def _short(test: Test) -> str:
     return f"{test.tool}, {memory}, {test.kind}"
 
 
-def _painted(line: str, each: TestResult, paint: Painter) -> str:
+def _painted(line: str, each: JudgedTest, paint: Painter) -> str:
     head = f"{each.test.number}. {each.status}"
     return paint(head, _INKS[each.status]) + line[len(head) :]
 
 
-def _part(each: TestResult, paint: Painter, *, verbose: bool) -> Iterator[str]:
+def _part(each: JudgedTest, paint: Painter, *, verbose: bool) -> Iterator[str]:
     """What there is to say of one test beside its figures."""
     open_ = [point for point in each.points if point.proof is not ProofState.SHOWN]
     short = each.status in {Status.FAIL, Status.UNKNOWN}
@@ -149,7 +149,7 @@ class ExerciseReport:
     """All that a document tells."""
 
     hosts: tuple[str, ...]
-    results: tuple[TestResult, ...]
+    results: tuple[JudgedTest, ...]
     exercise: Exercise | None  # None where it was judged again
     threshold: float
     code: ExitCode
@@ -200,7 +200,7 @@ def _test_json(test: Test) -> dict[str, Json]:
     }
 
 
-def _result_json(each: TestResult, before: EarlierFigures | None) -> dict[str, Json]:
+def _result_json(each: JudgedTest, before: EarlierFigures | None) -> dict[str, Json]:
     told = each.expected.estimate if each.expected else None
     return {
         **_test_json(each.test),

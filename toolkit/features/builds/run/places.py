@@ -1,4 +1,4 @@
-"""Where modules are built (this machine, a tree of it, a host), and the scripts that build there."""
+"""Where modules are built: this machine, a tree of it, a host; and the scripts that build there."""
 
 from __future__ import annotations
 
