@@ -27,7 +27,7 @@ from toolkit.features.builds import cli as build
 from toolkit.features.enrol import cli as enrolling
 from toolkit.features.exercise import cli as exercising
 from toolkit.features.history import cli as past
-from toolkit.features.image.cli import image
+from toolkit.features.image import cli as image
 from toolkit.features.iommu_groups import cli
 from toolkit.features.kubernetes import cli as kubernetes
 from toolkit.features.reload import cli as reloading

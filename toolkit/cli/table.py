@@ -59,8 +59,8 @@ VERBS = tuple(
     why verbs.cli.why.why
     hosts verbs.cli.doctor.hosts
     demo verbs.cli.demo.demo
-    image.image* features.image.cli.image.image
-    image.diff features.image.cli.passport.diff
+    image.image* features.image.cli.image
+    image.diff features.image.cli.diff
     runs.list* features.history.cli.list_
     runs.show features.history.cli.show
     """.strip().splitlines()

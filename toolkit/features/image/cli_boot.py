@@ -10,7 +10,7 @@ from pathlib import Path
 
 from toolkit.cli.options import Option, Said
 from toolkit.errors import ApplyError, ExitCode, Outcome, ToolkitError
-from toolkit.features.image.run.boot import Booted, Proof, boot, refuse_early, unchanged
+from toolkit.features.image.run_boot import Booted, BootProof, boot, refuse_early, unchanged
 from toolkit.plural import counted
 from toolkit.report.progress import listener
 from toolkit.verbs.cli.session import Session
@@ -39,7 +39,7 @@ def boot_image(session: Session, image: Path) -> ExitCode:
     said = session.said
     progress = listener(sys.stderr, quiet=said.flag("quiet"))
     limit_s, memory_mb = _numbers(said)
-    proofs: list[Proof] = []
+    proofs: list[BootProof] = []
     try:
         with (
             unchanged(image, progress) as proofs,
@@ -115,7 +115,7 @@ def told(booted: Booted) -> list[str]:
     return lines
 
 
-def proven(image: Path, proof: Proof) -> str:
+def proven(image: Path, proof: BootProof) -> str:
     """That the image is as it was.
 
     :raises ApplyError: it is not.

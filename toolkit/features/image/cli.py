@@ -1,4 +1,4 @@
-"""The verb for images: the same evidence, checks, plan and bundle, in a tree that does not run."""
+"""Images: the same evidence, checks, plan and bundle, in a tree that does not run; two side by side."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from toolkit.cli.options import OUTPUT, WANT, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
 from toolkit.facts.passport import PLACE, SIGNATURE, Passport
-from toolkit.features.image.cli.boot import BOOT, boot_image, early
-from toolkit.features.image.io.index import Difference
-from toolkit.features.image.io.media import Medium, Source, stage
-from toolkit.features.image.run.image import (
+from toolkit.features.image import show
+from toolkit.features.image.cli_boot import BOOT, boot_image, early
+from toolkit.features.image.io.index import TreeDifference
+from toolkit.features.image.io.media import ImageSource, Medium, stage
+from toolkit.features.image.plan import unlike
+from toolkit.features.image.run import (
     ALL,
-    Asked,
     Image,
+    ImageRequest,
     Look,
-    Made,
+    MadeImage,
     bring,
     chosen_kernels,
     give_passport,
@@ -27,12 +29,12 @@ from toolkit.features.image.run.image import (
     look,
     passport_for,
 )
-from toolkit.features.image.run.passport import signature_of, try_signing, unsigned
+from toolkit.features.image.run_passport import read_passport, signature_of, try_signing, unsigned
 from toolkit.node.audit import of_run
 from toolkit.node.deliver import rollback
 from toolkit.plural import counted
 from toolkit.progress import Progress
-from toolkit.report.document import Told
+from toolkit.report.document import Told, dumps
 from toolkit.report.plan_text import plan_lines
 from toolkit.report.progress import listener
 from toolkit.report.text import findings, report, summary
@@ -106,7 +108,7 @@ def image(said: Said) -> ExitCode:
     return code
 
 
-def _brought(session: Session, source: Source) -> ExitCode:
+def _brought(session: Session, source: ImageSource) -> ExitCode:
     """Look, and unless only that was asked for, bring it to the wanted state."""
     said = session.said
     progress = listener(sys.stderr, quiet=said.flag("quiet"))
@@ -114,7 +116,7 @@ def _brought(session: Session, source: Source) -> ExitCode:
         return _take_back(session, source, progress)
     if key := said.text("passport_sign"):
         try_signing(Path(key))
-    asked = Asked(session.want(), session.today, session.folder, progress, shelf_of(session))
+    asked = ImageRequest(session.want(), session.today, session.folder, progress, shelf_of(session))
     with ExitStack() as stack:
         progress.begin("reading", 1)
         try:
@@ -131,7 +133,7 @@ def _brought(session: Session, source: Source) -> ExitCode:
         return _prepare(session, source, seen, looks, asked)
 
 
-def _ask(source: Source, looks: Sequence[Look], said: Said) -> None:
+def _ask(source: ImageSource, looks: Sequence[Look], said: Said) -> None:
     """:raises UsageError: what is there would be replaced, and that was not agreed to."""
     if source.out is None:
         if any(each.left for each in looks):
@@ -140,7 +142,7 @@ def _ask(source: Source, looks: Sequence[Look], said: Said) -> None:
         consent(f"replace {source.out}?", said)
 
 
-def _source(said: Said) -> Source:
+def _source(said: Said) -> ImageSource:
     """The one image that was named.
 
     :raises UsageError: none, several, or this machine itself.
@@ -164,11 +166,11 @@ def _source(said: Said) -> Source:
             "--root /: that is this machine, which runs",
             hint="provision --hosts localhost --transport local",
         )
-    return Source(Medium(medium), Path(path), Path(out) if out else None)
+    return ImageSource(Medium(medium), Path(path), Path(out) if out else None)
 
 
 @contextmanager
-def _seen(source: Source, progress: Progress) -> Iterator[Image]:
+def _seen(source: ImageSource, progress: Progress) -> Iterator[Image]:
     """The image, to be looked into; a root as it lies there, which needs no copy."""
     if source.medium is Medium.ROOT:
         yield Image(source.path)
@@ -178,14 +180,14 @@ def _seen(source: Source, progress: Progress) -> Iterator[Image]:
 
 
 def _prepare(
-    session: Session, source: Source, seen: Image, looks: Sequence[Look], asked: Asked
+    session: Session, source: ImageSource, seen: Image, looks: Sequence[Look], asked: ImageRequest
 ) -> ExitCode:
     """Work on it aside, look again, and put it in place where anything has changed."""
     asked.progress.begin("preparing", len(looks))
     try:
         idle = source.out is None and not any(each.left for each in looks)
         if idle and _settled(session, seen, looks):
-            return _tell_after(session, seen, [Made(each, each) for each in looks])
+            return _tell_after(session, seen, [MadeImage(each, each) for each in looks])
         with ExitStack() as stack:
             staged = seen.staged or stack.enter_context(stage(source, progress=asked.progress))
             work = Image(source.path, staged)
@@ -215,7 +217,7 @@ def _signature(session: Session, passport: Passport) -> str:
     return signature_of(passport, Path(key)) if key else ""
 
 
-def _take_back(session: Session, source: Source, progress: Progress) -> ExitCode:
+def _take_back(session: Session, source: ImageSource, progress: Progress) -> ExitCode:
     """Take back what runs of ours did to the image; its passport goes, for it tells of them."""
     run = session.said.text("undo")
     consent(f"take back run {run!r} of {source.path}?", session.said)
@@ -234,7 +236,7 @@ def _take_back(session: Session, source: Source, progress: Progress) -> ExitCode
     return session.finish([told], ExitCode.OK)
 
 
-def _tell_changed(session: Session, source: Source, changed: Sequence[Difference]) -> None:
+def _tell_changed(session: Session, source: ImageSource, changed: Sequence[TreeDifference]) -> None:
     session.folder.keep("changed.txt", "".join(f"{e.change} {e.path}\n" for e in changed))
     session.remark(f"{counted(len(changed), 'path')} of {source.out or source.path} changed")
 
@@ -248,13 +250,50 @@ def _tell_before(session: Session, image: Image, looks: Sequence[Look]) -> None:
     session.say("\n".join(plan_lines(plans, paint, diffs=session.said.flag("diff"))))
 
 
-def _tell_after(session: Session, image: Image, made: Sequence[Made]) -> ExitCode:
+def _tell_after(session: Session, image: Image, made: Sequence[MadeImage]) -> ExitCode:
     after = [Outcome(image.of(e.first.kernel), e.last.planned.judged) for e in made]
     session.say("\n".join(["after", "", report(after, session.paint)]))
     told = [Outcome(image.of(each.first.kernel), _told(each)) for each in made]
     return session.finish(told, worst([each.exit_code for each in made]))
 
 
-def _told(made: Made) -> Told:
+def _told(made: MadeImage) -> Told:
     plan = made.last.left or next(iter(made.plans), None)
     return Told(made.last.planned.judged, made.first.planned.judged, plan, made.steps)
+
+
+TWO = (
+    Option("a", "", "a passport, or a root, tar or disk that has one", positional=True),
+    Option("b", "", "the other", positional=True),
+    Option("quiet", False, "no progress", "q"),
+    Option("json", False, "one JSON document on standard output (docs/passport-diff.schema.json)"),
+)
+
+
+@verb(TWO)
+def diff(said: Said) -> ExitCode:
+    """Lay the passports of two images side by side: kernels, modules, arguments, files.
+
+    Each is a passport.json, a root, a tar (plain, gzip, xz, zstd) or a disk (raw, qcow2). A disk
+    is looked into by root alone, from a copy beside it that goes again. Any medium with any other.
+
+    Exits 0 when they are the same, 2 when they differ, 3 when one cannot be read as a passport.
+
+    Examples:
+      invoke image.diff old/ new/
+      invoke image.diff passport-2026-10.json root.tar.zst --json
+      sudo gdr image.diff golden-2026-10.qcow2 golden-2026-11.qcow2
+    """
+    session = Session.begin("image-diff", said)
+    a, b = said.text("a"), said.text("b")
+    progress = listener(sys.stderr, quiet=said.flag("quiet"))
+    progress.begin("reading", 2)
+    try:
+        found = unlike(*(read_passport(Path(each), progress) for each in (a, b)))
+    finally:
+        progress.finish()
+    code = ExitCode.FAILED if found else ExitCode.OK
+    session.say(show.text(a, b, found, session.paint))
+    if said.flag("json"):
+        sys.stdout.write(dumps(show.document(a, b, found, code, session.now)))
+    return code

@@ -19,20 +19,19 @@ from pathlib import Path
 from toolkit.errors import TransportError, UsageError
 from toolkit.facts.versions import Version
 from toolkit.features.image.boot import throwaway
-from toolkit.features.image.boot.emulated import Emulated, free_port
-from toolkit.features.image.boot.folder import boot_folder, boot_home
-from toolkit.features.image.boot.kvm import Accelerator, accelerator
-from toolkit.features.image.boot.one_time_keys import OneTime, one_time
+from toolkit.features.image.boot.emulated import Emulated, free_port, settle_script, settled
+from toolkit.features.image.boot.folder import OneTime, boot_folder, boot_home, one_time
 from toolkit.features.image.boot.qemu import (
     INSTALL,
     QEMU,
+    Accelerator,
     Direct,
-    Machine,
+    QemuMachine,
+    accelerator,
     boots_by_bios,
     disk_format,
     find_uefi,
 )
-from toolkit.features.image.run.rest import settle_script, settled
 from toolkit.hosts.host import Host
 from toolkit.progress import Progress, Silent
 from toolkit.ssh.paramiko import SshTransport
@@ -65,7 +64,7 @@ class Booted:
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class BootProof:
     """That the boot left the image as it was."""
 
     before: str  # sha256, see throwaway.digest
@@ -77,19 +76,19 @@ class Proof:
 
 
 @contextmanager
-def unchanged(image: Path, progress: Progress) -> Iterator[list[Proof]]:
+def unchanged(image: Path, progress: Progress) -> Iterator[list[BootProof]]:
     """Hash the image before and after the block; the proof is in the list behind it.
 
     Also behind a boot that failed. Not behind Ctrl-C, for a large disk is minutes of hashing.
     """
-    proofs: list[Proof] = []
+    proofs: list[BootProof] = []
     before = _digest(image, progress)
     try:
         yield proofs
     except TransportError:
-        proofs.append(Proof(before, _digest(image, progress)))
+        proofs.append(BootProof(before, _digest(image, progress)))
         raise
-    proofs.append(Proof(before, _digest(image, progress)))
+    proofs.append(BootProof(before, _digest(image, progress)))
 
 
 def _digest(image: Path, progress: Progress) -> str:
@@ -164,8 +163,10 @@ def _cpus() -> int:
     return max(1, min(2, os.cpu_count() or 1))
 
 
-def _machine(image: Path, folder: Path, port: int, keys: OneTime, progress: Progress) -> Machine:
-    made = Machine(image.absolute(), "raw", folder, port, keys.credential, keys.seed)
+def _machine(
+    image: Path, folder: Path, port: int, keys: OneTime, progress: Progress
+) -> QemuMachine:
+    made = QemuMachine(image.absolute(), "raw", folder, port, keys.credential, keys.seed)
     if image.is_dir():
         return _without_loader(image, made, progress)
     if is_tar(image):
@@ -177,7 +178,7 @@ def _machine(image: Path, folder: Path, port: int, keys: OneTime, progress: Prog
     return made if boots_by_bios(image, folder) else replace(made, uefi=find_uefi(folder))
 
 
-def _without_loader(root: Path, machine: Machine, progress: Progress) -> Machine:
+def _without_loader(root: Path, machine: QemuMachine, progress: Progress) -> QemuMachine:
     """The same, with a throw-away disk and the root's own kernel."""
     found = sorted(throwaway.kernels(root), key=Version)
     if not found:

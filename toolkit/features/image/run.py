@@ -19,7 +19,7 @@ from toolkit.facts.passport import PLACE, SIGNATURE, Passport
 from toolkit.facts.versions import Version
 from toolkit.features.image.io.chroot import ChrootTransport
 from toolkit.features.image.io.media import Staged
-from toolkit.features.image.run.passport import make_passport, place_passport
+from toolkit.features.image.run_passport import make_passport, place_passport
 from toolkit.node import deliver
 from toolkit.node.audit import of_run
 from toolkit.node.collect import collect
@@ -62,7 +62,7 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ImageRequest:
     """What the image is to become, and what is said of the way."""
 
     want: Want
@@ -87,7 +87,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MadeImage:
     """One kernel's way from what the image was to what it is."""
 
     first: Look
@@ -104,7 +104,7 @@ class Made:
         return ExitCode.PENDING if self.last.left is not None else ExitCode.OK
 
 
-def chosen_kernels(image: Image, said: str, asked: Asked) -> tuple[str, ...]:
+def chosen_kernels(image: Image, said: str, asked: ImageRequest) -> tuple[str, ...]:
     """The kernels that the image is prepared for, oldest first.
 
     :param said: "all" that can be booted or built for; "default", which the boot menu names,
@@ -139,7 +139,7 @@ def chosen_kernels(image: Image, said: str, asked: Asked) -> tuple[str, ...]:
     return tuple(sorted(wanted, key=Version))
 
 
-def look(image: Image, kernel: str, asked: Asked, moment: str = "") -> Look:
+def look(image: Image, kernel: str, asked: ImageRequest, moment: str = "") -> Look:
     """Read the image for one of its kernels, judge and plan.
 
     :param moment: "after" what was done, for the name that the evidence is kept under.
@@ -152,7 +152,9 @@ def look(image: Image, kernel: str, asked: Asked, moment: str = "") -> Look:
     return Look(kernel, evidence, planned)
 
 
-def bring(image: Image, staged: Staged, looks: Sequence[Look], asked: Asked) -> tuple[Made, ...]:
+def bring(
+    image: Image, staged: Staged, looks: Sequence[Look], asked: ImageRequest
+) -> tuple[MadeImage, ...]:
     """Carry out the plans, kernel by kernel, and look again.
 
     :param image: the one that is worked on, aside.
@@ -167,8 +169,8 @@ def bring(image: Image, staged: Staged, looks: Sequence[Look], asked: Asked) -> 
     return tuple(done)
 
 
-def _bring(image: Image, staged: Staged, first: Look, asked: Asked) -> Made:
-    made, name = Made(first, first), image.of(first.kernel)
+def _bring(image: Image, staged: Staged, first: Look, asked: ImageRequest) -> MadeImage:
+    made, name = MadeImage(first, first), image.of(first.kernel)
     audit = of_run(asked.folder.path.name)
 
     def say(line: str) -> None:

@@ -1,18 +1,63 @@
-"""Make an image's passport and lay it into the image; find the passport of what is named."""
+"""Passports: made and laid into an image, in one round trip each; found in whatever is named."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
-from toolkit.errors import UsageError
+from toolkit.errors import ApplyError, UsageError
+from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.facts.passport import PLACE, SIGNATURE, Passport, parse
-from toolkit.features.image.io import passport as reach
-from toolkit.features.image.plan.passport import passport_of
+from toolkit.features.image.plan import passport_of
 from toolkit.node import sealing
+from toolkit.node.scripts import FOLDER
 from toolkit.progress import Progress
 from toolkit.ssh.transport import Transport
 from toolkit.tar_member import is_tar, read_member
+
+_END = "GDR_END"
+
+
+def passport_script() -> str:
+    """The script that reads what a passport tells, as one text."""
+    files = ("frames.sh", "probe_elf.sh", "passport.sh")
+    return "#!/bin/sh\n" + "\n".join((FOLDER / file).read_text("utf-8") for file in files)
+
+
+def read_parts(transport: Transport, *, limit_s: float = 300) -> Evidence:
+    """Kernels, modules and what we placed, of an image or of a node.
+
+    :raises TransportError: the script did not run to its end.
+    """
+    return Evidence.parse(transport.run(passport_script(), limit_s=limit_s).stdout)
+
+
+def place(transport: Transport, files: dict[str, str], *, limit_s: float = 60) -> None:
+    """Put text files in place, each whole or not at all; owner root, mode 644.
+
+    :param files: text by absolute path, of plain characters and with a newline at its end.
+    :raises ApplyError: one could not be written.
+    """
+    lines = ["set -eu", "umask 022", "root=${GDR_ROOT:-}", "root=${root%/}"]
+    for path, text in files.items():
+        folder, _, name = path.rpartition("/")
+        beside = f'"$root"{shlex.quote(f"{folder}/.{name}.gdr-toolkit-new")}'
+        lines += [
+            f'mkdir -p "$root"{shlex.quote(folder)}',
+            f"cat >{beside} <<'{_END}'\n{text}{_END}",
+            f"chmod 644 {beside}",
+            f"sync {beside} 2>/dev/null || sync",
+            f'mv -f {beside} "$root"{shlex.quote(path)}',
+        ]
+    done = transport.run("\n".join([*lines, "echo placed", ""]), limit_s=limit_s)
+    if done.exit or "placed" not in done.stdout:
+        said = (done.stderr or done.stdout).strip().rpartition("\n")[2]
+        raise ApplyError(
+            f"{transport.name}: {', '.join(files)} could not be placed: {said[:200]}",
+            hint="is the file system full, or mounted read-only?",
+        )
+
 
 _INSIDE = PLACE.lstrip("/")
 _LARGEST = 8 << 20  # bytes; a passport of twenty kernels has a fortieth of it
@@ -25,7 +70,7 @@ def make_passport(transport: Transport, node: Node) -> Passport:
     :raises NoEvidence: something that a passport tells could not be read.
     :raises TransportError: nothing could be read at all.
     """
-    return passport_of(node, reach.read_parts(transport))
+    return passport_of(node, read_parts(transport))
 
 
 def place_passport(transport: Transport, passport: Passport, signature: str = "") -> None:
@@ -36,7 +81,7 @@ def place_passport(transport: Transport, passport: Passport, signature: str = ""
     files = {PLACE: passport.json()}
     if signature:
         files[SIGNATURE] = signature if signature.endswith("\n") else f"{signature}\n"
-    reach.place(transport, files)
+    place(transport, files)
 
 
 def signature_of(passport: Passport, key: Path) -> str:
@@ -110,9 +155,9 @@ def _without(source: Path) -> UsageError:
 
 def _on_disk(source: Path, progress: Progress | None) -> bytes | None:
     """From a copy, which is mounted where nobody else sees it: the disk itself is never."""
-    from toolkit.features.image.io.media import Medium, Source, stage  # noqa: PLC0415 only they pay for it
+    from toolkit.features.image.io.media import ImageSource, Medium, stage  # noqa: PLC0415 only they pay for it
 
-    with stage(Source(Medium.DISK, source), progress=progress) as staged:
+    with stage(ImageSource(Medium.DISK, source), progress=progress) as staged:
         try:
             return staged.read(PLACE)
         except FileNotFoundError:
