@@ -84,7 +84,7 @@ ROWS = {
     "build --prune": Row("0", "prune", Store, refused=True),
     "build --package": Row(
         "deb --kernel 6.1",
-        "pack",
+        "pack_built",
         build,
         "open_place with_headers graphs_for build_in plan_in _finish",
         refused=True,

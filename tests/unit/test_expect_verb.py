@@ -14,7 +14,7 @@ from tests.invoked import gdr
 from tests.unit.fleets import capture
 from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence
-from toolkit.features.compare.run import sheets_of_saved
+from toolkit.features.compare.cli import sheets_of_saved
 from toolkit.features.drift.run import drift_saved
 from toolkit.features.kubernetes.run import plan_for_pods
 from toolkit.features.page.run import look_at_saved

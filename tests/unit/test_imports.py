@@ -64,7 +64,7 @@ BESIDE = {
 # The report has fields for what these two came to: types alone.
 ALONE = {
     ("toolkit.report.document", "toolkit.features.enrol.plan"),
-    ("toolkit.report.document", "toolkit.features.reload.plan.result"),
+    ("toolkit.report.document", "toolkit.features.reload.plan"),
 }
 # What decides never does anything: nothing that talks to the world is imported there. In other
 # rooms that is what is called ``plan``, as in ``features.bios.plan``; the verb alone is none.

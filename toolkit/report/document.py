@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # who has none of them to write imports none
     from toolkit.checks.judged import Judged
     from toolkit.checks.kernel.forecast import Forecast
     from toolkit.features.enrol.plan import Enrolling
-    from toolkit.features.reload.plan.result import Reloading
+    from toolkit.features.reload.plan import Reloading
     from toolkit.plan.plan import Plan
     from toolkit.plan.trial import Trial
 

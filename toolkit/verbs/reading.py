@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
+from toolkit.errors import Outcome
 from toolkit.evidence import Evidence
 from toolkit.hosts.host import Host
 from toolkit.node.collect import collect
+from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
+from toolkit.verbs.each import on_each
+
+T = TypeVar("T")
 
 
 def read_node(fleet: Fleet, host: Host, transport: Transport) -> Evidence:
@@ -19,3 +27,19 @@ def read_node(fleet: Fleet, host: Host, transport: Transport) -> Evidence:
         return evidence
     fleet.access.progress.note(host.name, "reading its BMC")
     return evidence.plus(fleet.bmcs.frames(host))
+
+
+def read_each(
+    fleet: Fleet, folder: RunFolder, work: Callable[[str, Evidence], T]
+) -> list[Outcome[T]]:
+    """Ask every node once, and keep its evidence in the run's folder; ``work`` has it next.
+
+    :param work: is called from many threads, with the host's name.
+    """
+
+    def one(host: Host, transport: Transport) -> T:
+        evidence = read_node(fleet, host, transport)
+        folder.keep_evidence(host.name, evidence)
+        return work(host.name, evidence)
+
+    return on_each(fleet, "reading", one)

@@ -132,7 +132,7 @@ def test_a_package_that_could_not_be_made_shows_in_the_document(
         raise UsageError("it cannot go into a package")
 
     monkeypatch.setattr(building, "build_in", lambda *_: BuildRun((), ()))
-    monkeypatch.setattr(building, "pack", refuse)
+    monkeypatch.setattr(building, "pack_built", refuse)
     assert verb.run(package="deb", json=True) is ExitCode.USAGE
     assert json.loads(capsys.readouterr().out)["exit_code"] == ExitCode.USAGE
 

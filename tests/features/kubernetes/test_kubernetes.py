@@ -15,9 +15,9 @@ from toolkit.features.kubernetes.io import pod_files
 from toolkit.features.kubernetes.plan import (
     CAPABILITIES,
     LIMIT,
-    Manifest,
+    KubeManifest,
+    PodTerms,
     Selected,
-    Terms,
     Toleration,
     config_map,
     in_parts,
@@ -33,12 +33,12 @@ IMAGE = "registry.example/busybox@sha256:" + "0123456789abcdef" * 4
 TERMS = parse_terms(IMAGE, "gdr-toolkit", "nvidia.com/gpu.present=true", "nvidia.com/gpu")
 
 
-def documents(manifests: tuple[Manifest, ...]) -> list[dict[str, Any]]:
+def documents(manifests: tuple[KubeManifest, ...]) -> list[dict[str, Any]]:
     """What a reader of YAML makes of them. Any: Kubernetes' objects have no common type."""
     return list(yaml.safe_load_all(stream(manifests)))
 
 
-def of_kind(manifests: tuple[Manifest, ...], kind: str) -> dict[str, Any]:
+def of_kind(manifests: tuple[KubeManifest, ...], kind: str) -> dict[str, Any]:
     (found,) = [each for each in documents(manifests) if each["kind"] == kind]
     return found
 
@@ -150,7 +150,7 @@ def test_the_probe_mounts_nothing_of_the_node_and_writes_nothing_of_its_own() ->
 
 
 def test_a_confined_probe_has_capabilities_and_no_privilege() -> None:
-    terms = Terms(IMAGE, confined=True)
+    terms = PodTerms(IMAGE, confined=True)
     pod = of_kind(reading_manifests(terms), "DaemonSet")["spec"]["template"]["spec"]
     allowed = pod["containers"][0]["securityContext"]
     assert allowed["capabilities"] == {"drop": ["ALL"], "add": list(CAPABILITIES)}

@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from toolkit.features.kubernetes import plan
-from toolkit.features.kubernetes.plan import Carrying, Manifest, applying, parse_terms, reading
+from toolkit.features.kubernetes.plan import (
+    KubeManifest,
+    NodeBundle,
+    applying,
+    parse_terms,
+    reading,
+)
 
 GOLDEN = Path(__file__).parents[2] / "kube" / "golden"
 IMAGE = "registry.example/busybox@sha256:" + "0123456789abcdef" * 4
@@ -30,7 +36,7 @@ def unversioned(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["usual", "told"])
 def test_manifests_are_those_that_were_reviewed(name: str) -> None:
     terms = USUAL if name == "usual" else TOLD
-    jobs = (Carrying("gpu007", "echo one\n"), Carrying("gpu008.example", "echo two\n", 2))
+    jobs = (NodeBundle("gpu007", "echo one\n"), NodeBundle("gpu008.example", "echo two\n", 2))
     made = (*reading(terms, SCRIPTS), *applying(terms, SCRIPTS, jobs))
     folder = GOLDEN / name
     if os.environ.get("GDR_ACCEPT"):
@@ -39,7 +45,7 @@ def test_manifests_are_those_that_were_reviewed(name: str) -> None:
     assert {each.name: each.text for each in made} == kept
 
 
-def _accept(folder: Path, made: tuple[Manifest, ...]) -> None:
+def _accept(folder: Path, made: tuple[KubeManifest, ...]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():
         old.unlink()

@@ -8,11 +8,10 @@ from pathlib import Path
 from toolkit.cli.options import HOSTS, REACH, READS, SAVED, WANT, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome
-from toolkit.features.drift.plan.drift import Drift
+from toolkit.features.drift import show as report
+from toolkit.features.drift.plan import Drift
 from toolkit.features.drift.run import drift_all, drift_saved
-from toolkit.features.drift.show import text as report
-from toolkit.features.drift.show.document import document
-from toolkit.features.drift.show.prometheus import PREFIX, exposition, failed
+from toolkit.features.drift.show import PREFIX, document, exposition, failed
 from toolkit.report.document import dumps
 from toolkit.verbs.cli.plan import DELIVERED, shelf_of
 from toolkit.verbs.cli.prometheus import TEXTFILE, Words, telling

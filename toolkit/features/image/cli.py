@@ -1,4 +1,4 @@
-"""Images: the same evidence, checks, plan and bundle, in a tree that does not run; two side by side."""
+"""Images: the same evidence, checks, plan and bundle, in a tree that does not run; passports."""
 
 from __future__ import annotations
 

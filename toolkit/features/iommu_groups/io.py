@@ -19,7 +19,7 @@ _NOT_JUDGED = frozenset({"uid", "domains-before"})
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class GroupsChanged:
     """What came of it on one node."""
 
     steps: tuple[str, ...]  # "echo identity >/sys/.../type: done"
@@ -74,7 +74,7 @@ def ask(transport: Transport) -> Evidence:
     return evidence
 
 
-def change(transport: Transport, text: str, *, limit_s: float = 1800) -> Changed:
+def change(transport: Transport, text: str, *, limit_s: float = 1800) -> GroupsChanged:
     """Carry out ``change_script``.
 
     :raises StaleError: the node is not as it was judged; nothing was touched.
@@ -105,7 +105,7 @@ def change(transport: Transport, text: str, *, limit_s: float = 1800) -> Changed
             f"{name}: {'; '.join(bad) or 'a step failed'}",
             hint="what the kernel says of it: dmesg | tail; then look again: iommu --check",
         )
-    return Changed(steps, frames["groups-after"].text)
+    return GroupsChanged(steps, frames["groups-after"].text)
 
 
 def _steps(evidence: Evidence) -> list[str]:

@@ -11,10 +11,10 @@ from toolkit.cli.options import SAVED, WANT, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, Unwritten, UsageError, worst
 from toolkit.features.kubernetes.io import KubeCluster, Kubectl
-from toolkit.features.kubernetes.plan import Carrying, Manifest, Terms, parse_terms, stream
+from toolkit.features.kubernetes.plan import KubeManifest, NodeBundle, PodTerms, parse_terms, stream
 from toolkit.features.kubernetes.run import (
     Brought,
-    Limits,
+    RolloutLimits,
     applying_manifests,
     carrying,
     cluster_of,
@@ -54,8 +54,8 @@ ROLL = (
 def rolled(
     session: Session,
     kubectl: Kubectl,
-    terms: Terms,
-    carried: Sequence[Carrying],
+    terms: PodTerms,
+    carried: Sequence[NodeBundle],
     codes: Sequence[ExitCode],
     *,
     planned: Sequence[Outcome[Told]],
@@ -69,7 +69,7 @@ def rolled(
     cluster = KubeCluster(kubectl, terms.namespace)
     agreed = agreed_of(session, [each.node for each in carried])
     agreed = replace(agreed, alone=True, reported=cluster.out)
-    limits = Limits(
+    limits = RolloutLimits(
         float(said.number("drain_timeout", 600)),
         float(said.number("job_timeout", 3600)),
         said.flag("cordoned"),
@@ -235,7 +235,7 @@ def kubectl_of(said: Said) -> Kubectl | None:
 
 
 def _told(
-    session: Session, outcomes: Sequence[Outcome[Planned]], carried: Sequence[Carrying]
+    session: Session, outcomes: Sequence[Outcome[Planned]], carried: Sequence[NodeBundle]
 ) -> str:
     """The plans, which Job is whose, and the nodes that have none for a reason."""
     plans = [(each.host, each.value.plan) for each in outcomes if each.value]
@@ -256,7 +256,7 @@ def _code(outcome: Outcome[Planned], *, pending: bool) -> ExitCode:
     return ExitCode.PENDING if pending and not plan.empty else ExitCode.OK
 
 
-def _give(session: Session, manifests: tuple[Manifest, ...]) -> list[Json]:
+def _give(session: Session, manifests: tuple[KubeManifest, ...]) -> list[Json]:
     """Onto standard output, or into a folder whose files are named there.
 
     :returns: the same for a document, which holds the text of what is in no file.
@@ -272,7 +272,7 @@ def _give(session: Session, manifests: tuple[Manifest, ...]) -> list[Json]:
     return [{"name": each.name, "path": None, "text": each.text} for each in manifests]
 
 
-def terms_of(said: Said) -> Terms:
+def terms_of(said: Said) -> PodTerms:
     """:raises UsageError: for what Kubernetes would not take."""
     return parse_terms(
         said.text("image"),

@@ -47,7 +47,7 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class PodTerms:
     """What holds for every pod of ours."""
 
     image: str  # with its digest: what runs as root on nodes is named to the byte
@@ -59,7 +59,7 @@ class Terms:
 
 def parse_terms(
     image: str, namespace: str, select: str, tolerate: str, *, confined: bool = False
-) -> Terms:
+) -> PodTerms:
     """The terms, from what was said.
 
     :param select: "nvidia.com/gpu.present=true,rack": labels that nodes must have, all of them.
@@ -81,7 +81,7 @@ def parse_terms(
             f"--namespace {namespace!r} is no name of one",
             hint="small letters, digits and dashes, 63 at most",
         )
-    return Terms(
+    return PodTerms(
         image, namespace, tuple(_selected(select)), tuple(_tolerations(tolerate)), confined
     )
 
@@ -196,14 +196,14 @@ CAPABILITIES = ("DAC_READ_SEARCH", "SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE", "SYS
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class KubeManifest:
     """One file of YAML: documents that belong together."""
 
     name: str  # "10-namespace.yaml": kubectl applies a folder in order of names
     text: str
 
 
-def reading(terms: Terms, pod_files: Mapping[str, str]) -> tuple[Manifest, ...]:
+def reading(terms: PodTerms, pod_files: Mapping[str, str]) -> tuple[KubeManifest, ...]:
     """All that reads nodes: namespace, accounts, the scripts, a DaemonSet.
 
     :param pod_files: of reach.pod.pod_files.
@@ -211,14 +211,14 @@ def reading(terms: Terms, pod_files: Mapping[str, str]) -> tuple[Manifest, ...]:
     """
     scripts = config_map("gdr-probe", pod_files)
     return (
-        Manifest("10-namespace.yaml", _rendered("namespace", terms)),
-        Manifest("20-accounts.yaml", _rendered("accounts", terms)),
-        Manifest("30-scripts.yaml", rendered_map(terms, scripts)),
-        Manifest("40-probe.yaml", _rendered("probe", terms, {"scripts": scripts.name})),
+        KubeManifest("10-namespace.yaml", _rendered("namespace", terms)),
+        KubeManifest("20-accounts.yaml", _rendered("accounts", terms)),
+        KubeManifest("30-scripts.yaml", rendered_map(terms, scripts)),
+        KubeManifest("40-probe.yaml", _rendered("probe", terms, {"scripts": scripts.name})),
     )
 
 
-def rendered_map(terms: Terms, made: ConfigMap) -> str:
+def rendered_map(terms: PodTerms, made: ConfigMap) -> str:
     """A ConfigMap as YAML, its files word for word."""
     values = {"namespace": terms.namespace, "version": __version__, "name": made.name}
     files = [(name, _block(text)) for name, text in sorted(made.files.items())]
@@ -232,7 +232,7 @@ def _block(text: str) -> str:
     return "".join(f"    {line}\n" if line else "\n" for line in lines)
 
 
-def _rendered(template: str, terms: Terms, more: Mapping[str, str] | None = None) -> str:
+def _rendered(template: str, terms: PodTerms, more: Mapping[str, str] | None = None) -> str:
     values = {
         "namespace": terms.namespace,
         "image": terms.image,
@@ -251,13 +251,13 @@ def _rendered(template: str, terms: Terms, more: Mapping[str, str] | None = None
     return render_document(f"kubernetes/{template}.yaml", values, rows=rows, texts={})
 
 
-def stream(manifests: tuple[Manifest, ...]) -> str:
+def stream(manifests: tuple[KubeManifest, ...]) -> str:
     """All of them as one text for ``kubectl apply -f -``."""
     return "".join(each.text for each in manifests)
 
 
 @dataclass(frozen=True, slots=True)
-class Carrying:
+class NodeBundle:
     """What is to be carried out on one node."""
 
     node: str
@@ -278,8 +278,8 @@ class Carrying:
 
 
 def applying(
-    terms: Terms, pod_files: Mapping[str, str], carried: Sequence[Carrying]
-) -> tuple[Manifest, ...]:
+    terms: PodTerms, pod_files: Mapping[str, str], carried: Sequence[NodeBundle]
+) -> tuple[KubeManifest, ...]:
     """Who may let Jobs go, and for each node its bundle with its Job.
 
     :param pod_files: of reach.pod.pod_files: a node is read again once its bundle has ended.
@@ -290,10 +290,10 @@ def applying(
     roller = render_document("kubernetes/roller.yaml", values, rows={"nodes": nodes}, texts={})
     scripts = config_map("gdr-probe", pod_files)
     jobs = (_job(terms, scripts.name, each) for each in carried)
-    return (Manifest("50-roller.yaml", roller), *jobs)
+    return (KubeManifest("50-roller.yaml", roller), *jobs)
 
 
-def _job(terms: Terms, scripts: str, carried: Carrying) -> Manifest:
+def _job(terms: PodTerms, scripts: str, carried: NodeBundle) -> KubeManifest:
     parts = in_parts("gdr-bundle", carried.script)
     values = {
         "namespace": terms.namespace,
@@ -314,7 +314,7 @@ def _job(terms: Terms, scripts: str, carried: Carrying) -> Manifest:
     }
     job = render_document("kubernetes/apply.yaml", values, rows=rows, texts={})
     maps = "".join(rendered_map(terms, part) for part in parts)
-    return Manifest(f"60-{carried.batch:04}-{carried.name}.yaml", maps + job)
+    return KubeManifest(f"60-{carried.batch:04}-{carried.name}.yaml", maps + job)
 
 
 def refuse_owned(name: str, node: Node, cluster: Cluster | None) -> None:

@@ -27,9 +27,9 @@ from toolkit.facts.node.node import Node
 from toolkit.facts.text.pod_logs import parse_carried, parse_pod_logs
 from toolkit.features.kubernetes.io import KubeCluster, Kubectl, pod_files
 from toolkit.features.kubernetes.plan import (
-    Carrying,
-    Manifest,
-    Terms,
+    KubeManifest,
+    NodeBundle,
+    PodTerms,
     applying,
     node_name,
     reading,
@@ -56,7 +56,7 @@ from toolkit.verbs.provision import GONE
 from toolkit.verbs.rollout import Agreed, join_budget, keep_journal, roll, write_first
 
 
-def reading_manifests(terms: Terms) -> tuple[Manifest, ...]:
+def reading_manifests(terms: PodTerms) -> tuple[KubeManifest, ...]:
     """All that reads nodes."""
     return reading(terms, pod_files())
 
@@ -91,7 +91,7 @@ def plan_for_pods(
     return on_saved(saved, work)
 
 
-def carrying(outcomes: Sequence[Outcome[Planned]], serial: str) -> tuple[Carrying, ...]:
+def carrying(outcomes: Sequence[Outcome[Planned]], serial: str) -> tuple[NodeBundle, ...]:
     """The bundles that there are to carry out, each with its batch.
 
     :param serial: "1,10%,50%", as for a rollout.
@@ -101,19 +101,19 @@ def carrying(outcomes: Sequence[Outcome[Planned]], serial: str) -> tuple[Carryin
         each.host: each.value.bundle for each in outcomes if each.value and each.value.bundle
     }
     return tuple(
-        Carrying(node, script(sealed(bundle)), number)
+        NodeBundle(node, script(sealed(bundle)), number)
         for number, batch in enumerate(batches(list(bundles), serial), start=1)
         for node, bundle in bundles.items()
         if node in batch
     )
 
 
-def applying_manifests(terms: Terms, carried: Sequence[Carrying]) -> tuple[Manifest, ...]:
+def applying_manifests(terms: PodTerms, carried: Sequence[NodeBundle]) -> tuple[KubeManifest, ...]:
     """Who may let bundles go, and a suspended Job for each; none where there is no bundle."""
     return applying(terms, pod_files(), carried) if carried else ()
 
 
-def write_manifests(manifests: tuple[Manifest, ...], out: Path) -> list[Path]:
+def write_manifests(manifests: tuple[KubeManifest, ...], out: Path) -> list[Path]:
     """Each as a file below ``out``, a folder that holds no manifest yet.
 
     :raises UsageError: others' manifests would be applied with ours.
@@ -153,7 +153,7 @@ class Brought:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RolloutLimits:
     """How long is waited, in seconds, and whose nodes are taken."""
 
     drain_s: float = 600.0
@@ -167,12 +167,12 @@ class KubeWork:
     """What each turn of one run has in common."""
 
     cluster: KubeCluster
-    carried: Mapping[str, Carrying]  # by node
+    carried: Mapping[str, NodeBundle]  # by node
     wants: Wants
     today: date
     folder: RunFolder
     journal: Journal
-    limits: Limits
+    limits: RolloutLimits
 
     @property
     def run(self) -> str:
@@ -286,7 +286,7 @@ def _words(frame: Frame) -> str:
     return f"{frame.source}: {frame.text.strip() or f'status {frame.exit}'}"[:500]
 
 
-def refuse_let_go(cluster: KubeCluster, carried: Sequence[Carrying]) -> None:
+def refuse_let_go(cluster: KubeCluster, carried: Sequence[NodeBundle]) -> None:
     """A Job runs once: what was let go before tells nothing of now, and may be at work still.
 
     :raises LockedError: that is so of one; nothing was touched.
@@ -304,13 +304,13 @@ def refuse_let_go(cluster: KubeCluster, carried: Sequence[Carrying]) -> None:
 
 def roll_out_pods(
     cluster: KubeCluster,
-    carried: Sequence[Carrying],
+    carried: Sequence[NodeBundle],
     wants: Wants,
     today: date,
     *,
     folder: RunFolder,
     agreed: Agreed,
-    limits: Limits,
+    limits: RolloutLimits,
     progress: Progress,
 ) -> Rolled[Brought]:
     """Let the Jobs go that lie suspended in the cluster, in the agreed terms.
@@ -352,7 +352,7 @@ def _by_pods_alone(host: Host) -> Transport:
     )
 
 
-def _bundle_detail(carried: Carrying) -> str:
+def _bundle_detail(carried: NodeBundle) -> str:
     return json.dumps({"job": carried.name, "bundle": carried.sum})
 
 

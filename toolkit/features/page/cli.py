@@ -13,8 +13,8 @@ from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.evidence import Evidence
 from toolkit.features.exercise.run import measured
 from toolkit.features.page.run import look_at, look_at_saved, look_at_scrubbed, scrubbed
-from toolkit.features.page.show.page import html
-from toolkit.features.page.show.seen import Seeing, Seen
+from toolkit.features.page.show.parts import html
+from toolkit.features.page.show.seen import Seeing, SeenNode
 from toolkit.features.page.show.view import make
 from toolkit.groups import Renamed
 from toolkit.report.document import Told
@@ -79,10 +79,10 @@ def _profile(said: Said) -> str:
     return _OWN if said.flag("scrub") and name not in profiles() else name
 
 
-def _looked(session: Session, wants: Renamed, seeing: Seeing) -> list[Outcome[Seen]]:
+def _looked(session: Session, wants: Renamed, seeing: Seeing) -> list[Outcome[SeenNode]]:
     alike = Alike()
 
-    def look(name: str, evidence: Evidence) -> Seen:
+    def look(name: str, evidence: Evidence) -> SeenNode:
         judged = alike.judged(judge_node(name, evidence, wants.of(name), session.today))
         return seeing.see(judged, evidence)
 
@@ -114,9 +114,9 @@ def _command(said: Said) -> str:
     return shlex.join(words)
 
 
-def _told(seen: Seen | None) -> Told | None:
+def _told(seen: SeenNode | None) -> Told | None:
     return Told(judged=seen.judged) if seen else None
 
 
-def _judged(outcome: Outcome[Seen]) -> Outcome[Judged]:
+def _judged(outcome: Outcome[SeenNode]) -> Outcome[Judged]:
     return Outcome(outcome.host, outcome.value.judged if outcome.value else None, outcome.error)

@@ -21,7 +21,7 @@ _NOT_JUDGED = ("uid", "begin", "end")
 _TAIL = 6  # lines of a command's words that are shown
 
 
-class Act(StrEnum):
+class ReloadAct(StrEnum):
     """What a step did."""
 
     UNLOAD = "unload"
@@ -30,10 +30,10 @@ class Act(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReloadStep:
     """One module taken out or put back, as the node told of it."""
 
-    act: Act
+    act: ReloadAct
     module: str
     ok: bool
     words: str = ""  # the kernel's or modprobe's own, where it failed
@@ -47,7 +47,7 @@ class Step:
 class Done:
     """A run that was carried out, well or badly."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ReloadStep, ...]
     loaded: frozenset[str]  # modules that the node has now
     rebooting: bool = False  # our address stayed away, so the node is on its way to its boot
 
@@ -102,7 +102,7 @@ def carry_out(
     frames = evidence.frames
     must_have_begun(transport.name, evidence)
     if "expect" in frames:
-        raise Changed(transport.name, evidence)
+        raise ChangedUnderHand(transport.name, evidence)
     if not evidence.complete or "modules-after" not in frames:
         raise TransportError(
             f"{transport.name}: the script broke off, with status {result.exit}",
@@ -113,7 +113,7 @@ def carry_out(
     return Done(_steps(evidence), loaded, "restart" in frames), evidence
 
 
-class Changed(StaleError):
+class ChangedUnderHand(StaleError):
     """The node is not as it was judged: nothing was touched. It comes with the new look."""
 
     def __init__(self, host: str, look: Evidence) -> None:
@@ -124,15 +124,15 @@ class Changed(StaleError):
         self.look = look
 
 
-def _steps(evidence: Evidence) -> tuple[Step, ...]:
+def _steps(evidence: Evidence) -> tuple[ReloadStep, ...]:
     found = []
     for key, frame in evidence.frames.items():
         number, _, act = key.partition(".")
-        if number.isdigit() and act in set(Act):
+        if number.isdigit() and act in set(ReloadAct):
             words = frame.text.strip().split("\n")[-_TAIL:]
             if frame.state is State.TIMEOUT:
                 words = ["no answer in time, abandoned"]
             module = frame.source.rpartition(" ")[2]
             ok = frame.state is State.OK
-            found.append(Step(Act(act), module, ok, "" if ok else "; ".join(words)))
+            found.append(ReloadStep(ReloadAct(act), module, ok, "" if ok else "; ".join(words)))
     return tuple(found)

@@ -15,7 +15,7 @@ from toolkit.facts.node.node import Node
 from toolkit.features.predict.plan.totals import predict
 from toolkit.features.topology.show.page import Drawn, page, tree_svg
 from toolkit.features.topology.show.text import SCHEMA, as_json, text
-from toolkit.features.topology.show.view import View, view
+from toolkit.features.topology.show.view import TopologyView, view
 from toolkit.report.document import Json, dumps
 from toolkit.report.text import errors
 from toolkit.verbs.cli.session import Session, fleet
@@ -46,7 +46,7 @@ def topology(said: Said) -> ExitCode:
       invoke topology --hosts gpu007 --html gpu007.html
     """
     session = Session.begin("topology", said)
-    views: list[View] = []
+    views: list[TopologyView] = []
     drawn: list[Drawn] = []
     failures: list[tuple[str, ToolkitError]] = []
     for name, evidence in _evidence(said):

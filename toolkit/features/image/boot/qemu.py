@@ -1,4 +1,4 @@
-"""QEMU: what it is told for one boot of an image that must not be changed by it, and with which KVM.
+"""QEMU: what it is told for a boot of an image that must not be changed, and whether KVM runs it.
 
 The disk is opened with ``snapshot=on``: QEMU writes to a file of its own that has no name any
 more, so that nothing of the boot is left behind whichever way it ends, SIGKILL included.
@@ -59,7 +59,7 @@ class QemuMachine:
     format: str  # "raw" or "qcow2": never guessed by QEMU, for what is raw may say otherwise
     folder: Path  # for what the boot leaves: its console
     port: int  # on loopback, to the image's sshd
-    credential: Path  # a file with one SMBIOS string, see boot/one_time_keys.py
+    credential: Path  # a file with one SMBIOS string, see boot/folder.py
     seed: Path  # a folder: the second drive of cloud-init
     accelerator: str = "tcg"  # or "kvm"
     uefi: Uefi | None = None

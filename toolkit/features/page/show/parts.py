@@ -1,16 +1,109 @@
-"""The parts of the page of a fleet, each folded by what is equal."""
+"""The parts of the page of a fleet, each folded by what is equal, and the page that they make.
+
+One self-contained page for a browser; see ``toolkit.report.pages``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
 from toolkit.checks.check import Check, Gap, Impact
 from toolkit.checks.outliers import Difference
 from toolkit.facts.rdma.measured import Measured
-from toolkit.features.page.show.carry import Carry
 from toolkit.features.page.show.fold import Fold, Who
-from toolkit.features.page.show.heat import Heat
+from toolkit.features.page.show.seen import Carry
+from toolkit.features.predict.plan.inputs import NOT_TOLD
+from toolkit.features.predict.plan.totals import Prediction
+from toolkit.features.topology.show.view import TopologyView
+from toolkit.plural import counted
+from toolkit.report.pages import render
+
+# The classes of nvidia-smi topo -m, and the shades of base.css that stand for them.
+_SHADES = {
+    **dict.fromkeys(("C2C", "PIX"), "near"),
+    "PXB": "close",
+    **dict.fromkeys(("P2C", "PHB"), "middle"),
+    **dict.fromkeys(("NODE", "NODE or SYS"), "far"),
+    "SYS": "apart",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HeatSpot:
+    """One GPU with one HCA."""
+
+    distance: str  # "PIX"; "?" where not told
+    gigabytes: float  # of the narrowest link, GB/s one way; 0 where not told
+    limit: str  # that link: "32 GT/s x16"
+    at: str  # the address of its lower end
+    redirects: tuple[str, ...] | None  # bridges that send peer traffic up; None: not known
+    predicted: str  # "48 GB/s", as it stands; "" where nothing is predicted
+    nearest: bool
+    why: str
+
+    @property
+    def shade(self) -> str:
+        return _SHADES.get(self.distance, "unknown")
+
+    @property
+    def told(self) -> str:
+        """All of it in one sentence."""
+        parts = [self.distance]
+        if self.predicted:
+            parts.append(f"predicted {self.predicted}")
+        if self.limit:
+            parts.append(f"narrowest link {self.limit} ({self.gigabytes:g} GB/s) at {self.at}")
+        if self.redirects is None:
+            parts.append("ACS not known")
+        elif self.redirects:
+            parts.append(f"redirected at {', '.join(self.redirects)}")
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """GPUs down, HCAs across."""
+
+    source: str  # "PCI tree"
+    gpus: tuple[str, ...]
+    hcas: tuple[str, ...]
+    rows: tuple[tuple[HeatSpot | None, ...], ...]  # by GPU, then by HCA; None where not told
+    notes: tuple[str, ...] = ()
+
+    @property
+    def redirects(self) -> tuple[str, ...]:
+        """The bridges that send peer traffic up to the root complex, with the bits that do."""
+        spots = (spot for row in self.rows for spot in row if spot is not None)
+        return tuple(dict.fromkeys(each for spot in spots for each in spot.redirects or ()))
+
+
+def heat(view: TopologyView, told: Prediction) -> Heat:
+    """The grid of one node."""
+    carried = {
+        (each.gpu, hca): f"{each.now.value:.0f} {each.now.unit}"
+        for each in told.pairs
+        for hca in (each.hca, each.name)
+    }
+    spots = {
+        (way.gpu, way.hca): HeatSpot(
+            way.distance,
+            way.gigabytes,
+            way.limit,
+            way.limited_at,
+            way.redirects,
+            carried.get((way.gpu, way.hca), ""),
+            way.nearest,
+            way.why,
+        )
+        for way in view.ways
+    }
+    rows = tuple(tuple(spots.get((gpu, hca)) for hca in view.hcas) for gpu in view.gpus)
+    untold = any(each.untold for each in told.pairs)
+    notes = (*view.notes, *((f"{NOT_TOLD}: predicted is what it would carry",) if untold else ()))
+    return Heat(view.source, view.gpus, view.hcas, rows, notes)
+
 
 # Worst first: what is counted at the top, and what may be chosen there.
 STATES = (
@@ -35,7 +128,7 @@ MEANS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PartLine:
     """One check in the summary."""
 
     check: Check
@@ -44,17 +137,17 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PartBlock:
     """The checks of one impact that fail somewhere."""
 
     impact: Impact
     means: str
     nodes: int
-    lines: tuple[Line, ...]
+    lines: tuple[PartLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PartRow:
     """Nodes with the same answer in every column."""
 
     who: Who
@@ -63,9 +156,9 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Matrix:
+class PartMatrix:
     columns: tuple[Check, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[PartRow, ...]
     left: Who | None  # nodes of rows that are not drawn
     same: int  # checks that are fine, or do not apply, on every node
     gaps: bool  # whether some row has gaps
@@ -78,7 +171,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class Carrying:
+class PartCarrying:
     who: Who
     carry: Carry
     measured: tuple[str, ...]  # of each path; "" where nothing was
@@ -128,14 +221,14 @@ class Page:
     version: str
     when: datetime
     states: tuple[tuple[str, str, int], ...]  # state, class of its colour, nodes
-    blocks: tuple[Block, ...]
+    blocks: tuple[PartBlock, ...]
     folds: tuple[Fold, ...]
     gaps: tuple[tuple[str, tuple[Fold, ...]], ...]  # by reason
     grids: tuple[Grid, ...]
     grids_left: int
-    carries: tuple[Carrying, ...]
+    carries: tuple[PartCarrying, ...]
     carries_left: int
-    matrix: Matrix
+    matrix: PartMatrix
     kinds: tuple[KindPart, ...]  # of nodes that are compared with one another
     own: tuple[str, ...]  # properties in which each node is unlike every other
     nodes: tuple[NodePart, ...]
@@ -146,3 +239,21 @@ class Page:
             for each in self.folds
             if each.finding.status.value in statuses and each.finding.gap is Gap.NONE
         ]
+
+
+def html(page: Page, command: str) -> Iterator[str]:
+    """The page, part by part.
+
+    :param command: what made it, as an operator would type it.
+    """
+    ready = sum(count for state, _, count in page.states if state == "ready")
+    total = counted(len(page.nodes), "node")
+    title = f"{ready:,} of {len(page.nodes):,} nodes are ready for GPUDirect RDMA"
+    if len(page.nodes) == 1:
+        title = f"{page.nodes[0].name} is {page.nodes[0].state}"
+    return render(
+        "fleet.html",
+        {"page": page, "title": title, "total": total, "command": command},
+        styles=("base.css", "fleet.css"),
+        scripts=("fleet.js",),
+    )

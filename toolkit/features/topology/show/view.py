@@ -24,7 +24,7 @@ _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}  # GT/s
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TreePlace:
     """One function of the tree."""
 
     address: str
@@ -36,7 +36,7 @@ class Place:
     now: str  # "32 GT/s x16"; "" where not told
     best: str
     acs: str  # redirect bits that are set; "" for none; NOT_READ
-    below: tuple[Place, ...]
+    below: tuple[TreePlace, ...]
     generation: int = 0  # of PCIe, of the link as it is; 0 where not told
     gigabytes: float = 0.0  # its bandwidth, GB/s one way; 0 where not told
     register: str = ""  # "ACSCap 0x005f, ACSCtl 0x001d"; "" where there is none, or not read
@@ -48,12 +48,12 @@ class Root:
 
     name: str  # "pci0000:15"
     numa: int  # -1: not told, or several
-    below: tuple[Place, ...]
+    below: tuple[TreePlace, ...]
     several: bool = False  # its functions tell different NUMA nodes
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class GpuWay:
     """One GPU with one HCA."""
 
     gpu: str
@@ -68,17 +68,17 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class TopologyView:
     host: str
     source: str  # "PCI tree", "lspci", "nvidia-smi topo -m"
     gpus: tuple[str, ...]
     hcas: tuple[str, ...]
     roots: tuple[Root, ...]  # () where the source is no tree
-    ways: tuple[Way, ...]
+    ways: tuple[GpuWay, ...]
     notes: tuple[str, ...] = ()
 
 
-def view(host: str, evidence: Evidence) -> View:
+def view(host: str, evidence: Evidence) -> TopologyView:
     """The topology of a node.
 
     :raises NoEvidence: where the evidence has nothing that tells of it.
@@ -99,7 +99,7 @@ def view(host: str, evidence: Evidence) -> View:
         _way(node, each, names, nearest=each.distance is best[each.gpu]) for each in told.pairs
     )
     shown = tuple(names.get(hca, hca) for hca in told.hcas)
-    return View(host, told.source, told.gpus, shown, roots, ways, _notes(node, ways))
+    return TopologyView(host, told.source, told.gpus, shown, roots, ways, _notes(node, ways))
 
 
 def _names(node: Node) -> dict[str, str]:
@@ -161,16 +161,16 @@ class _Tree:
         numa = next(iter(nodes)) if len(nodes) == 1 else -1
         return Root(top, numa, self._below(top), len(nodes) > 1)
 
-    def _below(self, above: str) -> tuple[Place, ...]:
+    def _below(self, above: str) -> tuple[TreePlace, ...]:
         return tuple(self._place(each) for each in sorted(self._children.get(above, [])))
 
-    def _place(self, address: str) -> Place:
+    def _place(self, address: str) -> TreePlace:
         function = self._pci.functions.get(address)
         below = self._below(address)
         if function is None:
-            return Place(address, "bridge", "", "", "", "", "", "", NOT_READ, below)
+            return TreePlace(address, "bridge", "", "", "", "", "", "", NOT_READ, below)
         use = self._uses.get(address)
-        return Place(
+        return TreePlace(
             address,
             self._kind(function),
             self._names.get(address, ""),
@@ -196,7 +196,7 @@ class _Tree:
         return "switch" if ports % 2 else "port"
 
 
-def _way(node: Node, each: NamedPair, names: dict[str, str], *, nearest: bool) -> Way:
+def _way(node: Node, each: NamedPair, names: dict[str, str], *, nearest: bool) -> GpuWay:
     path = each.path
     limit = path.limit if path else None
     redirects: tuple[str, ...] | None = None
@@ -204,7 +204,7 @@ def _way(node: Node, each: NamedPair, names: dict[str, str], *, nearest: bool) -
         bits = {bridge.address: _redirects(node, bridge) for bridge in path.bridges}
         if NOT_READ not in bits.values():
             redirects = tuple(f"{address}: {set_}" for address, set_ in bits.items() if set_)
-    return Way(
+    return GpuWay(
         each.gpu,
         names.get(each.hca, each.hca),
         each.distance.shown,
@@ -217,7 +217,7 @@ def _way(node: Node, each: NamedPair, names: dict[str, str], *, nearest: bool) -
     )
 
 
-def _notes(node: Node, ways: tuple[Way, ...]) -> tuple[str, ...]:
+def _notes(node: Node, ways: tuple[GpuWay, ...]) -> tuple[str, ...]:
     notes = list(dict.fromkeys(f"{way.gpu}: {way.why}" for way in ways if way.why))
     if read_or(lambda: node.is_guest, otherwise=False):
         notes.append("a guest's PCI tree is not the machine's: distances may be made up")

@@ -1,4 +1,4 @@
-"""Which modules to take out and put back, in which order, and what stands in the way.
+"""Reload: which modules to take out and put back, in which order, and what came of it; pure.
 
 A module goes after all that use it and comes before them. What the kernel would refuse itself
 stops us as well, and before anything was touched: it would refuse amid the work.
@@ -8,10 +8,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 
-from toolkit.errors import Unsupported, UsageError
+from toolkit.errors import ExitCode, Unsupported, UsageError
 from toolkit.facts.modules.module_users import Holding
-from toolkit.features.reload.plan.obstacles import MAY_GO_OVER, PEERMEM, Kind, Obstacle, obstacles
+from toolkit.features.reload.plan_obstacles import (
+    MAY_GO_OVER,
+    PEERMEM,
+    ObstacleKind,
+    ReloadObstacle,
+    job_word,
+    obstacles,
+)
 
 # What a word of the operator's begins with: whatever uses one of these goes along.
 ROOTS: dict[str, tuple[str, ...]] = {
@@ -27,7 +35,7 @@ class Reload:
 
     unload: tuple[str, ...]  # in this order
     load: tuple[str, ...]  # likewise
-    obstacles: tuple[Obstacle, ...]
+    obstacles: tuple[ReloadObstacle, ...]
     ours: tuple[str, ...] = ()  # net devices of our own session that go and come back
     over: tuple[str, ...] = ()  # what the operator named, and is there
 
@@ -83,7 +91,7 @@ def reload_of(
         unload,
         tuple(load),
         tuple(each for each in found if each.word not in over),
-        tuple(dict.fromkeys(each.name for each in found if each.kind is Kind.SSH)),
+        tuple(dict.fromkeys(each.name for each in found if each.kind is ObstacleKind.SSH)),
         tuple(sorted({each.word for each in found} & over)),
     )
 
@@ -115,3 +123,61 @@ def _order(holding: Holding, modules: frozenset[str]) -> tuple[str, ...]:
         order += free
         left -= set(free)
     return tuple(order)
+
+
+class ReloadResult(StrEnum):
+    """What came of it, in a word."""
+
+    NOTHING = "nothing to reload"
+    READY = "would be reloaded"
+    WOULD_REBOOT = "would be rebooted"
+    REFUSED = "refused"
+    RELOADED = "reloaded"
+    REBOOTED = "rebooted"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Reloading:
+    """One node, before or after."""
+
+    result: ReloadResult
+    reload: Reload
+    holding: Holding
+    steps: tuple[str, ...] = ()  # "unload nvidia_peermem: done"
+    missing: tuple[str, ...] = ()  # modules that should be loaded, and are not
+
+    @property
+    def rebooted(self) -> bool:
+        return self.result is ReloadResult.REBOOTED
+
+    @property
+    def exit_code(self) -> ExitCode:
+        if self.result is ReloadResult.REFUSED:
+            told = {each.kind for each in self.reload.obstacles}
+            return ExitCode.UNKNOWN if told == {ObstacleKind.UNKNOWN} else ExitCode.STOPPED
+        return {
+            ReloadResult.FAILED: ExitCode.STOPPED,
+            ReloadResult.READY: ExitCode.PENDING,
+            ReloadResult.WOULD_REBOOT: ExitCode.PENDING,
+        }.get(self.result, ExitCode.OK)
+
+
+def first_result(
+    reload: Reload, holding: Holding, over: frozenset[str], *, reboot: bool
+) -> ReloadResult:
+    """What would come of it.
+
+    :param reboot: nodes may be rebooted where a reload is refused; never under a job, though it
+        has nothing to do with the modules, unless the operator named it.
+    """
+    if not reload.unload and not reload.load:
+        return ReloadResult.NOTHING
+    if not reload.obstacles:
+        return ReloadResult.READY
+    jobs = [each for each in holding.users if each.works and job_word(each) not in over]
+    return (
+        ReloadResult.WOULD_REBOOT
+        if reboot and not jobs and not holding.guests
+        else ReloadResult.REFUSED
+    )

@@ -37,7 +37,7 @@ _DEVICES = (  # which module has a device file open for its user; the first that
 _RDMA_TRANSPORTS = ("rpcrdma", "xprtrdma", "svcrdma")
 
 
-class Kind(StrEnum):
+class ObstacleKind(StrEnum):
     """What kind of thing depends on the modules; the operator's word for it in --over."""
 
     SSH = "ssh"
@@ -52,14 +52,21 @@ class Kind(StrEnum):
 
 
 # Whoever names one of these may go over it.
-MAY_GO_OVER = (Kind.SSH, Kind.ROUTE, Kind.MOUNT, Kind.JOB, Kind.DAEMON, Kind.HOLDER)
+MAY_GO_OVER = (
+    ObstacleKind.SSH,
+    ObstacleKind.ROUTE,
+    ObstacleKind.MOUNT,
+    ObstacleKind.JOB,
+    ObstacleKind.DAEMON,
+    ObstacleKind.HOLDER,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Obstacle:
+class ReloadObstacle:
     """One thing that depends on a module that would go."""
 
-    kind: Kind
+    kind: ObstacleKind
     name: str  # "eth0", "/data", "python3", "ib_uverbs"
     text: str  # one sentence
     hint: str = ""
@@ -70,13 +77,13 @@ class Obstacle:
         return f"{self.kind}:{self.name}" if self.kind in MAY_GO_OVER else ""
 
 
-def obstacles(holding: Holding, gone: frozenset[str], *, ssh: bool) -> tuple[Obstacle, ...]:
+def obstacles(holding: Holding, gone: frozenset[str], *, ssh: bool) -> tuple[ReloadObstacle, ...]:
     """All that stands in the way, each once.
 
     :param gone: the modules that would be taken out.
     :param ssh: the node was reached by SSH, so it must know of a session of ours.
     """
-    looks: tuple[Callable[[Holding, frozenset[str]], Iterator[Obstacle]], ...] = (
+    looks: tuple[Callable[[Holding, frozenset[str]], Iterator[ReloadObstacle]], ...] = (
         _sessions,
         _routes,
         _mounts,
@@ -92,8 +99,8 @@ def obstacles(holding: Holding, gone: frozenset[str], *, ssh: bool) -> tuple[Obs
     return tuple(dict.fromkeys(found))
 
 
-def _unknown(text: str) -> Obstacle:
-    return Obstacle(Kind.UNKNOWN, "", text, "reboot it in place of a reload")
+def _unknown(text: str) -> ReloadObstacle:
+    return ReloadObstacle(ObstacleKind.UNKNOWN, "", text, "reboot it in place of a reload")
 
 
 def _carriers(holding: Holding, net: str, seen: frozenset[str] = frozenset()) -> set[str]:
@@ -114,7 +121,7 @@ def _drives_nets(holding: Holding, gone: frozenset[str]) -> bool:
     return any(gone & set(each.modules) for each in holding.nets.values())
 
 
-def _sessions(holding: Holding, gone: frozenset[str]) -> Iterator[Obstacle]:
+def _sessions(holding: Holding, gone: frozenset[str]) -> Iterator[ReloadObstacle]:
     for way in holding.ways:
         if way.kind != "session":
             continue
@@ -126,10 +133,10 @@ def _sessions(holding: Holding, gone: frozenset[str]) -> Iterator[Obstacle]:
         elif hit := sorted(carriers & gone):
             text = f"our SSH session from {way.subject} comes over {way.net}, which {hit[0]} drives"
             hint = f"come by another interface, or reboot it; or --over ssh:{way.net} --reboot"
-            yield Obstacle(Kind.SSH, way.net, text, hint)
+            yield ReloadObstacle(ObstacleKind.SSH, way.net, text, hint)
 
 
-def _routes(holding: Holding, gone: frozenset[str]) -> Iterator[Obstacle]:
+def _routes(holding: Holding, gone: frozenset[str]) -> Iterator[ReloadObstacle]:
     for way in holding.ways:
         if way.kind != "route":
             continue
@@ -138,17 +145,17 @@ def _routes(holding: Holding, gone: frozenset[str]) -> Iterator[Obstacle]:
             yield _unknown(f"nobody can tell what carries {way.net}, the default route")
         elif hit := sorted(carriers & gone):
             text = f"the default route leads over {way.net}, which {hit[0]} drives"
-            yield Obstacle(Kind.ROUTE, way.net, text)
+            yield ReloadObstacle(ObstacleKind.ROUTE, way.net, text)
 
 
-def _mounts(holding: Holding, gone: frozenset[str]) -> Iterator[Obstacle]:
+def _mounts(holding: Holding, gone: frozenset[str]) -> Iterator[ReloadObstacle]:
     for mount in holding.mounts:
         hit = sorted(gone & set(mount.modules)) or sorted(gone & _by_transport(mount))
         if not hit and not mount.source.startswith("/dev/"):
             hit, known = _server(holding, mount, gone)
             if not known and _drives_nets(holding, gone):
-                yield Obstacle(
-                    Kind.MOUNT,
+                yield ReloadObstacle(
+                    ObstacleKind.MOUNT,
                     mount.point,
                     f"{mount.point} ({mount.type}) is mounted, and nobody can tell over what",
                     f"umount {mount.point}",
@@ -160,7 +167,7 @@ def _mounts(holding: Holding, gone: frozenset[str]) -> Iterator[Obstacle]:
             what = "swap space" if mount.type == "swap" else f"mounted ({mount.type})"
             text = f"{mount.point} is {what} over {hit[0]}"
             verb = "swapoff" if mount.type == "swap" else "umount"
-            yield Obstacle(Kind.MOUNT, mount.point, text, f"{verb} {mount.point}")
+            yield ReloadObstacle(ObstacleKind.MOUNT, mount.point, text, f"{verb} {mount.point}")
 
 
 def _by_transport(mount: Mount) -> set[str]:
@@ -183,7 +190,7 @@ def _server(holding: Holding, mount: Mount, gone: frozenset[str]) -> tuple[list[
     return sorted(carriers & gone), bool(carriers) or bool(_by_transport(mount))
 
 
-def _disks(holding: Holding, gone: frozenset[str]) -> Iterator[Obstacle]:
+def _disks(holding: Holding, gone: frozenset[str]) -> Iterator[ReloadObstacle]:
     for disk in holding.remote:
         hit = {disk.module} & gone
         for way in holding.ways:
@@ -191,7 +198,7 @@ def _disks(holding: Holding, gone: frozenset[str]) -> Iterator[Obstacle]:
                 hit |= _carriers(holding, way.net) & gone
         if hit:
             text = f"{disk.name} is a disk of a server ({disk.module}), over {sorted(hit)[0]}"
-            yield Obstacle(Kind.MOUNT, disk.name, text, "disconnect it first")
+            yield ReloadObstacle(ObstacleKind.MOUNT, disk.name, text, "disconnect it first")
 
 
 def uses(user: User) -> frozenset[str]:
@@ -211,47 +218,53 @@ def _name(user: User) -> str:
 
 def job_word(user: User) -> str:
     """What the operator says to go over a job."""
-    return f"{Kind.JOB}:{_name(user)}"
+    return f"{ObstacleKind.JOB}:{_name(user)}"
 
 
-def _users(holding: Holding, gone: frozenset[str]) -> Iterator[Obstacle]:
+def _users(holding: Holding, gone: frozenset[str]) -> Iterator[ReloadObstacle]:
     for user in holding.users:
         hit = sorted(uses(user) & gone)
         if hit:
             held = ", ".join(user.devices[:3]) + (", ..." if len(user.devices) > 3 else "")
-            kind = Kind.DAEMON if user.daemon else Kind.JOB
+            kind = ObstacleKind.DAEMON if user.daemon else ObstacleKind.JOB
             hint = "stop its service first" if user.daemon else "let it end, or drain the node"
-            yield Obstacle(kind, _name(user), f"{user} has {held} open", hint)
+            yield ReloadObstacle(kind, _name(user), f"{user} has {held} open", hint)
 
 
-def _kernel(holding: Holding, gone: frozenset[str]) -> Iterator[Obstacle]:
+def _kernel(holding: Holding, gone: frozenset[str]) -> Iterator[ReloadObstacle]:
     """What rmmod and modprobe would refuse."""
     for name in sorted(gone):
         module = holding.modules[name]
         more = module.refs - len(module.users)
         if not module.live:
-            yield Obstacle(
-                Kind.KERNEL, name, f"{name} is half loaded or half unloaded", "reboot it"
+            yield ReloadObstacle(
+                ObstacleKind.KERNEL, name, f"{name} is half loaded or half unloaded", "reboot it"
             )
         elif module.refs < 0:
-            yield Obstacle(Kind.KERNEL, name, f"{name} cannot be unloaded at all", "reboot it")
+            yield ReloadObstacle(
+                ObstacleKind.KERNEL, name, f"{name} cannot be unloaded at all", "reboot it"
+            )
         elif more > 0:
             s = "s" * (more > 1)
             text = f"the kernel would not unload {name}: {more} reference{s} to it beside modules"
-            yield Obstacle(Kind.KERNEL, name, text, "end what uses it, or reboot it")
+            yield ReloadObstacle(ObstacleKind.KERNEL, name, text, "end what uses it, or reboot it")
         if not holding.files.get(name, False):
             there = "its file is gone" if name in holding.files else "modules.dep has no file of it"
             text = f"{name} could not be loaded again: {there}"
-            yield Obstacle(Kind.KERNEL, name, text, "install it for the running kernel first")
+            yield ReloadObstacle(
+                ObstacleKind.KERNEL, name, text, "install it for the running kernel first"
+            )
 
 
-def _others(holding: Holding, gone: frozenset[str]) -> Iterator[Obstacle]:
+def _others(holding: Holding, gone: frozenset[str]) -> Iterator[ReloadObstacle]:
     """Who holds the modules beyond those that we know."""
     for name in sorted(gone - KNOWN):
         users = [each for each in sorted(gone) if name in holding.modules[each].users]
         if users:
             text = f"{name} uses {users[0]}, and is not known to come back as it went"
-            yield Obstacle(Kind.HOLDER, name, text)
+            yield ReloadObstacle(ObstacleKind.HOLDER, name, text)
     if holding.guests and "mlx5_core" in gone:
         text = f"virtual functions are lent to guests: {', '.join(holding.guests[:4])}"
-        yield Obstacle(Kind.GUEST, holding.guests[0], text, "shut the guests down first")
+        yield ReloadObstacle(
+            ObstacleKind.GUEST, holding.guests[0], text, "shut the guests down first"
+        )
