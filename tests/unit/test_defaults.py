@@ -101,11 +101,11 @@ features.image.boot.qemu.QemuMachine.memory_mb = 2048
 features.image.boot.qemu.QemuMachine.cpus = 2
 features.image.io.chroot.ChrootTransport.__init__(kernel) = '-'
 features.image.io.chroot.ChrootTransport.run(limit_s) = 120
-features.image.io.tree._Step.attributes is made
 features.image.io.inside.write_inside(mode) = 420
 features.image.io.media.Staged.run(limit_s) = 120
 features.image.io.media.Staged.write(mode) = 420
 features.image.io.namespace.ImageGround.run(limit_s) = 120
+features.image.io.tree._Step.attributes is made
 features.image.run_passport.read_parts(limit_s) = 300
 features.image.run_passport.place(limit_s) = 60
 features.iommu_groups.io.change_script(wait_s) = 60

@@ -207,9 +207,9 @@ import sys
 from pathlib import Path
 from toolkit.features.image.boot.emulated import Emulated
 from toolkit.file_lock import hold
-from toolkit.features.image.boot.qemu import Machine
+from toolkit.features.image.boot.qemu import QemuMachine
 folder = Path(sys.argv[1])
-machine = Machine(folder / "d", "raw", folder, 1, folder / "c", folder / "s")
+machine = QemuMachine(folder / "d", "raw", folder, 1, folder / "c", folder / "s")
 with Emulated(machine, "image"):
     print("started", flush=True)
     sys.stdin.read()

@@ -22,7 +22,7 @@ from tests.unit.fleets import capture
 from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
-from toolkit.features.page.show.parts import heat
+from toolkit.features.page.show.seen import heat
 from toolkit.features.predict.plan.inputs import NOT_TOLD
 from toolkit.features.predict.plan.totals import predict
 from toolkit.features.topology.show.page import Drawn, page, tree_svg

@@ -1,4 +1,4 @@
-"""Drift: one node beside what it should be, by a table of properties and the checks that tell of them."""
+"""Drift: one node beside what it should be, by a table of properties and their checks."""
 
 from __future__ import annotations
 

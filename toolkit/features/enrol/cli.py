@@ -1,4 +1,4 @@
-"""Enrolment: the verb that prepares a signing key's; one row a node, and what the operator has to do."""
+"""Enrolment: the verb that prepares a signing key's; what is left to do by hand, a row a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IOMMU groups: the verb that gives idle ones another domain while nodes run, and what it prints."""
+"""IOMMU groups: the verb that gives idle ones another domain while nodes run, and its output."""
 
 from __future__ import annotations
 

@@ -16,7 +16,6 @@ from toolkit.features.page.show.parts import (
     MEANS,
     STATES,
     Grid,
-    Heat,
     KindPart,
     NodePart,
     OddPart,
@@ -27,7 +26,7 @@ from toolkit.features.page.show.parts import (
     PartMatrix,
     PartRow,
 )
-from toolkit.features.page.show.seen import Carry, Excerpt, SeenNode, in_short
+from toolkit.features.page.show.seen import Carry, Excerpt, Heat, SeenNode, in_short
 from toolkit.report.pages import plain
 from toolkit.report.table import unjudged
 
