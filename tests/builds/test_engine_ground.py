@@ -142,8 +142,8 @@ def test_nothing_goes_on_when_the_worker_is_killed(
     worker = subprocess.Popen(
         [sys.executable, "-c",
          "import sys; from pathlib import Path\n"
-         "from toolkit.features.builds.io.sandbox import Job, run_job\n"
-         "run_job(Job('hang', '', Path(sys.argv[1]).read_text(), 500, sys.argv[2]))",
+         "from toolkit.features.builds.io.sandbox import SandboxJob, run_job\n"
+         "run_job(SandboxJob('hang', '', Path(sys.argv[1]).read_text(), 500, sys.argv[2]))",
          str(script), str(log)],
         cwd=Path(__file__).parents[2],
     )  # fmt: skip

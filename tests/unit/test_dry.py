@@ -71,7 +71,7 @@ ROWS = {
         "--hosts a --set acs=off --apply --yes",
         "_apply",
         bios,
-        "access replace open_bmcs _meant look_all _consent BiosRun _tell_planned",
+        "access replace open_bmcs look_all _consent BiosRun _tell_planned",
     ),
     "image": Row("--root . --yes", "_prepare", image, "chosen_kernels"),
     "build": Row(

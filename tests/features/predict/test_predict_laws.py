@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,12 +16,8 @@ from toolkit.features.predict.plan.inputs import HcaWire, LinkTold, Load, PairIn
 from toolkit.features.predict.plan.model import (
     Estimate,
     Layer2,
-    from_gbits,
-    from_mib,
     line,
     raw,
-    to_gbits,
-    to_mib,
 )
 from toolkit.features.predict.plan.pair import PairPrediction, predict_pair
 from toolkit.features.predict.plan.totals import NodeInputs, Prediction, predict_inputs
@@ -195,15 +190,3 @@ def test_more_hcas_are_never_slower(told: PairInputs, load: Load, count: int) ->
     assert fewer.without_gdr.value <= more.without_gdr.value * (1 + 1e-9)
     # Where GPUDirect is known to fail one way, a ring has none of it, and memory carries.
     assert not more.with_gdr.value or more.without_gdr.value <= more.with_gdr.value * (1 + 1e-9)
-
-
-@CHEAP
-@given(st.floats(1e-6, 1e6))
-def test_units_there_and_back(gigabytes: float) -> None:
-    assert from_gbits(to_gbits(gigabytes)) == pytest.approx(gigabytes)
-    assert from_mib(to_mib(gigabytes)) == pytest.approx(gigabytes)
-
-
-def test_perftest_says_mb_and_means_two_to_the_twentieth() -> None:
-    assert from_mib(23000) == pytest.approx(24.117, abs=0.001)
-    assert to_gbits(49.0) == pytest.approx(392)

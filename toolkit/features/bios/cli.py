@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from toolkit.cli.bmc import BMC
 from toolkit.cli.options import HOSTS, REACH, WANT, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, UsageError, worst
+from toolkit.errors import ExitCode, Outcome, UsageError, code_of, worst
 from toolkit.features.bios.plan_reading import KEPT, BiosOutcome, BiosReading
 from toolkit.features.bios.plan_wishes import BiosWish, BlockKind, read_asked
 from toolkit.features.bios.run import BiosRun, kept_by, roll_out_bios
@@ -22,7 +22,7 @@ from toolkit.report.document import dumps
 from toolkit.rollout.history import read_run
 from toolkit.rollout.run import Rolled
 from toolkit.ssh.pool import NotBegun, broken_off
-from toolkit.verbs.access import Fleet, state_dir
+from toolkit.verbs.access import state_dir
 from toolkit.verbs.cli.rollout import ROLLOUT, agreed_of, renewed, said_before
 from toolkit.verbs.cli.session import Session, access, consent
 from toolkit.verbs.connect import open_fleet
@@ -75,7 +75,7 @@ def run_bios(said: Said) -> ExitCode:
     if ways.bmc is None:
         raise UsageError("nobody to log in as at the BMCs", hint="--bmc-user; see docs/bios.md")
     with open_fleet(replace(ways, bmc=None)) as every:  # its own, since registries are read anew
-        opened = _meant(every, task)
+        opened = every.only(task.back) if task.back else every
         with open_bmcs(ways.bmc, opened.hosts, fresh=task.plans) as bmcs:
             if task.plans:
                 bmcs.refuse_shared()
@@ -135,22 +135,6 @@ _NOW = (
 )  # fmt: skip
 
 
-def _meant(fleet: Fleet, task: _Task) -> Fleet:
-    """The hosts that are meant: of an undo, those that the run changed.
-
-    :raises UsageError: one of these is known no more.
-    """
-    if not task.back:
-        return fleet
-    hosts = tuple(host for host in fleet.hosts if host.name in task.back)
-    if lacking := sorted(set(task.back) - {host.name for host in hosts}):
-        raise UsageError(
-            f"no host of that name any more: {', '.join(lacking)}",
-            hint="name those that there are with --hosts",
-        )
-    return replace(fleet, hosts=hosts)
-
-
 def _want(session: Session) -> Want:
     want, said = session.want(), session.said.text("role")
     if not said:
@@ -184,13 +168,10 @@ def _apply(
     session.say("\n".join(planned_lines(looked, session.paint, verbose=said.flag("verbose"))))
     if todo:
         resets = ", and reset these machines" if run.consent.reboot else ""
-        consent(f"change {_sum(len(todo))}{resets}?", said, look="leave --apply out")
+        what = "1 BIOS" if len(todo) == 1 else f"{len(todo)} BIOSes"
+        consent(f"change {what}{resets}?", said, look="leave --apply out")
     rolled = roll_out_bios(run, looked, agreed)
     return _tell_changed(session, rolled)
-
-
-def _sum(count: int) -> str:
-    return "1 BIOS" if count == 1 else f"{count} BIOSes"
 
 
 def _refuse_nonsense(looked: Sequence[Outcome[BiosReading]]) -> None:
@@ -225,7 +206,7 @@ def _tell_planned(session: Session, looked: Sequence[Outcome[BiosReading]]) -> E
 def _tell_changed(session: Session, rolled: Rolled[BiosOutcome]) -> ExitCode:
     outcomes = list(rolled.outcomes.values())
     session.say("\n".join([*changed_lines(outcomes, session.paint), summary(outcomes)]))
-    codes = [e.error.exit_code if e.error else e.get().exit_code for e in outcomes]
+    codes = [*map(code_of, outcomes)]
     if rolled.interrupted:
         codes.append(ExitCode.INTERRUPTED)
     if rolled.halt:

@@ -76,15 +76,10 @@ def roll_out_bios(
             join_budget(stack, fleet, journal, agreed),
         )
         rolled = roll(rollout, "changing BIOSes")
-    outcomes = {each.host: rolled.outcomes.get(each.host) or untouched(each) for each in looked}
+    # Of the others nothing was to be done, or could be.
+    untouched = (each.map(lambda found: BiosOutcome(found, found)) for each in looked)
+    outcomes = {each.host: rolled.outcomes.get(each.host) or each for each in untouched}
     return replace(rolled, outcomes=outcomes)
-
-
-def untouched(outcome: Outcome[BiosReading]) -> Outcome[BiosOutcome]:
-    """What came of a host for which nothing was to be done, or could be."""
-    if outcome.value is None:
-        return Outcome(outcome.host, error=outcome.error)
-    return Outcome(outcome.host, BiosOutcome(outcome.value, outcome.value))
 
 
 def kept_by(run: Run, hosts: Sequence[str] = ()) -> Mapping[str, tuple[BiosWish, ...]]:

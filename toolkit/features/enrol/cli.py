@@ -106,9 +106,7 @@ def enrol(said: Said) -> ExitCode:
         else:
             outcomes = _request(session, opened, looked, certificate)
     session.say("\n".join(enrol_lines(outcomes, session.paint)))
-    told = [
-        Outcome(e.host, Told(enrolling=e.value) if e.value else None, e.error) for e in outcomes
-    ]
+    told = [each.map(lambda found: Told(enrolling=found)) for each in outcomes]
     return session.finish(told, session.ended(outcomes, _code))
 
 

@@ -50,6 +50,9 @@ from toolkit.verbs.reading import read_node
 from toolkit.verbs.saved import read_saved
 
 _MOST_HOSTS = 2
+Answers = dict[
+    Role, Evidence | TransportError
+]  # of one test, what each end said, or why it did not
 _START_S = 10  # until the other end has been told of the port, and has begun
 
 
@@ -74,8 +77,11 @@ class ExerciseRun:
     troubles: list[str] = field(default_factory=list)  # what broke off, each a sentence
     stopped: str = ""  # whose job began amid the tests, so that the rest was not run
 
-    def add(self, test: Test, said: Mapping[Role, Evidence | TransportError]) -> Iterator[str]:
-        """Add what both ends said of a test; the hosts that have evidence of it now."""
+    def add(self, test: Test, said: Answers, keep: Callable[[str, Evidence], object]) -> None:
+        """Add what both ends said of a test.
+
+        :param keep: is given each host's evidence, with that in it.
+        """
         for role, answer in said.items():
             host = dict(test.ends)[role].host
             if isinstance(answer, TransportError):
@@ -83,7 +89,7 @@ class ExerciseRun:
             # Of an end that broke off what was asked is kept: else nobody would miss it.
             told = () if isinstance(answer, TransportError) else answer.frames.values()
             self.evidence[host] = self.evidence[host].plus(frames_of(test, role, told))
-            yield host
+            keep(host, self.evidence[host])
 
 
 def read_nodes(fleet: Fleet) -> list[Outcome[NodeReading]]:
@@ -172,8 +178,7 @@ def run(
                     raise found
                 ran.stopped = str(found)
                 break
-            for host in ran.add(test, _one(test, own)):
-                folder.keep_evidence(host, ran.evidence[host])
+            ran.add(test, _one(test, own), folder.keep_evidence)
             progress.done(test.drive.host)
     return ran
 
@@ -194,7 +199,7 @@ def _seen(looked: NodeReading) -> Iterator[Frame]:
     return (each for key, each in looked.look.frames.items() if key.startswith("exercise-"))
 
 
-def _one(test: Test, ways: Mapping[Role, Transport]) -> dict[Role, Evidence | TransportError]:
+def _one(test: Test, ways: Mapping[Role, Transport]) -> Answers:
     """Both ends of one test; an end that broke off is told as such."""
     if Role.ALONE in ways:
         return {Role.ALONE: _tried(lambda: _alone(test, ways[Role.ALONE]))}
@@ -204,7 +209,7 @@ def _one(test: Test, ways: Mapping[Role, Transport]) -> dict[Role, Evidence | Tr
         serving = crew.submit(lambda: _tried(lambda: _serve(test, ways[Role.SERVE], ports)))
         serving.add_done_callback(lambda _: ports.put(0))  # else who waits would wait for ever
         port = ports.get(timeout=(limit_of(test) + 120) * patience())
-        said: dict[Role, Evidence | TransportError] = {}
+        said: Answers = {}
         if port:
             driving = crew.submit(lambda: _tried(lambda: _drive(test, ways[Role.DRIVE], port)))
             said[Role.DRIVE] = driving.result()

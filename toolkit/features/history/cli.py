@@ -10,7 +10,7 @@ from pathlib import Path
 from toolkit.checks.judged import judge_node
 from toolkit.cli.options import HOSTS, OUTPUT, REACH, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, UsageError, worst
+from toolkit.errors import ExitCode, worst
 from toolkit.features.exercise.run import earlier
 from toolkit.features.history.show import (
     HostRow,
@@ -185,13 +185,7 @@ def undo(said: Said) -> ExitCode:
     again = as_reached(said, run.story)
     session = Session.begin("undo", again)
     with fleet(again) as opened:
-        meant = [host for host in opened.hosts if host.name in what.node_runs]
-        chosen = replace(opened, hosts=tuple(meant))
-        if lacking := sorted(set(what.node_runs) - {host.name for host in chosen.hosts}):
-            raise UsageError(
-                f"no host of that name any more: {', '.join(lacking)}",
-                hint="name those that there are with --hosts",
-            )
+        chosen = opened.only(what.node_runs)
         if not opened.demo:
             consent(f"take back run {run.id} on {counted(len(chosen.hosts), 'node')}?", said)
         allowed = said.flag("reboot") or opened.demo

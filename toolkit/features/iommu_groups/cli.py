@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from toolkit.cli.options import HOSTS, REACH, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, UsageError
+from toolkit.errors import ExitCode, Outcome, UsageError, code_of
 from toolkit.facts.pci.iommu import Domain
 from toolkit.features.iommu_groups.plan import WANTED, Switch, Switching
 from toolkit.features.iommu_groups.run import GroupsRequest, change, look, seen
@@ -103,8 +103,8 @@ def iommu(said: Said) -> ExitCode:
                 consent(f"change IOMMU groups on {on}, under drivers that let go?", said)
             outcomes = change(opened, looked, asked)
     session.say("\n".join(domain_lines(outcomes, session.paint)).rstrip())
-    told = [Outcome(e.host, _told(e.value), e.error) for e in outcomes]
-    return session.finish(told, session.ended(outcomes, _code))
+    told = [each.map(lambda done: Told(steps=done.steps)) for each in outcomes]
+    return session.finish(told, session.ended(outcomes, code_of))
 
 
 def _asked(said: Said) -> GroupsRequest:
@@ -115,11 +115,3 @@ def _asked(said: Said) -> GroupsRequest:
         raise UsageError(f"--to {said.text('to')!r}", hint=f"one of {', '.join(known)}")
     addresses = tuple(each for each in said.text("device").lower().split(",") if each)
     return GroupsRequest(Domain(said.text("to")), addresses)
-
-
-def _told(switching: Switching | None) -> Told | None:
-    return Told(steps=switching.steps) if switching else None
-
-
-def _code(outcome: Outcome[Switching]) -> ExitCode:
-    return outcome.error.exit_code if outcome.error else outcome.get().exit_code

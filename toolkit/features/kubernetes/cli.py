@@ -9,7 +9,7 @@ from pathlib import Path
 
 from toolkit.cli.options import SAVED, WANT, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, Unwritten, UsageError, worst
+from toolkit.errors import ExitCode, Outcome, Unwritten, UsageError, code_of, worst
 from toolkit.features.kubernetes.io import KubeCluster, Kubectl
 from toolkit.features.kubernetes.plan import KubeManifest, NodeBundle, PodTerms, parse_terms, stream
 from toolkit.features.kubernetes.run import (
@@ -30,6 +30,7 @@ from toolkit.report.plan_text import plan_lines
 from toolkit.report.progress import listener
 from toolkit.report.table import clean, columns
 from toolkit.report.text import errors
+from toolkit.rollout.run import Rolled
 from toolkit.verbs.cli.plan import DELIVERED, DIFF, shelf_of, told_of
 from toolkit.verbs.cli.rollout import ROLLOUT, agreed_of
 from toolkit.verbs.cli.session import Session, consent
@@ -69,12 +70,6 @@ def rolled(
     cluster = KubeCluster(kubectl, terms.namespace)
     agreed = agreed_of(session, [each.node for each in carried])
     agreed = replace(agreed, alone=True, reported=cluster.out)
-    limits = RolloutLimits(
-        float(said.number("drain_timeout", 600)),
-        float(said.number("job_timeout", 3600)),
-        said.flag("cordoned"),
-        said.flag("delete_emptydir_data"),
-    )
     refuse_let_go(cluster, carried)
     where = clean(kubectl.where())
     consent(f"drain and change {counted(len(carried), 'node')} of the cluster {where}?", said)
@@ -88,10 +83,26 @@ def rolled(
         session.today,
         folder=session.folder,
         agreed=agreed,
-        limits=limits,
+        limits=_limits(said),
         progress=listener(sys.stderr, quiet=said.flag("quiet")),
     )
-    outcomes = list(result.outcomes.values())
+    _say_rolled(session, result)
+    ends = [ExitCode.INTERRUPTED] if result.interrupted else []
+    told = [_after_turn(each, result.outcomes.get(each.host)) for each in planned]
+    return session.tell(told, worst([*codes, *ends, *map(code_of, result.outcomes.values())]))
+
+
+def _limits(said: Said) -> RolloutLimits:
+    return RolloutLimits(
+        float(said.number("drain_timeout", 600)),
+        float(said.number("job_timeout", 3600)),
+        said.flag("cordoned"),
+        said.flag("delete_emptydir_data"),
+    )
+
+
+def _say_rolled(session: Session, result: Rolled[Brought]) -> None:
+    outcomes = result.outcomes.values()
     for each in outcomes:
         if each.value is not None:
             session.say(f"{each.host}: {_outcome_text(each.value)}")
@@ -100,9 +111,6 @@ def rolled(
     if result.halt:
         session.remark(f"stopped: {result.halt}")
     session.kept()
-    ends = [ExitCode.INTERRUPTED] if result.interrupted else []
-    told = [_after_turn(each, result.outcomes.get(each.host)) for each in planned]
-    return session.tell(told, worst([*codes, *ends, *map(_outcome_code, outcomes)]))
 
 
 def _after_turn(planned: Outcome[Told], ended: Outcome[Brought] | None) -> Outcome[Told]:
@@ -120,10 +128,6 @@ def _outcome_text(brought: Brought) -> str:
     if brought.left:
         return f"carried out; {brought.left}, and the node stays cordoned"
     return "as wanted" + ("" if brought.given_back else "; cordoned by others, and left so")
-
-
-def _outcome_code(outcome: Outcome[Brought]) -> ExitCode:
-    return outcome.error.exit_code if outcome.error else outcome.get().exit_code
 
 
 PODS = (
@@ -182,8 +186,8 @@ def kubernetes(said: Said) -> ExitCode:
     return session.tell([], ExitCode.OK, {"manifests": given})
 
 
-def _bundles(session: Session) -> ExitCode:
-    said = session.said
+def _refuse_lacking(said: Said) -> None:
+    """:raises UsageError: what bundles need was not named."""
     if not said.text("from_"):
         raise UsageError(
             "no evidence to plan from", hint="read the nodes first, then --from pods.log"
@@ -195,6 +199,11 @@ def _bundles(session: Session) -> ExitCode:
             "--context is one of a --kubeconfig, and none was named",
             hint="name the file: --kubeconfig FILE",
         )
+
+
+def _bundles(session: Session) -> ExitCode:
+    said = session.said
+    _refuse_lacking(said)
     # Before nodes are judged: what could only fail after it.
     terms = None if said.flag("check") else terms_of(said)
     kubectl = kubectl_of(said)

@@ -324,10 +324,7 @@ def roll_out_pods(
         journal = keep_journal(stack, fleet, folder, agreed.about, alone=True)
         if journal is None:  # never: it is a must
             raise JournalError("no journal can be kept", hint="nothing was touched")
-        planned = [
-            Event(each.node, Phase.PLANNED.value, detail=_bundle_detail(each)) for each in carried
-        ]
-        write_first(journal, agreed, planned)
+        write_first(journal, agreed, [_planned(each) for each in carried])
         jobs = {each.node: each for each in carried}
         work = KubeWork(cluster, jobs, wants, today, folder, journal, limits)
         rollout = Rollout(
@@ -352,8 +349,9 @@ def _by_pods_alone(host: Host) -> Transport:
     )
 
 
-def _bundle_detail(carried: NodeBundle) -> str:
-    return json.dumps({"job": carried.name, "bundle": carried.sum})
+def _planned(carried: NodeBundle) -> Event:
+    detail = json.dumps({"job": carried.name, "bundle": carried.sum})
+    return Event(carried.node, Phase.PLANNED.value, detail=detail)
 
 
 def _well(outcome: Outcome[Brought]) -> bool:

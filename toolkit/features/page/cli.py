@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from toolkit.checks.judged import Judged, judge_node
+from toolkit.checks.judged import judge_node
 from toolkit.cli.bmc import BMC
 from toolkit.cli.options import CONSUMERS, HOSTS, REACH, SAVED, WANT, Option, Said
 from toolkit.cli.verb import verb
@@ -69,8 +69,10 @@ def report(said: Said) -> ExitCode:
     page = make(outcomes, seeing.passing, _profile(said), session.now, figures)
     if size := session.deliver("html", "".join(html(page, _command(said)))):
         session.say(f"{said.text('html')}: {len(outcomes)} nodes, {size / 1e6:.1f} MB")
-    told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
-    return session.finish(told, session.ended(map(_judged, outcomes), judged_code))
+    told = [each.map(lambda seen: Told(judged=seen.judged)) for each in outcomes]
+    return session.finish(
+        told, session.ended([each.map(lambda seen: seen.judged) for each in outcomes], judged_code)
+    )
 
 
 def _profile(said: Said) -> str:
@@ -112,11 +114,3 @@ def _command(said: Said) -> str:
     if said.text("profile") != DEFAULT_PROFILE:
         words += ["--profile", said.text("profile")]
     return shlex.join(words)
-
-
-def _told(seen: SeenNode | None) -> Told | None:
-    return Told(judged=seen.judged) if seen else None
-
-
-def _judged(outcome: Outcome[SeenNode]) -> Outcome[Judged]:
-    return Outcome(outcome.host, outcome.value.judged if outcome.value else None, outcome.error)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from toolkit.cli.options import HOSTS, REACH, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, UsageError
+from toolkit.errors import ExitCode, UsageError
 from toolkit.features.reload.plan import Reloading, ReloadResult, read_over, read_what
 from toolkit.features.reload.run import ReloadRequest, look, reload_nodes, seen, to_do
 from toolkit.features.reload.show import reload_lines
@@ -59,7 +59,7 @@ def reload(said: Said) -> ExitCode:
     session.say(
         "\n".join(reload_lines(outcomes, session.paint, verbose=said.flag("verbose"))).rstrip()
     )
-    told = [Outcome(e.host, _told(e.value) if e.value else None, e.error) for e in outcomes]
+    told = [each.map(_told) for each in outcomes]
     tell_halt(rolled)
     return session.finish(told, ended(session, rolled))
 
@@ -86,7 +86,3 @@ def _consent(todo: list[Reloading], said: Said, *, demo: bool) -> None:
 
 def _told(done: Reloading) -> Told:
     return Told(reloading=done, steps=done.steps, rebooted=done.result is ReloadResult.REBOOTED)
-
-
-def _code(outcome: Outcome[Reloading]) -> ExitCode:
-    return outcome.error.exit_code if outcome.error else outcome.get().exit_code

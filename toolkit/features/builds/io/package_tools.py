@@ -70,22 +70,8 @@ def pack_rpm(
         _lay(files, scratch / "tree", epoch)
         text = scratch / "package.spec"
         text.write_text(spec, "utf-8")
-        defines = {
-            "_topdir": scratch / "top",
-            "_sourcedir": scratch / "tree",
-            "_rpmdir": scratch / "rpms",
-            "_dbpath": scratch / "db",
-            "_tmppath": scratch,
-            "_buildhost": "localhost",
-            "_build_name_fmt": "%%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
-            "use_source_date_epoch_as_buildtime": 1,
-            "clamp_mtime_to_source_date_epoch": 1,
-            "source_date_epoch_from_changelog": 0,
-        }
-        words = ["-bb", "--quiet", "--target", machine]
-        for key, value in defines.items():
-            words += ["--define", f"{key} {value}"]
-        _run("rpmbuild", [*words, str(text)], scratch, epoch, package="rpm (rpm-build on RHEL)")
+        words = ["-bb", "--quiet", "--target", machine, *_macros(scratch), str(text)]
+        _run("rpmbuild", words, scratch, epoch, package="rpm (rpm-build on RHEL)")
         made = sorted((scratch / "rpms").rglob("*.rpm"))
         if not made:
             raise PackingError(
@@ -93,6 +79,24 @@ def pack_rpm(
                 hint="attach the run's folder to a bug report",
             )
         return tuple(_deliver(each, folder / each.name) for each in made)
+
+
+def _macros(scratch: Path) -> Iterator[str]:
+    """Words that keep rpmbuild in one folder, and the bytes that it makes the same every time."""
+    defines = {
+        "_topdir": scratch / "top",
+        "_sourcedir": scratch / "tree",
+        "_rpmdir": scratch / "rpms",
+        "_dbpath": scratch / "db",
+        "_tmppath": scratch,
+        "_buildhost": "localhost",
+        "_build_name_fmt": "%%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
+        "use_source_date_epoch_as_buildtime": 1,
+        "clamp_mtime_to_source_date_epoch": 1,
+        "source_date_epoch_from_changelog": 0,
+    }
+    for key, value in defines.items():
+        yield from ("--define", f"{key} {value}")
 
 
 def write(data: bytes, target: Path) -> Path:

@@ -16,7 +16,6 @@ from uuid import UUID
 from toolkit.errors import Unsupported
 
 _EXTENDED = {0x05, 0x0F, 0x85}
-_PROTECTIVE = 0xEE  # the one partition of a GPT disk, for tools that know MBR alone
 _ESP = "c12a7328-f81f-11d2-ba4b-00a0c93ec93b"
 _MOST = 128  # partitions that are looked at
 

@@ -1,9 +1,8 @@
-"""The throughput model: bandwidth and latency from links, wire, size and depth, and their units.
+"""The throughput model: bandwidth and latency from links, wire, size and depth.
 
 Bandwidths in GB/s (10^9 bytes a second, one way), times in us, sizes in bytes, rates in Gb/s;
-1 GB/s is 1000 bytes a us. perftest's "MB/s" is 2^20 bytes, OSU's is 10^6. Every function grows
-with each bandwidth that it is given, so that the bounds of a range go through it as its value
-does. Constants: compat/data/throughput.toml.
+1 GB/s is 1000 bytes a us. Every function grows with each bandwidth that it is given, so that
+the bounds of a range go through it as its value does. Constants: compat/data/throughput.toml.
 
 An estimate is one predicted figure: what it is, how sure it is, and what limits it. The figures
 that people quote of GPUDirect stand last, each with the layer that it belongs to.
@@ -81,32 +80,6 @@ def _figure(value: float) -> str:
 
 def _short(value: float) -> str:
     return f"{value:.1f}" if value < 10 else f"{value:.0f}"
-
-
-_MIB = 1 << 20
-
-
-def from_gbits(gbits: float) -> float:
-    """GB/s of Gb/s."""
-    return gbits / 8
-
-
-def to_gbits(gigabytes: float) -> float:
-    return gigabytes * 8
-
-
-def from_mib(mebibytes: float) -> float:
-    """GB/s of MiB/s: what perftest prints without --report_gbits, as "MB/sec"."""
-    return mebibytes * _MIB / 1e9
-
-
-def to_mib(gigabytes: float) -> float:
-    return gigabytes * 1e9 / _MIB
-
-
-def from_mb(megabytes: float) -> float:
-    """GB/s of MB/s of 10^6 bytes: OSU's."""
-    return megabytes / 1e3
 
 
 _NEARLY = 0.9  # what lies that much below another is another limit
