@@ -50,9 +50,7 @@ from toolkit.verbs.reading import read_node
 from toolkit.verbs.saved import read_saved
 
 _MOST_HOSTS = 2
-Answers = dict[
-    Role, Evidence | TransportError
-]  # of one test, what each end said, or why it did not
+Answers = dict[Role, Evidence | TransportError]  # of one test: what each end said, or why not
 _START_S = 10  # until the other end has been told of the port, and has begun
 
 

@@ -11,7 +11,7 @@ from toolkit.facts.node.node import Node
 from toolkit.facts.passport import PLACE, SIGNATURE, Passport, parse
 from toolkit.features.image.plan import passport_of
 from toolkit.node import sealing
-from toolkit.node.scripts import FOLDER
+from toolkit.node.scripts import assembled
 from toolkit.progress import Progress
 from toolkit.ssh.transport import Transport
 from toolkit.tar_member import is_tar, read_member
@@ -21,8 +21,7 @@ _END = "GDR_END"
 
 def passport_script() -> str:
     """The script that reads what a passport tells, as one text."""
-    files = ("frames.sh", "probe_elf.sh", "passport.sh")
-    return "#!/bin/sh\n" + "\n".join((FOLDER / file).read_text("utf-8") for file in files)
+    return assembled(("frames.sh", "probe_elf.sh", "passport.sh"))
 
 
 def read_parts(transport: Transport, *, limit_s: float = 300) -> Evidence:

@@ -95,7 +95,7 @@ def predict(said: Said) -> ExitCode:
     session = Session.begin("predict", said)
     found: list[NodeForecast] = []
     failures: list[tuple[str, ToolkitError]] = []
-    for name, evidence in _evidence(said):
+    for name, evidence in evidence_of(said):
         if isinstance(evidence, ToolkitError):
             failures.append((name, evidence))
         else:
@@ -188,7 +188,8 @@ def _document(
     }
 
 
-def _evidence(said: Said) -> Iterator[tuple[str, Evidence | ToolkitError]]:
+def evidence_of(said: Said) -> Iterator[tuple[str, Evidence | ToolkitError]]:
+    """Saved earlier, or asked now: each host's, or why there is none."""
     if said.text("from_"):
         yield from read_saved(Path(said.text("from_")))
         return

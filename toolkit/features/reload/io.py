@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
@@ -13,7 +13,7 @@ from toolkit.evidence import Evidence, State
 from toolkit.node.audit import before_script
 from toolkit.node.collect import patience
 from toolkit.node.locked import must_have_begun
-from toolkit.node.scripts import FOLDER
+from toolkit.node.scripts import assembled
 from toolkit.ssh.transport import Sink, Transport, quiet
 
 _PARTS = ("frames.sh", "routes.sh", "holding.sh", "lock.sh", "reload.sh")
@@ -52,11 +52,17 @@ class Done:
     rebooting: bool = False  # our address stayed away, so the node is on its way to its boot
 
 
-def guard_sum(look: Evidence, modules: Sequence[str]) -> str:
-    """What a look's judgement rests on, as reload.sh sums it up again."""
+def guard_sum(
+    look: Evidence, modules: Sequence[str] = (), left_out: Collection[str] = _NOT_JUDGED
+) -> str:
+    """What a look's judgement rests on, as reload.sh and domains.sh sum it up again.
+
+    :param modules: the lines of these alone count, of the frame that lists all.
+    :param left_out: keys of frames that no judgement rests on.
+    """
     lines: list[str] = []
     for frame in look.frames.values():
-        if frame.key in _NOT_JUDGED:
+        if frame.key in left_out:
             continue
         lines.append(f"= {frame.key}")
         body = frame.text.split("\n")[:-1]
@@ -80,10 +86,8 @@ def script(
 
     :param audit: of ``reach.audit.of_run``, for the node's own log.
     """
-    parts = [(FOLDER / part).read_text("utf-8") for part in _PARTS]
     words = [guard_sum(look, [*unload, *load]), str(wait_s), *map(" ".join, (unload, load, ours))]
-    call = " ".join(map(shlex.quote, words))
-    return "#!/bin/sh\n" + before_script(audit) + "\n".join([*parts, f"gdr_reload {call} end\n"])
+    return assembled(_PARTS, f"gdr_reload {shlex.join(words)} end", before=before_script(audit))
 
 
 def carry_out(
