@@ -63,7 +63,7 @@ ROWS = {
         "--hosts a --yes",
         "run",
         exercising,
-        "look plan refuse_jobs planned_lines _consent _document",
+        "read_nodes plan refuse_jobs planned_lines _consent _document",
     ),
     "enrol": Row("--hosts a --dkms-key", "_request", enrolling, "look"),
     "enrol --revoke": Row("--hosts a --dkms-key", "revoke", enrolling, "look"),

@@ -15,7 +15,7 @@ from toolkit.errors import ExitCode, TransportError
 from toolkit.features.builds.io.executor import WorkerLost
 from toolkit.features.builds.io.sandbox import SandboxJob
 from toolkit.features.builds.plan.graph import BlockedPart, BuildGraph
-from toolkit.features.builds.plan.outcome import Need, NeedGraph, StepState
+from toolkit.features.builds.plan.outcome import BuildState, Need, NeedGraph
 from toolkit.features.builds.run.build import plan_builds
 
 OFED = step(Part.OFED, version="24.10")
@@ -117,7 +117,7 @@ def test_what_failed_is_tried_again_the_next_time(tmp_path: Path) -> None:
 def test_an_excluded_kernel_is_no_failure(tmp_path: Path) -> None:
     fakes = Fakes(tmp_path, {FS.inputs.title: printed(failed="make", status=77)})
     run = build_all(fakes, ALL)
-    assert of(run, Part.NVIDIA_FS).state is StepState.EXCLUDED
+    assert of(run, Part.NVIDIA_FS).state is BuildState.EXCLUDED
     assert run.exit_code is ExitCode.UNSUPPORTED
 
 
@@ -125,7 +125,7 @@ def test_what_the_gate_refuses_is_not_kept(tmp_path: Path) -> None:
     fakes = Fakes(tmp_path, refused=frozenset({PEERMEM.inputs.title}))
     run = build_all(fakes, ALL)
     made = of(run, Part.PEERMEM)
-    assert made.state is StepState.REFUSED
+    assert made.state is BuildState.REFUSED
     assert made.built is None
     assert find(fakes.store, PEERMEM.inputs).built is None
     assert run.exit_code is ExitCode.FAILED
@@ -141,7 +141,7 @@ def test_output_that_was_cut_is_a_failure_and_not_kept(tmp_path: Path) -> None:
     whole = printed(File("nvidia-peermem.ko", b"x" * 999))
     fakes = Fakes(tmp_path, {PEERMEM.inputs.title: whole[: whole.index("= end")]})
     run = build_all(fakes, ALL)
-    assert of(run, Part.PEERMEM).state is StepState.FAILED
+    assert of(run, Part.PEERMEM).state is BuildState.FAILED
     assert find(fakes.store, PEERMEM.inputs).built is None
 
 

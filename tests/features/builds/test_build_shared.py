@@ -27,7 +27,7 @@ from toolkit.built.kept import to_entry
 from toolkit.built.plan.model import File, Part
 from toolkit.features.builds.io.executor import Crew
 from toolkit.features.builds.io.sandbox import SandboxJob, written
-from toolkit.features.builds.plan.outcome import StepState
+from toolkit.features.builds.plan.outcome import BuildState
 from toolkit.features.builds.run.build import Logs, readable, run_builds
 from toolkit.file_lock import Held
 from toolkit.rollout.runs import RunFolder
@@ -91,9 +91,9 @@ def test_force_never_takes_the_build_that_lay_there_before(tmp_path: Path, ends:
         made = two.result(120).made[0]
     assert not early
     if ends == "failed":
-        assert (made.state, second.ran) == (StepState.BUILT, [DRIVER.inputs.title])
+        assert (made.state, second.ran) == (BuildState.BUILT, [DRIVER.inputs.title])
     else:
-        assert (made.state, second.ran) == (StepState.SHARED, [])
+        assert (made.state, second.ran) == (BuildState.SHARED, [])
         assert made.built is not None
         assert made.built.modules[0].data == b"new"
 
@@ -136,7 +136,7 @@ def test_a_damaged_entry_is_said_and_built_anew(tmp_path: Path) -> None:
     (fakes.store.folder / PEERMEM.inputs.digest / MANIFEST).write_text("{}")
     run = build_all(fakes, ALL)
     made = of(run, Part.PEERMEM)
-    assert made.state is StepState.BUILT
+    assert made.state is BuildState.BUILT
     assert "was damaged: its manifest cannot be read; put aside" in made.notes[0]
     assert fakes.ran == [PEERMEM.inputs.title]
 

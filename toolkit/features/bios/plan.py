@@ -20,10 +20,10 @@ from toolkit.facts.firmware.redfish_json import Raw
 from toolkit.facts.firmware.redfish_registry import Condition
 from toolkit.facts.firmware.redfish_values import words_of
 from toolkit.features.bios.plan_wishes import (
+    BiosTarget,
     BiosWish,
     BlockedWish,
     BlockKind,
-    Target,
     allowed,
     satisfied,
     targets_of,
@@ -157,7 +157,7 @@ def plan_bios(
     )
 
 
-def _sort(target: Target, found: _Sorted) -> None:
+def _sort(target: BiosTarget, found: _Sorted) -> None:
     wish, attribute, row = target.wish, target.attribute, target.row
     now, coming = attribute.current, attribute.pending if attribute.changing else None
     if coming is None and satisfied(attribute, now, wish, row):

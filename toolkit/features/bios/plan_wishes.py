@@ -239,7 +239,7 @@ class BlockedWish:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class BiosTarget:
     """One attribute that a wish means."""
 
     wish: BiosWish
@@ -252,7 +252,7 @@ def targets_of(
     exposed: Mapping[Setting, Sequence[Exposed]],
     wishes: Sequence[BiosWish],
     blocked: list[BlockedWish],
-) -> Iterable[Target]:
+) -> Iterable[BiosTarget]:
     """The attributes that wishes mean.
 
     :param blocked: grows by the wishes that mean none.
@@ -266,7 +266,7 @@ def targets_of(
         if wish.profile and not every:
             continue
         if meant:
-            yield from (Target(wish, each.attribute, each.row) for each in meant)
+            yield from (BiosTarget(wish, each.attribute, each.row) for each in meant)
         else:
             blocked.append(_not_met(wish, every))
 
@@ -302,7 +302,7 @@ def _named(
     exposed: Mapping[Setting, Sequence[Exposed]],
     wish: BiosWish,
     blocked: list[BlockedWish],
-) -> Iterable[Target]:
+) -> Iterable[BiosTarget]:
     attribute = bios.attributes.get(wish.attribute)
     if attribute is None:
         near = get_close_matches(wish.attribute, bios.attributes, n=3, cutoff=0.6)
@@ -314,4 +314,4 @@ def _named(
         return
     every = (each for group in exposed.values() for each in group)
     row = next((each.row for each in every if each.name == wish.attribute), None)
-    yield Target(wish, attribute, row)
+    yield BiosTarget(wish, attribute, row)

@@ -14,7 +14,7 @@ from toolkit import __version__
 from toolkit.built.plan.model import BuildFailure
 from toolkit.errors import ExitCode, Outcome, ToolkitError
 from toolkit.features.builds.plan.graph import BlockedPart
-from toolkit.features.builds.plan.outcome import BuildRun, StepResult, StepState
+from toolkit.features.builds.plan.outcome import BuildRun, BuildState, StepResult
 from toolkit.features.builds.plan.preflight import CompileAnswer, Outlook, Preflight, Reason
 from toolkit.hosts.host import fold
 from toolkit.report.document import Json, envelope
@@ -27,15 +27,15 @@ Unread = Sequence[Outcome[object]]  # nodes of which nothing could be learnt
 Packages = Sequence[tuple[str, Sequence[str]]]  # path, and what must be known of it
 
 _INK = {
-    StepState.GIVEN: Ink.GREY,
-    StepState.CACHED: Ink.GREEN,
-    StepState.BUILT: Ink.GREEN,
-    StepState.SHARED: Ink.GREEN,
-    StepState.PLANNED: Ink.YELLOW,
-    StepState.EXCLUDED: Ink.YELLOW,
-    StepState.SKIPPED: Ink.YELLOW,
+    BuildState.GIVEN: Ink.GREY,
+    BuildState.CACHED: Ink.GREEN,
+    BuildState.BUILT: Ink.GREEN,
+    BuildState.SHARED: Ink.GREEN,
+    BuildState.PLANNED: Ink.YELLOW,
+    BuildState.EXCLUDED: Ink.YELLOW,
+    BuildState.SKIPPED: Ink.YELLOW,
 }
-_WORDS = {StepState.CACHED: "in the cache", StepState.PLANNED: "to be built"}
+_WORDS = {BuildState.CACHED: "in the cache", BuildState.PLANNED: "to be built"}
 
 
 def build_report(
@@ -81,7 +81,7 @@ def _state(made: StepResult) -> str:
 def _why(made: StepResult) -> str:
     if made.why:
         return made.why
-    if made.state is StepState.GIVEN or made.state is StepState.PLANNED:
+    if made.state is BuildState.GIVEN or made.state is BuildState.PLANNED:
         return made.step.why
     if made.built is not None:
         modules = ", ".join(each.name for each in made.built.modules)
@@ -95,7 +95,7 @@ def _trouble(made: StepResult, paint: Painter, verbose: bool) -> list[str]:
     """The paragraph of one step; nothing where all is well and nothing was noted."""
     lines: list[str] = []
     if made.failure is not None:
-        lines += _failure(made.failure, excluded=made.state is StepState.EXCLUDED)
+        lines += _failure(made.failure, excluded=made.state is BuildState.EXCLUDED)
     if made.verdict is not None:
         for refusal in made.verdict.refusals:
             lines += labelled("refused", f"{refusal} ({refusal.cause})")
@@ -142,7 +142,7 @@ def _count(run: BuildRun) -> str:
     wanted = len(run.made) + len(run.blocked)
     there = sum(made.there for made in run.made)
     words = [
-        f"{counted[state]} {_WORDS.get(state, state)}" for state in StepState if counted[state]
+        f"{counted[state]} {_WORDS.get(state, state)}" for state in BuildState if counted[state]
     ]
     words += [f"{len(run.blocked)} blocked"] if run.blocked else []
     if not wanted:

@@ -150,7 +150,7 @@ def _last(lines: list[str]) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-class StepState(StrEnum):
+class BuildState(StrEnum):
     """Where a step stands at the end; the words of reports and documents."""
 
     GIVEN = "given"  # taken as it is installed
@@ -165,11 +165,11 @@ class StepState(StrEnum):
     LOST = "lost"  # where it was built is out of reach, or its process died
 
 
-THERE = frozenset({StepState.GIVEN, StepState.CACHED, StepState.BUILT, StepState.SHARED})
+THERE = frozenset({BuildState.GIVEN, BuildState.CACHED, BuildState.BUILT, BuildState.SHARED})
 _CODES = {
     **dict.fromkeys(THERE, ExitCode.OK),
-    StepState.PLANNED: ExitCode.PENDING,
-    StepState.EXCLUDED: ExitCode.UNSUPPORTED,
+    BuildState.PLANNED: ExitCode.PENDING,
+    BuildState.EXCLUDED: ExitCode.UNSUPPORTED,
 }
 
 
@@ -178,7 +178,7 @@ class StepResult:
     """One step, and what came of it."""
 
     step: BuildStep
-    state: StepState
+    state: BuildState
     built: Built | None = None  # what lies in the cache now; None for what is given
     failure: BuildFailure | None = None
     verdict: GateVerdict | None = None  # None where nothing came to the gate

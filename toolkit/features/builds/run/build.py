@@ -24,9 +24,9 @@ from toolkit.features.builds.io.sandbox import SandboxJob
 from toolkit.features.builds.plan.graph import BuildGraph, BuildStep
 from toolkit.features.builds.plan.outcome import (
     BuildRun,
+    BuildState,
     NeedGraph,
     StepResult,
-    StepState,
     read_outcome,
     running,
 )
@@ -129,9 +129,9 @@ def plan_builds(works: Sequence[NeedGraph], store: Store, *, force: bool = False
     made = {}
     for _, step in _units(works):
         found = None if step.given or force else find(store, step.inputs)
-        state = StepState.GIVEN if step.given else StepState.PLANNED
+        state = BuildState.GIVEN if step.given else BuildState.PLANNED
         if found and found.built:
-            state = StepState.CACHED
+            state = BuildState.CACHED
         notes = (found.trouble,) if found and found.trouble else ()
         built = found.built if found else None
         made[step.inputs.digest] = StepResult(step, state, built, notes=notes)
@@ -215,14 +215,14 @@ class _Run:
         """Whether the step is through, or under way; False: its turn has not come."""
         upstream = [self._made.get(s.inputs.digest) for s in unit.graph.upstream(unit.step)]
         if unit.step.given:
-            self._done(unit, StepResult(unit.step, StepState.GIVEN))
+            self._done(unit, StepResult(unit.step, BuildState.GIVEN))
             return True
         if any(made is None for made in upstream):
             return False
         missing = next((made for made in upstream if made and not made.there), None)
         if missing is not None:
             why = f"{missing.step.inputs.title} is not there: {missing.state}"
-            self._done(unit, StepResult(unit.step, StepState.SKIPPED, why=why))
+            self._done(unit, StepResult(unit.step, BuildState.SKIPPED, why=why))
             return True
         return self._taken(unit) or self._begun(unit)
 
@@ -236,7 +236,7 @@ class _Run:
             unit.notes.append(found.trouble)
         if found.built is None:
             return False
-        state = StepState.SHARED if unit.waited else StepState.CACHED
+        state = BuildState.SHARED if unit.waited else BuildState.CACHED
         self._done(unit, self._judged(unit, found.built, state))
         return True
 
@@ -289,29 +289,29 @@ class _Run:
         try:
             text = future.result()
         except ToolkitError as why:
-            return StepResult(unit.step, StepState.LOST, error=why)
+            return StepResult(unit.step, BuildState.LOST, error=why)
         except Exception as why:  # a bug of ours in one build takes no other with it
             bug = ToolkitError(
                 f"{unit.title}: a bug of ours: {type(why).__name__}: {why}",
                 hint="attach the run's folder to a bug report",
             )
             bug.__cause__ = why
-            return StepResult(unit.step, StepState.LOST, error=bug)
+            return StepResult(unit.step, BuildState.LOST, error=bug)
         if unit.log:
             unit.log.end(text)
         outcome = read_outcome(text, unit.step.inputs)
         if isinstance(outcome, BuildFailure):
-            state = StepState.EXCLUDED if outcome.excluded else StepState.FAILED
+            state = BuildState.EXCLUDED if outcome.excluded else BuildState.FAILED
             return StepResult(unit.step, state, failure=outcome)
-        made = self._judged(unit, outcome, StepState.BUILT)
+        made = self._judged(unit, outcome, BuildState.BUILT)
         return self._kept(unit, made, outcome) if made.there else made
 
-    def _judged(self, unit: _Unit, built: Built, state: StepState) -> StepResult:
+    def _judged(self, unit: _Unit, built: Built, state: BuildState) -> StepResult:
         """What comes from the cache is judged again: the gate may have learnt since."""
         verdict = self._ways.gate(built, unit.step, unit.graph, self._built())
         if verdict.passed:
             return StepResult(unit.step, state, built, verdict=verdict)
-        return StepResult(unit.step, StepState.REFUSED, verdict=verdict)
+        return StepResult(unit.step, BuildState.REFUSED, verdict=verdict)
 
     def _kept(self, unit: _Unit, made: StepResult, built: Built) -> StepResult:
         try:
@@ -329,7 +329,7 @@ class _Run:
             f"{what} in {self._ways.store.folder}: {why.strerror}",
             action="make room there, or name another folder with --cache DIR",
         )
-        return StepResult(unit.step, StepState.FAILED, failure=failure)
+        return StepResult(unit.step, BuildState.FAILED, failure=failure)
 
     def _done(self, unit: _Unit, made: StepResult) -> None:
         self._made[unit.digest] = replace(made, notes=(*unit.notes, *made.notes))
