@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.builds.layers import stack
 from tests.builds.sandbox import Sandbox
 from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
-from toolkit.features.builds.plan.packaging import Making
+from toolkit.features.builds.plan.packages import Making
 
 MAKING = Making(maintainer="GPU team <gpu@site.example>")
 # What the guest's disk, and nothing else, needs: depmod is slow there.

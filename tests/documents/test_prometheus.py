@@ -16,7 +16,7 @@ from tests.documents.promtool import promtool
 from tests.documents.test_schemas import ALL
 from tests.features.drift.test_drift_report import captured
 from toolkit.errors import ExitCode
-from toolkit.features.drift.show import prometheus
+from toolkit.features.drift import show as prometheus
 from toolkit.report import prometheus as of_doctor
 from toolkit.report.prometheus import Remembered
 

@@ -21,10 +21,10 @@ from tests.evidence.platforms import DATA_DIRECT, GRACE, INLINE
 from toolkit.compat.throughput import constants
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.topology import Distance
-from toolkit.features.predict.plan.estimate import Estimate
 from toolkit.features.predict.plan.inputs import Load
-from toolkit.features.predict.plan.of_node import predict, read_node
+from toolkit.features.predict.plan.model import Estimate
 from toolkit.features.predict.plan.pair import PairPrediction, predict_pair
+from toolkit.features.predict.plan.totals import predict, read_node
 
 FOLDER = Path(__file__).parent / "predictions"
 ACCEPT = os.environ.get("GDR_ACCEPT") == "1"

@@ -29,8 +29,8 @@ from toolkit.facts.passport import (
     Passport,
     parse,
 )
-from toolkit.features.image.run.image import Image, give_passport, has_passport
-from toolkit.features.image.run.passport import make_passport, place_passport, read_passport
+from toolkit.features.image.run import Image, give_passport, has_passport
+from toolkit.features.image.run_passport import make_passport, place_passport, read_passport
 from toolkit.node.collect import collect
 from toolkit.ssh.transport import Result, Sink, quiet
 from toolkit.want import Want

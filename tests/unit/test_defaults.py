@@ -24,8 +24,9 @@ PLACES = (
     "features/exercise/io.py",
     "features/image/boot/*.py",
     "features/image/io/*.py",
+    "features/image/run_passport.py",
     "features/iommu_groups/io.py",
-    "features/kubernetes/io/*.py",
+    "features/kubernetes/io.py",
     "features/reload/io.py",
     "features/slurm/io.py",
     "hosts/*.py",
@@ -89,26 +90,26 @@ features.ansible.io.Manners.become = True
 features.builds.io.executors.Processes.shutdown(wait) = True
 features.builds.io.executors.Processes._give_back(usable) = True
 features.builds.io.headers._piped(stdin) = -3
-features.builds.io.sandbox.Laid.mode = 420
-features.image.boot.kvm.accelerator(limit_s) = 5.0
-features.image.boot.qemu.Machine.accelerator = 'tcg'
-features.image.boot.qemu.Machine.memory_mb = 2048
-features.image.boot.qemu.Machine.cpus = 2
+features.builds.io.sandbox.SandboxFile.mode = 420
+features.image.boot.qemu.accelerator(limit_s) = 5.0
+features.image.boot.qemu.QemuMachine.accelerator = 'tcg'
+features.image.boot.qemu.QemuMachine.memory_mb = 2048
+features.image.boot.qemu.QemuMachine.cpus = 2
 features.image.io.chroot.ChrootTransport.__init__(kernel) = '-'
 features.image.io.chroot.ChrootTransport.run(limit_s) = 120
-features.image.io.file_journal._Step.attributes is made
 features.image.io.inside.write_inside(mode) = 420
 features.image.io.media.Staged.run(limit_s) = 120
 features.image.io.media.Staged.write(mode) = 420
-features.image.io.namespace.Ground.run(limit_s) = 120
-features.image.io.passport.read_parts(limit_s) = 300
-features.image.io.passport.place(limit_s) = 60
+features.image.io.namespace.ImageGround.run(limit_s) = 120
+features.image.io.tree._Step.attributes is made
+features.image.run_passport.read_parts(limit_s) = 300
+features.image.run_passport.place(limit_s) = 60
 features.iommu_groups.io.change_script(wait_s) = 60
 features.iommu_groups.io.change(limit_s) = 1800
-features.kubernetes.io.kubectl.Kubectl.answer(limit_s) = 120
-features.kubernetes.io.kubectl.Kubectl.program = 'kubectl'
-features.kubernetes.io.node.Cluster.poll_s = 5.0
-features.kubernetes.io.node.Cluster.silence_s = 300.0
+features.kubernetes.io.Kubectl.answer(limit_s) = 120
+features.kubernetes.io.Kubectl.program = 'kubectl'
+features.kubernetes.io.KubeCluster.poll_s = 5.0
+features.kubernetes.io.KubeCluster.silence_s = 300.0
 features.reload.io.script(wait_s) = 60
 features.reload.io.carry_out(limit_s) = 1800
 hosts.ansible.Group.hosts is made

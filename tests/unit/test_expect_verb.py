@@ -14,9 +14,9 @@ from tests.invoked import gdr
 from tests.unit.fleets import capture
 from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence
-from toolkit.features.compare.run import sheets_of_saved
+from toolkit.features.compare.cli import sheets_of_saved
 from toolkit.features.drift.run import drift_saved
-from toolkit.features.kubernetes.run.manifests import plan_for_pods
+from toolkit.features.kubernetes.run import plan_for_pods
 from toolkit.features.page.run import look_at_saved
 from toolkit.verbs.cli.forecast import foresee_saved
 from toolkit.verbs.doctor import examine_saved

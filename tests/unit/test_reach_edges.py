@@ -16,7 +16,7 @@ from toolkit.errors import BmcError, LockedError, TransportError, UsageError
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.features.exercise import io
 from toolkit.features.image.io import index
-from toolkit.features.image.io.index import Change, Kind, differences, look, stamps
+from toolkit.features.image.io.index import FileKind, TreeChange, differences, look, stamps
 from toolkit.redfish import session
 from toolkit.redfish.http import BmcLimits
 from toolkit.redfish.session import Guest
@@ -205,8 +205,8 @@ def test_every_kind_of_path_is_told_apart(tmp_path: Path, monkeypatch: pytest.Mo
     before = look(tmp_path)
     kinds = {path: entry.kind for path, entry in before.items()}
     assert kinds == {
-        "/": Kind.FOLDER, "/d": Kind.FOLDER, "/d/file": Kind.FILE,
-        "/link": Kind.LINK, "/pipe": Kind.PIPE,
+        "/": FileKind.FOLDER, "/d": FileKind.FOLDER, "/d/file": FileKind.FILE,
+        "/link": FileKind.LINK, "/pipe": FileKind.PIPE,
     }  # fmt: skip
     assert before["/link"].what == "/nowhere"
     reads: list[str] = []
@@ -222,13 +222,13 @@ def test_every_kind_of_path_is_told_apart(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "new").touch()
     after = look(tmp_path, before)
     assert {each.path: each.change for each in differences(before, after)} == {
-        "/d/file": Change.CONTENT,
-        "/link": Change.KIND,
-        "/new": Change.ADDED,
-        "/pipe": Change.ATTRIBUTES,
+        "/d/file": TreeChange.CONTENT,
+        "/link": TreeChange.KIND,
+        "/new": TreeChange.ADDED,
+        "/pipe": TreeChange.ATTRIBUTES,
     }
     gone = {each.path: each.change for each in differences(after, before)}
-    assert gone["/new"] is Change.REMOVED
+    assert gone["/new"] is TreeChange.REMOVED
     paths = [each.path for each in differences(before, after)]
     assert paths == sorted(paths)
     whole = stamps(tmp_path)
@@ -243,8 +243,8 @@ def test_devices_and_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return Status()
 
-    assert index._what(Kind.DEVICE, "", status(stat.S_IFBLK)) == "b 8:1"
-    assert index._what(Kind.DEVICE, "", status(stat.S_IFCHR)) == "c 8:1"
+    assert index._what(FileKind.DEVICE, "", status(stat.S_IFBLK)) == "b 8:1"
+    assert index._what(FileKind.DEVICE, "", status(stat.S_IFCHR)) == "c 8:1"
     held = {"user.b": b"2", "user.a": b"1"}
     monkeypatch.setattr(os, "listxattr", lambda *_, **__: list(held))
     monkeypatch.setattr(os, "getxattr", lambda _, name, **__: held[name])

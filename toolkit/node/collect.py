@@ -6,7 +6,7 @@ import os
 
 from toolkit.errors import FloodError, TransportError, Unparsable
 from toolkit.evidence import Evidence
-from toolkit.node.scripts import FOLDER
+from toolkit.node.scripts import FOLDER, assembled
 from toolkit.ssh.transport import Sink, Transport, quiet
 
 # By topic; frames.sh has their words, and the last line of probe.sh calls them all.
@@ -85,8 +85,7 @@ def script(call: str) -> str:
 
     :param call: "holding", or "occupied" for the processes alone.
     """
-    parts = [(FOLDER / part).read_text("utf-8") for part in _USERS_PARTS]
-    return "#!/bin/sh\n" + "\n".join([*parts, f"{call}\n"])
+    return assembled(_USERS_PARTS, call)
 
 
 def ask(transport: Transport, call: str = "holding") -> Evidence:
@@ -94,7 +93,15 @@ def ask(transport: Transport, call: str = "holding") -> Evidence:
 
     :raises TransportError: whether it ran to its end cannot be known.
     """
-    result = transport.run(script(call), limit_s=60 * patience())
+    return frames_of(transport, script(call), limit_s=60 * patience())
+
+
+def frames_of(transport: Transport, text: str, *, limit_s: float) -> Evidence:
+    """The frames that a script prints, however far it came.
+
+    :raises TransportError: there are none, or whether it ran to its end cannot be known.
+    """
+    result = transport.run(text, limit_s=limit_s)
     evidence = Evidence.parse(result.stdout)
     if not evidence.frames:
         raise TransportError(

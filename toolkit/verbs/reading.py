@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-from toolkit.errors import ApplyError, NoEvidence, Unparsable
+from toolkit.errors import ApplyError, NoEvidence, Outcome, Unparsable
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.modules.module_users import parse_users
 from toolkit.facts.node.health import EARLIER
 from toolkit.facts.node.node import Node
 from toolkit.hosts.host import Host
 from toolkit.node.collect import ask, collect
-from toolkit.rollout.runs import evidence_name
+from toolkit.rollout.runs import RunFolder, evidence_name
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
+from toolkit.verbs.each import on_each
 
 _RUNS = 40  # so many of the newest runs are looked into
 _COUNTED = re.compile(r"counters/\w+:[1-9]")
 _SHOWN = 3  # processes that a sentence names
+T = TypeVar("T")
 
 
 def read_node(fleet: Fleet, host: Host, transport: Transport) -> Evidence:
@@ -95,3 +99,19 @@ def refuse_jobs(transport: Transport) -> None:
             f"{transport.name}: not rebooted: {busy}",
             hint="what was done before stands; once the job has ended: provision --reboot",
         )
+
+
+def read_each(
+    fleet: Fleet, folder: RunFolder, work: Callable[[str, Evidence], T]
+) -> list[Outcome[T]]:
+    """Ask every node once, and keep its evidence in the run's folder; ``work`` has it next.
+
+    :param work: is called from many threads, with the host's name.
+    """
+
+    def one(host: Host, transport: Transport) -> T:
+        evidence = read_node(fleet, host, transport)
+        folder.keep_evidence(host.name, evidence)
+        return work(host.name, evidence)
+
+    return on_each(fleet, "reading", one)

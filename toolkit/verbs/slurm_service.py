@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from toolkit.errors import ToolkitError
-from toolkit.features.slurm.plan import IN_HAND, Stand, left_alone, reason, stand
-from toolkit.features.slurm.run.nodes import Held, Site, node_name
+from toolkit.features.slurm.plan import IN_HAND, SlurmStand, left_alone, reason, stand
+from toolkit.features.slurm.run.nodes import Site, SlurmHeld, node_name
 from toolkit.features.slurm.run.service import refuse
 from toolkit.features.slurm.run.srun import SrunTransport
 from toolkit.hosts.host import Host
@@ -98,9 +98,9 @@ class Scheduled:
 
     def _refuse_others(self, name: str) -> None:
         node = self.site.look(name)
-        if stand(node, self.run_id) is not Stand.OURS:
+        if stand(node, self.run_id) is not SlurmStand.OURS:
             others = left_alone(node, self.run_id) or "it was given back to service"
-            raise Held(
+            raise SlurmHeld(
                 f"{self.host.name}: not rebooted: {others}",
                 hint="what was done before stands, and a reboot is owed: run again later",
             )

@@ -13,8 +13,8 @@ from toolkit.built.plan.model import Built, BuiltFile, Part
 from toolkit.evidence import Evidence
 from toolkit.features.builds.io import sandbox
 from toolkit.features.builds.io.sandbox import SCRATCH
-from toolkit.features.builds.run import scripts as flow
-from toolkit.features.builds.run.scripts import (
+from toolkit.features.builds.run import places as flow
+from toolkit.features.builds.run.places import (
     KERNEL_SYMVERS,
     gate_ground,
     make_job,

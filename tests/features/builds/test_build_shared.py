@@ -25,10 +25,9 @@ from toolkit.built.delivery_cache import to_entry
 from toolkit.built.io.store import MANIFEST, Store
 from toolkit.built.plan.model import BuiltFile, Part
 from toolkit.features.builds.io.executor import Crew
-from toolkit.features.builds.io.sandbox import Job, written
-from toolkit.features.builds.plan.made import State
-from toolkit.features.builds.run.build import build
-from toolkit.features.builds.run.log import Logs, readable
+from toolkit.features.builds.io.sandbox import SandboxJob, written
+from toolkit.features.builds.plan.outcome import BuildState
+from toolkit.features.builds.run.build import Logs, readable, run_builds
 from toolkit.rollout.runs import RunFolder
 from toolkit.safe_file import FileLock
 
@@ -43,7 +42,7 @@ def test_what_another_process_builds_is_waited_for_and_taken(tmp_path: Path) -> 
     """One run holds the lock of the driver and finishes while the other one waits."""
     begun, go_on = threading.Event(), threading.Event()
 
-    def slowly(job: Job) -> None:
+    def slowly(job: SandboxJob) -> None:
         if job.title == DRIVER.inputs.title:
             begun.set()
             assert go_on.wait(120)
@@ -73,7 +72,7 @@ def test_force_never_takes_the_build_that_lay_there_before(tmp_path: Path, ends:
     build_all(Fakes(tmp_path), work(DRIVER))
     begun, go_on = threading.Event(), threading.Event()
 
-    def slowly(_: Job) -> None:
+    def slowly(_: SandboxJob) -> None:
         begun.set()
         assert go_on.wait(120)
 
@@ -91,9 +90,9 @@ def test_force_never_takes_the_build_that_lay_there_before(tmp_path: Path, ends:
         made = two.result(120).made[0]
     assert not early
     if ends == "failed":
-        assert (made.state, second.ran) == (State.BUILT, [DRIVER.inputs.title])
+        assert (made.state, second.ran) == (BuildState.BUILT, [DRIVER.inputs.title])
     else:
-        assert (made.state, second.ran) == (State.SHARED, [])
+        assert (made.state, second.ran) == (BuildState.SHARED, [])
         assert made.built is not None
         assert made.built.modules[0].data == b"new"
 
@@ -113,7 +112,7 @@ def test_what_another_process_finished_between_our_look_and_our_lock_is_taken(
     fakes = Fakes(tmp_path)
     ways = replace(fakes.ways(), store=Late(tmp_path / "late"))
     with ThreadPoolExecutor(1) as executor:
-        run = build((work(DRIVER),), ways, Crew(executor, 1))
+        run = run_builds((work(DRIVER),), ways, Crew(executor, 1))
     assert states(run) == ["cached"]
     assert fakes.ran == []
 
@@ -136,7 +135,7 @@ def test_a_damaged_entry_is_said_and_built_anew(tmp_path: Path) -> None:
     (fakes.store.folder / PEERMEM.inputs.digest / MANIFEST).write_text("{}")
     run = build_all(fakes, ALL)
     made = of(run, Part.PEERMEM)
-    assert made.state is State.BUILT
+    assert made.state is BuildState.BUILT
     assert "was damaged: its manifest cannot be read; put aside" in made.notes[0]
     assert fakes.ran == [PEERMEM.inputs.title]
 
@@ -150,7 +149,7 @@ def test_nothing_stays_held_after_a_run_that_was_ended(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), Interrupting(1) as executor:
-        build((work(DRIVER),), fakes.ways(), Crew(executor, 1))
+        run_builds((work(DRIVER),), fakes.ways(), Crew(executor, 1))
     held = fakes.store.hold(DRIVER.inputs.digest)
     assert held is not None
     held.let_go()
@@ -198,7 +197,7 @@ def test_progress_hears_the_steps_of_each_build(tmp_path: Path) -> None:
         def finish(self) -> None:
             self.heard.append("finish")
 
-    def before(job: Job) -> None:
+    def before(job: SandboxJob) -> None:
         with Path(job.log).open("a") as log:
             log.write("= prepare.output ok unpacking\n|x\n= make.output ok dkms build\n")
             log.flush()

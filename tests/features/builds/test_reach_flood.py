@@ -17,7 +17,7 @@ import pytest
 from toolkit import tar_member
 from toolkit.errors import ExitCode, FloodError, ToolkitError, UsageError
 from toolkit.evidence import Evidence
-from toolkit.features.builds.io.sandbox import Job, run_job
+from toolkit.features.builds.io.sandbox import SandboxJob, run_job
 from toolkit.hosts.host import Host
 from toolkit.node.collect import collect
 from toolkit.ssh.limits import ANSWER, Hearing
@@ -94,10 +94,10 @@ def test_a_build_may_say_more_and_not_without_end(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("toolkit.features.builds.io.sandbox.BULK", 2 * ANSWER)
     here = functools.partial(LocalTransport, become=False)
     monkeypatch.setattr("toolkit.features.builds.io.sandbox.LocalTransport", here)
-    job = Job("nvidia", "", "head -c 6000000 /dev/zero | tr '\\0' x\n", limit_s=60, log="")
+    job = SandboxJob("nvidia", "", "head -c 6000000 /dev/zero | tr '\\0' x\n", limit_s=60, log="")
     assert len(run_job(job)) == 6_000_001
     with pytest.raises(FloodError, match="nvidia: says more than 8 MiB on stdout"):
-        run_job(Job("nvidia", "", "cat /dev/zero\n", limit_s=60, log=""))
+        run_job(SandboxJob("nvidia", "", "cat /dev/zero\n", limit_s=60, log=""))
 
 
 def test_a_schedulers_command_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:

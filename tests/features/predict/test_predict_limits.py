@@ -15,8 +15,8 @@ from tests.evidence.build import INFINIBAND, UP, groups, hca_lines, node
 from tests.evidence.frames import Override
 from toolkit.facts.node.node import Node
 from toolkit.features.predict.plan.inputs import Load
-from toolkit.features.predict.plan.of_node import predict
 from toolkit.features.predict.plan.pair import PairPrediction
+from toolkit.features.predict.plan.totals import predict
 
 WIRE = "wire (400G InfiniBand)"
 GENOA = "vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\n"

@@ -12,8 +12,8 @@ from tests.evidence.frames import ABSENT, DENIED, MISSING, Override, failed
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.topology import Distance
-from toolkit.features.predict.plan.of_node import Prediction, predict
 from toolkit.features.predict.plan.pair import PairPrediction
+from toolkit.features.predict.plan.totals import Prediction, predict
 
 
 def of(evidence: Evidence) -> Prediction:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from toolkit.cli.options import HOSTS, REACH, READS, SAVED, TEXTFILE, WANT, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome
-from toolkit.features.drift.plan.drift import Drift
+from toolkit.errors import ExitCode, Outcome, code_of
+from toolkit.features.drift import show as report
+from toolkit.features.drift.plan import Drift
 from toolkit.features.drift.run import drift_all, drift_saved
-from toolkit.features.drift.show import text as report
-from toolkit.features.drift.show.document import document
+from toolkit.features.drift.show import document
 from toolkit.report.document import dumps
 from toolkit.verbs.cli.plan import DELIVERED, shelf_of
 from toolkit.verbs.cli.prometheus import textfile
@@ -40,7 +40,7 @@ def drift(said: Said) -> ExitCode:
     session = Session.begin("drift", said)
     with textfile(session, "features.drift.show.prometheus") as teller:
         outcomes = _drifts(session)
-        code = session.ended(outcomes, _code)
+        code = session.ended(outcomes, code_of)
         teller.of(outcomes, code)
     session.say(report.text(outcomes, session.paint, verbose=said.flag("verbose")))
     text = dumps(document(outcomes, said.text("profile"), code, session.now))
@@ -61,7 +61,3 @@ def _drifts(session: Session) -> list[Outcome[Drift]]:
         return drift_saved(saved, wants, session.today, shelf)
     with fleet(said) as opened:
         return drift_all(opened, wants, session.today, session.folder, shelf)
-
-
-def _code(outcome: Outcome[Drift]) -> ExitCode:
-    return outcome.error.exit_code if outcome.error else outcome.get().exit_code

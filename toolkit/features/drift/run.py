@@ -10,17 +10,15 @@ from toolkit.checks.judged import judge_node
 from toolkit.errors import Outcome
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
-from toolkit.features.drift.plan.drift import Drift
-from toolkit.features.drift.plan.lines import drift_of
+from toolkit.features.drift.plan import Drift
+from toolkit.features.drift.plan_properties import drift_of
 from toolkit.groups import Wants
-from toolkit.hosts.host import Host
 from toolkit.plan.plan import Plan, make_plan
 from toolkit.rollout.runs import RunFolder
-from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
-from toolkit.verbs.each import on_each, on_saved
+from toolkit.verbs.each import on_saved
 from toolkit.verbs.plan import aimed
-from toolkit.verbs.reading import read_node
+from toolkit.verbs.reading import read_each
 from toolkit.want import Want
 
 
@@ -46,12 +44,10 @@ def drift_all(
 ) -> list[Outcome[Drift]]:
     """Ask every node once, and lay it beside what it should be."""
 
-    def work(host: Host, transport: Transport) -> Drift:
-        evidence = read_node(fleet, host, transport)
-        folder.keep_evidence(host.name, evidence)
-        return drift_node(host.name, evidence, wants.of(host.name), today, shelf)
+    def work(name: str, evidence: Evidence) -> Drift:
+        return drift_node(name, evidence, wants.of(name), today, shelf)
 
-    return on_each(fleet, "reading", work)
+    return read_each(fleet, folder, work)
 
 
 def drift_saved(

@@ -137,7 +137,7 @@ def history(said: Said) -> ExitCode:
     paint = Painter(wants_colour(sys.stdout))
     pairs = [(host.name, row) for row in rows for host in row.hosts if host.name in wanted]
     print("\n".join(history_table(pairs, paint) if pairs else ["no run has seen these hosts"]))
-    from toolkit.features.exercise.run.past import earlier  # noqa: PLC0415 only who asks of hosts pays for it
+    from toolkit.features.exercise.run import earlier  # noqa: PLC0415 only who asks of hosts pays for it
 
     if (count := sum(1 for _ in earlier(_place(), wanted))) and wanted:
         print(f"{counted(count, 'measurement')}: exercise --past --hosts {said.text('hosts')}")

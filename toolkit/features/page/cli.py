@@ -5,15 +5,15 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from toolkit.checks.judged import Judged, judge_node
+from toolkit.checks.judged import judge_node
 from toolkit.cli.options import BMC, CONSUMERS, HOSTS, REACH, SAVED, WANT, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.evidence import Evidence
-from toolkit.features.exercise.run.measured import measured
+from toolkit.features.exercise.run import measured
 from toolkit.features.page.run import look_at, look_at_saved, look_at_scrubbed, scrubbed
-from toolkit.features.page.show.page import html
-from toolkit.features.page.show.seen import Seeing, Seen
+from toolkit.features.page.show.parts import html
+from toolkit.features.page.show.seen import Seeing, SeenNode
 from toolkit.features.page.show.view import make
 from toolkit.groups import Renamed
 from toolkit.report.document import Told
@@ -68,8 +68,10 @@ def report(said: Said) -> ExitCode:
     page = make(outcomes, seeing.passing, _profile(said), session.now, figures)
     if size := session.deliver("html", "".join(html(page, _command(said)))):
         session.say(f"{said.text('html')}: {len(outcomes)} nodes, {size / 1e6:.1f} MB")
-    told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
-    return session.finish(told, session.ended(map(_judged, outcomes), judged_code))
+    told = [each.map(lambda seen: Told(judged=seen.judged)) for each in outcomes]
+    return session.finish(
+        told, session.ended([each.map(lambda seen: seen.judged) for each in outcomes], judged_code)
+    )
 
 
 def _profile(said: Said) -> str:
@@ -78,10 +80,10 @@ def _profile(said: Said) -> str:
     return _OWN if said.flag("scrub") and name not in profiles() else name
 
 
-def _looked(session: Session, wants: Renamed, seeing: Seeing) -> list[Outcome[Seen]]:
+def _looked(session: Session, wants: Renamed, seeing: Seeing) -> list[Outcome[SeenNode]]:
     alike = Alike()
 
-    def look(name: str, evidence: Evidence) -> Seen:
+    def look(name: str, evidence: Evidence) -> SeenNode:
         judged = alike.judged(judge_node(name, evidence, wants.of(name), session.today))
         return seeing.see(judged, evidence)
 
@@ -111,11 +113,3 @@ def _command(said: Said) -> str:
     if said.text("profile") != DEFAULT_PROFILE:
         words += ["--profile", said.text("profile")]
     return shlex.join(words)
-
-
-def _told(seen: Seen | None) -> Told | None:
-    return Told(judged=seen.judged) if seen else None
-
-
-def _judged(outcome: Outcome[Seen]) -> Outcome[Judged]:
-    return Outcome(outcome.host, outcome.value.judged if outcome.value else None, outcome.error)

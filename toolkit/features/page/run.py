@@ -10,14 +10,12 @@ from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence
 from toolkit.facts.text.scrub import Scrubber
 from toolkit.groups import Wants, numbered
-from toolkit.hosts.host import Host
 from toolkit.rollout.runs import RunFolder
-from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
 from toolkit.verbs.doctor import gather
-from toolkit.verbs.each import on_each, on_saved
+from toolkit.verbs.each import on_saved
 from toolkit.verbs.passport import sealed
-from toolkit.verbs.reading import read_node
+from toolkit.verbs.reading import read_each
 
 T = TypeVar("T")
 Look = Callable[[str, Evidence], T]
@@ -29,12 +27,10 @@ def look_at(fleet: Fleet, wants: Wants, folder: RunFolder, look: Look[T]) -> lis
     :param look: is called from many threads.
     """
 
-    def work(host: Host, transport: Transport) -> T:
-        evidence = read_node(fleet, host, transport)
-        folder.keep_evidence(host.name, evidence)
-        return look(host.name, sealed(evidence, wants.of(host.name)))
+    def work(name: str, evidence: Evidence) -> T:
+        return look(name, sealed(evidence, wants.of(name)))
 
-    return on_each(fleet, "reading", work)
+    return read_each(fleet, folder, work)
 
 
 def look_at_saved(

@@ -3,15 +3,84 @@
 Bandwidths in GB/s (10^9 bytes a second, one way), times in us, sizes in bytes, rates in Gb/s;
 1 GB/s is 1000 bytes a us. Every function grows with each bandwidth that it is given, so that
 the bounds of a range go through it as its value does. Constants: compat/data/throughput.toml.
+
+An estimate is one predicted figure: what it is, how sure it is, and what limits it. The figures
+that people quote of GPUDirect stand last, each with the layer that it belongs to.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Constants, Range
 from toolkit.facts.pci.pcie_caps import Link
+
+
+class Unit(StrEnum):
+    GBS = "GB/s"  # 10^9 bytes a second, one way
+    US = "us"
+
+
+class Layer(StrEnum):
+    """Where a figure would be measured; figures of two layers are never compared."""
+
+    VERBS = "verbs"  # ib_write_bw --use_cuda, ib_send_lat
+    MPI = "MPI"  # osu_bw and osu_latency with buffers in GPU memory
+    MAPPED = "MPI, mapped staging"  # through host memory by gdrcopy
+    MEMCPY = "MPI, memcpy staging"  # through host memory by cudaMemcpy
+    RING = "collective, ring bound"  # bus bandwidth of nccl-tests, without reduction in switches
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure with its interval: 0 <= low <= value <= high."""
+
+    value: float
+    low: float
+    high: float
+    unit: Unit
+    limit: str  # "wire (400G RoCE, MTU 4096)"
+    layer: Layer
+    confidence: Confidence
+    assumptions: tuple[str, ...] = ()  # what was taken for granted, each in words
+
+    @property
+    def figure(self) -> str:
+        """ "49.0 GB/s (45-50)"."""
+        low, high = _short(self.low), _short(self.high)
+        span = f" ({low}-{high})" if low != high else ""
+        return f"{_figure(self.value)} {self.unit}{span}"
+
+    @property
+    def said(self) -> str:
+        """ "49.0 GB/s (45-50), limited by wire (400G RoCE, MTU 4096)"."""
+        return f"{self.figure}, limited by {self.limit}"
+
+
+def estimate(
+    span: Range, limit: str, layer: Layer, sure: Confidence, assumptions: Iterable[str] = ()
+) -> Estimate:
+    """A bandwidth; ``lasting`` makes a latency of one."""
+    return Estimate(
+        span.value, span.low, span.high, Unit.GBS, limit, layer, sure, tuple(assumptions)
+    )
+
+
+def lasting(found: Estimate) -> Estimate:
+    """The same figure as a time."""
+    return replace(found, unit=Unit.US)
+
+
+def _figure(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}" if value < 10 else f"{value:.0f}"
+
 
 _NEARLY = 0.9  # what lies that much below another is another limit
 _PACKET = 4096  # bytes: the largest MTU, of which each end holds one back
@@ -186,4 +255,52 @@ def staged_latency(size: float, on_wire: Range, base: Range, adder: Range, c: Co
     time = base + adder + waits
     return Range(
         max(time.value, direct.value), max(time.low, direct.low), max(time.high, direct.high)
+    )
+
+
+_GEN5 = Link(32.0, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    figure: str  # as people say it
+    layer: str  # where it holds
+    say: str  # what the model has there
+
+
+def quoted(c: Constants) -> tuple[Quoted, ...]:
+    """In the order in which they are met."""
+    packets = pcie(_GEN5, Range.exactly(256), c)
+    mapped = c["latency-mpi"] + c["latency-mapped"]
+    copies, base = c["latency-memcpy"], gpu_base(c)
+    return (
+        Quoted(
+            "63 GB/s",
+            "PCIe Gen5 x16 before packets",
+            f"{raw(_GEN5, c):.1f} on the link, {packets.value:.1f} of payload at 256 B, no more "
+            "by one 400G HCA than its wire: 49",
+        ),
+        Quoted(
+            "1.5 us",
+            Layer.VERBS,
+            f"{c['latency-verbs-host'].value:.2f} from host memory to host memory, "
+            f"{base.value:.2f} between GPUs; MPI with GPUDirect takes {c['latency-mpi'].value:.1f}",
+        ),
+        Quoted(
+            "5 us",
+            Layer.MAPPED,
+            f"{mapped.value:.1f} ({mapped.low:.1f}-{mapped.high:.1f}): to be set against MPI with "
+            "GPUDirect, not against verbs",
+        ),
+        Quoted(
+            "+12 us",
+            Layer.MEMCPY,
+            f"two launches of cudaMemcpy: {copies.low:g} to {copies.high:g} us more, by platform",
+        ),
+        Quoted(
+            "3x",
+            "bandwidth without GPUDirect",
+            "1.4x with one HCA and a good library, 2-3x on a shared uplink, 5-6x with eight HCAs, "
+            "6-13x where the library does not pipeline; no constant",
+        ),
     )

@@ -1,32 +1,91 @@
-"""One GPU with one HCA: with GPUDirect, without it, as a collective, and how soon."""
+"""One GPU with one HCA: with GPUDirect, without it, as a collective, and how soon.
+
+Latency goes by layer: figures of two layers are never one figure's two ends.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Constants, Range
 from toolkit.facts.pci.topology import Distance
-from toolkit.features.predict.plan.estimate import Estimate, Layer, estimate
-from toolkit.features.predict.plan.inputs import (
-    LATENCY_SIZE,
-    NOT_TOLD,
-    LinkTold,
-    Load,
-    PairInputs,
-)
-from toolkit.features.predict.plan.latency import Latency, latency
+from toolkit.features.predict.plan.inputs import LATENCY_SIZE, NOT_TOLD, LinkTold, Load, PairInputs
 from toolkit.features.predict.plan.model import (
+    Estimate,
+    Layer,
     Term,
+    estimate,
+    gpu_base,
     in_flight,
+    lasting,
     least,
     line,
+    mpi_latency,
     pcie,
     raw,
     reads,
+    staged_latency,
+    verbs_latency,
     wire,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class PairLatency:
+    """One way, us, of a message of that size."""
+
+    size: int  # bytes
+    verbs: Estimate  # with GPUDirect
+    mpi: Estimate  # with GPUDirect
+    mapped: Estimate  # without, the library copies by gdrcopy
+    memcpy: Estimate  # without, by cudaMemcpy
+
+    def __iter__(self) -> Iterator[Estimate]:
+        yield from (self.verbs, self.mpi, self.mapped, self.memcpy)
+
+
+def latency(told: PairInputs, size: int, c: Constants) -> PairLatency:
+    carried = wire(told.wire.gbits, told.wire.mtu, told.wire.layer, c)
+    path = Range(
+        pcie(told.gpu_link.value, told.payload, c).value,
+        pcie(told.gpu_link.low, told.payload, c).low,
+        pcie(told.gpu_link.high, told.payload, c).high,
+    )
+    base, library = gpu_base(c), c["latency-mpi"]
+    if told.distance > Distance.PXB or told.redirects or told.translated:
+        base, library = (each + c["latency-beyond-switch"] for each in (base, library))
+    width = c["width-physics"]
+    spans = {
+        Layer.VERBS: verbs_latency(size, path, carried, base).wider(width.low, width.high),
+        Layer.MPI: mpi_latency(size, carried, library, c),
+        Layer.MAPPED: staged_latency(size, carried, library, c["latency-mapped"], c),
+        Layer.MEMCPY: staged_latency(size, carried, library, c["latency-memcpy"], c),
+    }
+    made = {
+        layer: lasting(estimate(span, _WHY[layer], layer, _SURE[layer], told.notes))
+        for layer, span in spans.items()
+    }
+    return PairLatency(
+        size, made[Layer.VERBS], made[Layer.MPI], made[Layer.MAPPED], made[Layer.MEMCPY]
+    )
+
+
+_WHY = {
+    Layer.VERBS: "the HCAs and a switch at either end",
+    Layer.MPI: "the library",
+    Layer.MAPPED: "copies by the processor",
+    Layer.MEMCPY: "two launches of cudaMemcpy",
+}
+_SURE = {
+    Layer.VERBS: Confidence.MEDIUM,
+    Layer.MPI: Confidence.LOW,
+    Layer.MAPPED: Confidence.LOW,
+    Layer.MEMCPY: Confidence.LOW,
+}
+
 
 NEAR = frozenset({Distance.PIX, Distance.PXB})
 COHERENT = frozenset({Distance.C2C, Distance.P2C})
@@ -46,7 +105,7 @@ class PairPrediction:
     read: Estimate  # the HCA reads GPU memory
     collective: Estimate  # what a ring gets of the slower of both, shallow as NCCL's pipeline is
     without_gdr: Estimate  # through host memory
-    latency: Latency
+    latency: PairLatency
     blocked: str  # "" where nothing that was read keeps GPUDirect from working
     nearest: bool  # no HCA is nearer to this GPU
 

@@ -1,11 +1,15 @@
-"""From a node's evidence to what the model is told; what was not read widens, and is noted."""
+"""From a node's evidence to what the model is told; what was not read widens, and is noted.
+
+Told is also what keeps GPUDirect from working on the node now, by either path.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
 
+from toolkit.checks.check import Status
+from toolkit.checks.consumers.path import dmabuf_gap, peermem_gap
+from toolkit.checks.gpu.gpu import gpu_class
 from toolkit.compat.gpus import chip
 from toolkit.compat.throughput import Constants, CpuClass, Range
 from toolkit.errors import NoEvidence, Unparsable
@@ -18,25 +22,54 @@ from toolkit.facts.pci.pairs import NamedPair
 from toolkit.facts.pci.pcie_caps import Express, Link
 from toolkit.facts.pci.topology import Hop
 from toolkit.facts.rdma.devices import RdmaDevice
-from toolkit.features.predict.plan.inputs import NOT_TOLD, LinkTold, PairInputs
+from toolkit.features.predict.plan.inputs import (
+    NOT_TOLD,
+    HcaKind,
+    LinkTold,
+    PairInputs,
+    read_or,
+    wire_of,
+)
 from toolkit.features.predict.plan.pair import COHERENT, NEAR
-from toolkit.features.predict.plan.ports import HcaKind, wire_of
-from toolkit.features.predict.plan.usable import gpu_gap, path_gap
+from toolkit.want import Want
 
-T = TypeVar("T")
+
+def path_gap(node: Node) -> str | None:
+    """Why neither path is usable; "" where one is, None where it was not read."""
+    try:
+        peermem = peermem_gap(node)
+    except (NoEvidence, Unparsable):
+        peermem = None
+    if peermem == "":
+        return ""
+    try:
+        dmabuf = dmabuf_gap(node, Want())
+    except (NoEvidence, Unparsable):
+        dmabuf = None
+    if dmabuf == "":
+        return ""
+    if peermem is None or dmabuf is None:
+        return None
+    return f"peermem: {peermem}; dma-buf: {dmabuf}"
+
+
+def gpu_gap(node: Node, address: str) -> str:
+    """What the kind of a GPU says against it; "" where nothing does, or nothing tells."""
+    try:
+        finding = gpu_class.judge(node, Want())
+    except (NoEvidence, Unparsable):
+        return ""
+    if finding.status is not Status.FAIL:
+        return ""
+    named = [each for each in finding.details if address in each]
+    return finding.found if named or not finding.details else ""
+
+
 _SLOWEST, _FASTEST = Link(8.0, 8), Link(32.0, 16)  # where nothing tells of a link
 
 
-def attempt(read: Callable[[], T], otherwise: T) -> T:
-    """A prediction may lack a part; only a verdict may not."""
-    try:
-        return read()
-    except (NoEvidence, Unparsable):
-        return otherwise
-
-
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownNode:
     """What all pairs of a node share, each read once."""
 
     node: Node
@@ -49,28 +82,28 @@ class Known:
     unsure: tuple[str, ...] = field(default=())  # notes for every pair
 
 
-def know(node: Node, c: Constants) -> Known:
+def know(node: Node, c: Constants) -> KnownNode:
     none: tuple[RdmaDevice, ...] = ()
-    devices = {each.address: each for each in attempt(lambda: node.rdma_hardware, none)}
+    devices = {each.address: each for each in read_or(lambda: node.rdma_hardware, none)}
     devices |= {each.name: each for each in devices.values()}
-    tree = attempt(lambda: node.pci_config, None) or attempt(lambda: node.pci, None)
-    cpu = attempt(lambda: node.cpu, None)
+    tree = read_or(lambda: node.pci_config, None) or read_or(lambda: node.pci, None)
+    cpu = read_or(lambda: node.cpu, None)
     kind = c.cpu(cpu.vendor, cpu.family, cpu.number) if cpu else None
     gap = path_gap(node)
     unsure = () if gap is not None else (NOT_TOLD,)
-    if attempt(lambda: node.is_guest, otherwise=False):
+    if read_or(lambda: node.is_guest, otherwise=False):
         unsure = (*unsure, "a guest's PCI tree is not the machine's: distances may be made up")
-    groups = attempt(lambda: node.iommu_groups, None)
+    groups = read_or(lambda: node.iommu_groups, None)
     functions = tree.functions if tree else {}
-    told = attempt(lambda: node.nccl_topology, None) if tree is None else None
+    told = read_or(lambda: node.nccl_topology, None) if tree is None else None
     if told is not None and kind is None:
         kind = c.cpu(*told.processor)
     ends = (*told.gpus, *told.hcas) if told is not None else ()
     nccl = {name: each for each in ends for name in (each.name, each.address)}
-    return Known(node, devices, functions, groups, kind, gap or "", nccl, unsure)
+    return KnownNode(node, devices, functions, groups, kind, gap or "", nccl, unsure)
 
 
-def read_pair(known: Known, pair: NamedPair, c: Constants, *, best: bool) -> PairInputs:
+def read_pair(known: KnownNode, pair: NamedPair, c: Constants, *, best: bool) -> PairInputs:
     """Everything of one pair that the model wants."""
     notes = list(known.unsure)
     gpu, hca = known.functions.get(pair.gpu), known.functions.get(pair.hca)
@@ -197,10 +230,10 @@ def _packets(
 def _express(function: PciFunction | None) -> Express | None:
     if function is None:
         return None
-    return attempt(function.express, None)
+    return read_or(function.express, None)
 
 
-def _redirects(known: Known, pair: NamedPair, notes: list[str]) -> tuple[str, ...] | None:
+def _redirects(known: KnownNode, pair: NamedPair, notes: list[str]) -> tuple[str, ...] | None:
     """Bridges between the two that redirect; () beyond switches, where there is none."""
     if pair.distance not in NEAR:
         return ()
@@ -222,7 +255,7 @@ def _redirects(known: Known, pair: NamedPair, notes: list[str]) -> tuple[str, ..
     return tuple(found) if found or not unread else None
 
 
-def _translated(known: Known, hca: PciFunction | None, notes: list[str]) -> bool | None:
+def _translated(known: KnownNode, hca: PciFunction | None, notes: list[str]) -> bool | None:
     if known.groups is not None:
         domain = known.groups.get(hca.group) if hca is not None and hca.group else None
         if domain is Domain.IDENTITY or (domain is not None and domain.translated):
