@@ -119,5 +119,5 @@ def test_every_check_tells_the_file_that_holds_it() -> None:
     for check in ALL:
         topic, _, name = check.id.partition(".")
         # Those of firmware are named after their setting.
-        told = f"Setting.{name.upper()}" if topic == "bios" else f'"{check.id}"'
+        told = f"BiosRole.{name.upper()}" if topic == "bios" else f'"{check.id}"'
         assert told in (ROOT / home(check)).read_text(), check.id
