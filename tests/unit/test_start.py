@@ -53,6 +53,18 @@ def test_a_start_imports_no_more_than_it_needs(words: str, most: int, tmp_path: 
     assert len(ours) <= most, sorted(ours)
 
 
+@pytest.mark.parametrize("verb", ["doctor", "drift"])
+def test_what_is_imported_only_where_it_is_asked_for_is_found_there(
+    verb: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "gdr.prom"
+    words = (verb, "--from", "tests/evidence/acs.txt", "--textfile", str(file))
+    command = (sys.executable, "-m", "toolkit.cli", *words)
+    env = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
+    subprocess.run(command, capture_output=True, cwd=ROOT, env=env, check=False)
+    assert f"gdr_{verb}_exit_code 2\n" in file.read_text()
+
+
 def test_a_verb_that_a_test_forks_finds_the_code_of_all_verbs_imported() -> None:
     lacking = f"import sys; sys.exit(len({{*{invoked.MODULES}}} - {{*sys.modules}}))"
     child = invoked.FORKS.Process(target=exec, args=(lacking,))

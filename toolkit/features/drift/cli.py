@@ -14,7 +14,7 @@ from toolkit.features.drift.run import drift_all, drift_saved
 from toolkit.features.drift.show import document
 from toolkit.report.document import dumps
 from toolkit.verbs.cli.plan import DELIVERED, shelf_of
-from toolkit.verbs.cli.prometheus import textfile
+from toolkit.verbs.cli.prometheus import Metrics, textfile
 from toolkit.verbs.cli.session import Session, fleet
 from toolkit.verbs.saved import read_saved
 
@@ -38,7 +38,7 @@ def drift(said: Said) -> ExitCode:
       invoke drift --hosts gpu[001-128] --quiet --textfile /var/lib/gdr/gdr.prom
     """
     session = Session.begin("drift", said)
-    with textfile(session, "features.drift.show.prometheus") as teller:
+    with textfile(session, _metrics) as teller:
         outcomes = _drifts(session)
         code = session.ended(outcomes, code_of)
         teller.of(outcomes, code)
@@ -51,6 +51,12 @@ def drift(said: Said) -> ExitCode:
         session.healed(each.host for each in outcomes)
     session.kept()
     return code
+
+
+def _metrics() -> Metrics:
+    from toolkit.features.drift.show import prometheus  # noqa: PLC0415 only who wants them pays for it
+
+    return prometheus
 
 
 def _drifts(session: Session) -> list[Outcome[Drift]]:

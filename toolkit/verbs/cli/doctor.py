@@ -33,7 +33,7 @@ from toolkit.report.document import Told, dumps
 from toolkit.report.foreign import foreign_document
 from toolkit.report.table import columns
 from toolkit.report.text import report
-from toolkit.verbs.cli.prometheus import textfile
+from toolkit.verbs.cli.prometheus import Metrics, textfile
 from toolkit.verbs.cli.session import Session, fleet
 from toolkit.verbs.doctor import examine, examine_saved
 from toolkit.verbs.pasted_logs import import_log
@@ -79,7 +79,7 @@ def doctor(said: Said) -> ExitCode:
         from toolkit.verbs.cli.forecast import foretell  # noqa: PLC0415 only they pay for it
 
         return foretell(session, wants)
-    with textfile(session, "report.metrics") as teller:
+    with textfile(session, _metrics) as teller:
         aside: list[Foreign] = []
         outcomes = _examined(session, wants, aside)
         code = session.ended(outcomes, judged_code)
@@ -90,6 +90,12 @@ def doctor(said: Said) -> ExitCode:
     session.say(report(outcomes, session.paint, verbose=verbose, asked=asked, aside=aside))
     told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
     return session.finish(told, code, more=foreign_document(aside))
+
+
+def _metrics() -> Metrics:
+    from toolkit.report import prometheus  # noqa: PLC0415 only who wants them pays for it
+
+    return prometheus
 
 
 def _sick(outcomes: list[Outcome[Judged]]) -> dict[str, bool]:

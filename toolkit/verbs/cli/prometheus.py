@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from toolkit.errors import ExitCode, Outcome
 from toolkit.verbs.cli.session import Session
@@ -39,7 +38,7 @@ class Textfile:
     """Writes the file once; a run that ends before it did so has failed."""
 
     session: Session
-    module: str
+    metrics: Callable[[], Metrics]
     told: bool = False
 
     def of(self, outcomes: Sequence[Outcome[Any]], code: ExitCode) -> None:
@@ -60,18 +59,18 @@ class Textfile:
         """The module, and what its last run left in the file."""
         from toolkit.report.prometheus import remembered  # noqa: PLC0415 only they pay for it
 
-        metrics = cast("Metrics", import_module(f"toolkit.{self.module}"))
+        metrics = self.metrics()
         text = read_textfile(Path(self.session.said.text("textfile")))
         return metrics, remembered(text, metrics.PREFIX)
 
 
 @contextmanager
-def textfile(session: Session, module: str) -> Iterator[Textfile]:
+def textfile(session: Session, metrics: Callable[[], Metrics]) -> Iterator[Textfile]:
     """Of one run; ``--textfile`` says where, and was opened as the session began.
 
-    :param module: its name below toolkit; it is imported where the file was asked for.
+    :param metrics: imports the module; called where the file was asked for.
     """
-    teller = Textfile(session, module)
+    teller = Textfile(session, metrics)
     try:
         yield teller
     finally:
