@@ -54,9 +54,9 @@ def drift(said: Said) -> ExitCode:
 
 
 def _metrics() -> Metrics:
-    from toolkit.features.drift.show import prometheus  # noqa: PLC0415 only who wants them pays for it
+    from toolkit.features.drift import show  # noqa: PLC0415 only who wants them pays for it
 
-    return prometheus
+    return show
 
 
 def _drifts(session: Session) -> list[Outcome[Drift]]:
