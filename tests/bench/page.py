@@ -20,7 +20,7 @@ from dev.pictures import browser
 from tests.bench.judge import LIKE, TODAY, captured, resident_mib, unlike
 from toolkit.checks.judged import judge_node
 from toolkit.evidence import Evidence
-from toolkit.features.page.run import look_at_saved
+from toolkit.features.page.cli import look_at_saved
 from toolkit.features.page.show.parts import html
 from toolkit.features.page.show.seen import Seeing, SeenNode
 from toolkit.features.page.show.view import make

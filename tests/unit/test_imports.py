@@ -215,8 +215,8 @@ def test_every_room_is_in_the_table() -> None:
             "toolkit.features.bios.run_look", id="a-feature-knows-no-other",
         ),
         pytest.param(
-            "toolkit.verbs.new", "import toolkit.features.drift.run",
-            "toolkit.features.drift.run", id="verbs-know-no-feature",
+            "toolkit.verbs.new", "import toolkit.features.drift.cli",
+            "toolkit.features.drift.cli", id="verbs-know-no-feature",
         ),
         pytest.param("toolkit.facts.new", "import subprocess", "subprocess", id="facts-are-pure"),
         pytest.param("toolkit.plan.new", "from os import path", "os.path", id="plans-are-pure"),

@@ -33,6 +33,7 @@ from toolkit.checks.judged import judge_node
 from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
+from toolkit.features.drift.cli import drift_node
 from toolkit.features.drift.plan import (
     Drift,
     DriftLine,
@@ -42,7 +43,6 @@ from toolkit.features.drift.plan import (
     file_lines,
 )
 from toolkit.features.drift.plan_properties import PROPERTIES, drift_of
-from toolkit.features.drift.run import drift_node
 from toolkit.plan.artefacts import ARTEFACTS
 from toolkit.plan.change import Blocked, Wanted
 from toolkit.plan.plan import Plan, make_plan

@@ -9,8 +9,8 @@ from tests.features.drift.test_drift import drift
 from tests.unit.planning import LITTLE_MEMLOCK, TRANSLATED, frames
 from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence
+from toolkit.features.drift.cli import drift_node
 from toolkit.features.drift.plan import Cell, Drift, DriftLine, DriftStanding, DriftTopic
-from toolkit.features.drift.run import drift_node
 from toolkit.features.drift.show import text
 from toolkit.report.table import WIDTH, Painter
 from toolkit.want import Want

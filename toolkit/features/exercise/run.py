@@ -295,13 +295,11 @@ def earlier(runs: Path, hosts: Sequence[str] = ()) -> Iterator[Earlier]:
     for file in sorted(runs.glob(f"*/{FILE}"), reverse=True)[:_LOOKED]:
         try:
             told = read_json(file.read_text("utf-8"))
-            yield from (each for each in parse_kept(file.parent.name, told) if _meant(each, hosts))
+            for one in parse_kept(file.parent.name, told):
+                if not hosts or any(part.host in hosts for part in one.same.parts):
+                    yield one
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue  # another toolkit's, or cut off: it is no evidence, and nothing rests on it
-
-
-def _meant(one: Earlier, hosts: Sequence[str]) -> bool:
-    return not hosts or any(part.host in hosts for part in one.same.parts)
 
 
 _TOOL = "ib_write_bw"  # what is predicted of a pair is what an HCA writes into GPU memory

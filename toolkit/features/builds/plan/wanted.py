@@ -153,11 +153,11 @@ def _named(sources: Iterable[Source], names: Sequence[str]) -> tuple[Source, ...
 
 def _newest(sources: Iterable[Source]) -> Source | None:
     """By all numbers: OFED's DKMS packages have versions like 24.10.OFED.24.10.2.1.8.1."""
-    return max(sources, key=lambda each: _numbers(each.version), default=None)
 
+    def numbers(source: Source) -> list[int]:
+        return [int(run) for run in re.findall(r"\d+", source.version)]
 
-def _numbers(version: str) -> list[int]:
-    return [int(run) for run in re.findall(r"\d+", version)]
+    return max(sources, key=numbers, default=None)
 
 
 def _ofed(
