@@ -71,7 +71,7 @@ namespace nccl network next node numa nvidia nvlink
 ofed offline openssh openssl option order outcome outlier output owner
 package packaging page pair paramiko parser part partition passport patch path pci pcie peermem
 pending perf perftest picture pipeline plan platform playbook plural pod pool port power predict
-preflight probe process profile progress prometheus proof protected provision python
+preflight probe process profile progress prometheus proof property protected provision python
 qemu query
 rail rdma read reader reboot rebuild rebuilding recipe redfish refusal registry release reload
 render replay report reset resource result roce role rollback rollout root row rpm rule run
@@ -220,6 +220,7 @@ def unknown_names(sources: Sources, glossary: Iterable[str]) -> tuple[str, ...]:
     """The modules whose name has a word that no glossary has, and that word."""
     known = set(glossary)
     known |= {f"{word}s" for word in known} | {f"{word}es" for word in known}
+    known |= {f"{word.removesuffix('y')}ies" for word in known}
     known |= {word.removesuffix("s") for word in known}
     odd = {path: [word for word in name_words(path) if word not in known] for path in sources}
     return tuple(f"{path}: {' '.join(odd[path])}" for path in _named(sources) if odd[path])
