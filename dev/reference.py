@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from toolkit.checks.check import BOTH_PATHS, Check
-from toolkit.report.explain import home
+from toolkit.report.listings import home
 
 HEAD = """\
 # Checks

@@ -30,11 +30,13 @@ Over many hosts an error is a value: see ``Outcome``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class ExitCode(IntEnum):
@@ -232,3 +234,23 @@ class Outcome(Generic[T]):
             raise self.error
         assert self.value is not None  # an Outcome without error always carries a value
         return self.value
+
+    def map(self, make: Callable[[T], U]) -> Outcome[U]:
+        """The same of what is made of the value; an error stays as it is."""
+        value = None if self.value is None else make(self.value)
+        return Outcome(self.host, value, self.error)
+
+
+class Ended(Protocol):
+    """What came of one host, with an exit code of its own."""
+
+    @property
+    def exit_code(self) -> ExitCode: ...
+
+
+E = TypeVar("E", bound=Ended)
+
+
+def code_of(outcome: Outcome[E]) -> ExitCode:
+    """The error's, where there is one; else that of what came of the host."""
+    return outcome.error.exit_code if outcome.error else outcome.get().exit_code

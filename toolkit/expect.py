@@ -27,7 +27,7 @@ from enum import StrEnum
 Value = int | float | str | tuple[tuple[str, str], ...]
 
 
-class Key(StrEnum):
+class ExpectKey(StrEnum):
     """What may be expected, in the order in which files and reports have it."""
 
     GPUS = "gpus"
@@ -51,13 +51,13 @@ class Key(StrEnum):
 class Expect:
     """The keys that were given, each with its value."""
 
-    values: tuple[tuple[Key, Value], ...] = ()
+    values: tuple[tuple[ExpectKey, Value], ...] = ()
 
-    def __getitem__(self, key: Key) -> Value | None:
+    def __getitem__(self, key: ExpectKey) -> Value | None:
         """None where nothing is expected of it."""
         return next((value for each, value in self.values if each is key), None)
 
-    def __iter__(self) -> Iterator[tuple[Key, Value]]:
+    def __iter__(self) -> Iterator[tuple[ExpectKey, Value]]:
         return iter(self.values)
 
     def under(self, other: Expect) -> Expect:
@@ -65,8 +65,8 @@ class Expect:
         return _ordered(dict(self.values) | dict(other.values))
 
 
-def _ordered(values: dict[Key, Value]) -> Expect:
-    return Expect(tuple((key, values[key]) for key in Key if key in values))
+def _ordered(values: dict[ExpectKey, Value]) -> Expect:
+    return Expect(tuple((key, values[key]) for key in ExpectKey if key in values))
 
 
 def read_expect(table: object) -> Expect:
@@ -76,20 +76,20 @@ def read_expect(table: object) -> Expect:
     """
     if not isinstance(table, dict):
         raise ValueError("expect must be a table: [expect] and gpus = 8")
-    values: dict[Key, Value] = {}
+    values: dict[ExpectKey, Value] = {}
     for name, value in table.items():
-        if name not in list(Key):
-            raise ValueError(f"expect: unknown key {name!r}; keys: {', '.join(Key)}")
-        key = Key(name)
+        if name not in list(ExpectKey):
+            raise ValueError(f"expect: unknown key {name!r}; keys: {', '.join(ExpectKey)}")
+        key = ExpectKey(name)
         values[key] = _READERS[key](key, value)
     return _ordered(values)
 
 
-def said(key: Key, value: Value) -> str:
+def said(key: ExpectKey, value: Value) -> str:
     """A value for a person: with its unit where the file has none."""
     if isinstance(value, tuple):
         return ", ".join(f"{board} {version}" for board, version in value)
-    unit = {Key.RATE: " Gb/s", Key.MTU: " bytes"}.get(key, "")
+    unit = {ExpectKey.RATE: " Gb/s", ExpectKey.MTU: " bytes"}.get(key, "")
     return f"{value:g}{unit}" if isinstance(value, float) else f"{value}{unit}"
 
 
@@ -135,46 +135,46 @@ def words(name: str) -> list[str]:
     return [each for each in re.split(r"[^a-z0-9]+", name.lower()) if each not in {"", "nvidia"}]
 
 
-def _count(key: Key, value: object) -> Value:
+def _count(key: ExpectKey, value: object) -> Value:
     if type(value) is not int or not 0 <= value < 1000:  # a boolean is an integer too
         raise ValueError(f"expect: {key} must be a number such as 8, not {value!r}")
     return value
 
 
-def _rate(key: Key, value: object) -> Value:
+def _rate(key: ExpectKey, value: object) -> Value:
     if type(value) not in {int, float} or not value > 0:  # type: ignore[operator] # a number
         raise ValueError(f"expect: {key} must be Gb/s as a number such as 400, not {value!r}")
     return value  # type: ignore[return-value] # likewise
 
 
-def _mtu(key: Key, value: object) -> Value:
+def _mtu(key: ExpectKey, value: object) -> Value:
     if type(value) is not int or not 256 <= value <= 65536:
         raise ValueError(f"expect: {key} must be bytes, such as 4096 or 9000, not {value!r}")
     return value
 
 
-def _text(key: Key, value: object) -> str:
+def _text(key: ExpectKey, value: object) -> str:
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         raise ValueError(f"expect: {key} must be a string that says something, not {value!r}")
     return value
 
 
-def _model(key: Key, value: object) -> Value:
+def _model(key: ExpectKey, value: object) -> Value:
     text = _text(key, value)
     if not words(text):
         raise ValueError(f'expect: {key} {text!r} is no name such as "H100", nor "10de:2330"')
     return text
 
 
-def _layer(key: Key, value: object) -> Value:
+def _layer(key: ExpectKey, value: object) -> Value:
     text = _text(key, value)
     if text not in {"InfiniBand", "Ethernet"}:
         raise ValueError(f"expect: {key} {text!r} is not one of InfiniBand, Ethernet")
     return text
 
 
-def _parsed(parse: Callable[[str], object]) -> Callable[[Key, object], Value]:
-    def read(key: Key, value: object) -> Value:
+def _parsed(parse: Callable[[str], object]) -> Callable[[ExpectKey, object], Value]:
+    def read(key: ExpectKey, value: object) -> Value:
         text = _text(key, value)
         try:
             parse(text)
@@ -185,20 +185,20 @@ def _parsed(parse: Callable[[str], object]) -> Callable[[Key, object], Value]:
     return read
 
 
-def _version(key: Key, value: object) -> Value:
+def _version(key: ExpectKey, value: object) -> Value:
     text = _text(key, value)
     if not _VERSION.fullmatch(text):
         raise ValueError(f"expect: {key} {text!r} is no version")
     return text
 
 
-def _firmware(key: Key, value: object) -> Value:
+def _firmware(key: ExpectKey, value: object) -> Value:
     if isinstance(value, dict) and value:
         return tuple((board, str(_version(key, each))) for board, each in sorted(value.items()))
     return _version(key, value)
 
 
-def _ofed(key: Key, value: object) -> Value:
+def _ofed(key: ExpectKey, value: object) -> Value:
     text = _text(key, value)
     flavour, _, version = text.partition(" ")
     flavours = {"inbox", "mlnx-ofed", "doca-ofed"}
@@ -207,15 +207,17 @@ def _ofed(key: Key, value: object) -> Value:
     return text
 
 
-_READERS: dict[Key, Callable[[Key, object], Value]] = {
-    **dict.fromkeys((Key.GPUS, Key.NVSWITCHES, Key.HCAS, Key.PORTS_UP), _count),
-    **dict.fromkeys((Key.GPU_LINK, Key.HCA_LINK), _parsed(link)),
-    **dict.fromkeys((Key.DRIVER, Key.KERNEL), _version),
-    Key.GPU_MODEL: _model,
-    Key.BAR1: _parsed(size),
-    Key.FIRMWARE: _firmware,
-    Key.LINK_LAYER: _layer,
-    Key.RATE: _rate,
-    Key.MTU: _mtu,
-    Key.OFED: _ofed,
+_READERS: dict[ExpectKey, Callable[[ExpectKey, object], Value]] = {
+    **dict.fromkeys(
+        (ExpectKey.GPUS, ExpectKey.NVSWITCHES, ExpectKey.HCAS, ExpectKey.PORTS_UP), _count
+    ),
+    **dict.fromkeys((ExpectKey.GPU_LINK, ExpectKey.HCA_LINK), _parsed(link)),
+    **dict.fromkeys((ExpectKey.DRIVER, ExpectKey.KERNEL), _version),
+    ExpectKey.GPU_MODEL: _model,
+    ExpectKey.BAR1: _parsed(size),
+    ExpectKey.FIRMWARE: _firmware,
+    ExpectKey.LINK_LAYER: _layer,
+    ExpectKey.RATE: _rate,
+    ExpectKey.MTU: _mtu,
+    ExpectKey.OFED: _ofed,
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit import DEFAULT_PROFILE as DEFAULT_PROFILE  # noqa: PLC0414 # for who loads a profile
-from toolkit.compat.bios import Setting
+from toolkit.compat.bios import BiosRole
 from toolkit.compat.reader import Compat, shipped
 from toolkit.errors import UsageError
 from toolkit.expect import Expect, read_expect
@@ -82,7 +82,7 @@ class SigningPaths:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RolloutLimits:
     """The table [rollout]: what holds for all who change nodes, whatever each is told."""
 
     max_unavailable: int | None = None  # nodes; None for any number
@@ -115,7 +115,7 @@ class Want:
     passport: bool = False  # a node without a passport fails; said by options alone
     passport_key: str = ""  # file of keys: one of them must have signed it; "" for unsigned
     keep_runs: int = 5  # so many of a node's newest runs keep all that they replaced
-    rollout: Limits = Limits()
+    rollout: RolloutLimits = RolloutLimits()
     bundles: Bundles = Bundles()
     mig: str = "any"  # one of MIG: what the GPUs are meant to be
     expect: Expect = field(default_factory=Expect)  # what is to be there
@@ -324,13 +324,13 @@ def _runs(value: Any) -> int:
     return value
 
 
-def _limits(value: Any) -> Limits:
+def _limits(value: Any) -> RolloutLimits:
     """The table [rollout]: max_unavailable as a number, or as a share of ``nodes``."""
     if not isinstance(value, dict) or not {"max_unavailable"} <= set(value) <= _LIMIT_KEYS:
         raise ValueError("rollout must have max_unavailable, and may have nodes")
     most, nodes = value["max_unavailable"], value.get("nodes")
     if type(most) is int and most > 0 and nodes is None:
-        return Limits(most)
+        return RolloutLimits(most)
     share = re.fullmatch(r"([1-9][0-9]?|100)%", most) if isinstance(most, str) else None
     if share is None:
         raise ValueError(f'rollout: max_unavailable must be 8 or "10%", not {most!r}')
@@ -338,7 +338,7 @@ def _limits(value: Any) -> Limits:
         raise ValueError(
             f"rollout: max_unavailable {most!r} needs nodes = 128, the size of the fleet"
         )
-    return Limits(max(1, nodes * int(share[1]) // 100))
+    return RolloutLimits(max(1, nodes * int(share[1]) // 100))
 
 
 _GROUP_KEYS = {"hosts", "profile", "expect", "waivers"}
@@ -358,8 +358,8 @@ def _bios(value: Any) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, dict):
         raise ValueError('bios must be a table: bios = { smt = "off" }')
     for name, word in value.items():
-        if name not in list(Setting):
-            raise ValueError(f"bios: unknown setting {name!r}; settings: {', '.join(Setting)}")
+        if name not in list(BiosRole):
+            raise ValueError(f"bios: unknown setting {name!r}; settings: {', '.join(BiosRole)}")
         if not isinstance(word, str) or not word.strip():
             raise ValueError(f'bios: {name} must be a word such as "on", not {word!r}')
     return tuple(sorted(value.items()))

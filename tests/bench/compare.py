@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.bench.judge import captured, resident_mib, unlike
 from toolkit.checks.outliers import compare
-from toolkit.features.compare.run import sheets_of_saved
+from toolkit.features.compare.cli import sheets_of_saved
 from toolkit.features.compare.show import text
 from toolkit.report.table import Painter
 from toolkit.verbs.saved import read_saved

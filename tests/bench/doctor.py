@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.fleet.sshd import many
-from toolkit.demo.build import environment
+from toolkit.demo.create import environment
 from toolkit.demo.fleet import prepare
 from toolkit.node.collect import probe_script
 

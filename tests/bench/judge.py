@@ -30,7 +30,7 @@ from datetime import date
 from pathlib import Path
 
 from toolkit.checks.judged import Judged
-from toolkit.demo.build import environment, make_node
+from toolkit.demo.create import environment, make_node
 from toolkit.demo.nodes import READY
 from toolkit.errors import Outcome
 from toolkit.node.collect import probe_script

@@ -20,11 +20,11 @@ from dev.pictures import browser
 from tests.bench.judge import LIKE, TODAY, captured, resident_mib, unlike
 from toolkit.checks.judged import judge_node
 from toolkit.evidence import Evidence
-from toolkit.features.page.run import look_at_saved
-from toolkit.features.page.show.page import html
-from toolkit.features.page.show.seen import Seeing, Seen
+from toolkit.features.page.cli import look_at_saved
+from toolkit.features.page.show.parts import html
+from toolkit.features.page.show.seen import Seeing, SeenNode
 from toolkit.features.page.show.view import make
-from toolkit.verbs.intern import Alike
+from toolkit.verbs.each import Alike
 from toolkit.verbs.saved import read_saved
 from toolkit.want import Want
 
@@ -49,7 +49,7 @@ def page(folder: Path) -> str:
     want, alike = Want(), Alike()
     seeing = Seeing(want)
 
-    def look(name: str, evidence: Evidence) -> Seen:
+    def look(name: str, evidence: Evidence) -> SeenNode:
         return seeing.see(alike.judged(judge_node(name, evidence, want, TODAY)), evidence)
 
     outcomes = look_at_saved(read_saved(folder), want, look)

@@ -18,9 +18,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from toolkit.demo.build import environment, make_node
+from toolkit.demo.create import environment, make_node
 from toolkit.demo.machine import Machine
-from toolkit.demo.recipe import Recipe
+from toolkit.demo.nodes import Recipe
 from toolkit.node.collect import probe_script
 
 SHELLS = (("dash",), ("busybox", "sh"), ("bash",))

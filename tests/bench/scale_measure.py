@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tests.bench.judge import captured
 from tests.fleet.sshd import Sshd
-from toolkit.demo.build import environment
+from toolkit.demo.create import environment
 from toolkit.demo.fleet import prepare
 
 ROOT = Path(__file__).parents[2]

@@ -20,12 +20,10 @@ from toolkit.hosts.host import Host
 from toolkit.progress import Silent
 from toolkit.rollout.budget import Budget
 from toolkit.rollout.claims import claim
+from toolkit.rollout.events import HostLedger
 from toolkit.rollout.journal import About, Event, Journal, stamp
-from toolkit.rollout.ledger import Ledger
-from toolkit.rollout.plan.batches import Phase, Standing, Terms
-from toolkit.rollout.plan.past import Past
-from toolkit.rollout.run import Brakes, Ending, Rollout
-from toolkit.rollout.workers import Hands
+from toolkit.rollout.plan.batches import Past, Phase, Standing, Terms
+from toolkit.rollout.run import Brakes, Ending, HostWorkers, Rollout
 
 BOOT_ID = "5ac1b1a8-2b6f-4b0e-9d0e-0123456789ab"
 TOLD = '{"plans": ["' + "x" * 900 + '"]}'  # what a plan and an end say of a node, about
@@ -45,7 +43,7 @@ class Own:
     each_ms: float  # a transaction
 
 
-class _Instant(Hands[Ending]):
+class _Instant(HostWorkers[Ending]):
     """Each host is through at once; its journal is written as that of a real turn."""
 
     def __init__(self, journal: Journal) -> None:
@@ -53,7 +51,7 @@ class _Instant(Hands[Ending]):
         self._through: deque[str] = deque()
 
     def begin(self, host: Host) -> None:
-        ledger = Ledger(self._journal, host.name, Past())
+        ledger = HostLedger(self._journal, host.name, Past())
         for phase in _TURN:
             ledger.about_to(phase, BOOT_ID)
         ledger.ran("20261121T220001Z-77")

@@ -10,15 +10,15 @@ from pathlib import Path
 from tests.bmc.client import bmc_on
 from tests.bmc.simulator import Simulator
 from toolkit.errors import Outcome, TransportError
-from toolkit.features.bios.plan.result import Changed, Looked
-from toolkit.features.bios.plan.wishes import Wish, read_asked
-from toolkit.features.bios.run.look import Asking, look_all
-from toolkit.features.bios.run.reset import Consent
-from toolkit.features.bios.run.rollout import BiosRun, roll_out_bios
+from toolkit.features.bios.plan_reading import BiosOutcome, BiosReading
+from toolkit.features.bios.plan_wishes import BiosWish, read_asked
+from toolkit.features.bios.run import BiosRun, roll_out_bios
+from toolkit.features.bios.run_look import BiosQuery, look_all
+from toolkit.features.bios.run_reset import Consent
 from toolkit.hosts.host import Host
 from toolkit.redfish.client import Bmc
 from toolkit.rollout.journal import About, Event, Journal
-from toolkit.rollout.plan.terms import terms_of
+from toolkit.rollout.plan.batches import terms_of
 from toolkit.rollout.run import Rolled
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Result, Sink, quiet
@@ -76,16 +76,16 @@ class Site:
     def reach(self, host: Host) -> Bmc:
         return bmc_on(self.bmcs[host.name])
 
-    def asking(self, said: str, back: dict[str, tuple[Wish, ...]] | None = None) -> Asking:
+    def asking(self, said: str, back: dict[str, tuple[BiosWish, ...]] | None = None) -> BiosQuery:
         want = Want(role=Role.BARE_METAL)
-        return Asking(want, read_asked(said) if said else None, back or {})
+        return BiosQuery(want, read_asked(said) if said else None, back or {})
 
     def folder(self) -> RunFolder:
         self._runs += 1
         when = datetime(2026, 11, 22, 12, 0, self._runs, tzinfo=UTC)
         return RunFolder(self.base / "runs", "bios", when)
 
-    def look(self, said: str = "") -> list[Outcome[Looked]]:
+    def look(self, said: str = "") -> list[Outcome[BiosReading]]:
         return look_all(self.fleet, self.reach, self.asking(said), self.folder())
 
     def apply(
@@ -94,8 +94,8 @@ class Site:
         consent: Consent = QUICK,
         *,
         serial: str = "",
-        asking: Asking | None = None,
-    ) -> Rolled[Changed]:
+        asking: BiosQuery | None = None,
+    ) -> Rolled[BiosOutcome]:
         meant = asking or self.asking(said)
         folder = self.folder()
         looked = look_all(self.fleet, self.reach, meant, folder)
@@ -113,7 +113,7 @@ class Site:
             return journal.story().events
 
 
-def only(rolled: Rolled[Changed]) -> Changed:
+def only(rolled: Rolled[BiosOutcome]) -> BiosOutcome:
     """What came of the one host."""
     (outcome,) = rolled.outcomes.values()
     return outcome.get()

@@ -14,8 +14,8 @@ from tests.bmc.site import QUICK, Site, only, with_
 from tests.bmc.test_client_changes import wanted
 from tests.unit.holdings import UVERBS, user
 from toolkit.errors import ApplyError, ExitCode, NoEvidence, TransportError
-from toolkit.features.bios.run.reset import NotHeeded
-from toolkit.features.bios.run.rollout import kept_by
+from toolkit.features.bios.run import kept_by
+from toolkit.features.bios.run_reset import NotHeeded
 from toolkit.rollout.history import read_run
 from toolkit.rollout.plan.batches import Phase
 from toolkit.ssh.pool import NotBegun

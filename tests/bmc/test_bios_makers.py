@@ -14,7 +14,7 @@ from tests.bmc.simulator import Simulator
 from tests.bmc.site import Site, only
 from tests.bmc.tls import Authority
 from toolkit.errors import ExitCode
-from toolkit.features.bios.run.rollout import kept_by
+from toolkit.features.bios.run import kept_by
 from toolkit.rollout.history import read_run
 
 # What is asked for, and what a BMC must have in force once its machine has started again.

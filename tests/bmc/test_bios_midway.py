@@ -12,17 +12,14 @@ from tests.bmc.rules import entries
 from tests.bmc.simulator import Simulator
 from tests.bmc.site import QUICK, NodeOf, Site, with_
 from toolkit.errors import BmcLogin, ExitCode, Outcome, StaleError, TransportError
-from toolkit.features.bios.plan.result import Changed, Looked
-from toolkit.features.bios.run.line import Line
-from toolkit.features.bios.run.look import look_all
-from toolkit.features.bios.run.reset import Consent, Reset
-from toolkit.features.bios.run.rollout import BiosRun, roll_out_bios
-from toolkit.features.bios.run.watch import Watch
+from toolkit.features.bios.plan_reading import BiosOutcome, BiosReading
+from toolkit.features.bios.run import BiosRun, roll_out_bios
+from toolkit.features.bios.run_look import BmcLine, look_all
+from toolkit.features.bios.run_reset import Consent, Reset, ResetWatch
 from toolkit.hosts.host import Host
 from toolkit.rollout.hooks import Hooks
 from toolkit.rollout.journal import About
-from toolkit.rollout.plan.batches import Phase
-from toolkit.rollout.plan.terms import terms_of
+from toolkit.rollout.plan.batches import Phase, terms_of
 from toolkit.ssh.transport import Result, Sink, quiet
 from toolkit.verbs.rollout import Agreed
 
@@ -35,9 +32,9 @@ class Agreeing:
     def __init__(self, site: Site, said: str, consent: Consent = QUICK) -> None:
         self._run = BiosRun(site.fleet, site.reach, site.asking(said), consent, site.folder())
         asking, folder = self._run.asking, self._run.folder
-        self.looked: list[Outcome[Looked]] = look_all(site.fleet, site.reach, asking, folder)
+        self.looked: list[Outcome[BiosReading]] = look_all(site.fleet, site.reach, asking, folder)
 
-    def goes_on(self, hooks: Hooks | None = None) -> Outcome[Changed]:
+    def goes_on(self, hooks: Hooks | None = None) -> Outcome[BiosOutcome]:
         terms = terms_of([each.host for each in self.looked], at_once=4)
         about = About("bios", "op@adm", "2026-11-22T12:00:00+00:00")
         agreed = Agreed(terms, about, hooks=hooks or Hooks())
@@ -132,11 +129,11 @@ def test_what_is_pending_no_longer_does_not_end_a_start_that_a_node_can_tell_of(
     site = Site(tmp_path, [bmc])
     (looked,) = site.look(DELL)
     due = {each.name: each for each in looked.get().plan.edits}
-    with Line(Host("gpu1"), site.reach) as line:
+    with BmcLine(Host("gpu1"), site.reach) as line:
         reset = Reset("gpu1", line, QUICK, Lost("gpu1", bmc), print, print)
         reset.boot_id = boot_id
         now = with_(QUICK, settle_s=0)
-        watch = Watch("gpu1", line, reset, now, due, looked.get, None, print)
+        watch = ResetWatch("gpu1", line, reset, now, due, looked.get, None, print)
         watch.over()
         assert watch.over() is over
 

@@ -24,11 +24,11 @@ from tests.bmc.tls import Certificate
 from toolkit.errors import BmcCertificate, BmcError, BmcLogin, BmcRefused, BmcSilent
 from toolkit.evidence import State
 from toolkit.redfish.client import Bmc, failed
-from toolkit.redfish.http import Limits
+from toolkit.redfish.http import BmcLimits
 from toolkit.redfish.registry import RegistryCache
-from toolkit.redfish.trust import Login, Trust
+from toolkit.redfish.trust import BmcTrust, Login
 
-HASTY = Limits(connect_s=2, answer_s=0.5, total_s=3)
+HASTY = BmcLimits(connect_s=2, answer_s=0.5, total_s=3)
 
 
 def read(bmc: Simulator, **told: Any) -> None:
@@ -77,7 +77,7 @@ def test_what_is_wrong_with_a_certificate_is_told(
 
 def test_another_certificate_than_the_pinned_hears_no_word(simulate: Simulate) -> None:
     bmc = simulate("dell")
-    why = refused(bmc, trust=Trust(pins=("0" * 64,)))
+    why = refused(bmc, trust=BmcTrust(pins=("0" * 64,)))
     assert isinstance(why, BmcCertificate)
     assert "not the one that was pinned" in str(why)
     assert bmc.log.entries == ()
@@ -118,7 +118,7 @@ def test_a_bmc_that_drips_is_left_in_time(simulate: Simulate) -> None:
     bmc = simulate("dell")
     bmc.fails(Kind.SLOW, "GET", "/Bios", slow_s=40)  # each word comes in time
     begun = time.monotonic()
-    why = refused_but_open(bmc, limits=Limits(5, 30, 5))
+    why = refused_but_open(bmc, limits=BmcLimits(5, 30, 5))
     assert "not done within 5 s" in str(why)
     assert time.monotonic() - begun < 30
 
@@ -235,7 +235,7 @@ def resetting() -> Iterator[str]:
 def test_a_connection_that_is_reset_before_tls_is_one_sentence(resetting: str) -> None:
     with (
         pytest.raises(BmcError) as why,
-        Bmc(resetting, Login("u", "p"), Trust(insecure=True), limits=HASTY),
+        Bmc(resetting, Login("u", "p"), BmcTrust(insecure=True), limits=HASTY),
     ):
         pass
     assert "\n" not in str(why.value)
@@ -247,7 +247,7 @@ def test_a_connection_that_is_reset_before_tls_is_one_sentence(resetting: str) -
 def test_a_name_that_nobody_knows() -> None:
     with (
         pytest.raises(BmcError, match=r"^gpu1-bmc\.invalid: no such name$") as why,
-        Bmc("gpu1-bmc.invalid", Login("u", "p"), Trust(), limits=HASTY),
+        Bmc("gpu1-bmc.invalid", Login("u", "p"), BmcTrust(), limits=HASTY),
     ):
         pass
     assert "--bmc-map" in why.value.hint

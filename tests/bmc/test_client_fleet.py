@@ -17,17 +17,16 @@ from tests.bmc.conftest import Simulate
 from tests.bmc.faults import Kind
 from tests.bmc.simulator import Simulator
 from tests.evidence.build import node
+from tests.replay import ReplayTransport
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, State
 from toolkit.facts.text.scrub import Scrubber
 from toolkit.hosts.host import Host
-from toolkit.node.replay import ReplayTransport
-from toolkit.redfish.access import BmcAccess
-from toolkit.redfish.bmc_map import BmcPlace
-from toolkit.redfish.find import Resource
-from toolkit.redfish.fleet import Bmcs, open_bmcs
+from toolkit.redfish.access import BmcAccess, BmcPlace
+from toolkit.redfish.fleet import BmcFleet, open_bmcs
 from toolkit.redfish.reader import Reader
-from toolkit.redfish.trust import Login, Trust
+from toolkit.redfish.resource import Resource
+from toolkit.redfish.trust import BmcTrust, Login
 from toolkit.ssh.pool import Interrupted, run_all
 from toolkit.verbs.access import Access, Fleet
 from toolkit.verbs.doctor import gather
@@ -41,19 +40,19 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def access(*bmcs: Simulator, limit_s: float = 20) -> BmcAccess:
     """How to get at them; all are alike in user, password and authority."""
     one = bmcs[0]
-    return BmcAccess(Login(one.user, one.password), Trust(ca=str(one.ca)), {}, limit_s)
+    return BmcAccess(Login(one.user, one.password), BmcTrust(ca=str(one.ca)), {}, limit_s)
 
 
 def hosts(*bmcs: Simulator) -> tuple[Host, ...]:
     return tuple(Host(f"gpu{n}", bmc=each.address) for n, each in enumerate(bmcs, start=1))
 
 
-def fleet(members: tuple[Host, ...], bmcs: Bmcs) -> Fleet:
+def fleet(members: tuple[Host, ...], bmcs: BmcFleet) -> Fleet:
     said = node()
     return Fleet(members, lambda host: ReplayTransport(host.name, said), Access(), bmcs=bmcs)
 
 
-def gathered(members: tuple[Host, ...], bmcs: Bmcs) -> dict[str, Evidence]:
+def gathered(members: tuple[Host, ...], bmcs: BmcFleet) -> dict[str, Evidence]:
     found = gather(fleet(members, bmcs))
     assert all(isinstance(each, Evidence) for each in found.values())
     return {name: each for name, each in found.items() if isinstance(each, Evidence)}
@@ -94,7 +93,7 @@ def test_one_bad_bmc_spoils_no_other(simulate: Simulate) -> None:
 
 def test_a_wrong_password_is_told_of_each_and_tried_once(simulate: Simulate) -> None:
     bmc = simulate("dell")
-    wrong = BmcAccess(Login(bmc.user, "wrong"), Trust(ca=str(bmc.ca)))
+    wrong = BmcAccess(Login(bmc.user, "wrong"), BmcTrust(ca=str(bmc.ca)))
     with open_bmcs(wrong, hosts(bmc)) as bmcs:
         frame = gathered(hosts(bmc), bmcs)["gpu1"].frame("bmc")
     assert (frame.state, len(bmc.log.of("POST"))) == (State.DENIED, 1)
@@ -156,7 +155,7 @@ def test_two_hosts_behind_one_bmc_ask_it_one_after_the_other(simulate: Simulate)
 def test_the_map_goes_over_the_inventory(simulate: Simulate) -> None:
     bmc = simulate("dell")
     places = {"gpu1": BmcPlace(bmc.address, bmc.fingerprint)}
-    told = BmcAccess(Login(bmc.user, bmc.password), Trust(), places, 20)
+    told = BmcAccess(Login(bmc.user, bmc.password), BmcTrust(), places, 20)
     with open_bmcs(told, (Host("gpu1", bmc="127.0.0.1:9"),)) as bmcs:
         assert b"pinned" in bmcs.frames(Host("gpu1"))[0].text.encode()
 

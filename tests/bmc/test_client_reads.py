@@ -15,9 +15,9 @@ from tests.bmc.personas import CHANGES, PERSONAS
 from tests.bmc.tls import Certificate
 from toolkit.errors import BmcLogin, BmcRefused
 from toolkit.evidence import Evidence, State
-from toolkit.redfish.http import Limits
+from toolkit.redfish.http import BmcLimits
 from toolkit.redfish.registry import RegistryCache
-from toolkit.redfish.trust import Trust
+from toolkit.redfish.trust import BmcTrust
 
 EVERY = sorted(PERSONAS)
 
@@ -90,13 +90,13 @@ def test_what_is_said_of_the_bmc_itself(simulate: Simulate) -> None:
 
 def test_a_pinned_certificate_needs_no_authority(simulate: Simulate) -> None:
     bmc = simulate("hpe", certificate=Certificate.SELF_SIGNED)
-    with bmc_on(bmc, trust=Trust(pins=("0" * 64, bmc.fingerprint))) as ours:
+    with bmc_on(bmc, trust=BmcTrust(pins=("0" * 64, bmc.fingerprint))) as ours:
         assert "verified pinned" in by_key(ours.read(RegistryCache()))["bmc"].text
 
 
 def test_without_verification_it_is_said(simulate: Simulate) -> None:
     bmc = simulate("hpe", certificate=Certificate.EXPIRED)
-    with bmc_on(bmc, trust=Trust(insecure=True)) as ours:
+    with bmc_on(bmc, trust=BmcTrust(insecure=True)) as ours:
         assert "verified no" in by_key(ours.read(RegistryCache()))["bmc"].text
 
 
@@ -227,7 +227,7 @@ def test_what_stands_beside_the_settings_spoils_nothing_however_it_fails(
 ) -> None:
     bmc = simulate("dell")
     bmc.fails(kind, "GET", path, code=401, times=99, location="https://elsewhere.invalid/")
-    with bmc_on(bmc, limits=Limits(5, 1, 20)) as ours:
+    with bmc_on(bmc, limits=BmcLimits(5, 1, 20)) as ours:
         frames = by_key(ours.read(RegistryCache()))
     assert frames[key].state is told
     assert frames[key].text.startswith(bmc.address)

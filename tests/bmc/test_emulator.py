@@ -17,9 +17,9 @@ from tests.bmc.emulator import Emulator, emulator
 from tests.bmc.tls import Authority
 from toolkit.errors import BmcLogin
 from toolkit.redfish.client import Bmc
-from toolkit.redfish.http import Limits
+from toolkit.redfish.http import BmcLimits
 from toolkit.redfish.registry import RegistryCache
-from toolkit.redfish.trust import Login, Trust
+from toolkit.redfish.trust import BmcTrust, Login
 
 pytestmark = pytest.mark.bmc
 
@@ -48,8 +48,8 @@ def test_sushy_reads_changes_and_reads_again(running: Emulator) -> None:
 
 def _ours(it: Emulator, password: str = "") -> Bmc:
     login = Login(it.user, password or it.password)
-    limits = Limits(connect_s=20, answer_s=60, total_s=120)
-    return Bmc(it.address, login, Trust(ca=str(it.ca)), limits=limits)
+    limits = BmcLimits(connect_s=20, answer_s=60, total_s=120)
+    return Bmc(it.address, login, BmcTrust(ca=str(it.ca)), limits=limits)
 
 
 def test_our_client_reads_what_sushy_reads(running: Emulator) -> None:

@@ -14,7 +14,7 @@ from toolkit.evidence import State
 from toolkit.hosts.host import Host
 from toolkit.redfish.access import BmcAccess
 from toolkit.redfish.fleet import open_bmcs
-from toolkit.redfish.trust import Login, Trust
+from toolkit.redfish.trust import BmcTrust, Login
 from toolkit.ssh.pool import run_all
 
 LATENCY_S = 0.1
@@ -29,7 +29,7 @@ def test_64_slow_bmcs_are_read_side_by_side(
     names = itertools.islice(itertools.cycle(sorted(PERSONAS)), MANY)
     bmcs = [simulate(name, latency_s=LATENCY_S) for name in names]
     hosts = tuple(Host(f"gpu{n}", bmc=each.address) for n, each in enumerate(bmcs))
-    access = BmcAccess(Login(bmcs[0].user, bmcs[0].password), Trust(ca=str(bmcs[0].ca)), {}, 60)
+    access = BmcAccess(Login(bmcs[0].user, bmcs[0].password), BmcTrust(ca=str(bmcs[0].ca)), {}, 60)
     begin = time.monotonic()
     with open_bmcs(access, hosts) as opened:
         outcomes = run_all(hosts, opened.frames)

@@ -11,7 +11,7 @@ from tests.bmc.conftest import Simulate
 from tests.bmc.test_bios_verb import Operator
 from tests.invoked import ROOT
 from toolkit.demo import fleet as demo
-from toolkit.demo.keys import public_file
+from toolkit.demo.fleet import public_file
 from toolkit.errors import ExitCode
 from toolkit.hosts.host import Host
 

@@ -9,32 +9,32 @@ from toolkit.built.plan.gate import GateVerdict, judge_modules
 from toolkit.built.plan.model import BuildFailure, Built, Part
 from toolkit.facts.modules.build_env import Ground
 from toolkit.features.builds.io.sandbox import run_job
-from toolkit.features.builds.plan.graph import Graph, Step, make_graph
+from toolkit.features.builds.plan.graph import BuildGraph, BuildStep, make_graph
 from toolkit.features.builds.plan.outcome import read_outcome
-from toolkit.features.builds.run.scripts import gate_ground, make_job, recipe, survey
+from toolkit.features.builds.run.places import gate_ground, make_job, recipe, survey
 
 LIMIT_S = 500  # a driver's conftest on a machine that others use too
 
 
-def graph_of(box: Sandbox, kernel: str, *parts: Part, flags: str = "") -> tuple[Ground, Graph]:
+def graph_of(box: Sandbox, kernel: str, *parts: Part, flags: str = "") -> tuple[Ground, BuildGraph]:
     """What the survey of a sandbox amounts to for one kernel."""
     ground = survey(str(box.root), (kernel,))
     return ground, make_graph(ground, (kernel,), parts=parts, flags=flags, recipe=recipe())
 
 
-def step_of(graph: Graph, part: Part) -> Step:
+def step_of(graph: BuildGraph, part: Part) -> BuildStep:
     [step] = [each for each in graph.steps if each.inputs.part is part]
     return step
 
 
 def build_step(
-    box: Sandbox, graph: Graph, step: Step, built: dict[str, Built], log: str = ""
+    box: Sandbox, graph: BuildGraph, step: BuildStep, built: dict[str, Built], log: str = ""
 ) -> Built | BuildFailure:
     job = make_job(step, graph, built, root=str(box.root), log=log, limit_s=LIMIT_S)
     return read_outcome(run_job(job), step.inputs)
 
 
-def build_all(box: Sandbox, ground: Ground, graph: Graph) -> dict[Part, Built]:
+def build_all(box: Sandbox, ground: Ground, graph: BuildGraph) -> dict[Part, Built]:
     """Everything of one kernel that is not given; each through the gate."""
     assert not graph.blocked, graph.blocked
     built: dict[str, Built] = {}
@@ -50,7 +50,7 @@ def build_all(box: Sandbox, ground: Ground, graph: Graph) -> dict[Part, Built]:
 
 
 def judged(
-    ground: Ground, graph: Graph, step: Step, others: dict[str, Built], came: Built
+    ground: Ground, graph: BuildGraph, step: BuildStep, others: dict[str, Built], came: Built
 ) -> GateVerdict:
     return judge_modules(came, gate_ground(ground, step, graph, others, came))
 

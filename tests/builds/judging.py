@@ -8,26 +8,26 @@ from tests.builds.sandbox import Sandbox
 from toolkit.built.plan.gate import (
     GateGround,
     GateVerdict,
-    Provider,
+    SymbolProvider,
     judge_module,
     vermagic_flags,
 )
-from toolkit.built.plan.model import File
+from toolkit.built.plan.model import BuiltFile
 from toolkit.facts.boot.kernel import parse_config
 from toolkit.facts.modules.symvers import Export, parse_symvers
 
 
-def modules_of(box: Sandbox, folder: str) -> tuple[File, ...]:
+def modules_of(box: Sandbox, folder: str) -> tuple[BuiltFile, ...]:
     """The modules of a folder, unpacked, by the names that they give themselves."""
     found = []
     for path in sorted(box.path(folder).glob("*.ko*")):
         data = path.read_bytes()
         plain = decompress(data) if path.suffix == ".xz" else data
-        found.append(File(path.name.removesuffix(".xz"), plain))
+        found.append(BuiltFile(path.name.removesuffix(".xz"), plain))
     return tuple(found)
 
 
-def ground_of(box: Sandbox, kernel: str, modules: tuple[File, ...]) -> GateGround:
+def ground_of(box: Sandbox, kernel: str, modules: tuple[BuiltFile, ...]) -> GateGround:
     """What modules for a kernel are held against: its headers, OFED's rows, and one another."""
     build = f"/usr/src/linux-headers-{kernel}"
     ofed = f"/usr/src/ofa_kernel/x86_64/{kernel}/Module.symvers"
@@ -36,7 +36,7 @@ def ground_of(box: Sandbox, kernel: str, modules: tuple[File, ...]) -> GateGroun
         rows = parse_symvers(ofed, box.read(ofed))
         for name in dict.fromkeys(each.module for each in rows.values()):
             own = {symbol: each for symbol, each in rows.items() if each.module == name}
-            providers.append(Provider(name, own))
+            providers.append(SymbolProvider(name, own))
     config = box.read(f"{build}/.config").split("\n")
     options = [line for line in config if line.startswith("CONFIG_")]
     return GateGround(
@@ -48,7 +48,7 @@ def ground_of(box: Sandbox, kernel: str, modules: tuple[File, ...]) -> GateGroun
     )
 
 
-def _provider(box: Sandbox, module: File) -> Provider:
+def _provider(box: Sandbox, module: BuiltFile) -> SymbolProvider:
     """What a module exports, as kmod tells."""
     path = f"/root/{module.name}"
     box.write(path, module.data)
@@ -58,11 +58,11 @@ def _provider(box: Sandbox, module: File) -> Provider:
     licence = box.run("modinfo", "-F", "license", path).out.strip()
     rows = [line.split("\t") for line in told.splitlines() if line.startswith("0x")]
     exports = {symbol: Export(int(crc, 16), name, gpl=False) for crc, symbol in rows}
-    return Provider(name, exports, licence, version)
+    return SymbolProvider(name, exports, licence, version)
 
 
 def judge_files(
-    box: Sandbox, kernel: str, modules: tuple[File, ...], wanted: str = ""
+    box: Sandbox, kernel: str, modules: tuple[BuiltFile, ...], wanted: str = ""
 ) -> GateVerdict:
     """Judge the modules in whose name ``wanted`` is, held against them all."""
     ground = ground_of(box, kernel, modules)

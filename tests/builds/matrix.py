@@ -28,9 +28,9 @@ from toolkit.built.plan.model import BuildFailure, Built, Part
 from toolkit.checks.kernel.build_failures import explain
 from toolkit.facts.modules.build_env import Ground
 from toolkit.features.builds.io.sandbox import run_job
-from toolkit.features.builds.plan.graph import Graph, Step, make_graph
+from toolkit.features.builds.plan.graph import BuildGraph, BuildStep, make_graph
 from toolkit.features.builds.plan.outcome import read_outcome
-from toolkit.features.builds.run.scripts import gate_ground, make_job, recipe, survey
+from toolkit.features.builds.run.places import gate_ground, make_job, recipe, survey
 
 LIMIT_S = 900.0
 WHOLE_S = 7200.0  # four minutes on an idle machine; whoever asks for it may be busy with more
@@ -143,7 +143,9 @@ def _ours(box: Sandbox, ground: Ground, cell: Cell, vendors: Source) -> Row:
     return Row(cell, Result.BUILT, time.monotonic() - began, verdict, "")
 
 
-def _step(box: Sandbox, graph: Graph, step: Step, built: dict[str, Built]) -> Built | BuildFailure:
+def _step(
+    box: Sandbox, graph: BuildGraph, step: BuildStep, built: dict[str, Built]
+) -> Built | BuildFailure:
     job = make_job(step, graph, built, root=str(box.root), log="", limit_s=LIMIT_S, jobs=2)
     return read_outcome(run_job(job), step.inputs)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tests.builds.layers import stack
 from tests.builds.sandbox import Sandbox
-from toolkit.built.plan.model import Built, File, Inputs, Part
-from toolkit.features.builds.plan.packaging import Making
+from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
+from toolkit.features.builds.plan.packages import Making
 
 MAKING = Making(maintainer="GPU team <gpu@site.example>")
 # What the guest's disk, and nothing else, needs: depmod is slow there.
@@ -32,7 +32,7 @@ def make_modules() -> Modules:
         for part, name in ((Part.OFED, "mlnx-ofed-kernel"), (Part.DRIVER, "nvidia-current-open")):
             [tree] = box.path(_DKMS_TREE).glob(f"{name}/*/{kernel}/x86_64/module")
             version = tree.parents[2].name
-            files = [File(each.name, each.read_bytes()) for each in sorted(tree.glob("*.ko"))]
+            files = [BuiltFile(each.name, each.read_bytes()) for each in sorted(tree.glob("*.ko"))]
             inputs = Inputs(part, name, version, kernel, "x86_64", "s", "h", "gcc", "", "", "r")
             builts.append(Built(inputs, tuple(files)))
     return Modules(kernel, tuple(builts), tuple(_unsigned(each) for each in builts))
@@ -44,7 +44,7 @@ def _unsigned(built: Built) -> Built:
     for each in built.files:
         assert each.data.endswith(mark)
         size = int.from_bytes(each.data[-len(mark) - 4 : -len(mark)], "big")
-        files.append(File(each.name, each.data[: -len(mark) - 12 - size]))
+        files.append(BuiltFile(each.name, each.data[: -len(mark) - 12 - size]))
     return replace(built, files=tuple(files))
 
 

@@ -17,7 +17,7 @@ from tests.builds.efi import boot, enrol_at_the_console
 from tests.builds.grounds import tree
 from tests.builds.layers import stack
 from tests.builds.sandbox import Sandbox
-from toolkit.built.plan.model import Built, File, Inputs, Part
+from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
 from toolkit.built.plan.signature import unsigned
 from toolkit.built.signing import Signing, open_signing
 from toolkit.evidence import Evidence
@@ -174,7 +174,7 @@ def _lay(box: Sandbox, ours: Signing, theirs: Signing) -> str:
         }
         config = {"CONFIG_MODULE_SIG_HASH": "sha256"}
     inputs = Inputs(Part.PEERMEM, "p", "1", kernel, "x86_64", *[""] * 6)
-    plain = Built(inputs, tuple(File(f"{name}.ko", data) for name, data in files.items()))
+    plain = Built(inputs, tuple(BuiltFile(f"{name}.ko", data) for name, data in files.items()))
     signed = {each.name: each.data for each in ours.signed(plain, config).modules}
     foreign = {each.name: each.data for each in theirs.signed(plain, config).modules}
     _only(box, kernel)

@@ -9,7 +9,7 @@ import pytest
 from tests.builds import stubs
 from tests.builds.layers import stack
 from tests.builds.sandbox import Sandbox
-from toolkit.built.plan.model import Built, File, Inputs, Part
+from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
 from toolkit.errors import Unsupported
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
@@ -49,7 +49,7 @@ def built(box: Sandbox) -> Built:
     name = "nvidia-current-open-peermem.ko"
     data = box.path(f"/lib/modules/{kernel}/updates/dkms/{name}").read_bytes()
     inputs = Inputs(Part.PEERMEM, "nvidia-peermem", DRIVER, kernel, "x86_64", *["0" * 64] * 6)
-    return Built(inputs, (File(name, data),))
+    return Built(inputs, (BuiltFile(name, data),))
 
 
 def test_the_module_that_was_built_there_fits(box: Sandbox) -> None:

@@ -20,9 +20,9 @@ from toolkit.evidence import Evidence
 from toolkit.facts.modules.build_env import Ground, parse_ground
 from toolkit.facts.modules.module_file import read_image
 from toolkit.features.builds.io.sandbox import survey_script
-from toolkit.features.builds.plan.graph import Graph, make_graph
+from toolkit.features.builds.plan.graph import BuildGraph, make_graph
 from toolkit.features.builds.plan.outcome import read_outcome
-from toolkit.features.builds.run.scripts import make_job
+from toolkit.features.builds.run.places import make_job
 
 pytestmark = pytest.mark.builds
 LONG = True
@@ -35,7 +35,7 @@ class Nothing:
     box: Sandbox
     kernel: str
     ground: Ground
-    graph: Graph
+    graph: BuildGraph
     before: dict[str, tuple[int, int, int]]
     built: dict[Part, Built]
     after: dict[str, tuple[int, int, int]]

@@ -15,7 +15,7 @@ import pytest
 
 from tests.builds.sandbox import Sandbox
 from toolkit.built.plan.model import BuildFailure, Inputs, Part
-from toolkit.features.builds.io.sandbox import Job, Order, build_script, run_job
+from toolkit.features.builds.io.sandbox import Order, SandboxJob, build_script, run_job
 from toolkit.features.builds.plan.outcome import read_outcome
 
 pytestmark = pytest.mark.builds
@@ -48,7 +48,7 @@ def test_a_build_cannot_write_to_its_ground(hanging: Sandbox, path: str) -> None
     with hanging.branch() as box:
         box.write("/usr/src/hang-1/hang.sh", f"#!/bin/sh\ntouch {path}\nsleep 1\n", 0o755)
         script = build_script(_order(box, 60), root=str(box.root))
-        text = run_job(Job("hang", str(box.root), script, 100, ""))
+        text = run_job(SandboxJob("hang", str(box.root), script, 100, ""))
         assert f"touch: cannot touch '{path}': Read-only file system" in text
         assert not box.path(path).exists()
 
@@ -59,7 +59,7 @@ def test_what_others_left_in_dkms_takes_no_part(hanging: Sandbox) -> None:
         box.shell("mkdir -p /var/lib/dkms/mlnx-ofed-kernel")
         box.write("/usr/src/hang-1/hang.sh", "#!/bin/sh\nls -A /var/lib/dkms; exit 1\n", 0o755)
         script = build_script(_order(box, 60), root=str(box.root))
-        text = run_job(Job("hang", str(box.root), script, 100, ""))
+        text = run_job(SandboxJob("hang", str(box.root), script, 100, ""))
         assert "mlnx-ofed-kernel" not in text
         assert [each.name for each in box.path("var/lib/dkms").iterdir()] == ["mlnx-ofed-kernel"]
 
@@ -71,7 +71,7 @@ def test_what_a_package_depends_on_need_not_be_installed_there() -> None:
         box.write("/usr/src/dep-1/dkms.conf", conf)
         box.write("/usr/src/dep-1/dep.sh", "#!/bin/sh\necho made; exit 3\n", 0o755)
         script = build_script(Order(box.kernel("6."), "dep", "1", 60), root=str(box.root))
-        came = read_outcome(run_job(Job("x", "", script, 100, "")), INPUTS)
+        came = read_outcome(run_job(SandboxJob("x", "", script, 100, "")), INPUTS)
     assert isinstance(came, BuildFailure)
     assert (came.step, came.status) == ("make", 10)
     assert "made" in came.tail
@@ -80,7 +80,7 @@ def test_what_a_package_depends_on_need_not_be_installed_there() -> None:
 def test_builds_that_begin_at_once_keep_out_of_each_others_way(hanging: Sandbox) -> None:
     script = build_script(Order(hanging.kernel("6.1."), "none", "1", 60), root=str(hanging.root))
     with ThreadPoolExecutor(4) as executor:
-        jobs = [Job("x", "", script, 100, "")] * 12
+        jobs = [SandboxJob("x", "", script, 100, "")] * 12
         said = list(executor.map(run_job, jobs))
     assert all("no source of none/1" in text for text in said)
     assert _scratch(hanging) == []
@@ -90,7 +90,7 @@ def test_a_tree_that_cannot_be_entered_says_what_is_missing() -> None:
     with Sandbox.of("bookworm") as box:
         box.path("mnt").rmdir()
         script = build_script(_order(box, 60), root=str(box.root))
-        came = read_outcome(run_job(Job("x", "", script, 60, "")), INPUTS)
+        came = read_outcome(run_job(SandboxJob("x", "", script, 60, "")), INPUTS)
     assert isinstance(came, BuildFailure)
     assert came.step == "prepare"
     assert "/mnt: mount point does not exist" in came.found
@@ -123,7 +123,7 @@ def _scratch(box: Sandbox) -> list[str]:
 def test_a_build_that_hangs_is_ended_at_its_limit(hanging: Sandbox) -> None:
     script = build_script(_order(hanging, 15), root=str(hanging.root))
     begun = time.monotonic()
-    text = run_job(Job("hang", str(hanging.root), script, 300, ""))
+    text = run_job(SandboxJob("hang", str(hanging.root), script, 300, ""))
     assert time.monotonic() - begun < 200
     came = read_outcome(text, INPUTS)
     assert isinstance(came, BuildFailure)
@@ -142,8 +142,8 @@ def test_nothing_goes_on_when_the_worker_is_killed(
     worker = subprocess.Popen(
         [sys.executable, "-c",
          "import sys; from pathlib import Path\n"
-         "from toolkit.features.builds.io.sandbox import Job, run_job\n"
-         "run_job(Job('hang', '', Path(sys.argv[1]).read_text(), 500, sys.argv[2]))",
+         "from toolkit.features.builds.io.sandbox import SandboxJob, run_job\n"
+         "run_job(SandboxJob('hang', '', Path(sys.argv[1]).read_text(), 500, sys.argv[2]))",
          str(script), str(log)],
         cwd=Path(__file__).parents[2],
     )  # fmt: skip
@@ -156,7 +156,9 @@ def test_nothing_goes_on_when_the_worker_is_killed(
     assert isinstance(came, BuildFailure)
     assert came.found == "it was killed, or cut off, in the midst of: make"
     # The next build there removes what this one could not.
-    run_job(Job("hang", "", build_script(_order(hanging, 1), root=str(hanging.root)), 60, ""))
+    run_job(
+        SandboxJob("hang", "", build_script(_order(hanging, 1), root=str(hanging.root)), 60, "")
+    )
     assert _scratch(hanging) == []
 
 

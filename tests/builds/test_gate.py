@@ -15,7 +15,7 @@ from tests.builds.layers import stack
 from tests.builds.sandbox import Sandbox
 from toolkit.built.plan.gate import GateGround, judge_module
 from toolkit.built.plan.gate_rules import REGISTER
-from toolkit.built.plan.model import File
+from toolkit.built.plan.model import BuiltFile
 from toolkit.facts.modules.module_file import read_image
 
 pytestmark = pytest.mark.builds
@@ -36,7 +36,7 @@ class Made:
 
     def python(self, data: bytes) -> str:
         """The first word that the gate of ours says; "" where it lets the module in."""
-        refusals = judge_module(File(NAME, data), self.ground)
+        refusals = judge_module(BuiltFile(NAME, data), self.ground)
         return refusals[0].cause.value if refusals else ""
 
     def shell(self, data: bytes) -> str:

@@ -17,8 +17,8 @@ import pytest
 from tests.builds.guest import boot
 from tests.builds.packing import MAKING, Modules, put, state
 from tests.builds.sandbox import Sandbox
-from toolkit.features.builds.io.package_tools import Laid, pack_deb
-from toolkit.features.builds.plan.packaging import Format
+from toolkit.features.builds.io.package_tools import pack_deb
+from toolkit.features.builds.plan.packages import Format, PackedFile
 from toolkit.features.builds.run.packages import make_packages
 
 pytestmark = pytest.mark.builds
@@ -80,8 +80,8 @@ def test_the_same_modules_give_the_same_bytes(
 
 def test_an_ordinary_user_packs_the_same_bytes(tmp_path: Path) -> None:
     files = [
-        Laid("DEBIAN/control", CONTROL.encode(), 0o644),
-        Laid("lib/modules/6.1.0/updates/gdr-toolkit/x.ko", b"module", 0o644),
+        PackedFile("DEBIAN/control", CONTROL.encode(), 0o644),
+        PackedFile("lib/modules/6.1.0/updates/gdr-toolkit/x.ko", b"module", 0o644),
     ]
     ours = pack_deb(files, tmp_path / "ours.deb", 1767225600).read_bytes()
     with tempfile.TemporaryDirectory() as name:

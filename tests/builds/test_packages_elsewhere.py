@@ -12,7 +12,7 @@ import pytest
 
 from tests.builds.packing import MAKING, Modules, state
 from tests.builds.sandbox import Sandbox
-from toolkit.features.builds.plan.packaging import Format
+from toolkit.features.builds.plan.packages import Format
 from toolkit.features.builds.run.packages import make_packages
 
 pytestmark = pytest.mark.builds

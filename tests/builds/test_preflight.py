@@ -21,9 +21,9 @@ from toolkit.built.plan.model import Part
 from toolkit.compat.reader import shipped
 from toolkit.errors import UsageError
 from toolkit.features.builds.io.headers import Headers, unpack_headers
-from toolkit.features.builds.plan.made import Need
-from toolkit.features.builds.plan.preflight import Answer, Outlook
-from toolkit.features.builds.run.places import Place, open_place
+from toolkit.features.builds.plan.outcome import Need
+from toolkit.features.builds.plan.preflight import CompileAnswer, Outlook
+from toolkit.features.builds.run.places import BuildPlace, open_place
 from toolkit.features.builds.run.preflight import lay, preflight
 from toolkit.features.builds.run.run import graphs_for
 from toolkit.verbs.access import Access
@@ -78,7 +78,7 @@ def box() -> Iterator[Sandbox]:
         yield made
 
 
-def place_of(root: Path) -> Place:
+def place_of(root: Path) -> BuildPlace:
     with open_place(Access(), root=str(root)) as place:
         return place
 
@@ -112,17 +112,17 @@ def test_a_kernel_that_is_not_installed_is_foretold_and_then_really_compiled_for
 ) -> None:
     before = tree_of(box)
     found = foretold(box, headers, compile_it=True)
-    assert found[Part.PEERMEM].answer is Answer.WILL, found[Part.PEERMEM].reasons
+    assert found[Part.PEERMEM].answer is CompileAnswer.WILL, found[Part.PEERMEM].reasons
     assert found[Part.PEERMEM].tried
     assert "compiled on this machine" in found[Part.PEERMEM].reasons[0].source
-    assert found[Part.DRIVER].answer is Answer.UNKNOWN  # nobody has told of it: no yes
+    assert found[Part.DRIVER].answer is CompileAnswer.UNKNOWN  # nobody has told of it: no yes
     assert tree_of(box) == before
     assert not list(box.path("var/tmp").iterdir())
 
 
 def test_a_real_time_kernel_is_refused_by_name(box: Sandbox, headers: Headers) -> None:
     found = foretold(box, headers, kernel=1)
-    assert found[Part.DRIVER].answer is Answer.WILL_NOT
+    assert found[Part.DRIVER].answer is CompileAnswer.WILL_NOT
     assert "real-time kernel" in found[Part.DRIVER].reasons[0].found
 
 
@@ -136,7 +136,7 @@ def test_an_old_driver_and_a_new_kernel_are_not_called_a_match(
     conf = older / "dkms.conf"
     conf.write_text(conf.read_text().replace("535.261.03", "515.105.01"))
     found = foretold(box, headers)
-    assert found[Part.PEERMEM].answer is Answer.UNKNOWN
+    assert found[Part.PEERMEM].answer is CompileAnswer.UNKNOWN
     assert any("Linux-OpenIB" in each.found for each in found[Part.PEERMEM].reasons)
 
 
@@ -144,7 +144,7 @@ def test_headers_without_their_other_half_ask_for_it(box: Sandbox, packages: Pat
     [given] = [each for each in plain(packages) if "linux-headers-" in each and "-amd64_6" in each]
     with unpack_headers([given]) as half:
         [outlook] = foretold(box, half).values()
-    assert outlook.answer is Answer.WILL_NOT
+    assert outlook.answer is CompileAnswer.WILL_NOT
     assert "not whole" in outlook.reasons[0].found
     assert "linux-kbuild" in outlook.reasons[0].hint
 
@@ -153,7 +153,7 @@ def test_an_older_compiler_than_the_kernels_is_told(headers: Headers) -> None:
     with stack("bookworm") as old:  # gcc 12, for headers that gcc 14 built
         found = foretold(old, headers)
     said = " ".join(each.found for each in found[Part.PEERMEM].reasons)
-    assert found[Part.PEERMEM].answer is Answer.WILL_NOT
+    assert found[Part.PEERMEM].answer is CompileAnswer.WILL_NOT
     assert "gcc 12 is here, and gcc 14 built the kernel" in said
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from tests.evidence.healthy_files import KERNELS_OWN, P2P, PEERS
 from tests.evidence.modules import ko
-from toolkit.built.plan.gate import GateGround, Provider, Refused, judge_module
-from toolkit.built.plan.model import File, Inputs, Part
+from toolkit.built.plan.gate import GateGround, Refused, SymbolProvider, judge_module
+from toolkit.built.plan.model import BuiltFile, Inputs, Part
 from toolkit.facts.modules.symvers import Export
 
 RELEASE = "6.1.0-56-amd64"
@@ -28,8 +28,8 @@ def exports(crcs: Mapping[str, int], module: str, *, gpl: bool = False) -> dict[
     return {name: Export(crc, module, gpl) for name, crc in crcs.items()}
 
 
-NVIDIA = Provider("nvidia", exports(P2P, "nvidia"), "Dual MIT/GPL", DRIVER)
-UVERBS = Provider("ib_uverbs", exports(PEERS, "ib_uverbs"), "Dual BSD/GPL")
+NVIDIA = SymbolProvider("nvidia", exports(P2P, "nvidia"), "Dual MIT/GPL", DRIVER)
+UVERBS = SymbolProvider("ib_uverbs", exports(PEERS, "ib_uverbs"), "Dual BSD/GPL")
 GROUND = GateGround(
     RELEASE,
     "x86_64",
@@ -48,13 +48,13 @@ def peermem(
     versions: Mapping[str, int] | None = None,
     undefined: tuple[str, ...] | None = None,
     signature: bytes = b"",
-) -> File:
+) -> BuiltFile:
     versions = NEEDS if versions is None else versions
     data = ko({**INFO, **(info or {})}, versions, undefined=undefined, signature=signature)
-    return File("nvidia-peermem.ko", data)
+    return BuiltFile("nvidia-peermem.ko", data)
 
 
-def causes(file: File, ground: GateGround = GROUND) -> list[Refused]:
+def causes(file: BuiltFile, ground: GateGround = GROUND) -> list[Refused]:
     return [each.cause for each in judge_module(file, ground)]
 
 

@@ -30,12 +30,12 @@ from toolkit.built.plan.gate import (
     REGISTER,
     GateGround,
     GateVerdict,
-    Provider,
     Refused,
+    SymbolProvider,
     judge_module,
     judge_modules,
 )
-from toolkit.built.plan.model import Built, File
+from toolkit.built.plan.model import Built, BuiltFile
 from toolkit.facts.modules.symvers import Export
 
 # --- what passes
@@ -58,7 +58,7 @@ def test_a_real_peermem_built_for_that_kernel_and_those_providers_passes() -> No
         ),
         pytest.param(
             peermem({"depends": "nvidia,ib_core"}),
-            replace(GROUND, providers=(NVIDIA, Provider("ib_core", UVERBS.exports))),
+            replace(GROUND, providers=(NVIDIA, SymbolProvider("ib_core", UVERBS.exports))),
             id="ib_core-exports-it-as-before-OFED-24.07",
         ),
         pytest.param(
@@ -90,14 +90,14 @@ def test_a_real_peermem_built_for_that_kernel_and_those_providers_passes() -> No
         ),
     ],
 )  # fmt: skip
-def test_a_module_passes(file: File, ground: GateGround) -> None:
+def test_a_module_passes(file: BuiltFile, ground: GateGround) -> None:
     assert judge_module(file, ground) == ()
 
 
 # --- what is refused
 
 OTHER = replace(UVERBS, exports=exports({n: crc ^ 1 for n, crc in PEERS.items()}, "ib_uverbs"))
-REFUSED: list[tuple[str, File, GateGround, Refused, str]] = [
+REFUSED: list[tuple[str, BuiltFile, GateGround, Refused, str]] = [
     ("stub", peermem({"depends": ""}, KERNELS_OWN), GROUND, Refused.STUB,
      f"a stub: it does not import {REGISTER} and nvidia_p2p_*"),
     ("stub-of-the-driver-only", peermem(versions=without(*PEERS)), GROUND, Refused.STUB,
@@ -137,12 +137,13 @@ REFUSED: list[tuple[str, File, GateGround, Refused, str]] = [
      "could not be read"),
     ("layout-not-known", peermem(), replace(GROUND, symbols={}), Refused.UNKNOWN,
      "tells no version of module_layout"),
-    ("no-elf", File("nvidia-peermem.ko", b"\0" * 900), GROUND, Refused.DAMAGED, "nvidia-peermem"),
-    ("nothing", File("nvidia-peermem.ko", b""), GROUND, Refused.DAMAGED, "nvidia-peermem"),
-    ("more-bytes", File("nvidia-peermem.ko", peermem().data + b"x" * 9), GROUND, Refused.DAMAGED,
-     "9 bytes behind its end"),
-    ("signature-cut", File("nvidia-peermem.ko", peermem(signature=signed("x")).data[:-3]), GROUND,
-     Refused.DAMAGED, "behind its end, and no signature"),
+    ("no-elf", BuiltFile("nvidia-peermem.ko", b"\0" * 900), GROUND, Refused.DAMAGED,
+     "nvidia-peermem"),
+    ("nothing", BuiltFile("nvidia-peermem.ko", b""), GROUND, Refused.DAMAGED, "nvidia-peermem"),
+    ("more-bytes", BuiltFile("nvidia-peermem.ko", peermem().data + b"x" * 9), GROUND,
+     Refused.DAMAGED, "9 bytes behind its end"),
+    ("signature-cut", BuiltFile("nvidia-peermem.ko", peermem(signature=signed("x")).data[:-3]),
+     GROUND, Refused.DAMAGED, "behind its end, and no signature"),
 ]  # fmt: skip
 
 
@@ -152,7 +153,7 @@ REFUSED: list[tuple[str, File, GateGround, Refused, str]] = [
     ids=[row[0] for row in REFUSED],
 )
 def test_a_module_is_refused_with_its_cause_and_what_to_do(
-    file: File, ground: GateGround, cause: Refused, found: str
+    file: BuiltFile, ground: GateGround, cause: Refused, found: str
 ) -> None:
     first = judge_module(file, ground)[0]
     assert first.cause is cause, first
@@ -178,7 +179,7 @@ def test_a_proprietary_driver_is_no_matter_before_kernel_5_9() -> None:
 @tried(60)
 @given(st.integers(min_value=0, max_value=len(peermem().data) - 1))
 def test_no_cut_of_a_module_passes(size: int) -> None:
-    file = File("nvidia-peermem.ko", peermem().data[:size])
+    file = BuiltFile("nvidia-peermem.ko", peermem().data[:size])
     assert causes(file) == [Refused.DAMAGED]
 
 

@@ -20,15 +20,15 @@ from tests.built.gating import (
 from tests.evidence.healthy_files import KERNELS_OWN, P2P, PEERS
 from tests.evidence.modules import ko, signed
 from toolkit.built.plan.gate import (
-    Provider,
     Refused,
+    SymbolProvider,
     WantedSignature,
     built_providers,
     judge_module,
     judge_modules,
     vermagic_flags,
 )
-from toolkit.built.plan.model import Built, File, Part
+from toolkit.built.plan.model import Built, BuiltFile, Part
 from toolkit.errors import Unparsable
 from toolkit.facts.modules.symvers import Export, parse_symvers
 
@@ -52,7 +52,7 @@ SIGNED = peermem(signature=signed("Site", serial=b"\x00\x12\x34"))
     ],
 )
 def test_a_signature_is_the_one_that_was_wanted(
-    file: File, wanted: WantedSignature | None, found: str
+    file: BuiltFile, wanted: WantedSignature | None, found: str
 ) -> None:
     refusals = judge_module(file, replace(GROUND, signature=wanted))
     assert [(each.cause, each.found) for each in refusals] == (
@@ -73,16 +73,16 @@ def whole_driver(*, with_ofed: bool = True) -> Built:
     own = {**INFO, "license": "Dual MIT/GPL", "depends": "", "name": "nvidia"}
     versions = NEEDS if with_ofed else {**KERNELS_OWN}
     files = (
-        File("Module.symvers", symvers(P2P, "/var/lib/dkms/nvidia/build/nvidia")),
-        File("nvidia-peermem.ko", ko(INFO, versions)),
-        File("nvidia.ko", ko(own, KERNELS_OWN)),
+        BuiltFile("Module.symvers", symvers(P2P, "/var/lib/dkms/nvidia/build/nvidia")),
+        BuiltFile("nvidia-peermem.ko", ko(INFO, versions)),
+        BuiltFile("nvidia.ko", ko(own, KERNELS_OWN)),
     )
     return Built(replace(INPUTS, part=Part.DRIVER, package="nvidia"), files)
 
 
 def test_a_driver_is_the_provider_for_the_peermem_that_is_built_with_it() -> None:
     """Not the driver that happens to be installed: the new one will take its place."""
-    old = Provider("nvidia", exports(dict.fromkeys(P2P, 1), "nvidia"), version="470.1")
+    old = SymbolProvider("nvidia", exports(dict.fromkeys(P2P, 1), "nvidia"), version="470.1")
     verdict = judge_modules(whole_driver(), replace(GROUND, providers=(old, UVERBS)))
     assert verdict.passed, verdict.refusals
 
@@ -113,7 +113,7 @@ def test_a_build_as_provider_tells_licence_and_version() -> None:
 )
 def test_a_build_without_the_module_that_it_is_for_is_refused(part: Part, missing: str) -> None:
     other = ko({**INFO, "name": "other", "depends": ""}, KERNELS_OWN)
-    built = Built(replace(INPUTS, part=part), (File("other.ko", other),))
+    built = Built(replace(INPUTS, part=part), (BuiltFile("other.ko", other),))
     [refusal] = judge_modules(built, GROUND).refusals
     assert (refusal.module, refusal.cause) == (missing, Refused.MISSING)
     assert not judge_modules(built, GROUND).passed
@@ -122,20 +122,23 @@ def test_a_build_without_the_module_that_it_is_for_is_refused(part: Part, missin
 
 def test_an_ofed_that_exports_the_interface_passes() -> None:
     other = ko({**INFO, "name": "ib_uverbs", "depends": ""}, KERNELS_OWN)
-    files = (File("Module.symvers", symvers(PEERS, "ib_uverbs")), File("ib_uverbs.ko", other))
+    files = (
+        BuiltFile("Module.symvers", symvers(PEERS, "ib_uverbs")),
+        BuiltFile("ib_uverbs.ko", other),
+    )
     assert judge_modules(Built(replace(INPUTS, part=Part.OFED), files), GROUND).passed
 
 
 @pytest.mark.parametrize("name", ["nvidia-fs", "gdrdrv"])
 def test_relatives_that_use_nothing_of_the_driver_are_stubs(name: str) -> None:
     info = {**INFO, "name": name.replace("-", "_"), "depends": "nvidia", "version": "2.4"}
-    assert judge_module(File(f"{name}.ko", ko(info, {**KERNELS_OWN, **P2P})), GROUND) == ()
-    [refusal] = judge_module(File(f"{name}.ko", ko(info, KERNELS_OWN)), GROUND)
+    assert judge_module(BuiltFile(f"{name}.ko", ko(info, {**KERNELS_OWN, **P2P})), GROUND) == ()
+    [refusal] = judge_module(BuiltFile(f"{name}.ko", ko(info, KERNELS_OWN)), GROUND)
     assert refusal.cause is Refused.STUB
 
 
 def test_a_damaged_module_symvers_refuses_the_build() -> None:
-    files = (File("Module.symvers", b"0x12 odd\n"), peermem())
+    files = (BuiltFile("Module.symvers", b"0x12 odd\n"), peermem())
     verdict = judge_modules(Built(INPUTS, files), GROUND)
     assert [each.cause for each in verdict.refusals] == [Refused.DAMAGED]
     assert not verdict.passed

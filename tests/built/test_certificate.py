@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.built.opensslling import Program, lay_openssl
-from toolkit.built.io import certificate
-from toolkit.built.io.certificate import Certificate, _length, der_of, pem_of, read_certificate
+from toolkit.built.io import openssl
+from toolkit.built.io.openssl import Certificate, _length, der_of, pem_of, read_certificate
 from toolkit.errors import UsageError
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -220,4 +220,4 @@ def test_a_private_key_is_no_certificate(tmp_path: Path, data: bytes) -> None:
 
 
 def test_curves_that_kernels_know() -> None:
-    assert {"prime256v1", "secp384r1", "secp521r1"} == certificate._CURVES
+    assert {"prime256v1", "secp384r1", "secp521r1"} == openssl._CURVES

@@ -11,10 +11,9 @@ import pytest
 
 from tests.evidence.build import KERNEL, NEXT_KERNEL, node
 from tests.unit.delivering import BUILT, build, two_kernels
-from toolkit.built.delivery_cache import Shelf, at_hand
+from toolkit.built.delivery_cache import Shelf, at_hand, to_entry
 from toolkit.built.io.store import Store
-from toolkit.built.kept import to_entry
-from toolkit.built.plan.model import Built, File
+from toolkit.built.plan.model import Built, BuiltFile
 from toolkit.built.signing import Signing
 from toolkit.facts.node.node import Node
 from toolkit.want import Want
@@ -57,7 +56,7 @@ class Stamp:
 
     def signed(self, built: Built, config: Mapping[str, str]) -> Built:
         self.digests.append(config.get("CONFIG_MODULE_SIG_HASH", ""))
-        return replace(built, files=tuple(File(e.name, e.data + b"!") for e in built.files))
+        return replace(built, files=tuple(BuiltFile(e.name, e.data + b"!") for e in built.files))
 
 
 def test_modules_are_signed_once_for_each_digest_that_kernels_ask_for(store: Store) -> None:

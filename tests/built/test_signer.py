@@ -11,10 +11,9 @@ import pytest
 
 from tests.built.opensslling import Program, lay_openssl
 from toolkit.built.io import openssl
-from toolkit.built.io.certificate import Certificate
-from toolkit.built.io.openssl import PIN, run_openssl
-from toolkit.built.io.signer import Signer, _refusal, open_signer
+from toolkit.built.io.openssl import PIN, Certificate, run_openssl
 from toolkit.built.io.signing_key import SigningKey
+from toolkit.built.signing import Signer, _refusal, open_signer
 from toolkit.errors import UsageError
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.evidence.modules import signed as message_by
-from toolkit.built.io.certificate import Certificate
-from toolkit.built.io.signer import Signer
+from toolkit.built.io.openssl import Certificate
 from toolkit.built.io.signing_key import take_key, takes_secret
 from toolkit.built.plan.signature import digest_for, unsigned, with_signature
-from toolkit.built.signing import open_signing
+from toolkit.built.signing import Signer, open_signing
 from toolkit.cli import main
 from toolkit.errors import ExitCode, ToolkitError, Unparsable, Unsupported, UsageError
 from toolkit.facts.modules.signature import MAGIC, parse_signature

@@ -12,10 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.built.io.manifest import MANIFEST, Damaged, Entry, Kept, digest_of, read_entry
-from toolkit.built.io.store import Store, default_folder
-from toolkit.built.kept import find, kept, to_built, to_entry
-from toolkit.built.plan.model import Built, File, Inputs, Part
+from toolkit.built.delivery_cache import find, kept, to_built, to_entry
+from toolkit.built.io.store import (
+    MANIFEST,
+    Damaged,
+    Entry,
+    EntryFile,
+    Store,
+    default_folder,
+    digest_of,
+    read_entry,
+)
+from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
 from toolkit.errors import ExitCode, UsageError
 
 INPUTS = Inputs(
@@ -31,7 +39,9 @@ INPUTS = Inputs(
     flags="",
     recipe="d" * 64,
 )
-BUILT = Built(INPUTS, (File("make.log", b"CC [M]\n"), File("nvidia-peermem.ko", b"\x7fELF" * 999)))
+BUILT = Built(
+    INPUTS, (BuiltFile("make.log", b"CC [M]\n"), BuiltFile("nvidia-peermem.ko", b"\x7fELF" * 999))
+)
 MODULE = "nvidia-peermem.ko"
 
 
@@ -145,13 +155,13 @@ def test_a_damaged_entry_is_noticed_and_put_aside(
 def test_names_that_leave_the_folder_are_not_kept(store: Store) -> None:
     for name in ("../x", "a/b", ".hidden", MANIFEST, ""):
         with pytest.raises(ValueError, match="cannot be kept"):
-            store.keep(Entry(to_entry(BUILT).about, (Kept(name, b""),)))
+            store.keep(Entry(to_entry(BUILT).about, (EntryFile(name, b""),)))
     assert store.rows() == ()
 
 
 def test_an_entry_stays_unless_it_is_to_be_replaced(store: Store) -> None:
     store.keep(to_entry(BUILT))
-    other = replace(BUILT, files=(File("nvidia-peermem.ko", b"new"),))
+    other = replace(BUILT, files=(BuiltFile("nvidia-peermem.ko", b"new"),))
     store.keep(to_entry(other))
     assert find(store, INPUTS).built == BUILT
     store.keep(to_entry(other), replace=True)
@@ -178,7 +188,7 @@ def test_a_full_disk_is_told_where_an_entry_was_to_be_replaced(
 
     store.keep(to_entry(BUILT))
     monkeypatch.setattr("toolkit.built.io.store.os.fsync", full)
-    other = replace(BUILT, files=(File("nvidia-peermem.ko", b"new"),))
+    other = replace(BUILT, files=(BuiltFile("nvidia-peermem.ko", b"new"),))
     with pytest.raises(OSError, match="No space left"):
         store.keep(to_entry(other), replace=True)
     assert find(store, INPUTS).built == BUILT

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from toolkit.built.io.store import Store
-from toolkit.file_lock import hold
+from toolkit.safe_file import hold
 
 DIGEST = "0123456789abcdef" * 4
 
@@ -76,7 +76,7 @@ def test_a_lock_on_a_file_that_was_removed_meanwhile_is_none(
         calls.append(descriptor)
         lock(descriptor, how)
 
-    monkeypatch.setattr("toolkit.file_lock.fcntl.flock", flock)
+    monkeypatch.setattr("toolkit.safe_file.fcntl.flock", flock)
     held = hold(file)
     assert held is not None
     assert hold(file) is None

@@ -18,7 +18,7 @@ from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN, Row, holds, name
 from tests.evidence.platforms import INLINE
 from toolkit.checks.all import ALL, BY_ID
 from toolkit.checks.firmware.bios import check_id
-from toolkit.compat.bios import Setting
+from toolkit.compat.bios import BiosRole
 from toolkit.facts.node.node import Node
 from toolkit.want import Role, Want
 
@@ -181,7 +181,7 @@ def test_firmware(row: Row) -> None:
 
 def test_every_setting_has_its_check_and_no_check_is_without_setting() -> None:
     ids = {each.id for each in ALL if each.id.startswith("bios.")}
-    assert ids == {check_id(each) for each in Setting}
+    assert ids == {check_id(each) for each in BiosRole}
 
 
 def test_a_failure_shows_the_log_as_a_hint_and_never_rests_on_it() -> None:

@@ -16,7 +16,7 @@ from toolkit.checks.check import Status
 from toolkit.checks.expected import EXPECTED
 from toolkit.checks.judged import judge_node
 from toolkit.evidence import Evidence
-from toolkit.expect import Key, read_expect
+from toolkit.expect import ExpectKey, read_expect
 from toolkit.facts.node.node import Node
 from toolkit.want import Want
 
@@ -88,7 +88,7 @@ WITH_VIRTUAL: dict[str, Override] = {
 }
 
 ROWS = [
-    *(Row("not-expected", f"expect.{key}", NA, f"no {key} in [expect]") for key in Key),
+    *(Row("not-expected", f"expect.{key}", NA, f"no {key} in [expect]") for key in ExpectKey),
     row("as-many", PASS, "2 GPUs", gpus=2),
     row("one-lost", FAIL, "1 GPU", board=ONE_GPU, gpus=2),
     row("all-lost", FAIL, "0 GPUs", board=NO_GPU, gpus=2),
@@ -265,7 +265,7 @@ def test_checks_on_what_is_expected(row: Row) -> None:
 
 
 def test_each_key_has_its_check_in_the_order_of_the_table() -> None:
-    assert [each.id for each in EXPECTED] == [f"expect.{key}" for key in Key]
+    assert [each.id for each in EXPECTED] == [f"expect.{key}" for key in ExpectKey]
 
 
 def test_a_node_that_should_have_gpus_and_has_none_is_broken() -> None:

@@ -10,7 +10,7 @@ from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, 
 from toolkit.errors import Unparsable
 from toolkit.facts.modules.load_order import Inserted, parse_inserted, parse_unit_times
 from toolkit.facts.node.node import Node
-from toolkit.plan.artefacts_order import ORDER
+from toolkit.plan.artefacts_modules import ORDER
 from toolkit.want import Want
 
 

@@ -24,7 +24,7 @@ from tests.evidence.frames import ABSENT, Override
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Check, Status
-from toolkit.compat.reader import Confidence, Provider, maker, shipped
+from toolkit.compat.reader import Confidence, HcaMaker, maker, shipped
 from toolkit.facts.node.node import Node
 from toolkit.plan.plan import make_plan
 from toolkit.want import PeerPath, Want
@@ -266,7 +266,7 @@ def _healthy(key: str) -> str:
 
 
 @pytest.mark.parametrize("row", PROVIDERS.values(), ids=lambda each: each.id)
-def test_what_is_not_known_has_low_confidence(row: Provider) -> None:
+def test_what_is_not_known_has_low_confidence(row: HcaMaker) -> None:
     assert bool(row.kernel) == bool(row.library) == (row.confidence is not Confidence.LOW)
 
 

@@ -11,7 +11,7 @@ from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Status
 from toolkit.evidence import Evidence, Frame
 from toolkit.facts.node.node import Node
-from toolkit.verbs.earlier import earlier_ports
+from toolkit.verbs.reading import earlier_ports
 from toolkit.want import Want
 
 PORT = "mlx5_0/ports/1/counters/symbol_error"

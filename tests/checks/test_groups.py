@@ -11,7 +11,7 @@ from tests.evidence.build import groups, node
 from toolkit.checks.all import BY_ID
 from toolkit.checks.comparison import Sheets
 from toolkit.errors import UsageError
-from toolkit.expect import Expect, Key
+from toolkit.expect import Expect, ExpectKey
 from toolkit.facts.node.node import Node
 from toolkit.groups import Renamed, SiteWants, resolved
 from toolkit.hosts.host import Host, Inventory
@@ -41,9 +41,9 @@ def test_what_is_expected_of_all_and_of_a_group(tmp_path: Path) -> None:
         "[expect]\ngpus = 8\nrate = 400\n"
         '[[group]]\nhosts = "@gb200"\nexpect = { gpus = 4, gpu_model = "GB200" }\n',
     )
-    assert wants.of("gpu3").expect == Expect(((Key.GPUS, 8), (Key.RATE, 400)))
+    assert wants.of("gpu3").expect == Expect(((ExpectKey.GPUS, 8), (ExpectKey.RATE, 400)))
     assert wants.of("gb2").expect == Expect(
-        ((Key.GPUS, 4), (Key.GPU_MODEL, "GB200"), (Key.RATE, 400))
+        ((ExpectKey.GPUS, 4), (ExpectKey.GPU_MODEL, "GB200"), (ExpectKey.RATE, 400))
     )
     assert wants.of("of-nobody") == wants.common
 
@@ -58,14 +58,14 @@ def test_hosts_of_one_group_have_one_want(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["gpu3", "root@gpu3", "gpu3:2222", "root@gpu3:2222"])
 def test_a_host_is_known_by_its_name_however_it_is_reached(tmp_path: Path, name: str) -> None:
     wants = load(tmp_path, '[[group]]\nhosts = "gpu[1-3]"\nexpect = { gpus = 4 }\n')
-    assert wants.of(name).expect[Key.GPUS] == 4
-    assert wants.of("gpu30").expect[Key.GPUS] is None
+    assert wants.of(name).expect[ExpectKey.GPUS] == 4
+    assert wants.of("gpu30").expect[ExpectKey.GPUS] is None
 
 
 def test_evidence_may_be_called_anything(tmp_path: Path) -> None:
     wants = load(tmp_path, '[[group]]\nhosts = "gpu[1-3]"\nexpect = { gpus = 4 }\n')
     assert wants.of("[what ever!").expect == Expect()
-    assert Renamed(wants, {"node001": "gpu1"}).of("node001").expect[Key.GPUS] == 4
+    assert Renamed(wants, {"node001": "gpu1"}).of("node001").expect[ExpectKey.GPUS] == 4
 
 
 def test_a_groups_profile_stands_in_place_of_the_other(tmp_path: Path) -> None:
@@ -131,7 +131,9 @@ def test_groups_may_overlap_where_they_agree(tmp_path: Path) -> None:
         '[[group]]\nhosts = "@h100"\nexpect = { gpus = 8, rate = 400 }\n'
         '[[group]]\nhosts = "gpu[1-3]"\nexpect = { gpus = 8, kernel = "6.8" }\n',
     )
-    assert wants.of("gpu1").expect == Expect(((Key.GPUS, 8), (Key.RATE, 400), (Key.KERNEL, "6.8")))
+    assert wants.of("gpu1").expect == Expect(
+        ((ExpectKey.GPUS, 8), (ExpectKey.RATE, 400), (ExpectKey.KERNEL, "6.8"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ def test_the_inventory_is_read_only_where_it_is_asked(tmp_path: Path) -> None:
     def unwanted() -> Inventory:
         raise AssertionError
 
-    assert resolved(want, unwanted, "site.toml").of("gpu1").expect[Key.GPUS] == 8
+    assert resolved(want, unwanted, "site.toml").of("gpu1").expect[ExpectKey.GPUS] == 8
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from toolkit.cli.options import Said
 from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.verbs.cli.why import asked as asked_about
-from toolkit.verbs.why import explained
+from toolkit.verbs.cli.why import explained
 from toolkit.want import Want
 
 KINDS = [path.stem for path in sorted(CAPTURES.glob("*.txt"))]

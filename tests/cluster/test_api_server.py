@@ -15,16 +15,14 @@ from uuid import uuid4
 import pytest
 
 from toolkit.facts.cluster import parse_cluster
-from toolkit.features.kubernetes.plan.apply import Carrying
-from toolkit.features.kubernetes.plan.manifests import stream
-from toolkit.features.kubernetes.plan.terms import Terms, parse_terms
-from toolkit.features.kubernetes.run.manifests import applying_manifests, reading_manifests
+from toolkit.features.kubernetes.plan import NodeBundle, PodTerms, parse_terms, stream
+from toolkit.features.kubernetes.run import applying_manifests, reading_manifests
 
 pytestmark = pytest.mark.cluster
 
 IMAGE = "registry.example/busybox@sha256:" + "0123456789abcdef" * 4
 NODE = "gpu007"
-JOB = Carrying(NODE, "echo\n")
+JOB = NodeBundle(NODE, "echo\n")
 
 
 def kubectl(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -36,7 +34,7 @@ def kubectl(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def terms() -> Iterator[Terms]:
+def terms() -> Iterator[PodTerms]:
     """All that can be rendered, applied; taken away again whatever happens."""
     made = parse_terms(IMAGE, f"gdr-test-{uuid4().hex[:8]}", "gdr-test/no-node-has-this", "")
     manifests = stream((*reading_manifests(made), *applying_manifests(made, (JOB,))))
@@ -48,13 +46,13 @@ def terms() -> Iterator[Terms]:
         kubectl("delete", "--ignore-not-found", "-f", "-", stdin=manifests)
 
 
-def test_applying_again_changes_nothing(terms: Terms) -> None:
+def test_applying_again_changes_nothing(terms: PodTerms) -> None:
     manifests = stream((*reading_manifests(terms), *applying_manifests(terms, (JOB,))))
     done = kubectl("diff", "--server-side", "-f", "-", stdin=manifests)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_no_pod_of_a_job_is_there_before_it_is_let_go(terms: Terms) -> None:
+def test_no_pod_of_a_job_is_there_before_it_is_let_go(terms: PodTerms) -> None:
     where = ("-n", terms.namespace)
     pods = kubectl("get", "pods", *where, "-l", "app.kubernetes.io/name=gdr-apply", "-o", "name")
     assert (pods.returncode, pods.stdout) == (0, ""), pods.stderr
@@ -74,7 +72,7 @@ def test_no_pod_of_a_job_is_there_before_it_is_let_go(terms: Terms) -> None:
     ],
 )
 def test_accounts_may_what_they_are_for(
-    terms: Terms, account: str, may: str, words: tuple[str, ...]
+    terms: PodTerms, account: str, may: str, words: tuple[str, ...]
 ) -> None:
     who = f"--as=system:serviceaccount:{terms.namespace}:{account}"
     done = kubectl("auth", "can-i", *words, who, "-n", terms.namespace)

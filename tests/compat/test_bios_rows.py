@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from toolkit.compat.bios import BiosRows, Setting, read, shipped
+from toolkit.compat.bios import BiosRole, BiosRows, read, shipped
 from toolkit.compat.rows import Confidence
 
 VENDORS = """
@@ -75,7 +75,7 @@ def test_a_site_without_rows_is_told_how_they_look() -> None:
 
 
 def test_every_setting_is_found_by_a_row_with_a_source() -> None:
-    assert {row.setting for row in shipped().rows if not row.mistaken} == set(Setting)
+    assert {row.setting for row in shipped().rows if not row.mistaken} == set(BiosRole)
     assert all(row.source for row in shipped().rows)
 
 

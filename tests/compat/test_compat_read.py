@@ -17,7 +17,7 @@ from toolkit.checks.all import BY_ID
 from toolkit.checks.breakages import MATCHES
 from toolkit.checks.firmware.bios import check_id
 from toolkit.checks.kernel.build_failures import dkms_exit
-from toolkit.compat import bios, gpus, machines, throughput, xids
+from toolkit.compat import bios, gpus, throughput
 from toolkit.compat.reader import DATA, Compat, maker, shipped
 from toolkit.compat.rows import build_numbers
 
@@ -69,12 +69,12 @@ def _makes(row: Any) -> bool:
 
 def _known(row: Any) -> bool:
     """Whether each GPU of a machine's or board's row comes to it, under a name that it has."""
-    if isinstance(row, machines.Board):
-        return all(machines.board(frozenset({each})) is row for each in row.devices)
+    if isinstance(row, gpus.GpuBoard):
+        return all(gpus.board(frozenset({each})) is row for each in row.devices)
     any_ = settings(phases=[Phase.generate], database=None)  # nobody minds how short it is
     name = find(st.from_regex(row.product, fullmatch=True), lambda _: True, settings=any_)
     dmi = {"sys_vendor": row.vendor, "product_name": name}
-    return all(machines.machine_type(dmi, frozenset({each})) is row for each in row.devices)
+    return all(gpus.machine_type(dmi, frozenset({each})) is row for each in row.devices)
 
 
 TAILS = (".0", "-amd64", ".0-50-amd64", ".117+deb12-amd64", ".0-687.el9_8.x86_64")
@@ -99,8 +99,8 @@ READ: dict[str, tuple[tuple[Any, ...], Callable[[Any], bool]]] = {
     "gpus": (gpus.chips(), lambda r: {gpus.chip(r.first), gpus.chip(r.last)} == {r}),
     "throughput": (tuple(throughput.constants().rows.values()), _asked_by_name),
     "providers": (COMPAT.providers, _makes),
-    "machines": ((*machines.machine_types(), *machines.boards()), _known),
-    "xids": (xids.xid_rows(), lambda r: {xids.xid_row(r.first), xids.xid_row(r.last)} == {r}),
+    "machines": ((*gpus.machine_types(), *gpus.boards()), _known),
+    "xids": (gpus.xid_rows(), lambda r: {gpus.xid_row(r.first), gpus.xid_row(r.last)} == {r}),
     "bios": (bios.shipped().rows, lambda r: r.mistaken or check_id(r.setting) in BY_ID),
 }
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.compat.machines import Board, MachineType, boards, machine_type, machine_types
+from toolkit.compat.gpus import GpuBoard, MachineType, boards, machine_type, machine_types
 
 
 def test_every_row_has_its_source_and_gpus_that_are_known() -> None:
-    rows: tuple[MachineType | Board, ...] = (*machine_types(), *boards())
+    rows: tuple[MachineType | GpuBoard, ...] = (*machine_types(), *boards())
     for each in rows:
         assert len(each.source) > 20
         assert each.confidence in set("HML")

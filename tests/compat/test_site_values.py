@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.compat.rows import Confidence, Row
-from toolkit.compat.toml_rows import repeated, rows
+from toolkit.compat.rows import Confidence, Row, repeated, rows
 from toolkit.errors import UsageError
 from toolkit.expect import read_expect
 from toolkit.want import (
@@ -19,10 +18,10 @@ from toolkit.want import (
     Bundles,
     Group,
     Iommu,
-    Limits,
     Modules,
     PeerPath,
     Role,
+    RolloutLimits,
     SigningPaths,
     Waiver,
     Want,
@@ -47,7 +46,7 @@ VALUES: list[tuple[str, object, object]] = [
     ("driver_min", "570.86.15", "570.86.15"),
     ("signing", {"key": "/k", "certificate": "/a/c.der"}, SigningPaths("/k", "/a/c.der")),
     ("keep_runs", 1, 1),
-    ("rollout", {"max_unavailable": 1}, Limits(1)),
+    ("rollout", {"max_unavailable": 1}, RolloutLimits(1)),
     *[("bundles", {"sign_key": each}, Bundles(each)) for each in ("/k", "~/.ssh/a b")],
     *[("ofed", each, each) for each in OFED],
     *[("mig", each, each) for each in MIG],
@@ -61,7 +60,8 @@ def test_each_key_of_a_site(key: str, value: object, read: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "kind"), [("path", PeerPath), ("role", Role), ("iommu", Iommu), ("modules", Modules)]
+    ("key", "kind"),
+    [("path", PeerPath), ("role", Role), ("iommu", Iommu), ("modules", Modules)],
 )
 def test_words_become_members_of_what_they_name(key: str, kind: type[StrEnum]) -> None:
     for each in kind:
@@ -129,7 +129,7 @@ def test_each_slip_of_a_site_is_named(key: str, value: object, says: str) -> Non
     ],
 )
 def test_how_many_may_be_out(table: dict[str, object], most: int) -> None:
-    assert _limits(table) == Limits(most)
+    assert _limits(table) == RolloutLimits(most)
 
 
 @pytest.mark.parametrize(

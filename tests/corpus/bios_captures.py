@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.corpus.known import CORPUS, REDFISH
-from toolkit.compat.bios import Setting
+from toolkit.compat.bios import BiosRole
 from toolkit.facts.firmware.redfish_bios import Bios, parse_bios
 
-S = Setting
+S = BiosRole
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ _U58 = {
     S.SECURE_BOOT: ["SecureBootStatus"],
 }
 # What each BIOS exposes; a setting that is not named here is not exposed.
-TRUTH: dict[str, dict[Setting, list[str]]] = {
+TRUTH: dict[str, dict[BiosRole, list[str]]] = {
     "dell": _DELL,
     "hpe": _A42,
     "lenovo": _LENOVO,

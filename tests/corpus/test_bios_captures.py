@@ -9,23 +9,23 @@ import pytest
 
 from tests.corpus.bios_captures import COUNTS, TRUTH, bios_of, texts
 from tests.corpus.known import CORPUS, REDFISH
-from toolkit.compat.bios import Setting, shipped
+from toolkit.compat.bios import BiosRole, shipped
 from toolkit.facts.firmware.bios_setting import Exposed, Meaning, hidden, match
 from toolkit.facts.firmware.redfish_bios import parse_bios
 
 CELLS = [
     pytest.param(name, setting, id=f"{name.rpartition('/')[2]}-{setting}")
     for name in TRUTH
-    for setting in Setting
+    for setting in BiosRole
 ]
 
 
-def found(name: str, setting: Setting) -> tuple[Exposed, ...]:
+def found(name: str, setting: BiosRole) -> tuple[Exposed, ...]:
     return match(bios_of(name), shipped())[setting]
 
 
 @pytest.mark.parametrize(("name", "setting"), CELLS)
-def test_the_truth_table(name: str, setting: Setting) -> None:
+def test_the_truth_table(name: str, setting: BiosRole) -> None:
     names = sorted(each.name for each in found(name, setting))
     assert names == sorted(TRUTH[name].get(setting, []))
 
@@ -50,24 +50,24 @@ def test_as_many_settings_as_were_counted_by_hand(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "setting", "attribute", "meaning", "number"),
     [
-        ("dell", Setting.MMIO_WINDOW, "MemoryMappedIOH", Meaning.NUMBER, 56 * 2**40),
-        ("dell", Setting.POWER_PROFILE, "SysProfile", Meaning.ON, None),
-        ("hpe", Setting.X2APIC, "ProcX2Apic", Meaning.ON, None),
-        ("hpe", Setting.LINK_SPEED, "MaxPcieSpeed", Meaning.AUTO, None),
-        ("hpe", Setting.POWER_PROFILE, "WorkloadProfile", Meaning.OFF, None),
-        ("lenovo", Setting.ABOVE_4G, "DevicesandIOPorts_PCI64BitResourceAllocation",
+        ("dell", BiosRole.MMIO_WINDOW, "MemoryMappedIOH", Meaning.NUMBER, 56 * 2**40),
+        ("dell", BiosRole.POWER_PROFILE, "SysProfile", Meaning.ON, None),
+        ("hpe", BiosRole.X2APIC, "ProcX2Apic", Meaning.ON, None),
+        ("hpe", BiosRole.LINK_SPEED, "MaxPcieSpeed", Meaning.AUTO, None),
+        ("hpe", BiosRole.POWER_PROFILE, "WorkloadProfile", Meaning.OFF, None),
+        ("lenovo", BiosRole.ABOVE_4G, "DevicesandIOPorts_PCI64BitResourceAllocation",
          Meaning.AUTO, None),
-        ("lenovo", Setting.ACS, "Processors_P2PRequestRedirect", Meaning.OFF, None),
-        ("nvidia_gb200", Setting.LINK_SPEED, "Socket0Pcie0MaxPCIespeed", Meaning.NUMBER, 5),
-        ("nvidia_gb200", Setting.ACS, "Socket1Pcie9AdvertiseACS", Meaning.ON, None),
-        ("redfishbios/smc_acs_disabled_above4g_on.txt", Setting.IOMMU,
+        ("lenovo", BiosRole.ACS, "Processors_P2PRequestRedirect", Meaning.OFF, None),
+        ("nvidia_gb200", BiosRole.LINK_SPEED, "Socket0Pcie0MaxPCIespeed", Meaning.NUMBER, 5),
+        ("nvidia_gb200", BiosRole.ACS, "Socket1Pcie9AdvertiseACS", Meaning.ON, None),
+        ("redfishbios/smc_acs_disabled_above4g_on.txt", BiosRole.IOMMU,
          "IntelVTforDirectedI_O_VT_d__1E32", Meaning.ON, None),
-        ("redfishbios/smc_acs_disabled_above4g_on.txt", Setting.MMIO_WINDOW, "MMIOHighBase_0045",
+        ("redfishbios/smc_acs_disabled_above4g_on.txt", BiosRole.MMIO_WINDOW, "MMIOHighBase_0045",
          Meaning.NUMBER, 4 * 2**40),
     ],
 )  # fmt: skip
 def test_what_real_values_mean(
-    name: str, setting: Setting, attribute: str, meaning: Meaning, number: int | None
+    name: str, setting: BiosRole, attribute: str, meaning: Meaning, number: int | None
 ) -> None:
     (one,) = [each for each in found(name, setting) if each.name == attribute]
     assert (one.value.meaning, one.value.number) == (meaning, number)
@@ -75,8 +75,8 @@ def test_what_real_values_mean(
 
 def test_a_dell_hides_ats_and_an_amds_limit() -> None:
     assert hidden(bios_of("dell"), shipped()) == {
-        Setting.ATS: ("ProcAts",),
-        Setting.MMIO_WINDOW: ("MmioLimit",),
+        BiosRole.ATS: ("ProcAts",),
+        BiosRole.MMIO_WINDOW: ("MmioLimit",),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.corpus.bios_captures import bios_of
-from toolkit.compat.bios import Setting, shipped
+from toolkit.compat.bios import BiosRole, shipped
 from toolkit.facts.firmware.bios_setting import Meaning, match
 from toolkit.facts.firmware.redfish_depends import (
     Effects,
@@ -91,23 +91,23 @@ def test_secure_boot_of_an_hpe_is_never_open() -> None:
 @pytest.mark.parametrize(
     ("name", "setting", "attribute", "wish", "raw"),
     [
-        ("dell", Setting.ABOVE_4G, "MmioAbove4Gb", Wish(Meaning.OFF), "Disabled"),
-        ("dell", Setting.MMIO_WINDOW, "MemoryMappedIOH", Wish(Meaning.NUMBER, 12 * 2**40), "12TB"),
-        ("dell", Setting.NUMA_CLUSTERING, "SubNumaCluster", Wish(Meaning.NUMBER, 2), "2-Way"),
-        ("hpe", Setting.ACS, "AccessControlService", Wish(Meaning.OFF), "Disabled"),
-        ("hpe", Setting.ASPM, "PciSlot1Aspm", Wish(Meaning.ON), "AspmL1Enabled"),
-        ("hpe", Setting.LINK_SPEED, "PciSlot1LinkSpeed", Wish(Meaning.NUMBER, 3), "PcieGen3"),
-        ("lenovo", Setting.ACS, "Processors_PCIeACSCTL", Wish(Meaning.OFF), "Disabled"),
-        ("lenovo", Setting.ACS, "Processors_P2PRequestRedirect", Wish(Meaning.ON), True),
-        ("nvidia_gb200", Setting.ACS, "Socket0Pcie0AdvertiseACS", Wish(Meaning.OFF), False),
-        ("nvidia_gb200", Setting.PAYLOAD, "Socket0Pcie0MaxPayloadSize",
+        ("dell", BiosRole.ABOVE_4G, "MmioAbove4Gb", Wish(Meaning.OFF), "Disabled"),
+        ("dell", BiosRole.MMIO_WINDOW, "MemoryMappedIOH", Wish(Meaning.NUMBER, 12 * 2**40), "12TB"),
+        ("dell", BiosRole.NUMA_CLUSTERING, "SubNumaCluster", Wish(Meaning.NUMBER, 2), "2-Way"),
+        ("hpe", BiosRole.ACS, "AccessControlService", Wish(Meaning.OFF), "Disabled"),
+        ("hpe", BiosRole.ASPM, "PciSlot1Aspm", Wish(Meaning.ON), "AspmL1Enabled"),
+        ("hpe", BiosRole.LINK_SPEED, "PciSlot1LinkSpeed", Wish(Meaning.NUMBER, 3), "PcieGen3"),
+        ("lenovo", BiosRole.ACS, "Processors_PCIeACSCTL", Wish(Meaning.OFF), "Disabled"),
+        ("lenovo", BiosRole.ACS, "Processors_P2PRequestRedirect", Wish(Meaning.ON), True),
+        ("nvidia_gb200", BiosRole.ACS, "Socket0Pcie0AdvertiseACS", Wish(Meaning.OFF), False),
+        ("nvidia_gb200", BiosRole.PAYLOAD, "Socket0Pcie0MaxPayloadSize",
          Wish(Meaning.NUMBER, 128), "128B"),
-        ("redfishbios/smc_acs_disabled_above4g_on.txt", Setting.ACS, "PCIeACSCTL_1E3C",
+        ("redfishbios/smc_acs_disabled_above4g_on.txt", BiosRole.ACS, "PCIeACSCTL_1E3C",
          Wish(Meaning.ON), "Enable"),
     ],
 )  # fmt: skip
 def test_what_a_patch_would_carry(
-    name: str, setting: Setting, attribute: str, wish: Wish, raw: Raw
+    name: str, setting: BiosRole, attribute: str, wish: Wish, raw: Raw
 ) -> None:
     found = match(bios_of(name), shipped())[setting]
     (one,) = [each for each in found if each.name == attribute]

@@ -11,7 +11,7 @@ from tests.evidence.build import node
 from toolkit.checks.all import BY_ID
 from toolkit.checks.check import Finding, Status
 from toolkit.checks.firmware.bios import check_id
-from toolkit.compat.bios import Setting
+from toolkit.compat.bios import BiosRole
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node.node import Node
 from toolkit.want import Role, Want
@@ -35,7 +35,7 @@ def beside(name: str, serial: str = "") -> Evidence:
     return node({"dmi": dmi}).plus(frames)
 
 
-def judged(evidence: Evidence, setting: Setting, role: Role) -> Finding:
+def judged(evidence: Evidence, setting: BiosRole, role: Role) -> Finding:
     return BY_ID[check_id(setting)](Node(evidence), Want(role=role)).finding
 
 
@@ -43,7 +43,7 @@ def judged(evidence: Evidence, setting: Setting, role: Role) -> Finding:
 @pytest.mark.parametrize("name", CAPTURES)
 def test_no_real_bios_makes_a_failure_on_a_healthy_node(name: str, role: Role) -> None:
     alone, both = node(), beside(name)
-    for setting in Setting:
+    for setting in BiosRole:
         before, after = judged(alone, setting, role), judged(both, setting, role)
         assert after.status is not Status.FAIL, (setting, after)
         if before.status is Status.PASS:
@@ -53,13 +53,13 @@ def test_no_real_bios_makes_a_failure_on_a_healthy_node(name: str, role: Role) -
 
 @pytest.mark.parametrize("name", CAPTURES)
 def test_a_setting_that_neither_shows_is_not_exposed(name: str) -> None:
-    finding = judged(beside(name), Setting.RESIZABLE_BAR, Role.BARE_METAL)
+    finding = judged(beside(name), BiosRole.RESIZABLE_BAR, Role.BARE_METAL)
     assert finding.status is Status.NA
     assert finding.found.startswith("not exposed by this BIOS")
 
 
 def test_a_real_bmc_beside_another_node_is_left_out() -> None:
-    finding = judged(beside("dell", serial="ANOTHER1"), Setting.ABOVE_4G, Role.BARE_METAL)
+    finding = judged(beside("dell", serial="ANOTHER1"), BiosRole.ABOVE_4G, Role.BARE_METAL)
     assert finding.status is Status.PASS
     assert len(finding.details) == 1
     assert "sits in another machine" in finding.details[0]

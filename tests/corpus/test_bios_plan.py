@@ -8,9 +8,8 @@ from tests.corpus.bios_captures import CAPTURES, bios_of
 from toolkit.checks.firmware.bios_wanted import wanted
 from toolkit.compat.bios import shipped
 from toolkit.facts.firmware.bios_setting import match
-from toolkit.features.bios.plan.plan import BiosPlan, Block
-from toolkit.features.bios.plan.planning import plan_bios
-from toolkit.features.bios.plan.wishes import Wish, read_asked
+from toolkit.features.bios.plan import BiosPlan, plan_bios
+from toolkit.features.bios.plan_wishes import BiosWish, BlockKind, read_asked
 from toolkit.want import Role
 
 
@@ -48,7 +47,7 @@ def test_what_holds_already_is_never_sent(name: str) -> None:
         for each in bios.attributes.values()
         if isinstance(each.current, str) and each.allowed and not each.changing
     }
-    plan = plan_bios(bios, {}, [Wish(word, attribute=name) for name, word in words.items()])
+    plan = plan_bios(bios, {}, [BiosWish(word, attribute=name) for name, word in words.items()])
     assert plan.passes == ()
     assert plan.content + len(plan.blocked) == len(words) > 9
 
@@ -58,7 +57,7 @@ def test_a_profile_of_dell_s_opens_what_it_has_closed() -> None:
     assert sent(plan) == [{"SysProfile": "Custom"}, {"PcieAspmL1": "Enabled"}]
     (blocked,) = planned("dell", "raw:PcieAspmL1=Enabled").blocked
     assert (blocked.block, blocked.reason) == (
-        Block.READ_ONLY,
+        BlockKind.READ_ONLY,
         "PcieAspmL1 is read-only while SysProfile is PerfOptimized",
     )
 

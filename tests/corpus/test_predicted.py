@@ -15,10 +15,9 @@ from tests.corpus.known import CORPUS
 from toolkit.errors import ToolkitError
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
-from toolkit.features.predict.plan.of_node import Prediction, predict
-from toolkit.features.topology.show.picture import svg
+from toolkit.features.predict.plan.totals import Prediction, predict
+from toolkit.features.topology.show.picture import svg, way_picture
 from toolkit.features.topology.show.picture_tree import tree_picture
-from toolkit.features.topology.show.picture_way import way_picture
 from toolkit.features.topology.show.view import view
 from toolkit.verbs.saved import read_saved
 

@@ -12,14 +12,21 @@ from typing import Any
 
 import pytest
 
-from toolkit.demo import build, fleet
+from toolkit.demo import create, fleet
 from toolkit.demo.__main__ import main
-from toolkit.demo.build import commands, environment, make_node, make_nodes, owes_a_boot, run
-from toolkit.demo.fleet import DemoFleet, _host, _python_path, _read_ports, prepare, reset
-from toolkit.demo.keys import make_key, write_known_hosts
-from toolkit.demo.nodes import EVERY, READY, SMALL, recipe_of
-from toolkit.demo.recipe import Recipe
-from toolkit.demo.tree import Tree
+from toolkit.demo.create import commands, environment, make_node, make_nodes, owes_a_boot, run
+from toolkit.demo.fleet import (
+    DemoFleet,
+    _host,
+    _python_path,
+    _read_ports,
+    make_key,
+    prepare,
+    reset,
+    write_known_hosts,
+)
+from toolkit.demo.nodes import EVERY, READY, SMALL, Recipe, recipe_of
+from toolkit.demo.tree import NodeTree
 from toolkit.errors import ToolkitError, UsageError
 
 KINDS = ["healthy", "iommu", "healthy", "stub", "healthy", "kernel", "healthy", "rocky"]
@@ -96,22 +103,22 @@ def test_what_a_command_finds_in_its_environment(tmp_path: Path) -> None:
 def test_a_node_is_built_and_booted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    def part(*_: object, **__: object) -> Tree:
-        return Tree()
+    def part(*_: object, **__: object) -> NodeTree:
+        return NodeTree()
 
-    def machine(given: object, *, root: bool) -> Tree:
+    def machine(given: object, *, root: bool) -> NodeTree:
         assert given is recipe.machine
         assert root is (recipe.user == "root")
-        tree = Tree()
+        tree = NodeTree()
         tree.line("proc/sys/kernel/hostname", "x")
         return tree
 
     recipe: Recipe = recipe_of(name)
     ran: list[tuple[Path, str]] = []
-    monkeypatch.setattr(build, "sysfs", machine)
+    monkeypatch.setattr(create, "sysfs", machine)
     for each in ("disk", "packages", "inside"):
-        monkeypatch.setattr(build, each, part)
-    monkeypatch.setattr(build, "run", lambda *words: ran.append(words))
+        monkeypatch.setattr(create, each, part)
+    monkeypatch.setattr(create, "run", lambda *words: ran.append(words))
     make_node(tmp_path, recipe, "gpu7")
     assert (tmp_path / "tree/proc/sys/kernel/hostname").read_text() == "gpu7\n"
     assert {each.name for each in (tmp_path / "bin").iterdir()} == set(commands(recipe))
@@ -154,7 +161,7 @@ def test_numbered_nodes_are_cloned_from_a_template_a_kind(
         (place / "bin").mkdir()
         assert place.name.startswith(".")
 
-    monkeypatch.setattr(build, "make_node", lay)
+    monkeypatch.setattr(create, "make_node", lay)
     left = tmp_path / "nodes/.demo001"
     left.mkdir(parents=True)
     (left / "old").touch()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.demo.build import environment, make_nodes
+from toolkit.demo.create import environment, make_nodes
 from toolkit.demo.nodes import EVERY
 from toolkit.evidence import Evidence, State
 from toolkit.node.collect import probe_script

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from dev.tools import in_ci
-from toolkit.demo.elf import module_file
-from toolkit.demo.inside import topology
 from toolkit.demo.machine import GPU_IDS, HCA_IDS, Machine, functions, gpus, hcas
+from toolkit.demo.node_files import topology
 from toolkit.demo.pci import ACS_REDIRECT, GIB, Function, config_space, resource
+from toolkit.demo.software import module_file
 
 
 def capabilities(space: bytes) -> dict[int, int]:

@@ -8,11 +8,11 @@ import stat
 import tarfile
 from pathlib import Path
 
-from toolkit.demo.tree import SHARED, Tree, clone
+from toolkit.demo.tree import SHARED, NodeTree, clone
 
 
-def tree() -> Tree:
-    made = Tree()
+def tree() -> NodeTree:
+    made = NodeTree()
     made.line("etc/a", "one")
     made.text("sys/b", "same\n")
     made.text("sys/deep/c", "same\n")
@@ -83,7 +83,7 @@ def test_a_tree_is_packed() -> None:
 
 
 def test_links_are_relative_as_the_kernel_makes_them() -> None:
-    made = Tree()
+    made = NodeTree()
     made.relative_link("sys/class/net/a", "sys/devices/b")
     made.data("x", b"\0")
     made.folder("y")

@@ -10,11 +10,10 @@ import os
 from hashlib import sha256
 from pathlib import Path
 
-from toolkit.demo.build import commands
+from toolkit.demo.create import commands, packages
 from toolkit.demo.disk import disk
-from toolkit.demo.inside import inside
+from toolkit.demo.node_files import inside
 from toolkit.demo.nodes import READY, recipe_of
-from toolkit.demo.packages import packages
 from toolkit.demo.sysfs import sysfs
 
 KEPT = Path(__file__).parent / "demo_trees.txt"

@@ -16,14 +16,14 @@ from tests.documents.promtool import promtool
 from tests.documents.test_schemas import ALL
 from tests.features.drift.test_drift_report import captured
 from toolkit.errors import ExitCode
-from toolkit.features.drift.show import prometheus
-from toolkit.report import metrics
+from toolkit.features.drift import show as prometheus
+from toolkit.report import prometheus as of_doctor
 from toolkit.report.prometheus import Remembered
 
 DOCS = Path(__file__).parents[2] / "docs"
 WHEN = datetime(2026, 11, 21, 12, tzinfo=UTC)
-DOCTOR = metrics.exposition(ALL, ExitCode.FAILED, WHEN, Remembered())
-WELL = metrics.exposition(ALL[:1], ExitCode.OK, WHEN, Remembered())
+DOCTOR = of_doctor.exposition(ALL, ExitCode.FAILED, WHEN, Remembered())
+WELL = of_doctor.exposition(ALL[:1], ExitCode.OK, WHEN, Remembered())
 DRIFT = prometheus.exposition(captured(), ExitCode.FAILED, WHEN, Remembered())
 _NAME = re.compile(r"\bgdr_[a-z_]+")
 
@@ -125,4 +125,4 @@ def said_by(alert: str) -> dict[str, str]:
 
 def test_the_guide_names_every_metric_of_doctor() -> None:
     named = set(re.findall(r"`(gdr_doctor_[a-z_]+)", (DOCS / "monitoring.md").read_text()))
-    assert named == set(metrics.HELP)
+    assert named == set(of_doctor.HELP)

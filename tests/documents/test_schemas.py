@@ -16,13 +16,13 @@ from tests.unit.judged import BARE, HEALTHY, SICK, SLOW, TODAY, UNSURE, judged, 
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome, TransportError
 from toolkit.report.ctrf import ctrf
-from toolkit.report.document import Run, dumps
+from toolkit.report.document import ReportRun, dumps
 from toolkit.report.junit import junit
 from toolkit.report.sarif import sarif
 from toolkit.want import Waiver
 
 WHEN = datetime(2026, 11, 21, 12, tzinfo=UTC)
-RUN = Run(
+RUN = ReportRun(
     "doctor", WHEN, WHEN, ExitCode.UNREACHABLE, "/srv/runs/one two", lambda host: f"{host}.evidence"
 )
 WAIVED = Judged(

@@ -11,11 +11,10 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from toolkit.demo.build import environment, make_node
-from toolkit.demo.nodes import READY
-from toolkit.demo.recipe import UBUNTU_KERNEL
+from toolkit.demo.create import environment, make_node
+from toolkit.demo.nodes import READY, UBUNTU_KERNEL
 from toolkit.facts.node.node import Node
-from toolkit.features.image.run.passport import make_passport, place_passport
+from toolkit.features.image.run_passport import make_passport, place_passport
 from toolkit.node.collect import collect, probe_script
 from toolkit.ssh.transport import Result, Sink, quiet
 

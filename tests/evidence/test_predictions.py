@@ -21,7 +21,7 @@ from tests.evidence.platforms import DATA_DIRECT, GRACE, INLINE
 from toolkit.compat.throughput import constants
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.topology import Distance
-from toolkit.features.predict.plan.of_node import predict, read_node
+from toolkit.features.predict.plan.totals import predict, read_node
 from toolkit.throughput.estimate import Estimate
 from toolkit.throughput.inputs import Load
 from toolkit.throughput.pair import PairPrediction, predict_pair

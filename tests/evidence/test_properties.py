@@ -24,7 +24,7 @@ from toolkit.checks.all import ALL
 from toolkit.checks.check import Finding, Impact, Status
 from toolkit.checks.consumers.taken import taken
 from toolkit.checks.judged import Judged, judge_node
-from toolkit.compat.xids import Act, xid_rows
+from toolkit.compat.gpus import Act, xid_rows
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
 from toolkit.expect import read_expect

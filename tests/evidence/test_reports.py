@@ -31,23 +31,26 @@ from toolkit.facts.firmware.bios_setting import match
 from toolkit.facts.firmware.redfish_bios import Bios
 from toolkit.facts.firmware.redfish_bmc import BmcRead, Trust
 from toolkit.facts.node.node import Node
-from toolkit.features.bios.plan.lines import lines_of
-from toolkit.features.bios.plan.plan import BiosPlan
-from toolkit.features.bios.plan.result import Changed, Looked
-from toolkit.features.bios.show.document import document as bios_document
-from toolkit.features.bios.show.text import changed_lines, looked_lines, planned_lines
+from toolkit.features.bios.plan import BiosPlan
+from toolkit.features.bios.plan_reading import BiosOutcome, BiosReading, lines_of
+from toolkit.features.bios.show import changed_lines, looked_lines, planned_lines
+from toolkit.features.bios.show import document as bios_document
 from toolkit.features.predict import show as predicted
-from toolkit.features.predict.plan.cluster import Job, gain
-from toolkit.features.predict.plan.of_node import predict, predict_inputs, read_node
+from toolkit.features.predict.plan.totals import (
+    TrainingJob,
+    gain,
+    predict,
+    predict_inputs,
+    read_node,
+)
 from toolkit.features.predict.plan.what_if import parse_wishes, with_wishes
 from toolkit.features.topology.show import text as topology
 from toolkit.features.topology.show.view import view
 from toolkit.report.ctrf import ctrf
-from toolkit.report.document import Json, Run, Told, document, dumps
+from toolkit.report.document import Json, ReportRun, Told, document, dumps
 from toolkit.report.junit import junit
-from toolkit.report.metrics import exposition
 from toolkit.report.plan_text import plan_lines
-from toolkit.report.prometheus import Remembered
+from toolkit.report.prometheus import Remembered, exposition
 from toolkit.report.sarif import sarif
 from toolkit.report.table import Painter
 from toolkit.report.text import report
@@ -89,7 +92,7 @@ def as_document() -> str:
     return made(document("doctor", "peermem", outcomes, ExitCode.UNREACHABLE, WHEN))
 
 
-RUN = Run("doctor", WHEN, WHEN, ExitCode.FAILED, "", lambda host: f"{host}.evidence")
+RUN = ReportRun("doctor", WHEN, WHEN, ExitCode.FAILED, "", lambda host: f"{host}.evidence")
 
 
 def as_sarif() -> str:
@@ -121,21 +124,21 @@ def predictions() -> str:
     texts += [predicted.text("gpu2", healthy, COLOURED, whole=True)]
     texts += [predicted.wish_text(now, then, words), made(predicted.as_json("gpu1", now))]
     for count in (2, 16):
-        found = gain(totals, Job(count, 70e9, 1000), c)
+        found = gain(totals, TrainingJob(count, 70e9, 1000), c)
         assert found is not None
         texts += [predicted.return_text(found), made(predicted.return_json(found))]
     return "\n".join(texts)
 
 
-def bioses() -> tuple[list[Outcome[Looked]], list[Outcome[Changed]]]:
+def bioses() -> tuple[list[Outcome[BiosReading]], list[Outcome[BiosOutcome]]]:
     """Two that are looked at, one of them with a plan; one that was changed; one out of reach."""
 
-    def looked(of: Bios, asked: str = "") -> Looked:
+    def looked(of: Bios, asked: str = "") -> BiosReading:
         plan = planned(of, asked) if asked else BiosPlan()
         role = Role.BARE_METAL
         lines = lines_of(match(of, shipped()), wanted(role))
         about = BmcRead("192.0.2.9", Trust.PINNED, "Dell Inc.", "R750", "1.8.2", "6.10")
-        return Looked(about, of, lines, plan, role, ("read while the node was down",))
+        return BiosReading(about, of, lines, plan, role, ("read while the node was down",))
 
     asked = "power-profile=Custom,aspm=off,sr-iov=off,resizable-bar=on,iommu=off"
     before = looked(bios({"SriovGlobalEnable": "Disabled"}, MmioAbove4Gb="Disabled"), asked)
@@ -144,9 +147,9 @@ def bioses() -> tuple[list[Outcome[Looked]], list[Outcome[Changed]]]:
     lost = LOST.error
     seen = [Outcome("gpu1", before), Outcome("gpu2", after), Outcome("gpu3", after)]
     done = [
-        Outcome("gpu1", Changed(before, after, ("sent one setting", "reset"), missed, True, 1)),
-        Outcome("gpu2", Changed(before, before, busy="a job runs")),
-        Outcome("gpu3", Changed(after, after, ("sent",), sent=True)),
+        Outcome("gpu1", BiosOutcome(before, after, ("sent one setting", "reset"), missed, True, 1)),
+        Outcome("gpu2", BiosOutcome(before, before, busy="a job runs")),
+        Outcome("gpu3", BiosOutcome(after, after, ("sent",), sent=True)),
     ]
     return [*seen, Outcome("gpu9", error=lost)], [*done, Outcome("gpu9", error=lost)]
 

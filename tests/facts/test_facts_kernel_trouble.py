@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from toolkit.compat.xids import Act, xid_row, xid_rows
+from toolkit.compat.gpus import Act, xid_row, xid_rows
 from toolkit.facts.gpu.kernel_trouble import fallen, sxids, when, xids
 from toolkit.facts.rdma.hca_log import hca_troubles
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from toolkit.compat.bios import Setting
+from toolkit.compat.bios import BiosRole
 from toolkit.errors import NoEvidence, NotCollected, Unparsable
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.firmware.redfish_bmc import BmcRead, SecureBootState, Trust
@@ -73,15 +73,15 @@ def test_current_and_pending_values_are_told_side_by_side() -> None:
     found = node(
         ok("bmc-bios", BIOS), ok("bmc-bios-pending", {"Attributes": {"PcieAspmL1": "Disabled"}})
     )
-    (aspm,) = found.bios_settings[Setting.ASPM]
+    (aspm,) = found.bios_settings[BiosRole.ASPM]
     assert (str(aspm.value), str(aspm.pending), str(aspm.next)) == (
         "Enabled",
         "Disabled",
         "Disabled",
     )
-    (sriov,) = found.bios_settings[Setting.SR_IOV]
+    (sriov,) = found.bios_settings[BiosRole.SR_IOV]
     assert (sriov.pending, str(sriov.next)) == (None, "Enabled")
-    assert found.bios_settings[Setting.ACS] == ()
+    assert found.bios_settings[BiosRole.ACS] == ()
 
 
 def test_a_pending_resource_that_nothing_offers_is_no_trouble() -> None:
@@ -95,7 +95,7 @@ def test_what_the_registry_lists_and_the_bios_hides_is_told() -> None:
     entry = {"AttributeName": "ProcAts", "DisplayName": "Address Translation Services (ATS)"}
     registry = {"RegistryEntries": {"Attributes": [entry]}}
     found = node(ok("bmc-bios", BIOS), ok("bmc-bios-registry", registry))
-    assert found.bios_hidden == {Setting.ATS: ("ProcAts",)}
+    assert found.bios_hidden == {BiosRole.ATS: ("ProcAts",)}
 
 
 def test_a_bios_cites_all_that_it_rests_on() -> None:

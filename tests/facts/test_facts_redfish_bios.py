@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.unit.bios_personas import AMI, DGX, X13, Row, bios_of, exposed, names, settings, switch
-from toolkit.compat.bios import Setting, read
+from toolkit.compat.bios import BiosRole, read
 from toolkit.facts.firmware.bios_setting import match
 from toolkit.facts.firmware.redfish_bios import parse_bios
 from toolkit.facts.firmware.redfish_json import Raw
@@ -15,41 +15,41 @@ from toolkit.facts.firmware.redfish_values import Meaning
 
 
 def test_a_supermicro_exposes_thirteen_settings_and_none_by_mistake() -> None:
-    assert set(Setting) - settings(bios_of(X13, "Supermicro")) == {
-        Setting.ATS,
-        Setting.RELAXED_ORDERING,
-        Setting.TEN_BIT_TAG,
-        Setting.LINK_SPEED,
-        Setting.POWER_PROFILE,
-        Setting.X2APIC,
+    assert set(BiosRole) - settings(bios_of(X13, "Supermicro")) == {
+        BiosRole.ATS,
+        BiosRole.RELAXED_ORDERING,
+        BiosRole.TEN_BIT_TAG,
+        BiosRole.LINK_SPEED,
+        BiosRole.POWER_PROFILE,
+        BiosRole.X2APIC,
     }
 
 
 def test_a_dgx_exposes_eleven_settings() -> None:
-    assert set(Setting) - settings(bios_of(DGX, "NVIDIA")) == {
-        Setting.ABOVE_4G,
-        Setting.MMIO_WINDOW,
-        Setting.RESIZABLE_BAR,
-        Setting.ACS,
-        Setting.ATS,
-        Setting.ASPM,
-        Setting.LINK_SPEED,
-        Setting.X2APIC,
+    assert set(BiosRole) - settings(bios_of(DGX, "NVIDIA")) == {
+        BiosRole.ABOVE_4G,
+        BiosRole.MMIO_WINDOW,
+        BiosRole.RESIZABLE_BAR,
+        BiosRole.ACS,
+        BiosRole.ATS,
+        BiosRole.ASPM,
+        BiosRole.LINK_SPEED,
+        BiosRole.X2APIC,
     }
 
 
 def test_control_iommu_is_dma_protection_and_not_the_iommu() -> None:
     bios = bios_of(DGX, "NVIDIA")
-    assert names(bios, Setting.IOMMU) == ["VTdSupport"]
-    assert "ControlIommu" in names(bios, Setting.DMA_PROTECTION)
+    assert names(bios, BiosRole.IOMMU) == ["VTdSupport"]
+    assert "ControlIommu" in names(bios, BiosRole.DMA_PROTECTION)
 
 
 def test_relaxed_ordering_of_the_processors_dma_engine_is_not_that_of_pcie() -> None:
-    assert names(bios_of(DGX, "NVIDIA"), Setting.RELAXED_ORDERING) == [
+    assert names(bios_of(DGX, "NVIDIA"), BiosRole.RELAXED_ORDERING) == [
         "PcieRelaxedOrdering",
         "PcieRootPortRO",
     ]
-    assert names(bios_of(X13, "Supermicro"), Setting.RELAXED_ORDERING) == []
+    assert names(bios_of(X13, "Supermicro"), BiosRole.RELAXED_ORDERING) == []
 
 
 def test_without_a_menu_an_ambiguous_name_is_no_setting() -> None:
@@ -59,20 +59,20 @@ def test_without_a_menu_an_ambiguous_name_is_no_setting() -> None:
 
 def test_in_a_menu_of_pcie_the_same_name_is_the_setting() -> None:
     row = Row("RelaxedOrdering_00AB", "Yes", "Relaxed Ordering", "./PCIe Configuration")
-    assert names(bios_of((row,)), Setting.RELAXED_ORDERING) == ["RelaxedOrdering_00AB"]
+    assert names(bios_of((row,)), BiosRole.RELAXED_ORDERING) == ["RelaxedOrdering_00AB"]
 
 
 def test_hyper_threading_disable_enabled_means_on() -> None:
-    (smt,) = exposed(bios_of(DGX, "NVIDIA"), Setting.SMT)
+    (smt,) = exposed(bios_of(DGX, "NVIDIA"), BiosRole.SMT)
     assert (smt.name, smt.value.meaning) == ("ProcessorHyperThreadingDisable", Meaning.ON)
 
 
 def test_without_its_display_name_hyper_threading_disable_is_not_guessed_at() -> None:
-    assert names(bios_of(DGX, "NVIDIA", registry=False), Setting.SMT) == []
+    assert names(bios_of(DGX, "NVIDIA", registry=False), BiosRole.SMT) == []
 
 
 def test_two_spellings_of_one_switch_mean_the_same() -> None:
-    first, second = exposed(bios_of(DGX, "NVIDIA"), Setting.SR_IOV)
+    first, second = exposed(bios_of(DGX, "NVIDIA"), BiosRole.SR_IOV)
     assert (str(first.value), str(second.value)) == ("Enable", "Enabled")
     assert first.value.same(second.value)
 
@@ -81,13 +81,13 @@ def test_a_misspelt_port_is_found_beside_the_others() -> None:
     ports = tuple(
         Row(name, "GEN5") for name in ("Socket0Pcie1axPCIespeed", "Socket0Pcie2MaxPCIespeed")
     )
-    found = exposed(bios_of(ports, "NVIDIA"), Setting.LINK_SPEED)
+    found = exposed(bios_of(ports, "NVIDIA"), BiosRole.LINK_SPEED)
     assert [each.scope for each in found] == ["socket 0 PCIe 1", "socket 0 PCIe 2"]
     assert {each.value.number for each in found} == {5}
 
 
 def test_link_degradation_is_no_link_speed() -> None:
-    assert names(bios_of(X13), Setting.LINK_SPEED) == []
+    assert names(bios_of(X13), BiosRole.LINK_SPEED) == []
 
 
 def test_what_only_the_registry_lists_is_not_exposed() -> None:
@@ -99,8 +99,8 @@ def test_what_only_the_registry_lists_is_not_exposed() -> None:
 
 def test_opaque_ids_are_told_by_their_display_names() -> None:
     bios = bios_of(AMI, "GIGABYTE")
-    assert names(bios, Setting.ABOVE_4G) == ["PCIS006"]
-    (sriov,) = exposed(bios, Setting.SR_IOV)
+    assert names(bios, BiosRole.ABOVE_4G) == ["PCIS006"]
+    (sriov,) = exposed(bios, BiosRole.SR_IOV)
     assert sriov.value.meaning is Meaning.OFF  # "PCIS007Disabled"
     assert settings(bios_of(AMI, "GIGABYTE", registry=False)) == set()
 
@@ -116,18 +116,18 @@ def test_opaque_ids_are_told_by_their_display_names() -> None:
 def test_virtualization_is_the_iommu_on_one_vendor_alone(vendor: str, found: list[str]) -> None:
     rows = (switch("ProcVirtualization", "Enabled"), switch("IntelProcVtd", "Enabled"))
     both = rows if vendor != "Dell Inc." else rows[:1]
-    assert names(bios_of(both, vendor), Setting.IOMMU) == found
+    assert names(bios_of(both, vendor), BiosRole.IOMMU) == found
 
 
 def test_where_a_dell_has_a_switch_for_the_iommu_the_other_is_not_it() -> None:
     rows = (switch("ProcVirtualization", "Enabled"), switch("IommuSupport", "Disabled"))
-    assert names(bios_of(rows, "Dell Inc."), Setting.IOMMU) == ["IommuSupport"]
+    assert names(bios_of(rows, "Dell Inc."), BiosRole.IOMMU) == ["IommuSupport"]
 
 
 def test_one_switch_of_a_lenovo_is_two_settings() -> None:
     name = "DevicesandIOPorts_PCI64BitResourceAllocation"
     bios = bios_of((Row(name, "Auto"),), "Lenovo")
-    assert settings(bios) == {Setting.ABOVE_4G, Setting.MMIO_WINDOW}
+    assert settings(bios) == {BiosRole.ABOVE_4G, BiosRole.MMIO_WINDOW}
 
 
 def test_a_number_with_a_display_name_means_what_that_says() -> None:
@@ -140,7 +140,7 @@ def test_a_number_with_a_display_name_means_what_that_says() -> None:
     }
     registry = {"RegistryEntries": {"Attributes": [entry]}}
     bios = parse_bios('{"Attributes": {"Sriov": "1"}}', json.dumps(registry))
-    (sriov,) = exposed(bios, Setting.SR_IOV)
+    (sriov,) = exposed(bios, BiosRole.SR_IOV)
     assert (sriov.value.raw, sriov.value.meaning) == ("1", Meaning.OFF)
 
 
@@ -192,7 +192,7 @@ def test_where_a_row_has_a_name_and_a_display_name_both_must_fit(
         """
     )
     bios = bios_of((Row("PCIS008", "Enabled", display),))
-    assert bool(match(bios, rows)[Setting.RELAXED_ORDERING]) is claimed
+    assert bool(match(bios, rows)[BiosRole.RELAXED_ORDERING]) is claimed
 
 
 def test_an_adapters_own_settings_are_not_the_machines() -> None:
@@ -203,36 +203,36 @@ def test_an_adapters_own_settings_are_not_the_machines() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "setting", "meaning", "number"),
     [
-        pytest.param("VTdSupport", 1, Setting.IOMMU, Meaning.ON, None, id="intel-board"),
+        pytest.param("VTdSupport", 1, BiosRole.IOMMU, Meaning.ON, None, id="intel-board"),
         pytest.param(
-            "CbsDfCmnDramNps", "CbsDfCmnDramNpsNPS4", Setting.NUMA_CLUSTERING, Meaning.NUMBER, 4,
+            "CbsDfCmnDramNps", "CbsDfCmnDramNpsNPS4", BiosRole.NUMA_CLUSTERING, Meaning.NUMBER, 4,
             id="cbs-prefixed",
         ),
         pytest.param(
-            "NumaNodesPerSocket", "1", Setting.NUMA_CLUSTERING, Meaning.NUMBER, 1, id="nps-one",
+            "NumaNodesPerSocket", "1", BiosRole.NUMA_CLUSTERING, Meaning.NUMBER, 1, id="nps-one",
         ),
         pytest.param(
-            "acs_control_gpu3_state", "acs_control_gpu3_state_disabled", Setting.ACS, Meaning.OFF,
+            "acs_control_gpu3_state", "acs_control_gpu3_state_disabled", BiosRole.ACS, Meaning.OFF,
             None, id="cisco-prefixed",
         ),
         pytest.param(
-            "MinProcIdlePower", "NoCStates", Setting.C_STATES, Meaning.OFF, None, id="no-c-states",
+            "MinProcIdlePower", "NoCStates", BiosRole.C_STATES, Meaning.OFF, None, id="no-c-states",
         ),
         pytest.param(
-            "MemoryMappedIOH", "56TB", Setting.MMIO_WINDOW, Meaning.NUMBER, 56 * 2**40, id="56-tb",
+            "MemoryMappedIOH", "56TB", BiosRole.MMIO_WINDOW, Meaning.NUMBER, 56 * 2**40, id="56-tb",
         ),
         pytest.param(
-            "PciSlot1Aspm", "AspmL1Enabled", Setting.ASPM, Meaning.ON, None, id="aspm-l1",
+            "PciSlot1Aspm", "AspmL1Enabled", BiosRole.ASPM, Meaning.ON, None, id="aspm-l1",
         ),
-        pytest.param("ProcX2Apic", "ForceEnabled", Setting.X2APIC, Meaning.ON, None, id="forced"),
+        pytest.param("ProcX2Apic", "ForceEnabled", BiosRole.X2APIC, Meaning.ON, None, id="forced"),
         pytest.param(
-            "Memory_SocketInterleave", "Non_NUMA", Setting.NUMA_CLUSTERING, Meaning.OFF, None,
+            "Memory_SocketInterleave", "Non_NUMA", BiosRole.NUMA_CLUSTERING, Meaning.OFF, None,
             id="own-words",
         ),
     ],
 )  # fmt: skip
 def test_a_value_means_the_same_whoever_wrote_it(
-    name: str, value: str | int, setting: Setting, meaning: Meaning, number: int | None
+    name: str, value: str | int, setting: BiosRole, meaning: Meaning, number: int | None
 ) -> None:
     (found,) = exposed(bios_of((Row(name, value),), registry=False), setting)
     assert (found.value.meaning, found.value.number) == (meaning, number)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.laws import tried
 from tests.unit.bios_personas import AMI, DGX, X13, Row, bios_of
-from toolkit.compat.bios import BiosRow, Setting, shipped
+from toolkit.compat.bios import BiosRole, BiosRow, shipped
 from toolkit.errors import Unparsable
 from toolkit.facts.firmware.bios_setting import Meaning, hidden, match
 from toolkit.facts.firmware.redfish_bios import Bios, parse_bios
@@ -199,7 +199,7 @@ def test_a_huge_registry_is_read_in_the_time_of_its_size() -> None:
 
 def test_a_value_of_megabytes_is_its_own_word() -> None:
     bios = parse_bios(json.dumps({"Attributes": {"Sriov": "Enabled" * 1_000_000}}))
-    (one,) = match(bios, shipped())[Setting.SR_IOV]
+    (one,) = match(bios, shipped())[BiosRole.SR_IOV]
     assert one.value.meaning is Meaning.OTHER
     assert meaning_of("x" * 1_000_000 + "NPS4").meaning is Meaning.OTHER
 

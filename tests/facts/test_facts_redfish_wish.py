@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from toolkit.compat.bios import Setting, shipped
+from toolkit.compat.bios import BiosRole, shipped
 from toolkit.facts.firmware.bios_setting import Exposed, Meaning, match
 from toolkit.facts.firmware.redfish_bios import parse_bios
 from toolkit.facts.firmware.redfish_json import Raw
@@ -126,4 +126,4 @@ def test_where_no_value_means_it_none_is_made_up(exposed: Exposed, wish: Wish) -
 
 
 def test_every_setting_has_a_row() -> None:
-    assert {row.setting for row in shipped().rows if not row.mistaken} == set(Setting)
+    assert {row.setting for row in shipped().rows if not row.mistaken} == set(BiosRole)

@@ -17,7 +17,7 @@ import yaml
 
 from tests.builds.grounds import cache, kept
 from tests.fleet.nodes import Nodes
-from toolkit.demo.build import SYSTEM_PATH
+from toolkit.demo.create import SYSTEM_PATH
 
 _LOCK = Path(__file__).with_name("ansible.lock")
 _RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.M)

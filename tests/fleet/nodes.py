@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests import invoked
 from tests.fleet.sshd import Keys, Sshd
-from toolkit.demo.build import SYSTEM_PATH, environment
+from toolkit.demo.create import SYSTEM_PATH, environment
 from toolkit.demo.fleet import prepare
 from toolkit.verbs.provision import SETTLE_S
 

@@ -16,7 +16,7 @@ from tests.fleet.sshd import Keys, Sshd
 from tests.scripts.engine import MODPROBE_D, bundle_of, trigger
 from toolkit.features.ansible.io import Manners, aliases, inventory
 from toolkit.hosts.host import Host
-from toolkit.node.image_run import image_runner
+from toolkit.node.deliver import image_runner
 from toolkit.package_data import playbooks
 from toolkit.plan.bundle import Bundle, runner
 

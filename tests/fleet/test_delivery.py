@@ -10,11 +10,11 @@ import pytest
 
 from tests.fleet.nodes import Nodes, served
 from tests.fleet.sshd import Keys
+from toolkit.built.delivery_cache import to_entry
 from toolkit.built.io.store import Store
-from toolkit.built.kept import to_entry
-from toolkit.built.plan.model import Built, File, Inputs, Part
-from toolkit.demo.build import run
-from toolkit.demo.recipe import UBUNTU_KERNEL, Recipe
+from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
+from toolkit.demo.create import run
+from toolkit.demo.nodes import UBUNTU_KERNEL, Recipe
 from toolkit.demo.software import DRIVER, nvidia_package
 from toolkit.errors import ExitCode
 
@@ -44,7 +44,7 @@ def built() -> Built:
     inputs = Inputs(
         Part.PEERMEM, "nvidia-peermem", DRIVER, UBUNTU_KERNEL, "x86_64", *["0" * 64] * 6
     )
-    return Built(inputs, (File("nvidia-peermem.ko", data),))
+    return Built(inputs, (BuiltFile("nvidia-peermem.ko", data),))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from toolkit.checks.image import passport
 from toolkit.errors import UsageError
 from toolkit.evidence import Frame, State
 from toolkit.facts.node.node import Node
-from toolkit.node.sealing import NAMESPACE, check, sign
+from toolkit.node.text_signature import NAMESPACE, check, sign
 from toolkit.verbs.passport import known_key, sealed
 from toolkit.want import Want
 

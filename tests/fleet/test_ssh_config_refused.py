@@ -10,7 +10,7 @@ from tests.fleet.conftest import Site
 from toolkit.errors import UsageError
 from toolkit.hosts.host import Host
 from toolkit.ssh.ssh_config import SshConfig
-from toolkit.ssh.ssh_config_words import COMMANDS, problem, split_words
+from toolkit.ssh.ssh_config_tokens import COMMANDS, problem, split_words
 
 pytestmark = pytest.mark.sshd
 

@@ -7,23 +7,23 @@ from collections.abc import Callable
 import pytest
 
 from toolkit.errors import UsageError
-from toolkit.hosts.addresses import Spot, machine_names, parse_spot, split_spot, unfold
+from toolkit.hosts.addresses import HostAddress, machine_names, parse_spot, split_spot, unfold
 
-HOST_WORDS: list[tuple[str, Spot]] = [
-    ("gpu01", Spot("gpu01")),
-    ("ops@gpu01:2222", Spot("gpu01", "ops", 2222)),
-    ("a@b@gpu01", Spot("gpu01", "a@b")),
-    ("[2001:db8::1]:22", Spot("2001:db8::1", "", 22)),
-    ("[2001:db8::1]", Spot("2001:db8::1")),
-    ("ops@2001:db8::1", Spot("2001:db8::1", "ops")),
-    ("fe80::1%eth0", Spot("fe80::1%eth0")),
-    ("gpu01:65535", Spot("gpu01", "", 65535)),
-    ("vagrant://gpu01", Spot("vagrant://gpu01")),
+HOST_WORDS: list[tuple[str, HostAddress]] = [
+    ("gpu01", HostAddress("gpu01")),
+    ("ops@gpu01:2222", HostAddress("gpu01", "ops", 2222)),
+    ("a@b@gpu01", HostAddress("gpu01", "a@b")),
+    ("[2001:db8::1]:22", HostAddress("2001:db8::1", "", 22)),
+    ("[2001:db8::1]", HostAddress("2001:db8::1")),
+    ("ops@2001:db8::1", HostAddress("2001:db8::1", "ops")),
+    ("fe80::1%eth0", HostAddress("fe80::1%eth0")),
+    ("gpu01:65535", HostAddress("gpu01", "", 65535)),
+    ("vagrant://gpu01", HostAddress("vagrant://gpu01")),
 ]
 
 
 @pytest.mark.parametrize(("text", "spot"), HOST_WORDS)
-def test_where_to_knock(text: str, spot: Spot) -> None:
+def test_where_to_knock(text: str, spot: HostAddress) -> None:
     assert split_spot(text) == spot
     assert parse_spot(text) == spot
 
@@ -37,14 +37,14 @@ def test_where_to_knock(text: str, spot: Spot) -> None:
         *("[::1]:0", "[::1]x", "ops@", "gpu01:123456"),
     ],
 )
-def test_what_is_no_place_to_knock(read: Callable[[str], Spot], text: str) -> None:
+def test_what_is_no_place_to_knock(read: Callable[[str], HostAddress], text: str) -> None:
     with pytest.raises(UsageError):
         read(text)
 
 
 @pytest.mark.parametrize("text", ["gpu*", "gpu[1-2]", "g,u", "gpu01.", "gpu-"])
 def test_a_pattern_is_split_and_is_no_name(text: str) -> None:
-    assert split_spot(text) == Spot(text)
+    assert split_spot(text) == HostAddress(text)
     with pytest.raises(UsageError, match="is not the name of a host"):
         parse_spot(text)
 

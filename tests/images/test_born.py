@@ -49,7 +49,7 @@ def image(root: Path, *words: str) -> Ran:
 _BOOT = """
 import sys
 from pathlib import Path
-from toolkit.features.image.cli.boot import boot_image
+from toolkit.features.image.cli_boot import boot_image
 from toolkit.cli.options import Said
 from toolkit.verbs.cli.session import Session
 said = Said({"profile": "peermem", "junit": sys.argv[2], "quiet": True})

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.images.little import at_work, little_root, mounts, names
-from toolkit.node.image_run import image_runner
+from toolkit.node.deliver import image_runner
 
 pytestmark = pytest.mark.builds
 

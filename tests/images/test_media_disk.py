@@ -20,8 +20,8 @@ from toolkit.errors import (
     UsageError,
 )
 from toolkit.features.image.io.disk import Disk
-from toolkit.features.image.io.index import Change, Difference
-from toolkit.features.image.io.media import Medium, Source, Staged, stage
+from toolkit.features.image.io.index import TreeChange, TreeDifference
+from toolkit.features.image.io.media import ImageSource, Medium, Staged, stage
 
 pytestmark = pytest.mark.builds
 
@@ -51,8 +51,8 @@ def parts(root: Path, boot: Path) -> tuple[Part, ...]:
     return (Part(8, boot, BOOT), Part(40, root, ROOT))
 
 
-def staged(path: Path) -> Source:
-    return Source(Medium.DISK, path)
+def staged(path: Path) -> ImageSource:
+    return ImageSource(Medium.DISK, path)
 
 
 def refused(path: Path, kind: type[ToolkitError]) -> str:
@@ -69,9 +69,9 @@ def change(on: Staged) -> None:
 
 
 CHANGED = (
-    Difference("/boot/vmlinuz-6.12", Change.ADDED),
-    Difference("/etc/new", Change.ADDED),
-    Difference("/etc/pipe", Change.REMOVED),
+    TreeDifference("/boot/vmlinuz-6.12", TreeChange.ADDED),
+    TreeDifference("/etc/new", TreeChange.ADDED),
+    TreeDifference("/etc/pipe", TreeChange.REMOVED),
 )
 
 
@@ -110,7 +110,7 @@ def test_a_disk_without_partitions_is_one_file_system(tmp_path: Path, root: Path
     call("mke2fs", "-q", "-F", "-t", "ext4", "-d", alone, image, "40M")
     with stage(staged(image)) as on:
         on.write("/etc/new", b"new\n")
-        assert on.commit() == (Difference("/etc/new", Change.ADDED),)
+        assert on.commit() == (TreeDifference("/etc/new", TreeChange.ADDED),)
 
 
 def test_leaving_without_commit_leaves_the_disk_bit_for_bit(

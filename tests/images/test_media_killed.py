@@ -20,9 +20,9 @@ from tests.images.disks import Part, call, digest, disk
 from tests.images.little import at_work, little_root, loops, mounts, names
 from tests.images.worker import STAGED
 from toolkit.errors import ExitCode
-from toolkit.features.image.io.file_journal import mend
 from toolkit.features.image.io.index import Index, differences, look
-from toolkit.features.image.io.media import Medium, Source, stage
+from toolkit.features.image.io.media import ImageSource, Medium, stage
+from toolkit.features.image.io.tree import mend
 
 pytestmark = pytest.mark.builds
 
@@ -77,7 +77,7 @@ class Image:
             return [each.path for each in differences(self.before, look(self.path))] == NEW
         if self.given is not None:
             return self.is_new_archive()
-        with stage(Source(Medium.DISK, self.path)) as on:
+        with stage(ImageSource(Medium.DISK, self.path)) as on:
             return on.read("/etc/new") == b"new\n" and on.read("/etc/one") == b"other\n"
 
     def is_new_archive(self) -> bool:
@@ -192,7 +192,7 @@ def test_what_holds_the_mounts(image: Image, victim: str) -> None:
         (image.given.parent / "original/etc/slow").touch()
         call("tar", "-r", "-C", image.given.parent / "original", "-f", image.given, "./etc/slow")
     else:
-        with stage(Source(Medium.DISK, image.path)) as on:
+        with stage(ImageSource(Medium.DISK, image.path)) as on:
             on.write("/etc/slow", b"")
             on.commit()
     image.before = image.state()

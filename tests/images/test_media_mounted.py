@@ -12,9 +12,9 @@ import pytest
 from tests.images.disks import call
 from tests.images.little import little_root, mounts, names
 from toolkit.errors import StaleError, UsageError
-from toolkit.features.image.io.file_journal import APPLY, PREPARE, mend
-from toolkit.features.image.io.index import Change, Difference, look
-from toolkit.features.image.io.media import Medium, Source, stage
+from toolkit.features.image.io.index import TreeChange, TreeDifference, look
+from toolkit.features.image.io.media import ImageSource, Medium, stage
+from toolkit.features.image.io.tree import APPLY, PREPARE, mend
 
 pytestmark = pytest.mark.builds
 
@@ -36,8 +36,8 @@ def image(tmp_path: Path) -> Iterator[Path]:
             call("umount", "-R", root)
 
 
-def source(path: Path) -> Source:
-    return Source(Medium.ROOT, path)
+def source(path: Path) -> ImageSource:
+    return ImageSource(Medium.ROOT, path)
 
 
 CHANGES = """
@@ -55,13 +55,13 @@ def test_all_that_changed_is_replaced_and_nothing_else_is_touched(image: Path) -
         assert on.read("/boot/vmlinuz-6.1") == b"a kernel\n"
         found = on.commit()
     assert found == (
-        Difference("/boot/vmlinuz-6.12", Change.ADDED),
-        Difference("/etc/new", Change.ADDED),
-        Difference("/etc/pipe", Change.KIND),
-        Difference("/out", Change.KIND),
-        Difference("/out/deep", Change.ADDED),
-        Difference("/out/deep/file", Change.ADDED),
-        Difference("/usr/lib", Change.ATTRIBUTES),
+        TreeDifference("/boot/vmlinuz-6.12", TreeChange.ADDED),
+        TreeDifference("/etc/new", TreeChange.ADDED),
+        TreeDifference("/etc/pipe", TreeChange.KIND),
+        TreeDifference("/out", TreeChange.KIND),
+        TreeDifference("/out/deep", TreeChange.ADDED),
+        TreeDifference("/out/deep/file", TreeChange.ADDED),
+        TreeDifference("/usr/lib", TreeChange.ATTRIBUTES),
     )
     assert (image / "etc/pipe").readlink() == Path("/etc/one")
     assert stat.S_IMODE((image / "out/deep/file").stat().st_mode) == 0o640

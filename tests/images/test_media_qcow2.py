@@ -10,8 +10,8 @@ import pytest
 
 from tests.images.disks import Part, call, disk
 from tests.images.little import little_root
-from toolkit.features.image.io.index import Change, Difference
-from toolkit.features.image.io.media import Medium, Source, stage
+from toolkit.features.image.io.index import TreeChange, TreeDifference
+from toolkit.features.image.io.media import ImageSource, Medium, stage
 
 pytestmark = pytest.mark.builds
 
@@ -24,9 +24,9 @@ def raw(tmp_path: Path) -> Path:
 
 
 def changed(image: Path) -> None:
-    with stage(Source(Medium.DISK, image)) as on:
+    with stage(ImageSource(Medium.DISK, image)) as on:
         on.write("/etc/new", b"new\n")
-        assert on.commit() == (Difference("/etc/new", Change.ADDED),)
+        assert on.commit() == (TreeDifference("/etc/new", TreeChange.ADDED),)
 
 
 def test_it_keeps_the_manner_it_was_made_in(tmp_path: Path, raw: Path) -> None:

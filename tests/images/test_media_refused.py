@@ -16,7 +16,7 @@ from tests.images.disks import Part, call, digest, disk
 from tests.images.little import little_root, names
 from toolkit.errors import ApplyError, ExitCode, Unsupported, UsageError
 from toolkit.features.image.io.index import look
-from toolkit.features.image.io.media import Medium, Source, stage
+from toolkit.features.image.io.media import ImageSource, Medium, stage
 
 pytestmark = pytest.mark.builds
 
@@ -44,7 +44,7 @@ def test_a_full_disk_beside_a_folder(full: Path, tmp_path: Path) -> None:
     image = little_root(full / "image")
     fill(full, 1 << 20)
     before = look(image)
-    refused(Source(Medium.ROOT, image))
+    refused(ImageSource(Medium.ROOT, image))
     assert look(image) == before
     assert names(full) == ["filler", "image"]
 
@@ -55,7 +55,7 @@ def test_a_full_disk_beside_a_disk(full: Path, tmp_path: Path) -> None:
     call("cp", disk(tmp_path / "node.qcow2", (Part(40, root),), qcow2=True), image)
     fill(full, 1 << 20)
     before = digest(image)
-    refused(Source(Medium.DISK, image))
+    refused(ImageSource(Medium.DISK, image))
     assert digest(image) == before
     assert names(full) == ["filler", "node.qcow2"]
 
@@ -65,7 +65,7 @@ def test_a_full_disk_where_an_archive_goes(full: Path, tmp_path: Path) -> None:
     call("tar", "-c", "-C", root, "-f", tmp_path / "in.tar", ".")
     (full / "out.tar").write_text("the old one\n")
     fill(full, 1 << 20)
-    refused(Source(Medium.TAR, tmp_path / "in.tar", full / "out.tar"))
+    refused(ImageSource(Medium.TAR, tmp_path / "in.tar", full / "out.tar"))
     assert (full / "out.tar").read_text() == "the old one\n"
     assert names(full) == ["filler", "out.tar"]
 
@@ -74,7 +74,7 @@ def test_a_disk_that_fills_up_when_the_result_is_made(full: Path, tmp_path: Path
     root = little_root(tmp_path / "root")
     call("tar", "-c", "-C", root, "-f", tmp_path / "in.tar", ".")
     (full / "out.tar").write_text("the old one\n")
-    with stage(Source(Medium.TAR, tmp_path / "in.tar", full / "out.tar")) as on:
+    with stage(ImageSource(Medium.TAR, tmp_path / "in.tar", full / "out.tar")) as on:
         fill(full, 1 << 20)
         with pytest.raises(ApplyError, match="the disk beside it is full"):
             on.commit()
@@ -82,7 +82,7 @@ def test_a_disk_that_fills_up_when_the_result_is_made(full: Path, tmp_path: Path
     assert names(full) == ["filler", "out.tar"]
 
 
-def refused(source: Source) -> None:
+def refused(source: ImageSource) -> None:
     with pytest.raises(ApplyError, match="the disk beside it is full") as told, stage(source):
         pass
     assert told.value.exit_code is ExitCode.STOPPED
@@ -92,7 +92,10 @@ def refused(source: Source) -> None:
 def test_only_root_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     image = little_root(tmp_path / "image")
-    with pytest.raises(UsageError, match="only root") as told, stage(Source(Medium.ROOT, image)):
+    with (
+        pytest.raises(UsageError, match="only root") as told,
+        stage(ImageSource(Medium.ROOT, image)),
+    ):
         pass
     assert "sudo" in told.value.hint
     assert names(tmp_path) == ["image"]
@@ -104,7 +107,7 @@ def test_an_image_in_which_nothing_can_be_written_is_told_so(tmp_path: Path) -> 
     shutil.rmtree(image / "usr")
     (image / "usr").write_text("")
     before = look(image)
-    source = Source(Medium.ROOT, image)
+    source = ImageSource(Medium.ROOT, image)
     words = "nothing can be written in it: Not a directory"
     with pytest.raises(ApplyError, match=words) as told, stage(source):
         pass
@@ -121,7 +124,7 @@ def test_what_is_missing_on_this_machine_is_told_before_anything_is_copied(
     monkeypatch.setattr(
         shutil, "which", lambda name, path: None if name == "qemu-img" else real(name, path=path)
     )
-    source = Source(Medium.DISK, tmp_path / "node.qcow2")
+    source = ImageSource(Medium.DISK, tmp_path / "node.qcow2")
     with pytest.raises(Unsupported, match="qemu-img: not on this machine") as told, stage(source):
         pass
     assert "qemu-utils" in told.value.hint

@@ -11,8 +11,8 @@ import pytest
 
 from tests.images.little import HOST_KEY, little_root, loops, mounts, names
 from toolkit.errors import LockedError, StaleError, UsageError
-from toolkit.features.image.io.index import Change, Difference, differences, look
-from toolkit.features.image.io.media import Medium, Source, stage
+from toolkit.features.image.io.index import TreeChange, TreeDifference, differences, look
+from toolkit.features.image.io.media import ImageSource, Medium, stage
 
 pytestmark = pytest.mark.builds
 
@@ -22,8 +22,8 @@ def image(tmp_path: Path) -> Path:
     return little_root(tmp_path / "golden, image")
 
 
-def source(path: Path) -> Source:
-    return Source(Medium.ROOT, path)
+def source(path: Path) -> ImageSource:
+    return ImageSource(Medium.ROOT, path)
 
 
 def test_what_is_committed_takes_the_place_of_the_old_image(image: Path) -> None:
@@ -37,12 +37,12 @@ def test_what_is_committed_takes_the_place_of_the_old_image(image: Path) -> None
     assert (image / "etc/new").read_text() == "new\n"
     assert found == differences(before, look(image))
     assert found == (
-        Difference("/etc/new", Change.ADDED),
-        Difference("/etc/one", Change.CONTENT),
-        Difference("/etc/pipe", Change.REMOVED),
-        Difference("/etc/two", Change.CONTENT),
-        Difference("/usr/lib/gdr-toolkit", Change.ADDED),
-        Difference("/usr/lib/gdr-toolkit/passport.json", Change.ADDED),
+        TreeDifference("/etc/new", TreeChange.ADDED),
+        TreeDifference("/etc/one", TreeChange.CONTENT),
+        TreeDifference("/etc/pipe", TreeChange.REMOVED),
+        TreeDifference("/etc/two", TreeChange.CONTENT),
+        TreeDifference("/usr/lib/gdr-toolkit", TreeChange.ADDED),
+        TreeDifference("/usr/lib/gdr-toolkit/passport.json", TreeChange.ADDED),
     )
     assert names(image.parent) == [image.name]
 

@@ -14,8 +14,8 @@ import pytest
 from tests.images.disks import call, digest
 from tests.images.little import little_root, mounts, names
 from toolkit.errors import ApplyError, ToolkitError, Unsupported, UsageError
-from toolkit.features.image.io.index import Change, Difference
-from toolkit.features.image.io.media import Medium, Source, stage
+from toolkit.features.image.io.index import TreeChange, TreeDifference
+from toolkit.features.image.io.media import ImageSource, Medium, stage
 
 pytestmark = pytest.mark.builds
 
@@ -32,11 +32,11 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home / "in.tar"
 
 
-def source(path: Path, out: Path) -> Source:
-    return Source(Medium.TAR, path, out)
+def source(path: Path, out: Path) -> ImageSource:
+    return ImageSource(Medium.TAR, path, out)
 
 
-def change(path: Path, out: Path) -> tuple[Difference, ...]:
+def change(path: Path, out: Path) -> tuple[TreeDifference, ...]:
     with stage(source(path, out)) as on:
         assert on.run("echo new >/etc/new; sleep 0.01; mkdir -p /opt/b /opt/a\n").exit == 0
         return on.commit()
@@ -46,7 +46,7 @@ def test_all_that_a_root_has_comes_through(packed: Path, tmp_path: Path) -> None
     before = digest(packed)
     found = change(packed, tmp_path / "out.tar")
     assert [each.path for each in found] == ["/etc/new", "/opt", "/opt/a", "/opt/b"]
-    assert {each.change for each in found} == {Change.ADDED}
+    assert {each.change for each in found} == {TreeChange.ADDED}
     assert digest(packed) == before
     assert names(tmp_path) == ["out.tar"]
     assert mounts(tmp_path) == []
@@ -196,5 +196,5 @@ def test_where_it_goes_is_checked_first(
     packed: Path, tmp_path: Path, out: str | None, words: str
 ) -> None:
     place = None if out is None else tmp_path / out
-    with pytest.raises(ToolkitError, match=words), stage(Source(Medium.TAR, packed, place)):
+    with pytest.raises(ToolkitError, match=words), stage(ImageSource(Medium.TAR, packed, place)):
         pass

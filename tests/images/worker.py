@@ -17,7 +17,7 @@ from pathlib import Path
 
 from toolkit.errors import ExitCode, ToolkitError
 from toolkit.features.image.io import inside, tree
-from toolkit.features.image.io.media import Medium, Source, stage
+from toolkit.features.image.io.media import ImageSource, Medium, stage
 
 STEPS = frozenset(
     {"subprocess.Popen", "os.rename", "shutil.rmtree", "tempfile.mkdtemp", "fcntl.flock"}
@@ -52,7 +52,7 @@ def main() -> None:
 
     setattr(tree, "exchange", exchange)  # noqa: B010 # it is imported there by name
     sys.addaudithook(step)
-    source = Source(Medium(medium), Path(path), Path(out) if out else None)
+    source = ImageSource(Medium(medium), Path(path), Path(out) if out else None)
     try:
         with stage(source) as staged:
             staged.run(SCRIPT, sink=lambda line: print(line, flush=True))

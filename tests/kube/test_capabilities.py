@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.features.kubernetes.io.pod import pod_files
-from toolkit.features.kubernetes.plan.manifests import CAPABILITIES
+from toolkit.features.kubernetes.io import pod_files
+from toolkit.features.kubernetes.plan import CAPABILITIES
 
 pytestmark = pytest.mark.kube
 _ENTERING = {"SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE"}

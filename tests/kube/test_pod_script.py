@@ -15,7 +15,7 @@ import pytest
 
 from tests.scripts.engine import SHELLS
 from toolkit.evidence import Evidence
-from toolkit.features.kubernetes.io.pod import pod_files
+from toolkit.features.kubernetes.io import pod_files
 
 pytestmark = pytest.mark.kube
 _PATIENCE_S = 60  # for a condition, on a machine that is busy with others' work

@@ -16,7 +16,7 @@ import pytest
 from tests.features.kubernetes.test_kubernetes_roll import STUB, ended
 from tests.kube.api_server import ApiServer, serving
 from toolkit.errors import ExitCode
-from toolkit.features.kubernetes.io.node import MARK
+from toolkit.features.kubernetes.io import MARK
 
 pytestmark = pytest.mark.kube
 

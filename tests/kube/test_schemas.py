@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.kube.schemas import linted, validated
-from toolkit.features.kubernetes.plan.apply import Carrying
-from toolkit.features.kubernetes.plan.terms import Terms, parse_terms
-from toolkit.features.kubernetes.run.manifests import (
+from toolkit.features.kubernetes.plan import NodeBundle, PodTerms, parse_terms
+from toolkit.features.kubernetes.run import (
     applying_manifests,
     reading_manifests,
     write_manifests,
@@ -22,13 +21,13 @@ IMAGE = "registry.example/busybox@sha256:" + "0123456789abcdef" * 4
 VERSIONS = ("1.25", "1.29", "1.33", "1.37")
 USUAL = parse_terms(IMAGE, "gdr-toolkit", "nvidia.com/gpu.present=true", "nvidia.com/gpu")
 TOLD = parse_terms(IMAGE, "ops", "rack,zone=a", "team=ml:NoExecute,spot", confined=True)
-BARE = Terms(IMAGE)
+BARE = PodTerms(IMAGE)
 LARGE = "".join(f"echo {number:>70}\n" for number in range(20_000))  # of more than one part
 
 
-def rendered(folder: Path, terms: Terms) -> Path:
+def rendered(folder: Path, terms: PodTerms) -> Path:
     """A folder with all that can be rendered."""
-    carried = (Carrying("gpu007", "echo\n"), Carrying("gpu.8.example", LARGE, 2))
+    carried = (NodeBundle("gpu007", "echo\n"), NodeBundle("gpu.8.example", LARGE, 2))
     made = (*reading_manifests(terms), *applying_manifests(terms, carried))
     write_manifests(made, folder)
     return folder
@@ -42,7 +41,7 @@ def rendered(folder: Path, terms: Terms) -> Path:
         pytest.param(BARE, VERSIONS[0], id="nothing-said"),
     ],
 )
-def test_all_that_is_rendered_is_valid(tmp_path: Path, terms: Terms, version: str) -> None:
+def test_all_that_is_rendered_is_valid(tmp_path: Path, terms: PodTerms, version: str) -> None:
     status, said = validated(rendered(tmp_path, terms), version)
     assert status == 0, said
     # A namespace, an account, scripts, the probe; who rolls out, 5; two Jobs with three parts.
@@ -50,7 +49,7 @@ def test_all_that_is_rendered_is_valid(tmp_path: Path, terms: Terms, version: st
 
 
 @pytest.mark.parametrize("terms", [USUAL, TOLD], ids=["usual", "told"])
-def test_all_that_is_rendered_is_clean_yaml(tmp_path: Path, terms: Terms) -> None:
+def test_all_that_is_rendered_is_clean_yaml(tmp_path: Path, terms: PodTerms) -> None:
     assert linted(rendered(tmp_path, terms)) == (0, "")
 
 

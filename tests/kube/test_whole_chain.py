@@ -19,12 +19,11 @@ import yaml
 
 from tests.scripts.demo_nodes import KINDS, Node, Nodes
 from toolkit.checks.judged import judge_node
-from toolkit.demo.build import environment, make_nodes
+from toolkit.demo.create import environment, make_nodes
 from toolkit.errors import ExitCode
 from toolkit.facts.text.pod_logs import parse_carried
-from toolkit.features.kubernetes.plan.manifests import stream
-from toolkit.features.kubernetes.plan.terms import parse_terms
-from toolkit.features.kubernetes.run.manifests import (
+from toolkit.features.kubernetes.plan import parse_terms, stream
+from toolkit.features.kubernetes.run import (
     applying_manifests,
     carrying,
     plan_for_pods,

@@ -15,7 +15,7 @@ from dev.lab.machine import Guest
 from tests.machine.pool import Guests, gdr, verdicts
 from tests.machine.specs import peermem
 from toolkit.facts.modules.load_order import OURS
-from toolkit.plan.artefacts_order import ORDER
+from toolkit.plan.artefacts_modules import ORDER
 from toolkit.plan.templates import render_text
 
 pytestmark = pytest.mark.machine

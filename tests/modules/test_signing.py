@@ -14,10 +14,9 @@ from tests.modules.building import Signing as Made
 from tests.modules.building import run, signing
 from tests.modules.conftest import Built as Modules
 from toolkit.built.io import openssl
-from toolkit.built.io.signer import Signer
 from toolkit.built.io.signing_key import take_key
-from toolkit.built.plan.model import Built, File, Inputs, Part
-from toolkit.built.signing import Signing, open_signing
+from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
+from toolkit.built.signing import Signer, Signing, open_signing
 from toolkit.errors import UsageError
 from toolkit.facts.modules.signature import parse_signature
 
@@ -35,8 +34,8 @@ def opened(key: Path | str, certificate: Path, secret: str | None = None) -> Sig
 
 def build_of(modules: Modules, *names: str) -> Built:
     inputs = Inputs(Part.PEERMEM, "p", "1", modules.release, "x86_64", *[""] * 6)
-    files = [File(name, (modules.good / name).read_bytes()) for name in names]
-    return Built(inputs, (*files, File("make.log", b"log\n")))
+    files = [BuiltFile(name, (modules.good / name).read_bytes()) for name in names]
+    return Built(inputs, (*files, BuiltFile("make.log", b"log\n")))
 
 
 def key_of(folder: Path, *kind: str, days: str = "2") -> Made:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.replay import ReplayTransport
 from toolkit.errors import TransportError
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.node.collect import collect, probe_script
-from toolkit.node.replay import ReplayTransport
 from toolkit.ssh.stream import Lines
 from toolkit.ssh.transport import Result, Sink, quiet
 

@@ -9,8 +9,7 @@ import pytest
 
 from toolkit.errors import TransportError
 from toolkit.node.collect import collect
-from toolkit.ssh.child import run_child
-from toolkit.ssh.local import LocalTransport
+from toolkit.ssh.local import LocalTransport, run_child
 from toolkit.ssh.stream import Lines
 from toolkit.ssh.transport import quiet
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from toolkit.errors import UsageError
-from toolkit.node import sealing
-from toolkit.node.sealing import NAMESPACE, Way, check, refuse_no_key, sign, way_of
+from toolkit.node import text_signature
+from toolkit.node.text_signature import NAMESPACE, Way, check, refuse_no_key, sign, way_of
 
 SSH_KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\n"
 MINI_KEY = "untrusted comment: minisign\n"
@@ -278,7 +278,7 @@ def test_a_program_that_is_not_here(
 def test_a_token_that_nobody_touches(
     programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sealing, "_LIMIT_S", 0.05)
+    monkeypatch.setattr(text_signature, "_LIMIT_S", 0.05)
     (programs.folder / "bin/ssh-keygen").write_text("#!/bin/sh\nexec sleep 9\n")
     with pytest.raises(UsageError, match="ssh-keygen: no answer within 0 s"):
         sign(file(tmp_path, SSH_KEY), "text")

@@ -9,7 +9,7 @@ from toolkit.checks.judged import judge_node
 from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence
 from toolkit.features.page.show.parts import Page
-from toolkit.features.page.show.seen import Seeing, Seen
+from toolkit.features.page.show.seen import Seeing, SeenNode
 from toolkit.features.page.show.view import make
 from toolkit.want import Want
 
@@ -35,7 +35,7 @@ def thousand(count: int = 1000) -> Page:
     seen = [
         seeing.see(judge_node(kind, capture(kind), want, TODAY), capture(kind)) for kind in KINDS
     ]
-    outcomes: list[Outcome[Seen]] = []
+    outcomes: list[Outcome[SeenNode]] = []
     for number in range(count):
         name = f"gpu{number:04d}"
         if number % 200 == 77:
@@ -46,7 +46,7 @@ def thousand(count: int = 1000) -> Page:
     return make(outcomes, seeing.passing, "peermem", WHEN)
 
 
-def _noisy(seen: Seen, number: int) -> Seen:
+def _noisy(seen: SeenNode, number: int) -> SeenNode:
     """The same node with a line of its own in all that it says."""
     behind = tuple(
         (check, tuple(replace(e, text=f"[{number}.000000]\n{e.text}") for e in excerpts))

@@ -27,9 +27,8 @@ from tests.unit.planning import (
 )
 from toolkit.facts.node.node import Node
 from toolkit.node.deliver import engine
-from toolkit.plan.bundle import Bundle, script, tar_bytes
-from toolkit.plan.diff import diff
-from toolkit.plan.render import render
+from toolkit.plan.bundle import Bundle, render, script, tar_bytes
+from toolkit.plan.plan import diff
 from toolkit.want import PeerPath, Want
 
 GOLDEN = Path(__file__).parents[1] / "golden"

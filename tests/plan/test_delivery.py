@@ -27,9 +27,8 @@ from tests.unit.delivering import (
 from toolkit.built.plan.model import Built, Part
 from toolkit.facts.node.node import Node
 from toolkit.plan.artefact import Trigger
-from toolkit.plan.bundle import script
-from toolkit.plan.diff import diff
-from toolkit.plan.render import render
+from toolkit.plan.bundle import render, script
+from toolkit.plan.plan import diff
 from toolkit.want import Modules, Want
 
 

@@ -23,7 +23,7 @@ from tests.unit.delivering import (
 )
 from toolkit.built.plan.model import Part
 from toolkit.plan.change import Action
-from toolkit.plan.diff import diff
+from toolkit.plan.plan import diff
 from toolkit.want import PeerPath, Want
 
 # --- the next boot ----------------------------------------------------------------

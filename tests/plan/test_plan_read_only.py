@@ -17,8 +17,8 @@ from tests.unit.planning import (
 )
 from toolkit.plan.artefact import Trigger
 from toolkit.plan.artefacts import ARTEFACTS
+from toolkit.plan.node_state import topics
 from toolkit.plan.plan import Plan
-from toolkit.plan.read_only import topics
 
 COREOS = (
     'ID="rhcos"\nID_LIKE="rhel fedora"\nVERSION_ID="4.18"\nVARIANT_ID=coreos\n'

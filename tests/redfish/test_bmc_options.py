@@ -9,22 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.cli.bmc import PASSWORD, USER, bmc_access
-from toolkit.cli.options import Said
+from toolkit.cli.bmc import bmc_access
+from toolkit.cli.options import BMC_PASSWORD, BMC_USER, Said
 from toolkit.errors import InventoryError, UsageError
 from toolkit.hosts.host import Host
-from toolkit.redfish.access import BmcAccess
-from toolkit.redfish.bmc_map import BmcPlace, read_map
-from toolkit.redfish.trust import Login, Trust
-from toolkit.ssh.secret_file import read_secret_file
+from toolkit.redfish.access import BmcAccess, BmcPlace, read_map
+from toolkit.redfish.trust import BmcTrust, Login
+from toolkit.ssh.credentials import read_secret_file
 
 PIN = "ab" * 32
 
 
 @pytest.fixture(autouse=True)
 def _nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(USER, raising=False)
-    monkeypatch.delenv(PASSWORD, raising=False)
+    monkeypatch.delenv(BMC_USER, raising=False)
+    monkeypatch.delenv(BMC_PASSWORD, raising=False)
 
 
 @pytest.fixture
@@ -82,7 +81,7 @@ def test_a_map_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_the_map_goes_over_the_inventory_and_others_have_none() -> None:
-    told = BmcAccess(Login("u", "p"), Trust(ca="x"), {"gpu1": BmcPlace("10.0.0.9", PIN)})
+    told = BmcAccess(Login("u", "p"), BmcTrust(ca="x"), {"gpu1": BmcPlace("10.0.0.9", PIN)})
     placed = told.placed([Host("gpu1", bmc="10.0.0.1"), Host("gpu2", bmc="10.0.0.2"), Host("gpu3")])
     assert {name: each.address for name, each in placed.items()} == {
         "gpu1": "10.0.0.9",
@@ -137,16 +136,16 @@ def test_who_says_how_says_who(name: str, value: str | bool) -> None:
 def test_without_a_password_it_is_said_where_one_may_lie() -> None:
     with pytest.raises(UsageError, match="no password for the BMCs") as told:
         bmc_access(Said({"bmc_user": "ops"}))
-    assert PASSWORD in told.value.hint
+    assert BMC_PASSWORD in told.value.hint
 
 
 def test_a_password_of_the_environment_is_taken_out_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(USER, "ops")
-    monkeypatch.setenv(PASSWORD, "hunter2")
+    monkeypatch.setenv(BMC_USER, "ops")
+    monkeypatch.setenv(BMC_PASSWORD, "hunter2")
     told = bmc_access(Said({}))
     assert told is not None
     assert told.login == Login("ops", "hunter2")
-    assert PASSWORD not in os.environ
+    assert BMC_PASSWORD not in os.environ
     assert "hunter2" not in repr(told)
 
 

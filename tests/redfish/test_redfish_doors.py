@@ -9,7 +9,7 @@ import time
 import pytest
 
 from toolkit.interrupts import terminable
-from toolkit.redfish.session_registry import Doors
+from toolkit.redfish.session_registry import SessionRegistry
 
 
 class Door:
@@ -27,7 +27,7 @@ class Door:
 
 def test_what_is_open_is_closed_and_what_was_left_is_not() -> None:
     stays, leaves = Door(), Door()
-    with Doors() as doors:
+    with SessionRegistry() as doors:
         for each in (stays, leaves):
             with doors.entering(each):
                 pass
@@ -38,7 +38,7 @@ def test_what_is_open_is_closed_and_what_was_left_is_not() -> None:
 
 
 def test_a_login_under_way_is_waited_for_and_undone() -> None:
-    doors, door, inside, go = Doors(), Door(), threading.Event(), threading.Event()
+    doors, door, inside, go = SessionRegistry(), Door(), threading.Event(), threading.Event()
 
     def enters() -> None:
         with doors.entering(door):
@@ -55,7 +55,7 @@ def test_a_login_under_way_is_waited_for_and_undone() -> None:
 
 
 def test_a_logout_under_way_is_waited_for_and_not_cut() -> None:
-    doors, door, leaving, gone = Doors(), Door(), threading.Event(), threading.Event()
+    doors, door, leaving, gone = SessionRegistry(), Door(), threading.Event(), threading.Event()
     with doors.entering(door):
         pass
 
@@ -76,13 +76,13 @@ def test_a_logout_under_way_is_waited_for_and_not_cut() -> None:
 
 def test_a_login_that_failed_leaves_nothing_to_close() -> None:
     door = Door()
-    with Doors() as doors, pytest.raises(ZeroDivisionError), doors.entering(door):
+    with SessionRegistry() as doors, pytest.raises(ZeroDivisionError), doors.entering(door):
         raise ZeroDivisionError
     assert not door.slammed.is_set()
 
 
 def test_nothing_is_opened_once_all_is_closing() -> None:
-    doors = Doors()
+    doors = SessionRegistry()
     doors.close()
     with pytest.raises(KeyboardInterrupt), doors.entering(Door()):
         pytest.fail("nobody may log in any more")
@@ -91,7 +91,7 @@ def test_nothing_is_opened_once_all_is_closing() -> None:
 def test_one_that_hangs_holds_no_other_up() -> None:
     end = threading.Event()
     hangs, quick = Door(end), Door()
-    doors = Doors()
+    doors = SessionRegistry()
     for each in (hangs, quick):
         with doors.entering(each):
             pass

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from toolkit.errors import BmcError, BmcRefused
-from toolkit.redfish.find import (
+from toolkit.redfish.resource import (
     Resource,
     find,
     is_registry,

@@ -9,7 +9,7 @@ import pytest
 
 from toolkit.errors import UsageError
 from toolkit.redfish import trust as redfish_trust
-from toolkit.redfish.trust import Login, Trust, base_url, check_ca, read_pin
+from toolkit.redfish.trust import BmcTrust, Login, base_url, check_ca, read_pin
 
 DIGITS = "0123456789abcdef" * 4
 COLONS = ":".join(DIGITS[at : at + 2] for at in range(0, 64, 2))
@@ -67,12 +67,12 @@ def test_a_password_shows_nowhere() -> None:
 @pytest.mark.parametrize(
     ("trust", "word"),
     [
-        (Trust(), "ca"),
-        (Trust(pins=(DIGITS,), insecure=True), "pinned"),
-        (Trust(insecure=True), "no"),
+        (BmcTrust(), "ca"),
+        (BmcTrust(pins=(DIGITS,), insecure=True), "pinned"),
+        (BmcTrust(insecure=True), "no"),
     ],
 )
-def test_how_a_bmc_was_verified_has_a_word(trust: Trust, word: str) -> None:
+def test_how_a_bmc_was_verified_has_a_word(trust: BmcTrust, word: str) -> None:
     assert trust.verified == word
 
 

@@ -21,7 +21,7 @@ from toolkit.facts.node.node import Node
 from toolkit.report.document import Told, document
 from toolkit.report.forecast import forecast_report
 from toolkit.report.table import Painter
-from toolkit.verbs.cli.forecast import asked_for, foretell
+from toolkit.verbs.cli.forecast import foretell
 from toolkit.verbs.cli.session import Session
 from toolkit.want import Want
 
@@ -78,7 +78,6 @@ def told(folder: Path, **options: str | bool) -> ExitCode:
         frames = {} if each.host == "gpu001" else BARE_NEXT
         (folder / f"{each.host}.evidence").write_text(node(BOTH | dict(frames)).dump())
     said = Said({"from_": str(folder), "profile": "peermem", "quiet": True, **options})
-    assert asked_for(said)
     return foretell(Session.begin("doctor", said), Want())
 
 

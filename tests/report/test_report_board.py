@@ -21,8 +21,7 @@ from rich.cells import cell_len
 
 from toolkit.progress import Silent
 from toolkit.report import progress as live_module
-from toolkit.report.progress import Lines, Live, listener
-from toolkit.report.progress_board import Board
+from toolkit.report.progress import Board, Live, PlainProgress, listener
 
 ROOT = Path(__file__).parents[2]
 
@@ -226,10 +225,10 @@ class Screen(io.StringIO):
     [
         (Screen(), "xterm", False, Live),
         (Screen("UTF8"), "xterm", False, Live),
-        (Screen("latin-1"), "xterm", False, Lines),
-        (Screen(""), "xterm", False, Lines),
-        (Screen(), "dumb", False, Lines),
-        (Screen(tty=False), "xterm", False, Lines),
+        (Screen("latin-1"), "xterm", False, PlainProgress),
+        (Screen(""), "xterm", False, PlainProgress),
+        (Screen(), "dumb", False, PlainProgress),
+        (Screen(tty=False), "xterm", False, PlainProgress),
         (Screen(), "xterm", True, Silent),
     ],
 )
@@ -241,7 +240,7 @@ def test_what_listens_fits_the_stream(
 
 
 def test_a_stream_is_not_quiet_unless_that_was_said() -> None:
-    assert type(listener(Screen(tty=False))) is Lines
+    assert type(listener(Screen(tty=False))) is PlainProgress
 
 
 @pytest.mark.parametrize("coloured", [True, False])
@@ -282,7 +281,7 @@ def test_the_drawn_board_is_of_its_stage_and_no_wider_nor_higher_than_the_screen
 
 def test_plain_lines_begin_anew_with_each_stage_and_are_cut_and_clean() -> None:
     stream, now = io.StringIO(), [50.0]
-    lines = Lines(stream, clock=lambda: now[0])
+    lines = PlainProgress(stream, clock=lambda: now[0])
     for title in ("reading", "applying"):
         lines.begin(title, 2)
         lines.note("gpu1", "too soon")

@@ -11,8 +11,7 @@ from tests.unit.exposition import Key, parse
 from tests.unit.judged import BARE, HEALTHY, SICK, TODAY, UNSURE
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome
-from toolkit.report.metrics import PREFIX, STATES, exposition, failed
-from toolkit.report.prometheus import Remembered, remembered
+from toolkit.report.prometheus import PREFIX, STATES, Remembered, exposition, failed, remembered
 
 NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 AT = int(NOW.timestamp())

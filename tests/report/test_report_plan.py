@@ -17,7 +17,7 @@ from toolkit.checks.judged import judge_node
 from toolkit.errors import ExitCode, Outcome
 from toolkit.plan.plan import Plan
 from toolkit.report.document import Told, document, dumps
-from toolkit.report.explain import explain, home, listing
+from toolkit.report.listings import explain, home, listing
 from toolkit.report.plan_text import plan_lines
 from toolkit.report.table import Painter
 from toolkit.want import Want
@@ -119,5 +119,5 @@ def test_every_check_tells_the_file_that_holds_it() -> None:
     for check in ALL:
         topic, _, name = check.id.partition(".")
         # Those of firmware are named after their setting.
-        told = f"Setting.{name.upper()}" if topic == "bios" else f'"{check.id}"'
+        told = f"BiosRole.{name.upper()}" if topic == "bios" else f'"{check.id}"'
         assert told in (ROOT / home(check)).read_text(), check.id

@@ -12,12 +12,12 @@ from toolkit.checks.check import failed
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome, TransportError
 from toolkit.report.ctrf import ctrf
-from toolkit.report.document import Run
+from toolkit.report.document import ReportRun
 from toolkit.report.sarif import sarif
 from toolkit.want import Waiver
 
 WHEN = datetime(2026, 11, 21, 12, tzinfo=UTC)
-RUN = Run(
+RUN = ReportRun(
     "doctor", WHEN, WHEN, ExitCode.FAILED, "/srv/runs/one two", lambda host: f"{host}.evidence"
 )
 LOST: Outcome[Judged] = Outcome(

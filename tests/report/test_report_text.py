@@ -17,7 +17,7 @@ from tests.unit.judged import BARE, HEALTHY, SICK, SLOW, TODAY, UNSURE, judged, 
 from toolkit.checks.check import Gap, Status, failed, unknown
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.errors import ExitCode, HostKeyError, Outcome, TransportError, worst
-from toolkit.report.progress import Lines
+from toolkit.report.progress import PlainProgress
 from toolkit.report.table import Painter, clean, columns, error_lines, labelled, wants_colour
 from toolkit.report.text import count_line, findings, report, verdict_text
 from toolkit.want import Waiver, Want
@@ -264,7 +264,7 @@ def test_evidence_that_was_cut_off_is_out_of_reach_not_healthy() -> None:
 
 def test_plain_progress_speaks_after_two_seconds_and_then_every_ten() -> None:
     stream, now = io.StringIO(), [0.0]
-    lines = Lines(stream, clock=lambda: now[0])
+    lines = PlainProgress(stream, clock=lambda: now[0])
     lines.begin("reading", 3)
     for at, host in ((1.0, "a"), (2.5, "b"), (5.0, "c"), (13.0, "d")):
         now[0] = at

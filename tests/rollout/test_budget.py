@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from tests.unit.budgeting import Run
 from toolkit.errors import TransportError, UsageError
 from toolkit.rollout.budget import Budget, books_of, release, set_aside
-from toolkit.rollout.budget_book import Book, BudgetError, Row
+from toolkit.rollout.budget_store import Book, BudgetError, Row
 from toolkit.rollout.claims import claim
-from toolkit.rollout.plan.batches import Phase
-from toolkit.rollout.plan.budget import Answer, Books, Held, Share, ask, left_by
-from toolkit.rollout.plan.past import Past, Step
+from toolkit.rollout.plan.batches import Past, Phase, Step
+from toolkit.rollout.plan.budget import Answer, Books, CountedAs, Share, ask, left_by
 
 ROOT = Path(__file__).parents[2]
 NODES = tuple(f"gpu{number}" for number in range(8))
@@ -24,7 +23,7 @@ MIDWAY = ("begun", "applying")
 
 
 def in_hand(run: str, *nodes: str) -> tuple[Share, ...]:
-    return tuple(Share(node, run, Held.IN_HAND) for node in nodes)
+    return tuple(Share(node, run, CountedAs.IN_HAND) for node in nodes)
 
 
 def test_the_strictest_of_living_runs_is_obeyed_by_all() -> None:
@@ -33,7 +32,7 @@ def test_the_strictest_of_living_runs_is_obeyed_by_all() -> None:
 
 
 def test_a_node_that_is_unavailable_already_costs_nothing_more() -> None:
-    books = Books((Share("gpu0", "a", Held.LEFT),), {"b": 1})
+    books = Books((Share("gpu0", "a", CountedAs.LEFT),), {"b": 1})
     assert ask(books, ("gpu0",)).granted == ("gpu0",)
     assert ask(books, ("gpu1",), {"gpu1": "drained by root"}).granted == ()
 
@@ -45,7 +44,7 @@ def test_a_run_waits_while_another_has_nodes_in_hand_and_says_for_whom() -> None
 
 
 def test_nobody_waits_for_what_nobody_will_give_back() -> None:
-    books = Books((Share("gpu0", "a", Held.LEFT, "ended amid rebooting"),), {"b": 2})
+    books = Books((Share("gpu0", "a", CountedAs.LEFT, "ended amid rebooting"),), {"b": 2})
     halt = (
         "2 nodes are unavailable, and no more than 2 may be: "
         "gpu1 drained by root; gpu0 left midway by a (ended amid rebooting)"
@@ -54,29 +53,31 @@ def test_nobody_waits_for_what_nobody_will_give_back() -> None:
 
 
 def test_what_is_set_aside_counts_without_a_node() -> None:
-    books = Books((Share("kubernetes/x", "", Held.ASIDE, "a DaemonSet", count=3),), {"b": 4})
+    books = Books((Share("kubernetes/x", "", CountedAs.ASIDE, "a DaemonSet", count=3),), {"b": 4})
     assert books.room() == 1
     assert ask(books, NODES).granted == ("gpu0",)
 
 
 @given(
-    held=st.lists(st.tuples(st.sampled_from(NODES), st.sampled_from(list(Held)[:4])), max_size=9),
+    held=st.lists(
+        st.tuples(st.sampled_from(NODES), st.sampled_from(list(CountedAs)[:4])), max_size=9
+    ),
     away=st.sets(st.sampled_from(NODES)),
     limits=st.lists(st.integers(1, 9), max_size=3),
     aside=st.integers(0, 3),
 )
 def test_no_more_than_the_strictest_limit_are_ever_unavailable(
-    held: list[tuple[str, Held]], away: set[str], limits: list[int], aside: int
+    held: list[tuple[str, CountedAs]], away: set[str], limits: list[int], aside: int
 ) -> None:
     shares = [Share(node, "a", kind) for node, kind in held]
-    shares += [Share("engine", "", Held.ASIDE, count=aside)] if aside else []
+    shares += [Share("engine", "", CountedAs.ASIDE, count=aside)] if aside else []
     books = Books(tuple(shares), {str(at): limit for at, limit in enumerate(limits)})
     answer = ask(books, NODES, dict.fromkeys(away, "reported"))
     now = books.nodes | away
     if answer.granted and limits:
         assert len(now | set(answer.granted)) + aside <= min(limits)
     assert bool(answer.granted) + bool(answer.wait) + bool(answer.halt) == 1
-    assert bool(answer.wait) <= any(kind is Held.IN_HAND for _, kind in held)
+    assert bool(answer.wait) <= any(kind is CountedAs.IN_HAND for _, kind in held)
 
 
 @pytest.mark.parametrize(
@@ -84,21 +85,25 @@ def test_no_more_than_the_strictest_limit_are_ever_unavailable(
     [
         pytest.param("begun", False, None, id="nothing-was-done"),
         pytest.param("begun looking", False, None, id="it-was-looked-at"),
-        pytest.param("begun draining", False, Held.OUT, id="drain-was-asked-for"),
-        pytest.param("begun draining failed", False, Held.OUT, id="drain-failed"),
+        pytest.param("begun draining", False, CountedAs.OUT, id="drain-was-asked-for"),
+        pytest.param("begun draining failed", False, CountedAs.OUT, id="drain-failed"),
         pytest.param("draining untaken failed", False, None, id="its-jobs-went-on"),
-        pytest.param("draining drained applying", False, Held.OUT, id="drained"),
-        pytest.param("draining drained applying looking undraining", False, Held.OUT, id="maybe"),
-        pytest.param("begun applying", False, Held.LEFT, id="amid-a-change"),
-        pytest.param("begun applying rebooting", False, Held.LEFT, id="amid-a-boot"),
+        pytest.param("draining drained applying", False, CountedAs.OUT, id="drained"),
+        pytest.param(
+            "draining drained applying looking undraining", False, CountedAs.OUT, id="maybe"
+        ),
+        pytest.param("begun applying", False, CountedAs.LEFT, id="amid-a-change"),
+        pytest.param("begun applying rebooting", False, CountedAs.LEFT, id="amid-a-boot"),
         pytest.param("begun applying looking failed", True, None, id="it-answers-and-serves"),
-        pytest.param("begun applying failed", False, Held.LEFT, id="the-change-failed"),
-        pytest.param("draining drained applying looking failed", True, Held.OUT, id="kept-out"),
+        pytest.param("begun applying failed", False, CountedAs.LEFT, id="the-change-failed"),
+        pytest.param(
+            "draining drained applying looking failed", True, CountedAs.OUT, id="kept-out"
+        ),
         pytest.param("begun applying looking done", False, None, id="done"),
         pytest.param("", False, None, id="nothing-known"),
     ],
 )
-def test_what_a_run_leaves_behind(phases: str, answered: bool, left: Held | None) -> None:
+def test_what_a_run_leaves_behind(phases: str, answered: bool, left: CountedAs | None) -> None:
     past = Past(tuple(Step("gpu0", Phase(phase)) for phase in phases.split()))
     found = left_by(past, answered=answered)
     assert (found[0] if found else None) == left

@@ -14,10 +14,9 @@ from toolkit.errors import TransportError
 from toolkit.hosts.host import Host
 from toolkit.rollout.budget import books_of
 from toolkit.rollout.plan.batches import Standing, Terms
-from toolkit.rollout.run import Brakes, Rolled, Rollout
-from toolkit.rollout.workers import Threads
-from toolkit.verbs.ledger import ended_event
+from toolkit.rollout.run import Brakes, Rolled, Rollout, Threads
 from toolkit.verbs.provision import Provisioned, done_well
+from toolkit.verbs.rollout import ended_event
 
 Work = Callable[[Host], Provisioned]
 

@@ -16,7 +16,7 @@ from toolkit.errors import ExitCode
 from toolkit.report.table import Painter
 from toolkit.rollout.budget import books_of, set_aside
 from toolkit.rollout.plan.budget import Books
-from toolkit.rollout.show_budget import budget_lines
+from toolkit.verbs.cli.budget import budget_lines
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ from toolkit.evidence import Evidence
 from toolkit.plan.bundle import Bundle, File
 from toolkit.rollout.journal import Event, by_host
 from toolkit.rollout.plan.batches import Standing, Terms, advance, over
-from toolkit.verbs.intern import Alike
+from toolkit.verbs.each import Alike
 from toolkit.want import Want
 
 CAPTURES = Path(__file__).parents[1] / "evidence"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.rollout.progress_line import heard
+from toolkit.node.deliver import heard
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from toolkit.errors import UsageError
 from toolkit.hosts.host import Host
-from toolkit.rollout.hook import HookError, check_hook, run_hook
+from toolkit.rollout.hooks import HookError, check_hook, run_hook
 
 GPU = Host("gpu07", address="10.0.0.7")
 

@@ -9,8 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkit.errors import UsageError
-from toolkit.rollout.plan.batches import Next, Standing, Terms, advance, begun, ended, over
-from toolkit.rollout.plan.terms import NO_LIMIT, batches, terms_of
+from toolkit.rollout.plan.batches import (
+    NO_LIMIT,
+    Next,
+    Standing,
+    Terms,
+    advance,
+    batches,
+    begun,
+    ended,
+    over,
+    terms_of,
+)
 
 SIX = tuple(f"gpu{number:02d}" for number in range(6))
 

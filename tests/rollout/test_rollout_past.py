@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.rollout.plan.batches import Phase
-from toolkit.rollout.plan.past import Past, Step, pasts, standing
+from toolkit.rollout.plan.batches import Past, Phase, Step, pasts, standing
 
 BEGUN, DRAINING, DRAINED = Phase.BEGUN, Phase.DRAINING, Phase.DRAINED
 APPLYING, REBOOTING, LOOKING = Phase.APPLYING, Phase.REBOOTING, Phase.LOOKING

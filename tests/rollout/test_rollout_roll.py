@@ -19,11 +19,10 @@ from toolkit.progress import Silent
 from toolkit.rollout.journal import About, Journal
 from toolkit.rollout.plan.batches import Standing, Terms
 from toolkit.rollout.plan.window import parse_window
-from toolkit.rollout.run import Brakes, Rolled, Rollout
-from toolkit.rollout.workers import Hands, Threads
+from toolkit.rollout.run import Brakes, HostWorkers, Rolled, Rollout, Threads
 from toolkit.ssh.pool import Abandoned, NotBegun
-from toolkit.verbs.ledger import ended_event
 from toolkit.verbs.provision import Provisioned, done_well
+from toolkit.verbs.rollout import ended_event
 
 FOUR = ("gpu1", "gpu2", "gpu3", "gpu4")
 BY_ONE = tuple((name,) for name in FOUR)
@@ -46,7 +45,7 @@ def well(host: str) -> Outcome[Provisioned]:
     return Outcome(host, Provisioned(judged, judged))
 
 
-class Instant(Hands[Provisioned]):
+class Instant(HostWorkers[Provisioned]):
     """Every host is done as soon as it is asked for; ``before`` is called first."""
 
     def __init__(self, before: Before = lambda _: None) -> None:
@@ -64,7 +63,7 @@ class Instant(Hands[Provisioned]):
 
 
 def rolled(
-    hands: Hands[Provisioned],
+    hands: HostWorkers[Provisioned],
     *,
     brakes: Brakes | None = None,
     journal: Journal | None = None,

@@ -129,9 +129,9 @@ DEFECTS = (
            "--dry changes nodes", _DRY),
     Defect("features/reload/cli.py", 'if said.flag("check") or said.dry or', 'if said.flag("check") or',
            "--dry reloads modules", _DRY),
-    Defect("features/builds/cli/build.py", 'if said.flag("plan") or said.dry:', 'if said.flag("plan"):',
+    Defect("features/builds/cli.py", 'if said.flag("plan") or said.dry:', 'if said.flag("plan"):',
            "--dry builds", _DRY),
-    Defect("file_lock.py", "            if _same(file, descriptor):\n", "            if True:\n",
+    Defect("safe_file.py", "            if _same(file, descriptor):\n", "            if True:\n",
            "a lock on a removed file counts", "tests/built/test_store_locks.py"),
 )
 # fmt: on

@@ -9,8 +9,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolkit.demo.build import environment
-from toolkit.demo.recipe import UBUNTU_KERNEL
+from toolkit.demo.create import environment
+from toolkit.demo.nodes import UBUNTU_KERNEL
 from toolkit.demo.tree import clone
 
 SHELLS = ["dash", "busybox sh"]

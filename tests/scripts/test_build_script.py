@@ -16,7 +16,7 @@ from toolkit import package_data
 from toolkit.built.plan.model import BuildFailure, Built, Inputs, Part
 from toolkit.evidence import Evidence
 from toolkit.features.builds.io import sandbox
-from toolkit.features.builds.io.sandbox import Laid, Order, build_script
+from toolkit.features.builds.io.sandbox import Order, SandboxFile, build_script
 from toolkit.features.builds.plan.outcome import read_outcome
 
 pytestmark = pytest.mark.shell
@@ -130,7 +130,9 @@ def test_a_build_ends_when_nobody_listens(shell: tuple[str, ...], tmp_path: Path
 
 def test_values_of_an_order_cannot_end_their_quotes(tmp_path: Path) -> None:
     evil = "x'; touch pwned; '"
-    order = Order(KERNEL, evil, evil, 5, flags=evil, files=(Laid(f"/{evil}", b"GDR_FILE\n"),))
+    order = Order(
+        KERNEL, evil, evil, 5, flags=evil, files=(SandboxFile(f"/{evil}", b"GDR_FILE\n"),)
+    )
     script = build_script(order, root=f"/nowhere/{evil}")
     say(SHELLS["dash"], f"cd {shlex.quote(str(tmp_path))}\n{script}")
     assert not list(tmp_path.iterdir())

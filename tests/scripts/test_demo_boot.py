@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.scripts.demo_nodes import KINDS, PEERMEM, SHELLS, Node, Nodes
-from toolkit.demo.build import make_nodes
-from toolkit.demo.recipe import ROCKY_KERNEL, UBUNTU_KERNEL, UBUNTU_NEWER
+from toolkit.demo.create import make_nodes
+from toolkit.demo.nodes import ROCKY_KERNEL, UBUNTU_KERNEL, UBUNTU_NEWER
 
 pytestmark = pytest.mark.shell
 

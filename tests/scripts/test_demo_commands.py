@@ -10,8 +10,8 @@ import pytest
 
 import toolkit.demo
 from tests.scripts.demo_nodes import KINDS, PEERMEM, SHELLS, Nodes, digest
-from toolkit.demo.build import make_nodes
-from toolkit.demo.recipe import UBUNTU_KERNEL, UBUNTU_NEWER
+from toolkit.demo.create import make_nodes
+from toolkit.demo.nodes import UBUNTU_KERNEL, UBUNTU_NEWER
 
 pytestmark = pytest.mark.shell
 

@@ -126,7 +126,7 @@ def _ready(node: Tree, to: Domain = Domain.IDENTITY) -> tuple[Evidence, tuple[Sw
     return look, tuple(each for each in found if each.ready)
 
 
-def _change(node: Tree, to: Domain = Domain.IDENTITY) -> reach.Changed:
+def _change(node: Tree, to: Domain = Domain.IDENTITY) -> reach.GroupsChanged:
     look, ready = _ready(node, to)
     return reach.change(node, reach.change_script(look, [e.word for e in ready], wait_s=0))
 

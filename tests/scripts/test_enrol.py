@@ -10,7 +10,7 @@ from tests.scripts.engine import SHELLS
 from tests.unit.enrolling import DER, OTHER, FirmwareNode, print_of
 from toolkit.facts.firmware.mok import parse_mok
 from toolkit.features.enrol.io import ask
-from toolkit.features.enrol.plan import Standing, Wish, standing
+from toolkit.features.enrol.plan import EnrolStanding, EnrolWish, standing
 
 pytestmark = pytest.mark.shell
 PASSWORD = "bcdefghijklm"  # noqa: S105 for nodes that do not exist
@@ -24,12 +24,12 @@ def node(request: pytest.FixtureRequest, tmp_path: Path) -> FirmwareNode:
 def test_look_request_and_revoke(node: FirmwareNode) -> None:
     before = parse_mok(ask(node, "look", DER))
     assert before.fingerprint == print_of(DER)
-    assert standing(before, Wish.LOOK).standing is Standing.MISSING
-    assert standing(parse_mok(ask(node, "import", DER, PASSWORD)), Wish.IMPORT).pending
+    assert standing(before, EnrolWish.LOOK).standing is EnrolStanding.MISSING
+    assert standing(parse_mok(ask(node, "import", DER, PASSWORD)), EnrolWish.IMPORT).pending
     assert node.read("mok/auth") == f"$6$hash-of-{PASSWORD}\n"
     assert parse_mok(ask(node, "look", DER)).waiting == (print_of(DER),)
-    revoked = standing(parse_mok(ask(node, "revoke", DER)), Wish.REVOKE)
-    assert revoked.standing is Standing.NEEDLESS
+    revoked = standing(parse_mok(ask(node, "revoke", DER)), EnrolWish.REVOKE)
+    assert revoked.standing is EnrolStanding.NEEDLESS
     assert node.read("mok/new") == ""
 
 

@@ -17,7 +17,7 @@ import pytest
 from tests.scripts.engine import MODPROBE_D, Ran, Tree
 from tests.scripts.test_signers import SIGNERS, UNSIGNED, key, signed, trust
 from toolkit.node.deliver import wrapper
-from toolkit.node.sealing import BUNDLES, NAMESPACE, sign
+from toolkit.node.text_signature import BUNDLES, NAMESPACE, sign
 from toolkit.plan.bundle import tar_bytes
 
 pytestmark = pytest.mark.shell

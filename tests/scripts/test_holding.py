@@ -11,7 +11,7 @@ from tests.scripts.engine import SHELLS
 from tests.scripts.shells import say
 from toolkit.evidence import Evidence, State
 from toolkit.facts.modules.module_users import Holding, Net, Way, parse_holding, parse_users
-from toolkit.node.module_users import script
+from toolkit.node.collect import script
 
 pytestmark = pytest.mark.shell
 

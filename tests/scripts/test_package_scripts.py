@@ -13,7 +13,7 @@ import pytest
 from tests.features.builds.test_builds_packages import DRIVER, KERNEL, MAKING, OFED, built, module
 from tests.scripts.engine import SHELLS
 from toolkit.built.plan.model import Built
-from toolkit.features.builds.plan.packaging import Format
+from toolkit.features.builds.plan.packages import Format
 from toolkit.features.builds.run.packages import make_packages
 from toolkit.plan.templates import TEMPLATES, render_text
 

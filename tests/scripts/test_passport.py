@@ -13,8 +13,8 @@ from tests.scripts.engine import LIMITS, MODPROBE_D, SHELLS, STATE, Tree, bundle
 from tests.scripts.shells import parts
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.image import passport as check
-from toolkit.demo.build import SYSTEM_PATH, environment, make_nodes
-from toolkit.demo.recipe import UBUNTU_KERNEL
+from toolkit.demo.create import SYSTEM_PATH, environment, make_nodes
+from toolkit.demo.nodes import UBUNTU_KERNEL
 from toolkit.demo.tree import clone
 from toolkit.errors import NoEvidence
 from toolkit.evidence import Evidence, State
@@ -29,8 +29,8 @@ from toolkit.facts.passport import (
     Passport,
     parse,
 )
-from toolkit.features.image.run.image import Image, give_passport, has_passport
-from toolkit.features.image.run.passport import make_passport, place_passport, read_passport
+from toolkit.features.image.run import Image, give_passport, has_passport
+from toolkit.features.image.run_passport import make_passport, place_passport, read_passport
 from toolkit.node.collect import collect
 from toolkit.ssh.transport import Result, Sink, quiet
 from toolkit.want import Want

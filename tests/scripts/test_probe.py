@@ -14,7 +14,7 @@ from tests.evidence.build import HEALTHY
 from tests.scripts.shells import parts
 from tests.unit.judged import TODAY
 from toolkit.checks.judged import judge_node
-from toolkit.demo.build import environment, make_nodes
+from toolkit.demo.create import environment, make_nodes
 from toolkit.evidence import Evidence, State
 from toolkit.node.collect import probe_script
 from toolkit.want import Want

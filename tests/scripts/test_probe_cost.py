@@ -13,9 +13,9 @@ import pytest
 
 from tests.scripts.shells import parts
 from tests.scripts.test_probe import SHELLS, TOOLS, probed
-from toolkit.demo.build import SYSTEM_PATH, environment, make_node
+from toolkit.demo.create import SYSTEM_PATH, environment, make_node
 from toolkit.demo.machine import Machine
-from toolkit.demo.recipe import Recipe
+from toolkit.demo.nodes import Recipe
 from toolkit.evidence import Evidence
 from toolkit.node.collect import probe_script
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.scripts.shells import parts, say
 from tests.scripts.test_probe_builds import NO_RIGHTS
-from toolkit.demo.firmware import dmar
+from toolkit.demo.sysfs import dmar
 from toolkit.errors import NeedsRoot
 from toolkit.evidence import Evidence, State
 from toolkit.facts.firmware.cpu_setup import parse_setup

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.demo.build import environment, make_nodes
+from toolkit.demo.create import environment, make_nodes
 from toolkit.evidence import Evidence, State
 from toolkit.facts.node.node import Node
 from toolkit.node.collect import probe_script

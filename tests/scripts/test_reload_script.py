@@ -15,7 +15,7 @@ from toolkit.errors import ApplyError, LockedError, TransportError
 from toolkit.evidence import Evidence
 from toolkit.facts.modules.module_users import parse_holding
 from toolkit.features.reload import io as reach
-from toolkit.node.module_users import script as look_script
+from toolkit.node.collect import script as look_script
 from toolkit.ssh.transport import Result, Sink, quiet
 
 pytestmark = pytest.mark.shell
@@ -98,7 +98,7 @@ def test_the_sum_is_the_same_on_both_sides_whatever_the_node_says(node: Tree) ->
 def test_a_job_that_began_meanwhile_is_left_alone(node: Tree) -> None:
     before = node.look()
     process(node.root, 42, "python3", "/dev/infiniband/uverbs0")
-    with pytest.raises(reach.Changed, match="has changed since") as found:
+    with pytest.raises(reach.ChangedUnderHand, match="has changed since") as found:
         reload(node, before)
     assert node.calls == []
     assert [each.name for each in parse_holding(found.value.look).users] == ["python3"]
@@ -116,7 +116,7 @@ def test_a_count_of_these_may_not(node: Tree) -> None:
     before = node.look()
     modules = node.root / "proc/modules"
     modules.write_text(modules.read_text().replace("nvidia_uvm 9 0", "nvidia_uvm 9 1"))
-    with pytest.raises(reach.Changed):
+    with pytest.raises(reach.ChangedUnderHand):
         reload(node, before)
     assert node.calls == []
 

@@ -22,7 +22,7 @@ from tests.scripts.engine import (
 )
 from toolkit.errors import ApplyError
 from toolkit.node.deliver import _refused
-from toolkit.node.sealing import BUNDLES, NAMESPACE, sign
+from toolkit.node.text_signature import BUNDLES, NAMESPACE, sign
 from toolkit.plan.bundle import Bundle, File
 
 pytestmark = pytest.mark.shell

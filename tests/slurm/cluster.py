@@ -27,8 +27,8 @@ from pathlib import Path
 from dev.tools import SBIN
 from tests import invoked
 from toolkit.demo import fleet as demo
-from toolkit.demo.build import environment
-from toolkit.demo.keys import public_file
+from toolkit.demo.create import environment
+from toolkit.demo.fleet import public_file
 from toolkit.hosts.host import Host
 
 ROOT = Path(__file__).parents[2]

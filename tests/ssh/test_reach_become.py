@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolkit.errors import BecomeError
-from toolkit.ssh.become import Become, Told, read_marks, refusal
+from toolkit.ssh.become import Become, StderrParts, read_marks, refusal
 
 SCRIPT = 'f() { echo "as $(id -u)"; echo aside >&2; return 255; }\nf\n'
 AWKWARD = "p'a\"s$(s)\\n w!rd`#"
@@ -59,7 +59,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return mood
 
 
-def run(become: Become, script: str = SCRIPT, shell: str = "sh") -> tuple[str, Told]:
+def run(become: Become, script: str = SCRIPT, shell: str = "sh") -> tuple[str, StderrParts]:
     words = [*shell.split(), "-c", become.command]
     done = subprocess.run(words, input=become.feed(script), capture_output=True, check=False)
     return done.stdout.decode(), read_marks(done.stderr.decode())
@@ -187,20 +187,24 @@ def test_a_password_does_not_show() -> None:
 @pytest.mark.parametrize(
     ("stderr", "told"),
     [
-        pytest.param("", Told(False, None, "", ""), id="nothing"),
-        pytest.param("motd\n", Told(False, None, "motd\n", ""), id="noise-alone"),
-        pytest.param("gdr-begin\nx\n", Told(True, None, "", "x\n"), id="lost-midway"),
-        pytest.param("gdr-begin\n\ngdr-end 0\n", Told(True, 0, "", ""), id="silent"),
-        pytest.param("a\ngdr-begin\nx\n\ngdr-end 3\n", Told(True, 3, "a\n", "x\n"), id="whole"),
-        pytest.param("gdr-begin\nx\ngdr-end 3\n", Told(True, 3, "", "x"), id="unended-line"),
-        pytest.param("gdr-begin\n\ngdr-end 3", Told(True, None, "", "\ngdr-end 3"), id="cut-mark"),
-        pytest.param("no\n\ngdr-end 1\n", Told(False, 1, "no\n", ""), id="never-began"),
+        pytest.param("", StderrParts(False, None, "", ""), id="nothing"),
+        pytest.param("motd\n", StderrParts(False, None, "motd\n", ""), id="noise-alone"),
+        pytest.param("gdr-begin\nx\n", StderrParts(True, None, "", "x\n"), id="lost-midway"),
+        pytest.param("gdr-begin\n\ngdr-end 0\n", StderrParts(True, 0, "", ""), id="silent"),
+        pytest.param(
+            "a\ngdr-begin\nx\n\ngdr-end 3\n", StderrParts(True, 3, "a\n", "x\n"), id="whole"
+        ),
+        pytest.param("gdr-begin\nx\ngdr-end 3\n", StderrParts(True, 3, "", "x"), id="unended-line"),
+        pytest.param(
+            "gdr-begin\n\ngdr-end 3", StderrParts(True, None, "", "\ngdr-end 3"), id="cut-mark"
+        ),
+        pytest.param("no\n\ngdr-end 1\n", StderrParts(False, 1, "no\n", ""), id="never-began"),
         pytest.param(
             "gdr-begin\n\ngdr-end 9\nmore\n\ngdr-end 3\n",
-            Told(True, 3, "", "\ngdr-end 9\nmore\n"),
+            StderrParts(True, 3, "", "\ngdr-end 9\nmore\n"),
             id="a-script-that-prints-marks",
         ),
     ],
 )
-def test_marks_are_read(stderr: str, told: Told) -> None:
+def test_marks_are_read(stderr: str, told: StderrParts) -> None:
     assert read_marks(stderr) == told

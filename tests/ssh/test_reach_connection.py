@@ -19,7 +19,7 @@ from toolkit.errors import TransportError
 from toolkit.ssh import connection, transport_errors
 from toolkit.ssh.connection import (
     Connection,
-    Watch,
+    Deadline,
     _dial,
     _first_of,
     _offer,
@@ -35,7 +35,7 @@ from toolkit.ssh.transport_errors import Door
 
 
 def test_what_was_opened_is_closed_once_the_time_is_up() -> None:
-    watch = Watch(60)
+    watch = Deadline(60)
     closed: list[str] = []
     watch.guard(lambda: closed.append("first"))
     watch.guard(lambda: closed.append("second"))
@@ -49,7 +49,7 @@ def test_what_was_opened_is_closed_once_the_time_is_up() -> None:
 
 
 def test_its_timer_runs_while_the_block_does() -> None:
-    with Watch(60) as watch:
+    with Deadline(60) as watch:
         assert watch._timer.is_alive()
         assert watch._timer.daemon
     watch._timer.join(5)
@@ -58,7 +58,7 @@ def test_its_timer_runs_while_the_block_does() -> None:
 
 
 def test_time_that_is_up_is_so_without_a_timer() -> None:
-    watch = Watch(0)
+    watch = Deadline(0)
     assert watch.expired
     assert watch.left_s == 0.01
 
@@ -88,7 +88,7 @@ def test_a_proxy_command_that_has_ended_gives_its_socket_back() -> None:
 def test_a_connection_begins_by_its_proxy_command() -> None:
     door = Door("gpu7", "192.0.2.7", proxy="cat", through=True)
     on = Connection()
-    with Watch(60) as watch:
+    with Deadline(60) as watch:
         sock = on._first(target(door), watch)
         sock.sendall(b"x")
         assert sock.recv(1) == b"x"
@@ -99,7 +99,7 @@ def test_a_connection_begins_by_its_proxy_command() -> None:
 def test_a_connection_begins_by_the_first_address_that_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server, Watch(60) as watch:
+    with socket.create_server(("127.0.0.1", 0)) as server, Deadline(60) as watch:
         here = server.getsockname()
         asked: list[tuple[object, ...]] = []
         rows = [
@@ -132,7 +132,7 @@ def test_a_name_without_an_address(monkeypatch: pytest.MonkeyPatch, why: Excepti
         raise why
 
     monkeypatch.setattr(socket, "getaddrinfo", fails)
-    with pytest.raises(TransportError) as raised, Watch(60) as watch:
+    with pytest.raises(TransportError) as raised, Deadline(60) as watch:
         _dial(target(), watch)
     assert str(raised.value) == str(transport_errors.unresolved(DOOR))
 
@@ -322,7 +322,7 @@ def test_hop_by_hop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on = Connection()
     first = socket.socket()
 
-    def dial(to: Target, watch: Watch) -> socket.socket:
+    def dial(to: Target, watch: Deadline) -> socket.socket:
         assert to is hop
         doing.append(watch.doing)
         return first
@@ -334,7 +334,7 @@ def test_hop_by_hop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(connection, "_dial", dial)
     monkeypatch.setattr(connection, "log_in", enter)
-    with Watch(60) as watch:
+    with Deadline(60) as watch:
         on.open(node, Credentials(password="pw"), watch)  # noqa: S106 of nobody
     assert doing == ["connecting to hop", "logging in to hop", "logging in"]
     assert given == [None, "pw"]

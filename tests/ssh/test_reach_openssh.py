@@ -13,8 +13,8 @@ import pytest
 from toolkit.errors import HostKeyError, LoginError, TransportError, UsageError
 from toolkit.hosts.host import Host
 from toolkit.ssh import openssh
-from toolkit.ssh.child import Ended
 from toolkit.ssh.credentials import Credentials
+from toolkit.ssh.local import Ended
 from toolkit.ssh.openssh import OpensshTransport, _host, _read_way
 
 # Notes its words, one a line and calls parted by "=="; runs the remote command itself.

@@ -10,7 +10,7 @@ import pytest
 from toolkit.errors import FloodError, LoginError, TransportError
 from toolkit.hosts.host import Host
 from toolkit.ssh import paramiko as ssh
-from toolkit.ssh.connection import Watch
+from toolkit.ssh.connection import Deadline
 from toolkit.ssh.credentials import Credentials
 from toolkit.ssh.limits import Hearing, Stream
 from toolkit.ssh.paramiko import SshTransport, _drain, _listen, _send
@@ -241,7 +241,7 @@ def test_time_that_is_up_is_so_whatever_came(
     monkeypatch: pytest.MonkeyPatch, channel: Channel | Exception
 ) -> None:
     on = transport(monkeypatch, channel)
-    monkeypatch.setattr(Watch, "expired", property(lambda _: True))
+    monkeypatch.setattr(Deadline, "expired", property(lambda _: True))
     with pytest.raises(TransportError, match="gpu7: no answer within 7 s while ") as raised:
         on.run("script\n", limit_s=7)
     doing = "the script ran" if isinstance(channel, Channel) else "connecting"

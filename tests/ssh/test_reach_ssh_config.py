@@ -13,7 +13,7 @@ from toolkit.errors import UsageError
 from toolkit.hosts.host import Host
 from toolkit.ssh import ssh_config
 from toolkit.ssh.ssh_config import SshConfig, Target
-from toolkit.ssh.ssh_config_file import Setting
+from toolkit.ssh.ssh_config_file import ConfigLine
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +45,8 @@ def test_without_a_file_the_defaults_hold(home: Path) -> None:
 def test_a_home_that_may_not_be_entered_has_no_file(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read(file: Path) -> Iterator[Setting]:
-        yield Setting("read", (str(file),), None)
+    def read(file: Path) -> Iterator[ConfigLine]:
+        yield ConfigLine("read", (str(file),), None)
 
     monkeypatch.setattr(ssh_config, "read_settings", read)
     system = "/etc/ssh/ssh_config"

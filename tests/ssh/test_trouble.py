@@ -6,7 +6,7 @@ import pytest
 
 from toolkit.errors import ToolkitError
 from toolkit.ssh import transport_errors
-from toolkit.ssh.openssh_errors import explain
+from toolkit.ssh.openssh import explain
 from toolkit.ssh.transport_errors import Door, kind_name
 
 NODE = Door("gpu7", "192.0.2.7", 22, "ops")

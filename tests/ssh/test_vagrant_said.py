@@ -10,8 +10,8 @@ import pytest
 from toolkit.errors import Unparsable, UsageError
 from toolkit.hosts.host import Host
 from toolkit.ssh.ssh_config import SshConfig
-from toolkit.ssh.ssh_config_file import Setting, parse_setting
-from toolkit.ssh.vagrant_output import complaint, machine_host, parse_said, ssh_configs, states
+from toolkit.ssh.ssh_config_file import ConfigLine, parse_setting
+from toolkit.ssh.vagrant import complaint, machine_host, parse_said, ssh_configs, states
 
 # Vagrant 2.3.4 with vagrant-libvirt 0.11.2, a machine that runs between two that do not.
 STATUS = """\
@@ -159,7 +159,7 @@ def test_every_key_is_tried_by_its_unquoted_name() -> None:
 
 def test_a_proxy_of_vagrant_s_is_taken_and_one_of_the_operator_s_is_not() -> None:
     lines = ("ProxyJump bastion", "ProxyCommand nc bastion 22")
-    theirs = SshConfig(tuple(Setting(*parse_setting(line), None) for line in lines))
+    theirs = SshConfig(tuple(ConfigLine(*parse_setting(line), None) for line in lines))
     direct, proxied = theirs.target(host(V23)), theirs.target(host(PROXIED))
     assert (direct.jumps, direct.door.proxy) == ((), "")
     assert proxied.jumps == ()

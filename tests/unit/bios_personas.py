@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from toolkit.compat.bios import Setting, shipped
+from toolkit.compat.bios import BiosRole, shipped
 from toolkit.facts.firmware.bios_setting import Exposed, match
 from toolkit.facts.firmware.redfish_bios import Bios, parse_bios
 from toolkit.facts.firmware.redfish_json import Raw
@@ -52,15 +52,15 @@ def bios_of(rows: tuple[Row, ...], vendor: str = "", *, registry: bool = True) -
     )
 
 
-def exposed(bios: Bios, setting: Setting) -> tuple[Exposed, ...]:
+def exposed(bios: Bios, setting: BiosRole) -> tuple[Exposed, ...]:
     return match(bios, shipped())[setting]
 
 
-def names(bios: Bios, setting: Setting) -> list[str]:
+def names(bios: Bios, setting: BiosRole) -> list[str]:
     return [each.name for each in exposed(bios, setting)]
 
 
-def settings(bios: Bios) -> set[Setting]:
+def settings(bios: Bios) -> set[BiosRole]:
     """What the BIOS exposes at all."""
     return {setting for setting, found in match(bios, shipped()).items() if found}
 

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolkit.checks.firmware.bios_wanted import wanted
-from toolkit.compat.bios import Setting, shipped
+from toolkit.compat.bios import BiosRole, shipped
 from toolkit.facts.firmware.bios_setting import match
 from toolkit.facts.firmware.redfish_bios import Bios, parse_bios
-from toolkit.features.bios.plan.plan import BiosPlan
-from toolkit.features.bios.plan.planning import plan_bios
-from toolkit.features.bios.plan.wishes import Wish, read_asked
+from toolkit.features.bios.plan import BiosPlan, plan_bios
+from toolkit.features.bios.plan_wishes import BiosWish, read_asked
 from toolkit.want import Role
 
 SWITCH = ("Enabled", "Disabled")
@@ -100,10 +99,10 @@ def planned(of: Bios, asked: str, role: Role | None = Role.BARE_METAL) -> BiosPl
     return plan_wishes(of, *read_asked(asked).on(wanted(role)))
 
 
-def plan_wishes(of: Bios, *wishes: Wish, lockdown: str = "") -> BiosPlan:
+def plan_wishes(of: Bios, *wishes: BiosWish, lockdown: str = "") -> BiosPlan:
     return plan_bios(of, match(of, shipped()), wishes, lockdown)
 
 
-def settings(of: Bios) -> frozenset[Setting]:
+def settings(of: Bios) -> frozenset[BiosRole]:
     """Those that it exposes."""
     return frozenset(each for each, found in match(of, shipped()).items() if found)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from toolkit.file_lock import Held as Lock
 from toolkit.rollout.budget import Budget
 from toolkit.rollout.claims import claim
 from toolkit.rollout.journal import About, Event, Journal, stamp
 from toolkit.rollout.plan.budget import Answer
+from toolkit.safe_file import FileLock as Lock
 
 
 class Run:

@@ -22,7 +22,7 @@ from tests.evidence.healthy_builds import built as modules_of
 from tests.evidence.healthy_files import KERNELS_OWN, P2P, PEERS, elf, exported
 from tests.evidence.modules import ko
 from tests.unit.planning import frames, placed
-from toolkit.built.plan.model import Built, File, Inputs, Part
+from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
 from toolkit.checks.all import ALL
 from toolkit.facts.node.node import Node
 from toolkit.plan.plan import Plan, make_plan
@@ -60,7 +60,7 @@ def build(
 ) -> Built:
     """A build as the cache gives it."""
     inputs = Inputs(part, name.removesuffix(".ko"), version, kernel, arch, *[""] * 6)
-    return Built(inputs, (File(name, module(kernel) if data is None else data),))
+    return Built(inputs, (BuiltFile(name, module(kernel) if data is None else data),))
 
 
 def without_peermem(*more: Mapping[str, Override]) -> dict[str, Override]:

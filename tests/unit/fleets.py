@@ -12,9 +12,8 @@ from toolkit.checks.judged import judge_node
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence
 from toolkit.facts.rdma.measured import Measured
-from toolkit.features.page.show.page import html
-from toolkit.features.page.show.parts import Page
-from toolkit.features.page.show.seen import Seeing, Seen
+from toolkit.features.page.show.parts import Page, html
+from toolkit.features.page.show.seen import Seeing, SeenNode
 from toolkit.features.page.show.view import make
 from toolkit.want import Want
 
@@ -28,7 +27,7 @@ def capture(kind: str) -> Evidence:
     return Evidence.parse((CAPTURES / f"{kind}.txt").read_text())
 
 
-def named(seen: Seen, name: str) -> Seen:
+def named(seen: SeenNode, name: str) -> SeenNode:
     """The same node under another name."""
     sheet = replace(seen.sheet, host=name)
     return replace(seen, judged=replace(seen.judged, host=name), sheet=sheet)

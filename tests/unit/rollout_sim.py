@@ -25,20 +25,19 @@ from toolkit.node import collect, deliver, reboot
 from toolkit.plan.bundle import Bundle
 from toolkit.report.table import Painter
 from toolkit.rollout import hooks
-from toolkit.rollout.hook import HookError
+from toolkit.rollout.events import steps_of
+from toolkit.rollout.hooks import HookError
 from toolkit.rollout.journal import FILE, Event, Journal
-from toolkit.rollout.ledger import steps_of
-from toolkit.rollout.plan.batches import Phase
-from toolkit.rollout.plan.past import pasts
+from toolkit.rollout.plan.batches import Phase, pasts
+from toolkit.rollout.run import HostWorkers
 from toolkit.rollout.runs import RunFolder
-from toolkit.rollout.workers import Hands
 from toolkit.ssh.pool import attempt
-from toolkit.verbs import provision, provision_turn
+from toolkit.verbs import provision, provision_node
 from toolkit.verbs.access import Access, Fleet, state_dir
 from toolkit.verbs.cli.rollout import Resumed, agreed_of, resumption
 from toolkit.verbs.cli.session import Session
 from toolkit.verbs.plan import Planned, plan_node
-from toolkit.verbs.provision import Options, Provisioned
+from toolkit.verbs.provision import Provisioned, ProvisionOptions
 from toolkit.verbs.rollout import roll_out
 from toolkit.want import Want
 
@@ -114,7 +113,7 @@ class Fleetful:
         return Fleet(self.hosts, lambda host: wires[host.name], Access())
 
 
-class Inline(Hands[Provisioned]):
+class Inline(HostWorkers[Provisioned]):
     """Each host's turn is worked through when it begins, on a clock of its own, and handed
     over when that clock says so; a controller that dies has cut them all at that moment."""
 
@@ -159,10 +158,10 @@ class Inline(Hands[Provisioned]):
 def patch(monkeypatch: pytest.MonkeyPatch, of: Fleetful) -> None:
     """Time, hooks, jobs, plans and the disk are the world's; everything else is real."""
     world = of.world
-    for module in (provision, provision_turn, reboot):
+    for module in (provision, provision_node, reboot):
         monkeypatch.setattr(module, "time", world)
     monkeypatch.setattr(provision, "plan_node", of.planned)
-    monkeypatch.setattr(provision_turn, "plan_node", of.planned)
+    monkeypatch.setattr(provision_node, "plan_node", of.planned)
     monkeypatch.setattr(collect, "probe_script", lambda _=None: "probe")
     monkeypatch.setattr(deliver, "engine", lambda: "")
 
@@ -251,7 +250,7 @@ def _controller(of: Fleetful) -> None:
         looked,
         Want(),
         TODAY,
-        options=Options(reboot=True, untried=not of.trials),
+        options=ProvisionOptions(reboot=True, untried=not of.trials),
         folder=folder,
         agreed=agreed,
         make_hands=make_hands,

@@ -28,7 +28,7 @@ from toolkit.errors import ExitCode, UsageError
 from toolkit.facts.text.foreign import Foreign, foreign
 from toolkit.facts.text.pasted_logs import evidence_of, frames_of
 from toolkit.verbs import saved
-from toolkit.verbs.packed import Leaf, Room, leaves
+from toolkit.verbs.archives import Leaf, UnpackRoom, leaves
 from toolkit.verbs.pasted_logs import MANY_BYTES
 from toolkit.verbs.saved import read_all, read_saved
 from toolkit.want import Want
@@ -151,18 +151,18 @@ def test_a_text_of_nothing_comes_near_to_nothing() -> None:
 def test_more_than_there_is_room_for_is_refused_before_it_is_held() -> None:
     bomb = gzip.compress(bytes(1 << 20))
     with pytest.raises(UsageError, match="unpacks to more"):
-        list(leaves("bomb.gz", bomb, Room(1 << 19)))
+        list(leaves("bomb.gz", bomb, UnpackRoom(1 << 19)))
     twice = tarred({"a.gz": bomb, "b.gz": bomb})
     with pytest.raises(UsageError, match="unpacks to more"):
-        list(leaves("x.tar", twice, Room((1 << 20) + len(twice) + 1)))
-    assert Room.of(1, MANY_BYTES).size < Room.of(1 << 40, MANY_BYTES).size == MANY_BYTES
+        list(leaves("x.tar", twice, UnpackRoom((1 << 20) + len(twice) + 1)))
+    assert UnpackRoom.of(1, MANY_BYTES).size < UnpackRoom.of(1 << 40, MANY_BYTES).size == MANY_BYTES
 
 
 def test_archives_within_archives_end_somewhere() -> None:
     data = b"text"
     for _ in range(9):
         data = gzip.compress(data)
-    (leaf,) = leaves("deep", data, Room(1 << 20))
+    (leaf,) = leaves("deep", data, UnpackRoom(1 << 20))
     assert leaf != Leaf("deep", b"text")
 
 

@@ -14,7 +14,7 @@ from toolkit.built.io.openssl import PIN
 from toolkit.cli.options import Said
 from toolkit.errors import UsageError
 from toolkit.features.predict import cli
-from toolkit.features.predict.plan.cluster import Job
+from toolkit.features.predict.plan.totals import TrainingJob
 from toolkit.features.predict.show import _gain, _why
 from toolkit.verbs.cli import signing
 from toolkit.verbs.cli.session import Session
@@ -71,8 +71,8 @@ def test_a_job_that_makes_no_sense_is_refused(words: dict[str, str], why: str) -
 def test_a_job_is_its_nodes_parameters_and_steps() -> None:
     assert cli._job(Said({})) is None
     told: dict[str, str | int | bool] = {"nodes": "2", "model_size": "7B"}
-    assert cli._job(Said(told)) == Job(2, 7e9, 100_000)
-    assert cli._job(Said({**told, "steps": "1"})) == Job(2, 7e9, 1)
+    assert cli._job(Said(told)) == TrainingJob(2, 7e9, 100_000)
+    assert cli._job(Said({**told, "steps": "1"})) == TrainingJob(2, 7e9, 1)
 
 
 @pytest.mark.parametrize(

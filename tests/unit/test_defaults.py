@@ -24,33 +24,30 @@ PLACES = (
     "features/exercise/io.py",
     "features/image/boot/*.py",
     "features/image/io/*.py",
+    "features/image/run_passport.py",
     "features/iommu_groups/io.py",
-    "features/kubernetes/io/*.py",
+    "features/kubernetes/io.py",
     "features/reload/io.py",
     "features/slurm/io.py",
     "hosts/*.py",
     "node/*.py",
-    "redfish/bmc_map.py",
+    "redfish/access.py",
     "redfish/client.py",
-    "redfish/errors.py",
-    "redfish/find.py",
+    "redfish/resource.py",
     "redfish/http.py",
     "redfish/reader.py",
     "redfish/registry.py",
     "redfish/session.py",
     "redfish/session_registry.py",
-    "redfish/subresources.py",
-    "redfish/sushy_session.py",
     "redfish/tls.py",
     "redfish/trust.py",
-    "rollout/budget_book.py",
+    "rollout/budget_store.py",
     "rollout/chain.py",
     "rollout/claims.py",
-    "rollout/hook.py",
+    "rollout/hooks.py",
     "rollout/journal.py",
-    "rollout/workers.py",
     "ssh/*.py",
-    "verbs/packed.py",
+    "verbs/archives.py",
 )
 PLAIN = (str, bool, int, float)
 # A default that says something is a decision: whoever makes one, or another, writes it here.
@@ -69,50 +66,50 @@ want.Want.mig = 'any'
 want.Want.expect is made
 want.Want.compat is made
 built.io.store.Store.look(again) = True
-compat.machines.MachineType.rdma = True
+compat.gpus.MachineType.rdma = True
 compat.rows.Distances.ampere_reads = True
 demo.machine.Machine.pairs = 8
 demo.machine.Machine.gpus = True
 demo.machine.Machine.nvswitches = 4
 demo.machine.Machine.vendor = 'Supermicro'
 demo.machine.Machine.product = 'SYS-821GE-TNHR'
+demo.nodes.Recipe.machine is made
+demo.nodes.Recipe.autoload = True
+demo.nodes.Recipe.hooks = True
+demo.nodes.Recipe.memlock = True
+demo.nodes.Recipe.user = 'root'
 demo.pci.Function.mrrs = 4096
-demo.recipe.Recipe.machine is made
-demo.recipe.Recipe.autoload = True
-demo.recipe.Recipe.hooks = True
-demo.recipe.Recipe.memlock = True
-demo.recipe.Recipe.user = 'root'
 demo.server.Server.stop(grace_s) = 5.0
-demo.server.Node.connections is made
-demo.server.Node.commands is made
-demo.tree.Tree.files is made
-demo.tree.Tree.links is made
-demo.tree.Tree.folders is made
-demo.tree.Tree.programs is made
+demo.server.ServedNode.connections is made
+demo.server.ServedNode.commands is made
+demo.tree.NodeTree.files is made
+demo.tree.NodeTree.links is made
+demo.tree.NodeTree.folders is made
+demo.tree.NodeTree.programs is made
 features.ansible.io.Manners.become = True
 features.builds.io.executors.Processes.shutdown(wait) = True
 features.builds.io.executors.Processes._give_back(usable) = True
 features.builds.io.headers._piped(stdin) = -3
-features.builds.io.sandbox.Laid.mode = 420
-features.image.boot.kvm.accelerator(limit_s) = 5.0
-features.image.boot.qemu.Machine.accelerator = 'tcg'
-features.image.boot.qemu.Machine.memory_mb = 2048
-features.image.boot.qemu.Machine.cpus = 2
+features.builds.io.sandbox.SandboxFile.mode = 420
+features.image.boot.qemu.accelerator(limit_s) = 5.0
+features.image.boot.qemu.QemuMachine.accelerator = 'tcg'
+features.image.boot.qemu.QemuMachine.memory_mb = 2048
+features.image.boot.qemu.QemuMachine.cpus = 2
 features.image.io.chroot.ChrootTransport.__init__(kernel) = '-'
 features.image.io.chroot.ChrootTransport.run(limit_s) = 120
-features.image.io.file_journal._Step.attributes is made
 features.image.io.inside.write_inside(mode) = 420
 features.image.io.media.Staged.run(limit_s) = 120
 features.image.io.media.Staged.write(mode) = 420
-features.image.io.namespace.Ground.run(limit_s) = 120
-features.image.io.passport.read_parts(limit_s) = 300
-features.image.io.passport.place(limit_s) = 60
+features.image.io.namespace.ImageGround.run(limit_s) = 120
+features.image.io.tree._Step.attributes is made
+features.image.run_passport.read_parts(limit_s) = 300
+features.image.run_passport.place(limit_s) = 60
 features.iommu_groups.io.change_script(wait_s) = 60
 features.iommu_groups.io.change(limit_s) = 1800
-features.kubernetes.io.kubectl.Kubectl.answer(limit_s) = 120
-features.kubernetes.io.kubectl.Kubectl.program = 'kubectl'
-features.kubernetes.io.node.Cluster.poll_s = 5.0
-features.kubernetes.io.node.Cluster.silence_s = 300.0
+features.kubernetes.io.Kubectl.answer(limit_s) = 120
+features.kubernetes.io.Kubectl.program = 'kubectl'
+features.kubernetes.io.KubeCluster.poll_s = 5.0
+features.kubernetes.io.KubeCluster.silence_s = 300.0
 features.reload.io.script(wait_s) = 60
 features.reload.io.carry_out(limit_s) = 1800
 hosts.ansible.Group.hosts is made
@@ -123,6 +120,7 @@ hosts.host.Machines.others is made
 hosts.host.Inventory.hosts is made
 hosts.host.Inventory.groups is made
 node.collect.collect(limit_s) = 90
+node.collect.ask(call) = 'holding'
 node.deliver.apply(limit_s) = 3600
 node.deliver.rollback(run) = 'last'
 node.deliver.rollback(wait_s) = 60
@@ -130,16 +128,18 @@ node.deliver.rollback(limit_s) = 3600
 node.deliver.restart(wait_s) = 60
 node.deliver.restart(by_itself) = True
 node.deliver.restart_script(by_itself) = True
-node.module_users.ask(call) = 'holding'
 node.reboot.reboot(wait_s) = 60
 node.reboot.reboot(limit_s) = 900
-node.replay.ReplayTransport.run(limit_s) = 120
-node.sealing.sign(purpose) = 'gdr-toolkit-passport'
+node.text_signature.sign(purpose) = 'gdr-toolkit-passport'
+redfish.access.BmcAccess.trust is made
+redfish.access.BmcAccess.places is made
+redfish.access.BmcAccess.limit_s = 120.0
 redfish.client.Job.percent = -1
-redfish.http.Limits.connect_s = 10
-redfish.http.Limits.answer_s = 30
-redfish.http.Limits.total_s = 120
-rollout.budget_book.Row.count = 1
+redfish.http.BmcLimits.connect_s = 10
+redfish.http.BmcLimits.answer_s = 30
+redfish.http.BmcLimits.total_s = 120
+rollout.budget_store.Row.count = 1
+rollout.hooks.Hooks.limit_s = 600.0
 ssh.become.Become.wanted = True
 ssh.credentials.read_secret(option) = 'pass-fd'
 ssh.limits.Hearing.__init__(room) = 4194304
@@ -151,11 +151,11 @@ ssh.openssh.OpensshTransport.run(limit_s) = 120
 ssh.paramiko.SshTransport.__init__(become) = True
 ssh.paramiko.SshTransport.run(limit_s) = 120
 ssh.pool.run_all(fanout) = 64
-ssh.ssh_config_file.Found.values is made
+ssh.ssh_config_file.HostConfig.values is made
 ssh.transport.Transport.run(limit_s) = 120
 ssh.transport_errors.Door.port = 22
 ssh.transport_errors.Door.known_hosts = '~/.ssh/known_hosts'
-verbs.packed.Room.files = 10000
+verbs.archives.UnpackRoom.files = 10000
 """
 
 

@@ -22,14 +22,13 @@ from toolkit.built.io.store import Store
 from toolkit.cli import Gdr, verbs
 from toolkit.errors import ExitCode, UsageError
 from toolkit.features.ansible import cli as playing
-from toolkit.features.bios.cli import run
-from toolkit.features.builds.cli import build
+from toolkit.features.bios import cli as bios
+from toolkit.features.builds import cli as build
 from toolkit.features.enrol import cli as enrolling
 from toolkit.features.exercise import cli as exercising
-from toolkit.features.history import cli as past
-from toolkit.features.image.cli import image
+from toolkit.features.image import cli as image
 from toolkit.features.iommu_groups import cli
-from toolkit.features.kubernetes.cli import kubernetes
+from toolkit.features.kubernetes import cli as kubernetes
 from toolkit.features.reload import cli as reloading
 from toolkit.verbs.cli import budget, capture, demo, plan, provision
 
@@ -63,15 +62,15 @@ ROWS = {
         "--hosts a --yes",
         "run",
         exercising,
-        "look plan refuse_jobs planned_lines _consent _document",
+        "read_nodes plan refuse_jobs planned_lines _consent _document",
     ),
     "enrol": Row("--hosts a --dkms-key", "_request", enrolling, "look"),
     "enrol --revoke": Row("--hosts a --dkms-key", "revoke", enrolling, "look"),
     "bios": Row(
         "--hosts a --set acs=off --apply --yes",
         "_apply",
-        run,
-        "access replace open_bmcs _meant look_all _consent BiosRun _tell_planned",
+        bios,
+        "access replace open_bmcs look_all _consent BiosRun _tell_planned",
     ),
     "image": Row("--root . --yes", "_prepare", image, "chosen_kernels"),
     "build": Row(
@@ -84,7 +83,7 @@ ROWS = {
     "build --prune": Row("0", "prune", Store, refused=True),
     "build --package": Row(
         "deb --kernel 6.1",
-        "pack",
+        "pack_built",
         build,
         "open_place with_headers graphs_for build_in plan_in _finish",
         refused=True,
@@ -93,7 +92,7 @@ ROWS = {
     "undo": Row(
         "a-run --yes",
         "undo_nodes",
-        past,
+        plan,
         "read_run undoing as_reached counting scheduled replace Session",
         refused=True,
     ),

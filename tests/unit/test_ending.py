@@ -10,8 +10,8 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from tests.unit.judged import HEALTHY
-from toolkit.cli.ending import ending, record
 from toolkit.cli.options import HOSTS, Option, Said
+from toolkit.cli.outcome_line import ending, record
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, NoEvidence, Outcome
 from toolkit.plan.artefact import Trigger

@@ -12,8 +12,8 @@ from invoke.parser import Parser
 from dev.run import ROOT
 from tests.laws import few
 from toolkit.cli import verbs
-from toolkit.cli.ending import ending, record
 from toolkit.cli.options import HOSTS, REACH, Option, Said, VerbTask
+from toolkit.cli.outcome_line import ending, record
 from toolkit.errors import ExitCode
 from toolkit.package_data import program
 

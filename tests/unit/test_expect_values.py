@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolkit.expect import Expect, Key, begins, link, read_expect, said, size, words
+from toolkit.expect import Expect, ExpectKey, begins, link, read_expect, said, size, words
 
 TAKEN: list[tuple[str, object, object]] = [
     *[(key, value, value) for key in ("gpus", "nvswitches", "hcas", "ports_up")
@@ -33,9 +33,9 @@ TAKEN: list[tuple[str, object, object]] = [
 @pytest.mark.parametrize(("key", "value", "read"), TAKEN)
 def test_what_may_be_expected(key: str, value: object, read: object) -> None:
     found = read_expect({key: value})
-    assert found.values == ((Key(key), read),)
-    assert found[Key(key)] == read
-    assert found[next(each for each in Key if each != key)] is None
+    assert found.values == ((ExpectKey(key), read),)
+    assert found[ExpectKey(key)] == read
+    assert found[next(each for each in ExpectKey if each != key)] is None
 
 
 REFUSED: list[tuple[str, object, str]] = [
@@ -72,25 +72,30 @@ def test_keys_are_in_the_order_of_reports() -> None:
     with pytest.raises(ValueError, match="expect must be a table"):
         read_expect([1])
     found = read_expect({"kernel": "6.1", "gpus": 8, "mtu": 9000})
-    assert list(found) == [(Key.GPUS, 8), (Key.MTU, 9000), (Key.KERNEL, "6.1")]
+    assert list(found) == [(ExpectKey.GPUS, 8), (ExpectKey.MTU, 9000), (ExpectKey.KERNEL, "6.1")]
     over = found.under(read_expect({"gpus": 4, "rate": 1}))
-    assert [*over] == [(Key.GPUS, 4), (Key.RATE, 1), (Key.MTU, 9000), (Key.KERNEL, "6.1")]
+    assert [*over] == [
+        (ExpectKey.GPUS, 4),
+        (ExpectKey.RATE, 1),
+        (ExpectKey.MTU, 9000),
+        (ExpectKey.KERNEL, "6.1"),
+    ]
     assert Expect() == read_expect({})
 
 
 @pytest.mark.parametrize(
     ("key", "value", "text"),
     [
-        (Key.RATE, 400, "400 Gb/s"),
-        (Key.RATE, 12.5, "12.5 Gb/s"),
-        (Key.RATE, 400.0, "400 Gb/s"),
-        (Key.MTU, 9000, "9000 bytes"),
-        (Key.GPUS, 8, "8"),
-        (Key.DRIVER, "570", "570"),
-        (Key.FIRMWARE, (("a", "1"), ("b", "2")), "a 1, b 2"),
+        (ExpectKey.RATE, 400, "400 Gb/s"),
+        (ExpectKey.RATE, 12.5, "12.5 Gb/s"),
+        (ExpectKey.RATE, 400.0, "400 Gb/s"),
+        (ExpectKey.MTU, 9000, "9000 bytes"),
+        (ExpectKey.GPUS, 8, "8"),
+        (ExpectKey.DRIVER, "570", "570"),
+        (ExpectKey.FIRMWARE, (("a", "1"), ("b", "2")), "a 1, b 2"),
     ],
 )
-def test_a_value_for_a_person(key: Key, value: Any, text: str) -> None:
+def test_a_value_for_a_person(key: ExpectKey, value: Any, text: str) -> None:
     assert said(key, value) == text
 
 

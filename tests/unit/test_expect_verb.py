@@ -14,11 +14,12 @@ from tests.invoked import gdr
 from tests.unit.fleets import capture
 from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence
-from toolkit.features.compare.run import sheets_of_saved
-from toolkit.features.drift.run import drift_saved
-from toolkit.features.kubernetes.run.manifests import plan_for_pods
-from toolkit.features.page.run import look_at_saved
-from toolkit.verbs.doctor import examine_saved, foresee_saved
+from toolkit.features.compare.cli import sheets_of_saved
+from toolkit.features.drift.cli import drift_saved
+from toolkit.features.kubernetes.run import plan_for_pods
+from toolkit.features.page.cli import look_at_saved
+from toolkit.verbs.cli.forecast import foresee_saved
+from toolkit.verbs.doctor import examine_saved
 from toolkit.verbs.plan import plan_saved
 from toolkit.want import Want
 

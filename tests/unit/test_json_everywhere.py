@@ -13,9 +13,9 @@ import jsonschema
 import pytest
 from invoke.collection import Collection
 
+from toolkit.built.delivery_cache import to_entry
 from toolkit.built.io.store import Store
-from toolkit.built.kept import to_entry
-from toolkit.built.plan.model import Built, File, Inputs, Part
+from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
 from toolkit.checks.all import ALL
 from toolkit.cli import Gdr, verbs
 from toolkit.cli.options import VerbTask
@@ -144,7 +144,9 @@ def test_the_builds_of_the_cache_and_those_removed_from_it(
 ) -> None:
     built = Inputs(Part.PEERMEM, "nvidia-peermem", "535.261.03", "6.1.0-49-amd64", "x86_64",
                    *("a", "b", "gcc-12 12.2.0", "c", "", "d"))  # fmt: skip
-    Store(tmp_path / "cache").keep(to_entry(Built(built, (File("nvidia-peermem.ko", b"x" * 9),))))
+    Store(tmp_path / "cache").keep(
+        to_entry(Built(built, (BuiltFile("nvidia-peermem.ko", b"x" * 9),)))
+    )
     found = told("build", *words, "--cache", str(tmp_path / "cache"), schema="build-cached")
     assert [each["digest"] for each in found["entries"]] == [built.digest]
     assert found["removed"] is removed

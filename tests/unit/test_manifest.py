@@ -14,22 +14,22 @@ from typing import Any
 import pytest
 
 from toolkit import __version__
-from toolkit.built.io.manifest import (
+from toolkit.built.io.store import (
     MANIFEST,
     Damaged,
     Entry,
-    Kept,
+    EntryFile,
     digest_of,
     keepable,
     read_entry,
     read_manifest,
     write_manifest,
 )
-from toolkit.redfish.errors import refused
-from toolkit.redfish.subresources import attributes_place, lockdown_words, one_line
+from toolkit.redfish.http import refused
+from toolkit.redfish.reader import attributes_place, lockdown_words, one_line
 
 ABOUT = (("kernel", "6.1"), ("a", "b"))
-ENTRY = Entry(ABOUT, (Kept("b.ko", b"two"), Kept("a.ko", b"one")))
+ENTRY = Entry(ABOUT, (EntryFile("b.ko", b"two"), EntryFile("a.ko", b"one")))
 
 
 def lay(place: Path) -> str:

@@ -18,11 +18,11 @@ from types import ModuleType
 import pytest
 from invoke.parser.argument import Argument
 
-from toolkit.cli import ending, verbs
+from toolkit.cli import outcome_line, verbs
 from toolkit.cli.options import Option, Unsaid, VerbTask
-from toolkit.features.bios.cli import run
-from toolkit.features.history import cli
-from toolkit.features.kubernetes.cli import rollout
+from toolkit.features.bios import cli as bios
+from toolkit.features.kubernetes import cli as kubernetes
+from toolkit.verbs.cli import plan
 from toolkit.verbs.cli import rollout as rolling
 
 KEPT = Path(__file__).parent / "options_of_verbs.txt"
@@ -166,10 +166,10 @@ def test_a_default_that_is_repeated_is_the_options_own(file: Path) -> None:
     ("module", "names"),
     [
         (rolling, ("_ALONE", "_PATHS", "_SECRET", "_RIVALS")),
-        (cli, ("_TOLD", "_OF_UNDO")),
-        (run, ("_NOW",)),
-        (ending, ("_WAY", "_ASKED")),
-        (rollout, ("_OF_ROLLOUTS",)),
+        (plan, ("_OUTPUT_ANEW", "_OF_UNDO")),
+        (bios, ("_NOW",)),
+        (outcome_line, ("_WAY", "_ASKED")),
+        (kubernetes, ("_OF_ROLLOUTS",)),
     ],
 )
 def test_a_table_of_options_names_options(module: ModuleType, names: tuple[str, ...]) -> None:

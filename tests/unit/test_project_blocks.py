@@ -36,8 +36,8 @@ from toolkit.evidence import Evidence
 from toolkit.facts.kinds import named
 from toolkit.features.predict.plan.what_if import parse_wishes
 from toolkit.hosts.host import Host, Inventory, select
-from toolkit.redfish.bmc_map import read_map
-from toolkit.rollout.plan.terms import batches
+from toolkit.redfish.access import read_map
+from toolkit.rollout.plan.batches import batches
 from toolkit.rollout.plan.window import parse_window
 from toolkit.verbs.access import TRANSPORTS, VIA
 from toolkit.want import Want

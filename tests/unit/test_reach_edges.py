@@ -16,16 +16,16 @@ from toolkit.errors import BmcError, LockedError, TransportError, UsageError
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.features.exercise import io
 from toolkit.features.image.io import index
-from toolkit.features.image.io.index import Change, Kind, differences, look, stamps
-from toolkit.file_lock import hold
+from toolkit.features.image.io.index import FileKind, TreeChange, differences, look, stamps
 from toolkit.redfish import session
-from toolkit.redfish.http import Limits
+from toolkit.redfish.http import BmcLimits
 from toolkit.redfish.session import Guest
 from toolkit.rollout import claims
 from toolkit.rollout.claims import claim, living
+from toolkit.safe_file import hold
 from toolkit.ssh import ssh_config_file
 from toolkit.ssh.become import read_marks, refusal
-from toolkit.ssh.secret_file import read_secret_file
+from toolkit.ssh.credentials import read_secret_file
 from toolkit.ssh.ssh_config_file import Block, look_up, read_settings
 from toolkit.ssh.transport import Result
 
@@ -205,8 +205,8 @@ def test_every_kind_of_path_is_told_apart(tmp_path: Path, monkeypatch: pytest.Mo
     before = look(tmp_path)
     kinds = {path: entry.kind for path, entry in before.items()}
     assert kinds == {
-        "/": Kind.FOLDER, "/d": Kind.FOLDER, "/d/file": Kind.FILE,
-        "/link": Kind.LINK, "/pipe": Kind.PIPE,
+        "/": FileKind.FOLDER, "/d": FileKind.FOLDER, "/d/file": FileKind.FILE,
+        "/link": FileKind.LINK, "/pipe": FileKind.PIPE,
     }  # fmt: skip
     assert before["/link"].what == "/nowhere"
     reads: list[str] = []
@@ -222,13 +222,13 @@ def test_every_kind_of_path_is_told_apart(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "new").touch()
     after = look(tmp_path, before)
     assert {each.path: each.change for each in differences(before, after)} == {
-        "/d/file": Change.CONTENT,
-        "/link": Change.KIND,
-        "/new": Change.ADDED,
-        "/pipe": Change.ATTRIBUTES,
+        "/d/file": TreeChange.CONTENT,
+        "/link": TreeChange.KIND,
+        "/new": TreeChange.ADDED,
+        "/pipe": TreeChange.ATTRIBUTES,
     }
     gone = {each.path: each.change for each in differences(after, before)}
-    assert gone["/new"] is Change.REMOVED
+    assert gone["/new"] is TreeChange.REMOVED
     paths = [each.path for each in differences(before, after)]
     assert paths == sorted(paths)
     whole = stamps(tmp_path)
@@ -243,8 +243,8 @@ def test_devices_and_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return Status()
 
-    assert index._what(Kind.DEVICE, "", status(stat.S_IFBLK)) == "b 8:1"
-    assert index._what(Kind.DEVICE, "", status(stat.S_IFCHR)) == "c 8:1"
+    assert index._what(FileKind.DEVICE, "", status(stat.S_IFBLK)) == "b 8:1"
+    assert index._what(FileKind.DEVICE, "", status(stat.S_IFCHR)) == "c 8:1"
     held = {"user.b": b"2", "user.a": b"1"}
     monkeypatch.setattr(os, "listxattr", lambda *_, **__: list(held))
     monkeypatch.setattr(os, "getxattr", lambda _, name, **__: held[name])
@@ -295,4 +295,4 @@ def test_a_login_at_a_bmc_is_seen_through_whatever_the_main_thread_is_told(
     with pytest.raises(KeyboardInterrupt):
         guest.__enter__()
     assert guest.left == 1
-    assert Limits(3, 3, 4) == session._HURRY
+    assert BmcLimits(3, 3, 4) == session._HURRY

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.features.builds.show.cache import CachedRow, listing, pruned
-from toolkit.features.reload.plan.obstacles import Kind, Obstacle
+from toolkit.features.builds.show import CachedRow, listing, pruned
+from toolkit.features.reload.plan_obstacles import ObstacleKind, ReloadObstacle
 from toolkit.features.reload.show import _obstacle
 from toolkit.report.table import Painter
 from toolkit.rollout.runs import RunFolder
@@ -53,15 +53,18 @@ def test_entries_are_counted_with_what_they_hold_together() -> None:
 @pytest.mark.parametrize(
     ("obstacle", "lines"),
     [
-        (Obstacle(Kind.KERNEL, "b", "a holds b"), ["  stop  a holds b"]),
-        (Obstacle(Kind.KERNEL, "b", "a", "end it"), ["  stop  a", "        next: end it"]),
+        (ReloadObstacle(ObstacleKind.KERNEL, "b", "a holds b"), ["  stop  a holds b"]),
         (
-            Obstacle(Kind.SSH, "eth 0", "a", "end it"),
+            ReloadObstacle(ObstacleKind.KERNEL, "b", "a", "end it"),
+            ["  stop  a", "        next: end it"],
+        ),
+        (
+            ReloadObstacle(ObstacleKind.SSH, "eth 0", "a", "end it"),
             ["  stop  a", "        next: end it", "        or:   --over 'ssh:eth 0'"],
         ),
     ],
 )
-def test_what_is_in_the_way_of_a_reload(obstacle: Obstacle, lines: list[str]) -> None:
+def test_what_is_in_the_way_of_a_reload(obstacle: ReloadObstacle, lines: list[str]) -> None:
     assert list(_obstacle(obstacle, Painter(coloured=False))) == lines
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from toolkit.cli.options import Said
 from toolkit.errors import UsageError
-from toolkit.features.bios.cli.run import _task
-from toolkit.features.bios.plan.kept import KEPT, Before, Kept
+from toolkit.features.bios.cli import _task
+from toolkit.features.bios.plan_reading import KEPT, KeptAttribute, KeptBios
 from toolkit.rollout.journal import About, Event, Journal, Story
 from toolkit.verbs.cli.rollout import resumption, said_before
 
@@ -60,7 +60,7 @@ def test_an_undo_of_bioses_goes_about_it_as_it_is_told_now(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     run = tmp_path / "gdr-toolkit/runs/2026-11-22T12-00-00-bios"
-    kept = Before("Dell Inc.", (Kept("SriovGlobalEnable", "Disabled", None, "Enabled"),))
+    kept = KeptBios("Dell Inc.", (KeptAttribute("SriovGlobalEnable", "Disabled", None, "Enabled"),))
     file = str(tmp_path / "pw")
     words = told(
         fanout=4, json=True, drain="drain {host}", bmc_password_file=file, bmc_insecure=True

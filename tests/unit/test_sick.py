@@ -12,8 +12,8 @@ from tests.unit.judged import HEALTHY, SLOW, judged
 from toolkit.checks.check import Impact, failed
 from toolkit.errors import ExitCode, Outcome
 from toolkit.features.page.show.parts import MEANS, STATES
-from toolkit.report import metrics, sarif
-from toolkit.report.document import Run
+from toolkit.report import prometheus, sarif
+from toolkit.report.document import ReportRun
 from toolkit.report.prometheus import Remembered
 from toolkit.report.table import Painter
 from toolkit.report.text import count_line, summary
@@ -49,7 +49,7 @@ def test_each_impact_is_known_wherever_impacts_are_told_apart(impact: Impact) ->
     pages = ROOT / "toolkit/report/pages"
     assert impact in STATES
     assert impact in MEANS
-    assert impact in metrics.STATES
+    assert impact in prometheus.STATES
     assert f"\n.{impact} {{" in (pages / "base.css").read_text()
     assert f"\n.fill-{impact} {{" in (pages / "fleet.css").read_text()
     assert f"\n.edge-{impact} {{" in (pages / "fleet.css").read_text()
@@ -62,7 +62,7 @@ def test_each_impact_is_known_wherever_impacts_are_told_apart(impact: Impact) ->
 
 def test_code_scanning_takes_it_for_an_error() -> None:
     when = datetime(2026, 11, 23, tzinfo=UTC)
-    run = Run("doctor", when, when, ExitCode.FAILED, "", lambda host: host)
+    run = ReportRun("doctor", when, when, ExitCode.FAILED, "", lambda host: host)
     log = json.loads(json.dumps(sarif.sarif([Outcome("gpu009", DYING)], run)))
     levels = {each["ruleId"]: each["level"] for each in log["runs"][0]["results"]}
     assert levels["gpu.xid"] == "error"
@@ -70,7 +70,7 @@ def test_code_scanning_takes_it_for_an_error() -> None:
 
 def test_it_has_a_sample_of_its_own() -> None:
     when = datetime(2026, 11, 23, tzinfo=UTC)
-    told = metrics.exposition([Outcome("gpu009", DYING)], ExitCode.FAILED, when, Remembered())
+    told = prometheus.exposition([Outcome("gpu009", DYING)], ExitCode.FAILED, when, Remembered())
     assert 'gdr_doctor_host_state{host="gpu009",state="sick"} 1' in told
     assert 'gdr_doctor_host_state{host="gpu009",state="broken"} 0' in told
 

@@ -16,7 +16,7 @@ from tests.invoked import ROOT, gdr
 from tests.laws import few
 from tests.unit.test_streams import shell
 from toolkit.errors import UsageError
-from toolkit.rollout.history import Run, Unread, read_runs
+from toolkit.rollout.history import PastRun, Unread, read_runs
 from toolkit.rollout.journal import FILE, About, Event, Journal
 from toolkit.ssh.credentials import read_secret
 
@@ -76,13 +76,13 @@ def test_a_run_with_a_corrupt_row_is_named_and_the_others_are_listed(
     bad, good = read_runs(tmp_path)
     assert isinstance(bad, Unread)
     assert bad.id == "2026-11-22T22-00-00-provision"
-    assert isinstance(good, Run)
+    assert isinstance(good, PastRun)
 
 
 def test_a_claim_that_is_no_text_is_no_end(tmp_path: Path) -> None:
     file = journal(tmp_path, "2026-11-21T22-00-00-provision")
     (file.parent / "hosts").write_bytes(b"\xff\xfe")
-    assert isinstance(next(read_runs(tmp_path)), Run)
+    assert isinstance(next(read_runs(tmp_path)), PastRun)
 
 
 @pytest.fixture(scope="module")

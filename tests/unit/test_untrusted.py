@@ -13,11 +13,11 @@ import toolkit
 from toolkit.errors import InventoryError, ToolkitError, UsageError
 from toolkit.facts.cluster import parse_cluster
 from toolkit.facts.firmware.redfish_json import read_object
-from toolkit.features.kubernetes.io.node import _parsed
+from toolkit.features.kubernetes.io import _read_answer
 from toolkit.hosts.host import select
 from toolkit.hosts.inventory import read_host_file, read_inventory
 from toolkit.redfish.client import _message
-from toolkit.redfish.find import parsed
+from toolkit.redfish.resource import parsed
 from toolkit.untrusted import Unreadable, read_json, read_toml, read_yaml_nodes
 from toolkit.want import Want
 
@@ -126,7 +126,7 @@ DEEP = ["[" * MANY, '{"a":' * MANY, "[" * 500 + "]" * 500, '{"a":' * 900 + "1" +
 READERS: dict[str, Callable[[str], object]] = {
     "bmc": lambda text: read_object("redfish", text),
     "bmc-live": lambda text: parsed("bmc7", "/redfish/v1", text),
-    "kubectl": lambda text: _parsed(text, "get nodes"),
+    "kubectl": lambda text: _read_answer(text, "get nodes"),
     "kubectl-saved": parse_cluster,
 }
 

@@ -18,7 +18,7 @@ from tests.evidence.build import node
 from tests.unit.planning import NOT_LOADED
 from toolkit.errors import ApplyError, ExitCode, UsageError
 from toolkit.evidence import Evidence
-from toolkit.node import sealing
+from toolkit.node import text_signature
 from toolkit.node.deliver import _read
 from toolkit.plan.bundle import Bundle, script
 from toolkit.verbs.plan import bundle_files, plan_node, sealed
@@ -74,7 +74,7 @@ def test_the_list_that_is_signed_has_every_file(key: Path) -> None:
 
 def test_it_is_signed_for_this_purpose_alone(key: Path) -> None:
     made = sealed(bundle(str(key)))
-    good, _ = sealing.check(key.with_suffix(".pub"), made.sums(), made.signature)
+    good, _ = text_signature.check(key.with_suffix(".pub"), made.sums(), made.signature)
     assert not good, "a passport's signature is another's"
     words = ("ssh-keygen", "-Y", "check-novalidate", "-n", "gdr-toolkit-bundle", "-s")
     seal = key.with_name("sig")

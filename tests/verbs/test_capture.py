@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.evidence.build import node
+from tests.replay import ReplayTransport
 from toolkit.evidence import Evidence
 from toolkit.hosts.host import Host
-from toolkit.node.replay import ReplayTransport
 from toolkit.verbs.access import Access, Fleet
-from toolkit.verbs.capture import capture
+from toolkit.verbs.cli.capture import capture_nodes
 
 CUT = Evidence(dict(list(node().frames.items())[:20]), complete=False)
 
@@ -26,7 +26,7 @@ def fleet(**nodes: Evidence) -> Fleet:
 def test_evidence_that_was_cut_off_is_kept_and_told_from_whole(
     tmp_path: Path, scrubbed: bool
 ) -> None:
-    outcomes = capture(fleet(whole=node(), cut=CUT), tmp_path / "out", scrubbed=scrubbed)
+    outcomes = capture_nodes(fleet(whole=node(), cut=CUT), tmp_path / "out", scrubbed=scrubbed)
     told = {each.host: each.get() for each in outcomes}
     assert {name: each.complete for name, each in told.items()} == {"whole": True, "cut": False}
     for each in told.values():

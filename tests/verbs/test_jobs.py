@@ -15,9 +15,9 @@ from toolkit.hosts.host import Host
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Result, Sink, quiet
 from toolkit.verbs.access import Access, Fleet
-from toolkit.verbs.jobs import InUse, refuse_jobs, who_works
 from toolkit.verbs.plan import plan_node
-from toolkit.verbs.provision import Node, Options
+from toolkit.verbs.provision import NodeRounds, ProvisionOptions
+from toolkit.verbs.reading import InUse, refuse_jobs, who_works
 from toolkit.want import PeerPath, Want
 
 CAPTURES = Path(__file__).parents[1] / "evidence"
@@ -87,18 +87,20 @@ def test_a_reboot_that_is_no_part_of_a_plan_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "allowed", "busy"),
     [
-        pytest.param(Options(), False, False, id="no-reboot-was-allowed"),
-        pytest.param(Options(reboot=True), False, True, id="a-job-is-at-work"),
-        pytest.param(Options(reboot=True, over_jobs=True), True, False, id="over-it"),
+        pytest.param(ProvisionOptions(), False, False, id="no-reboot-was-allowed"),
+        pytest.param(ProvisionOptions(reboot=True), False, True, id="a-job-is-at-work"),
+        pytest.param(ProvisionOptions(reboot=True, over_jobs=True), True, False, id="over-it"),
     ],
 )
 def test_provision_reboots_no_node_under_a_job(
-    options: Options, allowed: bool, busy: bool, tmp_path: Path
+    options: ProvisionOptions, allowed: bool, busy: bool, tmp_path: Path
 ) -> None:
     fleet = Fleet((Host("gpu01"),), lambda _: Says(JOB), Access())
     folder = RunFolder(tmp_path, "provision", datetime.now(UTC))
     today = date(2026, 1, 1)
-    node = Node(Host("gpu01"), Says(JOB), fleet, Want(PeerPath.PEERMEM), today, options, folder)
+    node = NodeRounds(
+        Host("gpu01"), Says(JOB), fleet, Want(PeerPath.PEERMEM), today, options, folder
+    )
     evidence = Evidence.parse((CAPTURES / "acs.txt").read_text())
     assert node._may_reboot(plan_node("gpu01", evidence, node.want, today)) is allowed
     assert ("python3, pid 7 of alice" in node.busy) is busy

@@ -12,12 +12,12 @@ from toolkit.cli.options import Said
 from toolkit.errors import ExitCode
 from toolkit.hosts.host import Host
 from toolkit.rollout.journal import About, JournalError, stamp
-from toolkit.rollout.plan.terms import terms_of
+from toolkit.rollout.plan.batches import terms_of
 from toolkit.rollout.runs import RunFolder
 from toolkit.verbs.access import Access, Fleet
 from toolkit.verbs.cli.rollout import agreed_of
 from toolkit.verbs.cli.session import Session
-from toolkit.verbs.provision import Options
+from toolkit.verbs.provision import ProvisionOptions
 from toolkit.verbs.rollout import Agreed, keep_journal, roll_out
 from toolkit.want import Want
 
@@ -48,7 +48,7 @@ def test_an_ordinary_run_goes_on_without(folder: RunFolder) -> None:
 @pytest.mark.parametrize("alone", [True, False])
 def test_provision_begins_its_rollout_after_that(folder: RunFolder, alone: bool) -> None:
     agreed = Agreed(terms_of([]), ABOUT, alone=alone)
-    options, want, today = Options(), Want(), date(2026, 11, 22)
+    options, want, today = ProvisionOptions(), Want(), date(2026, 11, 22)
     if alone:
         with pytest.raises(JournalError):
             roll_out(FLEET, [], want, today, options=options, folder=folder, agreed=agreed)

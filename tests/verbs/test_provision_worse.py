@@ -11,7 +11,7 @@ from tests.evidence.build import node
 from toolkit.checks.check import Finding, Status, Tense
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.facts.boot.loader import MARK
-from toolkit.plan.trial import Lines
+from toolkit.plan.trial import CommandLines
 from toolkit.verbs.plan import NO_CHANGE, Planned
 from toolkit.verbs.provision import Provisioned, _worse, harm
 from toolkit.want import Want
@@ -32,7 +32,7 @@ def judged(status: Status, check: str = NOW) -> Judged:
 
 
 def planned(found: Judged, *, trial: bool = False) -> Planned:
-    return Planned(found, NO_CHANGE, lines=Lines((f"{MARK}=1",) if trial else ()))
+    return Planned(found, NO_CHANGE, lines=CommandLines((f"{MARK}=1",) if trial else ()))
 
 
 @pytest.mark.parametrize("trial", [False, True])

@@ -18,8 +18,8 @@ from toolkit.rollout.plan.batches import Phase
 from toolkit.ssh.transport import Result, Sink, Transport, quiet
 from toolkit.verbs import rollback as flow
 from toolkit.verbs.access import Access, Fleet
-from toolkit.verbs.budgeted import Work
-from toolkit.verbs.jobs import InUse
+from toolkit.verbs.budget_run import Work
+from toolkit.verbs.reading import InUse
 from toolkit.verbs.rollback import RolledBack, booted_back, rollback
 
 SAME = "command line: as the boot menu has it"

@@ -13,7 +13,7 @@ from tests.unit.planning import TRANSLATED
 from toolkit.checks.judged import judge_node
 from toolkit.errors import ApplyError
 from toolkit.plan.change import Change
-from toolkit.plan.trial import Lines, Trial
+from toolkit.plan.trial import CommandLines, Trial
 from toolkit.rollout.events import Nobody
 from toolkit.ssh.transport import Transport
 from toolkit.verbs import trial as flow
@@ -30,14 +30,14 @@ def trial() -> Trial:
     return Trial("1", ("iommu=pt",), (), OLD, cast("Change", None), ())
 
 
-def planned(lines: Lines, *, complete: bool = True) -> Planned:
+def planned(lines: CommandLines, *, complete: bool = True) -> Planned:
     judged = replace(JUDGED, complete=complete)
     return Planned(judged, NO_CHANGE, boot_id="boot-2", lines=lines)
 
 
 def test_a_menu_that_is_as_meant_is_booted(trial: Trial) -> None:
     once = (*OLD, *trial.words, trial.mark)
-    assert _misread(planned(Lines(OLD, OLD, once)), trial) == ""
+    assert _misread(planned(CommandLines(OLD, OLD, once)), trial) == ""
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_another_menu_than_was_meant_is_not_booted(
         "mark": (*OLD, trial.mark),
         "": (),
     }.get(once, (*OLD, *trial.words))
-    assert why in _misread(planned(Lines(OLD, usual, words)), trial)
+    assert why in _misread(planned(CommandLines(OLD, usual, words)), trial)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
-def hands(after: Lines, busy: str = "") -> Hands:
+def hands(after: CommandLines, busy: str = "") -> Hands:
     def settled() -> Planned:
         return planned(after)
 
@@ -91,21 +91,21 @@ def hands(after: Lines, busy: str = "") -> Hands:
     )
 
 
-def left(trial: Trial, after: Lines, busy: str = "") -> ApplyError:
-    now = planned(Lines((*OLD, *trial.words, trial.mark), OLD))
+def left(trial: Trial, after: CommandLines, busy: str = "") -> ApplyError:
+    now = planned(CommandLines((*OLD, *trial.words, trial.mark), OLD))
     with pytest.raises(ApplyError) as caught:
-        _leave(hands(after, busy), planned(Lines(OLD, OLD)), now, trial, "it was worse")
+        _leave(hands(after, busy), planned(CommandLines(OLD, OLD)), now, trial, "it was worse")
     return caught.value
 
 
 def test_it_goes_back_by_a_reboot(trial: Trial, done: list[str]) -> None:
-    error = left(trial, Lines(OLD, OLD))
+    error = left(trial, CommandLines(OLD, OLD))
     assert "it was worse; it is on its old command line" in str(error)
     assert done == ["given-up 1: it was worse", "reboot of boot-2"]
 
 
 def test_a_job_that_began_meanwhile_is_not_ended_to_go_back(trial: Trial, done: list[str]) -> None:
-    error = left(trial, Lines(OLD, OLD), busy="python3 has a GPU open")
+    error = left(trial, CommandLines(OLD, OLD), busy="python3 has a GPU open")
     assert "it runs with that still: python3 has a GPU open" in str(error)
     assert done == ["given-up 1: it was worse"]  # and no later run takes it for one that works
 
@@ -123,17 +123,17 @@ def test_a_job_that_began_meanwhile_is_not_ended_to_go_back(trial: Trial, done: 
 def test_what_broke_off_is_not_called_worse_until_it_did_so_twice(
     trial: Trial, done: list[str], *, complete: bool, worse: set[str], last: bool, outcome: str
 ) -> None:
-    now = planned(Lines((*OLD, *trial.words, trial.mark), OLD), complete=complete)
-    with_worse = replace(hands(Lines(OLD, OLD)), worse=lambda _: worse)
+    now = planned(CommandLines((*OLD, *trial.words, trial.mark), OLD), complete=complete)
+    with_worse = replace(hands(CommandLines(OLD, OLD)), worse=lambda _: worse)
     with pytest.raises(ApplyError):
-        _leave(with_worse, planned(Lines(OLD, OLD)), now, replace(trial, last=last), "why")
+        _leave(with_worse, planned(CommandLines(OLD, OLD)), now, replace(trial, last=last), "why")
     assert done[0] == f"{outcome} 1: why"
 
 
 def test_a_node_that_came_back_with_yet_another_line_is_not_called_as_before(
     trial: Trial, done: list[str]
 ) -> None:
-    error = left(trial, Lines((*OLD, "single"), OLD))
+    error = left(trial, CommandLines((*OLD, "single"), OLD))
     assert "its command line is now: root=/dev/sda1 ro single" in str(error)
     assert flow.BACK not in str(error)
     assert done[-1] == "reboot of boot-2"

@@ -21,16 +21,14 @@ from toolkit.rollout.budget import books_of
 from toolkit.rollout.history import read_run, read_runs
 from toolkit.rollout.hooks import Hooks, NotTaken, Say
 from toolkit.rollout.journal import About, stamp
-from toolkit.rollout.plan.terms import terms_of
+from toolkit.rollout.plan.batches import terms_of
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Result, Sink, Transport, quiet
 from toolkit.verbs import rollback as rollback_module
-from toolkit.verbs import undo as undo_module
 from toolkit.verbs.access import Access, Fleet
-from toolkit.verbs.jobs import InUse
-from toolkit.verbs.rollback import RolledBack
+from toolkit.verbs.reading import InUse
+from toolkit.verbs.rollback import RolledBack, Undoing, undo
 from toolkit.verbs.rollout import Agreed
-from toolkit.verbs.undo import Undoing, undo
 
 CAPTURES = Path(__file__).parents[1] / "evidence"
 NO_HOOKS = Hooks()
@@ -97,7 +95,7 @@ def rebooted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def reboot(_: Transport, boot_id: str, **__: object) -> None:
         ended.append(boot_id)
 
-    monkeypatch.setattr(undo_module, "refuse_jobs", at_work)
+    monkeypatch.setattr(rollback_module, "refuse_jobs", at_work)
     monkeypatch.setattr(deliver, "rollback", taken_back)
     monkeypatch.setattr(rollback_module, "reboot", reboot)
     return ended
@@ -111,10 +109,9 @@ def undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Out
         *, over_jobs: bool, more: str = "", hooks: Hooks = NO_HOOKS, content: bool = True
     ) -> Outcome[RolledBack]:
         looks: Iterator[Evidence] = iter((booted_with(""), booted_with(more)))
-        monkeypatch.setattr(rollback_module, "collect", lambda _: next(looks))
+        monkeypatch.setattr(rollback_module, "collect", lambda _: next(looks, booted_with("")))
         fleet = Fleet((Host("gpu01"),), lambda _: Silent(), Access())
         folder = RunFolder(tmp_path, "undo", datetime.now(UTC))
-        monkeypatch.setattr(undo_module, "collect", lambda _: booted_with(""))
         about = About("undo", "op@here", stamp(), undoes=BOTH.run)
         agreed = Agreed(terms_of(["gpu01"]), about, hooks=hooks, alone=True)
 

@@ -10,7 +10,7 @@ import pytest
 from tests.ssh.test_vagrant_said import STATUS, V23
 from toolkit.errors import ExitCode, InventoryError, TransportError, UsageError
 from toolkit.hosts.host import Host, Inventory, Machines, fold, select
-from toolkit.report.progress import Lines
+from toolkit.report.progress import PlainProgress
 from toolkit.ssh.pool import attempt
 from toolkit.verbs.access import Access, Fleet
 from toolkit.verbs.connect import open_fleet
@@ -162,7 +162,7 @@ def test_demo_nodes_are_not_mixed_with_machines(vagrant: Vagrant, hosts: str) ->
 def test_whoever_waits_is_told_for_what(vagrant: Vagrant) -> None:
     said = StringIO()
     clock = iter(range(0, 100, 3))  # each look at it finds three more seconds gone
-    heard = Lines(said, lambda: next(clock))
+    heard = PlainProgress(said, lambda: next(clock))
     with open_fleet(Access(hosts="vagrant://node2", progress=heard)):
         assert said.getvalue() == "asking Vagrant: 1 of 2 after 3 s; vagrant status: done\n"
 

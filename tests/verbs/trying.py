@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.demo.build import environment, make_node
+from toolkit.demo.create import environment, make_node
 from toolkit.demo.nodes import READY
 from toolkit.demo.tree import clone
 from toolkit.hosts.host import Host
@@ -85,8 +85,8 @@ class Machine:
         host = Host(self.name)
         fleet = Fleet((host,), lambda _host: self, Access())
         folder = RunFolder(self.place / "runs", "provision", datetime.now(UTC))
-        options = provision.Options(reboot=reboot, untried=untried)
-        node = provision.Node(host, self, fleet, want or Want(), TODAY, options, folder)
+        options = provision.ProvisionOptions(reboot=reboot, untried=untried)
+        node = provision.NodeRounds(host, self, fleet, want or Want(), TODAY, options, folder)
         return node.bring(self.plan(want, untried=untried))
 
 

@@ -11,7 +11,7 @@ from itertools import count
 
 from toolkit.checks.rdma.makers import NOT_CONNECTX, has_connectx, without_nvidia_peermem
 from toolkit.checks.role import PASSED_THROUGH, role
-from toolkit.compat.machines import machine_type
+from toolkit.compat.gpus import machine_type
 from toolkit.errors import CutOff, NeedsRoot, NoEvidence, NotCollected, Unparsable
 from toolkit.facts.fact import once
 from toolkit.facts.node.node import Node

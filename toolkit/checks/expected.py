@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.expected_items import SEEN, Seen, meets
-from toolkit.expect import Key, Value, said
+from toolkit.expect import ExpectKey, Value, said
 from toolkit.facts.node.node import Node
 from toolkit.plural import counted
 from toolkit.want import Want
@@ -12,32 +12,34 @@ from toolkit.want import Want
 _FILE = "the site's file, [expect] and [[group]]"
 # What there is none of, where nothing at all is seen.
 _NONE = {
-    **dict.fromkeys((Key.GPU_MODEL, Key.GPU_LINK, Key.BAR1), "no GPU on the PCI bus"),
-    **dict.fromkeys((Key.HCA_LINK, Key.FIRMWARE), "no HCA"),
-    **dict.fromkeys((Key.LINK_LAYER, Key.RATE, Key.MTU), "no port that is up"),
-    Key.DRIVER: "no NVIDIA driver is loaded",
+    **dict.fromkeys(
+        (ExpectKey.GPU_MODEL, ExpectKey.GPU_LINK, ExpectKey.BAR1), "no GPU on the PCI bus"
+    ),
+    **dict.fromkeys((ExpectKey.HCA_LINK, ExpectKey.FIRMWARE), "no HCA"),
+    **dict.fromkeys((ExpectKey.LINK_LAYER, ExpectKey.RATE, ExpectKey.MTU), "no port that is up"),
+    ExpectKey.DRIVER: "no NVIDIA driver is loaded",
 }
 _NOUNS = {
-    Key.GPUS: "GPU",
-    Key.NVSWITCHES: "NVSwitch",
-    Key.HCAS: "HCA",
-    Key.PORTS_UP: "port that is up",
+    ExpectKey.GPUS: "GPU",
+    ExpectKey.NVSWITCHES: "NVSwitch",
+    ExpectKey.HCAS: "HCA",
+    ExpectKey.PORTS_UP: "port that is up",
 }
 _LOST = "or the site's file is out of date"
 
 
-def _judge(key: Key, node: Node, want: Want, hint: str) -> Finding:
+def _judge(key: ExpectKey, node: Node, want: Want, hint: str) -> Finding:
     expected = want.expect[key]
     if expected is None:
         return not_applicable(f"no {key} in [expect] of the site's file")
     return against(key, expected, SEEN[key](node), hint)
 
 
-def against(key: Key, expected: Value, seen: tuple[Seen, ...], hint: str = "") -> Finding:
+def against(key: ExpectKey, expected: Value, seen: tuple[Seen, ...], hint: str = "") -> Finding:
     """What a node has of one thing beside what is expected."""
     if not seen:
         return failed(_NONE[key], expected=said(key, expected), hint=f"{hint}, {_LOST}")
-    if key is Key.FIRMWARE and isinstance(expected, tuple):
+    if key is ExpectKey.FIRMWARE and isinstance(expected, tuple):
         seen = tuple(each for each in seen if each.other in dict(expected))
         if not seen:
             return failed("no HCA of these boards", expected=said(key, expected), hint=hint)
@@ -49,7 +51,7 @@ def against(key: Key, expected: Value, seen: tuple[Seen, ...], hint: str = "") -
     return passed(_shown(key, seen[0]) if len(seen) == 1 else _all(key, seen))
 
 
-def _failed(key: Key, expected: Value, wrong: list[Seen], of: int, hint: str) -> Finding:
+def _failed(key: ExpectKey, expected: Value, wrong: list[Seen], of: int, hint: str) -> Finding:
     one = f"{wrong[0].item}: " if wrong[0].item else ""
     return failed(
         f"{one}{_shown(key, wrong[0])}" if len(wrong) == 1 else f"{len(wrong)} of {of} differ",
@@ -59,9 +61,9 @@ def _failed(key: Key, expected: Value, wrong: list[Seen], of: int, hint: str) ->
     )
 
 
-def _shown(key: Key, seen: Seen) -> str:
+def _shown(key: ExpectKey, seen: Seen) -> str:
     value = seen.value if seen.value is not None else seen.other
-    if key is Key.MTU and seen.other:
+    if key is ExpectKey.MTU and seen.other:
         return f"{said(key, value)}, net device {seen.other}"
     if key in _NOUNS and isinstance(value, int):
         number = f"{value} {_plural(_NOUNS[key], value)}"
@@ -75,7 +77,7 @@ def _plural(noun: str, number: int) -> str:
     return {"NVSwitch": "NVSwitches", "port that is up": "ports that are up"}.get(noun, f"{noun}s")
 
 
-def _all(key: Key, seen: tuple[Seen, ...]) -> str:
+def _all(key: ExpectKey, seen: tuple[Seen, ...]) -> str:
     shown = sorted({_shown(key, each) for each in seen})
     more = " and more" if len(shown) > 3 else ""
     return f"{', '.join(shown[:3])}{more} on {counted(len(seen), 'device')}"
@@ -95,7 +97,7 @@ def gpus(node: Node, want: Want) -> Finding:
     looks like a node without GPUs. A GPU that answers no more counts as lost, though it keeps its
     place on the bus until the next boot.
     """
-    return _judge(Key.GPUS, node, want, "lspci -d 10de:, nvidia-smi -L; dmesg | grep -i xid")
+    return _judge(ExpectKey.GPUS, node, want, "lspci -d 10de:, nvidia-smi -L; dmesg | grep -i xid")
 
 
 @check(
@@ -111,7 +113,7 @@ def gpu_model(node: Node, want: Want) -> Finding:
     The words of the expected name must be in the name that nvidia-smi tells: "H100" is any H100.
     A PCI id such as "10de:2330" needs no driver.
     """
-    return _judge(Key.GPU_MODEL, node, want, "nvidia-smi -L")
+    return _judge(ExpectKey.GPU_MODEL, node, want, "nvidia-smi -L")
 
 
 @check(
@@ -126,7 +128,7 @@ def nvswitches(node: Node, want: Want) -> Finding:
 
     The fabric manager does not start, or leaves GPUs out, where one is missing.
     """
-    return _judge(Key.NVSWITCHES, node, want, "lspci -d 10de: -nn; dmesg | grep -i sxid")
+    return _judge(ExpectKey.NVSWITCHES, node, want, "lspci -d 10de: -nn; dmesg | grep -i sxid")
 
 
 @check(
@@ -141,7 +143,7 @@ def gpu_link(node: Node, want: Want) -> Finding:
 
     An idle GPU lowers its speed: judged are the lanes, and the speed that both ends can.
     """
-    return _judge(Key.GPU_LINK, node, want, "nvidia-smi -q | grep -A9 'GPU Link Info'")
+    return _judge(ExpectKey.GPU_LINK, node, want, "nvidia-smi -q | grep -A9 'GPU Link Info'")
 
 
 @check(
@@ -156,7 +158,7 @@ def bar1(node: Node, want: Want) -> Finding:
 
     A board that was exchanged comes with the BIOS's defaults.
     """
-    return _judge(Key.BAR1, node, want, "nvidia-smi -q | grep -A3 BAR1")
+    return _judge(ExpectKey.BAR1, node, want, "nvidia-smi -q | grep -A3 BAR1")
 
 
 @check(
@@ -172,7 +174,7 @@ def hcas(node: Node, want: Want) -> Finding:
     Counted are PCI functions with an RDMA device, two of a card with two ports, and no virtual
     functions. Without a single RDMA device those count that could have one.
     """
-    return _judge(Key.HCAS, node, want, "ibstat -l, lspci -d 15b3:; dmesg | grep -i mlx5")
+    return _judge(ExpectKey.HCAS, node, want, "ibstat -l, lspci -d 15b3:; dmesg | grep -i mlx5")
 
 
 @check(
@@ -184,7 +186,7 @@ def hcas(node: Node, want: Want) -> Finding:
 )
 def hca_link(node: Node, want: Want) -> Finding:
     """The PCIe link of every HCA that serves GPUs is at least what the site expects."""
-    return _judge(Key.HCA_LINK, node, want, "lspci -vv -s ADDRESS | grep LnkSta")
+    return _judge(ExpectKey.HCA_LINK, node, want, "lspci -vv -s ADDRESS | grep LnkSta")
 
 
 @check(
@@ -199,7 +201,7 @@ def firmware(node: Node, want: Want) -> Finding:
 
     One version for all of them, or one for each board: firmware = { MT_0000000838 = "28.43" }.
     """
-    return _judge(Key.FIRMWARE, node, want, "ibstat | grep -i firmware")
+    return _judge(ExpectKey.FIRMWARE, node, want, "ibstat | grep -i firmware")
 
 
 @check(
@@ -214,7 +216,7 @@ def ports_up(node: Node, want: Want) -> Finding:
 
     All RDMA ports of the node count, those for storage too; virtual functions do not.
     """
-    return _judge(Key.PORTS_UP, node, want, "ibstat; ip -br link")
+    return _judge(ExpectKey.PORTS_UP, node, want, "ibstat; ip -br link")
 
 
 @check(
@@ -230,7 +232,7 @@ def link_layer(node: Node, want: Want) -> Finding:
 
     A card for both kinds that was exchanged comes with its maker's choice, and no link.
     """
-    return _judge(Key.LINK_LAYER, node, want, "ibstat | grep 'Link layer'")
+    return _judge(ExpectKey.LINK_LAYER, node, want, "ibstat | grep 'Link layer'")
 
 
 @check(
@@ -245,7 +247,7 @@ def rate(node: Node, want: Want) -> Finding:
 
     Where all ports of a node, or all nodes, are equally slow, nothing else tells.
     """
-    return _judge(Key.RATE, node, want, "ibstat | grep Rate")
+    return _judge(ExpectKey.RATE, node, want, "ibstat | grep Rate")
 
 
 @check(
@@ -262,7 +264,7 @@ def mtu(node: Node, want: Want) -> Finding:
 
     Up to 4096 it is the RDMA port's, above that the net device's of a RoCE port.
     """
-    return _judge(Key.MTU, node, want, "ibv_devinfo | grep active_mtu; ip link")
+    return _judge(ExpectKey.MTU, node, want, "ibv_devinfo | grep active_mtu; ip link")
 
 
 @check(
@@ -274,7 +276,7 @@ def mtu(node: Node, want: Want) -> Finding:
 )
 def driver(node: Node, want: Want) -> Finding:
     """The NVIDIA driver is of the version, or of the branch, that the site expects."""
-    return _judge(Key.DRIVER, node, want, "cat /proc/driver/nvidia/version")
+    return _judge(ExpectKey.DRIVER, node, want, "cat /proc/driver/nvidia/version")
 
 
 @check(
@@ -286,7 +288,7 @@ def driver(node: Node, want: Want) -> Finding:
 )
 def ofed(node: Node, want: Want) -> Finding:
     """The RDMA stack is the one that the site expects."""
-    return _judge(Key.OFED, node, want, "ofed_info -s; modinfo mlx5_core")
+    return _judge(ExpectKey.OFED, node, want, "ofed_info -s; modinfo mlx5_core")
 
 
 @check(
@@ -298,7 +300,7 @@ def ofed(node: Node, want: Want) -> Finding:
 )
 def kernel(node: Node, want: Want) -> Finding:
     """The running kernel is the one that the site expects."""
-    return _judge(Key.KERNEL, node, want, "uname -r; grubby --default-kernel")
+    return _judge(ExpectKey.KERNEL, node, want, "uname -r; grubby --default-kernel")
 
 
 EXPECTED = (

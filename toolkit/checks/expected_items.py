@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from toolkit.checks.gpu.health import asked
 from toolkit.checks.rdma.makers import serving
 from toolkit.errors import CutOff, NoEvidence, Unparsable
-from toolkit.expect import Key, Value, begins, link, size, words
+from toolkit.expect import ExpectKey, Value, begins, link, size, words
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import PciFunction, PciTree
 from toolkit.facts.pci.topology import Hop
@@ -210,41 +210,41 @@ def _kernel(node: Node) -> tuple[Seen, ...]:
     return (Seen("", node.kernel),)
 
 
-SEEN: dict[Key, Callable[[Node], tuple[Seen, ...]]] = {
-    Key.GPUS: _gpus,
-    Key.GPU_MODEL: _gpu_model,
-    Key.NVSWITCHES: _nvswitches,
-    Key.GPU_LINK: _gpu_link,
-    Key.BAR1: _bar1,
-    Key.HCAS: _hcas,
-    Key.HCA_LINK: _hca_link,
-    Key.FIRMWARE: _firmware,
-    Key.PORTS_UP: _ports_up,
-    Key.LINK_LAYER: _link_layer,
-    Key.RATE: _rate,
-    Key.MTU: _mtu,
-    Key.DRIVER: _driver,
-    Key.OFED: _ofed,
-    Key.KERNEL: _kernel,
+SEEN: dict[ExpectKey, Callable[[Node], tuple[Seen, ...]]] = {
+    ExpectKey.GPUS: _gpus,
+    ExpectKey.GPU_MODEL: _gpu_model,
+    ExpectKey.NVSWITCHES: _nvswitches,
+    ExpectKey.GPU_LINK: _gpu_link,
+    ExpectKey.BAR1: _bar1,
+    ExpectKey.HCAS: _hcas,
+    ExpectKey.HCA_LINK: _hca_link,
+    ExpectKey.FIRMWARE: _firmware,
+    ExpectKey.PORTS_UP: _ports_up,
+    ExpectKey.LINK_LAYER: _link_layer,
+    ExpectKey.RATE: _rate,
+    ExpectKey.MTU: _mtu,
+    ExpectKey.DRIVER: _driver,
+    ExpectKey.OFED: _ofed,
+    ExpectKey.KERNEL: _kernel,
 }
 
 
-def meets(key: Key, expected: Value, seen: Seen) -> bool | None:
+def meets(key: ExpectKey, expected: Value, seen: Seen) -> bool | None:
     """Whether it is what is expected, or more of what cannot be too much; None: not told.
 
     A count, a link layer and a version are met by themselves alone: one GPU too many is as odd
     as one too few. Rates, links and BAR1 are met by more.
     """
-    if key is Key.GPU_MODEL:
+    if key is ExpectKey.GPU_MODEL:
         return _is_model(str(expected), seen)
-    if key is Key.FIRMWARE and isinstance(expected, tuple):
+    if key is ExpectKey.FIRMWARE and isinstance(expected, tuple):
         wanted = dict(expected).get(str(seen.other))
         return True if wanted is None else _begins(seen, wanted)
-    if key is Key.MTU and isinstance(expected, int) and expected > 4096:
+    if key is ExpectKey.MTU and isinstance(expected, int) and expected > 4096:
         return seen.other == expected if seen.other else None
     if seen.value is None:
         return None
-    if key in {Key.FIRMWARE, Key.DRIVER, Key.KERNEL}:
+    if key in {ExpectKey.FIRMWARE, ExpectKey.DRIVER, ExpectKey.KERNEL}:
         return _begins(seen, str(expected))
     return _MEASURES.get(key, _same)(expected, seen.value)
 
@@ -280,10 +280,10 @@ def _same_ofed(wanted: Value, have: Value) -> bool:
     return flavour == other and (not branch or begins(version, branch))
 
 
-_MEASURES: dict[Key, Callable[[Value, Value], bool]] = {
-    Key.RATE: lambda want, have: float(str(have)) >= float(str(want)),
-    Key.BAR1: lambda want, have: size(str(have)) >= size(str(want)),
-    Key.GPU_LINK: _carries,
-    Key.HCA_LINK: _carries,
-    Key.OFED: _same_ofed,
+_MEASURES: dict[ExpectKey, Callable[[Value, Value], bool]] = {
+    ExpectKey.RATE: lambda want, have: float(str(have)) >= float(str(want)),
+    ExpectKey.BAR1: lambda want, have: size(str(have)) >= size(str(want)),
+    ExpectKey.GPU_LINK: _carries,
+    ExpectKey.HCA_LINK: _carries,
+    ExpectKey.OFED: _same_ofed,
 }

@@ -17,7 +17,7 @@ from toolkit.checks.check import (
 )
 from toolkit.checks.pci.pcie import lost_beside
 from toolkit.checks.role import role
-from toolkit.compat.machines import Board, MachineType, board, boards, machine_type
+from toolkit.compat.gpus import GpuBoard, MachineType, board, boards, machine_type
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.firmware.virt import guest_of
 from toolkit.facts.node.node import Node
@@ -200,7 +200,7 @@ def _on_bare_metal(node: Node) -> bool:
     return node.has_dmi and bool(node.dmi.get("sys_vendor")) and not guest_of(node.dmi)
 
 
-def _board(node: Node) -> Board | None:
+def _board(node: Node) -> GpuBoard | None:
     """The board that the GPUs stand on; where none is left, the one of the NVSwitches."""
     devices = frozenset(each.device for each in node.pci.gpus)
     switches = {each.device for each in node.nvswitches}
@@ -250,7 +250,7 @@ def nvswitches(node: Node, want: Want) -> Finding:
     return passed(f"{len(there)} NVSwitches")
 
 
-def _sold_whole(node: Node, built: Board) -> bool:
+def _sold_whole(node: Node, built: GpuBoard) -> bool:
     """Whether the machine's name tells that it has all GPUs of a board."""
     kind = _machine(node)
     return kind is not None and kind.gpus == {built.per}

@@ -16,18 +16,18 @@ from toolkit.checks.check import Status
 from toolkit.checks.expected import against
 from toolkit.checks.expected_items import SEEN, Seen
 from toolkit.errors import NoEvidence, Unparsable
-from toolkit.expect import Expect, Key, Value, link, read_expect, said, size
+from toolkit.expect import Expect, ExpectKey, Value, link, read_expect, said, size
 from toolkit.facts.node.node import Node
 
 T = TypeVar("T")
 _SHARE = 0.25  # of the nodes of one machine: so many that differ alike are a kind
-_NUMBERS = frozenset({Key.GPUS, Key.NVSWITCHES, Key.HCAS, Key.PORTS_UP})
+_NUMBERS = frozenset({ExpectKey.GPUS, ExpectKey.NVSWITCHES, ExpectKey.HCAS, ExpectKey.PORTS_UP})
 # What is met by more: a node has as much as the least of its devices.
-_AT_LEAST: dict[Key, Callable[[str], tuple[float, ...]]] = {
-    Key.RATE: lambda text: (float(text),),
-    Key.BAR1: lambda text: (size(text),),
-    Key.GPU_LINK: link,
-    Key.HCA_LINK: link,
+_AT_LEAST: dict[ExpectKey, Callable[[str], tuple[float, ...]]] = {
+    ExpectKey.RATE: lambda text: (float(text),),
+    ExpectKey.BAR1: lambda text: (size(text),),
+    ExpectKey.GPU_LINK: link,
+    ExpectKey.HCA_LINK: link,
 }
 
 
@@ -37,19 +37,19 @@ class Had:
 
     host: str
     machine: str  # "" where it is not told
-    seen: tuple[tuple[Key, tuple[Seen, ...] | None], ...]
+    seen: tuple[tuple[ExpectKey, tuple[Seen, ...] | None], ...]
 
-    def __getitem__(self, key: Key) -> tuple[Seen, ...] | None:
+    def __getitem__(self, key: ExpectKey) -> tuple[Seen, ...] | None:
         return dict(self.seen)[key]
 
-    def number(self, key: Key) -> int | None:
+    def number(self, key: ExpectKey) -> int | None:
         found = self[key]
         return int(str(found[0].value)) if found else None
 
     @property
     def model(self) -> str:
         """PCI ids of its GPUs; "" for none, or not read."""
-        return " ".join(sorted({str(e.other or e.value) for e in self[Key.GPU_MODEL] or ()}))
+        return " ".join(sorted({str(e.other or e.value) for e in self[ExpectKey.GPU_MODEL] or ()}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Dissent:
     """Nodes that differ from their kind in the same way."""
 
     hosts: tuple[str, ...]
-    key: Key
+    key: ExpectKey
     found: str
     expected: str
 
@@ -70,14 +70,16 @@ class Learned:
     about: str  # "Dell Inc. PowerEdge XE9680"
     expect: Expect
     dissents: tuple[Dissent, ...] = ()
-    open: tuple[tuple[Key, str], ...] = ()  # keys without a value that most have, and why
-    unread: tuple[tuple[Key, tuple[str, ...]], ...] = ()  # what is expected, and not told there
+    open: tuple[tuple[ExpectKey, str], ...] = ()  # keys without a value that most have, and why
+    unread: tuple[
+        tuple[ExpectKey, tuple[str, ...]], ...
+    ] = ()  # what is expected, and not told there
 
 
 def had(host: str, node: Node) -> Had:
     """All that may be expected, as this node has it."""
 
-    def read(key: Key) -> tuple[Seen, ...] | None:
+    def read(key: ExpectKey) -> tuple[Seen, ...] | None:
         try:
             return SEEN[key](node)
         except (NoEvidence, Unparsable):
@@ -88,7 +90,7 @@ def had(host: str, node: Node) -> Had:
         machine = " ".join(filter(None, (dmi.get("sys_vendor"), dmi.get("product_name"))))
     except (NoEvidence, Unparsable):
         machine = ""
-    return Had(host, machine, tuple((key, read(key)) for key in Key))
+    return Had(host, machine, tuple((key, read(key)) for key in ExpectKey))
 
 
 def learn(nodes: Sequence[Had], gres: Mapping[str, int] | None = None) -> tuple[Learned, ...]:
@@ -133,7 +135,7 @@ def _kinds(family: list[Had], gres: Mapping[str, int]) -> list[list[Had]]:
     """A family by its numbers of GPUs and HCAs."""
 
     def numbers(each: Had) -> tuple[int, int]:
-        return _gpus(each, gres), each.number(Key.HCAS) or 0
+        return _gpus(each, gres), each.number(ExpectKey.HCAS) or 0
 
     groups = _by(family, numbers)
     most = max(groups, key=lambda each: (len(each), numbers(each[0])))
@@ -148,7 +150,7 @@ def _kinds(family: list[Had], gres: Mapping[str, int]) -> list[list[Had]]:
 
 def _gpus(node: Had, gres: Mapping[str, int]) -> int:
     """How many it should have, by what is found and what Slurm gives; -1 where nobody tells."""
-    found = node.number(Key.GPUS)
+    found = node.number(ExpectKey.GPUS)
     return max(-1 if found is None else found, gres.get(node.host, -1))
 
 
@@ -157,11 +159,11 @@ def _apart(one: tuple[int, int], other: tuple[int, int]) -> int:
 
 
 def _learned(nodes: list[Had], gres: Mapping[str, int]) -> Learned:
-    values: dict[Key, Value] = {}
-    unsettled: list[tuple[Key, str]] = []
-    for key in Key:
+    values: dict[ExpectKey, Value] = {}
+    unsettled: list[tuple[ExpectKey, str]] = []
+    for key in ExpectKey:
         found = [_value(key, each[key]) for each in nodes]
-        if key is Key.GPUS:
+        if key is ExpectKey.GPUS:
             found = [number if (number := _gpus(each, gres)) >= 0 else None for each in nodes]
         value, why = _most(key, found, len(nodes))
         if value is not None:
@@ -175,7 +177,7 @@ def _learned(nodes: list[Had], gres: Mapping[str, int]) -> Learned:
     return Learned(names, about, expect, dissents, tuple(unsettled), unread)
 
 
-def _most(key: Key, found: Sequence[Value | None], of: int) -> tuple[Value | None, str]:
+def _most(key: ExpectKey, found: Sequence[Value | None], of: int) -> tuple[Value | None, str]:
     """The value that more than half of the nodes have, else why there is none.
 
     Of two numbers that are as frequent the larger one: a part is lost more often than found.
@@ -196,16 +198,16 @@ def _most(key: Key, found: Sequence[Value | None], of: int) -> tuple[Value | Non
     return None, f"{shown} of {of} nodes"
 
 
-def _value(key: Key, seen: tuple[Seen, ...] | None) -> Value | None:
+def _value(key: ExpectKey, seen: tuple[Seen, ...] | None) -> Value | None:
     """What a file would say of this one node; None where no one value is so."""
     told = [each.value for each in seen or () if each.value is not None]
-    if key is Key.GPU_MODEL:
+    if key is ExpectKey.GPU_MODEL:
         return _model(seen or ())
     if not seen or len(told) < len(seen):
         return None
-    if key is Key.FIRMWARE:
+    if key is ExpectKey.FIRMWARE:
         return _firmware(seen)
-    if key is Key.MTU and all(isinstance(e.other, int) and e.other > 4096 for e in seen):
+    if key is ExpectKey.MTU and all(isinstance(e.other, int) and e.other > 4096 for e in seen):
         told = [each.other for each in seen]
     if measure := _AT_LEAST.get(key):
         least = min((str(each) for each in told), key=measure)
@@ -213,10 +215,10 @@ def _value(key: Key, seen: tuple[Seen, ...] | None) -> Value | None:
     return told[0] if len(set(told)) == 1 else None
 
 
-def _written(key: Key, value: str) -> Value:
-    if key is Key.RATE:
+def _written(key: ExpectKey, value: str) -> Value:
+    if key is ExpectKey.RATE:
         return int(float(value)) if float(value).is_integer() else float(value)
-    mib = size(value) >> 20 if key is Key.BAR1 else 0
+    mib = size(value) >> 20 if key is ExpectKey.BAR1 else 0
     return f"{mib >> 10} GiB" if mib and not mib % 1024 else value
 
 
@@ -240,10 +242,10 @@ def _firmware(seen: tuple[Seen, ...]) -> Value | None:
 
 def _beside(
     nodes: Sequence[Had], expect: Expect
-) -> tuple[tuple[Dissent, ...], tuple[tuple[Key, tuple[str, ...]], ...]]:
+) -> tuple[tuple[Dissent, ...], tuple[tuple[ExpectKey, tuple[str, ...]], ...]]:
     """Who has something else than is expected, by what ``doctor`` says of it; and who is silent."""
-    differ: dict[tuple[Key, str], Dissent] = {}
-    silent: dict[Key, tuple[str, ...]] = defaultdict(tuple)
+    differ: dict[tuple[ExpectKey, str], Dissent] = {}
+    silent: dict[ExpectKey, tuple[str, ...]] = defaultdict(tuple)
     for each in nodes:
         for key, expected in expect:
             seen = each[key]

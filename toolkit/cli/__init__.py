@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import toolkit.cli.early  # noqa: F401 # before the others, which take a second
+import toolkit.cli.start  # noqa: F401 # before the others, which take a second
 
 # isort: split
 import inspect

@@ -1,34 +1,16 @@
-"""The options that say how to get at BMCs."""
+"""What was said of BMCs; imported where a fleet is opened."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from toolkit.cli.options import Option, Said
+from toolkit.cli.options import BMC, BMC_PASSWORD, BMC_USER, Said
 from toolkit.errors import UsageError
-from toolkit.redfish.access import LIMIT_S, BmcAccess
-from toolkit.redfish.bmc_map import read_map
-from toolkit.redfish.trust import Login, Trust, check_ca, read_pin
-from toolkit.ssh.credentials import read_secret
-from toolkit.ssh.secret_file import read_secret_file
-
-USER, PASSWORD = "GDR_BMC_USER", "GDR_BMC_PASSWORD"
-BMC = (
-    Option("bmc_user", "", f"read BMCs over Redfish, as this user (or {USER}); docs/bios.md"),
-    Option("bmc_map", "", "file: host or set, its BMC, maybe sha256:FINGERPRINT, a line"),
-    Option("bmc_pass_fd", -1, f"their password from this file descriptor (or {PASSWORD})"),
-    Option("bmc_password_file", "", "their password from this file, of mode 600"),
-    Option("bmc_ca", "", "file of CA certificates that BMCs are signed by"),
-    Option("bmc_pin", "", "SHA-256 of a BMC's certificate; may be said again", many=True),
-    Option("bmc_insecure", False, "any certificate will do; the report says so"),
-    Option(
-        "bmc_timeout",
-        int(LIMIT_S),
-        "seconds for all that a BMC is asked at one time",
-        was="bmc_limit",
-    ),
-)
+from toolkit.redfish import LIMIT_S
+from toolkit.redfish.access import BmcAccess, read_map
+from toolkit.redfish.trust import BmcTrust, Login, check_ca, read_pin
+from toolkit.ssh.credentials import read_secret, read_secret_file
 
 
 def bmc_access(said: Said) -> BmcAccess | None:
@@ -36,11 +18,11 @@ def bmc_access(said: Said) -> BmcAccess | None:
 
     :raises UsageError: it makes no sense, or a password is missing.
     """
-    user = said.text("bmc_user") or os.environ.get(USER, "")
+    user = said.text("bmc_user") or os.environ.get(BMC_USER, "")
     if not user:
         _refuse_without_user(said)
         return None
-    trust = Trust(
+    trust = BmcTrust(
         pins=tuple(read_pin(each) for each in said.text("bmc_pin").split(",") if each),
         insecure=said.flag("bmc_insecure"),
         ca=check_ca(said.text("bmc_ca")) if said.text("bmc_ca") else "",
@@ -69,14 +51,16 @@ def _refuse_without_user(said: Said) -> None:
         told.append("bmc_pass_fd")
     if told:
         option = told[0].replace("_", "-")
-        raise UsageError(f"--{option} without a user of the BMCs", hint=f"--bmc-user, or {USER}")
+        raise UsageError(
+            f"--{option} without a user of the BMCs", hint=f"--bmc-user, or {BMC_USER}"
+        )
 
 
 def _password(said: Said) -> str:
     """From where it was said to lie: never from the command line, which everybody sees."""
     descriptor, file = said.number("bmc_pass_fd", -1), said.text("bmc_password_file")
     # Taken out: children of ours have no use for it.
-    environment = os.environ.pop(PASSWORD, "")
+    environment = os.environ.pop(BMC_PASSWORD, "")
     if descriptor != -1 and file:
         raise UsageError("--bmc-pass-fd and --bmc-password-file", hint="say one of them")
     if descriptor != -1:
@@ -87,5 +71,5 @@ def _password(said: Said) -> str:
         return environment
     raise UsageError(
         "no password for the BMCs",
-        hint=f"--bmc-password-file FILE, --bmc-pass-fd 3 3<FILE, or {PASSWORD}",
+        hint=f"--bmc-password-file FILE, --bmc-pass-fd 3 3<FILE, or {BMC_PASSWORD}",
     )

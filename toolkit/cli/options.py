@@ -13,6 +13,7 @@ from invoke.tasks import Task
 
 from toolkit import DEFAULT_PROFILE
 from toolkit.errors import ExitCode, UsageError
+from toolkit.redfish import LIMIT_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,25 @@ OUTPUT = (
     ),
     Option("verbose", False, "passes, n/a and all details too", "v", anew=True),
 )
+BMC_USER, BMC_PASSWORD = "GDR_BMC_USER", "GDR_BMC_PASSWORD"
+BMC = (
+    Option("bmc_user", "", f"read BMCs over Redfish, as this user (or {BMC_USER}); docs/bios.md"),
+    Option("bmc_map", "", "file: host or set, its BMC, maybe sha256:FINGERPRINT, a line"),
+    Option("bmc_pass_fd", -1, f"their password from this file descriptor (or {BMC_PASSWORD})"),
+    Option("bmc_password_file", "", "their password from this file, of mode 600"),
+    Option("bmc_ca", "", "file of CA certificates that BMCs are signed by"),
+    Option("bmc_pin", "", "SHA-256 of a BMC's certificate; may be said again", many=True),
+    Option("bmc_insecure", False, "any certificate will do; the report says so"),
+    Option(
+        "bmc_timeout",
+        int(LIMIT_S),
+        "seconds for all that a BMC is asked at one time",
+        was="bmc_limit",
+    ),
+)
+TEXTFILE = Option(
+    "textfile", "", "write this *.prom for node_exporter's textfile collector as well", file=True
+)
 SAVED = (
     Option(
         "from_",
@@ -110,6 +130,8 @@ SAVED = (
 )
 
 FILES = (replace(SAVED[0], bare="FILE..."),)  # the same, of a verb whose bare words are files
+
+RUN = (Option("run", "", "a run's id, as runs lists it", positional=True),)
 
 JOB = (
     Option("nccl_log", "", "NCCL_DEBUG=INFO log of a job on these nodes: what it says, decoded"),

@@ -37,15 +37,15 @@ VERBS = tuple(
     provision verbs.cli.provision.provision
     verify verbs.cli.plan.verify
     rollback verbs.cli.plan.rollback
-    kubernetes features.kubernetes.cli.kubernetes.kubernetes
+    kubernetes features.kubernetes.cli.kubernetes
     history features.history.cli.history
-    undo features.history.cli.undo
+    undo verbs.cli.plan.undo
     budget verbs.cli.budget.budget
     reload features.reload.cli.reload
     exercise features.exercise.cli.exercise
     gate features.gate.cli.gate
-    bios features.bios.cli.bios.bios
-    build features.builds.cli.build.build
+    bios features.bios.cli.bios
+    build features.builds.cli.build
     enrol features.enrol.cli.enrol
     capture verbs.cli.capture.capture
     compare features.compare.cli.compare_
@@ -60,8 +60,8 @@ VERBS = tuple(
     why verbs.cli.why.why
     hosts verbs.cli.doctor.hosts
     demo verbs.cli.demo.demo
-    image.image* features.image.cli.image.image
-    image.diff features.image.cli.passport.diff
+    image.image* features.image.cli.image
+    image.diff features.image.cli.diff
     runs.list* features.history.cli.list_
     runs.show features.history.cli.show
     """.strip().splitlines()

@@ -18,8 +18,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.tasks import Task
 
-from toolkit.cli import early
-from toolkit.cli.ending import ending
+from toolkit.cli import start
 from toolkit.cli.options import (
     Option,
     Said,
@@ -29,6 +28,7 @@ from toolkit.cli.options import (
     refuse_empty,
     refuse_saved_hosts,
 )
+from toolkit.cli.outcome_line import ending
 from toolkit.cli.streams import patient_streams
 from toolkit.errors import ExitCode, ToolkitError
 from toolkit.report.table import Painter, error_lines, wants_colour
@@ -99,7 +99,7 @@ def guarded(body: Body, said: Said) -> ExitCode:
     """
     with patient_streams(), said.at_end:
         try:
-            early.over()
+            start.over()
             return body(said)
         except ToolkitError as error:
             print(error_lines(error, Painter(wants_colour(sys.stderr))), file=sys.stderr)

@@ -12,14 +12,13 @@ from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 
-from toolkit.compat.rows import Confidence, Row
-from toolkit.compat.toml_rows import repeated, rows
+from toolkit.compat.rows import Confidence, Row, repeated, rows
 from toolkit.untrusted import read_toml
 
 DATA = Path(__file__).parent / "data" / "bios.toml"
 
 
-class Setting(StrEnum):
+class BiosRole(StrEnum):
     """What of a BIOS decides on peer-to-peer traffic, whatever a vendor calls it."""
 
     ABOVE_4G = "above-4g"  # BARs may lie above 4 GiB
@@ -73,14 +72,14 @@ class Vendor(Row):
 class BiosRow(Row):
     """Attributes that are one setting. Patterns are matched in full, whatever the case."""
 
-    setting: Setting  # what it is; of a row that is mistaken: what it looks like
+    setting: BiosRole  # what it is; of a row that is mistaken: what it looks like
     names: tuple[str, ...] = ()  # of attributes, without a suffix of four hex digits
     display: tuple[str, ...] = ()  # of the registry; beside names both must match where it tells
     vendors: tuple[str, ...] = ()  # ids of vendors; none: any, and those not known
     menu: str = ""  # pattern found in the menu's path
     not_menu: str = ""  # pattern not found there
     unless: tuple[str, ...] = ()  # patterns of names: where one is there, that one is it
-    also: Setting | None = None  # one switch for two settings
+    also: BiosRole | None = None  # one switch for two settings
     part: str = ""  # which side of the setting: "mps", "mrrs", "base", "status"
     scope: str = ""  # what it holds for, with the groups of the name: "slot {0}"; "": all
     mistaken: bool = False  # looks like the setting and is another thing
@@ -154,4 +153,4 @@ def read(text: str) -> BiosRows:
     return found
 
 
-_ENUMS: dict[str, type[StrEnum]] = {"Confidence": Confidence, "Setting": Setting, "Reads": Reads}
+_ENUMS: dict[str, type[StrEnum]] = {"Confidence": Confidence, "BiosRole": BiosRole, "Reads": Reads}

@@ -36,15 +36,15 @@ from toolkit.compat.rows import (
     Failure,
     FailureKind,
     Hca,
+    HcaMaker,
     KernelGate,
     OfedRelease,
-    Provider,
     Row,
     Span,
     build_numbers,
     numbers,
+    rows,
 )
-from toolkit.compat.toml_rows import rows
 from toolkit.untrusted import read_toml
 
 __all__ = [
@@ -59,7 +59,7 @@ __all__ = [
     "Failure",
     "FailureKind",
     "Hca",
-    "Provider",
+    "HcaMaker",
     "Row",
     "Span",
     "maker",
@@ -79,7 +79,7 @@ class Compat:
     kernels: tuple[KernelGate, ...]
     ofed: tuple[OfedRelease, ...]
     hcas: tuple[Hca, ...]
-    providers: tuple[Provider, ...]
+    providers: tuple[HcaMaker, ...]
     consumers: tuple[Consumer, ...]
     distances: tuple[Distances, ...]
     breakages: tuple[Breakage, ...]
@@ -135,7 +135,7 @@ class Compat:
                     return f"{each.name} {vendor:04x}:{name}", int(rate), int(bound)
         return "", 0, 0
 
-    def provider(self, driver: str) -> Provider | None:
+    def provider(self, driver: str) -> HcaMaker | None:
         """Who makes the HCAs of a kernel driver of PCI functions; None where not known."""
         return next((each for each in self.providers if driver in each.drivers), None)
 
@@ -192,7 +192,7 @@ _KINDS: dict[str, type[Row]] = {
     "kernels": KernelGate,
     "ofed": OfedRelease,
     "hcas": Hca,
-    "providers": Provider,
+    "providers": HcaMaker,
     "consumers": Consumer,
     "distances": Distances,
     "breakages": Breakage,
@@ -209,7 +209,7 @@ def shipped() -> Compat:
 
 
 @lru_cache(maxsize=4096)
-def maker(vendor: int, device: int) -> Provider | None:
+def maker(vendor: int, device: int) -> HcaMaker | None:
     """Whose HCA a PCI function of these ids is, driven or not; None where it need not be one."""
     mine = (each for each in shipped().providers if each.vendor == f"{vendor:04x}")
     return next((e for e in mine if not e.devices or f"{device:04x}" in e.devices), None)

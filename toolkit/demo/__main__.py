@@ -14,8 +14,8 @@ from pathlib import Path
 
 import paramiko
 
-from toolkit.demo.build import owes_a_boot
-from toolkit.demo.keys import client_key_file
+from toolkit.demo.create import owes_a_boot
+from toolkit.demo.fleet import client_key_file
 from toolkit.demo.server import Server, boot
 
 

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from toolkit.demo.hooks import hooks
-from toolkit.demo.recipe import Family, Recipe
+from jinja2 import Environment, FileSystemLoader
+
+from toolkit.demo.nodes import DemoFamily, Recipe
 from toolkit.demo.software import inbox_rdma
-from toolkit.demo.tree import Tree
+from toolkit.demo.tree import NodeTree
+from toolkit.package_data import templates
 
 MACHINE_ID = "5b2f1c0e8d3a4f6797c4a1be20d95e31"
 ROOT_UUID = "3c1f5a52-7d0e-4b0b-9a86-1f6b0c9be7a4"
 
 _OS_RELEASE = {
-    Family.UBUNTU: (
+    DemoFamily.UBUNTU: (
         'PRETTY_NAME="Ubuntu 22.04.5 LTS"\nNAME="Ubuntu"\nVERSION_ID="22.04"\n'
         'VERSION="22.04.5 LTS (Jammy Jellyfish)"\nVERSION_CODENAME=jammy\nID=ubuntu\n'
         'ID_LIKE=debian\nHOME_URL="https://www.ubuntu.com/"\nUBUNTU_CODENAME=jammy\n'
     ),
-    Family.ROCKY: (
+    DemoFamily.ROCKY: (
         'NAME="Rocky Linux"\nVERSION="9.5 (Blue Onyx)"\nID="rocky"\n'
         'ID_LIKE="rhel centos fedora"\nVERSION_ID="9.5"\nPLATFORM_ID="platform:el9"\n'
         'PRETTY_NAME="Rocky Linux 9.5 (Blue Onyx)"\n'
     ),
-    Family.ARCH: (
+    DemoFamily.ARCH: (
         'NAME="Arch Linux"\nPRETTY_NAME="Arch Linux"\nID=arch\nBUILD_ID=rolling\n'
         'HOME_URL="https://archlinux.org/"\n'
     ),
@@ -51,15 +53,22 @@ _SYSTEM_CONF = "[Manager]\n#DefaultLimitMEMLOCK=8M\n"
 _LIMITS_CONF = "# /etc/security/limits.conf\n#<domain> <type> <item> <value>\n#*  soft  core  0\n"
 # What the packages of DKMS leave for those of kernels.
 _DKMS_HOOK = {
-    Family.UBUNTU: "etc/kernel/postinst.d/dkms",
-    Family.ROCKY: "usr/lib/kernel/install.d/40-dkms.install",
-    Family.ARCH: "usr/share/libalpm/hooks/70-dkms-install.hook",
+    DemoFamily.UBUNTU: "etc/kernel/postinst.d/dkms",
+    DemoFamily.ROCKY: "usr/lib/kernel/install.d/40-dkms.install",
+    DemoFamily.ARCH: "usr/share/libalpm/hooks/70-dkms-install.hook",
+}
+# Its DKMS is 3.2 and builds OFED and the driver: then apt has no hook.
+_UBUNTU = {
+    "usr/lib/gdr-toolkit/rebuild": "dkms/rebuild.sh.j2",
+    "etc/dkms/framework.conf.d/gdr-toolkit-rebuild.conf": "dkms/after-transaction.conf.j2",
+    "etc/kernel/postinst.d/zz-gdr-toolkit": "kernel/rebuild.sh.j2",
+    "etc/kernel/header_postinst.d/zz-gdr-toolkit": "kernel/rebuild.sh.j2",
 }
 
 
-def disk(recipe: Recipe) -> Tree:
+def disk(recipe: Recipe) -> NodeTree:
     """Everything on the disk but kernel modules and what belongs to them."""
-    tree = Tree()
+    tree = NodeTree()
     tree.text("etc/os-release", _OS_RELEASE[recipe.family])
     tree.text("etc/security/limits.conf", _LIMITS_CONF)
     tree.text("etc/systemd/system.conf", _SYSTEM_CONF)
@@ -68,7 +77,7 @@ def disk(recipe: Recipe) -> Tree:
     tree.text("etc/modprobe.d/mlnx.conf", "options mlx5_core probe_vf=1\n")
     tree.text(_DKMS_HOOK[recipe.family], "#!/bin/sh\n# calls dkms autoinstall\n")
     _autoload(tree, recipe)
-    if recipe.hooks and recipe.family is Family.UBUNTU and recipe.machine.gpus:
+    if recipe.hooks and recipe.family is DemoFamily.UBUNTU and recipe.machine.gpus:
         hooks(tree)
     if not recipe.machine.acs:
         _acs_off(tree)
@@ -76,7 +85,7 @@ def disk(recipe: Recipe) -> Tree:
         _memlock(tree)
     for kernel in recipe.kernels:
         _boot_files(tree, recipe, kernel)
-    if recipe.family is Family.ROCKY:
+    if recipe.family is DemoFamily.ROCKY:
         _loader_entries(tree, recipe)
     else:
         _grub_defaults(tree, recipe)
@@ -90,15 +99,15 @@ def disk(recipe: Recipe) -> Tree:
     return tree
 
 
-def _autoload(tree: Tree, recipe: Recipe) -> None:
-    if recipe.family is Family.UBUNTU:
+def _autoload(tree: NodeTree, recipe: Recipe) -> None:
+    if recipe.family is DemoFamily.UBUNTU:
         tree.text("etc/modules", "# /etc/modules: kernel modules to load at boot time.\n")
         tree.link("etc/modules-load.d/modules.conf", "../modules")
     if recipe.autoload:
         tree.text("etc/modules-load.d/nvidia-peermem.conf", "nvidia-peermem\n")
 
 
-def _acs_off(tree: Tree) -> None:
+def _acs_off(tree: NodeTree) -> None:
     """What keeps ACS off at each boot: under an IOMMU the kernel turns it on."""
     unit = "etc/systemd/system/acs-off.service"
     tree.text(unit, "[Service]\nType=oneshot\nExecStart=/usr/local/sbin/acs-off\n")
@@ -106,7 +115,7 @@ def _acs_off(tree: Tree) -> None:
     tree.text("usr/local/sbin/acs-off", "#!/bin/sh\nsetpci -d '*:*:604' ECAP_ACS+6.w=0\n")
 
 
-def _memlock(tree: Tree) -> None:
+def _memlock(tree: NodeTree) -> None:
     """Unlimited, as the packages of OFED leave it for logins, and for services too."""
     tree.text(
         "etc/security/limits.d/90-rdma.conf",
@@ -116,13 +125,13 @@ def _memlock(tree: Tree) -> None:
     tree.text("etc/systemd/system.conf.d/rdma.conf", "[Manager]\nDefaultLimitMEMLOCK=infinity\n")
 
 
-def _boot_files(tree: Tree, recipe: Recipe, kernel: str) -> None:
-    if recipe.family is Family.ARCH:
+def _boot_files(tree: NodeTree, recipe: Recipe, kernel: str) -> None:
+    if recipe.family is DemoFamily.ARCH:
         tree.data(f"lib/modules/{kernel}/vmlinuz", b"an image\n")
         tree.text(f"lib/modules/{kernel}/config", _CONFIG)
         tree.data("boot/vmlinuz-linux", b"an image\n")
         return
-    initrd = "initramfs-{}.img" if recipe.family is Family.ROCKY else "initrd.img-{}"
+    initrd = "initramfs-{}.img" if recipe.family is DemoFamily.ROCKY else "initrd.img-{}"
     tree.data(f"boot/vmlinuz-{kernel}", b"an image\n")
     folders = {each.name: each.folder for each in inbox_rdma()}
     held = "".join(f"module kernel/{folders[name]}/{name}\n" for name in recipe.early)
@@ -130,7 +139,7 @@ def _boot_files(tree: Tree, recipe: Recipe, kernel: str) -> None:
     tree.text(f"boot/config-{kernel}", _CONFIG)
 
 
-def _grub_defaults(tree: Tree, recipe: Recipe) -> None:
+def _grub_defaults(tree: NodeTree, recipe: Recipe) -> None:
     tree.text(
         "etc/default/grub",
         "GRUB_DEFAULT=0\nGRUB_TIMEOUT_STYLE=hidden\nGRUB_TIMEOUT=0\n"
@@ -142,7 +151,7 @@ def _grub_defaults(tree: Tree, recipe: Recipe) -> None:
     tree.text("boot/grub/grubenv", _grubenv(""))  # grub-install makes it
 
 
-def _loader_entries(tree: Tree, recipe: Recipe) -> None:
+def _loader_entries(tree: NodeTree, recipe: Recipe) -> None:
     """Boot Loader Specification entries, and the environment that names the default."""
     words = " ".join((_CRASH, *recipe.arguments))
     arguments = f"root=UUID={ROOT_UUID} ro {words}"
@@ -173,3 +182,18 @@ def _loader_entries(tree: Tree, recipe: Recipe) -> None:
 def _grubenv(content: str) -> str:
     """Exactly 1024 bytes, as GRUB demands, filled up with #."""
     return ("# GRUB Environment Block\n" + content).ljust(1024, "#")
+
+
+def hooks(tree: NodeTree) -> None:
+    """Add them to an Ubuntu node."""
+    environment = Environment(
+        loader=FileSystemLoader(templates()),
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 # no HTML, and no values
+    )
+    for path, template in _UBUNTU.items():
+        text = environment.get_template(template).render()
+        if text.startswith("#!"):
+            tree.program(path, text)
+        else:
+            tree.text(path, text)

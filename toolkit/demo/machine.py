@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from toolkit.demo.pci import GIB, MIB, Function, Link, PortType
+from toolkit.demo.pci import GIB, MIB, ExpressType, Function, Link
 
 # Bus numbers of the root complexes below which pairs hang: four a socket.
 _ROOTS = (0x15, 0x26, 0x37, 0x48, 0x97, 0xA7, 0xB7, 0xC7)
@@ -62,13 +62,13 @@ def _bridge(
     address: str,
     parent: str,
     *,
-    port: PortType,
+    port: ExpressType,
     below: tuple[int, int],
     numa: int,
     acs: int | None,
     link: Link = _GEN5,
 ) -> Function:
-    root = port is PortType.ROOT_PORT
+    root = port is ExpressType.ROOT_PORT
     label = (
         "PCI bridge: Intel Corporation Sapphire Rapids PCI Express Root Port"
         if root
@@ -88,19 +88,19 @@ def _pair(machine: Machine, bus: int, numa: int) -> list[Function]:
     last = bus + 4
     found = [
         _bridge(
-            root, "", port=PortType.ROOT_PORT, below=(bus + 1, last), numa=numa, acs=machine.acs
+            root, "", port=ExpressType.ROOT_PORT, below=(bus + 1, last), numa=numa, acs=machine.acs
         ),
-        _bridge(up, root, port=PortType.UPSTREAM, below=(bus + 2, last), numa=numa, acs=None),
+        _bridge(up, root, port=ExpressType.UPSTREAM, below=(bus + 2, last), numa=numa, acs=None),
         _bridge(
             down[0],
             up,
-            port=PortType.DOWNSTREAM,
+            port=ExpressType.DOWNSTREAM,
             below=(bus + 3, bus + 3),
             numa=numa,
             acs=machine.acs,
         ),
         _bridge(
-            down[1], up, port=PortType.DOWNSTREAM, below=(last, last), numa=numa, acs=machine.acs
+            down[1], up, port=ExpressType.DOWNSTREAM, below=(last, last), numa=numa, acs=machine.acs
         ),
         _hca(hca, down[1], numa),
     ]
@@ -116,7 +116,7 @@ def _gpu(address: str, parent: str, numa: int) -> Function:
         GPU_IDS,
         0x030200,
         "3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)",
-        PortType.ENDPOINT,
+        ExpressType.ENDPOINT,
         _GEN5,
         numa,
         "nvidia",
@@ -133,7 +133,7 @@ def _hca(address: str, parent: str, numa: int) -> Function:
         HCA_IDS,
         0x020700,
         "Infiniband controller: Mellanox Technologies MT2910 Family [ConnectX-7]",
-        PortType.ENDPOINT,
+        ExpressType.ENDPOINT,
         _GEN5,
         numa,
         "mlx5_core",
@@ -165,7 +165,13 @@ def _nvswitches(count: int) -> list[Function]:
         root = f"0000:{bus:02x}:{index + 1:02x}.0"
         found.append(
             _bridge(
-                root, "", port=PortType.ROOT_PORT, below=(below, below), numa=1, acs=None, link=link
+                root,
+                "",
+                port=ExpressType.ROOT_PORT,
+                below=(below, below),
+                numa=1,
+                acs=None,
+                link=link,
             )
         )
         found.append(
@@ -175,7 +181,7 @@ def _nvswitches(count: int) -> list[Function]:
                 NVSWITCH_IDS,
                 0x068000,
                 "Bridge: NVIDIA Corporation GH100 [H100 NVSwitch] (rev a1)",
-                PortType.ENDPOINT,
+                ExpressType.ENDPOINT,
                 link,
                 1,
                 "nvidia-nvswitch",
@@ -189,56 +195,43 @@ def _nvswitches(count: int) -> list[Function]:
 
 def _storage() -> list[Function]:
     """An NVMe disk and the management NIC, away from the data path."""
-    disk_root, nic_root = f"0000:{_STORAGE_ROOT:02x}:01.0", f"0000:{_STORAGE_ROOT:02x}:02.0"
-    disk, nic = f"0000:{_STORAGE_ROOT + 1:02x}:00.0", f"0000:{_STORAGE_ROOT + 2:02x}:00.0"
-    gen4, gen3 = Link(4, 4), Link(3, 8)
     bus = _STORAGE_ROOT
-    return [
-        _bridge(
-            disk_root,
-            "",
-            port=PortType.ROOT_PORT,
-            below=(bus + 1, bus + 1),
-            numa=0,
-            acs=0x1D,
-            link=gen4,
-        ),
-        Function(
-            disk,
-            disk_root,
-            (0x144D, 0xA80A),
-            0x010802,
-            "Non-Volatile memory controller: Samsung Electronics Co Ltd NVMe SSD Controller PM9A3",
-            PortType.ENDPOINT,
-            gen4,
-            0,
-            "nvme",
-            "nvme",
-            bars=((0, 32 * 1024),),
-            mrrs=512,
-        ),
-        _bridge(
-            nic_root,
-            "",
-            port=PortType.ROOT_PORT,
-            below=(bus + 2, bus + 2),
-            numa=0,
-            acs=0x1D,
-            link=gen3,
-        ),
-        Function(
-            nic,
-            nic_root,
-            (0x8086, 0x1572),
-            0x020000,
-            "Ethernet controller: Intel Corporation Ethernet Controller X710 for 10GbE SFP+",
-            PortType.ENDPOINT,
-            gen3,
-            0,
-            "i40e",
-            "i40e",
-            bars=((0, 16 * MIB), (3, 32 * 1024)),
-            revision=2,
-            mrrs=512,
-        ),
-    ]
+    disk_root, nic_root = f"0000:{bus:02x}:01.0", f"0000:{bus:02x}:02.0"
+    disk = Function(
+        f"0000:{bus + 1:02x}:00.0",
+        disk_root,
+        (0x144D, 0xA80A),
+        0x010802,
+        "Non-Volatile memory controller: Samsung Electronics Co Ltd NVMe SSD Controller PM9A3",
+        ExpressType.ENDPOINT,
+        Link(4, 4),
+        0,
+        "nvme",
+        "nvme",
+        bars=((0, 32 * 1024),),
+        mrrs=512,
+    )
+    nic = Function(
+        f"0000:{bus + 2:02x}:00.0",
+        nic_root,
+        (0x8086, 0x1572),
+        0x020000,
+        "Ethernet controller: Intel Corporation Ethernet Controller X710 for 10GbE SFP+",
+        ExpressType.ENDPOINT,
+        Link(3, 8),
+        0,
+        "i40e",
+        "i40e",
+        bars=((0, 16 * MIB), (3, 32 * 1024)),
+        revision=2,
+        mrrs=512,
+    )
+    return [_own_root(bus + 1, disk), disk, _own_root(bus + 2, nic), nic]
+
+
+def _own_root(below: int, device: Function) -> Function:
+    """The root port of a device that has one for itself."""
+    port = ExpressType.ROOT_PORT
+    return _bridge(
+        device.parent, "", port=port, below=(below, below), numa=0, acs=0x1D, link=device.link
+    )

@@ -13,7 +13,7 @@ from enum import IntEnum
 MIB, GIB = 1 << 20, 1 << 30
 
 
-class PortType(IntEnum):
+class ExpressType(IntEnum):
     """What the Express capability says that a function is."""
 
     ENDPOINT = 0
@@ -22,7 +22,7 @@ class PortType(IntEnum):
     DOWNSTREAM = 6
 
 
-BRIDGES = frozenset({PortType.ROOT_PORT, PortType.UPSTREAM, PortType.DOWNSTREAM})
+BRIDGES = frozenset({ExpressType.ROOT_PORT, ExpressType.UPSTREAM, ExpressType.DOWNSTREAM})
 
 # Bits of the ACS control register.
 ACS_SRC_VALID = 0x01
@@ -55,7 +55,7 @@ class Function:
     ids: tuple[int, int]  # vendor, device
     pci_class: int  # 24 bits
     label: str  # as lspci prints it
-    port: PortType
+    port: ExpressType
     link: Link
     numa: int
     driver: str = ""

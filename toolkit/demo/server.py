@@ -30,7 +30,7 @@ from paramiko.common import (
     OPEN_SUCCEEDED,
 )
 
-from toolkit.demo.build import environment, run
+from toolkit.demo.create import environment, run
 
 _CHUNK = 32768  # bytes; no more than one SSH packet holds
 _DOWN_S = 0.3  # a reboot lasts no less
@@ -41,7 +41,7 @@ _Handlers = dict[int, Callable[[paramiko.Channel, paramiko.Message], None]]
 
 
 @dataclass(slots=True)
-class Node:
+class ServedNode:
     """One node being served."""
 
     name: str
@@ -109,7 +109,7 @@ class Server:
 
     # --- one connection ---------------------------------------------------------
 
-    def _connection(self, node: Node, connection: socket.socket) -> None:
+    def _connection(self, node: ServedNode, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         transport = _Transport(connection)
         transport.add_server_key(node.host_key)
@@ -128,7 +128,7 @@ class Server:
             with self._lock:
                 node.connections.discard(transport)
 
-    def run(self, node: Node, channel: paramiko.Channel, command: bytes) -> None:
+    def run(self, node: ServedNode, channel: paramiko.Channel, command: bytes) -> None:
         """Run one command and carry its bytes; blocks until it has ended."""
         with self._lock:
             if node.rebooting:
@@ -159,7 +159,7 @@ class Server:
                         node.rebooting = True
                         threading.Thread(target=self._reboot, args=(node,), daemon=True).start()
 
-    def _reboot(self, node: Node) -> None:
+    def _reboot(self, node: ServedNode) -> None:
         """Refuse, drop, boot, and listen again at the same port."""
         began = time.monotonic()
         self._selector.unregister(node.listener)
@@ -178,10 +178,10 @@ class Server:
         self._selector.register(node.listener, selectors.EVENT_READ, node)
         self._wake.send(b"x")
 
-    def _open(self, place: Path) -> Node:
+    def _open(self, place: Path) -> ServedNode:
         listener = _listen(0)
         key = paramiko.Ed25519Key.from_private_key_file(str(place / "host_key"))
-        return Node(place.name, place, key, listener, listener.getsockname()[1])
+        return ServedNode(place.name, place, key, listener, listener.getsockname()[1])
 
 
 def boot(place: Path) -> None:
@@ -244,7 +244,7 @@ def _pump(source: IO[bytes], send: Callable[[bytes], None]) -> None:
 class _Login(paramiko.ServerInterface):
     """One key opens the door, and one command is run."""
 
-    def __init__(self, server: Server, node: Node, client_key: paramiko.PKey) -> None:
+    def __init__(self, server: Server, node: ServedNode, client_key: paramiko.PKey) -> None:
         self._server = server
         self._node = node
         self._client_key = client_key

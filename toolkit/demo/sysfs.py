@@ -8,26 +8,29 @@ an IOMMU is on.
 
 from __future__ import annotations
 
+import struct
 from collections import defaultdict
 
-from toolkit.demo.firmware import firmware
 from toolkit.demo.machine import Machine, functions, gpus, hcas
 from toolkit.demo.pci import SPEEDS, Function, config_space, resource
-from toolkit.demo.tree import Tree
+from toolkit.demo.tree import NodeTree
 
 _DEVICES = "sys/bus/pci/devices"
-Loads = dict[str, Tree]  # by module: what its loading makes appear
+Loads = dict[str, NodeTree]  # by module: what its loading makes appear
 
 UNPRIVILEGED_CONFIG_BYTES = 64  # pci_read_config() in drivers/pci/pci-sysfs.c
+_CPU = "sys/devices/system/cpu"
+_IDLE = (("POLL", 0), ("C1", 1), ("C1E", 2), ("C6", 290))
+_SERIAL = "S482107X3A00001"
 
 
-def sysfs(machine: Machine, *, root: bool) -> Tree:
+def sysfs(machine: Machine, *, root: bool) -> NodeTree:
     """The hardware.
 
     :param root: False shows it as an ordinary user would see it.
     """
-    tree = Tree()
-    loads: Loads = defaultdict(Tree)
+    tree = NodeTree()
+    loads: Loads = defaultdict(NodeTree)
     found = functions(machine)
     places = _places(found)
     for function in found:
@@ -79,7 +82,7 @@ _ROUTES = (  # the management NIC leads out
 _ERRORS = (("correctable", "COR"), ("nonfatal", "NONFATAL"), ("fatal", "FATAL"))
 
 
-def _function(tree: Tree, loads: Loads, function: Function, at: str, root: bool) -> None:
+def _function(tree: NodeTree, loads: Loads, function: Function, at: str, root: bool) -> None:
     vendor, device = function.ids
     gen, width = function.link.gen, function.link.width
     max_gen, max_width = function.link.possible
@@ -112,7 +115,9 @@ def _up(place: str) -> str:
     return "../" * place.count("/")
 
 
-def _iommu(tree: Tree, load: Tree, found: tuple[Function, ...], places: dict[str, str]) -> None:
+def _iommu(
+    tree: NodeTree, load: NodeTree, found: tuple[Function, ...], places: dict[str, str]
+) -> None:
     """One group a function: virtual and physical functions alike have ACS of their own."""
     for number, function in enumerate(found):
         at = places[function.address]
@@ -123,7 +128,7 @@ def _iommu(tree: Tree, load: Tree, found: tuple[Function, ...], places: dict[str
     tree.line(".node/iommu-groups", str(len(found)))
 
 
-def _hca(tree: Tree, loads: Loads, hca: Function, index: int, at: str) -> None:
+def _hca(tree: NodeTree, loads: Loads, hca: Function, index: int, at: str) -> None:
     name = f"mlx5_{index}"
     device = f"{at}/infiniband/{name}"
     guid = f"a088:c203:00{index:02x}:{hca.bus:02x}00"
@@ -153,7 +158,7 @@ def _hca(tree: Tree, loads: Loads, hca: Function, index: int, at: str) -> None:
         loads["rdma_ucm"].data("dev/infiniband/rdma_cm", b"")
 
 
-def _gpu(load: Tree, gpu: Function, index: int) -> None:
+def _gpu(load: NodeTree, gpu: Function, index: int) -> None:
     uuid = f"GPU-{gpu.bus:08x}-6f1c-4d27-9a35-{index:012x}"
     load.text(
         f"proc/driver/nvidia/gpus/{gpu.address}/information",
@@ -169,7 +174,7 @@ def _gpu(load: Tree, gpu: Function, index: int) -> None:
     load.data(f"dev/nvidia{index}", b"")
 
 
-def _dmi(tree: Tree, machine: Machine) -> None:
+def _dmi(tree: NodeTree, machine: Machine) -> None:
     for file, value in (
         ("sys_vendor", machine.vendor),
         ("product_name", machine.product),
@@ -178,3 +183,61 @@ def _dmi(tree: Tree, machine: Machine) -> None:
         ("bios_date", "08/15/2024"),
     ):
         tree.line(f"sys/class/dmi/id/{file}", value)
+
+
+def firmware(tree: NodeTree, machine: Machine, *, root: bool) -> None:
+    """Add the files to the tree; without root the kernel shows no addresses and no tables."""
+    tree.data("sys/firmware/acpi/tables/DMAR", dmar() if root else b"")
+    tree.text("proc/iomem", _iomem(machine, root=root))
+    for file, value in (
+        ("online", "0-223"),
+        ("smt/control", "on"),
+        ("cpuidle/current_driver", "intel_idle"),
+        ("cpu0/cpufreq/scaling_driver", "intel_pstate"),
+        ("cpu0/cpufreq/scaling_governor", "performance"),
+        ("cpu0/power/energy_perf_bias", "0"),
+        ("intel_pstate/no_turbo", "0"),
+    ):
+        tree.line(f"{_CPU}/{file}", value)
+    for number, (name, latency) in enumerate(_IDLE):
+        at = f"{_CPU}/cpu0/cpuidle/state{number}"
+        for file, value in (("name", name), ("latency", str(latency)), ("disable", "0")):
+            tree.line(f"{at}/{file}", value)
+    tree.line(
+        "sys/module/pcie_aspm/parameters/policy",
+        "[default] performance powersave powersupersave ",
+    )
+    for node, cpus, first in ((0, "0-55,112-167", 0), (1, "56-111,168-223", 56)):
+        tree.line(f"sys/devices/system/node/node{node}/cpulist", cpus)
+        tree.line(f"{_CPU}/cpu{first}/topology/physical_package_id", str(node))
+    if root:
+        tree.line("sys/class/dmi/id/product_serial", _SERIAL)
+        tree.line("sys/class/dmi/id/product_uuid", "00000000-0000-0000-0000-3cecef000001")
+
+
+def dmar() -> bytes:
+    """A table with interrupt remapping, one unit for all functions, and root ports with ATS."""
+    unit = struct.pack("<HHBBHQ", 0, 16, 0x01, 0, 0, 0xC5FFC000)
+    ports = struct.pack("<HHBBH", 2, 8, 0x01, 0, 0)
+    body = struct.pack("<BB10x", 51, 0x01) + unit + ports  # 52 address bits; INTR_REMAP
+    head = struct.pack("<4sIBB6s8sI4sI", b"DMAR", 36 + len(body), 1, 0, b"SUPERM", b"", 1, b"", 1)
+    return head + body
+
+
+def _iomem(machine: Machine, *, root: bool) -> str:
+    """System memory, then the window of each host bridge with that of its root port inside."""
+    lines = [(0, 0x1000, 0x9FFFF, "System RAM"), (0, 0x100000, 0x6FFFFFFF, "System RAM")]
+    lines.append((0, 0x90000000, 0x9FFFFFFF, "PCI Bus 0000:05"))
+    ports = [each for each in functions(machine) if not each.parent]
+    for bus in dict.fromkeys(each.bus for each in ports):
+        below = [each.below for each in ports if each.bus == bus]
+        end = ((max(last for _, last in below) + 1) << 39) - 1
+        lines.append((0, bus << 39, end, f"PCI Bus 0000:{bus:02x}"))
+        lines += [
+            (1, first << 39, ((last + 1) << 39) - 1, f"PCI Bus 0000:{first:02x}")
+            for first, last in below
+        ]
+    return "".join(
+        f"{'  ' * depth}{start if root else 0:08x}-{end if root else 0:08x} : {name}\n"
+        for depth, start, end, name in lines
+    )

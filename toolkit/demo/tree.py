@@ -15,7 +15,7 @@ SHARED = ("boot", "lib", "sys", "usr", ".node")
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class NodeTree:
     """What is to lie where; paths are relative to the node's root."""
 
     files: dict[str, bytes] = field(default_factory=dict)

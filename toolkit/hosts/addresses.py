@@ -26,7 +26,7 @@ _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?:/(\d{1,18}))?)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class HostAddress:
     """The parts of ``user@host:port``; what was left out is "" or 0."""
 
     host: str  # "gpu01", an IPv6 address without its brackets, or "vagrant://gpu01"
@@ -34,7 +34,7 @@ class Spot:
     port: int = 0
 
 
-def parse_spot(text: str) -> Spot:
+def parse_spot(text: str) -> HostAddress:
     """Read one ``user@host:port``, ``[v6]:port`` or bare IPv6 address.
 
     :raises UsageError: for anything that is not surely a name, an address, a user or a port.
@@ -45,24 +45,24 @@ def parse_spot(text: str) -> Spot:
     return spot
 
 
-def split_spot(text: str) -> Spot:
+def split_spot(text: str) -> HostAddress:
     """Split ``user@host:port``; the host may still be a pattern."""
     if text.startswith(VAGRANT):
         if not _NAME.fullmatch(text.removeprefix(VAGRANT)):
             raise _refused(text)
-        return Spot(text)  # Vagrant knows its user and port
+        return HostAddress(text)  # Vagrant knows its user and port
     user, at, rest = text.rpartition("@")
     if (at and not _USER.fullmatch(user)) or any(c.isspace() for c in text):
         raise _refused(text)
     bracketed = re.fullmatch(r"\[([^][]*:[^][]*)\](?::(\d+))?", rest)
     if bracketed:
-        return Spot(_ipv6(text, bracketed[1]), user, _port(text, bracketed[2]))
+        return HostAddress(_ipv6(text, bracketed[1]), user, _port(text, bracketed[2]))
     if rest.count(":") > 1:
-        return Spot(_ipv6(text, rest), user)
+        return HostAddress(_ipv6(text, rest), user)
     host, colon, port = rest.partition(":")
     if not host or host.startswith("-"):
         raise _refused(text)
-    return Spot(host, user, _port(text, port) if colon else 0)
+    return HostAddress(host, user, _port(text, port) if colon else 0)
 
 
 def unfold(pattern: str, *, shown: str = "") -> list[str]:

@@ -32,7 +32,7 @@ _LONGEST = 1024  # characters of a pattern: a name has 253
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class VariableValue:
     """A variable's text, and where it was written: "hosts.ini:7"."""
 
     text: str
@@ -43,9 +43,9 @@ class Value:
 class Group:
     """One group as the file has it. Mutable: a file may come back to a group later."""
 
-    hosts: dict[str, dict[str, Value]] = field(default_factory=dict)  # variables by name
+    hosts: dict[str, dict[str, VariableValue]] = field(default_factory=dict)  # variables by name
     children: list[str] = field(default_factory=list)
-    values: dict[str, Value] = field(default_factory=dict)
+    values: dict[str, VariableValue] = field(default_factory=dict)
 
 
 def gather(groups: dict[str, Group], where: str) -> Inventory:
@@ -68,7 +68,7 @@ def gather(groups: dict[str, Group], where: str) -> Inventory:
     hosts = {}
     for host in everyone:
         inside = [name for _, name in sorted(layers.get(host, []))]
-        values: dict[str, Value] = {}
+        values: dict[str, VariableValue] = {}
         for each in ("all", *inside):
             values |= groups.get(each, Group()).values
         for each in ("all", *inside):
@@ -169,7 +169,7 @@ def _depths(groups: dict[str, Group], where: str) -> dict[str, int]:
     raise InventoryError(f"{where}: its groups contain one another", hint=_NO_CIRCLE)
 
 
-def _host(name: str, values: dict[str, Value], groups: tuple[str, ...]) -> Host:
+def _host(name: str, values: dict[str, VariableValue], groups: tuple[str, ...]) -> Host:
     found = {
         key: _evaluate(name, next((values[each] for each in names if each in values), None))
         for key, names in _VARIABLES.items()
@@ -196,7 +196,7 @@ def _host(name: str, values: dict[str, Value], groups: tuple[str, ...]) -> Host:
     return host
 
 
-def _check(host: Host, values: dict[str, Value]) -> None:
+def _check(host: Host, values: dict[str, VariableValue]) -> None:
     """These words end up on command lines: let nothing through that is not surely a name."""
     parts = [(f"{host.user}@x" if host.user else "", _VARIABLES["user"])]
     parts += [(host.address, _VARIABLES["address"]), (host.bmc, _VARIABLES["bmc"])]
@@ -210,11 +210,11 @@ def _check(host: Host, values: dict[str, Value]) -> None:
             raise InventoryError(f"{_where(values, variables)}: {why}", hint=why.hint) from why
 
 
-def _where(values: dict[str, Value], variables: tuple[str, ...]) -> str:
+def _where(values: dict[str, VariableValue], variables: tuple[str, ...]) -> str:
     return next((values[name].where for name in variables if name in values), "inventory")
 
 
-def _evaluate(host: str, value: Value | None) -> str:
+def _evaluate(host: str, value: VariableValue | None) -> str:
     """A variable's text; of templates only the host's own name is understood."""
     if value is None:
         return ""
@@ -228,7 +228,7 @@ def _evaluate(host: str, value: Value | None) -> str:
 
 
 def _ssh_arguments(
-    host: str, values: dict[str, Value]
+    host: str, values: dict[str, VariableValue]
 ) -> tuple[str, str, tuple[tuple[str, str], ...]]:
     """Jump, identity file and options from what Ansible would pass to ssh."""
     jump, key_file, options = "", "", {}
@@ -251,7 +251,7 @@ def _ssh_arguments(
     return jump, key_file, tuple(options.items())
 
 
-def _words(host: str, value: Value | None) -> list[str]:
+def _words(host: str, value: VariableValue | None) -> list[str]:
     try:
         return shlex.split(_evaluate(host, value))
     except ValueError as why:

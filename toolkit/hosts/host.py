@@ -23,7 +23,14 @@ from pathlib import Path
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
 from toolkit.errors import UsageError
-from toolkit.hosts.addresses import VAGRANT, Spot, machine_names, parse_spot, split_spot, unfold
+from toolkit.hosts.addresses import (
+    VAGRANT,
+    HostAddress,
+    machine_names,
+    parse_spot,
+    split_spot,
+    unfold,
+)
 
 MANY = 500  # more hosts than this are asked for twice
 MOST = 1_000_000  # more than any site has; patterns of patterns would take the memory
@@ -220,7 +227,7 @@ def _expand(term: str, inventory: Inventory) -> Iterator[Host]:
         yield _host(term, replace(spot, host=name), inventory)
 
 
-def _host(term: str, spot: Spot, inventory: Inventory) -> Host:
+def _host(term: str, spot: HostAddress, inventory: Inventory) -> Host:
     """The host at ``spot``: the inventory's, with what the operator wrote going first."""
     name = spot.host
     if ":" in name:
@@ -284,15 +291,15 @@ def _common(hosts: list[Host], others: list[Host]) -> list[Host]:
     return [host for host in hosts if _among(host, named)]
 
 
-def _index(hosts: list[Host]) -> dict[str, list[Spot]]:
-    named: dict[str, list[Spot]] = {}
+def _index(hosts: list[Host]) -> dict[str, list[HostAddress]]:
+    named: dict[str, list[HostAddress]] = {}
     for host in hosts:
         spot = parse_spot(host.name)
         named.setdefault(spot.host, []).append(spot)
     return named
 
 
-def _among(host: Host, named: dict[str, list[Spot]]) -> bool:
+def _among(host: Host, named: dict[str, list[HostAddress]]) -> bool:
     """Whether one of ``named`` means this host; a part left out there means any."""
     mine = parse_spot(host.name)
     return any(

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
+
 from toolkit.errors import InventoryError, UsageError
-from toolkit.hosts.ansible import gather
-from toolkit.hosts.ansible_ini import read_ini
-from toolkit.hosts.ansible_yaml import read_yaml
+from toolkit.hosts.ansible import Group, VariableValue, gather, host_names
 from toolkit.hosts.host import MOST, NOTHING, Host, Inventory, select
-from toolkit.untrusted import read_file
+from toolkit.untrusted import Unreadable, read_file, read_yaml_nodes
 
 _YAML = (".yml", ".yaml", ".json")
+_SECTION = re.compile(r"\[([^]:]+)(?::(\w+))?\]\s*(?:[#;].*)?")
+_VARIABLE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.*)")
+_NULLS = ("", "~", "null", "Null", "NULL")
 
 
 def read_host_file(file: Path, inventory: Inventory = NOTHING) -> tuple[Host, ...]:
@@ -70,3 +76,146 @@ def _text(file: Path) -> str:
         raise InventoryError(
             f"{file}: cannot be read: {why.strerror}", hint="name a file that can be read"
         ) from why
+
+
+def read_ini(text: str, file: str) -> dict[str, Group]:
+    """The groups of an inventory; hosts above the first section are in "all" alone.
+
+    :raises InventoryError: at the first line that cannot be read, with its number.
+    """
+    groups: dict[str, Group] = {"all": Group()}
+    name, kind = "all", "hosts"
+    for number, raw in enumerate(text.split("\n"), start=1):
+        line, where = raw.strip(), f"{file}:{number}"
+        if not line or line.startswith(("#", ";")):
+            continue
+        if line.startswith("[") and (section := _SECTION.fullmatch(line)):
+            name, kind = section[1].strip(), section[2] or "hosts"
+            if kind not in ("hosts", "children", "vars"):
+                hint = "sections are [group], [group:children] and [group:vars]"
+                raise InventoryError(f"{where}: {line!r} is no section", hint=hint)
+            groups.setdefault(name, Group())
+        elif kind == "vars":
+            key, value = _variable(line, where)
+            groups[name].values[key] = value
+        elif kind == "children":
+            words = _words(line, where)
+            if len(words) != 1:
+                raise InventoryError(
+                    f"{where}: {line!r}: one group a line is a child",
+                    hint="write each child on a line of its own",
+                )
+            groups[name].children.append(words[0])
+        else:
+            _add_hosts(groups[name], line, where)
+    return groups
+
+
+def _add_hosts(group: Group, line: str, where: str) -> None:
+    pattern, *rest = _words(line, where)
+    values: dict[str, VariableValue] = {}
+    for word in rest:
+        key, equals, text = word.partition("=")
+        if not equals or not re.fullmatch(r"[A-Za-z_]\w*", key):
+            raise InventoryError(
+                f"{where}: {word!r} is not a variable", hint="write name=value, without blanks"
+            )
+        values[key] = VariableValue(text, where)
+    for name, port in host_names(pattern, where):
+        own = {"ansible_port": VariableValue(str(port), where)} if port else {}
+        group.hosts.setdefault(name, {}).update(own | values)
+
+
+def _variable(line: str, where: str) -> tuple[str, VariableValue]:
+    found = _VARIABLE.fullmatch(line)
+    if found is None:
+        raise InventoryError(f"{where}: {line!r} is not a variable", hint="write name = value")
+    text = found[2]
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        text = text[1:-1]
+    return found[1], VariableValue(text, where)
+
+
+def _words(line: str, where: str) -> list[str]:
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError as why:
+        raise InventoryError(f"{where}: {line!r}: {why}", hint="a quote is not closed") from why
+    if not words:
+        raise InventoryError(
+            f"{where}: {line!r} names nothing", hint="a line begins with a host's or a group's name"
+        )
+    return words
+
+
+def read_yaml(text: str, file: str) -> dict[str, Group]:
+    """The groups of an inventory.
+
+    :raises InventoryError: for what is not YAML, and for a shape that Ansible does not
+        document, with the line.
+    """
+    try:
+        root = read_yaml_nodes(text)
+    except Unreadable as why:
+        line = f":{why.line}" if why.line else ""
+        raise InventoryError(
+            f"{file}{line}: {why}", hint="see what Ansible reads: ansible-inventory --list --yaml"
+        ) from why
+    groups: dict[str, Group] = {"all": Group()}
+    for name, node, where in _pairs(root, file):
+        if name == "_meta":
+            raise InventoryError(
+                f"{where}: this is the JSON of ansible-inventory --list",
+                hint="let it write YAML: ansible-inventory --list --yaml > hosts.yml",
+            )
+        _add_group(groups, name, node, file)
+    return groups
+
+
+def _add_group(groups: dict[str, Group], name: str, node: yaml.Node, file: str) -> None:
+    group = groups.setdefault(name, Group())
+    for key, value, where in _pairs(node, file):
+        if key == "hosts":
+            for pattern, values, at in _pairs(value, file):
+                found = _values(values, file)
+                for host, port in host_names(pattern, at):
+                    own = {"ansible_port": VariableValue(str(port), at)} if port else {}
+                    group.hosts.setdefault(host, {}).update(own | found)
+        elif key == "vars":
+            group.values.update(_values(value, file))
+        elif key == "children":
+            for child, inner, _ in _pairs(value, file):
+                if name != "all":  # everything is a child of "all"
+                    group.children.append(child)
+                _add_group(groups, child, inner, file)
+        else:
+            raise InventoryError(
+                f"{where}: {key!r} in group {name!r}", hint="groups have hosts, vars and children"
+            )
+
+
+def _values(node: yaml.Node, file: str) -> dict[str, VariableValue]:
+    """The plain variables; lists, tables and vault texts say nothing about the way."""
+    return {
+        key: VariableValue(value.value, where)
+        for key, value, where in _pairs(node, file)
+        if isinstance(value, yaml.ScalarNode) and not re.match("!(?!!)", value.tag)
+    }
+
+
+def _pairs(node: yaml.Node | None, file: str) -> Iterator[tuple[str, yaml.Node, str]]:
+    """The entries of a mapping: key, value, "FILE:LINE". Nothing stands for an empty one."""
+    if node is None or (isinstance(node, yaml.ScalarNode) and node.value in _NULLS):
+        return
+    if not isinstance(node, yaml.MappingNode):
+        raise InventoryError(
+            f"{file}:{node.start_mark.line + 1}: a mapping is expected here",
+            hint="write 'gpu01:' with a colon, not '- gpu01'",
+        )
+    for key, value in node.value:
+        where = f"{file}:{key.start_mark.line + 1}"
+        if not isinstance(key, yaml.ScalarNode):
+            raise InventoryError(
+                f"{where}: a name is expected here", hint="write hosts and groups as keys: NAME:"
+            )
+        yield key.value, value, where

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from toolkit.errors import FloodError, TransportError, Unparsable
 from toolkit.evidence import Evidence
-from toolkit.node.scripts import FOLDER
+from toolkit.node.scripts import FOLDER, assembled
 from toolkit.ssh.transport import Sink, Transport, quiet
 
 # By topic; frames.sh has their words, and the last line of probe.sh calls them all.
@@ -17,6 +17,7 @@ _PARTS = (
     *("companions", "consumers", "passport"),
 )
 _FILES = ("frames.sh", "routes.sh", *(f"probe_{part}.sh" for part in _PARTS))
+_USERS_PARTS = ("frames.sh", "routes.sh", "holding.sh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +112,34 @@ def _nothing(host: str, status: int, said: str) -> TransportError:
         f"{host}: the probe ended with status {status} and read nothing; sh said: {last[:200]}",
         hint=f"see that a POSIX sh works there: ssh {host} 'echo true | sh -s'",
     )
+
+
+def script(call: str) -> str:
+    """The whole script.
+
+    :param call: "holding", or "occupied" for the processes alone.
+    """
+    return assembled(_USERS_PARTS, call)
+
+
+def ask(transport: Transport, call: str = "holding") -> Evidence:
+    """The frames of holding.sh.
+
+    :raises TransportError: whether it ran to its end cannot be known.
+    """
+    return frames_of(transport, script(call), limit_s=60 * patience())
+
+
+def frames_of(transport: Transport, text: str, *, limit_s: float) -> Evidence:
+    """The frames that a script prints, however far it came.
+
+    :raises TransportError: there are none, or whether it ran to its end cannot be known.
+    """
+    result = transport.run(text, limit_s=limit_s)
+    evidence = Evidence.parse(result.stdout)
+    if not evidence.frames:
+        raise TransportError(
+            f"{transport.name}: the script ended with {result.exit} and said nothing",
+            hint=f"see that a POSIX sh works there: ssh {transport.name} 'echo true | sh -s'",
+        )
+    return evidence

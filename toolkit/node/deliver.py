@@ -23,6 +23,7 @@ _CALLED_AS_A_FILE = "# --- called as a file"  # in apply.sh: what follows is for
 _STALE = 65  # what apply.sh says of an expectation that does not hold
 _AT_BOOT = ("UPDATE_BOOTLOADER ", "REBUILD_INITRAMFS ")  # triggers that the next boot shows
 _TAIL = 12  # lines of a command's output that its error shows
+_WIDTH = 80  # characters that progress shows
 
 
 def engine() -> str:
@@ -296,3 +297,55 @@ def _next(host: str) -> str:
 
 def _tail(text: str) -> str:
     return "\n".join(text.rstrip("\n").split("\n")[-_TAIL:])
+
+
+def heard(line: str) -> str:
+    """The words of one line: a step's call, or a line of its command; "" for all else.
+
+    :param line: of the grammar that nodes speak, without its newline.
+    """
+    if line.startswith("|"):
+        return line[1 : _WIDTH + 1]
+    words = line.split(" ", 3)
+    if words[0] == "=" and len(words) == 4 and words[1][:1].isdigit():
+        return words[3][:_WIDTH]
+    return ""
+
+
+def image_runner(runner: str) -> str:
+    """The file. Cut off at any byte, it runs nothing.
+
+    :param runner: of ``change.bundle.runner``, plain text.
+    """
+    parts = [
+        "#!/bin/sh",
+        _printing("gdr_view", (FOLDER / "media.sh").read_text("utf-8")),
+        _printing("gdr_runner", runner),
+        (FOLDER / "image_run.sh").read_text("utf-8"),
+        'in_image "$@"\n',
+    ]
+    return "\n".join(parts)
+
+
+def _printing(name: str, text: str) -> str:
+    end = f"{name.upper()}_ENDS"
+    return f"{name}() {{\ncat <<'{end}'\n{text}{end}\n}}"
+
+
+def must_have_begun(host: str, evidence: Evidence) -> None:
+    """Raise where the lock was not to be had.
+
+    :raises LockedError: another run holds the node; nothing was touched.
+    :raises ApplyError: the node has no place for a lock; nothing was touched.
+    """
+    frames = evidence.frames
+    if "lock" in frames:
+        raise LockedError(
+            f"{host}: {frames['lock'].text.strip() or 'another run holds the node'}",
+            hint="nothing was touched; wait for it, or find out what became of it",
+        )
+    if "state" in frames:
+        raise ApplyError(
+            f"{host}: {frames['state'].source}: cannot be written, so nobody can hold the node",
+            hint="nothing was touched; see that the disk is neither full nor read-only",
+        )

@@ -9,13 +9,12 @@ from toolkit.facts.distros import Family
 from toolkit.facts.modules.ofed import OFA
 from toolkit.facts.modules.placed_files import REBUILD
 from toolkit.facts.node.node import Node
-from toolkit.plan.act import Act, Command, When
-from toolkit.plan.acts_boot import booted
+from toolkit.plan.acs import UNIT
 from toolkit.plan.artefact import Trigger
 from toolkit.plan.artefacts import OWN_PACKAGE
 from toolkit.plan.artefacts_modules import kernel_of
-from toolkit.plan.change import Action, Change
-from toolkit.plan.units import started
+from toolkit.plan.boot_arguments import arguments_in, quoted
+from toolkit.plan.change import Act, Action, Change, Command, When
 
 # DKMS from 3.1 on moves the kernel's own modules of these names aside when it installs others.
 _INBOX = tuple(
@@ -23,6 +22,89 @@ _INBOX = tuple(
     for each in ("infiniband", "net/ethernet/mellanox", "vdpa/mlx5", "vfio/pci/mlx5", "fwctl")
 )
 _SCRATCH = "/var/lib/gdr-toolkit/rebuild/scratch.*"  # where our own program builds
+Undo = tuple[tuple[str, Command], ...]  # when, as acts.When says it
+# grubby, where it is a script for boot loader entries, edits by sed -i.
+_GRUBBY_TEMPS = ("/etc/default/sed??????", "/etc/kernel/sed??????")
+
+
+def booted(
+    asking: list[Change], family: Family, keeps: tuple[str, ...], *, live: bool
+) -> Iterator[Act]:
+    """What tells the boot loader; a menu that is made anew must name a kernel then.
+
+    :param live: whether it can be asked to make its menu anew; in an image it cannot.
+    """
+    left = [change for change in asking if change.artefact.startswith("boot.trial")]
+    if left:
+        yield Act(Trigger.UPDATE_BOOTLOADER, forgotten(family))
+    if not family.grubby:
+        again = family.bootloader
+        words = [quoted(word) for change in asking for word in arguments_in(change.text)]
+        names = tuple((file, w) for file in family.bootloader_files for w in ("vmlinu", *words))
+        if not live:
+            yield from _menus([each for each in asking if each not in left], family, keeps, names)
+            return
+        # grub-mkconfig writes beside the menu first.
+        temps, undo = tuple(f"{file}.new" for file in keeps), ((When.KEPT, again),)
+        yield Act(Trigger.UPDATE_BOOTLOADER, again, keeps, undo, names=names, temps=temps)
+        return
+    for change in asking:
+        if change not in left:
+            yield _grubby(change, keeps)
+
+
+def _menus(
+    asking: list[Change],
+    family: Family,
+    keeps: tuple[str, ...],
+    names: tuple[tuple[str, str], ...],
+) -> Iterator[Act]:
+    """A word of the engine's own: see menu.sh, which tells why the loader is not asked."""
+    for change, file in ((each, file) for each in asking for file in family.bootloader_files):
+        new, old = arguments_in(change.text), arguments_in(change.old_text or "")
+        gone = tuple(quoted(word) for word in old if word not in new)
+        back = tuple(quoted(word) for word in new if word not in old)
+        add = tuple(quoted(word) for word in new)
+        undo = ("menu", file, *_signed("+", gone), *_signed("-", back))
+        yield Act(
+            Trigger.UPDATE_BOOTLOADER,
+            ("menu", file, *_signed("+", add), *_signed("-", gone)),
+            keeps,
+            ((When.KEPT, undo),) if gone or back else (),
+            names=names,
+        )
+
+
+def _signed(sign: str, words: Command) -> Command:
+    return tuple(f"{sign}{word}" for word in words)
+
+
+def forgotten(family: Family) -> Command:
+    """GRUB boots its default, though it was told to boot something else once."""
+    return ("grub2-editenv" if family.grubby else "grub-editenv", "-", "unset", "next_entry")
+
+
+def _grubby(change: Change, keeps: tuple[str, ...]) -> Act:
+    """grubby adds what the new file lists, and takes away what only the old one did."""
+    new, old = arguments_in(change.text), arguments_in(change.old_text or "")
+    gone = tuple(word for word in old if word not in new)
+    new, gone = tuple(map(quoted, new)), tuple(map(quoted, gone))
+    return Act(
+        Trigger.UPDATE_BOOTLOADER,
+        _update_kernels(new, gone),
+        keeps,
+        ((When.KEPT, _update_kernels(gone, tuple(word for word in new if word not in old))),),
+        temps=_GRUBBY_TEMPS,
+    )
+
+
+def _update_kernels(add: Command, remove: Command) -> Command:
+    command: Command = ("grubby", "--update-kernel=ALL")
+    if remove:
+        command += (f"--remove-args={' '.join(remove)}",)
+    if add:
+        command += (f"--args={' '.join(add)}",)
+    return command
 
 
 def acts_for(changes: Iterable[Change], node: Node, family: Family) -> tuple[Act, ...]:
@@ -253,3 +335,20 @@ def _version(node: Node, package: str) -> str:
         raise NoEvidence(f"dkms status: does not list {package}")
     driver = str(node.driver.version) if node.driver else ""
     return driver if driver in versions else versions[-1]
+
+
+def started(asking: Sequence[Change]) -> tuple[Command, Undo, bool]:
+    """How the unit that sees to ACS is started, or stopped before its files go.
+
+    Its stop gives registers back what it found in them.
+
+    :returns: the command, what takes it back, and whether it comes before files are removed.
+    """
+    name = UNIT.rpartition("/")[2]
+    start, stop = (("systemctl", verb, name) for verb in ("restart", "stop"))
+    units = [change for change in asking if change.path == UNIT]
+    if any(change.action is Action.REMOVE for change in units):
+        return stop, (("after", start),), True
+    if all(change.old is not None for change in units):
+        return start, (("first", stop), ("after", start)), False
+    return start, (("first", stop),), False

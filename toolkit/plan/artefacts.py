@@ -9,13 +9,10 @@ from toolkit.facts.distros import every, with_systemd
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import OfedFlavour
 from toolkit.plan.artefact import Artefact, Trigger
-from toolkit.plan.artefacts_acs import ACS
-from toolkit.plan.artefacts_boot import BOOT
-from toolkit.plan.artefacts_modules import MODULES, dkms_may_build
+from toolkit.plan.artefacts_boot import ACS, BOOT
+from toolkit.plan.artefacts_dkms import SIGNING, rebuilding
+from toolkit.plan.artefacts_modules import MODULES, ORDER, dkms_may_build
 from toolkit.plan.artefacts_ofed import OFED
-from toolkit.plan.artefacts_order import ORDER
-from toolkit.plan.artefacts_rebuild import rebuilding
-from toolkit.plan.artefacts_signing import SIGNING
 from toolkit.want import PeerPath, Want
 
 OWN_PACKAGE = "nvidia-peermem"

@@ -8,17 +8,18 @@ fight, so nothing is placed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from toolkit.built.plan.model import PEERMEM, Built, File, Part
+from toolkit.built.plan.model import PEERMEM, Built, BuiltFile, Part
 from toolkit.checks.kernel.builds import image_of
 from toolkit.checks.kernel.forecast import forecast
-from toolkit.errors import NoEvidence, Unparsable, Unsupported
+from toolkit.errors import NoEvidence, NotCollected, Unparsable, Unsupported
 from toolkit.facts.boot.kernel import module_name
-from toolkit.facts.distros import every
+from toolkit.facts.distros import every, with_systemd
+from toolkit.facts.modules.load_order import OURS
 from toolkit.facts.modules.signature import MAGIC
 from toolkit.facts.node.node import Node
-from toolkit.plan.artefact import Artefact, Chooser, Delivered, Trigger
+from toolkit.plan.artefact import Artefact, Chooser, Delivered, Trigger, Values
 from toolkit.plan.delivery import FOLDER, choose
 from toolkit.want import Modules, PeerPath, Want
 
@@ -28,6 +29,9 @@ _OURS = re.compile(rf"/lib/modules/([^/]+)/{FOLDER}/[^/]+\.ko")
 _RENAMED = re.compile(r"modprobe\b.*\s(nvidia-[a-z0-9-]*)peermem\b")
 SIGN = "name the site's key: --sign-key KEY --sign-cert CERTIFICATE"
 TAKE_BACK = 'say modules = "built" in the site file, or take it back: ./invokew rollback'
+_PROOFS = ("peermem.order",)
+_UNIT = (Trigger.DAEMON_RELOAD,)
+_NEEDS = ("peermem.file", "peermem.stub")
 
 
 def kernel_of(path: str) -> str:
@@ -124,7 +128,7 @@ def _peermem(at_boot: bool) -> Chooser:
     return chosen
 
 
-def _signed_where_asked(node: Node, file: File) -> None:
+def _signed_where_asked(node: Node, file: BuiltFile) -> None:
     """:raises Unsupported: where the kernel would refuse it for want of a signature."""
     demanded = "" if file.data.endswith(MAGIC) else node.signatures_demanded
     if demanded:
@@ -133,7 +137,7 @@ def _signed_where_asked(node: Node, file: File) -> None:
         )
 
 
-def _no_less_signed(node: Node, path: str, file: File) -> None:
+def _no_less_signed(node: Node, path: str, file: BuiltFile) -> None:
     """Without the key that it was signed by, what lies there signed stays.
 
     :raises Unsupported: where an unsigned module would take the place of a signed one.
@@ -273,4 +277,52 @@ MODULES = (
         removed=_UNDO,
         chosen=_companion(Part.GDRDRV, "gdrdrv"),
     ),
+)
+
+
+def _before(*services: str) -> Values:
+    """For nodes on which one of these services starts at boot."""
+
+    def values(node: Node, want: Want) -> Mapping[str, str] | None:
+        if want.path is not PeerPath.PEERMEM:
+            return None
+        try:
+            times = node.unit_times
+        except NotCollected:
+            return None  # evidence of an earlier probe
+        return {} if times and any(times[name].loaded for name in services) else None
+
+    return values
+
+
+def _drop_in(word: str, service: str) -> Artefact:
+    return Artefact(
+        f"order.{word}",
+        f"let {word} wait until nvidia-peermem is loaded",
+        f"/etc/systemd/system/{service}.d/gdr-toolkit.conf",
+        "systemd/after-peermem.conf.j2",
+        _before(service),
+        (*_UNIT, Trigger.REBOOT),
+        _PROOFS,
+        families=with_systemd,
+        needs=_NEEDS,
+        removed=_UNIT,
+    )
+
+
+ORDER = (
+    Artefact(
+        "order.unit",
+        "load nvidia-peermem after OFED and the driver, and before what starts jobs",
+        f"/etc/systemd/system/{OURS}",
+        "systemd/peermem.service.j2",
+        _before("slurmd.service", "kubelet.service"),
+        _UNIT,
+        _PROOFS,
+        families=with_systemd,
+        needs=_NEEDS,
+        removed=_UNIT,
+    ),
+    _drop_in("slurmd", "slurmd.service"),
+    _drop_in("kubelet", "kubelet.service"),
 )

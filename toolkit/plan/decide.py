@@ -30,8 +30,7 @@ from toolkit.plan.artefacts import ARTEFACTS
 from toolkit.plan.artefacts_modules import held_early, still_of_use
 from toolkit.plan.change import Action, Blocked, Change, Wanted
 from toolkit.plan.decide_boot import with_arguments
-from toolkit.plan.read_only import refuse, topics
-from toolkit.plan.situation import Situation
+from toolkit.plan.node_state import Situation, refuse, topics
 from toolkit.plan.templates import render_path, render_text
 
 _OF_THE_IMAGE = topics(ARTEFACTS)

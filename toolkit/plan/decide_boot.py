@@ -13,7 +13,7 @@ from toolkit.plan.artefact import Artefact, Delivered, Told, Trigger
 from toolkit.plan.artefacts import ARTEFACTS
 from toolkit.plan.boot_arguments import arguments_in, bare, needed
 from toolkit.plan.change import Action, Blocked, Change
-from toolkit.plan.situation import Situation
+from toolkit.plan.node_state import Situation
 from toolkit.plan.trial import Trial, trial_of
 from toolkit.want import Want
 

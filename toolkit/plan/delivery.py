@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from toolkit.built.plan.gate import GateGround, Provider, judge_module
-from toolkit.built.plan.model import PEERMEM, Built, File, Part
+from toolkit.built.plan.gate import GateGround, SymbolProvider, judge_module
+from toolkit.built.plan.model import PEERMEM, Built, BuiltFile, Part
 from toolkit.checks.modules.fixes import files_of
 from toolkit.errors import NoEvidence, Unparsable, Unsupported
 from toolkit.facts.boot.kernel import module_name
@@ -29,7 +29,7 @@ class Fit:
     """A module of a build that may be installed on the node."""
 
     built: Built
-    file: File
+    file: BuiltFile
 
 
 def ground_of(node: Node, kernel: str) -> GateGround:
@@ -53,17 +53,17 @@ def ground_of(node: Node, kernel: str) -> GateGround:
         if path.startswith("/lib/modules/"):  # the kernel's own
             symbols |= rows
         elif rows and not any(module_name(each.name) == exporter for each in providers):
-            providers.append(Provider(exporter, rows))
+            providers.append(SymbolProvider(exporter, rows))
     return GateGround(kernel, node.arch, _flags(node, kernel), symbols, tuple(providers))
 
 
-def _provider(node: Node, kernel: str, exports: Exports) -> Provider:
+def _provider(node: Node, kernel: str, exports: Exports) -> SymbolProvider:
     name = module_name(exports.path)
     plain = exports.path.removeprefix("/usr")
     known = {each.filename.removeprefix("/usr"): each for each in files_of(node, kernel)}
     file = known.get(plain)
     rows = {symbol: Export(crc, name, gpl=False) for symbol, crc in exports.crcs.items()}
-    return Provider(name, rows, version=file.version if file else "")
+    return SymbolProvider(name, rows, version=file.version if file else "")
 
 
 def _layout(node: Node, kernel: str, exports: Iterable[Exports]) -> int | None:
@@ -147,7 +147,7 @@ def choose(part: Part, builts: Iterable[Built], node: Node, kernel: str, *, at: 
     return (there or fits)[0]
 
 
-def _module(built: Built, part: Part) -> File | None:
+def _module(built: Built, part: Part) -> BuiltFile | None:
     """Its module of that part: a build of the whole driver has an nvidia-peermem too."""
     if built.inputs.part is not part and (part, built.inputs.part) != (Part.PEERMEM, Part.DRIVER):
         return None

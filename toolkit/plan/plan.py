@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
+from difflib import unified_diff
 
 from toolkit.built.plan.model import Built
 from toolkit.checks.check import Verdict
 from toolkit.checks.rdma.makers import without_nvidia_peermem
 from toolkit.errors import NoEvidence, Unparsable
-from toolkit.facts.distros import family_of
+from toolkit.facts.distros import Family, family_of
 from toolkit.facts.node.node import Node
-from toolkit.plan.act import Act
-from toolkit.plan.acts import acts_for
+from toolkit.plan.acts import acts_for, keeps_of
 from toolkit.plan.artefact import Trigger
-from toolkit.plan.change import Action, Blocked, Change, Wanted
+from toolkit.plan.change import Act, Action, Blocked, Change, Wanted
 from toolkit.plan.decide import decide
 from toolkit.plan.decide_boot import decide_boot
-from toolkit.plan.pending import owed
-from toolkit.plan.situation import Situation
+from toolkit.plan.node_state import Situation
 from toolkit.plan.trial import Trial
 from toolkit.want import PeerPath, Want
 
@@ -122,3 +122,77 @@ def _planned(here: Situation, decided: list[Change]) -> Plan:
         blocked=tuple(blocked),
         wanted=tuple(here.kept.values()),
     )
+
+
+def owed(node: Node, family: Family, planned: tuple[Act, ...]) -> Iterator[Act | Blocked]:
+    """What is pending on the node and neither planned anyway nor moot by now."""
+    calls = {act.call for act in planned}
+    builds = {_package(act.command) for act in planned if act.trigger is Trigger.BUILD_DKMS}
+    for line in node.pending:
+        words = _words(line)
+        if not words or words[0] not in Trigger.__members__ or len(words) == 1:
+            yield Blocked(
+                "",
+                f"/var/lib/gdr-toolkit/pending: a trigger that is not known: {line[:120]!r}",
+                hint="another version of the toolkit left it; finish with that one, or roll back",
+            )
+            continue
+        act = Act(Trigger[words[0]], words[1:], keeps_of(Trigger[words[0]], node, family))
+        if act.call not in calls and not _moot(act, builds, node):
+            yield act
+
+
+def _words(line: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(line))
+    except ValueError:
+        return ()
+
+
+def _moot(act: Act, builds: set[tuple[str, str]], node: Node) -> bool:
+    """DKMS refuses to add, remove or install twice; whatever else is owed may be repeated."""
+    if act.command[0] != "dkms":
+        return False
+    package, version = _package(act.command)
+    if (package, version) in builds:
+        return True
+    known = [each for each in node.dkms if (each.module, each.version) == (package, version)]
+    match act.command[1:2]:
+        case ("add",):
+            return bool(known)
+        case ("build" | "install",):
+            kernel = act.command[act.command.index("-k") + 1 :][:1] if "-k" in act.command else ()
+            return any((each.kernel,) == kernel and each.usable for each in known)
+    return not known
+
+
+def _package(command: tuple[str, ...]) -> tuple[str, str]:
+    """Package and version that a DKMS command names: "-m P -v V" or "P/V"."""
+    if "-m" in command and "-v" in command:
+        return command[command.index("-m") + 1], command[command.index("-v") + 1]
+    name, _, version = next((word for word in command[2:] if "/" in word), "").partition("/")
+    return name, version
+
+
+def diff(plan: Plan) -> str:
+    """The differences of all files that the plan touches; "" where it touches none."""
+    return "".join(map(_diff, plan.files))
+
+
+def _diff(change: Change) -> str:
+    before = f"a{change.path}" if change.old else "/dev/null"
+    after = f"b{change.path}" if change.action is Action.PLACE else "/dev/null"
+    if change.data:
+        return f"--- {before}\n+++ {after}\n({_binary(change)})\n"
+    if change.old and change.old_text is None:
+        return f"--- {before}\n+++ {after}\n(its present text is not part of the evidence)\n"
+    old = (change.old_text or "").split("\n")[:-1]
+    new = change.text.split("\n")[:-1]
+    if old == new:
+        return f"--- {before}\n+++ {after}\n({change.why[0]})\n"
+    return "".join(f"{line}\n" for line in unified_diff(old, new, before, after, lineterm=""))
+
+
+def _binary(change: Change) -> str:
+    was = f", in place of sha256 {change.old.sha256}" if change.old else ""
+    return f"binary, {len(change.data)} bytes, sha256 {change.sha256}{was}"

@@ -14,12 +14,11 @@ from toolkit.facts.boot.loader import MARK
 from toolkit.facts.boot.next_boot import BootEntry, default_entry
 from toolkit.facts.distros import Family
 from toolkit.facts.node.node import Node
-from toolkit.plan.act import Act, When
-from toolkit.plan.acts_boot import forgotten
+from toolkit.plan.acts import forgotten
 from toolkit.plan.artefact import Trigger
 from toolkit.plan.artefacts_boot import ENTRY, ENTRY_FILE, GENERATOR
 from toolkit.plan.boot_arguments import bare, quoted
-from toolkit.plan.change import Action, Change
+from toolkit.plan.change import Act, Action, Change, When
 from toolkit.plan.templates import render_text
 
 ASK = "--boot-without-trial"
@@ -58,7 +57,7 @@ def _short(word: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class CommandLines:
     """The command lines of one node; () for those that it does not tell."""
 
     running: tuple[str, ...] = ()
@@ -72,7 +71,7 @@ class Lines:
         return next(marks, "").partition("=")[2]
 
 
-def lines_of(node: Node) -> Lines:
+def lines_of(node: Node) -> CommandLines:
     """Words of the kernel, as they are and as they will be; without the loader's BOOT_IMAGE."""
     running: tuple[str, ...] = ()
     try:
@@ -81,9 +80,9 @@ def lines_of(node: Node) -> Lines:
         usual = default_entry(menu, node.grubby_default, usual=True)
         once = default_entry(menu) if menu.once else None
     except (NoEvidence, Unparsable):
-        return Lines(running)
+        return CommandLines(running)
     words = [tuple(map(bare, each.cmdline.words)) if each else () for each in (usual, once)]
-    return Lines(running, words[0], words[1])
+    return CommandLines(running, words[0], words[1])
 
 
 def trial_of(node: Node, family: Family, words: tuple[str, ...], gone: tuple[str, ...]) -> Trial:

@@ -14,8 +14,8 @@ from toolkit.errors import (
     BmcSilent,
     UsageError,
 )
-from toolkit.redfish.find import Json, NoBios, Resource, link, optional, text_of
 from toolkit.redfish.reader import Reader, failed
+from toolkit.redfish.resource import Json, NoBios, Resource, link, optional, text_of
 from toolkit.untrusted import read_json
 
 Raw = str | int | bool  # an attribute's value, as the BMC writes it

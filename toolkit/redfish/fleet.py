@@ -19,16 +19,20 @@ from toolkit.interrupts import terminable
 from toolkit.package_data import kept
 from toolkit.redfish.access import BmcAccess, Placed
 from toolkit.redfish.client import Bmc, failed
-from toolkit.redfish.http import Limits
+from toolkit.redfish.http import BmcLimits
 from toolkit.redfish.registry import RegistryCache
-from toolkit.redfish.session_registry import Doors
+from toolkit.redfish.session_registry import SessionRegistry
 
 
-class Bmcs:
+class BmcFleet:
     """The BMCs of the hosts that have one. Called from many threads."""
 
     def __init__(
-        self, access: BmcAccess, placed: dict[str, Placed], doors: Doors, cache: RegistryCache
+        self,
+        access: BmcAccess,
+        placed: dict[str, Placed],
+        doors: SessionRegistry,
+        cache: RegistryCache,
     ) -> None:
         self.access = access
         self.placed = placed
@@ -69,7 +73,7 @@ class Bmcs:
             place.address,
             self.access.login,
             place.trust,
-            limits=replace(Limits(), total_s=self.access.limit_s),
+            limits=replace(BmcLimits(), total_s=self.access.limit_s),
             doors=self._doors,
         )
 
@@ -87,7 +91,9 @@ class Bmcs:
 
 
 @contextmanager
-def open_bmcs(access: BmcAccess, hosts: Sequence[Host], *, fresh: bool = False) -> Iterator[Bmcs]:
+def open_bmcs(
+    access: BmcAccess, hosts: Sequence[Host], *, fresh: bool = False
+) -> Iterator[BmcFleet]:
     """The BMCs of these hosts; every session is closed when the block ends, however it ends.
 
     :param fresh: registries are read anew, since a change is to be planned on them.
@@ -100,8 +106,8 @@ def open_bmcs(access: BmcAccess, hosts: Sequence[Host], *, fresh: bool = False) 
             hint="a line HOST ADDRESS in --bmc-map, or bmc=ADDRESS in the inventory",
         )
     cache = RegistryCache(cache_dir() / "registries", fresh=fresh)
-    with terminable(), Doors() as doors:
-        yield Bmcs(access, placed, doors, cache)
+    with terminable(), SessionRegistry() as doors:
+        yield BmcFleet(access, placed, doors, cache)
 
 
 def cache_dir() -> Path:

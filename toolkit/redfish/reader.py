@@ -9,11 +9,15 @@ bmc-secureboot       the SecureBoot resource            bmc-bios-lockdown  what 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from toolkit.errors import BmcCertificate, BmcError, BmcLogin, BmcRefused, BmcSilent
 from toolkit.evidence import Frame, State
-from toolkit.redfish.find import (
-    Found,
+from toolkit.redfish.http import BmcLimits
+from toolkit.redfish.registry import RegistryCache, RegistryKey
+from toolkit.redfish.resource import (
+    FoundMachine,
+    Json,
     NoBios,
     Resource,
     find,
@@ -26,16 +30,14 @@ from toolkit.redfish.find import (
     registry_place,
     text_of,
 )
-from toolkit.redfish.http import Limits
-from toolkit.redfish.registry import RegistryCache, RegistryKey
 from toolkit.redfish.session import Guest
-from toolkit.redfish.session_registry import Doors
-from toolkit.redfish.subresources import attributes_place, lockdown_words, one_line, registry_key
-from toolkit.redfish.trust import Login, Trust
+from toolkit.redfish.session_registry import SessionRegistry
+from toolkit.redfish.trust import BmcTrust, Login
 
 # After these no further request may be sent: a refused login counts, an impostor listens.
 _FATAL = (BmcLogin, BmcCertificate)
 _FILES = 6  # registry files that are looked into before it counts as not offered
+_LONGEST = 200  # characters of a word that heads something
 
 
 class Reader(Guest):
@@ -45,16 +47,16 @@ class Reader(Guest):
         self,
         address: str,
         login: Login,
-        trust: Trust,
+        trust: BmcTrust,
         *,
-        limits: Limits | None = None,
-        doors: Doors | None = None,
+        limits: BmcLimits | None = None,
+        doors: SessionRegistry | None = None,
     ) -> None:
         """:raises UsageError: the address makes no sense."""
         super().__init__(address, login, trust, limits=limits, doors=doors)
-        self._found: Found | None = None
+        self._found: FoundMachine | None = None
 
-    def found(self) -> Found:
+    def found(self) -> FoundMachine:
         """The machine behind the BMC, as it was when it was first asked for.
 
         :raises BmcError: it cannot be read, or has no BIOS settings.
@@ -115,7 +117,7 @@ class Reader(Guest):
         text = "".join(f"{name} {one_line(value)}\n" for name, value in lines.items())
         return Frame("bmc", State.OK, f"{self.base}/redfish/v1/", text)
 
-    def _manager(self, found: Found) -> Resource | None:
+    def _manager(self, found: FoundMachine) -> Resource | None:
         """What the BMC says of itself; None where it does not, or may not be asked."""
         try:
             return optional(self.get, link(found.system.body, "Links", "ManagedBy"))
@@ -136,7 +138,7 @@ class Reader(Guest):
         told = lockdown_words(parsed(self.name, path, frame.text))
         return self._text("bmc-bios-lockdown", path, json.dumps(told) + "\n" if told else "")
 
-    def _registry(self, found: Found, key: RegistryKey, known: RegistryCache) -> Frame:
+    def _registry(self, found: FoundMachine, key: RegistryKey, known: RegistryCache) -> Frame:
         """The registry; that it cannot be read does not spoil the rest."""
         name = key.name or "attribute registry"
         try:
@@ -147,7 +149,7 @@ class Reader(Guest):
             return self._unread("bmc-bios-registry", name, why)
         return self._text("bmc-bios-registry", name, text)
 
-    def _in_turn(self, found: Found, key: RegistryKey, known: RegistryCache) -> str:
+    def _in_turn(self, found: FoundMachine, key: RegistryKey, known: RegistryCache) -> str:
         """The registry, fetched by one of those who want it; "" where none is offered."""
         turn = known.turn(key)
         # Who waits in vain, since the BMC whose turn it is hangs, fetches it as well.
@@ -160,7 +162,7 @@ class Reader(Guest):
                 turn.release()
         return self._fetched(found.bios) if text is None else text
 
-    def _first(self, found: Found, key: RegistryKey, known: RegistryCache) -> str:
+    def _first(self, found: FoundMachine, key: RegistryKey, known: RegistryCache) -> str:
         text = ""
         try:
             text = self._fetched(found.bios)
@@ -227,3 +229,46 @@ def failed(address: str, why: BmcError) -> tuple[Frame, ...]:
     source = f"https://{address.removeprefix('https://')}/redfish/v1/"
     text = " ".join(str(why).split()) + "\n"
     return (Frame("bmc", state, source, text, exit=1 if state is State.FAILED else 0),)
+
+
+def registry_key(found: FoundMachine, lockdown: str) -> RegistryKey:
+    """What the registry of this machine is kept by."""
+    system = found.system.body
+    return RegistryKey(
+        text_of(system, "Manufacturer"),
+        text_of(system, "Model"),
+        text_of(system, "BiosVersion"),
+        text_of(found.bios.body, "AttributeRegistry"),
+        lockdown,
+    )
+
+
+def attributes_place(manager: Resource) -> str:
+    """Where a BMC keeps settings of its own, as far as vendors link them: "" for nowhere.
+
+    Of several it is that which bears the BMC's name: others are of the chassis or of jobs.
+    """
+    links = manager.body.get("Links")
+    vendors = links.get("Oem") if isinstance(links, Mapping) else None
+    for vendor in vendors.values() if isinstance(vendors, Mapping) else ():
+        for name, listed in vendor.items() if isinstance(vendor, Mapping) else ():
+            if name.endswith("Attributes") and isinstance(listed, list):
+                paths = [text_of(each, "@odata.id") for each in listed if isinstance(each, Mapping)]
+                own = manager.path.rstrip("/").rpartition("/")[2]
+                named = [each for each in paths if each.rstrip("/").endswith(f"/{own}")]
+                return next(iter(named or paths), "")
+    return ""
+
+
+def lockdown_words(attributes: Json) -> dict[str, str]:
+    """The attributes that tell of lockdown, by their names."""
+    found = attributes.get("Attributes")
+    told = found.items() if isinstance(found, Mapping) else ()
+    return {
+        name: value for name, value in told if "lockdown" in name.lower() and isinstance(value, str)
+    }
+
+
+def one_line(text: str) -> str:
+    """Text of a BMC where only one line may stand."""
+    return " ".join(text.split())[:_LONGEST]

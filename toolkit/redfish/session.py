@@ -1,24 +1,36 @@
-"""Logged in at one BMC for as long as the block lasts, whichever way it ends."""
+"""Logged in at one BMC for as long as the block lasts, whichever way it ends.
+
+Sushy's connector and login, held to our rules.
+
+Sushy would send a request again after a lost connection, try Basic authentication with a
+password that was just refused, and log what it met. Here nothing is sent twice that is not
+known to be harmless, a password is tried once, and nothing is logged.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from http import HTTPStatus
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import sushy
+from requests import Response
+from sushy.auth import SessionAuth
+from sushy.connector import Connector
+from sushy.exceptions import AccessError
 
 from toolkit.errors import BmcError, BmcLogin, BmcRefused
-from toolkit.redfish.find import Resource, parsed, text_of
-from toolkit.redfish.http import Http, Limits
-from toolkit.redfish.session_registry import Doors
-from toolkit.redfish.sushy_session import Inside, enter, log_out
-from toolkit.redfish.trust import Login, Trust, base_url
+from toolkit.redfish.http import BmcLimits, Http
+from toolkit.redfish.resource import Resource, parsed, text_of
+from toolkit.redfish.session_registry import SessionRegistry
+from toolkit.redfish.trust import BmcTrust, Login, base_url
 
 # Some serve the hash of the setup's password among the settings, or the secret of a disk's
 # portal: what opens a door is no evidence. Supermicro puts four digits behind each name.
@@ -29,7 +41,102 @@ _SECRET = re.compile(
 )
 _LOGIN_S = 5.0  # that Ctrl-C waits for a login that is under way
 _LOGOUT_S = 10.0
-_HURRY = Limits(3, 3, 4)  # to log out as the process ends
+_HURRY = BmcLimits(3, 3, 4)  # to log out as the process ends
+logging.getLogger("sushy").setLevel(logging.CRITICAL + 1)  # its words hold what a BMC answered
+
+_NO_SESSIONS = frozenset({404, 405, 501})
+
+
+class SushyConnector(Connector):  # type: ignore[misc] # sushy has no types
+    """Sushy's connector over our session of requests, which alone decides what is sent again."""
+
+    def __init__(self, base: str, http: Http) -> None:
+        super().__init__(base, verify=http.verify)
+        self.__dict__["_session"] = http  # in place of the one that sushy just made
+
+    def _op(self, method: str, path: str = "", **told: Any) -> Response:  # noqa: ANN401 sushy's own
+        """Any: what sushy hands through."""
+        told["server_side_retries_left"] = 0
+        answer: Response = super()._op(method, path, **told)
+        return answer
+
+
+class Entry(SessionAuth):  # type: ignore[misc] # sushy has no types
+    """A session; where the BMC has no sessions at all, the password with each request."""
+
+    def _do_authenticate(self) -> None:
+        # A service without sessions may refuse even to say so to who is not let in.
+        if not _offers_sessions(self._root_resource.json):
+            self._connector.set_http_basic_auth(self._username, self._password)
+            return
+        try:
+            super()._do_authenticate()
+        except BmcRefused as why:
+            if why.status not in _NO_SESSIONS or self._session_auth_previously_successful:
+                raise
+            self._connector.set_http_basic_auth(self._username, self._password)
+
+    def refresh_session(self) -> None:
+        """A BMC that only means that the user may not has the session still: it is closed."""
+        session = self._connector.__dict__["_session"]
+        session.headers.pop("X-Auth-Token", None)
+        log_out(session, self.token, self.place)
+        super().refresh_session()
+
+    @property
+    def token(self) -> str:
+        """What proves the session; "" without one."""
+        return str(self.get_session_key() or "")
+
+    @property
+    def place(self) -> str:
+        """The session's own path; "" without one."""
+        return str(self.get_session_resource_id() or "")
+
+
+def log_out(http: Http, token: str, place: str) -> None:
+    """Not by sushy, which would log in once more to close a session that has ended."""
+    if token and place:
+        with contextlib.suppress(BmcError):
+            http.request("DELETE", place, headers={"X-Auth-Token": token})
+
+
+def _offers_sessions(root: object) -> bool:
+    """Whether the service's root names sessions, in either of the two places."""
+    if not isinstance(root, Mapping):
+        return True  # what it is, sushy will say
+    links = root.get("Links")
+    return "SessionService" in root or (isinstance(links, Mapping) and "Sessions" in links)
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedIn:
+    """What there is once we are logged in."""
+
+    wire: SushyConnector
+    entry: Entry
+    root: sushy.Sushy
+
+
+def enter(base: str, http: Http, login: Login) -> LoggedIn:
+    """Log in.
+
+    :raises BmcError: anything that stands in the way.
+    """
+    wire, entry = SushyConnector(base, http), Entry(login.user, login.password)
+    try:
+        root = sushy.Sushy(base, auth=entry, connector=wire)
+    except AccessError as why:
+        raise BmcLogin(f"{http.name}: refuses to let us in", hint="look at --bmc-user") from why
+    except BmcError:
+        raise
+    # What sushy makes of answers that are not as it expects.
+    except (sushy.exceptions.SushyError, ValueError, TypeError, AttributeError, KeyError) as why:
+        raise BmcError(
+            f"{http.name}: has no Redfish service that we understand: {type(why).__name__}",
+            hint="is it the BMC's address? what it answers: curl -k " + base + "/redfish/v1/",
+        ) from why
+    return LoggedIn(wire, entry, root)
 
 
 class Guest:
@@ -39,18 +146,18 @@ class Guest:
         self,
         address: str,
         login: Login,
-        trust: Trust,
+        trust: BmcTrust,
         *,
-        limits: Limits | None = None,
-        doors: Doors | None = None,
+        limits: BmcLimits | None = None,
+        doors: SessionRegistry | None = None,
     ) -> None:
         """:raises UsageError: the address makes no sense."""
         self.base = base_url(address)
-        self.http = Http(self.base, trust, limits or Limits())
+        self.http = Http(self.base, trust, limits or BmcLimits())
         self.name = self.http.name
         self._login = login
-        self._doors = doors or Doors()
-        self._within: Inside | None = None
+        self._doors = doors or SessionRegistry()
+        self._within: LoggedIn | None = None
 
     def __enter__(self) -> Self:
         """:raises BmcError: it cannot be reached, is not trusted, or does not let us in."""
@@ -150,7 +257,7 @@ class Guest:
         return (self._within.entry.token, self._within.entry.place) if self._within else ("", "")
 
     @property
-    def inside(self) -> Inside:
+    def inside(self) -> LoggedIn:
         """:raises BmcError: outside the block there is no session."""
         if self._within is None:
             raise BmcError(f"{self.name}: the session was closed", hint="run again")

@@ -16,24 +16,24 @@ from typing import Protocol
 _PATIENCE_S = 5.0  # for all of them together, on the way out
 
 
-class Door(Protocol):
+class OpenSession(Protocol):
     """What is open: a Bmc."""
 
     def slam(self) -> None:
         """End what it waits for, and log out over a connection of its own."""
 
 
-class Doors:
+class SessionRegistry:
     """As a block: whichever way it ends, no session is left. For many threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Condition()
-        self._moving: set[Door] = set()
-        self._open: set[Door] = set()
+        self._moving: set[OpenSession] = set()
+        self._open: set[OpenSession] = set()
         self._shut = False
 
     @contextlib.contextmanager
-    def entering(self, door: Door) -> Iterator[None]:
+    def entering(self, door: OpenSession) -> Iterator[None]:
         """A login is under way: until it is through, nobody knows how to undo it.
 
         :raises KeyboardInterrupt: the run is ending; no further session is opened.
@@ -50,7 +50,7 @@ class Doors:
         self._moved(door, opened=True)
 
     @contextlib.contextmanager
-    def leaving(self, door: Door) -> Iterator[None]:
+    def leaving(self, door: OpenSession) -> Iterator[None]:
         """A logout is under way: it is waited for, as a login is."""
         with self._lock:
             self._open.discard(door)
@@ -60,7 +60,7 @@ class Doors:
         finally:
             self._moved(door, opened=False)
 
-    def __enter__(self) -> Doors:
+    def __enter__(self) -> SessionRegistry:
         return self
 
     def __exit__(
@@ -87,7 +87,7 @@ class Doors:
         for thread in threads:
             thread.join(max(end - time.monotonic(), 0.1))
 
-    def _moved(self, door: Door, *, opened: bool) -> None:
+    def _moved(self, door: OpenSession, *, opened: bool) -> None:
         with self._lock:
             self._moving.discard(door)
             if opened:

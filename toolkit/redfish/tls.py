@@ -18,13 +18,13 @@ from urllib3 import HTTPSConnectionPool, PoolManager
 from urllib3.connection import HTTPSConnection
 
 from toolkit.errors import BmcCertificate
-from toolkit.redfish.trust import Trust
+from toolkit.redfish.trust import BmcTrust
 
 
 class Line:
     """What is known of the connection: its socket, and whose certificate came with it."""
 
-    def __init__(self, name: str, trust: Trust) -> None:
+    def __init__(self, name: str, trust: BmcTrust) -> None:
         self.name = name  # the BMC, for sentences
         self.trust = trust
         self.fingerprint = ""  # SHA-256 of the certificate last seen, "" before the first

@@ -30,7 +30,7 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class BmcTrust:
     """What makes a certificate that of the BMC: the first of these that is set."""
 
     pins: tuple[str, ...] = ()  # SHA-256 of the certificate, 64 lower hexadecimal digits

@@ -16,7 +16,7 @@ from toolkit import __version__
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.judged import Judged
 from toolkit.errors import Outcome
-from toolkit.report.document import Json, Judgements, Run, dumps
+from toolkit.report.document import Json, Judgements, ReportRun, dumps
 from toolkit.report.text import verdict_text
 
 _SPECIFICATION = "0.0.0"
@@ -30,12 +30,12 @@ _COUNTED = ("passed", "failed", "skipped", "pending", "other")
 _LONE = re.compile("[\ud800-\udfff]")  # undecodable bytes of a node; strict readers refuse them
 
 
-def text(outcomes: Judgements, run: Run) -> str:
+def text(outcomes: Judgements, run: ReportRun) -> str:
     """What goes into the file."""
     return dumps(ctrf(outcomes, run))
 
 
-def ctrf(outcomes: Judgements, run: Run) -> dict[str, Json]:
+def ctrf(outcomes: Judgements, run: ReportRun) -> dict[str, Json]:
     """The whole document; times are milliseconds since 1970, as the format has them."""
     tests: list[Json] = []
     counts: Counter[str] = Counter()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # who has none of them to write imports none
     from toolkit.checks.judged import Judged
     from toolkit.checks.kernel.forecast import Forecast
     from toolkit.features.enrol.plan import Enrolling
-    from toolkit.features.reload.plan.result import Reloading
+    from toolkit.features.reload.plan import Reloading
     from toolkit.plan.plan import Plan
     from toolkit.plan.trial import Trial
 
@@ -51,7 +51,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ReportRun:
     """What a report says of the run itself."""
 
     verb: str
@@ -104,6 +104,16 @@ def _head(
         "time": when.astimezone(UTC).isoformat(timespec="seconds"),
         "exit_code": int(code),
         "summary": {"hosts": len(outcomes), "states": dict(sorted(states.items()))},
+    }
+
+
+def envelope(schema: str, when: datetime, code: ExitCode) -> dict[str, Json]:
+    """What every other document begins with; ``when`` in any zone, written in UTC."""
+    return {
+        "schema": schema,
+        "toolkit": __version__,
+        "time": when.astimezone(UTC).isoformat(timespec="seconds"),
+        "exit_code": int(code),
     }
 
 

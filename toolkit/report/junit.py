@@ -12,14 +12,14 @@ from xml.etree import ElementTree as Xml
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.judged import Judged
 from toolkit.errors import Outcome
-from toolkit.report.document import Judgements, Run
+from toolkit.report.document import Judgements, ReportRun
 from toolkit.report.text import verdict_text
 
 # XML 1.0 has no way to write these.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def text(outcomes: Judgements, run: Run) -> str:
+def text(outcomes: Judgements, run: ReportRun) -> str:
     """What goes into the file."""
     del run  # the format has no place for it
     return junit(outcomes)

@@ -10,8 +10,7 @@ from toolkit.checks.judged import Judged
 from toolkit.hosts.host import fold
 from toolkit.plan.artefact import Trigger
 from toolkit.plan.change import Change
-from toolkit.plan.diff import diff
-from toolkit.plan.plan import Plan
+from toolkit.plan.plan import Plan, diff
 from toolkit.report.table import Ink, Painter, clean, labelled
 
 

@@ -17,7 +17,7 @@ from toolkit import __version__
 from toolkit.checks.check import Check, Impact, Status, Verdict
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome, ToolkitError
-from toolkit.report.document import Json, Judgements, Run, dumps
+from toolkit.report.document import Json, Judgements, ReportRun, dumps
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -33,12 +33,12 @@ _LONE = re.compile("[\ud800-\udfff]")  # undecodable bytes of a node; strict rea
 _EVIDENCE = "EVIDENCE"  # the folder of the run, which a viewer may have elsewhere
 
 
-def text(outcomes: Judgements, run: Run) -> str:
+def text(outcomes: Judgements, run: ReportRun) -> str:
     """What goes into the file."""
     return dumps(sarif(outcomes, run))
 
 
-def sarif(outcomes: Judgements, run: Run) -> dict[str, Json]:
+def sarif(outcomes: Judgements, run: ReportRun) -> dict[str, Json]:
     """One SARIF log with one run."""
     rules = _rules(outcomes)
     places = {check.id: at for at, check in enumerate(rules)}
@@ -144,7 +144,7 @@ def _fingerprint(host: str, check: str) -> str:
     return sha256(f"{host}\0{check}".encode()).hexdigest()
 
 
-def _invocation(outcomes: Sequence[Outcome[Judged]], run: Run) -> Json:
+def _invocation(outcomes: Sequence[Outcome[Judged]], run: ReportRun) -> Json:
     told = [_notification(each.host, each.error) for each in outcomes if each.error]
     told += [
         {

@@ -13,10 +13,8 @@ from toolkit.checks.judged import ASSUMED, ELSEWHERE, NOT_READ, OTHERS, UNVERIFI
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.facts.text.foreign import Foreign
 from toolkit.hosts.host import fold
-from toolkit.report.causes import behind, cause_lines
-from toolkit.report.chosen import chosen_lines, known_lines
-from toolkit.report.foreign import foreign_lines
-from toolkit.report.shown import shown_lines
+from toolkit.report.causes import behind, cause_lines, chosen_lines, known_lines
+from toolkit.report.foreign import foreign_lines, shown_lines
 from toolkit.report.table import Ink, Painter, clean, columns, labelled, unjudged
 
 _INK = {

@@ -17,22 +17,22 @@ from pathlib import Path
 
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.plural import counted
-from toolkit.rollout.budget_book import FILE, Book, BudgetError, Moment, Row
+from toolkit.rollout.budget_store import FILE, Book, BudgetError, Moment, Row
 from toolkit.rollout.claims import alive
+from toolkit.rollout.events import steps_of
 from toolkit.rollout.journal import Event, Journal, stamp
-from toolkit.rollout.ledger import steps_of
+from toolkit.rollout.plan.batches import Past, pasts
 from toolkit.rollout.plan.budget import (
     NOBODY,
     Answer,
     Books,
-    Held,
+    CountedAs,
     Share,
     ask,
     clears,
     left_by,
     of_the_living,
 )
-from toolkit.rollout.plan.past import Past, pasts
 
 Unavailable = Callable[[], Mapping[str, str]]  # nodes that others report unavailable: name -> why
 _FRESH_S = 5.0  # so old may be what others reported
@@ -83,7 +83,7 @@ class Budget:
             held = {row.node for row in moment.rows()}
             for node in map(node_name, lost):
                 if node not in held:
-                    moment.put(Row(node, run, Held.LOST, "", stamp()))
+                    moment.put(Row(node, run, CountedAs.LOST, "", stamp()))
         return budget
 
     def __enter__(self) -> Budget:
@@ -121,7 +121,7 @@ class Budget:
         with self.book.moment() as moment:
             answer = ask(self._books(moment), nodes, away)
             for node in answer.granted:
-                moment.put(Row(node, self.run, Held.IN_HAND, "", stamp()))
+                moment.put(Row(node, self.run, CountedAs.IN_HAND, "", stamp()))
         return answer
 
     def ended(
@@ -143,7 +143,7 @@ class Budget:
         node, past = node_name(host), pasts(steps_of(events)).get(host, Past())
         left = None if well else left_by(past, answered=answered)
         if left is None and harm and not well:
-            left = Held.LEFT, harm
+            left = CountedAs.LEFT, harm
         with self.book.moment() as moment:
             moment.drop(node, self.run)
             if left is not None:
@@ -158,7 +158,7 @@ class Budget:
         """
         nodes = set(map(node_name, hosts))
         with self.book.moment() as moment:
-            _clear(moment, nodes, frozenset({Held.LEFT}))
+            _clear(moment, nodes, frozenset({CountedAs.LEFT}))
 
     def _others(self) -> Mapping[str, str]:
         if time.monotonic() >= self._until:
@@ -180,11 +180,13 @@ class Budget:
     def _settle(self, moment: Moment, run: str) -> None:
         """What a run that is over had in hand is free, or left: by what its journal says."""
         rows = [row for row in moment.rows() if row.run == run and of_the_living(_share(row))]
-        left_of = _left_of(self.runs / run) if any(row.held == Held.IN_HAND for row in rows) else {}
+        left_of = (
+            _left_of(self.runs / run) if any(row.held == CountedAs.IN_HAND for row in rows) else {}
+        )
         for row in rows:
             moment.drop(row.node, run)
             left = left_of.get(row.node) if isinstance(left_of, dict) else left_of
-            if row.held == Held.IN_HAND and left is not None:
+            if row.held == CountedAs.IN_HAND and left is not None:
                 moment.put(Row(row.node, run, left[0], left[1], stamp()))
         moment.forget(run)
 
@@ -237,7 +239,7 @@ def set_aside(runs: Path, engine: str, count: int, why: str) -> None:
                     f"{counted(taken, 'node', 'is', 'are')} by then: no room for {count}",
                     hint="nothing was set aside; who holds what: budget",
                 )
-            moment.put(Row(engine, "", Held.ASIDE, why, stamp(), count))
+            moment.put(Row(engine, "", CountedAs.ASIDE, why, stamp(), count))
     finally:
         book.close()
 
@@ -263,18 +265,18 @@ def _standing(moment: Moment, runs: Path) -> Books:
     return Books(tuple(map(_share, moment.rows())), limits)
 
 
-def _left_of(folder: Path) -> dict[str, tuple[Held, str]] | tuple[Held, str]:
+def _left_of(folder: Path) -> dict[str, tuple[CountedAs, str]] | tuple[CountedAs, str]:
     """By node, why it is left; one answer for all of them where the journal cannot be read."""
     try:
         with Journal.open(folder) as journal:
             found = pasts(steps_of(journal.story().events))
     except ToolkitError:
-        return Held.LEFT, "its journal cannot be read"
+        return CountedAs.LEFT, "its journal cannot be read"
     left = {node_name(host): left_by(past, answered=False) for host, past in found.items()}
     return {node: why for node, why in left.items() if why is not None}
 
 
-def _clear(moment: Moment, nodes: set[str], kinds: frozenset[Held]) -> None:
+def _clear(moment: Moment, nodes: set[str], kinds: frozenset[CountedAs]) -> None:
     for row in moment.rows():
         if row.node in nodes and row.held in kinds:
             moment.drop(row.node, row.run)
@@ -283,7 +285,7 @@ def _clear(moment: Moment, nodes: set[str], kinds: frozenset[Held]) -> None:
 def _share(row: Row) -> Share:
     """:raises BudgetError: it is held for a reason that we do not know."""
     try:
-        held = Held(row.held)
+        held = CountedAs(row.held)
     except ValueError:
         raise BudgetError(
             f"the books of the budget have {row.node} as {row.held!r}, which nobody here knows",

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolkit.errors import LockedError, UsageError
-from toolkit.file_lock import Held, hold
 from toolkit.hosts.host import fold
-from toolkit.safe_file import private_folder
+from toolkit.safe_file import FileLock, hold, private_folder
 
 FILE = "hosts"
 _PATIENCE_S = 10.0
@@ -33,7 +32,7 @@ class Claim:
     hosts: frozenset[str]
 
 
-def claim(runs: Path, run: str, who: str, hosts: Iterable[str], *, alone: bool) -> Held:
+def claim(runs: Path, run: str, who: str, hosts: Iterable[str], *, alone: bool) -> FileLock:
     """Claim the hosts for a run, until the lock is let go or we die.
 
     Two that are not alone may share hosts: then the lock on each node keeps them apart.
@@ -81,7 +80,7 @@ def alive(folder: Path) -> bool:
     return False
 
 
-def _patiently(file: Path) -> Held | None:
+def _patiently(file: Path) -> FileLock | None:
     """Who only looks whether a run lives holds its lock as well, for an instant."""
     for _ in range(20):
         if held := hold(file):
@@ -90,7 +89,7 @@ def _patiently(file: Path) -> Held | None:
     return None
 
 
-def _moment(runs: Path) -> Held:
+def _moment(runs: Path) -> FileLock:
     end = time.monotonic() + _PATIENCE_S
     while (held := hold(runs / ".claims")) is None:
         if time.monotonic() > end:

@@ -10,15 +10,14 @@ from pathlib import Path
 from toolkit.errors import ToolkitError
 from toolkit.rollout.chain import cut_off
 from toolkit.rollout.claims import alive
+from toolkit.rollout.events import RUN, steps_of
 from toolkit.rollout.journal import FILE, Journal, Story, by_host, damaged
-from toolkit.rollout.ledger import RUN, steps_of
-from toolkit.rollout.plan.batches import Phase
-from toolkit.rollout.plan.past import Past, pasts
+from toolkit.rollout.plan.batches import Past, Phase, pasts
 from toolkit.rollout.runs import safe_name
 from toolkit.untrusted import read_json
 
 
-class State(StrEnum):
+class RunState(StrEnum):
     RUNNING = "running"
     ENDED = "ended"  # every host that was planned has had its turn
     STOPPED = "stopped"  # its controller ended in order, and left hosts out
@@ -26,11 +25,11 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PastRun:
     """One run that left a journal."""
 
     id: str
-    state: State
+    state: RunState
     story: Story
     pasts: dict[str, Past] = field(default_factory=dict)
 
@@ -76,7 +75,7 @@ class Unread:
     why: str
 
 
-def read_run(runs: Path, name: str) -> Run:
+def read_run(runs: Path, name: str) -> PastRun:
     """One run, by its id.
 
     :raises UsageError: there is none of that name.
@@ -89,12 +88,12 @@ def read_run(runs: Path, name: str) -> Run:
         if not isinstance(read_json(story.about.words or "{}"), dict):
             raise ValueError("what was said is no table")
         past = pasts(steps_of(story.events))
-        return Run(folder.name, _state(story, past, living=alive(folder)), story, past)
+        return PastRun(folder.name, _state(story, past, living=alive(folder)), story, past)
     except (ValueError, OSError) as why:
         raise damaged(folder / FILE, why) from why
 
 
-def read_runs(runs: Path) -> Iterator[Run | Unread]:
+def read_runs(runs: Path) -> Iterator[PastRun | Unread]:
     """All runs that have a journal, newest first."""
     for file in sorted(runs.glob(f"*/{FILE}"), reverse=True):
         try:
@@ -133,17 +132,17 @@ def verify_runs(runs: Path) -> Iterator[Vouched | Unread]:
         yield Vouched(name, tuple(found or ()), cut)
 
 
-def _state(story: Story, past: dict[str, Past], *, living: bool) -> State:
+def _state(story: Story, past: dict[str, Past], *, living: bool) -> RunState:
     if living:
-        return State.RUNNING
+        return RunState.RUNNING
     if not story.turns or story.turns[-1].ended is None:
-        return State.BROKEN_OFF
+        return RunState.BROKEN_OFF
     ended = {Phase.DONE, Phase.FAILED}
     left = [h for h in story.hosts if h not in past or past[h].last not in ended]
-    return State.STOPPED if left else State.ENDED
+    return RunState.STOPPED if left else RunState.ENDED
 
 
-def history_of(runs: Path, hosts: Sequence[str]) -> Iterator[Run | Unread]:
+def history_of(runs: Path, hosts: Sequence[str]) -> Iterator[PastRun | Unread]:
     """The runs that these hosts were part of, newest first; those that only looked count too."""
     wanted = set(hosts)
     for run in read_runs(runs):

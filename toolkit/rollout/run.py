@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,11 +17,41 @@ from toolkit.progress import Progress
 from toolkit.rollout.budget import Budget
 from toolkit.rollout.journal import Event, Journal, JournalError
 from toolkit.rollout.plan.batches import Phase, Standing, Terms, advance, begun, ended, over
-from toolkit.rollout.plan.window import Window
-from toolkit.rollout.workers import Hands
-from toolkit.ssh.pool import Abandoned, NotBegun
+from toolkit.rollout.plan.window import RolloutWindow
+from toolkit.ssh.pool import Abandoned, NotBegun, attempt
 
 _POLL_S = 0.5  # between looks at the window, the stop file and Ctrl-C
+W = TypeVar("W")
+
+
+class HostWorkers(Protocol[W]):
+    """Begins hosts, and hands over each one's outcome once."""
+
+    def begin(self, host: Host) -> None:
+        """Begin to work on the host; returns at once."""
+
+    def next(self, limit_s: float) -> Outcome[W] | None:
+        """An outcome that nobody has had yet; None where none comes within the limit."""
+
+
+class Threads(HostWorkers[W]):
+    """The hands of a real run. Daemons: a second Ctrl-C leaves them to their work."""
+
+    def __init__(self, work: Callable[[Host], W]) -> None:
+        self._work = work
+        self._ended: queue.SimpleQueue[Outcome[W]] = queue.SimpleQueue()
+
+    def begin(self, host: Host) -> None:
+        def run() -> None:
+            self._ended.put(attempt(host, self._work))
+
+        threading.Thread(target=run, name=f"gdr-{host.name}", daemon=True).start()
+
+    def next(self, limit_s: float) -> Outcome[W] | None:
+        try:
+            return self._ended.get(timeout=limit_s)
+        except queue.Empty:
+            return None
 
 
 class Ending(Protocol):
@@ -36,7 +68,7 @@ T = TypeVar("T", bound=Ending)
 class Brakes:
     """What ends a rollout beside failures; each is looked at before a host is begun."""
 
-    window: Window = field(default_factory=Window)
+    window: RolloutWindow = field(default_factory=RolloutWindow)
     stop_files: tuple[Path, ...] = ()
     clock: Callable[[], datetime] = datetime.now  # local, naive
 
@@ -75,7 +107,7 @@ class Rollout(Generic[T]):
     terms: Terms
     standing: Standing
     hosts: dict[str, Host]
-    hands: Hands[T]
+    hands: HostWorkers[T]
     well: Callable[[Outcome[T]], bool]
     tell: Callable[[Outcome[T], bool], Event]
     journal: Journal | None

@@ -74,7 +74,7 @@ class Become:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StderrParts:
     """What stderr tells, once the marks are taken out."""
 
     begun: bool  # the script's own shell was started
@@ -83,16 +83,16 @@ class Told:
     stderr: str  # the script's own
 
 
-def read_marks(stderr: str) -> Told:
+def read_marks(stderr: str) -> StderrParts:
     """Split ``stderr`` at the marks: the first ``gdr-begin``, the last ``gdr-end``."""
     noise, mark, own = stderr.partition(BEGIN)
     ends = deque(_END.finditer(own if mark else noise), maxlen=1)  # a node may say many
     if not ends:
-        return Told(bool(mark), None, noise, own)
+        return StderrParts(bool(mark), None, noise, own)
     last = ends[0]
     if not mark:
-        return Told(False, int(last[1]), noise[: last.start()], "")
-    return Told(True, int(last[1]), noise, own[: last.start()] + own[last.end() :])
+        return StderrParts(False, int(last[1]), noise[: last.start()], "")
+    return StderrParts(True, int(last[1]), noise, own[: last.start()] + own[last.end() :])
 
 
 # What sudo says in the C locale (sudo 1.8 to 1.9, plugins/sudoers), and what to do about it.
@@ -136,7 +136,7 @@ _REASONS = (
 )
 
 
-def refusal(host: str, told: Told) -> BecomeError | None:
+def refusal(host: str, told: StderrParts) -> BecomeError | None:
     """Why the script never began, where it is sudo's doing; else None."""
     if told.begun:
         return None

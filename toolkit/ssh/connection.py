@@ -52,7 +52,7 @@ _PACKET = 1 << 20  # of one packet: OpenSSH's own bound is 256 KiB
 _KEEPALIVE_S = 30  # a build may be silent for longer than a firewall remembers us
 
 
-class Watch:
+class Deadline:
     """Closes what was opened once the time is up: the one deadline of a run."""
 
     def __init__(self, limit_s: float) -> None:
@@ -65,7 +65,7 @@ class Watch:
         self._timer = threading.Timer(limit_s, self._expire)
         self._timer.daemon = True
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> Deadline:
         self._timer.start()
         return self
 
@@ -121,7 +121,7 @@ class Connection:
             raise EOFError  # open() failed; whoever asks has lost the connection
         return self._transport
 
-    def open(self, target: Target, credentials: Credentials, watch: Watch) -> None:
+    def open(self, target: Target, credentials: Credentials, watch: Deadline) -> None:
         """Connect and log in, hop by hop.
 
         :raises TransportError: which hop failed, and how.
@@ -152,7 +152,7 @@ class Connection:
     def _keep(self, close: Callable[[], None]) -> None:
         self._closers.append(close)
 
-    def _first(self, hop: Target, watch: Watch) -> socket.socket:
+    def _first(self, hop: Target, watch: Deadline) -> socket.socket:
         if hop.door.proxy:
             self._proxy = _Proxy(hop.door.proxy)
             self._keep(self._proxy.close)
@@ -162,7 +162,7 @@ class Connection:
         return sock
 
     def _greet(
-        self, sock: socket.socket | paramiko.Channel, hop: Target, watch: Watch
+        self, sock: socket.socket | paramiko.Channel, hop: Target, watch: Deadline
     ) -> paramiko.Transport:
         """Agree on keys and ciphers, with no more choice than needed."""
         wire = _Wire(sock, hop.door.host)
@@ -246,7 +246,7 @@ class _Proxy:
         self._stderr.close()
 
 
-def _dial(hop: Target, watch: Watch) -> socket.socket:
+def _dial(hop: Target, watch: Deadline) -> socket.socket:
     """A TCP connection to the first address that answers."""
     door = hop.door
     try:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from toolkit.ssh.patterns import listed
+from toolkit.ssh.ssh_config_tokens import listed
 
 _MARKS = _REVOKED, _AUTHORITY = "@revoked", "@cert-authority"
 _KRL = b"SSHKRL\n\0"  # PROTOCOL.krl

@@ -10,7 +10,7 @@ from toolkit.errors import FloodError, TransportError
 from toolkit.hosts.host import Host
 from toolkit.ssh import become, transport_errors
 from toolkit.ssh.become import Become
-from toolkit.ssh.connection import Connection, Watch
+from toolkit.ssh.connection import Connection, Deadline
 from toolkit.ssh.credentials import Credentials
 from toolkit.ssh.limits import Hearing, Stream
 from toolkit.ssh.ssh_config import SshConfig
@@ -48,7 +48,7 @@ class SshTransport:
     def run(self, script: str, *, limit_s: float = 120, sink: Sink = quiet) -> Result:
         lines = Lines(sink, self._hearing)
         finished = False
-        with Watch(limit_s) as watch:
+        with Deadline(limit_s) as watch:
             try:
                 stderr = self._run(script, lines, watch)
                 if watch.expired:
@@ -71,7 +71,7 @@ class SshTransport:
             self._connection.close()
             self._connection = None
 
-    def _run(self, script: str, lines: Lines, watch: Watch) -> bytearray:
+    def _run(self, script: str, lines: Lines, watch: Deadline) -> bytearray:
         channel = self._connected(watch).transport.open_session(timeout=watch.left_s)
         with contextlib.closing(channel):
             channel.settimeout(_TICK_S)
@@ -86,7 +86,7 @@ class SshTransport:
     def _flooded(self) -> FloodError | None:
         return self._connection.flooded if self._connection is not None else None
 
-    def _connected(self, watch: Watch) -> Connection:
+    def _connected(self, watch: Deadline) -> Connection:
         if self._connection is not None and not self._connection.alive:
             self.close()  # the node hung up since the last script
         if self._connection is not None:

@@ -14,7 +14,13 @@ from toolkit.errors import UsageError
 from toolkit.hosts.addresses import parse_spot
 from toolkit.hosts.host import Host
 from toolkit.package_data import from_home
-from toolkit.ssh.ssh_config_file import Found, Setting, look_up, parse_setting, read_settings
+from toolkit.ssh.ssh_config_file import (
+    ConfigLine,
+    HostConfig,
+    look_up,
+    parse_setting,
+    read_settings,
+)
 from toolkit.ssh.transport_errors import Door
 
 USER_FILE, SYSTEM_FILE = "~/.ssh/config", "/etc/ssh/ssh_config"
@@ -45,7 +51,7 @@ class Target:
 class SshConfig:
     """The settings of the configuration, read once, asked for each host."""
 
-    settings: tuple[Setting, ...] = ()
+    settings: tuple[ConfigLine, ...] = ()
 
     @classmethod
     def load(cls, file: Path | None = None) -> SshConfig:
@@ -139,7 +145,7 @@ def _refuse_others(file: Path) -> None:
         )
 
 
-def _own(host: Host) -> list[Setting]:
+def _own(host: Host) -> list[ConfigLine]:
     """The host's own fields: in ssh_config the first value found counts."""
     fields = {
         "user": host.user,
@@ -147,16 +153,16 @@ def _own(host: Host) -> list[Setting]:
         "proxyjump": host.jump,
         "identityfile": host.key_file,
     }
-    own = [Setting(key, (value,), None) for key, value in fields.items() if value]
+    own = [ConfigLine(key, (value,), None) for key, value in fields.items() if value]
     try:
         parsed = [parse_setting(f"{key} {value}") for key, value in host.options]
     except ValueError as why:
         raise UsageError(
             f"{host.name}: an option of its own: {why}", hint="mend it in the inventory"
         ) from why
-    return own + [Setting(key, words, None) for key, words in parsed if words]
+    return own + [ConfigLine(key, words, None) for key, words in parsed if words]
 
 
-def _files(found: Found, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
+def _files(found: HostConfig, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
     words = found.values.get(key, default)
     return tuple(found.expand(word) for word in words if word.lower() != "none")

@@ -17,8 +17,7 @@ from pathlib import Path
 
 from toolkit.errors import UsageError
 from toolkit.package_data import from_home, user_name
-from toolkit.ssh.patterns import listed
-from toolkit.ssh.ssh_config_words import COMMANDS, problem, split_words
+from toolkit.ssh.ssh_config_tokens import COMMANDS, listed, problem, split_words
 
 _SETTING = re.compile(r"\s*([^\s=]*)(?:\s*=\s*|\s+|$)(.*)")
 _MANY = ("identityfile", "certificatefile")  # each further value is tried, too
@@ -38,7 +37,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ConfigLine:
     """One line: keyword in lower case, its words; a command is one word, as written."""
 
     key: str
@@ -47,7 +46,7 @@ class Setting:
 
 
 @dataclass(slots=True)
-class Found:
+class HostConfig:
     """What counts for one host. Mutable while it is looked up: the first value stays."""
 
     alias: str  # as the operator typed it
@@ -92,7 +91,7 @@ class Found:
 
 def read_settings(
     file: Path, block: Block | None = None, depth: int = 0, ignored: list[str] | None = None
-) -> Iterator[Setting]:
+) -> Iterator[ConfigLine]:
     """The settings of a file and of those it includes; a file that is not there has none.
 
     :param ignored: patterns of IgnoreUnknown that stood above.
@@ -121,7 +120,7 @@ def read_settings(
             for path in _included(file, words):
                 yield from read_settings(path, block, depth + 1, ignored)
         elif key and words:
-            yield Setting(key, words, block)
+            yield ConfigLine(key, words, block)
 
 
 def _taken(line: str, where: str, ignored: list[str]) -> tuple[str, tuple[str, ...]]:
@@ -152,12 +151,12 @@ def parse_setting(line: str, ignored: str = "") -> tuple[str, tuple[str, ...]]:
     return key, (value,) if key in COMMANDS else words or ()
 
 
-def look_up(settings: tuple[Setting, ...], own: list[Setting], alias: str) -> Found:
+def look_up(settings: tuple[ConfigLine, ...], own: list[ConfigLine], alias: str) -> HostConfig:
     """What counts for ``alias``: ``own`` settings first, then the first that holds.
 
     :raises UsageError: Match exec does not end; CanonicalizeHostname is asked for.
     """
-    found = Found(alias)
+    found = HostConfig(alias)
     for setting in own:
         _take(found, setting)
     _pass(found, settings, final=False)
@@ -171,7 +170,7 @@ def look_up(settings: tuple[Setting, ...], own: list[Setting], alias: str) -> Fo
     return found
 
 
-def _pass(found: Found, settings: tuple[Setting, ...], *, final: bool) -> None:
+def _pass(found: HostConfig, settings: tuple[ConfigLine, ...], *, final: bool) -> None:
     known: dict[Block, bool] = {}  # a Match is evaluated where it stands, once
 
     def holds(block: Block | None) -> bool:
@@ -186,7 +185,7 @@ def _pass(found: Found, settings: tuple[Setting, ...], *, final: bool) -> None:
             _take(found, setting)
 
 
-def _take(found: Found, setting: Setting) -> None:
+def _take(found: HostConfig, setting: ConfigLine) -> None:
     if setting.key in _MANY:
         values = found.values.setdefault(setting.key, [])
         values += [word for word in setting.words if word not in values]
@@ -194,7 +193,7 @@ def _take(found: Found, setting: Setting) -> None:
         found.values.setdefault(setting.key, list(setting.words))
 
 
-def _holds(block: Block, found: Found, final: bool) -> bool:
+def _holds(block: Block, found: HostConfig, final: bool) -> bool:
     kind, *words = block.words
     if kind == "host":
         return listed(words, found.alias)

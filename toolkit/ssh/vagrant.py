@@ -2,24 +2,31 @@
 
 Vagrant is asked where the operator stands, or where VAGRANT_CWD says, as they would ask it
 themselves.
+
+What Vagrant says of its machines, with ``--machine-readable``. Pure.
+
+One line a fact, ``TIME,MACHINE,TYPE,DATA...``: commas within data are written
+``%!(VAGRANT_COMMA)``, the ends of lines as two characters. Among these lines plug-ins print
+whatever they like. Source: Vagrant 2.3 and 2.4, lib/vagrant/ui.rb,
+plugins/commands/{status,ssh_config}/command.rb, templates/commands/ssh_config/config.erb:
+
+    1795334089,node1,state,running
+    1795334089,node1,ssh-config,Host node1\\n  HostName 192.168.121.15\\n  User vagrant\\n ...
+    1795334091,,error-exit,Vagrant::Errors::NoEnvironmentError,A Vagrant environment or ...
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+from dataclasses import dataclass
 
-from toolkit.errors import InventoryError, TransportError, UsageError
-from toolkit.hosts.host import Machines
+from toolkit.errors import InventoryError, TransportError, Unparsable, UsageError
+from toolkit.hosts.addresses import VAGRANT
+from toolkit.hosts.host import Host, Machines
 from toolkit.progress import Progress
-from toolkit.ssh.vagrant_output import (
-    Line,
-    complaint,
-    machine_host,
-    parse_said,
-    ssh_configs,
-    states,
-)
+from toolkit.ssh.ssh_config_file import parse_setting
 
 _LIMIT_S = 120.0  # it loads all of its plug-ins, and asks every provider
 _QUIET = {"VAGRANT_CHECKPOINT_DISABLE": "1", "VAGRANT_NO_COLOR": "1"}
@@ -27,6 +34,101 @@ _HINTS = {
     "NoEnvironmentError": "go to the folder of the Vagrantfile, or name it: VAGRANT_CWD=FOLDER",
     "SSHNotReady": "wait until vagrant up has ended, or look: vagrant status",
 }
+_LINE = re.compile(r"\d+,([^,]*),([a-z-]+),(.*)")
+# What counts for transports beside a Host's own fields; LogLevel, forwarding and the like do not.
+_OPTIONS = {
+    *("identityfile", "identitiesonly", "proxycommand", "hostkeyalias"),
+    *("hostkeyalgorithms", "pubkeyacceptedkeytypes", "pubkeyacceptedalgorithms"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One fact."""
+
+    machine: str  # "" for what concerns no single one
+    kind: str  # "state"
+    data: tuple[str, ...]
+
+
+def parse_said(text: str) -> tuple[Line, ...]:
+    """The facts among all that was printed; text in other shapes is passed over."""
+    found = (_LINE.fullmatch(line.rstrip("\r")) for line in text.split("\n"))
+    return tuple(
+        Line(each[1], each[2], tuple(_plain(word) for word in each[3].split(",")))
+        for each in found
+        if each is not None
+    )
+
+
+def states(said: tuple[Line, ...]) -> dict[str, str]:
+    """The state of each machine, as its provider calls it, in the Vagrantfile's order.
+
+    A machine that runs is "running" with every provider that Vagrant ships.
+    """
+    return {each.machine: each.data[0] for each in said if each.kind == "state"}
+
+
+def ssh_configs(said: tuple[Line, ...]) -> dict[str, str]:
+    """The ssh_config text of each machine that was asked for."""
+    return {each.machine: each.data[0] for each in said if each.kind == "ssh-config"}
+
+
+def complaint(said: tuple[Line, ...]) -> tuple[str, str]:
+    """The class of the error that Vagrant ended with, and its first sentence; "" for none.
+
+    ("NoEnvironmentError", "A Vagrant environment or target machine is required to ...")
+    """
+    for each in said:
+        if each.kind == "error-exit" and len(each.data) > 1:
+            sentence = re.split(r"(?<=[.!?])\s", " ".join(each.data[1].split()), maxsplit=1)[0]
+            return each.data[0].rpartition("::")[2], sentence
+    return "", ""
+
+
+def _setting(line: str) -> tuple[str, tuple[str, ...]]:
+    try:
+        return parse_setting(line)
+    except ValueError as why:
+        raise Unparsable("vagrant ssh-config", f"{line.strip()}: {why}", 1) from why
+
+
+def machine_host(name: str, text: str, *, new_keys: str) -> Host:
+    """The host that a machine is.
+
+    :param text: what ``vagrant ssh-config`` says of it.
+    :param new_keys: the file for its host key, where its configuration trusts whatever
+        answers; as Vagrant does unless ``config.ssh.verify_host_key`` says otherwise.
+    :raises Unparsable: it names no address.
+    :raises UsageError: it includes a file, whose contents would be missed.
+    """
+    settings = [(line.strip(), *_setting(line)) for line in text.split("\n")]
+    first = {key: words[0] for _, key, words in reversed(settings) if words}
+    if "include" in first:
+        raise UsageError(
+            f"{VAGRANT}{name}: config.ssh.config names {first['include']}, which is not read here",
+            hint="vagrant ssh-config > FILE, then --hosts NAME --ssh-config FILE",
+        )
+    if not first.get("hostname") or not first.get("port", "22").isdecimal():
+        raise Unparsable("vagrant ssh-config", text.partition("\n")[0], 1)
+    options = [(key, line.split(maxsplit=1)[1]) for line, key, _ in settings if key in _OPTIONS]
+    # Vagrant names every way in: a "Host *" of ~/.ssh/config is not about its machines. To ssh
+    # the first of the two that it sees counts.
+    if "proxycommand" not in first:
+        options.append(("proxycommand", "none"))
+    options.append(("proxyjump", "none"))
+    return Host(
+        name=VAGRANT + name,
+        address=first["hostname"],
+        user=first.get("user", ""),
+        port=int(first.get("port", "0")),
+        options=tuple(options),
+        new_keys=new_keys if first.get("stricthostkeychecking") == "no" else "",
+    )
+
+
+def _plain(word: str) -> str:
+    return word.replace("%!(VAGRANT_COMMA)", ",").replace("\\n", "\n").replace("\\r", "\r")
 
 
 def read_machines(new_keys: str, progress: Progress) -> Machines:

@@ -2,6 +2,11 @@
 
 pytest-testinfra has ``--hosts`` and ``--ssh-config`` already; they mean what they mean to
 our own tasks. Further options carry the prefix ``--gdr-``: see options.py.
+
+A testinfra backend over our own transport: one connection a host, our rules for keys.
+
+testinfra's Paramiko backend ignores ProxyJump, only warns of unknown host keys, and fails
+with Paramiko 5 where the ssh configuration mentions GSSAPI.
 """
 
 from __future__ import annotations
@@ -10,8 +15,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
+from testinfra.backend.base import BaseBackend, CommandResult
 from testinfra.host import Host as TestinfraHost
 
 from toolkit.checks.all import ALL
@@ -22,8 +29,7 @@ from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.groups import resolved
 from toolkit.ssh.transport import Transport
-from toolkit.suites.backend import TransportBackend
-from toolkit.suites.ledger import ACCESS, LEDGER, WANT, Judge, Ledger
+from toolkit.suites.outcomes import ACCESS, LEDGER, WANT, Judge, Ledger
 from toolkit.verbs.access import Access, Fleet, inventory_in
 from toolkit.verbs.connect import open_fleet
 from toolkit.verbs.doctor import gather
@@ -33,6 +39,11 @@ from toolkit.want import DEFAULT_PROFILE, Want
 STACK = pytest.StashKey[ExitStack]()
 FLEET = pytest.StashKey[Fleet]()
 TROUBLE = pytest.StashKey[ToolkitError]()  # why there is no fleet
+_SCRIPT = """command_line() {{
+{command}
+}}
+command_line
+"""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -156,3 +167,24 @@ def transport(request: pytest.FixtureRequest, host_name: str) -> Iterator[Transp
 def host(transport: Transport) -> TestinfraHost:
     """testinfra's own view of the host, over our transport."""
     return TestinfraHost(TransportBackend(transport))
+
+
+class TransportBackend(BaseBackend):  # type: ignore[misc] # testinfra ships no types
+    """Runs each command of a test as a script on the host's one connection."""
+
+    NAME = "toolkit"
+
+    def __init__(self, transport: Transport) -> None:
+        super().__init__(transport.name)
+        self._transport = transport
+        self._encoding = "utf-8"  # what the transport has decoded already
+
+    def run(self, command: str, *args: str, **kwargs: Any) -> CommandResult:  # noqa: ARG002 testinfra's signature
+        """Run one shell command line, quoted by testinfra's rules. Any: testinfra's own."""
+        line = self.get_command(command, *args)
+        result = self._transport.run(_SCRIPT.format(command=line))
+        return self.result(result.exit, line.encode(), _bytes(result.stdout), _bytes(result.stderr))
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

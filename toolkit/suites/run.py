@@ -3,20 +3,60 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from toolkit import __version__
 from toolkit.checks.check import Check
 from toolkit.errors import ExitCode
 from toolkit.groups import Wants
-from toolkit.report.verified import Case
-from toolkit.suites.ledger import ACCESS, LEDGER, WANT, Ledger
+from toolkit.report.document import Json
+from toolkit.suites.outcomes import ACCESS, LEDGER, WANT, Ledger
 from toolkit.verbs.access import Access
 
 SUITES = Path(__file__).parent
+SCHEMA = "gdr-toolkit/verify/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case of the suite on one host."""
+
+    host: str
+    name: str  # of the function: "test_node" asks the checks, others ask in other words
+    check: str  # "" where it is no check's
+    status: str  # pass, fail, unknown, n/a, waived; error: it could not be asked
+    message: str = ""  # of whatever is no pass
+
+
+def verified_document(
+    profile: str, cases: Sequence[Case], code: ExitCode, when: datetime
+) -> dict[str, Json]:
+    """The whole document; ``when`` in any zone, written in UTC."""
+    return {
+        "schema": SCHEMA,
+        "toolkit": __version__,
+        "verb": "verify",
+        "profile": profile,
+        "time": when.astimezone(UTC).isoformat(timespec="seconds"),
+        "exit_code": int(code),
+        "summary": dict(sorted(Counter(each.status for each in cases).items())),
+        "cases": [
+            {
+                "host": each.host,
+                "name": each.name,
+                "check": each.check or None,
+                "status": each.status,
+                "message": each.message,
+            }
+            for each in cases
+        ],
+    }
 
 
 @dataclass(slots=True)
@@ -49,7 +89,7 @@ class Cases:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class SuiteResult:
     """What came of the suite."""
 
     code: ExitCode
@@ -58,7 +98,7 @@ class Ran:
     junit: str = ""  # JUnit XML; "" where pytest made none
 
 
-def run_suite(access: Access, wants: Wants, *, verbose: bool) -> Ran:
+def run_suite(access: Access, wants: Wants, *, verbose: bool) -> SuiteResult:
     """One case per host and check, and the same properties in other words.
 
     :returns: with the worst of what the hosts showed; a bug where pytest itself failed.
@@ -87,7 +127,7 @@ def run_suite(access: Access, wants: Wants, *, verbose: bool) -> Ran:
     seen = tuple(cases.seen.values())
     codes = {case.host: [ExitCode.OK] for case in seen} | ledger.codes
     told = tuple((host, code) for host, each in codes.items() for code in each)
-    return Ran(_code(int(status), ledger.exit_code), seen, told, junit)
+    return SuiteResult(_code(int(status), ledger.exit_code), seen, told, junit)
 
 
 def _code(status: int, seen: ExitCode) -> ExitCode:

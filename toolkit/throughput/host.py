@@ -7,24 +7,24 @@ from toolkit.compat.throughput import Constants
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import RdmaDevice
 from toolkit.throughput.estimate import Estimate, Layer, estimate
-from toolkit.throughput.inputs import LinkTold, Load, Wire
+from toolkit.throughput.inputs import HcaWire, LinkTold, Load
 from toolkit.throughput.model import Term, in_flight, least, line, wire
 from toolkit.throughput.pair import link_term
 from toolkit.throughput.ports import HcaKind, wire_of
-from toolkit.throughput.reading import attempt
+from toolkit.throughput.reading import read_or
 
 _OWN_SHARE = 0.9  # of the bound: below, it is size and depth that limit
 
 
 def host_bound(
-    node: Node, device: RdmaDevice, c: Constants, notes: list[str], told: Wire | None = None
+    node: Node, device: RdmaDevice, c: Constants, notes: list[str], told: HcaWire | None = None
 ) -> Term:
     """The narrowest of what is on the way, before size and depth of messages.
 
     :param notes: what was not read is added.
     :param told: the wire, where a measurement tells more of it than the node.
     """
-    function = attempt(lambda: node.pci.functions.get(device.address), None)
+    function = read_or(lambda: node.pci.functions.get(device.address), None)
     kind = HcaKind((function.vendor, function.device)) if function is not None else HcaKind()
     on = told or wire_of(node, device, kind, c, notes)
     terms = [Term(wire(on.gbits, on.mtu, on.layer, c), f"wire ({on.said})", line(on.gbits.high))]

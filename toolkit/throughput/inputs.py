@@ -31,7 +31,7 @@ class LinkTold:
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class HcaWire:
     """The port of an HCA, or what its kind has at most."""
 
     gbits: Range
@@ -64,7 +64,7 @@ class PairInputs:
     payload: Range  # Max_Payload_Size, bytes
     tags: Range  # read requests that the HCA may have on order
     request: Range  # Max_Read_Request_Size of the HCA, bytes
-    wire: Wire
+    wire: HcaWire
     cpu: CpuClass | None
     redirects: tuple[str, ...] | None  # "0000:17:00.0: ReqRedir"; None where not read
     translated: bool | None  # the IOMMU translates what the HCA sends; None where not told

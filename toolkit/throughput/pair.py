@@ -9,24 +9,9 @@ from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Constants, Range
 from toolkit.facts.pci.topology import Distance
 from toolkit.throughput.estimate import Estimate, Layer, estimate
-from toolkit.throughput.inputs import (
-    LATENCY_SIZE,
-    NOT_TOLD,
-    LinkTold,
-    Load,
-    PairInputs,
-)
+from toolkit.throughput.inputs import LATENCY_SIZE, NOT_TOLD, LinkTold, Load, PairInputs
 from toolkit.throughput.latency import Latency, latency
-from toolkit.throughput.model import (
-    Term,
-    in_flight,
-    least,
-    line,
-    pcie,
-    raw,
-    reads,
-    wire,
-)
+from toolkit.throughput.model import Term, in_flight, least, line, pcie, raw, reads, wire
 
 NEAR = frozenset({Distance.PIX, Distance.PXB})
 COHERENT = frozenset({Distance.C2C, Distance.P2C})

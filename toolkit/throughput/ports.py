@@ -10,7 +10,7 @@ from toolkit.compat.throughput import Constants, Range
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import Port, RdmaDevice
-from toolkit.throughput.inputs import Wire
+from toolkit.throughput.inputs import HcaWire
 from toolkit.throughput.model import Layer2
 
 _RDMA_MTUS = (256, 512, 1024, 2048, 4096)
@@ -43,21 +43,21 @@ def no_port_up(device: RdmaDevice) -> bool:
 
 def wire_of(
     node: Node, device: RdmaDevice | None, kind: HcaKind, c: Constants, notes: list[str]
-) -> Wire:
+) -> HcaWire:
     """The fastest port that is up; else what such an HCA has at most."""
     ports = [each for each in device.ports if each.gbits] if device else []
     if kind.gbits and not ports:
         notes.append("link layer and MTU of the HCA not read")
-        return Wire(Range.exactly(kind.gbits), _layer(device), _ANY_MTU)
+        return HcaWire(Range.exactly(kind.gbits), _layer(device), _ANY_MTU)
     if device is None or not ports:
         what = device.name if device else "the HCA"
         down = device is not None and no_port_up(device)
         why = f"no port of {what} is up, so that it carries nothing now: told is"
         notes.append(f"{why if down else f'no port of {what} was read:'} its kind's rate at most")
         top = c.rates.get(kind.ids)
-        return Wire(Range(top, top / 4, top) if top else _ANY_RATE, _layer(device), _ANY_MTU)
+        return HcaWire(Range(top, top / 4, top) if top else _ANY_RATE, _layer(device), _ANY_MTU)
     port = max(ports, key=lambda each: each.gbits)
-    return Wire(Range.exactly(port.gbits), _layer_of(port), _mtu(node, device, port, notes))
+    return HcaWire(Range.exactly(port.gbits), _layer_of(port), _mtu(node, device, port, notes))
 
 
 def _layer(device: RdmaDevice | None) -> Layer2:

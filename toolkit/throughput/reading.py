@@ -23,10 +23,11 @@ from toolkit.throughput.pair import COHERENT, NEAR
 from toolkit.throughput.ports import HcaKind, wire_of
 
 T = TypeVar("T")
+D = TypeVar("D")
 _SLOWEST, _FASTEST = Link(8.0, 8), Link(32.0, 16)  # where nothing tells of a link
 
 
-def attempt(read: Callable[[], T], otherwise: T) -> T:
+def read_or(read: Callable[[], T], otherwise: D) -> T | D:
     """A prediction may lack a part; only a verdict may not."""
     try:
         return read()
@@ -43,7 +44,7 @@ class Gaps:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownNode:
     """What all pairs of a node share, each read once."""
 
     node: Node
@@ -56,27 +57,27 @@ class Known:
     unsure: tuple[str, ...] = field(default=())  # notes for every pair
 
 
-def know(node: Node, c: Constants, gaps: Gaps) -> Known:
+def know(node: Node, c: Constants, gaps: Gaps) -> KnownNode:
     none: tuple[RdmaDevice, ...] = ()
-    devices = {each.address: each for each in attempt(lambda: node.rdma_hardware, none)}
+    devices = {each.address: each for each in read_or(lambda: node.rdma_hardware, none)}
     devices |= {each.name: each for each in devices.values()}
-    tree = attempt(lambda: node.pci_config, None) or attempt(lambda: node.pci, None)
-    cpu = attempt(lambda: node.cpu, None)
+    tree = read_or(lambda: node.pci_config, None) or read_or(lambda: node.pci, None)
+    cpu = read_or(lambda: node.cpu, None)
     kind = c.cpu(cpu.vendor, cpu.family, cpu.number) if cpu else None
     unsure = () if gaps.path is not None else (NOT_TOLD,)
-    if attempt(lambda: node.is_guest, otherwise=False):
+    if read_or(lambda: node.is_guest, otherwise=False):
         unsure = (*unsure, "a guest's PCI tree is not the machine's: distances may be made up")
-    groups = attempt(lambda: node.iommu_groups, None)
+    groups = read_or(lambda: node.iommu_groups, None)
     functions = tree.functions if tree else {}
-    told = attempt(lambda: node.nccl_topology, None) if tree is None else None
+    told = read_or(lambda: node.nccl_topology, None) if tree is None else None
     if told is not None and kind is None:
         kind = c.cpu(*told.processor)
     ends = (*told.gpus, *told.hcas) if told is not None else ()
     nccl = {name: each for each in ends for name in (each.name, each.address)}
-    return Known(node, devices, functions, groups, kind, gaps, nccl, unsure)
+    return KnownNode(node, devices, functions, groups, kind, gaps, nccl, unsure)
 
 
-def read_pair(known: Known, pair: NamedPair, c: Constants, *, best: bool) -> PairInputs:
+def read_pair(known: KnownNode, pair: NamedPair, c: Constants, *, best: bool) -> PairInputs:
     """Everything of one pair that the model wants."""
     notes = list(known.unsure)
     gpu, hca = known.functions.get(pair.gpu), known.functions.get(pair.hca)
@@ -203,10 +204,10 @@ def _packets(
 def _express(function: PciFunction | None) -> Express | None:
     if function is None:
         return None
-    return attempt(function.express, None)
+    return read_or(function.express, None)
 
 
-def _redirects(known: Known, pair: NamedPair, notes: list[str]) -> tuple[str, ...] | None:
+def _redirects(known: KnownNode, pair: NamedPair, notes: list[str]) -> tuple[str, ...] | None:
     """Bridges between the two that redirect; () beyond switches, where there is none."""
     if pair.distance not in NEAR:
         return ()
@@ -228,7 +229,7 @@ def _redirects(known: Known, pair: NamedPair, notes: list[str]) -> tuple[str, ..
     return tuple(found) if found or not unread else None
 
 
-def _translated(known: Known, hca: PciFunction | None, notes: list[str]) -> bool | None:
+def _translated(known: KnownNode, hca: PciFunction | None, notes: list[str]) -> bool | None:
     if known.groups is not None:
         domain = known.groups.get(hca.group) if hca is not None and hca.group else None
         if domain is Domain.IDENTITY or (domain is not None and domain.translated):

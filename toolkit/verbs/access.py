@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # imported where a fleet is opened
     from toolkit.features.slurm.run.nodes import Site
     from toolkit.node.collect import Register
     from toolkit.redfish.access import BmcAccess
-    from toolkit.redfish.fleet import Bmcs
+    from toolkit.redfish.fleet import BmcFleet
     from toolkit.ssh.transport import Transport
 
 TRANSPORTS = ("paramiko", "openssh", "local", "srun")
@@ -64,8 +64,22 @@ class Fleet:
     connect: Callable[[Host], Transport]
     access: Access
     demo: bool = False  # simulated nodes: a reboot harms nobody
-    bmcs: Bmcs | None = None  # None: no BMC is asked
+    bmcs: BmcFleet | None = None  # None: no BMC is asked
     slurm: Site | None = None  # None: nobody schedules jobs there, as far as we were told
+
+    def only(self, names: Iterable[str]) -> Fleet:
+        """The same with the hosts of these names alone: those that an earlier run changed.
+
+        :raises UsageError: one of them is known no more.
+        """
+        wanted = set(names)
+        hosts = tuple(host for host in self.hosts if host.name in wanted)
+        if lacking := sorted(wanted - {host.name for host in hosts}):
+            raise UsageError(
+                f"no host of that name any more: {', '.join(lacking)}",
+                hint="name those that there are with --hosts",
+            )
+        return replace(self, hosts=hosts)
 
 
 def state_dir() -> Path:

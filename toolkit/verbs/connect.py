@@ -41,7 +41,7 @@ from toolkit.verbs.access import (
 )
 
 if TYPE_CHECKING:  # what speaks Redfish is imported where a BMC is given
-    from toolkit.redfish.fleet import Bmcs
+    from toolkit.redfish.fleet import BmcFleet
 
 
 def resolve(
@@ -114,7 +114,7 @@ def open_fleet(access: Access) -> Iterator[Fleet]:
         yield Fleet(hosts, connect, access, bmcs=bmcs, slurm=slurm)
 
 
-def _bmcs(access: Access, hosts: tuple[Host, ...], stack: ExitStack) -> Bmcs | None:
+def _bmcs(access: Access, hosts: tuple[Host, ...], stack: ExitStack) -> BmcFleet | None:
     """The BMCs of the hosts, whose sessions end with ``stack``."""
     if access.bmc is None:
         return None
@@ -142,9 +142,7 @@ def _connector(
     def connect(host: Host) -> Transport:
         hearing = heard.setdefault(host.name, Hearing(host.name, access.room))
         if slurm is not None and slurm.carries:
-            become = Become(access.become, access.credentials.become_password, access.wrapped)
-            say = functools.partial(access.progress.note, host.name)
-            return SrunTransport(host, slurm, become, access.jobs_s, say, hearing)
+            return _by_srun(host, access, slurm, hearing)
         if host.away:
             name = host.name.removeprefix(VAGRANT)
             raise TransportError(f"{host.name} is {host.away}", hint=f"vagrant up {name}")
@@ -175,3 +173,9 @@ def _connector(
         )
 
     return connect
+
+
+def _by_srun(host: Host, access: Access, slurm: Site, hearing: Hearing) -> Transport:
+    become = Become(access.become, access.credentials.become_password, access.wrapped)
+    say = functools.partial(access.progress.note, host.name)
+    return SrunTransport(host, slurm, become, access.jobs_s, say, hearing)

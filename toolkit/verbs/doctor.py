@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date
+from typing import TYPE_CHECKING
 
-from toolkit.checks.consumers.taken import taken
 from toolkit.checks.judged import Judged, judge_node
-from toolkit.checks.kernel.forecast import Foreseen, forecast
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence, Frame
-from toolkit.facts.node.node import Node
 from toolkit.groups import Wants
-from toolkit.hosts.host import Host
-from toolkit.rollout.runs import RunFolder
-from toolkit.ssh.transport import Transport
-from toolkit.verbs.access import Fleet
-from toolkit.verbs.each import on_each, on_saved
-from toolkit.verbs.earlier import earlier_ports
-from toolkit.verbs.intern import Alike
+from toolkit.verbs.each import Alike, on_each, on_saved
 from toolkit.verbs.passport import sealed
-from toolkit.verbs.reading import read_node
-from toolkit.want import Want
+
+if TYPE_CHECKING:  # who judges what was saved reaches no node
+    from toolkit.hosts.host import Host
+    from toolkit.rollout.runs import RunFolder
+    from toolkit.ssh.transport import Transport
+    from toolkit.verbs.access import Fleet
 
 
 def examine(
@@ -36,6 +32,8 @@ def examine(
 
     :param also: sources that were not read on the nodes, such as the log of their job.
     """
+    from toolkit.verbs.reading import earlier_ports, read_node  # noqa: PLC0415 only who asks nodes pays for it
+
     alike = Alike()
 
     def work(host: Host, transport: Transport) -> Judged:
@@ -51,6 +49,8 @@ def examine(
 
 def gather(fleet: Fleet) -> dict[str, Evidence | ToolkitError]:
     """Ask every node once; its evidence, or why there is none, by host name."""
+    from toolkit.verbs.reading import read_node  # noqa: PLC0415 only who asks nodes pays for it
+
     outcomes = on_each(fleet, "reading", lambda host, transport: read_node(fleet, host, transport))
     return {each.host: each.error or each.get() for each in outcomes}
 
@@ -70,36 +70,3 @@ def examine_saved(
         return alike.judged(judge_node(name, sealed(evidence.plus(also), want), want, today))
 
     return on_saved(saved, work)
-
-
-def foresee(
-    fleet: Fleet, wants: Wants, today: date, folder: RunFolder, release: str
-) -> list[Outcome[Foreseen]]:
-    """Ask every node once, and judge it as it would be after booting another kernel.
-
-    :param release: kernel release; "" for that of each node's next boot.
-    """
-
-    def work(host: Host, transport: Transport) -> Foreseen:
-        evidence = read_node(fleet, host, transport)
-        folder.keep_evidence(host.name, evidence)
-        return _foreseen(host.name, evidence, wants.of(host.name), today, release)
-
-    return on_each(fleet, "reading", work)
-
-
-def foresee_saved(
-    saved: Iterable[tuple[str, Evidence]], wants: Wants, today: date, release: str
-) -> list[Outcome[Foreseen]]:
-    """The same from evidence that was saved earlier, with no host."""
-
-    def work(name: str, evidence: Evidence) -> Foreseen:
-        return _foreseen(name, evidence, wants.of(name), today, release)
-
-    return on_saved(saved, work)
-
-
-def _foreseen(name: str, evidence: Evidence, want: Want, today: date, release: str) -> Foreseen:
-    judged = judge_node(name, evidence, want, today)
-    node = Node(evidence)
-    return Foreseen(judged, forecast(node, taken(node.fresh(), want), release))

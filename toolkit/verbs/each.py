@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar, cast
 
+from toolkit.checks.judged import Judged
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import Evidence
 from toolkit.hosts.host import Host
@@ -12,8 +14,12 @@ from toolkit.ssh.pool import Interrupted, run_all
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
 
+if TYPE_CHECKING:
+    from toolkit.plan.bundle import Bundle
+
 T = TypeVar("T")
 Work = Callable[[Host, Transport], T]
+H = TypeVar("H", bound=Hashable)
 
 
 def on_each(
@@ -66,3 +72,35 @@ def on_saved(
         except ToolkitError as why:
             outcomes.append(Outcome(name, error=why))
     return outcomes
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """What was seen of it so far. May be called from many threads: a dict takes one at a time."""
+
+    _kept: dict[Hashable, Hashable] = field(default_factory=dict)
+
+    def once(self, value: H) -> H:
+        """The value, or the equal one that is kept already."""
+        return cast("H", self._kept.setdefault(value, value))
+
+    def judged(self, judged: Judged) -> Judged:
+        """The same judgement, so that a thousand nodes take little more memory than a few."""
+        return replace(
+            judged,
+            verdicts=tuple(map(self.once, judged.verdicts)),
+            about=tuple(map(self.once, judged.about)),
+            known=tuple(map(self.once, judged.known)),
+            chosen=tuple(map(self.once, judged.chosen)),
+        )
+
+    def bundle(self, bundle: Bundle | None) -> Bundle | None:
+        """The same bundle: its engine is one for all, and most of its files are."""
+        if bundle is None:
+            return None
+        return replace(
+            bundle,
+            contents=tuple(map(self.once, bundle.contents)),
+            steps=tuple(map(self.once, bundle.steps)),
+            engine=self.once(bundle.engine),
+        )

@@ -113,24 +113,15 @@ def read_incident(file: Path) -> Iterator[tuple[str, Evidence]]:
                 if named is None or not member.isreg():
                     continue
                 if member.size > _EVIDENCE:
-                    raise UsageError(
-                        f"{file}: {member.name} is too large to be evidence",
-                        hint="name one that capture --incident made",
-                    )
+                    raise _odd(file, member, "too large to be evidence")
                 content = tar.extractfile(member)
                 if content is None:
                     continue
                 evidence = Evidence.parse(decoded(content.read()))
                 if not evidence.frames:
-                    raise UsageError(
-                        f"{file}: {member.name} is no evidence",
-                        hint="name one that capture --incident made",
-                    )
+                    raise _odd(file, member, "no evidence")
                 if named[1] in names:
-                    raise UsageError(
-                        f"{file}: {member.name} is in it twice",
-                        hint="name one that capture --incident made",
-                    )
+                    raise _odd(file, member, "in it twice")
                 names.add(named[1])
                 yield named[1], evidence
             while unpacked.read(1 << 20):  # up to the checksum at the very end
@@ -142,3 +133,8 @@ def read_incident(file: Path) -> Iterator[tuple[str, Evidence]]:
         ) from why
     if not names:
         raise UsageError(f"{file}: holds no evidence", hint="make one: capture --incident FILE")
+
+
+def _odd(file: Path, member: tarfile.TarInfo, what: str) -> UsageError:
+    hint = "name one that capture --incident made"
+    return UsageError(f"{file}: {member.name} is {what}", hint=hint)

@@ -8,7 +8,6 @@ from pathlib import Path
 from toolkit.errors import NoEvidence
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.passport import VERIFIED
-from toolkit.node import sealing
 from toolkit.want import Want
 
 
@@ -17,7 +16,9 @@ def known_key(key: Path) -> None:
 
     :raises UsageError: they cannot be read, or there is none.
     """
-    sealing.refuse_no_key(key)
+    from toolkit.node import text_signature  # noqa: PLC0415 only who demands passports pays for it
+
+    text_signature.refuse_no_key(key)
 
 
 def sealed(evidence: Evidence, want: Want) -> Evidence:
@@ -29,6 +30,8 @@ def sealed(evidence: Evidence, want: Want) -> Evidence:
     """
     if not want.passport_key:
         return evidence
+    from toolkit.node import text_signature  # noqa: PLC0415 likewise
+
     # Whatever a node says under this name is no finding of ours.
     frames = {key: each for key, each in evidence.frames.items() if key != VERIFIED}
     evidence = Evidence(frames, evidence.complete)
@@ -39,7 +42,7 @@ def sealed(evidence: Evidence, want: Want) -> Evidence:
     if signature.state is State.ABSENT:
         good, told = False, "the passport is not signed"
     elif signature.state is State.OK:
-        good, told = sealing.check(Path(want.passport_key), text, signature.text)
+        good, told = text_signature.check(Path(want.passport_key), text, signature.text)
     else:
         return evidence.plus([replace(signature, key=VERIFIED)])
     line = f"{'good' if good else 'bad'} {told}\n"

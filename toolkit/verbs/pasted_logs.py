@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from toolkit.facts.kinds import Kind, named
 from toolkit.facts.nccl.nccl_log_reader import parse_nccl_log
 from toolkit.facts.text.machines import machines
 from toolkit.facts.text.pasted_logs import NotUnderstood, evidence_of, frames_of
+from toolkit.facts.text.pod_logs import holds_pod_logs, parse_pod_logs
 
 MANY_BYTES = 256 << 20  # no log that anybody judges is longer; a core dump is
 
@@ -109,3 +111,34 @@ def _frames(file: Path, kind: Kind) -> list[Frame]:
 
 def _text(file: Path) -> str:
     return decoded(read_bytes(file))
+
+
+def read_pod_log(text: str, file: Path) -> Iterator[tuple[str, Evidence]]:
+    """The nodes of one log.
+
+    :raises UsageError: it is of pods of ours, and nothing can be taken for one node's evidence.
+    """
+    try:
+        found = parse_pod_logs(text)
+    except UsageError as why:
+        raise UsageError(f"{file}: {why}", hint=why.hint) from why
+    for each in found:
+        yield each.node, each.evidence
+
+
+def is_pod_logs(folder: Path) -> bool:
+    """Whether each file of the folder is the log of pods of ours."""
+    files = [each for each in folder.iterdir() if each.is_file() and each.name[0] != "."]
+    return bool(files) and all(holds_pod_logs(_text(each)) for each in files)
+
+
+def read_pod_logs(folder: Path) -> Iterator[tuple[str, Evidence]]:
+    """The nodes of a folder with one log a pod; of a node with several the last by name counts.
+
+    :raises UsageError: likewise.
+    """
+    found: dict[str, Evidence] = {}
+    for file in sorted(each for each in folder.iterdir() if each.is_file()):
+        if file.name[0] != ".":
+            found.update(read_pod_log(_text(file), file))
+    yield from found.items()

@@ -20,20 +20,16 @@ from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.groups import Wants
 from toolkit.hosts.host import Host
-from toolkit.node import sealing
-from toolkit.node.deliver import engine
-from toolkit.node.image_run import image_runner
-from toolkit.plan.bundle import Bundle, runner, tar_bytes
-from toolkit.plan.diff import diff
-from toolkit.plan.plan import Plan, make_plan
-from toolkit.plan.render import render
-from toolkit.plan.trial import Lines, lines_of
+from toolkit.node import text_signature
+from toolkit.node.deliver import engine, image_runner
+from toolkit.plan.bundle import Bundle, render, runner, tar_bytes
+from toolkit.plan.plan import Plan, diff, make_plan
+from toolkit.plan.trial import CommandLines, lines_of
 from toolkit.rollout.runs import RunFolder, safe_name
 from toolkit.safe_file import write_file
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
-from toolkit.verbs.each import on_each, on_saved
-from toolkit.verbs.intern import Alike
+from toolkit.verbs.each import Alike, on_each, on_saved
 from toolkit.verbs.reading import read_node
 from toolkit.want import PeerPath, Want
 
@@ -49,7 +45,7 @@ class Planned:
     bundle: Bundle | None = None  # None where there is nothing to send
     boot_id: str = ""  # in which the node was read; "" for an image
     trial: Bundle | None = None  # the one that has the changed command line tried
-    lines: Lines = field(default_factory=Lines)
+    lines: CommandLines = field(default_factory=CommandLines)
 
     @property
     def pending(self) -> bool:
@@ -116,7 +112,9 @@ def sealed(bundle: Bundle) -> Bundle:
     if not bundle.sign_key:
         return bundle
     key = Path(bundle.sign_key).expanduser()
-    return replace(bundle, signature=sealing.sign(key, bundle.sums(), sealing.BUNDLES))
+    return replace(
+        bundle, signature=text_signature.sign(key, bundle.sums(), text_signature.BUNDLES)
+    )
 
 
 def plan_all(

@@ -13,18 +13,17 @@ from toolkit.errors import ExitCode, Outcome, StaleError, TransportError
 from toolkit.hosts.host import Host
 from toolkit.node import deliver
 from toolkit.node.collect import collect
-from toolkit.node.reboot import reboot
-from toolkit.node.trial import note
+from toolkit.node.deliver import heard
+from toolkit.node.reboot import note, reboot
 from toolkit.plan.bundle import script
 from toolkit.plan.plan import Plan
 from toolkit.rollout.events import Nobody, Witness
 from toolkit.rollout.plan.batches import Phase
-from toolkit.rollout.progress_line import heard
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
-from toolkit.verbs.jobs import who_works
 from toolkit.verbs.plan import Planned, plan_node, sealed
+from toolkit.verbs.reading import who_works
 from toolkit.verbs.trial import Hands, attempt
 from toolkit.want import Want
 
@@ -38,7 +37,7 @@ FAIL, UNKNOWN = Status.FAIL, Status.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ProvisionOptions:
     """What the operator allows."""
 
     reboot: bool = False
@@ -136,7 +135,7 @@ def untouched(outcome: Outcome[Planned]) -> Outcome[Provisioned]:
 
 
 @dataclass(slots=True)
-class Node:
+class NodeRounds:
     """The rounds on one node: apply, reboot, look again, until the plan is empty."""
 
     host: Host
@@ -144,7 +143,7 @@ class Node:
     fleet: Fleet
     want: Want
     today: date
-    options: Options
+    options: ProvisionOptions
     folder: RunFolder
     witness: Witness = field(default_factory=Nobody)
     busy: str = field(default="", init=False)

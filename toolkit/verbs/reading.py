@@ -1,12 +1,28 @@
-"""All that is known of one node at one moment: what it says, and what its BMC says."""
+"""All that is known of one node at one moment: from it, its BMC, and an earlier run."""
 
 from __future__ import annotations
 
-from toolkit.evidence import Evidence
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from toolkit.errors import ApplyError, NoEvidence, Outcome, Unparsable
+from toolkit.evidence import Evidence, Frame, State
+from toolkit.facts.modules.module_users import parse_users
+from toolkit.facts.node.health import EARLIER
+from toolkit.facts.node.node import Node
 from toolkit.hosts.host import Host
-from toolkit.node.collect import collect
+from toolkit.node.collect import ask, collect
+from toolkit.rollout.runs import RunFolder, evidence_name
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
+from toolkit.verbs.each import on_each
+
+_RUNS = 40  # so many of the newest runs are looked into
+_COUNTED = re.compile(r"counters/\w+:[1-9]")
+_SHOWN = 3  # processes that a sentence names
+T = TypeVar("T")
 
 
 def read_node(fleet: Fleet, host: Host, transport: Transport) -> Evidence:
@@ -19,3 +35,83 @@ def read_node(fleet: Fleet, host: Host, transport: Transport) -> Evidence:
         return evidence
     fleet.access.progress.note(host.name, "reading its BMC")
     return evidence.plus(fleet.bmcs.frames(host))
+
+
+def earlier_ports(runs: Path, host: str, now: Evidence, *, but: Path) -> tuple[Frame, ...]:
+    """A frame with the port counters of the newest earlier run since the same boot; or nothing.
+
+    Nothing is looked for where no counter has counted: no rate would differ from none.
+
+    :param runs: where runs are kept.
+    :param but: the run that is under way.
+    """
+    frame = now.frames.get("infiniband")
+    if frame is None or not _COUNTED.search(frame.text):
+        return ()
+    name = evidence_name(host)
+    try:
+        folders = sorted((each for each in runs.iterdir() if each != but), reverse=True)[:_RUNS]
+        file = next((each / name for each in folders if (each / name).is_file()), None)
+        if file is None:
+            return ()
+        before = Evidence.parse(file.read_text(encoding="utf-8", errors="surrogateescape"))
+        if before.text("boot-id") != now.text("boot-id"):
+            return ()  # counted from nothing again
+        aer = Node(before).aer
+        lines = [line for line in before.text("infiniband").split("\n") if "counters/" in line]
+    except (OSError, NoEvidence, Unparsable):
+        return ()  # no reading to compare with: the mean since boot stands alone
+    if aer is None or not lines:
+        return ()
+    text = "".join(f"{line}\n" for line in (f"uptime:{aer.uptime}", *lines))
+    return (Frame(EARLIER, State.OK, f"run {file.parent.name}: {frame.source}", text),)
+
+
+class InUse(ApplyError):
+    """Somebody's job is at work: the node was not rebooted, what was done before stands."""
+
+
+def who_works(transport: Transport) -> str:
+    """The jobs at work, in one sentence; "" where there is none.
+
+    Where it cannot be told, that is the sentence: nobody seen is not nobody there.
+
+    :raises TransportError: whether the node was asked cannot be known.
+    """
+    try:
+        found = [each for each in parse_users(ask(transport, "occupied")) if each.works]
+    except (NoEvidence, Unparsable) as why:
+        return f"it cannot be told whether a job is at work ({why})"
+    if not found:
+        return ""
+    more = f", and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return f"at work: {'; '.join(map(str, found[:_SHOWN]))}{more}"
+
+
+def refuse_jobs(transport: Transport) -> None:
+    """Before a reboot that is not part of a plan.
+
+    :raises InUse: a job is at work, or nobody can tell.
+    """
+    busy = who_works(transport)
+    if busy:
+        raise InUse(
+            f"{transport.name}: not rebooted: {busy}",
+            hint="what was done before stands; once the job has ended: provision --reboot",
+        )
+
+
+def read_each(
+    fleet: Fleet, folder: RunFolder, work: Callable[[str, Evidence], T]
+) -> list[Outcome[T]]:
+    """Ask every node once, and keep its evidence in the run's folder; ``work`` has it next.
+
+    :param work: is called from many threads, with the host's name.
+    """
+
+    def one(host: Host, transport: Transport) -> T:
+        evidence = read_node(fleet, host, transport)
+        folder.keep_evidence(host.name, evidence)
+        return work(host.name, evidence)
+
+    return on_each(fleet, "reading", one)

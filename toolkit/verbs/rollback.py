@@ -1,28 +1,44 @@
-"""Take back what a run of ours did."""
+"""Take back what a run of ours did.
+
+Undo a run: each node takes back what it did for that run, newest first.
+
+No plan is carried out: the node has the bytes of before, and compares. A file that was
+changed since, by other hands or by a later run, is left as it is, and named.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from toolkit.errors import ApplyError, ExitCode
+from toolkit.checks.check import Status
+from toolkit.checks.judged import Judged
+from toolkit.errors import ApplyError, ExitCode, ToolkitError, UsageError
+from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.hosts.host import Host
 from toolkit.node import deliver
 from toolkit.node.audit import of_run
 from toolkit.node.collect import collect
+from toolkit.node.deliver import heard
 from toolkit.node.reboot import reboot
 from toolkit.plan.boot_arguments import bare
 from toolkit.plan.trial import lines_of
 from toolkit.rollout.events import Witness
+from toolkit.rollout.history import PastRun
+from toolkit.rollout.hooks import Hooks, OutOfService
 from toolkit.rollout.plan.batches import Phase
-from toolkit.rollout.progress_line import heard
 from toolkit.rollout.run import Rolled
+from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Sink, Transport
 from toolkit.verbs.access import Fleet
-from toolkit.verbs.budgeted import Counting, on_each_counted
-from toolkit.verbs.jobs import refuse_jobs
+from toolkit.verbs.budget_run import Counting, on_each_counted
 from toolkit.verbs.provision import REBOOT_S
+from toolkit.verbs.reading import refuse_jobs
+from toolkit.verbs.rollout import Agreed
+from toolkit.verbs.slurm_service import kept_off
+
+Judge = Callable[[str, Evidence], Judged]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +112,144 @@ def booted_back(
             hint="another entry was booted: look at the boot menu and its environment",
         )
     return "command line: as the boot menu has it"
+
+
+@dataclass(frozen=True, slots=True)
+class Undoing:
+    """What is to be taken back: the names that nodes gave to our runs, newest first."""
+
+    run: str
+    node_runs: Mapping[str, Sequence[str]]  # by host
+
+
+def undoing(run: PastRun, hosts: Sequence[str] = ()) -> Undoing:
+    """What undoing a run means.
+
+    :param hosts: only these; all that were touched unless given.
+    :raises UsageError: nothing was touched, or a host was not.
+    """
+    if run.story.about.verb != "provision":
+        raise UsageError(
+            f"run {run.id} was {run.story.about.verb}, which is not undone",
+            hint=f"bios --undo {run.id}"
+            if run.story.about.verb == "bios"
+            else "bring the nodes where they were: provision --hosts ...",
+        )
+    touched = run.touched()
+    if strangers := sorted(set(hosts) - set(touched)):
+        raise UsageError(
+            f"run {run.id} changed nothing on {', '.join(strangers)}",
+            hint=f"see what it did: runs.show {run.id}",
+        )
+    chosen = [host for host in touched if not hosts or host in hosts]
+    if not chosen:
+        raise UsageError(f"run {run.id} changed no node", hint="there is nothing to undo")
+    told = run.node_runs()
+    return Undoing(run.id, {host: told.get(host, ()) for host in chosen})
+
+
+def undo(
+    fleet: Fleet,
+    what: Undoing,
+    folder: RunFolder,
+    agreed: Agreed,
+    *,
+    judge: Judge,
+    allow_reboot: bool,
+    over_jobs: bool = False,
+) -> Rolled[RolledBack]:
+    """Take it back on the hosts of the fleet, which are those of ``what``; a run of its own.
+
+    Where a scheduler takes nodes out of service, they are given back if every check is content.
+
+    :param agreed: its terms are of the fleet's hosts, and it tells which run is taken back.
+    :param judge: evidence of a host -> whether it is as wanted.
+    :param over_jobs: a reboot may end somebody's job.
+    :raises LockedError: another controller's run is at work on one of the hosts.
+    :raises JournalError: what is done cannot be written down, so nothing was.
+    """
+    fleet = kept_off(fleet, folder.settle())
+    audit = of_run(folder.settle(), agreed.about.reason)
+
+    def work(host: Host, transport: Transport, witness: Witness) -> RolledBack:
+        node = _Undo(
+            host, transport, fleet, witness, agreed.hooks, judge, allow_reboot, over_jobs, audit
+        )
+        return node.go(what)
+
+    how = Counting(folder, agreed)
+    return on_each_counted(fleet, "undoing", work, how, well=lambda done: not done.out)
+
+
+@dataclass(slots=True)
+class _Undo:
+    host: Host
+    transport: Transport
+    fleet: Fleet
+    witness: Witness
+    hooks: Hooks
+    judge: Judge
+    allow_reboot: bool
+    over_jobs: bool
+    audit: str
+
+    def go(self, what: Undoing) -> RolledBack:
+        names = what.node_runs[self.host.name]
+        if not names:
+            raise ApplyError(
+                f"{self.host.name}: run {what.run} was at work here, and was never told "
+                "what the node calls it",
+                hint="look at the node's own journal, /var/lib/gdr-toolkit/journal, "
+                f"then: rollback --hosts {self.host.name} --run NAME",
+            )
+        if not self.hooks.takes_out:
+            return self._back(names)
+        out = OutOfService(self.host, self.transport, self.hooks, self.witness, self._note)
+        out.take()
+        try:
+            done = self._back(names)
+            judged = self.judge(self.host.name, collect(self.transport))
+        except ToolkitError as why:
+            out.stay(str(why))
+            raise
+        if judged.exit_code is ExitCode.OK:
+            _, told = out.give_back()
+            return replace(done, steps=(*done.steps, *([told] if told else [])))
+        short = [v.check.id for v in (*judged.having(Status.FAIL), *judged.having(Status.UNKNOWN))]
+        found = ", ".join(short) or "its evidence was cut off"
+        told = out.stay(f"taken back, and not as wanted: {found}")
+        return replace(done, steps=(*done.steps, told), out=True, exit_code=judged.exit_code)
+
+    def _back(self, names: Sequence[str]) -> RolledBack:
+        steps: list[str] = []
+        booting = False
+        for name in names:
+            done = self._take_back(name)
+            if done is None:
+                steps.append(f"{name}: was taken back before")
+                continue
+            steps += map(str, done.steps)
+            booting = booting or done.needs_reboot
+        if not booting or not self.allow_reboot:
+            return RolledBack(steps, False)
+        if not self.over_jobs:
+            refuse_jobs(self.transport)
+        booted = booted_back(self.transport, self._note, self._about_to_reboot)
+        return RolledBack((*steps, booted), True)
+
+    def _take_back(self, name: str) -> deliver.Applied | None:
+        self.witness.about_to(Phase.APPLYING)
+        try:
+            return deliver.rollback(self.transport, name, sink=self._log, audit=self.audit)
+        except UsageError:  # the node's journal has no such run that stands
+            return None
+
+    def _about_to_reboot(self, boot_id: str) -> None:
+        self.witness.about_to(Phase.REBOOTING, boot_id)
+
+    def _log(self, line: str) -> None:
+        if told := heard(line):
+            self._note(told)
+
+    def _note(self, text: str) -> None:
+        self.fleet.access.progress.note(self.host.name, text)

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date
 
-from toolkit.errors import ExitCode, Outcome, TransportError, worst
+from toolkit.checks.check import Status
+from toolkit.checks.judged import Judged
+from toolkit.errors import ExitCode, Outcome, ToolkitError, TransportError, worst
 from toolkit.groups import Wants
 from toolkit.hosts.host import Host, fold
 from toolkit.node.audit import tell_system, whoami
 from toolkit.rollout.budget import Budget, Unavailable, nobody
 from toolkit.rollout.claims import claim
+from toolkit.rollout.events import Value
 from toolkit.rollout.hooks import Hooks
 from toolkit.rollout.journal import FILE, About, Event, Journal, JournalError
-from toolkit.rollout.plan.batches import Terms
-from toolkit.rollout.plan.past import Past, standing
-from toolkit.rollout.plan.terms import NO_LIMIT
-from toolkit.rollout.run import Brakes, Rolled, Rollout, T
+from toolkit.rollout.plan.batches import NO_LIMIT, Past, Phase, Terms, standing
+from toolkit.rollout.run import Brakes, HostWorkers, Rolled, Rollout, T, Threads
 from toolkit.rollout.runs import DEMO, RunFolder
-from toolkit.rollout.workers import Hands, Threads
 from toolkit.verbs.access import Fleet
-from toolkit.verbs.ledger import ended_event, planned_event
 from toolkit.verbs.plan import Planned
-from toolkit.verbs.provision import Options, Provisioned, done_well, harm, untouched
-from toolkit.verbs.provision_turn import Work
+from toolkit.verbs.provision import Provisioned, ProvisionOptions, done_well, harm, untouched
+from toolkit.verbs.provision_node import TurnWork
 
-MakeHands = Callable[[Callable[[Host], Provisioned]], Hands[Provisioned]]
+MakeHands = Callable[[Callable[[Host], Provisioned]], HostWorkers[Provisioned]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def roll_out(
     wants: Wants,
     today: date,
     *,
-    options: Options,
+    options: ProvisionOptions,
     folder: RunFolder,
     agreed: Agreed,
     make_hands: MakeHands = Threads,
@@ -63,33 +63,45 @@ def roll_out(
     """
     past = dict(agreed.past or {})
     with ExitStack() as stack:
-        again = agreed.past is not None
-        alone = agreed.alone
+        alone, again = agreed.alone, agreed.past is not None
         journal = keep_journal(stack, fleet, folder, agreed.about, alone=alone, again=again)
         by_name = {each.host: each for each in planned}
         write_first(journal, agreed, [planned_event(each) for each in planned])
         hooks = agreed.hooks
-        work = Work(fleet, wants, today, options, folder, by_name, journal, hooks, past)
-        content = [each.host for each in planned if each.value and _content(each.value)]
-        gone = [each.host for each in planned if isinstance(each.error, TransportError)]
-        rollout = Rollout(
-            agreed.terms,
-            standing(past, gone),
-            {host.name: host for host in fleet.hosts},
-            make_hands(work.take_turn),
-            done_well,
-            ended_event,
-            journal,
-            agreed.brakes,
-            fleet.access.progress,
-            join_budget(stack, fleet, journal, agreed, lost=gone, well=content),
-            harm,
-        )
-        rolled = roll(rollout, "provisioning")
+        work = TurnWork(fleet, wants, today, options, folder, by_name, journal, hooks, past)
+        hands = make_hands(work.take_turn)
+        rolled = roll(_rollout(stack, fleet, planned, agreed, journal, hands=hands), "provisioning")
         outcomes = {
             each.host: rolled.outcomes.get(each.host) or untouched(each) for each in planned
         }
     return replace(rolled, outcomes=outcomes)
+
+
+def _rollout(
+    stack: ExitStack,
+    fleet: Fleet,
+    planned: Sequence[Outcome[Planned]],
+    agreed: Agreed,
+    journal: Journal | None,
+    *,
+    hands: HostWorkers[Provisioned],
+) -> Rollout[Provisioned]:
+    """Where its hosts stand, who works on them, and what there is to heed."""
+    content = [each.host for each in planned if each.value and _content(each.value)]
+    gone = [each.host for each in planned if isinstance(each.error, TransportError)]
+    return Rollout(
+        agreed.terms,
+        standing(dict(agreed.past or {}), gone),
+        {host.name: host for host in fleet.hosts},
+        hands,
+        done_well,
+        ended_event,
+        journal,
+        agreed.brakes,
+        fleet.access.progress,
+        join_budget(stack, fleet, journal, agreed, lost=gone, well=content),
+        harm,
+    )
 
 
 def roll(rollout: Rollout[T], title: str) -> Rolled[T]:
@@ -206,3 +218,38 @@ def _last_words(journal: Journal | None, rolled: Rolled[T]) -> None:
             tell_system(f"run {place.name}: exit {code}, chain {journal.head()}")
     except JournalError:
         return  # it was told of already: that is why the rollout was halted
+
+
+def planned_event(outcome: Outcome[Planned]) -> Event:
+    """What is to be done on a host, and why; or why there is nothing."""
+    if outcome.value is None:
+        return Event(outcome.host, Phase.LOST.value, detail=_error(outcome.error))
+    found = outcome.value
+    phase = Phase.PLANNED if found.pending else Phase.NOTHING
+    changes = [f"{each.action.value} {each.path}" for each in found.plan.changes]
+    triggers = [trigger.name for trigger in found.plan.triggers]
+    told = {"fails": _fails(found.judged), "changes": changes, "triggers": triggers}
+    return Event(outcome.host, phase.value, boot_id=found.boot_id, detail=_json(told))
+
+
+def ended_event(outcome: Outcome[Provisioned], well: bool) -> Event:
+    """How a host's turn ended."""
+    phase = (Phase.DONE if well else Phase.FAILED).value
+    if outcome.value is None:
+        return Event(outcome.host, phase, detail=_error(outcome.error))
+    done = outcome.value
+    told: dict[str, Value] = {"fails": _fails(done.after), "steps": done.steps}
+    told |= {"rebooted": done.rebooted, "left": done.left is not None}
+    return Event(outcome.host, phase, detail=_json(told))
+
+
+def _fails(judged: Judged) -> list[str]:
+    return [each.check.id for each in judged.having(Status.FAIL)]
+
+
+def _error(error: ToolkitError | None) -> str:
+    return _json({"error": str(error), "hint": error.hint if error else ""})
+
+
+def _json(told: Mapping[str, Value]) -> str:
+    return json.dumps(told, ensure_ascii=True)

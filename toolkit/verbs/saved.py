@@ -29,17 +29,19 @@ from toolkit.facts.text.machines import machines
 from toolkit.facts.text.pasted_logs import NotUnderstood, evidence_of, frames_of
 from toolkit.facts.text.pod_logs import holds_pod_logs
 from toolkit.rollout.runs import SUFFIX
+from toolkit.verbs.archives import Leaf, UnpackRoom, is_packed, leaves
 from toolkit.verbs.incident import is_incident, read_incident
-from toolkit.verbs.packed import Leaf, Room, is_packed, leaves
 from toolkit.verbs.pasted_logs import (
     MANY_BYTES,
     decoded,
     import_named,
+    is_pod_logs,
     names_kinds,
     read_bytes,
     read_input,
+    read_pod_log,
+    read_pod_logs,
 )
-from toolkit.verbs.pod_logs import is_pod_logs, read_pod_log, read_pod_logs
 
 INPUT = Path("-")  # standard input
 MANY_FILES = 10_000  # of a folder and of those in it
@@ -113,7 +115,7 @@ def _read_folder(folder: Path, aside: list[Foreign]) -> Iterator[Saved]:
             f"{folder}: more than {MANY_BYTES >> 20} MiB is no evidence of a node",
             hint="name the files that matter, one by one",
         )
-    room = Room.of(size, MANY_BYTES, is_bulk)
+    room = UnpackRoom.of(size, MANY_BYTES, is_bulk)
     found = chain.from_iterable(
         leaves(each.relative_to(folder).as_posix(), read_bytes(each), room) for each in files
     )
@@ -146,7 +148,7 @@ def _of_file(name: str, data: bytes, aside: list[Foreign]) -> Iterator[Saved]:
     if not is_packed(data):
         yield from _gathered(path.stem, name, [Leaf(name, data)], aside)
         return
-    room = Room.of(len(data), MANY_BYTES, is_bulk)
+    room = UnpackRoom.of(len(data), MANY_BYTES, is_bulk)
     stem = path.name.partition(".")[0] or path.name
     yield from _gathered(stem, name, leaves(path.name, data, room), aside)
 

@@ -9,8 +9,7 @@ from toolkit.checks.check import Status
 from toolkit.errors import ApplyError, ToolkitError, TransportError
 from toolkit.facts.boot.loader import Outcome
 from toolkit.node import deliver
-from toolkit.node.reboot import reboot
-from toolkit.node.trial import note
+from toolkit.node.reboot import note, reboot
 from toolkit.plan.bundle import script
 from toolkit.plan.decide_boot import FORGET
 from toolkit.plan.trial import Trial

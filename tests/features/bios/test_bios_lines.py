@@ -6,9 +6,9 @@ import pytest
 
 from tests.unit.biosing import bios
 from toolkit.checks.firmware.bios_wanted import wanted
-from toolkit.compat.bios import Setting, shipped
+from toolkit.compat.bios import BiosRole, shipped
 from toolkit.facts.firmware.bios_setting import match
-from toolkit.features.bios.plan.lines import Line, Stand, ill, lines_of
+from toolkit.features.bios.plan_reading import BiosLine, LineState, ill, lines_of
 from toolkit.want import Role
 
 SR_IOV = "SriovGlobalEnable"
@@ -16,7 +16,7 @@ SR_IOV = "SriovGlobalEnable"
 
 def lines(
     current: str = "Enabled", pending: str = "", role: Role | None = Role.BARE_METAL
-) -> dict[Setting, Line]:
+) -> dict[BiosRole, BiosLine]:
     """The lines of the server whose SR-IOV is so now, and so after its next reset."""
     found = bios({SR_IOV: pending} if pending else {}, SriovGlobalEnable=current)
     return {each.setting: each for each in lines_of(match(found, shipped()), wanted(role))}
@@ -25,20 +25,20 @@ def lines(
 @pytest.mark.parametrize(
     ("current", "pending", "stand", "shown"),
     [
-        ("Enabled", "", Stand.AS_WANTED, ""),
-        ("Disabled", "", Stand.DIFFERS, ""),
-        ("Enabled", "Enabled", Stand.AS_WANTED, ""),
-        ("Enabled", "Disabled", Stand.LEAVING, "Disabled"),
-        ("Disabled", "Enabled", Stand.COMING, "Enabled"),
-        ("Disabled", "Disabled", Stand.DIFFERS, ""),
+        ("Enabled", "", LineState.AS_WANTED, ""),
+        ("Disabled", "", LineState.DIFFERS, ""),
+        ("Enabled", "Enabled", LineState.AS_WANTED, ""),
+        ("Enabled", "Disabled", LineState.LEAVING, "Disabled"),
+        ("Disabled", "Enabled", LineState.COMING, "Enabled"),
+        ("Disabled", "Disabled", LineState.DIFFERS, ""),
     ],
 )
 def test_a_line_tells_of_now_and_of_the_next_reset(
-    current: str, pending: str, stand: Stand, shown: str
+    current: str, pending: str, stand: LineState, shown: str
 ) -> None:
-    line = lines(current, pending, Role.VM_HOST)[Setting.SR_IOV]
+    line = lines(current, pending, Role.VM_HOST)[BiosRole.SR_IOV]
     assert (line.stand, line.current, line.pending) == (stand, current, shown)
-    assert (line in ill([line])) is (stand is not Stand.AS_WANTED)
+    assert (line in ill([line])) is (stand is not LineState.AS_WANTED)
     assert line.name == SR_IOV
     assert line.wanted == "on or auto"
     assert line.why
@@ -47,11 +47,15 @@ def test_a_line_tells_of_now_and_of_the_next_reset(
 
 def test_what_nothing_is_wanted_of_is_left_alone_and_what_is_not_there_is_told() -> None:
     found = lines()
-    alone = found[Setting.POWER_PROFILE]
-    assert (alone.stand, alone.wanted, alone.why) == (Stand.LEFT_ALONE, "", "")
-    missing = found[Setting.RESIZABLE_BAR]
-    assert (missing.stand, missing.wanted, missing.name) == (Stand.NOT_EXPOSED, "on or auto", "")
+    alone = found[BiosRole.POWER_PROFILE]
+    assert (alone.stand, alone.wanted, alone.why) == (LineState.LEFT_ALONE, "", "")
+    missing = found[BiosRole.RESIZABLE_BAR]
+    assert (missing.stand, missing.wanted, missing.name) == (
+        LineState.NOT_EXPOSED,
+        "on or auto",
+        "",
+    )
     assert missing.why
-    assert found[Setting.ASPM].read_only
-    assert list(found) == list(Setting)
+    assert found[BiosRole.ASPM].read_only
+    assert list(found) == list(BiosRole)
     assert not ill([alone, missing])

@@ -6,15 +6,22 @@ import pytest
 
 from tests.unit.biosing import CHOICES, CURRENT, bios, plan_wishes, planned
 from toolkit.checks.firmware.bios_wanted import wanted
-from toolkit.compat.bios import Setting
+from toolkit.compat.bios import BiosRole
 from toolkit.errors import UsageError
 from toolkit.facts.firmware.redfish_bios import Attribute
 from toolkit.facts.firmware.redfish_registry import Choice, Entry
 from toolkit.facts.firmware.redfish_values import Meaning
-from toolkit.features.bios.plan.kept import back, before_of, joined, read_before
-from toolkit.features.bios.plan.plan import BiosPlan, Block
-from toolkit.features.bios.plan.values import allowed, satisfied
-from toolkit.features.bios.plan.wishes import Asked, Wish, check_word, read_asked
+from toolkit.features.bios.plan import BiosPlan
+from toolkit.features.bios.plan_reading import back, before_of, joined, read_before
+from toolkit.features.bios.plan_wishes import (
+    BiosRequest,
+    BiosWish,
+    BlockKind,
+    allowed,
+    check_word,
+    read_asked,
+    satisfied,
+)
 from toolkit.want import Role
 
 
@@ -40,7 +47,7 @@ def test_a_mere_number_means_what_the_registry_shows_for_it(number: str, there: 
     """As the doctor reads it: a 1 that is shown as Disabled is not on."""
     choices = (Choice("1", "Disabled"), Choice("2", "Enabled"))
     found = Attribute("Above4GDecoding_0041", number, entry=Entry("", choices=choices))
-    wish = Wish("on", Setting.ABOVE_4G, will_do=frozenset({Meaning.ON, Meaning.AUTO}))
+    wish = BiosWish("on", BiosRole.ABOVE_4G, will_do=frozenset({Meaning.ON, Meaning.AUTO}))
     assert satisfied(found, found.current, wish) is there
 
 
@@ -67,21 +74,21 @@ def test_two_wishes_that_a_rule_sets_against_each_other_are_refused() -> None:
     plan = planned(
         bios(SubNumaCluster="Disabled"), "raw:NodeInterleave=Enabled,raw:SubNumaCluster=2-Way"
     )
-    assert [each.block for each in plan.blocked] == [Block.CONTRARY]
+    assert [each.block for each in plan.blocked] == [BlockKind.CONTRARY]
     assert plan.blocked[0].reason == "another change makes SubNumaCluster Disabled"
     assert sent(plan) == [{"NodeInterleave": "Enabled"}]
 
 
 def test_a_read_only_attribute_names_what_closes_it() -> None:
     (blocked,) = planned(bios(), "aspm=off").blocked
-    assert blocked.block is Block.READ_ONLY
+    assert blocked.block is BlockKind.READ_ONLY
     assert blocked.reason == "PcieAspmL1 is read-only while SysProfile is PerfPerWattOptimizedDapc"
     assert "Custom" in blocked.hint
 
 
 def test_a_lockdown_blocks_all_and_says_so() -> None:
     (blocked,) = planned(bios(closed=frozenset(CURRENT)), "dma-protection=off").blocked
-    assert blocked.block is Block.LOCKED
+    assert blocked.block is BlockKind.LOCKED
     told = plan_wishes(
         bios(), *read_asked("dma-protection=off").wishes, lockdown="its lockdown is on"
     )
@@ -110,7 +117,7 @@ def test_what_others_have_pending_besides_is_named() -> None:
 
 
 def test_an_absent_setting_is_not_exposed_and_never_a_failure_of_the_profile() -> None:
-    assert planned(bios(), "acs=off").blocked[0].block is Block.NOT_EXPOSED
+    assert planned(bios(), "acs=off").blocked[0].block is BlockKind.NOT_EXPOSED
     assert [each.wish for each in planned(bios(), "profile").blocked] == ["aspm=off"]
 
 
@@ -143,7 +150,7 @@ def test_the_site_s_file_goes_before_the_role() -> None:
 
 def test_a_value_that_is_none_names_those_that_are() -> None:
     (blocked,) = planned(bios(), "power-profile=Fast").blocked
-    assert blocked.block is Block.NO_VALUE
+    assert blocked.block is BlockKind.NO_VALUE
     assert blocked.reason == "SysProfile takes PerfPerWattOptimizedDapc, PerfOptimized, Custom"
 
 
@@ -170,7 +177,7 @@ def test_what_is_read_only_and_says_not_why_is_left_to_the_screens() -> None:
     of = bios(closed=frozenset({"KernelDmaProtection"}))
     (blocked,) = planned(of, "dma-protection=off").blocked
     assert (blocked.block, blocked.reason, blocked.hint) == (
-        Block.READ_ONLY, "KernelDmaProtection is read-only",
+        BlockKind.READ_ONLY, "KernelDmaProtection is read-only",
         "in the BIOS's own screens, if anywhere",
     )  # fmt: skip
 
@@ -190,7 +197,7 @@ SWITCH = "acs=on, off or auto; or the BIOS's own word with raw:NAME=VALUE"
         pytest.param("ACS_=on", "--set: no setting 'ACS_'", f"is it acs or ats or aspm?{VENDORS}",
                      id="in-capitals"),
         pytest.param(f"{LONG}=on", f"--set: no setting '{LONG[:60]}'",
-                     f"settings: {', '.join(Setting)}{VENDORS}", id="nothing-near"),
+                     f"settings: {', '.join(BiosRole)}{VENDORS}", id="nothing-near"),
         pytest.param("acs=maybe", "--set: 'maybe' is no value of acs", SWITCH, id="no-switch"),
         pytest.param(f"acs={LONG}", f"--set: '{LONG[:60]}' is no value of acs", SWITCH,
                      id="a-long-word"),
@@ -224,39 +231,39 @@ def test_a_wish_that_makes_no_sense_is_refused_with_what_does(
 @pytest.mark.parametrize(
     ("text", "asked", "said"),
     [
-        ("profile", Asked(profile=True), []),
-        ("acs=off", Asked((Wish("off", Setting.ACS),)), ["acs=off"]),
-        (" acs = off ,, ", Asked((Wish("off", Setting.ACS),)), ["acs=off"]),
+        ("profile", BiosRequest(profile=True), []),
+        ("acs=off", BiosRequest((BiosWish("off", BiosRole.ACS),)), ["acs=off"]),
+        (" acs = off ,, ", BiosRequest((BiosWish("off", BiosRole.ACS),)), ["acs=off"]),
         (
             "profile, payload.mrrs=4096B",
-            Asked((Wish("4096B", Setting.PAYLOAD, "mrrs"),), profile=True),
+            BiosRequest((BiosWish("4096B", BiosRole.PAYLOAD, "mrrs"),), profile=True),
             ["payload.mrrs=4096B"],
         ),
-        ("raw:Foo=a=b", Asked((Wish("a=b", attribute="Foo"),)), ["Foo=a=b"]),
+        ("raw:Foo=a=b", BiosRequest((BiosWish("a=b", attribute="Foo"),)), ["Foo=a=b"]),
         (
             "payload=x,payload.mrrs=y",
-            Asked((Wish("x", Setting.PAYLOAD), Wish("y", Setting.PAYLOAD, "mrrs"))),
+            BiosRequest((BiosWish("x", BiosRole.PAYLOAD), BiosWish("y", BiosRole.PAYLOAD, "mrrs"))),
             ["payload=x", "payload.mrrs=y"],
         ),
         *(
-            (f"{each}=anything", Asked((Wish("anything", each),)), [f"{each}=anything"])
+            (f"{each}=anything", BiosRequest((BiosWish("anything", each),)), [f"{each}=anything"])
             for each in (
-                Setting.MMIO_WINDOW, Setting.PAYLOAD, Setting.LINK_SPEED, Setting.NUMA_CLUSTERING,
-                Setting.POWER_PROFILE, Setting.C_STATES,
+                BiosRole.MMIO_WINDOW, BiosRole.PAYLOAD, BiosRole.LINK_SPEED,
+                BiosRole.NUMA_CLUSTERING, BiosRole.POWER_PROFILE, BiosRole.C_STATES,
             )
         ),
     ],
 )  # fmt: skip
-def test_what_is_asked_is_read_wish_by_wish(text: str, asked: Asked, said: list[str]) -> None:
+def test_what_is_asked_is_read_wish_by_wish(text: str, asked: BiosRequest, said: list[str]) -> None:
     assert read_asked(text) == asked
     assert [str(each) for each in asked.wishes] == said
 
 
-@pytest.mark.parametrize("setting", [*Setting])
-def test_a_setting_that_is_more_than_a_switch_takes_any_word(setting: Setting) -> None:
+@pytest.mark.parametrize("setting", [*BiosRole])
+def test_a_setting_that_is_more_than_a_switch_takes_any_word(setting: BiosRole) -> None:
     valued = {
-        Setting.MMIO_WINDOW, Setting.PAYLOAD, Setting.LINK_SPEED, Setting.NUMA_CLUSTERING,
-        Setting.POWER_PROFILE, Setting.C_STATES,
+        BiosRole.MMIO_WINDOW, BiosRole.PAYLOAD, BiosRole.LINK_SPEED, BiosRole.NUMA_CLUSTERING,
+        BiosRole.POWER_PROFILE, BiosRole.C_STATES,
     }  # fmt: skip
     for word in ("on", "off", "auto", "Enabled", "Disabled"):
         check_word(setting, word, "x")
@@ -308,7 +315,7 @@ def test_an_attribute_by_its_own_name_takes_the_very_word() -> None:
 
 def test_an_exact_value_is_sent_as_it_is() -> None:
     of = bios(Quiet=False)
-    plan = plan_wishes(of, Wish("true", attribute="Quiet", exact=True))
+    plan = plan_wishes(of, BiosWish("true", attribute="Quiet", exact=True))
     assert sent(plan) == [{"Quiet": True}]
 
 
@@ -326,7 +333,7 @@ def test_an_undo_leaves_what_other_hands_have_changed_since() -> None:
     other = bios(ProcVirtualization="Disabled", SysProfile="PerfOptimized")
     profile = before_of("m", planned(bios(), "power-profile=Custom").edits)
     (left,) = plan_wishes(other, *back(profile)).blocked
-    assert (left.block, left.stops) == (Block.CHANGED, False)
+    assert (left.block, left.stops) == (BlockKind.CHANGED, False)
 
 
 def test_half_of_what_was_named_together_is_not_sent() -> None:

@@ -13,14 +13,13 @@ from pathlib import Path
 
 from toolkit.built.io.store import Store
 from toolkit.built.plan.gate import GateVerdict
-from toolkit.built.plan.gate_words import Refusal, Refused
-from toolkit.built.plan.model import Built, File, Inputs, Part
+from toolkit.built.plan.gate_rules import Refusal, Refused
+from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
 from toolkit.features.builds.io.executor import Crew
-from toolkit.features.builds.io.sandbox import Job
-from toolkit.features.builds.plan.graph import Graph, Step
-from toolkit.features.builds.plan.made import Made, Need, Run, Work
-from toolkit.features.builds.run.build import Ways, build
-from toolkit.features.builds.run.log import Logs
+from toolkit.features.builds.io.sandbox import SandboxJob
+from toolkit.features.builds.plan.graph import BuildGraph, BuildStep
+from toolkit.features.builds.plan.outcome import BuildRun, Need, NeedGraph, StepResult
+from toolkit.features.builds.run.build import Logs, Ways, run_builds
 from toolkit.progress import Progress, Silent
 from toolkit.rollout.runs import RunFolder
 
@@ -32,7 +31,7 @@ WHEN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 def step(
     part: Part, *after: Part, kernel: str = KERNEL, given: bool = False, version: str = "535.261.03"
-) -> Step:
+) -> BuildStep:
     inputs = Inputs(
         part,
         NAMES.get(part, f"nvidia-{part}" if part is Part.PEERMEM else part),
@@ -46,22 +45,22 @@ def step(
         flags="",
         recipe="d" * 64,
     )
-    return Step(inputs, after, "it is not there", given=given)
+    return BuildStep(inputs, after, "it is not there", given=given)
 
 
-def graph(*steps: Step) -> Graph:
-    return Graph(steps, ())
+def graph(*steps: BuildStep) -> BuildGraph:
+    return BuildGraph(steps, ())
 
 
-def work(*steps: Step, nodes: tuple[str, ...] = ()) -> Work:
-    return Work(Need((steps[0].inputs.kernel,), nodes=nodes), graph(*steps))
+def work(*steps: BuildStep, nodes: tuple[str, ...] = ()) -> NeedGraph:
+    return NeedGraph(Need((steps[0].inputs.kernel,), nodes=nodes), graph(*steps))
 
 
 def module(inputs: Inputs) -> str:
     return MODULES.get(inputs.part, f"{inputs.package}.ko")
 
 
-def printed(*files: File, failed: str = "", status: int = 2, lines: str = "") -> str:
+def printed(*files: BuiltFile, failed: str = "", status: int = 2, lines: str = "") -> str:
     """What build.sh prints: all steps, or those up to one that failed."""
     frames = [("begin ok gdr-toolkit/1", "")]
     for name in ("prepare", "make", "gate", "pack"):
@@ -89,7 +88,7 @@ class Fakes:
     refused: frozenset[str] = frozenset()  # titles
     progress: Progress = field(default_factory=Silent)
     force: bool = False
-    before: Callable[[Job], object] = str  # runs as a job begins
+    before: Callable[[SandboxJob], object] = str  # runs as a job begins
     ran: list[str] = field(default_factory=list)  # titles, as they began
     upstream: dict[str, list[str]] = field(default_factory=dict)  # titles that each was given
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -105,22 +104,24 @@ class Fakes:
             force=self.force,
         )  # fmt: skip
 
-    def _job(self, step: Step, graph: Graph, built: Mapping[str, Built], log: str) -> Job:
+    def _job(
+        self, step: BuildStep, graph: BuildGraph, built: Mapping[str, Built], log: str
+    ) -> SandboxJob:
         needed = [each.inputs.digest for each in graph.upstream(step) if not each.given]
         self.upstream[step.inputs.title] = [built[each].inputs.title for each in needed]
-        return Job(step.inputs.title, "", module(step.inputs), 60, log)
+        return SandboxJob(step.inputs.title, "", module(step.inputs), 60, log)
 
-    def _run(self, job: Job) -> str:
+    def _run(self, job: SandboxJob) -> str:
         with self.lock:
             self.ran.append(job.title)
         self.before(job)
-        said = self.said.get(job.title, printed(File(job.script, job.title.encode())))
+        said = self.said.get(job.title, printed(BuiltFile(job.script, job.title.encode())))
         if isinstance(said, Exception):
             raise said
         return said
 
     def _gate(
-        self, built: Built, step: Step, graph: Graph, others: Mapping[str, Built]
+        self, built: Built, step: BuildStep, graph: BuildGraph, others: Mapping[str, Built]
     ) -> GateVerdict:
         if built.inputs.title in self.refused:
             refusal = Refusal(built.modules[0].name, Refused.STUB, "it is a stub", "build OFED")
@@ -128,14 +129,14 @@ class Fakes:
         return GateVerdict(tuple(each.name for each in built.modules), ())
 
 
-def build_all(fakes: Fakes, *works: Work, jobs: int = 2) -> Run:
+def build_all(fakes: Fakes, *works: NeedGraph, jobs: int = 2) -> BuildRun:
     with ThreadPoolExecutor(jobs) as executor:
-        return build(works, fakes.ways(), Crew(executor, jobs))
+        return run_builds(works, fakes.ways(), Crew(executor, jobs))
 
 
-def states(run: Run) -> list[str]:
+def states(run: BuildRun) -> list[str]:
     return [str(made.state) for made in run.made]
 
 
-def of(run: Run, part: Part) -> Made:
+def of(run: BuildRun, part: Part) -> StepResult:
     return next(made for made in run.made if made.step.inputs.part is part)

@@ -23,17 +23,16 @@ from toolkit.errors import (
     Unsupported,
     UsageError,
 )
-from toolkit.features.builds.cli import build as building
-from toolkit.features.builds.cli import packages
-from toolkit.features.builds.cli.build import build
+from toolkit.features.builds import cli as building
+from toolkit.features.builds import cli_packages as packages
+from toolkit.features.builds.cli import build
 from toolkit.features.builds.io.package_tools import pack_rpm
 from toolkit.features.builds.io.sandbox import read_ground
-from toolkit.features.builds.plan.graph import Graph
-from toolkit.features.builds.plan.made import Need, Run, Work
-from toolkit.features.builds.plan.preflight import Answer, Outlook, Preflight, Reason
-from toolkit.features.builds.run.needs import NodeNeeds
-from toolkit.features.builds.run.places import Place
-from toolkit.features.builds.run.run import Surveyed
+from toolkit.features.builds.plan.graph import BuildGraph
+from toolkit.features.builds.plan.outcome import BuildRun, Need, NeedGraph
+from toolkit.features.builds.plan.preflight import CompileAnswer, Outlook, Preflight, Reason
+from toolkit.features.builds.run.places import BuildPlace
+from toolkit.features.builds.run.run import NodeNeeds, Surveyed
 from toolkit.ssh.transport import Result, Sink, quiet
 from toolkit.verbs.access import Access
 
@@ -70,12 +69,12 @@ class Verb:
         return [Outcome("gpu001", NodeNeeds((NEED,))), Outcome("gpu002", error=GONE)]
 
     @contextmanager
-    def place(self, *_: object, **__: object) -> Iterator[Place]:
-        yield Place("here", "", "local", lambda _: pytest.fail("asked"), lambda _: "")
+    def place(self, *_: object, **__: object) -> Iterator[BuildPlace]:
+        yield BuildPlace("here", "", "local", lambda _: pytest.fail("asked"), lambda _: "")
 
     def graphs(self, _: object, needs: Sequence[Need], *__: object) -> Surveyed:
         self.needs += needs
-        works = tuple(Work(need, Graph((), ())) for need in needs)
+        works = tuple(NeedGraph(need, BuildGraph((), ())) for need in needs)
         return Surveyed(None, works)  # type: ignore[arg-type] # nothing is built in it
 
 
@@ -112,7 +111,7 @@ def test_a_foretelling_names_the_nodes_that_could_not_be_asked(
     verb: Verb, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All that is known will compile, and what the other node needs is not known."""
-    sure = Reason(Answer.WILL, "it did", "a build of ours", Confidence.HIGH)
+    sure = Reason(CompileAnswer.WILL, "it did", "a build of ours", Confidence.HIGH)
     outlook = Outlook("6.1.0-49-amd64", Part.PEERMEM, "nvidia-peermem/535", (sure,))
     monkeypatch.setattr(packages, "preflight", lambda *_, **__: Preflight((outlook,)))
     assert verb.run(hosts="gpu[001-002]", check=True) is ExitCode.UNREACHABLE
@@ -132,8 +131,8 @@ def test_a_package_that_could_not_be_made_shows_in_the_document(
     def refuse(*_: object) -> None:
         raise UsageError("it cannot go into a package")
 
-    monkeypatch.setattr(building, "build_in", lambda *_: Run((), ()))
-    monkeypatch.setattr(building, "pack", refuse)
+    monkeypatch.setattr(building, "build_in", lambda *_: BuildRun((), ()))
+    monkeypatch.setattr(building, "pack_built", refuse)
     assert verb.run(package="deb", json=True) is ExitCode.USAGE
     assert json.loads(capsys.readouterr().out)["exit_code"] == ExitCode.USAGE
 

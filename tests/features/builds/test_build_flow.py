@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.features.builds.building import Fakes, build_all, graph, of, printed, states, step, work
+from toolkit.built.delivery_cache import find, kept
 from toolkit.built.io.store import Store
-from toolkit.built.kept import find, kept
-from toolkit.built.plan.model import File, Part
+from toolkit.built.plan.model import BuiltFile, Part
 from toolkit.errors import ExitCode, TransportError
 from toolkit.features.builds.io.executor import WorkerLost
-from toolkit.features.builds.io.sandbox import Job
-from toolkit.features.builds.plan.graph import Blocked, Graph
-from toolkit.features.builds.plan.made import Need, State, Work
-from toolkit.features.builds.run.build import plan
+from toolkit.features.builds.io.sandbox import SandboxJob
+from toolkit.features.builds.plan.graph import BlockedPart, BuildGraph
+from toolkit.features.builds.plan.outcome import BuildState, Need, NeedGraph
+from toolkit.features.builds.run.build import plan_builds
 
 OFED = step(Part.OFED, version="24.10")
 DRIVER = step(Part.DRIVER)
@@ -47,7 +47,7 @@ def test_the_second_run_builds_nothing(tmp_path: Path) -> None:
 
 def test_force_builds_what_is_in_the_cache(tmp_path: Path) -> None:
     build_all(Fakes(tmp_path), ALL)
-    other = {PEERMEM.inputs.title: printed(File("nvidia-peermem.ko", b"new"))}
+    other = {PEERMEM.inputs.title: printed(BuiltFile("nvidia-peermem.ko", b"new"))}
     again = Fakes(tmp_path, other, force=True)
     assert states(build_all(again, ALL)) == ["built"] * 4
     assert len(again.ran) == 4
@@ -59,7 +59,7 @@ def test_force_builds_what_is_in_the_cache(tmp_path: Path) -> None:
 def test_parts_that_do_not_rest_on_one_another_are_built_at_once(tmp_path: Path) -> None:
     meet = threading.Barrier(2, timeout=120)
 
-    def before(job: Job) -> None:
+    def before(job: SandboxJob) -> None:
         if job.title in {OFED.inputs.title, DRIVER.inputs.title}:
             meet.wait()
 
@@ -71,7 +71,7 @@ def test_no_more_is_begun_than_is_worked_on_at_once(tmp_path: Path) -> None:
     fakes = Fakes(tmp_path)
     busy: list[int] = []
 
-    def before(job: Job) -> None:
+    def before(job: SandboxJob) -> None:
         held = [fakes.store.hold(each.inputs.digest) for each in (OFED, DRIVER)]
         busy.append(held.count(None))
         for each in held:
@@ -117,7 +117,7 @@ def test_what_failed_is_tried_again_the_next_time(tmp_path: Path) -> None:
 def test_an_excluded_kernel_is_no_failure(tmp_path: Path) -> None:
     fakes = Fakes(tmp_path, {FS.inputs.title: printed(failed="make", status=77)})
     run = build_all(fakes, ALL)
-    assert of(run, Part.NVIDIA_FS).state is State.EXCLUDED
+    assert of(run, Part.NVIDIA_FS).state is BuildState.EXCLUDED
     assert run.exit_code is ExitCode.UNSUPPORTED
 
 
@@ -125,7 +125,7 @@ def test_what_the_gate_refuses_is_not_kept(tmp_path: Path) -> None:
     fakes = Fakes(tmp_path, refused=frozenset({PEERMEM.inputs.title}))
     run = build_all(fakes, ALL)
     made = of(run, Part.PEERMEM)
-    assert made.state is State.REFUSED
+    assert made.state is BuildState.REFUSED
     assert made.built is None
     assert find(fakes.store, PEERMEM.inputs).built is None
     assert run.exit_code is ExitCode.FAILED
@@ -138,10 +138,10 @@ def test_the_gate_judges_what_comes_from_the_cache_too(tmp_path: Path) -> None:
 
 
 def test_output_that_was_cut_is_a_failure_and_not_kept(tmp_path: Path) -> None:
-    whole = printed(File("nvidia-peermem.ko", b"x" * 999))
+    whole = printed(BuiltFile("nvidia-peermem.ko", b"x" * 999))
     fakes = Fakes(tmp_path, {PEERMEM.inputs.title: whole[: whole.index("= end")]})
     run = build_all(fakes, ALL)
-    assert of(run, Part.PEERMEM).state is State.FAILED
+    assert of(run, Part.PEERMEM).state is BuildState.FAILED
     assert find(fakes.store, PEERMEM.inputs).built is None
 
 
@@ -205,16 +205,20 @@ def test_a_plan_holds_and_builds_nothing(tmp_path: Path) -> None:
     build_all(fakes, work(OFED))
     held = fakes.store.hold(DRIVER.inputs.digest)  # somebody builds it: a plan does not wait
     assert held is not None
-    run = plan((ALL,), fakes.store)
+    run = plan_builds((ALL,), fakes.store)
     held.let_go()
     assert states(run) == ["cached", "planned", "planned", "planned"]
     assert run.exit_code is ExitCode.PENDING
-    assert states(plan((ALL,), fakes.store, force=True)) == ["planned"] * 4
+    assert states(plan_builds((ALL,), fakes.store, force=True)) == ["planned"] * 4
 
 
 def test_what_is_blocked_makes_the_run_unsupported(tmp_path: Path) -> None:
-    blocked = Blocked("6.1.0-rt", Part.PEERMEM, "it is an RT kernel", "boot another one")
-    works = [work(DRIVER), Work(Need(), Graph((), (blocked,))), Work(Need(), Graph((), (blocked,)))]
+    blocked = BlockedPart("6.1.0-rt", Part.PEERMEM, "it is an RT kernel", "boot another one")
+    works = [
+        work(DRIVER),
+        NeedGraph(Need(), BuildGraph((), (blocked,))),
+        NeedGraph(Need(), BuildGraph((), (blocked,))),
+    ]
     run = build_all(Fakes(tmp_path), *works)
     assert run.blocked == (blocked,)
     assert run.exit_code is ExitCode.UNSUPPORTED

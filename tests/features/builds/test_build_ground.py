@@ -9,12 +9,12 @@ import pytest
 from tests.features.builds.graphs import INSTALLED, graph_of, step_of
 from tests.unit.grounds import CRCS, DRIVER, KERNEL, OTHER, Survey
 from toolkit.built.plan.gate import vermagic_flags
-from toolkit.built.plan.model import Built, File, Part
+from toolkit.built.plan.model import Built, BuiltFile, Part
 from toolkit.evidence import Evidence
 from toolkit.features.builds.io import sandbox
 from toolkit.features.builds.io.sandbox import SCRATCH
-from toolkit.features.builds.run import scripts as flow
-from toolkit.features.builds.run.scripts import (
+from toolkit.features.builds.run import places as flow
+from toolkit.features.builds.run.places import (
     KERNEL_SYMVERS,
     gate_ground,
     make_job,
@@ -31,7 +31,7 @@ PEERMEM, OFED, NVIDIA = (step_of(GRAPH, part) for part in (Part.PEERMEM, Part.OF
 def built(step_: object, text: str = "") -> Built:
     assert hasattr(step_, "inputs")
     data = text.encode()
-    file = File(KERNEL_SYMVERS, data)
+    file = BuiltFile(KERNEL_SYMVERS, data)
     return Built(step_.inputs, (file,) if text else ())
 
 

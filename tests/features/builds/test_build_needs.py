@@ -10,10 +10,9 @@ from tests.evidence.build import node
 from tests.evidence.frames import ABSENT, Override
 from tests.unit.grounds import Survey
 from toolkit.errors import NoEvidence, Unsupported
-from toolkit.features.builds.plan.made import Need
-from toolkit.features.builds.run.needs import needs_of_node, shared
-from toolkit.features.builds.run.places import Place
-from toolkit.features.builds.run.run import graphs_for
+from toolkit.features.builds.plan.outcome import Need
+from toolkit.features.builds.run.places import BuildPlace
+from toolkit.features.builds.run.run import graphs_for, needs_of_node, shared
 
 SECOND = "5.15.0-173-generic"
 
@@ -63,7 +62,7 @@ def test_nodes_of_another_architecture_are_blocked(monkeypatch: pytest.MonkeyPat
     """A kernel release alone does not tell: Ubuntu's have one name on both."""
     (need,) = needs_of_node("gpu001", node()).needs
     assert need.arch == "x86_64"
-    place = Place("here", "", "threads", lambda _: Survey().ground, lambda _: "")
+    place = BuildPlace("here", "", "threads", lambda _: Survey().ground, lambda _: "")
     surveyed = graphs_for(place, [replace(need, arch="aarch64")], (), "")
     (blocked,) = surveyed.works[0].graph.blocked
     assert blocked.found == "the nodes are aarch64, and it would be built on x86_64"
@@ -77,7 +76,7 @@ def test_nodes_of_another_architecture_are_blocked(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_a_place_without_a_kernel_to_build_for_is_no_success(survey: Survey) -> None:
-    place = Place("this machine", "", "local", lambda _: survey.ground, lambda _: "")
+    place = BuildPlace("this machine", "", "local", lambda _: survey.ground, lambda _: "")
     with pytest.raises(Unsupported, match="this machine: there are no kernel headers"):
         graphs_for(place, [Need()], (), "")
     assert graphs_for(place, [], (), "").works == ()  # nodes that could not be read say why

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from toolkit.errors import TransportError, UsageError
-from toolkit.features.builds.io.sandbox import Job, run_job
+from toolkit.features.builds.io.sandbox import SandboxJob, run_job
 from toolkit.features.builds.run import places as flow
-from toolkit.features.builds.run.places import Place, open_place
+from toolkit.features.builds.run.places import BuildPlace, open_place
 from toolkit.hosts.host import Host
 from toolkit.ssh.transport import Result, Sink, quiet
 from toolkit.verbs.access import Access, Fleet
@@ -74,7 +74,7 @@ def tree(path: Path) -> Path:
     return path
 
 
-def facts(place: Place) -> tuple[str, str, str, bool]:
+def facts(place: BuildPlace) -> tuple[str, str, str, bool]:
     return place.title, place.root, place.executor, place.here
 
 
@@ -122,7 +122,7 @@ def test_a_host_builds_by_a_connection_for_each_build(
         place.survey(("6.1",))
         [wire] = wires
         assert (surveyed, wire.closed) == ([(wire, ("6.1",))], 1)
-        job = Job("title", "", "script", 77.0, str(tmp_path / "log"))
+        job = SandboxJob("title", "", "script", 77.0, str(tmp_path / "log"))
         assert place.run_job(job) == "script within 77"
         assert (tmp_path / "log").read_text() == "a line\n"
         assert [each.closed for each in wires] == [1, 1]

@@ -21,17 +21,15 @@ from tests.features.builds.building import (
     step,
     work,
 )
-from toolkit.built.io.manifest import MANIFEST
-from toolkit.built.io.store import Store
-from toolkit.built.kept import to_entry
-from toolkit.built.plan.model import File, Part
+from toolkit.built.delivery_cache import to_entry
+from toolkit.built.io.store import MANIFEST, Store
+from toolkit.built.plan.model import BuiltFile, Part
 from toolkit.features.builds.io.executor import Crew
-from toolkit.features.builds.io.sandbox import Job, written
-from toolkit.features.builds.plan.made import State
-from toolkit.features.builds.run.build import build
-from toolkit.features.builds.run.log import Logs, readable
-from toolkit.file_lock import Held
+from toolkit.features.builds.io.sandbox import SandboxJob, written
+from toolkit.features.builds.plan.outcome import BuildState
+from toolkit.features.builds.run.build import Logs, readable, run_builds
 from toolkit.rollout.runs import RunFolder
+from toolkit.safe_file import FileLock
 
 OFED = step(Part.OFED, version="24.10")
 DRIVER = step(Part.DRIVER)
@@ -44,7 +42,7 @@ def test_what_another_process_builds_is_waited_for_and_taken(tmp_path: Path) -> 
     """One run holds the lock of the driver and finishes while the other one waits."""
     begun, go_on = threading.Event(), threading.Event()
 
-    def slowly(job: Job) -> None:
+    def slowly(job: SandboxJob) -> None:
         if job.title == DRIVER.inputs.title:
             begun.set()
             assert go_on.wait(120)
@@ -74,11 +72,11 @@ def test_force_never_takes_the_build_that_lay_there_before(tmp_path: Path, ends:
     build_all(Fakes(tmp_path), work(DRIVER))
     begun, go_on = threading.Event(), threading.Event()
 
-    def slowly(_: Job) -> None:
+    def slowly(_: SandboxJob) -> None:
         begun.set()
         assert go_on.wait(120)
 
-    new = printed(File("nvidia.ko", b"new"), failed="make" if ends == "failed" else "")
+    new = printed(BuiltFile("nvidia.ko", b"new"), failed="make" if ends == "failed" else "")
     first = Fakes(tmp_path, {DRIVER.inputs.title: new}, force=True, before=slowly)
     second = Fakes(tmp_path, force=True)
     with ThreadPoolExecutor(2) as runs:
@@ -92,9 +90,9 @@ def test_force_never_takes_the_build_that_lay_there_before(tmp_path: Path, ends:
         made = two.result(120).made[0]
     assert not early
     if ends == "failed":
-        assert (made.state, second.ran) == (State.BUILT, [DRIVER.inputs.title])
+        assert (made.state, second.ran) == (BuildState.BUILT, [DRIVER.inputs.title])
     else:
-        assert (made.state, second.ran) == (State.SHARED, [])
+        assert (made.state, second.ran) == (BuildState.SHARED, [])
         assert made.built is not None
         assert made.built.modules[0].data == b"new"
 
@@ -107,14 +105,14 @@ def test_what_another_process_finished_between_our_look_and_our_lock_is_taken(
     entry = to_entry(built)
 
     class Late(Store):
-        def hold(self, digest: str) -> Held | None:
+        def hold(self, digest: str) -> FileLock | None:
             self.keep(entry)
             return super().hold(digest)
 
     fakes = Fakes(tmp_path)
     ways = replace(fakes.ways(), store=Late(tmp_path / "late"))
     with ThreadPoolExecutor(1) as executor:
-        run = build((work(DRIVER),), ways, Crew(executor, 1))
+        run = run_builds((work(DRIVER),), ways, Crew(executor, 1))
     assert states(run) == ["cached"]
     assert fakes.ran == []
 
@@ -137,7 +135,7 @@ def test_a_damaged_entry_is_said_and_built_anew(tmp_path: Path) -> None:
     (fakes.store.folder / PEERMEM.inputs.digest / MANIFEST).write_text("{}")
     run = build_all(fakes, ALL)
     made = of(run, Part.PEERMEM)
-    assert made.state is State.BUILT
+    assert made.state is BuildState.BUILT
     assert "was damaged: its manifest cannot be read; put aside" in made.notes[0]
     assert fakes.ran == [PEERMEM.inputs.title]
 
@@ -151,14 +149,14 @@ def test_nothing_stays_held_after_a_run_that_was_ended(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), Interrupting(1) as executor:
-        build((work(DRIVER),), fakes.ways(), Crew(executor, 1))
+        run_builds((work(DRIVER),), fakes.ways(), Crew(executor, 1))
     held = fakes.store.hold(DRIVER.inputs.digest)
     assert held is not None
     held.let_go()
 
 
 def test_the_log_of_a_build_is_kept_without_its_files(tmp_path: Path) -> None:
-    text = printed(File("nvidia-peermem.ko", b"x" * 99), lines="  CC [M] nvidia-peermem.o")
+    text = printed(BuiltFile("nvidia-peermem.ko", b"x" * 99), lines="  CC [M] nvidia-peermem.o")
     build_all(Fakes(tmp_path, {PEERMEM.inputs.title: text}), ALL)
     (log,) = tmp_path.glob("runs/*/nvidia-peermem-535.261.03.6.1.0-49-amd64.log")
     said = log.read_text()
@@ -199,7 +197,7 @@ def test_progress_hears_the_steps_of_each_build(tmp_path: Path) -> None:
         def finish(self) -> None:
             self.heard.append("finish")
 
-    def before(job: Job) -> None:
+    def before(job: SandboxJob) -> None:
         with Path(job.log).open("a") as log:
             log.write("= prepare.output ok unpacking\n|x\n= make.output ok dkms build\n")
             log.flush()

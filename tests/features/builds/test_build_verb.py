@@ -19,14 +19,14 @@ from tests.invoked import gdr
 from toolkit.built.plan.model import Part
 from toolkit.cli import Gdr, verbs
 from toolkit.errors import ExitCode, NoEvidence, Outcome, TransportError
-from toolkit.features.builds.cli import build as building
+from toolkit.features.builds import cli as building
 from toolkit.features.builds.io.executor import Crew
-from toolkit.features.builds.plan.graph import Blocked, Graph
-from toolkit.features.builds.plan.made import Need, Run, Work
-from toolkit.features.builds.run.build import build
-from toolkit.features.builds.run.places import Place
-from toolkit.features.builds.run.run import Options, Surveyed
-from toolkit.features.builds.show.build import document, report
+from toolkit.features.builds.plan.graph import BlockedPart, BuildGraph
+from toolkit.features.builds.plan.outcome import BuildRun, Need, NeedGraph
+from toolkit.features.builds.run.build import run_builds
+from toolkit.features.builds.run.places import BuildPlace
+from toolkit.features.builds.run.run import BuildOptions, Surveyed
+from toolkit.features.builds.show import build_document, build_report
 from toolkit.report.table import Painter
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs/build.schema.json").read_text())
@@ -35,16 +35,16 @@ OFED = step(Part.OFED, version="24.10")
 GIVEN = step(Part.DRIVER, given=True)
 PEERMEM = step(Part.PEERMEM, Part.OFED, Part.DRIVER)
 FS = step(Part.NVIDIA_FS, Part.DRIVER)
-BLOCKED = Blocked("6.1.0-rt", Part.DRIVER, "it is a real-time kernel", "boot another one")
+BLOCKED = BlockedPart("6.1.0-rt", Part.DRIVER, "it is a real-time kernel", "boot another one")
 LOG = "\n".join([*(f"  CC [M] file{n}.o" for n in range(30)), "x.c:1: fatal error: y.h: No such"])
 
 
-def _run(fakes: Fakes, *works: Work) -> Run:
+def _run(fakes: Fakes, *works: NeedGraph) -> BuildRun:
     with ThreadPoolExecutor(2) as executor:
-        return build(works, fakes.ways(), Crew(executor, 2))
+        return run_builds(works, fakes.ways(), Crew(executor, 2))
 
 
-def _mixed(folder: Path) -> Run:
+def _mixed(folder: Path) -> BuildRun:
     """One of each: built, given, failed, refused, lost, blocked."""
     said: dict[str, str | Exception] = {
         OFED.inputs.title: printed(failed="make", status=10, lines=LOG),
@@ -55,13 +55,13 @@ def _mixed(folder: Path) -> Run:
     works = [
         work(OFED, GIVEN, PEERMEM, FS, step(Part.GDRDRV), nodes=nodes),
         work(step(Part.DRIVER, kernel="6.12.1"), nodes=("gpu003",)),
-        Work(Need(), Graph((), (BLOCKED,))),
+        NeedGraph(Need(), BuildGraph((), (BLOCKED,))),
     ]
     return _run(fakes, *works)
 
 
 def test_a_run_is_told_to_a_person(tmp_path: Path) -> None:
-    text = report(_mixed(tmp_path), PLAIN)
+    text = build_report(_mixed(tmp_path), PLAIN)
     rows = [line.split() for line in text.split("\n")[1:7]]
     assert [row[0] for row in rows] == [
         "ofed",
@@ -80,7 +80,7 @@ def test_a_run_is_told_to_a_person(tmp_path: Path) -> None:
 
 
 def test_a_failure_is_told_with_cause_action_and_twenty_lines(tmp_path: Path) -> None:
-    text = report(_mixed(tmp_path), PLAIN)
+    text = build_report(_mixed(tmp_path), PLAIN)
     told = text[text.index("failed   mlnx-ofed-kernel/24.10") :].split("\n\n")[0]
     lines = [line for line in told.split("\n") if line.startswith("           | ")]
     assert len(lines) == 20
@@ -89,7 +89,7 @@ def test_a_failure_is_told_with_cause_action_and_twenty_lines(tmp_path: Path) ->
 
 
 def test_a_refusal_is_told_by_name(tmp_path: Path) -> None:
-    text = report(_mixed(tmp_path), PLAIN)
+    text = build_report(_mixed(tmp_path), PLAIN)
     assert "refused   nvidia-fs.ko: it is a stub (stub)" in text
     assert "next      build OFED" in text
 
@@ -97,28 +97,30 @@ def test_a_refusal_is_told_by_name(tmp_path: Path) -> None:
 def test_what_was_noted_is_told_and_control_characters_are_not(tmp_path: Path) -> None:
     lines = "a line \x1b[2Jthat would clear the screen"
     fakes = Fakes(tmp_path, {OFED.inputs.title: printed(failed="make", lines=lines)})
-    assert "\x1b" not in report(_run(fakes, work(OFED)), PLAIN)
+    assert "\x1b" not in build_report(_run(fakes, work(OFED)), PLAIN)
 
 
 def test_files_are_told_where_more_is_asked_for(tmp_path: Path) -> None:
     run = _run(Fakes(tmp_path), work(OFED))
-    assert "sha256" not in report(run, PLAIN)
+    assert "sha256" not in build_report(run, PLAIN)
     built = run.made[0].built
     assert built is not None
-    told = report(run, PLAIN, verbose=True)
+    told = build_report(run, PLAIN, verbose=True)
     assert built.modules[0].sha256 in told
     assert "accepted: ib_uverbs.ko" in told
 
 
 def test_a_run_without_anything_to_build_says_so(tmp_path: Path) -> None:
-    text = report(_run(Fakes(tmp_path), Work(Need(), Graph((), ()))), PLAIN)
+    text = build_report(_run(Fakes(tmp_path), NeedGraph(Need(), BuildGraph((), ()))), PLAIN)
     assert text.strip() == "nothing to build: no source of a part was found."
 
 
 def test_the_document_keeps_its_schema_and_says_the_same(tmp_path: Path) -> None:
     run = _mixed(tmp_path)
     unread: list[Outcome[object]] = [Outcome("gpu009", error=NoEvidence("gpu009: no driver"))]
-    told = json.loads(json.dumps(document(run, run.exit_code, WHEN, cache="/c", unread=unread)))
+    told = json.loads(
+        json.dumps(build_document(run, run.exit_code, WHEN, cache="/c", unread=unread))
+    )
     jsonschema.validate(told, SCHEMA)
     assert told["exit_code"] == 4  # a place out of reach is worse than a failed build
     by_part = {each["part"]: each for each in told["builds"] if each["kernel"] == KERNEL}
@@ -145,18 +147,20 @@ def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fakes:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
 
     @contextmanager
-    def place(*_: object, **__: object) -> Iterator[Place]:
-        yield Place("here", "", "threads", lambda _: pytest.fail("not asked"), fakes.ways().run_job)
+    def place(*_: object, **__: object) -> Iterator[BuildPlace]:
+        yield BuildPlace(
+            "here", "", "threads", lambda _: pytest.fail("not asked"), fakes.ways().run_job
+        )
 
     def graphs(*_: object) -> Surveyed:
         return Surveyed(None, works)  # type: ignore[arg-type] # only a real build looks at it
 
-    def build_in(_: Place, surveyed: Surveyed, *rest: object) -> Run:
+    def build_in(_: BuildPlace, surveyed: Surveyed, *rest: object) -> BuildRun:
         store, _folder, options = rest
-        assert isinstance(options, Options)
+        assert isinstance(options, BuildOptions)
         ways = replace(fakes.ways(), store=store, force=options.force)  # type: ignore[arg-type] # a Store
         with ThreadPoolExecutor(1) as executor:
-            return build(surveyed.works, ways, Crew(executor, 1))
+            return run_builds(surveyed.works, ways, Crew(executor, 1))
 
     for name, fake in (("open_place", place), ("graphs_for", graphs), ("build_in", build_in)):
         monkeypatch.setattr(building, name, fake)

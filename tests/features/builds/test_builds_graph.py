@@ -30,7 +30,7 @@ from tests.unit.grounds import (
 from toolkit.built.plan.model import Part
 from toolkit.facts.modules.build_env import Ground
 from toolkit.features.builds.plan.graph import make_graph
-from toolkit.features.builds.run.scripts import make_order
+from toolkit.features.builds.run.places import make_order
 
 # --- the order, and what is taken as it is ---------------------------------------------
 

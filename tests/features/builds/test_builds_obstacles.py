@@ -11,7 +11,7 @@ from tests.unit.grounds import DRIVER, KERNEL, MLNX, NVIDIA, NVIDIA_FS, OTHER, T
 from toolkit.built.plan.model import Part
 from toolkit.errors import ExitCode
 from toolkit.features.builds.plan.graph import make_graph
-from toolkit.features.builds.plan.made import Need, Run, Work
+from toolkit.features.builds.plan.outcome import BuildRun, Need, NeedGraph
 
 RT = ("CONFIG_PREEMPT_RT=y", "CONFIG_MODVERSIONS=y")
 
@@ -170,7 +170,7 @@ def test_where_no_kernel_has_headers_nothing_was_built_and_that_is_no_success() 
     for bare in (ground, replace(ground, kernels=())):
         graph = make_graph(bare, ())
         assert graph.blocked[0].found == "no kernel has headers there"
-        assert Run((), (Work(Need(), graph),)).exit_code is ExitCode.UNSUPPORTED
+        assert BuildRun((), (NeedGraph(Need(), graph),)).exit_code is ExitCode.UNSUPPORTED
 
 
 DISAGREE = (

@@ -16,12 +16,20 @@ from pathlib import Path
 import pytest
 
 from tests.evidence.modules import ko, signed
-from toolkit.built.plan.model import Built, File, Inputs, Part
+from toolkit.built.plan.model import Built, BuiltFile, Inputs, Part
 from toolkit.errors import UsageError
+from toolkit.features.builds.io import package_tools as tarball
 from toolkit.features.builds.io.package_tools import PackingError
-from toolkit.features.builds.plan import deb, rpm, tarball
-from toolkit.features.builds.plan.packages import contents, manifest, notes, payload, rivals
-from toolkit.features.builds.plan.packaging import Format, Making
+from toolkit.features.builds.plan import deb, rpm
+from toolkit.features.builds.plan.packages import (
+    Format,
+    Making,
+    contents,
+    manifest,
+    notes,
+    payload,
+    rivals,
+)
 from toolkit.features.builds.run.packages import make_packages, parse_format, parse_making
 
 KERNEL = "6.1.0-56-amd64"
@@ -44,7 +52,7 @@ def built(
     inputs = Inputs(part, package, version, kernel, "x86_64", "s", "h", "gcc", "v", "", "r")
     found = files or {"nvidia_peermem": module("nvidia_peermem", depends="nvidia,ib_uverbs")}
     names = {key.replace("_", "-") + ".ko": data for key, data in found.items()}
-    return Built(inputs, tuple(File(name, data) for name, data in sorted(names.items())))
+    return Built(inputs, tuple(BuiltFile(name, data) for name, data in sorted(names.items())))
 
 
 DRIVER = built(Part.DRIVER, "nvidia-current-open", nvidia_current_open=module("nvidia"))
@@ -141,8 +149,8 @@ def test_nvidias_own_licence_is_flagged_wherever_somebody_could_look() -> None:
     assert "not to be redistributed" in tree["DEBIAN/control"]
     assert "Section: non-free/kernel" in tree["DEBIAN/control"]
     assert "not to be redistributed" in rpm.spec(held, MAKING, (), {})
-    scripts = dict.fromkeys(tarball.SCRIPTS, "")
-    with tarfile.open(fileobj=io.BytesIO(tarball.pack(held, MAKING, (), scripts))) as tar:
+    scripts = dict.fromkeys(tarball.TAR_SCRIPTS, "")
+    with tarfile.open(fileobj=io.BytesIO(tarball.tar_bytes(held, MAKING, (), scripts))) as tar:
         assert any(each.endswith("/NOT-TO-BE-REDISTRIBUTED") for each in tar.getnames())
     open_one = contents([DRIVER])
     assert not [each for each in notes(open_one) if "redistributed" in each]
@@ -167,7 +175,7 @@ def test_a_signed_module_goes_in_as_it_is_and_is_not_called_unsigned() -> None:
         pytest.param([built(version="535\nDepends: x")], "package's version", id="second-line"),
         pytest.param([built(kernel="../../etc")], "no kernel release", id="hostile-kernel"),
         pytest.param([built(kernel="6.1.0..amd64")], "cannot stand in", id="dots"),
-        pytest.param([replace(DRIVER, files=(File("../../x.ko", module("x")),))],
+        pytest.param([replace(DRIVER, files=(BuiltFile("../../x.ko", module("x")),))],
                      "no name of a module", id="hostile-file"),
         pytest.param([built(nvidia_peermem=b"\x7fELF, and")], "no kernel module", id="damaged"),
         pytest.param([built(nvidia_peermem=ko({"vermagic": "6.1.0-1 SMP "}, {"printk": 1}))],
@@ -261,10 +269,12 @@ def test_a_tarball_has_the_hash_of_everything_in_it_and_the_same_bytes_always(
     assert again.path.read_bytes() == data
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(data))) as tar:
         names = {name.partition("/")[2] for name in tar.getnames()}
-        member = tar.extractfile(f"{tarball.name(contents([built(), DRIVER]), MAKING)}/SHA256SUMS")
+        member = tar.extractfile(
+            f"{tarball.tar_name(contents([built(), DRIVER]), MAKING)}/SHA256SUMS"
+        )
         assert member is not None
         rows = [line.split("  ") for line in member.read().decode().splitlines()]
-        folder = tarball.name(contents([built(), DRIVER]), MAKING)
+        folder = tarball.tar_name(contents([built(), DRIVER]), MAKING)
         listed = tar.extractfile(f"{folder}/list")
         assert listed is not None
         lines = [line.split(" ") for line in listed.read().decode().splitlines()]
@@ -294,8 +304,8 @@ def test_a_tarball_is_named_by_kernel_version_and_machine() -> None:
     held = contents([built(), DRIVER, OFED])
     making = replace(MAKING, revision=7)
     version = f"535.261.03+ofed24.10.0.7.0-7+g{held.digest}"
-    assert tarball.version(held, making) == version
-    assert tarball.name(held, making) == f"gdr-modules-{KERNEL}_{version}_x86_64"
+    assert tarball.tar_version(held, making) == version
+    assert tarball.tar_name(held, making) == f"gdr-modules-{KERNEL}_{version}_x86_64"
 
 
 def test_a_folder_that_cannot_be_written_to_is_one_sentence(tmp_path: Path) -> None:

@@ -17,26 +17,26 @@ from toolkit.compat.reader import Compat, Confidence, shipped
 from toolkit.errors import ExitCode
 from toolkit.facts.modules.build_env import Ground, GroundKernel, Source
 from toolkit.facts.modules.ofed import OfedFolders
-from toolkit.features.builds.plan.graph import Blocked, Graph, Step
-from toolkit.features.builds.plan.made import Need, Work
+from toolkit.features.builds.plan.graph import BlockedPart, BuildGraph, BuildStep
+from toolkit.features.builds.plan.outcome import Need, NeedGraph
 from toolkit.features.builds.plan.preflight import (
-    Answer,
+    CompileAnswer,
     Outlook,
     Preflight,
     Reason,
     after_trial,
     foresee,
 )
-from toolkit.features.builds.run.places import Place
-from toolkit.features.builds.run.preflight import Laid, preflight
+from toolkit.features.builds.run.places import BuildPlace
+from toolkit.features.builds.run.preflight import LaidHeaders, preflight
 from toolkit.features.builds.run.run import Surveyed
-from toolkit.features.builds.show.preflight import document, report
+from toolkit.features.builds.show import preflight_document, preflight_report
 from toolkit.report.document import dumps
 from toolkit.report.table import Painter
 
 GCC12 = "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"
 GCC14 = "gcc-14 (Debian 14.2.0-19) 14.2.0"
-WILL, WILL_NOT, UNKNOWN = Answer
+WILL, WILL_NOT, UNKNOWN = CompileAnswer
 CLANG = "clang version 18.1.3"
 OPEN = Source("nvidia-open-1", "nvidia-current-open", "1", (), (), "d", licence="Dual MIT/GPL")
 CLOSED = Source("nvidia-1", "nvidia-current", "1", (), (), "d", licence="NVIDIA")
@@ -66,15 +66,15 @@ def ground(release: str, compiler: str = GCC12, **config: str) -> Ground:
     )
 
 
-def step(part: Part, version: str, release: str, source: str = "") -> Step:
+def step(part: Part, version: str, release: str, source: str = "") -> BuildStep:
     names = {Part.DRIVER: "nvidia-current-open", Part.OFED: "mlnx-ofed-kernel"}
     package = names.get(part, f"nvidia-{part}")
     inputs = Inputs(part, package, version, release, "x86_64", "", "h", GCC12, "", "", "")
-    return Step(inputs, (), "asked for", source=source)
+    return BuildStep(inputs, (), "asked for", source=source)
 
 
-def one(found: Ground, asked: Step, compat: Compat | None = None) -> Outlook:
-    [outlook] = foresee(found, Graph((asked,), ()), compat or shipped())
+def one(found: Ground, asked: BuildStep, compat: Compat | None = None) -> Outlook:
+    [outlook] = foresee(found, BuildGraph((asked,), ()), compat or shipped())
     return outlook
 
 
@@ -112,12 +112,12 @@ def one(found: Ground, asked: Step, compat: Compat | None = None) -> Outlook:
     ],
 )  # fmt: skip
 def test_what_the_tables_say(
-    part: str, version: str, release: str, source: str, answer: Answer
+    part: str, version: str, release: str, source: str, answer: CompileAnswer
 ) -> None:
     folder = {"open": OPEN.folder, "closed": CLOSED.folder}.get(source, "")
     found = one(ground(release), step(Part(part), version, release, folder))
     assert found.answer is answer
-    if answer is not Answer.UNKNOWN:
+    if answer is not CompileAnswer.UNKNOWN:
         assert all(each.source for each in found.reasons)
 
 
@@ -130,24 +130,28 @@ def test_a_point_release_that_broke_the_driver_is_named() -> None:
 
 def test_an_old_licence_is_told_and_decides_nothing() -> None:
     found = one(ground("6.17.1-amd64"), step(Part.PEERMEM, "535.129.03", "6.17.1-amd64"))
-    assert found.answer is Answer.UNKNOWN
+    assert found.answer is CompileAnswer.UNKNOWN
     assert any("Linux-OpenIB" in each.found for each in found.reasons)
 
 
 @pytest.mark.parametrize(
     ("compiler", "config", "answer"),
     [
-        pytest.param(GCC12, {}, Answer.WILL, id="the-same"),
-        pytest.param("gcc (GCC) 11.5.0", {}, Answer.WILL_NOT, id="older"),
-        pytest.param(GCC14, {}, Answer.WILL, id="newer"),
-        pytest.param(GCC14, {"GCC_PLUGINS": "y", "RANDSTRUCT": "y"}, Answer.WILL_NOT, id="plugins"),
-        pytest.param(GCC14, {"GCC_PLUGINS": "y"}, Answer.WILL, id="plugins-that-do-not-mind"),
-        pytest.param(CLANG, {}, Answer.WILL_NOT, id="clang-for-gcc"),
-        pytest.param(GCC12, {"CC_VERSION_TEXT": CLANG}, Answer.WILL_NOT, id="gcc-for-clang"),
+        pytest.param(GCC12, {}, CompileAnswer.WILL, id="the-same"),
+        pytest.param("gcc (GCC) 11.5.0", {}, CompileAnswer.WILL_NOT, id="older"),
+        pytest.param(GCC14, {}, CompileAnswer.WILL, id="newer"),
+        pytest.param(
+            GCC14, {"GCC_PLUGINS": "y", "RANDSTRUCT": "y"}, CompileAnswer.WILL_NOT, id="plugins"
+        ),
+        pytest.param(
+            GCC14, {"GCC_PLUGINS": "y"}, CompileAnswer.WILL, id="plugins-that-do-not-mind"
+        ),
+        pytest.param(CLANG, {}, CompileAnswer.WILL_NOT, id="clang-for-gcc"),
+        pytest.param(GCC12, {"CC_VERSION_TEXT": CLANG}, CompileAnswer.WILL_NOT, id="gcc-for-clang"),
     ],
 )
 def test_the_compiler_that_would_be_taken(
-    compiler: str, config: dict[str, str], answer: Answer
+    compiler: str, config: dict[str, str], answer: CompileAnswer
 ) -> None:
     release = "6.1.0-56-amd64"
     found = one(ground(release, compiler, **config), step(Part.PEERMEM, "535.261.03", release))
@@ -162,9 +166,9 @@ def test_a_compiler_that_cannot_be_read_is_said_to_be_unknown() -> None:
 
 def test_what_is_blocked_will_not_compile_and_says_why() -> None:
     release = "6.1.0-56-rt-amd64"
-    stop = Blocked(release, Part.DRIVER, "a real-time kernel", "take another")
-    [found] = foresee(ground(release), Graph((), (stop,)), shipped())
-    assert (found.answer, found.reasons[0].found) == (Answer.WILL_NOT, "a real-time kernel")
+    stop = BlockedPart(release, Part.DRIVER, "a real-time kernel", "take another")
+    [found] = foresee(ground(release), BuildGraph((), (stop,)), shipped())
+    assert (found.answer, found.reasons[0].found) == (CompileAnswer.WILL_NOT, "a real-time kernel")
     assert found.reasons[0].hint == "take another"
 
 
@@ -181,8 +185,8 @@ def test_further_packages_are_asked_for_where_some_headers_are_there(
     release = "6.1.0-56-amd64"
     place = ground(release)
     kernel = replace(place.kernels[0], headers="", missing=missing)
-    stop = Blocked(release, Part.DRIVER, "no headers", f"install linux-headers-{release}")
-    [found] = foresee(replace(place, kernels=(kernel,)), Graph((), (stop,)), shipped())
+    stop = BlockedPart(release, Part.DRIVER, "no headers", f"install linux-headers-{release}")
+    [found] = foresee(replace(place, kernels=(kernel,)), BuildGraph((), (stop,)), shipped())
     assert found.reasons[0].hint.startswith(hint)
 
 
@@ -190,15 +194,15 @@ def test_headers_that_are_not_whole_ask_for_the_packages_beside_them() -> None:
     release = "6.12.1-amd64"
     bare = ground(release)
     kernel = replace(bare.kernels[0], headers="", missing=("scripts/mod/modpost",))
-    stop = Blocked(release, Part.DRIVER, "not whole", "install them")
-    [found] = foresee(replace(bare, kernels=(kernel,)), Graph((), (stop,)), shipped())
+    stop = BlockedPart(release, Part.DRIVER, "not whole", "install them")
+    [found] = foresee(replace(bare, kernels=(kernel,)), BuildGraph((), (stop,)), shipped())
     assert "linux-kbuild" in found.reasons[0].hint
 
 
 def test_what_is_installed_is_not_foretold() -> None:
     release = "6.1.0-56-amd64"
     given = replace(step(Part.DRIVER, "535.261.03", release), given=True)
-    assert foresee(ground(release), Graph((given,), ()), shipped()) == ()
+    assert foresee(ground(release), BuildGraph((given,), ()), shipped()) == ()
 
 
 def test_a_kernel_without_symbol_versions_or_with_forced_signatures_is_pointed_out() -> None:
@@ -212,23 +216,27 @@ def test_a_kernel_without_symbol_versions_or_with_forced_signatures_is_pointed_o
 def test_a_trial_outweighs_every_rule() -> None:
     release = "6.1.0-56-amd64"
     foretold = one(ground(release), step(Part.PEERMEM, "535.261.03", release))
-    assert foretold.answer is Answer.WILL
-    broken = Reason(Answer.WILL_NOT, "it does not", "tried", Confidence.HIGH)
-    assert after_trial(foretold, broken).answer is Answer.WILL_NOT
-    assert after_trial(foretold, replace(broken, answer=None)).answer is Answer.UNKNOWN
+    assert foretold.answer is CompileAnswer.WILL
+    broken = Reason(CompileAnswer.WILL_NOT, "it does not", "tried", Confidence.HIGH)
+    assert after_trial(foretold, broken).answer is CompileAnswer.WILL_NOT
+    assert after_trial(foretold, replace(broken, answer=None)).answer is CompileAnswer.UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("answers", "answer", "code"),
     [
-        ((Answer.WILL, Answer.WILL), Answer.WILL, ExitCode.OK),
-        ((Answer.WILL, Answer.UNKNOWN), Answer.UNKNOWN, ExitCode.UNKNOWN),
-        ((Answer.UNKNOWN, Answer.WILL_NOT, Answer.WILL), Answer.WILL_NOT, ExitCode.FAILED),
-        ((), Answer.UNKNOWN, ExitCode.UNKNOWN),
+        ((CompileAnswer.WILL, CompileAnswer.WILL), CompileAnswer.WILL, ExitCode.OK),
+        ((CompileAnswer.WILL, CompileAnswer.UNKNOWN), CompileAnswer.UNKNOWN, ExitCode.UNKNOWN),
+        (
+            (CompileAnswer.UNKNOWN, CompileAnswer.WILL_NOT, CompileAnswer.WILL),
+            CompileAnswer.WILL_NOT,
+            ExitCode.FAILED,
+        ),
+        ((), CompileAnswer.UNKNOWN, ExitCode.UNKNOWN),
     ],
 )
 def test_the_worst_answer_is_that_of_all(
-    answers: tuple[Answer, ...], answer: Answer, code: ExitCode
+    answers: tuple[CompileAnswer, ...], answer: CompileAnswer, code: ExitCode
 ) -> None:
     outlooks = tuple(
         Outlook("k", Part.PEERMEM, "p/1", (Reason(each, "x", "y", Confidence.HIGH),))
@@ -247,22 +255,22 @@ def test_the_worst_answer_is_that_of_all(
     ],
 )
 def test_a_trial_that_was_cut_short_says_nothing_of_the_compiler(
-    ending: str, answer: Answer
+    ending: str, answer: CompileAnswer
 ) -> None:
     began = "= begin ok gdr-toolkit/1\n= prepare.output ok x\n= prepare ok x\n"
     said = f"{began}= make.output ok x\n|x.c:1: error: no member named y\n{ending}"
     survey, graph = INSTALLED.ground, graph_of(INSTALLED.ground)
-    place = Place("here", "", "local", lambda _: survey, lambda _: said)
-    surveyed = Surveyed(survey, (Work(Need(), graph),))
-    found = preflight(Laid(place, (), ()), surveyed, shipped(), compile_it=True, limit_s=60)
+    place = BuildPlace("here", "", "local", lambda _: survey, lambda _: said)
+    surveyed = Surveyed(survey, (NeedGraph(Need(), graph),))
+    found = preflight(LaidHeaders(place, (), ()), surveyed, shipped(), compile_it=True, limit_s=60)
     assert found.answer is answer
 
 
 def test_the_report_gives_each_reason_with_its_source_and_what_to_do() -> None:
     release = "6.1.0-56-amd64"
     asked = step(Part.DRIVER, "535.261.03", release, OPEN.folder)
-    text = report(
-        Preflight(foresee(ground(release), Graph((asked,), ()), shipped())), Painter(False)
+    text = preflight_report(
+        Preflight(foresee(ground(release), BuildGraph((asked,), ()), shipped())), Painter(False)
     )
     assert f"{release}\n  driver nvidia-current-open/535.261.03: will not compile\n" in text
     assert (
@@ -275,7 +283,9 @@ def test_the_document_keeps_its_schema() -> None:
     schema = json.loads((Path(__file__).parents[3] / "docs/preflight.schema.json").read_text())
     release = "6.1.0-56-amd64"
     asked = tuple(step(part, "535.261.03", release) for part in Part)
-    found = Preflight(foresee(ground(release), Graph(asked, ()), shipped()), ("a.deb",), "here")
-    told = json.loads(dumps(document(found, found.exit_code, datetime.now(UTC))))
+    found = Preflight(
+        foresee(ground(release), BuildGraph(asked, ()), shipped()), ("a.deb",), "here"
+    )
+    told = json.loads(dumps(preflight_document(found, found.exit_code, datetime.now(UTC))))
     jsonschema.validate(told, schema)
     assert {each["part"] for each in told["parts"]} == set(Part)

@@ -13,7 +13,7 @@ import pytest
 
 from toolkit import __version__
 from toolkit.errors import TransportError, UsageError
-from toolkit.features.builds.io.dask import Cluster, open_dask, version_here
+from toolkit.features.builds.io.dask import DaskCluster, open_dask, version_here
 from toolkit.features.builds.io.executor import WorkerLost
 
 _PLAIN = {"timeout": 10, "set_as_default": False, "security": None}
@@ -142,7 +142,7 @@ def test_the_version_is_that_of_the_toolkit() -> None:
 
 def test_a_job_that_took_its_workers_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Client, "ends", Killed("two of them"))
-    why = Cluster(Client(), Killed).submit(int).exception()
+    why = DaskCluster(Client(), Killed).submit(int).exception()
     assert isinstance(why, WorkerLost)
     assert str(why).endswith("after the other with it: two of them")
 
@@ -151,7 +151,7 @@ def test_a_job_that_took_its_workers_with_it(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_scheduler_that_is_lost(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     lost = OSError("x") if where == "gone" else CancelledError("x")
     monkeypatch.setattr(Client, where, lost)
-    why = Cluster(Client(), Killed).submit(int).exception()
+    why = DaskCluster(Client(), Killed).submit(int).exception()
     assert isinstance(why, TransportError)
     assert str(why) == "the connection to the Dask scheduler was lost"
     assert why.__cause__ is lost
@@ -160,6 +160,6 @@ def test_a_scheduler_that_is_lost(monkeypatch: pytest.MonkeyPatch, where: str) -
 @pytest.mark.parametrize("why", [UsageError("x"), KeyboardInterrupt()])
 def test_what_a_job_raises_comes_home(monkeypatch: pytest.MonkeyPatch, why: BaseException) -> None:
     monkeypatch.setattr(Client, "ends", why)
-    ours = Cluster(Client(), Killed).submit(int)
+    ours = DaskCluster(Client(), Killed).submit(int)
     assert ours.exception() is why
     assert not ours.cancel()

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from toolkit.errors import ExitCode, TransportError, UsageError
-from toolkit.features.builds.io.dask import Cluster
+from toolkit.features.builds.io.dask import DaskCluster
 from toolkit.features.builds.io.executor import WorkerLost
 from toolkit.features.builds.io.executors import open_crew
 
@@ -188,7 +188,7 @@ class _Gone:
 
 @pytest.mark.parametrize("before", [True, False])
 def test_a_scheduler_that_dies_is_out_of_reach_and_no_bug(before: bool) -> None:
-    future = Cluster(_Gone(before=before), ZeroDivisionError).submit(square, 3)
+    future = DaskCluster(_Gone(before=before), ZeroDivisionError).submit(square, 3)
     with pytest.raises(TransportError, match="connection to the Dask scheduler was lost"):
         future.result()
 

@@ -12,7 +12,8 @@ import pytest
 
 from toolkit.errors import ExitCode, Unsupported, UsageError
 from toolkit.features.builds.io import package_tools
-from toolkit.features.builds.io.package_tools import Laid, PackingError, pack_deb, pack_rpm, write
+from toolkit.features.builds.io.package_tools import PackingError, pack_deb, pack_rpm, write
+from toolkit.features.builds.plan.packages import PackedFile
 
 # Notes its words, its environment, and all that it was given to pack with mode and time.
 TOOL = """#!/bin/sh
@@ -22,7 +23,7 @@ pwd >"$PACKER_LOG/pwd"
 find tree -printf '%p %y %m %T@\\n' | sort >"$PACKER_LOG/tree"
 . "$PACKER_LOG/does"
 """
-FILES = [Laid("DEBIAN/control", b"c\n", 0o644), Laid("usr/lib/a.ko", b"k", 0o755)]
+FILES = [PackedFile("DEBIAN/control", b"c\n", 0o644), PackedFile("usr/lib/a.ko", b"k", 0o755)]
 TREE = [
     "tree d 755 1234.0000000000",
     "tree/DEBIAN d 755 1234.0000000000",
@@ -180,7 +181,7 @@ def test_a_tool_that_is_not_here(
 @pytest.mark.parametrize("path", ["/etc/a", "a/../b", "a/./b", "a//b", "", "a b", "a/", "ä", ".."])
 def test_what_cannot_be_a_path_in_a_package(log: Log, tmp_path: Path, path: str) -> None:
     with pytest.raises(UsageError, match="cannot be a path in a package"):
-        pack_deb([Laid(path, b"", 0o644)], tmp_path / "out/a.deb", 1)
+        pack_deb([PackedFile(path, b"", 0o644)], tmp_path / "out/a.deb", 1)
     assert names(tmp_path / "out") == []
     assert not (log.folder / "words").exists()
 
@@ -188,7 +189,7 @@ def test_what_cannot_be_a_path_in_a_package(log: Log, tmp_path: Path, path: str)
 @pytest.mark.usefixtures("log")
 def test_a_path_that_is_there_twice(tmp_path: Path) -> None:
     with pytest.raises(PackingError, match=r"packages cannot be written to .*/out: File exists"):
-        pack_deb([Laid("a", b"", 0o644)] * 2, tmp_path / "out/a.deb", 1)
+        pack_deb([PackedFile("a", b"", 0o644)] * 2, tmp_path / "out/a.deb", 1)
 
 
 def test_a_package_that_needs_no_tool(tmp_path: Path) -> None:

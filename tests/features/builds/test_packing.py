@@ -14,11 +14,11 @@ from tests.features.builds.test_builds_packages import DRIVER, KERNEL, MAKING, O
 from toolkit.built.plan.model import Built, Part
 from toolkit.cli.options import Said
 from toolkit.errors import ExitCode, UsageError
-from toolkit.features.builds.cli import packages
+from toolkit.features.builds import cli_packages as packages
 from toolkit.features.builds.io import package_tools
-from toolkit.features.builds.plan.packaging import Format, Making
+from toolkit.features.builds.plan.packages import Format, Making, PackedFile
 from toolkit.features.builds.run import packages as flow
-from toolkit.features.builds.run.packages import Package, make_packages
+from toolkit.features.builds.run.packages import MadePackage, make_packages
 from toolkit.verbs.cli.session import Session
 
 OTHER = "6.12.0-1-amd64"
@@ -28,7 +28,7 @@ ELSEWHERE = ko(
 )
 SECOND = built(Part.DRIVER, "nvidia-current-open", kernel=OTHER, nvidia_current_open=ELSEWHERE)
 LOADING = ["usr/lib/modprobe.d/gdr-toolkit.conf", "usr/lib/modules-load.d/gdr-toolkit.conf"]
-Files = Sequence[package_tools.Laid]
+Files = Sequence[PackedFile]
 
 
 class Packer:
@@ -211,11 +211,11 @@ def test_what_was_built_is_signed_and_packed_as_was_said(
         words = session(
             package="rpm", out=str(tmp_path), revision="3", maintainer="A <a@b.example>"
         )
-        found: object = packages.pack(words, Run(), ground, signing)  # type: ignore[arg-type] # fakes
+        found: object = packages.pack_built(words, Run(), ground, signing)  # type: ignore[arg-type] # fakes
         assert found == ("made",)
         assert told[-1] == ([DRIVER], Format.RPM, tmp_path, 3, "A <a@b.example>")
         assert signing is None or signing.configs[-1] == config
-    packages.pack(session(package="tar"), Run(), Ground(), None)  # type: ignore[arg-type] # fakes
+    packages.pack_built(session(package="tar"), Run(), Ground(), None)  # type: ignore[arg-type] # fakes
     assert told[-1][2] == Path()
 
 
@@ -224,15 +224,17 @@ def test_no_packages_are_made_of_half_a_run_nor_unasked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     half = Run(ExitCode.FAILED)
-    assert packages.pack(session(package="deb"), half, Ground(), None) == ()  # type: ignore[arg-type] # fakes
+    assert packages.pack_built(session(package="deb"), half, Ground(), None) == ()  # type: ignore[arg-type] # fakes
     assert "no packages: not all that was asked for is there" in capsys.readouterr().err
-    assert packages.pack(session(), half, Ground(), None) == ()  # type: ignore[arg-type] # fakes
+    assert packages.pack_built(session(), half, Ground(), None) == ()  # type: ignore[arg-type] # fakes
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.usefixtures("home")
 def test_where_packages_lie_and_what_must_be_known(capsys: pytest.CaptureFixture[str]) -> None:
-    packages.tell(session(), [Package(Path("/o/a.deb"), ("not signed",)), Package(Path("/o/b"))])
+    packages.tell_packages(
+        session(), [MadePackage(Path("/o/a.deb"), ("not signed",)), MadePackage(Path("/o/b"))]
+    )
     told = capsys.readouterr()
     assert (told.out, told.err) == ("/o/a.deb\n/o/b\n", "note: a.deb: not signed\n")
 

@@ -17,12 +17,11 @@ import pytest
 from toolkit import tar_member
 from toolkit.errors import ExitCode, FloodError, ToolkitError, UsageError
 from toolkit.evidence import Evidence
-from toolkit.features.builds.io.sandbox import Job, run_job
+from toolkit.features.builds.io.sandbox import SandboxJob, run_job
 from toolkit.hosts.host import Host
 from toolkit.node.collect import collect
-from toolkit.ssh.child import answer
 from toolkit.ssh.limits import ANSWER, Hearing
-from toolkit.ssh.local import LocalTransport
+from toolkit.ssh.local import LocalTransport, answer
 from toolkit.ssh.paramiko import SshTransport
 from toolkit.ssh.ssh_config import SshConfig
 from toolkit.ssh.stream import Lines
@@ -95,14 +94,14 @@ def test_a_build_may_say_more_and_not_without_end(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("toolkit.features.builds.io.sandbox.BULK", 2 * ANSWER)
     here = functools.partial(LocalTransport, become=False)
     monkeypatch.setattr("toolkit.features.builds.io.sandbox.LocalTransport", here)
-    job = Job("nvidia", "", "head -c 6000000 /dev/zero | tr '\\0' x\n", limit_s=60, log="")
+    job = SandboxJob("nvidia", "", "head -c 6000000 /dev/zero | tr '\\0' x\n", limit_s=60, log="")
     assert len(run_job(job)) == 6_000_001
     with pytest.raises(FloodError, match="nvidia: says more than 8 MiB on stdout"):
-        run_job(Job("nvidia", "", "cat /dev/zero\n", limit_s=60, log=""))
+        run_job(SandboxJob("nvidia", "", "cat /dev/zero\n", limit_s=60, log=""))
 
 
 def test_a_schedulers_command_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolkit.ssh.child.BULK", 1 << 20)
+    monkeypatch.setattr("toolkit.ssh.local.BULK", 1 << 20)
     with pytest.raises(FloodError, match="sh: says more than 1 MiB on stdout"):
         answer(("sh", "-c", "yes"), limit_s=60)
     with pytest.raises(FloodError, match="sh: says more than 1 MiB on stderr"):

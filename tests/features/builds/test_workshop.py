@@ -11,9 +11,9 @@ import pytest
 from toolkit.errors import BecomeError, TransportError, Unsupported
 from toolkit.features.builds.io import sandbox
 from toolkit.features.builds.io.sandbox import (
-    Job,
-    Laid,
     Order,
+    SandboxFile,
+    SandboxJob,
     build_script,
     read_ground,
     run_job,
@@ -62,7 +62,7 @@ def of(monkeypatch: pytest.MonkeyPatch, result: Result | Exception, *lines: str)
 def test_a_build_says_each_line_to_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of(monkeypatch, Result(3, "", "not kept\n"), "one", "t\udcffo")
     log = tmp_path / "log"
-    assert run_job(Job("a build", "", "script", 77, str(log))) == "one\nt\udcffo\n"
+    assert run_job(SandboxJob("a build", "", "script", 77, str(log))) == "one\nt\udcffo\n"
     assert log.read_bytes() == b"one\nt\xffo\n"
     assert Here.asked == [("a build", "script", 77)]
 
@@ -72,7 +72,7 @@ def test_a_build_that_never_came_to_its_first_frame(
 ) -> None:
     of(monkeypatch, Result(2, "", "sh: no\nmore\n"))
     log = tmp_path / "log"
-    assert run_job(Job("b", "", "", 1, str(log))) == "sh: no\nmore\n"
+    assert run_job(SandboxJob("b", "", "", 1, str(log))) == "sh: no\nmore\n"
     assert log.read_text() == "sh: no\nmore\n"
 
 
@@ -82,7 +82,7 @@ def test_a_build_that_broke_off(
 ) -> None:
     of(monkeypatch, TransportError("too late"), *lines)
     log = tmp_path / "log"
-    job = Job("b", "", "", 1, str(log))
+    job = SandboxJob("b", "", "", 1, str(log))
     if not lines:
         with pytest.raises(TransportError, match="too late"):
             run_job(job)
@@ -94,7 +94,7 @@ def test_a_build_that_broke_off(
 def test_a_build_that_may_not_be_root(monkeypatch: pytest.MonkeyPatch) -> None:
     of(monkeypatch, BecomeError("no"), "one")
     with pytest.raises(BecomeError):
-        run_job(Job("b", "", "", 1, ""))
+        run_job(SandboxJob("b", "", "", 1, ""))
 
 
 def test_a_log_that_cannot_be_written_costs_no_build(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ GIVEN = {
 }
 ORDER = Order(
     "6.1", "nvidia", "550", 60, 4, "A=1 B=2", True, ("one", "two"), False, "nvidia-550", "nvidia",
-    "s", "h", "c", ("x.ko", "y.ko"), ("/a", "/b"), (Laid("/a b", b"data", 0o600),),
+    "s", "h", "c", ("x.ko", "y.ko"), ("/a", "/b"), (SandboxFile("/a b", b"data", 0o600),),
 )  # fmt: skip
 
 

@@ -33,12 +33,16 @@ from toolkit.checks.judged import judge_node
 from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
-from toolkit.features.drift.plan.drift import Drift, Line, Standing, Topic
-from toolkit.features.drift.plan.files import file_lines
-from toolkit.features.drift.plan.here import Here
-from toolkit.features.drift.plan.lines import drift_of
-from toolkit.features.drift.plan.table import PROPERTIES
-from toolkit.features.drift.run import drift_node
+from toolkit.features.drift.cli import drift_node
+from toolkit.features.drift.plan import (
+    Drift,
+    DriftLine,
+    DriftStanding,
+    DriftTopic,
+    Here,
+    file_lines,
+)
+from toolkit.features.drift.plan_properties import PROPERTIES, drift_of
 from toolkit.plan.artefacts import ARTEFACTS
 from toolkit.plan.change import Blocked, Wanted
 from toolkit.plan.plan import Plan, make_plan
@@ -49,7 +53,12 @@ TODAY = date(2026, 11, 22)
 CAPTURES = sorted(Path(__file__).parents[2].glob("evidence/*.txt"))
 DROP_IN = OURS_BY_NAME["boot.arguments"]
 AUTOLOAD = OURS_BY_NAME["modules-load.peermem"]
-SAME, DRIFT, UNKNOWN, NONE = Standing.SAME, Standing.DRIFT, Standing.UNKNOWN, Standing.NONE
+SAME, DRIFT, UNKNOWN, NONE = (
+    DriftStanding.SAME,
+    DriftStanding.DRIFT,
+    DriftStanding.UNKNOWN,
+    DriftStanding.NONE,
+)
 WITH_PT = f"{NO_PT} iommu=pt"
 GRUB_PT = render_text("boot/grub.cfg.j2", {"arguments": "iommu=pt"})
 ILL: dict[str, dict[str, Override]] = {
@@ -66,13 +75,13 @@ def drift(changed: dict[str, Override], want: Want | None = None) -> Drift:
     return drift_node("gpu001", node(changed), want or Want(), TODAY)
 
 
-def line(found: Drift, name: str) -> Line:
+def line(found: Drift, name: str) -> DriftLine:
     """The one line of this name."""
     (one,) = [each for each in found.lines if each.name == name]
     return one
 
 
-def columns(one: Line) -> tuple[Standing, Standing]:
+def columns(one: DriftLine) -> tuple[DriftStanding, DriftStanding]:
     return one.on_disk.standing, one.in_effect.standing
 
 
@@ -110,7 +119,7 @@ def test_what_is_written_and_not_in_effect_is_told_apart() -> None:
     assert columns(domains) == (SAME, DRIFT)
     assert domains.means == "written, and not in effect"
     argument = line(found, "iommu=pt")
-    assert argument.topic is Topic.ARGUMENT
+    assert argument.topic is DriftTopic.ARGUMENT
     assert columns(argument) == (SAME, DRIFT)
     file = line(found, DROP_IN)
     assert file.in_effect.text == "not yet: reboot"
@@ -165,7 +174,7 @@ def test_an_argument_that_is_quoted_for_the_loader_is_found_without_quotes() -> 
     ))  # fmt: skip
     changed = frames(placed({DROP_IN: text}), {"cmdline": f"ro {words}\n"})
     here = Here(Node(node(changed)), {}, Plan(wanted=(wanted,)), TODAY)
-    (argument,) = [each for each in file_lines(here) if each.topic is Topic.ARGUMENT]
+    (argument,) = [each for each in file_lines(here) if each.topic is DriftTopic.ARGUMENT]
     assert argument.name == "pci=disable_acs_redir=0000:01:00.0;0000:02:00.0"
     assert argument.in_effect.text == "there"
 
@@ -209,14 +218,17 @@ def test_evidence_that_was_cut_off_is_out_of_reach() -> None:
 def test_work_that_an_earlier_run_owes_is_drift() -> None:
     found = drift({"pending": "DEPMOD depmod -a 6.8.0\n"})
     owed = line(found, "DEPMOD depmod -a 6.8.0")
-    assert (owed.topic, owed.standing) == (Topic.WORK, DRIFT)
+    assert (owed.topic, owed.standing) == (DriftTopic.WORK, DRIFT)
 
 
 def test_a_waived_failure_is_shown_as_waived() -> None:
     names = ("iommu.passthrough", "iommu.boot")
     waivers = tuple(Waiver(each, "a reason", date(2027, 1, 1)) for each in names)
     found = drift(TRANSLATED, Want(waivers=waivers))
-    assert columns(line(found, "IOMMU domains of HCAs")) == (Standing.WAIVED, Standing.WAIVED)
+    assert columns(line(found, "IOMMU domains of HCAs")) == (
+        DriftStanding.WAIVED,
+        DriftStanding.WAIVED,
+    )
     assert found.state == "as wanted"
     expired = tuple(Waiver(each, "a reason", date(2026, 1, 1)) for each in names)
     assert drift(TRANSLATED, Want(waivers=expired)).state == "drift"
@@ -248,7 +260,7 @@ def test_every_proof_of_a_wanted_file_has_a_line() -> None:
     found = drift(frames(*ILL.values()))
     told = {each.name for each in found.lines}
     covered = {each for row in PROPERTIES for each in (*row.on_disk, *row.in_effect)}
-    wanted = {each.name for each in found.lines if each.topic is Topic.FILE}
+    wanted = {each.name for each in found.lines if each.topic is DriftTopic.FILE}
     proofs = {proof for each in ARTEFACTS if each.path in wanted for proof in each.proofs}
     assert proofs
     assert proofs - covered <= told
@@ -273,12 +285,14 @@ def test_what_proves_a_file_and_stands_in_no_row_is_told_as_it_is_in_effect() ->
 def test_what_is_not_as_wanted_says_what_the_first_check_would_do() -> None:
     """The finding's own hint, else the fix of the check; nothing where all is well."""
     found = drift(frames(*ILL.values()))
-    hints = {each.name: each.hint for each in found.lines if each.topic is Topic.PROPERTY}
+    hints = {each.name: each.hint for each in found.lines if each.topic is DriftTopic.PROPERTY}
     assert hints["nvidia-peermem at boot"] == BY_ID["peermem.autoload"].fix
     assert hints["IOMMU domains of HCAs"].startswith("iommu=pt on the kernel command line")
     assert hints["nvidia-peermem"].startswith("./invokew provision --hosts NODE, then on NODE: ")
     assert {name for name, hint in hints.items() if not hint} == {
-        each.name for each in found.lines if each.topic is Topic.PROPERTY and each.standing is SAME
+        each.name
+        for each in found.lines
+        if each.topic is DriftTopic.PROPERTY and each.standing is SAME
     }
 
 

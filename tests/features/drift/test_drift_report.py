@@ -9,16 +9,21 @@ from tests.features.drift.test_drift import drift
 from tests.unit.planning import LITTLE_MEMLOCK, TRANSLATED, frames
 from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence
-from toolkit.features.drift.plan.drift import Cell, Drift, Line, Standing, Topic
-from toolkit.features.drift.run import drift_node
-from toolkit.features.drift.show.text import text
+from toolkit.features.drift.cli import drift_node
+from toolkit.features.drift.plan import Cell, Drift, DriftLine, DriftStanding, DriftTopic
+from toolkit.features.drift.show import text
 from toolkit.report.table import WIDTH, Painter
 from toolkit.want import Want
 
 CAPTURES = sorted(Path(__file__).parents[2].glob("evidence/*.txt"))
 PLAIN = Painter(False)
-HOSTILE = Line(
-    Topic.WORK, "\x1b[2J", "done", Cell("\x1b]0;x\x07", Standing.DRIFT), Cell(), "\x1b[31m"
+HOSTILE = DriftLine(
+    DriftTopic.WORK,
+    "\x1b[2J",
+    "done",
+    Cell("\x1b]0;x\x07", DriftStanding.DRIFT),
+    Cell(),
+    "\x1b[31m",
 )
 
 
@@ -38,7 +43,9 @@ def test_every_line_fits_a_hundred_columns() -> None:
 
 def test_an_argument_longer_than_a_line_is_folded() -> None:
     word = "pci=disable_acs_redir=" + ";".join(["0000:15:01.0/00.0/00.0"] * 16)
-    missing = Line(Topic.ARGUMENT, word, "there", Cell("not there", Standing.DRIFT), Cell())
+    missing = DriftLine(
+        DriftTopic.ARGUMENT, word, "there", Cell("not there", DriftStanding.DRIFT), Cell()
+    )
     shown = text([Outcome("gpu001", Drift((missing,)))], PLAIN).split("\n")
     assert max(map(len, shown)) <= WIDTH
     assert word in "".join(line.strip() for line in shown)

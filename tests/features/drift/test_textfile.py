@@ -16,8 +16,8 @@ from tests.invoked import gdr
 from tests.unit.exposition import Key, parse
 from tests.unit.planning import TRANSLATED
 from toolkit.errors import ExitCode, Outcome, TransportError, UsageError
-from toolkit.features.drift.plan.drift import Cell, Drift, Line, Standing, Topic
-from toolkit.features.drift.show.prometheus import PREFIX, STATES, exposition, failed
+from toolkit.features.drift.plan import Cell, Drift, DriftLine, DriftStanding, DriftTopic
+from toolkit.features.drift.show import PREFIX, STATES, exposition, failed
 from toolkit.report.prometheus import Remembered, remembered
 from toolkit.verbs.textfile import open_textfile, read_textfile, textfile_at
 
@@ -66,7 +66,7 @@ def test_a_drifted_column_has_a_sample_and_one_as_wanted_has_none() -> None:
 
 
 def test_odd_names_are_escaped_and_a_line_that_comes_twice_is_one_sample() -> None:
-    odd = Line(Topic.WORK, ODD, "done", Cell("x", Standing.UNKNOWN), Cell())
+    odd = DriftLine(DriftTopic.WORK, ODD, "done", Cell("x", DriftStanding.UNKNOWN), Cell())
     found = told(Outcome(ODD, Drift((odd, odd))))
     name = ODD.replace("\udcff", "?")
     labels = {"topic": "work", "name": name, "column": "on disk", "standing": "unknown"}
@@ -74,7 +74,7 @@ def test_odd_names_are_escaped_and_a_line_that_comes_twice_is_one_sample() -> No
 
 
 def test_a_label_from_a_node_is_not_endless() -> None:
-    long = Line(Topic.WORK, "x" * 100_000, "done", Cell("x", Standing.DRIFT), Cell())
+    long = DriftLine(DriftTopic.WORK, "x" * 100_000, "done", Cell("x", DriftStanding.DRIFT), Cell())
     assert len(exposition([Outcome("gpu001", Drift((long,)))], ExitCode.FAILED, NOW, NEVER)) < 5000
 
 

@@ -11,10 +11,10 @@ import pytest
 from tests.unit.enrolling import DER, OTHER, FirmwareNode, fleet_of, print_of
 from toolkit.errors import NoEvidence, Outcome, Unsupported, UsageError
 from toolkit.facts.firmware.secureboot import SecureBoot
+from toolkit.features.enrol.cli import enrol_lines
 from toolkit.features.enrol.io import SAFE, script
-from toolkit.features.enrol.plan import Enrolling, Standing, Wish
+from toolkit.features.enrol.plan import Enrolling, EnrolStanding, EnrolWish
 from toolkit.features.enrol.run import look, make_password, request, revoke
-from toolkit.features.enrol.show import enrol_lines
 from toolkit.report.table import Painter
 from toolkit.verbs.access import Fleet
 
@@ -42,14 +42,14 @@ def requested(fleet: Fleet, password: str = PASSWORD) -> list[Outcome[Enrolling]
 def test_looking_changes_nothing(made: Made) -> None:
     node = made()
     [outcome] = look(fleet_of(gpu01=node), DER)
-    assert outcome.get().enrolling.standing is Standing.MISSING
+    assert outcome.get().enrolling.standing is EnrolStanding.MISSING
     assert set(node.calls) == {"--test-key", "--list-new"}
 
 
 def test_a_request_is_made_and_waits(made: Made) -> None:
     node = made()
     found = one(requested(fleet_of(gpu01=node)))
-    assert (found.standing, found.todo) == (Standing.WAITS, "reboot, and confirm")
+    assert (found.standing, found.todo) == (EnrolStanding.WAITS, "reboot, and confirm")
     assert node.read("mok/new").split() == [print_of(DER)]
     assert node.read("mok/auth") == f"$6$hash-of-{PASSWORD}\n"
     assert node.read("mok/mode").startswith("-rw-------")
@@ -65,7 +65,7 @@ def test_the_password_is_in_no_command_line_and_in_no_file_that_stays(made: Made
 
 def test_roots_own_password_needs_none_of_ours(made: Made) -> None:
     node = made()
-    assert one(requested(fleet_of(gpu01=node), "")).standing is Standing.WAITS
+    assert one(requested(fleet_of(gpu01=node), "")).standing is EnrolStanding.WAITS
     assert node.read("mok/auth") == "root\n"
 
 
@@ -75,7 +75,7 @@ def test_a_second_request_changes_nothing(made: Made) -> None:
     requested(fleet)
     before = node.read("mok/auth")
     found = one(requested(fleet, "ponmlkjihgfe"))
-    assert (found.standing, node.read("mok/auth")) == (Standing.WAITS, before)
+    assert (found.standing, node.read("mok/auth")) == (EnrolStanding.WAITS, before)
     assert found.found == "requested earlier, by the password of that time"
     assert node.calls.count("--import") == 1
 
@@ -83,7 +83,7 @@ def test_a_second_request_changes_nothing(made: Made) -> None:
 def test_an_enrolled_certificate_is_left_alone(made: Made) -> None:
     node = made()
     node.put("mok/list", print_of(DER))
-    assert one(requested(fleet_of(gpu01=node))).standing is Standing.ENROLLED
+    assert one(requested(fleet_of(gpu01=node))).standing is EnrolStanding.ENROLLED
     assert "--import" not in node.calls
 
 
@@ -100,15 +100,15 @@ def test_a_request_is_revoked(made: Made) -> None:
     node = made()
     fleet = fleet_of(gpu01=node)
     requested(fleet)
-    found = one(revoke(fleet, look(fleet, DER, Wish.REVOKE), DER))
-    assert (found.standing, found.found) == (Standing.NEEDLESS, "the request is revoked")
+    found = one(revoke(fleet, look(fleet, DER, EnrolWish.REVOKE), DER))
+    assert (found.standing, found.found) == (EnrolStanding.NEEDLESS, "the request is revoked")
     assert node.read("mok/new") == ""
 
 
 def test_what_does_not_wait_is_not_revoked(made: Made) -> None:
     node = made()
     fleet = fleet_of(gpu01=node)
-    assert one(revoke(fleet, look(fleet, DER, Wish.REVOKE), DER)).found == "nothing waited"
+    assert one(revoke(fleet, look(fleet, DER, EnrolWish.REVOKE), DER)).found == "nothing waited"
     assert "--revoke-import" not in node.calls
 
 
@@ -116,7 +116,7 @@ def test_nobody_elses_request_is_revoked_with_ours(made: Made) -> None:
     node = made()
     node.put("mok/new", f"{print_of(OTHER)}\n{print_of(DER)}\n")
     fleet = fleet_of(gpu01=node)
-    [outcome] = revoke(fleet, look(fleet, DER, Wish.REVOKE), DER)
+    [outcome] = revoke(fleet, look(fleet, DER, EnrolWish.REVOKE), DER)
     assert outcome.error is not None
     assert print_of(OTHER) in str(outcome.error)
     assert "--revoke-import" not in node.calls
@@ -140,7 +140,7 @@ def test_a_request_made_since_we_looked_is_not_revoked_with_ours(made: Made) -> 
     node = made()
     fleet = fleet_of(gpu01=node)
     requested(fleet)
-    looked = look(fleet, DER, Wish.REVOKE)
+    looked = look(fleet, DER, EnrolWish.REVOKE)
     node.put("mok/new", f"{print_of(DER)}\n{print_of(OTHER)}\n")
     [outcome] = revoke(fleet, looked, DER)
     assert outcome.error is not None
@@ -152,7 +152,7 @@ def test_where_only_others_wait_there_is_nothing_to_revoke(made: Made) -> None:
     node = made()
     node.put("mok/new", print_of(OTHER) + "\n")
     fleet = fleet_of(gpu01=node)
-    assert one(revoke(fleet, look(fleet, DER, Wish.REVOKE), DER)).found == "nothing waited"
+    assert one(revoke(fleet, look(fleet, DER, EnrolWish.REVOKE), DER)).found == "nothing waited"
     assert "--revoke-import" not in node.calls
 
 
@@ -164,7 +164,7 @@ def test_a_request_that_stays_is_told_how_to_go_and_no_enrolled_key_goes_with_it
     fleet = fleet_of(gpu01=node)
     requested(fleet)
     node.put("mok/stuck", "")
-    [outcome] = revoke(fleet, look(fleet, DER, Wish.REVOKE), DER)
+    [outcome] = revoke(fleet, look(fleet, DER, EnrolWish.REVOKE), DER)
     assert isinstance(outcome.error, NoEvidence)
     assert str(outcome.error) == "the request still waits"
     assert "--revoke-import" in outcome.error.hint
@@ -187,7 +187,7 @@ def test_where_no_key_is_asked_for_none_is_enrolled(
 ) -> None:
     node = made(**firmware)
     outcome = one(requested(fleet_of(gpu01=node)))
-    assert (outcome.standing, outcome.found) == (Standing.NEEDLESS, found)
+    assert (outcome.standing, outcome.found) == (EnrolStanding.NEEDLESS, found)
     assert "--import" not in node.calls
 
 
@@ -211,7 +211,7 @@ def test_where_mokmanager_cannot_ask_it_is_said(
 def test_with_secure_boot_off_it_is_said_when_it_counts(made: Made) -> None:
     node = made(secure=False, lockdown="[none] integrity")
     found = one(requested(fleet_of(gpu01=node)))
-    assert found.standing is Standing.WAITS
+    assert found.standing is EnrolStanding.WAITS
     assert found.secure_boot is SecureBoot.OFF
     assert found.found.endswith("it counts once that is on")
 

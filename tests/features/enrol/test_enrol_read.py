@@ -14,7 +14,7 @@ from toolkit.errors import NoEvidence, ToolkitError
 from toolkit.evidence import Evidence
 from toolkit.facts.firmware.mok import parse_mok
 from toolkit.features.enrol.io import ask, script
-from toolkit.features.enrol.plan import Standing, Wish, standing
+from toolkit.features.enrol.plan import EnrolStanding, EnrolWish, standing
 from toolkit.features.enrol.run import look
 
 PASSWORD = "bcdefghijklm"  # noqa: S105 for nodes that do not exist
@@ -75,7 +75,7 @@ def test_no_certificate_stands_in_for_the_one_that_dkms_was_told_of(
 
 def test_a_node_that_needs_no_key_needs_none_of_dkms(made: Made) -> None:
     [outcome] = look(fleet_of(gpu01=made(efi=False, lockdown="[none] integrity")), None)
-    assert outcome.get().enrolling.standing is Standing.NEEDLESS
+    assert outcome.get().enrolling.standing is EnrolStanding.NEEDLESS
 
 
 @pytest.mark.parametrize("program", ["mktemp", "base64"])
@@ -105,10 +105,12 @@ def test_a_node_without_a_key_of_dkms_is_told_apart(made: Made) -> None:
 
 def test_a_lost_connection_is_never_taken_for_an_answer(made: Made) -> None:
     text = made().run(script("look", DER, "")).stdout
-    assert standing(parse_mok(Evidence.parse(text)), Wish.LOOK).standing is Standing.MISSING
+    assert (
+        standing(parse_mok(Evidence.parse(text)), EnrolWish.LOOK).standing is EnrolStanding.MISSING
+    )
     for cut in range(0, len(text) - 1, 7):
         with pytest.raises(ToolkitError):
-            standing(parse_mok(Evidence.parse(text[:cut])), Wish.LOOK)
+            standing(parse_mok(Evidence.parse(text[:cut])), EnrolWish.LOOK)
 
 
 def test_an_answer_whose_end_is_missing_is_never_whole(made: Made) -> None:

@@ -16,7 +16,7 @@ from tests.unit.enrolling import DER, FirmwareNode, fleet_of, print_of
 from toolkit.cli import main
 from toolkit.errors import ExitCode, Outcome
 from toolkit.features.enrol import cli
-from toolkit.features.enrol.run import Looked, look
+from toolkit.features.enrol.run import EnrolReading, look
 from toolkit.ssh.pool import Abandoned
 from toolkit.verbs.access import Fleet
 
@@ -148,7 +148,7 @@ def test_ctrl_c_amid_looking_changes_nothing(
         run("--yes", "--root-pw")
     before = node.read("mok/new")
 
-    def stopped(*told: Any) -> list[Outcome[Looked]]:
+    def stopped(*told: Any) -> list[Outcome[EnrolReading]]:
         gone = Abandoned("gpu02: interrupted while at work")
         return [*look(*told), Outcome("gpu02", error=gone)]
 

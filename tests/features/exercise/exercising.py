@@ -8,8 +8,8 @@ from pathlib import Path
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.exercise import Measured, Role, Test, frames_of, parse_exercise
-from toolkit.features.exercise.plan.plan import Exercise, Terms, plan_exercise
-from toolkit.features.exercise.plan.rails import View
+from toolkit.features.exercise.plan import Exercise, ExerciseTerms, plan_exercise
+from toolkit.features.exercise.plan_rails import ExerciseNode
 
 CAPTURES = Path(__file__).parents[2] / "evidence"
 SAID = CAPTURES / "perftest"
@@ -34,15 +34,15 @@ def look(tools: str = TOOLS, gpus: str = GPUS, address: str = "10.0.0.1/24") -> 
     return Evidence({name: frame(name, text) for name, text in told.items()}, True)
 
 
-def view(name: str, evidence: Evidence | None = None, seen: Evidence | None = None) -> View:
+def view(name: str, evidence: Evidence | None = None, seen: Evidence | None = None) -> ExerciseNode:
     last = name[-1] if name[-1].isdecimal() else "9"
-    return View(
+    return ExerciseNode(
         name, Node(evidence or captured("healthy")), seen or look(address=f"10.0.0.{last}/24")
     )
 
 
-def planned(one: View, other: View, terms: Terms | None = None) -> Exercise:
-    return plan_exercise(one, other, terms or Terms())
+def planned(one: ExerciseNode, other: ExerciseNode, terms: ExerciseTerms | None = None) -> Exercise:
+    return plan_exercise(one, other, terms or ExerciseTerms())
 
 
 def table(test: Test, megabytes: float, *, cuda: str = "18:00", memory: str = "DMA-BUF") -> str:

@@ -15,11 +15,11 @@ from toolkit.checks.check import Status
 from toolkit.errors import ExitCode, Outcome, TransportError, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.rdma.exercise import Role, Test
-from toolkit.features.exercise.plan.plan import Terms
-from toolkit.features.exercise.run import exercise as flow
-from toolkit.features.exercise.run.exercise import (
+from toolkit.features.exercise import run as flow
+from toolkit.features.exercise.plan import ExerciseTerms
+from toolkit.features.exercise.run import (
     AtWork,
-    Looked,
+    NodeReading,
     code_of,
     judged,
     plan,
@@ -57,8 +57,8 @@ def test_who_is_at_work_is_told_and_not_knowing_is_no_leave(seen: Evidence, word
     assert busy.startswith(words) if words else not busy
 
 
-def _looked(host: str, busy: str = "") -> Outcome[Looked]:
-    return Outcome(host, Looked(captured("healthy"), look(), busy))
+def _looked(host: str, busy: str = "") -> Outcome[NodeReading]:
+    return Outcome(host, NodeReading(captured("healthy"), look(), busy))
 
 
 def test_a_job_stops_it() -> None:
@@ -72,7 +72,7 @@ def test_a_job_stops_it() -> None:
 def test_a_test_has_two_ends(count: int) -> None:
     hosts = tuple(Host(f"gpu{at}") for at in range(count))
     with pytest.raises(UsageError, match="between two hosts"):
-        flow.look(Fleet(hosts, lambda _: Way("", []), Access()))
+        flow.read_nodes(Fleet(hosts, lambda _: Way("", []), Access()))
 
 
 @dataclass
@@ -110,10 +110,12 @@ class Way:
 
 
 def _first() -> Test:
-    return plan([_looked("gpu1"), _looked("gpu2")], Terms(seconds=1)).tests[0]
+    return plan([_looked("gpu1"), _looked("gpu2")], ExerciseTerms(seconds=1)).tests[0]
 
 
-def _run(tmp_path: Path, over_jobs: bool = False, **more: object) -> tuple[flow.Ran, list[str]]:
+def _run(
+    tmp_path: Path, over_jobs: bool = False, **more: object
+) -> tuple[flow.ExerciseRun, list[str]]:
     heard: list[str] = []
 
     def connect(host: Host) -> Way:
@@ -125,7 +127,9 @@ def _run(tmp_path: Path, over_jobs: bool = False, **more: object) -> tuple[flow.
     fleet = Fleet((Host("gpu1"), Host("gpu2")), connect, Access())
     looked = [_looked("gpu1"), _looked("gpu2")]
     folder = RunFolder(tmp_path, "exercise", datetime.now(UTC))
-    return run(fleet, looked, plan(looked, Terms(seconds=1)), folder, over_jobs=over_jobs), heard
+    return run(
+        fleet, looked, plan(looked, ExerciseTerms(seconds=1)), folder, over_jobs=over_jobs
+    ), heard
 
 
 def test_the_end_that_connects_is_told_the_port_on_which_the_other_listens(tmp_path: Path) -> None:
@@ -163,7 +167,7 @@ def test_the_board_is_gone_however_it_ends(tmp_path: Path) -> None:
     looked = [_looked("gpu1"), _looked("gpu2")]
     folder = RunFolder(tmp_path, "exercise", datetime.now(UTC))
     with pytest.raises(KeyboardInterrupt):
-        run(fleet, looked, plan(looked, Terms(seconds=1)), folder)
+        run(fleet, looked, plan(looked, ExerciseTerms(seconds=1)), folder)
     assert ended == ["finish"]
 
 

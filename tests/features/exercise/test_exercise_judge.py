@@ -20,8 +20,8 @@ from toolkit.errors import ExitCode
 from toolkit.evidence import State
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.exercise import Kind, Measured, Role, Test
-from toolkit.features.exercise.plan.judge import Result, exit_code, judge
-from toolkit.features.exercise.plan.proof import Proof, by_nccl, by_ucx
+from toolkit.features.exercise.plan_judge import JudgedTest, exit_code, judge
+from toolkit.features.exercise.plan_proof import ProofState, by_nccl, by_ucx
 
 PASS, FAIL, UNKNOWN, _ = Status
 FULL = 45900.0  # MB/s (2^20): 48.1 GB/s
@@ -42,7 +42,7 @@ DEEP, HOST = asked(Kind.DEEP, gpu=True), asked(Kind.DEEP, gpu=False)
 SHALLOW, HOST_SHALLOW = asked(Kind.SHALLOW, gpu=True), asked(Kind.SHALLOW, gpu=False)
 
 
-def one(found: Measured, **more: float) -> Result:
+def one(found: Measured, **more: float) -> JudgedTest:
     [result] = judge([found], NODES, **more)
     return result
 
@@ -51,7 +51,7 @@ def test_at_the_prediction_it_passes_and_every_point_is_shown() -> None:
     result = one(measured(DEEP, table(DEEP, FULL)))
     assert result.status is PASS
     assert result.ratio == pytest.approx(1.0, abs=0.05)
-    assert {each.proof for each in result.points} == {Proof.SHOWN}
+    assert {each.proof for each in result.points} == {ProofState.SHOWN}
     assert len(result.points) == 4, "memory and ports of both ends"
 
 
@@ -104,7 +104,7 @@ def test_counters_that_were_not_read_refute_nothing() -> None:
     )
     result = one(changed(good, Role.SERVE, without))
     assert result.status is PASS
-    assert [each.proof for each in result.points].count(Proof.OPEN) == 1
+    assert [each.proof for each in result.points].count(ProofState.OPEN) == 1
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_the_end_that_listens_is_held_to_its_memory_as_well() -> None:
     assert result.suspect == "a silent fallback: gpu2: its buffer lay in host memory"
     silent = one(measured(DEEP, table(DEEP, FULL), serve=""))
     assert "gpu2: it does not say where its buffer lay" in {
-        each.words for each in silent.points if each.proof is Proof.OPEN
+        each.words for each in silent.points if each.proof is ProofState.OPEN
     }
 
 
@@ -223,7 +223,7 @@ def test_a_tool_that_ended_badly_behind_its_figure_never_passes(state: State) ->
     frames = end_frames(HOST, Role.DRIVE, table(HOST, FULL), state=state)
     result = one(changed(good, Role.DRIVE, frames))
     assert (result.status, result.value is None) == (UNKNOWN, False)
-    [point] = (each for each in result.points if each.proof is Proof.OPEN)
+    [point] = (each for each in result.points if each.proof is ProofState.OPEN)
     assert point.words.startswith("gpu1: ib_write_bw: ")
 
 
@@ -248,12 +248,12 @@ def test_nothing_that_predicts_is_unknown_not_passed() -> None:
 
 
 def test_nccl_is_held_to_its_own_word() -> None:
-    assert [each.proof for each in by_nccl(NCCL)] == [Proof.SHOWN]
+    assert [each.proof for each in by_nccl(NCCL)] == [ProofState.SHOWN]
     [staged] = by_nccl(NCCL.replace("/GDRDMA", ""))
-    assert staged.proof is Proof.REFUTED
+    assert staged.proof is ProofState.REFUTED
     assert "1 of 1 channels went through host memory" in staged.words
     [silent] = by_nccl("nothing of NCCL's\n")
-    assert silent.proof is Proof.OPEN
+    assert silent.proof is ProofState.OPEN
 
 
 def _collective() -> Test:
@@ -278,13 +278,13 @@ def test_values_that_arrived_wrong_fail_it() -> None:
 @pytest.mark.parametrize(
     ("lanes", "proof"),
     [
-        pytest.param((("rc_mlx5", "mlx5_0"),), Proof.SHOWN, id="the-hca"),
-        pytest.param((("tcp", "eth0"),), Proof.REFUTED, id="tcp"),
-        pytest.param((("rc_mlx5", "mlx5_3"),), Proof.REFUTED, id="another-hca"),
-        pytest.param((), Proof.OPEN, id="silent"),
+        pytest.param((("rc_mlx5", "mlx5_0"),), ProofState.SHOWN, id="the-hca"),
+        pytest.param((("tcp", "eth0"),), ProofState.REFUTED, id="tcp"),
+        pytest.param((("rc_mlx5", "mlx5_3"),), ProofState.REFUTED, id="another-hca"),
+        pytest.param((), ProofState.OPEN, id="silent"),
     ],
 )
-def test_ucx_says_by_what_it_went(lanes: tuple[tuple[str, str], ...], proof: Proof) -> None:
+def test_ucx_says_by_what_it_went(lanes: tuple[tuple[str, str], ...], proof: ProofState) -> None:
     assert [each.proof for each in by_ucx(lanes, HOST)] == [proof]
 
 

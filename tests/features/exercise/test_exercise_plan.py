@@ -12,8 +12,14 @@ from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.exercise import Buffer, Kind, Role, asked_text, parse_asked
-from toolkit.features.exercise.plan.plan import Terms, limit_of, read_terms, settings_of, words_of
-from toolkit.features.exercise.plan.rails import View
+from toolkit.features.exercise.plan import (
+    ExerciseTerms,
+    limit_of,
+    read_terms,
+    settings_of,
+    words_of,
+)
+from toolkit.features.exercise.plan_rails import ExerciseNode
 
 
 def test_host_memory_first_then_gpus_deep_and_shallow() -> None:
@@ -31,9 +37,9 @@ def test_host_memory_first_then_gpus_deep_and_shallow() -> None:
 
 
 def test_the_gpu_is_the_nearest_to_the_hca_and_is_told_by_its_uuid() -> None:
-    [deep] = [t for t in planned(view("gpu1"), view("gpu2"), Terms(hca="mlx5_1")).tests if t.gpu][
-        :1
-    ]
+    [deep] = [
+        t for t in planned(view("gpu1"), view("gpu2"), ExerciseTerms(hca="mlx5_1")).tests if t.gpu
+    ][:1]
     assert (deep.drive.hca, deep.drive.gpu) == ("mlx5_1", "0000:9a:00.0")
     assert settings_of(deep, Role.DRIVE) == ("CUDA_VISIBLE_DEVICES=GPU-far",)
     assert "--use_cuda=0" in words_of(deep, Role.DRIVE), "of the one that CUDA sees"
@@ -202,7 +208,7 @@ def test_within_one_node_two_hcas_talk_and_that_is_said() -> None:
     assert found.labels[0].startswith("within one node")
 
 
-def _one_hca(name: str) -> View:
+def _one_hca(name: str) -> ExerciseNode:
     evidence = captured("healthy")
     kept = [
         line
@@ -220,7 +226,7 @@ def test_a_single_hca_talks_to_itself_and_that_is_called_loopback() -> None:
 
 
 def test_every_rail_is_asked_for_by_name() -> None:
-    every = planned(view("gpu1"), view("gpu2"), Terms(every=True)).tests
+    every = planned(view("gpu1"), view("gpu2"), ExerciseTerms(every=True)).tests
     assert {each.drive.hca for each in every} == {"mlx5_0", "mlx5_1"}
     assert all(each.serve and each.serve.hca == each.drive.hca for each in every)
 
@@ -234,12 +240,12 @@ def test_a_port_that_is_down_is_no_rail() -> None:
 
 
 def test_bytes_bound_a_test_where_time_would_not() -> None:
-    test = planned(view("gpu1"), view("gpu2"), Terms(seconds=5, gigabytes=10)).tests[0]
+    test = planned(view("gpu1"), view("gpu2"), ExerciseTerms(seconds=5, gigabytes=10)).tests[0]
     assert test.iterations == 10**10 // (1 << 20)
     words = words_of(test, Role.DRIVE)
     assert "-D" not in words
     assert words[words.index("-n") + 1] == str(test.iterations)
-    free = planned(view("gpu1"), view("gpu2"), Terms(seconds=5, gigabytes=500)).tests[0]
+    free = planned(view("gpu1"), view("gpu2"), ExerciseTerms(seconds=5, gigabytes=500)).tests[0]
     assert free.iterations == 0
     assert "-D" in words_of(free, Role.DRIVE)
 
@@ -255,7 +261,7 @@ def test_bytes_bound_a_port_whose_rate_nobody_knows() -> None:
 def test_bytes_bound_libraries_as_well(gigabytes: int) -> None:
     """Of a collective two series, each message sent twice by each of two GPUs, and warm-ups."""
     seen = look(tools=TOOLS + "ucx_perftest /x\nall_reduce_perf /x\n")
-    terms = Terms(gigabytes=gigabytes)
+    terms = ExerciseTerms(gigabytes=gigabytes)
     tests = planned(view("gpu1", seen=seen), view("gpu2", seen=seen), terms).tests
     [ucx] = (each for each in tests if each.tool == "ucx_perftest")
     assert 0 < (ucx.iterations + 10) * ucx.size <= gigabytes * 10**9

@@ -11,14 +11,14 @@ from toolkit.checks.check import Status
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.exercise import Measured
 from toolkit.facts.rdma.hca_counters import Moved
-from toolkit.features.exercise.plan.judge import Result, judge
-from toolkit.features.exercise.plan.proof import Proof, by_ports
+from toolkit.features.exercise.plan_judge import JudgedTest, judge
+from toolkit.features.exercise.plan_proof import ProofState, by_ports
 
 FULL = 45900.0  # MB/s (2^20): 48.1 GB/s
 DEEP = next(each for each in planned(view("gpu1"), view("gpu2")).tests if each.gpu)
 
 
-def one(found: Measured) -> Result:
+def one(found: Measured) -> JudgedTest:
     [result] = judge([found], {name: Node(captured("healthy")) for name in ("gpu1", "gpu2")})
     return result
 
@@ -54,28 +54,39 @@ def test_packets_of_a_size_that_nobody_told_refute_nothing() -> None:
     port = Moved("mlx5_0", 1, None, None, 9000, 9000)
     said = {role: replace(each, ports=(port,)) for role, each in good.said.items()}
     points = by_ports(replace(good, said=said), 10**9, 0)
-    assert [each.proof for each in points] == [Proof.OPEN, Proof.OPEN]
+    assert [each.proof for each in points] == [ProofState.OPEN, ProofState.OPEN]
 
 
 @pytest.mark.parametrize(
     ("port", "verb", "shown"),
     [
-        pytest.param(Moved("mlx5_0", 1, 900, 10), "sent", Proof.SHOWN, id="sent"),
-        pytest.param(Moved("mlx5_0", 1, 899, 1000), "sent", Proof.REFUTED, id="sent-too-little"),
-        pytest.param(Moved("mlx5_0", 1, 10, 900), "received", Proof.SHOWN, id="received"),
-        pytest.param(Moved("mlx5_0", 1, 1000, 10), "received", Proof.REFUTED, id="the-wrong-way"),
-        pytest.param(Moved("mlx5_0", 1, None, None, 9, 1), "sent", Proof.SHOWN, id="packets-out"),
+        pytest.param(Moved("mlx5_0", 1, 900, 10), "sent", ProofState.SHOWN, id="sent"),
         pytest.param(
-            Moved("mlx5_0", 1, None, None, 1, 9), "received", Proof.SHOWN, id="packets-in"
+            Moved("mlx5_0", 1, 899, 1000), "sent", ProofState.REFUTED, id="sent-too-little"
+        ),
+        pytest.param(Moved("mlx5_0", 1, 10, 900), "received", ProofState.SHOWN, id="received"),
+        pytest.param(
+            Moved("mlx5_0", 1, 1000, 10), "received", ProofState.REFUTED, id="the-wrong-way"
         ),
         pytest.param(
-            Moved("mlx5_0", 1, None, None, 1, 9), "sent", Proof.REFUTED, id="packets-the-wrong-way"
+            Moved("mlx5_0", 1, None, None, 9, 1), "sent", ProofState.SHOWN, id="packets-out"
         ),
-        pytest.param(Moved("mlx5_0", 1, 0, None, 9, 9), "sent", Proof.REFUTED, id="bytes-first"),
+        pytest.param(
+            Moved("mlx5_0", 1, None, None, 1, 9), "received", ProofState.SHOWN, id="packets-in"
+        ),
+        pytest.param(
+            Moved("mlx5_0", 1, None, None, 1, 9),
+            "sent",
+            ProofState.REFUTED,
+            id="packets-the-wrong-way",
+        ),
+        pytest.param(
+            Moved("mlx5_0", 1, 0, None, 9, 9), "sent", ProofState.REFUTED, id="bytes-first"
+        ),
     ],
 )
 def test_the_end_that_drives_a_write_sends_and_the_other_receives(
-    port: Moved, verb: str, shown: Proof
+    port: Moved, verb: str, shown: ProofState
 ) -> None:
     """Of 1000 bytes nine tenths are enough; packets count as the MTU, 100 bytes here."""
     good = measured(DEEP, table(DEEP, FULL))

@@ -10,11 +10,10 @@ import pytest
 
 from toolkit.facts.rdma.exercise import Buffer, End, Kind, Role, Test
 from toolkit.facts.rdma.measured import Measured
-from toolkit.features.exercise.plan.past import same
-from toolkit.features.exercise.run.measured import measured
-from toolkit.features.exercise.run.past import FILE, earlier
-from toolkit.features.page.show.carry import Path as Path_
-from toolkit.features.page.show.carry import in_short
+from toolkit.features.exercise.plan_proof import same
+from toolkit.features.exercise.run import FILE, earlier, measured
+from toolkit.features.page.show.seen import Path as Path_
+from toolkit.features.page.show.seen import in_short
 
 GPU = "0000:18:00.0"
 

@@ -10,10 +10,9 @@ from tests.features.exercise.exercising import planned, view
 from toolkit.checks.check import Status
 from toolkit.compat.reader import Confidence
 from toolkit.facts.rdma.exercise import Kind
-from toolkit.features.exercise.plan.expect import Expected
-from toolkit.features.exercise.plan.judge import Result
-from toolkit.features.exercise.plan.proof import Point, Proof
-from toolkit.features.exercise.show.exercise import Before, result_lines
+from toolkit.features.exercise.plan_judge import Expected, JudgedTest
+from toolkit.features.exercise.plan_proof import Point, ProofState
+from toolkit.features.exercise.show import EarlierFigures, result_lines
 from toolkit.report.table import WIDTH, Painter
 from toolkit.throughput.estimate import Estimate, Layer, Unit
 
@@ -22,14 +21,16 @@ PLAIN = Painter(coloured=False)
 FIGURE = Estimate(
     48.0, 40.0, 50.0, Unit.GBS, "wire", next(iter(Layer)), Confidence.HIGH, ("no other load",)
 )
-SHOWN = Point(Proof.SHOWN, "mlx5_0 of gpu1 sent it")
-OPEN = Point(next(each for each in Proof if each is not Proof.SHOWN), "nothing names the memory")
-WELL = Result(
+SHOWN = Point(ProofState.SHOWN, "mlx5_0 of gpu1 sent it")
+OPEN = Point(
+    next(each for each in ProofState if each is not ProofState.SHOWN), "nothing names the memory"
+)
+WELL = JudgedTest(
     TESTS[0], Status.PASS, "fine", 47.5, Unit.GBS, Expected(FIGURE), 0.99, points=(SHOWN,)
 )
 
 
-def below(result: Result, *, verbose: bool = False) -> dict[str, list[str]]:
+def below(result: JudgedTest, *, verbose: bool = False) -> dict[str, list[str]]:
     """What stands below the table of one test: label to texts."""
     lines = result_lines([result], PLAIN, earlier={}, verbose=verbose)[2:]
     found: dict[str, list[str]] = {}
@@ -83,7 +84,7 @@ OF_NOTHING = Expected(None, "nobody knows this card")
         ),
     ],
 )  # fmt: skip
-def test_below_the_table(result: Result, verbose: bool, told: dict[str, list[str]]) -> None:
+def test_below_the_table(result: JudgedTest, verbose: bool, told: dict[str, list[str]]) -> None:
     found = below(result, verbose=verbose)
     between = " ".join(found.pop("between", []))
     assert bool(between) is bool(told)
@@ -97,7 +98,7 @@ def test_a_test_of_one_node_alone_is_between_its_gpus() -> None:
 
 
 def test_the_table_has_a_dash_for_what_is_not_known() -> None:
-    bare = Result(TESTS[0], Status.UNKNOWN, "it ended")
+    bare = JudgedTest(TESTS[0], Status.UNKNOWN, "it ended")
     [head, row, *_] = result_lines([bare], PLAIN, earlier={})
     assert head.split() == ["test", "measured", "predicted", "ratio", "before"]
     assert row.startswith(f"{TESTS[0].number}. unknown ")
@@ -110,7 +111,7 @@ def test_the_table_has_a_dash_for_what_is_not_known() -> None:
 @pytest.mark.parametrize(("kind", "unit"), [(TESTS[0].kind, "GB/s"), (Kind.LATENCY, "us")])
 def test_what_was_measured_before_stands_beside_it(kind: Kind, unit: str) -> None:
     now = replace(WELL, test=replace(TESTS[0], kind=kind))
-    before = {TESTS[0].number: Before("2026-11-20T09:00:00+00:00", 44.0)}
+    before = {TESTS[0].number: EarlierFigures("2026-11-20T09:00:00+00:00", 44.0)}
     row = result_lines([now], PLAIN, earlier=before)[1]
     assert row.split()[-4:] == ["44.0", unit, "on", "2026-11-20"]
 

@@ -16,14 +16,14 @@ from tests.evidence.frames import TIMEOUT, Override
 from toolkit.checks.check import Status
 from toolkit.checks.judged import Judged
 from toolkit.checks.learned import Had, Learned, had, learn
-from toolkit.demo.build import environment, make_node
+from toolkit.demo.create import environment, make_node
 from toolkit.demo.machine import Machine
-from toolkit.demo.recipe import Recipe
+from toolkit.demo.nodes import Recipe
 from toolkit.errors import LoginError
 from toolkit.evidence import Evidence
-from toolkit.expect import Key, read_expect
+from toolkit.expect import ExpectKey, read_expect
 from toolkit.facts.node.node import Node
-from toolkit.features.expect.run import had_saved
+from toolkit.features.expect.cli import had_saved
 from toolkit.features.expect.show import text
 from toolkit.groups import resolved
 from toolkit.hosts.host import NOTHING
@@ -105,7 +105,7 @@ def test_two_hundred_nodes_are_three_kinds_whatever_they_are_called(
     kinds: tuple[Learned, ...],
 ) -> None:
     told = {
-        (len(each.hosts), each.about, each.expect[Key.GPUS], each.expect[Key.HCAS])
+        (len(each.hosts), each.about, each.expect[ExpectKey.GPUS], each.expect[ExpectKey.HCAS])
         for each in kinds
     }
     assert told == {
@@ -118,8 +118,8 @@ def test_two_hundred_nodes_are_three_kinds_whatever_they_are_called(
 def test_exactly_the_three_that_differ_are_named(kinds: tuple[Learned, ...]) -> None:
     named = {host: each.key for kind in kinds for each in kind.dissents for host in each.hosts}
     assert named.keys() == ODD
-    assert named["node017"] is Key.GPUS
-    assert named["node099"] is Key.RATE
+    assert named["node017"] is ExpectKey.GPUS
+    assert named["node099"] is ExpectKey.RATE
 
 
 def test_the_next_doctor_with_that_file_fails_exactly_those(
@@ -149,7 +149,7 @@ ONE_GPU = BOARD.without(GPUS[1])
 
 def test_of_two_nodes_the_one_with_less_has_lost_it() -> None:
     (kind,) = learn([of("gpu1", board=ONE_GPU), of("gpu2")])
-    assert kind.expect[Key.GPUS] == 2
+    assert kind.expect[ExpectKey.GPUS] == 2
     assert {host for each in kind.dissents for host in each.hosts} == {"gpu1"}
 
 
@@ -164,37 +164,41 @@ def test_few_that_lost_the_same_are_no_kind() -> None:
     """A bad batch of risers: two of nine nodes."""
     nodes = [of(f"gpu{n}", board=ONE_GPU if n < 2 else BOARD) for n in range(9)]
     (kind,) = learn(nodes)
-    assert kind.expect[Key.GPUS] == 2
-    assert {each.hosts for each in kind.dissents if each.key is Key.GPUS} == {("gpu0", "gpu1")}
+    assert kind.expect[ExpectKey.GPUS] == 2
+    assert {each.hosts for each in kind.dissents if each.key is ExpectKey.GPUS} == {
+        ("gpu0", "gpu1")
+    }
 
 
 def test_nodes_without_gpus_are_a_kind_where_many_are_so() -> None:
     bare = BOARD.without(*GPUS)
     nodes = [*(of(f"gpu{n}") for n in range(3)), *(of(f"cpu{n}", board=bare) for n in range(3))]
-    assert [each.expect[Key.GPUS] for each in learn(nodes)] == [2, 0]
+    assert [each.expect[ExpectKey.GPUS] for each in learn(nodes)] == [2, 0]
 
 
 def test_what_slurm_gives_to_jobs_counts() -> None:
     """Where most nodes have lost one, the number that most have is the wrong one."""
     nodes = [of("gpu1", board=ONE_GPU), of("gpu2", board=ONE_GPU), of("gpu3")]
     (kind,) = learn(nodes, {"gpu1": 2, "gpu2": 2, "gpu3": 2})
-    assert kind.expect[Key.GPUS] == 2
-    assert [each.hosts for each in kind.dissents if each.key is Key.GPUS] == [("gpu1", "gpu2")]
+    assert kind.expect[ExpectKey.GPUS] == 2
+    assert [each.hosts for each in kind.dissents if each.key is ExpectKey.GPUS] == [
+        ("gpu1", "gpu2")
+    ]
 
 
 def test_what_was_not_read_is_neither_alike_nor_different() -> None:
     nodes = [of("gpu1"), of("gpu2"), of("gpu3", {"infiniband": TIMEOUT})]
     (kind,) = learn(nodes)
-    assert kind.expect[Key.RATE] == 400
+    assert kind.expect[ExpectKey.RATE] == 400
     assert not kind.dissents
-    assert dict(kind.unread)[Key.RATE] == ("gpu3",)
+    assert dict(kind.unread)[ExpectKey.RATE] == ("gpu3",)
 
 
 def test_a_value_that_most_do_not_share_is_not_expected() -> None:
     older = INFINIBAND.replace("28.43.2026", "28.39.1002")
     (kind,) = learn([of("gpu1"), of("gpu2", {"infiniband": older})])
-    assert kind.expect[Key.FIRMWARE] is None
-    assert dict(kind.open)[Key.FIRMWARE] == "28.43.2026 on 1, 28.39.1002 on 1 of 2 nodes"
+    assert kind.expect[ExpectKey.FIRMWARE] is None
+    assert dict(kind.open)[ExpectKey.FIRMWARE] == "28.43.2026 on 1, 28.39.1002 on 1 of 2 nodes"
 
 
 def test_two_boards_have_a_firmware_each() -> None:

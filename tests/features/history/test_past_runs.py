@@ -10,13 +10,14 @@ import pytest
 
 from toolkit.cli.options import Said
 from toolkit.errors import UsageError
-from toolkit.features.history.cli import as_reached, row_of
+from toolkit.features.history.cli import row_of
 from toolkit.features.history.show import history_table, run_lines, runs_document, runs_table
 from toolkit.report.table import Painter
 from toolkit.rollout.claims import claim
-from toolkit.rollout.history import Run, State, Unread, history_of, read_run, read_runs
+from toolkit.rollout.history import PastRun, RunState, Unread, history_of, read_run, read_runs
 from toolkit.rollout.journal import FILE, About, Event, Journal
-from toolkit.verbs.undo import undoing
+from toolkit.verbs.cli.plan import as_reached
+from toolkit.verbs.rollback import undoing
 
 ROOT = Path(__file__).parents[3]
 PLAIN = Painter(False)
@@ -60,31 +61,31 @@ EVENTS = (
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path) -> PastRun:
     write(tmp_path, *EVENTS, ended="1 host has failed")
     return read_run(tmp_path, ID)
 
 
-def test_hosts_are_where_they_were_left(run: Run) -> None:
+def test_hosts_are_where_they_were_left(run: PastRun) -> None:
     assert (run.done, run.failed, run.left, run.open) == (("gpu1",), ("gpu2",), ("gpu3",), ())
-    assert run.state is State.STOPPED
+    assert run.state is RunState.STOPPED
 
 
 def test_a_run_whose_controller_died_is_broken_off_and_one_that_lives_is_running(
     tmp_path: Path,
 ) -> None:
     write(tmp_path, *EVENTS)
-    assert read_run(tmp_path, ID).state is State.BROKEN_OFF
+    assert read_run(tmp_path, ID).state is RunState.BROKEN_OFF
     with claim(tmp_path, ID, "op@here", ["gpu1"], alone=True):
-        assert read_run(tmp_path, ID).state is State.RUNNING
+        assert read_run(tmp_path, ID).state is RunState.RUNNING
 
 
 def test_a_run_has_ended_when_every_host_had_its_turn(tmp_path: Path) -> None:
     write(tmp_path, *EVENTS, Event("gpu3", "done"), ended="ended")
-    assert read_run(tmp_path, ID).state is State.ENDED
+    assert read_run(tmp_path, ID).state is RunState.ENDED
 
 
-def test_tables_are_read_at_a_hundred_columns(run: Run) -> None:
+def test_tables_are_read_at_a_hundred_columns(run: PastRun) -> None:
     row = row_of(run)
     lines = [
         *runs_table([row], PLAIN),
@@ -110,7 +111,7 @@ def test_a_bios_that_failed_tells_what_was_missed_and_why_it_was_not_reset(
     assert "PcieAspmL1 is read-only" in text
 
 
-def test_the_document_keeps_its_schema(run: Run) -> None:
+def test_the_document_keeps_its_schema(run: PastRun) -> None:
     document = json.loads(json.dumps(runs_document([row_of(run)], {"x": "damaged"})))
     jsonschema.validate(document, json.loads((ROOT / "docs/runs.schema.json").read_text()))
     assert document["runs"][0]["words"] == {"hosts": "gpu[1-4]"}
@@ -124,7 +125,7 @@ def test_a_damaged_journal_is_named_and_the_others_are_told(tmp_path: Path) -> N
     first, second = read_runs(tmp_path)
     assert isinstance(first, Unread)
     assert "file is not a database" in first.why
-    assert isinstance(second, Run)
+    assert isinstance(second, PastRun)
 
 
 def test_the_history_of_a_host_has_the_runs_it_was_part_of(tmp_path: Path) -> None:
@@ -135,7 +136,7 @@ def test_the_history_of_a_host_has_the_runs_it_was_part_of(tmp_path: Path) -> No
     assert list(history_of(tmp_path, ["gpu9"])) == []
 
 
-def test_undoing_takes_back_newest_first_and_only_what_was_touched(run: Run) -> None:
+def test_undoing_takes_back_newest_first_and_only_what_was_touched(run: PastRun) -> None:
     what = undoing(run)
     assert what.node_runs == {
         "gpu1": ("20261121T220009Z-78", "20261121T220001Z-77"),

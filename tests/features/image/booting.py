@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.features.image.boot.qemu import Machine
+from toolkit.features.image.boot.qemu import QemuMachine
 
 Fake = Callable[[str, str], None]
 
@@ -27,7 +27,7 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     return make
 
 
-def machine(folder: Path) -> Machine:
-    return Machine(
+def machine(folder: Path) -> QemuMachine:
+    return QemuMachine(
         folder / "disk,1.qcow2", "qcow2", folder, 2222, folder / "credential", folder / "seed"
     )

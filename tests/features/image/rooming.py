@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from toolkit.features.image.io import namespace
-from toolkit.features.image.io.namespace import Room
-from toolkit.file_lock import hold
+from toolkit.features.image.io.namespace import MountRoom
+from toolkit.safe_file import hold
 
 _LOG = 'printf "%s\\n" "$(basename "$0") $*" >>"$ROOMING/log"\n'
 _TOOLS = {
@@ -59,16 +59,16 @@ def lay_tools(folder: Path, patch: pytest.MonkeyPatch) -> Tools:
     patch.setitem(namespace._OUTSIDE, "PATH", path)
     patch.setitem(namespace._OUTSIDE, "ROOMING", str(folder))
     # It means every process that it may signal: in here, those would be the tests' as well.
-    patch.setattr(Room, "still", lambda _: None)
+    patch.setattr(MountRoom, "still", lambda _: None)
     return tools
 
 
 @contextmanager
-def opened(tools: Tools, name: str = "image") -> Iterator[Room]:
+def opened(tools: Tools, name: str = "image") -> Iterator[MountRoom]:
     lock = hold(tools.folder / "lock")
     assert lock is not None
     with lock:
-        room = Room.open(name, lock.descriptor)
+        room = MountRoom.open(name, lock.descriptor)
         try:
             yield room
         finally:

@@ -10,13 +10,15 @@ from types import SimpleNamespace
 import pytest
 
 from toolkit.errors import UsageError
-from toolkit.features.image.boot import kvm, qemu
+from toolkit.features.image.boot import qemu
+from toolkit.features.image.boot import qemu as kvm
 from toolkit.features.image.boot.folder import boot_folder, boot_home
-from toolkit.features.image.boot.kvm import Accelerator, accelerator
 from toolkit.features.image.boot.qemu import (
+    Accelerator,
     Direct,
-    Machine,
+    QemuMachine,
     Uefi,
+    accelerator,
     ask,
     boots_by_bios,
     command,
@@ -26,7 +28,7 @@ from toolkit.features.image.boot.qemu import (
     virtual_size,
 )
 
-MACHINE = Machine(Path("/d,1"), "raw", Path("/f,1"), 2222, Path("/c,1"), Path("/s,1"))
+MACHINE = QemuMachine(Path("/d,1"), "raw", Path("/f,1"), 2222, Path("/c,1"), Path("/s,1"))
 COMMAND = [
     *(["qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot", "-machine", "q35"]),
     *(
@@ -57,9 +59,9 @@ COMMAND = [
 ]
 
 
-def machine(**more: object) -> Machine:
-    fields = {name: getattr(MACHINE, name) for name in Machine.__slots__}
-    return Machine(**{**fields, **more})
+def machine(**more: object) -> QemuMachine:
+    fields = {name: getattr(MACHINE, name) for name in QemuMachine.__slots__}
+    return QemuMachine(**{**fields, **more})
 
 
 def test_a_boot_leaves_nothing_behind_and_reaches_nobody() -> None:

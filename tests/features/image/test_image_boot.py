@@ -18,14 +18,21 @@ from invoke.exceptions import Exit
 from tests.features.image.booting import Fake, fakes
 from tests.features.image.booting import machine as machine_of
 from toolkit.errors import ApplyError, ExitCode, UsageError
+from toolkit.features.image import run_boot as boot
 from toolkit.features.image.boot import throwaway
-from toolkit.features.image.boot.kvm import Accelerator, accelerator
-from toolkit.features.image.boot.one_time_keys import PLACE, one_time
-from toolkit.features.image.boot.qemu import Direct, Uefi, boots_by_bios, command, disk_format
-from toolkit.features.image.cli.boot import proven, told
-from toolkit.features.image.cli.image import image
-from toolkit.features.image.run import boot
-from toolkit.features.image.run.boot import Booted, Proof, arguments
+from toolkit.features.image.boot.folder import PLACE, one_time
+from toolkit.features.image.boot.qemu import (
+    Accelerator,
+    Direct,
+    Uefi,
+    accelerator,
+    boots_by_bios,
+    command,
+    disk_format,
+)
+from toolkit.features.image.cli import image
+from toolkit.features.image.cli_boot import proven, told
+from toolkit.features.image.run_boot import Booted, BootProof, arguments
 from toolkit.hosts.host import Host
 from toolkit.progress import Silent
 from toolkit.ssh.ssh_config import SshConfig
@@ -174,9 +181,9 @@ def test_a_root_that_was_written_to_is_another(
 
 
 def test_a_changed_disk_is_told_and_is_no_success(tmp_path: Path) -> None:
-    assert proven(tmp_path, Proof("aa", "aa")).endswith("sha256 aa")
+    assert proven(tmp_path, BootProof("aa", "aa")).endswith("sha256 aa")
     with pytest.raises(ApplyError, match="sha256 aa, now bb"):
-        proven(tmp_path, Proof("aa", "bb"))
+        proven(tmp_path, BootProof("aa", "bb"))
 
 
 def test_a_disk_is_what_its_first_bytes_say(tmp_path: Path) -> None:

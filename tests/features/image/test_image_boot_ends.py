@@ -18,16 +18,15 @@ from invoke.exceptions import Exit
 from tests.features.image.booting import Fake, fakes, machine
 from toolkit.cli.options import Said
 from toolkit.errors import ExitCode, TransportError, UsageError
+from toolkit.features.image import cli as image
+from toolkit.features.image import run_boot as image_boot
 from toolkit.features.image.boot import throwaway
-from toolkit.features.image.boot.emulated import Emulated
-from toolkit.features.image.boot.kvm import Accelerator
-from toolkit.features.image.cli import image
-from toolkit.features.image.cli.boot import boot_image
-from toolkit.features.image.run import boot as image_boot
-from toolkit.features.image.run.boot import boot
-from toolkit.features.image.run.rest import Rest, settle_script, settled
-from toolkit.file_lock import hold
+from toolkit.features.image.boot.emulated import Emulated, Rest, settle_script, settled
+from toolkit.features.image.boot.qemu import Accelerator
+from toolkit.features.image.cli_boot import boot_image
+from toolkit.features.image.run_boot import boot
 from toolkit.progress import Silent
+from toolkit.safe_file import hold
 from toolkit.verbs.cli.session import Session
 
 
@@ -150,7 +149,7 @@ def test_a_boot_that_failed_is_no_green_report(
     def fail(*_: object, **__: object) -> NoReturn:
         raise TransportError("image: nobody answers")
 
-    monkeypatch.setattr("toolkit.features.image.cli.boot.boot", fail)
+    monkeypatch.setattr("toolkit.features.image.cli_boot.boot", fail)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     session = Session.begin("image", Said({"junit": str(report), "quiet": True}))
     with pytest.raises(TransportError):
@@ -207,10 +206,10 @@ _HOLD = """
 import sys
 from pathlib import Path
 from toolkit.features.image.boot.emulated import Emulated
-from toolkit.file_lock import hold
-from toolkit.features.image.boot.qemu import Machine
+from toolkit.safe_file import hold
+from toolkit.features.image.boot.qemu import QemuMachine
 folder = Path(sys.argv[1])
-machine = Machine(folder / "d", "raw", folder, 1, folder / "c", folder / "s")
+machine = QemuMachine(folder / "d", "raw", folder, 1, folder / "c", folder / "s")
 with Emulated(machine, "image"):
     print("started", flush=True)
     sys.stdin.read()
@@ -220,7 +219,7 @@ with Emulated(machine, "image"):
 _TRY = """
 import sys
 from pathlib import Path
-from toolkit.features.image.boot.kvm import accelerator
+from toolkit.features.image.boot.qemu import accelerator
 print("started", flush=True)
 accelerator(Path(sys.argv[1]), 600)
 """

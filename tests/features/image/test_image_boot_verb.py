@@ -14,13 +14,12 @@ import pytest
 
 from toolkit.cli.options import Said
 from toolkit.errors import ApplyError, ExitCode, TransportError, UsageError
+from toolkit.features.image import cli_boot as cli
+from toolkit.features.image import run_boot as flow
 from toolkit.features.image.boot import throwaway
-from toolkit.features.image.boot.kvm import Accelerator
-from toolkit.features.image.boot.qemu import Machine
-from toolkit.features.image.cli import boot as cli
-from toolkit.features.image.cli.boot import boot_image, early
-from toolkit.features.image.run import boot as flow
-from toolkit.features.image.run.boot import Booted, Proof, boot
+from toolkit.features.image.boot.qemu import Accelerator, QemuMachine
+from toolkit.features.image.cli_boot import boot_image, early
+from toolkit.features.image.run_boot import Booted, BootProof, boot
 from toolkit.progress import Progress, Silent
 from toolkit.ssh.transport import Result, Sink, quiet
 from toolkit.suites import run as suites
@@ -50,12 +49,12 @@ class World:
         self.did.append("ended")
 
     @contextmanager
-    def unchanged(self, _: Path, __: Progress) -> Iterator[list[Proof]]:
-        proofs: list[Proof] = []
+    def unchanged(self, _: Path, __: Progress) -> Iterator[list[BootProof]]:
+        proofs: list[BootProof] = []
         try:
             yield proofs
         finally:
-            proofs.append(Proof("aa", self.after))
+            proofs.append(BootProof("aa", self.after))
 
     def suite(self, access: Access, want: object, **how: object) -> SimpleNamespace:
         print("the suite's own words")
@@ -153,7 +152,7 @@ def test_numbers_that_make_no_sense_are_refused_early(words: dict[str, str | boo
 class Running:
     """A machine that is up."""
 
-    def __init__(self, machine: Machine, name: str) -> None:
+    def __init__(self, machine: QemuMachine, name: str) -> None:
         self.machine, self.name = machine, name
         MACHINES.append(machine)
 
@@ -170,7 +169,7 @@ class Running:
         return TransportError(f"{self.name}: {why}", hint=hint)
 
 
-MACHINES: list[Machine] = []
+MACHINES: list[QemuMachine] = []
 WAITED: list[float] = []
 
 

@@ -15,10 +15,10 @@ from tests.unit.judged import TODAY
 from toolkit.cli.options import Said
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
-from toolkit.features.image.cli import image as imaging
+from toolkit.features.image import cli as imaging
 from toolkit.features.image.io.chroot import ChrootTransport
-from toolkit.features.image.io.media import Medium, Source
-from toolkit.features.image.run.image import Asked, Image, chosen_kernels
+from toolkit.features.image.io.media import ImageSource, Medium
+from toolkit.features.image.run import Image, ImageRequest, chosen_kernels
 from toolkit.progress import Silent
 from toolkit.rollout.runs import RunFolder
 from toolkit.want import Want
@@ -45,11 +45,11 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(said: dict[str, str], wh
 
 def test_one_image_is_one_source() -> None:
     source = imaging._source(Said({"tar": "in.tar", "out": "out.tar"}))
-    assert source == Source(Medium.TAR, Path("in.tar"), Path("out.tar"))
+    assert source == ImageSource(Medium.TAR, Path("in.tar"), Path("out.tar"))
 
 
 def test_an_archive_that_is_there_is_not_replaced_unasked(tmp_path: Path) -> None:
-    source = Source(Medium.TAR, tmp_path / "in.tar", tmp_path / "out.tar")
+    source = ImageSource(Medium.TAR, tmp_path / "in.tar", tmp_path / "out.tar")
     imaging._ask(source, (), Said({}))
     (tmp_path / "out.tar").write_text("the old one\n")
     with pytest.raises(UsageError, match="nobody to ask") as refused:
@@ -74,14 +74,14 @@ def tree(monkeypatch: pytest.MonkeyPatch) -> Tree:
     found = image({"kernels": blocks, "boot-entries": grub(kernels=(KERNEL, NEWER))})
     made = Tree((STRAY, NEWER, KERNEL), found)
     monkeypatch.setattr(ChrootTransport, "kernels", lambda _: made.named)
-    monkeypatch.setattr("toolkit.features.image.run.image.collect", lambda _: made.evidence)
+    monkeypatch.setattr("toolkit.features.image.run.collect", lambda _: made.evidence)
     return made
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Asked:
+def asked(tmp_path: Path) -> ImageRequest:
     folder = RunFolder(tmp_path, "image", datetime(2026, 1, 1, tzinfo=UTC))
-    return Asked(Want(), TODAY, folder, Silent())
+    return ImageRequest(Want(), TODAY, folder, Silent())
 
 
 @pytest.mark.parametrize(
@@ -93,35 +93,37 @@ def asked(tmp_path: Path) -> Asked:
         pytest.param(f"{NEWER},{KERNEL},{NEWER}", (KERNEL, NEWER), id="named-twice"),
     ],
 )
-def test_kernels(tree: Tree, asked: Asked, said: str, kernels: tuple[str, ...]) -> None:
+def test_kernels(tree: Tree, asked: ImageRequest, said: str, kernels: tuple[str, ...]) -> None:
     assert chosen_kernels(Image(Path("golden")), said, asked) == kernels
 
 
 def test_without_a_menu_the_newest_is_the_default(
-    tree: Tree, asked: Asked, monkeypatch: pytest.MonkeyPatch
+    tree: Tree, asked: ImageRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blocks = kernel_block(KERNEL) + kernel_block(NEWER)
     bare = image({"kernels": blocks, "boot-entries": ""})
-    monkeypatch.setattr("toolkit.features.image.run.image.collect", lambda _: bare)
+    monkeypatch.setattr("toolkit.features.image.run.collect", lambda _: bare)
     assert chosen_kernels(Image(Path("golden")), "default", asked) == (NEWER,)
 
 
 @pytest.mark.parametrize("said", ["5.0", STRAY, f"{KERNEL},5.0"])
-def test_a_kernel_that_is_not_in_it_is_refused(tree: Tree, asked: Asked, said: str) -> None:
+def test_a_kernel_that_is_not_in_it_is_refused(tree: Tree, asked: ImageRequest, said: str) -> None:
     with pytest.raises(UsageError, match="is not in it") as refused:
         chosen_kernels(Image(Path("golden")), said, asked)
     assert refused.value.hint == f"it has {KERNEL}, {NEWER}"
 
 
 @pytest.mark.parametrize("said", [",", " , "])
-def test_no_kernel_at_all_is_none_that_is_asked_for(tree: Tree, asked: Asked, said: str) -> None:
+def test_no_kernel_at_all_is_none_that_is_asked_for(
+    tree: Tree, asked: ImageRequest, said: str
+) -> None:
     with pytest.raises(UsageError, match="--kernels names none") as refused:
         chosen_kernels(Image(Path("golden")), said, asked)
     assert refused.value.hint.endswith(f"it has {KERNEL}, {NEWER}")
 
 
 def test_an_image_without_a_kernel_is_refused(
-    asked: Asked, monkeypatch: pytest.MonkeyPatch
+    asked: ImageRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ChrootTransport, "kernels", lambda _: ())
     with pytest.raises(UsageError, match="no kernel is in it"):

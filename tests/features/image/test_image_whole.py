@@ -23,11 +23,11 @@ from toolkit.errors import ApplyError, ExitCode, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
 from toolkit.facts.passport import PLACE, SIGNATURE, Passport
-from toolkit.features.image.cli import image as imaging
-from toolkit.features.image.io.index import Change, Difference
-from toolkit.features.image.io.media import Medium, Source
-from toolkit.features.image.run import image as flow
-from toolkit.features.image.run.image import ROUNDS, Image
+from toolkit.features.image import cli as imaging
+from toolkit.features.image import run as flow
+from toolkit.features.image.io.index import TreeChange, TreeDifference
+from toolkit.features.image.io.media import ImageSource, Medium
+from toolkit.features.image.run import ROUNDS, Image
 from toolkit.node import deliver
 from toolkit.progress import Silent
 from toolkit.rollout.runs import RunFolder
@@ -47,7 +47,7 @@ class World:
     becomes: Evidence | None = None  # after it was worked on; None: what it was
     passport: str = ""  # what lies in it
     did: list[str] = field(default_factory=list)
-    sources: list[Source] = field(default_factory=list)
+    sources: list[ImageSource] = field(default_factory=list)
     broken: bool = False
     named: tuple[str, ...] = (KERNEL,)
 
@@ -55,7 +55,7 @@ class World:
     root, ground, name = Path("/tree"), None, "/srv/golden"
 
     @contextmanager
-    def stage(self, source: Source, *, progress: object = None) -> Iterator[World]:
+    def stage(self, source: ImageSource, *, progress: object = None) -> Iterator[World]:
         assert progress is not None
         self.sources.append(source)
         self.did.append("stage")
@@ -70,9 +70,12 @@ class World:
 
     def close(self) -> None: ...
 
-    def commit(self) -> list[Difference]:
+    def commit(self) -> list[TreeDifference]:
         self.did.append("commit")
-        return [Difference("/etc/x", Change.ADDED), Difference("/etc/y", Change.CONTENT)]
+        return [
+            TreeDifference("/etc/x", TreeChange.ADDED),
+            TreeDifference("/etc/y", TreeChange.CONTENT),
+        ]
 
     # As a way to look into one.
     def kernels(self) -> tuple[str, ...]:
@@ -228,7 +231,7 @@ def test_every_medium_is_worked_on_aside_and_opened_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     assert run(**{"yes": True, **words}) is ExitCode.OK  # type: ignore[arg-type] # as the rows have them
-    assert stale.sources == [Source(medium, Path("/srv/golden"), Path(out) if out else None)]
+    assert stale.sources == [ImageSource(medium, Path("/srv/golden"), Path(out) if out else None)]
     assert f"2 paths of {out or '/srv/golden'} changed" in capsys.readouterr().err
 
 
@@ -328,7 +331,7 @@ def test_the_newest_that_can_be_booted_is_the_default_not_one_with_headers_alone
     there = {each.release: bool(each.image) for each in Node(good.found).kernels}
     assert there == {KERNEL: True, newer: False}
     folder = RunFolder(tmp_path, "image", datetime(2026, 1, 1, tzinfo=UTC))
-    asked = flow.Asked(Want(), TODAY, folder, Silent())
+    asked = flow.ImageRequest(Want(), TODAY, folder, Silent())
     assert flow.chosen_kernels(Image(Path("golden")), "default", asked) == (KERNEL,)
 
 

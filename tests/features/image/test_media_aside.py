@@ -15,7 +15,7 @@ import pytest
 from toolkit.errors import ApplyError, LockedError, ToolkitError, UsageError
 from toolkit.features.image.io import aside as media_aside
 from toolkit.features.image.io.aside import aside, mounts, remove, unwritable
-from toolkit.file_lock import hold
+from toolkit.safe_file import hold
 
 
 def names(folder: Path) -> list[str]:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from toolkit.errors import ApplyError, UsageError
-from toolkit.features.image.io import file_journal
-from toolkit.features.image.io.file_journal import APPLY, carry_out, mend, prepare
+from toolkit.features.image.io import tree as file_journal
 from toolkit.features.image.io.index import differences, look
+from toolkit.features.image.io.tree import APPLY, carry_out, mend, prepare
 
 
 class Here:

@@ -13,16 +13,16 @@ from toolkit.features.image.io.mounts import (
     _MOUNT,
     _UNMOUNT,
     Mounted,
-    Row,
+    MountRow,
     _of_root,
     _subvolume,
     named,
     rows,
 )
-from toolkit.features.image.io.partitions import Inside, Partition
+from toolkit.features.image.io.partitions import Partition, PartitionContent
 
-FIRST = Partition(1, 0, 1, "aa-01", True, Inside("vfat", "abcd-1234", "EFI"))
-SECOND = Partition(2, 1, 1, "aa-02", False, Inside("ext4", "1111", "root"))
+FIRST = Partition(1, 0, 1, "aa-01", True, PartitionContent("vfat", "abcd-1234", "EFI"))
+SECOND = Partition(2, 1, 1, "aa-02", False, PartitionContent("ext4", "1111", "root"))
 
 
 @pytest.mark.parametrize(
@@ -82,14 +82,14 @@ def test_which_subvolume_is_mounted(options: str, told: str) -> None:
     [
         ("", ()),
         ("# UUID=1 / ext4\n  # x / ext4\nUUID=1 /\n", ()),
-        ("UUID=1 / ext4\n", (Row("UUID=1", "/", "ext4", ("defaults",)),)),
+        ("UUID=1 / ext4\n", (MountRow("UUID=1", "/", "ext4", ("defaults",)),)),
         (
             "a\\040b\t/x\\011y xfs ro,noatime 0 0\n",
-            (Row("a b", "/x\ty", "xfs", ("ro", "noatime")),),
+            (MountRow("a b", "/x\ty", "xfs", ("ro", "noatime")),),
         ),
     ],
 )
-def test_lines_of_an_fstab(text: str, found: tuple[Row, ...]) -> None:
+def test_lines_of_an_fstab(text: str, found: tuple[MountRow, ...]) -> None:
     assert rows(text) == found
 
 
@@ -138,7 +138,7 @@ def lay(target: Path, files: dict[str, str], subvolume: str) -> None:
 
 
 def partition(number: int, kind: str, *, efi: bool = False) -> Partition:
-    inside = Inside(kind, f"uuid-{number}", f"label{number}")
+    inside = PartitionContent(kind, f"uuid-{number}", f"label{number}")
     return Partition(number, number * 100, number * 10, f"pu-{number}", efi, inside)
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from toolkit.errors import Unsupported
-from toolkit.features.image.io.partitions import Inside, Partition, partitions
+from toolkit.features.image.io.partitions import Partition, PartitionContent, partitions
 
 SIZE = 4 << 20
 NUMBER = UUID("01234567-89ab-cdef-0123-456789abcdef")
@@ -47,37 +47,37 @@ def fat(mark: int, serial: int, name: int) -> list[tuple[int, bytes]]:
     ]
 
 
-INSIDES: list[tuple[list[tuple[int, bytes]], Inside]] = [
-    ([(0, b"LUKS\xba\xbe")], Inside("LUKS")),
-    ([(512, b"LABELONE")], Inside("LVM")),
-    ([(4096, b"\xfc\x4e\x2b\xa9")], Inside("RAID")),
-    ([(4086, b"SWAPSPACE2")], Inside("swap")),
-    ([(3, b"-FVE-FS-")], Inside("BitLocker")),
-    (list(ext4(0)), Inside("ext4", str(NUMBER), "root")),
-    (list(ext4(0, b"sixteen-letters!")), Inside("ext4", str(NUMBER), "sixteen-letters!")),
-    (list(ext4(0, b"\xff")), Inside("ext4", str(NUMBER), "\N{REPLACEMENT CHARACTER}")),
+INSIDES: list[tuple[list[tuple[int, bytes]], PartitionContent]] = [
+    ([(0, b"LUKS\xba\xbe")], PartitionContent("LUKS")),
+    ([(512, b"LABELONE")], PartitionContent("LVM")),
+    ([(4096, b"\xfc\x4e\x2b\xa9")], PartitionContent("RAID")),
+    ([(4086, b"SWAPSPACE2")], PartitionContent("swap")),
+    ([(3, b"-FVE-FS-")], PartitionContent("BitLocker")),
+    (list(ext4(0)), PartitionContent("ext4", str(NUMBER), "root")),
+    (list(ext4(0, b"sixteen-letters!")), PartitionContent("ext4", str(NUMBER), "sixteen-letters!")),
+    (list(ext4(0, b"\xff")), PartitionContent("ext4", str(NUMBER), "\N{REPLACEMENT CHARACTER}")),
     (
         [(0, b"XFSB"), (32, NUMBER.bytes), (108, b"twelve-bytes"), (120, b"x")],
-        Inside("xfs", str(NUMBER), "twelve-bytes"),
+        PartitionContent("xfs", str(NUMBER), "twelve-bytes"),
     ),
-    (fat(82, 67, 71), Inside("vfat", "abcd-5678", "EFI SYS")),
-    (fat(54, 39, 43), Inside("vfat", "abcd-5678", "EFI SYS")),
+    (fat(82, 67, 71), PartitionContent("vfat", "abcd-5678", "EFI SYS")),
+    (fat(54, 39, 43), PartitionContent("vfat", "abcd-5678", "EFI SYS")),
     (
         [(65536 + 64, b"_BHRfS_M"), (65536 + 32, NUMBER.bytes), (65536 + 299, b"b" * 256 + b"x")],
-        Inside("btrfs", str(NUMBER), "b" * 256),
+        PartitionContent("btrfs", str(NUMBER), "b" * 256),
     ),
-    ([(0, b"\0" * 70000)], Inside("")),
-    ([], Inside("")),
+    ([(0, b"\0" * 70000)], PartitionContent("")),
+    ([], PartitionContent("")),
 ]
 
 
 @pytest.mark.parametrize(("pieces", "inside"), INSIDES)
-def test_what_a_whole_disk_holds(pieces: list[tuple[int, bytes]], inside: Inside) -> None:
+def test_what_a_whole_disk_holds(pieces: list[tuple[int, bytes]], inside: PartitionContent) -> None:
     assert partitions(laid(*pieces), SIZE) == (Partition(0, 0, SIZE, "", False, inside),)
 
 
 @pytest.mark.parametrize(("pieces", "inside"), INSIDES)
-def test_what_a_partition_holds(pieces: list[tuple[int, bytes]], inside: Inside) -> None:
+def test_what_a_partition_holds(pieces: list[tuple[int, bytes]], inside: PartitionContent) -> None:
     moved = [(at + 2048 * 512, data) for at, data in pieces]
     disk = laid((0, table(row(0x83, 2048, 100))), *moved)
     [found] = partitions(disk, SIZE)
@@ -93,8 +93,15 @@ def test_partitions_of_an_mbr() -> None:
     rows = (row(0xEF, 64, 8), row(0, 72, 8), row(0x83, 80, 0), row(0x82, 96, 16))
     disk = laid((0, table(*rows)), *ext4(96 * 512))
     assert partitions(disk, 112 * 512) == (
-        Partition(1, 64 * 512, 8 * 512, "deadbeef-01", True, Inside("")),
-        Partition(4, 96 * 512, 16 * 512, "deadbeef-04", False, Inside("ext4", str(NUMBER), "root")),
+        Partition(1, 64 * 512, 8 * 512, "deadbeef-01", True, PartitionContent("")),
+        Partition(
+            4,
+            96 * 512,
+            16 * 512,
+            "deadbeef-04",
+            False,
+            PartitionContent("ext4", str(NUMBER), "root"),
+        ),
     )
 
 
@@ -150,7 +157,7 @@ def gpt(
 def test_partitions_of_a_gpt(sector: int, length: int) -> None:
     nothing = UUID(int=0)
     disk = gpt(sector, (ESP, 40, 49), (nothing, 7, 8), (LINUX, 50, 50), length=length)
-    esp = Partition(1, 40 * sector, 10 * sector, str(NUMBER), True, Inside(""))
+    esp = Partition(1, 40 * sector, 10 * sector, str(NUMBER), True, PartitionContent(""))
     linux = replace(esp, number=3, start=50 * sector, size=sector, efi=False)
     assert partitions(disk, 51 * sector) == (esp, linux)
     with pytest.raises(Unsupported, match="partition 3 ends behind the end"):

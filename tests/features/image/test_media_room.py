@@ -12,10 +12,10 @@ import pytest
 from tests.features.image.rooming import Tools, lay_tools, opened
 from toolkit.errors import ApplyError, TransportError, Unsupported
 from toolkit.features.image.io import namespace
-from toolkit.features.image.io.namespace import TOOLS, Ground, Room, demand, full, refusal
-from toolkit.file_lock import hold
+from toolkit.features.image.io.namespace import TOOLS, ImageGround, MountRoom, demand, full, refusal
+from toolkit.safe_file import hold
 
-STILL = Room.still
+STILL = MountRoom.still
 
 
 @pytest.fixture
@@ -110,12 +110,12 @@ def test_a_script_has_the_root_or_the_machine(tools: Tools, tmp_path: Path) -> N
         [call] = tools.calls("setpriv")
         never = "-sys_module,-syslog,-sys_boot,-sys_time,-sys_rawio"
         assert call.startswith(f"setpriv --bounding-set {never} chroot {tmp_path} env -i PATH=")
-        ground = Ground("image", room)
+        ground = ImageGround("image", room)
         said = ground.run("echo $ROOMING; ls -l /proc/$$/fd\n").stdout
         assert said.startswith(f"{tools.folder}\n")
         assert f"-> {tools.folder}/lock\n" in said
         assert len(tools.calls("setpriv")) == 1
-        assert Ground("image", room, tmp_path).run("true\n").exit == 0
+        assert ImageGround("image", room, tmp_path).run("true\n").exit == 0
         assert len(tools.calls("setpriv")) == 2
         assert ground.name == "image"
         ground.close()
@@ -130,8 +130,8 @@ def test_a_script_that_does_not_end_in_time(tools: Tools) -> None:
 
 def test_what_is_left_running_in_there_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[str, ...]] = []
-    monkeypatch.setattr(Room, "call", lambda _, *words: calls.append(words))
-    STILL(object.__new__(Room))
+    monkeypatch.setattr(MountRoom, "call", lambda _, *words: calls.append(words))
+    STILL(object.__new__(MountRoom))
     assert calls == [("sh", "-c", "kill -9 -1; :")]
 
 

@@ -14,14 +14,14 @@ import pytest
 
 from tests.features.image.rooming import Tools, lay_tools
 from toolkit.errors import ApplyError, LockedError, UsageError
-from toolkit.features.image.io import hygiene, media
+from toolkit.features.image.io import media
+from toolkit.features.image.io import media as hygiene
 from toolkit.features.image.io.disk import Disk
-from toolkit.features.image.io.hygiene import POLICY
-from toolkit.features.image.io.index import Change, look
-from toolkit.features.image.io.media import Medium, Source, Staged, stage
-from toolkit.features.image.io.namespace import Room
+from toolkit.features.image.io.index import TreeChange, look
+from toolkit.features.image.io.media import POLICY, ImageSource, Medium, Staged, stage
+from toolkit.features.image.io.namespace import MountRoom
 from toolkit.features.image.io.tar import Tar
-from toolkit.features.image.io.tree import Tree
+from toolkit.features.image.io.tree import TreeMedium
 from toolkit.progress import Silent
 
 SMALL = ("dev", "etc", "proc", "run", "sys", "tmp")
@@ -64,7 +64,7 @@ def names(folder: Path) -> list[str]:
 
 @pytest.mark.usefixtures("tools")
 def test_it_is_as_it_was_until_it_is_put_in_place(tmp_path: Path, root: Path) -> None:
-    with stage(Source(Medium.ROOT, root)) as on:
+    with stage(ImageSource(Medium.ROOT, root)) as on:
         on.write("/etc/new", b"text", 0o600)
         assert on.read("/etc/new") == b"text"
         assert not (root / "etc/new").exists()
@@ -76,8 +76,8 @@ def test_it_is_as_it_was_until_it_is_put_in_place(tmp_path: Path, root: Path) ->
 def test_what_it_became_takes_its_place(tools: Tools, tmp_path: Path, root: Path) -> None:
     told = Told()
     ended: list[str] = []
-    with stage(Source(Medium.ROOT, root), progress=told) as on:
-        assert (on.name, on.way) == (str(root), Tree(root).way)
+    with stage(ImageSource(Medium.ROOT, root), progress=told) as on:
+        assert (on.name, on.way) == (str(root), TreeMedium(root).way)
         assert on.view.name == "view"
         assert on.view.parent == on.root.parent
         assert tools.calls("view") == [f"view view {on.root} {on.view.parent}"]
@@ -91,10 +91,10 @@ def test_what_it_became_takes_its_place(tools: Tools, tmp_path: Path, root: Path
             on.commit()
         on.close()
     assert [(each.path, each.change) for each in changed] == [
-        ("/etc/new", Change.ADDED),
-        ("/opt", Change.ADDED),
-        ("/opt/deep", Change.ADDED),
-        ("/opt/deep/file", Change.ADDED),
+        ("/etc/new", TreeChange.ADDED),
+        ("/opt", TreeChange.ADDED),
+        ("/opt/deep", TreeChange.ADDED),
+        ("/opt/deep/file", TreeChange.ADDED),
     ]
     assert (root / "etc/new").read_text() == "text"
     assert stat.S_IMODE((root / "etc/new").stat().st_mode) == 0o640
@@ -102,14 +102,14 @@ def test_what_it_became_takes_its_place(tools: Tools, tmp_path: Path, root: Path
     assert names(tmp_path) == ["image", "tools", "view.sh"]
     assert tools.calls("sync") == [f"sync -f {folder}/root"]
     assert told.notes == [
-        (str(root), f"copying it aside; {Tree(root).way}"),
+        (str(root), f"copying it aside; {TreeMedium(root).way}"),
         (str(root), "clearing away what is not the image's"),
         (str(root), "writing it to the disk"),
     ]
 
 
 def test_scripts_run_in_the_view_and_the_ground_is_this_machine(tools: Tools, root: Path) -> None:
-    with stage(Source(Medium.ROOT, root)) as on:
+    with stage(ImageSource(Medium.ROOT, root)) as on:
         lines: list[str] = []
         assert on.run("echo in; exit 4\n", sink=lines.append).exit == 4
         assert lines == ["in"]
@@ -128,7 +128,7 @@ def test_what_is_no_whole_root(root: Path, lacks: str) -> None:
     (root / lacks).rmdir()
     for _ in range(2):
         says = f"{root}: there is no folder /{lacks} in it"
-        with pytest.raises(UsageError, match=says), stage(Source(Medium.ROOT, root)):
+        with pytest.raises(UsageError, match=says), stage(ImageSource(Medium.ROOT, root)):
             pass
         (root / lacks).write_text("a file")
 
@@ -137,15 +137,15 @@ def test_what_is_no_whole_root(root: Path, lacks: str) -> None:
 def test_only_root_may(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(media, "os", SimpleNamespace(geteuid=lambda: 1))
     says = "only root can work on an image"
-    with pytest.raises(UsageError, match=says), stage(Source(Medium.ROOT, root)):
+    with pytest.raises(UsageError, match=says), stage(ImageSource(Medium.ROOT, root)):
         pass
 
 
 @pytest.mark.usefixtures("tools")
 def test_two_runs_do_not_meet_and_the_room_is_gone_at_the_end(root: Path) -> None:
-    with stage(Source(Medium.ROOT, root)) as on:
+    with stage(ImageSource(Medium.ROOT, root)) as on:
         pid = on._room._pid
-        with pytest.raises(LockedError), stage(Source(Medium.ROOT, root)):
+        with pytest.raises(LockedError), stage(ImageSource(Medium.ROOT, root)):
             pass
         os.kill(pid, 0)
     with pytest.raises(ProcessLookupError):
@@ -155,9 +155,9 @@ def test_two_runs_do_not_meet_and_the_room_is_gone_at_the_end(root: Path) -> Non
 def test_each_medium_has_its_keeper(tmp_path: Path, root: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"\0")
-    assert isinstance(media._keeper(Source(Medium.ROOT, root)), Tree)
-    assert isinstance(media._keeper(Source(Medium.DISK, file)), Disk)
-    kept = media._keeper(Source(Medium.TAR, file, tmp_path / "out.tar"))
+    assert isinstance(media._keeper(ImageSource(Medium.ROOT, root)), TreeMedium)
+    assert isinstance(media._keeper(ImageSource(Medium.DISK, file)), Disk)
+    kept = media._keeper(ImageSource(Medium.TAR, file, tmp_path / "out.tar"))
     assert isinstance(kept, Tar)
     assert kept.target == tmp_path / "out.tar"
     assert [str(each) for each in Medium] == ["root", "disk", "tar"]
@@ -268,11 +268,11 @@ def test_nothing_else_is_touched(root: Path, path: str) -> None:
 
 
 def test_no_service_is_started_in_it(tools: Tools, root: Path) -> None:
-    with stage(Source(Medium.ROOT, root)) as on, pytest.raises(FileNotFoundError):
+    with stage(ImageSource(Medium.ROOT, root)) as on, pytest.raises(FileNotFoundError):
         on.read(POLICY)
     (root / "var/lib/dpkg").mkdir(parents=True)
     (root / "usr/sbin").mkdir(parents=True)
-    with stage(Source(Medium.ROOT, root)) as on:
+    with stage(ImageSource(Medium.ROOT, root)) as on:
         assert on.read("/usr/sbin/policy-rc.d").endswith(b"\nexit 101\n")
         place = on.outside / "usr/sbin/policy-rc.d"
         assert stat.S_IMODE(place.stat().st_mode) == 0o755
@@ -307,7 +307,7 @@ def test_a_step_that_fails_leaves_the_image(
         on.write("/etc/x", b"")
         on.commit()
 
-    with pytest.raises(ApplyError) as raised, stage(Source(Medium.ROOT, root)) as on:
+    with pytest.raises(ApplyError) as raised, stage(ImageSource(Medium.ROOT, root)) as on:
         work(on)
     where = f": {name}" if name else ""
     assert str(raised.value) == f"{root}: {says}: Input/output error{where}"
@@ -319,21 +319,21 @@ def test_the_room_is_closed_before_the_two_change_places(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    close = Room.close
-    put = Tree.put
+    close = MountRoom.close
+    put = TreeMedium.put
 
-    def closed(room: Room) -> None:
+    def closed(room: MountRoom) -> None:
         order.append("close")
         close(room)
 
-    def placed(tree: Tree, folder: Path) -> None:
+    def placed(tree: TreeMedium, folder: Path) -> None:
         order.append("put")
         os.kill(os.getpid(), 2)  # a Ctrl-C waits until it is done
         put(tree, folder)
 
-    monkeypatch.setattr(Room, "close", closed)
-    monkeypatch.setattr(Tree, "put", placed)
-    with stage(Source(Medium.ROOT, root)) as on:
+    monkeypatch.setattr(MountRoom, "close", closed)
+    monkeypatch.setattr(TreeMedium, "put", placed)
+    with stage(ImageSource(Medium.ROOT, root)) as on:
         on.write("/etc/x", b"")
         on.commit()
         assert order == ["close", "put"]

@@ -14,7 +14,7 @@ import pytest
 from tests.features.image.rooming import Tools, lay_tools, opened
 from toolkit.errors import ApplyError, Unsupported, UsageError
 from toolkit.features.image.io import tar
-from toolkit.features.image.io.namespace import Room
+from toolkit.features.image.io.namespace import MountRoom
 from toolkit.features.image.io.tar import Tar
 
 
@@ -50,7 +50,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
 
 
 @pytest.fixture
-def room(tools: Tools) -> Iterator[Room]:
+def room(tools: Tools) -> Iterator[MountRoom]:
     with opened(tools) as made:
         yield made
 
@@ -62,13 +62,13 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def brought(room: Room, folder: Path, data: bytes) -> Path:
+def brought(room: MountRoom, folder: Path, data: bytes) -> Path:
     path = folder.parent / "in"
     path.write_bytes(data)
     return Tar(path, folder.parent / "out.tar").bring(room, folder)
 
 
-def test_every_member_is_unpacked(room: Room, folder: Path) -> None:
+def test_every_member_is_unpacked(room: MountRoom, folder: Path) -> None:
     folders = [member("./etc", tarfile.DIRTYPE), member("a", tarfile.DIRTYPE)]
     links = [link("lib", "usr/lib"), link("./a/up", "../etc"), hard("etc/two", "./etc/one")]
     tree = brought(room, folder, packed(*folders, member("etc/one", mtime=77), *links))
@@ -82,7 +82,7 @@ def test_every_member_is_unpacked(room: Room, folder: Path) -> None:
     ("suffix", "tool"), [("gzip", "gzip"), ("xz", "xz"), ("zstd", "zstd"), ("bzip2", "bzip2")]
 )
 def test_what_it_was_packed_by_is_seen_from_its_bytes(
-    room: Room, tools: Tools, folder: Path, suffix: str, tool: str
+    room: MountRoom, tools: Tools, folder: Path, suffix: str, tool: str
 ) -> None:
     magic = next(magic for magic, name in tar._UNPACK if name == suffix)
     assert magic.startswith(
@@ -99,7 +99,7 @@ def test_what_it_was_packed_by_is_seen_from_its_bytes(
     assert called == f"{tool} -dc {folder.parent}/in"
 
 
-def test_members_of_a_packed_archive_are_looked_at(room: Room, folder: Path) -> None:
+def test_members_of_a_packed_archive_are_looked_at(room: MountRoom, folder: Path) -> None:
     done = subprocess.run(
         ["gzip", "-c"], input=packed(member("/etc")), capture_output=True, check=True
     )
@@ -107,7 +107,7 @@ def test_members_of_a_packed_archive_are_looked_at(room: Room, folder: Path) -> 
         brought(room, folder, done.stdout)
 
 
-def test_a_packed_archive_that_is_damaged_behind_its_end(room: Room, folder: Path) -> None:
+def test_a_packed_archive_that_is_damaged_behind_its_end(room: MountRoom, folder: Path) -> None:
     done = subprocess.run(
         ["gzip", "-c"], input=packed(member("etc")), capture_output=True, check=True
     )
@@ -135,7 +135,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("members", "says"), REFUSED)
 def test_what_would_come_to_lie_outside(
-    room: Room, folder: Path, members: tuple[tarfile.TarInfo, ...], says: str
+    room: MountRoom, folder: Path, members: tuple[tarfile.TarInfo, ...], says: str
 ) -> None:
     with pytest.raises(Unsupported, match=says):
         brought(room, folder, packed(*members))
@@ -155,20 +155,22 @@ TAKEN = [
 
 @pytest.mark.parametrize("members", TAKEN)
 def test_what_stays_within(
-    room: Room, tools: Tools, folder: Path, members: tuple[tarfile.TarInfo, ...]
+    room: MountRoom, tools: Tools, folder: Path, members: tuple[tarfile.TarInfo, ...]
 ) -> None:
     tools.add("tar", "exit 0\n")
     brought(room, folder, packed(*members))
     assert len(tools.calls("tar")) == 1
 
 
-def test_a_long_chain_of_links_is_as_good_as_one_that_leads_out(room: Room, folder: Path) -> None:
+def test_a_long_chain_of_links_is_as_good_as_one_that_leads_out(
+    room: MountRoom, folder: Path
+) -> None:
     chain = [link(f"l{at}", f"l{at + 1}") for at in range(70)]
     with pytest.raises(Unsupported, match="l0/x leads out of it"):
         brought(room, folder, packed(*chain, member("l0/x")))
 
 
-def test_an_archive_that_is_cut(room: Room, folder: Path) -> None:
+def test_an_archive_that_is_cut(room: MountRoom, folder: Path) -> None:
     with pytest.raises(UsageError, match="/in: cannot be read as a tar archive: "):
         brought(room, folder, packed(member("etc"))[:300])
 

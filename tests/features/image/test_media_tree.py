@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from toolkit.errors import ApplyError, StaleError, UsageError
-from toolkit.features.image.io import file_journal
+from toolkit.features.image.io import tree as file_journal
 from toolkit.features.image.io import tree as media_tree
-from toolkit.features.image.io.tree import Tree
+from toolkit.features.image.io.tree import TreeMedium
 
 
 class FakeRoom:
@@ -48,7 +48,7 @@ COPY = ["cp", "-a", "-x", "--reflink=auto", "-T"]
 
 
 def test_folder_and_copy_change_places(root: Path, folder: Path) -> None:
-    tree, room = Tree(root), FakeRoom()
+    tree, room = TreeMedium(root), FakeRoom()
     assert tree.target == root
     assert "change places in one step" in tree.way
     assert tree.bring(room, folder) == folder / "root"  # type: ignore[arg-type]  # a stand-in
@@ -67,7 +67,7 @@ def test_what_a_killed_run_left_is_mended_first(
 ) -> None:
     room, mended = FakeRoom(), list[tuple[Path, int]]()
     monkeypatch.setattr(file_journal, "mend", lambda path: mended.append((path, len(room.calls))))
-    Tree(root).bring(room, folder)  # type: ignore[arg-type]  # a stand-in
+    TreeMedium(root).bring(room, folder)  # type: ignore[arg-type]  # a stand-in
     assert mended == [(root, 0)]
 
 
@@ -84,7 +84,7 @@ def test_what_this_machine_mounts_in_it_is_not_its_own(
 ) -> None:
     with_mounts(monkeypatch, (root / "srv", kind), (root / "boot", "ext4"), (root, "xfs"))
     room = FakeRoom()
-    Tree(root).bring(room, folder)  # type: ignore[arg-type]  # a stand-in
+    TreeMedium(root).bring(room, folder)  # type: ignore[arg-type]  # a stand-in
     assert [each[-2:] for each in room.calls] == [
         [str(root), f"{folder}/root"],
         [f"{root}/boot", f"{folder}/root/boot"],
@@ -101,7 +101,7 @@ def test_what_each_boot_mounts_is_not_its_own(
 ) -> None:
     with_mounts(monkeypatch, (root / place, "ext4"))
     (root / place).mkdir(parents=True)
-    tree, room = Tree(root), FakeRoom()
+    tree, room = TreeMedium(root), FakeRoom()
     tree.bring(room, folder)  # type: ignore[arg-type]  # a stand-in
     assert len(room.calls) == 1 + own
     monkeypatch.setattr(file_journal, "prepare", lambda *_: None)
@@ -118,7 +118,7 @@ def test_parts_are_copied_from_above(
 ) -> None:
     with_mounts(monkeypatch, (root / "boot/efi", "vfat"), (root / "boot", "ext4"))
     room = FakeRoom()
-    Tree(root).bring(room, folder)  # type: ignore[arg-type]  # a stand-in
+    TreeMedium(root).bring(room, folder)  # type: ignore[arg-type]  # a stand-in
     assert [each[-2] for each in room.calls[1:]] == [f"{root}/boot", f"{root}/boot/efi"]
 
 
@@ -129,7 +129,7 @@ def test_with_mounts_it_is_replaced_file_by_file(
     done: list[tuple[object, ...]] = []
     monkeypatch.setattr(file_journal, "prepare", lambda *words: done.append(words))
     monkeypatch.setattr(file_journal, "carry_out", lambda *words: done.append(words))
-    tree, room = Tree(root), FakeRoom()
+    tree, room = TreeMedium(root), FakeRoom()
     assert "file by file" in tree.way
     tree.bring(room, folder)  # type: ignore[arg-type]  # a stand-in
     changed = ("a difference",)
@@ -152,7 +152,7 @@ def test_with_mounts_it_is_replaced_file_by_file(
 def test_a_folder_that_somebody_changed_meanwhile(
     root: Path, folder: Path, touch: Callable[[Path], object]
 ) -> None:
-    tree, room = Tree(root), FakeRoom()
+    tree, room = TreeMedium(root), FakeRoom()
     tree.bring(room, folder)  # type: ignore[arg-type]  # a stand-in
     touch(root)
     with pytest.raises(StaleError, match="somebody changed it"):
@@ -186,15 +186,15 @@ def test_a_file_system_that_cannot(
 
     monkeypatch.setattr(media_tree, "exchange", fails)
     with pytest.raises(kind, match=says) as raised:
-        Tree(root).put(folder)
+        TreeMedium(root).put(folder)
     assert str(raised.value).startswith(f"{root}: ")
 
 
 def test_what_is_no_image(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="/file: is no folder"):
-        Tree(tmp_path / "file")
+        TreeMedium(tmp_path / "file")
     with pytest.raises(UsageError, match="/: is this machine itself"):
-        Tree(Path("/"))
+        TreeMedium(Path("/"))
     (tmp_path / "link").symlink_to(tmp_path)
-    assert Tree(tmp_path / "link").target == tmp_path
+    assert TreeMedium(tmp_path / "link").target == tmp_path

@@ -11,7 +11,7 @@ from tests.unit.bills import told_of_the_schema
 from tests.unit.passports import BORN, LOAD, PEER
 from toolkit.errors import Unparsable
 from toolkit.facts.passport import FileEntry, ModuleEntry, Passport, parse
-from toolkit.features.image.run.passport import unsigned
+from toolkit.features.image.run_passport import unsigned
 
 
 def test_it_is_read_as_it_was_written() -> None:

@@ -21,8 +21,8 @@ from tests.invoked import gdr
 from tests.unit.passports import BORN, LOAD, PEER, sha
 from toolkit.errors import ExitCode, UsageError
 from toolkit.facts.passport import PLACE, FileEntry, ModuleEntry, Passport
-from toolkit.features.image.plan.passport_diff import Kind, Unlike, unlike
-from toolkit.features.image.run.passport import read_passport
+from toolkit.features.image.plan import DiffKind, Unlike, unlike
+from toolkit.features.image.run_passport import read_passport
 from toolkit.features.image.show import text
 from toolkit.report.table import WIDTH, Painter
 
@@ -45,38 +45,38 @@ SECOND = replace(BORN.kernels[0], release=NEXT_KERNEL)
         pytest.param(BORN, [], id="same"),
         pytest.param(
             replace(BORN, system="ubuntu 24.04"),
-            [Unlike(Kind.IMAGE, "", "system", "ubuntu 22.04", "ubuntu 24.04")],
+            [Unlike(DiffKind.IMAGE, "", "system", "ubuntu 22.04", "ubuntu 24.04")],
             id="system",
         ),
         pytest.param(
             replace(BORN, arguments=("root=UUID=1", "ro", "quiet", "iommu=off")),
             [
-                Unlike(Kind.ARGUMENT, "iommu=pt", "", "there", ""),
-                Unlike(Kind.ARGUMENT, "iommu=off", "", "", "there"),
+                Unlike(DiffKind.ARGUMENT, "iommu=pt", "", "there", ""),
+                Unlike(DiffKind.ARGUMENT, "iommu=off", "", "", "there"),
             ],
             id="argument",
         ),
         pytest.param(
             replace(BORN, arguments=None),
-            [Unlike(Kind.ARGUMENT, "", "all", "root=UUID=1 ro quiet iommu=pt", "not told")],
+            [Unlike(DiffKind.ARGUMENT, "", "all", "root=UUID=1 ro quiet iommu=pt", "not told")],
             id="arguments-not-told",
         ),
         pytest.param(
             replace(BORN, arguments=("ro", "root=UUID=1", "quiet", "iommu=pt")),
-            [Unlike(Kind.ARGUMENT, "", "order", "root=UUID=1 ro quiet iommu=pt",
+            [Unlike(DiffKind.ARGUMENT, "", "order", "root=UUID=1 ro quiet iommu=pt",
                     "ro root=UUID=1 quiet iommu=pt")],
             id="order-of-arguments",
         ),
         pytest.param(
             replace(BORN, kernels=(*BORN.kernels, SECOND)),
-            [Unlike(Kind.KERNEL, NEXT_KERNEL, "", "", "there")],
+            [Unlike(DiffKind.KERNEL, NEXT_KERNEL, "", "", "there")],
             id="a-kernel-more",
         ),
         pytest.param(
             peer(replace(PEER, version="590.1", file=replace(PEER.file, sha256=sha(5)))),
             [
-                Unlike(Kind.MODULE, "nvidia_peermem", "version", "580.126.16", "590.1", KERNEL),
-                Unlike(Kind.MODULE, "nvidia_peermem", "content", f"sha256 {sha(3)}",
+                Unlike(DiffKind.MODULE, "nvidia_peermem", "version", "580.126.16", "590.1", KERNEL),
+                Unlike(DiffKind.MODULE, "nvidia_peermem", "content", f"sha256 {sha(3)}",
                        f"sha256 {sha(5)}", KERNEL),
             ],
             id="another-build",
@@ -84,9 +84,9 @@ SECOND = replace(BORN.kernels[0], release=NEXT_KERNEL)
         pytest.param(
             peer(replace(PEER, needs=(("module_layout", "0x9060323f"),), signature=None)),
             [
-                Unlike(Kind.MODULE, "nvidia_peermem", "symbol nvidia_p2p_get_pages", "0x4a7f7424",
-                       "", KERNEL),
-                Unlike(Kind.MODULE, "nvidia_peermem", "signed by",
+                Unlike(DiffKind.MODULE, "nvidia_peermem", "symbol nvidia_p2p_get_pages",
+                       "0x4a7f7424", "", KERNEL),
+                Unlike(DiffKind.MODULE, "nvidia_peermem", "signed by",
                        "DKMS module signing key 1234 (sha512)", "nobody", KERNEL),
             ],
             id="a-stub-unsigned",
@@ -94,8 +94,8 @@ SECOND = replace(BORN.kernels[0], release=NEXT_KERNEL)
         pytest.param(
             replace(BORN, files=(FileEntry(LOAD, sha(4), "600"), FileEntry("/etc/x", sha(6)))),
             [
-                Unlike(Kind.FILE, LOAD, "mode", "644", "600"),
-                Unlike(Kind.FILE, "/etc/x", "", "", "there"),
+                Unlike(DiffKind.FILE, LOAD, "mode", "644", "600"),
+                Unlike(DiffKind.FILE, "/etc/x", "", "", "there"),
             ],
             id="files",
         ),
@@ -219,5 +219,5 @@ def test_who_asks_image_for_two_is_told_of_the_verb(tmp_path: Path) -> None:
 def test_each_field_of_a_module_is_told_by_its_name(field: str, changed: ModuleEntry) -> None:
     found = list(unlike(BORN, peer(changed)))
     assert [(each.kind, each.name, each.field) for each in found] == [
-        (Kind.MODULE, "nvidia_peermem", field)
+        (DiffKind.MODULE, "nvidia_peermem", field)
     ]

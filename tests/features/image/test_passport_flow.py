@@ -15,19 +15,18 @@ from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node.node import Node
 from toolkit.facts.passport import PLACE, SIGNATURE, VERIFIED
+from toolkit.features.image import run_passport as flow
 from toolkit.features.image.io import disk as media_disk
 from toolkit.features.image.io import media
-from toolkit.features.image.io import passport as reach
-from toolkit.features.image.io.media import Medium, Source
-from toolkit.features.image.run import passport as flow
-from toolkit.features.image.run.passport import (
+from toolkit.features.image.io.media import ImageSource, Medium
+from toolkit.features.image.run_passport import (
     make_passport,
     place_passport,
     read_passport,
     signature_of,
     try_signing,
 )
-from toolkit.node import sealing
+from toolkit.node import text_signature
 from toolkit.ssh.transport import Result, Sink, quiet
 from toolkit.verbs.passport import known_key, sealed
 from toolkit.want import Want
@@ -54,14 +53,14 @@ def test_it_is_placed_with_its_signature_beside_it(
     monkeypatch: pytest.MonkeyPatch, signature: str, laid: dict[str, str]
 ) -> None:
     placed: list[dict[str, str]] = []
-    monkeypatch.setattr(reach, "place", lambda _, files: placed.append(files))
+    monkeypatch.setattr(flow, "place", lambda _, files: placed.append(files))
     place_passport(Wire(), BORN, signature)
     assert placed == [{PLACE: BORN.json(), **laid}]
 
 
 def test_it_is_made_of_the_node_and_of_what_is_read_there(monkeypatch: pytest.MonkeyPatch) -> None:
     parts, wire, found = Evidence({}, complete=True), Wire(), Node(node())
-    monkeypatch.setattr(reach, "read_parts", lambda way: parts if way is wire else None)
+    monkeypatch.setattr(flow, "read_parts", lambda way: parts if way is wire else None)
     monkeypatch.setattr(flow, "passport_of", lambda *told: BORN if told == (found, parts) else None)
     assert make_passport(wire, found) is BORN
 
@@ -74,8 +73,8 @@ def test_what_is_signed_and_by_which_key(monkeypatch: pytest.MonkeyPatch) -> Non
         return "seal"
 
     looked: list[Path] = []
-    monkeypatch.setattr(sealing, "sign", sign)
-    monkeypatch.setattr(sealing, "refuse_no_key", looked.append)
+    monkeypatch.setattr(text_signature, "sign", sign)
+    monkeypatch.setattr(text_signature, "refuse_no_key", looked.append)
     try_signing(Path("/k"))
     assert signature_of(BORN, Path("/k")) == "seal"
     known_key(Path("/keys"))
@@ -105,7 +104,7 @@ def test_a_signature_is_looked_at_here_whatever_the_node_says(
         asked.append(told)
         return good, "alice"
 
-    monkeypatch.setattr(sealing, "check", check)
+    monkeypatch.setattr(text_signature, "check", check)
     found = sealed(born(SIGNED, claims=claims), KEYS)
     frame = found.frame(VERIFIED)
     assert (frame.state, frame.source, frame.text) == (
@@ -158,7 +157,7 @@ def test_a_disk_s_is_read_from_a_copy_that_is_mounted(
             return held[path]
 
     @contextmanager
-    def stage(source: Source, *, progress: object) -> Iterator[Staged]:
+    def stage(source: ImageSource, *, progress: object) -> Iterator[Staged]:
         seen.append((source, progress))
         yield Staged()
 
@@ -166,7 +165,7 @@ def test_a_disk_s_is_read_from_a_copy_that_is_mounted(
     monkeypatch.setattr(media_disk, "is_disk", lambda _: True)
     heard = object()
     assert read_passport(disk, heard) == BORN  # type: ignore[arg-type] # it is only handed on
-    assert seen == [(Source(Medium.DISK, disk), heard)]
+    assert seen == [(ImageSource(Medium.DISK, disk), heard)]
     held.clear()
     with pytest.raises(UsageError, match=f"{disk}: no {PLACE} in it"):
         read_passport(disk)

@@ -19,9 +19,10 @@ from toolkit.facts.pci.iommu_groups import (
     parse_groups,
 )
 from toolkit.facts.versions import Version
+from toolkit.features.iommu_groups.cli import domain_lines
 from toolkit.features.iommu_groups.plan import Switch, Switching, back, switches
-from toolkit.features.iommu_groups.show import domain_lines
-from toolkit.features.reload.plan.obstacles import Kind, Obstacle
+from toolkit.features.reload.plan_obstacles import ObstacleKind as Kind
+from toolkit.features.reload.plan_obstacles import ReloadObstacle
 from toolkit.report.table import WIDTH, Painter
 
 IDENTITY, DMA, DMA_FQ = Domain.IDENTITY, Domain.DMA, Domain.DMA_FQ
@@ -231,7 +232,9 @@ def test_going_back_means_what_was_changed_and_still_differs() -> None:
         pytest.param(Switching((one(node()),), done=True), ExitCode.OK, id="changed"),
         pytest.param(Switching((one(node(carried=(DISK,))),)), ExitCode.STOPPED, id="refused"),
         pytest.param(
-            Switching((Switch(node().groups[0], IDENTITY, (Obstacle(Kind.UNKNOWN, "", "?"),)),)),
+            Switching(
+                (Switch(node().groups[0], IDENTITY, (ReloadObstacle(Kind.UNKNOWN, "", "?"),)),)
+            ),
             ExitCode.UNKNOWN,
             id="not-known",
         ),

@@ -22,7 +22,7 @@ from toolkit.features.iommu_groups import cli
 from toolkit.features.iommu_groups import io as reach
 from toolkit.features.iommu_groups import run as flow
 from toolkit.features.iommu_groups.cli import iommu
-from toolkit.features.iommu_groups.io import Changed
+from toolkit.features.iommu_groups.io import GroupsChanged
 from toolkit.hosts.host import Host
 from toolkit.ssh.transport import Result, Sink, quiet
 from toolkit.verbs.access import Access, Fleet
@@ -65,9 +65,9 @@ class Site:
         assert isinstance(found, Domains)
         return found
 
-    def change(self, transport: Wire, text: str) -> Changed:
+    def change(self, transport: Wire, text: str) -> GroupsChanged:
         self.asked.append(f"{transport.name}: {text}")
-        return Changed(("echo: done",), f"12 {self.comes} yes 0000:19:00.0 0x020700 - - 0\n")
+        return GroupsChanged(("echo: done",), f"12 {self.comes} yes 0000:19:00.0 0x020700 - - 0\n")
 
     @contextmanager
     def fleet(self, _: Said) -> Iterator[Fleet]:

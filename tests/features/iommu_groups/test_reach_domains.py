@@ -18,7 +18,8 @@ from toolkit.errors import (
 )
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.features.enrol import io as enrol
-from toolkit.features.image.io import chroot, passport
+from toolkit.features.image import run_passport as passport
+from toolkit.features.image.io import chroot
 from toolkit.features.image.io.chroot import ChrootTransport
 from toolkit.features.iommu_groups import io
 from toolkit.node.scripts import FOLDER

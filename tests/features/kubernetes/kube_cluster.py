@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from toolkit.errors import TransportError
-from toolkit.features.kubernetes.io.kubectl import Kubectl
+from toolkit.features.kubernetes.io import Kubectl
 
 _CONFLICT = "the object has been modified; please apply your changes to the latest version"
 _PROTECTED = "Cannot evict pod as it would violate the pod's disruption budget."

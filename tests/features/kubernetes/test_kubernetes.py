@@ -10,35 +10,35 @@ import yaml
 
 from toolkit.cli import Gdr, verbs
 from toolkit.errors import UsageError
-from toolkit.features.kubernetes.io.pod import pod_files
-from toolkit.features.kubernetes.plan import config_maps
-from toolkit.features.kubernetes.plan.config_maps import LIMIT, config_map, in_parts
-from toolkit.features.kubernetes.plan.manifests import (
+from toolkit.features.kubernetes import plan
+from toolkit.features.kubernetes.io import pod_files
+from toolkit.features.kubernetes.plan import (
     CAPABILITIES,
-    Manifest,
+    LIMIT,
+    KubeManifest,
+    PodTerms,
+    Selected,
+    Toleration,
+    config_map,
+    in_parts,
+    node_name,
+    parse_terms,
     reading,
     rendered_map,
     stream,
 )
-from toolkit.features.kubernetes.plan.terms import (
-    Selected,
-    Terms,
-    Toleration,
-    node_name,
-    parse_terms,
-)
-from toolkit.features.kubernetes.run.manifests import reading_manifests, write_manifests
+from toolkit.features.kubernetes.run import reading_manifests, write_manifests
 
 IMAGE = "registry.example/busybox@sha256:" + "0123456789abcdef" * 4
 TERMS = parse_terms(IMAGE, "gdr-toolkit", "nvidia.com/gpu.present=true", "nvidia.com/gpu")
 
 
-def documents(manifests: tuple[Manifest, ...]) -> list[dict[str, Any]]:
+def documents(manifests: tuple[KubeManifest, ...]) -> list[dict[str, Any]]:
     """What a reader of YAML makes of them. Any: Kubernetes' objects have no common type."""
     return list(yaml.safe_load_all(stream(manifests)))
 
 
-def of_kind(manifests: tuple[Manifest, ...], kind: str) -> dict[str, Any]:
+def of_kind(manifests: tuple[KubeManifest, ...], kind: str) -> dict[str, Any]:
     (found,) = [each for each in documents(manifests) if each["kind"] == kind]
     return found
 
@@ -112,11 +112,11 @@ def test_a_large_script_is_cut_at_ends_of_lines_and_joined_again() -> None:
     assert list(files) == ["bundle.000", "bundle.001", "bundle.002", "bundle.003"]
     assert "".join(files[name] for name in sorted(files)) == text
     assert [len(part) for part in files.values()] == [921580, 921580, 921580, 75260]
-    assert all(len(part) <= config_maps.PART and part.endswith("\n") for part in files.values())
+    assert all(len(part) <= plan.PART and part.endswith("\n") for part in files.values())
 
 
 def test_what_is_too_large_for_a_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config_maps, "PARTS", 2)
+    monkeypatch.setattr(plan, "PARTS", 2)
     with pytest.raises(UsageError, match="a bundle of 2 MiB is no load for a cluster's API server"):
         in_parts("bundle", ("x" * 99 + "\n") * 30_000)
 
@@ -150,7 +150,7 @@ def test_the_probe_mounts_nothing_of_the_node_and_writes_nothing_of_its_own() ->
 
 
 def test_a_confined_probe_has_capabilities_and_no_privilege() -> None:
-    terms = Terms(IMAGE, confined=True)
+    terms = PodTerms(IMAGE, confined=True)
     pod = of_kind(reading_manifests(terms), "DaemonSet")["spec"]["template"]["spec"]
     allowed = pod["containers"][0]["securityContext"]
     assert allowed["capabilities"] == {"drop": ["ALL"], "add": list(CAPABILITIES)}

@@ -18,10 +18,8 @@ from toolkit.cli import Gdr, verbs
 from toolkit.errors import ExitCode, Outcome, Unparsable, Unsupported, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.cluster import Bringer, Cluster, parse_cluster
-from toolkit.features.kubernetes.plan.apply import Carrying
-from toolkit.features.kubernetes.plan.manifests import Manifest, stream
-from toolkit.features.kubernetes.plan.terms import parse_terms
-from toolkit.features.kubernetes.run.manifests import (
+from toolkit.features.kubernetes.plan import KubeManifest, NodeBundle, parse_terms, stream
+from toolkit.features.kubernetes.run import (
     applying_manifests,
     carrying,
     cluster_of,
@@ -45,7 +43,7 @@ def planned(cluster: Cluster | None = None, **nodes: Evidence) -> list[Outcome[P
     return plan_for_pods(nodes.items(), Want.load("peermem"), date(2026, 11, 22), cluster)
 
 
-def objects(manifests: tuple[Manifest, ...], kind: str) -> list[dict[str, Any]]:
+def objects(manifests: tuple[KubeManifest, ...], kind: str) -> list[dict[str, Any]]:
     """Those of one kind. Any: Kubernetes' objects have no common type."""
     return [each for each in yaml.safe_load_all(stream(manifests)) if each["kind"] == kind]
 
@@ -74,7 +72,7 @@ def test_jobs_are_numbered_by_batches() -> None:
 
 def test_names_of_jobs_fit_into_labels_whatever_the_node_is_called() -> None:
     long = ".".join(["a" * 63] * 3)
-    names = {Carrying(name, "x\n").name for name in (long, long + "b", "gpu.7", "gpu-7")}
+    names = {NodeBundle(name, "x\n").name for name in (long, long + "b", "gpu.7", "gpu-7")}
     assert len(names) == 4
     assert all(re.fullmatch(r"[a-z0-9][a-z0-9-]{0,56}[a-z0-9]", name) for name in names)
 

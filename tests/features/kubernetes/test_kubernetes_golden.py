@@ -10,10 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.features.kubernetes.plan import apply, manifests
-from toolkit.features.kubernetes.plan.apply import Carrying, applying
-from toolkit.features.kubernetes.plan.manifests import Manifest, reading
-from toolkit.features.kubernetes.plan.terms import parse_terms
+from toolkit.features.kubernetes import plan
+from toolkit.features.kubernetes.plan import (
+    KubeManifest,
+    NodeBundle,
+    applying,
+    parse_terms,
+    reading,
+)
 
 GOLDEN = Path(__file__).parents[2] / "kube" / "golden"
 IMAGE = "registry.example/busybox@sha256:" + "0123456789abcdef" * 4
@@ -25,15 +29,14 @@ TOLD = parse_terms(IMAGE, "ops", "rack,zone=a", "team=ml:NoExecute,spot", confin
 @pytest.fixture
 def unversioned(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new version of ours is no change of a template."""
-    for module in (manifests, apply):
-        monkeypatch.setattr(module, "__version__", "0.0.0")
+    monkeypatch.setattr(plan, "__version__", "0.0.0")
 
 
 @pytest.mark.usefixtures("unversioned")
 @pytest.mark.parametrize("name", ["usual", "told"])
 def test_manifests_are_those_that_were_reviewed(name: str) -> None:
     terms = USUAL if name == "usual" else TOLD
-    jobs = (Carrying("gpu007", "echo one\n"), Carrying("gpu008.example", "echo two\n", 2))
+    jobs = (NodeBundle("gpu007", "echo one\n"), NodeBundle("gpu008.example", "echo two\n", 2))
     made = (*reading(terms, SCRIPTS), *applying(terms, SCRIPTS, jobs))
     folder = GOLDEN / name
     if os.environ.get("GDR_ACCEPT"):
@@ -42,7 +45,7 @@ def test_manifests_are_those_that_were_reviewed(name: str) -> None:
     assert {each.name: each.text for each in made} == kept
 
 
-def _accept(folder: Path, made: tuple[Manifest, ...]) -> None:
+def _accept(folder: Path, made: tuple[KubeManifest, ...]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():
         old.unlink()

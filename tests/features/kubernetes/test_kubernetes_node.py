@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from toolkit.errors import TransportError, Unparsable, UsageError
-from toolkit.features.kubernetes.io.kubectl import Kubectl, _reason
-from toolkit.features.kubernetes.io.node import MARK, Cluster
+from toolkit.features.kubernetes.io import MARK, KubeCluster, Kubectl, _reason
 
 
 class Kube:
@@ -32,9 +31,9 @@ class Kube:
         return told
 
 
-def cluster(*answers: str | Exception) -> tuple[Any, Cluster]:
+def cluster(*answers: str | Exception) -> tuple[Any, KubeCluster]:
     kube: Any = Kube(*answers)
-    return kube, Cluster(kube, "ns", poll_s=3)
+    return kube, KubeCluster(kube, "ns", poll_s=3)
 
 
 def node(version: str = "7", *, run: str = "", cordoned: bool = False) -> str:
@@ -66,7 +65,7 @@ def test_a_node_is_cordoned_in_the_name_of_a_run() -> None:
         (lambda on: on.uncordon("gpu7", "run1"), "gpu7: changes faster than it can be given back"),
     ],
 )
-def test_a_node_that_changes_and_changes(call: Callable[[Cluster], bool], says: str) -> None:
+def test_a_node_that_changes_and_changes(call: Callable[[KubeCluster], bool], says: str) -> None:
     seen = node(run="run1", cordoned="back" in says)
     answers: list[str | Exception] = [seen, MODIFIED]
     kube, on = cluster(*answers * 5, seen)

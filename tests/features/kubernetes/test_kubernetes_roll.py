@@ -15,17 +15,20 @@ from tests.evidence.build import node
 from tests.features.kubernetes.kube_cluster import KubeNode, KubeWorld
 from toolkit.errors import ApplyError, ExitCode, LockedError, NoEvidence, TransportError
 from toolkit.evidence import Evidence
-from toolkit.features.kubernetes.io.node import MARK, Cluster
-from toolkit.features.kubernetes.plan.apply import Carrying
-from toolkit.features.kubernetes.plan.manifests import stream
-from toolkit.features.kubernetes.plan.terms import Terms
-from toolkit.features.kubernetes.run.manifests import applying_manifests
-from toolkit.features.kubernetes.run.rollout import Brought, Limits, refuse_let_go, roll_out_pods
+from toolkit.features.kubernetes.io import MARK, KubeCluster
+from toolkit.features.kubernetes.plan import NodeBundle, PodTerms, stream
+from toolkit.features.kubernetes.run import (
+    Brought,
+    RolloutLimits,
+    applying_manifests,
+    refuse_let_go,
+    roll_out_pods,
+)
 from toolkit.progress import Silent
 from toolkit.rollout.budget import books_of
 from toolkit.rollout.claims import claim
 from toolkit.rollout.journal import About, Journal
-from toolkit.rollout.plan.terms import terms_of
+from toolkit.rollout.plan.batches import terms_of
 from toolkit.rollout.run import Rolled
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.pool import NotBegun
@@ -34,7 +37,7 @@ from toolkit.verbs.rollout import Agreed
 from toolkit.want import Want
 
 STUB = Evidence.parse((Path(__file__).parents[2] / "evidence" / "stub.txt").read_text())
-TERMS = Terms("registry.example/busybox@sha256:" + "0123456789abcdef" * 4)
+TERMS = PodTerms("registry.example/busybox@sha256:" + "0123456789abcdef" * 4)
 NAMES = ("gpu1", "gpu2", "gpu3")
 WANT, TODAY = Want.load("peermem"), date(2026, 11, 22)
 
@@ -55,9 +58,9 @@ class World(KubeWorld):
 
     runs: Path = Path()
 
-    def roll(self, *, limits: Limits | None = None, **terms: str) -> Rolled[Brought]:
-        carried = [Carrying(name, "echo\n") for name in NAMES]
-        cluster = Cluster(self.kubectl(), "gdr-toolkit", poll_s=0.01)
+    def roll(self, *, limits: RolloutLimits | None = None, **terms: str) -> Rolled[Brought]:
+        carried = [NodeBundle(name, "echo\n") for name in NAMES]
+        cluster = KubeCluster(self.kubectl(), "gdr-toolkit", poll_s=0.01)
         cluster.put(stream(applying_manifests(TERMS, carried)))
         about = About("kubernetes", "tests", "2026-11-22T00:00:00Z")
         said = terms_of(
@@ -67,7 +70,7 @@ class World(KubeWorld):
             cluster, carried, WANT, TODAY,
             folder=RunFolder(self.runs, "kubernetes", datetime.now(UTC)),
             agreed=Agreed(said, about, alone=True, reported=cluster.out),
-            limits=limits or Limits(), progress=Silent(),
+            limits=limits or RolloutLimits(), progress=Silent(),
         )  # fmt: skip
 
 
@@ -92,7 +95,7 @@ def test_no_more_nodes_are_out_than_may_be(world: World) -> None:
 
 def test_nodes_that_others_have_cordoned_count_against_the_budget(world: World) -> None:
     world.nodes["gpu3"].cordoned = True
-    rolled = world.roll(max_unavailable="1", limits=Limits(taken=True))
+    rolled = world.roll(max_unavailable="1", limits=RolloutLimits(taken=True))
     assert rolled.outcomes["gpu3"].get() == Brought("", given_back=False)
     assert world.nodes["gpu3"].cordoned
     assert isinstance(rolled.outcomes["gpu1"].error, NotBegun)
@@ -144,11 +147,11 @@ def test_what_pods_keep_in_an_emptydir_is_lost_only_where_that_was_said(world: W
     world.nodes["gpu2"].scratch = True
     assert "with local storage" in str(world.roll().outcomes["gpu2"].error)
     assert world.nodes["gpu2"].pods == ["web"]
-    assert world.roll(limits=Limits(emptydir=True)).outcomes["gpu2"].ok
+    assert world.roll(limits=RolloutLimits(emptydir=True)).outcomes["gpu2"].ok
 
 
 def test_a_cordon_that_is_no_longer_ours_is_not_taken_away(world: World) -> None:
-    cluster = Cluster(world.kubectl(), "gdr-toolkit")
+    cluster = KubeCluster(world.kubectl(), "gdr-toolkit")
     assert cluster.cordon("gpu1", "ours")
     assert not cluster.uncordon("gpu1", "another")
     assert (world.nodes["gpu1"].cordoned, world.nodes["gpu1"].marks) == (True, {MARK: "ours"})
@@ -217,7 +220,7 @@ def test_a_server_that_is_away_while_a_bundle_is_at_work_is_waited_for(world: Wo
 
 
 def test_a_job_that_somebody_deleted_is_not_waited_for(world: World) -> None:
-    cluster = Cluster(world.kubectl(), "gdr-toolkit", poll_s=0.01)
+    cluster = KubeCluster(world.kubectl(), "gdr-toolkit", poll_s=0.01)
     world.jobs["gone"] = None
     with pytest.raises(TransportError, match="NotFound"):
         cluster.run_job("gone", 3600)
@@ -265,8 +268,8 @@ def test_what_was_left_and_cannot_be_drained_is_not_given_back(world: World) -> 
 
 
 def test_a_job_that_was_let_go_before_is_not_taken_for_one_of_now(world: World) -> None:
-    cluster = Cluster(world.kubectl(), "gdr-toolkit")
-    carried = [Carrying(name, "echo\n") for name in NAMES]
+    cluster = KubeCluster(world.kubectl(), "gdr-toolkit")
+    carried = [NodeBundle(name, "echo\n") for name in NAMES]
     cluster.put(stream(applying_manifests(TERMS, carried)))
     refuse_let_go(cluster, carried)
     world.jobs[carried[1].name]["spec"]["suspend"] = False

@@ -11,8 +11,8 @@ import pytest
 from toolkit.cli import Gdr, verbs
 from toolkit.errors import ApplyError, Outcome
 from toolkit.evidence import Evidence
-from toolkit.features.kubernetes.cli.rollout import _after
-from toolkit.features.kubernetes.run.rollout import Brought
+from toolkit.features.kubernetes.cli import _after_turn
+from toolkit.features.kubernetes.run import Brought
 from toolkit.report.document import Told
 from toolkit.verbs.doctor import examine_saved
 from toolkit.want import Want
@@ -97,9 +97,9 @@ def test_that_no_cluster_was_asked_is_said(log: Path, capsys: pytest.CaptureFixt
 def test_a_node_after_its_turn_keeps_its_verdicts_as_those_of_before() -> None:
     judged = examine_saved([("gpu007", STUB)], Want(), date(2026, 11, 22))[0].get()
     planned = Outcome("gpu007", Told(judged=judged))
-    ended = _after(planned, Outcome("gpu007", Brought("a reboot", given_back=False))).get()
+    ended = _after_turn(planned, Outcome("gpu007", Brought("a reboot", given_back=False))).get()
     assert (ended.judged, ended.before) == (None, judged)
     assert ended.steps == ("carried out; a reboot, and the node stays cordoned",)
     why = ApplyError("gpu007: step 3 ended with status 1")
-    assert _after(planned, Outcome("gpu007", error=why)) == Outcome("gpu007", error=why)
-    assert _after(planned, None) == planned
+    assert _after_turn(planned, Outcome("gpu007", error=why)) == Outcome("gpu007", error=why)
+    assert _after_turn(planned, None) == planned

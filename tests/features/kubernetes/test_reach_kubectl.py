@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from toolkit.errors import TransportError, UsageError
-from toolkit.features.kubernetes.io.kubectl import Kubectl
+from toolkit.features.kubernetes.io import Kubectl
 
 
 def kubectl(tmp_path: Path, script: str) -> Kubectl:

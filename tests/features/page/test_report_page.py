@@ -19,7 +19,7 @@ from toolkit.evidence import Evidence, Frame
 from toolkit.facts.rdma.measured import Measured
 from toolkit.features.page.show.fold import GROUPS, Who, commands
 from toolkit.features.page.show.parts import Page
-from toolkit.features.page.show.seen import Seeing, Seen, excerpt, named
+from toolkit.features.page.show.seen import Seeing, SeenNode, excerpt, named
 from toolkit.features.page.show.view import make
 from toolkit.report.pages import plain, policy
 from toolkit.want import Want
@@ -280,7 +280,7 @@ def test_a_fleet_in_which_each_node_says_its_own_is_told_once_and_at_each_node()
     assert set(re.findall(r'href="#([^"]+)"', text)) <= set(re.findall(r' id="([^"]+)"', text))
 
 
-def own_words(seen: Seen, number: int) -> Seen:
+def own_words(seen: SeenNode, number: int) -> SeenNode:
     verdicts = tuple(
         replace(each, finding=replace(each.finding, found=f"in words of {number} only"))
         for each in seen.judged.verdicts

@@ -6,8 +6,7 @@ import pytest
 
 from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Range, constants
-from toolkit.features.predict.plan.cluster import Job, gain
-from toolkit.features.predict.plan.of_node import NodeTotal
+from toolkit.features.predict.plan.totals import NodeTotal, TrainingJob, gain
 from toolkit.throughput.estimate import Layer, estimate
 
 C = constants()
@@ -35,7 +34,7 @@ def test_seconds_are_the_ring_s_bytes_over_what_the_slowest_carries(
     nodes: int, ring: str, spread: bool
 ) -> None:
     """A ring over n GPUs sends each byte 2 (n - 1) / n times; a gradient has two bytes."""
-    found = gain((("gpu1", FAST),), Job(nodes, 7e9, 3600), C)
+    found = gain((("gpu1", FAST),), TrainingJob(nodes, 7e9, 3600), C)
     assert found is not None
     share = C["ring-efficiency-many"].over(C["ring-efficiency"]) if spread else Range.exactly(1)
     sent = 2 * (2 * nodes - 1) / (2 * nodes) * 14
@@ -58,14 +57,18 @@ def test_seconds_are_the_ring_s_bytes_over_what_the_slowest_carries(
 
 
 def test_a_bound_of_nothing_does_not_last_for_ever() -> None:
-    found = gain((("gpu1", total(Range(90, 80, 100), Range(30, 0, 40))),), Job(2, 1e9, 1), C)
+    found = gain(
+        (("gpu1", total(Range(90, 80, 100), Range(30, 0, 40))),), TrainingJob(2, 1e9, 1), C
+    )
     assert found is not None
     assert found.without_gdr.high == pytest.approx(3.0 / 1e-3)
 
 
 def test_hours_that_may_not_be_saved_at_all_are_none() -> None:
     """Where the bounds overlap the least that is saved is nothing, never less."""
-    found = gain((("gpu1", total(Range(40, 10, 50), Range(30, 20, 45))),), Job(2, 1e9, 3600), C)
+    found = gain(
+        (("gpu1", total(Range(40, 10, 50), Range(30, 20, 45))),), TrainingJob(2, 1e9, 3600), C
+    )
     assert found is not None
     assert found.saved.low == 0.0
     assert found.saved.value > 0.0
@@ -73,10 +76,10 @@ def test_hours_that_may_not_be_saved_at_all_are_none() -> None:
 
 def test_nodes_that_tell_of_no_ring_are_left_out_and_named() -> None:
     mute = total(Range(0, 0, 0), Range(0, 0, 0))
-    found = gain((("none", None), ("gpu1", FAST), ("mute", mute)), Job(2, 1e9, 1), C)
+    found = gain((("none", None), ("gpu1", FAST), ("mute", mute)), TrainingJob(2, 1e9, 1), C)
     assert found is not None
     assert found.slowest == "gpu1"
     assert found.assumptions[-1] == (
         "left out, for no pair that carries a ring is told: none, mute"
     )
-    assert gain((("none", None), ("mute", mute)), Job(2, 1e9, 1), C) is None
+    assert gain((("none", None), ("mute", mute)), TrainingJob(2, 1e9, 1), C) is None

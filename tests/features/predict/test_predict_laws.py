@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,12 +12,11 @@ from tests.laws import tried
 from toolkit.compat.throughput import Range, constants
 from toolkit.facts.pci.pcie_caps import Link
 from toolkit.facts.pci.topology import Distance
-from toolkit.features.predict.plan.of_node import NodeInputs, Prediction, predict_inputs
+from toolkit.features.predict.plan.totals import NodeInputs, Prediction, predict_inputs
 from toolkit.throughput.estimate import Estimate
-from toolkit.throughput.inputs import LinkTold, Load, PairInputs, Wire
+from toolkit.throughput.inputs import HcaWire, LinkTold, Load, PairInputs
 from toolkit.throughput.model import Layer2, line, raw
 from toolkit.throughput.pair import PairPrediction, predict_pair
-from toolkit.throughput.units import from_gbits, from_mib, to_gbits, to_mib
 
 C = constants()
 SPEEDS, WIDTHS = (2.5, 5.0, 8.0, 16.0, 32.0, 64.0), (1, 2, 4, 8, 16)
@@ -32,7 +30,7 @@ links = st.builds(
 )
 ranges = st.sampled_from([EXACT(256.0), Range(256, 128, 512), EXACT(512.0)])
 wires = st.builds(
-    Wire,
+    HcaWire,
     st.sampled_from([EXACT(25.0), EXACT(100.0), EXACT(400.0), EXACT(800.0), Range(200, 25, 800)]),
     st.sampled_from(Layer2),
     st.sampled_from([EXACT(1024.0), EXACT(4096.0), Range(4096, 1024, 4096)]),
@@ -188,15 +186,3 @@ def test_more_hcas_are_never_slower(told: PairInputs, load: Load, count: int) ->
     assert fewer.without_gdr.value <= more.without_gdr.value * (1 + 1e-9)
     # Where GPUDirect is known to fail one way, a ring has none of it, and memory carries.
     assert not more.with_gdr.value or more.without_gdr.value <= more.with_gdr.value * (1 + 1e-9)
-
-
-@CHEAP
-@given(st.floats(1e-6, 1e6))
-def test_units_there_and_back(gigabytes: float) -> None:
-    assert from_gbits(to_gbits(gigabytes)) == pytest.approx(gigabytes)
-    assert from_mib(to_mib(gigabytes)) == pytest.approx(gigabytes)
-
-
-def test_perftest_says_mb_and_means_two_to_the_twentieth() -> None:
-    assert from_mib(23000) == pytest.approx(24.117, abs=0.001)
-    assert to_gbits(49.0) == pytest.approx(392)

@@ -14,7 +14,7 @@ from tests.evidence.board import BOARD, GPUS, HCAS, PORTS, REDIRECTS, Board, Reg
 from tests.evidence.build import INFINIBAND, UP, groups, hca_lines, node
 from tests.evidence.frames import Override
 from toolkit.facts.node.node import Node
-from toolkit.features.predict.plan.of_node import predict
+from toolkit.features.predict.plan.totals import predict
 from toolkit.throughput.inputs import Load
 from toolkit.throughput.pair import PairPrediction
 

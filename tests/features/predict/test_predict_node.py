@@ -12,7 +12,7 @@ from tests.evidence.frames import ABSENT, DENIED, MISSING, Override, failed
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.topology import Distance
-from toolkit.features.predict.plan.of_node import Prediction, predict
+from toolkit.features.predict.plan.totals import Prediction, predict
 from toolkit.throughput.pair import PairPrediction
 
 

@@ -12,7 +12,7 @@ from tests.evidence.healthy_fabric import devinfo
 from toolkit.compat.throughput import Range, constants
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.devices import Port, RdmaDevice
-from toolkit.throughput.inputs import Wire
+from toolkit.throughput.inputs import HcaWire
 from toolkit.throughput.model import Layer2
 from toolkit.throughput.ports import HcaKind, no_port_up, packet_of, wire_of
 
@@ -35,7 +35,7 @@ def hca(*ports: Port, netdevs: tuple[str, ...] = ("ens1np0",)) -> RdmaDevice:
 
 def found(
     device: RdmaDevice | None, kind: HcaKind = CX7, frames: dict[str, Override] | None = None
-) -> tuple[Wire, list[str]]:
+) -> tuple[HcaWire, list[str]]:
     notes: list[str] = []
     told = Node(node({key.replace("_", "-"): value for key, value in (frames or {}).items()}))
     return wire_of(told, device, kind, C, notes), notes
@@ -91,7 +91,7 @@ def found(
 def test_the_fastest_port_that_is_up_else_what_its_kind_has_at_most(
     device: RdmaDevice | None, kind: HcaKind, wire: tuple[Range, str, Range], notes: list[str]
 ) -> None:
-    assert found(device, kind) == (Wire(wire[0], Layer2(wire[1]), wire[2]), notes)
+    assert found(device, kind) == (HcaWire(wire[0], Layer2(wire[1]), wire[2]), notes)
 
 
 MUTE = replace(UP, active_mtu=0)

@@ -15,9 +15,17 @@ from toolkit.compat.throughput import constants
 from toolkit.errors import ExitCode, UsageError
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
-from toolkit.features.predict.plan.cluster import Job, counted, gain, parse_parameters
-from toolkit.features.predict.plan.of_node import Prediction, predict, predict_inputs, read_node
 from toolkit.features.predict.plan.quoted import quoted
+from toolkit.features.predict.plan.totals import (
+    Prediction,
+    TrainingJob,
+    gain,
+    model_size,
+    parse_parameters,
+    predict,
+    predict_inputs,
+    read_node,
+)
 from toolkit.features.predict.plan.what_if import parse_wishes, with_wishes
 from toolkit.features.predict.show import quoted_text, return_text, text, wish_text
 from toolkit.report.table import WIDTH, Painter
@@ -91,7 +99,7 @@ def test_a_wish_that_is_none_is_refused(wish: str) -> None:
 def test_the_return_of_a_cluster_follows_from_the_ring() -> None:
     total = predict(Node(node())).total
     assert total is not None
-    found = gain((("gpu01", total),), Job(nodes=2, parameters=7e9, steps=1000), C)
+    found = gain((("gpu01", total),), TrainingJob(nodes=2, parameters=7e9, steps=1000), C)
     assert found is not None
     # A ring over the four GPUs of two nodes sends each of the 14 GB 2 * 3 / 4 times.
     assert found.with_gdr.value == pytest.approx(14 * 1.5 / total.with_gdr.value)
@@ -107,7 +115,7 @@ def test_the_slowest_node_bounds_the_ring() -> None:
     fast, slow = (predict(Node(node(board=board))).total for board in (BOARD, FENCED))
     assert fast is not None
     assert slow is not None
-    found = gain((("fast", fast), ("slow", slow)), Job(4, 1e9, 10), C)
+    found = gain((("fast", fast), ("slow", slow)), TrainingJob(4, 1e9, 10), C)
     assert found is not None
     assert found.slowest == "slow"
 
@@ -117,7 +125,7 @@ def test_a_node_that_bounds_the_ring_without_gpudirect_alone_is_counted() -> Non
     fast = predict(Node(node())).total
     assert fast is not None
     poor = replace(fast, without_gdr=replace(fast.without_gdr, value=5.0, low=4.0))
-    found = gain((("a", fast), ("b", poor)), Job(2, 7e9, 10), C)
+    found = gain((("a", fast), ("b", poor)), TrainingJob(2, 7e9, 10), C)
     assert found is not None
     assert found.without_gdr.value == pytest.approx(14 * 1.5 / 5.0)
     assert "like a, and without GPUDirect like b" in found.assumptions[0]
@@ -129,12 +137,12 @@ def test_a_node_that_tells_of_no_ring_is_left_out_by_name() -> None:
     assert sound is not None
     assert client is not None
     assert client.with_gdr.value == 0
-    found = gain((("a", sound), ("b", client), ("c", None)), Job(2, 7e9, 10), C)
+    found = gain((("a", sound), ("b", client), ("c", None)), TrainingJob(2, 7e9, 10), C)
     assert found is not None
     assert found.assumptions[-1].endswith("no pair that carries a ring is told: b, c")
     # One that may carry little is not none: it is told with its span.
     unsure = replace(sound, with_gdr=replace(sound.with_gdr, low=0.0))
-    assert gain((("a", unsure),), Job(2, 7e9, 10), C) is not None
+    assert gain((("a", unsure),), TrainingJob(2, 7e9, 10), C) is not None
 
 
 def test_where_reads_of_gpu_memory_fail_host_memory_still_carries() -> None:
@@ -214,4 +222,4 @@ def test_the_figures_that_people_quote_stand_with_their_layer() -> None:
      (1e12, "1T"), (1e9, "1B"), (1e6, "1M"), (999_999, "999999")],
 )  # fmt: skip
 def test_parameters_are_told_as_models_are_called(number: float, said: str) -> None:
-    assert counted(number) == said
+    assert model_size(number) == said

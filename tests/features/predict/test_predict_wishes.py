@@ -10,16 +10,16 @@ from toolkit.compat.throughput import Range
 from toolkit.errors import UsageError
 from toolkit.facts.pci.pcie_caps import Link
 from toolkit.facts.pci.topology import Distance
-from toolkit.features.predict.plan.of_node import NodeInputs
+from toolkit.features.predict.plan.totals import NodeInputs
 from toolkit.features.predict.plan.what_if import parse_wishes, with_wishes
-from toolkit.throughput.inputs import NOT_TOLD, LinkTold, PairInputs, Wire
+from toolkit.throughput.inputs import NOT_TOLD, HcaWire, LinkTold, PairInputs
 from toolkit.throughput.model import Layer2
 
 EXACT = Range.exactly
 LINK = LinkTold.known(Link(8.0, 4), "0000:18:00.0")
 PAIR = PairInputs(
     "0000:18:00.0", "0000:19:00.0", "mlx5_0", Distance.PIX, LINK, LINK, EXACT(256), EXACT(256),
-    EXACT(512), Wire(EXACT(200), Layer2.ETHERNET, EXACT(1024)), None, ("0000:17:00.0",), None,
+    EXACT(512), HcaWire(EXACT(200), Layer2.ETHERNET, EXACT(1024)), None, ("0000:17:00.0",), None,
 )  # fmt: skip
 FENCED = ("the bridges, as asked",)
 
@@ -32,8 +32,8 @@ def after(wishes: str, pair: PairInputs = PAIR) -> PairInputs:
 
 def wire(
     *, gbits: Range = PAIR.wire.gbits, layer: Layer2 = PAIR.wire.layer, mtu: Range = PAIR.wire.mtu
-) -> dict[str, Wire]:
-    return {"wire": Wire(gbits, layer, mtu)}
+) -> dict[str, HcaWire]:
+    return {"wire": HcaWire(gbits, layer, mtu)}
 
 
 def asked(speed: float, width: int) -> LinkTold:

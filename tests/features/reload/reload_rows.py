@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.holdings import FILES, UVERBS, modules, user
-from toolkit.features.reload.plan.obstacles import Kind
+from toolkit.features.reload.plan_obstacles import ObstacleKind as Kind
 
 # Name, what is to be reloaded, the frames that differ, the obstacles.
 ROWS: list[tuple[str, str, dict[str, str], list[tuple[Kind, str]]]] = [

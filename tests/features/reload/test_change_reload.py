@@ -10,15 +10,15 @@ from tests.features.reload.reload_rows import ROWS, TOLD
 from tests.unit.holdings import LOADED, UVERBS, holding, modules, user
 from toolkit.errors import Unsupported, UsageError
 from toolkit.facts.modules.module_users import Holding
-from toolkit.features.reload.plan.obstacles import Kind
-from toolkit.features.reload.plan.reload import ROOTS, Reload, read_over, read_what, reload_of
+from toolkit.features.reload.plan import ROOTS, Reload, read_over, read_what, reload_of
+from toolkit.features.reload.plan_obstacles import ObstacleKind
 
 
 def judged(what: str, over: str = "", **texts: str) -> Reload:
     return reload_of(holding(**texts), read_what(what), read_over(over), ssh=True)
 
 
-def told(found: Reload) -> list[tuple[Kind, str]]:
+def told(found: Reload) -> list[tuple[ObstacleKind, str]]:
     return [(each.kind, each.name) for each in found.obstacles]
 
 
@@ -84,7 +84,7 @@ def test_the_order_is_one_that_the_kernel_allows(data: st.DataObject) -> None:
     ("what", "texts", "expected"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
 )
 def test_what_stands_in_the_way(
-    what: str, texts: dict[str, str], expected: list[tuple[Kind, str]]
+    what: str, texts: dict[str, str], expected: list[tuple[ObstacleKind, str]]
 ) -> None:
     assert told(judged(what, **texts)) == expected
 

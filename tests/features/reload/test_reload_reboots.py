@@ -14,18 +14,17 @@ from toolkit.evidence import Evidence
 from toolkit.facts.modules.module_users import parse_holding
 from toolkit.features.reload import run as flow
 from toolkit.features.reload.io import Done
-from toolkit.features.reload.plan.reload import Reload, read_over, read_what
-from toolkit.features.reload.plan.result import Reloading, Result
-from toolkit.features.reload.run import Asked, Looked, look, reload_nodes
+from toolkit.features.reload.plan import Reload, Reloading, ReloadResult, read_over, read_what
+from toolkit.features.reload.run import ReloadReading, ReloadRequest, look, reload_nodes
 from toolkit.hosts.host import Host
 from toolkit.progress import Silent as Quiet
 from toolkit.rollout.budget import books_of
 from toolkit.rollout.history import read_run
 from toolkit.rollout.journal import About, stamp
-from toolkit.rollout.plan.terms import terms_of
+from toolkit.rollout.plan.batches import terms_of
 from toolkit.rollout.runs import RunFolder
 from toolkit.verbs.access import Access, Fleet
-from toolkit.verbs.budgeted import Counting
+from toolkit.verbs.budget_run import Counting
 from toolkit.verbs.rollout import Agreed
 
 OVER_HCA = {"ways": "session 192.0.2.1 ens1np0\n"}
@@ -72,11 +71,13 @@ class World:
             raise TransportError("gpu01: gone")
         return Done((), frozenset(self.says().text("modules").split())), self.says()
 
-    def bring(self, what: str, over: str = "", *, reboot: bool) -> Result:
-        asked = Asked(read_what(what), read_over(over), reboot)
+    def bring(self, what: str, over: str = "", *, reboot: bool) -> ReloadResult:
+        asked = ReloadRequest(read_what(what), read_over(over), reboot)
         return self.reload(look(self.fleet, asked), asked).get().result
 
-    def reload(self, looked: list[Outcome[Looked]], asked: Asked) -> Outcome[Reloading]:
+    def reload(
+        self, looked: list[Outcome[ReloadReading]], asked: ReloadRequest
+    ) -> Outcome[Reloading]:
         """A run of its own; what its journal has is in ``written``."""
         folder = RunFolder(self.runs, "reload", datetime.now(UTC))
         agreed = Agreed(terms_of(["gpu01"]), About("reload", "op@here", stamp()))
@@ -96,55 +97,55 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
 
 def test_a_refused_node_reboots_where_that_was_said(world: World) -> None:
     world.texts = OVER_HCA
-    assert world.bring("rdma", reboot=False) is Result.REFUSED
+    assert world.bring("rdma", reboot=False) is ReloadResult.REFUSED
     assert world.rebooted == []
-    assert world.bring("rdma", reboot=True) is Result.REBOOTED
+    assert world.bring("rdma", reboot=True) is ReloadResult.REBOOTED
     assert world.rebooted == ["11111111-2222-3333-4444-555555555555"]
     assert world.ran == []
 
 
 def test_a_node_with_a_job_does_not(world: World) -> None:
     world.texts = OVER_HCA | JOB
-    assert world.bring("rdma", reboot=True) is Result.REFUSED
+    assert world.bring("rdma", reboot=True) is ReloadResult.REFUSED
     assert world.rebooted == []
 
 
 def test_nor_one_with_a_job_that_has_nothing_to_do_with_the_modules(world: World) -> None:
     world.texts = OVER_HCA | {"users": user(8, "train", "/dev/nvidia0")}
-    assert world.bring("rdma", reboot=True) is Result.REFUSED
-    assert world.bring("rdma", "job:train", reboot=True) is Result.REBOOTED
+    assert world.bring("rdma", reboot=True) is ReloadResult.REFUSED
+    assert world.bring("rdma", "job:train", reboot=True) is ReloadResult.REBOOTED
     assert world.written == ["planned", "begun", "rebooting", "done"]
 
 
 def test_nor_one_where_a_job_begins_while_we_ask(world: World) -> None:
     world.texts = OVER_HCA
-    asked = Asked(read_what("rdma"), reboot=True)
+    asked = ReloadRequest(read_what("rdma"), reboot=True)
     looked = look(world.fleet, asked)
     world.texts = OVER_HCA | JOB
-    assert world.reload(looked, asked).get().result is Result.REFUSED
+    assert world.reload(looked, asked).get().result is ReloadResult.REFUSED
     assert world.rebooted == []
     assert world.written == ["planned", "begun", "done"]
 
 
 def test_nor_one_whose_devices_guests_have(world: World) -> None:
     world.texts = {"guests": "0000:19:00.2\n"}
-    assert world.bring("rdma", reboot=True) is Result.REFUSED
+    assert world.bring("rdma", reboot=True) is ReloadResult.REFUSED
 
 
 def test_unless_the_job_was_named(world: World) -> None:
     world.texts = OVER_HCA | JOB
-    assert world.bring("rdma", "job:python3", reboot=True) is Result.REBOOTED
+    assert world.bring("rdma", "job:python3", reboot=True) is ReloadResult.REBOOTED
 
 
 def test_a_node_that_can_be_reloaded_is_not_rebooted(world: World) -> None:
-    assert world.bring("rdma", reboot=True) is Result.RELOADED
+    assert world.bring("rdma", reboot=True) is ReloadResult.RELOADED
     assert world.rebooted == []
     assert world.written == ["planned", "begun", "applying", "done"]
 
 
 def test_over_our_own_interface_the_node_is_waited_for(world: World) -> None:
     world.texts, world.lost = OVER_HCA, True
-    assert world.bring("rdma", "ssh:ens1np0", reboot=True) is Result.RELOADED
+    assert world.bring("rdma", "ssh:ens1np0", reboot=True) is ReloadResult.RELOADED
     assert len(world.ran) == 1
     assert " ens1np0 end\n" in world.ran[0]
 

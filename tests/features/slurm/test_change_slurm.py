@@ -9,7 +9,7 @@ import pytest
 from toolkit.facts.slurm import SlurmJob, SlurmNode
 from toolkit.features.slurm.plan import (
     Drained,
-    Stand,
+    SlurmStand,
     drained_by_us,
     left_alone,
     reason,
@@ -28,37 +28,51 @@ def node(*states: str, why: str = "") -> SlurmNode:
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        pytest.param(node("IDLE"), Stand.SERVING, id="idle"),
-        pytest.param(node("MIXED", "RESERVED"), Stand.SERVING, id="at-work"),
-        pytest.param(node("IDLE", "DRAIN", why="bad dimm"), Stand.THEIRS, id="theirs"),
-        pytest.param(node("DOWN", "DRAIN", why="bad dimm"), Stand.THEIRS, id="theirs-and-down"),
-        pytest.param(node("IDLE", "DRAIN"), Stand.THEIRS, id="no-reason-at-all"),
+        pytest.param(node("IDLE"), SlurmStand.SERVING, id="idle"),
+        pytest.param(node("MIXED", "RESERVED"), SlurmStand.SERVING, id="at-work"),
+        pytest.param(node("IDLE", "DRAIN", why="bad dimm"), SlurmStand.THEIRS, id="theirs"),
         pytest.param(
-            node("IDLE", "DRAIN", why="see gdr-toolkit: " + RUN), Stand.THEIRS, id="names-us-amid"
+            node("DOWN", "DRAIN", why="bad dimm"), SlurmStand.THEIRS, id="theirs-and-down"
         ),
-        pytest.param(node("IDLE", "DRAIN", why="gdr-toolkit-x: y"), Stand.THEIRS, id="like-us"),
-        pytest.param(node("MIXED", "DRAIN", why=reason(RUN, "in hand")), Stand.OURS, id="this-run"),
+        pytest.param(node("IDLE", "DRAIN"), SlurmStand.THEIRS, id="no-reason-at-all"),
+        pytest.param(
+            node("IDLE", "DRAIN", why="see gdr-toolkit: " + RUN),
+            SlurmStand.THEIRS,
+            id="names-us-amid",
+        ),
+        pytest.param(
+            node("IDLE", "DRAIN", why="gdr-toolkit-x: y"), SlurmStand.THEIRS, id="like-us"
+        ),
+        pytest.param(
+            node("MIXED", "DRAIN", why=reason(RUN, "in hand")), SlurmStand.OURS, id="this-run"
+        ),
         pytest.param(
             node("DOWN", "DRAIN", "REBOOT_ISSUED", why=reason(RUN, "in hand") + " : reboot issued"),
-            Stand.OURS,
+            SlurmStand.OURS,
             id="this-run-booting",
         ),
         pytest.param(
-            node("IDLE", "DRAIN", why=reason(OTHER, "in hand")), Stand.ANOTHER_RUN, id="other-run"
+            node("IDLE", "DRAIN", why=reason(OTHER, "in hand")),
+            SlurmStand.ANOTHER_RUN,
+            id="other-run",
         ),
         pytest.param(
             node("IDLE", "DRAIN", why=reason(OTHER, "failed: peermem.loaded")),
-            Stand.OURS,
+            SlurmStand.OURS,
             id="left-out-by-another-run-of-ours",
         ),
-        pytest.param(node("DOWN", "NOT_RESPONDING", why="Not responding"), Stand.AWAY, id="down"),
-        pytest.param(node("IDLE", "POWERED_DOWN"), Stand.AWAY, id="asleep"),
-        pytest.param(node("IDLE", "REBOOT_REQUESTED"), Stand.AWAY, id="about-to-boot"),
+        pytest.param(
+            node("DOWN", "NOT_RESPONDING", why="Not responding"), SlurmStand.AWAY, id="down"
+        ),
+        pytest.param(node("IDLE", "POWERED_DOWN"), SlurmStand.AWAY, id="asleep"),
+        pytest.param(node("IDLE", "REBOOT_REQUESTED"), SlurmStand.AWAY, id="about-to-boot"),
         # A reason may outlive its drain: then nobody holds the node.
-        pytest.param(node("IDLE", why="bad dimm"), Stand.SERVING, id="a-reason-without-a-drain"),
+        pytest.param(
+            node("IDLE", why="bad dimm"), SlurmStand.SERVING, id="a-reason-without-a-drain"
+        ),
     ],
 )
-def test_whose_a_node_is(found: SlurmNode, expected: Stand) -> None:
+def test_whose_a_node_is(found: SlurmNode, expected: SlurmStand) -> None:
     assert stand(found, RUN) is expected
 
 
@@ -75,7 +89,7 @@ def test_whose_a_node_is(found: SlurmNode, expected: Stand) -> None:
 )  # fmt: skip
 def test_no_job_can_begin_where_slurm_says_that_it_is_away(state: str, sure: bool) -> None:
     """Of one that has not answered yet nobody knows; beside another word it is known."""
-    assert stand(node("IDLE", state), RUN) is Stand.AWAY
+    assert stand(node("IDLE", state), RUN) is SlurmStand.AWAY
     assert unsure(node("IDLE", state)) is not sure
     assert not unsure(node("IDLE", "NOT_RESPONDING", *[state] * sure, *["DRAIN"] * (not sure)))
     assert left_alone(node(state, "IDLE"), RUN) == "+".join(sorted({"IDLE", state}))

@@ -19,13 +19,12 @@ from toolkit.hosts.host import Host
 from toolkit.rollout.budget import books_of
 from toolkit.rollout.events import Witness
 from toolkit.rollout.journal import About, stamp
-from toolkit.rollout.plan.batches import Phase
-from toolkit.rollout.plan.terms import terms_of
+from toolkit.rollout.plan.batches import Phase, terms_of
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.pool import NotBegun
 from toolkit.ssh.transport import Result, Sink, Transport, quiet
 from toolkit.verbs.access import Access, Fleet
-from toolkit.verbs.budgeted import Counting, on_each_counted
+from toolkit.verbs.budget_run import Counting, on_each_counted
 from toolkit.verbs.rollback import RolledBack
 from toolkit.verbs.rollout import Agreed
 

@@ -12,12 +12,12 @@ from toolkit.features.slurm.io import Slurm
 from toolkit.features.slurm.plan import drained_by_us, reason
 from toolkit.features.slurm.run import nodes as flow_slurm
 from toolkit.features.slurm.run import service as slurm_service
-from toolkit.features.slurm.run.nodes import Held, Site
+from toolkit.features.slurm.run.nodes import Site, SlurmHeld
 from toolkit.features.slurm.run.service import JobsRemain, SlurmService
 from toolkit.hosts.host import Host
 from toolkit.rollout.hooks import NotTaken
 from toolkit.ssh.transport import Result, Sink, quiet
-from toolkit.verbs.slurm_carrier import Scheduled
+from toolkit.verbs.slurm_service import Scheduled
 
 RUN, OTHER = "2026-11-22T14-00-00-provision", "2026-11-21T09-00-00-provision"
 GPU = Host("root@gpu1")
@@ -121,7 +121,7 @@ def test_what_others_hold_is_neither_drained_nor_resumed_nor_renamed(
     states: set[str], why: str
 ) -> None:
     fake = Fake(states, why)
-    with pytest.raises(Held, match="left alone") as error:
+    with pytest.raises(SlurmHeld, match="left alone") as error:
         service(fake).take_out(GPU, say)
     assert isinstance(error.value, TransportError)  # it counts as unavailable
     assert isinstance(error.value, NotTaken)  # by whoever has it, not by us
@@ -190,7 +190,7 @@ def test_a_node_that_somebody_has_just_resumed_is_not_taken_for_down() -> None:
     service(fake).take_out(GPU, say)
     assert fake.asked == ["drain gpu1"]
     mute = Fake(just)
-    with pytest.raises(Held, match=r"left alone: IDLE\+NOT_RESPONDING"):
+    with pytest.raises(SlurmHeld, match=r"left alone: IDLE\+NOT_RESPONDING"):
         service(mute).take_out(GPU, say)
 
 
@@ -209,7 +209,7 @@ def test_a_node_that_others_drain_or_resume_while_jobs_are_waited_for_is_theirs(
         ({"MIXED"}, "", "given back to service"),
     ):
         fake = Fake(meanwhile=[({"MIXED"}, ""), ({"MIXED", "DRAIN"}, mine), (states, why)])
-        with pytest.raises(Held, match=told) as error:
+        with pytest.raises(SlurmHeld, match=told) as error:
             service(fake).take_out(GPU, say)
         assert isinstance(error.value, NotTaken)
         assert fake.asked == ["drain gpu1"]
@@ -234,7 +234,7 @@ def test_slurm_reboots_where_it_can_and_the_node_itself_where_not() -> None:
 def test_a_node_that_others_have_taken_meanwhile_is_not_rebooted() -> None:
     for states, why in (({"IDLE", "DRAIN"}, "bad dimm"), ({"IDLE"}, "")):
         fake, wire = Fake(states, why), Wire()
-        with pytest.raises(Held, match="not rebooted"):
+        with pytest.raises(SlurmHeld, match="not rebooted"):
             Scheduled(wire, GPU, Site(fake, SlurmConfig("/sbin/reboot"), {}), RUN).restart("b", 60)
         assert (fake.asked, wire.heard) == ([], [])
 

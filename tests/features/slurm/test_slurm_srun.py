@@ -13,14 +13,14 @@ from toolkit.features.slurm.io import Slurm, SlurmError
 from toolkit.features.slurm.plan import IN_HAND, reason
 from toolkit.features.slurm.run import nodes as flow_slurm
 from toolkit.features.slurm.run import srun
-from toolkit.features.slurm.run.nodes import Held, Site
+from toolkit.features.slurm.run.nodes import Site, SlurmHeld
 from toolkit.features.slurm.run.srun import SrunTransport, job_name, tidy
 from toolkit.hosts.host import Host
 from toolkit.node import deliver
 from toolkit.ssh.become import Become
 from toolkit.ssh.transport import Result, Sink, Transport, quiet
 from toolkit.verbs.access import Access, Fleet
-from toolkit.verbs.slurm_carrier import Scheduled, held_elsewhere, kept_off
+from toolkit.verbs.slurm_service import Scheduled, held_elsewhere, kept_off
 
 RUN, OTHER = "2026-11-22T14-00-00-provision", "2026-11-21T09-00-00-provision"
 GPU = Host("root@gpu1")
@@ -216,10 +216,10 @@ def test_one_that_only_reads_is_not_misled_by_a_reservation_without_an_owner() -
 @pytest.mark.parametrize(
     ("states", "why", "owner", "error", "told"),
     [
-        ({"IDLE", "DRAIN"}, "bad dimm", RUN, Held, "drained by bob .*: bad dimm"),
-        ({"IDLE", "DRAIN"}, reason(OTHER, IN_HAND), RUN, Held, "a run has it"),
-        ({"DOWN"}, "", RUN, Held, "DOWN"),
-        ({"IDLE", "DRAIN"}, reason(OTHER, "failed: x"), "", Held, "Slurm runs no job there"),
+        ({"IDLE", "DRAIN"}, "bad dimm", RUN, SlurmHeld, "drained by bob .*: bad dimm"),
+        ({"IDLE", "DRAIN"}, reason(OTHER, IN_HAND), RUN, SlurmHeld, "a run has it"),
+        ({"DOWN"}, "", RUN, SlurmHeld, "DOWN"),
+        ({"IDLE", "DRAIN"}, reason(OTHER, "failed: x"), "", SlurmHeld, "Slurm runs no job there"),
         ({"IDLE", "DRAIN", "REBOOT_ISSUED"}, reason(RUN, IN_HAND), RUN, TransportError, "reboot"),
     ],
 )
@@ -236,7 +236,7 @@ def test_a_drain_of_others_that_came_meanwhile_is_left_on() -> None:
     before = ({"IDLE", "DRAIN"}, reason(RUN, IN_HAND))
     theirs = ({"IDLE", "DRAIN"}, "bad dimm")
     node = Node(*theirs, looks=[before, theirs])
-    with pytest.raises(Held, match="others have it since a moment ago"):
+    with pytest.raises(SlurmHeld, match="others have it since a moment ago"):
         way(node, RUN).run("true")
     assert node.asked[-1] == "cancel 41"
     assert "resume gpu1" not in node.asked
@@ -332,7 +332,7 @@ def reached(node: Node, transport: Transport) -> Fleet:
 def test_a_fleet_is_kept_off_what_is_not_this_run_s() -> None:
     wire = Wire()
     for states, why in (({"IDLE", "DRAIN"}, "bad dimm"), ({"DOWN"}, "")):
-        with pytest.raises(Held):
+        with pytest.raises(SlurmHeld):
             kept_off(reached(Node(states, why), wire), RUN).connect(GPU)
     ours = kept_off(reached(mine(), wire), RUN).connect(GPU)
     assert ours.name == "root@gpu1"

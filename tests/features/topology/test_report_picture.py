@@ -22,12 +22,19 @@ from tests.unit.fleets import capture
 from toolkit.errors import ExitCode
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
-from toolkit.features.page.show.heat import heat
-from toolkit.features.predict.plan.of_node import predict
+from toolkit.features.page.show.seen import heat
+from toolkit.features.predict.plan.totals import predict
 from toolkit.features.topology.show.page import Drawn, page, tree_svg
-from toolkit.features.topology.show.picture import PAD, Box, Picture, fitted, measured, svg
+from toolkit.features.topology.show.picture import (
+    PAD,
+    Box,
+    Picture,
+    fitted,
+    measured,
+    svg,
+    way_picture,
+)
 from toolkit.features.topology.show.picture_tree import tree_picture
-from toolkit.features.topology.show.picture_way import way_picture
 from toolkit.features.topology.show.view import view
 from toolkit.throughput.inputs import NOT_TOLD
 

@@ -12,16 +12,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from toolkit.built.plan.gate_rules import AGAIN, RANDSTRUCT, REGISTER, RULES
-from toolkit.built.plan.gate_words import (
+from toolkit.built.plan.gate_rules import (
+    AGAIN,
+    RANDSTRUCT,
+    REGISTER,
+    RULES,
     GateGround,
     GateVerdict,
-    Provider,
     Refusal,
     Refused,
+    SymbolProvider,
     WantedSignature,
 )
-from toolkit.built.plan.model import Built, File, Part
+from toolkit.built.plan.model import Built, BuiltFile, Part
 from toolkit.errors import Unparsable
 from toolkit.facts.boot.kernel import module_name
 from toolkit.facts.modules.module_file import read_image
@@ -31,9 +34,9 @@ __all__ = [
     "REGISTER",
     "GateGround",
     "GateVerdict",
-    "Provider",
     "Refusal",
     "Refused",
+    "SymbolProvider",
     "WantedSignature",
     "built_providers",
     "judge_module",
@@ -54,7 +57,7 @@ MODULES = {
 def judge_modules(built: Built, ground: GateGround) -> GateVerdict:
     """Judge each module of a build; a build that lacks the module it is for is refused too."""
     refusals: list[Refusal] = []
-    own: tuple[Provider, ...] = ()
+    own: tuple[SymbolProvider, ...] = ()
     try:
         own = built_providers(built)
     except Unparsable as why:
@@ -73,7 +76,7 @@ def judge_modules(built: Built, ground: GateGround) -> GateVerdict:
     return GateVerdict(tuple(accepted), tuple(refusals))
 
 
-def judge_module(file: File, ground: GateGround) -> tuple[Refusal, ...]:
+def judge_module(file: BuiltFile, ground: GateGround) -> tuple[Refusal, ...]:
     """Why one module may not be installed: nothing where it may."""
     try:
         image = read_image(file.name, file.data)
@@ -86,7 +89,7 @@ def judge_module(file: File, ground: GateGround) -> tuple[Refusal, ...]:
     )
 
 
-def _lacking(built: Built, own: tuple[Provider, ...]) -> Iterator[Refusal]:
+def _lacking(built: Built, own: tuple[SymbolProvider, ...]) -> Iterator[Refusal]:
     """What the build is for, and did not leave."""
     part = built.inputs.part
     if part is Part.OFED:
@@ -99,7 +102,7 @@ def _lacking(built: Built, own: tuple[Provider, ...]) -> Iterator[Refusal]:
         yield Refusal(name, Refused.MISSING, "the build left no such module", AGAIN)
 
 
-def built_providers(built: Built) -> tuple[Provider, ...]:
+def built_providers(built: Built) -> tuple[SymbolProvider, ...]:
     """The modules of a build as providers for those that rest on it.
 
     :raises Unparsable: where its Module.symvers has another shape.
@@ -112,7 +115,7 @@ def built_providers(built: Built) -> tuple[Provider, ...]:
     info = {module_name(each.name): _info(each) for each in built.modules}
     none: Mapping[str, str] = {}
     return tuple(
-        Provider(
+        SymbolProvider(
             name,
             MappingProxyType(offered),
             info.get(name, none).get("license", ""),
@@ -122,7 +125,7 @@ def built_providers(built: Built) -> tuple[Provider, ...]:
     )
 
 
-def _info(file: File) -> Mapping[str, str]:
+def _info(file: BuiltFile) -> Mapping[str, str]:
     try:
         return read_image(file.name, file.data).info
     except Unparsable:

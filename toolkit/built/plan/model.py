@@ -51,7 +51,7 @@ class Inputs:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class BuiltFile:
     """One file that a build left."""
 
     name: str  # "nvidia-peermem.ko", never packed; "Module.symvers"; "make.log"
@@ -67,13 +67,13 @@ class Built:
     """A build that succeeded and passed the gate."""
 
     inputs: Inputs
-    files: tuple[File, ...]  # in order of names
+    files: tuple[BuiltFile, ...]  # in order of names
 
     @property
-    def modules(self) -> tuple[File, ...]:
+    def modules(self) -> tuple[BuiltFile, ...]:
         return tuple(each for each in self.files if each.name.endswith(".ko"))
 
-    def file(self, name: str) -> File | None:
+    def file(self, name: str) -> BuiltFile | None:
         return next((each for each in self.files if each.name == name), None)
 
 

@@ -1,7 +1,7 @@
 """How a signature is fastened to a module, and which digest a kernel asks for.
 
 Source: kernel scripts/sign-file.c, include/linux/module_signature.h, kernel/module/Kconfig.
-The signature itself is made where the key is; see toolkit/built/io/signer.py. Signatures are
+The signature itself is made where the key is; see toolkit/built/signing.py. Signatures are
 never part of what the cache of builds keeps: a key may change, and nothing need be compiled
 for it. A module is signed on its way out, into a package or to a node.
 """

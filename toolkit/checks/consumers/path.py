@@ -17,7 +17,7 @@ from toolkit.checks.modules.fixes import reload
 from toolkit.checks.rdma.makers import CONNECTX, makers, without_nvidia_peermem
 from toolkit.checks.rdma.registering import dmabuf_refused, dmabuf_shown, taken, unexported
 from toolkit.compat.gpus import BEFORE_TURING, chip
-from toolkit.compat.reader import Confidence, Provider, numbers
+from toolkit.compat.reader import Confidence, HcaMaker, numbers
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.gpu.driver import Flavor
 from toolkit.facts.node.node import Node
@@ -125,7 +125,7 @@ def dmabuf_nic_gap(node: Node, want: Want) -> str:
     return ""
 
 
-def driver_gap(node: Node, want: Want, driver: str, provider: Provider | None) -> str:
+def driver_gap(node: Node, want: Want, driver: str, provider: HcaMaker | None) -> str:
     """What keeps one maker's HCAs from it, on the side of the kernel."""
     if provider is None or not provider.kernel or provider.confidence is Confidence.LOW:
         raise NoEvidence(

@@ -14,7 +14,7 @@ from functools import wraps
 from toolkit.checks.check import Check, Finding, Impact, check
 from toolkit.checks.firmware.bios_join import joined, without_system
 from toolkit.checks.firmware.bios_seen import Seen
-from toolkit.compat.bios import Setting
+from toolkit.compat.bios import BiosRole
 from toolkit.errors import CutOff, NoEvidence, Unparsable
 from toolkit.facts.node.node import Node
 from toolkit.want import Role, Want
@@ -24,7 +24,7 @@ Looks = Callable[[Node, Want], Seen]
 OWN = frozenset({Role.BARE_METAL, Role.VM_HOST})
 
 
-def check_id(setting: Setting) -> str:
+def check_id(setting: BiosRole) -> str:
     """ "bios.above_4g" for above-4g."""
     return f"bios.{setting.replace('-', '_')}"
 
@@ -33,7 +33,7 @@ def check_id(setting: Setting) -> str:
 class bios:  # noqa: N801 - a decorator, used as ``check`` is
     """Turn a look at the running system into the check of one setting."""
 
-    setting: Setting
+    setting: BiosRole
     impact: Impact
     source: str
     fix: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolkit.checks.check import Impact
 from toolkit.checks.firmware.bios import bios
 from toolkit.checks.firmware.bios_seen import Seen, right, unseen, wrong
-from toolkit.compat.bios import Setting
+from toolkit.compat.bios import BiosRole
 from toolkit.errors import NoEvidence
 from toolkit.facts.node.node import Node
 from toolkit.plural import counted
@@ -16,7 +16,7 @@ _SAVING = 8  # of energy_perf_bias, which goes from 0, performance, to 15, savin
 
 
 @bios(
-    Setting.NUMA_CLUSTERING,
+    BiosRole.NUMA_CLUSTERING,
     impact=Impact.SLOW,
     source="/sys/devices/system/node; numa_node of PCI functions; ACPI SRAT and _PXM",
     fix="node interleaving off in the BIOS; NPS1 or SNC off is the simple choice, and any other "
@@ -50,7 +50,7 @@ def numa_clustering(node: Node, want: Want) -> Seen:
 
 
 @bios(
-    Setting.C_STATES,
+    BiosRole.C_STATES,
     impact=Impact.SLOW,
     source="Documentation/admin-guide/pm/cpuidle; /sys/devices/system/cpu/cpu0/cpuidle",
     fix="as the site wants it: C-states in the BIOS, or idle states by the kernel",
@@ -76,7 +76,7 @@ def c_states(node: Node, want: Want) -> Seen:
 
 
 @bios(
-    Setting.POWER_PROFILE,
+    BiosRole.POWER_PROFILE,
     impact=Impact.SLOW,
     source="/sys/devices/system/cpu: cpufreq, energy_perf_bias; Documentation/admin-guide/pm",
     fix="a performance profile in the BIOS, or one that leaves power to the system; then tuned-adm "
@@ -104,7 +104,7 @@ def power_profile(node: Node, want: Want) -> Seen:
 
 
 @bios(
-    Setting.SMT,
+    BiosRole.SMT,
     impact=Impact.SLOW,
     source="/sys/devices/system/cpu/smt/control; /proc/cpuinfo, siblings and cpu cores",
     fix="as the site wants it: SMT (Hyper-Threading) in the BIOS, or nosmt on the kernel command "

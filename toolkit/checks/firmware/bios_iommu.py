@@ -8,7 +8,7 @@ from toolkit.checks.firmware.bios_seen import Seen, moot, right, unseen, wrong
 from toolkit.checks.pci.acs_demanded import BY_ROOT, IN_TABLE, on_paths
 from toolkit.checks.pci.iommu_words import AMD, INTEL
 from toolkit.checks.role import role
-from toolkit.compat.bios import Setting
+from toolkit.compat.bios import BiosRole
 from toolkit.errors import NoEvidence
 from toolkit.facts.firmware.secureboot import SecureBoot
 from toolkit.facts.node.node import Node
@@ -21,7 +21,7 @@ _X86 = frozenset({*INTEL, *AMD})
 
 
 @bios(
-    Setting.IOMMU,
+    BiosRole.IOMMU,
     impact=Impact.BROKEN,
     source="/sys/firmware/acpi/tables: DMAR (Intel), IVRS (AMD), IORT (arm64)",
     fix="VT-d, AMD-Vi or SMMU on in the BIOS; how it translates is the kernel's: iommu.passthrough",
@@ -43,7 +43,7 @@ def iommu(node: Node, want: Want) -> Seen:
 
 
 @bios(
-    Setting.DMA_PROTECTION,
+    BiosRole.DMA_PROTECTION,
     impact=Impact.FRAGILE,
     source="Intel VT-d specification 8.1, DMA_CTRL_PLATFORM_OPT_IN_FLAG; AMD IOMMU specification, "
     "IVinfo; drivers/iommu/intel/dmar.c, dmar_platform_optin()",
@@ -70,7 +70,7 @@ def dma_protection(node: Node, want: Want) -> Seen:
 
 
 @bios(
-    Setting.ACS,
+    BiosRole.ACS,
     impact=Impact.SLOW,
     source="drivers/pci/pci.c, pci_enable_acs(); drivers/pci/p2pdma.c; PCI Express 7.7.11",
     fix="ACS (PCIe ACSCTL, Access Control Service) off in the BIOS on bare metal, on for a host of "
@@ -130,7 +130,7 @@ def _isolating(off: set[str], count: int, node: Node) -> Seen:
 
 
 @bios(
-    Setting.ATS,
+    BiosRole.ATS,
     impact=Impact.SLOW,
     source="Intel VT-d specification 8.5 (ATSR); drivers/iommu/intel/dmar.c, "
     "dmar_find_matched_atsr_unit()",
@@ -157,7 +157,7 @@ def ats(node: Node, want: Want) -> Seen:
 
 
 @bios(
-    Setting.X2APIC,
+    BiosRole.X2APIC,
     impact=Impact.FRAGILE,
     source="Intel VT-d specification 8.1, X2APIC_OPT_OUT; arch/x86/kernel/apic/apic.c",
     fix="x2APIC on (or Auto) in the BIOS, and its opt-out off",
@@ -198,7 +198,7 @@ def x2apic(node: Node, want: Want) -> Seen:
 
 
 @bios(
-    Setting.SECURE_BOOT,
+    BiosRole.SECURE_BOOT,
     impact=Impact.FRAGILE,
     source="firmware variable SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c",
     fix="as the site wants it; with it on, modules must be signed by an enrolled key: secureboot.*",

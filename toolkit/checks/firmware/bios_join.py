@@ -12,7 +12,7 @@ from toolkit.checks.check import Finding, Status, failed, not_applicable, passed
 from toolkit.checks.firmware.bios_seen import Seen
 from toolkit.checks.firmware.bios_wanted import Wanted, wanted
 from toolkit.checks.role import role
-from toolkit.compat.bios import Setting
+from toolkit.compat.bios import BiosRole
 from toolkit.errors import CutOff, NoEvidence, Unparsable
 from toolkit.facts.firmware.bios_setting import Exposed
 from toolkit.facts.firmware.bmc_identity import Same, same_machine
@@ -21,7 +21,7 @@ from toolkit.facts.node.node import Node
 from toolkit.want import Want
 
 _SWITCHES = frozenset({Meaning.ON, Meaning.OFF})
-_NEEDED_BY_SOME = frozenset({Setting.RESIZABLE_BAR})  # of GPUs: the setting alone decides nothing
+_NEEDED_BY_SOME = frozenset({BiosRole.RESIZABLE_BAR})  # of GPUs: alone it decides nothing
 _SHOWN = 8  # attributes of one setting that a verdict shows: there may be one for each slot
 
 
@@ -35,7 +35,7 @@ class View:
     secure: tuple[bool | None, bool | None] = (None, None)  # secure boot: now and next
 
 
-def joined(setting: Setting, seen: Seen, node: Node, want: Want) -> Finding:
+def joined(setting: BiosRole, seen: Seen, node: Node, want: Want) -> Finding:
     """The verdict on one setting, from both views."""
     wish = _wish(setting, node, want)
     finding = _by_site(setting, seen, want)
@@ -58,7 +58,7 @@ def joined(setting: Setting, seen: Seen, node: Node, want: Want) -> Finding:
 
 
 def without_system(
-    setting: Setting, why: NoEvidence | Unparsable, node: Node, want: Want
+    setting: BiosRole, why: NoEvidence | Unparsable, node: Node, want: Want
 ) -> Finding:
     """The same where the system's own view was not to be had.
 
@@ -86,7 +86,7 @@ def _asked(node: Node) -> bool:
         return False
 
 
-def _view(setting: Setting, node: Node) -> View:
+def _view(setting: BiosRole, node: Node) -> View:
     if not _asked(node):
         return View()
     try:
@@ -100,11 +100,11 @@ def _view(setting: Setting, node: Node) -> View:
     except (NoEvidence, Unparsable) as trouble:
         return View(remarks=(f"BMC: {trouble}",))
     remarks = () if same is Same.YES else (f"the BMC {address} may be another machine's: {why}",)
-    if setting is Setting.SECURE_BOOT:
+    if setting is BiosRole.SECURE_BOOT:
         return View(exposed, remarks, usable=True, secure=_secure(node))
     if not exposed and (names := node.bios_hidden.get(setting)):
         remarks = (*remarks, f"hidden in this BIOS: {', '.join(names[:_SHOWN])}")
-    if setting is Setting.MMIO_WINDOW:
+    if setting is BiosRole.MMIO_WINDOW:
         remarks = (*remarks, *_beyond(exposed, node))
     return View(exposed, remarks, usable=True)
 
@@ -138,12 +138,12 @@ def _secure(node: Node) -> tuple[bool | None, bool | None]:
     return (state.now, state.next)
 
 
-def _wish(setting: Setting, node: Node, want: Want) -> Wanted | None:
+def _wish(setting: BiosRole, node: Node, want: Want) -> Wanted | None:
     """What is wanted; None where either way will do."""
     return wanted(role(node, want), dict(want.bios)).get(setting)
 
 
-def _by_site(setting: Setting, seen: Seen, want: Want) -> Finding:
+def _by_site(setting: BiosRole, seen: Seen, want: Want) -> Finding:
     """The site's own wish goes before what is in order otherwise, where it is a switch."""
     word = dict(want.bios).get(setting, "")
     wish = meaning_of(word).meaning
@@ -170,7 +170,7 @@ def _count(word: str) -> int | None:
     return meant.number
 
 
-def _by_own_word(setting: Setting, seen: Seen, view: View, want: Want) -> Finding | None:
+def _by_own_word(setting: BiosRole, seen: Seen, view: View, want: Want) -> Finding | None:
     """A site's word of the BIOS's own, which the system cannot show; None where it holds.
 
     Only what is of one kind is compared: a word for a setting of several parts names none.
@@ -259,14 +259,14 @@ def _contradictions(seen: Seen, view: View) -> tuple[str, ...]:
     return tuple(told)
 
 
-def _remedy(setting: Setting, view: View, wish: Wanted | None, hint: str) -> str:
+def _remedy(setting: BiosRole, view: View, wish: Wanted | None, hint: str) -> str:
     """How to change it by the BMC, before what else helps."""
     if wish is None or not view.exposed:
         return hint
     coming = [each for each in view.exposed if each.pending is not None]
     if coming and all(_as_wished(each.next, wish) for each in coming):
         return "set already, and in effect after the next boot"
-    if setting is Setting.SECURE_BOOT:
+    if setting is BiosRole.SECURE_BOOT:
         return hint
     verb = f"./invokew bios --hosts NODE --set {setting}={wish.word} shows what to change"
     return f"{verb}; {hint}" if hint else verb

@@ -14,7 +14,7 @@ from toolkit.checks.firmware.bios_seen import (
     wrong,
 )
 from toolkit.checks.pci.pcie_caps import NO_HCA, gains, registers
-from toolkit.compat.bios import Setting
+from toolkit.compat.bios import BiosRole
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.link_control import LinkControl, read_link_control
 from toolkit.facts.pci.topology import links
@@ -25,7 +25,7 @@ _SMALL, _USUAL = 128, 256  # bytes of payload
 
 
 @bios(
-    Setting.RELAXED_ORDERING,
+    BiosRole.RELAXED_ORDERING,
     impact=Impact.SLOW,
     source="PCI Express Base Specification 7.5.3.4, Enable Relaxed Ordering",
     fix="PCIe relaxed ordering on in the BIOS, also for remote peer-to-peer; not the one of the "
@@ -59,7 +59,7 @@ def relaxed_ordering(node: Node, want: Want) -> Seen:
 
 
 @bios(
-    Setting.TEN_BIT_TAG,
+    BiosRole.TEN_BIT_TAG,
     impact=Impact.BROKEN,
     source="PCI Express Base Specification 2.2.6.2 and 7.5.3.16; drivers/pci/pci.c",
     fix="10-bit tags on Auto in the BIOS, never forced",
@@ -99,7 +99,7 @@ def ten_bit_tag(node: Node, want: Want) -> Seen:
 
 
 @bios(
-    Setting.PAYLOAD,
+    BiosRole.PAYLOAD,
     impact=Impact.SLOW,
     source="PCI Express Base Specification 7.5.3.4; kernel-parameters, pci=pcie_bus_*",
     fix="maximum payload on Auto or 256 bytes in the BIOS; or pci=pcie_bus_safe",
@@ -131,7 +131,7 @@ def payload(node: Node, want: Want) -> Seen:
 
 
 @bios(
-    Setting.ASPM,
+    BiosRole.ASPM,
     impact=Impact.SLOW,
     source="PCI Express Base Specification 7.5.3.7, ASPM Control; drivers/pci/pcie/aspm.c",
     fix="ASPM off in the BIOS for the slots of GPUs and HCAs; or pcie_aspm.policy=performance",
@@ -168,7 +168,7 @@ def _controls(node: Node) -> dict[str, LinkControl]:
 
 
 @bios(
-    Setting.LINK_SPEED,
+    BiosRole.LINK_SPEED,
     impact=Impact.SLOW,
     source="PCI Express Base Specification 7.5.3.19, Target Link Speed",
     fix="link speed of the slot on Auto in the BIOS",

@@ -7,7 +7,7 @@ from toolkit.checks.firmware.bios import bios
 from toolkit.checks.firmware.bios_seen import Seen, config_of, moot, right, unseen, wrong
 from toolkit.checks.pci.bar import GIB, MIB, ROOM
 from toolkit.checks.role import role
-from toolkit.compat.bios import Setting
+from toolkit.compat.bios import BiosRole
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.bar_log import homeless_bars, large
@@ -79,7 +79,7 @@ def _by_log(node: Node) -> Seen:
 
 
 @bios(
-    Setting.ABOVE_4G,
+    BiosRole.ABOVE_4G,
     impact=Impact.BROKEN,
     source="/sys/bus/pci/devices/*/resource; /proc/iomem; GPUDirect RDMA guide, BAR sizes",
     fix="Above 4G decoding (64-bit MMIO) on in the BIOS, then a cold boot",
@@ -123,7 +123,7 @@ def above_4g(node: Node, want: Want) -> Seen:
 
 
 @bios(
-    Setting.MMIO_WINDOW,
+    BiosRole.MMIO_WINDOW,
     impact=Impact.BROKEN,
     source="/proc/iomem; address sizes of /proc/cpuinfo; drivers/acpi/pci_root.c and pci/iov.c",
     fix="MMIO base and size in the BIOS: below the processor's address width, and as large as all "
@@ -198,7 +198,7 @@ def _full(node: Node, high: list[Window]) -> tuple[str, ...]:
 
 
 @bios(
-    Setting.RESIZABLE_BAR,
+    BiosRole.RESIZABLE_BAR,
     impact=Impact.SLOW,
     source="PCI Express Base Specification 7.8.6; drivers/pci/rebar.c; GPUDirect RDMA guide",
     fix=f"Resizable BAR on in the BIOS; {ROOM}",
@@ -243,7 +243,7 @@ def _memory(node: Node) -> dict[str, int]:
 
 
 @bios(
-    Setting.SR_IOV,
+    BiosRole.SR_IOV,
     impact=Impact.BROKEN,
     source="drivers/pci/iov.c; PCI Express Base Specification 9.3.3",
     fix="SR-IOV on in the BIOS, and room for the BARs of virtual functions; whether an HCA offers "

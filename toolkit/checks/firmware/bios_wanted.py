@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from toolkit.compat.bios import Setting
+from toolkit.compat.bios import BiosRole
 from toolkit.facts.firmware.redfish_values import Meaning
 from toolkit.want import Role
 
@@ -33,38 +33,40 @@ def _row(word: Meaning, *also: Meaning, why: str) -> Wanted:
 
 
 _EVERYWHERE = {
-    Setting.ABOVE_4G: _row(ON, AUTO, why="BARs of GPUs do not fit below 4 GiB"),
-    Setting.RESIZABLE_BAR: _row(ON, AUTO, why="a peer reaches no more of a GPU than its BAR shows"),
-    Setting.RELAXED_ORDERING: _row(ON, AUTO, why="strict ordering costs bandwidth between peers"),
-    Setting.TEN_BIT_TAG: _row(AUTO, ON, why="few tags cap what is in flight"),
-    Setting.ASPM: _row(OFF, why="links that doze add latency, and some do not wake up"),
+    BiosRole.ABOVE_4G: _row(ON, AUTO, why="BARs of GPUs do not fit below 4 GiB"),
+    BiosRole.RESIZABLE_BAR: _row(
+        ON, AUTO, why="a peer reaches no more of a GPU than its BAR shows"
+    ),
+    BiosRole.RELAXED_ORDERING: _row(ON, AUTO, why="strict ordering costs bandwidth between peers"),
+    BiosRole.TEN_BIT_TAG: _row(AUTO, ON, why="few tags cap what is in flight"),
+    BiosRole.ASPM: _row(OFF, why="links that doze add latency, and some do not wake up"),
 }
 _BY_ROLE = {
     Role.BARE_METAL: {
-        Setting.ACS: _row(OFF, why="redirection sends peers' traffic through the root complex"),
-        Setting.DMA_PROTECTION: _row(OFF, why="it keeps devices behind translation from boot on"),
+        BiosRole.ACS: _row(OFF, why="redirection sends peers' traffic through the root complex"),
+        BiosRole.DMA_PROTECTION: _row(OFF, why="it keeps devices behind translation from boot on"),
     },
     Role.VM_HOST: {
-        Setting.ACS: _row(ON, AUTO, why="without it guests' devices share IOMMU groups"),
-        Setting.ATS: _row(ON, AUTO, why="it lets peers of one guest go straight"),
-        Setting.IOMMU: _row(ON, AUTO, why="devices are given to guests by the IOMMU"),
-        Setting.SR_IOV: _row(ON, AUTO, why="guests are given virtual functions"),
+        BiosRole.ACS: _row(ON, AUTO, why="without it guests' devices share IOMMU groups"),
+        BiosRole.ATS: _row(ON, AUTO, why="it lets peers of one guest go straight"),
+        BiosRole.IOMMU: _row(ON, AUTO, why="devices are given to guests by the IOMMU"),
+        BiosRole.SR_IOV: _row(ON, AUTO, why="guests are given virtual functions"),
     },
 }  # fmt: skip
 
 
-def wanted(role: Role | None, site: Mapping[str, str] | None = None) -> Mapping[Setting, Wanted]:
+def wanted(role: Role | None, site: Mapping[str, str] | None = None) -> Mapping[BiosRole, Wanted]:
     """What is wanted, by setting; a setting that is not in it may be anything.
 
     :param role: None where it is not known: then what depends on it is not wanted either way.
         A guest's firmware is its host's matter: nothing is wanted of it.
     :param site: ``bios`` of the site's file: setting and word.
     """
-    found: dict[Setting, Wanted] = {}
+    found: dict[BiosRole, Wanted] = {}
     if role is not Role.VM:
         found = dict(_EVERYWHERE)
     if role is not None:
         found |= _BY_ROLE.get(role, {})
     for name, word in (site or {}).items():
-        found[Setting(name)] = Wanted(word, frozenset(), "the site's file says so")
+        found[BiosRole(name)] = Wanted(word, frozenset(), "the site's file says so")
     return found

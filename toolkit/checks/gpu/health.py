@@ -15,7 +15,7 @@ from toolkit.checks.check import (
     unknown,
 )
 from toolkit.checks.gpu.driver import NOT_LOADED
-from toolkit.compat.xids import Act, xid_row
+from toolkit.compat.gpus import Act, xid_row
 from toolkit.errors import CutOff, NoEvidence, Unparsable
 from toolkit.facts.gpu.driver import is_error
 from toolkit.facts.gpu.kernel_trouble import Trouble

@@ -1,6 +1,6 @@
 """Is nvidia-peermem built again when what it was built against changes?
 
-``HOOKS`` is the one list of what a node needs for that: ``artefacts_rebuild`` places it.
+``HOOKS`` is the one list of what a node needs for that: ``artefacts_dkms`` places it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolkit.compat.reader import Compat, Provider, maker, shipped
+from toolkit.compat.reader import Compat, HcaMaker, maker, shipped
 from toolkit.errors import CutOff, NoEvidence, Unparsable
 from toolkit.facts.fact import once
 from toolkit.facts.node.node import Node
@@ -27,7 +27,7 @@ def serving(node: Node) -> tuple[RdmaDevice, ...]:
     return tuple(each for each in devices if each.address in near) or devices
 
 
-def makers(node: Node, compat: Compat | None = None) -> dict[str, Provider | None]:
+def makers(node: Node, compat: Compat | None = None) -> dict[str, HcaMaker | None]:
     """By kernel driver, whose HCAs serve the GPUs; None where nobody knows the driver.
 
     Without an RDMA device it is the ids of PCI functions that tell.
@@ -42,7 +42,7 @@ def makers(node: Node, compat: Compat | None = None) -> dict[str, Provider | Non
     return dict(sorted(found.items()))
 
 
-def maker_of(node: Node, address: str) -> Provider | None:
+def maker_of(node: Node, address: str) -> HcaMaker | None:
     """Whose HCA a PCI function is; None where nobody knows, or the evidence has no PCI bus."""
     try:
         each = node.pci.functions[address]
@@ -52,7 +52,7 @@ def maker_of(node: Node, address: str) -> Provider | None:
 
 
 @once
-def told(node: Node) -> dict[str, Provider | None]:
+def told(node: Node) -> dict[str, HcaMaker | None]:
     """The same, or {} where the evidence does not tell: an image has no HCA yet.
 
     :raises CutOff: where the evidence ends before it could tell.

@@ -14,10 +14,10 @@ from toolkit.facts.nccl.nccl_tests import CollectiveRun
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.pcie_caps import Link
 from toolkit.throughput.estimate import Layer, estimate
-from toolkit.throughput.inputs import Load, Wire
+from toolkit.throughput.inputs import HcaWire, Load
 from toolkit.throughput.model import Layer2, pcie, wire
 from toolkit.throughput.pair import COHERENT, NEAR
-from toolkit.throughput.reading import attempt
+from toolkit.throughput.reading import read_or
 from toolkit.want import Want
 
 NOT_GIVEN = "no measurement was given (doctor FILE: what all_reduce_perf or its kin printed)"
@@ -37,7 +37,7 @@ _ANY_MTU = Range(4096, 1024, 4096)
 class _Ports:
     """Those of one node that carry a collective."""
 
-    wire: Wire  # of one
+    wire: HcaWire  # of one
     count: int
     sure: bool  # whether that many serve GPUs
     source: str
@@ -144,7 +144,7 @@ def _carried(node: Node, ports: _Ports, gpus: int, nodes: int) -> _Carried:
     return _Carried(one * count, floor * (count if ports.sure else 1))
 
 
-def _by_path(node: Node, on: Wire) -> list[Range]:
+def _by_path(node: Node, on: HcaWire) -> list[Range]:
     """What a ring gets of each HCA near a GPU, by the path between them; none where not told."""
     near = [each for each in pairs_told(node) if each.distance in NEAR | COHERENT]
     best: dict[str, Range] = {}
@@ -157,11 +157,11 @@ def _by_path(node: Node, on: Wire) -> list[Range]:
 
 def _ports(node: Node) -> _Ports | None:
     """From NCCL's own log, else from lists of the node's ports; None where nothing tells."""
-    log = attempt(lambda: node.nccl_log, None)
+    log = read_or(lambda: node.nccl_log, None)
     if log is not None and log.speeds:
         rates = [speed / 1000 for _, speed in log.speeds]
         count = len([each for each in rates if each == max(rates)])
-        told = Wire(Range.exactly(max(rates)), Layer2.UNKNOWN, _ANY_MTU)
+        told = HcaWire(Range.exactly(max(rates)), Layer2.UNKNOWN, _ANY_MTU)
         return _Ports(told, count, sure=True, source="as NCCL says")
     devices = with_rate(node)
     if not devices:
@@ -175,12 +175,12 @@ def _ports(node: Node) -> _Ports | None:
 
 def _of_topology(node: Node) -> _Ports | None:
     """From the topology that NCCL dumped."""
-    told = attempt(lambda: node.nccl_topology, None)
+    told = read_or(lambda: node.nccl_topology, None)
     rates = [each.gbits for each in told.hcas if each.gbits] if told is not None else []
     if not rates:
         return None
     count = len([each for each in rates if each == max(rates)])
-    found = Wire(Range.exactly(max(rates)), Layer2.UNKNOWN, _ANY_MTU)
+    found = HcaWire(Range.exactly(max(rates)), Layer2.UNKNOWN, _ANY_MTU)
     return _Ports(found, count, sure=True, source="NCCL's topology")
 
 
@@ -219,13 +219,13 @@ def _nvlink(node: Node) -> int | None:
     """How many links the GPU with fewest has; None where nothing tells."""
     none: tuple[int, ...] = ()
     told = (
-        attempt(lambda: tuple(len(each.active) for each in node.nvlinks), none)
+        read_or(lambda: tuple(len(each.active) for each in node.nvlinks), none)
         if node.has_nvlinks
         else ()
     )
     if told:
         return min(told)
-    matrix: Matrix | None = attempt(lambda: node.matrix, None)
+    matrix: Matrix | None = read_or(lambda: node.matrix, None)
     if matrix is None or len(matrix.gpus) < 2:
         return None
     return min(

@@ -19,7 +19,7 @@ from toolkit.facts.rdma.perftest_trouble import Trouble, Why
 from toolkit.facts.rdma.ucx_perf import UcxPerf
 from toolkit.throughput.estimate import Estimate
 from toolkit.throughput.host import host_bandwidth, host_bound
-from toolkit.throughput.inputs import Load, Wire
+from toolkit.throughput.inputs import HcaWire, Load
 from toolkit.want import Want
 
 NOT_GIVEN = "no measurement was given (doctor FILE: what ib_write_bw or ucx_perftest printed)"
@@ -170,7 +170,7 @@ def _judged(node: Node, told: _Measured) -> Finding:
     return finding
 
 
-def _goal(node: Node, told: _Measured, device: RdmaDevice, wire: Wire) -> Goal:
+def _goal(node: Node, told: _Measured, device: RdmaDevice, wire: HcaWire) -> Goal:
     c = constants()
     bound = host_bound(node, device, c, [], wire)
     most = host_bandwidth(bound, told.load, c, [])
@@ -186,7 +186,7 @@ def _goal(node: Node, told: _Measured, device: RdmaDevice, wire: Wire) -> Goal:
     return Goal(ways[0] if told.depth_told else None, ways[-1], ceiling, _PATH)
 
 
-def _by_path(node: Node, told: _Measured, device: RdmaDevice, wire: Wire) -> Iterator[Estimate]:
+def _by_path(node: Node, told: _Measured, device: RdmaDevice, wire: HcaWire) -> Iterator[Estimate]:
     """What each GPU that may be meant does with this HCA."""
     ours = [each for each in pairs_told(node) if each.hca in {device.name, device.address}]
     picked = [each for each in ours if told.cuda and told.cuda.lower() in each.gpu]
@@ -194,7 +194,7 @@ def _by_path(node: Node, told: _Measured, device: RdmaDevice, wire: Wire) -> Ite
 
 
 def _predicted(
-    node: Node, pairs: list[NamedPair], told: _Measured, wire: Wire
+    node: Node, pairs: list[NamedPair], told: _Measured, wire: HcaWire
 ) -> Iterator[Estimate]:
     """Of both directions the slower."""
     for _, found in by_path(node, pairs, wire, told.load):

@@ -9,11 +9,11 @@ from toolkit.compat.throughput import Constants, Range, constants
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.pairs import NamedPair
 from toolkit.facts.rdma.devices import RdmaDevice
-from toolkit.throughput.inputs import Load, Wire
+from toolkit.throughput.inputs import HcaWire, Load
 from toolkit.throughput.model import Layer2
 from toolkit.throughput.pair import PairPrediction, predict_pair
 from toolkit.throughput.ports import HcaKind, wire_of
-from toolkit.throughput.reading import Gaps, attempt, know, read_pair
+from toolkit.throughput.reading import Gaps, know, read_or, read_pair
 
 RATES = "ibstat (or ibv_devinfo -v) of that node, in the same paste"
 _LAYERS = {"IB": Layer2.INFINIBAND, "Ethernet": Layer2.ETHERNET}
@@ -22,7 +22,7 @@ _LAYERS = {"IB": Layer2.INFINIBAND, "Ethernet": Layer2.ETHERNET}
 def with_rate(node: Node) -> tuple[RdmaDevice, ...]:
     """HCAs of which a port is up whose rate is told."""
     none: tuple[RdmaDevice, ...] = ()
-    devices = attempt(lambda: node.rdma_hardware, none)
+    devices = read_or(lambda: node.rdma_hardware, none)
     return tuple(each for each in devices if any(port.gbits for port in each.ports))
 
 
@@ -36,7 +36,7 @@ def named(node: Node, name: str) -> RdmaDevice | None:
 
 
 def by_path(
-    node: Node, pairs: Iterable[NamedPair], on: Wire, load: Load
+    node: Node, pairs: Iterable[NamedPair], on: HcaWire, load: Load
 ) -> Iterator[tuple[NamedPair, PairPrediction]]:
     """What is predicted of each of some pairs over that wire, as if GPUDirect works."""
     c = constants()
@@ -49,10 +49,12 @@ def by_path(
 def pairs_told(node: Node) -> tuple[NamedPair, ...]:
     """GPUs with HCAs as far as a tree, a matrix or NCCL's file tells; none else."""
     none: tuple[NamedPair, ...] = ()
-    return attempt(lambda: node.pairs.pairs, none)
+    return read_or(lambda: node.pairs.pairs, none)
 
 
-def wire_told(node: Node, device: RdmaDevice, c: Constants, link: str = "", mtu: int = 0) -> Wire:
+def wire_told(
+    node: Node, device: RdmaDevice, c: Constants, link: str = "", mtu: int = 0
+) -> HcaWire:
     """Its wire.
 
     :param link: as perftest says it, "IB" or "Ethernet", and ``mtu`` in bytes: what a run used

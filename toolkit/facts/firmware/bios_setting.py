@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from toolkit.compat.bios import BiosRow, BiosRows, Setting
+from toolkit.compat.bios import BiosRole, BiosRow, BiosRows
 from toolkit.facts.firmware.redfish_bios import Attribute, Bios
 from toolkit.facts.firmware.redfish_json import Raw
 from toolkit.facts.firmware.redfish_registry import Entry
 from toolkit.facts.firmware.redfish_values import Meaning, Value, meaning_of
 
-__all__ = ["Exposed", "Meaning", "Setting", "Value", "hidden", "match"]
+__all__ = ["BiosRole", "Exposed", "Meaning", "Value", "hidden", "match"]
 # What Supermicro puts behind a name, anew with every build: "Above4GDecoding_0041".
 _SUFFIX = re.compile(r"_[0-9A-F]{4}")
 
@@ -22,7 +22,7 @@ _SUFFIX = re.compile(r"_[0-9A-F]{4}")
 class Exposed:
     """One attribute that is, or is part of, a setting."""
 
-    setting: Setting
+    setting: BiosRole
     attribute: Attribute
     value: Value  # what holds since the last boot
     pending: Value | None  # what holds after the next one, where that differs
@@ -44,10 +44,10 @@ class Exposed:
         return self.pending or self.value
 
 
-def match(bios: Bios, rows: BiosRows) -> Mapping[Setting, tuple[Exposed, ...]]:
+def match(bios: Bios, rows: BiosRows) -> Mapping[BiosRole, tuple[Exposed, ...]]:
     """Every setting, with the attributes that are it: () for one that is not exposed."""
     claimed = _Claims(bios, rows)
-    found: dict[Setting, list[Exposed]] = {each: [] for each in Setting}
+    found: dict[BiosRole, list[Exposed]] = {each: [] for each in BiosRole}
     for name, attribute in bios.attributes.items():
         row = claimed(name, attribute.entry)
         if row is None or row.mistaken:
@@ -58,10 +58,10 @@ def match(bios: Bios, rows: BiosRows) -> Mapping[Setting, tuple[Exposed, ...]]:
     return {setting: tuple(each) for setting, each in found.items()}
 
 
-def hidden(bios: Bios, rows: BiosRows) -> Mapping[Setting, tuple[str, ...]]:
+def hidden(bios: Bios, rows: BiosRows) -> Mapping[BiosRole, tuple[str, ...]]:
     """Names that the registry lists for a setting, and the BIOS does not serve."""
     claimed = _Claims(bios, rows)
-    found: dict[Setting, list[str]] = {}
+    found: dict[BiosRole, list[str]] = {}
     for name, entry in bios.unserved.items():
         row = claimed(name, entry)
         if row is not None and not row.mistaken:
@@ -122,7 +122,7 @@ def _within(pattern: str, text: str) -> bool:
     return _any_of((pattern,)).search(text) is not None
 
 
-def _exposed(setting: Setting, attribute: Attribute, row: BiosRow) -> Exposed:
+def _exposed(setting: BiosRole, attribute: Attribute, row: BiosRow) -> Exposed:
     coming = _value(attribute, attribute.pending, row) if attribute.changing else None
     value = _value(attribute, attribute.current, row)
     return Exposed(setting, attribute, value, coming, row, _scope(row, stem(attribute.name)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from toolkit.compat.bios import BiosRow, Reads, Setting
+from toolkit.compat.bios import BiosRole, BiosRow, Reads
 from toolkit.facts.firmware.redfish_bios import Attribute
 from toolkit.facts.firmware.redfish_json import Raw
 from toolkit.facts.firmware.redfish_registry import Kind
@@ -31,9 +31,9 @@ class Wish:
         return str(self.meaning if self.number is None else self.number)
 
 
-def fulfils(value: Value, wish: Wish, setting: Setting | None = None) -> bool:
+def fulfils(value: Value, wish: Wish, setting: BiosRole | None = None) -> bool:
     """Whether a value means what is wished for."""
-    if setting is Setting.NUMA_CLUSTERING:
+    if setting is BiosRole.NUMA_CLUSTERING:
         return _nodes(value.meaning, value.number) == _nodes(wish.meaning, wish.number)
     return (value.meaning, value.number) == (wish.meaning, wish.number)
 

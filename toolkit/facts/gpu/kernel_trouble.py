@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from toolkit.compat.xids import Act, xid_row
+from toolkit.compat.gpus import Act, xid_row
 
 _ADDRESS = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}"
 # "(PCI:0000:1b:00)", "(0000:03:00)" of old drivers, "(PCI:0000:00:05 GPU-I:05)" of a MIG instance.

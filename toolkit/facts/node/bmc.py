@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from toolkit.compat.bios import Setting, shipped
+from toolkit.compat.bios import BiosRole, shipped
 from toolkit.errors import NoEvidence
 from toolkit.evidence import State
 from toolkit.facts.fact import fact
@@ -81,12 +81,12 @@ class Bmcs(Reading):
         )
 
     @fact
-    def bios_settings(self) -> Mapping[Setting, tuple[Exposed, ...]]:
+    def bios_settings(self) -> Mapping[BiosRole, tuple[Exposed, ...]]:
         """Every setting with the attributes that are it; () for one that is not exposed."""
         return match(self.bios, shipped())
 
     @fact
-    def bios_hidden(self) -> Mapping[Setting, tuple[str, ...]]:
+    def bios_hidden(self) -> Mapping[BiosRole, tuple[str, ...]]:
         """Names that the registry lists for a setting, and the BIOS does not serve."""
         return hidden(self.bios, shipped())
 

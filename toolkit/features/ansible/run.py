@@ -14,7 +14,8 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,8 +24,8 @@ from toolkit.facts.modules.module_users import DAEMONS, FIRST_PERSON, WORK
 from toolkit.features.ansible.io import Manners, aliases, inventory
 from toolkit.hosts.host import Host
 from toolkit.node.collect import probe_script
+from toolkit.node.collect import script as holding_script
 from toolkit.node.deliver import sudoers, wrapper
-from toolkit.node.module_users import script as holding_script
 from toolkit.package_data import playbooks
 from toolkit.safe_file import write_file
 from toolkit.ssh.ssh_config import SshConfig
@@ -59,8 +60,7 @@ def write_playbook(
     reached = [each for each in outcomes if each.value is not None]
     names = {each.host for each in reached}
     hosts = [_resolved(fleet, host) for host in fleet.hosts if host.name in names]
-    groups = {group for host in hosts for group in host.groups}
-    named = aliases((host.name for host in hosts), groups)
+    named = aliases((host.name for host in hosts), {g for host in hosts for g in host.groups})
     values = {"gdr_profile": "profile.toml" if Path(profile).is_file() else profile}
     told = _told(out, reached)
     texts = {
@@ -71,10 +71,7 @@ def write_playbook(
         "scripts/gdr-node": wrapper(),
         "scripts/gdr-node.sudoers": sudoers(),
     }
-    aside = out
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    with _whole_or_not(out) as aside:
         (aside / "evidence").mkdir(mode=0o700)
         _write(aside, {name: text.encode() for name, text in texts.items()})
         for source, name in ((profile, "profile.toml"), (site, "site.toml")):
@@ -84,6 +81,21 @@ def write_playbook(
         shutil.copytree(playbooks(), aside / "playbooks", ignore=ignored)
         for each in reached:
             _write(aside / "bundles" / named[each.host], bundle_files(each.get()))
+    places = tuple((each.host, out / "bundles" / named[each.host]) for each in reached)
+    return replace(told, places=places)
+
+
+@contextmanager
+def _whole_or_not(out: Path) -> Iterator[Path]:
+    """A folder beside ``out`` to be filled, which takes that name at the end of the block.
+
+    :raises Unwritten: it cannot be written; nothing of it stays.
+    """
+    aside = out
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+        yield aside
         aside.chmod(0o755)
         aside.rename(out)
     except OSError as why:
@@ -91,8 +103,6 @@ def write_playbook(
     finally:
         if aside != out:
             shutil.rmtree(aside, ignore_errors=True)
-    places = tuple((each.host, out / "bundles" / named[each.host]) for each in reached)
-    return replace(told, places=places)
 
 
 def _told(out: Path, reached: Sequence[Outcome[Planned]]) -> Written:

@@ -1,20 +1,47 @@
-"""The verb that lays nodes side by side."""
+"""Lay nodes side by side; change nothing.
+
+The verb that lays nodes side by side.
+"""
 
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Iterable
 from pathlib import Path
 
+from toolkit.checks.comparison import Sheet, Sheets
 from toolkit.checks.outliers import Comparison, compare
 from toolkit.cli.options import HOSTS, REACH, SAVED, WANT, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, UsageError, worst
+from toolkit.errors import ExitCode, Outcome, UsageError, worst
+from toolkit.evidence import Evidence
 from toolkit.features.compare import show as report
-from toolkit.features.compare.run import sheets_of, sheets_of_saved
+from toolkit.groups import Wants
 from toolkit.report.document import dumps
 from toolkit.report.text import errors
+from toolkit.rollout.runs import RunFolder
+from toolkit.verbs.access import Fleet
 from toolkit.verbs.cli.session import Session, fleet
+from toolkit.verbs.each import on_saved
+from toolkit.verbs.reading import read_each
 from toolkit.verbs.saved import read_saved
+
+
+def sheets_of(fleet: Fleet, wants: Wants, folder: RunFolder) -> list[Outcome[Sheet]]:
+    """Ask every node once; of its evidence, kept in the run's folder, only a sheet remains."""
+    sheets, turn = Sheets(wants), threading.Lock()
+
+    def make(name: str, evidence: Evidence) -> Sheet:
+        with turn:
+            return sheets.make(name, evidence)
+
+    return read_each(fleet, folder, make)
+
+
+def sheets_of_saved(saved: Iterable[tuple[str, Evidence]], wants: Wants) -> list[Outcome[Sheet]]:
+    """The same of evidence that was saved earlier; one node's at a time is held."""
+    return on_saved(saved, Sheets(wants).make)
 
 
 @verb(

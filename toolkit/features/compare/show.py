@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from dataclasses import asdict
+from datetime import datetime
 
-from toolkit import __version__
 from toolkit.checks.outliers import Comparison, Difference, Kind, Odd
 from toolkit.errors import ExitCode, ToolkitError
 from toolkit.hosts.host import fold
 from toolkit.plural import counted
-from toolkit.report.document import Json
+from toolkit.report.document import Json, envelope
 from toolkit.report.table import Ink, Painter, clean, wrapped
 
 SCHEMA = "gdr-toolkit/compare/1"
@@ -118,10 +118,7 @@ def document(
 ) -> dict[str, Json]:
     """The whole document; fields are only ever added within a version."""
     return {
-        "schema": SCHEMA,
-        "toolkit": __version__,
-        "time": when.astimezone(UTC).isoformat(timespec="seconds"),
-        "exit_code": int(code),
+        **envelope(SCHEMA, when, code),
         "kinds": [_kind(kind) for kind in compared.kinds] if compared else [],
         "each_its_own": list(compared.ignored) if compared else [],
         "errors": [
@@ -134,17 +131,13 @@ def _kind(kind: Kind) -> dict[str, Json]:
     return {
         "hosts": list(kind.hosts),
         "identical": list(kind.identical),
-        "marks": [_difference(each) for each in kind.marks],
+        "marks": [asdict(each) for each in kind.marks],
         "odd": [
             {
                 "hosts": list(each.hosts),
-                "differences": [_difference(one) for one in each.differences],
+                "differences": [asdict(one) for one in each.differences],
                 "not_read": list(each.unread),
             }
             for each in kind.odd
         ],
     }
-
-
-def _difference(each: Difference) -> dict[str, Json]:
-    return {"topic": each.topic, "item": each.item, "value": each.value, "norm": each.norm}

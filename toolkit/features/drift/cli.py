@@ -1,23 +1,76 @@
-"""The verb that lays nodes beside what they should be, for people and for cron."""
+"""Drift: the verb that lays nodes beside what they should be, for people and for cron."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from datetime import date
 from pathlib import Path
 
-from toolkit.cli.options import HOSTS, REACH, READS, SAVED, WANT, Option, Said
+from toolkit.built.delivery_cache import Shelf, at_hand
+from toolkit.checks.judged import judge_node
+from toolkit.cli.options import HOSTS, REACH, READS, SAVED, TEXTFILE, WANT, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome
-from toolkit.features.drift.plan.drift import Drift
-from toolkit.features.drift.run import drift_all, drift_saved
-from toolkit.features.drift.show import text as report
-from toolkit.features.drift.show.document import document
-from toolkit.features.drift.show.prometheus import PREFIX, exposition, failed
+from toolkit.errors import ExitCode, Outcome, code_of
+from toolkit.evidence import Evidence
+from toolkit.facts.node.node import Node
+from toolkit.features.drift import show as report
+from toolkit.features.drift.plan import Drift
+from toolkit.features.drift.plan_properties import drift_of
+from toolkit.features.drift.show import document
+from toolkit.groups import Wants
+from toolkit.plan.plan import Plan, make_plan
 from toolkit.report.document import dumps
+from toolkit.rollout.runs import RunFolder
+from toolkit.verbs.access import Fleet
 from toolkit.verbs.cli.plan import DELIVERED, shelf_of
-from toolkit.verbs.cli.prometheus import TEXTFILE, Words, telling
+from toolkit.verbs.cli.prometheus import Metrics, textfile
 from toolkit.verbs.cli.session import Session, fleet
+from toolkit.verbs.each import on_saved
+from toolkit.verbs.plan import aimed
+from toolkit.verbs.reading import read_each
 from toolkit.verbs.saved import read_saved
+from toolkit.want import Want
+
+
+def drift_node(
+    host: str, evidence: Evidence, want: Want, today: date, shelf: Shelf | None = None
+) -> Drift:
+    """One node's drift, from its evidence.
+
+    :param shelf: modules that were built elsewhere, and may be delivered.
+    :raises Unsupported: there is no rule for its distribution.
+    """
+    judged = judge_node(host, evidence, want, today)
+    node = Node(evidence)
+    if not judged.gpus:
+        return drift_of(node, judged, Plan())
+    verdicts, want = aimed(node, judged, want)
+    plan = make_plan(node, verdicts, want, today=today, builts=at_hand(shelf, node, want))
+    return drift_of(node.fresh(), judged, plan)
+
+
+def drift_all(
+    fleet: Fleet, wants: Wants, today: date, folder: RunFolder, shelf: Shelf | None = None
+) -> list[Outcome[Drift]]:
+    """Ask every node once, and lay it beside what it should be."""
+
+    def work(name: str, evidence: Evidence) -> Drift:
+        return drift_node(name, evidence, wants.of(name), today, shelf)
+
+    return read_each(fleet, folder, work)
+
+
+def drift_saved(
+    saved: Iterable[tuple[str, Evidence]], wants: Wants, today: date, shelf: Shelf | None = None
+) -> list[Outcome[Drift]]:
+    """The same from evidence that was saved earlier, with no host."""
+
+    def work(name: str, evidence: Evidence) -> Drift:
+        return drift_node(name, evidence, wants.of(name), today, shelf)
+
+    return on_saved(saved, work)
+
 
 OUTPUT = (
     Option("json", False, "one JSON document on standard output (docs/drift.schema.json)"),
@@ -39,9 +92,9 @@ def drift(said: Said) -> ExitCode:
       invoke drift --hosts gpu[001-128] --quiet --textfile /var/lib/gdr/gdr.prom
     """
     session = Session.begin("drift", said)
-    with telling(session, Words(PREFIX, exposition, failed)) as teller:
+    with textfile(session, _metrics) as teller:
         outcomes = _drifts(session)
-        code = session.ended(outcomes, _code)
+        code = session.ended(outcomes, code_of)
         teller.of(outcomes, code)
     session.say(report.text(outcomes, session.paint, verbose=said.flag("verbose")))
     text = dumps(document(outcomes, said.text("profile"), code, session.now))
@@ -54,6 +107,10 @@ def drift(said: Said) -> ExitCode:
     return code
 
 
+def _metrics() -> Metrics:
+    return report
+
+
 def _drifts(session: Session) -> list[Outcome[Drift]]:
     said, wants = session.said, session.wants()
     shelf = shelf_of(session)
@@ -62,7 +119,3 @@ def _drifts(session: Session) -> list[Outcome[Drift]]:
         return drift_saved(saved, wants, session.today, shelf)
     with fleet(said) as opened:
         return drift_all(opened, wants, session.today, session.folder, shelf)
-
-
-def _code(outcome: Outcome[Drift]) -> ExitCode:
-    return outcome.error.exit_code if outcome.error else outcome.get().exit_code

@@ -1,16 +1,17 @@
-"""The verb that prepares the enrolment of a signing key."""
+"""Enrolment: the verb that prepares a signing key's; what is left to do by hand, a row a node."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from toolkit.cli.options import HOSTS, REACH, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError
 from toolkit.features.enrol.io import ROOTS_OWN
-from toolkit.features.enrol.plan import Enrolling, Standing, Wish
+from toolkit.features.enrol.plan import AT_THE_CONSOLE, Enrolling, EnrolStanding, EnrolWish
 from toolkit.features.enrol.run import (
-    Looked,
+    EnrolReading,
     as_looked,
     look,
     make_password,
@@ -18,13 +19,52 @@ from toolkit.features.enrol.run import (
     request,
     revoke,
 )
-from toolkit.features.enrol.show import enrol_lines
 from toolkit.plural import counted
 from toolkit.report.document import Told
+from toolkit.report.table import Ink, Painter, clean, columns
+from toolkit.report.text import errors
 from toolkit.ssh.credentials import read_secret
 from toolkit.ssh.pool import broken_off
 from toolkit.verbs.access import Fleet
 from toolkit.verbs.cli.session import Session, consent, fleet
+
+_INKS = {
+    EnrolStanding.ENROLLED: Ink.GREEN,
+    EnrolStanding.NEEDLESS: Ink.GREY,
+    EnrolStanding.WAITS: Ink.YELLOW,
+    EnrolStanding.MISSING: Ink.YELLOW,
+}
+
+
+def enrol_lines(outcomes: Sequence[Outcome[Enrolling]], paint: Painter) -> list[str]:
+    """The table, what could not be done, and the way through MokManager where it is needed."""
+    rows = [
+        (each.host, value.standing.value, f"Secure Boot: {value.secure_boot}", value.found)
+        for each in outcomes
+        if (value := each.value) is not None
+    ]
+    inks = [_INKS[each.value.standing] for each in outcomes if each.value is not None]
+    lines = [
+        line.replace(row[1], paint(row[1], ink), 1)
+        for line, row, ink in zip(
+            columns([tuple(clean(cell) for cell in row) for row in rows]), rows, inks, strict=True
+        )
+    ]
+    lines += errors(((each.host, each.error) for each in outcomes), paint)
+    waiting = [e.host for e in outcomes if e.value and e.value.standing is EnrolStanding.WAITS]
+    if waiting:
+        lines += [
+            "",
+            f"{counted(len(waiting), 'node', 'waits', 'wait')}: "
+            "reboot each with its console at hand (BMC, KVM);",
+        ]
+        lines += [f"  {line}" for line in AT_THE_CONSOLE]
+        lines += [
+            "  who does not answer within ten seconds boots on, and the request is gone",
+            "undo, until that boot: enrol --revoke with the same options",
+        ]
+    return lines
+
 
 ENROL = (
     Option("certificate", "", "the certificate that modules are signed with, PEM or DER"),
@@ -56,7 +96,9 @@ def enrol(said: Said) -> ExitCode:
     session = Session.begin("enrol", said)
     certificate = _certificate(said)
     with fleet(said) as opened:
-        looked = look(opened, certificate, Wish.REVOKE if said.flag("revoke") else Wish.LOOK)
+        looked = look(
+            opened, certificate, EnrolWish.REVOKE if said.flag("revoke") else EnrolWish.LOOK
+        )
         if said.flag("check") or said.dry or broken_off(looked):
             outcomes = [as_looked(each) for each in looked]
         elif said.flag("revoke"):
@@ -64,9 +106,7 @@ def enrol(said: Said) -> ExitCode:
         else:
             outcomes = _request(session, opened, looked, certificate)
     session.say("\n".join(enrol_lines(outcomes, session.paint)))
-    told = [
-        Outcome(e.host, Told(enrolling=e.value) if e.value else None, e.error) for e in outcomes
-    ]
+    told = [each.map(lambda found: Told(enrolling=found)) for each in outcomes]
     return session.finish(told, session.ended(outcomes, _code))
 
 
@@ -86,10 +126,10 @@ def _certificate(said: Said) -> bytes | None:
 
 
 def _request(
-    session: Session, fleet: Fleet, looked: list[Outcome[Looked]], certificate: bytes | None
+    session: Session, fleet: Fleet, looked: list[Outcome[EnrolReading]], certificate: bytes | None
 ) -> list[Outcome[Enrolling]]:
     said = session.said
-    missing = [e for e in looked if e.value and e.value.enrolling.standing is Standing.MISSING]
+    missing = [e for e in looked if e.value and e.value.enrolling.standing is EnrolStanding.MISSING]
     if not missing:
         return [as_looked(each) for each in looked]
     password, made = _password(said)

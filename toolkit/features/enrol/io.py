@@ -7,7 +7,7 @@ from base64 import b64encode
 
 from toolkit.errors import TransportError, UsageError
 from toolkit.evidence import Evidence
-from toolkit.node.scripts import FOLDER
+from toolkit.node.scripts import assembled
 from toolkit.ssh.transport import Transport
 
 ROOTS_OWN = ""  # in place of a password: root's own, as the node's /etc/shadow has it
@@ -27,10 +27,10 @@ def script(action: str, certificate: bytes | None, password: str) -> str:
             "the password must have 8 to 256 printable ASCII characters, no blank and no '",
             hint=f"it is typed at a console that takes every keyboard for a US one: {SAFE}",
         )
-    parts = [(FOLDER / name).read_text("utf-8") for name in ("frames.sh", "enrol.sh")]
     which = "own" if certificate is None else "given"
     sent = b64encode(certificate or b"").decode("ascii")
-    return "#!/bin/sh\n" + "\n".join([*parts, f"enrol {action} {which} '{sent}' '{password}'\n"])
+    call = f"enrol {action} {which} '{sent}' '{password}'"
+    return assembled(("frames.sh", "enrol.sh"), call)
 
 
 def ask(

@@ -18,7 +18,7 @@ AT_THE_CONSOLE = (
 _NO_HASH = "root has no password there, or keeps it by yescrypt: leave out --root-pw"
 
 
-class Wish(StrEnum):
+class EnrolWish(StrEnum):
     """What the operator asked for."""
 
     LOOK = "look"
@@ -26,7 +26,7 @@ class Wish(StrEnum):
     REVOKE = "revoke"
 
 
-class Standing(StrEnum):
+class EnrolStanding(StrEnum):
     """Where the certificate stands on a node, once we are through with it."""
 
     ENROLLED = "enrolled"
@@ -39,22 +39,22 @@ class Standing(StrEnum):
 class Enrolling:
     """What came of one node, or would come of it."""
 
-    standing: Standing
+    standing: EnrolStanding
     found: str  # one sentence
     secure_boot: SecureBoot
     todo: str = ""  # what the operator has to do for it
 
     @property
     def pending(self) -> bool:
-        return self.standing in {Standing.WAITS, Standing.MISSING}
+        return self.standing in {EnrolStanding.WAITS, EnrolStanding.MISSING}
 
 
 def needs_request(mok: Mok) -> bool:
     """Whether a request to enrol has to be made."""
-    return standing(mok, Wish.LOOK).standing is Standing.MISSING
+    return standing(mok, EnrolWish.LOOK).standing is EnrolStanding.MISSING
 
 
-def standing(mok: Mok, wish: Wish) -> Enrolling:
+def standing(mok: Mok, wish: EnrolWish) -> Enrolling:
     """What is so on the node, and whether the wish could be fulfilled.
 
     :raises Unsupported: where MokManager cannot ask for this certificate.
@@ -71,20 +71,20 @@ def standing(mok: Mok, wish: Wish) -> Enrolling:
         hint = _NO_HASH if "root password hash" in mok.said else "look again: enrol --check"
         raise NoEvidence(f"mokutil --{wish}: {mok.said}", hint=hint)
     now = mok.enrolment if mok.after is None else mok.after
-    if wish is Wish.REVOKE:
+    if wish is EnrolWish.REVOKE:
         return _revoked(mok, now)
     asked = mok.after is not None  # a node where others wait by now was not asked
-    if wish is Wish.IMPORT and mok.enrolment is Enrolment.NOT_ENROLLED and asked:
+    if wish is EnrolWish.IMPORT and mok.enrolment is Enrolment.NOT_ENROLLED and asked:
         if mok.after is not Enrolment.PENDING:
             raise NoEvidence(
                 f"mokutil took the request, and the certificate is {mok.after}",
                 hint="is the room for firmware variables used up? mokutil --list-new tells",
             )
         return Enrolling(
-            Standing.WAITS, f"requested now{_off(mok)}", mok.secure_boot, "reboot, and confirm"
+            EnrolStanding.WAITS, f"requested now{_off(mok)}", mok.secure_boot, "reboot, and confirm"
         )
     if now is Enrolment.ENROLLED:
-        return Enrolling(Standing.ENROLLED, "known to firmware or kernel", mok.secure_boot)
+        return Enrolling(EnrolStanding.ENROLLED, "known to firmware or kernel", mok.secure_boot)
     if now is Enrolment.PENDING:
         return _waits(mok)
     if mok.others:
@@ -93,7 +93,7 @@ def standing(mok: Mok, wish: Wish) -> Enrolling:
             hint="a second request would change the password of the first: confirm that one at "
             "the console, or drop it: mokutil --revoke-import",
         )
-    return Enrolling(Standing.MISSING, _without_us(mok), mok.secure_boot, "enrol it")
+    return Enrolling(EnrolStanding.MISSING, _without_us(mok), mok.secure_boot, "enrol it")
 
 
 def _without_mok(mok: Mok) -> Enrolling | None:
@@ -106,11 +106,11 @@ def _without_mok(mok: Mok) -> Enrolling | None:
     if mok.efi and mok.shim:
         return None
     if mok.enrolment is Enrolment.ENROLLED:
-        return Enrolling(Standing.ENROLLED, "known to firmware or kernel", mok.secure_boot)
+        return Enrolling(EnrolStanding.ENROLLED, "known to firmware or kernel", mok.secure_boot)
     why = "no shim started this kernel" if mok.efi else "booted by BIOS, or EFI is hidden"
     if not mok.demanded:
         found = f"{why}; the kernel takes modules without signature"
-        return Enrolling(Standing.NEEDLESS, found, mok.secure_boot)
+        return Enrolling(EnrolStanding.NEEDLESS, found, mok.secure_boot)
     if mok.efi:
         hint = (
             "boot through shim, or add the certificate to the firmware's own db (BIOS setup, BMC)"
@@ -133,7 +133,7 @@ def _off(mok: Mok) -> str:
 
 def _waits(mok: Mok) -> Enrolling:
     found = "requested earlier, by the password of that time"
-    return Enrolling(Standing.WAITS, found, mok.secure_boot, "reboot, and confirm")
+    return Enrolling(EnrolStanding.WAITS, found, mok.secure_boot, "reboot, and confirm")
 
 
 def _revoked(mok: Mok, now: Enrolment | None) -> Enrolling:
@@ -151,8 +151,10 @@ def _revoked(mok: Mok, now: Enrolment | None) -> Enrolling:
         )
     if now is Enrolment.ENROLLED:
         found = "enrolled already: mokutil --delete takes it out again, at the console"
-        return Enrolling(Standing.ENROLLED, found, mok.secure_boot)
+        return Enrolling(EnrolStanding.ENROLLED, found, mok.secure_boot)
     was = mok.enrolment is Enrolment.PENDING
     return Enrolling(
-        Standing.NEEDLESS, "the request is revoked" if was else "nothing waited", mok.secure_boot
+        EnrolStanding.NEEDLESS,
+        "the request is revoked" if was else "nothing waited",
+        mok.secure_boot,
     )

@@ -6,12 +6,12 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolkit.built.io.certificate import der_of
+from toolkit.built.io.openssl import der_of
 from toolkit.errors import Outcome
 from toolkit.facts.firmware.mok import Mok, parse_mok
 from toolkit.facts.firmware.secureboot import Enrolment
 from toolkit.features.enrol.io import ROOTS_OWN, SAFE, ask
-from toolkit.features.enrol.plan import Enrolling, Wish, needs_request, standing
+from toolkit.features.enrol.plan import Enrolling, EnrolWish, needs_request, standing
 from toolkit.hosts.host import Host
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
@@ -21,7 +21,7 @@ LENGTH = 12  # of a password that we make: 51 bits, for a request that lives unt
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class EnrolReading:
     """A node before anything was asked of it."""
 
     mok: Mok
@@ -41,42 +41,44 @@ def make_password() -> str:
     return "".join(secrets.choice(SAFE) for _ in range(LENGTH))
 
 
-def look(fleet: Fleet, certificate: bytes | None, wish: Wish = Wish.LOOK) -> list[Outcome[Looked]]:
+def look(
+    fleet: Fleet, certificate: bytes | None, wish: EnrolWish = EnrolWish.LOOK
+) -> list[Outcome[EnrolReading]]:
     """Where the certificate stands on each node; changes nothing.
 
     :param certificate: DER; None for the one that DKMS signs with on each node.
     :param wish: what is to come of it: where nothing is to be requested, others may wait.
     """
 
-    def work(_: Host, transport: Transport) -> Looked:
+    def work(_: Host, transport: Transport) -> EnrolReading:
         mok = parse_mok(ask(transport, "look", certificate))
-        return Looked(mok, standing(mok, wish))
+        return EnrolReading(mok, standing(mok, wish))
 
     return on_each(fleet, "looking at keys", work)
 
 
 def request(
     fleet: Fleet,
-    looked: list[Outcome[Looked]],
+    looked: list[Outcome[EnrolReading]],
     certificate: bytes | None,
     password: str = ROOTS_OWN,
 ) -> list[Outcome[Enrolling]]:
     """Ask for the enrolment where it is not asked for yet; the others stay as they are."""
-    return _where(fleet, looked, certificate, Wish.IMPORT, password)
+    return _where(fleet, looked, certificate, EnrolWish.IMPORT, password)
 
 
 def revoke(
-    fleet: Fleet, looked: list[Outcome[Looked]], certificate: bytes | None
+    fleet: Fleet, looked: list[Outcome[EnrolReading]], certificate: bytes | None
 ) -> list[Outcome[Enrolling]]:
     """Take the request back where it still waits for the console, and nobody else's with it."""
-    return _where(fleet, looked, certificate, Wish.REVOKE, ROOTS_OWN)
+    return _where(fleet, looked, certificate, EnrolWish.REVOKE, ROOTS_OWN)
 
 
 def _where(
     fleet: Fleet,
-    looked: list[Outcome[Looked]],
+    looked: list[Outcome[EnrolReading]],
     certificate: bytes | None,
-    wish: Wish,
+    wish: EnrolWish,
     password: str,
 ) -> list[Outcome[Enrolling]]:
     before = {each.host: each.value for each in looked if each.value is not None}
@@ -90,17 +92,17 @@ def _where(
 
     done: dict[str, Outcome[Enrolling]] = {}
     if meant:
-        title = "requesting enrolment" if wish is Wish.IMPORT else "revoking requests"
+        title = "requesting enrolment" if wish is EnrolWish.IMPORT else "revoking requests"
         done = {each.host: each for each in on_each(fleet, title, work, hosts=meant)}
     return [done.get(each.host) or as_looked(each) for each in looked]
 
 
-def _meant(looked: Looked, wish: Wish) -> bool:
-    if wish is Wish.IMPORT:
+def _meant(looked: EnrolReading, wish: EnrolWish) -> bool:
+    if wish is EnrolWish.IMPORT:
         return needs_request(looked.mok)
     return looked.mok.enrolment is Enrolment.PENDING
 
 
-def as_looked(looked: Outcome[Looked]) -> Outcome[Enrolling]:
+def as_looked(looked: Outcome[EnrolReading]) -> Outcome[Enrolling]:
     """What is told of a node that was not asked for anything."""
     return Outcome(looked.host, looked.value.enrolling if looked.value else None, looked.error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,28 +12,30 @@ from toolkit.cli.options import HOSTS, REACH, REGISTER, WANT, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, UsageError, worst
 from toolkit.features.exercise import register
-from toolkit.features.exercise.plan.judge import THRESHOLD, Result
-from toolkit.features.exercise.plan.past import same
-from toolkit.features.exercise.plan.plan import Exercise, Terms, limit_of, read_terms
-from toolkit.features.exercise.run.exercise import (
+from toolkit.features.exercise.plan import Exercise, ExerciseTerms, limit_of, read_terms
+from toolkit.features.exercise.plan_judge import THRESHOLD, JudgedTest
+from toolkit.features.exercise.plan_proof import same
+from toolkit.features.exercise.run import (
+    FILE,
     code_of,
+    earlier,
     judged,
-    look,
     plan,
+    read_nodes,
     refuse_jobs,
     run,
     saved,
 )
-from toolkit.features.exercise.run.past import FILE, earlier
-from toolkit.features.exercise.show.exercise import (
-    Before,
-    Sheet,
+from toolkit.features.exercise.show import (
+    EarlierFigures,
+    ExerciseReport,
     document,
+    past_document,
+    past_lines,
     planned_lines,
     remarks,
     result_lines,
 )
-from toolkit.features.exercise.show.past import past_document, past_lines
 from toolkit.hosts.host import select
 from toolkit.plural import counted
 from toolkit.report.document import dumps
@@ -97,10 +100,8 @@ def exercise(said: Said) -> ExitCode:
         evidence = saved(Path(said.text("from_")))
         results = judged(evidence, threshold, wanted)
         code, why = code_of(evidence, results)
-        told = (why,) if why else ()
-        return _told(
-            session, Sheet(tuple(evidence), results, None, threshold, code, session.now, {}, told)
-        )
+        sheet = ExerciseReport(tuple(evidence), results, None, threshold, code, session.now, {})
+        return _told(session, replace(sheet, troubles=(why,) if why else ()))
     terms = read_terms(
         said.number("seconds", 5),
         said.number("gigabytes", 500),
@@ -129,16 +130,20 @@ def _registered(session: Session) -> ExitCode:
     return code
 
 
-def _measured(session: Session, terms: Terms, threshold: float, wanted: float | None) -> ExitCode:
+def _measured(
+    session: Session, terms: ExerciseTerms, threshold: float, wanted: float | None
+) -> ExitCode:
     said = session.said
     with fleet(said) as opened:
-        looked = look(opened)
+        looked = read_nodes(opened)
         planned = plan(looked, terms)
         names = tuple(each.host for each in looked)
         if said.flag("check") or said.dry or not planned.tests:
             session.say("\n".join(planned_lines(planned)))
             code = ExitCode.PENDING if planned.tests else ExitCode.UNKNOWN
-            return _document(session, Sheet(names, (), planned, threshold, code, session.now, {}))
+            return _document(
+                session, ExerciseReport(names, (), planned, threshold, code, session.now, {})
+            )
         over_jobs = said.flag("over_jobs")
         if not over_jobs:
             refuse_jobs(looked)
@@ -152,7 +157,7 @@ def _measured(session: Session, terms: Terms, threshold: float, wanted: float | 
     if ran.stopped:
         code = worst([code, ExitCode.STOPPED])
         more.append(f"the rest was not run: {ran.stopped}")
-    sheet = Sheet(
+    sheet = ExerciseReport(
         names,
         results,
         planned,
@@ -175,7 +180,7 @@ def _consent(planned: Exercise, names: tuple[str, ...], said: Said) -> None:
     consent(f"move data {where}: {tests}, {bounds}?", said)
 
 
-def _told(session: Session, sheet: Sheet) -> ExitCode:
+def _told(session: Session, sheet: ExerciseReport) -> ExitCode:
     lines = ["simulated: no data was moved, the figures are made up"] if sheet.simulated else []
     verbose = session.said.flag("verbose")
     lines += result_lines(sheet.results, session.paint, earlier=sheet.earlier, verbose=verbose)
@@ -185,7 +190,7 @@ def _told(session: Session, sheet: Sheet) -> ExitCode:
     return _document(session, sheet)
 
 
-def _document(session: Session, sheet: Sheet) -> ExitCode:
+def _document(session: Session, sheet: ExerciseReport) -> ExitCode:
     text = dumps(document(sheet))
     if session.said.flag("json"):
         sys.stdout.write(text)
@@ -195,14 +200,14 @@ def _document(session: Session, sheet: Sheet) -> ExitCode:
     return sheet.code
 
 
-def _before(results: tuple[Result, ...]) -> Mapping[int, Before]:
+def _before(results: tuple[JudgedTest, ...]) -> Mapping[int, EarlierFigures]:
     """The latest figure of the same test in an earlier run, by the test's number."""
     keys = {same(each.test): each.test.number for each in results}
-    found: dict[int, Before] = {}
+    found: dict[int, EarlierFigures] = {}
     for one in earlier(state_dir() / "runs"):
         number = keys.get(one.same)
         if number is not None and number not in found:
-            found[number] = Before(one.when, one.value)
+            found[number] = EarlierFigures(one.when, one.value)
     return found
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from toolkit.errors import TransportError
 from toolkit.evidence import Evidence
 from toolkit.node.collect import patience
-from toolkit.node.scripts import FOLDER
+from toolkit.node.scripts import assembled
 from toolkit.ssh.transport import Transport
 
 _PARTS = ("frames.sh", "routes.sh", "holding.sh", "exercise.sh")
@@ -18,9 +18,7 @@ _ROOM_S = 60.0
 
 def script(*words: str) -> str:
     """The whole script. Cut off at any byte, it starts nothing."""
-    parts = [(FOLDER / part).read_text("utf-8") for part in _PARTS]
-    call = " ".join(map(shlex.quote, words))
-    return "#!/bin/sh\n" + "\n".join([*parts, f"gdr_exercise {call} end\n"])
+    return assembled(_PARTS, f"gdr_exercise {shlex.join(words)} end")
 
 
 def look(transport: Transport) -> Evidence:

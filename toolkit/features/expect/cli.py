@@ -1,19 +1,46 @@
-"""The verb that learns what the nodes of a site have."""
+"""Read nodes for what they have; change nothing.
+
+The verb that learns what the nodes of a site have.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
-from toolkit.checks.learned import Learned, learn
+from toolkit.checks.learned import Had, Learned, had, learn
 from toolkit.cli.options import HOSTS, REACH, SAVED, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, worst
+from toolkit.errors import ExitCode, Outcome, worst
+from toolkit.evidence import Evidence
+from toolkit.facts.node.node import Node
 from toolkit.features.expect import show as report
-from toolkit.features.expect.run import gres_of, had_all, had_saved
+from toolkit.features.slurm.run.nodes import node_name
 from toolkit.report.document import dumps
+from toolkit.rollout.runs import RunFolder
+from toolkit.verbs.access import Fleet
 from toolkit.verbs.cli.session import Session, fleet
+from toolkit.verbs.each import on_saved
+from toolkit.verbs.reading import read_each
 from toolkit.verbs.saved import read_saved
+
+
+def had_all(fleet: Fleet, folder: RunFolder) -> list[Outcome[Had]]:
+    """Ask every node once; of its evidence, kept in the run's folder, only a summary remains."""
+    return read_each(fleet, folder, lambda name, evidence: had(name, Node(evidence)))
+
+
+def had_saved(saved: Iterable[tuple[str, Evidence]]) -> list[Outcome[Had]]:
+    """The same of evidence that was saved earlier; one node's at a time is held."""
+    return on_saved(saved, lambda name, evidence: had(name, Node(evidence)))
+
+
+def gres_of(fleet: Fleet) -> dict[str, int]:
+    """GPUs by host, as Slurm's Gres has them; none where Slurm was not asked."""
+    nodes = fleet.slurm.nodes if fleet.slurm else {}
+    told = {host.name: nodes[node_name(host)].gpus for host in fleet.hosts} if nodes else {}
+    return {name: gpus for name, gpus in told.items() if gpus is not None}
 
 
 @verb(

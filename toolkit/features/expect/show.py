@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
-from toolkit import __version__
 from toolkit.checks.learned import Dissent, Learned
 from toolkit.errors import ExitCode, ToolkitError, UsageError
 from toolkit.expect import Value
 from toolkit.hosts.host import fold, members
 from toolkit.plural import counted
-from toolkit.report.document import Json
+from toolkit.report.document import Json, envelope
 from toolkit.report.table import clean
 
 SCHEMA = "gdr-toolkit/expect/1"
@@ -84,10 +83,7 @@ def document(
 ) -> dict[str, Json]:
     """The whole document (docs/expect.schema.json); fields are only ever added."""
     return {
-        "schema": SCHEMA,
-        "toolkit": __version__,
-        "time": when.astimezone(UTC).isoformat(timespec="seconds"),
-        "exit_code": int(code),
+        **envelope(SCHEMA, when, code),
         "kinds": [_kind(each) for each in kinds],
         "errors": [
             {"host": host, "message": str(error), "hint": error.hint} for host, error in errors

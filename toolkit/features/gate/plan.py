@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
-from toolkit.compat.xids import Act, xid_rows
+from toolkit.compat.gpus import Act, xid_rows
 from toolkit.errors import UsageError
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.config_space import ACS_CAPABILITY

@@ -1,4 +1,4 @@
-"""The verbs that tell of earlier runs, and the one that takes a run back."""
+"""The verbs that tell of earlier runs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from toolkit.checks.judged import judge_node
-from toolkit.cli.options import HOSTS, OUTPUT, REACH, Option, Said
+from toolkit.cli.options import RUN, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, UsageError, worst
-from toolkit.features.exercise.run.past import earlier
+from toolkit.errors import ExitCode, worst
 from toolkit.features.history.show import (
     HostRow,
     RunRow,
@@ -27,7 +25,7 @@ from toolkit.plural import counted
 from toolkit.report.document import dumps
 from toolkit.report.table import Painter, clean, wants_colour
 from toolkit.rollout.history import (
-    Run,
+    PastRun,
     Unread,
     Vouched,
     history_of,
@@ -35,21 +33,12 @@ from toolkit.rollout.history import (
     read_runs,
     verify_runs,
 )
-from toolkit.rollout.hooks import Hooks
-from toolkit.rollout.journal import Event, Story, by_host
+from toolkit.rollout.journal import Event, by_host
 from toolkit.untrusted import read_json
 from toolkit.verbs.access import state_dir
-from toolkit.verbs.cli.plan import OVER_JOBS, tell_back
-from toolkit.verbs.cli.rollout import ROLLOUT, counting, said_before, scheduled
-from toolkit.verbs.cli.session import Session, consent, fleet
-from toolkit.verbs.undo import undo as undo_nodes
-from toolkit.verbs.undo import undoing
 
 _NONE = "no run has left a journal yet"
 JSON = Option("json", False, "one JSON document on standard output (docs/runs.schema.json)")
-_TOLD = (*(each.name for each in OUTPUT), "quiet")
-_OF_UNDO = frozenset({"max_unavailable", "stop_file", "job_timeout"})
-RUN = (Option("run", "", "a run's id, as runs lists it", positional=True),)
 
 
 def _place() -> Path:
@@ -79,7 +68,7 @@ def list_(said: Said) -> ExitCode:
         return _verify(said)
     count = said.number("count", 20)
     found = [each for at, each in enumerate(read_runs(_place())) if not count or at < count]
-    rows = [row_of(each) for each in found if isinstance(each, Run)]
+    rows = [row_of(each) for each in found if isinstance(each, PastRun)]
     unread = {each.id: each.why for each in found if isinstance(each, Unread)}
     if said.flag("json"):
         sys.stdout.write(dumps(runs_document(rows, unread)))
@@ -140,7 +129,7 @@ def history(said: Said) -> ExitCode:
     wanted = [host.name for host in select(said.text("hosts"))]
     found = list(history_of(_place(), wanted))
     unread = {each.id: each.why for each in found if isinstance(each, Unread)}
-    rows = [row_of(each) for each in found if isinstance(each, Run)]
+    rows = [row_of(each) for each in found if isinstance(each, PastRun)]
     if said.flag("json"):
         kept = [replace(r, hosts=tuple(h for h in r.hosts if h.name in wanted)) for r in rows]
         sys.stdout.write(dumps(runs_document(kept, unread)))
@@ -148,75 +137,12 @@ def history(said: Said) -> ExitCode:
     paint = Painter(wants_colour(sys.stdout))
     pairs = [(host.name, row) for row in rows for host in row.hosts if host.name in wanted]
     print("\n".join(history_table(pairs, paint) if pairs else ["no run has seen these hosts"]))
+    from toolkit.features.exercise.run import earlier  # noqa: PLC0415 only who asks of hosts pays for it
+
     if (count := sum(1 for _ in earlier(_place(), wanted))) and wanted:
         print(f"{counted(count, 'measurement')}: exercise --past --hosts {said.text('hosts')}")
     _tell_unread(unread)
     return ExitCode.OK
-
-
-@verb(
-    RUN,
-    (Option("hosts", "", "only these of the run's hosts"),),
-    tuple(each for each in HOSTS if each.name == "yes"),
-    tuple(each for each in REACH if each.name not in {"user", "key", "ssh_config", "transport"}),
-    (
-        Option("reboot", False, "reboot nodes where what was taken back needs it"),
-        OVER_JOBS,
-        Option("reason", "", "why, for the journal: a ticket"),
-        Option("json", False, "one JSON document on standard output (docs/report.schema.json)"),
-    ),
-    tuple(each for each in ROLLOUT if each.name in _OF_UNDO),
-)
-def undo(said: Said) -> ExitCode:
-    """Take a run back on every host it changed: bytes, mode and owner of what it replaced.
-
-    Nodes are reached as they were in that run. A file that was changed since, by other
-    hands or by a later run, is left as it is, and named. Nodes of Slurm's are drained for it, and
-    given back where every check is content.
-
-    Examples:
-      invoke undo 2026-11-21T22-00-00-provision
-      invoke undo 2026-11-21T22-00-00-provision --hosts gpu007 --yes --reboot
-    """
-    said.not_dry("undo", f"what there is to take back: runs.show {said.text('run')}")
-    run = read_run(_place(), said.text("run"))
-    only = [host.name for host in select(said.text("hosts"))] if said.text("hosts") else []
-    what = undoing(run, only)
-    again = as_reached(said, run.story)
-    session = Session.begin("undo", again)
-    with fleet(again) as opened:
-        meant = [host for host in opened.hosts if host.name in what.node_runs]
-        chosen = replace(opened, hosts=tuple(meant))
-        if lacking := sorted(set(what.node_runs) - {host.name for host in chosen.hosts}):
-            raise UsageError(
-                f"no host of that name any more: {', '.join(lacking)}",
-                hint="name those that there are with --hosts",
-            )
-        if not opened.demo:
-            consent(f"take back run {run.id} on {counted(len(chosen.hosts), 'node')}?", said)
-        allowed = said.flag("reboot") or opened.demo
-        how = counting(session, chosen, reason=said.text("reason"), undoes=what.run)
-        hooks = scheduled(session, Hooks(), opened.slurm)
-        wants, today = session.wants(), session.today
-        rolled = undo_nodes(
-            chosen,
-            what,
-            session.folder,
-            replace(how.agreed, hooks=hooks, alone=True),
-            judge=lambda host, evidence: judge_node(host, evidence, wants.of(host), today),
-            allow_reboot=allowed,
-            over_jobs=said.flag("over_jobs"),
-        )
-    return tell_back(session, rolled)
-
-
-def as_reached(said: Said, story: Story) -> Said:
-    """What the run had been told, apart from how it was to be told of."""
-    again = said_before(said, story)
-    told = {name: said.values[name] for name in _TOLD if name in said.values}
-    told["stop_file"] = said.text("stop_file")
-    kept = {name: value for name, value in again.values.items() if name not in _TOLD}
-    return replace(again, values=kept | told)
 
 
 def _tell_unread(unread: Mapping[str, str]) -> None:
@@ -224,7 +150,7 @@ def _tell_unread(unread: Mapping[str, str]) -> None:
         print(f"note: {name}: {why}", file=sys.stderr)
 
 
-def row_of(run: Run) -> RunRow:
+def row_of(run: PastRun) -> RunRow:
     """A run as it is told of."""
     story = run.story
     batch_of = {host: at for at, batch in enumerate(story.batches, 1) for host in batch}
@@ -244,7 +170,7 @@ def row_of(run: Run) -> RunRow:
     )
 
 
-def _host_row(run: Run, name: str, batch: int, events: Sequence[Event]) -> HostRow:
+def _host_row(run: PastRun, name: str, batch: int, events: Sequence[Event]) -> HostRow:
     phase = run.pasts[name].last.value if name in run.pasts else "planned"
     return HostRow(
         name, phase, batch, tuple((e.time, e.phase, e.boot_id, e.detail) for e in events)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import groupby, zip_longest
 
-from toolkit import __version__
 from toolkit.errors import ExitCode
-from toolkit.features.image.plan.passport_diff import Kind, Unlike
+from toolkit.features.image.plan import DiffKind, Unlike
 from toolkit.plural import counted
-from toolkit.report.document import Json
+from toolkit.report.document import Json, envelope
 from toolkit.report.table import WIDTH, Ink, Painter, clean, wrapped
 
 SCHEMA = "gdr-toolkit/passport-diff/1"
@@ -34,19 +33,19 @@ def text(a: str, b: str, found: Sequence[Unlike], paint: Painter) -> str:
 
 def _head(row: Unlike) -> str:
     match row.kind:
-        case Kind.IMAGE:
+        case DiffKind.IMAGE:
             return "image"
-        case Kind.ARGUMENT:
+        case DiffKind.ARGUMENT:
             return "kernel arguments"
-        case Kind.MODULE:
+        case DiffKind.MODULE:
             return f"{row.name}, for {row.kernel}"
-        case Kind.KERNEL:
+        case DiffKind.KERNEL:
             return f"kernel {row.name}"
     return row.name
 
 
 def _row(row: Unlike) -> Iterator[str]:
-    label = clean(row.field or (row.name if row.kind is Kind.ARGUMENT else ""))
+    label = clean(row.field or (row.name if row.kind is DiffKind.ARGUMENT else ""))
     if len(label) > _FIELD:
         yield " " * _INDENT + label
         label = ""
@@ -67,10 +66,7 @@ def document(
 ) -> dict[str, Json]:
     """The whole document (docs/passport-diff.schema.json)."""
     return {
-        "schema": SCHEMA,
-        "toolkit": __version__,
-        "time": when.astimezone(UTC).isoformat(timespec="seconds"),
-        "exit_code": int(code),
+        **envelope(SCHEMA, when, code),
         "a": a,
         "b": b,
         "differences": [

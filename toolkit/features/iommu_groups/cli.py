@@ -1,21 +1,68 @@
-"""The verb that gives idle IOMMU groups another domain while their nodes run."""
+"""IOMMU groups: the verb that gives idle ones another domain while nodes run, and its output."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from toolkit.cli.options import HOSTS, REACH, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, UsageError
+from toolkit.errors import ExitCode, Outcome, UsageError, code_of
 from toolkit.facts.pci.iommu import Domain
-from toolkit.features.iommu_groups.plan import WANTED, Switching
-from toolkit.features.iommu_groups.run import Asked, change, look, seen
-from toolkit.features.iommu_groups.show import domain_lines
+from toolkit.features.iommu_groups.plan import WANTED, Switch, Switching
+from toolkit.features.iommu_groups.run import GroupsRequest, change, look, seen
+from toolkit.hosts.host import fold
 from toolkit.node.audit import of_run
 from toolkit.plural import counted
 from toolkit.report.document import Told
+from toolkit.report.table import Ink, Painter, clean, labelled
+from toolkit.report.text import errors
 from toolkit.ssh.pool import broken_off
 from toolkit.verbs.cli.session import Session, consent, fleet
+
+
+def domain_lines(outcomes: Sequence[Outcome[Switching]], paint: Painter) -> list[str]:
+    """One part a set of nodes of which the same is told, then what went wrong."""
+    groups: dict[Switching, list[str]] = {}
+    for outcome in outcomes:
+        if outcome.value is not None:
+            groups.setdefault(outcome.value, []).append(outcome.host)
+    lines: list[str] = []
+    for told, hosts in groups.items():
+        lines += [paint(clean(fold(hosts)), Ink.BOLD), *_node(told, paint), ""]
+    return lines + errors(((each.host, each.error) for each in outcomes), paint)
+
+
+def _node(told: Switching, paint: Painter) -> Iterator[str]:
+    if not told.switches:
+        yield "  nothing to change: no IOMMU group of an HCA, or none that was changed before"
+    for switch in told.switches:
+        yield from _group(switch, told, paint)
+    for step in told.steps:
+        yield from labelled("did", step)
+
+
+def _group(switch: Switch, told: Switching, paint: Painter) -> Iterator[str]:
+    word, ink = "would change", Ink.YELLOW
+    if switch.same:
+        word, ink = "as wanted", Ink.GREEN
+    elif switch.obstacles:
+        word, ink = "refused", Ink.RED
+    elif told.done:
+        word, ink = "changed", Ink.GREEN
+    devices = ", ".join(
+        f"{each.address} ({each.driver})" if each.driver else each.address
+        for each in switch.group.devices
+    )
+    way = f"{switch.group.domain} -> {switch.to}" if not switch.same else switch.to.value
+    head = f"  group {switch.group.number}".ljust(12)
+    yield f"{head} {paint(word.ljust(13), ink)}{way}"
+    yield from labelled("devices", devices)
+    for obstacle in switch.obstacles:
+        yield from labelled("because", obstacle.text)
+        if obstacle.hint:
+            yield from labelled("next", obstacle.hint)
+
 
 DOMAINS = (
     Option("to", "identity", "identity (passed through), DMA or DMA-FQ (translated)"),
@@ -56,23 +103,15 @@ def iommu(said: Said) -> ExitCode:
                 consent(f"change IOMMU groups on {on}, under drivers that let go?", said)
             outcomes = change(opened, looked, asked)
     session.say("\n".join(domain_lines(outcomes, session.paint)).rstrip())
-    told = [Outcome(e.host, _told(e.value), e.error) for e in outcomes]
-    return session.finish(told, session.ended(outcomes, _code))
+    told = [each.map(lambda done: Told(steps=done.steps)) for each in outcomes]
+    return session.finish(told, session.ended(outcomes, code_of))
 
 
-def _asked(said: Said) -> Asked:
+def _asked(said: Said) -> GroupsRequest:
     if said.flag("undo"):
-        return Asked(None)
+        return GroupsRequest(None)
     known = {each.value: each for each in WANTED}
     if said.text("to") not in known:
         raise UsageError(f"--to {said.text('to')!r}", hint=f"one of {', '.join(known)}")
     addresses = tuple(each for each in said.text("device").lower().split(",") if each)
-    return Asked(Domain(said.text("to")), addresses)
-
-
-def _told(switching: Switching | None) -> Told | None:
-    return Told(steps=switching.steps) if switching else None
-
-
-def _code(outcome: Outcome[Switching]) -> ExitCode:
-    return outcome.error.exit_code if outcome.error else outcome.get().exit_code
+    return GroupsRequest(Domain(said.text("to")), addresses)

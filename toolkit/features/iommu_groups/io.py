@@ -5,13 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 
 from toolkit.errors import ApplyError, StaleError, TransportError
 from toolkit.evidence import Evidence, State
+from toolkit.features.reload.io import guard_sum as reload_guard_sum
 from toolkit.node.audit import before_script
-from toolkit.node.locked import must_have_begun
-from toolkit.node.scripts import FOLDER
+from toolkit.node.collect import frames_of
+from toolkit.node.deliver import must_have_begun
+from toolkit.node.scripts import assembled
 from toolkit.ssh.transport import Transport
 
 _PARTS = ("frames.sh", "routes.sh", "holding.sh", "lock.sh", "domains.sh")
@@ -19,21 +20,16 @@ _NOT_JUDGED = frozenset({"uid", "domains-before"})
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class GroupsChanged:
     """What came of it on one node."""
 
     steps: tuple[str, ...]  # "echo identity >/sys/.../type: done"
     groups: str  # the text of the frame: the groups as they are now
 
 
-def _script(call: str, audit: str = "") -> str:
-    parts = [(FOLDER / part).read_text("utf-8") for part in _PARTS]
-    return "#!/bin/sh\n" + before_script(audit) + "\n".join([*parts, f"{call}\n"])
-
-
 def look_script() -> str:
     """The script that only looks."""
-    return _script("domains")
+    return assembled(_PARTS, "domains")
 
 
 def change_script(look: Evidence, words: Sequence[str], wait_s: int = 60, audit: str = "") -> str:
@@ -42,21 +38,13 @@ def change_script(look: Evidence, words: Sequence[str], wait_s: int = 60, audit:
     :param words: one for each group, as domains.sh takes them.
     :param audit: of ``reach.audit.of_run``, for the node's own log.
     """
-    told = " ".join(map(shlex.quote, (guard_sum(look), str(wait_s), *words)))
-    return _script(f"set_domains {told} end", audit)
+    told = shlex.join((guard_sum(look), str(wait_s), *words))
+    return assembled(_PARTS, f"set_domains {told} end", before=before_script(audit))
 
 
 def guard_sum(look: Evidence) -> str:
     """What a look's judgement rests on, as domains.sh sums it up again."""
-    lines: list[str] = []
-    for frame in look.frames.values():
-        if frame.key in _NOT_JUDGED:
-            continue
-        lines.append(f"= {frame.key}")
-        if frame.key != "modules":
-            lines += [f"|{line}" for line in frame.text.split("\n")[:-1]]
-    text = "".join(f"{line}\n" for line in lines)
-    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    return reload_guard_sum(look, left_out=_NOT_JUDGED)
 
 
 def ask(transport: Transport) -> Evidence:
@@ -64,17 +52,10 @@ def ask(transport: Transport) -> Evidence:
 
     :raises TransportError: whether it ran to its end cannot be known.
     """
-    result = transport.run(look_script(), limit_s=120)
-    evidence = Evidence.parse(result.stdout)
-    if not evidence.frames:
-        raise TransportError(
-            f"{transport.name}: the script ended with {result.exit} and said nothing",
-            hint=f"see that a POSIX sh works there: ssh {transport.name} 'echo true | sh -s'",
-        )
-    return evidence
+    return frames_of(transport, look_script(), limit_s=120)
 
 
-def change(transport: Transport, text: str, *, limit_s: float = 1800) -> Changed:
+def change(transport: Transport, text: str, *, limit_s: float = 1800) -> GroupsChanged:
     """Carry out ``change_script``.
 
     :raises StaleError: the node is not as it was judged; nothing was touched.
@@ -105,7 +86,7 @@ def change(transport: Transport, text: str, *, limit_s: float = 1800) -> Changed
             f"{name}: {'; '.join(bad) or 'a step failed'}",
             hint="what the kernel says of it: dmesg | tail; then look again: iommu --check",
         )
-    return Changed(steps, frames["groups-after"].text)
+    return GroupsChanged(steps, frames["groups-after"].text)
 
 
 def _steps(evidence: Evidence) -> list[str]:

@@ -16,7 +16,7 @@ from toolkit.errors import ExitCode, NoEvidence, Unsupported
 from toolkit.facts.modules.module_users import Mount, Way
 from toolkit.facts.pci.iommu import Domain
 from toolkit.facts.pci.iommu_groups import Carried, Domains, Group, GroupDevice
-from toolkit.features.reload.plan.obstacles import Kind, Obstacle, uses
+from toolkit.features.reload.plan_obstacles import ObstacleKind, ReloadObstacle, uses
 
 WANTED = (Domain.IDENTITY, Domain.DMA, Domain.DMA_FQ)
 _SEVERAL = (6, 4)  # "iommu: Cleanup iommu_change_dev_def_domain()": groups of several devices
@@ -33,7 +33,7 @@ class Switch:
 
     group: Group
     to: Domain
-    obstacles: tuple[Obstacle, ...] = ()
+    obstacles: tuple[ReloadObstacle, ...] = ()
 
     @property
     def same(self) -> bool:
@@ -74,7 +74,7 @@ class Switching:
     @property
     def exit_code(self) -> ExitCode:
         kinds = {each.kind for switch in self.refused for each in switch.obstacles}
-        if kinds - {Kind.UNKNOWN}:
+        if kinds - {ObstacleKind.UNKNOWN}:
             return ExitCode.STOPPED
         if kinds:
             return ExitCode.UNKNOWN
@@ -161,7 +161,7 @@ def _below(domains: Domains, group: Group) -> tuple[Carried, ...]:
     return tuple(each for each in domains.carried if each.below(addresses))
 
 
-def _kernel(domains: Domains, switch: Switch) -> Iterator[Obstacle]:
+def _kernel(domains: Domains, switch: Switch) -> Iterator[ReloadObstacle]:
     """What the kernel would refuse whatever the drivers do."""
     group, kernel = switch.group, domains.kernel
     name = f"group {group.number}"
@@ -176,28 +176,32 @@ def _kernel(domains: Domains, switch: Switch) -> Iterator[Obstacle]:
         yield _refuses(name, f"{name} is {group.domain}, which is its user's affair")
 
 
-def _refuses(name: str, text: str) -> Obstacle:
-    return Obstacle(Kind.KERNEL, name, text, BY_REBOOT)
+def _refuses(name: str, text: str) -> ReloadObstacle:
+    return ReloadObstacle(ObstacleKind.KERNEL, name, text, BY_REBOOT)
 
 
-def _drivers(group: Group) -> Iterator[Obstacle]:
+def _drivers(group: Group) -> Iterator[ReloadObstacle]:
     """Whose driver would have to let go, and may not."""
     for each in group.devices:
         if not _taken(each):
             continue
         if each.driver == _GIVEN:
             text = f"{each.address} is given to a guest"
-            yield Obstacle(Kind.GUEST, each.address, text, "shut the guest down first")
+            yield ReloadObstacle(
+                ObstacleKind.GUEST, each.address, text, "shut the guest down first"
+            )
         elif not each.network or not _DRIVER.fullmatch(each.driver):
             text = f"{each.address} is {each.driver}'s: only network cards are taken from theirs"
             hint = f"take it off by hand, where nobody needs it: {each.driver}/unbind"
-            yield Obstacle(Kind.HOLDER, each.address, text, hint)
+            yield ReloadObstacle(ObstacleKind.HOLDER, each.address, text, hint)
         if each.functions:
             text = f"{each.functions} virtual functions hang on {each.address}"
-            yield Obstacle(Kind.GUEST, each.address, text, "take them away first: sriov_numvfs")
+            yield ReloadObstacle(
+                ObstacleKind.GUEST, each.address, text, "take them away first: sriov_numvfs"
+            )
 
 
-def _ways(domains: Domains, carried: tuple[Carried, ...], *, ssh: bool) -> Iterator[Obstacle]:
+def _ways(domains: Domains, carried: tuple[Carried, ...], *, ssh: bool) -> Iterator[ReloadObstacle]:
     """Our session, the default route and servers that are reached over its net devices."""
     nets = frozenset(each.name for each in carried if each.kind == "net")
     if not nets:
@@ -213,14 +217,20 @@ def _ways(domains: Domains, carried: tuple[Carried, ...], *, ssh: bool) -> Itera
             yield _way(way)
 
 
-def _way(way: Way) -> Obstacle:
+def _way(way: Way) -> ReloadObstacle:
     match way.kind:
         case "session":
             text = f"our SSH session from {way.subject} comes over {way.net}"
-            return Obstacle(Kind.SSH, way.net, text, "come by another interface, or reboot it")
+            return ReloadObstacle(
+                ObstacleKind.SSH, way.net, text, "come by another interface, or reboot it"
+            )
         case "route":
-            return Obstacle(Kind.ROUTE, way.net, f"the default route leads over {way.net}")
-    return Obstacle(Kind.MOUNT, way.subject, f"{way.subject} is mounted over {way.net}", "umount")
+            return ReloadObstacle(
+                ObstacleKind.ROUTE, way.net, f"the default route leads over {way.net}"
+            )
+    return ReloadObstacle(
+        ObstacleKind.MOUNT, way.subject, f"{way.subject} is mounted over {way.net}", "umount"
+    )
 
 
 def _stands_on(domains: Domains, net: str, seen: frozenset[str] = frozenset()) -> frozenset[str]:
@@ -233,19 +243,21 @@ def _stands_on(domains: Domains, net: str, seen: frozenset[str] = frozenset()) -
     return frozenset({net}).union(*(_stands_on(domains, e, seen | {net}) for e in found.lower))
 
 
-def _disks(domains: Domains, carried: tuple[Carried, ...]) -> Iterator[Obstacle]:
+def _disks(domains: Domains, carried: tuple[Carried, ...]) -> Iterator[ReloadObstacle]:
     for each in carried:
         if each.kind == "block":
-            yield Obstacle(Kind.MOUNT, each.name, f"the disk {each.name} is on it", BY_REBOOT)
+            yield ReloadObstacle(
+                ObstacleKind.MOUNT, each.name, f"the disk {each.name} is on it", BY_REBOOT
+            )
     if not any(each.kind in {"infiniband", "net"} for each in carried):
         return
     for disk in domains.holding.remote:
         text = f"{disk.name} is a disk of a server ({disk.module})"
-        yield Obstacle(Kind.MOUNT, disk.name, text, "disconnect it first")
+        yield ReloadObstacle(ObstacleKind.MOUNT, disk.name, text, "disconnect it first")
     for mount in domains.holding.mounts:
         if _by_rdma(mount):
             text = f"{mount.point} is mounted ({mount.type}) by RDMA"
-            yield Obstacle(Kind.MOUNT, mount.point, text, f"umount {mount.point}")
+            yield ReloadObstacle(ObstacleKind.MOUNT, mount.point, text, f"umount {mount.point}")
 
 
 def _by_rdma(mount: Mount) -> bool:
@@ -253,17 +265,17 @@ def _by_rdma(mount: Mount) -> bool:
     return asked is not None or "@o2ib" in mount.source
 
 
-def _users(domains: Domains, carried: tuple[Carried, ...]) -> Iterator[Obstacle]:
+def _users(domains: Domains, carried: tuple[Carried, ...]) -> Iterator[ReloadObstacle]:
     """Who has an RDMA device open, where the group has one: which one is not told apart."""
     if not any(each.kind == "infiniband" for each in carried):
         return
     for user in domains.holding.users:
         if uses(user) & {"ib_uverbs", "ib_umad", "rdma_ucm"}:
-            kind = Kind.DAEMON if user.daemon else Kind.JOB
+            kind = ObstacleKind.DAEMON if user.daemon else ObstacleKind.JOB
             hint = "stop its service first" if user.daemon else "let it end, or drain the node"
             text = f"{user} has {', '.join(user.devices[:3])} open"
-            yield Obstacle(kind, user.name, text, hint)
+            yield ReloadObstacle(kind, user.name, text, hint)
 
 
-def _unknown(text: str) -> Obstacle:
-    return Obstacle(Kind.UNKNOWN, "", text, BY_REBOOT)
+def _unknown(text: str) -> ReloadObstacle:
+    return ReloadObstacle(ObstacleKind.UNKNOWN, "", text, BY_REBOOT)

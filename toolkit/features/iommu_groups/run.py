@@ -18,7 +18,7 @@ from toolkit.verbs.each import on_each
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class GroupsRequest:
     """What the operator asked for."""
 
     to: Domain | None  # None: what each group had before we changed it
@@ -28,31 +28,31 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class GroupsReading:
     """A node as it was judged."""
 
     look: Evidence
     switching: Switching
 
 
-def look(fleet: Fleet, asked: Asked) -> list[Outcome[Looked]]:
+def look(fleet: Fleet, asked: GroupsRequest) -> list[Outcome[GroupsReading]]:
     """What would be done on each node; changes nothing."""
     ssh = fleet.access.transport != "local"
 
-    def work(_: Host, transport: Transport) -> Looked:
+    def work(_: Host, transport: Transport) -> GroupsReading:
         evidence = reach.ask(transport)
         domains = parse_domains(evidence)
         if asked.to is None:
             found = back(domains, ssh=ssh)
         else:
             found = switches(domains, asked.to, asked.addresses, ssh=ssh)
-        return Looked(evidence, Switching(found))
+        return GroupsReading(evidence, Switching(found))
 
     return on_each(fleet, "looking at IOMMU groups", work)
 
 
 def change(
-    fleet: Fleet, looked: Sequence[Outcome[Looked]], asked: Asked
+    fleet: Fleet, looked: Sequence[Outcome[GroupsReading]], asked: GroupsRequest
 ) -> list[Outcome[Switching]]:
     """Change the groups that nothing stands in the way of; the others stay as they are."""
     before = {each.host: each.value for each in looked if each.value is not None}
@@ -69,12 +69,12 @@ def change(
     return [done.get(each.host) or seen(each) for each in looked]
 
 
-def seen(looked: Outcome[Looked]) -> Outcome[Switching]:
+def seen(looked: Outcome[GroupsReading]) -> Outcome[Switching]:
     """What is told of a node that was only looked at."""
     return Outcome(looked.host, looked.value.switching if looked.value else None, looked.error)
 
 
-def _change(transport: Transport, now: Looked, asked: Asked) -> Switching:
+def _change(transport: Transport, now: GroupsReading, asked: GroupsRequest) -> Switching:
     """:raises ApplyError: a step failed, or a group has not the domain that it was given."""
     ready = now.switching.ready
     text = reach.change_script(now.look, [each.word for each in ready], asked.wait_s, asked.audit)

@@ -1,29 +1,95 @@
-"""The verb that makes a page about a fleet."""
+"""Page: the verb that shows every node of a fleet on one page, and keeps no more of it."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from pathlib import Path
+from typing import TypeVar
 
-from toolkit.checks.judged import Judged, judge_node
-from toolkit.cli.bmc import BMC
-from toolkit.cli.options import CONSUMERS, HOSTS, REACH, SAVED, WANT, Option, Said
+from toolkit.checks.judged import judge_node
+from toolkit.cli.options import BMC, CONSUMERS, HOSTS, REACH, SAVED, WANT, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, UsageError
+from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError
 from toolkit.evidence import Evidence
-from toolkit.features.exercise.run.measured import measured
-from toolkit.features.page.run import look_at, look_at_saved, look_at_scrubbed, scrubbed
-from toolkit.features.page.show.page import html
-from toolkit.features.page.show.seen import Seeing, Seen
+from toolkit.facts.text.scrub import Scrubber
+from toolkit.features.exercise.run import measured
+from toolkit.features.page.show.parts import html
+from toolkit.features.page.show.seen import Seeing, SeenNode
 from toolkit.features.page.show.view import make
-from toolkit.groups import Renamed
+from toolkit.groups import Renamed, Wants, numbered
 from toolkit.report.document import Told
-from toolkit.verbs.access import state_dir
+from toolkit.rollout.runs import RunFolder
+from toolkit.verbs.access import Fleet, state_dir
 from toolkit.verbs.cli.doctor import judged_code
 from toolkit.verbs.cli.session import Session, fleet
-from toolkit.verbs.intern import Alike
+from toolkit.verbs.doctor import gather
+from toolkit.verbs.each import Alike, on_saved
+from toolkit.verbs.passport import sealed
+from toolkit.verbs.reading import read_each
 from toolkit.verbs.saved import read_saved
 from toolkit.want import DEFAULT_PROFILE, profiles
+
+T = TypeVar("T")
+Look = Callable[[str, Evidence], T]
+
+
+def look_at(fleet: Fleet, wants: Wants, folder: RunFolder, look: Look[T]) -> list[Outcome[T]]:
+    """Ask every node once and keep its evidence in the run's folder.
+
+    :param look: is called from many threads.
+    """
+
+    def work(name: str, evidence: Evidence) -> T:
+        return look(name, sealed(evidence, wants.of(name)))
+
+    return read_each(fleet, folder, work)
+
+
+def look_at_saved(
+    saved: Iterable[tuple[str, Evidence]], wants: Wants, look: Look[T]
+) -> list[Outcome[T]]:
+    """The same of evidence that was saved earlier; one node's at a time is held."""
+    return on_saved(saved, lambda name, evidence: look(name, sealed(evidence, wants.of(name))))
+
+
+def look_at_scrubbed(fleet: Fleet, wants: Wants, look: Look[T]) -> list[Outcome[T]]:
+    """Ask every node once; what identifies the site is hidden, and nothing else is kept.
+
+    One node after the other, so that a name has the same stand-in on all, run for run.
+    """
+    gathered = gather(fleet)
+    scrubber = Scrubber(gathered)
+    outcomes: list[Outcome[T]] = []
+    for number, each in enumerate(gathered.values(), start=1):
+        name = numbered(number)
+        if isinstance(each, Evidence):
+            hidden = [(name, scrubber.scrub(each))]
+            outcomes += look_at_saved(hidden, wants, look)
+        else:
+            outcomes.append(Outcome(name, error=_hidden(each, scrubber)))
+    return outcomes
+
+
+def _hidden(error: ToolkitError, scrubber: Scrubber) -> ToolkitError:
+    """What stood in the way names hosts, too."""
+    told = copy(error)
+    told.args, told.hint = (scrubber.text(str(error)),), scrubber.text(error.hint)
+    return told
+
+
+def scrubbed(
+    names: Iterable[str], saved: Iterable[tuple[str, Evidence]]
+) -> Iterator[tuple[str, Evidence]]:
+    """Saved evidence without what identifies the site, numbered.
+
+    :param names: of all nodes: what one says of another is hidden from the first on.
+    """
+    scrubber = Scrubber(names)
+    for number, (_, evidence) in enumerate(saved, start=1):
+        yield numbered(number), scrubber.scrub(evidence)
+
 
 _HIDDEN = "the reason is hidden"
 _OWN = "of the site"
@@ -69,8 +135,10 @@ def report(said: Said) -> ExitCode:
     page = make(outcomes, seeing.passing, _profile(said), session.now, figures)
     if size := session.deliver("html", "".join(html(page, _command(said)))):
         session.say(f"{said.text('html')}: {len(outcomes)} nodes, {size / 1e6:.1f} MB")
-    told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
-    return session.finish(told, session.ended(map(_judged, outcomes), judged_code))
+    told = [each.map(lambda seen: Told(judged=seen.judged)) for each in outcomes]
+    return session.finish(
+        told, session.ended([each.map(lambda seen: seen.judged) for each in outcomes], judged_code)
+    )
 
 
 def _profile(said: Said) -> str:
@@ -79,10 +147,10 @@ def _profile(said: Said) -> str:
     return _OWN if said.flag("scrub") and name not in profiles() else name
 
 
-def _looked(session: Session, wants: Renamed, seeing: Seeing) -> list[Outcome[Seen]]:
+def _looked(session: Session, wants: Renamed, seeing: Seeing) -> list[Outcome[SeenNode]]:
     alike = Alike()
 
-    def look(name: str, evidence: Evidence) -> Seen:
+    def look(name: str, evidence: Evidence) -> SeenNode:
         judged = alike.judged(judge_node(name, evidence, wants.of(name), session.today))
         return seeing.see(judged, evidence)
 
@@ -112,11 +180,3 @@ def _command(said: Said) -> str:
     if said.text("profile") != DEFAULT_PROFILE:
         words += ["--profile", said.text("profile")]
     return shlex.join(words)
-
-
-def _told(seen: Seen | None) -> Told | None:
-    return Told(judged=seen.judged) if seen else None
-
-
-def _judged(outcome: Outcome[Seen]) -> Outcome[Judged]:
-    return Outcome(outcome.host, outcome.value.judged if outcome.value else None, outcome.error)

@@ -14,10 +14,17 @@ from toolkit.compat.throughput import constants
 from toolkit.errors import ExitCode, ToolkitError, UsageError, worst
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
-from toolkit.features.predict.plan.cluster import Job, Return, gain, parse_parameters
-from toolkit.features.predict.plan.of_node import Prediction, predict_inputs, read_node
 from toolkit.features.predict.plan.quoted import quoted
-from toolkit.features.predict.plan.what_if import Wish, parse_wishes, with_wishes
+from toolkit.features.predict.plan.totals import (
+    Prediction,
+    Return,
+    TrainingJob,
+    gain,
+    parse_parameters,
+    predict_inputs,
+    read_node,
+)
+from toolkit.features.predict.plan.what_if import WhatIf, parse_wishes, with_wishes
 from toolkit.features.predict.show import (
     SCHEMA,
     as_json,
@@ -40,16 +47,16 @@ _MOST = 1 << 40  # bytes of a message, messages of a queue: beyond it is a slip
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PredictRequest:
     """What the operator wants predicted, read before any node is reached."""
 
     load: Load
-    wishes: tuple[Wish, ...]
-    job: Job | None
+    wishes: tuple[WhatIf, ...]
+    job: TrainingJob | None
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class NodeForecast:
     """One node: as it is, and as it would be."""
 
     name: str
@@ -86,13 +93,13 @@ def predict(said: Said) -> ExitCode:
     """
     asked = _asked(said)
     session = Session.begin("predict", said)
-    found: list[Told] = []
+    found: list[NodeForecast] = []
     failures: list[tuple[str, ToolkitError]] = []
-    for name, evidence in _evidence(said):
+    for name, evidence in evidence_of(said):
         if isinstance(evidence, ToolkitError):
             failures.append((name, evidence))
         else:
-            found.append(_told(name, evidence, asked))
+            found.append(_forecast(name, evidence, asked))
     worth = _worth(found, asked)
     if said.flag("json"):
         sys.stdout.write(dumps(_document(found, failures, worth)))
@@ -104,7 +111,7 @@ def predict(said: Said) -> ExitCode:
     return worst([*dark, *(why.exit_code for _, why in failures)])
 
 
-def _asked(said: Said) -> Asked:
+def _asked(said: Said) -> PredictRequest:
     """:raises UsageError: for a size, a wish or a job that makes no sense."""
     size = re.fullmatch(r"(\d{1,13})([KMG]?)i?B?", said.text("size"), re.IGNORECASE)
     bytes_ = int(size[1]) << _SIZE[size[2].upper()] if size else 0
@@ -114,10 +121,10 @@ def _asked(said: Said) -> Asked:
     if not 0 < depth <= _MOST:
         raise UsageError(f"--depth {depth} is no number of messages", hint="1 and more")
     wishes = parse_wishes(said.text("what_if"))
-    return Asked(Load(bytes_, depth), wishes, _job(said))
+    return PredictRequest(Load(bytes_, depth), wishes, _job(said))
 
 
-def _job(said: Said) -> Job | None:
+def _job(said: Said) -> TrainingJob | None:
     if not said.text("nodes") and not said.text("model_size"):
         return None
     if not (said.text("nodes") and said.text("model_size")):
@@ -127,26 +134,28 @@ def _job(said: Said) -> Job | None:
     nodes, steps = said.number("nodes"), said.number("steps", 100_000)
     if nodes < 2 or steps < 1:
         raise UsageError("a job needs two nodes and one step at least", hint="--nodes 16")
-    return Job(nodes, parse_parameters(said.text("model_size")), steps)
+    return TrainingJob(nodes, parse_parameters(said.text("model_size")), steps)
 
 
-def _told(name: str, evidence: Evidence, asked: Asked) -> Told:
+def _forecast(name: str, evidence: Evidence, asked: PredictRequest) -> NodeForecast:
     c = constants()
     inputs = read_node(Node(evidence), c)
     now = predict_inputs(inputs, asked.load, c)
     if not asked.wishes:
-        return Told(name, now, None)
-    return Told(name, now, predict_inputs(with_wishes(inputs, asked.wishes), asked.load, c))
+        return NodeForecast(name, now, None)
+    return NodeForecast(name, now, predict_inputs(with_wishes(inputs, asked.wishes), asked.load, c))
 
 
-def _worth(found: list[Told], asked: Asked) -> Return | None:
+def _worth(found: list[NodeForecast], asked: PredictRequest) -> Return | None:
     if asked.job is None:
         return None
     totals = tuple((each.name, (each.wished or each.now).total) for each in found)
     return gain(totals, asked.job, constants())
 
 
-def _print(session: Session, found: list[Told], worth: Return | None, asked: Asked) -> None:
+def _print(
+    session: Session, found: list[NodeForecast], worth: Return | None, asked: PredictRequest
+) -> None:
     words = ",".join(wish.said for wish in asked.wishes)
     for each in found:
         session.say(text(each.name, each.now, session.paint, whole=session.said.flag("all")))
@@ -162,7 +171,7 @@ def _print(session: Session, found: list[Told], worth: Return | None, asked: Ask
 
 
 def _document(
-    found: list[Told], failures: list[tuple[str, ToolkitError]], worth: Return | None
+    found: list[NodeForecast], failures: list[tuple[str, ToolkitError]], worth: Return | None
 ) -> dict[str, Json]:
     hosts: list[Json] = []
     for each in found:
@@ -179,7 +188,8 @@ def _document(
     }
 
 
-def _evidence(said: Said) -> Iterator[tuple[str, Evidence | ToolkitError]]:
+def evidence_of(said: Said) -> Iterator[tuple[str, Evidence | ToolkitError]]:
+    """Saved earlier, or asked now: each host's, or why there is none."""
     if said.text("from_"):
         yield from read_saved(Path(said.text("from_")))
         return

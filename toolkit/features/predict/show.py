@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolkit.compat.throughput import Range
-from toolkit.features.predict.plan.cluster import Return, counted
-from toolkit.features.predict.plan.of_node import NodeTotal, Prediction
 from toolkit.features.predict.plan.quoted import Quoted
+from toolkit.features.predict.plan.totals import NodeTotal, Prediction, Return, model_size
 from toolkit.report.document import Json
 from toolkit.report.table import Ink, Painter, clean, columns, wrapped
 from toolkit.throughput.estimate import Estimate
@@ -164,7 +163,7 @@ def return_text(found: Return) -> str:
     job = found.job
     fast, slow = found.hours
     lines = [
-        f"all-reduce of {counted(job.parameters)} parameters "
+        f"all-reduce of {model_size(job.parameters)} parameters "
         f"over {job.nodes} nodes, {job.steps} steps:",
         *columns(
             [

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 from toolkit.cli.options import HOSTS, REACH, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, UsageError
-from toolkit.features.reload.plan.reload import read_over, read_what
-from toolkit.features.reload.plan.result import Reloading, Result
-from toolkit.features.reload.run import Asked, look, reload_nodes, seen, to_do
+from toolkit.errors import ExitCode, UsageError
+from toolkit.features.reload.plan import Reloading, ReloadResult, read_over, read_what
+from toolkit.features.reload.run import ReloadRequest, look, reload_nodes, seen, to_do
 from toolkit.features.reload.show import reload_lines
 from toolkit.plural import counted
 from toolkit.report.document import Told
@@ -46,7 +45,7 @@ def reload(said: Said) -> ExitCode:
       invoke reload --hosts gpu[001-128] --what driver --reboot --yes
     """
     session = Session.begin("reload", said)
-    asked = _asked(said)
+    asked = _request(said)
     with fleet(said) as opened:
         looked = look(opened, asked)
         if said.flag("check") or said.dry or broken_off(looked):
@@ -60,24 +59,24 @@ def reload(said: Said) -> ExitCode:
     session.say(
         "\n".join(reload_lines(outcomes, session.paint, verbose=said.flag("verbose"))).rstrip()
     )
-    told = [Outcome(e.host, _told(e.value) if e.value else None, e.error) for e in outcomes]
+    told = [each.map(_told) for each in outcomes]
     tell_halt(rolled)
     return session.finish(told, ended(session, rolled))
 
 
-def _asked(said: Said) -> Asked:
+def _request(said: Said) -> ReloadRequest:
     over = read_over(said.text("over"))
     if any(word.startswith("ssh:") for word in over) and not said.flag("reboot"):
         raise UsageError(
             "--over ssh: takes the way to the node away, and needs --reboot beside it",
             hint="where the address does not come back within a minute, the node reboots",
         )
-    return Asked(read_what(said.text("what")), over, said.flag("reboot"))
+    return ReloadRequest(read_what(said.text("what")), over, said.flag("reboot"))
 
 
 def _consent(todo: list[Reloading], said: Said, *, demo: bool) -> None:
-    reloads = sum(each.result is Result.READY for each in todo)
-    reboots = sum(each.result is Result.WOULD_REBOOT for each in todo)
+    reloads = sum(each.result is ReloadResult.READY for each in todo)
+    reboots = sum(each.result is ReloadResult.WOULD_REBOOT for each in todo)
     if demo or not reloads + reboots:
         return
     parts = [f"reload modules on {counted(reloads, 'node')}"] if reloads else []
@@ -86,8 +85,4 @@ def _consent(todo: list[Reloading], said: Said, *, demo: bool) -> None:
 
 
 def _told(done: Reloading) -> Told:
-    return Told(reloading=done, steps=done.steps, rebooted=done.result is Result.REBOOTED)
-
-
-def _code(outcome: Outcome[Reloading]) -> ExitCode:
-    return outcome.error.exit_code if outcome.error else outcome.get().exit_code
+    return Told(reloading=done, steps=done.steps, rebooted=done.result is ReloadResult.REBOOTED)

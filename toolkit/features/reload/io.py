@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
@@ -12,8 +12,8 @@ from toolkit.errors import StaleError, TransportError
 from toolkit.evidence import Evidence, State
 from toolkit.node.audit import before_script
 from toolkit.node.collect import patience
-from toolkit.node.locked import must_have_begun
-from toolkit.node.scripts import FOLDER
+from toolkit.node.deliver import must_have_begun
+from toolkit.node.scripts import assembled
 from toolkit.ssh.transport import Sink, Transport, quiet
 
 _PARTS = ("frames.sh", "routes.sh", "holding.sh", "lock.sh", "reload.sh")
@@ -21,7 +21,7 @@ _NOT_JUDGED = ("uid", "begin", "end")
 _TAIL = 6  # lines of a command's words that are shown
 
 
-class Act(StrEnum):
+class ReloadAct(StrEnum):
     """What a step did."""
 
     UNLOAD = "unload"
@@ -30,10 +30,10 @@ class Act(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReloadStep:
     """One module taken out or put back, as the node told of it."""
 
-    act: Act
+    act: ReloadAct
     module: str
     ok: bool
     words: str = ""  # the kernel's or modprobe's own, where it failed
@@ -47,16 +47,22 @@ class Step:
 class Done:
     """A run that was carried out, well or badly."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ReloadStep, ...]
     loaded: frozenset[str]  # modules that the node has now
     rebooting: bool = False  # our address stayed away, so the node is on its way to its boot
 
 
-def guard_sum(look: Evidence, modules: Sequence[str]) -> str:
-    """What a look's judgement rests on, as reload.sh sums it up again."""
+def guard_sum(
+    look: Evidence, modules: Sequence[str] = (), left_out: Collection[str] = _NOT_JUDGED
+) -> str:
+    """What a look's judgement rests on, as reload.sh and domains.sh sum it up again.
+
+    :param modules: the lines of these alone count, of the frame that lists all.
+    :param left_out: keys of frames that no judgement rests on.
+    """
     lines: list[str] = []
     for frame in look.frames.values():
-        if frame.key in _NOT_JUDGED:
+        if frame.key in left_out:
             continue
         lines.append(f"= {frame.key}")
         body = frame.text.split("\n")[:-1]
@@ -80,10 +86,8 @@ def script(
 
     :param audit: of ``reach.audit.of_run``, for the node's own log.
     """
-    parts = [(FOLDER / part).read_text("utf-8") for part in _PARTS]
     words = [guard_sum(look, [*unload, *load]), str(wait_s), *map(" ".join, (unload, load, ours))]
-    call = " ".join(map(shlex.quote, words))
-    return "#!/bin/sh\n" + before_script(audit) + "\n".join([*parts, f"gdr_reload {call} end\n"])
+    return assembled(_PARTS, f"gdr_reload {shlex.join(words)} end", before=before_script(audit))
 
 
 def carry_out(
@@ -102,7 +106,7 @@ def carry_out(
     frames = evidence.frames
     must_have_begun(transport.name, evidence)
     if "expect" in frames:
-        raise Changed(transport.name, evidence)
+        raise ChangedUnderHand(transport.name, evidence)
     if not evidence.complete or "modules-after" not in frames:
         raise TransportError(
             f"{transport.name}: the script broke off, with status {result.exit}",
@@ -113,7 +117,7 @@ def carry_out(
     return Done(_steps(evidence), loaded, "restart" in frames), evidence
 
 
-class Changed(StaleError):
+class ChangedUnderHand(StaleError):
     """The node is not as it was judged: nothing was touched. It comes with the new look."""
 
     def __init__(self, host: str, look: Evidence) -> None:
@@ -124,15 +128,15 @@ class Changed(StaleError):
         self.look = look
 
 
-def _steps(evidence: Evidence) -> tuple[Step, ...]:
+def _steps(evidence: Evidence) -> tuple[ReloadStep, ...]:
     found = []
     for key, frame in evidence.frames.items():
         number, _, act = key.partition(".")
-        if number.isdigit() and act in set(Act):
+        if number.isdigit() and act in set(ReloadAct):
             words = frame.text.strip().split("\n")[-_TAIL:]
             if frame.state is State.TIMEOUT:
                 words = ["no answer in time, abandoned"]
             module = frame.source.rpartition(" ")[2]
             ok = frame.state is State.OK
-            found.append(Step(Act(act), module, ok, "" if ok else "; ".join(words)))
+            found.append(ReloadStep(ReloadAct(act), module, ok, "" if ok else "; ".join(words)))
     return tuple(found)

@@ -10,18 +10,17 @@ from toolkit.errors import Outcome, TransportError
 from toolkit.evidence import Evidence
 from toolkit.facts.modules.module_users import parse_holding
 from toolkit.features.reload import io as reach
-from toolkit.features.reload.plan.reload import Reload, reload_of
-from toolkit.features.reload.plan.result import Reloading, Result, first_result
+from toolkit.features.reload.plan import Reload, Reloading, ReloadResult, first_result, reload_of
 from toolkit.hosts.host import Host
 from toolkit.node.audit import of_run
-from toolkit.node.module_users import ask
+from toolkit.node.collect import ask
 from toolkit.node.reboot import reboot
 from toolkit.rollout.events import Witness
 from toolkit.rollout.plan.batches import Phase
 from toolkit.rollout.run import Rolled
 from toolkit.ssh.transport import Sink, Transport
 from toolkit.verbs.access import Fleet
-from toolkit.verbs.budgeted import Counting, on_each_counted
+from toolkit.verbs.budget_run import Counting, on_each_counted
 from toolkit.verbs.each import on_each
 
 ROUNDS = 3  # that a node may change under our hands; monitoring opens a GPU now and then
@@ -29,7 +28,7 @@ BACK_S = 300.0  # from a lost connection to the node's answer, where it may have
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReloadRequest:
     """What the operator asked for."""
 
     roots: tuple[str, ...]
@@ -39,31 +38,31 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class ReloadReading:
     """A node as it was judged."""
 
     look: Evidence
     reloading: Reloading
 
 
-def look(fleet: Fleet, asked: Asked) -> list[Outcome[Looked]]:
+def look(fleet: Fleet, asked: ReloadRequest) -> list[Outcome[ReloadReading]]:
     """Who depends on the modules on each node; changes nothing."""
 
-    def work(_: Host, transport: Transport) -> Looked:
+    def work(_: Host, transport: Transport) -> ReloadReading:
         return _judge(fleet, ask(transport), asked)
 
     return on_each(fleet, "looking at who depends", work)
 
 
-def to_do(fleet: Fleet, looked: Sequence[Outcome[Looked]]) -> tuple[Host, ...]:
+def to_do(fleet: Fleet, looked: Sequence[Outcome[ReloadReading]]) -> tuple[Host, ...]:
     """Those where nothing stands in the way."""
-    todo = {Result.READY, Result.WOULD_REBOOT}
+    todo = {ReloadResult.READY, ReloadResult.WOULD_REBOOT}
     found = {each.host for each in looked if each.value and each.value.reloading.result in todo}
     return tuple(host for host in fleet.hosts if host.name in found)
 
 
 def reload_nodes(
-    fleet: Fleet, looked: Sequence[Outcome[Looked]], asked: Asked, how: Counting
+    fleet: Fleet, looked: Sequence[Outcome[ReloadReading]], asked: ReloadRequest, how: Counting
 ) -> Rolled[Reloading]:
     """Reload those where nothing stands in the way; the others stay as they are.
 
@@ -85,24 +84,24 @@ def reload_nodes(
 
 
 def _well(done: Reloading) -> bool:
-    return done.result is not Result.FAILED
+    return done.result is not ReloadResult.FAILED
 
 
 def _harm(done: Reloading) -> str:
     return f"not loaded again: {', '.join(done.missing)}" if done.missing else ""
 
 
-def seen(looked: Outcome[Looked]) -> Outcome[Reloading]:
+def seen(looked: Outcome[ReloadReading]) -> Outcome[Reloading]:
     """What is told of a node that was only looked at."""
     return Outcome(looked.host, looked.value.reloading if looked.value else None, looked.error)
 
 
-def _judge(fleet: Fleet, evidence: Evidence, asked: Asked) -> Looked:
+def _judge(fleet: Fleet, evidence: Evidence, asked: ReloadRequest) -> ReloadReading:
     holding = parse_holding(evidence)
     by_ssh = fleet.access.transport != "local"
     found = reload_of(holding, asked.roots, asked.over, ssh=by_ssh)
     result = first_result(found, holding, asked.over, reboot=asked.reboot)
-    return Looked(evidence, Reloading(result, found, holding))
+    return ReloadReading(evidence, Reloading(result, found, holding))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +115,18 @@ class _Way:
     audit: str
 
 
-def _bring(way: _Way, now: Looked, asked: Asked) -> Reloading:
+def _bring(way: _Way, now: ReloadReading, asked: ReloadRequest) -> Reloading:
     """Reload or reboot, where the node is as it was judged; else judge it again.
 
     :raises Changed: it does not come to rest.
     """
     fleet, transport = way.fleet, way.transport
     for left in reversed(range(ROUNDS)):
-        if now.reloading.result is Result.WOULD_REBOOT:
+        if now.reloading.result is ReloadResult.WOULD_REBOOT:
             now = _judge(fleet, ask(transport), asked)  # a job may have begun
-            if now.reloading.result is Result.WOULD_REBOOT:
+            if now.reloading.result is ReloadResult.WOULD_REBOOT:
                 return _rebooted(way, now)
-        if now.reloading.result is not Result.READY:
+        if now.reloading.result is not ReloadResult.READY:
             break
         found = now.reloading.reload
         moved = (found.unload, found.load, found.ours)
@@ -135,7 +134,7 @@ def _bring(way: _Way, now: Looked, asked: Asked) -> Reloading:
         way.witness.about_to(Phase.APPLYING)
         try:
             done, _ = reach.carry_out(transport, text, sink=_log(fleet, way.host))
-        except reach.Changed as why:
+        except reach.ChangedUnderHand as why:
             if not left:
                 raise
             now = _judge(fleet, why.look, asked)
@@ -148,19 +147,19 @@ def _bring(way: _Way, now: Looked, asked: Asked) -> Reloading:
     return now.reloading
 
 
-def _rebooted(way: _Way, now: Looked) -> Reloading:
+def _rebooted(way: _Way, now: ReloadReading) -> Reloading:
     boot_id = now.reloading.holding.boot_id
     way.witness.about_to(Phase.REBOOTING, boot_id)
     reboot(way.transport, boot_id, note=_note(way.fleet, way.host))
-    return replace(now.reloading, result=Result.REBOOTED)
+    return replace(now.reloading, result=ReloadResult.REBOOTED)
 
 
 def _told(reloading: Reloading, done: reach.Done) -> Reloading:
     missing = tuple(each for each in reloading.reload.load if each not in done.loaded)
     bad = missing or not all(step.ok for step in done.steps)
-    result = Result.FAILED if bad else Result.RELOADED
+    result = ReloadResult.FAILED if bad else ReloadResult.RELOADED
     if done.rebooting:
-        result = Result.REBOOTED
+        result = ReloadResult.REBOOTED
     return replace(reloading, result=result, steps=tuple(map(str, done.steps)), missing=missing)
 
 

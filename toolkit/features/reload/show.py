@@ -6,19 +6,19 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from toolkit.errors import Outcome
-from toolkit.features.reload.plan.obstacles import Obstacle, uses
-from toolkit.features.reload.plan.result import Reloading, Result
+from toolkit.features.reload.plan import Reloading, ReloadResult
+from toolkit.features.reload.plan_obstacles import ReloadObstacle, uses
 from toolkit.report.table import Ink, Painter, clean, wrapped
 from toolkit.report.text import errors
 
 _INKS = {
-    Result.NOTHING: Ink.GREY,
-    Result.READY: Ink.YELLOW,
-    Result.WOULD_REBOOT: Ink.YELLOW,
-    Result.REFUSED: Ink.RED,
-    Result.RELOADED: Ink.GREEN,
-    Result.REBOOTED: Ink.GREEN,
-    Result.FAILED: Ink.RED,
+    ReloadResult.NOTHING: Ink.GREY,
+    ReloadResult.READY: Ink.YELLOW,
+    ReloadResult.WOULD_REBOOT: Ink.YELLOW,
+    ReloadResult.REFUSED: Ink.RED,
+    ReloadResult.RELOADED: Ink.GREEN,
+    ReloadResult.REBOOTED: Ink.GREEN,
+    ReloadResult.FAILED: Ink.RED,
 }
 _SHOWN = 8  # processes a node, unless --verbose
 
@@ -32,7 +32,7 @@ def reload_lines(
         if each.value is not None:
             lines += [*_node(each.host, each.value, paint, verbose=verbose), ""]
     lines += errors(((each.host, each.error) for each in outcomes), paint)
-    refused = [e.host for e in outcomes if e.value and e.value.result is Result.REFUSED]
+    refused = [e.host for e in outcomes if e.value and e.value.result is ReloadResult.REFUSED]
     if refused:
         lines += [
             f"{len(refused)} of {len(outcomes)} nodes refuse: end what depends, say --over WORD "
@@ -45,7 +45,7 @@ def reload_lines(
 def _node(host: str, told: Reloading, paint: Painter, *, verbose: bool) -> Iterator[str]:
     ink = _INKS[told.result]
     yield f"{paint(host, Ink.BOLD)}  {paint(told.result.value, ink)}"
-    if told.result is Result.NOTHING:
+    if told.result is ReloadResult.NOTHING:
         return
     yield from _wrapped("  out   ", " ".join(told.reload.unload) or "-")
     yield from _wrapped("  in    ", " ".join(told.reload.load) or "-")
@@ -85,7 +85,7 @@ def _held(told: Reloading, *, verbose: bool) -> Iterator[str]:
         yield f"  disk  {clean(f'{disk.name} of a server, by {disk.module}')}"
 
 
-def _obstacle(obstacle: Obstacle, paint: Painter) -> Iterator[str]:
+def _obstacle(obstacle: ReloadObstacle, paint: Painter) -> Iterator[str]:
     yield f"  {paint('stop', Ink.RED)}  {clean(obstacle.text)}"
     if obstacle.hint:
         yield f"        next: {clean(obstacle.hint)}"

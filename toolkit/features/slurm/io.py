@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from toolkit.errors import TransportError, UsageError
-from toolkit.ssh.child import answer
+from toolkit.ssh.local import answer
 
 _LIMIT_S = 60.0  # a controller that is busy with a wave of jobs answers late
 _KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")  # of the settings, whoever calls us

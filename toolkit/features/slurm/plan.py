@@ -28,7 +28,7 @@ _AWAY = frozenset(
 BOOTING = frozenset({"REBOOT_REQUESTED", "REBOOT_ISSUED", "REBOOT"})
 
 
-class Stand(StrEnum):
+class SlurmStand(StrEnum):
     """Whose a node is."""
 
     SERVING = "in service"
@@ -61,16 +61,16 @@ def reason(run: str, why: str) -> str:
     return f"{NAME}: {run}: {words}"[:_LONGEST]
 
 
-def stand(node: SlurmNode, run: str) -> Stand:
+def stand(node: SlurmNode, run: str) -> SlurmStand:
     """Whose the node is, for this run."""
     ours = drained_by_us(node.reason)
     if node.drained and ours is None:
-        return Stand.THEIRS
+        return SlurmStand.THEIRS
     if node.drained and ours is not None:
         if ours.run == run or ours.why.startswith(FAILED):
-            return Stand.OURS
-        return Stand.ANOTHER_RUN
-    return Stand.AWAY if node.states & (_AWAY | BOOTING) else Stand.SERVING
+            return SlurmStand.OURS
+        return SlurmStand.ANOTHER_RUN
+    return SlurmStand.AWAY if node.states & (_AWAY | BOOTING) else SlurmStand.SERVING
 
 
 def unsure(node: SlurmNode) -> bool:
@@ -85,12 +85,12 @@ def unsure(node: SlurmNode) -> bool:
 def left_alone(node: SlurmNode, run: str) -> str:
     """Why this run keeps its hands off the node, as a clause; "" where it need not."""
     match stand(node, run):
-        case Stand.THEIRS:
+        case SlurmStand.THEIRS:
             by = f" by {node.reason_by} since {node.reason_since}" if node.reason_by else ""
             return f"drained{by}: {node.reason or 'no reason given'}"
-        case Stand.ANOTHER_RUN:
+        case SlurmStand.ANOTHER_RUN:
             return f"a run has it, or died with it: {node.reason}"
-        case Stand.AWAY:
+        case SlurmStand.AWAY:
             states = "+".join(sorted(node.states))
             return f"{states}: {node.reason}" if node.reason else states
     return ""

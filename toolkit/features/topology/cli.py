@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 from toolkit.cli.options import HOSTS, REACH, SAVED, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, ToolkitError, UsageError, worst
-from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
-from toolkit.features.predict.plan.of_node import predict
+from toolkit.features.predict.cli import evidence_of
+from toolkit.features.predict.plan.totals import predict
 from toolkit.features.topology.show.page import Drawn, page, tree_svg
 from toolkit.features.topology.show.text import SCHEMA, as_json, text
-from toolkit.features.topology.show.view import View, view
+from toolkit.features.topology.show.view import TopologyView, view
 from toolkit.report.document import Json, dumps
 from toolkit.report.text import errors
-from toolkit.verbs.cli.session import Session, fleet
-from toolkit.verbs.doctor import gather
-from toolkit.verbs.saved import read_saved
+from toolkit.verbs.cli.session import Session
 
 
 @verb(
@@ -46,10 +42,10 @@ def topology(said: Said) -> ExitCode:
       invoke topology --hosts gpu007 --html gpu007.html
     """
     session = Session.begin("topology", said)
-    views: list[View] = []
+    views: list[TopologyView] = []
     drawn: list[Drawn] = []
     failures: list[tuple[str, ToolkitError]] = []
-    for name, evidence in _evidence(said):
+    for name, evidence in evidence_of(said):
         try:
             if isinstance(evidence, ToolkitError):
                 raise evidence
@@ -95,11 +91,3 @@ def _draw(session: Session, drawn: list[Drawn], failures: list[tuple[str, Toolki
 def _command(said: Said) -> str:
     asked = ("from_", "--from") if said.text("from_") else ("hosts", "--hosts")
     return shlex.join(["./invokew", "topology", asked[1], said.text(asked[0])])
-
-
-def _evidence(said: Said) -> Iterator[tuple[str, Evidence | ToolkitError]]:
-    if said.text("from_"):
-        yield from read_saved(Path(said.text("from_")))
-        return
-    with fleet(said) as opened:
-        yield from gather(opened).items()

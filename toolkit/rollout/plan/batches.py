@@ -11,12 +11,18 @@ is the canary: when a host of it fails, nobody else is touched, whatever the lim
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from toolkit.errors import UsageError
 from toolkit.hosts.host import fold
 from toolkit.plural import counted
+
+# Not the number of hosts: those that were out of reach when it was planned are not among them,
+# and would take the place of others.
+NO_LIMIT = 1_000_000
 
 
 class Phase(StrEnum):
@@ -38,6 +44,9 @@ class Phase(StrEnum):
 
 
 ENDED = frozenset({Phase.DONE, Phase.NOTHING})
+_NOT_OUT = frozenset({Phase.UNTAKEN, *ENDED})
+_SERVICE = frozenset({Phase.DRAINING, Phase.DRAINED, Phase.UNDRAINING, *_NOT_OUT})
+_ACTS = frozenset({Phase.APPLYING, Phase.REBOOTING})
 NOT_BEGUN = frozenset({Phase.PLANNED, Phase.LOST})
 CALM = frozenset({Phase.DONE, Phase.NOTHING, Phase.PLANNED})  # the node works as it did
 
@@ -149,3 +158,162 @@ def _choose(terms: Terms, now: Standing, waiting: list[str]) -> Iterator[str]:
         room -= 1
         left -= not free
         yield host
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One phase of one host, as a journal has it."""
+
+    host: str
+    phase: Phase
+    boot_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """One host's steps so far, oldest first."""
+
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def last(self) -> Phase:
+        """Where it was left; planned, where nothing is known of it."""
+        return self.steps[-1].phase if self.steps else Phase.PLANNED
+
+    @property
+    def begun(self) -> bool:
+        """Its turn had come, and it has not ended well."""
+        return self.last not in ENDED | NOT_BEGUN
+
+    @property
+    def drained(self) -> bool:
+        """It is out of service for certain: nothing was done since that might give it back."""
+        return self._service is Phase.DRAINED
+
+    @property
+    def maybe_out(self) -> bool:
+        """It may be out of service by our doing, and nobody knows that it was given back."""
+        return self._service not in _NOT_OUT | {None}
+
+    @property
+    def _service(self) -> Phase | None:
+        """The latest step that concerns service."""
+        found = [step.phase for step in self.steps if step.phase in _SERVICE]
+        return found[-1] if found else None
+
+    @property
+    def may_be_booting(self) -> bool:
+        """A reboot was the last thing that we did to it, and it has not been well since."""
+        return self._last_act is not None and self._last_act.phase is Phase.REBOOTING
+
+    def booted(self, boot_id: str) -> bool:
+        """Whether the node left the boot that our last act was to end; see flow.witness."""
+        last = self._last_act
+        if last is None or last.phase is not Phase.REBOOTING:
+            return False
+        return last.boot_id not in {"", boot_id}
+
+    @property
+    def _last_act(self) -> Step | None:
+        acts = [step for step in self.steps if step.phase in _ACTS]
+        return acts[-1] if acts else None
+
+
+def pasts(steps: Iterable[Step]) -> dict[str, Past]:
+    """The steps by host."""
+    found: dict[str, list[Step]] = {}
+    for step in steps:
+        found.setdefault(step.host, []).append(step)
+    return {host: Past(tuple(each)) for host, each in found.items()}
+
+
+def standing(past: dict[str, Past], lost: Sequence[str] = ()) -> Standing:
+    """Where a rollout begins, or goes on.
+
+    What had been begun is unavailable, and has its turn again; what is done is not repeated.
+
+    :param lost: hosts that cannot be reached now.
+    """
+    done = frozenset(host for host, each in past.items() if each.last is Phase.DONE)
+    down = frozenset(host for host, each in past.items() if each.begun)
+    return Standing(done=done, down=(down | frozenset(lost)) - done)
+
+
+def terms_of(
+    hosts: Sequence[str],
+    *,
+    serial: str = "",
+    max_unavailable: str = "",
+    max_fail: str = "",
+    at_once: int = 64,
+) -> Terms:
+    """The terms for these hosts, in this order.
+
+    :param serial: "1,10%,50%": sizes of the batches; the last one is repeated. "" for one batch.
+    :param max_unavailable: "4" or "10%"; "" for any number.
+    :param max_fail: likewise. "" for none in batches, and for any number in one batch.
+    :raises UsageError: for what is neither a number nor a share, and for sizes of nothing.
+    """
+    total = len(hosts)
+    if at_once < 1:
+        raise UsageError(
+            f"--fanout {at_once}: at least 1 host at a time", hint="leave it out for 64"
+        )
+    failures = 0 if serial else total
+    return Terms(
+        batches=tuple(batches(hosts, serial)),
+        budget=_budget(max_unavailable, total),
+        failures=_count("--max-fail", max_fail, total) if max_fail else failures,
+        at_once=at_once,
+    )
+
+
+def batches(hosts: Sequence[str], serial: str) -> list[tuple[str, ...]]:
+    """The hosts cut into batches; a share is of all of them, and at least one host.
+
+    :raises UsageError: likewise.
+    """
+    if not serial:
+        return [tuple(hosts)] if hosts else []
+    sizes = [_size(word.strip(), len(hosts)) for word in serial.split(",")]
+    cut: list[tuple[str, ...]] = []
+    at = 0
+    while at < len(hosts):
+        size = sizes[min(len(cut), len(sizes) - 1)]
+        cut.append(tuple(hosts[at : at + size]))
+        at += size
+    return cut
+
+
+def _size(word: str, total: int) -> int:
+    size = _count("--serial", word, total)
+    if size or (word.endswith("%") and word != "0%"):
+        return max(size, 1)
+    raise UsageError(
+        f"--serial {word!r}: a batch of no hosts", hint="for example --serial 1,10%,50%"
+    )
+
+
+def _budget(said: str, total: int) -> int:
+    if not said:
+        return NO_LIMIT
+    budget = _count("--max-unavailable", said, total)
+    # A share of a small fleet is at least one node, as with Kubernetes' maxUnavailable.
+    if said.endswith("%") and said != "0%":
+        budget = max(budget, 1)
+    if budget < 1:
+        raise UsageError(
+            f"--max-unavailable {said}: then no node may be touched at all",
+            hint="at least 1, or a share like 10%",
+        )
+    return budget
+
+
+def _count(option: str, said: str, total: int) -> int:
+    """How many hosts "3" or "25%" are, rounded down."""
+    share = re.fullmatch(r"([0-9]{1,9})(%?)", said.strip())
+    if share is None or (share[2] and int(share[1]) > 100):
+        raise UsageError(
+            f"{option} {said!r} is neither a number nor a share like 25%", hint="say 4, or 10%"
+        )
+    return total * int(share[1]) // 100 if share[2] else int(share[1])

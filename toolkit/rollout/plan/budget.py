@@ -20,14 +20,13 @@ from enum import StrEnum
 
 from toolkit.hosts.host import fold
 from toolkit.plural import counted
-from toolkit.rollout.plan.batches import ENDED, NOT_BEGUN, Phase
-from toolkit.rollout.plan.past import Past
+from toolkit.rollout.plan.batches import ENDED, NOT_BEGUN, Past, Phase
 
 NOBODY: Mapping[str, str] = {}
 _ACTS = frozenset({Phase.APPLYING, Phase.REBOOTING})
 
 
-class Held(StrEnum):
+class CountedAs(StrEnum):
     """Why a node counts."""
 
     IN_HAND = "in hand"  # a living run is at work on it
@@ -37,7 +36,7 @@ class Held(StrEnum):
     ASIDE = "set aside"  # for an engine that counts for itself; of no node in particular
 
 
-_OF_THE_LIVING = frozenset({Held.IN_HAND, Held.LOST})
+_OF_THE_LIVING = frozenset({CountedAs.IN_HAND, CountedAs.LOST})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class Share:
 
     node: str  # host's name without its user; of ASIDE the engine's: "kubernetes/gdr-apply"
     run: str
-    held: Held
+    held: CountedAs
     why: str = ""  # one clause
     since: str = ""  # ISO 8601, UTC
     count: int = 1  # nodes; other than 1 only where set aside
@@ -67,11 +66,11 @@ class Books:
     @property
     def nodes(self) -> frozenset[str]:
         """Those that count by name."""
-        return frozenset(s.node for s in self.shares if s.held is not Held.ASIDE)
+        return frozenset(s.node for s in self.shares if s.held is not CountedAs.ASIDE)
 
     @property
     def aside(self) -> int:
-        return sum(share.count for share in self.shares if share.held is Held.ASIDE)
+        return sum(share.count for share in self.shares if share.held is CountedAs.ASIDE)
 
     def room(self, away: Mapping[str, str] = NOBODY) -> int | None:
         """How many nodes that serve may be begun now; None for any number.
@@ -110,7 +109,7 @@ def ask(books: Books, nodes: Sequence[str], away: Mapping[str, str] = NOBODY) ->
             granted.append(node)
     if granted or not nodes:
         return Answer(tuple(granted))
-    if in_hand := [share for share in books.shares if share.held is Held.IN_HAND]:
+    if in_hand := [share for share in books.shares if share.held is CountedAs.IN_HAND]:
         return Answer(wait=_waits(in_hand, limit))
     taken = len(known) + books.aside
     reasons = "; ".join(_reasons(books, away))
@@ -136,7 +135,7 @@ def _reasons(books: Books, away: Mapping[str, str]) -> list[str]:
     return [f"{fold(nodes)} {why}" for why, nodes in sorted(found.items())]
 
 
-def left_by(past: Past, *, answered: bool) -> tuple[Held, str] | None:
+def left_by(past: Past, *, answered: bool) -> tuple[CountedAs, str] | None:
     """Why a node still counts once its run has nothing more to do with it; None: it does not.
 
     :param answered: its turn came to its end, and the node was looked at since.
@@ -146,16 +145,16 @@ def left_by(past: Past, *, answered: bool) -> tuple[Held, str] | None:
     before = [step.phase for step in past.steps if step.phase is not Phase.FAILED]
     amid = before[-1].value if before else ""
     if past.maybe_out:
-        return Held.OUT, f"ended amid {amid}, and was not given back"
+        return CountedAs.OUT, f"ended amid {amid}, and was not given back"
     if not answered and _ACTS.intersection(before):
-        return Held.LEFT, f"ended amid {amid}"
+        return CountedAs.LEFT, f"ended amid {amid}"
     return None
 
 
-def clears(past: Past) -> frozenset[Held]:
+def clears(past: Past) -> frozenset[CountedAs]:
     """What of earlier runs is settled once this one has brought a node to its end well."""
     gave_back = any(step.phase is Phase.UNDRAINING for step in past.steps)
-    return frozenset({Held.LEFT, Held.OUT} if gave_back else {Held.LEFT})
+    return frozenset({CountedAs.LEFT, CountedAs.OUT} if gave_back else {CountedAs.LEFT})
 
 
 def of_the_living(share: Share) -> bool:

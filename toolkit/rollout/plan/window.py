@@ -23,7 +23,7 @@ _HINT = 'for example --window "Sat 22:00-04:00", "Mon-Fri 01:00-05:00,Sun 00:00-
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class WeekSpan:
     """A stretch of time on some days of the week."""
 
     days: frozenset[int]  # 0 is Monday; the day on which it begins
@@ -39,10 +39,10 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class RolloutWindow:
     """When hosts may be begun; with neither spans nor an end, always."""
 
-    spans: tuple[Span, ...] = ()
+    spans: tuple[WeekSpan, ...] = ()
     until: datetime | None = None  # local, naive
     said: str = ""
 
@@ -62,28 +62,28 @@ class Window:
         return min(starts, default=None)
 
 
-def parse_window(said: str, now: datetime) -> Window:
+def parse_window(said: str, now: datetime) -> RolloutWindow:
     """What ``--window`` says; "" is always open.
 
     :param now: local, naive: a length counts from here.
     :raises UsageError: for anything else.
     """
     if not said.strip():
-        return Window()
+        return RolloutWindow()
     if length := _LENGTH.fullmatch(said.strip().lower()):
         unit = timedelta(hours=1) if length["unit"] == "h" else timedelta(minutes=1)
-        return Window(until=now + int(length["count"]) * unit, said=said)
-    return Window(spans=tuple(_span(part) for part in said.split(",")), said=said)
+        return RolloutWindow(until=now + int(length["count"]) * unit, said=said)
+    return RolloutWindow(spans=tuple(_span(part) for part in said.split(",")), said=said)
 
 
-def _span(part: str) -> Span:
+def _span(part: str) -> WeekSpan:
     found = _SPAN.fullmatch(part.strip().lower())
     if found is None:
         raise UsageError(f"--window: cannot read {part.strip()!r}", hint=_HINT)
     begins, ends = _minutes(found["from"], part), _minutes(found["to"], part)
     if begins == ends:
         raise UsageError(f"--window {part.strip()!r}: begins and ends at once", hint=_HINT)
-    return Span(
+    return WeekSpan(
         _days(found["days"] or "mon-sun", part), begins, (ends - begins) % (24 * 60) or 1440
     )
 

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from toolkit import __version__
-from toolkit.cli.bmc import BMC
-from toolkit.cli.options import HOSTS, REACH, READS, WANT, Option, Said
+from toolkit.cli.options import BMC, HOSTS, REACH, READS, WANT, Option, Said
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, ToolkitError, worst
+from toolkit.errors import ExitCode, Outcome, ToolkitError, Unwritten, UsageError, worst
 from toolkit.evidence import Evidence
-from toolkit.facts.text.scrub import Scrubber
+from toolkit.facts.text.scrub import Scrubber, scrub
 from toolkit.groups import Renamed, numbered
+from toolkit.hosts.host import Host
 from toolkit.report.document import Told, document, dumps
 from toolkit.report.text import errors
 from toolkit.rollout.runs import safe_name
-from toolkit.verbs.capture import Captured, save
-from toolkit.verbs.capture import capture as capture_nodes
+from toolkit.safe_file import private_folder, write_file
+from toolkit.ssh.transport import Transport
+from toolkit.verbs.access import Fleet
 from toolkit.verbs.cli.doctor import judged_code
 from toolkit.verbs.cli.session import Session, fleet
 from toolkit.verbs.doctor import examine_saved, gather
+from toolkit.verbs.each import on_each
 from toolkit.verbs.incident import check_place, write_incident
 from toolkit.verbs.pasted_logs import import_named
+from toolkit.verbs.reading import read_node
 
 Gathered = dict[str, Evidence | ToolkitError]
 
@@ -156,3 +161,75 @@ def _about(said: Said, name: str) -> str:
         f"Made by gdr-toolkit {__version__} with the profile {said.text('profile')}.\n"
         f"Judge it again: invoke doctor --from {name} --profile {said.text('profile')}{site}\n"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """One file of evidence."""
+
+    file: Path
+    complete: bool = True  # False: the connection was lost or the probe ran out of time
+
+
+def capture_nodes(fleet: Fleet, out: Path, *, scrubbed: bool) -> list[Outcome[Captured]]:
+    """Write one ``NAME.evidence`` a host into ``out``; scrubbed ones are numbered, not named.
+
+    :raises UsageError: ``out`` cannot be made or written to.
+    """
+    _make(out)
+    if scrubbed:
+        return _scrubbed(fleet, out)
+
+    def work(host: Host, transport: Transport) -> Captured:
+        return _write(out / f"{safe_name(host.name)}.evidence", read_node(fleet, host, transport))
+
+    return on_each(fleet, "capturing", work)
+
+
+def _scrubbed(fleet: Fleet, out: Path) -> list[Outcome[Captured]]:
+    """One node after the other, so that a name has the same stand-in on all, run for run."""
+    gathered = on_each(
+        fleet, "capturing", lambda host, transport: read_node(fleet, host, transport)
+    )
+    scrubber = Scrubber(host.name for host in fleet.hosts)
+    outcomes: list[Outcome[Captured]] = []
+    for number, each in enumerate(gathered, start=1):
+        if each.value is None:
+            outcomes.append(Outcome(each.host, error=each.error))
+            continue
+        file = out / f"node{number:03d}.evidence"
+        try:
+            outcomes.append(Outcome(each.host, _write(file, scrubber.scrub(each.value))))
+        except Unwritten as why:
+            outcomes.append(Outcome(each.host, error=why))
+    return outcomes
+
+
+def save(name: str, evidence: Evidence, out: Path, *, scrubbed: bool) -> Path:
+    """Write the evidence of one node that was put together from loose files.
+
+    :raises UsageError: ``out`` cannot be made or written to.
+    """
+    _make(out)
+    if scrubbed:  # the name is that of a file, and means nothing within
+        return _write(out / "node001.evidence", scrub(evidence, "")).file
+    return _write(out / f"{safe_name(name)}.evidence", evidence).file
+
+
+def _make(out: Path) -> None:
+    try:
+        private_folder(out)
+        if not os.access(out, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(out))
+    except OSError as why:
+        raise UsageError(
+            f"{out}: {why.strerror}", hint="name a folder that can be written: --out DIR"
+        ) from why
+
+
+def _write(file: Path, evidence: Evidence) -> Captured:
+    try:
+        write_file(file, evidence.dump(), 0o600, errors="surrogateescape")
+    except OSError as why:
+        raise Unwritten(file, why) from why
+    return Captured(file, evidence.complete)

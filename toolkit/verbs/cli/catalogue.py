@@ -9,9 +9,8 @@ from toolkit.cli.options import Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode
 from toolkit.report.document import dumps
-from toolkit.report.explain import explain as explain_check
-from toolkit.report.explain import listing
-from toolkit.report.listings import checks_document
+from toolkit.report.listings import checks_document, listing
+from toolkit.report.listings import explain as explain_check
 from toolkit.report.table import Painter, wants_colour
 
 CHECKS_JSON = Option(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from toolkit.checks.check import Impact
 from toolkit.checks.judged import Judged
-from toolkit.cli.bmc import BMC
 from toolkit.cli.options import (
+    BMC,
     CONSUMERS,
     FILES,
     FORECAST,
@@ -18,6 +18,7 @@ from toolkit.cli.options import (
     PASSPORT,
     REACH,
     READS,
+    TEXTFILE,
     WANT,
     Option,
     Said,
@@ -30,12 +31,9 @@ from toolkit.groups import Wants
 from toolkit.hosts.host import Host
 from toolkit.report.document import Told, dumps
 from toolkit.report.foreign import foreign_document
-from toolkit.report.listings import hosts_document
-from toolkit.report.metrics import PREFIX, exposition, failed
 from toolkit.report.table import columns
 from toolkit.report.text import report
-from toolkit.verbs.cli.forecast import asked_for, foretell
-from toolkit.verbs.cli.prometheus import TEXTFILE, Words, telling
+from toolkit.verbs.cli.prometheus import Metrics, textfile
 from toolkit.verbs.cli.session import Session, fleet
 from toolkit.verbs.doctor import examine, examine_saved
 from toolkit.verbs.pasted_logs import import_log
@@ -77,20 +75,33 @@ def doctor(said: Said) -> ExitCode:
     """
     session = Session.begin("doctor", said)
     wants = session.wants()
-    if asked_for(said):
+    if said.text("kernel") or said.flag("next_boot"):  # another kernel than the one that runs
+        from toolkit.verbs.cli.forecast import foretell  # noqa: PLC0415 only they pay for it
+
         return foretell(session, wants)
-    with telling(session, Words(PREFIX, exposition, failed)) as teller:
+    with textfile(session, _metrics) as teller:
         aside: list[Foreign] = []
         outcomes = _examined(session, wants, aside)
         code = session.ended(outcomes, judged_code)
-        said.sick.update({each.host: each.value.mendable for each in outcomes
-                          if each.value and each.value.state == Impact.SICK})  # fmt: skip
+        said.sick.update(_sick(outcomes))
         teller.of(outcomes, code)
     asked = ("nccl.log", "nccl.agrees") if said.text("nccl_log") else ()
     verbose = said.flag("verbose")
     session.say(report(outcomes, session.paint, verbose=verbose, asked=asked, aside=aside))
     told = [Outcome(each.host, _told(each.value), each.error) for each in outcomes]
     return session.finish(told, code, more=foreign_document(aside))
+
+
+def _metrics() -> Metrics:
+    from toolkit.report import prometheus  # noqa: PLC0415 only who wants them pays for it
+
+    return prometheus
+
+
+def _sick(outcomes: list[Outcome[Judged]]) -> dict[str, bool]:
+    """The sick nodes, and whether a plan would mend anything of each."""
+    found = {each.host: each.value for each in outcomes if each.value}
+    return {host: each.mendable for host, each in found.items() if each.state == Impact.SICK}
 
 
 def _examined(session: Session, wants: Wants, aside: list[Foreign]) -> list[Outcome[Judged]]:
@@ -130,6 +141,8 @@ def hosts(said: Said) -> ExitCode:
     with fleet(said) as opened:
         named_hosts = opened.hosts
     if said.flag("json"):
+        from toolkit.report.listings import hosts_document  # noqa: PLC0415 doctor lists none
+
         sys.stdout.write(dumps(hosts_document(named_hosts)))
     else:
         print(

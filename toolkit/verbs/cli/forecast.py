@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from datetime import date
 from pathlib import Path
 
-from toolkit.checks.kernel.forecast import Foreseen
+from toolkit.checks.consumers.taken import taken
+from toolkit.checks.judged import judge_node
+from toolkit.checks.kernel.forecast import Foreseen, forecast
 from toolkit.cli.options import Said, parted
 from toolkit.errors import ExitCode, Outcome, Unparsable, UsageError
+from toolkit.evidence import Evidence
+from toolkit.facts.node.node import Node
 from toolkit.facts.versions import parse_kernel_release
 from toolkit.groups import Wants
+from toolkit.hosts.host import Host
 from toolkit.report.document import Told
 from toolkit.report.forecast import forecast_report
+from toolkit.rollout.runs import RunFolder
+from toolkit.ssh.transport import Transport
+from toolkit.verbs.access import Fleet
 from toolkit.verbs.cli.session import Session, fleet
-from toolkit.verbs.doctor import foresee, foresee_saved
+from toolkit.verbs.each import on_each, on_saved
+from toolkit.verbs.reading import read_node
 from toolkit.verbs.saved import read_all
-
-
-def asked_for(said: Said) -> bool:
-    """Whether the operator asks about another kernel than the one that runs."""
-    return bool(said.text("kernel")) or said.flag("next_boot")
+from toolkit.want import Want
 
 
 def foretell(session: Session, wants: Wants) -> ExitCode:
@@ -68,3 +75,36 @@ def foreseen_code(outcome: Outcome[Foreseen]) -> ExitCode:
 
 def _told(foreseen: Foreseen | None) -> Told | None:
     return Told(judged=foreseen.judged, forecast=foreseen.forecast) if foreseen else None
+
+
+def foresee(
+    fleet: Fleet, wants: Wants, today: date, folder: RunFolder, release: str
+) -> list[Outcome[Foreseen]]:
+    """Ask every node once, and judge it as it would be after booting another kernel.
+
+    :param release: kernel release; "" for that of each node's next boot.
+    """
+
+    def work(host: Host, transport: Transport) -> Foreseen:
+        evidence = read_node(fleet, host, transport)
+        folder.keep_evidence(host.name, evidence)
+        return _foreseen(host.name, evidence, wants.of(host.name), today, release)
+
+    return on_each(fleet, "reading", work)
+
+
+def foresee_saved(
+    saved: Iterable[tuple[str, Evidence]], wants: Wants, today: date, release: str
+) -> list[Outcome[Foreseen]]:
+    """The same from evidence that was saved earlier, with no host."""
+
+    def work(name: str, evidence: Evidence) -> Foreseen:
+        return _foreseen(name, evidence, wants.of(name), today, release)
+
+    return on_saved(saved, work)
+
+
+def _foreseen(name: str, evidence: Evidence, want: Want, today: date, release: str) -> Foreseen:
+    judged = judge_node(name, evidence, want, today)
+    node = Node(evidence)
+    return Foreseen(judged, forecast(node, taken(node.fresh(), want), release))

@@ -3,42 +3,58 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 
 from toolkit.built.delivery_cache import Shelf
 from toolkit.built.io.store import Store, default_folder
-from toolkit.checks.judged import Judged
-from toolkit.cli.bmc import BMC
-from toolkit.cli.ending import record
+from toolkit.checks.judged import Judged, judge_node
 from toolkit.cli.options import (
+    BMC,
     HOSTS,
     OUTPUT,
     PASSPORT,
     REACH,
     READS,
     REGISTER,
+    RUN,
     SAVED,
     WANT,
     Option,
     Said,
 )
+from toolkit.cli.outcome_line import record
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError
+from toolkit.hosts.host import select
 from toolkit.plan.plan import Plan
 from toolkit.plural import counted
 from toolkit.report.document import Told, dumps
 from toolkit.report.plan_text import plan_lines
 from toolkit.report.text import errors
-from toolkit.report.verified import verified_document
+from toolkit.rollout.history import read_run
+from toolkit.rollout.hooks import Hooks
+from toolkit.rollout.journal import Story
 from toolkit.rollout.run import Rolled
-from toolkit.verbs.cli.rollout import COUNTED, counting, ended, tell_halt
+from toolkit.suites.run import verified_document
+from toolkit.verbs.access import Fleet, state_dir
+from toolkit.verbs.cli.rollout import (
+    COUNTED,
+    ROLLOUT,
+    counting,
+    ended,
+    said_before,
+    scheduled,
+    tell_halt,
+)
 from toolkit.verbs.cli.session import Session, access, consent, fleet
 from toolkit.verbs.cli.signing import SIGN, signing_of
 from toolkit.verbs.plan import Planned, plan_all, plan_saved, write_bundles
-from toolkit.verbs.rollback import RolledBack
+from toolkit.verbs.rollback import RolledBack, undoing
 from toolkit.verbs.rollback import rollback as rollback_nodes
+from toolkit.verbs.rollback import undo as undo_nodes
 from toolkit.verbs.saved import read_saved
 from toolkit.want import Modules
 
@@ -50,6 +66,8 @@ UNTRIED = Option(
     "boot_without_trial", False, "write a changed command line as the default, untried"
 )
 REBOOT = Option("reboot", False, "reboot nodes that need it (demo nodes always may)")
+_OUTPUT_ANEW = (*(each.name for each in OUTPUT), "quiet")  # undo: not as in the run
+_OF_UNDO = frozenset({"max_unavailable", "stop_file", "job_timeout"})
 OVER_JOBS = Option("over_jobs", False, "reboot also where a job has a GPU or an HCA open")
 
 
@@ -218,6 +236,79 @@ def rollback(said: Said) -> ExitCode:
             over_jobs=said.flag("over_jobs"),
         )
     return tell_back(session, rolled)
+
+
+@verb(
+    RUN,
+    (Option("hosts", "", "only these of the run's hosts"),),
+    tuple(each for each in HOSTS if each.name == "yes"),
+    tuple(each for each in REACH if each.name not in {"user", "key", "ssh_config", "transport"}),
+    (
+        Option("reboot", False, "reboot nodes where what was taken back needs it"),
+        OVER_JOBS,
+        Option("reason", "", "why, for the journal: a ticket"),
+        Option("json", False, "one JSON document on standard output (docs/report.schema.json)"),
+    ),
+    tuple(each for each in ROLLOUT if each.name in _OF_UNDO),
+)
+def undo(said: Said) -> ExitCode:
+    """Take a run back on every host it changed: bytes, mode and owner of what it replaced.
+
+    Nodes are reached as they were in that run. A file that was changed since, by other
+    hands or by a later run, is left as it is, and named. Nodes of Slurm's are drained for it, and
+    given back where every check is content.
+
+    Examples:
+      invoke undo 2026-11-21T22-00-00-provision
+      invoke undo 2026-11-21T22-00-00-provision --hosts gpu007 --yes --reboot
+    """
+    said.not_dry("undo", f"what there is to take back: runs.show {said.text('run')}")
+    run = read_run(state_dir() / "runs", said.text("run"))
+    only = [host.name for host in select(said.text("hosts"))] if said.text("hosts") else []
+    what = undoing(run, only)
+    again = as_reached(said, run.story)
+    session = Session.begin("undo", again)
+    with fleet(again) as opened:
+        chosen = _changed_hosts(opened, what.node_runs)
+        if not opened.demo:
+            consent(f"take back run {run.id} on {counted(len(chosen.hosts), 'node')}?", said)
+        allowed = said.flag("reboot") or opened.demo
+        how = counting(session, chosen, reason=said.text("reason"), undoes=what.run)
+        hooks = scheduled(session, Hooks(), opened.slurm)
+        wants, today = session.wants(), session.today
+        rolled = undo_nodes(
+            chosen,
+            what,
+            session.folder,
+            replace(how.agreed, hooks=hooks, alone=True),
+            judge=lambda host, evidence: judge_node(host, evidence, wants.of(host), today),
+            allow_reboot=allowed,
+            over_jobs=said.flag("over_jobs"),
+        )
+    return tell_back(session, rolled)
+
+
+def _changed_hosts(opened: Fleet, node_runs: Collection[str]) -> Fleet:
+    """The fleet of those that the run changed.
+
+    :raises UsageError: one of them is no host any more.
+    """
+    hosts = tuple(host for host in opened.hosts if host.name in node_runs)
+    if lacking := sorted(set(node_runs) - {host.name for host in hosts}):
+        raise UsageError(
+            f"no host of that name any more: {', '.join(lacking)}",
+            hint="name those that there are with --hosts",
+        )
+    return replace(opened, hosts=hosts)
+
+
+def as_reached(said: Said, story: Story) -> Said:
+    """What the run had been told, apart from how it was to be told of."""
+    again = said_before(said, story)
+    told = {name: said.values[name] for name in _OUTPUT_ANEW if name in said.values}
+    told["stop_file"] = said.text("stop_file")
+    kept = {name: value for name, value in again.values.items() if name not in _OUTPUT_ANEW}
+    return replace(again, values=kept | told)
 
 
 def tell_back(session: Session, rolled: Rolled[RolledBack]) -> ExitCode:

@@ -7,63 +7,70 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
-from toolkit.cli.options import Option
 from toolkit.errors import ExitCode, Outcome
-from toolkit.report.prometheus import Remembered, remembered
 from toolkit.verbs.cli.session import Session
 from toolkit.verbs.textfile import read_textfile
 
-T = TypeVar("T")
-
-TEXTFILE = Option(
-    "textfile", "", "write this *.prom for node_exporter's textfile collector as well", file=True
-)
+if TYPE_CHECKING:
+    from toolkit.report.prometheus import Remembered
 
 
-@dataclass(frozen=True, slots=True)
-class Words(Generic[T]):
-    """How one verb's results are written, and its failure."""
+class Metrics(Protocol):
+    """A module that writes one verb's results, and its failure. Any: each verb's are its own."""
 
-    prefix: str  # of its metrics
-    of: Callable[[Sequence[Outcome[T]], ExitCode, datetime, Remembered], str]
-    failed: Callable[[datetime, Remembered], str]
+    PREFIX: str  # of its metrics
+
+    def exposition(
+        self,
+        outcomes: Sequence[Outcome[Any]],
+        code: ExitCode,
+        when: datetime,
+        before: Remembered,
+    ) -> str: ...
+
+    def failed(self, when: datetime, before: Remembered) -> str: ...
 
 
 @dataclass(slots=True)
-class Telling(Generic[T]):
+class Textfile:
     """Writes the file once; a run that ends before it did so has failed."""
 
     session: Session
-    target: Path | None
-    words: Words[T]
+    metrics: Callable[[], Metrics]
     told: bool = False
 
-    def of(self, outcomes: Sequence[Outcome[T]], code: ExitCode) -> None:
+    def of(self, outcomes: Sequence[Outcome[Any]], code: ExitCode) -> None:
         """Write what came of the hosts."""
         self.told = True
-        if self.target is not None:
-            before = self._before(self.target)
-            self.session.deliver(
-                "textfile", self.words.of(outcomes, code, self.session.now, before)
-            )
+        if self.session.said.text("textfile"):
+            metrics, before = self._metrics()
+            text = metrics.exposition(outcomes, code, self.session.now, before)
+            self.session.deliver("textfile", text)
 
     def of_failure(self) -> None:
         """Write that the run failed, so that nobody takes old values for new ones."""
-        if self.target is not None and not self.told:
-            text = self.words.failed(self.session.now, self._before(self.target))
-            self.session.deliver("textfile", text)
+        if self.session.said.text("textfile") and not self.told:
+            metrics, before = self._metrics()
+            self.session.deliver("textfile", metrics.failed(self.session.now, before))
 
-    def _before(self, target: Path) -> Remembered:
-        return remembered(read_textfile(target), self.words.prefix)
+    def _metrics(self) -> tuple[Metrics, Remembered]:
+        """The module, and what its last run left in the file."""
+        from toolkit.report.prometheus import remembered  # noqa: PLC0415 only they pay for it
+
+        metrics = self.metrics()
+        text = read_textfile(Path(self.session.said.text("textfile")))
+        return metrics, remembered(text, metrics.PREFIX)
 
 
 @contextmanager
-def telling(session: Session, words: Words[T]) -> Iterator[Telling[T]]:
-    """Of one run; ``--textfile`` says where, and was opened as the session began."""
-    place = session.said.text("textfile")
-    teller = Telling(session, Path(place) if place else None, words)
+def textfile(session: Session, metrics: Callable[[], Metrics]) -> Iterator[Textfile]:
+    """Of one run; ``--textfile`` says where, and was opened as the session began.
+
+    :param metrics: imports the module; called where the file was asked for.
+    """
+    teller = Textfile(session, metrics)
     try:
         yield teller
     finally:

@@ -35,9 +35,9 @@ from toolkit.verbs.cli.plan import (
 from toolkit.verbs.cli.rollout import ROLLOUT, Resumed, agreed_of, ended, resumption
 from toolkit.verbs.cli.session import Session, consent, fleet
 from toolkit.verbs.plan import Planned, plan_all
-from toolkit.verbs.provision import GONE, Options, Provisioned, untouched
+from toolkit.verbs.provision import GONE, Provisioned, ProvisionOptions, untouched
 from toolkit.verbs.rollout import roll_out
-from toolkit.verbs.slurm_carrier import kept_off
+from toolkit.verbs.slurm_service import kept_off
 
 
 @verb(HOSTS, REACH, WANT, OUTPUT, (CHECK, DIFF, REBOOT, UNTRIED, OVER_JOBS), ROLLOUT, DELIVERED)
@@ -115,9 +115,9 @@ def _provision(
     return _tell_after(session, rolled)
 
 
-def _options(session: Session, shelf: Shelf | None, *, reboot: bool) -> Options:
+def _options(session: Session, shelf: Shelf | None, *, reboot: bool) -> ProvisionOptions:
     said = session.said
-    return Options(
+    return ProvisionOptions(
         reboot=reboot,
         over_jobs=said.flag("over_jobs"),
         shelf=shelf,

@@ -9,31 +9,27 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from toolkit.cli.bmc import BMC
-from toolkit.cli.ending import record
-from toolkit.cli.options import REACH, TAKEN, WANT, Option, Said
+from toolkit.cli.options import BMC, REACH, TAKEN, WANT, Option, Said
+from toolkit.cli.outcome_line import record
 from toolkit.errors import ExitCode, UsageError
 from toolkit.features.slurm.run.nodes import Site
 from toolkit.features.slurm.run.service import SlurmService
 from toolkit.hosts.host import fold
 from toolkit.node.audit import whoami
-from toolkit.rollout.hook import check_hook
-from toolkit.rollout.hooks import Hooks
+from toolkit.rollout.events import steps_of
+from toolkit.rollout.hooks import Hooks, check_hook
 from toolkit.rollout.journal import About, Journal, Story, stamp
-from toolkit.rollout.ledger import steps_of
-from toolkit.rollout.plan.batches import ENDED
-from toolkit.rollout.plan.past import Past, pasts
-from toolkit.rollout.plan.terms import terms_of
+from toolkit.rollout.plan.batches import ENDED, Past, pasts, terms_of
 from toolkit.rollout.plan.window import parse_window
 from toolkit.rollout.run import Brakes, Rolled, T
 from toolkit.rollout.runs import RunFolder, safe_name
 from toolkit.ssh.pool import NotBegun
 from toolkit.untrusted import read_json
 from toolkit.verbs.access import Fleet, state_dir
-from toolkit.verbs.budgeted import Counting
+from toolkit.verbs.budget_run import Counting
 from toolkit.verbs.cli.session import Session
 from toolkit.verbs.rollout import Agreed
-from toolkit.verbs.slurm_carrier import held_elsewhere
+from toolkit.verbs.slurm_service import held_elsewhere
 from toolkit.want import DEFAULT_PROFILE, Want
 
 ROLLOUT = (

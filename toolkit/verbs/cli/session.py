@@ -13,16 +13,15 @@ from typing import TypeVar
 
 from toolkit.checks.all import named
 from toolkit.checks.judged import Judged
-from toolkit.cli.bmc import bmc_access
-from toolkit.cli.ending import record
 from toolkit.cli.options import OUTPUT, TAKEN, Said
+from toolkit.cli.outcome_line import record
 from toolkit.errors import ExitCode, Outcome, Unwritten, UsageError
 from toolkit.groups import SiteWants, for_all, resolved
 from toolkit.hosts.host import Inventory
 from toolkit.node.collect import Register
 from toolkit.package_data import program
 from toolkit.progress import Silent
-from toolkit.report.document import Json, Run, Told, document_parts
+from toolkit.report.document import Json, ReportRun, Told, document_parts
 from toolkit.report.table import Painter, wants_colour
 from toolkit.rollout.runs import RunFolder, evidence_name
 from toolkit.safe_file import Beside, open_beside, try_folder
@@ -177,7 +176,7 @@ class Session:
         kept = "" if self.said.text("from_") else str(self.folder.path.absolute())
         for option in OUTPUT:
             if option.file and self.said.text(option.name):
-                run = Run(self.verb, self.now, datetime.now(UTC), code, kept, self._evidence)
+                run = ReportRun(self.verb, self.now, datetime.now(UTC), code, kept, self._evidence)
                 writer = import_module(f"toolkit.report.{option.name}")
                 self.deliver(option.name, writer.text(outcomes, run))
 
@@ -247,7 +246,8 @@ def _on_demo(said: Said) -> bool:
 
 def access(said: Said) -> Access:
     """Everything about reaching nodes; passwords are asked for here."""
-    from toolkit.report.progress import listener  # noqa: PLC0415 only they pay for it
+    from toolkit.cli.bmc import bmc_access  # noqa: PLC0415 only who asks nodes pays for it
+    from toolkit.report.progress import listener  # noqa: PLC0415 likewise
 
     return Access(
         hosts=said.text("hosts"),

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 
 from toolkit.checks.all import BY_ID, named
 from toolkit.checks.causes import causes
 from toolkit.checks.check import Status
+from toolkit.checks.judged import Judged, judge_node
 from toolkit.checks.why import cause, chain, matching
-from toolkit.cli.bmc import BMC
-from toolkit.cli.options import HOSTS, REACH, READS, SAVED, WANT, Option, Said, parted
+from toolkit.cli.options import BMC, HOSTS, REACH, READS, SAVED, WANT, Option, Said, parted
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome, UsageError
+from toolkit.errors import ExitCode, Outcome, ToolkitError, UsageError
 from toolkit.evidence import Evidence
+from toolkit.groups import Wants
+from toolkit.hosts.host import Host
+from toolkit.plan.plan import Plan
 from toolkit.report.document import dumps
 from toolkit.report.text import errors
 from toolkit.report.why import Answer, Way, document, tree
+from toolkit.rollout.runs import RunFolder
+from toolkit.ssh.transport import Transport
+from toolkit.verbs.access import Fleet
 from toolkit.verbs.cli.session import Session, fleet
+from toolkit.verbs.each import on_each, on_saved
+from toolkit.verbs.passport import sealed
+from toolkit.verbs.plan import plan_node
+from toolkit.verbs.reading import earlier_ports, read_node
 from toolkit.verbs.saved import read_all
-from toolkit.verbs.why import Explained, look, look_saved
+from toolkit.want import Want
 
 _LONGEST = 80  # characters of a mistyped id; what is longer is a line
 ABOUT = Option(
@@ -106,7 +118,7 @@ def _is_check(word: str) -> bool:
     return word in BY_ID or (plain and "." in word)
 
 
-def _looked(session: Session) -> list[Outcome[Explained]]:
+def _looked(session: Session) -> list[Outcome[ExplainedNode]]:
     said, wants = session.said, session.wants()
     if said.text("from_"):
         saved = read_all(map(Path, parted(said.text("from_"))), [])
@@ -115,7 +127,7 @@ def _looked(session: Session) -> list[Outcome[Explained]]:
         return look(opened, wants, session.today, session.folder)
 
 
-def _answer(found: Explained, about: str) -> Answer:
+def _answer(found: ExplainedNode, about: str) -> Answer:
     answer = Answer(found.judged.about, (), found.plan, found.unplanned)
     if not about:
         roots = [each.root.check.id for each in causes(found.judged)]
@@ -129,7 +141,7 @@ def _answer(found: Explained, about: str) -> Answer:
     return replace(answer, ways=_ways(found, open_), matched=matched, passing=passing)
 
 
-def _ways(found: Explained, checks: list[str]) -> tuple[Way, ...]:
+def _ways(found: ExplainedNode, checks: list[str]) -> tuple[Way, ...]:
     """One for each check, but for those that lie on the way of another."""
     evidence: Evidence = found.evidence
     chains = {each: chain(found.judged, evidence, each) for each in checks}
@@ -153,3 +165,47 @@ def _code(outcome: Outcome[Answer]) -> ExitCode:
         return ExitCode.FAILED
     unread = answer.matched is not None and not answer.matched.checks and not answer.matched.row
     return ExitCode.UNKNOWN if Status.UNKNOWN in states or unread else ExitCode.OK
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedNode:
+    """One node, all that its verdicts rest on, and what provision would do."""
+
+    judged: Judged
+    evidence: Evidence
+    want: Want
+    plan: Plan | None  # None where none can be made
+    unplanned: str = ""  # why
+
+
+def look(
+    fleet: Fleet, wants: Wants, today: date, folder: RunFolder
+) -> list[Outcome[ExplainedNode]]:
+    """Ask each node once; nothing is changed."""
+
+    def work(host: Host, transport: Transport) -> ExplainedNode:
+        evidence = read_node(fleet, host, transport)
+        folder.keep_evidence(host.name, evidence)
+        before = earlier_ports(folder.path.parent, host.name, evidence, but=folder.path)
+        return explained(host.name, evidence.plus(before), wants.of(host.name), today)
+
+    return on_each(fleet, "reading", work)
+
+
+def look_saved(
+    saved: Iterable[tuple[str, Evidence]], wants: Wants, today: date
+) -> list[Outcome[ExplainedNode]]:
+    """The same from evidence that was saved earlier, with no host."""
+    return on_saved(saved, lambda name, found: explained(name, found, wants.of(name), today))
+
+
+def explained(name: str, evidence: Evidence, want: Want, today: date) -> ExplainedNode:
+    """Judge one node, and plan for it where its distribution has rules."""
+    given = sealed(evidence, want)
+    judged = judge_node(name, given, want, today)
+    if judged.text:
+        return ExplainedNode(judged, given, want, None, "what tools printed is no node to plan for")
+    try:
+        return ExplainedNode(judged, given, want, plan_node(name, given, want, today).plan)
+    except ToolkitError as why:
+        return ExplainedNode(judged, given, want, None, f"{why}; {why.hint}".rstrip("; "))

@@ -70,7 +70,7 @@ def open_dask(address: str, jobs: int, *, encrypted: bool = False) -> Iterator[C
     with client:
         versions = client.run(version_here, on_error="return")
         _refuse_strangers(versions, address)
-        yield Crew(Cluster(client, distributed.KilledWorker), jobs or len(versions))
+        yield Crew(DaskCluster(client, distributed.KilledWorker), jobs or len(versions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ async def _greet(rpc: Any, url: str, arguments: Any) -> None:  # noqa: ANN401 of
             await scheduler.close_rpc()
 
 
-class Cluster(Executor):
+class DaskCluster(Executor):
     """The workers of one scheduler.
 
     :param client: Any: Dask ships no types for it.

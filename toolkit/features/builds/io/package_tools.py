@@ -1,21 +1,25 @@
-"""Packages made by the distributions' own tools: dpkg-deb and rpmbuild.
+"""Packages: deb and rpm by the distributions' own tools, dpkg-deb and rpmbuild; tarballs by none.
 
 Equal files give equal bytes: no clock, user, umask, host name or folder of this machine gets in.
 """
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
 import re
 import shutil
 import subprocess
+import tarfile
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from toolkit.errors import ExitCode, ToolkitError, Unsupported, UsageError
+from toolkit.features.builds.plan.packages import Contents, Making, PackedFile, manifest
 
 _LIMIT_S = 900  # of one tool; it only copies and packs
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~_-]{0,250}")
@@ -31,16 +35,7 @@ class PackingError(ToolkitError):
     exit_code = ExitCode.FAILED
 
 
-@dataclass(frozen=True, slots=True)
-class Laid:
-    """One file to pack."""
-
-    path: str  # relative
-    data: bytes
-    mode: int
-
-
-def pack_deb(files: Sequence[Laid], target: Path, epoch: int) -> Path:
+def pack_deb(files: Sequence[PackedFile], target: Path, epoch: int) -> Path:
     """Build a deb of a tree that has its DEBIAN folder.
 
     :raises Unsupported: without dpkg-deb.
@@ -56,7 +51,7 @@ def pack_deb(files: Sequence[Laid], target: Path, epoch: int) -> Path:
 
 
 def pack_rpm(
-    spec: str, files: Sequence[Laid], folder: Path, epoch: int, machine: str
+    spec: str, files: Sequence[PackedFile], folder: Path, epoch: int, machine: str
 ) -> tuple[Path, ...]:
     """Build the rpms of a spec file.
 
@@ -75,22 +70,8 @@ def pack_rpm(
         _lay(files, scratch / "tree", epoch)
         text = scratch / "package.spec"
         text.write_text(spec, "utf-8")
-        defines = {
-            "_topdir": scratch / "top",
-            "_sourcedir": scratch / "tree",
-            "_rpmdir": scratch / "rpms",
-            "_dbpath": scratch / "db",
-            "_tmppath": scratch,
-            "_buildhost": "localhost",
-            "_build_name_fmt": "%%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
-            "use_source_date_epoch_as_buildtime": 1,
-            "clamp_mtime_to_source_date_epoch": 1,
-            "source_date_epoch_from_changelog": 0,
-        }
-        words = ["-bb", "--quiet", "--target", machine]
-        for key, value in defines.items():
-            words += ["--define", f"{key} {value}"]
-        _run("rpmbuild", [*words, str(text)], scratch, epoch, package="rpm (rpm-build on RHEL)")
+        words = ["-bb", "--quiet", "--target", machine, *_macros(scratch), str(text)]
+        _run("rpmbuild", words, scratch, epoch, package="rpm (rpm-build on RHEL)")
         made = sorted((scratch / "rpms").rglob("*.rpm"))
         if not made:
             raise PackingError(
@@ -98,6 +79,24 @@ def pack_rpm(
                 hint="attach the run's folder to a bug report",
             )
         return tuple(_deliver(each, folder / each.name) for each in made)
+
+
+def _macros(scratch: Path) -> Iterator[str]:
+    """Words that keep rpmbuild in one folder, and the bytes that it makes the same every time."""
+    defines = {
+        "_topdir": scratch / "top",
+        "_sourcedir": scratch / "tree",
+        "_rpmdir": scratch / "rpms",
+        "_dbpath": scratch / "db",
+        "_tmppath": scratch,
+        "_buildhost": "localhost",
+        "_build_name_fmt": "%%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
+        "use_source_date_epoch_as_buildtime": 1,
+        "clamp_mtime_to_source_date_epoch": 1,
+        "source_date_epoch_from_changelog": 0,
+    }
+    for key, value in defines.items():
+        yield from ("--define", f"{key} {value}")
 
 
 def write(data: bytes, target: Path) -> Path:
@@ -125,7 +124,7 @@ def _scratch(out: Path) -> Iterator[Path]:
         ) from why
 
 
-def _lay(files: Sequence[Laid], tree: Path, epoch: int) -> None:
+def _lay(files: Sequence[PackedFile], tree: Path, epoch: int) -> None:
     """Write the files as they shall be packed, whatever umask and clock say."""
     tree.mkdir()
     for each in files:
@@ -190,3 +189,53 @@ def _deliver(made: Path, target: Path) -> Path:
         os.fsync(file.fileno())
     made.replace(target)
     return target
+
+
+TAR_SCRIPTS = ("install.sh", "uninstall.sh")
+
+
+def tar_version(held: Contents, making: Making) -> str:
+    return f"{held.upstream}-{making.revision}+g{held.digest}"
+
+
+def tar_name(held: Contents, making: Making) -> str:
+    """Folder in the tarball, and the tarball's name without ending."""
+    return f"gdr-modules-{held.kernel}_{tar_version(held, making)}_{held.arch}"
+
+
+def tar_bytes(
+    held: Contents, making: Making, files: Sequence[PackedFile], scripts: Mapping[str, str]
+) -> bytes:
+    """The tarball: the same bytes every time.
+
+    :param scripts: install.sh and uninstall.sh.
+    """
+    placed = sorted(files, key=lambda each: each.path)
+    # What install.sh reads: hash and place of each file.
+    rows = "".join(f"{sha256(each.data).hexdigest()} {each.path}\n" for each in placed)
+    inside = [PackedFile(f"files/{each.path}", each.data, each.mode) for each in placed]
+    inside += [
+        PackedFile("list", rows.encode()),
+        PackedFile("manifest.json", manifest(held, tar_version(held, making)).encode()),
+        *(PackedFile(each, scripts[each].encode(), 0o755) for each in TAR_SCRIPTS),
+    ]
+    if held.proprietary:
+        text = "Under NVIDIA's own licence, for the site's own machines alone:\n"
+        text += "".join(f"  {each}\n" for each in held.proprietary)
+        inside.append(PackedFile("NOT-TO-BE-REDISTRIBUTED", text.encode()))
+    inside.sort(key=lambda each: each.path)
+    sums = "".join(f"{sha256(each.data).hexdigest()}  {each.path}\n" for each in inside)
+    return _tar_of(
+        tar_name(held, making), [*inside, PackedFile("SHA256SUMS", sums.encode())], making.epoch
+    )
+
+
+def _tar_of(folder: str, inside: Sequence[PackedFile], epoch: int) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for each in inside:
+            entry = tarfile.TarInfo(f"{folder}/{each.path}")  # uid and gid are 0
+            entry.size, entry.mode, entry.mtime = len(each.data), each.mode, epoch
+            entry.uname = entry.gname = "root"
+            tar.addfile(entry, io.BytesIO(each.data))
+    return gzip.compress(packed.getvalue(), 9, mtime=0)

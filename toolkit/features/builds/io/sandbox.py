@@ -25,7 +25,7 @@ SCRATCH = "/mnt"  # where a build has its scratch folder; see enter.sh
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class SandboxFile:
     """A file that is put into the ground's view before the build."""
 
     path: str
@@ -53,11 +53,11 @@ class Order:
     compiler: str = ""
     left_out: tuple[str, ...] = ()  # modules that are built and not wanted
     symvers: tuple[str, ...] = ()  # paths of what it is linked against, among ``files``
-    files: tuple[Laid, ...] = ()
+    files: tuple[SandboxFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SandboxJob:
     """One build, as it is handed to a worker. Plain values: it is pickled."""
 
     title: str  # "nvidia-peermem/535.261.03 for 6.1.0-56-amd64"
@@ -137,7 +137,7 @@ def read_ground(
     return said.stdout
 
 
-def run_job(job: Job) -> str:
+def run_job(job: SandboxJob) -> str:
     """Run one build to its end, on this machine.
 
     Whatever ends this call, an interruption too, ends the build and all that it started.
@@ -193,7 +193,7 @@ def _part(name: str) -> str:
     return (FOLDER / name).read_text("utf-8")
 
 
-def _lays(files: tuple[Laid, ...]) -> str:
+def _lays(files: tuple[SandboxFile, ...]) -> str:
     """A function that lays each file; base64 has no line that could end a here-document."""
     calls = [
         f"lay {shlex.quote(each.path)} {each.mode:o} <<'GDR_FILE' || return\n"

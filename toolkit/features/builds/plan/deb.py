@@ -12,8 +12,7 @@ from hashlib import md5
 
 from toolkit.built.plan.model import Part
 from toolkit.errors import UsageError
-from toolkit.features.builds.plan.packages import COMMON, Contents, manifest
-from toolkit.features.builds.plan.packaging import Making, Placed
+from toolkit.features.builds.plan.packages import COMMON, Contents, Making, PackedFile, manifest
 
 ARCHES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64el"}
 SCRIPTS = ("preinst", "postinst", "postrm")
@@ -49,8 +48,8 @@ def arch(machine: str) -> str:
 
 
 def tree(
-    held: Contents, making: Making, files: Sequence[Placed], scripts: Mapping[str, str]
-) -> tuple[Placed, ...]:
+    held: Contents, making: Making, files: Sequence[PackedFile], scripts: Mapping[str, str]
+) -> tuple[PackedFile, ...]:
     """All files of the package of one kernel, in order of paths.
 
     :param files: what it places.
@@ -58,7 +57,7 @@ def tree(
     """
     package, own = name(held.kernel), version(held, making)
     documents = _documents(package, own, making, _copyright(held), f"modules of {held.kernel}")
-    told = Placed(f"usr/share/doc/{package}/manifest.json", manifest(held, own).encode())
+    told = PackedFile(f"usr/share/doc/{package}/manifest.json", manifest(held, own).encode())
     placed = (*files, *documents, told)
     control = [
         ("Package", package),
@@ -75,7 +74,7 @@ def tree(
     return _whole(placed, control, scripts)
 
 
-def common_tree(own: str, making: Making, files: Sequence[Placed]) -> tuple[Placed, ...]:
+def common_tree(own: str, making: Making, files: Sequence[PackedFile]) -> tuple[PackedFile, ...]:
     """All files of the package that is bound to no kernel."""
     reason = "Licence: Apache-2.0, which stands in /usr/share/common-licenses/Apache-2.0."
     text = f"Made by gdr-toolkit.\n\nCopyright (C) the authors of gdr-toolkit\n\n{reason}\n"
@@ -99,19 +98,24 @@ def common_tree(own: str, making: Making, files: Sequence[Placed]) -> tuple[Plac
 
 
 def _whole(
-    placed: Sequence[Placed], control: list[tuple[str, str]], scripts: Mapping[str, str]
-) -> tuple[Placed, ...]:
+    placed: Sequence[PackedFile], control: list[tuple[str, str]], scripts: Mapping[str, str]
+) -> tuple[PackedFile, ...]:
     sums = "".join(
         f"{md5(each.data, usedforsecurity=False).hexdigest()}  {each.path}\n"
         for each in sorted(placed, key=lambda each: each.path)
     )
     text = "".join(f"{key}: {value}\n" for key, value in control if value)
-    parts = [Placed("DEBIAN/control", text.encode()), Placed("DEBIAN/md5sums", sums.encode())]
-    parts += [Placed(f"DEBIAN/{key}", script.encode(), 0o755) for key, script in scripts.items()]
+    parts = [
+        PackedFile("DEBIAN/control", text.encode()),
+        PackedFile("DEBIAN/md5sums", sums.encode()),
+    ]
+    parts += [
+        PackedFile(f"DEBIAN/{key}", script.encode(), 0o755) for key, script in scripts.items()
+    ]
     return tuple(sorted((*placed, *parts), key=lambda each: each.path))
 
 
-def _size(placed: Sequence[Placed]) -> str:
+def _size(placed: Sequence[PackedFile]) -> str:
     """Installed-Size: KiB, each file rounded up."""
     return str(sum(-(-len(each.data) // 1024) for each in placed))
 
@@ -173,7 +177,7 @@ def _word(text: str) -> str:
 
 def _documents(
     package: str, own: str, making: Making, licence: str, what: str
-) -> tuple[Placed, Placed]:
+) -> tuple[PackedFile, PackedFile]:
     text = (
         f"{package} ({own}) unstable; urgency=medium\n\n"
         f"  * Made by gdr-toolkit: {what}.\n\n"
@@ -182,6 +186,6 @@ def _documents(
     folder = f"usr/share/doc/{package}"
     log = "changelog.Debian.gz"
     return (
-        Placed(f"{folder}/copyright", licence.encode()),
-        Placed(f"{folder}/{log}", gzip.compress(text.encode(), 9, mtime=0)),
+        PackedFile(f"{folder}/copyright", licence.encode()),
+        PackedFile(f"{folder}/{log}", gzip.compress(text.encode(), 9, mtime=0)),
     )

@@ -12,14 +12,15 @@ from dataclasses import dataclass, replace
 from toolkit.built.plan.model import Inputs, Part
 from toolkit.facts.modules.build_env import Ground, GroundKernel
 from toolkit.facts.versions import Version
-from toolkit.features.builds.plan.linked import (
+from toolkit.features.builds.plan.obstacles import BuildObstacle, kernel_obstacle, part_obstacle
+from toolkit.features.builds.plan.wanted import (
+    ChosenPart,
+    choose,
     given_exports,
     linked_against,
     rows_digest,
     rows_text,
 )
-from toolkit.features.builds.plan.obstacles import Obstacle, kernel_obstacle, part_obstacle
-from toolkit.features.builds.plan.wanted import Chosen, choose
 
 _NO_KERNEL = (
     "no kernel has headers there",
@@ -28,7 +29,7 @@ _NO_KERNEL = (
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BuildStep:
     """One part for one kernel: built, or taken as it is installed."""
 
     inputs: Inputs
@@ -43,7 +44,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Blocked:
+class BlockedPart:
     """A part that cannot be built for a kernel: known before anything is tried."""
 
     kernel: str
@@ -53,13 +54,13 @@ class Blocked:
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class BuildGraph:
     """The steps of all kernels: each stands after those that it rests on."""
 
-    steps: tuple[Step, ...]
-    blocked: tuple[Blocked, ...]
+    steps: tuple[BuildStep, ...]
+    blocked: tuple[BlockedPart, ...]
 
-    def upstream(self, step: Step) -> tuple[Step, ...]:
+    def upstream(self, step: BuildStep) -> tuple[BuildStep, ...]:
         """The steps that one rests on."""
         return tuple(
             each
@@ -77,7 +78,7 @@ def make_graph(
     ofed: str = "",
     flags: str = "",
     recipe: str = "",
-) -> Graph:
+) -> BuildGraph:
     """The steps for these kernels.
 
     :param kernels: kernel releases; none for all that have headers.
@@ -88,12 +89,12 @@ def make_graph(
     :param flags: NAME=value words for the make line.
     :param recipe: hash of what of the toolkit takes part.
     """
-    steps: list[Step] = []
-    blocked: list[Blocked] = []
+    steps: list[BuildStep] = []
+    blocked: list[BlockedPart] = []
     releases = kernels or _all_kernels(ground)
     if not releases:  # or a run that built nothing would end well
         part = next(iter(parts), Part.PEERMEM)
-        return Graph((), (Blocked("any kernel", part, *_NO_KERNEL),))
+        return BuildGraph((), (BlockedPart("any kernel", part, *_NO_KERNEL),))
     for release in releases:
         kernel = ground.kernel(release)
         chosen = choose(ground, kernel, parts, driver=driver, ofed=ofed)
@@ -105,7 +106,7 @@ def make_graph(
         made, refused = _for_kernel(ground, kernel, chosen, flags, recipe)
         steps += made
         blocked += refused
-    return Graph(tuple(steps), tuple(blocked))
+    return BuildGraph(tuple(steps), tuple(blocked))
 
 
 def _all_kernels(ground: Ground) -> list[str]:
@@ -114,26 +115,28 @@ def _all_kernels(ground: Ground) -> list[str]:
     return sorted(found, key=lambda each: (Version(each), each))
 
 
-def _blocked(release: str, part: Part, stop: Obstacle | None) -> Blocked:
+def _blocked(release: str, part: Part, stop: BuildObstacle | None) -> BlockedPart:
     if stop is None:
         raise ValueError(f"{release}: an unknown kernel is always an obstacle")
-    return Blocked(release, part, stop.found, stop.hint)
+    return BlockedPart(release, part, stop.found, stop.hint)
 
 
 def _for_kernel(
-    ground: Ground, kernel: GroundKernel, chosen: Sequence[Chosen], flags: str, recipe: str
-) -> tuple[list[Step], list[Blocked]]:
-    steps: dict[Part, Step] = {}
-    blocked: list[Blocked] = []
+    ground: Ground, kernel: GroundKernel, chosen: Sequence[ChosenPart], flags: str, recipe: str
+) -> tuple[list[BuildStep], list[BlockedPart]]:
+    steps: dict[Part, BuildStep] = {}
+    blocked: list[BlockedPart] = []
     stopped: set[Part] = set()
     for each in chosen:  # in the order of Part, so that what it rests on is settled
         below = next((part for part in each.after if part in stopped), None)
         stop = part_obstacle(ground, kernel, each, chosen)
         if below is not None:
-            stop = Obstacle(f"{each.part} rests on {below}, which cannot be built", "see there")
+            stop = BuildObstacle(
+                f"{each.part} rests on {below}, which cannot be built", "see there"
+            )
         if stop is not None:
             stopped.add(each.part)
-            blocked.append(Blocked(kernel.release, each.part, stop.found, stop.hint))
+            blocked.append(BlockedPart(kernel.release, each.part, stop.found, stop.hint))
         elif each.given:
             steps[each.part] = _given(ground, kernel, each)
         else:
@@ -143,7 +146,7 @@ def _for_kernel(
     return list(steps.values()), blocked
 
 
-def _other_drivers(ground: Ground, upstream: Sequence[Step]) -> tuple[str, ...]:
+def _other_drivers(ground: Ground, upstream: Sequence[BuildStep]) -> tuple[str, ...]:
     """Sources of drivers that a build does not rest on; nvidia-fs takes the first nv-p2p.h."""
     own = {each.source for each in upstream if each.inputs.part is Part.DRIVER and each.source}
     if not own:
@@ -151,7 +154,7 @@ def _other_drivers(ground: Ground, upstream: Sequence[Step]) -> tuple[str, ...]:
     return tuple(s.folder for s in ground.sources if s.licence and s.folder not in own)
 
 
-def _inputs(ground: Ground, kernel: GroundKernel, chosen: Chosen) -> Inputs:
+def _inputs(ground: Ground, kernel: GroundKernel, chosen: ChosenPart) -> Inputs:
     return Inputs(
         part=chosen.part,
         package=chosen.package,
@@ -167,20 +170,20 @@ def _inputs(ground: Ground, kernel: GroundKernel, chosen: Chosen) -> Inputs:
     )
 
 
-def _given(ground: Ground, kernel: GroundKernel, chosen: Chosen) -> Step:
+def _given(ground: Ground, kernel: GroundKernel, chosen: ChosenPart) -> BuildStep:
     rows = given_exports(ground, kernel, chosen.part)
     inputs = replace(_inputs(ground, kernel, chosen), symvers=rows_digest(rows))
     folder = chosen.source.folder if chosen.source else ""
     exports = rows_text(rows)
-    return Step(inputs, chosen.after, chosen.why, given=True, source=folder, exports=exports)
+    return BuildStep(inputs, chosen.after, chosen.why, given=True, source=folder, exports=exports)
 
 
 def _built(
-    inputs: Inputs, chosen: Chosen, upstream: Sequence[Step], flags: str, recipe: str
-) -> Step:
+    inputs: Inputs, chosen: ChosenPart, upstream: Sequence[BuildStep], flags: str, recipe: str
+) -> BuildStep:
     given = frozenset(each.inputs.part for each in upstream if each.given)
     symvers = linked_against([each.inputs for each in upstream], given)
-    return Step(
+    return BuildStep(
         replace(inputs, symvers=symvers, flags=flags, recipe=recipe),
         chosen.after,
         chosen.why,

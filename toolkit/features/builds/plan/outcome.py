@@ -1,4 +1,4 @@
-"""What a build printed becomes what came of it.
+"""Outcomes: of one build, from what it printed; of each step of a run, and of the cache.
 
 Source: toolkit/node/scripts/build.sh. Each step has a frame KEY.output with its lines, then a frame
 KEY with its state; what the build left follows, a frame file.NAME each.
@@ -11,11 +11,15 @@ import re
 import zlib
 from base64 import b64decode
 from binascii import Error as NoBase64
+from dataclasses import dataclass
+from enum import StrEnum
 
-from toolkit.built.plan.model import BuildFailure, Built, File, Inputs
+from toolkit.built.plan.gate import GateVerdict
+from toolkit.built.plan.model import BuildFailure, Built, BuiltFile, Inputs
 from toolkit.checks.kernel.build_failures import explain
-from toolkit.errors import Unparsable
+from toolkit.errors import ExitCode, ToolkitError, Unparsable, worst
 from toolkit.evidence import Evidence, Frame, State
+from toolkit.features.builds.plan.graph import BlockedPart, BuildGraph, BuildStep
 
 STEPS = ("prepare", "make", "gate", "pack")
 LOG = "make.log"
@@ -66,13 +70,13 @@ def _built(evidence: Evidence, inputs: Inputs) -> Built | BuildFailure:
     return built
 
 
-def _log(evidence: Evidence) -> File:
+def _log(evidence: Evidence) -> BuiltFile:
     """What DKMS and make said, as one file."""
     said = evidence.frames["make.output"].text if "make.output" in evidence.frames else ""
-    return File(LOG, said.encode("utf-8", "surrogateescape"))
+    return BuiltFile(LOG, said.encode("utf-8", "surrogateescape"))
 
 
-def _file(frame: Frame) -> File:
+def _file(frame: Frame) -> BuiltFile:
     """One file, as it was told.
 
     :raises Unparsable: where it is not.
@@ -89,7 +93,7 @@ def _file(frame: Frame) -> File:
         data = unpacker.decompress(b64decode(frame.text.replace("\n", ""), validate=True), size + 1)
     except (NoBase64, ValueError, zlib.error, gzip.BadGzipFile) as why:
         raise Unparsable(name, f"damaged on its way: {why}") from why
-    file = File(name, data)
+    file = BuiltFile(name, data)
     if len(data) != size or file.sha256 != told[2]:
         raise Unparsable(name, f"{len(data)} bytes of {size} came, and their hash is another")
     return file
@@ -144,3 +148,92 @@ def _lines(evidence: Evidence, step: str) -> list[str]:
 
 def _last(lines: list[str]) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+class BuildState(StrEnum):
+    """Where a step stands at the end; the words of reports and documents."""
+
+    GIVEN = "given"  # taken as it is installed
+    CACHED = "cached"
+    BUILT = "built"
+    SHARED = "shared"  # another process built it meanwhile
+    PLANNED = "planned"  # would be built
+    FAILED = "failed"
+    REFUSED = "refused"  # compiled, and not accepted by the gate
+    EXCLUDED = "excluded"  # the package itself does not want that kernel
+    SKIPPED = "skipped"  # what it rests on is not there
+    LOST = "lost"  # where it was built is out of reach, or its process died
+
+
+THERE = frozenset({BuildState.GIVEN, BuildState.CACHED, BuildState.BUILT, BuildState.SHARED})
+_CODES = {
+    **dict.fromkeys(THERE, ExitCode.OK),
+    BuildState.PLANNED: ExitCode.PENDING,
+    BuildState.EXCLUDED: ExitCode.UNSUPPORTED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """One step, and what came of it."""
+
+    step: BuildStep
+    state: BuildState
+    built: Built | None = None  # what lies in the cache now; None for what is given
+    failure: BuildFailure | None = None
+    verdict: GateVerdict | None = None  # None where nothing came to the gate
+    error: ToolkitError | None = None  # LOST
+    seconds: float = 0.0  # from its begin to its end; 0 where nothing ran
+    why: str = ""  # why it is where it is, where the step's own reason does not say
+    notes: tuple[str, ...] = ()  # sentences: a damaged entry, a process that was waited for
+
+    @property
+    def there(self) -> bool:
+        return self.state in THERE
+
+    @property
+    def exit_code(self) -> ExitCode:
+        if self.error is not None:
+            return self.error.exit_code
+        return _CODES.get(self.state, ExitCode.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Builds that some nodes have in common: one graph is made for all of them."""
+
+    kernels: tuple[str, ...] = ()  # kernel releases; () for all that have headers
+    driver: str = ""  # "" for the only one, or the newest
+    ofed: str = ""  # likewise
+    nodes: tuple[str, ...] = ()  # who needs it; () where the operator said what to build
+    arch: str = ""  # of the nodes, as uname -m prints it; "" for whatever the ground has
+
+
+@dataclass(frozen=True, slots=True)
+class NeedGraph:
+    """One need and its graph."""
+
+    need: Need
+    graph: BuildGraph
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRun:
+    """All that one run of ``build`` came to."""
+
+    made: tuple[StepResult, ...]  # each step once, in the order of the graphs
+    works: tuple[NeedGraph, ...]
+
+    @property
+    def blocked(self) -> tuple[BlockedPart, ...]:
+        return tuple(dict.fromkeys(each for work in self.works for each in work.graph.blocked))
+
+    @property
+    def exit_code(self) -> ExitCode:
+        codes = [each.exit_code for each in self.made]
+        return worst([*codes, *(ExitCode.UNSUPPORTED for _ in self.blocked)])
+
+    def nodes(self, step: BuildStep) -> tuple[str, ...]:
+        """The nodes that need what a step makes."""
+        found = (work.need.nodes for work in self.works if step in work.graph.steps)
+        return tuple(dict.fromkeys(node for nodes in found for node in nodes))

@@ -2,7 +2,8 @@
 
 One package per kernel, with all parts: modules of one kernel are linked against each other, so
 they must come, change and go together. What is not bound to a kernel (load at boot, and in which
-order) is in a package of its own, since those of two kernels may lie side by side.
+order) is in a package of its own, since those of two kernels may lie side by side. No clock, user
+or host takes part, so that equal inputs give equal bytes.
 
 Sources: Debian policy 3.1, 5.6.1, 5.6.12 and deb-version(7); rpm's manual, Dependencies and
 rpm-version(7); depmod.d(5).
@@ -14,6 +15,8 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
 from hashlib import sha256
 
 from toolkit.built.plan.model import Built, Inputs, Part
@@ -21,7 +24,74 @@ from toolkit.errors import Unparsable, UsageError
 from toolkit.facts.boot.kernel import module_name
 from toolkit.facts.modules.module_file import ModuleImage, read_image
 from toolkit.facts.versions import parse_kernel_release
-from toolkit.features.builds.plan.packaging import Placed
+
+EPOCH = 1767225600  # 2026-01-01, unless SOURCE_DATE_EPOCH says otherwise
+# No surrogates: they stand for bytes of the command line that are no UTF-8.
+_MAINTAINER = re.compile(
+    r"[^\x00-\x1f\ud800-\udfff<>,\"\\%$`]{1,80} <[A-Za-z0-9._+-]+@[A-Za-z0-9.-]+>"
+)
+# Not by strftime: the names are English wherever a package is made.
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun",
+           "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")  # fmt: skip
+
+
+class Format(StrEnum):
+    DEB = "deb"
+    RPM = "rpm"
+    TAR = "tar"
+
+
+@dataclass(frozen=True, slots=True)
+class PackedFile:
+    """One file of a package."""
+
+    path: str  # relative, as it lands: "lib/modules/6.1.0-56-amd64/updates/gdr-toolkit/..."
+    data: bytes
+    mode: int = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """What the operator decides about packages."""
+
+    revision: int = 1  # raised for a package that shall replace one of the same driver and OFED
+    maintainer: str = "gdr-toolkit <gdr-toolkit@example.org>"
+    epoch: int = EPOCH  # seconds; the time that all files and the package itself carry
+
+    def __post_init__(self) -> None:
+        """Refuse what would break out of a control file.
+
+        :raises UsageError: for a maintainer or a number that a package cannot have.
+        """
+        if not _MAINTAINER.fullmatch(self.maintainer):
+            raise UsageError(
+                f"{self.maintainer!r} cannot be a package's maintainer",
+                hint="write it as: Name <name@example.org>",
+            )
+        if not 1 <= self.revision <= 99999 or not 0 < self.epoch < 1 << 32:
+            raise UsageError(
+                f"revision {self.revision}, time {self.epoch}: no package can have these",
+                hint="a revision is a whole number from 1 on, a time is in seconds since 1970",
+            )
+
+    @property
+    def day(self) -> datetime:
+        return datetime.fromtimestamp(self.epoch, tz=UTC)
+
+    @property
+    def debian_date(self) -> str:
+        """As a changelog of Debian's has it: "Thu, 01 Jan 2026 00:00:00 +0000"."""
+        day = self.day
+        month = _MONTHS[day.month - 1]
+        return f"{_DAYS[day.weekday()]}, {day:%d} {month} {day:%Y %H:%M:%S} +0000"
+
+    @property
+    def rpm_date(self) -> str:
+        """As a changelog of rpm's has it: "Thu Jan 01 2026"."""
+        day = self.day
+        return f"{_DAYS[day.weekday()]} {_MONTHS[day.month - 1]} {day:%d %Y}"
+
 
 COMMON = "gdr-modules-common"
 _PROPRIETARY = "NVIDIA"  # the licence that the driver's closed modules declare
@@ -215,9 +285,9 @@ def _module(name: str, data: bytes, built: Built) -> Packed:
     return Packed(name, data, image, built.inputs.part)
 
 
-def payload(held: Contents) -> tuple[Placed, ...]:
+def payload(held: Contents) -> tuple[PackedFile, ...]:
     """The files that the package of one kernel places, its documents apart."""
-    modules = [Placed(f"{held.folder}/{each.name}", each.data) for each in held.modules]
+    modules = [PackedFile(f"{held.folder}/{each.name}", each.data) for each in held.modules]
     # Two files of one name below updates/ would be told apart by the order of the disk.
     # depmod compares the file's name as it is: with "_" for "-" the line would do nothing.
     rows = [f"override {each.stem} {held.kernel} updates/gdr-toolkit" for each in held.modules]
@@ -227,12 +297,12 @@ def payload(held: Contents) -> tuple[Placed, ...]:
         *rows,
     ]
     name = f"gdr-modules-{held.kernel}.conf"
-    found = [*modules, Placed(f"usr/lib/depmod.d/{name}", _text(lines))]
+    found = [*modules, PackedFile(f"usr/lib/depmod.d/{name}", _text(lines))]
     if renamed := [each for each in held.modules if each.name != each.built_as]:
         lines = ["# Placed by gdr-toolkit; see modprobe.d(5). Debian's packages for user space ask"]
         lines.append("# for the modules under these names.")
         lines += [f"alias {each.built_as.removesuffix('.ko')} {each.stem}" for each in renamed]
-        found.append(Placed(f"usr/lib/modprobe.d/{name}", _text(lines)))
+        found.append(PackedFile(f"usr/lib/modprobe.d/{name}", _text(lines)))
     return tuple(found)
 
 

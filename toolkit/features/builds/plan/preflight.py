@@ -15,7 +15,7 @@ from toolkit.compat.reader import Compat, Confidence
 from toolkit.errors import ExitCode, Unparsable
 from toolkit.facts.modules.build_env import Ground, GroundKernel
 from toolkit.facts.modules.compiler import Compiler, parse_cc_version
-from toolkit.features.builds.plan.graph import Blocked, Graph, Step
+from toolkit.features.builds.plan.graph import BlockedPart, BuildGraph, BuildStep
 
 _OPEN = "Dual MIT/GPL"  # the licence that the open modules declare
 _SEEN = "the ground, as it was surveyed"
@@ -24,18 +24,18 @@ _PARTS = 4  # of headers, that are looked for: see hashes.sh
 _MEMBERS = (Part.DRIVER, Part.PEERMEM, Part.OFED)  # that the tables know
 
 
-class Answer(StrEnum):
+class CompileAnswer(StrEnum):
     WILL = "will compile"
     WILL_NOT = "will not compile"
     UNKNOWN = "not known"
 
 
 # Of several answers the first of these counts.
-_WORST = (Answer.WILL_NOT, Answer.UNKNOWN, Answer.WILL)
+_WORST = (CompileAnswer.WILL_NOT, CompileAnswer.UNKNOWN, CompileAnswer.WILL)
 _CODES = {
-    Answer.WILL: ExitCode.OK,
-    Answer.WILL_NOT: ExitCode.FAILED,
-    Answer.UNKNOWN: ExitCode.UNKNOWN,
+    CompileAnswer.WILL: ExitCode.OK,
+    CompileAnswer.WILL_NOT: ExitCode.FAILED,
+    CompileAnswer.UNKNOWN: ExitCode.UNKNOWN,
 }
 
 
@@ -43,7 +43,7 @@ _CODES = {
 class Reason:
     """One thing that an answer rests on."""
 
-    answer: Answer | None  # what it speaks for; None: worth knowing, and decides nothing
+    answer: CompileAnswer | None  # what it speaks for; None: worth knowing, and decides nothing
     found: str  # one sentence
     source: str
     confidence: Confidence
@@ -61,11 +61,11 @@ class Outlook:
     tried: bool = False  # it was compiled, so that rules count no more
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> CompileAnswer:
         """A rule that says no counts most; then whatever is known to compile."""
         said = [each.answer for each in self.reasons if each.answer is not None]
-        return next((each for each in (Answer.WILL_NOT, Answer.WILL) if each in said),
-                    Answer.UNKNOWN)  # fmt: skip
+        return next((each for each in (CompileAnswer.WILL_NOT, CompileAnswer.WILL) if each in said),
+                    CompileAnswer.UNKNOWN)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +77,16 @@ class Preflight:
     place: str = ""
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> CompileAnswer:
         said = [each.answer for each in self.outlooks]
-        return min(said, key=_WORST.index, default=Answer.UNKNOWN)
+        return min(said, key=_WORST.index, default=CompileAnswer.UNKNOWN)
 
     @property
     def exit_code(self) -> ExitCode:
         return _CODES[self.answer]
 
 
-def foresee(ground: Ground, graph: Graph, compat: Compat) -> tuple[Outlook, ...]:
+def foresee(ground: Ground, graph: BuildGraph, compat: Compat) -> tuple[Outlook, ...]:
     """What is to be expected of each part that would be built; what is installed is left out.
 
     :param graph: as it was made for the kernels in question.
@@ -112,15 +112,15 @@ def after_trial(outlook: Outlook, reason: Reason) -> Outlook:
     return replace(outlook, reasons=(reason, *notes), tried=True)
 
 
-def _blocked(ground: Ground, blocked: Blocked) -> Outlook:
+def _blocked(ground: Ground, blocked: BlockedPart) -> Outlook:
     kernel, hint = ground.kernel(blocked.kernel), blocked.hint
     if kernel is not None and not kernel.headers and 0 < len(kernel.missing) < _PARTS:
         hint = "give the packages that they depend on too: --headers linux-kbuild-..., ...-common"
-    reason = Reason(Answer.WILL_NOT, blocked.found, _SEEN, Confidence.HIGH, hint)
+    reason = Reason(CompileAnswer.WILL_NOT, blocked.found, _SEEN, Confidence.HIGH, hint)
     return Outlook(blocked.kernel, blocked.part, "", (reason,))
 
 
-def _reasons(ground: Ground, step: Step, compat: Compat) -> Iterator[Reason]:
+def _reasons(ground: Ground, step: BuildStep, compat: Compat) -> Iterator[Reason]:
     inputs = step.inputs
     kernel = ground.kernel(inputs.kernel)
     if kernel is None:
@@ -130,7 +130,7 @@ def _reasons(ground: Ground, step: Step, compat: Compat) -> Iterator[Reason]:
     if inputs.part is Part.PEERMEM and not compat.branch(inputs.version).peermem:
         row = compat.branch(inputs.version)
         yield Reason(
-            Answer.WILL_NOT,
+            CompileAnswer.WILL_NOT,
             f"drivers of branch {row.branch} bring no nvidia-peermem",
             row.source,
             row.confidence,
@@ -152,12 +152,12 @@ def _compiler(kernel: GroundKernel) -> Iterator[Reason]:
         found = (
             f"{here} is here, and {needed} built the kernel: they do not know each other's flags"
         )
-        yield Reason(Answer.WILL_NOT, found, _COMPILERS, Confidence.HIGH, hint)
+        yield Reason(CompileAnswer.WILL_NOT, found, _COMPILERS, Confidence.HIGH, hint)
     elif here.major < needed.major:
         found = (
             f"{here} is here, and {needed} built the kernel: it may pass flags unknown to {here}"
         )
-        yield Reason(Answer.WILL_NOT, found, _COMPILERS, Confidence.MEDIUM, hint)
+        yield Reason(CompileAnswer.WILL_NOT, found, _COMPILERS, Confidence.MEDIUM, hint)
     elif here.major != needed.major:
         yield from _newer(kernel, here, needed, hint)
 
@@ -167,12 +167,12 @@ def _newer(kernel: GroundKernel, here: Compiler, needed: Compiler, hint: str) ->
     plugins = kernel.config.get("CONFIG_GCC_PLUGINS") == "y"
     if plugins and kernel.config.get("CONFIG_RANDSTRUCT", "n") == "y":
         found += ", whose plugins want the same one"
-        yield Reason(Answer.WILL_NOT, found, _COMPILERS, Confidence.MEDIUM, hint)
+        yield Reason(CompileAnswer.WILL_NOT, found, _COMPILERS, Confidence.MEDIUM, hint)
     else:
         yield Reason(None, f"{found}: it only warns", _COMPILERS, Confidence.MEDIUM)
 
 
-def _rows(ground: Ground, step: Step, compat: Compat) -> Iterator[Reason]:
+def _rows(ground: Ground, step: BuildStep, compat: Compat) -> Iterator[Reason]:
     """What the tables say of that version and that kernel."""
     inputs, flavour = step.inputs, _flavour(ground, step)
     known = [
@@ -182,7 +182,7 @@ def _rows(ground: Ground, step: Step, compat: Compat) -> Iterator[Reason]:
     ]
     hits = [row for row in known if row.covers_kernel(inputs.kernel)]
     for row in hits:
-        answer = Answer.WILL if row.works else Answer.WILL_NOT
+        answer = CompileAnswer.WILL if row.works else CompileAnswer.WILL_NOT
         sure = row.confidence is not Confidence.LOW
         yield Reason(answer if sure else None, row.note, row.source, row.confidence)
     if any(row.confidence is not Confidence.LOW for row in hits) or inputs.part not in _MEMBERS:
@@ -199,7 +199,7 @@ def _rows(ground: Ground, step: Step, compat: Compat) -> Iterator[Reason]:
     )
 
 
-def _flavour(ground: Ground, step: Step) -> str:
+def _flavour(ground: Ground, step: BuildStep) -> str:
     source = next((each for each in ground.sources if each.folder == step.source), None)
     if source is None or not source.licence:
         return ""

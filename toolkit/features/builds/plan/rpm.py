@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from toolkit.errors import UsageError
-from toolkit.features.builds.plan.packages import COMMON, Contents
-from toolkit.features.builds.plan.packaging import Making, Placed
+from toolkit.features.builds.plan.packages import COMMON, Contents, Making, PackedFile
 
 ARCHES = {"x86_64": "x86_64", "aarch64": "aarch64", "ppc64le": "ppc64le"}
 SCRIPTS = ("pre", "post", "postun")
@@ -55,7 +54,7 @@ def arch(machine: str) -> str:
 
 
 def spec(
-    held: Contents, making: Making, files: Sequence[Placed], scripts: Mapping[str, str]
+    held: Contents, making: Making, files: Sequence[PackedFile], scripts: Mapping[str, str]
 ) -> str:
     """The spec of the package of one kernel.
 
@@ -86,7 +85,7 @@ def spec(
     return _HEAD + _body(head, files, scripts, making)
 
 
-def common_spec(own: str, making: Making, files: Sequence[Placed]) -> str:
+def common_spec(own: str, making: Making, files: Sequence[PackedFile]) -> str:
     """The spec of the package that is bound to no kernel.
 
     :param own: version and release, parted by a hyphen.
@@ -125,7 +124,9 @@ class _Head:
     what: str  # for the changelog
 
 
-def _body(head: _Head, files: Sequence[Placed], scripts: Mapping[str, str], making: Making) -> str:
+def _body(
+    head: _Head, files: Sequence[PackedFile], scripts: Mapping[str, str], making: Making
+) -> str:
     named = dict(head.tags)
     own = f"{named['Version']}-{named['Release']}"
     sections = [
@@ -140,12 +141,12 @@ def _body(head: _Head, files: Sequence[Placed], scripts: Mapping[str, str], maki
     return "\n\n".join(sections) + "\n"
 
 
-def _install(each: Placed) -> str:
+def _install(each: PackedFile) -> str:
     source, target = f"%{{_sourcedir}}/{each.path}", f"%{{buildroot}}/{each.path}"
     return f'install -D -m {each.mode:04o} "{source}" "{target}"'
 
 
-def _listed(files: Sequence[Placed]) -> list[str]:
+def _listed(files: Sequence[PackedFile]) -> list[str]:
     """With the folders that no kernel brings, so that they go when they are empty."""
     own = {each.path.rpartition("/")[0] for each in files if "/gdr-toolkit/" in each.path}
     own |= {folder.rpartition("/")[0] for folder in own}  # updates: of a kernel too, may be

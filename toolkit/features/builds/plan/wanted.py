@@ -1,15 +1,92 @@
-"""Which parts take part for one kernel: built or as installed, from which package, and why."""
+"""Which parts take part for one kernel: built or as installed, from which package, and why.
+
+And what a build is linked against, as symbol versions and as a hash that is known beforehand.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
-from toolkit.built.plan.model import PEERMEM, Part
+from toolkit.built.plan.model import PEERMEM, Inputs, Part
 from toolkit.facts.boot.kernel import module_name
-from toolkit.facts.modules.build_env import Ground, GroundKernel, Source
-from toolkit.features.builds.plan.linked import P2P, given_exports, installed_ofed
+from toolkit.facts.modules.build_env import REGISTER, Ground, GroundKernel, Provider, Source
+from toolkit.facts.modules.symvers import Export
+
+_UNREGISTER = "ib_unregister_peer_memory_client"
+P2P = "nvidia_p2p_get_pages"
+
+
+def given_exports(ground: Ground, kernel: GroundKernel, part: Part) -> Mapping[str, Export]:
+    """What a part that is taken as it is installed exports for a kernel; nothing if it is not."""
+    if part is Part.DRIVER:
+        found = kernel.provider(P2P)
+        if found is None:
+            return {}
+        p2p = {name: crc for name, crc in found.crcs.items() if name.startswith("nvidia_p2p_")}
+        return {name: Export(crc, found.module, gpl=False) for name, crc in p2p.items()}
+    if part is Part.OFED:
+        folder = ground.ofed.search(kernel.release, ground.arch).kbuild
+        real = ground.ofed.real(folder)
+        for path in (f"{real}/Module.symvers", f"{folder}/Module.symvers"):
+            rows = ground.peers.get(path, {})
+            if REGISTER in rows:
+                own = real.rpartition("/")[2] == kernel.release
+                given = {name: rows[name] for name in (REGISTER, _UNREGISTER) if name in rows}
+                return given if own or agrees(given, kernel) else {}
+    return {}
+
+
+def agrees(rows: Mapping[str, Export], kernel: GroundKernel) -> bool:
+    """Whether the module of the interface that is installed for a kernel is the one of these rows.
+
+    OFED's folder "default" is that of some kernel, and a folder outlives the modules beside it.
+    """
+    found = kernel.provider(REGISTER)
+    return found is not None and all(found.crcs.get(n) == each.crc for n, each in rows.items())
+
+
+def installed_ofed(kernel: GroundKernel) -> Provider | None:
+    """Who exports the interface above the kernel's own modules; None where nobody does."""
+    found = kernel.provider(REGISTER)
+    return found if found is not None and "/kernel/" not in found.path else None
+
+
+def rows_digest(rows: Mapping[str, Export]) -> str:
+    """The hash of symbol versions."""
+    said = [[name, f"{each.crc:08x}", each.module] for name, each in sorted(rows.items())]
+    return sha256(json.dumps(said).encode()).hexdigest()
+
+
+def rows_text(rows: Mapping[str, Export]) -> str:
+    """The same as lines of a Module.symvers."""
+    return "".join(
+        f"0x{each.crc:08x}\t{name}\t{each.module}\tEXPORT_SYMBOL{'_GPL' if each.gpl else ''}\t\n"
+        for name, each in sorted(rows.items())
+    )
+
+
+def linked_against(upstream: Sequence[Inputs], given: frozenset[Part]) -> str:
+    """The hash of what a build is linked against; "" where that is the kernel alone.
+
+    A part that is built goes in by its own digest, so that the hash is known before
+    anything is; one that is installed, by the symbol versions that it has. The driver goes in by
+    its version and source too: others compile against its headers, and a kernel that keeps
+    no symbol versions would not tell two drivers apart.
+    """
+    said = [_said(each, each.part in given) for each in upstream]
+    return sha256(json.dumps(sorted(said)).encode()).hexdigest() if said else ""
+
+
+def _said(above: Inputs, given: bool) -> list[str]:
+    if not given:
+        return [above.part, above.digest]
+    more = [above.version, above.source] if above.part is Part.DRIVER else []
+    return [above.part, above.symvers, *more]
+
 
 OFED_NAMES = ("mlnx-ofed-kernel", "mlnx-ofa_kernel")  # deb, RPM
 INBOX = "inbox"  # in place of a version of OFED: the kernel's own modules
@@ -17,7 +94,7 @@ _PACKAGES = {Part.NVIDIA_FS: "nvidia-fs", Part.GDRDRV: "gdrdrv"}
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenPart:
     """One part, before it is known whether it can be built."""
 
     part: Part
@@ -38,7 +115,7 @@ def choose(
     *,
     driver: str = "",
     ofed: str = "",
-) -> tuple[Chosen, ...]:
+) -> tuple[ChosenPart, ...]:
     """The parts for one kernel, each behind those that it rests on.
 
     A part that is missing altogether stands there too, without a version: something rests
@@ -76,11 +153,11 @@ def _named(sources: Iterable[Source], names: Sequence[str]) -> tuple[Source, ...
 
 def _newest(sources: Iterable[Source]) -> Source | None:
     """By all numbers: OFED's DKMS packages have versions like 24.10.OFED.24.10.2.1.8.1."""
-    return max(sources, key=lambda each: _numbers(each.version), default=None)
 
+    def numbers(source: Source) -> list[int]:
+        return [int(run) for run in re.findall(r"\d+", source.version)]
 
-def _numbers(version: str) -> list[int]:
-    return [int(run) for run in re.findall(r"\d+", version)]
+    return max(sources, key=numbers, default=None)
 
 
 def _ofed(
@@ -90,14 +167,14 @@ def _ofed(
     version: str,
     *,
     needed: bool,
-) -> Chosen | None:
+) -> ChosenPart | None:
     """OFED; None where the kernel exports the interface itself, or nothing needs it."""
     sources = _named(ground.sources, OFED_NAMES)
     if version == INBOX:
         if kernel is not None and kernel.inbox_peers:
             return None
         why = "the kernel's own RDMA modules are wanted"
-        return Chosen(Part.OFED, OFED_NAMES[0], INBOX, (), why, asked=Part.OFED in asked)
+        return ChosenPart(Part.OFED, OFED_NAMES[0], INBOX, (), why, asked=Part.OFED in asked)
     source = _newest(each for each in sources if version in {"", each.version})
     installed = _installed_version(ground, kernel, OFED_NAMES)
     if Part.OFED not in asked and kernel is not None:
@@ -107,11 +184,11 @@ def _ofed(
         if given_exports(ground, kernel, Part.OFED) and version in {"", installed}:
             name = source.name if source else OFED_NAMES[0]
             why = "as it is installed"
-            return Chosen(Part.OFED, name, installed, (), why, given=True)
+            return ChosenPart(Part.OFED, name, installed, (), why, given=True)
     if source is None and not (needed or Part.OFED in asked):
         return None
     why = "asked for" if Part.OFED in asked else "nothing is installed for this kernel"
-    return Chosen(
+    return ChosenPart(
         Part.OFED,
         source.name if source else OFED_NAMES[0],
         source.version if source else version,
@@ -127,8 +204,8 @@ def _driver(
     kernel: GroundKernel | None,
     asked: frozenset[Part],
     version: str,
-    peers: Chosen | None,
-) -> Chosen:
+    peers: ChosenPart | None,
+) -> ChosenPart:
     sources = tuple(each for each in ground.sources if each.licence)
     installed = kernel.provider(P2P) if kernel else None
     wanted = version or (installed.version if installed else "")
@@ -138,17 +215,17 @@ def _driver(
     if Part.DRIVER not in asked and installed is not None and version in {"", installed.version}:
         why = "as it is installed"
         name = source.name if source else installed.module
-        return Chosen(
+        return ChosenPart(
             Part.DRIVER, name, installed.version, (), why, given=True,
             source=source if source and source.version == installed.version else None,
         )  # fmt: skip
     if source is None:
-        return Chosen(Part.DRIVER, "nvidia", version, (), "", asked=Part.DRIVER in asked)
+        return ChosenPart(Part.DRIVER, "nvidia", version, (), "", asked=Part.DRIVER in asked)
     ordered = peers is not None and _builds_peermem(source, peers)
     why = "asked for" if Part.DRIVER in asked else "not installed for this kernel"
     if installed is not None and installed.version != source.version:
         why = f"{installed.version} is installed, {source.version} is wanted"
-    return Chosen(
+    return ChosenPart(
         Part.DRIVER,
         source.name,
         source.version,
@@ -160,7 +237,7 @@ def _driver(
     )
 
 
-def _builds_peermem(source: Source, peers: Chosen) -> bool:
+def _builds_peermem(source: Source, peers: ChosenPart) -> bool:
     """Whether the driver's own package builds it, and behind OFED: then nobody else should."""
     return peers.package in source.depends and bool(_own_peermem(source))
 
@@ -172,8 +249,8 @@ def _own_peermem(source: Source) -> tuple[str, ...]:
 
 
 def _peermem(
-    kernel: GroundKernel | None, main: Chosen, peers: Chosen | None, asked: frozenset[Part]
-) -> list[Chosen]:
+    kernel: GroundKernel | None, main: ChosenPart, peers: ChosenPart | None, asked: frozenset[Part]
+) -> list[ChosenPart]:
     """Ours; none where the driver's own package builds it in the right order: one owner only.
 
     Where that package is as installed and its nvidia-peermem is not there, or is a stub, ours
@@ -188,10 +265,10 @@ def _peermem(
             return []
         if not lacks:
             why = f"built by {source.name} itself, after {peers.package}"
-            return [Chosen(Part.PEERMEM, source.name, main.version, (), why, given=True)]
+            return [ChosenPart(Part.PEERMEM, source.name, main.version, (), why, given=True)]
         why = f"that of {source.name} {lacks}"
     return [
-        Chosen(
+        ChosenPart(
             Part.PEERMEM, PEERMEM, main.version, after, why,
             source=source, asked=Part.PEERMEM in asked,
         )
@@ -208,9 +285,9 @@ def _lacks(kernel: GroundKernel | None) -> str:
     return "" if real else "is a stub"
 
 
-def _other(ground: Ground, part: Part, main: Chosen, asked: frozenset[Part]) -> Chosen:
+def _other(ground: Ground, part: Part, main: ChosenPart, asked: frozenset[Part]) -> ChosenPart:
     source = _newest(_named(ground.sources, (_PACKAGES[part],)))
-    return Chosen(
+    return ChosenPart(
         part,
         _PACKAGES[part],
         source.version if source else "",

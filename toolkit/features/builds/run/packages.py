@@ -13,16 +13,20 @@ from toolkit import __version__
 from toolkit.built.plan.model import Built
 from toolkit.errors import UsageError
 from toolkit.features.builds.io import package_tools
-from toolkit.features.builds.plan import deb, rpm, tarball
+from toolkit.features.builds.io import package_tools as tarball
+from toolkit.features.builds.plan import deb, rpm
 from toolkit.features.builds.plan.packages import (
     COMMON,
+    EPOCH,
     Contents,
+    Format,
+    Making,
+    PackedFile,
     contents,
     notes,
     payload,
     rivals,
 )
-from toolkit.features.builds.plan.packaging import EPOCH, Format, Making, Placed
 from toolkit.plan.templates import render_text
 
 # What says when modules are loaded; the same files that provision places below /etc, where
@@ -34,7 +38,7 @@ _LOADING = {
 
 
 @dataclass(frozen=True, slots=True)
-class Package:
+class MadePackage:
     """One package that was made."""
 
     path: Path
@@ -69,7 +73,7 @@ def parse_making(*, revision: str = "", maintainer: str = "") -> Making:
 
 def make_packages(
     builts: Iterable[Built], form: Format, out: Path, making: Making
-) -> tuple[Package, ...]:
+) -> tuple[MadePackage, ...]:
     """Packages of all these builds, for each kernel one, and one that is bound to no kernel.
 
     :raises UsageError: where something cannot go into a package; nothing is made then.
@@ -87,49 +91,47 @@ def make_packages(
     return tuple(make(held, out, making))
 
 
-def _debs(held: Sequence[Contents], out: Path, making: Making) -> list[Package]:
+def _debs(held: Sequence[Contents], out: Path, making: Making) -> list[MadePackage]:
     made = []
     for each in held:
         package, version = deb.name(each.kernel), deb.version(each, making)
         scripts = _scripts(each, package, {name: f"deb-{name}" for name in deb.SCRIPTS})
         files = deb.tree(each, making, payload(each), scripts)
         target = out / f"{package}_{version}_{deb.arch(each.arch)}.deb"
-        made.append(
-            Package(package_tools.pack_deb(_laid(files), target, making.epoch), notes(each))
-        )
+        made.append(MadePackage(package_tools.pack_deb(files, target, making.epoch), notes(each)))
     if any(each.loads_peermem for each in held):
         version = _common_version(making)
         files = deb.common_tree(version, making, _loading())
         target = out / f"{COMMON}_{version}_all.deb"
-        made.append(Package(package_tools.pack_deb(_laid(files), target, making.epoch)))
+        made.append(MadePackage(package_tools.pack_deb(files, target, making.epoch)))
     return made
 
 
-def _rpms(held: Sequence[Contents], out: Path, making: Making) -> list[Package]:
+def _rpms(held: Sequence[Contents], out: Path, making: Making) -> list[MadePackage]:
     made = []
     for each in held:
         scripts = _scripts(each, rpm.name(each.kernel), {n: f"rpm-{n}" for n in rpm.SCRIPTS})
         files, machine = payload(each), rpm.arch(each.arch)
         text = rpm.spec(each, making, files, scripts)
-        paths = package_tools.pack_rpm(text, _laid(files), out, making.epoch, machine)
-        made += [Package(path, notes(each)) for path in paths]
+        paths = package_tools.pack_rpm(text, files, out, making.epoch, machine)
+        made += [MadePackage(path, notes(each)) for path in paths]
     if any(each.loads_peermem for each in held):
         files = _loading()
         text = rpm.common_spec(_common_version(making), making, files)
-        paths = package_tools.pack_rpm(text, _laid(files), out, making.epoch, "noarch")
-        made += [Package(path) for path in paths]
+        paths = package_tools.pack_rpm(text, files, out, making.epoch, "noarch")
+        made += [MadePackage(path) for path in paths]
     return made
 
 
-def _tars(held: Sequence[Contents], out: Path, making: Making) -> list[Package]:
+def _tars(held: Sequence[Contents], out: Path, making: Making) -> list[MadePackage]:
     made = []
     for each in held:
-        title = f"kernel modules {tarball.version(each, making)} for Linux {each.kernel}"
-        scripts = _scripts(each, title, {n: f"tar-{n}" for n in tarball.SCRIPTS})
+        title = f"kernel modules {tarball.tar_version(each, making)} for Linux {each.kernel}"
+        scripts = _scripts(each, title, {n: f"tar-{n}" for n in tarball.TAR_SCRIPTS})
         files = (*payload(each), *(_loading() if each.loads_peermem else ()))
-        data = tarball.pack(each, making, files, scripts)
-        target = out / f"{tarball.name(each, making)}.tar.gz"
-        made.append(Package(package_tools.write(data, target), notes(each)))
+        data = tarball.tar_bytes(each, making, files, scripts)
+        target = out / f"{tarball.tar_name(each, making)}.tar.gz"
+        made.append(MadePackage(package_tools.write(data, target), notes(each)))
     return made
 
 
@@ -147,9 +149,9 @@ def _scripts(held: Contents, title: str, names: Mapping[str, str]) -> dict[str, 
     return {key: render_text(f"package/{name}.j2", values) for key, name in names.items()}
 
 
-def _loading() -> tuple[Placed, ...]:
+def _loading() -> tuple[PackedFile, ...]:
     return tuple(
-        Placed(path, render_text(template, {}).encode()) for path, template in _LOADING.items()
+        PackedFile(path, render_text(template, {}).encode()) for path, template in _LOADING.items()
     )
 
 
@@ -157,7 +159,3 @@ def _common_version(making: Making) -> str:
     """The toolkit's own version, and which files they are."""
     digest = sha256(b"".join(each.data for each in _loading())).hexdigest()[:12]
     return f"{__version__}-{making.revision}+g{digest}"
-
-
-def _laid(files: Iterable[Placed]) -> list[package_tools.Laid]:
-    return [package_tools.Laid(each.path, each.data, each.mode) for each in files]

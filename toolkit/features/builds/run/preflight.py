@@ -15,20 +15,18 @@ from toolkit.errors import UsageError
 from toolkit.facts.modules.build_env import Ground
 from toolkit.features.builds.io.executors import DASK
 from toolkit.features.builds.io.headers import Headers, unpack_headers
-from toolkit.features.builds.plan.graph import Graph, Step
-from toolkit.features.builds.plan.made import Need
-from toolkit.features.builds.plan.outcome import read_outcome
+from toolkit.features.builds.plan.graph import BuildGraph, BuildStep
+from toolkit.features.builds.plan.outcome import Need, read_outcome
 from toolkit.features.builds.plan.preflight import (
-    Answer,
+    CompileAnswer,
     Outlook,
     Preflight,
     Reason,
     after_trial,
     foresee,
 )
-from toolkit.features.builds.run.places import Place
+from toolkit.features.builds.run.places import BuildPlace, make_job, survey
 from toolkit.features.builds.run.run import Surveyed
-from toolkit.features.builds.run.scripts import make_job, survey
 
 _TRIAL = "compiled on this machine, in {:.0f} s"
 # What nvidia-peermem of any version imports; versions of symbols are not asked for here.
@@ -46,10 +44,10 @@ _P2P = (
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class LaidHeaders:
     """A place above which headers lie."""
 
-    place: Place
+    place: BuildPlace
     releases: tuple[str, ...]  # kernels that they are of
     said: tuple[str, ...]  # names of the packages
 
@@ -62,13 +60,13 @@ class Laid:
 
 
 @contextmanager
-def with_headers(place: Place, given: Sequence[str]) -> Iterator[Laid]:
+def with_headers(place: BuildPlace, given: Sequence[str]) -> Iterator[LaidHeaders]:
     """The same place, where the headers of these packages are seen; nothing is installed.
 
     :raises UsageError: for a place that is not on this machine, and for what is no headers.
     """
     if not given:
-        yield Laid(place, (), ())
+        yield LaidHeaders(place, (), ())
         return
     if not place.here or place.executor.startswith(DASK):
         raise UsageError(
@@ -81,18 +79,18 @@ def with_headers(place: Place, given: Sequence[str]) -> Iterator[Laid]:
         yield lay(place, found)
 
 
-def lay(place: Place, headers: Headers) -> Laid:
+def lay(place: BuildPlace, headers: Headers) -> LaidHeaders:
     """The place with unpacked headers above it."""
 
     def look(names: Sequence[str]) -> Ground:
         return survey(place.root, names or headers.releases, layer=headers.layer)
 
     laid = replace(place, survey=look, layer=headers.layer)
-    return Laid(laid, headers.releases, headers.said)
+    return LaidHeaders(laid, headers.releases, headers.said)
 
 
 def preflight(
-    laid: Laid, surveyed: Surveyed, compat: Compat, *, compile_it: bool, limit_s: float
+    laid: LaidHeaders, surveyed: Surveyed, compat: Compat, *, compile_it: bool, limit_s: float
 ) -> Preflight:
     """What will come of builds, by rule; nothing is built.
 
@@ -107,7 +105,7 @@ def preflight(
     return Preflight(tuple(outlooks), laid.said, laid.place.title)
 
 
-def _tried(place: Place, graph: Graph, outlook: Outlook, limit_s: float) -> Outlook:
+def _tried(place: BuildPlace, graph: BuildGraph, outlook: Outlook, limit_s: float) -> Outlook:
     """What really came of compiling it, for nvidia-peermem as a package of ours."""
     step = next(
         (
@@ -128,16 +126,16 @@ def _tried(place: Place, graph: Graph, outlook: Outlook, limit_s: float) -> Outl
     took = _TRIAL.format(time.monotonic() - began)
     if not isinstance(outcome, BuildFailure):
         found = "it compiles; what it was linked against stood in for OFED and the driver"
-        return after_trial(outlook, Reason(Answer.WILL, found, took, Confidence.HIGH))
+        return after_trial(outlook, Reason(CompileAnswer.WILL, found, took, Confidence.HIGH))
     # The compiler was not reached, had its way, or was cut off: it ended with no status then.
     if outcome.step in {"prepare", "pack"} or not outcome.status:
         return after_trial(outlook, Reason(None, outcome.found, took, Confidence.HIGH))
     found = f"{outcome.found}{f': {outcome.cause}' if outcome.cause else ''}"
-    reason = Reason(Answer.WILL_NOT, found, took, Confidence.HIGH, outcome.action)
+    reason = Reason(CompileAnswer.WILL_NOT, found, took, Confidence.HIGH, outcome.action)
     return after_trial(outlook, reason)
 
 
-def _stood_in(graph: Graph, step: Step) -> Graph:
+def _stood_in(graph: BuildGraph, step: BuildStep) -> BuildGraph:
     """The graph with stand-ins in place of what it rests on: names without true versions.
 
     Whether it compiles does not turn on them, and the driver takes minutes to build.
@@ -152,4 +150,4 @@ def _stood_in(graph: Graph, step: Step) -> Graph:
         part = each.inputs.part
         rows = "".join(f"0x00c0ffee\t{n}\t{modules[part]}\tEXPORT_SYMBOL\t\n" for n in names[part])
         above.append(replace(each, given=True, exports=each.exports if each.given else rows))
-    return Graph((*above, step), ())
+    return BuildGraph((*above, step), ())

@@ -1,29 +1,133 @@
-"""From what is asked for to what came of it: survey, graphs, cache, builds, gate."""
+"""From what is asked for to what came of it: needs, survey, graphs, cache, builds, gate.
+
+What nodes need is built once for each kernel, driver and OFED, however many nodes have them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from toolkit.built.io.store import Store
 from toolkit.built.plan.gate import GateVerdict, judge_modules
 from toolkit.built.plan.model import Built, Part
-from toolkit.errors import Unsupported
+from toolkit.errors import ExitCode, NoEvidence, Outcome, Unparsable, Unsupported
+from toolkit.evidence import Evidence
 from toolkit.facts.modules.build_env import Ground
+from toolkit.facts.node.node import Node
+from toolkit.facts.rdma.devices import OfedFlavour
 from toolkit.features.builds.io.executors import DASK, open_crew
-from toolkit.features.builds.io.sandbox import Job
-from toolkit.features.builds.plan.graph import Blocked, Graph, Step, make_graph
-from toolkit.features.builds.plan.made import Need, Run, Work
-from toolkit.features.builds.run.build import Ways, build, plan
-from toolkit.features.builds.run.log import Logs
-from toolkit.features.builds.run.places import Place
-from toolkit.features.builds.run.scripts import gate_ground, make_job, recipe
+from toolkit.features.builds.io.sandbox import SandboxJob
+from toolkit.features.builds.plan.graph import BlockedPart, BuildGraph, BuildStep, make_graph
+from toolkit.features.builds.plan.outcome import BuildRun, Need, NeedGraph
+from toolkit.features.builds.run.build import Logs, Ways, plan_builds, run_builds
+from toolkit.features.builds.run.places import BuildPlace, gate_ground, make_job, recipe
+from toolkit.hosts.host import Host
+from toolkit.node.collect import collect
 from toolkit.progress import Progress, Silent
 from toolkit.rollout.runs import RunFolder
+from toolkit.ssh.transport import Transport
+from toolkit.verbs.access import Fleet
+from toolkit.verbs.each import on_each
+
+INBOX = "inbox"  # as a version of OFED: none is installed
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class NodeNeeds:
+    """What one node needs: a need for each kernel that it runs or boots next."""
+
+    needs: tuple[Need, ...]
+    remark: str = ""  # "" or a sentence: what could not be learnt
+
+
+def needs_of(
+    fleet: Fleet, folder: RunFolder, kernels: Sequence[str] = ()
+) -> list[Outcome[NodeNeeds]]:
+    """Ask every node once.
+
+    :param kernels: in place of those that the nodes run and boot next.
+    """
+
+    def work(host: Host, transport: Transport) -> NodeNeeds:
+        evidence = collect(transport)
+        folder.keep_evidence(host.name, evidence)
+        return needs_of_node(host.name, evidence, kernels)
+
+    return on_each(fleet, "reading", work)
+
+
+def needs_of_node(host: str, evidence: Evidence, kernels: Sequence[str] = ()) -> NodeNeeds:
+    """What one node needs, from its evidence.
+
+    :raises NoEvidence: its driver or its kernel is not known.
+    """
+    node = Node(evidence)
+    driver = _driver(node)
+    if not driver:
+        raise NoEvidence(
+            f"{host}: no NVIDIA driver is loaded, and DKMS has none: nothing tells its version",
+            hint="say what to build: --driver VERSION --kernel RELEASE, without --hosts",
+        )
+    wanted, remark = (tuple(kernels), "") if kernels else _kernels(host, node)
+    ofed = _ofed(node)
+    arch = node.arch
+    return NodeNeeds(tuple(Need((each,), driver, ofed, (host,), arch) for each in wanted), remark)
+
+
+def shared(found: Iterable[NodeNeeds]) -> tuple[Need, ...]:
+    """The same needs of many nodes as one, in the order in which they came up."""
+    nodes: dict[Need, list[str]] = {}
+    for each in found:
+        for need in each.needs:
+            nodes.setdefault(replace(need, nodes=()), []).extend(need.nodes)
+    return tuple(replace(need, nodes=tuple(names)) for need, names in nodes.items())
+
+
+def _kernels(host: str, node: Node) -> tuple[tuple[str, ...], str]:
+    """The kernel that runs and the one that boots next; a sentence where one is not known."""
+    running = [node.kernel] if node.live else []
+    try:
+        return tuple(dict.fromkeys([*running, node.default_kernel])), ""
+    except (NoEvidence, Unparsable) as why:
+        if not running:
+            raise
+        return tuple(running), f"{host}: only for the kernel that runs: the next boot's: {why}"
+
+
+def _driver(node: Node) -> str:
+    """What DKMS would install decides over what happens to be loaded; "" where neither tells."""
+    if node.driver_dkms:
+        found = {each.version for each in node.dkms if each.module == node.driver_dkms}
+        if len(found) == 1:
+            return found.pop()
+    return str(node.driver.version) if node.driver else ""
+
+
+def _ofed(node: Node) -> str:
+    """Version of OFED in DKMS's words; what its packages say where it is not by DKMS."""
+    if node.ofed_dkms:
+        found = {each.version for each in node.dkms if each.module == node.ofed_dkms}
+        if len(found) == 1:
+            return found.pop()
+    if node.ofed.flavour is OfedFlavour.INBOX:
+        return INBOX
+    return str(node.ofed.version) if node.ofed.version else ""
+
+
+def unread(outcomes: Iterable[Outcome[NodeNeeds]]) -> list[Outcome[object]]:
+    """The nodes of which nothing could be learnt."""
+    # Not Outcome[object](...): a frozen class with slots cannot be told its parameter.
+    return [Outcome(each.host, error=each.error) for each in outcomes if each.error]
+
+
+def codes_of(unread: Iterable[Outcome[object]]) -> list[ExitCode]:
+    """What they make the run end with, however well the rest goes."""
+    return [each.error.exit_code for each in unread if each.error is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
     """How a run goes about it."""
 
     jobs: int  # builds at once; 0 for as many as there are processors, or workers
@@ -38,10 +142,12 @@ class Surveyed:
     """The graphs of a run, and the ground that they were made for."""
 
     ground: Ground
-    works: tuple[Work, ...]
+    works: tuple[NeedGraph, ...]
 
 
-def graphs_for(place: Place, needs: Sequence[Need], parts: Sequence[Part], flags: str) -> Surveyed:
+def graphs_for(
+    place: BuildPlace, needs: Sequence[Need], parts: Sequence[Part], flags: str
+) -> Surveyed:
     """Survey the ground once, and make a graph for each need.
 
     :raises Unsupported: no kernel was named, and none there has headers: nothing is no success.
@@ -66,35 +172,37 @@ def graphs_for(place: Place, needs: Sequence[Need], parts: Sequence[Part], flags
             flags=flags,
             recipe=made_by,
         )
-        works.append(Work(need, graph))
+        works.append(NeedGraph(need, graph))
     return Surveyed(ground, tuple(works))
 
 
-def _foreign(need: Need, ground: Ground) -> Graph | None:
+def _foreign(need: Need, ground: Ground) -> BuildGraph | None:
     """Kernels of two architectures may have one name: what is built here would not load there."""
     if need.arch in {"", ground.arch}:
         return None
     found = f"the nodes are {need.arch}, and it would be built on {ground.arch}"
     hint = f"build on a machine of their kind: --on HOST that is {need.arch}"
-    return Graph((), tuple(Blocked(each, Part.PEERMEM, found, hint) for each in need.kernels))
+    return BuildGraph(
+        (), tuple(BlockedPart(each, Part.PEERMEM, found, hint) for each in need.kernels)
+    )
 
 
-def plan_in(surveyed: Surveyed, store: Store, *, force: bool) -> Run:
+def plan_in(surveyed: Surveyed, store: Store, *, force: bool) -> BuildRun:
     """What would be built; nothing is."""
-    return plan(surveyed.works, store, force=force)
+    return plan_builds(surveyed.works, store, force=force)
 
 
 def build_in(
-    place: Place,
+    place: BuildPlace,
     surveyed: Surveyed,
     store: Store,
     folder: RunFolder,
-    options: Options,
-) -> Run:
+    options: BuildOptions,
+) -> BuildRun:
     """Build what is not in the cache."""
     ground = surveyed.ground
 
-    def job(step: Step, graph: Graph, built: dict[str, Built], log: str) -> Job:
+    def job(step: BuildStep, graph: BuildGraph, built: dict[str, Built], log: str) -> SandboxJob:
         return make_job(
             step,
             graph,
@@ -105,7 +213,9 @@ def build_in(
             layer=place.layer,
         )
 
-    def gate(built: Built, step: Step, graph: Graph, others: dict[str, Built]) -> GateVerdict:
+    def gate(
+        built: Built, step: BuildStep, graph: BuildGraph, others: dict[str, Built]
+    ) -> GateVerdict:
         return judge_modules(built, gate_ground(ground, step, graph, others, built))
 
     ways = Ways(
@@ -118,4 +228,4 @@ def build_in(
         force=options.force,
     )
     with open_crew(place.executor, options.jobs, say=options.say) as crew:
-        return build(surveyed.works, ways, crew)
+        return run_builds(surveyed.works, ways, crew)

@@ -1,4 +1,7 @@
-"""One machine under QEMU: started, waited for, and ended; nothing of it stays."""
+"""One machine under QEMU: started, waited for until its boot has come to rest, and ended.
+
+Nothing of it stays.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from toolkit.errors import TransportError
-from toolkit.features.image.boot.qemu import Machine, command, mortal
+from toolkit.features.image.boot.qemu import QemuMachine, command, mortal
 from toolkit.progress import Progress
 
 _TAIL = 25  # lines of the console that say what went wrong
@@ -36,7 +39,7 @@ _NO_LOGIN = (
 class Emulated:
     """For ``with``: QEMU runs inside the block, and is dead behind it, however that ends."""
 
-    machine: Machine
+    machine: QemuMachine
     name: str
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
@@ -143,3 +146,38 @@ def free_port() -> int:
         line.bind(("127.0.0.1", 0))
         port: int = line.getsockname()[1]
         return port
+
+
+# sysinit and what is queued for the first boot: a suite that asks earlier finds half of it. The
+# limit is the guest's own: one that never comes to rest is in, and says what it waits for.
+_SETTLE = """state=
+if command -v timeout >/dev/null; then
+    state=$(timeout {limit_s:.0f} systemctl is-system-running --wait)
+fi
+[ -n "$state" ] || state=$(systemctl is-system-running)
+printf '%s\\n' "$state"
+systemctl list-units --state=failed --plain --no-legend --no-pager | cut -d' ' -f1 | sed 's/^/! /'
+systemctl list-jobs --plain --no-legend --no-pager | while read -r _ unit _; do echo "? $unit"; done
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What systemd says once it has come to rest, or is waited for no longer."""
+
+    state: str  # "running", "degraded", "starting"; "" where it has none
+    failed: tuple[str, ...] = ()  # units
+    waiting: tuple[str, ...] = ()  # units that are still to start or to stop
+
+
+def settled(said: str) -> Rest:
+    """Read what the script said: a word, then "! UNIT" and "? UNIT"."""
+    lines = [line for line in said.split("\n") if line]
+    units = {mark: tuple(e[2:] for e in lines if e.startswith(f"{mark} ")) for mark in "!?"}
+    words = [line.strip() for line in lines if line[:2] not in {"! ", "? "}]
+    return Rest(words[0] if words else "", units["!"], units["?"])
+
+
+def settle_script(limit_s: float) -> str:
+    """What waits, in the guest, until systemd has started all that it was to start."""
+    return _SETTLE.format(limit_s=limit_s)

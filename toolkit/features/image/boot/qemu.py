@@ -1,13 +1,19 @@
-"""What QEMU is told for one boot of an image that must not be changed by it.
+"""QEMU: what it is told for a boot of an image that must not be changed, and whether KVM runs it.
 
 The disk is opened with ``snapshot=on``: QEMU writes to a file of its own that has no name any
 more, so that nothing of the boot is left behind whichever way it ends, SIGKILL included.
+
+Whether this processor can run a guest itself is found out by running one. /dev/kvm that opens
+proves little: inside virtual machines there are some that take a guest to its boot loader and
+then interpret it, a thousand times more slowly than emulation would.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,14 +52,14 @@ class Uefi:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class QemuMachine:
     """One boot."""
 
     disk: Path
     format: str  # "raw" or "qcow2": never guessed by QEMU, for what is raw may say otherwise
     folder: Path  # for what the boot leaves: its console
     port: int  # on loopback, to the image's sshd
-    credential: Path  # a file with one SMBIOS string, see boot/one_time_keys.py
+    credential: Path  # a file with one SMBIOS string, see boot/folder.py
     seed: Path  # a folder: the second drive of cloud-init
     accelerator: str = "tcg"  # or "kvm"
     uefi: Uefi | None = None
@@ -67,7 +73,7 @@ class Machine:
         return self.folder / "console"
 
 
-def command(machine: Machine) -> tuple[str, ...]:
+def command(machine: QemuMachine) -> tuple[str, ...]:
     """The whole command; the machine lives as long as the process."""
     return (
         *(QEMU, "-nodefaults", "-display", "none", "-no-reboot", "-machine", "q35"),
@@ -92,7 +98,7 @@ def mortal(words: Sequence[str]) -> tuple[str, ...]:
     return (*before, *words)
 
 
-def _drives(machine: Machine) -> tuple[str, ...]:
+def _drives(machine: QemuMachine) -> tuple[str, ...]:
     disk = f"file={quoted(machine.disk)},format={machine.format},snapshot=on"
     seed = f"driver=vvfat,node-name=seed,dir={quoted(machine.seed)},label=CIDATA,read-only=on"
     return (
@@ -103,7 +109,7 @@ def _drives(machine: Machine) -> tuple[str, ...]:
     )
 
 
-def _firmware(machine: Machine) -> tuple[str, ...]:
+def _firmware(machine: QemuMachine) -> tuple[str, ...]:
     if machine.direct is not None:
         direct = machine.direct
         return (
@@ -186,3 +192,66 @@ def ask(*words: str) -> bytes:
         said = done.stderr.decode("utf-8", "replace").strip().split("\n")[-1]
         raise UsageError(f"{words[0]}: {said}", hint=f"run it by hand: {' '.join(words)}")
     return done.stdout
+
+
+_DEVICE = Path("/dev/kvm")
+LIMIT_S = 5.0  # of which one that works takes a fifth of a second
+# mov ecx,50000000; 1: dec ecx; jnz 1b; mov al,16; mov dx,0xf4; out dx,al; 2: hlt; jmp 2b
+# A processor takes a fiftieth of a second for it; the exit device then ends with 2 * 16 + 1.
+_SECTOR = bytes.fromhex("66b980f0fa02664975fcb010baf400eef4ebfd").ljust(510, b"\0") + b"\x55\xaa"
+_ENDED = 33
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """How the guest's instructions are carried out."""
+
+    name: str  # QEMU's word: "kvm" or "tcg"
+    why: str = ""  # why it is not the quick one
+
+    @property
+    def factor(self) -> float:
+        """By how much longer all takes than on hardware."""
+        return 1.0 if self.name == "kvm" else 4.0
+
+    @property
+    def told(self) -> str:
+        """For the operator."""
+        return "KVM" if self.name == "kvm" else f"emulation (TCG): {self.why}"
+
+
+def accelerator(device: Path = _DEVICE, limit_s: float = LIMIT_S) -> Accelerator:
+    """KVM where a guest comes to its end under it, else QEMU's emulation."""
+    if not device.exists():
+        return Accelerator("tcg", f"no {device} here")
+    if not os.access(device, os.R_OK | os.W_OK):
+        return Accelerator("tcg", f"{device} is not ours to use; join the group kvm")
+    status = _run_one(limit_s)
+    if status == _ENDED:
+        return Accelerator("kvm")
+    late = f"{device} is there, and a guest's first second takes it more than {limit_s:g}"
+    return Accelerator("tcg", late if status is None else f"{device} refuses a guest")
+
+
+def _run_one(limit_s: float) -> int | None:
+    """The exit status of the smallest guest under KVM; None where it does not end."""
+    with tempfile.NamedTemporaryFile(prefix="gdr-kvm-") as sector:
+        sector.write(_SECTOR)
+        sector.flush()
+        words = (
+            *(QEMU, "-nodefaults", "-display", "none", "-machine", "pc", "-accel", "kvm"),
+            *("-cpu", "host", "-m", "64", "-device", "isa-debug-exit,iobase=0xf4,iosize=1"),
+            *("-drive", f"file={quoted(Path(sector.name))},format=raw,if=ide,snapshot=on"),
+        )
+        try:
+            return subprocess.run(
+                mortal(words),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=limit_s,
+                check=False,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            return None
+        except OSError:
+            return -1

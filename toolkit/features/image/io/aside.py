@@ -24,8 +24,8 @@ from pathlib import Path
 
 from toolkit.errors import ApplyError, LockedError, UsageError
 from toolkit.features.image.io.namespace import full
-from toolkit.file_lock import Held, hold
 from toolkit.interrupts import Interrupts
+from toolkit.safe_file import FileLock, hold
 
 MARK = ".gdr-image."
 _PATIENCE_S = 20.0  # for processes of a killed run to be gone
@@ -33,7 +33,7 @@ _FOLDERS = {"view": 0o755, "layers": 0o755, "scratch": 0o1777}
 
 
 @contextmanager
-def aside(target: Path) -> Iterator[tuple[Path, Held]]:
+def aside(target: Path) -> Iterator[tuple[Path, FileLock]]:
     """A folder beside ``target``, ours alone; removed at the end.
 
     :param target: what will be replaced; resolved, so that one image has one name.
@@ -43,7 +43,7 @@ def aside(target: Path) -> Iterator[tuple[Path, Held]]:
     """
     lock = target.with_name(f".{target.name}{MARK}lock")
     with _alone(target, lock) as held:
-        made: tuple[Path, Held] | None = None
+        made: tuple[Path, FileLock] | None = None
         try:
             _sweep(target)
             with Interrupts() as begun:
@@ -74,7 +74,7 @@ def remove(folder: Path) -> None:
 
 
 @contextmanager
-def _alone(target: Path, lock: Path) -> Iterator[Held]:
+def _alone(target: Path, lock: Path) -> Iterator[FileLock]:
     try:
         held = hold(lock)
     except OSError as why:
@@ -118,7 +118,7 @@ def _await_end(target: Path, left: Path) -> None:
     held.let_go()
 
 
-def _folder(target: Path) -> tuple[Path, Held]:
+def _folder(target: Path) -> tuple[Path, FileLock]:
     folder = None
     try:
         folder = Path(tempfile.mkdtemp(prefix=f".{target.name}{MARK}", dir=target.parent))

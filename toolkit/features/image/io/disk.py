@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.errors import LockedError, StaleError, Unsupported, UsageError
-from toolkit.features.image.io.index import Difference
+from toolkit.features.image.io.index import TreeDifference
 from toolkit.features.image.io.inside import flush_folder
 from toolkit.features.image.io.mounts import Mounted
-from toolkit.features.image.io.namespace import Room, demand
+from toolkit.features.image.io.namespace import MountRoom, demand
 from toolkit.features.image.io.partitions import partitions
 from toolkit.untrusted import read_json
 
@@ -51,7 +51,7 @@ class Disk:
         self._options: tuple[str, ...] = ()
         self._mounted: Mounted | None = None
 
-    def bring(self, room: Room, folder: Path) -> Path:
+    def bring(self, room: MountRoom, folder: Path) -> Path:
         """Copy the disk and mount what is on it.
 
         :raises LockedError: a machine runs from it, or it is mounted here.
@@ -77,7 +77,7 @@ class Disk:
         self._mounted.mount(found)
         return tree
 
-    def pack(self, room: Room, folder: Path, _: tuple[Difference, ...]) -> None:
+    def pack(self, room: MountRoom, folder: Path, _: tuple[TreeDifference, ...]) -> None:
         """Unmount all, make the result and see that it is on the disk."""
         if self._mounted is not None:
             room.call("umount", "-n", "-R", folder / "view")
@@ -108,7 +108,7 @@ class Disk:
         (folder / "result").replace(self.target)
         flush_folder(self.target.parent)
 
-    def _read_options(self, room: Room) -> tuple[str, ...]:
+    def _read_options(self, room: MountRoom) -> tuple[str, ...]:
         """What the result is made with, so that it is as the source was."""
         words = ("qemu-img", "info", "-f", _QCOW2, "--output=json")
         told: dict[str, Any] = read_json(room.call(*words, self.target))
@@ -134,7 +134,7 @@ class Disk:
         packed = self._packed(room)
         return (*(("-c",) if packed else ()), "-o", ",".join(options))
 
-    def _packed(self, room: Room) -> bool:
+    def _packed(self, room: MountRoom) -> bool:
         """Whether its clusters are compressed, as those of published images are."""
         told: dict[str, Any] = read_json(room.call("sh", "-c", _CHECK, "gdr", self.target))
         return bool(told.get("compressed-clusters", 0))

@@ -13,7 +13,7 @@ from pathlib import Path
 _CHUNK = 1 << 20
 
 
-class Kind(StrEnum):
+class FileKind(StrEnum):
     """What stands at a path."""
 
     FILE = "file"
@@ -24,7 +24,7 @@ class Kind(StrEnum):
     SOCKET = "socket"
 
 
-class Change(StrEnum):
+class TreeChange(StrEnum):
     """How a path differs from what it was."""
 
     ADDED = "added"
@@ -35,10 +35,10 @@ class Change(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TreeEntry:
     """One path of a tree."""
 
-    kind: Kind
+    kind: FileKind
     mode: int  # without the kind
     owner: tuple[int, int]  # user, group
     what: str  # SHA-256 of a file; target of a link; numbers of a device
@@ -47,14 +47,14 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class TreeDifference:
     """One path that is not as it was."""
 
     path: str  # from the root of the image: "/etc/fstab"
-    change: Change
+    change: TreeChange
 
 
-Index = Mapping[str, Entry]  # by path from the root of the image
+Index = Mapping[str, TreeEntry]  # by path from the root of the image
 
 
 def look(root: Path, known: Index | None = None) -> Index:
@@ -66,13 +66,13 @@ def look(root: Path, known: Index | None = None) -> Index:
     return dict(_entries(root, "", known or {}))
 
 
-def differences(before: Index, after: Index) -> tuple[Difference, ...]:
+def differences(before: Index, after: Index) -> tuple[TreeDifference, ...]:
     """What differs, by path. Times do not count, nor do hard links."""
     found = []
     for path in sorted(before.keys() | after.keys()):
         change = _change(before.get(path), after.get(path))
         if change is not None:
-            found.append(Difference(path, change))
+            found.append(TreeDifference(path, change))
     return tuple(found)
 
 
@@ -86,18 +86,18 @@ def stamps(
     return {path: _stamp(status) for path, _, status in _walk(root, "", left_out)}
 
 
-def _change(old: Entry | None, new: Entry | None) -> Change | None:
+def _change(old: TreeEntry | None, new: TreeEntry | None) -> TreeChange | None:
     if old is None or new is None:
-        return Change.ADDED if old is None else Change.REMOVED
+        return TreeChange.ADDED if old is None else TreeChange.REMOVED
     if old.kind is not new.kind:
-        return Change.KIND
+        return TreeChange.KIND
     if old.what != new.what:
-        return Change.CONTENT
+        return TreeChange.CONTENT
     alike = (old.mode, old.owner, old.attributes) == (new.mode, new.owner, new.attributes)
-    return None if alike else Change.ATTRIBUTES
+    return None if alike else TreeChange.ATTRIBUTES
 
 
-def _entries(root: Path, below: str, known: Index) -> Iterator[tuple[str, Entry]]:
+def _entries(root: Path, below: str, known: Index) -> Iterator[tuple[str, TreeEntry]]:
     for path, full, status in _walk(root, below):
         old = known.get(path)
         if old is not None and old.stamp == _stamp(status):
@@ -106,7 +106,7 @@ def _entries(root: Path, below: str, known: Index) -> Iterator[tuple[str, Entry]
         kind = _kind(status.st_mode)
         yield (
             path,
-            Entry(
+            TreeEntry(
                 kind,
                 stat.S_IMODE(status.st_mode),
                 (status.st_uid, status.st_gid),
@@ -143,23 +143,23 @@ def _stamp(status: os.stat_result) -> tuple[int, int, int]:
     return status.st_ino, status.st_ctime_ns, size
 
 
-def _kind(mode: int) -> Kind:
+def _kind(mode: int) -> FileKind:
     kinds = (
-        (stat.S_ISREG, Kind.FILE),
-        (stat.S_ISDIR, Kind.FOLDER),
-        (stat.S_ISLNK, Kind.LINK),
-        (stat.S_ISFIFO, Kind.PIPE),
-        (stat.S_ISSOCK, Kind.SOCKET),
+        (stat.S_ISREG, FileKind.FILE),
+        (stat.S_ISDIR, FileKind.FOLDER),
+        (stat.S_ISLNK, FileKind.LINK),
+        (stat.S_ISFIFO, FileKind.PIPE),
+        (stat.S_ISSOCK, FileKind.SOCKET),
     )
-    return next((kind for is_it, kind in kinds if is_it(mode)), Kind.DEVICE)
+    return next((kind for is_it, kind in kinds if is_it(mode)), FileKind.DEVICE)
 
 
-def _what(kind: Kind, full: str, status: os.stat_result) -> str:
-    if kind is Kind.FILE:
+def _what(kind: FileKind, full: str, status: os.stat_result) -> str:
+    if kind is FileKind.FILE:
         return _hash(full)
-    if kind is Kind.LINK:
+    if kind is FileKind.LINK:
         return str(Path(full).readlink())
-    if kind is Kind.DEVICE:
+    if kind is FileKind.DEVICE:
         letter = "b" if stat.S_ISBLK(status.st_mode) else "c"
         return f"{letter} {os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
     return ""

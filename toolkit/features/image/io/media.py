@@ -1,38 +1,114 @@
 """An image, changed aside and put in place of the old one in one step, or not at all.
 
-    with stage(Source(Medium.ROOT, path)) as staged:
+    with stage(ImageSource(Medium.ROOT, path)) as staged:
         staged.run(script)           in its tree, with nothing of this machine to be seen
         staged.write(path, data)
         staged.commit()              what it became takes the old one's place
 
 Leaving without ``commit`` leaves the old image as it was, byte for byte. So does whatever ends
 this process: see io/namespace.py for what ends with it, and io/aside.py for what the next run
-finds and removes.
+finds and removes. The work leaves nothing of the builder in the image, and no scratch.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
 
 from toolkit.errors import ApplyError, UsageError
 from toolkit.features.image.io.aside import aside
 from toolkit.features.image.io.disk import Disk
-from toolkit.features.image.io.hygiene import Kept, clean, forbid_services, keep
-from toolkit.features.image.io.index import Difference, Index, Kind, differences, look
-from toolkit.features.image.io.inside import read_inside, write_inside
-from toolkit.features.image.io.namespace import Ground, Room
+from toolkit.features.image.io.index import FileKind, Index, TreeDifference, differences, look
+from toolkit.features.image.io.inside import link_inside, read_inside, remove_inside, write_inside
+from toolkit.features.image.io.namespace import ImageGround, MountRoom
 from toolkit.features.image.io.tar import Tar
-from toolkit.features.image.io.tree import Tree
+from toolkit.features.image.io.tree import TreeMedium
 from toolkit.interrupts import Interrupts, terminable
 from toolkit.node.scripts import FOLDER
 from toolkit.progress import Progress, Silent
 from toolkit.ssh.transport import Result, Sink, Transport, quiet
+
+# As it was before, whatever a script made of it: what tells one machine from all others, or
+# belongs to the network of whoever builds.
+AS_BEFORE = (
+    *("/etc/machine-id", "/var/lib/dbus/machine-id", "/etc/hostname", "/etc/hosts"),
+    *("/etc/resolv.conf", "/etc/mtab", "/etc/adjtime", "/etc/hostid"),
+    "/etc/iscsi/initiatorname.iscsi",
+    *("/var/lib/systemd/random-seed", "/var/lib/systemd/credential.secret", "/var/lib/random-seed"),
+    *("/etc/ssh/ssh_host_*", "/usr/sbin/policy-rc.d", "/root/.bash_history"),
+    # DKMS makes a key for signing at the first build: one for each image would be one for a fleet.
+    *("/var/lib/dkms/mok.key", "/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.*"),
+)
+# Gone, where it was not there before.
+_SCRATCH = (
+    "/var/lib/dkms/*/*/build",
+    "/var/lib/dkms/*/*/*/*/log",
+    # Of the builds that were made here; what was done stands in the journal.
+    *("/var/lib/gdr-toolkit/rebuild/*.log", "/var/lib/gdr-toolkit/runs/*/log"),
+)
+POLICY = "/usr/sbin/policy-rc.d"  # by which Debian's packages ask whether they may start services
+_POLICY = b"""#!/bin/sh
+# Lies here while the image is worked on: no service is started in it.
+exit 101
+"""
+
+Kept = Mapping[str, bytes]  # content of files that are put back, by path
+
+
+def keep(root: Path, before: Index) -> Kept:
+    """The content of what must stay as it is.
+
+    :raises OSError: it cannot be read.
+    """
+    paths = (path for path, entry in before.items() if entry.kind is FileKind.FILE)
+    return {path: read_inside(root, path) for path in paths if _one_of(path, AS_BEFORE)}
+
+
+def forbid_services(root: Path, before: Index) -> None:
+    """Until ``clean``, no package of the image starts a service in it.
+
+    :raises OSError: the image cannot be written.
+    """
+    if "/var/lib/dpkg" in before:
+        write_inside(root, POLICY, _POLICY, 0o755)
+
+
+def clean(root: Path, before: Index, kept: Kept, known: Index) -> Index:
+    """Put back and take away; what the tree holds now.
+
+    :param known: a look at it that may be old.
+    :raises OSError: the image cannot be written.
+    """
+    after = look(root, known)
+    for path in sorted(after.keys() - before.keys()):
+        if _one_of(path, _SCRATCH):
+            remove_inside(root, path)
+    for each in differences(before, after):
+        if _one_of(each.path, AS_BEFORE):
+            _put_back(root, each.path, before, kept)
+    return look(root, after)
+
+
+def _put_back(root: Path, path: str, before: Index, kept: Kept) -> None:
+    old = before.get(path)
+    if old is None or old.kind not in {FileKind.FILE, FileKind.LINK}:
+        remove_inside(root, path)
+    elif old.kind is FileKind.LINK:
+        with suppress(IsADirectoryError):
+            link_inside(root, path, old.what)
+    else:
+        write_inside(root, path, kept[path], old.mode, owner=old.owner)
+
+
+def _one_of(path: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(path, each) and path.count("/") == each.count("/") for each in patterns)
+
 
 # What a root has, if only empty.
 _WHOLE = ("/dev", "/etc", "/proc", "/run", "/sys", "/tmp")  # noqa: S108 # paths in the image
@@ -48,7 +124,7 @@ class Medium(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ImageSource:
     """One image, as the operator named it."""
 
     medium: Medium
@@ -65,9 +141,9 @@ class _Keeper(Protocol):
     def way(self) -> str:
         """How it is put in place, as half a sentence."""
 
-    def bring(self, room: Room, folder: Path) -> Path: ...
+    def bring(self, room: MountRoom, folder: Path) -> Path: ...
 
-    def pack(self, room: Room, folder: Path, changed: tuple[Difference, ...]) -> None: ...
+    def pack(self, room: MountRoom, folder: Path, changed: tuple[TreeDifference, ...]) -> None: ...
 
     def put(self, folder: Path) -> None: ...
 
@@ -76,14 +152,14 @@ class Staged:
     """An image that is worked on. A Transport, too: its scripts run in the image's tree."""
 
     def __init__(
-        self, keeper: _Keeper, room: Room, folder: Path, tree: Path, progress: Progress
+        self, keeper: _Keeper, room: MountRoom, folder: Path, tree: Path, progress: Progress
     ) -> None:
         self._keeper, self._room, self._folder = keeper, room, folder
         self._progress = progress
         self.root = tree
         self._before = self._now = self._look({})
         for each in _WHOLE:
-            if each not in self._before or self._before[each].kind is not Kind.FOLDER:
+            if each not in self._before or self._before[each].kind is not FileKind.FOLDER:
                 raise UsageError(
                     f"{self.name}: there is no folder {each} in it",
                     hint="an image is a whole root, with bin, etc, dev, proc, sys, run and tmp",
@@ -120,7 +196,7 @@ class Staged:
 
         What runs there ends with us, as everything else.
         """
-        return Ground(self.name, self._room)
+        return ImageGround(self.name, self._room)
 
     def run(self, script: str, *, limit_s: float = 120, sink: Sink = quiet) -> Result:
         """Run a script in the view, by the image's own sh, as root. As Transport's.
@@ -150,14 +226,14 @@ class Staged:
         except OSError as why:
             raise self._failed(f"{path} cannot be written", why) from why
 
-    def differences(self) -> tuple[Difference, ...]:
+    def differences(self) -> tuple[TreeDifference, ...]:
         """What is not as it was, by path, once what must not stay has been cleared away."""
         self._tidy()
         found = differences(self._before, self._now)
         self._begin()
         return found
 
-    def commit(self) -> tuple[Difference, ...]:
+    def commit(self) -> tuple[TreeDifference, ...]:
         """Clear away what must not stay, and put the result in place of the old image.
 
         :returns: what differs between the two, by path.
@@ -209,7 +285,7 @@ class Staged:
 
 
 @contextmanager
-def stage(source: Source, *, progress: Progress | None = None) -> Iterator[Staged]:
+def stage(source: ImageSource, *, progress: Progress | None = None) -> Iterator[Staged]:
     """An image, to be changed aside.
 
     :raises UsageError: it is not there, or we are not root.
@@ -226,7 +302,7 @@ def stage(source: Source, *, progress: Progress | None = None) -> Iterator[Stage
     with ExitStack() as stack:
         stack.enter_context(terminable())  # a whole copy of the image is to go with us
         folder, lock = stack.enter_context(aside(keeper.target))
-        room = Room.open(str(keeper.target), lock.descriptor)
+        room = MountRoom.open(str(keeper.target), lock.descriptor)
         stack.callback(room.close)
         told.note(str(keeper.target), f"copying it aside; {keeper.way}")
         tree = keeper.bring(room, folder)
@@ -235,9 +311,9 @@ def stage(source: Source, *, progress: Progress | None = None) -> Iterator[Stage
         yield staged
 
 
-def _keeper(source: Source) -> _Keeper:
+def _keeper(source: ImageSource) -> _Keeper:
     if source.medium is Medium.ROOT:
-        return Tree(source.path)
+        return TreeMedium(source.path)
     if source.medium is Medium.DISK:
         return Disk(source.path)
     return Tar(source.path, source.out)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from toolkit.errors import ApplyError, Unsupported
 from toolkit.features.image.io.inside import read_inside
-from toolkit.features.image.io.namespace import Room
+from toolkit.features.image.io.namespace import MountRoom
 from toolkit.features.image.io.partitions import Partition
 
 _MOUNTED = {"ext4", "xfs", "btrfs"}  # what a root is kept on
@@ -56,7 +56,7 @@ _FIRST = {"sda", "hda", "vda", "xvda", "nvme0n1", "mmcblk0"}  # of the disks of 
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MountRow:
     """A line of /etc/fstab."""
 
     device: str
@@ -65,16 +65,16 @@ class Row:
     options: tuple[str, ...]
 
 
-def rows(text: str) -> tuple[Row, ...]:
+def rows(text: str) -> tuple[MountRow, ...]:
     """The lines of an fstab. What is no line of it is left out, as mount does."""
     words = (line.split() for line in text.split("\n") if not line.lstrip().startswith("#"))
     plain = ([_unescaped(word) for word in line] for line in words if len(line) >= 3)
     return tuple(
-        Row(a, b, c, tuple((rest or ["defaults"])[0].split(","))) for a, b, c, *rest in plain
+        MountRow(a, b, c, tuple((rest or ["defaults"])[0].split(","))) for a, b, c, *rest in plain
     )
 
 
-def named(row: Row, found: tuple[Partition, ...], disk: str = "") -> Partition | None:
+def named(row: MountRow, found: tuple[Partition, ...], disk: str = "") -> Partition | None:
     """The partition of this disk that a line means, if any.
 
     :param disk: as the system calls this one, "sda"; "" where its fstab does not tell.
@@ -94,7 +94,7 @@ def named(row: Row, found: tuple[Partition, ...], disk: str = "") -> Partition |
     return next((each for each in found if each.number == int(match[2])), None)
 
 
-def _of_root(lines: tuple[Row, ...]) -> str:
+def _of_root(lines: tuple[MountRow, ...]) -> str:
     """The disk that the root is on, where its line names a device."""
     matches = (_DEVICE.fullmatch(each.device) for each in lines if each.folder == "/")
     return next((match[1] for match in matches if match), "")
@@ -103,7 +103,7 @@ def _of_root(lines: tuple[Row, ...]) -> str:
 class Mounted:
     """The file systems of one disk, in a room, below one folder."""
 
-    def __init__(self, name: str, room: Room, disk: Path, tree: Path) -> None:
+    def __init__(self, name: str, room: MountRoom, disk: Path, tree: Path) -> None:
         self._name, self._room, self._disk, self._tree = name, room, disk, tree
 
     def mount(self, found: tuple[Partition, ...]) -> None:
@@ -163,7 +163,7 @@ class Mounted:
                 hint=f"modprobe {kind}, or run it on a machine whose kernel has it",
             ) from why
 
-    def _below(self, found: tuple[Partition, ...]) -> Iterator[tuple[Row, Partition]]:
+    def _below(self, found: tuple[Partition, ...]) -> Iterator[tuple[MountRow, Partition]]:
         used: set[Partition | None] = set()
         lines = rows(self._fstab())
         own = _of_root(lines)
@@ -184,7 +184,7 @@ class Mounted:
 
     def _unnamed(
         self, found: tuple[Partition, ...], used: set[Partition | None]
-    ) -> Iterator[tuple[Row, Partition]]:
+    ) -> Iterator[tuple[MountRow, Partition]]:
         """The EFI system partition, where systemd would find it without an fstab."""
         for each in found:
             if not each.efi or each.inside.kind != "vfat" or each in used:
@@ -192,7 +192,7 @@ class Mounted:
             for folder in ("/efi", "/boot"):
                 place = self._seen() / folder.strip("/")
                 if place.is_dir() and not place.is_symlink() and not any(place.iterdir()):
-                    yield Row("", folder, "vfat", ()), each
+                    yield MountRow("", folder, "vfat", ()), each
                     return
 
     def _fstab(self) -> str:
@@ -241,7 +241,7 @@ class Mounted:
         )
 
 
-def _needed(row: Row) -> bool:
+def _needed(row: MountRow) -> bool:
     """Whether the system has one of its parts there, from a device."""
     device = "=" in row.device or row.device.startswith("/dev/")
     return bool(
@@ -249,7 +249,7 @@ def _needed(row: Row) -> bool:
     )
 
 
-def _subvolume(row: Row) -> str:
+def _subvolume(row: MountRow) -> str:
     """As mount takes it, by name or by number."""
     return next((each for each in row.options if each.startswith(("subvol=", "subvolid="))), "")
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from toolkit.errors import ApplyError, Unsupported
 from toolkit.ssh.become import Become
-from toolkit.ssh.child import run_child
 from toolkit.ssh.limits import Hearing
+from toolkit.ssh.local import run_child
 from toolkit.ssh.stream import Lines, conclude
 from toolkit.ssh.transport import Result, Sink, quiet
 from toolkit.ssh.transport_errors import late
@@ -42,7 +42,7 @@ _OUTSIDE = {"PATH": PATH, "LC_ALL": "C"}
 _END_S = 30.0
 
 
-class Room:
+class MountRoom:
     """The namespaces, from the first call of ``open`` until ``close``."""
 
     def __init__(self, name: str, waiting: subprocess.Popen[bytes], pid: int, lock: int) -> None:
@@ -52,7 +52,7 @@ class Room:
         self._lock = lock
 
     @classmethod
-    def open(cls, name: str, lock: int) -> Room:
+    def open(cls, name: str, lock: int) -> MountRoom:
         """Make them.
 
         :param name: of the image, for sentences.
@@ -173,10 +173,10 @@ def demand(name: str, tools: Iterable[str]) -> None:
         )
 
 
-class Ground:
+class ImageGround:
     """This machine as a Transport, from inside the namespaces of an image: not in its tree."""
 
-    def __init__(self, name: str, room: Room, root: Path | None = None) -> None:
+    def __init__(self, name: str, room: MountRoom, root: Path | None = None) -> None:
         self._name, self._room, self._root = name, room, root
 
     @property

@@ -16,13 +16,12 @@ from uuid import UUID
 from toolkit.errors import Unsupported
 
 _EXTENDED = {0x05, 0x0F, 0x85}
-_PROTECTIVE = 0xEE  # the one partition of a GPT disk, for tools that know MBR alone
 _ESP = "c12a7328-f81f-11d2-ba4b-00a0c93ec93b"
 _MOST = 128  # partitions that are looked at
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class PartitionContent:
     """What a partition is formatted as."""
 
     kind: str  # as mount calls it: "ext4", "vfat"; "LVM", "LUKS", ... for what is not mounted; ""
@@ -39,7 +38,7 @@ class Partition:
     size: int  # bytes
     uuid: str  # PARTUUID, in lower case; "" for the whole disk
     efi: bool  # it says that it is an EFI system partition
-    inside: Inside
+    inside: PartitionContent
 
 
 def partitions(disk: BinaryIO, size: int) -> tuple[Partition, ...]:
@@ -135,25 +134,25 @@ _CLOSED = (
 )
 
 
-def _inside(disk: BinaryIO, start: int) -> Inside:
+def _inside(disk: BinaryIO, start: int) -> PartitionContent:
     head = _at(disk, start, 8192)
     for magic, where, kind in _CLOSED:
         if head[where : where + len(magic)] == magic:
-            return Inside(kind)
+            return PartitionContent(kind)
     if head[1080:1082] == b"\x53\xef":
-        return Inside("ext4", str(UUID(bytes=head[1128:1144])), _text(head[1144:1160]))
+        return PartitionContent("ext4", str(UUID(bytes=head[1128:1144])), _text(head[1144:1160]))
     if head[:4] == b"XFSB":
-        return Inside("xfs", str(UUID(bytes=head[32:48])), _text(head[108:120]))
+        return PartitionContent("xfs", str(UUID(bytes=head[32:48])), _text(head[108:120]))
     if head[510:512] == b"\x55\xaa":
         for mark, serial, name in ((82, 67, 71), (54, 39, 43)):  # FAT32, then FAT12 and 16
             if head[mark : mark + 3] == b"FAT":
                 number = struct.unpack_from("<I", head, serial)[0]
                 label = _text(head[name : name + 11]).strip()
-                return Inside("vfat", f"{number >> 16:04x}-{number & 0xFFFF:04x}", label)
+                return PartitionContent("vfat", f"{number >> 16:04x}-{number & 0xFFFF:04x}", label)
     super_ = _at(disk, start + 65536, 1024)
     if super_[64:72] == b"_BHRfS_M":
-        return Inside("btrfs", str(UUID(bytes=super_[32:48])), _text(super_[299:555]))
-    return Inside("")
+        return PartitionContent("btrfs", str(UUID(bytes=super_[32:48])), _text(super_[299:555]))
+    return PartitionContent("")
 
 
 def _text(field: bytes) -> str:

@@ -15,9 +15,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from toolkit.errors import Unsupported, UsageError
-from toolkit.features.image.io.index import Difference
+from toolkit.features.image.io.index import TreeDifference
 from toolkit.features.image.io.inside import flush_folder
-from toolkit.features.image.io.namespace import Room, demand, refusal
+from toolkit.features.image.io.namespace import MountRoom, demand, refusal
 
 # What the file begins with, and what unpacks it.
 _UNPACK = (
@@ -63,7 +63,7 @@ class Tar:
         self._packed = ""  # what it was packed by, once that is known
         self._epoch = _epoch()
 
-    def bring(self, room: Room, folder: Path) -> Path:
+    def bring(self, room: MountRoom, folder: Path) -> Path:
         """Look at every member, then unpack all.
 
         :raises Unsupported: one would come to lie outside.
@@ -88,7 +88,7 @@ class Tar:
         room.call(*words)
         return tree
 
-    def pack(self, room: Room, folder: Path, _: tuple[Difference, ...]) -> None:
+    def pack(self, room: MountRoom, folder: Path, _: tuple[TreeDifference, ...]) -> None:
         """Make the archive, and see that it is on the disk."""
         room.call("umount", "-n", "-R", folder / "view")
         result = folder / "result"
@@ -105,7 +105,7 @@ class Tar:
         flush_folder(self.target.parent)
 
     @contextmanager
-    def _members(self, room: Room) -> Iterator[Iterator[tarfile.TarInfo]]:
+    def _members(self, room: MountRoom) -> Iterator[Iterator[tarfile.TarInfo]]:
         tool = self._packed
         with self._path.open("rb") as file:
             if not tool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from toolkit.checks.breakages import Known
 from toolkit.checks.check import Check, Finding, Gap, Status, Verdict
 from toolkit.checks.judged import Judged
-from toolkit.features.page.show.seen import Excerpt, Seen
+from toolkit.features.page.show.seen import Excerpt, SeenNode
 from toolkit.hosts.host import fold
 from toolkit.plan.artefacts import ARTEFACTS
 from toolkit.report.pages import plain
@@ -68,7 +68,7 @@ class Wording:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FoldedSource:
     """One source that a finding rests on, in the words of all its nodes."""
 
     key: str
@@ -89,7 +89,7 @@ class Fold:
     known: tuple[Known, ...]
     details: tuple[tuple[Who, tuple[str, ...]], ...] = ()  # DETAILS of them, and one for "more"
     commands: tuple[str, ...] = ()
-    sources: tuple[Source, ...] = ()
+    sources: tuple[FoldedSource, ...] = ()
 
     @property
     def word(self) -> str:
@@ -113,7 +113,9 @@ class Folder:
     """Folds the verdicts of nodes that are given in the order of their numbers."""
 
     def __init__(
-        self, seen: Sequence[Seen | None], passing: dict[tuple[str, Finding], tuple[Excerpt, ...]]
+        self,
+        seen: Sequence[SeenNode | None],
+        passing: dict[tuple[str, Finding], tuple[Excerpt, ...]],
     ) -> None:
         """:param seen: by number of the node; None for one that gave no evidence."""
         self._seen = seen
@@ -206,7 +208,7 @@ class Folder:
         finding = replace(first.finding, found=found, expected="", hint="", details=())
         return replace(self._bare(at, [(number, first)]), finding=finding, who=who, known=())
 
-    def _sources(self, group: Group) -> Iterator[Source]:
+    def _sources(self, group: Group) -> Iterator[FoldedSource]:
         """By source, what it said: of passes in the words of one node, else of each."""
         _, first = group[0]
         words: dict[str, dict[Excerpt, list[int]]] = {}
@@ -226,7 +228,7 @@ class Folder:
             self._room -= sum(len(each.excerpt.text) for each in shown)
             left = sorted(number for _, numbers in ranked[most:] for number in numbers)
             source = next((each.source for each in said if each.source), "")
-            yield Source(key, source, tuple(shown), self.who(left) if left else None)
+            yield FoldedSource(key, source, tuple(shown), self.who(left) if left else None)
 
 
 def _known(judged: Judged, verdict: Verdict) -> tuple[Known, ...]:

@@ -1,16 +1,21 @@
-"""The parts of the page of a fleet, each folded by what is equal."""
+"""The parts of the page of a fleet, each folded by what is equal, and the page that they make.
+
+One self-contained page for a browser; see ``toolkit.report.pages``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
 from toolkit.checks.check import Check, Gap, Impact
 from toolkit.checks.outliers import Difference
 from toolkit.facts.rdma.measured import Measured
-from toolkit.features.page.show.carry import Carry
 from toolkit.features.page.show.fold import Fold, Who
-from toolkit.features.page.show.heat import Heat
+from toolkit.features.page.show.seen import Carry, Heat
+from toolkit.plural import counted
+from toolkit.report.pages import render
 
 # Worst first: what is counted at the top, and what may be chosen there.
 STATES = (
@@ -35,7 +40,7 @@ MEANS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PartLine:
     """One check in the summary."""
 
     check: Check
@@ -44,17 +49,17 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PartBlock:
     """The checks of one impact that fail somewhere."""
 
     impact: Impact
     means: str
     nodes: int
-    lines: tuple[Line, ...]
+    lines: tuple[PartLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PartRow:
     """Nodes with the same answer in every column."""
 
     who: Who
@@ -63,9 +68,9 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Matrix:
+class PartMatrix:
     columns: tuple[Check, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[PartRow, ...]
     left: Who | None  # nodes of rows that are not drawn
     same: int  # checks that are fine, or do not apply, on every node
     gaps: bool  # whether some row has gaps
@@ -78,7 +83,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class Carrying:
+class PartCarrying:
     who: Who
     carry: Carry
     measured: tuple[str, ...]  # of each path; "" where nothing was
@@ -128,14 +133,14 @@ class Page:
     version: str
     when: datetime
     states: tuple[tuple[str, str, int], ...]  # state, class of its colour, nodes
-    blocks: tuple[Block, ...]
+    blocks: tuple[PartBlock, ...]
     folds: tuple[Fold, ...]
     gaps: tuple[tuple[str, tuple[Fold, ...]], ...]  # by reason
     grids: tuple[Grid, ...]
     grids_left: int
-    carries: tuple[Carrying, ...]
+    carries: tuple[PartCarrying, ...]
     carries_left: int
-    matrix: Matrix
+    matrix: PartMatrix
     kinds: tuple[KindPart, ...]  # of nodes that are compared with one another
     own: tuple[str, ...]  # properties in which each node is unlike every other
     nodes: tuple[NodePart, ...]
@@ -146,3 +151,21 @@ class Page:
             for each in self.folds
             if each.finding.status.value in statuses and each.finding.gap is Gap.NONE
         ]
+
+
+def html(page: Page, command: str) -> Iterator[str]:
+    """The page, part by part.
+
+    :param command: what made it, as an operator would type it.
+    """
+    ready = sum(count for state, _, count in page.states if state == "ready")
+    total = counted(len(page.nodes), "node")
+    title = f"{ready:,} of {len(page.nodes):,} nodes are ready for GPUDirect RDMA"
+    if len(page.nodes) == 1:
+        title = f"{page.nodes[0].name} is {page.nodes[0].state}"
+    return render(
+        "fleet.html",
+        {"page": page, "title": title, "total": total, "command": command},
+        styles=("base.css", "fleet.css"),
+        scripts=("fleet.js",),
+    )

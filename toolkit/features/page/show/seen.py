@@ -1,4 +1,4 @@
-"""What a page of a fleet keeps of each node: its verdicts, what they rest on, its pairs, its sheet.
+"""What a page of a fleet keeps of each node: verdicts, what they rest on, pairs, what they carry.
 
 A page shows the words behind a verdict, not all that was read: of a long text the lines that
 name what the finding names, and how many were left out. What equal nodes say is held once.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
@@ -18,13 +18,76 @@ from toolkit.checks.judged import Judged
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
+from toolkit.facts.rdma.measured import SIMULATED, Measured
 from toolkit.facts.text.secrets import hide_secrets
-from toolkit.features.page.show.carry import Carry, carry
-from toolkit.features.page.show.heat import Heat, heat
-from toolkit.features.predict.plan.of_node import Prediction, predict
-from toolkit.features.topology.show.view import view
+from toolkit.features.predict.plan.totals import Prediction, predict
+from toolkit.features.topology.show.view import TopologyView, view
 from toolkit.groups import Wants
 from toolkit.report.pages import plain
+from toolkit.throughput.inputs import NOT_TOLD
+from toolkit.throughput.pair import PairPrediction
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """Pairs of which the same is predicted."""
+
+    pairs: tuple[tuple[str, str], ...]  # GPU's address, HCA's name
+    now: str  # as it stands: "48.2 GB/s (44-50)"
+    limit: str
+    ring: str  # of a collective between nodes
+    without: str  # through host memory
+    blocked: str  # what keeps GPUDirect from working; "" where nothing does
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """Of one node: each GPU with the HCAs that none is nearer than, and all together."""
+
+    paths: tuple[Path, ...]
+    total: str  # "94.6 GB/s (82-100), limited by 2 HCAs of wire"; "" where not told
+    without: str  # the same through host memory
+    notes: tuple[str, ...]
+
+
+def carry(told: Prediction) -> Carry | None:
+    """The table of one node; None where nothing tells of a pair."""
+    alike: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+    for pair in told.nearest:
+        alike.setdefault(_figures(pair), []).append((pair.gpu, pair.name or pair.hca))
+    if not alike:
+        return None
+    paths = tuple(Path(tuple(pairs), *figures) for figures, pairs in alike.items())
+    total = told.total
+    return Carry(
+        paths,
+        total.with_gdr.said if total else "",
+        total.without_gdr.said if total else "",
+        told.notes,
+    )
+
+
+def in_short(path: Path, figures: Iterable[Measured]) -> str:
+    """What was measured over the pairs of a path, in a few words; "" where nothing was."""
+    mine = [each for each in figures if (each.gpu, each.hca) in path.pairs]
+    if not mine:
+        return ""
+    values = [each.value for each in mine]
+    low, high = f"{min(values):.1f}", f"{max(values):.1f}"
+    span = f"{low} GB/s" if low == high else f"{low}-{high} GB/s"
+    times = f", {len(mine)} times" if len(mine) > 1 else ""
+    return span + times + SIMULATED * any(each.tool.endswith(SIMULATED) for each in mine)
+
+
+def _figures(pair: PairPrediction) -> tuple[str, str, str, str, str]:
+    return (
+        pair.now.figure,
+        pair.now.limit,
+        f"{pair.collective.figure}, limited by {pair.collective.limit}",
+        pair.without_gdr.figure,
+        pair.blocked,
+    )
+
 
 LINES, WIDE = 30, 240  # of one excerpt, and of one of its lines
 FEW = 12  # lines of a text behind a verdict that calls for nothing
@@ -47,7 +110,7 @@ class Excerpt:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenNode:
     """One node."""
 
     judged: Judged
@@ -72,7 +135,7 @@ class Seeing:
     def __post_init__(self) -> None:
         self._sheets = Sheets(self.wants)
 
-    def see(self, judged: Judged, evidence: Evidence) -> Seen:
+    def see(self, judged: Judged, evidence: Evidence) -> SeenNode:
         """All that a page needs of this node; the evidence itself may be let go."""
         told = predict(Node(evidence))
         shown, why = _heat(judged.host, evidence, told)
@@ -80,7 +143,7 @@ class Seeing:
         with self._turn:
             sheet = self._sheets.make(judged.host, evidence)
             behind = tuple(self._behind(judged, evidence))
-            return Seen(judged, sheet, self._once(shown), why, self._once(carried), behind)
+            return SeenNode(judged, sheet, self._once(shown), why, self._once(carried), behind)
 
     def _behind(
         self, judged: Judged, evidence: Evidence
@@ -153,3 +216,88 @@ def _joined(lines: list[str], kept: list[int]) -> Iterator[str]:
         before = at
     if kept and kept[-1] < len(lines) - 1:
         yield "\u22ef"
+
+
+# The classes of nvidia-smi topo -m, and the shades of base.css that stand for them.
+_SHADES = {
+    **dict.fromkeys(("C2C", "PIX"), "near"),
+    "PXB": "close",
+    **dict.fromkeys(("P2C", "PHB"), "middle"),
+    **dict.fromkeys(("NODE", "NODE or SYS"), "far"),
+    "SYS": "apart",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HeatSpot:
+    """One GPU with one HCA."""
+
+    distance: str  # "PIX"; "?" where not told
+    gigabytes: float  # of the narrowest link, GB/s one way; 0 where not told
+    limit: str  # that link: "32 GT/s x16"
+    at: str  # the address of its lower end
+    redirects: tuple[str, ...] | None  # bridges that send peer traffic up; None: not known
+    predicted: str  # "48 GB/s", as it stands; "" where nothing is predicted
+    nearest: bool
+    why: str
+
+    @property
+    def shade(self) -> str:
+        return _SHADES.get(self.distance, "unknown")
+
+    @property
+    def told(self) -> str:
+        """All of it in one sentence."""
+        parts = [self.distance]
+        if self.predicted:
+            parts.append(f"predicted {self.predicted}")
+        if self.limit:
+            parts.append(f"narrowest link {self.limit} ({self.gigabytes:g} GB/s) at {self.at}")
+        if self.redirects is None:
+            parts.append("ACS not known")
+        elif self.redirects:
+            parts.append(f"redirected at {', '.join(self.redirects)}")
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """GPUs down, HCAs across."""
+
+    source: str  # "PCI tree"
+    gpus: tuple[str, ...]
+    hcas: tuple[str, ...]
+    rows: tuple[tuple[HeatSpot | None, ...], ...]  # by GPU, then by HCA; None where not told
+    notes: tuple[str, ...] = ()
+
+    @property
+    def redirects(self) -> tuple[str, ...]:
+        """The bridges that send peer traffic up to the root complex, with the bits that do."""
+        spots = (spot for row in self.rows for spot in row if spot is not None)
+        return tuple(dict.fromkeys(each for spot in spots for each in spot.redirects or ()))
+
+
+def heat(view: TopologyView, told: Prediction) -> Heat:
+    """The grid of one node."""
+    carried = {
+        (each.gpu, hca): f"{each.now.value:.0f} {each.now.unit}"
+        for each in told.pairs
+        for hca in (each.hca, each.name)
+    }
+    spots = {
+        (way.gpu, way.hca): HeatSpot(
+            way.distance,
+            way.gigabytes,
+            way.limit,
+            way.limited_at,
+            way.redirects,
+            carried.get((way.gpu, way.hca), ""),
+            way.nearest,
+            way.why,
+        )
+        for way in view.ways
+    }
+    rows = tuple(tuple(spots.get((gpu, hca)) for hca in view.hcas) for gpu in view.gpus)
+    untold = any(each.untold for each in told.pairs)
+    notes = (*view.notes, *((f"{NOT_TOLD}: predicted is what it would carry",) if untold else ()))
+    return Heat(view.source, view.gpus, view.hcas, rows, notes)

@@ -11,24 +11,22 @@ from toolkit.checks.check import Finding, Gap, Impact, Status
 from toolkit.checks.outliers import Comparison, compare
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.facts.rdma.measured import Measured
-from toolkit.features.page.show.carry import Carry, in_short
 from toolkit.features.page.show.fold import Fold, Folder
-from toolkit.features.page.show.heat import Heat
 from toolkit.features.page.show.parts import (
     MEANS,
     STATES,
-    Block,
-    Carrying,
     Grid,
     KindPart,
-    Line,
-    Matrix,
     NodePart,
     OddPart,
     Page,
-    Row,
+    PartBlock,
+    PartCarrying,
+    PartLine,
+    PartMatrix,
+    PartRow,
 )
-from toolkit.features.page.show.seen import Excerpt, Seen
+from toolkit.features.page.show.seen import Carry, Excerpt, Heat, SeenNode, in_short
 from toolkit.report.pages import plain
 from toolkit.report.table import unjudged
 
@@ -42,7 +40,7 @@ def shade(state: str) -> str:
 
 
 def make(
-    outcomes: Sequence[Outcome[Seen]],
+    outcomes: Sequence[Outcome[SeenNode]],
     passing: dict[tuple[str, Finding], tuple[Excerpt, ...]],
     profile: str,
     when: datetime,
@@ -83,7 +81,9 @@ def make(
     )
 
 
-def _kinds(compared: Comparison, seen: Sequence[Seen | None], folder: Folder) -> Iterator[KindPart]:
+def _kinds(
+    compared: Comparison, seen: Sequence[SeenNode | None], folder: Folder
+) -> Iterator[KindPart]:
     numbers = {each.judged.host: number for number, each in enumerate(seen) if each}
     for kind in compared.kinds:
         odd = tuple(
@@ -97,7 +97,7 @@ def _kinds(compared: Comparison, seen: Sequence[Seen | None], folder: Folder) ->
         yield KindPart(len(kind.hosts), kind.marks, odd)
 
 
-def _blocks(folds: list[Fold]) -> list[Block]:
+def _blocks(folds: list[Fold]) -> list[PartBlock]:
     blocks = []
     for impact in Impact:
         failing = [e for e in folds if e.finding.status is Status.FAIL and not e.waived]
@@ -106,13 +106,13 @@ def _blocks(folds: list[Fold]) -> list[Block]:
         for each in mine:
             by_check.setdefault(each.check.id, []).append(each)
         lines = [
-            Line(group[0].check, sum(len(each.who) for each in group), group[0].number)
+            PartLine(group[0].check, sum(len(each.who) for each in group), group[0].number)
             for group in by_check.values()
         ]
         nodes = len({number for each in mine for number in each.who.numbers})
         if lines:
             lines.sort(key=lambda line: -line.nodes)
-            blocks.append(Block(impact, MEANS[impact], nodes, tuple(lines)))
+            blocks.append(PartBlock(impact, MEANS[impact], nodes, tuple(lines)))
     return blocks
 
 
@@ -124,7 +124,7 @@ def _gaps(folds: list[Fold]) -> list[tuple[str, tuple[Fold, ...]]]:
     return [each for each in found if each[1]]
 
 
-def _grids(seen: Sequence[Seen | None], folder: Folder) -> tuple[list[Grid], dict[int, int]]:
+def _grids(seen: Sequence[SeenNode | None], folder: Folder) -> tuple[list[Grid], dict[int, int]]:
     """Each kind of topology once, the most frequent first, and which one a node has."""
     kinds: dict[Heat, list[int]] = {}
     for number, each in enumerate(seen):
@@ -136,8 +136,8 @@ def _grids(seen: Sequence[Seen | None], folder: Folder) -> tuple[list[Grid], dic
 
 
 def _carries(
-    seen: Sequence[Seen | None], folder: Folder, figures: Mapping[str, tuple[Measured, ...]]
-) -> list[Carrying]:
+    seen: Sequence[SeenNode | None], folder: Folder, figures: Mapping[str, tuple[Measured, ...]]
+) -> list[PartCarrying]:
     """Each prediction once, the most frequent first, with what its nodes came to."""
     kinds: dict[Carry, list[int]] = {}
     names = [each.judged.host if each else "" for each in seen]
@@ -148,11 +148,11 @@ def _carries(
     for told, numbers in sorted(kinds.items(), key=lambda each: -len(each[1])):
         theirs = [one for number in numbers for one in figures.get(names[number], ())]
         by_path = tuple(in_short(path, theirs) for path in told.paths)
-        found.append(Carrying(folder.who(numbers), told, by_path))
+        found.append(PartCarrying(folder.who(numbers), told, by_path))
     return found
 
 
-def _matrix(seen: Sequence[Seen | None], folds: list[Fold], folder: Folder) -> Matrix:
+def _matrix(seen: Sequence[SeenNode | None], folds: list[Fold], folder: Folder) -> PartMatrix:
     """Columns are the checks that are not fine everywhere; rows are nodes that answer alike."""
     ill = {Status.FAIL, Status.UNKNOWN}
     told = {e.check.id: e.check for e in folds if e.finding.status in ill and not e.finding.gap}
@@ -175,12 +175,12 @@ def _matrix(seen: Sequence[Seen | None], folds: list[Fold], folder: Folder) -> M
             groups.setdefault((marks, gaps[number]), []).append(number)
     ranked = sorted(groups.items(), key=lambda each: _badness(*each[0]))
     rows = [
-        Row(folder.who(numbers), tuple(cells[numbers[0]].get(name) for name in order), open_)
+        PartRow(folder.who(numbers), tuple(cells[numbers[0]].get(name) for name in order), open_)
         for (_, open_), numbers in ranked
     ]
     left = sorted(number for row in rows[ROWS:] for number in row.who.numbers)
     every = {each.check.id for each in folds}
-    return Matrix(
+    return PartMatrix(
         tuple(told.values()),
         tuple(rows[:ROWS]),
         folder.who(left) if left else None,
@@ -195,7 +195,7 @@ def _badness(marks: tuple[tuple[str, bool], ...], gaps: int) -> tuple[int, int]:
 
 
 def _nodes(
-    outcomes: Sequence[Outcome[Seen]],
+    outcomes: Sequence[Outcome[SeenNode]],
     folds: list[Fold],
     grids: dict[int, int],
     figures: Mapping[str, tuple[Measured, ...]],
@@ -212,7 +212,7 @@ def _nodes(
 
 def _node(
     number: int,
-    outcome: Outcome[Seen],
+    outcome: Outcome[SeenNode],
     mine: list[Fold],
     grid: int,
     figures: tuple[Measured, ...],

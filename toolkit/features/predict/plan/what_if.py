@@ -10,8 +10,8 @@ from toolkit.compat.throughput import Range
 from toolkit.errors import UsageError
 from toolkit.facts.pci.pcie_caps import Link
 from toolkit.facts.pci.topology import Distance
-from toolkit.features.predict.plan.of_node import NodeInputs
-from toolkit.throughput.inputs import NOT_TOLD, LinkTold, PairInputs, Wire
+from toolkit.features.predict.plan.totals import NodeInputs
+from toolkit.throughput.inputs import NOT_TOLD, HcaWire, LinkTold, PairInputs
 from toolkit.throughput.model import Layer2
 from toolkit.throughput.pair import NEAR
 from toolkit.throughput.ports import packet_of
@@ -22,14 +22,14 @@ _AS_ASKED = "as asked"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WhatIf:
     """One wish: its words, and what it makes of a pair."""
 
     said: str  # "acs=off"
     change: Change
 
 
-def parse_wishes(text: str) -> tuple[Wish, ...]:
+def parse_wishes(text: str) -> tuple[WhatIf, ...]:
     """Read "acs=off,iommu=pt,link=gen5x16".
 
     :raises UsageError: for an unknown name, or a value that it does not take.
@@ -37,7 +37,7 @@ def parse_wishes(text: str) -> tuple[Wish, ...]:
     return tuple(_wish(word.strip()) for word in text.split(",") if word.strip())
 
 
-def with_wishes(told: NodeInputs, wishes: tuple[Wish, ...]) -> NodeInputs:
+def with_wishes(told: NodeInputs, wishes: tuple[WhatIf, ...]) -> NodeInputs:
     """Every pair as wished; what no wish names stays as it was read."""
     pairs = told.pairs
     # Where it hangs comes first: what is wished of the bridges there is told of them.
@@ -56,12 +56,12 @@ _SETTLES = {
 }
 
 
-def _settled(pair: PairInputs, wish: Wish) -> PairInputs:
+def _settled(pair: PairInputs, wish: WhatIf) -> PairInputs:
     starts = _SETTLES.get(wish.said.partition("=")[0], ())
     return replace(pair, notes=tuple(each for each in pair.notes if not each.startswith(starts)))
 
 
-def _wish(word: str) -> Wish:
+def _wish(word: str) -> WhatIf:
     name, equals, value = word.partition("=")
     if name not in _KNOWN or not equals:
         raise UsageError(
@@ -74,7 +74,7 @@ def _wish(word: str) -> Wish:
         raise UsageError(
             f"--what-if {name}: {value!r} is none of {takes}", hint=f"say one of {takes}"
         )
-    return Wish(word, change)
+    return WhatIf(word, change)
 
 
 def _acs(value: str) -> Change | None:
@@ -119,7 +119,7 @@ def _hca_link(value: str) -> Change | None:
     return None if link is None else lambda pair: replace(pair, hca_link=link)
 
 
-def _on_wire(change: Callable[[Wire], Wire]) -> Change:
+def _on_wire(change: Callable[[HcaWire], HcaWire]) -> Change:
     return lambda pair: replace(pair, wire=change(pair.wire))
 
 

@@ -26,7 +26,7 @@ _PING_S = 5.0  # what slurmctld's ping may take on a node that somebody has just
 _POLL_S = 0.5
 
 
-class Held(TransportError):
+class SlurmHeld(TransportError):
     """The node is drained by others, or down: it was left alone."""
 
 
@@ -85,7 +85,7 @@ def _only(nodes: Iterable[SlurmNode], name: str) -> SlurmNode:
     for node in nodes:
         if node.name == name:
             return node
-    raise Held(f"{name}: Slurm has no such node any more", hint="look: sinfo -N")
+    raise SlurmHeld(f"{name}: Slurm has no such node any more", hint="look: sinfo -N")
 
 
 def node_name(host: Host) -> str:

@@ -16,7 +16,7 @@ from toolkit.features.slurm.plan import (
     FAILED,
     IN_HAND,
     MUTE,
-    Stand,
+    SlurmStand,
     drained_by_us,
     left_alone,
     reason,
@@ -24,7 +24,7 @@ from toolkit.features.slurm.plan import (
     unsure,
     who_runs,
 )
-from toolkit.features.slurm.run.nodes import Held, Site, node_name
+from toolkit.features.slurm.run.nodes import Site, SlurmHeld, node_name
 from toolkit.features.slurm.run.srun import tidy
 from toolkit.hosts.host import Host
 from toolkit.rollout.hooks import NotTaken, Say
@@ -39,7 +39,7 @@ class JobsRemain(ApplyError, NotTaken):
     """The node's jobs did not end in time: it was not touched, and serves as it did."""
 
 
-class Others(Held, NotTaken):
+class Others(SlurmHeld, NotTaken):
     """Somebody else has the node, or gave it back, before it was touched."""
 
 
@@ -57,7 +57,7 @@ class SlurmService:
 
     def has_out(self, host: Host) -> bool:
         """See ``Drainer``."""
-        return stand(self.site.glance(node_name(host)), self.run) is Stand.OURS
+        return stand(self.site.glance(node_name(host)), self.run) is SlurmStand.OURS
 
     def take_out(self, host: Host, say: Say) -> str:
         """See ``Drainer``."""
@@ -86,7 +86,7 @@ class SlurmService:
         name, pause, said = node_name(host), _POLL_S, ""
         while True:
             node = self.site.glance(name, since)
-            if stand(node, self.run) is not Stand.OURS:
+            if stand(node, self.run) is not SlurmStand.OURS:
                 raise Others(
                     f"{host.name}: while its jobs were waited for, others saw to it: "
                     f"{left_alone(node, self.run) or 'it was given back to service'}",
@@ -138,7 +138,7 @@ class SlurmService:
 
     def _asleep(self, node: SlurmNode) -> bool:
         """Whether it is on its way through a boot, or ours and not heard of."""
-        mute = MUTE in node.states and stand(node, self.run) is Stand.OURS
+        mute = MUTE in node.states and stand(node, self.run) is SlurmStand.OURS
         return mute or bool(node.states & BOOTING)
 
     def _let_go(self, name: str) -> None:
@@ -153,7 +153,7 @@ class SlurmService:
         that has answered the node takes no job, and its share of a budget is not free.
         """
         node = self.site.look(name)
-        if not node.drained or stand(node, self.run) is not Stand.OURS:
+        if not node.drained or stand(node, self.run) is not SlurmStand.OURS:
             others = left_alone(node, self.run)
             return f"left out of service: {others}" if others else ""
         self.site.commands.resume(name)
@@ -166,7 +166,7 @@ class SlurmService:
         name = node_name(host)
         node = self.site.look(name)
         self._let_go(name)
-        if stand(node, self.run) is Stand.OURS:
+        if stand(node, self.run) is SlurmStand.OURS:
             self.site.commands.drain(name, reason(self.run, f"{FAILED}: {why}"))
             return f"stays drained: {reason(self.run, f'{FAILED}: {why}')}"
         others = left_alone(node, self.run)

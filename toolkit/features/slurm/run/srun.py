@@ -23,19 +23,19 @@ from toolkit.features.slurm.plan import (
     BOOTING,
     IN_HAND,
     NAME,
-    Stand,
+    SlurmStand,
     left_alone,
     reason,
     stand,
     who_runs,
 )
-from toolkit.features.slurm.run.nodes import Held, Site, node_name
+from toolkit.features.slurm.run.nodes import Site, SlurmHeld, node_name
 from toolkit.hosts.host import Host
 from toolkit.package_data import user_name
 from toolkit.ssh import transport_errors
 from toolkit.ssh.become import Become, read_marks
-from toolkit.ssh.child import run_child
 from toolkit.ssh.limits import ROOM_S, Hearing
+from toolkit.ssh.local import run_child
 from toolkit.ssh.stream import Lines, conclude, decode
 from toolkit.ssh.transport import Result, Sink, quiet
 
@@ -133,13 +133,13 @@ class SrunTransport:
         """
         seen = self.site.look(node)
         whose = stand(seen, self.owner)
-        if whose is Stand.SERVING and not self._left_open(node):
+        if whose is SlurmStand.SERVING and not self._left_open(node):
             return self._read(seen)
-        if whose is Stand.SERVING:
+        if whose is SlurmStand.SERVING:
             self._drain_again(node)
             return self._hold(seen)
-        if whose is not Stand.OURS or not self.owner:
-            raise Held(
+        if whose is not SlurmStand.OURS or not self.owner:
+            raise SlurmHeld(
                 f"{self.name}: Slurm runs no job there: {left_alone(seen, self.owner)}",
                 hint="by SSH it can be read all the same: leave out --transport srun",
             )
@@ -186,9 +186,9 @@ class SrunTransport:
         if not _reserved(self.site, name):
             self.site.commands.reserve(name, node.name, user_name())
         job = self._submit(node, name, _HOLDING_S, reservation=name)
-        if stand(self.site.look(node.name), self.owner) is not Stand.OURS:
+        if stand(self.site.look(node.name), self.owner) is not SlurmStand.OURS:
             self.site.commands.cancel(job)
-            raise Held(f"{self.name}: others have it since a moment ago", hint="see: sinfo -R")
+            raise SlurmHeld(f"{self.name}: others have it since a moment ago", hint="see: sinfo -R")
         self.site.commands.resume(node.name)
         try:
             end = time.monotonic() + _START_S

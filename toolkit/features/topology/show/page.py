@@ -9,11 +9,10 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from toolkit.features.predict.plan.of_node import Prediction
-from toolkit.features.topology.show.picture import Picture, svg
+from toolkit.features.predict.plan.totals import Prediction
+from toolkit.features.topology.show.picture import NEAR, Picture, svg, way_picture
 from toolkit.features.topology.show.picture_tree import tree_picture
-from toolkit.features.topology.show.picture_way import NEAR, way_picture
-from toolkit.features.topology.show.view import View
+from toolkit.features.topology.show.view import TopologyView
 from toolkit.plural import counted
 from toolkit.report import pages
 from toolkit.report.pages import render
@@ -31,7 +30,7 @@ _WAY = (
 class Drawn:
     """One node: what was seen of it, and what its paths can carry."""
 
-    view: View
+    view: TopologyView
     found: Prediction
 
 

@@ -9,9 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from toolkit.features.predict.plan.of_node import Prediction
-from toolkit.features.topology.show.picture import PAD, Box, Line, Picture, Words, fitted
-from toolkit.features.topology.show.view import NOT_READ, Place, Root, View, Way
+from toolkit.features.predict.plan.totals import Prediction
+from toolkit.features.topology.show.picture import (
+    PAD,
+    Box,
+    Picture,
+    PictureLine,
+    PictureText,
+    fitted,
+)
+from toolkit.features.topology.show.view import NOT_READ, GpuWay, Root, TopologyView, TreePlace
 from toolkit.plural import counted
 from toolkit.throughput.pair import PairPrediction
 
@@ -30,8 +37,8 @@ class _Drawing:
     deepest: int
     blocking: frozenset[str]  # addresses of bridges that redirect on the path of a pair
     boxes: list[Box] = field(default_factory=list)
-    lines: list[Line] = field(default_factory=list)
-    words: list[Words] = field(default_factory=list)
+    lines: list[PictureLine] = field(default_factory=list)
+    words: list[PictureText] = field(default_factory=list)
     ends: dict[str, Box] = field(default_factory=dict)  # by address and by name
     y: float = _EDGE  # of the next row
 
@@ -39,7 +46,7 @@ class _Drawing:
         return _EDGE + (_ROOT + _GAP) * min(depth, 1) + (_BRIDGE + _GAP) * max(0, depth - 1)
 
 
-def tree_picture(view: View, found: Prediction, name: str) -> Picture:
+def tree_picture(view: TopologyView, found: Prediction, name: str) -> Picture:
     """The picture of a node; of one whose evidence has no tree, GPUs beside HCAs.
 
     :param name: unique among the pictures of a page, for ids.
@@ -68,15 +75,15 @@ def tree_picture(view: View, found: Prediction, name: str) -> Picture:
     )
 
 
-def _depth(place: Place) -> int:
+def _depth(place: TreePlace) -> int:
     return 1 + max((_depth(each) for each in place.below), default=0)
 
 
-def _flat(view: View) -> tuple[Root, ...]:
+def _flat(view: TopologyView) -> tuple[Root, ...]:
     """What stands in for a tree where none was read: who is there, and no word of how."""
     names = {way.hca for way in view.ways} | set(view.hcas)
-    ends = [Place(gpu, "GPU", "", "", "", "", "", "", "", ()) for gpu in view.gpus]
-    ends += [Place(hca, "HCA", "", "", "", "", "", "", "", ()) for hca in sorted(names)]
+    ends = [TreePlace(gpu, "GPU", "", "", "", "", "", "", "", ()) for gpu in view.gpus]
+    ends += [TreePlace(hca, "HCA", "", "", "", "", "", "", "", ()) for hca in sorted(names)]
     return (Root("not read", -1, tuple(ends)),)
 
 
@@ -101,12 +108,13 @@ def _root(drawing: _Drawing, root: Root, *, tree: bool) -> None:
     drawing.boxes.append(box)
     if tree:
         drawing.lines += [
-            Line(((box.right, each.middle), (each.x, each.middle)), "inside") for each in tops
+            PictureLine(((box.right, each.middle), (each.x, each.middle)), "inside")
+            for each in tops
         ]
     drawing.y += _APART
 
 
-def _place(drawing: _Drawing, place: Place, depth: int) -> Box:
+def _place(drawing: _Drawing, place: TreePlace, depth: int) -> Box:
     below = [(each, _place(drawing, each, depth + 1)) for each in place.below]
     if below:
         middle = (below[0][1].middle + below[-1][1].middle) / 2
@@ -123,7 +131,7 @@ def _place(drawing: _Drawing, place: Place, depth: int) -> Box:
     return box
 
 
-def _box(place: Place, x: float, middle: float, *, blocks: bool) -> Box:
+def _box(place: TreePlace, x: float, middle: float, *, blocks: bool) -> Box:
     end = place.kind in _ENDS
     width = _END if end else _BRIDGE
     sends_up = bool(place.acs) and place.acs != NOT_READ
@@ -144,7 +152,7 @@ def _box(place: Place, x: float, middle: float, *, blocks: bool) -> Box:
     )
 
 
-def _told(place: Place, *, blocks: bool) -> str:
+def _told(place: TreePlace, *, blocks: bool) -> str:
     told = f"{place.kind} {place.address} {place.name} {place.use}".strip()
     if place.now:
         told += f"; link {place.now}" + (f" of {place.best}" if place.best != place.now else "")
@@ -156,7 +164,7 @@ def _told(place: Place, *, blocks: bool) -> str:
     return f"{told}; ACS redirects nothing; {place.register}" if place.register else told
 
 
-def _edge(drawing: _Drawing, upper: Box, child: Place, lower: Box) -> None:
+def _edge(drawing: _Drawing, upper: Box, child: TreePlace, lower: Box) -> None:
     """A link has its label; the ports of one switch have no link between them."""
     half = upper.right + 12
     points = ((upper.right, upper.middle), (half, upper.middle), (half, lower.middle))
@@ -164,21 +172,21 @@ def _edge(drawing: _Drawing, upper: Box, child: Place, lower: Box) -> None:
     worn = link and child.best not in ("", child.now) and child.kind != "GPU"
     look = "worn" if worn else "link" if link else "inside"
     told = f"{child.now}, best {child.best or 'not told'}" if link else ""
-    drawing.lines.append(Line((*points, (lower.x, lower.middle)), look, told))
+    drawing.lines.append(PictureLine((*points, (lower.x, lower.middle)), look, told))
     if link:
         speed = f"Gen{child.generation} " if child.generation else ""
         lanes = child.now.rpartition(" ")[2]
         room, x = _GAP - 20, lower.x - 5
         kind = "small worn-word" if worn else "small"
         drawing.words += [
-            Words(x, lower.middle - 5, fitted(speed + lanes, room, _SMALL), kind, "end"),
-            Words(x, lower.middle + 14, f"{child.gigabytes:.1f} GB/s", kind, "end"),
+            PictureText(x, lower.middle - 5, fitted(speed + lanes, room, _SMALL), kind, "end"),
+            PictureText(x, lower.middle + 14, f"{child.gigabytes:.1f} GB/s", kind, "end"),
         ]
 
 
-def _chosen(view: View) -> dict[str, list[Way]]:
+def _chosen(view: TopologyView) -> dict[str, list[GpuWay]]:
     """By GPU: the HCAs that none is nearer than; one stands for all where none is near."""
-    chosen: dict[str, list[Way]] = {}
+    chosen: dict[str, list[GpuWay]] = {}
     for way in view.ways:
         ways = chosen.setdefault(way.gpu, [])
         if way.nearest and (way.distance in _NEAR or not ways):
@@ -186,7 +194,7 @@ def _chosen(view: View) -> dict[str, list[Way]]:
     return chosen
 
 
-def _brackets(drawing: _Drawing, view: View) -> int:
+def _brackets(drawing: _Drawing, view: TopologyView) -> int:
     """Join GPUs and HCAs.
 
     :returns: how many lanes the brackets take.
@@ -212,11 +220,11 @@ def _brackets(drawing: _Drawing, view: View) -> int:
             (hca.right, hca.middle),
         )
         look = "way stopped" if way.redirects else "way" if way.distance in _NEAR else "way far"
-        drawing.lines.append(Line(points, look, f"{way.gpu} with {way.hca}: {way.distance}"))
+        drawing.lines.append(PictureLine(points, look, f"{way.gpu} with {way.hca}: {way.distance}"))
     return len(lanes)
 
 
-def _beside(drawing: _Drawing, view: View, found: Prediction, x: float) -> None:
+def _beside(drawing: _Drawing, view: TopologyView, found: Prediction, x: float) -> None:
     """Beside each GPU: with which HCA, how far, and what that can carry."""
     told: Mapping[tuple[str, str], PairPrediction] = {
         (each.gpu, each.name): each for each in found.pairs
@@ -234,12 +242,12 @@ def _beside(drawing: _Drawing, view: View, found: Prediction, x: float) -> None:
         names = first.hca + (f" and {more} more" if more else "")
         head = fitted(f"{first.distance}  {names}", _TOLD)
         figure = told.get((gpu, first.hca))
-        drawing.words.append(Words(x, box.middle - 3, head, "name"))
+        drawing.words.append(PictureText(x, box.middle - 3, head, "name"))
         line, look = _carried(first, figure)
-        drawing.words.append(Words(x, box.middle + 13, fitted(line, _TOLD), look))
+        drawing.words.append(PictureText(x, box.middle + 13, fitted(line, _TOLD), look))
 
 
-def _carried(way: Way, figure: PairPrediction | None) -> tuple[str, str]:
+def _carried(way: GpuWay, figure: PairPrediction | None) -> tuple[str, str]:
     if figure is not None and figure.blocked:
         return f"{figure.without_gdr.figure} through host memory: {figure.blocked}", "more bad"
     if way.redirects:
@@ -250,7 +258,7 @@ def _carried(way: Way, figure: PairPrediction | None) -> tuple[str, str]:
     return (figure.with_gdr.said if figure else "what it can carry is not told"), "more"
 
 
-def _sentences(view: View) -> Iterable[str]:
+def _sentences(view: TopologyView) -> Iterable[str]:
     for way in view.ways:
         if way.nearest:
             stopped = f", sent up by {', '.join(way.redirects)}" if way.redirects else ""

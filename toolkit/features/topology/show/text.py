@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-from toolkit.features.topology.show.view import NOT_READ, Place, Root, View, Way
+from toolkit.features.topology.show.view import NOT_READ, GpuWay, Root, TopologyView, TreePlace
 from toolkit.plural import counted
 from toolkit.report.document import Json
 from toolkit.report.table import WIDTH, Ink, Painter, clean, columns
@@ -15,7 +15,7 @@ SCHEMA = "gdr-toolkit/topology/1"
 _FAR = frozenset({"PHB", "NODE", "SYS", "NODE or SYS", "?"})  # none of these HCAs is preferred
 
 
-def text(view: View, paint: Painter) -> str:
+def text(view: TopologyView, paint: Painter) -> str:
     """The tree, each GPU with its nearest HCAs, and the distances of all."""
     both = f"{counted(len(view.gpus), 'GPU')}, {counted(len(view.hcas), 'HCA')}"
     head = f"{view.host}  {both}, read from: {view.source}"
@@ -35,7 +35,7 @@ def _root(root: Root, paint: Painter) -> Iterator[str]:
     yield from _branches(root.below, "", paint)
 
 
-def _branches(places: tuple[Place, ...], indent: str, paint: Painter) -> Iterator[str]:
+def _branches(places: tuple[TreePlace, ...], indent: str, paint: Painter) -> Iterator[str]:
     for number, place in enumerate(places, start=1):
         last = number == len(places)
         branch = indent + ("└─ " if last else "├─ ")
@@ -43,7 +43,7 @@ def _branches(places: tuple[Place, ...], indent: str, paint: Painter) -> Iterato
         yield from _branches(place.below, indent + ("   " if last else "│  "), paint)
 
 
-def _place(place: Place, paint: Painter, room: int) -> str:
+def _place(place: TreePlace, paint: Painter, room: int) -> str:
     """:param room: characters that the line may have; the name of a product is cut to fit."""
     end = place.kind in {"GPU", "HCA"}
     kind = paint(place.kind, Ink.BOLD) if end else place.kind
@@ -60,19 +60,19 @@ def _cut(name: str, room: int) -> str:
     return name if len(name) <= max(room, _LEAST) else name[: max(room, _LEAST) - 1] + "…"
 
 
-def _link(place: Place) -> str:
+def _link(place: TreePlace) -> str:
     if not place.now:
         return ""
     return f"  {place.now}" + (f" of {place.best}" if place.best != place.now else "")
 
 
-def _nearest(view: View, paint: Painter) -> Iterator[str]:
+def _nearest(view: TopologyView, paint: Painter) -> Iterator[str]:
     """A row for each GPU and each HCA that none is nearer than; a line below for what blocks.
 
     HCAs that are equally far from a GPU, none of them behind its switch, share a row.
     """
     rows: list[tuple[str, ...]] = [("GPU", "HCA", "distance", "limiting link", "ACS redirect")]
-    chosen: dict[tuple[str, ...], list[Way]] = {}
+    chosen: dict[tuple[str, ...], list[GpuWay]] = {}
     for way in view.ways:
         if way.nearest:
             alone = () if way.distance in _FAR else (way.hca,)
@@ -89,7 +89,7 @@ def _nearest(view: View, paint: Painter) -> Iterator[str]:
             yield paint(f"    blocked by {each}", Ink.RED)
 
 
-def _limit(way: Way, *, alone: bool) -> str:
+def _limit(way: GpuWay, *, alone: bool) -> str:
     """:param alone: whether the row is of one path, so that the place of its link is told."""
     if not way.limit:
         return "not told"
@@ -97,13 +97,13 @@ def _limit(way: Way, *, alone: bool) -> str:
     return f"{speed} at {way.limited_at}" if alone else speed
 
 
-def _redirect(way: Way) -> str:
+def _redirect(way: GpuWay) -> str:
     if way.redirects is None:
         return "not read" if way.distance in {"PIX", "PXB"} else "-"
     return "yes" if way.redirects else "no"
 
 
-def _grid(view: View) -> Iterator[str]:
+def _grid(view: TopologyView) -> Iterator[str]:
     """The distance of every GPU to every HCA."""
     known = {(way.gpu, way.hca): way.distance for way in view.ways}
     names = [clean(each) for each in view.hcas]
@@ -117,7 +117,7 @@ def _grid(view: View) -> Iterator[str]:
         yield from columns([tuple(map(clean, row)) for row in rows])
 
 
-def as_json(view: View) -> dict[str, Json]:
+def as_json(view: TopologyView) -> dict[str, Json]:
     """The same for machines."""
     return {
         "name": view.host,
@@ -130,12 +130,12 @@ def as_json(view: View) -> dict[str, Json]:
     }
 
 
-def _plain(value: Root | Place | Way) -> dict[str, Json]:
+def _plain(value: Root | TreePlace | GpuWay) -> dict[str, Json]:
     return {field.name: _json(getattr(value, field.name)) for field in fields(value)}
 
 
 def _json(value: object) -> Json:
-    if isinstance(value, Root | Place | Way):
+    if isinstance(value, Root | TreePlace | GpuWay):
         return _plain(value)
     if isinstance(value, tuple):
         return [_json(each) for each in value]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeVar
 
 from toolkit.errors import NoEvidence, Unparsable
 from toolkit.evidence import Evidence
@@ -14,6 +12,7 @@ from toolkit.facts.pci.config_space import Acs, AcsRegisters
 from toolkit.facts.pci.functions import PciFunction, PciTree
 from toolkit.facts.pci.pairs import NamedPair, PairSource
 from toolkit.facts.rdma.hca_roles import HcaRole
+from toolkit.throughput.reading import read_or
 
 _BITS = {
     Acs.REQUEST_REDIRECT: "ReqRedir",
@@ -23,11 +22,9 @@ _BITS = {
 NOT_READ = "not read"
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}  # GT/s
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TreePlace:
     """One function of the tree."""
 
     address: str
@@ -39,7 +36,7 @@ class Place:
     now: str  # "32 GT/s x16"; "" where not told
     best: str
     acs: str  # redirect bits that are set; "" for none; NOT_READ
-    below: tuple[Place, ...]
+    below: tuple[TreePlace, ...]
     generation: int = 0  # of PCIe, of the link as it is; 0 where not told
     gigabytes: float = 0.0  # its bandwidth, GB/s one way; 0 where not told
     register: str = ""  # "ACSCap 0x005f, ACSCtl 0x001d"; "" where there is none, or not read
@@ -51,12 +48,12 @@ class Root:
 
     name: str  # "pci0000:15"
     numa: int  # -1: not told, or several
-    below: tuple[Place, ...]
+    below: tuple[TreePlace, ...]
     several: bool = False  # its functions tell different NUMA nodes
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class GpuWay:
     """One GPU with one HCA."""
 
     gpu: str
@@ -71,17 +68,17 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class TopologyView:
     host: str
     source: str  # "PCI tree", "lspci", "nvidia-smi topo -m"
     gpus: tuple[str, ...]
     hcas: tuple[str, ...]
     roots: tuple[Root, ...]  # () where the source is no tree
-    ways: tuple[Way, ...]
+    ways: tuple[GpuWay, ...]
     notes: tuple[str, ...] = ()
 
 
-def view(host: str, evidence: Evidence) -> View:
+def view(host: str, evidence: Evidence) -> TopologyView:
     """The topology of a node.
 
     :raises NoEvidence: where the evidence has nothing that tells of it.
@@ -102,30 +99,22 @@ def view(host: str, evidence: Evidence) -> View:
         _way(node, each, names, nearest=each.distance is best[each.gpu]) for each in told.pairs
     )
     shown = tuple(names.get(hca, hca) for hca in told.hcas)
-    return View(host, told.source, told.gpus, shown, roots, ways, _notes(node, ways))
-
-
-def _try(read: Callable[[], T], otherwise: T) -> T:
-    """What is shown may lack a part; only a verdict may not."""
-    try:
-        return read()
-    except (NoEvidence, Unparsable):
-        return otherwise
+    return TopologyView(host, told.source, told.gpus, shown, roots, ways, _notes(node, ways))
 
 
 def _names(node: Node) -> dict[str, str]:
     none: dict[str, str] = {}
-    gpus = _try(lambda: {row.address: row.name for row in node.gpu_rows}, none)
-    return gpus | _try(lambda: node.hca_names, none)
+    gpus = read_or(lambda: {row.address: row.name for row in node.gpu_rows}, none)
+    return gpus | read_or(lambda: node.hca_names, none)
 
 
 def _acs(node: Node, function: PciFunction) -> AcsRegisters | None:
     """None where the bridge has no ACS; raises where its registers are not known."""
-    return _try(lambda: node.pci_config.functions[function.address], function).acs_registers()
+    return read_or(lambda: node.pci_config.functions[function.address], function).acs_registers()
 
 
 def _register(node: Node, function: PciFunction) -> str:
-    registers = _try(lambda: _acs(node, function), None)
+    registers = read_or(lambda: _acs(node, function), None)
     if registers is None:
         return ""
     return f"ACSCap 0x{registers.capability:04x}, ACSCtl 0x{registers.control:04x}"
@@ -152,7 +141,7 @@ class _Tree:
         self._names = names
         self._pci = tree
         unknown: dict[str, HcaRole] = {}
-        self._uses = _try(lambda: node.hca_roles, unknown)
+        self._uses = read_or(lambda: node.hca_roles, unknown)
         ends = (*tree.gpus, *(tree.functions[each] for each in hcas))
         self._ends = {each.address: each for each in ends}
         self._children: dict[str, list[str]] = {}
@@ -172,16 +161,16 @@ class _Tree:
         numa = next(iter(nodes)) if len(nodes) == 1 else -1
         return Root(top, numa, self._below(top), len(nodes) > 1)
 
-    def _below(self, above: str) -> tuple[Place, ...]:
+    def _below(self, above: str) -> tuple[TreePlace, ...]:
         return tuple(self._place(each) for each in sorted(self._children.get(above, [])))
 
-    def _place(self, address: str) -> Place:
+    def _place(self, address: str) -> TreePlace:
         function = self._pci.functions.get(address)
         below = self._below(address)
         if function is None:
-            return Place(address, "bridge", "", "", "", "", "", "", NOT_READ, below)
+            return TreePlace(address, "bridge", "", "", "", "", "", "", NOT_READ, below)
         use = self._uses.get(address)
-        return Place(
+        return TreePlace(
             address,
             self._kind(function),
             self._names.get(address, ""),
@@ -207,7 +196,7 @@ class _Tree:
         return "switch" if ports % 2 else "port"
 
 
-def _way(node: Node, each: NamedPair, names: dict[str, str], *, nearest: bool) -> Way:
+def _way(node: Node, each: NamedPair, names: dict[str, str], *, nearest: bool) -> GpuWay:
     path = each.path
     limit = path.limit if path else None
     redirects: tuple[str, ...] | None = None
@@ -215,7 +204,7 @@ def _way(node: Node, each: NamedPair, names: dict[str, str], *, nearest: bool) -
         bits = {bridge.address: _redirects(node, bridge) for bridge in path.bridges}
         if NOT_READ not in bits.values():
             redirects = tuple(f"{address}: {set_}" for address, set_ in bits.items() if set_)
-    return Way(
+    return GpuWay(
         each.gpu,
         names.get(each.hca, each.hca),
         each.distance.shown,
@@ -228,11 +217,11 @@ def _way(node: Node, each: NamedPair, names: dict[str, str], *, nearest: bool) -
     )
 
 
-def _notes(node: Node, ways: tuple[Way, ...]) -> tuple[str, ...]:
+def _notes(node: Node, ways: tuple[GpuWay, ...]) -> tuple[str, ...]:
     notes = list(dict.fromkeys(f"{way.gpu}: {way.why}" for way in ways if way.why))
-    if _try(lambda: node.is_guest, otherwise=False):
+    if read_or(lambda: node.is_guest, otherwise=False):
         notes.append("a guest's PCI tree is not the machine's: distances may be made up")
-    if node.knows_pci and not _try(lambda: node.root, otherwise=True):
+    if node.knows_pci and not read_or(lambda: node.root, otherwise=True):
         notes.append("not read as root: ACS is not known")
-    notes += _try(lambda: node.lspci_differences, ())
+    notes += read_or(lambda: node.lspci_differences, ())
     return tuple(notes)

@@ -1,1 +1,0 @@
-"""BIOS settings over Redfish: on the command line."""

@@ -1,1 +1,0 @@
-"""BIOS settings over Redfish: decided; pure."""

@@ -1,1 +1,0 @@
-"""Builds: on the command line."""

@@ -1,1 +1,0 @@
-"""Builds: for people and machines."""

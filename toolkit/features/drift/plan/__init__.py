@@ -1,1 +1,0 @@
-"""Drift: decided; pure."""

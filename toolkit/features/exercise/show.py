@@ -1,0 +1,271 @@
+"""Exercise: tests planned, judged and of earlier runs, as text and as JSON."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from toolkit.checks.check import Status
+from toolkit.errors import ExitCode
+from toolkit.facts.rdma.exercise import Kind, Test
+from toolkit.features.exercise.plan import Exercise, settings_of, words_of
+from toolkit.features.exercise.plan_judge import JudgedTest
+from toolkit.features.exercise.plan_proof import Earlier, ProofState
+from toolkit.report.document import Json, envelope
+from toolkit.report.table import Ink, Painter, clean, columns, wrapped
+from toolkit.throughput.estimate import Unit
+
+SCHEMA = "gdr-toolkit/exercise/1"
+_INKS = {
+    Status.PASS: Ink.GREEN,
+    Status.FAIL: Ink.RED,
+    Status.UNKNOWN: Ink.YELLOW,
+    Status.NA: Ink.GREY,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierFigures:
+    """The same test in an earlier run."""
+
+    when: str  # "2026-11-20T09:00:00+00:00"
+    value: float
+
+
+def planned_lines(exercise: Exercise) -> list[str]:
+    """What would be run, as it would be typed; and what is left out."""
+    lines = []
+    for test in exercise.tests:
+        head = clean(f"{test.number}. {test.title}: {_between(test)}")
+        lines += wrapped(head, rest="   ")
+        for role, end in test.ends:
+            words = [*settings_of(test, role), *words_of(test, role)]
+            typed = f"{end.host}$ {shlex.join(words)}"
+            lines += wrapped(typed, first="   ", rest="      ")
+    lines += _remarks(exercise.left_out, exercise.labels)
+    return lines
+
+
+def result_lines(
+    results: Sequence[JudgedTest],
+    paint: Painter,
+    *,
+    earlier: Mapping[int, EarlierFigures],
+    verbose: bool = False,
+) -> list[str]:
+    """A table, then what falls short or is open, with the suspect."""
+    rows = [_row(each, earlier.get(each.test.number)) for each in results]
+    lines = columns([("", "test", "measured", "predicted", "ratio", "before"), *rows])
+    shown = [
+        lines[0],
+        *(_painted(line, each, paint) for line, each in zip(lines[1:], results, strict=True)),
+    ]
+    for each in results:
+        shown += _part(each, paint, verbose=verbose)
+    return shown
+
+
+def _row(each: JudgedTest, before: EarlierFigures | None) -> tuple[str, ...]:
+    told = each.expected.estimate if each.expected else None
+    unit = Unit.US if each.test.kind is Kind.LATENCY else Unit.GBS
+    return (
+        f"{each.test.number}. {each.status}",
+        _short(each.test),
+        shown(each.value, each.unit) if each.value is not None else "-",
+        told.figure if told else "-",
+        f"{each.ratio:.2f}" if each.ratio is not None else "-",
+        f"{shown(before.value, unit)} on {before.when[:10]}" if before else "-",
+    )
+
+
+def shown(value: float, unit: Unit) -> str:
+    """ "48.3 GB/s"; small figures with three digits."""
+    return f"{value:.3g} {unit}" if value < 10 else f"{value:.1f} {unit}"
+
+
+def _short(test: Test) -> str:
+    memory = "GPU" if test.gpu else "host"
+    return f"{test.tool}, {memory}, {test.kind}"
+
+
+def _painted(line: str, each: JudgedTest, paint: Painter) -> str:
+    head = f"{each.test.number}. {each.status}"
+    return paint(head, _INKS[each.status]) + line[len(head) :]
+
+
+def _part(each: JudgedTest, paint: Painter, *, verbose: bool) -> Iterator[str]:
+    """What there is to say of one test beside its figures."""
+    open_ = [point for point in each.points if point.proof is not ProofState.SHOWN]
+    short = each.status in {Status.FAIL, Status.UNKNOWN}
+    if not (short or open_ or verbose):
+        return
+    yield ""
+    yield paint(f"{each.test.number}. {each.test.title}", Ink.BOLD)
+    yield from _wrapped("between", _between(each.test))
+    if each.value is None:
+        yield from _wrapped("no result", each.found)
+    if each.suspect:
+        yield from _wrapped("suspect", each.suspect)
+    if each.expected and each.expected.estimate and (short or verbose):
+        yield from _wrapped("predicted", each.expected.estimate.said)
+        for note in each.expected.estimate.assumptions if verbose else ():
+            yield from _wrapped("assumed", note)
+    elif each.expected and not each.expected.estimate and each.value is not None:
+        yield from _wrapped("predicted", f"nothing: {each.expected.why}")
+    for point in each.points if verbose else open_:
+        yield from _wrapped(point.proof.value, point.words)
+    for trouble in each.troubles:
+        yield from _wrapped("counter", trouble)
+
+
+def _between(test: Test) -> str:
+    if test.serve is None:
+        return f"the GPUs of {test.drive.host}"
+    return f"{test.drive.said} to {test.serve.said}"
+
+
+def _wrapped(label: str, text: str) -> list[str]:
+    head = f"   {label:<10} "
+    return wrapped(text, first=head, rest=" " * len(head))
+
+
+def _remarks(left_out: Sequence[str], labels: Sequence[str]) -> list[str]:
+    lines: list[str] = []
+    for label, texts in (("note", labels), ("left out", left_out)):
+        for text in texts:
+            lines += wrapped(f"{label}: {text}", rest=" " * (len(label) + 2))
+    return lines
+
+
+def remarks(left_out: Sequence[str], labels: Sequence[str], troubles: Sequence[str]) -> list[str]:
+    """What was not tested and why; what such tests can show; what broke off."""
+    return [*_remarks(left_out, labels), *_remarks(troubles, ())]
+
+
+@dataclass(frozen=True, slots=True)
+class ExerciseReport:
+    """All that a document tells."""
+
+    hosts: tuple[str, ...]
+    results: tuple[JudgedTest, ...]
+    exercise: Exercise | None  # None where it was judged again
+    threshold: float
+    code: ExitCode
+    when: datetime
+    earlier: Mapping[int, EarlierFigures]
+    troubles: tuple[str, ...] = ()
+    simulated: bool = False
+
+
+def document(sheet: ExerciseReport) -> dict[str, Json]:
+    """The document that docs/exercise.schema.json describes."""
+    plan = sheet.exercise
+    return {
+        **envelope(SCHEMA, sheet.when, sheet.code),
+        "hosts": list(sheet.hosts),
+        "threshold": sheet.threshold,
+        "simulated": sheet.simulated,
+        "planned": [_test_json(each) for each in plan.tests] if plan else [],
+        "results": [
+            _result_json(each, sheet.earlier.get(each.test.number)) for each in sheet.results
+        ],
+        "left_out": list(plan.left_out) if plan else [],
+        "labels": list(plan.labels) if plan else [],
+        "troubles": list(sheet.troubles),
+    }
+
+
+def _test_json(test: Test) -> dict[str, Json]:
+    ends: dict[str, Json] = {
+        str(role): {name: str(value) for name, value in asdict(end).items()}
+        for role, end in test.ends
+    }
+    commands: dict[str, Json] = {
+        str(role): shlex.join([*settings_of(test, role), *words_of(test, role)])
+        for role, _ in test.ends
+    }
+    return {
+        "number": test.number,
+        "tool": test.tool,
+        "kind": test.kind.value,
+        "size": test.size,
+        "depth": test.depth,
+        "gpu": test.gpu,
+        "loopback": test.looped,
+        "within_node": test.within,
+        "ends": ends,
+        "commands": commands,
+    }
+
+
+def _result_json(each: JudgedTest, before: EarlierFigures | None) -> dict[str, Json]:
+    told = each.expected.estimate if each.expected else None
+    return {
+        **_test_json(each.test),
+        "status": each.status.value,
+        "found": each.found,
+        "value": each.value,
+        "unit": each.unit.value,
+        "predicted": None
+        if told is None
+        else {
+            "value": told.value,
+            "low": told.low,
+            "high": told.high,
+            "limit": told.limit,
+            "assumptions": list(told.assumptions),
+        },
+        "not_predicted": each.expected.why if each.expected and told is None else "",
+        "ratio": each.ratio,
+        "suspect": each.suspect,
+        "points": [{"proof": one.proof.value, "words": one.words} for one in each.points],
+        "troubles": list(each.troubles),
+        "before": None if before is None else {"time": before.when, "value": before.value},
+    }
+
+
+PAST_SCHEMA = "gdr-toolkit/exercise-past/1"
+
+
+def past_lines(found: Sequence[Earlier]) -> list[str]:
+    """A table, newest run first."""
+    rows = [
+        (
+            one.when[:16].replace("T", " "),
+            one.status,
+            one.title,
+            shown(one.value, Unit(one.unit)),
+            ", ".join(f"{part.host} {part.hca}" for part in one.same.parts),
+        )
+        for one in found
+    ]
+    return columns([("when", "", "test", "measured", "between"), *rows])
+
+
+def past_document(found: Sequence[Earlier], now: datetime) -> dict[str, Json]:
+    """The whole document (docs/exercise-past.schema.json).
+
+    :param now: when it was asked, of a time zone.
+    """
+    past: list[Json] = [_past_json(one) for one in found]
+    return {"schema": PAST_SCHEMA, "time": now.isoformat(timespec="seconds"), "past": past}
+
+
+def _past_json(one: Earlier) -> dict[str, Json]:
+    ends: list[Json] = [dict(asdict(part)) for part in one.same.parts]
+    return {
+        "run": one.run,
+        "time": one.when,
+        "tool": one.same.tool,
+        "kind": one.same.kind,
+        "size": one.same.size,
+        "gpu": one.gpu,
+        "ends": ends,
+        "status": one.status,
+        "value": one.value,
+        "unit": one.unit,
+        "simulated": one.simulated,
+        "fell_back": one.fell_back,
+    }

@@ -1,1 +1,0 @@
-"""Exercise: for people and machines."""

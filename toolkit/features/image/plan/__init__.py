@@ -1,1 +1,0 @@
-"""Images: decided; pure."""

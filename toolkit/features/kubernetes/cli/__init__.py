@@ -1,1 +1,0 @@
-"""Kubernetes: on the command line."""

@@ -1,1 +1,0 @@
-"""Kubernetes: on disk and on nodes."""

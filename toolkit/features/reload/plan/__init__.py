@@ -1,1 +1,0 @@
-"""Reload kernel modules where nobody depends on them.: decided; pure."""
