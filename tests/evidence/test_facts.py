@@ -85,7 +85,8 @@ def test_the_facts_of_the_healthy_node() -> None:
 NOTHING: dict[str, object] = {
     **dict.fromkeys(
         ("cross_matrix", "dcgmi_diag", "earlier_ports", "fi_info", "gdrcopy_sanity", "gdscheck",
-         "grub_default", "kube_gpus", "listed_devices", "lsmod", "make_log", "nccl_log", "rdma_topo", "ucx_info")
+         "grub_default", "kube_gpus", "listed_devices", "lsmod", "make_log", "nccl_log",
+         "rdma_topo", "ucx_info")
     ),
     **dict.fromkeys(
         ("companions_probed", "drivers_told", "given_kernel", "has_bmc", "has_dmi", "has_gpu_rows",
