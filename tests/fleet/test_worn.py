@@ -87,15 +87,14 @@ def test_two_controllers_keep_one_budget_though_one_is_killed(
     words = ("--max-unavailable", "1", *chain(*hooks))
     with worn(tmp_path, keys, *names) as nodes:
         mine, other = replace(nodes, names=names[:2]), replace(nodes, names=names[2:])
-        controller, second = begun(mine, *words), begun(other, *words)
-        while not any(name in log.read_text() for name in mine.names):
-            assert controller.poll() is None, "it ended before it had begun a node"
-            time.sleep(0.02)
-        time.sleep(RUN_S * part)
-        controller.kill()
-        controller.wait()
+        with begun(other, *words) as second, begun(mine, *words) as controller:
+            while not any(name in log.read_text() for name in mine.names):
+                assert controller.poll() is None, "it ended before it had begun a node"
+                time.sleep(0.02)
+            time.sleep(RUN_S * part)
+            controller.kill()
         # It goes on where nothing was left midway; else it stops, as nobody gives that back.
-        assert second.wait(300) in {ExitCode.OK, ExitCode.STOPPED}
+        assert second.returncode in {ExitCode.OK, ExitCode.STOPPED}
         nodes.wait_for_boots()
         for each in (mine, other):
             ended = each.run(*CHANGE, *words)
