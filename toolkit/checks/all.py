@@ -31,7 +31,7 @@ from toolkit.checks.modules import (
 )
 from toolkit.checks.pci import acs, ats, bar, iommu, link, pcie, pcie_caps, platform
 from toolkit.checks.rdma import hca, health_hca, rdma, registering, roce
-from toolkit.checks.traffic import collective, pair, storage
+from toolkit.checks.traffic import measured
 from toolkit.errors import UsageError
 
 ALL: tuple[Check, ...] = (
@@ -191,9 +191,9 @@ ALL: tuple[Check, ...] = (
     consumers.perftest_path,
     nccl_log.log,
     nccl_log.agrees,
-    pair.pair,
-    collective.collective,
-    storage.storage,
+    measured.pair,
+    measured.collective,
+    measured.storage,
 )
 
 BY_ID = {check.id: check for check in ALL}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
+from toolkit.checks.check import Finding, failed, passed, unknown
 from toolkit.checks.traffic.ports import RATES, by_path, pairs_told, wire_told, with_rate
 from toolkit.checks.traffic.weigh import Goal, together, weigh
 from toolkit.compat.rows import Confidence
@@ -18,9 +18,7 @@ from toolkit.throughput.inputs import HcaWire, Load
 from toolkit.throughput.model import Layer2, pcie, wire
 from toolkit.throughput.pair import COHERENT, NEAR
 from toolkit.throughput.reading import read_or
-from toolkit.want import Want
 
-NOT_GIVEN = "no measurement was given (doctor FILE: what all_reduce_perf or its kin printed)"
 _COUNT = "nvidia-smi topo -m, or the log of NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET, beside it"
 _SHORT = "see nccl.log, acs.redirect and pcie.distance; all of them with NCCL_DEBUG=INFO"
 _WIDER = "larger messages: -b 256M -e 8G -f 2"
@@ -43,23 +41,10 @@ class _Ports:
     source: str
 
 
-@check(
-    "traffic.collective",
-    impact=Impact.SLOW,
-    needs_gpu=False,
-    source="NVIDIA/nccl-tests doc/PERFORMANCE.md, bus bandwidth; docs/prediction.md",
-    fix="what nccl.log and the path checks name",
-)
-def collective(node: Node, want: Want) -> Finding:
-    """A collective that was measured comes to what its ports, or NVLink, carry, and is right.
-
-    Told by the bus bandwidth of large messages that nccl-tests printed; the average at its foot is
-    over all sizes, and says nothing. Rate and number of ports are not in such a text: they are
-    taken from what stands beside it. Between nodes a ring is bound by all ports together;
-    reduction in switches goes beyond that.
-    """
+def judge(node: Node) -> Finding:
+    """The check traffic.collective, where a measurement was given."""
     findings = [_of(node, each) for each in node.collective_runs]
-    return together(findings) if findings else not_applicable(NOT_GIVEN)
+    return together(findings)
 
 
 def _of(node: Node, run: CollectiveRun) -> Finding:

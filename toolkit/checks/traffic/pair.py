@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from toolkit.checks.check import Finding, Impact, Status, check, failed, not_applicable, unknown
+from toolkit.checks.check import Finding, Status, failed, unknown
 from toolkit.checks.traffic.ports import RATES, by_path, named, pairs_told, wire_told
 from toolkit.checks.traffic.weigh import Goal, together, weigh
 from toolkit.compat.throughput import constants
@@ -20,9 +20,7 @@ from toolkit.facts.rdma.ucx_perf import UcxPerf
 from toolkit.throughput.estimate import Estimate
 from toolkit.throughput.host import host_bandwidth, host_bound
 from toolkit.throughput.inputs import HcaWire, Load
-from toolkit.want import Want
 
-NOT_GIVEN = "no measurement was given (doctor FILE: what ib_write_bw or ucx_perftest printed)"
 _PATH = "nvidia-smi topo -m and lspci -vvv of that node, in the same paste"
 _SHORT = (
     "the HCA's own link (pcie.link), cable and fabric, the other end's port; for GPU memory ACS"
@@ -60,25 +58,12 @@ class _Measured:
         return f"{self.value:.1f} GB/s ({self.value * 8:.0f} Gb/s){where}, {memory}{loop}"
 
 
-@check(
-    "traffic.pair",
-    impact=Impact.SLOW,
-    needs_gpu=False,
-    source="linux-rdma/perftest src/perftest_parameters.c; openucx/ucx src/tools/perf; "
-    "docs/prediction.md",
-    fix="what the path checks name; where the wire is short, cable and fabric",
-)
-def pair(node: Node, want: Want) -> Finding:
-    """Traffic that was measured by one HCA comes to what its port, and the path, carry.
-
-    Told by what ib_write_bw and its kin or ucx_perftest printed, and the port's rate beside it,
-    which these tools do not print. Host memory tells of wire and port alone, nothing of
-    GPUDirect. A deep queue hides ACS redirection: see acs.redirect.
-    """
+def judge(node: Node) -> Finding:
+    """The check traffic.pair, where a measurement was given."""
     findings = [_of_perftest(node, each) for each in node.perftest_runs]
     if node.ucx_run is not None:
         findings.append(_of_ucx(node, node.ucx_run))
-    return together(findings) if findings else not_applicable(NOT_GIVEN)
+    return together(findings)
 
 
 def _of_perftest(node: Node, said: PerftestSaid) -> Finding:

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
+from toolkit.checks.check import Finding, failed, passed, unknown
 from toolkit.checks.traffic.weigh import SHORT
 from toolkit.facts.gpu.gdsio import GdsioRun
 from toolkit.facts.node.node import Node
-from toolkit.want import Want
 
-NOT_GIVEN = "no measurement was given (doctor FILE: what gdsio printed)"
 _FASTER = 1.2  # than through host memory: a fallback to host memory is not
 _TOLD_BY = "gdscheck -p, and the counters in /proc/driver/nvidia-fs/stats before and after"
 
 
-@check(
-    "traffic.storage",
-    impact=Impact.SLOW,
-    needs_gpu=False,
-    source="NVIDIA GPUDirect Storage Benchmarking and Configuration Guide, gdsio",
-    fix="what gds.nvidia_fs, gds.iommu and gds.nvme name",
-)
-def storage(node: Node, want: Want) -> Finding:
-    """Storage reaches GPUs directly no slower than through host memory.
-
-    Told by lines of gdsio for one load: GPUD (-x 0) beside CPU_GPU (-x 2). That GPUD is as
-    fast proves nothing, for cuFile falls back to host memory without a word, and drives may be the
-    limit of either way; that it is a fifth faster does.
-    """
+def judge(node: Node) -> Finding:
+    """The check traffic.storage, where a measurement was given."""
     runs = node.gdsio_runs
-    if not runs:
-        return not_applicable(NOT_GIVEN)
     pairs = _pairs(runs)
     slower = [pair for pair in pairs if pair[0].throughput < SHORT * pair[1].throughput]
     if slower:

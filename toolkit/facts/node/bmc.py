@@ -19,7 +19,6 @@ from toolkit.facts.firmware.redfish_bmc import (
     parse_machine,
     parse_secure_boot,
 )
-from toolkit.facts.firmware.sum_bios import is_sum_bios, parse_sum_bios
 from toolkit.facts.reading import Reading
 
 
@@ -71,7 +70,9 @@ class Bmcs(Reading):
         Given as a text it may be what Supermicro's own tool wrote.
         """
         text = self._text("bmc-bios")
-        if is_sum_bios(text):
+        if text.lstrip().startswith("<"):
+            from toolkit.facts.firmware.sum_bios import parse_sum_bios  # noqa: PLC0415 of texts alone
+
             return parse_sum_bios(text)
         return parse_bios(
             text,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from toolkit.facts.fact import fact
-from toolkit.facts.nccl.asked_containers import Asked, parse_inspect, parse_pods
 from toolkit.facts.rdma.ethtool import EthtoolSaid, parse_ethtool
-from toolkit.facts.rdma.mlxconfig import Card, parse_mlxconfig
-from toolkit.facts.rdma.mlxlink import Link, PcieLink, parse_mlxlink, parse_mlxlink_pcie
 from toolkit.facts.rdma.roce import Qos, parse_mlnx_qos
 from toolkit.facts.reading import Reading
 from toolkit.facts.text.pasted_logs import IMPORTED
+
+if TYPE_CHECKING:  # a parser is imported where its text was given: no node that is asked has one
+    from toolkit.facts.nccl.asked_containers import Asked
+    from toolkit.facts.rdma.mlxconfig import Card
+    from toolkit.facts.rdma.mlxlink import Link, PcieLink
 
 _DEVICE = r" (?:-d|--device)[ =]?(\S+)"
 _INTERFACE = r" (?:-i|--interface)[ =]?(\S+)"
@@ -27,26 +30,39 @@ class ToldPorts(Reading):
         """The ports that mlxlink was asked about, by the device that its command names."""
         if not self._given("mlxlink"):
             return {}
+        from toolkit.facts.rdma.mlxlink import parse_mlxlink  # noqa: PLC0415 see above
+
         links = parse_mlxlink(self._text("mlxlink"))
         return dict(zip(self._asked("mlxlink", _DEVICE, len(links)), links, strict=True))
 
     @fact
     def said_pcie_links(self) -> tuple[PcieLink, ...]:
         """What mlxlink said of the cards' PCIe links; () where it was not asked."""
-        return parse_mlxlink_pcie(self._text("mlxlink")) if self._given("mlxlink") else ()
+        if not self._given("mlxlink"):
+            return ()
+        from toolkit.facts.rdma.mlxlink import parse_mlxlink_pcie  # noqa: PLC0415 see above
+
+        return parse_mlxlink_pcie(self._text("mlxlink"))
 
     @fact
     def asked_containers(self) -> tuple[Asked, ...]:
         """Containers that were inspected, and pods that were described; () where none was."""
-        pods = parse_pods(self._text("kubectl-pod")) if self._given("kubectl-pod") else ()
-        if not self._given("container-inspect"):
-            return pods
-        return pods + parse_inspect(self._text("container-inspect"))
+        pods, inspected = self._given("kubectl-pod"), self._given("container-inspect")
+        if not pods and not inspected:
+            return ()
+        from toolkit.facts.nccl import asked_containers as asked  # noqa: PLC0415 see above
+
+        found = asked.parse_pods(self._text("kubectl-pod")) if pods else ()
+        return found + asked.parse_inspect(self._text("container-inspect")) if inspected else found
 
     @fact
     def cards(self) -> tuple[Card, ...]:
         """The settings of cards that mlxconfig was asked about; () where it was not."""
-        return parse_mlxconfig(self._text("mlxconfig")) if self._given("mlxconfig") else ()
+        if not self._given("mlxconfig"):
+            return ()
+        from toolkit.facts.rdma.mlxconfig import parse_mlxconfig  # noqa: PLC0415 see above
+
+        return parse_mlxconfig(self._text("mlxconfig"))
 
     @fact
     def said_qos(self) -> dict[str, Qos]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from toolkit.checks.all import named
 from toolkit.checks.judged import Judged
@@ -18,7 +18,6 @@ from toolkit.cli.outcome_line import record
 from toolkit.errors import ExitCode, Outcome, Unwritten, UsageError
 from toolkit.groups import SiteWants, for_all, resolved
 from toolkit.hosts.host import Inventory
-from toolkit.node.collect import Register
 from toolkit.package_data import program
 from toolkit.progress import Silent
 from toolkit.report.document import Json, ReportRun, Told, document_parts
@@ -30,6 +29,9 @@ from toolkit.ssh.limits import ROOM_S
 from toolkit.verbs.access import Access, Fleet, demo_folder, inventory_in, names_demo, state_dir
 from toolkit.verbs.textfile import open_textfile, textfile_at
 from toolkit.want import CONSUMERS, Want, consumer
+
+if TYPE_CHECKING:
+    from toolkit.node.collect import Register
 
 T = TypeVar("T")
 
@@ -281,7 +283,11 @@ def _register(said: Said) -> Register | None:
     library = said.text("libibverbs")
     if library and not said.flag("register"):
         raise UsageError("--libibverbs is for a registration", hint="say --register, too")
-    return Register(library) if said.flag("register") else None
+    if not said.flag("register"):
+        return None
+    from toolkit.node.collect import Register  # noqa: PLC0415 only they pay for it
+
+    return Register(library)
 
 
 def _secret(said: Said, ask: str, descriptor: str, prompt: str) -> str | None:

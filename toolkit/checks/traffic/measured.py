@@ -1,0 +1,80 @@
+"""Does traffic that somebody has measured come to what its path carries? Judged where it was given.
+
+What judges a measurement holds it against the throughput model, which nobody else needs here: it is
+imported once there is one.
+"""
+
+from __future__ import annotations
+
+from toolkit.checks.check import Finding, Impact, check, not_applicable
+from toolkit.facts.node.node import Node
+from toolkit.want import Want
+
+
+def _not_given(by: str) -> Finding:
+    return not_applicable(f"no measurement was given (doctor FILE: what {by} printed)")
+
+
+@check(
+    "traffic.pair",
+    impact=Impact.SLOW,
+    needs_gpu=False,
+    source="linux-rdma/perftest src/perftest_parameters.c; openucx/ucx src/tools/perf; "
+    "docs/prediction.md",
+    fix="what the path checks name; where the wire is short, cable and fabric",
+)
+def pair(node: Node, want: Want) -> Finding:
+    """Traffic that was measured by one HCA comes to what its port, and the path, carry.
+
+    Told by what ib_write_bw and its kin or ucx_perftest printed, and the port's rate beside it,
+    which these tools do not print. Host memory tells of wire and port alone, nothing of
+    GPUDirect. A deep queue hides ACS redirection: see acs.redirect.
+    """
+    if not node.perftest_runs and node.ucx_run is None:
+        return _not_given("ib_write_bw or ucx_perftest")
+    from toolkit.checks.traffic.pair import judge  # noqa: PLC0415 see above
+
+    return judge(node)
+
+
+@check(
+    "traffic.collective",
+    impact=Impact.SLOW,
+    needs_gpu=False,
+    source="NVIDIA/nccl-tests doc/PERFORMANCE.md, bus bandwidth; docs/prediction.md",
+    fix="what nccl.log and the path checks name",
+)
+def collective(node: Node, want: Want) -> Finding:
+    """A collective that was measured comes to what its ports, or NVLink, carry, and is right.
+
+    Told by the bus bandwidth of large messages that nccl-tests printed; the average at its foot is
+    over all sizes, and says nothing. Rate and number of ports are not in such a text: they are
+    taken from what stands beside it. Between nodes a ring is bound by all ports together;
+    reduction in switches goes beyond that.
+    """
+    if not node.collective_runs:
+        return _not_given("all_reduce_perf or its kin")
+    from toolkit.checks.traffic.collective import judge  # noqa: PLC0415 see above
+
+    return judge(node)
+
+
+@check(
+    "traffic.storage",
+    impact=Impact.SLOW,
+    needs_gpu=False,
+    source="NVIDIA GPUDirect Storage Benchmarking and Configuration Guide, gdsio",
+    fix="what gds.nvidia_fs, gds.iommu and gds.nvme name",
+)
+def storage(node: Node, want: Want) -> Finding:
+    """Storage reaches GPUs directly no slower than through host memory.
+
+    Told by lines of gdsio for one load: GPUD (-x 0) beside CPU_GPU (-x 2). That GPUD is as
+    fast proves nothing, for cuFile falls back to host memory without a word, and drives may be the
+    limit of either way; that it is a fifth faster does.
+    """
+    if not node.gdsio_runs:
+        return _not_given("gdsio")
+    from toolkit.checks.traffic.storage import judge  # noqa: PLC0415 see above
+
+    return judge(node)
