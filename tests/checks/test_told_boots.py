@@ -10,7 +10,7 @@ from tests.checks.test_told_otherwise import CHECKS, HOSTS, TEXTS, read, stamp, 
 from toolkit.checks.check import Gap, Status
 from toolkit.checks.consumers.taken import taken
 from toolkit.facts.node.node import Node
-from toolkit.facts.text.boots import last_boot, of_other_boot
+from toolkit.facts.text.pasted_logs import last_boot, of_other_boot
 from toolkit.want import PeerPath, Want
 
 FAIL, PASS, UNKNOWN, NA = Status.FAIL, Status.PASS, Status.UNKNOWN, Status.NA

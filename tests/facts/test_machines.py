@@ -8,7 +8,7 @@ import pytest
 
 from toolkit.errors import UsageError
 from toolkit.facts.text.machines import machines
-from toolkit.facts.text.prompts import Prompt, prompt_of
+from toolkit.facts.text.pasted_logs import Prompt, prompt_of
 from toolkit.verbs.pasted_logs import import_named
 from toolkit.verbs.saved import read_saved
 

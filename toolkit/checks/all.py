@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from toolkit.checks import expected, host, image, inventory
+from toolkit.checks import expected, host, image, inventory, measured
 from toolkit.checks.check import Check
-from toolkit.checks.consumers import consumers, containers, mpi, nccl_log, path, unused
+from toolkit.checks.consumers import consumers, containers, nccl_log, path, unused
 from toolkit.checks.firmware import bios_cpu, bios_iommu, bios_link, bios_memory
 from toolkit.checks.gpu import (
     accelerator_stack,
@@ -31,7 +31,6 @@ from toolkit.checks.modules import (
 )
 from toolkit.checks.pci import acs, ats, bar, iommu, link, pcie, pcie_caps, platform
 from toolkit.checks.rdma import hca, health_hca, rdma, registering, roce
-from toolkit.checks.traffic import measured
 from toolkit.errors import UsageError
 
 ALL: tuple[Check, ...] = (
@@ -179,7 +178,7 @@ ALL: tuple[Check, ...] = (
     accelerator_stack.dcgm,
     accelerator_stack.diag,
     accelerator_stack.libfabric,
-    mpi.cuda,
+    consumers.cuda,
     containers.rdma_devices,
     containers.peermem_sidecar,
     consumers.too_old,

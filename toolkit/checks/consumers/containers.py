@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from toolkit.checks.check import (
     Finding,
     Impact,
@@ -12,7 +14,10 @@ from toolkit.checks.check import (
     unknown,
 )
 from toolkit.facts.gpu.driver import Flavor
-from toolkit.facts.nccl.asked_containers import Asked
+
+if TYPE_CHECKING:
+    from toolkit.facts.nccl.asked_containers import Asked
+from toolkit.facts.nccl.daemons import SCHEDULERS
 from toolkit.facts.node.node import Node
 from toolkit.want import PeerPath, Want
 
@@ -148,3 +153,35 @@ def peermem_sidecar(node: Node, want: Want) -> Finding:
         expected="nvidia-peermem loaded",
         hint="logs of the container nvidia-peermem-ctr in the GPU driver's pod",
     )
+
+
+# Where a kubelet is, Ray comes in pods of its own.
+_ON_THE_HOST = SCHEDULERS - {"raylet"}
+PODS = "pods start the jobs here (a kubelet, and no scheduler's daemon)"
+NOT_ASKED = "no scheduler's daemon starts jobs here, and this evidence tells of no kubelet"
+
+
+def in_pods(node: Node) -> str:
+    """Why what holds for logins and services of the host is not what jobs get; "" where it is.
+
+    :raises NoEvidence: where the daemons of a node with a kubelet cannot be seen.
+    """
+    return (
+        PODS if node.companions_probed and node.containers.kubelet and not _scheduled(node) else ""
+    )
+
+
+def perhaps_in_pods(node: Node) -> str:
+    """The same, or that evidence of an older probe leaves it open."""
+    if not node.companions_probed or node.containers.kubelet is False:
+        return ""
+    if _scheduled(node):
+        return ""
+    return PODS if node.containers.kubelet else NOT_ASKED
+
+
+def _scheduled(node: Node) -> bool:
+    """A scheduler's daemon runs on the host, or systemd starts slurmd there."""
+    if node.unit_times is not None and "slurmd.service" in dict(node.starters):
+        return True
+    return any(each.name in _ON_THE_HOST for each in node.daemons)

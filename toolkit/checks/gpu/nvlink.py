@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
-from toolkit.checks.consumers.pods import in_pods, perhaps_in_pods
+from toolkit.checks.consumers.containers import in_pods, perhaps_in_pods
 from toolkit.checks.gpu.driver import NOT_LOADED
 from toolkit.checks.modules.fixes import fabric_manager_package
 from toolkit.checks.role import PASSED_THROUGH, role

@@ -8,17 +8,15 @@ from toolkit.facts.node.builds import Builds
 from toolkit.facts.node.consumers import Consumers
 from toolkit.facts.node.fabric import Fabric
 from toolkit.facts.node.files import Files
-from toolkit.facts.node.firmware import Firmware
 from toolkit.facts.node.health import Health
 from toolkit.facts.node.modules import Modules
 from toolkit.facts.node.passport import Passports
 from toolkit.facts.node.pasted_logs import Imported
-from toolkit.facts.node.platform import Platforms
+from toolkit.facts.node.platform import Firmware, Platforms
 from toolkit.facts.node.stack import Stack
 from toolkit.facts.node.system import System
-from toolkit.facts.node.told_ports import ToldPorts
+from toolkit.facts.node.told_ports import ToldPorts, Traffic
 from toolkit.facts.node.topology import Topology
-from toolkit.facts.node.traffic import Traffic
 
 
 class Node(

@@ -24,8 +24,7 @@ from collections.abc import Iterator
 from toolkit.evidence import Frame
 from toolkit.facts.kinds import commanded, plain, recognise
 from toolkit.facts.text.dressed import undressed
-from toolkit.facts.text.pasted_logs import NotUnderstood, frames_of, is_report
-from toolkit.facts.text.prompts import Prompt, prompt_of
+from toolkit.facts.text.pasted_logs import NotUnderstood, Prompt, frames_of, is_report, prompt_of
 
 Lines = list[str]
 Machines = dict[str, Lines]

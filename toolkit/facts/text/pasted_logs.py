@@ -24,9 +24,7 @@ from dataclasses import dataclass, field
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.kinds import BY_NAME, Kind, commanded, known_kinds, parted, plain, recognise
-from toolkit.facts.text.boots import last_boot, of_other_boot
 from toolkit.facts.text.dressed import undressed
-from toolkit.facts.text.prompts import prompt_of
 
 # "# lspci", "+ lspci", "=== lspci ===": each also opens or rules off what is no command.
 _MARKED = re.compile(r"^\s*(?:#+|\++|%|[=*-]{2,})\s*([^\s#+%=*-].*?)(?:\s*[=*-]{2,})?\s*$")
@@ -242,3 +240,82 @@ def evidence_of(frames: Iterable[Frame]) -> Evidence:
             )
         made[frame.key] = frame
     return Evidence(made, complete=True)
+
+
+_OTHER = re.compile(
+    r"journalctl\b(?:.*\s)?(?:-[a-zA-Z]*b ?|--boot[= ])(?:-0*[1-9]\d*|[1-9]\d*(?!\S)|[0-9a-f]{32})"
+)
+_BETWEEN = re.compile(r"^-- (?:Reboot|Boot [0-9a-f]{32}) --[ \t]*$", re.MULTILINE)
+_BEGINS = re.compile(
+    r"^(?:\S.*? (\S+) kernel: )?(?:<\d+>)?(?:\[ *0\.000000\](?:\[ *[TC]\d+\])? )?"
+    r"Linux version \d.*$",
+    re.MULTILINE,
+)
+_LOGGED_BY = re.compile(r"^\S.*? (\S+) kernel: ", re.MULTILINE)
+
+
+def of_other_boot(command: str) -> bool:
+    """Whether a command asked for the log of a boot that is not the present one."""
+    return _OTHER.search(command) is not None
+
+
+def last_boot(text: str) -> tuple[str, str]:
+    """What a log has of earlier boots, and of its last; what begins a boot is of that.
+
+    A log of several machines is left as it is.
+    """
+    at = max((each.end() + 1 for each in _BETWEEN.finditer(text)), default=0)
+    for each in _BEGINS.finditer(text):
+        host = _LOGGED_BY.search(text)
+        if each.start() > at and (each[1] is None or host is None or each[1] == host[1]):
+            at = each.start()
+    return (text[:at], text[at:]) if text[:at].strip() else ("", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One line at which somebody typed something."""
+
+    host: str  # "" where the prompt does not name it
+    command: str  # "" for a prompt at which nothing was typed
+
+
+_BEFORE = r"^\s*(?:\([\w.-]+\) ?)?"  # "(base) ", an environment of Python's
+_SIGNED = (
+    # "user@host:~$ ", "[root@host dir]# ", "user@host:~> ", "user@host ~ % "
+    r"\[?[\w.-]+@(?P<at>[\w.-]+)(?:[^$#\n]*\]?\s?[$#]|[: ][~/][^\s>%]* ?[>%](?=\s|$))",
+    r"(?P<of>[\w.-]+):[~/]\S* ?[$#>%]",  # "host:~ # "
+    r"(?:ba|z|k)?sh-[\d.]+[$#]|\$",
+    r"[~/][\w./~-]* ?[$#](?=\s|$)",  # "/ # ", "/workspace# "
+    r"PS [^>\n]*>(?=\s|$)|[A-Z]:\\[^>\n]*>",
+    r"[\u250c\u256d][\u2500\u2574]*\S*?\(?[\w.-]+[@\u327f](?P<above>[\w.-]+)[^\n$#]*(?=$)",
+    r"[\u2514\u2570][\u2500\u2574>\u27a4]*[$#\u276f\u27a4]?(?=\s|$)",
+    r"(?P<arrow>[\u279c\u276f\u03bb\u00bb\u25b6\u2771])(?=\s|$)",
+)
+_PROMPT = re.compile(
+    _BEFORE + "(?:" + "|".join(_SIGNED) + r")(?:(?:\s+|(?<=\S>)(?=\S))(?P<typed>.*))?$"
+)
+_GIT = re.compile(r"^git:\(\S*\) *|^[\u2717\u2718\u00b1] *")
+_PLACE = re.compile(r"^\S+ +")
+
+
+def prompt_of(line: str) -> Prompt | None:
+    """The prompt that a line is, without colours; None for one that a tool printed."""
+    found = _PROMPT.match(line)
+    if found is None:
+        return None
+    typed = (found["typed"] or "").strip()
+    if found["arrow"]:
+        typed = _behind_arrow(typed)
+    return Prompt(found["at"] or found["of"] or found["above"] or "", typed)
+
+
+def _behind_arrow(typed: str) -> str:
+    """Without the folder and the branch that themes put before what is typed."""
+    for text in (typed, _PLACE.sub("", typed, count=1)):
+        bare = text
+        while (shorter := _GIT.sub("", bare)) != bare:
+            bare = shorter
+        if commanded(bare) is not None:
+            return bare
+    return typed
