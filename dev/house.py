@@ -52,37 +52,39 @@ accelerator access acpi acs act address aer all ansible apply archive argument a
 ats audit
 backend bar batch become bios bmc boot budget build bundle bus
 cache cap capture catalogue certificate chain change check choice chroot cli client cluster
-cmdline code collect command compare comparison compat compiler config conftest connect connection
-consumer container control core counter cpu create credential ctrf
+cmdline code collect collective command compare comparison compat compiler config conftest
+connect connection consumer container control core counter cpu create credential ctrf
 daemon dask data deb decide deliver delivery demo dependency device diff disk distro dkms doctor
 document domain drift driver dummy dump
-elf enrol enrolment env environment error estimate event evidence executor exercise exit expect
-explain
+elf enrol enrolment env environment error estimate ethtool event evidence executor exercise exit
+expect explain
 fabric fact failure fan field file filter finding firmware fix fleet folder forecast form format
 frame fsync function
-gate gdr gdrcopy gds gpu graph grid group grub
+gate gdr gdrcopy gds gdsio gpu graph grid group grub
 hca header health heat history hook host html http
 ibstat identity image index info ini initramfs input interrupt inventory iommu issue item
 job join journal json judge junit
 kernel key kube kubectl kubernetes kvm
 latency library limit line link list listing load loader loading local lock log login lspci
-machine main make manifest map matrix member memory metric mkosi model module mok mount mpi
+machine main make manifest map matrix member memory metric mkosi mlxconfig mlxlink model module
+mok mount mpi
 namespace nccl network next node numa nvidia nvlink
 ofed offline openssh openssl option order outcome outlier output owner
 package packaging page pair paramiko parser part partition passport patch path pci pcie peermem
 pending perf perftest picture pipeline plan platform playbook plural pod pool port power predict
 preflight probe process profile progress prometheus proof property protected provision python
 qemu query
-rail rdma read reader reboot rebuild rebuilding recipe redfish refusal registry release reload
-render replay report reset resource result roce role rollback rollout root row rpm rule run
-runtime
+rail rdma read reader reboot rebuild rebuilding recipe redfish refusal register registry release
+reload render replay report reset resource result roce role rollback rollout root row rpm rule
+run runtime
 safe sandbox sarif sbom schema script scrub secret secureboot security server service session
-setting setup shell signature signer signing slurm smi snapshot socket software solver space srun
-ssh stack stale start state status store stream suite switch symbol symvers sysfs system
+setting setup shell signature signer signing slurm smi snapshot socket software solver space
+srun ssh stack stale start state status storage store stream suite sum switch symbol symvers
+sysfs system
 table tar tarball target task template test text threshold throughput time tls token toml tool
 topo topology total transport tree trial trust
 ucx undo unit untrusted unused usable user
-vagrant value verb verified verify version view virt
+vagrant value verb verdict verified verify version view virt
 want watch window
 xid xml
 yaml

@@ -297,4 +297,4 @@ def test_which_checks_ask_of_nvidia_peermem_alone() -> None:
     of_it = {each.id for each in ALL if each.of_nvidia_peermem}
     by_topic = {each for each in IDS if each.startswith(("peermem.", "ib."))}
     assert by_topic <= of_it
-    assert of_it - by_topic == {"dkms.owner_conflict", "ctr.peermem_sidecar"}
+    assert of_it - by_topic == {"dkms.owner_conflict", "ctr.peermem_sidecar", "register.peermem"}

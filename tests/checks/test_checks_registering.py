@@ -11,8 +11,7 @@ from tests.evidence.board import BOARD, GPUS, HCAS
 from tests.evidence.build import node, without_module
 from tests.evidence.frames import ABSENT, Override
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN, Row, holds, judged, name
-from toolkit.checks.causes import causes
-from toolkit.checks.judged import judge_node
+from toolkit.checks.judged import causes, judge_node
 from toolkit.want import Want
 
 GPU, OTHER = GPUS
@@ -54,6 +53,14 @@ def every(way: str, errno: str) -> dict[tuple[str, str, str], str]:
 NOTHING = "memlock unlimited\n"
 ROWS = [
     Row("nobody-asked", "register.peermem", NA, "not tried: verify --register"),
+    Row("nobody-asked", "register.dmabuf", NA, "not tried: verify --register", want=DMABUF),
+    Row(
+        "a-gpu-left-to-its-job",
+        "register.peermem",
+        UNKNOWN,
+        f"{OTHER}: 900 MB of its memory are free",
+        said(gpus={OTHER: "skipped 900 MB of its memory are free"}),
+    ),
     Row(
         "all-taken",
         "register.peermem",

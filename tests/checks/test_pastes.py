@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.checks.causes import causes
 from toolkit.checks.check import Status
-from toolkit.checks.judged import Judged, judge_node
+from toolkit.checks.judged import Judged, causes, judge_node
 from toolkit.checks.wanting import wanted
 from toolkit.report.causes import cause_lines
 from toolkit.report.table import Painter

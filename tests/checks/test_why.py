@@ -15,9 +15,8 @@ from tests.evidence.machines.held import evidence_of
 from tests.invoked import here
 from tests.unit.fleets import CAPTURES, TODAY, capture
 from tests.unit.planning import TRANSLATED
-from toolkit.checks.causes import causes
 from toolkit.checks.check import Status
-from toolkit.checks.judged import judge_node
+from toolkit.checks.judged import causes, judge_node
 from toolkit.checks.why import chain, matching, quotes
 from toolkit.cli.options import Said
 from toolkit.errors import ExitCode

@@ -34,10 +34,9 @@ from tests.laws import few
 from tests.unit.fleets import CAPTURES, TODAY, capture
 from tests.unit.planning import LITTLE_MEMLOCK, NO_AUTOLOAD, NO_HOOKS, STUBBED, TRANSLATED
 from toolkit.checks.all import ALL
-from toolkit.checks.causes import Cause, causes
 from toolkit.checks.check import Gap, Status, failed
 from toolkit.checks.follows import AFTER, UNKNOWN, Step
-from toolkit.checks.judged import Judged, judge_node
+from toolkit.checks.judged import Cause, Judged, causes, judge_node
 from toolkit.evidence import Evidence, Frame
 from toolkit.want import PeerPath, Waiver, Want
 

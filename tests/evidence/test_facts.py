@@ -86,21 +86,24 @@ NOTHING: dict[str, object] = {
     **dict.fromkeys(
         ("cross_matrix", "dcgmi_diag", "earlier_ports", "fi_info", "gdrcopy_sanity", "gdscheck",
          "grub_default", "kube_gpus", "listed_devices", "lsmod", "make_log", "nccl_log",
-         "rdma_topo", "registration", "ucx_info")
+         "peermem_said", "rdma_topo", "registration", "ucx_info", "ucx_run")
     ),
     **dict.fromkeys(
-        ("companions_probed", "drivers_told", "given_kernel", "has_bmc", "has_dmi", "has_gpu_rows",
+        ("companions_probed", "drivers_told", "given_kernel", "has_bios_text", "has_bmc", "has_dmi",
+         "has_gpu_rows",
          "has_log", "has_nvlinks", "has_rdma", "is_guest", "knows_cmdline", "knows_cpu",
          "knows_images", "knows_pci", "knows_state", "no_driver", "peermem_changed", "probed",
          "role_told", "tells_rdma"),
         False,
     ),
     **dict.fromkeys(
-        ("bmc_lockdown", "hostname", "lists_no_hca", "modprobe_said", "peermem_container"), ""
+        ("api_mismatch", "bmc_lockdown", "hostname", "lists_no_hca", "modprobe_said",
+         "peermem_container"), ""
     ),
     **{name: {} for name in ("counted_ports", "left", "own_interfaces", "qos_asked", "said_links",
-                             "said_qos", "said_signers", "services")},
-    **dict.fromkeys(("asked_containers", "cards", "said_pcie_links"), ()),
+                             "said_qos", "said_signers", "services", "unsupported_gpus")},
+    **dict.fromkeys(("asked_containers", "cards", "collective_runs", "gdsio_runs", "perftest_runs",
+                     "said_pcie_links"), ()),
     "ethtool_said": EthtoolSaid(),
     "live": True,
     "loose": True,

@@ -108,7 +108,9 @@ def test_a_guest_says_that_it_is_one() -> None:
 def judged_by_both() -> list[str]:
     """The checks that the other tools' words suffice for."""
     loose = other_tools()
-    return [each.id for each in ALL if each(loose, WANT).finding.status in {PASS, FAIL}]
+    told = [each.id for each in ALL if each(loose, WANT).finding.status in {PASS, FAIL}]
+    # The functions of the lab lie beside its IOMMU: their groups alone tell, and no log.
+    return [each for each in told if each != "iommu.passthrough"]
 
 
 def other_tools() -> Node:

@@ -12,8 +12,7 @@ from tests.evidence.build import node
 from tests.unit.judged import SICK, TODAY
 from tests.unit.planning import LITTLE_MEMLOCK, NOT_LOADED, TRANSLATED, frames, plan_for
 from toolkit.checks.all import ALL, named
-from toolkit.checks.causes import causes
-from toolkit.checks.judged import judge_node
+from toolkit.checks.judged import causes, judge_node
 from toolkit.errors import ExitCode, Outcome
 from toolkit.plan.plan import Plan
 from toolkit.report.document import Told, document, dumps

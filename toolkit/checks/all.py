@@ -30,7 +30,7 @@ from toolkit.checks.modules import (
     peermem,
 )
 from toolkit.checks.pci import acs, ats, bar, iommu, link, pcie, pcie_caps, platform
-from toolkit.checks.rdma import hca, health_hca, rdma, registering, roce
+from toolkit.checks.rdma import hca, health_hca, rdma, registration, roce
 from toolkit.errors import UsageError
 
 ALL: tuple[Check, ...] = (
@@ -85,7 +85,7 @@ ALL: tuple[Check, ...] = (
     path.cuda_attrs,
     path.dmabuf_gpu,
     path.dmabuf_nic,
-    registering.by_dmabuf,
+    registration.by_dmabuf,
     path.peer_symbol,
     peermem.file,
     peermem.stub,
@@ -96,7 +96,7 @@ ALL: tuple[Check, ...] = (
     loading.unknown_symbol,
     peermem.loaded,
     peermem.bound,
-    registering.by_peermem,
+    registration.by_peermem,
     loading.params,
     peermem.loaded_vs_disk,
     peermem.autoload,

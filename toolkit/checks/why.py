@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from datetime import date
 
 from toolkit.checks.all import BY_ID
-from toolkit.checks.causes import Cause, causes
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.follows import Step
-from toolkit.checks.judged import Judged, judge_node
+from toolkit.checks.judged import Cause, Judged, causes, judge_node
 from toolkit.checks.kernel.build_failures import cause_of
 from toolkit.compat.reader import Failure, FailureKind
 from toolkit.evidence import Evidence, Frame, State

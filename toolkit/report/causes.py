@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from toolkit.checks.breakages import Known
-from toolkit.checks.causes import Cause, causes
 from toolkit.checks.check import Gap, Impact, Status, Tense, Verdict
 from toolkit.checks.consumers.chosen import ASKED, Chosen, Group, Way
-from toolkit.checks.judged import Judged
+from toolkit.checks.judged import Cause, Judged, causes
 from toolkit.facts.nccl.nccl_log import Direction
 from toolkit.hosts.host import fold
 from toolkit.plural import counted

@@ -229,7 +229,7 @@ def _verdict(verdict: Verdict, *, waived: bool) -> dict[str, Json]:
 
 def _causes(judged: Judged) -> list[Json]:
     """What fails or is unknown of itself, each with what follows from it and by what."""
-    from toolkit.checks.causes import causes  # noqa: PLC0415 only they pay for it
+    from toolkit.checks.judged import causes  # noqa: PLC0415 only they pay for it
 
     steps = {each.check: each for each in judged.steps}
 

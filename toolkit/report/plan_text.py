@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from toolkit.checks.causes import causes
-from toolkit.checks.judged import Judged
+from toolkit.checks.judged import Judged, causes
 from toolkit.hosts.host import fold
 from toolkit.plan.artefact import Trigger
 from toolkit.plan.change import Change

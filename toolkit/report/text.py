@@ -7,9 +7,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from toolkit.checks.breakages import Known
-from toolkit.checks.causes import causes
 from toolkit.checks.check import Gap, Impact, Status, Verdict
-from toolkit.checks.judged import ASSUMED, ELSEWHERE, NOT_READ, OTHERS, UNVERIFIED, WITHOUT, Judged
+from toolkit.checks.judged import (
+    ASSUMED,
+    ELSEWHERE,
+    NOT_READ,
+    OTHERS,
+    UNVERIFIED,
+    WITHOUT,
+    Judged,
+    causes,
+)
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.facts.text.foreign import Foreign
 from toolkit.hosts.host import fold

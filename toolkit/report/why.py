@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from toolkit import __version__
-from toolkit.checks.causes import Cause
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.follows import Step
+from toolkit.checks.judged import Cause
 from toolkit.checks.why import Link, Matched, Quote
 from toolkit.errors import Outcome, ToolkitError
 from toolkit.evidence import State

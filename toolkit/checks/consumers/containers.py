@@ -16,7 +16,7 @@ from toolkit.checks.check import (
 from toolkit.facts.gpu.driver import Flavor
 
 if TYPE_CHECKING:
-    from toolkit.facts.nccl.asked_containers import Asked
+    from toolkit.facts.nccl.pasted_containers import Asked
 from toolkit.facts.nccl.daemons import SCHEDULERS
 from toolkit.facts.node.node import Node
 from toolkit.want import PeerPath, Want

@@ -15,7 +15,7 @@ from toolkit.checks.check import (
 )
 from toolkit.checks.modules.fixes import reload
 from toolkit.checks.rdma.makers import CONNECTX, makers, without_nvidia_peermem
-from toolkit.checks.rdma.registering import dmabuf_refused, dmabuf_shown, taken, unexported
+from toolkit.checks.rdma.registration import dmabuf_refused, dmabuf_shown, taken, unexported
 from toolkit.compat.gpus import BEFORE_TURING, chip
 from toolkit.compat.reader import Confidence, HcaMaker, numbers
 from toolkit.errors import NoEvidence, Unparsable

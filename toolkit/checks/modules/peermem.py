@@ -19,7 +19,7 @@ from toolkit.checks.kernel.build_failures import why_not_inserted
 from toolkit.checks.modules import obstacles
 from toolkit.checks.modules.fixes import reload
 from toolkit.checks.modules.loading import NAMES, is_live
-from toolkit.checks.rdma.registering import taken
+from toolkit.checks.rdma.registration import taken
 from toolkit.errors import NoEvidence
 from toolkit.facts.boot.kernel import module_name
 from toolkit.facts.node.node import Node

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.gpu.health import asked
 from toolkit.checks.pci.pcie import FLAT
-from toolkit.checks.rdma.told_ports import pcie_told
+from toolkit.checks.rdma.pasted_ports import pcie_told
 from toolkit.checks.role import role
 from toolkit.compat.gpus import chip
 from toolkit.facts.node.node import Node

@@ -11,7 +11,7 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
-from toolkit.checks.rdma.told_ports import ordering_told
+from toolkit.checks.rdma.pasted_ports import ordering_told
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import PciFunction
 from toolkit.facts.pci.pcie_caps import Express

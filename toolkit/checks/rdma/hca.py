@@ -17,7 +17,7 @@ from toolkit.checks.check import (
     unknown,
 )
 from toolkit.checks.rdma.makers import serving
-from toolkit.checks.rdma.told_ports import firmware_told, rate_told
+from toolkit.checks.rdma.pasted_ports import firmware_told, rate_told
 from toolkit.errors import NoEvidence
 from toolkit.facts.nccl.daemons import SCHEDULERS
 from toolkit.facts.node.node import Node

@@ -14,7 +14,7 @@ from toolkit.checks.check import (
     passed,
     unknown,
 )
-from toolkit.checks.rdma.told_ports import errors_told
+from toolkit.checks.rdma.pasted_ports import errors_told
 from toolkit.facts.gpu.kernel_trouble import Trouble
 from toolkit.facts.node.node import Node
 from toolkit.facts.rdma.hca_counters import Counters, full

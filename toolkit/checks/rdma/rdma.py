@@ -17,7 +17,7 @@ from toolkit.checks.check import (
 from toolkit.checks.consumers.containers import in_pods
 from toolkit.checks.modules.fixes import by_family
 from toolkit.checks.rdma.makers import maker_of, serving
-from toolkit.checks.rdma.told_ports import link_type_told, port_told
+from toolkit.checks.rdma.pasted_ports import link_type_told, port_told
 from toolkit.errors import NoEvidence
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import MELLANOX

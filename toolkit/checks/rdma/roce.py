@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.consumers.containers import perhaps_in_pods
 from toolkit.checks.rdma.makers import serving
-from toolkit.checks.rdma.told_ports import drops_told
+from toolkit.checks.rdma.pasted_ports import drops_told
 from toolkit.compat.reader import maker
 from toolkit.errors import NoEvidence
 from toolkit.facts.node.node import Node

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from toolkit.checks.check import Finding, failed, passed, unknown
 from toolkit.checks.traffic.ports import RATES, by_path, pairs_told, wire_told, with_rate
-from toolkit.checks.traffic.weigh import Goal, together, weigh
+from toolkit.checks.traffic.verdict import Goal, together, weigh
 from toolkit.compat.rows import Confidence
 from toolkit.compat.throughput import Range, constants
 from toolkit.facts.gpu.topo_matrix import Matrix

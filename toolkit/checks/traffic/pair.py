@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from toolkit.checks.check import Finding, Status, failed, unknown
 from toolkit.checks.traffic.ports import RATES, by_path, named, pairs_told, wire_told
-from toolkit.checks.traffic.weigh import Goal, together, weigh
+from toolkit.checks.traffic.verdict import Goal, together, weigh
 from toolkit.compat.throughput import constants
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.pairs import NamedPair, PairSource

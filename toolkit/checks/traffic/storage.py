@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolkit.checks.check import Finding, failed, passed, unknown
-from toolkit.checks.traffic.weigh import SHORT
+from toolkit.checks.traffic.verdict import SHORT
 from toolkit.facts.gpu.gdsio import GdsioRun
 from toolkit.facts.node.node import Node
 

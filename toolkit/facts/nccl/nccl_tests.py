@@ -8,13 +8,13 @@ lines; ``nccl_log`` reads those.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from toolkit.errors import Unparsable
+from toolkit.untrusted import read_json
 
 SOURCE = "nccl-tests"
 
@@ -176,7 +176,7 @@ def _of_json(text: str) -> CollectiveRun:
     :raises Unparsable: where it is damaged, or has no results.
     """
     try:
-        told = json.loads(text[text.index("{") :])
+        told = read_json(text[text.index("{") :])
         rows = tuple(_json_row(each) for each in told["results"])
         gpus = tuple(_json_gpu(each) for each in told.get("config", {}).get("devices", ()))
         average = told.get("average_bus_bandwidth", {})

@@ -7,13 +7,13 @@ and of 4.14 to 5.0 link_parse_cb; Mellanox/mlnx-tools 2607.0.6 sbin/show_gids.
 
 from __future__ import annotations
 
-import json
 import re
 from ipaddress import IPv6Address
 
 from toolkit.errors import Unparsable
 from toolkit.facts.rdma.devices import Port, RdmaDevice
 from toolkit.facts.rdma.roce import Gid
+from toolkit.untrusted import read_json
 
 _STATES = frozenset({"NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"})
 # What sysfs calls the physical states that rdma link prints; its ARMED is the fourth, training.
@@ -108,7 +108,7 @@ def _lines_of_json(text: str) -> list[str]:
     if not text.lstrip().startswith("["):
         return []
     try:
-        ports = json.loads(text)
+        ports = read_json(text)
         return [
             f"link {str(e['ifname']).partition('/')[0]}/{e['port']} "
             + " ".join(f"{key} {value}" for key, value in e.items() if isinstance(value, str))

@@ -9,7 +9,7 @@ from datetime import datetime
 from toolkit.checks.check import Status, Verdict
 from toolkit.checks.consumers.path import dmabuf_nic
 from toolkit.checks.consumers.taken import taken
-from toolkit.checks.rdma.registering import by_dmabuf, by_peermem
+from toolkit.checks.rdma.registration import by_dmabuf, by_peermem
 from toolkit.errors import ExitCode, NoEvidence, Outcome, Unparsable, worst
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node

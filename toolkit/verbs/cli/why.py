@@ -9,9 +9,8 @@ from datetime import date
 from pathlib import Path
 
 from toolkit.checks.all import BY_ID, named
-from toolkit.checks.causes import causes
 from toolkit.checks.check import Status
-from toolkit.checks.judged import Judged, judge_node
+from toolkit.checks.judged import Judged, causes, judge_node
 from toolkit.checks.why import cause, chain, matching
 from toolkit.cli.options import BMC, HOSTS, REACH, READS, SAVED, WANT, Option, Said, parted
 from toolkit.cli.verb import verb
@@ -114,7 +113,7 @@ def asked(said: Said) -> tuple[Said, str]:
 
 def _is_check(word: str) -> bool:
     """Whether a word is meant as an id: whoever mistypes one is told the nearest."""
-    plain = len(word) <= _LONGEST and not any(each in word for each in " :[")
+    plain = len(word) <= _LONGEST and not {" ", ":", "["} & set(word)
     return word in BY_ID or (plain and "." in word)
 
 

@@ -8,12 +8,12 @@ Mellanox/k8s-rdma-shared-dev-plugin and sriov-network-device-plugin give them.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Any
 
 from toolkit.errors import Unparsable
+from toolkit.untrusted import read_json
 
 _RESOURCE = re.compile(
     r"^[\s\"'-]*([a-z0-9.-]+/[\w.-]+)[\"']?:\s+[\"']?(\d+)[\"']?,?\s*$", re.MULTILINE
@@ -53,7 +53,7 @@ def parse_inspect(text: str) -> tuple[Asked, ...]:
     :raises Unparsable: where it is no whole JSON list.
     """
     try:
-        listed = json.loads(text[text.index("[") :])
+        listed = read_json(text[text.index("[") :])
         return tuple(_inspected(each) for each in listed if "HostConfig" in each)
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as why:
         raise Unparsable("inspect", f"{why}: it may be cut") from why

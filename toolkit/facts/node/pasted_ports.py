@@ -13,8 +13,8 @@ from toolkit.facts.text.pasted_logs import IMPORTED
 
 if TYPE_CHECKING:  # a parser is imported where its text was given: no node that is asked has one
     from toolkit.facts.gpu.gdsio import GdsioRun
-    from toolkit.facts.nccl.asked_containers import Asked
     from toolkit.facts.nccl.nccl_tests import CollectiveRun
+    from toolkit.facts.nccl.pasted_containers import Asked
     from toolkit.facts.rdma.mlxconfig import Card
     from toolkit.facts.rdma.mlxlink import Link, PcieLink
     from toolkit.facts.rdma.perftest_text import PerftestSaid
@@ -54,7 +54,7 @@ class ToldPorts(Reading):
         pods, inspected = self._given("kubectl-pod"), self._given("container-inspect")
         if not pods and not inspected:
             return ()
-        from toolkit.facts.nccl import asked_containers as asked  # noqa: PLC0415 see above
+        from toolkit.facts.nccl import pasted_containers as asked  # noqa: PLC0415 see above
 
         found = asked.parse_pods(self._text("kubectl-pod")) if pods else ()
         return found + asked.parse_inspect(self._text("container-inspect")) if inspected else found
