@@ -202,6 +202,8 @@ def test_grubby_knows_the_default_kernel(nodes: Nodes) -> None:
 
 def test_memlock_limits_for_services_count_after_a_reboot(nodes: Nodes) -> None:
     node = nodes("iommu")
+    (node.tree / "etc/systemd/system.conf.d/rdma.conf").unlink()
+    node.ok("systemctl daemon-reexec")
     assert re.search(r"Max locked memory +8388608 ", node.read("proc/1/limits"))
     drop_in = "etc/systemd/system.conf.d/60-gdr-toolkit.conf"
     node.write(drop_in, "[Manager]\nDefaultLimitMEMLOCK=infinity\n")

@@ -110,9 +110,15 @@ def test_no_way_out_forgets_the_signature() -> None:
     for file in TOOLKIT.rglob("*.py"):
         text = file.read_text()
         if re.search(r"^from toolkit\.plan\.bundle import .*\b(script|runner)\b", text, re.M):
-            ways[file.stem] = re.findall(r"(?<![\w.])(?:script|runner)\((\w+)", text)
-    assert ways.keys() == {"provision", "trial", "image", "manifests", "plan"}
-    assert ways.pop("plan") == ["bundle"]  # see the test above
+            ways[f"{file.parent.name}/{file.stem}"] = re.findall(
+                r"(?<![\w.])(?:script|runner)\((\w+)", text
+            )
+    assert ways.keys() == {
+        "image/run",
+        "kubernetes/run",
+        *(f"verbs/{each}" for each in ("provision", "trial", "plan")),
+    }
+    assert ways.pop("verbs/plan") == ["bundle"]  # see the test above
     assert set(map(tuple, ways.values())) == {("sealed",)}
 
 
