@@ -189,10 +189,10 @@ import sys
 from toolkit.redfish.fleet import open_bmcs
 from toolkit.redfish.access import BmcAccess
 from toolkit.hosts.host import Host
-from toolkit.redfish.trust import Login, Trust
+from toolkit.redfish.trust import Login, BmcTrust
 address, ca, user, password = sys.argv[1:]
 host = Host("gpu1", bmc=address)
-with open_bmcs(BmcAccess(Login(user, password), Trust(ca=ca), {}, 600), (host,)) as bmcs:
+with open_bmcs(BmcAccess(Login(user, password), BmcTrust(ca=ca), {}, 600), (host,)) as bmcs:
     bmcs.frames(host)
 """
 
