@@ -80,3 +80,10 @@ def test_a_library_without_a_registration_is_refused(tmp_path: Path) -> None:
     done = invoked.gdr("verify", "--hosts", "demo-healthy", *named, state=tmp_path)
     assert done.returncode == ExitCode.USAGE
     assert "--register" in done.stderr
+
+
+def test_a_dry_run_allocates_nothing(gdr: Gdr) -> None:
+    done = gdr("--hosts", "demo-healthy", "--check")
+    assert done.returncode == ExitCode.PENDING
+    assert "would be given 2 MiB of each GPU" in done.stdout
+    assert "mlx5_0" not in done.stdout

@@ -1,28 +1,9 @@
 /* What stands for libcuda and NVML where there is no GPU: see verbs.c for the rules. GDR_GPUS names
  * the PCI addresses; with CUDA_VISIBLE_DEVICES one alone is there, as with the real one. */
 #define _GNU_SOURCE
-#include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
-
-static int rule(const char *call, const char *name, int else_)
-{
-    char key[128], *rules = getenv("GDR_FAKE"), *found;
-    snprintf(key, sizeof key, "%s:%s=", call, name);
-    found = rules ? strstr(rules, key) : NULL;
-    if (!found)
-        return else_;
-    found += strlen(key);
-    if (!strncmp(found, "hang", 4))
-        for (;;) pause();
-    if (!strncmp(found, "crash", 5))
-        raise(SIGSEGV);
-    return atoi(found);
-}
+#include "rules.h"
 
 static char *address(int index)
 {

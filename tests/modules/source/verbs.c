@@ -3,32 +3,13 @@
  * errno, or "hang" or "crash"; a call without a rule succeeds. GDR_HCAS names the devices.
  * The real library answers in a guest: tests/machine/test_register.py. */
 #include <errno.h>
-#include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "rules.h"
 
 struct device { char name[32]; };
 struct domain { struct device *of; };
 static struct device devices[16];
 static struct device *list[17];
-
-static int rule(const char *call, const char *name, int else_)
-{
-    char key[128], *rules = getenv("GDR_FAKE"), *found;
-    snprintf(key, sizeof key, "%s:%s=", call, name);
-    found = rules ? strstr(rules, key) : NULL;
-    if (!found)
-        return else_;
-    found += strlen(key);
-    if (!strncmp(found, "hang", 4))
-        for (;;) pause();
-    if (!strncmp(found, "crash", 5))
-        raise(SIGSEGV);
-    return atoi(found);
-}
 
 static void *gives(void *thing, int error)
 {

@@ -116,6 +116,9 @@ def _registered(session: Session) -> ExitCode:
     if source := said.text("from_"):
         found = read_saved(Path(source))
         outcomes = [Outcome(host, register.judged(host, e, wants.of(host))) for host, e in found]
+    elif said.flag("check") or said.dry:
+        session.say("each HCA of these hosts would be given 2 MiB of each GPU, and give it back")
+        return ExitCode.PENDING
     else:
         with fleet(said) as opened:
             outcomes = register.register(opened, wants, session.folder)

@@ -153,8 +153,9 @@ def ask_gpu(library: str, address: str, names: "list[str]") -> None:
     """Every registration of one GPU's memory; no other GPU is visible to CUDA here."""
     cuda = Cuda()
     device = cuda.number("cuDeviceGet", 0)
-    if busy(cuda, address, device):
-        say("gpu", address, "skipped", busy(cuda, address, device))
+    why = busy(cuda, address, device)
+    if why:
+        say("gpu", address, "skipped", why)
         return
     context = ANY()
     cuda("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
