@@ -170,6 +170,8 @@ class Guest:
         thread = threading.Thread(target=self._enter_for, args=(done,), daemon=True)
         thread.start()
         try:
+            while thread.is_alive():  # no long sleep: see ssh/pool.py
+                thread.join(0.25)
             done.result()
         except BmcError:
             raise

@@ -6,6 +6,7 @@ are daemons, and whatever is not known at the end is said for each host by name.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from toolkit.progress import Progress, Silent
 
 T = TypeVar("T")
 FANOUT = 64  # costs about 33 MiB; see docs for the timings
+_LONGEST_SLEEP_S = 0.25  # of the main thread, which alone heeds signals
 
 
 class NotBegun(ToolkitError):
@@ -150,12 +152,19 @@ class _Pool(Generic[T]):
             for thread in threads:
                 thread.start()
             for _ in threads:
-                self._ended.get()
+                self._await_one()
         except KeyboardInterrupt:
             raise self._interrupted() from None
         for thread in threads:
             thread.join()
         return self._all()
+
+    def _await_one(self) -> None:
+        # A signal that comes just as the main thread falls asleep, or to another thread, does not
+        # wake it, and Python heeds signals only where the main thread runs.
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._ended.get(timeout=_LONGEST_SLEEP_S)
 
     def _thread(self) -> None:
         try:
