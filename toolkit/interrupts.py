@@ -5,8 +5,12 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from types import FrameType
+from typing import TypeVar
+
+T = TypeVar("T")
 
 _ENDS = (signal.SIGTERM, signal.SIGHUP)  # of a pipeline that is cancelled; of a lost terminal
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -67,3 +71,13 @@ def terminable() -> Iterator[None]:
 
 def _as_interrupt(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+def heeded(future: Future[T]) -> T:
+    """What comes of it; meanwhile a signal is heeded also where it did not wake the main thread.
+
+    One that comes just as the thread falls asleep, or to another thread, does not.
+    """
+    while not wait((future,), timeout=0.25).done:
+        pass
+    return future.result()

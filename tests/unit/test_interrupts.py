@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
+from _thread import interrupt_main
+from concurrent.futures import Future
 
 import pytest
 
-from toolkit.interrupts import Interrupts
+from toolkit.interrupts import Interrupts, heeded
 
 
 def test_the_first_is_noted_and_the_second_ends() -> None:
@@ -28,3 +32,15 @@ def test_a_change_goes_on_without_its_terminal() -> None:
         os.kill(os.getpid(), signal.SIGHUP)
         assert not interrupts.pressed
     assert signal.getsignal(signal.SIGHUP) is before
+
+
+def test_who_waits_for_another_thread_heeds_a_signal_that_wakes_nobody() -> None:
+    never: Future[None] = Future()
+    threading.Timer(0.3, interrupt_main).start()
+    late = threading.Timer(30, never.set_result, (None,))
+    late.start()
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        heeded(never)
+    assert time.monotonic() - begun < 15
+    late.cancel()

@@ -27,6 +27,7 @@ from sushy.connector import Connector
 from sushy.exceptions import AccessError
 
 from toolkit.errors import BmcError, BmcLogin, BmcRefused
+from toolkit.interrupts import heeded
 from toolkit.redfish.http import BmcLimits, Http
 from toolkit.redfish.resource import Resource, parsed, text_of
 from toolkit.redfish.session_registry import SessionRegistry
@@ -170,9 +171,7 @@ class Guest:
         thread = threading.Thread(target=self._enter_for, args=(done,), daemon=True)
         thread.start()
         try:
-            while thread.is_alive():  # no long sleep: see ssh/pool.py
-                thread.join(0.25)
-            done.result()
+            heeded(done)
         except BmcError:
             raise
         except BaseException:

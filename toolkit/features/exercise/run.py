@@ -38,6 +38,7 @@ from toolkit.features.exercise.plan_judge import JudgedTest, exit_code, judge
 from toolkit.features.exercise.plan_proof import Earlier, parse_kept
 from toolkit.features.exercise.plan_rails import ExerciseNode
 from toolkit.hosts.host import Host
+from toolkit.interrupts import heeded
 from toolkit.node.collect import ask, patience
 from toolkit.rollout.runs import RunFolder
 from toolkit.ssh.transport import Transport
@@ -209,8 +210,8 @@ def _one(test: Test, ways: Mapping[Role, Transport]) -> Answers:
         said: Answers = {}
         if port:
             driving = crew.submit(lambda: _tried(lambda: _drive(test, ways[Role.DRIVE], port)))
-            said[Role.DRIVE] = driving.result()
-        return {Role.SERVE: serving.result(), **said}
+            said[Role.DRIVE] = heeded(driving)
+        return {Role.SERVE: heeded(serving), **said}
     except BaseException:
         for way in ways.values():
             way.close()  # Ctrl-C waits for nobody; tools that were started have deadlines
