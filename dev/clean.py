@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dev.run import MARK
+from dev.run import MARK, MEMORY
 from toolkit.package_data import kept
 from toolkit.rollout.runs import DEMO
 from toolkit.verbs.access import demo_folder, state_dir
@@ -50,9 +50,10 @@ def found(root: Path, *, shared: bool = False) -> Iterator[Left]:
     :raises UsageError: nobody knows where the user keeps state.
     """
     caches = kept("XDG_CACHE_HOME", "~/.cache")
-    temporary = Path(tempfile.gettempdir())
+    temporaries = {Path(tempfile.gettempdir()), MEMORY}
     runs = [each.parent for each in state_dir().glob(f"runs/*/{DEMO}") if _of(each, demo_folder())]
-    marks = [each for each in temporary.glob(f"pytest-of-*/*/{MARK}") if _safe(each.parent)]
+    made = (each for own in temporaries for each in own.glob(f"pytest-of-*/*/{MARK}"))
+    marks = [each for each in made if _safe(each.parent)]
     places = [root / ".venv", root / ".venv.old", *caches.glob("[0-9]*")]
     ours = [each for each in places if _of(each / MARK, root)]
     locks = [each.with_name(f"{each.name}.lock") for each in ours if each.suffix != ".old"]
@@ -63,7 +64,7 @@ def found(root: Path, *, shared: bool = False) -> Iterator[Left]:
         ("runs on simulated nodes", runs),
         (_CACHE, [_test_cache()] * shared),
         (_TESTS, [each.parent for each in marks if _of(each, root)]),
-        ("temporary files of programs that were killed", _abandoned(temporary)),
+        ("temporary files of programs that were killed", _abandoned(temporaries)),
         ("caches", [root / each for each in CACHES]),
         ("compiled Python", _compiled(root)),
         ("environment", [*ours, *locks]),
@@ -166,10 +167,10 @@ def _safe(folder: Path) -> bool:
     return all(stat.S_ISDIR(it.st_mode) and it.st_uid == os.geteuid() for it in told)
 
 
-def _abandoned(temporary: Path) -> list[Path]:
+def _abandoned(temporaries: Iterable[Path]) -> list[Path]:
     """Files of ours that a day old program should have removed, and reports of bugs."""
     old = []
-    for path in temporary.glob("gdr-*"):
+    for path in (each for own in temporaries for each in own.glob("gdr-*")):
         with suppress(OSError):  # gone since
             told = path.lstat()
             ours = told.st_uid == os.geteuid() and time.time() - told.st_mtime > _OLD_S

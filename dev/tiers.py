@@ -54,6 +54,7 @@ class Tier:
     by_name: bool = False  # too long, or not to be had, where nobody asks for it
     first: bool = False  # what a newcomer's run has
     together: bool = False  # its steps run side by side, and print when they end
+    disk: bool = False  # its tests write gigabytes: built trees, disks of guests
     waits: bool = False  # more than it computes: for servers, timeouts, boots of simulated nodes
 
     @property
@@ -172,11 +173,13 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
             "builds",
             "DKMS, real sources and real kernels in trees of their own; guests that boot",
             (_marked("builds", "builds and not sshd and not machine", "builds", _OURS),),
+            disk=True,
         ),
         Tier(
             "machine",
             "nodes that boot: real GRUB, kernels, IOMMU groups and ACS registers under emulation",
             (_marked("machine", "machine and not sshd", "machine", _OURS),),
+            disk=True,
         ),
         Tier(
             "vagrant",
@@ -189,6 +192,7 @@ def table(scripts: tuple[str, ...]) -> tuple[Tier, ...]:
                 ),
             ),
             by_name=True,
+            disk=True,
         ),
         Tier(
             "fleet",

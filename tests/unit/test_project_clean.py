@@ -45,6 +45,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     for name, place in (("STATE", "state"), ("CACHE", "cache")):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / place))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr("dev.clean.MEMORY", tmp_path / "memory")
 
     def made(path: str) -> Path:
         file = tmp_path / path
@@ -106,6 +107,7 @@ def test_all_that_a_checkout_leaves_goes(make: Make, tmp_path: Path) -> None:
         make("checkout/.mypy_cache/3.11/a").parents[1],
         make("checkout/toolkit/cli/__pycache__/a.pyc").parent,
         make(f"temporary/pytest-of-me/pytest-7/{MARK}").parent,
+        make(f"memory/pytest-of-me/pytest-7/{MARK}").parent,
         make(f"state/gdr-toolkit/demo/{demo_folder().name}/nodes/demo1/tree/a").parents[3],
         keep_run("doctor", "demo"),
         keep_run("provision", "demo[1-3]"),

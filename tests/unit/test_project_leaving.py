@@ -13,7 +13,11 @@ import pytest
 
 from dev.run import ROOT
 
-CONFTEST = "from tests.conftest import pytest_configure\n"
+CONFTEST = """
+from tests import leaving
+from tests.conftest import pytest_configure
+leaving._PATIENCE_S = 3.0
+"""
 ENDS = "import subprocess\ndef test_it(): subprocess.run(['sh', '-c', 'sleep 1 &'], env={})\n"
 # In a session of its own, without any variable, its parent gone.
 ESCAPES = """

@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from tests import laws
 from tests.unit.rollout_sim import Fleetful, patch, run_to_the_end
 
 LONG = True
 FAULTS_WANTED = int(os.environ.get("GDR_FAULTS", "1200"))
-WHOLE = 200, FAULTS_WANTED  # nodes of a fleet, and faults
+WHOLE, FEW = (200, FAULTS_WANTED), (40, 400)  # nodes of a fleet, and faults
 FIRST_SEED = 20261122
 
 
@@ -37,10 +38,8 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("nodes", "faults_wanted", "trials"),
     [
-        pytest.param(40, 400, False, id="untried-few"),
-        pytest.param(*WHOLE, False, id="untried", marks=pytest.mark.exhaustive),
-        pytest.param(40, 400, True, id="tried-by-one-boot-few"),
-        pytest.param(*WHOLE, True, id="tried-by-one-boot", marks=pytest.mark.exhaustive),
+        pytest.param(*(FEW if laws.quick() else WHOLE), False, id="untried"),
+        pytest.param(*(FEW if laws.quick() else WHOLE), True, id="tried-by-one-boot"),
     ],
 )
 def test_no_law_breaks_under_faults(
