@@ -15,7 +15,7 @@ from tests.evidence.board import BOARD, GPUS
 from tests.evidence.build import HEALTHY, node
 from tests.evidence.frames import ABSENT, DENIED, MISSING, TIMEOUT
 from tests.evidence.judging import DMABUF, FAIL, NA, PASS, UNKNOWN
-from tests.laws import few
+from tests.laws import sample
 from toolkit.checks.all import ALL, BY_ID, named
 from toolkit.checks.check import Check, Impact, Status, Tense, Verdict, check, passed, without_gpus
 from toolkit.errors import UsageError
@@ -173,7 +173,7 @@ LOST = {"denied": DENIED, "timeout": TIMEOUT, "missing": MISSING}
 
 
 @pytest.mark.parametrize(
-    ("key", "lost"), few([*product((*HEALTHY, *BOARD.frames()), LOST)], 4, "a lost source")
+    ("key", "lost"), sample([*product((*HEALTHY, *BOARD.frames()), LOST)], "a lost source")
 )
 def test_a_source_that_is_lost_never_makes_a_failure_or_an_excuse(key: str, lost: str) -> None:
     whole, without = WHOLE, judge(node({key: LOST[lost]}))

@@ -14,7 +14,7 @@ import pytest
 from tests.corpus.expected import EXPECTED
 from tests.corpus.known import CORPUS
 from tests.corpus.table import TODAY
-from tests.laws import few
+from tests.laws import sample
 from toolkit.checks.check import Status
 from toolkit.checks.judged import judge_node
 from toolkit.errors import UsageError
@@ -123,7 +123,7 @@ DRESSES: dict[str, Callable[[str], str]] = {
 READ = [file for file, case in EXPECTED.items() if not case.refused]
 
 
-@pytest.mark.parametrize(("file", "dress"), few([*product(READ, DRESSES)], 7, "bent"))
+@pytest.mark.parametrize(("file", "dress"), sample([*product(READ, DRESSES)], "bent"))
 def test_another_dress_changes_no_verdict(file: str, dress: str) -> None:
     told = {Status.PASS, Status.FAIL}
     text = captured(file)
@@ -143,6 +143,6 @@ def test_a_cut_turns_no_failure_into_a_pass(file: str) -> None:
     lines = captured(file).split("\n")
     whole = statuses("\n".join(lines))
     failing = {check for check, status in whole.items() if status is Status.FAIL}
-    for at in few(range(1, len(lines), max(1, len(lines) // 40)), 5, file):
+    for at in sample(range(1, len(lines), max(1, len(lines) // 40)), file):
         cut = statuses("\n".join(lines[:at]) + "\n")
         assert not [check for check in failing if cut.get(check) is Status.PASS], at

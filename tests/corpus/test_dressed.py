@@ -10,7 +10,7 @@ import pytest
 from tests.corpus.expected import EXPECTED
 from tests.corpus.known import CORPUS
 from tests.corpus.table import TODAY, against, held, word_of
-from tests.laws import few
+from tests.laws import sample
 from toolkit.checks.judged import Judged, judge_node
 from toolkit.errors import ToolkitError
 from toolkit.facts.text.pasted_logs import evidence_of, frames_of
@@ -73,7 +73,7 @@ def stays(file: str, text: str) -> None:
     assert against(file, EXPECTED[file], now, word_of(file)).right is was.right
 
 
-@pytest.mark.parametrize(("file", "dress"), few([*product(READ, DRESSES)], 7, "dressed"))
+@pytest.mark.parametrize(("file", "dress"), sample([*product(READ, DRESSES)], "dressed"))
 def test_a_capture_stays_right_in_another_dress(file: str, dress: str) -> None:
     stays(file, DRESSES[dress](text_of(file)))
 
@@ -89,7 +89,7 @@ def commands() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     ("file", "command", "prompt"),
-    few([(*each, prompt) for each, prompt in product(commands(), PROMPTS)], 7, "behind"),
+    sample([(*each, prompt) for each, prompt in product(commands(), PROMPTS)], "behind"),
 )
 def test_a_capture_stays_right_behind_its_command(file: str, command: str, prompt: str) -> None:
     """Another answer stands before it, as in a file of two commands."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.invoked import ROOT, gdr
-from tests.laws import few
+from tests.laws import few, sample
 from tests.unit.test_streams import shell
 from toolkit.errors import UsageError
 from toolkit.rollout.history import PastRun, Unread, read_runs
@@ -151,7 +151,7 @@ SAID = (
 )
 
 
-@pytest.mark.parametrize("words", few(SAID, 3, "letters"))
+@pytest.mark.parametrize("words", sample(SAID, "letters"))
 def test_a_locale_without_letters_ends_no_verb(seen: Path, words: str) -> None:
     (seen / "sïte.toml").write_text('# für alle\nrole = "bare-metal"\n', "utf-8")
     ended = shell(f"gdr {words}", seen, **ASCII)
