@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from dev import run
 from dev.run import ROOT
+from dev.tiers import Step, Tier
+from toolkit.errors import ExitCode
 
 TELL = """
 import os, signal, subprocess
@@ -49,3 +53,33 @@ def test_what_the_caller_has_reaches_no_test(how: str) -> None:
         *("SigBlk:\t0000000000000000", "SigIgn:\t0000000000000000"),
         "lives",
     ]
+
+
+@pytest.mark.parametrize(
+    ("spare", "disk", "own", "in_memory"),
+    [
+        pytest.param(0, False, "", True, id="plenty"),
+        pytest.param(1 << 60, False, "", False, id="little-is-free"),
+        pytest.param(0, True, "", False, id="it-writes-gigabytes"),
+        pytest.param(0, False, "/var/tmp", False, id="somebody-said-where"),
+    ],
+)
+def test_tests_write_to_memory_where_there_is_plenty(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    *,
+    spare: int,
+    disk: bool,
+    own: str,
+    in_memory: bool,
+) -> None:
+    monkeypatch.setattr(run, "provide", lambda: None)
+    monkeypatch.setattr(run, "MEMORY", tmp_path)
+    monkeypatch.setattr(run, "_SPARE", spare)
+    monkeypatch.delenv("TMPDIR", raising=False)
+    if own:
+        monkeypatch.setenv("TMPDIR", own)
+    step = Step("tells", ("sh", "-c", 'echo "<$TMPDIR>"'))
+    assert run.in_order((Tier("one", "", (step,), disk=disk),)) is ExitCode.OK
+    assert capfd.readouterr().out == f"<{tmp_path if in_memory else own}>\n"
