@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dev.run import ROOT
-from tests.laws import one_in
+from tests.laws import one_in, quick
 
 # Told of by the interpreter itself, so that nothing can be started past it.
 LONG = True
@@ -32,16 +32,8 @@ BORN = "tests/images/test_born.py"
 TENTH = [*{*one_in(10, FILES, "collected"), BORN}]
 
 
-@pytest.mark.parametrize(
-    "files",
-    [
-        pytest.param(TENTH, id="a-tenth"),
-        pytest.param(["tests"], id="all", marks=pytest.mark.exhaustive),
-    ],
-)
-def test_to_collect_every_test_starts_builds_and_fetches_nothing(
-    files: list[str], tmp_path: Path
-) -> None:
+def test_to_collect_every_test_starts_builds_and_fetches_nothing(tmp_path: Path) -> None:
+    files = TENTH if quick() else ["tests"]
     (tmp_path / "watch_all.py").write_text(WATCH)
     home, done = tmp_path / "home", tmp_path / "done"
     collected = subprocess.run(
