@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from dev.run import ROOT
 from tests.laws import one_in, quick
 
