@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from coverage.numbits import numbits_to_nums
 
@@ -39,7 +39,7 @@ parallel = true
 context = ${{{{{TEST}-}}}}
 disable_warnings = no-data-collected, module-not-imported, module-not-measured, no-ctracer
 """
-_READS = re.compile(r'^READS = "([\w/.]+)"$', re.MULTILINE)
+_READS = re.compile(r'^READS = ((?:[\s(]*"toolkit/[\w/.*]+",?)+)', re.MULTILINE)
 _SCHEMA = """
 create table if not exists file (path text primary key, hash text);
 create table if not exists test (
@@ -56,7 +56,7 @@ class Atlas:
     tests: dict[int, Known]
     known: dict[str, str]  # path to the hash of what was measured
     importers: dict[str, tuple[str, ...]]  # module's path to the paths of those that import it
-    readers: dict[str, str]  # path of tests that read sources, to what they read
+    readers: dict[str, tuple[str, ...]]  # path of tests that read sources, to what they read
 
     @classmethod
     def load(cls) -> Atlas:
@@ -83,7 +83,9 @@ class Atlas:
         direct = [test for test, done in here if not fresh or lines.intersection(done)]
         # What a cache keeps was executed by the first test that asked for it, and by no other.
         groups = [direct if site.called else [], [test for test, _ in here]]
-        reading = {test for test, of in self.readers.items() if path.startswith(of)}
+        reading = {
+            test for test, of in self.readers.items() if any(map(PurePosixPath(path).match, of))
+        }
         if not groups[0]:
             near = map(self._executing, self.importers.get(path, ()))
             groups += [[test for test, _ in each] for each in near]
@@ -130,10 +132,10 @@ def refresh(workers: int) -> None:
         measure(stale, workers)
 
 
-def readers(tests: Mapping[str, str]) -> dict[str, str]:
-    """The files of tests that read what others execute: READS names the folder or file."""
+def readers(tests: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """The files of tests that read what others execute: READS has the patterns of its paths."""
     found = {path: _READS.search(text) for path, text in tests.items()}
-    return {path: named[1] for path, named in found.items() if named}
+    return {path: tuple(re.findall(r'"(.+?)"', named[1])) for path, named in found.items() if named}
 
 
 def _importers() -> dict[str, tuple[str, ...]]:

@@ -168,5 +168,7 @@ def test_the_map_is_of_the_unit_tests_and_of_the_simulated_bmcs() -> None:
 
 
 def test_a_file_of_tests_says_which_sources_it_reads() -> None:
-    rows = {"a": 'x = 1\nREADS = "toolkit/cli"\n', "b": 'x = READS = "toolkit/cli"\n', "c": ""}
-    assert readers(rows) == {"a": "toolkit/cli"}
+    one = 'x = 1\nREADS = "toolkit/a.py"\n'
+    many = 'READS = (\n    "toolkit/cli/*.py",\n    "toolkit/b.py",\n)\nx = ("c",)\n'
+    rows = {"one": one, "many": many, "other": 'x = READS = "toolkit/a.py"\n', "none": ""}
+    assert readers(rows) == {"one": ("toolkit/a.py",), "many": ("toolkit/cli/*.py", "toolkit/b.py")}
