@@ -40,6 +40,7 @@ context = ${{{{{TEST}-}}}}
 disable_warnings = no-data-collected, module-not-imported, module-not-measured, no-ctracer
 """
 _READS = re.compile(r'^READS = ((?:[\s(]*"toolkit/[\w/.*]+",?)+)', re.MULTILINE)
+_IMPORT = re.compile(r"^ *(?:from|import) (toolkit[\w.]*)(?: import ([\w, ]*))?", re.MULTILINE)
 _SCHEMA = """
 create table if not exists file (path text primary key, hash text);
 create table if not exists test (
@@ -87,8 +88,10 @@ class Atlas:
             test for test, of in self.readers.items() if any(map(PurePosixPath(path).match, of))
         }
         if not groups[0]:
-            near = map(self._executing, self.importers.get(path, ()))
-            groups += [[test for test, _ in each] for each in near]
+            importers = self.importers.get(path, ())
+            # A table may be read by a test that executes no line of its module.
+            groups.insert(0, [number for number, t in self.tests.items() if t.path in importers])
+            groups += [[test for test, _ in each] for each in map(self._executing, importers)]
             groups.append([number for number, t in self.tests.items() if alike(t.path, path)])
         # First, for they take no time: behind long ones none would be left for them.
         groups.insert(0, [number for number, t in self.tests.items() if t.path in reading])
@@ -140,10 +143,12 @@ def readers(tests: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 def _importers() -> dict[str, tuple[str, ...]]:
     found: dict[str, list[str]] = {}
-    for file in sorted((ROOT / "toolkit").rglob("*.py")):
+    for file in sorted([*(ROOT / "toolkit").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]):
         by = str(file.relative_to(ROOT))
-        for name in set(re.findall(r"^ *(?:from|import) (toolkit[\w.]*)", file.read_text(), re.M)):
-            found.setdefault(f"{name.replace('.', '/')}.py", []).append(by)
+        for module, names in set(_IMPORT.findall(file.read_text())):
+            inside = [f"{module}.{name}" for name in re.findall(r"\w+", names)]
+            for each in (module, *inside):
+                found.setdefault(f"{each.replace('.', '/')}.py", []).append(by)
     return {path: tuple(by) for path, by in found.items()}
 
 
