@@ -12,42 +12,42 @@ from types import ModuleType
 
 import toolkit
 
-HOME = Path(toolkit.__file__).parent
-PLACES = (
-    "*.py",
-    "built/io/*.py",
-    "compat/*.py",
-    "demo/*.py",
-    "features/ansible/io.py",
-    "features/builds/io/*.py",
-    "features/enrol/io.py",
-    "features/exercise/io.py",
-    "features/image/boot/*.py",
-    "features/image/io/*.py",
-    "features/image/run_passport.py",
-    "features/iommu_groups/io.py",
-    "features/kubernetes/io.py",
-    "features/reload/io.py",
-    "features/slurm/io.py",
-    "hosts/*.py",
-    "node/*.py",
-    "redfish/access.py",
-    "redfish/client.py",
-    "redfish/resource.py",
-    "redfish/http.py",
-    "redfish/reader.py",
-    "redfish/registry.py",
-    "redfish/session.py",
-    "redfish/session_registry.py",
-    "redfish/tls.py",
-    "redfish/trust.py",
-    "rollout/budget_store.py",
-    "rollout/chain.py",
-    "rollout/claims.py",
-    "rollout/hooks.py",
-    "rollout/journal.py",
-    "ssh/*.py",
-    "verbs/archives.py",
+ROOT = Path(toolkit.__file__).parents[1]
+READS = (
+    "toolkit/*.py",
+    "toolkit/built/io/*.py",
+    "toolkit/compat/*.py",
+    "toolkit/demo/*.py",
+    "toolkit/features/ansible/io.py",
+    "toolkit/features/builds/io/*.py",
+    "toolkit/features/enrol/io.py",
+    "toolkit/features/exercise/io.py",
+    "toolkit/features/image/boot/*.py",
+    "toolkit/features/image/io/*.py",
+    "toolkit/features/image/run_passport.py",
+    "toolkit/features/iommu_groups/io.py",
+    "toolkit/features/kubernetes/io.py",
+    "toolkit/features/reload/io.py",
+    "toolkit/features/slurm/io.py",
+    "toolkit/hosts/*.py",
+    "toolkit/node/*.py",
+    "toolkit/redfish/access.py",
+    "toolkit/redfish/client.py",
+    "toolkit/redfish/resource.py",
+    "toolkit/redfish/http.py",
+    "toolkit/redfish/reader.py",
+    "toolkit/redfish/registry.py",
+    "toolkit/redfish/session.py",
+    "toolkit/redfish/session_registry.py",
+    "toolkit/redfish/tls.py",
+    "toolkit/redfish/trust.py",
+    "toolkit/rollout/budget_store.py",
+    "toolkit/rollout/chain.py",
+    "toolkit/rollout/claims.py",
+    "toolkit/rollout/hooks.py",
+    "toolkit/rollout/journal.py",
+    "toolkit/ssh/*.py",
+    "toolkit/verbs/archives.py",
 )
 PLAIN = (str, bool, int, float)
 # A default that says something is a decision: whoever makes one, or another, writes it here.
@@ -160,10 +160,10 @@ verbs.archives.UnpackRoom.files = 10000
 
 
 def modules() -> Iterator[ModuleType]:
-    for place in PLACES:
-        for file in sorted(HOME.glob(place)):
+    for place in READS:
+        for file in sorted(ROOT.glob(place)):
             if file.stem != "__main__":
-                name = ".".join(("toolkit", *file.relative_to(HOME).with_suffix("").parts))
+                name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
                 yield importlib.import_module(name.removesuffix(".__init__"))
 
 
