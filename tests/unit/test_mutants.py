@@ -101,6 +101,7 @@ SOURCES = {
     "toolkit/verbs/b.py": "\n".join(f"x{n} = {n}" for n in range(10)),
     "toolkit/want.py": "x = 1",
     "toolkit/suites/c.py": "x = 1",
+    "toolkit/node/scripts/d.py": "x = 1",
 }
 
 
