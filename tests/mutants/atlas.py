@@ -39,7 +39,7 @@ parallel = true
 context = ${{{{{TEST}-}}}}
 disable_warnings = no-data-collected, module-not-imported, module-not-measured, no-ctracer
 """
-_READS = re.compile(r'^READS = ((?:[\s(]*"toolkit/[\w/.*]+",?)+)', re.MULTILINE)
+_READS = re.compile(r'^(READS|IMPORTS) = ((?:[\s(]*"[\w/.*]+",?)+)$', re.MULTILINE)
 _IMPORT = re.compile(r"^ *(?:from|import) (toolkit[\w.]*)(?: import ([\w, ]*))?", re.MULTILINE)
 _SCHEMA = """
 create table if not exists file (path text primary key, hash text);
@@ -51,13 +51,21 @@ create index if not exists line_path on line (path);
 
 
 @dataclass(frozen=True, slots=True)
+class Reads:
+    """What a file of tests sees without executing it."""
+
+    text: bool  # the source, else what runs at import
+    of: tuple[str, ...]  # patterns of the modules' paths
+
+
+@dataclass(frozen=True, slots=True)
 class Atlas:
     """The map as it is kept."""
 
     tests: dict[int, Known]
     known: dict[str, str]  # path to the hash of what was measured
     importers: dict[str, tuple[str, ...]]  # module's path to the paths of those that import it
-    readers: dict[str, tuple[str, ...]]  # path of tests that read sources, to what they read
+    readers: dict[str, Reads]  # by the path of tests that read sources, or look into all modules
 
     @classmethod
     def load(cls) -> Atlas:
@@ -85,7 +93,9 @@ class Atlas:
         # What a cache keeps was executed by the first test that asked for it, and by no other.
         groups = [direct if site.called else [], [test for test, _ in here]]
         reading = {
-            test for test, of in self.readers.items() if any(map(PurePosixPath(path).match, of))
+            test
+            for test, reads in self.readers.items()
+            if (reads.text or not site.called) and any(map(PurePosixPath(path).match, reads.of))
         }
         if not groups[0]:
             importers = self.importers.get(path, ())
@@ -135,10 +145,14 @@ def refresh(workers: int) -> None:
         measure(stale, workers)
 
 
-def readers(tests: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """The files of tests that read what others execute: READS has the patterns of its paths."""
+def readers(tests: Mapping[str, str]) -> dict[str, Reads]:
+    """The files of tests that say of what they see all: READS the text, IMPORTS the tables."""
     found = {path: _READS.search(text) for path, text in tests.items()}
-    return {path: tuple(re.findall(r'"(.+?)"', named[1])) for path, named in found.items() if named}
+    return {
+        path: Reads(named[1] == "READS", tuple(re.findall(r'"(.+?)"', named[2])))
+        for path, named in found.items()
+        if named
+    }
 
 
 def _importers() -> dict[str, tuple[str, ...]]:

@@ -14,7 +14,7 @@ from toolkit.facts.distros import FAMILIES
 from toolkit.plan.artefact import Artefact
 from toolkit.plan.artefacts import ARTEFACTS
 
-READS = ("toolkit/plan/artefacts*.py",)
+IMPORTS = "toolkit/plan/artefacts*.py"
 KEPT = Path(__file__).with_name("artefacts.txt")
 ACCEPT = os.environ.get("GDR_ACCEPT") == "1"
 

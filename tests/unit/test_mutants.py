@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mutants.atlas import files_of_tests, readers
+from tests.mutants.atlas import Reads, files_of_tests, readers
 from tests.mutants.nearest import Known, order, within
 from tests.mutants.rooms import Ended, Fate, Mutant, choose, room, score, table
 from tests.mutants.sites import Site, differs, mutated, sites
@@ -170,6 +170,9 @@ def test_the_map_is_of_the_unit_tests_and_of_the_simulated_bmcs() -> None:
 
 def test_a_file_of_tests_says_which_sources_it_reads() -> None:
     one = 'x = 1\nREADS = "toolkit/a.py"\n'
-    many = 'READS = (\n    "toolkit/cli/*.py",\n    "toolkit/b.py",\n)\nx = ("c",)\n'
+    many = 'IMPORTS = (\n    "toolkit/cli/*.py",\n    "toolkit/b.py",\n)\nx = ("c",)\n'
     rows = {"one": one, "many": many, "other": 'x = READS = "toolkit/a.py"\n', "none": ""}
-    assert readers(rows) == {"one": ("toolkit/a.py",), "many": ("toolkit/cli/*.py", "toolkit/b.py")}
+    assert readers(rows) == {
+        "one": Reads(True, ("toolkit/a.py",)),
+        "many": Reads(False, ("toolkit/cli/*.py", "toolkit/b.py")),
+    }
