@@ -69,7 +69,8 @@ class Told:
 
     def ran(self, run: str) -> None: ...
 
-    def booted(self, boot_id: str) -> None: ...
+    def booted(self, boot_id: str) -> bool:
+        return False
 
     def has_out(self, host: Host) -> bool:
         return False
