@@ -11,3 +11,8 @@ def counted(number: int, noun: str, one: str = "", more: str = "") -> str:
     """
     words = (str(number), noun, one) if number == 1 else (str(number), f"{noun}s", more)
     return " ".join(word for word in words if word)
+
+
+def sized(count: int) -> str:
+    """Bytes as a reader takes them in: "64 MiB", rounded down; below one, "500 bytes"."""
+    return f"{count >> 20} MiB" if count >> 20 else f"{count} bytes"

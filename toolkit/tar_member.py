@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from toolkit.errors import UsageError
+from toolkit.plural import sized
 
 _PACKED = (b"\x1f\x8b", b"\xfd7zXZ\0", b"BZh")  # gzip, xz, bzip2: Python unpacks these itself
 _ZSTD = b"\x28\xb5\x2f\xfd"  # which it does since 3.14 alone
@@ -62,7 +63,7 @@ class Unpacked(io.RawIOBase):
         self._read += len(data)
         if self._read > self._most:
             raise UsageError(
-                f"{self._file}: unpacks to more than {self._most >> 20} MiB",
+                f"{self._file}: unpacks to more than {sized(self._most)}",
                 hint="no incident of ours does; look at where it comes from",
             )
         return data

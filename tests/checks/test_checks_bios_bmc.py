@@ -8,7 +8,7 @@ from tests.checks.bmc_beside import ADDRESS, DMI, Bmc, found
 from tests.evidence.board import BOARD, GPUS, PORTS, Registers
 from tests.evidence.build import node
 from tests.evidence.frames import DENIED, Override
-from tests.evidence.healthy_firmware import DMA_OPT_IN, dmar
+from tests.evidence.healthy_firmware import DMA_OPT_IN, dmar, setup
 from tests.evidence.judging import FAIL, NA, PASS, UNKNOWN
 from tests.unit.bios_personas import DGX, X13, Row, switch
 from toolkit.checks.all import ALL
@@ -265,6 +265,13 @@ def test_a_base_that_the_processor_cannot_address_is_named(
 def test_a_sites_count_of_clusters_is_judged_by_the_system(word: str, status: Status) -> None:
     want = Want(bios=(("numa-clustering", word),))
     assert found("bios.numa_clustering", node(), want).status is status
+
+
+def test_clusters_that_a_site_wants_off_are_seen_by_the_system() -> None:
+    four: dict[str, Override] = {"setup": setup(packages="0:0 1:0 2:0 3:0"), "numa-nodes": "0-3\n"}
+    for word, status in (("off", FAIL), ("4", PASS), ("1", FAIL)):
+        want = Want(bios=(("numa-clustering", word),))
+        assert found("bios.numa_clustering", node(four), want).status is status
 
 
 @pytest.mark.parametrize(("word", "status"), [("Perf_Optimized", PASS), ("Custom", FAIL)])

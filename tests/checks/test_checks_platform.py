@@ -136,6 +136,18 @@ def sriov() -> list[Row]:
             guest,
             inside.but("0000:02:00.0", ats=None),
         ),
+        # mlx5_core's own table of devices: MLX5_PCI_DEV_IS_VF.
+        *(
+            Row(
+                f"guest-with-{device:x}",
+                check,
+                PASS,
+                "ATS on 1 virtual",
+                guest,
+                inside.but("0000:02:00.0", ids=(0x15B3, device)),
+            )
+            for device in (0x1014, 0x1016, 0x1018, 0x101A, 0x101C, 0xA2D3)
+        ),
         Row(
             "guest-with-a-whole-hca",
             check,

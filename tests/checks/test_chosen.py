@@ -24,8 +24,13 @@ NO_PEERMEM: dict[str, Override] = {"module-state": without_module("nvidia_peerme
 NO_IMPORTER: dict[str, Override] = {"verbs-libraries": f"{LIBS}/libibverbs.so.1 no\n"}
 NV_MEM: dict[str, Override] = {"memory-peers": "/sys/kernel/mm/memory_peers/nv_mem/version\n"}
 NEAR = ((GPUS[0], "mlx5_0"), (GPUS[1], "mlx5_1"))
-# Volta boards: with NVLink (SXM) and without.
-VOLTA = BOARD.but(GPUS[0], ids=(0x10DE, 0x1DB1)).but(GPUS[1], ids=(0x10DE, 0x1DB1))
+
+
+def with_gpus(device: int) -> Board:
+    return BOARD.but(GPUS[0], ids=(0x10DE, device)).but(GPUS[1], ids=(0x10DE, device))
+
+
+VOLTA, TURING, AMPERE = with_gpus(0x1DB1), with_gpus(0x1EB8), with_gpus(0x20B2)
 MATRIX = (
     "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \t{0}\t0-1\t0\nGPU1\t{0}\t X \t0-1\t0\n"
 )

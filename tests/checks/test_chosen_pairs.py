@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.checks.test_chosen import (
+    AMPERE,
     CLOSED,
     DMABUF,
     MIXED,
@@ -16,13 +17,14 @@ from tests.checks.test_chosen import (
     PEERMEM,
     RECEIVE,
     SEND,
+    TURING,
     UNKNOWN,
     VOLTA,
     conf,
     of,
     way,
 )
-from tests.evidence.board import GPUS
+from tests.evidence.board import GPUS, Board
 from tests.evidence.frames import DENIED, Override
 from toolkit.checks.consumers.chosen import Way
 from toolkit.checks.consumers.chosen_nccl import by_distance
@@ -150,6 +152,12 @@ def test_before_ampere_sending_needs_nvlink_and_receiving_nothing(
     assert way(found, *NEAR[0], RECEIVE)[0] is PEERMEM
     assert way(found, *NEAR[0], SEND)[0] is send
     assert found.way is (PEERMEM if send is PEERMEM else MIXED)
+
+
+@pytest.mark.parametrize(("board", "send"), [(VOLTA, NONE), (TURING, NONE), (AMPERE, PEERMEM)])
+def test_ampere_is_the_first_that_sends_without_nvlink(board: Board, send: Way) -> None:
+    found = of("nccl", {**NO_NVLINK, **CLOSED}, board=board, nccl="2.27")
+    assert way(found, *NEAR[0], SEND)[0] is send
 
 
 @pytest.mark.parametrize(("version", "send"), [("2.18.6", NONE), ("2.19.1", DMABUF)])

@@ -71,9 +71,10 @@ def test_every_bridge_names_the_buses_below_it() -> None:
             assert space[0x19] <= each.bus <= space[0x1A]
 
 
-def test_regions_do_not_overlap_and_bar1_holds_all_of_the_memory() -> None:
+@pytest.mark.parametrize("machine", [Machine(), Machine(vfs=24)], ids=["plain", "vfs"])
+def test_regions_do_not_overlap_and_bar1_holds_all_of_the_memory(machine: Machine) -> None:
     spans = []
-    for each in functions(Machine()):
+    for each in functions(machine):
         for line in resource(each).split("\n")[:-1]:
             start, end, _ = (int(word, 16) for word in line.split())
             if end:

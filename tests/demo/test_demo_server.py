@@ -134,7 +134,10 @@ def test_another_key_is_refused(fleet: DemoFleet) -> None:
 def test_a_reboot_drops_all_connections_and_comes_back_as_another_boot(fleet: DemoFleet) -> None:
     host = fleet.hosts[1]
     before = run(host, "cat $GDR_ROOT/proc/sys/kernel/random/boot_id")
+    mark = fleet.tree("demo2") / "tmp/pid"
     with connected(host) as idle:
+        idle.exec_command(f"echo $$ >{mark}.new; mv {mark}.new {mark}; exec sleep 600")
+        assert eventually(mark.exists)
         began = time.monotonic()
         with contextlib.suppress(paramiko.SSHException, OSError):
             run(host, "reboot; sleep 60")
@@ -142,6 +145,7 @@ def test_a_reboot_drops_all_connections_and_comes_back_as_another_boot(fleet: De
         transport = idle.get_transport()
         assert transport is not None
         assert eventually(lambda: not transport.is_active())
+    assert eventually(lambda: not Path("/proc", mark.read_text().strip()).exists())
 
     def back() -> bool:
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):

@@ -38,6 +38,7 @@ from toolkit.checks.check import Gap, Status, failed
 from toolkit.checks.follows import AFTER, UNKNOWN, Step
 from toolkit.checks.judged import Cause, Judged, causes, judge_node
 from toolkit.evidence import Evidence, Frame
+from toolkit.facts.node.node import Node
 from toolkit.want import PeerPath, Waiver, Want
 
 OPEN = {Status.FAIL, Status.UNKNOWN}
@@ -107,6 +108,14 @@ def test_no_check_follows_from_itself_by_whatever_way() -> None:
             reached.add(step)
             ways |= above.get(step, set()) - reached
         assert name not in reached, name
+
+
+@pytest.mark.parametrize("path", BOTH)
+def test_nothing_follows_from_anything_on_a_healthy_node(path: str) -> None:
+    ill = failed("x", expected="y")
+    for name, rules in AFTER.items():
+        for after, rule in rules:
+            assert rule(Node(node()), BOTH[path], ill) == "", (name, after)
 
 
 # The kinds of the demo, beside the healthy node: one cause each, and what is wrong besides.

@@ -90,6 +90,12 @@ def test_link_degradation_is_no_link_speed() -> None:
     assert names(bios_of(X13), BiosRole.LINK_SPEED) == []
 
 
+def test_what_a_bmc_does_not_tell_is_empty() -> None:
+    bios = parse_bios("{}")
+    assert (bios.vendor, bios.model, bios.version, bios.attributes) == ("", "", "", {})
+    assert not bios.locked
+
+
 def test_what_only_the_registry_lists_is_not_exposed() -> None:
     row = Row("ProcAts", "Enabled", "Address Translation Services (ATS)", unserved=True)
     bios = bios_of((row,), "Dell Inc.")

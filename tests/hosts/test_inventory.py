@@ -116,6 +116,17 @@ def test_the_nearer_value_counts(site: Inventory) -> None:
     assert users == {"node001": "ops", "node007": "root", "login1": "nobody"}
 
 
+def test_blanks_around_a_line_say_nothing(tmp_path: Path) -> None:
+    indented = "".join(f"\t {line} \n" for line in INI.split("\n"))
+    found = read_inventory(write(tmp_path, "indented.ini", indented))
+    assert found == read_inventory(write(tmp_path, "plain.ini", INI))
+
+
+def test_a_yaml_without_all_has_the_groups_that_it_names(tmp_path: Path) -> None:
+    found = read_inventory(write(tmp_path, "hosts.yml", "gpu:\n  hosts:\n    n1:\n"))
+    assert found.groups == {"gpu": ("n1",)}
+
+
 @pytest.mark.parametrize(
     ("pattern", "names"),
     [

@@ -47,6 +47,7 @@ def asked(
     library: str = "",
     gpus: tuple[str, ...] = GPUS,
     folder: str = "",
+    before: str = "",
 ) -> Registration:
     """What the program says where each call ends as ``rules`` say."""
     environment = {
@@ -58,7 +59,7 @@ def asked(
     }
     done = subprocess.run(
         (sys.executable, "-ISB", "-", library),
-        input=register_program(),
+        input=before + register_program(),
         env=environment,
         capture_output=True,
         text=True,
@@ -111,6 +112,14 @@ def test_a_library_without_the_call_is_told_and_may_be_named(libraries: Path) ->
     assert tried.libraries["libibverbs"] == named
     assert tried.hcas["mlx5_0"] == Asked("absent", "absent")
     assert tried.of(GPUS[0], "mlx5_0")["dmabuf"] == "absent"
+
+
+@pytest.mark.parametrize(("soft", "memlock"), [(65536, 65536), (-1, None)])
+def test_what_it_may_lock_is_told(libraries: Path, soft: int, memlock: int | None) -> None:
+    limits = f"import resource\nresource.getrlimit = {{resource.RLIMIT_MEMLOCK: ({soft}, 0)}}.get\n"
+    tried = asked(libraries, gpus=(), before=limits)
+    assert tried.memlock == memlock
+    assert tried.whole
 
 
 @pytest.mark.parametrize(
@@ -170,6 +179,17 @@ def test_cuda_that_exports_nothing_is_told_by_its_own_word(libraries: Path) -> N
     failure = "cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED"
     assert tried.unexported == {(GPUS[0], "dmabuf"): failure}
     assert tried.of(GPUS[0], "mlx5_0").keys() == {"dmabuf-vmm", "dmabuf-pcie", "peermem"}
+
+
+def test_what_gives_no_memory_costs_what_needs_it_alone(libraries: Path) -> None:
+    tried = asked(libraries, f"alloc:{GPUS[0]}=1 context:{GPUS[1]}=999 open:mlx5_1=13")
+    assert tried.unexported == {(GPUS[0], "dmabuf"): "cuMemAlloc_v2 CUDA_ERROR_INVALID_VALUE"}
+    assert tried.of(GPUS[0], "mlx5_0") == {"dmabuf-vmm": "ok"}
+    assert tried.of(GPUS[0], "mlx5_1") == {"open": "EACCES"}
+    assert tried.left == {
+        "mlx5_1": "ibv_open_device EACCES",
+        GPUS[1]: "cuDevicePrimaryCtxRetain CUDA_ERROR_UNKNOWN",
+    }
 
 
 def test_data_direct_is_tried_where_the_hca_has_it(libraries: Path) -> None:

@@ -43,6 +43,7 @@ def _asked(words: list[str]) -> argparse.Namespace:
         "--seconds", type=float, default=60, help="of processor, for one mutant's tests [60]"
     )
     parser.add_argument("--whole", action="store_true", help="then the other unit tests, too")
+    parser.add_argument("--after", type=int, default=0, help="go on behind so many of them")
     parser.add_argument("--list", action="store_true", help="name the mutants, run none")
     parser.add_argument("--json", action="store_true", help="for machines")
     return parser.parse_args(words)
@@ -53,6 +54,7 @@ def main(words: list[str]) -> int:
     sources = {path: file.read_text() for path, file in FILES.items()}
     chosen = rooms.choose(sources, asked.count, asked.seed, asked.least)
     chosen = [each for each in chosen if asked.room in ("", rooms.room(each.path))]
+    whole, chosen = len(chosen), chosen[asked.after :]
     if asked.list:
         print("\n".join(map(str, chosen)))
         return 0
@@ -60,7 +62,7 @@ def main(words: list[str]) -> int:
     ended = []
     for each in _all(chosen, asked):
         ended.append(each)
-        say(f"{len(ended)} of {len(chosen)}: {each.fate}: {each.mutant}")
+        say(f"{asked.after + len(ended)} of {whole}: {each.fate}: {each.mutant}")
     ended.sort(key=lambda each: (each.mutant.path, each.mutant.site.line))
     print(json.dumps(_document(ended), indent=2) if asked.json else rooms.table(ended))
     return 0

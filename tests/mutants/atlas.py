@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from coverage.numbits import numbits_to_nums
 
@@ -39,7 +39,8 @@ parallel = true
 context = ${{{{{TEST}-}}}}
 disable_warnings = no-data-collected, module-not-imported, module-not-measured, no-ctracer
 """
-_READS = re.compile(r'^READS = "([\w/.]+)"$', re.MULTILINE)
+_READS = re.compile(r'^(READS|IMPORTS) = ((?:[\s(]*"[\w/.*]+",?)+)$', re.MULTILINE)
+_IMPORT = re.compile(r"^ *(?:from|import) (toolkit[\w.]*)(?: import ([\w, ]*))?", re.MULTILINE)
 _SCHEMA = """
 create table if not exists file (path text primary key, hash text);
 create table if not exists test (
@@ -50,13 +51,21 @@ create index if not exists line_path on line (path);
 
 
 @dataclass(frozen=True, slots=True)
+class Reads:
+    """What a file of tests sees without executing it."""
+
+    text: bool  # the source, else what runs at import
+    of: tuple[str, ...]  # patterns of the modules' paths
+
+
+@dataclass(frozen=True, slots=True)
 class Atlas:
     """The map as it is kept."""
 
     tests: dict[int, Known]
     known: dict[str, str]  # path to the hash of what was measured
     importers: dict[str, tuple[str, ...]]  # module's path to the paths of those that import it
-    readers: dict[str, str]  # path of tests that read sources, to what they read
+    readers: dict[str, Reads]  # by the path of tests that read sources, or look into all modules
 
     @classmethod
     def load(cls) -> Atlas:
@@ -83,10 +92,16 @@ class Atlas:
         direct = [test for test, done in here if not fresh or lines.intersection(done)]
         # What a cache keeps was executed by the first test that asked for it, and by no other.
         groups = [direct if site.called else [], [test for test, _ in here]]
-        reading = {test for test, of in self.readers.items() if path.startswith(of)}
+        reading = {
+            test
+            for test, reads in self.readers.items()
+            if (reads.text or not site.called) and any(map(PurePosixPath(path).match, reads.of))
+        }
         if not groups[0]:
-            near = map(self._executing, self.importers.get(path, ()))
-            groups += [[test for test, _ in each] for each in near]
+            importers = self.importers.get(path, ())
+            # A table may be read by a test that executes no line of its module.
+            groups.insert(0, [number for number, t in self.tests.items() if t.path in importers])
+            groups += [[test for test, _ in each] for each in map(self._executing, importers)]
             groups.append([number for number, t in self.tests.items() if alike(t.path, path)])
         # First, for they take no time: behind long ones none would be left for them.
         groups.insert(0, [number for number, t in self.tests.items() if t.path in reading])
@@ -130,18 +145,24 @@ def refresh(workers: int) -> None:
         measure(stale, workers)
 
 
-def readers(tests: Mapping[str, str]) -> dict[str, str]:
-    """The files of tests that read what others execute: READS names the folder or file."""
+def readers(tests: Mapping[str, str]) -> dict[str, Reads]:
+    """The files of tests that say of what they see all: READS the text, IMPORTS the tables."""
     found = {path: _READS.search(text) for path, text in tests.items()}
-    return {path: named[1] for path, named in found.items() if named}
+    return {
+        path: Reads(named[1] == "READS", tuple(re.findall(r'"(.+?)"', named[2])))
+        for path, named in found.items()
+        if named
+    }
 
 
 def _importers() -> dict[str, tuple[str, ...]]:
     found: dict[str, list[str]] = {}
-    for file in sorted((ROOT / "toolkit").rglob("*.py")):
+    for file in sorted([*(ROOT / "toolkit").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]):
         by = str(file.relative_to(ROOT))
-        for name in set(re.findall(r"^ *(?:from|import) (toolkit[\w.]*)", file.read_text(), re.M)):
-            found.setdefault(f"{name.replace('.', '/')}.py", []).append(by)
+        for module, names in set(_IMPORT.findall(file.read_text())):
+            inside = [f"{module}.{name}" for name in re.findall(r"\w+", names)]
+            for each in (module, *inside):
+                found.setdefault(f"{each.replace('.', '/')}.py", []).append(by)
     return {path: tuple(by) for path, by in found.items()}
 
 

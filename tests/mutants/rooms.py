@@ -11,7 +11,8 @@ from pathlib import PurePosixPath
 from tests.mutants.sites import Site, differs, sites
 
 CORE = "core"  # the files at the toolkit's top
-APART = {"suites"}  # they have a tier of their own; nothing of them runs in "unit"
+# They have tiers of their own, and nothing of them runs in "unit": suites, and what runs on nodes.
+APART = ("toolkit/suites/", "toolkit/node/scripts/")
 
 
 class Fate(StrEnum):
@@ -49,8 +50,9 @@ class Ended:
 def room(path: str) -> str:
     """The room of one module; "" for one that has none."""
     parts = PurePosixPath(path).parts
-    name = CORE if len(parts) == 2 else parts[1]
-    return "" if name in APART else name
+    if path.startswith(APART):
+        return ""
+    return CORE if len(parts) == 2 else parts[1]
 
 
 def change(site: Site) -> str:

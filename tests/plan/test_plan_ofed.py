@@ -21,7 +21,7 @@ from tests.unit.planning import STUBBED, frames, placed, plan_for
 from toolkit.plan.artefact import Trigger
 from toolkit.plan.change import Action, Change
 from toolkit.plan.plan import Plan
-from toolkit.want import PeerPath, Want
+from toolkit.want import Modules, PeerPath, Want
 
 DMABUF = Want(path=PeerPath.DMABUF)
 
@@ -106,12 +106,13 @@ OWN: dict[str, Override] = {
 }
 
 
+BESIDE: dict[str, Override] = {"kernels": kernel_block(KERNEL, peermem=False) + PRECOMPILED + "\n"}
+
+
 @pytest.mark.parametrize(
     ("changed", "forced"),
     [
-        pytest.param(
-            {"kernels": kernel_block(KERNEL, peermem=False) + PRECOMPILED + "\n"}, True, id="beside"
-        ),
+        pytest.param(BESIDE, True, id="beside"),
         pytest.param({}, False, id="nothing-precompiled"),
     ],
 )
@@ -120,6 +121,12 @@ def test_a_precompiled_stub_gives_way(changed: dict[str, Override], forced: bool
     assert (FORCE in [each.path for each in plan.changes]) is forced
     if forced:
         assert lines_of(text_at(plan, FORCE)) == ["nvidia-peermem"]
+
+
+@pytest.mark.parametrize("want", [DMABUF, Want(modules=Modules.BUILT)], ids=["dmabuf", "built"])
+def test_what_made_it_give_way_goes_where_ours_is_not_built_there(want: Want) -> None:
+    plan = plan_for(frames(STUBBED, OWN, BESIDE, placed({FORCE: "nvidia-peermem\n"})), want)
+    assert Action.REMOVE in {each.action for each in plan.changes if each.path == FORCE}
 
 
 # --- OFED before inbox -----------------------------------------------------------------------

@@ -15,7 +15,7 @@ import jsonschema
 from tests.checks.test_chosen import CLOSED, DMABUF, NO_NVLINK, VOLTA, of
 from tests.evidence.build import OPEN, node
 from tests.evidence.frames import Override
-from tests.evidence.healthy_consumers import nccl
+from tests.evidence.healthy_consumers import LIBS, nccl
 from tests.invoked import gdr
 from tests.unit.checkout import ROOT
 from tests.unit.judged import TODAY
@@ -56,6 +56,7 @@ def test_what_works_and_was_not_asked_for_is_told_to_those_who_want_all() -> Non
 def test_a_library_that_takes_no_path_is_told_unasked_with_the_known_cause() -> None:
     text = told({**CLOSED, "libraries": nccl("2.22.3")})
     assert "path     NCCL 2.22.3            none      gpu[01-02]" in text
+    assert f"library   {LIBS}/libnccl.so" in text
     assert "known     B01: OFED 24.04 and newer have no memory_peers;" in text
     assert "way out: use NCCL 2.23.4, UCX 1.18 or newer, or the open driver" in text
 
@@ -67,6 +68,7 @@ def test_directions_that_differ_are_told_apart() -> None:
     text = report([Outcome("gpu01", judged)], Painter(False))
     assert "peermem: 2 of 2 GPUs with their nearest HCA, receiving: no dma-buf:" in text
     assert "none: 2 of 2 GPUs with their nearest HCA, sending: older than Ampere" in text
+    assert "library " not in text, "which version it is was asked, not read of a file"
 
 
 def test_the_open_driver_is_open() -> None:

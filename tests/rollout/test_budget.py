@@ -208,6 +208,7 @@ def test_a_share_that_a_later_version_wrote_is_not_guessed_at(tmp_path: Path) ->
     with book.moment() as moment:
         moment.put(Row("gpu1", "a", "frozen", "", "2026-11-22T20:00:00Z"))
     book.close()
+    assert book.file == tmp_path / ".budget.sqlite", "where that version looks, too"
     for look in (lambda: books_of(tmp_path), lambda: release(tmp_path, ["gpu1"])):
         with pytest.raises(BudgetError, match="gpu1 as 'frozen'"):
             look()

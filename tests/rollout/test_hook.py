@@ -9,7 +9,9 @@ import pytest
 
 from toolkit.errors import UsageError
 from toolkit.hosts.host import Host
-from toolkit.rollout.hooks import HookError, check_hook, run_hook
+from toolkit.rollout.hooks import HookError, Hooks, OutOfService, Say, check_hook, run_hook
+from toolkit.rollout.plan.batches import Phase
+from toolkit.ssh.transport import Result, Sink, quiet
 
 GPU = Host("gpu07", address="10.0.0.7")
 
@@ -46,6 +48,58 @@ def _runs(pid: int) -> bool:
         return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return False
+
+
+class Told:
+    """A transport, a witness and a drainer in one: what is done, in order."""
+
+    name = "gpu07"
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def run(self, script: str, *, limit_s: float = 120, sink: Sink = quiet) -> Result:
+        raise AssertionError(script)
+
+    def close(self) -> None:
+        self.heard.append("closed")
+
+    def about_to(self, phase: Phase, boot_id: str = "") -> None:
+        self.heard.append(phase.value)
+
+    def ran(self, run: str) -> None: ...
+
+    def booted(self, boot_id: str) -> bool:
+        return False
+
+    def has_out(self, host: Host) -> bool:
+        return False
+
+    def take_out(self, host: Host, say: Say) -> str:
+        self.heard.append("take out")
+        return "taken"
+
+    def give_back(self, host: Host, say: Say) -> str:
+        self.heard.append("give back")
+        return "others hold it"
+
+    def stay_out(self, host: Host, why: str) -> str:
+        self.heard.append(f"stay: {why}")
+        return "stays"
+
+
+def test_our_way_to_a_node_is_closed_before_a_scheduler_may_wait_for_it() -> None:
+    told, said = Told(), list[str]()
+    way = OutOfService(GPU, told, Hooks(scheduler=told), told, said.append)
+    assert way.take() == "taken"
+    assert told.heard == ["closed", "draining", "take out", "drained"]
+    told.heard.clear()
+    assert way.give_back() == ("others hold it", "others hold it")
+    assert told.heard == ["closed", "undraining", "give back"]
+    told.heard.clear()
+    assert way.stay("rdma.port") == "stays"
+    assert told.heard == ["closed", "stay: rdma.port"]
+    assert said == ["drain", "undrain"]
 
 
 @pytest.mark.parametrize("command", ["drain-all --now", "echo 'x"])

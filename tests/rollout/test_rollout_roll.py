@@ -15,7 +15,7 @@ from toolkit.checks.check import Status, Verdict
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome, TransportError
 from toolkit.hosts.host import Host
-from toolkit.progress import Silent
+from toolkit.progress import Progress, Silent
 from toolkit.rollout.journal import About, Journal
 from toolkit.rollout.plan.batches import Standing, Terms
 from toolkit.rollout.plan.window import parse_window
@@ -62,9 +62,18 @@ class Instant(HostWorkers[Provisioned]):
         return well(self._waiting.pop(0))
 
 
+class Listener(Silent):
+    def __init__(self) -> None:
+        self.heard: dict[str, str] = {}
+
+    def done(self, host: str, trouble: str = "") -> None:
+        self.heard[host] = trouble
+
+
 def rolled(
     hands: HostWorkers[Provisioned],
     *,
+    progress: Progress | None = None,
     brakes: Brakes | None = None,
     journal: Journal | None = None,
     batches: tuple[tuple[str, ...], ...] = BY_ONE,
@@ -81,7 +90,7 @@ def rolled(
         ended_event,
         journal,
         brakes or Brakes(),
-        Silent(),
+        progress or Silent(),
     ).roll()
 
 
@@ -165,7 +174,9 @@ def test_threads_hand_over_each_outcome_once() -> None:
             raise TransportError("gpu2: gone")
         return well(host.name).get()
 
-    ended = rolled(Threads(work), batches=(FOUR[:1], FOUR[1:]))
+    listener = Listener()
+    ended = rolled(Threads(work), batches=(FOUR[:1], FOUR[1:]), progress=listener)
+    assert listener.heard == {**dict.fromkeys(FOUR, ""), "gpu2": "gpu2: gone"}
     assert [name for name in FOUR if ended.outcomes[name].ok] == ["gpu1", "gpu3", "gpu4"]
     with pytest.raises(TransportError):
         ended.outcomes["gpu2"].get()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import resource
+import socket
+from typing import cast
 
 import pytest
 
-from toolkit.errors import UsageError
+from toolkit.errors import FloodError, UsageError
+from toolkit.ssh.connection import _Wire
 from toolkit.ssh.limits import make_room
 
 
@@ -53,3 +56,40 @@ def test_more_than_the_hard_limit_is_refused_before_anything_is_begun(limit: Lim
 def test_without_limits_nothing_is_changed(limit: Limit) -> None:
     make_room(100_000, "paramiko")
     assert limit.now[0] == resource.RLIM_INFINITY
+
+
+class Endless:
+    """A server that sends whatever it is asked for."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    def recv(self, size: int) -> bytes:
+        self.sent += size
+        return bytes(size)
+
+
+def wire(far: Endless) -> _Wire:
+    return _Wire(cast("socket.socket", far), "gpu7")
+
+
+def test_a_greeting_without_end_is_not_read_to_its_end() -> None:
+    far = Endless()
+    near = wire(far)
+    for _ in range(64):
+        near.recv(4096)
+    with pytest.raises(FloodError, match="gpu7: says more than 256 KiB before any login"):
+        near.recv(4096)
+    near.greeted = True
+    assert len(near.recv(4096)) == 4096
+
+
+def test_a_packet_of_any_size_is_not_waited_for() -> None:
+    far = Endless()
+    near = wire(far)
+    near.greeted = True
+    assert len(near.recv(1 << 20)) == 1 << 20
+    with pytest.raises(FloodError, match="that it sends a packet of 64 MiB"):
+        near.recv(64 << 20)
+    assert far.sent == 1 << 20
+    assert near.why is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mutants.atlas import files_of_tests, readers
+from tests.mutants.atlas import Reads, files_of_tests, readers
 from tests.mutants.nearest import Known, order, within
 from tests.mutants.rooms import Ended, Fate, Mutant, choose, room, score, table
 from tests.mutants.sites import Site, differs, mutated, sites
@@ -101,6 +101,7 @@ SOURCES = {
     "toolkit/verbs/b.py": "\n".join(f"x{n} = {n}" for n in range(10)),
     "toolkit/want.py": "x = 1",
     "toolkit/suites/c.py": "x = 1",
+    "toolkit/node/scripts/d.py": "x = 1",
 }
 
 
@@ -168,5 +169,10 @@ def test_the_map_is_of_the_unit_tests_and_of_the_simulated_bmcs() -> None:
 
 
 def test_a_file_of_tests_says_which_sources_it_reads() -> None:
-    rows = {"a": 'x = 1\nREADS = "toolkit/cli"\n', "b": 'x = READS = "toolkit/cli"\n', "c": ""}
-    assert readers(rows) == {"a": "toolkit/cli"}
+    one = 'x = 1\nREADS = "toolkit/a.py"\n'
+    many = 'IMPORTS = (\n    "toolkit/cli/*.py",\n    "toolkit/b.py",\n)\nx = ("c",)\n'
+    rows = {"one": one, "many": many, "other": 'x = READS = "toolkit/a.py"\n', "none": ""}
+    assert readers(rows) == {
+        "one": Reads(True, ("toolkit/a.py",)),
+        "many": Reads(False, ("toolkit/cli/*.py", "toolkit/b.py")),
+    }

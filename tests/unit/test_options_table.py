@@ -11,6 +11,7 @@ import inspect
 import os
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from textwrap import wrap
 from types import ModuleType
@@ -20,12 +21,14 @@ from invoke.parser.argument import Argument
 
 from toolkit.cli import outcome_line, verbs
 from toolkit.cli.options import Option, Unsaid, VerbTask
+from toolkit.cli.table import VERBS, load
 from toolkit.features.bios import cli as bios
 from toolkit.features.kubernetes import cli as kubernetes
 from toolkit.verbs.cli import plan
 from toolkit.verbs.cli import rollout as rolling
 
 KEPT = Path(__file__).parent / "options_of_verbs.txt"
+_MORE = ("anew", "file", "bare", "was")
 ACCEPT = os.environ.get("GDR_ACCEPT") == "1"
 READS = (
     "toolkit/cli/*.py",
@@ -36,11 +39,10 @@ READS = (
 SOURCES = sorted(file for each in READS for file in Path(__file__).parents[2].glob(each))
 
 
+@cache
 def tasks() -> dict[str, VerbTask]:
-    """Every verb, by the name that it is called by."""
-    whole = verbs()
-    found = {name: whole[name] for name in whole.task_names}
-    return {name: task for name, task in found.items() if isinstance(task, VerbTask)}
+    """Every verb, by the name that it is called by, from its own code."""
+    return {path.rstrip("*"): load(where) for path, where in VERBS}
 
 
 def line(option: Option, argument: Argument) -> str:
@@ -57,6 +59,7 @@ def line(option: Option, argument: Argument) -> str:
         "positional" * bool(argument.positional),
         "optional" * bool(argument.optional),
         "may be said again" * option.many,
+        *(f"{name} {value}" for name in _MORE if (value := getattr(option, name))),
     ]
     return ", ".join(each for each in facts if each)
 

@@ -16,6 +16,7 @@ from dev.run import ROOT
 from dev.tiers import table
 from tests.unit.bills import told_of_the_schema
 from toolkit import package_data
+from toolkit.built.plan.gate_rules import Refused
 from toolkit.checks.all import ALL
 from toolkit.checks.check import Check, Impact, passed
 from toolkit.cli.table import VERBS
@@ -47,6 +48,14 @@ def test_the_order_of_exit_codes_is_the_one_that_is_used() -> None:
     said = re.search(r"that occurred: ([\d,\s]+)\.", text)
     assert said is not None
     assert [int(code) for code in said[1].split(",")] == [code.value for code in WORST_FIRST]
+
+
+def test_the_table_of_refusals_is_the_enum_and_the_script_says_no_other_word() -> None:
+    told = (ROOT / "docs/builds.md").read_text().partition("| cause | the module |")[2]
+    causes = re.findall(r"^\| ([a-z, -]+) \|", told.partition("\n\n")[0], re.MULTILINE)
+    assert {word for each in causes for word in each.split(", ")} == {*map(str, Refused)}
+    script = (ROOT / "templates/dkms/gate.sh").read_text()
+    assert {*re.findall(r"\bgate_says ([a-z-]+)", script)} <= {*map(str, Refused)}
 
 
 def test_generated_pages_are_current() -> None:

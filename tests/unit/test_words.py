@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.plural import counted
+from toolkit.plural import counted, sized
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,17 @@ def test_noun_and_verb_go_with_the_number(number: int, said: str) -> None:
 
 def test_a_noun_needs_no_verb() -> None:
     assert (counted(1, "GPU"), counted(8, "GPU")) == ("1 GPU", "8 GPUs")
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (0, "0 bytes"),
+        ((1 << 20) - 1, "1048575 bytes"),
+        (1 << 20, "1 MiB"),
+        ((65 << 20) - 1, "64 MiB"),
+        (8 << 30, "8192 MiB"),
+    ],
+)
+def test_bytes_are_whole_mebibytes(count: int, said: str) -> None:
+    assert sized(count) == said

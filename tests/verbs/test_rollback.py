@@ -9,7 +9,7 @@ import pytest
 
 from tests.evidence.build import node
 from tests.evidence.frames import ABSENT, Override
-from toolkit.errors import ApplyError
+from toolkit.errors import ApplyError, UsageError
 from toolkit.evidence import Evidence
 from toolkit.hosts.host import Host
 from toolkit.node import deliver
@@ -32,6 +32,15 @@ class Wire:
         raise AssertionError(script)
 
     def close(self) -> None: ...
+
+
+def test_of_hosts_that_an_earlier_run_changed_none_may_be_missing() -> None:
+    hosts = (Host("gpu1"), Host("gpu2"))
+    fleet = Fleet(hosts, lambda _: Wire(), Access(), demo=True)
+    assert fleet.only(["gpu2"]).hosts == hosts[1:]
+    assert fleet.only(["gpu2"]).demo
+    with pytest.raises(UsageError, match=r"no host of that name any more: gpu3, gpu4$"):
+        fleet.only(["gpu4", "gpu1", "gpu3"])
 
 
 @dataclass

@@ -161,7 +161,7 @@ def read_yaml(text: str, file: str) -> dict[str, Group]:
         raise InventoryError(
             f"{file}{line}: {why}", hint="see what Ansible reads: ansible-inventory --list --yaml"
         ) from why
-    groups: dict[str, Group] = {"all": Group()}
+    groups: dict[str, Group] = {}
     for name, node, where in _pairs(root, file):
         if name == "_meta":
             raise InventoryError(

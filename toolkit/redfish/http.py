@@ -25,6 +25,7 @@ from requests import exceptions as broken
 
 from toolkit import __version__
 from toolkit.errors import BmcCertificate, BmcError, BmcLogin, BmcRefused, BmcSilent
+from toolkit.plural import sized
 from toolkit.redfish.tls import Adapter, Line
 from toolkit.redfish.trust import BmcTrust, system_ca
 from toolkit.untrusted import read_json
@@ -247,7 +248,7 @@ class Http(requests.Session):
                 data += chunk
                 if len(data) > _MOST:
                     raise BmcError(
-                        f"{self.name}: answers more than {_MOST >> 20} MiB to one question",
+                        f"{self.name}: answers more than {sized(_MOST)} to one question",
                         hint="that is no answer of Redfish; look whether it is the BMC's address",
                     )
         return bytes(data)

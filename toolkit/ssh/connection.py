@@ -23,6 +23,7 @@ import paramiko
 from paramiko.ssh_exception import IncompatiblePeer
 
 from toolkit.errors import FloodError, TransportError
+from toolkit.plural import sized
 from toolkit.ssh import transport_errors
 from toolkit.ssh.credentials import Credentials
 from toolkit.ssh.known_hosts import (
@@ -201,7 +202,7 @@ class _Wire:
 
     def recv(self, size: int) -> bytes:
         if size > _PACKET:
-            self._refuse(f"that it sends a packet of {size >> 20} MiB")
+            self._refuse(f"that it sends a packet of {sized(size)}")
         data = self.inner.recv(size)
         self._heard += len(data)
         if not self.greeted and self._heard > _GREETING:

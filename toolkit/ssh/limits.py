@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 
 from toolkit.errors import FloodError, UsageError
+from toolkit.plural import sized
 
 _OWN = 64  # the process's own: modules, journal, logs, terminal
 ANSWER = 4 << 20  # bytes by one stream of one command; evidence of a large node has 200 KiB
@@ -56,7 +57,7 @@ class Hearing:
         """
         self._left -= count
         if self._left < 0:
-            raise flood(self.name, f"more than {_size(self.room * _ROOMS)} in one run")
+            raise flood(self.name, f"more than {sized(self.room * _ROOMS)} in one run")
 
 
 class Stream:
@@ -75,7 +76,7 @@ class Stream:
         self._lines += data.count(b"\n")
         try:
             if len(self.data) + len(data) > self.hearing.room:
-                self._refuse(_size(self.hearing.room))
+                self._refuse(sized(self.hearing.room))
             if self._lines > self.hearing.lines:
                 self._refuse(f"{self.hearing.lines} lines")
             self.hearing.take(len(data))
@@ -93,7 +94,3 @@ def flood(host: str, what: str) -> FloodError:
         f"{host}: says {what}, and was not listened to any further",
         hint=f"no node has so much to say: look at what its login and its tools print: ssh {host}",
     )
-
-
-def _size(count: int) -> str:
-    return f"{count >> 20} MiB" if count >> 20 else f"{count} bytes"

@@ -15,6 +15,7 @@ from toolkit.facts.nccl.nccl_log_reader import parse_nccl_log
 from toolkit.facts.text.machines import machines
 from toolkit.facts.text.pasted_logs import NotUnderstood, evidence_of, frames_of
 from toolkit.facts.text.pod_logs import holds_pod_logs, parse_pod_logs
+from toolkit.plural import sized
 
 MANY_BYTES = 256 << 20  # no log that anybody judges is longer; a core dump is
 
@@ -27,7 +28,7 @@ def read_bytes(file: Path) -> bytes:
     try:
         if file.stat().st_size > MANY_BYTES:
             raise UsageError(
-                f"{file}: {file.stat().st_size >> 20} MiB is no evidence",
+                f"{file}: {sized(file.stat().st_size)} is no evidence",
                 hint="name the output of one tool, or a folder of such files",
             )
         if not file.is_file():
@@ -50,7 +51,7 @@ def read_input() -> bytes:
         raise UsageError(f"standard input: {why}", hint="name a file, or pipe one in") from why
     if len(data) > MANY_BYTES:
         raise UsageError(
-            f"standard input: more than {MANY_BYTES >> 20} MiB is no evidence",
+            f"standard input: more than {sized(MANY_BYTES)} is no evidence",
             hint="give the output of one tool, or name a folder of such files",
         )
     return data

@@ -28,6 +28,7 @@ from toolkit.facts.text.foreign import Foreign, foreign
 from toolkit.facts.text.machines import machines
 from toolkit.facts.text.pasted_logs import NotUnderstood, evidence_of, frames_of
 from toolkit.facts.text.pod_logs import holds_pod_logs
+from toolkit.plural import sized
 from toolkit.rollout.runs import SUFFIX
 from toolkit.verbs.archives import Leaf, UnpackRoom, is_packed, leaves
 from toolkit.verbs.incident import is_incident, read_incident
@@ -112,7 +113,7 @@ def _read_folder(folder: Path, aside: list[Foreign]) -> Iterator[Saved]:
     size = sum(each.stat().st_size for each in files)
     if size > MANY_BYTES:
         raise UsageError(
-            f"{folder}: more than {MANY_BYTES >> 20} MiB is no evidence of a node",
+            f"{folder}: more than {sized(MANY_BYTES)} is no evidence of a node",
             hint="name the files that matter, one by one",
         )
     room = UnpackRoom.of(size, MANY_BYTES, is_bulk)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import stat
+import tempfile
 from datetime import date
 from pathlib import Path
 
@@ -123,6 +124,13 @@ def test_a_folder_that_is_there_is_left_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="site: is there already"):
         write(tmp_path)
     assert sorted(out.rglob("*")) == before
+
+
+def test_it_is_made_on_the_file_system_where_it_is_to_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
+    assert write(tmp_path).folder.is_dir()
 
 
 def test_a_folder_that_cannot_be_whole_is_not_there(

@@ -109,6 +109,13 @@ def test_what_differs_is_named(other: Passport, found: list[Unlike]) -> None:
     assert all(row.name in "\n".join(lines) for row in found)
 
 
+@pytest.mark.parametrize(("length", "lines"), [(22, 1), (23, 2)])
+def test_a_name_as_wide_as_its_column_has_no_line_of_its_own(length: int, lines: int) -> None:
+    row = Unlike(DiffKind.KERNEL, KERNEL, "f" * length, "1", "2")
+    of_row = text("a", "b", [row], Painter(False)).partition(f"kernel {KERNEL}\n")[2]
+    assert len(of_row.partition("\n\n")[0].split("\n")) == lines
+
+
 def test_what_a_passport_says_is_no_word_to_the_terminal() -> None:
     """Short words and long ones alike: each takes its own way to the line."""
     words = ("iommu=\x1b[31m", "pci=\x1b]0;title\x07" + "x" * 40)

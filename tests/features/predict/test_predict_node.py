@@ -9,11 +9,15 @@ import pytest
 from tests.evidence.board import BOARD, GPUS, HCAS, PORTS, Board
 from tests.evidence.build import DOWN, GUEST_CPU, PROPRIETARY, UP, groups, hca_lines, node
 from tests.evidence.frames import ABSENT, DENIED, MISSING, Override, failed
+from toolkit.compat.throughput import constants
 from toolkit.evidence import Evidence, Frame, State
 from toolkit.facts.node.node import Node
+from toolkit.facts.pci.pcie_caps import Link
 from toolkit.facts.pci.topology import Distance
 from toolkit.features.predict.plan.totals import Prediction, predict
+from toolkit.throughput.inputs import LinkTold
 from toolkit.throughput.pair import PairPrediction
+from toolkit.throughput.reading import _End, _link
 
 
 def of(evidence: Evidence) -> Prediction:
@@ -102,6 +106,24 @@ def test_a_link_on_the_way_that_was_not_read_widens() -> None:
     )
     assert part.with_gdr.low < whole.with_gdr.low
     assert f"not every link above {GPUS[0]} was read" in part.with_gdr.assumptions
+
+
+@pytest.mark.parametrize(
+    ("device", "told"),
+    [
+        pytest.param(0x2330, LinkTold(Link(32, 16), Link(32, 8), Link(32, 16), ""), id="its-kind"),
+        pytest.param(0x20B2, LinkTold(Link(16, 16), Link(16, 8), Link(16, 16), ""), id="older"),
+        pytest.param(0xFFFF, LinkTold(Link(16, 16), Link(8, 8), Link(32, 16), ""), id="nothing"),
+    ],
+)
+def test_a_link_that_nobody_read_is_as_wide_as_what_is_known_of_the_gpu(
+    device: int, told: LinkTold
+) -> None:
+    untold = BOARD.but(GPUS[0], ids=(0x10DE, device), now=("Unknown", 0), best=("Unknown", 0))
+    function = Node(node(board=untold)).pci.functions[GPUS[0]]
+    notes = list[str]()
+    assert _link((), _End("gpu", function, None), constants(), notes) == told
+    assert notes == ["link of gpu not read"]
 
 
 def test_where_nothing_tells_whether_gpudirect_works_both_are_possible() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -84,6 +85,16 @@ def test_a_wish_changes_what_it_names_and_nothing_else(
     wish: str, changed: dict[str, object]
 ) -> None:
     assert after(wish) == replace(PAIR, **changed)  # type: ignore[arg-type] # one type a field
+
+
+def test_the_values_that_the_hint_offers_can_be_wished() -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_wishes("nothing=1")
+    offered = [wish.partition("=") for wish in refused.value.hint.split("; ")]
+    for name, _, takes in offered:
+        for value in re.split(r"\||\.\.", re.split(r",| \(", takes)[0]):
+            assert parse_wishes(f"{name}={value}"), value
+    assert len(offered) == 13
 
 
 @pytest.mark.parametrize(

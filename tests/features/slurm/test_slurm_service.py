@@ -202,6 +202,49 @@ def test_jobs_that_do_not_end_in_time_leave_the_node_serving_and_untouched() -> 
     assert fake.asked == ["drain gpu1", "resume gpu1"]
 
 
+@dataclass
+class Clock:
+    """In place of the module time: nobody waits."""
+
+    now: float = 1000.0
+    slept: list[float] = field(default_factory=list)
+
+    def monotonic(self) -> float:
+        self.now += 0.001  # so that who forgets to sleep comes to an end, too
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+def test_jobs_are_looked_at_ever_more_seldom_and_not_past_the_time_that_they_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(slurm_service, "time", clock)
+    with pytest.raises(JobsRemain):
+        service(Fake({"MIXED"}), jobs_s=64.0).take_out(GPU, say)
+    *growing, last = clock.slept
+    assert growing[:3] == [0.5, 0.75, 1.125]
+    assert growing == sorted(growing)
+    assert max(growing) == 10.0
+    assert last < 10.0
+    assert 64.0 < sum(clock.slept) < 65.0
+
+
+def test_who_has_just_resumed_a_node_is_asked_now_and_then_until_slurmd_would_have_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(flow_slurm, "time", clock)
+    mute = Fake({"IDLE", "NOT_RESPONDING"})
+    with pytest.raises(SlurmHeld):
+        service(mute).take_out(GPU, say)
+    assert 20 <= len(clock.slept) <= 30
+    assert set(clock.slept) == {0.01}
+
+
 def test_a_node_that_others_drain_or_resume_while_jobs_are_waited_for_is_theirs() -> None:
     mine = reason(RUN, "in hand")
     for states, why, told in (

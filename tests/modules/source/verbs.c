@@ -1,6 +1,7 @@
 /* What stands for libibverbs and libmlx5 where there is no HCA: their calls, by rules that the
  * environment has: GDR_FAKE="public:mlx5_0=9 kernel:mlx5_0=9 dmabuf:mlx5_0=524 ...", each an
  * errno, or "hang" or "crash"; a call without a rule succeeds. GDR_HCAS names the devices.
+ * A call with other words than NCCL's is EINVAL: 2 MiB from 0 on, to write and read from afar.
  * The real library answers in a guest: tests/machine/test_register.py. */
 #include <errno.h>
 #include <stdint.h>
@@ -59,20 +60,24 @@ void *ibv_reg_dmabuf_mr(struct domain *pd, uint64_t offset, size_t length, uint6
 {
     char room[64];
     const char *kind = kind_of(fd, room, sizeof room);
-    (void)offset, (void)length, (void)iova, (void)access;
-    return gives(pd, rule(kind, pd->of->name, strcmp(kind, "public") ? 0 : EBADF));
+    int file = strcmp(kind, "public");
+    if (offset || iova || length != (file ? 2 << 20 : 0) || access != (file ? 7 : 0) || (!file && fd != -1))
+        return gives(pd, EINVAL);
+    return gives(pd, rule(kind, pd->of->name, file ? 0 : EBADF));
 }
 
 int ibv_cmd_reg_dmabuf_mr(struct domain *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access, void *mr)
 {
-    (void)offset, (void)length, (void)iova, (void)fd, (void)access, (void)mr;
+    if (offset || length || iova || fd != -1 || access || !mr)
+        return EINVAL;
     return rule("kernel", pd->of->name, EBADF);
 }
 #endif
 
 void *ibv_reg_mr(struct domain *pd, void *address, size_t length, int access)
 {
-    (void)address, (void)length, (void)access;
+    if (address != (void *)0x7f0000000000 || length != 2 << 20 || access != 7)
+        return gives(pd, EINVAL);
     return gives(pd, rule("peermem", pd->of->name, 0));
 }
 
@@ -80,12 +85,13 @@ int ibv_dereg_mr(struct domain *pd) { return rule("dereg", pd->of->name, 0); }
 
 int mlx5dv_get_data_direct_sysfs_path(struct device *context, char *buffer, size_t size)
 {
-    (void)buffer, (void)size;
-    return rule("sysfs", context->name, ENODEV);
+    memset(buffer, 'x', size);
+    return size < 256 ? ENOSPC : rule("sysfs", context->name, ENODEV);
 }
 
 void *mlx5dv_reg_dmabuf_mr(struct domain *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access, int mlx5)
 {
-    (void)offset, (void)length, (void)iova, (void)fd, (void)access, (void)mlx5;
+    if (offset || length != 2 << 20 || iova || fd < 0 || access != 7 || mlx5 != 1)
+        return gives(pd, EINVAL);
     return gives(pd, rule("data-direct", pd->of->name, 0));
 }

@@ -58,7 +58,7 @@ def state(node: Node, want: Want) -> Finding:
     off = turned_off(arguments, node.cpu.vendor or node.cpu.model)
     if units:
         kinds = Counter(_kind_of(each) for each in units)
-        told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        told = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
         if off:
             return failed(
                 f"on ({told}), although {off} is on the command line", expected="the IOMMU off"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +39,7 @@ from toolkit.rollout.hooks import Hooks
 from toolkit.rollout.journal import Story
 from toolkit.rollout.run import Rolled
 from toolkit.suites.run import verified_document
-from toolkit.verbs.access import Fleet, state_dir
+from toolkit.verbs.access import state_dir
 from toolkit.verbs.cli.rollout import (
     COUNTED,
     ROLLOUT,
@@ -269,7 +269,7 @@ def undo(said: Said) -> ExitCode:
     again = as_reached(said, run.story)
     session = Session.begin("undo", again)
     with fleet(again) as opened:
-        chosen = _changed_hosts(opened, what.node_runs)
+        chosen = opened.only(what.node_runs)
         if not opened.demo:
             consent(f"take back run {run.id} on {counted(len(chosen.hosts), 'node')}?", said)
         allowed = said.flag("reboot") or opened.demo
@@ -286,20 +286,6 @@ def undo(said: Said) -> ExitCode:
             over_jobs=said.flag("over_jobs"),
         )
     return tell_back(session, rolled)
-
-
-def _changed_hosts(opened: Fleet, node_runs: Collection[str]) -> Fleet:
-    """The fleet of those that the run changed.
-
-    :raises UsageError: one of them is no host any more.
-    """
-    hosts = tuple(host for host in opened.hosts if host.name in node_runs)
-    if lacking := sorted(set(node_runs) - {host.name for host in hosts}):
-        raise UsageError(
-            f"no host of that name any more: {', '.join(lacking)}",
-            hint="name those that there are with --hosts",
-        )
-    return replace(opened, hosts=hosts)
 
 
 def as_reached(said: Said, story: Story) -> Said:
