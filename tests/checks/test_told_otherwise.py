@@ -67,6 +67,9 @@ def stamp(draw: Random) -> str:
             f"Mon 2026-02-{day:02d} {clock} UTC {host} kernel: ",
             f"{draw.randrange(10**9, 2 * 10**9)}.{micro} {host} kernel: ",
             f"[{since}] {host} kernel: ",
+            f"[{since} <    0.00001{draw.randrange(10)}{draw.choice(' *')}>] {host} kernel: ",
+            f"[{since}{'':16}] {host} kernel: ",
+            f"{draw.choice((iso + '+01:00', f'{month} {day:02d} {clock}'))} kernel: ",
             f"{iso}.{micro}123Z [{since}] ",
         )
     )

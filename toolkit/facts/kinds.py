@@ -39,7 +39,17 @@ _DMESG = (
     rf"|\[\S+ \S+ [ \d]?\d {_CLOCK} \d{{4}}(?: +<[ .\d]+>)?\] )"
     rf"|kern *:\w+ *: |\d+,\d+,\d+,[-c][^;\n]*;|\d{{4}}-\d\d-\d\dT{_CLOCK},\d{{6}}[+-]\d\d:\d\d "
     rf"|(?:[A-Za-z]\S{{2,4}} [ \d]?\d {_CLOCK}(?:\.\d+)?|{_ISO}|\d{{10}}\.\d{{6}}"
-    rf"|\[ *\d+\.\d{{6}}\]|\S{{3}} \d{{4}}-\d\d-\d\d {_CLOCK}(?:\.\d+)? \S+) \S+ kernel: "
+    rf"|\[ *\d+\.\d{{6}}(?: <[ .\d]+[ *]>| +)?\]|\S{{3}} \d{{4}}-\d\d-\d\d {_CLOCK}(?:\.\d+)? \S+) "
+    r"(?:\S+ )?kernel: "
+)
+# Bare lines of the kernel's, as journalctl -o cat and dmesg -t print them, and of those who cut:
+# kernel/module/main.c, version.c and signing.c; drivers by dev_err and ibdev_err.
+_BARE = (
+    r"NVRM: |(?:mlx[45]_(?:core|ib)|infiniband|pcieport|nvidia|bnxt_\w+|efa|ionic|irdma|ice)"
+    rf"(?:@\S+)? (?:{_PCI}|\w+_\d+|[a-z]+p\d+s\w+)(?: \S+)?: |mlx5_\w+:\d+:\(pid \d+\): "
+    r"|[a-z]\w*: (?:Unknown symbol \w+ \(err|disagrees about version of symbol |no symbol version "
+    r"for |version magic '|loading out-of-tree module |module verification failed|module license ')"
+    r"|(?:DMAR|AMD-Vi|iommu): |nvidia-nvswitch\d+: |nvidia-peermem nv_"
 )
 # The more telling shape first: an NCCL log may quote anything, an address opens many lines.
 KINDS = (
@@ -132,7 +142,7 @@ KINDS = (
          r"^(?:FATAL|WARNING|ERROR): (?:Error inserting|Module \S+ not found)"),
     Kind("modinfo", "modinfo-said", r"modinfo\b", r"^filename:\s+\S+\.ko|^[\w-]+\.ko(?:\.\w+)?:\s"),
     Kind("dmesg", "dmesg", r"(?:dmesg|journalctl(?= .*(?:-\w*k|--dmesg)))\b",
-         rf"^(?:{_DMESG}|NVRM: )"),
+         rf"^(?:{_DMESG}|{_BARE})"),
     Kind("make-log", "make-log", r"cat \S*make\.log\b", r"^(?:DKMS make\.log|Error! Bad return "
          r"status for module build|Building (?:initial )?module|warning: the compiler differs|"
          r"make(?:\[\d+\])?: |DKMS: \w+ completed|dkms autoinstall on \S+ \w+ for |"
