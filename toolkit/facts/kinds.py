@@ -181,6 +181,13 @@ KINDS = (
     Kind("ibv-devices", "ibv-devices", r"ibv_devices\b", r"^\s+device\s+node GUID\s*$"),
     Kind("rdma-dev", "rdma-dev", r"rdma(?: -\w+)* (?:dev|res\w*)\b",
          r"^\d+: \S+: (?:node_type \w+ (?:protocol|fw|node_guid) |pd \d+ cq \d+ qp \d+)"),
+    Kind("limits", "limits-said",
+         r"(?:\S.*[\s'\"])?ulimit -[HS]*[al]|prlimit\b|(?:cat|grep) .*(?:/proc/\S+/limits|limits\.)"
+         r"|(?:grep|systemctl show) .*(?:memlock|MEMLOCK)",
+         r"^(?:max locked memory +\(k|-l: (?:locked-in-memory size|locked memory) |memorylocked +\S"
+         r"|locked memory\(kbytes\)|Maximum size that may be locked into memory |Max locked memory "
+         r"|MEMLOCK +max locked-in-memory|(?:\S+:)?\s*[^\s#]\S*\s+(?:soft|hard|-)\s+memlock\s+\S"
+         r"|(?:\S+:)?(?:Default)?LimitMEMLOCK(?:Soft)?=\S)"),
     Kind("mlxlink", "mlxlink", r"mlxlink\b", r"^(?:PCIe )?Operational (?:\(Enabled\) )?Info *$"),
     Kind("mlxconfig", "mlxconfig", r"(?:mlx|mst)config\b", r"^Device #\d+: *$"),
     Kind("mlnx-qos", "mlnx-qos-said", r"mlnx_qos\b", r"^Priority trust (?:state|mode): "),

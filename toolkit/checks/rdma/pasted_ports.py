@@ -237,6 +237,26 @@ def pcie_told(node: Node) -> Finding | None:
     )
 
 
+_LEAST_LOCKED = 1 << 30  # bytes; buffers of a job are larger
+
+
+def memlock_told(node: Node) -> Finding | None:
+    """What shells, processes and files say that may be locked; None where none was asked."""
+    limits = node.said_limits
+    short = [each for each in limits if 0 <= each.size < _LEAST_LOCKED]
+    if short:
+        return failed(
+            f"{short[0].whose} may lock {short[0].size >> 10} KiB",
+            expected="unlimited for logins and services",
+            hint="memlock unlimited in /etc/security/limits.d and DefaultLimitMEMLOCK=infinity; "
+            "--ulimit memlock=-1 for a container. Root has a limit in containers alone",
+            details=tuple(f"{each.whose}: {each.size >> 10} KiB" for each in short[1:]),
+        )
+    words = (f"{e.whose}: {'unlimited' if e.size < 0 else f'{e.size >> 20} MiB'}" for e in limits)
+    hint = "systemctl show -p DefaultLimitMEMLOCK; ulimit -l, where a job runs"
+    return unknown(f"{'; '.join(words)}; others are not told", hint=hint) if limits else None
+
+
 _BUS = "lspci -vvv tells what is in force"
 
 

@@ -17,7 +17,7 @@ from toolkit.checks.check import (
 from toolkit.checks.consumers.containers import in_pods
 from toolkit.checks.modules.fixes import by_family
 from toolkit.checks.rdma.makers import maker_of, serving
-from toolkit.checks.rdma.pasted_ports import link_type_told, port_told
+from toolkit.checks.rdma.pasted_ports import link_type_told, memlock_told, port_told
 from toolkit.errors import NoEvidence
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import MELLANOX
@@ -315,6 +315,8 @@ def memlock(node: Node, want: Want) -> Finding:
     Otherwise ibv_reg_mr and ibv_create_cq fail with "Cannot allocate memory". Pods have
     neither: they are given CAP_IPC_LOCK, or the limit of their runtime (ctr.rdma_devices).
     """
+    if said := memlock_told(node):
+        return said
     login, service = _login_limits(node.memlock_files), _service_limit(node.service_limits)
     short = [
         f"logins ({kind}): {login.get(kind, 'default')}"

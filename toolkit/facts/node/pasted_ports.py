@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # a parser is imported where its text was given: no node that
     from toolkit.facts.gpu.gdsio import GdsioRun
     from toolkit.facts.nccl.nccl_tests import CollectiveRun
     from toolkit.facts.nccl.pasted_containers import Asked
+    from toolkit.facts.rdma.limits_said import Limit
     from toolkit.facts.rdma.mlxconfig import Card
     from toolkit.facts.rdma.mlxlink import Link, PcieLink
     from toolkit.facts.rdma.perftest_text import PerftestSaid
@@ -58,6 +59,16 @@ class ToldPorts(Reading):
 
         found = asked.parse_pods(self._text("kubectl-pod")) if pods else ()
         return found + asked.parse_inspect(self._text("container-inspect")) if inspected else found
+
+    @fact
+    def said_limits(self) -> tuple[Limit, ...]:
+        """How much may be locked, by shells and files that were asked; () where none was."""
+        key = "limits-said"
+        if not self._given(key):
+            return ()
+        from toolkit.facts.rdma.limits_said import parse_limits  # noqa: PLC0415 see above
+
+        return parse_limits(self._text(key), self.sources.source(key).partition(IMPORTED)[0])
 
     @fact
     def cards(self) -> tuple[Card, ...]:
