@@ -188,8 +188,10 @@ KINDS = (
          r"|locked memory\(kbytes\)|Maximum size that may be locked into memory |Max locked memory "
          r"|MEMLOCK +max locked-in-memory|(?:\S+:)?\s*[^\s#]\S*\s+(?:soft|hard|-)\s+memlock\s+\S"
          r"|(?:\S+:)?(?:Default)?LimitMEMLOCK(?:Soft)?=\S)"),
-    Kind("mlxlink", "mlxlink", r"mlxlink\b", r"^(?:PCIe )?Operational (?:\(Enabled\) )?Info *$"),
-    Kind("mlxconfig", "mlxconfig", r"(?:mlx|mst)config\b", r"^Device #\d+: *$"),
+    Kind("mlxlink", "mlxlink", r"mlxlink\b", r"^(?:PCIe )?Operational (?:\(Enabled\) )?Info *$|"
+         r"\A\s*\{(?=[\s\S]*\"(?:PCIe )?Operational (?:\(Enabled\) )?Info\")"),
+    Kind("mlxconfig", "mlxconfig", r"(?:mst)?(?:mlx|mst)config\b",
+         r"^Device #\d+: *$|\A\s*\{\s*\"Device #\d+\"\s*:"),
     Kind("mlnx-qos", "mlnx-qos-said", r"mlnx_qos\b", r"^Priority trust (?:state|mode): "),
     Kind("ethtool", "ethtool", r"ethtool\b", r"^driver: \S+\nversion: |^NIC statistics: *$|"
          r"^\s*Identifier\s+: 0x[0-9a-f]{2} \("),

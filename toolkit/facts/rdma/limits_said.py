@@ -15,7 +15,7 @@ from toolkit.errors import Unparsable
 
 _KIB = 1024
 _VALUE = r"(\d+|unlimited|infinity)"
-# "max locked memory (kbytes, -l) 64", "-l: locked-in-memory size (kb) 6", "locked memory(kbytes) 9".
+# "max locked memory (kbytes, -l) 64", "-l: locked-in-memory size (kb) 6", "locked memory(kbytes) 9"
 _OF_SHELL = re.compile(
     r"^.*\b[Ll]ock\w*(?:-in-| into |[- ])(?:memory|address space)\b.*"
     rf"\([^)]*\bk(?:i?b|bytes)\b[^)]*\) *{_VALUE}[ \t]*$",
