@@ -101,6 +101,11 @@ POLLS = "state DOWN physical_state POLLING"
             id="second-port-by-the-net-device",
         ),
         pytest.param(
+            (f"roces3f0/1 {UP} netdev eth4", f"roces3f1/1 {OFF} netdev eth5"),
+            PASS,
+            id="second-port-by-the-slot-in-the-device",
+        ),
+        pytest.param(
             (f"ibp65s0f0/1 {UP}", f"ibp65s0f1/1 {POLLS}", f"ibp129s0f0/1 {UP}"),
             PASS,
             id="a-card-with-one-port-beside",
@@ -137,6 +142,34 @@ def test_a_second_port_of_a_card_that_nobody_uses_fails_no_node(
     lines: tuple[str, ...], want: Status
 ) -> None:
     assert status("rdma.port", "".join(f"link {line} \n" for line in lines)) is want
+
+
+# Of a ConnectX the functions' GUIDs count on from their card's, the "system image" GUID.
+CARD, SECOND, OTHER_CARD = "946d:ae03:0097:bd2c", "946d:ae03:0097:bd2d", "946d:ae03:0098:ec91"
+BESIDE = {
+    "rdma dev": "".join(
+        f"{at}: mlx5_{at}: node_type ca fw 28.39.1002 node_guid {{{at}}} sys_image_guid {CARD} \n"
+        for at in range(2)
+    ),
+    "ibdev2netdev": "mlx5_0 port 1 ==> ibp65s0f0 (Up)\nmlx5_1 port 1 ==> ibp65s0f1 (Down)\n",
+    "ibv_devinfo": "".join(
+        f"hca_id:\tmlx5_{at}\n\ttransport:\t\t\tInfiniBand (0)\n\tnode_guid:\t\t\t{{{at}}}\n"
+        f"\tsys_image_guid:\t\t\t{CARD}\n\tphys_port_cnt:\t\t1\n\t\tport:\t1\n"
+        f"\t\t\tstate:\t\t\t{state}\n\t\t\tlink_layer:\t\tInfiniBand\n\n"
+        for at, state in enumerate(("PORT_ACTIVE (4)", "PORT_DOWN (1)"))
+    ),
+}
+
+
+@pytest.mark.parametrize("command", BESIDE)
+@pytest.mark.parametrize(("second", "want"), [(SECOND, PASS), (OTHER_CARD, FAIL)])
+def test_what_stands_beside_tells_the_card_of_a_port(
+    command: str, second: str, want: Status
+) -> None:
+    ports = f"link mlx5_0/1 {UP} \nlink mlx5_1/1 {POLLS} \n"
+    beside = BESIDE[command].format(CARD, second)
+    want = PASS if command == "ibdev2netdev" else want  # its names tell, and no GUID
+    assert status("rdma.port", f"$ rdma link\n{ports}$ {command}\n{beside}") is want
 
 
 # rdma-core infiniband-diags/scripts/ibstatus, port_status and fatal.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
 from toolkit.evidence import State
@@ -52,8 +53,29 @@ class Fabric(Reading):
     def said_devices(self) -> tuple[RdmaDevice, ...]:
         """RDMA devices as a tool printed them, for evidence put together from loose files.
 
+        Their net devices and GUIDs are told by others that were given beside it.
+
         :raises NoEvidence: where no such output is given, or it cannot tell of a port.
         """
+        devices = self._ports_said()
+        nets: dict[str, tuple[str, ...]] = {}
+        if self._given("ibdev2netdev"):
+            beside = parse_ibdev2netdev(self._text("ibdev2netdev"))
+            nets = {each.name: each.netdevs for each in beside}
+        guids = {}
+        if self._given("rdma-dev"):
+            guids = {e.name: e.guids for e in parse_device_names(self._text("rdma-dev"))}
+        return tuple(
+            replace(
+                each,
+                netdevs=each.netdevs or nets.get(each.name, ()),
+                guids=each.guids if any(each.guids) else guids.get(each.name, (0, 0)),
+            )
+            for each in devices
+        )
+
+    def _ports_said(self) -> tuple[RdmaDevice, ...]:
+        """The same by one tool alone."""
         if self._given("ibstat"):
             return parse_ibstat(self._text("ibstat"))
         if self._given("ibv-devinfo"):

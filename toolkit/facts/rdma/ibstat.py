@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from toolkit.errors import Unparsable
-from toolkit.facts.rdma.devices import Port, RdmaDevice
+from toolkit.facts.rdma.devices import Port, RdmaDevice, guid
 
 # What sysfs calls the states that ibstat and ibv_devinfo print.
 _STATES = {
@@ -46,6 +46,7 @@ def parse_ibstat(text: str) -> tuple[RdmaDevice, ...]:
             (),
             tuple(_ibstat_port(number, port) for number, port in ports),
             values.get("CA type", ""),
+            guids=(guid(values.get("Node GUID", "")), guid(values.get("System image GUID", ""))),
         )
         for name, values, ports in found
     )
@@ -79,6 +80,7 @@ def parse_ibv_devinfo(text: str) -> tuple[RdmaDevice, ...]:
             (),
             tuple(_devinfo_port(number, port) for number, port in ports),
             f"MT{part}" if (part := values.get("vendor_part_id", "")).isdecimal() else "",
+            guids=(guid(values.get("node_guid", "")), guid(values.get("sys_image_guid", ""))),
         )
         for name, values, ports in found
     )
