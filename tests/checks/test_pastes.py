@@ -205,3 +205,37 @@ def test_of_acs_that_grep_has_left_alone_it_is_told_whether_any_redirects(
     (redirect,) = (each for each in found.verdicts if each.check.id == "acs.redirect")
     assert redirect.status is Status.UNKNOWN
     assert f"of 2 ACSCtl lines {count} redirect" in redirect.finding.found
+
+
+LINK = "\t\tLnkSta:\tSpeed {}GT/s{}, Width x{}{}\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        pytest.param(
+            LINK.format(8, " (downgraded)", 16, "") + LINK.format(16, " (ok)", 16, " (ok)"),
+            "of 2 LnkSta lines 1 below what the port can",
+            id="links",
+        ),
+        pytest.param(
+            "\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16\n" + LINK.format(16, "", 8, ""),
+            "of 1 LnkSta line 1 below what the port can",
+            id="a-link-as-old-lspci-prints-it",
+        ),
+        pytest.param(
+            "\tRegion 0: Memory at 91000000 (32-bit, non-prefetchable) [size=16M]\n"
+            "\tRegion 1: Memory at <unassigned> (64-bit, prefetchable) [disabled]\n",
+            "regions of 16M, no address;",
+            id="regions",
+        ),
+    ],
+)
+def test_what_grep_has_left_alone_of_lspci_is_told_and_nobodys(
+    lines: str, words: str, tmp_path: Path
+) -> None:
+    for before in ("$ lspci -vvv | grep -e Lnk -e Region\n", ""):
+        found = told(before + lines, tmp_path, Want())
+        said = {each.finding.found for each in found.having(Status.UNKNOWN)}
+        assert any(words in each for each in said)
+        assert not found.having(Status.PASS)

@@ -106,9 +106,11 @@ KINDS = (
     Kind("lspci-tree", "lspci-tree", r"lspci(?: -\w+)*? -\w*t", r"^\s*-[+-]?-?\[[0-9a-f]{4}:"),
     Kind("iommu-groups", "iommu-groups-list", "", rf"^IOMMU Group \d+:?\s+{_PCI} "),
     Kind("lspci", "lspci", r"lspci\b", rf"^{_PCI} (?:\"|.*(?::|\]) )|"
-         r"^\s*ACSC(?:tl|ap):\s+SrcValid[+-]",
+         r"^\s*(?:ACSC(?:tl|ap):\s+SrcValid[+-]|Lnk(?:Cap|Sta):\s+(?:Port #\d+, )?Speed "
+         r"|Region \d: Memory at )",
          rf"{_PCI} (?:\"|[A-Z0-9][\w /-]+(?: \[[0-9a-f]{{4}}\])?: )|"
-         r"\s*ACSC(?:tl|ap):\s+SrcValid[+-]"),
+         r"\s*(?:ACSC(?:tl|ap):\s+SrcValid[+-]|Lnk(?:Cap|Sta):\s+(?:Port #\d+, )?Speed "
+         r"|Region \d: Memory at )"),
     Kind("ibstat", "ibstat", r"ibstat\b", r"^CA '[^']+'$"),
     Kind("ibv-devinfo", "ibv-devinfo", r"ibv_devinfo\b", r"^hca_id:\s"),
     Kind("ibdev2netdev", "ibdev2netdev", r"ibdev2netdev\b", r"^\S+ port \d+ ==> "),
