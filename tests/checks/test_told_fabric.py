@@ -172,6 +172,49 @@ def test_what_stands_beside_tells_the_card_of_a_port(
     assert status("rdma.port", f"$ rdma link\n{ports}$ {command}\n{beside}") is want
 
 
+TWO = f"$ rdma link\nlink mlx5_0/1 {UP} \nlink mlx5_1/1 {{}} \n"
+ONE = "$ ibstatus\n" + "".join(
+    f"{line}\n"
+    for line in (
+        "Infiniband device 'mlx5_0' port 1 status:",
+        "\tstate:\t\t 4: ACTIVE\n\tphys state:\t 5: LinkUp",
+        "\trate:\t\t 400 Gb/sec (4X NDR)\n\tlink_layer:\t InfiniBand\n",
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param(ONE + TWO.format(UP), PASS, id="its-state-is-told-there"),
+        pytest.param(ONE + TWO.format(POLLS), FAIL, id="it-is-down-there"),
+        pytest.param(ONE + "$ rdma dev\n0: mlx5_1: node_type ca \n", UNKNOWN, id="its-name-alone"),
+        pytest.param(ONE + "$ rdma dev\n0: rxe0: node_type ca \n", PASS, id="it-is-software"),
+        pytest.param(
+            ONE + "$ ibdev2netdev\nmlx5_1 port 1 ==> eth1 (Down)\n",
+            UNKNOWN,
+            id="its-net-device-alone",
+        ),
+    ],
+)
+def test_a_list_that_lacks_what_another_has_passes_nothing_by_that(text: str, want: Status) -> None:
+    assert status("rdma.port", text) is want
+
+
+def test_a_list_by_letters_tells_where_it_was_cut() -> None:
+    def listed_until(count: int) -> str:
+        names = sorted(f"mlx5_{at}" for at in range(12))[:count]
+        return "".join(
+            f"CA '{name}'\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n"
+            "\t\tPhysical state: LinkUp\n\t\tRate: 400\n\t\tLink layer: InfiniBand\n"
+            for name in names
+        )
+
+    told = [status("rdma.port", listed_until(count)) for count in range(1, 13)]
+    # mlx5_0, mlx5_1 | mlx5_10, mlx5_11, mlx5_2, ... : what begins so could be all there is.
+    assert told == [PASS, PASS, *[UNKNOWN] * 9, PASS]
+
+
 # rdma-core infiniband-diags/scripts/ibstatus, port_status and fatal.
 def test_ibstatus_says_ib_for_a_kernel_without_link_layers() -> None:
     text = (
