@@ -1,9 +1,8 @@
 """Damaged texts: cut, flipped, shuffled, with lines gone, one behind another. None crashes.
 
 And none that is cut passes what the whole fails or does not know; a pass by a list that may be cut
-between two entries says of how many it is. ``GDR_FAULTS=10000`` says how
-many are tried, from the seed on that ``GDR_SEED`` says; the corpus's captures are among them where they
-lie beside the checkout.
+between two entries says of how many it is. ``GDR_FAULTS=10000`` says how many are tried,
+``GDR_SEED`` which ones; the corpus's captures are among them where they lie beside the checkout.
 """
 
 from __future__ import annotations
