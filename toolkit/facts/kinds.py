@@ -50,9 +50,14 @@ _BARE = (
     r"|[a-z]\w*: (?:Unknown symbol \w+ \(err|disagrees about version of symbol |no symbol version "
     r"for |version magic '|loading out-of-tree module |module verification failed|module license ')"
     r"|(?:DMAR|AMD-Vi|iommu): |nvidia-nvswitch\d+: |nvidia-peermem nv_"
+    r"|[\w.-]+ kernel: (?=\[ *\d|NVRM: |nv|mlx|infiniband|ib_|rdma|DMAR|AMD-Vi|iommu|pci|gdrdrv)"
 )
 # The more telling shape first: an NCCL log may quote anything, an address opens many lines.
 KINDS = (
+    # openucx/ucx src/ucs/debug/log.c, UCS_LOG_FMT: seconds since the epoch, where dmesg counts from
+    # the boot.
+    Kind("ucx-log", "ucx-log", "",
+         r"^\[\d{10}\.\d{6}\] \[[^\]\n]+:\d+ *:\S+\] +\w+\.cc?:\d+ +UCX +[A-Z]"),
     Kind("nccl-log", "nccl-log", "", r"NCCL (?:INFO|WARN|TRACE) |"
          r"GPU Direct RDMA (?:Enabled|Disabled) for",
          r".*\bNCCL (?:INFO|WARN|TRACE) |NCCL version \d|"
@@ -112,7 +117,8 @@ KINDS = (
          r"\s*(?:ACSC(?:tl|ap):\s+SrcValid[+-]|Lnk(?:Cap|Sta):\s+(?:Port #\d+, )?Speed "
          r"|Region \d: Memory at )"),
     Kind("ibstat", "ibstat", r"ibstat\b", r"^CA '[^']+'$"),
-    Kind("ibv-devinfo", "ibv-devinfo", r"ibv_devinfo\b", r"^hca_id:\s"),
+    Kind("ibv-devinfo", "ibv-devinfo", r"(?:(?:docker|podman|srun|kubectl) .* )?ibv_devinfo\b",
+         r"^hca_id:\s|^No IB devices found$|^libibverbs: Warning: "),
     Kind("ibdev2netdev", "ibdev2netdev", r"ibdev2netdev\b", r"^\S+ port \d+ ==> "),
     Kind("gdscheck", "gdscheck", r"\S*gdscheck\b", r"^\s*GDS release version\b"),
     Kind("gdrcopy-sanity", "gdrcopy-sanity", r"\S*(?:gdrcopy_)?sanity\b",
@@ -141,7 +147,8 @@ KINDS = (
          r"(?:PRETTY_NAME|VERSION_ID|ID_LIKE|NAME)=\"?[\w\"]"),
     Kind("mokutil", "mokutil", r"mokutil\b", r"^SecureBoot (?:enabled|disabled)\b"),
     Kind("modprobe", "modprobe-said", r"(?:modprobe|insmod) (?!-c)", r"^(?:modprobe|insmod): |"
-         r"^(?:FATAL|WARNING|ERROR): (?:Error inserting|Module \S+ not found)"),
+         r"^(?:FATAL|WARNING|ERROR): (?:Error inserting|Module \S+ not found)"
+         r"|^.*\bsystemd-modules-load\[\d+\]: |^depmod: WARNING: \S+\.ko\S* needs unknown symbol "),
     Kind("modinfo", "modinfo-said", r"modinfo\b", r"^filename:\s+\S+\.ko|^[\w-]+\.ko(?:\.\w+)?:\s"),
     Kind("dmesg", "dmesg", r"(?:dmesg|journalctl(?= .*(?:-\w*k|--dmesg)))\b",
          rf"^(?:{_DMESG}|{_BARE})"),
@@ -193,7 +200,7 @@ KINDS = (
     Kind("mlxlink", "mlxlink", r"mlxlink\b", r"^(?:PCIe )?Operational (?:\(Enabled\) )?Info *$|"
          r"\A\s*\{(?=[\s\S]*\"(?:PCIe )?Operational (?:\(Enabled\) )?Info\")"),
     Kind("mlxconfig", "mlxconfig", r"(?:mst)?(?:mlx|mst)config\b",
-         r"^Device #\d+: *$|\A\s*\{\s*\"Device #\d+\"\s*:"),
+         r"^Device #\d+: *$(?=[\s\S]*^Configurations: )|\A\s*\{\s*\"Device #\d+\"\s*:"),
     Kind("mlnx-qos", "mlnx-qos-said", r"mlnx_qos\b", r"^Priority trust (?:state|mode): "),
     Kind("ethtool", "ethtool", r"ethtool\b", r"^driver: \S+\nversion: |^NIC statistics: *$|"
          r"^\s*Identifier\s+: 0x[0-9a-f]{2} \("),

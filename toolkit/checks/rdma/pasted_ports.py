@@ -5,11 +5,13 @@ One port is asked at a time, so that a sound one leaves the others open: it pass
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from toolkit.checks.check import Finding, Status, failed, unknown
 from toolkit.checks.role import role
 from toolkit.facts.node.node import Node
+from toolkit.facts.rdma.devices import RdmaDevice
 from toolkit.facts.rdma.mlxlink import UNPLUGGED, Link
 from toolkit.plural import counted
 from toolkit.want import Role, Want
@@ -19,6 +21,37 @@ from toolkit.want import Role, Want
 MOST_ERRORS, LEAST_MINUTES = 1e-12, 5.0
 _FAR = 4  # times slower than both ends of its cable can: two generations, which no switch explains
 OTHERS = "the other ports were not given: ibstat"
+
+
+def devices_told(node: Node) -> Finding | None:
+    """What loose files tell that have no ports, or from a user space that sees none."""
+    if node.devinfo_given and node.devinfo_trouble:
+        return failed(
+            node.devinfo_trouble,
+            expected="every HCA in ibv_devinfo",
+            hint="in a container: --device /dev/infiniband; libibverbs and its providers "
+            "(ibverbs-providers, rdma-core) of one version; else ls /sys/class/infiniband",
+        )
+    if not node.tells_rdma and (listing := node.lists_no_hca):
+        hint = "lspci -nn | grep -E '\\[02(00|07)\\]' tells whether there is one without a driver"
+        return failed(f"no RDMA device, no HCA in the {listing}", expected="an HCA", hint=hint)
+    if not node.tells_rdma and node.listed_devices is not None:
+        return _listed(node.listed_devices)
+    return None
+
+
+def _listed(devices: tuple[RdmaDevice, ...]) -> Finding:
+    """What a list of names tells, which has neither ports nor the HCAs that have no device."""
+    names = [each.name for each in devices]
+    soft = [name for name in names if re.match(r"rxe|siw", name)]
+    if len(soft) < len(names):
+        found = f"{counted(len(names), 'RDMA device')} listed; whether each HCA has one is not told"
+        return unknown(found, hint="lspci -nn; ibstat tells of their ports")
+    return failed(
+        f"no HCA: only software devices {', '.join(soft)}" if soft else "no RDMA device is listed",
+        expected="an RDMA device for each HCA",
+        hint="lspci -nn tells whether there is an HCA; dmesg, why its driver has none",
+    )
 
 
 def _words(link: Link) -> str:

@@ -29,7 +29,8 @@ _NOT_INSERTED = re.compile(
     r" (?:-?\d+ )?(?P<words>\S.*?)\s*$"
     r"|\b(?P<absent>(?<!modinfo: ERROR: )Module (?P<lost>[\w-]+) not found\b.*"
     r"|module (?P<missing>[\w-]+) not found in modules\.dep"
-    r"|Failed to find module '(?P<unknown>[\w-]+)')"
+    r"|Failed to find module '(?P<unknown>[\w-]+)'"
+    r"|depmod: WARNING: (?P<needy>\S+\.ko\S*) needs unknown symbol \w+)"
 )
 # kmod libkmod-module.c, command_do; what modprobe then says of the module is its own word for it.
 _INSTALL = re.compile(
@@ -63,6 +64,9 @@ class Refusals:
     @property
     def any(self) -> bool:
         return bool(self.absent or self.other_version)
+
+
+_NAMED = ("module", "lost", "missing", "unknown", "needy")
 
 
 def parse_refusals(lines: Iterable[str]) -> Refusals:
@@ -109,7 +113,7 @@ def parse_not_inserted(lines: Iterable[str]) -> tuple[NotInserted, ...]:
             continue
         if (found := _NOT_INSERTED.search(line)) is None:
             continue
-        name = next(filter(None, found.group("module", "lost", "missing", "unknown")))
+        name = next(filter(None, found.group(*_NAMED)))
         words = found["words"] or found["absent"]
         if module_name(name) in by_command:
             continue

@@ -132,13 +132,18 @@ class Fabric(Reading):
     @fact
     def devinfo_trouble(self) -> str:
         """Why user space sees no RDMA device, where ibv_devinfo says so; "" else."""
-        if self._state("ibv-devinfo") is not State.FAILED:
+        state = self._state("ibv-devinfo")
+        if state is not State.FAILED and (self.probed or state is not State.OK):
             return ""
         said = self.sources.frame("ibv-devinfo").text
         provider = _PROVIDER.search(said)
         if provider:
             return f"user space has no provider {provider[1]}"
         return "user space finds no RDMA device" if "No IB devices found" in said else ""
+
+    @property
+    def devinfo_given(self) -> bool:
+        return self._given("ibv-devinfo")
 
     @fact
     def devinfo_failed(self) -> bool:

@@ -24,6 +24,11 @@ if TYPE_CHECKING:  # a parser is imported where its text was given: no node that
 _DEVICE = r" (?:-d|--device)[ =]?(\S+)"
 _INTERFACE = r" (?:-i|--interface)[ =]?(\S+)"
 _COUNTED = r" ethtool (?:-S|--statistics) (\S+)"
+_UCX_LOG = "ucx-log"
+# openucx/ucx src/uct/ib/base/ib_md.c, uct_ib_reg_mr and uct_ib_md_print_mem_reg_err_msg.
+_UCX_REFUSED = re.compile(
+    r"UCX +(?:ERROR|DIAG) +(ibv_\w*reg\w*mr\b.* failed: .*?)[ \t]*$", re.MULTILINE
+)
 _HEAD_OF_QOS = re.compile(r"^(?=DCBX mode: )", re.MULTILINE)
 
 
@@ -69,6 +74,11 @@ class ToldPorts(Reading):
         from toolkit.facts.rdma.limits_said import parse_limits  # noqa: PLC0415 see above
 
         return parse_limits(self._text(key), self.sources.source(key).partition(IMPORTED)[0])
+
+    @fact
+    def ucx_refused(self) -> tuple[str, ...]:
+        """What UCX logged of memory that it could not register."""
+        return tuple(_UCX_REFUSED.findall(self._text(_UCX_LOG))) if self._given(_UCX_LOG) else ()
 
     @fact
     def cards(self) -> tuple[Card, ...]:
