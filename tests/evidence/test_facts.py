@@ -89,8 +89,8 @@ NOTHING: dict[str, object] = {
          "peermem_said", "rdma_topo", "registration", "ucx_info", "ucx_run")
     ),
     **dict.fromkeys(
-        ("companions_probed", "devinfo_given", "drivers_told", "given_kernel", "has_bios_text", "has_bmc", "has_dmi",
-         "has_gpu_rows",
+        ("companions_probed", "devinfo_given", "drivers_told", "given_kernel", "has_bios_text",
+         "has_bmc", "has_dmi", "has_gpu_rows",
          "has_log", "has_nvlinks", "has_rdma", "is_guest", "knows_cmdline", "knows_cpu",
          "knows_images", "knows_pci", "knows_state", "no_driver", "peermem_changed", "probed",
          "role_told", "tells_rdma"),
