@@ -148,7 +148,7 @@ KINDS = (
     Kind("mokutil", "mokutil", r"mokutil\b", r"^SecureBoot (?:enabled|disabled)\b"),
     Kind("modprobe", "modprobe-said", r"(?:modprobe|insmod) (?!-c)", r"^(?:modprobe|insmod): |"
          r"^(?:FATAL|WARNING|ERROR): (?:Error inserting|Module \S+ not found)"
-         r"|^.*\bsystemd-modules-load\[\d+\]: |^depmod: WARNING: \S+\.ko\S* needs unknown symbol "),
+         r"|^.*\bsystemd-modules-load\[\d+\]: |^depmod: WARNING: \S+\.ko\S* (?:needs|disagrees) "),
     Kind("modinfo", "modinfo-said", r"modinfo\b", r"^filename:\s+\S+\.ko|^[\w-]+\.ko(?:\.\w+)?:\s"),
     Kind("dmesg", "dmesg", r"(?:dmesg|journalctl(?= .*(?:-\w*k|--dmesg)))\b",
          rf"^(?:{_DMESG}|{_BARE})"),

@@ -30,16 +30,18 @@ _NOT_INSERTED = re.compile(
     r"|\b(?P<absent>(?<!modinfo: ERROR: )Module (?P<lost>[\w-]+) not found\b.*"
     r"|module (?P<missing>[\w-]+) not found in modules\.dep"
     r"|Failed to find module '(?P<unknown>[\w-]+)'"
-    r"|depmod: WARNING: (?P<needy>\S+\.ko\S*) needs unknown symbol \w+)"
+    r"|depmod: WARNING: (?P<needy>\S+\.ko\S*) (?:needs unknown|disagrees about version of)"
+    r" symbol \w+)"
 )
 # kmod libkmod-module.c, command_do; what modprobe then says of the module is its own word for it.
 _INSTALL = re.compile(
     r"Error running install command '?(?P<command>.*?)'? for module (?P<module>[\w-]+)"
 )
-# systemd's src/shared/module-util.c, and insmod's EEXIST; modprobe says nothing of either.
+# systemd's src/shared/module-util.c, insmod's EEXIST, and modprobe's with --first-time.
 _INSERTED = re.compile(
     r"\bInserted module '(?P<module>[\w-]+)'"
-    r"|could not insert (?:module )?'?(?P<there>[\w./+-]+?)'?: File exists"
+    r"|could not insert (?:module )?'?(?P<there>[\w./+-]+?)'?: "
+    r"(?:File exists|Module already in kernel)"
 )
 
 
