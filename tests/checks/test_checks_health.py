@@ -196,6 +196,16 @@ ROWS = [
         "the syndrome is not in the log",
         log(f"mlx5_core {HCAS[0]}: print_health_info:8:(pid 0): assert_var[0] 0x00000001"),
     ),
+    Row(
+        "refused-a-key",
+        "hca.health",
+        PASS,
+        "nothing since boot",
+        log(
+            f"mlx5_core {HCAS[0]}: mlx5_cmd_check:8:(pid 9): CREATE_MKEY(0x200) op_mod(0x0) failed,"
+            " status bad parameter(0x3), syndrome (0x35e6ec)"
+        ),
+    ),
     Row("of-no-mlx5", "hca.health", NA, "no HCA", {"infiniband": ""}, NO_HCA),
 ]
 LOG_CHECKS = ("gpu.lost", "gpu.xid", "nvlink.sxid", "hca.health")

@@ -205,3 +205,102 @@ def test_of_acs_that_grep_has_left_alone_it_is_told_whether_any_redirects(
     (redirect,) = (each for each in found.verdicts if each.check.id == "acs.redirect")
     assert redirect.status is Status.UNKNOWN
     assert f"of 2 ACSCtl lines {count} redirect" in redirect.finding.found
+
+
+UCX = (
+    "[1710151844.440518] [gpu01:4904 :0]          ib_md.c:309  UCX  ERROR ibv_reg_mr(address="
+    "0x7f2a4e000000, length=65536, access=0xf) failed: {}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "fails"),
+    [
+        pytest.param(UCX.format("Bad address"), "rdma.registration", id="ucx-and-no-peer-memory"),
+        pytest.param(
+            UCX.format("Cannot allocate memory : Please set max locked memory (ulimit -l) to "
+                       "'unlimited' (current: 64 kbytes)"),
+            "rdma.registration",
+            id="ucx-and-memlock",
+        ),
+        pytest.param(UCX.replace("ERROR", "DEBUG").format("x"), "", id="ucx-that-chats"),
+        pytest.param(
+            "$ sudo insmod gdrdrv.ko\ninsmod: ERROR: could not insert module gdrdrv.ko: Unknown "
+            "symbol in module\n",
+            "gdrcopy.driver",
+            id="gdrdrv",
+        ),
+        pytest.param(
+            "Nov 11 08:00:01 g systemd-modules-load[612]: Failed to insert module "
+            "'nvidia_peermem': Invalid argument\n",
+            "peermem.loaded",
+            id="systemd-at-boot",
+        ),
+        pytest.param(
+            "# depmod -a\ndepmod: WARNING: /lib/modules/5.15.0-91/extra/nv_peer_mem.ko needs "
+            "unknown symbol ib_register_peer_memory_client\n",
+            "peermem.loaded",
+            id="depmod",
+        ),
+        pytest.param(
+            "gpu1 kernel: nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)\n",
+            "peermem.unknown_symbol",
+            id="a-journal-without-its-stamps",
+        ),
+        pytest.param(
+            "$ docker run --gpus all image ibv_devinfo\nNo IB devices found\n",
+            "rdma.devices rdma.port",
+            id="a-container-that-sees-none",
+        ),
+        pytest.param(
+            "libibverbs: Warning: couldn't load driver 'libmlx5-rdmav34.so': libmlx5-rdmav34.so: "
+            "cannot open shared object file: No such file or directory\nNo IB devices found\n",
+            "rdma.devices rdma.port",
+            id="no-provider",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_second_reader_found_silent(text: str, fails: str, tmp_path: Path) -> None:
+    assert judged(text, tmp_path) == (fails, "")
+
+
+def test_what_mlxfwmanager_asks_about_is_no_setting(tmp_path: Path) -> None:
+    update = "Device #1:\n----------\n\n  Device Type:      ConnectX6\n  PSID:  MT_0000000223\n"
+    (tmp_path / "t.txt").write_text(f"$ rdma link\n{DOWN_LINK}$ mlxfwmanager\n{update}")
+    ((_, evidence),) = read_saved(tmp_path / "t.txt")
+    assert list(evidence.frames) == ["rdma-link"]
+
+
+DOWN_LINK = "link mlx5_0/1 state DOWN physical_state DISABLED netdev eth0\n"
+LINK = "\t\tLnkSta:\tSpeed {}GT/s{}, Width x{}{}\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        pytest.param(
+            LINK.format(8, " (downgraded)", 16, "") + LINK.format(16, " (ok)", 16, " (ok)"),
+            "of 2 LnkSta lines 1 below what the port can",
+            id="links",
+        ),
+        pytest.param(
+            "\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16\n" + LINK.format(16, "", 8, ""),
+            "of 1 LnkSta line 1 below what the port can",
+            id="a-link-as-old-lspci-prints-it",
+        ),
+        pytest.param(
+            "\tRegion 0: Memory at 91000000 (32-bit, non-prefetchable) [size=16M]\n"
+            "\tRegion 1: Memory at <unassigned> (64-bit, prefetchable) [disabled]\n",
+            "regions of 16M, no address;",
+            id="regions",
+        ),
+    ],
+)
+def test_what_grep_has_left_alone_of_lspci_is_told_and_nobodys(
+    lines: str, words: str, tmp_path: Path
+) -> None:
+    for before in ("$ lspci -vvv | grep -e Lnk -e Region\n", ""):
+        found = told(before + lines, tmp_path, Want())
+        said = {each.finding.found for each in found.having(Status.UNKNOWN)}
+        assert any(words in each for each in said)
+        assert not found.having(Status.PASS)

@@ -18,7 +18,9 @@ SMALL, LARGE = 65536, -1
 
 
 # moby api/types/container, HostConfig; podman's inspect says RLIMIT_MEMLOCK and CAP_IPC_LOCK.
-def inspected(draw: Random, *, rdma: bool, memlock: int | None, pins: bool) -> str:
+def inspected(
+    draw: Random, *, rdma: bool, memlock: int | None, pins: bool, asks: bool = True
+) -> str:
     podman = draw.random() < 0.5
     devices = [{"PathOnHost": "/dev/fuse", "PathInContainer": "/dev/fuse"}]
     if rdma:
@@ -41,7 +43,11 @@ def inspected(draw: Random, *, rdma: bool, memlock: int | None, pins: bool) -> s
         "IpcMode": draw.choice(("host", "private")),
     }
     keys = draw.sample(list(host), len(host))
-    listed = [{"Id": "4f" * 32, "Name": "/train", "HostConfig": {key: host[key] for key in keys}}]
+    if not podman and draw.random() < 0.5:  # by CDI
+        host["DeviceRequests"] = [{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=all"]}]
+    environment = {"Env": ["PATH=/bin", f"{'NCCL_IB_HCA' if asks else 'NCCL_DEBUG'}=mlx5"]}
+    hosted = {"HostConfig": {key: host[key] for key in keys}}
+    listed = [{"Id": "4f" * 32, "Name": "/train", **hosted, "Config": environment}]
     return json.dumps(listed, indent=draw.choice((2, 4))) + "\n"
 
 
@@ -49,10 +55,10 @@ def test_a_container_without_devices_or_memory_to_lock_is_told_by_inspect() -> N
     draw = Random(61)  # noqa: S311 # drawn again the same
     for _ in range(TEXTS):
         rdma, pins = draw.random() < 0.7, draw.random() < 0.5
-        memlock = draw.choice((None, SMALL, LARGE))
-        text = inspected(draw, rdma=rdma, memlock=memlock, pins=pins)
+        memlock, asks = draw.choice((None, SMALL, LARGE)), draw.random() < 0.5
+        text = inspected(draw, rdma=rdma, memlock=memlock, pins=pins, asks=asks)
         text = draw.choice(("", "$ docker inspect train\n")) + text
-        ill = not rdma or (memlock == SMALL and not pins)
+        ill = (not rdma and asks) or (rdma and memlock == SMALL and not pins)
         got = CHECKS["ctr.rdma_devices"](Node(read(text)), Want()).status
         assert got is (FAIL if ill else UNKNOWN), text
 
@@ -67,7 +73,9 @@ OTHER = "example.com/fpga"
 
 
 # kubernetes/kubectl pkg/describe/describe.go, describePod: tabs made into blanks.
-def described(draw: Random, resources: dict[str, int], *, status_: str, event: str) -> str:
+def described(
+    draw: Random, resources: dict[str, int], *, status_: str, event: str, setting: str = ""
+) -> str:
     rows = [("cpu", "8"), ("memory", "64Gi"), *((k, str(v)) for k, v in resources.items())]
     listed = "".join(f"      {key}:  {value}\n" for key, value in draw.sample(rows, len(rows)))
     node = "<none>" if status_ == "Pending" else "gpu01/10.0.0.1"
@@ -76,6 +84,7 @@ def described(draw: Random, resources: dict[str, int], *, status_: str, event: s
         f"Name:             train-0\nNamespace:        jobs\n{middle}Node:             {node}\n"
         f"Labels:           app=train\nStatus:           {status_}\nIP:               \n"
         f"Containers:\n  main:\n    Limits:\n{listed}    Requests:\n{listed}"
+        f"    Environment:\n      {setting or 'A'}:  1\n"
         f"Conditions:\n  Type           Status\n  PodScheduled   False \n"
         f"Volumes:\n  shm:\n    Type:       EmptyDir (a directory)\n    Medium:     Memory\n"
         f"QoS Class:                   Burstable\nNode-Selectors:              <none>\n"
@@ -84,7 +93,9 @@ def described(draw: Random, resources: dict[str, int], *, status_: str, event: s
     )
 
 
-def written(draw: Random, resources: dict[str, int], *, status_: str, event: str) -> str:
+def written(
+    draw: Random, resources: dict[str, int], *, status_: str, event: str, setting: str = ""
+) -> str:
     counts = {key: str(count) for key, count in resources.items()}
     pod = {
         "apiVersion": "v1",
@@ -94,6 +105,7 @@ def written(draw: Random, resources: dict[str, int], *, status_: str, event: str
             "containers": [
                 {
                     "name": "main",
+                    "env": [{"name": setting or "A", "value": "1"}],
                     "resources": {"limits": counts, "requests": dict(counts)},
                     "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
                 }
@@ -106,7 +118,7 @@ def written(draw: Random, resources: dict[str, int], *, status_: str, event: str
     return yaml.safe_dump(pod, width=10_000)
 
 
-def test_a_pod_that_asks_for_no_rdma_or_gets_none_is_told_in_each_form() -> None:
+def test_a_pod_that_asks_for_rdma_and_gets_none_is_told_in_each_form() -> None:
     draw = Random(62)  # noqa: S311 # drawn again the same
     for _ in range(TEXTS):
         kind = draw.choice((None, OTHER, *RDMA))
@@ -118,10 +130,42 @@ def test_a_pod_that_asks_for_no_rdma_or_gets_none_is_told_in_each_form() -> None
             f"1 node(s) had untolerated taint, 2 Insufficient {lacking}. preemption: 0/3 nodes.\n"
         )
         form = draw.choice((described, written))
-        text = form(draw, resources, status_="Running" if runs else "Pending", event=event)
+        setting = draw.choice(("", "NCCL_IB_DISABLE", "NCCL_IB_GID_INDEX"))
+        state = "Running" if runs else "Pending"
+        text = form(draw, resources, status_=state, event=event, setting=setting)
+        asks = kind is None and setting == "NCCL_IB_GID_INDEX"
         short = not runs and "/" in lacking and lacking != OTHER
         got = CHECKS["ctr.rdma_devices"](Node(read(text)), Want())
-        assert got.status is (FAIL if short or kind is None else UNKNOWN), text
+        assert got.status is (FAIL if short or asks else UNKNOWN), text
+
+
+# kubernetes pkg/kubelet/cm/devicemanager/manager.go, devicesToAllocate; pkg/kubelet/events;
+# containerd's words for a device that is gone.
+@pytest.mark.parametrize(
+    "event",
+    [
+        "UnexpectedAdmissionError  5s  kubelet  Allocate failed due to requested number of devices"
+        " unavailable for rdma/hca_shared_devices_a. Requested: 1, Available: 0, which is",
+        "UnexpectedAdmissionError  5s  kubelet  Allocate failed due to no healthy devices present; "
+        "cannot allocate unhealthy devices rdma/hca_shared_devices_a, which is unexpected",
+        "UnexpectedAdmissionError  5s  kubelet  Allocate failed due to cannot allocate unregistered"
+        " device rdma/hca_shared_devices_a, which is unexpected",
+        'FailedMount  5s (x9 over 2m)  kubelet  MountVolume.SetUp failed for volume "ib" : '
+        "hostPath type check failed: /dev/infiniband is not a directory",
+        "FailedCreatePodSandBox  5s  kubelet  Failed to create pod sandbox: rpc error: code = "
+        "Unknown desc = failed to setup network for sandbox: error adding container to network "
+        '"sriov-net": failed to find the pod\'s VF',
+        "Failed  5s  kubelet  Error: failed to generate container spec: lstat "
+        "/dev/infiniband/uverbs0: no such file or directory",
+    ],
+)
+def test_what_kubelet_could_not_give_is_told(event: str) -> None:
+    draw = Random(1)  # noqa: S311 # drawn again the same
+    text = described(draw, POD, status_="Pending", event=f"  Warning  {event}\n")
+    assert status("ctr.rdma_devices", text) is FAIL
+    draw = Random(1)  # noqa: S311 # drawn again the same
+    runs = described(draw, POD, status_="Running", event=f"  Warning  {event}\n")
+    assert status("ctr.rdma_devices", runs) is UNKNOWN
 
 
 REFUSED = (
@@ -171,10 +215,21 @@ def test_pods_as_people_paste_them(text: str, want: Status) -> None:
         pytest.param({"Privileged": True}, UNKNOWN, id="privileged"),
         pytest.param({"Runtime": "nvidia"}, FAIL, id="by-the-runtime"),
         pytest.param({}, UNKNOWN, id="without-gpus"),
+        pytest.param(
+            {"Runtime": "nvidia", "Binds": ["/dev/infiniband:/dev/infiniband"]},
+            UNKNOWN,
+            id="its-folder-of-devices-mounted-alone",
+        ),
+        pytest.param(
+            {"DeviceRequests": [{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=0"]}]},
+            FAIL,
+            id="gpus-by-cdi",
+        ),
     ],
 )
 def test_containers_as_people_paste_them(host: dict[str, object], want: Status) -> None:
-    one = {"Name": "/x", "HostConfig": host, "Config": {"Env": ["NVIDIA_VISIBLE_DEVICES=all"]}}
+    env = ["NVIDIA_VISIBLE_DEVICES=all", "NCCL_IB_HCA=mlx5"]
+    one = {"Name": "/x", "HostConfig": host, "Config": {"Env": env}}
     text = json.dumps([one], indent=4)
     assert status("ctr.rdma_devices", f"{text}\n") is want
     cut = f"$ docker inspect x\n{text[:-20]}\n"

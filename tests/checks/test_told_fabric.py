@@ -101,6 +101,11 @@ POLLS = "state DOWN physical_state POLLING"
             id="second-port-by-the-net-device",
         ),
         pytest.param(
+            (f"roces3f0/1 {UP} netdev eth4", f"roces3f1/1 {OFF} netdev eth5"),
+            PASS,
+            id="second-port-by-the-slot-in-the-device",
+        ),
+        pytest.param(
             (f"ibp65s0f0/1 {UP}", f"ibp65s0f1/1 {POLLS}", f"ibp129s0f0/1 {UP}"),
             PASS,
             id="a-card-with-one-port-beside",
@@ -137,6 +142,77 @@ def test_a_second_port_of_a_card_that_nobody_uses_fails_no_node(
     lines: tuple[str, ...], want: Status
 ) -> None:
     assert status("rdma.port", "".join(f"link {line} \n" for line in lines)) is want
+
+
+# Of a ConnectX the functions' GUIDs count on from their card's, the "system image" GUID.
+CARD, SECOND, OTHER_CARD = "946d:ae03:0097:bd2c", "946d:ae03:0097:bd2d", "946d:ae03:0098:ec91"
+BESIDE = {
+    "rdma dev": "".join(
+        f"{at}: mlx5_{at}: node_type ca fw 28.39.1002 node_guid {{{at}}} sys_image_guid {CARD} \n"
+        for at in range(2)
+    ),
+    "ibdev2netdev": "mlx5_0 port 1 ==> ibp65s0f0 (Up)\nmlx5_1 port 1 ==> ibp65s0f1 (Down)\n",
+    "ibv_devinfo": "".join(
+        f"hca_id:\tmlx5_{at}\n\ttransport:\t\t\tInfiniBand (0)\n\tnode_guid:\t\t\t{{{at}}}\n"
+        f"\tsys_image_guid:\t\t\t{CARD}\n\tphys_port_cnt:\t\t1\n\t\tport:\t1\n"
+        f"\t\t\tstate:\t\t\t{state}\n\t\t\tlink_layer:\t\tInfiniBand\n\n"
+        for at, state in enumerate(("PORT_ACTIVE (4)", "PORT_DOWN (1)"))
+    ),
+}
+
+
+@pytest.mark.parametrize("command", BESIDE)
+@pytest.mark.parametrize(("second", "want"), [(SECOND, PASS), (OTHER_CARD, FAIL)])
+def test_what_stands_beside_tells_the_card_of_a_port(
+    command: str, second: str, want: Status
+) -> None:
+    ports = f"link mlx5_0/1 {UP} \nlink mlx5_1/1 {POLLS} \n"
+    beside = BESIDE[command].format(CARD, second)
+    want = PASS if command == "ibdev2netdev" else want  # its names tell, and no GUID
+    assert status("rdma.port", f"$ rdma link\n{ports}$ {command}\n{beside}") is want
+
+
+TWO = f"$ rdma link\nlink mlx5_0/1 {UP} \nlink mlx5_1/1 {{}} \n"
+ONE = "$ ibstatus\n" + "".join(
+    f"{line}\n"
+    for line in (
+        "Infiniband device 'mlx5_0' port 1 status:",
+        "\tstate:\t\t 4: ACTIVE\n\tphys state:\t 5: LinkUp",
+        "\trate:\t\t 400 Gb/sec (4X NDR)\n\tlink_layer:\t InfiniBand\n",
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param(ONE + TWO.format(UP), PASS, id="its-state-is-told-there"),
+        pytest.param(ONE + TWO.format(POLLS), FAIL, id="it-is-down-there"),
+        pytest.param(ONE + "$ rdma dev\n0: mlx5_1: node_type ca \n", UNKNOWN, id="its-name-alone"),
+        pytest.param(ONE + "$ rdma dev\n0: rxe0: node_type ca \n", PASS, id="it-is-software"),
+        pytest.param(
+            ONE + "$ ibdev2netdev\nmlx5_1 port 1 ==> eth1 (Down)\n",
+            UNKNOWN,
+            id="its-net-device-alone",
+        ),
+    ],
+)
+def test_a_list_that_lacks_what_another_has_passes_nothing_by_that(text: str, want: Status) -> None:
+    assert status("rdma.port", text) is want
+
+
+def test_a_list_by_letters_tells_where_it_was_cut() -> None:
+    def listed_until(count: int) -> str:
+        names = sorted(f"mlx5_{at}" for at in range(12))[:count]
+        return "".join(
+            f"CA '{name}'\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n"
+            "\t\tPhysical state: LinkUp\n\t\tRate: 400\n\t\tLink layer: InfiniBand\n"
+            for name in names
+        )
+
+    told = [status("rdma.port", listed_until(count)) for count in range(1, 13)]
+    # mlx5_0, mlx5_1 | mlx5_10, mlx5_11, mlx5_2, ... : what begins so could be all there is.
+    assert told == [PASS, PASS, *[UNKNOWN] * 9, PASS]
 
 
 # rdma-core infiniband-diags/scripts/ibstatus, port_status and fatal.

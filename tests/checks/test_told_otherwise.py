@@ -67,6 +67,9 @@ def stamp(draw: Random) -> str:
             f"Mon 2026-02-{day:02d} {clock} UTC {host} kernel: ",
             f"{draw.randrange(10**9, 2 * 10**9)}.{micro} {host} kernel: ",
             f"[{since}] {host} kernel: ",
+            f"[{since} <    0.00001{draw.randrange(10)}{draw.choice(' *')}>] {host} kernel: ",
+            f"[{since}{'':16}] {host} kernel: ",
+            f"{draw.choice((iso + '+01:00', f'{month} {day:02d} {clock}'))} kernel: ",
             f"{iso}.{micro}123Z [{since}] ",
         )
     )
@@ -131,8 +134,8 @@ def test_a_port_is_up_or_down_in_any_list(form: Callable[..., str]) -> None:
         assert status("rdma.port", text) is want, text
 
 
-# kmod tools/modprobe.c and insmod.c, mod_strerror; module-init-tools 3.16; busybox modutils/
-# modprobe.c and insmod.c, moderror; systemd src/shared/module-util.c; kernel/module/main.c.
+# The words for an errno: glibc's, as kmod tools/modprobe.c prints them (insmod_insert has its own for
+# ENOENT), kmod tools/insmod.c, mod_strerror, and busybox modutils/modutils.c, moderror.
 ERRNO = {
     "load-invalid": ("Invalid argument", "Invalid parameters"),
     "load-symbol": (
@@ -147,44 +150,62 @@ ERRNO = {
     "load-lockdown": ("Operation not permitted",),
 }
 LOADERS = (
-    "modprobe: ERROR: could not insert '{name}': {words}",
-    "insmod: ERROR: could not insert module {name}.ko: {words}",
+    "modprobe: ERROR: could not insert '{name}': {words}",  # kmod tools/modprobe.c, insmod_insert
+    "insmod: ERROR: could not insert module {name}.ko: {words}",  # kmod tools/insmod.c, do_insmod
+    # module-init-tools modprobe.c, insmod
     "FATAL: Error inserting {name} (/lib/modules/6.8.0/updates/dkms/{name}.ko): {words}",
     "WARNING: Error inserting {name} (/lib/modules/6.8.0/extra/{name}.ko.xz): {words}",
-    "insmod: error inserting './{name}.ko': -1 {words}",
+    "insmod: error inserting './{name}.ko': -1 {words}",  # module-init-tools insmod.c, main
+    # busybox modutils/modprobe.c, do_modprobe; insmod.c, insmod_main
     "modprobe: can't load module {name} (updates/dkms/{name}.ko): {words}",
     "insmod: can't insert '{name}.ko': {words}",
+    # systemd src/shared/module-util.c; kmod libkmod/libkmod-module.c, kmod_module_insert_module
     "Failed to insert module '{name}': {words}",
-    "Failed to insert '{name}': {words}",
+    "Failed to insert module '/lib/modules/6.8.0/updates/{name}.ko': {words}",
+    "Failed to insert '{name}': {words}",  # systemd before 240
 )
 ABSENT = (
+    # kmod tools/modprobe.c
     "modprobe: FATAL: Module {name} not found in directory /lib/modules/6.8.0",
-    "FATAL: Module {name} not found.",
+    "FATAL: Module {name} not found.",  # module-init-tools modprobe.c, do_modprobe
     "modprobe: ERROR: Module {name} not found.",
-    "modprobe: module {name} not found in modules.dep",
-    "Failed to find module '{name}'",
+    "modprobe: module {name} not found in modules.dep",  # busybox modutils/modprobe.c
+    "Failed to find module '{name}'",  # systemd src/shared/module-util.c
 )
+DEPMOD = {  # kmod tools/depmod.c, depmod_load_module_dependencies
+    "load-symbol": "depmod: WARNING: /lib/modules/6.8.0/extra/{name}.ko needs unknown symbol x_y",
+    "load-crc": "depmod: WARNING: /lib/m/{name}.ko.xz disagrees about version of symbol x_y",
+}
 KERNEL = {
     "load-crc": (
+        # kernel/module/version.c, check_version; main.c, simplify_symbols; once kernel/module.c
         "{name}: disagrees about version of symbol {symbol}",
         "{name}: Unknown symbol {symbol} (err -22)",
         "{name}: no symbol version for {symbol}",
     ),
     "load-symbol": (
+        # kernel/module/main.c, simplify_symbols; older kernels have "err 0"
         "{name}: Unknown symbol {symbol} (err -2)",
         "{name}: Unknown symbol {symbol} (err 0)",
         "{name}: Unknown symbol {symbol}",
     ),
+    # kernel/module/main.c, check_modinfo
     "load-format": ("{name}: version magic '6.8.0 SMP' should be '6.9.0 SMP mod_unload '",),
     "load-rejected": (
+        # kernel/module/signing.c, module_sig_check; some releases name the module
         "Loading of unsigned module is rejected",
         "Loading of module with unavailable key is rejected",
         "Loading of module with unsupported crypto is rejected",
+        "{name}: loading of module with unavailable key is rejected",
     ),
+    # security/lockdown/lockdown.c, lockdown_is_locked_down
     "load-lockdown": (
         "Lockdown: modprobe: unsigned module loading is restricted; see man kernel_lockdown.7",
     ),
+    # kernel/module/main.c, verify_exported_symbols
     "load-duplicate": ("{name}: exports duplicate symbol {symbol} (owned by nv_peer_mem)",),
+    # kernel/params.c, parse_args
+    "load-refused": ("{name}: `2' invalid for parameter `peerdirect_support'",),
 }
 PEERMEM = ("nvidia_peermem", "nvidia-peermem", "nv_peer_mem")
 
@@ -194,6 +215,9 @@ def refusals(draw: Random) -> tuple[str, str, str]:
     name = draw.choice(PEERMEM)
     if draw.random() < 0.2:
         return "load-absent", draw.choice(ABSENT).format(name=name), name
+    if draw.random() < 0.1:
+        cause = draw.choice(list(DEPMOD))
+        return cause, DEPMOD[cause].format(name=name), name
     if draw.random() < 0.4:
         cause = draw.choice(list(KERNEL))
         words = draw.choice(KERNEL[cause]).format(

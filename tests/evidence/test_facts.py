@@ -89,8 +89,8 @@ NOTHING: dict[str, object] = {
          "peermem_said", "rdma_topo", "registration", "ucx_info", "ucx_run")
     ),
     **dict.fromkeys(
-        ("companions_probed", "drivers_told", "given_kernel", "has_bios_text", "has_bmc", "has_dmi",
-         "has_gpu_rows",
+        ("companions_probed", "devinfo_given", "drivers_told", "given_kernel", "has_bios_text",
+         "has_bmc", "has_dmi", "has_gpu_rows",
          "has_log", "has_nvlinks", "has_rdma", "is_guest", "knows_cmdline", "knows_cpu",
          "knows_images", "knows_pci", "knows_state", "no_driver", "peermem_changed", "probed",
          "role_told", "tells_rdma"),
@@ -103,7 +103,7 @@ NOTHING: dict[str, object] = {
     **{name: {} for name in ("counted_ports", "left", "own_interfaces", "qos_asked", "said_links",
                              "said_qos", "said_signers", "services", "unsupported_gpus")},
     **dict.fromkeys(("asked_containers", "cards", "collective_runs", "gdsio_runs", "perftest_runs",
-                     "said_pcie_links"), ()),
+                     "said_limits", "said_pcie_links", "ucx_refused"), ()),
     "ethtool_said": EthtoolSaid(),
     "live": True,
     "loose": True,
@@ -143,7 +143,7 @@ FRAMES = {
     "dkms-version": "dkms_version has_dkms",
     "dmesg": (
         "bus_errors dmesg fallen_gpus hca_troubles iommu_log log_is_whole log_reaches "
-        "log_since_boot sxids uvm_troubles xids"
+        "log_since_boot refused_commands sxids uvm_troubles xids"
     ),
     "dmi": "dmi",
     "fabricmanager-version": "fabric_manager",

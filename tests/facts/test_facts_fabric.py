@@ -54,7 +54,7 @@ def test_ibstat_with_a_prompt_before_and_a_panic_behind() -> None:
     up = Port(1, "ACTIVE", "LinkUp", "400 Gb/sec", "InfiniBand")
     down = Port(1, "DOWN", "Polling", "40 Gb/sec", "Ethernet")
     assert parse_ibstat(IBSTAT) == (
-        RdmaDevice("mlx5_10", "", "28.39.1002", "", (), (up,), "MT4129"),
+        RdmaDevice("mlx5_10", "", "28.39.1002", "", (), (up,), "MT4129", guids=(1, 0)),
         RdmaDevice("mlx5_2", "", "", "", (), (down,), "MT4125"),
     )
     assert (up.gbits, down.gbits) == (400, 0)  # a dead port's rate says nothing

@@ -8,7 +8,7 @@ import pytest
 
 from toolkit.compat.gpus import Act, xid_row, xid_rows
 from toolkit.facts.gpu.kernel_trouble import fallen, sxids, when, xids
-from toolkit.facts.rdma.hca_log import hca_troubles
+from toolkit.facts.rdma.hca_log import hca_troubles, refused_commands
 
 FELL = "79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 
@@ -196,6 +196,42 @@ def test_what_the_drivers_of_hcas_say(lines: list[str], named: list[str]) -> Non
     assert [(each.address, each.sick) for each in hca_troubles(lines)] == [
         (name, True) for name in named
     ]
+
+
+KEY = "(0x200) op_mod(0x0) failed, status "
+
+
+# mlx5/core/cmd.c: mlx5_cmd_check of Linux to 5.17, mlx5_cmd_out_err since, OFED's small letters;
+# infiniband/hw/mlx5/mr.c, create_mkey_callback and reg_mr_callback.
+@pytest.mark.parametrize(
+    ("said", "refused"),
+    [
+        (f"mlx5_core 0000:41:00.0: mlx5_cmd_check:7:(pid 9): CREATE_MKEY{KEY}bad parameter(0x3), "
+         "syndrome (0x35e6ec)", ("0000:41:00.0", "CREATE_MKEY: bad parameter")),
+        (f"mlx5_core 0000:41:00.0: mlx5_cmd_out_err:8:(pid 9): CREATE_MKEY{KEY}limits exceeded"
+         "(0x8), syndrome (0x20c9b5), err(-12)", ("0000:41:00.0", "CREATE_MKEY: limits exceeded")),
+        (f"mlx5_cmd_check:810:(pid 923941): create_mkey{KEY}no resources(0xf), syndrome (0x1)",
+         ("", "CREATE_MKEY: no resources")),
+        ("infiniband mlx5_0: create_mkey_callback:131:(pid 0): async reg mr failed. status -12",
+         ("mlx5_0", "async reg mr failed. status -12")),
+        ("mlx5_core 0000:41:00.0: mlx5_cmd_check:7:(pid 9): ACCESS_REG(0x805) op_mod(0x1) failed, "
+         "status bad parameter(0x3), syndrome (0x15c356)", None),
+        ("mlx5_core 0000:41:00.0: mlx5_cmd_out_err:8:(pid 9): SET_FLOW_TABLE_ENTRY(0x936) op_mod("
+         "0x0) failed, status bad parameter(0x3), syndrome (0xcdb051), err(-22)", None),
+    ],
+)  # fmt: skip
+def test_what_firmware_refused_to_make(said: str, refused: tuple[str, str] | None) -> None:
+    line = f"[ 17.123456] {said}"
+    assert [(each.address, each.text) for each in refused_commands([line])] == (
+        [refused] if refused else []
+    )
+    assert hca_troubles([line]) == ()
+
+
+def test_an_internal_error_of_firmware_is_failing_health() -> None:
+    said = f"mlx5_cmd_check:7:(pid 9): CREATE_QP{KEY}internal error(0x1), syndrome (0x1)"
+    (told,) = hca_troubles([f"mlx5_core 0000:41:00.0: {said}"])
+    assert told.sick
 
 
 DUMP = [

@@ -106,6 +106,7 @@ def test_another_form_is_refused(line: str) -> None:
         ("rocep1s0f0", Kind.HCA),
         ("roceP2p1s0f1", Kind.HCA),
         ("ibp59s0", Kind.HCA),
+        ("roces3f1", Kind.HCA),
         ("roceo1", Kind.HCA),
         ("rxe0", Kind.SOFTWARE),
         ("rocex0a1b2cfffe3d4e5f", Kind.SOFTWARE),  # by its GUID, as Soft-RoCE may be named too

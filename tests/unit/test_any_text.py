@@ -269,6 +269,16 @@ def test_what_fails_on_a_text_is_told_behind_what_it_shows(gdr: Run, tmp_path: P
     assert len(wanted.splitlines()) == 3
 
 
+def test_the_repair_of_a_text_says_whose_it_is(gdr: Run, tmp_path: Path) -> None:
+    symbol = "nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)"
+    (tmp_path / "t.txt").write_text(f"[   31.832683] {symbol}\n")
+    shown = gdr("doctor", "t.txt")
+    words = " ".join(shown.stdout.split())
+    assert "reload --hosts NODE" in words
+    assert "; NODE is the machine that the text is of" in words
+    assert shown.stderr.endswith("doctor --verbose --from t.txt shows all of it\n")
+
+
 def test_evidence_of_a_node_is_counted_beside_texts(gdr: Run, tmp_path: Path) -> None:
     (tmp_path / "gpu07.evidence").write_text(node().dump())
     (tmp_path / "t.txt").write_text(MATRIX)

@@ -223,6 +223,33 @@ def test_no_plan_is_named_for_what_is_merely_sick(
     assert ending("doctor", code, told) == f"exit 2: {line}"
 
 
+@pytest.mark.parametrize(
+    ("values", "texts", "line"),
+    [
+        (
+            {},
+            {"gpu1"},
+            "something fails on gpu1; ./invokew doctor --verbose --from t shows all of it",
+        ),
+        ({"verbose": True}, {"gpu1"}, "something fails on gpu1; see above"),
+        ({}, set(), "something fails on gpu1; ./invokew plan --from t shows what would mend it"),
+    ],
+    ids=["a-text", "all-of-a-text", "a-node"],
+)
+def test_no_plan_is_named_for_a_text(
+    values: dict[str, str | int | bool], texts: set[str], line: str
+) -> None:
+    told = Said({"from_": "t", **values}, texts=texts)
+    code = record(told, [("gpu1", ExitCode.FAILED)])
+    assert ending("doctor", code, told) == f"exit 2: {line}"
+
+
+def test_texts_are_counted_as_texts() -> None:
+    told = Said({"from_": "t"}, texts={"a", "b"})
+    code = record(told, [("a", ExitCode.FAILED), ("b", ExitCode.OK)])
+    assert "something fails on 1 of 2 texts; " in ending("doctor", code, told)
+
+
 def test_so_many_hosts_that_nobody_would_read_them_are_named_as_they_were() -> None:
     told = Said({"hosts": "@all", "inventory": "i"})
     record(told, [(f"n{number}x{number}", ExitCode.FAILED) for number in range(400)])

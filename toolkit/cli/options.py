@@ -336,6 +336,8 @@ class Said:
     ended: list[tuple[str, ExitCode]] = field(default_factory=list, compare=False)
     # The sick among them, and whether something else fails there too, which a plan may mend.
     sick: dict[str, bool] = field(default_factory=dict, compare=False)
+    # Those that are no node but a text, which no plan changes.
+    texts: set[str] = field(default_factory=set, compare=False)
     # Where a run was taken up: what holds of it, in place of the few words that were typed.
     taken_up: dict[str, str | int | bool] = field(default_factory=dict, compare=False)
 

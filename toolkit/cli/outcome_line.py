@@ -85,14 +85,23 @@ def ending(verb: str, code: ExitCode, said: Said) -> str:
     for each in WORST_FIRST:
         hosts = {host for host, its in ended if its is each}
         if each in codes - {ExitCode.OK}:
-            share = f"{len(hosts)} of {counted(whole, 'node')}" if whole > 1 else fold(hosts)
+            kind = "text" if said.texts and said.texts >= {host for host, _ in ended} else "node"
+            share = f"{len(hosts)} of {counted(whole, kind)}" if whole > 1 else fold(hosts)
             so = _FAILS.get(verb, _SO[each]) if each is ExitCode.FAILED else _SO[each]
             sick = _sick(hosts, said, whole) if each is ExitCode.FAILED else ""
             facts.append(so + f" on {share}" * bool(hosts) + sick)
     worst_off = {host for host, its in ended if its is code}
-    mendable = {host for host in worst_off if said.sick.get(host, True)}
+    if worst_off and worst_off <= said.texts and verb == "doctor":
+        shown = _shows_all(said)
+        return f"exit {int(code)}: {', '.join(facts)}; {shown or 'see above'}"
+    mendable = {host for host in worst_off - said.texts if said.sick.get(host, True)}
     shown = "" if worst_off and not mendable else _command(verb, code, said, fold(mendable))
     return f"exit {int(code)}: {', '.join(facts)}; {shown or 'see above'}"
+
+
+def _shows_all(said: Said) -> str:
+    """Of a text nothing is planned; doctor has told what it shows, and all of it if asked."""
+    return "" if said.flag("verbose") else _command("doctor", ExitCode.UNKNOWN, said, "")
 
 
 def _sick(hosts: set[str], said: Said, whole: int) -> str:

@@ -39,10 +39,25 @@ _DMESG = (
     rf"|\[\S+ \S+ [ \d]?\d {_CLOCK} \d{{4}}(?: +<[ .\d]+>)?\] )"
     rf"|kern *:\w+ *: |\d+,\d+,\d+,[-c][^;\n]*;|\d{{4}}-\d\d-\d\dT{_CLOCK},\d{{6}}[+-]\d\d:\d\d "
     rf"|(?:[A-Za-z]\S{{2,4}} [ \d]?\d {_CLOCK}(?:\.\d+)?|{_ISO}|\d{{10}}\.\d{{6}}"
-    rf"|\[ *\d+\.\d{{6}}\]|\S{{3}} \d{{4}}-\d\d-\d\d {_CLOCK}(?:\.\d+)? \S+) \S+ kernel: "
+    rf"|\[ *\d+\.\d{{6}}(?: <[ .\d]+[ *]>| +)?\]|\S{{3}} \d{{4}}-\d\d-\d\d {_CLOCK}(?:\.\d+)? \S+) "
+    r"(?:\S+ )?kernel: "
+)
+# Bare lines of the kernel's, as journalctl -o cat and dmesg -t print them, and of those who cut:
+# kernel/module/main.c, version.c and signing.c; drivers by dev_err and ibdev_err.
+_BARE = (
+    r"NVRM: |(?:mlx[45]_(?:core|ib)|infiniband|pcieport|nvidia|bnxt_\w+|efa|ionic|irdma|ice)"
+    rf"(?:@\S+)? (?:{_PCI}|\w+_\d+|[a-z]+p\d+s\w+)(?: \S+)?: |mlx5_\w+:\d+:\(pid \d+\): "
+    r"|[a-z]\w*: (?:Unknown symbol \w+ \(err|disagrees about version of symbol |no symbol version "
+    r"for |version magic '|loading out-of-tree module |module verification failed|module license ')"
+    r"|(?:DMAR|AMD-Vi|iommu): |nvidia-nvswitch\d+: |nvidia-peermem nv_"
+    r"|[\w.-]+ kernel: (?=\[ *\d|NVRM: |nv|mlx|infiniband|ib_|rdma|DMAR|AMD-Vi|iommu|pci|gdrdrv)"
 )
 # The more telling shape first: an NCCL log may quote anything, an address opens many lines.
 KINDS = (
+    # openucx/ucx src/ucs/debug/log.c, UCS_LOG_FMT: seconds since the epoch, where dmesg counts from
+    # the boot.
+    Kind("ucx-log", "ucx-log", "",
+         r"^\[\d{10}\.\d{6}\] \[[^\]\n]+:\d+ *:\S+\] +\w+\.cc?:\d+ +UCX +[A-Z]"),
     Kind("nccl-log", "nccl-log", "", r"NCCL (?:INFO|WARN|TRACE) |"
          r"GPU Direct RDMA (?:Enabled|Disabled) for",
          r".*\bNCCL (?:INFO|WARN|TRACE) |NCCL version \d|"
@@ -96,11 +111,14 @@ KINDS = (
     Kind("lspci-tree", "lspci-tree", r"lspci(?: -\w+)*? -\w*t", r"^\s*-[+-]?-?\[[0-9a-f]{4}:"),
     Kind("iommu-groups", "iommu-groups-list", "", rf"^IOMMU Group \d+:?\s+{_PCI} "),
     Kind("lspci", "lspci", r"lspci\b", rf"^{_PCI} (?:\"|.*(?::|\]) )|"
-         r"^\s*ACSC(?:tl|ap):\s+SrcValid[+-]",
+         r"^\s*(?:ACSC(?:tl|ap):\s+SrcValid[+-]|Lnk(?:Cap|Sta):\s+(?:Port #\d+, )?Speed "
+         r"|Region \d: Memory at )",
          rf"{_PCI} (?:\"|[A-Z0-9][\w /-]+(?: \[[0-9a-f]{{4}}\])?: )|"
-         r"\s*ACSC(?:tl|ap):\s+SrcValid[+-]"),
+         r"\s*(?:ACSC(?:tl|ap):\s+SrcValid[+-]|Lnk(?:Cap|Sta):\s+(?:Port #\d+, )?Speed "
+         r"|Region \d: Memory at )"),
     Kind("ibstat", "ibstat", r"ibstat\b", r"^CA '[^']+'$"),
-    Kind("ibv-devinfo", "ibv-devinfo", r"ibv_devinfo\b", r"^hca_id:\s"),
+    Kind("ibv-devinfo", "ibv-devinfo", r"(?:(?:docker|podman|srun|kubectl) .* )?ibv_devinfo\b",
+         r"^hca_id:\s|^No IB devices found$|^libibverbs: Warning: "),
     Kind("ibdev2netdev", "ibdev2netdev", r"ibdev2netdev\b", r"^\S+ port \d+ ==> "),
     Kind("gdscheck", "gdscheck", r"\S*gdscheck\b", r"^\s*GDS release version\b"),
     Kind("gdrcopy-sanity", "gdrcopy-sanity", r"\S*(?:gdrcopy_)?sanity\b",
@@ -129,10 +147,11 @@ KINDS = (
          r"(?:PRETTY_NAME|VERSION_ID|ID_LIKE|NAME)=\"?[\w\"]"),
     Kind("mokutil", "mokutil", r"mokutil\b", r"^SecureBoot (?:enabled|disabled)\b"),
     Kind("modprobe", "modprobe-said", r"(?:modprobe|insmod) (?!-c)", r"^(?:modprobe|insmod): |"
-         r"^(?:FATAL|WARNING|ERROR): (?:Error inserting|Module \S+ not found)"),
+         r"^(?:FATAL|WARNING|ERROR): (?:Error inserting|Module \S+ not found)"
+         r"|^.*\bsystemd-modules-load\[\d+\]: |^depmod: WARNING: \S+\.ko\S* (?:needs|disagrees) "),
     Kind("modinfo", "modinfo-said", r"modinfo\b", r"^filename:\s+\S+\.ko|^[\w-]+\.ko(?:\.\w+)?:\s"),
     Kind("dmesg", "dmesg", r"(?:dmesg|journalctl(?= .*(?:-\w*k|--dmesg)))\b",
-         rf"^(?:{_DMESG}|NVRM: )"),
+         rf"^(?:{_DMESG}|{_BARE})"),
     Kind("make-log", "make-log", r"cat \S*make\.log\b", r"^(?:DKMS make\.log|Error! Bad return "
          r"status for module build|Building (?:initial )?module|warning: the compiler differs|"
          r"make(?:\[\d+\])?: |DKMS: \w+ completed|dkms autoinstall on \S+ \w+ for |"
@@ -171,8 +190,17 @@ KINDS = (
     Kind("ibv-devices", "ibv-devices", r"ibv_devices\b", r"^\s+device\s+node GUID\s*$"),
     Kind("rdma-dev", "rdma-dev", r"rdma(?: -\w+)* (?:dev|res\w*)\b",
          r"^\d+: \S+: (?:node_type \w+ (?:protocol|fw|node_guid) |pd \d+ cq \d+ qp \d+)"),
-    Kind("mlxlink", "mlxlink", r"mlxlink\b", r"^(?:PCIe )?Operational (?:\(Enabled\) )?Info *$"),
-    Kind("mlxconfig", "mlxconfig", r"(?:mlx|mst)config\b", r"^Device #\d+: *$"),
+    Kind("limits", "limits-said",
+         r"(?:\S.*[\s'\"])?ulimit -[HS]*[al]|prlimit\b|(?:cat|grep) .*(?:/proc/\S+/limits|limits\.)"
+         r"|(?:grep|systemctl show) .*(?:memlock|MEMLOCK)",
+         r"^(?:max locked memory +\(k|-l: (?:locked-in-memory size|locked memory) |memorylocked +\S"
+         r"|locked memory\(kbytes\)|Maximum size that may be locked into memory |Max locked memory "
+         r"|MEMLOCK +max locked-in-memory|(?:\S+:)?\s*[^\s#]\S*\s+(?:soft|hard|-)\s+memlock\s+\S"
+         r"|(?:\S+:)?(?:Default)?LimitMEMLOCK(?:Soft)?=\S)"),
+    Kind("mlxlink", "mlxlink", r"mlxlink\b", r"^(?:PCIe )?Operational (?:\(Enabled\) )?Info *$|"
+         r"\A\s*\{(?=[\s\S]*\"(?:PCIe )?Operational (?:\(Enabled\) )?Info\")"),
+    Kind("mlxconfig", "mlxconfig", r"(?:mst)?(?:mlx|mst)config\b",
+         r"^Device #\d+: *$(?=[\s\S]*^Configurations: )|\A\s*\{\s*\"Device #\d+\"\s*:"),
     Kind("mlnx-qos", "mlnx-qos-said", r"mlnx_qos\b", r"^Priority trust (?:state|mode): "),
     Kind("ethtool", "ethtool", r"ethtool\b", r"^driver: \S+\nversion: |^NIC statistics: *$|"
          r"^\s*Identifier\s+: 0x[0-9a-f]{2} \("),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +20,7 @@ _FEW = 4  # details of a cause, which --verbose shows in full
 _IMPACTS = list(Impact)  # worst first
 _SHOWN = {"nccl": "NCCL", "ucx": "UCX", "nvshmem": "NVSHMEM", "nixl": "NIXL"}
 _INK = {Way.DMABUF: Ink.GREEN, Way.PEERMEM: Ink.GREEN, Way.NONE: Ink.RED}
+_NODE = re.compile(r"\bNODE\b")  # that a command is to be told
 Line = tuple[str, str]
 
 
@@ -34,6 +36,7 @@ class _Block:
     follows: dict[str, None] = field(default_factory=dict)  # ids of checks, on any of them
     impact: Impact = Impact.FRAGILE  # the worst of what fails
     fewer: bool = False  # on some of them not all of these follow
+    of_text: bool = False  # one of them is a text, whose node nobody named
 
 
 def behind(one: Judged, verdict: Verdict) -> tuple[Known, ...]:
@@ -100,6 +103,7 @@ def _fold(blocks: dict[tuple[object, ...], _Block], one: Judged, cause: Cause) -
     failing = [each.check.impact for each in (root, *cause.follows) if each.status is Status.FAIL]
     block.impact = min([block.impact, *failing], key=_IMPACTS.index)
     block.hosts.append(one.host)
+    block.of_text |= one.text
     if root.finding.details == block.root.finding.details:
         block.alike.append(one.host)
 
@@ -112,7 +116,9 @@ def _lines(each: _Block, paint: Painter) -> list[str]:
         so = f"so on {clean(fold(each.alike))}, and otherwise on the others (--verbose)"
         lines += labelled("", so)
     if finding.status is Status.FAIL:
-        lines += labelled("fix", finding.hint or check.fix)
+        fix = finding.hint or check.fix
+        whose = "; NODE is the machine that the text is of" if each.of_text else ""
+        lines += labelled("fix", fix + whose * bool(_NODE.search(fix)))
     elif finding.hint:
         lines += labelled("next", finding.hint)
     lines += known_lines(each.known)

@@ -85,8 +85,8 @@ def _asked(asked: tuple[Asked, ...]) -> Finding:
 def _ill(each: Asked) -> str:
     if each.trouble:
         return each.trouble
-    if each.gpus and each.rdma is False:
-        return "GPUs, and no device of RDMA: to other nodes its jobs have TCP alone"
+    if each.gpus and each.rdma is False and each.wants:
+        return f"{each.wants} asks for RDMA, and no device of it was given"
     if each.rdma and not each.pins and each.memlock is not None and 0 <= each.memlock < _PINNED:
         return f"memlock {each.memlock} bytes, and no CAP_IPC_LOCK"
     return ""
@@ -98,6 +98,8 @@ _PINNED = 1 << 30  # bytes; buffers of a job are larger
 def _words(each: Asked) -> str:
     named = (("GPUs", each.gpus), ("devices of RDMA", each.rdma), ("CAP_IPC_LOCK", each.pins))
     told = [f"{'' if has else 'no '}{what}" for what, has in named if has is not None]
+    if each.gpus and each.rdma is False:
+        told[1] += " (within one node it needs none; to others it has TCP alone)"
     if each.memlock is not None:
         told.append(f"memlock {'unlimited' if each.memlock < 0 else each.memlock}")
     elif not each.pins:

@@ -14,6 +14,7 @@ from toolkit.checks.check import (
     unknown,
 )
 from toolkit.checks.consumers.path import dmabuf_gpu_gap, driver_gap
+from toolkit.checks.kernel.build_failures import why_not_inserted
 from toolkit.checks.modules.fixes import registry_dwords, reload
 from toolkit.facts.gpu.driver import option_values
 from toolkit.facts.gpu.gdrcopy import GdrDrv, Sanity
@@ -46,6 +47,8 @@ def gdrcopy(node: Node, want: Want) -> Finding:
     ill = sanity is not None and bool(sanity.failed or sanity.refused)
     if sanity is not None and (ill or not node.companions_probed):
         return _by_sanity(sanity)
+    if not node.companions_probed and (why := why_not_inserted(node, ("gdrdrv",))):
+        return failed(f"{why[0]}: {why[1].cause}", expected="loaded", hint=why[1].action)
     running = node.gdrdrv
     if running.loaded:
         return _running_gdrdrv(node, running)

@@ -155,6 +155,8 @@ def why_not_inserted(node: Node, modules: Collection[str]) -> tuple[str, Failure
         since = any(_AT_LAST.search(line) for line in node.dmesg) and "nvidia" in modules
         if log.any or log.at_work or since:
             return None
+    if last.words.startswith("depmod: "):
+        return f"{last.module} would be refused: {last.words}", row
     return f"{last.module} could not be inserted: {last.words}", row
 
 

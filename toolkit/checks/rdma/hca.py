@@ -187,6 +187,8 @@ def firmware(node: Node, want: Want) -> Finding:
         )
     versions = sorted(version for each in boards.values() for version in each)
     which = f"one for each of {len(boards)} boards" if len(boards) > 1 else "on every board"
+    if not node.probed:  # a list that may be cut between two of them
+        which += f" of {len(node.rdma_hardware)} HCAs"
     return passed(f"{', '.join(versions)}, {which}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from toolkit.checks.check import (
@@ -67,9 +68,32 @@ def hca_health(node: Node, want: Want) -> Finding:
             f"{every[0].address}: its firmware dumped its health; the syndrome is not in the log",
             hint="dmesg | grep -i synd; devlink health show",
         )
+    refused = tuple(node.refused_commands)
+    if refused and not node.knows_pci:
+        return _refused(refused)
     if not any(each.driver in WATCHED for each in node.hcas):
         return not_applicable(f"no HCA that {_WATCHED} drives: no other driver is known here")
-    return passed(f"nothing {node.log_reaches}")
+    return passed(f"nothing {node.log_reaches}", details=_words(refused))
+
+
+def _words(refused: tuple[Trouble, ...]) -> tuple[str, ...]:
+    """Each HCA and what it refused, once, with how often."""
+    told = Counter(f"{each.address or 'an HCA'} refused {each.text}" for each in refused)
+    return tuple(words + (f", {count} times" if count > 1 else "") for words, count in told.items())
+
+
+def _refused(refused: tuple[Trouble, ...]) -> Finding:
+    """A key may be refused to any memory: that of a GPU that nothing pins, of storage, or too much.
+
+    Whose it was stands in the words of the program, at that time.
+    """
+    words = _words(refused)
+    return unknown(
+        f"{words[0]}{f' and {len(words) - 1} more' if words[1:] else ''}; for which memory the log "
+        "does not tell",
+        hint="what the job said then (NCCL_DEBUG=INFO, UCX_LOG_LEVEL=debug); is nvidia-peermem "
+        "loaded? rdma resource show tells how many keys are in use",
+    )
 
 
 def _shown(group: list[Trouble]) -> list[str]:

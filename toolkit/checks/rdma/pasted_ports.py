@@ -5,11 +5,13 @@ One port is asked at a time, so that a sound one leaves the others open: it pass
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from toolkit.checks.check import Finding, Status, failed, unknown
 from toolkit.checks.role import role
 from toolkit.facts.node.node import Node
+from toolkit.facts.rdma.devices import RdmaDevice
 from toolkit.facts.rdma.mlxlink import UNPLUGGED, Link
 from toolkit.plural import counted
 from toolkit.want import Role, Want
@@ -19,6 +21,37 @@ from toolkit.want import Role, Want
 MOST_ERRORS, LEAST_MINUTES = 1e-12, 5.0
 _FAR = 4  # times slower than both ends of its cable can: two generations, which no switch explains
 OTHERS = "the other ports were not given: ibstat"
+
+
+def devices_told(node: Node) -> Finding | None:
+    """What loose files tell that have no ports, or from a user space that sees none."""
+    if node.devinfo_given and node.devinfo_trouble:
+        return failed(
+            node.devinfo_trouble,
+            expected="every HCA in ibv_devinfo",
+            hint="in a container: --device /dev/infiniband; libibverbs and its providers "
+            "(ibverbs-providers, rdma-core) of one version; else ls /sys/class/infiniband",
+        )
+    if not node.tells_rdma and (listing := node.lists_no_hca):
+        hint = "lspci -nn | grep -E '\\[02(00|07)\\]' tells whether there is one without a driver"
+        return failed(f"no RDMA device, no HCA in the {listing}", expected="an HCA", hint=hint)
+    if not node.tells_rdma and node.listed_devices is not None:
+        return _listed(node.listed_devices)
+    return None
+
+
+def _listed(devices: tuple[RdmaDevice, ...]) -> Finding:
+    """What a list of names tells, which has neither ports nor the HCAs that have no device."""
+    names = [each.name for each in devices]
+    soft = [name for name in names if re.match(r"rxe|siw", name)]
+    if len(soft) < len(names):
+        found = f"{counted(len(names), 'RDMA device')} listed; whether each HCA has one is not told"
+        return unknown(found, hint="lspci -nn; ibstat tells of their ports")
+    return failed(
+        f"no HCA: only software devices {', '.join(soft)}" if soft else "no RDMA device is listed",
+        expected="an RDMA device for each HCA",
+        hint="lspci -nn tells whether there is an HCA; dmesg, why its driver has none",
+    )
 
 
 def _words(link: Link) -> str:
@@ -235,6 +268,26 @@ def pcie_told(node: Node) -> Finding | None:
         "the slot can is not told",
         hint="lspci -vvv",
     )
+
+
+_LEAST_LOCKED = 1 << 30  # bytes; buffers of a job are larger
+
+
+def memlock_told(node: Node) -> Finding | None:
+    """What shells, processes and files say that may be locked; None where none was asked."""
+    limits = node.said_limits
+    short = [each for each in limits if 0 <= each.size < _LEAST_LOCKED]
+    if short:
+        return failed(
+            f"{short[0].whose} may lock {short[0].size >> 10} KiB",
+            expected="unlimited for logins and services",
+            hint="memlock unlimited in /etc/security/limits.d and DefaultLimitMEMLOCK=infinity; "
+            "--ulimit memlock=-1 for a container. Root has a limit in containers alone",
+            details=tuple(f"{each.whose}: {each.size >> 10} KiB" for each in short[1:]),
+        )
+    words = (f"{e.whose}: {'unlimited' if e.size < 0 else f'{e.size >> 20} MiB'}" for e in limits)
+    hint = "systemctl show -p DefaultLimitMEMLOCK; ulimit -l, where a job runs"
+    return unknown(f"{'; '.join(words)}; others are not told", hint=hint) if limits else None
 
 
 _BUS = "lspci -vvv tells what is in force"

@@ -12,12 +12,16 @@ from toolkit.checks.check import (
     failed,
     not_applicable,
     passed,
-    unknown,
 )
 from toolkit.checks.consumers.containers import in_pods
 from toolkit.checks.modules.fixes import by_family
 from toolkit.checks.rdma.makers import maker_of, serving
-from toolkit.checks.rdma.pasted_ports import link_type_told, port_told
+from toolkit.checks.rdma.pasted_ports import (
+    devices_told,
+    link_type_told,
+    memlock_told,
+    port_told,
+)
 from toolkit.errors import NoEvidence
 from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import MELLANOX
@@ -50,11 +54,8 @@ def devices(node: Node, want: Want) -> Finding:
     Ethernet alone is none of them. Where libibverbs has no provider for a device,
     the kernel has it and user space does not: after an update of only one of them.
     """
-    if not node.tells_rdma and (listing := node.lists_no_hca):
-        hint = "lspci -nn | grep -E '\\[02(00|07)\\]' tells whether there is one without a driver"
-        return failed(f"no RDMA device, no HCA in the {listing}", expected="an HCA", hint=hint)
-    if not node.tells_rdma and node.listed_devices is not None:
-        return _listed(node.listed_devices)
+    if not node.probed and (told := devices_told(node)):
+        return told
     if not node.rdma_devices:
         idle = _idle(node)
         return failed(
@@ -89,20 +90,6 @@ def devices(node: Node, want: Want) -> Finding:
             details=_not_taken(node, missed)[1],
         )
     return _opened(node)
-
-
-def _listed(devices: tuple[RdmaDevice, ...]) -> Finding:
-    """What a list of names tells, which has neither ports nor the HCAs that have no device."""
-    names = [each.name for each in devices]
-    soft = [name for name in names if re.match(r"rxe|siw", name)]
-    if len(soft) < len(names):
-        found = f"{counted(len(names), 'RDMA device')} listed; whether each HCA has one is not told"
-        return unknown(found, hint="lspci -nn; ibstat tells of their ports")
-    return failed(
-        f"no HCA: only software devices {', '.join(soft)}" if soft else "no RDMA device is listed",
-        expected="an RDMA device for each HCA",
-        hint="lspci -nn tells whether there is an HCA; dmesg, why its driver has none",
-    )
 
 
 def _load(node: Node) -> str:
@@ -315,6 +302,8 @@ def memlock(node: Node, want: Want) -> Finding:
     Otherwise ibv_reg_mr and ibv_create_cq fail with "Cannot allocate memory". Pods have
     neither: they are given CAP_IPC_LOCK, or the limit of their runtime (ctr.rdma_devices).
     """
+    if said := memlock_told(node):
+        return said
     login, service = _login_limits(node.memlock_files), _service_limit(node.service_limits)
     short = [
         f"logins ({kind}): {login.get(kind, 'default')}"
@@ -354,7 +343,8 @@ _REFUSED = re.compile(r"\b(?:erdma|infiniband)\b.*: ERROR: Out of (?:mr size|MRs
     "rdma.registration",
     impact=Impact.BROKEN,
     needs_gpu=False,
-    source="Linux, drivers/infiniband/hw/erdma/erdma_verbs.c, erdma_reg_user_mr",
+    source="Linux, drivers/infiniband/hw/erdma/erdma_verbs.c, erdma_reg_user_mr; openucx/ucx "
+    "src/uct/ib/base/ib_md.c",
     fix="register less at once, or in parts: the limit is the adapter's (ibv_devinfo -v, "
     "max_mr_size); neither memlock nor a module of peer memory mends it",
 )
@@ -362,8 +352,16 @@ def registration(node: Node, want: Want) -> Finding:
     """No RDMA driver has logged that it refused memory for being more than the adapter takes.
 
     Most drivers refuse without a word; erdma says so, with its limit. A size of 0 stands for one
-    that the caller gave wrong.
+    that the caller gave wrong. A log of UCX, given as text, tells what was refused to it.
     """
+    if told := node.ucx_refused:
+        return failed(
+            f"UCX: {told[-1]}",
+            expected="memory that the HCA takes",
+            hint="Bad address, of a GPU's memory: is nvidia-peermem loaded, or does UCX use "
+            "dma-buf? Cannot allocate memory: ulimit -l",
+            details=told[-4:-1],
+        )
     refused = [line for line in node.dmesg if _REFUSED.search(line)]
     if not refused and not any(each.driver == "erdma" for each in node.hcas):
         return not_applicable("no HCA whose driver logs what it refuses")

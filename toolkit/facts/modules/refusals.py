@@ -29,16 +29,19 @@ _NOT_INSERTED = re.compile(
     r" (?:-?\d+ )?(?P<words>\S.*?)\s*$"
     r"|\b(?P<absent>(?<!modinfo: ERROR: )Module (?P<lost>[\w-]+) not found\b.*"
     r"|module (?P<missing>[\w-]+) not found in modules\.dep"
-    r"|Failed to find module '(?P<unknown>[\w-]+)')"
+    r"|Failed to find module '(?P<unknown>[\w-]+)'"
+    r"|depmod: WARNING: (?P<needy>\S+\.ko\S*) (?:needs unknown|disagrees about version of)"
+    r" symbol \w+)"
 )
 # kmod libkmod-module.c, command_do; what modprobe then says of the module is its own word for it.
 _INSTALL = re.compile(
     r"Error running install command '?(?P<command>.*?)'? for module (?P<module>[\w-]+)"
 )
-# systemd's src/shared/module-util.c, and insmod's EEXIST; modprobe says nothing of either.
+# systemd's src/shared/module-util.c, insmod's EEXIST, and modprobe's with --first-time.
 _INSERTED = re.compile(
     r"\bInserted module '(?P<module>[\w-]+)'"
-    r"|could not insert (?:module )?'?(?P<there>[\w./+-]+?)'?: File exists"
+    r"|could not insert (?:module )?'?(?P<there>[\w./+-]+?)'?: "
+    r"(?:File exists|Module already in kernel)"
 )
 
 
@@ -63,6 +66,9 @@ class Refusals:
     @property
     def any(self) -> bool:
         return bool(self.absent or self.other_version)
+
+
+_NAMED = ("module", "lost", "missing", "unknown", "needy")
 
 
 def parse_refusals(lines: Iterable[str]) -> Refusals:
@@ -109,7 +115,7 @@ def parse_not_inserted(lines: Iterable[str]) -> tuple[NotInserted, ...]:
             continue
         if (found := _NOT_INSERTED.search(line)) is None:
             continue
-        name = next(filter(None, found.group("module", "lost", "missing", "unknown")))
+        name = next(filter(None, found.group(*_NAMED)))
         words = found["words"] or found["absent"]
         if module_name(name) in by_command:
             continue

@@ -1,9 +1,13 @@
 """What one container or pod was given: ``docker inspect``, ``kubectl describe pod``, pods as YAML.
 
 Sources, as read: kubernetes/kubectl pkg/describe/describe.go (of 2026), describePod, which prints
-no security context; moby api/types/container HostConfig and podman's inspect, whose Ulimits say
-"RLIMIT_MEMLOCK" and whose capabilities begin with "CAP_"; resources by the names that
-Mellanox/k8s-rdma-shared-dev-plugin and sriov-network-device-plugin give them.
+no security context; kubernetes pkg/kubelet/cm/devicemanager/manager.go, devicesToAllocate;
+moby/moby api/types/container hostconfig.go (of 2026) and daemon/cdi.go; containers/podman
+libpod/define/container_inspect.go, container_inspect.go and container_inspect_linux.go: its
+Ulimits say "RLIMIT_MEMLOCK", its capabilities begin with "CAP_" as those of newer docker do, its
+runtime is always "oci", and of a privileged container it lists neither devices nor capabilities;
+resources by the names that Mellanox/k8s-rdma-shared-dev-plugin and sriov-network-device-plugin
+give them.
 """
 
 from __future__ import annotations
@@ -22,7 +26,8 @@ _RDMA = re.compile(r"rdma|hca|roce|mlnx|sriov|ib_?dev|infiniband|efa\b|nic\b", r
 _SHORT = re.compile(r"Insufficient ([\w.-]+/[\w.-]+)")
 # What kubelet's device manager and CNI plugins say of what they could not give.
 _REFUSED = re.compile(
-    r"^.*\b(?:UnexpectedAdmissionError|FailedCreatePodSandBox|Allocate failed)\b.*"
+    r"^.*\b(?:UnexpectedAdmissionError|FailedCreatePodSandBox|FailedMount|FailedAttachVolume"
+    r"|Allocate failed|Error: failed to (?:create|start|generate))\b.*"
     r"(?:rdma|sriov|mlnx|hca|roce|infiniband|nvidia\.com/).*$",
     re.MULTILINE | re.IGNORECASE,
 )
@@ -32,6 +37,12 @@ _GPU = re.compile(r"nvidia\.com/(?:gpu(?:\.shared)?$|mig-)")
 _PINS = frozenset({"IPC_LOCK", "ALL"})
 _UNLIMITED = 1 << 62  # bytes; docker writes -1, podman the largest number that it has
 _HEAD = re.compile(r"^Name: +(\S+) *$", re.MULTILINE)
+# Settings by which somebody asks for RDMA; that it is off asks for none. Images set no such ones.
+_WANTS = re.compile(
+    r"\b(?:NCCL_IB_(?!DISABLE)[A-Z_]+|NCCL_NET_GDR_(?:LEVEL|READ)\b|NVSHMEM_(?:HCA|IB)_\w+"
+    r"|UCX_NET_DEVICES\W+(?:value\W+)?(?:mlx|roce|ib)|NVIDIA_MOFED\W+(?:value\W+)?enabled\b)"
+)
+_IB_OFF = re.compile(r"\bNCCL_IB_DISABLE\W+(?:value\W+)?1\b")
 _YAML_NAME = re.compile(r"^metadata:\n(?:  .*\n)*?  name: (\S+)$", re.MULTILINE)
 
 
@@ -45,6 +56,7 @@ class Asked:
     memlock: int | None = None  # bytes; -1 for unlimited
     pins: bool | None = None  # it may lock memory whatever the limit (CAP_IPC_LOCK)
     trouble: str = ""  # why it did not get what it asked for
+    wants: str = ""  # the setting by which it asks for RDMA; "" where nothing does
 
 
 def parse_inspect(text: str) -> tuple[Asked, ...]:
@@ -67,19 +79,42 @@ def _inspected(each: dict[str, Any]) -> Asked:
     env = {name: value for name, _, value in said}
     seen = env.get("NVIDIA_VISIBLE_DEVICES", "")
     runtime = host.get("Runtime") == "nvidia" and seen not in {"", "void", "none"}
-    asked = any("gpu" in str(one.get("Capabilities")) for one in host.get("DeviceRequests") or ())
+    requests = host.get("DeviceRequests") or ()
+    by_cdi = [str(name) for one in requests for name in one.get("DeviceIDs") or ()]
+    asked = any("gpu" in str(one.get("Capabilities")) for one in requests)
+    asked = asked or any(name.startswith("nvidia.com/gpu=") for name in by_cdi)
     gpus = asked or runtime or any(re.search(r"/dev/nvidia|nvidia\.com/gpu", e) for e in devices)
     mofed = env.get("NVIDIA_MOFED") == "enabled" and (runtime or asked)
-    caps = {str(one).upper().removeprefix("CAP_") for one in host.get("CapAdd") or ()}
+    has = (*(host.get("CapAdd") or ()), *(each.get("EffectiveCaps") or ()))
+    caps = {str(one).upper().removeprefix("CAP_") for one in has}
     limits = {str(e["Name"]).lower().removeprefix("rlimit_"): e for e in host.get("Ulimits") or ()}
     soft = limits["memlock"].get("Soft") if "memlock" in limits else None
     return Asked(
         str(each.get("Name", "")).removeprefix("/") or str(each.get("Id", ""))[:12],
         gpus or privileged,
-        privileged or mofed or any(path.startswith("/dev/infiniband") for path in devices),
+        privileged or mofed or _rdma_nodes(host, devices, by_cdi),
         -1 if soft is not None and not 0 <= soft < _UNLIMITED else soft,
-        privileged or bool(caps & {"IPC_LOCK", "ALL"}),
+        privileged or not caps.isdisjoint(_PINS),
+        wants=_wants("\n".join(f"{name}={value}" for name, value in env.items())),
     )
+
+
+def _rdma_nodes(host: dict[str, Any], devices: list[str], by_cdi: list[str]) -> bool | None:
+    """A folder that is only mounted shows the nodes; whether they open, a rule of cgroups says."""
+    if any(path.startswith("/dev/infiniband") for path in devices):
+        return True
+    if any(map(_RDMA.search, (name.partition("=")[0] for name in by_cdi))):
+        return True
+    mounts = (str(one.get("Source", "")) for one in host.get("Mounts") or ())
+    sources = {*(str(one).partition(":")[0] for one in host.get("Binds") or ()), *mounts}
+    shown = any(re.fullmatch(r"/dev(?:/infiniband\S*)?/?", path) for path in sources)
+    return None if shown or host.get("DeviceCgroupRules") else False
+
+
+def _wants(text: str) -> str:
+    """The first setting that asks for RDMA, of what a container or a pod was given."""
+    found = None if _IB_OFF.search(text) else _WANTS.search(text)
+    return re.split(r"\W", found[0])[0] if found else ""
 
 
 def parse_pods(text: str) -> tuple[Asked, ...]:
@@ -101,6 +136,7 @@ def _described(text: str) -> Asked:
         _gpus(resources, whole=whole),
         given or _rdma(resources, whole=whole),
         trouble=_trouble(text, resources),
+        wants=_wants(text),
     )
 
 
@@ -122,6 +158,7 @@ def _written(text: str) -> Asked:
         given or privileged or _rdma(resources, whole=whole),
         pins=True if privileged or pins else False if whole else None,
         trouble=_trouble(text, resources),
+        wants=_wants(text),
     )
 
 

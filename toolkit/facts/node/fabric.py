@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from toolkit.errors import NeedsRoot, NoEvidence, Unparsable
 from toolkit.evidence import State
@@ -11,7 +12,7 @@ from toolkit.facts.firmware.virt import CONTAINERS, parse_detect_virt
 from toolkit.facts.gpu.smi_forms import GpuLinks, parse_nvlink_status
 from toolkit.facts.gpu.smi_query import SmiReport, parse_smi_csv, parse_smi_query, parse_smi_table
 from toolkit.facts.nccl.daemons import Daemon, parse_daemons
-from toolkit.facts.rdma.devices import RdmaDevice
+from toolkit.facts.rdma.devices import Kind, RdmaDevice
 from toolkit.facts.rdma.ibstat import parse_ibdev2netdev, parse_ibstat, parse_ibv_devinfo
 from toolkit.facts.rdma.rdma_lists import (
     parse_device_names,
@@ -34,6 +35,13 @@ from toolkit.facts.services import Service, parse_services
 from toolkit.facts.versions import Version
 
 SMI_TABLE, NVLINKS = "nvidia-smi-table", "nvlink-status"  # frames that no probe prints
+_PORTS = {
+    "ibstat": parse_ibstat,
+    "ibv-devinfo": parse_ibv_devinfo,
+    "ibstatus": parse_ibstatus,
+    "rdma-link": parse_rdma_link,
+    "ibdev2netdev": parse_ibdev2netdev,
+}
 _PROVIDER = re.compile(r"couldn't load driver '([^']+)'")
 
 
@@ -52,8 +60,44 @@ class Fabric(Reading):
     def said_devices(self) -> tuple[RdmaDevice, ...]:
         """RDMA devices as a tool printed them, for evidence put together from loose files.
 
-        :raises NoEvidence: where no such output is given, or it cannot tell of a port.
+        Their net devices and GUIDs, and devices that were cut off, are told by others beside it.
+
+        :raises NoEvidence: where no such output is given, it cannot tell of a port, or all that
+            it tells is up and another list has a device more.
         """
+        found = {each.name: each for each in self._ports_said()}
+        others = (*self._ports_beside(), *(self.listed_devices or ()))
+        for each in others:
+            if each.ports and all(port.state for port in each.ports):
+                found.setdefault(each.name, each)
+        lost = [e.name for e in others if e.kind is Kind.HCA and e.name not in found]
+        if lost and all(any(port.up for port in each.ports) for each in found.values()):
+            why = f"{lost[0]} stands in one list of RDMA devices and not in another: cut?"
+            raise NoEvidence(why, hint="ibstat, whole")
+        return tuple(self._with_names(each, others) for each in found.values())
+
+    @staticmethod
+    def _with_names(one: RdmaDevice, others: tuple[RdmaDevice, ...]) -> RdmaDevice:
+        same = [each for each in others if each.name == one.name]
+        nets = next((each.netdevs for each in same if each.netdevs), ())
+        guids = next((each.guids for each in same if any(each.guids)), one.guids)
+        return replace(
+            one, netdevs=one.netdevs or nets, guids=one.guids if any(one.guids) else guids
+        )
+
+    def _ports_beside(self) -> tuple[RdmaDevice, ...]:
+        """What further lists of ports name; those that cannot be read name none."""
+        found: tuple[RdmaDevice, ...] = ()
+        for key, parse in _PORTS.items():
+            if self._given(key):
+                try:
+                    found += parse(self._text(key))
+                except Unparsable:
+                    continue
+        return found
+
+    def _ports_said(self) -> tuple[RdmaDevice, ...]:
+        """The same by one tool alone."""
         if self._given("ibstat"):
             return parse_ibstat(self._text("ibstat"))
         if self._given("ibv-devinfo"):
@@ -88,13 +132,18 @@ class Fabric(Reading):
     @fact
     def devinfo_trouble(self) -> str:
         """Why user space sees no RDMA device, where ibv_devinfo says so; "" else."""
-        if self._state("ibv-devinfo") is not State.FAILED:
+        state = self._state("ibv-devinfo")
+        if state is not State.FAILED and (self.probed or state is not State.OK):
             return ""
         said = self.sources.frame("ibv-devinfo").text
         provider = _PROVIDER.search(said)
         if provider:
             return f"user space has no provider {provider[1]}"
         return "user space finds no RDMA device" if "No IB devices found" in said else ""
+
+    @property
+    def devinfo_given(self) -> bool:
+        return self._given("ibv-devinfo")
 
     @fact
     def devinfo_failed(self) -> bool:

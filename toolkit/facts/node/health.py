@@ -12,7 +12,7 @@ from toolkit.facts.kube_described import KubeGpus, parse_kube_node
 from toolkit.facts.node.devices import Devices
 from toolkit.facts.pci.aer import BusError, bus_errors
 from toolkit.facts.rdma.hca_counters import Counters, parse_hca_counters
-from toolkit.facts.rdma.hca_log import hca_troubles
+from toolkit.facts.rdma.hca_log import hca_troubles, refused_commands
 from toolkit.facts.text.pasted_logs import EARLIER_BOOT, IMPORTED
 from toolkit.facts.text.tool_reports import fabric_manager_errors
 
@@ -59,6 +59,11 @@ class Health(Devices):
     def hca_troubles(self) -> tuple[Trouble, ...]:
         """What the drivers of HCAs logged of their health."""
         return self._logged(hca_troubles)
+
+    @fact
+    def refused_commands(self) -> tuple[Trouble, ...]:
+        """Keys of memory and queues that an HCA's firmware refused to make."""
+        return refused_commands(self.dmesg)
 
     def _logged(self, read: Read) -> tuple[Trouble, ...]:
         """What the log of this boot tells.

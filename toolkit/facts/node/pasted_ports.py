@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # a parser is imported where its text was given: no node that
     from toolkit.facts.gpu.gdsio import GdsioRun
     from toolkit.facts.nccl.nccl_tests import CollectiveRun
     from toolkit.facts.nccl.pasted_containers import Asked
+    from toolkit.facts.rdma.limits_said import Limit
     from toolkit.facts.rdma.mlxconfig import Card
     from toolkit.facts.rdma.mlxlink import Link, PcieLink
     from toolkit.facts.rdma.perftest_text import PerftestSaid
@@ -23,6 +24,11 @@ if TYPE_CHECKING:  # a parser is imported where its text was given: no node that
 _DEVICE = r" (?:-d|--device)[ =]?(\S+)"
 _INTERFACE = r" (?:-i|--interface)[ =]?(\S+)"
 _COUNTED = r" ethtool (?:-S|--statistics) (\S+)"
+_UCX_LOG = "ucx-log"
+# openucx/ucx src/uct/ib/base/ib_md.c, uct_ib_reg_mr and uct_ib_md_print_mem_reg_err_msg.
+_UCX_REFUSED = re.compile(
+    r"UCX +(?:ERROR|DIAG) +(ibv_\w*reg\w*mr\b.* failed: .*?)[ \t]*$", re.MULTILINE
+)
 _HEAD_OF_QOS = re.compile(r"^(?=DCBX mode: )", re.MULTILINE)
 
 
@@ -58,6 +64,21 @@ class ToldPorts(Reading):
 
         found = asked.parse_pods(self._text("kubectl-pod")) if pods else ()
         return found + asked.parse_inspect(self._text("container-inspect")) if inspected else found
+
+    @fact
+    def said_limits(self) -> tuple[Limit, ...]:
+        """How much may be locked, by shells and files that were asked; () where none was."""
+        key = "limits-said"
+        if not self._given(key):
+            return ()
+        from toolkit.facts.rdma.limits_said import parse_limits  # noqa: PLC0415 see above
+
+        return parse_limits(self._text(key), self.sources.source(key).partition(IMPORTED)[0])
+
+    @fact
+    def ucx_refused(self) -> tuple[str, ...]:
+        """What UCX logged of memory that it could not register."""
+        return tuple(_UCX_REFUSED.findall(self._text(_UCX_LOG))) if self._given(_UCX_LOG) else ()
 
     @fact
     def cards(self) -> tuple[Card, ...]:

@@ -18,6 +18,7 @@ from toolkit.facts.pci.config_space import ConfigSpace
 from toolkit.facts.pci.functions import Bar, PciFunction, PciTree
 from toolkit.facts.pci.lspci_caps import printed
 from toolkit.facts.pci.pcie_caps import Link, PortType
+from toolkit.plural import counted
 
 _HEAD = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (\S.*)")
 _IDS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\]")
@@ -59,6 +60,7 @@ _DRIVER = re.compile(r"\s+Kernel driver in use: (\S+)")
 _DUMP = re.compile(r"([0-9a-f]{2,3}):((?: [0-9a-f]{2}){16})")
 
 
+_SHOWN = 6  # regions told of
 _REDIRECTS = re.compile(r"\b(?:ReqRedir|CmpltRedir|EgressCtrl)\+")
 
 
@@ -81,16 +83,50 @@ class _Block:
 
 
 def _nameless(text: str) -> NoEvidence | Unparsable:
-    """What to say of lines without a function: of ACS at least whether any bridge redirects."""
-    lines = re.findall(r"^\s*ACSCtl:\s+(\S.*)$", text, re.MULTILINE)
-    if not lines:
+    """What to say of lines without a function: what they tell, and that it is nobody's."""
+    told = [*_redirecting(text), *_links(text), *_regions(text)]
+    if not told:
         return Unparsable("lspci", next((line for line in text.split("\n") if line.strip()), ""))
-    redirecting = sum(bool(_REDIRECTS.search(each)) for each in lines)
     return NoEvidence(
-        f"lspci: of {len(lines)} ACSCtl lines {redirecting} redirect peer traffic; of which "
-        "bridges, and whether a GPU reaches its HCA by one, was not printed",
+        f"lspci: {'; '.join(told)} was not printed",
         hint="lspci -vvv as root, whole: it names the function above each line",
     )
+
+
+def _redirecting(text: str) -> Iterator[str]:
+    lines = re.findall(r"^\s*ACSCtl:\s+(\S.*)$", text, re.MULTILINE)
+    if lines:
+        redirecting = sum(bool(_REDIRECTS.search(each)) for each in lines)
+        yield (
+            f"of {len(lines)} ACSCtl lines {redirecting} redirect peer traffic; of which bridges, "
+            "and whether a GPU reaches its HCA by one,"
+        )
+
+
+def _links(text: str) -> Iterator[str]:
+    """Before pciutils 3.6 nothing said that a link is below what its port can."""
+    able, lines, below = "", 0, 0
+    for name, words in re.findall(r"^\s*Lnk(Cap|Sta):\s+(\S.*)$", text, re.MULTILINE):
+        speed, width = re.search(r"Speed ([\d.]+)GT/s", words), re.search(r"Width (x\d+)", words)
+        now = " ".join(each[1] for each in (speed, width) if each)
+        if name == "Cap":
+            able = now
+            continue
+        lines += 1
+        below += "downgraded" in words or bool(able and now != able)
+        able = ""
+    if lines:
+        shown = counted(lines, "LnkSta line")
+        yield f"of {shown} {below} below what the port can; of which devices"
+
+
+def _regions(text: str) -> Iterator[str]:
+    sizes = re.findall(
+        r"^\s*Region \d: Memory at (\S+) .*?(?:\[size=(\w+)\])?$", text, re.MULTILINE
+    )
+    if sizes:
+        words = ", ".join(size or "no address" for _, size in sizes[:_SHOWN])
+        yield f"regions of {words}{' and more' if sizes[_SHOWN:] else ''}; of which devices"
 
 
 def parse_lspci(text: str) -> PciTree:

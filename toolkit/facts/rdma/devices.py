@@ -48,14 +48,15 @@ _KINDS = (
     (r"(hfi1_|qib)", Kind.OMNI_PATH),
     (r"(efa_|rdmap\d+s\d+$)", Kind.EFA),
     # rdma-core, kernel-boot/rdma_rename.c: by the place on the PCI bus, which no software has.
-    (r"(ib|roce|iw)(o\d+$|(P\d+)?p\d+s\d+)", Kind.HCA),
+    (r"(ib|roce|iw)(o\d+$|(P\d+)?(p\d+)?s\d+)", Kind.HCA),
     # ib_register_device in drivers/infiniband/hw: what those are called that nothing renamed.
     (r"(bnxt_re|irdma|i40iw|ionic_|mana_|hns_|erdma_|cxgb4_|qedr|mthca|vmw_pvrdma)\d+$", Kind.HCA),
 )
 
 
 # systemd.net-naming-scheme(7) and rdma-core kernel-boot/rdma_rename.c: "ens1f0np0", "rocep25s0f1".
-_PLACE = re.compile(r"(?:en|ib|roce|iw)((?:P\d+)?p\d+s\d+|s\d+)f(\d+)(?:n[a-z]\w*|d\d+)?")
+_PLACE = re.compile(r"(?:en|ib|roce|iw)((?:P\d+)?(?:p\d+)?s\d+)f(\d+)(?:n[a-z]\w*|d\d+)?")
+_FUNCTIONS = 8  # of one card
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class RdmaDevice:
     ports: tuple[Port, ...] = field(default=())
     type: str = ""  # "MT4129": the same on equal chips
     uppers: tuple[str, ...] = ()  # bonds, bridges and VLANs that stand on its net devices
+    guids: tuple[int, int] = (0, 0)  # its own, and that of its card; 0 where not told
 
     @property
     def kind(self) -> Kind:
@@ -80,11 +82,25 @@ class RdmaDevice:
 
     @property
     def place(self) -> tuple[str, str]:
-        """Its card and which function of it, by PCI address, else by names that tell; else ""."""
+        """Its card and which function of it, by PCI address, else by names that tell; else "".
+
+        Else by GUIDs: functions of a ConnectX count on from their card's, as mlx5's firmware does.
+        """
         if self.address:
             return self.address[:-2], self.address[-1:]
         found = next(filter(None, map(_PLACE.fullmatch, (self.name, *self.netdevs))), None)
-        return (found[1], found[2]) if found else ("", "")
+        if found is not None:
+            return found[1], found[2]
+        own, card = self.guids
+        if card and 0 <= own - card < _FUNCTIONS:
+            return f"{card:016x}", str(own - card)
+        return "", ""
+
+
+def guid(text: str) -> int:
+    """Of "0x946dae030097bd2c", "946d:ae03:0097:bd2c"; 0 for what is none."""
+    digits = text.removeprefix("0x").replace(":", "")
+    return int(digits, 16) if re.fullmatch(r"[0-9a-f]{16}", digits) else 0
 
 
 class OfedFlavour(StrEnum):

@@ -1,9 +1,11 @@
 """What the drivers of HCAs logged of failing firmware, hardware and cables.
 
-Sources: Linux drivers/net/ethernet/mellanox/mlx5/core health.c, cmd.c and events.c (port_module,
-mlx5_pme_error_to_string); broadcom/bnxt bnxt.c and bnxt_hwrm.c; intel/ice ice_main.c (ice_rebuild);
-pensando/ionic ionic_lif.c and ionic_dev.c (ionic_heartbeat_check); drivers/infiniband/hw/irdma,
-the event of ice, and efa/efa_com.c; NVIDIA/NVSentinel, syslog-health-monitor, nicdriver.
+Sources: Linux drivers/net/ethernet/mellanox/mlx5/core health.c, cmd.c (mlx5_cmd_check before
+Linux 5.18, mlx5_cmd_out_err since; OFED writes the command in small letters) and events.c
+(port_module, mlx5_pme_error_to_string); infiniband/hw/mlx5/mr.c (create_mkey_warn);
+broadcom/bnxt bnxt.c and bnxt_hwrm.c; intel/ice ice_main.c (ice_rebuild); pensando/ionic
+ionic_lif.c and ionic_dev.c (ionic_heartbeat_check); drivers/infiniband/hw/irdma, the event of ice,
+and efa/efa_com.c; NVIDIA/NVSentinel, syslog-health-monitor, nicdriver.
 
 A driver names its function, "bnxt_en 0000:3b:00.0 ens1f0np0: "; one that speaks of an RDMA device
 alone has "infiniband rdmap0s6: ", and old mlx5 a function of its own, "mlx5_port_module_event:9:".
@@ -74,6 +76,15 @@ _OTHERS = re.compile(
     r"|pci channel state = [23]\b|health recovery (?:flow aborted|failed)"
 )
 _OFF_BY_INTENT, _ERROR, _HOT = "3", 3, 0x10
+# A command of the kernel's own by which memory or a queue was to be made; many others are asked of
+# firmware that may refuse them, and harm nobody.
+_COMMAND = re.compile(
+    r"\b(CREATE_(?:MKEY|QP|CQ|DCT|SRQ|UMEM))\(0x[0-9a-f]+\) op_mod\(0x[0-9a-f]+\) failed, "
+    r"status ([\w (]+[\w)])\(0x([0-9a-f]+)\), syndrome \(0x[0-9a-f]+\)",
+    re.IGNORECASE,
+)
+_ASYNC = re.compile(r"\b(async reg mr) failed\. status (-\d+)")
+_INTERNAL = 1  # MLX5_CMD_STAT_INT_ERR
 
 
 def hca_troubles(lines: Iterable[str]) -> tuple[Trouble, ...]:
@@ -97,6 +108,20 @@ def hca_troubles(lines: Iterable[str]) -> tuple[Trouble, ...]:
             if driver == "infiniband" or re.fullmatch(rule.driver, driver):
                 told = _ruled(told, trouble, (number, rule), found[3])
     return tuple(trouble for _, trouble in told)
+
+
+def refused_commands(lines: Iterable[str]) -> tuple[Trouble, ...]:
+    """What firmware refused to make, oldest first: keys of memory, queues; why it does not say."""
+    told = []
+    for line in lines:
+        found = _LINE.search(line)
+        said = found and (_COMMAND.search(found[3]) or _ASYNC.search(found[3]))
+        if found and said:
+            named = _RDMA_NAME.search(line)
+            device = normal_address(found[2]) if found[2] else named[1] if named else ""
+            words = f"{said[1].upper()}: {said[2]}" if said.re is _COMMAND else said[0]
+            told.append(Trouble(device, when(line), words, sick=None))
+    return tuple(told)
 
 
 _Key = tuple[str, int, str]  # the device, the number of the rule, the part
@@ -131,6 +156,8 @@ _DUMPED, _MLX5 = -2, -1  # in place of a rule's number
 
 def _mlx5_sick(said: str) -> bool | None:
     """Whether mlx5_core tells of failing health; None where the line is not of it."""
+    if (refused := _COMMAND.search(said)) and int(refused[3], 16) == _INTERNAL:
+        return True
     if fatal := _FATAL.search(said):
         return fatal[1] != _OFF_BY_INTENT
     if issue := _ISSUE.search(said):

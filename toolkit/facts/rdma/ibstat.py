@@ -1,5 +1,8 @@
 """RDMA devices as user space prints them: ibstat, ibv_devinfo, ibdev2netdev.
 
+None says at its end that it is there: a list that was cut between two devices is one, too. Of
+ibstat, which sorts by letters (libibumad umad.c, umad_get_cas_names), some cuts can be told.
+
 They print no PCI address. "transport: InfiniBand (0)" is printed for RoCE too: the link
 layer tells. A dead port still has a rate: "Rate: 40" says nothing.
 """
@@ -10,7 +13,7 @@ import re
 from collections.abc import Iterator
 
 from toolkit.errors import Unparsable
-from toolkit.facts.rdma.devices import Port, RdmaDevice
+from toolkit.facts.rdma.devices import Port, RdmaDevice, guid
 
 # What sysfs calls the states that ibstat and ibv_devinfo print.
 _STATES = {
@@ -37,6 +40,8 @@ def parse_ibstat(text: str) -> tuple[RdmaDevice, ...]:
     found = list(_devices(text, r"CA '([^']+)'.*", r"Port (\d+):"))
     if not found:
         raise Unparsable("ibstat", text.strip().split("\n")[0])
+    if missed := _not_reached([name for name, _, _ in found]):
+        raise Unparsable("ibstat", f"after {found[-1][0]} {missed} would come: it may be cut")
     return tuple(
         RdmaDevice(
             name,
@@ -46,9 +51,32 @@ def parse_ibstat(text: str) -> tuple[RdmaDevice, ...]:
             (),
             tuple(_ibstat_port(number, port) for number, port in ports),
             values.get("CA type", ""),
+            guids=(guid(values.get("Node GUID", "")), guid(values.get("System image GUID", ""))),
         )
         for name, values, ports in found
     )
+
+
+def _not_reached(names: list[str]) -> str:
+    """The name that comes behind the last, of those that are listed by letters; "" for none.
+
+    mlx5_10 stands before mlx5_2: a list that ends there has lost mlx5_2 to mlx5_9.
+    """
+    if names != sorted(names):
+        return ""
+    numbers: dict[str, set[int]] = {}
+    for name in names:
+        stem = name.rstrip("0123456789")
+        if stem != name:
+            numbers.setdefault(stem, set()).add(int(name[len(stem) :]))
+    for stem, seen in numbers.items():
+        missing = sorted(f"{stem}{n}" for n in set(range(min(max(seen), _MOST))) - seen)
+        if missing and missing[0] > names[-1]:
+            return missing[0]
+    return ""
+
+
+_MOST = 256  # HCAs of a node, their virtual functions among them
 
 
 def _ibstat_port(number: int, values: Block) -> Port:
@@ -79,6 +107,7 @@ def parse_ibv_devinfo(text: str) -> tuple[RdmaDevice, ...]:
             (),
             tuple(_devinfo_port(number, port) for number, port in ports),
             f"MT{part}" if (part := values.get("vendor_part_id", "")).isdecimal() else "",
+            guids=(guid(values.get("node_guid", "")), guid(values.get("sys_image_guid", ""))),
         )
         for name, values, ports in found
     )

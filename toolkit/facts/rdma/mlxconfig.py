@@ -2,15 +2,18 @@
 
 Sources, as read: Mellanox/mstflint 4.36.0 mlxconfig/mlxcfg_ui.cpp (printOpening, printConfHeader,
 printSingleParam, printValue). A row is "* RO NAME VALUE...": a star where the next boot has another
-value; with -e columns of the default and of now stand before that of the next boot.
+value; with -e columns of the default and of now stand before that of the next boot. With -j FILE it
+writes the same there (WriteSingleParam, writeParamToJson).
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from toolkit.errors import Unparsable
+from toolkit.facts.rdma.mlxlink import documents
 
 _DEVICE = re.compile(r"^Device #\d+:[ \t]*$", re.MULTILINE)
 _HEADER = re.compile(r"^Configurations:[ \t]+(\S.*?)[ \t]*$", re.MULTILINE)
@@ -46,7 +49,21 @@ def parse_mlxconfig(text: str) -> tuple[Card, ...]:
 
     :raises Unparsable: where a device has no table of values.
     """
+    told = documents(text, "mlxconfig -j")
+    if told:
+        return tuple(_written(card) for each in told for card in each.values())
     return tuple(_card(each) for each in _DEVICE.split(text)[1:])
+
+
+def _written(card: dict[str, Any]) -> Card:
+    """One device of what -j wrote."""
+    settings = {}
+    for name, values in (card.get("tlv_configuration") or {}).items():
+        words = [str(values.get(key, "N/A")) for key in ("next_value", "current_value")]
+        after, now = (_VALUE.match(each) for each in words)
+        told = None if now is None else _number(now)
+        settings[name] = Setting(name, words[0], _number(after) if after else None, told)
+    return Card(str(card.get("device", "")), str(card.get("device_type", "")), settings)
 
 
 def _card(text: str) -> Card:

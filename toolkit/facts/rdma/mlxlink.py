@@ -3,15 +3,19 @@
 Sources, as read: Mellanox/mstflint 4.36.0 and 4.15.0 mlxlink/modules/mlxlink_commander.cpp
 (operatingInfoPage, supportedInfoPage, troubInfoPage, prepareBerInfo, prepareDDMSection,
 showPcieState), mlxlink_maps.cpp (names of states and speeds), printutil/mlxlink_record.cpp
-("KEY : VALUE", coloured). It does not print which device it was asked for.
+("KEY : VALUE", coloured) and mlxlink_cmd_print.cpp (toJsonFormat, of --json: the same titles, keys
+and values, a list of speeds parted from its mask). It does not print which device it was asked for.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from toolkit.errors import Unparsable
+from toolkit.untrusted import read_json
 
 ACTIVE = "Active"
 _DOWN = frozenset(
@@ -76,7 +80,7 @@ def parse_mlxlink(text: str) -> tuple[Link, ...]:
 
     :raises Unparsable: where one tells no state that is known: it may be cut.
     """
-    blocks = [each for each in _HEAD.split(text) if each.startswith("Operational")]
+    blocks = [each for each in _HEAD.split(_worded(text)) if each.startswith("Operational")]
     return tuple(
         _link(has, each)
         for each in blocks
@@ -89,13 +93,62 @@ def parse_mlxlink_pcie(text: str) -> tuple[PcieLink, ...]:
     speeds = re.findall(
         r"^Link Speed Active \(Enabled\)\s*: ([\d.]+)G-[^(\n]*\(([\d.]+)G-[^)\n]*\)\s*\n"
         r"Link Width Active \(Enabled\)\s*: (\d+)X \((\d+)X\)",
-        text,
+        _worded(text),
         re.MULTILINE,
     )
     return tuple(
         PcieLink(float(now), int(width), float(best), int(most))
         for now, best, width, most in speeds
     )
+
+
+def documents(text: str, source: str) -> list[dict[str, Any]]:
+    """The objects of JSON in a text, those behind several commands too; [] where it has none.
+
+    :raises Unparsable: where one is not whole.
+    """
+    if not re.search(r"^\{", text, re.MULTILINE):
+        return []
+    try:
+        found = [read_json(each) for each in _objects(text)]
+    except ValueError as why:
+        raise Unparsable(source, f"{why}: it may be cut") from why
+    if not found:
+        raise Unparsable(source, "it may be cut")
+    return found
+
+
+def _objects(text: str) -> Iterable[str]:
+    """From each line that begins with a brace to the next that is one."""
+    parts: list[list[str]] = []
+    for line in text.split("\n"):
+        if line.startswith("{"):
+            parts.append([])
+        if parts:
+            parts[-1].append(line)
+    for each in parts:
+        closed = next((at for at, line in enumerate(each) if line.rstrip() == "}"), len(each))
+        yield "\n".join(each[: closed + 1])
+
+
+def _worded(text: str) -> str:
+    """What --json told, in the lines that stand there without it, the state first."""
+    told = documents(text, "mlxlink --json")
+    if not told:
+        return text
+    lines: list[str] = []
+    for each in told:
+        output = (each.get("result") or {}).get("output") or {}
+        for title in sorted(output, key=lambda name: not name.startswith(("Operational", "PCIe"))):
+            lines += [title, *(f"{key} : {_value(value)}" for key, value in output[title].items())]
+    return "\n".join([*lines, "end : of it", ""])
+
+
+def _value(value: object) -> str:
+    if not isinstance(value, dict):
+        return str(value)
+    listed = ",".join(map(str, value.get("values") or ()))
+    return f"{value['mask']} ({listed})" if "mask" in value else listed
 
 
 def _link(has: dict[str, str], text: str) -> Link:

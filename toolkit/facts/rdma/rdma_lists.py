@@ -11,7 +11,7 @@ import re
 from ipaddress import IPv6Address
 
 from toolkit.errors import Unparsable
-from toolkit.facts.rdma.devices import Port, RdmaDevice
+from toolkit.facts.rdma.devices import Port, RdmaDevice, guid
 from toolkit.facts.rdma.roce import Gid
 from toolkit.untrusted import read_json
 
@@ -159,7 +159,7 @@ def parse_device_names(text: str) -> tuple[RdmaDevice, ...]:
 
     :raises Unparsable: at a line of another form.
     """
-    found: dict[str, str] = {}
+    found: dict[str, tuple[str, tuple[int, int]]] = {}
     for number, line in enumerate(text.split("\n"), start=1):
         if _PASSED_OVER.fullmatch(line):
             continue
@@ -167,5 +167,11 @@ def parse_device_names(text: str) -> tuple[RdmaDevice, ...]:
         if each is None:
             raise Unparsable("a list of RDMA devices", line, number)
         firmware = re.search(r" fw (\S+) ", line)
-        found[each[1]] = firmware[1] if firmware else found.get(each[1], "")
-    return tuple(RdmaDevice(name, "", firmware, "", ()) for name, firmware in found.items())
+        known, guids = found.get(each[1], ("", (0, 0)))
+        if told := re.search(r" node_guid (\S+) sys_image_guid (\S+)", line):
+            guids = guid(told[1]), guid(told[2])
+        found[each[1]] = (firmware[1] if firmware else known), guids
+    return tuple(
+        RdmaDevice(name, "", firmware, "", (), guids=guids)
+        for name, (firmware, guids) in found.items()
+    )

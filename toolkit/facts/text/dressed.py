@@ -36,7 +36,12 @@ def undressed(text: str) -> str:
         if 2 * sum(quoted) <= sum(bool(line.strip()) for line in span):
             break
         text = "\n".join(_QUOTED.sub("", line, count=1) for line in _quote(lines, quoted))
-    return _without_fences(text) if "```" in text or "~~~" in text else text
+    text = _without_fences(text) if "```" in text or "~~~" in text else text
+    if "MESSAGE" not in text:
+        return text
+    from toolkit.facts.text.journal import as_lines  # noqa: PLC0415 few texts hold the journal's fields
+
+    return as_lines(text)
 
 
 def _quote(lines: list[str], quoted: list[bool]) -> list[str]:

@@ -84,6 +84,7 @@ def doctor(said: Said) -> ExitCode:
         outcomes = _examined(session, wants, aside)
         code = session.ended(outcomes, judged_code)
         said.sick.update(_sick(outcomes))
+        said.texts.update(each.host for each in outcomes if each.value and each.value.text)
         teller.of(outcomes, code)
     asked = ("nccl.log", "nccl.agrees") if said.text("nccl_log") else ()
     verbose = said.flag("verbose")
