@@ -13,6 +13,7 @@ from toolkit.cli.options import (
     FILES,
     FORECAST,
     HOSTS,
+    INSIDE,
     JOB,
     OUTPUT,
     PASSPORT,
@@ -48,7 +49,19 @@ def judged_code(outcome: Outcome[Judged]) -> ExitCode:
 
 
 @verb(
-    HOSTS, REACH, READS, BMC, WANT, CONSUMERS, OUTPUT, (TEXTFILE,), FILES, JOB, FORECAST, PASSPORT
+    HOSTS,
+    REACH,
+    READS,
+    BMC,
+    WANT,
+    CONSUMERS,
+    OUTPUT,
+    (TEXTFILE,),
+    FILES,
+    JOB,
+    FORECAST,
+    PASSPORT,
+    INSIDE,
 )
 def doctor(said: Said) -> ExitCode:
     """Judge nodes; change nothing.
@@ -72,6 +85,8 @@ def doctor(said: Said) -> ExitCode:
       invoke doctor --hosts gpu[001-128] --next-boot
       invoke doctor --hosts gpu[001-128] --kernel 6.8.0-64-generic
       invoke doctor --hosts gpu[001-128] --passport --passport-key images.pub
+      invoke doctor --hosts gpu007 --inside docker:train
+      invoke doctor --hosts gpu[001-128] --inside image:/images/train.sqsh
     """
     session = Session.begin("doctor", said)
     wants = session.wants()
