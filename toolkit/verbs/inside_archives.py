@@ -13,6 +13,7 @@ import tarfile
 import tempfile
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any  # of JSON: whatever it says
@@ -94,6 +95,10 @@ class Blobs:
             except (ValueError, RecursionError) as why:
                 raise UsageError(f"{self._path}: {name}: {why}", hint=_HINT) from why
 
+    def close(self) -> None:
+        if self._tar is not None:
+            self._tar.close()
+
     def __str__(self) -> str:
         return str(self._path)
 
@@ -105,12 +110,20 @@ def _opened(path: Path) -> tarfile.TarFile:
         raise UsageError(f"{path}: no image that we know: {why}", hint=_HINT) from why
 
 
-def layers_of(path: Path) -> Layers:
-    """The image of this machine's kind, or the first.
+@contextmanager
+def opened_layers(path: Path) -> Iterator[Layers]:
+    """The image of this machine's kind, or the first, for the length of the block.
 
     :raises UsageError: there is none.
     """
     blobs = Blobs(path)
+    try:
+        yield _layers(path, blobs)
+    finally:
+        blobs.close()
+
+
+def _layers(path: Path, blobs: Blobs) -> Layers:
     try:
         if blobs.has("index.json"):
             manifest = _manifest(blobs, blobs.json("index.json")[0])

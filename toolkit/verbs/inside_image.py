@@ -23,7 +23,7 @@ from toolkit.errors import UsageError
 from toolkit.evidence import Evidence
 from toolkit.node.inside import inside_script
 from toolkit.ssh.local import answer
-from toolkit.verbs.inside_archives import layers_of
+from toolkit.verbs.inside_archives import Member, opened_layers
 
 SQUASHFS = b"hsqs"
 _MOST = 64 << 20  # bytes of one file whose content is read
@@ -100,23 +100,26 @@ def _tree_of(path: Path) -> tuple[Tree, list[str]]:
 def _of_layers(path: Path) -> tuple[Tree, list[str]]:
     """Layers from the lowest up; a whiteout takes away what those below it have."""
     tree: Tree = {}
-    layers = layers_of(path)
-    for members in layers.each():
-        for member, data in members:
-            folder, _, base = member.path.rpartition("/")
-            if base == ".wh..wh..opq":
-                _without(tree, folder, itself=False)
-            elif base.startswith(".wh."):
-                _without(tree, posixpath.join(folder, base.removeprefix(".wh.")), itself=True)
-            elif counts(member.path):
-                tree[member.path] = _entry(tree, member.link, member.hard, member.folder, data)
-    return tree, layers.variables
+    with opened_layers(path) as layers:
+        for members in layers.each():
+            for member, data in members:
+                _take(tree, member, data)
+        return tree, layers.variables
 
 
-def _entry(tree: Tree, link: str, hard: bool, folder: bool, data: IO[bytes] | None) -> Entry:
-    if hard:
-        return tree.get(link, Entry())
-    return Entry(link, folder, data.read(_MOST) if data is not None else None)
+def _take(tree: Tree, member: Member, data: IO[bytes] | None) -> None:
+    folder, _, base = member.path.rpartition("/")
+    if base == ".wh..wh..opq":
+        _without(tree, folder, itself=False)
+    elif base.startswith(".wh."):
+        _without(tree, posixpath.join(folder, base.removeprefix(".wh.")), itself=True)
+    elif not counts(member.path):
+        return
+    elif member.hard:
+        tree[member.path] = tree.get(member.link, Entry())
+    else:
+        content = data.read(_MOST) if data is not None and is_read(member.path) else None
+        tree[member.path] = Entry(member.link, member.folder, content)
 
 
 def _without(tree: Tree, path: str, *, itself: bool) -> None:
