@@ -14,7 +14,7 @@ import struct
 import subprocess
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler
-from typing import IO
+from io import BufferedIOBase
 from urllib.parse import parse_qs, urlsplit
 
 PROTOCOL = "v5.channel.k8s.io"
@@ -69,7 +69,7 @@ def _status(code: int) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _typed(source: IO[bytes]) -> bytes:
+def _typed(source: BufferedIOBase) -> bytes:
     """All of its standard input, until that stream is closed."""
     held = b""
     while True:
@@ -80,7 +80,7 @@ def _typed(source: IO[bytes]) -> bytes:
             held += message[1:]
 
 
-def _message(source: IO[bytes]) -> bytes:
+def _message(source: BufferedIOBase) -> bytes:
     """The next one of a client, whose messages are masked; b"" at the end."""
     while True:
         head = source.read(2)
@@ -96,6 +96,6 @@ def _message(source: IO[bytes]) -> bytes:
             return bytes(byte ^ mask[place % 4] for place, byte in enumerate(data))
 
 
-def _send(sink: IO[bytes], stream: int, data: bytes) -> None:
+def _send(sink: BufferedIOBase, stream: int, data: bytes) -> None:
     message = bytes((stream,)) + data
     sink.write(b"\x82\x7f" + struct.pack(">Q", len(message)) + message)
