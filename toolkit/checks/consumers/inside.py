@@ -66,7 +66,7 @@ def _looked(node: Node) -> Looked:
 
 def _not_run(looked: Looked) -> Finding:
     a = "an image" if looked.kind == "image" else "a folder"
-    return not_applicable(f"{a} is not run: {looked.name}")
+    return not_applicable(f"{a} is not run: {looked}")
 
 
 def devices(node: Node, want: Want) -> Finding:

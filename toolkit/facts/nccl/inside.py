@@ -38,7 +38,8 @@ class Looked:
         return self.kind not in {"image", "chroot"}
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
+        short = self.name.rpartition("/")[2] if self.kind == "image" else self.name
+        return f"{self.kind} {short}"
 
 
 def parse_looked(text: str) -> Looked:
