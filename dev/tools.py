@@ -157,6 +157,11 @@ MARKS["sudo"] = (SUDO,)
 MARKS["token"] = (SOFTHSM, PKCS11)
 MARKS["packagers"] = (Tool("rpmbuild", "rpm"), Tool("lintian", "lintian"))
 MARKS["uefi"] = (OVMF,)
+MARKS["podman"] = (
+    Tool("podman", "podman"),
+    Tool("runc", "runc"),
+    Tool("mksquashfs", "squashfs-tools"),
+)
 MARKS["pipelines"] = (PACKER, MKOSI)
 MARKS["exhaustive"] = ()  # needs nothing but time: part of --all, and of a tier that is named
 MARKS["documents"] = (NPM, XMLLINT, DPKG)
@@ -172,6 +177,7 @@ FOR_FEW = {
     "modules": ("token",),
     "builds": ("packagers", "uefi"),
     "machine": ("pipelines",),
+    "kube": ("podman",),
 }
 
 

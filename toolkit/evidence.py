@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from toolkit.errors import CutOff, NeedsRoot, NoEvidence, NotCollected, Unparsable
@@ -40,6 +40,13 @@ _REFUSED = re.compile(
 )
 _MOST = 20_000  # frames; a large node has 500, and each costs us more than its bytes
 _BEGIN = "= begin ok "
+# What runs the job: this frame says what it is, those below "inside/" were read there.
+INSIDE = "inside"
+# Libraries and settings: a job in it has its own, and none of the node's.
+_WITHIN = frozenset(
+    {"consumer-settings", "libraries", "nccl-conf", "nccl-topology", "perftest", "registration"}
+    | {"ucx-info", "verbs-libraries"}
+)
 # Lines behind a bar, most by far, and the one line of another kind that ends them.
 _RUN = re.compile(r"((?:\|.*\n)*)((?!\|).*\n|\Z)")
 
@@ -121,6 +128,21 @@ class Evidence:
     def plus(self, frames: Iterable[Frame]) -> Evidence:
         """The same with further sources, which take the place of those of their keys."""
         return Evidence({**self.frames, **{each.key: each for each in frames}}, self.complete)
+
+    def within(self) -> Evidence:
+        """The same to whoever runs in a container that was looked into.
+
+        Its libraries and settings stand in place of the node's: what of these was not read
+        there is not known, whatever the node has.
+        """
+        if INSIDE not in self.frames:
+            return self
+        kept = {key: each for key, each in self.frames.items() if key not in _WITHIN}
+        read = {key: self.frames.get(f"{INSIDE}/{key}") for key in sorted(_WITHIN)}
+        return Evidence(
+            kept | {key: replace(each, key=key) for key, each in read.items() if each is not None},
+            self.complete,
+        )
 
     @classmethod
     def parse(cls, text: str) -> Evidence:

@@ -21,6 +21,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
+from tests.kube.api_exec import Enter, is_exec, serve_exec
+
 _RBAC = "rbac.authorization.k8s.io"
 _KINDS = {  # by what they are called in addresses: group, kind, whether they have a namespace
     "namespaces": ("", "Namespace", False),
@@ -55,6 +57,7 @@ class ApiServer:
     protected: set[str] = field(default_factory=set)  # pods that a PodDisruptionBudget keeps
     stuck: bool = False  # a Job that is let go does not end
     wrong: list[str] = field(default_factory=list)
+    enter: Enter | None = None  # what kubectl exec runs; None: nothing
     version: int = 100
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -170,6 +173,9 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def _go(self) -> None:
+        if self.world.enter is not None and is_exec(self):
+            serve_exec(self, self.world.enter)
+            return
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         address = urlsplit(self.path)
         with self.world.lock:

@@ -181,6 +181,7 @@ ALL: tuple[Check, ...] = (
     consumers.cuda,
     containers.rdma_devices,
     containers.peermem_sidecar,
+    *containers.INSIDE,
     consumers.too_old,
     unused.gdr,
     unused.gdr_part,

@@ -139,6 +139,7 @@ def _about(node: Node, want: Want) -> tuple[tuple[str, str], ...]:
         "driver": lambda: _driver(node),
         "ofed": lambda: str(node.ofed),
         "path": lambda: _path(want),
+        "inside": lambda: str(node.inside or ""),
         "gpus": lambda: str(len(node.pci.gpus)),
         OTHERS: lambda: amd_gpus(node),
         "hcas": lambda: str(len(node.hcas)),

@@ -74,6 +74,14 @@ REGISTER = (
     ),
     Option("libibverbs", "", "with --register: by this libibverbs in place of the node's own"),
 )
+INSIDE = (
+    Option(
+        "inside",
+        "",
+        "look into what runs the job, too: docker:NAME, podman:, kubectl:NS/POD, enroot:, slurm:, "
+        "chroot:DIR, image:FILE (docs/inside.md)",
+    ),
+)
 WANT = (
     Option(
         "profile",

@@ -72,7 +72,7 @@ class Reading:
 
     def __init__(self, evidence: Evidence | Sources) -> None:
         if isinstance(evidence, Evidence):
-            evidence = Sources(evidence, type(self))
+            evidence = Sources(evidence.within(), type(self))
         self.sources = evidence
         self.cited: list[str] = []  # keys of frames, in the order they were named
 

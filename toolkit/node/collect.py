@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from toolkit.errors import FloodError, TransportError, Unparsable
 from toolkit.evidence import Evidence
 from toolkit.node.scripts import FOLDER, assembled
 from toolkit.ssh.transport import Sink, Transport, quiet
+
+if TYPE_CHECKING:  # who looks into no container needs none of it
+    from toolkit.node.inside import Inside
 
 # By topic; frames.sh has their words, and the last line of probe.sh calls them all.
 _PARTS = (
@@ -35,11 +39,17 @@ def register_program() -> str:
 
 # Beside the probe's own time: 8 GPUs of a machine whose driver starts for each anew.
 _REGISTER_S = 250.0
+_INSIDE_S = 120.0  # entered once, and looked at from outside where that failed
 
 
-def probe_script(register: Register | None = None) -> str:
-    """The script that reads a node, as one text; with ``register`` it allocates GPU memory, too."""
+def probe_script(register: Register | None = None, inside: Inside | None = None) -> str:
+    """The script that reads a node, as one text; with ``register`` it allocates GPU memory, too.
+
+    :param inside: what the node has that runs the job; what is tried is tried in there.
+    """
     parts = [(FOLDER / file).read_text("utf-8") for file in _FILES]
+    if inside is not None:
+        parts += inside.parts()
     if register is not None:
         parts += [
             f"verbs_library={shlex.quote(register.libibverbs)}",
@@ -66,6 +76,7 @@ def collect(
     limit_s: float = 90,
     sink: Sink = quiet,
     register: Register | None = None,
+    inside: Inside | None = None,
 ) -> Evidence:
     """Run the probe on one node, in one round trip.
 
@@ -83,8 +94,8 @@ def collect(
         sink(line)
 
     try:
-        limit_s += _REGISTER_S if register else 0.0
-        script = probe_script(register)
+        limit_s += (_REGISTER_S if register else 0.0) + (_INSIDE_S if inside else 0.0)
+        script = probe_script(register, inside)
         result = transport.run(script, limit_s=limit_s * patience(), sink=keep)
     except FloodError:
         raise  # what says so much is no probe of ours: none of it is evidence

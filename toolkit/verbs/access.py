@@ -21,6 +21,7 @@ from toolkit.ssh.pool import FANOUT
 if TYPE_CHECKING:  # imported where a fleet is opened
     from toolkit.features.slurm.run.nodes import Site
     from toolkit.node.collect import Register
+    from toolkit.node.inside import Inside
     from toolkit.redfish.access import BmcAccess
     from toolkit.redfish.fleet import BmcFleet
     from toolkit.ssh.transport import Transport
@@ -53,6 +54,7 @@ class Access:
     via: str = ""  # "slurm": its nodes, and nothing is done to one that it has for others
     room: int = ANSWER  # bytes that one command of a node may say
     register: Register | None = None  # what the probe tries beside reading; None: nothing
+    inside: Inside | None = None  # what runs the job and is looked into; None: nothing
     jobs_s: float = ROOM_S  # so long jobs are waited for, where we need a node to ourselves
 
 

@@ -16,7 +16,7 @@ from toolkit.hosts.host import Host
 from toolkit.node.collect import ask, collect
 from toolkit.rollout.runs import RunFolder, evidence_name
 from toolkit.ssh.transport import Transport
-from toolkit.verbs.access import Fleet
+from toolkit.verbs.access import Access, Fleet
 from toolkit.verbs.each import on_each
 
 _RUNS = 40  # so many of the newest runs are looked into
@@ -30,11 +30,24 @@ def read_node(fleet: Fleet, host: Host, transport: Transport) -> Evidence:
 
     :raises TransportError: the node could not be asked; a BMC that could not is in the evidence.
     """
-    evidence = collect(transport, register=fleet.access.register)
+    evidence = _collected(fleet.access, host, transport)
     if fleet.bmcs is None:
         return evidence
     fleet.access.progress.note(host.name, "reading its BMC")
     return evidence.plus(fleet.bmcs.frames(host))
+
+
+def _collected(access: Access, host: Host, transport: Transport) -> Evidence:
+    """What the node says, and what runs the job on it, where that is to be looked into.
+
+    :raises TransportError: either could not be asked.
+    """
+    if access.inside is None:
+        return collect(transport, register=access.register)
+    from toolkit.verbs.inside import collect_inside  # noqa: PLC0415 only they pay for it
+
+    access.progress.note(host.name, f"looking into {access.inside}")
+    return collect_inside(transport, access.inside, access.register)
 
 
 def earlier_ports(runs: Path, host: str, now: Evidence, *, but: Path) -> tuple[Frame, ...]:

@@ -42,7 +42,7 @@ def too_old(node: Node, want: Want) -> Finding:
     """
     libraries = _libraries(node, want)
     if not libraries:
-        return not_applicable("no NCCL, UCX or NVSHMEM on the node itself; containers bring theirs")
+        return not_applicable(none_here(node, "NCCL, UCX or NVSHMEM"))
     blind, details, open_ = [], [], []
     for name, version, origin in libraries:
         shown = f"{_SHOWN[name]} {version or '(version not known)'}"
@@ -67,6 +67,12 @@ def too_old(node: Node, want: Want) -> Finding:
         found = f"it depends on the version or the build of {', '.join(open_)}"
         return unknown(found, hint="--nccl-version")
     return passed(", ".join(dict.fromkeys(each.split(";")[0] for each in details)))
+
+
+def none_here(node: Node, what: str) -> str:
+    """That there is none where the job would look: in its container, if one was looked into."""
+    where = f"in {node.inside}" if node.inside else "on the node itself; containers bring theirs"
+    return f"no {what} {where}"
 
 
 def _libraries(node: Node, want: Want) -> list[tuple[str, str, str]]:
@@ -206,7 +212,7 @@ def ucx_paths(node: Node, want: Want) -> Finding:
     """
     ucx = node.ucx
     if ucx is None:
-        return not_applicable("no ucx_info on the node itself; containers bring theirs")
+        return not_applicable(none_here(node, "ucx_info"))
     shown = f"UCX {ucx.version or '(version not told)'}"
     if ucx.cuda is False:
         return not_applicable(f"{shown} was built without CUDA: it carries no GPU memory")
@@ -254,7 +260,7 @@ def nvshmem_transport(node: Node, want: Want) -> Finding:
     own = [each for each in node.libraries if each.name == "nvshmem"]
     version = dict(want.consumers).get("nvshmem") or (own[0].version if own else None)
     if version is None:
-        return not_applicable("no NVSHMEM on the node itself; containers bring theirs")
+        return not_applicable(none_here(node, "NVSHMEM"))
     mine = {name: each for name, each in node.settings.items() if name.startswith("NVSHMEM_")}
     rules = next(_rules(want, "nvshmem", version))
     choice = decide(node, want, rules, mine)

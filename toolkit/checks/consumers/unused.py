@@ -8,6 +8,7 @@ from __future__ import annotations
 from toolkit.checks.check import Finding, Impact, check, failed, not_applicable, passed, unknown
 from toolkit.checks.consumers.choices import choices
 from toolkit.checks.consumers.chosen import Chosen, Group, Way, wanted
+from toolkit.checks.consumers.consumers import none_here
 from toolkit.checks.consumers.path import dmabuf_gap, peermem_gap
 from toolkit.errors import CutOff, NoEvidence, Unparsable
 from toolkit.facts.node.node import Node
@@ -75,7 +76,7 @@ def _dark(one: Chosen) -> tuple[Group, ...]:
 def _idle(node: Node, want: Want, libraries: tuple[Chosen, ...]) -> str:
     """Why there is nothing to judge; "" where there is."""
     if not libraries:
-        return "no NCCL, UCX or NVSHMEM on the node itself; containers bring theirs"
+        return none_here(node, "NCCL, UCX or NVSHMEM")
     return "" if _usable(node, want) else "no path is usable for anybody: see path.selected"
 
 

@@ -161,6 +161,11 @@ class Setting:
         return int(found[1] + digits, base)
 
 
+def _place(file: str) -> str:
+    """Where a setting stands; of a container that may be no file below /etc."""
+    return file if file.startswith(("/", "its ")) else f"/etc/{file}"
+
+
 _NUMBER = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9]\d*)")
 _SETS = re.compile(r"\s*(?:export\s+)?([A-Za-z][A-Za-z0-9_]*)=(.*)")
 
@@ -172,7 +177,7 @@ def parse_settings(conf: str, environment: str) -> tuple[Setting, ...]:
     """
     told = [
         *(("/etc/nccl.conf", line) for line in conf.split("\n")),
-        *((f"/etc/{file}", line) for file, line in named_lines(environment, "/etc/environment")),
+        *((_place(file), line) for file, line in named_lines(environment, "/etc/environment")),
     ]
     settings = {}
     for file, line in told:

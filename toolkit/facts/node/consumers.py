@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from toolkit.errors import NotCollected
 from toolkit.evidence import State
@@ -20,6 +21,9 @@ from toolkit.facts.nccl.consumers import (
     parse_verbs,
 )
 from toolkit.facts.reading import Reading
+
+if TYPE_CHECKING:  # read where a container was looked into
+    from toolkit.facts.nccl.inside import Leader, Looked, Providers
 
 
 class Consumers(Reading):
@@ -77,3 +81,97 @@ class Consumers(Reading):
     @fact
     def has_nvidia_topology(self) -> bool:
         return self._state("nvidia-topology") is State.OK
+
+    @fact
+    def inside(self) -> Looked | None:
+        """What runs the job and was looked into; None where nothing was."""
+        if not self._given("inside"):
+            return None
+        from toolkit.facts.nccl.inside import parse_looked  # noqa: PLC0415 only they pay for it
+
+        return parse_looked(self._text("inside"))
+
+    @fact
+    def inside_leader(self) -> Leader:
+        """Limits and capabilities of what runs in it."""
+        from toolkit.facts.nccl.inside import parse_leader  # noqa: PLC0415 likewise
+
+        return parse_leader(self._text("inside/process"))
+
+    @fact
+    def inside_shm(self) -> int | None:
+        """Bytes of its /dev/shm; -1 for no limit of its own, None where there is none."""
+        from toolkit.facts.nccl.inside import parse_shm  # noqa: PLC0415 likewise
+
+        return parse_shm(self._text("inside/shm"))
+
+    @fact
+    def inside_uverbs(self) -> dict[str, str]:
+        """Its uverbs nodes, each with "ok" or why it cannot be opened."""
+        from toolkit.facts.nccl.inside import parse_opened  # noqa: PLC0415 likewise
+
+        return parse_opened(self._text("inside/rdma-open"))
+
+    @fact
+    def inside_nodes(self) -> tuple[str, ...]:
+        """What lies in its /dev/infiniband."""
+        return tuple(each for each in self._text("inside/rdma-nodes").split("\n") if each)
+
+    @fact
+    def inside_rdma(self) -> tuple[str, ...]:
+        """The RDMA devices that its network namespace sees, by name."""
+        paths = self._text("inside/rdma-devices").split("\n")
+        return tuple(each.partition(" -> ")[0].rpartition("/")[2] for each in paths if each)
+
+    @fact
+    def inside_gpus(self) -> tuple[str, ...]:
+        """Its nodes of GPUs: /dev/nvidia0 and so on."""
+        paths = self._text("inside/gpu-nodes").split("\n")
+        return tuple(each for each in paths if re.fullmatch(r"/dev/nvidia\d+", each))
+
+    @fact
+    def inside_providers(self) -> Providers:
+        """Its libibverbs, and by which libraries that drives HCAs."""
+        from toolkit.facts.nccl.inside import parse_providers  # noqa: PLC0415 likewise
+
+        return parse_providers(self._text("inside/providers"))
+
+    @fact
+    def inside_drivers(self) -> frozenset[str]:
+        """The providers that its libibverbs is told to load, by file or by variable."""
+        from toolkit.facts.nccl.inside import parse_drivers  # noqa: PLC0415 likewise
+
+        said = self.inside_variables
+        more = said.get("RDMAV_DRIVERS") or said.get("IBV_DRIVERS") or ""
+        return parse_drivers(self._text("inside/drivers")) | set(re.split("[:;]", more)) - {""}
+
+    @fact
+    def inside_variables(self) -> dict[str, str]:
+        """What its environment tells loaders and runtimes."""
+        from toolkit.facts.nccl.inside import parse_variables  # noqa: PLC0415 likewise
+
+        return parse_variables(self._text("inside/environment"))
+
+    @fact
+    def inside_mlx5(self) -> tuple[Verbs, ...]:
+        """Each libmlx5 in it, and whether that can ask for data-direct."""
+        return parse_verbs(self._text("inside/mlx5-libraries"))
+
+    @fact
+    def inside_cuda(self) -> tuple[tuple[str, str], ...]:
+        """Each libcuda in it that is no stub, and the driver that it is of."""
+        from toolkit.facts.nccl.inside import parse_cuda  # noqa: PLC0415 likewise
+
+        return parse_cuda(self._text("inside/cuda-libraries"))
+
+    @fact
+    def inside_stub(self) -> bool:
+        """Whether it has a libcuda that is good for linking alone."""
+        return "/stubs/libcuda.so" in self._text("inside/cuda-libraries")
+
+    @fact
+    def inside_named(self) -> tuple[tuple[str, str, bool], ...]:
+        """Files that its settings name: the setting, the path, whether it is there."""
+        from toolkit.facts.nccl.inside import parse_named  # noqa: PLC0415 likewise
+
+        return parse_named(self._text("inside/named-files"))

@@ -12,7 +12,8 @@ begin_frames() { # begin_frames: root, where its commands are, a scratch folder,
     root=${GDR_ROOT%/} count=0 ticker='' ticks=0
     case $root in '' | /*) ;; *) root=$PWD/$root ;; esac
     if [ -n "$root" ]; then node_path=$GDR_BIN; else node_path=$PATH:/usr/sbin:/sbin:/usr/bin:/bin; fi
-    scratch=$(mktemp -d 2>/dev/null || TMPDIR=/dev/shm mktemp -d 2>/dev/null)
+    scratch=''
+    [ -n "${writes_nothing-}" ] || scratch=$(mktemp -d 2>/dev/null || TMPDIR=/dev/shm mktemp -d 2>/dev/null)
     trap 'end_ticks; [ -z "$scratch" ] || rm -rf "$scratch"' EXIT
     trap 'exit 129' HUP INT TERM PIPE # dash, killed by it, would leave the folder
     LC_ALL=C

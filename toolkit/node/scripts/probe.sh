@@ -232,7 +232,8 @@ probe() {
     sift kernel_log dmesg 5 dmesg
     probe_consumers
     nvidia_answers
-    if command -v register_program >/dev/null; then probe_register; fi
+    if command -v inside_program >/dev/null; then probe_inside
+    elif command -v register_program >/dev/null; then probe_register; fi
 
     end_frames
 }

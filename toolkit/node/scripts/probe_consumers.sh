@@ -6,7 +6,7 @@ libraries() { # in their usual places alone: nothing is searched for, no library
     for folder in /usr/lib /usr/lib64 '/usr/lib/*-linux-gnu' /usr/local/lib /usr/local/lib64 \
         '/usr/local/cuda*/lib64' '/usr/local/nccl*/lib' '/opt/nccl*/lib' '/opt/nccl*/build/lib' \
         '/opt/nvidia/hpc_sdk/Linux_*/*/comm_libs/*/lib' '/usr/local/nvshmem*/lib' '/opt/nvshmem*/lib' \
-        '/usr/lib/*-linux-gnu/nvshmem/*' '/opt/hpcx*/*/lib' '/opt/amazon/ofi-nccl/lib*' /opt/aws-ofi-nccl/lib; do
+        '/usr/lib/*-linux-gnu/nvshmem/*' '/opt/hpcx*/*/lib' '/opt/amazon/ofi-nccl/lib*' /opt/aws-ofi-nccl/lib ${more_folders-}; do
         set -- "$@" "$folder/libnccl.so*" "$folder/libnccl-net*.so*" "$folder/libnvshmem_host.so*" "$folder/libucp.so.0"
     done
     # A wheel's library has no version in its name, its metadata has.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from toolkit import __version__
-from toolkit.cli.options import BMC, HOSTS, REACH, READS, WANT, Option, Said
+from toolkit.cli.options import BMC, HOSTS, INSIDE, REACH, READS, WANT, Option, Said
 from toolkit.cli.verb import verb
 from toolkit.errors import ExitCode, Outcome, ToolkitError, Unwritten, UsageError, worst
 from toolkit.evidence import Evidence
@@ -46,6 +46,7 @@ Gathered = dict[str, Evidence | ToolkitError]
         Option("incident", "", "write one FILE.tar.gz with evidence and verdicts instead"),
         Option("json", False, "one JSON document on standard output (docs/report.schema.json)"),
     ),
+    INSIDE,
 )
 def capture(said: Said) -> ExitCode:
     """Save the evidence of nodes: for a ticket, or to judge it again with doctor --from.
@@ -54,6 +55,7 @@ def capture(said: Said) -> ExitCode:
       invoke capture --hosts gpu[001-004] --out evidence
       invoke capture --hosts gpu007 --scrub --out for-the-vendor
       invoke capture --hosts gpu[001-128] --incident ticket-4711.tar.gz
+      invoke capture --hosts gpu007 --inside kubectl:train/worker-0 --out evidence
       invoke capture --import topo=topo.txt,dmesg=dmesg.txt --out evidence
     """
     said.not_dry("capture", "what is said of the nodes: doctor")

@@ -13,6 +13,7 @@ from toolkit.cli.options import (
     FILES,
     FORECAST,
     HOSTS,
+    INSIDE,
     JOB,
     OUTPUT,
     PASSPORT,
@@ -25,7 +26,8 @@ from toolkit.cli.options import (
     parted,
 )
 from toolkit.cli.verb import verb
-from toolkit.errors import ExitCode, Outcome
+from toolkit.errors import ExitCode, Outcome, UsageError
+from toolkit.evidence import Frame
 from toolkit.facts.text.foreign import Foreign
 from toolkit.groups import Wants
 from toolkit.hosts.host import Host
@@ -48,7 +50,19 @@ def judged_code(outcome: Outcome[Judged]) -> ExitCode:
 
 
 @verb(
-    HOSTS, REACH, READS, BMC, WANT, CONSUMERS, OUTPUT, (TEXTFILE,), FILES, JOB, FORECAST, PASSPORT
+    HOSTS,
+    REACH,
+    READS,
+    BMC,
+    WANT,
+    CONSUMERS,
+    OUTPUT,
+    (TEXTFILE,),
+    FILES,
+    JOB,
+    FORECAST,
+    PASSPORT,
+    INSIDE,
 )
 def doctor(said: Said) -> ExitCode:
     """Judge nodes; change nothing.
@@ -72,6 +86,8 @@ def doctor(said: Said) -> ExitCode:
       invoke doctor --hosts gpu[001-128] --next-boot
       invoke doctor --hosts gpu[001-128] --kernel 6.8.0-64-generic
       invoke doctor --hosts gpu[001-128] --passport --passport-key images.pub
+      invoke doctor --hosts gpu007 --inside docker:train
+      invoke doctor --hosts gpu[001-128] --inside image:/images/train.sqsh
     """
     session = Session.begin("doctor", said)
     wants = session.wants()
@@ -110,9 +126,28 @@ def _examined(session: Session, wants: Wants, aside: list[Foreign]) -> list[Outc
     said = session.said
     also = import_log(Path(said.text("nccl_log"))) if said.text("nccl_log") else ()
     if saved := _saved(said):
+        also += _image(said.text("inside"))
         return examine_saved(read_all(saved, aside), wants, session.today, also=also)
     with fleet(said) as opened:
         return examine(opened, wants, session.today, session.folder, also=also)
+
+
+def _image(where: str) -> tuple[Frame, ...]:
+    """What an image's file has, for nodes whose evidence was saved.
+
+    :raises UsageError: it is a container, which no saved evidence can be asked for.
+    """
+    if not where:
+        return ()
+    from toolkit.verbs.inside import opened_inside  # noqa: PLC0415 only they pay for it
+
+    frames = opened_inside(where).frames
+    if not frames:
+        raise UsageError(
+            f"--inside {where} and --from do not go together: no host is asked",
+            hint="with --from it takes image:FILE; else name --hosts",
+        )
+    return frames
 
 
 def _saved(said: Said) -> list[Path]:

@@ -14,6 +14,7 @@ from toolkit.checks.judged import Judged, judge_node
 from toolkit.cli.options import (
     BMC,
     HOSTS,
+    INSIDE,
     OUTPUT,
     PASSPORT,
     REACH,
@@ -326,6 +327,7 @@ def tell_back(session: Session, rolled: Rolled[RolledBack]) -> ExitCode:
     ),
     PASSPORT,
     REGISTER,
+    INSIDE,
 )
 def verify(said: Said) -> ExitCode:
     """Prove it: the testinfra suite, one case per host and check, and the same in other words.
@@ -337,6 +339,7 @@ def verify(said: Said) -> ExitCode:
     Examples:
       invoke verify --hosts gpu[001-128] --junit verify.xml
       invoke verify --hosts gpu[001-128] --register
+      invoke verify --hosts gpu007 --register --inside docker:train
       invoke verify --hosts gpu[001-128] --passport --passport-key images.pub    # the first boot
       python -m pytest --pyargs toolkit.suites --hosts gpu007    # without our task
     """

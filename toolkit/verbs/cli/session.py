@@ -32,6 +32,7 @@ from toolkit.want import CONSUMERS, Want, consumer
 
 if TYPE_CHECKING:
     from toolkit.node.collect import Register
+    from toolkit.node.inside import Inside
 
 T = TypeVar("T")
 
@@ -275,6 +276,7 @@ def access(said: Said) -> Access:
         via=said.text("via"),
         jobs_s=float(said.number("job_timeout", int(ROOM_S))),
         register=_register(said),
+        inside=_inside(said),
     )
 
 
@@ -288,6 +290,20 @@ def _register(said: Said) -> Register | None:
     from toolkit.node.collect import Register  # noqa: PLC0415 only they pay for it
 
     return Register(library)
+
+
+def _inside(said: Said) -> Inside | None:
+    """:raises UsageError: of no known form; or an account that may only have the node read."""
+    where = said.text("inside")
+    if not where:
+        return None
+    if said.flag("wrapper"):
+        raise UsageError(
+            "--inside needs more than gdr-node may do", hint="leave --wrapper out, or look by hand"
+        )
+    from toolkit.verbs.inside import opened_inside  # noqa: PLC0415 only they pay for it
+
+    return opened_inside(where)
 
 
 def _secret(said: Said, ask: str, descriptor: str, prompt: str) -> str | None:
