@@ -8,6 +8,7 @@ from __future__ import annotations
 from random import Random
 
 from tests.checks.test_told_otherwise import CHECKS, TEXTS, read, stamp
+from toolkit.checks.all import ALL
 from toolkit.checks.check import Status
 from toolkit.checks.kernel.build_failures import loading_cause
 from toolkit.facts.modules.refusals import parse_not_inserted
