@@ -15,8 +15,9 @@ from random import Random
 from tests.checks.test_told_cards import card, mlnx_qos, module, statistics
 from tests.checks.test_told_containers import POD, described, inspected, written
 from tests.checks.test_told_fabric import device_list, listed, stated
-from tests.checks.test_told_otherwise import ibstatus, rdma_link, refusals, stamp
+from tests.checks.test_told_otherwise import ibstatus, rdma_link, stamp
 from tests.checks.test_told_ports import mlxlink
+from tests.checks.test_told_refusals import refusals
 from tests.corpus.expected import EXPECTED
 from tests.corpus.known import CORPUS, HERE
 from tests.evidence.test_properties import LISTS

@@ -264,6 +264,27 @@ def test_what_a_second_reader_found_silent(text: str, fails: str, tmp_path: Path
     assert judged(text, tmp_path) == (fails, "")
 
 
+IB = "1b:00.0 Infiniband controller [0207]: Mellanox Technologies MT2910 [15b3:1021]\n"
+
+
+@pytest.mark.parametrize(
+    ("hcas", "told"),
+    [(1, "1 RDMA device, 1 HCA on"), (2, "whether each HCA has one is not told")],
+)
+def test_a_list_without_addresses_beside_lspci_misses_no_hca_by_name(
+    hcas: int, told: str, tmp_path: Path
+) -> None:
+    bus = "".join(IB.replace("1b", place) for place in ("1b", "3b")[:hcas])
+    up = "link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev eth0\n"
+    text = f"$ lspci -nn\n{bus}$ rdma link\n{up}"
+    assert "rdma.devices" not in judged(text, tmp_path)[0]
+    (tmp_path / "t.txt").write_text(text)
+    ((_, evidence),) = read_saved(tmp_path / "t.txt")
+    verdicts = judge_node("t", evidence, Want(path=None), DAY).verdicts
+    (found,) = (each.finding.found for each in verdicts if each.check.id == "rdma.devices")
+    assert told in found
+
+
 def test_what_mlxfwmanager_asks_about_is_no_setting(tmp_path: Path) -> None:
     update = "Device #1:\n----------\n\n  Device Type:      ConnectX6\n  PSID:  MT_0000000223\n"
     (tmp_path / "t.txt").write_text(f"$ rdma link\n{DOWN_LINK}$ mlxfwmanager\n{update}")

@@ -111,6 +111,12 @@ KMSG = "[   31.832683] nvidia_peermem: disagrees about version of symbol x\n"
         pytest.param("0: mlx5_0: pd 3 cq 5 qp 1 cm_id 0\n", "rdma-dev", id="rdma-resource"),
         pytest.param("Operational Info\n----\nState : Active\n", "mlxlink", id="mlxlink"),
         pytest.param("\nDevice #1:\n----------\n", "mlxconfig", id="mlxconfig"),
+        pytest.param('{\n\t"Device #1" : {}\n}\n', "mlxconfig", id="mlxconfig-j"),
+        pytest.param('{"result": {"Operational Info": {}}}\n', "mlxlink", id="mlxlink-json"),
+        pytest.param("max locked memory  (kbytes, -l) 64\n", "limits", id="ulimit"),
+        pytest.param(
+            "[1710151844.440518] [g:4904 :0]   ib_md.c:309  UCX  ERROR x\n", "ucx-log", id="ucx"
+        ),
         pytest.param("Priority trust state: dscp\n", "mlnx-qos", id="mlnx_qos"),
         pytest.param("driver: mlx5_core\nversion: 24.10\n", "ethtool", id="ethtool-i"),
         pytest.param("NIC statistics:\n     rx: 0\n", "ethtool", id="ethtool-S"),
@@ -140,6 +146,7 @@ def test_a_kind_bears_the_name_of_its_frame_but_for_those_that_nodes_tell_themse
     assert {kind.name: kind.frame for kind in KINDS if kind.name != kind.frame} == {
         "topo": "nvidia-topology",
         "iommu-groups": "iommu-groups-list",
+        "limits": "limits-said",
         "perftest": "perftest-run",
         "bios": "bmc-bios",
         "bios-registry": "bmc-bios-registry",

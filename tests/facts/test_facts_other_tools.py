@@ -73,6 +73,11 @@ def test_ucx_by_an_hca_is_no_tcp() -> None:
     assert parse_ucx_perf(text).lanes == (("rc_mlx5", "mlx5_0"),)
 
 
+def test_a_size_that_is_damaged_is_no_size() -> None:
+    row = "    10  0.000  9104.800  9104.800  10474.41  10474.41  110  110\n"
+    assert parse_ucx_perf(f"| Message size: 1000    0   |\n{row}").size == 0
+
+
 def test_ucx_without_cuda_says_so() -> None:
     with pytest.raises(Unparsable, match='unsupported memory type: "cuda"'):
         parse_ucx_perf((SAID / "ucx-1.13.no_cuda.txt").read_text())

@@ -200,7 +200,7 @@ KINDS = (
     Kind("mlxlink", "mlxlink", r"mlxlink\b", r"^(?:PCIe )?Operational (?:\(Enabled\) )?Info *$|"
          r"\A\s*\{(?=[\s\S]*\"(?:PCIe )?Operational (?:\(Enabled\) )?Info\")"),
     Kind("mlxconfig", "mlxconfig", r"(?:mst)?(?:mlx|mst)config\b",
-         r"^Device #\d+: *$(?=[\s\S]*^Configurations: )|\A\s*\{\s*\"Device #\d+\"\s*:"),
+         r"^Device #\d+: *$(?!\s*-+\s*Device Type: )|\A\s*\{\s*\"Device #\d+\"\s*:"),
     Kind("mlnx-qos", "mlnx-qos-said", r"mlnx_qos\b", r"^Priority trust (?:state|mode): "),
     Kind("ethtool", "ethtool", r"ethtool\b", r"^driver: \S+\nversion: |^NIC statistics: *$|"
          r"^\s*Identifier\s+: 0x[0-9a-f]{2} \("),

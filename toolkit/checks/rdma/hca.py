@@ -24,6 +24,7 @@ from toolkit.facts.node.node import Node
 from toolkit.facts.pci.functions import MELLANOX
 from toolkit.facts.pci.pcie_caps import Link
 from toolkit.facts.rdma.devices import Kind, Port, RdmaDevice
+from toolkit.plural import counted
 from toolkit.want import Want
 
 
@@ -188,7 +189,7 @@ def firmware(node: Node, want: Want) -> Finding:
     versions = sorted(version for each in boards.values() for version in each)
     which = f"one for each of {len(boards)} boards" if len(boards) > 1 else "on every board"
     if not node.probed:  # a list that may be cut between two of them
-        which += f" of {len(node.rdma_hardware)} HCAs"
+        which += f" of {counted(len(node.rdma_hardware), 'HCA')}"
     return passed(f"{', '.join(versions)}, {which}")
 
 

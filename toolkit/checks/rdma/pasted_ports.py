@@ -54,6 +54,16 @@ def _listed(devices: tuple[RdmaDevice, ...]) -> Finding:
     )
 
 
+def listed_beside(node: Node, hcas: int) -> Finding:
+    """Lists of RDMA devices tell no PCI address: beside lspci no more than their number counts."""
+    found = counted(len(node.rdma_hardware), "RDMA device")
+    left = "whether each HCA has one" if len(node.rdma_hardware) < hcas else "user space's side"
+    return unknown(
+        f"{found}, {counted(hcas, 'HCA')} on the PCI bus; {left} is not told",
+        hint="ls -l /sys/class/infiniband; ls /dev/infiniband",
+    )
+
+
 def _words(link: Link) -> str:
     told = [f"{link.speed:g} Gb/s" if link.speed else "", *(f"{k} {v}" for k, v in link.facts)]
     return ", ".join(filter(None, told)) or "up"

@@ -19,6 +19,7 @@ from toolkit.checks.rdma.makers import maker_of, serving
 from toolkit.checks.rdma.pasted_ports import (
     devices_told,
     link_type_told,
+    listed_beside,
     memlock_told,
     port_told,
 )
@@ -81,6 +82,8 @@ def devices(node: Node, want: Want) -> Finding:
             details=(*idle, *others),
         )
     missed = [each for each in idle if not _plain_nic(node, each)]
+    if missed and not node.probed and not any(each.address for each in node.rdma_devices):
+        return listed_beside(node, len(missed))
     if missed:
         driven = len({each.address for each in node.rdma_hardware})
         return failed(

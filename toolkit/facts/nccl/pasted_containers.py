@@ -23,7 +23,7 @@ _RESOURCE = re.compile(
     r"^[\s\"'-]*([a-z0-9.-]+/[\w.-]+)[\"']?:\s+[\"']?(\d+)[\"']?,?\s*$", re.MULTILINE
 )
 _RDMA = re.compile(r"rdma|hca|roce|mlnx|sriov|ib_?dev|infiniband|efa\b|nic\b", re.IGNORECASE)
-_SHORT = re.compile(r"Insufficient ([\w.-]+/[\w.-]+)")
+_SHORT = re.compile(r"Insufficient ([\w.-]+/[\w.-]*\w)")
 # What kubelet's device manager and CNI plugins say of what they could not give.
 _REFUSED = re.compile(
     r"^.*\b(?:UnexpectedAdmissionError|FailedCreatePodSandBox|FailedMount|FailedAttachVolume"

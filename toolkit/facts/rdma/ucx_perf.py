@@ -68,7 +68,7 @@ def parse_ucx_perf(text: str) -> UcxPerf:
         memory,
         tuple(dict.fromkeys(_LANE.findall(text))),
         asked.get("Test", ""),
-        int(asked.get("Message size", "0") or 0),
+        int(size) if (size := asked.get("Message size", "")).isdecimal() else 0,
     )
 
 
