@@ -149,6 +149,12 @@ def test_a_password_of_the_environment_is_taken_out_of_it(monkeypatch: pytest.Mo
     assert "hunter2" not in repr(told)
 
 
+def test_a_password_of_a_file(secret: Path) -> None:
+    told = bmc_access(Said({"bmc_user": "ops", "bmc_password_file": str(secret)}))
+    assert told is not None
+    assert told.login.password == "hunter2"  # noqa: S105 the fixture's
+
+
 def test_a_password_of_a_descriptor(secret: Path) -> None:
     with secret.open() as opened:
         told = bmc_access(Said({"bmc_user": "ops", "bmc_pass_fd": str(opened.fileno())}))

@@ -83,6 +83,8 @@ def test_our_own_evidence_is_known_under_any_name(tmp_path: Path) -> None:
         pytest.param("/dev/null", "not an ordinary file", id="device"),
         pytest.param("matrix=hello.txt", "'matrix' is no kind", id="unknown-kind"),
         pytest.param("topo=hello.txt,", "is not KIND=FILE", id="trailing-comma"),
+        pytest.param("=hello.txt", "is not KIND=FILE", id="no-kind"),
+        pytest.param("topo=", "is not KIND=FILE", id="no-file"),
         pytest.param("topo=nowhere", "No such file", id="kind-without-file"),
         pytest.param("topo=hello.txt,topo=hello.txt", "given twice", id="kind-twice"),
     ],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import pytest
 
 from dev.run import ROOT
 from toolkit.compat.throughput import Basis, Range, constants
 from toolkit.facts.pci.pcie_caps import Link
-from toolkit.throughput.model import Layer2, pcie, raw, reads, wire
+from toolkit.throughput.model import Layer2, Term, least, pcie, raw, reads, wire
 
 C = constants()
 SPEED = {3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
@@ -71,3 +73,15 @@ def test_five_bit_tags_do_not_fill_400g_and_eight_bit_tags_do() -> None:
     trip = Range.exactly(1.0)
     assert reads(Range.exactly(32 * 512), trip).value == pytest.approx(16.4, abs=0.1)
     assert reads(Range.exactly(256 * 512), trip).value == pytest.approx(131, abs=1)
+
+
+def test_the_narrowest_term_limits_wherever_it_stands() -> None:
+    terms = (
+        Term(Range(10, 8, 12), "link", 20.0),
+        Term(Range(30, 28, 32), "wire", 15.0),
+        Term(Range(11, 4, 40), "memory", 40.0),
+    )
+    for order in permutations(terms):
+        found = least([*order])
+        assert (found.span, found.ceiling) == (Range(10, 4, 12), 15.0)
+        assert found.said == "link, or memory"
