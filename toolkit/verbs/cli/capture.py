@@ -23,7 +23,7 @@ from toolkit.safe_file import private_folder, write_file
 from toolkit.ssh.transport import Transport
 from toolkit.verbs.access import Fleet
 from toolkit.verbs.cli.doctor import judged_code
-from toolkit.verbs.cli.session import Session, fleet
+from toolkit.verbs.cli.session import Session, fleet, refuse_inside
 from toolkit.verbs.doctor import examine_saved, gather
 from toolkit.verbs.each import on_each
 from toolkit.verbs.incident import check_place, write_incident
@@ -59,6 +59,8 @@ def capture(said: Said) -> ExitCode:
       invoke capture --import topo=topo.txt,dmesg=dmesg.txt --out evidence
     """
     said.not_dry("capture", "what is said of the nodes: doctor")
+    if said.text("import_"):
+        refuse_inside(said, "with --import no host is asked")
     session = Session.begin("capture", said)
     if said.text("incident"):
         return _incident(session)

@@ -36,7 +36,7 @@ from toolkit.report.foreign import foreign_document
 from toolkit.report.table import columns
 from toolkit.report.text import report
 from toolkit.verbs.cli.prometheus import Metrics, textfile
-from toolkit.verbs.cli.session import Session, fleet
+from toolkit.verbs.cli.session import Session, fleet, refuse_inside
 from toolkit.verbs.doctor import examine, examine_saved
 from toolkit.verbs.pasted_logs import import_log
 from toolkit.verbs.saved import read_all
@@ -92,6 +92,7 @@ def doctor(said: Said) -> ExitCode:
     session = Session.begin("doctor", said)
     wants = session.wants()
     if said.text("kernel") or said.flag("next_boot"):  # another kernel than the one that runs
+        refuse_inside(said, "a kernel that does not run has no containers")
         from toolkit.verbs.cli.forecast import foretell  # noqa: PLC0415 only they pay for it
 
         return foretell(session, wants)

@@ -306,6 +306,12 @@ def _inside(said: Said) -> Inside | None:
     return opened_inside(where)
 
 
+def refuse_inside(said: Said, why: str) -> None:
+    """:raises UsageError: --inside was said where nothing can be looked into."""
+    if said.text("inside"):
+        raise UsageError(f"--inside: {why}", hint="leave it out")
+
+
 def _secret(said: Said, ask: str, descriptor: str, prompt: str) -> str | None:
     if said.number(descriptor, -1) != -1:
         return read_secret(said.number(descriptor))
