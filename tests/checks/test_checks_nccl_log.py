@@ -16,6 +16,8 @@ SEND = Direction.SEND
 
 AT = "gpu01:1:2 [0] NCCL INFO "
 BUS = "18000"  # of GPUS[0]
+# By the names that their kernel drivers give.
+NO_CLIENT = {"hfi1_0": "Omni-Path", "rxe0": "Soft-RoCE", "siw_eth0": "software iWARP"}
 DEVICES = AT + "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:192.0.2.1<0>\n"
 HEAD = (
     "NCCL version 2.21.5+cuda12.4\n"
@@ -238,6 +240,14 @@ def test_devices_that_stand_alike_share_a_line_and_the_ill_come_first() -> None:
         "b NET/IB/1 send: 1 of 2 channels direct",
         "NET/IB/0,1 send: 1 of 1 channels direct each",
     )
+
+
+@pytest.mark.parametrize("name", NO_CLIENT)
+def test_an_hca_of_a_maker_without_peer_memory_is_named(name: str) -> None:
+    text = (HEAD + channels(send=False, receive=False)).replace("mlx5_0", name)
+    finding = judged(Row("", "nccl.log", FAIL, "", log(text))).finding
+    assert f"{name}: {NO_CLIENT[name]} has no GPUDirect RDMA here" in finding.details
+    assert "an HCA whose driver can register GPU memory" in finding.hint
 
 
 def test_a_build_without_dmabuf_is_named() -> None:

@@ -121,8 +121,3 @@ def said_by(alert: str) -> dict[str, str]:
         each["annotations"] for each in group["rules"] if each["alert"] == alert
     )
     return found
-
-
-def test_the_guide_names_every_metric_of_doctor() -> None:
-    named = set(re.findall(r"`(gdr_doctor_[a-z_]+)", (DOCS / "monitoring.md").read_text()))
-    assert named == set(of_doctor.HELP)

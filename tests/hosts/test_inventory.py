@@ -116,6 +116,12 @@ def test_the_nearer_value_counts(site: Inventory) -> None:
     assert users == {"node001": "ops", "node007": "root", "login1": "nobody"}
 
 
+def test_a_quote_that_is_not_closed_is_named(tmp_path: Path) -> None:
+    text = "gpu:\n  hosts:\n    n1:\n      ansible_ssh_common_args: '-o \"x'\n"
+    with pytest.raises(InventoryError, match=r"hosts\.yml:4: No closing quotation"):
+        read_inventory(write(tmp_path, "hosts.yml", text))
+
+
 def test_blanks_around_a_line_say_nothing(tmp_path: Path) -> None:
     indented = "".join(f"\t {line} \n" for line in INI.split("\n"))
     found = read_inventory(write(tmp_path, "indented.ini", indented))

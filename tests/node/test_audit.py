@@ -191,6 +191,8 @@ def test_the_systems_log_gets_one_line(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(audit, "_LOG", tmp_path)
     audit.tell_system("run it\nby root")
     assert told.read_text() == "-t\ngdr-toolkit\n--\nrun it by root\n"
+    audit.tell_system("x" * 5000)
+    assert len(told.read_text()) == len("-t\ngdr-toolkit\n--\n") + 1000 + 1
 
 
 @pytest.mark.parametrize(("root", "told"), [("", "reload a who=root run=x\n"), ("/image", "")])

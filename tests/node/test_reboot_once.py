@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from toolkit.errors import TransportError
 from toolkit.node import reboot as asking
 from toolkit.node.reboot import reboot
 from toolkit.ssh.transport import Result, Sink, quiet
@@ -65,3 +66,26 @@ def test_a_later_boot_is_left_alone(node: Tree) -> None:
     reboot(node, "one", limit_s=10)
     assert reboot(node, "one", limit_s=10) == "two"
     assert node.reboots == 1
+
+
+class Stale(Tree):
+    """The first question after its reboot meets it down, on a connection that never comes back."""
+
+    went, dead = False, False
+
+    def run(self, script: str, *, limit_s: float = 120, sink: Sink = quiet) -> Result:
+        if self.reboots and not self.went:
+            self.went = self.dead = True
+        if self.dead:
+            raise TransportError("gpu07: the connection is gone")
+        return super().run(script, limit_s=limit_s, sink=sink)
+
+    def close(self) -> None:
+        self.dead = False
+
+
+def test_a_connection_that_died_with_the_node_is_opened_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "_POLL_S", 0.02)
+    assert reboot(Stale(tmp_path), "one", limit_s=5) == "two"

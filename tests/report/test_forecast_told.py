@@ -56,6 +56,17 @@ def test_the_report_folds_nodes_that_lose_the_same() -> None:
     assert "kept     driver" in forecast_report(FLEET, Painter(False), verbose=True)
 
 
+def test_what_was_cut_off_is_no_forecast_in_the_table_either() -> None:
+    cut = Outcome("gpu005", foreseen({}, complete=False))
+    assert "cut off" not in forecast_report(FLEET, Painter(False))
+    (line,) = (
+        each
+        for each in forecast_report([*FLEET, cut], Painter(False)).split("\n")
+        if "gpu005" in each and "cut off" in each
+    )
+    assert "keeps" not in line
+
+
 def test_the_document_has_the_forecast_of_each_host() -> None:
     told = [
         Outcome(each.host, Told(each.value.judged, forecast=each.value.forecast))

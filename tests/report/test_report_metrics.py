@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +13,15 @@ from tests.unit.exposition import Key, parse
 from tests.unit.judged import BARE, HEALTHY, SICK, TODAY, UNSURE
 from toolkit.checks.judged import Judged
 from toolkit.errors import ExitCode, Outcome
-from toolkit.report.prometheus import PREFIX, STATES, Remembered, exposition, failed, remembered
+from toolkit.report.prometheus import (
+    HELP,
+    PREFIX,
+    STATES,
+    Remembered,
+    exposition,
+    failed,
+    remembered,
+)
 
 NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 AT = int(NOW.timestamp())
@@ -77,3 +87,8 @@ def test_a_run_that_fails_leaves_nothing_but_when_hosts_were_read() -> None:
     found = parse(failed(NOW, before))
     assert found[key("run_success")] == 0
     assert not [each for each in found if "state" in each[0]]
+
+
+def test_the_guide_names_every_metric_of_doctor() -> None:
+    page = Path(__file__).parents[2] / "docs/monitoring.md"
+    assert set(re.findall(r"`(gdr_doctor_[a-z_]+)", page.read_text())) == set(HELP)

@@ -138,6 +138,7 @@ def test_over_jobs_reboots_it_and_lays_its_command_line_beside_the_menu(
 ) -> None:
     found = undone(over_jobs=True).get()
     assert found.steps[-1] == "command line: as the boot menu has it"
+    assert found.rebooted
     assert len(rebooted) == 1
     (run,) = read_runs(tmp_path)
     events = [e for e in read_run(tmp_path, run.id).story.events if e.phase == "rebooting"]

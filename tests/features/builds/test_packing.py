@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -81,6 +82,10 @@ def test_a_deb_for_each_kernel_and_one_of_none_that_says_when_they_are_loaded(
     for word in ("nvidia_peermem", "ib_uverbs"):
         assert word in told
     assert {path.lstrip("./") for path in packs.files[names[2]]} >= set(LOADING)
+    for name in names:  # Debian Policy 5.3: what the control file of a package must have
+        control = next(packs.files[name][each] for each in packs.files[name] if "control" in each)
+        fields = re.findall(r"^([A-Z][\w-]*): .", control.decode(), re.MULTILINE)
+        assert {"Package", "Version", "Architecture", "Maintainer", "Description"} <= set(fields)
     again = make_packages([OFED, DRIVER, SECOND, built()], Format.DEB, tmp_path, MAKING)
     assert [each.path.name for each in again] == names
 

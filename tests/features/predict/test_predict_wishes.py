@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from toolkit.compat.throughput import Range
+from toolkit.compat.throughput import CpuClass, Range, constants
 from toolkit.errors import UsageError
 from toolkit.facts.pci.pcie_caps import Link
 from toolkit.facts.pci.topology import Distance
@@ -15,6 +15,7 @@ from toolkit.features.predict.plan.totals import NodeInputs
 from toolkit.features.predict.plan.what_if import parse_wishes, with_wishes
 from toolkit.throughput.inputs import NOT_TOLD, HcaWire, LinkTold, PairInputs
 from toolkit.throughput.model import Layer2
+from toolkit.throughput.pair import _factor
 
 EXACT = Range.exactly
 LINK = LinkTold.known(Link(8.0, 4), "0000:18:00.0")
@@ -162,3 +163,18 @@ def test_what_is_wished_of_the_bridges_is_told_of_those_at_the_place_wished_for(
     wishes: str,
 ) -> None:
     assert after(wishes, replace(PAIR, distance=Distance.SYS)).redirects == FENCED
+
+
+@pytest.mark.parametrize("reading", [False, True], ids=["writes", "reads"])
+@pytest.mark.parametrize("cpu", [None, *constants().cpus], ids=lambda cpu: cpu.id if cpu else "-")
+def test_a_way_that_was_not_told_may_be_as_narrow_as_the_worst(
+    cpu: CpuClass | None, *, reading: bool
+) -> None:
+    def factor(distance: Distance) -> Range:
+        pair = replace(PAIR, cpu=cpu, distance=distance)
+        return _factor(pair, constants(), reading=reading)[0]
+
+    root, sockets = factor(Distance.PHB), factor(Distance.SYS)
+    for untold in (factor(Distance.APART), factor(Distance.UNKNOWN)):
+        assert untold.low == min(root.low, sockets.low)
+        assert untold.high >= max(root.high, sockets.high)
