@@ -148,7 +148,7 @@ class Tree:
     def leftovers(self) -> list[str]:
         """Temporary files and locks that a finished run must not leave."""
         names = [*self.root.rglob("*gdr-toolkit-new"), *(self.root / STATE).glob("*.new")]
-        names += [*(self.root / STATE).glob("lock"), *(self.root / STATE).glob("dead-*")]
+        names += [*(self.root / STATE).glob("lock*"), *(self.root / STATE).glob("dead-*")]
         return sorted(str(each.relative_to(self.root)) for each in names)
 
 

@@ -103,6 +103,13 @@ grab() { # grab LINK: true when we hold it now
     ln -sn "$me" "$1" 2>/dev/null
 }
 
+sweep_links() { # of those who died as they broke a lock, or handed theirs on; we hold it now
+    rm -f "$state"/lock.[0-9]*
+    for link in "$state"/dead-*; do
+        if [ -h "$link" ] && ! alive "$(readlink "$link")"; then rm -f "$link"; fi
+    done
+}
+
 take_lock() { # take_lock SECONDS: else a frame that says who holds it
     waited=0
     until arrive; grab "$state/lock"; do
@@ -111,7 +118,10 @@ take_lock() { # take_lock SECONDS: else a frame that says who holds it
         [ "$waited" -le "$1" ] || break
         sleep 1
     done
-    if [ "$(readlink "$state/lock")" = "$me" ]; then return; fi
+    if [ "$(readlink "$state/lock")" = "$me" ]; then
+        sweep_links
+        return
+    fi
     told_held
     return 1
 }
