@@ -46,6 +46,11 @@ SUBNET = {"daemons": daemons(MANAGER, (1812, "nvlsm", "8388608"))}
 SPLIT = smi_q(mig=("Enabled", "Enabled"))
 ONE_SPLIT = smi_q().replace(": Disabled", ": Enabled", 2)
 SPLIT_VGPU = smi_q(mig=("Enabled", "Enabled"), virtualization="VGPU")
+PERSISTENCED = (
+    "× nvidia-persistenced.service - NVIDIA Persistence Daemon\n"
+    "     Loaded: loaded (/lib/systemd/system/nvidia-persistenced.service; enabled)\n"
+    "     Active: failed (Result: exit-code) since Sat 2026-11-21 10:00:00 UTC; 1h ago\n"
+)
 ROWS = [
     Row("hopper", "gpu.class", PASS, "2 GPUs: Hopper"),
     Row("hopper-needs-no-name", "gpu.class", PASS, "Hopper", {"nvidia-smi": TIMEOUT}),
@@ -97,6 +102,13 @@ ROWS = [
         UNKNOWN,
         "does not tell",
         {"nvidia-smi": gpu_rows().replace("Enabled", "[N/A]", 1)},
+    ),
+    Row(
+        "daemon-failed",
+        "nvidia.persistence",
+        FAIL,
+        "nvidia-persistenced has failed (exit-code)",
+        {"systemctl-status": PERSISTENCED},
     ),
     Row("no-answer", "nvidia.persistence", UNKNOWN, "no answer", {"nvidia-smi": TIMEOUT}),
     Row("no-gpu-listed", "nvidia.persistence", UNKNOWN, "lists no GPU", {"nvidia-smi": ""}),

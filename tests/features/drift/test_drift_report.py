@@ -61,6 +61,12 @@ def test_nodes_that_drifted_alike_are_told_of_once() -> None:
     assert shown.endswith("128 of 129 nodes have drifted")
 
 
+def test_what_to_do_is_told_when_asked() -> None:
+    outcomes = [Outcome("gpu001", drift(frames(TRANSLATED)))]
+    assert "next:" not in text(outcomes, PLAIN)
+    assert "next:" in text(outcomes, PLAIN, verbose=True)
+
+
 def test_what_is_as_wanted_is_told_when_asked() -> None:
     outcomes = [Outcome("gpu001", drift({}))]
     assert "nvidia-peermem" not in text(outcomes, PLAIN)
