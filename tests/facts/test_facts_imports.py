@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import process_time
 
 import pytest
 
 from toolkit.errors import UsageError
 from toolkit.evidence import Evidence, State
-from toolkit.facts.kinds import BY_NAME, KINDS, commanded, named
+from toolkit.facts.kinds import BY_NAME, KINDS, commanded, named, parted, recognise
 from toolkit.facts.text.pasted_logs import evidence_of, frames_of
 
 EVIDENCE = Path(__file__).parents[2] / "docs/evidence.md"
@@ -155,6 +156,23 @@ def test_a_kind_bears_the_name_of_its_frame_but_for_those_that_nodes_tell_themse
         "modinfo": "modinfo-said",
         "dkms": "dkms-status",
     }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("\n" * 20_000, id="blank-lines"),
+        pytest.param("\t" * 20_000, id="tabs"),
+        pytest.param("x.service\n" + 40 * "        a\n", id="an-indented-block-behind-a-unit"),
+        pytest.param("{\n" * 10_000, id="braces"),
+    ],
+)
+def test_no_shape_tries_a_text_in_ever_more_ways(text: str) -> None:
+    """Each took minutes, or for ever, by a pattern that matched blanks in several ways."""
+    began = process_time()
+    assert recognise(text) is None
+    assert [kind for kind, _ in parted(text + "x")] == [None]
+    assert process_time() - began < 10
 
 
 def test_every_kind_is_told_in_the_guide() -> None:

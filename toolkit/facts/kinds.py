@@ -52,6 +52,7 @@ _BARE = (
     r"|(?:DMAR|AMD-Vi|iommu): |nvidia-nvswitch\d+: |nvidia-peermem nv_"
     r"|[\w.-]+ kernel: (?=\[ *\d|NVRM: |nv|mlx|infiniband|ib_|rdma|DMAR|AMD-Vi|iommu|pci|gdrdrv)"
 )
+# A line is looked at alone: \s at its beginning would try all blank lines behind each of them.
 # The more telling shape first: an NCCL log may quote anything, an address opens many lines.
 KINDS = (
     # openucx/ucx src/ucs/debug/log.c, UCS_LOG_FMT: seconds since the epoch, where dmesg counts from
@@ -62,20 +63,20 @@ KINDS = (
          r"GPU Direct RDMA (?:Enabled|Disabled) for",
          r".*\bNCCL (?:INFO|WARN|TRACE) |NCCL version \d|"
          r".*\bGPU Direct RDMA (?:Enabled|Disabled) for "),
-    Kind("nccl-topology", "nccl-topology", "", r"^\s*<(?:system|busid|graphs)\b[^>]*version=",
+    Kind("nccl-topology", "nccl-topology", "", r"^[ \t]*<(?:system|busid|graphs)\b[^>]*version=",
          r"<system version="),
     Kind("topo", "nvidia-topology", r"nvidia-smi topo (?:-mp?|--matrix)\b",
-         rf"^\s*GPU0\b.*CPU Affinity|^\s*GPU0\s+X\s{_NO_P2P}",
-         rf"\s*(?:\x1b\[\d*m)?GPU0\s+(?:X\s{_NO_P2P}|GPU1\s|NIC0\s|mlx\S+\s|CPU Affinity)"),
+         rf"^[ \t]*GPU0\b.*CPU Affinity|^[ \t]*GPU0\s+X\s{_NO_P2P}",
+         rf"[ \t]*(?:\x1b\[\d*m)?GPU0\s+(?:X\s{_NO_P2P}|GPU1\s|NIC0\s|mlx\S+\s|CPU Affinity)"),
     Kind("nvlink-status", "nvlink-status", r"nvidia-smi nvlink (?:.* )?(?:-s|--status)\b",
-         r"^\s*Link \d+: (?:[\d.]+ GB/s|<inactive>)\s*$",
+         r"^[ \t]*Link \d+: (?:[\d.]+ GB/s|<inactive>)\s*$",
          r"GPU \d+: .+ \(UUID: [^)]*\)\s*\n\s*Link \d+: "),
     Kind("nvidia-smi-table", "nvidia-smi-table", r"nvidia-smi(?: -i \S+)?\s*$",
          r"^\| NVIDIA-SMI \d[\d.]+ ",
-         r"(?:\w{3} \w{3} [ \d]\d [\d:]{8} \d{4}\s*\n)?\s*(?:\+-+\+\s*\n\s*)?"
+         r"(?:\w{3} \w{3} [ \d]\d [\d:]{8} \d{4}\s*\n)?[ \t]*(?:\+-+\+[ \t]*\n[ \t]*)?"
          r"\| NVIDIA-SMI \d"),
     Kind("nvidia-smi-q", "nvidia-smi-q", r"nvidia-smi (?:-q|--query)(?: |$)",
-         r"^=+NVSMI LOG=+$|^\s*<nvidia_smi_log>|^Unable to determine the device handle for |"
+         r"^=+NVSMI LOG=+$|^[ \t]*<nvidia_smi_log>|^Unable to determine the device handle for |"
          r"^Failed to initialize NVML: "
          r"|^NVIDIA-SMI has failed because |^No devices were found\s*$"),
     Kind("dcgmi-diag", "dcgmi-diag", r"dcgmi diag\b", r"^\| Diagnostic\s+\| Result\b"),
@@ -91,9 +92,9 @@ KINDS = (
     Kind("show-gids", "show-gids", r"show_gids\b", r"^DEV\s+PORT\s+INDEX\s+GID\s"),
     Kind("systemctl-status", "systemctl-status",
          r"systemctl (?:-\S+ )*(?:status|list-units|show|--failed)\b",
-         r"^\s*(?:\S )?\s*[\w@.:-]+\.service\s+(?:loaded|masked|not-found|bad-setting)\s+(?:active|"
-         r"inactive|failed|activating|deactivating|reloading)\s+[a-z-]+\b|"
-         r"^\s*(?:\S )?[\w@.:-]+\.service(?: - .*)?\n(?:\s+.*\n)*?\s*Loaded: "),
+         r"^[ \t]*(?:\S[ \t]+)?[\w@.:-]+\.service[ \t]+(?:loaded|masked|not-found|bad-setting)"
+         r"\s+(?:active|inactive|failed|activating|deactivating|reloading)\s+[a-z-]+\b|"
+         r"^[ \t]*(?:\S )?[\w@.:-]+\.service(?: - .*)?\n(?:[ \t].*\n){0,3}?[ \t]*Loaded: "),
     Kind("fi-info", "fi-info", r"fi_info\b", r"^fi_getinfo: |^provider: \S",
          r"fi_getinfo: |provider: \S.*\n\s+fabric: "),
     Kind("gdsio", "gdsio", r"\S*gdsio\b", r"^IoType: \w+ XferType: "),
@@ -108,34 +109,34 @@ KINDS = (
          r"^(?=.*\b(?:pci\.bus_id|driver_version|name|uuid)\b)[\w.]+(?: \[[^]]*\])?(?:, ?[\w.]+"
          r"(?: \[[^]]*\])?){2,}$"),
     Kind("dmidecode", "dmidecode", r"dmidecode(?! \d)", r"^# dmidecode \d|^SMBIOS [\d.]+ present"),
-    Kind("lspci-tree", "lspci-tree", r"lspci(?: -\w+)*? -\w*t", r"^\s*-[+-]?-?\[[0-9a-f]{4}:"),
+    Kind("lspci-tree", "lspci-tree", r"lspci(?: -\w+)*? -\w*t", r"^[ \t]*-[+-]?-?\[[0-9a-f]{4}:"),
     Kind("iommu-groups", "iommu-groups-list", "", rf"^IOMMU Group \d+:?\s+{_PCI} "),
     Kind("lspci", "lspci", r"lspci\b", rf"^{_PCI} (?:\"|.*(?::|\]) )|"
-         r"^\s*(?:ACSC(?:tl|ap):\s+SrcValid[+-]|Lnk(?:Cap|Sta):\s+(?:Port #\d+, )?Speed "
+         r"^[ \t]*(?:ACSC(?:tl|ap):\s+SrcValid[+-]|Lnk(?:Cap|Sta):\s+(?:Port #\d+, )?Speed "
          r"|Region \d: Memory at )",
          rf"{_PCI} (?:\"|[A-Z0-9][\w /-]+(?: \[[0-9a-f]{{4}}\])?: )|"
-         r"\s*(?:ACSC(?:tl|ap):\s+SrcValid[+-]|Lnk(?:Cap|Sta):\s+(?:Port #\d+, )?Speed "
+         r"[ \t]*(?:ACSC(?:tl|ap):\s+SrcValid[+-]|Lnk(?:Cap|Sta):\s+(?:Port #\d+, )?Speed "
          r"|Region \d: Memory at )"),
     Kind("ibstat", "ibstat", r"ibstat\b", r"^CA '[^']+'$"),
     Kind("ibv-devinfo", "ibv-devinfo", r"(?:(?:docker|podman|srun|kubectl) .* )?ibv_devinfo\b",
          r"^hca_id:\s|^No IB devices found$|^libibverbs: Warning: "),
     Kind("ibdev2netdev", "ibdev2netdev", r"ibdev2netdev\b", r"^\S+ port \d+ ==> "),
-    Kind("gdscheck", "gdscheck", r"\S*gdscheck\b", r"^\s*GDS release version\b"),
+    Kind("gdscheck", "gdscheck", r"\S*gdscheck\b", r"^[ \t]*GDS release version\b"),
     Kind("gdrcopy-sanity", "gdrcopy-sanity", r"\S*(?:gdrcopy_)?sanity\b",
          r"^Total: \d+, Passed: \d+, Failed: \d+",
          ""),
     Kind("nccl-tests", "nccl-tests", r"\S*(?:all_reduce|all_gather|alltoall|broadcast|sendrecv|"
          r"reduce_scatter)_perf\b", r"^# nThread \d|\bout-of-place\b.*\bin-place\b|"
-         r"^#? ?Avg bus bandwidth|\"average_bus_bandwidth\"|^\s*\d+\s+\d+\s+(?:u?int(?:8|32|64)|"
+         r"^#? ?Avg bus bandwidth|\"average_bus_bandwidth\"|^[ \t]*\d+\s+\d+\s+(?:u?int(?:8|32|64)|"
          r"half|float|double|bfloat16)\s+(?:sum|prod|min|max|avg|none)\s+-?\d+\s+[\d.]+\s",
          r"(?:\[\d+,\d+\]<\w+>: ?| ?\d+: (?=\s|#))?(?:# (?:nThread \d|nccl-tests version|"
          r"Collective test|Avg bus|Out of bounds)|#\s+out-of-place\s+in-place|"
-         r"\s+\d+\s+\d+\s+\w+\s+\w+\s+-?\d+\s+[\d.]+\s)"),
+         r"[ \t]+\d+\s+\d+\s+\w+\s+\w+\s+-?\d+\s+[\d.]+\s)"),
     Kind("perftest", "perftest-run", r"ib_(?:write|read|send|atomic)_(?:bw|lat)\b",
          r"\b(?:RDMA_(?:Write|Read)|Send|Atomic\w*) (?:BW|Latency|Bidirectional BW) Test|"
-         r"^\s*#bytes\s+(?:#sl\s+)?#iterations\s|\"test\": ?\"(?:RDMA_|Send_|Atomic_)\w*Test\"",
-         r"(?:-{20,}\s*\n)?\s+(?:RDMA_(?:Write|Read)|Send|Atomic\w*) .*Test\b|"
-         r"\s*#bytes\s+#iterations\s"),
+         r"^[ \t]*#bytes\s+(?:#sl\s+)?#iterations\s|\"test\": ?\"(?:RDMA_|Send_|Atomic_)\w*Test\"",
+         r"(?:-{20,}\s*\n)?[ \t]+(?:RDMA_(?:Write|Read)|Send|Atomic\w*) .*Test\b|"
+         r"[ \t]*#bytes\s+#iterations\s"),
     Kind("ucx-perftest", "ucx-perftest", r"ucx_perftest\b", r"bandwidth \(MB/s\).*message rate",
          r"\+-+\+-+\+.*\n\|.*(?:overhead|latency) \(usec\)"),
     Kind("ucx-info", "ucx-info", r"ucx_info\b", r"^#\s+(?:Transport:|Memory domain:|component:)"),
@@ -166,7 +167,7 @@ KINDS = (
          r"[\w.+-]+(?:, |/)[^,\n/]+(?:, [^,\n]+, \w+)?: (?:added|built|installed|broken)\b"),
     Kind("ofed-info", "ofed-info", r"ofed_info\b", r"^(?:MLNX_OFED_LINUX|OFED-internal|DOCA\w*)-"),
     Kind("lsmod", "lsmod", r"(?:lsmod|cat /proc/modules)\b", r"^Module\s+Size\s+Used by|"
-         rf"^{_PROC_MODULE}|^\s*[a-z]\w*\s+\d{{4,}}\s+\d+(?:\s+[\w,-]+)?$",
+         rf"^{_PROC_MODULE}|^[ \t]*[a-z]\w*\s+\d{{4,}}\s+\d+(?:\s+[\w,-]+)?$",
          rf"Module\s+Size\s+Used by|{_PROC_MODULE}|(?:nvidia|mlx[45]|ib_|rdma)\w*\s+\d{{4,}}\s+\d+"
          r"(?:\s|\Z)"),
     Kind("uname", "uname", r"uname(?: -\w*[ar]\w*)+\b|cat /proc/version\b",
@@ -182,12 +183,12 @@ KINDS = (
          r"kubectl (?:-\S+ \S+ )?(?:describe pods?\b"
          r"|get pods? (?:.* )?(?:-o|--output)[ =]?(?:yaml|json))",
          r"^Name: +\S+ *\nNamespace: +\S+ *\n(?:.*\n){0,9}?Node: "
-         r"|^kind: Pod$|^\s*\"kind\": \"Pod\",?$",
+         r"|^kind: Pod$|^[ \t]*\"kind\": \"Pod\",?$",
          r"Name: +\S+ *\nNamespace: +\S+ *\n(?:.*\n){0,9}?Node: "),
     Kind("container-inspect", "container-inspect",
          r"(?:docker|podman|nerdctl) (?:container )?inspect\b",
-         r"\A\s*\[\s*\{[\s\S]*^\s*\"HostConfig\": \{", ""),
-    Kind("ibv-devices", "ibv-devices", r"ibv_devices\b", r"^\s+device\s+node GUID\s*$"),
+         r"\A\s*\[\s*\{[\s\S]*^[ \t]*\"HostConfig\": \{", ""),
+    Kind("ibv-devices", "ibv-devices", r"ibv_devices\b", r"^[ \t]+device[ \t]+node GUID[ \t]*$"),
     Kind("rdma-dev", "rdma-dev", r"rdma(?: -\w+)* (?:dev|res\w*)\b",
          r"^\d+: \S+: (?:node_type \w+ (?:protocol|fw|node_guid) |pd \d+ cq \d+ qp \d+)"),
     Kind("limits", "limits-said",
@@ -195,17 +196,17 @@ KINDS = (
          r"|(?:grep|systemctl show) .*(?:memlock|MEMLOCK)",
          r"^(?:max locked memory +\(k|-l: (?:locked-in-memory size|locked memory) |memorylocked +\S"
          r"|locked memory\(kbytes\)|Maximum size that may be locked into memory |Max locked memory "
-         r"|MEMLOCK +max locked-in-memory|(?:\S+:)?\s*[^\s#]\S*\s+(?:soft|hard|-)\s+memlock\s+\S"
-         r"|(?:\S+:)?(?:Default)?LimitMEMLOCK(?:Soft)?=\S)"),
+         r"|MEMLOCK +max locked-in-memory|(?:\S+:)?[ \t]*[^\s#]\S*[ \t]+(?:soft|hard|-)\s+memlock"
+         r"\s+\S|(?:\S+:)?(?:Default)?LimitMEMLOCK(?:Soft)?=\S)"),
     Kind("mlxlink", "mlxlink", r"mlxlink\b", r"^(?:PCIe )?Operational (?:\(Enabled\) )?Info *$|"
          r"\A\s*\{(?=[\s\S]*\"(?:PCIe )?Operational (?:\(Enabled\) )?Info\")"),
     Kind("mlxconfig", "mlxconfig", r"(?:mst)?(?:mlx|mst)config\b",
          r"^Device #\d+: *$(?!\s*-+\s*Device Type: )|\A\s*\{\s*\"Device #\d+\"\s*:"),
     Kind("mlnx-qos", "mlnx-qos-said", r"mlnx_qos\b", r"^Priority trust (?:state|mode): "),
     Kind("ethtool", "ethtool", r"ethtool\b", r"^driver: \S+\nversion: |^NIC statistics: *$|"
-         r"^\s*Identifier\s+: 0x[0-9a-f]{2} \("),
+         r"^[ \t]*Identifier\s+: 0x[0-9a-f]{2} \("),
     Kind("bios-registry", "bmc-bios-registry", "", r"\A\s*\{(?=[\s\S]*\"#AttributeRegistry\.)", ""),
-    Kind("bios", "bmc-bios", "", r"\A\s*\{(?=[\s\S]*\"@odata\.)(?=[\s\S]*[Bb]ios)|^\s*<BiosCfg>",
+    Kind("bios", "bmc-bios", "", r"\A\s*\{(?=[\s\S]*\"@odata\.)(?=[\s\S]*[Bb]ios)|^[ \t]*<BiosCfg>",
          ""),
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in KINDS}
