@@ -103,13 +103,6 @@ grab() { # grab LINK: true when we hold it now
     ln -sn "$me" "$1" 2>/dev/null
 }
 
-sweep_links() { # of those who died as they broke a lock, or handed theirs on; we hold it now
-    rm -f "$state"/lock.[0-9]*
-    for link in "$state"/dead-*; do
-        if [ -h "$link" ] && ! alive "$(readlink "$link")"; then rm -f "$link"; fi
-    done
-}
-
 take_lock() { # take_lock SECONDS: else a frame that says who holds it
     waited=0
     until arrive; grab "$state/lock"; do
@@ -119,7 +112,8 @@ take_lock() { # take_lock SECONDS: else a frame that says who holds it
         sleep 1
     done
     if [ "$(readlink "$state/lock")" = "$me" ]; then
-        sweep_links
+        # What is left of those who died as they broke a lock, or handed theirs on: none comes back.
+        rm -f "$state"/dead-* "$state"/lock.*
         return
     fi
     told_held
