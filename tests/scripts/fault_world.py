@@ -1,36 +1,89 @@
 """Small nodes, the real scripts on them, and a disk that forgets what was not flushed.
 
-A fault is drawn from a seed, comes at one command of a run, and is healed; then the verb is run
-again, or taken back. The laws are on bytes.
+A world is drawn for every so many seeds: a node, a bundle and a verb, which is carried out once,
+while its disk is looked at before each command. Each fault drawn from a seed then begins where it
+comes: at one such moment, with what a kill or a power loss leaves, or at the beginning, where the
+verb goes on after it. Then all is healed, and the verb run again, or taken back. The laws are on
+bytes.
 """
 
 from __future__ import annotations
 
 import os
+import select
+import shlex
 import shutil
-import signal
 import subprocess
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
-from tests.scripts.engine import LIMIT_S, MODPROBE_D, SHELLS, Ran, Tree, bundle_of, sent
-from tests.scripts.test_cut_off import MODULE, STEPS, WATCHED, left, node
+from tests.scripts.disk_states import LOSSES, Disk, Lies, Moment, build, lying
+from tests.scripts.engine import (
+    GRUB_CFG,
+    LIMIT_S,
+    MODPROBE_D,
+    SHELLS,
+    UPDATE_GRUB,
+    Ran,
+    Tree,
+    bundle_of,
+    sent,
+    trigger,
+)
+from tests.scripts.test_cut_off import ADDED, CALLS, DKMS, IMAGE, STEPS, WATCHED, left, node
 from toolkit.node.deliver import rollback_script
+from toolkit.plan.bundle import Bundle
 
-OURS_BEFORE = "/etc/gdr-old.d/deep/was.conf"  # of an earlier run; the run under fault removes it
-PLACED = {MODPROBE_D: "softdep x pre: y\n", "/etc/gdr-new.d/deep/x.conf": "x\n"}
+EVERY = 20  # seeds share a world
+OLD = "/etc/gdr-old.d/deep"
+OURS_BEFORE = {f"{OLD}/was.conf": "old\n", f"{OLD}/stays.conf": "old\n"}  # of an earlier run
+PLACED = {
+    MODPROBE_D: "softdep x pre: y\n",
+    "/etc/gdr-new.d/deep/x.conf": "x\n",
+    "/etc/gdr-new.d/empty": "",
+    "/etc/modprobe.d/site.conf": "options caf\u00e9\n",  # there is one of others
+    f"{OLD}/stays.conf": "new\n",
+    f"{OLD}/beside.conf": "beside\n",
+}
+REMOVED = ((f"{OLD}/was.conf",), (f"{OLD}/was.conf",), ())
+GRUB = (*trigger(UPDATE_GRUB), f"prove {GRUB_CFG} options")
+TRIGGERS: tuple[tuple[str, ...], ...] = (
+    STEPS,
+    (*STEPS, *GRUB),
+    GRUB,
+    ("keep DEPMOD /lib/modules/6.8/modules.*", *trigger(CALLS[1])),
+    (f"keep REBUILD_INITRAMFS {IMAGE}", f"temps REBUILD_INITRAMFS {IMAGE}.new", *trigger(CALLS[2])),
+)
+LIGHT = 0.6  # of the worlds are without triggers, which are most of what a run costs
+# A verb, and what was done before it; "cut" is an apply or a rollback that did not come to its end.
+BEGUN = (
+    ("apply", "nothing"), ("apply", "nothing"), ("apply", "applied"), ("apply", "cut"),
+    ("rollback", "applied"), ("rollback", "applied"), ("rollback", "cut"),
+)  # fmt: skip
+CUTS = ("kill", "power")
+KINDS = ("kill",) * 4 + ("power",) * 8 + ("clock", "late", "two", "full")
 LOCK_S = LIMIT_S - 40  # for another that is at work, on a machine where each takes minutes
-KINDS = ("kill", "power", "power", "power", "clock", "late", "two", "full")
-LOSSES = ("data", "entries", "both", "mixed")
 NO_BOOT = ("expect kernel 6.8.0-45-generic",)  # a node without power is in another boot since
-
-# Commands of each verb, and whether it is light; a fault after the last comes when all is done.
-LENGTHS = {
-    ("apply", False): 450, ("rollback", False): 270, ("apply", True): 163, ("rollback", True): 156,
-}  # fmt: skip
+UPDATED = f"""#!/bin/sh
+cat "$GDR_ROOT"/etc/modprobe.d/* >"$GDR_ROOT{GRUB_CFG}.new"
+mv "$GDR_ROOT{GRUB_CFG}.new" "$GDR_ROOT{GRUB_CFG}"
+"""
+# What a rollback that was cut off has removed is added by the next build, as the real one does.
+ADDING = DKMS.replace("mkdir -p", f"[ -e .{ADDED} ] || echo added >.{ADDED}\nmkdir -p", 1)
+# Each command waits until its moment was looked at, before it does its work.
+ASK = """#!/bin/sh
+echo "turn ${0##*/}" >"$GDR_ASK"
+read -r _ <"$GDR_ANSWER"
+"""
+FLUSHED = """case $1 in -d) shift ;; esac
+for each; do [ -e "$each" ] || exit 1; done
+printf '%s\\n' "$@" flushed >"$GDR_ASK"
+read -r _ <"$GDR_ANSWER"
+"""
 # Each command counts; the one whose turn has come meets the fault before it does its work.
 TURN = """#!/bin/sh
 read -r count <"$GDR_COUNT"
@@ -38,22 +91,11 @@ count=$((count + 1))
 echo $count >"$GDR_COUNT"
 if [ $count = "$GDR_FATAL" ]; then
     case $GDR_FAULT in
-        kill | power) kill -9 -$(ps -o sid= -p $$ | tr -d ' '); sleep 5 ;;
+        kill) kill -9 -$(ps -o sid= -p $$ | tr -d ' '); sleep 5 ;;
         clock) : >"$GDR_STEPPED" ;;
         full) /bin/cat /dev/zero >"$GDR_FILL" 2>/dev/null ;;
     esac
 fi
-"""
-# What is on the disk for certain: a file's bytes, a folder's entries, each by inode.
-SYNC = """case $1 in -d) shift ;; esac
-for each; do
-    case $each in "$GDR_ROOT"/*) ;; *) continue ;; esac
-    inode=$(/usr/bin/stat -c %i "$each") || exit 1
-    if [ -d "$each" ]; then
-        /usr/bin/find "$each" -mindepth 1 -maxdepth 1 \\
-            -printf '%i\\t%y\\t%m\\t%f\\t%l\\n' >"$GDR_DISK/f$inode"
-    else /bin/cp -p "$each" "$GDR_DISK/d$inode"; fi
-done
 """
 # The node on a disk of its own, that is full from some command on until the run is over.
 SMALL_DISK = """set -e
@@ -68,6 +110,8 @@ cp -a {node} {node}.aside
 DATE = """if [ -e "$GDR_STEPPED" ]; then exec /bin/date -d '2 days' "$@"; fi
 exec /bin/date "$@"
 """
+# Where nobody looks at the disk, no process need be begun for what waits for it.
+NO_WAIT = "sync() { :; }\n"
 
 
 class Broken(AssertionError):
@@ -80,8 +124,6 @@ class Fault:
 
     seed: int
     kind: str
-    light: bool  # without triggers, which are most of what a run costs
-    verb: str  # what it comes amid: "apply" or "rollback"
     at: float  # how far into the verb, 0 to 1
     loss: str  # of a power loss
     then: str  # "apply" or "rollback"
@@ -89,163 +131,239 @@ class Fault:
     @classmethod
     def drawn(cls, seed: int) -> Fault:
         dice = Random(seed)  # noqa: S311 chance, not secrecy
-        verb = dice.choice(("apply", "apply", "rollback"))
-        light = dice.random() < 0.75
-        words = dice.choice(KINDS), light, verb, dice.random(), dice.choice(LOSSES)
-        return cls(seed, *words, dice.choice(("apply", "rollback")))
+        kind, at, loss = dice.choice(KINDS), dice.random(), dice.choice(LOSSES)
+        return cls(seed, kind, at, loss, dice.choice(("apply", "rollback")))
+
+    def left(self, moments: list[Moment]) -> dict[str, Lies]:
+        """What a kill or a power loss leaves."""
+        moment = moments[int(self.at * len(moments))]
+        loss = self.loss if self.kind == "power" else ""
+        return moment.left(loss, Random(self.seed))  # noqa: S311 chance, not secrecy
 
 
-@dataclass
-class Disk:
-    """What a power loss leaves of a tree: what was flushed for certain, of the rest any part."""
+class World:
+    """One node, and the moments of one verb on it.
 
-    root: Path
-    shadow: Path
+    :param number: of all that is drawn: shell, bundle, verb, and what was done before.
+    """
 
-    def settle(self) -> None:
-        """All that lies there now is on the disk."""
-        shutil.rmtree(self.shadow, ignore_errors=True)
-        self.shadow.mkdir()
-        for path in (self.root, *self.root.rglob("*")):
-            inode = path.lstat().st_ino
-            if path.is_dir() and not path.is_symlink():
-                (self.shadow / f"f{inode}").write_text("".join(_entries(path)))
-            elif path.is_file():
-                shutil.copy2(path, self.shadow / f"d{inode}")
+    def __init__(self, number: int, folder: Path) -> None:
+        self.dice = dice = Random(f"world {number}")  # noqa: S311 chance, not secrecy
+        folder.mkdir()
+        self.tree = node(folder / "node", SHELLS[dice.choice(("dash",) * 8 + ("busybox", "bash"))])
+        self.tree.command("update-grub", UPDATED)
+        self.tree.command("dkms", ADDING)
+        self.tree.write("/var/lib/misc", "of others\n")
+        self.before = bytes_of(self.tree)
+        names = dice.sample(sorted(PLACED), dice.randint(1, 3))
+        self.placed, self.removed = {each: PLACED[each] for each in names}, dice.choice(REMOVED)
+        self.steps = () if dice.random() < LIGHT else dice.choice(TRIGGERS)
+        self.verb, self.begun = dice.choice(BEGUN)
+        self.healed: set[object] = set()  # what was found, and what was done about it
+        self._begin()
 
-    def lose(self, loss: str, dice: Random) -> None:
-        """The power fails.
+    def __str__(self) -> str:
+        steps = [each.split()[1] for each in self.steps if each.startswith("trigger")]
+        words = f"{self.verb} of {sorted(self.placed)} without {self.removed} {steps}"
+        return f"{words}, before it: {self.begun}, {self.tree.shell[0]}"
 
-        :param loss: whose newest state is lost: "data" of files, "entries" of folders, "both",
-            or by chance for each ("mixed").
-        """
-        now = {p.lstat().st_ino: p for p in (self.root, *self.root.rglob("*"))}
-        after = self.root.with_name("after")
-        self._build(self.root.lstat().st_ino, after, now, loss, dice)
-        shutil.rmtree(self.root)
-        after.rename(self.root)
+    def _begin(self) -> None:
+        self.well(self.run(NO_WAIT + sent(bundle(OURS_BEFORE))))
+        nothing = lying(self.tree.root)
+        self.well(self.run(self.script("apply")))
+        applied = lying(self.tree.root)
+        self.wanted = bytes_of(self.tree)
+        self.start = applied
+        if self.begun != "applied":
+            build(nothing, self.tree.root)
+            self.start = nothing
+        if self.begun == "cut":
+            self._cut(applied)
+        self.moments = self.recorded(self.verb)
 
-    def _build(self, inode: int, to: Path, now: dict[int, Path], loss: str, dice: Random) -> None:
-        to.mkdir()
-        durable, live = self.shadow / f"f{inode}", now.get(inode)
-        lines: list[str] = []
-        if live and not _lost(loss, "entries", dice):
-            lines = list(_entries(live))
-        elif durable.exists():
-            lines = durable.read_text().splitlines()
+    def _cut(self, applied: dict[str, Lies]) -> None:
+        """An apply, or a rollback of one, that was cut off."""
+        verb = self.dice.choice(("apply", "rollback"))
+        if verb == "rollback":
+            build(applied, self.tree.root)
+        cut = Fault(self.dice.getrandbits(32), self.dice.choice(CUTS), self.dice.random(),
+                    self.dice.choice(LOSSES), self.verb)  # fmt: skip
+        self.start = cut.left(self.recorded(verb))
+        build(self.start, self.tree.root)
+
+    def script(self, verb: str) -> str:
+        if verb == "rollback":
+            return NO_WAIT + rollback_script("all", LOCK_S)
+        return NO_WAIT + sent(bundle(self.placed, *self.steps, remove=self.removed), LOCK_S)
+
+    def run(self, script: str) -> Ran:
+        """By the machine's own commands, found without a long search."""
+        self.tools({"sync": "#!/bin/sh\n"})
+        return self.tree.run(script, PATH=f"{self.tree.tools}:/usr/bin:/bin:/usr/sbin:/sbin")
+
+    def tools(self, texts: dict[str, str]) -> None:
+        shutil.rmtree(self.tree.tools)
+        for name, text in texts.items():
+            self.tree.tool(name, text)
+
+    def recorded(self, verb: str) -> list[Moment]:
+        """Carry the verb out; each moment at which there was something new on the node."""
+        bodies = {"sync": FLUSHED, "date": 'exec /bin/date "$@"\n'}
+        self.tools({n: ASK + bodies.get(n, real(n)) for n in (*WATCHED, "date")})
+        disk, home = Disk(self.tree.root), self.tree.root.parent
+        pipes = {name: home / name.lower() for name in ("GDR_ASK", "GDR_ANSWER")}
+        for each in pipes.values():
+            os.mkfifo(each)
+        ask, answer = (os.open(each, os.O_RDWR) for each in pipes.values())
+        try:
+            script = self.script(verb).removeprefix(NO_WAIT)
+            process = self.tree.start(script, **{n: str(p) for n, p in pipes.items()})
+            self.called = answered(process, disk, ask, answer)
+            said, wrong = process.communicate(timeout=LIMIT_S)
+        finally:
+            os.close(ask)
+            os.close(answer)
+            for each in pipes.values():
+                each.unlink()
+        self.well(Ran(process.returncode, said, wrong))
+        disk.look()
+        return disk.moments
+
+    def as_before(self, ran: Ran) -> None:
+        self.well(ran)
+        self.same(self.before, bytes_of(self.tree), "not as before", ran)
+        if left(self.tree) or "other hands" in ran.stdout:
+            self.broken(f"left: {left(self.tree)}\n{ran.stdout}")
+
+    def as_wanted(self, ran: Ran) -> None:
+        self.well(ran)
+        wanted, now = map(self._but_older, (self.wanted, bytes_of(self.tree)))
+        self.same(wanted, now, "not as wanted", ran)
+
+    def _but_older(self, found: dict[str, Lies]) -> dict[str, Lies]:
+        """All but what an older run placed, where that may be taken back as well by now."""
+        if self.verb == "apply" and self.begun != "cut":
+            return found
+        ours = "etc/gdr-old.d"
+        return {
+            p: at for p, at in found.items() if not p.startswith(ours) or f"/{p}" in self.placed
+        }
+
+    def same(self, wanted: dict[str, Lies], now: dict[str, Lies], words: str, ran: Ran) -> None:
+        wrong = {p: now.get(p) for p in {*now, *wanted} if now.get(p) != wanted.get(p)}
+        if wrong:
+            self.broken(f"{words}: {wrong}\n{ran.stdout}")
+
+    def well(self, ran: Ran) -> None:
+        if ran.exit != 0:
+            self.broken(f"status {ran.exit}\n{ran.stdout}{ran.stderr}")
+
+    def broken(self, words: str) -> None:
+        raise Broken(f"{self}: {words}\njournal {self.tree.state('journal')}")
+
+
+def bundle(placed: dict[str, str], *steps: str, remove: Sequence[str] = ()) -> Bundle:
+    """It keeps what its own triggers rewrite, as those that are made of a plan."""
+    made = bundle_of(placed, *steps, expect=NO_BOOT, remove=remove)
+    rewrite = {shlex.split(shlex.split(s)[1])[0] for s in steps if s.startswith("trigger ")}
+    *listed, _ = (s for s in made.steps if not s.startswith("keep ") or s.split()[1] in rewrite)
+    return replace(made, steps=(*listed, f"finish {len(listed)}"))
+
+
+def real(name: str) -> str:
+    return f'exec {shutil.which(name)} "$@"\n'
+
+
+def answered(process: subprocess.Popen[str], disk: Disk, ask: int, answer: int) -> Counter[str]:
+    """Look at the disk for each command that asks, and let it go on; how often each has asked."""
+    heard, called = b"", Counter[str]()
+    while process.poll() is None:
+        if not select.select([ask], [], [], 0.02)[0]:
+            continue
+        *lines, heard = (heard + os.read(ask, 1 << 16)).split(b"\n")
         for line in lines:
-            number, kind, mode, name, target = line.rstrip("\n").split("\t")
-            path, one = to / name, int(number)
-            if kind == "d":
-                self._build(one, path, now, loss, dice)
-            elif kind == "l":
-                path.symlink_to(target)
+            if line.startswith(b"turn "):
+                called[line[5:].decode()] += 1
+                disk.look()
+            elif line != b"flushed":
+                disk.flush(Path(os.fsdecode(line)))
                 continue
-            else:
-                self._file(one, path, now, loss, dice)
-            path.chmod(int(mode, 8))
-
-    def _file(self, inode: int, to: Path, now: dict[int, Path], loss: str, dice: Random) -> None:
-        durable, live = self.shadow / f"d{inode}", now.get(inode)
-        if live and not _lost(loss, "data", dice):
-            shutil.copy2(live, to)
-        elif durable.exists():
-            shutil.copy2(durable, to)
-        else:
-            to.touch()
+            os.write(answer, b"\n")
+    return called
 
 
-def _lost(loss: str, what: str, dice: Random) -> bool:
-    return dice.random() < 0.5 if loss == "mixed" else loss in {what, "both"}
-
-
-def _entries(folder: Path) -> Iterator[str]:
-    for path in sorted(folder.iterdir()):
-        stat = path.lstat()
-        kind = "l" if path.is_symlink() else "d" if path.is_dir() else "f"
-        target = str(path.readlink()) if kind == "l" else ""
-        yield f"{stat.st_ino}\t{kind}\t{stat.st_mode & 0o7777:o}\t{path.name}\t{target}\n"
-
-
-def bytes_of(tree: Tree) -> dict[str, tuple[bytes, int]]:
+def bytes_of(tree: Tree) -> dict[str, Lies]:
     """Every file below the root but our own state, and every folder that is not the state's."""
-    found = {}
-    for path in sorted(tree.root.rglob("*")):
-        inside = str(path.relative_to(tree.root))
-        if not inside.startswith(("var/lib/gdr-toolkit", "proc/", "asked")):
-            data = path.read_bytes() if path.is_file() else b""
-            found[inside] = (data, path.lstat().st_mode)
-    return found
-
-
-def applied(*, light: bool) -> str:
-    steps = () if light else STEPS
-    return sent(bundle_of(PLACED, *steps, expect=NO_BOOT, remove=(OURS_BEFORE,)), LOCK_S)
+    found = lying(tree.root)
+    return {p: f for p, f in found.items() if not p.startswith(("var/lib/gdr-toolkit", "proc/"))}
 
 
 class Play:
-    """One fault on one node, from the run under fault to the law."""
+    """One fault in its world, from where it comes to the law."""
 
-    def __init__(self, fault: Fault, folder: Path) -> None:
-        self.fault, self.dice = fault, Random(fault.seed)  # noqa: S311 chance, not secrecy
-        self.tree = node(folder / "node", SHELLS["dash"])
-        self.tree.write("/var/lib/misc", "of others\n")
-        self.before = bytes_of(self.tree)
-        self.disk = Disk(self.tree.root, folder / "disk")
-        self._well(self.tree.run(sent(bundle_of({OURS_BEFORE: "old\n"}, expect=NO_BOOT))))
-        if fault.verb == "rollback":
-            self._well(self.tree.run(applied(light=self.fault.light)))
-        if fault.kind == "power":
-            self.disk.settle()
-        self._tools()
+    def __init__(self, world: World, fault: Fault) -> None:
+        self.world, self.fault, self.tree = world, fault, world.tree
 
-    def _tools(self) -> None:
-        for name in (*WATCHED, "date"):
-            real = f'exec {shutil.which(name)} "$@"\n'
-            body = {"sync": SYNC if self.fault.kind == "power" else "", "date": DATE}.get(
-                name, real
-            )
-            self.tree.tool(name, TURN + body)
+    def run(self) -> bool:
+        """Whether there was something to heal that no fault before it had left.
 
-    def _env(self, fatal: int) -> dict[str, str]:
+        :raises Broken: a law does not hold.
+        """
+        fault, world = self.fault, self.world
+        if fault.kind in CUTS:
+            found = fault.left(world.moments)
+            key = frozenset(found.items()), fault.then
+            if key in world.healed:
+                return False
+            world.healed.add(key)
+            build(found, self.tree.root)
+            if world.verb == "apply" and fault.at * len(world.moments) >= len(world.moments) - 1:
+                self._placed()
+        else:
+            build(world.start, self.tree.root)
+            world.tools({"sync": "#!/bin/sh\n"})
+            {"clock": self._clock, "late": self._late, "two": self._two, "full": self._full}[
+                fault.kind
+            ]()
+        self._healed()
+        return True
+
+    def _healed(self) -> None:
+        world = self.world
+        if self.fault.then == "apply":
+            world.as_wanted(world.run(world.script("apply")))
+        world.as_before(world.run(world.script("rollback")))
+
+    def _placed(self) -> None:
+        """Where the run had ended, no power loss takes away what it placed."""
+        for path, text in self.world.placed.items():
+            if not self.tree.exists(path) or self.tree.read(path) != text:
+                self.world.broken(f"{path} is not as wanted after the end")
+        for path in self.world.removed:
+            if self.tree.exists(path):
+                self.world.broken(f"{path} was removed, and is there after the end")
+
+    def _env(self, *watched: str) -> dict[str, str]:
+        """The commands that count, and which of their calls meets the fault."""
+        for name in watched:
+            self.tree.tool(name, TURN + {"sync": "", "date": DATE}.get(name, real(name)))
         home = self.tree.root.parent
         (home / "count").write_text("0\n")
+        (home / "stepped").unlink(missing_ok=True)
+        fatal = 1 + int(self.fault.at * sum(self.world.called[name] for name in watched))
         return {
             "GDR_COUNT": str(home / "count"), "GDR_FATAL": str(fatal),
-            "GDR_FAULT": self.fault.kind, "GDR_DISK": str(home / "disk"),
-            "GDR_STEPPED": str(home / "stepped"), "GDR_FILL": str(self.tree.root / "fill"),
+            "GDR_FAULT": self.fault.kind, "GDR_STEPPED": str(home / "stepped"),
+            "GDR_FILL": str(self.tree.root / "fill"),
         }  # fmt: skip
 
-    def script(self, verb: str) -> str:
-        return (
-            applied(light=self.fault.light) if verb == "apply" else rollback_script("all", LOCK_S)
-        )
+    def _clock(self) -> None:
+        env = self._env("date")  # nobody else sees it
+        self.world.well(self.tree.run(self.world.script(self.world.verb), **env))
 
-    def run(self) -> None:
-        """:raises Broken: a law does not hold."""
-        fault = self.fault
-        env = self._env(1 + int(fault.at * LENGTHS[fault.verb, fault.light]))
-        if fault.kind == "late":
-            self._late(env)
-        elif fault.kind == "two":
-            self._two(env)
-        elif fault.kind == "full":
-            self._full(env)
-        else:
-            ran = self.tree.run(self.script(fault.verb), **env)
-            if ran.exit not in {0, -signal.SIGKILL}:
-                self._broken(f"{ran.exit}\n{ran.stdout}{ran.stderr}")
-            if fault.kind == "power":
-                self.disk.lose(fault.loss, self.dice)
-                if ran.exit == 0 and fault.verb == "apply":
-                    self._as_wanted()
-        shutil.rmtree(self.tree.tools)
-        self.tree.tool("sync", "#!/bin/sh\n")
-        self._healed()
-
-    def _late(self, env: dict[str, str]) -> None:
+    def _late(self) -> None:
         """The controller gives up; what it began goes on, beside what is asked for next."""
-        process = self.tree.start(self.script(self.fault.verb), **env)
+        process = self.tree.start(self.world.script(self.world.verb))
         with suppress(subprocess.TimeoutExpired):
             process.wait(self.fault.at * 0.5)
         for pipe in (process.stdout, process.stderr):
@@ -253,56 +371,27 @@ class Play:
                 pipe.close()
         # What stands for the next controller need not wait: the lock makes it.
         try:
-            self._well(self.tree.run(self.script(self.fault.then), **env))
+            self.world.well(self.tree.run(self.world.script(self.fault.then)))
         finally:
             process.wait(LIMIT_S)
 
-    def _two(self, env: dict[str, str]) -> None:
-        both = [self.tree.start(self.script(v), **env) for v in (self.fault.verb, self.fault.then)]
-        for process in both:
+    def _two(self) -> None:
+        verbs = self.world.verb, self.fault.then
+        for process in [self.tree.start(self.world.script(verb)) for verb in verbs]:
             said, wrong = process.communicate(timeout=LIMIT_S)
             if process.returncode not in {0, 75}:
-                self._broken(f"two: {process.returncode}\n{said}{wrong}")
+                self.world.broken(f"two: {process.returncode}\n{said}{wrong}")
 
-    def _full(self, env: dict[str, str]) -> None:
+    def _full(self) -> None:
         root = self.tree.root
         script = root.with_name("script")
-        script.write_text(self.script(self.fault.verb))
+        script.write_text(self.world.script(self.world.verb))
         words = {"node": root, "script": script, "shell": " ".join(self.tree.shell)}
         command = ["unshare", "-rm", "sh", "-c", SMALL_DISK.format(**words)]
         # Not with the commands of the node: what mounts and copies is none of the run's.
-        env = {**self.tree.env(**env), "PATH": os.environ["PATH"]}
+        env = {**self.tree.env(**self._env(*WATCHED, "date")), "PATH": os.environ["PATH"]}
         path = f"PATH={self.tree.tools}:$PATH "
         command[-1] = command[-1].replace(f"{words['shell']} -s", f"{path}{words['shell']} -s")
         subprocess.run(command, env=env, check=True, timeout=LIMIT_S)
         shutil.rmtree(root)
         root.with_name("node.aside").rename(root)
-
-    def _healed(self) -> None:
-        if self.fault.then == "apply":
-            self._well(self.tree.run(applied(light=self.fault.light)))
-            self._as_wanted()
-        ran = self.tree.run(rollback_script("all", LOCK_S))
-        self._well(ran)
-        after = bytes_of(self.tree)
-        paths = {*after, *self.before}
-        wrong = {p: after.get(p) for p in paths if after.get(p) != self.before.get(p)}
-        if wrong or left(self.tree) or "other hands" in ran.stdout:
-            self._broken(f"not as before: {wrong} left: {left(self.tree)}\n{ran.stdout}")
-
-    def _as_wanted(self) -> None:
-        for path, text in PLACED.items():
-            if not self.tree.exists(path) or self.tree.read(path) != text:
-                self._broken(f"{path} is not as wanted")
-        if self.tree.exists(OURS_BEFORE):
-            self._broken(f"{OURS_BEFORE} was removed, and is there")
-        if not self.fault.light and PLACED[MODPROBE_D] not in self.tree.read(MODULE):
-            self._broken(f"{MODULE} was not made from what was placed")
-
-    def _well(self, ran: Ran) -> None:
-        if ran.exit != 0:
-            self._broken(f"status {ran.exit}\n{ran.stdout}{ran.stderr}")
-
-    def _broken(self, words: str) -> None:
-        journal = self.tree.state("journal")
-        raise Broken(f"{words}\njournal {journal}")

@@ -198,9 +198,9 @@ def test_killed_amid_a_run_and_again_amid_its_rollback(tmp_path: Path) -> None:
         as_before(tree, before, tree.rollback())
 
 
-def test_a_list_that_a_killed_run_left_half_written_goes_with_the_next(tree: Tree) -> None:
+def test_what_a_killed_run_left_half_written_of_the_state_goes_with_the_next(tree: Tree) -> None:
     assert tree.run(bundle()).exit == 0
-    for name in ("pending.new", "journal.new", "try.17"):
+    for name in ("pending.new", "journal.new", "try.17", "dead-17-1-b", "lock.17"):
         tree.write(f"{STATE}/{name}", "half of")
     assert tree.rollback().exit == 0
     assert left(tree) == []

@@ -73,7 +73,7 @@ take_away() { # take_away PATH
 }
 
 tidy() { # what a run that was killed has left half done
-    rm -f "$state"/*.new "$state"/try.*
+    rm -f "$state"/*.new "$state"/try.* "$state"/dead-* "$state"/lock.* # no dead lock comes back
     if [ ! -e "$state/journal" ]; then return; fi
     while read -r dead what _; do
         run=$state/runs/$dead
