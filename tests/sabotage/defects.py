@@ -72,7 +72,7 @@ DEFECTS = (
            "what could not be placed is called ours", _TROUBLE, "full_disk"),
     Defect("node/scripts/undo.sh", '    runs=$(backwards "$state/journal" |', '    runs=$(cat "$state/journal" |',
            "runs are taken back oldest first", _BACK, "newest_first"),
-    Defect("node/scripts/undo.sh", "    rm -f \"$state\"/*.new \"$state\"/try.* \"$state\"/dead-* \"$state\"/lock.* # no dead lock comes back\n", "",
+    Defect("node/scripts/undo.sh", "    rm -f \"$state\"/*.new \"$state\"/try.*\n", "",
            "half a list stays behind after a kill", _CUT, "half_written"),
     Defect("node/scripts/undo.sh", '        if [ -e "$run/going" ]; then cut_amid 2>/dev/null || continue; fi\n', "",
            "half a module is never given up", _CUT, "after_the_next_call"),

@@ -34,7 +34,7 @@ from tests.scripts.engine import (
     sent,
     trigger,
 )
-from tests.scripts.test_cut_off import ADDED, CALLS, DKMS, IMAGE, STEPS, WATCHED, left, node
+from tests.scripts.test_cut_off import CALLS, DKMS, IMAGE, STEPS, WATCHED, left, node
 from toolkit.node.deliver import rollback_script
 from toolkit.plan.bundle import Bundle
 
@@ -72,8 +72,6 @@ UPDATED = f"""#!/bin/sh
 cat "$GDR_ROOT"/etc/modprobe.d/* >"$GDR_ROOT{GRUB_CFG}.new"
 mv "$GDR_ROOT{GRUB_CFG}.new" "$GDR_ROOT{GRUB_CFG}"
 """
-# What a rollback that was cut off has removed is added by the next build, as the real one does.
-ADDING = DKMS.replace("mkdir -p", f"[ -e .{ADDED} ] || echo added >.{ADDED}\nmkdir -p", 1)
 # Each command waits until its moment was looked at, before it does its work.
 ASK = """#!/bin/sh
 echo "turn ${0##*/}" >"$GDR_ASK"
@@ -152,7 +150,7 @@ class World:
         folder.mkdir()
         self.tree = node(folder / "node", SHELLS[dice.choice(("dash",) * 8 + ("busybox", "bash"))])
         self.tree.command("update-grub", UPDATED)
-        self.tree.command("dkms", ADDING)
+        self.tree.command("dkms", DKMS)
         self.tree.write("/var/lib/misc", "of others\n")
         self.before = bytes_of(self.tree)
         names = dice.sample(sorted(PLACED), dice.randint(1, 3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scripts.engine import Ran, Tree, bundle_of, noted, noting, sent
+from tests.scripts.engine import STATE, Ran, Tree, bundle_of, noted, noting, sent
 
 pytestmark = pytest.mark.shell
 
@@ -116,6 +116,23 @@ def test_a_rollback_brings_the_one_from_before_byte_for_byte(node: Tree) -> None
     assert remade(node, OFED, DISK).exit == 0
     assert node.rollback().exit == 0
     assert node.files()[IMAGE[1:]] == before
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["", "begun-by-an-earlier-version"])
+def test_a_rollback_gives_its_mode_back_where_the_run_wrote_modes_down(
+    node: Tree, earlier: bool
+) -> None:
+    """The command rewrites the same bytes, and opens them to everybody."""
+    node.write(IMAGE, f"{OFED}\n", 0o600)
+    node.command("update-initramfs", MAKE.replace("exit", f'chmod 644 "$GDR_ROOT{IMAGE}"\nexit'))
+    assert remade(node, OFED).exit == 0
+    [run] = (node.root / STATE / "runs").iterdir()
+    for kept in (run / "before", run / "after") if earlier else ():
+        lines = [each for each in kept.read_text().splitlines() if not each.startswith("mode:")]
+        kept.write_text("\n".join(["#  heading", *lines[1:]]) + "\n")
+    assert node.rollback().exit == 0
+    assert (node.root / IMAGE[1:]).stat().st_mode & 0o777 == (0o644 if earlier else 0o600)
+    assert node.leftovers() == []
 
 
 def test_a_command_that_the_node_lacks_is_found_before_anything_is_touched(node: Tree) -> None:

@@ -4,7 +4,7 @@
 #
 # A run's folder holds:
 #   keeps     TRIGGER PATTERN, of files that triggers rewrite
-#   before    their hashes, taken with the copies in kept/tree, before any trigger begins
+#   before    their hashes and modes, taken with the copies in kept/tree, before any trigger begins
 #   going     TRIGGER..., written before a command of theirs begins, or "rollback". For as long as
 #             it is there, what these rewrite is ours, however it lies there.
 #   after     the hashes at the end of that; absent where no trigger has begun
@@ -22,13 +22,18 @@ each_kept() { # each_kept FUNCTION [TRIGGERS]: with every path that a pattern na
     done <"$run/keeps"
 }
 
-listing() { # the folders, files and links kept, with the hash or target of each
-    echo '#  heading' # so that no list is empty, which not every grep -f bears
+listing() { # the folders, files and links kept: a line for each hash or target, and for each file's mode
+    # A heading, so that no list is empty, which not every grep -f bears. Lists begun by an earlier
+    # version tell no modes: theirs go on without.
+    if ! grep -qsxF '#  heading' "$run/before"; then echo '#  with modes'; else echo '#  heading'; fi
     each_kept listed
 }
 listed() {
     find "$1" -type d | sed 's/^/dir  /'
     find "$1" -type f ! -name '.*.gdr-toolkit-new' -exec sha256sum {} + || return
+    if ! grep -qsxF '#  heading' "$run/before"; then
+        find "$1" -type f ! -name '.*.gdr-toolkit-new' -exec stat -c 'mode:%a:%u:%g  %n' {} + || return
+    fi
     find "$1" -type l | while IFS= read -r link; do echo "link:$(readlink "$link")  $link"; done
 }
 listed_in() { sed 's/^[^ ]*  //' "$run/$1" | grep -qxF -e "$2"; } # listed_in LIST PATH
@@ -37,7 +42,10 @@ set_aside() { # set_aside TRIGGER PATTERN...: copies of all that it may rewrite,
     kept_for=$1
     shift
     for pattern; do echo "$kept_for $pattern"; done >>"$run/keeps" && flush "$run/keeps" &&
-        each_kept copied "$kept_for" && rewrite "$run/before" listing || return
+        set_aside_now "$kept_for"
+}
+set_aside_now() { # set_aside_now [TRIGGER]: as it lies now
+    each_kept copied "$@" && rewrite "$run/before" listing || return
     if [ -d "$run/kept/tree" ]; then flush_tree "$run/kept"; fi
 }
 copied() { mkdir -p "$run/kept/tree${1%/*}" && cp -a "$1" "$run/kept/tree${1%/*}/"; }

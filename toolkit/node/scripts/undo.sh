@@ -73,7 +73,7 @@ take_away() { # take_away PATH
 }
 
 tidy() { # what a run that was killed has left half done
-    rm -f "$state"/*.new "$state"/try.* "$state"/dead-* "$state"/lock.* # no dead lock comes back
+    rm -f "$state"/*.new "$state"/try.*
     if [ ! -e "$state/journal" ]; then return; fi
     while read -r dead what _; do
         run=$state/runs/$dead
@@ -145,7 +145,13 @@ EOT
 }
 
 begin_back() { # begin_back RUN: nothing is touched where there is no room to remember it
-    if [ -e "$run/going" ]; then cut_amid || return; fi
+    if [ -e "$run/going" ]; then
+        cut_amid || return
+    elif [ -e "$run/keeps" ] && [ ! -e "$run/after" ]; then
+        # No trigger has begun. The run may have been cut off as it set aside: what is named as kept
+        # and not in that list would be taken for made by us.
+        set_aside_now || return
+    fi
     while read -r _ amid; do sweep "$amid"; done <<EOT
 $(cat "$run/spoilt" 2>/dev/null)
 EOT
