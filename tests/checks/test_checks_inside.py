@@ -16,6 +16,7 @@ from toolkit.checks.consumers.containers import INSIDE, NOT_LOOKED
 from toolkit.checks.judged import judge_node
 from toolkit.evidence import Evidence
 from toolkit.facts.node.node import Node
+from toolkit.facts.text.scrub import scrub
 from toolkit.want import Want
 
 LOCKED = "Max locked memory         {0}                {0}                bytes\n"
@@ -186,6 +187,19 @@ def test_what_was_not_read_in_it_is_not_taken_from_the_node() -> None:
     verdict = BY_ID["consumer.too_old"](Node(with_less), Want())
     assert verdict.status is UNKNOWN
     assert "libraries: not part of this evidence" in verdict.finding.found
+
+
+def test_scrubbed_it_is_judged_alike_and_nobody_knows_what_the_site_calls_it() -> None:
+    """The release of rdma-core stands in a library's name, where it looks like an address."""
+    frames = well(inside=looked().replace("train", "llm-of-acme"))
+    kept = scrub(node(frames), "gpu07")
+    assert "acme" not in kept.dump()
+    told = [
+        [(e.check.id, e.status) for e in judge_node("n", each, Want(), date(2026, 1, 1)).verdicts]
+        for each in (node(frames), kept)
+    ]
+    assert told[0] == told[1]
+    assert Node(kept).inside_providers.release == "50.0"
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,9 @@ READING = (
     *("doctor", "plan", "compare", "report", "drift", "topology", "predict", "capture", "bundle"),
     *("checks", "explain", "hosts", "demo", "runs"),
 )
-# What a page's reader has and a test has not: his files, his runs, his cluster and its Slurm.
+# What a page's reader has and a test has not: his files, runs, containers, cluster and its Slurm.
 HIS = re.compile(
-    r"--(via|site|inventory|hosts-file|ssh-config|pass-fd|nccl-log|bmc-\w+|transport|import"
+    r"--(via|inside|site|inventory|hosts-file|ssh-config|pass-fd|nccl-log|bmc-\w+|transport|import"
     r"|textfile|passport-key)$"
     r"|.*\.(txt|log|gz)\b|folder/$|FOLDER$|.*vagrant:|CHECK$"
 )

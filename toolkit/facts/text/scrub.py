@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from toolkit.errors import NoEvidence
-from toolkit.evidence import Evidence, Frame
+from toolkit.evidence import INSIDE, Evidence, Frame
 from toolkit.facts.pci.config_space import ConfigSpace
 from toolkit.facts.text.identity import Identities
 from toolkit.facts.text.pasted_logs import IMPORTED
@@ -21,7 +21,9 @@ from toolkit.facts.text.secrets import hide_secrets
 _SERIAL_CAPABILITY = 0x0003  # its eight bytes are the device's serial number, of its MAC mostly
 _ROW = re.compile(r"([0-9a-f]{2,6})(:? )((?:[0-9a-f]{2} ?)+)")
 # Where numbers with dots are versions.
-_VERSIONS = ("dkms", "ofed", "libraries", "kernels")
+_VERSIONS = ("dkms", "ofed", "libraries", "kernels", "registration")
+_BELOW = f"{INSIDE}/"  # of a container the same, and more whose names end with a version
+_VERSIONS_BELOW = (*_VERSIONS, "providers", "cuda-libraries", "mlx5-libraries", "verbs-libraries")
 _LOGS = ("dmesg", "nccl-log", "openibd-log")
 _BYTES = ("pci-config", "acpi-bytes", "peermem-elf")  # long, and hardly a word in them
 _NOT_BYTES = re.compile(r"(?m)^(?![0-9a-f]{6}(?: [0-9a-f]{2})+$).+$")
@@ -83,8 +85,14 @@ class Scrubber:
         if frame.key in _BYTES:
             text = _NOT_BYTES.sub(lambda line: self._hidden(line[0], addresses=True), text)
         else:
-            versions = frame.key.startswith(_VERSIONS) or frame.key.endswith("modinfo")
+            below = frame.key.startswith(_BELOW)
+            known = _VERSIONS_BELOW if below else _VERSIONS
+            versions = frame.key.removeprefix(_BELOW).startswith(known)
+            versions = versions or frame.key.endswith("modinfo")
             text = self._hidden(text, addresses=not versions)
+        if frame.key == INSIDE:  # what a site calls its jobs and images
+            source = source.partition(" ")[0] + " container"
+            text = re.sub(r"(?m)^name .*$", "name container", text)
         return replace(frame, source=source, text=text)
 
     def _hidden(self, text: str, *, addresses: bool) -> str:
