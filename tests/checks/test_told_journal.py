@@ -10,13 +10,13 @@ import pytest
 from tests.checks.test_told_otherwise import HOSTS, TEXTS, read, status
 from toolkit.checks.check import Status
 
-BOOTS = ("5d" * 16, "6e" * 16)
+BOOT_IDS = ("5d" * 16, "6e" * 16)
 SYMBOL = "nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err {})"
 REFUSED = SYMBOL.format(-2)
 Entry = dict[str, str]
 
 
-def entries(draw: Random, *said: str, boot: str = BOOTS[0]) -> list[Entry]:
+def entries(draw: Random, *said: str, boot: str = BOOT_IDS[0]) -> list[Entry]:
     host, at = draw.choice(HOSTS), draw.randrange(10**15, 2 * 10**15)
     found = []
     for number, message in enumerate(said):
@@ -60,7 +60,7 @@ def test_a_refused_module_is_told_in_every_form_of_the_journal() -> None:
 
 def test_what_an_earlier_boot_said_in_fields_is_not_of_this_one() -> None:
     draw = Random(82)  # noqa: S311 # drawn again the same
-    before, now = entries(draw, REFUSED), entries(draw, "usb 1-1: new", boot=BOOTS[1])
+    before, now = entries(draw, REFUSED), entries(draw, "usb 1-1: new", boot=BOOT_IDS[1])
     text = "".join(json.dumps(each) + "\n" for each in (*before, *now))
     assert status("peermem.unknown_symbol", text) is Status.UNKNOWN
     assert REFUSED in read(text).text("earlier-boot")

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.shell
 FIRST = int(os.environ.get("GDR_SEED", "280"))
 COUNT = int(os.environ.get("GDR_FAULTS", "1" if "GDR_SEED" in os.environ else "80"))
 SEEDS = range(FIRST, FIRST + COUNT)
-BOOTS = 5  # one seed in so many is that of a reboot, too, which takes as long as some faults
+BOOTED = 5  # one seed in so many is that of a reboot, too, which takes as long as some faults
 
 
 @pytest.fixture
@@ -97,5 +97,5 @@ def test_no_fault_ends_the_boot_of_one_step_twice(memory: Path) -> None:
         return ""
 
     with ThreadPoolExecutor(4) as many:
-        broken = [why for why in many.map(play, SEEDS[::BOOTS]) if why]
+        broken = [why for why in many.map(play, SEEDS[::BOOTED]) if why]
     assert not broken, f"{len(broken)} broken; the first three:\n" + "\n".join(broken[:3])
