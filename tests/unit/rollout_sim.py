@@ -162,7 +162,7 @@ def patch(monkeypatch: pytest.MonkeyPatch, of: Fleetful) -> None:
         monkeypatch.setattr(module, "time", world)
     monkeypatch.setattr(provision, "plan_node", of.planned)
     monkeypatch.setattr(provision_node, "plan_node", of.planned)
-    monkeypatch.setattr(collect, "probe_script", lambda _=None: "probe")
+    monkeypatch.setattr(collect, "probe_script", lambda *_, **__: "probe")
     monkeypatch.setattr(deliver, "engine", lambda: "")
 
     def hook(name: str, command: str, host: Host, limit_s: float) -> str:

@@ -72,7 +72,7 @@ OPTIONS = {
 OPTIONS_OF_OTHERS = {
     *("--gdr-profile", "--gdr-site", "--gdr-inventory", "--gdr-transport", "--gdr-no-become"),
     *("--tail", "--prefix", "--timestamps", "--follow", "--server-side"),  # kubectl's
-    *("--whole", "--room", "--unlike"),  # of tests.builds.matrix, tests.mutants, tests.bench.judge
+    *("--whole", "--room", "--after", "--unlike"),  # of tests.builds.matrix, .mutants, .bench.judge
     "--collector",  # node_exporter's
 }
 NAMES = [f"gpu{number:03}" for number in range(1, 129)]

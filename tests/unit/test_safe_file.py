@@ -33,6 +33,8 @@ MAY = {
     "toolkit/ssh/known_hosts.py": "adds a line to the file that ssh reads",
     "toolkit/features/image/boot/qemu.py": "a file of a random name, for us alone",
     "toolkit/verbs/archives.py": "a temporary file without a name",
+    "toolkit/verbs/inside_archives.py": "a temporary file without a name",
+    "toolkit/verbs/inside_image.py": "a folder of a random name, never through a link of the image",
     "toolkit/features/image/io/aside.py": "makes a folder of a random name, for us alone",
     "toolkit/features/image/io/inside.py": "writes in images, whose links it never follows",
     "toolkit/features/image/io/tree.py": "writes in the folder aside, for us alone",
