@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -114,3 +115,17 @@ def podman_in(folder: Path) -> Podman:
     )
     fake.chmod(0o755)
     return Podman(folder)
+
+
+@contextmanager
+def sleeping(words: Sequence[str | Path]) -> Iterator[int]:
+    """The process that these words start, once it has become sleep; it ends with the block."""
+    with subprocess.Popen(words) as process:
+        try:
+            end = time.monotonic() + 60
+            while Path(f"/proc/{process.pid}/comm").read_text() != "sleep\n":
+                assert time.monotonic() < end
+                time.sleep(0.02)
+            yield process.pid
+        finally:
+            process.kill()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.kube.containers import sleeping
 from toolkit.features.kubernetes.io import pod_files
 from toolkit.features.kubernetes.plan import CAPABILITIES
 
@@ -21,15 +21,8 @@ _ENTERING = {"SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE"}
 def node() -> Iterator[int]:
     """A process with all of root's rights, in namespaces of its own, as process 1 of a node has."""
     words = ("unshare", "--mount", "--uts", "--ipc", "--net", "sleep", "600")
-    with subprocess.Popen(words) as process:
-        try:
-            end = time.monotonic() + 60
-            while Path(f"/proc/{process.pid}/comm").read_text() != "sleep\n":
-                assert time.monotonic() < end
-                time.sleep(0.02)
-            yield process.pid
-        finally:
-            process.kill()
+    with sleeping(words) as pid:
+        yield pid
 
 
 def ran(folder: Path, node: int, capabilities: set[str]) -> subprocess.CompletedProcess[str]:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.kube.containers import FILES, laid_out
+from tests.kube.containers import FILES, laid_out, sleeping
 from tests.replay import ReplayTransport
 from toolkit.errors import TransportError
 from toolkit.evidence import Evidence, Frame, State
@@ -52,15 +51,8 @@ def contained(tmp_path: Path) -> Iterator[int]:
         "mount -t proc proc proc && pivot_root . old && /bin/busybox umount -l /old && "
         "exec /bin/sleep 600"
     )
-    with subprocess.Popen(("unshare", "--mount", "sh", "-c", script, "sh", root)) as process:
-        try:
-            end = time.monotonic() + 30
-            while Path(f"/proc/{process.pid}/comm").read_text() != "sleep\n":
-                assert time.monotonic() < end
-                time.sleep(0.02)
-            yield process.pid
-        finally:
-            process.kill()
+    with sleeping(("unshare", "--mount", "sh", "-c", script, "sh", root)) as pid:
+        yield pid
 
 
 @pytest.mark.parametrize("by", ["name", "pid"])

@@ -123,5 +123,6 @@ def test_pods_and_steps_are_entered_by_words_and_no_shell() -> None:
 
 def test_an_image_that_is_none_is_said_before_any_node_is_asked(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("no image")
-    with pytest.raises(UsageError, match="no image that we know"):
+    with pytest.raises(UsageError, match="no image that we know") as why:
         opened_inside(f"image:{tmp_path / 'a'}")
+    assert "\n" not in str(why.value)

@@ -107,7 +107,8 @@ def _opened(path: Path) -> tarfile.TarFile:
     try:
         return tarfile.open(path)
     except (tarfile.TarError, zlib.error, EOFError) as why:
-        raise UsageError(f"{path}: no image that we know: {why}", hint=_HINT) from why
+        said = str(why).partition(":\n")[0]  # tarfile adds a line for each way it tried
+        raise UsageError(f"{path}: no image that we know: {said}", hint=_HINT) from why
 
 
 @contextmanager
